@@ -11,22 +11,24 @@ import (
 // maxQuoted bounds what an error quotes, in bytes.
 const maxQuoted = 100
 
-// bounded fails once more than left bytes were read of r.
-type bounded struct {
-	r     io.Reader
-	left  int64
-	bound int64
-	off   bool // for a while, what is read is passed over and not kept
+// limitedReader fails once more than left bytes were read of r.
+type limitedReader struct {
+	r        io.Reader
+	left     int64
+	bound    int64
+	isPaused bool // bytes do not count while they are skipped
 }
 
-func within(r io.Reader, bound int64) *bounded { return &bounded{r: r, left: bound, bound: bound} }
+func limitReader(r io.Reader, bound int64) *limitedReader {
+	return &limitedReader{r: r, left: bound, bound: bound}
+}
 
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.off {
+func (b *limitedReader) Read(p []byte) (int, error) {
+	if b.isPaused {
 		return b.r.Read(p)
 	}
 	if b.left < 0 {
-		return 0, tooLong(b.bound)
+		return 0, tooLarge(b.bound)
 	}
 	if int64(len(p)) > b.left+1 { // one more than allowed, to tell "exactly" from "more"
 		p = p[:b.left+1]
@@ -34,12 +36,12 @@ func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	b.left -= int64(n)
 	if b.left < 0 {
-		return 0, tooLong(b.bound) // no bytes with it: some readers of readers overlook an error that comes with some
+		return 0, tooLarge(b.bound) // without bytes, because some readers overlook an error that comes with bytes
 	}
 	return n, err
 }
 
-func tooLong(bound int64) *agent.Error {
+func tooLarge(bound int64) *agent.Error {
 	return agent.Errorf(agent.CodeOverflow, "", "is larger than %d bytes", bound)
 }
 
@@ -72,12 +74,12 @@ func (a *arena) keep(v []byte) Row {
 	return row
 }
 
-// spool holds a body that must be read twice, in pieces that are let go as the second reading passes them.
+// spool holds a body that must be read twice, in pieces that are freed during the second reading.
 type spool struct {
 	pieces [][]byte
 }
 
-// fill reads r to its end.
+// fill keeps all of r.
 func (s *spool) fill(r io.Reader) error {
 	for size := firstChunk; ; size = min(2*size, lastChunk) {
 		piece := make([]byte, size)
@@ -95,8 +97,8 @@ func (s *spool) fill(r io.Reader) error {
 	}
 }
 
-// again reads what was kept; with drain, for the last time.
-func (s *spool) again(drain bool) io.Reader {
+// newReader reads what was kept. With drain it lets go of what was read: no other reader may follow.
+func (s *spool) newReader(drain bool) io.Reader {
 	return &spoolReader{pieces: s.pieces, drain: drain}
 }
 
@@ -123,8 +125,8 @@ func (r *spoolReader) Read(p []byte) (int, error) {
 
 const byteOrderMark = "\ufeff"
 
-// first passes over a byte order mark and white space and returns the first byte that means something, 0 when there is none.
-func first(r *bufio.Reader) (byte, error) {
+// firstByte skips a byte order mark and white space and returns the first byte behind them, 0 at the end. It does not consume it.
+func firstByte(r *bufio.Reader) (byte, error) {
 	skipMark(r)
 	for {
 		c, err := r.ReadByte()

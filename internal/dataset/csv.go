@@ -19,11 +19,11 @@ import (
 // ReadCSV reads records as objects; see the package comment.
 func ReadCSV(r io.Reader, l Limits) ([]Row, error) { return readCSV(r, l, true) }
 
-// csvGrowth is how many times as long as the body the rows may be: each repeats the names of its columns.
+// csvGrowth bounds the rows to a multiple of the body: each repeats the names of its columns.
 const csvGrowth = 8
 
 func readCSV(r io.Reader, l Limits, header bool) ([]Row, error) {
-	in := bufio.NewReader(within(r, l.bytes()))
+	in := bufio.NewReader(limitReader(r, l.bytes()))
 	skipMark(in)
 	table := csvTable{tape: tape{r: in}}
 	table.records = csv.NewReader(&table.tape)
@@ -81,7 +81,7 @@ func (t *csvTable) next() ([]string, error) {
 		if parse.Line != parse.StartLine { // a record goes on where its quotes do
 			where = " at " + lineOf(parse.Line)
 		}
-		return nil, agent.Invalid(lineOf(parse.StartLine), "is malformed CSV%s, column %d: %s", where, parse.Column, mistake(parse.Err))
+		return nil, agent.Invalid(lineOf(parse.StartLine), "is malformed CSV%s, column %d: %s", where, parse.Column, csvMistake(parse.Err))
 	}
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (t *csvTable) next() ([]string, error) {
 	return record, nil
 }
 
-func mistake(err error) string {
+func csvMistake(err error) string {
 	if errors.Is(err, csv.ErrBareQuote) {
 		return `a quote within a value that is not quoted; write "" within quotes`
 	}
@@ -139,7 +139,7 @@ func (t *csvTable) columns(record []string, header bool) error {
 	return nil
 }
 
-// row is the record as an object, good until the next call.
+// row returns the record as an object, valid until the next call.
 func (t *csvTable) row(record []string) ([]byte, error) {
 	if len(record) != len(t.names) {
 		return nil, agent.Invalid(t.recordLine(), "has %d values, the table has %d columns", len(record), len(t.names))
@@ -178,7 +178,7 @@ func (t *csvTable) quoted(i int) bool {
 	return column-1 < len(rest) && rest[column-1] == '"'
 }
 
-// tape keeps what encoding/csv has read ahead, because it does not tell "" from nothing.
+// tape keeps the bytes that encoding/csv has read, because it does not tell "" from an empty value.
 type tape struct {
 	r    io.Reader
 	kept []byte
@@ -201,43 +201,9 @@ func (t *tape) cut(to int64) []byte {
 
 // isPlainNumber reports whether a value is a number in JSON's syntax that a float64 holds without loss.
 func isPlainNumber(s string) bool {
-	const most = 15 // significant digits
 	if s == "" || len(s) > 40 || s[0] != '-' && (s[0] < '0' || s[0] > '9') {
 		return false
 	}
-	digits, i := 0, 0
-	count := func() bool {
-		from := i
-		for ; i < len(s) && s[i] >= '0' && s[i] <= '9'; i++ {
-			if digits > 0 || s[i] != '0' {
-				digits++
-			}
-		}
-		return i > from
-	}
-	if s[0] == '-' {
-		i++
-	}
-	whole := i
-	if !count() || s[whole] == '0' && i > whole+1 {
-		return false
-	}
-	if i < len(s) && s[i] == '.' {
-		i++
-		if !count() {
-			return false
-		}
-	}
-	significant := digits
-	exponent := i < len(s) && s[i]|0x20 == 'e'
-	if exponent {
-		i++
-		if i < len(s) && (s[i] == '+' || s[i] == '-') {
-			i++
-		}
-		if !count() {
-			return false
-		}
-	}
-	return i == len(s) && significant <= most && (!exponent || !beyond([]byte(s)))
+	digits, hasExponent, ok := ScanNumber(s)
+	return ok && digits <= ExactDigits && (!hasExponent || !overflowsFloat(s))
 }

@@ -95,9 +95,9 @@ func (e *exporter) pass(yield func(row []byte) error) (again bool, err error) {
 			err = fmt.Errorf("close the document: %w", closeErr)
 		}
 	}()
-	row := within(r, e.bound)
+	row := limitReader(r, e.bound)
 	in := bufio.NewReader(row)
-	c, err := first(in)
+	c, err := firstByte(in)
 	if err != nil {
 		return false, err
 	}
@@ -105,16 +105,16 @@ func (e *exporter) pass(yield func(row []byte) error) (again bool, err error) {
 		return false, err
 	}
 	if c != '[' && !e.found {
-		row.off = true
+		row.isPaused = true
 		e.where, err = locate(in)
 		return err == nil, err
 	}
 	dec := jsontext.NewDecoder(in)
-	row.off = true
+	row.isPaused = true
 	if err := e.where.enter(dec); err != nil {
 		return false, err
 	}
-	row.off = false
+	row.isPaused = false
 	return false, e.where.rows(dec, func(v []byte) error {
 		row.left = row.bound // for the next one
 		return yield(v)

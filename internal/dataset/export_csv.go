@@ -13,7 +13,7 @@ import (
 // valueColumn holds rows that are no objects.
 const valueColumn = "value"
 
-// csvWriter writes rows under columns that it has learned before.
+// csvWriter writes rows. It learns the columns from all rows first.
 type csvWriter struct {
 	w      *bufio.Writer
 	names  []string
@@ -29,25 +29,26 @@ func (c *csvWriter) learn(row []byte) error {
 	if row[0] != '{' {
 		return c.column(valueColumn)
 	}
-	var err error
 	c.next = 0
-	children(row, func(name, _ []byte) bool {
-		if _, known := c.find(name); !known {
-			err = c.column(plain(name))
+	var m Member
+	for members := MembersOf(row); members.Next(&m); {
+		if _, known := c.find(&m); known {
+			continue
 		}
-		return err == nil
-	})
-	return err
+		if err := c.column(m.Name()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// find looks a quoted name up. Most rows have their members in the order of the columns.
-func (c *csvWriter) find(quoted []byte) (int, bool) {
-	inner := quoted[1 : len(quoted)-1]
-	if c.next < len(c.names) && c.names[c.next] == string(inner) && bytes.IndexByte(inner, '\\') < 0 {
+// find returns the column of a member. Most rows have their members in the order of the columns.
+func (c *csvWriter) find(m *Member) (int, bool) {
+	if c.next < len(c.names) && m.Is(c.names[c.next]) {
 		c.next++
 		return c.next - 1, true
 	}
-	i, known := c.index[plain(quoted)]
+	i, known := Lookup(m, c.index)
 	c.next = i + 1
 	return i, known
 }
@@ -81,12 +82,12 @@ func (c *csvWriter) row(row []byte) error {
 	clear(c.cells)
 	c.next = 0
 	if row[0] == '{' {
-		children(row, func(name, value []byte) bool {
-			if i, known := c.find(name); known {
-				c.cells[i] = value
+		var m Member
+		for members := MembersOf(row); members.Next(&m); {
+			if i, known := c.find(&m); known {
+				c.cells[i] = row[m.From:m.To]
 			}
-			return true
-		})
+		}
 	} else if i, known := c.index[valueColumn]; known {
 		c.cells[i] = row
 	}

@@ -15,26 +15,26 @@ func Fields(rows []Row, sample int) []agent.DatasetField {
 	}
 	var fields []agent.DatasetField
 	index := map[string]int{}
+	var m Member
 	for _, row := range rows {
 		if len(row) == 0 || row[0] != '{' {
 			continue
 		}
-		children(row, func(name, value []byte) bool {
-			key, kind := plain(name), typeOf(value)
-			i, known := index[key]
+		for members := MembersOf(row); members.Next(&m); {
+			kind := typeOf(row[m.From:])
+			i, known := Lookup(&m, index)
 			switch {
 			case !known && len(fields) == maxFields:
 			case !known:
-				index[key] = len(fields)
-				fields = append(fields, agent.DatasetField{Name: key, Type: kind})
+				index[m.Name()] = len(fields)
+				fields = append(fields, agent.DatasetField{Name: m.Name(), Type: kind})
 			case kind == fields[i].Type || kind == typeNull:
 			case fields[i].Type == typeNull:
 				fields[i].Type = kind
 			default:
 				fields[i].Type = "mixed"
 			}
-			return true
-		})
+		}
 	}
 	return fields
 }

@@ -24,7 +24,7 @@ const (
 	CSVNoHeader Format = "csv;header=absent"
 )
 
-// The bounds of a reader that was given none, and those that no caller changes.
+// The default bounds, and those that no caller changes.
 const (
 	DefaultRows  = 1_000_000
 	DefaultBytes = 256 << 20
@@ -53,7 +53,7 @@ func (l Limits) bytes() int64 {
 	return l.Bytes
 }
 
-// MediaType is what a body of the format is called.
+// MediaType returns the media type of the format.
 func (f Format) MediaType() string {
 	switch f {
 	case NDJSON:
@@ -67,7 +67,7 @@ func (f Format) MediaType() string {
 	}
 }
 
-// Media says which format a media type is. The error is [agent.CodeInvalid] about content_type.
+// Media returns the format of a media type. The error is [agent.CodeInvalid] about content_type.
 func Media(contentType string) (Format, error) {
 	media, params, err := mime.ParseMediaType(contentType)
 	if err != nil {

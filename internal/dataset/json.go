@@ -14,8 +14,8 @@ import (
 // ReadJSON reads the rows of a JSON document; see the package comment for where they are. An array is read as it comes; an object is
 // kept until it is known where in it the rows are.
 func ReadJSON(r io.Reader, l Limits) ([]Row, error) {
-	in := bufio.NewReader(within(r, l.bytes()))
-	c, err := first(in)
+	in := bufio.NewReader(limitReader(r, l.bytes()))
+	c, err := firstByte(in)
 	if err != nil {
 		return nil, err
 	}
@@ -29,11 +29,11 @@ func ReadJSON(r io.Reader, l Limits) ([]Row, error) {
 	if err := body.fill(in); err != nil {
 		return nil, err
 	}
-	w, err := locate(body.again(false))
+	w, err := locate(body.newReader(false))
 	if err != nil {
 		return nil, err
 	}
-	return collect(body.again(true), w, l)
+	return collect(body.newReader(true), w, l)
 }
 
 // checkDocument refuses what begins neither an array nor an object.
@@ -44,13 +44,13 @@ func checkDocument(c byte, in *bufio.Reader) error {
 	case 0:
 		return agent.Errorf(agent.CodeInvalid, "", "is empty, not JSON")
 	case '"', 't', 'f', 'n', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
-		return agent.Errorf(agent.CodeInvalid, "", "is no JSON array or object: it begins with %q", beginning(in))
+		return agent.Errorf(agent.CodeInvalid, "", "is no JSON array or object: it begins with %q", excerpt(in))
 	default:
-		return agent.Errorf(agent.CodeInvalid, "", "is not JSON: it begins with %q", beginning(in))
+		return agent.Errorf(agent.CodeInvalid, "", "is not JSON: it begins with %q", excerpt(in))
 	}
 }
 
-func beginning(in *bufio.Reader) string {
+func excerpt(in *bufio.Reader) string {
 	start, _ := in.Peek(40) // fewer is as good
 	return strings.ToValidUTF8(string(start), "\ufffd")
 }
@@ -80,56 +80,56 @@ func each(r io.Reader, w where, yield func(row []byte) error) error {
 	return w.rows(dec, yield)
 }
 
-// rows is each behind [where.enter].
+// rows is [each] after [where.enter].
 func (w where) rows(dec *jsontext.Decoder, yield func(row []byte) error) error {
 	if w.single {
 		row, err := dec.ReadValue()
 		if err != nil {
-			return malformed(err, inDocument)
+			return syntaxError(err, inDocument)
 		}
-		return checked(row, func(pointer string) string { return place(place("", strings.Join(w.path, "/")), pointer) }, yield)
+		return yieldChecked(row, func(pointer string) string { return fieldPath(fieldPath("", strings.Join(w.path, "/")), pointer) }, yield)
 	}
 	for i := 0; dec.PeekKind() != ']'; i++ {
 		row, err := dec.ReadValue()
 		if err != nil {
-			return malformed(err, w.rowPlace)
+			return syntaxError(err, w.rowPlace)
 		}
-		at := func(pointer string) string { return place("row "+strconv.Itoa(i), pointer) }
-		if err := checked(row, at, yield); err != nil {
+		at := func(pointer string) string { return fieldPath("row "+strconv.Itoa(i), pointer) }
+		if err := yieldChecked(row, at, yield); err != nil {
 			return err
 		}
 	}
 	if _, err := dec.ReadToken(); err != nil {
-		return malformed(err, w.rowPlace)
+		return syntaxError(err, w.rowPlace)
 	}
 	if len(w.path) > 0 {
 		return nil
 	}
-	return ended(dec)
+	return checkEnd(dec)
 }
 
-// Check says of a well-formed row whether it can be read again: what is nested deeper than [MaxDepth] and numbers beyond float64 are
-// [agent.CodeInvalid], with the place in the row as the error's field.
+// Check returns an error if a well-formed row cannot be read again: [agent.CodeInvalid] for nesting deeper than [MaxDepth] and numbers
+// beyond float64, with the place in the row as the error's field.
 func Check(row Row) error {
-	return checked(row, inDocument, func([]byte) error { return nil })
+	return yieldChecked(row, inDocument, func([]byte) error { return nil })
 }
 
-func inDocument(pointer string) string { return place("", pointer) }
+func inDocument(pointer string) string { return fieldPath("", pointer) }
 
-func checked(row []byte, at func(pointer string) string, yield func(row []byte) error) error {
-	if offset, what := check(row); what != "" {
+func yieldChecked(row []byte, at func(pointer string) string, yield func(row []byte) error) error {
+	if offset, what := findUnreadable(row); what != "" {
 		return agent.Invalid(at(pointerAt(row, offset)), "%s", what)
 	}
 	return yield(row)
 }
 
-// ended checks that nothing follows the document.
-func ended(dec *jsontext.Decoder) error {
+// checkEnd checks that nothing follows the document.
+func checkEnd(dec *jsontext.Decoder) error {
 	_, err := dec.ReadToken()
 	if err == io.EOF { //nolint:errorlint // jsontext returns it as it is
 		return nil
 	}
-	if err := malformed(err, func(string) string { return "" }); err != nil && agent.CodeOf(err) != agent.CodeInvalid {
+	if err := syntaxError(err, func(string) string { return "" }); err != nil && agent.CodeOf(err) != agent.CodeInvalid {
 		return err
 	}
 	return agent.Errorf(agent.CodeInvalid, "", "is malformed JSON: something follows its end, at byte %d", dec.InputOffset())

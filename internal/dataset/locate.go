@@ -32,9 +32,9 @@ func (w where) rowPlace(pointer string) string {
 	}
 	index, rest, _ := strings.Cut(strings.TrimPrefix(pointer, "/"), "/")
 	if _, err := strconv.Atoi(index); err != nil {
-		return place("", pointer)
+		return fieldPath("", pointer)
 	}
-	return place("row "+index, rest)
+	return fieldPath("row "+index, rest)
 }
 
 // locate reads a document that is an object to its end, keeping no more of it than the names of the arrays.
@@ -42,9 +42,9 @@ func locate(r io.Reader) (where, error) {
 	dec := jsontext.NewDecoder(r)
 	o := outline{}
 	if err := o.read(dec, true); err != nil {
-		return where{}, malformed(err, inDocument)
+		return where{}, syntaxError(err, inDocument)
 	}
-	if err := ended(dec); err != nil {
+	if err := checkEnd(dec); err != nil {
 		return where{}, err
 	}
 	return o.rows()
@@ -142,18 +142,18 @@ func (o *outline) rows() (where, error) {
 func (w where) enter(dec *jsontext.Decoder) error {
 	for _, name := range w.path {
 		if _, err := dec.ReadToken(); err != nil {
-			return malformed(err, inDocument)
+			return syntaxError(err, inDocument)
 		}
 		for {
 			token, err := dec.ReadToken()
 			if err != nil {
-				return malformed(err, inDocument)
+				return syntaxError(err, inDocument)
 			}
 			if token.Kind() == '"' && token.String() == name {
 				break
 			}
 			if err := dec.SkipValue(); err != nil {
-				return malformed(err, inDocument)
+				return syntaxError(err, inDocument)
 			}
 		}
 	}
@@ -161,7 +161,7 @@ func (w where) enter(dec *jsontext.Decoder) error {
 		return nil
 	}
 	if _, err := dec.ReadToken(); err != nil {
-		return malformed(err, inDocument)
+		return syntaxError(err, inDocument)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ const recordSeparator = 0x1e
 // ReadNDJSON reads a JSON value from each line that is not empty. In a JSON text sequence a value may have several lines; an error then
 // names its first one.
 func ReadNDJSON(r io.Reader, l Limits) ([]Row, error) {
-	in := bufio.NewReaderSize(within(r, l.bytes()), 64<<10)
+	in := bufio.NewReaderSize(limitReader(r, l.bytes()), 64<<10)
 	skipMark(in)
 	s := splitter{in: in, delimiter: '\n', line: 1}
 	if c, _ := in.Peek(1); len(c) > 0 && c[0] == recordSeparator {
@@ -35,7 +35,7 @@ func ReadNDJSON(r io.Reader, l Limits) ([]Row, error) {
 		case len(rows) == l.rows():
 			return nil, tooMany(l.rows())
 		}
-		if err := dec.check(text, line); err != nil {
+		if err := dec.findUnreadable(text, line); err != nil {
 			return nil, err
 		}
 		rows = append(rows, kept.keep(text))
@@ -93,17 +93,17 @@ type lineDecoder struct {
 	dec jsontext.Decoder
 }
 
-func (d *lineDecoder) check(text []byte, line int) error {
-	at := func(pointer string) string { return place("line "+strconv.Itoa(line), pointer) }
+func (d *lineDecoder) findUnreadable(text []byte, line int) error {
+	at := func(pointer string) string { return fieldPath("line "+strconv.Itoa(line), pointer) }
 	d.in = *bytes.NewBuffer(text)
 	d.dec.Reset(&d.in)
 	if _, err := d.dec.ReadValue(); err != nil {
-		return malformed(err, at)
+		return syntaxError(err, at)
 	}
 	if d.dec.InputOffset() != int64(len(text)) {
 		return agent.Invalid(at(""), "is malformed JSON: something follows its value, at byte %d", d.dec.InputOffset())
 	}
-	if offset, what := check(text); what != "" {
+	if offset, what := findUnreadable(text); what != "" {
 		return agent.Invalid(at(pointerAt(text, offset)), "%s", what)
 	}
 	return nil

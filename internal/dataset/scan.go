@@ -15,16 +15,18 @@ import (
 
 // Everything here takes JSON that jsontext has found well-formed: no slice ends within a value.
 
-// longInteger is how many bytes a number without exponent may have that needs no look: 308 digits are below float64's greatest.
+// longInteger is the most bytes of a number without exponent that surely fits into a float64.
 const longInteger = 308
 
-// check finds what jsontext lets pass: the offset of a number beyond float64, or of a bracket too deep.
-func check(v []byte) (at int, what string) {
+// findUnreadable returns the offset of a number beyond float64 or of a bracket too deep, which jsontext accepts, and what is wrong. what
+// is empty for a value that can be read.
+func findUnreadable(v []byte) (at int, what string) {
 	depth := 0
 	for i := 0; i < len(v); i++ {
 		switch c := v[i]; c {
 		case '"':
-			i = endOfString(v, i)
+			end, _ := skipString(v, i)
+			i = end - 1
 		case '{', '[':
 			if depth++; depth > MaxDepth {
 				return i, "is nested deeper than " + strconv.Itoa(MaxDepth)
@@ -36,7 +38,7 @@ func check(v []byte) (at int, what string) {
 			for i++; i < len(v) && isNumberByte(v[i]); i++ {
 				exponent = exponent || v[i]|0x20 == 'e'
 			}
-			if (exponent || i-start > longInteger) && beyond(v[start:i]) {
+			if (exponent || i-start > longInteger) && overflowsFloat(string(v[start:i])) {
 				return start, "the number " + clip.Bytes(string(v[start:i]), maxQuoted) + " is beyond what a 64-bit float holds"
 			}
 			i--
@@ -49,98 +51,14 @@ func isNumberByte(c byte) bool {
 	return c >= '0' && c <= '9' || c == '.' || c == '-' || c == '+' || c|0x20 == 'e'
 }
 
-func beyond(number []byte) bool {
-	_, err := strconv.ParseFloat(string(number), 64)
-	return err != nil
-}
-
-// endOfString returns the position of the quote that ends the string beginning at i.
-func endOfString(v []byte, i int) int {
-	for i++; i < len(v); {
-		q := bytes.IndexByte(v[i:], '"')
-		if q < 0 {
-			return len(v)
-		}
-		i += q
-		backslashes := 0
-		for v[i-1-backslashes] == '\\' {
-			backslashes++
-		}
-		if backslashes%2 == 0 {
-			return i
-		}
-		i++
-	}
-	return len(v)
-}
-
-// children calls yield with the members of an object, their names quoted as they are, or the elements of an array, until it says stop.
-func children(v []byte, yield func(name, value []byte) bool) {
-	var name []byte
-	object, depth, start := v[0] == '{', 0, -1
-	for i := 1; i < len(v); i++ {
-		c := v[i]
-		if isSpace(c) {
-			continue
-		}
-		end := i + 1
-		switch c {
-		case '"':
-			i = endOfString(v, i)
-			if depth == 0 && object && name == nil {
-				name = v[end-1 : i+1]
-				continue
-			}
-			if depth == 0 {
-				start = end - 1
-			}
-		case '{', '[':
-			if depth == 0 {
-				start = i
-			}
-			depth++
-		case '}', ']', ',':
-			if c != ',' {
-				depth--
-			}
-			if depth > 0 || depth == 0 && c != ',' {
-				continue
-			}
-			if start >= 0 && !yield(name, bytes.TrimRight(v[start:i], " \t\r\n")) {
-				return
-			}
-			name, start = nil, -1
-		case ':':
-		default:
-			if depth == 0 && start < 0 {
-				start = i
-			}
-		}
-	}
-}
-
-func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
-
-// plain is a quoted string's content.
-func plain(quoted []byte) string {
-	inner := quoted[1 : len(quoted)-1]
-	if bytes.IndexByte(inner, '\\') < 0 {
-		return string(inner)
-	}
-	s, err := jsontext.AppendUnquote(nil, quoted)
-	if err != nil {
-		return string(inner)
-	}
-	return string(s)
-}
-
 // appendCompact appends v without the white space between its tokens.
 func appendCompact(dst, v []byte) []byte {
 	start := 0
 	for i := 0; i < len(v); i++ {
 		switch {
 		case v[i] == '"':
-			i = endOfString(v, i)
+			end, _ := skipString(v, i)
+			i = end - 1
 		case isSpace(v[i]):
 			dst = append(dst, v[start:i]...)
 			start = i + 1
@@ -149,7 +67,7 @@ func appendCompact(dst, v []byte) []byte {
 	return append(dst, v[start:]...)
 }
 
-// pointerAt is the path of what is at an offset of a value, as a JSON pointer.
+// pointerAt returns the JSON pointer of what is at an offset of a value.
 func pointerAt(v []byte, at int) string {
 	dec := jsontext.NewDecoder(bytes.NewReader(v))
 	for dec.InputOffset() <= int64(at) {
@@ -160,16 +78,16 @@ func pointerAt(v []byte, at int) string {
 	return string(dec.StackPointer())
 }
 
-// place writes a JSON pointer behind a prefix: place("row 12", "/price/0") is "row 12.price[0]".
-func place(prefix, pointer string) string {
-	const most = 150
+// fieldPath returns a JSON pointer behind a prefix: fieldPath("row 12", "/price/0") is "row 12.price[0]".
+func fieldPath(prefix, pointer string) string {
+	const maxBytes = 150
 	b := strings.Builder{}
 	b.WriteString(prefix)
 	for token := range strings.SplitSeq(pointer, "/") {
 		switch _, err := strconv.Atoi(token); {
 		case token == "":
 			continue
-		case b.Len() > most:
+		case b.Len() > maxBytes:
 			return b.String() + "…"
 		case err == nil && b.Len() > 0:
 			b.WriteString("[" + token + "]")
@@ -182,8 +100,9 @@ func place(prefix, pointer string) string {
 	return b.String()
 }
 
-// malformed says where and why jsontext refused a value: where is given the JSON pointer. Errors of the reader stay themselves.
-func malformed(err error, where func(pointer string) string) error {
+// syntaxError returns the error of a value that jsontext refused. where turns a JSON pointer into the error's field. Errors of the reader
+// are returned as they are.
+func syntaxError(err error, where func(pointer string) string) error {
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		field := where(string(syntax.JSONPointer))
 		switch {

@@ -1,5 +1,6 @@
 # The functions that jq itself defines in jq: builtin.jq of github.com/itchyny/gojq v0.12.20 (MIT license, copyright 2019-2026 itchyny),
-# without input. They are compiled like a program, so that what they call is guarded too.
+# without input, and in an order in which each function finds those that it calls. They are rewritten like a program, so that what they call is
+# guarded too.
 
 def map(f): [.[] | f];
 def add(f): [f] | add;
@@ -8,16 +9,13 @@ def in(xs): . as $x | xs | has($x);
 def abs: if . < 0 then -. else . end;
 def not: if . then false else true end;
 def select(f): if f then . else empty end;
-
-def recurse: recurse(.[]?);
 def recurse(f): def r: ., (f | r); r;
+def recurse: recurse(.[]?);
 def recurse(f; cond): def r: ., (f | select(cond) | r); r;
-
 def to_entries: [keys[] as $k | {key: $k, value: .[$k]}];
 def from_entries: map({ (.key // .Key // .name // .Name):
   if has("value") then .value else .Value end }) | add // {};
 def with_entries(f): to_entries | map(f) | from_entries;
-
 def while(cond; update):
   def _while: if cond then ., (update | _while) else empty end;
   _while;
@@ -30,13 +28,11 @@ def repeat(f):
 def range($end): _range(0; $end; 1);
 def range($start; $end): _range($start; $end; 1);
 def range($start; $end; $step): _range($start; $end; $step);
-
 def min_by(f): _min_by(map([f]));
 def max_by(f): _max_by(map([f]));
 def sort_by(f): _sort_by(map([f]));
 def group_by(f): _group_by(map([f]));
 def unique_by(f): _unique_by(map([f]));
-
 def arrays: select(type == "array");
 def objects: select(type == "object");
 def iterables: select(type | . == "array" or . == "object");
@@ -48,36 +44,12 @@ def strings: select(type == "string");
 def nulls: select(. == null);
 def values: select(. != null);
 def scalars: select(type | . != "array" and . != "object");
-
 def combinations:
   if length == 0 then
     []
   else
     .[0][] as $x | [$x] + (.[1:] | combinations)
   end;
-def combinations(n): [limit(n; repeat(.))] | combinations;
-
-def walk(f):
-  def _walk:
-    if type == "array" then
-      map(_walk)
-    elif type == "object" then
-      map_values(_walk)
-    end | f;
-  _walk;
-
-def first: .[0];
-def first(g): label $out | g | ., break $out;
-def last: .[-1];
-def last(g): _last(g);
-def isempty(g): label $out | (g | false, break $out), true;
-def all: all(.);
-def all(y): all(.[]; y);
-def all(g; y): isempty(g | select(y | not));
-def any: any(.);
-def any(y): any(.[]; y);
-def any(g; y): isempty(g | select(y)) | not;
-
 def limit($n; g):
   if $n > 0 then
     label $out |
@@ -91,6 +63,26 @@ def limit($n; g):
   else
     error("limit doesn't support negative count")
   end;
+def combinations(n): [limit(n; repeat(.))] | combinations;
+def walk(f):
+  def _walk:
+    if type == "array" then
+      map(_walk)
+    elif type == "object" then
+      map_values(_walk)
+    end | f;
+  _walk;
+def first: .[0];
+def first(g): label $out | g | ., break $out;
+def last: .[-1];
+def last(g): _last(g);
+def isempty(g): label $out | (g | false, break $out), true;
+def all(g; y): isempty(g | select(y | not));
+def all(y): all(.[]; y);
+def all: all(.);
+def any(g; y): isempty(g | select(y)) | not;
+def any(y): any(.[]; y);
+def any: any(.);
 def skip($n; g):
   if $n > 0 then
     foreach g as $item (
@@ -110,7 +102,6 @@ def nth($n; g):
   else
     error("nth doesn't support negative index")
   end;
-
 def truncate_stream(f):
   . as $n | null | f |
   if .[0] | length > $n then .[0] |= .[$n:] else empty end;
@@ -131,28 +122,24 @@ def tostream:
   path(def r: (.[]? | r), .; r) as $p |
   getpath($p) |
   reduce path(.[]?) as $q ([$p, .]; [$p + $q]);
-
 def del(f): delpaths([path(f)]);
 def paths: path(..) | select(. != []);
 def paths(f): path(.. | select(f)) | select(. != []);
 def pick(f): . as $v |
   reduce path(f) as $p (null; setpath($p; $v | getpath($p)));
-
 def fromdateiso8601: strptime("%Y-%m-%dT%H:%M:%S%z") | mktime;
 def todateiso8601: strftime("%Y-%m-%dT%H:%M:%SZ");
 def fromdate: fromdateiso8601;
 def todate: todateiso8601;
-
+def match($re; $flags): _match($re; $flags; false)[];
 def match($re):
   if $re | type == "array" then match($re[0]; $re[1]) else match($re; null) end;
-def match($re; $flags): _match($re; $flags; false)[];
+def test($re; $flags): _match($re; $flags; true);
 def test($re):
   if $re | type == "array" then test($re[0]; $re[1]) else test($re; null) end;
-def test($re; $flags): _match($re; $flags; true);
+def capture($re; $flags): match($re; $flags) | .captures | _captures;
 def capture($re):
   if $re | type == "array" then capture($re[0]; $re[1]) else capture($re; null) end;
-def capture($re; $flags): match($re; $flags) | .captures | _captures;
-def scan($re): scan($re; null);
 def scan($re; $flags):
   match($re; $flags + "g") |
   if .captures == [] then
@@ -160,21 +147,21 @@ def scan($re; $flags):
   else
     [.captures[].string]
   end;
+def scan($re): scan($re; null);
 def splits($re; $flags):
   .[foreach (match($re; $flags + "g"), null) as {$offset, $length}
       (null; {start: .next, end: $offset, next: $offset + $length})];
 def splits($re): splits($re; null);
 def split($re; $flags): [splits($re; $flags)];
-def sub($re; str): sub($re; str; null);
 def sub($re; str; $flags):
   reduce match($re; $flags) as {$offset, $length, $captures}
     ({s: ., r: []};
       reduce ($captures | _captures | str) as $s
         (.i = 0; .r[.i] += .s[.next:$offset] + $s | .i += 1) |
       .next = $offset + $length) | .r[] + .s[.next:] // .s;
+def sub($re; str): sub($re; str; null);
 def gsub($re; str): sub($re; str; "g");
 def gsub($re; str; $flags): sub($re; str; $flags + "g");
-
 def INDEX(stream; idx_expr):
   reduce stream as $row ({}; .[$row | idx_expr | tostring] = $row);
 def INDEX(idx_expr):

@@ -10,29 +10,29 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// What the parts of a decoded document cost in memory, roughly, in bytes.
+// The rough cost of the parts of a decoded document, in bytes of memory.
 const (
 	costValue  = 32
 	costObject = 48
 	costMember = 56
 )
 
-// decoder makes gojq's values of JSON text, as much as its budget allows.
+// decoder turns JSON text into gojq's values, within a budget of memory.
 type decoder struct {
 	dec    *jsontext.Decoder
-	left   int64             // bytes of memory
+	budget int64             // bytes of memory for each document
+	left   int64             // of the budget
 	names  map[string]string // the names of members, once each
-	bounds int64
 	meter  *meter
 	values int // decoded so far
 }
 
-// The most names that are kept.
+// maxNames bounds the names that a decoder keeps.
 const maxNames = 1000
 
 func decode(doc []byte, d *decoder) (any, error) {
 	d.dec.Reset(bytes.NewBuffer(doc))
-	d.left = d.bounds
+	d.left = d.budget
 	v, err := d.value(0)
 	if err != nil {
 		return nil, err
@@ -40,16 +40,16 @@ func decode(doc []byte, d *decoder) (any, error) {
 	return v, nil
 }
 
-func newDecoder(bounds int64, m *meter) *decoder {
-	return &decoder{dec: &jsontext.Decoder{}, bounds: bounds, meter: m, names: map[string]string{}}
+func newDecoder(budget int64, m *meter) *decoder {
+	return &decoder{dec: &jsontext.Decoder{}, budget: budget, meter: m, names: map[string]string{}}
 }
 
 func (d *decoder) value(depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, tooMuch("the input is nested deeper than %d", maxDepth)
 	}
-	if d.values++; d.values%lookEvery == 0 {
-		if d.meter.rest(); d.meter.Context.Err() != nil {
+	if d.values++; d.values%checkEvery == 0 {
+		if d.meter.giveWay(); d.meter.Context.Err() != nil {
 			return nil, agent.Interrupted(d.meter.Context, "run jq program")
 		}
 	}
@@ -117,9 +117,8 @@ func (d *decoder) object(depth int) (any, error) {
 }
 
 func (d *decoder) name(s string) string {
-	known, ok := d.names[s]
-	if ok {
-		return known
+	if kept, ok := d.names[s]; ok {
+		return kept
 	}
 	if len(d.names) < maxNames {
 		d.names[s] = s
@@ -130,15 +129,16 @@ func (d *decoder) name(s string) string {
 func (d *decoder) spend(n int) error {
 	if d.left -= int64(n); d.left < 0 {
 		return tooMuch("the input takes more than %d MiB of memory as a whole; begin the program with .[] | to have the rows one by one, "+
-			"or filter them first", d.bounds>>20)
+			"or filter them first", d.budget>>20)
 	}
 	return nil
 }
 
-// number keeps every digit: a short integer is an int, anything else stays as it is written until something is computed with it.
+// number returns a short integer as an int, and any other number as its text, so that every digit is kept until the program computes with
+// it.
 func number(s string) any {
-	const most = 15
-	if len(s) <= most && s != "-0" {
+	const maxDigits = 15
+	if len(s) <= maxDigits && s != "-0" {
 		if n, err := strconv.Atoi(s); err == nil {
 			return n
 		}

@@ -13,15 +13,15 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// feeder gives a program its rows one by one: it is what .[] becomes. One row is decoded at a time.
+// feeder takes the place of .[]: it gives a program its rows one by one, each decoded when it is asked for.
 type feeder struct {
 	decoder *decoder
-	rows    func() ([]byte, error) // the next row; io.EOF at the end. Nil: the values are there already
+	rows    func() ([]byte, error) // returns the next row, io.EOF at the end; nil if the values are in ready
 	ready   []any
-	n       int // rows given
+	n       int // rows given so far
 }
 
-// Next makes it a gojq.Iter.
+// Next returns the next row or an error, and false at the end. It makes feeder a gojq.Iter.
 func (f *feeder) Next() (any, bool) {
 	if f.rows == nil {
 		if len(f.ready) == 0 {
@@ -46,8 +46,8 @@ func (f *feeder) Next() (any, bool) {
 	return v, true
 }
 
-// values takes what an input that is no array has to give: an object its values, in jq's order.
-func (f *feeder) values(input any) error {
+// setInput makes the values of an object the rows, in the order of their names. Other values have no rows.
+func (f *feeder) setInput(input any) error {
 	object, ok := input.(map[string]any)
 	if !ok {
 		return invalid("cannot iterate over %s", gojqType(input))
@@ -58,15 +58,15 @@ func (f *feeder) values(input any) error {
 	return nil
 }
 
-// placed adds the row to an error of the program.
-func (f *feeder) placed(err error) error {
+// withRow adds the row to an error of the program.
+func (f *feeder) withRow(err error) error {
 	if e, ok := errors.AsType[*agent.Error](err); ok && e.Code == agent.CodeInvalid && f.n > 0 {
 		return agent.Invalid(field, "row %d: %w", f.n-1, e.Err)
 	}
 	return err
 }
 
-// elements goes through an array without decoding it.
+// elements returns a function that returns the elements of an array one by one, not decoded, and io.EOF at the end.
 func elements(doc []byte) func() ([]byte, error) {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(doc))
 	begun := false

@@ -9,42 +9,39 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// guard looks at the input and the arguments of what comes next.
-type guard func(v any, args []any) *agent.Error
-
-// guards are the functions _g_… of guards.jq, by name; arity says with how many arguments.
-func guards() map[string]struct {
+// guard is a function of guards.jq: it returns its input unless check refuses the values that the guarded function would get.
+type guard struct {
+	name  string
 	arity int
-	look  guard
-} {
-	type g = struct {
-		arity int
-		look  guard
-	}
-	return map[string]g{
-		"_g_tree":      {0, func(v any, _ []any) *agent.Error { return tree(v) }},
-		"_g_text":      {0, func(v any, _ []any) *agent.Error { return text(v, maxText) }},
-		"_g_piece":     {1, piece},
-		"_g_string":    {0, func(v any, _ []any) *agent.Error { return stringGuard(v, maxText) }},
-		"_g_digits":    {0, func(v any, _ []any) *agent.Error { return stringGuard(v, 400) }},
-		"_g_format":    {1, func(_ any, args []any) *agent.Error { return stringGuard(args[0], 1000) }},
-		"_g_list":      {0, func(v any, _ []any) *agent.Error { return list(v) }},
-		"_g_join":      {1, join},
-		"_g_add":       {0, func(v any, _ []any) *agent.Error { return sum(v) }},
-		"_g_transpose": {0, func(v any, _ []any) *agent.Error { return transpose(v) }},
-		"_g_pair":      {1, func(v any, args []any) *agent.Error { return work(v, args[0]) }},
-		"_g_contains":  {1, contains},
-		"_g_path":      {1, func(_ any, args []any) *agent.Error { return path(args[0]) }},
-		"_g_paths":     {1, func(_ any, args []any) *agent.Error { return paths(args[0]) }},
-		"_g_plus":      {2, func(_ any, args []any) *agent.Error { return plus(args[0], args[1]) }},
-		"_g_minus":     {2, func(_ any, args []any) *agent.Error { return minus(args[0], args[1]) }},
-		"_g_times":     {2, func(_ any, args []any) *agent.Error { return times(args[0], args[1]) }},
+	check func(input any, args []any) *agent.Error
+}
+
+func guards() []guard {
+	return []guard{
+		{"_g_tree", 0, func(v any, _ []any) *agent.Error { return checkTree(v) }},
+		{"_g_text", 0, func(v any, _ []any) *agent.Error { return checkText(v, maxText) }},
+		{"_g_string", 0, func(v any, _ []any) *agent.Error { return checkString(v, maxText) }},
+		{"_g_digits", 0, func(v any, _ []any) *agent.Error { return checkString(v, 400) }},
+		{"_g_list", 0, func(v any, _ []any) *agent.Error { return checkList(v) }},
+		{"_g_add", 0, func(v any, _ []any) *agent.Error { return checkSum(v) }},
+		{"_g_transpose", 0, func(v any, _ []any) *agent.Error { return checkTranspose(v) }},
+		{"_g_piece", 1, checkPiece},
+		{"_g_join", 1, checkJoin},
+		{"_g_contains", 1, checkContains},
+		{"_g_format", 1, func(_ any, args []any) *agent.Error { return checkString(args[0], 1000) }},
+		{"_g_pair", 1, func(v any, args []any) *agent.Error { return checkPair(v, args[0]) }},
+		{"_g_path", 1, func(_ any, args []any) *agent.Error { return checkPath(args[0]) }},
+		{"_g_paths", 1, func(_ any, args []any) *agent.Error { return checkPaths(args[0]) }},
+		{"_g_plus", 2, func(_ any, args []any) *agent.Error { return checkPlus(args[0], args[1]) }},
+		{"_g_minus", 2, func(_ any, args []any) *agent.Error { return checkMinus(args[0], args[1]) }},
+		{"_g_times", 2, func(_ any, args []any) *agent.Error { return checkTimes(args[0], args[1]) }},
+		{"_g_trees", 2, func(_ any, args []any) *agent.Error { return checkTrees(args...) }},
 	}
 }
 
-// index is _g_index: the value of its argument, for .[…].
+// index is _g_index: it returns its argument, an index in [].
 func index(_ any, args []any) any {
-	if err := position(args[0]); err != nil {
+	if err := checkPosition(args[0]); err != nil {
 		return err
 	}
 	if list, ok := args[0].([]any); ok && len(list) > 10 {
@@ -53,7 +50,7 @@ func index(_ any, args []any) any {
 	return args[0]
 }
 
-func position(v any) *agent.Error {
+func checkPosition(v any) *agent.Error {
 	switch v := v.(type) {
 	case int, float64, *big.Int, json.Number:
 		if i, _ := gojq.ToInt(v); i > maxIndex {
@@ -63,74 +60,62 @@ func position(v any) *agent.Error {
 	return nil
 }
 
-func path(v any) *agent.Error {
-	list, ok := v.([]any)
-	if !ok {
-		return nil // gojq says what is wrong
-	}
+// checkPath accepts what is no path: gojq says what is wrong with it.
+func checkPath(v any) *agent.Error {
+	list, _ := v.([]any)
 	if len(list) > maxDepth {
 		return tooMuch("a path is longer than %d", maxDepth)
 	}
-	for _, e := range list {
-		if err := position(e); err != nil {
-			return err
-		}
-	}
-	return nil
+	return checkEach(list, checkPosition)
 }
 
-func paths(v any) *agent.Error {
+func checkPaths(v any) *agent.Error {
 	list, _ := v.([]any)
-	for _, p := range list {
-		if err := path(p); err != nil {
-			return err
-		}
-	}
-	return nil
+	return checkEach(list, checkPath)
 }
 
-func piece(v any, args []any) *agent.Error {
+func checkPiece(v any, args []any) *agent.Error {
 	n, _ := gojq.ToInt(args[0])
-	return text(v, maxText/max(n, 1))
+	return checkText(v, maxText/max(n, 1))
 }
 
-func stringGuard(v any, most int) *agent.Error {
-	if s, ok := v.(string); ok {
-		return short(s, most)
+func checkString(v any, maxBytes int) *agent.Error {
+	if s, ok := v.(string); ok && len(s) > maxBytes {
+		return tooMuch("a string is longer than %d bytes", maxBytes)
 	}
 	return nil
 }
 
-func list(v any) *agent.Error {
+func checkList(v any) *agent.Error {
 	if l, ok := v.([]any); ok && len(l) > maxNodes {
 		return tooMuch("an array has more than %d values", maxNodes)
 	}
 	return nil
 }
 
-// join bounds the text: a long separator between many short strings.
-func join(v any, args []any) *agent.Error {
+// checkJoin bounds the text: a long separator between many short strings.
+func checkJoin(v any, args []any) *agent.Error {
 	separator, _ := args[0].(string)
 	n := 0
-	err := eachValue(v, func(e any) *agent.Error {
-		n += len(separator) + length(e)
-		return fitsText(n)
+	err := checkEach(v, func(e any) *agent.Error {
+		n += len(separator) + ownLength(e)
+		return checkTextLength(n)
 	})
 	if err != nil {
 		return err
 	}
-	return sum(v)
+	return checkSum(v)
 }
 
-func fitsText(n int) *agent.Error {
+func checkTextLength(n int) *agent.Error {
 	if n > maxText {
 		return tooMuch("the text would be longer than %d bytes", maxText)
 	}
 	return nil
 }
 
-// length is how long a value is by itself: a string's bytes, an array's or object's values.
-func length(v any) int {
+// ownLength returns the bytes of a string, and how many values an array or object has.
+func ownLength(v any) int {
 	switch v := v.(type) {
 	case string:
 		return len(v)
@@ -145,34 +130,35 @@ func length(v any) int {
 	}
 }
 
-// sum bounds what add makes: one array may be the same long one a million times.
-func sum(v any) *agent.Error {
+// checkSum bounds what add makes: an array may hold the same long one a million times.
+func checkSum(v any) *agent.Error {
 	bytes, values := 0, 0
-	return eachValue(v, func(e any) *agent.Error {
+	return checkEach(v, func(e any) *agent.Error {
 		switch e := e.(type) {
 		case string:
 			bytes += len(e)
 		case []any, map[string]any:
-			values += length(e)
+			values += ownLength(e)
 		}
 		if values > maxNodes {
 			return tooMuch("the sum would have more than %d values", maxNodes)
 		}
-		return fitsText(bytes)
+		return checkTextLength(bytes)
 	})
 }
 
-func eachValue(v any, look func(e any) *agent.Error) *agent.Error {
+// checkEach checks the values of an array or object.
+func checkEach(v any, check func(e any) *agent.Error) *agent.Error {
 	switch v := v.(type) {
 	case []any:
 		for _, e := range v {
-			if err := look(e); err != nil {
+			if err := check(e); err != nil {
 				return err
 			}
 		}
 	case map[string]any:
 		for _, e := range v {
-			if err := look(e); err != nil {
+			if err := check(e); err != nil {
 				return err
 			}
 		}
@@ -180,11 +166,11 @@ func eachValue(v any, look func(e any) *agent.Error) *agent.Error {
 	return nil
 }
 
-func transpose(v any) *agent.Error {
+func checkTranspose(v any) *agent.Error {
 	rows, _ := v.([]any)
 	longest := 0
 	for _, r := range rows {
-		longest = max(longest, length(r))
+		longest = max(longest, ownLength(r))
 	}
 	if longest*len(rows) > maxNodes {
 		return tooMuch("the transposed table would have more than %d values", maxNodes)
@@ -192,19 +178,19 @@ func transpose(v any) *agent.Error {
 	return nil
 }
 
-func contains(v any, args []any) *agent.Error {
-	_, text := v.(string)
-	if _, both := args[0].(string); text && both {
+func checkContains(v any, args []any) *agent.Error {
+	_, isText := v.(string)
+	if _, both := args[0].(string); isText && both {
 		return nil
 	}
-	return work(v, args[0])
+	return checkPair(v, args[0])
 }
 
-func plus(l, r any) *agent.Error {
+func checkPlus(l, r any) *agent.Error {
 	switch l := l.(type) {
 	case string:
 		if r, ok := r.(string); ok {
-			return fitsText(len(l) + len(r))
+			return checkTextLength(len(l) + len(r))
 		}
 	case []any:
 		if r, ok := r.([]any); ok && len(l)+len(r) > maxNodes {
@@ -214,15 +200,15 @@ func plus(l, r any) *agent.Error {
 	return nil
 }
 
-func minus(l, r any) *agent.Error {
-	_, one := l.([]any)
-	if _, both := r.([]any); one && both {
-		return work(l, r)
+func checkMinus(l, r any) *agent.Error {
+	_, isList := l.([]any)
+	if _, both := r.([]any); isList && both {
+		return checkPair(l, r)
 	}
 	return nil
 }
 
-func times(l, r any) *agent.Error {
+func checkTimes(l, r any) *agent.Error {
 	if _, ok := r.(string); ok {
 		l, r = r, l
 	}
@@ -232,10 +218,7 @@ func times(l, r any) *agent.Error {
 			return tooMuch("the text would be longer than %d bytes", maxText)
 		}
 	case map[string]any:
-		if err := tree(l); err != nil {
-			return err
-		}
-		return tree(r)
+		return checkTrees(l, r)
 	}
 	if bits(l)+bits(r) > maxBig {
 		return tooMuch("the product would have more than %d bits", maxBig)
@@ -254,14 +237,29 @@ func bits(v any) int {
 	}
 }
 
-// comparison is an operator on what two trees are to each other.
-func comparison(holds func(order int) bool) func(any, []any) any {
-	return func(_ any, args []any) any {
-		for _, v := range args {
-			if err := tree(v); err != nil {
-				return err
-			}
-		}
-		return holds(compare(args[0], args[1]))
+// checkPair refuses two values if it takes too long to compare each part of one with each part of the other.
+func checkPair(l, r any) *agent.Error {
+	if isScalar(l) && isScalar(r) && size(l)*size(r) <= maxWork {
+		return nil
 	}
+	if err := checkTrees(l, r); err != nil {
+		return err
+	}
+	if size(l)*size(r) > maxWork {
+		return tooMuch("two values of these sizes are too much to compare part by part")
+	}
+	return nil
+}
+
+// size returns how many parts a value has that [checkTree] accepts, and the bytes of a string.
+func size(v any) int {
+	if s, ok := v.(string); ok {
+		return len(s) + 1
+	}
+	if isScalar(v) {
+		return 1
+	}
+	g := newGauge()
+	g.walk(v, 0)
+	return g.nodes + g.bytes
 }

@@ -1,5 +1,5 @@
-# What a program gets instead of gojq's own functions of these names: the same, behind a look at what they are about to work on.
-# _g_… return their input or an error, _x_… do the work themselves; both are in Go.
+# A program calls _s_name where it says name: gojq's own function behind a guard. A guard (_g_…, in guards.go) looks at the values that the
+# function is about to work on, and returns its input or an error. _x_… (in sort.go and match.go) do the work themselves.
 
 def _s_tojson: _g_text | tojson;
 def _s_tostring: _g_text | tostring;
@@ -37,7 +37,16 @@ def _s_strftime($f): _g_format($f) | strftime($f);
 def _s_strflocaltime($f): _g_format($f) | strflocaltime($f);
 def _s_strptime($f): _g_format($f) | _g_string | strptime($f);
 
-# Operators, with the right operand first: jq goes through its values in the outer loop.
-def _o_add($r; $l): _g_plus($l; $r) | $l + $r;
-def _o_sub($r; $l): _g_minus($l; $r) | $l - $r;
-def _o_mul($r; $l): _g_times($l; $r) | $l * $r;
+# Operators. jq goes through the values of the right operand in the outer loop. gojq itself calls the first three for +=, -= and *=.
+def _add(l; $r): l as $l | _g_plus($l; $r) | $l + $r;
+def _subtract(l; $r): l as $l | _g_minus($l; $r) | $l - $r;
+def _multiply(l; $r): l as $l | _g_times($l; $r) | $l * $r;
+def _equal(l; $r): l as $l | _g_trees($l; $r) | $l == $r;
+def _notequal(l; $r): l as $l | _g_trees($l; $r) | $l != $r;
+def _greater(l; $r): l as $l | _g_trees($l; $r) | $l > $r;
+def _less(l; $r): l as $l | _g_trees($l; $r) | $l < $r;
+def _greatereq(l; $r): l as $l | _g_trees($l; $r) | $l >= $r;
+def _lesseq(l; $r): l as $l | _g_trees($l; $r) | $l <= $r;
+
+# The places of an update, after a look at their paths.
+def _checked(p): ([path(p)] | _g_paths(.)) as $paths | getpath($paths[]);

@@ -68,21 +68,21 @@ func TestHostilePrograms(t *testing.T) {
 	}
 }
 
-// watchHeap samples the heap until the function that it returns is called, which tells the greatest.
+// watchHeap samples the heap until the function that it returns is called, which returns the highest sample.
 func watchHeap(t *testing.T) func() uint64 {
 	t.Helper()
 	stop, peak := make(chan struct{}), make(chan uint64)
 	go func() {
 		var m runtime.MemStats
-		most := uint64(0)
+		highest := uint64(0)
 		tick := time.NewTicker(5 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			runtime.ReadMemStats(&m)
-			most = max(most, m.HeapAlloc)
+			highest = max(highest, m.HeapAlloc)
 			select {
 			case <-stop:
-				peak <- most
+				peak <- highest
 				return
 			case <-tick.C:
 			}

@@ -32,8 +32,8 @@ func lines(out []json.RawMessage) string {
 	return strings.Join(all, "\n")
 }
 
-// Guards change nothing for programs that stay within the bounds: gojq alone says the same.
-func TestAsGojq(t *testing.T) {
+// Within the bounds a program answers as on gojq without guards.
+func TestAnswersAsGojq(t *testing.T) {
 	t.Parallel()
 	docs := []string{
 		`[{"a":1,"b":"x-1 y-22","c":[3,1,2],"d":{"e":null,"f":[{"g":1.50}]}},{"a":3,"b":"","c":[]},{"a":2,"b":"Äö x-3","c":[1,1],"d":{"e":"2024-02-29"}}]`,
@@ -65,7 +65,7 @@ func TestAsGojq(t *testing.T) {
 		`[.[]? | .a? // empty] | sort | reverse`, `nth(1)?`, `[nth(1; .[]?)]`, `[skip(1; .[]?)]`, `isempty(.[]?)`, `add(.[]?.a?)?`, `infinite, -infinite, nan | tostring`, `[.[]?] | first, last`, `last(.[]?)`, `getpath([])`, `to_entries? | from_entries`, `ascii?`, `limit(0; 1)`, `trim?, ltrim?`, `toboolean?`, `@text "a\(1)b"`, `1e1000, 100000000000000000000 + 1`,
 	} {
 		for _, doc := range docs {
-			want, wantErr := plain(t, query, doc)
+			want, wantErr := runGojq(t, query, doc)
 			got, err := run(t, query, doc, jq.Bounds{})
 			if wantErr != nil {
 				require.Error(t, err, "%s of %s", query, doc)
@@ -78,8 +78,8 @@ func TestAsGojq(t *testing.T) {
 	}
 }
 
-// plain is gojq without guards; map(f) and .[] have the values one by one there as here.
-func plain(t *testing.T, query, doc string) (string, error) {
+// runGojq runs a program on gojq without guards.
+func runGojq(t *testing.T, query, doc string) (string, error) {
 	t.Helper()
 	q, err := gojq.Parse(query)
 	if err != nil {
@@ -117,7 +117,7 @@ func TestNumbersAreKept(t *testing.T) {
 
 func TestCompileBad(t *testing.T) {
 	t.Parallel()
-	for query, says := range map[string]string{
+	for query, message := range map[string]string{
 		"":                                     "is empty",
 		" \n":                                  "is empty",
 		".a |\n  | .b":                         `line 2, column 3: unexpected token "|"`,
@@ -149,13 +149,13 @@ func TestCompileBad(t *testing.T) {
 		_, err := jq.Compile(query)
 		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), query)
 		require.ErrorContains(t, err, "query: ", query)
-		require.ErrorContains(t, err, says, query)
+		require.ErrorContains(t, err, message, query)
 	}
 }
 
 func TestRunBad(t *testing.T) {
 	t.Parallel()
-	for query, says := range map[string]string{
+	for query, message := range map[string]string{
 		`.[] | .a + 1`:              "query: row 1: failed: cannot add: string",
 		`map(.a | error)`:           "query: row 0: failed: ",
 		`[.[] | error({"why":.a})]`: `query: row 0: failed: {"why":1}`,
@@ -171,7 +171,7 @@ func TestRunBad(t *testing.T) {
 	} {
 		_, err := run(t, query, `[{"a":1},{"a":"x"}]`, jq.Bounds{})
 		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), "%s: %v", query, err)
-		require.ErrorContains(t, err, says, query)
+		require.ErrorContains(t, err, message, query)
 	}
 	_, err := run(t, `.[]`, `7`, jq.Bounds{})
 	require.EqualError(t, err, "query: cannot iterate over a value of type number")
@@ -205,7 +205,6 @@ func TestNamesAreText(t *testing.T) {
 	require.Equal(t, `"\ufffd"`, out)
 }
 
-// The bound of time is told as people say it.
 func TestTimeIsRounded(t *testing.T) {
 	t.Parallel()
 	_, err := run(t, `def f: f; f`, `null`, jq.Bounds{Time: 1001250 * time.Microsecond})

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/itchyny/gojq"
 )
@@ -16,16 +17,15 @@ var builtinsSource string
 
 // library is what a program finds defined in jq.
 type library struct {
-	guards  []*gojq.FuncDef
-	guarded map[name]bool          // the functions that have a guard
-	defined map[name]*gojq.FuncDef // builtins.jq
-	begun   map[name]bool          // of defined, what was needed
-	needed  []*gojq.FuncDef        // in an order in which each finds what it calls
-	err     error
+	guarded     map[signature]bool // gojq's functions that have a guard
+	defined     map[signature]bool // those of builtins.jq
+	definitions []*gojq.FuncDef    // in an order in which each finds what it calls: for a name that is defined later gojq would take its own
 }
 
+//nolint:gochecknoglobals // it never changes, and is parsed once
+var loadLibrary = sync.OnceValues(newLibrary)
+
 func newLibrary() (*library, error) {
-	l := &library{guarded: map[name]bool{}, defined: map[name]*gojq.FuncDef{}, begun: map[name]bool{}}
 	guards, err := gojq.Parse(guardsSource)
 	if err != nil {
 		return nil, fmt.Errorf("guards.jq: %w", err)
@@ -34,43 +34,33 @@ func newLibrary() (*library, error) {
 	if err != nil {
 		return nil, fmt.Errorf("builtins.jq: %w", err)
 	}
-	l.guards = guards.FuncDefs
+	l := &library{guarded: map[signature]bool{}, defined: map[signature]bool{}, definitions: guards.FuncDefs}
 	for _, f := range guards.FuncDefs {
-		if text, ok := strings.CutPrefix(f.Name, "_s_"); ok {
-			l.guarded[name{text, len(f.Args)}] = true
+		if name, ok := strings.CutPrefix(f.Name, "_s_"); ok {
+			l.guarded[signature{name, len(f.Args)}] = true
 		}
 	}
 	for _, f := range builtins.FuncDefs {
-		l.defined[name{f.Name, len(f.Args)}] = f
+		r := &rewriter{library: l, isLibrary: true}
+		r.definition(f, nil)
+		if r.err != nil {
+			return nil, fmt.Errorf("builtins.jq: %s: %w", f.Name, r.err)
+		}
+		l.defined[signature{f.Name, len(f.Args)}] = true
+		l.definitions = append(l.definitions, f)
 	}
 	return l, nil
 }
 
-// need adds a function, and what it calls before it: gojq would take its own, unguarded one for a name that is defined later.
-func (l *library) need(n name) {
-	f := l.defined[n]
-	if f == nil || l.begun[n] {
-		return
-	}
-	l.begun[n] = true
-	r := &rewriter{library: l, builtin: true}
-	r.define(f, nil)
-	if r.err != nil && l.err == nil {
-		l.err = fmt.Errorf("builtins.jq: %s: %w", n, r.err)
-	}
-	l.needed = append(l.needed, f)
-}
-
 // LoadInitModules gives gojq the library; it loads nothing else.
 func (l *library) LoadInitModules() ([]*gojq.Query, error) {
-	all := append(append([]*gojq.FuncDef{}, l.guards...), l.needed...)
-	return []*gojq.Query{{FuncDefs: all, Term: identity().Term}}, nil
+	return []*gojq.Query{{FuncDefs: l.definitions, Term: identity().Term}}, nil
 }
 
-// harmless are gojq's own functions that make no more than they were given and look no deeper than one level.
-func harmless(n name) bool {
-	list := []string{harmless0, harmless1, harmless2, harmless3}
-	return n.arity < len(list) && strings.Contains(list[n.arity], " "+n.text+" ")
+// isHarmless reports whether a function of gojq makes no more than it is given and looks no deeper than one level.
+func isHarmless(f signature) bool {
+	byArity := []string{harmless0, harmless1, harmless2, harmless3}
+	return f.arity < len(byArity) && strings.Contains(byArity[f.arity], " "+f.name+" ")
 }
 
 // By number of arguments.

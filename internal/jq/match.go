@@ -11,12 +11,12 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// The bounds of regular expressions. Go's take time with the length of the text times that of the compiled expression.
+// The bounds of regular expressions. A match takes time in proportion to the text times the compiled expression.
 const (
-	maxPattern  = 2_000      // bytes
-	maxSteps    = 50_000_000 // bytes of text times instructions, about half a second
-	maxCaptures = 100_000
-	patterns    = 64 // compiled ones that a run keeps
+	maxPattern   = 2_000      // bytes
+	maxSteps     = 50_000_000 // bytes of text times instructions, about half a second
+	maxCaptures  = 100_000
+	keptPatterns = 64 // compiled ones of a run
 )
 
 type pattern struct {
@@ -64,7 +64,7 @@ func (m *meter) pattern(expr, flags string) (*pattern, error) {
 	return p, nil
 }
 
-// match is _x_match(re; flags; test), what gojq calls _match.
+// match is _x_match(re; flags; test): gojq's _match, bounded and in linear time.
 func (m *meter) match(v any, args []any) any {
 	s, ok := v.(string)
 	expr, ok2 := args[0].(string)
@@ -96,7 +96,7 @@ func (m *meter) match(v any, args []any) any {
 	return p.results(s, found)
 }
 
-// withEmpty adds the empty matches right behind others.
+// withEmpty adds the empty matches right behind others, which jq reports and Go does not.
 func (p *pattern) withEmpty(s string, found [][]int) [][]int {
 	if p.probe == nil || len(s) > maxSteps/(p.size+2)/max(len(found), 1) {
 		return found
@@ -124,7 +124,7 @@ func (p *pattern) withEmpty(s string, found [][]int) [][]int {
 	return all
 }
 
-// results are jq's match objects; offsets and lengths count code points.
+// results returns jq's match objects. Offsets and lengths count code points.
 func (p *pattern) results(s string, found [][]int) any {
 	out, names := make([]any, len(found)), p.re.SubexpNames()
 	count := runes{s: s}
@@ -149,14 +149,14 @@ func (p *pattern) results(s string, found [][]int) any {
 	return out
 }
 
-// runes counts code points up to offsets that only grow.
+// runes counts the code points before an offset. Offsets may only grow.
 type runes struct {
-	s     string
-	at, n int
+	s             string
+	offset, count int
 }
 
 func (r *runes) upTo(offset int) int {
-	r.n += utf8.RuneCountInString(r.s[r.at:offset])
-	r.at = offset
-	return r.n
+	r.count += utf8.RuneCountInString(r.s[r.offset:offset])
+	r.offset = offset
+	return r.count
 }

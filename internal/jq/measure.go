@@ -5,17 +5,15 @@ import (
 	"math/big"
 	"unicode/utf8"
 
-	"github.com/itchyny/gojq"
-
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The most that one instruction may work on. Values of gojq share their parts, so that what is small in memory can be endless when it
-// is walked: these count what is walked.
+// The bounds of what one instruction works on. Values of gojq share their parts, so a value that is small in memory can take forever to
+// walk: these count what is walked.
 const (
 	maxNodes = 5_000_000 // values in a tree
 	maxText  = 2 << 20   // bytes of a string
-	maxDepth = 1_000     // of nesting: Go's stack is no place for more
+	maxDepth = 1_000     // of nesting, because gojq recurses on Go's stack
 	maxIndex = 1_000_000 // of an array that a program writes to
 	maxWork  = 50_000_000
 	maxBig   = 16_384 // bits of an integer
@@ -24,19 +22,19 @@ const (
 // gauge measures a tree until it is too large.
 type gauge struct {
 	nodes, bytes       int
-	mostNodes, mostLen int
-	written            bool // the tree is to be written: names must be UTF-8, else two could become the same
-	deep, misnamed     bool
+	maxNodes, maxBytes int
+	checkNames         bool // names must be UTF-8, because two others could be written as the same name
+	tooDeep, badName   bool
 }
 
-func newGauge() *gauge { return &gauge{mostNodes: maxNodes, mostLen: 128 * maxText} }
+func newGauge() *gauge { return &gauge{maxNodes: maxNodes, maxBytes: 128 * maxText} }
 
-// walk is false as soon as something is above its bound.
+// walk returns false as soon as something is above its bound.
 func (g *gauge) walk(v any, depth int) bool {
 	g.nodes++
 	g.bytes += 5
 	if depth > maxDepth {
-		g.deep = true
+		g.tooDeep = true
 		return false
 	}
 	switch v := v.(type) {
@@ -55,8 +53,8 @@ func (g *gauge) walk(v any, depth int) bool {
 	case map[string]any:
 		for k, e := range v {
 			g.bytes += len(k) + 4
-			if g.written && !utf8.ValidString(k) {
-				g.misnamed = true
+			if g.checkNames && !utf8.ValidString(k) {
+				g.badName = true
 				return false
 			}
 			if !g.walk(e, depth+1) {
@@ -64,11 +62,27 @@ func (g *gauge) walk(v any, depth int) bool {
 			}
 		}
 	}
-	return g.nodes <= g.mostNodes && g.bytes <= g.mostLen
+	return g.nodes <= g.maxNodes && g.bytes <= g.maxBytes
 }
 
-// scalar reports whether a value has no parts and is short.
-func scalar(v any) bool {
+// check returns an error for a tree above the bounds.
+func (g *gauge) check(v any) *agent.Error {
+	switch {
+	case g.walk(v, 0):
+		return nil
+	case g.badName:
+		return invalid("makes an object with a name that is not UTF-8")
+	case g.tooDeep:
+		return tooMuch("a value is nested deeper than %d", maxDepth)
+	case g.nodes > g.maxNodes:
+		return tooMuch("a value has more than %d parts", g.maxNodes)
+	default:
+		return tooMuch("a value is longer than %d bytes as text", g.maxBytes)
+	}
+}
+
+// isScalar reports whether a value has no parts.
+func isScalar(v any) bool {
 	switch v.(type) {
 	case nil, bool, int, float64, json.Number, string:
 		return true
@@ -77,82 +91,33 @@ func scalar(v any) bool {
 	}
 }
 
-// tree refuses what is too large to be walked.
-func tree(v any) *agent.Error {
-	if scalar(v) {
+// checkTree refuses a value that takes too long to walk.
+func checkTree(v any) *agent.Error {
+	if isScalar(v) {
 		return nil
 	}
-	return newGauge().refuse(v)
+	return newGauge().check(v)
 }
 
-func (g *gauge) refuse(v any) *agent.Error {
-	if g.walk(v, 0) {
-		return nil
+func checkTrees(values ...any) *agent.Error {
+	for _, v := range values {
+		if err := checkTree(v); err != nil {
+			return err
+		}
 	}
-	switch {
-	case g.misnamed:
-		return invalid("makes an object with a name that is not UTF-8")
-	case g.deep:
-		return tooMuch("a value is nested deeper than %d", maxDepth)
-	case g.nodes > g.mostNodes:
-		return tooMuch("a value has more than %d parts", g.mostNodes)
-	default:
-		return tooMuch("a value is longer than %d bytes as text", g.mostLen)
+	return nil
+}
+
+// checkText refuses a value that is longer than maxBytes as JSON.
+func checkText(v any, maxBytes int) *agent.Error {
+	if isScalar(v) {
+		return checkString(v, maxBytes)
 	}
+	g := newGauge()
+	g.maxBytes = maxBytes
+	return g.check(v)
 }
 
 func tooMuch(format string, args ...any) *agent.Error {
 	return agent.FieldErrorf(agent.CodeOverflow, field, format, args...)
 }
-
-// text refuses what would be longer than most bytes as JSON.
-func text(v any, most int) *agent.Error {
-	if s, ok := v.(string); ok {
-		return short(s, most)
-	}
-	if scalar(v) {
-		return nil
-	}
-	g := newGauge()
-	g.mostLen = most
-	return g.refuse(v)
-}
-
-func short(s string, most int) *agent.Error {
-	if len(s) > most {
-		return tooMuch("a string is longer than %d bytes", most)
-	}
-	return nil
-}
-
-// work refuses two values of which each part may be compared with each other part.
-func work(l, r any) *agent.Error {
-	if scalar(l) && scalar(r) && size(l)*size(r) <= maxWork {
-		return nil
-	}
-	for _, v := range []any{l, r} {
-		if err := tree(v); err != nil {
-			return err
-		}
-	}
-	if size(l)*size(r) > maxWork {
-		return tooMuch("two values of these sizes are too much to compare part by part")
-	}
-	return nil
-}
-
-// size is how many parts a value has that [tree] has let pass; of a string, its bytes.
-func size(v any) int {
-	if s, ok := v.(string); ok {
-		return len(s) + 1
-	}
-	if scalar(v) {
-		return 1
-	}
-	g := newGauge()
-	g.walk(v, 0)
-	return g.nodes + g.bytes
-}
-
-// compare is gojq's order of values that [tree] has let pass.
-func compare(l, r any) int { return gojq.Compare(l, r) }

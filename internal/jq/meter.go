@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// meter is the context that a program runs under: gojq asks it before each instruction whether it is done.
+// meter is the context of a run. gojq asks it before each instruction whether it is done.
 type meter struct {
 	context.Context // lives exactly as long as the run
 
@@ -20,22 +20,22 @@ type meter struct {
 	seat     *seat
 	deadline time.Time
 	memory   int64 // bounds.Memory
-	base     int64 // the heap when the program began or went on after a pause, in bytes
-	held     int64 // what it held already when it was paused, in bytes
-	soft     int64 // above this heap the garbage is collected before anything is said
+	base     int64 // bytes of the heap when the program began or went on after a pause
+	held     int64 // bytes that the program held when it was last paused
+	soft     int64 // bytes of the heap above which garbage is collected to learn what the program holds
 	steps    uint64
-	due      atomic.Bool // look with the next instruction
-	over     atomic.Bool
-	why      error // once over
+	checkDue atomic.Bool // check the bounds before the next instruction
+	stopped  atomic.Bool
+	reason   error // why it was stopped
 	closed   chan struct{}
 	sample   []metrics.Sample
 	patterns *patternCache
 }
 
 const (
-	// lookEvery is how many instructions pass between two looks, some 50 µs.
-	lookEvery = 2048
-	// watchEvery is how often a second goroutine has a look asked for: some instructions take long.
+	// checkEvery is how many instructions pass between two checks of the bounds, some 50 µs.
+	checkEvery = 2048
+	// watchEvery is how often a second goroutine asks for a check, because some instructions take long.
 	watchEvery = 2 * time.Millisecond
 
 	heapMetric = "/memory/classes/heap/objects:bytes"
@@ -46,12 +46,12 @@ func newMeter(ctx context.Context, b Bounds, s *seat) *meter {
 		Context: ctx, bounds: b, seat: s, deadline: time.Now().Add(b.Time), closed: make(chan struct{}), memory: b.Memory, sample: newHeapSample(),
 	}
 	close(m.closed)
-	m.patterns, _ = simplelru.NewLRU[string, *pattern](patterns, nil) // fails for a size below 1 alone
+	m.patterns, _ = simplelru.NewLRU[string, *pattern](keptPatterns, nil) // fails only for a size below 1
 	m.rebase()
 	return m
 }
 
-// rebase begins to count memory from what there is.
+// rebase counts the memory of the program from the present heap.
 func (m *meter) rebase() {
 	m.held, m.base = 0, m.heap()
 	m.soft = m.base + m.memory
@@ -66,55 +66,54 @@ func heapBytes(sample []metrics.Sample) uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// Done is called before each instruction.
+// Done returns a closed channel once the run is stopped, else nil. gojq calls it before each instruction.
 func (m *meter) Done() <-chan struct{} {
-	if m.steps++; m.steps%lookEvery == 0 || m.due.Load() {
-		m.look()
+	if m.steps++; m.steps%checkEvery == 0 || m.checkDue.Load() {
+		m.checkBounds()
 	}
-	if m.over.Load() {
+	if m.stopped.Load() {
 		return m.closed
 	}
 	return nil
 }
 
-// Err says why the meter is done.
+// Err returns why the run was stopped, nil while it goes on.
 func (m *meter) Err() error {
-	if m.over.Load() {
-		return m.why
+	if m.stopped.Load() {
+		return m.reason
 	}
 	return nil
 }
 
-func (m *meter) tripped() bool { return m.over.Load() }
-
-// look checks the bounds. It runs on the program's goroutine alone, so that nothing is allocated meanwhile.
-func (m *meter) look() {
-	m.due.Store(false)
-	m.rest()
+// checkBounds stops the run at the end of its context or time, or above its memory. Only the goroutine of the program calls it, so that
+// nothing is allocated meanwhile.
+func (m *meter) checkBounds() {
+	m.checkDue.Store(false)
+	m.giveWay()
 	switch {
-	case m.over.Load():
+	case m.stopped.Load():
 	case m.Context.Err() != nil:
-		m.trip(agent.Interrupted(m.Context, "run jq program"))
+		m.stop(agent.Interrupted(m.Context, "run jq program"))
 	case time.Now().After(m.deadline):
-		m.trip(tooMuch("takes longer than %s; filter the rows first, or do less with each", rounded(m.bounds.Time)))
+		m.stop(tooMuch("takes longer than %s; filter the rows first, or do less with each", roundTime(m.bounds.Time)))
 	case m.heap() > m.soft:
-		m.measure()
+		m.checkMemory()
 	}
 }
 
-// rest pauses the program when it has had its slice and another one waits. The pause takes nothing of its time.
+// giveWay pauses the program if it has had its time slice and another one waits. The pause does not count as its time.
 //
-// Only one program runs at a time, so the heap grows by what the running one makes. While the programs together hold less than one of
-// them may, nobody counts; from then on the garbage is collected around each pause, so that each program answers for its own growth.
-func (m *meter) rest() {
-	if !m.seat.due() {
+// Only one program runs at a time, so the heap grows by what the running one makes. Above the memory of one program for all together,
+// garbage is collected around each pause, so that a program is charged with its own growth only.
+func (m *meter) giveWay() {
+	if !m.seat.isSliceOver() {
 		return
 	}
 	begun := time.Now()
 	if m.crowded() {
 		runtime.GC()
 		m.held = max(0, m.held+m.heap()-m.base)
-		m.seat.slice = max(slice, 2*time.Since(begun))
+		m.seat.slice = max(timeSlice, 2*time.Since(begun))
 	}
 	m.seat.pause(m.Context)
 	if m.crowded() {
@@ -130,32 +129,32 @@ func (m *meter) crowded() bool {
 	return m.heap() > int64(m.seat.pool.idleHeap.Load())+m.memory //nolint:gosec // no heap is that large
 }
 
-// rounded is a time as messages say it.
-func rounded(d time.Duration) time.Duration {
+// roundTime returns a time as messages show it.
+func roundTime(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d
 	}
 	return d.Round(100 * time.Millisecond)
 }
 
-// measure tells garbage from what the program holds.
-func (m *meter) measure() {
+// checkMemory collects the garbage and stops the program if it holds too much.
+func (m *meter) checkMemory() {
 	runtime.GC()
 	live := m.heap()
 	if m.held+live-m.base > m.memory {
-		m.trip(tooMuch("takes more than %d MiB of memory; begin the program with .[] | to have the rows one by one, or filter them first",
+		m.stop(tooMuch("takes more than %d MiB of memory; begin the program with .[] | to have the rows one by one, or filter them first",
 			m.bounds.Memory>>20))
 		return
 	}
 	m.soft = live + m.memory
 }
 
-func (m *meter) trip(why error) {
-	m.why = why
-	m.over.Store(true)
+func (m *meter) stop(reason error) {
+	m.reason = reason
+	m.stopped.Store(true)
 }
 
-// watch asks for looks until stop is called, which waits for it.
+// watch asks for checks until the function that it returns is called.
 func (m *meter) watch() (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -165,7 +164,7 @@ func (m *meter) watch() (stop func()) {
 		for {
 			select {
 			case <-tick.C:
-				m.due.Store(true)
+				m.checkDue.Store(true)
 			case <-done:
 				return
 			}

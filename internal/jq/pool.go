@@ -12,15 +12,15 @@ import (
 
 // The bounds of all programs of a process together.
 const (
-	slice      = 10 * time.Millisecond // how long a program runs while others wait
+	timeSlice  = 10 * time.Millisecond // how long a program runs while others wait
 	maxBegun   = 8                     // programs that have begun and not ended, one of each tenant
 	maxWaiting = 32                    // programs of one tenant that wait to begin
 	maxWait    = 30 * time.Second      // how long a program waits to begin
 )
 
-// processor is what all programs of the process share.
+// processor is the pool of all programs of the process.
 //
-//nolint:gochecknoglobals // one per process is its purpose: the heap that is measured is the process's
+//nolint:gochecknoglobals // one per process is the purpose: the meter reads the heap of the process
 var processor = newPool()
 
 // pool lets one program run at a time. Tenants take turns: each has one program that has begun, and a program that has run for a slice
@@ -38,7 +38,7 @@ type pool struct {
 	round   int64 // counts the programs that have begun
 }
 
-// tenantShare is what a tenant has of a pool.
+// tenantShare counts the programs of a tenant in a pool.
 type tenantShare struct {
 	begun   bool
 	waiting int
@@ -60,12 +60,12 @@ func newPool() *pool { return &pool{tenants: map[string]*tenantShare{}} }
 // enter waits until a program of a tenant may run. The caller calls release afterwards. The error is [agent.CodeRateLimited] when the
 // tenant has too many programs or has to wait too long.
 func (p *pool) enter(ctx context.Context, tenant string) (*seat, error) {
-	s := &seat{pool: p, tenant: tenant, turn: make(chan struct{}, 1), slice: slice}
+	s := &seat{pool: p, tenant: tenant, turn: make(chan struct{}, 1), slice: timeSlice}
 	if err := p.queue(s); err != nil {
 		return nil, err
 	}
-	patience := time.NewTimer(maxWait)
-	defer patience.Stop()
+	timer := time.NewTimer(maxWait)
+	defer timer.Stop()
 	select {
 	case <-s.turn:
 		s.since = time.Now()
@@ -73,7 +73,7 @@ func (p *pool) enter(ctx context.Context, tenant string) (*seat, error) {
 	case <-ctx.Done():
 		s.release()
 		return nil, agent.Interrupted(ctx, "run jq program")
-	case <-patience.C:
+	case <-timer.C:
 		s.release()
 		return nil, agent.FieldErrorf(agent.CodeRateLimited, field, "has waited %s for other jq programs to end; try again later", maxWait)
 	}
@@ -99,7 +99,7 @@ func (p *pool) queue(s *seat) error {
 	return nil
 }
 
-// assign begins programs and lets the next one run, as far as there is room. The caller holds the lock.
+// assign begins waiting programs while there is room, and lets one run if none does. The caller holds the lock.
 func (p *pool) assign() {
 	for p.begun < maxBegun {
 		i := p.nextToBegin()
@@ -122,7 +122,7 @@ func (p *pool) assign() {
 	p.contended.Store(len(p.ready) > 0)
 }
 
-// nextToBegin is the index of the waiting program whose tenant has waited longest for one to begin, -1 if there is none.
+// nextToBegin returns the index of the waiting program whose tenant has waited longest, -1 if none may begin.
 func (p *pool) nextToBegin() int {
 	best := -1
 	for i, s := range p.waiting {
@@ -134,7 +134,7 @@ func (p *pool) nextToBegin() int {
 	return best
 }
 
-// release gives the seat back, wherever its program was.
+// release takes the program out of the pool, whether it ran, was paused or had not begun.
 func (s *seat) release() {
 	p := s.pool
 	p.mu.Lock()
@@ -157,8 +157,8 @@ func (s *seat) release() {
 	p.assign()
 }
 
-// due reports whether the program has had its slice and another one waits.
-func (s *seat) due() bool {
+// isSliceOver reports whether the program has had its time slice and another one waits.
+func (s *seat) isSliceOver() bool {
 	return !s.ended && s.pool.contended.Load() && time.Since(s.since) >= s.slice
 }
 

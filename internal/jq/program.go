@@ -11,21 +11,21 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// field is where the program is in a step.
+// field is the name of the program in errors.
 const field = "query"
 
-// MaxQuery is how long a program may be, in bytes.
+// MaxQuery bounds a program, in bytes.
 const MaxQuery = 10_000
 
 // Program is a compiled program. It is safe for concurrent use.
 type Program struct {
 	query   *gojq.Query
 	library *library
-	byRow   bool // the query is for each value of the input, which must be an array
-	collect bool // and what it makes is one array
+	byRow   bool // the query runs on each value of the input
+	collect bool // with byRow: all outputs together are one array
 }
 
-// Compile reads a program and puts guards into it. The error is [agent.CodeInvalid] about query, and says where the mistake is.
+// Compile returns a program with guards in it. The error is [agent.CodeInvalid] about query, with the place of the mistake.
 func Compile(query string) (*Program, error) {
 	if strings.TrimSpace(query) == "" {
 		return nil, invalid("is empty")
@@ -35,33 +35,30 @@ func Compile(query string) (*Program, error) {
 	}
 	q, err := gojq.Parse(query)
 	if err != nil {
-		return nil, unparsed(query, err)
+		return nil, parseError(query, err)
 	}
-	library, err := newLibrary()
+	library, err := loadLibrary()
 	if err != nil {
 		return nil, agent.Errorf(agent.CodeInternal, "compile jq program", "%w", err)
 	}
 	p := &Program{library: library}
-	p.query = p.divide(q)
+	p.query = p.findRowQuery(q)
 	r := &rewriter{library: library}
 	r.query(p.query, nil)
-	if p.byRow {
-		p.query = pipe(call("_x_rows"), group(p.query))
-	}
 	if r.err != nil {
 		return nil, r.err
 	}
-	if library.err != nil {
-		return nil, agent.Errorf(agent.CodeInternal, "compile jq program", "%w", library.err)
+	if p.byRow {
+		p.query = pipe(call("_x_rows"), group(p.query))
 	}
-	if _, err := p.code(&meter{}, &feeder{}); err != nil {
+	if _, err := p.compile(&meter{}, &feeder{}); err != nil {
 		return nil, invalid("%s", clip.Bytes(err.Error(), maxQuoted))
 	}
 	return p, nil
 }
 
-// unparsed says where a program cannot be read.
-func unparsed(query string, err error) error {
+// parseError returns the error of a program that cannot be parsed, with its line and column.
+func parseError(query string, err error) error {
 	parse, ok := errors.AsType[*gojq.ParseError](err)
 	if !ok {
 		return invalid("%s", clip.Bytes(err.Error(), maxQuoted))
@@ -72,8 +69,9 @@ func unparsed(query string, err error) error {
 	return invalid("line %d, column %d: %s", line, column, clip.Bytes(err.Error(), maxQuoted))
 }
 
-// divide finds programs that may have the values of an array one by one: .[] | f, map(f) and [.[] | f].
-func (p *Program) divide(q *gojq.Query) *gojq.Query {
+// findRowQuery returns f of the programs .[] | f, map(f) and [.[] | f], which can be given the values of an array one by one. It returns
+// any other program as it is.
+func (p *Program) findRowQuery(q *gojq.Query) *gojq.Query {
 	if rest, ok := afterIter(q); ok {
 		p.byRow = true
 		return rest
@@ -95,12 +93,12 @@ func (p *Program) divide(q *gojq.Query) *gojq.Query {
 	return q
 }
 
-// afterIter is f of .[] | f.
+// afterIter returns f of .[] | f, and false for any other query.
 func afterIter(q *gojq.Query) (*gojq.Query, bool) {
-	if q.Term != nil && iterates(q.Term) && len(q.FuncDefs) == 0 {
+	if q.Term != nil && isIteration(q.Term) && len(q.FuncDefs) == 0 {
 		return identity(), true
 	}
-	if q.Op != gojq.OpPipe || len(q.Patterns) > 0 || q.Left.Term == nil || len(q.Left.FuncDefs) > 0 || !iterates(q.Left.Term) {
+	if q.Op != gojq.OpPipe || len(q.Patterns) > 0 || q.Left.Term == nil || len(q.Left.FuncDefs) > 0 || !isIteration(q.Left.Term) {
 		return nil, false
 	}
 	rest := *q.Right
@@ -108,13 +106,13 @@ func afterIter(q *gojq.Query) (*gojq.Query, bool) {
 	return &rest, true
 }
 
-// iterates reports whether a term is .[].
-func iterates(t *gojq.Term) bool {
+// isIteration reports whether a term is .[].
+func isIteration(t *gojq.Term) bool {
 	return t.Type == gojq.TermTypeIdentity && len(t.SuffixList) == 1 && t.SuffixList[0].Iter
 }
 
-// code compiles the program for one run: its functions know the run's meter.
-func (p *Program) code(m *meter, rows *feeder) (*gojq.Code, error) {
+// compile returns the program for one run: its functions use the run's meter.
+func (p *Program) compile(m *meter, rows *feeder) (*gojq.Code, error) {
 	options := []gojq.CompilerOption{
 		gojq.WithModuleLoader(p.library),
 		gojq.WithIterFunction("_x_rows", 0, 0, func(any, []any) gojq.Iter { return rows }),
@@ -124,16 +122,13 @@ func (p *Program) code(m *meter, rows *feeder) (*gojq.Code, error) {
 		gojq.WithFunction("_x_group", 1, 1, m.group),
 		gojq.WithFunction("_x_match", 3, 3, m.match),
 	}
-	for name, g := range guards() {
-		options = append(options, gojq.WithFunction(name, g.arity, g.arity, func(v any, args []any) any {
-			if err := g.look(v, args); err != nil {
+	for _, g := range guards() {
+		options = append(options, gojq.WithFunction(g.name, g.arity, g.arity, func(v any, args []any) any {
+			if err := g.check(v, args); err != nil {
 				return err
 			}
 			return v
 		}))
-	}
-	for _, op := range comparisons() {
-		options = append(options, gojq.WithFunction(op.function, 2, 2, comparison(op.holds)))
 	}
 	code, err := gojq.Compile(p.query, options...)
 	if err != nil {

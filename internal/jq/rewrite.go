@@ -1,6 +1,7 @@
 package jq
 
 import (
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -9,38 +10,38 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// name is a function by name and number of arguments.
-type name struct {
-	text  string
+// signature is the name of a function and its number of arguments.
+type signature struct {
+	name  string
 	arity int
 }
 
-func nameOf(f *gojq.Func) name { return name{f.Name, len(f.Args)} }
+func signatureOf(f *gojq.Func) signature { return signature{f.Name, len(f.Args)} }
 
-func (n name) String() string { return n.text + "/" + strconv.Itoa(n.arity) }
+func (s signature) String() string { return s.name + "/" + strconv.Itoa(s.arity) }
 
-// scope is what the program itself has defined at a place.
+// scope lists the functions that the program has defined so far, the innermost first.
 type scope struct {
-	name name
-	up   *scope
+	function signature
+	outer    *scope
 }
 
-func (s *scope) with(n name) *scope { return &scope{n, s} }
+func (s *scope) with(function signature) *scope { return &scope{function, s} }
 
-func (s *scope) has(n name) bool {
-	for ; s != nil; s = s.up {
-		if s.name == n {
+func (s *scope) has(function signature) bool {
+	for ; s != nil; s = s.outer {
+		if s.function == function {
 			return true
 		}
 	}
 	return false
 }
 
-// rewriter puts guards into a program. It changes the tree that it is given.
+// rewriter puts guards into a syntax tree, which it changes. Its methods rewrite one kind of node with everything below it.
 type rewriter struct {
-	library *library
-	builtin bool // in builtins.jq: names that begin with _ are its own business
-	err     error
+	library   *library
+	isLibrary bool // the tree is builtins.jq, which may use names that begin with _
+	err       error
 }
 
 func (r *rewriter) fail(format string, args ...any) {
@@ -49,8 +50,55 @@ func (r *rewriter) fail(format string, args ...any) {
 	}
 }
 
+// node rewrites the nodes that need a guard, and looks for them in all others.
+func (r *rewriter) node(n any, s *scope) {
+	switch n := n.(type) {
+	case *gojq.Query:
+		r.query(n, s)
+	case *gojq.String:
+		r.interpolation(n, s)
+	case *gojq.Func:
+		r.children(n, s)
+		r.function(n, s)
+	case *gojq.Index:
+		r.children(n, s)
+		if n.Start != nil && !n.IsSlice && !isShortIndex(n.Start) {
+			n.Start = call("_g_index", n.Start)
+		}
+	case *gojq.Term:
+		r.children(n, s)
+		if n.Type == gojq.TermTypeFormat && n.Str == nil {
+			n.Type, n.Func = gojq.TermTypeFunc, &gojq.Func{Name: "_s_format", Args: []*gojq.Query{text(strings.TrimPrefix(n.Format, "@"))}}
+		}
+	default:
+		r.children(n, s)
+	}
+}
+
+// children rewrites the nodes that the fields of a node point to.
+func (r *rewriter) children(n any, s *scope) {
+	fields := reflect.ValueOf(n).Elem()
+	for i := range fields.NumField() {
+		r.field(fields.Field(i), s)
+	}
+}
+
+func (r *rewriter) field(v reflect.Value, s *scope) {
+	switch v.Kind() {
+	case reflect.Slice:
+		for i := range v.Len() {
+			r.field(v.Index(i), s)
+		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			r.node(v.Interface(), s)
+		}
+	default: // names and numbers
+	}
+}
+
 func (r *rewriter) query(q *gojq.Query, s *scope) {
-	if q == nil || r.err != nil {
+	if r.err != nil {
 		return
 	}
 	if q.Meta != nil || len(q.Imports) > 0 {
@@ -58,156 +106,114 @@ func (r *rewriter) query(q *gojq.Query, s *scope) {
 		return
 	}
 	for _, f := range q.FuncDefs {
-		s = r.define(f, s)
+		s = r.definition(f, s)
 	}
-	if q.Term != nil {
-		r.term(q.Term, s)
-		return
-	}
-	for _, p := range q.Patterns {
-		r.pattern(p, s)
-	}
-	plain := plainPath(q.Left)
-	r.query(q.Left, s)
-	r.query(q.Right, s)
-	r.operator(q, plain)
+	isShort := isShortPath(q.Left)
+	body := gojq.Query{Term: q.Term, Left: q.Left, Right: q.Right, Patterns: q.Patterns}
+	r.children(&body, s)
+	guardOperator(q, isShort)
 }
 
-// define rewrites a definition and returns the scope behind it.
-func (r *rewriter) define(f *gojq.FuncDef, s *scope) *scope {
-	if strings.HasPrefix(f.Name, "_") && !r.builtin {
-		r.fail("a name that begins with _ is not available: %s", clip.Bytes(f.Name, maxQuoted))
-	}
-	s = s.with(name{f.Name, len(f.Args)})
+// definition returns the scope in which the function is defined.
+func (r *rewriter) definition(f *gojq.FuncDef, s *scope) *scope {
+	r.checkName(f.Name)
+	s = s.with(signature{f.Name, len(f.Args)})
 	inner := s
 	for _, arg := range f.Args {
-		inner = inner.with(name{strings.TrimPrefix(arg, "$"), 0})
+		inner = inner.with(signature{strings.TrimPrefix(arg, "$"), 0})
 	}
 	r.query(f.Body, inner)
 	return s
 }
 
-func (r *rewriter) term(t *gojq.Term, s *scope) {
-	switch t.Type {
-	case gojq.TermTypeFunc:
-		r.call(t.Func, s)
-	case gojq.TermTypeRecurse:
-		r.library.need(name{"recurse", 0})
-	case gojq.TermTypeIndex:
-		r.index(t.Index, s)
-	case gojq.TermTypeObject:
-		for _, kv := range t.Object.KeyVals {
-			r.str(kv.KeyString, s)
-			r.query(kv.KeyQuery, s)
-			r.query(kv.Val, s)
-		}
-	case gojq.TermTypeArray:
-		r.query(t.Array.Query, s)
-	case gojq.TermTypeUnary:
-		r.term(t.Unary.Term, s)
-	case gojq.TermTypeFormat:
-		r.format(t, s)
-	case gojq.TermTypeString:
-		r.str(t.Str, s)
-	case gojq.TermTypeQuery:
-		r.query(t.Query, s)
-	default:
-		r.control(t, s)
-	}
-	for _, suffix := range t.SuffixList {
-		r.index(suffix.Index, s)
+func (r *rewriter) checkName(name string) {
+	if strings.HasPrefix(name, "_") && !r.isLibrary {
+		r.fail("a name that begins with _ is not available: %s", clip.Bytes(name, maxQuoted))
 	}
 }
 
-func (r *rewriter) control(t *gojq.Term, s *scope) {
-	switch t.Type { //nolint:exhaustive // the others are in term
-	case gojq.TermTypeIf:
-		r.query(t.If.Cond, s)
-		r.query(t.If.Then, s)
-		for _, e := range t.If.Elif {
-			r.query(e.Cond, s)
-			r.query(e.Then, s)
-		}
-		r.query(t.If.Else, s)
-	case gojq.TermTypeTry:
-		r.query(t.Try.Body, s)
-		r.query(t.Try.Catch, s)
-	case gojq.TermTypeReduce:
-		r.query(t.Reduce.Query, s)
-		r.patterns(t.Reduce.Patterns, s)
-		r.query(t.Reduce.Start, s)
-		r.query(t.Reduce.Update, s)
-	case gojq.TermTypeForeach:
-		r.query(t.Foreach.Query, s)
-		r.patterns(t.Foreach.Patterns, s)
-		r.query(t.Foreach.Start, s)
-		r.query(t.Foreach.Update, s)
-		r.query(t.Foreach.Extract, s)
-	case gojq.TermTypeLabel:
-		r.query(t.Label.Body, s)
-	}
-}
-
-func (r *rewriter) patterns(all []*gojq.Pattern, s *scope) {
-	for _, p := range all {
-		r.pattern(p, s)
-	}
-}
-
-func (r *rewriter) pattern(p *gojq.Pattern, s *scope) {
-	if p == nil {
-		return
-	}
-	r.patterns(p.Array, s)
-	for _, o := range p.Object {
-		r.str(o.KeyString, s)
-		r.query(o.KeyQuery, s)
-		r.pattern(o.Val, s)
-	}
-}
-
-// call decides what a name may be: the program's own, defined in jq, guarded, harmless, or nothing.
-func (r *rewriter) call(f *gojq.Func, s *scope) {
-	for _, a := range f.Args {
-		r.query(a, s)
-	}
-	n := nameOf(f)
-	switch {
+// function refuses a function that may do harm, and replaces one that has a guard.
+func (r *rewriter) function(f *gojq.Func, s *scope) {
+	switch fn := signatureOf(f); {
 	case strings.HasPrefix(f.Name, "$"):
 		if f.Name == "$ENV" || f.Name == "$__loc__" {
 			r.fail("%s is not available", f.Name)
 		}
-	case s.has(n):
-	case strings.HasPrefix(f.Name, "_") && !r.builtin:
-		r.fail("a name that begins with _ is not available: %s", clip.Bytes(f.Name, maxQuoted))
-	case r.library.guarded[n]:
+	case s.has(fn):
+	case strings.HasPrefix(f.Name, "_") && !r.isLibrary:
+		r.checkName(f.Name)
+	case r.library.guarded[fn]:
 		f.Name = "_s_" + f.Name
-	case harmless(n):
-	case r.library.defined[n] != nil:
-		r.library.need(n)
+	case !isHarmless(fn) && !r.library.defined[fn]:
+		r.fail("function %s is not available", clip.Bytes(fn.String(), maxQuoted))
+	}
+}
+
+// interpolation bounds each piece of an interpolated string, which bounds the whole string.
+func (r *rewriter) interpolation(s *gojq.String, sc *scope) {
+	count := &gojq.Query{Term: &gojq.Term{Type: gojq.TermTypeNumber, Number: strconv.Itoa(len(s.Queries))}}
+	for i, q := range s.Queries {
+		if q.Term != nil && q.Term.Str != nil {
+			continue // literal text
+		}
+		r.query(q, sc)
+		s.Queries[i] = group(pipe(q, call("_g_piece", count)))
+	}
+}
+
+// guardOperator replaces an operator that can make or walk large values. isShort says that the left operand was a short path before it
+// was rewritten. Any other path may become as long as the program likes, and gojq follows it on Go's stack: so it is computed and checked
+// first.
+func guardOperator(q *gojq.Query, isShort bool) {
+	switch q.Op { //nolint:exhaustive // the others do nothing by themselves
+	case gojq.OpAssign, gojq.OpModify, gojq.OpUpdateAdd, gojq.OpUpdateSub, gojq.OpUpdateMul, gojq.OpUpdateDiv, gojq.OpUpdateMod, gojq.OpUpdateAlt:
+		if !isShort {
+			q.Left = call("_checked", q.Left)
+		}
+		if q.Op == gojq.OpModify {
+			// gojq walks the whole tree to delete what the right side leaves empty.
+			replace(q, pipe(call("_g_tree"), &gojq.Query{Left: q.Left, Op: q.Op, Right: q.Right}))
+		}
+		return
+	}
+	function := operatorFunctions()[q.Op]
+	if function == "" || q.Op != gojq.OpMul && (isConstant(q.Left) || isConstant(q.Right)) {
+		return
+	}
+	replace(q, call(function, q.Left, q.Right))
+}
+
+// operatorFunctions are the functions of guards.jq that take the place of operators. gojq itself calls the first three for +=, -= and *=.
+func operatorFunctions() map[gojq.Operator]string {
+	return map[gojq.Operator]string{
+		gojq.OpAdd: "_add", gojq.OpSub: "_subtract", gojq.OpMul: "_multiply",
+		gojq.OpEq: "_equal", gojq.OpNe: "_notequal", gojq.OpGt: "_greater", gojq.OpLt: "_less", gojq.OpGe: "_greatereq", gojq.OpLe: "_lesseq",
+	}
+}
+
+// replace changes a query and keeps its definitions.
+func replace(q, by *gojq.Query) {
+	definitions := q.FuncDefs
+	*q = *by
+	q.FuncDefs = definitions
+}
+
+// isConstant reports whether a query is a literal number, null, true or false: adding it or comparing with it is cheap.
+func isConstant(q *gojq.Query) bool {
+	if !isBareTerm(q) {
+		return false
+	}
+	switch q.Term.Type {
+	case gojq.TermTypeNumber, gojq.TermTypeNull, gojq.TermTypeTrue, gojq.TermTypeFalse:
+		return true
 	default:
-		r.fail("function %s is not available", clip.Bytes(n.String(), maxQuoted))
+		return false
 	}
 }
 
-func (r *rewriter) index(i *gojq.Index, s *scope) {
-	if i == nil {
-		return
-	}
-	r.str(i.Str, s)
-	r.query(i.End, s)
-	if i.Start == nil {
-		return
-	}
-	r.query(i.Start, s)
-	if !i.IsSlice && !shortIndex(i.Start) {
-		i.Start = call("_g_index", i.Start)
-	}
-}
-
-// shortIndex reports whether an index is a string or a small number as it stands.
-func shortIndex(q *gojq.Query) bool {
-	if q.Term == nil || len(q.Term.SuffixList) > 0 || len(q.FuncDefs) > 0 {
+// isShortIndex reports whether an index is a string or a small literal number.
+func isShortIndex(q *gojq.Query) bool {
+	if !isBareTerm(q) {
 		return false
 	}
 	switch q.Term.Type {
@@ -221,32 +227,30 @@ func shortIndex(q *gojq.Query) bool {
 	}
 }
 
-// str bounds each piece of an interpolated string, so that their sum is bounded.
-func (r *rewriter) str(str *gojq.String, s *scope) {
-	if str == nil {
-		return
+func isBareTerm(q *gojq.Query) bool {
+	return q != nil && q.Term != nil && len(q.Term.SuffixList) == 0 && len(q.FuncDefs) == 0
+}
+
+// isShortPath reports whether a path, not yet rewritten, is no longer than its text.
+func isShortPath(q *gojq.Query) bool {
+	if q == nil || len(q.FuncDefs) > 0 || len(q.Patterns) > 0 {
+		return false
 	}
-	for i, q := range str.Queries {
-		if q.Term != nil && q.Term.Str != nil {
-			continue
-		}
-		r.query(q, s)
-		bound := call("_g_piece", &gojq.Query{Term: &gojq.Term{Type: gojq.TermTypeNumber, Number: strconv.Itoa(len(str.Queries))}})
-		str.Queries[i] = group(pipe(q, bound))
+	if q.Term == nil {
+		return (q.Op == gojq.OpPipe || q.Op == gojq.OpComma) && isShortPath(q.Left) && isShortPath(q.Right)
+	}
+	switch q.Term.Type {
+	case gojq.TermTypeIdentity, gojq.TermTypeIndex:
+		return true
+	case gojq.TermTypeQuery:
+		return isShortPath(q.Term.Query)
+	default:
+		return false
 	}
 }
 
-func (r *rewriter) format(t *gojq.Term, s *scope) {
-	if t.Str != nil {
-		r.str(t.Str, s)
-		return
-	}
-	t.Type = gojq.TermTypeFunc
-	t.Func = &gojq.Func{Name: "_s_format", Args: []*gojq.Query{literal(strings.TrimPrefix(t.Format, "@"))}}
-	t.Format = ""
-}
-
-func literal(s string) *gojq.Query {
+// text, call, pipe, group and identity make queries: a string, a function call, l | r, (q) and .
+func text(s string) *gojq.Query {
 	return &gojq.Query{Term: &gojq.Term{Type: gojq.TermTypeString, Str: &gojq.String{Str: s}}}
 }
 
@@ -261,8 +265,3 @@ func group(q *gojq.Query) *gojq.Query {
 }
 
 func identity() *gojq.Query { return &gojq.Query{Term: &gojq.Term{Type: gojq.TermTypeIdentity}} }
-
-// bind is value as $name | body.
-func bind(value *gojq.Query, variable string, body *gojq.Query) *gojq.Query {
-	return &gojq.Query{Left: group(value), Op: gojq.OpPipe, Patterns: []*gojq.Pattern{{Name: variable}}, Right: body}
-}

@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// The bounds of a run that was given none.
+// The default bounds of a run.
 const (
 	DefaultTime    = 10 * time.Second
 	DefaultMemory  = 128 << 20
@@ -24,14 +24,14 @@ const (
 
 // Bounds of a run.
 type Bounds struct {
-	Tenant  string        // whose program it is: tenants take turns
-	Time    time.Duration // 0: [DefaultTime]. Only the time in which the program runs counts.
-	Memory  int64         // bytes of heap: once for the decoded input, once for what the program makes of it. 0: [DefaultMemory]
+	Tenant  string        // who runs the program: tenants take turns
+	Time    time.Duration // 0: [DefaultTime]. Pauses do not count.
+	Memory  int64         // bytes of heap for the decoded input, and as many for what the program makes of it. 0: [DefaultMemory]
 	Outputs int           // 0: [DefaultOutputs]
 	Bytes   int64         // of all outputs as JSON. 0: [DefaultBytes]
 }
 
-func (b Bounds) complete() Bounds {
+func (b Bounds) withDefaults() Bounds {
 	if b.Time <= 0 {
 		b.Time = DefaultTime
 	}
@@ -47,7 +47,7 @@ func (b Bounds) complete() Bounds {
 	return b
 }
 
-// Run gives a program a document, well-formed JSON, and returns its outputs as compact JSON.
+// Run runs the program on a document, well-formed JSON, and returns its outputs as compact JSON.
 //
 // Errors are [agent.Error] values about query: invalid when the program fails (in a program that has the rows one by one, with the row),
 // overflow above a bound, rate_limited when too many programs of the tenant wait; the context's own when it ends.
@@ -59,7 +59,7 @@ func (p *Program) Run(ctx context.Context, doc json.RawMessage, b Bounds) ([]jso
 	return p.run(ctx, b, doc, nil)
 }
 
-// RunRows is [Program.Run] with the array of the rows.
+// RunRows is [Program.Run] on the array of the rows.
 func (p *Program) RunRows(ctx context.Context, rows []json.RawMessage, b Bounds) ([]json.RawMessage, error) {
 	if !p.byRow {
 		return p.run(ctx, b, arrayOf(rows), nil)
@@ -87,7 +87,7 @@ func asBytes(rows []json.RawMessage) [][]byte {
 	return all
 }
 
-// run is one program at work.
+// run collects the outputs of a program.
 type run struct {
 	meter   *meter
 	decoder *decoder
@@ -96,7 +96,7 @@ type run struct {
 }
 
 func (p *Program) run(ctx context.Context, b Bounds, doc []byte, rows func() ([]byte, error)) ([]json.RawMessage, error) {
-	b = b.complete()
+	b = b.withDefaults()
 	seat, err := processor.enter(ctx, b.Tenant)
 	if err != nil {
 		return nil, err
@@ -112,18 +112,18 @@ func (p *Program) run(ctx context.Context, b Bounds, doc []byte, rows func() ([]
 			return nil, err
 		}
 		if p.byRow {
-			if err := feed.values(input); err != nil {
+			if err := feed.setInput(input); err != nil {
 				return nil, err
 			}
 		}
 		m.rebase()
 	}
-	code, err := p.code(m, feed)
+	code, err := p.compile(m, feed)
 	if err != nil {
 		return nil, agent.Errorf(agent.CodeInternal, "run jq program", "%w", err)
 	}
 	if err := r.collect(code.RunWithContext(m, input)); err != nil {
-		return nil, feed.placed(err)
+		return nil, feed.withRow(err)
 	}
 	if p.collect {
 		return []json.RawMessage{arrayOf(r.outputs)}, nil
@@ -134,14 +134,14 @@ func (p *Program) run(ctx context.Context, b Bounds, doc []byte, rows func() ([]
 func (r *run) collect(outputs gojq.Iter) error {
 	for {
 		v, ok := outputs.Next()
-		if r.meter.tripped() {
-			return r.meter.why
+		if err := r.meter.Err(); err != nil {
+			return err
 		}
 		if !ok {
 			return nil
 		}
 		if err, bad := v.(error); bad {
-			return failure(err)
+			return programError(err)
 		}
 		if err := r.output(v); err != nil {
 			return err
@@ -154,9 +154,9 @@ func (r *run) output(v any) error {
 		return tooMuch("has more than %d outputs", r.meter.bounds.Outputs)
 	}
 	g := newGauge()
-	g.written = true
-	g.mostLen = int(min(6*r.left+64, int64(g.mostLen))) // the gauge counts up to five bytes more for each value
-	if err := g.refuse(v); err != nil {
+	g.checkNames = true
+	g.maxBytes = int(min(6*r.left+64, int64(g.maxBytes))) // the gauge counts up to five bytes more for each value
+	if err := g.check(v); err != nil {
 		return err
 	}
 	text, err := gojq.Marshal(v)
@@ -170,17 +170,17 @@ func (r *run) output(v any) error {
 	return nil
 }
 
-// failure is the error that a program ended with. A value that it threw is shown when it is short.
-func failure(err error) error {
-	if own, ok := errors.AsType[*agent.Error](err); ok {
-		return own
+// programError returns the error of a program that failed. A value that it threw is in the message if it is short.
+func programError(err error) error {
+	if coded, ok := errors.AsType[*agent.Error](err); ok {
+		return coded
 	}
-	if thrown, ok := err.(gojq.ValueError); ok { //nolint:errorlint // gojq returns it as it is
+	if thrown, ok := err.(gojq.ValueError); ok { //nolint:errorlint // gojq does not wrap it
 		v := thrown.Value()
 		if message, ok := v.(string); ok {
 			return invalid("failed: %s", clip.Bytes(message, maxQuoted))
 		}
-		if e := text(v, 1000); e != nil {
+		if e := checkText(v, 1000); e != nil {
 			return invalid("failed with an error that is no text")
 		}
 		shown, _ := gojq.Marshal(v) // it never fails

@@ -2,12 +2,14 @@ package jq
 
 import (
 	"slices"
+
+	"github.com/itchyny/gojq"
 )
 
 type keyed struct{ value, key any }
 
-// sorted orders values by their keys, stably, and gives up when the meter has run out: a sort of a million values takes seconds.
-func (m *meter) sorted(v, keys any) ([]keyed, error) {
+// sortByKeys returns values with their keys in the order of the keys, stably. It stops with the meter: a million values take seconds.
+func (m *meter) sortByKeys(v, keys any) ([]keyed, error) {
 	values, ok := v.([]any)
 	by, ok2 := keys.([]any)
 	if !ok || !ok2 {
@@ -16,7 +18,7 @@ func (m *meter) sorted(v, keys any) ([]keyed, error) {
 	if len(values) != len(by) {
 		return nil, invalid("the keys to sort by are %d, the values %d", len(by), len(values))
 	}
-	if err := tree(by); err != nil {
+	if err := checkTree(by); err != nil {
 		return nil, err
 	}
 	items := make([]keyed, len(values))
@@ -26,18 +28,18 @@ func (m *meter) sorted(v, keys any) ([]keyed, error) {
 	n := 0
 	slices.SortStableFunc(items, func(a, b keyed) int {
 		if n++; n%256 == 0 {
-			m.look()
+			m.checkBounds()
 		}
-		if m.tripped() {
+		if m.stopped.Load() {
 			return 0 // the sort ends soon, and the program with it
 		}
-		return compare(a.key, b.key)
+		return gojq.Compare(a.key, b.key)
 	})
 	return items, nil
 }
 
 func (m *meter) sort(v any, args []any) any {
-	items, err := m.sorted(v, args[0])
+	items, err := m.sortByKeys(v, args[0])
 	if err != nil {
 		return err
 	}
@@ -49,13 +51,13 @@ func (m *meter) sort(v any, args []any) any {
 }
 
 func (m *meter) unique(v any, args []any) any {
-	items, err := m.sorted(v, args[0])
+	items, err := m.sortByKeys(v, args[0])
 	if err != nil {
 		return err
 	}
 	out := []any{}
 	for i := range items {
-		if i == 0 || compare(items[i-1].key, items[i].key) != 0 {
+		if i == 0 || gojq.Compare(items[i-1].key, items[i].key) != 0 {
 			out = append(out, items[i].value)
 		}
 	}
@@ -63,13 +65,13 @@ func (m *meter) unique(v any, args []any) any {
 }
 
 func (m *meter) group(v any, args []any) any {
-	items, err := m.sorted(v, args[0])
+	items, err := m.sortByKeys(v, args[0])
 	if err != nil {
 		return err
 	}
 	out := []any{}
 	for i := range items {
-		if i == 0 || compare(items[i-1].key, items[i].key) != 0 {
+		if i == 0 || gojq.Compare(items[i-1].key, items[i].key) != 0 {
 			out = append(out, []any{})
 		}
 		last, _ := out[len(out)-1].([]any)

@@ -13,8 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/definitions/library"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/tool"
-	"github.com/turnstone-run/turnstone/internal/tool/pipeline/compositetest"
-	"github.com/turnstone-run/turnstone/internal/tool/research/referencestest"
+	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
 // emptied is one database for all cases of a suite: each finds the tables empty.
@@ -31,7 +30,7 @@ func emptied(t *testing.T, tables string) func(t *testing.T) *postgres.Store {
 
 func TestCompositesConform(t *testing.T) {
 	open := emptied(t, "composites, composite_versions, pipeline_shapes, pipeline_samples, pipeline_uses")
-	compositetest.Exercise(t, func(t *testing.T) tool.Composites { return open(t) })
+	tooltest.ExerciseComposites(t, func(t *testing.T) tool.Composites { return open(t) })
 }
 
 func TestLibraryConforms(t *testing.T) {
@@ -41,7 +40,7 @@ func TestLibraryConforms(t *testing.T) {
 
 func TestReferencesConform(t *testing.T) {
 	open := emptied(t, "reference_lists, session_references, reference_names")
-	referencestest.Exercise(t, func(t *testing.T) tool.References { return open(t) })
+	tooltest.ExerciseReferences(t, func(t *testing.T) tool.References { return open(t) })
 }
 
 func composite(name string, shape int) agent.Composite {

@@ -218,7 +218,7 @@ func (f *Factory) make(available Dependencies) (agent.Toolkit, error) {
 	return kit, nil
 }
 
-// grant picks what the factory declared.
+// grant returns the dependencies that the factory declared.
 func (f *Factory) grant(available Dependencies) (Dependencies, error) {
 	var given Dependencies
 	given.Logger = zap.NewNop()
@@ -234,69 +234,38 @@ func (f *Factory) grant(available Dependencies) (Dependencies, error) {
 			clients = append(clients, name)
 			continue
 		}
-		give, known := gifts()[need]
+		d, known := dependencies()[need]
 		if !known {
 			return given, agent.Invalid("toolkits", "toolkit %q has an unknown need %q", f.Name, need)
 		}
-		if missing := give(&given, &available); missing != "" {
-			return given, agent.Invalid("toolkits", "toolkit %q needs %s: none is configured", f.Name, missing)
+		if !d.give(&given, &available) {
+			return given, agent.Invalid("toolkits", "toolkit %q needs %s: none is configured", f.Name, d.title)
 		}
 	}
 	if len(clients) > 0 {
-		given.Conn = f.only(clients, available.Conn)
+		given.Conn = f.restrictClients(clients, available.Conn)
 	}
 	return given, nil
 }
 
-// gifts says how each need is met; what it returns names the thing that is missing.
-func gifts() map[Need]func(to, from *Dependencies) (missing string) {
-	unless := func(there bool, what string) string {
-		if there {
-			return ""
-		}
-		return what
-	}
-	return map[Need]func(to, from *Dependencies) string{
-		NeedHTTP: func(to, from *Dependencies) string {
-			to.HTTP = from.HTTP
-			return unless(to.HTTP != nil, "outbound HTTP")
-		},
-		NeedAuth: func(to, from *Dependencies) string {
-			to.Auth = from.Auth
-			return unless(to.Auth != nil, "auth profiles")
-		},
-		NeedBlobs: func(to, from *Dependencies) string {
-			to.Blobs = from.Blobs
-			return unless(to.Blobs != nil, "a blob store")
-		},
-		NeedDatasets: func(to, from *Dependencies) string {
-			to.Datasets = from.Datasets
-			return unless(to.Datasets != nil, "datasets")
-		},
-		NeedResults: func(to, from *Dependencies) string {
-			to.Results = from.Results
-			return unless(to.Results != nil, "a result cache")
-		},
-		NeedCatalog: func(to, from *Dependencies) string {
-			to.Catalog = from.Catalog
-			return unless(to.Catalog != nil, "the catalog")
-		},
-		NeedWorkflows: func(to, from *Dependencies) string {
-			to.Workflows = from.Workflows
-			return unless(to.Workflows != nil, "workflow definitions")
-		},
-		NeedComposites: func(to, from *Dependencies) string {
-			to.Composites = from.Composites
-			return unless(to.Composites != nil, "composite tools")
-		},
-		NeedReferences: func(to, from *Dependencies) string {
-			to.References = from.References
-			return unless(to.References != nil, "references")
-		},
-		NeedRanking: func(to, from *Dependencies) string {
-			to.Ranking = from.Ranking
-			return unless(to.Ranking != nil, "full-text ranking")
-		},
+// dependency is what meets a need. Its give copies it, and returns false if there is none.
+type dependency struct {
+	title string // for people
+	give  func(to, from *Dependencies) bool
+}
+
+func dependencies() map[Need]dependency {
+	return map[Need]dependency{
+		NeedHTTP:       {"outbound HTTP", func(to, from *Dependencies) bool { to.HTTP = from.HTTP; return to.HTTP != nil }},
+		NeedAuth:       {"auth profiles", func(to, from *Dependencies) bool { to.Auth = from.Auth; return to.Auth != nil }},
+		NeedBlobs:      {"a blob store", func(to, from *Dependencies) bool { to.Blobs = from.Blobs; return to.Blobs != nil }},
+		NeedDatasets:   {"datasets", func(to, from *Dependencies) bool { to.Datasets = from.Datasets; return to.Datasets != nil }},
+		NeedResults:    {"a result cache", func(to, from *Dependencies) bool { to.Results = from.Results; return to.Results != nil }},
+		NeedCatalog:    {"the catalog", func(to, from *Dependencies) bool { to.Catalog = from.Catalog; return to.Catalog != nil }},
+		NeedWorkflows:  {"workflow definitions", func(to, from *Dependencies) bool { to.Workflows = from.Workflows; return to.Workflows != nil }},
+		NeedComposites: {"composite tools", func(to, from *Dependencies) bool { to.Composites = from.Composites; return to.Composites != nil }},
+		NeedReferences: {"references", func(to, from *Dependencies) bool { to.References = from.References; return to.References != nil }},
+		NeedRanking:    {"full-text ranking", func(to, from *Dependencies) bool { to.Ranking = from.Ranking; return to.Ranking != nil }},
 	}
 }
 
@@ -314,8 +283,8 @@ func (f *Factory) checkConn(available Dependencies, name string) error {
 	return nil
 }
 
-// only refuses clients that were not declared: what a toolkit can reach is what its factory says.
-func (f *Factory) only(
+// restrictClients returns conn without the clients that the factory did not declare.
+func (f *Factory) restrictClients(
 	declared []string, conn func(string) (grpc.ClientConnInterface, error),
 ) func(string) (grpc.ClientConnInterface, error) {
 	toolkit := f.Name

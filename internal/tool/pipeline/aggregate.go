@@ -11,7 +11,7 @@ import (
 
 // accumulator computes one aggregate for all groups.
 type accumulator interface {
-	open() // begins one more group
+	addGroup() // begins one more group
 	// add takes a value that is there; why says in words why it cannot.
 	add(group int, raw json.RawMessage, v *value) (why string)
 	// write appends the result as JSON; why says in words why there is none that could be read again.
@@ -21,7 +21,7 @@ type accumulator interface {
 // counts counts rows, or the values that are not null.
 type counts struct{ n []int64 }
 
-func (c *counts) open() { c.n = append(c.n, 0) }
+func (c *counts) addGroup() { c.n = append(c.n, 0) }
 
 func (c *counts) add(g int, _ json.RawMessage, _ *value) string {
 	c.n[g]++
@@ -36,7 +36,7 @@ type totals struct {
 	mean bool
 }
 
-func (t *totals) open() { t.all = append(t.all, total{}) }
+func (t *totals) addGroup() { t.all = append(t.all, total{}) }
 
 func (t *totals) add(g int, raw json.RawMessage, v *value) string {
 	v.toNumber()
@@ -55,15 +55,14 @@ func (t *totals) write(b []byte, g int) ([]byte, string) {
 	if all.count == 0 {
 		return append(b, null()...), ""
 	}
-	d := all.sum
+	d := &all.sum
 	if t.mean {
-		d = all.mean
+		d = all.mean()
 	}
-	out := d()
-	if beyondFloat(out) {
+	if overflowsFloat(d) {
 		return b, "is beyond what a 64-bit float holds"
 	}
-	return appendDecimal(b, out), ""
+	return appendDecimal(b, d), ""
 }
 
 // extremes finds the least or greatest value, in the order of table_sort; the first of equal ones.
@@ -78,7 +77,7 @@ type extreme struct {
 	value value
 }
 
-func (e *extremes) open() { e.best = append(e.best, extreme{}) }
+func (e *extremes) addGroup() { e.best = append(e.best, extreme{}) }
 
 func (e *extremes) add(g int, raw json.RawMessage, v *value) string {
 	if v.kind == kindOther {
@@ -87,7 +86,7 @@ func (e *extremes) add(g int, raw json.RawMessage, v *value) string {
 	if e.numeric {
 		v.toNumber()
 	}
-	if best := &e.best[g]; best.raw == nil || e.sign*order(v, &best.value) < 0 {
+	if best := &e.best[g]; best.raw == nil || e.sign*compareValues(v, &best.value) < 0 {
 		*best = extreme{raw, *v}
 	}
 	return ""
@@ -103,12 +102,12 @@ func (e *extremes) write(b []byte, g int) ([]byte, string) {
 // allNumeric reports whether a column holds nothing but numbers, some of them as strings.
 func allNumeric(ctx context.Context, p *path, rows []row) (bool, error) {
 	for i := range rows {
-		r, err := object(ctx, rows, i)
+		r, err := objectRow(ctx, rows, i)
 		if err != nil {
 			return false, err
 		}
 		raw, _ := p.find(r)
-		if v := valueOf(raw); !v.absent() && !v.isNumeric() {
+		if v := valueOf(raw); !v.isAbsent() && !v.isNumeric() {
 			return false, nil
 		}
 	}

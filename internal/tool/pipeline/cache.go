@@ -15,14 +15,14 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// meaning is a part of every key: it changes when the same pipeline comes to mean something else.
-const meaning = "execute_pipeline/1"
+// cacheVersion is a part of every key: it changes when the same pipeline comes to mean something else.
+const cacheVersion = "execute_pipeline/1"
 
 // cacheKey names what a call computes: the pipeline, what it reads and as whom. The session is no part of it. Numbers are as they were
 // written, unlike in RFC 8785, where 9007199254740993 and 9007199254740992 are the same. Empty: the call is not to be remembered;
 // what is cleaned for one agent would not do for another.
 func (r *run) cacheKey(p *program) string {
-	if r.inv.Redact != nil || r.cfg.Results == nil || r.cfg.Blobs == nil || r.cfg.Datasets == nil || r.cfg.CacheTTL <= 0 || p.posts() {
+	if r.inv.Redact != nil || r.cfg.Results == nil || r.cfg.Blobs == nil || r.cfg.Datasets == nil || r.cfg.CacheTTL <= 0 || p.hasEffects() {
 		return ""
 	}
 	raw, err := json.Marshal(struct {
@@ -32,7 +32,7 @@ func (r *run) cacheKey(p *program) string {
 		MaxRows  int               `json:"max_rows"`
 		MaxBytes int64             `json:"max_bytes"`
 		Auth     []agent.PlanAuth  `json:"auth"` // references, no secrets
-	}{meaning, p.source, p.inputRef, r.cfg.MaxRows, r.cfg.MaxBytes, r.inv.Auth})
+	}{cacheVersion, p.source, p.inputRef, r.cfg.MaxRows, r.cfg.MaxBytes, r.inv.Auth})
 	if err != nil {
 		return ""
 	}
@@ -44,7 +44,7 @@ func (r *run) cacheKey(p *program) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// recall answers out of the cache; false when it cannot. A cache that is down is one that has nothing.
+// recall answers from the cache, or returns false. A cache that is down counts as empty.
 func (r *run) recall(ctx context.Context, key string) (agent.ToolResult, bool) {
 	if key == "" {
 		return agent.ToolResult{}, false
@@ -71,7 +71,7 @@ func (r *run) recall(ctx context.Context, key string) (agent.ToolResult, bool) {
 	return res, true
 }
 
-// reread returns the rows of a stored result where the output has room for them, else nil.
+// reread returns the rows of a stored result if the output has room for them, else nil.
 func (r *run) reread(ctx context.Context, o *outcome) (json.RawMessage, error) {
 	rc, err := r.cfg.Datasets.Open(ctx, r.inv.Tenant, o.dataset.Ref)
 	if err != nil {
@@ -92,7 +92,7 @@ func (r *run) reread(ctx context.Context, o *outcome) (json.RawMessage, error) {
 	}
 }
 
-// remember keeps a result for later, equal calls.
+// remember keeps a result for later calls that are equal.
 func (r *run) remember(ctx context.Context, key string, o *outcome) {
 	if key == "" || o.dataset.Ref == "" {
 		return
@@ -109,8 +109,8 @@ func (r *run) log(what string, err error) {
 	}
 }
 
-// ttl is how long results are remembered: as configured, or shorter as the binding says.
-func ttl(configured time.Duration, binding *int) time.Duration {
+// cacheTTL returns how long results are remembered: as configured, or shorter as the binding says.
+func cacheTTL(configured time.Duration, binding *int) time.Duration {
 	if binding == nil {
 		return configured
 	}

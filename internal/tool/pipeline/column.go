@@ -57,17 +57,17 @@ func columns(field string, list []string) ([]column, error) {
 	}
 	out := make([]column, len(list))
 	for i, text := range list {
-		c, err := newColumn(indexed(field, i), text)
+		c, err := newColumn(elementName(field, i), text)
 		if err != nil {
 			return nil, err
 		}
 		out[i] = c
 	}
-	return out, distinct(out)
+	return out, checkDuplicates(out)
 }
 
-// distinct refuses two columns of one name.
-func distinct(list []column) error {
+// checkDuplicates refuses two columns of one name.
+func checkDuplicates(list []column) error {
 	seen := make(map[string]bool, len(list))
 	for _, c := range list {
 		if seen[c.name] {
@@ -89,12 +89,12 @@ func paths(field string, list []string) ([]*path, error) {
 	out := make([]*path, len(list))
 	seen := make(map[string]bool, len(list))
 	for i, text := range list {
-		p, err := parsePath(indexed(field, i), text)
+		p, err := parsePath(elementName(field, i), text)
 		if err != nil {
 			return nil, err
 		}
 		if seen[text] {
-			return nil, invalid(indexed(field, i), "%q is given twice", clip.Bytes(text, maxQuote))
+			return nil, invalid(elementName(field, i), "%q is given twice", clip.Bytes(text, maxQuote))
 		}
 		seen[text] = true
 		out[i] = p

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
 const maxIn = 1000 // values of "in"
@@ -22,8 +23,8 @@ type test struct {
 	pattern *pattern // matches
 	negated bool     // exists with false
 
-	reader *conditionReader
-	apt    bool // some row that was judged had the field and, for an order, a value to compare
+	reader       *conditionReader
+	isComparable bool // some row that was judged had the field and, for an order, a value to compare
 }
 
 func operators() []string {
@@ -41,8 +42,8 @@ func (r *conditionReader) test(raw json.RawMessage, fields map[string]json.RawMe
 		Op    *string         `json:"op"`
 		Value json.RawMessage `json:"value"`
 	}
-	if err := decodeInto(raw, &in); err != nil {
-		return nil, under(err, at)
+	if err := decodeStrictly(raw, &in); err != nil {
+		return nil, nestField(err, at)
 	}
 	switch {
 	case in.Field == nil:
@@ -64,8 +65,8 @@ func (r *conditionReader) test(raw json.RawMessage, fields map[string]json.RawMe
 	return t, t.parseValue(fields["value"])
 }
 
-// under puts a fault's field below at.
-func under(err error, at string) error {
+// nestField puts the field of a fault below parent.
+func nestField(err error, at string) error {
 	if f, ok := err.(*fault); ok { //nolint:errorlint // decodeInto returns nothing else
 		f.failure.Field = strings.TrimSuffix(at+"."+f.failure.Field, ".")
 	}
@@ -102,7 +103,7 @@ func (t *test) parseValue(raw json.RawMessage) error {
 	case "matches":
 		return t.parsePattern(at, raw)
 	case "contains":
-		if t.value.kind == kindOther || t.value.absent() {
+		if t.value.kind == kindOther || t.value.isAbsent() {
 			return invalid(at, "want a string, number or boolean, got %s", describe(raw))
 		}
 	case "<", "<=", ">", ">=":
@@ -124,41 +125,41 @@ func (t *test) parsePattern(at string, raw json.RawMessage) error {
 
 func (t *test) holds(ctx context.Context, i int, r row) (bool, error) {
 	raw, found := t.field.find(r)
-	t.apt = t.apt || found && !t.orders()
+	t.isComparable = t.isComparable || found && !t.isOrdering()
 	v := valueOf(raw)
 	switch t.op {
 	case "exists":
-		return v.absent() == t.negated, nil
+		return v.isAbsent() == t.negated, nil
 	case "=":
-		return equal(v, t.value), nil
+		return equalValues(v, t.value), nil
 	case "!=":
-		return !equal(v, t.value), nil
+		return !equalValues(v, t.value), nil
 	case "in":
-		return slices.ContainsFunc(t.values, func(w value) bool { return equal(v, w) }), nil
+		return slices.ContainsFunc(t.values, func(w value) bool { return equalValues(v, w) }), nil
 	case "contains":
 		return t.contains(raw, v), nil
 	case "matches":
 		if v.kind != kindString {
 			return false, nil
 		}
-		if err := t.pattern.spend(ctx, t.at+".field", i, t.field, v.text); err != nil {
+		if err := t.pattern.checkCost(ctx, t.at+".field", i, t.field, v.text); err != nil {
 			return false, err
 		}
 		return t.pattern.re.Match(v.text), nil
 	default:
-		return t.ordered(v), nil
+		return t.holdsInOrder(v), nil
 	}
 }
 
-// contains is a part of a string, case and all, or an element of an array.
+// contains reports whether a string has the value as a part, or an array as an element.
 func (t *test) contains(raw json.RawMessage, v value) bool {
 	switch {
 	case v.kind == kindString:
 		return bytes.Contains(v.text, t.value.text)
 	case v.kind == kindOther && raw[0] == '[':
-		for c := elementsOf(raw); ; {
-			from, to, ok := c.next()
-			if !ok || equal(valueOf(raw[from:to]), t.value) {
+		for c := dataset.ElementsOf(raw); ; {
+			from, to, ok := c.Next()
+			if !ok || equalValues(valueOf(raw[from:to]), t.value) {
 				return ok
 			}
 		}
@@ -167,16 +168,16 @@ func (t *test) contains(raw json.RawMessage, v value) bool {
 	}
 }
 
-func (t *test) ordered(v value) bool {
-	if v.absent() {
+func (t *test) holdsInOrder(v value) bool {
+	if v.isAbsent() {
 		return false
 	}
-	a, b, ok := compatible(v, t.value)
+	a, b, ok := sameKind(v, t.value)
 	if !ok {
 		return false
 	}
-	t.apt = true
-	c := order(&a, &b)
+	t.isComparable = true
+	c := compareValues(&a, &b)
 	switch t.op {
 	case "<":
 		return c < 0
@@ -189,26 +190,26 @@ func (t *test) ordered(v value) bool {
 	}
 }
 
-// orders reports whether the test asks for an order, which values of two types do not have.
-func (t *test) orders() bool { return t.op[0] == '<' || t.op[0] == '>' }
+// isOrdering reports whether the operator needs an order, which values of two types do not have.
+func (t *test) isOrdering() bool { return t.op[0] == '<' || t.op[0] == '>' }
 
-// check looks at all rows: in the ones that were judged before, another part of the condition may have decided.
+// check looks at all rows again, because another part of the condition may have decided some of them.
 func (t *test) check(ctx context.Context, rows []row) error {
-	if t.apt || t.op == "exists" {
+	if t.isComparable || t.op == "exists" {
 		return nil
 	}
 	found, clashes, at := false, value{}, -1
 	for i, r := range rows {
-		if err := alive(ctx, i); err != nil {
+		if err := checkContext(ctx, i); err != nil {
 			return err
 		}
 		raw, ok := t.field.find(r)
 		found = found || ok
 		v := valueOf(raw)
-		switch _, _, fits := compatible(v, t.value); {
-		case ok && !t.orders():
+		switch _, _, fits := sameKind(v, t.value); {
+		case ok && !t.isOrdering():
 			return nil
-		case v.absent():
+		case v.isAbsent():
 		case fits:
 			return nil
 		case at < 0:
@@ -216,17 +217,17 @@ func (t *test) check(ctx context.Context, rows []row) error {
 		}
 	}
 	switch {
-	case !found && len(rows) > 0 && !t.expected():
+	case !found && len(rows) > 0 && !t.isOptional():
 		return noSuchField(t.at+".field", t.field, rows)
 	case at >= 0:
 		return invalid(t.at+".value", "%s cannot be compared with %s, which is the %q of row %d",
-			t.value.shown(), clashes.shown(), clip.Bytes(t.field.text, maxQuote), at)
+			t.value.shortQuote(), clashes.shortQuote(), clip.Bytes(t.field.text, maxQuote), at)
 	}
 	return nil
 }
 
-// expected reports whether the condition asks somewhere if there is such a field: then it is no mistake that there is none.
-func (t *test) expected() bool {
+// isOptional reports whether the condition tests somewhere if the field exists. Then it is no mistake that no row has it.
+func (t *test) isOptional() bool {
 	return slices.ContainsFunc(t.reader.optional, func(name string) bool {
 		rest, ok := strings.CutPrefix(t.field.text, name)
 		return ok && (rest == "" || rest[0] == '.')

@@ -59,7 +59,7 @@ func readRecipe(c *agent.Composite) (*recipe, error) {
 			return nil, fmt.Errorf("the pipeline has a parameter %q that is not described", name)
 		}
 	}
-	r.reads = !r.pipeline.opens()
+	r.reads = !r.pipeline.hasOwnRows()
 	for i := range r.pipeline {
 		r.reads = r.reads || r.pipeline.stepName(i) == "join"
 	}
@@ -87,25 +87,25 @@ func (t *composite) Summarize(json.RawMessage) string {
 // composite's name.
 func (t *composite) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
 	if err := ctx.Err(); err != nil {
-		return agent.ToolResult{}, ended(ctx)
+		return agent.ToolResult{}, contextError(ctx)
 	}
 	args, err := t.recipe.fill(call.Args, inv.SessionID)
 	if err != nil {
-		res, err := failed(err, nil)
+		res, err := failedResult(err, nil)
 		return t.sign(res, err)
 	}
-	most := inv.InlineBytes
-	if most <= 0 {
-		most = defaultInline
+	maxBytes := inv.InlineBytes
+	if maxBytes <= 0 {
+		maxBytes = defaultInline
 	}
-	inv.InlineBytes = max(1, most-len(t.signature()))
+	inv.InlineBytes = max(1, maxBytes-len(t.signature()))
 	return t.sign(t.execute.Call(ctx, inv, agent.ToolCall{ID: call.ID, Name: ToolName, Args: args}))
 }
 
-// signature is what the composite adds to an answer.
+// signature returns what the composite adds to an answer: its name.
 func (t *composite) signature() string { return `,"composite":` + strconv.Quote(t.name) + `}` }
 
-// sign puts the composite's name into an answer, and into what failed.
+// sign adds the composite's name to an answer, and to its failure.
 func (t *composite) sign(res agent.ToolResult, err error) (agent.ToolResult, error) {
 	if err != nil {
 		return res, err
@@ -131,7 +131,7 @@ func (t *composite) sign(res agent.ToolResult, err error) (agent.ToolResult, err
 	return res, nil
 }
 
-// fill makes the arguments of execute_pipeline out of those of the composite. Its error is a fault of an argument.
+// fill returns the arguments of execute_pipeline for those of the composite. The error is a fault of an argument.
 func (r *recipe) fill(raw json.RawMessage, session agent.SessionID) (json.RawMessage, error) {
 	args, err := r.read(raw)
 	if err != nil {
@@ -147,7 +147,7 @@ func (r *recipe) fill(raw json.RawMessage, session agent.SessionID) (json.RawMes
 		return nil, fmt.Errorf("fill pipeline: %w", err)
 	}
 	call := map[string]any{"session_id": session, "pipeline": steps}
-	if !r.pipeline.opens() {
+	if !r.pipeline.hasOwnRows() {
 		call[inputRef] = args[inputRef]
 	}
 	return marshal(call)
@@ -197,7 +197,7 @@ func (r *recipe) names() string {
 	return strings.Join(sortedKeys(r.parameters.Properties), ", ")
 }
 
-// check holds an argument to its schema.
+// check compares an argument with its schema.
 func (p *property) check(name string, raw json.RawMessage) error {
 	switch kind := describe(raw); p.Type {
 	case "string", "boolean", "array":
@@ -231,7 +231,7 @@ func (p *property) checkItems(name string, raw json.RawMessage) error {
 		if p.Items == nil {
 			continue
 		}
-		if err := p.Items.check(indexed(name, i), v); err != nil {
+		if err := p.Items.check(elementName(name, i), v); err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/tool"
 	"github.com/turnstone-run/turnstone/internal/tool/pipeline"
-	"github.com/turnstone-run/turnstone/internal/tool/pipeline/compositetest"
+	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
 func TestWhatIsNotCounted(t *testing.T) {
@@ -56,7 +56,7 @@ func TestWhatIsNotCounted(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := open(t, pipeline.Config{HTTP: client(t, egress.Config{}, server.URL), Composites: &compositetest.Memory{}, PromoteAfter: 1})
+			s := open(t, pipeline.Config{HTTP: client(t, egress.Config{}, server.URL), Composites: &tooltest.CompositeStore{}, PromoteAfter: 1})
 			s.runIn(t, agent.Invocation{Tenant: "acme", Redact: tt.redact}, `{"session_id":"s","pipeline":[`+tt.args+`]}`)
 			want := 0
 			if tt.counts {
@@ -67,7 +67,7 @@ func TestWhatIsNotCounted(t *testing.T) {
 	}
 	t.Run("nothing but a reference", func(t *testing.T) {
 		t.Parallel()
-		s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1]`}, Composites: &compositetest.Memory{}, PromoteAfter: 1})
+		s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1]`}, Composites: &tooltest.CompositeStore{}, PromoteAfter: 1})
 		require.Nil(t, s.runIn(t, agent.Invocation{Tenant: "acme"}, `{"session_id":"s","input_ref":"cas://a","pipeline":[]}`).Failure)
 		require.Empty(t, s.list(t))
 	})
@@ -76,7 +76,7 @@ func TestWhatIsNotCounted(t *testing.T) {
 // The same call counts once, however often it is attempted; an answer out of the cache is a use.
 func TestUsesAreCalls(t *testing.T) {
 	t.Parallel()
-	store, memory := newStore(), &compositetest.Memory{}
+	store, memory := newStore(), &tooltest.CompositeStore{}
 	store.content["acme/cas://a"] = `[{"a":1}]`
 	cached := &results{}
 	s := open(t, pipeline.Config{Blobs: store, Datasets: store, Results: cached, Composites: memory})
@@ -95,7 +95,7 @@ func TestUsesAreCalls(t *testing.T) {
 
 // troubled is a store that fails, or never answers.
 type troubled struct {
-	compositetest.Memory
+	tooltest.CompositeStore
 
 	use, save, list error
 	hang            bool
@@ -114,14 +114,14 @@ func (s *troubled) UsePipeline(ctx context.Context, u agent.PipelineUse) (agent.
 	if err := s.answer(ctx, s.use); err != nil {
 		return agent.PipelineUses{}, err
 	}
-	return s.Memory.UsePipeline(ctx, u)
+	return s.CompositeStore.UsePipeline(ctx, u)
 }
 
 func (s *troubled) SaveComposite(ctx context.Context, c agent.Composite) (agent.Composite, error) {
 	if err := s.answer(ctx, s.save); err != nil {
 		return agent.Composite{}, err
 	}
-	return s.Memory.SaveComposite(ctx, c)
+	return s.CompositeStore.SaveComposite(ctx, c)
 }
 
 func (s *troubled) Composites(ctx context.Context, tenant string) ([]agent.Composite, error) {
@@ -129,14 +129,14 @@ func (s *troubled) Composites(ctx context.Context, tenant string) ([]agent.Compo
 	if s.list != nil {
 		return nil, s.list
 	}
-	return s.Memory.Composites(ctx, tenant)
+	return s.CompositeStore.Composites(ctx, tenant)
 }
 
 func (s *troubled) Composite(ctx context.Context, tenant, id string, version int64) (agent.Composite, error) {
 	if s.list != nil {
 		return agent.Composite{}, s.list
 	}
-	return s.Memory.Composite(ctx, tenant, id, version)
+	return s.CompositeStore.Composite(ctx, tenant, id, version)
 }
 
 // A store that is away costs no call.
@@ -173,7 +173,7 @@ func TestStoreInTrouble(t *testing.T) {
 
 func TestFindRefusesHandles(t *testing.T) {
 	t.Parallel()
-	s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1]`}, Composites: &compositetest.Memory{}, PromoteAfter: 1})
+	s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1]`}, Composites: &tooltest.CompositeStore{}, PromoteAfter: 1})
 	s.runIn(t, agent.Invocation{Tenant: "acme"}, `{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"top_k","k":1}]}`)
 	made := s.only(t)
 	s.find(t, made)
@@ -184,7 +184,7 @@ func TestFindRefusesHandles(t *testing.T) {
 	_, err := s.kit.Find(t.Context(), agent.ToolScope{Tenant: "other"}, made.Spec.Name, made.Handle)
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "the handle is no key to another tenant's")
 
-	off := pipeline.New(pipeline.Config{Composites: &compositetest.Memory{}}).(agent.DynamicToolkit)
+	off := pipeline.New(pipeline.Config{Composites: &tooltest.CompositeStore{}}).(agent.DynamicToolkit)
 	listed, err := off.List(t.Context(), scope)
 	require.NoError(t, err)
 	require.Empty(t, listed)
@@ -196,7 +196,7 @@ func TestFindRefusesHandles(t *testing.T) {
 func TestChangedByAPerson(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		memory := &compositetest.Memory{}
+		memory := &tooltest.CompositeStore{}
 		s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1,2]`}, Composites: memory})
 		run := func(k int) {
 			s.runIn(t, agent.Invocation{Tenant: "acme"}, fmt.Sprintf(`{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"top_k","k":%d}]}`, k))
@@ -248,7 +248,7 @@ func TestListingsAreKept(t *testing.T) {
 // Two processes that promote at once make one composite, and both know its name.
 func TestProcessesPromoteAtOnce(t *testing.T) {
 	t.Parallel()
-	memory := &compositetest.Memory{}
+	memory := &tooltest.CompositeStore{}
 	const processes, calls = 4, 25
 	var all sync.WaitGroup
 	shops := make([]*shop, processes)
@@ -276,7 +276,7 @@ func TestProcessesPromoteAtOnce(t *testing.T) {
 // A tenant has two hundred at most.
 func TestCompositesAreBounded(t *testing.T) {
 	t.Parallel()
-	memory := &compositetest.Memory{}
+	memory := &tooltest.CompositeStore{}
 	s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[{"a":1}]`}, Composites: memory, PromoteAfter: 1})
 	for i := range 198 {
 		_, err := memory.SaveComposite(t.Context(), agent.Composite{
@@ -296,7 +296,7 @@ func TestPromotionNeedsAStore(t *testing.T) {
 	available := tool.Dependencies{HTTP: client(t, egress.Config{}), Auth: &authority{}, Blobs: newStore(), Datasets: newStore(), Results: &results{}}
 	_, err := tool.Build(available, pipeline.Factory(pipeline.Config{PromoteAfter: 2}))
 	require.ErrorContains(t, err, `toolkit "pipeline" needs composite tools`)
-	available.Composites = &compositetest.Memory{}
+	available.Composites = &tooltest.CompositeStore{}
 	r, err := tool.Build(available, pipeline.Factory(pipeline.Config{PromoteAfter: 2}))
 	require.NoError(t, err)
 	require.True(t, r.Dynamic(pipeline.ToolkitName))
@@ -307,7 +307,7 @@ func TestCompositeKeepsTheInlineBound(t *testing.T) {
 	t.Parallel()
 	store := newStore()
 	store.content["acme/cas://a"] = `[{"a":"` + strings.Repeat("x", 300) + `"}]`
-	s := open(t, pipeline.Config{Blobs: store, Datasets: store, Composites: &compositetest.Memory{}, PromoteAfter: 1})
+	s := open(t, pipeline.Config{Blobs: store, Datasets: store, Composites: &tooltest.CompositeStore{}, PromoteAfter: 1})
 	s.runIn(t, agent.Invocation{Tenant: "acme"}, `{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"top_k","k":1}]}`)
 	found, err := s.kit.Find(t.Context(), scope, strings.Repeat("n", 64), s.only(t).Handle)
 	require.NoError(t, err)

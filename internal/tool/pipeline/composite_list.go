@@ -44,8 +44,8 @@ func newListings(store tool.Composites) *listings {
 	return &listings{store: store, kept: kept}
 }
 
-// enabled returns the composites that a tenant has enabled.
-func (l *listings) enabled(ctx context.Context, tenant string) ([]agent.Composite, error) {
+// listEnabled returns the composites that a tenant has enabled.
+func (l *listings) listEnabled(ctx context.Context, tenant string) ([]agent.Composite, error) {
 	asked := time.Now()
 	if kept, ok := l.kept.Get(tenant); ok && !kept.forgotten && asked.Sub(kept.at) < listingAge {
 		return kept.list, nil
@@ -89,7 +89,7 @@ func newComposites(store tool.Composites, lists *listings, e *execute) *composit
 }
 
 func (c *composites) list(ctx context.Context, tenant string) ([]agent.ListedTool, error) {
-	all, err := c.lists.enabled(ctx, tenant)
+	all, err := c.lists.listEnabled(ctx, tenant)
 	if err != nil {
 		return nil, unavailable("list composites", err)
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/tool/pipeline"
-	"github.com/turnstone-run/turnstone/internal/tool/pipeline/compositetest"
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
@@ -130,7 +129,7 @@ func trip(url, origin, dest string, top int) string {
 func TestRepeatedPipelineBecomesATool(t *testing.T) {
 	t.Parallel()
 	server, asked := airport(t)
-	s := open(t, pipeline.Config{HTTP: client(t, egress.Config{}, server.URL), Composites: &compositetest.Memory{}})
+	s := open(t, pipeline.Config{HTTP: client(t, egress.Config{}, server.URL), Composites: &tooltest.CompositeStore{}})
 	s.run(t, trip(server.URL, "NYC", "LAX", 3))
 	require.Empty(t, s.list(t), "once is not again and again")
 	s.run(t, trip(server.URL, "BER", "LAX", 3))
@@ -171,7 +170,7 @@ func TestRepeatedPipelineBecomesATool(t *testing.T) {
 func TestCompositeGrows(t *testing.T) {
 	t.Parallel()
 	server, asked := airport(t)
-	s := open(t, pipeline.Config{HTTP: client(t, egress.Config{}, server.URL), Composites: &compositetest.Memory{}})
+	s := open(t, pipeline.Config{HTTP: client(t, egress.Config{}, server.URL), Composites: &tooltest.CompositeStore{}})
 	for range 2 {
 		s.run(t, trip(server.URL, "NYC", "LAX", 3))
 	}
@@ -219,7 +218,7 @@ func TestCompositeTakesReferences(t *testing.T) {
 	t.Parallel()
 	s := open(t, pipeline.Config{
 		Datasets:   datasets{"acme/cas://a": `[{"id":1,"price":3},{"id":2,"price":9}]`, "acme/cas://b": `[{"id":1,"name":"x"}]`},
-		Composites: &compositetest.Memory{},
+		Composites: &tooltest.CompositeStore{},
 	})
 	cheap := `{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"join","right":"cas://b","on":"id","how":"left"},` +
 		`{"step":"table_filter","condition":{"field":"price","op":"<","value":%s}}]}`
@@ -243,7 +242,7 @@ func TestCompositeTakesReferences(t *testing.T) {
 
 func TestCompositeRefusesArguments(t *testing.T) {
 	t.Parallel()
-	s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[{"a":1,"b":"x","c":true,"d":1}]`}, Composites: &compositetest.Memory{}})
+	s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[{"a":1,"b":"x","c":true,"d":1}]`}, Composites: &tooltest.CompositeStore{}})
 	steps := `{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"table_filter","condition":{"or":[{"field":"a","op":">","value":%d},` +
 		`{"field":"b","op":"in","value":["x","%[1]d"]},{"field":"c","op":"=","value":%t},{"field":"d","op":"in","value":[%[1]d]}]}},{"step":"top_k","k":%[1]d}]}`
 	s.runIn(t, agent.Invocation{Tenant: "acme"}, fmt.Sprintf(steps, 1, true))

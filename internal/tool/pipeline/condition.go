@@ -13,10 +13,10 @@ const (
 
 // condition is a node of a filter's tree: {"and":[…]}, {"or":[…]}, {"not":…} or a test {"field","op","value"}.
 type condition interface {
-	// holds judges row i, an object.
+	// holds reports whether row i, an object, meets the condition.
 	holds(ctx context.Context, i int, r row) (bool, error)
-	// check looks back when all rows were judged: a test that could hold for none of them, because its field does not exist or its value
-	// is of another type, is a fault rather than an empty answer. The order of the parts does not matter.
+	// check returns a fault for a test that could hold for no row, because its field does not exist or its value is of another type. It is
+	// called after all rows. The order of the parts does not matter.
 	check(ctx context.Context, rows []row) error
 }
 
@@ -46,14 +46,14 @@ func (c anyOf) holds(ctx context.Context, i int, r row) (bool, error) {
 
 func (c anyOf) check(ctx context.Context, rows []row) error { return checkAll(ctx, c, rows) }
 
-type noneOf struct{ part condition }
+type negation struct{ part condition }
 
-func (c noneOf) holds(ctx context.Context, i int, r row) (bool, error) {
+func (c negation) holds(ctx context.Context, i int, r row) (bool, error) {
 	ok, err := c.part.holds(ctx, i, r)
 	return !ok, err
 }
 
-func (c noneOf) check(ctx context.Context, rows []row) error { return c.part.check(ctx, rows) }
+func (c negation) check(ctx context.Context, rows []row) error { return c.part.check(ctx, rows) }
 
 func checkAll(ctx context.Context, parts []condition, rows []row) error {
 	for _, part := range parts {
@@ -75,7 +75,7 @@ func parseCondition(raw json.RawMessage) (condition, error) {
 	return r.node(raw, "condition", 1)
 }
 
-// node reads a node; at names it in faults.
+// node reads a node, whose name in faults is at.
 func (r *conditionReader) node(raw json.RawMessage, at string, depth int) (condition, error) {
 	if r.left--; r.left < 0 {
 		return nil, invalid("condition", "has more than %d parts", maxConditions)
@@ -97,7 +97,7 @@ func (r *conditionReader) node(raw json.RawMessage, at string, depth int) (condi
 		}
 		if name == "not" {
 			part, err := r.node(inner, at+".not", depth+1)
-			return noneOf{part}, err
+			return negation{part}, err
 		}
 		parts, err := r.nodes(inner, at+"."+name, depth+1)
 		if name == "or" {
@@ -118,7 +118,7 @@ func (r *conditionReader) nodes(raw json.RawMessage, at string, depth int) ([]co
 	}
 	parts := make([]condition, len(list))
 	for i := range list {
-		part, err := r.node(list[i], indexed(at, i), depth)
+		part, err := r.node(list[i], elementName(at, i), depth)
 		if err != nil {
 			return nil, err
 		}

@@ -19,21 +19,21 @@ func isoLayouts() []string {
 	}
 }
 
-// parse reads a date; why says in words why it is none.
+// parse reads a date. why is the reason if the text is none.
 func (s *parseDate) parse(text string) (t time.Time, why string) {
 	t, err := s.scan(text)
 	switch {
-	case err != nil && s.format == "" && s.leapSecond(text):
+	case err != nil && s.format == "" && s.hasLeapSecond(text):
 		return t, noLeapSeconds
 	case err != nil && s.format == "":
 		return t, "is no ISO 8601 date: give its format, such as %d/%m/%Y"
 	case err != nil:
-		return t, "does not fit " + clip.Bytes(s.format, maxQuote) + ": " + cause(err)
+		return t, "does not fit " + clip.Bytes(s.format, maxQuote) + ": " + formatError(err)
 	case s.format == "":
 		return t, ""
-	case t.Second() == 0 && s.leapSecond(text) && rolledOver(t, text, s.format):
+	case t.Second() == 0 && s.hasLeapSecond(text) && hasRolledOver(t, text, s.format):
 		return t, noLeapSeconds
-	case t.Day() <= 3 && rolledOver(t, text, s.format):
+	case t.Day() <= 3 && hasRolledOver(t, text, s.format):
 		return t, "does not fit " + clip.Bytes(s.format, maxQuote) + ": there is no such day"
 	}
 	// A name such as PST says no offset outside of its own country: Go makes one up.
@@ -43,7 +43,7 @@ func (s *parseDate) parse(text string) (t time.Time, why string) {
 	return t, ""
 }
 
-// scan reads a date as the format has it; days and seconds that there are not may have rolled over.
+// scan reads a date by the format. A day or second that does not exist may have rolled over.
 func (s *parseDate) scan(text string) (t time.Time, err error) {
 	if s.format != "" {
 		return timefmt.ParseInLocation(text, s.format, time.UTC)
@@ -58,8 +58,8 @@ func (s *parseDate) scan(text string) (t time.Time, err error) {
 
 const noLeapSeconds = "has the second 60, a leap second, which cannot be kept: want 0 to 59"
 
-// leapSecond reports whether there is a 60 in the text that, as 59, is the seconds of a date.
-func (s *parseDate) leapSecond(text string) bool {
+// hasLeapSecond reports whether the text is a date with the second 60.
+func (s *parseDate) hasLeapSecond(text string) bool {
 	for i := 0; ; i++ {
 		n := strings.Index(text[i:], "60")
 		if n < 0 {
@@ -72,19 +72,19 @@ func (s *parseDate) leapSecond(text string) bool {
 	}
 }
 
-// rolledOver reports whether t is what became of a day that its month does not have, as February 30 becomes March 2. Written again, the
+// hasRolledOver reports whether t is what became of a day that its month does not have, as February 30 becomes March 2. Written again, the
 // numbers of such a date are others. Those of a time zone are left out, because offsets are written in several ways: what stands before
 // it is compared from the left, what stands behind it from the right.
-func rolledOver(t time.Time, text, format string) bool {
+func hasRolledOver(t time.Time, text, format string) bool {
 	before, after := format, ""
-	if zones := zone.FindAllStringIndex(format, -1); zones != nil {
+	if zones := zonePattern.FindAllStringIndex(format, -1); zones != nil {
 		before, after = format[:zones[0][0]], format[zones[len(zones)-1][1]:]
 	}
-	was, is := numbers(text), numbers(timefmt.Format(t, before))
+	was, is := numbersIn(text), numbersIn(timefmt.Format(t, before))
 	if n := min(len(is), len(was)); !slices.Equal(was[:n], is[:n]) {
 		return true
 	}
-	is = numbers(timefmt.Format(t, after))
+	is = numbersIn(timefmt.Format(t, after))
 	if strings.HasPrefix(after, "%") && len(is) > 0 {
 		is = is[1:] // run together with the zone
 	}
@@ -92,10 +92,10 @@ func rolledOver(t time.Time, text, format string) bool {
 	return !slices.Equal(was[len(was)-n:], is[len(is)-n:])
 }
 
-var zone = regexp.MustCompile(`%:*[zZ]`)
+var zonePattern = regexp.MustCompile(`%:*[zZ]`)
 
-// numbers lists the numbers in a text, without zeros before and behind them.
-func numbers(text string) []string {
+// numbersIn lists the numbers in a text, without zeros before and behind them.
+func numbersIn(text string) []string {
 	list := strings.FieldsFunc(text, func(r rune) bool { return r < '0' || r > '9' })
 	for i := range list {
 		list[i] = strings.Trim(list[i], "0")

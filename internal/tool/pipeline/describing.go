@@ -13,7 +13,7 @@ const maxDescription = 700
 // to use: it is in the front of prompts, which providers cache.
 func toolDescription(d document, fixed []literal) string {
 	var parts []string
-	if !d.opens() {
+	if !d.hasOwnRows() {
 		parts = append(parts, "takes the rows of input_ref")
 	}
 	for i := range d {
@@ -27,7 +27,7 @@ func toolDescription(d document, fixed []literal) string {
 	}
 	var values []string
 	for _, l := range fixed {
-		values = append(values, l.name+" = "+shown(string(l.value)))
+		values = append(values, l.name+" = "+shortQuote(string(l.value)))
 	}
 	if len(values) > 0 {
 		text += "Always with " + strings.Join(values, ", ") + ". "
@@ -45,7 +45,7 @@ func (d document) describe(i int) string {
 	switch d.stepName(i) {
 	case "http_request":
 		_, address, _ := strings.Cut(d.text(i, "url"), "://")
-		return "fetches rows from " + shown(address)
+		return "fetches rows from " + shortQuote(address)
 	case "table_sort":
 		if d.text(i, "order") == "desc" {
 			return "sorts by " + fields("field", "fields") + ", descending"
@@ -60,7 +60,7 @@ func (d document) describe(i int) string {
 	case "groupby":
 		return "groups by " + fields("by")
 	case "join":
-		return "joins on " + shown(d.text(i, "on"))
+		return "joins on " + shortQuote(d.text(i, "on"))
 	case "jq_transform":
 		return "transforms with jq"
 	case "regex_extract":
@@ -80,7 +80,7 @@ func list(fields []string) string {
 	const most = 5
 	var texts []string
 	for _, f := range fields[:min(len(fields), most)] {
-		texts = append(texts, shown(f))
+		texts = append(texts, shortQuote(f))
 	}
 	if len(fields) > most {
 		texts = append(texts, "…")

@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// fault is an error that becomes a failed result. Field is relative to the step until the step's position is known.
+// fault is an error that becomes a failed result. Its field is relative to the step until the step's position is known.
 type fault struct {
 	failure agent.Failure
 }
@@ -25,8 +25,8 @@ func invalid(field, format string, args ...any) *fault {
 	return faultf(agent.CodeInvalid, field, format, args...)
 }
 
-// at returns err with the place it happened at. Errors that are not faults are returned as they are.
-func at(err error, step string, position int) error {
+// locate adds the step and its position to a fault. It returns any other error as it is.
+func locate(err error, step string, position int) error {
 	var f *fault
 	if !errors.As(err, &f) {
 		return err
@@ -40,7 +40,7 @@ func at(err error, step string, position int) error {
 	return &fault{failure: located}
 }
 
-// faultOf turns an error of a strict decoder or of a port into a fault about field, unless it is one for the runtime.
+// faultOf turns an error of a strict decoder or of a port into a fault about field.
 func faultOf(err error, field string) *fault {
 	f := agent.FailureOf(err)
 	if f.Field == "" || field != "" {
@@ -53,13 +53,13 @@ func faultOf(err error, field string) *fault {
 	return &fault{failure: *f}
 }
 
-// ended is the error of a call whose context ended.
-func ended(ctx context.Context) error {
+// contextError returns the error of a call whose context ended.
+func contextError(ctx context.Context) error {
 	return agent.Errorf(agent.CodeCancelled, "call "+ToolName, "%w", context.Cause(ctx))
 }
 
-// failed makes the result of a fault; any other error stays an error.
-func failed(err error, done []stepReport) (agent.ToolResult, error) {
+// failedResult returns the result of a fault, and any other error as it is.
+func failedResult(err error, done []stepReport) (agent.ToolResult, error) {
 	var f *fault
 	if !errors.As(err, &f) {
 		return agent.ToolResult{}, err
@@ -82,7 +82,7 @@ func failed(err error, done []stepReport) (agent.ToolResult, error) {
 	return agent.ToolResult{Output: out, Failure: &failure}, nil
 }
 
-// marshal is json.Marshal without the HTML escapes, which only cost tokens.
+// marshal returns v as JSON without HTML escapes, which would cost tokens.
 func marshal(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

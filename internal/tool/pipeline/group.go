@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// groups are what groupby has seen so far. Groups are numbered in the order in which they appear.
+// groups holds the groups of the rows seen so far, numbered in the order in which they appear.
 type groups struct {
 	step         *groupBy
 	index        map[string]int
@@ -21,7 +21,7 @@ type groups struct {
 	seen         []bool // of the fields of "by": some row has it
 	counted      []bool // of the aggregated fields
 
-	// Of the row under way.
+	// Of the present row.
 	key    []byte
 	values []json.RawMessage
 	value  value
@@ -38,14 +38,14 @@ func (s *groupBy) group(ctx context.Context, r *run, rows []row) (*groups, error
 		seen: make([]bool, len(s.by)), counted: make([]bool, len(s.aggs)), values: make([]json.RawMessage, len(s.by)),
 	}
 	if len(s.by) == 0 && len(rows) == 0 {
-		g.open()
+		g.addGroup()
 	}
 	for i := range rows {
-		from, err := object(ctx, rows, i)
+		from, err := objectRow(ctx, rows, i)
 		if err != nil {
 			return nil, err
 		}
-		n, err := g.of(from)
+		n, err := g.groupOf(from)
 		if err != nil {
 			return nil, err
 		}
@@ -53,11 +53,11 @@ func (s *groupBy) group(ctx context.Context, r *run, rows []row) (*groups, error
 			return nil, err
 		}
 	}
-	return g, g.missing(rows)
+	return g, g.checkFields(rows)
 }
 
-// of returns the group of a row, a new one when it is the first.
-func (g *groups) of(from row) (int, error) {
+// groupOf returns the number of the group of a row, a new one for the first row of a group.
+func (g *groups) groupOf(from row) (int, error) {
 	g.key = g.key[:0]
 	for j := range g.step.by {
 		raw, ok := g.step.by[j].source.find(from)
@@ -75,17 +75,17 @@ func (g *groups) of(from row) (int, error) {
 	if g.left -= int64(len(g.key)); g.left < 0 {
 		return 0, faultf(agent.CodeOverflow, "by", "makes groups of more than %d bytes", g.bound)
 	}
-	return g.open(), nil
+	return g.addGroup(), nil
 }
 
-// open begins a group with the key under way.
-func (g *groups) open() int {
+// addGroup begins a group with the present key.
+func (g *groups) addGroup() int {
 	n := g.count
 	g.count++
 	g.index[string(g.key)] = n
 	g.keys = append(g.keys, g.values...)
 	for _, acc := range g.accumulators {
-		acc.open()
+		acc.addGroup()
 	}
 	return n
 }
@@ -101,18 +101,18 @@ func (g *groups) add(i int, from row, group int) error {
 		}
 		raw, ok := a.source.find(from)
 		g.counted[j] = g.counted[j] || ok
-		if g.value = valueOf(raw); g.value.absent() {
+		if g.value = valueOf(raw); g.value.isAbsent() {
 			continue
 		}
 		if why := acc.add(group, raw, &g.value); why != "" {
-			return inCell(a.field, i, a.source, "%s", why)
+			return cellFault(a.field, i, a.source, "%s", why)
 		}
 	}
 	return nil
 }
 
-// missing is the fault of a field that no row has.
-func (g *groups) missing(rows []row) error {
+// checkFields returns the fault of a field that no row has.
+func (g *groups) checkFields(rows []row) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -125,12 +125,12 @@ func (g *groups) missing(rows []row) error {
 	return nil
 }
 
-// inGroup is the fault of a result of group n.
-func (g *groups) inGroup(n int, a *aggregate, why string) error {
+// groupFault returns the fault of a result of group n.
+func (g *groups) groupFault(n int, a *aggregate, why string) error {
 	where := ""
 	for j, raw := range g.keys[n*len(g.step.by) : (n+1)*len(g.step.by)] {
 		v := valueOf(raw)
-		where += fmt.Sprintf(", %s %s", clip.Bytes(g.step.by[j].name, maxQuote), v.shown())
+		where += fmt.Sprintf(", %s %s", clip.Bytes(g.step.by[j].name, maxQuote), v.shortQuote())
 		if len(where) > 2*maxQuote {
 			break
 		}

@@ -41,7 +41,7 @@ func decodeGroupBy(raw json.RawMessage) (step, error) {
 		Field  *string  `json:"field"`
 		Fields []string `json:"fields"`
 	}
-	if err := decodeInto(raw, &in); err != nil {
+	if err := decodeStrictly(raw, &in); err != nil {
 		return nil, err
 	}
 	switch {
@@ -70,17 +70,17 @@ func decodeGroupBy(raw json.RawMessage) (step, error) {
 	for _, a := range s.aggs {
 		all = append(all, a.column)
 	}
-	return s, distinct(all)
+	return s, checkDuplicates(all)
 }
 
-// aggregate reads what is to be computed.
+// aggregate reads what to compute.
 func (s *groupBy) aggregate(fn string, field *string, fields []string) error {
 	switch {
 	case field != nil:
 		return s.add("field", fn, *field)
 	case len(fields) > 0:
 		for i, text := range fields {
-			if err := s.add(indexed("fields", i), fn, text); err != nil {
+			if err := s.add(elementName("fields", i), fn, text); err != nil {
 				return err
 			}
 		}
@@ -97,14 +97,14 @@ func (s *groupBy) aggregate(fn string, field *string, fields []string) error {
 	}
 }
 
-// called is "sum(price)", "count()" or "sum(price) as total".
-var called = regexp.MustCompile(`^\s*(\w+)\(\s*(.*?)\s*\)(\s+as\s+.+)?$`)
+// callPattern matches "sum(price)", "count()" and "sum(price) as total".
+var callPattern = regexp.MustCompile(`^\s*(\w+)\(\s*(.*?)\s*\)(\s+as\s+.+)?$`)
 
 // add reads an aggregate: "price", for fn, or "sum(price)", both with an optional "as total". Where there is an fn, "price(net)" is a
 // field.
 func (s *groupBy) add(at, fn, text string) error {
 	var rename string
-	m := called.FindStringSubmatch(text)
+	m := callPattern.FindStringSubmatch(text)
 	switch {
 	case m == nil:
 	case slices.Contains(aggregates(), m[1]):
@@ -117,7 +117,7 @@ func (s *groupBy) add(at, fn, text string) error {
 		return invalid("agg", "is required")
 	case fn == "count" && (text == "" || text == "*"):
 		c := column{field: at}
-		name, err := renamed(at, "count", rename)
+		name, err := aggregateName(at, "count", rename)
 		if err == nil {
 			err = c.rename(name)
 		}
@@ -135,8 +135,8 @@ func (s *groupBy) add(at, fn, text string) error {
 	return err
 }
 
-// renamed is the name that " as name" gives, else name.
-func renamed(at, name, rename string) (string, error) {
+// aggregateName returns the name behind " as ", else name.
+func aggregateName(at, name, rename string) (string, error) {
 	if rename == "" {
 		return name, nil
 	}
@@ -152,19 +152,19 @@ func (s *groupBy) run(ctx context.Context, r *run, rows []row) ([]row, error) {
 	w := r.newWriter(g.count)
 	var result []byte
 	for n := range g.count {
-		if err := alive(ctx, n); err != nil {
+		if err := checkContext(ctx, n); err != nil {
 			return nil, err
 		}
 		w.begin(64 * (len(s.by) + len(s.aggs)))
 		for j, v := range g.keys[n*len(s.by) : (n+1)*len(s.by)] {
-			w.member(s.by[j].label, v)
+			w.appendMember(s.by[j].label, v)
 		}
 		for j, acc := range g.accumulators {
 			var why string
 			if result, why = acc.write(result[:0], n); why != "" {
-				return nil, g.inGroup(n, &s.aggs[j], why)
+				return nil, g.groupFault(n, &s.aggs[j], why)
 			}
-			w.member(s.aggs[j].label, result)
+			w.appendMember(s.aggs[j].label, result)
 		}
 		w.close()
 		if err := w.end(); err != nil {

@@ -40,7 +40,7 @@ func decodeHTTPRequest(raw json.RawMessage) (step, error) {
 		Method *string                    `json:"method"`
 		Params map[string]json.RawMessage `json:"params"`
 	}
-	if err := decodeInto(raw, &in); err != nil {
+	if err := decodeStrictly(raw, &in); err != nil {
 		return nil, err
 	}
 	s := &httpRequest{method: http.MethodGet}
@@ -119,9 +119,9 @@ func queryValues(field string, raw json.RawMessage) ([]string, error) {
 		var values []string
 		for i, element := range list {
 			if element[0] == '[' {
-				return nil, invalid(indexed(field, i), "a list in a list cannot be put into a query")
+				return nil, invalid(elementName(field, i), "a list in a list cannot be put into a query")
 			}
-			v, err := queryValues(indexed(field, i), element)
+			v, err := queryValues(elementName(field, i), element)
 			if err != nil {
 				return nil, err
 			}
@@ -151,16 +151,16 @@ func (s *httpRequest) run(ctx context.Context, r *run, _ []row) ([]row, error) {
 	}
 	if r.cfg.Auth != nil && len(r.inv.Auth) > 0 {
 		if err := r.cfg.Auth.Authorise(req, r.inv.Auth); err != nil {
-			return nil, unauthorised(ctx, err)
+			return nil, authFault(ctx, err)
 		}
 	}
 	resp, err := r.cfg.HTTP.Do(req)
 	if err != nil {
-		return nil, s.unreachable(ctx, err)
+		return nil, s.exchangeFault(ctx, err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // nothing is lost: it was read
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return nil, s.refused(resp)
+		return nil, s.statusFault(resp)
 	}
 	return s.read(ctx, r, resp)
 }
@@ -181,9 +181,9 @@ func (s *httpRequest) read(ctx context.Context, r *run, resp *http.Response) ([]
 	case err == nil:
 		return rows, nil
 	case in.err != nil:
-		return nil, s.unreachable(ctx, in.err)
+		return nil, s.exchangeFault(ctx, in.err)
 	default:
-		return nil, placed(err, "", "the response of "+s.url.Hostname())
+		return nil, contentFault(err, "", "the response of "+s.url.Hostname())
 	}
 }
 
@@ -212,18 +212,18 @@ func (s *httpRequest) format(resp *http.Response) (dataset.Format, error) {
 	}
 }
 
-// unauthorised is the fault of credentials that cannot be had; nothing was sent.
-func unauthorised(ctx context.Context, err error) error {
+// authFault returns the fault of credentials that cannot be had; nothing was sent.
+func authFault(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return ended(ctx)
+		return contextError(ctx)
 	}
 	return faultOf(err, "")
 }
 
-// unreachable turns an error of the exchange into a fault; only the end of our own context is an error.
-func (s *httpRequest) unreachable(ctx context.Context, err error) error {
+// exchangeFault turns an error of the exchange into a fault. Only the end of our own context is an error.
+func (s *httpRequest) exchangeFault(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return ended(ctx)
+		return contextError(ctx)
 	}
 	switch code := agent.CodeOf(err); code {
 	case agent.CodeInvalid, agent.CodeDenied:
@@ -241,8 +241,8 @@ func (s *httpRequest) unreachable(ctx context.Context, err error) error {
 	}
 }
 
-// refused is the fault of a status that is not a success.
-func (s *httpRequest) refused(resp *http.Response) error {
+// statusFault returns the fault of a status that is not a success.
+func (s *httpRequest) statusFault(resp *http.Response) error {
 	f := faultf(agent.CodeInvalid, "", "%s answered %s", s.url.Hostname(), statusText(resp.StatusCode))
 	switch code := resp.StatusCode; {
 	case code == http.StatusTooManyRequests:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
 const maxKeys = 10
@@ -38,7 +39,7 @@ func decodeJoin(raw json.RawMessage) (step, error) {
 		On    *string `json:"on"`
 		How   *string `json:"how"`
 	}
-	if err := decodeInto(raw, &in); err != nil {
+	if err := decodeStrictly(raw, &in); err != nil {
 		return nil, err
 	}
 	s := &join{}
@@ -90,13 +91,13 @@ func (s *join) parseOn(on string) error {
 
 func (s *join) run(ctx context.Context, r *run, rows []row) ([]row, error) {
 	if s.left != "" {
-		left, err := r.open(ctx, "left", s.left)
+		left, err := r.openDataset(ctx, "left", s.left)
 		if err != nil {
 			return nil, err
 		}
 		rows = left
 	}
-	right, err := r.open(ctx, "right", s.right)
+	right, err := r.openDataset(ctx, "right", s.right)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +120,7 @@ func (s *join) run(ctx context.Context, r *run, rows []row) ([]row, error) {
 	return s.probe(ctx, r, &l, t, p, numeric)
 }
 
-// numeric says of each key whether it compares as a number: its values on both sides are nothing but numbers, some of them as strings.
+// numeric tells for each key whether it compares as a number: all values on both sides are numbers, some of them as strings.
 func (s *join) numeric(ctx context.Context, l, rt *side) ([]bool, error) {
 	left, err := l.read(ctx)
 	if err != nil {
@@ -136,12 +137,12 @@ func (s *join) numeric(ctx context.Context, l, rt *side) ([]bool, error) {
 	return numeric, nil
 }
 
-// probe looks up each left row.
+// probe returns each left row with its right rows.
 func (s *join) probe(ctx context.Context, r *run, l *side, t *table, p *parts, numeric []bool) ([]row, error) {
 	w := r.newWriter(len(l.rows))
 	var key []byte
 	for i, from := range l.rows {
-		if err := alive(ctx, i); err != nil {
+		if err := checkContext(ctx, i); err != nil {
 			return nil, err
 		}
 		matched := false
@@ -149,17 +150,17 @@ func (s *join) probe(ctx context.Context, r *run, l *side, t *table, p *parts, n
 		if key, ok = l.key(key[:0], from, numeric); ok {
 			first, found := t.first[string(key)]
 			for n := first; found && n >= 0; n = t.next[n] {
-				if err := w.pair(from, p.of(int(n))); err != nil {
+				if err := w.joinRows(from, p.membersOf(int(n))); err != nil {
 					return nil, err
 				}
-				if err := alive(ctx, len(w.rows)); err != nil {
+				if err := checkContext(ctx, len(w.rows)); err != nil {
 					return nil, err
 				}
 				matched = true
 			}
 		}
 		if !matched && s.outer {
-			if err := w.pair(from, p.nulls); err != nil {
+			if err := w.joinRows(from, p.nulls); err != nil {
 				return nil, err
 			}
 		}
@@ -167,13 +168,13 @@ func (s *join) probe(ctx context.Context, r *run, l *side, t *table, p *parts, n
 	return w.rows, nil
 }
 
-// pair writes a left row with the members of a right one, which begin with a comma.
-func (w *writer) pair(left row, right []byte) error {
+// joinRows writes a left row with the members of a right one, which begin with a comma.
+func (w *writer) joinRows(left row, right []byte) error {
 	w.begin(len(left) + len(right))
 	body := left[:len(left)-1] // without the brace
 	w.buf = append(w.buf, body...)
 	if len(right) > 0 {
-		if i := skipSpace(body, 1); i == len(body) { // {}: no comma
+		if i := dataset.SkipSpace(body, 1); i == len(body) { // {}: no comma
 			right = right[1:]
 		}
 		w.buf = append(w.buf, right...)
@@ -182,7 +183,7 @@ func (w *writer) pair(left row, right []byte) error {
 	return w.end()
 }
 
-// tooManyNames is the fault of a side of too many different fields.
+// tooManyNames returns the fault of a side with too many different fields.
 func tooManyNames(side string) error {
 	return faultf(agent.CodeOverflow, side, "has more than %d different fields", maxColumns)
 }

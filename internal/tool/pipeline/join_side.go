@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
 // maxColumns bounds the different fields of the rows of one side.
@@ -19,31 +20,31 @@ type side struct {
 	keys []*path
 }
 
-// seenKey says what the values of a key are.
-type seenKey struct {
+// keyTypes tells the types of the values of a key.
+type keyTypes struct {
 	given   bool // some row has it
 	numeric bool // all are numbers, or strings that are
 	number  bool // at least one is no string
 }
 
 // read looks at all keys of a side. A key that no row has is a fault.
-func (s *side) read(ctx context.Context) ([]seenKey, error) {
-	seen := make([]seenKey, len(s.keys))
+func (s *side) read(ctx context.Context) ([]keyTypes, error) {
+	seen := make([]keyTypes, len(s.keys))
 	for j := range seen {
 		seen[j].numeric = true
 	}
 	for i := range s.rows {
-		r, err := object(ctx, s.rows, i)
+		r, err := objectRow(ctx, s.rows, i)
 		if err != nil {
 			if _, isFault := errors.AsType[*fault](err); isFault {
-				return nil, under(err, s.name)
+				return nil, nestField(err, s.name)
 			}
 			return nil, err
 		}
 		for j, k := range s.keys {
 			raw, ok := k.find(r)
 			seen[j].given = seen[j].given || ok
-			if v := valueOf(raw); !v.absent() {
+			if v := valueOf(raw); !v.isAbsent() {
 				seen[j].numeric = seen[j].numeric && v.isNumeric()
 				seen[j].number = seen[j].number || v.kind == kindNumber
 			}
@@ -62,7 +63,7 @@ func (s *side) key(key []byte, r row, numeric []bool) ([]byte, bool) {
 	for j, k := range s.keys {
 		raw, _ := k.find(r)
 		v := valueOf(raw)
-		if v.absent() {
+		if v.isAbsent() {
 			return key, false
 		}
 		if numeric[j] {
@@ -79,12 +80,12 @@ type table struct {
 	next  []int32 // -1: none
 }
 
-// hash makes the table of a side; its keys together are bounded.
+// hash returns the table of a side. All keys together are bounded.
 func (s *side) hash(ctx context.Context, left int64, numeric []bool) (*table, error) {
 	t := &table{first: make(map[string]int32, len(s.rows)), next: make([]int32, len(s.rows))}
 	var key []byte
 	for i := len(s.rows) - 1; i >= 0; i-- { // backwards, so that chains are in the order of rows
-		if err := alive(ctx, i); err != nil {
+		if err := checkContext(ctx, i); err != nil {
 			return nil, err
 		}
 		t.next[i] = -1
@@ -106,30 +107,26 @@ func (s *side) hash(ctx context.Context, left int64, numeric []bool) (*table, er
 func (s *side) names(ctx context.Context) ([]string, error) {
 	var list []string
 	known := map[string]bool{}
-	var m member
+	var m dataset.Member
 	for i, r := range s.rows {
-		if err := alive(ctx, i); err != nil {
+		if err := checkContext(ctx, i); err != nil {
 			return nil, err
 		}
-		for c := membersOf(r); c.next(&m); {
-			if !m.escaped && known[string(m.name)] {
-				continue
-			}
-			name := m.text()
-			if known[name] {
+		for c := dataset.MembersOf(r); c.Next(&m); {
+			if seen, _ := dataset.Lookup(&m, known); seen {
 				continue
 			}
 			if len(list) == maxColumns {
 				return nil, tooManyNames(s.name)
 			}
-			known[name] = true
-			list = append(list, name)
+			known[m.Name()] = true
+			list = append(list, m.Name())
 		}
 	}
 	return list, nil
 }
 
-// parts are what right rows add to left ones: members with a comma before each. They are made when they are first needed.
+// parts holds what right rows add to left ones: members with a comma before each. Each is made when it is first needed.
 type parts struct {
 	rows   []row
 	made   [][]byte
@@ -137,7 +134,7 @@ type parts struct {
 	nulls  []byte
 }
 
-// parts decides how the fields of the right side are called, once for all rows.
+// parts names the fields of the right side, once for all rows.
 func (s *join) parts(ctx context.Context, l, rt *side) (*parts, error) {
 	left, err := l.names(ctx)
 	if err != nil {
@@ -169,20 +166,16 @@ func (s *join) parts(ctx context.Context, l, rt *side) (*parts, error) {
 	return p, nil
 }
 
-// of returns what right row n adds.
-func (p *parts) of(n int) []byte {
+// membersOf returns what right row n adds.
+func (p *parts) membersOf(n int) []byte {
 	if p.made[n] != nil {
 		return p.made[n]
 	}
 	part := make([]byte, 0, len(p.rows[n])+16)
-	var m member
-	for c := membersOf(p.rows[n]); c.next(&m); {
-		label, ok := p.labels[string(m.name)]
-		if m.escaped {
-			label, ok = p.labels[m.text()]
-		}
-		if ok {
-			part = append(append(append(part, ','), label...), p.rows[n][m.from:m.to]...)
+	var m dataset.Member
+	for c := dataset.MembersOf(p.rows[n]); c.Next(&m); {
+		if label, ok := dataset.Lookup(&m, p.labels); ok {
+			part = append(append(append(part, ','), label...), p.rows[n][m.From:m.To]...)
 		}
 	}
 	p.made[n] = part

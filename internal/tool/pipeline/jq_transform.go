@@ -30,7 +30,7 @@ func decodeJQ(raw json.RawMessage) (step, error) {
 	var in struct {
 		Query *string `json:"query"`
 	}
-	if err := decodeInto(raw, &in); err != nil {
+	if err := decodeStrictly(raw, &in); err != nil {
 		return nil, err
 	}
 	if in.Query == nil {
@@ -55,7 +55,7 @@ func (s *jqTransform) run(ctx context.Context, r *run, rows []row) ([]row, error
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
-		return nil, ended(ctx)
+		return nil, contextError(ctx)
 	default:
 		f := faultOf(err, "query")
 		if r.document == nil && strings.Contains(f.failure.Message, "expected an object but got: array") {
@@ -74,11 +74,11 @@ func (s *jqTransform) run(ctx context.Context, r *run, rows []row) ([]row, error
 // readable refuses what jq can count with and no dataset holds: integers beyond float64, and what is nested too deep.
 func readable(ctx context.Context, outputs []row) error {
 	for i, out := range outputs {
-		if err := alive(ctx, i); err != nil {
+		if err := checkContext(ctx, i); err != nil {
 			return err
 		}
 		if err := dataset.Check(out); err != nil {
-			return placed(err, "query", "makes row "+strconv.Itoa(i)+", which cannot be kept")
+			return contentFault(err, "query", "makes row "+strconv.Itoa(i)+", which cannot be kept")
 		}
 	}
 	return nil

@@ -91,7 +91,7 @@ func visitParams(fields map[string]json.RawMessage, visit visitor) error {
 		return err
 	}
 	for _, name := range sortedKeys(params) {
-		l := &literal{kind: kindOf(params[name]), name: snake(name), about: "Query parameter " + shown(name), value: params[name]}
+		l := &literal{kind: kindOf(params[name]), name: snake(name), about: "Query parameter " + shortQuote(name), value: params[name]}
 		if l.kind != "" {
 			params[name] = visit(l)
 		}

@@ -20,7 +20,7 @@ const (
 	maxShown    = 40 // what a description quotes of a pipeline
 )
 
-// snake makes a name of a-z, 0-9 and _ that begins with a letter: departureDate is departure_date, filter[price] filter_price.
+// snake returns a name of a-z, 0-9 and _ that begins with a letter: departureDate is departure_date, filter[price] filter_price.
 func snake(text string) string {
 	var b strings.Builder
 	previous := rune(0)
@@ -53,8 +53,8 @@ func snake(text string) string {
 
 // comparedName names the value of a comparison: max_price for price < 500.
 func comparedName(field, op string, negated bool) string {
-	name := snake(lastOf(field))
-	switch meant(op, negated) {
+	name := snake(lastSegment(field))
+	switch effectiveOperator(op, negated) {
 	case "<", "<=":
 		return "max_" + name
 	case ">", ">=":
@@ -71,15 +71,15 @@ func comparedName(field, op string, negated bool) string {
 }
 
 func comparedAbout(field, op string, negated bool) string {
-	about := "Compared with " + shown(field) + " by " + op
+	about := "Compared with " + shortQuote(field) + " by " + op
 	if negated {
 		return about + ", negated"
 	}
 	return about
 }
 
-// meant is the operator that holds where the negated one does not.
-func meant(op string, negated bool) string {
+// effectiveOperator returns the operator that holds where the negated one does not.
+func effectiveOperator(op string, negated bool) string {
 	if !negated {
 		return op
 	}
@@ -101,12 +101,12 @@ func meant(op string, negated bool) string {
 	}
 }
 
-// lastOf is the last part of a path: total of price.total.
-func lastOf(field string) string { return field[strings.LastIndexByte(field, '.')+1:] }
+// lastSegment returns the last part of a path: total of price.total.
+func lastSegment(field string) string { return field[strings.LastIndexByte(field, '.')+1:] }
 
-// shown is how a description quotes what a pipeline says. Pipelines are written by models that read what others wrote, so little of it
-// goes where all agents of the tenant read it, and nothing that could be taken for markup.
-func shown(text string) string {
+// shortQuote returns a short text without markup. Descriptions are read by all agents of a tenant, and pipelines are written by models that
+// read what others wrote.
+func shortQuote(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || strings.ContainsRune("<>`\\{}", r) {
 			return -1
@@ -116,10 +116,10 @@ func shown(text string) string {
 	return clip.Bytes(text, maxShown)
 }
 
-// toolName names a composite by what it does: fetch_flights_by_price_top.
+// toolName returns a name for a composite by what it does: fetch_flights_by_price_top.
 func toolName(d document) string {
 	var parts []string
-	if !d.opens() {
+	if !d.hasOwnRows() {
 		parts = append(parts, "rows")
 	}
 	for i := range d {
@@ -138,19 +138,19 @@ func toolName(d document) string {
 	return name
 }
 
-// nameOf names what one step does; empty: nothing worth a word.
+// nameOf returns a name for what one step does, empty for a step without one.
 func (d document) nameOf(i int) string {
 	switch d.stepName(i) {
 	case "http_request":
 		return "fetch_" + subject(d.text(i, "url"))
 	case "table_sort":
-		name := "by_" + snake(lastOf(first(d.fields(i, "field", "fields"))))
+		name := "by_" + snake(lastSegment(first(d.fields(i, "field", "fields"))))
 		if d.text(i, "order") == "desc" {
 			name += "_desc"
 		}
 		return name
 	case "table_filter":
-		return "with_" + strings.Join(snakes(d.compared(i)), "_and_")
+		return "with_" + strings.Join(snakeNames(d.compared(i)), "_and_")
 	case "top_k":
 		return "top"
 	case "groupby":
@@ -160,7 +160,7 @@ func (d document) nameOf(i int) string {
 	case "jq_transform":
 		return "transformed"
 	case "regex_extract":
-		return "extract_" + snake(lastOf(d.text(i, "field")))
+		return "extract_" + snake(lastSegment(d.text(i, "field")))
 	default:
 		return ""
 	}
@@ -169,29 +169,29 @@ func (d document) nameOf(i int) string {
 func (d document) nameOfGroup(i int) string {
 	fn := d.text(i, "agg")
 	if field := d.text(i, "field"); field != "" {
-		fn = strings.TrimPrefix(fn+"_"+snake(lastOf(field)), "_")
+		fn = strings.TrimPrefix(fn+"_"+snake(lastSegment(field)), "_")
 	}
 	if fn == "" {
 		fn = "totals"
 	}
-	return fn + "_per_" + strings.Join(snakes(d.fields(i, "by")), "_and_")
+	return fn + "_per_" + strings.Join(snakeNames(d.fields(i, "by")), "_and_")
 }
 
-// snakes names the first two of some fields.
-func snakes(fields []string) []string {
+// snakeNames names the first two of some fields.
+func snakeNames(fields []string) []string {
 	var names []string
 	for _, f := range fields[:min(len(fields), 2)] {
-		names = append(names, snake(lastOf(f)))
+		names = append(names, snake(lastSegment(f)))
 	}
 	return names
 }
 
 var (
-	generic  = regexp.MustCompile(`^(api|rest|v[0-9.]+|search|query|list|items|data|json|csv|index|public|download|export|www)$`)
-	wordlike = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
+	genericWord = regexp.MustCompile(`^(api|rest|v[0-9.]+|search|query|list|items|data|json|csv|index|public|download|export|www)$`)
+	wordPattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 )
 
-// subject is what an address is about: flights for https://api.flights.com/v1/search.
+// subject returns the topic of an address: flights for https://api.flights.com/v1/search.
 func subject(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -202,15 +202,15 @@ func subject(address string) string {
 		segments = append(host[:len(host)-1], segments...)
 	}
 	for _, s := range slices.Backward(segments) {
-		if wordlike.MatchString(s) && !generic.MatchString(strings.ToLower(s)) {
+		if wordPattern.MatchString(s) && !genericWord.MatchString(strings.ToLower(s)) {
 			return snake(s)
 		}
 	}
 	return "data"
 }
 
-// unique returns the name with a number behind it where it is taken, and takes it.
-func unique(name string, taken map[string]bool) string {
+// uniqueName returns the name, with a number behind it if it is taken, and marks it as taken.
+func uniqueName(name string, taken map[string]bool) string {
 	try := name
 	for n := 2; taken[try]; n++ {
 		try = name + "_" + strconv.Itoa(n)

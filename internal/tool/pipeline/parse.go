@@ -18,8 +18,8 @@ type program struct {
 	source   []json.RawMessage // the steps as they were given
 }
 
-// posts reports whether a step has effects.
-func (p *program) posts() bool {
+// hasEffects reports whether a step has effects.
+func (p *program) hasEffects() bool {
 	return slices.ContainsFunc(p.steps, func(s step) bool {
 		r, ok := s.(*httpRequest)
 		return ok && r.method == http.MethodPost
@@ -51,14 +51,14 @@ func parse(args json.RawMessage) (*program, error) {
 	if in.InputRef != nil {
 		p.inputRef = *in.InputRef
 	}
-	known := kinds()
+	known := primitives()
 	for i, raw := range in.Pipeline {
 		s, name, err := parseStep(known, raw)
 		if err != nil {
-			return nil, at(err, name, i)
+			return nil, locate(err, name, i)
 		}
-		if err := p.place(s, i); err != nil {
-			return nil, at(err, name, i)
+		if err := p.checkSource(s, i); err != nil {
+			return nil, locate(err, name, i)
 		}
 		p.steps = append(p.steps, s)
 	}
@@ -68,8 +68,8 @@ func parse(args json.RawMessage) (*program, error) {
 	return p, nil
 }
 
-// place checks that rows have one source: the first step or input_ref.
-func (p *program) place(s step, position int) error {
+// checkSource checks that rows have one source: the first step or input_ref.
+func (p *program) checkSource(s step, position int) error {
 	_, fetches := s.(*httpRequest)
 	j, joins := s.(*join)
 	opens := joins && j.left != ""
@@ -87,7 +87,7 @@ func (p *program) place(s step, position int) error {
 }
 
 // parseStep reads one step. The name is returned with an error as well, where it could be read.
-func parseStep(known []kind, raw json.RawMessage) (step, string, error) {
+func parseStep(known []primitive, raw json.RawMessage) (step, string, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
 		return nil, "", invalid("", "want an object, got %s", describe(raw))
@@ -99,7 +99,7 @@ func parseStep(known []kind, raw json.RawMessage) (step, string, error) {
 		}
 		return nil, "", invalid("step", "want a string, got %s", describe(fields["step"]))
 	}
-	i := slices.IndexFunc(known, func(k kind) bool { return k.name == *name })
+	i := slices.IndexFunc(known, func(k primitive) bool { return k.name == *name })
 	if i < 0 {
 		names := make([]string, len(known))
 		for j := range known {
@@ -108,7 +108,7 @@ func parseStep(known []kind, raw json.RawMessage) (step, string, error) {
 		return nil, "", invalid("step", "unknown step %q: want one of %s", clip.Bytes(*name, maxQuote), strings.Join(names, ", "))
 	}
 	k := known[i]
-	raw, err := onlyTaken(k, fields)
+	raw, err := takenFields(k, fields)
 	if err != nil {
 		return nil, k.name, err
 	}
@@ -116,12 +116,12 @@ func parseStep(known []kind, raw json.RawMessage) (step, string, error) {
 	return s, k.name, err
 }
 
-// onlyTaken refuses fields that the step does not take and drops those that are null: models in strict mode fill in every optional
+// takenFields refuses fields that the step does not take and drops those that are null: models in strict mode fill in every optional
 // field of the schema that way.
-func onlyTaken(k kind, fields map[string]json.RawMessage) (json.RawMessage, error) {
+func takenFields(k primitive, fields map[string]json.RawMessage) (json.RawMessage, error) {
 	delete(fields, "step")
 	for _, name := range sortedKeys(fields) {
-		if string(fields[name]) == "null" && inSchema(name) {
+		if string(fields[name]) == "null" && isSchemaField(name) {
 			delete(fields, name)
 			continue
 		}
@@ -136,8 +136,8 @@ func onlyTaken(k kind, fields map[string]json.RawMessage) (json.RawMessage, erro
 	return raw, nil
 }
 
-// inSchema reports whether the schema gives steps a field of this name.
-func inSchema(name string) bool {
+// isSchemaField reports whether the schema gives steps a field of this name.
+func isSchemaField(name string) bool {
 	switch name {
 	case "url", "method", "params", "field", "order", "condition", "fields", "k", "by", "agg", "left", "right", "on", "query", "pattern",
 		"format":
@@ -147,8 +147,8 @@ func inSchema(name string) bool {
 	}
 }
 
-// decodeInto reads a step's fields strictly.
-func decodeInto(raw json.RawMessage, v any) error {
+// decodeStrictly reads a step's fields strictly.
+func decodeStrictly(raw json.RawMessage, v any) error {
 	if err := strictjson.Decode(raw, v); err != nil {
 		return faultOf(err, "")
 	}

@@ -32,7 +32,7 @@ func decodeParseDate(raw json.RawMessage) (step, error) {
 		Field  *string `json:"field"`
 		Format *string `json:"format"`
 	}
-	if err := decodeInto(raw, &in); err != nil {
+	if err := decodeStrictly(raw, &in); err != nil {
 		return nil, err
 	}
 	if in.Field == nil {
@@ -60,13 +60,13 @@ func checkFormat(format string) error {
 	}
 	written := timefmt.Format(time.Date(2006, 1, 2, 15, 4, 5, 0, time.UTC), format)
 	if _, err := timefmt.ParseInLocation(written, format, time.UTC); err != nil {
-		return invalid("format", "%q reads no date: %s", clip.Bytes(format, maxQuote), clip.Bytes(cause(err), maxQuote))
+		return invalid("format", "%q reads no date: %s", clip.Bytes(format, maxQuote), clip.Bytes(formatError(err), maxQuote))
 	}
 	return nil
 }
 
-// cause leaves out what timefmt says first: the date and the format, which may be long.
-func cause(err error) string {
+// formatError returns what is wrong with a date, without the date and the format, which may be long.
+func formatError(err error) string {
 	if inner := errors.Unwrap(err); inner != nil {
 		return inner.Error()
 	}
@@ -77,7 +77,7 @@ func (s *parseDate) run(ctx context.Context, r *run, rows []row) ([]row, error) 
 	seen := false
 	w := r.newWriter(len(rows))
 	for i := range rows {
-		from, err := object(ctx, rows, i)
+		from, err := objectRow(ctx, rows, i)
 		if err != nil {
 			return nil, err
 		}
@@ -113,18 +113,18 @@ func (s *parseDate) read(i int, raw json.RawMessage) (time.Time, error) {
 	case "a number":
 		text = raw
 	default:
-		return time.Time{}, inCell("field", i, s.field, "is %s, not a date", kind)
+		return time.Time{}, cellFault("field", i, s.field, "is %s, not a date", kind)
 	}
 	if len(text) > maxDate {
-		return time.Time{}, inCell("field", i, s.field, "%q… is no date: it has %d bytes", text[:20], len(text))
+		return time.Time{}, cellFault("field", i, s.field, "%q… is no date: it has %d bytes", text[:20], len(text))
 	}
 	t, why := s.parse(string(text))
 	if why != "" {
-		return time.Time{}, inCell("field", i, s.field, "%q %s", clip.Bytes(string(text), maxQuote), clip.Bytes(why, maxQuote))
+		return time.Time{}, cellFault("field", i, s.field, "%q %s", clip.Bytes(string(text), maxQuote), clip.Bytes(why, maxQuote))
 	}
 	t = t.UTC()
 	if y := t.Year(); y < 0 || y > 9999 {
-		return time.Time{}, inCell("field", i, s.field, "%q is in the year %d, which RFC 3339 cannot write", clip.Bytes(string(text), maxQuote), y)
+		return time.Time{}, cellFault("field", i, s.field, "%q is in the year %d, which RFC 3339 cannot write", clip.Bytes(string(text), maxQuote), y)
 	}
 	return t, nil
 }

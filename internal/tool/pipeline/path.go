@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
 const maxPath = 500 // bytes
@@ -35,15 +36,15 @@ func parsePath(field, text string) (*path, error) {
 
 func newPath(text string) *path {
 	head, rest, dotted := strings.Cut(text, ".")
-	p := &path{text: text, head: head, index: position(head)}
+	p := &path{text: text, head: head, index: arrayPosition(head)}
 	if dotted {
 		p.rest = newPath(rest)
 	}
 	return p
 }
 
-// position reads a position in an array, digits without zeros before them; -1 for anything else.
-func position(text string) int {
+// arrayPosition returns a position in an array, digits without zeros before them; -1 for anything else.
+func arrayPosition(text string) int {
 	i, err := strconv.Atoi(text)
 	if err != nil || strconv.Itoa(i) != text {
 		return -1
@@ -66,13 +67,13 @@ func (p *path) span(v []byte) (from, to int, ok bool) {
 	case len(v) == 0:
 		return 0, 0, false
 	case v[0] == '{':
-		var m member
-		for c := membersOf(v); c.next(&m); {
-			if m.is(p.text) {
-				return m.from, m.to, true
+		var m dataset.Member
+		for c := dataset.MembersOf(v); c.Next(&m); {
+			if m.Is(p.text) {
+				return m.From, m.To, true
 			}
-			if p.rest != nil && m.is(p.head) {
-				from, to, ok = m.from, m.to, true
+			if p.rest != nil && m.Is(p.head) {
+				from, to, ok = m.From, m.To, true
 			}
 		}
 	case v[0] == '[' && p.index >= 0:
@@ -90,17 +91,17 @@ func (p *path) span(v []byte) (from, to int, ok bool) {
 
 // nth says where an element of an array is.
 func nth(array []byte, n int) (from, to int, ok bool) {
-	for c := elementsOf(array); ; n-- {
-		from, to, ok = c.next()
+	for c := dataset.ElementsOf(array); ; n-- {
+		from, to, ok = c.Next()
 		if !ok || n == 0 {
 			return from, to, ok
 		}
 	}
 }
 
-// object returns a row that has to be an object, and now and then looks whether the call's context has ended.
-func object(ctx context.Context, rows []row, i int) (row, error) {
-	if err := alive(ctx, i); err != nil {
+// objectRow returns a row that must be an object. Now and then it checks the context.
+func objectRow(ctx context.Context, rows []row, i int) (row, error) {
+	if err := checkContext(ctx, i); err != nil {
 		return nil, err
 	}
 	r := rows[i]
@@ -119,9 +120,9 @@ func noSuchField(field string, p *path, rows []row) error {
 func fieldsOf(rows []row) string {
 	var names []string
 	if len(rows) > 0 && rows[0][0] == '{' {
-		var m member
-		for c := membersOf(rows[0]); len(names) < 30 && c.next(&m); {
-			names = append(names, clip.Bytes(m.text(), maxQuote))
+		var m dataset.Member
+		for c := dataset.MembersOf(rows[0]); len(names) < 30 && c.Next(&m); {
+			names = append(names, clip.Bytes(m.Name(), maxQuote))
 		}
 	}
 	if len(names) == 0 {
@@ -131,10 +132,10 @@ func fieldsOf(rows []row) string {
 	return strings.Join(names, ", ")
 }
 
-// indexed names an element of a list.
-func indexed(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
+// elementName names an element of a list.
+func elementName(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
 
-// inCell is the fault of one value: the argument that led there, the row, counted from 0, and its field.
-func inCell(argument string, i int, p *path, format string, args ...any) *fault {
+// cellFault returns the fault of one value: the argument that led there, the row, counted from 0, and its field.
+func cellFault(argument string, i int, p *path, format string, args ...any) *fault {
 	return invalid(argument, "row %d, field %q: %s", i, clip.Bytes(p.text, maxQuote), fmt.Sprintf(format, args...))
 }

@@ -66,15 +66,15 @@ func programSize(e *syntax.Regexp) int64 {
 	return size
 }
 
-// spend accounts for a match with a text of row i, and refuses one that would take too long.
-func (p *pattern) spend(ctx context.Context, argument string, i int, field *path, text []byte) error {
+// checkCost refuses a match with a text of row i that would take too long.
+func (p *pattern) checkCost(ctx context.Context, argument string, i int, field *path, text []byte) error {
 	work := p.size * int64(len(text))
 	if work > maxMatch {
-		return inCell(argument, i, field, "%d bytes are too long for this pattern: at most %d", len(text), maxMatch/p.size)
+		return cellFault(argument, i, field, "%d bytes are too long for this pattern: at most %d", len(text), maxMatch/p.size)
 	}
 	if p.spent += work; p.spent > matchCheck {
 		p.spent = 0
-		return alive(ctx, 0)
+		return checkContext(ctx, 0)
 	}
 	return nil
 }

@@ -16,9 +16,9 @@ import (
 const DefaultPromoteAfter = 2
 
 const (
-	// usePatience bounds what a call waits for its use to be counted, and again for a promotion: the pipeline may run within two seconds.
-	usePatience = time.Second
-	// maxComposites is how many a tenant may have switched on before no more are made: agents are told of each.
+	// useTimeout bounds how long a call waits until its use is counted, and again for a promotion.
+	useTimeout = time.Second
+	// maxComposites bounds the composites that a tenant has switched on, because each is in the prompts of its agents.
 	maxComposites = 200
 )
 
@@ -30,12 +30,12 @@ type promoter struct {
 	logger *zap.Logger
 }
 
-// used counts a completed call, and promotes its shape when it is time. Whatever goes wrong, the call is as good without it.
-func (p *promoter) used(ctx context.Context, inv agent.Invocation, prog *program) {
+// recordUse counts a completed call, and promotes its shape after enough uses. An error is logged and changes nothing for the call.
+func (p *promoter) recordUse(ctx context.Context, inv agent.Invocation, prog *program) {
 	if p == nil || inv.IdempotencyKey == "" {
 		return
 	}
-	doc, ok := canonical(prog)
+	doc, ok := canonicalDocument(prog)
 	if !ok {
 		return
 	}
@@ -44,7 +44,7 @@ func (p *promoter) used(ctx context.Context, inv agent.Invocation, prog *program
 		return
 	}
 	steps, err := doc.encode()
-	if err != nil || !clean(inv, steps) {
+	if err != nil || !isClean(inv, steps) {
 		return
 	}
 	use := agent.PipelineUse{Tenant: inv.Tenant, Key: inv.IdempotencyKey, Shape: shape, Steps: steps}
@@ -53,7 +53,7 @@ func (p *promoter) used(ctx context.Context, inv agent.Invocation, prog *program
 		p.log("count a pipeline", err)
 		return
 	}
-	c, ok := p.due(ctx, use, &uses)
+	c, ok := p.dueComposite(ctx, use, &uses)
 	if !ok {
 		return
 	}
@@ -63,25 +63,25 @@ func (p *promoter) used(ctx context.Context, inv agent.Invocation, prog *program
 }
 
 func (p *promoter) count(ctx context.Context, use agent.PipelineUse) (agent.PipelineUses, error) {
-	ctx, free := context.WithTimeout(ctx, usePatience)
-	defer free()
+	ctx, cancel := context.WithTimeout(ctx, useTimeout)
+	defer cancel()
 	return p.store.UsePipeline(ctx, use)
 }
 
-// due returns the composite that a shape is to be promoted to, or the next version of the one that it has.
-func (p *promoter) due(ctx context.Context, use agent.PipelineUse, uses *agent.PipelineUses) (c agent.Composite, ok bool) {
+// dueComposite returns the composite to which a shape is promoted, or the next version of the one that it has; false if neither is due.
+func (p *promoter) dueComposite(ctx context.Context, use agent.PipelineUse, uses *agent.PipelineUses) (c agent.Composite, ok bool) {
 	has := uses.Composite
 	if has == nil && uses.Count < p.after || has != nil && !has.Enabled {
 		return c, false
 	}
-	samples := documents(uses.Samples, use.Shape)
+	samples := decodeSamples(uses.Samples, use.Shape)
 	if len(samples) == 0 {
 		return c, false
 	}
 	if has != nil {
-		return grown(has, samples)
+		return grownComposite(has, samples)
 	}
-	if c, ok = promoted(samples); !ok || p.full(ctx, use.Tenant) {
+	if c, ok = promotedComposite(samples); !ok || p.isFull(ctx, use.Tenant) {
 		return c, false
 	}
 	c.Tenant, c.Shape = use.Tenant, use.Shape
@@ -89,8 +89,8 @@ func (p *promoter) due(ctx context.Context, use agent.PipelineUse, uses *agent.P
 }
 
 func (p *promoter) save(ctx context.Context, c agent.Composite) error {
-	ctx, free := context.WithTimeout(ctx, usePatience)
-	defer free()
+	ctx, cancel := context.WithTimeout(ctx, useTimeout)
+	defer cancel()
 	stored, err := p.store.SaveComposite(ctx, c)
 	if err != nil {
 		return err
@@ -102,11 +102,11 @@ func (p *promoter) save(ctx context.Context, c agent.Composite) error {
 	return nil
 }
 
-// full reports whether a tenant has as many composites as it may.
-func (p *promoter) full(ctx context.Context, tenant string) bool {
-	ctx, free := context.WithTimeout(ctx, usePatience)
-	defer free()
-	list, err := p.lists.enabled(ctx, tenant)
+// isFull reports whether a tenant has as many composites as it may.
+func (p *promoter) isFull(ctx context.Context, tenant string) bool {
+	ctx, cancel := context.WithTimeout(ctx, useTimeout)
+	defer cancel()
+	list, err := p.lists.listEnabled(ctx, tenant)
 	if err != nil {
 		p.log("list composites", err)
 		return true
@@ -118,25 +118,24 @@ func (p *promoter) full(ctx context.Context, tenant string) bool {
 	return false
 }
 
-// documents reads samples; those that are not of the shape or hold what looks like a secret, which nobody should have
-// stored, are left out.
-func documents(samples []json.RawMessage, shape string) []document {
+// decodeSamples returns the samples of a shape. It leaves out those with what looks like a secret.
+func decodeSamples(samples []json.RawMessage, shape string) []document {
 	var all []document
 	for _, raw := range samples {
 		d, err := decodeDocument(raw)
 		if err != nil {
 			continue
 		}
-		if s, err := d.shape(); err == nil && s == shape && !d.secretive() {
+		if s, err := d.shape(); err == nil && s == shape && !d.hasSecret() {
 			all = append(all, d)
 		}
 	}
 	return all
 }
 
-// clean reports whether a pipeline may be kept as it is: where an agent's answers are cleaned, what would be cleaned out of a pipeline
-// must not come to other agents as an example.
-func clean(inv agent.Invocation, steps json.RawMessage) bool {
+// isClean reports whether the agent's middleware leaves a pipeline as it is. What it would remove must not reach other agents as an
+// example.
+func isClean(inv agent.Invocation, steps json.RawMessage) bool {
 	if inv.Redact == nil {
 		return true
 	}

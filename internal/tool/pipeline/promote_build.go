@@ -38,16 +38,16 @@ type parameters struct {
 	Properties map[string]*property `json:"properties"`
 }
 
-// promoted makes a composite of the pipelines of one shape, the newest first. What differs among them, and every reference of a dataset,
-// becomes a parameter that must be given; what never differed stays. ok is false when nothing useful can be made of them.
-func promoted(samples []document) (c agent.Composite, ok bool) {
-	values, ok := aligned(samples)
+// promotedComposite makes a composite of the pipelines of one shape, the newest first. What differs among them, and every reference of a
+// dataset, becomes a parameter that must be given; what never differed stays. ok is false when nothing useful can be made of them.
+func promotedComposite(samples []document) (c agent.Composite, ok bool) {
+	values, ok := literalValues(samples)
 	if !ok {
 		return c, false
 	}
 	p := &parameters{Type: "object", Required: []string{}, Properties: map[string]*property{}}
 	taken := map[string]bool{inputRef: true}
-	if !samples[0].opens() {
+	if !samples[0].hasOwnRows() {
 		p.Properties[inputRef] = &property{Type: "string", Description: "Reference (cas:// or artifact://) of the rows"}
 		p.Required = append(p.Required, inputRef)
 	}
@@ -60,7 +60,7 @@ func promoted(samples []document) (c agent.Composite, ok bool) {
 			fixed = append(fixed, *l)
 			return l.value
 		}
-		name := unique(l.name, taken)
+		name := uniqueName(l.name, taken)
 		p.Properties[name] = propertyOf(l, seen)
 		p.Required = append(p.Required, name)
 		return placeholder(name)
@@ -69,13 +69,14 @@ func promoted(samples []document) (c agent.Composite, ok bool) {
 		return c, false
 	}
 	c = agent.Composite{Name: toolName(template), Enabled: true, EffectFree: true, Version: 1}
-	return c, complete(&c, template, p, fixed)
+	return c, completeComposite(&c, template, p, fixed)
 }
 
-// grown makes the next version of a composite where pipelines of its shape differ from it: what was fixed becomes a parameter with what
-// was fixed as default, so that earlier callers stay right, and whole numbers become numbers. ok is false when there is nothing to grow.
-func grown(old *agent.Composite, samples []document) (c agent.Composite, ok bool) {
-	values, ok := aligned(samples)
+// grownComposite makes the next version of a composite where pipelines of its shape differ from it: what was fixed becomes a parameter
+// with what was fixed as default, so that earlier callers stay right, and whole numbers become numbers. ok is false when there is nothing
+// to grow.
+func grownComposite(old *agent.Composite, samples []document) (c agent.Composite, ok bool) {
+	values, ok := literalValues(samples)
 	template, err := decodeDocument(old.Pipeline)
 	if !ok || err != nil {
 		return c, false
@@ -106,9 +107,9 @@ func grown(old *agent.Composite, samples []document) (c agent.Composite, ok bool
 			return l.value
 		}
 		changed = true
-		name := unique(l.name, taken)
+		name := uniqueName(l.name, taken)
 		l.kind = kind
-		p.Properties[name] = propertyOf(l, withOne(seen, l.value))
+		p.Properties[name] = propertyOf(l, addDistinct(seen, l.value))
 		p.Properties[name].Default = l.value
 		return placeholder(name)
 	})
@@ -117,11 +118,11 @@ func grown(old *agent.Composite, samples []document) (c agent.Composite, ok bool
 	}
 	c = *old
 	c.Version++
-	return c, complete(&c, template, &p, fixed)
+	return c, completeComposite(&c, template, &p, fixed)
 }
 
-// complete writes pipeline and parameters into a composite; false when there are too many.
-func complete(c *agent.Composite, template document, p *parameters, fixed []literal) bool {
+// completeComposite writes pipeline and parameters into a composite; false when there are too many.
+func completeComposite(c *agent.Composite, template document, p *parameters, fixed []literal) bool {
 	if len(p.Properties) > maxParameters || c.Name == "" {
 		return false
 	}
@@ -133,8 +134,8 @@ func complete(c *agent.Composite, template document, p *parameters, fixed []lite
 	return err == nil && fault == nil
 }
 
-// aligned lists for each literal the different values that it has, the newest first; false when the pipelines are not of one shape.
-func aligned(samples []document) ([][]json.RawMessage, bool) {
+// literalValues lists for each literal the different values that it has, the newest first; false when the pipelines are not of one shape.
+func literalValues(samples []document) ([][]json.RawMessage, bool) {
 	var values [][]json.RawMessage
 	for i, d := range samples {
 		literals, err := d.literals()
@@ -145,14 +146,14 @@ func aligned(samples []document) ([][]json.RawMessage, bool) {
 			values = make([][]json.RawMessage, len(literals))
 		}
 		for j := range literals {
-			values[j] = withOne(values[j], literals[j].value)
+			values[j] = addDistinct(values[j], literals[j].value)
 		}
 	}
 	return values, len(samples) > 0
 }
 
-// withOne is a list of values with one that it may have.
-func withOne(values []json.RawMessage, v json.RawMessage) []json.RawMessage {
+// addDistinct appends a value to a list that lacks it.
+func addDistinct(values []json.RawMessage, v json.RawMessage) []json.RawMessage {
 	if slices.ContainsFunc(values, func(old json.RawMessage) bool { return bytes.Equal(old, v) }) {
 		return values
 	}

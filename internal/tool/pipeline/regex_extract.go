@@ -27,7 +27,7 @@ func decodeRegexExtract(raw json.RawMessage) (step, error) {
 		Pattern *string `json:"pattern"`
 		Field   *string `json:"field"`
 	}
-	if err := decodeInto(raw, &in); err != nil {
+	if err := decodeStrictly(raw, &in); err != nil {
 		return nil, err
 	}
 	switch {
@@ -67,7 +67,7 @@ func (s *regexExtract) nameGroups() error {
 		}
 		s.groups, s.names = append(s.groups, i), append(s.names, c)
 	}
-	return distinct(s.names)
+	return checkDuplicates(s.names)
 }
 
 func (s *regexExtract) run(ctx context.Context, r *run, rows []row) ([]row, error) {
@@ -76,7 +76,7 @@ func (s *regexExtract) run(ctx context.Context, r *run, rows []row) ([]row, erro
 	values := make([]json.RawMessage, len(s.names))
 	var quoted []byte
 	for i := range rows {
-		from, err := object(ctx, rows, i)
+		from, err := objectRow(ctx, rows, i)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +88,7 @@ func (s *regexExtract) run(ctx context.Context, r *run, rows []row) ([]row, erro
 		}
 		var match []int
 		if text != nil {
-			if err := s.pattern.spend(ctx, "field", i, s.field, text); err != nil {
+			if err := s.pattern.checkCost(ctx, "field", i, s.field, text); err != nil {
 				return nil, err
 			}
 			match = s.pattern.re.FindSubmatchIndex(text)
@@ -103,7 +103,7 @@ func (s *regexExtract) run(ctx context.Context, r *run, rows []row) ([]row, erro
 			quoted, _ = jsontext.AppendQuote(quoted, text[match[2*g]:match[2*g+1]]) // invalid UTF-8 is replaced: a row has none
 			values[j] = quoted[start:]
 		}
-		if err := w.with(from, s.names, values); err != nil {
+		if err := w.setMembers(from, s.names, values); err != nil {
 			return nil, err
 		}
 	}
@@ -123,6 +123,6 @@ func (s *regexExtract) text(i int, raw json.RawMessage) ([]byte, error) {
 	case "a number", "a boolean":
 		return raw, nil
 	default:
-		return nil, inCell("field", i, s.field, "is %s, not a text", describe(raw))
+		return nil, cellFault("field", i, s.field, "is %s, not a text", describe(raw))
 	}
 }

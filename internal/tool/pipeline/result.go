@@ -24,7 +24,7 @@ const (
 	outputWords   = 72       // bytes at most of an output's names and braces, its count and cache_hit
 )
 
-// outcome is what a call answers with: its rows, or those of an earlier call.
+// outcome is the answer of a call: its rows, or those of an earlier call.
 type outcome struct {
 	dataset agent.Dataset
 	preview json.RawMessage
@@ -37,7 +37,7 @@ func (r *run) result(ctx context.Context) (agent.ToolResult, *outcome, error) {
 	if err := r.redact(); err != nil {
 		return agent.ToolResult{}, nil, err
 	}
-	if err := r.fits(); err != nil {
+	if err := r.checkSize(); err != nil {
 		return agent.ToolResult{}, nil, err
 	}
 	o := &outcome{dataset: agent.Dataset{RowCount: len(r.rows), Fields: dataset.Fields(r.rows, sampleFields)}}
@@ -59,7 +59,7 @@ func (r *run) result(ctx context.Context) (agent.ToolResult, *outcome, error) {
 	return res, o, err
 }
 
-// redact cleans the rows: what is stored can be read by reference, past all middleware.
+// redact applies the agent's middleware to the rows, because what is stored can be read by reference without it.
 func (r *run) redact() error {
 	if r.inv.Redact == nil {
 		return nil
@@ -75,8 +75,8 @@ func (r *run) redact() error {
 	return nil
 }
 
-// fits refuses what would be stored and then be too large to be read: commas count, and CSV becomes longer than it was.
-func (r *run) fits() error {
+// checkSize refuses a result that would be too large to be read again: commas count, and CSV becomes longer than it was.
+func (r *run) checkSize() error {
 	size, longest := int64(1), 0
 	for i := range r.rows {
 		size += int64(len(r.rows[i])) + 1
@@ -86,25 +86,25 @@ func (r *run) fits() error {
 	}
 	switch {
 	case size > r.cfg.MaxBytes:
-		return r.oversized("the result is larger than %d bytes as JSON: keep fewer rows or fields", r.cfg.MaxBytes)
+		return r.sizeFault("the result is larger than %d bytes as JSON: keep fewer rows or fields", r.cfg.MaxBytes)
 	case len(r.rows) > 0 && len(r.rows[longest]) > dataset.MaxRowBytes:
-		return r.oversized("row %d of the result has %d bytes, at most %d: keep fewer fields", longest, len(r.rows[longest]), dataset.MaxRowBytes)
+		return r.sizeFault("row %d of the result has %d bytes, at most %d: keep fewer fields", longest, len(r.rows[longest]), dataset.MaxRowBytes)
 	default:
 		return nil
 	}
 }
 
-// oversized is the fault of the step that made the result.
-func (r *run) oversized(format string, args ...any) error {
+// sizeFault returns the fault of the step that made a result that is too large.
+func (r *run) sizeFault(format string, args ...any) error {
 	err := faultf(agent.CodeOverflow, "", format, args...)
 	if n := len(r.done); n > 0 {
-		return at(err, r.done[n-1].Step, n-1)
+		return locate(err, r.done[n-1].Step, n-1)
 	}
 	err.failure.Field = "input_ref"
 	return err
 }
 
-// store streams the rows to the blob store; without one there is no reference.
+// store streams the rows to the blob store and returns their reference, empty without a store.
 func (r *run) store(ctx context.Context) (string, error) {
 	if r.cfg.Blobs == nil {
 		return "", nil
@@ -116,21 +116,21 @@ func (r *run) store(ctx context.Context) (string, error) {
 		_ = to.CloseWithError(dataset.Write(to, r.rows)) // nil is the end of the stream; never fails itself
 	}()
 	ref, err := r.cfg.Blobs.Put(ctx, r.inv.Tenant, from)
-	_ = from.Close() // what was not read is not wanted
+	_ = from.Close() // ends the writer if not all was read
 	<-written
 	switch {
 	case err == nil:
 		return ref, nil
 	case ctx.Err() != nil:
-		return "", ended(ctx)
+		return "", contextError(ctx)
 	case agent.CodeOf(err) == agent.CodeOverflow:
-		return "", placed(err, "", "the result")
+		return "", contentFault(err, "", "the result")
 	default:
 		return "", fmt.Errorf("store dataset: %w", err)
 	}
 }
 
-// inline encodes the rows when the whole output then fits; nil when it does not. Without a blob store there is no other way.
+// inline encodes the rows if the whole output then fits, else it returns nil. Without a blob store all rows fit.
 func (r *run) inline(o *outcome) (json.RawMessage, error) {
 	b := &bounded{left: r.room(o)}
 	if r.cfg.Blobs == nil {
@@ -146,13 +146,13 @@ func (r *run) inline(o *outcome) (json.RawMessage, error) {
 	}
 }
 
-// room is how long the rows may be for the output to be within the bound.
+// room returns how long the rows may be, in bytes, so that the output is within its bound.
 func (r *run) room(o *outcome) int64 {
-	most := r.inv.InlineBytes
-	if most <= 0 {
-		most = defaultInline
+	maxBytes := r.inv.InlineBytes
+	if maxBytes <= 0 {
+		maxBytes = defaultInline
 	}
-	return int64(most - len(o.report) - len(o.dataset.Ref) - outputWords)
+	return int64(maxBytes - len(o.report) - len(o.dataset.Ref) - outputWords)
 }
 
 var errFull = errors.New("no room")
@@ -171,7 +171,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// answer makes the result: with the rows where they are given, else with the preview in their place.
+// answer returns the result with the rows, or with the preview if rows is nil.
 func (o *outcome) answer(rows json.RawMessage) (agent.ToolResult, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -207,7 +207,7 @@ func (o *outcome) answer(rows json.RawMessage) (agent.ToolResult, error) {
 	return res, nil
 }
 
-// preview is {type,row_count,sample}.
+// preview returns {type,row_count,sample}.
 func (r *run) preview() (json.RawMessage, error) {
 	var b bytes.Buffer
 	sample, size := 0, 0

@@ -9,7 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// stepReport says what one step did.
+// stepReport is the report of one step.
 type stepReport struct {
 	Step    string `json:"step"`
 	RowsIn  int    `json:"rows_in"`
@@ -17,7 +17,7 @@ type stepReport struct {
 	MS      int64  `json:"ms"`
 }
 
-// run is one call under way.
+// run is the state of one call.
 type run struct {
 	cfg  Config
 	inv  agent.Invocation
@@ -29,11 +29,11 @@ type run struct {
 	document     json.RawMessage
 }
 
-// all runs the program's steps one after the other.
-func (r *run) all(ctx context.Context, p *program) error {
+// runSteps runs the program's steps one after the other.
+func (r *run) runSteps(ctx context.Context, p *program) error {
 	if p.inputRef != "" {
 		r.keepDocument = p.wantsDocument(0)
-		rows, err := r.open(ctx, "input_ref", p.inputRef)
+		rows, err := r.openDataset(ctx, "input_ref", p.inputRef)
 		if err != nil {
 			return err
 		}
@@ -42,14 +42,14 @@ func (r *run) all(ctx context.Context, p *program) error {
 	}
 	for i, s := range p.steps {
 		if ctx.Err() != nil {
-			return ended(ctx)
+			return contextError(ctx)
 		}
 		_, isRequest := s.(*httpRequest)
 		r.keepDocument = isRequest && p.wantsDocument(i+1)
 		began, in := time.Now(), len(r.rows)
 		rows, err := s.run(ctx, r, r.rows)
 		if err != nil {
-			return at(err, s.name(), i)
+			return locate(err, s.name(), i)
 		}
 		if !isRequest {
 			r.document = nil

@@ -11,8 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// meaningOfShape is a part of every shape: it changes when the same pipeline comes to have another one.
-const meaningOfShape = "pipeline shape/1"
+// shapeVersion is a part of every shape: it changes when the same pipeline comes to have another one.
+const shapeVersion = "pipeline shape/1"
 
 // maxShaped bounds what is kept of a pipeline, in bytes; longer ones are used and not counted.
 const maxShaped = 16 << 10
@@ -21,10 +21,10 @@ const maxShaped = 16 << 10
 // A query in a URL is among the params, null and what is the default are left out.
 type document []map[string]json.RawMessage
 
-// canonical returns a pipeline as a document; ok is false for one that is not to become a tool: it has effects, a URL names a user,
+// canonicalDocument returns a pipeline as a document; ok is false for one that is not to become a tool: it has effects, a URL names a user,
 // a param or a text looks like a secret, it compares with an object, it has no steps, or it is too long.
-func canonical(p *program) (doc document, ok bool) {
-	if len(p.steps) == 0 || p.posts() {
+func canonicalDocument(p *program) (doc document, ok bool) {
+	if len(p.steps) == 0 || p.hasEffects() {
 		return nil, false
 	}
 	doc = make(document, len(p.steps))
@@ -48,10 +48,10 @@ func canonical(p *program) (doc document, ok bool) {
 		return nil, false
 	}
 	doc, err = decodeDocument(raw)
-	return doc, err == nil && !doc.secretive()
+	return doc, err == nil && !doc.hasSecret()
 }
 
-// canonicalStep changes the members of a step to what they mean.
+// canonicalStep gives the members of a step one form for all that mean the same.
 func canonicalStep(s step, fields map[string]json.RawMessage) bool {
 	var err error
 	switch s := s.(type) {
@@ -103,7 +103,7 @@ func canonicalRequest(s *httpRequest, fields map[string]json.RawMessage) bool {
 		all[name] = append(all[name], paramValues(raw)...)
 	}
 	for name := range all {
-		if secretName(name) {
+		if isSecretName(name) {
 			return false
 		}
 	}
@@ -117,7 +117,7 @@ func canonicalRequest(s *httpRequest, fields map[string]json.RawMessage) bool {
 	return putParams(fields, all)
 }
 
-// putParams keeps a value alone, several as a list of one kind: a query has nothing but texts.
+// putParams writes the params: one value by itself, several as a list of one kind, else of texts as in a query.
 func putParams(fields map[string]json.RawMessage, all map[string][]json.RawMessage) bool {
 	params := make(map[string]json.RawMessage, len(all))
 	for name, values := range all {
@@ -151,7 +151,7 @@ func putParams(fields map[string]json.RawMessage, all map[string][]json.RawMessa
 	return err == nil
 }
 
-// paramValues are the values of a param: those of a list, or the one. Null is none.
+// paramValues lists the values of a param: those of a list, or the one. Null has none.
 func paramValues(raw json.RawMessage) []json.RawMessage {
 	list := []json.RawMessage{raw}
 	if raw[0] == '[' && json.Unmarshal(raw, &list) != nil {
@@ -160,7 +160,7 @@ func paramValues(raw json.RawMessage) []json.RawMessage {
 	return slices.DeleteFunc(list, func(v json.RawMessage) bool { return string(v) == "null" })
 }
 
-// textOf is a scalar as a query has it.
+// textOf returns a scalar as a query has it.
 func textOf(raw json.RawMessage) string {
 	if raw[0] == '"' {
 		return string(unquote(raw))
@@ -168,7 +168,7 @@ func textOf(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// encode writes a document: members by name, strings in their shortest form, numbers as they were written.
+// encode returns a document as JSON: members by name, strings in their shortest form, numbers as they were written.
 func (d document) encode() (json.RawMessage, error) {
 	raw, err := marshal(d)
 	if err != nil {
@@ -187,7 +187,7 @@ func decodeDocument(raw json.RawMessage) (document, error) {
 	return d, err
 }
 
-// shape names what a pipeline does, whatever its literals are.
+// shape returns the hash of a pipeline without its literals.
 func (d document) shape() (string, error) {
 	bare, err := d.each(func(l *literal) json.RawMessage { return json.RawMessage(`{"$literal":"` + l.kind + `"}`) })
 	if err != nil {
@@ -197,12 +197,12 @@ func (d document) shape() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(append([]byte(meaningOfShape), raw...))
+	sum := sha256.Sum256(append([]byte(shapeVersion), raw...))
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
-// opens reports whether the pipeline has rows of its own; else it works on those of input_ref.
-func (d document) opens() bool {
+// hasOwnRows reports whether the pipeline has rows of its own; else it works on those of input_ref.
+func (d document) hasOwnRows() bool {
 	switch d.stepName(0) {
 	case "http_request":
 		return true
@@ -221,7 +221,7 @@ func (d document) stepName(i int) string {
 	return d.text(i, "step")
 }
 
-// text is a member that is a string.
+// text returns a member that is a string, empty for any other.
 func (d document) text(i int, member string) string {
 	raw := d[i][member]
 	if len(raw) == 0 || raw[0] != '"' {

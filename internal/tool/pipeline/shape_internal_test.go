@@ -25,7 +25,7 @@ func programOf(t *testing.T, steps string) *program {
 
 func documentOf(t *testing.T, steps string) document {
 	t.Helper()
-	d, ok := canonical(programOf(t, steps))
+	d, ok := canonicalDocument(programOf(t, steps))
 	require.True(t, ok, steps)
 	return d
 }
@@ -121,7 +121,7 @@ func TestNotPromoted(t *testing.T) {
 		"too long":           `{"step":"table_filter","condition":{"field":"a","op":"contains","value":"` + strings.Repeat("x", maxShaped) + `"}}`,
 		"no steps":           ``,
 	} {
-		_, ok := canonical(programOf(t, steps))
+		_, ok := canonicalDocument(programOf(t, steps))
 		require.False(t, ok, name)
 	}
 }
@@ -237,7 +237,7 @@ func argumentsOf(t *testing.T, r *recipe, d document) json.RawMessage {
 			args[parameterOf(places[i].value)] = values[i].value
 		}
 	}
-	if !d.opens() {
+	if !d.hasOwnRows() {
 		args[inputRef] = json.RawMessage(`"cas://x"`)
 	}
 	raw, err := marshal(args)
@@ -259,7 +259,7 @@ func filled(t *testing.T, r *recipe, args json.RawMessage) (*program, document) 
 	require.NoError(t, err, "%s", args)
 	p, err := parse(raw)
 	require.NoError(t, err, "%s", raw)
-	d, ok := canonical(p)
+	d, ok := canonicalDocument(p)
 	require.True(t, ok)
 	return p, d
 }
@@ -285,7 +285,7 @@ func TestCompositeGivesBackItsPipelines(t *testing.T) {
 			require.Equal(t, shapeOf(t, docs[0]), shapeOf(t, docs[i]), "seed %d", seed)
 			require.Equal(t, textOfDocument(t, docs[i]), textOfDocument(t, documentOf(t, strings.Trim(textOfDocument(t, docs[i]), "[]"))), "seed %d: it is canonical", seed)
 		}
-		c, ok := promoted(docs[:2])
+		c, ok := promotedComposite(docs[:2])
 		require.True(t, ok, "seed %d", seed)
 		require.Regexp(t, `^[a-z][a-z0-9_]{0,59}$`, c.Name)
 		require.LessOrEqual(t, len(c.Description), maxDescription)
@@ -295,7 +295,7 @@ func TestCompositeGivesBackItsPipelines(t *testing.T) {
 			require.Equal(t, textOfDocument(t, docs[i]), textOfDocument(t, d), "seed %d", seed)
 			require.Equal(t, address(programs[i]), address(p), "seed %d", seed)
 		}
-		next, ok := grown(&c, docs)
+		next, ok := grownComposite(&c, docs)
 		if !ok {
 			next = c
 		} else {
@@ -311,7 +311,7 @@ func TestCompositeGivesBackItsPipelines(t *testing.T) {
 			_, d := filled(t, second, argumentsOf(t, first, docs[i]))
 			require.Equal(t, textOfDocument(t, docs[i]), textOfDocument(t, d), "seed %d: earlier callers stay right", seed)
 		}
-		_, again := grown(&next, docs)
+		_, again := grownComposite(&next, docs)
 		require.False(t, again, "seed %d: there is nothing more to grow", seed)
 	}
 }
@@ -326,11 +326,11 @@ func FuzzShape(f *testing.F) {
 		if err != nil {
 			return
 		}
-		d, ok := canonical(p)
+		d, ok := canonicalDocument(p)
 		if !ok {
 			return
 		}
-		c, ok := promoted([]document{d})
+		c, ok := promotedComposite([]document{d})
 		if !ok {
 			return
 		}

@@ -9,15 +9,15 @@ import (
 	"unicode"
 )
 
-// Secrets belong into auth profiles. One that a model wrote into a pipeline all the same is not spread any further; better a composite too
-// few than a secret in the prompts of a tenant.
+// Secrets belong in auth profiles. If a model writes one into a pipeline, the pipeline is not promoted, so that the secret reaches no
+// prompt.
 var (
 	// secretPart matches what is in names of secrets, whatever is around it; secretWord a word of such a name.
 	secretPart = regexp.MustCompile(`key|token|secret|passw|pwd|credential|private|session|signature|cookie|jwt|appid|oauth`)
 	secretWord = regexp.MustCompile(`^(sid|pass|pin|otp|sig|auth|authn|authz|auth[a-np-z][a-z]*|authori[sz][a-z]*)$`)
 
 	// knownSecret matches what issuers of secrets begin them with.
-	knownSecret = regexp.MustCompile(`(?:^|[^A-Za-z0-9])(?:` +
+	issuedSecret = regexp.MustCompile(`(?:^|[^A-Za-z0-9])(?:` +
 		`(?:sk-|rk-|[srp]k_(?:live|test)_|rk_|gh[opusr]_|github_pat_|glpat-|xox[a-z]-)[A-Za-z0-9_-]{6,}|` +
 		`A(?:KIA|SIA)[A-Z0-9]{8,}|AIza[A-Za-z0-9_-]{10,}|ya29\.[A-Za-z0-9_-]{6,}|eyJ[A-Za-z0-9_-]{3,}\.[A-Za-z0-9_.-]{3,}|` +
 		`bot[0-9]+:[A-Za-z0-9_-]{6,}|(?i:bearer)\s+[A-Za-z0-9._~+/=-]{6,})`)
@@ -26,14 +26,14 @@ var (
 	reference = regexp.MustCompile(`^(cas|artifact)://[A-Za-z0-9/:@._-]*$`)
 )
 
-// secretName reports whether a param's name is one that secrets have: apiKey, access_token2, sid.
-func secretName(name string) bool {
+// isSecretName reports whether a param's name is one that secrets have: apiKey, access_token2, sid.
+func isSecretName(name string) bool {
 	words := strings.Fields(strings.Map(func(r rune) rune {
 		if !unicode.IsLetter(r) {
 			return ' '
 		}
 		return unicode.ToLower(r)
-	}, spaced(name)))
+	}, splitCamelCase(name)))
 	whole := strings.Join(words, "")
 	if whole == "code" || secretPart.MatchString(strings.ReplaceAll(whole, "keyword", "")) {
 		return true
@@ -41,8 +41,8 @@ func secretName(name string) bool {
 	return slices.ContainsFunc(words, secretWord.MatchString)
 }
 
-// spaced parts the words of camelCase.
-func spaced(name string) string {
+// splitCamelCase puts a space between the words of camelCase.
+func splitCamelCase(name string) string {
 	var b strings.Builder
 	previous := ' '
 	for _, r := range name {
@@ -55,21 +55,21 @@ func spaced(name string) string {
 	return b.String()
 }
 
-// secretive reports whether a pipeline has what looks like a secret, as the name of a param or in any text.
-func (d document) secretive() bool {
+// hasSecret reports whether a pipeline has what looks like a secret, as the name of a param or in any text.
+func (d document) hasSecret() bool {
 	for i := range d {
 		var params map[string]json.RawMessage
 		if raw, ok := d[i]["params"]; ok && json.Unmarshal(raw, &params) != nil {
 			return true
 		}
 		for name := range params {
-			if secretName(name) {
+			if isSecretName(name) {
 				return true
 			}
 		}
 		for _, raw := range d[i] {
 			var v any
-			if json.Unmarshal(raw, &v) != nil || secretIn(v) {
+			if json.Unmarshal(raw, &v) != nil || containsSecret(v) {
 				return true
 			}
 		}
@@ -77,19 +77,19 @@ func (d document) secretive() bool {
 	return false
 }
 
-// secretIn looks into the texts of a JSON value.
-func secretIn(v any) bool {
+// containsSecret looks into the texts of a JSON value.
+func containsSecret(v any) bool {
 	switch v := v.(type) {
 	case string:
-		if plain, err := url.PathUnescape(v); err == nil && plain != v && secretText(plain) {
+		if plain, err := url.PathUnescape(v); err == nil && plain != v && looksSecret(plain) {
 			return true
 		}
-		return secretText(v)
+		return looksSecret(v)
 	case []any:
-		return slices.ContainsFunc(v, secretIn)
+		return slices.ContainsFunc(v, containsSecret)
 	case map[string]any:
 		for name, e := range v {
-			if secretText(name) || secretIn(e) {
+			if looksSecret(name) || containsSecret(e) {
 				return true
 			}
 		}
@@ -97,25 +97,25 @@ func secretIn(v any) bool {
 	return false
 }
 
-// secretText reports whether a text has what looks like a secret in it. References of datasets and UUIDs do not.
-func secretText(text string) bool {
+// looksSecret reports whether a part of a text looks like a secret. References of datasets and UUIDs do not.
+func looksSecret(text string) bool {
 	if reference.MatchString(text) {
 		return false
 	}
-	if knownSecret.MatchString(text) {
+	if issuedSecret.MatchString(text) {
 		return true
 	}
 	for _, t := range longToken.FindAllString(text, -1) {
-		if !uuid.MatchString(t) && random(t) {
+		if !uuid.MatchString(t) && looksRandom(t) {
 			return true
 		}
 	}
 	return false
 }
 
-// random reports whether a token looks made by chance: it has letters and digits, and in one place of five or more goes from small letters,
-// great ones or digits to others. Words do so at their ends alone: flights-to-rome-2026, departureDate2026.
-func random(token string) bool {
+// looksRandom reports whether a token has letters and digits and changes between small letters, capitals and digits in one place of five or
+// more. Words change only at their ends: flights-to-rome-2026, departureDate2026.
+func looksRandom(token string) bool {
 	var changes, digits, letters int
 	previous := byte(0)
 	for i := range len(token) {

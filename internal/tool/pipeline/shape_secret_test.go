@@ -18,9 +18,9 @@ func TestSecretsAreNotPromoted(t *testing.T) {
 		"jwt", "appid", "app_id", "appId", "sid", "session", "session_id", "sessionToken", "cookie", "pass", "passwd", "pwd", "userPin", "code", "otp", "auth",
 		"auth_user", "authUser", "authcode", "Authorization", "x-auth", "sig", "signature", "credentials", "private_x", "api_key2", "token_v2", "apikey", "X-Secret-3", "sid2",
 	} {
-		_, ok := canonical(programOf(t, get(fmt.Sprintf(`f","params":{%q:"x"}`, name))))
+		_, ok := canonicalDocument(programOf(t, get(fmt.Sprintf(`f","params":{%q:"x"}`, name))))
 		require.False(t, ok, name)
-		_, ok = canonical(programOf(t, get("f?"+name+`=x"`)))
+		_, ok = canonicalDocument(programOf(t, get("f?"+name+`=x"`)))
 		require.False(t, ok, name)
 	}
 	for _, value := range []string{
@@ -31,12 +31,12 @@ func TestSecretsAreNotPromoted(t *testing.T) {
 		raw, err := json.Marshal(value)
 		require.NoError(t, err)
 		for _, steps := range []string{get(`f","params":{"q":` + string(raw) + `}`), get(`f","params":{"q":["a",` + string(raw) + `]}`), compared(string(raw))} {
-			_, ok := canonical(programOf(t, steps))
+			_, ok := canonicalDocument(programOf(t, steps))
 			require.False(t, ok, steps)
 		}
 	}
 	for _, path := range []string{"bot123456:AAFsecretx/x", "bot123456%3AAAFsecretx/x", "v1/q7Fh2kZp9Xw4Rt6Ly1Bn8Vc3/x"} {
-		_, ok := canonical(programOf(t, get(path+`"`)))
+		_, ok := canonicalDocument(programOf(t, get(path+`"`)))
 		require.False(t, ok, path)
 	}
 	for _, steps := range []string{
@@ -47,7 +47,7 @@ func TestSecretsAreNotPromoted(t *testing.T) {
 		`{"step":"join","left":"cas://9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08","right":"artifact://a","on":"id"}`,
 		`{"step":"table_sort","field":"the_bearer_of_news_and_of_tidings_24"}`,
 	} {
-		_, ok := canonical(programOf(t, steps))
+		_, ok := canonicalDocument(programOf(t, steps))
 		require.True(t, ok, steps)
 	}
 }
@@ -60,5 +60,5 @@ func TestStoredSecretsAreLeftOut(t *testing.T) {
 	samples := []json.RawMessage{
 		json.RawMessage(`[{"params":{"q":"sk-proj-abc123"},"step":"http_request","url":"https://h.example/f"}]`), json.RawMessage(raw),
 	}
-	require.Equal(t, []document{good}, documents(samples, shapeOf(t, good)))
+	require.Equal(t, []document{good}, decodeSamples(samples, shapeOf(t, good)))
 }

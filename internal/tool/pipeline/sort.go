@@ -15,7 +15,7 @@ const sortedRun = 1 << 13
 func sortStable[T any](ctx context.Context, items []T, compare func(a, b T) int) error {
 	for from := 0; from < len(items); from += sortedRun {
 		if ctx.Err() != nil {
-			return ended(ctx)
+			return contextError(ctx)
 		}
 		slices.SortStableFunc(items[from:min(from+sortedRun, len(items))], compare)
 	}
@@ -26,7 +26,7 @@ func sortStable[T any](ctx context.Context, items []T, compare func(a, b T) int)
 	for width := sortedRun; width < len(items); width *= 2 {
 		for i := 0; i < len(items); i += 2 * width {
 			if ctx.Err() != nil {
-				return ended(ctx)
+				return contextError(ctx)
 			}
 			middle, end := min(i+width, len(items)), min(i+2*width, len(items))
 			merge(to[i:end], from[i:middle], from[middle:end], compare)
@@ -63,13 +63,13 @@ const (
 	firstBits = 64 - kindBits
 )
 
-// rank is a number that never contradicts the order of values: where ranks are equal the order is unknown or, if all of the values are
-// exact numbers, equal too. What is null or missing is last in both directions.
+// rank returns a number that never contradicts the order of values. If two ranks are equal the order is unknown, unless all values are
+// exact numbers: then these are equal too. Null and missing values are last in both directions.
 func rank(v *value, direction int, exact bool) uint64 {
-	if v.absent() {
+	if v.isAbsent() {
 		return math.MaxUint64
 	}
-	r := beginning(v)
+	r := leadingBits(v)
 	if !exact {
 		r = uint64(v.kind)<<firstBits | r>>kindBits
 	}
@@ -79,12 +79,12 @@ func rank(v *value, direction int, exact bool) uint64 {
 	return r
 }
 
-// beginning is the first of a value, as a number of 64 bits in the order of values.
-func beginning(v *value) uint64 {
+// leadingBits returns the beginning of a value as a number of 64 bits, in the order of values.
+func leadingBits(v *value) uint64 {
 	switch v.kind {
 	case kindNumber:
 		f := v.float
-		if !v.exact {
+		if !v.isExact {
 			f, _ = v.decimal().Float64() // out of range it is infinite, or zero
 		}
 		bits := math.Float64bits(f + 0) // no -0

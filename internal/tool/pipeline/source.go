@@ -11,14 +11,14 @@ import (
 	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
-// open reads the stored dataset of a reference; field names it in faults.
-func (r *run) open(ctx context.Context, field, ref string) ([]row, error) {
+// openDataset reads the stored dataset of a reference; field names it in faults.
+func (r *run) openDataset(ctx context.Context, field, ref string) ([]row, error) {
 	if r.cfg.Datasets == nil {
 		return nil, faultf(agent.CodeNotFound, field, "stored datasets are not available here")
 	}
 	rc, err := r.cfg.Datasets.Open(ctx, r.inv.Tenant, ref)
 	if err != nil {
-		return nil, unopened(ctx, err, field)
+		return nil, openFault(ctx, err, field)
 	}
 	defer rc.Close() //nolint:errcheck // nothing is lost: it was read
 	in := &source{ctx: ctx, r: rc}
@@ -27,16 +27,16 @@ func (r *run) open(ctx context.Context, field, ref string) ([]row, error) {
 	case err == nil:
 		return rows, nil
 	case in.err != nil:
-		return nil, unopened(ctx, in.err, field)
+		return nil, openFault(ctx, in.err, field)
 	default:
-		return nil, placed(err, field, "the dataset")
+		return nil, contentFault(err, field, "the dataset")
 	}
 }
 
-// unopened tells what the model did wrong, a fault, from a store that is away, an error.
-func unopened(ctx context.Context, err error, field string) error {
+// openFault returns a fault for what the model did wrong, and an error for a store that is away.
+func openFault(ctx context.Context, err error, field string) error {
 	if ctx.Err() != nil {
-		return ended(ctx)
+		return contextError(ctx)
 	}
 	switch agent.CodeOf(err) {
 	case agent.CodeNotFound, agent.CodeInvalid, agent.CodeDenied, agent.CodeOverflow:
@@ -95,8 +95,8 @@ func (r *run) read(in io.Reader, f dataset.Format) ([]row, error) {
 	return rows, nil
 }
 
-// placed is the fault of content: where it is, and what is wrong there.
-func placed(err error, field, what string) *fault {
+// contentFault returns the fault of content that cannot be read: where it is, and what is wrong there.
+func contentFault(err error, field, what string) *fault {
 	f := faultOf(err, "")
 	if f.failure.Field != "" {
 		what += ", " + f.failure.Field + ":"

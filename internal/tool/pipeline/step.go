@@ -16,16 +16,16 @@ type step interface {
 	run(ctx context.Context, r *run, rows []row) ([]row, error)
 }
 
-// kind describes a primitive: the fields it takes, and how it reads them.
-type kind struct {
+// primitive describes a primitive: the fields it takes, and how it reads them.
+type primitive struct {
 	name   string
 	takes  []string
 	decode func(raw json.RawMessage) (step, error)
 }
 
-// kinds lists the primitives in the order of the schema.
-func kinds() []kind {
-	return []kind{
+// primitives lists the primitives in the order of the schema.
+func primitives() []primitive {
+	return []primitive{
 		{"http_request", []string{"url", "method", "params"}, decodeHTTPRequest},
 		{"table_sort", []string{"field", "fields", "order"}, decodeTableSort},
 		{"table_filter", []string{"condition"}, decodeTableFilter},
@@ -42,10 +42,10 @@ func kinds() []kind {
 // checkEvery is how many rows a step handles between two looks at the context.
 const checkEvery = 1024
 
-// alive reports the end of the context, on every checkEvery-th row.
-func alive(ctx context.Context, i int) error {
+// checkContext returns an error if the context has ended. It looks on every checkEvery-th row.
+func checkContext(ctx context.Context, i int) error {
 	if i%checkEvery == 0 && ctx.Err() != nil {
-		return ended(ctx)
+		return contextError(ctx)
 	}
 	return nil
 }

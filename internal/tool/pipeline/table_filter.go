@@ -14,7 +14,7 @@ func decodeTableFilter(raw json.RawMessage) (step, error) {
 	var in struct {
 		Condition json.RawMessage `json:"condition"`
 	}
-	if err := decodeInto(raw, &in); err != nil {
+	if err := decodeStrictly(raw, &in); err != nil {
 		return nil, err
 	}
 	if in.Condition == nil {
@@ -27,7 +27,7 @@ func decodeTableFilter(raw json.RawMessage) (step, error) {
 func (s *tableFilter) run(ctx context.Context, _ *run, rows []row) ([]row, error) {
 	kept := make([]row, 0, min(len(rows), checkEvery))
 	for i := range rows {
-		r, err := object(ctx, rows, i)
+		r, err := objectRow(ctx, rows, i)
 		if err != nil {
 			return nil, err
 		}

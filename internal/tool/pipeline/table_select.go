@@ -16,7 +16,7 @@ func decodeTableSelect(raw json.RawMessage) (step, error) {
 	var in struct {
 		Fields []string `json:"fields"`
 	}
-	if err := decodeInto(raw, &in); err != nil {
+	if err := decodeStrictly(raw, &in); err != nil {
 		return nil, err
 	}
 	if len(in.Fields) == 0 {
@@ -34,7 +34,7 @@ func (s *tableSelect) run(ctx context.Context, r *run, rows []row) ([]row, error
 		names += len(s.columns[j].label)
 	}
 	for i := range rows {
-		from, err := object(ctx, rows, i)
+		from, err := objectRow(ctx, rows, i)
 		if err != nil {
 			return nil, err
 		}
@@ -45,7 +45,7 @@ func (s *tableSelect) run(ctx context.Context, r *run, rows []row) ([]row, error
 			if !ok {
 				v = null()
 			}
-			w.member(s.columns[j].label, v)
+			w.appendMember(s.columns[j].label, v)
 		}
 		w.close()
 		if err := w.end(); err != nil {

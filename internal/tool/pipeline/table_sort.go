@@ -24,7 +24,7 @@ func decodeTableSort(raw json.RawMessage) (step, error) {
 		Fields []string `json:"fields"`
 		Order  string   `json:"order"`
 	}
-	if err := decodeInto(raw, &in); err != nil {
+	if err := decodeStrictly(raw, &in); err != nil {
 		return nil, err
 	}
 	s := &tableSort{order: 1}
@@ -89,19 +89,19 @@ func (s *tableSort) read(ctx context.Context, j int, key *path, rows []row) ([]v
 	values := make([]value, len(rows))
 	given, numeric := false, true
 	for i := range rows {
-		r, err := object(ctx, rows, i)
+		r, err := objectRow(ctx, rows, i)
 		if err != nil {
 			return nil, err
 		}
 		raw, ok := key.find(r)
 		values[i] = valueOf(raw)
 		given = given || ok
-		numeric = numeric && (values[i].absent() || values[i].isNumeric())
+		numeric = numeric && (values[i].isAbsent() || values[i].isNumeric())
 	}
 	if !given && len(rows) > 0 {
 		field := "field"
 		if s.list {
-			field = indexed("fields", j)
+			field = elementName("fields", j)
 		}
 		return nil, noSuchField(field, key, rows)
 	}
@@ -116,7 +116,7 @@ func (s *tableSort) read(ctx context.Context, j int, key *path, rows []row) ([]v
 // allExact reports whether floats hold all of the values that are there.
 func allExact(values []value) bool {
 	for i := range values {
-		if !values[i].exact && !values[i].absent() {
+		if !values[i].isExact && !values[i].isAbsent() {
 			return false
 		}
 	}
@@ -127,13 +127,13 @@ func (s *tableSort) compare(table [][]value, a, b int) int {
 	for _, values := range table {
 		x, y := &values[a], &values[b]
 		switch {
-		case x.absent() && y.absent():
-		case x.absent():
+		case x.isAbsent() && y.isAbsent():
+		case x.isAbsent():
 			return 1
-		case y.absent():
+		case y.isAbsent():
 			return -1
 		default:
-			if c := order(x, y); c != 0 {
+			if c := compareValues(x, y); c != 0 {
 				return s.order * c
 			}
 		}

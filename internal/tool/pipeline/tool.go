@@ -32,17 +32,16 @@ func (t *execute) Spec() agent.ToolSpec {
 	}
 }
 
-// EffectFree is true unless a step posts. It reads the arguments exactly as Call does, so the two cannot disagree: arguments that
-// Call refuses have no effects.
+// EffectFree reports whether no step posts. It parses the arguments as Call does; arguments that Call refuses have no effects.
 func (t *execute) EffectFree(args json.RawMessage) bool {
 	p, err := parse(args)
 	if err != nil {
 		return true
 	}
-	return !p.posts()
+	return !p.hasEffects()
 }
 
-// Summarize counts the steps: it goes into the turn's history, twice.
+// Summarize returns the number of steps. It is short because the turn's history has it twice.
 func (t *execute) Summarize(args json.RawMessage) string {
 	p, err := parse(args)
 	if err != nil {
@@ -54,40 +53,40 @@ func (t *execute) Summarize(args json.RawMessage) string {
 	return strconv.Itoa(len(p.steps)) + " steps"
 }
 
-// Call runs the pipeline; see the package comment for what is a failure and what an error.
+// Call runs the pipeline. The package comment says what is a failed result and what an error.
 func (t *execute) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
 	if err := ctx.Err(); err != nil {
-		return agent.ToolResult{}, ended(ctx)
+		return agent.ToolResult{}, contextError(ctx)
 	}
 	p, err := parse(call.Args)
 	if err != nil {
-		return failed(err, nil)
+		return failedResult(err, nil)
 	}
-	cfg, err := t.bound(inv.Parameters)
+	cfg, err := t.boundConfig(inv.Parameters)
 	if err != nil {
-		return failed(err, nil)
+		return failedResult(err, nil)
 	}
 	r := &run{cfg: cfg, inv: inv}
 	key := r.cacheKey(p)
 	if res, ok := r.recall(ctx, key); ok {
-		t.uses.used(ctx, inv, p)
+		t.uses.recordUse(ctx, inv, p)
 		return res, nil
 	}
-	if err := r.all(ctx, p); err != nil {
-		return failed(err, r.done)
+	if err := r.runSteps(ctx, p); err != nil {
+		return failedResult(err, r.done)
 	}
 	res, o, err := r.result(ctx)
 	if err != nil {
-		return failed(err, r.done)
+		return failedResult(err, r.done)
 	}
 	r.remember(ctx, key, o)
-	t.uses.used(ctx, inv, p)
+	t.uses.recordUse(ctx, inv, p)
 	return res, nil
 }
 
-// bound returns the configuration as a binding lowers it; a binding never raises it. Parameters that are not as Properties say fail the
-// call, because the bound that somebody meant to set is unknown.
-func (t *execute) bound(parameters json.RawMessage) (Config, error) {
+// boundConfig returns the configuration as a binding lowers it; a binding never raises it. Parameters that are not as Properties say fail
+// the call, because the bound that somebody meant to set is unknown.
+func (t *execute) boundConfig(parameters json.RawMessage) (Config, error) {
 	cfg := t.cfg
 	if len(parameters) == 0 {
 		return cfg, nil
@@ -110,6 +109,6 @@ func (t *execute) bound(parameters json.RawMessage) (Config, error) {
 	if p.MaxRows != nil {
 		cfg.MaxRows = min(cfg.MaxRows, *p.MaxRows)
 	}
-	cfg.CacheTTL = ttl(cfg.CacheTTL, p.CacheTTL)
+	cfg.CacheTTL = cacheTTL(cfg.CacheTTL, p.CacheTTL)
 	return cfg, nil
 }

@@ -15,7 +15,7 @@ func decodeTopK(raw json.RawMessage) (step, error) {
 	var in struct {
 		K *float64 `json:"k"` // JSON Schema counts 3.0 as an integer
 	}
-	if err := decodeInto(raw, &in); err != nil {
+	if err := decodeStrictly(raw, &in); err != nil {
 		return nil, err
 	}
 	switch {

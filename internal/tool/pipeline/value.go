@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"strconv"
 
 	"github.com/cockroachdb/apd/v3"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
 // valueKind is what a value is, in the order in which kinds sort.
@@ -26,24 +28,24 @@ const (
 
 // value is a JSON value, ready to compare.
 type value struct {
-	kind  valueKind
-	exact bool // float is all of the number
-	float float64
-	text  []byte       // string: its content; number: its literal; else the compact JSON. Often a part of the row: not to be changed
-	dec   *apd.Decimal // when it is needed and float is not enough
+	kind    valueKind
+	isExact bool // float is exactly the number
+	float   float64
+	text    []byte       // string: its content; number: its literal; else the compact JSON. Often a part of the row: not to be changed
+	dec     *apd.Decimal // set when it is needed
 }
 
-// shown is how a message quotes the value: as JSON, not too long.
-func (v *value) shown() string {
+// shortQuote returns the value as JSON for a message, shortened.
+func (v *value) shortQuote() string {
 	if v.kind == kindString {
 		return strconv.Quote(clip.Bytes(string(v.text), maxQuote))
 	}
 	return clip.Bytes(string(v.text), maxQuote)
 }
 
-func (v *value) absent() bool { return v.kind >= kindNull }
+func (v *value) isAbsent() bool { return v.kind >= kindNull }
 
-// valueOf reads well-formed JSON; nothing is a missing value.
+// valueOf reads well-formed JSON. Empty text is a missing value.
 func valueOf(raw json.RawMessage) value {
 	if len(raw) == 0 {
 		return value{kind: kindMissing}
@@ -78,29 +80,54 @@ func unquote(raw json.RawMessage) []byte {
 	return text
 }
 
-// isNumeric reports whether the value is a number, or a string that is one.
-func (v *value) isNumeric() bool {
-	return v.kind == kindNumber || v.kind == kindString && isNumber(v.text)
+// listOf splits an array of at most maxValues elements.
+func listOf(array []byte, maxValues int) ([]json.RawMessage, error) {
+	list := []json.RawMessage{}
+	for c := dataset.ElementsOf(array); ; {
+		from, to, ok := c.Next()
+		if !ok {
+			return list, nil
+		}
+		if len(list) == maxValues {
+			return nil, fmt.Errorf("has more than %d values", maxValues)
+		}
+		list = append(list, array[from:to:to])
+	}
 }
 
-// toNumber turns a numeric string into a number; anything else stays as it is.
+// isNumeric reports whether the value is a number, or a string that is one.
+func (v *value) isNumeric() bool {
+	if v.kind != kindString || len(v.text) > maxNumber {
+		return v.kind == kindNumber
+	}
+	_, _, ok := dataset.ScanNumber(v.text)
+	return ok
+}
+
+// toNumber turns a numeric string into a number. Other values do not change.
 func (v *value) toNumber() {
-	if v.kind != kindString || !isNumber(v.text) {
+	if v.kind != kindString {
 		return
 	}
-	if n, ok := plain(v.text); ok {
-		v.kind, v.exact, v.float = kindNumber, true, n.float()
-		return
+	f, isExact, isNumber := parseFloat(v.text)
+	switch {
+	case isExact:
+		v.kind, v.isExact, v.float = kindNumber, true, f
+	case isNumber:
+		d, _, err := apd.NewFromString(string(v.text))
+		if err != nil {
+			return // an exponent beyond all reason: it stays a string
+		}
+		v.kind, v.dec = kindNumber, d
 	}
-	d, _, err := apd.NewFromString(string(v.text))
-	if err != nil {
-		return // an exponent beyond all reason: it stays a string
-	}
-	v.kind, v.dec = kindNumber, d
 }
 
 func (v *value) decimal() *apd.Decimal {
-	if v.dec == nil {
+	switch {
+	case v.dec != nil:
+	case v.isExact:
+		v.dec = shortDecimal(v.text)
+	default:
 		d, _, err := apd.NewFromString(string(v.text))
 		if err != nil {
 			return new(apd.Decimal)
@@ -110,15 +137,33 @@ func (v *value) decimal() *apd.Decimal {
 	return v.dec
 }
 
+// shortDecimal returns a number of at most 15 digits without an exponent, which apd parses three times as slowly.
+func shortDecimal(text []byte) *apd.Decimal {
+	coefficient, fraction := int64(0), 0
+	for i, c := range text {
+		switch c {
+		case '-':
+		case '.':
+			fraction = len(text) - i - 1
+		default:
+			coefficient = coefficient*10 + int64(c-'0')
+		}
+	}
+	if text[0] == '-' {
+		coefficient = -coefficient
+	}
+	return apd.New(coefficient, int32(-fraction)) //nolint:gosec // the text is short
+}
+
 func compareNumbers(a, b *value) int {
-	if a.exact && b.exact {
+	if a.isExact && b.isExact {
 		return cmp.Compare(a.float, b.float)
 	}
 	return a.decimal().Cmp(b.decimal())
 }
 
-// order compares two values that are there, for sorting: by kind, then within the kind.
-func order(a, b *value) int {
+// compareValues orders two values that are there: by kind, then within the kind.
+func compareValues(a, b *value) int {
 	switch {
 	case a.kind != b.kind:
 		return cmp.Compare(a.kind, b.kind)
@@ -131,8 +176,8 @@ func order(a, b *value) int {
 	}
 }
 
-// compatible returns copies of two values that compare within one kind, a numeric string made a number beside a number.
-func compatible(a, b value) (value, value, bool) {
+// sameKind returns copies of two values that compare within one kind: a numeric string becomes a number beside a number.
+func sameKind(a, b value) (value, value, bool) {
 	if a.kind != b.kind && a.isNumeric() && b.isNumeric() {
 		a.toNumber()
 		b.toNumber()
@@ -140,12 +185,12 @@ func compatible(a, b value) (value, value, bool) {
 	return a, b, a.kind == b.kind
 }
 
-// equal reports whether two values are the same; missing and null are.
-func equal(a, b value) bool {
-	if a.absent() || b.absent() {
-		return a.absent() && b.absent()
+// equalValues reports whether two values are the same; missing and null are.
+func equalValues(a, b value) bool {
+	if a.isAbsent() || b.isAbsent() {
+		return a.isAbsent() && b.isAbsent()
 	}
-	a, b, ok := compatible(a, b)
+	a, b, ok := sameKind(a, b)
 	switch {
 	case !ok:
 		return false
@@ -156,7 +201,7 @@ func equal(a, b value) bool {
 	}
 }
 
-// appendKey appends a text that two values of one kind share when they are equal, and no others; missing and null do.
+// appendKey appends a key that two values share exactly if they are of one kind and equal. Missing and null share one.
 func (v *value) appendKey(key []byte) []byte {
 	switch v.kind {
 	case kindMissing, kindNull:
@@ -169,18 +214,4 @@ func (v *value) appendKey(key []byte) []byte {
 		key = append(append(key, 'o'), v.text...)
 	}
 	return key
-}
-
-// appendNumber writes a number so that 1, 1.0 and 1e0 are the same.
-func (v *value) appendNumber(key []byte) []byte {
-	if n, ok := plain(v.text); ok {
-		return n.reduced().append(key)
-	}
-	d, _ := new(apd.Decimal).Reduce(v.decimal())
-	if e := d.NumDigits() + int64(d.Exponent); e <= exactDigits && d.Exponent >= -exactDigits {
-		if n, ok := plain([]byte(d.Text('f'))); ok {
-			return n.reduced().append(key)
-		}
-	}
-	return d.Append(key, 'E')
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
 // The sizes of the pieces of memory that hold a step's new rows: the first, and the most; each is twice the one before.
@@ -51,14 +52,14 @@ func (w *writer) end() error {
 	return nil
 }
 
-// member appends a member of the object under way.
-func (w *writer) member(label, value []byte) {
-	w.separate()
+// appendMember appends a member to the present object.
+func (w *writer) appendMember(label, value []byte) {
+	w.appendSeparator()
 	w.buf = append(append(w.buf, label...), value...)
 }
 
-// separate appends the brace or comma that stands before a member.
-func (w *writer) separate() {
+// appendSeparator appends the brace or comma that stands before a member.
+func (w *writer) appendSeparator() {
 	switch len(w.buf) - w.from {
 	case 0:
 		w.buf = append(w.buf, '{')
@@ -76,8 +77,8 @@ func (w *writer) close() {
 	w.buf = append(w.buf, '}')
 }
 
-// with writes a row that has some more fields: those that it has already are replaced where they are, the others follow at its end.
-func (w *writer) with(from row, columns []column, values []json.RawMessage) error {
+// setMembers writes a row with some fields set: those that it has are replaced where they are, the others follow at its end.
+func (w *writer) setMembers(from row, columns []column, values []json.RawMessage) error {
 	size := len(from)
 	for j := range values {
 		size += len(columns[j].label) + len(values[j]) + 1
@@ -87,27 +88,24 @@ func (w *writer) with(from row, columns []column, values []json.RawMessage) erro
 		w.written = make([]bool, len(columns))
 	}
 	clear(w.written)
-	var m member
-	for c := membersOf(from); ; {
-		start := skipSpace(from, c.i)
-		if !c.next(&m) {
+	var m dataset.Member
+	for c := dataset.MembersOf(from); ; {
+		start := c.Start()
+		if !c.Next(&m) {
 			break
 		}
-		if start < len(from) && from[start] == ',' {
-			start = skipSpace(from, start+1)
-		}
-		j := slices.IndexFunc(columns, func(c column) bool { return m.is(c.name) })
+		j := slices.IndexFunc(columns, func(c column) bool { return m.Is(c.name) })
 		if j < 0 {
-			w.separate()
-			w.buf = append(w.buf, from[start:m.to]...)
+			w.appendSeparator()
+			w.buf = append(w.buf, from[start:m.To]...)
 			continue
 		}
 		w.written[j] = true
-		w.member(columns[j].label, values[j])
+		w.appendMember(columns[j].label, values[j])
 	}
 	for j := range columns {
 		if !w.written[j] {
-			w.member(columns[j].label, values[j])
+			w.appendMember(columns[j].label, values[j])
 		}
 	}
 	w.close()

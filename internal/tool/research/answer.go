@@ -52,7 +52,7 @@ type result struct {
 	Abstract string `json:"abstract,omitempty"`
 }
 
-func shown(w *work, n int) result {
+func resultOf(w *work, n int) result {
 	r := result{
 		N: n, Source: w.source, Also: w.also, Title: w.title, Year: w.issued.year, Journal: w.journal, DOI: w.doi, PMID: w.pmid, PMCID: w.pmcid,
 		NCT: w.nct, OpenAlex: w.openAlex, URL: w.link(), details: w.more, Abstract: clip(w.abstract, maxAbstract),

@@ -38,12 +38,12 @@ type common struct {
 	MaxResults *int    `json:"max_results"`
 }
 
-// wanted is the query and the number of results.
-func (c *common) wanted(fallback int) (query string, n int, err error) {
+// queryAndMax returns the query and the number of results.
+func (c *common) queryAndMax(fallback int) (query string, n int, err error) {
 	if c.Query == nil {
 		return "", 0, agent.Invalid("query", "is required")
 	}
-	if query, err = words("query", c.Query); err != nil {
+	if query, err = textArgument("query", c.Query); err != nil {
 		return "", 0, err
 	}
 	if query == "" {
@@ -59,8 +59,8 @@ func (c *common) wanted(fallback int) (query string, n int, err error) {
 	return query, n, nil
 }
 
-// words is a text argument on one line, "" when it is left out.
-func words(name string, s *string) (string, error) {
+// textArgument returns a text argument on one line, empty if it is left out.
+func textArgument(name string, s *string) (string, error) {
 	if s == nil {
 		return "", nil
 	}
@@ -70,15 +70,15 @@ func words(name string, s *string) (string, error) {
 	return tidy(*s), nil
 }
 
-// choice is one of a few words, "" when it is left out.
+// choice returns one of a few words, empty if it is left out.
 func choice(name string, s *string, allowed []string) (string, error) {
 	if s == nil || slices.Contains(allowed, *s) {
-		return deref(s), nil
+		return valueOf(s), nil
 	}
 	return "", agent.Invalid(name, "want one of %s, got %.50q", strings.Join(allowed, ", "), *s)
 }
 
-// choices are some of a few words, each once.
+// choices returns some of a few words, each once.
 func choices(name string, list *[]string, allowed []string) ([]string, error) {
 	if list == nil {
 		return nil, nil
@@ -88,7 +88,7 @@ func choices(name string, list *[]string, allowed []string) ([]string, error) {
 	}
 	var out []string
 	for i, s := range *list {
-		if _, err := choice(indexed(name, i), &s, allowed); err != nil {
+		if _, err := choice(elementName(name, i), &s, allowed); err != nil {
 			return nil, err
 		}
 		if !slices.Contains(out, s) {
@@ -98,9 +98,9 @@ func choices(name string, list *[]string, allowed []string) ([]string, error) {
 	return out, nil
 }
 
-func indexed(name string, i int) string { return name + "[" + pad(i, 1) + "]" }
+func elementName(name string, i int) string { return name + "[" + zeroPad(i, 1) + "]" }
 
-func deref(s *string) string {
+func valueOf(s *string) string {
 	if s == nil {
 		return ""
 	}
@@ -122,7 +122,7 @@ func spanOf(from, to *string) (span, error) {
 		if end.text == nil {
 			continue
 		}
-		if *end.date = isoDate(*end.text); !datePattern.MatchString(*end.text) || !end.date.real() {
+		if *end.date = isoDate(*end.text); !datePattern.MatchString(*end.text) || !end.date.exists() {
 			return span{}, agent.Invalid(end.name, "want a date as 2024, 2024-05 or 2024-05-17, got %.50q", *end.text)
 		}
 	}
@@ -132,7 +132,7 @@ func spanOf(from, to *string) (span, error) {
 	return out, nil
 }
 
-// years is the range of two years.
+// years returns the range of two years.
 func years(from, to *int) (span, error) {
 	var out span
 	for _, end := range []struct {
@@ -156,7 +156,7 @@ func years(from, to *int) (span, error) {
 
 func (s span) open() bool { return s.from.year == 0 && s.to.year == 0 }
 
-// first is the first day of a span as 2024-05-17, with the first of open when the start is open.
+// first returns the first day of a span as 2024-05-17. If the start is open, it is in the year open.
 func (s span) first(open int) string {
 	d := s.from
 	if d.year == 0 {
@@ -165,7 +165,7 @@ func (s span) first(open int) string {
 	return date{d.year, max(1, d.month), max(1, d.day)}.text()
 }
 
-// last is the last day of a span, of the year open when the end is.
+// last returns the last day of a span. If the end is open, it is in the year open.
 func (s span) last(open int) string {
 	d := s.to
 	if d.year == 0 {

@@ -75,7 +75,7 @@ func parseListing(args json.RawMessage) (listing, error) {
 	}
 	for i, n := range *in.Numbers {
 		if n < 1 {
-			return listing{}, agent.Invalid(indexed("numbers", i), "want a number from 1, got %d", n)
+			return listing{}, agent.Invalid(elementName("numbers", i), "want a number from 1, got %d", n)
 		}
 	}
 	l.numbers = slices.Compact(slices.Sorted(slices.Values(*in.Numbers)))
@@ -108,7 +108,7 @@ func (b *bibliography) Call(ctx context.Context, inv agent.Invocation, call agen
 	}
 	l, err := parseListing(call.Args)
 	if err != nil {
-		return failed(bibliographyTool, err)
+		return failedResult(bibliographyTool, err)
 	}
 	refs, err := b.kit.cfg.References.References(ctx, inv.Tenant, inv.SessionID)
 	if err != nil {
@@ -120,7 +120,7 @@ func (b *bibliography) Call(ctx context.Context, inv agent.Invocation, call agen
 	}
 	chosen, err := l.choose(entries)
 	if err != nil {
-		return failed(bibliographyTool, err)
+		return failedResult(bibliographyTool, err)
 	}
 	return l.result(chosen, len(entries), inv.InlineBytes)
 }
@@ -155,7 +155,7 @@ func (l *listing) choose(all []entry) ([]entry, error) {
 	if l.numbers != nil {
 		for i, n := range l.numbers {
 			if n > len(all) {
-				return nil, agent.Invalid(indexed("numbers", i), "there is no reference %d: this conversation has %d", n, len(all))
+				return nil, agent.Invalid(elementName("numbers", i), "there is no reference %d: this conversation has %d", n, len(all))
 			}
 		}
 	}
@@ -209,13 +209,13 @@ func (l *listing) result(entries []entry, total, inline int) (agent.ToolResult, 
 		}
 		out["items"] = data
 	} else {
-		out["bibliography"] = joined(l.format, texts)
+		out["bibliography"] = joinReferences(l.format, texts)
 	}
 	raw, err := encode(out)
 	return agent.ToolResult{Output: raw, Data: data}, err
 }
 
-func joined(format string, texts []string) string {
+func joinReferences(format string, texts []string) string {
 	separator := "\n"
 	if format == formatBibTeX {
 		separator = "\n\n"

@@ -52,8 +52,8 @@ func bibTeX(e *entry) string {
 		put("number", escapeTeX(e.Issue))
 	}
 	put("pages", strings.ReplaceAll(escapeTeX(e.Page), "-", "--"))
-	put("doi", verbatim(e.DOI))
-	put("url", verbatim(e.URL))
+	put("doi", escapeVerbatim(e.DOI))
+	put("url", escapeVerbatim(e.URL))
 	if a := e.Accessed.text(); a != "" {
 		put("urldate", a)
 	}
@@ -119,8 +119,9 @@ func escapeTeX(s string) string {
 	).Replace(s)
 }
 
-// verbatim is a DOI or an address: fields that styles and biblatex read character by character, so only what would end them is encoded.
-func verbatim(s string) string {
+// escapeVerbatim is a DOI or an address: fields that styles and biblatex read character by character, so only what would end them is
+// encoded.
+func escapeVerbatim(s string) string {
 	return strings.NewReplacer("{", "%7B", "}", "%7D", `\`, "%5C", " ", "%20").Replace(s)
 }
 

@@ -13,29 +13,25 @@ const (
 	braveMax   = 20 // results of a request
 )
 
-// brave asks the API of Brave Search. Its key is a header, X-Subscription-Token, of an auth profile.
-type brave struct{ base *url.URL }
-
-func (brave) Name() string { return braveTitle }
-
-func (b brave) Search(ctx context.Context, q WebQuery, fetch Fetch) (WebPages, error) {
-	p := url.Values{"q": {q.Text()}, "count": {strconv.Itoa(min(q.Max, braveMax))}}
-	if q.Recency != "" {
-		p.Set("freshness", "p"+q.Recency[:1]) // pd, pw, pm, py
+// searchBrave asks the API of Brave Search. Its key is a header, X-Subscription-Token, of an auth profile.
+func searchBrave(ctx context.Context, q webQuery, get getter) (webPages, error) {
+	p := url.Values{"q": {q.text()}, "count": {strconv.Itoa(min(q.max, braveMax))}}
+	if q.recency != "" {
+		p.Set("freshness", "p"+q.recency[:1]) // pd, pw, pm, py
 	}
-	_, body, err := fetch(ctx, at(b.base, "res/v1/web/search", p), "application/json")
+	resp, err := get(ctx, "res/v1/web/search", "application/json", p)
 	if err != nil {
-		return WebPages{}, err
+		return webPages{}, err
 	}
-	out, err := parseBrave(body)
-	if err == nil && q.Max > braveMax && len(out.Pages) >= braveMax {
-		out.Warnings = append(out.Warnings, "Brave Search answers with 20 results at most")
+	out, err := parseBrave(resp)
+	if err == nil && q.max > braveMax && len(out.pages) >= braveMax {
+		out.warnings = append(out.warnings, "Brave Search answers with 20 results at most")
 	}
 	return out, err
 }
 
 // parseBrave reads {"type":"search","web":{"results":[{"title","url","description","page_age"}]}}; without a match there is no "web".
-func parseBrave(body []byte) (WebPages, error) {
+func parseBrave(resp *response) (webPages, error) {
 	var in struct {
 		Type string `json:"type"`
 		Web  struct {
@@ -50,21 +46,21 @@ func parseBrave(body []byte) (WebPages, error) {
 			Detail string `json:"detail"`
 		} `json:"error"`
 	}
-	if err := readJSON(braveTitle, &response{body: body}, &in); err != nil {
-		return WebPages{}, err
+	if err := readJSON(braveTitle, resp, &in); err != nil {
+		return webPages{}, err
 	}
 	switch {
 	case in.Error.Detail != "":
-		return WebPages{}, agent.Errorf(agent.CodeUnavailable, "", "%s answered: %s", braveTitle, clip(tidy(in.Error.Detail), maxComplaint))
+		return webPages{}, agent.Errorf(agent.CodeUnavailable, "", "%s answered: %s", braveTitle, clip(tidy(in.Error.Detail), maxComplaint))
 	case in.Type != "search":
-		return WebPages{}, unreadable(braveTitle, "is no search")
+		return webPages{}, unreadable(braveTitle, "is no search")
 	}
-	var out WebPages
+	var out webPages
 	for _, r := range in.Web.Results {
-		if len(out.Pages) == MaxResults {
+		if len(out.pages) == MaxResults {
 			break
 		}
-		out.Pages = append(out.Pages, WebPage{Title: r.Title, URL: r.URL, Snippet: r.Description, Published: r.Age})
+		out.pages = append(out.pages, webPage{title: r.Title, url: r.URL, snippet: r.Description, published: r.Age})
 	}
 	return out, nil
 }

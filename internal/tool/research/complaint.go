@@ -10,14 +10,14 @@ import (
 // maxComplaint bounds what is quoted of an error response, in characters.
 const maxComplaint = 300
 
-// complaint is what an error response says, for a model that may correct its query. Services repeat what they were sent, keys
-// included (NCBI: {"error":"API key invalid","api-key":"…"}), so only fields that hold words are read, and what has a secret in it is
-// not quoted at all. Pages in HTML say nothing that a model could use.
-func complaint(body []byte, media string, secrets []string) string {
+// errorText returns what an error response says, so that a model can correct its query. Services repeat what they were sent, keys included
+// (NCBI: {"error":"API key invalid","api-key":"…"}). So only fields with words are read, and a text with a secret in it is not quoted at
+// all. Pages in HTML say nothing that a model could use.
+func errorText(body []byte, media string, secrets []string) string {
 	text := ""
 	switch trimmed := strings.TrimSpace(string(body[:min(len(body), 64<<10)])); {
 	case strings.HasPrefix(trimmed, "{"):
-		text = spoken([]byte(trimmed), 0)
+		text = errorWords([]byte(trimmed), 0)
 	case strings.HasPrefix(trimmed, "<"):
 	case media == "text/plain", media == "":
 		text = trimmed
@@ -30,8 +30,8 @@ func complaint(body []byte, media string, secrets []string) string {
 	return clip(tidy(text), maxComplaint)
 }
 
-// spoken finds the words of an error in JSON: {"error":"…","message":"…"}, {"error":{"detail":"…"}}, {"errMsg":"…"}.
-func spoken(raw json.RawMessage, depth int) string {
+// errorWords returns the words of an error in JSON: {"error":"…","message":"…"}, {"error":{"detail":"…"}}, {"errMsg":"…"}.
+func errorWords(raw json.RawMessage, depth int) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
 		return text
@@ -42,14 +42,14 @@ func spoken(raw json.RawMessage, depth int) string {
 	}
 	var found []string
 	for _, name := range []string{"error", "ERROR", "errMsg", "message", "detail"} {
-		if words := spoken(object[name], depth+1); words != "" {
+		if words := errorWords(object[name], depth+1); words != "" {
 			found = append(found, words)
 		}
 	}
 	return strings.Join(found, ": ")
 }
 
-// secretsOf lists what authorising has put into a request, as it may be repeated by whoever was sent it.
+// secretsOf lists the credentials that were added to a request, in the forms in which a service may repeat them.
 func secretsOf(bare, authorised *http.Request) []string {
 	var secrets []string
 	for name, values := range authorised.Header {

@@ -4,7 +4,7 @@
 //	search_clinical_trials   the API of ClinicalTrials.gov, version 2
 //	search_preprints         Europe PMC: preprints and papers
 //	search_openalex          OpenAlex
-//	search_web               DuckDuckGo, a SearXNG of one's own, Brave Search, or a [WebSearch]
+//	search_web               DuckDuckGo, a SearXNG of the operator's own, or Brave Search
 //	search_research          all of them at once; one that fails does not matter
 //	get_bibliography         what the conversation has found: Markdown, BibTeX or CSL-JSON
 //

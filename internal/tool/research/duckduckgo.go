@@ -16,31 +16,27 @@ import (
 
 const duckTitle = "DuckDuckGo"
 
-// duckDuckGo reads the page without scripts, as there is no API.
-type duckDuckGo struct{ base *url.URL }
-
-func (duckDuckGo) Name() string { return duckTitle }
-
-func (d duckDuckGo) Search(ctx context.Context, q WebQuery, fetch Fetch) (WebPages, error) {
-	p := url.Values{"q": {q.Text()}}
-	if q.Recency != "" {
-		p.Set("df", q.Recency[:1]) // d, w, m, y
+// searchDuckDuckGo reads the page without scripts, as there is no API.
+func searchDuckDuckGo(ctx context.Context, q webQuery, get getter) (webPages, error) {
+	p := url.Values{"q": {q.text()}}
+	if q.recency != "" {
+		p.Set("df", q.recency[:1]) // d, w, m, y
 	}
-	status, body, err := fetch(ctx, at(d.base, "html/", p), "text/html")
+	resp, err := get(ctx, "html/", "text/html", p)
 	if err != nil {
-		return WebPages{}, err
+		return webPages{}, err
 	}
-	return parseDuckDuckGo(status, body)
+	return parseDuckDuckGo(resp)
 }
 
 // parseDuckDuckGo reads the results of a page. A page that asks whether a person is there comes with status 200 or 202: it is no
 // answer, and neither is one without results that does not say so.
-func parseDuckDuckGo(status int, body []byte) (WebPages, error) {
-	root, err := html.Parse(bytes.NewReader(body))
+func parseDuckDuckGo(resp *response) (webPages, error) {
+	root, err := html.Parse(bytes.NewReader(resp.body))
 	if err != nil {
-		return WebPages{}, unreadable(duckTitle, "is no web page")
+		return webPages{}, unreadable(duckTitle, "is no web page")
 	}
-	var out WebPages
+	var out webPages
 	challenge, empty := false, false
 	for n := range root.Descendants() {
 		if n.Type != html.ElementNode {
@@ -51,36 +47,36 @@ func parseDuckDuckGo(status int, body []byte) (WebPages, error) {
 			challenge = true
 		case slices.Contains(classes, "no-results"), slices.Contains(classes, "result--no-result"):
 			empty = true
-		case slices.Contains(classes, "result") && !slices.Contains(classes, "result--ad") && len(out.Pages) < MaxResults:
-			if p := duckResult(n); p.URL != "" {
-				out.Pages = append(out.Pages, p)
+		case slices.Contains(classes, "result") && !slices.Contains(classes, "result--ad") && len(out.pages) < MaxResults:
+			if p := duckResult(n); p.url != "" {
+				out.pages = append(out.pages, p)
 			}
 		}
 	}
 	switch {
-	case len(out.Pages) > 0 || empty && !challenge:
+	case len(out.pages) > 0 || empty && !challenge:
 		return out, nil
-	case challenge || status == http.StatusAccepted:
-		return WebPages{}, agent.Errorf(agent.CodeRateLimited, "", "%s asks whether a person is searching: it wants fewer searches from this address", duckTitle)
+	case challenge || resp.status == http.StatusAccepted:
+		return webPages{}, agent.Errorf(agent.CodeRateLimited, "", "%s asks whether a person is searching: it wants fewer searches from this address", duckTitle)
 	default:
-		return WebPages{}, unreadable(duckTitle, "has no results that could be read")
+		return webPages{}, unreadable(duckTitle, "has no results that could be read")
 	}
 }
 
 func isAnomaly(class string) bool { return strings.HasPrefix(class, "anomaly") }
 
 // duckResult reads a result: a link of class result__a and a snippet.
-func duckResult(n *html.Node) WebPage {
-	var p WebPage
+func duckResult(n *html.Node) webPage {
+	var p webPage
 	for d := range n.Descendants() {
 		if d.Type != html.ElementNode {
 			continue
 		}
 		switch classes := classesOf(d); {
-		case slices.Contains(classes, "result__a") && p.URL == "":
-			p.Title, p.URL = textOf(d), duckTarget(attr(d, "href"))
-		case slices.Contains(classes, "result__snippet") && p.Snippet == "":
-			p.Snippet = textOf(d)
+		case slices.Contains(classes, "result__a") && p.url == "":
+			p.title, p.url = textOf(d), duckTarget(attr(d, "href"))
+		case slices.Contains(classes, "result__snippet") && p.snippet == "":
+			p.snippet = textOf(d)
 		}
 	}
 	return p

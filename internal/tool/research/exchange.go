@@ -28,16 +28,6 @@ type exchange struct {
 	inv agent.Invocation
 }
 
-// request is one to a source.
-type request struct {
-	source string // its name
-	title  string // for people
-	url    *url.URL
-	accept string
-	pace   pace // without credentials
-	keyed  pace // with; zero: the same
-}
-
 // response is a success: any status of 200 to 299.
 type response struct {
 	status int
@@ -45,8 +35,8 @@ type response struct {
 	body   []byte
 }
 
-// at makes the URL of a path below a base, with a query.
-func at(base *url.URL, path string, query url.Values) *url.URL {
+// withQuery returns the URL of a path below a base, with a query.
+func withQuery(base *url.URL, path string, query url.Values) *url.URL {
 	u := base.JoinPath(path)
 	u.RawQuery = query.Encode()
 	return u
@@ -54,57 +44,57 @@ func at(base *url.URL, path string, query url.Values) *url.URL {
 
 // get sends a request, within the rate of its host. One that the host puts off is sent once more when it says when, or after a second.
 // The error is an [agent.Error] that a model may be shown: it quotes what the service complained of, never a credential.
-func (x *exchange) get(ctx context.Context, r *request) (*response, error) {
-	credential := x.credential(r.url)
-	p := r.pace
-	if credential != "" && r.keyed != (pace{}) {
-		p = r.keyed
+func (x *exchange) get(ctx context.Context, s *source, u *url.URL, accept string) (*response, error) {
+	credential := x.credential(u)
+	p := s.pace
+	if credential != "" && s.keyedPace != (pace{}) {
+		p = s.keyedPace
 	}
-	if own, ok := x.kit.rates[r.source]; ok {
-		p = own
+	if configured, ok := x.kit.rates[s.name]; ok {
+		p = configured
 	}
-	key := r.url.Host + "\x00" + x.inv.Tenant + "\x00" + credential
+	key := u.Host + "\x00" + x.inv.Tenant + "\x00" + credential
 	if credential == "" {
-		key = r.url.Host // the address of this process is what counts
+		key = u.Host // services count by the address of this process
 	}
 	resp, err := backoff.Retry(ctx, func() (*response, error) {
 		if err := x.kit.limits.wait(ctx, key, p, x.kit.maxWait); err != nil {
-			return nil, backoff.Permanent(named(r.title, err))
+			return nil, backoff.Permanent(withSource(s.title, err))
 		}
-		resp, err := x.send(ctx, r)
+		resp, err := x.send(ctx, s.title, u, accept)
 		if err == nil {
 			return resp, nil
 		}
-		return nil, x.again(ctx, err)
+		return nil, x.retryError(ctx, err)
 	}, backoff.WithMaxTries(2), backoff.WithMaxElapsedTime(0))
-	switch own, ok := errors.AsType[*agent.Error](err); {
+	switch coded, ok := errors.AsType[*agent.Error](err); {
 	case err == nil:
 		return resp, nil
 	case ctx.Err() != nil:
 		return nil, interrupted(ctx)
 	case ok:
-		return nil, own
+		return nil, coded
 	default:
 		return nil, agent.Errorf(agent.CodeInternal, opSearch, "%w", err)
 	}
 }
 
-// again decides whether an error is worth a second attempt, and when.
-func (x *exchange) again(ctx context.Context, err error) error {
+// retryError marks an error as permanent, or with the time after which a second attempt is worth it.
+func (x *exchange) retryError(ctx context.Context, err error) error {
 	put, ok := errors.AsType[*putOff](err)
 	switch {
 	case !ok:
 		return backoff.Permanent(err)
 	case put.after > x.kit.maxWait:
 		return backoff.Permanent(put.err)
-	case !fits(ctx, put.after):
-		return backoff.Permanent(hurry(ctx))
+	case !endsInTime(ctx, put.after):
+		return backoff.Permanent(timeTooShort(ctx))
 	default:
 		return errors.Join(put.err, &backoff.RetryAfterError{Duration: put.after})
 	}
 }
 
-// putOff is an error of a service that may do better soon.
+// putOff is an error of a service that may succeed soon.
 type putOff struct {
 	after time.Duration
 	err   *agent.Error
@@ -113,7 +103,7 @@ type putOff struct {
 func (p *putOff) Error() string { return p.err.Error() }
 func (p *putOff) Unwrap() error { return p.err }
 
-// credential names the profile whose credentials a request to an address carries, "" when none does.
+// credential returns the name of the profile whose credentials a request to an address carries, empty if none does.
 func (x *exchange) credential(u *url.URL) string {
 	if x.kit.auth == nil {
 		return ""
@@ -127,22 +117,22 @@ func (x *exchange) credential(u *url.URL) string {
 }
 
 // send sends a request once.
-func (x *exchange) send(ctx context.Context, r *request) (*response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url.String(), nil)
+func (x *exchange) send(ctx context.Context, title string, u *url.URL, accept string) (*response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, agent.Errorf(agent.CodeInternal, opSearch, "%s: make request", r.title)
+		return nil, agent.Errorf(agent.CodeInternal, opSearch, "%s: make request", title)
 	}
-	req.Header.Set("Accept", r.accept)
+	req.Header.Set("Accept", accept)
 	req.Header.Set("User-Agent", x.kit.userAgent)
 	bare := req.Clone(ctx)
 	if x.kit.auth != nil && len(x.inv.Auth) > 0 {
 		if err := x.kit.auth.Authorise(req, x.inv.Auth); err != nil {
-			return nil, named(r.title, err)
+			return nil, withSource(title, err)
 		}
 	}
 	resp, err := x.kit.http.Do(req)
 	if err != nil {
-		return nil, named(r.title, err)
+		return nil, withSource(title, err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // nothing is lost: it was read
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
@@ -151,17 +141,17 @@ func (x *exchange) send(ctx context.Context, r *request) (*response, error) {
 	case err != nil && ctx.Err() != nil:
 		return nil, interrupted(ctx)
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
-		return nil, refused(r, resp, complaint(body, media, secretsOf(bare, req)))
+		return nil, statusError(title, resp, errorText(body, media, secretsOf(bare, req)))
 	case err != nil:
-		return nil, named(r.title, err)
+		return nil, withSource(title, err)
 	case len(body) > maxBody:
-		return nil, agent.Errorf(agent.CodeOverflow, "", "%s answered with more than %d MiB", r.title, maxBody>>20)
+		return nil, agent.Errorf(agent.CodeOverflow, "", "%s answered with more than %d MiB", title, maxBody>>20)
 	}
 	return &response{status: resp.StatusCode, media: media, body: body}, nil
 }
 
-// named says which source an error is about; its code stays.
-func named(title string, err error) error {
+// withSource adds the title of the source to an error; its code stays.
+func withSource(title string, err error) error {
 	e, ok := errors.AsType[*agent.Error](err)
 	if !ok {
 		return agent.Errorf(agent.CodeUnavailable, "", "%s: the connection broke off", title)
@@ -171,8 +161,8 @@ func named(title string, err error) error {
 	return named
 }
 
-// refused is the error of a status that is not a success.
-func refused(r *request, resp *http.Response, words string) error {
+// statusError returns the error of a status that is not a success.
+func statusError(title string, resp *http.Response, words string) error {
 	code := agent.CodeInvalid
 	switch status := resp.StatusCode; {
 	case status == http.StatusTooManyRequests, status == http.StatusForbidden && strings.Contains(strings.ToLower(words), "rate limit"):
@@ -182,7 +172,7 @@ func refused(r *request, resp *http.Response, words string) error {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		code = agent.CodeDenied
 	}
-	text := r.title + " answered " + strconv.Itoa(resp.StatusCode)
+	text := title + " answered " + strconv.Itoa(resp.StatusCode)
 	if phrase := http.StatusText(resp.StatusCode); phrase != "" {
 		text += " " + phrase
 	}

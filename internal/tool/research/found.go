@@ -2,7 +2,6 @@ package research
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,16 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// search is a query to one source, read from arguments.
-type search interface {
-	source() string // the name of the source
-	title() string  // for people
-	wants() int     // results at most
-	words() string  // the query
-	run(ctx context.Context, x *exchange) (*found, error)
-}
-
-// found is what a source answers.
+// found is the answer of a source.
 type found struct {
 	total    int // of all matches; 0: not told
 	works    []work
@@ -39,15 +29,14 @@ func (f *found) warn(format string, args ...any) {
 	}
 }
 
-// add keeps a work that can be named and has a title.
+// add appends a work that has a key and a title.
 func (f *found) add(w *work) {
 	if w.title != "" && len(w.keys()) > 0 && len(f.works) < MaxResults {
 		f.works = append(f.works, *w)
 	}
 }
 
-// readJSON decodes an answer. Fields that we do not know, and fields of another type than we know, are left out; what is no JSON is an
-// error that says what it is.
+// readJSON decodes an answer. It leaves out fields that are unknown or of another type. An answer that is no JSON is an error.
 func readJSON(title string, resp *response, v any) error {
 	if looksLikeHTML(resp) {
 		return unreadable(title, "is a web page, not JSON")
@@ -64,7 +53,7 @@ func looksLikeHTML(resp *response) bool {
 	return bytes.HasPrefix(head, []byte("<!doctype html")) || bytes.HasPrefix(head, []byte("<html"))
 }
 
-// unreadable is the error of an answer that is not what the source is known to send; it may do so later.
+// unreadable returns the error of an answer that has not the form of the source. A later one may have it.
 func unreadable(title, what string) error {
 	return agent.Errorf(agent.CodeUnavailable, "", "the answer of %s cannot be read: it %s", title, what)
 }

@@ -59,7 +59,7 @@ func check(t *testing.T, got *found, err error) {
 			readable(t, markdown(entries, k))
 			require.True(t, balancedBraces(bibTeX(&entries[k])), text)
 		}
-		_, err = encode(shown(w, 1))
+		_, err = encode(resultOf(w, 1))
 		require.NoError(t, err)
 	}
 }
@@ -143,17 +143,15 @@ func FuzzWorks(f *testing.F) {
 func FuzzWeb(f *testing.F) {
 	seed(f, "duckduckgo.html", "duckduckgo_none.html", "duckduckgo_challenge.html", "searxng.json", "brave.json")
 	f.Fuzz(func(t *testing.T, body []byte) {
-		for _, parse := range []func([]byte) (WebPages, error){
-			func(b []byte) (WebPages, error) { return parseDuckDuckGo(200, b) }, parseSearXNG, parseBrave,
-		} {
-			pages, err := parse(body)
+		for _, parse := range []func(*response) (webPages, error){parseDuckDuckGo, parseSearXNG, parseBrave} {
+			pages, err := parse(&response{status: 200, body: body})
 			if err != nil {
 				continue
 			}
-			require.LessOrEqual(t, len(pages.Pages), MaxResults)
-			got := &found{total: pages.Total}
-			for i := range pages.Pages {
-				w := pages.Pages[i].work(noon())
+			require.LessOrEqual(t, len(pages.pages), MaxResults)
+			got := &found{total: pages.total}
+			for i := range pages.pages {
+				w := pages.pages[i].work(noon())
 				if w.url != "" {
 					got.add(&w)
 				}
@@ -166,7 +164,7 @@ func FuzzWeb(f *testing.F) {
 func FuzzComplaint(f *testing.F) {
 	seed(f, "pubmed_empty.json", "duckduckgo_challenge.html")
 	f.Fuzz(func(t *testing.T, body []byte) {
-		text := complaint(body, "text/plain", []string{"x"})
+		text := errorText(body, "text/plain", []string{"x"})
 		readable(t, text)
 		require.NotContains(t, text, "x")
 	})

@@ -25,7 +25,7 @@ var (
 	trialPath       = regexp.MustCompile(`^/(?:ct2/show|study)/(NCT\d{8})/?$`)
 )
 
-// normalDOI is a DOI in lower case without prefix or resolver, "" for what is none. DOIs are equal without regard to case.
+// normalDOI returns a DOI in lower case without prefix or resolver, empty for any other text. DOIs are equal without regard to case.
 func normalDOI(s string) string {
 	s = strings.ToLower(tidy(s))
 	for _, prefix := range []string{"https://", "http://", "www.", "dx.", "doi.org/", "doi:"} {
@@ -44,7 +44,7 @@ func normalDOI(s string) string {
 	return s
 }
 
-// doiURL is the address of a DOI; what a path may not hold is escaped.
+// doiURL returns the address of a DOI, escaped.
 func doiURL(doi string) string {
 	prefix, suffix, _ := strings.Cut(doi, "/")
 	parts := strings.Split(suffix, "/")
@@ -54,21 +54,21 @@ func doiURL(doi string) string {
 	return "https://doi.org/" + prefix + "/" + strings.Join(parts, "/")
 }
 
-// matching is an identifier when it has the form of one, else "".
-func matching(pattern *regexp.Regexp, s string) string {
+// matchID returns an identifier of the given form, empty for any other text.
+func matchID(pattern *regexp.Regexp, s string) string {
 	if s = strings.TrimSpace(s); pattern.MatchString(s) {
 		return s
 	}
 	return ""
 }
 
-// lastPart is what follows the last slash: OpenAlex gives identifiers as addresses.
+// lastPart returns the text behind the last slash: OpenAlex gives identifiers as addresses.
 func lastPart(s string) string {
 	s = strings.TrimRight(strings.TrimSpace(s), "/")
 	return s[strings.LastIndexByte(s, '/')+1:]
 }
 
-// pageURL is an address that may be shown as a link, "" for any other: http or https, with a host, without user information.
+// pageURL returns an address that may be shown as a link: http or https, with a host, without user information. It is empty for any other.
 func pageURL(s string) string {
 	s = strings.TrimSpace(s)
 	if len(s) > maxURL {
@@ -85,7 +85,7 @@ func pageURL(s string) string {
 	return ""
 }
 
-// urlKey names a page: without fragment, without the parameters that only say where the visitor came from.
+// urlKey returns the key of a page: its address without fragment and without parameters that tell where the visitor came from.
 func urlKey(s string) string {
 	u, err := url.Parse(s)
 	if err != nil {
@@ -118,8 +118,8 @@ func digest(s string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// identify reads from the address of a page which work it is about.
-func (w *work) identify() {
+// readIdentifiers sets the identifiers that are in the address of a page.
+func (w *work) readIdentifiers() {
 	u, err := url.Parse(w.url)
 	if err != nil {
 		return
@@ -130,7 +130,7 @@ func (w *work) identify() {
 		w.doi = normalDOI(strings.TrimPrefix(u.Path, "/"))
 	case "pubmed.ncbi.nlm.nih.gov", "ncbi.nlm.nih.gov":
 		if m := pubmedPath.FindStringSubmatch(u.Path); m != nil && (host != "ncbi.nlm.nih.gov" || strings.HasPrefix(u.Path, "/pubmed/")) {
-			w.pmid = matching(pmidPattern, m[1])
+			w.pmid = matchID(pmidPattern, m[1])
 		}
 	case "clinicaltrials.gov":
 		if m := trialPath.FindStringSubmatch(u.Path); m != nil {

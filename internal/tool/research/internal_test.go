@@ -84,7 +84,7 @@ func TestIdentify(t *testing.T) {
 		"https://pubmed.ncbi.nlm.nih.gov/00000000/":          "url:https://pubmed.ncbi.nlm.nih.gov/00000000",
 		"https://pubmed.ncbi.nlm.nih.gov/123/citations/?a=1": "url:https://pubmed.ncbi.nlm.nih.gov/123/citations?a=1",
 	} {
-		w := (&WebPage{Title: "T", URL: in}).work(noon())
+		w := (&webPage{title: "T", url: in}).work(noon())
 		require.Equal(t, want, w.keys()[0])
 		require.Equal(t, date{2026, 1, 2}, w.seen)
 	}
@@ -140,18 +140,18 @@ func TestPersons(t *testing.T) {
 	} {
 		require.Equal(t, want, personOf(in), in)
 	}
-	require.Equal(t, person{family: "Nguyen", given: "TK"}, initialled("Nguyen TK"))
-	require.Equal(t, person{literal: "The Consortium"}, initialled("The Consortium"))
+	require.Equal(t, person{family: "Nguyen", given: "TK"}, personWithInitials("Nguyen TK"))
+	require.Equal(t, person{literal: "The Consortium"}, personWithInitials("The Consortium"))
 }
 
 func TestAbstractIsPutTogether(t *testing.T) {
-	require.Equal(t, "a b a", uninvert(map[string][]int{"a": {0, 2}, "b": {1}, "far": {1 << 40}, "before": {-1}}))
-	require.Empty(t, uninvert(nil))
+	require.Equal(t, "a b a", joinAbstract(map[string][]int{"a": {0, 2}, "b": {1}, "far": {1 << 40}, "before": {-1}}))
+	require.Empty(t, joinAbstract(nil))
 	long := map[string][]int{}
 	for i := range 30_000 {
 		long["w"] = append(long["w"], i)
 	}
-	require.LessOrEqual(t, len(uninvert(long)), 8*maxAbstract+2)
+	require.LessOrEqual(t, len(joinAbstract(long)), 8*maxAbstract+2)
 }
 
 func TestAuthorsAreBounded(t *testing.T) {
@@ -165,8 +165,8 @@ func TestAuthorsAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries[0].Authors, maxAuthors+1)
 	require.Contains(t, bibTeX(&entries[0]), " and others}")
-	require.Len(t, shown(&w, 1).Authors, shownAuthors+1)
-	require.Equal(t, "et al.", shown(&w, 1).Authors[shownAuthors])
+	require.Len(t, resultOf(&w, 1).Authors, shownAuthors+1)
+	require.Equal(t, "et al.", resultOf(&w, 1).Authors[shownAuthors])
 }
 
 func TestCiteKeys(t *testing.T) {
@@ -200,14 +200,14 @@ func TestMixIsFair(t *testing.T) {
 		return out
 	}
 	// The third source knows that a and 9 are one work.
-	got := mix([][]work{list("p", "a", "b"), list("q", "/9", "/8"), list("r", "a/9")}, 10)
+	got := interleave([][]work{list("p", "a", "b"), list("q", "/9", "/8"), list("r", "a/9")}, 10)
 	require.Equal(t, []string{"r doi:10.1000/a p,q", "p doi:10.1000/b ", "q pmid:8 "}, titles(got))
-	require.Len(t, mix([][]work{list("p", "a", "b", "c"), list("q", "d")}, 3), 3)
-	require.Empty(t, mix(nil, 3))
+	require.Len(t, interleave([][]work{list("p", "a", "b", "c"), list("q", "d")}, 3), 3)
+	require.Empty(t, interleave(nil, 3))
 }
 
 func TestAddressesKeepTheirPath(t *testing.T) {
 	base, err := url.Parse("https://example.org/a/b/")
 	require.NoError(t, err)
-	require.Equal(t, "https://example.org/a/b/c.fcgi?q=a+b%26c", at(base, "c.fcgi", url.Values{"q": {"a b&c"}}).String())
+	require.Equal(t, "https://example.org/a/b/c.fcgi?q=a+b%26c", withQuery(base, "c.fcgi", url.Values{"q": {"a b&c"}}).String())
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// pace is how often a host may be asked.
+// pace bounds how often a host is asked.
 type pace struct {
 	every time.Duration // between requests, on average
 	burst int           // at once, after a pause
@@ -18,10 +18,10 @@ type pace struct {
 
 func perSecond(n float64) pace { return pace{every: time.Duration(float64(time.Second) / n), burst: 1} }
 
-// maxLimiters bounds how many hosts and keys are told apart; those not asked for longest begin anew.
+// maxLimiters bounds how many hosts and keys have a limiter. Those unused for longest begin again.
 const maxLimiters = 1024
 
-// limits holds back requests, for all calls of the process together: services count by address, or by key where there is one.
+// limits delays requests, for all calls of the process together. Services count by address, or by key if there is one.
 type limits struct {
 	byKey *lru.Cache[string, *rate.Limiter]
 }
@@ -34,9 +34,9 @@ func newLimits() (*limits, error) {
 	return &limits{byKey: byKey}, nil
 }
 
-// wait returns when a request may be sent. When that takes longer than patience it is [agent.CodeRateLimited] at once, and a hurry when
-// the caller's own time is too short.
-func (l *limits) wait(ctx context.Context, key string, p pace, patience time.Duration) error {
+// wait returns when a request may be sent. The error comes at once: [agent.CodeRateLimited] if that takes longer than maxWait, and that of
+// timeTooShort if the context ends before.
+func (l *limits) wait(ctx context.Context, key string, p pace, maxWait time.Duration) error {
 	limiter := rate.NewLimiter(rate.Every(p.every), p.burst)
 	if known, ok, _ := l.byKey.PeekOrAdd(key, limiter); ok {
 		limiter = known
@@ -45,35 +45,35 @@ func (l *limits) wait(ctx context.Context, key string, p pace, patience time.Dur
 	place := limiter.Reserve()
 	delay := place.Delay()
 	switch {
-	case delay > patience:
+	case delay > maxWait:
 		place.Cancel()
 		return agent.Errorf(agent.CodeRateLimited, "", "too many searches at once: the next may begin in %s", delay.Round(time.Second))
-	case !fits(ctx, delay):
+	case !endsInTime(ctx, delay):
 		place.Cancel()
-		return hurry(ctx)
+		return timeTooShort(ctx)
 	}
-	if err := pause(ctx, delay); err != nil {
+	if err := sleep(ctx, delay); err != nil {
 		place.Cancel()
 		return err
 	}
 	return nil
 }
 
-// fits reports whether a delay ends before ctx does.
-func fits(ctx context.Context, delay time.Duration) bool {
+// endsInTime reports whether a delay ends before ctx does.
+func endsInTime(ctx context.Context, delay time.Duration) bool {
 	deadline, ok := ctx.Deadline()
 	return !ok || time.Until(deadline) > delay
 }
 
-// hurry is the error of a call whose time is too short for what it has to wait for: one with more time may succeed.
-func hurry(ctx context.Context) error {
+// timeTooShort returns the error of a call that has too little time to wait. A call with more time may succeed.
+func timeTooShort(ctx context.Context) error {
 	if err := interrupted(ctx); err != nil {
 		return err
 	}
 	return &agent.Error{Code: agent.CodeUnavailable, Op: opSearch, Err: context.DeadlineExceeded}
 }
 
-func pause(ctx context.Context, d time.Duration) error {
+func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return interrupted(ctx)
 	}

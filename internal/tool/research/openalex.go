@@ -11,11 +11,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-const (
-	openAlexName  = "openalex"
-	openAlexTitle = "OpenAlex"
-)
-
 const openAlexFields = "id,doi,display_name,type,publication_year,publication_date,language,ids,authorships,primary_location,open_access,biblio," +
 	"cited_by_count,abstract_inverted_index"
 
@@ -35,7 +30,7 @@ func openAlexTypes() []string {
 	}
 }
 
-func parseOpenAlex(args json.RawMessage) (search, error) {
+func parseOpenAlex(args json.RawMessage) (*search, error) {
 	var in struct {
 		common
 		FromYear   *int    `json:"from_year"`
@@ -48,7 +43,7 @@ func parseOpenAlex(args json.RawMessage) (search, error) {
 	}
 	s := openAlexSearch{openAccess: in.OpenAccess}
 	var err error
-	if s.query, s.max, err = in.wanted(DefaultResults); err != nil {
+	if s.query, s.max, err = in.queryAndMax(DefaultResults); err != nil {
 		return nil, err
 	}
 	if s.span, err = years(in.FromYear, in.ToYear); err != nil {
@@ -57,22 +52,19 @@ func parseOpenAlex(args json.RawMessage) (search, error) {
 	if s.kind, err = choice("type", in.Type, openAlexTypes()); err != nil {
 		return nil, err
 	}
-	return &s, nil
+	return s.search(), nil
 }
 
-func (*openAlexSearch) source() string  { return openAlexName }
-func (*openAlexSearch) title() string   { return openAlexTitle }
-func (s *openAlexSearch) wants() int    { return s.max }
-func (s *openAlexSearch) words() string { return s.query }
+func (s *openAlexSearch) search() *search {
+	return &search{source: openAlexName, title: openAlexTitle, query: s.query, max: s.max, run: s.run}
+}
 
 func (s *openAlexSearch) run(ctx context.Context, x *exchange) (*found, error) {
 	p := s.parameters()
 	if x.kit.cfg.Contact != "" {
 		p.Set("mailto", x.kit.cfg.Contact)
 	}
-	resp, err := x.get(ctx, &request{
-		source: openAlexName, title: openAlexTitle, url: at(x.kit.openAlex, "works", p), accept: "application/json", pace: perSecond(10),
-	})
+	resp, err := x.ask(ctx, openAlexName, "works", "application/json", p)
 	if err != nil {
 		return nil, err
 	}
@@ -170,10 +162,10 @@ func parseWorks(resp *response, limit int) (*found, error) {
 
 func (o *openWork) work() work {
 	w := work{source: openAlexName, kind: openAlexKind(o.Type), title: titleOf(o.Title), doi: normalDOI(o.DOI)}
-	w.openAlex = matching(openAlexPattern, lastPart(o.ID))
-	w.pmid = matching(pmidPattern, lastPart(o.IDs.PMID))
+	w.openAlex = matchID(openAlexPattern, lastPart(o.ID))
+	w.pmid = matchID(pmidPattern, lastPart(o.IDs.PMID))
 	if id := lastPart(o.IDs.PMCID); id != "" {
-		w.pmcid = matching(pmcidPattern, "PMC"+strings.TrimPrefix(id, "PMC"))
+		w.pmcid = matchID(pmcidPattern, "PMC"+strings.TrimPrefix(id, "PMC"))
 	}
 	if w.kind == kindPreprint {
 		w.genre = "Preprint"
@@ -195,7 +187,7 @@ func (o *openWork) work() work {
 			w.authors = append(w.authors, p)
 		}
 	}
-	w.abstract = plain(uninvert(o.Abstract))
+	w.abstract = plain(joinAbstract(o.Abstract))
 	w.more = details{CitedBy: int(o.CitedBy), OpenAccessURL: pageURL(o.OpenAccess.URL)}
 	switch {
 	case w.doi != "":
@@ -231,8 +223,8 @@ func openAlexKind(t string) string {
 // maxPosition bounds the words of an abstract.
 const maxPosition = 20_000
 
-// uninvert puts an abstract together that is given as {"word":[positions]}.
-func uninvert(index map[string][]int) string {
+// joinAbstract puts an abstract together that is given as {"word":[positions]}.
+func joinAbstract(index map[string][]int) string {
 	type placed struct {
 		at   int
 		word string

@@ -12,11 +12,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-const (
-	preprintsName  = "preprints"
-	preprintsTitle = "Europe PMC"
-	preprintSource = "PPR" // Europe PMC's own name for its preprints
-)
+// preprintSource is Europe PMC's name for its preprints.
+const preprintSource = "PPR"
 
 // preprintsSearch asks Europe PMC for preprints and papers: bioRxiv, medRxiv, arXiv and others, and what journals have published.
 type preprintsSearch struct {
@@ -26,7 +23,7 @@ type preprintsSearch struct {
 	alone bool // preprints without papers
 }
 
-func parsePreprints(args json.RawMessage) (search, error) {
+func parsePreprints(args json.RawMessage) (*search, error) {
 	var in struct {
 		common
 		DateFrom *string `json:"date_from"`
@@ -37,17 +34,25 @@ func parsePreprints(args json.RawMessage) (search, error) {
 	}
 	var s preprintsSearch
 	var err error
-	if s.query, s.max, err = in.wanted(DefaultResults); err != nil {
+	if s.query, s.max, err = in.queryAndMax(DefaultResults); err != nil {
 		return nil, err
 	}
 	if s.span, err = spanOf(in.DateFrom, in.DateTo); err != nil {
 		return nil, err
 	}
-	return &s, balanced(s.query)
+	return s.search(), checkBalance(s.query)
 }
 
-// balanced refuses a query that would not stay within the parentheses that are put around it.
-func balanced(query string) error {
+// broadPreprints searches for preprints alone: papers are found by PubMed and OpenAlex.
+func broadPreprints(query string, n int, years span) *search {
+	if checkBalance(query) != nil { // only Europe PMC minds
+		query = strings.NewReplacer("(", " ", ")", " ", `"`, " ").Replace(query)
+	}
+	return (&preprintsSearch{query: query, max: n, span: years, alone: true}).search()
+}
+
+// checkBalance refuses a query that would not stay within the parentheses that are put around it.
+func checkBalance(query string) error {
 	depth, quoted := 0, false
 	for _, r := range query {
 		switch {
@@ -73,19 +78,16 @@ func balanced(query string) error {
 	}
 }
 
-func (*preprintsSearch) source() string  { return preprintsName }
-func (*preprintsSearch) title() string   { return preprintsTitle }
-func (s *preprintsSearch) wants() int    { return s.max }
-func (s *preprintsSearch) words() string { return s.query }
+func (s *preprintsSearch) search() *search {
+	return &search{source: preprintsName, title: preprintsTitle, query: s.query, max: s.max, run: s.run}
+}
 
 func (s *preprintsSearch) run(ctx context.Context, x *exchange) (*found, error) {
 	p := url.Values{"query": {s.expression()}, "format": {"json"}, "resultType": {"core"}, "pageSize": {strconv.Itoa(s.max)}}
 	if x.kit.cfg.Contact != "" {
 		p.Set("email", x.kit.cfg.Contact)
 	}
-	resp, err := x.get(ctx, &request{
-		source: preprintsName, title: preprintsTitle, url: at(x.kit.preprints, "search", p), accept: "application/json", pace: perSecond(10),
-	})
+	resp, err := x.ask(ctx, preprintsName, "search", "application/json", p)
 	if err != nil {
 		return nil, err
 	}
@@ -100,8 +102,8 @@ func (s *preprintsSearch) expression() string {
 	return q
 }
 
-// kinds are the sources within Europe PMC: of preprints, and of papers PubMed, PubMed Central, Agricola and the Chinese Biological Abstracts.
-// Patents, theses and guidelines are left out.
+// kinds are the sources within Europe PMC: of preprints, and of papers PubMed, PubMed Central, Agricola and the Chinese Biological
+// Abstracts. Patents, theses and guidelines are left out.
 func (s *preprintsSearch) kinds() []string {
 	if s.alone {
 		return []string{preprintSource}
@@ -199,7 +201,7 @@ func (r *europeRecord) work() work {
 	} else {
 		r.asPaper(&w)
 	}
-	switch id := matching(europeID, r.ID); {
+	switch id := matchID(europeID, r.ID); {
 	case w.doi != "":
 		w.url = doiURL(w.doi)
 	case id != "":
@@ -210,17 +212,17 @@ func (r *europeRecord) work() work {
 
 func (r *europeRecord) asPreprint(w *work) {
 	w.kind, w.genre, w.more.Type = kindPreprint, "Preprint", "preprint"
-	w.europe, w.journal = matching(europePattern, r.ID), field(r.Details.Publisher)
+	w.europe, w.journal = matchID(europePattern, r.ID), field(r.Details.Publisher)
 	for _, c := range r.Comments.List {
 		if c.Source == "MED" && strings.EqualFold(c.Type, "Preprint of") {
-			w.more.PublishedPMID = matching(pmidPattern, c.ID)
+			w.more.PublishedPMID = matchID(pmidPattern, c.ID)
 		}
 	}
 }
 
 func (r *europeRecord) asPaper(w *work) {
 	w.kind, w.more.Type = kindArticle, "paper"
-	w.pmid, w.pmcid = matching(pmidPattern, r.PMID), matching(pmcidPattern, r.PMCID)
+	w.pmid, w.pmcid = matchID(pmidPattern, r.PMID), matchID(pmcidPattern, r.PMCID)
 	j := &r.Journal
 	w.journal, w.short, w.volume, w.issue, w.pages = field(j.Journal.Title), field(j.Journal.Short), field(j.Volume), field(j.Issue), field(r.Pages)
 }
@@ -248,14 +250,14 @@ func (r *europeRecord) authors() []person {
 	}
 	for text := range strings.SplitSeq(strings.TrimSuffix(plain(r.Authors), "."), ", ") {
 		if text = name(text); text != "" && len(out) < maxAuthors+1 {
-			out = append(out, initialled(text))
+			out = append(out, personWithInitials(text))
 		}
 	}
 	return out
 }
 
-// initialled reads "Nguyen TK".
-func initialled(text string) person {
+// personWithInitials reads "Nguyen TK".
+func personWithInitials(text string) person {
 	at := strings.LastIndexByte(text, ' ')
 	if at < 0 || strings.ToUpper(text[at:]) != text[at:] || len(text[at:]) > 5 {
 		return person{literal: text}

@@ -10,11 +10,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-const (
-	pubmedName  = "pubmed"
-	pubmedTitle = "PubMed"
-)
-
 // pubmedSearch asks NCBI's E-utilities: esearch for the identifiers, then efetch for all records in one request.
 type pubmedSearch struct {
 	query string
@@ -23,7 +18,7 @@ type pubmedSearch struct {
 	sort  string
 }
 
-func parsePubMed(args json.RawMessage) (search, error) {
+func parsePubMed(args json.RawMessage) (*search, error) {
 	var in struct {
 		common
 		DateFrom *string `json:"date_from"`
@@ -35,7 +30,7 @@ func parsePubMed(args json.RawMessage) (search, error) {
 	}
 	var s pubmedSearch
 	var err error
-	if s.query, s.max, err = in.wanted(DefaultResults); err != nil {
+	if s.query, s.max, err = in.queryAndMax(DefaultResults); err != nil {
 		return nil, err
 	}
 	if s.span, err = spanOf(in.DateFrom, in.DateTo); err != nil {
@@ -44,16 +39,15 @@ func parsePubMed(args json.RawMessage) (search, error) {
 	if s.sort, err = choice("sort", in.Sort, []string{"relevance", "date"}); err != nil {
 		return nil, err
 	}
-	return &s, nil
+	return s.search(), nil
 }
 
-func (*pubmedSearch) source() string  { return pubmedName }
-func (*pubmedSearch) title() string   { return pubmedTitle }
-func (s *pubmedSearch) wants() int    { return s.max }
-func (s *pubmedSearch) words() string { return s.query }
+func (s *pubmedSearch) search() *search {
+	return &search{source: pubmedName, title: pubmedTitle, query: s.query, max: s.max, run: s.run}
+}
 
 func (s *pubmedSearch) run(ctx context.Context, x *exchange) (*found, error) {
-	resp, err := x.get(ctx, x.ncbi("esearch.fcgi", "application/json", s.parameters()))
+	resp, err := x.askNCBI(ctx, "esearch.fcgi", "application/json", s.parameters())
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +56,9 @@ func (s *pubmedSearch) run(ctx context.Context, x *exchange) (*found, error) {
 		return out, err
 	}
 	ids = ids[:min(len(ids), s.max)]
-	resp, err = x.get(ctx, x.ncbi("efetch.fcgi", "application/xml", url.Values{
+	resp, err = x.askNCBI(ctx, "efetch.fcgi", "application/xml", url.Values{
 		"id": {strings.Join(ids, ",")}, "retmode": {"xml"}, "rettype": {"abstract"},
-	}))
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -90,16 +84,14 @@ func (s *pubmedSearch) parameters() url.Values {
 	return p
 }
 
-// ncbi is a request to the E-utilities with what NCBI asks of every caller: tool and email.
-func (x *exchange) ncbi(path, accept string, p url.Values) *request {
+// askNCBI sends a request to the E-utilities with what NCBI asks of every caller: tool and email.
+func (x *exchange) askNCBI(ctx context.Context, path, accept string, p url.Values) (*response, error) {
 	p.Set("db", "pubmed")
-	p.Set("tool", x.kit.cfg.Tool)
+	p.Set("tool", callerName)
 	if x.kit.cfg.Contact != "" {
 		p.Set("email", x.kit.cfg.Contact)
 	}
-	return &request{
-		source: pubmedName, title: pubmedTitle, url: at(x.kit.pubmed, path, p), accept: accept, pace: perSecond(3), keyed: perSecond(10),
-	}
+	return x.ask(ctx, pubmedName, path, accept, p)
 }
 
 // parseESearch reads {"esearchresult":{"count":"2","idlist":["1","2"],"errorlist":{…},"warninglist":{…}}}.
@@ -154,7 +146,7 @@ func parseESearch(resp *response) ([]string, *found, error) {
 	}
 	var ids []string
 	for _, id := range r.IDs {
-		if id = matching(pmidPattern, id); id != "" {
+		if id = matchID(pmidPattern, id); id != "" {
 			ids = append(ids, id)
 		}
 	}

@@ -168,10 +168,10 @@ func parseEFetch(resp *response, ids []string) ([]work, error) {
 func (r *pubmedRecord) work() work {
 	book := r.Book.PMID != ""
 	a, ids := &r.Citation.Article, append(slices.Clone(r.IDs), r.Citation.Article.Locations...)
-	w := work{source: pubmedName, kind: kindArticle, pmid: matching(pmidPattern, r.Citation.PMID)}
+	w := work{source: pubmedName, kind: kindArticle, pmid: matchID(pmidPattern, r.Citation.PMID)}
 	if book {
 		a, ids = &r.Book.pubmedArticle, append(slices.Clone(r.Book.IDs), r.Book.Locations...)
-		w.kind, w.pmid = kindBook, matching(pmidPattern, r.Book.PMID)
+		w.kind, w.pmid = kindBook, matchID(pmidPattern, r.Book.PMID)
 		w.journal, w.publish = field(string(r.Book.Title)), field(string(r.Book.Publisher))
 		w.issued = r.Book.Date.date()
 		if w.issued.year == 0 {
@@ -203,7 +203,7 @@ func (r *pubmedRecord) work() work {
 		w.kind, w.genre = kindPreprint, "Preprint"
 	}
 	for _, id := range ids {
-		w.identified(id)
+		w.addIdentifier(id)
 	}
 	w.authors = a.authors()
 	w.abstract = a.abstract()
@@ -211,7 +211,7 @@ func (r *pubmedRecord) work() work {
 	return w
 }
 
-func (w *work) identified(id pubmedID) {
+func (w *work) addIdentifier(id pubmedID) {
 	if id.Valid == "N" {
 		return
 	}
@@ -222,7 +222,7 @@ func (w *work) identified(id pubmedID) {
 		}
 	case "pmc":
 		if w.pmcid == "" {
-			w.pmcid = matching(pmcidPattern, id.Text)
+			w.pmcid = matchID(pmcidPattern, id.Text)
 		}
 	}
 }

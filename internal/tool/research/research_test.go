@@ -18,7 +18,6 @@ import (
 	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/tool"
 	"github.com/turnstone-run/turnstone/internal/tool/research"
-	"github.com/turnstone-run/turnstone/internal/tool/research/referencestest"
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
@@ -99,7 +98,7 @@ type world struct {
 
 	cfg        research.Config
 	kit        agent.Toolkit
-	references *referencestest.Memory
+	references *tooltest.ReferenceStore
 }
 
 func fixture(t testing.TB, name string) string {
@@ -125,7 +124,7 @@ func start(t testing.TB, change func(cfg *research.Config)) *world {
 	client, err := egress.New(egress.Config{AllowPrivate: []string{strings.TrimPrefix(s.URL, "http://")}})
 	require.NoError(t, err)
 	t.Cleanup(client.CloseIdleConnections)
-	w := &world{services: s, references: &referencestest.Memory{}}
+	w := &world{services: s, references: &tooltest.ReferenceStore{}}
 	w.cfg = research.Config{
 		HTTP: client, References: w.references, Contact: "ops@example.org", WebProvider: research.DuckDuckGo, WebURL: s.URL,
 		PubMedURL: s.URL + "/eutils", TrialsURL: s.URL + "/api/v2", PreprintsURL: s.URL + "/europepmc/", OpenAlexURL: s.URL,

@@ -15,7 +15,7 @@ type searchTool struct {
 	name        string
 	description string
 	schema      json.RawMessage
-	parse       func(args json.RawMessage) (search, error)
+	parse       func(args json.RawMessage) (*search, error)
 }
 
 var (
@@ -37,13 +37,13 @@ func (t *searchTool) EffectFree(args json.RawMessage) bool {
 	return err != nil
 }
 
-// Summarize says how much is asked for. What is searched for stays out of the history.
+// Summarize returns the number of results wanted. The query stays out of the history.
 func (t *searchTool) Summarize(args json.RawMessage) string {
 	s, err := t.parse(args)
 	if err != nil {
 		return "invalid arguments"
 	}
-	return fmt.Sprintf("%d at most", s.wants())
+	return fmt.Sprintf("%d at most", s.max)
 }
 
 // Call searches. What a service refuses, and a service that cannot be reached, is a failed result; the end of the caller's time, and a
@@ -54,36 +54,36 @@ func (t *searchTool) Call(ctx context.Context, inv agent.Invocation, call agent.
 	}
 	s, err := t.parse(call.Args)
 	if err != nil {
-		return failed(t.name, err)
+		return failedResult(t.name, err)
 	}
 	got, err := s.run(ctx, &exchange{kit: t.kit, inv: inv})
 	if err != nil {
-		return settled(ctx, t.name, err)
+		return searchFailure(ctx, t.name, err)
 	}
-	got.works = once(got.works)
-	numbers, err := t.kit.number(ctx, inv, got.works)
+	got.works = mergeDuplicates(got.works)
+	numbers, err := t.kit.numberWorks(ctx, inv, got.works)
 	if err != nil {
 		return agent.ToolResult{}, err
 	}
-	a := answer{Source: s.source(), Query: s.words(), Total: got.total, Failed: got.failed, Warnings: got.warnings}
+	a := answer{Source: s.source, Query: s.query, Total: got.total, Failed: got.failed, Warnings: got.warnings}
 	for i := range got.works {
-		a.Results = append(a.Results, shown(&got.works[i], numbers[i]))
+		a.Results = append(a.Results, resultOf(&got.works[i], numbers[i]))
 	}
 	return a.result(inv.InlineBytes)
 }
 
-// settled tells what the model should know of from what the runtime should try again.
-func settled(ctx context.Context, tool string, err error) (agent.ToolResult, error) {
+// searchFailure returns a failed result for the model, or an error that the runtime retries.
+func searchFailure(ctx context.Context, tool string, err error) (agent.ToolResult, error) {
 	if own := interrupted(ctx); own != nil {
 		return agent.ToolResult{}, own
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return agent.ToolResult{}, err
 	}
-	return failed(tool, err)
+	return failedResult(tool, err)
 }
 
-func failed(tool string, err error) (agent.ToolResult, error) {
+func failedResult(tool string, err error) (agent.ToolResult, error) {
 	f := agent.FailureOf(err)
 	f.Tool, f.Message = tool, clip(f.Message, 2000)
 	out, err := encode(map[string]*agent.Failure{"error": f})
@@ -93,8 +93,8 @@ func failed(tool string, err error) (agent.ToolResult, error) {
 	return agent.ToolResult{Output: out, Failure: f}, nil
 }
 
-// number keeps works in the bibliography of the conversation and answers their numbers in it.
-func (t *toolkit) number(ctx context.Context, inv agent.Invocation, works []work) ([]int, error) {
+// numberWorks adds works to the bibliography of the conversation and returns their numbers in it.
+func (t *toolkit) numberWorks(ctx context.Context, inv agent.Invocation, works []work) ([]int, error) {
 	if len(works) == 0 {
 		return nil, nil
 	}
@@ -104,7 +104,7 @@ func (t *toolkit) number(ctx context.Context, inv agent.Invocation, works []work
 		if refs[i], err = works[i].reference(); err != nil {
 			return nil, err
 		}
-		if err := clean(inv, &refs[i]); err != nil {
+		if err := redactReference(inv, &refs[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -122,9 +122,9 @@ func (t *toolkit) number(ctx context.Context, inv agent.Invocation, works []work
 	return numbers, nil
 }
 
-// clean redacts what is stored past all middleware. A key that is changed by it is hashed: else all sources with something to hide would
-// be one.
-func clean(inv agent.Invocation, ref *agent.Reference) error {
+// redactReference redacts what is stored past all middleware. A key that is changed by it is hashed: else all sources with something to
+// hide would be one.
+func redactReference(inv agent.Invocation, ref *agent.Reference) error {
 	if inv.Redact == nil {
 		return nil
 	}

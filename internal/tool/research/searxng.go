@@ -11,28 +11,24 @@ import (
 
 const searxTitle = "SearXNG"
 
-// searXNG asks one's own instance.
-type searXNG struct{ base *url.URL }
-
-func (searXNG) Name() string { return searxTitle }
-
-func (s searXNG) Search(ctx context.Context, q WebQuery, fetch Fetch) (WebPages, error) {
-	p := url.Values{"q": {q.Text()}, "format": {"json"}}
-	if q.Recency != "" {
-		p.Set("time_range", q.Recency)
+// searchSearXNG asks an instance of the operator's own.
+func searchSearXNG(ctx context.Context, q webQuery, get getter) (webPages, error) {
+	p := url.Values{"q": {q.text()}, "format": {"json"}}
+	if q.recency != "" {
+		p.Set("time_range", q.recency)
 	}
-	_, body, err := fetch(ctx, at(s.base, "search", p), "application/json")
+	resp, err := get(ctx, "search", "application/json", p)
 	if e, ok := errors.AsType[*agent.Error](err); ok && e.Code == agent.CodeDenied {
-		return WebPages{}, agent.Errorf(e.Code, "", "%w (does the instance allow the format json?)", e)
+		return webPages{}, agent.Errorf(e.Code, "", "%w (does the instance allow the format json?)", e)
 	}
 	if err != nil {
-		return WebPages{}, err
+		return webPages{}, err
 	}
-	return parseSearXNG(body)
+	return parseSearXNG(resp)
 }
 
 // parseSearXNG reads {"results":[{"url","title","content","publishedDate"}],"unresponsive_engines":[["bing","timeout"]]}.
-func parseSearXNG(body []byte) (WebPages, error) {
+func parseSearXNG(resp *response) (webPages, error) {
 	var in struct {
 		Total   number `json:"number_of_results"`
 		Results *[]struct {
@@ -43,30 +39,30 @@ func parseSearXNG(body []byte) (WebPages, error) {
 		} `json:"results"`
 		Silent [][]json.RawMessage `json:"unresponsive_engines"`
 	}
-	if err := readJSON(searxTitle, &response{body: body}, &in); err != nil {
-		return WebPages{}, err
+	if err := readJSON(searxTitle, resp, &in); err != nil {
+		return webPages{}, err
 	}
 	if in.Results == nil {
-		return WebPages{}, unreadable(searxTitle, "has no results")
+		return webPages{}, unreadable(searxTitle, "has no results")
 	}
-	out := WebPages{Total: int(in.Total)}
+	out := webPages{total: int(in.Total)}
 	for _, r := range *in.Results {
-		if len(out.Pages) == MaxResults {
+		if len(out.pages) == MaxResults {
 			break
 		}
-		out.Pages = append(out.Pages, WebPage{Title: r.Title, URL: r.URL, Snippet: r.Content, Published: r.Published})
+		out.pages = append(out.pages, webPage{title: r.Title, url: r.URL, snippet: r.Content, published: r.Published})
 	}
 	for _, engine := range in.Silent {
 		var who, why string
 		if len(engine) < 2 || json.Unmarshal(engine[0], &who) != nil || json.Unmarshal(engine[1], &why) != nil {
 			continue
 		}
-		if len(out.Warnings) < maxWarnings {
-			out.Warnings = append(out.Warnings, "SearXNG had no answer of "+who+": "+why)
+		if len(out.warnings) < maxWarnings {
+			out.warnings = append(out.warnings, "SearXNG had no answer of "+who+": "+why)
 		}
 	}
-	if len(out.Pages) == 0 && len(out.Warnings) > 0 {
-		return out, agent.Errorf(agent.CodeUnavailable, "", "%s found nothing: %s", searxTitle, clip(tidy(out.Warnings[0]), maxComplaint))
+	if len(out.pages) == 0 && len(out.warnings) > 0 {
+		return out, agent.Errorf(agent.CodeUnavailable, "", "%s found nothing: %s", searxTitle, clip(tidy(out.warnings[0]), maxComplaint))
 	}
 	return out, nil
 }

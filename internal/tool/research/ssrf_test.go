@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/egress/egresstest"
 	"github.com/turnstone-run/turnstone/internal/tool/research"
-	"github.com/turnstone-run/turnstone/internal/tool/research/referencestest"
+	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
 // A source is where the configuration says; what it answers, redirects above all, is its own.
@@ -37,7 +37,7 @@ func TestAttacks(t *testing.T) {
 			}
 			egresstest.Exercise(t, egresstest.Harness{Good: s.good, GoodType: s.media, Fetch: func(ctx context.Context, c *egress.Client, url string) error {
 				way := &egresstest.Counted{HTTP: c}
-				cfg := research.Config{HTTP: way, References: &referencestest.Memory{}}
+				cfg := research.Config{HTTP: way, References: &tooltest.ReferenceStore{}}
 				if s.at(&cfg, url); url == "" {
 					return agent.Invalid("url", "is the default") // nothing is configured
 				}

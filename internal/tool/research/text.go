@@ -27,7 +27,7 @@ var (
 	inlineTag  = regexp.MustCompile(`(?i)</?(?:[abiu]|em|strong|su[bp]|span|tt|small|mark|scp|inf|italic|bold|(?:jats|mml):[a-z-]{1,30})(?:\s[^<>]{0,200})?/?>`)
 )
 
-// plain makes readable text of a title or an abstract that may hold markup and character references.
+// plain returns the text of a title or an abstract without markup and character references.
 func plain(s string) string {
 	if strings.ContainsRune(s, '<') {
 		s = stripTags(s)
@@ -47,7 +47,7 @@ func stripTags(s string) string {
 	return inlineTag.ReplaceAllString(s, "")
 }
 
-// tidy makes one line of text: valid UTF-8, single spaces, no control characters.
+// tidy returns text on one line: valid UTF-8, single spaces, no control characters.
 func tidy(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	s = strings.Map(func(r rune) rune {
@@ -63,7 +63,7 @@ func tidy(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// clip cuts text to so many characters, at a word where there is one near, and shows that it did.
+// clip cuts text to limit characters, at the end of a word if one is near, and appends an ellipsis.
 func clip(s string, limit int) string {
 	if len(s) <= limit || utf8.RuneCountInString(s) <= limit {
 		return s
@@ -83,10 +83,10 @@ func clip(s string, limit int) string {
 	return strings.TrimRight(cut, " ,;:") + "…"
 }
 
-// field is a short text of a source.
+// field returns a short text of a source.
 func field(s string) string { return clip(plain(s), maxField) }
 
-// titleOf is a title without the full stop that catalogues end it with.
+// titleOf returns a title without the full stop at its end.
 func titleOf(s string) string {
 	s = plain(s)
 	if strings.HasSuffix(s, ".") && !strings.HasSuffix(s, "..") {
@@ -95,37 +95,37 @@ func titleOf(s string) string {
 	return clip(s, maxTitle)
 }
 
-// date is a day, a month or a year: what is not known is 0.
+// date is a day, a month or a year. Unknown parts are 0.
 type date struct{ year, month, day int }
 
-// text is the date as ISO 8601 has it: 2024, 2024-05 or 2024-05-17.
+// text returns the date in ISO 8601: 2024, 2024-05 or 2024-05-17.
 func (d date) text() string {
 	switch {
 	case d.year == 0:
 		return ""
 	case d.month == 0:
-		return pad(d.year, 4)
+		return zeroPad(d.year, 4)
 	case d.day == 0:
-		return pad(d.year, 4) + "-" + pad(d.month, 2)
+		return zeroPad(d.year, 4) + "-" + zeroPad(d.month, 2)
 	default:
-		return pad(d.year, 4) + "-" + pad(d.month, 2) + "-" + pad(d.day, 2)
+		return zeroPad(d.year, 4) + "-" + zeroPad(d.month, 2) + "-" + zeroPad(d.day, 2)
 	}
 }
 
-// real reports whether there is such a year and, where it is given, such a day.
-func (d date) real() bool {
+// exists reports whether the year is given and the day, if given, exists.
+func (d date) exists() bool {
 	return d.year != 0 && (d.day == 0 || d.day <= lastDay(d.year, d.month))
 }
 
-func pad(n, width int) string {
+func zeroPad(n, width int) string {
 	s := strconv.Itoa(n)
 	return strings.Repeat("0", max(0, width-len(s))) + s
 }
 
 var yearPattern = regexp.MustCompile(`\b(1[5-9]|20|21)\d\d\b`)
 
-// dateOf makes a date of its parts. A month may be a number or an English name; parts that are none are left out, and with them the
-// finer ones.
+// dateOf returns the date of its parts. A month may be a number or an English name. A part that cannot be read is 0, and so are the finer
+// ones.
 func dateOf(year, month, day string) date {
 	y := yearPattern.FindString(year)
 	if y == "" {
@@ -164,7 +164,7 @@ func monthOf(s string) int {
 	return 0
 }
 
-// atoi is 0 for what is no number.
+// atoi returns 0 for text that is no number.
 func atoi(s string) int {
 	n, err := strconv.Atoi(strings.TrimSpace(s))
 	if err != nil {
@@ -173,7 +173,7 @@ func atoi(s string) int {
 	return n
 }
 
-// lastDay is the number of days of a month.
+// lastDay returns the number of days of a month.
 func lastDay(year, month int) int {
 	return time.Date(year, time.Month(month)+1, 0, 0, 0, 0, 0, time.UTC).Day()
 }

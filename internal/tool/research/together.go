@@ -17,23 +17,17 @@ const togetherTool = "search_research"
 // defaultTogether is how many results search_research answers unless told.
 const defaultTogether = 20
 
-// together searches several sources at once.
-type together struct {
-	query    string
-	max      int
-	searches []search
-}
-
-// allSources are in the order in which their results are mixed.
-func (t *toolkit) allSources() []string {
-	all := []string{pubmedName, preprintsName, openAlexName, trialsName}
-	if t.web != nil {
-		all = append(all, webName)
+// sourceNames lists the sources in the order in which their results are mixed.
+func (t *toolkit) sourceNames() []string {
+	names := []string{pubmedName, preprintsName, openAlexName, trialsName}
+	if t.byName[webName] != nil {
+		names = append(names, webName)
 	}
-	return all
+	return names
 }
 
-func (t *toolkit) parseTogether(args json.RawMessage) (search, error) {
+// parseTogether reads a search of several sources at once.
+func (t *toolkit) parseTogether(args json.RawMessage) (*search, error) {
 	var in struct {
 		common
 		Sources  *[]string `json:"sources"`
@@ -43,71 +37,44 @@ func (t *toolkit) parseTogether(args json.RawMessage) (search, error) {
 	if err := decode(args, &in); err != nil {
 		return nil, err
 	}
-	s := together{}
-	var err error
-	if s.query, s.max, err = in.wanted(defaultTogether); err != nil {
+	query, n, err := in.queryAndMax(defaultTogether)
+	if err != nil {
 		return nil, err
 	}
 	span, err := years(in.FromYear, in.ToYear)
 	if err != nil {
 		return nil, err
 	}
-	chosen := t.allSources()
+	chosen := t.sourceNames()
 	if in.Sources != nil {
 		if len(*in.Sources) == 0 {
 			return nil, agent.Invalid("sources", "is empty")
 		}
-		if chosen, err = choices("sources", in.Sources, t.allSources()); err != nil {
+		if chosen, err = choices("sources", in.Sources, t.sourceNames()); err != nil {
 			return nil, err
 		}
 	}
-	for _, source := range t.allSources() {
-		if slices.Contains(chosen, source) {
-			s.searches = append(s.searches, t.one(source, s.query, s.max, span))
+	var searches []*search
+	var names []string
+	for _, name := range t.sourceNames() {
+		if slices.Contains(chosen, name) {
+			searches, names = append(searches, t.byName[name].broad(query, n, span)), append(names, name)
 		}
 	}
-	return &s, nil
+	return &search{
+		source: strings.Join(names, ","), title: "research", query: query, max: n,
+		run: func(ctx context.Context, x *exchange) (*found, error) { return searchAll(ctx, x, searches, n) },
+	}, nil
 }
 
-// one is the part of a search that goes to one source.
-func (t *toolkit) one(source, query string, n int, years span) search {
-	switch source {
-	case pubmedName:
-		return &pubmedSearch{query: query, max: n, span: years}
-	case preprintsName:
-		if balanced(query) != nil { // only Europe PMC minds
-			query = strings.NewReplacer("(", " ", ")", " ", `"`, " ").Replace(query)
-		}
-		return &preprintsSearch{query: query, max: n, span: years, alone: true} // papers are PubMed's and OpenAlex's
-	case openAlexName:
-		return &openAlexSearch{query: query, max: n, span: years}
-	case trialsName:
-		return &trialsSearch{query: query, max: n}
-	default:
-		return &webSearch{provider: t.web, pace: t.webPace, q: WebQuery{Words: query, Max: n}}
-	}
-}
-
-func (s *together) source() string {
-	names := make([]string, len(s.searches))
-	for i := range s.searches {
-		names[i] = s.searches[i].source()
-	}
-	return strings.Join(names, ",")
-}
-
-func (*together) title() string   { return "research" }
-func (s *together) wants() int    { return s.max }
-func (s *together) words() string { return s.query }
-
-// run asks all sources at once, each within its own time. Those that fail are listed; when all fail, so does the search.
-func (s *together) run(ctx context.Context, x *exchange) (*found, error) {
-	got := make([]*found, len(s.searches))
-	errs := make([]error, len(s.searches))
+// searchAll asks all sources at once, each within its own time. Those that fail are listed; when all fail, so does the search.
+func searchAll(ctx context.Context, x *exchange, searches []*search, maxResults int) (*found, error) {
+	got := make([]*found, len(searches))
+	errs := make([]error, len(searches))
 	var running sync.WaitGroup
-	for i, one := range s.searches {
+	for i, one := range searches {
 		running.Go(func() {
-			got[i], errs[i] = guarded(ctx, x, one)
+			got[i], errs[i] = searchOne(ctx, x, one)
 			x.inv.Report(progress(one, got[i], errs[i]))
 		})
 	}
@@ -117,9 +84,9 @@ func (s *together) run(ctx context.Context, x *exchange) (*found, error) {
 	}
 	out := &found{}
 	var lists [][]work
-	for i, one := range s.searches {
+	for i, one := range searches {
 		if errs[i] != nil {
-			out.failed = append(out.failed, failure{Source: one.source(), Error: clip(errs[i].Error(), 2*maxComplaint)})
+			out.failed = append(out.failed, failure{Source: one.source, Error: clip(errs[i].Error(), 2*maxComplaint)})
 			continue
 		}
 		out.total += got[i].total
@@ -131,34 +98,34 @@ func (s *together) run(ctx context.Context, x *exchange) (*found, error) {
 	if len(lists) == 0 {
 		return nil, allFailed(errs, out.failed)
 	}
-	out.works = mix(lists, s.max)
+	out.works = interleave(lists, maxResults)
 	return out, nil
 }
 
-// guarded asks one source. A fault of ours in reading what it sent is that source's failure, and not the end of the process.
-func guarded(ctx context.Context, x *exchange, one search) (f *found, err error) {
+// searchOne asks one source. A panic while its answer is read is that source's failure, and does not end the process.
+func searchOne(ctx context.Context, x *exchange, one *search) (f *found, err error) {
 	defer func() {
 		if recover() != nil {
-			f, err = nil, agent.Errorf(agent.CodeInternal, opSearch, "%s: its answer could not be handled", one.title())
+			f, err = nil, agent.Errorf(agent.CodeInternal, opSearch, "%s: its answer could not be handled", one.title)
 		}
 	}()
 	bounded, free := context.WithTimeout(ctx, x.kit.cfg.SourceTimeout)
 	defer free()
 	f, err = one.run(bounded, x)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return nil, agent.Errorf(agent.CodeUnavailable, "", "%s did not answer within %s", one.title(), x.kit.cfg.SourceTimeout)
+		return nil, agent.Errorf(agent.CodeUnavailable, "", "%s did not answer within %s", one.title, x.kit.cfg.SourceTimeout)
 	}
 	return f, err
 }
 
-func progress(one search, f *found, err error) string {
+func progress(one *search, f *found, err error) string {
 	if err != nil {
-		return one.title() + ": failed"
+		return one.title + ": failed"
 	}
-	return fmt.Sprintf("%s: %d results", one.title(), len(f.works))
+	return fmt.Sprintf("%s: %d results", one.title, len(f.works))
 }
 
-// allFailed is one error for all: retryable when any of them is.
+// allFailed returns one error for all, retryable if any of them is.
 func allFailed(errs []error, failures []failure) error {
 	code := agent.CodeOf(errs[0])
 	var texts []string
@@ -173,8 +140,8 @@ func allFailed(errs []error, failures []failure) error {
 
 const maxQuoted = 1800 // characters of what several sources have said
 
-// mix makes one list of several: the first of each, then the second of each and so on, each work once.
-func mix(lists [][]work, limit int) []work {
+// interleave returns one list of several: the first of each, then the second of each and so on, each work once.
+func interleave(lists [][]work, limit int) []work {
 	var all []work
 	longest := 0
 	for _, l := range lists {
@@ -187,14 +154,14 @@ func mix(lists [][]work, limit int) []work {
 			}
 		}
 	}
-	for before := -1; before != len(all); { // what was united may be the same as another
-		before, all = len(all), once(all)
+	for before := -1; before != len(all); { // a merged work may share a key with another
+		before, all = len(all), mergeDuplicates(all)
 	}
 	return all[:min(limit, len(all))]
 }
 
-// once unites works that share a key: what is known best of each stands where the first of them stood.
-func once(all []work) []work {
+// mergeDuplicates merges works that share a key. A merged work is where the first of them was.
+func mergeDuplicates(all []work) []work {
 	var out []work
 	for i := range all {
 		w := &all[i]
@@ -209,7 +176,7 @@ func once(all []work) []work {
 		}
 		merged := *a
 		merged.also = slices.Clone(a.also)
-		unite(&merged, b)
+		mergeWork(&merged, b)
 		out[same] = merged
 	}
 	return out

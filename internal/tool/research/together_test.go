@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/tool"
 	"github.com/turnstone-run/turnstone/internal/tool/research"
-	"github.com/turnstone-run/turnstone/internal/tool/research/referencestest"
+	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
 func TestTogether(t *testing.T) {
@@ -91,17 +92,22 @@ func TestTogetherSurvivesFailures(t *testing.T) {
 	require.Equal(t, "denied", w.fail(t, "search_research", `{"query":"x","sources":["openalex"]}`).Type)
 }
 
-// breaking is a provider that panics.
-type breaking struct{ research.WebSearch }
+// panicking is a client that panics when the web is asked.
+type panicking struct{ tool.HTTP }
 
-func (breaking) Name() string { return "Breaking" }
+func (p panicking) Do(req *http.Request) (*http.Response, error) {
+	if req.URL.Path == duckPage {
+		panic("the web is asked")
+	}
+	return p.HTTP.Do(req)
+}
 
 func TestTogetherSurvivesAPanic(t *testing.T) {
-	w := start(t, func(cfg *research.Config) { cfg.Web = breaking{} })
+	w := start(t, func(cfg *research.Config) { cfg.HTTP = panicking{cfg.HTTP} })
 	out := w.call(t, "search_research", `{"query":"x"}`)
 	require.NotEmpty(t, out.Results)
 	require.Len(t, out.Failed, 1)
-	require.Equal(t, "search: Breaking: its answer could not be handled", out.Failed[0].Error)
+	require.Equal(t, "search: DuckDuckGo: its answer could not be handled", out.Failed[0].Error)
 }
 
 func TestTogetherWaitsForNoneTooLong(t *testing.T) {
@@ -118,7 +124,7 @@ func TestTogetherWaitsForNoneTooLong(t *testing.T) {
 					w.WriteHeader(http.StatusTeapot)
 				}
 			})},
-			References: &referencestest.Memory{}, SourceTimeout: 8 * time.Second,
+			References: &tooltest.ReferenceStore{}, SourceTimeout: 8 * time.Second,
 		})
 		require.NoError(t, err)
 		began := time.Now()
@@ -180,7 +186,7 @@ func TestArguments(t *testing.T) {
 }
 
 func TestConfigurationIsChecked(t *testing.T) {
-	good := research.Config{HTTP: plainHTTP{}, References: &referencestest.Memory{}}
+	good := research.Config{HTTP: plainHTTP{}, References: &tooltest.ReferenceStore{}}
 	for field, change := range map[string]func(cfg *research.Config){
 		"http":           func(cfg *research.Config) { cfg.HTTP = nil },
 		"references":     func(cfg *research.Config) { cfg.References = nil },
@@ -190,7 +196,6 @@ func TestConfigurationIsChecked(t *testing.T) {
 		"openalex_url":   func(cfg *research.Config) { cfg.OpenAlexURL = "file:///etc/passwd" },
 		"web_provider":   func(cfg *research.Config) { cfg.WebProvider = "bing" },
 		"web_url":        func(cfg *research.Config) { cfg.WebProvider = research.SearXNG },
-		"tool":           func(cfg *research.Config) { cfg.Tool = "a\r\nb" },
 		"contact":        func(cfg *research.Config) { cfg.Contact = "ops@example.org)\r\nX: y" },
 		"rates.scopus":   func(cfg *research.Config) { cfg.Rates = map[string]float64{"scopus": 1} },
 		"rates.web":      func(cfg *research.Config) { cfg.Rates = map[string]float64{"web": 0} },

@@ -25,9 +25,11 @@ const (
 	DefaultBraveURL      = "https://api.search.brave.com"
 )
 
+// callerName is the name that the services are given: in the User-Agent, and as NCBI's parameter tool.
+const callerName = "turnstone"
+
 // The defaults of a [Config].
 const (
-	DefaultTool          = "turnstone"
 	DefaultMaxWait       = 10 * time.Second
 	DefaultSourceTimeout = 20 * time.Second
 )
@@ -44,11 +46,9 @@ type Config struct {
 	PreprintsURL string
 	OpenAlexURL  string
 
-	WebProvider string    // of search_web: "duckduckgo", "searxng" or "brave"; empty: there is no search_web
-	WebURL      string    // the provider's address; empty: the real one. SearXNG has none
-	Web         WebSearch // a provider of one's own, in place of WebProvider
+	WebProvider string // of search_web: "duckduckgo", "searxng" or "brave"; empty: there is no search_web
+	WebURL      string // the provider's address; empty: the real one. SearXNG has none
 
-	Tool    string // says who asks: part of the User-Agent and of requests to NCBI. Empty: "turnstone"
 	Contact string // an email address at which the services reach whoever operates this; empty: none is given
 
 	// Rates are requests per second by source (pubmed, clinical_trials, preprints, openalex, web), in place of what the services allow:
@@ -79,10 +79,8 @@ type toolkit struct {
 	auth      tool.Auth
 	userAgent string
 
-	pubmed, trials, preprints, openAlex *url.URL
-
-	web     WebSearch // nil: none
-	webPace pace
+	sources []*source // in the order of their tools
+	byName  map[string]*source
 
 	limits  *limits
 	rates   map[string]pace
@@ -91,10 +89,7 @@ type toolkit struct {
 	tools   []agent.Tool
 }
 
-var (
-	namePattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-	emailPattern = regexp.MustCompile(`^[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}$`)
-)
+var emailPattern = regexp.MustCompile(`^[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}$`)
 
 // New makes the toolkit. The error is [agent.CodeInvalid] and names the field of the configuration.
 func New(cfg Config) (agent.Toolkit, error) {
@@ -108,19 +103,13 @@ func New(cfg Config) (agent.Toolkit, error) {
 	case cfg.SourceTimeout < 0:
 		return nil, agent.Invalid("source_timeout", "is negative")
 	}
-	if cfg.Tool == "" {
-		cfg.Tool = DefaultTool
-	}
 	if cfg.MaxWait == 0 {
 		cfg.MaxWait = DefaultMaxWait
 	}
 	if cfg.SourceTimeout == 0 {
 		cfg.SourceTimeout = DefaultSourceTimeout
 	}
-	if !namePattern.MatchString(cfg.Tool) {
-		return nil, agent.Invalid("tool", "%.100q: want a name of letters, digits and . _ -, at most 64", cfg.Tool)
-	}
-	t := &toolkit{cfg: cfg, http: cfg.HTTP, auth: cfg.Auth, maxWait: cfg.MaxWait, now: time.Now, userAgent: cfg.Tool + "/1"}
+	t := &toolkit{cfg: cfg, http: cfg.HTTP, auth: cfg.Auth, maxWait: cfg.MaxWait, now: time.Now, userAgent: callerName + "/1"}
 	if cfg.Contact != "" {
 		if !emailPattern.MatchString(cfg.Contact) {
 			return nil, agent.Invalid("contact", "%.100q is no email address", cfg.Contact)
@@ -131,37 +120,42 @@ func New(cfg Config) (agent.Toolkit, error) {
 	if t.limits, err = newLimits(); err != nil {
 		return nil, err
 	}
-	if err := t.addresses(); err != nil {
+	if err := t.addSources(); err != nil {
 		return nil, err
 	}
-	if err := t.provider(); err != nil {
+	if err := t.setRates(); err != nil {
 		return nil, err
 	}
-	if err := t.paces(); err != nil {
-		return nil, err
-	}
-	t.tools, err = t.make()
+	t.tools, err = t.makeTools()
 	return t, err
 }
 
-func (t *toolkit) addresses() error {
-	for _, base := range []struct {
-		field, given, real string
-		to                 **url.URL
-	}{
-		{"pubmed_url", t.cfg.PubMedURL, DefaultPubMedURL, &t.pubmed},
-		{"trials_url", t.cfg.TrialsURL, DefaultTrialsURL, &t.trials},
-		{"preprints_url", t.cfg.PreprintsURL, DefaultPreprintsURL, &t.preprints},
-		{"openalex_url", t.cfg.OpenAlexURL, DefaultOpenAlexURL, &t.openAlex},
-	} {
+func (t *toolkit) addSources() error {
+	configured := map[string]string{
+		"pubmed_url": t.cfg.PubMedURL, "trials_url": t.cfg.TrialsURL, "preprints_url": t.cfg.PreprintsURL, "openalex_url": t.cfg.OpenAlexURL,
+	}
+	t.sources = literature()
+	for _, s := range t.sources {
 		var err error
-		if *base.to, err = address(base.field, base.given, base.real); err != nil {
+		if s.base, err = address(s.setting, configured[s.setting], s.defaultURL); err != nil {
 			return err
 		}
+	}
+	web, err := webSource(&t.cfg)
+	if err != nil {
+		return err
+	}
+	if web != nil {
+		t.sources = append(t.sources, web)
+	}
+	t.byName = map[string]*source{}
+	for _, s := range t.sources {
+		t.byName[s.name] = s
 	}
 	return nil
 }
 
+// address returns the configured address of a source, or the fallback.
 func address(name, given, fallback string) (*url.URL, error) {
 	if given == "" {
 		given = fallback
@@ -176,46 +170,16 @@ func address(name, given, fallback string) (*url.URL, error) {
 	return u, nil
 }
 
-func (t *toolkit) provider() error {
-	if t.cfg.Web != nil {
-		t.web, t.webPace = t.cfg.Web, perSecond(1)
-		return nil
-	}
-	var usual string
-	switch t.cfg.WebProvider {
-	case "":
-		return nil
-	case DuckDuckGo:
-		usual = DefaultDuckDuckGoURL
-	case Brave:
-		usual = DefaultBraveURL
-	case SearXNG:
-		if t.cfg.WebURL == "" {
-			return agent.Invalid("web_url", "is required for %s", SearXNG)
-		}
-	default:
-		return agent.Invalid("web_provider", "want one of %s, %s, %s, got %.50q", DuckDuckGo, SearXNG, Brave, t.cfg.WebProvider)
-	}
-	base, err := address("web_url", t.cfg.WebURL, usual)
-	if err != nil {
-		return err
-	}
-	t.web, t.webPace = builtin(t.cfg.WebProvider, base)
-	return nil
-}
-
-func (t *toolkit) paces() error {
+func (t *toolkit) setRates() error {
 	t.rates = map[string]pace{}
-	for source, rate := range t.cfg.Rates {
+	for name, rate := range t.cfg.Rates {
 		if rate < 0.001 || rate > 1000 {
-			return agent.Invalid("rates."+source, "want 0.001 to 1,000 requests per second")
+			return agent.Invalid("rates."+name, "want 0.001 to 1,000 requests per second")
 		}
-		switch source {
-		case pubmedName, trialsName, preprintsName, openAlexName, webName:
-			t.rates[source] = perSecond(rate)
-		default:
-			return agent.Invalid("rates."+source, "there is no such source")
+		if t.byName[name] == nil && name != webName {
+			return agent.Invalid("rates."+name, "there is no such source")
 		}
+		t.rates[name] = perSecond(rate)
 	}
 	return nil
 }
@@ -238,21 +202,15 @@ func schemaOf(name string) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// withoutWeb takes the web off the sources that a model may name.
+// withoutWeb removes the web from the sources that a model may name.
 func withoutWeb(schema json.RawMessage) json.RawMessage {
 	return json.RawMessage(strings.Replace(string(schema), `, "web"]`, "]", 1))
 }
 
-// make makes the tools.
-func (t *toolkit) make() ([]agent.Tool, error) {
-	searches := []*searchTool{
-		{name: "search_pubmed", description: pubmedDescription, parse: parsePubMed},
-		{name: "search_clinical_trials", description: trialsDescription, parse: parseTrials},
-		{name: "search_preprints", description: preprintsDescription, parse: parsePreprints},
-		{name: "search_openalex", description: openAlexDescription, parse: parseOpenAlex},
-	}
-	if t.web != nil {
-		searches = append(searches, &searchTool{name: "search_web", description: webDescription, parse: t.parseWeb})
+func (t *toolkit) makeTools() ([]agent.Tool, error) {
+	var searches []*searchTool
+	for _, s := range t.sources {
+		searches = append(searches, &searchTool{name: s.tool, description: s.description, parse: s.parse})
 	}
 	searches = append(searches, &searchTool{name: togetherTool, description: togetherDescription, parse: t.parseTogether})
 	var tools []agent.Tool
@@ -261,7 +219,7 @@ func (t *toolkit) make() ([]agent.Tool, error) {
 		if s.schema, err = schemaOf(s.name); err != nil {
 			return nil, err
 		}
-		if s.name == togetherTool && t.web == nil {
+		if s.name == togetherTool && t.byName[webName] == nil {
 			s.schema = withoutWeb(s.schema)
 		}
 		s.kit = t

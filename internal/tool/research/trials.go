@@ -6,12 +6,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
-)
-
-const (
-	trialsName  = "clinical_trials"
-	trialsTitle = "ClinicalTrials.gov"
 )
 
 // trialFields are the parts of a study that are asked for: whole studies with results are a megabyte each.
@@ -42,7 +36,7 @@ func trialPhases() []string {
 	return []string{"EARLY_PHASE1", "PHASE1", "PHASE2", "PHASE3", "PHASE4", "NA"}
 }
 
-func parseTrials(args json.RawMessage) (search, error) {
+func parseTrials(args json.RawMessage) (*search, error) {
 	var in struct {
 		common
 		Status       *[]string `json:"status"`
@@ -55,7 +49,7 @@ func parseTrials(args json.RawMessage) (search, error) {
 	}
 	var s trialsSearch
 	var err error
-	if s.query, s.max, err = in.wanted(DefaultResults); err != nil {
+	if s.query, s.max, err = in.queryAndMax(DefaultResults); err != nil {
 		return nil, err
 	}
 	if s.status, err = choices("status", in.Status, trialStatuses()); err != nil {
@@ -64,25 +58,21 @@ func parseTrials(args json.RawMessage) (search, error) {
 	if s.phase, err = choices("phase", in.Phase, trialPhases()); err != nil {
 		return nil, err
 	}
-	if s.condition, err = words("condition", in.Condition); err != nil {
+	if s.condition, err = textArgument("condition", in.Condition); err != nil {
 		return nil, err
 	}
-	if s.intervention, err = words("intervention", in.Intervention); err != nil {
+	if s.intervention, err = textArgument("intervention", in.Intervention); err != nil {
 		return nil, err
 	}
-	return &s, nil
+	return s.search(), nil
 }
 
-func (*trialsSearch) source() string  { return trialsName }
-func (*trialsSearch) title() string   { return trialsTitle }
-func (s *trialsSearch) wants() int    { return s.max }
-func (s *trialsSearch) words() string { return s.query }
+func (s *trialsSearch) search() *search {
+	return &search{source: trialsName, title: trialsTitle, query: s.query, max: s.max, run: s.run}
+}
 
 func (s *trialsSearch) run(ctx context.Context, x *exchange) (*found, error) {
-	resp, err := x.get(ctx, &request{
-		source: trialsName, title: trialsTitle, url: at(x.kit.trials, "studies", s.parameters()), accept: "application/json",
-		pace: pace{every: 1200 * time.Millisecond, burst: 3}, // about 50 a minute
-	})
+	resp, err := x.ask(ctx, trialsName, "studies", "application/json", s.parameters())
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +172,7 @@ func parseStudies(resp *response, limit int) (*found, error) {
 func (s *study) work() work {
 	p := &s.Protocol
 	w := work{source: trialsName, kind: kindReport, genre: "Clinical trial registration", journal: "", publish: trialsTitle}
-	w.nct = matching(nctPattern, p.Identification.NCT)
+	w.nct = matchID(nctPattern, p.Identification.NCT)
 	if w.nct == "" {
 		return w
 	}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/tool/research"
-	"github.com/turnstone-run/turnstone/internal/tool/research/referencestest"
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
@@ -193,7 +192,7 @@ func TestRates(t *testing.T) {
 						handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(empty[tt.tool])) }),
 						sent:    func(*http.Request) { sent = append(sent, time.Now()) },
 					},
-					Auth: noAuth{}, References: &referencestest.Memory{}, WebProvider: research.DuckDuckGo, Rates: tt.rates,
+					Auth: noAuth{}, References: &tooltest.ReferenceStore{}, WebProvider: research.DuckDuckGo, Rates: tt.rates,
 				})
 				require.NoError(t, err)
 				inv := invocation()
@@ -214,7 +213,7 @@ func TestRates(t *testing.T) {
 func TestWaits(t *testing.T) {
 	kitOf := func(t *testing.T, handler http.HandlerFunc, change func(cfg *research.Config)) agent.Toolkit {
 		t.Helper()
-		cfg := research.Config{HTTP: direct{handler: handler}, References: &referencestest.Memory{}, Rates: map[string]float64{"openalex": 0.2}}
+		cfg := research.Config{HTTP: direct{handler: handler}, References: &tooltest.ReferenceStore{}, Rates: map[string]float64{"openalex": 0.2}}
 		if change != nil {
 			change(&cfg)
 		}
@@ -381,7 +380,7 @@ func TestCredentials(t *testing.T) {
 }
 
 // failing is a store of references that cannot be reached.
-type failing struct{ referencestest.Memory }
+type failing struct{ tooltest.ReferenceStore }
 
 func (*failing) AddReferences(context.Context, string, agent.SessionID, []agent.Reference) ([]agent.Reference, error) {
 	return nil, agent.Errorf(agent.CodeUnavailable, "add references", "the database is away")

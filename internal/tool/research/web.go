@@ -10,8 +10,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-const webName = "web"
-
 // The providers of search_web.
 const (
 	DuckDuckGo = "duckduckgo" // its page without scripts; needs no key
@@ -19,59 +17,80 @@ const (
 	Brave      = "brave"      // needs a key
 )
 
-// WebSearch is a provider of search_web. Errors are [agent.Error] values that a model may be shown.
-type WebSearch interface {
-	// Name is the provider's, for people.
-	Name() string
-	// Search returns pages, the best first. fetch gets a URL within the egress rules and the provider's rate, with the credentials that the
-	// tool's binding has for its host.
-	Search(ctx context.Context, q WebQuery, fetch Fetch) (WebPages, error)
+// provider is a search engine. Its errors are [agent.Error] values that a model may be shown.
+type provider struct {
+	title      string
+	defaultURL string // empty: the configuration must give one
+	pace       pace
+	search     func(ctx context.Context, q webQuery, get getter) (webPages, error) // the best pages first
 }
 
-// WebQuery is what is searched for.
-type WebQuery struct {
-	Words   string
-	Site    string // a host; empty: anywhere
-	Recency string // day, week, month or year; empty: any time
-	Max     int    // 1 to 50
-}
-
-// Text is the query with its site as search engines write it.
-func (q WebQuery) Text() string {
-	if q.Site == "" {
-		return q.Words
+func providers() map[string]provider {
+	return map[string]provider{
+		DuckDuckGo: {duckTitle, DefaultDuckDuckGoURL, perSecond(0.5), searchDuckDuckGo},
+		SearXNG:    {searxTitle, "", perSecond(5), searchSearXNG},
+		Brave:      {braveTitle, DefaultBraveURL, perSecond(1), searchBrave},
 	}
-	return q.Words + " site:" + q.Site
 }
 
-// Fetch gets a URL. The error is an [agent.Error]; any status of 200 to 299 is an answer.
-type Fetch func(ctx context.Context, u *url.URL, accept string) (status int, body []byte, err error)
+// getter gets a path of a provider. The error is an [agent.Error].
+type getter func(ctx context.Context, path, accept string, query url.Values) (*response, error)
 
-// WebPages is what a provider has found.
-type WebPages struct {
-	Pages    []WebPage
-	Total    int // 0: not told
-	Warnings []string
+type webQuery struct {
+	words   string
+	site    string // a host; empty: anywhere
+	recency string // day, week, month or year; empty: any time
+	max     int    // 1 to 50
 }
 
-// WebPage is a page. Title and Snippet may hold markup.
-type WebPage struct {
-	Title     string
-	URL       string
-	Snippet   string
-	Published string // as 2024-05-17, empty when not known
+// text returns the query with its site as search engines write it.
+func (q webQuery) text() string {
+	if q.site == "" {
+		return q.words
+	}
+	return q.words + " site:" + q.site
 }
 
-// webSearch asks the provider that is configured.
-type webSearch struct {
-	provider WebSearch
-	pace     pace
-	q        WebQuery
+type webPages struct {
+	pages    []webPage
+	total    int // 0: not told
+	warnings []string
+}
+
+// webPage is a page that was found. Title and snippet may hold markup.
+type webPage struct {
+	title     string
+	url       string
+	snippet   string
+	published string // as 2024-05-17, empty if not known
+}
+
+// webSource returns the source web as it is configured, nil if it is not.
+func webSource(cfg *Config) (*source, error) {
+	if cfg.WebProvider == "" {
+		return nil, nil //nolint:nilnil // there is no search of the web
+	}
+	p, ok := providers()[cfg.WebProvider]
+	switch {
+	case !ok:
+		return nil, agent.Invalid("web_provider", "want one of %s, %s, %s, got %.50q", DuckDuckGo, SearXNG, Brave, cfg.WebProvider)
+	case p.defaultURL == "" && cfg.WebURL == "":
+		return nil, agent.Invalid("web_url", "is required for %s", cfg.WebProvider)
+	}
+	base, err := address("web_url", cfg.WebURL, p.defaultURL)
+	if err != nil {
+		return nil, err
+	}
+	return &source{
+		name: webName, title: p.title, tool: "search_web", description: webDescription, base: base, pace: p.pace,
+		parse: p.parse,
+		broad: func(query string, n int, _ span) *search { return p.searchFor(webQuery{words: query, max: n}) },
+	}, nil
 }
 
 var sitePattern = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]{2,63}$`)
 
-func (t *toolkit) parseWeb(args json.RawMessage) (search, error) {
+func (p *provider) parse(args json.RawMessage) (*search, error) {
 	var in struct {
 		common
 		Site    *string `json:"site"`
@@ -80,45 +99,41 @@ func (t *toolkit) parseWeb(args json.RawMessage) (search, error) {
 	if err := decode(args, &in); err != nil {
 		return nil, err
 	}
-	s := webSearch{provider: t.web, pace: t.webPace}
+	var q webQuery
 	var err error
-	if s.q.Words, s.q.Max, err = in.wanted(DefaultResults); err != nil {
+	if q.words, q.max, err = in.queryAndMax(DefaultResults); err != nil {
 		return nil, err
 	}
-	if s.q.Site = deref(in.Site); s.q.Site != "" && (len(s.q.Site) > 253 || !sitePattern.MatchString(s.q.Site)) {
-		return nil, agent.Invalid("site", "want a host as example.org, got %.50q", s.q.Site)
+	if q.site = valueOf(in.Site); q.site != "" && (len(q.site) > 253 || !sitePattern.MatchString(q.site)) {
+		return nil, agent.Invalid("site", "want a host as example.org, got %.50q", q.site)
 	}
-	if s.q.Recency, err = choice("recency", in.Recency, []string{"day", "week", "month", "year"}); err != nil {
+	if q.recency, err = choice("recency", in.Recency, []string{"day", "week", "month", "year"}); err != nil {
 		return nil, err
 	}
-	return &s, nil
+	return p.searchFor(q), nil
 }
 
-func (*webSearch) source() string  { return webName }
-func (s *webSearch) title() string { return s.provider.Name() }
-func (s *webSearch) wants() int    { return s.q.Max }
-func (s *webSearch) words() string { return s.q.Words }
+func (p *provider) searchFor(q webQuery) *search {
+	return &search{source: webName, title: p.title, query: q.words, max: q.max, run: func(ctx context.Context, x *exchange) (*found, error) {
+		return p.run(ctx, x, q)
+	}}
+}
 
-func (s *webSearch) run(ctx context.Context, x *exchange) (*found, error) {
-	fetch := func(ctx context.Context, u *url.URL, accept string) (int, []byte, error) {
-		resp, err := x.get(ctx, &request{source: webName, title: s.provider.Name(), url: u, accept: accept, pace: s.pace})
-		if err != nil {
-			return 0, nil, err
-		}
-		return resp.status, resp.body, nil
-	}
-	pages, err := s.provider.Search(ctx, s.q, fetch)
+func (p *provider) run(ctx context.Context, x *exchange, q webQuery) (*found, error) {
+	pages, err := p.search(ctx, q, func(ctx context.Context, path, accept string, query url.Values) (*response, error) {
+		return x.ask(ctx, webName, path, accept, query)
+	})
 	if err != nil {
 		return nil, err
 	}
-	out := &found{total: pages.Total}
-	for _, w := range pages.Warnings {
+	out := &found{total: pages.total}
+	for _, w := range pages.warnings {
 		out.warn("%s", clip(tidy(w), maxComplaint))
 	}
 	seen := map[string]bool{}
-	for i := range pages.Pages {
-		w := pages.Pages[i].work(x.kit.now())
-		if len(out.works) == s.q.Max || w.url == "" || seen[urlKey(w.url)] {
+	for i := range pages.pages {
+		w := pages.pages[i].work(x.kit.now())
+		if len(out.works) == q.max || w.url == "" || seen[urlKey(w.url)] {
 			continue
 		}
 		seen[urlKey(w.url)] = true
@@ -127,8 +142,8 @@ func (s *webSearch) run(ctx context.Context, x *exchange) (*found, error) {
 	return out, nil
 }
 
-func (p *WebPage) work(now time.Time) work {
-	w := work{source: webName, kind: kindWebPage, title: titleOf(p.Title), url: pageURL(p.URL), abstract: plain(p.Snippet), issued: isoDate(p.Published)}
+func (p *webPage) work(now time.Time) work {
+	w := work{source: webName, kind: kindWebPage, title: titleOf(p.title), url: pageURL(p.url), abstract: plain(p.snippet), issued: isoDate(p.published)}
 	if w.url == "" {
 		return w
 	}
@@ -139,20 +154,6 @@ func (p *WebPage) work(now time.Time) work {
 		w.title = clip(w.url, maxTitle)
 	}
 	w.seen = date{now.Year(), int(now.Month()), now.Day()}
-	w.identify()
+	w.readIdentifiers()
 	return w
-}
-
-// builtin makes a provider by its name.
-func builtin(name string, base *url.URL) (WebSearch, pace) {
-	switch name {
-	case DuckDuckGo:
-		return duckDuckGo{base}, perSecond(0.5)
-	case SearXNG:
-		return searXNG{base}, perSecond(5)
-	case Brave:
-		return brave{base}, perSecond(1)
-	default:
-		return nil, pace{}
-	}
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// work is a publication, a trial or a page that a source has found. What a source does not say is empty.
+// work is a publication, a trial or a page that a source has found. Unknown fields are empty.
 type work struct {
 	source  string // its name, such as pubmed
 	also    []string
@@ -34,7 +34,7 @@ type work struct {
 	more     details
 }
 
-// details is what only some sources say; it is in answers, not in the bibliography.
+// details are fields of some sources. They are in answers, not in the bibliography.
 type details struct {
 	Type          string   `json:"type,omitempty"` // preprint or paper, of Europe PMC
 	Status        string   `json:"status,omitempty"`
@@ -58,7 +58,7 @@ type person struct {
 	literal string
 }
 
-// display is the name as people write it.
+// display returns the name as people write it.
 func (p person) display() string {
 	if p.literal != "" {
 		return p.literal
@@ -66,7 +66,7 @@ func (p person) display() string {
 	return strings.TrimSpace(p.given + " " + p.family)
 }
 
-// keys names a work: the first is its key, the others are aliases. Equal works of different sources share at least one.
+// keys returns the key of a work and then its aliases. Equal works of different sources share at least one.
 func (w *work) keys() []string {
 	var keys []string
 	for _, k := range []struct{ scheme, id string }{
@@ -87,7 +87,7 @@ func (w *work) keys() []string {
 	return keys
 }
 
-// link is where a work can be read.
+// link returns the address at which a work can be read.
 func (w *work) link() string {
 	switch {
 	case w.url != "":
@@ -101,7 +101,7 @@ func (w *work) link() string {
 	}
 }
 
-// weight says how much is known of a work; of two reports of one work the heavier is the better.
+// weight returns how much is known of a work. Of two reports of one work the heavier is better.
 func (w *work) weight() int {
 	n := min(len(w.authors), 3)
 	for _, s := range []string{w.title, w.journal, w.volume, w.issue, w.pages, w.doi, w.pmid, w.pmcid, w.abstract} {
@@ -118,8 +118,8 @@ func (w *work) weight() int {
 	return n
 }
 
-// unite puts what b knows besides into a.
-func unite(a, b *work) {
+// mergeWork copies into a the fields of b that a lacks.
+func mergeWork(a, b *work) {
 	for _, pair := range []struct{ to, from *string }{
 		{&a.title, &b.title},
 		{&a.genre, &b.genre},

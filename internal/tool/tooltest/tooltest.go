@@ -1,5 +1,7 @@
-// Package tooltest is the suite that every toolkit passes. It knows nothing of what a tool does; it holds tools to the contract of
-// [agent.Tool]: whatever a model sends is answered, a bad call by a failed result and not by an error, and nothing panics.
+// Package tooltest has the suite that every toolkit passes, and the suites and fakes of the stores that toolkits use.
+//
+// The suite of toolkits holds tools to the contract of [agent.Tool], whatever they do: every call of a model is answered, a bad one by a
+// failed result and not by an error, and nothing panics.
 package tooltest
 
 import (
@@ -51,8 +53,8 @@ func Exercise(t *testing.T, kit agent.Toolkit) {
 	}
 }
 
-// ExerciseListed runs the suite on what a dynamic toolkit lists for a scope, which must be at least one tool. Each tool must refuse arguments
-// without members: the test's server or store has to see to it that there is one which wants some.
+// ExerciseListed runs the suite on what a dynamic toolkit lists for a scope, which must be at least one tool. Each tool must refuse
+// arguments without members: the test's server or store has to see to it that there is one which wants some.
 func ExerciseListed(t *testing.T, kit agent.DynamicToolkit, scope agent.ToolScope) {
 	t.Helper()
 	listed, err := kit.List(t.Context(), scope)

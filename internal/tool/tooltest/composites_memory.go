@@ -1,4 +1,4 @@
-package compositetest
+package tooltest
 
 import (
 	"bytes"
@@ -19,41 +19,41 @@ const (
 	maxName    = 64
 )
 
-// Memory is a store for tests. The zero value is empty and ready.
-type Memory struct {
+// CompositeStore is a store of composite tools in memory. The zero value is empty and ready.
+type CompositeStore struct {
 	mu         sync.Mutex
 	counted    map[string]bool // tenant and key
-	shapes     map[string]*shape
-	composites []*kept
+	shapes     map[string]*countedShape
+	composites []*keptComposite
 }
 
-type shape struct {
+type countedShape struct {
 	count   int64
 	samples []json.RawMessage
 }
 
-// kept is a composite with all of its versions, the newest last.
-type kept struct {
+// keptComposite is a composite with all of its versions, the newest last.
+type keptComposite struct {
 	versions  []agent.Composite
 	described bool // by a person
 }
 
-var _ tool.Composites = (*Memory)(nil)
+var _ tool.Composites = (*CompositeStore)(nil)
 
 // UsePipeline is that of [tool.Composites].
-func (m *Memory) UsePipeline(ctx context.Context, use agent.PipelineUse) (agent.PipelineUses, error) {
+func (m *CompositeStore) UsePipeline(ctx context.Context, use agent.PipelineUse) (agent.PipelineUses, error) {
 	if err := ctx.Err(); err != nil {
 		return agent.PipelineUses{}, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.shapes == nil {
-		m.shapes, m.counted = map[string]*shape{}, map[string]bool{}
+		m.shapes, m.counted = map[string]*countedShape{}, map[string]bool{}
 	}
 	id := use.Tenant + "/" + use.Shape
 	s := m.shapes[id]
 	if s == nil {
-		s = &shape{}
+		s = &countedShape{}
 		m.shapes[id] = s
 	}
 	if key := use.Tenant + "/" + use.Key; !m.counted[key] {
@@ -72,7 +72,7 @@ func (m *Memory) UsePipeline(ctx context.Context, use agent.PipelineUse) (agent.
 }
 
 // SaveComposite is that of [tool.Composites].
-func (m *Memory) SaveComposite(ctx context.Context, c agent.Composite) (agent.Composite, error) {
+func (m *CompositeStore) SaveComposite(ctx context.Context, c agent.Composite) (agent.Composite, error) {
 	if err := ctx.Err(); err != nil {
 		return agent.Composite{}, err
 	}
@@ -83,7 +83,7 @@ func (m *Memory) SaveComposite(ctx context.Context, c agent.Composite) (agent.Co
 	switch {
 	case k == nil:
 		c.ID, c.Name, c.Version, c.CreatedAt, c.UpdatedAt = fmt.Sprintf("cmp_%d", len(m.composites)+1), m.free(c.Tenant, c.Name), 1, now, now
-		k = &kept{versions: []agent.Composite{c}}
+		k = &keptComposite{versions: []agent.Composite{c}}
 		m.composites = append(m.composites, k)
 	case c.Version == k.newest().Version+1:
 		next := *k.newest()
@@ -97,7 +97,7 @@ func (m *Memory) SaveComposite(ctx context.Context, c agent.Composite) (agent.Co
 }
 
 // Composites is that of [tool.Composites].
-func (m *Memory) Composites(ctx context.Context, tenant string) ([]agent.Composite, error) {
+func (m *CompositeStore) Composites(ctx context.Context, tenant string) ([]agent.Composite, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (m *Memory) Composites(ctx context.Context, tenant string) ([]agent.Composi
 }
 
 // Composite is that of [tool.Composites].
-func (m *Memory) Composite(ctx context.Context, tenant, id string, version int64) (agent.Composite, error) {
+func (m *CompositeStore) Composite(ctx context.Context, tenant, id string, version int64) (agent.Composite, error) {
 	if err := ctx.Err(); err != nil {
 		return agent.Composite{}, err
 	}
@@ -130,7 +130,7 @@ func (m *Memory) Composite(ctx context.Context, tenant, id string, version int64
 }
 
 // ChangeComposite is what a person does to the composite of a name or id.
-func (m *Memory) ChangeComposite(_ context.Context, tenant, which string, change agent.CompositeChange) (agent.Composite, error) {
+func (m *CompositeStore) ChangeComposite(_ context.Context, tenant, which string, change agent.CompositeChange) (agent.Composite, error) {
 	const op = "change composite"
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -155,7 +155,7 @@ func (m *Memory) ChangeComposite(_ context.Context, tenant, which string, change
 	return m.present(k), nil
 }
 
-func (m *Memory) find(is func(c *agent.Composite) bool) *kept {
+func (m *CompositeStore) find(is func(c *agent.Composite) bool) *keptComposite {
 	for _, k := range m.composites {
 		if is(k.newest()) {
 			return k
@@ -164,10 +164,10 @@ func (m *Memory) find(is func(c *agent.Composite) bool) *kept {
 	return nil
 }
 
-func (k *kept) newest() *agent.Composite { return &k.versions[len(k.versions)-1] }
+func (k *keptComposite) newest() *agent.Composite { return &k.versions[len(k.versions)-1] }
 
-// present is the newest version with the uses of its shape.
-func (m *Memory) present(k *kept) agent.Composite {
+// present returns the newest version with the uses of its shape.
+func (m *CompositeStore) present(k *keptComposite) agent.Composite {
 	c := *k.newest()
 	c.Uses = 0
 	if s := m.shapes[c.Tenant+"/"+c.Shape]; s != nil {
@@ -176,8 +176,8 @@ func (m *Memory) present(k *kept) agent.Composite {
 	return c
 }
 
-// free is the name, with a number behind it where it is taken.
-func (m *Memory) free(tenant, name string) string {
+// free returns the name, with a number behind it if it is taken.
+func (m *CompositeStore) free(tenant, name string) string {
 	try := name
 	for n := 2; m.find(func(o *agent.Composite) bool { return o.Tenant == tenant && o.Name == try }) != nil; n++ {
 		suffix := fmt.Sprintf("_%d", n)

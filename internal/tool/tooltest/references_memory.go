@@ -1,4 +1,4 @@
-package referencestest
+package tooltest
 
 import (
 	"bytes"
@@ -11,8 +11,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Memory is a [tool.References] for tests: what it keeps is gone with it. It is safe for concurrent use.
-type Memory struct {
+// ReferenceStore is a [tool.References] in memory. It is safe for concurrent use.
+type ReferenceStore struct {
 	mu   sync.Mutex
 	kept map[conversation][]agent.Reference
 }
@@ -23,7 +23,7 @@ type conversation struct {
 }
 
 // AddReferences keeps what is new, see [tool.References].
-func (m *Memory) AddReferences(ctx context.Context, tenant string, s agent.SessionID, refs []agent.Reference) ([]agent.Reference, error) {
+func (m *ReferenceStore) AddReferences(ctx context.Context, tenant string, s agent.SessionID, refs []agent.Reference) ([]agent.Reference, error) {
 	if err := agent.Interrupted(ctx, "add references"); err != nil {
 		return nil, err
 	}
@@ -36,13 +36,13 @@ func (m *Memory) AddReferences(ctx context.Context, tenant string, s agent.Sessi
 	list := slices.Clone(m.kept[at]) // an error half way keeps nothing
 	places := make([]int, len(refs))
 	for i := range refs {
-		place := slices.IndexFunc(list, func(known agent.Reference) bool { return same(&known, &refs[i]) })
+		place := slices.IndexFunc(list, func(known agent.Reference) bool { return isSameReference(&known, &refs[i]) })
 		if place < 0 {
-			added := clone(&refs[i])
+			added := cloneReference(&refs[i])
 			added.Number, added.AddedAt = len(list)+1, time.Now().UTC()
 			place, list = len(list), append(list, added)
 		}
-		merged, err := merge(list, place, &refs[i])
+		merged, err := mergeReference(list, place, &refs[i])
 		if err != nil {
 			return nil, err
 		}
@@ -51,13 +51,13 @@ func (m *Memory) AddReferences(ctx context.Context, tenant string, s agent.Sessi
 	m.kept[at] = list
 	answer := make([]agent.Reference, len(refs))
 	for i, place := range places {
-		answer[i] = clone(&list[place])
+		answer[i] = cloneReference(&list[place])
 	}
 	return answer, nil
 }
 
 // References lists them by number.
-func (m *Memory) References(ctx context.Context, tenant string, s agent.SessionID) ([]agent.Reference, error) {
+func (m *ReferenceStore) References(ctx context.Context, tenant string, s agent.SessionID) ([]agent.Reference, error) {
 	if err := agent.Interrupted(ctx, "list references"); err != nil {
 		return nil, err
 	}
@@ -66,23 +66,23 @@ func (m *Memory) References(ctx context.Context, tenant string, s agent.SessionI
 	list := m.kept[conversation{tenant, s}]
 	out := make([]agent.Reference, len(list))
 	for i := range list {
-		out[i] = clone(&list[i])
+		out[i] = cloneReference(&list[i])
 	}
 	return out, nil
 }
 
-func names(r *agent.Reference) []string { return append([]string{r.Key}, r.Aliases...) }
+func referenceNames(r *agent.Reference) []string { return append([]string{r.Key}, r.Aliases...) }
 
-func same(a, b *agent.Reference) bool {
-	return slices.ContainsFunc(names(a), func(name string) bool { return slices.Contains(names(b), name) })
+func isSameReference(a, b *agent.Reference) bool {
+	return slices.ContainsFunc(referenceNames(a), func(name string) bool { return slices.Contains(referenceNames(b), name) })
 }
 
-// merge adds to a kept source what another report of it has besides: aliases that no other source has, and members of the item.
-func merge(list []agent.Reference, place int, with *agent.Reference) (agent.Reference, error) {
-	merged := clone(&list[place])
-	for _, name := range names(with) {
-		taken := slices.ContainsFunc(list, func(r agent.Reference) bool { return slices.Contains(names(&r), name) })
-		if !taken && !slices.Contains(names(&merged), name) {
+// mergeReference adds to a kept source the aliases that no other source has and the members of the item that it lacks.
+func mergeReference(list []agent.Reference, place int, with *agent.Reference) (agent.Reference, error) {
+	merged := cloneReference(&list[place])
+	for _, name := range referenceNames(with) {
+		taken := slices.ContainsFunc(list, func(r agent.Reference) bool { return slices.Contains(referenceNames(&r), name) })
+		if !taken && !slices.Contains(referenceNames(&merged), name) {
 			merged.Aliases = append(merged.Aliases, name)
 		}
 	}
@@ -106,7 +106,7 @@ func merge(list []agent.Reference, place int, with *agent.Reference) (agent.Refe
 	return merged, nil
 }
 
-func clone(r *agent.Reference) agent.Reference {
+func cloneReference(r *agent.Reference) agent.Reference {
 	out := *r
 	out.Aliases, out.Item = slices.Clone(r.Aliases), bytes.Clone(r.Item)
 	return out

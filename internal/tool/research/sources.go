@@ -1,0 +1,87 @@
+package research
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"time"
+)
+
+// The names of the sources, in arguments, answers and [Config.Rates].
+const (
+	pubmedName    = "pubmed"
+	trialsName    = "clinical_trials"
+	preprintsName = "preprints"
+	openAlexName  = "openalex"
+	webName       = "web"
+)
+
+// The titles of the sources, for people.
+const (
+	pubmedTitle    = "PubMed"
+	trialsTitle    = "ClinicalTrials.gov"
+	preprintsTitle = "Europe PMC"
+	openAlexTitle  = "OpenAlex"
+)
+
+// source is a service that the toolkit searches.
+type source struct {
+	name, title       string
+	tool, description string
+	setting           string // the field of the configuration with its address
+	defaultURL        string
+	base              *url.URL // its address
+	pace              pace     // of requests without credentials
+	keyedPace         pace     // of requests with credentials; zero: the same
+
+	parse func(args json.RawMessage) (*search, error)
+	broad func(query string, maxResults int, years span) *search // its part of search_research
+}
+
+// literature lists the sources that are always there, in the order of their tools.
+func literature() []*source {
+	return []*source{
+		{
+			name: pubmedName, title: pubmedTitle, tool: "search_pubmed", description: pubmedDescription,
+			setting: "pubmed_url", defaultURL: DefaultPubMedURL, pace: perSecond(3), keyedPace: perSecond(10),
+			parse: parsePubMed,
+			broad: func(query string, n int, years span) *search {
+				return (&pubmedSearch{query: query, max: n, span: years}).search()
+			},
+		},
+		{
+			name: trialsName, title: trialsTitle, tool: "search_clinical_trials", description: trialsDescription,
+			setting: "trials_url", defaultURL: DefaultTrialsURL, pace: pace{every: 1200 * time.Millisecond, burst: 3}, // about 50 a minute
+			parse: parseTrials,
+			broad: func(query string, n int, _ span) *search { return (&trialsSearch{query: query, max: n}).search() },
+		},
+		{
+			name: preprintsName, title: preprintsTitle, tool: "search_preprints", description: preprintsDescription,
+			setting: "preprints_url", defaultURL: DefaultPreprintsURL, pace: perSecond(10),
+			parse: parsePreprints, broad: broadPreprints,
+		},
+		{
+			name: openAlexName, title: openAlexTitle, tool: "search_openalex", description: openAlexDescription,
+			setting: "openalex_url", defaultURL: DefaultOpenAlexURL, pace: perSecond(10),
+			parse: parseOpenAlex,
+			broad: func(query string, n int, years span) *search {
+				return (&openAlexSearch{query: query, max: n, span: years}).search()
+			},
+		},
+	}
+}
+
+// search is a query to one source or to several, read from the arguments of a call.
+type search struct {
+	source string // the name of the source; names with commas for several
+	title  string // for people
+	query  string
+	max    int // results
+	run    func(ctx context.Context, x *exchange) (*found, error)
+}
+
+// ask sends a request to a path of a source.
+func (x *exchange) ask(ctx context.Context, name, path, accept string, query url.Values) (*response, error) {
+	s := x.kit.byName[name]
+	return x.get(ctx, s, withQuery(s.base, path, query), accept)
+}
