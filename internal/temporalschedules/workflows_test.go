@@ -17,7 +17,6 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/temporalschedules"
-	"github.com/turnstone-run/turnstone/internal/temporalschedules/temporalschedulestest"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -82,9 +81,9 @@ func (s definitionStore) Workflows(_ context.Context, q agent.WorkflowQuery) (ag
 	return page, nil
 }
 
-func newWorkflowSchedules(t *testing.T) (*temporalschedules.WorkflowSchedules, *temporalschedulestest.Server, definitionStore) {
+func newWorkflowSchedules(t *testing.T) (*temporalschedules.WorkflowSchedules, *scheduleServer, definitionStore) {
 	t.Helper()
-	s, d := temporalschedulestest.New(workflows.DefinedWorkflowType), definitionStore{}
+	s, d := newScheduleServer(workflows.DefinedWorkflowType), definitionStore{}
 	k, err := temporalschedules.NewWorkflowSchedules(temporalschedules.WorkflowConfig{Schedules: s, Definitions: d})
 	require.NoError(t, err)
 	return k, s, d
@@ -274,6 +273,6 @@ func TestWorkflowSchedulesRunEndsWithItsContext(t *testing.T) {
 func TestWorkflowConfig(t *testing.T) {
 	_, err := temporalschedules.NewWorkflowSchedules(temporalschedules.WorkflowConfig{Definitions: definitionStore{}})
 	require.ErrorContains(t, err, "Schedules is missing")
-	_, err = temporalschedules.NewWorkflowSchedules(temporalschedules.WorkflowConfig{Schedules: temporalschedulestest.New("")})
+	_, err = temporalschedules.NewWorkflowSchedules(temporalschedules.WorkflowConfig{Schedules: newScheduleServer("")})
 	require.ErrorContains(t, err, "Definitions is missing")
 }
