@@ -1,8 +1,8 @@
-// Package job is the message protocol 1.x of an orchestrator's jobs: a [Job] comes in, becomes an [agent.Envelope], and
-// its turn's end goes out as a [Result].
+// Package job has the messages of the job protocol 1.x, by which an orchestrator uses agents: a [Job] becomes an [agent.Envelope], and the end of
+// its turn becomes a [Result].
 //
-// Version 1.x only ever adds optional fields, so any 1.x is read, and fields that are not known here are ignored at every level. All that
-// a job must have is its version, its id and a prompt:
+// Minor versions only add optional fields, so every 1.x is read, and unknown fields are ignored at every level. A job must have a version, an id and
+// a prompt:
 //
 //	{"version": "1.0", "job_id": "test-job-123", "prompt": "fetch flights, sort by price, top 3"}
 package job
@@ -15,7 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Version is what this package writes.
+// Version is the version that this package writes.
 const Version = "1.0"
 
 // The bounds of a message.
@@ -43,28 +43,27 @@ type Job struct {
 	UserID        string    `json:"user_id,omitempty"`
 	Prompt        string    `json:"prompt"`
 	Context       Context   `json:"context,omitzero"`
-	TimeoutSec    int       `json:"timeout_sec"` // of work; the time that a person takes to decide is not counted
+	TimeoutSec    int       `json:"timeout_sec"` // without the time in which a person decides
 	RetryCount    int       `json:"retry_count"`
 	CreatedAt     time.Time `json:"created_at,omitzero"`
 }
 
-// Context is what the job builds on.
+// Context is the context of a job.
 type Context struct {
 	PreviousResults []PreviousResult `json:"previous_results,omitempty"`
 	WorkflowState   json.RawMessage  `json:"workflow_state,omitempty"` // an object
-	SessionID       string           `json:"session_id,omitempty"`     // as [agent.SessionID.Valid] wants it; empty: a session of the job's own
+	SessionID       string           `json:"session_id,omitempty"`     // a valid [agent.SessionID]; empty: a new session
 	Agent           string           `json:"agent,omitempty"`          // empty: routing decides
 }
 
-// PreviousResult is what an earlier node of the orchestrator's workflow left.
+// PreviousResult is the result of an earlier node of the orchestrator's workflow.
 type PreviousResult struct {
 	NodeID    string          `json:"node_id,omitempty"`
 	ResultRef string          `json:"result_ref,omitempty"`
 	Preview   json.RawMessage `json:"preview,omitempty"`
 }
 
-// Encode writes the message. A job without a version or a timeout gets the usual ones; what [Parse] would refuse is refused here as it would
-// be there.
+// Encode returns the message, with the default version and timeout if the job has none. It returns the error of [Parse] for an invalid job.
 func (j *Job) Encode() ([]byte, error) {
 	full := *j
 	if full.Version == "" {
@@ -83,7 +82,7 @@ func (j *Job) Encode() ([]byte, error) {
 	return raw, nil
 }
 
-// encode writes JSON as it was given, < > and & too: what was read and is written again stays the same.
+// encode returns v as JSON without escapes for <, > and &, so that a message stays the same when it is read and written again.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

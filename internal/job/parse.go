@@ -21,15 +21,15 @@ import (
 
 var versionPattern = regexp.MustCompile(`^1(\.[0-9]{1,9}){0,2}$`)
 
-// bom is what some Windows tools put before a text.
+// bom is the byte order mark that some Windows tools put before a text.
 const bom = "\xef\xbb\xbf"
 
-// Parse reads a message. Its error is an [agent.Error] of [agent.CodeInvalid], or [agent.CodeOverflow] for what is too big, with the field
-// as a path such as context.previous_results[2].node_id. The version is judged before anything else, since another one may mean other
-// fields. A field that is null is a field that is not given, and so is a created_at that is no time: nobody here uses it.
+// Parse parses a message. Its error is an [agent.Error] with [agent.CodeInvalid], or [agent.CodeOverflow] for sizes, and with the field as a path
+// such as context.previous_results[2].node_id. It checks the version first, because another one may have other fields. null is the same as no
+// field. So is a created_at that is no time, because nothing here depends on it.
 func Parse(raw []byte) (Job, error) {
 	raw = bytes.TrimPrefix(raw, []byte(bom))
-	if err := scan(raw); err != nil {
+	if err := checkShape(raw); err != nil {
 		return Job{}, err
 	}
 	if err := checkVersion(raw); err != nil {
@@ -46,16 +46,16 @@ func Parse(raw []byte) (Job, error) {
 	}
 	j.RetryCount = int(m.v.RetryCount)
 	j.CreatedAt = parseTime(m.v.CreatedAt)
-	if err := j.tidy(); err != nil {
+	if err := j.normalize(); err != nil {
 		return Job{}, err
 	}
-	if err := j.check(); err != nil {
+	if err := j.validate(); err != nil {
 		return Job{}, err
 	}
 	return j, nil
 }
 
-// checkVersion reads a message for its version alone.
+// checkVersion checks the version of a message and nothing else.
 func checkVersion(raw []byte) error {
 	var named lenient[struct {
 		Version string `json:"version"`
@@ -73,22 +73,22 @@ func checkVersion(raw []byte) error {
 	}
 }
 
-// message is a job on the wire, where a field that is absent differs from one that is zero.
+// message is an encoded job. It distinguishes absent fields from zero.
 type message struct {
 	Job
 
-	TimeoutSec *whole         `json:"timeout_sec"`
-	RetryCount whole          `json:"retry_count"`
+	TimeoutSec *wholeNumber   `json:"timeout_sec"`
+	RetryCount wholeNumber    `json:"retry_count"`
 	CreatedAt  jsontext.Value `json:"created_at"`
 }
 
-// whole is a whole number, which may be written as 300.0, as languages do that know only floats.
-type whole int
+// wholeNumber is an int that may be encoded as 300.0, as languages do that have only floats.
+type wholeNumber int
 
 // UnmarshalJSONFrom implements [jsonv2.UnmarshalerFrom].
-func (w *whole) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+func (w *wholeNumber) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() != '0' {
-		return jsonv2.UnmarshalDecode(d, (*int)(w)) // null, or a kind that it refuses
+		return jsonv2.UnmarshalDecode(d, (*int)(w)) // null, or an error
 	}
 	raw, err := d.ReadValue()
 	if err != nil {
@@ -98,11 +98,11 @@ func (w *whole) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if err != nil || f != math.Trunc(f) || math.Abs(f) > math.MaxInt32 {
 		return &jsonv2.SemanticError{JSONKind: '0', JSONValue: raw.Clone(), GoType: reflect.TypeFor[int](), Err: strconv.ErrSyntax}
 	}
-	*w = whole(f)
+	*w = wholeNumber(f)
 	return nil
 }
 
-// lenient decodes a T as [strictjson.Decode] does, but for fields that are not known: they are ignored.
+// lenient decodes a T as [strictjson.Decode] does, but ignores unknown fields.
 type lenient[T any] struct{ v T }
 
 // UnmarshalJSONFrom implements [jsonv2.UnmarshalerFrom].
@@ -110,21 +110,21 @@ func (l *lenient[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return jsonv2.UnmarshalDecode(d, &l.v, jsonv2.RejectUnknownMembers(false))
 }
 
-// scan refuses a message that is too big, too deep, malformed, or no object.
-func scan(raw []byte) error {
+// checkShape refuses a message that is too big, too deep, malformed, or no object.
+func checkShape(raw []byte) error {
 	if len(raw) > MaxMessageBytes {
 		return agent.FieldErrorf(agent.CodeOverflow, "", "the message is %d bytes, at most %d", len(raw), MaxMessageBytes)
 	}
 	d := jsontext.NewDecoder(bytes.NewBuffer(raw))
 	if d.PeekKind() != '{' {
-		return strictjson.Decode(raw, &struct{}{}) // says what it is
+		return strictjson.Decode(raw, &struct{}{}) // returns the error
 	}
 	for d.StackDepth() >= 0 {
 		if d.StackDepth() > MaxDepth {
 			return agent.FieldErrorf(agent.CodeOverflow, strictjson.Path(string(d.StackPointer())), "is nested deeper than %d", MaxDepth)
 		}
 		if _, err := d.ReadToken(); err != nil {
-			return nil //nolint:nilerr // the decoder says it with the field
+			return nil //nolint:nilerr // strictjson.Decode returns the error with the field
 		}
 		if d.StackDepth() == 0 {
 			break
@@ -133,7 +133,7 @@ func scan(raw []byte) error {
 	return nil
 }
 
-// parseTime reads RFC 3339, and the same without a zone, as Python's isoformat writes UTC. Anything else is no time, the zero one.
+// parseTime parses RFC 3339, also without a zone, as Python's isoformat writes UTC. It returns the zero time for anything else.
 func parseTime(raw jsontext.Value) time.Time {
 	var s string
 	if raw.Kind() != '"' || json.Unmarshal(raw, &s) != nil {
@@ -147,8 +147,8 @@ func parseTime(raw jsontext.Value) time.Time {
 	return time.Time{}
 }
 
-// tidy brings raw values into one form.
-func (j *Job) tidy() error {
+// normalize brings raw values into one form.
+func (j *Job) normalize() error {
 	var err error
 	c := &j.Context
 	if c.WorkflowState, err = compact("context.workflow_state", c.WorkflowState); err != nil {
@@ -169,7 +169,7 @@ func (j *Job) tidy() error {
 	return nil
 }
 
-// compact drops white space, and null altogether. A number that float64 cannot hold is refused: nobody after us could read it.
+// compact removes white space, and returns nil for null. It refuses numbers beyond float64, which later readers could not read.
 func compact(field string, raw json.RawMessage) (json.RawMessage, error) {
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return nil, nil
@@ -185,7 +185,7 @@ func compact(field string, raw json.RawMessage) (json.RawMessage, error) {
 	return b.Bytes(), nil
 }
 
-func (j *Job) check() error {
+func (j *Job) validate() error {
 	if j.JobID == "" {
 		return agent.Invalid("job_id", "is missing")
 	}
@@ -211,10 +211,10 @@ func (j *Job) check() error {
 	case j.RetryCount < 0 || j.RetryCount > MaxRetryCount:
 		return agent.Invalid("retry_count", "is %d, want 0 to %d", j.RetryCount, MaxRetryCount)
 	}
-	return j.Context.check()
+	return j.Context.validate()
 }
 
-func (c *Context) check() error {
+func (c *Context) validate() error {
 	switch {
 	case c.SessionID != "" && !agent.SessionID(c.SessionID).Valid():
 		return agent.Invalid("context.session_id", "want 1 to 128 of A-Z a-z 0-9 . _ -")
@@ -235,9 +235,9 @@ func (c *Context) check() error {
 	return nil
 }
 
-func checkText(field, s string, most int) error {
-	if len(s) > most {
-		return agent.FieldErrorf(agent.CodeOverflow, field, "is %d bytes, at most %d", len(s), most)
+func checkText(field, s string, maxBytes int) error {
+	if len(s) > maxBytes {
+		return agent.FieldErrorf(agent.CodeOverflow, field, "is %d bytes, at most %d", len(s), maxBytes)
 	}
 	if strings.ContainsFunc(s, unicode.IsControl) {
 		return agent.Invalid(field, "holds a control character")
@@ -245,8 +245,7 @@ func checkText(field, s string, most int) error {
 	return nil
 }
 
-// JobIDOf looks for the job id in a message that [Parse] may refuse, so that its producer can be told. It reads no further than it must, and
-// finds none in what is malformed before it.
+// JobIDOf returns the job id of a message that [Parse] may refuse, so that the producer can be told. It ignores errors after the id.
 func JobIDOf(raw []byte) (string, bool) {
 	raw = bytes.TrimPrefix(raw, []byte(bom))
 	d := jsontext.NewDecoder(bytes.NewBuffer(raw[:min(len(raw), 4*MaxMessageBytes)]), jsontext.AllowDuplicateNames(true))

@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
-// The bounds of a result message; the stored result, which result_ref names, holds what does not fit.
+// The bounds of a result message. The stored result, which result_ref names, is complete.
 const (
 	MaxResultBytes    = 4 << 20 // that [ParseResult] reads
 	maxOutputBytes    = 64 << 10
@@ -22,10 +22,10 @@ const (
 	maxToolCallsBytes = 256 << 10
 )
 
-// Status is how a job ended.
+// Status is the outcome of a job.
 type Status string
 
-// The two ends of a job. A turn that was cancelled is a failed job with an error of the type cancelled.
+// The outcomes of a job. A cancelled turn is a failed job with an error of the type cancelled.
 const (
 	StatusCompleted Status = "completed"
 	StatusFailed    Status = "failed"
@@ -44,18 +44,18 @@ type Result struct {
 	CompletedAt   time.Time       `json:"completed_at"`
 
 	// Additions to the documented message.
-	Approvals []Approval `json:"approvals,omitempty"` // with an error of the type approval_required: what a person has to decide
-	Waiting   bool       `json:"waiting,omitempty"`   // the job goes on when they are decided, and another message follows with its result
+	Approvals []Approval `json:"approvals,omitempty"` // to be decided by a person, with an error of the type approval_required
+	Waiting   bool       `json:"waiting,omitempty"`   // the job continues when they are decided, and another message with the result follows
 }
 
 // Approval is a tool call that needs a person's approval.
 type Approval struct {
 	ApprovalID string `json:"approval_id"`
 	Tool       string `json:"tool"`
-	Command    string `json:"command,omitempty"` // that approves it; empty: deciding it helps no later attempt
+	Command    string `json:"command,omitempty"` // to approve it; empty: a decision would not help a later attempt
 }
 
-// Metadata says how the result came about.
+// Metadata describes how the result was made.
 type Metadata struct {
 	ToolCalls       json.RawMessage `json:"tool_calls"` // [{tool, args, …}]
 	TokensUsed      int64           `json:"tokens_used"`
@@ -69,15 +69,14 @@ type Metadata struct {
 	CachedTokens int64            `json:"cached_tokens,omitempty"`
 	TurnID       agent.TurnID     `json:"turn_id,omitempty"`
 	SessionID    agent.SessionID  `json:"session_id,omitempty"`
-	RetryCount   int              `json:"retry_count,omitempty"` // of the job that this answers
+	RetryCount   int              `json:"retry_count,omitempty"` // of the answered job
 	StopReason   agent.StopReason `json:"stop_reason,omitempty"`
 }
 
-// ResultOf is the answer to a job whose turn has ended. What meta does not say, because there is no row to read it from, is taken from the
-// output.
+// ResultOf returns the result of a job whose turn has ended. If meta is empty because the turn has no row, the output replaces it.
 func ResultOf(j *Job, out *agent.AgentStepOutput, meta agent.ResultMetadata, at time.Time) Result {
 	r := Result{
-		Version: Version, JobID: j.JobID, Status: StatusCompleted, ResultRef: cmp.Or(meta.ContentRef, out.ResultRef), CompletedAt: moment(at),
+		Version: Version, JobID: j.JobID, Status: StatusCompleted, ResultRef: cmp.Or(meta.ContentRef, out.ResultRef), CompletedAt: messageTime(at),
 		Output: clip.Prefix(out.Output, maxOutputBytes),
 		Metadata: &Metadata{
 			ToolCalls: meta.ToolCalls, TokensUsed: meta.TokensUsed, CacheHit: meta.CacheHit, CachedTokens: meta.CachedTokens,
@@ -90,7 +89,7 @@ func ResultOf(j *Job, out *agent.AgentStepOutput, meta agent.ResultMetadata, at 
 		r.ResultPreview = out.ResultPreview
 	}
 	if m := r.Metadata; m.ToolCalls == nil || len(m.ToolCalls) > maxToolCallsBytes {
-		m.ToolCalls = notes(out)
+		m.ToolCalls = toolCallNotes(out)
 	}
 	if meta.ToolCalls == nil {
 		m := r.Metadata
@@ -107,14 +106,14 @@ func ResultOf(j *Job, out *agent.AgentStepOutput, meta agent.ResultMetadata, at 
 	return r
 }
 
-// Failed is the answer to a job of which no turn has come.
+// Failed returns the result of a job without a turn.
 func Failed(jobID string, err error, retryable bool, at time.Time) Result {
 	f := agent.FailureOf(err)
 	f.Retryable = retryable
-	return Result{Version: Version, JobID: jobID, Status: StatusFailed, Error: f, CompletedAt: moment(at)}
+	return Result{Version: Version, JobID: jobID, Status: StatusFailed, Error: f, CompletedAt: messageTime(at)}
 }
 
-// Waiting is the first answer to a job that waits for a person: another one follows when the approvals are decided and the turn has ended.
+// Waiting returns the first result of a job that waits for a person. Another one follows when the approvals are decided and the turn has ended.
 func Waiting(jobID string, approvals []Approval, at time.Time) Result {
 	var commands []string
 	for _, a := range approvals {
@@ -124,10 +123,10 @@ func Waiting(jobID string, approvals []Approval, at time.Time) Result {
 		Type: string(agent.StopApprovalRequired), Tool: approvals[0].Tool,
 		Message: "the job waits for a person. To decide: " + strings.Join(commands, "; ") + ". A second message follows with the result",
 	}
-	return Result{Version: Version, JobID: jobID, Status: StatusFailed, Error: f, Approvals: approvals, Waiting: true, CompletedAt: moment(at)}
+	return Result{Version: Version, JobID: jobID, Status: StatusFailed, Error: f, Approvals: approvals, Waiting: true, CompletedAt: messageTime(at)}
 }
 
-// failure says what went wrong with a turn that did not complete, whether it says so itself or not.
+// failure returns the failure of a turn that did not complete, also if its output has no error.
 func failure(out *agent.AgentStepOutput) *agent.Failure {
 	f := agent.Failure{Type: string(out.StopReason), Message: fmt.Sprintf("the turn ended as %s: %s", out.Status, out.StopReason)}
 	if out.Error != nil {
@@ -139,8 +138,8 @@ func failure(out *agent.AgentStepOutput) *agent.Failure {
 	return &f
 }
 
-// notes are the tool calls without their arguments.
-func notes(out *agent.AgentStepOutput) json.RawMessage {
+// toolCallNotes returns the tool calls without their arguments.
+func toolCallNotes(out *agent.AgentStepOutput) json.RawMessage {
 	type note struct {
 		Tool     string `json:"tool"`
 		Status   string `json:"status"`
@@ -158,7 +157,7 @@ func notes(out *agent.AgentStepOutput) json.RawMessage {
 	return raw
 }
 
-// Encode writes the message.
+// Encode returns the message.
 func (r *Result) Encode() ([]byte, error) {
 	raw, err := encode(r)
 	if err != nil {
@@ -167,7 +166,7 @@ func (r *Result) Encode() ([]byte, error) {
 	return raw, nil
 }
 
-// ParseResult reads a result of any 1.x, as leniently as [Parse].
+// ParseResult parses a result of any 1.x and, like [Parse], ignores unknown fields.
 func ParseResult(raw []byte) (Result, error) {
 	if len(raw) > MaxResultBytes {
 		return Result{}, agent.FieldErrorf(agent.CodeOverflow, "", "the message is %d bytes, at most %d", len(raw), MaxResultBytes)
@@ -191,5 +190,5 @@ func ParseResult(raw []byte) (Result, error) {
 	return r, nil
 }
 
-// moment is a time as messages have it: UTC, in whole milliseconds.
-func moment(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+// messageTime returns a time as messages have it: UTC, in whole milliseconds.
+func messageTime(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }

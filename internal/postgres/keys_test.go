@@ -12,8 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/channel/telegram"
-	"github.com/turnstone-run/turnstone/internal/channel/telegram/telegramtest"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
@@ -214,16 +212,6 @@ func TestKeysAreTouched(t *testing.T) {
 		}
 		require.Equal(t, want, *k.LastUsedAt, "times move ahead only")
 	}
-}
-
-var _ telegram.Store = (*postgres.Store)(nil)
-
-func TestLinks(t *testing.T) {
-	b := newBench(t, postgres.Config{})
-	telegramtest.Exercise(t, func(*testing.T) telegramtest.Store {
-		b.alter(`TRUNCATE chat_links, chat_link_codes, chat_link_failures, chat_threads, chat_turns, chat_questions`)
-		return b
-	})
 }
 
 func (b *bench) alter(sql string, args ...any) {

@@ -2,7 +2,6 @@ package temporalschedules_test
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"testing"
@@ -70,18 +69,6 @@ func TestReconcileKeepsWhatIsStoredMeanwhile(t *testing.T) {
 	require.Contains(t, s.All, "schedule/acme/0late")
 }
 
-func TestReconcileAgentSchedulesAfterErrors(t *testing.T) {
-	k, s, d := newAgentSchedules(t)
-	for _, name := range []string{"a", "b"} {
-		d.all[temporalschedules.AgentScheduleID("acme", name)] = agent.StoredSchedule{Schedule: dailySchedule(name)}
-	}
-	s.Broken["schedule/acme/a"] = errors.New("away")
-	err := k.Reconcile(t.Context())
-	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
-	require.ErrorContains(t, err, "schedule/acme/a")
-	require.Contains(t, s.All, "schedule/acme/b")
-}
-
 func TestReconcileEndsTerminatedRuns(t *testing.T) {
 	k, s, d := newAgentSchedules(t)
 	now := time.Now()
@@ -101,14 +88,6 @@ func TestReconcileEndsTerminatedRuns(t *testing.T) {
 	require.Equal(t, "failed", d.ended[0].Status)
 	require.Equal(t, "terminated", d.ended[0].Error.Type)
 	require.Equal(t, "old", d.ended[1].RunID)
-}
-
-func TestPutUpdatesWhatAnotherCreated(t *testing.T) {
-	k, s, _ := newAgentSchedules(t)
-	s.Race = true
-	_, err := k.Put(t.Context(), dailySchedule("news"), ann, true)
-	require.NoError(t, err)
-	require.Equal(t, []string{"update schedule/acme/news"}, s.Changes)
 }
 
 func TestAgentSchedulesRunEndsWithItsContext(t *testing.T) {

@@ -17,13 +17,12 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/temporalschedules"
-	"github.com/turnstone-run/turnstone/internal/temporalschedules/temporalschedulestest"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
 // server is Temporal's part, in memory: schedules, and workflows that are started beside them.
 type server struct {
-	*temporalschedulestest.Server
+	*scheduleServer
 
 	status  map[string]enumspb.WorkflowExecutionStatus // of workflows
 	started []client.StartWorkflowOptions
@@ -149,7 +148,7 @@ func (s *agentStore) UnfinishedRuns(context.Context, string, string) (int, error
 
 func newAgentSchedules(t *testing.T) (*temporalschedules.AgentSchedules, *server, *agentStore) {
 	t.Helper()
-	s, d := &server{Server: temporalschedulestest.New(workflows.ScheduledRunType)}, &agentStore{all: map[string]agent.StoredSchedule{}}
+	s, d := &server{scheduleServer: newScheduleServer(workflows.ScheduledRunType)}, &agentStore{all: map[string]agent.StoredSchedule{}}
 	s.Next = []time.Time{tomorrow}
 	k, err := temporalschedules.NewAgentSchedules(temporalschedules.AgentConfig{Store: d, Schedules: s, Starter: s, MaxPerTenant: 3})
 	require.NoError(t, err)

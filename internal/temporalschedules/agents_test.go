@@ -14,7 +14,6 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/temporalschedules"
-	"github.com/turnstone-run/turnstone/internal/temporalschedules/temporalschedulestest"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -251,7 +250,7 @@ func TestRunsAndList(t *testing.T) {
 }
 
 func TestAgentConfig(t *testing.T) {
-	s, d := &server{Server: temporalschedulestest.New("")}, &agentStore{}
+	s, d := &server{scheduleServer: newScheduleServer("")}, &agentStore{}
 	for _, c := range []temporalschedules.AgentConfig{{}, {Store: d}, {Store: d, Schedules: s}, {Schedules: s, Starter: s}} {
 		_, err := temporalschedules.NewAgentSchedules(c)
 		require.ErrorContains(t, err, "is missing")

@@ -18,12 +18,11 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/temporalschedules"
-	"github.com/turnstone-run/turnstone/internal/temporalschedules/temporalschedulestest"
 )
 
-func newSyncer(t *testing.T) (*temporalschedules.Syncer, *temporalschedulestest.Server) {
+func newSyncer(t *testing.T) (*temporalschedules.Syncer, *scheduleServer) {
 	t.Helper()
-	s := temporalschedulestest.New("Chime")
+	s := newScheduleServer("Chime")
 	k, err := temporalschedules.NewSyncer(s, "queue", nil)
 	require.NoError(t, err)
 	return k, s

@@ -17,7 +17,6 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/temporalschedules"
-	"github.com/turnstone-run/turnstone/internal/temporalschedules/temporalschedulestest"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -82,9 +81,9 @@ func (s definitionStore) Workflows(_ context.Context, q agent.WorkflowQuery) (ag
 	return page, nil
 }
 
-func newWorkflowSchedules(t *testing.T) (*temporalschedules.WorkflowSchedules, *temporalschedulestest.Server, definitionStore) {
+func newWorkflowSchedules(t *testing.T) (*temporalschedules.WorkflowSchedules, *scheduleServer, definitionStore) {
 	t.Helper()
-	s, d := temporalschedulestest.New(workflows.DefinedWorkflowType), definitionStore{}
+	s, d := newScheduleServer(workflows.DefinedWorkflowType), definitionStore{}
 	k, err := temporalschedules.NewWorkflowSchedules(temporalschedules.WorkflowConfig{Schedules: s, Definitions: d})
 	require.NoError(t, err)
 	return k, s, d
@@ -192,40 +191,11 @@ func TestSyncFollowsTheNewestVersion(t *testing.T) {
 	require.Empty(t, s.All)
 }
 
-func TestReconcileKeepsAPause(t *testing.T) {
-	k, s, d := newWorkflowSchedules(t)
-	w := d.put(t, "main", dailyDeclared())
-	require.NoError(t, k.Sync(t.Context(), w))
-	s.All["schedule/acme/ann/main/daily"].State.Paused = true
-	require.NoError(t, k.Reconcile(t.Context()))
-	require.True(t, s.All["schedule/acme/ann/main/daily"].State.Paused)
-}
-
 // TestWorkflowScheduleHash: another hash of the same times would update every schedule, and end every person's pause.
 func TestWorkflowScheduleHash(t *testing.T) {
 	k, s, d := newWorkflowSchedules(t)
 	require.NoError(t, k.Sync(t.Context(), d.put(t, "main", dailyDeclared())))
 	require.Equal(t, "a4bab9b2127cb0101998ec1708fb726f3ea476e477a4837c291e45a6913c83aa", s.MadeFrom("schedule/acme/ann/main/daily"))
-}
-
-func TestSchedulesMoveToTheQueue(t *testing.T) {
-	k, s, d := newWorkflowSchedules(t)
-	w := d.put(t, "main", dailyDeclared())
-	require.NoError(t, k.Sync(t.Context(), w))
-	s.Changes = nil
-	k, err := temporalschedules.NewWorkflowSchedules(temporalschedules.WorkflowConfig{Schedules: s, Definitions: d, TaskQueue: "moved"})
-	require.NoError(t, err)
-	require.NoError(t, k.Reconcile(t.Context()))
-	require.Equal(t, []string{"update schedule/acme/ann/main/daily"}, s.Changes)
-	require.NoError(t, k.Reconcile(t.Context()))
-	require.Len(t, s.Changes, 1, "once")
-}
-
-func TestSyncUpdatesWhatAnotherCreated(t *testing.T) {
-	k, s, d := newWorkflowSchedules(t)
-	s.Race = true
-	require.NoError(t, k.Sync(t.Context(), d.put(t, "main", dailyDeclared())))
-	require.Equal(t, []string{"update schedule/acme/ann/main/daily"}, s.Changes)
 }
 
 func TestReconcileWorkflowSchedules(t *testing.T) {
@@ -248,17 +218,6 @@ func TestReconcileWorkflowSchedules(t *testing.T) {
 	require.Empty(t, s.Changes)
 }
 
-func TestReconcileWorkflowSchedulesAfterErrors(t *testing.T) {
-	k, s, d := newWorkflowSchedules(t)
-	d.put(t, "a", dailyDeclared())
-	d.put(t, "bb", dailyDeclared())
-	s.Broken["schedule/acme/ann/a/daily"] = errors.New("away")
-	err := k.Reconcile(t.Context())
-	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
-	require.ErrorContains(t, err, "schedule/acme/ann/a/daily")
-	require.Contains(t, s.All, "schedule/acme/ann/bb/daily")
-}
-
 func TestWorkflowSchedulesRunEndsWithItsContext(t *testing.T) {
 	k, s, d := newWorkflowSchedules(t)
 	d.put(t, "a", dailyDeclared())
@@ -274,6 +233,6 @@ func TestWorkflowSchedulesRunEndsWithItsContext(t *testing.T) {
 func TestWorkflowConfig(t *testing.T) {
 	_, err := temporalschedules.NewWorkflowSchedules(temporalschedules.WorkflowConfig{Definitions: definitionStore{}})
 	require.ErrorContains(t, err, "Schedules is missing")
-	_, err = temporalschedules.NewWorkflowSchedules(temporalschedules.WorkflowConfig{Schedules: temporalschedulestest.New("")})
+	_, err = temporalschedules.NewWorkflowSchedules(temporalschedules.WorkflowConfig{Schedules: newScheduleServer("")})
 	require.ErrorContains(t, err, "Definitions is missing")
 }

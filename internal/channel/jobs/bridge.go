@@ -13,10 +13,10 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// giveBackTime is how long giving back may take after the drain.
+// giveBackTime bounds the time to give jobs back after the drain.
 const giveBackTime = 2 * time.Second
 
-// Bridge is the channel that jobs come in by.
+// Bridge is the channel of jobs.
 type Bridge struct {
 	cfg     Config
 	metrics *metrics
@@ -26,7 +26,7 @@ var _ agent.Channel = (*Bridge)(nil)
 
 // New returns a bridge that connects when it serves. Its error names the setting.
 func New(cfg Config) (*Bridge, error) {
-	cfg, err := cfg.complete()
+	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func New(cfg Config) (*Bridge, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := client.Close(); err != nil { // it was for the settings' sake
+	if err := client.Close(); err != nil { // it only checked the settings
 		return nil, err
 	}
 	m, err := newMetrics(cfg.Metrics)
@@ -44,8 +44,8 @@ func New(cfg Config) (*Bridge, error) {
 	return &Bridge{cfg: cfg, metrics: m}, nil
 }
 
-// Serve moves jobs until ctx ends. Then it takes no more, waits for those that run, gives back those that still do before the drain time is
-// over, and returns nil. Redis that is away is waited for.
+// Serve processes jobs until ctx ends. Then it takes no more jobs, waits for the running ones up to the drain time, gives back the rest, and
+// returns nil. While Redis is unavailable, it waits.
 func (b *Bridge) Serve(ctx context.Context, in agent.Inbox) error {
 	client, err := connect(b.cfg.URL, b.cfg.Redis)
 	if err != nil {
@@ -63,7 +63,7 @@ func (b *Bridge) Serve(ctx context.Context, in agent.Inbox) error {
 	return client.Close()
 }
 
-// session is one bridge from its start to its end, as the others see it: under one id.
+// session is one run of a bridge, with an id of its own.
 type session struct {
 	cfg     *Config
 	metrics *metrics
@@ -73,22 +73,22 @@ type session struct {
 	slots   *slots
 	lines   *lines
 
-	jobs    sync.WaitGroup
-	start   time.Time
-	beaten  atomic.Int64 // when the lease was renewed last, since start
-	suspect atomic.Bool  // an answer was lost: Redis may hold jobs of ours that we do not know
+	jobs          sync.WaitGroup
+	start         time.Time
+	renewedAt     atomic.Int64 // when the lease was last renewed, since start; 0: never
+	needsRecovery atomic.Bool  // an answer was lost: Redis may hold jobs for us that we have not started
 
 	mu    sync.Mutex
-	holds map[string]int // messages that are worked on, with how often
+	holds map[string]int // how often each message is in progress
 }
 
 func (s *session) serve(ctx context.Context) {
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	beating := make(chan struct{})
+	renewing := make(chan struct{})
 	go func() {
-		defer close(beating)
-		s.keepBeating(working)
+		defer close(renewing)
+		s.keepLease(working)
 	}()
 	s.logger.Info("taking jobs", zap.String("queue", s.cfg.Queue))
 
@@ -97,34 +97,34 @@ func (s *session) serve(ctx context.Context) {
 	<-ctx.Done()
 	draining, enough := context.WithTimeout(working, s.cfg.Drain)
 	taking.Wait()
-	s.slots.idle(draining)
+	s.slots.waitUntilIdle(draining)
 	enough()
 	stop()
 	s.jobs.Wait()
-	<-beating
-	s.leave(context.WithoutCancel(ctx), giveBackTime)
+	<-renewing
+	s.giveBackJobs(context.WithoutCancel(ctx), giveBackTime)
 }
 
-// leave gives back what is left. What cannot be given back is adopted when the lease has run out.
-func (s *session) leave(ctx context.Context, within time.Duration) {
+// giveBackJobs returns the remaining jobs to the queue. Other bridges adopt those that it cannot return, after the lease.
+func (s *session) giveBackJobs(ctx context.Context, within time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	n, err := backoff.Retry(ctx, func() (int, error) { return s.queue.giveBack(ctx, s.queue.bridge) }, backoff.WithBackOff(patience(within/4)))
+	n, err := backoff.Retry(ctx, func() (int, error) { return s.queue.giveBack(ctx, s.queue.bridge) }, backoff.WithBackOff(newBackoff(within/4)))
 	s.metrics.returned.Add(float64(n))
 	if err != nil {
-		s.logger.Warn("jobs are left for other bridges", zap.Error(err))
+		s.logger.Warn("jobs not given back: other bridges adopt them", zap.Error(err))
 		return
 	}
-	s.logger.Info("left", zap.Int("jobs_given_back", n))
+	s.logger.Info("bridge stopped", zap.Int("jobs_given_back", n))
 }
 
-// keepBeating renews the lease and looks after the dead, at once and then until ctx ends.
-func (s *session) keepBeating(ctx context.Context) {
+// keepLease renews the lease and adopts jobs of dead bridges, at once and then regularly until ctx ends.
+func (s *session) keepLease(ctx context.Context) {
 	every := time.NewTicker(s.cfg.Lease / 3)
 	defer every.Stop()
 	for {
-		if err := s.beat(ctx); err == nil {
-			s.adopt(ctx)
+		if err := s.renewLease(ctx); err == nil {
+			s.adoptJobs(ctx)
 		} else if ctx.Err() == nil {
 			s.logger.Warn("lease not renewed", zap.Error(err))
 		}
@@ -136,44 +136,44 @@ func (s *session) keepBeating(ctx context.Context) {
 	}
 }
 
-func (s *session) adopt(ctx context.Context) {
+func (s *session) adoptJobs(ctx context.Context) {
 	n, err := s.queue.adopt(ctx)
 	if n > 0 {
 		s.metrics.adopted.Add(float64(n))
 		s.logger.Info("gave back jobs of dead bridges", zap.Int("jobs", n))
 	}
 	if err != nil && ctx.Err() == nil {
-		s.logger.Warn("looking after dead bridges", zap.Error(err))
+		s.logger.Warn("adopt jobs of dead bridges", zap.Error(err))
 	}
 }
 
-func (s *session) beat(ctx context.Context) error {
+func (s *session) renewLease(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, max(s.cfg.Lease/3, time.Second))
 	defer cancel()
-	if err := s.queue.beat(bounded); err != nil {
-		s.suspect.Store(true)
+	if err := s.queue.renewLease(bounded); err != nil {
+		s.needsRecovery.Store(true)
 		return err
 	}
-	s.beaten.Store(int64(time.Since(s.start)))
+	s.renewedAt.Store(int64(time.Since(s.start)))
 	return nil
 }
 
-func (s *session) sinceBeat() time.Duration {
-	at := s.beaten.Load()
-	if at == 0 {
-		return s.cfg.Lease // never
+func (s *session) leaseAge() time.Duration {
+	renewed := s.renewedAt.Load()
+	if renewed == 0 {
+		return s.cfg.Lease
 	}
-	return time.Since(s.start) - time.Duration(at)
+	return time.Since(s.start) - time.Duration(renewed)
 }
 
-// patience grows from a tenth of a second to most.
-func patience(most time.Duration) *backoff.ExponentialBackOff {
+// newBackoff returns pauses that grow from 100 ms to maxPause.
+func newBackoff(maxPause time.Duration) *backoff.ExponentialBackOff {
 	wait := backoff.NewExponentialBackOff()
-	wait.InitialInterval, wait.MaxInterval = min(100*time.Millisecond, most), most
+	wait.InitialInterval, wait.MaxInterval = min(100*time.Millisecond, maxPause), maxPause
 	return wait
 }
 
-// pause waits, and reports whether it waited to the end.
+// pause waits for d, and reports whether it did so before ctx ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

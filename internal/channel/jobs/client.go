@@ -13,7 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/job"
 )
 
-// ClientConfig says where jobs go.
+// ClientConfig is the configuration of [NewClient].
 type ClientConfig struct {
 	URL          string         // as [Config.URL]
 	Redis        *redis.Options // in place of URL
@@ -38,9 +38,9 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	}}, nil
 }
 
-// Push puts a job at the end of the queue. A job that is no good is refused here, with the field. [agent.CodeConflict]: this attempt has ended
-// within the last day, so nothing was pushed, and another try needs a higher retry count. [agent.CodeUnavailable] means that it may be in the
-// queue or not: pushed again, it still has one result.
+// Push puts a job at the end of the queue. The error of an invalid job names the field. [agent.CodeConflict] means that this attempt has ended
+// within the last day and nothing was pushed: another try needs a higher retry count. After [agent.CodeUnavailable] the job may be in the queue
+// or not; pushed again, it still has one result.
 func (c *Client) Push(ctx context.Context, j job.Job) error {
 	if j.CreatedAt.IsZero() {
 		j.CreatedAt = time.Now().UTC().Truncate(time.Millisecond)
@@ -60,22 +60,22 @@ func (c *Client) Push(ctx context.Context, j job.Job) error {
 	}
 }
 
-// Wait waits for a result of the job and takes it: of several who wait, one gets it. While Redis is away it goes on waiting, and a result that
-// is lost on the way is read again. When ctx ends first, its error is [agent.CodeCancelled] or [agent.CodeUnavailable], up to a second later.
+// Wait waits for a result of the job and takes it: one of several callers gets it. It goes on while Redis is unavailable, and reads a result again
+// that was lost on the way. When ctx ends first, the error is [agent.CodeCancelled] or [agent.CodeUnavailable], up to a second later.
 func (c *Client) Wait(ctx context.Context, jobID string) (job.Result, error) {
 	const op = "wait for result"
 	if jobID == "" {
 		return job.Result{}, agent.Invalid("job_id", "is missing")
 	}
 	key := c.queue.result(jobID)
-	wait := patience(time.Second)
+	wait := newBackoff(time.Second)
 	for {
 		if err := agent.Interrupted(ctx, op); err != nil {
 			return job.Result{}, err
 		}
-		// A pop whose answer is lost would take the result with it. This leaves it where it is.
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), block+takeGrace)
-		raw, err := c.client.BLMove(bounded, key, key, "LEFT", "LEFT", block).Result()
+		// If the answer to a pop were lost, so were the result. This leaves it in the list.
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), popTimeout+takeGrace)
+		raw, err := c.client.BLMove(bounded, key, key, "LEFT", "LEFT", popTimeout).Result()
 		cancel()
 		switch {
 		case errors.Is(err, redis.Nil):
@@ -98,13 +98,13 @@ func (c *Client) Wait(ctx context.Context, jobID string) (job.Result, error) {
 	}
 }
 
-// claim takes a result out of its list and reports whether it is the caller's: nobody else took it first. When that cannot be known, it is.
+// claim removes a result from its list and reports whether the caller was first. If that cannot be known, it reports true.
 func (c *Client) claim(ctx context.Context, key, raw string) bool {
-	wait := patience(time.Second)
-	for doubtful := false; ; doubtful = true {
+	wait := newBackoff(time.Second)
+	for isUnsure := false; ; isUnsure = true {
 		n, err := c.client.LRem(context.WithoutCancel(ctx), key, 1, raw).Result()
 		if err == nil {
-			return n > 0 || doubtful
+			return n > 0 || isUnsure
 		}
 		if !pause(ctx, wait.NextBackOff()) {
 			return true

@@ -15,7 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The usual names and bounds.
+// Defaults and bounds.
 const (
 	DefaultQueue        = "agent:jobs"
 	DefaultResultPrefix = "agent:results"
@@ -28,37 +28,37 @@ const (
 
 	maxConcurrency = 10_000
 	maxMaxHeld     = 100_000
-	maxHeldBytes   = 256 << 20 // of messages in a bridge
+	maxHeldBytes   = 256 << 20 // of all messages in a bridge
 	minLease       = 100 * time.Millisecond
 )
 
-// Results tells what is known of a finished turn besides its output. [agent.CodeNotFound] for a turn that has no row.
+// Results returns the metadata of finished turns; [agent.CodeNotFound] for a turn without a row.
 type Results interface {
 	ResultMetadata(ctx context.Context, tenant string, id agent.TurnID) (agent.ResultMetadata, error)
 }
 
-// Config says where jobs come from, and how many at once.
+// Config is the configuration of [New].
 type Config struct {
 	URL          string               // redis://user:password@host:6379/0, rediss:// for TLS, unix:///path/to/socket
 	Redis        *redis.Options       // in place of URL
 	Queue        string               // "": agent:jobs
 	ResultPrefix string               // of <prefix>:<job id>; "": agent:results
-	Tenant       string               // whose jobs they are; "": the default tenant
-	Approvals    agent.ApprovalPolicy // what a job does when a call needs an approval; "": refuse
-	Results      Results              // nil: results say of their calls and tokens what the turn's output does
+	Tenant       string               // the owner of the jobs; "": the default tenant
+	Approvals    agent.ApprovalPolicy // for calls that need an approval; "": refuse
+	Results      Results              // nil: the metadata of results comes from the turn's output
 
 	Concurrency int           // jobs that run at once; 0: 64
 	MaxHeld     int           // jobs that run or wait; 0: 10,000
-	Drain       time.Duration // that the jobs under way may take when [Bridge.Serve] ends, before they are given back; 0: 30 s
-	ResultTTL   time.Duration // that a result waits for its producer; 0: 24 h, negative: for ever
-	Lease       time.Duration // after which a silent bridge is dead to the others; 0: 15 s
+	Drain       time.Duration // for running jobs when [Bridge.Serve] ends, before they are given back; 0: 30 s
+	ResultTTL   time.Duration // how long a result waits for its producer; 0: 24 h, negative: for ever
+	Lease       time.Duration // after which others consider a silent bridge dead; 0: 15 s
 
 	Logger  *zap.Logger
-	Metrics prometheus.Registerer // nil: nobody reads them
+	Metrics prometheus.Registerer // nil: no metrics
 }
 
-// complete fills in what is not given and refuses what cannot be.
-func (c Config) complete() (Config, error) {
+// withDefaults returns the configuration with defaults, or an error that names the setting.
+func (c Config) withDefaults() (Config, error) {
 	c.Queue = cmp.Or(c.Queue, DefaultQueue)
 	c.ResultPrefix = cmp.Or(c.ResultPrefix, DefaultResultPrefix)
 	c.Approvals = cmp.Or(c.Approvals, agent.ApprovalsRefuse)
@@ -85,8 +85,8 @@ func (c Config) complete() (Config, error) {
 	return c, c.Approvals.Validate("approvals")
 }
 
-// connect returns a client that connects when it is first used. It repeats nothing by itself: a command whose answer was lost may have
-// moved a job, and whoever sent it must know.
+// connect returns a client that connects when it is first used. The client does not retry commands: one whose answer was lost may have moved a
+// job, and the caller must know.
 func connect(address string, given *redis.Options) (*redis.Client, error) {
 	var options redis.Options
 	switch {
@@ -98,7 +98,7 @@ func connect(address string, given *redis.Options) (*redis.Client, error) {
 		parsed, err := redis.ParseURL(address)
 		if err != nil {
 			if _, ok := errors.AsType[*url.Error](err); ok {
-				err = errors.New("malformed URL") // the parser's own words may hold the password
+				err = errors.New("malformed URL") // the parser's error may hold the password
 			}
 			return nil, agent.Invalid("url", "%w", err)
 		}

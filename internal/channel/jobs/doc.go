@@ -1,42 +1,39 @@
-// Package jobs lets producers that speak Redis use agents: they push messages of package job to one list and wait for each
-// answer on a list of its own. Temporal is the queue; a [Bridge] only moves. [Client] is the producers' side.
+// Package jobs is the channel of producers that use Redis. They push messages of package job to one list, and wait for each answer on a list of its
+// own. Temporal runs the jobs; a [Bridge] only moves them. [Client] is the producer's side.
 //
 //	RPUSH agent:jobs ──BLMOVE──▶ agent:jobs:processing:<bridge> ──Submit, Follow──▶ one script: LREM, RPUSH agent:results:<job id>
 //	        ▲                            │
-//	        └──── to the head again ─────┘ when the bridge leaves, or has died: then any other bridge does it
+//	        └──── to the head again ─────┘ when the bridge stops or has died: then any other bridge does it
 //
-// # What holds
+// # Guarantees
 //
-// A job is run at least once and answered once. Every move is one command or one script, so a job is always in exactly one list, whatever
-// dies between two of them. Submitting it again joins the turn that it became before: the turn is named after the job's id and retry. Whoever
-// takes the entry out of its processing list publishes, in the same script; a bridge that was thought dead and wakes up finds its entry gone
-// and publishes nothing.
+// A job is run at least once and answered once. Every move is one command or one script, so a job is always in exactly one list. Submitting it
+// again joins the turn that it became before: the turn is named after the job's id and retry. The script that publishes a result also takes
+// the entry out of the processing list. So a bridge that was considered dead and wakes up finds no entry and publishes nothing.
 //
-// There is one result for each job_id and retry_count, however often they are pushed: pushed while the first is under way, the second joins
-// it; pushed within a day after it ended, the second is dropped without an answer, and [Client.Push] refuses it. Whoever wants another try
-// counts retry_count up. Should an earlier attempt still run, or have completed, then its result answers the retry, and nothing runs twice;
-// after one that failed, the retry is a turn of its own. A bridge marks attempts in the order in which it takes them. When two bridges take an
-// attempt and its retry at the same moment, the retry looks again after a quarter of a second; a bridge that takes longer than that to mark
-// what it has taken lets both run.
+// There is one result for each job_id and retry_count, however often they are pushed. A second push joins the first while that runs. Within a day
+// after it ended, a second push is dropped without an answer, and [Client.Push] refuses it. A producer that wants another try raises
+// retry_count. If an earlier attempt runs or has completed, its result answers the retry; after a failed one, the retry is a turn of its own.
+// A bridge marks attempts in the order in which it takes them. If two bridges take an attempt and its retry at the same moment, the retry
+// looks again after a quarter of a second; if the mark takes longer than that, both run.
 //
 // The jobs of a session are submitted in the order in which a bridge took them, each when the one before has its result.
 //
-// A message that is no job goes to agent:jobs:dead, newest first, as {reason, field, message, truncated, job_id, bridge, at}, and where a job
-// id can be read in it a failed result goes to the producer. Where that key holds no list, the message stays with the bridge, which tells the
-// producer once and tries again. Such a message counts for nothing: the same id may be pushed again, in order. A
-// job that the inbox refuses, for its agent does not exist, say, is a failed result. While Temporal or the database is away, jobs wait in
-// the bridge, which takes no more than fit.
+// A message that is no job goes to agent:jobs:dead, newest first, as {reason, field, message, truncated, job_id, bridge, at}. If its job id can be
+// read, the producer gets a failed result. If that key holds no list, the message stays with the bridge, which tells the producer once and
+// tries again. Such a message does not count as an attempt: the same id may be pushed again. A job that the inbox refuses, for example because
+// its agent does not exist, has a failed result. While Temporal or the database is unavailable, jobs wait in the bridge up to its bounds.
 //
-// # What it costs
+// # Bounds
 //
-// A job that runs takes one of Concurrency places. One that waits for a person, or behind another job or turn of its session, takes none: of
-// these, MaxHeld fit, each a follower of its events. All together may hold 256 MiB of messages. When all is full, jobs stay in agent:jobs.
+// A running job takes one of Concurrency places. A job that waits for a person, or behind another job or turn of its session, takes none; up to
+// MaxHeld jobs run or wait. All messages together may have 256 MiB. When a bound is reached, jobs stay in agent:jobs.
 //
-// # What Redis must do
+// # Requirements of Redis
 //
-// Redis 6.2 or later. Jobs are as safe as Redis keeps them: with appendonly yes and appendfsync always, nothing that was acknowledged is
-// lost; with everysec, a crash of Redis may undo its last second, and so lose a push or repeat a result. In a Redis Cluster all keys must lie
-// in one slot, so both names need the same hash tag, such as {agent}:jobs and {agent}:results. Bridges keep under their queue's name:
+// Redis 6.2 or later. Jobs are as durable as Redis: with appendonly yes and appendfsync always, nothing that was acknowledged is lost. With
+// everysec, a crash of Redis may undo its last second, and so lose a push or repeat a result. In a Redis Cluster all keys must be in one slot,
+// so both names need the same hash tag, such as {agent}:jobs and {agent}:results. Bridges store under the queue's name:
 //
 //	:processing:<bridge>        what the bridge has taken, a list
 //	:alive:<bridge>             expires unless the bridge renews it

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are a bridge's. None has a label whose values users choose.
+// metrics are the metrics of a bridge. Users choose no label values.
 type metrics struct {
 	taken      prometheus.Counter
 	published  *prometheus.CounterVec

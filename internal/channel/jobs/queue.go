@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	block     = time.Second    // that a pop waits for a job, the shortest that go-redis knows
-	remember  = 24 * time.Hour // an attempt
-	yesterday = 24 * time.Hour // after which a bridge that holds nothing is forgotten
-	maxDead   = 10_000
-	deadBytes = 16 << 10 // of a message among the dead
-	giveChunk = 100      // jobs that one script moves
-	markDone  = "completed"
-	markRuns  = "running"
-	published = "published"
-	gone      = "gone"
-	duplicate = "duplicate"
-	occupied  = "occupied"
-	buried    = "buried"
+	popTimeout  = time.Second    // of a pop, the shortest that go-redis allows
+	markTTL     = 24 * time.Hour // of the mark of an attempt
+	forgetAfter = 24 * time.Hour // after which a bridge that holds nothing is forgotten
+	maxDead     = 10_000
+	deadBytes   = 16 << 10 // of a message among the dead
+	giveChunk   = 100      // jobs that one script moves
+	markDone    = "completed"
+	markRuns    = "running"
+	published   = "published"
+	gone        = "gone"
+	duplicate   = "duplicate"
+	occupied    = "occupied"
+	buried      = "buried"
 )
 
-// queue is what one bridge says to Redis. Every error of it is trouble with Redis; [redis.Nil] is not among them.
+// queue is the queue of one bridge in Redis. Its errors are errors of Redis, but never [redis.Nil].
 type queue struct {
 	client    *redis.Client
 	bridge    string
@@ -50,22 +50,22 @@ func (q *queue) attempt(jobID string, retry int) string {
 	return q.name + ":attempt:" + jobID + ":" + strconv.Itoa(retry)
 }
 
-// run runs a script, by its hash where Redis knows it.
+// run runs a script, by its hash if Redis has it.
 func (q *queue) run(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
 	return redis.NewScript(script).Run(ctx, q.client, keys, args...)
 }
 
-// beat renews the lease.
-func (q *queue) beat(ctx context.Context) error {
+// renewLease renews the lease.
+func (q *queue) renewLease(ctx context.Context) error {
 	if err := q.run(ctx, luaBeat, []string{q.alive(q.bridge), q.bridges()}, q.bridge, q.lease.Milliseconds()).Err(); err != nil {
 		return fmt.Errorf("renew lease in Redis: %w", err)
 	}
 	return nil
 }
 
-// take waits a moment for a job; ok is false when there was none.
+// take waits up to a second for a job; ok is false if there was none.
 func (q *queue) take(ctx context.Context) (raw string, ok bool, err error) {
-	raw, err = q.client.BLMove(ctx, q.name, q.processing(q.bridge), "LEFT", "RIGHT", block).Result()
+	raw, err = q.client.BLMove(ctx, q.name, q.processing(q.bridge), "LEFT", "RIGHT", popTimeout).Result()
 	if errors.Is(err, redis.Nil) {
 		return "", false, nil
 	}
@@ -75,12 +75,12 @@ func (q *queue) take(ctx context.Context) (raw string, ok bool, err error) {
 	return raw, true, nil
 }
 
-// push puts a message at the end of the queue, unless its attempt has ended already: then it says how.
+// push puts a message at the end of the queue. If its attempt has ended already, it returns the mark instead.
 func (q *queue) push(ctx context.Context, j *job.Job, raw []byte) (mark string, err error) {
 	return q.run(ctx, luaPush, []string{q.name, q.attempt(j.JobID, j.RetryCount)}, raw).Text()
 }
 
-// held lists what the bridge has taken.
+// held lists the messages that the bridge has taken.
 func (q *queue) held(ctx context.Context) ([]string, error) {
 	list, err := q.client.LRange(ctx, q.processing(q.bridge), 0, -1).Result()
 	if err != nil {
@@ -91,13 +91,13 @@ func (q *queue) held(ctx context.Context) ([]string, error) {
 
 // adopt gives the jobs of dead bridges back to the queue and returns how many.
 func (q *queue) adopt(ctx context.Context) (int, error) {
-	list, err := q.run(ctx, luaDead, []string{q.bridges()}, q.alive(""), q.processing(""), int(yesterday.Seconds())).StringSlice()
+	list, err := q.run(ctx, luaDead, []string{q.bridges()}, q.alive(""), q.processing(""), int(forgetAfter.Seconds())).StringSlice()
 	if err != nil {
 		return 0, fmt.Errorf("look for dead bridges in Redis: %w", err)
 	}
 	total := 0
 	for _, bridge := range list {
-		if bridge == q.bridge { // its lease ran out while it lives
+		if bridge == q.bridge { // its lease ran out although it lives
 			continue
 		}
 		n, err := q.giveBack(ctx, bridge)
@@ -109,15 +109,15 @@ func (q *queue) adopt(ctx context.Context) (int, error) {
 	return total, nil
 }
 
-// giveBack moves all that a bridge has taken to the head of the queue, in its order. A bridge other than this one must be dead.
+// giveBack moves all messages of a bridge to the head of the queue, in their order, and returns how many. Another bridge must be dead.
 func (q *queue) giveBack(ctx context.Context, bridge string) (int, error) {
-	own := "0"
+	isSelf := "0"
 	if bridge == q.bridge {
-		own = "1"
+		isSelf = "1"
 	}
 	keys := []string{q.name, q.processing(bridge), q.alive(bridge), q.bridges()}
 	for total := 0; ; {
-		n, err := q.run(ctx, luaGiveBack, keys, bridge, own, giveChunk).Int()
+		n, err := q.run(ctx, luaGiveBack, keys, bridge, isSelf, giveChunk).Int()
 		if err != nil {
 			return total, fmt.Errorf("give jobs back to Redis: %w", err)
 		}
@@ -128,14 +128,14 @@ func (q *queue) giveBack(ctx context.Context, bridge string) (int, error) {
 	}
 }
 
-// begin marks the job's attempt as running. over says that it has ended already: its entry is dropped. earlier are the attempts before it that
-// run or have completed, the latest first; doubt says that nothing is known of the one right before it.
-func (q *queue) begin(ctx context.Context, raw string, j *job.Job) (earlier []int, doubt, over bool, err error) {
+// begin marks the job's attempt as running. over means that it has ended already and its entry was dropped. earlier are the attempts before it
+// that run or have completed, the latest first. unsure means that the attempt right before it has no mark.
+func (q *queue) begin(ctx context.Context, raw string, j *job.Job) (earlier []int, unsure, over bool, err error) {
 	keys := []string{q.processing(q.bridge), q.attempt(j.JobID, j.RetryCount)}
 	for n := j.RetryCount - 1; n >= 0; n-- {
 		keys = append(keys, q.attempt(j.JobID, n))
 	}
-	marks, err := q.run(ctx, luaBegin, keys, raw, remember.Milliseconds()).StringSlice()
+	marks, err := q.run(ctx, luaBegin, keys, raw, markTTL.Milliseconds()).StringSlice()
 	if err != nil {
 		return nil, false, false, fmt.Errorf("begin job in Redis: %w", err)
 	}
@@ -147,21 +147,21 @@ func (q *queue) begin(ctx context.Context, raw string, j *job.Job) (earlier []in
 	return earlier, len(marks) > 1 && marks[1] == "", len(marks) == 0, nil
 }
 
-// publish ends an attempt and says what became of it: published, gone, duplicate or occupied.
+// publish ends an attempt and returns the outcome: published, gone, duplicate or occupied.
 func (q *queue) publish(ctx context.Context, raw string, j *job.Job, status job.Status, message []byte) (string, error) {
 	keys := []string{q.processing(q.bridge), q.attempt(j.JobID, j.RetryCount), q.result(j.JobID)}
-	how, err := q.run(ctx, luaPublish, keys, raw, string(status), remember.Milliseconds(), message, q.keep()).Text()
+	outcome, err := q.run(ctx, luaPublish, keys, raw, string(status), markTTL.Milliseconds(), message, q.resultTTLMillis()).Text()
 	if err != nil {
 		return "", fmt.Errorf("publish result to Redis: %w", err)
 	}
-	return how, nil
+	return outcome, nil
 }
 
-// keep is how long results are kept in ms, 0 for ever.
-func (q *queue) keep() int64 { return max(q.resultTTL, 0).Milliseconds() }
+// resultTTLMillis returns how long results are kept; 0 for ever.
+func (q *queue) resultTTLMillis() int64 { return max(q.resultTTL, 0).Milliseconds() }
 
-// letter is a message among the dead.
-type letter struct {
+// deadLetter is a message among the dead.
+type deadLetter struct {
 	Reason    string    `json:"reason"`
 	Field     string    `json:"field,omitempty"`
 	Message   string    `json:"message"`
@@ -171,9 +171,8 @@ type letter struct {
 	At        time.Time `json:"at"`
 }
 
-// bury puts a message among the dead, and a result, if there is one, to its producer. It says what became of
-// it: buried, gone, or occupied.
-func (q *queue) bury(ctx context.Context, raw string, l letter, r *job.Result) (string, error) {
+// addDeadLetter moves a message to the dead letters, sends the result, if any, to its producer, and returns the outcome: buried, gone or occupied.
+func (q *queue) addDeadLetter(ctx context.Context, raw string, l deadLetter, r *job.Result) (string, error) {
 	l.Bridge = q.bridge
 	l.Message = raw
 	if len(raw) > deadBytes {
@@ -190,9 +189,9 @@ func (q *queue) bury(ctx context.Context, raw string, l letter, r *job.Result) (
 		}
 		to = q.result(r.JobID)
 	}
-	how, err := q.run(ctx, luaBury, []string{q.processing(q.bridge), q.dead(), to}, raw, body, maxDead, message, q.keep()).Text()
+	outcome, err := q.run(ctx, luaBury, []string{q.processing(q.bridge), q.dead(), to}, raw, body, maxDead, message, q.resultTTLMillis()).Text()
 	if err != nil {
-		return "", fmt.Errorf("write dead letter to Redis: %w", err)
+		return "", fmt.Errorf("write dead deadLetter to Redis: %w", err)
 	}
-	return how, nil
+	return outcome, nil
 }

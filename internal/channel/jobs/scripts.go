@@ -1,10 +1,9 @@
 package jobs
 
-// The scripts. Each is one step that happens or does not; those that remove an entry write nothing before, so a full Redis refuses them
-// whole, and look at the type of every key before, since Redis takes nothing back when a later command fails. An attempt whose key holds
-// anything but a mark has none, and is marked in its place.
+// The scripts. Each is one atomic step. Redis takes nothing back when a later command of a script fails. So those that remove an entry first check
+// the type of every key, and write nothing before. An attempt whose key holds no string has no mark, and its key is overwritten.
 const (
-	// The scripts' words: the mark of an attempt, or nothing; whether a list is there or can be.
+	// Functions of the scripts: mark returns the mark of an attempt or nothing; room reports whether a key holds a list or is free.
 	luaMark = `
 local function mark(key)
   if redis.call('TYPE', key).ok ~= 'string' then return '' end
@@ -15,23 +14,23 @@ local function room(key)
   return kind == 'none' or kind == 'list'
 end`
 
-	// push puts a message into the queue and returns nothing, or, when its attempt has ended already, returns its mark and leaves the message.
+	// luaPush adds a message to the queue and returns nothing. If its attempt has ended already, it returns the mark of that instead.
 	// KEYS: queue, attempt. ARGV: message.
 	luaPush = luaMark + `
-local own = mark(KEYS[2])
-if own == 'completed' or own == 'failed' then return own end
+local current = mark(KEYS[2])
+if current == 'completed' or current == 'failed' then return current end
 redis.call('RPUSH', KEYS[1], ARGV[1])
 return ''`
 
-	// beat renews a bridge's lease.
+	// luaBeat renews a bridge's lease.
 	// KEYS: alive, bridges. ARGV: bridge, lease in ms.
 	luaBeat = `
 redis.call('SET', KEYS[1], 1, 'PX', ARGV[2])
 redis.call('ZADD', KEYS[2], redis.call('TIME')[1], ARGV[1])
 return 1`
 
-	// dead lists the bridges without a lease that hold jobs, and forgets those of yesterday that hold none.
-	// KEYS: bridges. ARGV: prefixes of alive and processing, seconds after which a bridge is of yesterday.
+	// luaDead lists the bridges without a lease that hold jobs, and forgets old ones that hold none.
+	// KEYS: bridges. ARGV: prefixes of alive and processing, seconds after which a bridge is old.
 	luaDead = `
 local found = {}
 local old = redis.call('TIME')[1] - ARGV[3]
@@ -47,26 +46,26 @@ for i = 1, #list, 2 do
 end
 return found`
 
-	// giveBack moves jobs from a processing list to the head of the queue, the last first, so that they stand there in their order. It
-	// returns how many, or -1 for a bridge that lives: ARGV 2 is 1 for a bridge that gives back its own, and leaves with the last.
-	// KEYS: queue, processing, alive, bridges. ARGV: bridge, own, most.
+	// luaGiveBack moves jobs from a processing list to the head of the queue, the last first, so that they keep their order. It returns how many,
+	// or -1 for another bridge that lives. ARGV 2 is 1 for the calling bridge itself, which is forgotten after its last job.
+	// KEYS: queue, processing, alive, bridges. ARGV: bridge, is it the caller, limit.
 	luaGiveBack = `
-local own = ARGV[2] == '1'
-if not own and redis.call('EXISTS', KEYS[3]) == 1 then return -1 end
-local n, most = 0, tonumber(ARGV[3])
-while n < most and redis.call('LMOVE', KEYS[2], KEYS[1], 'RIGHT', 'LEFT') do n = n + 1 end
-if own and n < most then
+local self = ARGV[2] == '1'
+if not self and redis.call('EXISTS', KEYS[3]) == 1 then return -1 end
+local n, limit = 0, tonumber(ARGV[3])
+while n < limit and redis.call('LMOVE', KEYS[2], KEYS[1], 'RIGHT', 'LEFT') do n = n + 1 end
+if self and n < limit then
   redis.call('DEL', KEYS[3])
   redis.call('ZREM', KEYS[4], ARGV[1])
 end
 return n`
 
-	// begin marks an attempt as running and returns the marks of the attempts before it, the latest first. One that has ended already is
+	// luaBegin marks an attempt as running and returns the marks of the attempts before it, the latest first. One that has ended already is
 	// dropped: then it returns nothing at all.
-	// KEYS: processing, attempt, earlier attempts. ARGV: message, ms to remember.
+	// KEYS: processing, attempt, earlier attempts. ARGV: message, ms to keep the mark.
 	luaBegin = luaMark + `
-local own = mark(KEYS[2])
-if own == 'completed' or own == 'failed' then
+local current = mark(KEYS[2])
+if current == 'completed' or current == 'failed' then
   redis.call('LREM', KEYS[1], 1, ARGV[1])
   return {}
 end
@@ -75,29 +74,29 @@ local marks = {'running'}
 for i = 3, #KEYS do marks[i - 1] = mark(KEYS[i]) end
 return marks`
 
-	// publish ends an attempt. It returns published; gone, when the entry is not the bridge's any more; duplicate, when the attempt was
-	// answered already; occupied, when something else than a list is where the result belongs.
-	// KEYS: processing, attempt, results. ARGV: message, status, ms to remember, result, ms to keep it or 0.
+	// luaPublish ends an attempt. It returns published; gone, when the entry is not the bridge's any more; duplicate, when the attempt was
+	// answered already; occupied, when the key of the results holds no list.
+	// KEYS: processing, attempt, results. ARGV: message, status, ms to keep the mark, result, ms to keep it or 0.
 	luaPublish = luaMark + `
 if not room(KEYS[3]) then return 'occupied' end
-local own = mark(KEYS[2])
+local current = mark(KEYS[2])
 if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then return 'gone' end
-if own == 'completed' or own == 'failed' then return 'duplicate' end
+if current == 'completed' or current == 'failed' then return 'duplicate' end
 redis.call('RPUSH', KEYS[3], ARGV[4])
 if tonumber(ARGV[5]) > 0 then redis.call('PEXPIRE', KEYS[3], ARGV[5]) end
 redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
 return 'published'`
 
-	// bury puts a message among the dead, and a result, if there is one, to its producer. It returns buried; gone, when the entry is not the
-	// bridge's any more; occupied, when something else than a list is where the dead belong: the entry stays then, and the result is sent.
-	// KEYS: processing, dead, results. ARGV: message, dead letter, letters to keep, result or nothing, ms to keep it or 0.
+	// luaBury moves a message to the dead letters, and sends a result, if any, to its producer. It returns buried; gone, when the entry is not the
+	// bridge's any more; occupied, when the key of the dead letters holds no list: then the entry stays, and the result is sent.
+	// KEYS: processing, dead, results. ARGV: message, dead deadLetter, letters to keep, result or nothing, ms to keep it or 0.
 	luaBury = luaMark + `
-local how, tell = 'occupied', ARGV[4] ~= '' and room(KEYS[3])
+local outcome, tell = 'occupied', ARGV[4] ~= '' and room(KEYS[3])
 if room(KEYS[2]) then
   if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then return 'gone' end
   redis.call('LPUSH', KEYS[2], ARGV[2])
   redis.call('LTRIM', KEYS[2], 0, ARGV[3] - 1)
-  how = 'buried'
+  outcome = 'buried'
 elseif not redis.call('LPOS', KEYS[1], ARGV[1]) then
   return 'gone'
 end
@@ -105,5 +104,5 @@ if tell then
   redis.call('RPUSH', KEYS[3], ARGV[4])
   if tonumber(ARGV[5]) > 0 then redis.call('PEXPIRE', KEYS[3], ARGV[5]) end
 end
-return how`
+return outcome`
 )

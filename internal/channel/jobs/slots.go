@@ -5,26 +5,26 @@ import (
 	"sync"
 )
 
-// slots counts what a bridge holds: all jobs and their bytes, and those of them that run.
+// slots counts the jobs of a bridge, their bytes, and how many of them run.
 type slots struct {
 	mu      sync.Mutex
 	running int
 	held    int
 	bytes   int
-	freed   chan struct{} // one word when something became less
+	freed   chan struct{} // receives a value when a count has gone down
 
-	mostRunning, mostHeld, mostBytes int
+	maxRunning, maxHeld, maxBytes int
 }
 
 func newSlots(running, held, size int) *slots {
-	return &slots{freed: make(chan struct{}, 1), mostRunning: running, mostHeld: held, mostBytes: size}
+	return &slots{freed: make(chan struct{}, 1), maxRunning: running, maxHeld: held, maxBytes: size}
 }
 
-// room waits until another job may be taken. There is one who waits.
-func (s *slots) room(ctx context.Context) error {
+// waitForRoom waits until another job may be taken. One goroutine at a time may wait.
+func (s *slots) waitForRoom(ctx context.Context) error {
 	for {
 		s.mu.Lock()
-		free := s.running < s.mostRunning && s.held < s.mostHeld && s.bytes < s.mostBytes
+		free := s.running < s.maxRunning && s.held < s.maxHeld && s.bytes < s.maxBytes
 		s.mu.Unlock()
 		if free {
 			return ctx.Err()
@@ -37,9 +37,9 @@ func (s *slots) room(ctx context.Context) error {
 	}
 }
 
-// idle waits until no job runs. There is one who waits, when nobody waits for room any more.
-func (s *slots) idle(ctx context.Context) {
-	for ctx.Err() == nil && s.count() > 0 {
+// waitUntilIdle waits until no job runs. One goroutine at a time may wait, and none for room.
+func (s *slots) waitUntilIdle(ctx context.Context) {
+	for ctx.Err() == nil && s.runningCount() > 0 {
 		select {
 		case <-s.freed:
 		case <-ctx.Done():
@@ -47,7 +47,7 @@ func (s *slots) idle(ctx context.Context) {
 	}
 }
 
-func (s *slots) count() int {
+func (s *slots) runningCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.running
@@ -67,7 +67,7 @@ func (s *slots) add(running, held, size int) {
 	}
 }
 
-// place is one job's place. It is taken when the job begins to run; a job that waits has none, and gets one, full or not, when it runs on.
+// place is the place of one job. A job that waits gives up its share of running jobs, and takes it again, full or not, when it continues.
 type place struct {
 	slots *slots
 	size  int
@@ -80,12 +80,12 @@ type place struct {
 func (s *slots) enter(size int, running bool) *place {
 	s.add(0, 1, size)
 	p := &place{slots: s, size: size}
-	p.run(running)
+	p.setRunning(running)
 	return p
 }
 
-// run says whether the job runs.
-func (p *place) run(running bool) {
+// setRunning sets whether the job runs.
+func (p *place) setRunning(running bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -101,7 +101,7 @@ func (p *place) run(running bool) {
 }
 
 func (p *place) leave() {
-	p.run(false)
+	p.setRunning(false)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.left = true

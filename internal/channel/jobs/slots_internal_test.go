@@ -12,7 +12,7 @@ func TestSlots(t *testing.T) {
 	full := func(s *slots) bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
-		return s.room(ctx) != nil
+		return s.waitForRoom(ctx) != nil
 	}
 	for name, s := range map[string]*slots{
 		"running": newSlots(2, 100, 1000),
@@ -24,20 +24,20 @@ func TestSlots(t *testing.T) {
 			require.False(t, full(s))
 			second := s.enter(10, true)
 			require.True(t, full(s))
-			second.run(false)
-			second.run(false)
+			second.setRunning(false)
+			second.setRunning(false)
 			require.Equal(t, name != "running", full(s))
-			second.run(true)
+			second.setRunning(true)
 			require.True(t, full(s))
 			free := make(chan error)
-			go func() { free <- s.room(t.Context()) }()
+			go func() { free <- s.waitForRoom(t.Context()) }()
 			first.leave()
 			require.NoError(t, <-free)
-			first.run(true) // it has left
-			require.Equal(t, 1, s.count())
+			first.setRunning(true) // it has left
+			require.Equal(t, 1, s.runningCount())
 			second.leave()
-			require.Zero(t, s.count()+s.held+s.bytes)
-			s.idle(t.Context())
+			require.Zero(t, s.runningCount()+s.held+s.bytes)
+			s.waitUntilIdle(t.Context())
 		})
 	}
 }
@@ -47,13 +47,13 @@ func TestIdleWaits(t *testing.T) {
 	p := s.enter(1, true)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	s.idle(ctx)
+	s.waitUntilIdle(ctx)
 	require.Error(t, ctx.Err())
 	idle := make(chan struct{})
 	go func() {
 		defer close(idle)
-		s.idle(t.Context())
+		s.waitUntilIdle(t.Context())
 	}()
-	p.run(false)
+	p.setRunning(false)
 	<-idle
 }

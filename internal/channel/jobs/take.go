@@ -11,89 +11,89 @@ import (
 )
 
 const (
-	takeGrace = 3 * time.Second // how much longer than it should Redis may take to say that there is no job
+	takeGrace = 3 * time.Second // added to the timeout of a pop
 	beginTime = 5 * time.Second // to mark an attempt
 )
 
-// message is one that the bridge has taken, and what is known of it.
+// message is a message that the bridge has taken.
 type message struct {
-	raw     string
-	job     job.Job
-	bad     error // why it is no job; the rest is empty then
-	earlier []int // attempts before this one that run or have completed, the latest first
-	doubt   bool  // of the attempt right before this one nothing is known
+	raw      string
+	job      job.Job
+	parseErr error // not nil if the message is no job
+	earlier  []int // attempts before this one that run or have completed, the latest first
+	unsure   bool  // the attempt right before this one has no mark
 }
 
-// takeJobs takes jobs while there is room, until ctx ends; they live as long as working does.
+// takeJobs takes jobs while there is room, until ctx ends. The jobs run until working ends.
 func (s *session) takeJobs(ctx, working context.Context) {
-	wait := patience(5 * time.Second)
-	for s.slots.room(ctx) == nil {
-		raw, ok, err := s.next(ctx, working)
+	wait := newBackoff(5 * time.Second)
+	for s.slots.waitForRoom(ctx) == nil {
+		raw, ok, err := s.takeNext(ctx, working)
 		switch {
 		case err != nil:
-			s.suspect.Store(true)
-			s.logger.Warn("no word from Redis", zap.Error(err))
+			s.needsRecovery.Store(true)
+			s.logger.Warn("take job", zap.Error(err))
 			pause(ctx, wait.NextBackOff())
 			continue
 		case ok:
 			s.metrics.taken.Inc()
-			s.begin(ctx, working, raw)
+			s.startMessage(ctx, working, raw)
 		}
 		wait.Reset()
 	}
 }
 
-// next takes one job. It takes none without a lease, under which the others would look for it, and none before it knows all it has. Once
-// begun it is not cut short, for then nobody would know what Redis did.
-func (s *session) next(ctx, working context.Context) (raw string, ok bool, err error) {
-	if s.sinceBeat() > s.cfg.Lease/2 {
-		if err := s.beat(working); err != nil {
+// takeNext takes one job. It first renews an old lease, so that other bridges can find the job, and starts jobs whose arrival was lost. The end
+// of ctx does not interrupt it, because then the outcome in Redis would be unknown.
+func (s *session) takeNext(ctx, working context.Context) (raw string, ok bool, err error) {
+	if s.leaseAge() > s.cfg.Lease/2 {
+		if err := s.renewLease(working); err != nil {
 			return "", false, err
 		}
 	}
-	if s.suspect.Load() {
-		if err := s.recover(ctx, working); err != nil {
+	if s.needsRecovery.Load() {
+		if err := s.startLost(ctx, working); err != nil {
 			return "", false, err
 		}
 	}
-	bounded, cancel := context.WithTimeout(working, block+takeGrace)
+	bounded, cancel := context.WithTimeout(working, popTimeout+takeGrace)
 	defer cancel()
 	return s.queue.take(bounded)
 }
 
-// recover begins what Redis holds for this bridge without its knowledge: the answer to its taking was lost.
-func (s *session) recover(ctx, working context.Context) error {
-	s.suspect.Store(false)
-	known := s.known() // before the list is read: what ends meanwhile is known too
+// startLost starts the jobs that Redis moved to this bridge although the answer was lost.
+func (s *session) startLost(ctx, working context.Context) error {
+	s.needsRecovery.Store(false)
+	started := s.heldMessages() // before the list is read, so that jobs that end meanwhile count as started
 	list, err := s.queue.held(working)
 	if err != nil {
 		return err
 	}
 	for _, raw := range list {
-		if known[raw] > 0 {
-			known[raw]--
+		if started[raw] > 0 {
+			started[raw]--
 			continue
 		}
-		s.logger.Info("a job was taken whose arrival was not heard of")
+		s.logger.Info("starting a job whose arrival was lost")
 		s.metrics.taken.Inc()
-		s.begin(ctx, working, raw)
+		s.startMessage(ctx, working, raw)
 	}
 	return nil
 }
 
-func (s *session) known() map[string]int {
+func (s *session) heldMessages() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.holds)
 }
 
-// begin works on a message in a goroutine of its own. What depends on the order in which messages were taken is done before: its attempt is
-// marked, and it stands in its session's line. When ctx ends first, the message stays where it is, and is given back.
-func (s *session) begin(ctx, working context.Context, raw string) {
+// startMessage processes a message in a new goroutine. Before that it marks the attempt and joins the session's line, which must happen in the
+// order of arrival. When ctx ends first, the message stays in Redis and is given back.
+func (s *session) startMessage(ctx, working context.Context, raw string) {
 	m := message{raw: raw}
-	m.job, m.bad = job.Parse([]byte(raw))
-	if m.bad == nil {
-		if over, err := s.mark(ctx, working, &m); err != nil || over {
+	m.job, m.parseErr = job.Parse([]byte(raw))
+	if m.parseErr == nil {
+		if over, err := s.markRunning(ctx, working, &m); err != nil || over {
 			return
 		}
 	}
@@ -119,24 +119,24 @@ func (s *session) begin(ctx, working context.Context, raw string) {
 			case <-before:
 			case <-ctx.Done():
 			}
-			if ctx.Err() != nil { // whoever leaves starts nothing
+			if ctx.Err() != nil { // a bridge that stops starts nothing
 				return
 			}
-			p.run(true)
+			p.setRunning(true)
 		}
-		if err := s.work(working, &m, p); err != nil && working.Err() == nil {
-			s.logger.Error("job", zap.Error(err))
+		if err := s.process(working, &m, p); err != nil && working.Err() == nil {
+			s.logger.Error("process job", zap.Error(err))
 		}
 	})
 }
 
-// mark marks the message's attempt as running, and learns of those before it. over says that it has ended already, and the message is gone.
-func (s *session) mark(ctx, working context.Context, m *message) (over bool, err error) {
-	err = s.insist(ctx, "begin job", &m.job, func() error {
+// markRunning marks the message's attempt and reads the earlier ones. over means that the attempt has ended already and the message was dropped.
+func (s *session) markRunning(ctx, working context.Context, m *message) (over bool, err error) {
+	err = s.retry(ctx, "begin job", &m.job, func() error {
 		bounded, cancel := context.WithTimeout(working, beginTime)
 		defer cancel()
 		var err error
-		m.earlier, m.doubt, over, err = s.queue.begin(bounded, m.raw, &m.job)
+		m.earlier, m.unsure, over, err = s.queue.begin(bounded, m.raw, &m.job)
 		return err
 	})
 	if over {

@@ -15,26 +15,26 @@ import (
 
 const (
 	submitTime   = 30 * time.Second // of one submission
-	metadataTime = 30 * time.Second // to read what a result says besides its output
+	metadataTime = 30 * time.Second // to read the metadata of a result
 	maxWait      = 15 * time.Second // between two attempts at the inbox
-	maxRefusals  = 10               // to submit, in a row, of a kind that waiting may not mend
-	maxBreaks    = 100              // likewise, to follow a turn that runs: to give up on one costs more
-	quiet        = 10 * time.Second // a turn that has said nothing yet waits for its session
-	secondLook   = time.Second / 4  // for the attempt before a retry
-	maxBlocked   = time.Minute      // between two attempts at a list of dead letters that is none
+	maxRefusals  = 10               // of a job in a row, with errors that may be permanent
+	maxBreaks    = 100              // likewise while following a running turn, which is worth more tries
+	quiet        = 10 * time.Second // a turn without an event for so long waits for its session
+	secondLook   = time.Second / 4  // at the attempt before a retry
+	maxBlocked   = time.Minute      // between two attempts at a key of dead letters that holds no list
 )
 
-// errLeaving says that the bridge leaves, and the job stays in its list.
-var errLeaving = errors.New("the bridge leaves")
+// errStopping means that the bridge stops and the job stays in its list.
+var errStopping = errors.New("the bridge stops")
 
-// work brings one message to its end: a published result, a dead letter, or, when ctx ends, nothing yet.
-func (s *session) work(ctx context.Context, m *message, p *place) error {
-	if m.bad != nil {
+// process ends a message with a published result or a dead letter. When ctx ends first, the message stays.
+func (s *session) process(ctx context.Context, m *message, p *place) error {
+	if m.parseErr != nil {
 		id, _ := job.JobIDOf([]byte(m.raw))
-		return s.bury(ctx, m.raw, id, m.bad, p)
+		return s.addDeadLetter(ctx, m.raw, id, m.parseErr, p)
 	}
-	if m.doubt && pause(ctx, secondLook) { // another bridge may have taken it and not marked it yet
-		if over, err := s.mark(ctx, ctx, m); err != nil || over {
+	if m.unsure && pause(ctx, secondLook) { // another bridge may have taken that one and not marked it yet
+		if over, err := s.markRunning(ctx, ctx, m); err != nil || over {
 			return err
 		}
 	}
@@ -45,13 +45,13 @@ func (s *session) work(ctx context.Context, m *message, p *place) error {
 	return s.publish(ctx, m.raw, &m.job, &result, p)
 }
 
-// answer runs the job. An earlier attempt that completes answers a retry.
+// answer runs the job and returns its result. An earlier attempt that completes answers a retry.
 func (s *session) answer(ctx context.Context, m *message, p *place) (job.Result, error) {
-	j, paused := &m.job, &pauses{message: m}
+	j, requests := &m.job, &approvalRequests{message: m}
 	for _, n := range m.earlier {
 		before := *j
 		before.RetryCount = n
-		out, err := s.turn(ctx, &before, p, paused)
+		out, err := s.runTurn(ctx, &before, p, requests)
 		if err != nil && ctx.Err() != nil {
 			return job.Result{}, err
 		}
@@ -62,12 +62,12 @@ func (s *session) answer(ctx context.Context, m *message, p *place) (job.Result,
 			return r, nil
 		}
 	}
-	out, err := s.turn(ctx, j, p, paused)
+	out, err := s.runTurn(ctx, j, p, requests)
 	switch {
 	case err == nil:
 		r := s.resultOf(ctx, j, out)
 		if r.Error != nil && r.Error.Type == string(agent.StopApprovalRequired) { // of the turn, or of one that it waited for
-			r.Approvals = paused.asked
+			r.Approvals = requests.asked
 		}
 		return r, nil
 	case ctx.Err() != nil:
@@ -78,12 +78,12 @@ func (s *session) answer(ctx context.Context, m *message, p *place) (job.Result,
 	}
 }
 
-// turn submits the job and follows its turn to the end. An error, while ctx lives, says that there is no turn, or none that can be followed.
-func (s *session) turn(ctx context.Context, j *job.Job, p *place, paused *pauses) (*agent.AgentStepOutput, error) {
+// runTurn submits the job and follows its turn to the end. An error while ctx lives means that there is no turn, or that it cannot be followed.
+func (s *session) runTurn(ctx context.Context, j *job.Job, p *place, requests *approvalRequests) (*agent.AgentStepOutput, error) {
 	envelope := j.Envelope(s.cfg.Tenant)
 	envelope.Request.Approvals = s.cfg.Approvals
-	paused.asked = nil
-	wait := patience(maxWait)
+	requests.asked = nil
+	wait := newBackoff(maxWait)
 	after := int64(0)
 	var receipt agent.Receipt
 	for failures := 0; ; {
@@ -91,13 +91,13 @@ func (s *session) turn(ctx context.Context, j *job.Job, p *place, paused *pauses
 		before := after
 		err := s.submit(ctx, envelope, &receipt)
 		if err == nil {
-			out, err = s.follow(ctx, receipt.TurnID, &after, p, paused)
+			out, err = s.follow(ctx, receipt.TurnID, &after, p, requests)
 		}
 		switch {
 		case out != nil:
 			return out, nil
 		case ctx.Err() != nil:
-			return nil, errLeaving
+			return nil, errStopping
 		}
 		if after > before {
 			failures = 0
@@ -106,28 +106,28 @@ func (s *session) turn(ctx context.Context, j *job.Job, p *place, paused *pauses
 		if !retryable(err) {
 			return nil, err
 		}
-		if code := agent.CodeOf(err); code == agent.CodeInternal || code == agent.CodeCancelled { // of which nobody knows whether it will pass
-			most := maxRefusals
+		if code := agent.CodeOf(err); code == agent.CodeInternal || code == agent.CodeCancelled { // errors that may be permanent
+			limit := maxRefusals
 			if receipt.TurnID != "" {
-				most = maxBreaks
+				limit = maxBreaks
 			}
-			if failures++; failures >= most {
+			if failures++; failures >= limit {
 				return nil, err
 			}
 		}
-		s.logger.Warn("job waits", zap.String("job_id", j.JobID), zap.Error(err))
+		s.logger.Warn("job is retried", zap.String("job_id", j.JobID), zap.Error(err))
 		full := j.Context.SessionID != "" && agent.CodeOf(err) == agent.CodeRateLimited // its session has all the turns it can queue
 		if full {
-			p.run(false)
+			p.setRunning(false)
 		}
-		pause(ctx, max(wait.NextBackOff(), asked(err)))
+		pause(ctx, max(wait.NextBackOff(), retryAfter(err)))
 		if full {
-			p.run(true)
+			p.setRunning(true)
 		}
 	}
 }
 
-// submit submits the job, unless it has been already.
+// submit submits the job, unless receipt is that of an earlier call.
 func (s *session) submit(ctx context.Context, e agent.Envelope, receipt *agent.Receipt) error {
 	if receipt.TurnID != "" {
 		return nil
@@ -145,11 +145,11 @@ func (s *session) submit(ctx context.Context, e agent.Envelope, receipt *agent.R
 	return nil
 }
 
-// follow reads a turn's events until the last and says meanwhile whether the turn runs, and
-// which approvals it asks for. after is how far it has read.
-func (s *session) follow(ctx context.Context, id agent.TurnID, after *int64, p *place, paused *pauses) (*agent.AgentStepOutput, error) {
-	p.run(true)
-	silent := time.AfterFunc(quiet, func() { p.run(false) })
+// follow reads a turn's events to the last and returns the output. Meanwhile it tracks whether the turn runs and which approvals it asks for. after
+// is the index of the last event that was read.
+func (s *session) follow(ctx context.Context, id agent.TurnID, after *int64, p *place, requests *approvalRequests) (*agent.AgentStepOutput, error) {
+	p.setRunning(true)
+	silent := time.AfterFunc(quiet, func() { p.setRunning(false) })
 	defer silent.Stop()
 	for e, err := range s.inbox.Follow(ctx, id, *after) {
 		if err != nil {
@@ -163,13 +163,13 @@ func (s *session) follow(ctx context.Context, id agent.TurnID, after *int64, p *
 			}
 			return e.Result, nil
 		}
-		switch e.Type { //nolint:exhaustive // the others say nothing of waiting
+		switch e.Type { //nolint:exhaustive // the others do not concern waiting
 		case agent.EventApprovalRequested:
-			paused.add(e.Approval, id, s.cfg.Approvals)
+			requests.add(e.Approval, id, s.cfg.Approvals)
 		case agent.EventStatus:
-			p.run(e.Status == agent.StatusRunning)
+			p.setRunning(e.Status == agent.StatusRunning)
 			if e.Reason == awaitingApproval {
-				if err := s.publishWaiting(ctx, paused); err != nil {
+				if err := s.publishWaiting(ctx, requests); err != nil {
 					return nil, err
 				}
 			}
@@ -178,7 +178,7 @@ func (s *session) follow(ctx context.Context, id agent.TurnID, after *int64, p *
 	return nil, agent.Errorf(agent.CodeUnavailable, "follow turn", "the events of turn %s ended before the turn", id)
 }
 
-// retryable reports whether the same again may go well.
+// retryable reports whether a retry may help.
 func retryable(err error) bool {
 	if errors.Is(err, agent.ErrGap) {
 		return false
@@ -191,15 +191,15 @@ func retryable(err error) bool {
 	}
 }
 
-// asked is how long the other side asked to wait, within reason.
-func asked(err error) time.Duration {
+// retryAfter returns the pause that the other side asked for, at most maxWait.
+func retryAfter(err error) time.Duration {
 	if e, ok := errors.AsType[*agent.Error](err); ok {
 		return min(e.RetryAfter, maxWait)
 	}
 	return 0
 }
 
-// resultOf makes the result of a turn that has ended. What is known besides its output is worth a while of waiting, and not more.
+// resultOf returns the result of a turn that has ended. It retries reading the metadata for a while, then goes on without.
 func (s *session) resultOf(ctx context.Context, j *job.Job, out *agent.AgentStepOutput) job.Result {
 	var meta agent.ResultMetadata
 	if s.cfg.Results != nil {
@@ -210,7 +210,7 @@ func (s *session) resultOf(ctx context.Context, j *job.Job, out *agent.AgentStep
 				return m, backoff.Permanent(err)
 			}
 			return m, err
-		}, backoff.WithBackOff(patience(maxWait)), backoff.WithMaxElapsedTime(metadataTime))
+		}, backoff.WithBackOff(newBackoff(maxWait)), backoff.WithMaxElapsedTime(metadataTime))
 		if err != nil && agent.CodeOf(err) != agent.CodeNotFound {
 			s.logger.Warn("result without metadata", zap.String("job_id", j.JobID), zap.Error(err))
 		}
@@ -218,7 +218,7 @@ func (s *session) resultOf(ctx context.Context, j *job.Job, out *agent.AgentStep
 	return job.ResultOf(j, out, meta, time.Now())
 }
 
-// publish hands the result to the producer, and so ends the job.
+// publish sends the result to the producer, which ends the job.
 func (s *session) publish(ctx context.Context, raw string, j *job.Job, r *job.Result, p *place) error {
 	message, err := r.Encode()
 	if err != nil {
@@ -228,73 +228,73 @@ func (s *session) publish(ctx context.Context, raw string, j *job.Job, r *job.Re
 		}
 		r = &failed
 	}
-	var how string
-	err = s.insist(ctx, "publish result", j, func() (err error) {
-		how, err = s.queue.publish(ctx, raw, j, r.Status, message)
+	var outcome string
+	err = s.retry(ctx, "publish result", j, func() (err error) {
+		outcome, err = s.queue.publish(ctx, raw, j, r.Status, message)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	switch how {
+	switch outcome {
 	case published:
 		s.metrics.published.WithLabelValues(string(r.Status)).Inc()
 	case duplicate:
 		s.metrics.duplicates.Inc()
 	case occupied:
-		return s.bury(ctx, raw, "", agent.Invalid("job_id", "the key of its results holds no list"), p)
+		return s.addDeadLetter(ctx, raw, "", agent.Invalid("job_id", "the key of its results holds no list"), p)
 	case gone:
 		s.logger.Info("another bridge has the job", zap.String("job_id", j.JobID))
 	}
 	return nil
 }
 
-// bury puts a message among the dead, and tells its producer, where the message names one. Where the dead belong lies something else: the
-// producer is told once, and the message stays the bridge's, without a place, until there is room for it.
-func (s *session) bury(ctx context.Context, raw, jobID string, why error, p *place) error {
-	f := agent.FailureOf(why)
-	l := letter{Reason: f.Message, Field: f.Field, JobID: jobID, At: time.Now().UTC()}
+// addDeadLetter moves a message to the dead letters, and tells its producer if the message has a job id. If the key of the dead letters holds no
+// list, the producer is told once, and the message stays with the bridge, without a place, until the key is free.
+func (s *session) addDeadLetter(ctx context.Context, raw, jobID string, cause error, p *place) error {
+	f := agent.FailureOf(cause)
+	l := deadLetter{Reason: f.Message, Field: f.Field, JobID: jobID, At: time.Now().UTC()}
 	var r *job.Result
 	if jobID != "" {
-		failed := job.Failed(jobID, why, false, l.At)
+		failed := job.Failed(jobID, cause, false, l.At)
 		r = &failed
 	}
-	for wait := patience(maxBlocked); ; {
-		var how string
-		err := s.insist(ctx, "bury message", &job.Job{JobID: jobID}, func() (err error) {
-			how, err = s.queue.bury(ctx, raw, l, r)
+	for wait := newBackoff(maxBlocked); ; {
+		var outcome string
+		err := s.retry(ctx, "bury message", &job.Job{JobID: jobID}, func() (err error) {
+			outcome, err = s.queue.addDeadLetter(ctx, raw, l, r)
 			return err
 		})
 		switch {
 		case err != nil:
 			return err
-		case how == buried:
+		case outcome == buried:
 			s.metrics.dead.Inc()
-			s.logger.Warn("message is no job", zap.String("job_id", jobID), zap.Error(why))
+			s.logger.Warn("message is no job", zap.String("job_id", jobID), zap.Error(cause))
 			return nil
-		case how == gone:
+		case outcome == gone:
 			return nil
 		}
 		s.logger.Error("the key of the dead letters holds no list: the message is kept", zap.String("key", s.queue.dead()),
-			zap.String("job_id", jobID), zap.NamedError("reason", why))
+			zap.String("job_id", jobID), zap.NamedError("reason", cause))
 		r = nil
-		p.run(false)
+		p.setRunning(false)
 		if !pause(ctx, wait.NextBackOff()) {
-			return errLeaving
+			return errStopping
 		}
 	}
 }
 
-// insist does something with Redis until it is done or ctx ends.
-func (s *session) insist(ctx context.Context, what string, j *job.Job, do func() error) error {
-	wait := patience(5 * time.Second)
+// retry calls do, which uses Redis, until it succeeds or ctx ends.
+func (s *session) retry(ctx context.Context, what string, j *job.Job, do func() error) error {
+	wait := newBackoff(5 * time.Second)
 	for {
 		err := do()
 		switch {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			return errLeaving
+			return errStopping
 		}
 		s.logger.Warn(what, zap.String("job_id", j.JobID), zap.Error(err))
 		pause(ctx, wait.NextBackOff())

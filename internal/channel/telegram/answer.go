@@ -13,23 +13,23 @@ const (
 	maxParts = 16       // messages of an answer
 )
 
-// answer is what a turn's events say so far: the text of whoever of the turn spoke last.
+// answer is the text of a turn so far: that of the producer which wrote last.
 type answer struct {
 	producer string
 	text     string
-	pieces   []mark
-	waiting  bool // for a person
-	terminal *agent.Event
+	pieces   []textStart
+	waiting  bool         // the turn waits for a person
+	terminal *agent.Event // nil while the turn goes on
 }
 
-// mark remembers where in the text an event begins, so that a reset can cut there.
-type mark struct {
+// textStart is where in the text an event begins, so that a reset can cut there.
+type textStart struct {
 	index int64
-	start int
+	start int // in bytes
 }
 
-// take takes the next event.
-func (a *answer) take(e *agent.Event) {
+// addEvent adds the next event.
+func (a *answer) addEvent(e *agent.Event) {
 	switch e.Type {
 	case agent.EventToken:
 		if e.Text == "" {
@@ -39,17 +39,17 @@ func (a *answer) take(e *agent.Event) {
 			a.producer, a.text, a.pieces = e.Meta.Producer, "", nil
 		}
 		if len(a.text) >= maxShown {
-			return // the last edit has what the turn's output has
+			return // the last edit shows the turn's output
 		}
-		a.pieces = append(a.pieces, mark{e.Meta.EventIndex, len(a.text)})
+		a.pieces = append(a.pieces, textStart{e.Meta.EventIndex, len(a.text)})
 		a.text += e.Text
 	case agent.EventReset:
 		if e.Producer != a.producer {
 			return
 		}
-		for i, at := range a.pieces {
-			if at.index >= e.FromIndex {
-				a.text, a.pieces = a.text[:at.start], a.pieces[:i]
+		for i, p := range a.pieces {
+			if p.index >= e.FromIndex {
+				a.text, a.pieces = a.text[:p.start], a.pieces[:i]
 				return
 			}
 		}
@@ -62,23 +62,23 @@ func (a *answer) take(e *agent.Event) {
 	}
 }
 
-// parts are the messages that show the answer as it is. shown is how many messages there are already: where all text was taken back, something
-// must stand there.
-func (a *answer) parts(shown int) []piece {
+// growing returns the messages that show the answer so far. If all text was taken back after messages were shown, it returns an ellipsis: a message
+// cannot be empty.
+func (a *answer) growing(shown int) []piece {
 	parts := split(render(a.text), maxMessage)
 	if len(parts) == 0 && shown > 0 {
-		return []piece{plain("…")}
+		return []piece{plainText("…")}
 	}
 	return parts[:min(len(parts), maxParts)]
 }
 
-// final are the messages that show how the turn ended. What went wrong is for the operator: the person gets the turn's name.
+// final returns the messages that show how the turn ended. The cause of a failure is for the operator; the person gets the turn's id.
 func (a *answer) final(id agent.TurnID) []piece {
 	e := a.terminal
 	out := e.Result
 	switch {
 	case e.Status == agent.StatusFailed, out == nil && e.Status == agent.StatusCompleted:
-		return []piece{plain(fmt.Sprintf("Sorry, that did not work. (turn %s)", clipUnits(string(id), 128)))}
+		return []piece{plainText(fmt.Sprintf("Sorry, that did not work. (turn %s)", clipUnits(string(id), 128)))}
 	case e.Status == agent.StatusCancelled:
 		text := a.text
 		if out != nil && out.Output != "" {
@@ -87,30 +87,30 @@ func (a *answer) final(id agent.TurnID) []piece {
 		if strings.TrimSpace(text) == agent.NormalizeOutput(nil) {
 			text = ""
 		}
-		return ended(split(render(text), maxMessage-100), "Stopped.")
+		return withEnding(split(render(text), maxMessage-100), "Stopped.")
 	}
 	parts := split(render(out.Output), maxMessage)
 	switch cut := out.StopReason.CutShort(); {
 	case len(parts) == 0:
-		return []piece{plain("(The answer has no text.)")}
+		return []piece{plainText("(The answer has no text.)")}
 	case cut != "":
-		return ended(split(render(out.Output), maxMessage-100), cut)
+		return withEnding(split(render(out.Output), maxMessage-100), cut)
 	case len(parts) > maxParts && out.ResultRef != "":
-		return ended(split(render(out.Output), maxMessage-100)[:maxParts], "The answer goes on: "+out.ResultRef)
+		return withEnding(split(render(out.Output), maxMessage-100)[:maxParts], "The answer goes on: "+out.ResultRef)
 	case len(parts) > maxParts:
-		return ended(split(render(out.Output), maxMessage-100)[:maxParts], "The answer goes on.")
+		return withEnding(split(render(out.Output), maxMessage-100)[:maxParts], "The answer goes on.")
 	default:
 		return parts
 	}
 }
 
-// ended adds words behind messages that have room for them.
-func ended(parts []piece, words string) []piece {
+// withEnding adds a text below the last message. The messages have room for it.
+func withEnding(parts []piece, text string) []piece {
 	if len(parts) == 0 {
-		return []piece{plain(words)}
+		return []piece{plainText(text)}
 	}
 	parts = parts[:min(len(parts), maxParts)]
 	last := &parts[len(parts)-1]
-	*last = last.with(clipUnits(words, 90))
+	*last = last.withText(clipUnits(text, 90))
 	return parts
 }

@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	storeTime = 10 * time.Second // of one write while a process leaves
-	maxClaims = 32               // answers that are taken over at a time
+	storeTimeout = 10 * time.Second // of one write while the process ends
+	maxClaims    = 32               // answers taken over at a time
 )
 
-// answers shows what turns say, at most MaxAnswers at once. What it cannot show now, because it is full or ends, is in the store, for itself
-// or for another process.
+// answers shows the answers of turns, at most MaxAnswers at once. Those that it cannot show now stay in the store, for itself or for another
+// process.
 type answers struct {
 	channel *Channel
 
 	mu      sync.Mutex
-	ctx     context.Context // of Serve; nil: nobody serves
+	ctx     context.Context // of Serve; nil: not serving
 	inbox   agent.Inbox
 	showing int
-	holds   int64         // names given to holders
-	freed   chan struct{} // one word when there is room again
+	holders int64         // number of the newest holder
+	freed   chan struct{} // receives a value when there is room again
 	done    sync.WaitGroup
 }
 
@@ -38,7 +38,7 @@ func (a *answers) open(ctx context.Context, in agent.Inbox) {
 	a.ctx, a.inbox = ctx, in
 }
 
-// serve shows answers until ctx, that of open, ends, and takes over those that nobody shows.
+// serve shows answers until ctx, which is that of open, ends. It takes over the answers that no process shows.
 func (a *answers) serve(ctx context.Context) {
 	every := time.NewTicker(a.channel.cfg.Lease / 3)
 	defer every.Stop()
@@ -56,7 +56,7 @@ func (a *answers) serve(ctx context.Context) {
 	a.done.Wait()
 }
 
-// claim takes over what nobody shows, as far as there is room.
+// claim takes over answers that no process shows, as far as there is room.
 func (a *answers) claim(ctx context.Context) {
 	c := a.channel
 	a.mu.Lock()
@@ -65,17 +65,17 @@ func (a *answers) claim(ctx context.Context) {
 	if room <= 0 {
 		return
 	}
-	holder := a.holder()
+	holder := a.newHolder()
 	turns, err := c.cfg.Store.ClaimTurns(ctx, Name, c.account, holder, c.cfg.Lease, room)
 	if err != nil {
 		if ctx.Err() == nil {
-			c.cfg.Logger.Warn("looking for answers that nobody shows", zap.Error(err))
+			c.cfg.Logger.Warn("claim answers that no process shows", zap.Error(err))
 		}
 		return
 	}
 	for i := range turns {
-		if !a.enter() {
-			a.letGo(ctx, &turns[i], holder)
+		if !a.takeSlot() {
+			a.releaseTurn(ctx, &turns[i], holder)
 			continue
 		}
 		a.show(&turns[i], holder)
@@ -85,16 +85,16 @@ func (a *answers) claim(ctx context.Context) {
 // owe records that a chat is owed the answer of a turn, and shows it if there is room.
 func (a *answers) owe(ctx context.Context, t agent.ChatTurn) error {
 	c := a.channel
-	room := a.enter()
+	room := a.takeSlot()
 	holder := ""
 	if room {
-		holder = a.holder()
+		holder = a.newHolder()
 	}
 	fresh, err := c.cfg.Store.OweTurn(ctx, t, holder, c.cfg.Lease)
 	switch {
-	case err != nil || !fresh: // the same message again: it is shown already
+	case err != nil || !fresh: // not fresh: the same message came again, and its answer is shown already
 		if room {
-			a.leave()
+			a.freeSlot()
 		}
 		return err
 	case room:
@@ -103,17 +103,17 @@ func (a *answers) owe(ctx context.Context, t agent.ChatTurn) error {
 	return nil
 }
 
-// holder names whoever shows an answer. Each time is another: a process that was slow may claim what it shows itself, and then its first
-// showing must notice.
-func (a *answers) holder() string {
+// newHolder returns a new name for the holder of an answer. Each delivery has its own: a slow process may claim an answer that it shows already,
+// and then the first delivery must notice.
+func (a *answers) newHolder() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.holds++
-	return a.channel.process + "/" + strconv.FormatInt(a.holds, 10)
+	a.holders++
+	return a.channel.process + "/" + strconv.FormatInt(a.holders, 10)
 }
 
-// enter takes a place.
-func (a *answers) enter() bool {
+// takeSlot reserves room for one answer and reports whether there was any.
+func (a *answers) takeSlot() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ctx == nil || a.ctx.Err() != nil || a.showing >= a.channel.cfg.MaxAnswers {
@@ -125,7 +125,7 @@ func (a *answers) enter() bool {
 	return true
 }
 
-func (a *answers) leave() {
+func (a *answers) freeSlot() {
 	a.mu.Lock()
 	full := a.showing >= a.channel.cfg.MaxAnswers
 	a.showing--
@@ -141,13 +141,13 @@ func (a *answers) leave() {
 	}
 }
 
-// show shows one answer in a goroutine of its own, which has a place already.
+// show shows one answer in a new goroutine. The caller has taken a slot, which show frees.
 func (a *answers) show(t *agent.ChatTurn, holder string) {
 	a.mu.Lock()
 	ctx, in := a.ctx, a.inbox
 	a.mu.Unlock()
 	go func() {
-		defer a.leave()
+		defer a.freeSlot()
 		if ctx == nil {
 			return // its lease runs out
 		}
@@ -155,24 +155,24 @@ func (a *answers) show(t *agent.ChatTurn, holder string) {
 		outcome := d.run(ctx)
 		a.channel.metrics.answers.WithLabelValues(outcome).Inc()
 		if outcome == outcomeLeft {
-			a.letGo(ctx, &d.turn, holder)
+			a.releaseTurn(ctx, &d.turn, holder)
 			return
 		}
-		a.settle(ctx, t.TurnID, holder)
+		a.settleTurn(ctx, t.TurnID, holder)
 	}()
 }
 
-// letGo gives an answer to whoever claims it next.
-func (a *answers) letGo(ctx context.Context, t *agent.ChatTurn, holder string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
+// releaseTurn lets another process claim an answer.
+func (a *answers) releaseTurn(ctx context.Context, t *agent.ChatTurn, holder string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	if _, err := a.channel.cfg.Store.SaveTurn(ctx, t, holder, 0); err != nil {
-		a.channel.cfg.Logger.Warn("answer is left to run out", zap.String("turn", string(t.TurnID)), zap.Error(err))
+		a.channel.cfg.Logger.Warn("answer not released before its lease runs out", zap.String("turn", string(t.TurnID)), zap.Error(err))
 	}
 }
 
-func (a *answers) settle(ctx context.Context, id agent.TurnID, holder string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
+func (a *answers) settleTurn(ctx context.Context, id agent.TurnID, holder string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	if err := a.channel.cfg.Store.SettleTurn(ctx, id, holder); err != nil {
 		a.channel.cfg.Logger.Warn("answer may be shown again", zap.String("turn", string(id)), zap.Error(err))

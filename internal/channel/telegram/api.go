@@ -34,59 +34,61 @@ type api struct {
 	url       string
 }
 
-// maxFault bounds what of Telegram's words is kept.
-const maxFault = 300
+// maxErrorBytes bounds the part of Telegram's error texts that is kept.
+const maxErrorBytes = 300
 
-func (a *api) fault(method string, err error) error {
+// countError converts an error of a method and counts it. It returns nil for nil.
+func (a *api) countError(method string, err error) error {
 	if err == nil {
 		return nil
 	}
-	made := a.judge("telegram "+method, err)
-	a.metrics.faults.WithLabelValues(string(made.Code)).Inc()
-	return made
+	converted := a.convertError("telegram "+method, err)
+	a.metrics.faults.WithLabelValues(string(converted.Code)).Inc()
+	return converted
 }
 
-func (a *api) judge(op string, err error) *agent.Error {
-	words := a.transport.without(err.Error())
-	words = clip.Bytes(words, maxFault)
-	made := &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: errors.New(words)}
+// convertError returns an error of the library with a code and without the token.
+func (a *api) convertError(op string, err error) *agent.Error {
+	text := a.transport.redact(err.Error())
+	text = clip.Bytes(text, maxErrorBytes)
+	converted := &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: errors.New(text)}
 	var busy *bot.TooManyRequestsError
 	var moved *bot.MigrateError
 	switch {
 	case errors.Is(err, context.Canceled):
-		made.Code, made.Err = agent.CodeCancelled, context.Canceled
+		converted.Code, converted.Err = agent.CodeCancelled, context.Canceled
 	case errors.As(err, &busy):
-		made.Code, made.RetryAfter = agent.CodeRateLimited, max(time.Duration(busy.RetryAfter)*time.Second, time.Second)
+		converted.Code, converted.RetryAfter = agent.CodeRateLimited, max(time.Duration(busy.RetryAfter)*time.Second, time.Second)
 	case errors.Is(err, bot.ErrorForbidden), errors.As(err, &moved):
-		made.Code = agent.CodeDenied
+		converted.Code = agent.CodeDenied
 	case errors.Is(err, bot.ErrorConflict):
-		made.Code = agent.CodeConflict
+		converted.Code = agent.CodeConflict
 	case errors.Is(err, bot.ErrorUnauthorized), errors.Is(err, bot.ErrorNotFound): // the path holds the token: an unknown one is not found
-		made.Code = agent.CodeUnauthenticated
+		converted.Code = agent.CodeUnauthenticated
 	case errors.Is(err, bot.ErrorBadRequest):
-		made.Code = codeOfWords(words)
+		converted.Code = badRequestCode(text)
 	}
-	return made
+	return converted
 }
 
-// codeOfWords tells bad requests apart, for which Telegram has but one number.
-func codeOfWords(words string) agent.Code {
-	words = strings.ToLower(words)
-	for _, gone := range []string{"message to edit not found", "message can't be edited", "message to delete not found", "message_id_invalid"} {
-		if strings.Contains(words, gone) {
+// badRequestCode returns the code of a bad request by its text: Telegram has one number for all.
+func badRequestCode(text string) agent.Code {
+	text = strings.ToLower(text)
+	for _, part := range []string{"message to edit not found", "message can't be edited", "message to delete not found", "message_id_invalid"} {
+		if strings.Contains(text, part) {
 			return agent.CodeNotFound
 		}
 	}
-	for _, gone := range []string{"chat not found", "user is deactivated", "peer_id_invalid", "bot was kicked", "have no rights to send"} {
-		if strings.Contains(words, gone) {
+	for _, part := range []string{"chat not found", "user is deactivated", "peer_id_invalid", "bot was kicked", "have no rights to send"} {
+		if strings.Contains(text, part) {
 			return agent.CodeDenied
 		}
 	}
 	return agent.CodeInvalid
 }
 
-// rejected reports whether a request was understood and can never succeed as it is.
-func rejected(err error) bool {
+// isPermanent reports whether retrying a request cannot help.
+func isPermanent(err error) bool {
 	switch agent.CodeOf(err) {
 	case agent.CodeRateLimited, agent.CodeUnavailable, agent.CodeCancelled, agent.CodeConflict, "":
 		return false
@@ -95,8 +97,8 @@ func rejected(err error) bool {
 	}
 }
 
-// send sends a message and returns its number. Formatting that Telegram does not take is left out. Once begun it is not broken off when ctx ends:
-// nobody would know the message's number.
+// send sends a message and returns its number, without formatting if Telegram refuses that. It goes on when ctx ends meanwhile: otherwise the
+// message's number would be lost.
 func (a *api) send(ctx context.Context, chat int64, p piece, buttons *keyboard) (int64, error) {
 	if err := agent.Interrupted(ctx, "telegram sendMessage"); err != nil {
 		return 0, err
@@ -107,10 +109,10 @@ func (a *api) send(ctx context.Context, chat int64, p piece, buttons *keyboard) 
 		params.ReplyMarkup = buttons
 	}
 	m, err := a.bot.SendMessage(ctx, &params)
-	if err = a.fault("sendMessage", err); agent.CodeOf(err) == agent.CodeInvalid && len(params.Entities) > 0 {
+	if err = a.countError("sendMessage", err); agent.CodeOf(err) == agent.CodeInvalid && len(params.Entities) > 0 {
 		params.Entities = nil
 		m, err = a.bot.SendMessage(ctx, &params)
-		err = a.fault("sendMessage", err)
+		err = a.countError("sendMessage", err)
 	}
 	if err != nil {
 		return 0, err
@@ -118,7 +120,7 @@ func (a *api) send(ctx context.Context, chat int64, p piece, buttons *keyboard) 
 	return int64(m.ID), nil
 }
 
-// edit makes a message say p; that it says so already is fine.
+// edit changes a message to p. It is no error if the message has that text already.
 func (a *api) edit(ctx context.Context, chat, message int64, p piece, buttons *keyboard) error {
 	params := bot.EditMessageTextParams{
 		ChatID: chat, MessageID: int(message), Text: p.text, Entities: p.entities, LinkPreviewOptions: noPreview(),
@@ -131,7 +133,7 @@ func (a *api) edit(ctx context.Context, chat, message int64, p piece, buttons *k
 		if err == nil || strings.Contains(strings.ToLower(err.Error()), "message is not modified") {
 			return nil
 		}
-		err = a.fault("editMessageText", err)
+		err = a.countError("editMessageText", err)
 		if agent.CodeOf(err) != agent.CodeInvalid || len(params.Entities) == 0 {
 			return err
 		}
@@ -143,92 +145,103 @@ func noPreview() *models.LinkPreviewOptions {
 	return &models.LinkPreviewOptions{IsDisabled: bot.True()}
 }
 
-func (a *api) remove(ctx context.Context, chat, message int64) error {
+func (a *api) deleteMessage(ctx context.Context, chat, message int64) error {
 	_, err := a.bot.DeleteMessage(ctx, &bot.DeleteMessageParams{ChatID: chat, MessageID: int(message)})
-	return a.fault("deleteMessage", err)
+	return a.countError("deleteMessage", err)
 }
 
-func (a *api) typing(ctx context.Context, chat int64) error {
+func (a *api) sendTyping(ctx context.Context, chat int64) error {
 	_, err := a.bot.SendChatAction(ctx, &bot.SendChatActionParams{ChatID: chat, Action: models.ChatActionTyping})
-	return a.fault("sendChatAction", err)
+	return a.countError("sendChatAction", err)
 }
 
-// answer ends a press of a button; words are shown to whoever pressed.
-func (a *api) answer(ctx context.Context, query, words string, alert bool) error {
-	_, err := a.bot.AnswerCallbackQuery(ctx, &bot.AnswerCallbackQueryParams{CallbackQueryID: query, Text: clipUnits(words, 200), ShowAlert: alert})
-	return a.fault("answerCallbackQuery", err)
+// answerPress ends the press of a button and shows a text to whoever pressed it.
+func (a *api) answerPress(ctx context.Context, query, text string, alert bool) error {
+	_, err := a.bot.AnswerCallbackQuery(ctx, &bot.AnswerCallbackQueryParams{CallbackQueryID: query, Text: clipUnits(text, 200), ShowAlert: alert})
+	return a.countError("answerCallbackQuery", err)
 }
 
-// download fetches a file of at most so many bytes.
-func (a *api) download(ctx context.Context, id string, most int64) ([]byte, error) {
+// download returns the content of a file of at most maxBytes.
+func (a *api) download(ctx context.Context, id string, maxBytes int64) ([]byte, error) {
 	const op = "getFile"
 	f, err := a.bot.GetFile(ctx, &bot.GetFileParams{FileID: id})
 	if err != nil {
-		return nil, a.fault(op, err)
+		return nil, a.countError(op, err)
 	}
-	if f.FileSize > most {
-		return nil, tooBig(most)
+	if f.FileSize > maxBytes {
+		return nil, fileTooLarge(maxBytes)
 	}
-	at, err := url.Parse(a.bot.FileDownloadLink(f))
+	address, err := url.Parse(a.bot.FileDownloadLink(f))
 	if err != nil {
-		return nil, a.fault(op, errors.New("the file's path is no path"))
+		return nil, a.countError(op, errors.New("the file's path is no path"))
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), http.NoBody)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), http.NoBody)
 	if err != nil {
-		return nil, a.fault(op, errors.New("the file's path is no path"))
+		return nil, a.countError(op, errors.New("the file's path is no path"))
 	}
-	resp, err := a.transport.do(r, requestTime, most+1)
+	resp, err := a.transport.send(r, requestTime, maxBytes+1)
 	if err != nil {
-		return nil, a.fault(op, err)
+		return nil, a.countError(op, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return nil, a.fault(op, fmt.Errorf("status %d", resp.StatusCode))
+		return nil, a.countError(op, fmt.Errorf("status %d", resp.StatusCode))
 	}
 	data, err := io.ReadAll(resp.Body)
 	switch {
 	case err != nil:
-		return nil, a.fault(op, err)
-	case int64(len(data)) > most:
-		return nil, tooBig(most)
+		return nil, a.countError(op, err)
+	case int64(len(data)) > maxBytes:
+		return nil, fileTooLarge(maxBytes)
 	}
 	return data, nil
 }
 
-func tooBig(most int64) error {
-	return agent.Errorf(agent.CodeOverflow, "", "the file is larger than %d bytes", most)
+func fileTooLarge(maxBytes int64) error {
+	return agent.Errorf(agent.CodeOverflow, "", "the file is larger than %d bytes", maxBytes)
 }
 
-// insist does something until it is done, Telegram rejects it, or ctx ends.
-func insist(ctx context.Context, do func() error) error {
-	wait := patience()
+// retry calls do until it succeeds, fails for good, or ctx ends.
+func retry(ctx context.Context, do func() error) error {
+	return retryWith(ctx, func(ctx context.Context, d time.Duration) error {
+		pause(ctx, d)
+		return nil
+	}, do)
+}
+
+// retryWith is [retry] with another way to wait between two calls. An error of wait ends it.
+func retryWith(ctx context.Context, wait func(context.Context, time.Duration) error, do func() error) error {
+	pauses := newBackoff()
 	for {
 		err := do()
-		if err == nil || rejected(err) || ctx.Err() != nil {
+		if err == nil || isPermanent(err) || ctx.Err() != nil {
 			return err
 		}
-		if !pause(ctx, max(wait.NextBackOff(), asked(err))) {
+		if waitErr := wait(ctx, max(pauses.NextBackOff(), retryAfter(err))); waitErr != nil {
+			return errors.Join(waitErr, err)
+		}
+		if ctx.Err() != nil {
 			return err
 		}
 	}
 }
 
-// asked is how long the other side asked to wait.
-func asked(err error) time.Duration {
+// retryAfter returns the pause that the other side asked for; 0 if it asked for none.
+func retryAfter(err error) time.Duration {
 	if e, ok := errors.AsType[*agent.Error](err); ok {
 		return e.RetryAfter
 	}
 	return 0
 }
 
-// patience grows from a fifth of a second to a quarter of a minute.
-func patience() *backoff.ExponentialBackOff {
+// newBackoff returns pauses that grow from 200 ms to 15 s.
+func newBackoff() *backoff.ExponentialBackOff {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = 200*time.Millisecond, 15*time.Second
 	return wait
 }
 
-// pause waits, and reports whether it waited to the end.
+// pause waits for d, and reports whether it did so before ctx ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -20,16 +20,16 @@ import (
 
 const (
 	decideTime = 20 * time.Second
-	looks      = 4 // for a question, see lookUp
-	lookAgain  = 300 * time.Millisecond
+	findTries  = 4 // see findQuestion
+	findPause  = 300 * time.Millisecond
 	maxArgs    = 3000 // units of arguments that are shown
-	maxNote    = 600  // units of what a policy says about a call
+	maxNote    = 600  // units of the description of a call
 )
 
 // questionTitle begins every question.
 const questionTitle = "Approval needed: "
 
-// The outcome of pressing a button, as data of it: at most 64 bytes, so the approval is only checked against, and found by the message.
+// The first part of a button's data. With at most 64 bytes the data cannot name the approval: the message does, and the data holds a hash to check.
 const (
 	pressApprove = "approve"
 	pressReject  = "reject"
@@ -40,7 +40,7 @@ func pressData(kind, approval string) string {
 	return kind + ":" + base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
-// questionText shows what is to be decided.
+// questionText returns the text of a question.
 func questionText(a *agent.Approval) piece {
 	var w writer
 	w.write(questionTitle)
@@ -50,7 +50,7 @@ func questionText(a *agent.Approval) piece {
 	if note := clipUnits(strings.TrimSpace(sanitize(a.Description)), maxNote); note != "" {
 		w.write("\n" + note)
 	}
-	args := pretty(a.Args)
+	args := indentJSON(a.Args)
 	shown := clipUnits(args, maxArgs)
 	w.write("\n\n")
 	from = w.at
@@ -65,7 +65,7 @@ func questionText(a *agent.Approval) piece {
 	return w.piece()
 }
 
-func pretty(args json.RawMessage) string {
+func indentJSON(args json.RawMessage) string {
 	var out bytes.Buffer
 	if json.Indent(&out, args, "", "  ") != nil {
 		return sanitize(string(args))
@@ -73,12 +73,12 @@ func pretty(args json.RawMessage) string {
 	return sanitize(out.String())
 }
 
-// with adds words below a piece.
-func (p piece) with(words string) piece {
-	return piece{text: p.text + "\n\n" + sanitize(words), entities: p.entities}
+// withText returns p with a text below it.
+func (p piece) withText(text string) piece {
+	return piece{text: p.text + "\n\n" + sanitize(text), entities: p.entities}
 }
 
-// keyboard are buttons below a message. The library's own would say more of each button than it is.
+// keyboard is the buttons below a message. The library's type would send empty fields of each button.
 type keyboard struct {
 	Rows [][]key `json:"inline_keyboard"`
 }
@@ -88,8 +88,8 @@ type key struct {
 	Data string `json:"callback_data"`
 }
 
-// buttons are those of the decisions that a question allows; nil: none.
-func buttons(a *agent.Approval) *keyboard {
+// decisionButtons returns a button for each decision that a question allows, or nil.
+func decisionButtons(a *agent.Approval) *keyboard {
 	var row []key
 	if allows(a.Allowed, agent.DecisionApprove) {
 		row = append(row, key{"Approve", pressData(pressApprove, a.ApprovalID)})
@@ -107,51 +107,51 @@ func allows(kinds []agent.DecisionKind, kind agent.DecisionKind) bool {
 	return len(kinds) == 0 || slices.Contains(kinds, kind)
 }
 
-// press is a press of a button.
-func (c *Channel) press(ctx context.Context, in agent.Inbox, q *models.CallbackQuery) error {
-	chat, message := placeOf(q)
+// handlePress handles the press of a button.
+func (c *Channel) handlePress(ctx context.Context, in agent.Inbox, q *models.CallbackQuery) error {
+	chat, message := pressedMessage(q)
 	kind, _, _ := strings.Cut(q.Data, ":")
-	asked, err := c.lookUp(ctx, chat, message)
+	asked, err := c.findQuestion(ctx, chat, message)
 	switch {
 	case agent.CodeOf(err) == agent.CodeNotFound:
-		c.reply200(ctx, q, sayOutOfDate)
+		c.answerPress(ctx, q, textOutOfDate)
 		return nil
 	case err != nil:
 		return err
 	}
 	d := agent.Decision{ApprovalID: asked.ApprovalID}
 	switch {
-	case !same(q.Data, pressData(kind, asked.ApprovalID)):
-		c.reply200(ctx, q, sayOutOfDate)
+	case !equalSecrets(q.Data, pressData(kind, asked.ApprovalID)):
+		c.answerPress(ctx, q, textOutOfDate)
 		return nil
 	case kind == pressApprove:
 		d.Decision = agent.DecisionApprove
 	case kind == pressReject:
 		d.Decision = agent.DecisionReject
-	default: // the data of a button that we never made
-		c.reply200(ctx, q, sayOutOfDate)
+	default: // not the data of one of our buttons
+		c.answerPress(ctx, q, textOutOfDate)
 		return nil
 	}
-	words, err := c.decide(ctx, in, &asked, &q.From, d)
+	text, err := c.decide(ctx, in, &asked, &q.From, d)
 	if err != nil {
 		return err
 	}
-	c.reply200(ctx, q, words)
+	c.answerPress(ctx, q, text)
 	return nil
 }
 
-// lookUp finds what a message of ours asked. The message stands there a moment before it is on record.
-func (c *Channel) lookUp(ctx context.Context, chat, message int64) (agent.ChatQuestion, error) {
-	for look := 1; ; look++ {
+// findQuestion returns the question of a message of ours. It tries again, because a message is sent a moment before it is recorded.
+func (c *Channel) findQuestion(ctx context.Context, chat, message int64) (agent.ChatQuestion, error) {
+	for try := 1; ; try++ {
 		asked, err := c.cfg.Store.ChatQuestion(ctx, c.account, chatOf(chat), message)
-		if agent.CodeOf(err) != agent.CodeNotFound || look == looks || !pause(ctx, lookAgain) {
+		if agent.CodeOf(err) != agent.CodeNotFound || try == findTries || !pause(ctx, findPause) {
 			return asked, err
 		}
 	}
 }
 
-// placeOf says where the message with the button stands.
-func placeOf(q *models.CallbackQuery) (chat, message int64) {
+// pressedMessage returns the message with the button.
+func pressedMessage(q *models.CallbackQuery) (chat, message int64) {
 	switch {
 	case q.Message.Message != nil:
 		return q.Message.Message.Chat.ID, int64(q.Message.Message.ID)
@@ -162,60 +162,60 @@ func placeOf(q *models.CallbackQuery) (chat, message int64) {
 	}
 }
 
-// reply200 ends a press. Telegram forgets presses after a while: that it did is nothing to mend.
-func (c *Channel) reply200(ctx context.Context, q *models.CallbackQuery, words string) {
+// answerPress ends a press. It logs errors only: Telegram forgets presses after a while.
+func (c *Channel) answerPress(ctx context.Context, q *models.CallbackQuery, text string) {
 	ctx, cancel := context.WithTimeout(ctx, decideTime)
 	defer cancel()
-	if err := insist(ctx, func() error { return c.api.answer(ctx, q.ID, words, false) }); err != nil {
+	if err := retry(ctx, func() error { return c.api.answerPress(ctx, q.ID, text, false) }); err != nil {
 		c.cfg.Logger.Debug("press not answered", zap.Error(err))
 	}
 }
 
-// reply takes a reply to a question: its text answers in the tool's place. taken is false for a reply to anything else.
-func (c *Channel) reply(ctx context.Context, in agent.Inbox, m *models.Message) (taken bool, err error) {
+// handleReply handles a reply to a question: its text answers in place of the tool. isAnswer is false for a reply to anything else.
+func (c *Channel) handleReply(ctx context.Context, in agent.Inbox, m *models.Message) (isAnswer bool, err error) {
 	to := m.ReplyToMessage
-	if !c.own(to) || !strings.HasPrefix(to.Text, questionTitle) {
+	if !c.isFromBot(to) || !strings.HasPrefix(to.Text, questionTitle) {
 		return false, nil
 	}
-	asked, err := c.lookUp(ctx, m.Chat.ID, int64(to.ID))
+	asked, err := c.findQuestion(ctx, m.Chat.ID, int64(to.ID))
 	switch {
-	case agent.CodeOf(err) == agent.CodeNotFound: // it was meant for the tool, and is no message to the agent
-		c.say(ctx, m.Chat.ID, sayOutOfDate)
+	case agent.CodeOf(err) == agent.CodeNotFound: // it answers a question, so it is no message to the agent
+		c.sendText(ctx, m.Chat.ID, textOutOfDate)
 		return true, nil
 	case err != nil:
 		return true, err
 	}
 	c.metrics.updates.WithLabelValues("press").Inc()
 	if !allows(asked.Allowed, agent.DecisionRespond) {
-		c.say(ctx, m.Chat.ID, "This question cannot be answered with text: use its buttons.")
+		c.sendText(ctx, m.Chat.ID, "This question cannot be answered with text: use its buttons.")
 		return true, nil
 	}
-	words, err := c.decide(ctx, in, &asked, m.From, agent.Decision{
+	text, err := c.decide(ctx, in, &asked, m.From, agent.Decision{
 		ApprovalID: asked.ApprovalID, Decision: agent.DecisionRespond, Message: m.Text,
 	})
-	if err == nil && words != "" {
-		c.say(ctx, m.Chat.ID, words)
+	if err == nil && text != "" {
+		c.sendText(ctx, m.Chat.ID, text)
 	}
 	return true, err
 }
 
-// decide hands a decision in, if the person may make it. words are the answer to him; an error says that trying again makes sense.
-func (c *Channel) decide(ctx context.Context, in agent.Inbox, asked *agent.ChatQuestion, from *models.User, d agent.Decision) (words string, err error) {
-	p, ok, err := c.decider(ctx, asked, from)
+// decide submits a decision if the person may make it, and returns the text to answer. An error means that a retry may help.
+func (c *Channel) decide(ctx context.Context, in agent.Inbox, asked *agent.ChatQuestion, from *models.User, d agent.Decision) (text string, err error) {
+	p, ok, err := c.decidingPrincipal(ctx, asked, from)
 	if err != nil {
 		return "", err
 	}
 	if !ok {
-		c.record(&p, agent.ActionApprovalsDecide, "turn/"+string(asked.TurnID), agent.AuditDenied)
+		c.recordAudit(&p, agent.ActionApprovalsDecide, "turn/"+string(asked.TurnID), agent.AuditDenied)
 		return "This is not yours to decide.", nil
 	}
-	d.By = by(&p, from)
+	d.By = actorName(&p, from)
 	bounded, cancel := context.WithTimeout(ctx, decideTime)
 	defer cancel()
 	err = in.Decide(bounded, asked.TurnID, d)
 	switch agent.CodeOf(err) {
 	case "":
-		c.record(&p, agent.ActionApprovalsDecide, "turn/"+string(asked.TurnID), agent.AuditAllowed)
+		c.recordAudit(&p, agent.ActionApprovalsDecide, "turn/"+string(asked.TurnID), agent.AuditAllowed)
 		return map[agent.DecisionKind]string{
 			agent.DecisionApprove: "Approved.", agent.DecisionReject: "Rejected.", agent.DecisionRespond: "Answered.",
 		}[d.Decision], nil
@@ -224,28 +224,28 @@ func (c *Channel) decide(ctx context.Context, in agent.Inbox, asked *agent.ChatQ
 	case agent.CodeNotFound:
 		return "The turn is over.", nil
 	case agent.CodeDenied, agent.CodeInvalid, agent.CodeOverflow:
-		c.record(&p, agent.ActionApprovalsDecide, "turn/"+string(asked.TurnID), agent.AuditFailed)
+		c.recordAudit(&p, agent.ActionApprovalsDecide, "turn/"+string(asked.TurnID), agent.AuditFailed)
 		return "This decision is not allowed.", nil
 	default:
 		return "", err
 	}
 }
 
-// decider says as whom a person decides: in the turn's own chat as its user, who must still be the one for whom the turn runs, and in the
-// approvers' chat as himself. Without a link nobody decides, and what a link does not allow is refused in either.
-func (c *Channel) decider(ctx context.Context, asked *agent.ChatQuestion, from *models.User) (p agent.Principal, ok bool, err error) {
-	p, known, err := c.who(ctx, from.ID)
+// decidingPrincipal returns the principal as which a person decides, and whether they may. In the turn's own chat that is the user of the turn, who
+// must still be linked to the chat. In the approvers' chat it is the person's own user. Nobody decides without a link, or beyond its scopes.
+func (c *Channel) decidingPrincipal(ctx context.Context, asked *agent.ChatQuestion, from *models.User) (p agent.Principal, ok bool, err error) {
+	p, isLinked, err := c.principal(ctx, from.ID)
 	if err != nil {
 		return p, false, err
 	}
 	may := p.Tenant == asked.Tenant && p.May(agent.ActionApprovalsDecide, asked.Tool)
 	if c.cfg.ApproverChat != 0 && asked.ChatID == strconv.FormatInt(c.cfg.ApproverChat, 10) {
 		_, err := c.cfg.Store.ChatLink(ctx, chatOf(from.ID))
-		if agent.CodeOf(err) == agent.CodeNotFound { // nobody that is known: a chat cannot shed what its link forbids by unlinking
+		if agent.CodeOf(err) == agent.CodeNotFound { // not linked: unlinking a chat must not lift the limits of its link
 			return p, false, nil
 		}
 		return p, may && err == nil, err
 	}
-	own := asked.ChatID == asked.Owner && strconv.FormatInt(from.ID, 10) == asked.Owner
-	return p, own && known && may && p.Subject == asked.UserID, nil
+	isOwner := asked.ChatID == asked.Owner && strconv.FormatInt(from.ID, 10) == asked.Owner
+	return p, isOwner && isLinked && may && p.Subject == asked.UserID, nil
 }

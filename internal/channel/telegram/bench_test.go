@@ -2,6 +2,7 @@ package telegram_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/channel/telegram"
 	"github.com/turnstone-run/turnstone/internal/channel/telegram/telegramtest"
+	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
@@ -28,7 +30,7 @@ const (
 type bench struct {
 	t       *testing.T
 	api     *telegramtest.API
-	store   *telegramtest.Memory
+	store   *telegramtest.Store
 	rt      *gatewaytest.Runtime
 	channel *telegram.Channel
 	logs    *observer.ObservedLogs
@@ -38,7 +40,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	core, logs := observer.New(zap.DebugLevel)
-	b := &bench{t: t, api: telegramtest.New(t), store: telegramtest.NewMemory(), rt: gatewaytest.New(), logs: logs, core: zap.New(core)}
+	b := &bench{t: t, api: telegramtest.New(t), store: telegramtest.NewStore(t), rt: gatewaytest.New(), logs: logs, core: zap.New(core)}
 	b.store.Link("111", "acme", "ann", agent.LinkScopes()...)
 	return b
 }
@@ -86,11 +88,17 @@ func (b *bench) serve(channel *telegram.Channel) (stop func()) {
 	return stop
 }
 
-// turn waits for the n-th turn, counted from 1, and returns its id.
+// turn waits for the n-th turn, counted from 1, and returns its id. A message that several processes submit is one turn.
 func (b *bench) turn(n int) agent.TurnID {
 	b.t.Helper()
-	b.submitted(n)
-	return agent.TurnID("turn-" + string(rune('0'+n)))
+	require.Eventually(b.t, func() bool {
+		keys := map[string]bool{}
+		for _, e := range b.rt.Submitted() {
+			keys[e.Request.IdempotencyKey] = true
+		}
+		return len(keys) >= n
+	}, patience, time.Millisecond, "turn %d", n)
+	return agent.TurnID(fmt.Sprint("turn-", n))
 }
 
 func (b *bench) submitted(n int) []agent.Envelope {
@@ -134,6 +142,4 @@ func (b *bench) logged() string {
 	return s.String()
 }
 
-func TestMemory(t *testing.T) {
-	telegramtest.Exercise(t, func(*testing.T) telegramtest.Store { return telegramtest.NewMemory() })
-}
+func TestMain(m *testing.M) { pgtest.Main(m) }

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	noticeTime  = time.Minute // for a message that is no answer
+	noticeTime  = time.Minute // to send a message that is no answer
 	maxNotified = 64 << 10    // bytes of a notification
 )
 
@@ -26,8 +26,8 @@ const (
 type Channel struct {
 	cfg     Config
 	api     *api
-	account string // the bot's number
-	process string // this process, as holder of answers
+	account string // the id of the bot
+	process string // names this process as a holder of answers
 	metrics *metrics
 	intake  *intake
 	answers *answers
@@ -43,12 +43,12 @@ var (
 
 // New returns a channel that connects when it serves. Its error names the setting.
 func New(cfg Config) (*Channel, error) {
-	cfg, err := cfg.complete()
+	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	c := &Channel{cfg: cfg, process: uuid.NewString()}
-	if c.account, err = cfg.account(); err != nil {
+	if c.account, err = cfg.botID(); err != nil {
 		return nil, err
 	}
 	if c.metrics, err = newMetrics(cfg.Metrics); err != nil {
@@ -60,10 +60,10 @@ func New(cfg Config) (*Channel, error) {
 	c.api = &api{transport: transport, metrics: c.metrics, url: cfg.APIURL}
 	c.api.bot, err = bot.New(cfg.Token, bot.WithSkipGetMe(), bot.WithServerURL(cfg.APIURL), bot.WithHTTPClient(pollTime+time.Second, transport),
 		bot.WithAllowedUpdates(allowedUpdates()), bot.WithUpdatesChannelCap(1), bot.WithWorkers(1), bot.WithNotAsyncHandlers(),
-		bot.WithDefaultHandler(c.intake.polled), bot.WithErrorsHandler(c.pollFault()),
+		bot.WithDefaultHandler(c.intake.handlePolled), bot.WithErrorsHandler(c.onPollError()),
 		bot.WithDebugHandler(func(string, ...any) {})) // it would hold what people say
 	if err != nil {
-		return nil, agent.Invalid("token", "%s", transport.without(err.Error()))
+		return nil, agent.Invalid("token", "%s", transport.redact(err.Error()))
 	}
 	return c, nil
 }
@@ -72,14 +72,14 @@ func allowedUpdates() bot.AllowedUpdates {
 	return bot.AllowedUpdates{models.AllowedUpdateMessage, models.AllowedUpdateCallbackQuery}
 }
 
-// Serve talks to people until ctx ends. Then it takes no more messages and leaves the answers that are not complete to the next process. It
-// returns an error when Telegram does not know the token; a Telegram that is away is waited for.
+// Serve exchanges messages until ctx ends. Then it accepts no more messages and leaves incomplete answers to the next process. It returns an
+// error if Telegram does not accept the token; while Telegram does not answer, it waits.
 func (c *Channel) Serve(ctx context.Context, in agent.Inbox) error {
 	if !c.inbox.CompareAndSwap(nil, &in) {
 		return errors.New("telegram: serves already")
 	}
 	defer c.inbox.Store(nil)
-	if err := c.introduce(ctx); err != nil || ctx.Err() != nil {
+	if err := c.fetchUsername(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -95,95 +95,95 @@ func (c *Channel) Serve(ctx context.Context, in agent.Inbox) error {
 	return err
 }
 
-// receive takes updates until ctx ends.
+// receive receives updates until ctx ends.
 func (c *Channel) receive(ctx context.Context) error {
 	c.intake.open(ctx)
 	if c.cfg.Updates == Webhook {
-		err := insist(ctx, func() error {
+		err := retry(ctx, func() error {
 			_, err := c.api.bot.SetWebhook(ctx, &bot.SetWebhookParams{
 				URL: c.cfg.WebhookURL, SecretToken: c.cfg.WebhookSecret, AllowedUpdates: allowedUpdates(), MaxConnections: webhookConns,
 			})
-			return c.api.fault("setWebhook", err)
+			return c.api.countError("setWebhook", err)
 		})
 		if err == nil {
 			<-ctx.Done()
 		}
-		return unlessOver(ctx, err)
+		return unlessEnded(ctx, err)
 	}
-	err := insist(ctx, func() error {
+	err := retry(ctx, func() error {
 		_, err := c.api.bot.DeleteWebhook(ctx, &bot.DeleteWebhookParams{})
-		return c.api.fault("deleteWebhook", err)
+		return c.api.countError("deleteWebhook", err)
 	})
 	if err == nil {
 		c.api.bot.Start(ctx)
 	}
-	return unlessOver(ctx, err)
+	return unlessEnded(ctx, err)
 }
 
-// unlessOver is err, or nil when it is only the end of Serve.
-func unlessOver(ctx context.Context, err error) error {
+// unlessEnded returns err, or nil if ctx has ended.
+func unlessEnded(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}
 	return nil
 }
 
-// introduce asks Telegram who the bot is.
-func (c *Channel) introduce(ctx context.Context) error {
-	err := insist(ctx, func() error {
+// fetchUsername asks Telegram for the bot's name.
+func (c *Channel) fetchUsername(ctx context.Context) error {
+	err := retry(ctx, func() error {
 		me, err := c.api.bot.GetMe(ctx)
 		if err == nil {
 			c.username.Store(&me.Username)
 			return nil
 		}
-		err = c.api.fault("getMe", err)
-		if !rejected(err) && ctx.Err() == nil {
+		err = c.api.countError("getMe", err)
+		if !isPermanent(err) && ctx.Err() == nil {
 			c.cfg.Logger.Warn("Telegram does not answer yet", zap.Error(err))
 		}
 		return err
 	})
 	if err == nil {
-		c.cfg.Logger.Info("talking in Telegram", zap.String("bot", c.name()), zap.String("updates", c.cfg.Updates))
+		c.cfg.Logger.Info("serving Telegram", zap.String("bot", c.botName()), zap.String("updates", c.cfg.Updates))
 	}
-	return unlessOver(ctx, err)
+	return unlessEnded(ctx, err)
 }
 
-// pollFault hears of failed polls. That another process polls is said once, until updates come here again.
-func (c *Channel) pollFault() func(error) {
+// onPollError returns the handler of failed polls. It logs once that another process polls, until updates come here again.
+func (c *Channel) onPollError() func(error) {
 	return func(err error) {
-		c.intake.expect(0)
-		made := c.api.judge("telegram getUpdates", err)
-		c.metrics.faults.WithLabelValues(string(made.Code)).Inc()
-		switch made.Code {
+		c.intake.setExpected(0)
+		converted := c.api.convertError("telegram getUpdates", err)
+		c.metrics.faults.WithLabelValues(string(converted.Code)).Inc()
+		switch converted.Code {
 		case agent.CodeCancelled:
 		case agent.CodeConflict:
-			if c.intake.rival.CompareAndSwap(false, true) {
-				c.cfg.Logger.Warn("another process takes the bot's updates too: both go on trying; use the webhook for several", zap.Error(made))
+			if c.intake.hasRival.CompareAndSwap(false, true) {
+				c.cfg.Logger.Warn("another process takes the bot's updates too: both go on trying; use the webhook for several", zap.Error(converted))
 			}
 		default:
-			c.cfg.Logger.Warn("taking updates", zap.Error(made))
+			c.cfg.Logger.Warn("poll updates", zap.Error(converted))
 		}
 	}
 }
 
-// name is the bot's, without @; empty while nobody knows.
-func (c *Channel) name() string {
+// botName returns the bot's name without @, or "" while it is not known.
+func (c *Channel) botName() string {
 	if p := c.username.Load(); p != nil {
 		return *p
 	}
 	return ""
 }
 
-// LinkURL is where a person follows a code to the bot; empty until Telegram has said who the bot is.
+// LinkURL returns the address that opens the bot with a code; "" until Telegram has answered who the bot is.
 func (c *Channel) LinkURL(code string) string {
-	if c.name() == "" {
+	if c.botName() == "" {
 		return ""
 	}
-	return "https://t.me/" + c.name() + "?start=" + code
+	return "https://t.me/" + c.botName() + "?start=" + code
 }
 
-// Notify sends text to the chats of a user, best effort: the errors of those that could not be reached are joined. [agent.CodeNotFound] when
-// the user has no chat here. It needs no Serve.
+// Notify sends a text to all chats of a user, and returns the errors of those that it could not reach, joined. The error is [agent.CodeNotFound]
+// if the user has no chat. It works without Serve.
 func (c *Channel) Notify(ctx context.Context, tenant, user, text string) error {
 	const op = "notify by telegram"
 	if len(text) > maxNotified {
@@ -209,30 +209,32 @@ func (c *Channel) Notify(ctx context.Context, tenant, user, text string) error {
 			faults = append(faults, agent.Errorf(agent.CodeInternal, op, "chat %q is none", page.Links[i].ChatID))
 			continue
 		}
-		for _, p := range parts {
-			if err := insist(ctx, func() error { _, err := c.api.send(ctx, chat, p, nil); return err }); err != nil {
-				faults = append(faults, err)
-				break
-			}
-		}
+		faults = append(faults, c.sendPieces(ctx, chat, parts))
 	}
 	return errors.Join(faults...)
 }
 
-// say sends words that are no answer; that they did not arrive is only logged.
-func (c *Channel) say(ctx context.Context, chat int64, words string) {
+// sendPieces sends messages one after the other.
+func (c *Channel) sendPieces(ctx context.Context, chat int64, parts []piece) error {
+	for _, p := range parts {
+		if err := retry(ctx, func() error { _, err := c.api.send(ctx, chat, p, nil); return err }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sendText sends a text that is no answer of a turn. It only logs if the text could not be sent.
+func (c *Channel) sendText(ctx context.Context, chat int64, text string) {
 	ctx, cancel := context.WithTimeout(ctx, noticeTime)
 	defer cancel()
-	for _, p := range split(plain(sanitize(words)), maxMessage) {
-		if err := insist(ctx, func() error { _, err := c.api.send(ctx, chat, p, nil); return err }); err != nil {
-			c.cfg.Logger.Info("message not sent", zap.Int64("chat", chat), zap.Error(err))
-			return
-		}
+	if err := c.sendPieces(ctx, chat, split(plainText(sanitize(text)), maxMessage)); err != nil {
+		c.cfg.Logger.Info("message not sent", zap.Int64("chat", chat), zap.Error(err))
 	}
 }
 
-// record adds to the audit trail.
-func (c *Channel) record(p *agent.Principal, a agent.Action, resource, outcome string) {
+// recordAudit adds to the audit trail.
+func (c *Channel) recordAudit(p *agent.Principal, a agent.Action, resource, outcome string) {
 	if c.cfg.Audit == nil {
 		return
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Name is the channel's: of its envelopes, links and principals.
+// Name is the name of the channel in envelopes, links and principals.
 const Name = "telegram"
 
 // How updates arrive.
@@ -25,7 +25,7 @@ const (
 	Webhook = "webhook"
 )
 
-// The usual bounds.
+// Defaults and bounds.
 const (
 	defaultAPIURL     = "https://api.telegram.org"
 	defaultEditEvery  = time.Second
@@ -35,16 +35,16 @@ const (
 
 	minEditEvery  = 10 * time.Millisecond
 	maxAnswers    = 10_000
-	maxImageBytes = 20 << 20 // what the Bot API lets bots download
+	maxImageBytes = 20 << 20 // the limit of the Bot API for downloads
 	minLease      = 100 * time.Millisecond
 )
 
-// Audit keeps the trail.
+// Audit stores the audit trail.
 type Audit interface {
 	Record(r agent.AuditRecord)
 }
 
-// Config says which bot, and who may talk to it.
+// Config is the configuration of [New]: the bot, and who may talk to it.
 type Config struct {
 	Token         string // of the bot: <id>:<secret>
 	APIURL        string // "": https://api.telegram.org
@@ -53,22 +53,22 @@ type Config struct {
 	WebhookSecret string // 16 to 256 of A-Z a-z 0-9 _ -; Webhook only
 
 	Tenant    string               // of chats that are not linked; "": the default tenant
-	Agent     string               // that answers; "": routing decides
-	Approvals agent.ApprovalPolicy // what a turn does when a call needs an approval; "": it waits
-	Unlinked  bool                 // chats that are linked to no user may talk; they never decide about approvals
-	// ApproverChat is a chat, or a group that the bot is in, whose members decide about approvals besides those whom they concern. 0: none.
+	Agent     string               // the agent that answers; "": routing decides
+	Approvals agent.ApprovalPolicy // for calls that need an approval; "": the turn waits
+	Unlinked  bool                 // chats without a link may talk; they never decide about approvals
+	// ApproverChat is a chat or group with the bot whose members also decide about approvals. 0: none.
 	ApproverChat int64
 
 	Store Store // required
-	Audit Audit // nil: nobody keeps the trail
+	Audit Audit // nil: no audit trail
 
 	EditEvery     time.Duration // between two edits of a growing answer; 0: 1 s
-	MaxAnswers    int           // shown at once; further ones wait their turn; 0: 256
-	MaxImageBytes int64         // of a picture that somebody sends; 0: 4 MiB
-	Lease         time.Duration // after which a silent process shows no answer to the others; 0: 30 s
+	MaxAnswers    int           // shown at once, further ones wait; 0: 256
+	MaxImageBytes int64         // of a received picture; 0: 4 MiB
+	Lease         time.Duration // after which other processes take over the answers of a silent one; 0: 30 s
 
 	Logger  *zap.Logger
-	Metrics prometheus.Registerer // nil: nobody reads them
+	Metrics prometheus.Registerer // nil: no metrics
 }
 
 var (
@@ -76,8 +76,8 @@ var (
 	secretPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{16,256}$`)
 )
 
-// complete fills in what is not given and refuses what cannot be. No error holds the token or the secret.
-func (c Config) complete() (Config, error) {
+// withDefaults returns the configuration with defaults, or an error that names the setting. No error holds the token or the secret.
+func (c Config) withDefaults() (Config, error) {
 	c.APIURL = strings.TrimRight(cmp.Or(c.APIURL, defaultAPIURL), "/")
 	c.Updates = cmp.Or(c.Updates, Polling)
 	c.Tenant = cmp.Or(c.Tenant, agent.DefaultTenant)
@@ -131,8 +131,8 @@ func checkURL(field, address string, schemes ...string) error {
 	return agent.Invalid(field, "wants %s://", strings.Join(schemes, ":// or "))
 }
 
-// account is the bot's number: the part of the token that is no secret.
-func (c *Config) account() (string, error) {
+// botID returns the id of the bot: the part of the token that is no secret.
+func (c *Config) botID() (string, error) {
 	id, _, _ := strings.Cut(c.Token, ":")
 	n, err := strconv.ParseInt(id, 10, 64)
 	if err != nil || n <= 0 {

@@ -1,6 +1,7 @@
 package telegram_test
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -176,26 +177,20 @@ func TestAMessageThatComesAgainIsTheSameTurn(t *testing.T) {
 	require.Zero(t, b.store.Owed())
 }
 
+// brokenStore is a store that cannot record which answers are owed.
+type brokenStore struct{ *telegramtest.Store }
+
+func (brokenStore) OweTurn(context.Context, agent.ChatTurn, string, time.Duration) (bool, error) {
+	return false, agent.Errorf(agent.CodeUnavailable, "", "the database is away")
+}
+
 func TestNothingIsConfirmedBeforeItIsSafe(t *testing.T) {
 	b := newBench(t)
-	broken := make(chan struct{})
-	b.store.Broken = func(method string) error {
-		select {
-		case <-broken:
-			return nil
-		default:
-		}
-		if method == "OweTurn" {
-			return agent.Errorf(agent.CodeUnavailable, "", "the database is away")
-		}
-		return nil
-	}
-	stop := b.start(nil)
+	stop := b.start(func(c *telegram.Config) { c.Store = brokenStore{b.store} })
 	b.api.Send(ann, "precious")
 	b.submitted(2)
 	stop()
 	require.Equal(t, 1, b.api.Unconfirmed(), "the next process finds it")
-	close(broken)
 	b.start(nil)
 	b.api.AwaitConfirmed()
 	b.rt.Finish("turn-1", agent.TurnCompleted, "answer")

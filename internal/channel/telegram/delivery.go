@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	typingEvery = 4 * time.Second // Telegram shows it for five
-	quietAfter  = 5 * time.Minute // without an event nobody types
-	finishTime  = 10 * time.Minute
+	typingEvery = 4 * time.Second  // Telegram shows it for five
+	quietAfter  = 5 * time.Minute  // without an event, after which typing is no longer shown
+	finishTime  = 10 * time.Minute // to show the end of a turn
 )
 
-// How a delivery came out.
+// The outcomes of a delivery.
 const (
 	outcomeShown   = "shown"
-	outcomeBlocked = "blocked" // the person does not want to hear from the bot
-	outcomeLeft    = "left"    // not complete: the next process goes on
+	outcomeBlocked = "blocked" // the person has blocked the bot
+	outcomeLeft    = "left"    // not complete: the next process continues
 )
 
-// errLost says that another process shows the answer.
-var errLost = errors.New("another process shows the answer")
+// errLeaseLost says that another process shows the answer.
+var errLeaseLost = errors.New("another process shows the answer")
 
-// delivery shows one turn in its chat. It is two goroutines: one reads events, the other, its owner, speaks to Telegram; a Telegram that is
-// slow makes the reader wait, and with it nobody else.
+// delivery shows one turn in its chat. One goroutine reads events, the other one calls Telegram. So a slow Telegram delays only the reader of this
+// turn.
 type delivery struct {
 	c      *Channel
 	inbox  agent.Inbox
@@ -37,36 +37,36 @@ type delivery struct {
 	chat   int64
 	logger *zap.Logger
 
-	answer answer
-	shown  []piece // what the messages of the answer say, as far as known
-	dirty  bool    // the answer has changed since
-	quiet  time.Time
+	answer      answer
+	shown       []piece   // the content of the answer's messages, as far as known
+	changed     bool      // the answer has changed since it was shown
+	pausedUntil time.Time // no edits before
 
-	questions map[string]*question // approvals that wait, by id
-	asked     []string             // their ids, in the order in which they came
-	heard     time.Time            // when the last event came
+	questions   map[string]*question // approvals that wait, by id
+	order       []string             // their ids, oldest first
+	lastEventAt time.Time            // when the last event arrived
 }
 
-// question is an approval and the messages that put it.
+// question is an approval and the messages that ask for it.
 type question struct {
 	approval agent.Approval
 	messages []agent.ChatQuestion
-	put      bool
+	isAsked  bool
 }
 
 func newDelivery(c *Channel, in agent.Inbox, t agent.ChatTurn, holder string) *delivery {
 	chat, _ := strconv.ParseInt(t.ChatID, 10, 64) // we wrote it
 	return &delivery{
-		c: c, inbox: in, turn: t, holder: holder, chat: chat, questions: map[string]*question{}, heard: time.Now(),
+		c: c, inbox: in, turn: t, holder: holder, chat: chat, questions: map[string]*question{}, lastEventAt: time.Now(),
 		logger: c.cfg.Logger.With(zap.String("turn", string(t.TurnID)), zap.Int64("chat", chat)),
 	}
 }
 
 // run shows the turn until it is complete, or ctx ends.
 func (d *delivery) run(ctx context.Context) (outcome string) {
-	err := d.remember(ctx)
+	err := d.loadQuestions(ctx)
 	if err == nil {
-		err = d.watch(ctx)
+		err = d.showEvents(ctx)
 	}
 	switch {
 	case err == nil:
@@ -80,45 +80,45 @@ func (d *delivery) run(ctx context.Context) (outcome string) {
 	return outcomeLeft
 }
 
-// remember reads which questions were put before.
-func (d *delivery) remember(ctx context.Context) error {
-	put, err := d.c.cfg.Store.TurnQuestions(ctx, d.turn.TurnID)
-	for i := range put {
-		q := d.question(put[i].ApprovalID)
-		q.put, q.messages = true, append(q.messages, put[i])
+// loadQuestions reads which questions were asked before.
+func (d *delivery) loadQuestions(ctx context.Context) error {
+	asked, err := d.c.cfg.Store.TurnQuestions(ctx, d.turn.TurnID)
+	for i := range asked {
+		q := d.questionOf(asked[i].ApprovalID)
+		q.isAsked, q.messages = true, append(q.messages, asked[i])
 	}
 	return err
 }
 
-func (d *delivery) question(id string) *question {
+func (d *delivery) questionOf(id string) *question {
 	q := d.questions[id]
 	if q == nil {
 		q = &question{}
 		d.questions[id] = q
-		d.asked = append(d.asked, id)
+		d.order = append(d.order, id)
 	}
 	return q
 }
 
-// news is an event, or why there are no more.
-type news struct {
+// nextEvent is an event, or the error that ends them.
+type nextEvent struct {
 	event agent.Event
 	err   error
 }
 
-func (d *delivery) watch(ctx context.Context) error {
+func (d *delivery) showEvents(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
-	events, ended := make(chan news), make(chan struct{})
+	events, ended := make(chan nextEvent), make(chan struct{})
 	defer func() { stop(); <-ended }()
 	go func() {
 		defer close(ended)
-		d.follow(ctx, events)
+		d.readEvents(ctx, events)
 	}()
 	edit, lease, typing := time.NewTicker(d.c.cfg.EditEvery), time.NewTicker(d.c.cfg.Lease/3), time.NewTicker(typingEvery)
 	defer edit.Stop()
 	defer lease.Stop()
 	defer typing.Stop()
-	d.typing(ctx)
+	d.showTyping(ctx)
 	for {
 		var err error
 		select {
@@ -126,18 +126,18 @@ func (d *delivery) watch(ctx context.Context) error {
 			return ctx.Err()
 		case n := <-events:
 			if n.err != nil {
-				return d.gone(ctx, n.err)
+				return d.showLoss(ctx, n.err)
 			}
-			d.take(&n.event)
+			d.addEvent(&n.event)
 			if d.answer.terminal != nil {
-				return d.finish(ctx)
+				return d.showEnd(ctx, d.answer.final(d.turn.TurnID))
 			}
 		case <-edit.C:
-			err = d.grow(ctx)
+			err = d.showProgress(ctx)
 		case <-lease.C:
-			err = d.hold(ctx)
+			err = d.renewLease(ctx)
 		case <-typing.C:
-			d.typing(ctx)
+			d.showTyping(ctx)
 		}
 		if err != nil {
 			return err
@@ -145,9 +145,9 @@ func (d *delivery) watch(ctx context.Context) error {
 	}
 }
 
-// follow reads the turn's events from the beginning, or, where that has expired, from where the last reader was, until the last one.
-func (d *delivery) follow(ctx context.Context, to chan<- news) {
-	tell := func(n news) bool {
+// readEvents reads the turn's events to the last: from the beginning or, if that has expired, from where the last reader stopped.
+func (d *delivery) readEvents(ctx context.Context, to chan<- nextEvent) {
+	send := func(n nextEvent) bool {
 		select {
 		case to <- n:
 			return true
@@ -156,7 +156,7 @@ func (d *delivery) follow(ctx context.Context, to chan<- news) {
 		}
 	}
 	after, resume := int64(0), d.turn.After
-	wait := patience()
+	wait := newBackoff()
 	for tries := 0; ctx.Err() == nil; {
 		err := error(agent.Errorf(agent.CodeUnavailable, "follow turn", "the events of turn %s ended before the turn", d.turn.TurnID))
 		for e, failed := range d.inbox.Follow(ctx, d.turn.TurnID, after) {
@@ -166,7 +166,7 @@ func (d *delivery) follow(ctx context.Context, to chan<- news) {
 			}
 			after, tries = e.Meta.EventIndex, 0
 			wait.Reset()
-			if !tell(news{event: e}) || e.Terminal() {
+			if !send(nextEvent{event: e}) || e.Terminal() {
 				return
 			}
 		}
@@ -176,24 +176,24 @@ func (d *delivery) follow(ctx context.Context, to chan<- news) {
 			continue
 		case errors.Is(err, agent.ErrGap), code != agent.CodeUnavailable && code != agent.CodeCancelled && code != agent.CodeRateLimited:
 			if tries++; errors.Is(err, agent.ErrGap) || tries >= maxTries {
-				tell(news{err: err})
+				send(nextEvent{err: err})
 				return
 			}
 		}
-		pause(ctx, max(wait.NextBackOff(), min(asked(err), 15*time.Second)))
+		pause(ctx, max(wait.NextBackOff(), min(retryAfter(err), 15*time.Second)))
 	}
 }
 
-// take takes the next event.
-func (d *delivery) take(e *agent.Event) {
-	d.heard = time.Now()
+// addEvent adds the next event.
+func (d *delivery) addEvent(e *agent.Event) {
+	d.lastEventAt = time.Now()
 	d.turn.After = max(d.turn.After, e.Meta.EventIndex)
-	d.answer.take(e)
-	d.dirty = d.dirty || e.Type == agent.EventToken || e.Type == agent.EventReset
+	d.answer.addEvent(e)
+	d.changed = d.changed || e.Type == agent.EventToken || e.Type == agent.EventReset
 	if a := e.Approval; a != nil {
 		switch e.Type {
 		case agent.EventApprovalRequested, agent.EventApprovalResolved:
-			q := d.question(a.ApprovalID)
+			q := d.questionOf(a.ApprovalID)
 			if q.approval.ApprovalID == "" {
 				q.approval = *a
 			}
@@ -203,37 +203,37 @@ func (d *delivery) take(e *agent.Event) {
 	}
 }
 
-// grow shows what has changed. It is best effort: the next edit is soon, and the last one insists.
-func (d *delivery) grow(ctx context.Context) error {
-	if time.Now().Before(d.quiet) {
+// showProgress shows what has changed. It does not retry: the next edit follows soon, and the last one retries.
+func (d *delivery) showProgress(ctx context.Context) error {
+	if time.Now().Before(d.pausedUntil) {
 		return nil
 	}
-	err := d.ask(ctx)
-	if err == nil && d.dirty {
-		if err = d.paint(ctx, d.answer.parts(len(d.turn.Messages)), once); err == nil {
-			d.dirty = false
+	err := d.askQuestions(ctx)
+	if err == nil && d.changed {
+		if err = d.writeMessages(ctx, d.answer.growing(len(d.turn.Messages)), once); err == nil {
+			d.changed = false
 		}
 	}
-	if errors.Is(err, errLost) || agent.CodeOf(err) == agent.CodeDenied {
+	if errors.Is(err, errLeaseLost) || agent.CodeOf(err) == agent.CodeDenied {
 		return err
 	}
 	if err != nil && ctx.Err() == nil {
-		d.quiet = time.Now().Add(max(asked(err), d.c.cfg.EditEvery))
+		d.pausedUntil = time.Now().Add(max(retryAfter(err), d.c.cfg.EditEvery))
 		d.logger.Debug("answer not edited", zap.Error(err))
 	}
 	return nil
 }
 
-// once tries once; [insist] is the other way.
+// once calls do once. It is the alternative to [retry].
 func once(_ context.Context, do func() error) error { return do() }
 
-// paint makes the messages of the answer say parts.
-func (d *delivery) paint(ctx context.Context, parts []piece, try func(context.Context, func() error) error) error {
+// writeMessages changes the messages of the answer to parts.
+func (d *delivery) writeMessages(ctx context.Context, parts []piece, try func(context.Context, func() error) error) error {
 	for i, p := range parts {
 		if i < len(d.shown) && d.shown[i].equal(p) {
 			continue
 		}
-		if err := d.put(ctx, i, p, try); err != nil {
+		if err := d.writeMessage(ctx, i, p, try); err != nil {
 			return err
 		}
 		for len(d.shown) <= i {
@@ -243,20 +243,20 @@ func (d *delivery) paint(ctx context.Context, parts []piece, try func(context.Co
 	}
 	for n := len(d.turn.Messages); n > len(parts); n = len(d.turn.Messages) { // text was taken back
 		last := d.turn.Messages[n-1]
-		if err := try(ctx, func() error { return d.c.api.remove(ctx, d.chat, last) }); err != nil && !rejected(err) {
+		if err := try(ctx, func() error { return d.c.api.deleteMessage(ctx, d.chat, last) }); err != nil && !isPermanent(err) {
 			return err
 		}
 		d.turn.Messages = d.turn.Messages[:n-1]
 		d.shown = d.shown[:min(len(d.shown), n-1)]
-		if err := d.hold(ctx); err != nil {
+		if err := d.renewLease(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// put makes message i of the answer say p. One that the person has deleted is sent again.
-func (d *delivery) put(ctx context.Context, i int, p piece, try func(context.Context, func() error) error) error {
+// writeMessage changes message i of the answer to p, or sends it if it is new or was deleted.
+func (d *delivery) writeMessage(ctx context.Context, i int, p piece, try func(context.Context, func() error) error) error {
 	if i < len(d.turn.Messages) {
 		err := try(ctx, func() error { return d.c.api.edit(ctx, d.chat, d.turn.Messages[i], p, nil) })
 		if agent.CodeOf(err) != agent.CodeNotFound {
@@ -276,80 +276,67 @@ func (d *delivery) put(ctx context.Context, i int, p piece, try func(context.Con
 	} else {
 		d.turn.Messages = append(d.turn.Messages, id)
 	}
-	return d.hold(ctx)
+	return d.renewLease(ctx)
 }
 
-// hold writes down which messages hold the answer, and renews the lease. It does so even while the process ends: a message that was sent
-// stands there.
-func (d *delivery) hold(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
+// renewLease stores which messages hold the answer, and renews the lease. It does so even while the process ends, because a sent message must be
+// on record.
+func (d *delivery) renewLease(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	held, err := d.c.cfg.Store.SaveTurn(ctx, &d.turn, d.holder, d.c.cfg.Lease)
 	switch {
 	case err == nil && !held:
-		return errLost
+		return errLeaseLost
 	case err != nil:
 		d.logger.Warn("lease of an answer not renewed", zap.Error(err))
 	}
 	return nil
 }
 
-func (d *delivery) typing(ctx context.Context) {
-	if d.answer.waiting || time.Since(d.heard) > quietAfter || time.Now().Before(d.quiet) {
+func (d *delivery) showTyping(ctx context.Context) {
+	if d.answer.waiting || time.Since(d.lastEventAt) > quietAfter || time.Now().Before(d.pausedUntil) {
 		return
 	}
-	if err := d.c.api.typing(ctx, d.chat); asked(err) > 0 {
-		d.quiet = time.Now().Add(asked(err))
+	if err := d.c.api.sendTyping(ctx, d.chat); retryAfter(err) > 0 {
+		d.pausedUntil = time.Now().Add(retryAfter(err))
 	}
 }
 
-// finish shows how the turn ended, and insists.
-func (d *delivery) finish(ctx context.Context) error {
-	return d.last(ctx, d.answer.final(d.turn.TurnID))
-}
-
-// gone is for a turn whose events cannot be read any more.
-func (d *delivery) gone(ctx context.Context, why error) error {
+// showLoss tells the person that the turn's events can no longer be read.
+func (d *delivery) showLoss(ctx context.Context, cause error) error {
 	if ctx.Err() != nil {
-		return why
+		return cause
 	}
-	d.logger.Warn("turn cannot be followed", zap.Error(why))
-	return d.last(ctx, []piece{plain("Sorry, I have lost sight of this. (turn " + clipUnits(string(d.turn.TurnID), 128) + ")")})
+	d.logger.Warn("turn cannot be followed", zap.Error(cause))
+	return d.showEnd(ctx, []piece{plainText("Sorry, I have lost sight of this. (turn " + clipUnits(string(d.turn.TurnID), 128) + ")")})
 }
 
-func (d *delivery) last(ctx context.Context, parts []piece) error {
+// showEnd closes the questions and shows the last messages, with retries.
+func (d *delivery) showEnd(ctx context.Context, parts []piece) error {
 	ctx, cancel := context.WithTimeout(ctx, finishTime)
 	defer cancel()
-	if err := d.wait(ctx, time.Until(d.quiet)); err != nil {
+	if err := d.waitUnderLease(ctx, time.Until(d.pausedUntil)); err != nil {
 		return err
 	}
 	if err := d.closeQuestions(ctx); err != nil {
 		return err
 	}
-	return d.paint(ctx, parts, d.insist)
+	return d.writeMessages(ctx, parts, d.retry)
 }
 
-// insist is [insist] under the lease.
-func (d *delivery) insist(ctx context.Context, do func() error) error {
-	wait := patience()
-	for {
-		err := do()
-		if err == nil || rejected(err) || ctx.Err() != nil {
-			return err
-		}
-		if lost := d.wait(ctx, max(wait.NextBackOff(), asked(err))); lost != nil {
-			return errors.Join(lost, err)
-		}
-	}
+// retry is [retry] that renews the lease meanwhile.
+func (d *delivery) retry(ctx context.Context, do func() error) error {
+	return retryWith(ctx, d.waitUnderLease, do)
 }
 
-// wait waits, and renews the lease meanwhile.
-func (d *delivery) wait(ctx context.Context, long time.Duration) error {
-	for end := time.Now().Add(long); time.Now().Before(end); {
+// waitUnderLease waits for a duration and renews the lease meanwhile.
+func (d *delivery) waitUnderLease(ctx context.Context, wait time.Duration) error {
+	for end := time.Now().Add(wait); time.Now().Before(end); {
 		if !pause(ctx, min(time.Until(end), d.c.cfg.Lease/3)) {
 			return ctx.Err()
 		}
-		if err := d.hold(ctx); err != nil {
+		if err := d.renewLease(ctx); err != nil {
 			return err
 		}
 	}

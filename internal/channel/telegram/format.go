@@ -10,7 +10,7 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// piece is text with the marks on it: spans in UTF-16 units, as Telegram counts, none of which cuts another.
+// piece is formatted text. Its entities are spans in UTF-16 units, as Telegram counts, and do not overlap in part.
 type piece struct {
 	text     string
 	entities []models.MessageEntity
@@ -18,9 +18,9 @@ type piece struct {
 
 func (p piece) equal(q piece) bool { return p.text == q.text && slices.Equal(p.entities, q.entities) }
 
-func plain(text string) piece { return piece{text: text} }
+func plainText(text string) piece { return piece{text: text} }
 
-// units is the length of text as Telegram counts it.
+// units returns the length of a text as Telegram counts it.
 func units(text string) int {
 	n := 0
 	for _, r := range text {
@@ -72,7 +72,7 @@ var (
 	bulletPattern  = regexp.MustCompile(`^([ \t]*)[-*+][ \t]+(.*)$`)
 )
 
-// render turns what models write, Markdown, into text with entities. What is no Markdown, or none that is finished yet, stays as it is.
+// render converts Markdown, which models write, to text with entities. Incomplete Markdown stays as it is.
 func render(markdown string) piece {
 	var w writer
 	lines := strings.Split(sanitize(markdown), "\n")
@@ -111,7 +111,7 @@ func render(markdown string) piece {
 	return w.piece()
 }
 
-// fenceEnd finds the line that closes a fence; one that nobody closed goes to the end.
+// fenceEnd returns the index of the line that closes a fence, or the number of lines.
 func fenceEnd(lines []string, from int, fence string) int {
 	for i := from; i < len(lines); i++ {
 		line := strings.TrimSpace(lines[i])
@@ -128,16 +128,16 @@ func (w *writer) block(lines []string, language string) {
 	w.mark(from, models.MessageEntity{Type: models.MessageEntityTypePre, Language: language})
 }
 
-// Bounds of what is looked at to find the end of a mark.
+// Bounds of the search for the end of a mark.
 const (
 	maxSpan    = 1000 // bytes
 	maxNesting = 3
 )
 
-// bothKinds is bold and italic.
+// bothKinds stands for bold and italic.
 const bothKinds models.MessageEntityType = "bold italic"
 
-// The marks of Markdown that go on both sides of a text, the longer ones first.
+// marks returns the marks of Markdown that surround a text, the longer ones first.
 func marks() []struct {
 	sign string
 	kind models.MessageEntityType
@@ -174,7 +174,7 @@ func (w *writer) inline(line string, depth int) {
 			n = w.link(line, i, flush)
 		case '*', '_', '~':
 			if depth < maxNesting {
-				n = w.marked(line, i, depth, flush)
+				n = w.markedText(line, i, depth, flush)
 			}
 		}
 		if n > 0 {
@@ -188,10 +188,10 @@ func (w *writer) inline(line string, depth int) {
 	flush(len(line))
 }
 
-// code writes a span of code that begins at i, and returns how long it is in line; 0: there is none. So do the next two.
+// code writes the code span that begins at i, and returns its length in line; 0 if there is none. So do link and markedText.
 func (w *writer) code(line string, i int, flush func(int)) int {
-	sign := line[i : i+run(line[i:], '`')]
-	inner, ok := until(line[i+len(sign):], sign)
+	sign := line[i : i+runLength(line[i:], '`')]
+	inner, ok := textBefore(line[i+len(sign):], sign)
 	if !ok || strings.TrimSpace(inner) == "" {
 		return 0
 	}
@@ -203,11 +203,11 @@ func (w *writer) code(line string, i int, flush func(int)) int {
 }
 
 func (w *writer) link(line string, i int, flush func(int)) int {
-	label, ok := until(line[i+1:], "](")
+	label, ok := textBefore(line[i+1:], "](")
 	if !ok || strings.TrimSpace(label) == "" || strings.Contains(label, "[") {
 		return 0
 	}
-	address, ok := until(line[i+len(label)+3:], ")")
+	address, ok := textBefore(line[i+len(label)+3:], ")")
 	if !ok || strings.ContainsAny(address, " \t<>\"") || (!strings.HasPrefix(address, "https://") && !strings.HasPrefix(address, "http://")) {
 		return 0
 	}
@@ -218,12 +218,12 @@ func (w *writer) link(line string, i int, flush func(int)) int {
 	return len(label) + len(address) + 4
 }
 
-func (w *writer) marked(line string, i, depth int, flush func(int)) int {
+func (w *writer) markedText(line string, i, depth int, flush func(int)) int {
 	for _, m := range marks() {
 		if !strings.HasPrefix(line[i:], m.sign) || (m.sign[0] == '_' && wordBefore(line, i)) {
 			continue
 		}
-		inner, ok := closed(line[i+len(m.sign):], m.sign)
+		inner, ok := textBeforeClosing(line[i+len(m.sign):], m.sign)
 		if !ok {
 			continue
 		}
@@ -238,8 +238,8 @@ func (w *writer) marked(line string, i, depth int, flush func(int)) int {
 	return 0
 }
 
-// closed finds what stands before a closing sign: one that follows a letter, and, if it is of underscores, no word.
-func closed(rest, sign string) (string, bool) {
+// textBeforeClosing returns the text before the closing sign, which must follow a visible character. Underscores must not precede a word.
+func textBeforeClosing(rest, sign string) (string, bool) {
 	if r, _ := utf8.DecodeRuneInString(rest); rest == "" || unicode.IsSpace(r) || rest[0] == sign[0] {
 		return "", false
 	}
@@ -252,11 +252,11 @@ func closed(rest, sign string) (string, bool) {
 		at += found
 		end := at + len(sign)
 		before, _ := utf8.DecodeLastRuneInString(within[:at])
-		single := len(sign) > 1 || (run(within[at:], sign[0]) == 1 && !strings.HasSuffix(within[:at], sign))
+		single := len(sign) > 1 || (runLength(within[at:], sign[0]) == 1 && !strings.HasSuffix(within[:at], sign))
 		if single && !unicode.IsSpace(before) && before != '\\' && (sign[0] != '_' || !wordAfter(rest, end)) {
 			return within[:at], true
 		}
-		at += max(1, run(within[at:], sign[0]))
+		at += max(1, runLength(within[at:], sign[0]))
 	}
 }
 
@@ -270,12 +270,12 @@ func wordAfter(line string, i int) bool {
 	return i < len(line) && (unicode.IsLetter(r) || unicode.IsDigit(r))
 }
 
-func until(rest, sign string) (string, bool) {
+func textBefore(rest, sign string) (string, bool) {
 	before, _, ok := strings.Cut(rest[:min(len(rest), maxSpan)], sign)
 	return before, ok
 }
 
-func run(s string, c byte) int {
+func runLength(s string, c byte) int {
 	n := 0
 	for n < len(s) && s[n] == c {
 		n++
@@ -283,7 +283,7 @@ func run(s string, c byte) int {
 	return n
 }
 
-// sanitize makes text that Telegram takes: valid, with line ends of one kind, and without characters that steer.
+// sanitize returns valid text with Unix line ends and without control characters.
 func sanitize(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\r\n", "\n")
 	return strings.Map(func(r rune) rune {
@@ -300,11 +300,11 @@ func sanitize(text string) string {
 	}, text)
 }
 
-// clipUnits makes text fit into so many units.
-func clipUnits(text string, most int) string {
+// clipUnits returns text, cut to maxUnits with an ellipsis if it is longer.
+func clipUnits(text string, maxUnits int) string {
 	n := 0
 	for i, r := range text {
-		if n += unitsOf(r); n > most-1 && units(text[i:]) > unitsOf(r) {
+		if n += unitsOf(r); n > maxUnits-1 && units(text[i:]) > unitsOf(r) {
 			return text[:i] + "…"
 		}
 	}

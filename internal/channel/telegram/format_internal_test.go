@@ -68,7 +68,7 @@ func TestRender(t *testing.T) {
 
 func TestSplit(t *testing.T) {
 	texts := func(text string, most int) (out []string) {
-		for _, p := range split(plain(text), most) {
+		for _, p := range split(plainText(text), most) {
 			out = append(out, p.text)
 		}
 		return out
@@ -102,7 +102,7 @@ func TestClip(t *testing.T) {
 // letters are the characters of a text that make a message.
 func letters(text string) string {
 	return strings.Map(func(r rune) rune {
-		if ignored(r) {
+		if isBlank(r) {
 			return -1
 		}
 		return r

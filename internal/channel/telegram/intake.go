@@ -19,44 +19,44 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Bounds of what comes in.
+// Bounds of incoming updates.
 const (
-	maxTaken     = 128 // updates that are being dealt with; Telegram gives at most 100 at a time
-	maxWorking   = 16  // chats whose updates are being dealt with at a moment
-	maxLane      = 30  // updates of one chat that wait for each other
+	maxTaken     = 128 // updates in progress; Telegram gives at most 100 at a time
+	maxWorking   = 16  // chats whose updates are handled at a time
+	maxLane      = 30  // updates of one chat that wait
 	maxUpdate    = 1 << 20
 	webhookConns = 40
 	webhookTime  = 25 * time.Second // Telegram waits about a minute
 	readTime     = 10 * time.Second
-	maxTries     = 5 // at an update whose failure is nobody's absence
+	maxTries     = 5 // at an update that fails although everything is available
 	maxRecent    = 4096
 	secretHeader = "X-Telegram-Bot-Api-Secret-Token" //nolint:gosec // the header's name
 )
 
-// errClosed says that the bot does not take updates now.
+// errClosed means that the bot does not accept updates now.
 var errClosed = errors.New("the bot is not serving")
 
-// intake deals with updates: those of one chat in order, those of several at once. Its goroutines end with their lanes.
+// intake handles updates: those of one chat in order, those of several chats at the same time.
 type intake struct {
-	channel *Channel
-	working chan struct{}
-	rival   atomic.Bool // another process polls
+	channel  *Channel
+	working  chan struct{}
+	hasRival atomic.Bool // another process polls
 
-	mu     sync.Mutex
-	ctx    context.Context // of Serve; nil: closed
-	lanes  map[int64]*lane
-	taken  int           // updates that are being dealt with
-	coming int           // those that a poll brought and the library has yet to hand over
-	freed  chan struct{} // closed and replaced whenever taken becomes less
-	recent map[int64]bool
-	order  []int64
-	done   sync.WaitGroup
+	mu       sync.Mutex
+	ctx      context.Context // of Serve; nil: closed
+	lanes    map[int64]*lane
+	pending  int           // updates in progress
+	expected int           // updates that a poll brought and the library has yet to pass on
+	freed    chan struct{} // closed and replaced whenever an update is finished
+	recent   map[int64]bool
+	order    []int64
+	done     sync.WaitGroup
 }
 
-// lane is the line of one chat.
+// lane is the queue of one chat.
 type lane struct{ waiting []task }
 
-// task is one update. answer, where somebody waits, has room for the outcome.
+// task is one update. The outcome goes to answer, unless that is nil; it has room.
 type task struct {
 	ctx    context.Context // nil: that of Serve
 	update *models.Update
@@ -72,17 +72,17 @@ func newIntake(c *Channel) *intake {
 func (i *intake) open(ctx context.Context) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.ctx, i.taken, i.coming = ctx, 0, 0
+	i.ctx, i.pending, i.expected = ctx, 0, 0
 }
 
-// serving is the context of Serve; nil when nobody serves.
+// serving returns the context of Serve, or nil.
 func (i *intake) serving() context.Context {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.ctx
 }
 
-// close takes no more and waits until what was taken has been dealt with, or given up because Serve's context ended.
+// close accepts no more updates and waits until those in progress are finished, or given up because Serve's context has ended.
 func (i *intake) close() {
 	i.mu.Lock()
 	i.ctx = nil
@@ -90,11 +90,11 @@ func (i *intake) close() {
 	i.done.Wait()
 }
 
-// settle waits until everything that was taken has been dealt with.
-func (i *intake) settle(ctx context.Context) error {
+// waitUntilIdle waits until no update is in progress.
+func (i *intake) waitUntilIdle(ctx context.Context) error {
 	for {
 		i.mu.Lock()
-		left, freed := i.taken+i.coming, i.freed
+		left, freed := i.pending+i.expected, i.freed
 		i.mu.Unlock()
 		if left == 0 {
 			return ctx.Err()
@@ -107,35 +107,35 @@ func (i *intake) settle(ctx context.Context) error {
 	}
 }
 
-// expect is how many updates the library is about to hand over.
-func (i *intake) expect(n int) {
+// setExpected sets how many updates the library is about to pass on.
+func (i *intake) setExpected(n int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.coming = n
-	i.less()
+	i.expected = n
+	i.signalProgress()
 }
 
-// less tells who waits in settle that there is less to wait for. The mutex is held.
-func (i *intake) less() {
+// signalProgress wakes the goroutines in waitUntilIdle. The mutex is held.
+func (i *intake) signalProgress() {
 	close(i.freed)
 	i.freed = make(chan struct{})
 }
 
-// polled takes an update that the library polled. The library waits for it; Telegram is asked for more only after [intake.settle].
-func (i *intake) polled(_ context.Context, _ *bot.Bot, u *models.Update) {
-	i.rival.Store(false)
-	err := i.take(task{update: u})
+// handlePolled handles an update that the library polled. The library polls again only after [intake.waitUntilIdle].
+func (i *intake) handlePolled(_ context.Context, _ *bot.Bot, u *models.Update) {
+	i.hasRival.Store(false)
+	err := i.enqueue(task{update: u})
 	i.mu.Lock()
-	i.coming = max(0, i.coming-1)
-	i.less()
+	i.expected = max(0, i.expected-1)
+	i.signalProgress()
 	i.mu.Unlock()
 	if err != nil && !errors.Is(err, errClosed) {
 		i.channel.cfg.Logger.Warn("update dropped", zap.Int64("update", u.ID), zap.Error(err))
 	}
 }
 
-// take puts an update into the line of its chat.
-func (i *intake) take(t task) error {
+// enqueue puts an update into the lane of its chat.
+func (i *intake) enqueue(t task) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	chat := chatOfUpdate(t.update)
@@ -143,27 +143,27 @@ func (i *intake) take(t task) error {
 	switch {
 	case i.ctx == nil:
 		return errClosed
-	case i.taken >= maxTaken:
-		return agent.Errorf(agent.CodeRateLimited, "", "%d updates are being dealt with", i.taken)
+	case i.pending >= maxTaken:
+		return agent.Errorf(agent.CodeRateLimited, "", "%d updates are being dealt with", i.pending)
 	case l != nil && len(l.waiting) >= maxLane:
 		return agent.Errorf(agent.CodeRateLimited, "", "%d updates of the chat are waiting", len(l.waiting))
 	}
 	if t.ctx == nil {
 		t.ctx = i.ctx
 	}
-	i.taken++
+	i.pending++
 	if l != nil {
 		l.waiting = append(l.waiting, t)
 		return nil
 	}
 	l = &lane{waiting: []task{t}}
 	i.lanes[chat] = l
-	i.done.Go(func() { i.run(chat, l) })
+	i.done.Go(func() { i.runLane(chat, l) })
 	return nil
 }
 
-// run works a lane off and ends with it.
-func (i *intake) run(chat int64, l *lane) {
+// runLane handles the updates of a lane and ends when there are no more.
+func (i *intake) runLane(chat int64, l *lane) {
 	i.working <- struct{}{}
 	defer func() { <-i.working }()
 	for {
@@ -175,31 +175,31 @@ func (i *intake) run(chat int64, l *lane) {
 		}
 		t := l.waiting[0]
 		l.waiting = l.waiting[1:]
-		known := i.recent[t.update.ID]
+		isKnown := i.recent[t.update.ID]
 		i.mu.Unlock()
 
 		var err error
-		if !known {
-			err = i.deal(t)
+		if !isKnown {
+			err = i.process(t)
 		}
 		if t.answer != nil {
 			t.answer <- err
 		}
 		i.mu.Lock()
-		if err == nil && !known {
+		if err == nil && !isKnown {
 			i.remember(t.update.ID)
 		}
-		// What was not dealt with because the bot stops stays taken: it must not be confirmed.
+		// An update that failed because the bot stops stays in progress: it must not be confirmed.
 		if t.ctx.Err() == nil || t.answer != nil {
-			i.taken--
-			i.less()
+			i.pending--
+			i.signalProgress()
 		}
 		i.mu.Unlock()
 	}
 }
 
-// remember keeps the newest updates that were dealt with: one that comes again is nothing new. Those that are not known any more are
-// harmless, for turns are named after them.
+// remember keeps the newest handled updates, so that they are not handled again. Forgetting an older one does no harm: turns are named after
+// updates.
 func (i *intake) remember(update int64) {
 	if len(i.order) == maxRecent {
 		delete(i.recent, i.order[0])
@@ -209,14 +209,14 @@ func (i *intake) remember(update int64) {
 	i.order = append(i.order, update)
 }
 
-// deal deals with one update: again and again while something is away, a few times when something is broken.
-func (i *intake) deal(t task) error {
-	wait := patience()
+// process handles one update. It retries without end while something is unavailable, and a few times after other errors.
+func (i *intake) process(t task) error {
+	wait := newBackoff()
 	for tries := 0; ; {
 		if err := t.ctx.Err(); err != nil {
 			return err
 		}
-		err := i.channel.update(t.ctx, t.update)
+		err := i.channel.handleUpdate(t.ctx, t.update)
 		switch {
 		case err == nil:
 			return nil
@@ -225,17 +225,16 @@ func (i *intake) deal(t task) error {
 		case agent.CodeOf(err) != agent.CodeUnavailable && agent.CodeOf(err) != agent.CodeRateLimited:
 			if tries++; tries >= maxTries {
 				i.channel.cfg.Logger.Error("update given up", zap.Int64("update", t.update.ID), zap.Error(err))
-				i.channel.apologise(t.ctx, t.update)
+				i.channel.sendApology(t.ctx, t.update)
 				return nil
 			}
 		}
-		i.channel.cfg.Logger.Warn("update waits", zap.Int64("update", t.update.ID), zap.Error(err))
-		pause(t.ctx, max(wait.NextBackOff(), asked(err)))
+		i.channel.cfg.Logger.Warn("update is retried", zap.Int64("update", t.update.ID), zap.Error(err))
+		pause(t.ctx, max(wait.NextBackOff(), retryAfter(err)))
 	}
 }
 
-// ServeHTTP is the webhook, POST /channels/telegram. It answers 200 when the update has been dealt with, and 503 when Telegram must bring it
-// again.
+// ServeHTTP is the webhook, POST /channels/telegram. It answers 200 when the update was handled, and 503 when Telegram must send it again.
 func (c *Channel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	if r.Method != http.MethodPost {
@@ -247,16 +246,16 @@ func (c *Channel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
-	if !same(r.Header.Get(secretHeader), c.cfg.WebhookSecret) {
+	if !equalSecrets(r.Header.Get(secretHeader), c.cfg.WebhookSecret) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTime)) // where there is one
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTime)) // if the server supports it
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxUpdate))
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	var u models.Update
 	if err != nil || json.Unmarshal(data, &u) != nil || u.ID <= 0 {
-		w.WriteHeader(http.StatusBadRequest) // whoever knows the secret and sends this is not Telegram
+		w.WriteHeader(http.StatusBadRequest) // Telegram does not send this
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), webhookTime)
@@ -265,7 +264,7 @@ func (c *Channel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer context.AfterFunc(serving, cancel)()
 	}
 	outcome := make(chan error, 1)
-	if err := c.intake.take(task{ctx: ctx, update: &u, answer: outcome}); err != nil {
+	if err := c.intake.enqueue(task{ctx: ctx, update: &u, answer: outcome}); err != nil {
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
@@ -282,8 +281,8 @@ func (c *Channel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// same compares in a time that says nothing of either, its length included.
-func same(a, b string) bool {
+// equalSecrets compares two texts in constant time, whatever their lengths.
+func equalSecrets(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }

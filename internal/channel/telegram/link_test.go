@@ -13,14 +13,9 @@ import (
 	"github.com/turnstone-run/turnstone/internal/channel/telegram/telegramtest"
 )
 
-func (b *bench) offer(user string, good time.Duration) string {
+func (b *bench) offer(user string, lifetime time.Duration) string {
 	b.t.Helper()
-	code := rand.Text()
-	require.NoError(b.t, b.store.CreateLinkCode(b.t.Context(), agent.LinkCode{
-		Hash: agent.HashLinkCode(code), ExpiresAt: time.Now().Add(good),
-		Link: agent.Link{Chat: agent.Chat{Channel: "telegram"}, Tenant: "acme", UserID: user, Role: "clerk", Scopes: agent.LinkScopes()},
-	}))
-	return code
+	return b.store.Code("acme", user, "clerk", lifetime, agent.LinkScopes()...)
 }
 
 // says sends words and returns the next thing that the bot says.

@@ -3,7 +3,6 @@ package telegram
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -16,21 +15,21 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-const submitTime = 30 * time.Second // of one submission
+const submitTime = 30 * time.Second // to submit one message
 
-// What the bot says by itself.
+// Texts of the bot itself.
 const (
-	sayNotLinked = "I do not know you yet. Ask whoever runs this service for a link, or for a code, and send it to me: /link CODE"
-	sayNotNow    = "Something went wrong and I could not take this. Please send it again later."
-	sayOnlyText  = "I can read text and pictures only."
-	sayGroups    = "I only talk in private chats. Please write to me there."
-	sayTooMuch   = "That is too much at once. Please try again in a while."
-	sayTooLarge  = "That is too large for me."
-	sayOutOfDate = "This question is out of date."
+	textNotLinked = "I do not know you yet. Ask whoever runs this service for a link, or for a code, and send it to me: /link CODE"
+	textNotNow    = "Something went wrong and I could not take this. Please send it again later."
+	textOnlyText  = "I can read text and pictures only."
+	textGroups    = "I only talk in private chats. Please write to me there."
+	textTooMuch   = "That is too much at once. Please try again in a while."
+	textTooLarge  = "That is too large for me."
+	textOutOfDate = "This question is out of date."
 )
 
-// update deals with one update. An error says that the same update may go well later.
-func (c *Channel) update(ctx context.Context, u *models.Update) error {
+// handleUpdate handles one update. An error means that the same update may succeed later.
+func (c *Channel) handleUpdate(ctx context.Context, u *models.Update) error {
 	in := c.inbox.Load()
 	if in == nil {
 		return agent.Errorf(agent.CodeUnavailable, "", "%w", errClosed)
@@ -38,63 +37,63 @@ func (c *Channel) update(ctx context.Context, u *models.Update) error {
 	switch {
 	case u.CallbackQuery != nil:
 		c.metrics.updates.WithLabelValues("press").Inc()
-		return c.press(ctx, *in, u.CallbackQuery)
+		return c.handlePress(ctx, *in, u.CallbackQuery)
 	case u.Message != nil:
-		return c.message(ctx, *in, u.ID, u.Message)
+		return c.handleMessage(ctx, *in, u.ID, u.Message)
 	default:
 		c.metrics.updates.WithLabelValues("other").Inc()
 		return nil
 	}
 }
 
-// apologise is for an update that was given up.
-func (c *Channel) apologise(ctx context.Context, u *models.Update) {
+// sendApology answers an update that was given up.
+func (c *Channel) sendApology(ctx context.Context, u *models.Update) {
 	if u.Message != nil && u.Message.Chat.Type == models.ChatTypePrivate {
-		c.say(ctx, u.Message.Chat.ID, sayNotNow)
+		c.sendText(ctx, u.Message.Chat.ID, textNotNow)
 	}
 }
 
-func (c *Channel) message(ctx context.Context, in agent.Inbox, update int64, m *models.Message) error {
+func (c *Channel) handleMessage(ctx context.Context, in agent.Inbox, update int64, m *models.Message) error {
 	if m.From == nil || m.From.IsBot {
 		return nil
 	}
 	if m.Chat.Type != models.ChatTypePrivate {
-		return c.group(ctx, in, m)
+		return c.handleGroupMessage(ctx, in, m)
 	}
 	if m.ReplyToMessage != nil && m.Text != "" {
-		if taken, err := c.reply(ctx, in, m); taken || err != nil {
+		if taken, err := c.handleReply(ctx, in, m); taken || err != nil {
 			return err
 		}
 	}
 	if strings.HasPrefix(m.Text, "/") {
 		c.metrics.updates.WithLabelValues("command").Inc()
-		return c.command(ctx, in, m)
+		return c.runCommand(ctx, in, m)
 	}
 	c.metrics.updates.WithLabelValues("message").Inc()
-	return c.turn(ctx, in, update, m)
+	return c.submitTurn(ctx, in, update, m)
 }
 
-// group answers whoever speaks to the bot in a group: there everybody would speak as the user that the group is linked to. In the approvers'
+// handleGroupMessage refuses messages to the bot in groups, where everybody would act as the user that the group is linked to. In the approvers'
 // group a reply may answer a question.
-func (c *Channel) group(ctx context.Context, in agent.Inbox, m *models.Message) error {
+func (c *Channel) handleGroupMessage(ctx context.Context, in agent.Inbox, m *models.Message) error {
 	if m.Chat.ID == c.cfg.ApproverChat && m.ReplyToMessage != nil && m.Text != "" {
-		if taken, err := c.reply(ctx, in, m); taken || err != nil {
+		if taken, err := c.handleReply(ctx, in, m); taken || err != nil {
 			return err
 		}
 	}
-	if c.own(m.ReplyToMessage) || (c.name() != "" && strings.Contains(strings.ToLower(m.Text+" "+m.Caption), "@"+strings.ToLower(c.name()))) {
-		c.say(ctx, m.Chat.ID, sayGroups)
+	if c.isFromBot(m.ReplyToMessage) || (c.botName() != "" && strings.Contains(strings.ToLower(m.Text+" "+m.Caption), "@"+strings.ToLower(c.botName()))) {
+		c.sendText(ctx, m.Chat.ID, textGroups)
 	}
 	return nil
 }
 
-// own reports whether a message is the bot's.
-func (c *Channel) own(m *models.Message) bool {
+// isFromBot reports whether the bot wrote a message.
+func (c *Channel) isFromBot(m *models.Message) bool {
 	return m != nil && m.From != nil && strconv.FormatInt(m.From.ID, 10) == c.account
 }
 
-// who says as whom a private chat speaks; ok is false for one that may not.
-func (c *Channel) who(ctx context.Context, chat int64) (p agent.Principal, ok bool, err error) {
+// principal returns the principal of a private chat; ok is false if the chat may not talk to the bot.
+func (c *Channel) principal(ctx context.Context, chat int64) (p agent.Principal, ok bool, err error) {
 	link, err := c.cfg.Store.ChatLink(ctx, chatOf(chat))
 	switch {
 	case err == nil:
@@ -109,8 +108,8 @@ func (c *Channel) who(ctx context.Context, chat int64) (p agent.Principal, ok bo
 	}, c.cfg.Unlinked, nil
 }
 
-// session names the conversation that a chat is in.
-func (c *Channel) session(ctx context.Context, chat int64) (agent.SessionID, error) {
+// sessionID returns the session of a chat's current conversation.
+func (c *Channel) sessionID(ctx context.Context, chat int64) (agent.SessionID, error) {
 	thread, err := c.cfg.Store.ChatThread(ctx, chatOf(chat))
 	if err != nil {
 		return "", err
@@ -122,22 +121,22 @@ func (c *Channel) session(ctx context.Context, chat int64) (agent.SessionID, err
 	return agent.SessionID(id), nil
 }
 
-// turn makes a turn of a message.
-func (c *Channel) turn(ctx context.Context, in agent.Inbox, update int64, m *models.Message) error {
+// submitTurn submits a message as a turn.
+func (c *Channel) submitTurn(ctx context.Context, in agent.Inbox, update int64, m *models.Message) error {
 	chat := m.Chat.ID
-	p, ok, err := c.who(ctx, chat)
+	p, ok, err := c.principal(ctx, chat)
 	switch {
 	case err != nil:
 		return err
 	case !ok:
-		c.say(ctx, chat, sayNotLinked)
+		c.sendText(ctx, chat, textNotLinked)
 		return nil
 	}
-	blocks, err := c.blocks(ctx, m)
+	blocks, err := c.messageBlocks(ctx, m)
 	if err != nil || len(blocks) == 0 {
-		return c.unreadable(ctx, chat, err)
+		return c.explainUnreadable(ctx, chat, err)
 	}
-	session, err := c.session(ctx, chat)
+	session, err := c.sessionID(ctx, chat)
 	if err != nil {
 		return err
 	}
@@ -165,43 +164,43 @@ func (c *Channel) turn(ctx context.Context, in agent.Inbox, update int64, m *mod
 		Channel: Name, Sender: senderOf(m.From), Principal: p, RequestID: fmt.Sprintf("telegram-%s-%d", c.account, update), Request: request,
 	})
 	if err != nil {
-		return c.refused(ctx, bounded, chat, err)
+		return c.explainRefusal(ctx, bounded, chat, err)
 	}
 	return c.answers.owe(ctx, agent.ChatTurn{
 		Chat: chatOf(chat), Account: c.account, TurnID: receipt.TurnID, Tenant: p.Tenant, UserID: p.Subject,
 	})
 }
 
-// senderOf names a person of Telegram.
+// senderOf returns the name of a person of Telegram.
 func senderOf(u *models.User) string { return Name + "/" + strconv.FormatInt(u.ID, 10) }
 
-// refused tells a person why there is no turn, where that is about what he sent; anything else may go well later.
-func (c *Channel) refused(ctx, bounded context.Context, chat int64, err error) error {
+// explainRefusal tells a person why a message was refused. It returns the error if a retry may help instead.
+func (c *Channel) explainRefusal(ctx, bounded context.Context, chat int64, err error) error {
 	if late := agent.Interrupted(bounded, "submit message"); late != nil {
 		return late
 	}
-	var words string
+	var text string
 	switch agent.CodeOf(err) {
 	case agent.CodeUnavailable, agent.CodeInternal, agent.CodeCancelled, agent.CodeNotFound:
 		return err
 	case agent.CodeRateLimited:
-		words = sayTooMuch
-		if e, ok := errors.AsType[*agent.Error](err); ok && e.RetryAfter > 0 {
-			words = fmt.Sprintf("That is too much at once. Please try again in %s.", roughly(e.RetryAfter))
+		text = textTooMuch
+		if wait := retryAfter(err); wait > 0 {
+			text = fmt.Sprintf("That is too much at once. Please try again in %s.", roughDuration(wait))
 		}
 	case agent.CodeOverflow:
-		words = sayTooLarge
+		text = textTooLarge
 	case agent.CodeDenied, agent.CodeUnauthenticated:
-		words = "You may not do that."
+		text = "You may not do that."
 	default:
-		words = "I cannot take this message."
+		text = "I cannot take this message."
 	}
 	c.cfg.Logger.Info("message refused", zap.Int64("chat", chat), zap.Error(err))
-	c.say(ctx, chat, words)
+	c.sendText(ctx, chat, text)
 	return nil
 }
 
-func roughly(d time.Duration) string {
+func roughDuration(d time.Duration) string {
 	switch {
 	case d <= time.Minute:
 		return fmt.Sprintf("%d seconds", max(1, int(d.Round(time.Second)/time.Second)))
@@ -212,23 +211,23 @@ func roughly(d time.Duration) string {
 	}
 }
 
-// unreadable is for a message that no blocks could be made of.
-func (c *Channel) unreadable(ctx context.Context, chat int64, err error) error {
+// explainUnreadable tells a person why a message could not be read. It returns the error if a retry may help instead.
+func (c *Channel) explainUnreadable(ctx context.Context, chat int64, err error) error {
 	switch {
 	case err == nil:
-		c.say(ctx, chat, sayOnlyText)
+		c.sendText(ctx, chat, textOnlyText)
 	case agent.CodeOf(err) == agent.CodeOverflow:
-		c.say(ctx, chat, sayTooLarge)
-	case rejected(err):
-		c.say(ctx, chat, "I could not read this file.")
+		c.sendText(ctx, chat, textTooLarge)
+	case isPermanent(err):
+		c.sendText(ctx, chat, "I could not read this file.")
 	default:
 		return err
 	}
 	return nil
 }
 
-// blocks are what a message says: its text, or its picture with its caption. None: it says something else.
-func (c *Channel) blocks(ctx context.Context, m *models.Message) ([]agent.Block, error) {
+// messageBlocks returns the text of a message, or its picture and caption; nothing for messages of other kinds.
+func (c *Channel) messageBlocks(ctx context.Context, m *models.Message) ([]agent.Block, error) {
 	if strings.TrimSpace(m.Text) != "" {
 		return []agent.Block{agent.Text(m.Text)}, nil
 	}
@@ -236,13 +235,13 @@ func (c *Channel) blocks(ctx context.Context, m *models.Message) ([]agent.Block,
 	switch {
 	case len(m.Photo) > 0:
 		best := -1
-		for i, size := range m.Photo { // of the sizes that fit the largest
+		for i, size := range m.Photo { // choose the largest size that is allowed
 			if int64(size.FileSize) <= c.cfg.MaxImageBytes && (best < 0 || size.Width*size.Height > m.Photo[best].Width*m.Photo[best].Height) {
 				best = i
 			}
 		}
 		if best < 0 {
-			return nil, tooBig(c.cfg.MaxImageBytes)
+			return nil, fileTooLarge(c.cfg.MaxImageBytes)
 		}
 		file = m.Photo[best].FileID
 	case m.Document != nil && strings.HasPrefix(m.Document.MimeType, "image/") && m.Animation == nil:

@@ -2,9 +2,12 @@ package telegram_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,7 +56,7 @@ func TestARestartInTheMiddle(t *testing.T) {
 
 func TestAProcessThatDiedWithoutAWord(t *testing.T) {
 	b := newBench(t)
-	quick := func(c *telegram.Config) { c.Lease = 300 * time.Millisecond }
+	quick := func(c *telegram.Config) { c.Lease = 2 * time.Second }
 	stop := b.start(quick)
 	b.api.Send(ann, "go")
 	id := b.turn(1)
@@ -71,7 +74,7 @@ func TestAProcessThatDiedWithoutAWord(t *testing.T) {
 
 func TestAnAnswerThatAnotherProcessShowsIsLeftToIt(t *testing.T) {
 	b := newBench(t)
-	b.start(func(c *telegram.Config) { c.Lease = 300 * time.Millisecond })
+	b.start(func(c *telegram.Config) { c.Lease = 2 * time.Second })
 	b.api.Send(ann, "go")
 	id := b.turn(1)
 	b.rt.Emit(id, token("model/1", "first "))
@@ -111,7 +114,7 @@ func TestAnswersThatHaveExpired(t *testing.T) {
 func TestOnlySoManyAnswersAtOnce(t *testing.T) {
 	b := newBench(t)
 	b.store.Link("222", "acme", "bob", agent.LinkScopes()...)
-	b.start(func(c *telegram.Config) { c.MaxAnswers, c.Lease = 1, 300*time.Millisecond })
+	b.start(func(c *telegram.Config) { c.MaxAnswers, c.Lease = 1, 2*time.Second })
 	b.api.Send(ann, "one")
 	first := b.turn(1)
 	b.api.AwaitConfirmed()
@@ -143,26 +146,45 @@ func TestTwoProcessesPoll(t *testing.T) {
 	require.Len(t, b.api.Messages(ann), 5, "each once")
 }
 
-func TestWebhook(t *testing.T) {
-	b := newBench(t)
-	secret := strings.Repeat("s3cret-", 4)
-	b.start(func(c *telegram.Config) {
+// push sends a body to the webhook and returns the status of the answer.
+func (b *bench) push(ctx context.Context, method, secret, body string) int {
+	b.t.Helper()
+	r := httptest.NewRequestWithContext(ctx, method, "/channels/telegram", strings.NewReader(body))
+	if secret != "" {
+		r.Header.Set("X-Telegram-Bot-Api-Secret-Token", secret)
+	}
+	w := httptest.NewRecorder()
+	b.channel.ServeHTTP(w, r)
+	return w.Code
+}
+
+// startWebhook starts a bot that gets its updates by the webhook. update is one of them.
+func (b *bench) startWebhook() (secret, update string, stop func()) {
+	b.t.Helper()
+	secret = strings.Repeat("s3cret-", 4)
+	stop = b.start(func(c *telegram.Config) {
 		c.Updates, c.WebhookURL, c.WebhookSecret = telegram.Webhook, "https://bot.example/channels/telegram", secret
 	})
-	set := b.api.AwaitCalls("setWebhook", 1)[0]
-	require.JSONEq(t, `["message","callback_query"]`, set.Form["allowed_updates"])
-	url, kept := b.api.Webhook()
-	require.Equal(t, "https://bot.example/channels/telegram", url)
-	require.Equal(t, secret, kept)
+	b.api.AwaitCalls("setWebhook", 1)
+	body, err := json.Marshal(models.Update{ID: 7, Message: &models.Message{
+		ID: 1, From: telegramtest.Person(ann), Chat: models.Chat{ID: ann, Type: models.ChatTypePrivate}, Text: "go",
+	}})
+	require.NoError(b.t, err)
+	return secret, string(body), stop
+}
 
-	statuses := make(chan int, 1)
-	b.api.PushTo(b.channel, func(status int) { statuses <- status })
-	u := b.api.Send(ann, "go")
-	require.Equal(t, http.StatusOK, awaited(t, statuses))
+func TestWebhook(t *testing.T) {
+	b := newBench(t)
+	secret, update, _ := b.startWebhook()
+	set := b.api.Calls("setWebhook")[0].Form
+	require.JSONEq(t, `["message","callback_query"]`, set["allowed_updates"])
+	require.Equal(t, "https://bot.example/channels/telegram", set["url"])
+	require.Equal(t, secret, set["secret_token"])
+
+	require.Equal(t, http.StatusOK, b.push(t.Context(), http.MethodPost, secret, update))
 	b.rt.Finish(b.turn(1), agent.TurnCompleted, "answer")
 	b.api.AwaitTexts(ann, "answer")
-	b.api.Again(u)
-	require.Equal(t, http.StatusOK, awaited(t, statuses))
+	require.Equal(t, http.StatusOK, b.push(t.Context(), http.MethodPost, secret, update), "again")
 	require.Len(t, b.rt.Submitted(), 1)
 	require.Empty(t, b.api.Calls("getUpdates"))
 
@@ -177,58 +199,36 @@ func TestWebhook(t *testing.T) {
 		"too large":     {secret, `{"update_id":1,"x":"` + strings.Repeat("x", 2<<20) + `"}`, http.StatusBadRequest},
 		"unknown kinds": {secret, `{"update_id":1,"poll":{"id":"1"}}`, http.StatusOK},
 	} {
-		require.Equal(t, c.want, telegramtest.PushRaw(t.Context(), b.channel, c.secret, strings.NewReader(c.body)), name)
+		require.Equal(t, c.want, b.push(t.Context(), http.MethodPost, c.secret, c.body), name)
 	}
 }
 
 func TestTheWebhookAsksForItAgain(t *testing.T) {
 	b := newBench(t)
-	secret := strings.Repeat("s3cret-", 4)
-	away := make(chan struct{})
+	var back atomic.Bool
 	b.rt.Refuse = func(agent.Envelope) error {
-		select {
-		case <-away:
+		if back.Load() {
 			return nil
-		default:
-			return agent.Errorf(agent.CodeUnavailable, "", "away")
 		}
+		return agent.Errorf(agent.CodeUnavailable, "", "away")
 	}
-	stop := b.start(func(c *telegram.Config) {
-		c.Updates, c.WebhookURL, c.WebhookSecret = telegram.Webhook, "https://bot.example/channels/telegram", secret
-	})
-	b.api.AwaitCalls("setWebhook", 1)
-	u := models.Update{ID: 7, Message: &models.Message{
-		ID: 1, From: telegramtest.Person(ann), Chat: models.Chat{ID: ann, Type: models.ChatTypePrivate}, Text: "go",
-	}}
+	secret, update, stop := b.startWebhook()
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	require.Equal(t, http.StatusServiceUnavailable, telegramtest.Push(short, b.channel, secret, u))
-	close(away)
-	require.Equal(t, http.StatusOK, telegramtest.Push(t.Context(), b.channel, secret, u))
+	require.Equal(t, http.StatusServiceUnavailable, b.push(short, http.MethodPost, secret, update))
+	back.Store(true)
+	require.Equal(t, http.StatusOK, b.push(t.Context(), http.MethodPost, secret, update))
 	require.Len(t, b.rt.Submitted(), 1)
 	stop()
-	require.Equal(t, http.StatusServiceUnavailable, telegramtest.Push(t.Context(), b.channel, secret, u), "nobody serves")
+	require.Equal(t, http.StatusServiceUnavailable, b.push(t.Context(), http.MethodPost, secret, update), "nobody serves")
 }
 
 func TestAPollerHasNoWebhook(t *testing.T) {
 	b := newBench(t)
 	b.start(nil)
-	require.Equal(t, http.StatusNotFound, telegramtest.PushRaw(t.Context(), b.channel, "", strings.NewReader(`{"update_id":1}`)))
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/channels/telegram", http.NoBody)
-	require.NoError(t, err)
-	w := &response{header: http.Header{}}
-	b.channel.ServeHTTP(w, r)
-	require.Equal(t, http.StatusMethodNotAllowed, w.status)
+	require.Equal(t, http.StatusNotFound, b.push(t.Context(), http.MethodPost, "", `{"update_id":1}`))
+	require.Equal(t, http.StatusMethodNotAllowed, b.push(t.Context(), http.MethodGet, "", ""))
 }
-
-type response struct {
-	header http.Header
-	status int
-}
-
-func (w *response) Header() http.Header         { return w.header }
-func (w *response) Write(b []byte) (int, error) { return len(b), nil }
-func (w *response) WriteHeader(status int)      { w.status = status }
 
 func TestAnUnknownTokenEndsTheChannel(t *testing.T) {
 	b := newBench(t)

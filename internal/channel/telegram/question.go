@@ -9,58 +9,58 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// ask puts the questions that have come, and shows how others were decided. What was decided before anybody was asked is no question.
-func (d *delivery) ask(ctx context.Context) error {
-	for _, id := range slices.Clone(d.asked) {
+// askQuestions asks the new questions and shows how others were decided. An approval that was decided before it was asked is no question.
+func (d *delivery) askQuestions(ctx context.Context) error {
+	for _, id := range slices.Clone(d.order) {
 		q := d.questions[id]
-		if err := d.askOne(ctx, q); err != nil {
+		if err := d.askQuestion(ctx, q); err != nil {
 			return err
 		}
 		if q.approval.Decision != "" {
-			d.forget(id)
+			d.dropQuestion(id)
 		}
 	}
 	return nil
 }
 
-func (d *delivery) forget(id string) {
+func (d *delivery) dropQuestion(id string) {
 	delete(d.questions, id)
-	d.asked = slices.DeleteFunc(d.asked, func(other string) bool { return other == id })
+	d.order = slices.DeleteFunc(d.order, func(other string) bool { return other == id })
 }
 
-func (d *delivery) askOne(ctx context.Context, q *question) error {
+func (d *delivery) askQuestion(ctx context.Context, q *question) error {
 	switch {
-	case q.approval.ApprovalID == "": // put by an earlier process; its event comes
+	case q.approval.ApprovalID == "": // asked by an earlier process; its event follows
 		return nil
 	case q.approval.Decision != "":
-		return d.resolve(ctx, q, decided(&q.approval))
-	case q.put:
+		return d.closeQuestion(ctx, q, decisionText(&q.approval))
+	case q.isAsked:
 		return nil
 	}
-	if err := d.putQuestion(ctx, q, d.chat); err != nil {
+	if err := d.sendQuestion(ctx, q, d.chat); err != nil {
 		return err
 	}
 	if approvers := d.c.cfg.ApproverChat; approvers != 0 && approvers != d.chat {
-		if err := d.putQuestion(ctx, q, approvers); err != nil {
+		if err := d.sendQuestion(ctx, q, approvers); err != nil {
 			if agent.CodeOf(err) != agent.CodeDenied {
 				return err
 			}
-			d.logger.Error("the approvers' chat does not want to hear from the bot", zap.Error(err))
+			d.logger.Error("the approvers' chat has blocked the bot", zap.Error(err))
 		}
 	}
-	q.put = true
+	q.isAsked = true
 	return nil
 }
 
-// putQuestion puts a question to a chat, once. In the turn's own chat it has buttons only if its user may decide.
-func (d *delivery) putQuestion(ctx context.Context, q *question, chat int64) error {
-	at := chatOf(chat)
-	if i := slices.IndexFunc(q.messages, func(m agent.ChatQuestion) bool { return m.Chat == at }); i >= 0 {
-		return d.c.cfg.Store.AskChat(ctx, q.messages[i]) // again: the first time may have gone wrong
+// sendQuestion asks a chat a question, once. In the turn's own chat the question has buttons only if the user may decide.
+func (d *delivery) sendQuestion(ctx context.Context, q *question, chat int64) error {
+	to := chatOf(chat)
+	if i := slices.IndexFunc(q.messages, func(m agent.ChatQuestion) bool { return m.Chat == to }); i >= 0 {
+		return d.c.cfg.Store.AskChat(ctx, q.messages[i]) // again: the first call may have failed
 	}
 	may := chat != d.chat
 	if !may {
-		p, ok, err := d.c.who(ctx, chat)
+		p, ok, err := d.c.principal(ctx, chat)
 		if err != nil {
 			return err
 		}
@@ -69,11 +69,11 @@ func (d *delivery) putQuestion(ctx context.Context, q *question, chat int64) err
 	text, keys := questionText(&q.approval), (*keyboard)(nil)
 	switch {
 	case !may:
-		text = text.with("Somebody else has to decide this.")
+		text = text.withText("Somebody else has to decide this.")
 	default:
-		keys = buttons(&q.approval)
+		keys = decisionButtons(&q.approval)
 		if allows(q.approval.Allowed, agent.DecisionRespond) {
-			text = text.with("Reply to this message to answer in the tool's place.")
+			text = text.withText("Reply to this message to answer in the tool's place.")
 		}
 	}
 	id, err := d.c.api.send(ctx, chat, text, keys)
@@ -81,40 +81,40 @@ func (d *delivery) putQuestion(ctx context.Context, q *question, chat int64) err
 		return err
 	}
 	m := agent.ChatQuestion{
-		Chat: at, Account: d.c.account, MessageID: id, TurnID: d.turn.TurnID, ApprovalID: q.approval.ApprovalID, Tool: q.approval.ToolName,
+		Chat: to, Account: d.c.account, MessageID: id, TurnID: d.turn.TurnID, ApprovalID: q.approval.ApprovalID, Tool: q.approval.ToolName,
 		Owner: d.turn.ChatID, Tenant: d.turn.Tenant, UserID: d.turn.UserID, Allowed: q.approval.Allowed,
 	}
 	q.messages = append(q.messages, m)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTime) // it stands there now, whoever ends
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout) // the message is sent, so it must be recorded even if ctx ends
 	defer cancel()
 	return d.c.cfg.Store.AskChat(ctx, m)
 }
 
-// decided says who decided what.
-func decided(a *agent.Approval) string {
-	words := map[agent.DecisionKind]string{
+// decisionText returns who decided what.
+func decisionText(a *agent.Approval) string {
+	text := map[agent.DecisionKind]string{
 		agent.DecisionApprove: "Approved", agent.DecisionEdit: "Approved with other arguments", agent.DecisionReject: "Rejected",
 		agent.DecisionRespond: "Answered",
 	}[a.Decision]
 	if a.By == agent.ExpiredBy {
-		return "Nobody decided in time: " + words
+		return "Nobody decided in time: " + text
 	}
 	if a.By != "" {
-		words += " by " + clipUnits(a.By, 200)
+		text += " by " + clipUnits(a.By, 200)
 	}
-	return words
+	return text
 }
 
-// resolve makes the messages of a question say what became of it; without buttons.
-func (d *delivery) resolve(ctx context.Context, q *question, words string) error {
+// closeQuestion adds the outcome to the messages of a question and removes their buttons.
+func (d *delivery) closeQuestion(ctx context.Context, q *question, outcome string) error {
 	for len(q.messages) > 0 {
 		m := q.messages[0]
-		chat, text := d.chat, questionText(&q.approval).with(words)
+		chat, text := d.chat, questionText(&q.approval).withText(outcome)
 		if m.ChatID != d.turn.ChatID {
 			chat = d.c.cfg.ApproverChat
 		}
 		if m.Chat == chatOf(chat) {
-			if err := d.c.api.edit(ctx, chat, m.MessageID, text, nil); err != nil && !rejected(err) {
+			if err := d.c.api.edit(ctx, chat, m.MessageID, text, nil); err != nil && !isPermanent(err) {
 				return err
 			}
 		}
@@ -123,20 +123,20 @@ func (d *delivery) resolve(ctx context.Context, q *question, words string) error
 	return nil
 }
 
-// closeQuestions is for the end of a turn: nothing can be decided any more.
+// closeQuestions closes all questions at the end of the turn.
 func (d *delivery) closeQuestions(ctx context.Context) error {
-	for _, id := range slices.Clone(d.asked) {
+	for _, id := range slices.Clone(d.order) {
 		q := d.questions[id]
-		words := "The turn is over."
+		outcome := "The turn is over."
 		if q.approval.Decision != "" {
-			words = decided(&q.approval)
+			outcome = decisionText(&q.approval)
 		}
 		if q.approval.ApprovalID != "" {
-			if err := d.insist(ctx, func() error { return d.resolve(ctx, q, words) }); err != nil && !rejected(err) {
+			if err := d.retry(ctx, func() error { return d.closeQuestion(ctx, q, outcome) }); err != nil && !isPermanent(err) {
 				return err
 			}
 		}
-		d.forget(id)
+		d.dropQuestion(id)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 
 // Bounds of one request to the Bot API.
 const (
-	pollTime     = 30 * time.Second // that Telegram holds a getUpdates without news
+	pollTime     = 30 * time.Second // for which Telegram holds a getUpdates without updates
 	requestTime  = 15 * time.Second // shorter than a lease
 	maxUpdates   = 16 << 20         // bytes of an answer to getUpdates, which has at most 100
 	maxReply     = 1 << 20          // bytes of any other answer
@@ -45,26 +45,26 @@ func newTransport(token string, in *intake) *transport {
 	}
 }
 
-// Do is one request, bounded in time and in the size of its answer. Its error does not hold the token.
+// Do sends a request, bounded in time and in the size of the answer. Its error does not hold the token.
 func (t *transport) Do(r *http.Request) (*http.Response, error) {
 	if strings.HasSuffix(r.URL.Path, "/getUpdates") {
 		return t.poll(r)
 	}
-	return t.do(r, requestTime, maxReply)
+	return t.send(r, requestTime, maxReply)
 }
 
-// poll is a getUpdates. It confirms what the last one brought, and so waits until that has been dealt with. What the library could not read is
-// left empty: it would ask for the same updates for ever.
+// poll sends a getUpdates. That confirms the updates of the last one, so poll first waits until they are handled. It empties updates that the
+// library cannot read, because the library would request them again for ever.
 func (t *transport) poll(r *http.Request) (*http.Response, error) {
-	if err := t.intake.settle(r.Context()); err != nil {
+	if err := t.intake.waitUntilIdle(r.Context()); err != nil {
 		return nil, err
 	}
-	resp, err := t.do(r, pollTime+requestTime, maxUpdates)
+	resp, err := t.send(r, pollTime+requestTime, maxUpdates)
 	if err != nil {
 		return nil, err
 	}
 	data, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close() // it was read to its end
+	_ = resp.Body.Close() // it was read completely
 	if err != nil {
 		return nil, err
 	}
@@ -74,9 +74,9 @@ func (t *transport) poll(r *http.Request) (*http.Response, error) {
 	}
 	if json.Unmarshal(data, &found) == nil && found.OK {
 		for i, raw := range found.Result {
-			found.Result[i] = readable(raw)
+			found.Result[i] = readableUpdate(raw)
 		}
-		t.intake.expect(len(found.Result))
+		t.intake.setExpected(len(found.Result))
 		if data, err = json.Marshal(found); err != nil {
 			return nil, err
 		}
@@ -85,8 +85,8 @@ func (t *transport) poll(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// readable is an update as it is, or what the library needs to get past it.
-func readable(raw json.RawMessage) json.RawMessage {
+// readableUpdate returns an update unchanged or, if the library cannot read it, its id alone.
+func readableUpdate(raw json.RawMessage) json.RawMessage {
 	var u models.Update
 	if json.Unmarshal(raw, &u) == nil {
 		return raw
@@ -100,32 +100,32 @@ func readable(raw json.RawMessage) json.RawMessage {
 	return json.RawMessage(`{"update_id":` + string(id.ID) + `}`)
 }
 
-func (t *transport) do(r *http.Request, within time.Duration, size int64) (*http.Response, error) {
+func (t *transport) send(r *http.Request, within time.Duration, size int64) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), within)
-	resp, err := t.client.Do(r.WithContext(ctx)) //nolint:gosec // the operator names the API, and it its files
+	resp, err := t.client.Do(r.WithContext(ctx)) //nolint:gosec // the operator configures the API, which names its files
 	if err != nil {
 		cancel()
-		return nil, t.clean(err)
+		return nil, t.redactError(err)
 	}
 	resp.Body = &body{Reader: io.LimitReader(resp.Body, size), closer: resp.Body, cancel: cancel}
 	return resp, nil
 }
 
-// clean takes the token out of an error.
-func (t *transport) clean(err error) error {
+// redactError removes the token from an error.
+func (t *transport) redactError(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
-		u.URL = t.without(u.URL)
+		u.URL = t.redact(u.URL)
 	}
 	return err
 }
 
-// without is text without the secret part of the token; it has no characters that a URL writes in another way.
-func (t *transport) without(text string) string {
+// redact returns text without the secret part of the token, which has no characters that URLs escape.
+func (t *transport) redact(text string) string {
 	_, secret, _ := strings.Cut(t.token, ":")
 	return strings.ReplaceAll(text, secret, "***")
 }
 
-// body is an answer's, which ends with its request.
+// body is the body of an answer. Closing it ends the request.
 type body struct {
 	io.Reader
 

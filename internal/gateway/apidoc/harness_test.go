@@ -15,6 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/access/keys"
 	"github.com/turnstone-run/turnstone/internal/access/keys/keystest"
 	"github.com/turnstone-run/turnstone/internal/channel/telegram/telegramtest"
+	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/apidoc"
 	"github.com/turnstone-run/turnstone/internal/gateway/chat"
@@ -25,6 +26,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/usage"
 	"github.com/turnstone-run/turnstone/internal/gateway/ws"
 )
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // The credentials that the server knows.
 const (
@@ -53,7 +56,7 @@ func open(t *testing.T) *server {
 	manager, err := keys.New(keys.Config{Store: &keystest.Memory{}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, manager.Close(context.WithoutCancel(t.Context()))) })
-	chatLinks := telegramtest.NewMemory()
+	chatLinks := telegramtest.NewStore(t)
 	chatLinks.Link("7", agent.DefaultTenant, "bob", "turns.*")
 	chats, err := links.New(chatLinks, nil, links.Channel{
 		Name: "telegram", URL: func(code string) string { return "https://example.com/?start=" + code }, Webhook: http.HandlerFunc(webhook),

@@ -15,10 +15,13 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/access"
 	"github.com/turnstone-run/turnstone/internal/channel/telegram/telegramtest"
+	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 	"github.com/turnstone-run/turnstone/internal/gateway/links"
 )
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // keys knows callers by their keys.
 type keys map[string]agent.Principal
@@ -47,7 +50,7 @@ func callers() keys {
 
 type door struct {
 	t     *testing.T
-	store *telegramtest.Memory
+	store *telegramtest.Store
 	url   string
 
 	mu      sync.Mutex
@@ -63,7 +66,7 @@ func (d *door) Record(r agent.AuditRecord) {
 
 func open(t *testing.T, auth access.Authenticator) *door {
 	t.Helper()
-	d := &door{t: t, store: telegramtest.NewMemory()}
+	d := &door{t: t, store: telegramtest.NewStore(t)}
 	l, err := links.New(d.store, d, links.Channel{
 		Name: "telegram", URL: func(code string) string { return "https://t.me/b?start=" + code },
 		Webhook: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -246,8 +249,8 @@ func TestTheWebhookNeedsNoCredential(t *testing.T) {
 func TestNew(t *testing.T) {
 	_, err := links.New(nil, nil)
 	require.Error(t, err)
-	_, err = links.New(telegramtest.NewMemory(), nil, links.Channel{Name: "a"}, links.Channel{Name: "a"})
+	_, err = links.New(&telegramtest.Store{}, nil, links.Channel{Name: "a"}, links.Channel{Name: "a"})
 	require.Error(t, err)
-	_, err = links.New(telegramtest.NewMemory(), nil, links.Channel{Name: "a b"})
+	_, err = links.New(&telegramtest.Store{}, nil, links.Channel{Name: "a b"})
 	require.Error(t, err)
 }

@@ -1,10 +1,11 @@
-// Package telegramtest is the Bot API of Telegram for tests: a server that speaks its wire format and keeps its rules, with people who write
-// to the bot and read what it says. It also has the conformance suite of the channel's store, and a store in memory.
+// Package telegramtest is a fake of Telegram's Bot API for tests: an HTTP server that keeps the rules of the wire format, and people who write
+// to the bot and read its messages.
 package telegramtest
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,22 +16,23 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf16"
 
 	"github.com/go-telegram/bot/models"
 	"github.com/stretchr/testify/require"
 )
 
-// The bot of the server. Its token is put together, for it must not look like one that is somebody's.
+// The identity of the bot.
 const (
 	BotID   = 4242
 	BotName = "turnstone_test_bot"
 )
 
-// Token is the bot's.
+// Token returns the bot's token. It is composed so that scanners do not take it for a real one.
 func Token() string { return strconv.Itoa(BotID) + ":" + strings.Repeat("not-a-token-", 3) }
 
-// patience bounds every wait; nothing waits as long unless it is broken.
-const patience = 30 * time.Second
+// maxWait bounds every wait of a test.
+const maxWait = 30 * time.Second
 
 // Message is a message of the bot.
 type Message struct {
@@ -39,24 +41,24 @@ type Message struct {
 	Text     string
 	Entities []models.MessageEntity
 	Buttons  []models.InlineKeyboardButton
-	Edits    []string // its texts, the first included
+	Edits    []string // its texts over time, the first included
 	Deleted  bool
 }
 
-// Call is a request that arrived.
+// Call is a request that the server received.
 type Call struct {
 	Method string
 	Form   map[string]string
 	Status int // of the answer
 }
 
-// Fault is what a method answers instead of doing anything.
+// Fault is an answer that a method gives instead of its own.
 type Fault struct {
-	Code        int // as HTTP status and error_code
+	Code        int // the HTTP status and error_code
 	Description string
-	RetryAfter  int // seconds; 429
-	Times       int // that it happens; 0: once
-	Raw         string
+	RetryAfter  int    // in seconds
+	Times       int    // how often; 0: once
+	Raw         string // the body, if not empty
 }
 
 // API is the server.
@@ -65,45 +67,47 @@ type API struct {
 	server *httptest.Server
 
 	mu        sync.Mutex
-	changed   chan struct{} // closed and replaced whenever something happens
+	changed   chan struct{} // closed and replaced at every change
 	updates   []models.Update
-	nextID    int64
+	updateID  int64
 	messageID int
 	messages  []*Message
 	calls     []Call
 	faults    map[string][]Fault
 	blocked   map[int64]bool
 	files     map[string][]byte
-	poller    context.CancelCauseFunc // of the request that polls
+	stopPoll  context.CancelCauseFunc // ends the current getUpdates
 	webhook   string
-	secret    string
-	pushing   func(models.Update)
 }
 
 // New starts a server that ends with the test.
 func New(t testing.TB) *API {
 	t.Helper()
-	a := &API{t: t, changed: make(chan struct{}), nextID: 1000, messageID: 100, faults: map[string][]Fault{}, blocked: map[int64]bool{}, files: map[string][]byte{}}
+	a := &API{
+		t: t, changed: make(chan struct{}), updateID: 1000, messageID: 100,
+		faults: map[string][]Fault{}, blocked: map[int64]bool{}, files: map[string][]byte{},
+	}
 	a.server = httptest.NewServer(http.HandlerFunc(a.serve))
 	t.Cleanup(a.server.Close)
 	return a
 }
 
-// URL is the server's.
+// URL returns the address of the server.
 func (a *API) URL() string { return a.server.URL }
 
-// note tells those who wait that something happened. The mutex is held.
-func (a *API) note() {
+// notify wakes the waiting goroutines. The mutex is held.
+func (a *API) notify() {
 	close(a.changed)
 	a.changed = make(chan struct{})
 }
 
+// reply is the envelope of every answer.
 type reply struct {
-	OK          bool            `json:"ok"`
-	Result      any             `json:"result,omitempty"`
-	Code        int             `json:"error_code,omitempty"`
-	Description string          `json:"description,omitempty"`
-	Parameters  *map[string]int `json:"parameters,omitempty"`
+	OK          bool           `json:"ok"`
+	Result      any            `json:"result,omitempty"`
+	Code        int            `json:"error_code,omitempty"`
+	Description string         `json:"description,omitempty"`
+	Parameters  map[string]int `json:"parameters,omitempty"`
 }
 
 func refuse(code int, description string) reply {
@@ -111,13 +115,15 @@ func refuse(code int, description string) reply {
 }
 
 func (a *API) serve(w http.ResponseWriter, r *http.Request) {
-	path, ok := strings.CutPrefix(r.URL.Path, "/bot"+Token()+"/")
-	if file, is := strings.CutPrefix(r.URL.Path, "/file/bot"+Token()+"/"); is {
-		a.file(w, file)
+	if file, ok := strings.CutPrefix(r.URL.Path, "/file/bot"+Token()+"/"); ok {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		_, _ = w.Write(a.files[file])
 		return
 	}
+	method, ok := strings.CutPrefix(r.URL.Path, "/bot"+Token()+"/")
 	if !ok {
-		a.write(w, refuse(http.StatusNotFound, "Not Found"))
+		writeReply(w, refuse(http.StatusNotFound, "Not Found"))
 		return
 	}
 	form := map[string]string{}
@@ -126,109 +132,77 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 			form[k] = v[0]
 		}
 	}
-	_, _ = io.Copy(io.Discard, r.Body) // only then the server notices that a client leaves
-	if f, is := a.fault(path); is {
-		a.log(path, form, f.Code)
-		if f.Raw != "" {
-			w.WriteHeader(f.Code)
-			_, _ = io.WriteString(w, f.Raw)
-			return
-		}
-		out := reply{Code: f.Code, Description: http.StatusText(f.Code) + ": " + f.Description}
-		if f.RetryAfter > 0 {
-			out.Parameters = &map[string]int{"retry_after": f.RetryAfter}
-		}
-		a.write(w, out)
+	_, _ = io.Copy(io.Discard, r.Body) // the server notices that a client has gone only after it has read the body
+	out, raw := a.answer(r.Context(), method, form)
+	a.mu.Lock()
+	a.calls = append(a.calls, Call{method, form, max(out.Code, http.StatusOK)})
+	a.notify()
+	a.mu.Unlock()
+	if raw != "" {
+		w.WriteHeader(out.Code)
+		_, _ = io.WriteString(w, raw)
 		return
 	}
-	var out reply
-	if path == "getUpdates" {
-		out = a.getUpdates(r.Context(), form)
-	} else {
-		a.mu.Lock()
-		out = a.call(path, form)
-		a.mu.Unlock()
-	}
-	a.log(path, form, max(out.Code, http.StatusOK))
-	a.write(w, out)
+	writeReply(w, out)
 }
 
-func (a *API) write(w http.ResponseWriter, out reply) {
+func writeReply(w http.ResponseWriter, out reply) {
 	w.Header().Set("Content-Type", "application/json")
-	if out.Code != 0 {
+	if out.OK = out.Code == 0; !out.OK {
 		w.WriteHeader(out.Code)
-	} else {
-		out.OK = true
 	}
 	_ = json.NewEncoder(w).Encode(out)
 }
 
-func (a *API) file(w http.ResponseWriter, name string) {
+// answer returns the reply of a method, or that of a fault, whose body may be raw.
+func (a *API) answer(ctx context.Context, method string, form map[string]string) (out reply, raw string) {
 	a.mu.Lock()
-	data, ok := a.files[name]
-	a.mu.Unlock()
-	if !ok {
-		a.write(w, refuse(http.StatusNotFound, "Not Found"))
-		return
+	if waiting := a.faults[method]; len(waiting) > 0 {
+		defer a.mu.Unlock()
+		f := &waiting[0]
+		out, raw = refuse(f.Code, f.Description), f.Raw
+		if f.RetryAfter > 0 {
+			out.Parameters = map[string]int{"retry_after": f.RetryAfter}
+		}
+		if f.Times--; f.Times <= 0 {
+			a.faults[method] = waiting[1:]
+		}
+		return out, raw
 	}
-	_, _ = w.Write(data)
-}
-
-func (a *API) fault(method string) (Fault, bool) {
-	a.mu.Lock()
+	if method == "getUpdates" {
+		a.mu.Unlock()
+		return a.getUpdates(ctx, form), ""
+	}
 	defer a.mu.Unlock()
-	waiting := a.faults[method]
-	if len(waiting) == 0 {
-		return Fault{}, false
-	}
-	f := waiting[0]
-	if f.Times--; f.Times > 0 {
-		waiting[0] = f
-	} else {
-		a.faults[method] = waiting[1:]
-	}
-	return f, true
+	return a.call(method, form), ""
 }
 
-func (a *API) log(method string, form map[string]string, status int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.calls = append(a.calls, Call{method, form, status})
-	a.note()
-}
-
-// call does what a method does. The mutex is held.
+// call carries out a method. The mutex is held.
 func (a *API) call(method string, form map[string]string) reply {
+	chat, done := number(form["chat_id"]), reply{Result: true}
 	switch method {
 	case "getMe":
 		return reply{Result: models.User{ID: BotID, IsBot: true, FirstName: "Turnstone", Username: BotName}}
-	case "setWebhook":
-		a.webhook, a.secret = form["url"], form["secret_token"]
-		return reply{Result: true}
-	case "deleteWebhook":
-		a.webhook, a.secret = "", ""
-		return reply{Result: true}
+	case "setWebhook", "deleteWebhook":
+		a.webhook = form["url"]
 	case "sendMessage":
-		return a.send(form)
+		return a.send(chat, form)
 	case "editMessageText":
-		return a.edit(form)
+		return a.edit(chat, form)
 	case "deleteMessage":
-		m := a.find(number(form["chat_id"]), int(number(form["message_id"])))
+		m := a.find(chat, form)
 		if m == nil {
 			return refuse(http.StatusBadRequest, "message to delete not found")
 		}
 		m.Deleted = true
-		return reply{Result: true}
 	case "sendChatAction":
-		if a.blocked[number(form["chat_id"])] {
+		if a.blocked[chat] {
 			return refuse(http.StatusForbidden, "bot was blocked by the user")
 		}
-		return reply{Result: true}
 	case "answerCallbackQuery":
-		if len(utf16(form["text"])) > 200 {
+		if units(form["text"]) > 200 {
 			return refuse(http.StatusBadRequest, "MESSAGE_TOO_LONG")
 		}
-		return reply{Result: true}
 	case "getFile":
 		data, ok := a.files[form["file_id"]]
 		if !ok {
@@ -238,59 +212,57 @@ func (a *API) call(method string, form map[string]string) reply {
 	default:
 		return refuse(http.StatusNotFound, "method not found")
 	}
+	return done
 }
 
-func (a *API) find(chat int64, id int) *Message {
+func (a *API) find(chat int64, form map[string]string) *Message {
 	for _, m := range a.messages {
-		if m.Chat == chat && m.ID == id && !m.Deleted {
+		if m.Chat == chat && m.ID == int(number(form["message_id"])) && !m.Deleted {
 			return m
 		}
 	}
 	return nil
 }
 
-func (a *API) send(form map[string]string) reply {
-	chat := number(form["chat_id"])
-	m, bad := a.read(form)
+func (a *API) send(chat int64, form map[string]string) reply {
+	m, fault := readMessage(form)
 	switch {
 	case a.blocked[chat]:
 		return refuse(http.StatusForbidden, "bot was blocked by the user")
-	case bad != "":
-		return refuse(http.StatusBadRequest, bad)
+	case fault != "":
+		return refuse(http.StatusBadRequest, fault)
 	}
 	a.messageID++
 	m.Chat, m.ID, m.Edits = chat, a.messageID, []string{m.Text}
 	a.messages = append(a.messages, m)
-	return reply{Result: a.wire(m)}
+	return reply{Result: wireMessage(m)}
 }
 
-func (a *API) edit(form map[string]string) reply {
-	chat := number(form["chat_id"])
-	known := a.find(chat, int(number(form["message_id"])))
-	m, bad := a.read(form)
+func (a *API) edit(chat int64, form map[string]string) reply {
+	old := a.find(chat, form)
+	m, fault := readMessage(form)
+	sameButton := func(x, y models.InlineKeyboardButton) bool {
+		return x.Text == y.Text && x.CallbackData == y.CallbackData
+	}
 	switch {
 	case a.blocked[chat]:
 		return refuse(http.StatusForbidden, "bot was blocked by the user")
-	case known == nil:
+	case old == nil:
 		return refuse(http.StatusBadRequest, "message to edit not found")
-	case bad != "":
-		return refuse(http.StatusBadRequest, bad)
-	case known.Text == m.Text && slices.Equal(known.Entities, m.Entities) && slices.EqualFunc(known.Buttons, m.Buttons, sameButton):
+	case fault != "":
+		return refuse(http.StatusBadRequest, fault)
+	case old.Text == m.Text && slices.Equal(old.Entities, m.Entities) && slices.EqualFunc(old.Buttons, m.Buttons, sameButton):
 		return refuse(http.StatusBadRequest, "message is not modified: specified new message content and reply markup are exactly the same")
 	}
-	known.Text, known.Entities, known.Buttons = m.Text, m.Entities, m.Buttons
-	known.Edits = append(known.Edits, m.Text)
-	return reply{Result: a.wire(known)}
+	old.Text, old.Entities, old.Buttons = m.Text, m.Entities, m.Buttons
+	old.Edits = append(old.Edits, m.Text)
+	return reply{Result: wireMessage(old)}
 }
 
-func sameButton(x, y models.InlineKeyboardButton) bool {
-	return x.Text == y.Text && x.CallbackData == y.CallbackData
-}
-
-// read reads a message as Telegram does; bad says what is wrong with it.
-func (a *API) read(form map[string]string) (m *Message, bad string) {
+// readMessage reads a message as Telegram does, and returns what is wrong with it.
+func readMessage(form map[string]string) (m *Message, fault string) {
 	m = &Message{Text: form["text"]}
-	length := len(utf16(m.Text))
+	length := units(m.Text)
 	switch {
 	case strings.TrimSpace(m.Text) == "":
 		return nil, "message text is empty"
@@ -305,61 +277,95 @@ func (a *API) read(form map[string]string) (m *Message, bad string) {
 			return nil, "ENTITY_BOUNDS_INVALID"
 		}
 	}
-	if raw := form["reply_markup"]; raw != "" {
-		var keyboard models.InlineKeyboardMarkup
-		if json.Unmarshal([]byte(raw), &keyboard) != nil {
-			return nil, "can't parse reply keyboard markup JSON object"
-		}
-		for _, row := range keyboard.InlineKeyboard {
-			for _, b := range row {
-				if n := len(b.CallbackData); n < 1 || n > 64 {
-					return nil, "BUTTON_DATA_INVALID"
-				}
-				m.Buttons = append(m.Buttons, b)
-			}
+	var keyboard models.InlineKeyboardMarkup
+	if raw := form["reply_markup"]; raw != "" && json.Unmarshal([]byte(raw), &keyboard) != nil {
+		return nil, "can't parse reply keyboard markup JSON object"
+	}
+	m.Buttons = slices.Concat(keyboard.InlineKeyboard...)
+	for _, b := range m.Buttons {
+		if n := len(b.CallbackData); n < 1 || n > 64 {
+			return nil, "BUTTON_DATA_INVALID"
 		}
 	}
 	return m, ""
 }
 
-func (a *API) wire(m *Message) models.Message {
+// wireMessage returns a message as Telegram sends it.
+func wireMessage(m *Message) models.Message {
 	return models.Message{
 		ID: m.ID, Date: 1_700_000_000, Chat: models.Chat{ID: m.Chat, Type: models.ChatTypePrivate}, Text: m.Text, Entities: m.Entities,
 		From: &models.User{ID: BotID, IsBot: true, Username: BotName},
 	}
 }
 
+// units returns the length of a text as Telegram counts it.
+func units(s string) int { return len(utf16.Encode([]rune(s))) }
+
 func number(s string) int64 {
 	n, _ := strconv.ParseInt(s, 10, 64)
 	return n
 }
 
-// Await waits until ok, which looks at the server under its lock, says so.
-func (a *API) await(what string, ok func() bool) {
-	a.t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
+var errOtherPoll = errors.New("another request polls")
+
+// getUpdates is the long poll. A second one ends the first, as with the real server.
+func (a *API) getUpdates(ctx context.Context, form map[string]string) reply {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	a.mu.Lock()
+	if a.webhook != "" {
+		a.mu.Unlock()
+		return refuse(http.StatusConflict, "can't use getUpdates method while webhook is active; use deleteWebhook to delete the webhook first")
+	}
+	if a.stopPoll != nil {
+		a.stopPoll(errOtherPoll)
+	}
+	a.stopPoll = cancel
+	a.updates = slices.DeleteFunc(a.updates, func(u models.Update) bool { return u.ID < number(form["offset"]) })
+	a.notify()
+	a.mu.Unlock()
+
+	timeout := time.After(time.Duration(number(form["timeout"])) * time.Second)
 	for {
 		a.mu.Lock()
-		fine, changed := ok(), a.changed
+		found, changed := slices.Clone(a.updates[:min(len(a.updates), 100)]), a.changed
 		a.mu.Unlock()
-		if fine {
-			return
+		switch {
+		case errors.Is(context.Cause(ctx), errOtherPoll):
+			return refuse(http.StatusConflict, "terminated by other getUpdates request; make sure that only one bot instance is running")
+		case len(found) > 0 || ctx.Err() != nil:
+			return reply{Result: append([]models.Update{}, found...)}
 		}
 		select {
 		case <-changed:
-		case <-deadline.C:
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			require.FailNow(a.t, "waited in vain for "+what, "%s", a.story())
+		case <-ctx.Done():
+		case <-timeout:
+			return reply{Result: []models.Update{}}
 		}
 	}
 }
 
-func (a *API) story() string {
-	var b strings.Builder
-	for _, c := range a.calls {
-		fmt.Fprintf(&b, "%s %v: %d\n", c.Method, c.Form, c.Status)
+// await waits until isDone, which reads the server under its lock, returns true.
+func (a *API) await(what string, isDone func() bool) {
+	a.t.Helper()
+	deadline := time.After(maxWait)
+	for {
+		a.mu.Lock()
+		done, changed := isDone(), a.changed
+		a.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			var calls strings.Builder
+			for _, c := range a.calls {
+				fmt.Fprintf(&calls, "%s %v: %d\n", c.Method, c.Form, c.Status)
+			}
+			require.FailNow(a.t, "waited in vain for "+what, "%s", calls.String())
+		}
 	}
-	return b.String()
 }

@@ -1,372 +1,64 @@
 package telegramtest
 
 import (
-	"context"
 	"crypto/rand"
-	"fmt"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 )
 
-// Store is the port under test: that of the channel, and how codes get in.
-type Store interface {
-	CreateLinkCode(ctx context.Context, c agent.LinkCode) error
-	ChatLink(ctx context.Context, c agent.Chat) (agent.Link, error)
-	RedeemLink(ctx context.Context, c agent.Chat, code string) (agent.Link, error)
-	Unlink(ctx context.Context, tenant string, c agent.Chat) error
-	Links(ctx context.Context, q agent.LinkQuery) (agent.LinkPage, error)
-	ChatThread(ctx context.Context, c agent.Chat) (int64, error)
-	SetChatThread(ctx context.Context, c agent.Chat, thread int64) error
-	OweTurn(ctx context.Context, t agent.ChatTurn, holder string, lease time.Duration) (fresh bool, err error)
-	ClaimTurns(ctx context.Context, channel, account, holder string, lease time.Duration, limit int) ([]agent.ChatTurn, error)
-	SaveTurn(ctx context.Context, t *agent.ChatTurn, holder string, lease time.Duration) (held bool, err error)
-	SettleTurn(ctx context.Context, id agent.TurnID, holder string) error
-	OwedTurns(ctx context.Context, account string, c agent.Chat) ([]agent.ChatTurn, error)
-	AskChat(ctx context.Context, q agent.ChatQuestion) error
-	ChatQuestion(ctx context.Context, account string, c agent.Chat, message int64) (agent.ChatQuestion, error)
-	TurnQuestions(ctx context.Context, id agent.TurnID) ([]agent.ChatQuestion, error)
+// Store is the channel's store on a database of the test's own.
+type Store struct {
+	*postgres.Store
+
+	t    testing.TB
+	pool *pgxpool.Pool
 }
 
-// Exercise runs the conformance suite of the channel's store. newStore returns an empty one.
-func Exercise(t *testing.T, newStore func(t *testing.T) Store) {
-	for name, run := range map[string]func(t *testing.T, s Store){
-		"a code links once": codeOnce, "codes that are no good": badCodes, "guessing is bounded": guessing, "one code, many chats": race,
-		"a chat has one link": relink, "a user has so many chats": manyChats, "links by page": pages, "unlinking": unlinking,
-		"conversations go forward": threads, "an answer is owed once": owing, "answers are claimed once": claiming,
-		"a lost hold keeps nothing": losing, "questions": asking,
-	} {
-		t.Run(name, func(t *testing.T) { run(t, newStore(t)) })
-	}
-}
-
-func chat(id string) agent.Chat { return agent.Chat{Channel: "telegram", ChatID: id} }
-
-// offer creates a code for a user.
-func offer(t *testing.T, s Store, tenant, user string, good time.Duration) string {
+// NewStore returns an empty store.
+func NewStore(t testing.TB) *Store {
 	t.Helper()
+	config := postgres.Config{URL: postgrestest.New(t)}
+	pool, err := postgres.Open(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return &Store{Store: postgres.NewStore(pool, config), t: t, pool: pool}
+}
+
+// Code creates a code that links a chat to a user, and returns it.
+func (s *Store) Code(tenant, user, role string, lifetime time.Duration, scopes ...string) string {
+	s.t.Helper()
 	code := rand.Text()
-	require.NoError(t, s.CreateLinkCode(t.Context(), agent.LinkCode{
-		Hash: agent.HashLinkCode(code), ExpiresAt: time.Now().Add(good),
-		Link: agent.Link{
-			Chat: agent.Chat{Channel: "telegram"}, Tenant: tenant, UserID: user, Role: "clerk", Scopes: []string{"turns.run", "turns.read:x*"}, LinkedBy: "ops",
-		},
+	require.NoError(s.t, s.CreateLinkCode(s.t.Context(), agent.LinkCode{
+		Hash: agent.HashLinkCode(code), ExpiresAt: time.Now().Add(lifetime),
+		Link: agent.Link{Chat: agent.Chat{Channel: "telegram"}, Tenant: tenant, UserID: user, Role: role, Scopes: scopes},
 	}))
 	return code
 }
 
-func requireCode(t *testing.T, want agent.Code, err error) {
-	t.Helper()
-	require.Error(t, err)
-	require.Equal(t, want, agent.CodeOf(err), "%v", err)
+// Link links a chat to a user.
+func (s *Store) Link(chat, tenant, user string, scopes ...string) {
+	s.t.Helper()
+	_, err := s.RedeemLink(s.t.Context(), agent.Chat{Channel: "telegram", ChatID: chat}, s.Code(tenant, user, "", time.Minute, scopes...))
+	require.NoError(s.t, err)
 }
 
-func codeOnce(t *testing.T, s Store) {
-	code := offer(t, s, "acme", "ann", time.Minute)
-	_, err := s.ChatLink(t.Context(), chat("1"))
-	requireCode(t, agent.CodeNotFound, err)
-
-	made, err := s.RedeemLink(t.Context(), chat("1"), " "+strings.ToLower(code)+"\n")
-	require.NoError(t, err)
-	require.WithinDuration(t, time.Now(), made.LinkedAt, time.Minute)
-	kept, err := s.ChatLink(t.Context(), chat("1"))
-	require.NoError(t, err)
-	require.Equal(t, made, kept)
-	made.LinkedAt = time.Time{}
-	require.Equal(t, agent.Link{
-		Chat: chat("1"), Tenant: "acme", UserID: "ann", Role: "clerk", Scopes: []string{"turns.run", "turns.read:x*"}, LinkedBy: "ops",
-	}, made)
-
-	again, err := s.RedeemLink(t.Context(), chat("1"), code)
-	require.NoError(t, err, "the same chat says it again")
-	require.Equal(t, kept, again)
-	_, err = s.RedeemLink(t.Context(), chat("2"), code)
-	requireCode(t, agent.CodeNotFound, err)
-	require.ErrorIs(t, err, agent.ErrLinkCode)
-
-	require.NoError(t, s.Unlink(t.Context(), "acme", chat("1")))
-	_, err = s.RedeemLink(t.Context(), chat("1"), code)
-	requireCode(t, agent.CodeNotFound, err)
+// Owed returns how many answers are owed to all chats.
+func (s *Store) Owed() (n int) {
+	s.t.Helper()
+	require.NoError(s.t, s.pool.QueryRow(s.t.Context(), `SELECT count(*) FROM chat_turns WHERE settled_at IS NULL`).Scan(&n))
+	return n
 }
 
-func badCodes(t *testing.T, s Store) {
-	late := offer(t, s, "acme", "ann", -time.Second)
-	for name, code := range map[string]string{"expired": late, "unknown": rand.Text(), "empty": "", "odd": "\x00\xff'; --"} {
-		_, err := s.RedeemLink(t.Context(), chat(name), code)
-		requireCode(t, agent.CodeNotFound, err)
-		require.ErrorIs(t, err, agent.ErrLinkCode)
-	}
-	code := offer(t, s, "acme", "ann", time.Minute)
-	_, err := s.RedeemLink(t.Context(), agent.Chat{Channel: "pigeon", ChatID: "1"}, code)
-	requireCode(t, agent.CodeNotFound, err)
-}
-
-func guessing(t *testing.T, s Store) {
-	code := offer(t, s, "acme", "ann", time.Minute)
-	for range agent.MaxLinkFailures {
-		_, err := s.RedeemLink(t.Context(), chat("1"), rand.Text())
-		requireCode(t, agent.CodeNotFound, err)
-	}
-	for _, said := range []string{rand.Text(), code} {
-		_, err := s.RedeemLink(t.Context(), chat("1"), said)
-		requireCode(t, agent.CodeRateLimited, err)
-		var e *agent.Error
-		require.ErrorAs(t, err, &e)
-		require.Greater(t, e.RetryAfter, agent.LinkWindow/2)
-		require.LessOrEqual(t, e.RetryAfter, agent.LinkWindow)
-	}
-	_, err := s.RedeemLink(t.Context(), chat("2"), code)
-	require.NoError(t, err, "another chat is another chat")
-}
-
-func race(t *testing.T, s Store) {
-	code := offer(t, s, "acme", "ann", time.Minute)
-	var all sync.WaitGroup
-	made := make(chan string, 8)
-	for i := range 8 {
-		all.Go(func() {
-			if l, err := s.RedeemLink(t.Context(), chat(fmt.Sprint(i)), code); err == nil {
-				made <- l.ChatID
-			}
-		})
-	}
-	all.Wait()
-	require.Len(t, made, 1)
-}
-
-func relink(t *testing.T, s Store) {
-	for _, user := range []string{"ann", "bob"} {
-		_, err := s.RedeemLink(t.Context(), chat("1"), offer(t, s, "acme", user, time.Minute))
-		require.NoError(t, err)
-	}
-	l, err := s.ChatLink(t.Context(), chat("1"))
-	require.NoError(t, err)
-	require.Equal(t, "bob", l.UserID)
-	page, err := s.Links(t.Context(), agent.LinkQuery{Tenant: "acme"})
-	require.NoError(t, err)
-	require.Len(t, page.Links, 1)
-}
-
-func manyChats(t *testing.T, s Store) {
-	for i := range agent.MaxUserLinks {
-		_, err := s.RedeemLink(t.Context(), chat(fmt.Sprint(i)), offer(t, s, "acme", "ann", time.Minute))
-		require.NoError(t, err)
-	}
-	code := offer(t, s, "acme", "ann", time.Minute)
-	_, err := s.RedeemLink(t.Context(), chat("one more"), code)
-	requireCode(t, agent.CodeConflict, err)
-	_, err = s.RedeemLink(t.Context(), chat("0"), code)
-	require.NoError(t, err, "a chat of his own counts once")
-}
-
-func pages(t *testing.T, s Store) {
-	for i := range 5 {
-		_, err := s.RedeemLink(t.Context(), chat(fmt.Sprint(i)), offer(t, s, "acme", fmt.Sprintf("u%d", i%2), time.Minute))
-		require.NoError(t, err)
-	}
-	_, err := s.RedeemLink(t.Context(), chat("9"), offer(t, s, "evil", "u0", time.Minute))
-	require.NoError(t, err)
-	walk := func(q agent.LinkQuery) (ids []string) {
-		for {
-			page, err := s.Links(t.Context(), q)
-			require.NoError(t, err)
-			require.LessOrEqual(t, len(page.Links), max(q.PageSize, 1))
-			for _, l := range page.Links {
-				require.Equal(t, "acme", l.Tenant)
-				ids = append(ids, l.ChatID)
-			}
-			if page.Next == "" {
-				return ids
-			}
-			q.PageToken = page.Next
-		}
-	}
-	require.Equal(t, []string{"0", "1", "2", "3", "4"}, walk(agent.LinkQuery{Tenant: "acme", PageSize: 2}))
-	require.Equal(t, []string{"1", "3"}, walk(agent.LinkQuery{Tenant: "acme", UserID: "u1", Channel: "telegram", PageSize: 2}))
-	require.Empty(t, walk(agent.LinkQuery{Tenant: "acme", Channel: "pigeon", PageSize: 2}))
-}
-
-func unlinking(t *testing.T, s Store) {
-	_, err := s.RedeemLink(t.Context(), chat("1"), offer(t, s, "acme", "ann", time.Minute))
-	require.NoError(t, err)
-	requireCode(t, agent.CodeNotFound, s.Unlink(t.Context(), "evil", chat("1")))
-	requireCode(t, agent.CodeNotFound, s.Unlink(t.Context(), "acme", chat("2")))
-	before, err := s.ChatThread(t.Context(), chat("1"))
-	require.NoError(t, err)
-	require.NoError(t, s.Unlink(t.Context(), "acme", chat("1")))
-	after, err := s.ChatThread(t.Context(), chat("1"))
-	require.NoError(t, err)
-	require.Greater(t, after, before, "whoever comes next begins anew")
-	_, err = s.ChatLink(t.Context(), chat("1"))
-	requireCode(t, agent.CodeNotFound, err)
-	requireCode(t, agent.CodeNotFound, s.Unlink(t.Context(), "acme", chat("1")))
-}
-
-func threads(t *testing.T, s Store) {
-	for _, step := range []struct{ set, want int64 }{{0, 0}, {7, 7}, {7, 7}, {3, 7}, {9, 9}} {
-		require.NoError(t, s.SetChatThread(t.Context(), chat("1"), step.set))
-		got, err := s.ChatThread(t.Context(), chat("1"))
-		require.NoError(t, err)
-		require.Equal(t, step.want, got)
-	}
-	other, err := s.ChatThread(t.Context(), chat("2"))
-	require.NoError(t, err)
-	require.Zero(t, other)
-}
-
-const account, long = "42", time.Hour
-
-func owe(t *testing.T, s Store, id, chatID, holder string) {
-	t.Helper()
-	fresh, err := s.OweTurn(t.Context(), agent.ChatTurn{
-		Chat: chat(chatID), Account: account, TurnID: agent.TurnID(id), Tenant: "acme", UserID: "ann",
-	}, holder, long)
-	require.NoError(t, err)
-	require.True(t, fresh)
-}
-
-func owing(t *testing.T, s Store) {
-	owe(t, s, "t1", "1", "me")
-	owe(t, s, "t2", "1", "me")
-	owe(t, s, "t3", "2", "me")
-	for _, holder := range []string{"me", "", "you"} {
-		fresh, err := s.OweTurn(t.Context(), agent.ChatTurn{Chat: chat("1"), Account: account, TurnID: "t1", Tenant: "acme"}, holder, long)
-		require.NoError(t, err)
-		require.False(t, fresh)
-	}
-	owed, err := s.OwedTurns(t.Context(), account, chat("1"))
-	require.NoError(t, err)
-	require.Len(t, owed, 2)
-	require.WithinDuration(t, time.Now(), owed[0].CreatedAt, time.Minute)
-	owed[0].CreatedAt, owed[0].Messages = time.Time{}, nil
-	require.Equal(t, agent.ChatTurn{Chat: chat("1"), Account: account, TurnID: "t1", Tenant: "acme", UserID: "ann"}, owed[0])
-
-	require.NoError(t, s.SettleTurn(t.Context(), "t1", "you"))
-	require.NoError(t, s.SettleTurn(t.Context(), "t1", "me"))
-	require.NoError(t, s.SettleTurn(t.Context(), "t1", "me"))
-	require.NoError(t, s.SettleTurn(t.Context(), "t2", "you"))
-	owed, err = s.OwedTurns(t.Context(), account, chat("1"))
-	require.NoError(t, err)
-	require.Len(t, owed, 1)
-	require.Equal(t, agent.TurnID("t2"), owed[0].TurnID)
-	fresh, err := s.OweTurn(t.Context(), agent.ChatTurn{Chat: chat("1"), Account: account, TurnID: "t1", Tenant: "acme"}, "me", long)
-	require.NoError(t, err)
-	require.False(t, fresh, "settled, and not owed again")
-	none, err := s.OwedTurns(t.Context(), "another bot", chat("1"))
-	require.NoError(t, err)
-	require.Empty(t, none)
-}
-
-func claim(t *testing.T, s Store, holder string, limit int) (ids []string) {
-	t.Helper()
-	found, err := s.ClaimTurns(t.Context(), "telegram", account, holder, long, limit)
-	require.NoError(t, err)
-	for i := range found {
-		ids = append(ids, string(found[i].TurnID))
-	}
-	return ids
-}
-
-func claiming(t *testing.T, s Store) {
-	for _, id := range []string{"t1", "t2", "t3", "t4"} {
-		owe(t, s, id, "1", "")
-	}
-	owe(t, s, "held", "1", "me")
-	none, err := s.ClaimTurns(t.Context(), "telegram", "another bot", "you", long, 10)
-	require.NoError(t, err)
-	require.Empty(t, none)
-
-	var first []string
-	require.Eventually(t, func() bool { // nobody's hold is over at once, by whichever clock
-		first = append(first, claim(t, s, "you", 2-len(first))...)
-		return len(first) == 2
-	}, patience, 5*time.Millisecond)
-	require.Equal(t, []string{"t1", "t2"}, first, "the oldest")
-	var (
-		all    sync.WaitGroup
-		mu     sync.Mutex
-		shared []string
-	)
-	for i := range 4 {
-		all.Go(func() {
-			ids := claim(t, s, fmt.Sprint("holder ", i), 10)
-			mu.Lock()
-			defer mu.Unlock()
-			shared = append(shared, ids...)
-		})
-	}
-	all.Wait()
-	require.ElementsMatch(t, []string{"t3", "t4"}, shared, "each once")
-	require.Empty(t, claim(t, s, "you", 10))
-
-	held, err := s.SaveTurn(t.Context(), &agent.ChatTurn{TurnID: "t1", Messages: []int64{5, 6}, After: 12}, "you", 0)
-	require.NoError(t, err)
-	require.True(t, held)
-	var again []agent.ChatTurn
-	require.Eventually(t, func() bool {
-		again, err = s.ClaimTurns(t.Context(), "telegram", account, "me", long, 10)
-		return err != nil || len(again) > 0
-	}, patience, 5*time.Millisecond)
-	require.NoError(t, err)
-	require.Len(t, again, 1)
-	require.Equal(t, []int64{5, 6}, again[0].Messages)
-	require.EqualValues(t, 12, again[0].After)
-}
-
-func losing(t *testing.T, s Store) {
-	owe(t, s, "t1", "1", "me")
-	save := func(holder string, lease time.Duration, messages ...int64) bool {
-		held, err := s.SaveTurn(t.Context(), &agent.ChatTurn{TurnID: "t1", Messages: messages, After: int64(len(messages))}, holder, lease)
-		require.NoError(t, err)
-		return held
-	}
-	require.True(t, save("me", long, 1, 2))
-	require.False(t, save("you", long, 9))
-	require.True(t, save("me", long, 1), "a message was taken back")
-	owed, err := s.OwedTurns(t.Context(), account, chat("1"))
-	require.NoError(t, err)
-	require.Equal(t, []int64{1}, owed[0].Messages)
-	require.EqualValues(t, 2, owed[0].After, "what was read stays read")
-	require.True(t, save("me", 0, 1))
-	require.False(t, save("me", long, 1), "it was let go")
-	require.NoError(t, s.SettleTurn(t.Context(), "t1", "me"))
-	owed, err = s.OwedTurns(t.Context(), account, chat("1"))
-	require.NoError(t, err)
-	require.Len(t, owed, 1, "whoever let go settles nothing")
-}
-
-func asking(t *testing.T, s Store) {
-	q := agent.ChatQuestion{
-		Chat: chat("1"), Account: account, MessageID: 7, TurnID: "t1", ApprovalID: "t1.1.c", Tool: "send_mail", Owner: "1", Tenant: "acme", UserID: "ann",
-		Allowed: []agent.DecisionKind{agent.DecisionApprove, agent.DecisionReject},
-	}
-	requireCode(t, agent.CodeNotFound, s.AskChat(t.Context(), q))
-	owe(t, s, "t1", "1", "me")
-	require.NoError(t, s.AskChat(t.Context(), q))
-	require.NoError(t, s.AskChat(t.Context(), q), "again")
-	elsewhere := q
-	elsewhere.ChatID, elsewhere.MessageID, elsewhere.Allowed = "-100", 8, nil
-	require.NoError(t, s.AskChat(t.Context(), elsewhere))
-
-	got, err := s.ChatQuestion(t.Context(), account, chat("1"), 7)
-	require.NoError(t, err)
-	require.Equal(t, q, got)
-	for _, miss := range []struct {
-		account, chat string
-		message       int64
-	}{{"43", "1", 7}, {account, "2", 7}, {account, "1", 8}} {
-		_, err := s.ChatQuestion(t.Context(), miss.account, chat(miss.chat), miss.message)
-		requireCode(t, agent.CodeNotFound, err)
-	}
-	all, err := s.TurnQuestions(t.Context(), "t1")
-	require.NoError(t, err)
-	require.Equal(t, []agent.ChatQuestion{elsewhere, q}, all)
-	none, err := s.TurnQuestions(t.Context(), "t2")
-	require.NoError(t, err)
-	require.Empty(t, none)
+// Steal gives the lease of every turn to another process.
+func (s *Store) Steal() {
+	s.t.Helper()
+	_, err := s.pool.Exec(s.t.Context(), `UPDATE chat_turns SET holder = 'another process'`)
+	require.NoError(s.t, err)
 }

@@ -1,5 +1,4 @@
-// Package temporalschedulestest provides a fake of Temporal's schedule client, in memory.
-package temporalschedulestest
+package temporalschedules_test
 
 import (
 	"context"
@@ -14,30 +13,30 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// Server keeps schedules and never runs one. It is for one goroutine at a time.
-type Server struct {
+// scheduleServer is a [client.ScheduleClient] in memory. It keeps schedules and never runs one. It is for one goroutine at a time.
+type scheduleServer struct {
 	client.ScheduleClient
 
 	All      map[string]*client.Schedule
 	Changes  []string          // "create id", "update id", "delete id"
-	Broken   map[string]error  // by id: what asking for one answers
-	Types    map[string]string // by id: the workflow that one starts, where it is not Workflow
+	Broken   map[string]error  // by id: the error of describing or deleting a schedule
+	Types    map[string]string // by id: the workflow that a schedule starts, if it is not Workflow
 	Workflow string            // the workflow that schedules start, in lists
-	Race     bool              // a schedule is there by the time it is created
-	Away     error             // what listing answers
-	Next     []time.Time       // when any runs next
+	Race     bool              // another process creates every schedule first
+	Away     error             // the error of listing
+	Next     []time.Time       // the next times of every schedule
 
-	Refuses   error  // what creating and updating one answers
-	RefusesID string // empty: any
+	Refuses   error  // the error of creating and updating
+	RefusesID string // only for this id, if not empty
 }
 
-// New returns a server without a schedule; a list says that they start workflows of a type.
-func New(workflow string) *Server {
-	return &Server{All: map[string]*client.Schedule{}, Broken: map[string]error{}, Types: map[string]string{}, Workflow: workflow}
+// newScheduleServer returns a server without schedules. Its lists say that schedules start workflows of a type.
+func newScheduleServer(workflow string) *scheduleServer {
+	return &scheduleServer{All: map[string]*client.Schedule{}, Broken: map[string]error{}, Types: map[string]string{}, Workflow: workflow}
 }
 
-// stored is a schedule as the server hands it out: its memo is encoded.
-func stored(s client.Schedule) *client.Schedule {
+// storedSchedule returns a schedule as the server does: with an encoded memo.
+func storedSchedule(s client.Schedule) *client.Schedule {
 	if action, ok := s.Action.(*client.ScheduleWorkflowAction); ok {
 		encoded := *action
 		encoded.Memo = map[string]any{}
@@ -53,7 +52,7 @@ func stored(s client.Schedule) *client.Schedule {
 }
 
 // Create implements [client.ScheduleClient].
-func (s *Server) Create(_ context.Context, o client.ScheduleOptions) (client.ScheduleHandle, error) {
+func (s *scheduleServer) Create(_ context.Context, o client.ScheduleOptions) (client.ScheduleHandle, error) {
 	if s.Refuses != nil && (s.RefusesID == "" || s.RefusesID == o.ID) {
 		return nil, s.Refuses
 	}
@@ -64,15 +63,15 @@ func (s *Server) Create(_ context.Context, o client.ScheduleOptions) (client.Sch
 		return nil, temporal.ErrScheduleAlreadyRunning
 	}
 	s.Changes = append(s.Changes, "create "+o.ID)
-	s.All[o.ID] = stored(client.Schedule{
+	s.All[o.ID] = storedSchedule(client.Schedule{
 		Action: o.Action, Spec: &o.Spec, State: &client.ScheduleState{Paused: o.Paused, Note: o.Note},
 		Policy: &client.SchedulePolicies{Overlap: o.Overlap, CatchupWindow: o.CatchupWindow, PauseOnFailure: o.PauseOnFailure},
 	})
 	return nil, nil //nolint:nilnil // nobody wants it
 }
 
-// MadeFrom is the hash that a schedule's memo holds, of what it was made from.
-func (s *Server) MadeFrom(id string) (hash string) {
+// MadeFrom returns the hash in the memo of a schedule.
+func (s *scheduleServer) MadeFrom(id string) (hash string) {
 	if action, ok := s.All[id].Action.(*client.ScheduleWorkflowAction); ok {
 		if p, ok := action.Memo["turnstone_schedule"].(*commonpb.Payload); ok {
 			_ = converter.GetDefaultDataConverter().FromPayload(p, &hash) // then it is empty
@@ -82,12 +81,12 @@ func (s *Server) MadeFrom(id string) (hash string) {
 }
 
 // GetHandle implements [client.ScheduleClient].
-func (s *Server) GetHandle(_ context.Context, id string) client.ScheduleHandle {
+func (s *scheduleServer) GetHandle(_ context.Context, id string) client.ScheduleHandle {
 	return &handle{server: s, id: id}
 }
 
 // List implements [client.ScheduleClient].
-func (s *Server) List(context.Context, client.ScheduleListOptions) (client.ScheduleListIterator, error) {
+func (s *scheduleServer) List(context.Context, client.ScheduleListOptions) (client.ScheduleListIterator, error) {
 	if s.Away != nil {
 		return nil, s.Away
 	}
@@ -106,7 +105,7 @@ func (s *Server) List(context.Context, client.ScheduleListOptions) (client.Sched
 type handle struct {
 	client.ScheduleHandle
 
-	server *Server
+	server *scheduleServer
 	id     string
 }
 
@@ -132,7 +131,7 @@ func (h *handle) Update(_ context.Context, o client.ScheduleUpdateOptions) error
 		return err
 	}
 	h.server.Changes = append(h.server.Changes, "update "+h.id)
-	h.server.All[h.id] = stored(*next.Schedule)
+	h.server.All[h.id] = storedSchedule(*next.Schedule)
 	return nil
 }
 
