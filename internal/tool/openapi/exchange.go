@@ -16,6 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/egress"
+	"github.com/turnstone-run/turnstone/internal/redact"
 	"github.com/turnstone-run/turnstone/internal/openapi"
 )
 
@@ -197,7 +198,7 @@ func (c *exchange) shown() string {
 }
 
 // scrub takes the request's credentials out of what a server has answered.
-func (c *exchange) scrub(text []byte) []byte { return egress.NewMasker(c.secrets...).Mask(text) }
+func (c *exchange) scrub(text []byte) []byte { return redact.NewMasker(c.secrets...).Mask(text) }
 
 // fault is a failure as an error.
 type fault struct{ failure agent.Failure }
