@@ -24,8 +24,8 @@ const (
 
 // parsePDF reads the text of each page. The library finds objects, unpacks streams and knows encodings. It also panics on unexpected input
 // and trusts the file, so this package recovers its panics, replaces the file's cross-reference table ([openPDF]), and reads the page tree
-// and the content itself. It earns its place because Go's other PDF readers are unmaintained, copyleft, or bring a C or WebAssembly engine
-// whose time and memory we could not bound as tightly.
+// and the content itself. The interpreter earns its place by that: hostile files stay bounded in time and memory, which the library alone
+// does not ensure.
 func parsePDF(ctx context.Context, data []byte) (d Document, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, pdfTime, agent.FieldErrorf(agent.CodeOverflow, "body", "the PDF takes longer than %s to read", pdfTime))
 	defer cancel()
