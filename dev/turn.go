@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/screen"
+	"github.com/turnstone-run/turnstone/internal/termtext"
 )
 
 // runTurn is the main job: one turn through the HTTP door, shown as it happens, and what it left behind.
@@ -25,7 +25,7 @@ func (h *house) runTurn(ctx context.Context, w io.Writer, prompt string) error {
 		return err
 	}
 	var out *agent.AgentStepOutput
-	s := screen.New(w, w)
+	s := termtext.NewTurnPrinter(w, w)
 	for e, err := range c.Follow(ctx, receipt.TurnID, 0) {
 		if err != nil {
 			return err

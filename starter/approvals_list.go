@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/screen"
+	"github.com/turnstone-run/turnstone/internal/termtext"
 )
 
 // mostArgs is how many characters of a call's arguments a list shows. What is cut off is counted: who decides has to know that there is more.
@@ -28,7 +28,7 @@ func (a *app) printApprovals(found []agent.Approval, more bool) error {
 		if err := plain.printJSON(found); err != nil {
 			return err
 		}
-		_, err := io.WriteString(a.out, screen.Visible(text.String()))
+		_, err := io.WriteString(a.out, termtext.Visible(text.String()))
 		return err
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
@@ -53,9 +53,9 @@ func approvalRow(v *agent.Approval) []string {
 	if v.ExpiresAt != nil {
 		expires = moment(*v.ExpiresAt)
 	}
-	row := []string{wide(screen.Visible(v.ApprovalID))}
+	row := []string{wide(termtext.Visible(v.ApprovalID))}
 	for _, text := range []string{state, dash(v.Agent), dash(string(v.SessionID)), v.ToolName, expires} {
-		row = append(row, cell(screen.Visible(text)))
+		row = append(row, cell(termtext.Visible(text)))
 	}
 	return append(row, decidable(v.Args))
 }
@@ -73,7 +73,7 @@ func decidable(args json.RawMessage) string {
 		_ = encoder.Encode(v) // it was JSON
 		text = plain.String()
 	}
-	line := []rune(screen.Printable(screen.Visible(strings.Join(strings.FieldsFunc(text, breaks), " "))))
+	line := []rune(termtext.Printable(termtext.Visible(strings.Join(strings.FieldsFunc(text, breaks), " "))))
 	if more := len(line) - mostArgs; more > 0 {
 		return string(line[:mostArgs]) + fmt.Sprintf("… and %d more characters; --output json has them", more)
 	}

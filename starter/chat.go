@@ -13,7 +13,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
-	"github.com/turnstone-run/turnstone/internal/screen"
+	"github.com/turnstone-run/turnstone/internal/termtext"
 )
 
 // cancelPatience bounds the request that a Ctrl-C makes.
@@ -117,7 +117,7 @@ func (s *chatSession) turn(ctx context.Context, message string) error {
 	if s.output == "json" {
 		answer = io.Discard
 	}
-	t := chatTurn{chatSession: s, id: receipt.TurnID, screen: screen.New(answer, s.errOut)}
+	t := chatTurn{chatSession: s, id: receipt.TurnID, screen: termtext.NewTurnPrinter(answer, s.errOut)}
 	if interrupted {
 		if err := t.cancel(ctx); err != nil {
 			return err
@@ -156,7 +156,7 @@ type chatTurn struct {
 	*chatSession
 
 	id         agent.TurnID
-	screen     *screen.Screen
+	screen     *termtext.TurnPrinter
 	pending    []agent.Approval
 	waiting    bool
 	mute       bool // the input has ended: nobody can be asked

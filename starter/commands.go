@@ -10,7 +10,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
-	"github.com/turnstone-run/turnstone/internal/screen"
+	"github.com/turnstone-run/turnstone/internal/termtext"
 )
 
 // turnFlags are what chat and start let a request say.
@@ -79,7 +79,7 @@ func (a *app) tailCommand() *cobra.Command {
 }
 
 func (a *app) tail(ctx context.Context, c *client.Client, id agent.TurnID, after int64) error {
-	display := screen.New(a.out, a.errOut)
+	display := termtext.NewTurnPrinter(a.out, a.errOut)
 	lines := json.NewEncoder(a.out)
 	lines.SetEscapeHTML(false)
 	for e, err := range c.Follow(ctx, id, after) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
-	"github.com/turnstone-run/turnstone/internal/screen"
+	"github.com/turnstone-run/turnstone/internal/termtext"
 )
 
 // Whoever presses Tab waits: what the server does not say at once is not offered.
@@ -73,7 +73,7 @@ func (a *app) ask(find func(ctx context.Context, c *client.Client) (choices, err
 
 // offer is a choice with what it is.
 func offer(name, description string) cobra.Completion {
-	description = screen.OneLine(screen.Printable(description), cellWidth)
+	description = termtext.OneLine(termtext.Printable(description), cellWidth)
 	if description == "" {
 		return name
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
-	"github.com/turnstone-run/turnstone/internal/screen"
+	"github.com/turnstone-run/turnstone/internal/termtext"
 )
 
 func (a *app) knowledgeCommand() *cobra.Command {
@@ -92,7 +92,7 @@ func (a *app) printPassage(n int, p *agent.Passage) {
 	if p.Page > 0 {
 		from += fmt.Sprintf(", page %d", p.Page)
 	}
-	a.say("[%d] %s  (%.4f)\n    %s", n, wide(from), p.Score, screen.OneLine(p.Text, 400))
+	a.say("[%d] %s  (%.4f)\n    %s", n, wide(from), p.Score, termtext.OneLine(p.Text, 400))
 }
 
 func (a *app) knowledgeDeleteCommand() *cobra.Command {

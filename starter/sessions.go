@@ -11,7 +11,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
-	"github.com/turnstone-run/turnstone/internal/screen"
+	"github.com/turnstone-run/turnstone/internal/termtext"
 )
 
 func (a *app) sessionsCommand() *cobra.Command {
@@ -96,15 +96,15 @@ func blockLine(b *agent.Block) string {
 	case agent.BlockText:
 		return strings.TrimRight(b.Text, "\n")
 	case agent.BlockReasoning:
-		return "[reasoning] " + screen.OneLine(b.Reasoning, 400)
+		return "[reasoning] " + termtext.OneLine(b.Reasoning, 400)
 	case agent.BlockToolCall, agent.BlockInvalidToolCall, agent.BlockServerToolCall:
-		return "→ " + b.Name + " " + screen.OneLine(string(b.Args), 400)
+		return "→ " + b.Name + " " + termtext.OneLine(string(b.Args), 400)
 	case agent.BlockToolResult, agent.BlockServerToolResult:
 		mark := "✓ "
 		if b.Status == agent.ResultError {
 			mark = "✗ "
 		}
-		line := mark + screen.OneLine(string(b.Output), 400)
+		line := mark + termtext.OneLine(string(b.Output), 400)
 		if b.Ref != "" {
 			line += " " + b.Ref
 		}

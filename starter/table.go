@@ -6,17 +6,17 @@ import (
 	"text/tabwriter"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/screen"
+	"github.com/turnstone-run/turnstone/internal/termtext"
 )
 
 // cellWidth is how many characters of a value a table shows.
 const cellWidth = 80
 
 // cell makes a value fit a table: one line, bounded, nothing that steers the terminal.
-func cell(text string) string { return screen.OneLine(screen.Printable(text), cellWidth) }
+func cell(text string) string { return termtext.OneLine(termtext.Printable(text), cellWidth) }
 
 // wide is a line of names that may be copied.
-func wide(text string) string { return screen.OneLine(screen.Printable(text), 500) }
+func wide(text string) string { return termtext.OneLine(termtext.Printable(text), 500) }
 
 // table prints rows under a header, in columns. What stands in the first is copied into other commands, and so is whole.
 func (a *app) table(header string, rows [][]string) error {
@@ -40,12 +40,12 @@ func (a *app) table(header string, rows [][]string) error {
 
 // say prints a line of text; what it is made of cannot steer the terminal.
 func (a *app) say(format string, args ...any) {
-	fmt.Fprintln(a.out, screen.Printable(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(a.out, termtext.Printable(fmt.Sprintf(format, args...)))
 }
 
 // note prints a line about the output, beside it.
 func (a *app) note(format string, args ...any) {
-	fmt.Fprintln(a.errOut, screen.Printable(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(a.errOut, termtext.Printable(fmt.Sprintf(format, args...)))
 }
 
 // dash stands for an empty value in a table.

@@ -16,7 +16,7 @@ import (
 func (c Config) Redacted() Config {
 	c.Models = slices.Clone(c.Models)
 	for i := range c.Models {
-		redact(reflect.ValueOf(&c.Models[i]).Elem())
+		hideSecrets(reflect.ValueOf(&c.Models[i]).Elem())
 	}
 	c.Tools.MCP.Servers = slices.Clone(c.Tools.MCP.Servers)
 	for i := range c.Tools.MCP.Servers {
@@ -27,11 +27,11 @@ func (c Config) Redacted() Config {
 			s.Env[j] = name + "=" + redacted
 		}
 	}
-	redact(reflect.ValueOf(&c).Elem())
+	hideSecrets(reflect.ValueOf(&c).Elem())
 	return c
 }
 
-func redact(section reflect.Value) {
+func hideSecrets(section reflect.Value) {
 	for i := range section.NumField() {
 		if !section.Type().Field(i).IsExported() {
 			continue
@@ -55,7 +55,7 @@ func redact(section reflect.Value) {
 			}
 		default:
 			if v.Kind() == reflect.Struct {
-				redact(v)
+				hideSecrets(v)
 			}
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/exp/zapslog"
 
-	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/middleware/pii"
+	"github.com/turnstone-run/turnstone/internal/redact"
 	"github.com/turnstone-run/turnstone/internal/telemetry/logs"
 )
 
@@ -29,9 +29,9 @@ func Logger(c Log, secrets ...string) (*zap.Logger, error) {
 	return logs.New(logs.Config{Level: c.Level, Format: c.Format, Output: os.Stderr, Redactor: r})
 }
 
-// Redactor takes secrets and personal data, of these kinds, out of what is told to operators.
-func Redactor(personal []string, secrets ...string) (*logs.Redactor, error) {
-	rules := logs.Rules{Secrets: secrets, Masker: func(s ...string) logs.Masker { return egress.NewMasker(s...) }}
+// Redactor returns a redactor of these secrets and of personal data of these kinds, for texts that operators read.
+func Redactor(personal []string, secrets ...string) (*redact.Redactor, error) {
+	rules := redact.Rules{Secrets: secrets}
 	for _, kind := range personal {
 		rule, err := pii.NewRule(pii.RuleConfig{Type: kind})
 		if err != nil {
@@ -39,7 +39,7 @@ func Redactor(personal []string, secrets ...string) (*logs.Redactor, error) {
 		}
 		rules.Personal = append(rules.Personal, rule)
 	}
-	return logs.NewRedactor(rules), nil
+	return redact.New(rules), nil
 }
 
 // Secrets are the credentials that a configuration holds, those within its URLs and DSNs too, and those of an environment as in
@@ -52,7 +52,7 @@ func Secrets(c *Config, env []string) []string {
 		case name == "PWD" || name == "OLDPWD": // folders
 		case strings.Contains(v, "://"):
 			all = append(all, credentialsOf(v)...)
-		case logs.IsSecretName(name) || strings.HasSuffix(name, "_KEY"):
+		case redact.IsSecretName(name) || strings.HasSuffix(name, "_KEY"):
 			all = append(all, v)
 		}
 	}
@@ -83,7 +83,7 @@ func credentials(v reflect.Value, all []string) []string {
 		case strings.Contains(v.String(), "://"):
 			all = append(all, credentialsOf(v.String())...)
 		default: // NAME=value of an environment
-			if name, value, ok := strings.Cut(v.String(), "="); ok && (logs.IsSecretName(name) || strings.HasSuffix(name, "_KEY")) {
+			if name, value, ok := strings.Cut(v.String(), "="); ok && (redact.IsSecretName(name) || strings.HasSuffix(name, "_KEY")) {
 				all = append(all, value)
 			}
 		}
@@ -110,7 +110,7 @@ func credentialsOf(s string) []string {
 		}
 	}
 	for name, values := range u.Query() {
-		if logs.IsSecretName(name) {
+		if redact.IsSecretName(name) {
 			all = append(all, values...)
 		}
 	}

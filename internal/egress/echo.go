@@ -3,17 +3,15 @@ package egress
 import (
 	"context"
 	"encoding/base64"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/turnstone-run/turnstone/internal/redact"
 )
 
-const (
-	// shortestSecret is the number of bytes below which a credential is not masked in responses: it would be found by chance.
-	shortestSecret = 4
-	masked         = "[redacted]"
-)
+// shortestSecret is the number of bytes below which a credential is not masked in responses: it would be found by chance.
+const shortestSecret = 4
 
 // secretsOf returns the values of a request's credentials.
 func secretsOf(ctx context.Context, req *http.Request) []string {
@@ -62,48 +60,13 @@ func unecho(resp *http.Response, secrets []string) {
 	if len(secrets) == 0 {
 		return
 	}
-	m := NewMasker(secrets...)
+	m := redact.NewMasker(secrets...)
 	for _, values := range resp.Header {
 		for i := range values {
 			values[i] = string(m.Mask([]byte(values[i])))
 		}
 	}
-	resp.Body = &maskedBody{ReadCloser: resp.Body, masker: m}
+	resp.Body = redact.NewReader(resp.Body, m)
 	resp.ContentLength = -1
 	resp.Header.Del("Content-Length")
-}
-
-// maskedBody replaces secrets in what it reads. Of what has come it holds back as much as may be the beginning of one.
-type maskedBody struct {
-	io.ReadCloser
-
-	masker *Masker
-	in     []byte // read, not yet judged
-	out    []byte // judged, not yet given
-	err    error  // of the body, once it has one
-}
-
-const maskChunk = 32 << 10
-
-func (b *maskedBody) Read(p []byte) (int, error) {
-	for len(b.out) == 0 && b.err == nil {
-		b.fill()
-	}
-	if len(b.out) == 0 {
-		return 0, b.err
-	}
-	n := copy(p, b.out)
-	b.out = b.out[n:]
-	return n, nil
-}
-
-// fill reads some more and judges what it can.
-func (b *maskedBody) fill() {
-	held := len(b.in)
-	b.in = slices.Grow(b.in, maskChunk)
-	n, err := b.ReadCloser.Read(b.in[held : held+maskChunk])
-	b.err = err
-	var tail []byte
-	b.out, tail = b.masker.judge(b.out, b.in[:held+n], err != nil)
-	b.in = append(b.in[:0], tail...)
 }

@@ -71,7 +71,7 @@ const (
 type Config struct {
 	Probes []Probe // in the order of the answer; names differ
 	Logger *zap.Logger
-	// Redact takes secrets out of details, besides the passwords in addresses, which go anyway. Nil: nothing more.
+	// Redact takes secrets out of details, besides what looks like one, which goes anyway. Nil: nothing more.
 	Redact func(string) string
 }
 
@@ -90,6 +90,7 @@ func New(c Config) (*Board, error) {
 		c.Logger = zap.NewNop()
 	}
 	b := &Board{logger: c.Logger}
+	hideSecrets := redactor(c.Redact)
 	names := map[string]bool{}
 	for _, p := range c.Probes {
 		if p.Name == "" || p.Ask == nil || names[p.Name] {
@@ -105,7 +106,7 @@ func New(c Config) (*Board, error) {
 		if p.Late == "" {
 			p.Late = Down
 		}
-		b.slots = append(b.slots, &slot{Probe: p, redact: c.Redact, logger: c.Logger})
+		b.slots = append(b.slots, &slot{Probe: p, redact: hideSecrets, logger: c.Logger})
 	}
 	return b, nil
 }

@@ -1,30 +1,25 @@
 package health
 
 import (
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/turnstone-run/turnstone/internal/redact"
 )
 
-// A password in an address, whatever its scheme, and in the other form of a PostgreSQL connection string.
-var (
-	inAddress = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^\s/@"'` + "`" + `]*@`)
-	inSetting = regexp.MustCompile(`(?i)\b(password|passwd|pwd|secret|token|api_?key|access_?key)(\s*[=:]\s*)('[^']*'|"[^"]*"|[^\s&'"]+)`)
-)
-
-const masked = "[REDACTED]"
-
-// clean makes a text fit to be shown: no secrets, one line, bounded.
-func clean(text string, redact func(string) string) string {
-	if text == "" {
-		return ""
+// redactor returns a function that hides what looks like a secret, and then what known, if not nil, hides.
+func redactor(known func(string) string) func(string) string {
+	credentials := redact.New(redact.Rules{})
+	if known == nil {
+		return credentials.Text
 	}
-	text = inAddress.ReplaceAllString(text, "${1}"+masked+"@")
-	text = inSetting.ReplaceAllString(text, "${1}${2}"+masked)
-	if redact != nil {
-		text = redact(text)
-	}
+	return func(text string) string { return known(credentials.Text(text)) }
+}
+
+// clean returns a text as a report may show it: without secrets, on one line, at most maxDetail bytes long.
+func clean(text string, hideSecrets func(string) string) string {
+	text = hideSecrets(text)
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' || r == '\t' || unicode.IsControl(r) }), " ")
 	if len(text) <= maxDetail {
 		return text

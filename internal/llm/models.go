@@ -1,6 +1,5 @@
 // Package llm finds the model behind a plan's profile: providers by name, each with its client, and the profiles of the catalog, which
-// bring address and key themselves. The clients live in the packages below; what they share is wire (HTTP) and dialog (messages), and
-// all pass the suite of llmtest.
+// bring address and key themselves. The clients live in the packages below and share package wire. All pass the suite of llmtest.
 package llm
 
 import (

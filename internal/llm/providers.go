@@ -4,7 +4,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/llm/anthropic"
 	"github.com/turnstone-run/turnstone/internal/llm/langchain"
-	"github.com/turnstone-run/turnstone/internal/llm/ollama"
 	"github.com/turnstone-run/turnstone/internal/llm/openai"
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
@@ -76,7 +75,7 @@ func Custom(p Provider) Provider {
 	return p
 }
 
-// hosted is a service at a public address that speaks OpenAI's protocol and wants a key.
+// hosted returns a provider at a public address that speaks OpenAI's protocol and requires a key.
 func hosted(name, baseURL string, options openai.Options) Provider {
 	return Provider{Name: name, OwnURL: baseURL, DocumentAddress: true, Open: func(cfg Config) (agent.Model, error) {
 		if cfg.APIKey == "" {
@@ -117,7 +116,7 @@ func Anthropic(cfg Config) Provider {
 
 // Ollama is the provider "ollama"; the base URL includes /v1.
 func Ollama(cfg Config) Provider {
-	return Provider{Name: "ollama", Config: cfg, Open: ollama.New, Embed: ollama.NewEmbedder, OwnURL: ollama.BaseURL, DocumentAddress: true}
+	return Provider{Name: "ollama", Config: cfg, Open: openai.NewOllama, Embed: openai.NewOllamaEmbedder, OwnURL: openai.OllamaURL, DocumentAddress: true}
 }
 
 // Offline is the provider "offline": the model server of the embedded stack, which speaks OpenAI's protocol. It has no base URL of

@@ -43,8 +43,8 @@ func newConditions() conditions {
 	}
 }
 
-// newConditionEnv declares what a condition may look at. The parts of tool and user are variables of their own, so that a misspelt one is
-// found when the plan compiles.
+// newConditionEnv declares the variables of a condition. The parts of tool and user are separate variables, so that a misspelt one is found
+// when the plan compiles.
 func newConditionEnv() (*cel.Env, error) {
 	return cel.NewEnv(append(
 		celenv.Options(),
@@ -60,13 +60,13 @@ func newConditionEnv() (*cel.Env, error) {
 	)...)
 }
 
-// condition is a compiled one.
+// condition is a compiled condition.
 type condition struct {
 	program cel.Program
 	loops   bool // only comprehensions take long, and only they can be interrupted
 }
 
-// compile refuses what is no condition; the field is when.
+// compile returns a condition. The field of its error is when.
 func (c conditions) compile(source string) (*condition, error) {
 	const field = "when"
 	if strings.TrimSpace(source) == "" || len(source) > maxConditionBytes {
@@ -99,9 +99,9 @@ func (c conditions) compile(source string) (*condition, error) {
 	return made, nil
 }
 
-// holds evaluates a condition on a call.
+// holds evaluates the condition on a call.
 func (c *condition) holds(call *agent.GatedCall) (bool, error) {
-	args, err := argsOf(call.Args)
+	args, err := decodeArgs(call.Args)
 	if err != nil {
 		return false, err
 	}
@@ -128,9 +128,9 @@ func (c *condition) evaluate(facts map[string]any) (any, error) {
 	return out, err
 }
 
-// argsOf decodes arguments; numbers are float64, as in routes. None are an empty object. Names that occur twice, also in other letters, are
-// refused: a tool might read another one than the condition does.
-func argsOf(raw []byte) (map[string]any, error) {
+// decodeArgs decodes arguments. Numbers are float64, as in routes. No arguments are an empty object. It refuses names that differ only in
+// case, because a tool might read another one than the condition does.
+func decodeArgs(raw []byte) (map[string]any, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return map[string]any{}, nil
 	}
@@ -165,7 +165,7 @@ func ambiguous(v any) bool {
 	return false
 }
 
-// reasonOf keeps a library's words on one line, and short.
+// reasonOf returns the text of a library's error on one line, shortened.
 func reasonOf(err error) string {
 	return clip.Bytes(strings.ReplaceAll(strings.Join(strings.Fields(err.Error()), " "), " (in container '')", ""), maxReason)
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// ruleAlways is why a call is asked about that no option can let pass.
+// ruleAlways is the rule of a call that no option may let pass.
 const ruleAlways = "always asked"
 
-// Gate implements [agent.Gater]. Calls that no person is to decide pass as they are.
+// Gate implements [agent.Gater]. Calls that no person decides pass unchanged.
 func (m *humanInTheLoop) Gate(call agent.GatedCall, so agent.GateVerdict) (agent.GateVerdict, error) {
 	if so.Gate != "" && so.Gate != agent.GateNone && so.Gate != agent.GateApproval {
 		return so, nil
@@ -57,12 +57,12 @@ func (m *humanInTheLoop) decide(call *agent.GatedCall, so agent.GateVerdict, p *
 	case named && p.never, !named && m.allows(call.Tool.Spec.Name):
 		return decision{}
 	case named && p.when != nil:
-		return asks(p.when, call, own+".when")
+		return evaluateCondition(p.when, call, own+".when")
 	case named:
 		return decision{ask: true, rule: "human_in_the_loop: " + own}
 	}
 	if m.when != nil {
-		if d := asks(m.when, call, "when"); d.ask {
+		if d := evaluateCondition(m.when, call, "when"); d.ask {
 			return d
 		}
 	}
@@ -76,8 +76,8 @@ func (m *humanInTheLoop) decide(call *agent.GatedCall, so agent.GateVerdict, p *
 	}
 }
 
-// asks evaluates a condition. One that fails asks; CEL's reason may quote the arguments.
-func asks(c *condition, call *agent.GatedCall, option string) decision {
+// evaluateCondition decides by a condition. If it fails, a person is asked. CEL's reason may quote the arguments.
+func evaluateCondition(c *condition, call *agent.GatedCall, option string) decision {
 	holds, err := c.holds(call)
 	if err != nil {
 		return decision{
@@ -95,7 +95,7 @@ func (m *humanInTheLoop) allows(tool string) bool {
 	})
 }
 
-// describe is what the person is told, in LangChain's form.
+// describe returns the text for the person, in LangChain's form.
 func (m *humanInTheLoop) describe(call *agent.GatedCall, p *policy, note string) string {
 	if note != "" {
 		note += "\n\n"

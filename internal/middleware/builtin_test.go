@@ -12,14 +12,13 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/middleware/middlewaretest"
 )
 
 const pace1 = `"initial_delay":1,"backoff_factor":2,"max_delay":60,"jitter":true`
 
 // builtin has, by name, the least options of each middleware and all that there are.
-func builtin() map[string]middlewaretest.Case {
-	return map[string]middlewaretest.Case{
+func builtin() map[string]suiteCase {
+	return map[string]suiteCase{
 		"model_retry":      {Every: `{"max_retries":2,"retry_on":["unavailable"],"on_failure":"error",` + pace1 + `}`},
 		"model_fallback":   {Options: `{"models":["b"]}`, Every: `{"models":["b","c"]}`},
 		"tool_retry":       {Every: `{"max_retries":2,"tools":["read"],"retry_on":["unavailable"],"on_failure":"continue",` + pace1 + `}`},
@@ -55,7 +54,7 @@ func TestBuiltinPassesTheSuite(t *testing.T) {
 		t.Run(n.Name, func(t *testing.T) {
 			c := cases[n.Name]
 			c.New = n.New
-			middlewaretest.Exercise(t, c)
+			exercise(t, c)
 		})
 	}
 	require.ElementsMatch(t, slices.Collect(maps.Keys(cases)), names)
@@ -107,4 +106,13 @@ func TestDocumented(t *testing.T) {
 	for _, r := range Rules() {
 		require.Contains(t, string(text), "| `"+r.Name+"` | "+r.What+" | "+r.Why+" |")
 	}
+}
+
+func TestSetRefuses(t *testing.T) {
+	set, err := NewSet(Builtin(2, nil)...)
+	require.NoError(t, err)
+	_, err = set.Chain(&agent.Plan{Middleware: []agent.PlanMiddleware{{Name: "nope"}}})
+	require.ErrorContains(t, err, `middleware[0].name: there is no middleware "nope"`)
+	_, err = NewSet(append(Builtin(2, nil), Builtin(2, nil)...)...)
+	require.ErrorContains(t, err, "given twice")
 }

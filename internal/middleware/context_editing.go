@@ -11,8 +11,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// contextEditing shows the model less of a long conversation. It edits the request of a model call, never what is stored, and copies
-// what it changes: messages may be shared. The same messages give the same bytes, as providers' caches want it.
+// contextEditing shows the model less of a long conversation. It edits the request of a model call, never the stored messages, and copies
+// what it changes, because messages may be shared. The same messages give the same bytes, for providers' caches.
 type contextEditing struct {
 	agent.Pass
 	edits []clearToolUses
@@ -46,13 +46,13 @@ type clearToolUses struct {
 const clearToolUsesType = "clear_tool_uses"
 
 func newContextEditing(options json.RawMessage) (agent.Middleware, error) {
-	const most = 8
+	const maxCount = 8
 	var o contextEditingOptions
 	if err := decode(options, &o); err != nil {
 		return nil, err
 	}
-	if len(o.Edits) > most {
-		return nil, agent.Invalid("edits", "want at most %d, got %d", most, len(o.Edits))
+	if len(o.Edits) > maxCount {
+		return nil, agent.Invalid("edits", "want at most %d, got %d", maxCount, len(o.Edits))
 	}
 	if len(o.Edits) == 0 {
 		o.Edits = []clearToolUsesOptions{{Type: clearToolUsesType}}
@@ -71,10 +71,10 @@ func newContextEditing(options json.RawMessage) (agent.Middleware, error) {
 func newClearToolUses(path string, o *clearToolUsesOptions) (clearToolUses, error) {
 	const maxTokens, maxKeep, maxPlaceholder = 100_000_000, 10_000, 1_000
 	e := clearToolUses{
-		trigger: or(o.Trigger, 100_000), keep: or(o.Keep, 3), clearAtLeast: o.ClearAtLeast, clearToolInputs: o.ClearToolInputs,
+		trigger: valueOr(o.Trigger, 100_000), keep: valueOr(o.Keep, 3), clearAtLeast: o.ClearAtLeast, clearToolInputs: o.ClearToolInputs,
 		excludeTools: o.ExcludeTools,
 	}
-	placeholder := or(o.Placeholder, "[cleared]")
+	placeholder := valueOr(o.Placeholder, "[cleared]")
 	switch {
 	case o.Type != clearToolUsesType:
 		return e, agent.Invalid(path+"type", "want %s, got %.50q", clearToolUsesType, o.Type)
@@ -112,9 +112,9 @@ func (e *clearToolUses) apply(messages []agent.Message) []agent.Message {
 	}
 	uses := toolUses(messages)
 	uses = uses[:max(0, len(uses)-e.keep)]
-	copied := edited{messages: slices.Clone(messages), own: make([]bool, len(messages)), chars: chars}
+	copied := editedConversation{messages: slices.Clone(messages), isCopied: make([]bool, len(messages)), chars: chars}
 	for _, use := range uses {
-		if !e.clears(messages, use) {
+		if !e.mayClear(messages, use) {
 			continue
 		}
 		copied.change(use.result, func(b *agent.Block) { b.Output, b.Ref = e.placeholder, "" })
@@ -128,9 +128,9 @@ func (e *clearToolUses) apply(messages []agent.Message) []agent.Message {
 	return copied.messages
 }
 
-// clears reports whether a use is one to clear. A result without its call is not: nothing tells what it was.
-func (e *clearToolUses) clears(messages []agent.Message, use toolUse) bool {
-	if use.call == (place{}) {
+// mayClear reports whether a use may be cleared. A result without its call may not, because its tool is unknown.
+func (e *clearToolUses) mayClear(messages []agent.Message, use toolUse) bool {
+	if use.call == (blockPosition{}) {
 		return false
 	}
 	result := use.result.in(messages)
@@ -141,17 +141,17 @@ func (e *clearToolUses) clears(messages []agent.Message, use toolUse) bool {
 	return !slices.Contains(e.excludeTools, name)
 }
 
-// place is where a block is; its block counts from 1, so that the zero place is none.
-type place struct{ message, block int }
+// blockPosition is the position of a block. Blocks count from 1, so that the zero value means none.
+type blockPosition struct{ message, block int }
 
-func (p place) in(messages []agent.Message) *agent.Block {
+func (p blockPosition) in(messages []agent.Message) *agent.Block {
 	return &messages[p.message].Blocks[p.block-1]
 }
 
 // toolUse is a result and the call in the reply before it that it answers; ids repeat between replies.
-type toolUse struct{ result, call place }
+type toolUse struct{ result, call blockPosition }
 
-// toolUses lists the results of a conversation in order.
+// toolUses returns the results of a conversation, in order, with their calls.
 func toolUses(messages []agent.Message) []toolUse {
 	var uses []toolUse
 	reply := -1 // the latest message of the model
@@ -162,7 +162,7 @@ func toolUses(messages []agent.Message) []toolUse {
 		case agent.RoleTool:
 			for j := range messages[i].Blocks {
 				if b := &messages[i].Blocks[j]; b.Type == agent.BlockToolResult {
-					uses = append(uses, toolUse{result: place{i, j + 1}, call: callFor(messages, reply, b.ToolCallID)})
+					uses = append(uses, toolUse{result: blockPosition{i, j + 1}, call: callFor(messages, reply, b.ToolCallID)})
 				}
 			}
 		case agent.RoleUser, agent.RoleSystem:
@@ -171,29 +171,29 @@ func toolUses(messages []agent.Message) []toolUse {
 	return uses
 }
 
-func callFor(messages []agent.Message, reply int, id agent.CallID) place {
+func callFor(messages []agent.Message, reply int, id agent.CallID) blockPosition {
 	if reply < 0 {
-		return place{}
+		return blockPosition{}
 	}
 	for j := range messages[reply].Blocks {
 		if b := &messages[reply].Blocks[j]; b.Type == agent.BlockToolCall && b.ID == string(id) {
-			return place{reply, j + 1}
+			return blockPosition{reply, j + 1}
 		}
 	}
-	return place{}
+	return blockPosition{}
 }
 
-// edited is a conversation in which some blocks were changed.
-type edited struct {
+// editedConversation is a conversation with changed blocks.
+type editedConversation struct {
 	messages []agent.Message
-	own      []bool // by message: its blocks are a copy
+	isCopied []bool // by message: its blocks are a copy
 	chars    []int  // by message: how long it is now
 }
 
-func (e *edited) change(p place, change func(*agent.Block)) {
-	if !e.own[p.message] {
+func (e *editedConversation) change(p blockPosition, change func(*agent.Block)) {
+	if !e.isCopied[p.message] {
 		e.messages[p.message].Blocks = slices.Clone(e.messages[p.message].Blocks)
-		e.own[p.message] = true
+		e.isCopied[p.message] = true
 	}
 	b := p.in(e.messages)
 	before := blockChars(b)
@@ -207,8 +207,8 @@ const (
 	tokensPerMedia   = 85 // of an image, a recording or a file, whatever its size
 )
 
-// approximateTokens counts as LangChain's default counter does: 4 characters a token, rounded up for each message, and 3 tokens more for
-// each. It knows no tokenizer: text in other scripts than Latin is more than it says, often twice as much.
+// approximateTokens estimates tokens as LangChain's default counter does: 4 characters per token, rounded up for each message, and 3 more
+// for each. Text in scripts other than Latin often has twice as many.
 func approximateTokens(chars []int) int {
 	tokens := 0
 	for _, n := range chars {
@@ -217,7 +217,7 @@ func approximateTokens(chars []int) int {
 	return tokens
 }
 
-// charsOf counts the characters of each message; an image is 85 tokens' worth of them.
+// charsOf returns the characters of each message. Media count as 85 tokens.
 func charsOf(messages []agent.Message) []int {
 	chars := make([]int, len(messages))
 	for i, m := range messages {
@@ -229,7 +229,7 @@ func charsOf(messages []agent.Message) []int {
 	return chars
 }
 
-// blockChars counts the characters of a block that a provider is sent.
+// blockChars returns the characters of a block that a provider receives.
 func blockChars(b *agent.Block) int {
 	switch b.Type {
 	case agent.BlockImage, agent.BlockAudio, agent.BlockFile:

@@ -16,7 +16,7 @@ type contextSize struct {
 }
 
 func parseTrigger(raw json.RawMessage) ([]contextSize, error) {
-	const most = 8
+	const maxCount = 8
 	text := strings.TrimSpace(string(raw))
 	if text == "" || text == "null" {
 		return nil, agent.Invalid("trigger", `want one, such as {"tokens": 4000}: without, nothing is ever summarized`)
@@ -33,11 +33,11 @@ func parseTrigger(raw json.RawMessage) ([]contextSize, error) {
 	} else {
 		list = []contextSize{{}}
 		if err := decode(raw, &list[0]); err != nil {
-			return nil, within("trigger", err)
+			return nil, withPath("trigger", err)
 		}
 	}
-	if len(list) == 0 || len(list) > most {
-		return nil, agent.Invalid("trigger", "want 1 to %d conditions", most)
+	if len(list) == 0 || len(list) > maxCount {
+		return nil, agent.Invalid("trigger", "want 1 to %d conditions", maxCount)
 	}
 	for i, t := range list {
 		path := "trigger"
@@ -59,7 +59,7 @@ func parseKeep(raw json.RawMessage) (contextSize, error) {
 	}
 	var keep contextSize
 	if err := decode(raw, &keep); err != nil {
-		return keep, within("keep", err)
+		return keep, withPath("keep", err)
 	}
 	if keep.measures() > 1 {
 		return keep, agent.Invalid("keep", "want one of tokens, messages and fraction")

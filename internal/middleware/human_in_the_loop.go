@@ -112,7 +112,7 @@ func (a approvals) build(options json.RawMessage) (agent.Middleware, error) {
 	for _, name := range slices.Sorted(maps.Keys(o.InterruptOn)) {
 		p, err := a.policy(o.InterruptOn[name], m.usual.wait)
 		if err != nil {
-			return nil, within("interrupt_on."+name, err)
+			return nil, withPath("interrupt_on."+name, err)
 		}
 		m.policies[name] = p
 		expires = expires || p.expiresSec > 0

@@ -11,11 +11,11 @@ import (
 	"github.com/turnstone-run/turnstone/internal/middleware/pii"
 )
 
-// Factory makes a middleware from the options of a plan.
+// Factory returns a middleware with the options of a plan.
 type Factory func(options json.RawMessage) (agent.Middleware, error)
 
-// Builtin lists the middleware of this package by name. Where a plan does not say how often model_retry tries again, ofProfile says it by
-// model profile, and maxRetries for all others.
+// Builtin returns the middleware of this package by name. ofProfile and maxRetries say how often model_retry retries if the plan does not:
+// by model profile, and for all others.
 func Builtin(maxRetries int, ofProfile map[string]int) []Named {
 	approvals := newApprovals()
 	return []Named{
@@ -45,7 +45,7 @@ type Named struct {
 // Set builds the chains of plans.
 type Set struct{ factories map[string]Factory }
 
-// NewSet refuses two of one name.
+// NewSet returns a set. It refuses two of one name.
 func NewSet(all ...Named) (*Set, error) {
 	s := &Set{factories: make(map[string]Factory, len(all))}
 	for _, n := range all {
@@ -57,26 +57,26 @@ func NewSet(all ...Named) (*Set, error) {
 	return s, nil
 }
 
-// Check makes a middleware and says what keeps it from working in a plan, nil for any plan; the error's Field is name, or options and
-// what is within. Those before it must be in the plan. A refusal by a rule (see [Rules]) begins with its name.
+// Check builds a middleware and returns what is wrong with it, or with its place in a plan, if there is one. The Field of the error is name,
+// or options and the path within. The middleware before it must be in the plan. A refusal by a rule (see [Rules]) begins with its name.
 func (s *Set) Check(m agent.PlanMiddleware, p *agent.Plan) error {
 	if _, ok := s.factories[m.Name]; !ok {
 		return agent.Invalid("name", "there is no middleware %q", m.Name)
 	}
 	made, err := s.build(&m)
 	if err != nil || p == nil {
-		return inOptions(err)
+		return withOptionsPath(err)
 	}
 	if checker, ok := made.(agent.PlanChecker); ok {
 		if err := checker.CheckPlan(p); err != nil {
-			return inOptions(err)
+			return withOptionsPath(err)
 		}
 	}
 	return s.checkOrder(m.Name, made, p)
 }
 
-// inOptions puts options in front of the field that an error of a factory names.
-func inOptions(err error) error {
+// withOptionsPath puts options in front of the field of a factory's error.
+func withOptionsPath(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (s *Set) Chain(p *agent.Plan) ([]agent.Middleware, error) {
 	return out, nil
 }
 
-// build makes one. Options of null are none: that is what an empty entry of YAML becomes.
+// build builds one. Options of null mean none, because YAML makes null of an empty entry.
 func (s *Set) build(m *agent.PlanMiddleware) (agent.Middleware, error) {
 	options := m.Options
 	if bytes.Equal(bytes.TrimSpace(options), []byte("null")) {

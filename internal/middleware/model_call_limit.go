@@ -15,21 +15,21 @@ type callLimitOptions struct {
 }
 
 func (o *callLimitOptions) check(exits ...agent.Exit) error {
-	const most = 1_000_000
+	const maxCount = 1_000_000
 	if o.ThreadLimit == nil && o.RunLimit == nil {
 		return agent.Invalid("run_limit", "want run_limit, thread_limit or both")
 	}
-	if n := or(o.ThreadLimit, 1); n < 1 || n > most {
-		return agent.Invalid("thread_limit", "want 1 to %d calls", most)
+	if n := valueOr(o.ThreadLimit, 1); n < 1 || n > maxCount {
+		return agent.Invalid("thread_limit", "want 1 to %d calls", maxCount)
 	}
-	if n := or(o.RunLimit, 1); n < 1 || n > most {
-		return agent.Invalid("run_limit", "want 1 to %d calls", most)
+	if n := valueOr(o.RunLimit, 1); n < 1 || n > maxCount {
+		return agent.Invalid("run_limit", "want 1 to %d calls", maxCount)
 	}
 	return oneOf("exit_behavior", o.ExitBehavior, exits...)
 }
 
 func (o *callLimitOptions) limit(tool string) agent.CallLimit {
-	return agent.CallLimit{Tool: tool, Run: or(o.RunLimit, 0), Thread: or(o.ThreadLimit, 0), Exit: o.ExitBehavior}
+	return agent.CallLimit{Tool: tool, Run: valueOr(o.RunLimit, 0), Thread: valueOr(o.ThreadLimit, 0), Exit: o.ExitBehavior}
 }
 
 // modelCallLimit bounds model calls. It is data: the core counts.

@@ -35,7 +35,7 @@ func newModelFallback(options json.RawMessage) (agent.Middleware, error) {
 func (m *modelFallback) CheckPlan(p *agent.Plan) error {
 	for i, name := range m.models {
 		if _, err := p.Model(name); err != nil || name == "" {
-			return broken(ruleKnownModel, fmt.Sprintf("models[%d]", i), "the agent has no model %.50q", name)
+			return ruleViolation(ruleKnownModel, fmt.Sprintf("models[%d]", i), "the agent has no model %.50q", name)
 		}
 	}
 	return nil

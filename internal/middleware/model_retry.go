@@ -3,7 +3,6 @@ package middleware
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -35,7 +34,7 @@ type modelRetryOptions struct {
 
 func newModelRetry(maxRetries int, ofProfile map[string]int, options json.RawMessage) (agent.Middleware, error) {
 	m := &modelRetry{maxRetries: maxRetries, ofProfile: ofProfile, options: modelRetryOptions{
-		pace: usualPace(), RetryOn: []agent.Code{agent.CodeUnavailable, agent.CodeRateLimited}, OnFailure: onFailureError,
+		pace: defaultPace(), RetryOn: []agent.Code{agent.CodeUnavailable, agent.CodeRateLimited}, OnFailure: onFailureError,
 	}}
 	if err := decode(options, &m.options); err != nil {
 		return nil, err
@@ -47,7 +46,7 @@ func newModelRetry(maxRetries int, ofProfile map[string]int, options json.RawMes
 }
 
 func (o *modelRetryOptions) check() error {
-	if n := or(o.MaxRetries, 0); n < 0 || n > maxRetriesOption {
+	if n := valueOr(o.MaxRetries, 0); n < 0 || n > maxRetriesOption {
 		return agent.Invalid("max_retries", "want 0 to %d", maxRetriesOption)
 	}
 	// A refused request and a bad key stay what they are.
@@ -71,12 +70,15 @@ func (o *modelRetryOptions) check() error {
 func (m *modelRetry) WrapModel(next agent.ModelFunc) agent.ModelFunc {
 	return func(ctx context.Context, inv agent.Invocation, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
 		tries := 0
-		reply, err := backoff.Retry(ctx, func() (agent.ModelReply, error) {
+		var last error
+		reply, err := backoff.Retry(ctx, func() (reply agent.ModelReply, err error) {
 			tries++
-			reply, err := next(ctx, inv, req, emit)
-			return reply, m.classify(err)
+			reply, last = next(ctx, inv, req, emit)
+			return reply, m.options.retryError(last, slices.Contains(m.options.RetryOn, agent.CodeOf(last)))
 		}, backoff.WithBackOff(m.options.waits()), backoff.WithMaxTries(uint(m.retries(req.Profile))+1), backoff.WithMaxElapsedTime(0))
-		err = unwrap(err)
+		if isRetryError(err) {
+			err = last
+		}
 		if err == nil || m.options.OnFailure != onFailureContinue || ctx.Err() != nil || agent.CodeOf(err) == agent.CodeCancelled {
 			return reply, err
 		}
@@ -90,57 +92,12 @@ func (m *modelRetry) retries(profile string) int {
 	if !ok {
 		retries = m.maxRetries
 	}
-	return or(m.options.MaxRetries, retries)
+	return valueOr(m.options.MaxRetries, retries)
 }
 
-// repeats reports whether an error is one that the options name.
-func (m *modelRetry) repeats(err error) bool {
-	return slices.Contains(m.options.RetryOn, agent.CodeOf(err))
-}
-
-// failureReply tells of a call that failed to the last, in the words of the model. It is not streamed: the producer that failed may have
-// streamed half an answer, and is closed.
+// failureReply returns a reply with the error of a call that failed. It is not streamed, because the producer that failed is closed and
+// may have streamed half an answer.
 func failureReply(tries int, err error) agent.ModelReply {
-	times := "1 attempt"
-	if tries != 1 {
-		times = fmt.Sprintf("%d attempts", tries)
-	}
-	text := clip.Bytes(fmt.Sprintf("Model call failed after %s with %s: %s", times, agent.CodeOf(err), err), maxFailureBytes)
+	text := clip.Bytes(fmt.Sprintf("Model call failed after %s with %s: %s", attempts(tries), agent.CodeOf(err), err), maxFailureBytes)
 	return agent.ModelReply{Blocks: []agent.Block{agent.Text(text)}, FinishReason: agent.FinishStop}
 }
-
-// classify tells backoff what to do about an error.
-func (m *modelRetry) classify(err error) error {
-	if err == nil {
-		return nil
-	}
-	after := patience(err)
-	switch {
-	case !m.repeats(err), after > seconds(m.options.MaxDelay):
-		return backoff.Permanent(err)
-	case after > 0:
-		return &waitError{cause: err, after: &backoff.RetryAfterError{Duration: after}}
-	default:
-		return err
-	}
-}
-
-// unwrap takes away what this file put around an error.
-func unwrap(err error) error {
-	if asked, ok := errors.AsType[*waitError](err); ok {
-		return asked.cause
-	}
-	if permanent, ok := errors.AsType[*backoff.PermanentError](err); ok {
-		return permanent.Err
-	}
-	return err
-}
-
-// waitError carries a provider's wish for patience to backoff and its error to the caller.
-type waitError struct {
-	cause error
-	after *backoff.RetryAfterError
-}
-
-func (w *waitError) Error() string   { return w.cause.Error() }
-func (w *waitError) Unwrap() []error { return []error{w.after, w.cause} }

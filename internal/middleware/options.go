@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
-// decode reads the options of a plan into v, which holds the defaults.
+// decode decodes the options of a plan into v, which holds the defaults.
 func decode(options json.RawMessage, v any) error {
 	if len(options) == 0 {
 		return nil
@@ -19,8 +19,8 @@ func decode(options json.RawMessage, v any) error {
 	return strictjson.Decode(options, v)
 }
 
-// within puts the path of an option in front of the field that an error names.
-func within(path string, err error) error {
+// withPath puts the path of an option in front of the field of an error.
+func withPath(path string, err error) error {
 	e, ok := errors.AsType[*agent.Error](err)
 	if !ok {
 		return err
@@ -33,19 +33,19 @@ func within(path string, err error) error {
 	return &inner
 }
 
-// or returns what p points to, fallback for nil.
-func or[T any](p *T, fallback T) T {
+// valueOr returns *p, or fallback if p is nil.
+func valueOr[T any](p *T, fallback T) T {
 	if p == nil {
 		return fallback
 	}
 	return *p
 }
 
-// checkNames refuses a list that is no list of names.
+// checkNames refuses a list with something that is no name.
 func checkNames(field string, names []string) error {
-	const most = 128
-	if len(names) > most {
-		return agent.Invalid(field, "want at most %d names, got %d", most, len(names))
+	const maxCount = 128
+	if len(names) > maxCount {
+		return agent.Invalid(field, "want at most %d names, got %d", maxCount, len(names))
 	}
 	for i, name := range names {
 		if err := checkName(fmt.Sprintf("%s[%d]", field, i), name); err != nil {
@@ -63,15 +63,15 @@ func checkName(field, name string) error {
 	return nil
 }
 
-// checkText refuses a text that is blank or too long. A blank one would be a message that providers refuse.
-func checkText(field, text string, most int) error {
-	if strings.TrimSpace(text) == "" || len(text) > most {
-		return agent.Invalid(field, "want a text of 1 to %d bytes", most)
+// checkText refuses a text that is too long, or blank: providers refuse blank messages.
+func checkText(field, text string, maxBytes int) error {
+	if strings.TrimSpace(text) == "" || len(text) > maxBytes {
+		return agent.Invalid(field, "want a text of 1 to %d bytes", maxBytes)
 	}
 	return nil
 }
 
-// oneOf refuses a word that is none of some.
+// oneOf refuses a word that is not among the wanted ones.
 func oneOf[T ~string](field string, got T, want ...T) error {
 	if slices.Contains(want, got) {
 		return nil
@@ -90,5 +90,7 @@ func oneOf[T ~string](field string, got T, want ...T) error {
 	return agent.Invalid(field, "want %s, got %.50q", list.String(), string(got))
 }
 
-// covers reports whether a middleware with the option tools is meant for a tool: no list means every tool.
-func covers(tools []string, name string) bool { return len(tools) == 0 || slices.Contains(tools, name) }
+// appliesTo reports whether the option tools names a tool. No list means every tool.
+func appliesTo(tools []string, name string) bool {
+	return len(tools) == 0 || slices.Contains(tools, name)
+}

@@ -33,7 +33,7 @@ type promptCachingOptions struct {
 }
 
 func newPromptCaching(options json.RawMessage) (agent.Middleware, error) {
-	const most = 1_000_000
+	const maxCount = 1_000_000
 	m := &promptCaching{options: promptCachingOptions{Type: "ephemeral", TTL: "5m", UnsupportedModelBehavior: unsupportedWarn}}
 	if err := decode(options, &m.options); err != nil {
 		return nil, err
@@ -48,8 +48,8 @@ func newPromptCaching(options json.RawMessage) (agent.Middleware, error) {
 	if err := oneOf("unsupported_model_behavior", o.UnsupportedModelBehavior, unsupportedIgnore, unsupportedWarn, unsupportedRaise); err != nil {
 		return nil, err
 	}
-	if o.MinMessagesToCache < 0 || o.MinMessagesToCache > most {
-		return nil, agent.Invalid("min_messages_to_cache", "want 0 to %d messages", most)
+	if o.MinMessagesToCache < 0 || o.MinMessagesToCache > maxCount {
+		return nil, agent.Invalid("min_messages_to_cache", "want 0 to %d messages", maxCount)
 	}
 	return m, nil
 }
@@ -61,7 +61,7 @@ func (m *promptCaching) CheckPlan(p *agent.Plan) error {
 	}
 	for i := range p.Models {
 		if model := &p.Models[i]; model.Provider != cachingProvider {
-			return broken(ruleCacheSupported, "unsupported_model_behavior", "model %.50q is %.50q's, want %s's", model.Profile, model.Provider, cachingProvider)
+			return ruleViolation(ruleCacheSupported, "unsupported_model_behavior", "model %.50q is %.50q's, want %s's", model.Profile, model.Provider, cachingProvider)
 		}
 	}
 	return nil

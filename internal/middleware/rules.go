@@ -8,8 +8,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/middleware/pii"
 )
 
-// Rule is a rule of wiring: a plan that breaks it compiles nowhere, and the refusal begins with "rule <name>: ". There is one
-// for each way in which middleware, each right by itself, goes wrong together or in its plan.
+// Rule is a rule of combining middleware. A plan that breaks it does not compile, and the refusal begins with "rule <name>: ". There is a
+// rule for each way in which valid middleware goes wrong together or in its plan.
 type Rule struct {
 	Name string
 	What string // what a plan must be like
@@ -31,7 +31,7 @@ const (
 	ruleKnownTool          = "known-tool"
 )
 
-// Rules lists the rules, for people: those of the order first, then those between a middleware and its plan.
+// Rules returns the rules, for people: those of the order first, then those between a middleware and its plan.
 func Rules() []Rule {
 	out := make([]Rule, 0, len(pairRules())+8)
 	out = append(out, onceRule())
@@ -61,7 +61,7 @@ func Rules() []Rule {
 	)
 }
 
-// onlyOnce are those of which a second one is at odds with the first.
+// onlyOnce returns the middleware that may come once.
 func onlyOnce() []string {
 	return []string{"human_in_the_loop", "model_fallback", "model_retry", "prompt_caching", "summarization", "todo"}
 }
@@ -78,11 +78,11 @@ type pairRule struct {
 	Rule
 
 	earlier, later string // names; one that comes twice is asked of each of its entries
-	broken         func(earlier, later agent.Middleware) bool
-	say            string // to the author of the plan
+	isBroken       func(earlier, later agent.Middleware) bool
+	message        string // for the author of the plan
 }
 
-// pairRules are about an order, each the other way round from what is wanted, or, where both orders are wrong, about both.
+// pairRules returns the rules of order. Each describes the wrong order; if both orders are wrong there are two.
 func pairRules() []pairRule {
 	always := func(agent.Middleware, agent.Middleware) bool { return true }
 	filter := Rule{
@@ -94,7 +94,7 @@ func pairRules() []pairRule {
 		"without, each call clears one more result: the prompt differs from the one before in the middle, and the conversation is written " +
 			"to the cache again and again without ever being read from it",
 	}
-	cacheSay := "context_editing without clear_at_least changes the prompt with every call, so that the conversation is never read from the cache"
+	cacheMessage := "context_editing without clear_at_least changes the prompt with every call, so that the conversation is never read from the cache"
 	return []pairRule{
 		{filter, "pii", "model_retry", always, "model_retry must come before pii, which would take the end of one try for the beginning of the next"},
 		{filter, "pii", "model_fallback", always, "model_fallback must come before pii, which would take the end of one try for the beginning of the next"},
@@ -103,7 +103,7 @@ func pairRules() []pairRule {
 				ruleFilterBeforeAsk, "pii that looks at what the model is told comes before summarization",
 				"summarization sends the conversation to a model and keeps what it says: with the values that pii should have taken out",
 			},
-			"summarization", "pii", tellsUnfiltered, "pii must come before summarization, which sends the conversation to a model",
+			"summarization", "pii", readsInput, "pii must come before summarization, which sends the conversation to a model",
 		},
 		{
 			Rule{
@@ -126,12 +126,12 @@ func pairRules() []pairRule {
 			},
 			"model_fallback", "model_retry", swallowsErrors, "on_failure continue hides from model_fallback that the model failed",
 		},
-		{prefix, "context_editing", "prompt_caching", func(earlier, _ agent.Middleware) bool { return editsAlways(earlier) }, cacheSay},
-		{prefix, "prompt_caching", "context_editing", func(_, later agent.Middleware) bool { return editsAlways(later) }, cacheSay},
+		{prefix, "context_editing", "prompt_caching", func(earlier, _ agent.Middleware) bool { return editsEveryCall(earlier) }, cacheMessage},
+		{prefix, "prompt_caching", "context_editing", func(_, later agent.Middleware) bool { return editsEveryCall(later) }, cacheMessage},
 	}
 }
 
-func tellsUnfiltered(_, later agent.Middleware) bool {
+func readsInput(_, later agent.Middleware) bool {
 	m, ok := later.(*pii.Middleware)
 	return ok && m.Reads()
 }
@@ -143,7 +143,7 @@ func hidesErrors(earlier, later agent.Middleware) bool {
 		return false
 	}
 	tools := len(retry.options.Tools) == 0 || len(hide.tools) == 0 ||
-		slices.ContainsFunc(retry.options.Tools, func(name string) bool { return covers(hide.tools, name) })
+		slices.ContainsFunc(retry.options.Tools, func(name string) bool { return appliesTo(hide.tools, name) })
 	return tools && slices.ContainsFunc(hide.codes, func(c agent.Code) bool { return slices.Contains(retry.options.RetryOn, string(c)) })
 }
 
@@ -152,22 +152,22 @@ func swallowsErrors(_, later agent.Middleware) bool {
 	return ok && m.options.OnFailure == onFailureContinue
 }
 
-func editsAlways(m agent.Middleware) bool {
+func editsEveryCall(m agent.Middleware) bool {
 	e, ok := m.(*contextEditing)
 	return ok && slices.ContainsFunc(e.edits, func(c clearToolUses) bool { return c.clearAtLeast == 0 })
 }
 
-// broken is the refusal of a rule.
-func broken(rule, field, format string, args ...any) error {
+// ruleViolation returns the refusal of a rule.
+func ruleViolation(rule, field, format string, args ...any) error {
 	return agent.Invalid(field, "rule %s: "+format, append([]any{rule}, args...)...)
 }
 
-// checkOrder holds a middleware against those before it.
+// checkOrder checks a middleware against those before it.
 func (s *Set) checkOrder(name string, made agent.Middleware, p *agent.Plan) error {
 	for i := range p.Middleware {
 		before := &p.Middleware[i]
 		if before.Name == name && slices.Contains(onlyOnce(), name) {
-			return broken(ruleOnce, "name", "%s comes twice", name)
+			return ruleViolation(ruleOnce, "name", "%s comes twice", name)
 		}
 		for _, r := range pairRules() {
 			if r.later != name || r.earlier != before.Name {
@@ -177,8 +177,8 @@ func (s *Set) checkOrder(name string, made agent.Middleware, p *agent.Plan) erro
 			if err != nil {
 				return fmt.Errorf("middleware[%d] %s: %w", i, before.Name, err)
 			}
-			if r.broken(earlier, made) {
-				return broken(r.Name, "name", "%s", r.say)
+			if r.isBroken(earlier, made) {
+				return ruleViolation(r.Name, "name", "%s", r.message)
 			}
 		}
 	}

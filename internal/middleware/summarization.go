@@ -22,9 +22,9 @@ const (
 	defaultKeep     = 20 // messages
 )
 
-// summarization puts a summary in place of the older messages of a long conversation, as LangChain v1's SummarizationMiddleware does. It
-// changes the request of a model call, never what is stored: the summary is kept beside the transcript, with the hash of the messages
-// that it stands for, and used again for as long as they begin the conversation. When it cannot be had, the messages stay.
+// summarization replaces the older messages of a long conversation with a summary, as LangChain v1's SummarizationMiddleware does. It changes
+// the request of a model call, never the stored messages. It keeps the summary beside the transcript, with the hash of the messages it
+// replaces, and uses it as long as they begin the conversation. Without a summary the messages stay.
 type summarization struct {
 	agent.Pass
 	options summarizationOptions
@@ -79,7 +79,7 @@ func newSummarization(options json.RawMessage) (agent.Middleware, error) {
 // CheckPlan implements [agent.PlanChecker].
 func (m *summarization) CheckPlan(p *agent.Plan) error {
 	if _, err := p.Model(m.options.Model); err != nil && m.options.Model != "" {
-		return broken(ruleKnownModel, "model", "the agent has no model %.50q", m.options.Model)
+		return ruleViolation(ruleKnownModel, "model", "the agent has no model %.50q", m.options.Model)
 	}
 	field := ""
 	if m.keep.Fraction != nil {
@@ -93,7 +93,7 @@ func (m *summarization) CheckPlan(p *agent.Plan) error {
 	}
 	for i := range p.Models { // a request may choose any
 		if p.Models[i].ContextTokens < 1 {
-			return broken(ruleKnownContext, field, "model %.50q does not say its context_tokens, which a fraction needs", p.Models[i].Profile)
+			return ruleViolation(ruleKnownContext, field, "model %.50q does not say its context_tokens, which a fraction needs", p.Models[i].Profile)
 		}
 	}
 	return nil
@@ -102,22 +102,22 @@ func (m *summarization) CheckPlan(p *agent.Plan) error {
 // BeforeModel shortens the messages of the request.
 func (m *summarization) BeforeModel(ctx context.Context, inv agent.Invocation, req *agent.ModelRequest) (agent.Jump, error) {
 	s, note := summarizedConversation{shown: req.Messages}, readSummaryNote(ctx, inv)
-	s.recall(note, req.Messages)
-	if m.due(s.shown, inv.Model.ContextTokens, note.reportedOf(req.Messages)) {
-		m.renew(ctx, inv, req, &s)
+	s.useKeptSummary(note, req.Messages)
+	if m.isDue(s.shown, inv.Model.ContextTokens, note.reportedOf(req.Messages)) {
+		m.summarize(ctx, inv, req, &s)
 	}
 	req.Messages = s.shown
 	return agent.JumpNone, nil
 }
 
-// due reports whether a trigger is reached: by what is estimated of the messages, or by what a provider has reported of them.
-func (m *summarization) due(shown []agent.Message, window, reported int) bool {
+// isDue reports whether a trigger is reached by the estimate of the messages or by the report of a provider.
+func (m *summarization) isDue(shown []agent.Message, window, reported int) bool {
 	tokens := max(approximateTokens(charsOf(shown)), reported)
 	return slices.ContainsFunc(m.trigger, func(c contextSize) bool { return c.reached(len(shown), tokens, window) })
 }
 
-// WrapModel keeps the tokens that the provider reports of a call when they reach a trigger that the estimate does not. They are of use for the
-// next call: system prompt and tools count in them, and scripts of which four characters are more than a token.
+// WrapModel stores the tokens that the provider reports if they reach a trigger that the estimate does not. The next call uses them: they
+// include system prompt and tools, and scripts whose characters are tokens each.
 func (m *summarization) WrapModel(next agent.ModelFunc) agent.ModelFunc {
 	return func(ctx context.Context, inv agent.Invocation, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
 		reply, err := next(ctx, inv, req, emit)
@@ -130,12 +130,12 @@ func (m *summarization) WrapModel(next agent.ModelFunc) agent.ModelFunc {
 		if note.Covered > 0 && strings.HasPrefix(agent.Normalize(req.Messages[0].Blocks), summaryPrefix) {
 			note.Messages += note.Covered - 1
 		}
-		note.keep(ctx, inv)
+		note.store(ctx, inv)
 		return reply, nil
 	}
 }
 
-// reachedByReport reports whether a trigger has its tokens by what was reported, and not by the estimate.
+// reachedByReport reports whether a trigger is reached by the reported tokens and not by the estimate.
 func (m *summarization) reachedByReport(shown []agent.Message, window, reported int) bool {
 	estimated := approximateTokens(charsOf(shown))
 	return slices.ContainsFunc(m.trigger, func(c contextSize) bool {
@@ -143,13 +143,13 @@ func (m *summarization) reachedByReport(shown []agent.Message, window, reported 
 	})
 }
 
-// summarizedConversation is a conversation with the summary that it begins with, if there is one.
+// summarizedConversation is a conversation that may begin with a summary.
 type summarizedConversation struct {
 	shown   []agent.Message // what the model is shown: the summary's message, if any, and the rest
 	covered int             // how many messages of the request the summary stands for, 0: there is none
 }
 
-// keptSummary is the note.
+// keptSummary is the note that is stored with the session.
 type keptSummary struct {
 	Covered int    `json:"covered"` // how many messages, from the first, it stands for
 	Hash    string `json:"hash"`    // of these messages
@@ -172,8 +172,8 @@ func readSummaryNote(ctx context.Context, inv agent.Invocation) keptSummary {
 	return note
 }
 
-// keep stores the note. What is not kept is asked for again.
-func (k *keptSummary) keep(ctx context.Context, inv agent.Invocation) {
+// store stores the note. After a failure the next call makes another summary.
+func (k *keptSummary) store(ctx context.Context, inv agent.Invocation) {
 	if raw, err := json.Marshal(k); err == nil && inv.SetNote != nil {
 		_ = inv.SetNote(ctx, summaryNote, raw)
 	}
@@ -187,8 +187,8 @@ func (k *keptSummary) reportedOf(messages []agent.Message) int {
 	return k.Reported
 }
 
-// recall uses the summary that was kept, when it is one of these messages.
-func (s *summarizedConversation) recall(kept keptSummary, messages []agent.Message) {
+// useKeptSummary uses a stored summary if it is of these messages.
+func (s *summarizedConversation) useKeptSummary(kept keptSummary, messages []agent.Message) {
 	if kept.Covered < 1 || kept.Covered >= len(messages) || strings.TrimSpace(kept.Summary) == "" {
 		return
 	}
@@ -203,13 +203,13 @@ func (s *summarizedConversation) replace(summary string, covered int, messages [
 	s.shown = append([]agent.Message{agent.UserText(summaryPrefix + "\n\n" + summary)}, messages[covered:]...)
 }
 
-// renew makes a summary of what is not to be kept, the summary so far included, and keeps it with the session.
-func (m *summarization) renew(ctx context.Context, inv agent.Invocation, req *agent.ModelRequest, s *summarizedConversation) {
+// summarize makes a summary of the messages that need not stay, the summary so far included, and stores it with the session.
+func (m *summarization) summarize(ctx context.Context, inv agent.Invocation, req *agent.ModelRequest, s *summarizedConversation) {
 	first := 0 // of those that no summary stands for
 	if s.covered > 0 {
 		first = 1
 	}
-	cut := m.cut(s.shown, inv.Model.ContextTokens)
+	cut := m.cutIndex(s.shown, inv.Model.ContextTokens)
 	if cut <= first || inv.Ask == nil {
 		return
 	}
@@ -228,23 +228,23 @@ func (m *summarization) renew(ctx context.Context, inv agent.Invocation, req *ag
 	}
 	s.replace(summary, covered, req.Messages)
 	note := keptSummary{Covered: covered, Hash: hash, Summary: summary}
-	note.keep(ctx, inv)
+	note.store(ctx, inv)
 }
 
-// cut is the index of the first message to keep: as many as keep says, and more where a result would lose its call.
-func (m *summarization) cut(shown []agent.Message, window int) int {
-	cut := len(shown) - or(m.keep.Messages, defaultKeep)
+// cutIndex returns the index of the first message to keep: as many as keep says, and more if a result would lose its call.
+func (m *summarization) cutIndex(shown []agent.Message, window int) int {
+	cut := len(shown) - valueOr(m.keep.Messages, defaultKeep)
 	switch {
 	case m.keep.Tokens != nil:
-		cut = newest(shown, *m.keep.Tokens)
+		cut = newestWithin(shown, *m.keep.Tokens)
 	case m.keep.Fraction != nil && window > 0:
-		cut = newest(shown, max(1, int(float64(window)**m.keep.Fraction)))
+		cut = newestWithin(shown, max(1, int(float64(window)**m.keep.Fraction)))
 	}
-	return whole(shown, max(0, cut))
+	return extendToCalls(shown, max(0, cut))
 }
 
-// newest is the index from which the messages are at most so many tokens; the last message is kept whatever its size.
-func newest(messages []agent.Message, tokens int) int {
+// newestWithin returns the index from which the messages have at most so many tokens. It always keeps the last message.
+func newestWithin(messages []agent.Message, tokens int) int {
 	chars := charsOf(messages)
 	i, sum := len(messages), 0
 	for i > 0 {
@@ -257,11 +257,11 @@ func newest(messages []agent.Message, tokens int) int {
 	return max(0, min(i, len(messages)-1))
 }
 
-// whole moves a cut back until no result behind it is without its call.
-func whole(messages []agent.Message, cut int) int {
+// extendToCalls moves a cut back until every result behind it has its call.
+func extendToCalls(messages []agent.Message, cut int) int {
 	uses := toolUses(messages)
 	for _, use := range slices.Backward(uses) {
-		if use.result.message >= cut && use.call != (place{}) {
+		if use.result.message >= cut && use.call != (blockPosition{}) {
 			cut = min(cut, use.call.message)
 		}
 	}
@@ -271,7 +271,7 @@ func whole(messages []agent.Message, cut int) int {
 	return cut
 }
 
-// hashOf identifies messages; ok is false when one of them is no JSON.
+// hashOf returns a hash of messages. ok is false if one of them has invalid JSON.
 func hashOf(messages []agent.Message) (hash string, ok bool) {
 	h := sha256.New()
 	e := json.NewEncoder(h)

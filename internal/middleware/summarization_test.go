@@ -347,7 +347,7 @@ func TestWritten(t *testing.T) {
 	require.Equal(t, strings.Join([]string{
 		"assistant: see", `assistant called read: {"a":1}`, `result of read (success): "x"`, "result of 1 (success): cas://sha256:ab",
 		"assistant: [image]", "assistant: [file https://x]", `assistant: {"b":2}`,
-	}, "\n"), written(&m))
+	}, "\n"), messageText(&m))
 }
 
 func TestSummarizationRefusesOptions(t *testing.T) {

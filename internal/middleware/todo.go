@@ -38,7 +38,7 @@ type todoOptions struct {
 }
 
 func newTodo(options json.RawMessage) (agent.Middleware, error) {
-	const most = 16_000
+	const maxCount = 16_000
 	m := &taskList{}
 	if err := decode(options, &m.options); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func newTodo(options json.RawMessage) (agent.Middleware, error) {
 		if o.text == nil {
 			continue
 		}
-		if err := checkText(o.field, *o.text, most); err != nil {
+		if err := checkText(o.field, *o.text, maxCount); err != nil {
 			return nil, err
 		}
 	}
@@ -65,7 +65,7 @@ func (m *taskList) BeforeModel(_ context.Context, _ agent.Invocation, req *agent
 	if req.System != "" {
 		req.System += "\n\n"
 	}
-	req.System += or(m.options.SystemPrompt, todoSystemPrompt)
+	req.System += valueOr(m.options.SystemPrompt, todoSystemPrompt)
 	if m.options.ToolDescription == nil {
 		return agent.JumpNone, nil
 	}

@@ -40,18 +40,18 @@ func newToolCallLimit(options json.RawMessage) (agent.Middleware, error) {
 
 // CheckPlan implements [agent.PlanChecker].
 func (m *toolCallLimit) CheckPlan(p *agent.Plan) error {
-	return checkTool(p, "tool_name", or(m.options.ToolName, ""))
+	return checkTool(p, "tool_name", valueOr(m.options.ToolName, ""))
 }
 
 // Rule implements [agent.Ruler].
 func (m *toolCallLimit) Rule(r *agent.Rules) {
-	r.ToolCalls = append(r.ToolCalls, m.options.limit(or(m.options.ToolName, "")))
+	r.ToolCalls = append(r.ToolCalls, m.options.limit(valueOr(m.options.ToolName, "")))
 }
 
 // checkTool refuses the name of a tool that a plan does not have; no name is none.
 func checkTool(p *agent.Plan, field, name string) error {
 	if _, ok := p.Tool(name); !ok && name != "" {
-		return broken(ruleKnownTool, field, "the agent has no tool %.50q", name)
+		return ruleViolation(ruleKnownTool, field, "the agent has no tool %.50q", name)
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func newToolError(options json.RawMessage) (agent.Middleware, error) {
 	return m, err
 }
 
-// newFailureTemplate refuses a template that names anything but the tool and the error.
+// newFailureTemplate returns a template. It refuses one that names anything but the tool and the error.
 func newFailureTemplate(text string) (*fasttemplate.Template, error) {
 	if len(text) > maxTemplateBytes {
 		return nil, agent.Invalid("message", "want at most %d bytes, got %d", maxTemplateBytes, len(text))
@@ -89,10 +89,10 @@ func newFailureTemplate(text string) (*fasttemplate.Template, error) {
 // WrapTool turns the errors of next into data. When the call's context has ended, the error stays one: the runtime knows the cause.
 func (m *toolError) WrapTool(next agent.ToolFunc) agent.ToolFunc {
 	return func(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
-		if !covers(m.tools, call.Name) {
+		if !appliesTo(m.tools, call.Name) {
 			return next(ctx, inv, call)
 		}
-		result, err := calm(ctx, next, inv, call)
+		result, err := callRecovering(ctx, next, inv, call)
 		if err == nil || ctx.Err() != nil || !slices.Contains(m.codes, agent.CodeOf(err)) {
 			return result, err
 		}
@@ -102,8 +102,8 @@ func (m *toolError) WrapTool(next agent.ToolFunc) agent.ToolFunc {
 	}
 }
 
-// calm calls next and returns its panic as an error. The stack stays out of it: the error is shown to a model.
-func calm(ctx context.Context, next agent.ToolFunc, inv agent.Invocation, call agent.ToolCall) (result agent.ToolResult, err error) {
+// callRecovering calls next and returns its panic as an error, without the stack, because a model reads it.
+func callRecovering(ctx context.Context, next agent.ToolFunc, inv agent.Invocation, call agent.ToolCall) (result agent.ToolResult, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			result = agent.ToolResult{}
@@ -113,7 +113,7 @@ func calm(ctx context.Context, next agent.ToolFunc, inv agent.Invocation, call a
 	return next(ctx, inv, call)
 }
 
-// text is what the model is told.
+// text returns the message for the model.
 func (m *toolError) text(tool string, err error) string {
 	reason := clip.Bytes(err.Error(), maxFailureBytes)
 	if m.message == nil {

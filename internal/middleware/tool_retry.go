@@ -3,7 +3,6 @@ package middleware
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -47,7 +46,7 @@ type toolRetryOptions struct {
 
 func newToolRetry(options json.RawMessage) (agent.Middleware, error) {
 	m := &toolRetry{options: toolRetryOptions{
-		pace: usualPace(), MaxRetries: 2, RetryOn: []string{string(agent.CodeUnavailable), string(agent.CodeRateLimited)},
+		pace: defaultPace(), MaxRetries: 2, RetryOn: []string{string(agent.CodeUnavailable), string(agent.CodeRateLimited)},
 		OnFailure: onFailureContinue,
 	}}
 	if err := decode(options, &m.options); err != nil {
@@ -107,14 +106,14 @@ func (a *attempt) failure() *agent.Failure {
 // WrapTool repeats next, unless the result is settled. A failure that the options do not name is passed on as it came, at once and whatever on_failure says.
 func (m *toolRetry) WrapTool(next agent.ToolFunc) agent.ToolFunc {
 	return func(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
-		if inv.Settled || !covers(m.options.Tools, call.Name) {
+		if inv.Settled || !appliesTo(m.options.Tools, call.Name) {
 			return next(ctx, inv, call)
 		}
 		var last attempt
 		_, err := backoff.Retry(ctx, func() (struct{}, error) {
 			last = attempt{number: last.number + 1, repeatable: inv.Repeatable}
 			last.result, last.err = next(ctx, inv, call)
-			return struct{}{}, m.classify(&last)
+			return struct{}{}, m.retryError(&last)
 		}, backoff.WithBackOff(m.options.waits()), backoff.WithMaxTries(uint(m.options.MaxRetries)+1), backoff.WithMaxElapsedTime(0),
 			backoff.WithNotify(func(_ error, wait time.Duration) {
 				inv.Report(fmt.Sprintf("%s failed (%s): retry %d of %d in %s", call.Name, last.failure().Type, last.number,
@@ -131,26 +130,22 @@ func (m *toolRetry) WrapTool(next agent.ToolFunc) agent.ToolFunc {
 	}
 }
 
-// classify tells backoff what to do about an attempt. The errors are for backoff alone: what came of the attempt stays in last.
-func (m *toolRetry) classify(last *attempt) error {
+// retryError returns what backoff does after an attempt. The outcome of the attempt stays in last.
+func (m *toolRetry) retryError(last *attempt) error {
 	f := last.failure()
 	if f == nil {
 		return nil
 	}
-	last.again = m.repeats(last, f)
-	after := patience(last.err)
-	switch {
-	case !last.again, after > seconds(m.options.MaxDelay):
-		return backoff.Permanent(f.AsError())
-	case after > 0:
-		return &backoff.RetryAfterError{Duration: after}
-	default:
-		return f.AsError()
+	last.again = m.mayRepeat(last, f)
+	err := last.err
+	if err == nil {
+		err = f.AsError()
 	}
+	return m.options.retryError(err, last.again)
 }
 
-// repeats reports whether a failure is one to repeat.
-func (m *toolRetry) repeats(last *attempt, f *agent.Failure) bool {
+// mayRepeat reports whether a failure is one to repeat.
+func (m *toolRetry) mayRepeat(last *attempt, f *agent.Failure) bool {
 	switch {
 	case !slices.Contains(m.options.RetryOn, f.Type):
 		return false
@@ -163,16 +158,8 @@ func (m *toolRetry) repeats(last *attempt, f *agent.Failure) bool {
 	}
 }
 
-// patience is how long the other side asked to wait, 0 when it did not.
-func patience(err error) time.Duration {
-	if e, ok := errors.AsType[*agent.Error](err); ok {
-		return e.RetryAfter
-	}
-	return 0
-}
-
-// giveUp ends a call that failed to the last. As an error it is the call's own, for a middleware further out or for the runtime,
-// which has its own few tries.
+// giveUp returns the outcome of a call whose last try failed. An error is the call's, for an outer middleware or for the runtime, which
+// retries a few times itself.
 func (m *toolRetry) giveUp(call agent.ToolCall, last *attempt) (agent.ToolResult, error) {
 	f := *last.failure()
 	if m.options.OnFailure == onFailureError {
@@ -181,12 +168,8 @@ func (m *toolRetry) giveUp(call agent.ToolCall, last *attempt) (agent.ToolResult
 		}
 		return last.result, f.AsError()
 	}
-	times := "1 attempt"
-	if last.number > 1 {
-		times = fmt.Sprintf("%d attempts", last.number)
-	}
-	f.Message = clip.Bytes(fmt.Sprintf("failed after %s: %s", times, f.Message), maxFailureBytes)
-	if after := patience(last.err); after > 0 {
+	f.Message = clip.Bytes(fmt.Sprintf("failed after %s: %s", attempts(last.number), f.Message), maxFailureBytes)
+	if after := retryAfter(last.err); after > 0 {
 		f.Message += fmt.Sprintf(" (asked to wait %s)", after)
 	}
 	if f.Tool == "" {

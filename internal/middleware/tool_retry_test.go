@@ -113,57 +113,6 @@ func TestToolRetryRepeatsWhatMayBeRepeated(t *testing.T) {
 	}
 }
 
-func TestToolRetryWaits(t *testing.T) {
-	patient := func(d time.Duration) answer {
-		return answer{err: &agent.Error{Code: agent.CodeRateLimited, RetryAfter: d, Err: errors.New("busy")}}
-	}
-	failed := answer{failure: marked}
-	cases := map[string]struct {
-		options string
-		answers []answer
-		waited  time.Duration
-	}{
-		"twice as long each time":     {`{"jitter":false}`, []answer{failed, failed}, 3 * time.Second},
-		"as the factor says":          {`{"jitter":false,"backoff_factor":3,"max_retries":3}`, []answer{failed, failed, failed}, 13 * time.Second},
-		"always the same":             {`{"jitter":false,"backoff_factor":0,"initial_delay":2}`, []answer{failed, failed}, 4 * time.Second},
-		"not at all":                  {`{"initial_delay":0}`, []answer{failed, failed}, 0},
-		"no longer than max_delay":    {`{"jitter":false,"max_retries":4,"max_delay":3}`, []answer{failed, failed, failed, failed}, 9 * time.Second},
-		"as long as it is asked to":   {`{}`, []answer{patient(40 * time.Second)}, 40 * time.Second},
-		"as long as max_delay allows": {`{}`, []answer{patient(60 * time.Second)}, 60 * time.Second},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				calls := 0
-				call := build(t, newToolRetry, c.options).WrapTool(script(&calls, c.answers...))
-				started := time.Now()
-				result, err := call(t.Context(), agent.Invocation{}, agent.ToolCall{Name: "read"})
-				require.NoError(t, err)
-				require.Nil(t, result.Failure)
-				require.Equal(t, len(c.answers)+1, calls)
-				require.InDelta(t, c.waited, time.Since(started), float64(time.Microsecond))
-			})
-		})
-	}
-}
-
-func TestToolRetryJitters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := build(t, newToolRetry, ``)
-		seen := map[time.Duration]bool{}
-		for range 20 {
-			calls := 0
-			started := time.Now()
-			_, err := m.WrapTool(script(&calls, answer{failure: marked}))(t.Context(), agent.Invocation{}, agent.ToolCall{})
-			require.NoError(t, err)
-			waited := time.Since(started)
-			require.InDelta(t, time.Second, waited, float64(251*time.Millisecond))
-			seen[waited] = true
-		}
-		require.Greater(t, len(seen), 1)
-	})
-}
-
 func TestToolRetryGivesUp(t *testing.T) {
 	long := &agent.Error{Code: agent.CodeRateLimited, RetryAfter: time.Hour, Err: errors.New("come back later")}
 	cases := map[string]struct {

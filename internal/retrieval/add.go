@@ -15,7 +15,7 @@ const (
 	maxChunks  = 20_000 // of one file
 )
 
-// AddRequest is a file for a collection.
+// AddRequest adds a file to a collection.
 type AddRequest struct {
 	Tenant     string
 	Collection string
@@ -31,7 +31,7 @@ type AddRequest struct {
 	Body     io.Reader
 }
 
-// Added is what became of one document.
+// Added is the outcome for one document.
 type Added struct {
 	ID       string `json:"id"`
 	Title    string `json:"title,omitempty"`
@@ -42,17 +42,16 @@ type Added struct {
 	Changed  bool   `json:"changed"`  // false: the same was there already
 }
 
-// Add reads a file and keeps its documents: one, or one a line for JSONL, whose documents are called by their own id, else
-// "<id of the request>#<line>". The whole file is read and checked first: a file with a broken line changes nothing. Then
-// the documents are kept one by one, each with all of its chunks and vectors or not at all; when that fails on the way, what was
-// kept is returned with the error, and adding the file again goes on where it stopped, because what is there already is not
-// embedded and not written again. A document that has changed replaces its chunks; one that is gone from a JSONL file stays until it is
-// deleted.
+// Add reads a file and stores its documents: one, or one per line of JSONL, whose id is its own or "<id of the request>#<line>". It reads
+// and checks the whole file first, so that a file with a broken line changes nothing. Then it stores the documents one by one, each with
+// all of its chunks and vectors or not at all. If that fails, it returns the stored documents with the error; adding the file again
+// continues there, because documents that did not change are neither embedded nor written again. A changed document replaces its chunks.
+// A document that is gone from a JSONL file stays until it is deleted.
 //
 // Errors: [agent.CodeInvalid] and [agent.CodeOverflow] with the request's field, as [document.Parse] has them; the
 // embedder's and the store's own.
 func (l *Library) Add(ctx context.Context, r AddRequest) ([]Added, error) {
-	s, err := settingsOf(&r, l.vectors(r.Embedding))
+	s, err := requestSettings(&r, l.canEmbed(r.Embedding))
 	if err != nil {
 		return nil, err
 	}
@@ -64,11 +63,11 @@ func (l *Library) Add(ctx context.Context, r AddRequest) ([]Added, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read document %q: %w", s.id, err)
 	}
-	prepared, err := prepare(&r, s, documents, int64(len(data)))
+	prepared, err := prepareDocuments(&r, s, documents, int64(len(data)))
 	if err != nil {
 		return nil, fmt.Errorf("read document %q: %w", s.id, err)
 	}
-	return l.keep(ctx, &r, s, prepared)
+	return l.storeDocuments(ctx, &r, s, prepared)
 }
 
 func readBody(body io.Reader) ([]byte, error) {
@@ -85,14 +84,14 @@ func readBody(body io.Reader) ([]byte, error) {
 	return data, nil
 }
 
-// entry is a document that is ready to be kept, but for its vectors.
+// entry is a document that is ready to be stored, except for its vectors.
 type entry struct {
 	document agent.KnowledgeDocument
 	chunks   []agent.KnowledgeChunk
 }
 
-// keep embeds and stores, in groups that fill a batch of embeddings: a JSONL file may be ten thousand documents of one chunk.
-func (l *Library) keep(ctx context.Context, r *AddRequest, s settings, entries []entry) ([]Added, error) {
+// storeDocuments embeds and stores in groups that fill a batch of embeddings: a JSONL file may hold ten thousand documents of one chunk.
+func (l *Library) storeDocuments(ctx context.Context, r *AddRequest, s settings, entries []entry) ([]Added, error) {
 	var e agent.Embedder
 	if s.embed {
 		var err error
@@ -107,7 +106,7 @@ func (l *Library) keep(ctx context.Context, r *AddRequest, s settings, entries [
 			chunks += len(entries[n].chunks)
 			n++
 		}
-		kept, err := l.keepGroup(ctx, e, entries[:n])
+		kept, err := l.storeGroup(ctx, e, entries[:n])
 		added = append(added, kept...)
 		if err != nil {
 			return added, err
@@ -117,7 +116,7 @@ func (l *Library) keep(ctx context.Context, r *AddRequest, s settings, entries [
 	return added, nil
 }
 
-func (l *Library) keepGroup(ctx context.Context, e agent.Embedder, group []entry) ([]Added, error) {
+func (l *Library) storeGroup(ctx context.Context, e agent.Embedder, group []entry) ([]Added, error) {
 	fresh := make([]*entry, 0, len(group))
 	known := map[string]bool{}
 	for i := range group {
@@ -133,7 +132,7 @@ func (l *Library) keepGroup(ctx context.Context, e agent.Embedder, group []entry
 		}
 	}
 	if e != nil {
-		if err := embed(ctx, e, fresh); err != nil {
+		if err := embedChunks(ctx, e, fresh); err != nil {
 			return nil, err
 		}
 	}
@@ -153,8 +152,8 @@ func (l *Library) keepGroup(ctx context.Context, e agent.Embedder, group []entry
 	return added, nil
 }
 
-// embed gives the chunks of these documents their vectors.
-func embed(ctx context.Context, e agent.Embedder, entries []*entry) error {
+// embedChunks sets the vectors of the chunks of these documents.
+func embedChunks(ctx context.Context, e agent.Embedder, entries []*entry) error {
 	var chunks []*agent.KnowledgeChunk
 	for _, x := range entries {
 		for i := range x.chunks {

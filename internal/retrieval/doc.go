@@ -1,12 +1,11 @@
-// Package retrieval keeps knowledge collections: bodies of text that ask agents search before they answer.
+// Package retrieval adds documents to knowledge collections and searches them.
 //
 //	Add:    file → document.Parse → documents → chunks → embeddings → Store.PutDocument
 //	Search: query → full text ┐
 //	              → nearest  ─┴→ reciprocal rank fusion → passages
 //
-// A collection is a name of a tenant; what it is made of and how it is cut comes with each call, from the catalog. Full text is always
-// there. Vectors are there where the database keeps them and the collection names an embedding model; when they fail in a search, full
-// text answers alone.
+// A collection is a name of a tenant. Its settings come with each call, from the catalog. Every collection has full text. It has vectors if
+// the database can keep them and the collection names an embedding model. If vectors fail in a search, full text answers alone.
 package retrieval
 
 import (

@@ -16,8 +16,8 @@ type chunkKey struct {
 	position int
 }
 
-// fuse joins rankings: a passage scores the sum of 1/(60+rank) over those that it is in, and becomes part of the result once. Ranks are
-// compared because scores of full text and of vectors cannot be. Equal scores are ordered by document and position.
+// fuse joins rankings: a passage scores the sum of 1/(60+rank) over the rankings that contain it. It compares ranks because scores of full
+// text and of vectors are not comparable. It orders equal scores by document and position.
 func fuse(rankings ...[]agent.Passage) []agent.Passage {
 	seen := map[chunkKey]int{}
 	var fused []agent.Passage

@@ -10,29 +10,29 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-const embedPatience = 10 * time.Second
+const defaultEmbedTimeout = 10 * time.Second
 
-// Config is what a [Library] is made of.
+// Config configures a [Library].
 type Config struct {
 	Store Store
 	// Embedders returns the embedder of a model. Nil: there is none, and searches are full text alone.
 	Embedders func(ctx context.Context, m agent.PlanModel) (agent.Embedder, error)
 	Logger    *zap.Logger // nil: silent
-	// EmbedTimeout bounds the embedding of a query: a search that waits longer goes on with full text. 0: 10 s.
+	// EmbedTimeout bounds the embedding of a query; a search that waits longer uses full text only. 0: 10 s.
 	EmbedTimeout time.Duration
 	Now          func() time.Time // nil: time.Now
 }
 
 // Library adds to collections and searches them. It is safe for concurrent use.
 type Library struct {
-	store     Store
-	embedders func(ctx context.Context, m agent.PlanModel) (agent.Embedder, error)
-	logger    *zap.Logger
-	patience  time.Duration
-	now       func() time.Time
+	store        Store
+	embedders    func(ctx context.Context, m agent.PlanModel) (agent.Embedder, error)
+	logger       *zap.Logger
+	embedTimeout time.Duration
+	now          func() time.Time
 }
 
-// New makes a library.
+// New returns a library.
 func New(c Config) (*Library, error) {
 	if c.Store == nil {
 		return nil, agent.Invalid("store", "is missing")
@@ -40,12 +40,12 @@ func New(c Config) (*Library, error) {
 	if c.EmbedTimeout < 0 {
 		return nil, agent.Invalid("embed_timeout", "is negative")
 	}
-	l := &Library{store: c.Store, embedders: c.Embedders, logger: c.Logger, patience: c.EmbedTimeout, now: c.Now}
+	l := &Library{store: c.Store, embedders: c.Embedders, logger: c.Logger, embedTimeout: c.EmbedTimeout, now: c.Now}
 	if l.logger == nil {
 		l.logger = zap.NewNop()
 	}
-	if l.patience == 0 {
-		l.patience = embedPatience
+	if l.embedTimeout == 0 {
+		l.embedTimeout = defaultEmbedTimeout
 	}
 	if l.now == nil {
 		l.now = time.Now
@@ -53,28 +53,28 @@ func New(c Config) (*Library, error) {
 	return l, nil
 }
 
-// vectors reports whether a model's embeddings can be made and kept.
-func (l *Library) vectors(m *agent.PlanModel) bool {
+// canEmbed reports whether a model's embeddings can be made and stored.
+func (l *Library) canEmbed(m *agent.PlanModel) bool {
 	return m != nil && l.embedders != nil && l.store.Vectors()
 }
 
-// embedder returns a model's embedder, whose answers are checked.
+// embedder returns a model's embedder with checks of its answers.
 func (l *Library) embedder(ctx context.Context, m agent.PlanModel) (agent.Embedder, error) {
 	e, err := l.embedders(ctx, m)
 	if err != nil {
 		return nil, err
 	}
-	return checked{e, m.Profile}, nil
+	return checkedEmbedder{e, m.Profile}, nil
 }
 
-// checked refuses embeddings that would poison a collection: too few, or without a direction.
-type checked struct {
+// checkedEmbedder refuses embeddings that would spoil a collection: too few, or without a direction.
+type checkedEmbedder struct {
 	agent.Embedder
 
 	profile string
 }
 
-func (c checked) Embed(ctx context.Context, texts []string) ([][]float32, error) {
+func (c checkedEmbedder) Embed(ctx context.Context, texts []string) ([][]float32, error) {
 	vectors, err := c.Embedder.Embed(ctx, texts)
 	if err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ const (
 	maxSource = 2_048
 )
 
-// settings are what a request asks for, defaults filled in.
+// settings are those of a request, with defaults.
 type settings struct {
 	id, source    string
 	size, overlap int
@@ -36,7 +36,7 @@ type settings struct {
 	metadata      json.RawMessage
 }
 
-func settingsOf(r *AddRequest, embed bool) (settings, error) {
+func requestSettings(r *AddRequest, embed bool) (settings, error) {
 	if err := checkNames(r.Tenant, r.Collection); err != nil {
 		return settings{}, err
 	}
@@ -94,7 +94,7 @@ func checkNames(tenant, collection string) error {
 	}
 }
 
-// checkLine wants printable text of one line.
+// checkLine refuses text that is not printable on one line.
 func checkLine(field, s string, limit int) error {
 	switch {
 	case len(s) > limit:
@@ -108,14 +108,14 @@ func checkLine(field, s string, limit int) error {
 	}
 }
 
-// prepare makes of a file's documents what is kept.
-func prepare(r *AddRequest, s settings, documents []document.Document, size int64) ([]entry, error) {
+// prepareDocuments returns the documents of a file as they are stored, except for their vectors.
+func prepareDocuments(r *AddRequest, s settings, documents []document.Document, size int64) ([]entry, error) {
 	entries := make([]entry, 0, len(documents))
 	lines := map[string]int{}
 	left := maxChunks
 	for i := range documents {
 		d := &documents[i]
-		e, err := entryOf(r, s, d, left)
+		e, err := prepareDocument(r, s, d, left)
 		if err != nil {
 			if d.Line > 0 {
 				return nil, agent.FieldErrorf(agent.CodeOf(err), "document_line", "line %d: %w", d.Line, err)
@@ -135,7 +135,7 @@ func prepare(r *AddRequest, s settings, documents []document.Document, size int6
 	return entries, nil
 }
 
-func entryOf(r *AddRequest, s settings, d *document.Document, left int) (entry, error) {
+func prepareDocument(r *AddRequest, s settings, d *document.Document, left int) (entry, error) {
 	k := agent.KnowledgeDocument{
 		Tenant: r.Tenant, Collection: r.Collection, ID: s.id, MIMEType: d.MIMEType, Metadata: s.metadata,
 		Source: cmp.Or(d.Source, s.source),
@@ -154,7 +154,7 @@ func entryOf(r *AddRequest, s settings, d *document.Document, left int) (entry, 
 			return entry{}, err
 		}
 		if d.Metadata != nil {
-			k.Metadata = overlay(s.metadata, d.Metadata)
+			k.Metadata = mergeMissing(s.metadata, d.Metadata)
 		}
 	}
 	k.Title = oneLine(cmp.Or(k.Title, path.Base(cmp.Or(r.Name, k.Source, k.ID))))
@@ -163,14 +163,14 @@ func entryOf(r *AddRequest, s settings, d *document.Document, left int) (entry, 
 		return entry{}, err
 	}
 	k.Chunks = len(chunks)
-	k.Hash = hash(r, s, &k, chunks)
+	k.Hash = contentHash(r, s, &k, chunks)
 	return entry{document: k, chunks: chunks}, nil
 }
 
-// overlay adds the members of the first object that the second does not have to it. Both are checked.
-func overlay(base, own json.RawMessage) json.RawMessage {
+// mergeMissing returns an object with the members of own and those of defaults that own lacks.
+func mergeMissing(defaults, own json.RawMessage) json.RawMessage {
 	merged := map[string]json.RawMessage{}
-	for _, object := range []json.RawMessage{base, own} {
+	for _, object := range []json.RawMessage{defaults, own} {
 		if len(object) > 0 && json.Unmarshal(object, &merged) != nil {
 			return own
 		}
@@ -190,12 +190,12 @@ func oneLine(s string) string {
 	return s
 }
 
-// hash covers everything that is kept of a document and what it depends on: its chunks rather than the file's bytes, so that a reader
-// that has learned to read a format better changes it; and the embedding model, if there is one.
-func hash(r *AddRequest, s settings, d *agent.KnowledgeDocument, chunks []agent.KnowledgeChunk) string {
+// contentHash covers everything that is stored of a document, and the embedding model. It covers chunks rather than the file's bytes, so
+// that a better reader of a format changes it.
+func contentHash(r *AddRequest, s settings, d *agent.KnowledgeDocument, chunks []agent.KnowledgeChunk) string {
 	h := sha256.New()
 	field := func(text string) {
-		fmt.Fprintf(h, "%d:", len(text)) // so that no two lists of fields read the same
+		fmt.Fprintf(h, "%d:", len(text)) // so that different lists of fields differ
 		h.Write([]byte(text))
 	}
 	for _, text := range []string{d.Title, d.Source, d.MIMEType, string(d.Metadata), fmt.Sprint(s.size, s.overlap)} {

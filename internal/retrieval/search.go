@@ -17,15 +17,15 @@ const (
 	maxTopK     = 100
 	maxQuery    = 8_000 // runes of a query that are searched for
 
-	// Each ranking offers more than is asked for, so that what both find half-way up can win.
+	// Each ranking returns more than the result needs, so that passages in the middle of both can win.
 	depthFactor = 4
 	minDepth    = 20
 )
 
-// Search returns the passages that answer a query best, at most TopK (0: 4; more than 100 are cut to that). Full text and, with
-// an embedding model, the nearest vectors are searched side by side and fused by rank; MinScore drops what is not near enough, but not what
-// full text found. When one of the two fails the other answers, and the failure is logged; both failing, or the only one, is
-// an error of the full text's code. A query without words finds nothing.
+// Search returns the passages that answer a query best, at most TopK (0: 4, at most 100). It searches full text and, with an embedding
+// model, the nearest vectors at once, and fuses them by rank. MinScore drops passages that are not near enough, unless full text found
+// them. If one search fails, the other answers and the failure is logged. If all fail, the error has the code of the full text search. A
+// query without words finds nothing.
 func (l *Library) Search(ctx context.Context, q agent.KnowledgeQuery) ([]agent.Passage, error) {
 	if err := checkQuery(&q); err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (l *Library) Search(ctx context.Context, q agent.KnowledgeQuery) ([]agent.P
 	depth := max(minDepth, depthFactor*q.TopK)
 	var words, near []agent.Passage
 	var wordsErr, nearErr error
-	hybrid := l.vectors(q.Embedding)
+	hybrid := l.canEmbed(q.Embedding)
 	var group errgroup.Group // without a context of its own: neither side's failure ends the other
 	group.Go(func() error {
 		words, wordsErr = l.store.FullText(ctx, q.Tenant, q.Collection, q.Text, depth)
@@ -44,7 +44,7 @@ func (l *Library) Search(ctx context.Context, q agent.KnowledgeQuery) ([]agent.P
 	})
 	if hybrid {
 		group.Go(func() error {
-			near, nearErr = l.nearest(ctx, &q, depth)
+			near, nearErr = l.searchNearest(ctx, &q, depth)
 			return nil
 		})
 	}
@@ -55,13 +55,13 @@ func (l *Library) Search(ctx context.Context, q agent.KnowledgeQuery) ([]agent.P
 	if wordsErr != nil && (!hybrid || nearErr != nil) {
 		return nil, agent.Errorf(agent.CodeOf(wordsErr), "search", "collection %q: %w", q.Collection, errors.Join(wordsErr, nearErr))
 	}
-	l.warn(&q, "search by vectors failed: full text answers alone", nearErr)
-	l.warn(&q, "full text search failed: vectors answer alone", wordsErr)
+	l.warnIfFailed(&q, "search by vectors failed: full text answers alone", nearErr)
+	l.warnIfFailed(&q, "full text search failed: vectors answer alone", wordsErr)
 	passages := fuse(words, near)
 	return passages[:min(len(passages), q.TopK)], nil
 }
 
-func (l *Library) warn(q *agent.KnowledgeQuery, message string, err error) {
+func (l *Library) warnIfFailed(q *agent.KnowledgeQuery, message string, err error) {
 	if err != nil {
 		l.logger.Warn(message, zap.String("tenant", q.Tenant), zap.String("collection", q.Collection), zap.Error(err))
 	}
@@ -88,8 +88,8 @@ func checkQuery(q *agent.KnowledgeQuery) error {
 	return nil
 }
 
-// nearest embeds the query and returns the chunks that are near enough.
-func (l *Library) nearest(ctx context.Context, q *agent.KnowledgeQuery, depth int) ([]agent.Passage, error) {
+// searchNearest embeds the query and returns the chunks that are near enough.
+func (l *Library) searchNearest(ctx context.Context, q *agent.KnowledgeQuery, depth int) ([]agent.Passage, error) {
 	vector, err := l.embedQuery(ctx, q)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (l *Library) nearest(ctx context.Context, q *agent.KnowledgeQuery, depth in
 }
 
 func (l *Library) embedQuery(ctx context.Context, q *agent.KnowledgeQuery) ([]float32, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.patience)
+	ctx, cancel := context.WithTimeout(ctx, l.embedTimeout)
 	defer cancel()
 	e, err := l.embedder(ctx, *q.Embedding)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/turnstone-run/turnstone/agent"
+	redaction "github.com/turnstone-run/turnstone/internal/redact"
 	"github.com/turnstone-run/turnstone/internal/telemetry/logs"
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
@@ -187,7 +188,7 @@ func TestTraceOfAChild(t *testing.T) {
 // TestToolCallsAreLoggedRedacted: input and output of a call are in the log without secrets, and bounded.
 func TestToolCallsAreLoggedRedacted(t *testing.T) {
 	var out bytes.Buffer
-	redactor := logs.NewRedactor(logs.Rules{Secrets: []string{"marigold-" + "hunter2"}})
+	redactor := redaction.New(redaction.Rules{Secrets: []string{"marigold-" + "hunter2"}})
 	logger, err := logs.New(logs.Config{Level: "info", Format: logs.FormatJSON, Output: zapcore.AddSync(&out), Redactor: redactor})
 	require.NoError(t, err)
 	h, in := asked(t, true, func(c *turns.Config) { c.Logger = logger })

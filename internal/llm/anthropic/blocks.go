@@ -8,7 +8,7 @@ import (
 	sdk "github.com/anthropics/anthropic-sdk-go"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/llm/dialog"
+	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
 // Names in the API's blocks.
@@ -69,7 +69,7 @@ func redactedData(b *agent.Block) string {
 		Type string `json:"type"`
 		Data string `json:"data"`
 	}
-	if json.Unmarshal(raw, &value) != nil || value.Type != dialog.RedactedThinking {
+	if json.Unmarshal(raw, &value) != nil || value.Type != wire.RedactedThinking {
 		return ""
 	}
 	return value.Data

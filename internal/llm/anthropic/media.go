@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	sdk "github.com/anthropics/anthropic-sdk-go"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
 const pdf = "application/pdf"
@@ -23,7 +23,7 @@ func mediaBlock(b *agent.Block) (block content, lacks string) {
 	case agent.BlockAudio:
 		return block, "the provider takes no audio"
 	default:
-		return block, otherProviders
+		return block, wire.CannotCarry
 	}
 }
 
@@ -36,7 +36,7 @@ func imageBlock(b *agent.Block) (block content, lacks string) {
 	case !slices.Contains([]string{"image/jpeg", "image/png", "image/gif", "image/webp"}, b.MIMEType):
 		return block, "the provider takes jpeg, png, gif and webp"
 	}
-	if _, lacks = decoded(b); lacks != "" {
+	if _, lacks = wire.DecodeBase64(b); lacks != "" {
 		return block, lacks
 	}
 	return sdk.NewImageBlockBase64(b.MIMEType, b.Base64), ""
@@ -85,7 +85,7 @@ func documentSource(b *agent.Block) (doc sdk.DocumentBlockParam, lacks string) {
 	case b.MIMEType != pdf && !isText:
 		return doc, takes
 	default:
-		data, lacks := decoded(b)
+		data, lacks := wire.DecodeBase64(b)
 		switch {
 		case lacks != "":
 			return doc, lacks
@@ -98,13 +98,4 @@ func documentSource(b *agent.Block) (doc sdk.DocumentBlockParam, lacks string) {
 		}
 	}
 	return doc, ""
-}
-
-// decoded is the content of a block: the API would refuse the whole conversation for one that does not decode.
-func decoded(b *agent.Block) (data []byte, lacks string) {
-	data, err := base64.StdEncoding.DecodeString(b.Base64)
-	if err != nil {
-		return nil, "its content is not base64"
-	}
-	return data, ""
 }

@@ -8,14 +8,11 @@ import (
 	sdk "github.com/anthropics/anthropic-sdk-go"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/llm/dialog"
+	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
 // content is a block of a message on its way to the API.
 type content = sdk.ContentBlockParamUnion
-
-// otherProviders is why a block is left out that the API does not know.
-const otherProviders = "the provider cannot take it"
 
 // conversation projects system prompt and messages. Tool results are user content, and neighbours of one role become one message, so
 // that the results of parallel calls arrive together, as the API demands. What the API cannot take becomes a note; the error is that of
@@ -28,12 +25,12 @@ func conversation(req agent.ModelRequest) ([]sdk.TextBlockParam, []sdk.MessagePa
 		}
 	}
 	var messages []sdk.MessageParam
-	for i, m := range dialog.Pair(req.Messages) {
+	for i, m := range wire.PairResults(req.Messages) {
 		role := sdk.MessageParamRoleUser
 		var blocks []content
 		switch m.Role {
 		case agent.RoleSystem:
-			if text := dialog.TextOf(m.Blocks, otherProviders); text != "" {
+			if text := wire.PlainText(m.Blocks, wire.CannotCarry); text != "" {
 				system = append(system, sdk.TextBlockParam{Text: text})
 			}
 			continue
@@ -66,11 +63,11 @@ func userContent(blocks []agent.Block) []content {
 		switch {
 		case b.Type == agent.BlockText:
 			out = appendText(out, b)
-		case dialog.IsReasoning(b):
+		case wire.IsReasoning(b):
 		default:
 			block, lacks := mediaBlock(b)
 			if lacks != "" {
-				block = sdk.NewTextBlock(dialog.Note(b, lacks))
+				block = sdk.NewTextBlock(wire.OmissionNote(b, lacks))
 			}
 			out = append(out, block)
 		}
@@ -97,18 +94,18 @@ func assistantContent(blocks []agent.Block) []content {
 			out = appendText(out, b)
 		case b.Type == agent.BlockReasoning && b.Signature != "":
 			out = append(out, sdk.NewThinkingBlock(b.Signature, b.Reasoning))
-		case dialog.IsReasoning(b):
+		case wire.IsReasoning(b):
 			if data := redactedData(b); data != "" {
 				out = append(out, sdk.NewRedactedThinkingBlock(data))
 			}
-		case dialog.IsCall(b):
-			out = append(out, sdk.NewToolUseBlock(callID(b.ID), dialog.Arguments(b), b.Name))
+		case wire.IsToolCall(b):
+			out = append(out, sdk.NewToolUseBlock(callID(b.ID), wire.ToolArguments(b), b.Name))
 		case served[serverCallID(b)]:
 			if block, ok := serverBlock(b); ok {
 				out = append(out, block)
 			}
 		default:
-			out = append(out, sdk.NewTextBlock(dialog.Note(b, otherProviders)))
+			out = append(out, sdk.NewTextBlock(wire.OmissionNote(b, wire.CannotCarry)))
 		}
 	}
 	return out
@@ -119,7 +116,7 @@ func resultBlock(b *agent.Block) content {
 	if b.Status == agent.ResultError {
 		result.IsError = sdk.Bool(true)
 	}
-	if text := dialog.ResultText(b); strings.TrimSpace(text) != "" {
+	if text := wire.ResultText(b); strings.TrimSpace(text) != "" {
 		result.Content = []sdk.ToolResultBlockParamContentUnion{{OfText: &sdk.TextBlockParam{Text: text}}}
 	}
 	return content{OfToolResult: &result}

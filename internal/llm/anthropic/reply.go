@@ -8,7 +8,6 @@ import (
 	sdk "github.com/anthropics/anthropic-sdk-go"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/llm/dialog"
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
@@ -222,9 +221,9 @@ func (r *reply) blockOf(b *contentBlock) (agent.Block, bool) {
 	case b.kind == "thinking":
 		return agent.Block{Type: agent.BlockReasoning, Reasoning: b.text.String(), Signature: b.signature}, true
 	case b.kind == "tool_use":
-		return dialog.Call(b.id, b.name, args), true
+		return wire.ToolCall(b.id, b.name, args), true
 	case b.kind == serverToolUse && b.id != "" && b.name != "":
-		call := dialog.Call(b.id, b.name, args)
+		call := wire.ToolCall(b.id, b.name, args)
 		call.Type, call.Error, call.Extras = agent.BlockServerToolCall, "", rest(b.raw, "id", "name", "input")
 		return call, true
 	case strings.HasSuffix(b.kind, resultSuffix) && b.callID != "":

@@ -10,7 +10,7 @@ import (
 	"github.com/anthropics/anthropic-sdk-go/packages/param"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/llm/dialog"
+	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
 func params(req agent.ModelRequest) (sdk.MessageNewParams, error) {
@@ -46,7 +46,7 @@ func params(req agent.ModelRequest) (sdk.MessageNewParams, error) {
 // outputSchema fits a schema to the subset that the API enforces, as its SDK does: objects are closed, and keywords it does not know move
 // to the description. One that fits already goes as it is, in its own order.
 func outputSchema(raw json.RawMessage) (map[string]any, error) {
-	schema, err := dialog.Schema("output_schema", raw)
+	schema, err := wire.ParseSchema("output_schema", raw)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func cache(params *sdk.MessageNewParams, req agent.ModelRequest) error {
 func tools(specs []agent.ToolSpec) ([]sdk.ToolUnionParam, error) {
 	var tools []sdk.ToolUnionParam
 	for i := range specs {
-		schema, err := dialog.Schema(fmt.Sprintf("tools[%d].parameters", i), specs[i].Parameters)
+		schema, err := wire.ParseSchema(fmt.Sprintf("tools[%d].parameters", i), specs[i].Parameters)
 		if err != nil {
 			return nil, err
 		}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/llm/dialog"
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
@@ -162,7 +161,7 @@ func (r *reply) complete() agent.ModelReply {
 	for _, b := range r.blocks {
 		switch {
 		case b.isCall:
-			reply.Blocks = append(reply.Blocks, dialog.Call(b.id, b.name, b.args.String()))
+			reply.Blocks = append(reply.Blocks, wire.ToolCall(b.id, b.name, b.args.String()))
 		case b.isThinking:
 			reply.Blocks = append(reply.Blocks, agent.Block{Type: agent.BlockReasoning, Reasoning: b.reason.String(), Signature: b.signature})
 		case b.text.Len() > 0:

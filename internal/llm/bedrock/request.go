@@ -1,13 +1,12 @@
 package bedrock
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/llm/dialog"
+	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
 // The forms of the API.
@@ -87,7 +86,7 @@ func requestOf(req agent.ModelRequest) (*request, error) {
 		r.Inference = &inference{MaxTokens: req.MaxTokens, Temperature: req.Temperature}
 	}
 	documents := 0
-	for _, m := range dialog.Pair(req.Messages) {
+	for _, m := range wire.PairResults(req.Messages) {
 		role, err := roleOf(m.Role)
 		if err != nil {
 			return nil, err
@@ -110,7 +109,7 @@ func (r *request) addTools(req agent.ModelRequest) error {
 	}
 	r.Tools = &tools{}
 	for i := range req.Tools {
-		input, err := dialog.Schema(fmt.Sprintf("tools[%d].parameters", i), req.Tools[i].Parameters)
+		input, err := wire.ParseSchema(fmt.Sprintf("tools[%d].parameters", i), req.Tools[i].Parameters)
 		if err != nil {
 			return err
 		}
@@ -147,8 +146,8 @@ func contentOf(m agent.Message, documents *int) []content {
 		switch {
 		case b.Type == agent.BlockText:
 			c.Text = b.Text
-		case dialog.IsCall(b):
-			c.Call = &toolUse{ID: b.ID, Name: b.Name, Input: dialog.Arguments(b)}
+		case wire.IsToolCall(b):
+			c.Call = &toolUse{ID: b.ID, Name: b.Name, Input: wire.ToolArguments(b)}
 		case b.Type == agent.BlockToolResult:
 			c.Result = &toolResult{ID: string(b.ToolCallID), Content: []content{{Text: resultText(b)}}}
 			if b.Status == agent.ResultError {
@@ -156,11 +155,11 @@ func contentOf(m agent.Message, documents *int) []content {
 			}
 		case b.Type == agent.BlockReasoning && b.Signature != "" && m.Role == agent.RoleAssistant:
 			c.Reasoning = &reasoning{&reasoningText{b.Reasoning, b.Signature}}
-		case dialog.IsReasoning(b):
+		case wire.IsReasoning(b):
 		case m.Role == agent.RoleUser:
 			c = mediaContent(b, documents)
 		default:
-			c.Text = dialog.Note(b, "the provider takes none back")
+			c.Text = wire.OmissionNote(b, "the provider takes none back")
 		}
 		if c != (content{}) && (c.Text == "" || strings.TrimSpace(c.Text) != "") {
 			all = append(all, c)
@@ -171,7 +170,7 @@ func contentOf(m agent.Message, documents *int) []content {
 
 // resultText is never empty: the API refuses an empty text.
 func resultText(b *agent.Block) string {
-	if text := dialog.ResultText(b); strings.TrimSpace(text) != "" {
+	if text := wire.ResultText(b); strings.TrimSpace(text) != "" {
 		return text
 	}
 	return "(no output)"
@@ -184,10 +183,10 @@ func mediaContent(b *agent.Block, documents *int) content {
 	}
 	image, file := images[b.MIMEType], files[b.MIMEType]
 	if b.Base64 == "" || (b.Type != agent.BlockImage || image == "") && (b.Type != agent.BlockFile || file == "") {
-		return content{Text: dialog.Note(b, "the provider takes png, jpeg, gif, webp, PDF and text, and fetches no URL")}
+		return content{Text: wire.OmissionNote(b, "the provider takes png, jpeg, gif, webp, PDF and text, and fetches no URL")}
 	}
-	if _, err := base64.StdEncoding.DecodeString(b.Base64); err != nil {
-		return content{Text: dialog.Note(b, "its content is not base64")}
+	if _, lacks := wire.DecodeBase64(b); lacks != "" {
+		return content{Text: wire.OmissionNote(b, lacks)}
 	}
 	if b.Type == agent.BlockImage {
 		return content{Image: &media{Format: image, Source: source{b.Base64}}}

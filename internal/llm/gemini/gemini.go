@@ -83,22 +83,13 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	}
 	events := ssestream.NewDecoder(res)
 	defer events.Close() //nolint:errcheck // read to its end, or given up
-	r := reply{call: call, model: req.Model}
+	r := reply{Reply: call.NewReply(req.Model), call: call}
 	for events.Next() {
 		if err := r.add(events.Event().Data); err != nil {
-			return r.partial(), call.Failure(err)
+			return r.Partial(), call.Failure(err)
 		}
 	}
-	if err := call.Failure(events.Err()); err != nil {
-		return r.partial(), err
-	}
-	if r.finish == "" {
-		return r.partial(), call.Cut()
-	}
-	if err := r.endSound(); err != nil {
-		return r.partial(), call.Failure(err)
-	}
-	return r.complete(), nil
+	return r.End(events.Err(), r.calls)
 }
 
 func (m *model) send(ctx context.Context, name string, body []byte) (*http.Response, error) {

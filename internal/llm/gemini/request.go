@@ -2,13 +2,12 @@ package gemini
 
 import (
 	"cmp"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/llm/dialog"
+	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
 // The forms of the API. Arguments stay as they came: decoded to numbers, large ones would change.
@@ -88,7 +87,7 @@ func requestOf(req agent.ModelRequest, ids bool) (*request, error) {
 	}
 	names := callNames(req.Messages)
 	var previous agent.Role
-	for _, m := range dialog.Pair(req.Messages) {
+	for _, m := range wire.PairResults(req.Messages) {
 		role, err := roleOf(m.Role)
 		if err != nil {
 			return nil, err
@@ -107,7 +106,7 @@ func requestOf(req agent.ModelRequest, ids bool) (*request, error) {
 		previous = m.Role
 	}
 	if len(req.OutputSchema) > 0 {
-		schema, err := dialog.Schema("output_schema", req.OutputSchema)
+		schema, err := wire.ParseSchema("output_schema", req.OutputSchema)
 		if err != nil {
 			return nil, err
 		}
@@ -125,7 +124,7 @@ func (r *request) addTools(req agent.ModelRequest) error {
 	}
 	var declared tools
 	for i := range req.Tools {
-		schema, err := dialog.Schema(fmt.Sprintf("tools[%d].parameters", i), req.Tools[i].Parameters)
+		schema, err := wire.ParseSchema(fmt.Sprintf("tools[%d].parameters", i), req.Tools[i].Parameters)
 		if err != nil {
 			return err
 		}
@@ -160,7 +159,7 @@ func callNames(messages []agent.Message) map[agent.CallID]string {
 	names := map[agent.CallID]string{}
 	for _, m := range messages {
 		for i := range m.Blocks {
-			if dialog.IsCall(&m.Blocks[i]) {
+			if wire.IsToolCall(&m.Blocks[i]) {
 				names[agent.CallID(m.Blocks[i].ID)] = m.Blocks[i].Name
 			}
 		}
@@ -176,15 +175,15 @@ func partsOf(m agent.Message, ids bool, names map[agent.CallID]string) []part {
 		switch {
 		case b.Type == agent.BlockText:
 			p.Text = b.Text
-		case dialog.IsCall(b):
+		case wire.IsToolCall(b):
 			p = callPart(b)
 		case b.Type == agent.BlockToolResult:
 			p.Result = &functionResult{ID: string(b.ToolCallID), Name: cmp.Or(names[b.ToolCallID], b.Name), Response: responseOf(b)}
-		case dialog.IsReasoning(b):
+		case wire.IsReasoning(b):
 		case m.Role == agent.RoleUser:
 			p = mediaPart(b)
 		default:
-			p.Text = dialog.Note(b, "the provider takes none back")
+			p.Text = wire.OmissionNote(b, "the provider takes none back")
 		}
 		if !ids {
 			p.dropIDs()
@@ -213,12 +212,12 @@ type extras struct {
 func callPart(b *agent.Block) part {
 	var kept extras
 	_ = json.Unmarshal(b.Extras, &kept) // those of another provider have no signature
-	return part{Call: &functionCall{ID: b.ID, Name: b.Name, Args: dialog.Arguments(b)}, Signature: kept.Signature}
+	return part{Call: &functionCall{ID: b.ID, Name: b.Name, Args: wire.ToolArguments(b)}, Signature: kept.Signature}
 }
 
 // responseOf is a result as the object that the API wants.
 func responseOf(b *agent.Block) json.RawMessage {
-	text := dialog.ResultText(b)
+	text := wire.ResultText(b)
 	if b.Status != agent.ResultError && strings.HasPrefix(text, "{") && json.Valid([]byte(text)) {
 		return json.RawMessage(text)
 	}
@@ -234,16 +233,16 @@ func mediaPart(b *agent.Block) part {
 	const others = "the provider takes images, audio, PDF and text"
 	switch {
 	case b.Type != agent.BlockImage && b.Type != agent.BlockAudio && b.Type != agent.BlockFile:
-		return part{Text: dialog.Note(b, others)}
+		return part{Text: wire.OmissionNote(b, others)}
 	case b.FileID != "":
 		return part{File: &fileData{MIMEType: b.MIMEType, URI: b.FileID}}
 	case b.URL != "":
-		return part{Text: dialog.Note(b, "the provider fetches no URL")}
+		return part{Text: wire.OmissionNote(b, "the provider fetches no URL")}
 	case !takes(b.MIMEType):
-		return part{Text: dialog.Note(b, others)}
+		return part{Text: wire.OmissionNote(b, others)}
 	}
-	if _, err := base64.StdEncoding.DecodeString(b.Base64); err != nil {
-		return part{Text: dialog.Note(b, "its content is not base64")}
+	if _, lacks := wire.DecodeBase64(b); lacks != "" {
+		return part{Text: wire.OmissionNote(b, lacks)}
 	}
 	return part{Data: &blob{MIMEType: b.MIMEType, Data: b.Base64}}
 }

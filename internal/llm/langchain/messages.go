@@ -1,7 +1,6 @@
 package langchain
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -9,7 +8,7 @@ import (
 	"github.com/tmc/langchaingo/llms"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/llm/dialog"
+	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
 // messages is the projection of the canonical messages to langchaingo's; the package comment lists what it drops. A block that has no
@@ -19,7 +18,7 @@ func (t traits) messages(req agent.ModelRequest) ([]llms.MessageContent, error) 
 	if system := req.SystemPrompt(); system != "" {
 		out = append(out, llms.TextParts(llms.ChatMessageTypeSystem, system))
 	}
-	for _, m := range dialog.Pair(req.Messages) {
+	for _, m := range wire.PairResults(req.Messages) {
 		role, err := roleOf(m.Role)
 		if err != nil {
 			return nil, err
@@ -68,24 +67,24 @@ func (t traits) partsOf(m agent.Message) []llms.ContentPart {
 		case m.Role == agent.RoleUser && b.Type == agent.BlockImage && b.URL != "" && !t.noImageURL:
 			parts = append(parts, llms.ImageURLPart(b.URL))
 		case m.Role == agent.RoleUser && b.Type == agent.BlockImage && b.Base64 != "":
-			data, err := base64.StdEncoding.DecodeString(b.Base64)
-			if err != nil {
-				parts = append(parts, llms.TextPart(dialog.Note(b, "its content is not base64")))
+			data, lacks := wire.DecodeBase64(b)
+			if lacks != "" {
+				parts = append(parts, llms.TextPart(wire.OmissionNote(b, lacks)))
 				continue
 			}
 			parts = append(parts, llms.BinaryPart(b.MIMEType, data))
-		case dialog.IsCall(b):
+		case wire.IsToolCall(b):
 			parts = append(parts, llms.ToolCall{
 				ID: b.ID, Type: "function",
-				FunctionCall: &llms.FunctionCall{Name: b.Name, Arguments: string(dialog.Arguments(b))},
+				FunctionCall: &llms.FunctionCall{Name: b.Name, Arguments: string(wire.ToolArguments(b))},
 			})
 		case b.Type == agent.BlockToolResult:
 			parts = append(parts, llms.ToolCallResponse{
-				ToolCallID: string(b.ToolCallID), Name: b.Name, Content: dialog.ResultTextMarked(b),
+				ToolCallID: string(b.ToolCallID), Name: b.Name, Content: wire.ResultTextMarked(b),
 			})
-		case dialog.IsReasoning(b):
+		case wire.IsReasoning(b):
 		default:
-			parts = append(parts, llms.TextPart(dialog.Note(b, "langchaingo cannot carry it")))
+			parts = append(parts, llms.TextPart(wire.OmissionNote(b, "langchaingo cannot carry it")))
 		}
 	}
 	return parts
@@ -146,7 +145,7 @@ func options(req agent.ModelRequest) ([]llms.CallOption, error) {
 
 // plainSchema is the schema in plain maps: some of langchaingo's clients look into it.
 func plainSchema(field string, raw json.RawMessage) (map[string]any, error) {
-	checked, err := dialog.Schema(field, raw)
+	checked, err := wire.ParseSchema(field, raw)
 	if err != nil || len(raw) == 0 {
 		return checked, err
 	}

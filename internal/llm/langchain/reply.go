@@ -6,7 +6,7 @@ import (
 	"github.com/tmc/langchaingo/llms"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/llm/dialog"
+	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
 // replyOf joins the choices: Anthropic's client makes one of every content block, and every other is asked for one.
@@ -25,7 +25,7 @@ func replyOf(res *llms.ContentResponse) agent.ModelReply {
 		}
 		for _, call := range calls {
 			if call.FunctionCall != nil {
-				reply.Blocks = append(reply.Blocks, dialog.Call(call.ID, call.FunctionCall.Name, call.FunctionCall.Arguments))
+				reply.Blocks = append(reply.Blocks, wire.ToolCall(call.ID, call.FunctionCall.Name, call.FunctionCall.Arguments))
 			}
 		}
 	}

@@ -84,8 +84,8 @@ func (c *C) sent(req agent.ModelRequest) ([]byte, Sent) {
 	require.NoError(c, o.err)
 	body, header, requests := s.request()
 	require.Equal(c, 1, requests, "exactly one request per call")
-	if key, ok := c.h.Dialect.Key(header); ok {
-		require.Equal(c, testKey, key)
+	if key := c.h.Dialect.Traits().Key; key != nil {
+		require.Equal(c, testKey, key(header))
 	}
 	what, err := c.h.Dialect.Sent(body)
 	require.NoError(c, err)
@@ -156,7 +156,7 @@ func requestCases() []testCase {
 				}})
 			_, s := c.sent(req)
 			require.Equal(c, []string{"call_a"}, s.Results)
-			if c.h.Dialect.Signs() {
+			if c.h.Dialect.Traits().SignsReasoning {
 				require.Equal(c, "c2lnbmVk", s.Signature, "the thinking goes back with its signature")
 			}
 		}},

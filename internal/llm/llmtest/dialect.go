@@ -15,7 +15,7 @@ type Reply struct {
 }
 
 // Event is one fragment on the wire; one field is set. Signature goes with the reasoning before it, Citation with the text. The fields
-// from Redacted on are said by some dialects only ([Dialect.Says]).
+// from Redacted on are in some dialects only ([Traits]).
 type Event struct {
 	Reasoning string
 	Signature string
@@ -62,17 +62,22 @@ type Dialect interface {
 	BaseURL(server string) string
 	Path() string // of a request; * stands for the model
 	ContentType() string
-	Key(h http.Header) (key string, ok bool)         // the credential in a request; ok false where the dialect has none
 	Frames(r Reply) []string                         // a whole reply, piece by piece as it crosses the wire
-	Fault(kind, message string) string               // a failure within a stream
 	Refusal(status int, kind, message string) string // the body of a failure response
-	Malformed() string                               // a frame that does not parse
-	Idle() string                                    // a frame without content
-	Reported(u agent.Usage) agent.Usage              // what of a usage the dialect can say
-	Kinds() bool                                     // a Fault says its kind
-	Signs() bool                                     // reasoning is signed and goes back
-	Says(e Event) bool                               // the protocol has a form for such a fragment
-	Sent(body []byte) (Sent, error)
+	Sent(body []byte) (Sent, error)                  // what a request says
+	Traits() Traits
+}
+
+// Traits are what the suite has to know of a dialect.
+type Traits struct {
+	Key            func(h http.Header) string        // returns the credential of a request; nil: the dialect has none
+	Fault          func(kind, message string) string // returns the frame of a failure within a stream
+	NamesFaultKind bool                              // Fault says its kind
+	Malformed      string                            // a frame that does not parse
+	Idle           string                            // a frame without content
+	SignsReasoning bool                              // reasoning is signed and goes back
+	Reported       func(u agent.Usage) agent.Usage   // returns what of a usage the dialect can say; nil: all of it
+	CanSend        func(e Event) bool                // reports whether the protocol has a form for a fragment
 }
 
 // object is a JSON object of a frame.

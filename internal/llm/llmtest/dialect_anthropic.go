@@ -19,9 +19,6 @@ func (Anthropic) Path() string { return "/v1/messages" }
 // ContentType implements Dialect.
 func (Anthropic) ContentType() string { return "text/event-stream; charset=utf-8" }
 
-// Key implements Dialect.
-func (Anthropic) Key(h http.Header) (string, bool) { return h.Get("X-Api-Key"), true }
-
 func event(kind string, fields object) string {
 	fields["type"] = kind
 	return "event: " + kind + "\ndata: " + marshal(fields) + "\n\n"
@@ -141,35 +138,25 @@ func (w *anthropicWriter) call(kind string, f *Fragment) {
 	w.delta(index, object{"type": "input_json_delta", "partial_json": f.Args})
 }
 
-// Fault implements Dialect.
-func (Anthropic) Fault(kind, message string) string {
-	return event("error", object{"error": object{"type": kind, "message": message}})
+// Traits implements Dialect.
+func (Anthropic) Traits() Traits {
+	return Traits{
+		Key: func(h http.Header) string { return h.Get("X-Api-Key") },
+		Fault: func(kind, message string) string {
+			return event("error", object{"error": object{"type": kind, "message": message}})
+		},
+		NamesFaultKind: true,
+		Malformed:      "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"ind\n\n",
+		Idle:           event("ping", object{}),
+		SignsReasoning: true,
+		CanSend:        func(e Event) bool { return e.Image == "" && e.Audio == "" },
+	}
 }
 
 // Refusal implements Dialect.
 func (Anthropic) Refusal(_ int, kind, message string) string {
 	return marshal(object{"type": "error", "error": object{"type": kind, "message": message}, "request_id": "req_1"})
 }
-
-// Malformed implements Dialect.
-func (Anthropic) Malformed() string {
-	return "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"ind\n\n"
-}
-
-// Idle implements Dialect.
-func (Anthropic) Idle() string { return event("ping", object{}) }
-
-// Reported implements Dialect.
-func (Anthropic) Reported(u agent.Usage) agent.Usage { return u }
-
-// Kinds implements Dialect.
-func (Anthropic) Kinds() bool { return true }
-
-// Signs implements Dialect.
-func (Anthropic) Signs() bool { return true }
-
-// Says implements Dialect.
-func (Anthropic) Says(e Event) bool { return e.Image == "" && e.Audio == "" }
 
 // Sent implements Dialect.
 func (Anthropic) Sent(body []byte) (Sent, error) {

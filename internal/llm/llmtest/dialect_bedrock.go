@@ -2,6 +2,7 @@ package llmtest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -22,11 +23,6 @@ func (Bedrock) Path() string { return "/model/*/converse-stream" }
 
 // ContentType implements Dialect.
 func (Bedrock) ContentType() string { return "application/vnd.amazon.eventstream" }
-
-// Key implements Dialect.
-func (Bedrock) Key(h http.Header) (string, bool) {
-	return strings.TrimPrefix(h.Get("Authorization"), "Bearer "), true
-}
 
 func (Bedrock) frame(kind, name, payload string) string {
 	var m eventstream.Message
@@ -105,44 +101,31 @@ func (d Bedrock) ending(r Reply) []string {
 	})}
 }
 
-// Fault implements Dialect.
-func (d Bedrock) Fault(kind, message string) string {
-	name := map[string]string{"rate_limit_error": "throttlingException", "invalid_request_error": "validationException"}[kind]
-	if name == "" {
-		name = "internalServerException"
+// Traits implements Dialect. The malformed frame has a wrong checksum.
+func (d Bedrock) Traits() Traits {
+	exceptions := map[string]string{"rate_limit_error": "throttlingException", "invalid_request_error": "validationException"}
+	idle := d.event("messageStart", object{"role": "assistant"})
+	malformed := []byte(idle)
+	malformed[len(malformed)-1] ^= 1
+	return Traits{
+		Key: func(h http.Header) string { return strings.TrimPrefix(h.Get("Authorization"), "Bearer ") },
+		Fault: func(kind, message string) string {
+			return d.frame("exception", cmp.Or(exceptions[kind], "internalServerException"), marshal(object{"message": message}))
+		},
+		NamesFaultKind: true,
+		Malformed:      string(malformed),
+		Idle:           idle,
+		SignsReasoning: true,
+		Reported: func(u agent.Usage) agent.Usage {
+			u.ReasoningTokens = 0
+			return u
+		},
+		CanSend: func(e Event) bool { return e.Text != "" || e.Reasoning != "" || e.Signature != "" || e.Call != nil },
 	}
-	return d.frame("exception", name, marshal(object{"message": message}))
 }
 
 // Refusal implements Dialect.
 func (Bedrock) Refusal(_ int, _, message string) string { return marshal(object{"message": message}) }
-
-// Malformed implements Dialect: its checksum is wrong.
-func (d Bedrock) Malformed() string {
-	frame := []byte(d.Idle())
-	frame[len(frame)-1] ^= 1
-	return string(frame)
-}
-
-// Idle implements Dialect.
-func (d Bedrock) Idle() string { return d.event("messageStart", object{"role": "assistant"}) }
-
-// Reported implements Dialect.
-func (Bedrock) Reported(u agent.Usage) agent.Usage {
-	u.ReasoningTokens = 0
-	return u
-}
-
-// Kinds implements Dialect.
-func (Bedrock) Kinds() bool { return true }
-
-// Signs implements Dialect.
-func (Bedrock) Signs() bool { return true }
-
-// Says implements Dialect.
-func (Bedrock) Says(e Event) bool {
-	return e.Text != "" || e.Reasoning != "" || e.Signature != "" || e.Call != nil
-}
 
 // Sent implements Dialect.
 func (Bedrock) Sent(body []byte) (Sent, error) {

@@ -1,6 +1,7 @@
 package llmtest
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -19,9 +20,6 @@ func (Gemini) Path() string { return "/v1beta/models/*:streamGenerateContent" }
 
 // ContentType implements Dialect.
 func (Gemini) ContentType() string { return "text/event-stream" }
-
-// Key implements Dialect.
-func (Gemini) Key(h http.Header) (string, bool) { return h.Get("X-Goog-Api-Key"), true }
 
 func (Gemini) event(fields object) string { return "data: " + marshal(fields) + "\r\n\r\n" }
 
@@ -76,46 +74,27 @@ func (d Gemini) Frames(r Reply) []string {
 	}))
 }
 
-// statusOf is the status that Google has for a kind of failure.
-func (Gemini) statusOf(kind string) int {
-	switch kind {
-	case "rate_limit_error":
-		return http.StatusTooManyRequests
-	case "invalid_request_error":
-		return http.StatusBadRequest
-	default:
-		return http.StatusServiceUnavailable
+// Traits implements Dialect. Signatures are those of calls, not of reasoning.
+func (d Gemini) Traits() Traits {
+	statuses := map[string]int{"rate_limit_error": http.StatusTooManyRequests, "invalid_request_error": http.StatusBadRequest}
+	return Traits{
+		Key: func(h http.Header) string { return h.Get("X-Goog-Api-Key") },
+		Fault: func(kind, message string) string {
+			status := cmp.Or(statuses[kind], http.StatusServiceUnavailable)
+			return d.event(object{"error": object{"code": status, "message": message, "status": strings.ToUpper(kind)}})
+		},
+		NamesFaultKind: true,
+		Malformed:      "data: {\"candidates\":[{\"cont\r\n\r\n",
+		Idle:           d.part(object{"text": ""}),
+		CanSend: func(e Event) bool {
+			return e.Text != "" || e.Reasoning != "" || e.Call != nil || e.Image != "" || e.Audio != ""
+		},
 	}
-}
-
-// Fault implements Dialect.
-func (d Gemini) Fault(kind, message string) string {
-	return d.event(object{"error": object{"code": d.statusOf(kind), "message": message, "status": strings.ToUpper(kind)}})
 }
 
 // Refusal implements Dialect.
 func (Gemini) Refusal(status int, kind, message string) string {
 	return marshal(object{"error": object{"code": status, "message": message, "status": strings.ToUpper(kind)}})
-}
-
-// Malformed implements Dialect.
-func (Gemini) Malformed() string { return "data: {\"candidates\":[{\"cont\r\n\r\n" }
-
-// Idle implements Dialect.
-func (d Gemini) Idle() string { return d.part(object{"text": ""}) }
-
-// Reported implements Dialect.
-func (Gemini) Reported(u agent.Usage) agent.Usage { return u }
-
-// Kinds implements Dialect.
-func (Gemini) Kinds() bool { return true }
-
-// Signs implements Dialect: signatures are those of calls.
-func (Gemini) Signs() bool { return false }
-
-// Says implements Dialect.
-func (Gemini) Says(e Event) bool {
-	return e.Text != "" || e.Reasoning != "" || e.Call != nil || e.Image != "" || e.Audio != ""
 }
 
 // Sent implements Dialect.

@@ -2,7 +2,6 @@ package llmtest
 
 import (
 	"encoding/json"
-	"net/http"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -18,9 +17,6 @@ func (Ollama) Path() string { return "/api/chat" }
 
 // ContentType implements Dialect.
 func (Ollama) ContentType() string { return "application/x-ndjson" }
-
-// Key implements Dialect: there is none.
-func (Ollama) Key(http.Header) (string, bool) { return "", false }
 
 func (Ollama) line(fields object) string {
 	fields["model"], fields["created_at"] = ModelName, "2025-12-01T00:00:00Z"
@@ -64,33 +60,21 @@ func (d Ollama) Frames(r Reply) []string {
 	}))
 }
 
-// Fault implements Dialect.
-func (Ollama) Fault(_, message string) string { return marshal(object{"error": message}) + "\n" }
+// Traits implements Dialect.
+func (d Ollama) Traits() Traits {
+	return Traits{
+		Fault:     func(_, message string) string { return marshal(object{"error": message}) + "\n" },
+		Malformed: "{\"model\":\"scripted-1\",\"mess\n",
+		Idle:      d.line(object{"message": object{"role": "assistant", "content": ""}, "done": false}),
+		Reported: func(u agent.Usage) agent.Usage {
+			return agent.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens}
+		},
+		CanSend: func(e Event) bool { return e.Text != "" || e.Reasoning != "" || e.Call != nil },
+	}
+}
 
 // Refusal implements Dialect.
 func (Ollama) Refusal(_ int, _, message string) string { return marshal(object{"error": message}) }
-
-// Malformed implements Dialect.
-func (Ollama) Malformed() string { return "{\"model\":\"scripted-1\",\"mess\n" }
-
-// Idle implements Dialect.
-func (d Ollama) Idle() string {
-	return d.line(object{"message": object{"role": "assistant", "content": ""}, "done": false})
-}
-
-// Reported implements Dialect.
-func (Ollama) Reported(u agent.Usage) agent.Usage {
-	return agent.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens}
-}
-
-// Kinds implements Dialect.
-func (Ollama) Kinds() bool { return false }
-
-// Signs implements Dialect.
-func (Ollama) Signs() bool { return false }
-
-// Says implements Dialect.
-func (Ollama) Says(e Event) bool { return e.Text != "" || e.Reasoning != "" || e.Call != nil }
 
 // Sent implements Dialect.
 func (Ollama) Sent(body []byte) (Sent, error) {

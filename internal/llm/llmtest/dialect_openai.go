@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
-
-	"github.com/turnstone-run/turnstone/agent"
 )
 
 // OpenAI is the dialect of chat completions.
@@ -19,11 +17,6 @@ func (OpenAI) Path() string { return "/v1/chat/completions" }
 
 // ContentType implements Dialect.
 func (OpenAI) ContentType() string { return "text/event-stream; charset=utf-8" }
-
-// Key implements Dialect.
-func (OpenAI) Key(h http.Header) (string, bool) {
-	return strings.TrimPrefix(h.Get("Authorization"), "Bearer "), true
-}
 
 func (OpenAI) chunk(choices []object, usage any) string {
 	return "data: " + marshal(object{
@@ -76,34 +69,25 @@ func (d OpenAI) Frames(r Reply) []string {
 	}), "data: [DONE]\n\n")
 }
 
-// Fault implements Dialect.
-func (OpenAI) Fault(kind, message string) string {
-	return "data: " + marshal(object{"error": object{"message": message, "type": kind, "param": nil, "code": nil}}) + "\n\n"
+// Traits implements Dialect. Images are a habit of gateways.
+func (OpenAI) Traits() Traits {
+	return Traits{
+		Key: func(h http.Header) string { return strings.TrimPrefix(h.Get("Authorization"), "Bearer ") },
+		Fault: func(kind, message string) string {
+			return "data: " + marshal(object{"error": object{"message": message, "type": kind, "param": nil, "code": nil}}) + "\n\n"
+		},
+		NamesFaultKind: true,
+		Malformed:      "data: {\"id\":\"chatcmpl-1\",\"choices\":[{\"ind\n\n",
+		Idle:           ": keep-alive\n\n",
+		CanSend: func(e Event) bool {
+			return e.Redacted == "" && e.Served == nil && e.Result == nil && e.Unknown == nil && e.Signature == ""
+		},
+	}
 }
 
 // Refusal implements Dialect.
 func (OpenAI) Refusal(_ int, kind, message string) string {
 	return marshal(object{"error": object{"message": message, "type": "invalid_request_error", "param": nil, "code": kind}})
-}
-
-// Malformed implements Dialect.
-func (OpenAI) Malformed() string { return "data: {\"id\":\"chatcmpl-1\",\"choices\":[{\"ind\n\n" }
-
-// Idle implements Dialect.
-func (OpenAI) Idle() string { return ": keep-alive\n\n" }
-
-// Reported implements Dialect.
-func (OpenAI) Reported(u agent.Usage) agent.Usage { return u }
-
-// Kinds implements Dialect.
-func (OpenAI) Kinds() bool { return true }
-
-// Signs implements Dialect.
-func (OpenAI) Signs() bool { return false }
-
-// Says implements Dialect. Images are a habit of gateways.
-func (OpenAI) Says(e Event) bool {
-	return e.Redacted == "" && e.Served == nil && e.Result == nil && e.Unknown == nil && e.Signature == ""
 }
 
 // Sent implements Dialect.

@@ -8,11 +8,11 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// pcm is what streamed audio is: 16 bits, 24 kHz, one channel.
-const pcm = "audio/pcm"
+// streamedAudioType is the type of streamed audio: 16 bits, 24 kHz, one channel.
+const streamedAudioType = "audio/pcm"
 
-// addExtras takes what a chunk brings besides text and calls: the citations of models that search the web, the images that some gateways
-// send, and audio. Fields of another shape than expected are ignored, as every unknown field is.
+// addExtras adds the citations of models that search the web, the images of some gateways, and audio. It ignores fields of an unexpected
+// shape, like unknown fields.
 func (r *reply) addExtras(d *delta) error {
 	if len(d.Annotations) > 0 {
 		if err := r.addCitations(d.Annotations); err != nil {
@@ -31,8 +31,7 @@ func (r *reply) addExtras(d *delta) error {
 	if err != nil || len(piece) == 0 {
 		return nil //nolint:nilerr // audio that does not decode is no audio
 	}
-	r.sound = append(r.sound, piece...)
-	return r.call.Count(len(piece))
+	return r.AddAudio(piece, streamedAudioType)
 }
 
 func (r *reply) addCitations(raw json.RawMessage) error {
@@ -58,8 +57,7 @@ func (r *reply) addCitations(raw json.RawMessage) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	r.cited = append(r.cited, fresh...)
-	return r.pass(agent.Block{Type: agent.BlockText, Annotations: fresh}, len(raw))
+	return r.AddCitations(fresh, len(raw))
 }
 
 func (r *reply) addImages(raw json.RawMessage) error {
@@ -80,28 +78,9 @@ func (r *reply) addImages(raw json.RawMessage) error {
 		if image.Validate("image") != nil {
 			continue
 		}
-		r.media = append(r.media, image)
-		if err := r.pass(image, len(images[i].ImageURL.URL)); err != nil {
+		if err := r.AddMedia(image, len(images[i].ImageURL.URL)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// endSound makes a block of the audio, once it is whole.
-func (r *reply) endSound() error {
-	if len(r.sound) == 0 {
-		return nil
-	}
-	audio := agent.Block{Type: agent.BlockAudio, MIMEType: pcm, Base64: base64.StdEncoding.EncodeToString(r.sound)}
-	r.media = append(r.media, audio)
-	return r.pass(audio, 0)
-}
-
-// pass hands a whole block on; size is what it adds to the reply's.
-func (r *reply) pass(b agent.Block, size int) error {
-	if err := r.call.Count(size); err != nil {
-		return err
-	}
-	return r.call.Emit(agent.Delta{Block: &b})
 }

@@ -1,15 +1,13 @@
 package openai
 
 import (
-	"encoding/base64"
-	"io"
 	"slices"
 	"strings"
 
 	sdk "github.com/openai/openai-go/v3"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/llm/dialog"
+	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
 // Media says what a server takes in a user's message besides text. What it does not take reaches the model as a note.
@@ -52,23 +50,18 @@ func (m *model) userParts(blocks []agent.Block) []part {
 			p, lacks = m.media.audio(b)
 		case b.Type == agent.BlockFile:
 			p, lacks = m.media.file(b)
-		case dialog.IsReasoning(b):
+		case wire.IsReasoning(b):
 			continue
 		default:
-			lacks = otherProviders
+			lacks = wire.CannotCarry
 		}
 		if lacks != "" {
-			p = sdk.TextContentPart(dialog.Note(b, lacks))
+			p = sdk.TextContentPart(wire.OmissionNote(b, lacks))
 		}
 		parts = append(parts, p)
 	}
 	return parts
 }
-
-const (
-	otherProviders = "the provider cannot take it"
-	noBase64       = "its content is not base64"
-)
 
 func (m Media) image(b *agent.Block) (p part, lacks string) {
 	source := b.URL
@@ -81,7 +74,7 @@ func (m Media) image(b *agent.Block) (p part, lacks string) {
 	case m.ImageTypes != nil && !slices.Contains(m.ImageTypes, b.MIMEType):
 		return p, "the provider takes " + strings.Join(m.ImageTypes, ", ")
 	case !isBase64(b):
-		return p, noBase64
+		return p, wire.NotBase64
 	default:
 		source = dataURL(b)
 	}
@@ -98,7 +91,7 @@ func (m Media) audio(b *agent.Block) (p part, lacks string) {
 	case format == "":
 		return p, "the provider takes wav and mp3"
 	case !isBase64(b):
-		return p, noBase64
+		return p, wire.NotBase64
 	}
 	return sdk.InputAudioContentPart(sdk.ChatCompletionContentPartInputAudioInputAudioParam{Data: b.Base64, Format: format}), ""
 }
@@ -126,7 +119,7 @@ func (m Media) file(b *agent.Block) (p part, lacks string) {
 	case m.FileTypes != nil && !slices.ContainsFunc(m.FileTypes, func(kind string) bool { return strings.HasPrefix(b.MIMEType, kind) }):
 		return p, "the provider takes PDF, text and office documents"
 	case !isBase64(b):
-		return p, noBase64
+		return p, wire.NotBase64
 	default:
 		file.FileData, file.Filename = sdk.String(dataURL(b)), sdk.String(fileName(b))
 	}
@@ -135,16 +128,13 @@ func (m Media) file(b *agent.Block) (p part, lacks string) {
 
 func dataURL(b *agent.Block) string { return "data:" + b.MIMEType + ";base64," + b.Base64 }
 
-// isBase64 reports whether the content of a block decodes: a provider would refuse the whole conversation for one that does not.
+// isBase64 reports whether the content of a block decodes.
 func isBase64(b *agent.Block) bool {
-	if b.Base64 == "" {
-		return false
-	}
-	_, err := io.Copy(io.Discard, base64.NewDecoder(base64.StdEncoding, strings.NewReader(b.Base64)))
-	return err == nil
+	_, lacks := wire.DecodeBase64(b)
+	return b.Base64 != "" && lacks == ""
 }
 
-// fileName makes up the name that the API wants with file data.
+// fileName returns a name for file data, which the API requires.
 func fileName(b *agent.Block) string {
 	if b.Name != "" {
 		return b.Name

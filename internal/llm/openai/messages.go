@@ -6,7 +6,7 @@ import (
 	sdk "github.com/openai/openai-go/v3"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/llm/dialog"
+	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
 // messages projects the conversation. What the server cannot take becomes a note; the error is that of an unknown role.
@@ -15,10 +15,10 @@ func (m *model) messages(req agent.ModelRequest) ([]sdk.ChatCompletionMessagePar
 	if system := req.SystemPrompt(); system != "" {
 		out = append(out, sdk.SystemMessage(system))
 	}
-	for i, msg := range dialog.Pair(req.Messages) {
+	for i, msg := range wire.PairResults(req.Messages) {
 		switch msg.Role {
 		case agent.RoleSystem:
-			out = append(out, sdk.SystemMessage(dialog.TextOf(msg.Blocks, otherProviders)))
+			out = append(out, sdk.SystemMessage(wire.PlainText(msg.Blocks, wire.CannotCarry)))
 		case agent.RoleUser:
 			if parts := m.userParts(msg.Blocks); len(parts) > 0 {
 				out = append(out, userMessage(parts))
@@ -29,7 +29,7 @@ func (m *model) messages(req agent.ModelRequest) ([]sdk.ChatCompletionMessagePar
 			}
 		case agent.RoleTool:
 			for j := range msg.Blocks {
-				out = append(out, sdk.ToolMessage(dialog.ResultTextMarked(&msg.Blocks[j]), string(msg.Blocks[j].ToolCallID)))
+				out = append(out, sdk.ToolMessage(wire.ResultTextMarked(&msg.Blocks[j]), string(msg.Blocks[j].ToolCallID)))
 			}
 		default:
 			return nil, agent.Invalid(fmt.Sprintf("messages[%d].role", i), "unknown role %q", msg.Role)
@@ -49,18 +49,18 @@ func userMessage(parts []part) sdk.ChatCompletionMessageParamUnion {
 // assistantMessage is false for a message of which the API takes nothing.
 func assistantMessage(blocks []agent.Block) (sdk.ChatCompletionAssistantMessageParam, bool) {
 	var m sdk.ChatCompletionAssistantMessageParam
-	if text := dialog.TextOf(blocks, otherProviders); text != "" {
+	if text := wire.PlainText(blocks, wire.CannotCarry); text != "" {
 		m.Content.OfString = sdk.String(text)
 	}
 	for i := range blocks {
 		b := &blocks[i]
-		if !dialog.IsCall(b) {
+		if !wire.IsToolCall(b) {
 			continue
 		}
 		m.ToolCalls = append(m.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{
 			OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
 				ID:       b.ID,
-				Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{Name: b.Name, Arguments: string(dialog.Arguments(b))},
+				Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{Name: b.Name, Arguments: string(wire.ToolArguments(b))},
 			},
 		})
 	}

@@ -98,20 +98,11 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	}
 	events := ssestream.NewDecoder(res)
 	defer events.Close() //nolint:errcheck // read to its end, or given up
-	r := reply{call: call, model: req.Model}
+	r := reply{Reply: call.NewReply(req.Model), call: call}
 	for done := false; !done && events.Next(); {
 		if done, err = r.add(events.Event().Data); err != nil {
-			return r.partial(), call.Failure(err)
+			return r.Partial(), call.Failure(err)
 		}
 	}
-	if err := call.Failure(events.Err()); err != nil {
-		return r.partial(), err
-	}
-	if r.finish == "" {
-		return r.partial(), call.Cut()
-	}
-	if err := r.endSound(); err != nil {
-		return r.partial(), call.Failure(err)
-	}
-	return r.complete(), nil
+	return r.end(events.Err())
 }

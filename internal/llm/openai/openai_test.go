@@ -10,3 +10,7 @@ import (
 func TestConformance(t *testing.T) {
 	llmtest.Exercise(t, llmtest.Harness{Dialect: llmtest.OpenAI{}, Open: openai.New, Requests: "testdata/requests"})
 }
+
+func TestConformanceOllama(t *testing.T) {
+	llmtest.Exercise(t, llmtest.Harness{Dialect: llmtest.OpenAI{}, Open: openai.NewOllama, Requests: "testdata/ollama"})
+}

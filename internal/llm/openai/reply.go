@@ -5,23 +5,16 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/llm/dialog"
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
 // reply gathers the chunks of one completion.
 type reply struct {
-	call      *wire.Call
-	model     string
-	reasoning strings.Builder
-	text      strings.Builder
-	cited     []agent.Annotation // of the text
-	media     []agent.Block      // images and audio, whole
-	sound     []byte             // audio as far as it has arrived
-	calls     []*toolCall        // in order of appearance
-	usage     agent.Usage
-	finish    agent.FinishReason
-	refused   bool
+	wire.Reply
+
+	call    *wire.Call
+	calls   []*toolCall // in order of appearance
+	refused bool
 }
 
 type toolCall struct {
@@ -48,10 +41,10 @@ func (r *reply) add(data []byte) (done bool, err error) {
 
 func (r *reply) addChunk(chunk *chunk) error {
 	if chunk.Model != "" {
-		r.model = chunk.Model
+		r.Model = chunk.Model
 	}
 	if chunk.Usage != nil {
-		r.usage = agent.Usage{
+		r.Usage = agent.Usage{
 			InputTokens:     chunk.Usage.PromptTokens,
 			OutputTokens:    chunk.Usage.CompletionTokens,
 			CachedTokens:    chunk.Usage.PromptTokensDetails.CachedTokens,
@@ -72,8 +65,7 @@ func (r *reply) addChunk(chunk *chunk) error {
 func (r *reply) addChoice(choice *choice) error {
 	delta := &choice.Delta
 	if s := cmp.Or(delta.ReasoningContent, delta.Reasoning); s != "" {
-		r.reasoning.WriteString(s)
-		if err := r.call.Emit(agent.Delta{Reasoning: s}); err != nil {
+		if err := r.AddReasoning(s); err != nil {
 			return err
 		}
 	}
@@ -88,8 +80,7 @@ func (r *reply) addChoice(choice *choice) error {
 		if s == "" {
 			continue
 		}
-		r.text.WriteString(s)
-		if err := r.call.Emit(agent.Delta{Text: s}); err != nil {
+		if err := r.AddText(s); err != nil {
 			return err
 		}
 	}
@@ -102,13 +93,12 @@ func (r *reply) addChoice(choice *choice) error {
 		}
 	}
 	if choice.FinishReason != "" {
-		r.finish = finishOf(choice.FinishReason)
+		r.Finish = finishOf(choice.FinishReason)
 	}
 	return nil
 }
 
-// addCall puts a fragment where it belongs: by index, except that a new id at a known index is a new call, for servers that number
-// every call 0.
+// addCall adds a fragment to the call of its index. A new id at a known index begins another call, for servers that number every call 0.
 func (r *reply) addCall(d *callDelta) error {
 	var call *toolCall
 	for _, c := range r.calls {
@@ -143,33 +133,15 @@ func finishOf(reason string) agent.FinishReason {
 	}
 }
 
-// partial is the reply so far: never authoritative, hence without tool calls.
-func (r *reply) partial() agent.ModelReply {
-	reply := agent.ModelReply{Usage: r.usage, Model: r.model, Received: r.call.Received()}
-	if r.reasoning.Len() > 0 {
-		reply.Blocks = append(reply.Blocks, agent.Block{Type: agent.BlockReasoning, Reasoning: r.reasoning.String()})
-	}
-	if r.text.Len() > 0 {
-		text := agent.Text(r.text.String())
-		text.Annotations = r.cited
-		reply.Blocks = append(reply.Blocks, text)
-	}
-	return reply
-}
-
-func (r *reply) complete() agent.ModelReply {
-	reply := r.partial()
-	reply.Received = 0 // nothing is missing
-	reply.Blocks = append(reply.Blocks, r.media...)
+// end returns the reply. streamError is how the stream ended.
+func (r *reply) end(streamError error) (agent.ModelReply, error) {
+	var calls []agent.Block
 	for _, c := range r.calls {
-		reply.Blocks = append(reply.Blocks, dialog.Call(c.id, c.name, c.args.String()))
+		calls = append(calls, wire.ToolCall(c.id, c.name, c.args.String()))
 	}
-	reply.FinishReason = r.finish
-	switch {
-	case r.refused:
+	reply, err := r.End(streamError, calls)
+	if err == nil && r.refused {
 		reply.FinishReason = agent.FinishContentFilter
-	case r.finish == agent.FinishStop && len(r.calls) > 0: // some servers say stop
-		reply.FinishReason = agent.FinishToolCalls
 	}
-	return reply
+	return reply, err
 }

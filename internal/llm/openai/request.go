@@ -9,7 +9,7 @@ import (
 	"github.com/openai/openai-go/v3/shared"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/llm/dialog"
+	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
 // schemaName is the name the API wants for an output schema.
@@ -42,7 +42,7 @@ func (m *model) params(req agent.ModelRequest) (sdk.ChatCompletionNewParams, err
 		params.ToolChoice = toolChoice(req.ToolChoice)
 	}
 	if len(req.OutputSchema) > 0 {
-		schema, err := dialog.Schema("output_schema", req.OutputSchema)
+		schema, err := wire.ParseSchema("output_schema", req.OutputSchema)
 		if err != nil {
 			return params, err
 		}
@@ -58,7 +58,7 @@ func (m *model) params(req agent.ModelRequest) (sdk.ChatCompletionNewParams, err
 func tools(specs []agent.ToolSpec) ([]sdk.ChatCompletionToolUnionParam, error) {
 	var tools []sdk.ChatCompletionToolUnionParam
 	for i := range specs {
-		schema, err := dialog.Schema(fmt.Sprintf("tools[%d].parameters", i), specs[i].Parameters)
+		schema, err := wire.ParseSchema(fmt.Sprintf("tools[%d].parameters", i), specs[i].Parameters)
 		if err != nil {
 			return nil, err
 		}

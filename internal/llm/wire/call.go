@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/redact"
 )
 
 // op names in errors what was being done.
@@ -188,13 +190,8 @@ func (c *Client) errorf(code agent.Code, format string, args ...any) *agent.Erro
 	return &agent.Error{Code: code, Op: op, Err: err}
 }
 
-// clean removes the key from a provider's text, which may quote it, and bounds the text.
+// clean returns a provider's text without the key, which it may quote, and bounded.
 func (c *Client) clean(s string) string {
-	if c.cfg.APIKey != "" {
-		s = strings.ReplaceAll(s, c.cfg.APIKey, "[redacted]")
-	}
-	if len(s) > maxMessage {
-		s = s[:maxMessage] + "…"
-	}
-	return strings.ToValidUTF8(s, "")
+	s = string(redact.NewMasker(c.cfg.APIKey).Mask([]byte(s)))
+	return clip.Bytes(strings.ToValidUTF8(s, ""), maxMessage)
 }

@@ -1,9 +1,11 @@
-// Package wire is the HTTP below every provider client: one transport that bounds silence and size, and one table that turns what
-// went wrong into an [agent.Error]. Provider packages above it only speak their provider's language.
+// Package wire is what all provider clients share.
 //
-// The transport judges a response before the SDK sees it, so that status, Retry-After and a cut connection are never lost in an
-// SDK's own error text:
+// Below them is one HTTP transport, which bounds silence and size, and one table that turns failures into an [agent.Error]. It judges a
+// response before an SDK sees it, so that status, Retry-After and a cut connection survive:
 //
 //	provider client → [Client.HTTP] → judge status → watch silence, count bytes → network
-//	                └→ [Call.Failure]: what went wrong, in the house's codes
+//	                └→ [Call.Failure]: what went wrong, as agent.Code
+//
+// Above it are conversations that every provider accepts ([PairResults], [OmissionNote]), tool calls and results in their common forms, and
+// the reply as it arrives ([Reply]).
 package wire

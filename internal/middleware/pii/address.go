@@ -8,9 +8,9 @@ import (
 // maxIP is the longest address in bytes: IPv6 with an IPv4 address in it.
 const maxIP = 45
 
-// matchIP finds an IPv4 or IPv6 address at text[i:], without brackets, port, zone and prefix length. It is none inside of a longer
-// row of numbers (1.2.3.4.5), and an IPv6 address has a digit (std::vector and a::b have none). A :: behind a bracket is a scope
-// (T<x>::y), or stands behind what has been redacted.
+// matchIP finds an IPv4 or IPv6 address at text[i:], without brackets, port, zone and prefix length. A part of a longer row of numbers
+// (1.2.3.4.5) is no address, nor is an IPv6 form without digits (std::vector, a::b). A :: behind a bracket is a scope (T<x>::y), or
+// follows a redacted value.
 func matchIP(text string, i int) (end int, ok, cut bool) {
 	stop, colons, dots := i, 0, 0
 	for ; stop < min(len(text), i+maxIP+2); stop++ { // two more: what follows an address is looked at
@@ -29,11 +29,11 @@ func matchIP(text string, i int) (end int, ok, cut bool) {
 }
 
 func longestIP(text string, i, stop, colons, dots int) (end int, ok, cut bool) {
-	if colons < 2 && dots < 3 || joins(text, i-1) || text[i] == ':' && follows(text, i, isBracket) {
+	if colons < 2 && dots < 3 || isDotBetweenDigits(text, i-1) || text[i] == ':' && isPrecededBy(text, i, isBracket) {
 		return 0, false, false
 	}
 	for end := min(stop, i+maxIP); end > i+1; end-- {
-		if at(text, end, isWord) || joins(text, end) {
+		if isClassAt(text, end, isWord) || isDotBetweenDigits(text, end) {
 			continue
 		}
 		if _, err := netip.ParseAddr(text[i:end]); err == nil && strings.ContainsAny(text[i:end], "0123456789") {
@@ -43,8 +43,8 @@ func longestIP(text string, i, stop, colons, dots int) (end int, ok, cut bool) {
 	return 0, false, false
 }
 
-// joins reports whether text[i] is a dot between digits.
-func joins(text string, i int) bool {
+// isDotBetweenDigits reports whether text[i] is a dot between digits.
+func isDotBetweenDigits(text string, i int) bool {
 	return i > 0 && i+1 < len(text) && text[i] == '.' && isDigit(text[i-1]) && isDigit(text[i+1])
 }
 
@@ -68,7 +68,7 @@ func matchMACPairs(text string, i int) (end int, ok, cut bool) {
 		}
 		i++
 	}
-	return i, !at(text, i, isWord), i == len(text)
+	return i, !isClassAt(text, i, isWord), i == len(text)
 }
 
 // matchMACGroups finds aabb.ccdd.eeff, unless another group stands before or behind it.
@@ -85,7 +85,7 @@ func matchMACGroups(text string, i int) (end int, ok, cut bool) {
 		}
 		i++
 	}
-	if at(text, i, isWord) || at(text, i, isDot) && at(text, i+1, isHex) {
+	if isClassAt(text, i, isWord) || isClassAt(text, i, isDot) && isClassAt(text, i+1, isHex) {
 		return 0, false, false
 	}
 	return i, true, i == len(text) || i+1 == len(text) && text[i] == '.'

@@ -14,7 +14,7 @@ type editor struct {
 	err   error
 }
 
-func (e *editor) text(s string) string {
+func (e *editor) editText(s string) string {
 	if e.err != nil {
 		return s
 	}
@@ -27,15 +27,15 @@ func (e *editor) text(s string) string {
 	return out
 }
 
-// blocks applies the rule to text, reasoning, arguments, outputs and values. Names, IDs, URLs, media, signatures and extras are left
-// alone. The blocks given are not changed: they are returned when nothing was found.
-func (e *editor) blocks(blocks []agent.Block) []agent.Block {
+// editBlocks applies the rule to text, reasoning, arguments, outputs and values, but not to names, IDs, URLs, media, signatures and
+// extras. It does not change its argument, and returns it if nothing was found.
+func (e *editor) editBlocks(blocks []agent.Block) []agent.Block {
 	before := e.found
 	out := slices.Clone(blocks)
-	e.joined(out, agent.BlockText, func(b *agent.Block) *string { return &b.Text })
-	e.joined(out, agent.BlockReasoning, func(b *agent.Block) *string { return &b.Reasoning })
+	e.editAdjacent(out, agent.BlockText, func(b *agent.Block) *string { return &b.Text })
+	e.editAdjacent(out, agent.BlockReasoning, func(b *agent.Block) *string { return &b.Reasoning })
 	for i := range out {
-		e.block(&out[i])
+		e.editBlock(&out[i])
 	}
 	if e.found == before || e.err != nil {
 		return blocks
@@ -44,7 +44,7 @@ func (e *editor) blocks(blocks []agent.Block) []agent.Block {
 	for i := range blocks {
 		b, was := out[i], &blocks[i]
 		if b.Text != was.Text {
-			unplace(&b)
+			clearPositions(&b)
 		}
 		if b.Reasoning != was.Reasoning {
 			b.Signature = "" // a provider refuses what it did not sign
@@ -57,43 +57,43 @@ func (e *editor) blocks(blocks []agent.Block) []agent.Block {
 	return kept
 }
 
-func (e *editor) block(b *agent.Block) {
+func (e *editor) editBlock(b *agent.Block) {
 	switch b.Type {
 	case agent.BlockText:
-		b.Text = e.text(b.Text)
+		b.Text = e.editText(b.Text)
 		b.Annotations = slices.Clone(b.Annotations)
 		for i := range b.Annotations {
 			a := &b.Annotations[i]
-			a.Title, a.CitedText = e.text(a.Title), e.text(a.CitedText)
+			a.Title, a.CitedText = e.editText(a.Title), e.editText(a.CitedText)
 		}
 	case agent.BlockReasoning:
-		b.Reasoning = e.text(b.Reasoning)
+		b.Reasoning = e.editText(b.Reasoning)
 	case agent.BlockToolCall, agent.BlockServerToolCall, agent.BlockInvalidToolCall:
-		b.Args = e.json(b.Args)
-		b.Error = e.text(b.Error)
+		b.Args = e.editJSON(b.Args)
+		b.Error = e.editText(b.Error)
 	case agent.BlockToolResult, agent.BlockServerToolResult:
-		b.Output = e.json(b.Output)
+		b.Output = e.editJSON(b.Output)
 	case agent.BlockNonStandard:
-		b.Value = e.json(b.Value)
+		b.Value = e.editJSON(b.Value)
 	case agent.BlockImage, agent.BlockAudio, agent.BlockFile:
 	}
 }
 
-// joined finds the values that run across blocks of a type that stand side by side: models cut their text anywhere, and readers see
-// it joined ([agent.Normalize], and the stream). Such a value is replaced in the block that it begins in.
-func (e *editor) joined(blocks []agent.Block, kind agent.BlockType, field func(*agent.Block) *string) {
+// editAdjacent replaces values that run across adjacent blocks of a type, in the block where they begin: models cut their text anywhere, and
+// readers see it joined ([agent.Normalize], and the stream).
+func (e *editor) editAdjacent(blocks []agent.Block, kind agent.BlockType, field func(*agent.Block) *string) {
 	for i := 0; i < len(blocks); i++ {
 		first := i
 		for i < len(blocks) && blocks[i].Type == kind {
 			i++
 		}
 		if i-first > 1 && e.err == nil {
-			e.across(blocks[first:i], field)
+			e.editAcross(blocks[first:i], field)
 		}
 	}
 }
 
-func (e *editor) across(blocks []agent.Block, field func(*agent.Block) *string) {
+func (e *editor) editAcross(blocks []agent.Block, field func(*agent.Block) *string) {
 	var whole strings.Builder
 	for i := range blocks {
 		whole.WriteString(*field(&blocks[i]))
@@ -104,20 +104,20 @@ func (e *editor) across(blocks []agent.Block, field func(*agent.Block) *string) 
 	}
 	e.found += len(edits)
 	if e.rule.strategy == StrategyBlock {
-		e.err = e.rule.denied(len(edits))
+		e.err = e.rule.deniedError(len(edits))
 		return
 	}
 	start := 0
 	for i := range blocks {
 		text := field(&blocks[i])
 		end := start + len(*text)
-		*text = cutOut(whole.String(), start, end, edits)
+		*text = applyEdits(whole.String(), start, end, edits)
 		start = end
 	}
 }
 
-// cutOut is text[start:end] with the edits that begin in it and without what others cover.
-func cutOut(text string, start, end int, edits []edit) string {
+// applyEdits returns text[start:end] with the edits that begin in it and without the parts that other edits cover.
+func applyEdits(text string, start, end int, edits []edit) string {
 	var b strings.Builder
 	for _, e := range edits {
 		if e.end <= start || e.start >= end {
@@ -133,8 +133,8 @@ func cutOut(text string, start, end int, edits []edit) string {
 	return b.String()
 }
 
-// unplace takes the positions from annotations of a text that has changed: they would point elsewhere.
-func unplace(b *agent.Block) {
+// clearPositions removes the positions of annotations, which are wrong once the text has changed.
+func clearPositions(b *agent.Block) {
 	for i := range b.Annotations {
 		b.Annotations[i].StartIndex, b.Annotations[i].EndIndex = nil, nil
 	}

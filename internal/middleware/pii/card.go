@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// cardForm is how the digits of a card number are grouped, and how numbers of that length begin.
+// cardForm is a grouping of the digits of a card number, with the prefixes of such numbers.
 type cardForm struct {
 	groups   []int
 	prefixes []string // none: any
 }
 
-// cardForms are those of most cards, as LangChain has them, and the shorter ones of American Express, JCB and Diners Club, whose prefixes
-// keep other long numbers out.
+// cardForms returns the form of most cards, which is LangChain's, and the shorter ones of American Express, JCB and Diners Club. Their
+// prefixes exclude other long numbers.
 func cardForms() [5]cardForm {
 	fifteen := []string{"34", "37", "1800", "2131"}
 	fourteen := []string{"300", "301", "302", "303", "304", "305", "309", "36", "38", "39"}
@@ -29,7 +29,7 @@ func matchCard(text string, i int) (end int, ok, cut bool) {
 	for _, form := range cardForms() {
 		e, whole := matchGroups(text, i, form.groups)
 		cut = cut || e == len(text)
-		if whole && !at(text, e, isWord) && form.begins(text[i:]) && luhn(text[i:e]) {
+		if whole && !isClassAt(text, e, isWord) && form.begins(text[i:]) && luhn(text[i:e]) {
 			end, ok = max(end, e), true
 		}
 	}
@@ -41,14 +41,14 @@ func (f *cardForm) begins(number string) bool {
 	return f.prefixes == nil || slices.ContainsFunc(f.prefixes, func(p string) bool { return strings.HasPrefix(number, p) })
 }
 
-// matchGroups returns where it stopped, and whether all groups were there.
+// matchGroups returns where the match stopped, and whether all groups were found.
 func matchGroups(text string, i int, groups []int) (end int, whole bool) {
 	for g, n := range groups {
 		if g > 0 {
 			i += separator(text[i:])
 		}
 		for range n {
-			if !at(text, i, isDigit) {
+			if !isClassAt(text, i, isDigit) {
 				return i, false
 			}
 			i++
@@ -57,7 +57,7 @@ func matchGroups(text string, i int, groups []int) (end int, whole bool) {
 	return i, true
 }
 
-// separator is the width of a separator of groups at the beginning of text, 0 when there is none.
+// separator returns the width of a group separator at the beginning of text, 0 without one.
 func separator(text string) int {
 	c, w := utf8.DecodeRuneInString(text)
 	if c == '-' || '\u2010' <= c && c <= '\u2013' || unicode.IsSpace(c) {

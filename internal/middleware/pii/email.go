@@ -10,8 +10,8 @@ const (
 
 const labelBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-" // of a domain's label
 
-// emailFinder finds [A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,} where no word goes on after it. The last label may also be an
-// internationalized one in its ASCII form, as in user@example.xn--p1ai.
+// emailFinder finds [A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,} at the end of a word. The last label may be an internationalized one in
+// ASCII, as in user@example.xn--p1ai.
 type emailFinder struct{}
 
 func (emailFinder) find(text string, from int, more bool) (v value, hold int, ok bool) {
@@ -40,7 +40,7 @@ func (emailFinder) find(text string, from int, more bool) (v value, hold int, ok
 	return value{}, len(text), false
 }
 
-// localStart is where the name before text[end] begins, not before from.
+// localStart returns where the name before text[end] begins, not before from.
 func localStart(text string, from, end int) int {
 	from = max(from, end-maxLocal)
 	for end > from && isLocal(text[end-1]) {
@@ -49,7 +49,7 @@ func localStart(text string, from, end int) int {
 	return end
 }
 
-// domainEnd is where the domain at text[start:] ends; 0: there is none. cut says that more text may change that.
+// domainEnd returns where the domain at text[start:] ends, 0 without one. cut reports that more text may change that.
 func domainEnd(text string, start int) (end int, cut bool) {
 	stop := start
 	for stop < min(len(text), start+maxDomain) && isDomain(text[stop]) {
@@ -59,14 +59,14 @@ func domainEnd(text string, start int) (end int, cut bool) {
 		if text[dot] != '.' {
 			continue
 		}
-		if e := topLevelEnd(text[:stop], dot+1); e-dot > 2 && !at(text, e, isWord) {
+		if e := topLevelEnd(text[:stop], dot+1); e-dot > 2 && !isClassAt(text, e, isWord) {
 			end = e
 		}
 	}
 	return end, stop == len(text)
 }
 
-// topLevelEnd is where the letters at text[start:] end, or the label that begins with xn--.
+// topLevelEnd returns where the letters at text[start:] end, or the label that begins with xn--.
 func topLevelEnd(text string, start int) int {
 	const punycode = "xn--"
 	end := start

@@ -1,11 +1,10 @@
 package pii
 
-// finder finds the values of one type. Its answers are the same however a text is cut into chunks, which is what makes [Stream]
-// equal to [Rule.Apply]; so it looks at most 4 bytes back from where it is told to begin, and answers only what no further text
-// can change.
+// finder finds the values of one type. Its answers do not depend on how a text is cut into chunks, so that [Stream] equals [Rule.Apply]: it
+// looks at most 4 bytes back from where it begins, and answers only what no further text can change.
 type finder interface {
-	// find returns the first value of text that begins at from or later. Where there is none, hold is the offset up to which the
-	// text is free of values whatever follows; len(text) when nothing follows. more says that something may follow.
+	// find returns the first value of text that begins at from or later. Without one, hold is the offset up to which the text has no value
+	// whatever follows, len(text) if nothing follows. more reports that text may follow.
 	find(text string, from int, more bool) (v value, hold int, ok bool)
 }
 
@@ -21,7 +20,7 @@ type rest interface {
 	take(text string, more bool) (n int, done bool)
 }
 
-// windowFinder finds values that begin where no word goes on, and end within a few bytes.
+// windowFinder finds short values that begin at the start of a word.
 type windowFinder struct {
 	first func(c byte) bool
 	// match looks for a value at text[i:]. cut says that text beyond its end may change the answer.
@@ -30,7 +29,7 @@ type windowFinder struct {
 
 func (f windowFinder) find(text string, from int, more bool) (v value, hold int, ok bool) {
 	for i := from; i < len(text); i++ {
-		if !f.first(text[i]) || follows(text, i, isWord) {
+		if !f.first(text[i]) || isPrecededBy(text, i, isWord) {
 			continue
 		}
 		end, ok, cut := f.match(text, i)
@@ -44,11 +43,13 @@ func (f windowFinder) find(text string, from int, more bool) (v value, hold int,
 	return value{}, len(text), false
 }
 
-// follows reports whether the byte before text[i] is of a class.
-func follows(text string, i int, class func(byte) bool) bool { return i > 0 && class(text[i-1]) }
+// isPrecededBy reports whether the byte before text[i] is of a class.
+func isPrecededBy(text string, i int, class func(byte) bool) bool { return i > 0 && class(text[i-1]) }
 
-// at reports whether text[i] is there and of a class.
-func at(text string, i int, class func(byte) bool) bool { return i < len(text) && class(text[i]) }
+// isClassAt reports whether text[i] exists and is of a class.
+func isClassAt(text string, i int, class func(byte) bool) bool {
+	return i < len(text) && class(text[i])
+}
 
 // Letters and digits are those of ASCII: others are separators, as in LangChain, so that values are found right beside them.
 

@@ -10,17 +10,17 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// errNotJSON stands for the decoder's error, which quotes the text around it.
+// errNotJSON replaces the decoder's error, which quotes the text around it.
 var errNotJSON = errors.New("is no JSON")
 
-// json applies the rule to the strings of a JSON value: values and the names of members. A number in which something is found becomes
-// a string. Two names that become equal are told apart by a number. Where nothing is found raw stays as it is, byte by byte.
-func (e *editor) json(raw json.RawMessage) json.RawMessage {
+// editJSON applies the rule to the strings of a JSON value, names of members included. A number with a value in it becomes a string. Names
+// that become equal get a number. It returns raw itself if nothing was found.
+func (e *editor) editJSON(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 || e.err != nil {
 		return raw
 	}
 	before := e.found
-	out, err := e.rewrite(raw)
+	out, err := e.rewriteJSON(raw)
 	switch {
 	case e.err != nil:
 		return raw
@@ -33,7 +33,7 @@ func (e *editor) json(raw json.RawMessage) json.RawMessage {
 	return out
 }
 
-func (e *editor) rewrite(raw json.RawMessage) (json.RawMessage, error) {
+func (e *editor) rewriteJSON(raw json.RawMessage) (json.RawMessage, error) {
 	var out bytes.Buffer
 	loose := []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 	dec := jsontext.NewDecoder(bytes.NewReader(raw), loose...)
@@ -53,14 +53,14 @@ func (e *editor) rewrite(raw json.RawMessage) (json.RawMessage, error) {
 		case jsontext.KindEndObject:
 			names = names[:len(names)-1]
 		case jsontext.KindString:
-			text := e.text(token.String())
+			text := e.editText(token.String())
 			if kind, n := dec.StackIndex(dec.StackDepth()); kind == jsontext.KindBeginObject && n%2 == 1 {
-				text = unused(names[len(names)-1], text)
+				text = uniqueName(names[len(names)-1], text)
 			}
 			token = jsontext.String(text)
 		case jsontext.KindNumber:
 			found := e.found
-			if text := e.text(token.String()); e.found > found {
+			if text := e.editText(token.String()); e.found > found {
 				token = jsontext.String(text)
 			}
 		default:
@@ -72,8 +72,8 @@ func (e *editor) rewrite(raw json.RawMessage) (json.RawMessage, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// unused is name, with a number behind it where it is taken, and takes it.
-func unused(taken map[string]bool, name string) string {
+// uniqueName adds a name to taken and returns it, with a number behind it if it was taken.
+func uniqueName(taken map[string]bool, name string) string {
 	unique := name
 	for n := 2; taken[unique]; n++ {
 		unique = fmt.Sprintf("%s_%d", name, n)

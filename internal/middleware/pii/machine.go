@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// machine runs a pattern over text rune by rune, as Pike's algorithm does and as regexp's own does: all the ways in which a match
-// may go on are followed at once, in the order of their priority. So it knows at every point what may still become a match.
+// machine runs a pattern over text rune by rune, with Pike's algorithm, as regexp does: it follows all ways in which a match may continue at
+// once, in the order of their priority. So it knows at every point what may still become a match.
 type machine struct {
 	*pattern
 
@@ -27,28 +27,28 @@ type thread struct {
 
 func (p *pattern) newMachine(text string, from int) *machine {
 	m := &machine{pattern: p, seen: make([]uint32, len(p.prog.Inst))}
-	m.lookBack(text, from)
+	m.setPreviousRune(text, from)
 	return m
 }
 
-func (m *machine) lookBack(text string, at int) {
+func (m *machine) setPreviousRune(text string, at int) {
 	m.prev = -1
 	if at > 0 {
 		m.prev, _ = utf8.DecodeLastRuneInString(text[:at])
 	}
 }
 
-// find is [finder]'s. A value is found when nothing that has priority over it can match any more. The hold is where the first thread
-// began: what has priority over a match did not begin after it.
+// find implements [finder]. It returns a value once nothing with priority over it can match. hold is where the first thread began, because
+// no thread with priority begins later.
 func (m *machine) find(text string, from int, more bool) (v value, hold int, ok bool) {
 	for i := from; ; {
 		if len(m.next) == 0 {
 			if m.matched {
 				return m.match, 0, true
 			}
-			if skip := m.skip(text[i:]); skip > 0 {
+			if skip := m.firstByte(text[i:]); skip > 0 {
 				i += skip
-				m.lookBack(text, i)
+				m.setPreviousRune(text, i)
 			}
 		}
 		if i == len(text) && more {
@@ -57,19 +57,19 @@ func (m *machine) find(text string, from int, more bool) (v value, hold int, ok 
 			}
 			return value{}, i, false
 		}
-		c, w := m.reach(text, i)
+		c, w := m.takeEmptySteps(text, i)
 		if i == len(text) {
 			return m.match, len(text), m.matched
 		}
-		if m.step(c, i+w) { // the value has reached the bound
+		if m.advance(c, i+w) { // the value has reached the bound
 			return value{start: m.match.start, end: i + w, rest: &patternRest{m}}, 0, true
 		}
 		i += w
 	}
 }
 
-// skip is the number of bytes before the first that a value can begin with.
-func (m *machine) skip(text string) int {
+// firstByte returns the index of the first byte that a value can begin with.
+func (m *machine) firstByte(text string) int {
 	for i := range len(text) {
 		if m.first[text[i]] {
 			return i
@@ -78,9 +78,9 @@ func (m *machine) skip(text string) int {
 	return len(text)
 }
 
-// reach takes the empty-width steps at text[i:] and returns the rune there, -1 at the end. Unless something matched, a value may
+// takeEmptySteps takes the empty-width steps at text[i:] and returns the rune there, -1 at the end. Unless something matched, a value may
 // begin here.
-func (m *machine) reach(text string, i int) (c rune, width int) {
+func (m *machine) takeEmptySteps(text string, i int) (c rune, width int) {
 	c, width = -1, 0
 	if i < len(text) {
 		c, width = utf8.DecodeRuneInString(text[i:])
@@ -89,18 +89,18 @@ func (m *machine) reach(text string, i int) (c rune, width int) {
 	m.run = m.run[:0]
 	m.round++
 	for _, t := range m.next {
-		if m.follow(t.pc, t.start, i, around) {
+		if m.addThread(t.pc, t.start, i, around) {
 			return c, width
 		}
 	}
 	if !m.matched {
-		m.follow(uint32(m.prog.Start), i, i, around) //nolint:gosec // an index of Inst
+		m.addThread(uint32(m.prog.Start), i, i, around) //nolint:gosec // an index of Inst
 	}
 	return c, width
 }
 
-// follow takes a thread to the instructions that wait for a rune. It returns true when the thread matched: those after it have lost.
-func (m *machine) follow(pc uint32, start, i int, around syntax.EmptyOp) bool {
+// addThread follows a thread to the instructions that wait for a rune. It returns true if the thread matched, which ends later threads.
+func (m *machine) addThread(pc uint32, start, i int, around syntax.EmptyOp) bool {
 	if m.seen[pc] == m.round {
 		return false
 	}
@@ -108,11 +108,11 @@ func (m *machine) follow(pc uint32, start, i int, around syntax.EmptyOp) bool {
 	inst := &m.prog.Inst[pc]
 	switch inst.Op {
 	case syntax.InstAlt, syntax.InstAltMatch:
-		return m.follow(inst.Out, start, i, around) || m.follow(inst.Arg, start, i, around)
+		return m.addThread(inst.Out, start, i, around) || m.addThread(inst.Arg, start, i, around)
 	case syntax.InstCapture, syntax.InstNop:
-		return m.follow(inst.Out, start, i, around)
+		return m.addThread(inst.Out, start, i, around)
 	case syntax.InstEmptyWidth:
-		return syntax.EmptyOp(inst.Arg)&^around == 0 && m.follow(inst.Out, start, i, around) //nolint:gosec // what Arg holds
+		return syntax.EmptyOp(inst.Arg)&^around == 0 && m.addThread(inst.Out, start, i, around) //nolint:gosec // what Arg holds
 	case syntax.InstMatch:
 		m.match, m.matched = value{start: start, end: i}, true
 		return true
@@ -123,9 +123,9 @@ func (m *machine) follow(pc uint32, start, i int, around syntax.EmptyOp) bool {
 	return false
 }
 
-// step takes the threads that match c to end, the offset behind it. A thread that is longer than the limit is given up, unless it has
-// matched already: then it stays alone, and step returns true.
-func (m *machine) step(c rune, end int) (reached bool) {
+// advance moves the threads that match c to end, the offset behind c. A thread longer than the limit is dropped, unless it has already
+// matched: then advance returns true.
+func (m *machine) advance(c rune, end int) (reached bool) {
 	m.next = m.next[:0]
 	m.prev = c
 	for _, t := range m.run {
@@ -144,14 +144,13 @@ func (m *machine) step(c rune, end int) (reached bool) {
 	return reached
 }
 
-// patternRest takes what the expression goes on to match. It may be more than what the match would end with: whether one comes would
-// only be known at the end.
+// patternRest takes whatever the expression can continue to match. That may be more than the match, which is only known at the end.
 type patternRest struct{ *machine }
 
 func (r *patternRest) take(text string, more bool) (n int, done bool) {
 	for n < len(text) {
-		c, w := r.reach(text, n)
-		r.step(c, 0) // no limit any more
+		c, w := r.takeEmptySteps(text, n)
+		r.advance(c, 0) // no limit any more
 		if len(r.next) == 0 {
 			return n, true
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The bounds of a detector.
+// Bounds of a detector.
 const (
 	maxPattern      = 1000 // bytes of the expression
 	maxInstructions = 2000 // of the program that it becomes, each of which may run for every byte
@@ -18,15 +18,15 @@ const (
 	defaultLookback = 256
 )
 
-// pattern is a detector: an RE2 expression with regexp's syntax and its choice of match. It is run by [machine], because regexp
-// cannot say whether more text would change its answer.
+// pattern is a detector: an RE2 expression with regexp's syntax and choice of match. A [machine] runs it, because regexp cannot report
+// whether more text would change its answer.
 type pattern struct {
 	prog  *syntax.Prog
 	limit int       // the most bytes of a value that are looked at before it is replaced
 	first [256]bool // the bytes that a value can begin with
 }
 
-// newPattern compiles a detector. A lookback of 0 is the longest match of the expression, [defaultLookback] when that has no bound.
+// newPattern compiles a detector. A lookback of 0 means the longest match of the expression, or [defaultLookback] if that is unbounded.
 func newPattern(expression string, lookback int) (*pattern, error) {
 	if len(expression) > maxPattern {
 		return nil, agent.Invalid("detector", "has %d bytes, more than %d", len(expression), maxPattern)
@@ -84,7 +84,7 @@ func (p *pattern) markFirst(seen []bool, pc uint32) {
 	}
 }
 
-// lengths are the bounds of a match in bytes; above maxLookback they are not exact.
+// lengths returns the bounds of a match in bytes. Above maxLookback they are not exact.
 func lengths(re *syntax.Regexp) (shortest, longest int) {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -124,15 +124,15 @@ func lengths(re *syntax.Regexp) (shortest, longest int) {
 	return shortest, longest
 }
 
-func repeated(re *syntax.Regexp, least, most int) (shortest, longest int) {
+func repeated(re *syntax.Regexp, minCount, maxCount int) (shortest, longest int) {
 	s, l := lengths(re)
-	if most < 0 && l > 0 {
-		return s * least, maxLookback + 1
+	if maxCount < 0 && l > 0 {
+		return s * minCount, maxLookback + 1
 	}
-	return s * least, min(l*max(most, 0), maxLookback+1)
+	return s * minCount, min(l*max(maxCount, 0), maxLookback+1)
 }
 
-// runeLen is the most bytes of c, or of what equals it but for case.
+// runeLen returns the most bytes of c or of a rune that differs from it only in case.
 func runeLen(c rune, fold bool) int {
 	n := utf8.RuneLen(c)
 	if n < 0 { // a surrogate, as the end of a class

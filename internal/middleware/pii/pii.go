@@ -1,8 +1,8 @@
-// Package pii is the middleware "pii": it finds e-mail addresses, card numbers, IP and MAC addresses, URLs and what an expression
-// describes, and redacts, masks, hashes or blocks them, under the names and options of LangChain v1's PIIMiddleware.
+// Package pii is the middleware "pii": it finds e-mail addresses, card numbers, IP and MAC addresses, URLs and matches of an expression, and
+// redacts, masks, hashes or blocks them, under the names and options of LangChain v1's PIIMiddleware.
 //
 // One [Rule] finds one type. [Rule.Apply] is for whole texts, [Stream] for text that is being written; both give the same answer.
-// Nothing of a value gets into an error or a log.
+// No error and no log entry contains a part of a value.
 package pii
 
 import (
@@ -15,19 +15,18 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
-// Middleware applies one rule to what an agent is told and says.
+// Middleware applies one rule to the input and output of an agent.
 type Middleware struct {
 	agent.Pass
 
 	rule   *Rule
-	older  *Rule // for what was said before the newest messages: under block it is redacted, for the turn cannot take it back
+	older  *Rule // for older messages: under block they are redacted, because the turn cannot take them back
 	input  bool
 	output bool
 	tools  bool
 }
 
-// options are LangChain v1's of the same names. Its stream_lookback counts characters for every type; here it is in bytes, and of use
-// for a detector without a longest match alone.
+// options are LangChain v1's of the same names. Here stream_lookback is in bytes, and only for a detector without a longest match.
 type options struct {
 	PIIType            string `json:"pii_type"`
 	Strategy           string `json:"strategy"` // default redact
@@ -38,7 +37,7 @@ type options struct {
 	StreamLookback     int    `json:"stream_lookback"`
 }
 
-// New makes the middleware from the options of a plan; it is a [*Middleware]. Errors are [agent.CodeInvalid] with the field.
+// New returns a [*Middleware] with the options of a plan. Errors are [agent.CodeInvalid] with the field.
 func New(raw json.RawMessage) (agent.Middleware, error) {
 	o := options{ApplyToInput: true}
 	if len(raw) > 0 {
@@ -52,19 +51,19 @@ func New(raw json.RawMessage) (agent.Middleware, error) {
 	}
 	m := &Middleware{rule: rule, older: rule, input: o.ApplyToInput, output: o.ApplyToOutput, tools: o.ApplyToToolResults}
 	if rule.strategy == StrategyBlock {
-		m.older = rule.redacting()
+		m.older = rule.withRedactStrategy()
 	}
 	return m, nil
 }
 
-// Reads reports whether it changes what the model is told.
+// Reads reports whether the middleware changes what the model is told.
 func (m *Middleware) Reads() bool { return m.input || m.tools }
 
-// BeforeModel applies the rule to the user messages of a request and, where asked for, to its tool results. LangChain looks at the
-// newest alone, because it keeps what it changed; here the store has what the user wrote, so older messages are looked at each time.
+// BeforeModel applies the rule to the user messages of a request and, if configured, to its tool results. LangChain checks only the newest,
+// because it stores what it changed; our store has the original text, so all messages are checked each time.
 func (m *Middleware) BeforeModel(_ context.Context, _ agent.Invocation, req *agent.ModelRequest) (agent.Jump, error) {
 	out := slices.Clone(req.Messages)
-	newest := newestOf(out)
+	newest := newestIndexes(out)
 	for i := range out {
 		role := out[i].Role
 		if (role != agent.RoleUser || !m.input) && (role != agent.RoleTool || !m.tools) {
@@ -74,17 +73,17 @@ func (m *Middleware) BeforeModel(_ context.Context, _ agent.Invocation, req *age
 		if i >= newest[role] {
 			e.rule = m.rule
 		}
-		out[i].Blocks = e.blocks(out[i].Blocks)
+		out[i].Blocks = e.editBlocks(out[i].Blocks)
 		if e.err != nil {
-			return agent.JumpNone, wrap("check the "+string(role)+" message", e.err)
+			return agent.JumpNone, withOp("check the "+string(role)+" message", e.err)
 		}
 	}
 	req.Messages = out
 	return agent.JumpNone, nil
 }
 
-// newestOf says from which index on messages are new: the user's last ones in a row, the tool results after the model's last reply.
-func newestOf(messages []agent.Message) map[agent.Role]int {
+// newestIndexes returns by role where new messages begin: the user's last ones in a row, the tool results after the model's last reply.
+func newestIndexes(messages []agent.Message) map[agent.Role]int {
 	user := len(messages)
 	for user > 0 && messages[user-1].Role != agent.RoleUser {
 		user--
@@ -99,8 +98,8 @@ func newestOf(messages []agent.Message) map[agent.Role]int {
 	return map[agent.Role]int{agent.RoleUser: user, agent.RoleTool: tool}
 }
 
-// WrapTool applies the rule to what a tool says: result, failure, error and progress. Under block the result is an error, and
-// progress with a value in it is not reported.
+// WrapTool applies the rule to the result, failure, error and progress of a tool. Under block the result is an error, and progress with a
+// value in it is not reported.
 func (m *Middleware) WrapTool(next agent.ToolFunc) agent.ToolFunc {
 	if !m.tools {
 		return next
@@ -113,27 +112,27 @@ func (m *Middleware) WrapTool(next agent.ToolFunc) agent.ToolFunc {
 				}
 			}
 		}
-		inv.Redact = m.redact(inv.Redact)
+		inv.Redact = m.redactRows(inv.Redact)
 		result, err := next(ctx, inv, call)
 		if err != nil {
-			return agent.ToolResult{}, m.cleanError(err)
+			return agent.ToolResult{}, m.redactError(err)
 		}
 		e := editor{rule: m.rule}
-		result.Output, result.Data, result.Preview = e.json(result.Output), e.json(result.Data), e.json(result.Preview)
-		result.Failure = e.failure(result.Failure)
+		result.Output, result.Data, result.Preview = e.editJSON(result.Output), e.editJSON(result.Data), e.editJSON(result.Preview)
+		result.Failure = e.editFailure(result.Failure)
 		if e.err != nil {
-			return agent.ToolResult{}, wrap("check the result of "+call.Name, e.err)
+			return agent.ToolResult{}, withOp("check the result of "+call.Name, e.err)
 		}
 		return result, nil
 	}
 }
 
-// redact is what the tool does to rows that it stores by itself: this rule, then those of the middleware around it.
-func (m *Middleware) redact(outer func(json.RawMessage) (json.RawMessage, error)) func(json.RawMessage) (json.RawMessage, error) {
+// redactRows returns the redaction of rows that a tool stores by itself: this rule, then those of the outer middleware.
+func (m *Middleware) redactRows(outer func(json.RawMessage) (json.RawMessage, error)) func(json.RawMessage) (json.RawMessage, error) {
 	return func(raw json.RawMessage) (json.RawMessage, error) {
 		e := editor{rule: m.rule}
-		if raw = e.json(raw); e.err != nil {
-			return nil, wrap("check what is stored", e.err)
+		if raw = e.editJSON(raw); e.err != nil {
+			return nil, withOp("check what is stored", e.err)
 		}
 		if outer != nil {
 			return outer(raw)
@@ -142,23 +141,22 @@ func (m *Middleware) redact(outer func(json.RawMessage) (json.RawMessage, error)
 	}
 }
 
-// failure applies the rule to what a failure says.
-func (e *editor) failure(f *agent.Failure) *agent.Failure {
+// editFailure applies the rule to the messages of a failure.
+func (e *editor) editFailure(f *agent.Failure) *agent.Failure {
 	if f == nil {
 		return nil
 	}
 	out := *f
-	out.Message = e.text(f.Message)
+	out.Message = e.editText(f.Message)
 	out.Faults = slices.Clone(f.Faults)
 	for i := range out.Faults {
-		out.Faults[i].Message = e.text(out.Faults[i].Message)
+		out.Faults[i].Message = e.editText(out.Faults[i].Message)
 	}
 	return &out
 }
 
-// cleanError is err when it says nothing that the rule finds; else its code and what is left of it. It is redacted under block: an
-// error is no result to refuse.
-func (m *Middleware) cleanError(err error) error {
+// redactError returns err if the rule finds nothing in it, else an error with its code and the redacted text, also under block.
+func (m *Middleware) redactError(err error) error {
 	text, found, _ := m.older.Apply(err.Error())
 	if found == 0 {
 		return err
@@ -170,8 +168,8 @@ func (m *Middleware) cleanError(err error) error {
 	return clean
 }
 
-// wrap says what was being done. [editor] has no other errors than [agent.CodeDenied] ones and errNotJSON.
-func wrap(op string, err error) error {
+// withOp adds the operation to an error of an [editor]: [agent.CodeDenied] or errNotJSON.
+func withOp(op string, err error) error {
 	if e, ok := errors.AsType[*agent.Error](err); ok {
 		return &agent.Error{Code: e.Code, Op: op, Err: e.Err}
 	}

@@ -13,14 +13,14 @@ const shown = 4
 
 const masked = "****"
 
-// replacement is what stands in the place of a value, in LangChain's forms.
+// replacement returns the text that replaces a value, in LangChain's forms.
 func (r *Rule) replacement(value string) string {
 	switch r.strategy {
 	case StrategyMask:
-		return mask(r.kind, value)
+		return maskValue(r.kind, value)
 	case StrategyHash:
 		sum := sha256.Sum256([]byte(value))
-		return r.digest(sum[:])
+		return r.hashLabel(sum[:])
 	case StrategyBlock:
 		return ""
 	default:
@@ -28,12 +28,12 @@ func (r *Rule) replacement(value string) string {
 	}
 }
 
-// digest is 8 hex digits of a SHA-256. Who can guess values can check guesses against it: it hides, it does not protect.
-func (r *Rule) digest(sum []byte) string {
+// hashLabel returns a label with 8 hex digits of a SHA-256. It does not protect values that can be guessed.
+func (r *Rule) hashLabel(sum []byte) string {
 	return "<" + r.kind + "_hash:" + hex.EncodeToString(sum)[:8] + ">"
 }
 
-func mask(kind, value string) string {
+func maskValue(kind, value string) string {
 	switch kind {
 	case TypeEmail:
 		local, domain, ok := strings.Cut(value, "@")
@@ -93,7 +93,7 @@ func maskOther(value string) string {
 	return masked + lastRunes(value, shown)
 }
 
-// lastRunes is the end of s, at most n characters.
+// lastRunes returns the last n characters of s.
 func lastRunes(s string, n int) string {
 	at := len(s)
 	for ; n > 0 && at > 0; n-- {
@@ -103,7 +103,7 @@ func lastRunes(s string, n int) string {
 	return s[at:]
 }
 
-// longValue is a value that is not kept whole, because it is longer than its type's bound. It keeps what the replacement needs.
+// longValue is a value beyond its type's bound. It keeps only what the replacement needs.
 type longValue struct {
 	rule *Rule
 	rest rest
@@ -115,20 +115,20 @@ func (r *Rule) newLongValue(v value) *longValue {
 	return &longValue{rule: r, rest: v.rest, sum: sha256.New()}
 }
 
-func (l *longValue) absorb(text string) {
+func (l *longValue) add(text string) {
 	l.sum.Write([]byte(text))
 	l.end += text[max(0, len(text)-shown*utf8.UTFMax):]
 	l.end = strings.Clone(l.end[max(0, len(l.end)-shown*utf8.UTFMax):])
 }
 
-// replacement is that of a whole value, but for a mask: that shows the last characters, whatever the type.
+// replacement returns the text that replaces the value. A mask shows the last characters, whatever the type.
 func (l *longValue) replacement() string {
 	switch l.rule.strategy {
 	case StrategyHash:
-		return l.rule.digest(l.sum.Sum(nil))
+		return l.rule.hashLabel(l.sum.Sum(nil))
 	case StrategyMask:
 		if l.rule.kind == TypeURL {
-			return mask(TypeURL, "")
+			return maskValue(TypeURL, "")
 		}
 		return maskOther(l.end)
 	default:

@@ -7,7 +7,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The types that need no detector.
+// Types that need no detector.
 const (
 	TypeEmail      = "email"
 	TypeCreditCard = "credit_card"
@@ -16,7 +16,7 @@ const (
 	TypeURL        = "url"
 )
 
-// The strategies: what becomes of a value.
+// Strategies for a value.
 const (
 	StrategyRedact = "redact" // [REDACTED_EMAIL]
 	StrategyMask   = "mask"   // a part is left to recognise it by, e.g. ****-****-****-1234
@@ -24,7 +24,7 @@ const (
 	StrategyBlock  = "block"  // an error
 )
 
-// RuleConfig says what a rule looks for and what becomes of it. The errors of [NewRule] name its fields as the options do.
+// RuleConfig says what a rule looks for and what replaces it. The errors of [NewRule] name the fields as the options do.
 type RuleConfig struct {
 	Type     string // a built-in type, or any name when there is a detector
 	Strategy string // empty: redact
@@ -42,7 +42,7 @@ type Rule struct {
 // NewRule checks a configuration. Errors are [agent.CodeInvalid] with the field.
 func NewRule(c RuleConfig) (*Rule, error) {
 	r := &Rule{kind: c.Type, strategy: c.Strategy}
-	if !typeName(c.Type) {
+	if !isTypeName(c.Type) {
 		return nil, agent.Invalid("pii_type", "want a letter and then up to 63 letters, digits, _ and -")
 	}
 	switch c.Strategy {
@@ -83,15 +83,15 @@ func NewRule(c RuleConfig) (*Rule, error) {
 // Type is the name of what the rule looks for.
 func (r *Rule) Type() string { return r.kind }
 
-// Apply replaces the values in text and says how many there were. Under block it returns a [agent.CodeDenied] error instead, which
-// names the type and how many there are, never a value.
+// Apply replaces the values in text and counts them. Under block it returns an [agent.CodeDenied] error with the type and the count, never
+// a value.
 func (r *Rule) Apply(text string) (out string, found int, err error) {
 	edits := r.edits(text)
 	if len(edits) == 0 {
 		return text, 0, nil
 	}
 	if r.strategy == StrategyBlock {
-		return "", len(edits), r.denied(len(edits))
+		return "", len(edits), r.deniedError(len(edits))
 	}
 	var b strings.Builder
 	at := 0
@@ -110,7 +110,7 @@ type edit struct {
 	with       string
 }
 
-// edits lists what to replace, in order. The leftmost value wins, of those the longest.
+// edits returns the replacements in order. The leftmost value wins, of several the longest.
 func (r *Rule) edits(text string) []edit {
 	var out []edit
 	for at := 0; at < len(text); {
@@ -125,7 +125,7 @@ func (r *Rule) edits(text string) []edit {
 			n, _ := v.rest.take(text[v.end:], false)
 			e.end += n
 			l := r.newLongValue(v)
-			l.absorb(text[e.start:e.end])
+			l.add(text[e.start:e.end])
 			e.with = l.replacement()
 		}
 		out = append(out, e)
@@ -134,16 +134,16 @@ func (r *Rule) edits(text string) []edit {
 	return out
 }
 
-// redacting is the rule with another strategy.
-func (r *Rule) redacting() *Rule {
+// withRedactStrategy returns the rule with the strategy redact.
+func (r *Rule) withRedactStrategy() *Rule {
 	return &Rule{kind: r.kind, strategy: StrategyRedact, finder: r.finder}
 }
 
-func (r *Rule) denied(found int) error {
+func (r *Rule) deniedError(found int) error {
 	return &agent.Error{Code: agent.CodeDenied, Err: fmt.Errorf("detected %d instance(s) of %s in text content", found, r.kind)}
 }
 
-func typeName(s string) bool {
+func isTypeName(s string) bool {
 	for i := range len(s) {
 		c := s[i]
 		if !isLetter(c) && (i == 0 || c != '_' && c != '-' && !isDigit(c)) {

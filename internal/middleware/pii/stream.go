@@ -5,23 +5,22 @@ import (
 	"unicode/utf8"
 )
 
-// behind is how many bytes before the held text are kept for finders to look back on.
-const behind = utf8.UTFMax
+// contextBytes is how many bytes before the held text finders may look back on.
+const contextBytes = utf8.UTFMax
 
-// Stream filters text that comes in chunks. What it emits in all is what [Rule.Apply] makes of the whole text, one rule after the
-// other, however the text is cut; nothing is emitted before it is certain, and what is certain is emitted at once.
+// Stream filters text that comes in chunks. Its whole output is what [Rule.Apply] makes of the whole text, one rule after the other, however
+// the text is cut. It emits text as soon as, and not before, the outcome is certain.
 //
-// It holds back what may still become a part of a value, and no more than that: at most 512 bytes for an e-mail address, 2 KiB for a
-// URL, 64 bytes for the other built-in types, its lookback for a detector. A value that is longer does not wait for its end: at the
-// bound it is certain to be one, and all that still belongs to it is taken in without being kept, and replaced with it. A run of
-// characters that is no value passes through, however long it is.
+// It holds back only text that may be part of a value: at most 512 bytes for an e-mail address, 2 KiB for a URL, 64 bytes for the other
+// built-in types, its lookback for a detector. At the bound a longer value is certain; the rest of it is dropped as it comes and replaced
+// with it. A run of characters that is no value passes, however long it is.
 //
 // Under block nothing is emitted from the first value on, and Err says why. Not safe for concurrent use.
 type Stream struct {
 	stages []*stage
 }
 
-// NewStream makes a filter that applies rules in order. Without rules it changes nothing.
+// NewStream returns a filter that applies rules in order.
 func NewStream(rules ...*Rule) *Stream {
 	s := &Stream{}
 	for _, r := range rules {
@@ -30,27 +29,27 @@ func NewStream(rules ...*Rule) *Stream {
 	return s
 }
 
-// Write takes the next chunk and returns what can be shown by now.
+// Write adds a chunk and returns the text that is certain now.
 func (s *Stream) Write(chunk string) (emit string) {
 	for _, g := range s.stages {
-		chunk = g.push(chunk, true)
+		chunk = g.filter(chunk, true)
 	}
 	return chunk
 }
 
-// Flush ends the text and returns the rest of it. What is written afterwards is another text.
+// Flush ends the text and returns the rest of it. Later chunks begin another text.
 func (s *Stream) Flush() (rest string) {
 	for _, g := range s.stages {
-		rest = g.push(rest, false)
+		rest = g.filter(rest, false)
 	}
 	return rest
 }
 
-// Err is a [agent.CodeDenied] error once a rule that blocks has found a value. It stays.
+// Err returns an [agent.CodeDenied] error once a blocking rule has found a value.
 func (s *Stream) Err() error {
 	for _, g := range s.stages {
 		if g.blocked {
-			return g.rule.denied(g.found)
+			return g.rule.deniedError(g.found)
 		}
 	}
 	return nil
@@ -66,22 +65,22 @@ type stage struct {
 	blocked bool
 }
 
-// push adds a chunk and returns what is certain.
-func (g *stage) push(chunk string, more bool) string {
+// filter adds a chunk and returns the text that is certain now.
+func (g *stage) filter(chunk string, more bool) string {
 	if g.blocked {
 		return ""
 	}
 	text := g.text + chunk
 	known := text
 	if more {
-		known = text[:len(text)-partialRune(text)]
+		known = text[:len(text)-incompleteRuneLength(text)]
 	}
 	var out strings.Builder
 	at := g.from
 	for {
 		if g.long != nil {
 			n, done := g.long.rest.take(known[at:], more)
-			g.long.absorb(known[at : at+n])
+			g.long.add(known[at : at+n])
 			at += n
 			if !done {
 				break
@@ -104,21 +103,21 @@ func (g *stage) push(chunk string, more bool) string {
 			return out.String()
 		case v.rest != nil:
 			g.long = g.rule.newLongValue(v)
-			g.long.absorb(known[v.start:v.end])
+			g.long.add(known[v.start:v.end])
 		default:
 			out.WriteString(g.rule.replacement(known[v.start:v.end]))
 		}
 	}
 	g.text, g.from = "", 0
 	if more {
-		keep := max(0, at-behind)
+		keep := max(0, at-contextBytes)
 		g.text, g.from = strings.Clone(text[keep:]), at-keep
 	}
 	return out.String()
 }
 
-// partialRune is the number of bytes at the end of text that are the beginning of a rune.
-func partialRune(text string) int {
+// incompleteRuneLength returns how many bytes at the end of text begin a rune that is not complete.
+func incompleteRuneLength(text string) int {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		if tail := text[len(text)-n:]; utf8.RuneStart(tail[0]) {
 			if utf8.FullRuneInString(tail) {

@@ -10,9 +10,9 @@ import (
 // maxURL is the longest URL in bytes that is looked at whole; a longer one ends where no character of a URL follows.
 const maxURL = 2048
 
-// urlFinder finds what LangChain finds: http and https URLs, and host/path and www.host without a scheme. The characters that end one
-// are LangChain's for both forms; punctuation at the end of one is not a part of it, and a host without a scheme needs a top-level
-// domain of letters or is an IPv4 address: 1.5/2 and python3.11/lib are none.
+// urlFinder finds what LangChain finds: http and https URLs, and host/path and www.host without a scheme. LangChain's characters end both
+// forms. Punctuation at the end is not part of a URL. A host without a scheme needs a top-level domain of letters or is an IPv4 address:
+// 1.5/2 and python3.11/lib are no URLs.
 type urlFinder struct{}
 
 func (urlFinder) find(text string, from int, more bool) (v value, hold int, ok bool) {
@@ -59,7 +59,7 @@ func matchScheme(text string, i int) (v value, ok, cut bool) {
 
 // matchHost finds a URL without a scheme at text[i:], where no word ends.
 func matchHost(text string, i int) (v value, ok, cut bool) {
-	if follows(text, i, isWord) {
+	if isPrecededBy(text, i, isWord) {
 		return value{}, false, false
 	}
 	stop := i
@@ -72,7 +72,7 @@ func matchHost(text string, i int) (v value, ok, cut bool) {
 	if stop-i > maxDomain {
 		return value{}, false, false
 	}
-	if at(text, stop, func(c byte) bool { return c == '/' }) {
+	if isClassAt(text, stop, func(c byte) bool { return c == '/' }) {
 		if !isHost(text[i:stop]) {
 			return value{}, false, false
 		}
@@ -86,7 +86,7 @@ func matchHost(text string, i int) (v value, ok, cut bool) {
 	return value{start: i, end: i + len(host)}, true, cut
 }
 
-// urlFrom is the URL that begins at start and has characters of a URL from body on.
+// urlFrom returns the URL that begins at start and has URL characters from body on.
 func urlFrom(text string, start, body int) (v value, cut bool) {
 	end := body
 	for end < len(text) {
@@ -102,7 +102,7 @@ func urlFrom(text string, start, body int) (v value, cut bool) {
 	return value{start: start, end: trimURL(text, body, end)}, true
 }
 
-// trimURL leaves out the punctuation of the sentence that text[body:end] stands in.
+// trimURL returns the end of a URL without the punctuation of its sentence.
 func trimURL(text string, body, end int) int {
 	for end > body {
 		switch c := text[end-1]; {
@@ -116,7 +116,7 @@ func trimURL(text string, body, end int) int {
 	return end
 }
 
-// urlChar is the width of the character of a URL that text begins with, 0 when it is none.
+// urlChar returns the width of the URL character that text begins with, 0 if it is none.
 func urlChar(text string) int {
 	c, w := utf8.DecodeRuneInString(text)
 	switch {
@@ -130,7 +130,7 @@ func urlChar(text string) int {
 	return w
 }
 
-// isHost says whether s is an IPv4 address or a name of at least two labels with a top-level domain of letters.
+// isHost reports whether s is an IPv4 address or a name of at least two labels with a top-level domain of letters.
 func isHost(s string) bool {
 	labels := 0
 	last := ""

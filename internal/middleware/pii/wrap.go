@@ -6,8 +6,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// WrapModel applies the rule to what is streamed, before anybody reads it, and to the reply. Text is held back while it may still become
-// a value; what is held when a call fails or is cancelled is dropped. Under block the call ends at the first value.
+// WrapModel applies the rule to streamed text, before anybody reads it, and to the reply. It holds text back while that may become a value,
+// and drops held text if the call fails or is cancelled. Under block the call ends at the first value.
 //
 // The reply is changed here and not in AfterModel, so that a middleware around this one sees what readers saw.
 func (m *Middleware) WrapModel(next agent.ModelFunc) agent.ModelFunc {
@@ -15,8 +15,8 @@ func (m *Middleware) WrapModel(next agent.ModelFunc) agent.ModelFunc {
 		return next
 	}
 	return func(ctx context.Context, inv agent.Invocation, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
-		s := streams{emit: emit, text: NewStream(m.rule), reasoning: NewStream(m.rule), rule: m.rule}
-		reply, err := next(ctx, inv, req, s.take)
+		s := deltaFilter{emit: emit, text: NewStream(m.rule), reasoning: NewStream(m.rule), rule: m.rule}
+		reply, err := next(ctx, inv, req, s.filter)
 		if err == nil {
 			err = s.flush()
 		}
@@ -24,40 +24,40 @@ func (m *Middleware) WrapModel(next agent.ModelFunc) agent.ModelFunc {
 			return agent.ModelReply{Usage: reply.Usage, Model: reply.Model}, err
 		}
 		e := editor{rule: m.rule}
-		reply.Blocks = e.blocks(reply.Blocks)
+		reply.Blocks = e.editBlocks(reply.Blocks)
 		if e.err != nil {
-			return agent.ModelReply{Usage: reply.Usage, Model: reply.Model}, wrap("check the reply", e.err)
+			return agent.ModelReply{Usage: reply.Usage, Model: reply.Model}, withOp("check the reply", e.err)
 		}
 		return reply, nil
 	}
 }
 
-// streams are the fragments of one model call on their way to readers.
-type streams struct {
+// deltaFilter filters the fragments of one model call.
+type deltaFilter struct {
 	emit            func(agent.Delta) error
 	text, reasoning *Stream
 	rule            *Rule
 }
 
-func (s *streams) take(d agent.Delta) error {
+func (s *deltaFilter) filter(d agent.Delta) error {
 	out := agent.Delta{Text: s.text.Write(d.Text), Reasoning: s.reasoning.Write(d.Reasoning)}
 	if d.Block != nil {
 		e := editor{rule: s.rule}
-		blocks := e.blocks([]agent.Block{*d.Block})
+		blocks := e.editBlocks([]agent.Block{*d.Block})
 		if e.err != nil {
-			return wrap("check the reply", e.err)
+			return withOp("check the reply", e.err)
 		}
 		out.Block = &blocks[0]
 	}
-	return s.give(out)
+	return s.emitEach(out)
 }
 
-func (s *streams) flush() error {
-	return s.give(agent.Delta{Text: s.text.Flush(), Reasoning: s.reasoning.Flush()})
+func (s *deltaFilter) flush() error {
+	return s.emitEach(agent.Delta{Text: s.text.Flush(), Reasoning: s.reasoning.Flush()})
 }
 
-// give emits what a fragment has left, each field by itself.
-func (s *streams) give(d agent.Delta) error {
+// emitEach emits the fields of a fragment one by one.
+func (s *deltaFilter) emitEach(d agent.Delta) error {
 	for _, one := range []agent.Delta{{Text: d.Text}, {Reasoning: d.Reasoning}, {Block: d.Block}} {
 		if one == (agent.Delta{}) {
 			continue
@@ -68,7 +68,7 @@ func (s *streams) give(d agent.Delta) error {
 	}
 	for _, stream := range []*Stream{s.text, s.reasoning} {
 		if err := stream.Err(); err != nil {
-			return wrap("check the reply", err)
+			return withOp("check the reply", err)
 		}
 	}
 	return nil

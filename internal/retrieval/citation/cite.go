@@ -20,7 +20,7 @@ const (
 	maxMarker      = 200 // bytes between the brackets
 )
 
-// extras is what an annotation says besides LangChain's own fields.
+// extras are the fields of an annotation beyond LangChain's.
 type extras struct {
 	Collection string `json:"collection,omitempty"`
 	DocumentID string `json:"document_id"`
@@ -50,8 +50,8 @@ func Cite(text string, passages []agent.Passage) []agent.Annotation {
 		chained = chained && open == at
 		runes += utf8.RuneCountInString(text[at:open])
 		at = open
-		numbers, end := marker(text, open)
-		if end == 0 || scan.inside(open) || !chained && linked(text, open) || escaped(text, open) || defines(text, open, end) {
+		numbers, end := parseMarker(text, open)
+		if end == 0 || scan.isCode(open) || !chained && isReferenceLink(text, open) || isEscaped(text, open) || isLinkOrDefinition(text, open, end) {
 			at++
 			runes++
 			chained = false
@@ -75,15 +75,15 @@ func Cite(text string, passages []agent.Passage) []agent.Annotation {
 	return found
 }
 
-// marker reads "[1]" or "[1, 2]" at open and returns its numbers, each once, and where it ends; 0 when it is none.
-func marker(text string, open int) (numbers []int, end int) {
+// parseMarker parses "[1]" or "[1, 2]" at open and returns its numbers, each once, and where it ends; 0 when it is none.
+func parseMarker(text string, open int) (numbers []int, end int) {
 	body := text[open+1 : min(len(text), open+1+maxMarker)]
 	stop := strings.IndexByte(body, ']')
 	if stop < 0 {
 		return nil, 0
 	}
 	for part := range strings.SplitSeq(body[:stop], ",") {
-		n, ok := number(strings.Trim(part, " \t"))
+		n, ok := parseNumber(strings.Trim(part, " \t"))
 		if !ok {
 			return nil, 0
 		}
@@ -94,8 +94,8 @@ func marker(text string, open int) (numbers []int, end int) {
 	return numbers, open + 1 + stop + 1
 }
 
-// number reads a number as a model writes one: no sign, no leading zero, at most four digits.
-func number(s string) (int, bool) {
+// parseNumber parses a number as models write it: no sign, no leading zero, at most four digits.
+func parseNumber(s string) (int, bool) {
 	if s == "" || len(s) > 4 || s[0] == '0' {
 		return 0, false
 	}
@@ -109,11 +109,11 @@ func number(s string) (int, bool) {
 	return n, true
 }
 
-// linked reports the second half of a reference link: [text][1].
-func linked(text string, open int) bool { return open > 0 && text[open-1] == ']' }
+// isReferenceLink reports the second half of a reference link: [text][1].
+func isReferenceLink(text string, open int) bool { return open > 0 && text[open-1] == ']' }
 
-// defines reports the first half of a link, [1](…), and a link's definition at the begin of a line, [1]: https://….
-func defines(text string, open, end int) bool {
+// isLinkOrDefinition reports the first half of a link, [1](…), and a link's definition at the begin of a line, [1]: https://….
+func isLinkOrDefinition(text string, open, end int) bool {
 	rest := text[end:]
 	if strings.HasPrefix(rest, "(") {
 		return true
@@ -125,7 +125,7 @@ func defines(text string, open, end int) bool {
 	return before == "" || before[len(before)-1] == '\n'
 }
 
-func escaped(text string, open int) bool {
+func isEscaped(text string, open int) bool {
 	n := 0
 	for open-n > 0 && text[open-n-1] == '\\' {
 		n++
@@ -135,7 +135,7 @@ func escaped(text string, open int) bool {
 
 func annotation(p *agent.Passage) *agent.Annotation {
 	a := &agent.Annotation{Type: TypeCitation, Title: p.Title, CitedText: clip(strings.TrimSpace(p.Text), maxCited)}
-	if webAddress(p.Source) {
+	if isWebAddress(p.Source) {
 		a.URL = p.Source
 	}
 	if a.Title == "" && a.URL == "" {
@@ -146,7 +146,7 @@ func annotation(p *agent.Passage) *agent.Annotation {
 	return a
 }
 
-func webAddress(source string) bool {
+func isWebAddress(source string) bool {
 	if strings.ContainsFunc(source, unicode.IsSpace) {
 		return false
 	}

@@ -2,8 +2,8 @@ package citation
 
 import "strings"
 
-// codeScanner says which bytes of a Markdown text are code: fenced blocks and inline spans, as CommonMark finds them. Asked with rising
-// positions it reads the text once. Indented blocks count as text: a list's second level is indented as deeply.
+// codeScanner finds code in a Markdown text: fenced blocks and inline spans, as in CommonMark. Asked with rising positions, it reads the text
+// once. Indented blocks count as text: a list's second level is indented as deeply.
 type codeScanner struct {
 	text string
 	pos  int    // of the next line
@@ -12,8 +12,8 @@ type codeScanner struct {
 
 type span struct{ start, end int }
 
-// inside reports whether the byte at pos is code.
-func (s *codeScanner) inside(pos int) bool {
+// isCode reports whether the byte at pos is code.
+func (s *codeScanner) isCode(pos int) bool {
 	for s.pos <= pos && s.pos < len(s.text) {
 		s.advance()
 	}
@@ -28,13 +28,13 @@ func (s *codeScanner) advance() {
 	s.code = s.code[:0]
 	start := s.pos
 	for s.pos < len(s.text) {
-		line := s.line()
-		if fence := opening(line); fence != "" {
+		line := s.nextLine()
+		if fence := openingFence(line); fence != "" {
 			if s.pos > start {
 				break // the paragraph before it comes first
 			}
 			s.pos += len(line)
-			s.block(start, fence)
+			s.readFencedBlock(start, fence)
 			return
 		}
 		s.pos += len(line)
@@ -42,10 +42,10 @@ func (s *codeScanner) advance() {
 			break
 		}
 	}
-	s.spans(start, s.pos)
+	s.findInlineCode(start, s.pos)
 }
 
-func (s *codeScanner) line() string {
+func (s *codeScanner) nextLine() string {
 	rest := s.text[s.pos:]
 	if i := strings.IndexByte(rest, '\n'); i >= 0 {
 		return rest[:i+1]
@@ -53,10 +53,10 @@ func (s *codeScanner) line() string {
 	return rest
 }
 
-// block reads to the closing fence, or to the end of the text.
-func (s *codeScanner) block(start int, fence string) {
+// readFencedBlock reads to the closing fence, or to the end of the text.
+func (s *codeScanner) readFencedBlock(start int, fence string) {
 	for s.pos < len(s.text) {
-		line := s.line()
+		line := s.nextLine()
 		s.pos += len(line)
 		trimmed := strings.TrimSpace(line)
 		if len(trimmed) >= len(fence) && strings.Trim(trimmed, fence[:1]) == "" {
@@ -66,9 +66,9 @@ func (s *codeScanner) block(start int, fence string) {
 	s.code = append(s.code, span{start, s.pos})
 }
 
-// opening returns the run of ` or ~ that opens a fenced block on this line, empty when none does. Deeper indents than CommonMark's three
+// openingFence returns the run of ` or ~ that opens a fenced block on this line, "" if none does. Deeper indents than CommonMark's three
 // spaces are allowed: blocks stand in lists.
-func opening(line string) string {
+func openingFence(line string) string {
 	line = strings.TrimLeft(line, " \t")
 	for _, mark := range []string{"`", "~"} {
 		run := line[:len(line)-len(strings.TrimLeft(line, mark))]
@@ -79,8 +79,8 @@ func opening(line string) string {
 	return ""
 }
 
-// spans finds the inline code between two bytes: a run of backticks up to the next run of the same length.
-func (s *codeScanner) spans(start, end int) {
+// findInlineCode finds the inline code between two bytes: a run of backticks up to the next run of the same length.
+func (s *codeScanner) findInlineCode(start, end int) {
 	last := map[int]int{} // length of a run → where the last such run begins
 	for at := start; at < end; {
 		if s.text[at] != '`' {

@@ -28,7 +28,7 @@ const (
 // No passages: the empty string.
 func Context(passages []agent.Passage) string { return Within(passages, MaxRunes) }
 
-// Within is [Context] with a bound of its own, in runes. The passage that goes beyond it is cut and ends with "…"; those behind it
+// Within is [Context] with another bound, in runes. The passage that goes beyond it is cut and ends with "…"; those behind it
 // are left out.
 func Within(passages []agent.Passage, limit int) string {
 	var b strings.Builder
@@ -42,7 +42,7 @@ func Within(passages []agent.Passage, limit int) string {
 		if left < 0 {
 			break
 		}
-		body := quoted(passages[i].Text)
+		body := quoteLines(passages[i].Text)
 		n := utf8.RuneCountInString(body)
 		if n > left {
 			if left >= minRest {
@@ -60,10 +60,10 @@ func Within(passages []agent.Passage, limit int) string {
 
 func heading(number int, p *agent.Passage) string {
 	head := fmt.Sprintf("[%d] ", number)
-	title, source := line(p.Title, maxTitle), line(p.Source, maxSource)
+	title, source := singleLine(p.Title, maxTitle), singleLine(p.Source, maxSource)
 	switch {
 	case title == "" && source == "":
-		head += line(p.DocumentID, maxTitle)
+		head += singleLine(p.DocumentID, maxTitle)
 	case title == "" || title == source:
 		head += source
 	case source == "":
@@ -77,12 +77,12 @@ func heading(number int, p *agent.Passage) string {
 	return head + "\n"
 }
 
-// quoted puts the quotation mark before every line, whatever breaks it: models read U+2028 as a new line too.
-func quoted(text string) string {
+// quoteLines puts the quotation mark before every line, whatever breaks it: models read U+2028 as a new line too.
+func quoteLines(text string) string {
 	var b strings.Builder
 	start := true
 	for _, r := range strings.TrimRightFunc(strings.ReplaceAll(text, "\r\n", "\n"), unicode.IsSpace) {
-		if breaksLine(r) {
+		if isLineBreak(r) {
 			if start {
 				b.WriteString(strings.TrimSpace(quote))
 			}
@@ -90,7 +90,7 @@ func quoted(text string) string {
 			start = true
 			continue
 		}
-		if hidden(r) {
+		if isHidden(r) {
 			continue
 		}
 		if start {
@@ -106,13 +106,13 @@ func quoted(text string) string {
 	return b.String()
 }
 
-// line makes one line of s: runs of white space become one space.
-func line(s string, limit int) string {
+// singleLine returns s on one line: runs of white space become one space.
+func singleLine(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
-		case breaksLine(r) || unicode.IsSpace(r):
+		case isLineBreak(r) || unicode.IsSpace(r):
 			return ' '
-		case hidden(r):
+		case isHidden(r):
 			return -1
 		default:
 			return r
@@ -125,7 +125,7 @@ func line(s string, limit int) string {
 	return s
 }
 
-func breaksLine(r rune) bool {
+func isLineBreak(r rune) bool {
 	switch r {
 	case '\n', '\r', '\v', '\f', '\u0085', '\u2028', '\u2029':
 		return true
@@ -134,9 +134,9 @@ func breaksLine(r rune) bool {
 	}
 }
 
-// hidden reports runes that a person does not see and a model does: control characters, and the format characters (text direction,
+// isHidden reports runes that a person does not see and a model does: control characters, and the format characters (text direction,
 // tags) that smuggle text past a reader. The two joiners are part of words and emoji.
-func hidden(r rune) bool {
+func isHidden(r rune) bool {
 	if r == '\t' || r == '\u200c' || r == '\u200d' {
 		return false
 	}

@@ -4,8 +4,8 @@
 //	file → Parse → documents, each a list of sections → Split → chunks
 //
 // A section is what a chunk never crosses: a page of a PDF, the text below one heading of Markdown (to which HTML is converted first).
-// Everything is read from memory and bounded, for files come from strangers: what a format may do to the reader (a PDF's cyclic
-// page tree, a stream that unpacks to gigabytes) ends in an error that says so.
+// Files come from strangers, so everything is bounded: a hostile file (a PDF's cyclic page tree, a stream that unpacks to gigabytes) ends in
+// an error that says so.
 package document
 
 import "encoding/json"
@@ -26,7 +26,7 @@ type File struct {
 	Data     []byte
 }
 
-// Document is one document of a file. Of its fields the file says what it can; the rest is empty.
+// Document is one document of a file. Fields that the file does not give are empty.
 type Document struct {
 	Line     int             // JSONL: the line, from 1; else 0
 	ID       string          // JSONL

@@ -98,14 +98,14 @@ func formatOf(f File) (string, error) {
 	case ".jsonl", ".ndjson":
 		return MIMEJSONL, nil
 	default:
-		return sniff(f)
+		return detectFormat(f)
 	}
 }
 
 var headingLine = regexp.MustCompile(`(?m)^#{1,6} \S`)
 
-// sniff tells the format by the content.
-func sniff(f File) (string, error) {
+// detectFormat returns the format by the content.
+func detectFormat(f File) (string, error) {
 	media, _, _ := mime.ParseMediaType(http.DetectContentType(f.Data))
 	switch {
 	case bytes.HasPrefix(f.Data, []byte("%PDF-")):

@@ -49,14 +49,14 @@ func parseHTML(data []byte, contentType string) (d Document, err error) {
 	if len(text) > MaxText {
 		return Document{}, agent.FieldErrorf(agent.CodeOverflow, "body", "holds more than %d MiB of text", MaxText>>20)
 	}
-	d = markdown(clean(string(text)))
+	d = splitMarkdown(cleanText(string(text)))
 	if title != "" {
 		d.Title = title
 	}
 	return d, nil
 }
 
-// prune removes what is no content and returns the page's title.
+// prune removes nodes without content and returns the page's title.
 func prune(root *html.Node) (title string) {
 	var next *html.Node
 	for n := root.FirstChild; n != nil; n = next {
@@ -64,7 +64,7 @@ func prune(root *html.Node) (title string) {
 		if n.DataAtom == atom.Title && n.Namespace == "" {
 			title = strings.Join(strings.Fields(textOf(n)), " ")
 		}
-		if noise(n) {
+		if isNoise(n) {
 			root.RemoveChild(n)
 			continue
 		}
@@ -75,7 +75,7 @@ func prune(root *html.Node) (title string) {
 	return title
 }
 
-func noise(n *html.Node) bool {
+func isNoise(n *html.Node) bool {
 	switch n.DataAtom {
 	case atom.Nav, atom.Script, atom.Style, atom.Noscript, atom.Template, atom.Iframe, atom.Object, atom.Svg, atom.Button, atom.Select, atom.Dialog:
 		return true

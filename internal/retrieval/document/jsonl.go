@@ -62,23 +62,23 @@ func parseLine(line []byte) (Document, error) {
 		return Document{}, agent.Invalid("", "want an object, got null")
 	}
 	d := Document{MIMEType: MIMEJSONL}
-	text, err := take(fields, "text", "content", "page_content")
+	text, err := takeString(fields, "text", "content", "page_content")
 	if err != nil {
 		return Document{}, err
 	}
-	if d.Sections = sections(nil, Section{Text: text}); len(d.Sections) == 0 {
+	if d.Sections = appendSection(nil, Section{Text: text}); len(d.Sections) == 0 {
 		return Document{}, agent.Invalid("text", "is missing or empty (it may be called content or page_content)")
 	}
-	if err := merge(fields); err != nil {
+	if err := mergeMetadata(fields); err != nil {
 		return Document{}, err
 	}
 	if d.ID, err = takeID(fields); err != nil {
 		return Document{}, err
 	}
-	if d.Title, err = take(fields, "title"); err != nil {
+	if d.Title, err = takeString(fields, "title"); err != nil {
 		return Document{}, err
 	}
-	if d.Source, err = take(fields, "url", "source"); err != nil {
+	if d.Source, err = takeString(fields, "url", "source"); err != nil {
 		return Document{}, err
 	}
 	if len(fields) > 0 {
@@ -89,8 +89,8 @@ func parseLine(line []byte) (Document, error) {
 	return d, nil
 }
 
-// merge moves the fields of "metadata" beside the others, which win.
-func merge(fields map[string]jsontext.Value) error {
+// mergeMetadata moves the fields of "metadata" beside the others, which win.
+func mergeMetadata(fields map[string]jsontext.Value) error {
 	raw, ok := fields["metadata"]
 	if !ok || raw.Kind() != '{' {
 		return nil
@@ -108,8 +108,8 @@ func merge(fields map[string]jsontext.Value) error {
 	return nil
 }
 
-// take removes the first of these fields that is there from the object. null is as good as absent; the others stay, as metadata.
-func take(fields map[string]jsontext.Value, names ...string) (string, error) {
+// takeString removes the first present field of these names and returns it. null counts as absent. Other fields stay, as metadata.
+func takeString(fields map[string]jsontext.Value, names ...string) (string, error) {
 	for _, name := range names {
 		raw, ok := fields[name]
 		if !ok {
@@ -124,7 +124,7 @@ func take(fields map[string]jsontext.Value, names ...string) (string, error) {
 			return "", agent.Invalid(name, "want a string")
 		}
 		delete(fields, name)
-		return clean(s), nil
+		return cleanText(s), nil
 	}
 	return "", nil
 }
@@ -139,7 +139,7 @@ func takeID(fields map[string]jsontext.Value) (string, error) {
 		delete(fields, "id")
 		return strconv.FormatInt(n, 10), nil
 	}
-	return take(fields, "id")
+	return takeString(fields, "id")
 }
 
 // Metadata writes an object as canonical JSON that PostgreSQL can keep: sorted names, no NUL in its strings. v is anything that

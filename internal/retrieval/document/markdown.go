@@ -13,16 +13,16 @@ func parseMarkdown(data []byte) (Document, error) {
 	if err != nil {
 		return Document{}, err
 	}
-	return markdown(text), nil
+	return splitMarkdown(text), nil
 }
 
-// markdown splits a text at its headings. The title is the first heading of the first level.
-func markdown(text string) Document {
+// splitMarkdown splits a text at its headings. The title is the first heading of the first level.
+func splitMarkdown(text string) Document {
 	s := markdownSplitter{}
 	lines := strings.SplitAfter(text, "\n")
-	if n := frontMatter(lines); n > 0 {
+	if n := frontMatterLines(lines); n > 0 {
 		s.body.WriteString(strings.Join(lines[:n], ""))
-		s.end()
+		s.endSection()
 		lines = lines[n:]
 	}
 	for i := 0; i < len(lines); i++ {
@@ -31,20 +31,20 @@ func markdown(text string) Document {
 			s.body.WriteString(line)
 			continue
 		}
-		if level, heading := atx(line); level > 0 {
-			s.heading(level, heading, line)
+		if level, heading := parseATXHeading(line); level > 0 {
+			s.startHeading(level, heading, line)
 			continue
 		}
 		if i+1 < len(lines) && (i == 0 || strings.TrimSpace(lines[i-1]) == "") {
-			if level := setext(line, lines[i+1]); level > 0 {
-				s.heading(level, strings.TrimSpace(line), line)
+			if level := setextLevel(line, lines[i+1]); level > 0 {
+				s.startHeading(level, strings.TrimSpace(line), line)
 				i++
 				continue
 			}
 		}
 		s.body.WriteString(line)
 	}
-	s.end()
+	s.endSection()
 	return Document{Title: s.title, Sections: s.done}
 }
 
@@ -57,12 +57,12 @@ type markdownSplitter struct {
 	done  []Section
 }
 
-func (s *markdownSplitter) heading(level int, text, line string) {
+func (s *markdownSplitter) startHeading(level int, text, line string) {
 	fits := text != "" && utf8.RuneCountInString(text) <= maxHeading
 	if s.empty && s.depth() < level && strings.TrimSpace(s.body.String()) == "" {
 		s.body.Reset() // the heading below it carries it on
 	} else {
-		s.end()
+		s.endSection()
 	}
 	for i := level - 1; i < len(s.path); i++ {
 		s.path[i] = ""
@@ -88,8 +88,8 @@ func (s *markdownSplitter) depth() int {
 	return 0
 }
 
-// end closes the section that is open. A section without text is kept for its heading's sake, unless that stands in another's path.
-func (s *markdownSplitter) end() {
+// endSection closes the section that is open. A section without text is kept for its heading's sake, unless that stands in another's path.
+func (s *markdownSplitter) endSection() {
 	var path []string
 	for _, h := range s.path {
 		if h != "" {
@@ -98,7 +98,7 @@ func (s *markdownSplitter) end() {
 	}
 	body := s.body.String()
 	if strings.TrimSpace(body) != "" || s.empty {
-		s.done = sections(s.done, Section{Path: path, Text: body})
+		s.done = appendSection(s.done, Section{Path: path, Text: body})
 	}
 	s.body.Reset()
 	s.empty = false
@@ -123,8 +123,8 @@ func (s *markdownSplitter) inFence(line string) bool {
 	return false
 }
 
-// atx reads "## Heading ##"; level 0: the line is none.
-func atx(line string) (level int, text string) {
+// parseATXHeading parses "## Heading ##"; level 0: the line is no heading.
+func parseATXHeading(line string) (level int, text string) {
 	indent := len(line) - len(strings.TrimLeft(line, " "))
 	rest := strings.TrimRight(line[indent:], " \t\n")
 	level = len(rest) - len(strings.TrimLeft(rest, "#"))
@@ -142,9 +142,9 @@ func atx(line string) (level int, text string) {
 	return level, text
 }
 
-// setext reads a heading that is underlined with = or -. Only paragraphs of one line are headings here: a longer one before a rule is more
+// setextLevel returns the level of a heading that is underlined with = or -, 0 for other text. Only paragraphs of one line are headings here: a longer one before a rule is more
 // often a slip than a heading.
-func setext(line, under string) int {
+func setextLevel(line, under string) int {
 	text, under := strings.TrimSpace(line), strings.TrimRight(under, " \t\n")
 	if text == "" || strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "\t") || strings.ContainsAny(text[:1], "-*+>|#`~") || len(under) < 2 {
 		return 0
@@ -159,8 +159,8 @@ func setext(line, under string) int {
 	}
 }
 
-// frontMatter counts the lines of a YAML head: from --- to ---.
-func frontMatter(lines []string) int {
+// frontMatterLines counts the lines of a YAML head: from --- to ---.
+func frontMatterLines(lines []string) int {
 	if strings.TrimRight(lines[0], " \n") != "---" {
 		return 0
 	}

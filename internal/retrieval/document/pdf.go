@@ -22,9 +22,10 @@ const (
 	pdfNesting  = 100_000   // of arrays and dictionaries: the library's lexer recurses
 )
 
-// parsePDF reads the text of each page. The library panics on what it does not expect and trusts what a file says of itself, so its
-// panics are recovered, the file's own cross-reference table is replaced ([indexPDF]), the page tree is walked and content is read here;
-// the library finds objects, unpacks streams and knows the encodings.
+// parsePDF reads the text of each page. The library finds objects, unpacks streams and knows encodings. It also panics on unexpected input
+// and trusts the file, so this package recovers its panics, replaces the file's cross-reference table ([openPDF]), and reads the page tree
+// and the content itself. The interpreter earns its place by that: hostile files stay bounded in time and memory, which the library alone
+// does not ensure.
 func parsePDF(ctx context.Context, data []byte) (d Document, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, pdfTime, agent.FieldErrorf(agent.CodeOverflow, "body", "the PDF takes longer than %s to read", pdfTime))
 	defer cancel()
@@ -37,12 +38,12 @@ func parsePDF(ctx context.Context, data []byte) (d Document, err error) {
 	if !bytes.HasPrefix(data, []byte("%PDF-")) {
 		return Document{}, agent.Invalid("body", "is no PDF: it does not begin with %%PDF-")
 	}
-	reader, err := indexPDF(f, data)
+	reader, err := openPDF(f, data)
 	if err != nil {
 		return Document{}, err
 	}
-	d.Title = strings.Join(strings.Fields(clean(reader.Trailer().Key("Info").Key("Title").Text())), " ")
-	if err := f.walk(reader.Trailer().Key("Root").Key("Pages"), pdf.Value{}, 0); err != nil {
+	d.Title = strings.Join(strings.Fields(cleanText(reader.Trailer().Key("Info").Key("Title").Text())), " ")
+	if err := f.readPages(reader.Trailer().Key("Root").Key("Pages"), pdf.Value{}, 0); err != nil {
 		return Document{}, err
 	}
 	if f.pages == 0 {
@@ -50,7 +51,7 @@ func parsePDF(ctx context.Context, data []byte) (d Document, err error) {
 	}
 	for i, text := range f.texts {
 		if text = strings.TrimSpace(text); text != "" {
-			d.Sections = sections(d.Sections, Section{Page: i + 1, Text: text})
+			d.Sections = appendSection(d.Sections, Section{Page: i + 1, Text: text})
 		}
 	}
 	if len(d.Sections) == 0 {
@@ -70,7 +71,7 @@ type pdfFile struct {
 	fonts  map[string]*pdfFont
 }
 
-// open has the library read data, as long as there is time.
+// open opens data with the library, whose reads fail once the time is over.
 func (f *pdfFile) open(data []byte) (*pdf.Reader, error) {
 	r, err := pdf.NewReader(timedReader{f.ctx, bytes.NewReader(data)}, int64(len(data)))
 	if err != nil {
@@ -79,7 +80,7 @@ func (f *pdfFile) open(data []byte) (*pdf.Reader, error) {
 	return r, nil
 }
 
-// malformed makes an error of the library's, or of a panic.
+// malformed returns the error for an error of the library or a panic.
 func (f *pdfFile) malformed(cause any) error {
 	if f.ctx.Err() != nil {
 		if late, ok := context.Cause(f.ctx).(*agent.Error); ok { //nolint:errorlint // our own cause, as it was given
@@ -93,8 +94,8 @@ func (f *pdfFile) malformed(cause any) error {
 	return agent.Invalid("body", "malformed PDF: %v", cause)
 }
 
-// walk visits a node of the page tree, which a file may make as deep, as wide and as cyclic as it likes.
-func (f *pdfFile) walk(node, resources pdf.Value, depth int) error {
+// readPages reads a node of the page tree, which a hostile file may make deep, wide or cyclic.
+func (f *pdfFile) readPages(node, resources pdf.Value, depth int) error {
 	f.nodes++
 	if depth > pdfDepth || f.nodes > 2*MaxPages {
 		return agent.FieldErrorf(agent.CodeOverflow, "body", "the PDF has more than %d pages, or a page tree that is no tree", MaxPages)
@@ -111,7 +112,7 @@ func (f *pdfFile) walk(node, resources pdf.Value, depth int) error {
 		if f.pages > MaxPages {
 			return agent.FieldErrorf(agent.CodeOverflow, "body", "the PDF has more than %d pages", MaxPages)
 		}
-		text, err := f.page(node, resources)
+		text, err := f.readPage(node, resources)
 		if err != nil {
 			return err
 		}
@@ -119,23 +120,23 @@ func (f *pdfFile) walk(node, resources pdf.Value, depth int) error {
 		return nil
 	}
 	for i := range kids.Len() {
-		if err := f.walk(kids.Index(i), resources, depth+1); err != nil {
+		if err := f.readPages(kids.Index(i), resources, depth+1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// page reads the text of one page.
-func (f *pdfFile) page(node, resources pdf.Value) (string, error) {
+// readPage returns the text of one page.
+func (f *pdfFile) readPage(node, resources pdf.Value) (string, error) {
 	w := newPDFWriter(f)
-	if err := w.contents(node.Key("Contents"), resources, 0); err != nil {
+	if err := w.showContents(node.Key("Contents"), resources, 0); err != nil {
 		return "", err
 	}
 	if f.ctx.Err() != nil {
 		return "", f.malformed(f.ctx.Err())
 	}
-	text := clean(w.out.String())
+	text := cleanText(w.out.String())
 	f.text -= len(text)
 	if w.full || f.text < 0 {
 		return "", agent.FieldErrorf(agent.CodeOverflow, "body", "the PDF holds more than %d MiB of text", MaxText>>20)
@@ -143,8 +144,8 @@ func (f *pdfFile) page(node, resources pdf.Value) (string, error) {
 	return text, nil
 }
 
-// unpacked returns what a stream unpacks to.
-func (f *pdfFile) unpacked(stream pdf.Value) ([]byte, error) {
+// unpackStream returns the content of a stream.
+func (f *pdfFile) unpackStream(stream pdf.Value) ([]byte, error) {
 	params := stream.Key("DecodeParms")
 	for i := range max(1, params.Len()) {
 		one := params
@@ -167,7 +168,7 @@ func (f *pdfFile) unpacked(stream pdf.Value) ([]byte, error) {
 	}
 }
 
-// checkNesting refuses a file whose brackets nest so deeply that the library's lexer, which recurses, would end the process.
+// checkNesting refuses brackets so deep that the library's recursive lexer would overflow the stack.
 func (f *pdfFile) checkNesting(data []byte) error {
 	depth := 0
 	for _, c := range data {
@@ -183,7 +184,7 @@ func (f *pdfFile) checkNesting(data []byte) error {
 	return nil
 }
 
-// timedReader fails once its context has ended: the library has loops that only a failing read ends.
+// timedReader fails once its context has ended, because only a failing read ends some loops of the library.
 type timedReader struct {
 	ctx context.Context
 	r   io.ReaderAt

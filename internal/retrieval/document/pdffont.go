@@ -30,7 +30,7 @@ type glyph struct {
 	width float64 // in thousandths of the font's size
 }
 
-// font returns a font of the page's resources; fonts of equal dictionaries are one.
+// font returns a font of the page's resources. Fonts with equal dictionaries are one.
 func (f *pdfFile) font(v pdf.Value) (*pdfFont, error) {
 	key := v.String()
 	if known, ok := f.fonts[key]; ok {
@@ -42,11 +42,11 @@ func (f *pdfFile) font(v pdf.Value) (*pdfFont, error) {
 	}
 	stream := v.Key("ToUnicode")
 	if stream.Kind() == pdf.Stream {
-		data, err := f.unpacked(stream)
+		data, err := f.unpackStream(stream)
 		if err != nil {
 			return nil, err
 		}
-		p.toUnicode = characterMap(data, p.step)
+		p.toUnicode = parseCharacterMap(data, p.step)
 	}
 	encoding := v.Key("Encoding")
 	if stream.Kind() != pdf.Stream || encoding.Kind() == pdf.Dict || encoding.Kind() == pdf.Name && encoding.Name() != "Identity-H" {
@@ -59,8 +59,8 @@ func (f *pdfFile) font(v pdf.Value) (*pdfFont, error) {
 	return p, nil
 }
 
-// characterMap reads a ToUnicode map (ISO 32000-1, 9.10.3) for codes of step bytes.
-func characterMap(data []byte, step int) map[string]string {
+// parseCharacterMap parses a ToUnicode map (ISO 32000-1, 9.10.3) for codes of step bytes.
+func parseCharacterMap(data []byte, step int) map[string]string {
 	codes := map[string]string{}
 	put := func(code, text string) {
 		if len(code) == step && len(codes) < pdfCodes {
@@ -75,10 +75,10 @@ func characterMap(data []byte, step int) map[string]string {
 			}
 		case "endbfrange":
 			for i := 0; i+2 < len(args); i += 3 {
-				low, ok1 := codeOf(args[i].text)
-				high, ok2 := codeOf(args[i+1].text)
+				low, ok1 := parseCode(args[i].text)
+				high, ok2 := parseCode(args[i+1].text)
 				for n := low; ok1 && ok2 && n <= high && len(codes) < pdfCodes; n++ {
-					code := codeText(n, len(args[i].text))
+					code := formatCode(n, len(args[i].text))
 					if to := args[i+2]; to.kind != operandArray {
 						put(code, utf16Text(to.text, n-low))
 					} else if n-low < len(to.items) {
@@ -92,7 +92,7 @@ func characterMap(data []byte, step int) map[string]string {
 	return codes
 }
 
-func codeOf(s string) (int, bool) {
+func parseCode(s string) (int, bool) {
 	switch len(s) {
 	case 1:
 		return int(s[0]), true
@@ -103,7 +103,7 @@ func codeOf(s string) (int, bool) {
 	}
 }
 
-func codeText(n, step int) string {
+func formatCode(n, step int) string {
 	if step == 1 {
 		return string([]byte{byte(n)}) //nolint:gosec // of one byte
 	}
@@ -155,7 +155,7 @@ func (p *pdfFont) glyph(code string) glyph {
 	}
 	if g.width <= 0 { // the 14 standard fonts come without widths
 		r, _ := utf8.DecodeRuneInString(g.text)
-		g.width = usualWidth(r)
+		g.width = typicalWidth(r)
 	}
 	return g
 }
@@ -194,8 +194,8 @@ func printable(s string) string {
 	}, strings.ToValidUTF8(s, "\ufffd"))
 }
 
-// usualWidth is about that of Helvetica.
-func usualWidth(r rune) float64 {
+// typicalWidth returns about the width of Helvetica.
+func typicalWidth(r rune) float64 {
 	switch {
 	case strings.ContainsRune("iljtfI.,:;'!|()[]/ ", r):
 		return 280

@@ -30,10 +30,10 @@ type pdfEntry struct {
 	since int // the place in the file that it comes from: of two, the later counts
 }
 
-// indexPDF opens a PDF with a cross-reference table of our own, made by looking for the objects, as readers do that repair a file. The
-// library allocates whatever a file's own table asks for, follows tables in circles, and gives up on those that are a byte off.
-// Objects in compressed streams are unpacked and put behind the file, where the library reads them once and not over and over.
-func indexPDF(f *pdfFile, data []byte) (*pdf.Reader, error) {
+// openPDF opens a PDF with a new cross-reference table, which it makes by searching for objects, as repairing readers do: the library
+// allocates whatever the file's table says, follows cyclic tables, and fails on those that are a byte off. It unpacks the objects of
+// compressed streams behind the file, where the library reads each once.
+func openPDF(f *pdfFile, data []byte) (*pdf.Reader, error) {
 	if pdfEncrypt.Match(data) {
 		return nil, agent.Invalid("body", "the PDF is encrypted: remove its password first")
 	}
@@ -59,7 +59,7 @@ func indexPDF(f *pdfFile, data []byte) (*pdf.Reader, error) {
 	}
 	list := reader.Trailer().Key("Containers")
 	for i, number := range containers {
-		if data, err = f.unfold(list.Index(i), number, objects, data); err != nil {
+		if data, err = f.unpackObjects(list.Index(i), number, objects, data); err != nil {
 			return nil, err
 		}
 	}
@@ -89,7 +89,7 @@ func findObjects(data []byte) (objects map[int]pdfEntry, containers []int, err e
 		}
 		i += at
 		at = i + len("obj")
-		number, gen, start, ok := objectAt(data[:i])
+		number, gen, start, ok := parseObjectHead(data[:i])
 		if !ok {
 			continue
 		}
@@ -106,12 +106,12 @@ func findObjects(data []byte) (objects map[int]pdfEntry, containers []int, err e
 }
 
 // objectAt reads "12 0 " at the end of head.
-func objectAt(head []byte) (number, gen, start int, ok bool) {
+func parseObjectHead(head []byte) (number, gen, start int, ok bool) {
 	rest := bytes.TrimRight(head, " \t\r\n")
 	if len(rest) == len(head) {
 		return 0, 0, 0, false
 	}
-	gen, rest, ok = trailingNumber(rest, 5)
+	gen, rest, ok = parseTrailingNumber(rest, 5)
 	if !ok {
 		return 0, 0, 0, false
 	}
@@ -119,11 +119,11 @@ func objectAt(head []byte) (number, gen, start int, ok bool) {
 	if len(spaced) == len(rest) {
 		return 0, 0, 0, false
 	}
-	number, rest, ok = trailingNumber(spaced, 8)
+	number, rest, ok = parseTrailingNumber(spaced, 8)
 	return number, gen, len(rest), ok && number > 0
 }
 
-func trailingNumber(b []byte, digits int) (n int, rest []byte, ok bool) {
+func parseTrailingNumber(b []byte, digits int) (n int, rest []byte, ok bool) {
 	i := len(b)
 	for i > 0 && len(b)-i < digits && b[i-1] >= '0' && b[i-1] <= '9' {
 		i--
@@ -132,9 +132,9 @@ func trailingNumber(b []byte, digits int) (n int, rest []byte, ok bool) {
 	return n, b[:i], err == nil
 }
 
-// unfold puts the objects of an object stream behind the file, unless it has newer ones.
-func (f *pdfFile) unfold(stream pdf.Value, number int, objects map[int]pdfEntry, data []byte) ([]byte, error) {
-	body, err := f.unpacked(stream)
+// unpackObjects appends the objects of an object stream to the file, unless the file has newer ones.
+func (f *pdfFile) unpackObjects(stream pdf.Value, number int, objects map[int]pdfEntry, data []byte) ([]byte, error) {
+	body, err := f.unpackStream(stream)
 	if err != nil {
 		return nil, err
 	}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// The library's lexer runs for ever where a content stream ends in an open array or string, and gives up on inline images and odd
-// escapes. So content streams and character maps are read here, leniently: what cannot be is passed over, as viewers do.
+// The library's lexer never returns if a content stream ends in an open array or string, and fails on inline images and odd escapes. So
+// this file reads content streams and character maps, and skips what it cannot read, as viewers do.
 
 const (
 	lexArgs  = 10_000  // operands of one operator
@@ -80,7 +80,7 @@ func interpret(data []byte, do func(op string, args []operand) bool) {
 			}
 		case c == '/':
 			add(operand{kind: operandName, text: l.name()})
-		case delimiter(c): // a stray one
+		case isDelimiter(c): // a stray one
 		default:
 			l.at--
 			word := l.word()
@@ -112,7 +112,7 @@ func (l *pdfLexer) next() byte {
 			for l.at < len(l.data) && l.data[l.at] != '\n' && l.data[l.at] != '\r' {
 				l.at++
 			}
-		case !blank(c):
+		case !isBlank(c):
 			return c
 		}
 	}
@@ -128,7 +128,7 @@ func (l *pdfLexer) peek() byte {
 
 func (l *pdfLexer) word() string {
 	start := l.at
-	for l.at < len(l.data) && !blank(l.data[l.at]) && !delimiter(l.data[l.at]) {
+	for l.at < len(l.data) && !isBlank(l.data[l.at]) && !isDelimiter(l.data[l.at]) {
 		l.at++
 	}
 	return string(l.data[start:l.at])
@@ -249,13 +249,13 @@ func (l *pdfLexer) skipImage() {
 		}
 		i += l.at
 		l.at = i + len("EI")
-		if blank(l.data[i-1]) && (l.at == len(l.data) || blank(l.data[l.at])) {
+		if isBlank(l.data[i-1]) && (l.at == len(l.data) || isBlank(l.data[l.at])) {
 			return
 		}
 	}
 }
 
-func blank(c byte) bool {
+func isBlank(c byte) bool {
 	switch c {
 	case 0, '\t', '\n', '\f', '\r', ' ':
 		return true
@@ -264,7 +264,7 @@ func blank(c byte) bool {
 	}
 }
 
-func delimiter(c byte) bool {
+func isDelimiter(c byte) bool {
 	switch c {
 	case '(', ')', '<', '>', '[', ']', '{', '}', '/', '%':
 		return true

@@ -34,8 +34,8 @@ type textState struct {
 	stretch          float64
 }
 
-// pdfWriter writes down what a page shows, in the order in which it shows it. A page says where glyphs stand, not what a word or a line
-// is: a step down makes a new line, a wide one a blank line before it, a step to the right of more than a sliver a space.
+// pdfWriter writes the text that a page shows, in that order. A page positions glyphs and has no words or lines: a step down makes a new
+// line, a large one a blank line before it, a step to the right of more than a sliver a space.
 type pdfWriter struct {
 	file  *pdfFile
 	out   strings.Builder
@@ -51,46 +51,46 @@ func newPDFWriter(f *pdfFile) *pdfWriter {
 	return &pdfWriter{file: f, state: textState{page: identity(), text: identity(), line: identity(), stretch: 1}}
 }
 
-// contents interprets a content stream, or several that make one.
-func (w *pdfWriter) contents(v, resources pdf.Value, depth int) error {
+// showContents interprets a content stream, or several that make one.
+func (w *pdfWriter) showContents(v, resources pdf.Value, depth int) error {
 	switch v.Kind() { //nolint:exhaustive // the rest shows nothing
 	case pdf.Array:
 		for i := range v.Len() {
-			if err := w.stream(v.Index(i), resources, depth); err != nil {
+			if err := w.showStream(v.Index(i), resources, depth); err != nil {
 				return err
 			}
 		}
 	case pdf.Stream:
-		return w.stream(v, resources, depth)
+		return w.showStream(v, resources, depth)
 	}
 	return nil
 }
 
-func (w *pdfWriter) stream(v, resources pdf.Value, depth int) error {
+func (w *pdfWriter) showStream(v, resources pdf.Value, depth int) error {
 	if v.Kind() != pdf.Stream {
 		return nil
 	}
-	data, err := w.file.unpacked(v)
+	data, err := w.file.unpackStream(v)
 	if err != nil {
 		return err
 	}
 	interpret(data, func(op string, args []operand) bool {
 		switch {
 		case op == "Do" && len(args) > 0:
-			err = w.form(resources.Key("XObject").Key(args[0].text), resources, depth+1)
+			err = w.showForm(resources.Key("XObject").Key(args[0].text), resources, depth+1)
 		case op == "Tf" && len(args) > 1:
 			w.state.size = args[1].number
 			w.state.font, err = w.file.font(resources.Key("Font").Key(args[0].text))
 		default:
-			w.operate(op, args)
+			w.execute(op, args)
 		}
 		return err == nil && !w.full && w.file.ctx.Err() == nil
 	})
 	return err
 }
 
-// form shows a form: a content stream that pages share.
-func (w *pdfWriter) form(v, resources pdf.Value, depth int) error {
+// showForm shows a form, which is a content stream that pages share.
+func (w *pdfWriter) showForm(v, resources pdf.Value, depth int) error {
 	if depth > pdfForms || v.Key("Subtype").Name() != "Form" {
 		return nil
 	}
@@ -105,7 +105,7 @@ func (w *pdfWriter) form(v, resources pdf.Value, depth int) error {
 		}
 		w.state.page = matrix.times(w.state.page)
 	}
-	err := w.stream(v, resources, depth)
+	err := w.showStream(v, resources, depth)
 	w.state = before
 	return err
 }
@@ -117,8 +117,8 @@ func matrixOf(args []operand) (m affine) {
 	return m
 }
 
-// operate executes an operator. One with too few operands is passed over, as viewers do.
-func (w *pdfWriter) operate(op string, args []operand) {
+// execute executes an operator. It skips one with too few operands, as viewers do.
+func (w *pdfWriter) execute(op string, args []operand) {
 	need := map[string]int{"cm": 6, "Tm": 6, "Td": 2, "TD": 2, "TL": 1, "Tc": 1, "Tw": 1, "Tz": 1, "Tj": 1, "TJ": 1, "'": 1, `"`: 3}[op]
 	if len(args) < need {
 		return
@@ -143,11 +143,11 @@ func (w *pdfWriter) operate(op string, args []operand) {
 		s.text = s.line
 	case "TD":
 		s.leading = -args[1].number
-		w.move(args[0].number, args[1].number)
+		w.moveLine(args[0].number, args[1].number)
 	case "Td":
-		w.move(args[0].number, args[1].number)
+		w.moveLine(args[0].number, args[1].number)
 	case "T*":
-		w.move(0, -s.leading)
+		w.moveLine(0, -s.leading)
 	case "TL":
 		s.leading = args[0].number
 	case "Tc":
@@ -157,36 +157,36 @@ func (w *pdfWriter) operate(op string, args []operand) {
 	case "Tz":
 		s.stretch = args[0].number / 100
 	case "Tj":
-		w.show(args[0].text)
+		w.showText(args[0].text)
 	case "'":
-		w.move(0, -s.leading)
-		w.show(args[0].text)
+		w.moveLine(0, -s.leading)
+		w.showText(args[0].text)
 	case `"`:
 		s.wordGap, s.charGap = args[0].number, args[1].number
-		w.move(0, -s.leading)
-		w.show(args[2].text)
+		w.moveLine(0, -s.leading)
+		w.showText(args[2].text)
 	case "TJ":
 		for _, part := range args[0].items {
 			if part.kind == operandString {
-				w.show(part.text)
+				w.showText(part.text)
 			} else {
-				w.forward(-part.number / 1000 * s.size * s.stretch)
+				w.advance(-part.number / 1000 * s.size * s.stretch)
 			}
 		}
 	}
 }
 
-func (w *pdfWriter) move(x, y float64) {
+func (w *pdfWriter) moveLine(x, y float64) {
 	w.state.line = affine{1, 0, 0, 1, x, y}.times(w.state.line)
 	w.state.text = w.state.line
 }
 
-func (w *pdfWriter) forward(x float64) {
+func (w *pdfWriter) advance(x float64) {
 	w.state.text = affine{1, 0, 0, 1, x, 0}.times(w.state.text)
 }
 
-// show writes a string and moves behind it.
-func (w *pdfWriter) show(raw string) {
+// showText writes a string and moves behind it.
+func (w *pdfWriter) showText(raw string) {
 	s := &w.state
 	text, width, glyphs, blanks := s.font.decode(raw)
 	if text == "" {
@@ -201,7 +201,7 @@ func (w *pdfWriter) show(raw string) {
 		case down > 0.5*size:
 			w.out.WriteByte('\n')
 		case at[4]-w.penX > 0.15*size, w.penX-at[4] > 2*size:
-			w.space()
+			w.addSpace()
 		}
 	}
 	if w.out.Len()+len(text) > w.file.text {
@@ -210,12 +210,12 @@ func (w *pdfWriter) show(raw string) {
 	}
 	w.out.WriteString(text)
 	w.shown = true
-	w.forward((width/1000*s.size + float64(glyphs)*s.charGap + float64(blanks)*s.wordGap) * s.stretch)
+	w.advance((width/1000*s.size + float64(glyphs)*s.charGap + float64(blanks)*s.wordGap) * s.stretch)
 	at = s.text.times(s.page)
 	w.penX, w.penY = at[4], at[5]
 }
 
-func (w *pdfWriter) space() {
+func (w *pdfWriter) addSpace() {
 	if !strings.HasSuffix(w.out.String(), " ") {
 		w.out.WriteByte(' ')
 	}

@@ -48,7 +48,7 @@ func Split(d *Document, size, overlap, limit int) ([]agent.KnowledgeChunk, error
 		}
 		for rest := s.Text; rest != ""; {
 			var piece string
-			piece, rest = cut(rest, max(4*size, pieceBytes*(size-overlap)/size))
+			piece, rest = cutPiece(rest, max(4*size, pieceBytes*(size-overlap)/size))
 			texts, err := splitter.SplitText(piece)
 			if err != nil {
 				return nil, agent.Errorf(agent.CodeInternal, "split document", "%w", err)
@@ -66,8 +66,8 @@ func Split(d *Document, size, overlap, limit int) ([]agent.KnowledgeChunk, error
 	return chunks, nil
 }
 
-// cut takes at most n bytes off a text, if possible up to a blank line, a line end or a space of the second half.
-func cut(text string, n int) (piece, rest string) {
+// cutPiece takes at most n bytes off a text, if possible up to a blank line, a line end or a space in the second half.
+func cutPiece(text string, n int) (piece, rest string) {
 	if len(text) <= n {
 		return text, ""
 	}

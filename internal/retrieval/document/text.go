@@ -16,11 +16,11 @@ func parseText(data []byte) (Document, error) {
 	if err != nil {
 		return Document{}, err
 	}
-	return Document{Sections: sections(nil, Section{Text: text})}, nil
+	return Document{Sections: appendSection(nil, Section{Text: text})}, nil
 }
 
-// sections appends a section unless there is nothing in it.
-func sections(list []Section, s Section) []Section {
+// appendSection appends a section unless it is empty.
+func appendSection(list []Section, s Section) []Section {
 	s.Text = strings.TrimSpace(s.Text)
 	if s.Text == "" && len(s.Path) == 0 {
 		return list
@@ -41,26 +41,24 @@ func decodeText(data []byte) (string, error) {
 	if !utf8.Valid(data) {
 		return "", agent.Invalid("body", "is not UTF-8: the byte at %d", firstInvalid(data))
 	}
-	return clean(string(data)), nil
+	return cleanText(string(data)), nil
 }
 
 func hasUTF16Mark(data []byte) bool {
 	return bytes.HasPrefix(data, []byte{0xfe, 0xff}) || bytes.HasPrefix(data, []byte{0xff, 0xfe})
 }
 
+// firstInvalid returns the index of the first byte that is not UTF-8.
 func firstInvalid(data []byte) int {
-	at := 0
-	for at < len(data) {
-		r, n := utf8.DecodeRune(data[at:])
-		if r == utf8.RuneError && n <= 1 {
-			break
+	for i, r := range string(data) {
+		if r == utf8.RuneError && !bytes.HasPrefix(data[i:], []byte("\ufffd")) {
+			return i
 		}
-		at += n
 	}
-	return at
+	return len(data)
 }
 
-// clean makes line breaks uniform, drops NUL, which PostgreSQL cannot keep, and replaces what is no UTF-8.
-func clean(s string) string {
+// cleanText makes line breaks uniform, drops NUL, which PostgreSQL cannot keep, and replaces invalid UTF-8.
+func cleanText(s string) string {
 	return strings.NewReplacer("\r\n", "\n", "\r", "\n", "\x00", "").Replace(strings.ToValidUTF8(s, "\ufffd"))
 }

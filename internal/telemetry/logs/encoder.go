@@ -2,28 +2,59 @@ package logs
 
 import (
 	"fmt"
+	"sync"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/buffer"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/turnstone-run/turnstone/internal/redact"
 )
 
-// Bounds of one entry, what its logger holds already included.
+// Bounds of one entry, including the fields of its logger.
 const (
 	maxFields = 100
-	maxValues = 1_000     // members and elements at all depths below them
+	maxValues = 1_000     // members and elements below the fields
 	maxEntry  = 256 << 10 // bytes of text
 	maxDepth  = 16
+
+	noteTooMany = "[cut: more values than 1000]"
+	noteTooDeep = "[cut: nested deeper than 16]"
 )
 
-// budget is what an entry may still have.
+// budget is what an entry may still write.
 type budget struct {
 	fields, values, bytes int
 	cut                   int  // fields that were left out
-	brief                 bool // errors are told without where they were made
+	isBrief               bool // errors are written without their stack traces
 }
 
-// encoder puts a redactor before another encoder.
+func newBudget() budget { return budget{fields: maxFields, values: maxValues, bytes: maxEntry} }
+
+// redactText redacts a text and takes its length off the budget.
+func (b *budget) redactText(r *redaction, s string) string {
+	if b.bytes > 0 {
+		s = r.Text(s)
+	}
+	if b.bytes -= len(s); b.bytes < 0 {
+		b.bytes = 0
+		return fmt.Sprintf("[cut: %d bytes]", len(s))
+	}
+	return s
+}
+
+// redaction is a redactor with the buffers of its encoders.
+type redaction struct {
+	*redact.Redactor
+
+	entries sync.Pool // of *entryFields
+}
+
+func newRedaction(r *redact.Redactor) *redaction {
+	return &redaction{Redactor: r, entries: sync.Pool{New: func() any { return &entryFields{} }}}
+}
+
+// encoder redacts whatever it is given on its way to the inner encoder.
 type encoder struct {
 	*object
 
@@ -31,76 +62,72 @@ type encoder struct {
 	left  budget
 }
 
-// NewEncoder wraps an encoder: what it is given has gone through the redactor.
-func NewEncoder(inner zapcore.Encoder, r *Redactor) zapcore.Encoder {
-	return newEncoder(inner, r, budget{fields: maxFields, values: maxValues, bytes: maxEntry}, false)
+// NewEncoder returns an encoder that redacts every text before inner encodes it.
+func NewEncoder(inner zapcore.Encoder, r *redact.Redactor) zapcore.Encoder {
+	return newEncoder(inner, newRedaction(r), newBudget(), false)
 }
 
-func newEncoder(inner zapcore.Encoder, r *Redactor, left budget, private bool) *encoder {
+func newEncoder(inner zapcore.Encoder, r *redaction, left budget, isSecret bool) *encoder {
 	e := &encoder{inner: inner, left: left}
-	e.object = &object{r: r, to: inner, left: &e.left, private: private, top: true}
+	e.object = &object{r: r, to: inner, left: &e.left, isSecret: isSecret, isEntry: true}
 	return e
 }
 
 // Clone implements [zapcore.Encoder].
 func (e *encoder) Clone() zapcore.Encoder {
-	return newEncoder(e.inner.Clone(), e.r, e.left, e.private)
+	return newEncoder(e.inner.Clone(), e.r, e.left, e.isSecret)
 }
 
-// EncodeEntry implements [zapcore.Encoder]. The fields are handed on as one that adds them by itself: so they go through the redactor
-// into the encoder that the inner one makes for the entry, whichever it is.
+// EncodeEntry implements [zapcore.Encoder]. It passes all fields to the inner encoder as one inline field, so that they are redacted
+// whatever encoder that makes for the entry.
 func (e *encoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (out *buffer.Buffer, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			out, err = nil, fmt.Errorf("encode entry: panic: %s", e.r.Text(fmt.Sprint(p)))
 		}
 	}()
-	entry.Message = e.r.Text(entry.Message)
-	entry.LoggerName = e.r.Text(entry.LoggerName)
-	if entry.Stack = e.r.Text(entry.Stack); e.left.brief {
+	for _, text := range []*string{&entry.Message, &entry.LoggerName, &entry.Stack, &entry.Caller.File, &entry.Caller.Function} {
+		*text = e.r.Text(*text)
+	}
+	if e.left.isBrief {
 		entry.Stack = ""
 	}
-	entry.Caller.File = e.r.Text(entry.Caller.File)
-	entry.Caller.Function = e.r.Text(entry.Caller.Function)
 	if len(fields) == 0 && e.left.cut == 0 {
 		return e.inner.EncodeEntry(entry, nil)
 	}
-	l, _ := e.r.lines.Get().(*line)
-	defer l.free(e.r)
-	l.left = e.left
-	l.fields = fields
-	l.object = object{r: e.r, left: &l.left, private: e.private, top: true}
-	l.one[0] = zap.Inline(l)
-	return e.inner.EncodeEntry(entry, l.one[:])
+	f, _ := e.r.entries.Get().(*entryFields)
+	defer func() {
+		*f = entryFields{}
+		e.r.entries.Put(f)
+	}()
+	f.left, f.fields = e.left, fields
+	f.object = object{r: e.r, left: &f.left, isSecret: e.isSecret, isEntry: true}
+	f.inline[0] = zap.Inline(f)
+	return e.inner.EncodeEntry(entry, f.inline[:])
 }
 
-// line is one entry on its way.
-type line struct {
+// entryFields is the fields of one entry as one inline field.
+type entryFields struct {
 	object object
 	left   budget
 	fields []zapcore.Field
-	one    [1]zapcore.Field
-}
-
-func (l *line) free(r *Redactor) {
-	*l = line{}
-	r.lines.Put(l)
+	inline [1]zapcore.Field
 }
 
 // MarshalLogObject implements [zapcore.ObjectMarshaler].
-func (l *line) MarshalLogObject(to zapcore.ObjectEncoder) error {
-	l.object.to = to
-	for i := range l.fields {
-		addTo(&l.object, &l.fields[i])
+func (f *entryFields) MarshalLogObject(to zapcore.ObjectEncoder) error {
+	f.object.to = to
+	for i := range f.fields {
+		addField(&f.object, &f.fields[i])
 	}
-	if l.left.cut > 0 {
-		to.AddInt("fields_cut", l.left.cut)
+	if f.left.cut > 0 {
+		to.AddInt("fields_cut", f.left.cut)
 	}
 	return nil
 }
 
-// addTo adds a field; one that panics says so instead.
-func addTo(to zapcore.ObjectEncoder, f *zapcore.Field) {
+// addField adds a field, or a note about its panic.
+func addField(to zapcore.ObjectEncoder, f *zapcore.Field) {
 	defer func() {
 		if p := recover(); p != nil {
 			to.AddString(f.Key+"Error", fmt.Sprintf("PANIC=%v", p))
@@ -109,20 +136,16 @@ func addTo(to zapcore.ObjectEncoder, f *zapcore.Field) {
 	f.AddTo(to)
 }
 
-// core is a core whose fields cannot end the process, neither those of an entry nor those that a logger is given for all of its entries.
-type core struct{ zapcore.Core }
+// recoveringCore is a core whose With survives fields that panic.
+type recoveringCore struct{ zapcore.Core }
 
 // With implements [zapcore.Core].
-func (c core) With(fields []zapcore.Field) zapcore.Core {
-	return core{c.Core.With([]zapcore.Field{zap.Inline(held(fields))})}
-}
-
-// held are the fields of a logger.
-type held []zapcore.Field
-
-func (h held) MarshalLogObject(to zapcore.ObjectEncoder) error {
-	for i := range h {
-		addTo(to, &h[i])
+func (c recoveringCore) With(fields []zapcore.Field) zapcore.Core {
+	add := func(to zapcore.ObjectEncoder) error {
+		for i := range fields {
+			addField(to, &fields[i])
+		}
+		return nil
 	}
-	return nil
+	return recoveringCore{c.Core.With([]zapcore.Field{zap.Inline(zapcore.ObjectMarshalerFunc(add))})}
 }

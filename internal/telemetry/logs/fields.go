@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The names of what entries are found by (docs/logging.md).
+// The names of the fields that entries are found by (docs/logging.md).
 const (
 	KeyTurn     = "turn"
 	KeySession  = "session"
@@ -22,18 +22,18 @@ const (
 	KeySpan     = "span_id"
 )
 
-// Turn says which turn an entry is about, whose it is, and which agent instance answers it. An instance that is not known yet is "".
+// Turn returns the fields of a turn: its id, its tenant, and the agent instance that answers it, "" if that is not yet known.
 func Turn(id agent.TurnID, tenant, instance string) zap.Field {
-	return zap.Inline(turn{id: id, tenant: tenant, instance: instance})
+	return zap.Inline(turnFields{id: id, tenant: tenant, instance: instance})
 }
 
-type turn struct {
+type turnFields struct {
 	id       agent.TurnID
 	tenant   string
 	instance string
 }
 
-func (t turn) MarshalLogObject(to zapcore.ObjectEncoder) error {
+func (t turnFields) MarshalLogObject(to zapcore.ObjectEncoder) error {
 	to.AddString(KeyTurn, string(t.id))
 	to.AddString(KeyTenant, t.tenant)
 	if t.instance != "" {
@@ -42,43 +42,43 @@ func (t turn) MarshalLogObject(to zapcore.ObjectEncoder) error {
 	return nil
 }
 
-// Session says which session an entry is about.
+// Session returns the field of a session.
 func Session(id agent.SessionID) zap.Field { return zap.String(KeySession, string(id)) }
 
-// Trace names the span that a context is in, as OpenTelemetry writes it; nothing where there is none.
+// Trace returns the trace and span ids of a context, as OpenTelemetry writes them, and no field without a span.
 func Trace(ctx context.Context) zap.Field {
 	span := trace.SpanContextFromContext(ctx)
 	if !span.IsValid() {
 		return zap.Skip()
 	}
-	return zap.Inline(place{span})
+	return zap.Inline(spanFields{span})
 }
 
-type place struct{ span trace.SpanContext }
+type spanFields struct{ span trace.SpanContext }
 
-func (p place) MarshalLogObject(to zapcore.ObjectEncoder) error {
-	to.AddString(KeyTrace, p.span.TraceID().String())
-	to.AddString(KeySpan, p.span.SpanID().String())
+func (s spanFields) MarshalLogObject(to zapcore.ObjectEncoder) error {
+	to.AddString(KeyTrace, s.span.TraceID().String())
+	to.AddString(KeySpan, s.span.SpanID().String())
 	return nil
 }
 
-// maxCarried bounds the fields of a context; further ones are left out.
-const maxCarried = 16
+// maxContextFields bounds the fields of a context; further ones are left out.
+const maxContextFields = 16
 
-type carriedKey struct{}
+type contextKey struct{}
 
-// With gives a context fields for what is logged on its behalf: a door adds the request, the inbox the turn.
+// With adds fields to a context, for the entries of [For]: a door adds the request, the inbox the turn.
 func With(ctx context.Context, fields ...zap.Field) context.Context {
-	all := slices.Concat(carried(ctx), fields)
-	return context.WithValue(ctx, carriedKey{}, all[:min(len(all), maxCarried)])
+	all := slices.Concat(contextFields(ctx), fields)
+	return context.WithValue(ctx, contextKey{}, all[:min(len(all), maxContextFields)])
 }
 
-func carried(ctx context.Context) []zap.Field {
-	fields, _ := ctx.Value(carriedKey{}).([]zap.Field)
+func contextFields(ctx context.Context) []zap.Field {
+	fields, _ := ctx.Value(contextKey{}).([]zap.Field)
 	return fields
 }
 
-// For is a logger with the fields of a context and the span that it is in.
+// For returns a logger with the fields and the span of a context.
 func For(ctx context.Context, l *zap.Logger) *zap.Logger {
-	return l.With(append(slices.Clip(carried(ctx)), Trace(ctx))...)
+	return l.With(append(slices.Clip(contextFields(ctx)), Trace(ctx))...)
 }

@@ -2,7 +2,6 @@ package logs_test
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -64,10 +63,4 @@ func TestNothingIsSampled(t *testing.T) {
 		}
 	})
 	require.Equal(t, 1_000, strings.Count(text, "again"))
-}
-
-func ExampleRedactor() {
-	r := logs.NewRedactor(logs.Rules{Secrets: []string{"s3cret-key"}})
-	fmt.Println(r.Text("dial postgres://app:swordfish@db/app with s3cret-key"))
-	// Output: dial postgres://app:[redacted]@db/app with [redacted]
 }

@@ -7,27 +7,28 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/redact"
 )
 
-// The formats.
+// The formats of a log.
 const (
 	FormatJSON    = "json"    // one object a line, for machines
 	FormatConsole = "console" // for people
 )
 
-// Config says what is logged, how, and where to.
+// Config configures [New].
 type Config struct {
 	// Level is debug, info, warn or error.
 	Level string
 	// Format is [FormatJSON] or [FormatConsole]. On a console errors come without stacks unless the level is debug.
 	Format string
-	// Output is written to by one entry at a time.
+	// Output receives one entry at a time.
 	Output zapcore.WriteSyncer
-	// Redactor goes over every entry.
-	Redactor *Redactor
+	// Redactor redacts every text of every entry.
+	Redactor *redact.Redactor
 }
 
-// New makes a logger. Nothing is sampled: what is logged is written. Errors are [agent.CodeInvalid] with the field of the configuration.
+// New returns a logger. It samples nothing. Errors are [agent.CodeInvalid] with the field of the configuration.
 func New(c Config) (*zap.Logger, error) {
 	level, err := zapcore.ParseLevel(c.Level)
 	if err != nil {
@@ -35,7 +36,7 @@ func New(c Config) (*zap.Logger, error) {
 	}
 	out := zapcore.Lock(c.Output)
 	options := []zap.Option{zap.AddCaller(), zap.ErrorOutput(out)}
-	left := budget{fields: maxFields, values: maxValues, bytes: maxEntry}
+	left := newBudget()
 	var inner zapcore.Encoder
 	switch c.Format {
 	case FormatJSON:
@@ -45,12 +46,12 @@ func New(c Config) (*zap.Logger, error) {
 		inner = zapcore.NewConsoleEncoder(zap.NewDevelopmentEncoderConfig())
 		options = append(options, zap.Development())
 		if level > zapcore.DebugLevel {
-			left.brief = true
+			left.isBrief = true
 		} else {
 			options = append(options, zap.AddStacktrace(zap.ErrorLevel))
 		}
 	default:
 		return nil, agent.Invalid("log.format", "want json or console, got %.50q", c.Format)
 	}
-	return zap.New(core{zapcore.NewCore(newEncoder(inner, c.Redactor, left, false), out, level)}, options...), nil
+	return zap.New(recoveringCore{zapcore.NewCore(newEncoder(inner, newRedaction(c.Redactor), left, false), out, level)}, options...), nil
 }

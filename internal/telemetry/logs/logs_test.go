@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/middleware/pii"
+	"github.com/turnstone-run/turnstone/internal/redact"
 	"github.com/turnstone-run/turnstone/internal/telemetry/logs"
 )
 
@@ -72,14 +72,14 @@ func planted() map[string][2]string {
 	}
 }
 
-func redactor(t testing.TB, secrets ...string) *logs.Redactor {
-	rules := logs.Rules{Secrets: secrets, Masker: func(s ...string) logs.Masker { return egress.NewMasker(s...) }}
+func redactor(t testing.TB, secrets ...string) *redact.Redactor {
+	rules := redact.Rules{Secrets: secrets}
 	for _, kind := range []string{pii.TypeEmail, pii.TypeCreditCard} {
 		rule, err := pii.NewRule(pii.RuleConfig{Type: kind})
 		require.NoError(t, err)
 		rules.Personal = append(rules.Personal, rule)
 	}
-	return logs.NewRedactor(rules)
+	return redact.New(rules)
 }
 
 // written is what a logger writes.

@@ -2,91 +2,75 @@ package logs
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
 
 	"go.uber.org/zap/zapcore"
+
+	"github.com/turnstone-run/turnstone/internal/redact"
 )
 
-// object is an [zapcore.ObjectEncoder] that hands on what is left of names and values.
+// object is a [zapcore.ObjectEncoder] that redacts names and values and writes them to another one.
 type object struct {
-	r       *Redactor
-	to      zapcore.ObjectEncoder
-	left    *budget
-	depth   int
-	private bool // within a namespace that is a secret's
-	top     bool // its fields are the entry's
+	r        *redaction
+	to       zapcore.ObjectEncoder
+	left     *budget
+	depth    int
+	isSecret bool // it is within a namespace with the name of a secret
+	isEntry  bool // its members are the fields of the entry
 }
 
-// admit judges the name of a value. Where it may not be added, or not as it is, whatever has to be said is said.
+// admit returns the redacted name of a value that may be written. Otherwise it writes what stands for the value.
 func (o *object) admit(key string) (name string, ok bool) {
-	name, n, ok := o.enter(key)
-	if ok && n != public {
-		o.to.AddString(name, redacted)
-		return name, false
-	}
-	return name, ok
+	return o.admitUnless(key, func(s redact.Secrecy) bool { return s != redact.Public })
 }
 
-// admitNumber lets numbers through that count secrets.
+// admitNumber is admit for values that may be the number of secrets.
 func (o *object) admitNumber(key string) (name string, ok bool) {
-	name, n, ok := o.enter(key)
-	if ok && n == private {
-		o.to.AddString(name, redacted)
-		return name, false
-	}
-	return name, ok
+	return o.admitUnless(key, func(s redact.Secrecy) bool { return s == redact.Secret })
 }
 
-func (o *object) enter(key string) (name string, n naming, ok bool) {
-	if o.top {
+func (o *object) admitUnless(key string, isHidden func(redact.Secrecy) bool) (name string, ok bool) {
+	if o.isEntry {
 		if o.left.fields--; o.left.fields < 0 {
 			o.left.cut++
-			return "", public, false
+			return "", false
 		}
 	} else if o.left.values--; o.left.values < 0 {
 		if o.left.values == -1 {
-			o.to.AddString("cut", tooMany)
+			o.to.AddString("cut", noteTooMany)
 		}
-		return "", public, false
+		return "", false
 	}
-	if n = nameOf(key); o.private {
-		n = private
+	name = o.r.Text(key)
+	if isHidden(o.secrecy(key)) {
+		o.to.AddString(name, redact.Placeholder)
+		return "", false
 	}
-	return o.r.Text(key), n, true
+	return name, true
 }
 
-// text is what is written of a text.
-func (o *object) text(s string) string { return o.left.text(o.r, s) }
-
-func (b *budget) text(r *Redactor, s string) string {
-	if b.bytes > 0 {
-		s = r.Text(s)
+func (o *object) secrecy(key string) redact.Secrecy {
+	if o.isSecret {
+		return redact.Secret
 	}
-	return b.take(s)
-}
-
-func (b *budget) take(s string) string {
-	if b.bytes -= len(s); b.bytes < 0 {
-		b.bytes = 0
-		return "[cut: " + strconv.Itoa(len(s)) + " bytes]"
-	}
-	return s
+	return redact.NameSecrecy(key)
 }
 
 func (o *object) AddString(key, value string) {
-	if o.left.brief && strings.HasSuffix(key, "Verbose") { // how zap calls what an error says of itself in many lines
+	if o.left.isBrief && strings.HasSuffix(key, "Verbose") { // zap's name for the long form of an error
 		return
 	}
 	if name, ok := o.admit(key); ok {
-		o.to.AddString(name, o.text(value))
+		o.to.AddString(name, o.left.redactText(o.r, value))
 	}
 }
 
 func (o *object) AddByteString(key string, value []byte) {
 	if name, ok := o.admit(key); ok {
-		o.to.AddString(name, o.text(string(value)))
+		o.to.AddString(name, o.left.redactText(o.r, string(value)))
 	}
 }
 
@@ -94,12 +78,12 @@ func (o *object) AddBinary(key string, value []byte) {
 	name, ok := o.admit(key)
 	switch {
 	case !ok:
-	case len(value) > maxText*3/4:
+	case len(value) > redact.MaxText*3/4:
 		o.to.AddString(name, fmt.Sprintf("[cut: %d bytes]", len(value)))
-	case o.r.holds(string(value)):
-		o.to.AddString(name, redacted)
+	case o.r.Contains(string(value)):
+		o.to.AddString(name, redact.Placeholder)
 	default:
-		o.left.take(string(value))
+		o.left.bytes = max(0, o.left.bytes-len(value))
 		o.to.AddBinary(name, value)
 	}
 }
@@ -109,16 +93,18 @@ func (o *object) AddArray(key string, value zapcore.ArrayMarshaler) error {
 	switch {
 	case !ok:
 		return nil
-	case o.depth == maxDepth || value == nil:
-		return o.to.AddReflected(name, beyond(value == nil))
-	case o.r.spells(value):
-		o.to.AddString(name, redacted)
+	case value == nil:
+		return o.to.AddReflected(name, nil)
+	case o.depth == maxDepth:
+		return o.to.AddReflected(name, noteTooDeep)
+	case o.r.isSpelledSecret(value):
+		o.to.AddString(name, redact.Placeholder)
 		return nil
 	}
-	n := o.r.nest(o.left, o.depth+1)
-	defer n.free()
-	n.elements = value
-	return o.to.AddArray(name, n)
+	return o.to.AddArray(name, zapcore.ArrayMarshalerFunc(func(to zapcore.ArrayEncoder) (err error) {
+		defer recoverError(&err)
+		return value.MarshalLogArray(&array{object{r: o.r, to: elementEncoder{array: to}, left: o.left, depth: o.depth + 1}})
+	}))
 }
 
 func (o *object) AddObject(key string, value zapcore.ObjectMarshaler) error {
@@ -126,50 +112,20 @@ func (o *object) AddObject(key string, value zapcore.ObjectMarshaler) error {
 	switch {
 	case !ok:
 		return nil
-	case o.depth == maxDepth || value == nil:
-		return o.to.AddReflected(name, beyond(value == nil))
+	case value == nil:
+		return o.to.AddReflected(name, nil)
+	case o.depth == maxDepth:
+		return o.to.AddReflected(name, noteTooDeep)
 	}
-	n := o.r.nest(o.left, o.depth+1)
-	defer n.free()
-	n.members = value
-	return o.to.AddObject(name, n)
+	return o.to.AddObject(name, zapcore.ObjectMarshalerFunc(func(to zapcore.ObjectEncoder) (err error) {
+		defer recoverError(&err)
+		return value.MarshalLogObject(&object{r: o.r, to: to, left: o.left, depth: o.depth + 1})
+	}))
 }
 
-const tooMany = "[cut: more values than 1000]" // maxValues
-
-// beyond is what is written for nothing, or for what is nested too deep.
-func beyond(nothing bool) any {
-	if nothing {
-		return nil
-	}
-	return "[cut: nested deeper than 16]" // maxDepth
-}
-
-func (o *object) AddReflected(key string, value any) error {
-	name, ok := o.admit(key)
-	if !ok {
-		return nil
-	}
-	v, err := o.r.reflected(value, o.left)
-	if err != nil {
-		return err
-	}
-	switch v := v.(type) {
-	case members:
-		n := o.r.nest(o.left, o.depth+1)
-		defer n.free()
-		n.members = v
-		return o.to.AddObject(name, n)
-	case elements:
-		n := o.r.nest(o.left, o.depth+1)
-		defer n.free()
-		n.elements = v
-		return o.to.AddArray(name, n)
-	case string:
-		o.to.AddString(name, o.text(v))
-		return nil
-	default:
-		return o.to.AddReflected(name, v)
+func recoverError(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("PANIC=%v", p)
 	}
 }
 
@@ -178,7 +134,7 @@ func (o *object) OpenNamespace(key string) {
 		o.left.cut++
 		return
 	}
-	o.private = o.private || nameOf(key) != public
+	o.isSecret = o.secrecy(key) != redact.Public
 	o.to.OpenNamespace(o.r.Text(key))
 }
 
@@ -200,86 +156,59 @@ func (o *object) AddDuration(key string, value time.Duration) {
 	}
 }
 
-func (o *object) AddInt64(key string, value int64) {
+// addNumber calls write with the redacted name of a number, unless its digits are a secret.
+func (o *object) addNumber(key string, value float64, digits func() string, write func(name string)) {
 	name, ok := o.admitNumber(key)
 	switch {
 	case !ok:
-	case o.r.number(float64(value)) && o.r.holds(strconv.FormatInt(value, 10)):
-		o.to.AddString(name, redacted)
+	case o.r.IsSuspiciousNumber(value) && o.r.Contains(digits()):
+		o.to.AddString(name, redact.Placeholder)
 	default:
-		o.to.AddInt64(name, value)
+		write(name)
 	}
+}
+
+func (o *object) AddInt64(key string, value int64) {
+	o.addNumber(key, float64(value), func() string { return strconv.FormatInt(value, 10) }, func(name string) { o.to.AddInt64(name, value) })
 }
 
 func (o *object) AddUint64(key string, value uint64) {
-	name, ok := o.admitNumber(key)
-	switch {
-	case !ok:
-	case o.r.number(float64(value)) && o.r.holds(strconv.FormatUint(value, 10)):
-		o.to.AddString(name, redacted)
-	default:
-		o.to.AddUint64(name, value)
-	}
+	o.addNumber(key, float64(value), func() string { return strconv.FormatUint(value, 10) }, func(name string) { o.to.AddUint64(name, value) })
 }
 
-func (o *object) addFloat(key string, value float64, bits int) {
-	name, ok := o.admitNumber(key)
-	switch {
-	case !ok:
-	case o.r.number(value) && o.r.holds(strconv.FormatFloat(value, 'f', -1, bits)):
-		o.to.AddString(name, redacted)
-	case bits == 32:
-		o.to.AddFloat32(name, float32(value))
-	default:
-		o.to.AddFloat64(name, value)
-	}
+func (o *object) AddFloat64(key string, value float64) {
+	o.addNumber(key, value, func() string { return formatFloat(value, 64) }, func(name string) { o.to.AddFloat64(name, value) })
 }
 
-func (o *object) addComplex(key string, value complex128, bits int) {
-	name, ok := o.admitNumber(key)
-	switch {
-	case !ok:
-	case o.r.complex(value, bits):
-		o.to.AddString(name, redacted)
-	case bits == 32:
-		o.to.AddComplex64(name, complex64(value))
-	default:
-		o.to.AddComplex128(name, value)
-	}
+func (o *object) AddFloat32(key string, value float32) {
+	o.addNumber(key, float64(value), func() string { return formatFloat(float64(value), 32) }, func(name string) { o.to.AddFloat32(name, value) })
 }
 
-func (o *object) AddComplex128(key string, value complex128) { o.addComplex(key, value, 64) }
-func (o *object) AddComplex64(key string, value complex64)   { o.addComplex(key, complex128(value), 32) }
-func (o *object) AddFloat64(key string, value float64)       { o.addFloat(key, value, 64) }
-func (o *object) AddFloat32(key string, value float32)       { o.addFloat(key, float64(value), 32) }
-func (o *object) AddInt(key string, value int)               { o.AddInt64(key, int64(value)) }
-func (o *object) AddInt32(key string, value int32)           { o.AddInt64(key, int64(value)) }
-func (o *object) AddInt16(key string, value int16)           { o.AddInt64(key, int64(value)) }
-func (o *object) AddInt8(key string, value int8)             { o.AddInt64(key, int64(value)) }
-func (o *object) AddUint(key string, value uint)             { o.AddUint64(key, uint64(value)) }
-func (o *object) AddUint32(key string, value uint32)         { o.AddUint64(key, uint64(value)) }
-func (o *object) AddUint16(key string, value uint16)         { o.AddUint64(key, uint64(value)) }
-func (o *object) AddUint8(key string, value uint8)           { o.AddUint64(key, uint64(value)) }
-func (o *object) AddUintptr(key string, value uintptr)       { o.AddUint64(key, uint64(value)) }
-
-// holds reports whether there is anything in a text to take out.
-func (r *Redactor) holds(text string) bool { return r.redact(text) != text }
-
-// number reports whether a number has enough digits to be more than a number: those of a card, or of a known secret.
-func (r *Redactor) number(value float64) bool {
-	if value < 0 {
-		value = -value
-	}
-	return value >= 1e11 && len(r.personal) > 0 || value >= 1e5 && r.known.Load().numbers
+func (o *object) AddComplex128(key string, value complex128) {
+	largest := max(math.Abs(real(value)), math.Abs(imag(value)))
+	o.addNumber(key, largest, func() string { return formatComplex(value, 64) }, func(name string) { o.to.AddComplex128(name, value) })
 }
 
-func (r *Redactor) complex(value complex128, bits int) bool {
-	for _, part := range []float64{real(value), imag(value)} {
-		if r.number(part) && r.holds(strconv.FormatFloat(part, 'f', -1, bits)) {
-			return true
-		}
-	}
-	return false
+func (o *object) AddComplex64(key string, value complex64) {
+	c := complex128(value)
+	largest := max(math.Abs(real(c)), math.Abs(imag(c)))
+	o.addNumber(key, largest, func() string { return formatComplex(c, 32) }, func(name string) { o.to.AddComplex64(name, value) })
 }
+
+func formatFloat(value float64, bits int) string { return strconv.FormatFloat(value, 'f', -1, bits) }
+
+func formatComplex(value complex128, bits int) string {
+	return formatFloat(real(value), bits) + " / " + formatFloat(imag(value), bits)
+}
+
+func (o *object) AddInt(key string, value int)         { o.AddInt64(key, int64(value)) }
+func (o *object) AddInt32(key string, value int32)     { o.AddInt64(key, int64(value)) }
+func (o *object) AddInt16(key string, value int16)     { o.AddInt64(key, int64(value)) }
+func (o *object) AddInt8(key string, value int8)       { o.AddInt64(key, int64(value)) }
+func (o *object) AddUint(key string, value uint)       { o.AddUint64(key, uint64(value)) }
+func (o *object) AddUint32(key string, value uint32)   { o.AddUint64(key, uint64(value)) }
+func (o *object) AddUint16(key string, value uint16)   { o.AddUint64(key, uint64(value)) }
+func (o *object) AddUint8(key string, value uint8)     { o.AddUint64(key, uint64(value)) }
+func (o *object) AddUintptr(key string, value uintptr) { o.AddUint64(key, uint64(value)) }
 
 var _ zapcore.ObjectEncoder = (*object)(nil)

@@ -8,46 +8,58 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/turnstone-run/turnstone/internal/redact"
 )
 
 const (
-	maxParts   = 10_000     // of a value that is written by reflection, at all depths
-	maxReflect = 128 << 10  // bytes of it as JSON
-	maxStrings = 1024 << 10 // bytes of its texts, before it is written
+	maxParts     = 10_000     // of a value that is written by reflection, at all depths
+	maxReflected = 128 << 10  // bytes of its JSON
+	maxStrings   = 1024 << 10 // bytes of its texts, before it is written
+	maxSteps     = 64         // pointers, interfaces and levels on the way to one part
 )
 
-// reflected is what to write of a value that encoding/json writes: JSON as it is where nothing is to be taken out, else its members,
-// elements or text, which go through the redactor one by one.
-func (r *Redactor) reflected(value any, left *budget) (any, error) {
-	if value == nil {
-		return nil, nil //nolint:nilnil // null is written as what it is
+// AddReflected writes a value as encoding/json does. JSON without secrets is written unchanged; else every member and element is redacted.
+func (o *object) AddReflected(key string, value any) error {
+	if value == nil || o.secrecy(key) != redact.Public {
+		name, ok := o.admit(key)
+		if !ok {
+			return nil
+		}
+		return o.to.AddReflected(name, nil)
 	}
-	w := walk{r: r, parts: maxParts, text: maxStrings}
-	switch w.visit(reflect.ValueOf(value), 0); {
-	case w.private:
-		return redacted, nil
-	case w.parts < 0 || w.text < 0:
-		return "[cut: too large, or leads back to itself]", nil
+	c := partCounter{r: o.r, parts: maxParts, text: maxStrings}
+	switch c.visit(reflect.ValueOf(value), 0); {
+	case c.foundSecret:
+		o.AddString(key, redact.Placeholder)
+		return nil
+	case c.isFull():
+		o.AddString(key, "[cut: too large, or leads back to itself]")
+		return nil
 	}
-	text, err := marshal(value)
+	text, err := marshalJSON(value)
 	switch {
 	case err != nil:
-		return nil, err
-	case len(text) > maxReflect:
-		return fmt.Sprintf("[cut: %d bytes]", len(text)), nil
-	case len(text) <= maxText && len(text) <= left.bytes && bytes.IndexByte(text, '\\') < 0 && !r.holds(string(text)):
-		left.bytes -= len(text)
-		return json.RawMessage(text), nil
+		return err
+	case len(text) > maxReflected:
+		o.AddString(key, fmt.Sprintf("[cut: %d bytes]", len(text)))
+		return nil
+	case len(text) > redact.MaxText || len(text) > o.left.bytes || bytes.IndexByte(text, '\\') >= 0 || o.r.Contains(string(text)):
+		return addJSON(o, key, text)
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	return parse(d, 0)
+	name, ok := o.admit(key)
+	if !ok {
+		return nil
+	}
+	o.left.bytes -= len(text)
+	return o.to.AddReflected(name, json.RawMessage(text))
 }
 
-// marshal is JSON as zap has it, by a value whose methods may panic.
-func marshal(value any) (text []byte, err error) {
-	defer recovered(&err)
+// marshalJSON returns the JSON of a value whose methods may panic.
+func marshalJSON(value any) (text []byte, err error) {
+	defer recoverError(&err)
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -57,24 +69,25 @@ func marshal(value any) (text []byte, err error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// walk goes over a value before it is written, which tells what would take too long, and bytes that would be base64 or numbers then.
-type walk struct {
-	r           *Redactor
-	parts, text int
-	private     bool
+// partCounter counts the parts of a value before it is written, and finds bytes that spell a secret: JSON would hide them in base64 or
+// numbers.
+type partCounter struct {
+	r           *redaction
+	parts, text int // that are left
+	foundSecret bool
 }
 
-const maxSteps = 64 // pointers, interfaces and levels on the way to one value
+func (c *partCounter) isFull() bool { return c.parts < 0 || c.text < 0 }
 
-func (w *walk) visit(v reflect.Value, steps int) {
-	if w.parts--; w.parts < 0 || w.text < 0 || w.private || !v.IsValid() {
+func (c *partCounter) visit(v reflect.Value, steps int) {
+	if c.parts--; c.isFull() || c.foundSecret || !v.IsValid() {
 		return
 	}
 	if steps == maxSteps {
-		w.parts = -1
+		c.parts = -1
 		return
 	}
-	if v.CanInterface() { // what writes itself is judged by what it wrote
+	if v.CanInterface() { // the JSON of a value that encodes itself is checked afterwards
 		switch v.Interface().(type) {
 		case json.Marshaler, encoding.TextMarshaler:
 			return
@@ -82,161 +95,109 @@ func (w *walk) visit(v reflect.Value, steps int) {
 	}
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
-		w.visit(v.Elem(), steps+1)
+		c.visit(v.Elem(), steps+1)
 	case reflect.String:
-		w.text -= v.Len()
+		c.text -= v.Len()
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if f := v.Type().Field(i); f.IsExported() || f.Anonymous {
-				w.visit(v.Field(i), steps+1)
+				c.visit(v.Field(i), steps+1)
 			}
 		}
 	case reflect.Map:
-		for entries := v.MapRange(); w.parts >= 0 && entries.Next(); {
-			w.visit(entries.Key(), steps+1)
-			w.visit(entries.Value(), steps+1)
+		for entries := v.MapRange(); !c.isFull() && entries.Next(); {
+			c.visit(entries.Key(), steps+1)
+			c.visit(entries.Value(), steps+1)
 		}
 	case reflect.Slice, reflect.Array:
-		if v.Type().Elem().Kind() == reflect.Uint8 {
-			w.text -= v.Len()
+		isBytes := v.Type().Elem().Kind() == reflect.Uint8
+		if isBytes {
+			c.text -= v.Len()
 		}
-		if w.private = w.r.spelled(v); w.private || v.Type().Elem().Kind() == reflect.Uint8 {
+		if c.foundSecret = c.r.spellsSecret(v); c.foundSecret || isBytes {
 			return
 		}
-		for i := 0; i < v.Len() && w.parts >= 0; i++ {
-			w.visit(v.Index(i), steps+1)
+		for i := 0; i < v.Len() && !c.isFull(); i++ {
+			c.visit(v.Index(i), steps+1)
 		}
 	default:
 	}
 }
 
-// members and elements are JSON in the order in which it was written.
-type (
-	members []member
-	member  struct {
-		name  string
-		value any
-	}
-	elements []any
-)
-
-// parse reads one value: members, elements, a string, or a literal as JSON has it.
-func parse(d *json.Decoder, depth int) (any, error) {
-	t, err := d.Token()
-	if err != nil {
-		return nil, err
-	}
-	switch t := t.(type) {
-	case json.Delim:
-		if depth == maxDepth {
-			return beyond(false), skip(d)
-		}
-		if t == '[' {
-			return parseElements(d, depth)
-		}
-		return parseMembers(d, depth)
-	default:
-		return t, nil
-	}
-}
-
-// skip reads on to the end of what was begun.
-func skip(d *json.Decoder) error {
-	for level := 1; level > 0; {
-		t, err := d.Token()
-		if err != nil {
+// addJSON adds a JSON value as what it is: an object, an array, a text, a number, a boolean or null.
+func addJSON(to zapcore.ObjectEncoder, name string, value jsontext.Value) error {
+	switch value.Kind() {
+	case '{':
+		return to.AddObject(name, jsonObject(value))
+	case '[':
+		return to.AddArray(name, jsonArray(value))
+	case '"':
+		text, err := jsontext.AppendUnquote(nil, value)
+		if err != nil && text == nil {
 			return err
 		}
-		switch t {
-		case json.Delim('{'), json.Delim('['):
-			level++
-		case json.Delim('}'), json.Delim(']'):
-			level--
-		}
+		to.AddString(name, string(text))
+	case 't', 'f':
+		to.AddBool(name, value.Kind() == 't')
+	case '0':
+		return addJSONNumber(to, name, json.Number(value))
+	default:
+		return to.AddReflected(name, nil)
 	}
 	return nil
 }
 
-func parseMembers(d *json.Decoder, depth int) (any, error) {
-	all := members{}
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return nil, err
-		}
-		v, err := parse(d, depth+1)
-		if err != nil {
-			return nil, err
-		}
-		s, _ := name.(string)
-		all = append(all, member{s, v})
-	}
-	_, err := d.Token()
-	return all, err
-}
-
-func parseElements(d *json.Decoder, depth int) (any, error) {
-	all := elements{}
-	for d.More() {
-		v, err := parse(d, depth+1)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, v)
-	}
-	_, err := d.Token()
-	return all, err
-}
-
-// MarshalLogObject implements [zapcore.ObjectMarshaler].
-func (m members) MarshalLogObject(to zapcore.ObjectEncoder) error {
-	for _, member := range m {
-		switch v := member.value.(type) {
-		case members:
-			_ = to.AddObject(member.name, v) // neither fails: they hold nothing but themselves
-		case elements:
-			_ = to.AddArray(member.name, v)
-		case string:
-			to.AddString(member.name, v)
-		case bool:
-			to.AddBool(member.name, v)
-		case json.Number:
-			addNumber(to, member.name, v)
-		default:
-			_ = to.AddReflected(member.name, v)
-		}
-	}
-	return nil
-}
-
-// MarshalLogArray implements [zapcore.ArrayMarshaler].
-func (e elements) MarshalLogArray(to zapcore.ArrayEncoder) error {
-	for _, value := range e {
-		switch v := value.(type) {
-		case members:
-			_ = to.AppendObject(v)
-		case elements:
-			_ = to.AppendArray(v)
-		case string:
-			to.AppendString(v)
-		case bool:
-			to.AppendBool(v)
-		default:
-			_ = to.AppendReflected(v)
-		}
-	}
-	return nil
-}
-
-// addNumber adds a number under the name of one: token counts are none of tokens.
-func addNumber(to zapcore.ObjectEncoder, name string, n json.Number) {
+func addJSONNumber(to zapcore.ObjectEncoder, name string, n json.Number) error {
 	if i, err := n.Int64(); err == nil && !strings.ContainsAny(n.String(), ".eE") {
 		to.AddInt64(name, i)
-		return
+		return nil
 	}
 	if f, err := n.Float64(); err == nil {
 		to.AddFloat64(name, f)
-		return
+		return nil
 	}
-	_ = to.AddReflected(name, n)
+	return to.AddReflected(name, n)
+}
+
+// jsonObject adds the members of a JSON object.
+type jsonObject jsontext.Value
+
+// MarshalLogObject implements [zapcore.ObjectMarshaler].
+func (v jsonObject) MarshalLogObject(to zapcore.ObjectEncoder) error {
+	return eachJSONMember(jsontext.Value(v), func(name string, value jsontext.Value) error { return addJSON(to, name, value) })
+}
+
+// jsonArray appends the elements of a JSON array.
+type jsonArray jsontext.Value
+
+// MarshalLogArray implements [zapcore.ArrayMarshaler].
+func (v jsonArray) MarshalLogArray(to zapcore.ArrayEncoder) error {
+	elements := elementEncoder{array: to}
+	return eachJSONMember(jsontext.Value(v), func(_ string, value jsontext.Value) error { return addJSON(elements, "", value) })
+}
+
+// eachJSONMember calls do for each member of an object, or each element of an array without a name.
+func eachJSONMember(v jsontext.Value, do func(name string, value jsontext.Value) error) error {
+	d := jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	for d.PeekKind() != '}' && d.PeekKind() != ']' {
+		name := ""
+		if v.Kind() == '{' {
+			token, err := d.ReadToken()
+			if err != nil {
+				return err
+			}
+			name = token.String()
+		}
+		value, err := d.ReadValue()
+		if err != nil {
+			return err
+		}
+		if err := do(name, value.Clone()); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// descriptions are of what one process says of the whole installation: every process says the same, so that a query takes the max of them and
-// never the sum. The connections, at the end, are the process's own.
+// descriptions are of the metrics of the whole installation. Every process reports the same, so a query takes the max of them, never the sum.
+// Connections and waits are of the process.
 type descriptions struct {
 	up                      *prometheus.Desc
 	approvals, oldest       *prometheus.Desc
@@ -71,17 +71,17 @@ func (c *scraper) backlog(ctx context.Context) ([]prometheus.Metric, error) {
 		named int
 	)
 	for tenant, pending := range s.Approvals {
-		if named >= c.tenants || !fit(tenant) || tenant == other {
+		if named >= c.tenants || !isValidLabel(tenant) || tenant == other {
 			rest += pending
 			continue
 		}
 		named++
 		out = append(out, gauge(c.desc.approvals, float64(pending), tenant))
 	}
-	return append(out, gauge(c.desc.approvals, float64(rest), other)), nil // also where none waits: a panel shows 0 then, not nothing
+	return append(out, gauge(c.desc.approvals, float64(rest), other)), nil // also 0, which a panel shows
 }
 
-type used struct {
+type budgetUse struct {
 	tenant, budget, period string
 	ratio                  float64
 }
@@ -91,7 +91,7 @@ func (c *scraper) budgets(ctx context.Context) ([]prometheus.Metric, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []used
+	var all []budgetUse
 	for _, t := range tenants {
 		b := c.Budget(t.Tenant)
 		for _, one := range []struct {
@@ -103,12 +103,14 @@ func (c *scraper) budgets(ctx context.Context) ([]prometheus.Metric, error) {
 			{"tokens", "day", t.DayTokens, float64(b.DailyTokens)},
 			{"tokens", "month", t.MonthTokens, float64(b.MonthlyTokens)},
 		} {
-			if one.limit > 0 && fit(t.Tenant) {
-				all = append(all, used{t.Tenant, one.budget, one.period, one.used / one.limit})
+			if one.limit > 0 && isValidLabel(t.Tenant) {
+				all = append(all, budgetUse{t.Tenant, one.budget, one.period, one.used / one.limit})
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b used) int { return cmp.Or(cmp.Compare(b.ratio, a.ratio), cmp.Compare(a.tenant, b.tenant)) })
+	slices.SortFunc(all, func(a, b budgetUse) int {
+		return cmp.Or(cmp.Compare(b.ratio, a.ratio), cmp.Compare(a.tenant, b.tenant))
+	})
 	var out []prometheus.Metric
 	for _, u := range all[:min(len(all), c.tenants)] {
 		out = append(out, gauge(c.desc.budget, u.ratio, u.tenant, u.budget, u.period))

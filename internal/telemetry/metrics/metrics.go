@@ -16,22 +16,22 @@ const (
 	combinations  = 10 // times MaxValues: how many combinations of names a metric may have
 )
 
-// Config is what [New] needs.
+// Config configures [New].
 type Config struct {
 	Registerer prometheus.Registerer
 	MaxValues  int // of a label whose values others choose; 0: 200
 }
 
-// Metrics counts what turns do. It satisfies [agent.Observer] and pgstream.Watch; safe for concurrent use.
+// Metrics counts what turns do. It satisfies [agent.Observer] and pgstream.Watch. It is safe for concurrent use.
 type Metrics struct {
-	tenants, agents, models, providers, tools, works *names
+	tenants, agents, models, providers, tools, activityNames *names
 
-	ended   *family[endedKey, endedSeries]
-	asked   *family[askedKey, askedSeries]
-	faults  *family[faultKey, prometheus.Counter]
-	spent   *family[spentKey, spentSeries]
-	invoked *family[invokedKey, invokedSeries]
-	worked  *family[workedKey, prometheus.Observer]
+	turns       *family[turnKey, turnSeries]
+	requests    *family[requestKey, requestSeries]
+	modelErrors *family[errorKey, prometheus.Counter]
+	usage       *family[usageKey, usageSeries]
+	toolCalls   *family[toolKey, toolSeries]
+	activities  *family[workKey, prometheus.Observer]
 
 	first     *prometheus.HistogramVec
 	retries   *prometheus.CounterVec
@@ -48,7 +48,7 @@ type Metrics struct {
 
 var _ agent.Observer = (*Metrics)(nil)
 
-// New registers the metrics.
+// New returns registered metrics.
 func New(c Config) (*Metrics, error) {
 	switch {
 	case c.Registerer == nil:
@@ -68,7 +68,7 @@ func New(c Config) (*Metrics, error) {
 	return m, nil
 }
 
-// builder makes metrics and remembers them until they are registered.
+// builder makes metrics and collects them for registration.
 type builder struct {
 	values int
 	all    []prometheus.Collector
@@ -128,23 +128,23 @@ func lagBuckets() []float64 {
 }
 
 func (b *builder) metrics() *Metrics {
-	spilt := b.counters("telemetry_label_overflow_total", "Times that a name was counted as other, because the label had its bound of names.", "label")
-	label := func(name string) *names { return newNames(b.values, spilt.WithLabelValues(name)) }
+	overflow := b.counters("telemetry_label_overflow_total", "Times that a name was counted as other, because the label had its bound of names.", "label")
+	label := func(name string) *names { return newNames(b.values, overflow.WithLabelValues(name)) }
 	m := &Metrics{
-		tenants: label("tenant"), agents: label("agent"), models: label("model"), providers: label("provider"), tools: label("tool"), works: label("activity"),
+		tenants: label("tenant"), agents: label("agent"), models: label("model"), providers: label("provider"), tools: label("tool"), activityNames: label("activity"),
 		first: b.histograms("agent_first_token_seconds",
 			"From when a turn was first seen to the first fragment that it showed, by agent.", firstBuckets(), "agent"),
 		retries:   b.counters("model_retries_total", "Requests that repeat one of the same step, or fall back from it, by model.", "model"),
 		decisions: b.counters("approvals_decided_total", "Approvals that were decided: approve, edit, reject, respond, or expired.", "decision"),
 	}
 	m.fallbacks = b.counters("direct_fallbacks_total", "Turns that were to be direct and run as workflows, by reason.", "reason")
-	combined := spilt.WithLabelValues("combination")
-	m.ended = b.ended(combined)
-	m.asked = b.asked(combined)
-	m.faults = b.faults(combined)
-	m.spent = b.spent(combined)
-	m.invoked = b.invoked(combined)
-	m.worked = b.worked(combined)
+	combined := overflow.WithLabelValues("combination")
+	m.turns = b.turnFamily(combined)
+	m.requests = b.requestFamily(combined)
+	m.modelErrors = b.errorFamily(combined)
+	m.usage = b.usageFamily(combined)
+	m.toolCalls = b.toolFamily(combined)
+	m.activities = b.workFamily(combined)
 	m.waited = b.histograms("approval_wait_seconds", "How long approvals waited until they were decided or expired.", wallBuckets()).WithLabelValues()
 	m.lag = b.histograms("event_log_lag_seconds", "How long a follower in this process waited for events that the log had.", lagBuckets()).WithLabelValues()
 	m.events = b.counters("event_log_events_total", "Events that this process appended to the event log.").WithLabelValues()
@@ -154,18 +154,16 @@ func (b *builder) metrics() *Metrics {
 	return m
 }
 
-// Appended, Delivered, Followers and Peers are what the event log tells: see pgstream.Watch.
-
-// Appended counts events that were written.
+// Appended counts written events (pgstream.Watch).
 func (m *Metrics) Appended(events int) { m.events.Add(float64(events)) }
 
-// Delivered measures how long a follower waited for events that were there.
+// Delivered measures how long a follower waited for events that the log had (pgstream.Watch).
 func (m *Metrics) Delivered(lag time.Duration) { m.lag.Observe(lag.Seconds()) }
 
-// Followers counts who comes (+1) and goes (-1).
+// Followers counts followers that come (+1) and go (-1) (pgstream.Watch).
 func (m *Metrics) Followers(change int) { m.followers.Add(float64(change)) }
 
-// Peers counts processes that are connected (+1) or not any more (-1).
+// Peers counts processes that connect (+1) and disconnect (-1) (pgstream.Watch).
 func (m *Metrics) Peers(change int) { m.peers.Add(float64(change)) }
 
 // DirectTurns counts direct turns that begin (+1) and end (-1) in this process.

@@ -7,44 +7,44 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// The names that stand for others.
+// Labels that replace names.
 const (
 	none    = "none"    // there is no name
 	other   = "other"   // one name too many
 	unknown = "unknown" // a name that a model made up, perhaps
 )
 
-// maxName is how long a name may be and still be a label, in bytes.
+// maxName is the most bytes of a name that may be a label.
 const maxName = 200
 
-// names are the values that a label has had: the first ones, up to a bound, for as long as the process lives.
+// names are the values of a label: the first ones since the start, up to a bound.
 type names struct {
-	mu    sync.RWMutex
-	known map[string]struct{}
-	limit int
-	spilt prometheus.Counter // once for every time that a name gave way to other
+	mu       sync.RWMutex
+	known    map[string]struct{}
+	limit    int
+	overflow prometheus.Counter // counts the names that became "other"
 }
 
-func newNames(limit int, spilt prometheus.Counter) *names {
-	return &names{known: map[string]struct{}{}, limit: limit, spilt: spilt}
+func newNames(limit int, overflow prometheus.Counter) *names {
+	return &names{known: map[string]struct{}{}, limit: limit, overflow: overflow}
 }
 
-// of returns the name, or what stands for it.
-func (n *names) of(name string) string {
+// label returns the name, or the label that replaces it.
+func (n *names) label(name string) string {
 	if name == "" {
 		return none
 	}
-	if n.has(name) {
+	if n.isKnown(name) {
 		return name
 	}
-	if fit(name) && n.add(name) {
+	if isValidLabel(name) && n.add(name) {
 		return name
 	}
-	n.spilt.Inc()
+	n.overflow.Inc()
 	return other
 }
 
-func (n *names) has(name string) bool {
+func (n *names) isKnown(name string) bool {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	_, ok := n.known[name]
@@ -64,22 +64,22 @@ func (n *names) add(name string) bool {
 	return true
 }
 
-// family keeps the series of combinations of labels, so that they are looked up by one struct and not made out of strings each time. It has
-// at most limit of them, and those in which other takes the place of every name.
+// family keeps the series of combinations of labels, so that one struct finds them. It has at most limit of them, and those in which every
+// name is "other".
 type family[K comparable, S any] struct {
-	mu     sync.RWMutex
-	series map[K]S
-	limit  int
-	open   func(K) S
-	fold   func(K) K // puts other in the place of the names that others choose
-	spilt  prometheus.Counter
+	mu       sync.RWMutex
+	series   map[K]S
+	limit    int
+	open     func(K) S
+	fold     func(K) K // puts other in the place of the names that others choose
+	overflow prometheus.Counter
 }
 
-func newFamily[K comparable, S any](limit int, spilt prometheus.Counter, fold func(K) K, open func(K) S) *family[K, S] {
-	return &family[K, S]{series: map[K]S{}, limit: limit, open: open, fold: fold, spilt: spilt}
+func newFamily[K comparable, S any](limit int, overflow prometheus.Counter, fold func(K) K, open func(K) S) *family[K, S] {
+	return &family[K, S]{series: map[K]S{}, limit: limit, open: open, fold: fold, overflow: overflow}
 }
 
-func (f *family[K, S]) of(k K) S {
+func (f *family[K, S]) get(k K) S {
 	f.mu.RLock()
 	s, ok := f.series[k]
 	f.mu.RUnlock()
@@ -96,7 +96,7 @@ func (f *family[K, S]) add(k K) S {
 		return s
 	}
 	if len(f.series) >= f.limit {
-		f.spilt.Inc()
+		f.overflow.Inc()
 		k = f.fold(k)
 		if s, ok := f.series[k]; ok {
 			return s
@@ -107,5 +107,7 @@ func (f *family[K, S]) add(k K) S {
 	return s
 }
 
-// fit says whether a name may be a label as it is.
-func fit(name string) bool { return name != "" && len(name) <= maxName && utf8.ValidString(name) }
+// isValidLabel reports whether a name may be a label.
+func isValidLabel(name string) bool {
+	return name != "" && len(name) <= maxName && utf8.ValidString(name)
+}

@@ -12,16 +12,16 @@ import (
 )
 
 func TestNames(t *testing.T) {
-	spilt := prometheus.NewCounter(prometheus.CounterOpts{Name: "spilt_total", Help: "For the test."})
-	n := newNames(2, spilt)
+	overflow := prometheus.NewCounter(prometheus.CounterOpts{Name: "spilt_total", Help: "For the test."})
+	n := newNames(2, overflow)
 	for _, one := range []struct{ name, want string }{
 		{"a", "a"}, {"", "none"}, {"\xff", "other"}, {strings.Repeat("x", 201), "other"}, {"b", "b"}, {"c", "other"}, {"a", "a"}, {"c", "other"},
 	} {
-		require.Equal(t, one.want, n.of(one.name), "%q", one.name)
+		require.Equal(t, one.want, n.label(one.name), "%q", one.name)
 	}
-	require.InEpsilon(t, 4, testutil.ToFloat64(spilt), 0)
-	require.True(t, n.has("b"))
-	require.False(t, n.has("c"))
+	require.InEpsilon(t, 4, testutil.ToFloat64(overflow), 0)
+	require.True(t, n.isKnown("b"))
+	require.False(t, n.isKnown("c"))
 }
 
 func TestNamesAtOnce(t *testing.T) {
@@ -30,7 +30,7 @@ func TestNamesAtOnce(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for i := range 10_000 {
-				n.of(fmt.Sprint("n", i))
+				n.label(fmt.Sprint("n", i))
 			}
 		})
 	}
@@ -40,14 +40,14 @@ func TestNamesAtOnce(t *testing.T) {
 
 func TestFamilyFolds(t *testing.T) {
 	type key struct{ name, kind string }
-	spilt := prometheus.NewCounter(prometheus.CounterOpts{Name: "spilt_total", Help: "For the test."})
+	overflow := prometheus.NewCounter(prometheus.CounterOpts{Name: "spilt_total", Help: "For the test."})
 	opened := 0
-	f := newFamily(3, spilt, func(k key) key { k.name = other; return k }, func(k key) *key { opened++; return &k })
+	f := newFamily(3, overflow, func(k key) key { k.name = other; return k }, func(k key) *key { opened++; return &k })
 	for i := range 100 {
-		f.of(key{fmt.Sprint(i), "x"})
+		f.get(key{fmt.Sprint(i), "x"})
 	}
-	require.Equal(t, &key{other, "x"}, f.of(key{"100", "x"}))
-	require.Equal(t, &key{"1", "x"}, f.of(key{"1", "x"}))
+	require.Equal(t, &key{other, "x"}, f.get(key{"100", "x"}))
+	require.Equal(t, &key{"1", "x"}, f.get(key{"1", "x"}))
 	require.Equal(t, 4, opened)
-	require.InEpsilon(t, 98, testutil.ToFloat64(spilt), 0)
+	require.InEpsilon(t, 98, testutil.ToFloat64(overflow), 0)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The outcomes of work, requests and tool calls.
+// Outcomes of work, requests and tool calls.
 const (
 	outcomeOK        = "ok"
 	outcomeError     = "error"
@@ -21,20 +21,20 @@ const (
 	outcomeCached  = "cached"
 )
 
-// expired stands for the decision of an approval that nobody decided.
+// expired is the decision of an approval that nobody decided.
 const expired = "expired"
 
-// Carry says nothing: metrics are of no trace.
+// Carry returns "": metrics belong to no trace.
 func (m *Metrics) Carry(context.Context) string { return "" }
 
-// Delegate says nothing, likewise.
+// Delegate returns "", likewise.
 func (m *Metrics) Delegate(context.Context, *agent.Observed, agent.TurnID) string { return "" }
 
 // Work measures a piece of a turn's work.
 func (m *Metrics) Work(ctx context.Context, w agent.Work) (context.Context, func(error)) {
-	since, name := started(w.Started), m.works.of(w.Name)
+	since, name := orNow(w.Started), m.activityNames.label(w.Name)
 	return ctx, func(err error) {
-		m.worked.of(workedKey{name, outcomeOf(err)}).Observe(time.Since(since).Seconds())
+		m.activities.get(workKey{name, outcomeOf(err)}).Observe(time.Since(since).Seconds())
 	}
 }
 
@@ -43,15 +43,15 @@ func (m *Metrics) Request(ctx context.Context, r agent.ModelObservation) (contex
 	since := time.Now()
 	return ctx, func(o agent.ModelOutcome) {
 		took := time.Since(since)
-		k := askedKey{m.providers.of(r.Model.Provider), m.models.of(modelName(&r.Model)), r.Purpose, outcomeOK}
+		k := requestKey{m.providers.label(r.Model.Provider), m.models.label(modelName(&r.Model)), r.Purpose, outcomeOK}
 		switch {
 		case o.Cause != nil:
 			k.outcome = outcomeCancelled
 		case o.Err != nil:
 			k.outcome = outcomeError
-			m.faults.of(faultKey{k.provider, k.model, string(agent.CodeOf(o.Err))}).Inc()
+			m.modelErrors.get(errorKey{k.provider, k.model, string(agent.CodeOf(o.Err))}).Inc()
 		}
-		asked := m.asked.of(k)
+		asked := m.requests.get(k)
 		asked.requests.Inc()
 		asked.took.Observe(took.Seconds())
 		if o.FirstDelta > 0 {
@@ -60,31 +60,31 @@ func (m *Metrics) Request(ctx context.Context, r agent.ModelObservation) (contex
 		if r.Epoch > 1 {
 			m.retries.WithLabelValues(k.model).Inc()
 		}
-		m.bill(r.Turn, k.model, &o.Usage)
+		m.countUsage(r.Turn, k.model, &o.Usage)
 		if o.FirstOfTurn && o.FirstDelta > 0 && r.Turn != nil && !r.Turn.Since.IsZero() {
 			waited := since.Add(o.FirstDelta).Sub(r.Turn.Since)
-			m.first.WithLabelValues(m.agents.of(r.Turn.Agent)).Observe(max(waited, 0).Seconds()) // the clocks of two machines may differ
+			m.first.WithLabelValues(m.agents.label(r.Turn.Agent)).Observe(max(waited, 0).Seconds()) // the clocks of two machines may differ
 		}
 	}
 }
 
-// modelName is the name by which the configuration and the ledger know a model.
+// modelName returns the name of a model in the configuration and the ledger.
 func modelName(p *agent.PlanModel) string { return cmp.Or(p.Profile, p.Model) }
 
-func (m *Metrics) bill(t *agent.Observed, model string, u *agent.Usage) {
+func (m *Metrics) countUsage(t *agent.Observed, model string, u *agent.Usage) {
 	if t == nil || *u == (agent.Usage{}) {
 		return
 	}
-	s := m.spent.of(spentKey{m.tenants.of(t.Tenant), m.agents.of(t.Agent), model})
-	s.input.Add(sound(u.InputTokens))
-	s.output.Add(sound(u.OutputTokens))
-	s.cached.Add(sound(u.CachedTokens))
-	s.reasoning.Add(sound(u.ReasoningTokens))
-	s.cost.Add(sound(u.CostUSD))
+	s := m.usage.get(usageKey{m.tenants.label(t.Tenant), m.agents.label(t.Agent), model})
+	s.input.Add(countable(u.InputTokens))
+	s.output.Add(countable(u.OutputTokens))
+	s.cached.Add(countable(u.CachedTokens))
+	s.reasoning.Add(countable(u.ReasoningTokens))
+	s.cost.Add(countable(u.CostUSD))
 }
 
-// sound takes what a provider may have made up and a counter cannot add: less than nothing, nonsense, the absurdly large.
-func sound[N int64 | float64](n N) float64 {
+// countable returns 0 for what a provider may report and a counter cannot add: negative, absurdly large or no numbers.
+func countable[N int64 | float64](n N) float64 {
 	if n > 0 && n <= 1e12 {
 		return float64(n)
 	}
@@ -93,9 +93,9 @@ func sound[N int64 | float64](n N) float64 {
 
 // Tool measures an attempt of a tool call.
 func (m *Metrics) Tool(ctx context.Context, t agent.ToolObservation) (context.Context, func(agent.ToolOutcome)) {
-	since, name := started(t.Started), t.Name
+	since, name := orNow(t.Started), t.Name
 	return ctx, func(o agent.ToolOutcome) {
-		s := m.invoked.of(m.invocation(name, &o))
+		s := m.toolCalls.get(m.toolKeyOf(name, &o))
 		s.calls.Inc()
 		if s.took != nil {
 			s.took.Observe(time.Since(since).Seconds())
@@ -103,22 +103,22 @@ func (m *Metrics) Tool(ctx context.Context, t agent.ToolObservation) (context.Co
 	}
 }
 
-// invocation is what an attempt counts as. What was refused may never have been a tool.
-func (m *Metrics) invocation(name string, o *agent.ToolOutcome) invokedKey {
+// toolKeyOf returns the key of an attempt. A refused call may name no tool at all.
+func (m *Metrics) toolKeyOf(name string, o *agent.ToolOutcome) toolKey {
 	switch {
 	case o.Refused:
-		if !m.tools.has(name) {
+		if !m.tools.isKnown(name) {
 			name = unknown
 		}
-		return invokedKey{name, outcomeRefused}
+		return toolKey{name, outcomeRefused}
 	case o.Err != nil:
-		return invokedKey{m.tools.of(name), outcomeError}
+		return toolKey{m.tools.label(name), outcomeError}
 	case o.Cached:
-		return invokedKey{m.tools.of(name), outcomeCached}
+		return toolKey{m.tools.label(name), outcomeCached}
 	case o.Result != nil && o.Result.Failure != nil:
-		return invokedKey{m.tools.of(name), outcomeFailed}
+		return toolKey{m.tools.label(name), outcomeFailed}
 	default:
-		return invokedKey{m.tools.of(name), outcomeSuccess}
+		return toolKey{m.tools.label(name), outcomeSuccess}
 	}
 }
 
@@ -140,16 +140,16 @@ func (m *Metrics) Ended(_ context.Context, e agent.TurnEnded) {
 	if e.Turn == nil || out == nil {
 		return
 	}
-	s := m.ended.of(endedKey{m.tenants.of(e.Turn.Tenant), m.agents.of(e.Turn.Agent), string(out.Status), string(out.StopReason)})
+	s := m.turns.get(turnKey{m.tenants.label(e.Turn.Tenant), m.agents.label(e.Turn.Agent), string(out.Status), string(out.StopReason)})
 	s.turns.Inc()
 	s.latency.Observe((time.Duration(out.ExecutionTimeMS) * time.Millisecond).Seconds())
 	if !e.Turn.Since.IsZero() {
-		s.wall.Observe(max(started(e.Ended).Sub(e.Turn.Since), 0).Seconds())
+		s.wall.Observe(max(orNow(e.Ended).Sub(e.Turn.Since), 0).Seconds())
 	}
 }
 
-// started is t, or now.
-func started(t time.Time) time.Time {
+// orNow returns t, or the current time if t is zero.
+func orNow(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Now()
 	}

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	fresh    = 5 * time.Second // how long an answer serves
-	patience = 2 * time.Second // for one source
+	answerLifetime = 5 * time.Second
+	sourceTimeout  = 2 * time.Second // for one source
 )
 
-// Backlog is what waits in the installation, as the database knows it.
+// Backlog is what waits in the installation, by the database.
 type Backlog struct {
 	Approvals      map[string]int64 // that wait for a person, by tenant; of the tenants beyond those asked for under ""
 	OldestApproval time.Duration    // 0: none waits
@@ -29,7 +29,7 @@ type Backlog struct {
 	LongestQueue   int64            // turns that wait for one session
 }
 
-// TenantSpending is what a tenant has used today and this month (UTC).
+// TenantSpending is the usage of a tenant today and this month (UTC).
 type TenantSpending struct {
 	Tenant                string
 	DayUSD, DayTokens     float64
@@ -44,30 +44,30 @@ type Queue struct {
 	Pollers int
 }
 
-// Connections is how the pool of the database does.
+// Connections is the state of the database pool.
 type Connections struct {
 	Used, Idle, Max int32
 	Waits           int64 // since the start: connections that were waited for
 }
 
-// Sources are what is asked when Prometheus reads. Each may be nil, and each stops when its context ends.
+// Sources are asked when Prometheus scrapes. Each may be nil, and each stops when its context ends.
 type Sources struct {
 	Backlog     func(ctx context.Context, tenants int) (Backlog, error)
 	Spending    func(ctx context.Context) ([]TenantSpending, error)
 	Budget      func(tenant string) agent.Bound // of a tenant; its budgets alone are looked at
 	Queues      func(ctx context.Context) ([]Queue, error)
 	Connections func() Connections
-	Logger      *zap.Logger // nil: nobody is told why a source gave no answer
+	Logger      *zap.Logger // of errors; nil: silent
 }
 
-// The names of sources.
+// Names of sources.
 const (
 	sourceTurns   = "turns"
 	sourceBudgets = "budgets"
 	sourceQueues  = "queues"
 )
 
-// Watch registers what is asked of sources. [Metrics.Watch] may be called once.
+// Watch registers the metrics of sources. It may be called once.
 func (m *Metrics) Watch(to prometheus.Registerer, s Sources) error {
 	c := newScraper(s, m.tenants.limit)
 	for _, one := range []prometheus.Collector{c, c.errors, c.took} {
@@ -78,7 +78,7 @@ func (m *Metrics) Watch(to prometheus.Registerer, s Sources) error {
 	return nil
 }
 
-// scraper asks the sources when it is collected, and remembers their answers for a while.
+// scraper asks the sources when it is collected, and keeps their answers for a while.
 type scraper struct {
 	Sources
 
@@ -87,11 +87,11 @@ type scraper struct {
 	now     func() time.Time
 	errors  *prometheus.CounterVec
 	took    *prometheus.GaugeVec
-	parts   []*part
+	sources []*source
 }
 
-// part is a source with what it last said. Of a source there is one question at a time, also of one that does not stop in time.
-type part struct {
+// source is a source with its last answer. It is asked one question at a time, even if it does not stop in time.
+type source struct {
 	name string
 	ask  func(ctx context.Context) ([]prometheus.Metric, error)
 
@@ -99,7 +99,7 @@ type part struct {
 	at    time.Time
 	last  []prometheus.Metric
 	ok    bool
-	asked chan answer // not nil: it still owes an answer
+	asked chan answer // not nil: an answer is outstanding
 }
 
 type answer struct {
@@ -125,7 +125,7 @@ func newScraper(s Sources, tenants int) *scraper {
 	add := func(name string, has bool, ask func(context.Context) ([]prometheus.Metric, error)) {
 		if has {
 			c.errors.WithLabelValues(name)
-			c.parts = append(c.parts, &part{name: name, ask: ask})
+			c.sources = append(c.sources, &source{name: name, ask: ask})
 		}
 	}
 	add(sourceTurns, s.Backlog != nil, c.backlog)
@@ -141,13 +141,13 @@ func (c *scraper) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect asks all sources at once. It takes no longer than the patience for one.
+// Collect asks all sources at once. It takes little longer than sourceTimeout.
 func (c *scraper) Collect(to chan<- prometheus.Metric) {
 	var all sync.WaitGroup
-	for _, p := range c.parts {
+	for _, p := range c.sources {
 		all.Go(func() {
-			metrics, ok := c.read(p)
-			to <- gauge(c.desc.up, truth(ok), p.name)
+			metrics, ok := c.readSource(p)
+			to <- gauge(c.desc.up, gaugeValue(ok), p.name)
 			for _, one := range metrics {
 				to <- one
 			}
@@ -163,15 +163,15 @@ func (c *scraper) Collect(to chan<- prometheus.Metric) {
 	all.Wait()
 }
 
-// read returns what the source says, or said a moment ago. What is older than that is nothing: a gauge that stands still lies.
-func (c *scraper) read(p *part) ([]prometheus.Metric, bool) {
+// readSource returns the answer of a source, at most answerLifetime old. It drops older answers, because a stale gauge misleads.
+func (c *scraper) readSource(p *source) ([]prometheus.Metric, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.at.IsZero() && c.now().Sub(p.at) < fresh {
+	if !p.at.IsZero() && c.now().Sub(p.at) < answerLifetime {
 		return p.last, p.ok
 	}
 	since := time.Now()
-	a := c.await(p)
+	a := c.awaitAnswer(p)
 	p.at, p.last, p.ok = c.now(), a.metrics, a.err == nil
 	c.took.WithLabelValues(p.name).Set(time.Since(since).Seconds())
 	if a.err != nil {
@@ -181,9 +181,9 @@ func (c *scraper) read(p *part) ([]prometheus.Metric, bool) {
 	return p.last, p.ok
 }
 
-func (c *scraper) await(p *part) answer {
+func (c *scraper) awaitAnswer(p *source) answer {
 	select {
-	case <-p.asked: // what it owed from before says how things were then
+	case <-p.asked: // an outstanding answer is old
 		p.asked = nil
 	default:
 	}
@@ -191,13 +191,13 @@ func (c *scraper) await(p *part) answer {
 		asked := make(chan answer, 1)
 		p.asked = asked
 		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), sourceTimeout)
 			defer cancel()
 			metrics, err := p.ask(ctx)
 			asked <- answer{metrics, err}
 		}()
 	}
-	late := time.NewTimer(patience + patience/4)
+	late := time.NewTimer(sourceTimeout + sourceTimeout/4)
 	defer late.Stop()
 	select {
 	case a := <-p.asked:
@@ -208,7 +208,7 @@ func (c *scraper) await(p *part) answer {
 	}
 }
 
-func truth(ok bool) float64 {
+func gaugeValue(ok bool) float64 {
 	if ok {
 		return 1
 	}

@@ -124,7 +124,7 @@ func TestScrapeRemembersForFiveSeconds(t *testing.T) {
 			require.Len(t, lines(t, to, "turns_active"), 3)
 		}
 		require.EqualValues(t, 1, w.asked.Load())
-		time.Sleep(fresh)
+		time.Sleep(answerLifetime)
 		w.fails.Store(true)
 		require.Empty(t, lines(t, to, "turns_active"), "what is not known is not shown")
 		require.Len(t, lines(t, to, "task_queue_backlog"), 2, "the others are")
@@ -133,13 +133,13 @@ func TestScrapeRemembersForFiveSeconds(t *testing.T) {
 		}, lines(t, to, "telemetry_source_up"))
 		require.EqualValues(t, 2, w.asked.Load(), "also a failure serves for a while")
 		require.InEpsilon(t, 1, lines(t, to, "telemetry_collect_errors_total")["telemetry_collect_errors_total turns"], 0)
-		time.Sleep(fresh)
+		time.Sleep(answerLifetime)
 		w.fails.Store(false)
 		require.Len(t, lines(t, to, "turns_active"), 3)
 	})
 }
 
-// A source that hangs, even one that does not mind its context, delays a scrape by its patience and is not asked again meanwhile.
+// A source that hangs, even one that does not mind its context, delays a scrape by its sourceTimeout and is not asked again meanwhile.
 func TestScrapeOfAHangingSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{hangs: make(chan struct{})}
@@ -147,9 +147,9 @@ func TestScrapeOfAHangingSource(t *testing.T) {
 		for i := range 3 {
 			since := time.Now()
 			require.Empty(t, lines(t, to, "turns_active"))
-			require.Equal(t, patience+patience/4, time.Since(since))
+			require.Equal(t, sourceTimeout+sourceTimeout/4, time.Since(since))
 			require.InEpsilon(t, i+1, lines(t, to, "telemetry_collect_errors_total")["telemetry_collect_errors_total turns"], 0)
-			time.Sleep(fresh)
+			time.Sleep(answerLifetime)
 		}
 		require.EqualValues(t, 1, w.asked.Load())
 		close(w.hangs)

@@ -2,95 +2,95 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Keys and series of the families. A key has names that are labels already: see [names].
+// Keys and series of the families. The names in a key are labels: see [names].
 
-type endedKey struct{ tenant, agent, status, stop string }
+type turnKey struct{ tenant, agent, status, stop string }
 
-type endedSeries struct {
+type turnSeries struct {
 	turns   prometheus.Counter
 	latency prometheus.Observer
 	wall    prometheus.Observer
 }
 
-func (b *builder) ended(spilt prometheus.Counter) *family[endedKey, endedSeries] {
+func (b *builder) turnFamily(overflow prometheus.Counter) *family[turnKey, turnSeries] {
 	turns := b.counters("agent_turns_total", "Turns that ended, by tenant, agent, status and stop reason.", "tenant", "agent", "status", "stop_reason")
 	latency := b.histograms("agent_latency_seconds",
 		"Work time of turns that ended, without the time that they waited for people, by agent and status.", turnBuckets(), "agent", "status")
 	wall := b.histograms("agent_turn_seconds", "From when a turn was first seen to its end, all waiting included, by status.", wallBuckets(), "status")
-	return newFamily(b.values*combinations, spilt,
-		func(k endedKey) endedKey { k.tenant, k.agent = other, other; return k },
-		func(k endedKey) endedSeries {
-			return endedSeries{
+	return newFamily(b.values*combinations, overflow,
+		func(k turnKey) turnKey { k.tenant, k.agent = other, other; return k },
+		func(k turnKey) turnSeries {
+			return turnSeries{
 				turns.WithLabelValues(k.tenant, k.agent, k.status, k.stop), latency.WithLabelValues(k.agent, k.status), wall.WithLabelValues(k.status),
 			}
 		})
 }
 
-type askedKey struct{ provider, model, purpose, outcome string }
+type requestKey struct{ provider, model, purpose, outcome string }
 
-type askedSeries struct {
+type requestSeries struct {
 	requests prometheus.Counter
 	took     prometheus.Observer
 	first    prometheus.Observer
 }
 
-type faultKey struct{ provider, model, code string }
+type errorKey struct{ provider, model, code string }
 
-func (b *builder) asked(spilt prometheus.Counter) *family[askedKey, askedSeries] {
+func (b *builder) requestFamily(overflow prometheus.Counter) *family[requestKey, requestSeries] {
 	requests := b.counters("model_requests_total",
 		"Requests to providers, by provider, model, purpose (reply, middleware, prepare) and outcome (ok, error, cancelled).",
 		"provider", "model", "purpose", "outcome")
 	took := b.histograms("model_request_seconds", "Time of requests to providers, by model, however they ended.", modelBuckets(), "model")
 	first := b.histograms("model_first_token_seconds", "From a request to a provider to its first fragment, by model.", firstBuckets(), "model")
-	return newFamily(b.values*combinations, spilt,
-		func(k askedKey) askedKey { k.provider, k.model = other, other; return k },
-		func(k askedKey) askedSeries {
-			return askedSeries{
+	return newFamily(b.values*combinations, overflow,
+		func(k requestKey) requestKey { k.provider, k.model = other, other; return k },
+		func(k requestKey) requestSeries {
+			return requestSeries{
 				requests.WithLabelValues(k.provider, k.model, k.purpose, k.outcome), took.WithLabelValues(k.model), first.WithLabelValues(k.model),
 			}
 		})
 }
 
-func (b *builder) faults(spilt prometheus.Counter) *family[faultKey, prometheus.Counter] {
+func (b *builder) errorFamily(overflow prometheus.Counter) *family[errorKey, prometheus.Counter] {
 	faults := b.counters("model_errors_total", "Requests that a provider failed, by provider, model and code of the error.", "provider", "model", "code")
-	return newFamily(b.values*combinations, spilt,
-		func(k faultKey) faultKey { k.provider, k.model = other, other; return k },
-		func(k faultKey) prometheus.Counter { return faults.WithLabelValues(k.provider, k.model, k.code) })
+	return newFamily(b.values*combinations, overflow,
+		func(k errorKey) errorKey { k.provider, k.model = other, other; return k },
+		func(k errorKey) prometheus.Counter { return faults.WithLabelValues(k.provider, k.model, k.code) })
 }
 
-type spentKey struct{ tenant, agent, model string }
+type usageKey struct{ tenant, agent, model string }
 
-type spentSeries struct{ input, output, cached, reasoning, cost prometheus.Counter }
+type usageSeries struct{ input, output, cached, reasoning, cost prometheus.Counter }
 
-func (b *builder) spent(spilt prometheus.Counter) *family[spentKey, spentSeries] {
+func (b *builder) usageFamily(overflow prometheus.Counter) *family[usageKey, usageSeries] {
 	tokens := b.counters("usage_tokens_total",
 		"Tokens of requests to providers, by tenant, agent, model and kind: input (cached included), output, cached, reasoning.",
 		"tenant", "agent", "model", "kind")
 	cost := b.counters("usage_cost_usd_total", "What requests to providers cost in US dollars, at the prices of the catalog.", "tenant", "agent", "model")
-	return newFamily(b.values*combinations, spilt,
-		func(spentKey) spentKey { return spentKey{other, other, other} },
-		func(k spentKey) spentSeries {
+	return newFamily(b.values*combinations, overflow,
+		func(usageKey) usageKey { return usageKey{other, other, other} },
+		func(k usageKey) usageSeries {
 			of := func(kind string) prometheus.Counter { return tokens.WithLabelValues(k.tenant, k.agent, k.model, kind) }
-			return spentSeries{of("input"), of("output"), of("cached"), of("reasoning"), cost.WithLabelValues(k.tenant, k.agent, k.model)}
+			return usageSeries{of("input"), of("output"), of("cached"), of("reasoning"), cost.WithLabelValues(k.tenant, k.agent, k.model)}
 		})
 }
 
-type invokedKey struct{ tool, outcome string }
+type toolKey struct{ tool, outcome string }
 
-type invokedSeries struct {
+type toolSeries struct {
 	calls prometheus.Counter
 	took  prometheus.Observer
 }
 
-func (b *builder) invoked(spilt prometheus.Counter) *family[invokedKey, invokedSeries] {
+func (b *builder) toolFamily(overflow prometheus.Counter) *family[toolKey, toolSeries] {
 	calls := b.counters("tool_invocations_total",
 		"Attempts of tool calls, by tool and outcome: success, failed (the model is told), cached, refused (it did not run), error (it is tried again).",
 		"tool", "outcome")
 	took := b.histograms("tool_latency_seconds", "Time of attempts of tool calls that ran, by tool.", toolBuckets(), "tool")
-	return newFamily(b.values*combinations, spilt,
-		func(k invokedKey) invokedKey { k.tool = other; return k },
-		func(k invokedKey) invokedSeries {
-			s := invokedSeries{calls: calls.WithLabelValues(k.tool, k.outcome)}
+	return newFamily(b.values*combinations, overflow,
+		func(k toolKey) toolKey { k.tool = other; return k },
+		func(k toolKey) toolSeries {
+			s := toolSeries{calls: calls.WithLabelValues(k.tool, k.outcome)}
 			if k.outcome != outcomeRefused && k.outcome != outcomeCached {
 				s.took = took.WithLabelValues(k.tool)
 			}
@@ -98,12 +98,12 @@ func (b *builder) invoked(spilt prometheus.Counter) *family[invokedKey, invokedS
 		})
 }
 
-type workedKey struct{ activity, outcome string }
+type workKey struct{ activity, outcome string }
 
-func (b *builder) worked(spilt prometheus.Counter) *family[workedKey, prometheus.Observer] {
+func (b *builder) workFamily(overflow prometheus.Counter) *family[workKey, prometheus.Observer] {
 	took := b.histograms("activity_seconds", "Time of activities, also of direct turns, by activity and outcome: ok, error, cancelled.",
 		workBuckets(), "activity", "outcome")
-	return newFamily(b.values*combinations, spilt,
-		func(k workedKey) workedKey { k.activity = other; return k },
-		func(k workedKey) prometheus.Observer { return took.WithLabelValues(k.activity, k.outcome) })
+	return newFamily(b.values*combinations, overflow,
+		func(k workKey) workKey { k.activity = other; return k },
+		func(k workKey) prometheus.Observer { return took.WithLabelValues(k.activity, k.outcome) })
 }

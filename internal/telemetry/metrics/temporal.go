@@ -23,12 +23,12 @@ const (
 	pollerFresh = 2 * time.Minute
 )
 
-// sdkBuckets are of requests, tasks and workflows alike, in seconds.
+// sdkBuckets returns the buckets of requests, tasks and workflows, in seconds.
 func sdkBuckets() []float64 {
 	return []float64{0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 300}
 }
 
-// Temporal registers the Temporal SDK's own metrics (temporal_*): what it returns belongs into client.Options before the client is dialled.
+// Temporal registers the Temporal SDK's metrics (temporal_*) and returns their handler, for client.Options.
 // The SDK's names get the units and endings that Prometheus wants: temporal_request_total, temporal_request_latency_seconds.
 func Temporal(to prometheus.Registerer, logger *zap.Logger) (client.MetricsHandler, error) {
 	reader, err := exporter.New(exporter.WithRegisterer(to), exporter.WithoutScopeInfo(), exporter.WithoutTargetInfo())
@@ -44,7 +44,7 @@ func Temporal(to prometheus.Registerer, logger *zap.Logger) (client.MetricsHandl
 	}), nil
 }
 
-// Queues asks Temporal how a task queue does: what waits in it, for how long, and who polls it.
+// Queues returns a function that asks Temporal for the backlog, its age, and the pollers of a task queue.
 func Queues(temporal client.Client, namespace, queue string) func(ctx context.Context) ([]Queue, error) {
 	return func(ctx context.Context) ([]Queue, error) {
 		var out []Queue

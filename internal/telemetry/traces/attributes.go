@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// Our own attributes.
+// Attributes of this runtime.
 const (
 	keyTurn       attribute.Key = "turnstone.turn_id"
 	keyTenant     attribute.Key = "turnstone.tenant"
@@ -52,7 +52,7 @@ const (
 	keyWorkflow   attribute.Key = "temporal.workflow.id"
 )
 
-// Langfuse's (docs/tracing.md says what it makes of them).
+// Attributes that Langfuse reads (docs/tracing.md).
 const (
 	keyLangfuseTrace       attribute.Key = "langfuse.trace.name"
 	keyLangfuseTags        attribute.Key = "langfuse.trace.tags"
@@ -85,31 +85,31 @@ const (
 	levelWarning, levelError = "WARNING", "ERROR"
 )
 
-// list grows attributes, without those that say nothing.
-type list []attribute.KeyValue
+// attributeList collects attributes. It ignores empty values.
+type attributeList []attribute.KeyValue
 
-func (l *list) text(k attribute.Key, v string) {
+func (l *attributeList) text(k attribute.Key, v string) {
 	if v != "" {
 		*l = append(*l, k.String(clip.Bytes(v, maxTag)))
 	}
 }
 
-func (l *list) number(k attribute.Key, v int64) {
+func (l *attributeList) number(k attribute.Key, v int64) {
 	if v != 0 {
 		*l = append(*l, k.Int64(v))
 	}
 }
 
-func (l *list) flag(k attribute.Key, v bool) {
+func (l *attributeList) flag(k attribute.Key, v bool) {
 	if v {
 		*l = append(*l, k.Bool(true))
 	}
 }
 
-// basics are on every span of a turn: whose it is, and what Langfuse aggregates by. Of a child turn the session and the tags are left out:
-// Langfuse has one of each per trace, and they are those of the turn that began it.
-func (t *Tracing) basics(o *agent.Observed) []attribute.KeyValue {
-	l := make(list, 0, 32)
+// turnAttributes returns the attributes of every span of a turn. Those of a child turn have no session and no tags: Langfuse keeps one of
+// each per trace, from the first turn.
+func (t *Tracing) turnAttributes(o *agent.Observed) []attribute.KeyValue {
+	l := make(attributeList, 0, 32)
 	l = append(l, t.fixed...)
 	l.text(keyTurn, string(o.TurnID))
 	l.text(keyTenant, o.Tenant)
@@ -138,7 +138,7 @@ func (t *Tracing) basics(o *agent.Observed) []attribute.KeyValue {
 	return l
 }
 
-// tags are what people filter by; Langfuse takes up to 200 characters.
+// tags returns what people filter by. Langfuse allows up to 200 characters each.
 func tags(o *agent.Observed) []string {
 	var all []string
 	for _, tag := range []struct{ name, value string }{
@@ -158,14 +158,14 @@ func bareHash(plan string) string {
 	return plan
 }
 
-// shortPlan is a plan's hash as people compare it.
+// shortPlan returns a plan's hash in the length that people compare.
 func shortPlan(plan string) string {
 	plan = bareHash(plan)
 	return plan[:min(len(plan), 12)]
 }
 
-// promptVersion is a plan as the number that Langfuse wants of a prompt, 1 to 65,535: it keeps two bytes. Two plans may share one;
-// langfuse.version tells them apart.
+// promptVersion returns the number, 1 to 65,535, that Langfuse requires of a prompt. Two plans may share a number; langfuse.version tells
+// them apart.
 func promptVersion(plan string) int {
 	plan = bareHash(plan)
 	b, err := hex.DecodeString(plan[:min(len(plan), 4)])
@@ -176,7 +176,7 @@ func promptVersion(plan string) int {
 	return max(int(b[0])<<8|int(b[1]), 1)
 }
 
-// providerName is a provider as the conventions write it; those that they do not know are called what the configuration calls them.
+// providerName returns the conventions' name of a provider, and the configured name of one that they do not know.
 func providerName(name string) string {
 	switch name {
 	case "azure", "azure_openai", "azure-openai":

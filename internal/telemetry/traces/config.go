@@ -14,23 +14,23 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The protocols of an endpoint.
+// Protocols of an endpoint.
 const (
 	ProtocolHTTP = "http/protobuf"
 	ProtocolGRPC = "grpc"
 )
 
-// Content says how much of what was said is exported.
+// Content says how much message text is exported.
 type Content string
 
-// The values of Content.
+// Values of [Content].
 const (
 	ContentOff      Content = "off"      // none
 	ContentRedacted Content = "redacted" // through [Config.Redact]
 	ContentFull     Content = "full"     // as it is
 )
 
-// Config is what a [Tracing] needs. Without an endpoint and without Langfuse nothing is recorded, and a caller's trace is passed on.
+// Config configures a [Tracing]. Without an endpoint and without Langfuse it records nothing and passes a caller's trace on.
 type Config struct {
 	Endpoint string // URL of an OTLP receiver, http or https; for http/protobuf, /v1/traces is added where it is missing
 	Protocol string // default http/protobuf
@@ -50,14 +50,14 @@ type Config struct {
 	Limits Limits
 }
 
-// Langfuse is a Langfuse project that gets the turns as well.
+// Langfuse is a Langfuse project that receives the turns.
 type Langfuse struct {
 	URL       string // e.g. https://cloud.langfuse.com; empty: none
 	PublicKey string
 	SecretKey string
 }
 
-// Limits bound what tracing may hold. Zero takes the default.
+// Limits bound what tracing may hold. Zero means the default.
 type Limits struct {
 	Spans        int           // waiting for one receiver; more are dropped. Default 4,096
 	Bytes        int64         // of what they hold, about. Default 32 MiB
@@ -76,24 +76,24 @@ const (
 	maxRawContent  = 256 << 10 // a text that is longer is left out, not cut: what is cut unread could leave half a secret
 )
 
-func orElse[N ~int | ~int64](v *N, d N) {
+func setDefault[N ~int | ~int64](v *N, d N) {
 	if *v <= 0 {
 		*v = d
 	}
 }
 
-func (l *Limits) fill() {
-	orElse(&l.Spans, 4096)
-	orElse(&l.Bytes, 32<<20)
-	orElse(&l.Batch, 256)
-	orElse(&l.BatchBytes, 2<<20)
-	orElse(&l.BatchDelay, 2*time.Second)
-	orElse(&l.ExportTime, 20*time.Second)
-	orElse(&l.ContentBytes, 32<<10)
+func (l *Limits) setDefaults() {
+	setDefault(&l.Spans, 4096)
+	setDefault(&l.Bytes, 32<<20)
+	setDefault(&l.Batch, 256)
+	setDefault(&l.BatchBytes, 2<<20)
+	setDefault(&l.BatchDelay, 2*time.Second)
+	setDefault(&l.ExportTime, 20*time.Second)
+	setDefault(&l.ContentBytes, 32<<10)
 	l.Batch = min(l.Batch, l.Spans)
 }
 
-// validate fills in the defaults; the error names the field as the configuration does.
+// validate sets the defaults. Its error names the field of the configuration.
 func (c *Config) validate() error {
 	if c.Protocol == "" {
 		c.Protocol = ProtocolHTTP
@@ -110,7 +110,7 @@ func (c *Config) validate() error {
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
-	c.Limits.fill()
+	c.Limits.setDefaults()
 	switch {
 	case c.Protocol != ProtocolHTTP && c.Protocol != ProtocolGRPC:
 		return agent.Invalid("telemetry.otlp_protocol", "want %s or %s, got %.60q", ProtocolHTTP, ProtocolGRPC, c.Protocol)
@@ -150,7 +150,7 @@ func (l *Langfuse) validate() error {
 	return nil
 }
 
-// parseEndpoint reads the URL of a receiver. The error does not quote it: people put credentials into URLs.
+// parseEndpoint parses the URL of a receiver. Its error does not quote the URL, which may contain credentials.
 func parseEndpoint(field, text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -182,7 +182,7 @@ func (c *Config) headers() (map[string]string, error) {
 	return m, nil
 }
 
-// ParsePairs reads "k=v,k=v" with percent-encoded values, as OTEL_EXPORTER_OTLP_HEADERS and OTEL_RESOURCE_ATTRIBUTES are written. The
+// ParsePairs parses "k=v,k=v" with percent-encoded values, as OTEL_EXPORTER_OTLP_HEADERS and OTEL_RESOURCE_ATTRIBUTES are written. The
 // error names the field and no value.
 func ParsePairs(field, text string) (map[string]string, error) {
 	pairs := map[string]string{}
@@ -207,7 +207,7 @@ func ParsePairs(field, text string) (map[string]string, error) {
 
 var notEnvironment = regexp.MustCompile(`[^a-z0-9_-]+`)
 
-// langfuseEnvironment is an environment as Langfuse takes it: lower case, at most 40 of a-z 0-9 - _, not beginning with its own name.
+// langfuseEnvironment returns an environment in the form that Langfuse accepts: at most 40 of a-z 0-9 - _, not beginning with "langfuse".
 func langfuseEnvironment(name string) string {
 	name = notEnvironment.ReplaceAllString(strings.ToLower(name), "-")
 	if strings.HasPrefix(name, "langfuse") {

@@ -12,29 +12,37 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// content lets through of what was said what the configuration allows.
-type content struct {
-	mode   Content
-	redact func(string) string
-	most   int // bytes of one piece
+// contentFilter drops or redacts message text, as the configuration says.
+type contentFilter struct {
+	mode     Content
+	redact   func(string) string
+	maxBytes int // of one piece
 }
 
-func (c *content) on() bool { return c.mode != ContentOff }
+func (c *contentFilter) isOn() bool { return c.mode != ContentOff }
 
-// content adds a piece of content that was let through.
-func (l *list) content(k attribute.Key, v string) {
+// content adds a filtered piece of content.
+func (l *attributeList) content(k attribute.Key, v string) {
 	if v != "" {
 		*l = append(*l, k.String(v))
 	}
 }
 
-// text lets a text through: whole, or its beginning and how much is missing. With content off it is empty.
-func (c *content) text(s string) string { return c.upTo(s, c.most) }
+// addContent adds a filtered piece of content, also under a name of Langfuse if it is a receiver.
+func (t *Tracing) addContent(l *attributeList, key, langfuseKey attribute.Key, v string) {
+	l.content(key, v)
+	if t.langfuse {
+		l.content(langfuseKey, v)
+	}
+}
 
-// upTo redacts before it cuts: half a secret is not known as one.
-func (c *content) upTo(s string, most int) string {
+// text returns a filtered text: whole, or its beginning and how much is missing. It is empty if content is off.
+func (c *contentFilter) text(s string) string { return c.atMost(s, c.maxBytes) }
+
+// atMost redacts before it cuts, because half a secret is not recognised.
+func (c *contentFilter) atMost(s string, maxBytes int) string {
 	switch {
-	case !c.on() || s == "":
+	case !c.isOn() || s == "":
 		return ""
 	case len(s) > maxRawContent:
 		return fmt.Sprintf("[left out: %d bytes]", len(s))
@@ -42,18 +50,18 @@ func (c *content) upTo(s string, most int) string {
 		s = c.redact(s)
 	}
 	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= most {
+	if len(s) <= maxBytes {
 		return s
 	}
-	cut := most
+	cut := maxBytes
 	for cut > 0 && !utf8.RuneStart(s[cut]) {
 		cut--
 	}
 	return fmt.Sprintf("%s… [cut: %d of %d bytes]", s[:cut], len(s)-cut, len(s))
 }
 
-// said is a message as the conventions write it.
-type said struct {
+// otelMessage is a message in the form of the semantic conventions.
+type otelMessage struct {
 	Role         string `json:"role"`
 	Parts        []part `json:"parts"`
 	FinishReason string `json:"finish_reason,omitempty"`
@@ -73,20 +81,20 @@ type part struct {
 	FileID    string `json:"file_id,omitempty"`
 }
 
-func (c *content) system(prompt string) string {
+func (c *contentFilter) system(prompt string) string {
 	if text := c.text(prompt); text != "" {
 		return encode([]part{{Type: "text", Content: text}})
 	}
 	return ""
 }
 
-// messages lets a conversation through: the newest messages, as many as there is room for.
-func (c *content) messages(all []agent.Message) string {
-	if !c.on() || len(all) == 0 {
+// messages returns the newest messages of a conversation that fit, as JSON.
+func (c *contentFilter) messages(all []agent.Message) string {
+	if !c.isOn() || len(all) == 0 {
 		return ""
 	}
-	room := c.most
-	var kept []said
+	room := c.maxBytes
+	var kept []otelMessage
 	for i := len(all) - 1; i >= 0 && room > 0; i-- {
 		m, size := c.message(string(all[i].Role), all[i].Blocks, room)
 		kept = append(kept, m)
@@ -94,24 +102,24 @@ func (c *content) messages(all []agent.Message) string {
 	}
 	slices.Reverse(kept)
 	if missing := len(all) - len(kept); missing > 0 {
-		note := said{Role: string(agent.RoleSystem), Parts: []part{{Type: "text", Content: fmt.Sprintf("[left out: %d earlier messages]", missing)}}}
+		note := otelMessage{Role: string(agent.RoleSystem), Parts: []part{{Type: "text", Content: fmt.Sprintf("[left out: %d earlier messages]", missing)}}}
 		kept = slices.Insert(kept, 0, note)
 	}
 	return encode(kept)
 }
 
-func (c *content) reply(blocks []agent.Block, why string) string {
-	if !c.on() || len(blocks) == 0 {
+func (c *contentFilter) reply(blocks []agent.Block, why string) string {
+	if !c.isOn() || len(blocks) == 0 {
 		return ""
 	}
-	m, _ := c.message(string(agent.RoleAssistant), blocks, c.most)
+	m, _ := c.message(string(agent.RoleAssistant), blocks, c.maxBytes)
 	m.FinishReason = why
-	return encode([]said{m})
+	return encode([]otelMessage{m})
 }
 
-// message returns also about how many bytes it took of the room.
-func (c *content) message(role string, blocks []agent.Block, room int) (said, int) {
-	m := said{Role: role, Parts: make([]part, 0, len(blocks))}
+// message returns a filtered message and about how many bytes of room it took.
+func (c *contentFilter) message(role string, blocks []agent.Block, room int) (otelMessage, int) {
+	m := otelMessage{Role: role, Parts: make([]part, 0, len(blocks))}
 	size := 64
 	for i := range blocks {
 		if size >= room {
@@ -125,11 +133,11 @@ func (c *content) message(role string, blocks []agent.Block, room int) (said, in
 	return m, size
 }
 
-func (c *content) part(b *agent.Block, room int) (part, int) {
+func (c *contentFilter) part(b *agent.Block, room int) (part, int) {
 	p := part{Type: string(b.Type)}
 	size := 64
 	text := func(s string) string {
-		s = c.upTo(s, room)
+		s = c.atMost(s, room)
 		size += len(s)
 		return s
 	}
@@ -159,7 +167,7 @@ func (c *content) part(b *agent.Block, room int) (part, int) {
 	return p, size
 }
 
-// asJSON keeps JSON as it is; what was cut or redacted out of shape is a string.
+// asJSON returns JSON unchanged, and text that cutting or redaction made invalid as a string.
 func asJSON(s string) any {
 	switch {
 	case s == "":
@@ -171,7 +179,7 @@ func asJSON(s string) any {
 	}
 }
 
-// withSystem puts the system prompt in front of the messages, where Langfuse shows it.
+// withSystem returns messages behind the system prompt, as Langfuse shows them.
 func withSystem(system, messages string) string {
 	if system == "" {
 		return messages

@@ -13,24 +13,24 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// traceHeader names the trace of a response, for whoever reports a fault.
+// traceHeader is the response header with the trace, for reports of faults.
 const traceHeader = "X-Trace-Id"
 
-// traced are the paths with spans: what programs call. Not among them are probes, the console's files, the API's description, and a
-// WebSocket, whose one request would be above every turn of a connection that lives for days.
-func traced(r *http.Request) bool {
+// hasSpan reports whether a request gets a span: those of programs do. Probes, the console's files and the API's description do not, nor
+// does a WebSocket, whose one request would be above every turn of a connection that lives for days.
+func hasSpan(r *http.Request) bool {
 	p := r.URL.Path
 	return (strings.HasPrefix(p, "/v1/") && p != "/v1/ws") || strings.HasPrefix(p, "/api/") || strings.HasPrefix(p, "/test/")
 }
 
-// HTTP puts a span around each request, named by its method and its route: the handler notes the route in the request's Pattern. A
-// caller's traceparent is taken as it is.
+// HTTP puts a span around each request, named by its method and its route, which the handler sets as the request's Pattern. It uses a
+// caller's traceparent.
 func (t *Tracing) HTTP(next http.Handler) http.Handler {
 	return otelhttp.NewMiddleware("",
 		otelhttp.WithTracerProvider(t.provider),
 		otelhttp.WithMeterProvider(metricnoop.NewMeterProvider()),
-		otelhttp.WithPropagators(passOn()),
-		otelhttp.WithFilter(traced),
+		otelhttp.WithPropagators(traceContext()),
+		otelhttp.WithFilter(hasSpan),
 		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return requestName(r) }),
 	)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if sc := trace.SpanContextFromContext(r.Context()); sc.IsSampled() {
@@ -40,7 +40,7 @@ func (t *Tracing) HTTP(next http.Handler) http.Handler {
 	}))
 }
 
-// requestName is of few words, whatever the caller sends.
+// requestName returns one of few names, whatever the caller sends.
 func requestName(r *http.Request) string {
 	method := r.Method
 	if !slices.Contains([]string{
@@ -54,12 +54,12 @@ func requestName(r *http.Request) string {
 	return method + " " + r.Pattern
 }
 
-// ServerOption does the same for gRPC, but for health checks and reflection.
+// ServerOption puts a span around each gRPC call except health checks and reflection.
 func (t *Tracing) ServerOption() grpc.ServerOption {
 	return grpc.StatsHandler(otelgrpc.NewServerHandler(
 		otelgrpc.WithTracerProvider(t.provider),
 		otelgrpc.WithMeterProvider(metricnoop.NewMeterProvider()),
-		otelgrpc.WithPropagators(passOn()),
+		otelgrpc.WithPropagators(traceContext()),
 		otelgrpc.WithFilter(func(i *stats.RPCTagInfo) bool {
 			return !strings.HasPrefix(i.FullMethodName, "/grpc.health.") && !strings.HasPrefix(i.FullMethodName, "/grpc.reflection.")
 		}),

@@ -19,11 +19,11 @@ const (
 	// ingestion is the version of Langfuse's data model that its clients ask for: its newer views show what came with it at once.
 	ingestionHeader, ingestion = "x-langfuse-ingestion-version", "4"
 
-	firstRetry, mostRetry = 500 * time.Millisecond, 5 * time.Second
+	initialRetryInterval, maxRetryInterval = 500 * time.Millisecond, 5 * time.Second
 )
 
-// exporter makes the one of Endpoint. Every option is given: what is not would be read from the environment, Langfuse's exporter included.
-func (c *Config) exporter(ctx context.Context) (sdktrace.SpanExporter, error) {
+// otlpExporter returns the exporter of Endpoint. It sets every option, because the SDK reads others from the environment.
+func (c *Config) otlpExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
 	u, err := parseEndpoint("telemetry.otlp_endpoint", c.Endpoint)
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (c *Config) exporter(ctx context.Context) (sdktrace.SpanExporter, error) {
 			otlptracegrpc.WithCompressor("gzip"),
 			otlptracegrpc.WithTimeout(c.Limits.ExportTime),
 			otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{
-				Enabled: true, InitialInterval: firstRetry, MaxInterval: mostRetry, MaxElapsedTime: c.Limits.ExportTime,
+				Enabled: true, InitialInterval: initialRetryInterval, MaxInterval: maxRetryInterval, MaxElapsedTime: c.Limits.ExportTime,
 			}))
 		if err != nil {
 			return nil, fmt.Errorf("open traces exporter: %w", err)
@@ -49,7 +49,7 @@ func (c *Config) exporter(ctx context.Context) (sdktrace.SpanExporter, error) {
 	if u.Path = strings.TrimRight(u.Path, "/"); !strings.HasSuffix(u.Path, pathTraces) {
 		u.Path += pathTraces
 	}
-	return c.overHTTP(ctx, u.String(), headers)
+	return c.httpExporter(ctx, u.String(), headers)
 }
 
 func (c *Config) langfuseExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
@@ -63,10 +63,10 @@ func (c *Config) langfuseExporter(ctx context.Context) (sdktrace.SpanExporter, e
 	if u.Scheme == "https" {
 		options = append(options, otlptracehttp.WithTLSClientConfig(&tls.Config{MinVersion: tls.VersionTLS12}))
 	}
-	return c.overHTTP(ctx, u.String(), map[string]string{"Authorization": "Basic " + keys, ingestionHeader: ingestion}, options...)
+	return c.httpExporter(ctx, u.String(), map[string]string{"Authorization": "Basic " + keys, ingestionHeader: ingestion}, options...)
 }
 
-func (c *Config) overHTTP(
+func (c *Config) httpExporter(
 	ctx context.Context, url string, headers map[string]string, more ...otlptracehttp.Option,
 ) (sdktrace.SpanExporter, error) {
 	e, err := otlptracehttp.New(ctx, append(more,
@@ -75,7 +75,7 @@ func (c *Config) overHTTP(
 		otlptracehttp.WithCompression(otlptracehttp.GzipCompression),
 		otlptracehttp.WithTimeout(c.Limits.ExportTime),
 		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
-			Enabled: true, InitialInterval: firstRetry, MaxInterval: mostRetry, MaxElapsedTime: c.Limits.ExportTime,
+			Enabled: true, InitialInterval: initialRetryInterval, MaxInterval: maxRetryInterval, MaxElapsedTime: c.Limits.ExportTime,
 		}))...)
 	if err != nil {
 		return nil, fmt.Errorf("open traces exporter: %w", err)

@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The kinds of spans whose ids are derived. They are part of the hash: two deployments that work on one turn must agree on them.
+// Kinds of spans with derived ids. They are part of the hash, so all deployments that work on one turn must agree on them.
 const (
 	kindTrace    = "trace"
 	kindTurn     = "turn"
@@ -22,7 +22,7 @@ const (
 	kindApproval = "approval"
 )
 
-// digest hashes what a span is. Parts are told apart by their lengths.
+// digest hashes the key of a span. Each part is preceded by its length.
 func digest(kind string, numbers []int64, parts ...string) [sha256.Size]byte {
 	b := make([]byte, 0, 256)
 	add := func(s string) {
@@ -39,7 +39,7 @@ func digest(kind string, numbers []int64, parts ...string) [sha256.Size]byte {
 	return sha256.Sum256(b)
 }
 
-func derivedSpan(kind string, numbers []int64, parts ...string) (id trace.SpanID) {
+func deriveSpanID(kind string, numbers []int64, parts ...string) (id trace.SpanID) {
 	sum := digest(kind, numbers, parts...)
 	copy(id[:], sum[:])
 	if !id.IsValid() {
@@ -48,8 +48,8 @@ func derivedSpan(kind string, numbers []int64, parts ...string) (id trace.SpanID
 	return id
 }
 
-// derivedTrace is the trace of a turn that nobody else's trace began. Its last eight bytes are as good as random: samplers look at them.
-func derivedTrace(turn agent.TurnID) (id trace.TraceID) {
+// deriveTraceID returns the trace of a turn without a caller's trace. Samplers use its last eight bytes, which are as good as random.
+func deriveTraceID(turn agent.TurnID) (id trace.TraceID) {
 	sum := digest(kindTrace, nil, string(turn))
 	copy(id[:], sum[:])
 	if !id.IsValid() {
@@ -58,33 +58,33 @@ func derivedTrace(turn agent.TurnID) (id trace.TraceID) {
 	return id
 }
 
-func turnSpan(turn agent.TurnID) trace.SpanID { return derivedSpan(kindTurn, nil, string(turn)) }
+func turnSpanID(turn agent.TurnID) trace.SpanID { return deriveSpanID(kindTurn, nil, string(turn)) }
 
-func delegateSpan(child agent.TurnID) trace.SpanID {
-	return derivedSpan(kindDelegate, nil, string(child))
+func delegateSpanID(child agent.TurnID) trace.SpanID {
+	return deriveSpanID(kindDelegate, nil, string(child))
 }
 
-// wanted are the ids that the next span is to have.
-type wanted struct {
+// spanIDs are the ids of the next span.
+type spanIDs struct {
 	trace trace.TraceID // of a span without parent
 	span  trace.SpanID
 }
 
-type wantedKey struct{}
+type spanIDsKey struct{}
 
-// wanting is a context for one call of Start alone: whatever else is started in it would have the same id.
-func wanting(ctx context.Context, w wanted) context.Context {
-	return context.WithValue(ctx, wantedKey{}, w)
+// withSpanIDs returns a context for one call of Start: every span that is started in it gets these ids.
+func withSpanIDs(ctx context.Context, ids spanIDs) context.Context {
+	return context.WithValue(ctx, spanIDsKey{}, ids)
 }
 
-// generator gives a span the ids that its context wants, and random ones to others.
+// generator gives a span the ids of [withSpanIDs], or random ones.
 type generator struct{}
 
 var _ sdktrace.IDGenerator = generator{}
 
 // NewIDs implements [sdktrace.IDGenerator].
 func (g generator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	w, _ := ctx.Value(wantedKey{}).(wanted)
+	w, _ := ctx.Value(spanIDsKey{}).(spanIDs)
 	for !w.trace.IsValid() {
 		binary.NativeEndian.PutUint64(w.trace[:8], rand.Uint64())
 		binary.NativeEndian.PutUint64(w.trace[8:], rand.Uint64())
@@ -94,7 +94,7 @@ func (g generator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 
 // NewSpanID implements [sdktrace.IDGenerator].
 func (generator) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
-	w, _ := ctx.Value(wantedKey{}).(wanted)
+	w, _ := ctx.Value(spanIDsKey{}).(spanIDs)
 	for !w.span.IsValid() {
 		binary.NativeEndian.PutUint64(w.span[:], rand.Uint64())
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/telemetry/traces/tracetest"
 )
 
-var began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func open(t testing.TB, cfg traces.Config) *traces.Tracing {
 	t.Helper()
@@ -39,7 +39,7 @@ func flush(t testing.TB, tr *traces.Tracing) {
 func observed(id agent.TurnID) *agent.Observed {
 	return &agent.Observed{
 		TurnID: id, Tenant: "acme", SessionID: "chat-1", UserID: "u-17", Agent: "analyst", InstanceID: "acme/analyst@3",
-		PlanHash: "sha256:0102abcdef0123456789", WorkflowID: id.WorkflowID(), Channel: "http", Mode: agent.ModeDurable, Since: began,
+		PlanHash: "sha256:0102abcdef0123456789", WorkflowID: id.WorkflowID(), Channel: "http", Mode: agent.ModeDurable, Since: start,
 	}
 }
 
@@ -99,7 +99,7 @@ func call(tr agent.Observer, o *agent.Observed, id agent.CallID, w words, errs .
 func finish(tr agent.Observer, o *agent.Observed, w words) {
 	ctx, end := tr.Work(context.Background(), agent.Work{Name: "StoreTurn", Turn: o, Attempt: 1})
 	tr.Ended(ctx, agent.TurnEnded{
-		Turn: o, Ended: began.Add(3 * time.Second),
+		Turn: o, Ended: start.Add(3 * time.Second),
 		Output: &agent.AgentStepOutput{
 			TurnID: o.TurnID, Status: agent.TurnCompleted, StopReason: agent.StopEndTurn, Model: "gpt-x", Output: w.answer,
 			Blocks: []agent.Block{agent.Text(w.answer)}, Usage: agent.Usage{InputTokens: 200, OutputTokens: 40, CostUSD: 0.0025},
@@ -126,10 +126,10 @@ func play(o *agent.Observed, w words, tr func() agent.Observer) (child *agent.Ob
 	call(tr(), o, "a", w)
 	call(tr(), o, "b", w, agent.Errorf(agent.CodeUnavailable, "call tool", "%s", w.failure))
 
-	decided := began.Add(2 * time.Second)
+	decided := start.Add(2 * time.Second)
 	tr().Decided(context.Background(), o, &agent.Approval{
 		ApprovalID: "ap-1", CallID: "a", Step: 1, ToolName: "mail", Decision: agent.DecisionReject, By: "boss", Rule: "mails", Args: json.RawMessage(w.args),
-		Message: w.refused, CreatedAt: &began, DecidedAt: &decided,
+		Message: w.refused, CreatedAt: &start, DecidedAt: &decided,
 	})
 
 	child = observed(o.TurnID + "-child")
@@ -141,7 +141,7 @@ func play(o *agent.Observed, w words, tr func() agent.Observer) (child *agent.Ob
 	finish(tr(), child, w)
 	ctx, end = tr().Work(context.Background(), agent.Work{Name: "StoreChild", Turn: o, Step: 1, Attempt: 1})
 	_, done := tr().Tool(ctx, agent.ToolObservation{
-		Turn: o, Step: 1, CallID: "c", Name: "delegate_to_agent", Args: []byte(w.args), Epoch: 1, Child: child.TurnID, Started: began.Add(time.Second),
+		Turn: o, Step: 1, CallID: "c", Name: "delegate_to_agent", Args: []byte(w.args), Epoch: 1, Child: child.TurnID, Started: start.Add(time.Second),
 	})
 	done(agent.ToolOutcome{Result: &agent.ToolResult{Failure: &agent.Failure{Type: "internal", Message: w.failure}}})
 	end(errors.Join(nil))

@@ -20,14 +20,14 @@ const (
 	fieldState = "tracestate"
 )
 
-// carriedKey finds a trace in a workflow's context: the header as it came, which is passed on unchanged.
-type carriedKey struct{}
+// headerKey is the context key of a workflow's trace header, which is passed on unchanged.
+type headerKey struct{}
 
-// propagator takes traces through Temporal's headers. It makes no spans, and none of its methods answers an error: one would fail workflow
-// tasks for ever.
+// propagator passes traces through Temporal's headers. It makes no spans. Its methods return no errors, which would fail workflow tasks
+// for ever.
 //
-// A workflow passes on the trace that it was started in, to child workflows, to its continuation, and to local activities, of which
-// BeginTurn puts it into the turn's record. Other activities find it there: in their headers it would be history, once per activity.
+// A workflow passes its trace to child workflows, to its continuation and to local activities. The local activity BeginTurn puts it into
+// the turn's record, where other activities read it: in their headers it would be in the history once per activity.
 type propagator struct{}
 
 var _ workflow.ContextPropagator = propagator{}
@@ -37,7 +37,7 @@ func Propagator() workflow.ContextPropagator { return propagator{} }
 
 // Inject implements [workflow.ContextPropagator]: a client starts a workflow, or calls one.
 func (propagator) Inject(ctx context.Context, w workflow.HeaderWriter) error {
-	if p := payloadOf(trace.SpanContextFromContext(ctx)); p != nil {
+	if p := headerPayload(trace.SpanContextFromContext(ctx)); p != nil {
 		w.Set(temporalHeader, p)
 	}
 	return nil
@@ -46,7 +46,7 @@ func (propagator) Inject(ctx context.Context, w workflow.HeaderWriter) error {
 // Extract implements [workflow.ContextPropagator]: an activity begins.
 func (propagator) Extract(ctx context.Context, r workflow.HeaderReader) (context.Context, error) {
 	if p, ok := r.Get(temporalHeader); ok {
-		if sc := spanOf(p); sc.IsValid() {
+		if sc := parseHeaderPayload(p); sc.IsValid() {
 			return trace.ContextWithRemoteSpanContext(ctx, sc), nil
 		}
 	}
@@ -55,16 +55,16 @@ func (propagator) Extract(ctx context.Context, r workflow.HeaderReader) (context
 
 // InjectFromWorkflow implements [workflow.ContextPropagator].
 func (propagator) InjectFromWorkflow(ctx workflow.Context, w workflow.HeaderWriter) error {
-	p, _ := ctx.Value(carriedKey{}).(*commonpb.Payload)
-	if p != nil && !forActivity(ctx) {
+	p, _ := ctx.Value(headerKey{}).(*commonpb.Payload)
+	if p != nil && !isForActivity(ctx) {
 		w.Set(temporalHeader, p)
 	}
 	return nil
 }
 
-// forActivity tells whether a context is one for normal activities. The SDK does not say what it writes a header for, but a context that
-// has options for those, and none for local ones, was made for them.
-func forActivity(ctx workflow.Context) bool {
+// isForActivity reports whether a context is for normal activities. The SDK does not say what it writes a header for, but such a context
+// has options for normal activities and none for local ones.
+func isForActivity(ctx workflow.Context) bool {
 	normal, local := workflow.GetActivityOptions(ctx), workflow.GetLocalActivityOptions(ctx)
 	return (normal.StartToCloseTimeout > 0 || normal.ScheduleToCloseTimeout > 0) &&
 		local.StartToCloseTimeout == 0 && local.ScheduleToCloseTimeout == 0
@@ -73,18 +73,18 @@ func forActivity(ctx workflow.Context) bool {
 // ExtractToWorkflow implements [workflow.ContextPropagator]: a workflow begins, or one of its handlers.
 func (propagator) ExtractToWorkflow(ctx workflow.Context, r workflow.HeaderReader) (workflow.Context, error) {
 	p, ok := r.Get(temporalHeader)
-	if !ok || !spanOf(p).IsValid() {
+	if !ok || !parseHeaderPayload(p).IsValid() {
 		return ctx, nil
 	}
-	return workflow.WithValue(ctx, carriedKey{}, p), nil
+	return workflow.WithValue(ctx, headerKey{}, p), nil
 }
 
-func payloadOf(sc trace.SpanContext) *commonpb.Payload {
+func headerPayload(sc trace.SpanContext) *commonpb.Payload {
 	if !sc.IsValid() {
 		return nil
 	}
 	c := propagation.MapCarrier{}
-	passOn().Inject(trace.ContextWithSpanContext(context.Background(), sc), c)
+	traceContext().Inject(trace.ContextWithSpanContext(context.Background(), sc), c)
 	p, err := converter.GetDefaultDataConverter().ToPayload(map[string]string(c))
 	if err != nil {
 		return nil
@@ -92,8 +92,8 @@ func payloadOf(sc trace.SpanContext) *commonpb.Payload {
 	return p
 }
 
-// spanOf reads a header; what is none, or not one that we know, is an invalid span context.
-func spanOf(p *commonpb.Payload) trace.SpanContext {
+// parseHeaderPayload returns the span context of a header, an invalid one for an unknown header.
+func parseHeaderPayload(p *commonpb.Payload) trace.SpanContext {
 	if len(p.GetData()) == 0 || len(p.GetData()) > maxHeader {
 		return trace.SpanContext{}
 	}
@@ -102,10 +102,10 @@ func spanOf(p *commonpb.Payload) trace.SpanContext {
 		return trace.SpanContext{}
 	}
 	c := propagation.MapCarrier{fieldParent: fields[fieldParent], fieldState: fields[fieldState]}
-	return trace.SpanContextFromContext(passOn().Extract(context.Background(), c))
+	return trace.SpanContextFromContext(traceContext().Extract(context.Background(), c))
 }
 
-// Unscheduled is for client.Options.Interceptors beside [Propagator]: the runs of a schedule are in no trace of whoever made it.
+// Unscheduled is for client.Options.Interceptors beside [Propagator]. It keeps the runs of a schedule out of the trace that created it.
 func Unscheduled() interceptor.ClientInterceptor { return &unscheduled{} }
 
 type unscheduled struct {
@@ -126,7 +126,7 @@ func (c *unscheduledCalls) CreateSchedule(ctx context.Context, in *interceptor.S
 	return c.Next.CreateSchedule(Apart(ctx), in)
 }
 
-// Apart is a context that is in no trace, for what outlives its cause: a schedule's update, work that is queued for others.
+// Apart returns a context without a trace, for work that outlives its cause: a schedule's update, a queued task.
 func Apart(ctx context.Context) context.Context {
 	return trace.ContextWithSpanContext(ctx, trace.SpanContext{})
 }

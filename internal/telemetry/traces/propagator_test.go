@@ -34,7 +34,7 @@ func header(t testing.TB, fields any) *commonpb.Header {
 
 // carry is an activity that says which trace it is in.
 func carry(ctx context.Context) (string, error) {
-	return written(trace.SpanContextFromContext(ctx)), nil
+	return formatTraceparent(trace.SpanContextFromContext(ctx)), nil
 }
 
 type travels struct{ Local, Normal, Child, ChildNormal string }
@@ -124,7 +124,7 @@ func TestTheHeaderIsTemporals(t *testing.T) {
 	require.NoError(t, Propagator().Inject(context.Background(), w))
 	require.Empty(t, w, "no span, no header")
 
-	ctx := trace.ContextWithRemoteSpanContext(context.Background(), read(parent))
+	ctx := trace.ContextWithRemoteSpanContext(context.Background(), parseTraceparent(parent))
 	require.NoError(t, Propagator().Inject(ctx, w))
 	require.Len(t, w, 1)
 	p := w["_tracer-data"]
@@ -136,7 +136,7 @@ func TestTheHeaderIsTemporals(t *testing.T) {
 
 	back, err := Propagator().Extract(context.Background(), w)
 	require.NoError(t, err)
-	require.Equal(t, parent, written(trace.SpanContextFromContext(back)))
+	require.Equal(t, parent, formatTraceparent(trace.SpanContextFromContext(back)))
 	require.True(t, trace.SpanContextFromContext(back).IsRemote())
 }
 
@@ -153,7 +153,7 @@ func (c *created) CreateSchedule(ctx context.Context, _ *interceptor.ScheduleCli
 }
 
 func TestSchedulesAreInNoTrace(t *testing.T) {
-	ctx := trace.ContextWithRemoteSpanContext(context.Background(), read(parent))
+	ctx := trace.ContextWithRemoteSpanContext(context.Background(), parseTraceparent(parent))
 	end := &created{}
 	_, err := Unscheduled().InterceptClient(end).CreateSchedule(ctx, &interceptor.ScheduleClientCreateInput{})
 	require.EqualError(t, err, "enough")
@@ -167,13 +167,13 @@ func FuzzTraceparent(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		sc := read(s)
+		sc := parseTraceparent(s)
 		if !sc.IsValid() {
 			return
 		}
-		again := read(written(sc))
+		again := parseTraceparent(formatTraceparent(sc))
 		if again.TraceID() != sc.TraceID() || again.SpanID() != sc.SpanID() || again.IsSampled() != sc.IsSampled() {
-			t.Fatalf("%q became %q", s, written(sc))
+			t.Fatalf("%q became %q", s, formatTraceparent(sc))
 		}
 	})
 }
@@ -189,17 +189,17 @@ func FuzzTemporalHeader(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = written(trace.SpanContextFromContext(ctx))
+		_ = formatTraceparent(trace.SpanContextFromContext(ctx))
 	})
 }
 
 func TestDerivedIDs(t *testing.T) {
 	// These are on disks and in other processes: a change breaks the traces of turns that are under way.
-	require.Equal(t, "152a", derivedTrace("t-1").String()[:4])
-	require.Equal(t, "9ae7", turnSpan("t-1").String()[:4])
-	require.NotEqual(t, derivedSpan(kindTool, nil, "ab", "c"), derivedSpan(kindTool, nil, "a", "bc"))
-	require.NotEqual(t, derivedSpan(kindTool, []int64{1}, "a"), derivedSpan(kindTool, []int64{2}, "a"))
-	require.NotEqual(t, turnSpan("x"), delegateSpan("x"))
+	require.Equal(t, "152a", deriveTraceID("t-1").String()[:4])
+	require.Equal(t, "9ae7", turnSpanID("t-1").String()[:4])
+	require.NotEqual(t, deriveSpanID(kindTool, nil, "ab", "c"), deriveSpanID(kindTool, nil, "a", "bc"))
+	require.NotEqual(t, deriveSpanID(kindTool, []int64{1}, "a"), deriveSpanID(kindTool, []int64{2}, "a"))
+	require.NotEqual(t, turnSpanID("x"), delegateSpanID("x"))
 }
 
 func TestPromptVersion(t *testing.T) {

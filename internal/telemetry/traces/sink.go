@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// complainEvery spaces what is logged about one receiver.
-	complainEvery = time.Minute
-	maxComplaint  = 512
-	spanOverhead  = 512 // bytes of a span besides its texts, about
+	// logInterval is the least time between two log entries about one receiver.
+	logInterval    = time.Minute
+	maxLoggedError = 512
+	spanOverhead   = 512 // bytes of a span besides its texts, about
 )
 
-// sink is one receiver: a bounded queue in front of the SDK's batches, and a count of what became of them. The SDK's own queue is larger,
-// so that whatever is dropped is dropped, and counted, here.
+// sink is one receiver: a bounded queue in front of the SDK's batches, with counters. The SDK's queue is larger, so that spans are dropped
+// and counted here only.
 type sink struct {
-	name   string
-	limits Limits
-	logger *zap.Logger
-	takes  func(sdktrace.ReadOnlySpan) bool // nil: every span
+	name    string
+	limits  Limits
+	logger  *zap.Logger
+	accepts func(sdktrace.ReadOnlySpan) bool // nil: every span
 
 	batches sdktrace.SpanProcessor
 	next    sdktrace.SpanExporter
@@ -36,22 +36,22 @@ type sink struct {
 
 	waiting, bytes, exported, failed, dropped atomic.Int64
 
-	mu         sync.Mutex
-	wrong      string    // why the last export failed; empty: it did not
-	since      time.Time // when that began
-	complained time.Time
+	mu        sync.Mutex
+	lastError string    // why the last export failed; empty: it did not
+	since     time.Time // of the failures
+	loggedAt  time.Time
 }
 
 var (
 	_ sdktrace.SpanProcessor = (*sink)(nil)
-	_ sdktrace.SpanExporter  = exporting{}
+	_ sdktrace.SpanExporter  = sinkExporter{}
 )
 
-func newSink(name string, e sdktrace.SpanExporter, cfg *Config, takes func(sdktrace.ReadOnlySpan) bool) *sink {
-	s := &sink{name: name, limits: cfg.Limits, logger: cfg.Logger, takes: takes, next: e}
+func newSink(name string, e sdktrace.SpanExporter, cfg *Config, accepts func(sdktrace.ReadOnlySpan) bool) *sink {
+	s := &sink{name: name, limits: cfg.Limits, logger: cfg.Logger, accepts: accepts, next: e}
 	s.life, s.stop = context.WithCancel(context.Background())
 	s.batches = sdktrace.NewBatchSpanProcessor(
-		exporting{s},
+		sinkExporter{s},
 		sdktrace.WithMaxQueueSize(cfg.Limits.Spans+cfg.Limits.Batch),
 		sdktrace.WithMaxExportBatchSize(cfg.Limits.Batch),
 		sdktrace.WithBatchTimeout(cfg.Limits.BatchDelay),
@@ -65,12 +65,12 @@ func (s *sink) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
 
 // OnEnd implements [sdktrace.SpanProcessor]. It does not block.
 func (s *sink) OnEnd(span sdktrace.ReadOnlySpan) {
-	if !span.SpanContext().IsSampled() || (s.takes != nil && !s.takes(span)) {
+	if !span.SpanContext().IsSampled() || (s.accepts != nil && !s.accepts(span)) {
 		return
 	}
 	size := sizeOf(span)
 	if waiting, bytes := s.waiting.Add(1), s.bytes.Add(size); waiting > int64(s.limits.Spans) || bytes > s.limits.Bytes {
-		s.forget(1, size)
+		s.release(1, size)
 		s.dropped.Add(1)
 		return
 	}
@@ -83,17 +83,17 @@ func (s *sink) ForceFlush(ctx context.Context) error { return s.batches.ForceFlu
 // Shutdown implements [sdktrace.SpanProcessor].
 func (s *sink) Shutdown(ctx context.Context) error { return s.batches.Shutdown(ctx) }
 
-func (s *sink) forget(spans, size int64) {
+func (s *sink) release(spans, size int64) {
 	s.waiting.Add(-spans)
 	s.bytes.Add(-size)
 }
 
-// exporting is the sink as its batches see it.
-type exporting struct{ *sink }
+// sinkExporter is the exporter to which the batches of a sink go.
+type sinkExporter struct{ *sink }
 
 // ExportSpans implements [sdktrace.SpanExporter]. It answers no error: the SDK would only say it again. A batch of much content is sent in
 // parts, because receivers refuse large requests.
-func (e exporting) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+func (e sinkExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.life, cancel)()
@@ -108,38 +108,38 @@ func (e exporting) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 			n++
 		}
 		err := e.next.ExportSpans(ctx, spans[:n])
-		e.forget(int64(n), size)
-		e.note(n, err)
+		e.release(int64(n), size)
+		e.recordExport(n, err)
 		spans = spans[n:]
 	}
 	return nil
 }
 
 // Shutdown implements [sdktrace.SpanExporter].
-func (e exporting) Shutdown(ctx context.Context) error { return e.next.Shutdown(ctx) }
+func (e sinkExporter) Shutdown(ctx context.Context) error { return e.next.Shutdown(ctx) }
 
-// note counts an export, and says what is wrong: when it begins, once a minute, and when it is over.
-func (s *sink) note(spans int, err error) {
+// recordExport counts an export. It logs when failures begin, once a minute, and when they are over.
+func (s *sink) recordExport(spans int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	if err == nil {
 		s.exported.Add(int64(spans))
-		if s.wrong != "" {
+		if s.lastError != "" {
 			s.logger.Info("traces are exported again", zap.String("receiver", s.name), zap.Duration("after", now.Sub(s.since)),
 				zap.Int64("failed", s.failed.Load()), zap.Int64("dropped", s.dropped.Load()))
 		}
-		s.wrong = ""
+		s.lastError = ""
 		return
 	}
 	s.failed.Add(int64(spans))
-	if s.wrong == "" {
+	if s.lastError == "" {
 		s.since = now
 	}
-	s.wrong = clip.Bytes(err.Error(), maxComplaint)
-	if now.Sub(s.complained) >= complainEvery {
-		s.complained = now
-		s.logger.Warn("traces cannot be exported", zap.String("receiver", s.name), zap.String("error", s.wrong),
+	s.lastError = clip.Bytes(err.Error(), maxLoggedError)
+	if now.Sub(s.loggedAt) >= logInterval {
+		s.loggedAt = now
+		s.logger.Warn("traces cannot be exported", zap.String("receiver", s.name), zap.String("error", s.lastError),
 			zap.Int64("failed", s.failed.Load()), zap.Int64("dropped", s.dropped.Load()))
 	}
 }
@@ -153,13 +153,13 @@ func (s *sink) status() (ok bool, line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	line = fmt.Sprintf("%s: %d spans exported, %d failed, %d dropped", s.name, c.Exported, c.Failed, c.Dropped)
-	if s.wrong == "" {
+	if s.lastError == "" {
 		return true, line
 	}
-	return false, fmt.Sprintf("%s; failing since %s: %s", line, s.since.UTC().Format(time.RFC3339), s.wrong)
+	return false, fmt.Sprintf("%s; failing since %s: %s", line, s.since.UTC().Format(time.RFC3339), s.lastError)
 }
 
-// sizeOf is about how many bytes a span holds.
+// sizeOf returns about how many bytes a span holds.
 func sizeOf(span sdktrace.ReadOnlySpan) int64 {
 	size := spanOverhead + len(span.Status().Description)
 	for _, a := range span.Attributes() {
@@ -170,8 +170,8 @@ func sizeOf(span sdktrace.ReadOnlySpan) int64 {
 	return int64(size)
 }
 
-// ofTurn tells spans of turns from those of doors, which would be traces without a meaning in Langfuse.
-func ofTurn(span sdktrace.ReadOnlySpan) bool {
+// isTurnSpan reports whether a span is of a turn. Those of doors mean nothing in Langfuse.
+func isTurnSpan(span sdktrace.ReadOnlySpan) bool {
 	for _, a := range span.Attributes() {
 		if a.Key == keyLangfuseType {
 			return true

@@ -26,11 +26,11 @@ const (
 
 	operationChat, operationTool, operationAgent = "chat", "execute_tool", "invoke_agent"
 
-	// errorOther is the conventions' word for an error that has no code.
+	// errorOther is the conventions' type of an error without a code.
 	errorOther = "_OTHER"
 )
 
-// codeOf is an error as one of few words.
+// codeOf returns the code of an error.
 func codeOf(err error) string {
 	if errors.Is(err, context.Canceled) {
 		return string(agent.CodeCancelled)
@@ -41,17 +41,17 @@ func codeOf(err error) string {
 	return string(agent.CodeOf(err))
 }
 
-// fail marks a span as failed; its words, which may quote anything, are content.
-func (t *Tracing) fail(span trace.Span, err error) {
+// setError marks a span as failed. The text of an error may quote anything, so it is content.
+func (t *Tracing) setError(span trace.Span, err error) {
 	if err != nil && span.IsRecording() {
-		t.failed(span, codeOf(err), err.Error())
+		t.setFailed(span, codeOf(err), err.Error())
 	}
 }
 
-func (t *Tracing) failed(span trace.Span, code, words string) {
+func (t *Tracing) setFailed(span trace.Span, code, words string) {
 	words = t.content.text(words)
 	span.SetStatus(codes.Error, words)
-	l := make(list, 0, 3)
+	l := make(attributeList, 0, 3)
 	l.text(semconv.ErrorTypeKey, cmp.Or(code, errorOther))
 	l.text(keyLangfuseLevel, levelError)
 	l.content(keyLangfuseMessage, words)
@@ -60,29 +60,29 @@ func (t *Tracing) failed(span trace.Span, code, words string) {
 
 // Request implements [agent.Observer].
 func (t *Tracing) Request(ctx context.Context, r agent.ModelObservation) (context.Context, func(agent.ModelOutcome)) {
-	if t.shut == nil || r.Turn == nil {
+	if t.shutdown == nil || r.Turn == nil {
 		return ctx, func(agent.ModelOutcome) {}
 	}
-	ctx, s := t.within(ctx, r.Turn)
-	began := time.Now()
-	id := s.distinct(kindRequest, []int64{int64(r.Step), int64(r.Epoch)}, string(r.Turn.TurnID), r.Purpose, r.Model.Profile)
-	ctx, span := t.start(ctx, operationChat+" "+r.Model.Model, trace.SpanKindClient, id, began, s.basics)
+	ctx, s := t.enterTurn(ctx, r.Turn)
+	start := time.Now()
+	id := s.uniqueSpanID(kindRequest, []int64{int64(r.Step), int64(r.Epoch)}, string(r.Turn.TurnID), r.Purpose, r.Model.Profile)
+	ctx, span := t.start(ctx, operationChat+" "+r.Model.Model, trace.SpanKindClient, id, start, s.attributes)
 	if !span.IsRecording() {
 		return ctx, func(agent.ModelOutcome) { span.End() }
 	}
-	span.SetAttributes(t.asked(&r)...)
+	span.SetAttributes(t.requestAttributes(&r)...)
 	return ctx, func(o agent.ModelOutcome) {
-		span.SetAttributes(t.answered(&o, began)...)
+		span.SetAttributes(t.replyAttributes(&o, start)...)
 		if err := cmp.Or(o.Cause, o.Err); err != nil {
-			t.fail(span, err)
+			t.setError(span, err)
 		}
 		span.End()
 	}
 }
 
-// asked is what is known of a request before its answer.
-func (t *Tracing) asked(r *agent.ModelObservation) []attribute.KeyValue {
-	l := make(list, 0, 24)
+// requestAttributes returns what is known of a request before its answer.
+func (t *Tracing) requestAttributes(r *agent.ModelObservation) []attribute.KeyValue {
+	l := make(attributeList, 0, 24)
 	l.text(keyOperation, operationChat)
 	l.text(semconv.GenAIProviderNameKey, providerName(r.Model.Provider))
 	l.text(keyRequestModel, r.Model.Model)
@@ -116,7 +116,7 @@ func (t *Tracing) asked(r *agent.ModelObservation) []attribute.KeyValue {
 	if r.Turn.PlanHash != "" {
 		l.number(keyLangfusePromptNo, int64(promptVersion(r.Turn.PlanHash)))
 	}
-	if q := r.Request; q != nil && t.content.on() {
+	if q := r.Request; q != nil && t.content.isOn() {
 		system, said := t.content.system(q.SystemPrompt()), t.content.messages(q.Messages)
 		l.content(semconv.GenAISystemInstructionsKey, system)
 		l.content(keyInput, said)
@@ -127,17 +127,17 @@ func (t *Tracing) asked(r *agent.ModelObservation) []attribute.KeyValue {
 	return l
 }
 
-// answered is what came of a request.
-func (t *Tracing) answered(o *agent.ModelOutcome, began time.Time) []attribute.KeyValue {
-	l := make(list, 0, 20)
+// replyAttributes returns the outcome of a request.
+func (t *Tracing) replyAttributes(o *agent.ModelOutcome, start time.Time) []attribute.KeyValue {
+	l := make(attributeList, 0, 20)
 	l = append(l, usage(&o.Usage)...)
 	counts, _ := json.Marshal(usageDetails(&o.Usage)) // numbers
 	l.text(keyLangfuseUsage, string(counts))
-	// A number as it was added up: the shortest that reads back the same.
+	// The shortest number that reads back the same.
 	l.text(keyLangfuseCost, fmt.Sprintf(`{"total":%v}`, o.Usage.CostUSD))
 	if o.FirstDelta > 0 {
 		l = append(l, semconv.GenAIResponseTimeToFirstChunk(o.FirstDelta.Seconds()))
-		l.text(keyLangfuseFirst, began.Add(o.FirstDelta).UTC().Format("2006-01-02T15:04:05.000Z"))
+		l.text(keyLangfuseFirst, start.Add(o.FirstDelta).UTC().Format("2006-01-02T15:04:05.000Z"))
 	}
 	l.flag(keyFirst, o.FirstOfTurn)
 	if o.Cause != nil {
@@ -153,25 +153,19 @@ func (t *Tracing) answered(o *agent.ModelOutcome, began time.Time) []attribute.K
 	if why := string(o.Reply.FinishReason); why != "" {
 		l = append(l, semconv.GenAIResponseFinishReasons(clip.Bytes(why, maxTag)))
 	}
-	if t.content.on() {
-		said := t.content.reply(o.Reply.Blocks, string(o.Reply.FinishReason))
-		l.content(keyOutput, said)
-		if t.langfuse {
-			l.content(keyLangfuseOutput, said)
-		}
-	}
+	t.addContent(&l, keyOutput, keyLangfuseOutput, t.content.reply(o.Reply.Blocks, string(o.Reply.FinishReason)))
 	return l
 }
 
 func usage(u *agent.Usage) []attribute.KeyValue {
-	l := make(list, 0, 5)
+	l := make(attributeList, 0, 5)
 	l = append(l, semconv.GenAIUsageInputTokensKey.Int64(u.InputTokens), semconv.GenAIUsageOutputTokensKey.Int64(u.OutputTokens))
 	l.number(semconv.GenAIUsageCacheReadInputTokensKey, u.CachedTokens)
 	l.number(semconv.GenAIUsageReasoningOutputTokensKey, u.ReasoningTokens)
 	return append(l, keyCost.Float64(u.CostUSD))
 }
 
-// usageDetails are the tokens as Langfuse adds them up: kinds that do not overlap, and their total.
+// usageDetails returns tokens by kinds that do not overlap, and their total, as Langfuse adds them up.
 func usageDetails(u *agent.Usage) map[string]int64 {
 	d := map[string]int64{
 		"input": max(u.InputTokens-u.CachedTokens, 0), "output": max(u.OutputTokens-u.ReasoningTokens, 0), "total": u.InputTokens + u.OutputTokens,
@@ -187,24 +181,24 @@ func usageDetails(u *agent.Usage) map[string]int64 {
 
 // Tool implements [agent.Observer].
 func (t *Tracing) Tool(ctx context.Context, o agent.ToolObservation) (context.Context, func(agent.ToolOutcome)) {
-	if t.shut == nil || o.Turn == nil {
+	if t.shutdown == nil || o.Turn == nil {
 		return ctx, func(agent.ToolOutcome) {}
 	}
-	ctx, s := t.within(ctx, o.Turn)
+	ctx, s := t.enterTurn(ctx, o.Turn)
 	var id trace.SpanID
 	inner := ctx
 	if o.Child != "" {
-		// It began before the activity that tells of it, and ends with it: the turn is its parent.
-		id = delegateSpan(o.Child)
+		// It began before the activity that reports it, so the turn is its parent.
+		id = delegateSpanID(o.Child)
 		inner = trace.ContextWithRemoteSpanContext(ctx, t.lineageOf(o.Turn).self)
 	} else {
-		id = s.distinct(kindTool, []int64{int64(o.Step), int64(o.Epoch)}, string(o.Turn.TurnID), string(o.CallID))
+		id = s.uniqueSpanID(kindTool, []int64{int64(o.Step), int64(o.Epoch)}, string(o.Turn.TurnID), string(o.CallID))
 	}
-	inner, span := t.start(inner, operationTool+" "+o.Name, trace.SpanKindInternal, id, o.Started, s.basics)
+	inner, span := t.start(inner, operationTool+" "+o.Name, trace.SpanKindInternal, id, o.Started, s.attributes)
 	if !span.IsRecording() {
 		return inner, func(agent.ToolOutcome) { span.End() }
 	}
-	l := make(list, 0, 16)
+	l := make(attributeList, 0, 16)
 	l.text(keyOperation, operationTool)
 	l.text(semconv.GenAIToolNameKey, o.Name)
 	l.text(semconv.GenAIToolCallIDKey, string(o.CallID))
@@ -215,46 +209,36 @@ func (t *Tracing) Tool(ctx context.Context, o agent.ToolObservation) (context.Co
 	l.number(keyStep, int64(o.Step))
 	l.number(keyEpoch, int64(o.Epoch))
 	l.text(keyLangfuseType, typeTool)
-	if t.content.on() {
-		args := t.content.text(string(o.Args))
-		l.content(semconv.GenAIToolCallArgumentsKey, args)
-		if t.langfuse {
-			l.content(keyLangfuseInput, args)
-		}
-	}
+	t.addContent(&l, semconv.GenAIToolCallArgumentsKey, keyLangfuseInput, t.content.text(string(o.Args)))
 	span.SetAttributes(l...)
 	return inner, func(out agent.ToolOutcome) {
-		t.returned(span, &out)
+		t.recordResult(span, &out)
 		span.End()
 	}
 }
 
-func (t *Tracing) returned(span trace.Span, o *agent.ToolOutcome) {
-	l := make(list, 0, 6)
+func (t *Tracing) recordResult(span trace.Span, o *agent.ToolOutcome) {
+	l := make(attributeList, 0, 6)
 	l.flag(keyRefused, o.Refused)
 	l.flag(keyCached, o.Cached)
 	if o.Refused {
 		l.text(keyLangfuseLevel, levelWarning)
 	}
-	if r := o.Result; r != nil && t.content.on() {
-		said := t.content.text(string(r.Output))
-		l.content(semconv.GenAIToolCallResultKey, said)
-		if t.langfuse {
-			l.content(keyLangfuseOutput, said)
-		}
+	if r := o.Result; r != nil {
+		t.addContent(&l, semconv.GenAIToolCallResultKey, keyLangfuseOutput, t.content.text(string(r.Output)))
 	}
 	span.SetAttributes(l...)
 	switch {
 	case o.Err != nil:
-		t.fail(span, o.Err)
+		t.setError(span, o.Err)
 	case o.Result != nil && o.Result.Failure != nil && !o.Refused:
-		t.failed(span, o.Result.Failure.Type, o.Result.Failure.Message)
+		t.setFailed(span, o.Result.Failure.Type, o.Result.Failure.Message)
 	}
 }
 
 // Decided implements [agent.Observer].
 func (t *Tracing) Decided(ctx context.Context, o *agent.Observed, a *agent.Approval) {
-	if t.shut == nil || o == nil || a == nil {
+	if t.shutdown == nil || o == nil || a == nil {
 		return
 	}
 	line := t.lineageOf(o)
@@ -265,12 +249,12 @@ func (t *Tracing) Decided(ctx context.Context, o *agent.Observed, a *agent.Appro
 	if a.DecidedAt != nil {
 		end = *a.DecidedAt
 	}
-	began := end
+	start := end
 	if a.CreatedAt != nil {
-		began = *a.CreatedAt
+		start = *a.CreatedAt
 	}
 	ctx = trace.ContextWithRemoteSpanContext(context.WithoutCancel(ctx), line.self)
-	l := make(list, 0, 12)
+	l := make(attributeList, 0, 12)
 	l.text(keyApproval, a.ApprovalID)
 	l.text(keyDecision, string(a.Decision))
 	l.text(keyDecidedBy, a.By)
@@ -279,14 +263,11 @@ func (t *Tracing) Decided(ctx context.Context, o *agent.Observed, a *agent.Appro
 	l.text(semconv.GenAIToolNameKey, a.ToolName)
 	l.text(semconv.GenAIToolCallIDKey, string(a.CallID))
 	l.text(keyLangfuseType, typeSpan)
-	if t.content.on() {
-		l.content(semconv.GenAIToolCallArgumentsKey, t.content.text(string(a.Args)))
-		if t.langfuse {
-			l.content(keyLangfuseInput, t.content.text(string(a.Args)))
-			l.content(keyLangfuseOutput, t.content.text(a.Message))
-		}
+	t.addContent(&l, semconv.GenAIToolCallArgumentsKey, keyLangfuseInput, t.content.text(string(a.Args)))
+	if t.langfuse {
+		l.content(keyLangfuseOutput, t.content.text(a.Message))
 	}
 	_, span := t.start(ctx, "await_approval "+a.ToolName, trace.SpanKindInternal,
-		derivedSpan(kindApproval, nil, string(o.TurnID), a.ApprovalID), began, t.basics(o), l)
-	span.End(trace.WithTimestamp(latest(began, end)))
+		deriveSpanID(kindApproval, nil, string(o.TurnID), a.ApprovalID), start, t.turnAttributes(o), l)
+	span.End(trace.WithTimestamp(later(start, end)))
 }

@@ -25,31 +25,31 @@ import (
 
 const (
 	scopeName = "github.com/turnstone-run/turnstone"
-	// closing bounds Shutdown where its context has no deadline.
-	closing = 5 * time.Second
+	// shutdownTimeout bounds Shutdown if its context has no deadline.
+	shutdownTimeout = 5 * time.Second
 )
 
-// Tracing exports what turns do. It may be used by several goroutines at once.
+// Tracing exports what turns do. It is safe for concurrent use.
 type Tracing struct {
 	provider trace.TracerProvider
 	tracer   trace.Tracer
 	sampler  sdktrace.Sampler
 	sinks    []*sink
-	shut     func(context.Context) error // nil: nothing is recorded
-	content  content
+	shutdown func(context.Context) error // nil: nothing is recorded
+	content  contentFilter
 	fixed    []attribute.KeyValue // of every span of a turn
 	langfuse bool
 }
 
 var _ agent.Observer = (*Tracing)(nil)
 
-// Open starts exporting. A receiver that cannot be reached is no error: [Tracing.Status] says so.
+// Open starts exporting. An unreachable receiver is no error; [Tracing.Status] reports it.
 func Open(ctx context.Context, cfg Config) (*Tracing, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	t := Tracing{
-		content:  content{mode: cfg.Content, redact: cfg.Redact, most: cfg.Limits.ContentBytes},
+		content:  contentFilter{mode: cfg.Content, redact: cfg.Redact, maxBytes: cfg.Limits.ContentBytes},
 		langfuse: cfg.Langfuse.URL != "",
 		sampler:  sdktrace.TraceIDRatioBased(cfg.SampleRatio),
 	}
@@ -65,10 +65,10 @@ func Open(ctx context.Context, cfg Config) (*Tracing, error) {
 }
 
 func (t *Tracing) open(ctx context.Context, cfg *Config) error {
-	// What the SDK says by itself, such as that a receiver took a part of a batch, goes where all else goes.
-	sometimes := rate.Sometimes{First: 1, Interval: complainEvery}
+	// The errors that the SDK reports by itself, such as a batch that was taken in part, go to the same log.
+	sometimes := rate.Sometimes{First: 1, Interval: logInterval}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		sometimes.Do(func() { cfg.Logger.Warn("traces", zap.String("error", clip.Bytes(err.Error(), maxComplaint))) })
+		sometimes.Do(func() { cfg.Logger.Warn("traces", zap.String("error", clip.Bytes(err.Error(), maxLoggedError))) })
 	}))
 	own, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost())
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
@@ -89,7 +89,7 @@ func (t *Tracing) open(ctx context.Context, cfg *Config) error {
 		}),
 	}
 	if cfg.Endpoint != "" {
-		e, err := cfg.exporter(ctx)
+		e, err := cfg.otlpExporter(ctx)
 		if err != nil {
 			return err
 		}
@@ -100,13 +100,13 @@ func (t *Tracing) open(ctx context.Context, cfg *Config) error {
 		if err != nil {
 			return err
 		}
-		t.sinks = append(t.sinks, newSink("langfuse", e, cfg, ofTurn))
+		t.sinks = append(t.sinks, newSink("langfuse", e, cfg, isTurnSpan))
 	}
 	for _, s := range t.sinks {
 		options = append(options, sdktrace.WithSpanProcessor(s))
 	}
 	p := sdktrace.NewTracerProvider(options...)
-	t.provider, t.shut = p, p.Shutdown
+	t.provider, t.shutdown = p, p.Shutdown
 	t.tracer = p.Tracer(scopeName, trace.WithInstrumentationVersion(cfg.Version))
 	if cfg.Version != "" {
 		t.fixed = append(t.fixed, keyLangfuseRelease.String(cfg.Version))
@@ -117,7 +117,7 @@ func (t *Tracing) open(ctx context.Context, cfg *Config) error {
 	return nil
 }
 
-// describe lists the attributes of the resource; those that the operator gave come first, so that the service's own stand.
+// describe returns the attributes of the resource. The operator's come first, so that the service's override them.
 func (c *Config) describe() []attribute.KeyValue {
 	var all []attribute.KeyValue
 	for _, k := range slices.Sorted(maps.Keys(c.Attributes)) {
@@ -133,17 +133,17 @@ func (c *Config) describe() []attribute.KeyValue {
 	return all
 }
 
-// Shutdown exports what is waiting, until ctx ends or for 5 s, and stops.
+// Shutdown exports waiting spans, until ctx ends or for 5 s, and stops.
 func (t *Tracing) Shutdown(ctx context.Context) error {
-	if t.shut == nil {
+	if t.shutdown == nil {
 		return nil
 	}
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, closing)
+		ctx, cancel = context.WithTimeout(ctx, shutdownTimeout)
 		defer cancel()
 	}
-	err := t.shut(ctx)
+	err := t.shutdown(ctx)
 	for _, s := range t.sinks {
 		s.stop()
 	}
@@ -153,7 +153,7 @@ func (t *Tracing) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// Flush exports what is waiting.
+// Flush exports waiting spans.
 func (t *Tracing) Flush(ctx context.Context) error {
 	if p, ok := t.provider.(*sdktrace.TracerProvider); ok {
 		return p.ForceFlush(ctx)
@@ -169,7 +169,7 @@ type Counts struct {
 	Waiting  int64 // at present
 }
 
-// Counts returns them by receiver: otlp, langfuse.
+// Counts returns the counts by receiver: otlp, langfuse.
 func (t *Tracing) Counts() map[string]Counts {
 	all := map[string]Counts{}
 	for _, s := range t.sinks {
@@ -178,7 +178,7 @@ func (t *Tracing) Counts() map[string]Counts {
 	return all
 }
 
-// Status says for a health page whether the receivers take what they are sent.
+// Status reports for a health page whether exports succeed.
 func (t *Tracing) Status() (ok bool, detail string) {
 	if len(t.sinks) == 0 {
 		return true, "off"
@@ -193,25 +193,25 @@ func (t *Tracing) Status() (ok bool, detail string) {
 	return ok, strings.Join(lines, "; ")
 }
 
-// passOn carries traces between processes: W3C trace context, and no baggage, which is whatever callers put there.
-func passOn() propagation.TextMapPropagator { return propagation.TraceContext{} }
+// traceContext passes traces between processes as W3C trace context. Baggage, which callers control, is not passed on.
+func traceContext() propagation.TextMapPropagator { return propagation.TraceContext{} }
 
 const fieldParent = "traceparent"
 
-// written is a span context as a traceparent; "" for none.
-func written(sc trace.SpanContext) string {
+// formatTraceparent returns a span context as a traceparent, "" for an invalid one.
+func formatTraceparent(sc trace.SpanContext) string {
 	if !sc.IsValid() {
 		return ""
 	}
 	c := propagation.MapCarrier{}
-	passOn().Inject(trace.ContextWithSpanContext(context.Background(), sc), c)
+	traceContext().Inject(trace.ContextWithSpanContext(context.Background(), sc), c)
 	return c[fieldParent]
 }
 
-// read is the span context of a traceparent; an invalid one for anything else.
-func read(parent string) trace.SpanContext {
+// parseTraceparent returns the span context of a traceparent, an invalid one for other text.
+func parseTraceparent(parent string) trace.SpanContext {
 	if parent == "" || len(parent) > 256 {
 		return trace.SpanContext{}
 	}
-	return trace.SpanContextFromContext(passOn().Extract(context.Background(), propagation.MapCarrier{fieldParent: parent}))
+	return trace.SpanContextFromContext(traceContext().Extract(context.Background(), propagation.MapCarrier{fieldParent: parent}))
 }

@@ -69,8 +69,8 @@ func TestATurnIsOneTree(t *testing.T) {
 			unique(t, spans)
 
 			turn := find(t, spans, "invoke_agent analyst", nil)
-			require.Equal(t, began, turn.Start)
-			require.Equal(t, began.Add(3*time.Second), turn.End)
+			require.Equal(t, start, turn.Start)
+			require.Equal(t, start.Add(3*time.Second), turn.End)
 			require.Empty(t, turn.Parent)
 			require.Equal(t, "turn/t-1", turn.Attributes["temporal.workflow.id"])
 			require.Equal(t, "durable", turn.Attributes["turnstone.mode"])

@@ -15,42 +15,42 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// lineage is where a turn stands: what asked for it, if anybody's trace did, and its own span, which need not exist yet.
+// lineage is the place of a turn in its trace: the span above it, and its own span, which may not exist yet.
 type lineage struct {
-	above trace.SpanContext // invalid: the turn began the trace
+	above trace.SpanContext // invalid: the turn is the root
 	self  trace.SpanContext
 }
 
-// lineageOf reads the trace that asked for the turn. Where there is none the trace is derived from the turn's id, and sampled by it, so
-// that every process decides alike.
+// lineageOf reads the trace that asked for the turn. Without one it derives and samples a trace by the turn's id, so that every process
+// decides alike.
 func (t *Tracing) lineageOf(o *agent.Observed) lineage {
-	above := read(o.Trace)
-	c := trace.SpanContextConfig{TraceID: above.TraceID(), SpanID: turnSpan(o.TurnID), TraceFlags: above.TraceFlags() & trace.FlagsSampled, Remote: true}
+	above := parseTraceparent(o.Trace)
+	c := trace.SpanContextConfig{TraceID: above.TraceID(), SpanID: turnSpanID(o.TurnID), TraceFlags: above.TraceFlags() & trace.FlagsSampled, Remote: true}
 	if !above.IsValid() {
-		c.TraceID = derivedTrace(o.TurnID)
-		if t.samples(c.TraceID) {
+		c.TraceID = deriveTraceID(o.TurnID)
+		if t.isSampled(c.TraceID) {
 			c.TraceFlags = trace.FlagsSampled
 		}
 	}
 	return lineage{above: above, self: trace.NewSpanContext(c)}
 }
 
-func (t *Tracing) samples(id trace.TraceID) bool {
+func (t *Tracing) isSampled(id trace.TraceID) bool {
 	return t.sampler.ShouldSample(sdktrace.SamplingParameters{ParentContext: context.Background(), TraceID: id}).Decision == sdktrace.RecordAndSample
 }
 
-// scope is what a context knows of the turn that is worked on in it.
+// scope is what a context knows of its turn.
 type scope struct {
-	turn    agent.TurnID
-	basics  []attribute.KeyValue
-	arrived trace.SpanContext // the span that the work came in, a caller's
-	outer   trace.SpanID      // the span of the work itself
+	turn       agent.TurnID
+	attributes []attribute.KeyValue
+	arrived    trace.SpanContext // the span that the work came in, a caller's
+	outer      trace.SpanID      // the span of the work itself
 
 	mu   sync.Mutex
 	seen map[trace.SpanID]int // derived ids that were used, and how often
 }
 
-// maxSeen bounds the ids that a scope remembers. More spans than that get random ones.
+// maxSeen bounds the ids that a scope remembers. Further spans get random ids.
 const maxSeen = 4096
 
 type scopeKey struct{}
@@ -60,23 +60,23 @@ func scopeOf(ctx context.Context) *scope {
 	return s
 }
 
-// within is a context in the turn's own span, unless ctx is in one of its spans already.
-func (t *Tracing) within(ctx context.Context, o *agent.Observed) (context.Context, *scope) {
+// enterTurn returns a context in the turn's span, or ctx if it is already in one of the turn's spans.
+func (t *Tracing) enterTurn(ctx context.Context, o *agent.Observed) (context.Context, *scope) {
 	if s := scopeOf(ctx); s != nil && s.turn == o.TurnID {
 		return ctx, s
 	}
 	s := &scope{turn: o.TurnID, arrived: trace.SpanContextFromContext(ctx)}
 	self := t.lineageOf(o).self
 	if self.IsSampled() {
-		s.basics = t.basics(o)
+		s.attributes = t.turnAttributes(o)
 	}
 	ctx = context.WithValue(ctx, scopeKey{}, s)
 	return trace.ContextWithRemoteSpanContext(ctx, self), s
 }
 
-// distinct is the id of a span that is made for the n-th time: one request of a middleware is as much like the next as the key can tell.
-func (s *scope) distinct(kind string, numbers []int64, parts ...string) trace.SpanID {
-	id := derivedSpan(kind, numbers, parts...)
+// uniqueSpanID derives a span id, another one each time for the same key: a middleware may make several requests that look alike.
+func (s *scope) uniqueSpanID(kind string, numbers []int64, parts ...string) trace.SpanID {
+	id := deriveSpanID(kind, numbers, parts...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seen == nil {
@@ -88,24 +88,24 @@ func (s *scope) distinct(kind string, numbers []int64, parts ...string) trace.Sp
 	n := s.seen[id]
 	s.seen[id]++
 	if n > 0 {
-		return derivedSpan(kind, append(numbers, int64(n)), parts...)
+		return deriveSpanID(kind, append(numbers, int64(n)), parts...)
 	}
 	return id
 }
 
-// start begins a span of the turn that ctx is in; its end is the caller's.
+// start begins a span of the turn of ctx. The caller ends it.
 func (t *Tracing) start(
-	ctx context.Context, name string, kind trace.SpanKind, id trace.SpanID, began time.Time, attributes ...[]attribute.KeyValue,
+	ctx context.Context, name string, kind trace.SpanKind, id trace.SpanID, start time.Time, attributes ...[]attribute.KeyValue,
 ) (context.Context, trace.Span) {
 	options := []trace.SpanStartOption{trace.WithSpanKind(kind)}
-	if !began.IsZero() {
-		options = append(options, trace.WithTimestamp(began))
+	if !start.IsZero() {
+		options = append(options, trace.WithTimestamp(start))
 	}
 	for _, a := range attributes {
 		options = append(options, trace.WithAttributes(a...))
 	}
-	_, span := t.tracer.Start(wanting(ctx, wanted{span: id}), clip.Bytes(name, maxTag), options...) //nolint:spancheck // the caller's to end
-	return trace.ContextWithSpan(ctx, span), span                                                   //nolint:spancheck // as above
+	_, span := t.tracer.Start(withSpanIDs(ctx, spanIDs{span: id}), clip.Bytes(name, maxTag), options...) //nolint:spancheck // the caller's to end
+	return trace.ContextWithSpan(ctx, span), span                                                        //nolint:spancheck // as above
 }
 
 // Carry implements [agent.Observer].
@@ -114,45 +114,45 @@ func (t *Tracing) Carry(ctx context.Context) string {
 	if s := scopeOf(ctx); s != nil && s.outer == sc.SpanID() {
 		sc = s.arrived // what asked for the turn is above the activity that records it
 	}
-	return written(sc)
+	return formatTraceparent(sc)
 }
 
 // Delegate implements [agent.Observer].
 func (t *Tracing) Delegate(_ context.Context, o *agent.Observed, child agent.TurnID) string {
-	if t.shut == nil {
+	if t.shutdown == nil {
 		return o.Trace
 	}
-	return written(t.lineageOf(o).self.WithSpanID(delegateSpan(child)))
+	return formatTraceparent(t.lineageOf(o).self.WithSpanID(delegateSpanID(child)))
 }
 
 // Work implements [agent.Observer].
 func (t *Tracing) Work(ctx context.Context, w agent.Work) (context.Context, func(error)) {
-	if t.shut == nil || w.Turn == nil {
+	if t.shutdown == nil || w.Turn == nil {
 		return ctx, func(error) {} // work that is no turn's, such as upkeep, would be traces of one span
 	}
-	ctx, s := t.within(ctx, w.Turn)
-	var l list
+	ctx, s := t.enterTurn(ctx, w.Turn)
+	var l attributeList
 	if trace.SpanContextFromContext(ctx).IsSampled() {
-		l = make(list, 0, 5)
+		l = make(attributeList, 0, 5)
 		l.text(keyActivity, w.Name)
 		l.number(keyAttempt, int64(w.Attempt))
 		l.number(keyStep, int64(w.Step))
 		l.text(keyWorkflow, w.Turn.WorkflowID)
 		l.text(keyLangfuseType, typeSpan)
 	}
-	ctx, span := t.start(ctx, w.Name, trace.SpanKindInternal, trace.SpanID{}, w.Started, s.basics, l)
+	ctx, span := t.start(ctx, w.Name, trace.SpanKindInternal, trace.SpanID{}, w.Started, s.attributes, l)
 	if !s.outer.IsValid() {
 		s.outer = span.SpanContext().SpanID()
 	}
 	return ctx, func(err error) {
-		t.fail(span, err)
+		t.setError(span, err)
 		span.End()
 	}
 }
 
 // Ended implements [agent.Observer].
 func (t *Tracing) Ended(ctx context.Context, e agent.TurnEnded) {
-	if t.shut == nil || e.Turn == nil || e.Output == nil {
+	if t.shutdown == nil || e.Turn == nil || e.Output == nil {
 		return
 	}
 	line := t.lineageOf(e.Turn)
@@ -163,38 +163,38 @@ func (t *Tracing) Ended(ctx context.Context, e agent.TurnEnded) {
 	if end.IsZero() {
 		end = time.Now()
 	}
-	began := e.Turn.Since
-	if began.IsZero() {
-		began = end.Add(-time.Duration(e.Output.ExecutionTimeMS) * time.Millisecond)
+	start := e.Turn.Since
+	if start.IsZero() {
+		start = end.Add(-time.Duration(e.Output.ExecutionTimeMS) * time.Millisecond)
 	}
-	// What ctx is in may be of another turn, or of the door that cancelled this one.
+	// The span of ctx may belong to another turn, or to the door that cancelled this one.
 	ctx = context.WithoutCancel(ctx)
-	in := wanting(trace.ContextWithRemoteSpanContext(ctx, line.above), wanted{trace: line.self.TraceID(), span: line.self.SpanID()})
+	in := withSpanIDs(trace.ContextWithRemoteSpanContext(ctx, line.above), spanIDs{trace: line.self.TraceID(), span: line.self.SpanID()})
 	_, span := t.tracer.Start(in, clip.Bytes("invoke_agent "+e.Turn.Agent, maxTag),
-		trace.WithSpanKind(trace.SpanKindInternal), trace.WithTimestamp(began), trace.WithAttributes(t.basics(e.Turn)...))
+		trace.WithSpanKind(trace.SpanKindInternal), trace.WithTimestamp(start), trace.WithAttributes(t.turnAttributes(e.Turn)...))
 	if span.IsRecording() {
-		span.SetAttributes(t.ending(&e, recordOf(ctx, &e))...)
+		span.SetAttributes(t.endAttributes(&e, readRecord(ctx, &e))...)
 		if f := e.Output.Error; f != nil && e.Output.Status != agent.TurnCompleted {
-			t.failed(span, f.Type, f.Message)
+			t.setFailed(span, f.Type, f.Message)
 		} else if e.Output.Status == agent.TurnFailed {
-			t.failed(span, string(e.Output.StopReason), "")
+			t.setFailed(span, string(e.Output.StopReason), "")
 		}
 	}
-	span.End(trace.WithTimestamp(latest(began, end)))
+	span.End(trace.WithTimestamp(later(start, end)))
 }
 
-func latest(a, b time.Time) time.Time {
+func later(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return a
 	}
 	return b
 }
 
-// recordTime bounds the question for a turn's record.
+// recordTime bounds reading a turn's record.
 const recordTime = 2 * time.Second
 
-// recordOf asks for what was asked and how it was routed. A store that does not answer costs the span these attributes.
-func recordOf(ctx context.Context, e *agent.TurnEnded) agent.TurnRecord {
+// readRecord returns the input and the route of a turn. It is empty if the store does not answer.
+func readRecord(ctx context.Context, e *agent.TurnEnded) agent.TurnRecord {
 	if e.Record == nil {
 		return agent.TurnRecord{}
 	}
@@ -207,10 +207,10 @@ func recordOf(ctx context.Context, e *agent.TurnEnded) agent.TurnRecord {
 	return r
 }
 
-// ending is what is known of a turn once it is over.
-func (t *Tracing) ending(e *agent.TurnEnded, record agent.TurnRecord) []attribute.KeyValue {
+// endAttributes returns what is known of a turn once it has ended.
+func (t *Tracing) endAttributes(e *agent.TurnEnded, record agent.TurnRecord) []attribute.KeyValue {
 	out := e.Output
-	l := make(list, 0, 32)
+	l := make(attributeList, 0, 32)
 	l.text(keyOperation, operationAgent)
 	l.text(keyWorkflow, e.Turn.WorkflowID)
 	l.text(keyStatus, string(out.Status))
@@ -218,7 +218,7 @@ func (t *Tracing) ending(e *agent.TurnEnded, record agent.TurnRecord) []attribut
 	l.text(keyModel, out.Model)
 	l.number(keyToolCalls, int64(len(out.ToolCalls)))
 	l.text(keyResult, out.ResultRef)
-	// Not gen_ai.usage.*: who adds those up would count every request twice.
+	// Not gen_ai.usage.*: a sum of those would count every request twice.
 	l.number(keyTurnInput, out.Usage.InputTokens)
 	l.number(keyTurnOutput, out.Usage.OutputTokens)
 	l = append(l, keyCost.Float64(out.Usage.CostUSD))
@@ -239,7 +239,7 @@ func (t *Tracing) ending(e *agent.TurnEnded, record agent.TurnRecord) []attribut
 		l.text(attribute.Key(about+"route"), why)
 	}
 	l.text(attribute.Key(about+"stop_reason"), string(out.StopReason))
-	if !t.content.on() {
+	if !t.content.isOn() {
 		return l
 	}
 	l.content(keyInput, t.content.messages(record.Input))
@@ -256,7 +256,7 @@ func (t *Tracing) ending(e *agent.TurnEnded, record agent.TurnRecord) []attribut
 	return l
 }
 
-// lastText is what was asked, in words.
+// lastText returns the text of the last message that has some.
 func lastText(messages []agent.Message) string {
 	for _, m := range slices.Backward(messages) {
 		if text := agent.Normalize(m.Blocks); text != "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/redact"
 )
 
 // everything is the reference server of the protocol's authors.
@@ -68,7 +69,7 @@ func TestEverythingServer(t *testing.T) {
 		askEverything(t, kit)
 		var out map[string]string
 		require.NoError(t, json.Unmarshal(kit.call(t, scopeOf(map[string]any{"server": "everything"}), "get-env", `{}`).Output, &out))
-		require.Equal(t, redacted, out["TOKEN"])
+		require.Equal(t, redact.Placeholder, out["TOKEN"])
 		require.NotContains(t, kit.everything(), secretValue)
 	})
 	t.Run("streamable HTTP", func(t *testing.T) {

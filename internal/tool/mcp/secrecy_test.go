@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/redact"
 )
 
 // everything is all that was logged.
@@ -33,7 +34,7 @@ func TestEnvironmentOfServers(t *testing.T) {
 	require.NoError(t, json.Unmarshal(kit.call(t, scope, "environment", `{"text":""}`).Output, &out))
 	require.NotContains(t, out, "NOT_FOR_SERVERS")
 	require.Contains(t, out, "PATH=/usr/bin")
-	require.Contains(t, out, "TOKEN="+redacted)
+	require.Contains(t, out, "TOKEN="+redact.Placeholder)
 	require.NotContains(t, out, secretValue)
 
 	failed := kit.call(t, scope, "fail", `{"text":"with `+secretValue+`"}`)
@@ -95,7 +96,7 @@ func TestCredentials(t *testing.T) {
 			require.NoError(t, err)
 			require.NotNil(t, result.Failure)
 			all := fmt.Sprint(list, heard, result.Failure, string(result.Output), kit.everything())
-			require.Contains(t, all, redacted)
+			require.Contains(t, all, redact.Placeholder)
 			require.NotContains(t, all, secretValue)
 			if kind == agent.AuthBasic {
 				require.NotContains(t, all, "dXNlcjpz", "base64 of user and password")
@@ -116,14 +117,14 @@ func TestCredentialsThatCannotBeHad(t *testing.T) {
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	s := newSecrets("12345678", "12345678-longer", "true", `quo"ted\`)
-	require.Equal(t, "a "+redacted+" b "+redacted+" true", s.clean("a 12345678 b 12345678-longer true"))
-	require.JSONEq(t, `{"a":"`+redacted+`"}`, string(s.cleanJSON(json.RawMessage(`{"a":"quo\"ted\\"}`))))
+	require.Equal(t, "a "+redact.Placeholder+" b "+redact.Placeholder+" true", s.clean("a 12345678 b 12345678-longer true"))
+	require.JSONEq(t, `{"a":"`+redact.Placeholder+`"}`, string(s.cleanJSON(json.RawMessage(`{"a":"quo\"ted\\"}`))))
 	require.True(t, json.Valid(s.cleanJSON(json.RawMessage(`{"n":12345678}`))), "a number that is a secret")
 	for i := range 2 * maxSecrets {
 		s.add(fmt.Sprintf("token-%04d", i))
 	}
 	require.Len(t, s.values, maxSecrets)
-	require.Equal(t, redacted, s.clean(fmt.Sprintf("token-%04d", 2*maxSecrets-1)), "the last ones are known")
+	require.Equal(t, redact.Placeholder, s.clean(fmt.Sprintf("token-%04d", 2*maxSecrets-1)), "the last ones are known")
 	require.Equal(t, "visible…", clip.Runes("visible words", 8))
 	require.Equal(t, "äöü", clip.Runes("äöü", 3))
 	require.Equal(t, "ab\nc d", visible("a\u200bb\n\u202ec\td\x1b\U000E0041\x00"))

@@ -10,22 +10,17 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnstone-run/turnstone/internal/clip"
-	"github.com/turnstone-run/turnstone/internal/egress"
+	"github.com/turnstone-run/turnstone/internal/redact"
 )
 
-const (
-	redacted = "[redacted]"
-	// minSecret is the shortest value that is looked for: "1" and "true" are everywhere.
-	minSecret = 6
-	// maxSecrets bounds how many values are remembered; tokens come and go, and the last are the ones that a server can repeat.
-	maxSecrets = 64
-)
+// maxSecrets bounds how many values are remembered; tokens come and go, and the last are the ones that a server can repeat.
+const maxSecrets = 64
 
 // secrets removes from a server's words what it was told in confidence.
 type secrets struct {
 	mu     sync.RWMutex
 	values []string // in the order they came
-	masker *egress.Masker
+	masker *redact.Masker
 }
 
 func newSecrets(values ...string) *secrets {
@@ -40,7 +35,7 @@ func (s *secrets) add(values ...string) {
 	defer s.mu.Unlock()
 	grown := false
 	for _, v := range values {
-		if len(v) < minSecret || slices.Contains(s.values, v) {
+		if len(v) < redact.ShortestSecret || slices.Contains(s.values, v) {
 			continue
 		}
 		s.values, grown = append(s.values, v), true
@@ -55,7 +50,7 @@ func (s *secrets) add(values ...string) {
 	for _, v := range s.values {
 		all = append(all, base64.StdEncoding.EncodeToString([]byte(v)))
 	}
-	s.masker = egress.NewMasker(all...)
+	s.masker = redact.NewMasker(all...)
 }
 
 // clean removes the secrets from a text.
@@ -80,7 +75,7 @@ func (s *secrets) cleanJSON(raw json.RawMessage) json.RawMessage {
 	}
 	quoted, err := json.Marshal(cleaned)
 	if err != nil {
-		return json.RawMessage(`"` + redacted + `"`)
+		return json.RawMessage(`"` + redact.Placeholder + `"`)
 	}
 	return quoted
 }

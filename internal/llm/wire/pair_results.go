@@ -1,4 +1,4 @@
-package dialog
+package wire
 
 import (
 	"encoding/json"
@@ -6,51 +6,51 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-const interrupted = "The call was interrupted: there is no result."
+const interruptedCall = "The call was interrupted: there is no result."
 
-// Pair returns the conversation with exactly one result behind every tool call, as providers demand: a call that was never answered
-// (its turn was cancelled, or its arguments were not valid) gets an error result; a result whose call is gone, or that comes
-// twice, is left out. Messages in order are returned as they are; the input is not changed.
-func Pair(messages []agent.Message) []agent.Message {
+// PairResults returns the conversation with exactly one result behind every tool call, as providers require. A call without a result (its
+// turn was cancelled, or its arguments were invalid) gets an error result. A result without its call, or a second one, is left out. It
+// does not change its input.
+func PairResults(messages []agent.Message) []agent.Message {
 	paired := make([]agent.Message, 0, len(messages))
 	for i := 0; i < len(messages); i++ {
 		m := messages[i]
-		if m.Role == agent.RoleTool { // its call is gone: results are taken below, with their calls
+		if m.Role == agent.RoleTool { // without its call: other results are taken below
 			continue
 		}
 		paired = append(paired, m)
-		open := openCalls(m)
+		open := openCallsOf(m)
 		for i+1 < len(messages) && messages[i+1].Role == agent.RoleTool {
 			i++
-			if kept := open.take(messages[i].Blocks); len(kept) > 0 {
+			if kept := open.takeResults(messages[i].Blocks); len(kept) > 0 {
 				paired = append(paired, agent.Message{Role: agent.RoleTool, Blocks: kept})
 			}
 		}
-		if missing := open.missing(); len(missing) > 0 {
+		if missing := open.missingResults(); len(missing) > 0 {
 			paired = append(paired, agent.Message{Role: agent.RoleTool, Blocks: missing})
 		}
 	}
 	return paired
 }
 
-// calls are the calls of one message that wait for their results, in order.
-type calls []agent.Block
+// openCalls are the calls of one message that wait for their results, in order.
+type openCalls []agent.Block
 
-func openCalls(m agent.Message) calls {
-	var open calls
+func openCallsOf(m agent.Message) openCalls {
+	var open openCalls
 	if m.Role != agent.RoleAssistant {
 		return nil
 	}
 	for i := range m.Blocks {
-		if IsCall(&m.Blocks[i]) {
+		if IsToolCall(&m.Blocks[i]) {
 			open = append(open, m.Blocks[i])
 		}
 	}
 	return open
 }
 
-// IsCall reports whether a block is a tool call that a provider is shown, valid or not.
-func IsCall(b *agent.Block) bool {
+// IsToolCall reports whether a block is a tool call that providers are shown, valid or not.
+func IsToolCall(b *agent.Block) bool {
 	switch b.Type {
 	case agent.BlockToolCall:
 		return true
@@ -61,8 +61,8 @@ func IsCall(b *agent.Block) bool {
 	}
 }
 
-// take returns the results among blocks that answer an open call, and closes those calls.
-func (c *calls) take(blocks []agent.Block) []agent.Block {
+// takeResults returns the results among blocks that answer an open call, and closes those calls.
+func (c *openCalls) takeResults(blocks []agent.Block) []agent.Block {
 	var kept []agent.Block
 	for i := range blocks {
 		if blocks[i].Type != agent.BlockToolResult {
@@ -79,11 +79,11 @@ func (c *calls) take(blocks []agent.Block) []agent.Block {
 	return kept
 }
 
-func (c *calls) missing() []agent.Block {
+func (c *openCalls) missingResults() []agent.Block {
 	var results []agent.Block
 	for i := range *c {
 		call := &(*c)[i]
-		text := interrupted
+		text := interruptedCall
 		if call.Type == agent.BlockInvalidToolCall && call.Error != "" {
 			text = "The call was not made: " + call.Error + "."
 		}

@@ -1,7 +1,4 @@
-// Package middlewaretest is the suite that every middleware passes. It knows nothing of what a middleware does; it holds it to the
-// contract of [agent.Middleware]: options that are wrong are refused by name, hooks put up with calls that have nothing in them, messages
-// that they are given may be shared, and one middleware serves many calls at once.
-package middlewaretest
+package middleware
 
 import (
 	"encoding/json"
@@ -16,22 +13,21 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Case is a middleware to exercise.
-type Case struct {
-	New     func(options json.RawMessage) (agent.Middleware, error)
-	Options string // the least that it works with, a JSON object; empty: none
-	Every   string // a JSON object with every option there is, each with a value that is right
-	// Free names options that take any JSON: none of their values is wrong.
-	Free []string
+// suiteCase is a middleware for the suite, which checks the contract of [agent.Middleware]: wrong options are refused by name, hooks
+// survive empty calls, messages may be shared, and one middleware serves many calls at once.
+type suiteCase struct {
+	New     Factory
+	Options string // the fewest options that it works with, a JSON object; empty: none
+	Every   string // a JSON object with every option, each with a valid value
 }
 
-// Exercise runs the suite.
-func Exercise(t *testing.T, c Case) {
+// exercise runs the suite.
+func exercise(t *testing.T, c suiteCase) {
 	t.Helper()
 	t.Run("options", func(t *testing.T) { exerciseOptions(t, &c) })
 	for name, options := range map[string]string{"least": c.Options, "every option": c.Every} {
 		t.Run(name, func(t *testing.T) {
-			build := func() agent.Middleware { return c.make(t, options) }
+			build := func() agent.Middleware { return c.build(t, options) }
 			t.Run("nothing in it", func(t *testing.T) { exerciseEmpty(t, build()) })
 			t.Run("the same again", func(t *testing.T) { exerciseStable(t, build) })
 			t.Run("shared", func(t *testing.T) { exerciseShared(t, build()) })
@@ -40,7 +36,7 @@ func Exercise(t *testing.T, c Case) {
 	}
 }
 
-func (c *Case) make(t *testing.T, options string) agent.Middleware {
+func (c *suiteCase) build(t *testing.T, options string) agent.Middleware {
 	t.Helper()
 	var raw json.RawMessage
 	if options != "" {
@@ -52,8 +48,8 @@ func (c *Case) make(t *testing.T, options string) agent.Middleware {
 	return m
 }
 
-// hostile are values of every kind that hardly any option takes.
-func hostile() []string {
+// hostileValues returns values of every kind that hardly any option takes.
+func hostileValues() []string {
 	return []string{
 		`null`, `true`, `false`, `-1`, `0`, `0.5`, `1e300`, `-1e300`, `1e999`, `99999999999999999999`, `""`, `" "`, `"\u0000"`, `"no such value"`,
 		`"` + strings.Repeat("x", 1<<20) + `"`, `[]`, `[null]`, `[1]`, `[[]]`, `[""]`, `[{}]`, `["a"` + strings.Repeat(`,"a"`, 5_000) + `]`,
@@ -61,7 +57,7 @@ func hostile() []string {
 	}
 }
 
-func exerciseOptions(t *testing.T, c *Case) {
+func exerciseOptions(t *testing.T, c *suiteCase) {
 	t.Helper()
 	every := map[string]json.RawMessage{}
 	require.NoError(t, json.Unmarshal([]byte(c.Every), &every))
@@ -70,11 +66,11 @@ func exerciseOptions(t *testing.T, c *Case) {
 		_, err := c.New(json.RawMessage(bad))
 		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), bad)
 	}
-	require.Equal(t, "no_such_option", refused(t, c, every, "no_such_option", `1`))
+	require.Equal(t, "no_such_option", refusedField(t, c, every, "no_such_option", `1`))
 	for _, name := range slices.Sorted(maps.Keys(every)) {
 		wrong := 0
-		for _, value := range hostile() {
-			field := refused(t, c, every, name, value)
+		for _, value := range hostileValues() {
+			field := refusedField(t, c, every, name, value)
 			if field == "" {
 				continue
 			}
@@ -84,14 +80,12 @@ func exerciseOptions(t *testing.T, c *Case) {
 			// Options may be at odds with one another; then the error names either.
 			require.Contains(t, every, first, "%s: %.60s: the error names %s", name, value, field)
 		}
-		if !slices.Contains(c.Free, name) {
-			require.Positive(t, wrong, "%s takes anything", name)
-		}
+		require.Positive(t, wrong, "%s takes anything", name)
 	}
 }
 
-// refused sets one option and returns the field that the refusal names, empty when there is none.
-func refused(t *testing.T, c *Case, every map[string]json.RawMessage, name, value string) string {
+// refusedField sets one option and returns the field that the refusal names, "" without a refusal.
+func refusedField(t *testing.T, c *suiteCase, every map[string]json.RawMessage, name, value string) string {
 	t.Helper()
 	var b strings.Builder
 	b.WriteString("{")
@@ -115,7 +109,7 @@ func refused(t *testing.T, c *Case, every map[string]json.RawMessage, name, valu
 }
 
 // exercisePlan holds what a middleware says of itself to its form.
-func exercisePlan(t *testing.T, c *Case, m agent.Middleware) {
+func exercisePlan(t *testing.T, c *suiteCase, m agent.Middleware) {
 	t.Helper()
 	if checker, ok := m.(agent.PlanChecker); ok {
 		if err := checker.CheckPlan(&agent.Plan{}); err != nil {

@@ -1,4 +1,4 @@
-package egress
+package redact
 
 import (
 	"bytes"
@@ -24,77 +24,77 @@ type reading struct {
 
 func (r *reading) bytes() []byte { return r.value[:r.size] }
 
-func ofByte(b byte, length int) reading {
+func byteReading(b byte, length int) reading {
 	return reading{value: [utf8.UTFMax]byte{b}, size: 1, length: length}
 }
 
-func ofRune(c rune, length int) reading {
+func runeReading(c rune, length int) reading {
 	r := reading{length: length}
 	r.size = utf8.EncodeRune(r.value[:], c)
 	return r
 }
 
-// escapes reports whether a byte may be read as something else than itself.
-func escapes(b byte) bool { return b == '\\' || b == '%' || b == '&' || b == '+' }
+// canEscape reports whether a byte may begin an escaped character.
+func canEscape(b byte) bool { return b == '\\' || b == '%' || b == '&' || b == '+' }
 
-// readings appends the ways in which a text can be read at a place: as the byte that is there, as \uXXXX or another escape of JSON, as %XX,
-// + for a space, &#NN; or &lt;. cut says that the text ends where an escape may go on.
+// readings appends the ways to read a text at a place: as its byte, as \uXXXX or another escape of JSON, as %XX, as + for a space, as
+// &#NN; or &lt;. cut reports that the text ends where an escape may go on.
 func readings(text []byte, at int, out []reading) (_ []reading, cut bool) {
-	out = append(out, ofByte(text[at], 1))
+	out = append(out, byteReading(text[at], 1))
 	switch text[at] {
 	case '\\':
-		return slashed(text, at, out)
+		return readSlashes(text, at, out)
 	case '%':
-		return percented(text, at, out)
+		return readPercent(text, at, out)
 	case '&':
-		return entity(text, at, out)
+		return readEntity(text, at, out)
 	case '+':
-		return append(out, ofByte(' ', 1)), false
+		return append(out, byteReading(' ', 1)), false
 	default:
 		return out, false
 	}
 }
 
-// slashed reads backslashes and what is behind them.
-func slashed(text []byte, at int, out []reading) (_ []reading, cut bool) {
-	end := pastSlashes(text, at)
+// readSlashes reads backslashes and the escape behind them.
+func readSlashes(text []byte, at int, out []reading) (_ []reading, cut bool) {
+	end := slashesEnd(text, at)
 	for n := 2; n <= end-at; n *= 2 {
-		out = append(out, ofByte('\\', n))
+		out = append(out, byteReading('\\', n))
 	}
 	if end == len(text) {
 		return out, true
 	}
 	switch c := text[end]; c {
 	case '"', '\'', '/':
-		out = append(out, ofByte(c, end+1-at))
+		out = append(out, byteReading(c, end+1-at))
 	case 'b':
-		out = append(out, ofByte('\b', end+1-at))
+		out = append(out, byteReading('\b', end+1-at))
 	case 'f':
-		out = append(out, ofByte('\f', end+1-at))
+		out = append(out, byteReading('\f', end+1-at))
 	case 'n':
-		out = append(out, ofByte('\n', end+1-at))
+		out = append(out, byteReading('\n', end+1-at))
 	case 'r':
-		out = append(out, ofByte('\r', end+1-at))
+		out = append(out, byteReading('\r', end+1-at))
 	case 't':
-		out = append(out, ofByte('\t', end+1-at))
+		out = append(out, byteReading('\t', end+1-at))
 	case 'x':
-		v, ok, short := hex(text, end+1, 2)
+		v, ok, short := readHex(text, end+1, 2)
 		if ok {
-			out = append(out, ofByte(byte(v), end+3-at)) //nolint:gosec // two digits
+			out = append(out, byteReading(byte(v), end+3-at)) //nolint:gosec // two digits
 		}
 		return out, short
 	case 'u':
-		c, end, ok, short := unicoded(text, end)
+		c, end, ok, short := readUnicode(text, end)
 		if ok {
-			out = append(out, ofRune(c, end-at))
+			out = append(out, runeReading(c, end-at))
 		}
 		return out, short
 	}
 	return out, false
 }
 
-// pastSlashes is where a run of backslashes ends; of a longer one, where its first eight do.
-func pastSlashes(text []byte, at int) int {
+// slashesEnd returns where a run of backslashes ends; of a longer one, where its first eight end.
+func slashesEnd(text []byte, at int) int {
 	end := at
 	for end < len(text) && end-at < maxSlashes && text[end] == '\\' {
 		end++
@@ -102,35 +102,35 @@ func pastSlashes(text []byte, at int) int {
 	return end
 }
 
-// unicoded reads XXXX behind a u, and the second half of a surrogate pair with its own backslashes.
-func unicoded(text []byte, u int) (c rune, end int, ok, cut bool) {
-	v, ok, cut := hex(text, u+1, 4)
+// readUnicode reads XXXX behind a u, and the second half of a surrogate pair with its own backslashes.
+func readUnicode(text []byte, u int) (c rune, end int, ok, cut bool) {
+	v, ok, cut := readHex(text, u+1, 4)
 	end = u + 5
 	if !ok || !utf16.IsSurrogate(v) {
 		return v, end, ok, cut
 	}
-	next := pastSlashes(text, end)
+	next := slashesEnd(text, end)
 	if next == len(text) {
 		return 0, 0, false, true
 	}
 	if next == end || text[next] != 'u' {
 		return 0, 0, false, false
 	}
-	low, ok, cut := hex(text, next+1, 4)
+	low, ok, cut := readHex(text, next+1, 4)
 	if c = utf16.DecodeRune(v, low); !ok || c == utf8.RuneError {
 		return 0, 0, false, cut
 	}
 	return c, next + 5, true, false
 }
 
-// percented reads %XX, and %25XX for what was encoded again.
-func percented(text []byte, at int, out []reading) (_ []reading, cut bool) {
+// readPercent reads %XX, and %25XX for text that was encoded twice.
+func readPercent(text []byte, at int, out []reading) (_ []reading, cut bool) {
 	for i := at + 1; i <= at+2*maxPercents; i += 2 {
-		v, ok, short := hex(text, i, 2)
+		v, ok, short := readHex(text, i, 2)
 		if !ok {
 			return out, short
 		}
-		out = append(out, ofByte(byte(v), i+2-at)) //nolint:gosec // two digits
+		out = append(out, byteReading(byte(v), i+2-at)) //nolint:gosec // two digits
 		if v != '%' {
 			break
 		}
@@ -138,8 +138,8 @@ func percented(text []byte, at int, out []reading) (_ []reading, cut bool) {
 	return out, false
 }
 
-// hex reads so many digits; cut says that the text ends among them.
-func hex(text []byte, at, digits int) (v rune, ok, cut bool) {
+// readHex reads hex digits; cut reports that the text ends among them.
+func readHex(text []byte, at, digits int) (v rune, ok, cut bool) {
 	for i := at; i < at+digits; i++ {
 		if i >= len(text) {
 			return 0, false, true
@@ -158,8 +158,8 @@ func hex(text []byte, at, digits int) (v rune, ok, cut bool) {
 	return v, true, false
 }
 
-// entity reads &#NN; &#xHH; and the five that XML has names for.
-func entity(text []byte, at int, out []reading) (_ []reading, cut bool) {
+// readEntity reads &#NN; &#xHH; and XML's five named entities.
+func readEntity(text []byte, at int, out []reading) (_ []reading, cut bool) {
 	window := text[at+1 : min(len(text), at+maxEntity)]
 	end := bytes.IndexByte(window, ';')
 	if end < 0 {
@@ -168,15 +168,15 @@ func entity(text []byte, at int, out []reading) (_ []reading, cut bool) {
 	name, length := string(window[:end]), end+2
 	switch name {
 	case "amp":
-		return append(out, ofByte('&', length)), false
+		return append(out, byteReading('&', length)), false
 	case "lt":
-		return append(out, ofByte('<', length)), false
+		return append(out, byteReading('<', length)), false
 	case "gt":
-		return append(out, ofByte('>', length)), false
+		return append(out, byteReading('>', length)), false
 	case "quot":
-		return append(out, ofByte('"', length)), false
+		return append(out, byteReading('"', length)), false
 	case "apos":
-		return append(out, ofByte('\'', length)), false
+		return append(out, byteReading('\'', length)), false
 	}
 	if len(name) < 2 || name[0] != '#' {
 		return out, false
@@ -186,7 +186,7 @@ func entity(text []byte, at int, out []reading) (_ []reading, cut bool) {
 		digits, base = digits[1:], 16
 	}
 	if v, err := strconv.ParseUint(digits, base, 21); err == nil && utf8.ValidRune(rune(v)) {
-		out = append(out, ofRune(rune(v), length))
+		out = append(out, runeReading(rune(v), length))
 	}
 	return out, false
 }

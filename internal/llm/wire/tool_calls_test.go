@@ -1,4 +1,4 @@
-package dialog_test
+package wire_test
 
 import (
 	"encoding/json"
@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/llm/dialog"
+	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
 func TestCall(t *testing.T) {
@@ -25,13 +25,13 @@ func TestCall(t *testing.T) {
 		{"f", `"text"`, `"\"text\""`, agent.BlockInvalidToolCall},
 		{"", `{}`, `"{}"`, agent.BlockInvalidToolCall},
 	} {
-		b := dialog.Call("id", row.name, row.raw)
+		b := wire.ToolCall("id", row.name, row.raw)
 		require.Equal(t, row.kind, b.Type, row.raw)
 		require.Equal(t, row.args, string(b.Args))
 		require.Equal(t, row.kind == agent.BlockInvalidToolCall, b.Error != "")
 		require.NoError(t, b.Validate("block"))
 	}
-	one, two := dialog.Call("", "f", ""), dialog.Call("", "f", "")
+	one, two := wire.ToolCall("", "f", ""), wire.ToolCall("", "f", "")
 	require.NotEmpty(t, one.ID)
 	require.NotEqual(t, one.ID, two.ID)
 }
@@ -48,9 +48,9 @@ func TestResultText(t *testing.T) {
 		{agent.Block{Output: json.RawMessage(`null`)}, ""},
 		{agent.Block{Output: json.RawMessage(`{broken`)}, "{broken"},
 	} {
-		require.Equal(t, row.text, dialog.ResultText(&row.block))
+		require.Equal(t, row.text, wire.ResultText(&row.block))
 		row.block.Status = agent.ResultError
-		require.Equal(t, "Error: "+row.text, dialog.ResultTextMarked(&row.block))
+		require.Equal(t, "Error: "+row.text, wire.ResultTextMarked(&row.block))
 	}
 }
 
@@ -62,11 +62,11 @@ func TestPairLeavesAWholeConversationAlone(t *testing.T) {
 		{Role: agent.RoleTool, Blocks: []agent.Block{result("b")}},
 		{Role: agent.RoleAssistant, Blocks: []agent.Block{agent.Text("Done.")}},
 	}
-	require.Equal(t, messages, dialog.Pair(messages))
+	require.Equal(t, messages, wire.PairResults(messages))
 }
 
 func TestPairAnswersAndDrops(t *testing.T) {
-	got := dialog.Pair([]agent.Message{
+	got := wire.PairResults([]agent.Message{
 		{Role: agent.RoleTool, Blocks: []agent.Block{result("gone")}},
 		{Role: agent.RoleAssistant, Blocks: []agent.Block{call("a"), call("b")}},
 		{Role: agent.RoleTool, Blocks: []agent.Block{result("b"), result("b"), result("other")}},
@@ -110,7 +110,7 @@ func FuzzPair(f *testing.F) {
 				messages = append(messages, agent.UserText("Hi"))
 			}
 		}
-		paired := dialog.Pair(messages)
+		paired := wire.PairResults(messages)
 		for i := 0; i < len(paired); i++ {
 			m := paired[i]
 			require.NotEqual(t, agent.RoleTool, m.Role)
@@ -126,7 +126,7 @@ func FuzzPair(f *testing.F) {
 			}
 			require.Equal(t, asked, answered)
 		}
-		require.Equal(t, paired, dialog.Pair(paired), "pairing twice changes nothing")
+		require.Equal(t, paired, wire.PairResults(paired), "pairing twice changes nothing")
 	})
 }
 
@@ -135,12 +135,12 @@ func FuzzCall(f *testing.F) {
 	f.Add("", "", `{"a":`)
 	f.Add("x", "n", "\xff")
 	f.Fuzz(func(t *testing.T, id, name, raw string) {
-		b := dialog.Call(id, name, raw)
+		b := wire.ToolCall(id, name, raw)
 		require.NotEmpty(t, b.ID)
 		require.True(t, json.Valid(b.Args), "%q", b.Args)
 		require.NoError(t, b.Validate("block"))
 		var object map[string]json.RawMessage
-		require.NoError(t, json.Unmarshal(dialog.Arguments(&b), &object))
+		require.NoError(t, json.Unmarshal(wire.ToolArguments(&b), &object))
 		require.NotNil(t, object)
 	})
 }

@@ -1,4 +1,4 @@
-package middlewaretest
+package middleware
 
 import (
 	"context"
@@ -14,9 +14,6 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 )
-
-// callers is how many calls one middleware serves at once.
-const callers = 8
 
 // exerciseEmpty runs each hook on values that nothing was put in: no function of the invocation is there.
 func exerciseEmpty(t *testing.T, m agent.Middleware) {
@@ -71,8 +68,8 @@ func exerciseStable(t *testing.T, build func() agent.Middleware) {
 	t.Helper()
 	var made [2]string
 	for i := range made {
-		req := request()
-		_, err := build().BeforeModel(t.Context(), invocation(), &req)
+		req := longRequest()
+		_, err := build().BeforeModel(t.Context(), fullInvocation(), &req)
 		require.NoError(t, err)
 		raw, err := json.Marshal(req)
 		require.NoError(t, err)
@@ -85,22 +82,22 @@ func exerciseStable(t *testing.T, build func() agent.Middleware) {
 // exerciseShared serves several calls at once with messages, tools and blocks that they share; the race detector watches.
 func exerciseShared(t *testing.T, m agent.Middleware) {
 	t.Helper()
-	req, said, call := request(), reply(), agent.ToolCall{ID: "1", Name: "read", Args: json.RawMessage(`{"city":"Oslo"}`)}
+	req, said, call := longRequest(), toolReply(), agent.ToolCall{ID: "1", Name: "read", Args: json.RawMessage(`{"city":"Oslo"}`)}
 	model := m.WrapModel(func(_ context.Context, _ agent.Invocation, _ agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
 		return said, emit(agent.Delta{Text: "it rains"})
 	})
 	tool := m.WrapTool(func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
 		return agent.ToolResult{Output: json.RawMessage(`"rain"`)}, nil
 	})
-	errs := make([]error, callers)
+	errs := make([]error, 8)
 	var group sync.WaitGroup
 	for i := range errs {
 		group.Go(func() {
 			mine, answer := req, said // the slices within are shared
-			_, before := m.BeforeModel(t.Context(), invocation(), &mine)
-			_, during := model(t.Context(), invocation(), mine, func(agent.Delta) error { return nil })
-			_, after := m.AfterModel(t.Context(), invocation(), &answer)
-			_, called := tool(t.Context(), invocation(), call)
+			_, before := m.BeforeModel(t.Context(), fullInvocation(), &mine)
+			_, during := model(t.Context(), fullInvocation(), mine, func(agent.Delta) error { return nil })
+			_, after := m.AfterModel(t.Context(), fullInvocation(), &answer)
+			_, called := tool(t.Context(), fullInvocation(), call)
 			var gated error
 			if g, ok := m.(agent.Gater); ok {
 				_, gated = g.Gate(agent.GatedCall{Tool: agent.PlanTool{Spec: agent.ToolSpec{Name: "read"}}, Args: call.Args}, agent.GateVerdict{})
@@ -110,11 +107,11 @@ func exerciseShared(t *testing.T, m agent.Middleware) {
 	}
 	group.Wait()
 	require.NoError(t, errors.Join(errs...))
-	require.Equal(t, request(), req, "messages and tools may be shared")
-	require.Equal(t, reply(), said, "blocks may be shared")
+	require.Equal(t, longRequest(), req, "messages and tools may be shared")
+	require.Equal(t, toolReply(), said, "blocks may be shared")
 }
 
-func invocation() agent.Invocation {
+func fullInvocation() agent.Invocation {
 	return agent.Invocation{
 		Tenant: "t", TurnID: "turn", SessionID: "s", Step: 1, Repeatable: true,
 		Model: agent.PlanModel{Profile: "p", Provider: "anthropic", Model: "m", ContextTokens: 1_000},
@@ -127,8 +124,8 @@ func invocation() agent.Invocation {
 	}
 }
 
-// request is a conversation long enough for everything that looks at length.
-func request() agent.ModelRequest {
+// longRequest returns a conversation long enough for everything that looks at length.
+func longRequest() agent.ModelRequest {
 	long := json.RawMessage(`"` + strings.Repeat("rain ", 400) + `"`)
 	req := agent.ModelRequest{
 		Profile: "p", Model: "m", System: "You are a forecaster.",
@@ -137,7 +134,7 @@ func request() agent.ModelRequest {
 	for range 12 {
 		req.Messages = append(
 			req.Messages, agent.UserText("joe@example.com asks: what is the weather?"),
-			agent.Message{Role: agent.RoleAssistant, Blocks: reply().Blocks},
+			agent.Message{Role: agent.RoleAssistant, Blocks: toolReply().Blocks},
 			agent.Message{Role: agent.RoleTool, Blocks: []agent.Block{
 				{Type: agent.BlockToolResult, ToolCallID: "1", Name: "read", Status: agent.ResultSuccess, Output: slices.Clone(long)},
 				{Type: agent.BlockToolResult, ToolCallID: "2", Name: "write_todos", Status: agent.ResultSuccess, Output: json.RawMessage(`"ok"`)},
@@ -148,7 +145,7 @@ func request() agent.ModelRequest {
 	return req
 }
 
-func reply() agent.ModelReply {
+func toolReply() agent.ModelReply {
 	return agent.ModelReply{FinishReason: agent.FinishToolCalls, Blocks: []agent.Block{
 		agent.Text("it rains, writes joe@example.com"),
 		{Type: agent.BlockToolCall, ID: "1", Name: "read", Args: json.RawMessage(`{"city":"Oslo"}`)},

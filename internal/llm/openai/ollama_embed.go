@@ -1,4 +1,4 @@
-package ollama
+package openai
 
 import (
 	"bytes"
@@ -12,37 +12,37 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-type embedder struct {
+type ollamaEmbedder struct {
 	client *wire.Client
 	url    string
 	model  string
 }
 
-// NewEmbedder makes the embedder of a model, e.g. nomic-embed-text. It speaks to Ollama's own endpoint, which the SDKs know not and
-// langchaingo asks text by text. A text beyond the model's context is refused ([agent.CodeOverflow]) and not cut: half of it would be
-// searched for nothing. An error is [agent.CodeInvalid] with the field.
-func NewEmbedder(cfg Config, model string) (agent.Embedder, error) {
-	client, err := wire.NewClient("ollama", BaseURL, cfg)
+// NewOllamaEmbedder returns the embedder of a model, e.g. nomic-embed-text. It uses Ollama's own endpoint, which the SDKs do not know and
+// langchaingo asks text by text. A text beyond the model's context is refused ([agent.CodeOverflow]) and not cut, because half a text
+// would be found for the wrong queries. An error is [agent.CodeInvalid] with the field.
+func NewOllamaEmbedder(cfg Config, model string) (agent.Embedder, error) {
+	client, err := wire.NewClient("ollama", OllamaURL, cfg)
 	if err != nil {
 		return nil, err
 	}
 	base := strings.TrimSuffix(strings.TrimSuffix(client.Config().BaseURL, "/"), "/v1")
-	return &embedder{client: client, url: base + "/api/embed", model: model}, nil
+	return &ollamaEmbedder{client: client, url: base + "/api/embed", model: model}, nil
 }
 
 // Embed implements [agent.Embedder].
-func (e *embedder) Embed(ctx context.Context, texts []string) ([][]float32, error) {
+func (e *ollamaEmbedder) Embed(ctx context.Context, texts []string) ([][]float32, error) {
 	return e.client.Embed(ctx, texts, e.ask)
 }
 
-type embedRequest struct {
+type ollamaEmbedRequest struct {
 	Model    string   `json:"model"`
 	Input    []string `json:"input"`
 	Truncate bool     `json:"truncate"`
 }
 
-func (e *embedder) ask(ctx context.Context, batch []string) ([][]float32, error) {
-	body, err := json.Marshal(embedRequest{Model: e.model, Input: batch})
+func (e *ollamaEmbedder) ask(ctx context.Context, batch []string) ([][]float32, error) {
+	body, err := json.Marshal(ollamaEmbedRequest{Model: e.model, Input: batch})
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package dialog
+package wire
 
 import (
 	"bytes"
@@ -10,18 +10,18 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// NoArguments are the arguments of a call that has none.
-const NoArguments = "{}"
+// noArguments are the arguments of a call that has none.
+const noArguments = "{}"
 
-// Call makes the block of a tool call that has fully arrived. Empty arguments become {}. A call without a name, or with arguments
-// that are not a JSON object, becomes an invalid_tool_call that keeps the raw text as a JSON string. A call without an id, which
-// some local servers send, gets one.
-func Call(id, name, raw string) agent.Block {
+// ToolCall returns the block of a tool call that has fully arrived. Empty arguments become {}. A call without a name, or whose arguments
+// are no JSON object, becomes an invalid_tool_call with the raw text as a JSON string. A call without an id, which some local servers
+// send, gets one.
+func ToolCall(id, name, raw string) agent.Block {
 	if id == "" {
 		id = "call_" + rand.Text()
 	}
 	if text := strings.TrimSpace(raw); text == "" || text == "null" {
-		raw = NoArguments
+		raw = noArguments
 	}
 	err := checkArguments(raw)
 	if name == "" {
@@ -44,7 +44,7 @@ func checkArguments(raw string) error {
 	return nil
 }
 
-// rawArguments returns the arguments of a tool_call or invalid_tool_call block as the text that the model wrote.
+// rawArguments returns the arguments of a tool_call or invalid_tool_call block as the model wrote them.
 func rawArguments(b *agent.Block) string {
 	if b.Type == agent.BlockInvalidToolCall {
 		var text string
@@ -53,14 +53,14 @@ func rawArguments(b *agent.Block) string {
 		}
 	}
 	if len(b.Args) == 0 {
-		return NoArguments
+		return noArguments
 	}
 	return string(b.Args)
 }
 
-// Arguments returns the arguments of a tool_call or invalid_tool_call block as the JSON object that most providers insist on; those
-// of an invalid call are wrapped as {"invalid_json": "…"}, so that the model sees what it wrote.
-func Arguments(b *agent.Block) json.RawMessage {
+// ToolArguments returns the arguments of a tool_call or invalid_tool_call block as the JSON object that most providers require. Those of
+// an invalid call are wrapped as {"invalid_json": "…"}, so that the model sees what it wrote.
+func ToolArguments(b *agent.Block) json.RawMessage {
 	raw := rawArguments(b)
 	if checkArguments(raw) == nil {
 		return json.RawMessage(raw)
@@ -69,8 +69,8 @@ func Arguments(b *agent.Block) json.RawMessage {
 	return wrapped
 }
 
-// ResultText returns what the model sees of a tool_result block: a JSON string as its text, other JSON compact, the reference where
-// the output is elsewhere.
+// ResultText returns the text of a tool_result block for the model: a JSON string decoded, other JSON compact, and the reference of an
+// output that is stored elsewhere.
 func ResultText(b *agent.Block) string {
 	out := bytes.TrimSpace(b.Output)
 	if len(out) == 0 || bytes.Equal(out, []byte("null")) {
@@ -87,7 +87,7 @@ func ResultText(b *agent.Block) string {
 	return compact.String()
 }
 
-// ResultTextMarked is ResultText for providers whose results have no flag for failure.
+// ResultTextMarked is [ResultText] with a prefix for failures, for providers whose results have no flag for them.
 func ResultTextMarked(b *agent.Block) string {
 	if b.Status == agent.ResultError {
 		return "Error: " + ResultText(b)

@@ -1,4 +1,4 @@
-package egress
+package redact
 
 import (
 	"bytes"
@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Masker takes secrets out of texts, however their characters are written: as they are, as JSON, URLs, HTML or XML escape them, in any mix.
-// It may be used by several goroutines at once.
+// Masker takes given secrets out of texts, however their characters are written: literally, or escaped as in JSON, URLs, HTML or XML, in
+// any mix. It is safe for concurrent use.
 type Masker struct {
 	secrets [256][]string // by their first byte
 	starts  [256]bool     // bytes that a secret may begin with, written in some way
 	any     bool
 }
 
-// NewMasker makes one. Empty secrets are left out; very short ones are for the caller to leave out: they are found by chance.
+// NewMasker returns a masker of secrets. It ignores empty ones; callers leave out those below [ShortestSecret].
 func NewMasker(secrets ...string) *Masker {
 	m := &Masker{}
 	for _, s := range secrets {
@@ -29,18 +29,18 @@ func NewMasker(secrets ...string) *Masker {
 	return m
 }
 
-// Mask returns a text with "[redacted]" in the place of every secret. Of several that begin at one place the longest is taken.
+// Mask returns text with [Placeholder] in place of every secret. Of several secrets that begin at one place it takes the longest.
 func (m *Masker) Mask(text []byte) []byte {
 	if !m.any {
 		return text
 	}
-	out, _ := m.judge(make([]byte, 0, len(text)), text, true)
+	out, _ := m.maskPrefix(make([]byte, 0, len(text)), text, true)
 	return out
 }
 
-// judge appends to out what can be said of a text, and returns what cannot yet: the tail that a secret may begin with. Of a last text
-// there is none.
-func (m *Masker) judge(out, text []byte, last bool) (judged, tail []byte) {
+// maskPrefix appends the masked text to out and returns the tail that it cannot decide yet, because a secret may begin in it. A last
+// text has no tail.
+func (m *Masker) maskPrefix(out, text []byte, last bool) (masked, tail []byte) {
 	from := 0
 	for at := 0; at < len(text); {
 		if !m.starts[text[at]] {
@@ -52,7 +52,7 @@ func (m *Masker) judge(out, text []byte, last bool) (judged, tail []byte) {
 		case open && !last:
 			return append(out, text[from:at]...), text[at:]
 		case end > at:
-			out = append(append(out, text[from:at]...), masked...)
+			out = append(append(out, text[from:at]...), Placeholder...)
 			at, from = end, end
 		default:
 			at++
@@ -61,7 +61,7 @@ func (m *Masker) judge(out, text []byte, last bool) (judged, tail []byte) {
 	return append(out, text[from:]...), nil
 }
 
-// find is where the longest secret ends that begins at a place, 0 when there is none. open says that more of the text may make it another.
+// find returns where the longest secret that begins at a place ends, 0 if none does. open reports that more text may change the answer.
 func (m *Masker) find(text []byte, at int) (end int, open bool) {
 	var buffer [maxReadings]reading
 	begun, open := readings(text, at, buffer[:0])
@@ -78,15 +78,15 @@ func (m *Masker) find(text []byte, at int) (end int, open bool) {
 	return end, open
 }
 
-// maxPlaces bounds how many places are gone on from, for each byte of a secret. Where there are more, which takes a secret of nothing but
-// backslashes or the like, it is looked for as it is.
+// maxPlaces bounds how many places are followed for each byte of a secret. Beyond it, which takes a secret full of backslashes or the like,
+// the secret is looked for literally.
 const maxPlaces = 8
 
-// place is how far a text was read as a secret, in bytes of both.
+// place is how many bytes of a text were read as how many bytes of a secret.
 type place struct{ text, secret int }
 
-// match is where a secret ends whose rest begins at a place of a text, 0 when it does not go on there. A place that several readings lead to
-// is gone on from once.
+// match returns where a secret ends whose rest begins at a place of a text, 0 if the text differs. A place that several readings lead to
+// is followed once.
 func match(text []byte, at int, rest string) (end int, open bool) {
 	var (
 		buffer [maxReadings]reading
@@ -100,7 +100,7 @@ func match(text []byte, at int, rest string) (end int, open bool) {
 			end = max(end, p.text)
 		case p.text == len(text):
 			open = true
-		case !escapes(text[p.text]):
+		case !canEscape(text[p.text]):
 			if text[p.text] == rest[p.secret] {
 				next, n = place{p.text + 1, p.secret + 1}, 1
 			}

@@ -1,4 +1,4 @@
-package dialog
+package wire
 
 import (
 	"encoding/json"
@@ -6,9 +6,9 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Schema returns a JSON Schema as the map that SDKs want, its values verbatim; an empty one is that of an object without properties.
-// The error is [agent.CodeInvalid].
-func Schema(field string, raw json.RawMessage) (map[string]any, error) {
+// ParseSchema returns a JSON Schema as the map that SDKs want, with its values verbatim. An empty schema means an object without
+// properties. The error is [agent.CodeInvalid].
+func ParseSchema(field string, raw json.RawMessage) (map[string]any, error) {
 	if len(raw) == 0 {
 		return map[string]any{"type": "object", "properties": map[string]any{}}, nil
 	}

@@ -1,0 +1,358 @@
+// Package termtext shows the events of a turn to a person at a terminal, and makes text safe to print there.
+package termtext
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// TurnPrinter prints the events of one turn: the answer to out, notes about it to notes. Printed text cannot be taken back, so a producer
+// that starts again (reset) prints nothing while it repeats what is printed already.
+type TurnPrinter struct {
+	out, notes io.Writer
+	producers  map[string]*producerText
+	current    string          // the producer whose text is being printed
+	calls      map[string]bool // tool calls announced
+	midLine    bool            // out is inside a line
+	answered   bool            // the current step has printed text
+}
+
+// producerText is the text of one producer.
+type producerText struct {
+	printed string
+	text    string // since its last start
+	tokens  []tokenStart
+}
+
+// tokenStart is where in the text an event begins, so that a reset can cut there.
+type tokenStart struct {
+	eventIndex int64
+	offset     int
+}
+
+// NewTurnPrinter returns a printer that writes the answer to out and notes about it to notes.
+func NewTurnPrinter(out, notes io.Writer) *TurnPrinter {
+	return &TurnPrinter{out: out, notes: notes, producers: map[string]*producerText{}, calls: map[string]bool{}}
+}
+
+// Show prints the next event.
+func (p *TurnPrinter) Show(e *agent.Event) {
+	switch e.Type {
+	case agent.EventToken:
+		p.addToken(e)
+	case agent.EventReset:
+		p.resetProducer(e)
+	case agent.EventContent:
+		for i := range e.ContentBlocks {
+			p.showBlock(&e.ContentBlocks[i])
+		}
+	case agent.EventToolStart:
+		p.showToolStart(e)
+	case agent.EventToolProgress:
+		p.Note("  … %s", OneLine(e.Text, 200))
+	case agent.EventToolEnd:
+		p.showToolEnd(e)
+	case agent.EventApprovalRequested:
+		p.showApproval(e.Approval)
+	case agent.EventApprovalResolved:
+		if a := e.Approval; a != nil {
+			p.Note("✓ %s: %s%s", a.ApprovalID, a.Decision, formatDecider(a.By))
+		}
+	case agent.EventError:
+		if e.Error != nil {
+			p.Note("! %s: %s", e.Error.Type, e.Error.Message)
+		}
+	case agent.EventStatus:
+		p.showStatus(e)
+	case agent.EventInputRequested:
+		if a := e.Approval; a != nil {
+			p.Note("? %s waits for the result of call %s", a.ToolName, a.CallID)
+		}
+	case agent.EventUsage, agent.EventRoute, agent.EventInputResolved:
+	}
+}
+
+func (p *TurnPrinter) addToken(e *agent.Event) {
+	t := p.startProducer(e.Meta.Producer)
+	t.tokens = append(t.tokens, tokenStart{e.Meta.EventIndex, len(t.text)})
+	t.text += e.Text
+	p.catchUp(t)
+}
+
+func (p *TurnPrinter) startProducer(name string) *producerText {
+	if p.current != name {
+		p.finishProducer()
+		p.startLine()
+		p.current, p.answered = name, false
+	}
+	t, ok := p.producers[name]
+	if !ok {
+		t = &producerText{}
+		p.producers[name] = t
+	}
+	return t
+}
+
+// catchUp prints what is missing of a producer's text.
+func (p *TurnPrinter) catchUp(t *producerText) {
+	switch {
+	case strings.HasPrefix(t.printed, t.text):
+		return // repeats what is printed
+	case strings.HasPrefix(t.text, t.printed):
+		p.write(t.text[len(t.printed):])
+	default:
+		p.Note("↻ the model started again; the text above is void")
+		p.write(t.text)
+	}
+	t.printed = t.text
+}
+
+// finishProducer prints the text of a producer that started again and ended with less than is printed.
+func (p *TurnPrinter) finishProducer() {
+	t, ok := p.producers[p.current]
+	if !ok || len(t.text) >= len(t.printed) {
+		return
+	}
+	p.Note("↻ the model started again; the text above is void")
+	p.write(t.text)
+	t.printed = t.text
+}
+
+func (p *TurnPrinter) resetProducer(e *agent.Event) {
+	t, ok := p.producers[e.Producer]
+	if !ok {
+		return
+	}
+	for i, at := range t.tokens {
+		if at.eventIndex >= e.FromIndex {
+			t.text, t.tokens = t.text[:at.offset], t.tokens[:i]
+			return
+		}
+	}
+}
+
+func (p *TurnPrinter) write(text string) {
+	if text == "" {
+		return
+	}
+	text = Printable(text)
+	_, _ = io.WriteString(p.out, text)
+	p.midLine = !strings.HasSuffix(text, "\n")
+	p.answered = true
+}
+
+func (p *TurnPrinter) startLine() {
+	if p.midLine {
+		_, _ = io.WriteString(p.out, "\n")
+		p.midLine = false
+	}
+}
+
+// Note writes a line about the turn, on a line of its own.
+func (p *TurnPrinter) Note(format string, args ...any) {
+	p.startLine()
+	fmt.Fprintln(p.notes, Printable(fmt.Sprintf(format, args...)))
+}
+
+func (p *TurnPrinter) showBlock(b *agent.Block) {
+	switch b.Type {
+	case agent.BlockReasoning:
+		if b.Reasoning != "" {
+			p.Note("~ %s", OneLine(b.Reasoning, 200))
+		}
+	case agent.BlockImage, agent.BlockAudio, agent.BlockFile:
+		p.Note("[%s %s%s]", b.Type, b.MIMEType, OneLine(" "+b.URL+b.FileID, 200))
+	default:
+	}
+}
+
+// showToolStart announces a call once, with the steps of a pipeline one by one.
+func (p *TurnPrinter) showToolStart(e *agent.Event) {
+	id := string(e.ToolCallID)
+	if p.calls[id] {
+		p.Note("→ %s again", e.ToolName)
+		return
+	}
+	p.calls[id] = true
+	p.finishProducer()
+	var in struct {
+		Pipeline []map[string]json.RawMessage `json:"pipeline"`
+	}
+	if err := json.Unmarshal(e.Input, &in); err != nil || len(in.Pipeline) == 0 {
+		p.Note("→ %s %s", e.ToolName, OneLine(string(e.Input), 200))
+		return
+	}
+	p.Note("→ %s", e.ToolName)
+	for i, step := range in.Pipeline {
+		p.Note("  %d. %s", i+1, stepLine(step))
+	}
+}
+
+// stepLine returns the name of a step and its other members, sorted by name.
+func stepLine(step map[string]json.RawMessage) string {
+	var name string
+	if json.Unmarshal(step["step"], &name) != nil {
+		name = "?"
+	}
+	rest := make(map[string]json.RawMessage, len(step))
+	for k, v := range step {
+		if k != "step" {
+			rest[k] = v
+		}
+	}
+	if len(rest) == 0 {
+		return name
+	}
+	text, err := json.Marshal(rest) // sorts the names
+	if err != nil {
+		return name
+	}
+	return name + " " + OneLine(string(text), 160)
+}
+
+func (p *TurnPrinter) showToolEnd(e *agent.Event) {
+	outcome, text := "done", OneLine(string(e.Output), 160)
+	if e.Failed {
+		outcome = "failed"
+	}
+	if e.Ref != "" {
+		text = e.Ref
+	}
+	p.Note("← %s %s: %s", e.ToolName, outcome, text)
+}
+
+func (p *TurnPrinter) showApproval(a *agent.Approval) {
+	if a == nil {
+		return
+	}
+	p.Note("? %s wants to run: %s", a.ToolName, formatArgs(a.Args))
+	p.Note("  starter decide %s %s approve", a.TurnID, a.ApprovalID)
+}
+
+// The longest arguments that are shown on one line, and that are shown at all, in characters.
+const (
+	shortArgs = 400
+	longArgs  = 16_000
+)
+
+// formatArgs returns arguments in full, as far as possible, because a person decides by them.
+func formatArgs(args json.RawMessage) string {
+	var v any
+	decoder := json.NewDecoder(bytes.NewReader(args))
+	decoder.UseNumber()
+	if decoder.Decode(&v) != nil {
+		return OneLine(Visible(string(args)), longArgs)
+	}
+	var formatted bytes.Buffer
+	encoder := json.NewEncoder(&formatted)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(v) // it was JSON
+	if text := OneLine(Visible(formatted.String()), longArgs); len(text) <= shortArgs {
+		return text
+	}
+	formatted.Reset()
+	encoder.SetIndent("  ", "  ")
+	_ = encoder.Encode(v) // as above
+	text := []rune(Visible(strings.TrimSpace(formatted.String())))
+	if more := len(text) - longArgs; more > 0 {
+		return string(text[:longArgs]) + fmt.Sprintf("… and %d more characters", more)
+	}
+	return string(text)
+}
+
+func (p *TurnPrinter) showStatus(e *agent.Event) {
+	switch e.Status {
+	case agent.StatusWaiting:
+		if e.Reason != "" {
+			p.Note("… waiting: %s", e.Reason)
+		}
+	case agent.StatusCompleted, agent.StatusFailed, agent.StatusCancelled:
+		p.showEnd(e)
+	case agent.StatusRunning:
+		if e.Reason != "" {
+			p.Note("… %s", e.Reason)
+		}
+	}
+}
+
+// showEnd prints the answer if it was not streamed, and how the turn ended.
+func (p *TurnPrinter) showEnd(e *agent.Event) {
+	p.finishProducer()
+	r := e.Result
+	if r == nil {
+		p.Note("turn %s", strings.ToLower(string(e.Status)))
+		return
+	}
+	if !p.answered {
+		p.write(r.Output)
+	}
+	p.startLine()
+	if r.Status != agent.TurnCompleted {
+		reason := string(r.StopReason)
+		if r.Error != nil {
+			reason = r.Error.Type + ": " + r.Error.Message
+		}
+		p.Note("turn %s: %s", r.Status, reason)
+	} else if cut := r.StopReason.CutShort(); cut != "" {
+		p.Note("%s", cut)
+	}
+	line := fmt.Sprintf("— turn %s · session %s · %.1f s · %d tokens", r.TurnID, r.SessionID, float64(r.ExecutionTimeMS)/1000,
+		r.Usage.InputTokens+r.Usage.OutputTokens)
+	if r.ResultRef != "" {
+		line += " · " + r.ResultRef
+	}
+	p.Note("%s", line)
+}
+
+func formatDecider(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " by " + name
+}
+
+// OneLine returns text on one line of at most maxRunes characters.
+func OneLine(text string, maxRunes int) string {
+	text = strings.TrimRight(strings.Join(strings.Fields(text), " "), " ")
+	if r := []rune(text); len(r) > maxRunes {
+		return string(r[:maxRunes]) + "…"
+	}
+	return text
+}
+
+// Visible escapes characters that are invisible or reverse the order of others, as JSON does, so that a person reads what will run: U+202E
+// shows an account number backwards, and a zero-width space hides a second host in a name.
+func Visible(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if !unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co, unicode.Variation_Selector) {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	return b.String()
+}
+
+// Printable replaces the control characters of a text, so that a model, a tool or a document cannot control the terminal.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t' || !unicode.IsControl(r):
+			return r
+		case r == '\r':
+			return -1
+		default:
+			return '\uFFFD'
+		}
+	}, text)
+}
