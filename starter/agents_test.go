@@ -117,7 +117,7 @@ func numbers(t *testing.T, v any) any {
 }
 
 func TestValues(t *testing.T) {
-	got, err := valueArgs("--flag", []string{"a=true", "b=1.50", "c=x=y", `d={"k":[null]}`, "e=", "f=1 2", "g=01", `h="q"`})
+	got, err := readValues("--flag", []string{"a=true", "b=1.50", "c=x=y", `d={"k":[null]}`, "e=", "f=1 2", "g=01", `h="q"`})
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{
 		"a": true, "b": json.Number("1.50"), "c": "x=y", "d": map[string]any{"k": []any{nil}}, "e": "", "f": "1 2", "g": "01", "h": "q",

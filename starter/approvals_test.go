@@ -57,12 +57,12 @@ func TestApprovalsListHidesNothing(t *testing.T) {
 	require.Equal(t, 0, b.run(noInput(), "start", "-s", "trip-1", "--agent", "analyst", "x"))
 	args := `{"iban":"DE\u202e123\u202c","host":"good\u200b.example","expr":"a < b\n","n":12345678901234567890,"tag":"` + "\U000E0062\u2028" + `"}`
 	args = strings.NewReplacer(`\u202e`, "\u202e", `\u202c`, "\u202c", `\u200b`, "\u200b").Replace(args)
-	long := `{"text":"` + strings.Repeat("x", mostArgs) + `","to":"evil"}`
+	long := `{"text":"` + strings.Repeat("x", maxArgs) + `","to":"evil"}`
 	for _, a := range []agent.Approval{
 		{ApprovalID: "a1", ToolName: "pay\u202e_me\x1b[1A", Args: json.RawMessage(args), Description: "Pays\u200b Ann."},
 		{ApprovalID: "a2", ToolName: "pay", Args: json.RawMessage(long)},
-		{ApprovalID: "a3", ToolName: "pay", Args: json.RawMessage(`{"text":"` + strings.Repeat("x", mostArgs-11) + `"}`)},
-		{ApprovalID: "a4", ToolName: "pay", Args: json.RawMessage(`{"text":"` + strings.Repeat("x", mostArgs-10) + `"}`)},
+		{ApprovalID: "a3", ToolName: "pay", Args: json.RawMessage(`{"text":"` + strings.Repeat("x", maxArgs-11) + `"}`)},
+		{ApprovalID: "a4", ToolName: "pay", Args: json.RawMessage(`{"text":"` + strings.Repeat("x", maxArgs-10) + `"}`)},
 	} {
 		b.rt.Emit("turn-1", agent.Event{Type: agent.EventApprovalRequested, Approval: &a})
 	}
@@ -71,7 +71,7 @@ func TestApprovalsListHidesNothing(t *testing.T) {
 	text := b.screen.out()
 	for _, want := range []string{
 		`pay\u202e_me`, `"iban":"DE\u202e123\u202c"`, `"host":"good\u200b.example"`, `"expr":"a < b\n"`, `"n":12345678901234567890`, `"tag":"\udb40\udc62\u2028"`,
-		`x… and ` + strconv.Itoa(len(long)-mostArgs) + ` more characters; --output json has them`, `xxx"}` + "\n", `xxx"… and 1 more character`,
+		`x… and ` + strconv.Itoa(len(long)-maxArgs) + ` more characters; --output json has them`, `xxx"}` + "\n", `xxx"… and 1 more character`,
 	} {
 		require.Contains(t, text, want)
 	}

@@ -182,16 +182,16 @@ func TestKinds(t *testing.T) {
 		"bindings": agent.KindBinding, "tool": agent.KindBinding, "tools": agent.KindBinding, "model": agent.KindModel, "models": agent.KindModel,
 		"route": agent.KindRoutes, "routes": agent.KindRoutes, "auth": agent.KindAuth, "knowledge": agent.KindKnowledge,
 	} {
-		got, err := kindArg(text)
+		got, err := readKind(text)
 		require.NoError(t, err)
 		require.Equal(t, want, got, text)
 	}
 	for _, kind := range agent.Kinds() {
-		got, err := kindArg(strings.ToLower(string(kind)))
+		got, err := readKind(strings.ToLower(string(kind)))
 		require.NoError(t, err)
 		require.Equal(t, kind, got)
 	}
-	_, err := kindArg("gadget")
+	_, err := readKind("gadget")
 	require.ErrorContains(t, err, `unknown kind "gadget"`)
 }
 

@@ -49,7 +49,7 @@ func TestUsage(t *testing.T) {
 	q := l.asked[1]
 	require.Equal(t, agent.UsageQuery{
 		Tenant: agent.AnyTenant, Group: []agent.UsageKey{agent.UsageDay, agent.UsageUser, agent.UsageStep}, Since: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
-		Until: time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC), UserID: "u", Agent: "a", Model: "m", Channel: "c", SessionID: "s", TurnID: "t", PageSize: listed,
+		Until: time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC), UserID: "u", Agent: "a", Model: "m", Channel: "c", SessionID: "s", TurnID: "t", PageSize: defaultLimit,
 	}, q)
 	require.Empty(t, l.asked[6].Group)
 	require.Equal(t, agent.MaxUsageRows, l.asked[2].PageSize, "all rows, to sort them")
@@ -110,18 +110,18 @@ func TestUsageUsage(t *testing.T) {
 	require.Empty(t, l.asked)
 }
 
-func TestTimeArg(t *testing.T) {
+func TestReadTime(t *testing.T) {
 	now := time.Date(2026, 11, 22, 13, 14, 15, 0, time.FixedZone("", 3600))
 	for text, want := range map[string]string{
 		"0d": "2026-11-22T00:00:00Z", "30d": "2026-10-23T00:00:00Z", "90m": "2026-11-22T10:44:15Z", "2026-11-01": "2026-11-01T00:00:00Z",
 		"2026-11-01T08:00:00+02:00": "2026-11-01T06:00:00Z",
 	} {
-		at, err := timeArg("--since", text, now)
+		at, err := readTime("--since", text, now)
 		require.NoError(t, err)
 		require.Equal(t, want, at.UTC().Format(time.RFC3339), text)
 	}
 	for _, text := range []string{"-1h", "d", "-3d", "9999999d", "2026", "2026-02-30"} {
-		_, err := timeArg("--since", text, now)
+		_, err := readTime("--since", text, now)
 		require.Error(t, err, text)
 	}
 }

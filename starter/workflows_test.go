@@ -148,12 +148,12 @@ func TestOperationOf(t *testing.T) {
 		`move /a /b`:                 `{"op":"move","from":"/a","path":"/b"}`,
 		` copy  /a  /b`:              `{"op":"copy","from":"/a","path":"/b"}`,
 	} {
-		got, err := operationOf(text)
+		got, err := readOperation(text)
 		require.NoError(t, err, text)
 		require.JSONEq(t, want, string(got), text)
 	}
 	for _, text := range []string{"", "add", "add /a", "add /a text", "add a 1", "remove", "remove /a /b", "move /a", "move /a /b /c", "burn /a", "replace /a {"} {
-		_, err := operationOf(text)
+		_, err := readOperation(text)
 		require.Error(t, err, text)
 	}
 }
