@@ -12,19 +12,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// show runs a command line that must end with code and returns everything that it printed.
-func (b *bench) show(code int, args ...string) string {
-	b.t.Helper()
-	return b.showInput("", code, args...)
-}
-
-func (b *bench) showInput(in string, code int, args ...string) string {
-	b.t.Helper()
-	b.screen = &terminal{}
-	require.Equal(b.t, code, b.run(strings.NewReader(in), args...), b.screen.String())
-	return b.screen.String()
-}
-
 func TestAgentsAndNodes(t *testing.T) {
 	b := setup(t)
 	b.catalog.AgentList = []agent.AgentInfo{
@@ -53,8 +40,7 @@ func TestAgentsAndNodes(t *testing.T) {
 	}
 	golden(t, "agents", all.String())
 
-	var agents []agent.AgentInfo
-	require.NoError(t, json.Unmarshal([]byte(b.show(0, "agents", "list", "-o", "json")), &agents))
+	agents := answer[[]agent.AgentInfo](b, "agents", "list")
 	require.Len(t, agents, 2)
 	require.JSONEq(t, `[]`, b.show(0, "nodes", "list", "--node", "nope", "-o", "json"))
 }
@@ -97,8 +83,7 @@ func TestRoute(t *testing.T) {
 	require.Equal(t, "acme", got.Tenant)
 	require.Equal(t, []any{json.Number("1")}, numbers(t, got.Metadata["m"]))
 
-	var d agent.RouteDecision
-	require.NoError(t, json.Unmarshal([]byte(b.show(0, "route", "-o", "json")), &d))
+	d := answer[agent.RouteDecision](b, "route")
 	require.Equal(t, "cli", got.Channel)
 	require.Len(t, d.Rules, 3)
 	b.catalog.Decide = nil

@@ -54,15 +54,11 @@ func TestUsage(t *testing.T) {
 	require.Empty(t, l.asked[6].Group)
 	require.Equal(t, agent.MaxUsageRows, l.asked[2].PageSize, "all rows, to sort them")
 
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "usage", "--tenant", "zoo", "-o", "json"))
-	var p agent.UsagePage
-	require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &p))
+	p := answer[agent.UsagePage](b, "usage", "--tenant", "zoo")
 	require.Len(t, p.Rows, 3)
 	require.EqualValues(t, 13, p.Totals.Calls)
 	require.Equal(t, "zoo", l.asked[len(l.asked)-1].Tenant)
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "usage", "--tenant", "*", "-o", "json"))
+	b.show(0, "usage", "--tenant", "*", "-o", "json")
 	require.Equal(t, agent.AnyTenant, l.asked[len(l.asked)-1].Tenant)
 }
 
@@ -90,7 +86,7 @@ func TestUsagePages(t *testing.T) {
 
 func TestUsageUsage(t *testing.T) {
 	b, l := metered(t)
-	for text, args := range map[string]string{
+	b.refuses("usage", map[string]string{
 		"--output is":     "-o yaml",
 		"--sort is":       "--sort age",
 		"--limit is -1":   "--limit -1",
@@ -102,11 +98,7 @@ func TestUsageUsage(t *testing.T) {
 		"at most 400":     "--since 500d",
 		"not before":      "--since 2d --until 3d",
 		"unknown command": "extra",
-	} {
-		b.screen = &terminal{}
-		require.Equal(t, exitUsage, b.run(noInput(), append([]string{"usage"}, strings.Fields(args)...)...), args)
-		require.Contains(t, b.screen.String(), text, args)
-	}
+	})
 	require.Empty(t, l.asked)
 }
 
