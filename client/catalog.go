@@ -3,10 +3,10 @@ package client
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 	"unicode/utf8"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -14,44 +14,28 @@ import (
 
 // ListNodes returns a page of the node definitions.
 func (c *Client) ListNodes(ctx context.Context, q agent.NodeQuery) (agent.NodePage, error) {
-	query := pageQuery(q.Page)
-	set(query, "type", string(q.Type))
-	set(query, "node_id", q.NodeID)
+	query := pageParams(q.Page, "type", string(q.Type), "node_id", q.NodeID)
 	setLabels(query, q.Labels)
-	var out agent.NodePage
-	return out, c.call(ctx, http.MethodGet, []string{catalogPath, "nodes"}, query, nil, &out)
+	return get[agent.NodePage](ctx, c, query, catalogPath, "nodes")
 }
 
 // ListAgents returns a page of the agents that a request may name. An empty tenant is the client's.
 func (c *Client) ListAgents(ctx context.Context, q agent.AgentQuery) (agent.AgentPage, error) {
-	query := pageQuery(q.Page)
-	set(query, tenantParam, q.Tenant)
-	set(query, "node", q.NodeID)
-	set(query, "tool", q.Tool)
+	query := pageParams(q.Page, tenantParam, q.Tenant, "node", q.NodeID, "tool", q.Tool)
 	setLabels(query, q.Labels)
-	var out agent.AgentPage
-	return out, c.call(ctx, http.MethodGet, []string{"agents"}, query, nil, &out)
+	return get[agent.AgentPage](ctx, c, query, "agents")
 }
 
 // Documents returns a page of the catalog's documents. An empty tenant is the client's.
 func (c *Client) Documents(ctx context.Context, q agent.DocumentQuery) (agent.DocumentPage, error) {
-	query := pageQuery(q.Page)
-	set(query, "kind", string(q.Kind))
-	set(query, tenantParam, q.Tenant)
-	set(query, "name", q.Name)
-	set(query, "version", q.Version)
-	set(query, "source", q.Source)
-	var out agent.DocumentPage
-	return out, c.call(ctx, http.MethodGet, []string{catalogPath, "documents"}, query, nil, &out)
+	query := pageParams(q.Page, "kind", string(q.Kind), tenantParam, q.Tenant, "name", q.Name, "version", q.Version, "source", q.Source)
+	return get[agent.DocumentPage](ctx, c, query, catalogPath, "documents")
 }
 
 // Document returns one document; [agent.CodeNotFound] when there is none. An empty tenant is the client's.
 func (c *Client) Document(ctx context.Context, key agent.DocumentKey) (agent.Document, error) {
-	query := url.Values{}
-	set(query, tenantParam, key.Tenant)
-	set(query, "version", key.Version)
-	var out agent.Document
-	return out, c.call(ctx, http.MethodGet, []string{catalogPath, "documents", string(key.Kind), key.Name}, query, nil, &out)
+	query := params(tenantParam, key.Tenant, "version", key.Version)
+	return get[agent.Document](ctx, c, query, catalogPath, "documents", string(key.Kind), key.Name)
 }
 
 // applyBody is the body of POST /v1/catalog/apply.
@@ -84,8 +68,7 @@ func (c *Client) Apply(ctx context.Context, r agent.ApplyRequest) (agent.ApplyRe
 		}
 		body.Files[i] = manifest{Name: f.Name, Data: string(f.Data)}
 	}
-	var out agent.ApplyResult
-	return out, c.call(ctx, http.MethodPost, []string{catalogPath, "apply"}, nil, body, &out)
+	return post[agent.ApplyResult](ctx, c, body, catalogPath, "apply")
 }
 
 // Deletion asks for the end of one document.
@@ -99,19 +82,11 @@ type Deletion struct {
 
 // Delete deletes a document; [agent.CodeNotFound] when there is none.
 func (c *Client) Delete(ctx context.Context, d Deletion) (agent.ApplyResult, error) {
-	query := url.Values{}
-	set(query, tenantParam, d.Key.Tenant)
-	set(query, "version", d.Key.Version)
-	set(query, "by", d.By)
-	set(query, "comment", d.Comment)
-	if d.BaseRevision != 0 {
-		query.Set("base_revision", strconv.FormatInt(d.BaseRevision, 10))
-	}
-	if d.DryRun {
-		query.Set("dry_run", "true")
-	}
-	var out agent.ApplyResult
-	return out, c.call(ctx, http.MethodDelete, []string{catalogPath, "documents", string(d.Key.Kind), d.Key.Name}, query, nil, &out)
+	return call[agent.ApplyResult](ctx, c, request{
+		method: http.MethodDelete, path: []string{catalogPath, "documents", string(d.Key.Kind), d.Key.Name},
+		query: params(tenantParam, d.Key.Tenant, "version", d.Key.Version, "by", d.By, "comment", d.Comment,
+			"base_revision", number(d.BaseRevision), "dry_run", flag(d.DryRun)),
+	})
 }
 
 // Publish compiles an agent and stores its plan; the answer has the artifact. An empty tenant is the client's.
@@ -121,24 +96,18 @@ func (c *Client) Publish(ctx context.Context, tenant, name, by string) (agent.Ag
 		Agent  string `json:"agent"`
 		By     string `json:"by,omitempty"`
 	}{cmp.Or(tenant, c.cfg.Tenant), name, by}
-	var out agent.AgentInfo
-	return out, c.call(ctx, http.MethodPost, []string{catalogPath, "publish"}, nil, body, &out)
+	return post[agent.AgentInfo](ctx, c, body, catalogPath, "publish")
 }
 
 // History returns a page of the audit trail, newest first. An empty tenant is the client's.
 func (c *Client) History(ctx context.Context, q agent.HistoryQuery) (agent.HistoryPage, error) {
-	query := pageQuery(q.Page)
-	set(query, "kind", string(q.Kind))
-	set(query, tenantParam, q.Tenant)
-	set(query, "name", q.Name)
-	var out agent.HistoryPage
-	return out, c.call(ctx, http.MethodGet, []string{catalogPath, "history"}, query, nil, &out)
+	query := pageParams(q.Page, "kind", string(q.Kind), tenantParam, q.Tenant, "name", q.Name)
+	return get[agent.HistoryPage](ctx, c, query, catalogPath, "history")
 }
 
 // CatalogStatus says what the server serves of the catalog.
 func (c *Client) CatalogStatus(ctx context.Context) (agent.CatalogStatus, error) {
-	var out agent.CatalogStatus
-	return out, c.call(ctx, http.MethodGet, []string{catalogPath, "status"}, nil, nil, &out)
+	return get[agent.CatalogStatus](ctx, c, nil, catalogPath, "status")
 }
 
 // Route explains which agent would answer such a request: a dry run with every rule. An empty tenant is the client's.
@@ -150,27 +119,59 @@ func (c *Client) Route(ctx context.Context, r agent.RouteContext) (agent.RouteDe
 		Context   agent.InvocationContext `json:"context,omitzero"`
 	}{r.Agent, r.SessionID, r.Channel, r.InvocationContext}
 	body.Context.Tenant = cmp.Or(r.Tenant, c.cfg.Tenant)
-	var out agent.RouteDecision
-	return out, c.call(ctx, http.MethodPost, []string{"routes", "dry-run"}, nil, body, &out)
+	return post[agent.RouteDecision](ctx, c, body, "routes", "dry-run")
 }
 
-func pageQuery(p agent.Page) url.Values {
+// params returns query parameters from pairs of names and values, without the empty values.
+func params(pairs ...string) url.Values {
 	query := url.Values{}
-	if p.Size != 0 {
-		query.Set("page_size", strconv.Itoa(p.Size))
+	for i := 0; i < len(pairs); i += 2 {
+		if name, value := pairs[i], pairs[i+1]; value != "" {
+			query.Set(name, value)
+		}
 	}
-	set(query, "page_token", p.Token)
 	return query
 }
 
-func set(query url.Values, name, value string) {
-	if value != "" {
-		query.Set(name, value)
-	}
+// pageParams returns the parameters of a page, and those of the pairs.
+func pageParams(p agent.Page, pairs ...string) url.Values {
+	return params(append(pairs, "page_size", number(p.Size), "page_token", p.Token)...)
 }
 
 func setLabels(query url.Values, labels map[string]string) {
 	for name, value := range labels { // the order does not matter: all must hold
-		query.Add("label", fmt.Sprintf("%s=%s", name, value))
+		query.Add("label", name+"="+value)
 	}
+}
+
+// number returns the parameter of a number, none for 0.
+func number[T int | int64](n T) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(int64(n), 10)
+}
+
+// flag returns the parameter of a flag, none for false.
+func flag(on bool) string {
+	if !on {
+		return ""
+	}
+	return "true"
+}
+
+// moment returns the parameter of a time, none for the zero time.
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// oneTenant returns the parameter of a tenant, none for [agent.AnyTenant].
+func oneTenant(tenant string) string {
+	if tenant == agent.AnyTenant {
+		return ""
+	}
+	return tenant
 }

@@ -5,11 +5,13 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -32,7 +34,7 @@ var ErrForeign = errors.New("not a Turnstone server")
 // ErrScheme is in the chain of an error when the server speaks https where it was asked by http.
 var ErrScheme = errors.New("the address begins with http, and the server speaks https")
 
-// What is read of a response at most. An error may list thousands of faults.
+// Bounds of a response in bytes. An error may list thousands of faults.
 const (
 	maxErrorBody = 4 << 20
 	maxAnswer    = 256 << 20
@@ -50,7 +52,7 @@ type Config struct {
 	Key    string       // an API key or a token, sent as a bearer token; empty: none
 	HTTP   *http.Client // nil: a client of its own
 
-	CallTimeout time.Duration // of everything but following and reading results; default 60 s
+	CallTimeout time.Duration // of every call but following and reading results; default 60 s
 	IdleTimeout time.Duration // a stream silent for longer is taken for dead; above the server's heartbeat; default 45 s
 	LongTimeout time.Duration // of an upload with what is made of it, and of a doctor's visit; default 15 min
 	Patience    time.Duration // how long Follow tries to reconnect without seeing an event; default 2 min
@@ -99,8 +101,7 @@ func (c *Client) Start(ctx context.Context, r agent.TurnRequest) (agent.Receipt,
 	if r.IdempotencyKey == "" {
 		r.IdempotencyKey = uuid.NewString()
 	}
-	var out agent.Receipt
-	return out, c.call(ctx, http.MethodPost, []string{"turns"}, url.Values{"wait": {"false"}}, r, &out)
+	return call[agent.Receipt](ctx, c, request{method: http.MethodPost, path: []string{"turns"}, query: url.Values{"wait": {"false"}}, body: r})
 }
 
 // Turn is the state of a turn and, once it has ended, its output.
@@ -112,8 +113,8 @@ type Turn struct {
 
 // Turn asks for the state of a turn.
 func (c *Client) Turn(ctx context.Context, id agent.TurnID) (Turn, error) {
-	var raw json.RawMessage
-	if err := c.call(ctx, http.MethodGet, []string{"turns", string(id)}, nil, nil, &raw); err != nil {
+	raw, err := get[json.RawMessage](ctx, c, nil, "turns", string(id))
+	if err != nil {
 		return Turn{}, err
 	}
 	var state struct {
@@ -136,17 +137,17 @@ func (c *Client) Turn(ctx context.Context, id agent.TurnID) (Turn, error) {
 
 // Decide answers an approval.
 func (c *Client) Decide(ctx context.Context, id agent.TurnID, d agent.Decision) error {
-	return c.call(ctx, http.MethodPost, []string{"turns", string(id), "decisions"}, nil, d, nil)
+	return c.exchange(ctx, request{method: http.MethodPost, path: []string{"turns", string(id), "decisions"}, body: d}, nil)
 }
 
 // Provide hands in the result of a client-side tool.
 func (c *Client) Provide(ctx context.Context, id agent.TurnID, r ProvidedResult) error {
-	return c.call(ctx, http.MethodPost, []string{"turns", string(id), "results"}, nil, r, nil)
+	return c.exchange(ctx, request{method: http.MethodPost, path: []string{"turns", string(id), "results"}, body: r}, nil)
 }
 
 // Cancel asks a turn to stop.
 func (c *Client) Cancel(ctx context.Context, id agent.TurnID, r agent.CancelRequest) error {
-	return c.call(ctx, http.MethodPost, []string{"turns", string(id), "cancel"}, nil, r, nil)
+	return c.exchange(ctx, request{method: http.MethodPost, path: []string{"turns", string(id), "cancel"}, body: r}, nil)
 }
 
 type (
@@ -162,15 +163,13 @@ type (
 
 // Messages returns a page of a session's transcript behind a position; limit 0 is the server's.
 func (c *Client) Messages(ctx context.Context, s agent.SessionID, after int64, limit int) (MessagePage, error) {
-	var out MessagePage
 	query := url.Values{"after": {strconv.FormatInt(after, 10)}, "limit": {strconv.Itoa(limit)}}
-	err := c.call(ctx, http.MethodGet, []string{"sessions", string(s), "messages"}, query, nil, &out)
-	return out, err
+	return get[MessagePage](ctx, c, query, "sessions", string(s), "messages")
 }
 
 // Result opens a stored result by reference, result id, turn id or job id. The caller closes Body.
 func (c *Client) Result(ctx context.Context, ref string) (StoredResult, error) {
-	resp, err := c.send(ctx, http.MethodGet, []string{"results", ref}, nil, nil, nil) //nolint:bodyclose // the caller closes StoredResult.Body
+	resp, err := c.send(ctx, request{path: []string{"results", ref}}) //nolint:bodyclose // the caller closes StoredResult.Body
 	if err != nil {
 		return StoredResult{}, err
 	}
@@ -180,37 +179,80 @@ func (c *Client) Result(ctx context.Context, ref string) (StoredResult, error) {
 	}, nil
 }
 
-// call sends a request and decodes the answer; in and out may be nil.
-func (c *Client) call(ctx context.Context, method string, path []string, query url.Values, in, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.CallTimeout)
-	defer cancel()
-	var body []byte
-	if in != nil {
-		var err error
-		if body, err = json.Marshal(in); err != nil {
-			return fmt.Errorf("encode request: %w", err)
+// request is one request to the API.
+type request struct {
+	method string // empty: GET
+	root   string // empty: v1
+	path   []string
+	query  url.Values
+	header http.Header
+	body   any // sent as JSON, an [io.Reader] unchanged; nil: none
+}
+
+// get sends a GET request and returns the decoded answer.
+func get[T any](ctx context.Context, c *Client, query url.Values, path ...string) (T, error) {
+	return call[T](ctx, c, request{path: path, query: query})
+}
+
+// post sends a POST request and returns the decoded answer.
+func post[T any](ctx context.Context, c *Client, body any, path ...string) (T, error) {
+	return call[T](ctx, c, request{method: http.MethodPost, path: path, body: body})
+}
+
+// call sends a request and returns the decoded answer.
+func call[T any](ctx context.Context, c *Client, r request) (answer T, err error) {
+	err = c.exchange(ctx, r, &answer)
+	return answer, err
+}
+
+// page returns a page of entries, which are the named member of the answer.
+func page[T any](ctx context.Context, c *Client, member string, query url.Values, path ...string) (entries []T, next string, err error) {
+	answer, err := get[map[string]json.RawMessage](ctx, c, query, path...)
+	if err != nil {
+		return nil, "", err
+	}
+	for name, into := range map[string]any{member: &entries, "next_page_token": &next} {
+		if text, ok := answer[name]; ok {
+			err = errors.Join(err, json.Unmarshal(text, into))
 		}
 	}
-	resp, err := c.send(ctx, method, path, query, body, nil)
+	if err != nil {
+		return nil, "", fmt.Errorf("decode %s: %w", member, err)
+	}
+	return entries, next, nil
+}
+
+// exchange sends a request and decodes the answer; out may be nil.
+func (c *Client) exchange(ctx context.Context, r request, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.CallTimeout)
+	defer cancel()
+	resp, err := c.send(ctx, r)
 	if err != nil {
 		return err
 	}
-	return decodeAnswer(ctx, resp, method, path, out)
+	return decodeAnswer(ctx, resp, r, out)
+}
+
+// idempotencyKey returns the header that makes a repeated request the same one. An empty key is replaced by a new one, so that the HTTP client's
+// own retry of a lost connection does nothing twice.
+func idempotencyKey(key string) http.Header {
+	return http.Header{"Idempotency-Key": {cmp.Or(key, uuid.NewString())}}
 }
 
 // decodeAnswer reads an answer's document, and closes it; out may be nil.
-func decodeAnswer(ctx context.Context, resp *http.Response, method string, path []string, out any) error {
+func decodeAnswer(ctx context.Context, resp *http.Response, r request, out any) error {
 	defer resp.Body.Close() //nolint:errcheck // read-only
 	if out == nil {
 		return nil
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(out); err != nil {
-		return interrupted(ctx, fmt.Errorf("decode answer of %s %s: %w", method, strings.Join(path, "/"), err))
+		err = fmt.Errorf("decode answer of %s %s: %w", cmp.Or(r.method, http.MethodGet), strings.Join(r.path, "/"), err)
+		return interrupted(ctx, err)
 	}
 	return nil
 }
 
-// interrupted makes an answer that broke off because the caller did not want it any more look like what it is.
+// interrupted returns the error of an answer that broke off: cancelled if the caller ended ctx.
 func interrupted(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() == nil:
@@ -222,72 +264,67 @@ func interrupted(ctx context.Context, err error) error {
 	}
 }
 
-// send sends a request and turns every answer but a success into an error. A body is JSON.
-func (c *Client) send(
-	ctx context.Context, method string, path []string, query url.Values, body []byte, header http.Header,
-) (*http.Response, error) {
-	if header == nil {
-		header = http.Header{}
+// send sends a request. It turns every answer but a success into an error.
+func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
+	escaped := make([]string, len(r.path))
+	for i, name := range r.path {
+		if name == "" || name == "." || name == ".." { // would lead elsewhere
+			return nil, agent.Invalid("", "%q is no name", name)
+		}
+		escaped[i] = url.PathEscape(name)
 	}
-	if body != nil {
+	header := http.Header{}
+	maps.Copy(header, r.header)
+	body, isReader := r.body.(io.Reader)
+	if r.body != nil && !isReader {
+		text, err := json.Marshal(r.body)
+		if err != nil {
+			return nil, agent.Invalid("", "encode request: %w", err)
+		}
+		body = bytes.NewReader(text)
 		header.Set("Content-Type", "application/json")
 	}
-	return c.do(ctx, method, path, query, bytes.NewReader(body), header)
-}
-
-// do sends a request to a path below the API's root.
-func (c *Client) do(
-	ctx context.Context, method string, path []string, query url.Values, body io.Reader, header http.Header,
-) (*http.Response, error) {
-	return c.doAt(ctx, method, "v1", path, query, body, header)
-}
-
-func (c *Client) doAt(
-	ctx context.Context, method, root string, path []string, query url.Values, body io.Reader, header http.Header,
-) (*http.Response, error) {
-	escaped := make([]string, len(path))
-	for i, p := range path {
-		if p == "" || p == "." || p == ".." { // would lead elsewhere
-			return nil, agent.Invalid("", "%q is no name", p)
-		}
-		escaped[i] = url.PathEscape(p)
-	}
-	u := c.base.JoinPath(root).JoinPath(escaped...)
-	u.RawQuery = query.Encode()
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+	u := c.base.JoinPath(cmp.Or(r.root, "v1")).JoinPath(escaped...)
+	u.RawQuery = r.query.Encode()
+	req, err := http.NewRequestWithContext(ctx, cmp.Or(r.method, http.MethodGet), u.String(), body)
 	if err != nil {
 		return nil, fmt.Errorf("make request: %w", err)
 	}
 	req.Header = header
-	if c.cfg.Key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.cfg.Key)
-	}
-	// Every tenant is none that a request is made for: the calls that mean it say it where it can be said.
-	every := c.cfg.Tenant == agent.AnyTenant && slices.Contains([]string{catalogPath, keysPath, auditPath, usagePath, retentionPath}, path[0])
-	if c.cfg.Tenant != "" && !every && !query.Has(tenantParam) {
+	// The header names one tenant. Calls that mean every tenant say so by their own parameter.
+	acrossTenants := c.cfg.Tenant == agent.AnyTenant && slices.Contains([]string{catalogPath, keysPath, auditPath, usagePath, retentionPath}, r.path[0])
+	if c.cfg.Tenant != "" && !acrossTenants && !r.query.Has(tenantParam) {
 		req.Header.Set("Turnstone-Tenant", c.cfg.Tenant)
 	}
-	resp, err := c.cfg.HTTP.Do(req)
+	resp, err := c.roundTrip(req)
 	if err != nil {
-		return nil, c.unreached(ctx, err)
+		return nil, err
 	}
 	if resp.StatusCode < 300 {
 		return resp, nil
 	}
 	defer resp.Body.Close() //nolint:errcheck // read-only
-	return nil, errorOf(resp)
+	return nil, responseError(resp)
 }
 
-// unreached is the error of a request that got no answer.
-func (c *Client) unreached(ctx context.Context, err error) error {
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return &agent.Error{Code: agent.CodeCancelled, Err: context.Cause(ctx)}
+// roundTrip sends a request with the client's credential.
+func (c *Client) roundTrip(req *http.Request) (*http.Response, error) {
+	if c.cfg.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.cfg.Key)
 	}
-	return &agent.Error{Code: agent.CodeUnavailable, Err: fmt.Errorf("%w at %s: %w", ErrUnreachable, c.base, errors.Unwrap(err))}
+	resp, err := c.cfg.HTTP.Do(req)
+	switch {
+	case err == nil:
+		return resp, nil
+	case req.Context().Err() != nil && errors.Is(err, context.Canceled):
+		return nil, &agent.Error{Code: agent.CodeCancelled, Err: context.Cause(req.Context())}
+	default:
+		return nil, &agent.Error{Code: agent.CodeUnavailable, Err: fmt.Errorf("%w at %s: %w", ErrUnreachable, c.base, errors.Unwrap(err))}
+	}
 }
 
-// errorOf reads the error that a response is.
-func errorOf(resp *http.Response) error {
+// responseError returns the error that a response holds.
+func responseError(resp *http.Response) error {
 	var retryAfter time.Duration
 	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		retryAfter = time.Duration(seconds) * time.Second

@@ -1,14 +1,11 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/job"
@@ -23,12 +20,8 @@ type Export struct {
 // Data opens the rows of a result, by reference, result id, turn id or job id, as a stream of a format. Reading ends in an error when not
 // all of them came. The caller closes it.
 func (c *Client) Data(ctx context.Context, ref string, e Export) (io.ReadCloser, error) {
-	query := url.Values{}
-	set(query, "format", e.Format)
-	if e.Spreadsheet {
-		query.Set("spreadsheet", "true")
-	}
-	resp, err := c.send(ctx, http.MethodGet, []string{"results", ref, "data"}, query, nil, nil) //nolint:bodyclose // the caller closes it
+	query := params("format", e.Format, "spreadsheet", flag(e.Spreadsheet))
+	resp, err := c.send(ctx, request{path: []string{"results", ref, "data"}, query: query}) //nolint:bodyclose // the caller closes it
 	if err != nil {
 		return nil, err
 	}
@@ -76,13 +69,8 @@ type ChatAnswer struct {
 
 // TestChat runs a job and waits for its end, or until it waits for a person.
 func (c *Client) TestChat(ctx context.Context, chat Chat) (ChatAnswer, error) {
-	body, err := json.Marshal(chat)
-	if err != nil {
-		return ChatAnswer{}, fmt.Errorf("encode request: %w", err)
-	}
-	header := http.Header{"Content-Type": {"application/json"}}
-	path := []string{"chat"}
-	resp, err := c.doAt(ctx, http.MethodPost, "test", path, nil, bytes.NewReader(body), header)
+	r := request{method: http.MethodPost, root: "test", path: []string{"chat"}, body: chat}
+	resp, err := c.send(ctx, r)
 	if err != nil {
 		return ChatAnswer{}, err
 	}
@@ -93,11 +81,11 @@ func (c *Client) TestChat(ctx context.Context, chat Chat) (ChatAnswer, error) {
 			State   string           `json:"state"`
 			Pending []agent.Approval `json:"pending"`
 		}
-		err := decodeAnswer(ctx, resp, http.MethodPost, path, &state)
+		err := decodeAnswer(ctx, resp, r, &state)
 		return ChatAnswer{JobID: state.JobID, TurnID: state.TurnID, State: state.State, Pending: state.Pending}, err
 	}
 	answer := ChatAnswer{Result: new(JobResult), TurnID: agent.TurnID(resp.Header.Get("Turnstone-Turn-Id"))}
-	if err := decodeAnswer(ctx, resp, http.MethodPost, path, answer.Result); err != nil {
+	if err := decodeAnswer(ctx, resp, r, answer.Result); err != nil {
 		return ChatAnswer{}, err
 	}
 	answer.JobID, answer.State = answer.Result.JobID, string(answer.Result.Status)

@@ -30,11 +30,10 @@ func (c *Client) Doctor(ctx context.Context, agentName, profile string) iter.Seq
 
 // visit returns nil at the end, and when report does not want to hear more.
 func (c *Client) visit(ctx context.Context, agentName, profile string, report func(Check) bool) error {
-	body, err := json.Marshal(map[string]string{"agent": agentName, "model": profile})
-	if err != nil {
-		return fmt.Errorf("encode request: %w", err)
-	}
-	resp, err := c.send(ctx, http.MethodPost, []string{"doctor"}, nil, body, http.Header{"Accept": {"text/event-stream"}})
+	resp, err := c.send(ctx, request{
+		method: http.MethodPost, path: []string{"doctor"}, body: map[string]string{"agent": agentName, "model": profile},
+		header: http.Header{"Accept": {"text/event-stream"}},
+	})
 	if err != nil {
 		return err
 	}

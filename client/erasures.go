@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/erasure"
@@ -21,18 +20,15 @@ type (
 
 // Erase asks for the erasure of what is kept of a user; it goes on by itself. Of a user whose erasure is under way it is that one.
 func (c *Client) Erase(ctx context.Context, r EraseRequest) (Erasure, error) {
-	var out Erasure
-	return out, c.call(ctx, http.MethodPost, []string{erasuresPath}, nil, r, &out)
+	return post[Erasure](ctx, c, r, erasuresPath)
 }
 
 // Erasure returns one, with its report once it has ended.
 func (c *Client) Erasure(ctx context.Context, id string) (Erasure, error) {
-	var out Erasure
-	return out, c.call(ctx, http.MethodGet, []string{erasuresPath, id}, nil, nil, &out)
+	return get[Erasure](ctx, c, nil, erasuresPath, id)
 }
 
 // Erasures returns a page of them, newest first, without their reports.
 func (c *Client) Erasures(ctx context.Context, p agent.Page) (ErasurePage, error) {
-	var out ErasurePage
-	return out, c.call(ctx, http.MethodGet, []string{erasuresPath}, pageQuery(p), nil, &out)
+	return get[ErasurePage](ctx, c, pageParams(p), erasuresPath)
 }

@@ -97,7 +97,7 @@ func (f *follower) connect(ctx context.Context) error {
 	watchdog := time.AfterFunc(f.client.cfg.IdleTimeout, cancel)
 	defer watchdog.Stop()
 	header := http.Header{"Accept": {"text/event-stream"}, "Last-Event-Id": {strconv.FormatInt(f.last, 10)}}
-	resp, err := f.client.send(ctx, http.MethodGet, f.path, f.query, nil, header)
+	resp, err := f.client.send(ctx, request{path: f.path, query: f.query, header: header})
 	if err != nil {
 		return lost(ctx, err)
 	}

@@ -47,12 +47,9 @@ func (c *Client) Health(ctx context.Context) (Health, error) {
 	if err != nil {
 		return Health{}, fmt.Errorf("make request: %w", err)
 	}
-	if c.cfg.Key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.cfg.Key)
-	}
-	resp, err := c.cfg.HTTP.Do(req)
+	resp, err := c.roundTrip(req)
 	if err != nil {
-		return Health{}, c.unreached(ctx, err)
+		return Health{}, err
 	}
 	defer resp.Body.Close() //nolint:errcheck // read-only
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxHealth))
@@ -68,7 +65,7 @@ func (c *Client) Health(ctx context.Context) (Health, error) {
 	case known && (resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusServiceUnavailable):
 	case resp.StatusCode >= 300:
 		resp.Body = io.NopCloser(bytes.NewReader(body))
-		return Health{}, errorOf(resp)
+		return Health{}, responseError(resp)
 	default:
 		return Health{}, agent.Errorf(agent.CodeUnavailable, "", "%w: what answers at %s is no Turnstone", ErrForeign, c.base)
 	}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -19,50 +20,39 @@ type File = gateway.KnowledgeAdd
 func (c *Client) AddKnowledge(ctx context.Context, k File) ([]agent.KnowledgeDocument, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.LongTimeout)
 	defer cancel()
-	query := url.Values{}
-	set(query, "id", k.ID)
-	set(query, "title", k.Title)
-	set(query, "source", k.Source)
-	set(query, "metadata", string(k.Metadata))
-	header := http.Header{"Content-Type": {"application/octet-stream"}}
-	if k.MIMEType != "" {
-		header.Set("Content-Type", k.MIMEType)
+	r := request{
+		method: http.MethodPost, path: []string{knowledgePath, k.Collection, "documents"}, body: k.Body,
+		query:  params("id", k.ID, "title", k.Title, "source", k.Source, "metadata", string(k.Metadata)),
+		header: http.Header{"Content-Type": {cmp.Or(k.MIMEType, "application/octet-stream")}},
 	}
-	path := []string{knowledgePath, k.Collection, "documents"}
-	resp, err := c.do(ctx, http.MethodPost, path, query, k.Body, header)
+	resp, err := c.send(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	var out struct {
 		Documents []agent.KnowledgeDocument `json:"documents"`
 	}
-	return out.Documents, decodeAnswer(ctx, resp, http.MethodPost, path, &out)
+	err = decodeAnswer(ctx, resp, r, &out)
+	return out.Documents, err
 }
 
 // Knowledge returns a page of a collection's documents, by id.
 func (c *Client) Knowledge(ctx context.Context, collection string, p agent.Page) (agent.KnowledgePage, error) {
-	var out struct {
-		Documents []agent.KnowledgeDocument `json:"documents"`
-		Next      string                    `json:"next_page_token"`
-	}
-	err := c.call(ctx, http.MethodGet, []string{knowledgePath, collection, "documents"}, pageQuery(p), nil, &out)
-	return agent.KnowledgePage{Documents: out.Documents, Next: out.Next}, err
+	documents, next, err := page[agent.KnowledgeDocument](ctx, c, "documents", pageParams(p), knowledgePath, collection, "documents")
+	return agent.KnowledgePage{Documents: documents, Next: next}, err
 }
 
 // DeleteKnowledge forgets a document; [agent.CodeNotFound] when there is none.
 func (c *Client) DeleteKnowledge(ctx context.Context, collection, id string) error {
-	return c.call(ctx, http.MethodDelete, []string{knowledgePath, collection, "documents", id}, nil, nil, nil)
+	return c.exchange(ctx, request{method: http.MethodDelete, path: []string{knowledgePath, collection, "documents", id}}, nil)
 }
 
 // SearchKnowledge finds passages as an agent of the collection would; topK 0 is the server's.
 func (c *Client) SearchKnowledge(ctx context.Context, collection, text string, topK int) ([]agent.Passage, error) {
-	query := url.Values{"q": {text}}
-	if topK != 0 {
-		query.Set("top_k", strconv.Itoa(topK))
+	query := url.Values{"q": {text}, "top_k": {strconv.Itoa(topK)}}
+	if topK == 0 {
+		query.Del("top_k")
 	}
-	var out struct {
-		Passages []agent.Passage `json:"passages"`
-	}
-	err := c.call(ctx, http.MethodGet, []string{knowledgePath, collection, "search"}, query, nil, &out)
-	return out.Passages, err
+	passages, _, err := page[agent.Passage](ctx, c, "passages", query, knowledgePath, collection, "search")
+	return passages, err
 }

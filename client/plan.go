@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -17,25 +16,23 @@ const maxPlan = 64 << 20
 
 // AgentPlan returns the current plan of an agent as canonical JSON, and its hash. An empty tenant is the client's.
 func (c *Client) AgentPlan(ctx context.Context, tenant, name string) (body []byte, hash string, err error) {
-	query := url.Values{}
-	set(query, tenantParam, tenant)
-	return c.plan(ctx, []string{catalogPath, "agents", name, "plan"}, query)
+	return c.plan(ctx, params(tenantParam, tenant), catalogPath, "agents", name, "plan")
 }
 
 // Plan returns the plan of a hash ("sha256:…") as canonical JSON; [agent.CodeNotFound] when there is none.
 func (c *Client) Plan(ctx context.Context, hash string) ([]byte, error) {
-	body, got, err := c.plan(ctx, []string{catalogPath, "plans", hash}, nil)
+	body, got, err := c.plan(ctx, nil, catalogPath, "plans", hash)
 	if err == nil && got != hash {
 		return nil, agent.Errorf(agent.CodeInternal, "", "the server answered with plan %s instead of %s", got, hash)
 	}
 	return body, err
 }
 
-// plan returns the body as it came, for its bytes are what the hash is of, and the hash of what came.
-func (c *Client) plan(ctx context.Context, path []string, query url.Values) (body []byte, hash string, err error) {
+// plan returns the body unchanged, and its hash.
+func (c *Client) plan(ctx context.Context, query url.Values, path ...string) (body []byte, hash string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.CallTimeout)
 	defer cancel()
-	resp, err := c.send(ctx, http.MethodGet, path, query, nil, nil)
+	resp, err := c.send(ctx, request{path: path, query: query})
 	if err != nil {
 		return nil, "", err
 	}
@@ -49,8 +46,8 @@ func (c *Client) plan(ctx context.Context, path []string, query url.Values) (bod
 	}
 	sum := sha256.Sum256(body)
 	hash = "sha256:" + hex.EncodeToString(sum[:])
-	if said := resp.Header.Get("Turnstone-Plan-Hash"); said != "" && said != hash {
-		return nil, "", agent.Errorf(agent.CodeInternal, "", "the server calls the plan %s, but its hash is %s", said, hash)
+	if header := resp.Header.Get("Turnstone-Plan-Hash"); header != "" && header != hash {
+		return nil, "", agent.Errorf(agent.CodeInternal, "", "the server calls the plan %s, but its hash is %s", header, hash)
 	}
 	return body, hash, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
-	"net/url"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -14,9 +13,7 @@ import (
 // a server that cannot go on from the last revision seen sends a snapshot. An empty tenant is the client's.
 func (c *Client) WatchCatalog(ctx context.Context, q agent.WatchQuery) iter.Seq2[agent.CatalogEvent, error] {
 	return func(yield func(agent.CatalogEvent, error) bool) {
-		query := url.Values{}
-		set(query, tenantParam, q.Tenant)
-		f := &follower{client: c, what: "the catalog", path: []string{catalogPath, "stream"}, query: query, last: q.After}
+		f := &follower{client: c, what: "the catalog", path: []string{catalogPath, "stream"}, query: params(tenantParam, q.Tenant), last: q.After}
 		f.take = func(data string) error { return f.takeCatalog(data, yield) }
 		if err := f.run(ctx); err != nil {
 			yield(agent.CatalogEvent{}, err)

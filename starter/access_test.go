@@ -137,13 +137,9 @@ func TestKeys(t *testing.T) {
 		"rotate unknown 24h0m0s", "revoke aaaaaaaaaaaaaaaa",
 	}, ring.calls)
 
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "keys", "create", "laptop"))
+	b.show(0, "keys", "create", "laptop")
 	require.Equal(t, "the-key-itself\n", b.screen.out(), "standard output is the key and nothing else, so that a shell can catch it")
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "keys", "create", "laptop", "-o", "json"))
-	var made agent.NewKey
-	require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &made))
+	made := answer[agent.NewKey](b, "keys", "create", "laptop")
 	require.Equal(t, "the-key-itself", made.Key)
 }
 
@@ -169,9 +165,7 @@ func TestAKeyThatWasMade(t *testing.T) {
 
 	b.key, b.screen = operators, &terminal{}
 	require.Equal(t, 0, b.run(noInput(), "keys", "revoke", made.ID))
-	b.screen = &terminal{}
-	require.Equal(t, exitUsage, b.run(noInput(), "whoami", "--key-file", file))
-	require.Contains(t, b.screen.String(), "The credential of --key-file is not valid on this server")
+	require.Contains(t, b.show(exitUsage, "whoami", "--key-file", file), "The credential of --key-file is not valid on this server")
 	require.NotContains(t, b.screen.String(), made.Key)
 }
 
@@ -254,8 +248,7 @@ func TestAuditPages(t *testing.T) {
 		trail.Record(agent.AuditRecord{At: gatewaytest.Epoch(), Tenant: "acme", Action: agent.ActionTurnsRun, Outcome: agent.AuditAllowed})
 	}
 	for limit, want := range map[string]int{"1000": auditPage + 20, "510": 510, "3": 3} {
-		b.screen = &terminal{}
-		require.Equal(t, 0, b.run(noInput(), "audit", "--limit", limit, "-o", "json"))
+		b.show(0, "audit", "--limit", limit, "-o", "json")
 		var records []agent.AuditRecord
 		require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &records))
 		require.Len(t, records, want)

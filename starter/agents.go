@@ -21,33 +21,38 @@ func (a *app) agentsCommand() *cobra.Command {
 func (a *app) agentsListCommand(use string) *cobra.Command {
 	var q agent.AgentQuery
 	var labels []string
-	var of tenantFlags
+	var all bool
+	limit := defaultLimit
 	cmd := &cobra.Command{
 		Use: use, Short: "List the agents that can be asked", Args: cobra.NoArgs,
 		Example: `  starter agents list
   starter agents list --tool execute_pipeline --label team=finance
   starter agents list --all-tenants -o json | jq '.[].plan_hash'`,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if q.Labels, err = labelArgs(labels); err != nil {
+		PreRunE: func(*cobra.Command, []string) (err error) {
+			if q.Labels, err = readLabels(labels); err != nil {
 				return err
 			}
-			if q.Tenant, err = of.tenant(a); err != nil {
-				return err
-			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				header, row := "AGENT MODELS TOOLS LIMITS DESCRIPTION", agentRow
-				if of.all {
-					header, row = "TENANT "+header, func(info *agent.AgentInfo) []string { return append([]string{dash(info.Tenant)}, agentRow(info)...) }
-				}
-				return list(a, of.limit, header, row, func(p agent.Page) ([]agent.AgentInfo, string, error) {
-					q.Page = p
-					page, err := c.ListAgents(ctx, q)
-					return page.Agents, page.Next, err
-				})
-			})
+			q.Tenant, err = a.listTenant(all)
+			return err
 		},
+		RunE: a.send(func(ctx context.Context, c *client.Client, _ []string) error {
+			header, row := "AGENT MODELS TOOLS LIMITS DESCRIPTION", agentRow
+			if all {
+				header, row = "TENANT "+header, func(info *agent.AgentInfo) []string { return append([]string{dash(info.Tenant)}, agentRow(info)...) }
+			}
+			agents, more, err := fetchAll(limit, func(p agent.Page) ([]agent.AgentInfo, string, error) {
+				q.Page = p
+				page, err := c.ListAgents(ctx, q)
+				return page.Agents, page.Next, err
+			})
+			if err != nil {
+				return err
+			}
+			return a.printList(agents, more, func() error { return printTable(a, header, row, agents) })
+		}),
 	}
-	of.register(cmd, listed)
+	allTenantsFlag(cmd, &all)
+	limitFlag(cmd, &limit, "at most so many; 0: all")
 	cmd.Flags().StringVar(&q.NodeID, "node", "", "only of this node")
 	cmd.Flags().StringVar(&q.Tool, "tool", "", "only those that are granted this tool")
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "only with this label, name=value; all of several")
@@ -59,21 +64,17 @@ func agentRow(info *agent.AgentInfo) []string {
 	if info.Default {
 		name += " (default)"
 	}
-	tools := make([]string, len(info.Tools))
-	for i := range info.Tools {
-		tools[i] = info.Tools[i].Name
-	}
 	description := info.Description
 	if info.Fault != "" {
 		description = "cannot run: " + info.Fault
 	}
 	return []string{
-		name, strings.Join(info.Models, ", "), strings.Join(tools, ", "), strings.Join(limits(&info.Limits, &info.RateLimits), ", "), description,
+		name, strings.Join(info.Models, ", "), toolNames(info.Tools), strings.Join(limitTexts(&info.Limits, &info.RateLimits), ", "), description,
 	}
 }
 
-// limits says in a few words each what bounds a turn and how often the agent may be asked.
-func limits(l *agent.Limits, r *agent.RateLimits) []string {
+// limitTexts describes in a few words each what bounds a turn and how often the agent may be asked.
+func limitTexts(l *agent.Limits, r *agent.RateLimits) []string {
 	out := []string{}
 	add := func(set bool, format string, v any) {
 		if set {
@@ -101,37 +102,35 @@ func (a *app) nodesCommand() *cobra.Command {
 func (a *app) nodesListCommand(use string) *cobra.Command {
 	var q agent.NodeQuery
 	var labels []string
-	var limit int
-	cmd := &cobra.Command{
-		Use: use, Short: "List the node definitions that agents and tools are made of", Args: cobra.NoArgs,
+	cmd := listCommand(a, &cobra.Command{
+		Use: use, Short: "List the node definitions that agents and tools are made of",
 		Example: "  starter nodes list --type toolkit\n  starter nodes list --node http_search -o json | jq '.[].properties'",
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if q.Labels, err = labelArgs(labels); err != nil {
-				return err
-			}
-			if limit < 0 {
-				return usageError{fmt.Errorf("--limit is %d, want 0 or more", limit)}
-			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				return list(a, limit, "NODE TYPE TOOLS SOURCE DESCRIPTION", nodeRow, func(p agent.Page) ([]agent.NodeInfo, string, error) {
-					q.Page = p
-					page, err := c.ListNodes(ctx, q)
-					return page.Nodes, page.Next, err
-				})
-			})
+		PreRunE: func(*cobra.Command, []string) (err error) {
+			q.Labels, err = readLabels(labels)
+			return err
 		},
-	}
+	}, listing[agent.NodeInfo]{
+		header: "NODE TYPE TOOLS SOURCE DESCRIPTION", row: nodeRow,
+		fetch: func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.NodeInfo, string, error) {
+			q.Page = p
+			page, err := c.ListNodes(ctx, q)
+			return page.Nodes, page.Next, err
+		},
+	})
 	cmd.Flags().StringVar((*string)(&q.Type), "type", "", "only agent, tool or toolkit")
 	cmd.Flags().StringVar(&q.NodeID, "node", "", "only of this id")
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "only with this label, name=value; all of several")
-	cmd.Flags().IntVar(&limit, "limit", listed, "at most so many; 0: all")
 	return cmd
 }
 
 func nodeRow(n *agent.NodeInfo) []string {
-	tools := make([]string, len(n.Tools))
-	for i := range n.Tools {
-		tools[i] = n.Tools[i].Name
+	return []string{n.NodeID + "@" + n.Version, string(n.Type), toolNames(n.Tools), n.Source, n.Description}
+}
+
+func toolNames(tools []agent.ToolInfo) string {
+	names := make([]string, len(tools))
+	for i := range tools {
+		names[i] = tools[i].Name
 	}
-	return []string{n.NodeID + "@" + n.Version, string(n.Type), strings.Join(tools, ", "), n.Source, n.Description}
+	return strings.Join(names, ", ")
 }

@@ -12,19 +12,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// show runs a command line that must end with code and returns everything that it printed.
-func (b *bench) show(code int, args ...string) string {
-	b.t.Helper()
-	return b.showInput("", code, args...)
-}
-
-func (b *bench) showInput(in string, code int, args ...string) string {
-	b.t.Helper()
-	b.screen = &terminal{}
-	require.Equal(b.t, code, b.run(strings.NewReader(in), args...), b.screen.String())
-	return b.screen.String()
-}
-
 func TestAgentsAndNodes(t *testing.T) {
 	b := setup(t)
 	b.catalog.AgentList = []agent.AgentInfo{
@@ -53,8 +40,7 @@ func TestAgentsAndNodes(t *testing.T) {
 	}
 	golden(t, "agents", all.String())
 
-	var agents []agent.AgentInfo
-	require.NoError(t, json.Unmarshal([]byte(b.show(0, "agents", "list", "-o", "json")), &agents))
+	agents := answer[[]agent.AgentInfo](b, "agents", "list")
 	require.Len(t, agents, 2)
 	require.JSONEq(t, `[]`, b.show(0, "nodes", "list", "--node", "nope", "-o", "json"))
 }
@@ -97,8 +83,7 @@ func TestRoute(t *testing.T) {
 	require.Equal(t, "acme", got.Tenant)
 	require.Equal(t, []any{json.Number("1")}, numbers(t, got.Metadata["m"]))
 
-	var d agent.RouteDecision
-	require.NoError(t, json.Unmarshal([]byte(b.show(0, "route", "-o", "json")), &d))
+	d := answer[agent.RouteDecision](b, "route")
 	require.Equal(t, "cli", got.Channel)
 	require.Len(t, d.Rules, 3)
 	b.catalog.Decide = nil
@@ -117,7 +102,7 @@ func numbers(t *testing.T, v any) any {
 }
 
 func TestValues(t *testing.T) {
-	got, err := valueArgs("--flag", []string{"a=true", "b=1.50", "c=x=y", `d={"k":[null]}`, "e=", "f=1 2", "g=01", `h="q"`})
+	got, err := readValues("--flag", []string{"a=true", "b=1.50", "c=x=y", `d={"k":[null]}`, "e=", "f=1 2", "g=01", `h="q"`})
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{
 		"a": true, "b": json.Number("1.50"), "c": "x=y", "d": map[string]any{"k": []any{nil}}, "e": "", "f": "1 2", "g": "01", "h": "q",

@@ -4,29 +4,25 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
+	"github.com/turnstone-run/turnstone/internal/termtext"
 )
 
 func (a *app) approvalsCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "approvals", Short: "Tool calls that wait, or waited, for a person", Args: cobra.NoArgs,
+	return group(&cobra.Command{
+		Use: "approvals", Short: "Tool calls that wait, or waited, for a person",
 		Example: "  starter approvals list\n  starter approvals decide turn-42.1.call_7 approve --by ann",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(a.approvalsListCommand(), a.approvalsDecideCommand())
-	return cmd
+	}, a.approvalsListCommand(), a.approvalsDecideCommand())
 }
 
 func (a *app) approvalsListCommand() *cobra.Command {
 	var q agent.ApprovalQuery
-	var limit int
+	limit := defaultLimit
 	cmd := &cobra.Command{
 		Use: "list", Short: "List what waits for a decision", Args: cobra.NoArgs,
 		Long: `List what waits for a decision, oldest first: the approvals of turns that have not ended. Characters that hide or turn the order of
@@ -35,7 +31,7 @@ description, what may be decided, and what was.`,
 		Example: `  starter approvals list
   starter approvals list --state decided --session trip-1
   starter approvals list -o json | jq -r '.[] | select(.tool_name == "send_mail") | .approval_id'`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: a.send(func(ctx context.Context, c *client.Client, _ []string) error {
 			switch q.State {
 			case "pending", "decided":
 			case "all":
@@ -43,26 +39,21 @@ description, what may be decided, and what was.`,
 			default:
 				return usageError{fmt.Errorf("--state is %q, want pending, decided or all", q.State)}
 			}
-			if limit < 0 {
-				return usageError{fmt.Errorf("--limit is %d, want 0 or more", limit)}
-			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				found, more, err := all(limit, func(p agent.Page) ([]agent.Approval, string, error) {
-					q.Limit, q.After = p.Size, p.Token
-					page, err := c.Approvals(ctx, q)
-					return page.Approvals, page.Next, err
-				})
-				if err != nil {
-					return err
-				}
-				return a.printApprovals(found, more)
+			found, more, err := fetchAll(limit, func(p agent.Page) ([]agent.Approval, string, error) {
+				q.Limit, q.After = p.Size, p.Token
+				page, err := c.Approvals(ctx, q)
+				return page.Approvals, page.Next, err
 			})
-		},
+			if err != nil {
+				return err
+			}
+			return a.printApprovals(found, more)
+		}),
 	}
 	cmd.Flags().StringVar(&q.State, "state", "pending", "pending, decided or all")
 	cmd.Flags().StringVarP((*string)(&q.SessionID), "session", "s", "", "only of this session")
 	cmd.Flags().StringVar((*string)(&q.TurnID), "turn", "", "only of this turn")
-	cmd.Flags().IntVar(&limit, "limit", listed, "at most so many; 0: all")
+	limitFlag(cmd, &limit, "at most so many; 0: all")
 	return cmd
 }
 
@@ -77,19 +68,17 @@ func (a *app) approvalsDecideCommand() *cobra.Command {
   starter approvals decide turn-42.1.call_7 edit --args @args.json
   starter approvals decide turn-42.1.call_7 reject --message "not today"
   starter approvals decide turn-42.1.call_7 respond --message "the answer is 42"`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				d, err := f.decision(ctx, a.in, args[0], args[1])
-				if err != nil {
-					return err
-				}
-				v, err := c.Approval(ctx, d.ApprovalID) // its turn cannot be read off its id for sure
-				if err != nil {
-					return err
-				}
-				return a.decide(ctx, c, v.TurnID, d)
-			})
-		},
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+			d, err := f.decision(ctx, a, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			v, err := c.Approval(ctx, d.ApprovalID) // the id alone does not tell the turn for sure
+			if err != nil {
+				return err
+			}
+			return a.decide(ctx, c, v.TurnID, d)
+		}),
 	}
 	f.register(cmd)
 	return cmd
@@ -99,7 +88,7 @@ const decideHelp = `Answer an approval: approve runs the tool, edit runs it with
 the model an answer in the tool's place. Refused is a decision about what is decided, has expired or is over, one that the agent's policy
 does not allow, and arguments that do not fit the tool's schema.`
 
-// decideCommand is "approvals decide" for who knows the turn.
+// decideCommand is "approvals decide" with the turn named.
 func (a *app) decideCommand() *cobra.Command {
 	var f decisionFlags
 	cmd := &cobra.Command{
@@ -109,19 +98,17 @@ func (a *app) decideCommand() *cobra.Command {
   starter decide turn-42 a1 edit --args '{"to":"ops@example.com"}'
   starter decide turn-42 a1 reject --message "not today"
   starter decide turn-42 a1 respond --message "the answer is 42"`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := turnArg(args[0])
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+			id, err := requireTurnID(args[0])
 			if err != nil {
 				return err
 			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				d, err := f.decision(ctx, a.in, args[1], args[2])
-				if err != nil {
-					return err
-				}
-				return a.decide(ctx, c, id, d)
-			})
-		},
+			d, err := f.decision(ctx, a, args[1], args[2])
+			if err != nil {
+				return err
+			}
+			return a.decide(ctx, c, id, d)
+		}),
 	}
 	f.register(cmd)
 	return cmd
@@ -131,14 +118,11 @@ func (a *app) decide(ctx context.Context, c *client.Client, id agent.TurnID, d a
 	if err := c.Decide(ctx, id, d); err != nil {
 		return err
 	}
-	if a.output == "json" {
-		return a.printJSON(map[string]string{"turn_id": string(id), "approval_id": d.ApprovalID, "decision": string(d.Decision)})
-	}
-	a.say("%s: %s", d.ApprovalID, d.Decision)
-	return nil
+	fields := map[string]string{"turn_id": string(id), "approval_id": d.ApprovalID, "decision": string(d.Decision)}
+	return a.done(fields, "%s: %s", termtext.Printable(d.ApprovalID), d.Decision)
 }
 
-// decisionFlags are what an answer to an approval may say.
+// decisionFlags are the flags of an answer to an approval.
 type decisionFlags struct {
 	args, message, by string
 	remember          bool
@@ -151,8 +135,8 @@ func (f *decisionFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.by, "by", "", "who decides, for the record")
 }
 
-// decision is what the flags say, as far as this end can tell whether it makes sense.
-func (f *decisionFlags) decision(ctx context.Context, stdin io.Reader, id, kind string) (agent.Decision, error) {
+// decision returns the decision that the flags describe. The server checks whether the approval allows it.
+func (f *decisionFlags) decision(ctx context.Context, a *app, id, kind string) (agent.Decision, error) {
 	d := agent.Decision{ApprovalID: id, Decision: agent.DecisionKind(kind), Message: f.message, Remember: f.remember, By: f.by}
 	switch {
 	case d.Decision == agent.DecisionEdit && f.args == "":
@@ -163,7 +147,7 @@ func (f *decisionFlags) decision(ctx context.Context, stdin io.Reader, id, kind 
 	if f.args == "" {
 		return d, nil
 	}
-	text, err := textArg(ctx, stdin, f.args)
+	text, err := a.readTextArg(ctx, f.args)
 	if err != nil {
 		return d, usageError{fmt.Errorf("--args: %w", err)}
 	}
@@ -177,24 +161,10 @@ func (f *decisionFlags) decision(ctx context.Context, stdin io.Reader, id, kind 
 // maxTextArg bounds a flag's value that is read from a file.
 const maxTextArg = 1 << 20
 
-// textArg is a flag's value: itself, or for @file the file's content.
-func textArg(ctx context.Context, stdin io.Reader, value string) ([]byte, error) {
-	name, ok := strings.CutPrefix(value, "@")
-	if !ok {
-		return []byte(value), nil
+// readTextArg returns the value of a flag: itself, or for @file the file's content.
+func (a *app) readTextArg(ctx context.Context, value string) ([]byte, error) {
+	if name, ok := strings.CutPrefix(value, "@"); ok {
+		return a.readInput(ctx, name, maxTextArg)
 	}
-	from := stdin
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close() //nolint:errcheck // read-only
-		from = f
-	}
-	text, err := readAll(ctx, from, maxTextArg+1)
-	if err == nil && len(text) > maxTextArg {
-		err = fmt.Errorf("%s is larger than %d bytes", name, maxTextArg)
-	}
-	return text, err
+	return []byte(value), nil
 }

@@ -12,20 +12,17 @@ import (
 	"github.com/turnstone-run/turnstone/internal/termtext"
 )
 
-// mostArgs is how many characters of a call's arguments a list shows. What is cut off is counted: who decides has to know that there is more.
-const mostArgs = 2000
+// maxArgs is the number of characters of a call's arguments that a list shows. It counts what it cuts: who decides has to know of it.
+const maxArgs = 2000
 
-// printApprovals prints a list from which somebody decides: nothing in it hides or turns what stands beside it, as JSON neither, which is the
-// same JSON for a program that reads it.
+// printApprovals prints a list from which somebody decides. Characters that hide or turn the order of others are escaped, in JSON too.
 func (a *app) printApprovals(found []agent.Approval, more bool) error {
 	if more {
-		defer a.note("… there are more; see --limit")
+		defer a.note(moreText)
 	}
 	if a.output == "json" {
 		var text bytes.Buffer
-		plain := *a
-		plain.out = &text
-		if err := plain.printJSON(found); err != nil {
+		if err := writeJSON(&text, found, "  "); err != nil {
 			return err
 		}
 		_, err := io.WriteString(a.out, termtext.Visible(text.String()))
@@ -43,42 +40,37 @@ func (a *app) printApprovals(found []agent.Approval, more bool) error {
 }
 
 func approvalRow(v *agent.Approval) []string {
-	state, expires := "pending", "-"
+	state := "pending"
 	if v.Decision != "" {
 		state = string(v.Decision)
 		if v.By != "" {
 			state += " by " + v.By
 		}
 	}
-	if v.ExpiresAt != nil {
-		expires = moment(*v.ExpiresAt)
-	}
 	row := []string{wide(termtext.Visible(v.ApprovalID))}
-	for _, text := range []string{state, dash(v.Agent), dash(string(v.SessionID)), v.ToolName, expires} {
+	for _, text := range []string{state, dash(v.Agent), dash(string(v.SessionID)), v.ToolName, momentOr(v.ExpiresAt, "-")} {
 		row = append(row, cell(termtext.Visible(text)))
 	}
-	return append(row, decidable(v.Args))
+	return append(row, argsLine(v.Args))
 }
 
-// decidable are arguments on one line, in full as far as mostArgs allows.
-func decidable(args json.RawMessage) string {
+// argsLine returns arguments on one line, cut behind maxArgs characters.
+func argsLine(args json.RawMessage) string {
 	var v any
 	text := string(args)
 	decoder := json.NewDecoder(bytes.NewReader(args))
 	decoder.UseNumber()
 	if decoder.Decode(&v) == nil {
-		var plain bytes.Buffer
-		encoder := json.NewEncoder(&plain)
-		encoder.SetEscapeHTML(false)
-		_ = encoder.Encode(v) // it was JSON
-		text = plain.String()
+		var compact bytes.Buffer
+		_ = writeJSON(&compact, v, "") // it was JSON
+		text = compact.String()
 	}
-	line := []rune(termtext.Printable(termtext.Visible(strings.Join(strings.FieldsFunc(text, breaks), " "))))
-	if more := len(line) - mostArgs; more > 0 {
-		return string(line[:mostArgs]) + fmt.Sprintf("… and %d more characters; --output json has them", more)
+	line := []rune(termtext.Printable(termtext.Visible(strings.Join(strings.FieldsFunc(text, endsColumn), " "))))
+	if more := len(line) - maxArgs; more > 0 {
+		return string(line[:maxArgs]) + fmt.Sprintf("… and %d more characters; --output json has them", more)
 	}
 	return string(line)
 }
 
-// breaks reports what would end the line, or its column: in JSON only between values.
-func breaks(r rune) bool { return r == '\n' || r == '\r' || r == '\t' }
+// endsColumn reports whether r would end the line or its column. JSON has such characters only between values.
+func endsColumn(r rune) bool { return r == '\n' || r == '\r' || r == '\t' }

@@ -40,10 +40,7 @@ func TestApprovalsList(t *testing.T) {
 		require.Equal(t, 0, b.run(noInput(), append([]string{"approvals", "list"}, strings.Fields(args)...)...))
 	}
 	golden(t, "approvals_list", b.screen.String())
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "approvals", "list", "-o", "json"))
-	var found []agent.Approval
-	require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &found))
+	found := answer[[]agent.Approval](b, "approvals", "list")
 	require.Len(t, found, 1)
 	require.Greater(t, len(found[0].Args), 200, "JSON cuts nothing")
 	require.Equal(t, exitUsage, b.run(noInput(), "approvals", "list", "--state", "open"))
@@ -57,28 +54,26 @@ func TestApprovalsListHidesNothing(t *testing.T) {
 	require.Equal(t, 0, b.run(noInput(), "start", "-s", "trip-1", "--agent", "analyst", "x"))
 	args := `{"iban":"DE\u202e123\u202c","host":"good\u200b.example","expr":"a < b\n","n":12345678901234567890,"tag":"` + "\U000E0062\u2028" + `"}`
 	args = strings.NewReplacer(`\u202e`, "\u202e", `\u202c`, "\u202c", `\u200b`, "\u200b").Replace(args)
-	long := `{"text":"` + strings.Repeat("x", mostArgs) + `","to":"evil"}`
+	long := `{"text":"` + strings.Repeat("x", maxArgs) + `","to":"evil"}`
 	for _, a := range []agent.Approval{
 		{ApprovalID: "a1", ToolName: "pay\u202e_me\x1b[1A", Args: json.RawMessage(args), Description: "Pays\u200b Ann."},
 		{ApprovalID: "a2", ToolName: "pay", Args: json.RawMessage(long)},
-		{ApprovalID: "a3", ToolName: "pay", Args: json.RawMessage(`{"text":"` + strings.Repeat("x", mostArgs-11) + `"}`)},
-		{ApprovalID: "a4", ToolName: "pay", Args: json.RawMessage(`{"text":"` + strings.Repeat("x", mostArgs-10) + `"}`)},
+		{ApprovalID: "a3", ToolName: "pay", Args: json.RawMessage(`{"text":"` + strings.Repeat("x", maxArgs-11) + `"}`)},
+		{ApprovalID: "a4", ToolName: "pay", Args: json.RawMessage(`{"text":"` + strings.Repeat("x", maxArgs-10) + `"}`)},
 	} {
 		b.rt.Emit("turn-1", agent.Event{Type: agent.EventApprovalRequested, Approval: &a})
 	}
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "approvals", "list"))
+	b.show(0, "approvals", "list")
 	text := b.screen.out()
 	for _, want := range []string{
 		`pay\u202e_me`, `"iban":"DE\u202e123\u202c"`, `"host":"good\u200b.example"`, `"expr":"a < b\n"`, `"n":12345678901234567890`, `"tag":"\udb40\udc62\u2028"`,
-		`x… and ` + strconv.Itoa(len(long)-mostArgs) + ` more characters; --output json has them`, `xxx"}` + "\n", `xxx"… and 1 more character`,
+		`x… and ` + strconv.Itoa(len(long)-maxArgs) + ` more characters; --output json has them`, `xxx"}` + "\n", `xxx"… and 1 more character`,
 	} {
 		require.Contains(t, text, want)
 	}
 	require.NotContains(t, text, "evil")
 	require.Equal(t, 5, strings.Count(text, "\n"), "a line for each")
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "approvals", "list", "-o", "json"))
+	b.show(0, "approvals", "list", "-o", "json")
 	for _, hidden := range []string{"\u202e", "\u202c", "\u200b", "\u2028", "\U000E0062", "\x1b"} {
 		require.NotContains(t, text, hidden)
 		require.NotContains(t, b.screen.out(), hidden)
@@ -89,11 +84,6 @@ func TestApprovalsListHidesNothing(t *testing.T) {
 	require.JSONEq(t, long, string(found[1].Args))
 	require.Equal(t, "pay\u202e_me\x1b[1A", found[0].ToolName)
 	require.Equal(t, "Pays\u200b Ann.", found[0].Description)
-}
-
-// note writes a line that is not the program's.
-func (b *bench) note(line string) {
-	_, _ = stream{b.screen, false}.Write([]byte(line + "\n"))
 }
 
 func TestApprovalsDecide(t *testing.T) {
@@ -129,8 +119,7 @@ func TestApprovalsDecide(t *testing.T) {
 			require.Equal(t, c.want, got)
 		})
 	}
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "approvals", "decide", id, "approve", "-o", "json"))
+	b.show(0, "approvals", "decide", id, "approve", "-o", "json")
 	require.JSONEq(t, `{"turn_id":"turn-1","approval_id":"`+id+`","decision":"approve"}`, b.screen.out())
 
 	b.rt.Decided = func(agent.TurnID, agent.Decision) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -22,56 +23,48 @@ const catalogExample = `  starter catalog validate catalog/         # offline
   starter catalog history agent analyst`
 
 func (a *app) catalogCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use: "catalog", Short: "Read and change the catalog of agents, tools, models and routes", Long: catalogHelp, Example: catalogExample,
-		Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(a.applyCommand(), a.diffCommand(), a.validateCommand(), a.listCommand(), a.getCommand(), a.deleteCommand(),
+	}, a.applyCommand(), a.diffCommand(), a.validateCommand(), a.catalogListCommand(), a.getCommand(), a.deleteCommand(),
 		a.historyCommand(), a.publishCommand(), a.statusCommand(), a.watchCommand())
-	return cmd
 }
 
-// kindArg reads the name of a kind, in any case and in its short forms.
-func kindArg(text string) (agent.Kind, error) {
+// shortKinds are the short names of kinds, in the singular.
+//
+//nolint:gochecknoglobals // a constant in all but syntax
+var shortKinds = map[string]agent.Kind{
+	"node": agent.KindNode, "agent": agent.KindAgent, "binding": agent.KindBinding, "tool": agent.KindBinding, "model": agent.KindModel,
+	"route": agent.KindRoutes, "auth": agent.KindAuth, "knowledge": agent.KindKnowledge, "collection": agent.KindKnowledge,
+}
+
+// readKind reads the name of a kind, in any case, in its short forms and in the plural.
+func readKind(text string) (agent.Kind, error) {
 	for _, kind := range agent.Kinds() {
 		if strings.EqualFold(text, string(kind)) || strings.EqualFold(text, string(kind)+"s") {
 			return kind, nil
 		}
 	}
-	switch strings.ToLower(text) {
-	case "node", "nodes":
-		return agent.KindNode, nil
-	case "agent", "agents":
-		return agent.KindAgent, nil
-	case "binding", "bindings", "tool", "tools":
-		return agent.KindBinding, nil
-	case "model", "models":
-		return agent.KindModel, nil
-	case "route", "routes":
-		return agent.KindRoutes, nil
-	case "auth", "auths":
-		return agent.KindAuth, nil
-	case "knowledge", "collection", "collections":
-		return agent.KindKnowledge, nil
+	if kind, ok := shortKinds[strings.TrimSuffix(strings.ToLower(text), "s")]; ok {
+		return kind, nil
 	}
 	return "", usageError{fmt.Errorf("unknown kind %q: want node, agent, tool, model, route, auth or knowledge", text)}
 }
 
-// nameArg checks a name before it becomes part of an address.
-func nameArg(name string) (string, error) {
+// requireName checks a name before it becomes part of an address.
+func requireName(name string) (string, error) {
 	if !agent.ValidName(name) || strings.Trim(name, ".") == "" {
 		return "", usageError{fmt.Errorf("%q is no name: want 1 to 128 of A-Z a-z 0-9 . _ -", name)}
 	}
 	return name, nil
 }
 
-// keyArgs reads "<kind> <name>" with the version of a flag. A node definition belongs to no tenant.
-func (a *app) keyArgs(args []string, version string) (agent.DocumentKey, error) {
-	kind, err := kindArg(args[0])
+// documentKey reads "<kind> <name>" with the version of a flag. A node definition belongs to no tenant.
+func (a *app) documentKey(args []string, version string) (agent.DocumentKey, error) {
+	kind, err := readKind(args[0])
 	if err != nil {
 		return agent.DocumentKey{}, err
 	}
-	name, err := nameArg(args[1])
+	name, err := requireName(args[1])
 	if err != nil {
 		return agent.DocumentKey{}, err
 	}
@@ -84,8 +77,8 @@ func (a *app) keyArgs(args []string, version string) (agent.DocumentKey, error) 
 	return agent.DocumentKey{Kind: kind, Tenant: a.tenant, Name: name}, nil
 }
 
-// by is who changes the catalog: as the flag says, else the user of this machine.
-func (a *app) by(flag string) string {
+// author returns who changes the catalog: the value of the flag --by, else the user of this machine.
+func (a *app) author(flag string) string {
 	for _, name := range []string{"USER", "LOGNAME", "USERNAME"} {
 		for _, entry := range a.env {
 			if value, ok := strings.CutPrefix(entry, name+"="); ok && flag == "" {
@@ -96,7 +89,7 @@ func (a *app) by(flag string) string {
 	return flag
 }
 
-// changeFlags are what every change of the catalog lets a request say.
+// changeFlags are the flags of every change of the catalog.
 type changeFlags struct {
 	dryRun      bool
 	base        int64
@@ -104,29 +97,21 @@ type changeFlags struct {
 }
 
 func (f *changeFlags) register(cmd *cobra.Command) {
+	cmd.PreRunE = func(*cobra.Command, []string) error { return requireMin("base-revision", f.base, 0) }
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would change, and change nothing")
 	cmd.Flags().Int64Var(&f.base, "base-revision", 0, "refuse when a document has changed since this revision")
 	cmd.Flags().StringVar(&f.by, "by", "", "who, for the record (default: the user of this machine)")
 	cmd.Flags().StringVar(&f.comment, "comment", "", "why, for the record")
 }
 
-func (f *changeFlags) check() error {
-	if f.base < 0 {
-		return usageError{fmt.Errorf("--base-revision is %d, want 0 or more", f.base)}
-	}
-	return nil
-}
-
-// printResult prints what a change did, or would do.
-func (a *app) printResult(r *agent.ApplyResult) error {
-	if a.output == "json" {
-		return a.printJSON(r)
-	}
+// applyText describes what a change did, or would do.
+func applyText(r *agent.ApplyResult) string {
+	var text strings.Builder
 	counts := map[string]int{}
 	for i := range r.Changes {
 		c := &r.Changes[i]
 		counts[c.Action]++
-		a.say("%-9s  %s", c.Action, wide(c.String()))
+		fmt.Fprintf(&text, "%-9s  %s\n", c.Action, wide(c.String()))
 	}
 	var parts []string
 	for _, action := range []string{
@@ -143,61 +128,42 @@ func (a *app) printResult(r *agent.ApplyResult) error {
 	if r.DryRun {
 		dry = " (dry run: nothing was changed)"
 	}
-	a.say("revision %d: %s%s", r.Revision, strings.Join(parts, ", "), dry)
-	return nil
+	fmt.Fprintf(&text, "revision %d: %s%s", r.Revision, strings.Join(parts, ", "), dry)
+	return text.String()
 }
 
-// tenantFlags choose whose entries a list shows.
-type tenantFlags struct {
-	all   bool
-	limit int
+// allTenantsFlag adds the flag --all-tenants to a list.
+func allTenantsFlag(cmd *cobra.Command, all *bool) {
+	cmd.Flags().BoolVar(all, "all-tenants", false, "those of every tenant")
 }
 
-func (f *tenantFlags) register(cmd *cobra.Command, limit int) {
-	cmd.Flags().BoolVar(&f.all, "all-tenants", false, "those of every tenant")
-	cmd.Flags().IntVar(&f.limit, "limit", limit, "at most so many; 0: all")
-}
-
-// tenant is the tenant to ask for; empty: the server's default.
-func (f *tenantFlags) tenant(a *app) (string, error) {
+// listTenant returns the tenant whose entries a list shows: every one with --all-tenants; empty is the server's default.
+func (a *app) listTenant(all bool) (string, error) {
 	switch {
-	case f.limit < 0:
-		return "", usageError{fmt.Errorf("--limit is %d, want 0 or more", f.limit)}
-	case f.all && a.tenant != "":
+	case all && a.tenant != "":
 		return "", usageError{fmt.Errorf("--tenant %s and --all-tenants exclude each other", a.tenant)}
-	case f.all:
+	case all:
 		return agent.SharedTenant, nil
 	}
 	return a.tenant, nil
 }
 
-// wide is tenant for lists of the catalog itself: all of it, shared documents and nodes included, unless a tenant is named.
-func (f *tenantFlags) wide(a *app) (string, error) {
-	tenant, err := f.tenant(a)
-	if tenant == "" {
-		tenant = agent.SharedTenant
-	}
-	return tenant, err
+// catalogTenant is listTenant for lists of the catalog itself. Without a tenant they show all of it, shared documents and nodes included.
+func (a *app) catalogTenant(all bool) (string, error) {
+	tenant, err := a.listTenant(all)
+	return cmp.Or(tenant, agent.SharedTenant), err
 }
 
-// count is "1 fault", "2 faults", "1 binding".
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// labelArgs reads --label k=v flags.
-func labelArgs(flags []string) (map[string]string, error) {
+// readLabels reads --label k=v flags.
+func readLabels(flags []string) (map[string]string, error) {
 	labels := map[string]string{}
 	for _, f := range flags {
 		name, value, ok := strings.Cut(f, "=")
 		if !ok || name == "" {
 			return nil, usageError{fmt.Errorf("--label is %q, want name=value", f)}
 		}
-		if known, twice := labels[name]; twice && known != value {
-			return nil, usageError{fmt.Errorf("--label %s is both %q and %q", name, known, value)}
+		if first, twice := labels[name]; twice && first != value {
+			return nil, usageError{fmt.Errorf("--label %s is both %q and %q", name, first, value)}
 		}
 		labels[name] = value
 	}

@@ -24,24 +24,15 @@ func (a *app) applyCommand() *cobra.Command {
   starter catalog apply analyst.yaml --dry-run
   starter catalog apply catalog/ --prune --publish --by ci --comment "release 42"
   starter catalog get agent analyst | sed 's/model: small/model: big/' | starter catalog apply -`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(); err != nil {
-				return err
+		RunE: show(a, func(ctx context.Context, c *client.Client, args []string) (agent.ApplyResult, error) {
+			files, err := readManifests(ctx, a.in, args)
+			if err != nil {
+				return agent.ApplyResult{}, err
 			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				files, err := readManifests(ctx, a.in, args)
-				if err != nil {
-					return err
-				}
-				r, err := c.Apply(ctx, agent.ApplyRequest{
-					Files: files, BaseRevision: f.base, Prune: prune, DryRun: f.dryRun, Publish: publish, By: a.by(f.by), Comment: f.comment,
-				})
-				if err != nil {
-					return err
-				}
-				return a.printResult(&r)
+			return c.Apply(ctx, agent.ApplyRequest{
+				Files: files, BaseRevision: f.base, Prune: prune, DryRun: f.dryRun, Publish: publish, By: a.author(f.by), Comment: f.comment,
 			})
-		},
+		}, applyText),
 	}
 	f.register(cmd)
 	cmd.Flags().BoolVar(&prune, "prune", false, "delete the documents applied before that the files do not hold, of the tenants that they have something of")
@@ -57,22 +48,13 @@ func (a *app) deleteCommand() *cobra.Command {
 		Long: "Delete a document. It is refused while another one needs it. What is built in reappears when a document that hid it is deleted.",
 		Example: `  starter catalog delete agent analyst --comment "replaced by analyst-2"
   starter catalog delete node http_search --version 1 --dry-run`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := a.keyArgs(args, version)
+		RunE: show(a, func(ctx context.Context, c *client.Client, args []string) (agent.ApplyResult, error) {
+			key, err := a.documentKey(args, version)
 			if err != nil {
-				return err
+				return agent.ApplyResult{}, err
 			}
-			if err := f.check(); err != nil {
-				return err
-			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				r, err := c.Delete(ctx, client.Deletion{Key: key, BaseRevision: f.base, DryRun: f.dryRun, By: a.by(f.by), Comment: f.comment})
-				if err != nil {
-					return err
-				}
-				return a.printResult(&r)
-			})
-		},
+			return c.Delete(ctx, client.Deletion{Key: key, BaseRevision: f.base, DryRun: f.dryRun, By: a.author(f.by), Comment: f.comment})
+		}, applyText),
 	}
 	f.register(cmd)
 	cmd.Flags().StringVar(&version, "version", "", "of a node")
@@ -80,7 +62,7 @@ func (a *app) deleteCommand() *cobra.Command {
 }
 
 func (a *app) publishCommand() *cobra.Command {
-	var every bool
+	var all bool
 	var by string
 	cmd := &cobra.Command{
 		Use: "publish <agent>… | --all", Short: "Compile agents and store their plans",
@@ -88,35 +70,33 @@ func (a *app) publishCommand() *cobra.Command {
 code tells that others could not.`,
 		Example: "  starter catalog publish analyst\n  starter catalog publish --all --by ci",
 		Args: func(_ *cobra.Command, args []string) error {
-			if every == (len(args) > 0) {
+			if all == (len(args) > 0) {
 				return errors.New("name the agents, or say --all")
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
 			for _, name := range args {
-				if _, err := nameArg(name); err != nil {
+				if _, err := requireName(name); err != nil {
 					return err
 				}
 			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				if every {
-					agents, _, err := all(0, func(p agent.Page) ([]agent.AgentInfo, string, error) {
-						page, err := c.ListAgents(ctx, agent.AgentQuery{Tenant: a.tenant, Page: p})
-						return page.Agents, page.Next, err
-					})
-					if err != nil {
-						return err
-					}
-					for i := range agents {
-						args = append(args, agents[i].Name)
-					}
+			if all {
+				agents, _, err := fetchAll(0, func(p agent.Page) ([]agent.AgentInfo, string, error) {
+					page, err := c.ListAgents(ctx, agent.AgentQuery{Tenant: a.tenant, Page: p})
+					return page.Agents, page.Next, err
+				})
+				if err != nil {
+					return err
 				}
-				return a.publish(ctx, c, args, a.by(by))
-			})
-		},
+				for i := range agents {
+					args = append(args, agents[i].Name)
+				}
+			}
+			return a.publish(ctx, c, args, a.author(by))
+		}),
 	}
-	cmd.Flags().BoolVar(&every, "all", false, "every agent of the tenant")
+	cmd.Flags().BoolVar(&all, "all", false, "every agent of the tenant")
 	cmd.Flags().StringVar(&by, "by", "", "who, for the record (default: the user of this machine)")
 	return cmd
 }

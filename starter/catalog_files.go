@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
@@ -49,28 +50,26 @@ func (a *app) validate(files []agent.ManifestFile) error {
 	documents, faults := manifest.Parse(files)
 	first := map[agent.DocumentKey]*manifest.Document{}
 	for _, d := range documents {
-		if known, twice := first[d.Key]; twice {
-			faults = append(faults, d.Fault("", "is there twice: first at %s:%d", known.File, known.Line))
+		if earlier, twice := first[d.Key]; twice {
+			faults = append(faults, d.Fault("", "is there twice: first at %s:%d", earlier.File, earlier.Line))
 			continue
 		}
 		first[d.Key] = d
 	}
-	if a.output == "json" {
-		if err := a.printJSON(validated{Files: len(files), Documents: len(first), Faults: append(agent.Faults{}, faults...)}); err != nil {
-			return err
+	result := validated{Files: len(files), Documents: len(first), Faults: append(agent.Faults{}, faults...)}
+	err := a.print(result, func() error {
+		if len(faults) == 0 {
+			a.say("%s in %s: no faults", count(len(first), "document"), count(len(files), "file"))
+			return nil
 		}
-		if len(faults) > 0 {
-			return outcome(exitUsage)
-		}
-		return nil
-	}
-	if len(faults) > 0 {
 		a.printFaults(a.errOut, faults)
 		a.note("Error: %s", count(len(faults), "fault"))
+		return nil
+	})
+	if err == nil && len(faults) > 0 {
 		return outcome(exitUsage)
 	}
-	a.say("%s in %s: no faults", count(len(first), "document"), count(len(files), "file"))
-	return nil
+	return err
 }
 
 // What diff exits with, as diff(1) does.
@@ -88,20 +87,8 @@ func (a *app) diffCommand() *cobra.Command {
 Exit codes are those of diff: 0 when there are no differences, 1 when there are, 2 when the files are refused or anything else goes
 wrong. 3 and 130 are as "starter help" says. Colours are for terminals alone, and not when NO_COLOR is set.`,
 		Example: "  starter catalog diff catalog/ --prune\n  starter catalog diff analyst.yaml -o json | jq '.changes[].action'",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			different := false
-			err := a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				files, err := readManifests(ctx, a.in, args)
-				if err != nil {
-					return err
-				}
-				r, err := c.Apply(ctx, agent.ApplyRequest{Files: files, Prune: prune, DryRun: true})
-				if err != nil {
-					return err
-				}
-				different, err = a.diff(&r)
-				return err
-			})
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+			different, err := a.diff(ctx, c, args, prune)
 			switch {
 			case exitCode(err) == exitFailed: // 1 means something else here
 				return trouble{err, exitTrouble}
@@ -109,35 +96,33 @@ wrong. 3 and 130 are as "starter help" says. Colours are for terminals alone, an
 				return outcome(exitDifferent)
 			}
 			return err
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&prune, "prune", false, "as apply --prune")
 	return cmd
 }
 
-// diff prints the changes and reports whether there are any.
-func (a *app) diff(r *agent.ApplyResult) (different bool, err error) {
-	if a.output == "json" {
-		if err := a.printJSON(r); err != nil {
-			return false, err
-		}
+// diff prints what applying files would change, and reports whether that is anything.
+func (a *app) diff(ctx context.Context, c *client.Client, names []string, prune bool) (different bool, err error) {
+	files, err := readManifests(ctx, a.in, names)
+	if err != nil {
+		return false, err
 	}
-	for i := range r.Changes {
-		c := &r.Changes[i]
-		if c.Action == agent.ActionUnchanged {
-			continue
-		}
-		different = true
-		if a.output == "json" {
-			continue
-		}
-		text, err := changeText(c)
-		if err != nil {
-			return false, fmt.Errorf("show change of %s: %w", c.DocumentKey, err)
-		}
-		a.printDiff(text)
+	r, err := c.Apply(ctx, agent.ApplyRequest{Files: files, Prune: prune, DryRun: true})
+	if err != nil {
+		return false, err
 	}
-	return different, nil
+	changed := slices.DeleteFunc(slices.Clone(r.Changes), func(c agent.DocumentChange) bool { return c.Action == agent.ActionUnchanged })
+	return len(changed) > 0, a.print(r, func() error {
+		for i := range changed {
+			text, err := changeText(&changed[i])
+			if err != nil {
+				return fmt.Errorf("show change of %s: %w", changed[i].DocumentKey, err)
+			}
+			a.printDiff(text)
+		}
+		return nil
+	})
 }
 
 // changeText is a change as a unified diff of YAML; one without a document on one side is from or to /dev/null.

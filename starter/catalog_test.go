@@ -116,14 +116,6 @@ func TestCatalogDiff(t *testing.T) {
 	require.JSONEq(t, `[]`, b.jq("changes", 0, "catalog", "diff", "--prune=false", files(t)+"/../"+filepath.Base(files(t, ""))))
 }
 
-// jq returns a member of what a command prints as JSON.
-func (b *bench) jq(member string, code int, args ...string) string {
-	b.t.Helper()
-	var out map[string]json.RawMessage
-	require.NoError(b.t, json.Unmarshal([]byte(b.show(code, append(args, "-o", "json")...)), &out))
-	return string(out[member])
-}
-
 func TestWantsColor(t *testing.T) {
 	require.True(t, wantsColor([]string{"TERM=xterm", "NO_COLOR="}))
 	require.False(t, wantsColor([]string{"NO_COLOR=1"}))
@@ -136,8 +128,7 @@ func TestCatalogGet(t *testing.T) {
 	out := b.show(0, "catalog", "get", "Agents", "analyst")
 	require.Equal(t, analystDoc, out)
 	require.Equal(t, "unchanged  AgentInstance default/analyst\nrevision 2: 1 unchanged\n", b.showInput(out, 0, "catalog", "apply", "-"))
-	var d agent.Document
-	require.NoError(t, json.Unmarshal([]byte(b.show(0, "catalog", "get", "agent", "analyst", "-o", "json")), &d))
+	d := answer[agent.Document](b, "catalog", "get", "agent", "analyst")
 	require.Equal(t, int64(2), d.Revision)
 	require.Contains(t, b.show(exitUsage, "catalog", "get", "agent", "nobody"), "there is no AgentInstance default/nobody")
 	require.Contains(t, b.show(exitUsage, "catalog", "get", "agent", "analyst", "--tenant", "acme"), "there is no AgentInstance acme/analyst")
@@ -171,8 +162,7 @@ func TestCatalogListDeleteHistory(t *testing.T) {
 	golden(t, "catalog_list", all.String())
 	require.Contains(t, b.show(exitUsage, "catalog", "delete", "agent", "analyst"), "there is no AgentInstance default/analyst")
 	require.Contains(t, b.show(exitUsage, "catalog", "delete", "node", "mail"), "version")
-	var entries []agent.AuditEntry
-	require.NoError(t, json.Unmarshal([]byte(b.show(0, "catalog", "history", "--all-tenants", "-o", "json")), &entries))
+	entries := answer[[]agent.AuditEntry](b, "catalog", "history", "--all-tenants")
 	require.Len(t, entries, 3)
 }
 
@@ -182,16 +172,16 @@ func TestKinds(t *testing.T) {
 		"bindings": agent.KindBinding, "tool": agent.KindBinding, "tools": agent.KindBinding, "model": agent.KindModel, "models": agent.KindModel,
 		"route": agent.KindRoutes, "routes": agent.KindRoutes, "auth": agent.KindAuth, "knowledge": agent.KindKnowledge,
 	} {
-		got, err := kindArg(text)
+		got, err := readKind(text)
 		require.NoError(t, err)
 		require.Equal(t, want, got, text)
 	}
 	for _, kind := range agent.Kinds() {
-		got, err := kindArg(strings.ToLower(string(kind)))
+		got, err := readKind(strings.ToLower(string(kind)))
 		require.NoError(t, err)
 		require.Equal(t, kind, got)
 	}
-	_, err := kindArg("gadget")
+	_, err := readKind("gadget")
 	require.ErrorContains(t, err, `unknown kind "gadget"`)
 }
 
@@ -207,8 +197,7 @@ func TestCatalogPublish(t *testing.T) {
 	require.Contains(t, out, `publish agent "none"`)
 	require.Contains(t, b.show(exitUsage, "catalog", "publish"), "name the agents, or say --all")
 	require.Contains(t, b.show(exitUsage, "catalog", "publish", "--all", "x"), "name the agents, or say --all")
-	var published []agent.AgentInfo
-	require.NoError(t, json.Unmarshal([]byte(b.show(0, "catalog", "publish", "clerk", "-o", "json")), &published))
+	published := answer[[]agent.AgentInfo](b, "catalog", "publish", "clerk")
 	require.Equal(t, "cas://sha256:bb", published[0].Artifact.URI)
 }
 

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -236,7 +238,7 @@ func (t *chatTurn) take(e *agent.Event) (done bool, err error) {
 			return true, err
 		}
 	}
-	return true, endOf(e)
+	return true, turnOutcome(e)
 }
 
 func (t *chatTurn) resolved(id string) {
@@ -295,4 +297,32 @@ func parseDecision(line string) (agent.Decision, bool) {
 	default:
 		return agent.Decision{}, false
 	}
+}
+
+// maxLine bounds one line of input.
+const maxLine = 1 << 20
+
+// lineReader sends the lines of a reader to a channel, so that waiting for one can be interrupted. It starts to read at the first call of next,
+// and reads one line ahead at most.
+type lineReader struct {
+	start sync.Once
+	in    io.Reader
+	lines chan string // closed at the end of the input
+}
+
+func newLineReader(in io.Reader) *lineReader { return &lineReader{in: in, lines: make(chan string)} }
+
+// next returns the channel of lines, which is closed at the end of the input.
+func (r *lineReader) next() <-chan string {
+	r.start.Do(func() {
+		go func() {
+			defer close(r.lines)
+			s := bufio.NewScanner(r.in)
+			s.Buffer(nil, maxLine)
+			for s.Scan() {
+				r.lines <- s.Text()
+			}
+		}()
+	})
+	return r.lines
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -13,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/termtext"
 )
 
-// turnFlags are what chat and start let a request say.
+// turnFlags are the flags of chat and start that become fields of the request.
 type turnFlags struct{ session, agent, model, key string }
 
 func (f *turnFlags) register(cmd *cobra.Command) {
@@ -35,19 +34,9 @@ func (a *app) startCommand() *cobra.Command {
 		Example: `  starter start "summarize the last quarter"
   starter start --agent analyst --session q3 --output json "and the one before?"
   starter tail "$(starter start "fetch flights" -o json | jq -r .turn_id)"`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				r, err := c.Start(ctx, f.request(strings.Join(args, " ")))
-				if err != nil {
-					return err
-				}
-				if a.output == "json" {
-					return a.printJSON(r)
-				}
-				fmt.Fprintf(a.out, "turn     %s\nsession  %s\n", r.TurnID, r.SessionID)
-				return nil
-			})
-		},
+		RunE: show(a, func(ctx context.Context, c *client.Client, args []string) (agent.Receipt, error) {
+			return c.Start(ctx, f.request(strings.Join(args, " ")))
+		}, func(r *agent.Receipt) string { return fmt.Sprintf("turn     %s\nsession  %s", r.TurnID, r.SessionID) }),
 	}
 	f.register(cmd)
 	cmd.Flags().StringVar(&f.key, "idempotency-key", "", "the same key is the same turn, however often it is started")
@@ -61,18 +50,16 @@ func (a *app) tailCommand() *cobra.Command {
 		Long: "Follow the events of a turn until it ends, and exit with its outcome. Ctrl-C stops following; the turn goes on.",
 		Example: `  starter tail turn-42
   starter tail turn-42 --after 100 --output json   # one event per line`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := turnArg(args[0])
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+			id, err := requireTurnID(args[0])
 			if err != nil {
 				return err
 			}
-			if after < 0 {
-				return usageError{fmt.Errorf("--after is %d, want 0 or more", after)}
+			if err := requireMin("after", after, 0); err != nil {
+				return err
 			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				return a.tail(ctx, c, id, after)
-			})
-		},
+			return a.tail(ctx, c, id, after)
+		}),
 	}
 	cmd.Flags().Int64Var(&after, "after", 0, "begin behind this event_index")
 	return cmd
@@ -80,24 +67,20 @@ func (a *app) tailCommand() *cobra.Command {
 
 func (a *app) tail(ctx context.Context, c *client.Client, id agent.TurnID, after int64) error {
 	display := termtext.NewTurnPrinter(a.out, a.errOut)
-	lines := json.NewEncoder(a.out)
-	lines.SetEscapeHTML(false)
 	for e, err := range c.Follow(ctx, id, after) {
 		if err != nil {
 			return err
 		}
-		if a.output == "json" {
-			if err := lines.Encode(e); err != nil {
-				return fmt.Errorf("print event: %w", err)
-			}
-		} else {
+		if a.output != "json" {
 			display.Show(&e)
+		} else if err := a.printJSONLine(e); err != nil {
+			return err
 		}
 		if e.Terminal() {
-			return endOf(&e)
+			return turnOutcome(&e)
 		}
 	}
-	// Nothing came: the turn had ended before.
+	// The turn had ended before.
 	t, err := c.Turn(ctx, id)
 	if err != nil {
 		return err
@@ -108,8 +91,8 @@ func (a *app) tail(ctx context.Context, c *client.Client, id agent.TurnID, after
 	return nil
 }
 
-// endOf turns a terminal event into what the command returns.
-func endOf(e *agent.Event) error {
+// turnOutcome returns what a command returns after a terminal event: nil for a completed turn.
+func turnOutcome(e *agent.Event) error {
 	switch e.Status {
 	case agent.StatusCompleted:
 		return nil
@@ -126,29 +109,52 @@ func (a *app) cancelCommand() *cobra.Command {
 		Use: "cancel <turn>", Short: "Ask a turn to stop", Args: cobra.ExactArgs(1),
 		Long:    "Ask a turn to stop. The model's request is aborted within a second; what was produced is stored.",
 		Example: `  starter cancel turn-42 --reason "wrong airport"`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := turnArg(args[0])
+		RunE: a.act("turn_id", "asked turn %s to stop", func(ctx context.Context, c *client.Client, name string) error {
+			id, err := requireTurnID(name)
 			if err != nil {
 				return err
 			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				if err := c.Cancel(ctx, id, r); err != nil {
-					return err
-				}
-				return a.done(map[string]string{"turn_id": string(id)}, "asked turn %s to stop", id)
-			})
-		},
+			return c.Cancel(ctx, id, r)
+		}),
 	}
-	cmd.Flags().StringVar(&r.Reason, "reason", "", "why, for the record")
-	cmd.Flags().StringVar(&r.By, "by", "", "who, for the record")
+	cancelFlags(cmd, &r)
 	return cmd
 }
 
-// done says that an action is done.
-func (a *app) done(fields map[string]string, format string, args ...any) error {
-	if a.output == "json" {
-		return a.printJSON(fields)
+// cancelFlags adds the flags that say why something is cancelled, and by whom.
+func cancelFlags(cmd *cobra.Command, r *agent.CancelRequest) {
+	cmd.Flags().StringVar(&r.Reason, "reason", "", "why, for the record")
+	cmd.Flags().StringVar(&r.By, "by", "", "who, for the record")
+}
+
+// messageCommand sends a message to the session of a turn.
+func (a *app) messageCommand() *cobra.Command {
+	var r agent.TurnRequest
+	cmd := &cobra.Command{
+		Use: "message <turn> <text>", Short: "Say something to the session of a turn, running or not", Args: cobra.MinimumNArgs(2),
+		Long: `Say something to the session of a turn. It becomes a turn of its own: behind the running one, or, with --on-busy interrupt, in its place.`,
+		Example: `  starter message turn-42 "and the return flights"
+  starter message turn-42 --on-busy interrupt "stop, I meant LGA"`,
+		RunE: show(a, func(ctx context.Context, c *client.Client, args []string) (client.Posted, error) {
+			id, err := requireTurnID(args[0])
+			if err != nil {
+				return client.Posted{}, err
+			}
+			switch r.OnBusy {
+			case "", agent.OnBusyQueue, agent.OnBusyInterrupt, agent.OnBusyReject:
+			default:
+				return client.Posted{}, usageError{fmt.Errorf("--on-busy is %q, want queue, interrupt or reject", r.OnBusy)}
+			}
+			r.Message, r.Channel = strings.Join(args[1:], " "), "cli"
+			return c.Message(ctx, id, r)
+		}, func(posted *client.Posted) string {
+			if posted.Position > 0 {
+				return fmt.Sprintf("turn %s is number %d in line", posted.TurnID, posted.Position)
+			}
+			return fmt.Sprintf("turn %s runs now", posted.TurnID)
+		}),
 	}
-	fmt.Fprintf(a.out, format+"\n", args...)
-	return nil
+	cmd.Flags().StringVar((*string)(&r.OnBusy), "on-busy", "", "queue, interrupt or reject (default queue)")
+	cmd.Flags().StringVar(&r.IdempotencyKey, "idempotency-key", "", "the same key is the same message, however often it is sent")
+	return cmd
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,262 +13,209 @@ import (
 	"github.com/turnstone-run/turnstone/internal/termtext"
 )
 
-// Whoever presses Tab waits: what the server does not say at once is not offered.
+// Someone waits for a completion: what the server does not answer at once is not offered.
 const (
-	completionPatience = 2 * time.Second
-	offered            = 200 // choices at most
+	completionTimeout = 2 * time.Second
+	maxChoices        = 200
 )
 
-// choices are what a shell may offer.
-type choices = []cobra.Completion
-
-// complete teaches the commands what a shell may offer for their arguments and flags. What is not known here stays with files, where a command
-// reads files, or is nothing.
-func (a *app) complete(root *cobra.Command) {
-	arguments := a.argumentChoices()
-	flags := a.flagChoices()
-	var teach func(cmd *cobra.Command)
-	teach = func(cmd *cobra.Command) {
+// addCompletions gives the commands the completions of their arguments and flags. Other arguments complete to files where a command reads files,
+// else to nothing.
+func (a *app) addCompletions(root *cobra.Command) {
+	arguments, flags := a.argumentChoices(), a.flagChoices()
+	var add func(cmd *cobra.Command)
+	add = func(cmd *cobra.Command) {
 		path := strings.TrimPrefix(cmd.CommandPath(), root.Name()+" ")
-		if offer, ok := arguments[path]; ok {
-			cmd.ValidArgsFunction = offer
-		} else if cmd.ValidArgsFunction == nil && !readsFiles(cmd) {
+		if complete, ok := arguments[path]; ok {
+			cmd.ValidArgsFunction = complete
+		} else if cmd.ValidArgsFunction == nil && !strings.Contains(cmd.Use, "<file|") {
 			cmd.ValidArgsFunction = cobra.NoFileCompletions
 		}
-		for _, name := range slices.Sorted(maps.Keys(flags)) {
-			if cmd.LocalNonPersistentFlags().Lookup(name) != nil || (cmd == root && cmd.PersistentFlags().Lookup(name) != nil) {
-				_ = cmd.RegisterFlagCompletionFunc(name, flags[name]) // fails only where there is no such flag
+		for name, complete := range flags {
+			if cmd.LocalNonPersistentFlags().Lookup(name) != nil {
+				_ = cmd.RegisterFlagCompletionFunc(name, complete) // fails only where there is no such flag
 			}
 		}
-		if f := cmd.LocalFlags().Lookup("output"); f != nil && f.DefValue != "" { // without one it is a file
-			_ = cmd.RegisterFlagCompletionFunc(f.Name, words(forms(f.Usage)...))
+		if f := cmd.LocalFlags().Lookup("output"); f != nil && f.DefValue != "" { // without a default it is a file
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, fixedChoices(formats(f.Usage)...))
 		}
 		for _, sub := range cmd.Commands() {
-			teach(sub)
+			add(sub)
 		}
 	}
-	teach(root)
+	add(root)
 }
 
-// readsFiles reports whether a command takes names of files as arguments.
-func readsFiles(cmd *cobra.Command) bool { return strings.Contains(cmd.Use, "<file|") }
-
-// ask offers what the server says, and nothing when it does not.
-func (a *app) ask(find func(ctx context.Context, c *client.Client) (choices, error)) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, typed string) (choices, cobra.ShellCompDirective) {
-		c, err := a.client()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
-		defer cancel()
-		found, err := find(ctx, c)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return begun(found, typed), cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// offer is a choice with what it is.
-func offer(name, description string) cobra.Completion {
-	description = termtext.OneLine(termtext.Printable(description), cellWidth)
-	if description == "" {
-		return name
-	}
-	return cobra.CompletionWithDesc(name, description)
-}
-
-// first offers something for the first argument alone, each for every one.
-func first(f cobra.CompletionFunc) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) (choices, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return f(cmd, args, typed)
-	}
-}
-
-// words offers those of a list that begin as what is typed.
-func words(list ...cobra.Completion) cobra.CompletionFunc {
-	return func(_ *cobra.Command, _ []string, typed string) (choices, cobra.ShellCompDirective) {
-		return begun(list, typed), cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-func begun(list choices, typed string) choices {
-	var found choices
-	for _, choice := range list {
-		if strings.HasPrefix(choice, typed) && len(found) < offered {
-			found = append(found, choice)
-		}
-	}
-	return found
-}
-
-// forms are the choices that a flag's description lists: text, json or csv.
-func forms(usage string) choices {
+// formats returns the formats that the description of a flag lists: "text, json or csv".
+func formats(usage string) []string {
 	return strings.FieldsFunc(strings.ReplaceAll(usage, " or ", ", "), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-func texts[T ~string](list []T) choices {
-	all := make(choices, len(list))
-	for i, v := range list {
-		all[i] = string(v)
-	}
-	return all
-}
-
-// flagChoices are what flags take, by their names.
+// flagChoices returns the completions of flags by their names.
 func (a *app) flagChoices() map[string]cobra.CompletionFunc {
 	return map[string]cobra.CompletionFunc{
 		"agent":     a.agentNames(),
-		"on-busy":   words(string(agent.OnBusyQueue), string(agent.OnBusyInterrupt), string(agent.OnBusyReject)),
-		"outcome":   words(agent.AuditAllowed, agent.AuditDenied, agent.AuditFailed),
-		"notify-on": words(agent.NotifyAlways, agent.NotifySuccess, agent.NotifyFailure, agent.NotifyChange),
-		"overlap": words(agent.OverlapSkip, agent.OverlapBufferOne, agent.OverlapBufferAll, agent.OverlapCancelOther, agent.OverlapTerminate,
+		"on-busy":   fixedChoices(agent.OnBusyQueue, agent.OnBusyInterrupt, agent.OnBusyReject),
+		"outcome":   fixedChoices(agent.AuditAllowed, agent.AuditDenied, agent.AuditFailed),
+		"notify-on": fixedChoices(agent.NotifyAlways, agent.NotifySuccess, agent.NotifyFailure, agent.NotifyChange),
+		"overlap": fixedChoices(agent.OverlapSkip, agent.OverlapBufferOne, agent.OverlapBufferAll, agent.OverlapCancelOther, agent.OverlapTerminate,
 			agent.OverlapAllowAll),
-		"state": words("pending", "decided", "all"),
+		"state": fixedChoices("pending", "decided", "all"),
 		"type":  cobra.NoFileCompletions,
-		"group": words(texts(agent.UsageKeys())...),
-		"scope": words(texts(agent.Actions())...),
+		"group": fixedChoices(agent.UsageKeys()...),
+		"scope": fixedChoices(agent.Actions()...),
 	}
 }
 
-// argumentChoices are what commands take as arguments, by their paths.
+// argumentChoices returns the completions of arguments by the paths of their commands.
 func (a *app) argumentChoices() map[string]cobra.CompletionFunc {
-	schedule, key, workflow, tool := first(a.scheduleNames()), first(a.keyIDs()), first(a.workflowTags()), first(a.toolNames())
 	all := map[string]cobra.CompletionFunc{
-		"approvals decide": a.decisions,
+		"approvals decide": a.decisionChoices,
 		"catalog publish":  a.agentNames(),
-		"plan show":        first(a.agentNames()),
-		"keys rotate":      key, "keys revoke": key,
-		"links delete": first(a.chats()),
+		"catalog list":     firstArgument(kindChoices()),
+		"plan show":        firstArgument(a.agentNames()),
+		"links delete":     firstArgument(a.chatIDs()),
 	}
-	for _, command := range []string{"show", "runs", "pause", "resume", "trigger", "delete"} {
-		all["schedules "+command] = schedule
+	add := func(group string, complete cobra.CompletionFunc, commands ...string) {
+		for _, command := range commands {
+			all[group+" "+command] = complete
+		}
 	}
-	for _, command := range []string{"get", "history", "put", "patch", "revert", "delete", "run"} {
-		all["workflows "+command] = workflow
-	}
-	for _, command := range []string{"rename", "describe", "enable", "disable"} {
-		all["tools "+command] = tool
-	}
-	for _, command := range []string{"get", "delete", "history", "list"} {
-		all["catalog "+command] = a.documents(command != "list")
-	}
+	add("keys", firstArgument(a.keyIDs()), "rotate", "revoke")
+	add("schedules", firstArgument(a.scheduleNames()), "show", "runs", "pause", "resume", "trigger", "delete")
+	add("workflows", firstArgument(a.workflowTags()), "get", "history", "put", "patch", "revert", "delete", "run")
+	add("tools", firstArgument(a.toolNames()), "rename", "describe", "enable", "disable")
+	add("catalog", a.documentChoices, "get", "delete", "history")
 	return all
 }
 
 func (a *app) agentNames() cobra.CompletionFunc {
-	return a.ask(func(ctx context.Context, c *client.Client) (choices, error) {
+	return choices(a, func(ctx context.Context, c *client.Client) ([]agent.AgentInfo, error) {
 		page, err := c.ListAgents(ctx, agent.AgentQuery{Tenant: a.tenant, Page: agent.Page{Size: pageSize}})
-		var found choices
-		for i := range page.Agents {
-			found = append(found, offer(page.Agents[i].Name, page.Agents[i].Description))
-		}
-		return found, err
-	})
+		return page.Agents, err
+	}, func(info *agent.AgentInfo) cobra.Completion { return described(info.Name, info.Description) })
 }
 
 func (a *app) scheduleNames() cobra.CompletionFunc {
-	return a.ask(func(ctx context.Context, c *client.Client) (choices, error) {
+	return choices(a, func(ctx context.Context, c *client.Client) ([]agent.Schedule, error) {
 		page, err := c.Schedules(ctx, agent.Page{Size: pageSize})
-		var found choices
-		for i := range page.Schedules {
-			found = append(found, offer(page.Schedules[i].Name, when(&page.Schedules[i])))
-		}
-		return found, err
-	})
+		return page.Schedules, err
+	}, func(s *agent.Schedule) cobra.Completion { return described(s.Name, scheduleTimes(s)) })
 }
 
-// keyIDs are those of keys that have not been revoked.
+// keyIDs offers the keys that have not been revoked.
 func (a *app) keyIDs() cobra.CompletionFunc {
-	return a.ask(func(ctx context.Context, c *client.Client) (choices, error) {
+	return choices(a, func(ctx context.Context, c *client.Client) ([]agent.APIKey, error) {
 		keys, _, err := c.Keys(ctx, agent.Page{Size: pageSize})
-		var found choices
-		for i := range keys {
-			if keys[i].RevokedAt == nil {
-				found = append(found, offer(keys[i].ID, keys[i].Name))
-			}
-		}
-		return found, err
-	})
+		return slices.DeleteFunc(keys, func(k agent.APIKey) bool { return k.RevokedAt != nil }), err
+	}, func(k *agent.APIKey) cobra.Completion { return described(k.ID, k.Name) })
 }
 
 func (a *app) workflowTags() cobra.CompletionFunc {
-	return a.ask(func(ctx context.Context, c *client.Client) (choices, error) {
+	return choices(a, func(ctx context.Context, c *client.Client) ([]agent.StoredWorkflow, error) {
 		page, err := c.Workflows(ctx, agent.WorkflowQuery{Page: agent.Page{Size: pageSize}})
-		var found choices
-		for i := range page.Workflows {
-			found = append(found, page.Workflows[i].Tag)
-		}
-		return slices.Compact(found), err
-	})
+		return page.Workflows, err
+	}, func(w *agent.StoredWorkflow) cobra.Completion { return w.Tag })
 }
 
 func (a *app) toolNames() cobra.CompletionFunc {
-	return a.ask(func(ctx context.Context, c *client.Client) (choices, error) {
-		tools, err := c.Composites(ctx)
-		var found choices
-		for i := range tools {
-			found = append(found, offer(tools[i].Name, tools[i].Description))
-		}
-		return found, err
-	})
+	return choices(a, func(ctx context.Context, c *client.Client) ([]agent.Composite, error) { return c.Composites(ctx) },
+		func(tool *agent.Composite) cobra.Completion { return described(tool.Name, tool.Description) })
 }
 
-func (a *app) chats() cobra.CompletionFunc {
-	return a.ask(func(ctx context.Context, c *client.Client) (choices, error) {
+func (a *app) chatIDs() cobra.CompletionFunc {
+	return choices(a, func(ctx context.Context, c *client.Client) ([]agent.Link, error) {
 		page, err := c.Links(ctx, agent.LinkQuery{PageSize: linksPage})
-		var found choices
-		for i := range page.Links {
-			found = append(found, offer(page.Links[i].ChatID, page.Links[i].Channel+", "+page.Links[i].UserID))
-		}
-		return found, err
-	})
+		return page.Links, err
+	}, func(l *agent.Link) cobra.Completion { return described(l.ChatID, l.Channel+", "+l.UserID) })
 }
 
-// decisions offers approvals that wait, and then what can be decided.
-func (a *app) decisions(cmd *cobra.Command, args []string, typed string) (choices, cobra.ShellCompDirective) {
+// decisionChoices offers the pending approvals, and then the kinds of decisions.
+func (a *app) decisionChoices(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	complete := cobra.NoFileCompletions
 	switch len(args) {
 	case 0:
-		return a.ask(func(ctx context.Context, c *client.Client) (choices, error) {
-			page, err := c.Approvals(ctx, agent.ApprovalQuery{State: "pending", Limit: offered})
-			var found choices
-			for i := range page.Approvals {
-				found = append(found, offer(page.Approvals[i].ApprovalID, page.Approvals[i].ToolName))
-			}
-			return found, err
-		})(cmd, args, typed)
+		complete = choices(a, func(ctx context.Context, c *client.Client) ([]agent.Approval, error) {
+			page, err := c.Approvals(ctx, agent.ApprovalQuery{State: "pending", Limit: maxChoices})
+			return page.Approvals, err
+		}, func(v *agent.Approval) cobra.Completion { return described(v.ApprovalID, v.ToolName) })
 	case 1:
-		return words(texts([]agent.DecisionKind{agent.DecisionApprove, agent.DecisionEdit, agent.DecisionReject, agent.DecisionRespond})...)(cmd, args, typed)
-	default:
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		complete = fixedChoices(agent.DecisionApprove, agent.DecisionEdit, agent.DecisionReject, agent.DecisionRespond)
 	}
+	return complete(cmd, args, typed)
 }
 
-// documents offers kinds, and then names of that kind where the command takes one.
-func (a *app) documents(named bool) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) (choices, cobra.ShellCompDirective) {
-		switch {
-		case len(args) == 0:
-			return words("node", "agent", "tool", "model", "route", "auth", "knowledge")(cmd, args, typed)
-		case len(args) > 1 || !named:
-			return nil, cobra.ShellCompDirectiveNoFileComp
+func kindChoices() cobra.CompletionFunc {
+	return fixedChoices("node", "agent", "tool", "model", "route", "auth", "knowledge")
+}
+
+// documentChoices offers the kinds of documents, and then the names of one kind.
+func (a *app) documentChoices(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	complete := cobra.NoFileCompletions
+	switch len(args) {
+	case 0:
+		complete = kindChoices()
+	case 1:
+		if kind, err := readKind(args[0]); err == nil {
+			complete = choices(a, func(ctx context.Context, c *client.Client) ([]agent.Document, error) {
+				page, err := c.Documents(ctx, agent.DocumentQuery{Kind: kind, Tenant: agent.SharedTenant, Page: agent.Page{Size: pageSize}})
+				return page.Documents, err
+			}, func(d *agent.Document) cobra.Completion { return d.Name })
 		}
-		kind, err := kindArg(args[0])
+	}
+	return complete(cmd, args, typed)
+}
+
+// choices returns a completion that offers a choice for each entry that the server returns, without repetitions; nothing if it fails.
+func choices[T any](a *app, fetch func(ctx context.Context, c *client.Client) ([]T, error), choice func(*T) cobra.Completion) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		c, err := a.client()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return a.ask(func(ctx context.Context, c *client.Client) (choices, error) {
-			page, err := c.Documents(ctx, agent.DocumentQuery{Kind: kind, Tenant: agent.SharedTenant, Page: agent.Page{Size: pageSize}})
-			var found choices
-			for i := range page.Documents {
-				found = append(found, page.Documents[i].Name)
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		defer cancel()
+		entries, err := fetch(ctx, c)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var found []cobra.Completion
+		for i := range entries {
+			if name := choice(&entries[i]); !slices.Contains(found, name) {
+				found = append(found, name)
 			}
-			slices.Sort(found)
-			return slices.Compact(found), err
-		})(cmd, args, typed)
+		}
+		return fixedChoices(found...)(cmd, args, typed)
 	}
+}
+
+// fixedChoices returns a completion that offers the entries of a list that begin with the typed text.
+func fixedChoices[T ~string](list ...T) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		var found []cobra.Completion
+		for _, choice := range list {
+			if strings.HasPrefix(string(choice), typed) && len(found) < maxChoices {
+				found = append(found, string(choice))
+			}
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// firstArgument limits a completion to the first argument.
+func firstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return complete(cmd, args, typed)
+	}
+}
+
+// described returns a choice with its description, if it has one.
+func described(name, description string) cobra.Completion {
+	if description = termtext.OneLine(termtext.Printable(description), cellWidth); description == "" {
+		return name
+	}
+	return cobra.CompletionWithDesc(name, description)
 }

@@ -58,8 +58,7 @@ func TestDoctor(t *testing.T) {
 	golden(t, "doctor", measured.ReplaceAllString(strings.ReplaceAll(b.screen.String(), b.server, defaultServer), "$1"))
 	require.Equal(t, [2]string{"analyst", "gpt-4o"}, asked)
 
-	b.screen = &terminal{}
-	require.Equal(t, exitFailed, b.run(noInput(), "doctor", "-o", "json"))
+	b.show(exitFailed, "doctor", "-o", "json")
 	var got []finding
 	require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &got))
 	require.Equal(t, finding{
@@ -84,8 +83,7 @@ func TestDoctor(t *testing.T) {
 // visitOf runs the doctor without models against an address and returns its lines.
 func visitOf(t *testing.T, b *bench, want int, args ...string) []finding {
 	t.Helper()
-	b.screen = &terminal{}
-	require.Equal(t, want, b.run(noInput(), append([]string{"doctor", "--no-models", "-o", "json"}, args...)...), b.screen.String())
+	b.show(want, append([]string{"doctor", "--no-models", "-o", "json"}, args...)...)
 	var got []finding
 	require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &got), b.screen.String())
 	return got

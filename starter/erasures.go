@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,11 +15,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/erasure"
 )
 
-// How an erasure is waited for.
-const (
-	firstLookAtErasure = 100 * time.Millisecond
-	longLookAtErasure  = 2 * time.Second
-)
+// erasurePolling says how often an erasure is asked for until it ends.
+//
+//nolint:gochecknoglobals // a constant in all but syntax
+var erasurePolling = polling{first: 100 * time.Millisecond, longest: 2 * time.Second}
 
 const eraseHelp = `Erase everything that is kept of one user: what he said and was answered, his sessions, chats, schedules, runs and keys, content that nobody
 else refers to, and the histories in Temporal. What was paid stays countable, and the audit trail stays whole, under a pseudonym.
@@ -39,13 +38,18 @@ func (a *app) eraseCommand() *cobra.Command {
 		Example: `  starter erase --user ann --reason "ticket 4711" --dry-run
   starter erase --user ann --reason "ticket 4711" --wait
   starter erase --user ann --reason "after the restore of 2026-11-22" --yes`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: a.send(func(ctx context.Context, c *client.Client, _ []string) error {
 			r.Tenant = "" // the flag of all commands names it
 			if err := r.Validate(); err != nil {
-				return usageError{flagOf(err)}
+				return usageError{flagError(err)}
 			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error { return a.erase(ctx, c, r, wait, yes) })
-		},
+			if r.DryRun || !yes {
+				if err := a.previewErasure(ctx, c, r); err != nil || r.DryRun {
+					return err
+				}
+			}
+			return a.erase(ctx, c, r, wait)
+		}),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&r.UserID, "user", "", "whose data")
@@ -56,8 +60,8 @@ func (a *app) eraseCommand() *cobra.Command {
 	return cmd
 }
 
-// flagOf names the flag in place of the field.
-func flagOf(err error) error {
+// flagError returns an error that names the flag in place of the field.
+func flagError(err error) error {
 	fault, ok := errors.AsType[*agent.Error](err)
 	if !ok {
 		return err
@@ -65,75 +69,65 @@ func flagOf(err error) error {
 	return fmt.Errorf("--%s: %w", strings.TrimSuffix(fault.Field, "_id"), fault.Err)
 }
 
-func (a *app) erase(ctx context.Context, c *client.Client, r erasure.Request, wait, yes bool) error {
-	if r.DryRun || !yes {
-		preview := r
-		preview.DryRun = true
-		e, err := a.awaitErasure(ctx, c, preview)
-		if err != nil {
-			return err
-		}
-		if e.Status != erasure.StatusCompleted {
-			a.say("%s: %s %s", e.ID, e.Status, e.Error)
-			return outcome(exitFailed)
-		}
-		if r.DryRun && a.output == "json" {
-			return a.printJSON(e)
-		}
-		if a.output != "json" {
-			if err := a.printErasure(&e); err != nil || r.DryRun {
-				return err
-			}
-		}
-		if err := a.confirm(ctx, "This cannot be undone. Erase?"); err != nil {
+// previewErasure prints what an erasure would remove, and asks unless it is a dry run.
+func (a *app) previewErasure(ctx context.Context, c *client.Client, r erasure.Request) error {
+	preview := r
+	preview.DryRun = true
+	e, err := a.awaitErasure(ctx, c, preview)
+	switch {
+	case err != nil:
+		return err
+	case e.Status != erasure.StatusCompleted:
+		a.say("%s: %s %s", e.ID, e.Status, e.Error)
+		return outcome(exitFailed)
+	case r.DryRun:
+		return a.print(e, func() error { return a.printErasure(&e) })
+	case a.output != "json":
+		if err := a.printErasure(&e); err != nil {
 			return err
 		}
 	}
+	return a.confirm(ctx, "This cannot be undone. Erase?")
+}
+
+func (a *app) erase(ctx context.Context, c *client.Client, r erasure.Request, wait bool) error {
 	if !wait {
 		e, err := c.Erase(ctx, r)
 		if err != nil {
 			return err
 		}
-		if a.output == "json" {
-			return a.printJSON(e)
-		}
-		a.say("%s: %s", e.ID, e.Status)
-		return nil
+		return a.print(e, func() error {
+			a.say("%s: %s", e.ID, e.Status)
+			return nil
+		})
 	}
 	e, err := a.awaitErasure(ctx, c, r)
 	if err != nil {
 		return err
 	}
-	if a.output == "json" {
-		err = a.printJSON(e)
-	} else {
-		err = a.printErasure(&e)
-	}
+	err = a.print(e, func() error { return a.printErasure(&e) })
 	if err == nil && e.Status != erasure.StatusCompleted {
 		return outcome(exitFailed)
 	}
 	return err
 }
 
-// awaitErasure asks again and again until one is over.
+// awaitErasure begins an erasure and returns it once it has ended.
 func (a *app) awaitErasure(ctx context.Context, c *client.Client, r erasure.Request) (erasure.Erasure, error) {
 	e, err := c.Erase(ctx, r)
-	if err == nil && !r.DryRun {
+	if err != nil {
+		return e, err
+	}
+	if !r.DryRun {
 		a.note("erasure %s", e.ID)
 	}
-	id := e.ID
-	for pause := firstLookAtErasure; err == nil && !e.Status.Final(); pause = min(2*pause, longLookAtErasure) {
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return e, context.Cause(ctx)
-		}
-		e, err = c.Erasure(ctx, id)
-	}
-	return e, err
+	return poll(ctx, erasurePolling, func() (erasure.Erasure, bool, error) {
+		e, err := c.Erasure(ctx, e.ID)
+		return e, e.Status.Final(), err
+	})
 }
 
-// printErasure prints a report for a reader: kinds of which there was nothing are left out.
+// printErasure prints the report of an erasure, without the kinds of data that were not there.
 func (a *app) printErasure(e *erasure.Erasure) error {
 	r := e.Report
 	if r == nil {
@@ -143,20 +137,14 @@ func (a *app) printErasure(e *erasure.Erasure) error {
 	var rows [][]string
 	for i := range r.Kinds {
 		k := &r.Kinds[i]
-		if k.Found+k.Removed+k.Unnamed+k.Remaining == 0 {
-			continue
+		why := cmp.Or(k.Left, k.Kept)
+		switch {
+		case k.Found+k.Removed+k.Unnamed+k.Remaining == 0:
+		case r.DryRun:
+			rows = append(rows, []string{k.Name, decimal(k.Found), why})
+		default:
+			rows = append(rows, []string{k.Name, decimal(k.Removed), decimal(k.Unnamed), decimal(k.Remaining), why})
 		}
-		why := k.Kept
-		if k.Left != "" {
-			why = k.Left
-		}
-		if r.DryRun {
-			rows = append(rows, []string{k.Name, strconv.FormatInt(k.Found, 10), why})
-			continue
-		}
-		rows = append(rows, []string{
-			k.Name, strconv.FormatInt(k.Removed, 10), strconv.FormatInt(k.Unnamed, 10), strconv.FormatInt(k.Remaining, 10), why,
-		})
 	}
 	header := "KIND REMOVED UNNAMED LEFT WHY"
 	if r.DryRun {
@@ -177,34 +165,23 @@ func (a *app) printErasure(e *erasure.Erasure) error {
 }
 
 func (a *app) erasuresCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "erasures", Short: "Erasures of users' data: list, show and verify them", Args: cobra.NoArgs,
+	return group(&cobra.Command{
+		Use: "erasures", Short: "Erasures of users' data: list, show and verify them",
 		Example: "  starter erasures list\n  starter erasures verify 0b0e2f6a-… --user ann",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(a.erasuresListCommand(), a.erasuresGetCommand(), a.erasuresVerifyCommand())
-	return cmd
+	}, a.erasuresListCommand(), a.erasuresGetCommand(), a.erasuresVerifyCommand())
 }
 
 func (a *app) erasuresListCommand() *cobra.Command {
-	var limit int
-	cmd := &cobra.Command{
-		Use: "list", Short: "List erasures, newest first", Args: cobra.NoArgs,
+	return listCommand(a, &cobra.Command{
+		Use: "list", Short: "List erasures, newest first",
 		Example: "  starter erasures list\n  starter erasures list -o json | jq -r '.[] | select(.status == \"incomplete\") | .erasure_id'",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := limitArg(limit); err != nil {
-				return err
-			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				return list(a, limit, "ERASURE ASKED STATUS BY REASON", erasureRow, func(p agent.Page) ([]erasure.Erasure, string, error) {
-					page, err := c.Erasures(ctx, p)
-					return page.Erasures, page.Next, err
-				})
-			})
+	}, listing[erasure.Erasure]{
+		header: "ERASURE ASKED STATUS BY REASON", row: erasureRow,
+		fetch: func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]erasure.Erasure, string, error) {
+			page, err := c.Erasures(ctx, p)
+			return page.Erasures, page.Next, err
 		},
-	}
-	cmd.Flags().IntVar(&limit, "limit", listed, "at most so many; 0: all")
-	return cmd
+	})
 }
 
 func erasureRow(e *erasure.Erasure) []string {
@@ -219,18 +196,13 @@ func (a *app) erasuresGetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "get <erasure>", Short: "Print an erasure with its report", Args: cobra.ExactArgs(1),
 		Example: "  starter erasures get 0b0e2f6a-…\n  starter erasures get 0b0e2f6a-… -o json > proof.json",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				e, err := c.Erasure(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				if a.output == "json" {
-					return a.printJSON(e)
-				}
-				return a.printErasure(&e)
-			})
-		},
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+			e, err := c.Erasure(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return a.print(e, func() error { return a.printErasure(&e) })
+		}),
 	}
 }
 
@@ -243,30 +215,24 @@ audit trail. With --user it is also checked that the report is about this user, 
 
 Exit codes: 0 it is, 1 it is not.`,
 		Example: "  starter erasures verify 0b0e2f6a-…\n  starter erasures verify 0b0e2f6a-… --user ann",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				e, err := c.Erasure(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				p, err := erasure.Verify(&e, user)
-				if err != nil {
-					return err
-				}
-				return a.printProof(&e, &p)
-			})
-		},
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+			e, err := c.Erasure(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			p, err := erasure.Verify(&e, user)
+			if err != nil {
+				return err
+			}
+			return a.printProof(&e, &p)
+		}),
 	}
 	cmd.Flags().StringVar(&user, "user", "", "whose report it should be")
 	return cmd
 }
 
 func (a *app) printProof(e *erasure.Erasure, p *erasure.Proof) error {
-	if a.output == "json" {
-		if err := a.printJSON(p); err != nil {
-			return err
-		}
-	} else {
+	err := a.print(p, func() error {
 		for _, fault := range p.Faults {
 			a.say("✗ %s", fault)
 		}
@@ -277,9 +243,10 @@ func (a *app) printProof(e *erasure.Erasure, p *erasure.Proof) error {
 			a.say("✓ it is about this user")
 		}
 		a.say("%s", p.Digest)
-	}
-	if len(p.Faults) > 0 {
+		return nil
+	})
+	if err == nil && len(p.Faults) > 0 {
 		return outcome(exitFailed)
 	}
-	return nil
+	return err
 }

@@ -438,8 +438,7 @@ func TestCompletionIsSilent(t *testing.T) {
 func TestCompletionScripts(t *testing.T) {
 	b := setup(t)
 	for shell, text := range map[string]string{"bash": "__start_starter", "zsh": "#compdef starter", "fish": "complete -c starter", "powershell": "Register-ArgumentCompleter"} {
-		b.screen = &terminal{}
-		require.Equal(t, 0, b.run(noInput(), "completion", shell))
+		b.show(0, "completion", shell)
 		require.Contains(t, b.screen.out(), text)
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -21,20 +19,17 @@ import (
 )
 
 func (a *app) jobsCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "jobs", Short: "Jobs through a Redis queue, as an orchestrator sends them", Args: cobra.NoArgs,
+	return group(&cobra.Command{
+		Use: "jobs", Short: "Jobs through a Redis queue, as an orchestrator sends them",
 		Long: `Jobs through a Redis queue, as an orchestrator sends them. These commands speak to Redis alone: a worker that has jobs.redis_url takes the
 job from there, and puts its result there.`,
 		Example: `  export TURNSTONE_JOBS_REDIS_URL=redis://127.0.0.1:6379
   starter jobs push "fetch flights from NYC to LAX, sort by price, show top 3" --wait
   starter jobs push --job-id nightly-7 "summarize the day" && starter jobs wait nightly-7 --timeout 10m`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(a.jobsPushCommand(), a.jobsWaitCommand())
-	return cmd
+	}, a.jobsPushCommand(), a.jobsWaitCommand())
 }
 
-// redisFlags say where the queue is.
+// redisFlags are the flags that name the queue.
 type redisFlags struct{ url, queue, results string }
 
 func (f *redisFlags) register(cmd *cobra.Command) {
@@ -62,13 +57,13 @@ func (a *app) queue(ctx context.Context, f *redisFlags, do func(context.Context,
 	})
 }
 
-// jobFlags are what a job may say besides its prompt.
+// jobFlags are the flags of a job.
 type jobFlags struct {
 	job     job.Job
 	timeout time.Duration
 	file    string
 	wait    bool
-	grace   time.Duration // that a result is waited for beyond the job's own time
+	grace   time.Duration // added to the time of the job when waiting for its result
 }
 
 func (a *app) jobsPushCommand() *cobra.Command {
@@ -91,7 +86,7 @@ Exit codes with --wait: 0 the job completed, 1 it failed, 3 there was no result 
   starter jobs push - --session trip-1 --timeout 2m < prompt.txt`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.queue(cmd.Context(), &to, func(ctx context.Context, c *jobs.Client) error {
-				j, err := f.message(ctx, cmd.Flags(), a.in, strings.Join(args, " "))
+				j, err := f.message(ctx, cmd.Flags(), a, strings.Join(args, " "))
 				if err != nil {
 					return usageError{err}
 				}
@@ -114,14 +109,14 @@ Exit codes with --wait: 0 the job completed, 1 it failed, 3 there was no result 
 	return cmd
 }
 
-// message is the job of a command line.
-func (f *jobFlags) message(ctx context.Context, flags *pflag.FlagSet, stdin io.Reader, prompt string) (job.Job, error) {
+// message returns the job that a command line describes.
+func (f *jobFlags) message(ctx context.Context, flags *pflag.FlagSet, a *app, prompt string) (job.Job, error) {
 	if f.timeout < time.Second || f.timeout%time.Second != 0 {
 		return job.Job{}, fmt.Errorf("--timeout is %s, want whole seconds", f.timeout)
 	}
 	f.job.TimeoutSec = int(f.timeout / time.Second)
 	if f.file != "" {
-		return f.change(ctx, flags, stdin, prompt)
+		return f.change(ctx, flags, a, prompt)
 	}
 	j := f.job
 	j.Prompt, j.JobID = prompt, cmp.Or(j.JobID, uuid.NewString())
@@ -129,30 +124,21 @@ func (f *jobFlags) message(ctx context.Context, flags *pflag.FlagSet, stdin io.R
 	case "":
 		return j, errors.New("give a prompt, - or --file")
 	case "-":
-		text, err := readAll(ctx, stdin, job.MaxPromptBytes+1)
+		text, err := readAll(ctx, a.in, job.MaxPromptBytes+1)
 		if err != nil {
 			return j, err
 		}
 		j.Prompt = strings.TrimSpace(string(text))
 	}
-	return checked(&j)
+	return validJob(&j)
 }
 
 // change reads a message from a file and changes what the flags say.
-func (f *jobFlags) change(ctx context.Context, flags *pflag.FlagSet, stdin io.Reader, prompt string) (job.Job, error) {
+func (f *jobFlags) change(ctx context.Context, flags *pflag.FlagSet, a *app, prompt string) (job.Job, error) {
 	if prompt != "" {
 		return job.Job{}, errors.New("give a prompt or --file, not both")
 	}
-	from := stdin
-	if f.file != "-" {
-		file, err := os.Open(f.file)
-		if err != nil {
-			return job.Job{}, err
-		}
-		defer file.Close() //nolint:errcheck // read-only
-		from = file
-	}
-	raw, err := readAll(ctx, from, job.MaxMessageBytes+1)
+	raw, err := a.readInput(ctx, f.file, job.MaxMessageBytes)
 	if err != nil {
 		return job.Job{}, fmt.Errorf("%s: %w", f.file, err)
 	}
@@ -174,11 +160,11 @@ func (f *jobFlags) change(ctx context.Context, flags *pflag.FlagSet, stdin io.Re
 			set()
 		}
 	}
-	return checked(&j)
+	return validJob(&j)
 }
 
-// checked refuses what the queue's other end would.
-func checked(j *job.Job) (job.Job, error) {
+// validJob refuses a job that the worker would refuse.
+func validJob(j *job.Job) (job.Job, error) {
 	_, err := j.Encode()
 	return *j, err
 }
@@ -197,7 +183,7 @@ func (a *app) push(ctx context.Context, c *jobs.Client, j *job.Job, f *jobFlags,
 	return a.done(map[string]string{"job_id": j.JobID, "queue": queue}, "job      %s\nqueue    %s", wide(j.JobID), wide(queue))
 }
 
-// waitTime is how long the result of a job that was just pushed may take.
+// waitTime returns how long to wait for the result of a job that was just pushed.
 func (f *jobFlags) waitTime(j *job.Job) time.Duration {
 	return time.Duration(cmp.Or(j.TimeoutSec, job.DefaultTimeoutSec))*time.Second + f.grace
 }
@@ -214,8 +200,8 @@ Exit codes: 0 the job completed, 1 it failed, 3 there was no result in time, 4 i
 		Example: `  starter jobs wait nightly-7 --timeout 10m
   starter jobs wait nightly-7 -o json | jq .result_preview`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if timeout < 0 {
-				return usageError{fmt.Errorf("--timeout is %s, want 0 or more", timeout)}
+			if err := requireMin("timeout", timeout, 0); err != nil {
+				return err
 			}
 			if args[0] == "" {
 				return usageError{errors.New("the job id is empty")}
@@ -247,14 +233,14 @@ func (a *app) waitFor(ctx context.Context, c *jobs.Client, id string, timeout ti
 			"starter results get %s shows it then", id, timeout, wide(id))
 	case err != nil:
 		return err
-	case a.output == "json":
-		if err := a.printJSON(r); err != nil {
-			return err
-		}
-	default:
-		a.printJob(&r)
 	}
+	err = a.print(r, func() error {
+		a.printJob(&r)
+		return nil
+	})
 	switch {
+	case err != nil:
+		return err
 	case r.Status == job.StatusCompleted:
 		return nil
 	case r.Error != nil && r.Error.Type == string(agent.CodeCancelled):
@@ -284,11 +270,7 @@ func (a *app) printJob(r *job.Result) {
 		}
 		if json.Unmarshal(m.ToolCalls, &calls) == nil {
 			for _, call := range calls {
-				line := call.Tool + " " + call.Status
-				if call.CacheHit {
-					line += ", cached"
-				}
-				a.fact("tool", strings.TrimSpace(line))
+				a.printToolCall(call.Tool, call.Status, call.CacheHit, "")
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"net"
 	"os"
 	"path/filepath"
@@ -100,10 +99,7 @@ func TestJobsWait(t *testing.T) {
 
 	_, err := redis.Push("mine:j1", doneJob)
 	require.NoError(t, err)
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "jobs", "wait", "j1", "--results", "mine", "-o", "json"))
-	var r job.Result
-	require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &r))
+	r := answer[job.Result](b, "jobs", "wait", "j1", "--results", "mine")
 	require.Equal(t, int64(1523), r.Metadata.TokensUsed)
 	require.False(t, redis.Exists("mine:j1"), "it is taken")
 }
@@ -218,15 +214,10 @@ func TestJobsUsage(t *testing.T) {
 		})
 	}
 	require.False(t, redis.Exists("agent:jobs"), "nothing was pushed")
-	b.screen = &terminal{}
-	require.Equal(t, exitUsage, b.run(noInput(), "jobs", "wait", ""))
-	require.Contains(t, b.screen.String(), "the job id is empty")
+	require.Contains(t, b.show(exitUsage, "jobs", "wait", ""), "the job id is empty")
 	b.redis = ""
-	b.screen = &terminal{}
-	require.Equal(t, exitUsage, b.run(noInput(), "jobs", "push", "x"))
-	require.Contains(t, b.screen.String(), "TURNSTONE_JOBS_REDIS_URL")
+	require.Contains(t, b.show(exitUsage, "jobs", "push", "x"), "TURNSTONE_JOBS_REDIS_URL")
 	b.redis = away
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "jobs", "push", "--help"))
+	b.show(0, "jobs", "push", "--help")
 	require.NotContains(t, b.screen.String(), "hunter2", "help shows no secret")
 }

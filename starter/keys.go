@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,15 +14,12 @@ import (
 )
 
 func (a *app) keysCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "keys", Short: "API keys: make, list, rotate and revoke them", Args: cobra.NoArgs,
+	return group(&cobra.Command{
+		Use: "keys", Short: "API keys: make, list, rotate and revoke them",
 		Example: `  starter keys create billing
   starter keys list
   starter keys revoke k3m5q7tzab2cd4ef`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(a.keysCreateCommand(), a.keysListCommand(), a.keysRotateCommand(), a.keysRevokeCommand())
-	return cmd
+	}, a.keysCreateCommand(), a.keysListCommand(), a.keysRotateCommand(), a.keysRevokeCommand())
 }
 
 func (a *app) keysCreateCommand() *cobra.Command {
@@ -36,19 +34,17 @@ Nobody can hand out more than he has himself. Without --scope the key may talk t
   starter keys create ops --scope '*' --expires 720h
   starter keys create bot --subject ann --role trader --scope turns.run:analyst --scope turns.read
   export TURNSTONE_KEY="$(starter keys create laptop)"`,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
 			r.Name, r.Tenant = args[0], a.tenant
-			if r.ExpiresIn < 0 {
-				return usageError{fmt.Errorf("--expires is %s, want 0 or more", r.ExpiresIn)}
+			if err := requireMin("expires", r.ExpiresIn, 0); err != nil {
+				return err
 			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				k, err := c.CreateKey(ctx, r)
-				if err != nil {
-					return err
-				}
-				return a.showNewKey(&k)
-			})
-		},
+			k, err := c.CreateKey(ctx, r)
+			if err != nil {
+				return err
+			}
+			return a.printNewKey(&k)
+		}),
 	}
 	cmd.Flags().StringVar(&r.Subject, "subject", "", "user id of whom the key is; empty: requests may name a user")
 	cmd.Flags().StringVar(&r.Role, "role", "", "role that routing sees")
@@ -57,38 +53,26 @@ Nobody can hand out more than he has himself. Without --scope the key may talk t
 	return cmd
 }
 
-// showNewKey prints a key by itself, so that it can be caught, and what is known of it beside it.
-func (a *app) showNewKey(k *agent.NewKey) error {
-	if a.output == "json" {
-		return a.printJSON(k)
-	}
-	until := "until it is revoked"
-	if k.ExpiresAt != nil {
-		until = "until " + moment(*k.ExpiresAt)
-	}
-	a.note("key %s of tenant %s, good %s; it is shown this once:", k.ID, k.Tenant, until)
-	fmt.Fprintln(a.out, k.Key)
-	return nil
+// printNewKey prints a key alone on standard output, so that a shell can catch it, and its facts on standard error.
+func (a *app) printNewKey(k *agent.NewKey) error {
+	return a.print(k, func() error {
+		until := "until " + momentOr(k.ExpiresAt, "it is revoked")
+		a.note("key %s of tenant %s, good %s; it is shown this once:", k.ID, k.Tenant, until)
+		fmt.Fprintln(a.out, k.Key)
+		return nil
+	})
 }
 
 func (a *app) keysListCommand() *cobra.Command {
-	var limit int
-	cmd := &cobra.Command{
-		Use: "list", Short: "List API keys, without the keys", Args: cobra.NoArgs,
+	return listCommand(a, &cobra.Command{
+		Use: "list", Short: "List API keys, without the keys",
 		Example: "  starter keys list\n  starter keys list -o json | jq -r '.[] | select(.revoked_at == null) | .id'",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 0 {
-				return usageError{fmt.Errorf("--limit is %d, want 0 or more", limit)}
-			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				return list(a, limit, "KEY TENANT NAME SUBJECT STATE USED SCOPES", keyRow, func(p agent.Page) ([]agent.APIKey, string, error) {
-					return c.Keys(ctx, p)
-				})
-			})
+	}, listing[agent.APIKey]{
+		header: "KEY TENANT NAME SUBJECT STATE USED SCOPES", row: keyRow,
+		fetch: func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.APIKey, string, error) {
+			return c.Keys(ctx, p)
 		},
-	}
-	cmd.Flags().IntVar(&limit, "limit", listed, "at most so many; 0: all")
-	return cmd
+	})
 }
 
 func keyRow(k *agent.APIKey) []string {
@@ -101,11 +85,7 @@ func keyRow(k *agent.APIKey) []string {
 	case k.ExpiresAt != nil:
 		state = "until " + moment(*k.ExpiresAt)
 	}
-	used := "never"
-	if k.LastUsedAt != nil {
-		used = moment(*k.LastUsedAt)
-	}
-	return []string{k.ID, k.Tenant, k.Name, dash(k.Subject), state, used, strings.Join(k.Scopes, " ")}
+	return []string{k.ID, k.Tenant, k.Name, dash(k.Subject), state, momentOr(k.LastUsedAt, "never"), strings.Join(k.Scopes, " ")}
 }
 
 func (a *app) keysRotateCommand() *cobra.Command {
@@ -113,18 +93,16 @@ func (a *app) keysRotateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rotate <key id>", Short: "Make a new key in place of another one, which goes on working for a while", Args: cobra.ExactArgs(1),
 		Example: "  starter keys rotate k3m5q7tzab2cd4ef --overlap 1h",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if overlap < 0 {
-				return usageError{fmt.Errorf("--overlap is %s, want 0 or more", overlap)}
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+			if err := requireMin("overlap", overlap, 0); err != nil {
+				return err
 			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				k, err := c.RotateKey(ctx, args[0], overlap)
-				if err != nil {
-					return err
-				}
-				return a.showNewKey(&k)
-			})
-		},
+			k, err := c.RotateKey(ctx, args[0], overlap)
+			if err != nil {
+				return err
+			}
+			return a.printNewKey(&k)
+		}),
 	}
 	cmd.Flags().DurationVar(&overlap, "overlap", overlap, "how long the old key goes on working")
 	return cmd
@@ -134,15 +112,10 @@ func (a *app) keysRevokeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke <key id>", Short: "End a key, within seconds everywhere", Args: cobra.ExactArgs(1),
 		Example: "  starter keys revoke k3m5q7tzab2cd4ef",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				k, err := c.RevokeKey(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return a.done(map[string]string{"id": k.ID}, "revoked %s", k.ID)
-			})
-		},
+		RunE: a.act("id", "revoked %s", func(ctx context.Context, c *client.Client, id string) error {
+			_, err := c.RevokeKey(ctx, id)
+			return err
+		}),
 	}
 }
 
@@ -150,15 +123,12 @@ func (a *app) whoamiCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "whoami", Short: "Say who the server takes you for, and what you may do", Args: cobra.NoArgs,
 		Example: "  starter whoami\n  starter whoami -o json | jq .scopes",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				p, err := c.WhoAmI(ctx)
-				if err != nil {
-					return err
-				}
-				if a.output == "json" {
-					return a.printJSON(p)
-				}
+		RunE: a.send(func(ctx context.Context, c *client.Client, _ []string) error {
+			p, err := c.WhoAmI(ctx)
+			if err != nil {
+				return err
+			}
+			return a.print(p, func() error {
 				if p.Trusted() {
 					a.say("no authentication is configured: whoever reaches the server may do everything")
 					return nil
@@ -167,12 +137,16 @@ func (a *app) whoamiCommand() *cobra.Command {
 					{p.Tenant, dash(p.Subject), dash(p.Role), p.Credential, strings.Join(p.Scopes, " ")},
 				})
 			})
-		},
+		}),
 	}
 }
 
+// auditPage is the number of audit records of one request.
+const auditPage = 500
+
 func (a *app) auditCommand() *cobra.Command {
 	var q agent.AuditQuery
+	var limit int
 	var since time.Duration
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Who did, or tried, what", Args: cobra.NoArgs,
@@ -180,53 +154,49 @@ func (a *app) auditCommand() *cobra.Command {
 		Example: `  starter audit --outcome denied --since 24h
   starter audit --action 'catalog.*' --subject ann
   starter audit --action turns.run -o json | jq -r '.[].detail.mode' | sort | uniq -c`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if q.Limit < 1 || since < 0 {
+		RunE: a.send(func(ctx context.Context, c *client.Client, _ []string) error {
+			if limit < 1 || since < 0 {
 				return usageError{fmt.Errorf("--limit wants 1 or more, --since 0 or more")}
 			}
 			if since > 0 {
 				q.Since = time.Now().Add(-since)
 			}
 			q.Tenant = a.tenant
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error { return a.printAudit(ctx, c, q) })
-		},
+			records, more, err := fetchAll(limit, func(p agent.Page) ([]agent.AuditRecord, string, error) { return auditRecords(ctx, c, q, p) })
+			if err != nil {
+				return err
+			}
+			return a.printList(records, more, func() error {
+				return printTable(a, "TIME TENANT OUTCOME ACTION RESOURCE USER CREDENTIAL CHANNEL DETAIL", auditRow, records)
+			})
+		}),
 	}
 	cmd.Flags().StringVar(&q.Subject, "subject", "", "only of this user")
 	cmd.Flags().StringVar(&q.Action, "action", "", "only this action, or those that begin so: catalog.*")
 	cmd.Flags().StringVar(&q.Outcome, "outcome", "", "only allowed, denied or failed")
 	cmd.Flags().DurationVar(&since, "since", 0, "only of so long ago at most; 0: all")
-	cmd.Flags().IntVar(&q.Limit, "limit", 100, "at most so many")
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most so many")
 	return cmd
 }
 
-// auditPage is how many records one request asks for.
-const auditPage = 500
+// auditRecords returns a page of the audit trail; its token is the number of the record before which it begins.
+func auditRecords(ctx context.Context, c *client.Client, q agent.AuditQuery, p agent.Page) ([]agent.AuditRecord, string, error) {
+	q.Limit = min(p.Size, auditPage)
+	if p.Token != "" {
+		var err error
+		if q.Before, err = strconv.ParseInt(p.Token, 10, 64); err != nil {
+			return nil, "", fmt.Errorf("page %q: %w", p.Token, err)
+		}
+	}
+	page, err := c.Audit(ctx, q)
+	if err != nil || page.Next == 0 {
+		return page.Records, "", err
+	}
+	return page.Records, decimal(page.Next), nil
+}
 
-func (a *app) printAudit(ctx context.Context, c *client.Client, q agent.AuditQuery) error {
-	limit, records := q.Limit, []agent.AuditRecord{}
-	for {
-		q.Limit = min(limit-len(records), auditPage)
-		page, err := c.Audit(ctx, q)
-		if err != nil {
-			return err
-		}
-		records = append(records, page.Records...)
-		if q.Before = page.Next; page.Next == 0 || len(records) >= limit || len(page.Records) == 0 {
-			break
-		}
+func auditRow(r *agent.AuditRecord) []string {
+	return []string{
+		moment(r.At), dash(r.Tenant), r.Outcome, string(r.Action), r.Resource, dash(r.Subject), dash(r.Credential), dash(r.Channel), string(r.Detail),
 	}
-	if q.Before != 0 {
-		defer a.note("… there are more; see --limit")
-	}
-	if a.output == "json" {
-		return a.printJSON(records)
-	}
-	rows := make([][]string, len(records))
-	for i := range records {
-		r := &records[i]
-		rows[i] = []string{
-			moment(r.At), dash(r.Tenant), r.Outcome, string(r.Action), r.Resource, dash(r.Subject), dash(r.Credential), dash(r.Channel), string(r.Detail),
-		}
-	}
-	return a.table("TIME TENANT OUTCOME ACTION RESOURCE USER CREDENTIAL CHANNEL DETAIL", rows)
 }

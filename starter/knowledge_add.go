@@ -29,15 +29,13 @@ A file that is refused does not keep the others from being added; the exit code 
 		Example: `  starter knowledge add handbook docs/
   starter knowledge add handbook rules.pdf --id rules --title "House rules" --source https://example.com/rules.pdf
   curl -s https://example.com/faq.html | starter knowledge add handbook - --type html --source https://example.com/faq.html`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				files, err := up.files(ctx, a.in, args[1:])
-				if err != nil {
-					return err
-				}
-				return a.upload(ctx, c, args[0], files)
-			})
-		},
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+			files, err := up.files(ctx, a.in, args[1:])
+			if err != nil {
+				return err
+			}
+			return a.upload(ctx, c, args[0], files)
+		}),
 	}
 	cmd.Flags().StringVar(&up.id, "id", "", "of the document (default: made of the source); for one file")
 	cmd.Flags().StringVar(&up.title, "title", "", "of the document (default: its own); for one file")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,14 +50,10 @@ func TestKnowledge(t *testing.T) {
 	}
 	golden(t, "knowledge", b.screen.String())
 
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "knowledge", "add", "handbook", "docs", "-o", "json"))
-	var added []agent.KnowledgeDocument
-	require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &added))
+	added := answer[[]agent.KnowledgeDocument](b, "knowledge", "add", "handbook", "docs")
 	require.Len(t, added, 2)
 	require.Equal(t, []string{"docs/deep/page.HTML", "text/html"}, []string{added[0].Source, added[0].MIMEType})
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "knowledge", "search", "handbook", "nowhere", "-o", "json"))
+	b.show(0, "knowledge", "search", "handbook", "nowhere", "-o", "json")
 	require.JSONEq(t, `[]`, b.screen.out())
 }
 
@@ -85,7 +80,7 @@ func TestKnowledgeUsage(t *testing.T) {
 	library(t)
 	b := setup(t)
 	b.rt.Collections = []string{"handbook"}
-	for text, args := range map[string]string{
+	b.refuses("", map[string]string{
 		"wants --type":            "knowledge add handbook -",
 		"want text, markdown":     "knowledge add handbook notes --type word",
 		"are for one file":        "knowledge add handbook docs faq.jsonl --id x",
@@ -99,11 +94,7 @@ func TestKnowledgeUsage(t *testing.T) {
 		"top_k":                   "knowledge search handbook x --top 1000",
 		"no knowledge collection": "knowledge list nowhere",
 		"is no regular file":      "knowledge add handbook /dev/null",
-	} {
-		b.screen = &terminal{}
-		require.Equal(t, exitUsage, b.run(noInput(), strings.Fields(args)...), args)
-		require.Contains(t, b.screen.String(), text, args)
-	}
+	})
 	page, err := b.rt.Knowledge(t.Context(), "default", "handbook", "", 10)
 	require.NoError(t, err)
 	require.Empty(t, page.Documents)

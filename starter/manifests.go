@@ -178,3 +178,21 @@ func readAll(ctx context.Context, from io.Reader, most int64) ([]byte, error) {
 		return nil, context.Cause(ctx)
 	}
 }
+
+// readInput returns the content of a file, or of standard input for "-". It refuses more than maxBytes.
+func (a *app) readInput(ctx context.Context, name string, maxBytes int64) ([]byte, error) {
+	from := a.in
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close() //nolint:errcheck // read-only
+		from = f
+	}
+	data, err := readAll(ctx, from, maxBytes+1)
+	if err == nil && int64(len(data)) > maxBytes {
+		err = fmt.Errorf("%s is larger than %d bytes", name, maxBytes)
+	}
+	return data, err
+}

@@ -58,7 +58,7 @@ func flowchart(p *agent.Plan) string {
 	}
 	c.node("output", "([%s])", output...)
 	c.line("models --> output")
-	if bounds := limits(&p.Limits, &p.RateLimits); len(bounds) > 0 {
+	if bounds := limitTexts(&p.Limits, &p.RateLimits); len(bounds) > 0 {
 		c.node("limits", ">%s]", append([]string{"limits"}, bounds...)...)
 		c.line("limits -.- models")
 	}

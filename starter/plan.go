@@ -15,13 +15,10 @@ import (
 )
 
 func (a *app) planCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "plan", Short: "Compiled agents", Args: cobra.NoArgs,
+	return group(&cobra.Command{
+		Use: "plan", Short: "Compiled agents",
 		Example: "  starter plan show analyst",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(a.planShowCommand())
-	return cmd
+	}, a.planShowCommand())
 }
 
 func (a *app) planShowCommand() *cobra.Command {
@@ -33,29 +30,27 @@ canonical bytes, of which the hash is made; with --mermaid a flowchart (https://
 		Example: `  starter plan show analyst
   starter plan show analyst -o json | sha256sum
   starter plan show analyst --mermaid > analyst.mmd`,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
 			if diagram && a.output == "json" {
 				return usageError{fmt.Errorf("--mermaid and --output json exclude each other")}
 			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				body, err := a.plan(ctx, c, args[0])
-				if err != nil {
-					return err
-				}
-				return a.printPlan(body, diagram)
-			})
-		},
+			body, err := a.plan(ctx, c, args[0])
+			if err != nil {
+				return err
+			}
+			return a.printPlan(body, diagram)
+		}),
 	}
 	cmd.Flags().BoolVar(&diagram, "mermaid", false, "a Mermaid flowchart")
 	return cmd
 }
 
-// plan asks for a plan by hash or by agent.
-func (a *app) plan(ctx context.Context, c *client.Client, of string) ([]byte, error) {
-	if strings.HasPrefix(of, "sha256:") {
-		return c.Plan(ctx, of)
+// plan asks for the plan of a hash or of an agent.
+func (a *app) plan(ctx context.Context, c *client.Client, hashOrAgent string) ([]byte, error) {
+	if strings.HasPrefix(hashOrAgent, "sha256:") {
+		return c.Plan(ctx, hashOrAgent)
 	}
-	name, err := nameArg(of)
+	name, err := requireName(hashOrAgent)
 	if err != nil {
 		return nil, err
 	}

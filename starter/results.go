@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -23,14 +22,11 @@ import (
 const whichResult = "A result is named by its reference (artifact:// or cas://), its own id, the id of its turn, or the id of its job."
 
 func (a *app) resultsCommand() *cobra.Command {
-	results := &cobra.Command{
-		Use: "results", Short: "Stored results: look at them, take their rows out", Args: cobra.NoArgs,
+	return group(&cobra.Command{
+		Use: "results", Short: "Stored results: look at them, take their rows out",
 		Example: `  starter results get turn-42
   starter results export turn-42 --format csv -o flights.csv`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	results.AddCommand(a.resultsGetCommand(), a.resultsExportCommand())
-	return results
+	}, a.resultsGetCommand(), a.resultsExportCommand())
 }
 
 func (a *app) resultsGetCommand() *cobra.Command {
@@ -44,14 +40,12 @@ without a turn (cas://) they show the first rows.`,
 		Example: `  starter results get turn-42
   starter results get artifact://7f1c… -o yaml
   starter results get turn-42 -o raw | jq .blocks`,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
 			if !slices.Contains([]string{"text", "json", "yaml", "raw"}, form) {
 				return usageError{fmt.Errorf("--output is %q, want text, json, yaml or raw", form)}
 			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				return a.showResult(ctx, c, args[0], form)
-			})
-		},
+			return a.showResult(ctx, c, args[0], form)
+		}),
 	}
 	cmd.Flags().StringVarP(&form, "output", "o", form, "text, json, yaml or raw") // in place of everybody's
 	return cmd
@@ -94,19 +88,18 @@ func (a *app) printAs(form string, v any) error {
 	if err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
-	text, err := toYAML(raw)
-	if err != nil {
-		return err
-	}
-	fmt.Fprint(a.out, text)
-	return nil
+	return a.printYAML(raw)
 }
 
 func (a *app) printTurn(out *agent.AgentStepOutput) {
 	a.fact("result", out.ResultRef)
 	a.fact("turn", string(out.TurnID))
 	a.fact("session", string(out.SessionID))
-	a.fact("agent", strings.TrimSpace(out.AgentInstanceID+" "+dashed(out.Model)))
+	name := out.AgentInstanceID
+	if out.Model != "" {
+		name = strings.TrimSpace(name + " on " + out.Model)
+	}
+	a.fact("agent", name)
 	a.fact("status", fmt.Sprintf("%s (%s) after %s", out.Status, out.StopReason, time.Duration(out.ExecutionTimeMS)*time.Millisecond))
 	if out.Error != nil {
 		a.fact("error", out.Error.Type+": "+out.Error.Message)
@@ -118,11 +111,7 @@ func (a *app) printTurn(out *agent.AgentStepOutput) {
 	a.fact("tokens", tokens)
 	for i := range out.ToolCalls {
 		call := &out.ToolCalls[i]
-		line := call.Tool + " " + call.Status
-		if call.CacheHit {
-			line += ", cached"
-		}
-		a.fact("tool", strings.TrimSpace(line+" "+call.Ref))
+		a.printToolCall(call.Tool, call.Status, call.CacheHit, call.Ref)
 	}
 	a.printPreview(out.ResultPreview)
 	if out.Output != "" {
@@ -130,21 +119,15 @@ func (a *app) printTurn(out *agent.AgentStepOutput) {
 	}
 }
 
-func dashed(text string) string {
-	if text == "" {
-		return ""
+func (a *app) printToolCall(name, status string, cached bool, ref string) {
+	line := name + " " + status
+	if cached {
+		line += ", cached"
 	}
-	return "on " + text
+	a.fact("tool", strings.TrimSpace(line+" "+ref))
 }
 
-// fact prints a line of what is known of a result; nothing when it is not known.
-func (a *app) fact(name, value string) {
-	if value != "" {
-		a.say("%-9s%s", name, wide(value))
-	}
-}
-
-// previewRows is how many rows of content are shown.
+// previewRows is the number of rows of content that are shown.
 const previewRows = 10
 
 // printPreview prints the rows that a result carries of its data.
@@ -159,7 +142,7 @@ func (a *app) printPreview(raw json.RawMessage) {
 	}
 	title := "rows"
 	if p.RowCount != nil {
-		title = strconv.FormatInt(*p.RowCount, 10) + " rows"
+		title = decimal(*p.RowCount) + " rows"
 		if more := *p.RowCount - int64(len(p.Sample)); more > 0 && len(p.Sample) > 0 {
 			title += fmt.Sprintf(", the first %d", len(p.Sample))
 		}
@@ -171,12 +154,12 @@ func (a *app) printPreview(raw json.RawMessage) {
 // maxColumns is how many columns of rows a table shows.
 const maxColumns = 12
 
-// printRows prints rows as a table, with the members of all of them as columns; rows that are no objects one a line.
+// printRows prints rows as a table whose columns are the members of all of them. Rows that are no objects are printed one a line.
 func (a *app) printRows(rows []json.RawMessage) {
 	var columns []string
 	cells := make([]map[string]string, len(rows))
 	for i, row := range rows {
-		names, values, ok := members(row)
+		names, values, ok := objectMembers(row)
 		if !ok {
 			for _, row := range rows {
 				a.say("%s", cell(string(row)))
@@ -213,8 +196,8 @@ func (a *app) printRows(rows []json.RawMessage) {
 	}
 }
 
-// members are the names of an object in their order, and its values as text; ok is false for what is no object.
-func members(row json.RawMessage) (names []string, values map[string]string, ok bool) {
+// objectMembers returns the names of an object in their order, and its values as text. ok is false if row is no object.
+func objectMembers(row json.RawMessage) (names []string, values map[string]string, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(row))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return nil, nil, false

@@ -26,7 +26,7 @@ stays until then. The format is that of --format, or of the file's name, or JSON
 		Example: `  starter results export turn-42 --format csv > flights.csv
   starter results export turn-42 -o flights.ndjson
   starter results export cas://sha256:… --format csv --spreadsheet -o for-excel.csv`,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
 			if e.Format == "" {
 				e.Format = formatOfName(file)
 			}
@@ -38,10 +38,8 @@ stays until then. The format is that of --format, or of the file's name, or JSON
 			if e.Spreadsheet && e.Format != "csv" {
 				return usageError{errors.New("--spreadsheet is for --format csv")}
 			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				return a.export(ctx, c, args[0], e, file)
-			})
-		},
+			return a.export(ctx, c, args[0], e, file)
+		}),
 	}
 	cmd.Flags().StringVarP(&e.Format, "format", "f", "", "json, csv or ndjson")
 	cmd.Flags().BoolVar(&e.Spreadsheet, "spreadsheet", false, "CSV: put a quote before text that a spreadsheet would run as a formula")

@@ -57,13 +57,9 @@ func TestResultsGet(t *testing.T) {
 	}
 	golden(t, "results_get", b.screen.String())
 
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "results", "get", "turn-1", "-o", "json"))
-	var out agent.AgentStepOutput
-	require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &out))
+	out := answer[agent.AgentStepOutput](b, "results", "get", "turn-1")
 	require.Equal(t, "execute_pipeline", out.ToolCalls[0].Tool)
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "results", "get", "turn-1", "-o", "yaml"))
+	b.show(0, "results", "get", "turn-1", "-o", "yaml")
 	var fields map[string]any
 	require.NoError(t, yaml.Unmarshal([]byte(b.screen.out()), &fields))
 	require.Equal(t, "turn-1", fields["turn_id"])
@@ -94,9 +90,7 @@ func TestResultsUsage(t *testing.T) {
 		"results export turn-1 -o " + dir:          "is a folder",
 		"results export turn-1 -o " + dir + "/a/b": "no such file",
 	} {
-		b.screen = &terminal{}
-		require.Equal(t, exitUsage, b.run(noInput(), strings.Fields(args)...), "%s\n%s", args, b.screen.String())
-		require.Contains(t, b.screen.String(), text, args)
+		require.Contains(t, b.show(exitUsage, strings.Fields(args)...), text, args)
 		require.Empty(t, b.screen.out(), args)
 	}
 	entries, err := os.ReadDir(dir)
@@ -117,8 +111,7 @@ func TestResultsExport(t *testing.T) {
 		"results export turn-1":                                 cheap,
 		"results export turn-1 --spreadsheet --format csv -o -": asCSV,
 	} {
-		b.screen = &terminal{}
-		require.Equal(t, 0, b.run(noInput(), strings.Fields(args)...), "%s\n%s", args, b.screen.String())
+		b.show(0, strings.Fields(args)...)
 		if json.Valid([]byte(want)) {
 			require.JSONEq(t, want, b.screen.out(), args)
 		} else {
@@ -130,8 +123,7 @@ func TestResultsExport(t *testing.T) {
 	require.NoError(t, os.WriteFile("old.csv", []byte("old"), 0o640))
 	require.NoError(t, os.Symlink("old.csv", "link.csv"))
 	for _, name := range []string{"new.csv", "old.csv", "link.csv"} {
-		b.screen = &terminal{}
-		require.Equal(t, 0, b.run(noInput(), "results", "export", "turn-1", "-o", name), b.screen.String())
+		b.show(0, "results", "export", "turn-1", "-o", name)
 		require.Empty(t, b.screen.out())
 		require.Equal(t, name+": 83 bytes\n", b.screen.String())
 		data, err := os.ReadFile(name)

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,7 +11,7 @@ import (
 )
 
 func (a *app) retentionCommand() *cobra.Command {
-	var limit int
+	limit := defaultLimit
 	cmd := &cobra.Command{
 		Use: "retention", Short: "How long things are kept, and what there is", Args: cobra.NoArgs,
 		Long: `Print for each kind how long it is kept, what is stored and what of it is due, of one tenant or of all that the credential may see; then how the
@@ -22,11 +20,11 @@ sweeps stand. A kind is counted in turns that still have it, or in rows.`,
   starter retention --tenant acme -o json | jq '.schedule.next_run'
   starter retention run --dry-run
   starter retention pause --reason "restoring a backup"`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.retentionReport(cmd.Context(), limit, false)
-		},
+		RunE: a.send(func(ctx context.Context, c *client.Client, _ []string) error {
+			return a.retentionReport(ctx, c, limit, false)
+		}),
 	}
-	cmd.Flags().IntVar(&limit, "limit", listed, "tenants at most; 0: all")
+	limitFlag(cmd, &limit, "tenants at most; 0: all")
 	cmd.AddCommand(a.retentionRunCommand(), a.retentionPauseCommand(true), a.retentionPauseCommand(false))
 	return cmd
 }
@@ -36,17 +34,16 @@ func (a *app) retentionRunCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "run", Short: "Sweep now, besides when it is due", Args: cobra.NoArgs,
 		Example: "  starter retention run --dry-run   # what would go\n  starter retention run",
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if dry {
-				return a.retentionReport(cmd.Context(), 0, true)
+				return a.send(func(ctx context.Context, c *client.Client, _ []string) error {
+					return a.retentionReport(ctx, c, 0, true)
+				})(cmd, args)
 			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				s, err := c.RunRetention(ctx)
-				if err != nil {
-					return err
-				}
-				return a.printSweeps(&s)
-			})
+			return show(a, func(ctx context.Context, c *client.Client, _ []string) (client.RetentionStatus, error) {
+				return c.RunRetention(ctx)
+			},
+				sweepState)(cmd, args)
 		},
 	}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "remove nothing, list what is due")
@@ -62,42 +59,30 @@ func (a *app) retentionPauseCommand(pause bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: word, Short: short, Args: cobra.NoArgs,
 		Example: "  starter retention " + word + " --reason \"restoring a backup\"",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				s, err := c.PauseRetention(ctx, pause, reason)
-				if err != nil {
-					return err
-				}
-				return a.printSweeps(&s)
-			})
-		},
+		RunE: show(a, func(ctx context.Context, c *client.Client, _ []string) (client.RetentionStatus, error) {
+			return c.PauseRetention(ctx, pause, reason)
+		}, sweepState),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for whoever looks")
 	return cmd
 }
 
-// retentionReport prints what is kept, or of it what is due.
-func (a *app) retentionReport(ctx context.Context, limit int, due bool) error {
-	if limit < 0 {
-		return usageError{fmt.Errorf("--limit is %d, want 0 or more", limit)}
+// retentionReport prints what is kept, or only what of it is due.
+func (a *app) retentionReport(ctx context.Context, c *client.Client, limit int, due bool) error {
+	var report client.RetentionReport
+	tenants, more, err := fetchAll(limit, func(p agent.Page) ([]client.RetentionTenant, string, error) {
+		p.Size = min(p.Size, 100)
+		page, err := c.Retention(ctx, a.tenant, p)
+		report.Schedule = page.Schedule
+		return page.Tenants, page.Next, err
+	})
+	if err != nil {
+		return err
 	}
-	return a.call(ctx, func(ctx context.Context, c *client.Client) error {
-		var report client.RetentionReport
-		tenants, more, err := all(limit, func(p agent.Page) ([]client.RetentionTenant, string, error) {
-			p.Size = min(p.Size, 100)
-			page, err := c.Retention(ctx, a.tenant, p)
-			report.Schedule = page.Schedule
-			return page.Tenants, page.Next, err
-		})
-		if err != nil {
-			return err
-		}
-		report.Tenants = tenants
-		if a.output == "json" {
-			return a.printJSON(report)
-		}
+	report.Tenants = tenants
+	return a.print(report, func() error {
 		if more {
-			defer a.note("… there are more; see --limit")
+			defer a.note(moreText)
 		}
 		var rows [][]string
 		for i := range report.Tenants {
@@ -110,29 +95,25 @@ func (a *app) retentionReport(ctx context.Context, limit int, due bool) error {
 		if err := a.table("TENANT KIND KEPT STORED DUE OLDEST", rows); err != nil {
 			return err
 		}
-		a.say("\n%s", sweeps(&report.Schedule))
+		a.say("\n%s", sweepState(&report.Schedule))
 		return nil
 	})
 }
 
 func retentionRow(tenant string, k *client.RetentionKind) []string {
-	kept := keptFor(k.Keep)
+	kept := keepText(k.Keep)
 	if k.Own {
 		kept += " (its own)"
 	}
-	stored := strconv.FormatInt(k.Stored, 10)
+	stored := decimal(k.Stored)
 	if k.More {
 		stored += "+"
 	}
-	oldest := "-"
-	if k.Oldest != nil {
-		oldest = moment(*k.Oldest)
-	}
-	return []string{tenant, k.Kind, kept, stored + " " + k.Unit, strconv.FormatInt(k.Due, 10), oldest}
+	return []string{tenant, k.Kind, kept, stored + " " + k.Unit, decimal(k.Due), momentOr(k.Oldest, "-")}
 }
 
-// keptFor is a length of time as people say it.
-func keptFor(text string) string {
+// keepText returns a length of time as people write it.
+func keepText(text string) string {
 	d, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
@@ -140,22 +121,14 @@ func keptFor(text string) string {
 	case d == 0:
 		return "for ever"
 	case d%(24*time.Hour) == 0:
-		return strconv.FormatInt(int64(d/(24*time.Hour)), 10) + "d"
+		return decimal(int64(d/(24*time.Hour))) + "d"
 	default:
 		return d.String()
 	}
 }
 
-func (a *app) printSweeps(s *client.RetentionStatus) error {
-	if a.output == "json" {
-		return a.printJSON(s)
-	}
-	a.say("%s", sweeps(s))
-	return nil
-}
-
-// sweeps says how the sweeps stand.
-func sweeps(s *client.RetentionStatus) string {
+// sweepState describes the schedule of the sweeps.
+func sweepState(s *client.RetentionStatus) string {
 	if !s.Scheduled {
 		return "nothing is swept: there is no schedule (retention.every)"
 	}

@@ -128,14 +128,15 @@ func (a *app) printFaults(to io.Writer, faults agent.Faults) {
 }
 
 func (a *app) hintFor(err error) string {
-	switch {
-	case agent.CodeOf(err) == agent.CodeUnauthenticated && a.keyFile != "":
-		return "The credential of --key-file is not valid on this server, or has expired; starter keys create makes a new one."
-	case agent.CodeOf(err) == agent.CodeUnauthenticated && a.key != "":
-		return "The credential of TURNSTONE_KEY is not valid on this server, or has expired; starter keys create makes a new one."
-	case agent.CodeOf(err) == agent.CodeUnauthenticated:
-		return "Set a credential with TURNSTONE_KEY or --key-file; starter keys create makes one."
-	case agent.CodeOf(err) == agent.CodeRateLimited:
+	const invalidCredential = "The credential of %s is not valid on this server, or has expired; starter keys create makes a new one."
+	switch code := agent.CodeOf(err); {
+	case code == agent.CodeUnauthenticated && a.keyFile != "":
+		return fmt.Sprintf(invalidCredential, "--key-file")
+	case code == agent.CodeUnauthenticated && a.key != "":
+		return fmt.Sprintf(invalidCredential, "TURNSTONE_KEY")
+	case code == agent.CodeUnauthenticated:
+		return remedyNoKey
+	case code == agent.CodeRateLimited:
 		if e, ok := errors.AsType[*agent.Error](err); ok && e.RetryAfter > 0 {
 			return "Try again in " + e.RetryAfter.String() + "."
 		}
@@ -176,9 +177,8 @@ func (a *app) root() *cobra.Command {
 		a.approvalsCommand(), a.sessionsCommand(), a.knowledgeCommand(), a.doctorCommand(),
 		a.agentsCommand(), a.nodesCommand(), a.catalogCommand(), a.routeCommand(), a.planCommand(), a.versionCommand(),
 		a.messageCommand(), a.schedulesCommand(), a.linksCommand(), a.keysCommand(), a.whoamiCommand(), a.auditCommand(),
-		a.usageCommand(), a.retentionCommand(), a.eraseCommand(), a.erasuresCommand())
-	root.AddCommand(a.setupCommands()...)
-	a.complete(root)
+		a.usageCommand(), a.retentionCommand(), a.eraseCommand(), a.erasuresCommand(), a.setupCommand())
+	a.addCompletions(root)
 	markUsage(root)
 	return root
 }
@@ -196,25 +196,6 @@ func markUsage(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		markUsage(sub)
 	}
-}
-
-func (a *app) client() (*client.Client, error) {
-	cfg := client.Config{Server: a.server, Tenant: a.tenant, Key: a.key}
-	if a.keyFile != "" {
-		key, err := readKey(a.keyFile)
-		if err != nil {
-			return nil, usageError{fmt.Errorf("--key-file: %w", err)}
-		}
-		cfg.Key = key
-	}
-	if a.ca != "" {
-		transport, err := transportTrusting(a.ca)
-		if err != nil {
-			return nil, usageError{fmt.Errorf("--ca: %w", err)}
-		}
-		cfg.HTTP = &http.Client{Transport: transport}
-	}
-	return client.New(cfg)
 }
 
 // maxKeyFile bounds a file with a credential.
@@ -241,8 +222,8 @@ func readKey(name string) (string, error) {
 	return key, nil
 }
 
-// transportTrusting returns a transport that trusts the certificate authorities in a PEM file.
-func transportTrusting(file string) (http.RoundTripper, error) {
+// trustingClient returns an HTTP client that trusts the certificate authorities in a PEM file.
+func trustingClient(file string) (*http.Client, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -253,48 +234,19 @@ func transportTrusting(file string) (http.RoundTripper, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // what net/http says it is
 	transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-	return transport, nil
+	return &http.Client{Transport: transport}, nil
 }
 
-// call sends requests until Ctrl-C interrupts them.
-func (a *app) call(ctx context.Context, do func(context.Context, *client.Client) error) error {
-	c, err := a.client()
-	if err != nil {
-		return err
-	}
-	return a.untilInterrupted(ctx, func(ctx context.Context) error { return do(ctx, c) })
-}
+// printJSON prints a value as JSON.
+func (a *app) printJSON(v any) error { return writeJSON(a.out, v, "  ") }
 
-// untilInterrupted runs do with a context that Ctrl-C cancels.
-func (a *app) untilInterrupted(ctx context.Context, do func(context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	done := make(chan struct{})
-	defer close(done)
-	go func() {
-		select {
-		case <-a.interrupts:
-			cancel(errInterrupted)
-		case <-done:
-		}
-	}()
-	return do(ctx)
-}
+// printJSONLine prints a value as one line of JSON.
+func (a *app) printJSONLine(v any) error { return writeJSON(a.out, v, "") }
 
-func (a *app) printJSON(v any) error {
-	e := json.NewEncoder(a.out)
+func writeJSON(to io.Writer, v any, indent string) error {
+	e := json.NewEncoder(to)
 	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(v); err != nil {
-		return fmt.Errorf("print: %w", err)
-	}
-	return nil
-}
-
-// printJSONLine prints JSON on one line, for lists that are printed as they come.
-func (a *app) printJSONLine(v any) error {
-	e := json.NewEncoder(a.out)
-	e.SetEscapeHTML(false)
+	e.SetIndent("", indent)
 	if err := e.Encode(v); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
@@ -306,11 +258,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		Example: "  starter version\n  starter version -o json | jq -r .version",
 		RunE: func(*cobra.Command, []string) error {
-			if a.output == "json" {
-				return a.printJSON(map[string]string{"version": a.version})
-			}
-			fmt.Fprintln(a.out, "starter", a.version)
-			return nil
+			return a.done(map[string]string{"version": a.version}, "starter %s", a.version)
 		},
 	}
 }
@@ -322,12 +270,4 @@ func buildVersion() string {
 		return "(devel)"
 	}
 	return info.Main.Version
-}
-
-// turnArg checks the id of a turn before it becomes part of an address.
-func turnArg(id string) (agent.TurnID, error) {
-	if !agent.ValidName(id) {
-		return "", usageError{fmt.Errorf("%q is no turn id", id)}
-	}
-	return agent.TurnID(id), nil
 }

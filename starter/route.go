@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,24 +25,19 @@ value, --flag beta='"true"' is text.`,
 		Example: `  starter route --dry-run --role trader --page /portfolio
   starter route --flag beta=true --metadata account='{"tier":"gold"}' --channel telegram
   starter route --agent analyst          # would the rules have chosen it?`,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if r.Flags, err = valueArgs("--flag", flags); err != nil {
+		RunE: a.send(func(ctx context.Context, c *client.Client, _ []string) (err error) {
+			if r.Flags, err = readValues("--flag", flags); err != nil {
 				return err
 			}
-			if r.Metadata, err = valueArgs("--metadata", metadata); err != nil {
+			if r.Metadata, err = readValues("--metadata", metadata); err != nil {
 				return err
 			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				d, err := c.Route(ctx, r)
-				if err != nil {
-					return err
-				}
-				if a.output == "json" {
-					return a.printJSON(d)
-				}
-				return a.printDecision(&d)
-			})
-		},
+			d, err := c.Route(ctx, r)
+			if err != nil {
+				return err
+			}
+			return a.print(d, func() error { return a.printRoute(&d) })
+		}),
 	}
 	cmd.Flags().Bool("dry-run", true, "always so: nothing is started")
 	cmd.Flags().StringVarP(&r.Agent, "agent", "a", "", "agent that the request names")
@@ -57,8 +51,8 @@ value, --flag beta='"true"' is text.`,
 	return cmd
 }
 
-// valueArgs reads name=value flags; a value is JSON where it is valid JSON, else text.
-func valueArgs(flag string, args []string) (map[string]any, error) {
+// readValues reads name=value flags; a value is JSON where it is valid JSON, else text.
+func readValues(flag string, args []string) (map[string]any, error) {
 	values := map[string]any{}
 	for _, arg := range args {
 		name, text, ok := strings.Cut(arg, "=")
@@ -86,40 +80,39 @@ func jsonOrText(text string) any {
 	return value
 }
 
-func (a *app) printDecision(d *agent.RouteDecision) error {
+func (a *app) printRoute(d *agent.RouteDecision) error {
 	name := d.Agent
 	if d.Model != "" {
 		name += " with model " + d.Model
 	}
-	a.say("agent  %s\nwhy    %s", wide(name), wide(why(d)))
+	a.say("agent  %s\nwhy    %s", wide(name), wide(routeReason(d)))
 	if d.Mismatch {
 		a.say("note   the rules would have chosen %s", wide(d.Expected))
 	}
-	rows := make([][]string, len(d.Rules))
-	for i := range d.Rules {
-		v := &d.Rules[i]
-		mark := "✗"
-		switch {
-		case v.Chosen:
-			mark = "✓ chosen"
-		case v.Matched:
-			mark = "✓"
-		}
-		to := v.Agent
-		if v.Model != "" {
-			to += " (" + v.Model + ")"
-		}
-		rows[i] = []string{mark, v.Table, v.Rule, strconv.Itoa(v.Priority), to, v.Reason}
-	}
-	if len(rows) == 0 {
+	if len(d.Rules) == 0 {
 		return nil
 	}
 	fmt.Fprintln(a.out)
-	return a.table("MATCH TABLE RULE PRIORITY AGENT REASON", rows)
+	return printTable(a, "MATCH TABLE RULE PRIORITY AGENT REASON", ruleRow, d.Rules)
 }
 
-// why says in words how a turn came to its agent.
-func why(d *agent.RouteDecision) string {
+func ruleRow(v *agent.RuleVerdict) []string {
+	mark := "✗"
+	switch {
+	case v.Chosen:
+		mark = "✓ chosen"
+	case v.Matched:
+		mark = "✓"
+	}
+	name := v.Agent
+	if v.Model != "" {
+		name += " (" + v.Model + ")"
+	}
+	return []string{mark, v.Table, v.Rule, decimal(v.Priority), name, v.Reason}
+}
+
+// routeReason describes how a turn came to its agent.
+func routeReason(d *agent.RouteDecision) string {
 	switch d.Reason {
 	case agent.RouteNamed:
 		return "the request names it"

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,19 +15,16 @@ import (
 )
 
 func (a *app) schedulesCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "schedules", Short: "Agents that run by the clock", Args: cobra.NoArgs,
+	return group(&cobra.Command{
+		Use: "schedules", Short: "Agents that run by the clock",
 		Example: `  starter schedules create morning "what happened overnight?" --cron "0 7 * * 1-5" --time-zone Europe/Berlin
   starter schedules list
   starter schedules runs morning`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(a.schedulesCreateCommand(), a.schedulesListCommand(), a.schedulesShowCommand(), a.schedulesRunsCommand(),
+	}, a.schedulesCreateCommand(), a.schedulesListCommand(), a.schedulesShowCommand(), a.schedulesRunsCommand(),
 		a.schedulesPauseCommand(true), a.schedulesPauseCommand(false), a.schedulesTriggerCommand(), a.schedulesDeleteCommand())
-	return cmd
 }
 
-// scheduleFlags are what create lets a schedule say.
+// scheduleFlags are the flags of create.
 type scheduleFlags struct {
 	agent.Schedule
 
@@ -55,28 +51,18 @@ func (a *app) schedulesCreateCommand() *cobra.Command {
 		Example: `  starter schedules create morning "what happened overnight?" --cron "0 7 * * 1-5" --time-zone Europe/Berlin --mail ops@example.com
   starter schedules create pulse "is anything wrong? If not, answer HEARTBEAT_OK." --every 15m --heartbeat --telegram ann
   starter schedules create nightly --file nightly.json --replace`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := f.schedule(cmd, a, args)
-			if err != nil {
-				return err
-			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				put := c.CreateSchedule
-				if f.replace {
-					put = c.PutSchedule
-				}
-				made, err := put(ctx, s)
-				if err != nil {
-					return err
-				}
-				if a.output == "json" {
-					return a.printJSON(made)
-				}
-				a.say("%s: %s", made.Name, next(&made))
-				return nil
-			})
-		},
 	}
+	cmd.RunE = show(a, func(ctx context.Context, c *client.Client, args []string) (agent.Schedule, error) {
+		s, err := f.schedule(ctx, cmd, a, args)
+		switch {
+		case err != nil:
+			return agent.Schedule{}, err
+		case f.replace:
+			return c.PutSchedule(ctx, s)
+		default:
+			return c.CreateSchedule(ctx, s)
+		}
+	}, scheduleState)
 	flags := cmd.Flags()
 	flags.StringVarP(&f.Agent, "agent", "a", "", "agent to ask (default: routing decides, each time)")
 	flags.StringVarP(&f.Model, "model", "m", "", "one of the agent's models")
@@ -100,21 +86,21 @@ func (a *app) schedulesCreateCommand() *cobra.Command {
 	return cmd
 }
 
-// schedule is what flags and file say together.
-func (f *scheduleFlags) schedule(cmd *cobra.Command, a *app, args []string) (*agent.Schedule, error) {
+// schedule returns the schedule that flags and file describe together.
+func (f *scheduleFlags) schedule(ctx context.Context, cmd *cobra.Command, a *app, args []string) (*agent.Schedule, error) {
 	s := f.Schedule
 	if f.file != "" {
-		text, err := textArg(cmd.Context(), a.in, "@"+f.file)
+		text, err := a.readInput(ctx, f.file, maxTextArg)
 		if err != nil {
 			return nil, usageError{fmt.Errorf("--file: %w", err)}
 		}
 		s = agent.Schedule{}
-		read := json.NewDecoder(bytes.NewReader(text))
-		read.DisallowUnknownFields() // what is misspelt would be lost without a word
-		if err := read.Decode(&s); err != nil {
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.DisallowUnknownFields() // a misspelt field would be lost without a word
+		if err := decoder.Decode(&s); err != nil {
 			return nil, usageError{fmt.Errorf("--file is no schedule: %w", err)}
 		}
-		f.over(cmd, &s)
+		f.override(cmd, &s)
 	}
 	s.Name = args[0]
 	if len(args) > 1 {
@@ -138,8 +124,8 @@ func (f *scheduleFlags) schedule(cmd *cobra.Command, a *app, args []string) (*ag
 	return &s, nil
 }
 
-// over puts the flags that were given over what a file says.
-func (f *scheduleFlags) over(cmd *cobra.Command, s *agent.Schedule) {
+// override sets the fields of s whose flags were given.
+func (f *scheduleFlags) override(cmd *cobra.Command, s *agent.Schedule) {
 	for name, set := range map[string]func(){
 		"agent": func() { s.Agent = f.Agent }, "model": func() { s.Model = f.Model }, "cron": func() { s.Cron = f.Cron },
 		"every": func() { s.Every = f.Every }, "time-zone": func() { s.TimeZone = f.TimeZone }, "overlap": func() { s.Overlap = f.Overlap },
@@ -152,8 +138,11 @@ func (f *scheduleFlags) over(cmd *cobra.Command, s *agent.Schedule) {
 	}
 }
 
-// next says when a schedule runs next.
-func next(s *agent.Schedule) string {
+// scheduleState returns the name of a schedule and when it runs next.
+func scheduleState(s *agent.Schedule) string { return s.Name + ": " + nextRun(s) }
+
+// nextRun describes when a schedule runs next.
+func nextRun(s *agent.Schedule) string {
 	switch {
 	case s.Paused && s.Note != "":
 		return "paused: " + s.Note
@@ -166,7 +155,8 @@ func next(s *agent.Schedule) string {
 	}
 }
 
-func when(s *agent.Schedule) string {
+// scheduleTimes describes when a schedule is due.
+func scheduleTimes(s *agent.Schedule) string {
 	parts := append([]string{}, s.Cron...)
 	if s.Every != "" {
 		parts = append(parts, "every "+s.Every)
@@ -178,65 +168,46 @@ func when(s *agent.Schedule) string {
 }
 
 func (a *app) schedulesListCommand() *cobra.Command {
-	var limit int
-	cmd := &cobra.Command{
-		Use: "list", Short: "List the schedules", Args: cobra.NoArgs,
+	return listCommand(a, &cobra.Command{
+		Use: "list", Short: "List the schedules",
 		Example: "  starter schedules list\n  starter schedules list -o json | jq -r '.[] | select(.paused) | .name'",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 0 {
-				return usageError{fmt.Errorf("--limit is %d, want 0 or more", limit)}
-			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				return list(a, limit, "SCHEDULE WHEN STATE AGENT MESSAGE", scheduleRow, func(p agent.Page) ([]agent.Schedule, string, error) {
-					page, err := c.Schedules(ctx, p)
-					return page.Schedules, page.Next, err
-				})
-			})
+	}, listing[agent.Schedule]{
+		header: "SCHEDULE WHEN STATE AGENT MESSAGE",
+		row: func(s *agent.Schedule) []string {
+			return []string{s.Name, scheduleTimes(s), nextRun(s), dash(s.Agent), s.Message}
 		},
-	}
-	cmd.Flags().IntVar(&limit, "limit", listed, "at most so many; 0: all")
-	return cmd
-}
-
-func scheduleRow(s *agent.Schedule) []string {
-	return []string{s.Name, when(s), next(s), dash(s.Agent), s.Message}
+		fetch: func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.Schedule, string, error) {
+			page, err := c.Schedules(ctx, p)
+			return page.Schedules, page.Next, err
+		},
+	})
 }
 
 func (a *app) schedulesShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "show <schedule>", Short: "Show a schedule as JSON, with when it runs next", Args: cobra.ExactArgs(1),
 		Example: "  starter schedules show morning > morning.json",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				s, err := c.Schedule(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return a.printJSON(s)
-			})
-		},
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+			s, err := c.Schedule(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return a.printJSON(s)
+		}),
 	}
 }
 
 func (a *app) schedulesRunsCommand() *cobra.Command {
-	var limit int
-	cmd := &cobra.Command{
+	return listCommand(a, &cobra.Command{
 		Use: "runs <schedule>", Short: "List the runs of a schedule, newest first", Args: cobra.ExactArgs(1),
 		Example: "  starter schedules runs morning --limit 5\n  starter results get \"$(starter schedules runs morning --limit 1 -o json | jq -r '.[0].turn_id')\"",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if limit < 0 {
-				return usageError{fmt.Errorf("--limit is %d, want 0 or more", limit)}
-			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				return list(a, limit, "TURN STARTED STATUS NOTICES OUTPUT", scheduleRunRow, func(p agent.Page) ([]agent.ScheduleRun, string, error) {
-					page, err := c.ScheduleRuns(ctx, args[0], p)
-					return page.Runs, page.Next, err
-				})
-			})
+	}, listing[agent.ScheduleRun]{
+		limit: 20, header: "TURN STARTED STATUS NOTICES OUTPUT", row: scheduleRunRow,
+		fetch: func(ctx context.Context, c *client.Client, args []string, p agent.Page) ([]agent.ScheduleRun, string, error) {
+			page, err := c.ScheduleRuns(ctx, args[0], p)
+			return page.Runs, page.Next, err
 		},
-	}
-	cmd.Flags().IntVar(&limit, "limit", 20, "at most so many; 0: all")
-	return cmd
+	})
 }
 
 func scheduleRunRow(r *agent.ScheduleRun) []string {
@@ -252,7 +223,7 @@ func scheduleRunRow(r *agent.ScheduleRun) []string {
 	}
 	notices := "-"
 	if n := len(r.Notices); n > 0 {
-		notices = strconv.Itoa(sent) + " of " + strconv.Itoa(n)
+		notices = fmt.Sprintf("%d of %d", sent, n)
 	}
 	return []string{dash(string(r.TurnID)), moment(r.StartedAt), r.Status, notices, output}
 }
@@ -266,19 +237,9 @@ func (a *app) schedulesPauseCommand(pause bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: word + " <schedule>", Short: short, Args: cobra.ExactArgs(1),
 		Example: "  starter schedules " + word + " morning --note \"holidays\"",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				s, err := c.PauseSchedule(ctx, args[0], pause, note)
-				if err != nil {
-					return err
-				}
-				if a.output == "json" {
-					return a.printJSON(s)
-				}
-				a.say("%s: %s", s.Name, next(&s))
-				return nil
-			})
-		},
+		RunE: show(a, func(ctx context.Context, c *client.Client, args []string) (agent.Schedule, error) {
+			return c.PauseSchedule(ctx, args[0], pause, note)
+		}, scheduleState),
 	}
 	cmd.Flags().StringVar(&note, "note", "", "why, for whoever looks")
 	return cmd
@@ -288,19 +249,16 @@ func (a *app) schedulesTriggerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "trigger <schedule>", Short: "Run a schedule now, besides when it is due", Args: cobra.ExactArgs(1),
 		Example: "  starter schedules trigger morning && starter schedules runs morning --limit 1",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				run, err := c.TriggerSchedule(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				if a.output == "json" {
-					return a.printJSON(run)
-				}
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+			run, err := c.TriggerSchedule(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return a.print(run, func() error {
 				a.say("%s: run %s", args[0], run.RunID)
 				return nil
 			})
-		},
+		}),
 	}
 }
 
@@ -308,13 +266,8 @@ func (a *app) schedulesDeleteCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "delete <schedule>", Short: "Delete a schedule; a run under way goes on", Args: cobra.ExactArgs(1),
 		Example: "  starter schedules delete morning",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				if err := c.DeleteSchedule(ctx, args[0]); err != nil {
-					return err
-				}
-				return a.done(map[string]string{"name": args[0]}, "deleted %s", args[0])
-			})
-		},
+		RunE: a.act("name", "deleted %s", func(ctx context.Context, c *client.Client, name string) error {
+			return c.DeleteSchedule(ctx, name)
+		}),
 	}
 }

@@ -170,8 +170,7 @@ func TestSchedules(t *testing.T) {
 func TestSchedulesShowAndCreate(t *testing.T) {
 	b, k := clockwork(t)
 	require.Equal(t, 0, b.run(noInput(), "schedules", "create", "a", "x", "--every", "1h", "--user", "ann", "--telegram", "ann"))
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "schedules", "show", "a"))
+	b.show(0, "schedules", "show", "a")
 	text := b.screen.out()
 	require.Equal(t, 0, b.run(strings.NewReader(text), "schedules", "create", "b", "--file", "-", "--user", "bob"))
 	require.Equal(t, "bob", k.kept[1].UserID)
@@ -183,7 +182,7 @@ func TestSchedulesUsage(t *testing.T) {
 	require.NoError(t, os.WriteFile("typo.json", []byte(`{"message":"x","evry":"1h"}`), 0o600))
 	require.NoError(t, os.WriteFile("no.json", []byte(`every: 1h`), 0o600))
 	b, k := clockwork(t)
-	for text, args := range map[string]string{
+	b.refuses("schedules", map[string]string{
 		`unknown field "evry"`: "create a --file typo.json",
 		"is no schedule":       "create a --file no.json",
 		"no such file":         "create a --file missing.json",
@@ -193,11 +192,7 @@ func TestSchedulesUsage(t *testing.T) {
 		"--limit is -1":        "list --limit -1",
 		"--limit is -2":        "runs a --limit -2",
 		"no schedule":          "show a%b",
-	} {
-		b.screen = &terminal{}
-		require.Equal(t, exitUsage, b.run(noInput(), append([]string{"schedules"}, strings.Fields(args)...)...), args)
-		require.Contains(t, b.screen.String(), text, args)
-	}
+	})
 	require.Empty(t, k.kept)
 }
 
@@ -279,13 +274,11 @@ func TestLinks(t *testing.T) {
 		line(exitUsage, "list", "--limit", "-1"),
 	)
 	golden(t, "links", b.screen.String())
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "links", "create", "ann", "--role", "trader", "--scope", "turns.run:analyst", "--scope", "turns.read"))
+	b.show(0, "links", "create", "ann", "--role", "trader", "--scope", "turns.run:analyst", "--scope", "turns.read")
 	require.Regexp(t, `^send the bot: /link [A-Z2-7]{26}   \(until .*Z\)\nor open:      https://t.me/a_bot\n$`, b.screen.out())
 	offered := book.codes[0].Link
 	require.Equal(t, []string{"ann", "trader", "turns.run:analyst turns.read"}, []string{offered.UserID, offered.Role, strings.Join(offered.Scopes, " ")})
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "links", "create", "ann", "-o", "json"))
+	b.show(0, "links", "create", "ann", "-o", "json")
 	var offer struct {
 		Code, URL, Channel string
 		Scopes             []string
@@ -299,8 +292,7 @@ func TestLinks(t *testing.T) {
 func TestMessage(t *testing.T) {
 	b := setup(t)
 	require.Equal(t, 0, b.run(noInput(), "start", "-s", "trip-1", "--agent", "analyst", "first"))
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "message", "turn-1", "and", "back", "--on-busy", "interrupt", "--idempotency-key", "k"), b.screen.String())
+	b.show(0, "message", "turn-1", "and", "back", "--on-busy", "interrupt", "--idempotency-key", "k")
 	require.Regexp(t, `^turn turn-2 (runs now|is number \d in line)\n$`, b.screen.out())
 	sent := b.rt.Submitted()[1].Request
 	require.Equal(t, "and back", sent.Message)
@@ -308,21 +300,14 @@ func TestMessage(t *testing.T) {
 	require.Equal(t, agent.OnBusyInterrupt, sent.OnBusy)
 	require.Equal(t, "cli", sent.Channel)
 	require.Equal(t, "k", sent.IdempotencyKey)
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "message", "turn-1", "x", "-o", "json"))
-	var posted map[string]any
-	require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &posted))
+	posted := answer[map[string]any](b, "message", "turn-1", "x")
 	require.Equal(t, "turn-3", posted["turn_id"])
 	require.Equal(t, "trip-1", posted["session_id"])
 	require.NotEmpty(t, b.rt.Submitted()[2].Request.IdempotencyKey, "a key of its own")
-	for text, args := range map[string]string{
+	b.refuses("", map[string]string{
 		"--on-busy is":  "message turn-1 x --on-busy push",
 		"is no turn id": "message a/b x",
 		"no turn":       "message unknown x",
 		"at least 2":    "message turn-1",
-	} {
-		b.screen = &terminal{}
-		require.Equal(t, exitUsage, b.run(noInput(), strings.Fields(args)...), args)
-		require.Contains(t, b.screen.String(), text)
-	}
+	})
 }

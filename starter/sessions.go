@@ -15,17 +15,14 @@ import (
 )
 
 func (a *app) sessionsCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "sessions", Short: "Conversations: read, export and delete them", Args: cobra.NoArgs,
+	return group(&cobra.Command{
+		Use: "sessions", Short: "Conversations: read, export and delete them",
 		Example: "  starter sessions messages trip-1\n  starter sessions export trip-1 > trip-1.json",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(a.sessionMessagesCommand(), a.sessionExportCommand(), a.sessionDeleteCommand())
-	return cmd
+	}, a.sessionMessagesCommand(), a.sessionExportCommand(), a.sessionDeleteCommand())
 }
 
-// sessionArg checks the id of a session before it becomes part of an address.
-func sessionArg(id string) (agent.SessionID, error) {
+// requireSessionID checks the id of a session before it becomes part of an address.
+func requireSessionID(id string) (agent.SessionID, error) {
 	if s := agent.SessionID(id); s.Valid() {
 		return s, nil
 	}
@@ -33,41 +30,32 @@ func sessionArg(id string) (agent.SessionID, error) {
 }
 
 func (a *app) sessionMessagesCommand() *cobra.Command {
-	var limit int
+	limit := defaultLimit
 	cmd := &cobra.Command{
 		Use: "messages <session>", Short: "Print a session's transcript", Args: cobra.ExactArgs(1),
 		Example: "  starter sessions messages trip-1\n  starter sessions messages trip-1 -o json | jq '.[].role'",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := sessionArg(args[0])
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+			id, err := requireSessionID(args[0])
 			if err != nil {
 				return err
 			}
-			if limit < 0 {
-				return usageError{fmt.Errorf("--limit is %d, want 0 or more", limit)}
+			messages, more, err := fetchAll(limit, func(p agent.Page) ([]client.Message, string, error) { return messagePage(ctx, c, id, p) })
+			if err != nil {
+				return err
 			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				messages, more, err := all(limit, func(p agent.Page) ([]client.Message, string, error) { return messagePage(ctx, c, id, p) })
-				if err != nil {
-					return err
-				}
-				if more {
-					defer a.note("… there are more; see --limit")
-				}
-				if a.output == "json" {
-					return a.printJSON(messages)
-				}
+			return a.printList(messages, more, func() error {
 				for i := range messages {
 					a.printMessage(&messages[i])
 				}
 				return nil
 			})
-		},
+		}),
 	}
-	cmd.Flags().IntVar(&limit, "limit", listed, "at most so many, the first ones; 0: all")
+	limitFlag(cmd, &limit, "at most so many, the first ones; 0: all")
 	return cmd
 }
 
-// messagePage asks for a page; its token is the position behind which it begins.
+// messagePage returns a page of a transcript; its token is the position behind which it begins.
 func messagePage(ctx context.Context, c *client.Client, id agent.SessionID, p agent.Page) ([]client.Message, string, error) {
 	after := int64(0)
 	if p.Token != "" {
@@ -80,7 +68,7 @@ func messagePage(ctx context.Context, c *client.Client, id agent.SessionID, p ag
 	if err != nil || !page.More {
 		return page.Messages, "", err
 	}
-	return page.Messages, strconv.FormatInt(page.Next, 10), nil
+	return page.Messages, decimal(page.Next), nil
 }
 
 func (a *app) printMessage(m *client.Message) {
@@ -90,7 +78,7 @@ func (a *app) printMessage(m *client.Message) {
 	}
 }
 
-// blockLine is a block for a reader: text as it is, anything else in a line.
+// blockLine returns a block for a reader: text unchanged, anything else on one line.
 func blockLine(b *agent.Block) string {
 	switch b.Type {
 	case agent.BlockText:
@@ -121,57 +109,47 @@ func (a *app) sessionExportCommand() *cobra.Command {
 		Use: "export <session>", Short: "Print everything that is kept of a session, as JSON", Args: cobra.ExactArgs(1),
 		Long:    "Print everything that is kept of a session, as JSON: its messages, turns with their results, approvals, and what middleware notes.",
 		Example: "  starter sessions export trip-1 > trip-1.json",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := sessionArg(args[0])
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+			id, err := requireSessionID(args[0])
 			if err != nil {
 				return err
 			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				export, err := c.ExportSession(ctx, id)
-				if err != nil {
-					return err
-				}
-				return a.printJSON(export)
-			})
-		},
+			export, err := c.ExportSession(ctx, id)
+			if err != nil {
+				return err
+			}
+			return a.printJSON(export)
+		}),
 	}
 }
 
 func (a *app) sessionDeleteCommand() *cobra.Command {
-	var sure bool
+	var yes bool
 	cmd := &cobra.Command{
 		Use: "delete <session>", Short: "Delete a session with everything that is kept of it", Args: cobra.ExactArgs(1),
 		Long: `Delete a session with its turns, messages, results, events, approvals, and the stored content that nothing else refers to. What its
 turns consumed stays in the ledger. Refused while a turn runs or waits in it.`,
 		Example: "  starter sessions delete trip-1\n  starter sessions delete trip-1 --yes",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := sessionArg(args[0])
+		RunE: show(a, func(ctx context.Context, c *client.Client, args []string) (agent.SessionDeleted, error) {
+			id, err := requireSessionID(args[0])
 			if err != nil {
-				return err
+				return agent.SessionDeleted{}, err
 			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				if !sure {
-					if err := a.confirm(ctx, fmt.Sprintf("Delete session %s and everything that is kept of it?", id)); err != nil {
-						return err
-					}
+			if !yes {
+				if err := a.confirm(ctx, fmt.Sprintf("Delete session %s and everything that is kept of it?", id)); err != nil {
+					return agent.SessionDeleted{}, err
 				}
-				gone, err := c.DeleteSession(ctx, id)
-				if err != nil {
-					return err
-				}
-				if a.output == "json" {
-					return a.printJSON(gone)
-				}
-				a.say("deleted session %s: %s, %s, %s", id, count(gone.Turns, "turn"), count(gone.Messages, "message"), count(gone.Blobs, "blob"))
-				return nil
-			})
-		},
+			}
+			return c.DeleteSession(ctx, id)
+		}, func(d *agent.SessionDeleted) string {
+			return fmt.Sprintf("deleted session %s: %s, %s, %s", d.SessionID, count(d.Turns, "turn"), count(d.Messages, "message"), count(d.Blobs, "blob"))
+		}),
 	}
-	cmd.Flags().BoolVar(&sure, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return cmd
 }
 
-// confirm asks a question that only "yes" answers well.
+// confirm asks a question. Every answer but "yes" is an error.
 func (a *app) confirm(ctx context.Context, question string) error {
 	fmt.Fprintf(a.errOut, "%s [y/N] ", question)
 	select {

@@ -19,33 +19,24 @@ func TestSessions(t *testing.T) {
 	for _, message := range []string{"hi\x1b[2J", "and now?", "thanks"} {
 		require.Equal(t, 0, b.run(noInput(), "chat", "-s", "trip-1", message))
 	}
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "sessions", "messages", "trip-1", "--limit", "2"))
+	b.show(0, "sessions", "messages", "trip-1", "--limit", "2")
 	golden(t, "sessions_messages", b.screen.String())
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "sessions", "messages", "trip-1", "-o", "json"))
-	var messages []agent.Message
-	require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &messages))
+	messages := answer[[]agent.Message](b, "sessions", "messages", "trip-1")
 	require.Len(t, messages, 3)
 
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "sessions", "export", "trip-1"))
+	b.show(0, "sessions", "export", "trip-1")
 	var export agent.SessionExport
 	require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &export))
 	require.Len(t, export.Turns, 3)
 	require.Equal(t, agent.SessionID("trip-1"), export.SessionID)
 
-	for text, args := range map[string]string{
+	b.refuses("", map[string]string{
 		"no session":        "sessions export unknown",
 		"no session id":     "sessions delete a/b --yes",
 		"is no session id":  "sessions messages a/b",
 		"--limit is -1":     "sessions messages trip-1 --limit -1",
 		`no session "none"`: "sessions delete none --yes",
-	} {
-		b.screen = &terminal{}
-		require.Equal(t, exitUsage, b.run(noInput(), strings.Fields(args)...), args)
-		require.Contains(t, b.screen.String(), text)
-	}
+	})
 }
 
 func TestSessionDeleteAsksFirst(t *testing.T) {
@@ -74,8 +65,7 @@ func TestSessionDeleteAsksFirst(t *testing.T) {
 	require.Equal(t, "deleted session trip-1: 1 turn, 1 message, 0 blobs\n", b.screen.out())
 	require.Equal(t, 0, b.run(noInput(), "start", "-s", "trip-2", "x"))
 	b.rt.Say("turn-1", "done")
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "sessions", "delete", "trip-2", "--yes", "-o", "json"))
+	b.show(0, "sessions", "delete", "trip-2", "--yes", "-o", "json")
 	require.JSONEq(t, `{"session_id":"trip-2","turns":1,"messages":1,"blobs":0}`, b.screen.out())
 }
 

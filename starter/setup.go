@@ -9,8 +9,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/cluster"
 )
 
-// setupCommands are the commands that prepare a Temporal cluster instead of talking to a server.
-func (a *app) setupCommands() []*cobra.Command {
+// setupCommand prepares a Temporal cluster; it does not talk to a server.
+func (a *app) setupCommand() *cobra.Command {
 	var to cluster.Connection
 	cmd := &cobra.Command{
 		Use: "setup", Short: "Register Turnstone's search attributes on a Temporal cluster", Args: cobra.NoArgs,
@@ -38,5 +38,5 @@ The connection is that of the temporal command line: TEMPORAL_* variables, or a 
 	cmd.Flags().StringVar(&to.Address, "address", "", "Temporal frontend (host:port)")
 	cmd.Flags().StringVar(&to.Namespace, "namespace", "", "Temporal namespace")
 	cmd.Flags().StringVar(&to.Profile, "profile", "", "profile in temporal.toml")
-	return []*cobra.Command{cmd}
+	return cmd
 }

@@ -1,134 +1,20 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// home is this package's folder, which a test may leave.
-var home, _ = os.Getwd()
-
-// golden compares with testdata/<name>.golden.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join(home, "testdata", name+".golden")
-	if *update {
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, string(want), got)
-}
-
-// terminal is where a command writes; both streams come in order, as on a real one.
-type terminal struct {
-	mu    sync.Mutex
-	all   strings.Builder
-	plain strings.Builder // standard output alone
-}
-
-type stream struct {
-	t     *terminal
-	plain bool
-}
-
-func (s stream) Write(p []byte) (int, error) {
-	s.t.mu.Lock()
-	defer s.t.mu.Unlock()
-	s.t.all.Write(p)
-	if s.plain {
-		s.t.plain.Write(p)
-	}
-	return len(p), nil
-}
-
-func (t *terminal) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.all.String()
-}
-
-func (t *terminal) out() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.plain.String()
-}
-
-type bench struct {
-	t          *testing.T
-	rt         *gatewaytest.Runtime
-	catalog    *gatewaytest.Catalog
-	server     string
-	interrupts chan os.Signal
-	screen     *terminal
-	color      bool
-	redis      string
-	key        string
-	terminals  [2]bool
-}
-
-func setup(t *testing.T) *bench {
-	t.Helper()
-	return setupWith(t, func(*gateway.Config) {})
-}
-
-// setupWith is setup with a gateway that has more.
-func setupWith(t *testing.T, configure func(*gateway.Config)) *bench {
-	t.Helper()
-	rt := gatewaytest.New()
-	documents := &gatewaytest.Catalog{Plans: map[string][]byte{}}
-	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", Runtime: rt, Catalog: documents}
-	configure(&cfg)
-	g, err := gateway.New(cfg)
-	require.NoError(t, err)
-	require.NoError(t, g.Start(t.Context()))
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
-		defer cancel()
-		require.NoError(t, g.Shutdown(ctx))
-	})
-	scheme := "http://"
-	if cfg.HTTPTLS != nil {
-		scheme = "https://"
-	}
-	return &bench{
-		t: t, rt: rt, catalog: documents, server: scheme + g.HTTPAddr(), interrupts: make(chan os.Signal, 2), screen: &terminal{},
-	}
-}
-
-// run runs a command line on a fresh terminal.
-func (b *bench) run(in io.Reader, args ...string) int {
-	a := &app{
-		in: in, out: stream{b.screen, true}, errOut: stream{b.screen, false}, interrupts: b.interrupts, server: b.server, version: "v1.2.3",
-		color: b.color, redis: b.redis, terminals: b.terminals, key: b.key,
-	}
-	return a.run(b.t.Context(), args)
-}
-
-func noInput() io.Reader { return strings.NewReader("") }
-
-func says(text string) func(*gatewaytest.Runtime, agent.TurnID, agent.TurnRequest) {
-	return func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) { rt.Say(id, text) }
-}
 
 // flights is the main job: a pipeline, its result, and the answer.
 func flights(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) {
@@ -335,20 +221,16 @@ func TestStartTailResults(t *testing.T) {
 	b := setup(t)
 	require.Equal(t, 0, b.run(noInput(), "start", "--idempotency-key", "k", "-s", "s1", "hello"))
 	require.Equal(t, "turn     turn-1\nsession  s1\n", b.screen.out())
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "start", "--idempotency-key", "k", "hello", "-o", "json"))
+	b.show(0, "start", "--idempotency-key", "k", "hello", "-o", "json")
 	require.JSONEq(t, `{"turn_id":"turn-1","session_id":"s1","stream_id":"turn-1"}`, b.screen.out())
 
 	b.rt.Say("turn-1", "one two")
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "tail", "turn-1"))
+	b.show(0, "tail", "turn-1")
 	require.Equal(t, "one two\n", b.screen.out())
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "tail", "turn-1", "--after", "2", "-o", "json"))
+	b.show(0, "tail", "turn-1", "--after", "2", "-o", "json")
 	require.Equal(t, 2, strings.Count(b.screen.out(), "\n"), "one event per line")
 	require.Equal(t, 0, b.run(noInput(), "tail", "turn-1", "--after", "4"), "nothing left to tell")
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "results", "get", "artifact://result-of-turn-1", "-o", "raw"))
+	b.show(0, "results", "get", "artifact://result-of-turn-1", "-o", "raw")
 	require.JSONEq(t, `{"output":"one two"}`, b.screen.out())
 
 	require.Equal(t, 0, b.run(noInput(), "start", "again"))
@@ -379,8 +261,7 @@ func TestVersion(t *testing.T) {
 	b := setup(t)
 	require.Equal(t, 0, b.run(noInput(), "version"))
 	require.Equal(t, "starter v1.2.3\n", b.screen.out())
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "version", "-o", "json"))
+	b.show(0, "version", "-o", "json")
 	require.JSONEq(t, `{"version":"v1.2.3"}`, b.screen.out())
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/client"
 )
 
-// usageFlags are what a report lets itself be asked.
+// usageFlags are the flags of usage.
 type usageFlags struct {
 	agent.UsageQuery
 
@@ -45,21 +45,19 @@ func (a *app) usageCommand() *cobra.Command {
   starter usage --group day,user --agent analyst -o csv > november.csv
   starter usage --group turn --since 24h --sort rebilled --limit 20   # who pays twice
   starter usage --group step,epoch,model --turn turn-42`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: a.send(func(ctx context.Context, c *client.Client, _ []string) error {
 			if err := f.read(a, time.Now()); err != nil {
 				return err
 			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				report, more, err := f.ask(ctx, c)
-				if err != nil {
-					return err
-				}
-				if more {
-					defer a.note("… there are more; see --limit")
-				}
-				return a.printUsage(&report, f.form)
-			})
-		},
+			report, more, err := f.fetch(ctx, c)
+			if err != nil {
+				return err
+			}
+			if more {
+				defer a.note(moreText)
+			}
+			return a.printUsage(&report, f.form)
+		}),
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVarP(&f.group, "group", "g", []string{"day"}, "keys of a row, in this order; empty: one sum")
@@ -72,12 +70,12 @@ func (a *app) usageCommand() *cobra.Command {
 	flags.StringVarP((*string)(&f.SessionID), "session", "s", "", "only of this session")
 	flags.StringVar((*string)(&f.TurnID), "turn", "", "only of this turn")
 	flags.StringVar(&f.sort, "sort", "key", "key, cost, tokens, calls or rebilled; the largest first")
-	flags.IntVar(&f.limit, "limit", listed, "at most so many rows, behind --sort; 0: all")
+	flags.IntVar(&f.limit, "limit", defaultLimit, "at most so many rows, behind --sort; 0: all")
 	flags.StringVarP(&f.form, "output", "o", "text", "text, json or csv") // in place of everybody's
 	return cmd
 }
 
-// read makes the query of the flags.
+// read turns the flags into the query.
 func (f *usageFlags) read(a *app, now time.Time) (err error) {
 	for _, one := range []struct {
 		flag, value string
@@ -89,8 +87,8 @@ func (f *usageFlags) read(a *app, now time.Time) (err error) {
 			return usageError{fmt.Errorf("--%s is %q, want %s", one.flag, one.value, strings.Join(one.allowed, ", "))}
 		}
 	}
-	if f.limit < 0 {
-		return usageError{fmt.Errorf("--limit is %d, want 0 or more", f.limit)}
+	if err := requireMin("limit", f.limit, 0); err != nil {
+		return err
 	}
 	f.Group = []agent.UsageKey{}
 	for _, key := range f.group {
@@ -98,10 +96,10 @@ func (f *usageFlags) read(a *app, now time.Time) (err error) {
 			f.Group = append(f.Group, agent.UsageKey(key))
 		}
 	}
-	if f.Since, err = timeArg("--since", f.since, now); err != nil {
+	if f.Since, err = readTime("--since", f.since, now); err != nil {
 		return err
 	}
-	if f.Until, err = timeArg("--until", f.until, now); err != nil {
+	if f.Until, err = readTime("--until", f.until, now); err != nil {
 		return err
 	}
 	f.Tenant = a.tenant
@@ -112,8 +110,8 @@ func (f *usageFlags) read(a *app, now time.Time) (err error) {
 	return nil
 }
 
-// timeArg reads a length of time before now, a day or a time. Days are whole ones: 1d is since midnight UTC of yesterday.
-func timeArg(flag, text string, now time.Time) (time.Time, error) {
+// readTime reads a length of time before now, a day or a time. Days are whole ones: 1d is since midnight UTC of yesterday.
+func readTime(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -133,16 +131,16 @@ func timeArg(flag, text string, now time.Time) (time.Time, error) {
 	return time.Time{}, usageError{fmt.Errorf("%s is %q, want 12h, 30d, 2026-11-01 or 2026-11-01T08:00:00Z", flag, text)}
 }
 
-// maxSorted is how many rows are sorted here at most.
+// maxSorted is the largest number of rows that are sorted here.
 const maxSorted = 200_000
 
-// ask asks for as many pages as it takes. What is to be sorted by size must be there first.
-func (f *usageFlags) ask(ctx context.Context, c *client.Client) (report agent.UsagePage, more bool, err error) {
+// fetch asks for the pages of the report. It needs all rows to sort them by size.
+func (f *usageFlags) fetch(ctx context.Context, c *client.Client) (report agent.UsagePage, more bool, err error) {
 	limit := f.limit
 	if f.sort != "key" {
 		limit = maxSorted
 	}
-	rows, more, err := all(limit, func(p agent.Page) ([]agent.UsageRow, string, error) {
+	rows, more, err := fetchAll(limit, func(p agent.Page) ([]agent.UsageRow, string, error) {
 		q := f.UsageQuery
 		q.PageSize, q.PageToken = agent.MaxUsageRows, p.Token
 		if f.sort == "key" && limit > 0 {
@@ -161,15 +159,15 @@ func (f *usageFlags) ask(ctx context.Context, c *client.Client) (report agent.Us
 	case more:
 		return report, false, usageError{fmt.Errorf("there are more than %d rows, too many for --sort: ask for a shorter time, or for fewer keys", maxSorted)}
 	}
-	slices.SortStableFunc(report.Rows, func(x, y agent.UsageRow) int { return cmp.Compare(f.size(&y), f.size(&x)) })
+	slices.SortStableFunc(report.Rows, func(x, y agent.UsageRow) int { return cmp.Compare(f.sortValue(&y), f.sortValue(&x)) })
 	if f.limit > 0 && len(report.Rows) > f.limit {
 		report.Rows, more = report.Rows[:f.limit], true
 	}
 	return report, more, nil
 }
 
-// size is what rows are sorted by.
-func (f *usageFlags) size(r *agent.UsageRow) float64 {
+// sortValue returns the number that rows are sorted by.
+func (f *usageFlags) sortValue(r *agent.UsageRow) float64 {
 	switch f.sort {
 	case "cost":
 		return r.CostUSD
@@ -189,56 +187,55 @@ func (a *app) printUsage(p *agent.UsagePage, form string) error {
 	case "csv":
 		return a.printUsageCSV(p)
 	}
-	header := strings.ToUpper(strings.Join(append(texts(p.Group), ""), " ")) + "CALLS INPUT OUTPUT CACHED REASONING ESTIMATED COST REBILLED PAID-AGAIN"
+	header := strings.ToUpper(strings.Join(append(groupNames(p.Group), ""), " ")) + "CALLS INPUT OUTPUT CACHED REASONING ESTIMATED COST REBILLED PAID-AGAIN"
 	rows := make([][]string, 0, len(p.Rows)+1)
 	for i := range p.Rows {
-		rows = append(rows, append(keysOf(&p.Rows[i], p.Group, dash), sums(&p.Rows[i].UsageSums)...))
+		rows = append(rows, append(groupCells(&p.Rows[i], p.Group, "-"), sumCells(&p.Rows[i].UsageSums)...))
 	}
 	if p.Totals != nil && len(p.Group) > 0 {
 		total := append([]string{"total"}, make([]string, len(p.Group)-1)...)
-		rows = append(rows, append(total, sums(p.Totals)...))
+		rows = append(rows, append(total, sumCells(p.Totals)...))
 	}
 	return a.table(header, rows)
 }
 
-// keysOf are the keys of a row, in the order of the report.
-func keysOf(r *agent.UsageRow, group []agent.UsageKey, empty func(string) string) []string {
+func groupNames(group []agent.UsageKey) []string {
+	names := make([]string, len(group))
+	for i, k := range group {
+		names[i] = string(k)
+	}
+	return names
+}
+
+// groupCells returns the keys of a row in the order of the report. empty stands for a key without a value.
+func groupCells(r *agent.UsageRow, group []agent.UsageKey, empty string) []string {
+	texts := map[agent.UsageKey]*string{
+		agent.UsageDay: r.Day, agent.UsageTenant: r.Tenant, agent.UsageUser: r.User, agent.UsageAgent: r.Agent, agent.UsageModel: r.Model,
+		agent.UsageSession: r.Session, agent.UsageTurn: r.Turn, agent.UsageChannel: r.Channel,
+	}
+	numbers := map[agent.UsageKey]*int64{agent.UsageStep: r.Step, agent.UsageEpoch: r.Epoch}
 	cells := make([]string, len(group))
 	for i, k := range group {
-		switch k {
-		case agent.UsageStep, agent.UsageEpoch:
-			number := r.Step
-			if k == agent.UsageEpoch {
-				number = r.Epoch
-			}
-			if number != nil {
-				cells[i] = strconv.FormatInt(*number, 10)
-			}
-		default:
-			text := map[agent.UsageKey]*string{
-				agent.UsageDay: r.Day, agent.UsageTenant: r.Tenant, agent.UsageUser: r.User, agent.UsageAgent: r.Agent, agent.UsageModel: r.Model,
-				agent.UsageSession: r.Session, agent.UsageTurn: r.Turn, agent.UsageChannel: r.Channel,
-			}[k]
-			if text != nil {
-				cells[i] = empty(*text)
-			}
+		if n := numbers[k]; n != nil {
+			cells[i] = decimal(*n)
+		} else if text := texts[k]; text != nil {
+			cells[i] = cmp.Or(*text, empty)
 		}
 	}
 	return cells
 }
 
-func sums(s *agent.UsageSums) []string {
+func sumCells(s *agent.UsageSums) []string {
 	rebilled, again, estimated := "-", "-", "-"
 	if s.RebilledCalls > 0 {
-		rebilled, again = strconv.FormatInt(s.RebilledCalls, 10), dollars(s.RebilledCostUSD)
+		rebilled, again = decimal(s.RebilledCalls), dollars(s.RebilledCostUSD)
 	}
 	if s.EstimatedTokens > 0 {
-		estimated = strconv.FormatInt(s.EstimatedTokens, 10)
+		estimated = decimal(s.EstimatedTokens)
 	}
 	return []string{
-		strconv.FormatInt(s.Calls, 10), strconv.FormatInt(s.InputTokens, 10), strconv.FormatInt(s.OutputTokens, 10),
-		strconv.FormatInt(s.CachedTokens, 10), strconv.FormatInt(s.ReasoningTokens, 10), estimated, dollars(s.CostUSD), rebilled,
-		again,
+		decimal(s.Calls), decimal(s.InputTokens), decimal(s.OutputTokens), decimal(s.CachedTokens), decimal(s.ReasoningTokens), estimated,
+		dollars(s.CostUSD), rebilled, again,
 	}
 }
 
@@ -252,17 +249,13 @@ func dollars(v float64) string {
 // printUsageCSV prints rows for a program or a spreadsheet: money and numbers as they are, no totals.
 func (a *app) printUsageCSV(p *agent.UsagePage) error {
 	w := csv.NewWriter(a.out)
-	lines := [][]string{append(texts(p.Group), "calls", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_usd", "rebilled_calls",
+	lines := [][]string{append(groupNames(p.Group), "calls", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_usd", "rebilled_calls",
 		"rebilled_tokens", "rebilled_cost_usd", "estimated_tokens")}
-	asIs := func(text string) string { return text }
 	for i := range p.Rows {
 		r := &p.Rows[i]
-		line := keysOf(r, p.Group, asIs)
-		for _, n := range []int64{r.Calls, r.InputTokens, r.OutputTokens, r.CachedTokens, r.ReasoningTokens} {
-			line = append(line, strconv.FormatInt(n, 10))
-		}
-		lines = append(lines, append(line, amount(r.CostUSD), strconv.FormatInt(r.RebilledCalls, 10), strconv.FormatInt(r.RebilledTokens, 10),
-			amount(r.RebilledCostUSD), strconv.FormatInt(r.EstimatedTokens, 10)))
+		lines = append(lines, append(groupCells(r, p.Group, ""),
+			decimal(r.Calls), decimal(r.InputTokens), decimal(r.OutputTokens), decimal(r.CachedTokens), decimal(r.ReasoningTokens),
+			amount(r.CostUSD), decimal(r.RebilledCalls), decimal(r.RebilledTokens), amount(r.RebilledCostUSD), decimal(r.EstimatedTokens)))
 	}
 	if err := w.WriteAll(lines); err != nil {
 		return fmt.Errorf("print: %w", err)

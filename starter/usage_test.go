@@ -49,20 +49,16 @@ func TestUsage(t *testing.T) {
 	q := l.asked[1]
 	require.Equal(t, agent.UsageQuery{
 		Tenant: agent.AnyTenant, Group: []agent.UsageKey{agent.UsageDay, agent.UsageUser, agent.UsageStep}, Since: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
-		Until: time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC), UserID: "u", Agent: "a", Model: "m", Channel: "c", SessionID: "s", TurnID: "t", PageSize: listed,
+		Until: time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC), UserID: "u", Agent: "a", Model: "m", Channel: "c", SessionID: "s", TurnID: "t", PageSize: defaultLimit,
 	}, q)
 	require.Empty(t, l.asked[6].Group)
 	require.Equal(t, agent.MaxUsageRows, l.asked[2].PageSize, "all rows, to sort them")
 
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "usage", "--tenant", "zoo", "-o", "json"))
-	var p agent.UsagePage
-	require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &p))
+	p := answer[agent.UsagePage](b, "usage", "--tenant", "zoo")
 	require.Len(t, p.Rows, 3)
 	require.EqualValues(t, 13, p.Totals.Calls)
 	require.Equal(t, "zoo", l.asked[len(l.asked)-1].Tenant)
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "usage", "--tenant", "*", "-o", "json"))
+	b.show(0, "usage", "--tenant", "*", "-o", "json")
 	require.Equal(t, agent.AnyTenant, l.asked[len(l.asked)-1].Tenant)
 }
 
@@ -90,7 +86,7 @@ func TestUsagePages(t *testing.T) {
 
 func TestUsageUsage(t *testing.T) {
 	b, l := metered(t)
-	for text, args := range map[string]string{
+	b.refuses("usage", map[string]string{
 		"--output is":     "-o yaml",
 		"--sort is":       "--sort age",
 		"--limit is -1":   "--limit -1",
@@ -102,26 +98,22 @@ func TestUsageUsage(t *testing.T) {
 		"at most 400":     "--since 500d",
 		"not before":      "--since 2d --until 3d",
 		"unknown command": "extra",
-	} {
-		b.screen = &terminal{}
-		require.Equal(t, exitUsage, b.run(noInput(), append([]string{"usage"}, strings.Fields(args)...)...), args)
-		require.Contains(t, b.screen.String(), text, args)
-	}
+	})
 	require.Empty(t, l.asked)
 }
 
-func TestTimeArg(t *testing.T) {
+func TestReadTime(t *testing.T) {
 	now := time.Date(2026, 11, 22, 13, 14, 15, 0, time.FixedZone("", 3600))
 	for text, want := range map[string]string{
 		"0d": "2026-11-22T00:00:00Z", "30d": "2026-10-23T00:00:00Z", "90m": "2026-11-22T10:44:15Z", "2026-11-01": "2026-11-01T00:00:00Z",
 		"2026-11-01T08:00:00+02:00": "2026-11-01T06:00:00Z",
 	} {
-		at, err := timeArg("--since", text, now)
+		at, err := readTime("--since", text, now)
 		require.NoError(t, err)
 		require.Equal(t, want, at.UTC().Format(time.RFC3339), text)
 	}
 	for _, text := range []string{"-1h", "d", "-3d", "9999999d", "2026", "2026-02-30"} {
-		_, err := timeArg("--since", text, now)
+		_, err := readTime("--since", text, now)
 		require.Error(t, err, text)
 	}
 }

@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,11 +14,10 @@ import (
 	"github.com/turnstone-run/turnstone/client"
 )
 
-// How a run is waited for.
-const (
-	runPoll    = 200 * time.Millisecond // at first
-	runPollMax = 5 * time.Second
-)
+// runPolling says how often a run is asked for until it ends.
+//
+//nolint:gochecknoglobals // a constant in all but syntax
+var runPolling = polling{first: 200 * time.Millisecond, longest: 5 * time.Second}
 
 func (a *app) workflowsRunCommand() *cobra.Command {
 	var r agent.RunRequest
@@ -33,22 +32,22 @@ Exit codes with --wait: 0 the run completed, 1 it failed, 4 it was cancelled, 13
 		Example: `  starter workflows run main
   starter workflows run main --input '{"origin":"NYC"}' --wait
   starter workflows run main --version 3 --run-id nightly-7`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := keyArg(args[0], r.Owner)
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+			name, err := workflowKey(args[0], r.Owner)
 			if err != nil {
 				return err
 			}
 			if input != "" && !json.Valid([]byte(input)) {
 				return usageError{errors.New("--input is no JSON")}
 			}
-			if r.Version < 0 {
-				return usageError{fmt.Errorf("--version is %d, want 1 or more", r.Version)}
+			if err := requireMin("version", r.Version, 1); err != nil {
+				return err
 			}
 			r.Tag, r.Input, r.Context.UserID = name.Tag, json.RawMessage(input), user
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error { return a.startRun(ctx, c, r, key, wait) })
-		},
+			return a.startRun(ctx, c, r, key, wait)
+		}),
 	}
-	keyFlag(cmd, &r.Owner)
+	ownerFlag(cmd, &r.Owner)
 	cmd.Flags().StringVar(&input, "input", "", "JSON that the first nodes are given")
 	cmd.Flags().Int64Var(&r.Version, "version", 0, "an earlier version (default: the newest)")
 	cmd.Flags().StringVar(&r.RunID, "run-id", "", "of the run; the same id is the same run")
@@ -64,21 +63,20 @@ func (a *app) startRun(ctx context.Context, c *client.Client, r agent.RunRequest
 		return err
 	}
 	if !wait {
-		if a.output == "json" {
-			return a.printJSON(receipt)
-		}
-		a.say("run      %s\nworkflow %s", receipt.RunID, receipt.WorkflowID)
-		return nil
+		return a.print(receipt, func() error {
+			a.say("run      %s\nworkflow %s", receipt.RunID, receipt.WorkflowID)
+			return nil
+		})
 	}
 	if a.output != "json" {
 		a.note("run %s", receipt.RunID)
 	}
-	run, err := awaitRun(ctx, c, receipt.RunID)
+	run, err := poll(ctx, runPolling, func() (agent.Run, bool, error) {
+		run, err := c.Run(ctx, receipt.RunID)
+		return run, run.Status != agent.RunRunning, err
+	})
 	if err != nil {
-		if context.Cause(ctx) != nil {
-			return context.Cause(ctx)
-		}
-		return err
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	if err := a.printRun(&run); err != nil {
 		return err
@@ -93,47 +91,22 @@ func (a *app) startRun(ctx context.Context, c *client.Client, r agent.RunRequest
 	}
 }
 
-// awaitRun asks again and again until a run is over.
-func awaitRun(ctx context.Context, c *client.Client, id string) (agent.Run, error) {
-	for pause := runPoll; ; pause = min(pause*3/2, runPollMax) {
-		run, err := c.Run(ctx, id)
-		switch {
-		case err != nil:
-			return run, err
-		case run.Status != agent.RunRunning:
-			return run, nil
-		}
-		select {
-		case <-ctx.Done():
-			return run, context.Cause(ctx)
-		case <-time.After(pause):
-		}
-	}
-}
-
 func (a *app) workflowsRunsCommand() *cobra.Command {
 	var q agent.RunQuery
-	var limit int
-	cmd := &cobra.Command{
-		Use: "runs", Short: "List runs, newest first", Args: cobra.NoArgs,
+	cmd := listCommand(a, &cobra.Command{
+		Use: "runs", Short: "List runs, newest first",
 		Example: "  starter workflows runs --tag main\n  starter workflows runs --status failed -o json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := limitArg(limit); err != nil {
-				return err
-			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				return list(a, limit, "RUN TAG OWNER VERSION STATUS STARTED TOOK BY", runRow, func(p agent.Page) ([]agent.Run, string, error) {
-					q.Page = p
-					page, err := c.Runs(ctx, q)
-					return page.Runs, page.Next, err
-				})
-			})
+	}, listing[agent.Run]{
+		header: "RUN TAG OWNER VERSION STATUS STARTED TOOK BY", row: runRow,
+		fetch: func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.Run, string, error) {
+			q.Page = p
+			page, err := c.Runs(ctx, q)
+			return page.Runs, page.Next, err
 		},
-	}
+	})
 	cmd.Flags().StringVar(&q.Tag, "tag", "", "only of this tag")
 	cmd.Flags().StringVar(&q.Owner, "owner", "", "only of this owner")
 	cmd.Flags().StringVar((*string)(&q.Status), "status", "", "running, completed, failed or cancelled")
-	cmd.Flags().IntVar(&limit, "limit", listed, "at most so many; 0: all")
 	return cmd
 }
 
@@ -143,7 +116,7 @@ func runRow(r *agent.Run) []string {
 		by = "schedule " + r.Schedule
 	}
 	return []string{
-		r.RunID, r.Tag, r.Owner, strconv.FormatInt(r.Version, 10), string(r.Status), moment(r.StartedAt), took(r.StartedAt, r.FinishedAt), dash(by),
+		r.RunID, r.Tag, r.Owner, decimal(r.Version), string(r.Status), moment(r.StartedAt), took(r.StartedAt, r.FinishedAt), dash(by),
 	}
 }
 
@@ -158,38 +131,31 @@ func (a *app) workflowsShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "show <run>", Short: "Print a run with its steps", Args: cobra.ExactArgs(1),
 		Example: "  starter workflows show nightly-7\n  starter workflows show nightly-7 -o json | jq '.steps[].output'",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				r, err := c.Run(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return a.printRun(&r)
-			})
-		},
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+			r, err := c.Run(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return a.printRun(&r)
+		}),
 	}
 }
 
 func (a *app) printRun(r *agent.Run) error {
-	if a.output == "json" {
-		return a.printJSON(r)
-	}
-	a.fact("run", r.RunID)
-	a.fact("tag", fmt.Sprintf("%s, version %d, owner %s", r.Tag, r.Version, r.Owner))
-	a.fact("status", string(r.Status))
-	if r.Error != nil {
-		a.fact("error", r.Error.Type+": "+r.Error.Message)
-	}
-	a.fact("workflow", r.WorkflowID)
-	if len(r.Steps) == 0 {
-		return nil
-	}
-	rows := make([][]string, len(r.Steps))
-	for i := range r.Steps {
-		rows[i] = stepRow(&r.Steps[i])
-	}
-	a.say("")
-	return a.table("NODE VISIT TYPE STATUS TOOK OUTPUT", rows)
+	return a.print(r, func() error {
+		a.fact("run", r.RunID)
+		a.fact("tag", fmt.Sprintf("%s, version %d, owner %s", r.Tag, r.Version, r.Owner))
+		a.fact("status", string(r.Status))
+		if r.Error != nil {
+			a.fact("error", r.Error.Type+": "+r.Error.Message)
+		}
+		a.fact("workflow", r.WorkflowID)
+		if len(r.Steps) == 0 {
+			return nil
+		}
+		a.say("")
+		return printTable(a, "NODE VISIT TYPE STATUS TOOK OUTPUT", stepRow, r.Steps)
+	})
 }
 
 func stepRow(s *agent.RunStep) []string {
@@ -204,7 +170,7 @@ func stepRow(s *agent.RunStep) []string {
 	case s.Ref != "":
 		output = s.Ref
 	}
-	return []string{s.NodeID, strconv.Itoa(s.Visit), s.Type, string(s.Status), took(s.StartedAt, s.FinishedAt), dash(output)}
+	return []string{s.NodeID, decimal(s.Visit), s.Type, string(s.Status), took(s.StartedAt, s.FinishedAt), dash(output)}
 }
 
 func (a *app) workflowsCancelCommand() *cobra.Command {
@@ -212,16 +178,10 @@ func (a *app) workflowsCancelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "cancel <run>", Short: "Ask a run to stop", Args: cobra.ExactArgs(1),
 		Example: `  starter workflows cancel nightly-7 --reason "wrong input"`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				if err := c.CancelRun(ctx, args[0], r); err != nil {
-					return err
-				}
-				return a.done(map[string]string{"run_id": args[0]}, "asked run %s to stop", args[0])
-			})
-		},
+		RunE: a.act("run_id", "asked run %s to stop", func(ctx context.Context, c *client.Client, id string) error {
+			return c.CancelRun(ctx, id, r)
+		}),
 	}
-	cmd.Flags().StringVar(&r.Reason, "reason", "", "why, for the record")
-	cmd.Flags().StringVar(&r.By, "by", "", "who, for the record")
+	cancelFlags(cmd, &r)
 	return cmd
 }

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -14,8 +12,8 @@ import (
 )
 
 func (a *app) workflowsCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "workflows", Short: "Processes that are kept as graphs, changed by patches and run", Args: cobra.NoArgs,
+	return group(&cobra.Command{
+		Use: "workflows", Short: "Processes that are kept as graphs, changed by patches and run",
 		Long: `Processes that are kept as graphs, changed by patches and run. A definition has a tag and an owner; where one owner has the tag, --owner may be
 left out. Every change makes a version, and runs keep the version that they began with.`,
 		Example: `  starter workflows put main -f main.yaml
@@ -24,55 +22,36 @@ left out. Every change makes a version, and runs keep the version that they bega
   starter workflows revert main patch_0193…
   starter workflows run main --input '{"price":480}' --wait
   starter workflows runs --tag main --status failed`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(a.workflowsListCommand(), a.workflowsGetCommand(), a.workflowsPutCommand(), a.workflowsPatchCommand(),
+	}, a.workflowsListCommand(), a.workflowsGetCommand(), a.workflowsPutCommand(), a.workflowsPatchCommand(),
 		a.workflowsHistoryCommand(), a.workflowsRevertCommand(), a.workflowsDeleteCommand(), a.workflowsRunCommand(), a.workflowsRunsCommand(),
 		a.workflowsShowCommand(), a.workflowsCancelCommand())
-	return cmd
 }
 
-// keyFlag is the owner of a definition.
-func keyFlag(cmd *cobra.Command, owner *string) {
+// ownerFlag adds the flag --owner of a definition.
+func ownerFlag(cmd *cobra.Command, owner *string) {
 	cmd.Flags().StringVar(owner, "owner", "", "owner of the definition (default: the one who has the tag)")
 }
 
-// keyArg checks a tag before it becomes part of an address.
-func keyArg(tag, owner string) (agent.WorkflowKey, error) {
-	if _, err := nameArg(tag); err != nil {
-		return agent.WorkflowKey{}, err
-	}
-	return agent.WorkflowKey{Tag: tag, Owner: owner}, nil
-}
-
-func limitArg(limit int) error {
-	if limit < 0 {
-		return usageError{fmt.Errorf("--limit is %d, want 0 or more", limit)}
-	}
-	return nil
+// workflowKey checks a tag before it becomes part of an address.
+func workflowKey(tag, owner string) (agent.WorkflowKey, error) {
+	_, err := requireName(tag)
+	return agent.WorkflowKey{Tag: tag, Owner: owner}, err
 }
 
 func (a *app) workflowsListCommand() *cobra.Command {
 	var q agent.WorkflowQuery
-	var limit int
-	cmd := &cobra.Command{
-		Use: "list", Short: "List the definitions", Args: cobra.NoArgs,
+	cmd := listCommand(a, &cobra.Command{
+		Use: "list", Short: "List the definitions",
 		Example: "  starter workflows list\n  starter workflows list -o json | jq -r '.[].workflow_tag'",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := limitArg(limit); err != nil {
-				return err
-			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				return list(a, limit, "TAG OWNER VERSION NODES SCHEDULES UPDATED BY", workflowRow, func(p agent.Page) ([]agent.StoredWorkflow, string, error) {
-					q.Page = p
-					page, err := c.Workflows(ctx, q)
-					return page.Workflows, page.Next, err
-				})
-			})
+	}, listing[agent.StoredWorkflow]{
+		header: "TAG OWNER VERSION NODES SCHEDULES UPDATED BY", row: workflowRow,
+		fetch: func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.StoredWorkflow, string, error) {
+			q.Page = p
+			page, err := c.Workflows(ctx, q)
+			return page.Workflows, page.Next, err
 		},
-	}
+	})
 	cmd.Flags().StringVar(&q.Owner, "owner", "", "only of this owner")
-	cmd.Flags().IntVar(&limit, "limit", listed, "at most so many; 0: all")
 	return cmd
 }
 
@@ -80,9 +59,9 @@ func workflowRow(w *agent.StoredWorkflow) []string {
 	var d agent.WorkflowDefinition
 	nodes, schedules := "?", "?"
 	if json.Unmarshal(w.Definition, &d) == nil {
-		nodes, schedules = strconv.Itoa(len(d.Nodes)), strconv.Itoa(len(d.Schedules))
+		nodes, schedules = decimal(len(d.Nodes)), decimal(len(d.Schedules))
 	}
-	return []string{w.Tag, w.Owner, strconv.FormatInt(w.Version, 10), nodes, schedules, moment(w.UpdatedAt), dash(w.UpdatedBy)}
+	return []string{w.Tag, w.Owner, decimal(w.Version), nodes, schedules, moment(w.UpdatedAt), dash(w.UpdatedBy)}
 }
 
 func (a *app) workflowsGetCommand() *cobra.Command {
@@ -93,70 +72,57 @@ func (a *app) workflowsGetCommand() *cobra.Command {
 		Long: `Print a definition as YAML that can be put again. With --output json it is what is stored: the definition with its version, hash and the patch
 that made it.`,
 		Example: "  starter workflows get main > main.yaml\n  starter workflows get main --version 3 -o json",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := keyArg(args[0], owner)
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+			key, err := workflowKey(args[0], owner)
 			if err != nil {
 				return err
 			}
-			if version < 0 {
-				return usageError{fmt.Errorf("--version is %d, want 1 or more", version)}
+			if err := requireMin("version", version, 1); err != nil {
+				return err
 			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				w, err := c.Workflow(ctx, key, version)
-				if err != nil {
+			w, err := c.Workflow(ctx, key, version)
+			if err != nil {
+				return err
+			}
+			return a.print(w, func() error {
+				if err := a.printYAML(w.Definition); err != nil {
 					return err
 				}
-				if a.output == "json" {
-					return a.printJSON(w)
-				}
-				text, err := toYAML(w.Definition)
-				if err != nil {
-					return err
-				}
-				fmt.Fprint(a.out, text)
 				a.note("version %d of %s, owner %s, %s", w.Version, w.Tag, w.Owner, w.PatchID)
 				return nil
 			})
-		},
+		}),
 	}
-	keyFlag(cmd, &owner)
+	ownerFlag(cmd, &owner)
 	cmd.Flags().Int64Var(&version, "version", 0, "an earlier version (default: the newest)")
 	return cmd
 }
 
 func (a *app) workflowsHistoryCommand() *cobra.Command {
 	var owner string
-	var limit int
-	cmd := &cobra.Command{
+	cmd := listCommand(a, &cobra.Command{
 		Use: "history <tag>", Short: "List the changes of a definition, newest first", Args: cobra.ExactArgs(1),
 		Example: "  starter workflows history main\n  starter workflows history main -o json | jq '.[0].operations'",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := keyArg(args[0], owner)
-			if err != nil {
-				return err
-			}
-			if err := limitArg(limit); err != nil {
-				return err
-			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				return list(a, limit, "PATCH VERSION AT BY CHANGE DESCRIPTION", patchRow, func(p agent.Page) ([]agent.WorkflowPatch, string, error) {
-					page, err := c.WorkflowPatches(ctx, key, p)
-					return page.Patches, page.Next, err
-				})
-			})
+	}, listing[agent.WorkflowPatch]{
+		header: "PATCH VERSION AT BY CHANGE DESCRIPTION",
+		row: func(p *agent.WorkflowPatch) []string {
+			return []string{p.PatchID, decimal(p.Version), moment(p.At), dash(p.By), patchSummary(p), dash(p.Description)}
 		},
-	}
-	keyFlag(cmd, &owner)
-	cmd.Flags().IntVar(&limit, "limit", listed, "at most so many; 0: all")
+		fetch: func(ctx context.Context, c *client.Client, args []string, p agent.Page) ([]agent.WorkflowPatch, string, error) {
+			key, err := workflowKey(args[0], owner)
+			if err != nil {
+				return nil, "", err
+			}
+			page, err := c.WorkflowPatches(ctx, key, p)
+			return page.Patches, page.Next, err
+		},
+	})
+	ownerFlag(cmd, &owner)
 	return cmd
 }
 
-func patchRow(p *agent.WorkflowPatch) []string {
-	return []string{p.PatchID, strconv.FormatInt(p.Version, 10), moment(p.At), dash(p.By), changeOf(p), dash(p.Description)}
-}
-
-// changeOf says in a few words what a patch did.
-func changeOf(p *agent.WorkflowPatch) string {
+// patchSummary describes in a few words what a patch did.
+func patchSummary(p *agent.WorkflowPatch) string {
 	var operations []json.RawMessage
 	switch {
 	case p.Revert != "":

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -18,7 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/client"
 )
 
-// patchFlags are what all changes of a definition may say.
+// patchFlags are the flags of all changes of a definition.
 type patchFlags struct {
 	owner, description, by, key string
 	base                        int64
@@ -26,7 +25,7 @@ type patchFlags struct {
 }
 
 func (f *patchFlags) register(cmd *cobra.Command, dryRun bool) {
-	keyFlag(cmd, &f.owner)
+	ownerFlag(cmd, &f.owner)
 	cmd.Flags().StringVar(&f.description, "description", "", "why, for the history")
 	cmd.Flags().StringVar(&f.by, "by", "", "who, for the history")
 	cmd.Flags().Int64Var(&f.base, "base-version", 0, "refuse when another version is the newest")
@@ -36,8 +35,8 @@ func (f *patchFlags) register(cmd *cobra.Command, dryRun bool) {
 	}
 }
 
-// follow takes from a stored definition what the flags do not say, when it is the one of the tag: its owner, and its version as the base.
-func (f *patchFlags) follow(cmd *cobra.Command, tag string, w *agent.StoredWorkflow) {
+// adopt sets the owner and the base version to those of a stored definition of the same tag, unless flags set them.
+func (f *patchFlags) adopt(cmd *cobra.Command, tag string, w *agent.StoredWorkflow) {
 	if w.Tag != tag {
 		return
 	}
@@ -49,39 +48,28 @@ func (f *patchFlags) follow(cmd *cobra.Command, tag string, w *agent.StoredWorkf
 	}
 }
 
-func (f *patchFlags) check() error {
-	if f.base < 0 {
-		return usageError{fmt.Errorf("--base-version is %d, want 1 or more", f.base)}
+// request returns a change of the definition of a tag, as the flags describe it.
+func (f *patchFlags) request(tag string) (agent.WorkflowPatchRequest, error) {
+	key, err := workflowKey(tag, f.owner)
+	if err != nil {
+		return agent.WorkflowPatchRequest{}, err
 	}
-	return nil
+	return agent.WorkflowPatchRequest{
+		WorkflowKey: key, Description: f.description, BaseVersion: f.base, By: f.by, Idempotency: f.key, DryRun: f.dryRun,
+	}, requireMin("base-version", f.base, 1)
 }
 
-// change runs a command that changes the definition of a tag.
-func (a *app) change(
-	ctx context.Context, tag string, f *patchFlags, do func(context.Context, *client.Client, agent.WorkflowKey) (agent.WorkflowPatchResult, error), done string,
-) error {
-	key, err := keyArg(tag, f.owner)
-	if err != nil {
-		return err
-	}
-	if err := f.check(); err != nil {
-		return err
-	}
-	return a.call(ctx, func(ctx context.Context, c *client.Client) error {
-		r, err := do(ctx, c, key)
+// change returns a command body that changes a definition; done names what it did.
+func (a *app) change(f *patchFlags, done string, send askFunc[agent.WorkflowPatchResult]) runFunc {
+	return show(a, send, func(r *agent.WorkflowPatchResult) string {
 		switch {
-		case err != nil:
-			return err
-		case a.output == "json":
-			return a.printJSON(r)
 		case f.dryRun:
-			a.say("%s of owner %s would become version %d; nothing was changed", r.Tag, r.Owner, r.Version)
+			return fmt.Sprintf("%s of owner %s would become version %d; nothing was changed", r.Tag, r.Owner, r.Version)
 		case r.Unchanged:
-			a.say("%s of owner %s is that already, version %d", r.Tag, r.Owner, r.Version)
+			return fmt.Sprintf("%s of owner %s is that already, version %d", r.Tag, r.Owner, r.Version)
 		default:
-			a.say("%s %s of owner %s: version %d, %s", done, r.Tag, r.Owner, r.Version, r.PatchID)
+			return fmt.Sprintf("%s %s of owner %s: version %d, %s", done, r.Tag, r.Owner, r.Version, r.PatchID)
 		}
-		return nil
 	})
 }
 
@@ -96,22 +84,25 @@ func (a *app) workflowsPutCommand() *cobra.Command {
 What "get --output json" prints is taken as well. Put under the tag that it has, it goes to the owner that it has, and is refused when its version
 is not the newest any more, unless --owner and --base-version say otherwise.`,
 		Example: "  starter workflows put main -f main.yaml\n  starter workflows get main | starter workflows put copy -f -",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			definition, err := a.document(cmd.Context(), file)
-			if err != nil {
-				return err
-			}
-			if stored, ok := storedOf(definition); ok {
-				definition = stored.Definition
-				f.follow(cmd, args[0], &stored)
-			}
-			return a.change(cmd.Context(), args[0], &f, func(ctx context.Context, c *client.Client, key agent.WorkflowKey) (agent.WorkflowPatchResult, error) {
-				return c.PutWorkflow(ctx, client.WorkflowPut{
-					WorkflowKey: key, Definition: definition, Description: f.description, BaseVersion: f.base, By: f.by, Idempotency: f.key, DryRun: f.dryRun,
-				})
-			}, "stored")
-		},
 	}
+	cmd.RunE = a.change(&f, "stored", func(ctx context.Context, c *client.Client, args []string) (agent.WorkflowPatchResult, error) {
+		definition, err := a.readDocument(ctx, file)
+		if err != nil {
+			return agent.WorkflowPatchResult{}, err
+		}
+		if stored, ok := storedWorkflow(definition); ok {
+			definition = stored.Definition
+			f.adopt(cmd, args[0], &stored)
+		}
+		r, err := f.request(args[0])
+		if err != nil {
+			return agent.WorkflowPatchResult{}, err
+		}
+		return c.PutWorkflow(ctx, client.WorkflowPut{
+			WorkflowKey: r.WorkflowKey, Definition: definition, Description: f.description, BaseVersion: f.base, By: f.by, Idempotency: f.key,
+			DryRun: f.dryRun,
+		})
+	})
 	cmd.Flags().StringVarP(&file, "file", "f", "", "the definition, - for standard input")
 	f.register(cmd, true)
 	return cmd
@@ -133,28 +124,23 @@ An --op is what RFC 6902 writes, in words:
   starter workflows patch main --op 'add /nodes/- {"id":"mail","type":"task","config":{"action":"email","subject":"Price drop!"}}' \
     --op 'add /edges/- {"from":"check","to":"mail","condition":"true"}' --description "mail when the price drops"
   starter workflows patch main --op 'remove /schedules/0' --base-version 4 --dry-run`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			operations, err := a.operations(cmd.Context(), file, ops)
+		RunE: a.change(&f, "patched", func(ctx context.Context, c *client.Client, args []string) (agent.WorkflowPatchResult, error) {
+			operations, err := a.operations(ctx, file, ops)
 			if err != nil {
-				return err
+				return agent.WorkflowPatchResult{}, err
 			}
-			return a.change(cmd.Context(), args[0], &f, func(ctx context.Context, c *client.Client, key agent.WorkflowKey) (agent.WorkflowPatchResult, error) {
-				return c.PatchWorkflow(ctx, f.request(key, func(r *agent.WorkflowPatchRequest) { r.Operations = operations }))
-			}, "patched")
-		},
+			r, err := f.request(args[0])
+			if err != nil {
+				return agent.WorkflowPatchResult{}, err
+			}
+			r.Operations = operations
+			return c.PatchWorkflow(ctx, r)
+		}),
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "operations, - for standard input")
 	cmd.Flags().StringArrayVar(&ops, "op", nil, "an operation; may be given again and again")
 	f.register(cmd, true)
 	return cmd
-}
-
-func (f *patchFlags) request(key agent.WorkflowKey, set func(*agent.WorkflowPatchRequest)) agent.WorkflowPatchRequest {
-	r := agent.WorkflowPatchRequest{
-		WorkflowKey: key, Description: f.description, BaseVersion: f.base, By: f.by, Idempotency: f.key, DryRun: f.dryRun,
-	}
-	set(&r)
-	return r
 }
 
 func (a *app) workflowsRevertCommand() *cobra.Command {
@@ -164,11 +150,14 @@ func (a *app) workflowsRevertCommand() *cobra.Command {
 		Long: `Take back what a patch did, by a patch of its own on the newest version. It is refused where something that the patch touched has changed
 since.`,
 		Example: "  starter workflows revert main patch_0193… --description \"too many mails\"",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.change(cmd.Context(), args[0], &f, func(ctx context.Context, c *client.Client, key agent.WorkflowKey) (agent.WorkflowPatchResult, error) {
-				return c.RevertWorkflow(ctx, f.request(key, func(r *agent.WorkflowPatchRequest) { r.Revert = args[1] }))
-			}, "reverted")
-		},
+		RunE: a.change(&f, "reverted", func(ctx context.Context, c *client.Client, args []string) (agent.WorkflowPatchResult, error) {
+			r, err := f.request(args[0])
+			if err != nil {
+				return agent.WorkflowPatchResult{}, err
+			}
+			r.Revert = args[1]
+			return c.RevertWorkflow(ctx, r)
+		}),
 	}
 	f.register(cmd, true)
 	return cmd
@@ -180,20 +169,22 @@ func (a *app) workflowsDeleteCommand() *cobra.Command {
 		Use: "delete <tag>", Short: "Take a definition out of use", Args: cobra.ExactArgs(1),
 		Long:    "Take a definition out of use. Its schedules end, its runs go on, and its history stays; putting it again continues the version numbers.",
 		Example: "  starter workflows delete main --description \"replaced by trips\"",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.change(cmd.Context(), args[0], &f, func(ctx context.Context, c *client.Client, key agent.WorkflowKey) (agent.WorkflowPatchResult, error) {
-				return c.DeleteWorkflow(ctx, client.WorkflowDelete{
-					WorkflowKey: key, Description: f.description, BaseVersion: f.base, By: f.by, Idempotency: f.key,
-				})
-			}, "deleted")
-		},
+		RunE: a.change(&f, "deleted", func(ctx context.Context, c *client.Client, args []string) (agent.WorkflowPatchResult, error) {
+			r, err := f.request(args[0])
+			if err != nil {
+				return agent.WorkflowPatchResult{}, err
+			}
+			return c.DeleteWorkflow(ctx, client.WorkflowDelete{
+				WorkflowKey: r.WorkflowKey, Description: f.description, BaseVersion: f.base, By: f.by, Idempotency: f.key,
+			})
+		}),
 	}
 	f.register(cmd, false)
 	return cmd
 }
 
-// storedOf reads a stored definition, as get --output json prints it: no definition has a member of that name.
-func storedOf(raw json.RawMessage) (agent.StoredWorkflow, bool) {
+// storedWorkflow reads a stored definition, as get --output json prints it. ok is false for a mere definition.
+func storedWorkflow(raw json.RawMessage) (agent.StoredWorkflow, bool) {
 	var w agent.StoredWorkflow
 	if json.Unmarshal(raw, &w) != nil || w.Tag == "" || w.Version < 1 || !bytes.HasPrefix(bytes.TrimSpace(w.Definition), []byte("{")) {
 		return agent.StoredWorkflow{}, false
@@ -201,38 +192,27 @@ func storedOf(raw json.RawMessage) (agent.StoredWorkflow, bool) {
 	return w, true
 }
 
-// document reads YAML or JSON of a file, "-" for standard input, as JSON.
-func (a *app) document(ctx context.Context, file string) (json.RawMessage, error) {
+// readDocument returns the YAML or JSON of a file as JSON; "-" is standard input.
+func (a *app) readDocument(ctx context.Context, file string) (json.RawMessage, error) {
 	if file == "" {
 		return nil, usageError{errors.New("--file is missing: give a file, or - for standard input")}
 	}
-	from := a.in
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, usageError{err}
-		}
-		defer f.Close() //nolint:errcheck // read-only
-		from = f
-	}
-	data, err := readAll(ctx, from, maxManifest+1)
+	data, err := a.readInput(ctx, file, maxManifest)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
 		return nil, usageError{err}
-	case len(data) > maxManifest:
-		return nil, usageError{fmt.Errorf("%s is larger than %d bytes", file, maxManifest)}
 	}
-	raw, err := jsonOf(data)
+	raw, err := toJSON(data)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("%s: %w", file, err)}
 	}
 	return raw, nil
 }
 
-// jsonOf turns the one document of a text into JSON. What is JSON already stays as it is, and the server says what is wrong with it.
-func jsonOf(data []byte) (json.RawMessage, error) {
+// toJSON returns the one document of a text as JSON. A text that is JSON stays as it is.
+func toJSON(data []byte) (json.RawMessage, error) {
 	text := bytes.TrimSpace(data)
 	if len(text) == 0 {
 		return nil, errors.New("is empty")
@@ -255,11 +235,11 @@ func jsonOf(data []byte) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// operations are those of a file and of the command line, one behind the other.
+// operations returns the operations of a file, and behind them those of the command line.
 func (a *app) operations(ctx context.Context, file string, ops []string) (json.RawMessage, error) {
 	var all []json.RawMessage
 	if file != "" {
-		raw, err := a.document(ctx, file)
+		raw, err := a.readDocument(ctx, file)
 		if err != nil {
 			return nil, err
 		}
@@ -268,7 +248,7 @@ func (a *app) operations(ctx context.Context, file string, ops []string) (json.R
 		}
 	}
 	for _, text := range ops {
-		operation, err := operationOf(text)
+		operation, err := readOperation(text)
 		if err != nil {
 			return nil, usageError{fmt.Errorf("--op %q: %w", text, err)}
 		}
@@ -284,8 +264,8 @@ func (a *app) operations(ctx context.Context, file string, ops []string) (json.R
 	return raw, nil
 }
 
-// operationOf reads an operation as a command line writes it.
-func operationOf(text string) (json.RawMessage, error) {
+// readOperation reads an operation as a command line writes it.
+func readOperation(text string) (json.RawMessage, error) {
 	word, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
 	path, value, _ := strings.Cut(strings.TrimSpace(rest), " ")
 	value = strings.TrimSpace(value)

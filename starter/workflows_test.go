@@ -22,20 +22,6 @@ schedules:
   - {id: daily, cron: "0 8 * * *"}
 `
 
-type commandLine struct {
-	in   string
-	args []string
-	want int
-}
-
-func (b *bench) steps(steps ...commandLine) {
-	b.t.Helper()
-	for _, s := range steps {
-		b.note("$ starter " + strings.Join(s.args, " "))
-		require.Equal(b.t, s.want, b.run(strings.NewReader(s.in), s.args...), "%s\n%s", s.args, b.screen.String())
-	}
-}
-
 func TestWorkflows(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.WriteFile("ops.yaml", []byte("- {op: replace, path: /description, value: from a file}\n"), 0o600))
@@ -80,13 +66,9 @@ func TestWorkflows(t *testing.T) {
 	)
 	golden(t, "workflows", b.screen.String())
 
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "workflows", "show", "done", "-o", "json"))
-	var r agent.Run
-	require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &r))
+	r := answer[agent.Run](b, "workflows", "show", "done")
 	require.Len(t, r.Steps, 2)
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "workflows", "runs", "--tag", "main", "--status", "failed", "-o", "json"))
+	b.show(0, "workflows", "runs", "--tag", "main", "--status", "failed", "-o", "json")
 	require.Contains(t, b.screen.out(), `"run_id": "fails"`)
 }
 
@@ -95,14 +77,10 @@ func TestWorkflowsGetAndPut(t *testing.T) {
 	b := setup(t)
 	definition := `{"nodes":[{"id":"a","type":"condition","expr":"x < 1 && y == \"no\""}],"edges":[],"n":[1.5,12345678901,true,null,"on","2026-01-01"]}`
 	require.Equal(t, 0, b.run(strings.NewReader(definition), "workflows", "put", "main", "-f", "-"))
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "workflows", "get", "main"))
+	b.show(0, "workflows", "get", "main")
 	text := b.screen.out()
 	require.Equal(t, 0, b.run(strings.NewReader(text), "workflows", "put", "copy", "-f", "-"))
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "workflows", "get", "copy", "-o", "json"))
-	var w agent.StoredWorkflow
-	require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &w))
+	w := answer[agent.StoredWorkflow](b, "workflows", "get", "copy")
 	require.JSONEq(t, definition, string(w.Definition))
 }
 
@@ -148,12 +126,12 @@ func TestOperationOf(t *testing.T) {
 		`move /a /b`:                 `{"op":"move","from":"/a","path":"/b"}`,
 		` copy  /a  /b`:              `{"op":"copy","from":"/a","path":"/b"}`,
 	} {
-		got, err := operationOf(text)
+		got, err := readOperation(text)
 		require.NoError(t, err, text)
 		require.JSONEq(t, want, string(got), text)
 	}
 	for _, text := range []string{"", "add", "add /a", "add /a text", "add a 1", "remove", "remove /a /b", "move /a", "move /a /b /c", "burn /a", "replace /a {"} {
-		_, err := operationOf(text)
+		_, err := readOperation(text)
 		require.Error(t, err, text)
 	}
 }
@@ -174,9 +152,7 @@ func TestWorkflowsUsage(t *testing.T) {
 		"want running":       {"runs", "--status", "odd"},
 		"there is no workfl": {"run", "nope"},
 	} {
-		b.screen = &terminal{}
-		require.Equal(t, exitUsage, b.run(noInput(), append([]string{"workflows"}, args...)...), args)
-		require.Contains(t, b.screen.String(), text, args)
+		require.Contains(t, b.show(exitUsage, append([]string{"workflows"}, args...)...), text)
 	}
 }
 
@@ -200,7 +176,6 @@ func TestTools(t *testing.T) {
 		line(0, "list"),
 	)
 	golden(t, "tools", b.screen.String())
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "tools", "disable", "c2", "-o", "json"))
+	b.show(0, "tools", "disable", "c2", "-o", "json")
 	require.Contains(t, b.screen.out(), `"enabled": false`)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -38,6 +39,16 @@ func toYAML(body json.RawMessage) (string, error) {
 	return b.String(), nil
 }
 
+// printYAML prints a document as YAML.
+func (a *app) printYAML(body json.RawMessage) error {
+	text, err := toYAML(body)
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(a.out, text)
+	return nil
+}
+
 // node is the YAML of a JSON value. The keys in first come first.
 func node(value any, first []string) *yaml.Node {
 	switch v := value.(type) {
@@ -65,35 +76,21 @@ func node(value any, first []string) *yaml.Node {
 }
 
 func sortedKeys(v map[string]any, first []string) []string {
-	keys := make([]string, 0, len(v))
-	for key := range v {
-		keys = append(keys, key)
-	}
 	rank := func(key string) int {
 		if i := slices.Index(first, key); i >= 0 {
 			return i
 		}
 		return len(first)
 	}
-	slices.SortFunc(keys, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a, b)) })
-	return keys
+	return slices.SortedFunc(maps.Keys(v), func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a, b)) })
 }
 
 // scalar is a string. The library quotes what it would itself take for something else, and chooses blocks where they lose nothing.
 func scalar(s string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
-	if oldWord(s) {
+	switch strings.ToLower(s) {
+	case "y", "n", "yes", "no", "on", "off": // truth values in YAML 1.1
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	return n
-}
-
-// oldWord reports whether readers of YAML 1.1 take s for a truth value.
-func oldWord(s string) bool {
-	switch strings.ToLower(s) {
-	case "y", "n", "yes", "no", "on", "off":
-		return true
-	default:
-		return false
-	}
 }

@@ -27,20 +27,18 @@ import (
 // defaultProfile is the name of the model profile under llm.
 const defaultProfile = "default"
 
-// Parts is everything that agents are made of.
+// Parts are what agents are made of.
 type Parts struct {
 	Registry   *catalog.Registry
 	Models     *llm.Models
 	Tools      *tool.Registry
 	Middleware *middleware.Set
 	HTTP       *egress.Client // the one way out
-	Patient    tool.HTTP      // the same, for requests whose time their contexts bound
+	Patient    tool.HTTP      // the same, for requests whose contexts bound their time
 	Auth       tool.Auth
 
 	secrets *secret.Resolver
-	samples agent.PlanModel // the model that MCP servers may ask
 	closers []func() error
-	logger  *zap.Logger
 }
 
 // Close closes what Build opened.
@@ -59,7 +57,7 @@ type Blobs interface {
 	catalog.Plans
 }
 
-// World is what the parts need of what runs around them.
+// World holds the services that the parts need.
 type World struct {
 	Store      catalog.Store
 	Blobs      Blobs
@@ -77,10 +75,10 @@ type World struct {
 	Logger     *zap.Logger
 }
 
-// Build makes the parts out of settings, the built-in lists and what the user adds. Its registry has the lower layer of the catalog
-// only: [catalog.Registry.Start] loads the rest.
+// Build makes the parts of the settings, the built-in lists and what the user adds. Its registry has only the lower layer of the catalog;
+// [catalog.Registry.Start] loads the rest.
 func Build(c *Config, w World) (_ *Parts, err error) {
-	parts := &Parts{logger: w.Logger}
+	parts := &Parts{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, parts.Close())
@@ -89,16 +87,16 @@ func Build(c *Config, w World) (_ *Parts, err error) {
 	if parts.secrets, err = secret.New(secret.Config{Env: w.Env, AllowEnv: c.Catalog.SecretEnv, Folders: c.Catalog.SecretFolders}); err != nil {
 		return nil, fmt.Errorf("secrets of the catalog: %w", err)
 	}
-	if err := parts.tools(c, &w); err != nil {
+	kinds := providers(w.Providers)
+	configured, err := parts.models(c, kinds)
+	if err != nil {
+		return nil, err
+	}
+	if err := parts.tools(c, &w, sampler{models: parts.Models, profile: samplingProfile(&c.LLM), logger: w.Logger}); err != nil {
 		return nil, err
 	}
 	all, added := middlewares(c, w.Middleware)
 	if parts.Middleware, err = middleware.NewSet(all...); err != nil {
-		return nil, err
-	}
-	kinds := providers(w.Providers)
-	configured, err := parts.models(c, kinds)
-	if err != nil {
 		return nil, err
 	}
 	return parts, parts.catalog(c, &w, &catalog.Parts{
@@ -107,20 +105,15 @@ func Build(c *Config, w World) (_ *Parts, err error) {
 	})
 }
 
-// tools makes the toolkits. The catalog that one may ask for is the registry, which is made after them.
-func (p *Parts) tools(c *Config, w *World) error {
-	web, err := egress.New(egress.Config{
-		AllowHosts: c.Egress.AllowHosts, AllowPrivate: c.Egress.AllowPrivate, MaxBytes: int64(c.Egress.MaxBytes), Timeout: c.Egress.Timeout,
-	})
-	if err != nil {
-		return fmt.Errorf("egress: %w", err)
-	}
-	auth, err := authorize.New(authorize.Config{Secrets: p.secrets, HTTP: web})
-	if err != nil {
+// tools makes the toolkits.
+func (p *Parts) tools(c *Config, w *World, s sampler) (err error) {
+	if p.HTTP, err = egressClient(c, egress.Config{MaxBytes: int64(c.Egress.MaxBytes), Timeout: c.Egress.Timeout}); err != nil {
 		return err
 	}
-	p.HTTP, p.Auth = web, auth
-	if p.Patient, err = patient(c); err != nil {
+	if p.Patient, err = egressClient(c, egress.Config{MaxBytes: int64(c.Egress.MaxBytes), Timeout: -1, HeaderTimeout: maxPatience}); err != nil {
+		return err
+	}
+	if p.Auth, err = authorize.New(authorize.Config{Secrets: p.secrets, HTTP: p.HTTP}); err != nil {
 		return err
 	}
 	pool, err := newGRPCPool(c.Tools.GRPCClients)
@@ -129,7 +122,7 @@ func (p *Parts) tools(c *Config, w *World) error {
 	}
 	p.closers = append(p.closers, pool.Close)
 	available := tool.Dependencies{
-		HTTP: web, Auth: auth, Blobs: w.Blobs, Datasets: w.Datasets, Results: w.Results, Catalog: (*lateCatalog)(p), Conn: pool.Conn, Logger: w.Logger,
+		HTTP: p.HTTP, Auth: p.Auth, Blobs: w.Blobs, Datasets: w.Datasets, Results: w.Results, Catalog: (*builtCatalog)(p), Conn: pool.Conn, Logger: w.Logger,
 		Workflows: w.Workflows, Composites: w.Composites, References: w.References, Ranking: w.Ranking,
 	}
 	if c.Workflows.OrchestratorURL != "" {
@@ -137,7 +130,7 @@ func (p *Parts) tools(c *Config, w *World) error {
 			return err
 		}
 	}
-	builtin, err := toolkits(c, w, p.sample)
+	builtin, err := toolkits(c, w, s.sample)
 	if err != nil {
 		return err
 	}
@@ -152,11 +145,12 @@ func (p *Parts) tools(c *Config, w *World) error {
 	return nil
 }
 
-// lateCatalog is the registry for toolkits, which exist before it and are called after.
-type lateCatalog Parts
+// builtCatalog is the catalog for toolkits. A toolkit may need the registry, and the registry needs the toolkits: the registry is made second, and
+// the tools are called once it exists.
+type builtCatalog Parts
 
 // ListAgents implements [tool.Catalog].
-func (p *lateCatalog) ListAgents(ctx context.Context, q agent.AgentQuery) (agent.AgentPage, error) {
+func (p *builtCatalog) ListAgents(ctx context.Context, q agent.AgentQuery) (agent.AgentPage, error) {
 	return p.Registry.ListAgents(ctx, q)
 }
 

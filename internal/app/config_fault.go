@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Fault is one thing wrong with the configuration. [Load] joins all of them into its error; [Faults] takes them apart again.
+// Fault is one thing wrong with the configuration. [Load] joins all of them into its error.
 type Fault struct {
 	Source  string // "turnstone.yaml:12", a variable's name, "--flag"; empty: the default, or no one place
 	Path    string // the setting, as in "http.addr" or "models[0].name"; empty: the file as a whole
@@ -24,26 +24,10 @@ func (f *Fault) Error() string {
 	return text
 }
 
-// Faults are all faults in an error of [Load], in the order in which they were found.
-func Faults(err error) []*Fault {
-	if f := (*Fault)(nil); errors.As(err, &f) {
-		var joined interface{ Unwrap() []error }
-		if !errors.As(err, &joined) {
-			return []*Fault{f}
-		}
-		var all []*Fault
-		for _, e := range joined.Unwrap() {
-			all = append(all, Faults(e)...)
-		}
-		return all
-	}
-	return nil
-}
-
-// maxFaults bounds the list that a file full of nonsense gets.
+// maxFaults bounds the list of faults of one file.
 const maxFaults = 100
 
-// faults gathers.
+// faults collects faults up to maxFaults, and counts the others.
 type faults struct {
 	list []error
 	more int

@@ -58,10 +58,10 @@ storage: &anchor {}
 		`--grpc-addr: grpc.addr: want host:port, got "nowhere"`,
 		`turnstone.yaml:11: events.log: want one of postgres, memory, got "kafka"`,
 		"turnstone.yaml:15: llm.temperature: want 0 to 2, got 9",
+		`TURNSTONE_LOG_LEVEL: log.level: want one of debug, info, warn, error, got "loud"`,
 		`turnstone.yaml:17: models[0].name: "default" is taken`,
 		`turnstone.yaml:18: models[1].provider: want a name such as openai: lower case letters, digits and dashes, got "Bard"`,
 		`turnstone.yaml:19: egress.allow_private[0]: "10.0.0.0/99": ` + egressMessage(t, err),
-		`TURNSTONE_LOG_LEVEL: log.level: want one of debug, info, warn, error, got "loud"`,
 	}, messages(t, err))
 }
 
@@ -276,7 +276,7 @@ func FuzzYAML(f *testing.F) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "turnstone.yaml"), []byte(file), 0o600))
 		cfg, err := app.Load(app.Sources{Flags: flags, Dir: dir})
 		if err != nil {
-			require.NotEmpty(t, app.Faults(err), "%v", err)
+			require.NotEmpty(t, faults(err), "%v", err)
 			return
 		}
 		var printed bytes.Buffer

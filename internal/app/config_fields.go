@@ -2,6 +2,7 @@ package app
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -11,7 +12,7 @@ import (
 // Names that are not settings.
 const (
 	envPrefix    = "TURNSTONE_"
-	secretPrefix = "TURNSTONE_SECRET_" // begins the variables that documents of the operator may name
+	secretPrefix = "TURNSTONE_SECRET_" // of variables that documents of the operator may name
 	configFlag   = "config"
 	configEnv    = "TURNSTONE_CONFIG"
 	configFile   = "turnstone.yaml"
@@ -19,7 +20,7 @@ const (
 	anthropicKey = "ANTHROPIC_API_KEY"
 )
 
-// Setting describes one setting, for documentation and for those that check other files against the configuration.
+// Setting describes one setting for its documentation.
 type Setting struct {
 	Path    string   // as in YAML: "http.addr"
 	Env     []string // variables that set it, the strongest first
@@ -39,8 +40,8 @@ func Settings() []Setting {
 	return all
 }
 
-// Variables are the names of all environment variables that [Load] and [TemporalOptions] read themselves. Besides these the Temporal
-// SDK reads the rest of TEMPORAL_*.
+// Variables returns the names of all environment variables that [Load] and [TemporalOptions] read themselves. The Temporal SDK also reads the
+// rest of TEMPORAL_*.
 func Variables() []string {
 	names := []string{configEnv, openAIKey, anthropicKey}
 	for _, s := range Settings() {
@@ -52,13 +53,13 @@ func Variables() []string {
 // field is a setting and the place in a Config that holds it.
 type field struct {
 	Setting
-	value reflect.Value // addressable, of one of the types of setText
+	value reflect.Value // addressable, of one of the valueTypes
 }
 
-// fields walks a Config: structs are sections, everything else is a setting. A list of structs (models) is neither: only YAML has it.
-func fields(cfg *Config) []field { return walk(nil, reflect.ValueOf(cfg).Elem(), "") }
+// fields returns the settings of a Config. A list of structs, such as models, is no setting: only YAML has it.
+func fields(cfg *Config) []field { return appendFields(nil, reflect.ValueOf(cfg).Elem(), "") }
 
-func walk(all []field, section reflect.Value, prefix string) []field {
+func appendFields(all []field, section reflect.Value, prefix string) []field {
 	for i := range section.NumField() {
 		info, value := section.Type().Field(i), section.Field(i)
 		name, inline := yamlName(info)
@@ -66,13 +67,13 @@ func walk(all []field, section reflect.Value, prefix string) []field {
 		switch {
 		case !info.IsExported(), isListOfStructs(info.Type):
 		case inline:
-			all = walk(all, value, prefix)
+			all = appendFields(all, value, prefix)
 		case info.Type.Kind() == reflect.Struct:
-			all = walk(all, value, path+".")
+			all = appendFields(all, value, path+".")
 		default:
 			all = append(all, field{value: value, Setting: Setting{
 				Path: path, Env: envNames(path, info.Tag.Get("env")), Flag: strings.NewReplacer(".", "-", "_", "-").Replace(path),
-				Type: typeName(value), Default: text(value), Help: info.Tag.Get("help"),
+				Type: valueTypes[value.Type()].name, Default: text(value), Help: info.Tag.Get("help"),
 			}})
 		}
 	}
@@ -89,60 +90,75 @@ func isListOfStructs(t reflect.Type) bool {
 	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct
 }
 
-func envNames(path, known string) []string {
+func envNames(path, shared string) []string {
 	names := []string{envPrefix + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))}
-	if known != "" {
-		names = append(names, known)
+	if shared != "" {
+		names = append(names, shared)
 	}
 	return names
 }
 
-func typeName(v reflect.Value) string {
-	switch v.Addr().Interface().(type) {
-	case *Secret:
-		return "secret"
-	case *bool:
-		return "bool"
-	case *int, *int64:
-		return "integer"
-	case *float64:
-		return "number"
-	case *Size:
-		return "size"
-	case *time.Duration, *Keep:
-		return "duration"
-	case *[]string:
-		return "list"
-	default:
-		return "string"
+// valueType says how values of one Go type are written.
+type valueType struct {
+	name  string // as in [Setting]
+	want  string // for faults
+	parse func(text string) (any, error)
+}
+
+//nolint:gochecknoglobals // a constant in all but syntax
+var valueTypes = map[reflect.Type]valueType{
+	reflect.TypeFor[string]():        {"string", "a text", func(s string) (any, error) { return s, nil }},
+	reflect.TypeFor[Secret]():        {"secret", "a text", func(s string) (any, error) { return Secret(s), nil }},
+	reflect.TypeFor[[]string]():      {"list", "a list", func(s string) (any, error) { return splitList(s), nil }},
+	reflect.TypeFor[bool]():          {"bool", "true or false", trimmed(strconv.ParseBool)},
+	reflect.TypeFor[int]():           {"integer", "a whole number", trimmed(strconv.Atoi)},
+	reflect.TypeFor[int64]():         {"integer", "a whole number", trimmed(func(s string) (int64, error) { return strconv.ParseInt(s, 10, 64) })},
+	reflect.TypeFor[float64]():       {"number", "a number", trimmed(func(s string) (float64, error) { return strconv.ParseFloat(s, 64) })},
+	reflect.TypeFor[Size]():          {"size", "a size in bytes such as 1048576 or 10MiB", trimmed(parseSize)},
+	reflect.TypeFor[time.Duration](): {"duration", "a duration such as 30s or 1h30m", trimmed(time.ParseDuration)},
+	reflect.TypeFor[Keep]():          {"duration", "a duration such as 720h or 90d, or 0", trimmed(parseKeep)},
+}
+
+func trimmed[T any](parse func(string) (T, error)) func(string) (any, error) {
+	return func(s string) (any, error) { return parse(strings.TrimSpace(s)) }
+}
+
+// splitList splits at commas; empty parts are left out.
+func splitList(s string) []string {
+	var list []string
+	for part := range strings.SplitSeq(s, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			list = append(list, part)
+		}
 	}
+	return list
+}
+
+// setText sets a field to the value of a variable, a flag or a YAML scalar. Its error says what is wanted and never repeats the text.
+func setText(v reflect.Value, s string) error {
+	t, ok := valueTypes[v.Type()]
+	if !ok {
+		return errors.New("cannot be set from text") // the tests meet every field
+	}
+	parsed, err := t.parse(s)
+	if err != nil {
+		return errors.New("want " + t.want)
+	}
+	v.Set(reflect.ValueOf(parsed))
+	return nil
 }
 
 // text is the inverse of setText: what a person would write.
 func text(v reflect.Value) string {
-	switch p := v.Addr().Interface().(type) {
-	case *string:
-		return *p
-	case *Secret:
-		return p.Reveal()
-	case *bool:
-		return strconv.FormatBool(*p)
-	case *int:
-		return strconv.Itoa(*p)
-	case *int64:
-		return strconv.FormatInt(*p, 10)
-	case *float64:
-		return strconv.FormatFloat(*p, 'g', -1, 64)
-	case *Size:
-		return p.String()
-	case *time.Duration:
-		return shortDuration(*p)
-	case *Keep:
-		return string(*p)
-	case *[]string:
-		return strings.Join(*p, ",")
+	switch value := v.Interface().(type) {
+	case Secret:
+		return value.Reveal()
+	case time.Duration:
+		return shortDuration(value)
+	case []string:
+		return strings.Join(value, ",")
 	default:
-		return ""
+		return fmt.Sprint(value)
 	}
 }
 
@@ -156,53 +172,4 @@ func shortDuration(d time.Duration) string {
 		s = strings.TrimSuffix(s, "0m")
 	}
 	return s
-}
-
-// setText parses what a variable, a flag or a YAML scalar says. Its error says what is wanted and never repeats the text.
-func setText(v reflect.Value, s string) error {
-	switch p := v.Addr().Interface().(type) {
-	case *string:
-		*p = s
-	case *Secret:
-		*p = Secret(s)
-	case *[]string:
-		*p = splitList(s)
-	case *bool:
-		return parse(p, s, strconv.ParseBool, "true or false")
-	case *int:
-		return parse(p, s, strconv.Atoi, "a whole number")
-	case *int64:
-		return parse(p, s, func(s string) (int64, error) { return strconv.ParseInt(s, 10, 64) }, "a whole number")
-	case *float64:
-		return parse(p, s, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }, "a number")
-	case *time.Duration:
-		return parse(p, s, time.ParseDuration, "a duration such as 30s or 1h30m")
-	case *Keep:
-		return parse(p, s, parseKeep, "a duration such as 720h or 90d, or 0")
-	case *Size:
-		return parse(p, s, parseSize, "a size in bytes such as 1048576 or 10MiB")
-	default:
-		return errors.New("cannot be set from text") // a field type that this package does not know: the tests meet every field
-	}
-	return nil
-}
-
-func parse[T any](to *T, s string, with func(string) (T, error), want string) error {
-	v, err := with(strings.TrimSpace(s))
-	if err != nil {
-		return errors.New("want " + want)
-	}
-	*to = v
-	return nil
-}
-
-// splitList splits at commas; empty parts count for nothing.
-func splitList(s string) []string {
-	var list []string
-	for part := range strings.SplitSeq(s, ",") {
-		if part = strings.TrimSpace(part); part != "" {
-			list = append(list, part)
-		}
-	}
-	return list
 }

@@ -26,7 +26,7 @@ type Sources struct {
 }
 
 // Load reads the file, the environment and the flags, each overriding the one before, fills in what depends on other settings, and
-// validates. Its error joins every fault found ([Faults]); then there is no Config.
+// validates. Its error joins every [Fault] found; then there is no Config.
 //
 // String values in the file may hold ${NAME} and ${NAME:-default}; $${ is a literal ${. The default also
 // applies when the variable is empty; without one an unset variable is a fault.
@@ -39,7 +39,7 @@ func Load(src Sources) (*Config, error) {
 	if src.Base != nil {
 		cfg = *src.Base
 	}
-	cfg.Models = slices.Clone(cfg.Models) // complete fills in keys
+	cfg.Models = slices.Clone(cfg.Models) // complete adds keys
 	cfg.origins, cfg.warnings = map[string]string{}, nil
 	l := loader{cfg: &cfg, env: environ(src.Env), fields: fields(&cfg)}
 	l.file(src)
@@ -55,10 +55,10 @@ func Load(src Sources) (*Config, error) {
 	return &cfg, nil
 }
 
-// Warnings are variables that look meant for us and are not: a typing mistake, or what Kubernetes sets for a service named turnstone.
+// Warnings returns the TURNSTONE_ variables that are no settings: typing mistakes, or what Kubernetes sets for a service named turnstone.
 func (c Config) Warnings() []string { return slices.Clone(c.warnings) }
 
-// Origin says where a setting's value came from: "turnstone.yaml:12", a variable's name, "--flag", or "default".
+// Origin returns where a setting's value came from: "turnstone.yaml:12", a variable's name, "--flag", or "default".
 func (c Config) Origin(path string) string {
 	if o, ok := c.origins[path]; ok {
 		return o
@@ -158,4 +158,35 @@ func (l *loader) flags(flags *pflag.FlagSet) {
 			l.set(f.Path, f.value, flags.Lookup(f.Flag).Value.String(), "--"+f.Flag)
 		}
 	}
+}
+
+// AddFlags defines --config and one flag for each of [Settings]. The flags keep the text; [Load] checks it together with everything
+// else, so that all faults are listed at once.
+func AddFlags(flags *pflag.FlagSet) {
+	flags.String(configFlag, "", "path of the configuration file (default ./"+configFile+" if it exists)")
+	for _, s := range Settings() {
+		flag := flags.VarPF(&rawFlag{text: s.Default, kind: s.Type}, s.Flag, "", s.Help)
+		if s.Type == "bool" {
+			flag.NoOptDefVal = "true"
+		}
+	}
+}
+
+// rawFlag is a flag's text, unread.
+type rawFlag struct {
+	text, kind string
+	given      bool
+}
+
+func (f *rawFlag) String() string { return f.text }
+
+func (f *rawFlag) Type() string { return f.kind }
+
+// Set keeps the last text; a list grows instead.
+func (f *rawFlag) Set(s string) error {
+	if f.given && f.kind == "list" {
+		s = f.text + "," + s
+	}
+	f.text, f.given = s, true
+	return nil
 }

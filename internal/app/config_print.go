@@ -7,66 +7,53 @@ import (
 	"io"
 	"net/url"
 	"reflect"
-	"slices"
 	"strings"
-	"time"
 )
 
-// Redacted is a copy that may be shown: secrets become "[redacted]", and URLs keep only what is no credential.
+// Redacted returns a copy that may be shown: secrets become "[redacted]", and URLs lose their credentials.
 func (c Config) Redacted() Config {
-	c.Models = slices.Clone(c.Models)
-	for i := range c.Models {
-		hideSecrets(reflect.ValueOf(&c.Models[i]).Elem())
-	}
-	c.Tools.MCP.Servers = slices.Clone(c.Tools.MCP.Servers)
+	hideSecrets(reflect.ValueOf(&c).Elem())
 	for i := range c.Tools.MCP.Servers {
-		s := &c.Tools.MCP.Servers[i]
-		s.Env = slices.Clone(s.Env)
-		for j, entry := range s.Env { // an environment is where keys are
+		for j, entry := range c.Tools.MCP.Servers[i].Env { // an environment often holds keys
 			name, _, _ := strings.Cut(entry, "=")
-			s.Env[j] = name + "=" + redacted
+			c.Tools.MCP.Servers[i].Env[j] = name + "=" + redacted
 		}
 	}
-	hideSecrets(reflect.ValueOf(&c).Elem())
 	return c
 }
 
-func hideSecrets(section reflect.Value) {
-	for i := range section.NumField() {
-		if !section.Type().Field(i).IsExported() {
-			continue
+// hideSecrets redacts a value in place. Lists are copied first, so that the original keeps its own.
+func hideSecrets(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				hideSecrets(v.Field(i))
+			}
 		}
-		v := section.Field(i)
-		switch p := v.Addr().Interface().(type) {
-		case *Secret:
-			if *p != "" {
-				*p = Secret(redactURL(p.Reveal(), redacted))
-			}
-		case *string:
-			if strings.Contains(*p, "://") {
-				*p = redactURL(*p, redacted)
-			}
-		case *[]string:
-			*p = slices.Clone(*p)
-			for i, s := range *p {
-				if strings.Contains(s, "://") {
-					(*p)[i] = redactURL(s, redacted)
-				}
-			}
-		default:
-			if v.Kind() == reflect.Struct {
-				hideSecrets(v)
-			}
+	case reflect.Slice:
+		list := reflect.AppendSlice(reflect.Zero(v.Type()), v)
+		for i := range list.Len() {
+			hideSecrets(list.Index(i))
+		}
+		v.Set(list)
+	case reflect.String:
+		secret, isSecret := reflect.TypeAssert[Secret](v)
+		switch {
+		case isSecret && secret != "":
+			v.SetString(redactURL(secret.Reveal()))
+		case !isSecret && strings.Contains(v.String(), "://"):
+			v.SetString(redactURL(v.String()))
 		}
 	}
 }
 
-// redactURL keeps scheme, host, path and the names of query parameters: of the user part only a name that has a password beside it,
-// since a name alone may be a token. Anything but a URL with "://" becomes otherwise.
-func redactURL(s, otherwise string) string {
+// redactURL keeps scheme, host, path and the names of query parameters. A user's name is kept only beside a password: alone it may be a token.
+// Anything but a URL with "://" becomes "[redacted]".
+func redactURL(s string) string {
 	u, err := url.Parse(s)
 	if err != nil || !strings.Contains(s, "://") || u.Opaque != "" {
-		return otherwise
+		return redacted
 	}
 	var b strings.Builder
 	b.WriteString(u.Scheme + "://")
@@ -148,19 +135,19 @@ func (p *printer) line(text, origin string) {
 	p.out.WriteByte('\n')
 }
 
-// yamlText quotes texts always: a JSON string is a YAML one, whatever it holds.
+// yamlText returns a value as YAML. It quotes every text: a JSON string is a YAML string, whatever it holds.
 func yamlText(v reflect.Value) string {
-	switch p := v.Addr().Interface().(type) {
-	case *bool, *int, *int64, *float64, *Size, *time.Duration:
-		return text(v)
-	case *[]string:
-		quoted := make([]string, len(*p))
-		for i, s := range *p {
-			quoted[i] = quote(s)
+	switch v.Kind() {
+	case reflect.String:
+		return quote(text(v))
+	case reflect.Slice:
+		quoted := make([]string, v.Len())
+		for i := range quoted {
+			quoted[i] = quote(v.Index(i).String())
 		}
 		return "[" + strings.Join(quoted, ", ") + "]"
 	default:
-		return quote(text(v))
+		return text(v)
 	}
 }
 

@@ -12,13 +12,13 @@ import (
 
 // Retention says how long what was stored is kept, and how often what is older is removed (docs/retention.md).
 type Retention struct {
-	// Every is how often Temporal's schedule turnstone-retention runs. Default 1h; 0: nothing is removed by it.
-	Every time.Duration `yaml:"every" help:"how often what is too old is removed; 0: never"`
-	// Remember is how long a turn's id and its end are known, whatever else is gone. Default 720h; longer than the namespace keeps histories.
-	Remember time.Duration `yaml:"remember" help:"how long turns are known by their ids, whatever else of them is gone"`
-	// Keep holds for every tenant. Default: events as in events.retention, audit as in gateway.audit_keep, all else for ever.
+	// Every is the interval of Temporal's schedule turnstone-retention.
+	Every time.Duration `yaml:"every" default:"1h" help:"how often what is too old is removed; 0: never"`
+	// Remember has to be longer than the namespace keeps histories.
+	Remember time.Duration `yaml:"remember" default:"720h" help:"how long turns are known by their ids, whatever else of them is gone"`
+	// Keep is for every tenant.
 	Keep RetentionKeep `yaml:"keep"`
-	// Tenants are what is otherwise for single ones; only YAML can give them.
+	// Tenants override Keep for single tenants.
 	Tenants []TenantRetention `yaml:"tenants" help:"what is kept otherwise for single tenants (YAML only)"`
 }
 
@@ -33,13 +33,13 @@ type RetentionKeep struct {
 	Usage       Keep `yaml:"usage" help:"the ledger and its sums; 0 or empty: for ever"`
 }
 
-// TenantRetention is what is otherwise for one tenant. What is empty is as for all.
+// TenantRetention overrides the retention of one tenant. Empty values are those of all tenants.
 type TenantRetention struct {
 	Tenant        string `yaml:"tenant"`
 	RetentionKeep `yaml:",inline"`
 }
 
-// Keep is a time to keep something for: a duration, in which days may be written, 90d say; 0 is for ever. Empty: as is said elsewhere.
+// Keep is how long something is kept: a duration that may be in days, such as 90d; 0 is for ever. An empty one is unset.
 type Keep string
 
 const day = 24 * time.Hour
@@ -64,7 +64,7 @@ func keepTime(text string) (time.Duration, error) {
 	return d, err
 }
 
-// time is nil where nothing is said.
+// time returns the duration, nil if it is unset.
 func (k Keep) time() *time.Duration {
 	if k == "" {
 		return nil
@@ -80,7 +80,7 @@ func (k *RetentionKeep) policy() retention.Keep {
 	}
 }
 
-// RetentionPolicy is what is kept for how long, all settings taken together.
+// RetentionPolicy returns how long each kind is kept, by all settings together.
 func (c *Config) RetentionPolicy() retention.Policy {
 	set := &c.Retention
 	p := retention.Policy{Every: set.Every, Remember: set.Remember, Keep: set.Keep.policy()}

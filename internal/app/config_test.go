@@ -3,6 +3,7 @@ package app_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,12 +32,23 @@ func sources(t testing.TB, file string, env []string, args ...string) app.Source
 	return app.Sources{Flags: flags, Env: env, Dir: dir}
 }
 
-// messages are the faults as text.
+// faults returns the faults that an error of Load joins.
+func faults(err error) (all []*app.Fault) {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		for _, e := range joined.Unwrap() {
+			all = append(all, e.(*app.Fault))
+		}
+	}
+	return all
+}
+
+// messages returns the faults as text.
 func messages(t testing.TB, err error) []string {
 	t.Helper()
 	require.Error(t, err)
 	var all []string
-	for _, f := range app.Faults(err) {
+	for _, f := range faults(err) {
 		all = append(all, f.Error())
 	}
 	return all
@@ -148,7 +160,7 @@ func TestEverySettingHasVariableAndFlag(t *testing.T) {
 			"flag":     sources(t, "", nil, "--"+s.Flag+"="+text),
 		} {
 			_, err := app.Load(src)
-			for _, f := range app.Faults(err) { // "x" is no address: a rule may refuse what was understood
+			for _, f := range faults(err) { // "x" is no address: a rule may refuse what was understood
 				require.NotContains(t, f.Message, "cannot be set", "%s by %s", s.Path, source)
 				require.NotEmpty(t, f.Path, "%s by %s: %s", s.Path, source, f)
 			}

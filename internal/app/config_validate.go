@@ -1,91 +1,91 @@
 package app
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/access"
 	"github.com/turnstone-run/turnstone/internal/codec"
 	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/secret"
 )
 
-// maxModels bounds the list of further profiles.
-const maxModels = 100
+// Bounds of the lists that only YAML can give.
+const (
+	maxModels       = 100
+	maxMCPServers   = 64
+	maxIssuers      = 32
+	maxCertificates = 1000
+	maxTenantLimits = 10_000
+	// minOperatorKey makes the key too long to be guessed.
+	minOperatorKey = 32
+)
 
-// validate checks every setting on its own and then those that must fit together. It adds faults and changes nothing.
+// validate checks every setting by the rules of its tags, and then the settings that depend on each other. It adds faults and changes nothing.
 func (l *loader) validate() {
-	cfg := l.cfg
-	l.required("data_dir", cfg.DataDir)
-	between(l, "shutdown_timeout", cfg.ShutdownTimeout, time.Second, time.Hour)
+	l.checkTags(reflect.ValueOf(l.cfg).Elem(), "")
 	l.doors()
 	l.temporal()
 	l.stores()
 	l.turns()
-
-	l.model("llm", cfg.LLM)
-	l.modelNames()
-	for i, m := range cfg.Models {
-		l.model(modelPath(i), m.LLM)
-	}
-
+	l.models()
 	l.catalog()
-	l.jobs()
 	l.access()
 	l.limits()
-	l.channels()
+	l.telegram()
 	l.tools()
 	l.workflows()
 	l.telemetry()
 	l.retention()
-	l.egressRules("egress.allow_hosts", cfg.Egress.AllowHosts, func(rule string) egress.Config { return egress.Config{AllowHosts: []string{rule}} })
-	l.egressRules("egress.allow_private", cfg.Egress.AllowPrivate, func(rule string) egress.Config { return egress.Config{AllowPrivate: []string{rule}} })
-	between(l, "egress.max_bytes", cfg.Egress.MaxBytes, 1<<10, 1<<30)
-	between(l, "egress.timeout", cfg.Egress.Timeout, time.Millisecond, time.Hour)
+	l.egress()
+	each(l, "log.pii", l.cfg.Log.PII, func(path, kind string) {
+		l.oneOf(path, kind, "email", "credit_card", "ip", "mac_address", "url")
+	})
+}
 
-	l.oneOf("log.level", cfg.Log.Level, "debug", "info", "warn", "error")
-	l.oneOf("log.format", cfg.Log.Format, "json", "console")
-	for i, kind := range cfg.Log.PII {
-		l.oneOf(fmt.Sprintf("log.pii[%d]", i), kind, "email", "credit_card", "ip", "mac_address", "url")
+// each calls check with the path of each entry of a list.
+func each(l *loader, path string, list []string, check func(path, entry string)) {
+	for i, entry := range list {
+		check(fmt.Sprintf("%s[%d]", path, i), entry)
 	}
 }
 
 func (l *loader) doors() {
 	cfg := l.cfg
-	l.address("http.addr", cfg.HTTP.Addr, 0)
-	l.address("grpc.addr", cfg.GRPC.Addr, 0)
 	if cfg.Gateway.Enabled && cfg.HTTP.Addr == cfg.GRPC.Addr && !strings.HasSuffix(cfg.HTTP.Addr, ":0") {
 		l.fault("grpc.addr", "is the address of HTTP as well")
 	}
 	if !cfg.Gateway.Enabled && !cfg.Worker.Enabled {
 		l.fault("worker.enabled", "is false, and gateway.enabled as well: this process would do nothing")
 	}
-	between(l, "http.max_body_bytes", cfg.HTTP.MaxBodyBytes, 1<<10, 1<<30)
-	between(l, "http.read_header_timeout", cfg.HTTP.ReadHeaderTimeout, 100*time.Millisecond, 10*time.Minute)
-	for i, host := range cfg.HTTP.AllowedHosts {
+	each(l, "http.allowed_hosts", cfg.HTTP.AllowedHosts, func(path, host string) {
 		if host == "" || strings.ContainsAny(host, "/@ ") || strings.Contains(host, ":") && net.ParseIP(host) == nil {
-			l.fault(fmt.Sprintf("http.allowed_hosts[%d]", i), "want a host name without scheme and port, or *")
+			l.fault(path, "want a host name without scheme and port, or *")
 		}
-	}
-	for i, origin := range cfg.HTTP.AllowedOrigins {
+	})
+	each(l, "http.allowed_origins", cfg.HTTP.AllowedOrigins, func(path, origin string) {
 		if origin != "*" && !isOrigin(origin) {
-			l.fault(fmt.Sprintf("http.allowed_origins[%d]", i), "want scheme://host or scheme://host:port, or *")
+			l.fault(path, "want scheme://host or scheme://host:port, or *")
 		}
-	}
-	for i, origin := range cfg.HTTP.CodecOrigins {
+	})
+	each(l, "http.codec_origins", cfg.HTTP.CodecOrigins, func(path, origin string) {
 		if !isOrigin(origin) {
-			l.fault(fmt.Sprintf("http.codec_origins[%d]", i), "want scheme://host or scheme://host:port")
+			l.fault(path, "want scheme://host or scheme://host:port")
 		}
-	}
+	})
+	each(l, "gateway.direct_channels", cfg.Gateway.DirectChannels, func(path, channel string) {
+		if !agent.ValidName(channel) {
+			l.fault(path, "want the name of a channel: http, grpc, ws, openai, chat, telegram, …")
+		}
+	})
 }
 
 func isOrigin(text string) bool {
@@ -99,18 +99,11 @@ func (l *loader) temporal() {
 		// gRPC resolver names such as dns:///host:port are addresses as well.
 		l.address("temporal.address", t.Address[strings.LastIndex(t.Address, "/")+1:], 1)
 	}
-	l.required("temporal.task_queue", t.TaskQueue)
-	l.oneOf("temporal.model_calls", t.ModelCalls, string(agent.ModelCallsAuto), string(agent.ModelCallsLocal), string(agent.ModelCallsActivity))
-	between(l, "temporal.max_concurrent_activities", t.MaxConcurrentActivities, 1, 10_000)
-	between(l, "temporal.max_concurrent_local_activities", t.MaxConcurrentLocalActivities, 1, 10_000)
-	between(l, "temporal.max_concurrent_workflow_tasks", t.MaxConcurrentWorkflowTasks, 2, 10_000) // the SDK refuses 1
 	if keys := t.EncryptionKeys.Reveal(); keys != "" {
 		if _, err := codec.ParseKeyList(keys); err != nil {
 			l.fault("temporal.encryption_keys", "%s", err)
 		}
 	}
-	between(l, "temporal.offload_bytes", t.OffloadBytes, 0, 1<<20) // Temporal itself takes no more than 2 MB
-	between(l, "temporal.offload_keep", t.OffloadKeep, time.Hour, 100*365*24*time.Hour)
 	if v := t.WorkerVersioning; (v.Deployment == "") != (v.BuildID == "") {
 		l.fault("temporal.worker_versioning", "want deployment and build_id together, or neither")
 	}
@@ -126,113 +119,30 @@ func (l *loader) stores() {
 			l.fault("database.url", "want postgres://user:password@host:port/database")
 		}
 	}
-	between(l, "database.max_conns", cfg.Database.MaxConns, 2, 1000) // one listens for events, one works
-	between(l, "storage.max_inline_bytes", cfg.Storage.MaxInlineBytes, 1<<10, 256<<20)
 	if bucket := cfg.Storage.BlobURL.Reveal(); bucket != "" {
 		if u, err := url.Parse(bucket); err != nil || u.Scheme == "" {
 			l.fault("storage.blob_url", "want a bucket URL such as file:///path or s3://bucket")
 		}
 	}
-	between(l, "storage.collect_every", cfg.Storage.CollectEvery, 0, 30*24*time.Hour)
-	between(l, "storage.collect_after", cfg.Storage.CollectAfter, 15*time.Minute, 365*24*time.Hour)
-	l.oneOf("events.log", cfg.Events.Log, LogPostgres, LogMemory)
 	if cfg.Events.Log == LogMemory && (!cfg.Gateway.Enabled || !cfg.Worker.Enabled) {
 		l.fault("events.log", "memory serves one process only, which has to be gateway and worker: enable both or use postgres")
 	}
-	between(l, "events.batch_interval", cfg.Events.BatchInterval, time.Millisecond, time.Second)
-	between(l, "events.flush_interval", cfg.Events.FlushInterval, 10*time.Millisecond, time.Second)
-	between(l, "events.retention", cfg.Events.Retention, time.Minute, 10*365*24*time.Hour)
-	if cfg.Events.Relay.Address != "" {
-		l.address("events.relay.address", cfg.Events.Relay.Address, 0)
+	if relay := cfg.Events.Relay.Address; relay != "" {
+		l.address("events.relay.address", relay, 0)
 	}
-	if to := cfg.Events.Relay.Advertise; strings.Contains(to, ":") && net.ParseIP(to) == nil {
-		l.address("events.relay.advertise", to, 1)
+	if name := cfg.Events.Relay.Advertise; strings.Contains(name, ":") && net.ParseIP(name) == nil {
+		l.address("events.relay.advertise", name, 1)
 	}
-}
-
-func (l *loader) catalog() {
-	c := l.cfg.Catalog
-	between(l, "catalog.poll", c.Poll, 100*time.Millisecond, time.Hour)
-	between(l, "catalog.plan_cache", c.PlanCache, 1, 1_000_000)
-	between(l, "catalog.plan_ttl", c.PlanTTL, time.Second, 30*24*time.Hour)
-	l.webAddress("catalog.follow.url", c.Follow.URL)
-	l.redis("catalog.redis_url", c.RedisURL)
-	l.secretGrants("catalog.secret_env", c.SecretEnv, func(entry string) secret.Config { return secret.Config{AllowEnv: []string{entry}} })
-	l.secretGrants("catalog.secret_folders", c.SecretFolders, func(entry string) secret.Config { return secret.Config{Folders: []string{entry}} })
-	seen := map[string]bool{}
-	for i, entry := range l.cfg.Tools.GRPCClients {
-		path := fmt.Sprintf("tools.grpc_clients[%d]", i)
-		client, err := parseGRPCClient(entry)
-		switch {
-		case err != nil:
-			l.fault(path, "%s", err)
-		case seen[client.name]:
-			l.fault(path, "%q is taken", client.name)
-		default:
-			l.address(path, client.address, 1)
-		}
-		seen[client.name] = true
-	}
-}
-
-func (l *loader) redis(path string, to Secret) {
-	if to == "" {
-		return
-	}
-	if u, err := url.Parse(to.Reveal()); err != nil || !slices.Contains([]string{"redis", "rediss", "unix"}, u.Scheme) {
-		l.fault(path, "want redis://host:port, rediss://host:port or unix:///path")
-	}
-}
-
-func (l *loader) approvals(path, policy string) {
-	if err := agent.ApprovalPolicy(policy).Validate(path); err != nil {
-		l.fault(path, "%s", agent.FailureOf(err).Message)
-	}
-}
-
-func (l *loader) jobs() {
-	j := l.cfg.Jobs
-	l.redis("jobs.redis_url", j.RedisURL)
-	l.required("jobs.queue", j.Queue)
-	l.required("jobs.result_prefix", j.ResultPrefix)
-	if !agent.ValidName(j.Tenant) {
-		l.fault("jobs.tenant", "want 1 to 128 of A-Z a-z 0-9 . _ -")
-	}
-	l.approvals("jobs.approvals", j.Approvals)
-	between(l, "jobs.concurrency", j.Concurrency, 1, 10_000)
-	between(l, "jobs.result_ttl", j.ResultTTL, 0, 365*24*time.Hour)
-	between(l, "jobs.drain_timeout", j.DrainTimeout, time.Second, time.Hour)
 }
 
 func (l *loader) turns() {
-	t, c := l.cfg.Turn, l.cfg.Conversation
-	between(l, "turn.iterations", t.Iterations, 0, 10_000)
-	l.oneOf("turn.on_unavailable", t.OnUnavailable, string(agent.UnavailableWait), string(agent.UnavailableRefuse), string(agent.UnavailableRun))
-	between(l, "turn.model_calls", t.ModelCalls, 0, 10_000)
-	between(l, "turn.tool_calls", t.ToolCalls, 0, 100_000)
-	between(l, "turn.wall_time", t.WallTime, 0, 365*24*time.Hour)
+	t := l.cfg.Turn
 	if t.WallTime%time.Second != 0 {
 		l.fault("turn.wall_time", "want whole seconds")
 	}
-	between(l, "turn.tokens", t.Tokens, 0, math.MaxInt64)
-	between(l, "turn.cost_usd", t.CostUSD, 0, 1e9)
-	between(l, "turn.max_message_bytes", t.MaxMessageBytes, 1, 1<<30)
 	if body := l.cfg.HTTP.MaxBodyBytes; body > 0 && t.MaxMessageBytes > body {
 		l.fault("turn.max_message_bytes", "is above http.max_body_bytes (%s): such a message could not arrive", body)
 	}
-	between(l, "turn.queue_length", t.QueueLength, 1, 100_000)
-	between(l, "turn.provider_wait", t.ProviderWait, 0, 24*time.Hour)
-	between(l, "turn.direct_turns", t.DirectTurns, 1, 100_000)
-	between(l, "turn.direct_max", t.DirectMax, 0, 24*time.Hour)
-	between(l, "turn.begin_within", t.BeginWithin, 0, time.Hour)
-	// Temporal's payload limit is 2 MB; the rest of the result needs room beside the output.
-	between(l, "turn.history_output_bytes", t.HistoryOutputBytes, 1, 1<<20)
-	between(l, "turn.output_bytes", t.OutputBytes, 1, 64<<20)
-	// A run ends at 51,200 events, and the workflow finishes what is open before it continues.
-	if t.ContinueAsNewEvents != 0 {
-		between(l, "turn.continue_as_new_events", t.ContinueAsNewEvents, 20, 40_000)
-	}
-	between(l, "conversation.continue_as_new_events", c.ContinueAsNewEvents, 20, 40_000)
 }
 
 func modelPath(i int) string { return fmt.Sprintf("models[%d]", i) }
@@ -242,28 +152,31 @@ var providerName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
 
 var profileName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-func (l *loader) modelNames() {
-	if len(l.cfg.Models) > maxModels {
-		l.fault("models", "has %d profiles, at most %d are allowed", len(l.cfg.Models), maxModels)
+func (l *loader) models() {
+	l.model("llm", &l.cfg.LLM)
+	if n := len(l.cfg.Models); n > maxModels {
+		l.fault("models", "has %d profiles, at most %d are allowed", n, maxModels)
 	}
 	seen := map[string]bool{"default": true}
-	for i, m := range l.cfg.Models {
-		path := modelPath(i) + ".name"
-		switch {
-		case !profileName.MatchString(m.Name):
-			l.fault(path, "want 1 to 64 letters, digits, dots, underscores or dashes")
-		case seen[m.Name]:
-			l.fault(path, "%q is taken", m.Name)
-		}
-		seen[m.Name] = true
+	for i := range l.cfg.Models {
+		l.profileName(modelPath(i)+".name", l.cfg.Models[i].Name, seen)
+		l.model(modelPath(i), &l.cfg.Models[i].LLM)
 	}
 }
 
-func (l *loader) model(path string, m LLM) {
-	if !providerName.MatchString(m.Provider) { // which ones there are, the program says: CheckProviders
+func (l *loader) profileName(path, name string, seen map[string]bool) {
+	if !profileName.MatchString(name) {
+		l.fault(path, "want 1 to 64 letters, digits, dots, underscores or dashes")
+		return
+	}
+	l.unique(path, name, seen, "%q is taken")
+}
+
+func (l *loader) model(path string, m *LLM) {
+	if !providerName.MatchString(m.Provider) { // whether there is such a provider, CheckProviders checks
 		l.fault(path+".provider", "want a name such as openai: lower case letters, digits and dashes, got %q", m.Provider)
 	} else {
-		l.required(path+".model", m.Model)
+		l.checkText(path+".model", "required", m.Model)
 		// A service of one's own may need no key; the two public ones do.
 		if m.APIKey == "" && m.BaseURL == "" && (m.Provider == ProviderOpenAI || m.Provider == ProviderAnthropic) {
 			l.fault(path+".api_key", "is required for %s: set it, %s or %s", m.Provider, openAIKey, anthropicKey)
@@ -278,36 +191,34 @@ func (l *loader) model(path string, m LLM) {
 			l.fault(path+".base_url", "must not hold credentials: api_key is for these")
 		}
 	}
-	if strings.ContainsFunc(m.APIKey.Reveal(), func(r rune) bool { return r <= ' ' || r > '~' }) {
-		l.fault(path+".api_key", "holds a space, a line break or a character outside ASCII")
-	}
-	between(l, path+".temperature", m.Temperature, 0, 2)
-	between(l, path+".max_tokens", m.MaxTokens, 1, 1_000_000)
-	between(l, path+".timeout_sec", m.TimeoutSec, 1, 3600)
-	between(l, path+".max_retries", m.MaxRetries, 0, 10)
-	between(l, path+".input_per_mtok", m.InputPerMTok, 0, 1e6)
-	between(l, path+".cached_per_mtok", m.CachedPerMTok, 0, 1e6)
-	between(l, path+".output_per_mtok", m.OutputPerMTok, 0, 1e6)
 }
 
-// egressRules has the egress client itself judge each rule, so that there is one grammar.
-func (l *loader) egressRules(path string, rules []string, with func(rule string) egress.Config) {
-	for i, rule := range rules {
-		_, err := egress.New(with(rule))
-		l.entryFault(path, i, err)
-	}
+// catalog has the packages that read the entries check them, so that there is one grammar.
+func (l *loader) catalog() {
+	c := l.cfg.Catalog
+	each(l, "catalog.secret_env", c.SecretEnv, func(path, entry string) {
+		_, err := secret.New(secret.Config{AllowEnv: []string{entry}})
+		l.foreignFault(path, err)
+	})
+	each(l, "catalog.secret_folders", c.SecretFolders, func(path, entry string) {
+		_, err := secret.New(secret.Config{Folders: []string{entry}})
+		l.foreignFault(path, err)
+	})
 }
 
-// secretGrants has the resolver of secrets judge each grant, so that there is one grammar.
-func (l *loader) secretGrants(path string, grants []string, with func(grant string) secret.Config) {
-	for i, grant := range grants {
-		_, err := secret.New(with(grant))
-		l.entryFault(path, i, err)
-	}
+func (l *loader) egress() {
+	each(l, "egress.allow_hosts", l.cfg.Egress.AllowHosts, func(path, rule string) {
+		_, err := egress.New(egress.Config{AllowHosts: []string{rule}})
+		l.foreignFault(path, err)
+	})
+	each(l, "egress.allow_private", l.cfg.Egress.AllowPrivate, func(path, rule string) {
+		_, err := egress.New(egress.Config{AllowPrivate: []string{rule}})
+		l.foreignFault(path, err)
+	})
 }
 
-// entryFault adds a fault about an entry of a list, if err is one.
-func (l *loader) entryFault(path string, i int, err error) {
+// foreignFault adds the error of another package, if there is one, without the field that it names.
+func (l *loader) foreignFault(path string, err error) {
 	if err == nil {
 		return
 	}
@@ -315,52 +226,176 @@ func (l *loader) entryFault(path string, i int, err error) {
 	if e, ok := errors.AsType[*agent.Error](err); ok {
 		message = e.Err.Error()
 	}
-	l.fault(path+"["+strconv.Itoa(i)+"]", "%s", message)
+	l.fault(path, "%s", message)
 }
 
-// fault names the place that the value came from; for an element of a list or a model that is the whole.
-func (l *loader) fault(path, format string, args ...any) {
-	origin := ""
-	for p := path; origin == "" && p != ""; p = p[:max(strings.LastIndexAny(p, ".["), 0)] {
-		origin = l.cfg.origins[p]
+func (l *loader) access() {
+	cfg := l.cfg
+	a := &cfg.Auth
+	if key := a.OperatorKey.Reveal(); key != "" && len(key) < minOperatorKey {
+		l.fault("auth.operator_key", "has %d characters, want at least %d", len(key), minOperatorKey)
 	}
-	l.faults.add(origin, path, format, args...)
+	l.maxEntries("auth.issuers", len(a.Issuers), maxIssuers)
+	for i := range a.Issuers {
+		l.issuer(fmt.Sprintf("auth.issuers[%d]", i), &a.Issuers[i])
+	}
+	l.maxEntries("auth.certificates", len(a.Certificates), maxCertificates)
+	if len(a.Certificates) > 0 && cfg.GRPC.ClientCA == "" {
+		l.fault("auth.certificates", "need grpc.client_ca, which signs them")
+	}
+	for i := range a.Certificates {
+		c, path := &a.Certificates[i], fmt.Sprintf("auth.certificates[%d]", i)
+		l.tenant(path+".tenant", c.Tenant)
+		l.scopes(path+".scopes", c.Scopes)
+	}
+	l.keyPair("http", cfg.HTTP.TLSCert, cfg.HTTP.TLSKey)
+	l.keyPair("grpc", cfg.GRPC.TLSCert, cfg.GRPC.TLSKey)
+	if cfg.GRPC.ClientCA != "" {
+		l.checkText("grpc.tls_cert", "required", cfg.GRPC.TLSCert)
+	}
 }
 
-func (l *loader) required(path, value string) {
-	if strings.TrimSpace(value) == "" {
-		l.fault(path, "is required")
+func (l *loader) issuer(path string, i *Issuer) {
+	if len(i.Audiences) == 0 {
+		l.fault(path+".audiences", "is required: whom a token must be meant for")
+	}
+	algorithms := []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+	each(l, path+".algorithms", i.Algorithms, func(path, name string) {
+		if !slices.Contains(algorithms, name) {
+			l.fault(path, "want one of %s, got %q", strings.Join(algorithms, ", "), name)
+		}
+	})
+	switch {
+	case (i.Tenant == "") == (i.TenantClaim == ""):
+		l.fault(path+".tenant", "want either tenant or tenant_claim")
+	case i.Tenant != "":
+		l.tenant(path+".tenant", i.Tenant)
+	}
+	l.scopes(path+".scopes", i.Scopes)
+}
+
+func (l *loader) maxEntries(path string, n, limit int) {
+	if n > limit {
+		l.fault(path, "are %d, at most %d", n, limit)
 	}
 }
 
-func (l *loader) oneOf(path, value string, allowed ...string) bool {
-	if slices.Contains(allowed, value) {
-		return true
+// keyPair requires both files of a server's TLS, or neither.
+func (l *loader) keyPair(door, cert, key string) {
+	if (cert == "") != (key == "") {
+		l.fault(door+".tls_cert", "want %s.tls_cert and %s.tls_key together, or neither", door, door)
 	}
-	if value == "" {
-		l.fault(path, "is required: one of %s", strings.Join(allowed, ", "))
-	} else {
-		l.fault(path, "want one of %s, got %q", strings.Join(allowed, ", "), value)
-	}
-	return false
 }
 
-// address wants host:port with a port of at least lowest; an empty host is every interface.
-func (l *loader) address(path, value string, lowest uint64) {
-	_, port, err := net.SplitHostPort(value)
-	if err != nil {
-		l.fault(path, "want host:port, got %q", value)
+func (l *loader) tenant(path, name string) {
+	if name != agent.AnyTenant && !agent.ValidName(name) {
+		l.fault(path, "want 1 to 128 of A-Z a-z 0-9 . _ -, or *")
+	}
+}
+
+func (l *loader) scopes(path string, scopes []string) {
+	each(l, path, scopes, func(path, scope string) {
+		if !access.ValidScope(scope) {
+			l.fault(path, "%q allows nothing that there is", scope)
+		}
+	})
+}
+
+func (l *loader) limits() {
+	tenants := l.cfg.Limits.Tenants
+	l.maxEntries("limits.tenants", len(tenants), maxTenantLimits)
+	seen := map[string]bool{}
+	for i := range tenants {
+		l.unique(fmt.Sprintf("limits.tenants[%d].name", i), tenants[i].Name, seen, "%q is there twice")
+	}
+}
+
+var webhookSecret = regexp.MustCompile(`^[A-Za-z0-9_-]{16,256}$`)
+
+// telegram checks the settings of a bot, if there is one.
+func (l *loader) telegram() {
+	t := &l.cfg.Telegram
+	if t.Token == "" {
 		return
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n < lowest {
-		l.fault(path, "want a port from %d to 65535, got %q", lowest, port)
+	if l.oneOf("telegram.updates", t.Updates, TelegramPolling, TelegramWebhook) && t.Updates == TelegramWebhook {
+		if u, err := url.Parse(t.WebhookURL); err != nil || u.Scheme != "https" || u.Host == "" {
+			l.fault("telegram.webhook_url", "want the public https address that leads to /channels/telegram")
+		}
+		if !webhookSecret.MatchString(t.WebhookSecret.Reveal()) {
+			l.fault("telegram.webhook_secret", "want 16 to 256 of A-Z a-z 0-9 _ -")
+		}
+	}
+	l.checkText("telegram.api_url", "required", t.APIURL)
+	l.checkText("telegram.api_url", "url", t.APIURL)
+	l.checkText("telegram.tenant", "name", t.Tenant)
+	if t.Agent != "" {
+		l.checkText("telegram.agent", "name", t.Agent)
+	}
+	l.checkText("telegram.approvals", "approvals", t.Approvals)
+	between(l, "telegram.edit_every", t.EditEvery, 100*time.Millisecond, time.Minute)
+}
+
+func (l *loader) tools() {
+	t := &l.cfg.Tools
+	seen := map[string]bool{}
+	each(l, "tools.grpc_clients", t.GRPCClients, func(path, entry string) {
+		client, err := grpcClient(entry)
+		if err != nil {
+			l.fault(path, "%s", err)
+			return
+		}
+		l.unique(path, client.Name, seen, "%q is taken")
+		l.address(path, client.Address, 1)
+	})
+	r := &t.Research
+	if r.Contact != "" {
+		l.checkText("tools.research.contact", "email", r.Contact)
+	}
+	if r.WebProvider != "" && l.oneOf("tools.research.web_provider", r.WebProvider, "duckduckgo", "searxng", "brave") && r.WebProvider == "searxng" {
+		l.checkText("tools.research.web_url", "required", r.WebURL)
+	}
+	l.maxEntries("tools.mcp.servers", len(t.MCP.Servers), maxMCPServers)
+	seen = map[string]bool{}
+	for i := range t.MCP.Servers {
+		path := fmt.Sprintf("tools.mcp.servers[%d]", i)
+		l.profileName(path+".name", t.MCP.Servers[i].Name, seen)
+		each(l, path+".env", t.MCP.Servers[i].Env, func(path, entry string) {
+			if name, _, ok := strings.Cut(entry, "="); !ok || name == "" {
+				l.fault(path, "want NAME=value")
+			}
+		})
+	}
+	if k := t.Kubernetes; k.Enabled {
+		l.checkText("tools.kubernetes.namespace", "required", k.Namespace)
+		between(l, "tools.kubernetes.deadline", k.Deadline, time.Second, 7*time.Minute+30*time.Second) // a call ends after 8 minutes
+		between(l, "tools.kubernetes.ttl", k.TTL, time.Minute, 30*24*time.Hour)
 	}
 }
 
-// between also refuses NaN, which no comparison finds outside.
-func between[T cmp.Ordered](l *loader, path string, value, low, high T) {
-	if value >= low && value <= high {
+func (l *loader) workflows() {
+	mail := l.cfg.Workflows.SMTP
+	if mail.Addr == "" {
 		return
 	}
-	l.fault(path, "want %v to %v, got %v", low, high, value)
+	l.address("workflows.smtp.addr", mail.Addr, 1)
+	l.checkText("workflows.smtp.from", "email", mail.From)
+	each(l, "workflows.smtp.to", mail.To, func(path, to string) { l.checkText(path, "email", to) })
+	each(l, "workflows.smtp.allow_to", mail.AllowTo, func(path, rule string) {
+		if name := strings.TrimPrefix(rule, "*"); !strings.Contains(name, "@") || strings.ContainsAny(name, "* ") {
+			l.fault(path, "want an address or *@domain")
+		}
+	})
+	l.oneOf("workflows.smtp.tls", mail.TLS, "starttls", "tls", "none")
+}
+
+func (l *loader) telemetry() {
+	t := &l.cfg.Telemetry
+	if t.Content != "" {
+		l.oneOf("telemetry.content", t.Content, ContentOff, ContentRedacted, ContentFull)
+	}
+	if t.LangfuseURL != "" {
+		l.checkText("telemetry.langfuse_public_key", "required", t.LangfusePublicKey)
+		l.checkText("telemetry.langfuse_secret_key", "required", t.LangfuseSecretKey.Reveal())
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -13,8 +14,10 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// The decoder walks the syntax tree itself instead of letting the library fill the struct: the library stops at the first fault,
-// and its messages quote the lines around it, secrets included.
+// Why this is our own code: a fault has to name the setting's path and the line, all faults are listed at once, and no message may quote a secret.
+// goccy/go-yaml, when it fills a struct, stops at the first fault and quotes the lines around it. koanf, viper and the like merge maps without
+// lines and without types, so that the checks, the origins and the documentation of settings would still be needed on top of them. Here the
+// library parses, and this file walks its syntax tree.
 
 // yaml reads a document into the Config; name is for messages.
 func (l *loader) yaml(name string, data []byte) {
@@ -114,120 +117,67 @@ func member(section reflect.Value, name string) (reflect.Value, bool) {
 }
 
 func (l *loader) node(file string, n ast.Node, into reflect.Value, path string) {
-	switch p := into.Addr().Interface().(type) {
-	case *[]Model:
-		structs(l, file, n, p, path, func(m *Model) { m.LLM = defaultLLM() })
-	case *[]MCPServer:
-		structs(l, file, n, p, path, func(*MCPServer) {})
-	case *[]Issuer:
-		structs(l, file, n, p, path, func(*Issuer) {})
-	case *[]ClientCertificate:
-		structs(l, file, n, p, path, func(*ClientCertificate) {})
-	case *[]TenantRetention:
-		structs(l, file, n, p, path, func(*TenantRetention) {})
-	case *[]TenantLimits:
-		structs(l, file, n, p, path, func(*TenantLimits) {})
-	case *[]string:
-		l.list(file, n, p, path)
+	switch into.Kind() {
+	case reflect.Struct:
+		l.section(file, n, into, path)
+	case reflect.Slice:
+		l.list(file, n, into, path)
 	default:
-		if into.Kind() == reflect.Struct {
-			l.section(file, n, into, path)
-			return
-		}
 		l.scalar(file, n, into, path)
 	}
 }
 
-// structs reads a list of sections; begin gives one what holds when it says nothing.
-func structs[T any](l *loader, file string, n ast.Node, into *[]T, path string, begin func(*T)) {
-	items, ok := l.items(file, n, path)
-	if !ok {
-		return
-	}
-	*into = sized[T](len(items))
-	for i, item := range items {
-		at := fmt.Sprintf("%s[%d]", path, i)
-		begin(&(*into)[i])
-		l.cfg.origins[at] = place(file, item)
-		l.section(file, item, reflect.ValueOf(&(*into)[i]).Elem(), at)
-	}
-}
-
-func (l *loader) list(file string, n ast.Node, into *[]string, path string) {
-	items, ok := l.items(file, n, path)
-	if !ok {
-		return
-	}
-	*into = sized[string](len(items))
-	for i, item := range items {
-		l.scalar(file, item, reflect.ValueOf(&(*into)[i]).Elem(), fmt.Sprintf("%s[%d]", path, i))
-	}
-	l.cfg.origins[path] = place(file, n)
-}
-
-// sized is nil for an empty list: it overrides, and is the same as none.
-func sized[T any](n int) []T {
-	if n == 0 {
-		return nil
-	}
-	return make([]T, n)
-}
-
-func (l *loader) items(file string, n ast.Node, path string) ([]ast.Node, bool) {
+// list reads a list of texts or of sections. A section begins with its defaults.
+func (l *loader) list(file string, n ast.Node, into reflect.Value, path string) {
 	seq, ok := n.(*ast.SequenceNode)
 	if !ok {
 		l.faults.add(place(file, n), path, "want a list, got %s", kind(n))
-		return nil, false
+		return
 	}
-	return seq.Values, true
+	into.SetZero() // an empty list overrides, and is the same as none
+	if len(seq.Values) > 0 {
+		into.Set(reflect.MakeSlice(into.Type(), len(seq.Values), len(seq.Values)))
+	}
+	for i, item := range seq.Values {
+		entry, entryPath := into.Index(i), fmt.Sprintf("%s[%d]", path, i)
+		if isListOfStructs(into.Type()) {
+			setDefaults(entry)
+			l.cfg.origins[entryPath] = place(file, item)
+		} else {
+			l.cfg.origins[path] = place(file, n)
+		}
+		l.node(file, item, entry, entryPath)
+	}
 }
 
 // scalar reads one value. A number must be a number and a text a text, so that a forgotten quote or unit does not pass unseen; only a
 // ${NAME}, which YAML takes for a text, may become anything.
 func (l *loader) scalar(file string, n ast.Node, into reflect.Value, path string) {
-	origin, typ := place(file, n), typeName(into)
-	wrong := func(want string) { l.faults.add(origin, path, "want %s, got %s", want, kind(n)) }
+	origin, want := place(file, n), valueTypes[into.Type()]
+	var text string
+	fits := false
 	switch n := n.(type) {
 	case *ast.StringNode, *ast.LiteralNode:
-		raw := scalarText(n)
-		expanded, err := l.expand(raw)
+		expanded, err := l.expand(scalarText(n))
 		if err != nil {
 			l.faults.add(origin, path, "%s", err)
 			return
 		}
-		if expanded == raw && (typ == "integer" || typ == "number" || typ == "bool") {
-			wrong(wanted[typ])
-			return
-		}
-		l.set(path, into, expanded, origin)
+		text, fits = expanded, expanded != scalarText(n) || !slices.Contains([]string{"integer", "number", "bool"}, want.name)
 	case *ast.IntegerNode:
-		none := typ == "duration" && fmt.Sprint(n.Value) == "0" // needs no unit
-		if typ != "integer" && typ != "number" && typ != "size" && !none {
-			wrong(wanted[typ])
-			return
-		}
-		l.set(path, into, fmt.Sprint(n.Value), origin)
+		text = fmt.Sprint(n.Value)
+		noTime := want.name == "duration" && text == "0" // needs no unit
+		fits = noTime || slices.Contains([]string{"integer", "number", "size"}, want.name)
 	case *ast.FloatNode:
-		if typ != "number" {
-			wrong(wanted[typ])
-			return
-		}
-		l.set(path, into, fmt.Sprint(n.Value), origin)
+		text, fits = fmt.Sprint(n.Value), want.name == "number"
 	case *ast.BoolNode:
-		if typ != "bool" {
-			wrong(wanted[typ])
-			return
-		}
-		l.set(path, into, fmt.Sprint(n.Value), origin)
-	default:
-		wrong(wanted[typ])
+		text, fits = fmt.Sprint(n.Value), want.name == "bool"
 	}
-}
-
-//nolint:gochecknoglobals // a constant in all but syntax
-var wanted = map[string]string{
-	"string": "a text", "secret": "a text", "bool": "true or false", "integer": "a whole number", "number": "a number",
-	"size": "a size in bytes such as 1048576 or 10MiB", "duration": "a duration such as 30s or 1h30m",
+	if !fits {
+		l.faults.add(origin, path, "want %s, got %s", want.want, kind(n))
+		return
+	}
+	l.set(path, into, text, origin)
 }
 
 func scalarText(n ast.Node) string {
@@ -241,7 +191,7 @@ func scalarText(n ast.Node) string {
 	}
 }
 
-// kind names a node in the words of a person who writes YAML.
+// kind returns what a person who writes YAML calls a node.
 func kind(n ast.Node) string {
 	switch n.(type) {
 	case nil, *ast.NullNode, *ast.CommentGroupNode:
@@ -264,7 +214,7 @@ func kind(n ast.Node) string {
 // reference is $${ (escaped), ${NAME} or ${NAME:-default}; a ${ that is neither is caught as the last alternative.
 var reference = regexp.MustCompile(`\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}|\$\{`)
 
-// expand replaces references to variables. What a variable holds is not expanded again.
+// expand replaces references to variables. The value of a variable is not expanded again.
 func (l *loader) expand(s string) (string, error) {
 	var faults []string
 	out := reference.ReplaceAllStringFunc(s, func(match string) string {

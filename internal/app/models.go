@@ -31,11 +31,6 @@ func (p *Parts) models(c *Config, kinds []llm.Provider) ([]catalog.ConfiguredMod
 		}
 		opened = append(opened, entry)
 		temperature := m.Temperature
-		if m.Name == defaultProfile {
-			p.samples = agent.PlanModel{
-				Profile: m.Name, Provider: entry.Name, Model: m.Model, Temperature: &temperature, MaxTokens: m.MaxTokens, TimeoutSec: m.TimeoutSec,
-			}
-		}
 		configured = append(configured, catalog.ConfiguredModel{Entry: entry.Name, Profile: agent.ModelProfile{
 			Name: m.Name, Provider: m.Provider, Model: m.Model, BaseURL: m.BaseURL, Temperature: &temperature, MaxTokens: m.MaxTokens,
 			TimeoutSec: m.TimeoutSec,

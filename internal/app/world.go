@@ -16,6 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/definitions/orchestrator"
 	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/kube"
+	"github.com/turnstone-run/turnstone/internal/llm"
 	"github.com/turnstone-run/turnstone/internal/tool"
 	"github.com/turnstone-run/turnstone/internal/tool/delegate"
 	"github.com/turnstone-run/turnstone/internal/tool/mcp"
@@ -92,14 +93,13 @@ func delegation(c *Kubernetes, logger *zap.Logger) (delegate.Config, error) {
 	return delegate.Config{Containers: cluster}, nil
 }
 
-// maxPatience is longer than any context that a request of [Parts.Patient] has.
+// maxPatience is longer than any context of a request by [Parts.Patient].
 const maxPatience = 10 * time.Minute
 
-// patient is the way out for requests that may take longer than egress.timeout, and say how long.
-func patient(c *Config) (tool.HTTP, error) {
-	web, err := egress.New(egress.Config{
-		AllowHosts: c.Egress.AllowHosts, AllowPrivate: c.Egress.AllowPrivate, MaxBytes: int64(c.Egress.MaxBytes), Timeout: -1, HeaderTimeout: maxPatience,
-	})
+// egressClient returns a client with the bounds of limits, to the hosts of the configuration.
+func egressClient(c *Config, limits egress.Config) (*egress.Client, error) {
+	limits.AllowHosts, limits.AllowPrivate = c.Egress.AllowHosts, c.Egress.AllowPrivate
+	web, err := egress.New(limits)
 	if err != nil {
 		return nil, fmt.Errorf("egress: %w", err)
 	}
@@ -118,12 +118,11 @@ const (
 
 // profileHTTP sends the requests of model profiles that are documents, by the egress rules. Redirects are not followed.
 func profileHTTP(c *Config) (*http.Client, error) {
-	web, err := egress.New(egress.Config{
-		AllowHosts: c.Egress.AllowHosts, AllowPrivate: c.Egress.AllowPrivate, MaxBytes: streamBytes, Timeout: -1, HeaderTimeout: maxSilence,
-		MaxRedirects: -1, MaxConnsPerHost: modelConns,
+	web, err := egressClient(c, egress.Config{
+		MaxBytes: streamBytes, Timeout: -1, HeaderTimeout: maxSilence, MaxRedirects: -1, MaxConnsPerHost: modelConns,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("egress: %w", err)
+		return nil, err
 	}
 	return &http.Client{Transport: outbound{web}}, nil
 }
@@ -136,11 +135,9 @@ func (o outbound) RoundTrip(req *http.Request) (*http.Response, error) { return 
 
 // mcpConfig is what MCP servers are started and asked with.
 func mcpConfig(c *Config, w *World) (mcp.Config, error) {
-	web, err := egress.New(egress.Config{
-		AllowHosts: c.Egress.AllowHosts, AllowPrivate: c.Egress.AllowPrivate, MaxBytes: streamBytes, Timeout: -1, HeaderTimeout: c.Egress.Timeout,
-	})
+	web, err := egressClient(c, egress.Config{MaxBytes: streamBytes, Timeout: -1, HeaderTimeout: c.Egress.Timeout})
 	if err != nil {
-		return mcp.Config{}, fmt.Errorf("egress: %w", err)
+		return mcp.Config{}, err
 	}
 	cfg := mcp.Config{HTTP: web, Version: Version()}
 	for _, entry := range w.Env {
@@ -159,19 +156,32 @@ func mcpConfig(c *Config, w *World) (mcp.Config, error) {
 	return cfg, nil
 }
 
-// sample asks the configuration's default model for an MCP server that a binding allows it. The models exist by the time of a call.
-func (p *Parts) sample(ctx context.Context, tenant string, req agent.ModelRequest) (agent.ModelReply, error) {
-	model, err := p.Models.Model(ctx, p.samples)
+// sampler asks the default model for MCP servers that a binding allows it.
+type sampler struct {
+	models  *llm.Models
+	profile agent.PlanModel
+	logger  *zap.Logger
+}
+
+// samplingProfile returns the profile of the default model.
+func samplingProfile(m *LLM) agent.PlanModel {
+	return agent.PlanModel{
+		Profile: defaultProfile, Provider: m.Provider, Model: m.Model, Temperature: &m.Temperature, MaxTokens: m.MaxTokens, TimeoutSec: m.TimeoutSec,
+	}
+}
+
+func (s sampler) sample(ctx context.Context, tenant string, req agent.ModelRequest) (agent.ModelReply, error) {
+	model, err := s.models.Model(ctx, s.profile)
 	if err != nil {
 		return agent.ModelReply{}, err
 	}
-	req.Profile, req.Model, req.Temperature = p.samples.Profile, p.samples.Model, p.samples.Temperature
-	if most := p.samples.MaxTokens; most > 0 {
-		req.MaxTokens = min(req.MaxTokens, most)
+	req.Profile, req.Model, req.Temperature = s.profile.Profile, s.profile.Model, s.profile.Temperature
+	if limit := s.profile.MaxTokens; limit > 0 {
+		req.MaxTokens = min(req.MaxTokens, limit)
 	}
 	reply, err := model.Generate(ctx, req, func(agent.Delta) error { return context.Cause(ctx) })
-	if err == nil && p.logger != nil { // no turn pays for it
-		p.logger.Info("an MCP server asked the model", zap.String("tenant", tenant), zap.Int64("input_tokens", reply.Usage.InputTokens),
+	if err == nil && s.logger != nil { // no turn pays for it
+		s.logger.Info("an MCP server asked the model", zap.String("tenant", tenant), zap.Int64("input_tokens", reply.Usage.InputTokens),
 			zap.Int64("output_tokens", reply.Usage.OutputTokens))
 	}
 	return reply, err
