@@ -188,37 +188,3 @@ func kindOfHTTP(httpStatus int) string {
 		return string(agent.CodeInternal)
 	}
 }
-
-// ErrorOfGRPC is the client's side for gRPC: the error behind a status.
-func ErrorOfGRPC(err error) error {
-	st, ok := status.FromError(err)
-	if !ok || st.Code() == codes.OK {
-		return err
-	}
-	var retryAfter time.Duration
-	var f *agent.Failure
-	for _, d := range st.Details() {
-		switch d := d.(type) {
-		case *errdetails.RetryInfo:
-			retryAfter = d.GetRetryDelay().AsDuration()
-		case *failureProto:
-			f = failureFromProto(d)
-		}
-	}
-	if f == nil {
-		f = &agent.Failure{Type: kindOfGRPC(st.Code()), Message: st.Message()}
-	}
-	return ErrorOfStatus(mappingOf(f.Type).http, f, retryAfter)
-}
-
-func kindOfGRPC(c codes.Code) string {
-	for _, m := range errorTable {
-		if m.grpc == c {
-			return m.kind
-		}
-	}
-	if c == codes.DeadlineExceeded {
-		return string(agent.CodeUnavailable)
-	}
-	return string(agent.CodeInternal)
-}
