@@ -8,61 +8,59 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/internal/catalog"
+	payloads "github.com/turnstone-run/turnstone/internal/codec"
+	"github.com/turnstone-run/turnstone/internal/erasure"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/apidoc"
 	"github.com/turnstone-run/turnstone/internal/gateway/chat"
-	"github.com/turnstone-run/turnstone/internal/gateway/codec"
 	"github.com/turnstone-run/turnstone/internal/gateway/console"
-	erasuredoor "github.com/turnstone-run/turnstone/internal/gateway/erasure"
-	"github.com/turnstone-run/turnstone/internal/gateway/links"
 	"github.com/turnstone-run/turnstone/internal/gateway/openai"
-	retentiondoor "github.com/turnstone-run/turnstone/internal/gateway/retention"
-	"github.com/turnstone-run/turnstone/internal/gateway/schedules"
-	"github.com/turnstone-run/turnstone/internal/gateway/usage"
 	"github.com/turnstone-run/turnstone/internal/gateway/ws"
+	"github.com/turnstone-run/turnstone/internal/inbox"
 	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/retention"
+	"github.com/turnstone-run/turnstone/internal/retention/retentionschedule"
+	"github.com/turnstone-run/turnstone/internal/temporalschedules"
 )
 
 var (
-	_ links.Store  = (*postgres.LinkStore)(nil)
-	_ usage.Ledger = (*postgres.UsageStore)(nil)
+	_ gateway.Links         = (*postgres.LinkStore)(nil)
+	_ gateway.Usage         = (*postgres.UsageStore)(nil)
+	_ gateway.Schedules     = (*temporalschedules.AgentSchedules)(nil)
+	_ gateway.SchedulePlans = (*catalog.Registry)(nil)
+	_ gateway.Erasures      = (*erasure.Requests)(nil)
+	_ gateway.Codec         = (*payloads.Codec)(nil)
 )
 
-// doors are the ways in over HTTP besides the gateway's own.
-func (s *Service) doors(background context.Context, store *postgres.Store) ([]gateway.Door, error) {
-	clock, err := schedules.New(s.schedules, s.parts.Registry)
-	if err != nil {
-		return nil, err
+// retentionPort joins the reports on what is kept and the schedule of the sweeps.
+type retentionPort struct {
+	*retention.Reporter
+	*retentionschedule.Schedule
+}
+
+// ports returns what the gateway serves.
+func (s *Service) ports(store *postgres.Store, box *inbox.Inbox) gateway.Ports {
+	p := gateway.Ports{
+		Turns: box, Results: box, Sessions: box, Approvals: box, Knowledge: box, Workflows: box, Runs: box, Composites: box, Doctor: box, Health: box,
+		Agents: s.parts.Registry, Documents: s.parts.Registry, Schedules: s.schedules, SchedulePlans: s.parts.Registry,
+		Links: store.LinkStore, LinkChannels: s.linkChannels(), Usage: store.UsageStore, Erasures: s.upkeep.requests,
+		Retention: retentionPort{s.upkeep.reporter, s.upkeep.schedule}, CodecOrigins: s.cfg.Settings.HTTP.CodecOrigins,
 	}
-	linked, err := links.New(store.LinkStore, s.callers.trail, s.chats()...)
-	if err != nil {
-		return nil, err
+	if s.codec.On() {
+		p.Codec = s.codec
 	}
-	costs, err := usage.New(store.UsageStore)
-	if err != nil {
-		return nil, err
-	}
-	kept, err := retentiondoor.New(s.upkeep.reporter, s.upkeep.schedule, s.callers.trail)
-	if err != nil {
-		return nil, err
-	}
-	erased, err := erasuredoor.New(s.upkeep.requests, s.callers.trail)
-	if err != nil {
-		return nil, err
-	}
+	return p
+}
+
+// doors returns the ways in over HTTP besides the gateway's own.
+func (s *Service) doors(background context.Context) ([]gateway.Door, error) {
 	described, err := apidoc.New()
 	if err != nil {
 		return nil, err
 	}
 	all := []gateway.Door{
-		ws.New(ws.Config{Logger: s.logger.Named("ws")}), openai.New(), chat.New(s.copyToTelegram(background)), clock, linked, costs, kept, erased, described,
-	}
-	if s.codec.On() {
-		decoding, err := codec.New(s.codec, s.cfg.Settings.HTTP.CodecOrigins)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, decoding)
+		ws.New(ws.Config{Logger: s.logger.Named("ws")}), openai.New(), chat.New(s.copyToTelegram(background)), described,
 	}
 	if set := &s.cfg.Settings.Console; set.Enabled {
 		page, err := console.New(console.Config{UIURL: set.UIURL, Namespace: s.namespace})
@@ -97,14 +95,14 @@ func (s *Service) copyToTelegram(background context.Context) func(tenant, user, 
 	}
 }
 
-// chats are the channels whose chats may be linked to users.
-func (s *Service) chats() []links.Channel {
+// linkChannels returns the channels whose chats can be linked to users.
+func (s *Service) linkChannels() []gateway.LinkChannel {
 	if s.bot == nil {
 		return nil
 	}
-	c := links.Channel{Name: "telegram", URL: s.bot.LinkURL}
+	c := gateway.LinkChannel{Name: "telegram", URL: s.bot.LinkURL}
 	if s.cfg.Settings.Telegram.Updates == app.TelegramWebhook {
 		c.Webhook = s.bot
 	}
-	return []links.Channel{c}
+	return []gateway.LinkChannel{c}
 }

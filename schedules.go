@@ -8,7 +8,6 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/channel/telegram"
-	schedulesdoor "github.com/turnstone-run/turnstone/internal/gateway/schedules"
 	"github.com/turnstone-run/turnstone/internal/inbox"
 	"github.com/turnstone-run/turnstone/internal/notifications"
 	"github.com/turnstone-run/turnstone/internal/postgres"
@@ -22,7 +21,6 @@ var (
 	_ schedules.Inbox              = (*inbox.Inbox)(nil)
 	_ schedules.People             = (*telegram.Channel)(nil)
 	_ temporalschedules.AgentStore = (*postgres.ScheduleStore)(nil)
-	_ schedulesdoor.Schedules      = (*temporalschedules.AgentSchedules)(nil)
 	_ telegram.Store               = (*postgres.Store)(nil)
 )
 

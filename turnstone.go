@@ -47,22 +47,23 @@ const temporalPatience = 30 * time.Second
 
 // The adapters satisfy the ports: asserted here, where both are known.
 var (
-	_ turns.TurnStore  = (*postgres.Store)(nil)
-	_ turns.EventLog   = (*pgstream.Log)(nil)
-	_ turns.EventLog   = (*memory.Log)(nil)
-	_ turns.Blobs      = (*blob.Store)(nil)
-	_ turns.Runs       = (*inbox.Runs)(nil)
-	_ turns.Driver     = (*direct.Driver)(nil)
-	_ turns.Models     = (*llm.Models)(nil)
-	_ turns.Tools      = (*tool.Registry)(nil)
-	_ turns.Middleware = (*middleware.Set)(nil)
-	_ turns.Registry   = (*catalog.Registry)(nil)
-	_ turns.Schemas    = (*schema.Checker)(nil)
-	_ turns.Knowledge  = (*retrieval.Library)(nil)
-	_ jobs.Results     = (*inbox.Inbox)(nil)
-	_ retrieval.Store  = (*postgres.KnowledgeStore)(nil)
-	_ catalog.Store    = (*postgres.CatalogStore)(nil)
-	_ gateway.Catalog  = (*catalog.Registry)(nil)
+	_ turns.TurnStore   = (*postgres.Store)(nil)
+	_ turns.EventLog    = (*pgstream.Log)(nil)
+	_ turns.EventLog    = (*memory.Log)(nil)
+	_ turns.Blobs       = (*blob.Store)(nil)
+	_ turns.Runs        = (*inbox.Runs)(nil)
+	_ turns.Driver      = (*direct.Driver)(nil)
+	_ turns.Models      = (*llm.Models)(nil)
+	_ turns.Tools       = (*tool.Registry)(nil)
+	_ turns.Middleware  = (*middleware.Set)(nil)
+	_ turns.Registry    = (*catalog.Registry)(nil)
+	_ turns.Schemas     = (*schema.Checker)(nil)
+	_ turns.Knowledge   = (*retrieval.Library)(nil)
+	_ jobs.Results      = (*inbox.Inbox)(nil)
+	_ retrieval.Store   = (*postgres.KnowledgeStore)(nil)
+	_ catalog.Store     = (*postgres.CatalogStore)(nil)
+	_ gateway.Agents    = (*catalog.Registry)(nil)
+	_ gateway.Documents = (*catalog.Registry)(nil)
 )
 
 // Settings is the configuration that files, environment and flags give.
@@ -360,12 +361,12 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 // startGateway serves HTTP and gRPC; a listener that fails later ends the service.
 func (s *Service) startGateway(ctx, background context.Context, store *postgres.Store, box *inbox.Inbox) error {
 	set := s.cfg.Settings
-	doors, err := s.doors(background, store)
+	doors, err := s.doors(background)
 	if err != nil {
 		return err
 	}
 	cfg := gateway.Config{
-		HTTPAddr: set.HTTP.Addr, GRPCAddr: set.GRPC.Addr, Runtime: box, Catalog: s.parts.Registry,
+		HTTPAddr: set.HTTP.Addr, GRPCAddr: set.GRPC.Addr, Ports: s.ports(store, box),
 		Metrics: promhttp.HandlerFor(s.telemetry.registry, promhttp.HandlerOpts{}),
 		Logger:  s.logger, Version: app.Version(), AllowedHosts: set.HTTP.AllowedHosts, AllowedOrigins: set.HTTP.AllowedOrigins,
 		Limits: gateway.Limits{BodyBytes: int64(set.HTTP.MaxBodyBytes), ReadTimeout: set.HTTP.ReadHeaderTimeout}, Doors: doors,

@@ -8,8 +8,6 @@ import (
 	"github.com/turnstone-run/turnstone/internal/blob"
 	"github.com/turnstone-run/turnstone/internal/erasure"
 	"github.com/turnstone-run/turnstone/internal/erasure/executions"
-	erasuredoor "github.com/turnstone-run/turnstone/internal/gateway/erasure"
-	retentiondoor "github.com/turnstone-run/turnstone/internal/gateway/retention"
 	probes "github.com/turnstone-run/turnstone/internal/health"
 	"github.com/turnstone-run/turnstone/internal/inbox"
 	"github.com/turnstone-run/turnstone/internal/postgres"
@@ -20,15 +18,12 @@ import (
 )
 
 var (
-	_ retention.Store        = (*postgres.RetentionStore)(nil)
-	_ retention.ReportStore  = (*postgres.RetentionStore)(nil)
-	_ retentiondoor.Reporter = (*retention.Reporter)(nil)
-	_ retentiondoor.Schedule = (*retentionschedule.Schedule)(nil)
-	_ erasure.Store          = (*postgres.ErasureStore)(nil)
-	_ erasure.RequestStore   = (*postgres.ErasureStore)(nil)
-	_ erasure.Turns          = (*inbox.Inbox)(nil)
-	_ erasure.Blobs          = (*blob.Store)(nil)
-	_ erasuredoor.Requests   = (*erasure.Requests)(nil)
+	_ retention.Store       = (*postgres.RetentionStore)(nil)
+	_ retention.ReportStore = (*postgres.RetentionStore)(nil)
+	_ erasure.Store         = (*postgres.ErasureStore)(nil)
+	_ erasure.RequestStore  = (*postgres.ErasureStore)(nil)
+	_ erasure.Turns         = (*inbox.Inbox)(nil)
+	_ erasure.Blobs         = (*blob.Store)(nil)
 )
 
 // keepTombstones is how long the catalog remembers deleted documents: longer than any process may miss a deletion.

@@ -158,7 +158,7 @@ type (
 	// StoredResult is a stored result with its content.
 	StoredResult = gateway.ResultView
 	// ProvidedResult is the result of a tool call that the caller ran.
-	ProvidedResult = gateway.ProvidedResult
+	ProvidedResult = agent.ProvidedResult
 )
 
 // Messages returns a page of a session's transcript behind a position; limit 0 is the server's.

@@ -29,7 +29,7 @@ func serve(t *testing.T, change func(*client.Config)) (*gatewaytest.Runtime, *cl
 
 func serveCatalog(t *testing.T, rt *gatewaytest.Runtime, documents *gatewaytest.Catalog, change func(*client.Config)) *client.Client {
 	t.Helper()
-	g, err := gateway.New(gateway.Config{HTTPAddr: "127.0.0.1:0", Runtime: rt, Catalog: documents})
+	g, err := gateway.New(gateway.Config{HTTPAddr: "127.0.0.1:0", Ports: gatewaytest.Ports(rt, documents)})
 	require.NoError(t, err)
 	require.NoError(t, g.Start(t.Context()))
 	t.Cleanup(func() {
@@ -73,7 +73,7 @@ func TestRoundTrips(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, client.Turn{State: "running"}, turn)
 	require.NoError(t, c.Decide(ctx, r.TurnID, agent.Decision{ApprovalID: "a", Decision: agent.DecisionEdit, Args: json.RawMessage(`{}`)}))
-	require.NoError(t, c.Provide(ctx, r.TurnID, gateway.ProvidedResult{ToolCallID: "c", Result: json.RawMessage(`1`)}))
+	require.NoError(t, c.Provide(ctx, r.TurnID, agent.ProvidedResult{ToolCallID: "c", Result: json.RawMessage(`1`)}))
 	require.NoError(t, c.Cancel(ctx, r.TurnID, agent.CancelRequest{Reason: "enough"}))
 	rt.Say(r.TurnID, "one two")
 	turn, err = c.Turn(ctx, r.TurnID)

@@ -49,7 +49,7 @@ func exampleServer() (url string, stop func()) {
 		rt.Say(id, "Three flights leave today.")
 		rt.Finish(id, agent.TurnCompleted, "Three flights leave today.")
 	}
-	g, err := gateway.New(gateway.Config{HTTPAddr: "127.0.0.1:0", Runtime: runtime, Catalog: &gatewaytest.Catalog{}})
+	g, err := gateway.New(gateway.Config{HTTPAddr: "127.0.0.1:0", Ports: gatewaytest.Ports(runtime, &gatewaytest.Catalog{})})
 	if err == nil {
 		err = g.Start(context.Background())
 	}

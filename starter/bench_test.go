@@ -94,7 +94,7 @@ func setupWith(t *testing.T, configure func(*gateway.Config)) *bench {
 	t.Helper()
 	rt := gatewaytest.New()
 	documents := &gatewaytest.Catalog{Plans: map[string][]byte{}}
-	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", Runtime: rt, Catalog: documents}
+	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", Ports: gatewaytest.Ports(rt, documents)}
 	configure(&cfg)
 	g, err := gateway.New(cfg)
 	require.NoError(t, err)

@@ -12,7 +12,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/erasure"
 	"github.com/turnstone-run/turnstone/internal/gateway"
-	erasuredoor "github.com/turnstone-run/turnstone/internal/gateway/erasure"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
@@ -74,9 +73,7 @@ func (s *shredder) List(context.Context, string, agent.Page) (erasure.Page, erro
 func shredding(t *testing.T) (*bench, *shredder) {
 	t.Helper()
 	s := &shredder{looks: map[string]int{}, ends: erasure.StatusCompleted}
-	door, err := erasuredoor.New(s, nil)
-	require.NoError(t, err)
-	return setupWith(t, func(cfg *gateway.Config) { cfg.Doors = []gateway.Door{door} }), s
+	return setupWith(t, func(cfg *gateway.Config) { cfg.Erasures = s }), s
 }
 
 func TestErase(t *testing.T) {

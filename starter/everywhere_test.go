@@ -20,12 +20,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/erasure"
 	"github.com/turnstone-run/turnstone/internal/gateway"
-	erasuredoor "github.com/turnstone-run/turnstone/internal/gateway/erasure"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
-	"github.com/turnstone-run/turnstone/internal/gateway/links"
-	retentiondoor "github.com/turnstone-run/turnstone/internal/gateway/retention"
-	"github.com/turnstone-run/turnstone/internal/gateway/schedules"
-	"github.com/turnstone-run/turnstone/internal/gateway/usage"
 	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
@@ -132,22 +127,14 @@ func equipped(t *testing.T) (*bench, *miniredis.Miniredis) {
 	const plan = `{"agent":"planner"}`
 	_, book := linked(t)
 	times := &timetable{}
-	clock, err := schedules.New(times, times)
-	require.NoError(t, err)
-	chats, err := links.New(book, nil, links.Channel{Name: "telegram"})
-	require.NoError(t, err)
 	ledger := &bill{rows: []agent.UsageRow{{Day: new("2026-11-21"), UsageSums: agent.UsageSums{Calls: 1}}}}
-	costs, err := usage.New(ledger)
-	require.NoError(t, err)
 	kept := &housekeeping{status: retention.Status{Scheduled: true}}
-	swept, err := retentiondoor.New(kept, kept, nil)
-	require.NoError(t, err)
-	erased, err := erasuredoor.New(&shredder{looks: map[string]int{}, ends: erasure.StatusCompleted}, nil)
-	require.NoError(t, err)
+	erasures := &shredder{looks: map[string]int{}, ends: erasure.StatusCompleted}
 	trail := &gatewaytest.Trail{}
 	trail.Record(agent.AuditRecord{Tenant: "default", Action: agent.ActionTurnsRun, Outcome: agent.AuditAllowed})
 	b := setupWith(t, func(cfg *gateway.Config) {
-		cfg.Keys, cfg.Audit, cfg.Doors = &keyring{}, trail, []gateway.Door{clock, chats, costs, swept, erased}
+		cfg.Keys, cfg.Audit, cfg.Usage, cfg.Retention, cfg.Erasures = &keyring{}, trail, ledger, kept, erasures
+		cfg.Schedules, cfg.SchedulePlans, cfg.Links, cfg.LinkChannels = times, times, book, []gateway.LinkChannel{{Name: "telegram"}}
 	})
 	redis := miniredis.RunT(t)
 	b.redis = "redis://" + redis.Addr()

@@ -5,12 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
-	door "github.com/turnstone-run/turnstone/internal/gateway/retention"
 	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
@@ -54,9 +51,7 @@ func TestRetention(t *testing.T) {
 	h := &housekeeping{status: retention.Status{
 		ID: "turnstone-retention", Scheduled: true, Every: "1h0m0s", LastRun: new(gatewaytest.Epoch()), NextRun: new(gatewaytest.Epoch().Add(time.Hour)),
 	}}
-	d, err := door.New(h, h, nil)
-	require.NoError(t, err)
-	b := setupWith(t, func(cfg *gateway.Config) { cfg.Doors = []gateway.Door{d} })
+	b := setupWith(t, func(cfg *gateway.Config) { cfg.Retention = h })
 	line := func(want int, args ...string) commandLine {
 		return commandLine{args: append([]string{"retention"}, args...), want: want}
 	}

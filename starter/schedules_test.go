@@ -16,8 +16,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
-	"github.com/turnstone-run/turnstone/internal/gateway/links"
-	"github.com/turnstone-run/turnstone/internal/gateway/schedules"
 )
 
 // timetable keeps schedules in memory.
@@ -26,7 +24,7 @@ type timetable struct {
 	calls []string
 }
 
-var _ schedules.Schedules = (*timetable)(nil)
+var _ gateway.Schedules = (*timetable)(nil)
 
 func (k *timetable) find(name string) (*agent.Schedule, error) {
 	if at := slices.IndexFunc(k.kept, func(s agent.Schedule) bool { return s.Name == name }); at >= 0 {
@@ -109,7 +107,7 @@ func (k *timetable) Trigger(_ context.Context, _, name, key string) (agent.Sched
 	return agent.ScheduleTriggered{WorkflowID: "w1", RunID: "r3"}, err
 }
 
-// Resolve implements schedules.Agents.
+// Resolve implements gateway.SchedulePlans.
 func (k *timetable) Resolve(context.Context, string, string) (agent.Plan, string, error) {
 	return agent.Plan{Models: []agent.PlanModel{{Profile: "small"}}}, "hash", nil
 }
@@ -118,9 +116,7 @@ func (k *timetable) Resolve(context.Context, string, string) (agent.Plan, string
 func clockwork(t *testing.T) (*bench, *timetable) {
 	t.Helper()
 	k := &timetable{}
-	door, err := schedules.New(k, k)
-	require.NoError(t, err)
-	return setupWith(t, func(cfg *gateway.Config) { cfg.Doors = []gateway.Door{door} }), k
+	return setupWith(t, func(cfg *gateway.Config) { cfg.Schedules, cfg.SchedulePlans = k, k }), k
 }
 
 func TestSchedules(t *testing.T) {
@@ -249,11 +245,8 @@ func linked(t *testing.T) (*bench, *chatbook) {
 			Scopes: []string{"turns.run"}, LinkedAt: gatewaytest.Epoch(),
 		})
 	}
-	door, err := links.New(book, nil, links.Channel{
-		Name: "telegram", URL: func(string) string { return "https://t.me/a_bot" }, Webhook: http.NotFoundHandler(),
-	})
-	require.NoError(t, err)
-	return setupWith(t, func(cfg *gateway.Config) { cfg.Doors = []gateway.Door{door} }), book
+	telegram := gateway.LinkChannel{Name: "telegram", URL: func(string) string { return "https://t.me/a_bot" }, Webhook: http.NotFoundHandler()}
+	return setupWith(t, func(cfg *gateway.Config) { cfg.Links, cfg.LinkChannels = book, []gateway.LinkChannel{telegram} }), book
 }
 
 func TestLinks(t *testing.T) {

@@ -11,16 +11,13 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway"
-	"github.com/turnstone-run/turnstone/internal/gateway/usage"
 )
 
 // metered is a gateway with a ledger.
 func metered(t *testing.T, rows ...agent.UsageRow) (*bench, *bill) {
 	t.Helper()
 	l := &bill{rows: rows}
-	door, err := usage.New(l)
-	require.NoError(t, err)
-	return setupWith(t, func(cfg *gateway.Config) { cfg.Doors = []gateway.Door{door} }), l
+	return setupWith(t, func(cfg *gateway.Config) { cfg.Usage = l }), l
 }
 
 func TestUsage(t *testing.T) {

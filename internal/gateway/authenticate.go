@@ -17,22 +17,21 @@ import (
 	"github.com/turnstone-run/turnstone/internal/access"
 )
 
-// tokenParameter is how a browser's EventSource and WebSocket give a credential: they cannot set headers. It is taken on the paths that
-// they are for and nowhere else, because addresses end up in logs and histories.
+// tokenParameter holds the credential of a browser's EventSource or WebSocket, which cannot set headers. No other path takes it, because
+// URLs end up in logs and histories.
 const tokenParameter = "access_token"
 
 // errNoCredential is why a caller without a credential is refused.
 var errNoCredential = access.Refused("a credential is missing: send the header Authorization: Bearer with an API key or a token")
 
-// identify finds out who calls, once for each request. A credential that does not hold is an error; none is not, because some paths need
-// none.
+// identify returns the caller of a request. An invalid credential is an error. A missing one is not, because some paths need none.
 func (g *Gateway) identify(ctx context.Context, caller identity, given access.Credentials, err error) (identity, error) {
 	caller.g = g
 	if g.cfg.Auth == nil {
 		caller.principal = agent.Principal{Method: agent.MethodNone, Tenant: agent.AnyTenant, Scopes: []string{"*"}}
 		return caller, nil
 	}
-	// Until it is known who calls, nothing is allowed: not even to be taken for the runtime itself.
+	// Until the caller is known, nothing is allowed. In particular the caller is not taken for the runtime itself.
 	caller.principal, caller.anonymous = agent.Principal{Method: "unknown"}, errNoCredential
 	if err == nil && !given.Given() && len(given.Certificates) == 0 {
 		return caller, nil
@@ -50,7 +49,7 @@ func (g *Gateway) identify(ctx context.Context, caller identity, given access.Cr
 		caller.principal, caller.credentials, caller.anonymous = p, &given, nil
 		return caller, nil
 	case agent.CodeOf(err) == agent.CodeUnauthenticated:
-		caller.auditStranger(err)
+		caller.auditInvalidCredential(err)
 		if !given.Given() { // a certificate may be no more than a way to connect
 			caller.anonymous = err
 			return caller, nil
@@ -59,7 +58,7 @@ func (g *Gateway) identify(ctx context.Context, caller identity, given access.Cr
 	return caller, err
 }
 
-// identifyRequest identifies who sent an HTTP request. What comes back knows him, and has no credential in its address any more.
+// identifyRequest returns an HTTP request with its caller in the context and without a credential in its URL.
 func (s *httpServer) identifyRequest(r *http.Request, id string) (*http.Request, error) {
 	caller := identity{door: "http", requestID: id, remote: r.RemoteAddr}
 	var given access.Credentials
@@ -102,7 +101,7 @@ func takesToken(r *http.Request) bool {
 	return r.URL.Path == pathSocket || (events && strings.HasPrefix(r.URL.Path, pathTurns+"/") && !strings.Contains(id, "/"))
 }
 
-// withoutToken takes the credential out of the address where it is taken, so that nobody behind stumbles over it.
+// withoutToken returns the request without the credential in its URL, if its path takes one there.
 func withoutToken(r *http.Request) *http.Request {
 	if !takesToken(r) || !strings.Contains(r.URL.RawQuery, tokenParameter) {
 		return r
@@ -120,7 +119,7 @@ func withoutToken(r *http.Request) *http.Request {
 	return clean
 }
 
-// leafsOf are the certificates that a TLS layer has verified.
+// leafsOf returns the client certificates that the TLS layer has verified.
 func leafsOf(state *tls.ConnectionState) []*x509.Certificate {
 	if state == nil {
 		return nil
@@ -134,7 +133,7 @@ func leafsOf(state *tls.ConnectionState) []*x509.Certificate {
 	return leafs
 }
 
-// identifyCall identifies who sent a gRPC call, and refuses what he may not do.
+// identifyCall identifies the caller of a gRPC method and checks the requirement of the method.
 func (g *Gateway) identifyCall(ctx context.Context, method string) (context.Context, identity, error) {
 	caller := identity{door: "grpc", requestID: requestIDOf(ctx)}
 	var given access.Credentials
@@ -152,18 +151,25 @@ func (g *Gateway) identifyCall(ctx context.Context, method string) (context.Cont
 		}
 	}
 	caller, err = g.identify(ctx, caller, given, err)
-	wants := callNeeds[method]
-	caller.action = wants.deed()
+	required := grpcRequirements[method]
+	caller.action = required.auditAction()
 	if err == nil {
-		err = wants.check(caller, method)
+		err = required.check(caller, method)
 	}
 	return caller.withContext(ctx), caller, err
 }
 
-// requestIDOf is the id that a call brought, or a new one.
+// requestIDOf returns the request id of a gRPC call, or a new one.
 func requestIDOf(ctx context.Context) string {
 	if values := metadata.ValueFromIncomingContext(ctx, requestIDHeader); len(values) > 0 && requestIDPattern.MatchString(values[0]) {
 		return values[0]
 	}
 	return uuid.NewString()
+}
+
+// getWhoami is GET /v1/whoami: the principal of the credential that was sent.
+func (s *httpServer) getWhoami(c *Call) (any, error) {
+	p := c.caller.principal
+	p.Scopes = orEmpty(p.Scopes)
+	return p, nil
 }

@@ -21,7 +21,7 @@ import (
 type panics struct{}
 
 func (panics) Routes() []gateway.Route {
-	return []gateway.Route{{Method: http.MethodPost, Path: "/panic", Public: true, Handle: func(http.ResponseWriter, *http.Request, *gateway.Visit) error {
+	return []gateway.Route{{Method: http.MethodPost, Path: "/panic", Public: true, Handle: func(http.ResponseWriter, *http.Request, *gateway.Call) error {
 		panic("on purpose")
 	}}}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"net/http"
 
 	"google.golang.org/grpc/metadata"
 
@@ -12,19 +11,19 @@ import (
 	"github.com/turnstone-run/turnstone/internal/access"
 )
 
-// tenantKey names the tenant of a request that has no body to say it: the HTTP header, the gRPC metadata key, and (as "tenant")
-// the query parameter, for an EventSource cannot set headers.
+// tenantKey is the HTTP header and the gRPC metadata key that names the tenant of a request. The query parameter "tenant" is for an
+// EventSource, which cannot set headers.
 const tenantKey = "Turnstone-Tenant"
 
 // identity is the caller of a request, as [Gateway.identify] found it, and the tenant of the request, as [identity.inTenant] set it.
 type identity struct {
 	g         *Gateway
-	principal agent.Principal // by which credential
-	tenant    string          // empty when the request named none, and the credential is of every tenant
-	action    agent.Action    // what the path or the method is for, as its [need] says
-	// credentials are what the caller was identified by, for streams that last; nil where there is no authentication, or no credential.
+	principal agent.Principal // of the credential
+	tenant    string          // empty if the request named none, and the credential is of every tenant
+	action    agent.Action    // of the path or method, for audit records; see [requirement]
+	// credentials identified the caller. Streams verify them again. nil without authentication, or without a credential.
 	credentials *access.Credentials
-	anonymous   error  // set where there is no credential and one is wanted: why nothing is allowed
+	anonymous   error  // why nothing is allowed, if a credential is required and missing
 	door        string // http or grpc
 	requestID   string
 	remote      string
@@ -92,11 +91,6 @@ func (c identity) allowTurn(a agent.Action, v *TurnView) error {
 	return c.allow(a, name)
 }
 
-// readHeaderCaller returns the caller for paths on which the query parameter tenant is a filter: only the header names the tenant.
-func readHeaderCaller(r *http.Request) (identity, error) {
-	return callerIn(r.Context(), r.Header.Get(tenantKey))
-}
-
 // grpcCaller returns the caller of a gRPC call, in the tenant that its metadata names.
 func grpcCaller(ctx context.Context) (identity, error) {
 	named := ""
@@ -117,7 +111,7 @@ func callerIn(ctx context.Context, tenant string) (identity, error) {
 // lookupTenant returns the tenant in which the caller may look up turns and results by id.
 func (c identity) lookupTenant() string {
 	if c.tenant == "" && !c.isOfOneTenant() {
-		return AnyTenant
+		return agent.AnyTenant
 	}
 	return c.ownTenant()
 }

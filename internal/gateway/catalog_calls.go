@@ -14,9 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// This file is what both doors do with the catalog: name the tenant, check what a caller may say, call [Catalog].
-
-// Bounds of what callers may say of the catalog.
+// Bounds of requests about the catalog.
 const (
 	defaultPage  = 100
 	maxPageSize  = 1000
@@ -55,16 +53,16 @@ func (c identity) listTenant(kind agent.Kind, named string) (string, error) {
 	return tenant, err
 }
 
-// document returns the name of a document in scopes.
-func document(k agent.DocumentKey) string { return string(k.Kind) + "/" + k.Name }
+// scopeName returns the name of a document in scopes.
+func scopeName(k agent.DocumentKey) string { return string(k.Kind) + "/" + k.Name }
 
 // allowWrite refuses a change of a document that the caller may not change. Shared documents are for credentials of every tenant.
 func (c identity) allowWrite(k agent.DocumentKey) error {
 	if c.isOfOneTenant() && k.Tenant != c.tenant {
-		c.audit(agent.AuditDenied, agent.ActionCatalogWrite, document(k), nil)
+		c.audit(agent.AuditDenied, agent.ActionCatalogWrite, scopeName(k), nil)
 		return agent.Errorf(agent.CodeDenied, "", "%s is not tenant %q's to change", k, c.tenant)
 	}
-	return c.allow(agent.ActionCatalogWrite, document(k))
+	return c.allow(agent.ActionCatalogWrite, scopeName(k))
 }
 
 // documentKey checks the key of one document and sets its tenant. Every tenant sees shared documents.
@@ -95,13 +93,13 @@ func checkKind(k agent.Kind) error {
 		return nil
 	}
 	var all []string
-	for _, known := range agent.Kinds() {
-		all = append(all, string(known))
+	for _, kind := range agent.Kinds() {
+		all = append(all, string(kind))
 	}
 	return agent.Invalid("kind", "want one of %s, got %.60q", strings.Join(all, ", "), k)
 }
 
-// checkName accepts nothing and what may name a document.
+// checkName refuses a name that is neither empty nor valid.
 func checkName(field, value string) error {
 	if value != "" && !agent.ValidName(value) {
 		return agent.Invalid(field, "want 1 to 128 of A-Z a-z 0-9 . _ -")
@@ -109,23 +107,23 @@ func checkName(field, value string) error {
 	return nil
 }
 
-// checkPlain refuses text that no store or terminal should see.
-func checkPlain(field, text string, most int) error {
+// checkText refuses text that is too long, holds control characters or is not UTF-8.
+func checkText(field, text string, maxBytes int) error {
 	switch {
-	case len(text) > most:
-		return agent.Invalid(field, "is %d bytes, at most %d", len(text), most)
+	case len(text) > maxBytes:
+		return agent.Invalid(field, "is %d bytes, at most %d", len(text), maxBytes)
 	case !utf.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' }):
 		return agent.Invalid(field, "holds control characters or is not UTF-8")
 	}
 	return nil
 }
 
-// checkLine is checkPlain for text of one line.
-func checkLine(field, text string, most int) error {
+// checkLine is checkText for text of one line.
+func checkLine(field, text string, maxBytes int) error {
 	if strings.ContainsAny(text, "\n\t") {
 		return agent.Invalid(field, "holds a line break or a tab")
 	}
-	return checkPlain(field, text, most)
+	return checkText(field, text, maxBytes)
 }
 
 func checkLabels(field string, labels map[string]string) error {
@@ -136,19 +134,19 @@ func checkLabels(field string, labels map[string]string) error {
 		if key == "" {
 			return agent.Invalid(field, "has an empty key")
 		}
-		if err := cmp.Or(checkPlain(field, key, maxText), checkPlain(field, value, maxText)); err != nil {
+		if err := cmp.Or(checkText(field, key, maxText), checkText(field, value, maxText)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pageOf checks what a caller says of a page.
-func pageOf(size int64, token string) (agent.Page, error) {
+// parsePage returns the page of a size, 0 for the default, and a token.
+func parsePage(size int64, token string) (agent.Page, error) {
 	if size < 0 || size > maxPageSize {
 		return agent.Page{}, agent.Invalid("page_size", "want 1 to %d, got %d", maxPageSize, size)
 	}
-	return agent.Page{Size: int(cmp.Or(size, defaultPage)), Token: token}, checkPlain("page_token", token, maxToken)
+	return agent.Page{Size: int(cmp.Or(size, defaultPage)), Token: token}, checkText("page_token", token, maxToken)
 }
 
 func (g *Gateway) listNodes(ctx context.Context, labels string, q agent.NodeQuery) (agent.NodePage, error) {
@@ -162,20 +160,20 @@ func (g *Gateway) listNodes(ctx context.Context, labels string, q agent.NodeQuer
 	}
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	return g.cfg.Catalog.ListNodes(ctx, q)
+	return g.cfg.Agents.ListNodes(ctx, q)
 }
 
-// listAgents lists agents; node and labels are what the door calls these filters.
+// listAgents lists agents; node and labels are the names of these filters.
 func (g *Gateway) listAgents(ctx context.Context, caller identity, node, labels string, q agent.AgentQuery) (agent.AgentPage, error) {
 	tenant, err := caller.catalogTenant(q.Tenant)
-	err = cmp.Or(err, checkName(node, q.NodeID), checkPlain("tool", q.Tool, maxText), checkLabels(labels, q.Labels))
+	err = cmp.Or(err, checkName(node, q.NodeID), checkText("tool", q.Tool, maxText), checkLabels(labels, q.Labels))
 	if err != nil {
 		return agent.AgentPage{}, err
 	}
 	q.Tenant = tenant
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	return g.cfg.Catalog.ListAgents(ctx, q)
+	return g.cfg.Agents.ListAgents(ctx, q)
 }
 
 func (g *Gateway) listDocuments(ctx context.Context, caller identity, q agent.DocumentQuery) (agent.DocumentPage, error) {
@@ -194,28 +192,23 @@ func (g *Gateway) listDocuments(ctx context.Context, caller identity, q agent.Do
 	q.Tenant = tenant
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	page, err := g.cfg.Catalog.Documents(ctx, q)
-	if err != nil || caller.principal.MayAll(agent.ActionCatalogRead) {
-		return page, err
-	}
-	page.Documents = kept(page.Documents, func(d *agent.Document) bool {
-		return caller.principal.May(agent.ActionCatalogRead, document(d.DocumentKey))
-	})
-	return page, nil
+	page, err := g.cfg.Documents.Documents(ctx, q)
+	page.Documents = filterAllowed(caller, agent.ActionCatalogRead, page.Documents, func(d *agent.Document) string { return scopeName(d.DocumentKey) })
+	return page, err
 }
 
 // document returns the one document of a key. A NodeDefinition may be named without its version while it has but one.
 func (g *Gateway) document(ctx context.Context, caller identity, key agent.DocumentKey) (agent.Document, error) {
 	key, err := caller.documentKey(key)
 	if err == nil {
-		err = caller.allow(agent.ActionCatalogRead, document(key))
+		err = caller.allow(agent.ActionCatalogRead, scopeName(key))
 	}
 	if err != nil {
 		return agent.Document{}, err
 	}
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	page, err := g.cfg.Catalog.Documents(ctx, agent.DocumentQuery{
+	page, err := g.cfg.Documents.Documents(ctx, agent.DocumentQuery{
 		Kind: key.Kind, Tenant: key.Tenant, Name: key.Name, Version: key.Version, Page: agent.Page{Size: defaultPage},
 	})
 	if err != nil {
@@ -234,7 +227,7 @@ func (g *Gateway) document(ctx context.Context, caller identity, key agent.Docum
 	return agent.Document{}, agent.Invalid("version", "there are several: %s", strings.Join(versions, ", "))
 }
 
-// apply changes the catalog; files is what the door calls the manifests.
+// apply changes the catalog; files is the field that holds the manifests.
 func (g *Gateway) apply(ctx context.Context, caller identity, files string, r agent.ApplyRequest) (agent.ApplyResult, error) {
 	r.Source = agent.SourceAPI
 	if err := checkApply(files, &r); err != nil {
@@ -256,10 +249,10 @@ func (g *Gateway) apply(ctx context.Context, caller identity, files string, r ag
 	}
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	if err := g.mayApply(ctx, caller, &r); err != nil {
+	if err := g.allowApply(ctx, caller, &r); err != nil {
 		return agent.ApplyResult{}, err
 	}
-	result, err := g.cfg.Catalog.Apply(ctx, r)
+	result, err := g.cfg.Documents.Apply(ctx, r)
 	if !r.DryRun {
 		detail := facts{"files": len(r.Files), "delete": len(r.Delete), "prune": r.Prune}
 		if err == nil {
@@ -267,16 +260,16 @@ func (g *Gateway) apply(ctx context.Context, caller identity, files string, r ag
 		}
 		resource := "catalog"
 		if len(r.Files) == 0 && len(r.Delete) == 1 {
-			resource = document(r.Delete[0])
+			resource = scopeName(r.Delete[0])
 		}
 		caller.auditChange(agent.ActionCatalogWrite, resource, detail, err)
 	}
 	return result, err
 }
 
-// mayApply asks of every document of a request whether the caller may write it. Which they are only the catalog can read from manifests,
-// so a dry run is asked; a caller who may write everything needs none. What changes between the two is a conflict.
-func (g *Gateway) mayApply(ctx context.Context, caller identity, r *agent.ApplyRequest) error {
+// allowApply returns a denied error unless the caller may write every document of a request. Only the catalog can read from manifests which
+// documents these are, so it does a dry run, except for a caller who may write everything. A change in between is a conflict.
+func (g *Gateway) allowApply(ctx context.Context, caller identity, r *agent.ApplyRequest) error {
 	if !caller.isOfOneTenant() && caller.principal.MayAll(agent.ActionCatalogWrite) {
 		return nil
 	}
@@ -287,7 +280,7 @@ func (g *Gateway) mayApply(ctx context.Context, caller identity, r *agent.ApplyR
 	}
 	trial := *r
 	trial.DryRun = true
-	planned, err := g.cfg.Catalog.Apply(ctx, trial)
+	planned, err := g.cfg.Documents.Apply(ctx, trial)
 	if err != nil {
 		return err
 	}
@@ -318,7 +311,7 @@ func checkApply(files string, r *agent.ApplyRequest) error {
 			return err
 		}
 	}
-	return cmp.Or(checkLine("by", r.By, maxText), checkPlain("comment", r.Comment, maxComment))
+	return cmp.Or(checkLine("by", r.By, maxText), checkText("comment", r.Comment, maxComment))
 }
 
 func (g *Gateway) publish(ctx context.Context, caller identity, tenant, name, by string) (agent.AgentInfo, error) {
@@ -326,7 +319,7 @@ func (g *Gateway) publish(ctx context.Context, caller identity, tenant, name, by
 	if err == nil && name == "" {
 		err = agent.Invalid("agent", "is empty")
 	}
-	if err := cmp.Or(err, checkName("agent", name), checkPlain("by", by, maxText)); err != nil {
+	if err := cmp.Or(err, checkName("agent", name), checkText("by", by, maxText)); err != nil {
 		return agent.AgentInfo{}, err
 	}
 	if err := caller.allowWrite(agent.DocumentKey{Kind: agent.KindAgent, Tenant: tenant, Name: name}); err != nil {
@@ -334,8 +327,8 @@ func (g *Gateway) publish(ctx context.Context, caller identity, tenant, name, by
 	}
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	info, err := g.cfg.Catalog.Publish(ctx, tenant, name, caller.actor(by))
-	caller.auditChange(agent.ActionCatalogWrite, document(agent.DocumentKey{Kind: agent.KindAgent, Name: name}), facts{"publish": true}, err)
+	info, err := g.cfg.Documents.Publish(ctx, tenant, name, caller.actor(by))
+	caller.auditChange(agent.ActionCatalogWrite, scopeName(agent.DocumentKey{Kind: agent.KindAgent, Name: name}), facts{"publish": true}, err)
 	return info, err
 }
 
@@ -350,21 +343,16 @@ func (g *Gateway) listHistory(ctx context.Context, caller identity, q agent.Hist
 	q.Tenant = tenant
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	page, err := g.cfg.Catalog.History(ctx, q)
-	if err != nil || caller.principal.MayAll(agent.ActionCatalogRead) {
-		return page, err
-	}
-	page.Entries = kept(page.Entries, func(e *agent.AuditEntry) bool {
-		return caller.principal.May(agent.ActionCatalogRead, document(e.DocumentKey))
-	})
-	return page, nil
+	page, err := g.cfg.Documents.History(ctx, q)
+	page.Entries = filterAllowed(caller, agent.ActionCatalogRead, page.Entries, func(e *agent.AuditEntry) string { return scopeName(e.DocumentKey) })
+	return page, err
 }
 
-// status is what the catalog serves. What is wrong with whose documents is for callers of every tenant.
+// status returns the state of the catalog. Only callers of every tenant see the faults and the counts of all documents.
 func (g *Gateway) status(ctx context.Context, caller identity) agent.CatalogStatus {
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	now := g.cfg.Catalog.Status(ctx)
+	now := g.cfg.Documents.Status(ctx)
 	if !caller.isOfOneTenant() {
 		return now
 	}
@@ -376,16 +364,16 @@ func (g *Gateway) status(ctx context.Context, caller identity) agent.CatalogStat
 }
 
 // planOf returns the plan of a hash, or without one that of an agent.
-func (g *Gateway) planOf(ctx context.Context, caller identity, hash, tenant, name string) (body []byte, of string, err error) {
+func (g *Gateway) planOf(ctx context.Context, caller identity, hash, tenant, name string) (body []byte, planHash string, err error) {
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
 	if hash != "" {
 		if !hashPattern.MatchString(hash) {
 			return nil, "", agent.Errorf(agent.CodeNotFound, "", "there is no plan %.140q: want sha256: and 64 hex digits", hash)
 		}
-		body, err = g.cfg.Catalog.PlanBody(ctx, hash)
+		body, err = g.cfg.Agents.PlanBody(ctx, hash)
 		if agent.CodeOf(err) == agent.CodeNotFound {
-			err = noPlan(hash) // in these words, whatever the reason
+			err = noPlan(hash) // with this text, whatever the reason
 		}
 		if err == nil {
 			err = caller.allowPlan(hash, body)
@@ -401,13 +389,13 @@ func (g *Gateway) planOf(ctx context.Context, caller identity, hash, tenant, nam
 	if !agent.ValidName(name) {
 		return nil, "", agent.FieldErrorf(agent.CodeNotFound, "agent", "there is no agent %.140q", name)
 	}
-	if err := caller.allow(agent.ActionCatalogRead, document(agent.DocumentKey{Kind: agent.KindAgent, Name: name})); err != nil {
+	if err := caller.allow(agent.ActionCatalogRead, scopeName(agent.DocumentKey{Kind: agent.KindAgent, Name: name})); err != nil {
 		return nil, "", err
 	}
-	return g.cfg.Catalog.AgentPlan(ctx, tenant, name)
+	return g.cfg.Agents.AgentPlan(ctx, tenant, name)
 }
 
-// allowPlan judges a plan by the agent whose it is: another tenant's is as unknown as one that there is not.
+// allowPlan returns an error unless the caller may read the agent of a plan. Another tenant's plan is not found.
 func (c identity) allowPlan(hash string, body []byte) error {
 	var of struct {
 		Tenant string `json:"tenant"`
@@ -420,7 +408,7 @@ func (c identity) allowPlan(hash string, body []byte) error {
 	if err != nil || (c.isOfOneTenant() && of.Tenant != c.tenant && of.Tenant != agent.SharedTenant) {
 		return noPlan(hash)
 	}
-	return c.allow(agent.ActionCatalogRead, document(agent.DocumentKey{Kind: agent.KindAgent, Name: of.Agent}))
+	return c.allow(agent.ActionCatalogRead, scopeName(agent.DocumentKey{Kind: agent.KindAgent, Name: of.Agent}))
 }
 
 func noPlan(hash string) error {
@@ -434,14 +422,14 @@ func (g *Gateway) watch(ctx context.Context, caller identity, q agent.WatchQuery
 		return nil, err
 	}
 	q.Tenant = tenant
-	return g.cfg.Catalog.Watch(ctx, q), nil
+	return g.cfg.Agents.Watch(ctx, q), nil
 }
 
 // explain says which agent would answer a request through a door, and why.
 func (g *Gateway) explain(ctx context.Context, caller identity, door string, r agent.RouteContext) (agent.RouteDecision, error) {
 	// What a turn would be checked for, with a message that passes.
 	turn := agent.TurnRequest{Agent: r.Agent, SessionID: r.SessionID, Message: "-", Context: r.InvocationContext}
-	if err := cmp.Or(caller.setCaller(&turn), checkPlain("channel", r.Channel, maxText)); err != nil {
+	if err := cmp.Or(caller.setCaller(&turn), checkText("channel", r.Channel, maxText)); err != nil {
 		return agent.RouteDecision{}, err
 	}
 	if err := turn.Validate(0); err != nil {
@@ -450,5 +438,5 @@ func (g *Gateway) explain(ctx context.Context, caller identity, door string, r a
 	r.InvocationContext, r.Channel = turn.Context, cmp.Or(r.Channel, door)
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	return g.cfg.Catalog.Route(ctx, r)
+	return g.cfg.Agents.Route(ctx, r)
 }

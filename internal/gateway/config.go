@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
+	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/access"
 )
 
@@ -18,17 +21,15 @@ type Config struct {
 	HTTPAddr string // host:port; port 0 takes a free one; empty: no HTTP
 	GRPCAddr string // likewise for gRPC
 
-	Runtime Runtime      // required
-	Catalog Catalog      // required
+	Ports
+
 	Metrics http.Handler // GET /metrics; nil: 404
 	Doors   []Door       // further ways in over HTTP
 	Logger  *zap.Logger  // nil: silent
 	Version string       // shown by GET /health
 
-	// Auth says who calls; nil: there is no authentication, and whoever can connect may do everything.
-	Auth  access.Authenticator
-	Keys  Keys  // of the paths /v1/keys; nil: there are none
-	Audit Audit // nil: there is no trail, and no path /v1/audit
+	// Auth identifies callers; nil: there is no authentication, and whoever can connect may do everything.
+	Auth access.Authenticator
 
 	// Trace goes around every HTTP request, authentication included, and finds its route in the request's Pattern; nil: nothing does.
 	// ServerOptions do the same for gRPC.
@@ -45,6 +46,54 @@ type Config struct {
 	AllowedOrigins []string
 
 	Limits Limits
+}
+
+// Ports are the parts of the system that the gateway serves, one for each resource. Their errors are [agent.Error]s; the text of any other
+// error is not shown to callers. All methods return soon after ctx ends.
+type Ports struct {
+	// Required.
+	Turns      Turns
+	Results    Results
+	Sessions   Sessions
+	Approvals  Approvals
+	Knowledge  Knowledge
+	Workflows  Workflows
+	Runs       WorkflowRuns
+	Composites Composites
+	Agents     Agents
+	Documents  Documents
+	Doctor     Doctor
+	Health     HealthChecker
+
+	// The paths of those that are nil do not exist.
+	Keys      Keys
+	Audit     Audit
+	Schedules Schedules
+	Links     Links
+	Usage     Usage
+	Retention Retention
+	Erasures  Erasures
+	Codec     Codec
+
+	SchedulePlans SchedulePlans // required with Schedules
+	LinkChannels  []LinkChannel // whose chats can be linked
+	CodecOrigins  []string      // of the Web UI, scheme://host[:port] as a browser sends them
+}
+
+// missing lists the required ports that are nil.
+func (p *Ports) missing() []error {
+	var faults []error
+	for name, isMissing := range map[string]bool{
+		"turns": p.Turns == nil, "results": p.Results == nil, "sessions": p.Sessions == nil, "approvals": p.Approvals == nil,
+		"knowledge": p.Knowledge == nil, "workflows": p.Workflows == nil, "runs": p.Runs == nil, "composites": p.Composites == nil,
+		"agents": p.Agents == nil, "documents": p.Documents == nil, "doctor": p.Doctor == nil, "health": p.Health == nil,
+		"schedule plans": p.Schedules != nil && p.SchedulePlans == nil,
+	} {
+		if isMissing {
+			faults = append(faults, fmt.Errorf("port %s is missing", name))
+		}
+	}
+	return faults
 }
 
 // Limits bound what callers can make the gateway hold.
@@ -64,43 +113,38 @@ type Limits struct {
 	StreamBuffer int           // events read ahead of a slow follower; default 64
 	ResultPart   int           // bytes of one part of a gRPC result; default 256 KiB
 	UploadBytes  int64         // of a file for a knowledge collection; default 64 MiB
-	LongTimeout  time.Duration // of an upload with what is made of it, and of a doctor's visit; default 10 min
+	LongTimeout  time.Duration // of an upload with what is made of it, and of a run of the doctor; default 10 min
 }
 
-func orElse[N ~int | ~int64](v *N, d N) {
+// setDefault sets a limit that is not set.
+func setDefault[N ~int | ~int64](v *N, d N) {
 	if *v <= 0 {
 		*v = d
 	}
 }
 
 func (l *Limits) fill() {
-	orElse(&l.BodyBytes, 8<<20)
-	orElse(&l.HeaderBytes, 64<<10)
-	orElse(&l.Connections, 4096)
-	orElse(&l.Streams, 2000)
-	orElse(&l.ReadTimeout, 30*time.Second)
-	orElse(&l.WriteTimeout, 30*time.Second)
-	orElse(&l.IdleTimeout, 2*time.Minute)
-	orElse(&l.CallTimeout, 30*time.Second)
-	orElse(&l.WaitTimeout, 15*time.Minute)
-	orElse(&l.Heartbeat, 15*time.Second)
-	orElse(&l.HealthEvery, 5*time.Second)
-	orElse(&l.MessagePage, 200)
-	orElse(&l.StreamBuffer, 64)
-	orElse(&l.ResultPart, 256<<10)
-	orElse(&l.UploadBytes, 64<<20)
-	orElse(&l.LongTimeout, 10*time.Minute)
+	setDefault(&l.BodyBytes, 8<<20)
+	setDefault(&l.HeaderBytes, 64<<10)
+	setDefault(&l.Connections, 4096)
+	setDefault(&l.Streams, 2000)
+	setDefault(&l.ReadTimeout, 30*time.Second)
+	setDefault(&l.WriteTimeout, 30*time.Second)
+	setDefault(&l.IdleTimeout, 2*time.Minute)
+	setDefault(&l.CallTimeout, 30*time.Second)
+	setDefault(&l.WaitTimeout, 15*time.Minute)
+	setDefault(&l.Heartbeat, 15*time.Second)
+	setDefault(&l.HealthEvery, 5*time.Second)
+	setDefault(&l.MessagePage, 200)
+	setDefault(&l.StreamBuffer, 64)
+	setDefault(&l.ResultPart, 256<<10)
+	setDefault(&l.UploadBytes, 64<<20)
+	setDefault(&l.LongTimeout, 10*time.Minute)
 }
 
 // validate fills in the defaults and lists every fault.
 func (c *Config) validate() error {
-	var faults []error
-	if c.Runtime == nil {
-		faults = append(faults, errors.New("runtime is missing"))
-	}
-	if c.Catalog == nil {
-		faults = append(faults, errors.New("catalog is missing"))
-	}
+	faults := append(c.missing(), checkLinkChannels(c.LinkChannels))
 	if c.HTTPAddr == "" && c.GRPCAddr == "" {
 		faults = append(faults, errors.New("neither an HTTP nor a gRPC address is given"))
 	}
@@ -108,6 +152,13 @@ func (c *Config) validate() error {
 		if _, err := parseOrigin(o); o != anything && err != nil {
 			faults = append(faults, fmt.Errorf("allowed origin %q: %w", o, err))
 		}
+	}
+	c.CodecOrigins = slices.Clone(c.CodecOrigins)
+	for i, o := range c.CodecOrigins {
+		if o == "" || o == "null" || strings.Contains(o, anything) {
+			faults = append(faults, agent.Invalid("origins", "%q is the origin of no Web UI", o))
+		}
+		c.CodecOrigins[i] = strings.ToLower(strings.TrimSuffix(o, "/"))
 	}
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()

@@ -3,6 +3,7 @@ package gateway
 import (
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -18,14 +19,14 @@ const (
 	corsMaxAge = "600" // seconds
 )
 
-// welcome tells a browser that a page of an allowed origin may see the answer; [guard.check] has let the request in.
-func (g *guard) welcome(h http.Header, r *http.Request, own *pages) {
+// setCORS tells a browser that a page of an allowed origin may see the answer; [guard.check] has let the request in.
+func (g *guard) setCORS(h http.Header, r *http.Request, pathOrigins []string) {
 	h.Add("Vary", "Origin")
 	origin := r.Header.Get("Origin")
 	if origin == "" {
 		return
 	}
-	if own == nil && slices.Contains(g.origins, anything) {
+	if pathOrigins == nil && slices.Contains(g.origins, anything) {
 		origin = anything
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
@@ -39,11 +40,11 @@ func isPreflight(r *http.Request) bool {
 
 // preflight answers it. A browser sends no credential with that, so none is wanted; it tells no more than the documentation.
 func (s *httpServer) preflight(w http.ResponseWriter, r *http.Request) {
-	_, pattern := s.mux.Handler(wholeReference(r))
+	_, pattern := s.mux.Handler(withReference(r))
 	m, ok := s.paths[pattern]
 	headers := corsRequest
-	if own := s.pagesOf(r); own != nil && own.headers != "" {
-		headers += ", " + own.headers
+	if s.pathOrigins(r) != nil {
+		headers += ", " + webUIHeaders
 	}
 	if !ok {
 		s.fail(w, agent.Errorf(agent.CodeNotFound, "", "no such path: %.200q", r.URL.Path))
@@ -58,14 +59,13 @@ func (s *httpServer) preflight(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// pagesOf are the pages of the path of a request, nil where they are those of the gateway.
-func (s *httpServer) pagesOf(r *http.Request) *pages {
-	if len(s.pages) == 0 || r.Header.Get("Origin") == "" {
+// pathOrigins returns the only origins whose pages may call the path of a request; nil: those that the gateway allows.
+func (s *httpServer) pathOrigins(r *http.Request) []string {
+	if s.cfg.Codec == nil || len(s.cfg.CodecOrigins) == 0 || r.Header.Get("Origin") == "" {
 		return nil
 	}
-	_, pattern := s.mux.Handler(wholeReference(r))
-	if own, ok := s.pages[pattern]; ok {
-		return &own
+	if _, pattern := s.mux.Handler(withReference(r)); strings.HasPrefix(pattern, pathCodec) {
+		return s.cfg.CodecOrigins
 	}
 	return nil
 }

@@ -293,7 +293,7 @@ func TestDataThatBreaksOff(t *testing.T) {
 	require.NotContains(t, string(a.body), "fire")
 
 	// So it is with the document itself.
-	d = open(t, func(c *gateway.Config) { c.Runtime = burning{gatewaytest.New()} })
+	d = open(t, func(c *gateway.Config) { c.Results = burning{gatewaytest.New()} })
 	resp := d.do(t.Context(), "GET", "/v1/results/turn-1", nil)
 	require.Equal(t, 200, resp.StatusCode)
 	_, err := io.Copy(io.Discard, resp.Body)

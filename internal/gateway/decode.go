@@ -105,10 +105,9 @@ func decodeJSON(data []byte, into any) error {
 		return agent.Invalid("", "the body is empty: want a JSON object")
 	}
 	err := strictjson.Decode(data, into)
-	var known *agent.Error
-	if errors.As(err, &known) && len(known.Field) > maxPath {
-		// The caller chose this name: do not let him choose the size of our answer and of our log.
-		return agent.Invalid(utf8(known.Field[:maxPath])+"…", "is no field of ours")
+	if e := agentError(err); e != nil && len(e.Field) > maxPath {
+		// The caller chose this name, but must not choose the size of the answer and of the log.
+		return agent.Invalid(utf8(e.Field[:maxPath])+"…", "is no field of ours")
 	}
 	return err
 }

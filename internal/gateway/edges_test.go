@@ -82,7 +82,7 @@ func TestTokensInAddresses(t *testing.T) {
 	secret := strings.Repeat("secret", 4)
 	d := open(t, func(c *gateway.Config) {
 		c.Auth, c.Logger = gatewaytest.Credentials{secret: gatewaytest.Caller("acme", "ann", "*")}, zap.New(core)
-		c.Doors = []gateway.Door{doorOf{{Method: "GET", Path: "/v1/ws", Action: agent.ActionTurnsRead, Handle: func(w http.ResponseWriter, r *http.Request, _ *gateway.Visit) error {
+		c.Doors = []gateway.Door{doorOf{{Method: "GET", Path: "/v1/ws", Action: agent.ActionTurnsRead, Handle: func(w http.ResponseWriter, r *http.Request, _ *gateway.Call) error {
 			_, err := io.WriteString(w, r.URL.RawQuery+" "+r.RequestURI)
 			return err
 		}}}}
@@ -132,8 +132,8 @@ func (d closing) Shutdown(context.Context) error {
 }
 
 func TestDoors(t *testing.T) {
-	seen := make(chan *gateway.Visit, 1)
-	handle := func(w http.ResponseWriter, _ *http.Request, v *gateway.Visit) error {
+	seen := make(chan *gateway.Call, 1)
+	handle := func(w http.ResponseWriter, _ *http.Request, v *gateway.Call) error {
 		seen <- v
 		w.WriteHeader(http.StatusNoContent)
 		return nil
@@ -198,7 +198,7 @@ func TestDoors(t *testing.T) {
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
 	_, err = v.Submit(t.Context(), "mine", &agent.TurnRequest{Message: "x"})
 	require.Error(t, err)
-	require.Error(t, v.May(agent.ActionTurnsRun, "analyst"))
+	require.Error(t, v.Allow(agent.ActionTurnsRun, "analyst"))
 	require.Equal(t, 403, d.send("POST", "/webhook", "", "Turnstone-Tenant", "acme").status)
 }
 
@@ -437,8 +437,10 @@ func (a ailing) Health(ctx context.Context) gateway.Health {
 // A gateway that closes says so, ends streams behind a whole event so that they resume, and lets short calls finish.
 func TestDraining(t *testing.T) {
 	a := ailing{gatewaytest.New(), make(chan struct{}), make(chan struct{})}
+	ports := gatewaytest.Ports(a.Runtime, &gatewaytest.Catalog{})
+	ports.Health = a
 	g, err := gateway.New(gateway.Config{
-		HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Runtime: a, Catalog: &gatewaytest.Catalog{},
+		HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Ports: ports,
 		Auth: gatewaytest.Credentials{"ann": gatewaytest.Caller("acme", "ann", "*")},
 	})
 	require.NoError(t, err)

@@ -64,15 +64,15 @@ func mappingOf(kind string) mapping {
 // name hosts, statements or files.
 func failureOf(err error) *agent.Failure { return failureWithin(err, faultBytes) }
 
-// failureWithin is failureOf with so many bytes of faults at most.
-func failureWithin(err error, most int) *agent.Failure {
-	var known *agent.Error
+// failureWithin is failureOf with at most maxBytes of faults.
+func failureWithin(err error, maxBytes int) *agent.Failure {
+	var public *agent.Error
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, agent.ErrGap):
 		return &agent.Failure{Type: TypeGap, Message: agent.ErrGap.Error()}
-	case errors.As(err, &known):
+	case errors.As(err, &public):
 	case errors.Is(err, context.Canceled):
 		return &agent.Failure{Type: string(agent.CodeCancelled), Message: "the call was cancelled"}
 	case errors.Is(err, context.DeadlineExceeded):
@@ -82,10 +82,10 @@ func failureWithin(err error, most int) *agent.Failure {
 	switch {
 	case f.Type == string(agent.CodeInternal):
 		f.Message, f.Faults = "internal error; the server's log has the details under this request's id", nil
-	case f.Type == string(agent.CodeUnavailable) && known.Public == "" && namesHosts(err):
+	case f.Type == string(agent.CodeUnavailable) && public.Public == "" && namesHosts(err):
 		f.Message = "a part of the system does not answer; the server's log says which, under this request's id"
 	case len(f.Faults) > 0:
-		f.Message, f.Faults = summary(f.Faults), someFaults(f.Faults, most)
+		f.Message, f.Faults = summary(f.Faults), someFaults(f.Faults, maxBytes)
 	}
 	return f
 }
@@ -119,7 +119,7 @@ func grpcError(err error) error {
 	f := failureWithin(err, grpcFaultBytes)
 	code := mappingOf(f.Type).grpc
 	if agentError(err) == nil && errors.Is(err, context.DeadlineExceeded) {
-		code = codes.DeadlineExceeded // gRPC has a word for it, the table not
+		code = codes.DeadlineExceeded // gRPC has a code of its own for it
 	}
 	st := status.New(code, utf8(f.Message))
 	details := []protoadapt.MessageV1{
@@ -172,7 +172,7 @@ func ErrorOfStatus(httpStatus int, f *agent.Failure, retryAfter time.Duration) e
 	return e
 }
 
-// kindOfHTTP classifies the answer of something that does not speak our error body, such as a proxy.
+// kindOfHTTP returns the failure type of a response without our error body, such as a proxy's.
 func kindOfHTTP(httpStatus int) string {
 	for _, m := range errorTable {
 		if m.http == httpStatus {
@@ -187,38 +187,4 @@ func kindOfHTTP(httpStatus int) string {
 	default:
 		return string(agent.CodeInternal)
 	}
-}
-
-// ErrorOfGRPC is the client's side for gRPC: the error behind a status.
-func ErrorOfGRPC(err error) error {
-	st, ok := status.FromError(err)
-	if !ok || st.Code() == codes.OK {
-		return err
-	}
-	var retryAfter time.Duration
-	var f *agent.Failure
-	for _, d := range st.Details() {
-		switch d := d.(type) {
-		case *errdetails.RetryInfo:
-			retryAfter = d.GetRetryDelay().AsDuration()
-		case *failureProto:
-			f = failureFromProto(d)
-		}
-	}
-	if f == nil {
-		f = &agent.Failure{Type: kindOfGRPC(st.Code()), Message: st.Message()}
-	}
-	return ErrorOfStatus(mappingOf(f.Type).http, f, retryAfter)
-}
-
-func kindOfGRPC(c codes.Code) string {
-	for _, m := range errorTable {
-		if m.grpc == c {
-			return m.kind
-		}
-	}
-	if c == codes.DeadlineExceeded {
-		return string(agent.CodeUnavailable)
-	}
-	return string(agent.CodeInternal)
 }

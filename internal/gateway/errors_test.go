@@ -13,25 +13,47 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/status"
 
 	"github.com/turnstone-run/turnstone/agent"
+	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// Every error that goes out through a door comes in through the client's side as what it was.
+// errorOfGRPC returns the error that the details of a gRPC status describe.
+func errorOfGRPC(err error) error {
+	var wait time.Duration
+	var f agent.Failure
+	for _, d := range status.Convert(err).Details() {
+		switch d := d.(type) {
+		case *errdetails.RetryInfo:
+			wait = d.GetRetryDelay().AsDuration()
+		case *pb.Failure:
+			f = agent.Failure{Type: d.GetType(), Message: d.GetMessage(), Field: d.GetField(), Faults: eachOf(d.GetFaults(), func(p *pb.Fault) agent.Fault {
+				return agent.Fault{
+					File: p.GetFile(), Line: int(p.GetLine()), Column: int(p.GetColumn()), Document: p.GetDocument(), Path: p.GetPath(), Message: p.GetMessage(),
+				}
+			})}
+		}
+	}
+	return ErrorOfStatus(mappingOf(f.Type).http, &f, wait)
+}
+
+// Every error that goes out over HTTP and gRPC comes back to a client as it was.
 func TestErrorsCrossBothWires(t *testing.T) {
 	for _, m := range errorTable {
 		t.Run(m.kind, func(t *testing.T) {
 			if m.kind == TypeGap {
 				f := failureOf(fmt.Errorf("follow: %w", agent.ErrGap))
 				require.ErrorIs(t, ErrorOfStatus(mappingOf(f.Type).http, f, 0), agent.ErrGap)
-				require.ErrorIs(t, ErrorOfGRPC(grpcError(agent.ErrGap)), agent.ErrGap)
+				require.ErrorIs(t, errorOfGRPC(grpcError(agent.ErrGap)), agent.ErrGap)
 				require.ErrorIs(t, ErrorOfStatus(http.StatusGone, nil, 0), agent.ErrGap)
 				return
 			}
 			sent := &agent.Error{Code: agent.Code(m.kind), Field: "limits.tokens", RetryAfter: 7 * time.Second, Err: errors.New("no")}
 			f := failureOf(fmt.Errorf("submit: %w", sent))
 			for wire, got := range map[string]error{
-				"http": ErrorOfStatus(mappingOf(f.Type).http, f, 7*time.Second), "grpc": ErrorOfGRPC(grpcError(sent)),
+				"http": ErrorOfStatus(mappingOf(f.Type).http, f, 7*time.Second), "grpc": errorOfGRPC(grpcError(sent)),
 			} {
 				var e *agent.Error
 				require.ErrorAs(t, got, &e, wire)
@@ -75,7 +97,7 @@ func TestFaultsCrossBothWires(t *testing.T) {
 	var body errorBody
 	require.NoError(t, json.Unmarshal(wire, &body))
 	for name, got := range map[string]error{
-		"http": ErrorOfStatus(http.StatusBadRequest, body.Error, 0), "grpc": ErrorOfGRPC(grpcError(faults.Err())),
+		"http": ErrorOfStatus(http.StatusBadRequest, body.Error, 0), "grpc": errorOfGRPC(grpcError(faults.Err())),
 	} {
 		require.Equal(t, agent.CodeInvalid, agent.CodeOf(got), name)
 		back, ok := errors.AsType[agent.Faults](got)
@@ -109,12 +131,12 @@ func TestFaultsAreBounded(t *testing.T) {
 }
 
 func TestErrorsOfOthers(t *testing.T) {
-	for status, want := range map[int]agent.Code{
+	for code, want := range map[int]agent.Code{
 		401: agent.CodeUnauthenticated, 403: agent.CodeDenied, 404: agent.CodeNotFound, 418: agent.CodeInvalid, 429: agent.CodeRateLimited,
 		500: agent.CodeInternal, 502: agent.CodeUnavailable, 503: agent.CodeUnavailable, 504: agent.CodeUnavailable,
 	} {
-		require.Equal(t, want, agent.CodeOf(ErrorOfStatus(status, nil, 0)), status)
-		require.Equal(t, want, agent.CodeOf(ErrorOfStatus(status, &agent.Failure{Message: "<html>"}, 0)), status)
+		require.Equal(t, want, agent.CodeOf(ErrorOfStatus(code, nil, 0)), code)
+		require.Equal(t, want, agent.CodeOf(ErrorOfStatus(code, &agent.Failure{Message: "<html>"}, 0)), code)
 	}
 	require.Equal(t, string(agent.CodeCancelled), failureOf(fmt.Errorf("x: %w", context.Canceled)).Type)
 	require.True(t, failureOf(context.DeadlineExceeded).Retryable)

@@ -20,21 +20,21 @@ const (
 // maxFaultText bounds the message of one fault.
 const maxFaultText = 500
 
-// someFaults returns the first faults, and instead of those that are too many how many they are.
-func someFaults(all agent.Faults, most int) agent.Faults {
-	var kept agent.Faults
+// someFaults returns the first faults within maxBytes, and a last one with the number of the others.
+func someFaults(all agent.Faults, maxBytes int) agent.Faults {
+	var listed agent.Faults
 	used := 0
 	for i := range all {
 		f := all[i]
 		f.File, f.Document, f.Path = clip.Bytes(f.File, maxPath), clip.Bytes(f.Document, maxPath), clip.Bytes(f.Path, maxPath)
 		f.Message = clip.Bytes(f.Message, maxFaultText)
 		used += len(f.File) + len(f.Document) + len(f.Path) + len(f.Message)
-		if used > most && i > 0 {
-			return append(kept, agent.Fault{Message: fmt.Sprintf("… and %d more", len(all)-i)})
+		if used > maxBytes && i > 0 {
+			return append(listed, agent.Fault{Message: fmt.Sprintf("… and %d more", len(all)-i)})
 		}
-		kept = append(kept, f)
+		listed = append(listed, f)
 	}
-	return kept
+	return listed
 }
 
 // summary is the message of a failure that lists its faults besides.
@@ -46,7 +46,7 @@ func summary(all agent.Faults) string {
 	return first
 }
 
-// violationsOf says in gRPC's own words which fields are at fault.
+// violationsOf returns the fields at fault as gRPC's error details.
 func violationsOf(f *agent.Failure) []*errdetails.BadRequest_FieldViolation {
 	var out []*errdetails.BadRequest_FieldViolation
 	if f.Field != "" {

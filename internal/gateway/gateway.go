@@ -25,16 +25,16 @@ var errClosing = &agent.Error{
 	Err: errors.New("the server is shutting down: resume the stream where you are; a turn goes on meanwhile"),
 }
 
-// Gateway serves one [Runtime] and one [Catalog] over HTTP and gRPC. Create it with [New]; [Gateway.Start] once; [Gateway.Shutdown] once.
+// Gateway serves its [Ports] over HTTP and gRPC. Create it with [New]; [Gateway.Start] once; [Gateway.Shutdown] once.
 type Gateway struct {
 	cfg  Config
 	http *http.Server
 	grpc *grpc.Server
 
-	unused      unusedConns
+	idle        idleConnections
 	credentials openCredentials
-	trail       *trail
-	begun       *lru.Cache[agent.TurnID, beginner] // turns that came in here of late
+	trail       *auditLimiter
+	begun       *lru.Cache[agent.TurnID, newTurn] // turns that were submitted here recently
 
 	httpListener net.Listener
 	grpcListener net.Listener
@@ -52,14 +52,14 @@ func New(cfg Config) (*Gateway, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("configure gateway: %w", err)
 	}
-	begun, err := lru.New[agent.TurnID, beginner](rememberedTurns)
+	begun, err := lru.New[agent.TurnID, newTurn](rememberedTurns)
 	if err != nil {
 		return nil, fmt.Errorf("configure gateway: %w", err)
 	}
 	g := &Gateway{
-		cfg: cfg, streams: make(chan struct{}, cfg.Limits.Streams), failed: make(chan error, 2), trail: newTrail(cfg.Audit), begun: begun,
+		cfg: cfg, streams: make(chan struct{}, cfg.Limits.Streams), failed: make(chan error, 2), trail: newAuditLimiter(cfg.Audit), begun: begun,
 	}
-	g.unused.open = map[net.Conn]struct{}{}
+	g.idle.open = map[net.Conn]struct{}{}
 	g.credentials.byID = map[[sha256.Size]byte]*openCredential{}
 	g.closing, g.close = context.WithCancel(context.Background())
 	if cfg.HTTPAddr != "" {
@@ -103,12 +103,12 @@ func (g *Gateway) Start(ctx context.Context) error {
 		g.serve("gRPC", func() error { return g.grpc.Serve(g.grpcListener) })
 	}
 	g.cfg.Logger.Info("gateway is listening", zap.String("http", g.HTTPAddr()), zap.String("grpc", g.GRPCAddr()))
-	g.warn()
+	g.warnWithoutAuth()
 	return nil
 }
 
-// warn says, as loudly as is due, that nobody is asked who he is.
-func (g *Gateway) warn() {
+// warnWithoutAuth logs that there is no authentication, as an error if other machines can connect.
+func (g *Gateway) warnWithoutAuth() {
 	if g.cfg.Auth != nil {
 		return
 	}
@@ -128,7 +128,7 @@ func (g *Gateway) warn() {
 
 func (g *Gateway) serve(name string, run func() error) {
 	g.serving.Go(func() {
-		// A server that was told to stop says so in its own words, also one that had not begun to serve by then.
+		// A server that was told to stop returns an error too, even one that had not begun to serve.
 		if err := run(); err != nil && g.closing.Err() == nil {
 			g.failed <- fmt.Errorf("serve %s: %w", name, err)
 		}
@@ -175,7 +175,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 		}
 	}
 	if g.httpListener != nil {
-		g.unused.close()
+		g.idle.close()
 		if err = g.http.Shutdown(ctx); err != nil {
 			err = errors.Join(fmt.Errorf("shut down HTTP: %w", err), g.http.Close())
 		}
@@ -202,8 +202,8 @@ func (g *Gateway) enter() (leave func(), err error) {
 	}
 }
 
-// whileOpen derives a context for what may last: it also ends when the gateway shuts down, with the cause errClosing, and when the
-// caller's credential does not hold any more, with the reason for the client as its cause.
+// whileOpen derives a context for what may last. It also ends when the gateway shuts down, with the cause errClosing, and when the
+// caller's credential is no longer valid; the cause is then the error for the client.
 func (g *Gateway) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, leave := g.untilRevoked(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -215,12 +215,12 @@ func (g *Gateway) whileOpen(ctx context.Context) (context.Context, context.Cance
 	}
 }
 
-// bounded bounds a call that does not wait for a turn; the caller's own deadline counts where it is sooner.
+// bounded bounds a call that does not wait for a turn. An earlier deadline of the caller stays.
 func (g *Gateway) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, g.cfg.Limits.CallTimeout)
 }
 
-// submit makes an envelope of a request, and of the request what the runtime got.
+// submit submits a request in an envelope, and sets the request to what the port got.
 func (g *Gateway) submit(ctx context.Context, caller identity, door string, r *agent.TurnRequest) (agent.Receipt, error) {
 	e := agent.Envelope{Channel: door, Request: *r}
 	receipt, err := g.accept(ctx, caller, &e)
@@ -247,14 +247,14 @@ func (g *Gateway) accept(ctx context.Context, caller identity, e *agent.Envelope
 	if err := caller.allowRun(r.Agent); err != nil {
 		return agent.Receipt{}, err
 	}
-	receipt, err := g.cfg.Runtime.Submit(ctx, *e)
+	receipt, err := g.cfg.Turns.Submit(ctx, *e)
 	if err != nil {
 		return receipt, err
 	}
 	if !receipt.Joined {
 		g.remember(receipt.TurnID, r)
 	} else if !caller.principal.MayAll(agent.ActionTurnsRun) {
-		// It may be the turn of another agent than the request's, which the caller could not have started.
+		// The turn may be of another agent than the request, which the caller could not have started.
 		if _, err := g.turn(ctx, caller, receipt.TurnID, agent.ActionTurnsRun); err != nil {
 			return agent.Receipt{}, err
 		}

@@ -81,18 +81,18 @@ func (s *grpcServer) aroundStream(srv any, ss grpc.ServerStream, info *grpc.Stre
 	if err != nil {
 		return err
 	}
-	return next(srv, &identified{ServerStream: ss, ctx: ctx})
+	return next(srv, &identifiedStream{ServerStream: ss, ctx: ctx})
 }
 
-// identified is a stream whose caller is known.
-type identified struct {
+// identifiedStream is a stream whose context holds the caller.
+type identifiedStream struct {
 	grpc.ServerStream
 
 	ctx context.Context
 }
 
 // Context implements [grpc.ServerStream].
-func (s *identified) Context() context.Context { return s.ctx }
+func (s *identifiedStream) Context() context.Context { return s.ctx }
 
 func (s *grpcServer) end(caller identity, method string, start time.Time, err error, panicked any) error {
 	level := zapcore.InfoLevel
@@ -107,7 +107,7 @@ func (s *grpcServer) end(caller identity, method string, start time.Time, err er
 	out := grpcError(err)
 	fields = append(fields, zap.Stringer("code", status.Code(out)))
 	if err != nil {
-		fields = append(fields, logged(err))
+		fields = append(fields, errorField(err))
 	}
 	if status.Code(out) == codes.Internal {
 		level = zapcore.ErrorLevel
@@ -116,14 +116,14 @@ func (s *grpcServer) end(caller identity, method string, start time.Time, err er
 	return out
 }
 
-// submitCall names the caller and submits his request.
+// submitCall submits a request in the tenant that it names.
 func (s *grpcServer) submitCall(ctx context.Context, p *pb.TurnRequest) (identity, agent.Receipt, error) {
 	caller, err := grpcCaller(ctx)
 	if err != nil {
 		return caller, agent.Receipt{}, err
 	}
 	req := requestFromProto(p)
-	if err := checkTexts(&req); err != nil {
+	if err := checkJSONFields(&req); err != nil {
 		return caller, agent.Receipt{}, err
 	}
 	ctx, cancel := s.bounded(ctx)
@@ -137,16 +137,17 @@ func (s *grpcServer) submitCall(ctx context.Context, p *pb.TurnRequest) (identit
 
 func turnMetadata(id agent.TurnID) metadata.MD { return metadata.Pairs(turnIDHeader, string(id)) }
 
-// checkText refuses a "JSON text" field that is none; the HTTP door's decoder has done so already.
-func checkText(path string, text json.RawMessage) error {
+// checkJSON refuses a "JSON text" field that is not JSON. The decoder of HTTP bodies does so itself.
+func checkJSON(path string, text json.RawMessage) error {
 	if len(text) > 0 && !json.Valid(text) {
 		return agent.Invalid(path, "is not JSON")
 	}
 	return nil
 }
 
-func checkTexts(r *agent.TurnRequest) error {
-	if err := checkText("output_schema", r.OutputSchema); err != nil {
+// checkJSONFields checks all "JSON text" fields of a request.
+func checkJSONFields(r *agent.TurnRequest) error {
+	if err := checkJSON("output_schema", r.OutputSchema); err != nil {
 		return err
 	}
 	for i := range r.Messages {
@@ -156,13 +157,13 @@ func checkTexts(r *agent.TurnRequest) error {
 				name string
 				text json.RawMessage
 			}{{"args", b.Args}, {"output", b.Output}, {"value", b.Value}, {"extras", b.Extras}} {
-				if err := checkText(fmt.Sprintf("messages[%d].blocks[%d].%s", i, j, f.name), f.text); err != nil {
+				if err := checkJSON(fmt.Sprintf("messages[%d].blocks[%d].%s", i, j, f.name), f.text); err != nil {
 					return err
 				}
 			}
 			for k := range b.Annotations {
 				path := fmt.Sprintf("messages[%d].blocks[%d].annotations[%d].extras", i, j, k)
-				if err := checkText(path, b.Annotations[k].Extras); err != nil {
+				if err := checkJSON(path, b.Annotations[k].Extras); err != nil {
 					return err
 				}
 			}
@@ -243,7 +244,7 @@ func (s *grpcServer) Follow(p *pb.FollowRequest, out grpc.ServerStreamingServer[
 	if err != nil {
 		return err
 	}
-	if over, err := resumable(&v, after); err != nil || over {
+	if over, err := Resumable(&v, after); err != nil || over {
 		return err
 	}
 	leave, err := s.enter()
@@ -254,7 +255,7 @@ func (s *grpcServer) Follow(p *pb.FollowRequest, out grpc.ServerStreamingServer[
 	return s.send(out, v.TurnID, after)
 }
 
-// lookup finds the turn that a message names, as its caller may see it.
+// lookup returns the turn that a message names, as its caller may see it.
 func (s *grpcServer) lookup(ctx context.Context, id string, a agent.Action) (v TurnView, err error) {
 	err = s.onTurn(ctx, id, func(ctx context.Context, caller identity, id agent.TurnID) (err error) {
 		v, err = s.turn(ctx, caller, id, a)
@@ -263,7 +264,7 @@ func (s *grpcServer) lookup(ctx context.Context, id string, a agent.Action) (v T
 	return v, err
 }
 
-// onTurn is what the actions on a turn share.
+// onTurn calls do with the caller and the turn that a message names.
 func (s *grpcServer) onTurn(ctx context.Context, id string, do func(ctx context.Context, caller identity, id agent.TurnID) error) error {
 	caller, err := grpcCaller(ctx)
 	if err != nil {
@@ -284,7 +285,7 @@ func (s *grpcServer) send(out grpc.ServerStreamingServer[pb.Event], id agent.Tur
 	}
 	ctx, cancel := s.whileOpen(out.Context())
 	defer cancel()
-	for e, err := range s.cfg.Runtime.Follow(ctx, id, after) {
+	for e, err := range s.cfg.Turns.Follow(ctx, id, after) {
 		if ctx.Err() != nil {
 			break
 		}
@@ -322,11 +323,11 @@ func (s *grpcServer) Decide(ctx context.Context, p *pb.DecideRequest) (*pb.Decid
 
 // Provide implements the service.
 func (s *grpcServer) Provide(ctx context.Context, p *pb.ProvideRequest) (*pb.ProvideResponse, error) {
-	r := ProvidedResult{ToolCallID: agent.CallID(p.GetToolCallId()), Result: rawOf(p.GetResult()), Error: p.GetError()}
+	r := agent.ProvidedResult{ToolCallID: agent.CallID(p.GetToolCallId()), Result: rawOf(p.GetResult()), Error: p.GetError()}
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
-	if err := checkText("result", r.Result); err != nil {
+	if err := checkJSON("result", r.Result); err != nil {
 		return nil, err
 	}
 	err := s.onTurn(ctx, p.GetTurnId(), func(ctx context.Context, caller identity, id agent.TurnID) error {
@@ -372,7 +373,7 @@ func (s *grpcServer) GetResult(p *pb.GetResultRequest, out grpc.ServerStreamingS
 	}
 	ctx, cancel := s.whileOpen(out.Context())
 	defer cancel()
-	v, err := s.open(ctx, cancel, caller, ref)
+	v, err := s.openResult(ctx, cancel, caller, ref)
 	if err != nil {
 		return err
 	}

@@ -30,12 +30,12 @@ func (s *grpcServer) askCall(ctx context.Context, p *pb.AgentRequest) (identity,
 		OutputSchema: p.GetOutputSchema(), Mode: p.GetMode(), OnBusy: p.GetOnBusy(),
 	})
 	if e := agentError(err); e != nil && e.Field == "message" {
-		said := *e
-		said.Field = "query" // as this caller calls it
+		renamed := *e
+		renamed.Field = "query" // the name of the field in this request
 		if e.Code == agent.CodeInvalid {
-			said.Err = errors.New("is empty")
+			renamed.Err = errors.New("is empty")
 		}
-		err = &said
+		err = &renamed
 	}
 	return caller, receipt, err
 }
@@ -59,8 +59,8 @@ func (s *grpcServer) AskAgent(ctx context.Context, p *pb.AgentRequest) (*pb.Agen
 	var answer *pb.AgentResponse
 	a := asking{Gateway: s.Gateway, caller: caller, receipt: receipt}
 	err = a.run(ctx, func(r *pb.AgentResponse) error {
-		if len(a.pause.pending) > 0 && r.GetStatus() == StateWaiting {
-			return waitingError(receipt, a.pause.pending)
+		if len(a.pause.Pending) > 0 && r.GetStatus() == StateWaiting {
+			return waitingError(receipt, a.pause.Pending)
 		}
 		answer = r
 		return nil
@@ -98,7 +98,7 @@ type asking struct {
 	caller  identity
 	receipt agent.Receipt
 	branch  string
-	pause   pauseWatch
+	pause   PauseWatch
 	written map[string]int64 // by producer: the last event whose text was yielded
 	pieces  bool             // the client gets each piece, so the final response repeats none
 	sent    []piece          // what it has got and was not told to drop
@@ -147,7 +147,7 @@ func (a *asking) run(ctx context.Context, yield func(*pb.AgentResponse) error) e
 	if output != nil {
 		return yield(a.final(output, 0))
 	}
-	for e, err := range a.cfg.Runtime.Follow(ctx, a.receipt.TurnID, after) {
+	for e, err := range a.cfg.Turns.Follow(ctx, a.receipt.TurnID, after) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -183,7 +183,7 @@ func (a *asking) begin(ctx context.Context) (after int64, over *agent.AgentStepO
 	if err != nil {
 		return 0, nil, err
 	}
-	a.pause.present = v.Tail.LastIndex // only a pause that lasts counts
+	a.pause.Present = v.Tail.LastIndex // only a pause that lasts counts
 	switch gone := v.Tail.FirstIndex > 1 || (v.Tail.FirstIndex == 0 && v.Tail.LastIndex > 0); {
 	case gone && v.Output != nil:
 		return 0, v.Output, nil
@@ -214,8 +214,8 @@ func (a *asking) take(e *agent.Event) *pb.AgentResponse {
 		r.Reset_, r.FromIndex = true, e.FromIndex
 		return r
 	}
-	if a.pause.see(e) {
-		r.Status, r.Pending = StateWaiting, each(a.pause.pending, approvalToProto)
+	if a.pause.See(e) {
+		r.Status, r.Pending = StateWaiting, each(a.pause.Pending, approvalToProto)
 		return r
 	}
 	return nil

@@ -39,8 +39,8 @@ func (s *grpcServer) Route(ctx context.Context, p *pb.RouteRequest) (*pb.RouteRe
 	return &pb.RouteResponse{Decision: decisionToProto(&d)}, nil
 }
 
-// asked says who asks for a list, and for which part of it.
-func asked(ctx context.Context, p interface {
+// grpcPage returns the caller of a list and the page that the message names.
+func grpcPage(ctx context.Context, p interface {
 	GetPageSize() int32
 	GetPageToken() string
 },
@@ -49,13 +49,13 @@ func asked(ctx context.Context, p interface {
 	if err != nil {
 		return caller, agent.Page{}, err
 	}
-	page, err := pageOf(int64(p.GetPageSize()), p.GetPageToken())
+	page, err := parsePage(int64(p.GetPageSize()), p.GetPageToken())
 	return caller, page, err
 }
 
 // grpcAgents lists agents for both services.
 func (g *Gateway) grpcAgents(ctx context.Context, p *pb.ListAgentsRequest) (*pb.ListAgentsResponse, error) {
-	caller, page, err := asked(ctx, p)
+	caller, page, err := grpcPage(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (s *grpcCatalog) ListAgents(ctx context.Context, p *pb.ListAgentsRequest) (
 
 // ListNodes implements the service.
 func (s *grpcCatalog) ListNodes(ctx context.Context, p *pb.ListNodesRequest) (*pb.ListNodesResponse, error) {
-	_, page, err := asked(ctx, p)
+	_, page, err := grpcPage(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (s *grpcCatalog) ListNodes(ctx context.Context, p *pb.ListNodesRequest) (*p
 
 // ListDocuments implements the service.
 func (s *grpcCatalog) ListDocuments(ctx context.Context, p *pb.ListDocumentsRequest) (*pb.ListDocumentsResponse, error) {
-	caller, page, err := asked(ctx, p)
+	caller, page, err := grpcPage(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (s *grpcCatalog) Delete(ctx context.Context, p *pb.DeleteRequest) (*pb.Dele
 
 // ListHistory implements the service.
 func (s *grpcCatalog) ListHistory(ctx context.Context, p *pb.ListHistoryRequest) (*pb.ListHistoryResponse, error) {
-	caller, page, err := asked(ctx, p)
+	caller, page, err := grpcPage(ctx, p)
 	if err != nil {
 		return nil, err
 	}

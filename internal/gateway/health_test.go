@@ -25,7 +25,7 @@ func TestHealth(t *testing.T) {
 	since := time.Date(2026, 11, 3, 4, 5, 6, 789, time.UTC)
 	rt := &patient{Runtime: gatewaytest.New()}
 	d := open(t, func(c *gateway.Config) {
-		c.Runtime = rt
+		c.Health = rt
 		c.Auth = gatewaytest.Credentials{"ops": gatewaytest.Caller(agent.AnyTenant, "ops", "health.read")}
 	})
 	well := gateway.Dependency{Name: "postgres", OK: true, State: gateway.HealthOK, Detail: "1 of 10", Since: since, Took: 1500 * time.Microsecond}

@@ -2,8 +2,6 @@ package gateway
 
 import (
 	"bytes"
-	"cmp"
-	"context"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -14,25 +12,13 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Paths that other code of this package names.
+// Paths that more than one file names.
 const (
 	pathHealth  = "/health"
 	pathMetrics = "/metrics"
 	pathTurns   = "/v1/turns"
 	pathResults = "/v1/results/"
 	pathSocket  = "/v1/ws"
-	pathKeys    = "/v1/keys"
-)
-
-// Paths of what has more than one.
-const (
-	pathApprovals = "/v1/approvals"
-	pathSession   = "/v1/sessions/{id}"
-	pathKnowledge = "/v1/knowledge/{collection}"
-
-	pathWorkflows  = "/v1/workflows"
-	pathRuns       = "/v1/runs"
-	pathComposites = "/v1/tools/composites"
 )
 
 // turnIDHeader names the turn that a response is about.
@@ -45,19 +31,14 @@ type httpServer struct {
 	guard guard
 	mux   *http.ServeMux
 	paths map[string]methods // by their patterns
-	pages map[string]pages   // of the paths that have their own, likewise
 }
 
 func newHTTPServer(g *Gateway) *http.Server {
 	s := &httpServer{
 		Gateway: g, guard: guard{hosts: g.cfg.AllowedHosts, origins: g.cfg.AllowedOrigins, anyHost: g.cfg.Auth != nil}, mux: http.NewServeMux(),
-		paths: map[string]methods{}, pages: map[string]pages{},
+		paths: map[string]methods{},
 	}
-	s.routeTurns()
-	s.routeCatalog()
-	s.routeWorkflows()
-	s.routeData()
-	s.routeOperations()
+	s.routeResources()
 	s.mount(g.cfg.Doors)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		caller, err := callerOf(r.Context())
@@ -80,7 +61,7 @@ func newHTTPServer(g *Gateway) *http.Server {
 		IdleTimeout:       g.cfg.Limits.IdleTimeout,
 		MaxHeaderBytes:    g.cfg.Limits.HeaderBytes,
 		ErrorLog:          log,
-		ConnState:         g.unused.note,
+		ConnState:         g.idle.track,
 		TLSConfig:         g.cfg.HTTPTLS,
 		// No WriteTimeout: it would end streams. The writers set their own deadlines.
 		DisableGeneralOptionsHandler: true, // it answers OPTIONS * before the body is bounded
@@ -98,41 +79,48 @@ func (s *httpServer) handler() http.Handler {
 	}))
 }
 
-func (s *httpServer) routeTurns() {
-	s.route(pathTurns, methods{http.MethodPost: needs(s.postTurn, agent.ActionTurnsRun)})
-	s.route("/v1/turns/{id}", methods{http.MethodGet: needs(s.getTurn, agent.ActionTurnsRead)})
-	s.route("/v1/turns/{id}/events", methods{http.MethodGet: needs(s.getEvents, agent.ActionTurnsRead)})
-	s.route("/v1/turns/{id}/decisions", methods{http.MethodPost: needs(s.postDecision, agent.ActionApprovalsDecide)})
-	s.route("/v1/turns/{id}/results", methods{http.MethodPost: needs(s.postProvided, agent.ActionTurnsRun)})
-	s.route("/v1/turns/{id}/cancel", methods{http.MethodPost: needs(s.postCancel, agent.ActionTurnsCancel)})
-	s.route("/v1/turns/{id}/messages", methods{http.MethodPost: needs(s.postMessage, agent.ActionTurnsRun)})
-	s.route(pathTestChat, methods{http.MethodPost: needs(s.postTestChat, agent.ActionTurnsRun)})
-	s.route("/v1/agents", methods{http.MethodGet: needs(s.getAgents, agent.ActionAgentsRead)})
-	s.route("/v1/routes/dry-run", methods{http.MethodPost: needs(s.postRoute, agent.ActionAgentsRead)})
+// routeResources registers the paths of all resources. Those of optional ports exist only if the port does.
+func (s *httpServer) routeResources() {
+	s.routeTurns()
+	s.routeResults()
+	s.routeSessions()
+	s.routeApprovals()
+	s.routeKnowledge()
+	s.routeCatalog()
+	s.routeWorkflows()
+	s.routeRuns()
+	s.routeComposites()
+	s.routeOperations()
+	if s.cfg.Keys != nil {
+		s.routeKeys()
+	}
+	if s.cfg.Schedules != nil {
+		s.routeSchedules()
+	}
+	if s.cfg.Links != nil {
+		s.routeLinks()
+	}
+	if s.cfg.Retention != nil {
+		s.routeRetention()
+	}
+	if s.cfg.Erasures != nil {
+		s.routeErasures()
+	}
+	if s.cfg.Codec != nil {
+		s.routeCodec()
+	}
 }
 
-func (s *httpServer) routeData() {
-	s.route(pathResults+"{ref...}", methods{http.MethodGet: needs(s.getResults, agent.ActionResultsRead)})
-	s.route(pathApprovals, methods{http.MethodGet: needs(s.getApprovals, agent.ActionApprovalsRead)})
-	s.route(pathApprovals+"/{id}", methods{http.MethodGet: needs(s.getApproval, agent.ActionApprovalsRead)})
-	s.route(pathSession, methods{http.MethodDelete: needs(s.deleteSession, agent.ActionSessionsDelete)})
-	s.route(pathSession+"/messages", methods{http.MethodGet: needs(s.getMessages, agent.ActionSessionsRead)})
-	s.route(pathSession+"/export", methods{http.MethodGet: needs(s.getExport, agent.ActionSessionsRead)})
-	s.route(pathKnowledge+"/documents", methods{
-		http.MethodGet: needs(s.getKnowledge, agent.ActionKnowledgeRead), http.MethodPost: needs(s.postKnowledge, agent.ActionKnowledgeWrite),
-	})
-	s.route(pathKnowledge+"/documents/{id...}", methods{http.MethodDelete: needs(s.deleteKnowledge, agent.ActionKnowledgeWrite)})
-	s.route(pathKnowledge+"/search", methods{http.MethodGet: needs(s.searchKnowledge, agent.ActionKnowledgeRead)})
-}
-
-// routeOperations are the paths of those who run the system.
+// routeOperations registers the paths for those who run the system.
 func (s *httpServer) routeOperations() {
-	s.route("/v1/doctor", methods{http.MethodPost: needs(s.postDoctor, agent.ActionDoctorRun)})
-	s.route(pathHealth, methods{http.MethodGet: public(s.getHealth)})
-	s.route("/v1/whoami", methods{http.MethodGet: {need: need{known: true}, handle: s.getWhoami}})
+	s.route("/v1/doctor", methods{http.MethodPost: requires(s.serve(tenantAgreed, s.postDoctor), agent.ActionDoctorRun)})
+	s.route(pathHealth, methods{http.MethodGet: {required: requirement{public: true}, handle: s.getHealth}})
+	s.route("/v1/whoami", methods{http.MethodGet: {
+		required: requirement{anyCredential: true}, handle: s.answerPlain(tenantAgreed, s.getWhoami),
+	}})
 	if s.cfg.Metrics != nil {
 		s.route(pathMetrics, methods{http.MethodGet: {
-			need: need{actions: []agent.Action{agent.ActionMetricsRead}, everywhere: true},
+			required: requirement{actions: []agent.Action{agent.ActionMetricsRead}, everyTenant: true},
 			handle: func(w http.ResponseWriter, r *http.Request) error {
 				s.cfg.Metrics.ServeHTTP(w, r)
 				return nil
@@ -140,14 +128,10 @@ func (s *httpServer) routeOperations() {
 		}})
 	}
 	if s.cfg.Audit != nil {
-		s.route("/v1/audit", methods{http.MethodGet: needs(s.getAudit, agent.ActionAuditRead)})
+		s.route("/v1/audit", methods{http.MethodGet: requires(s.answer(tenantAgreed, s.getAudit), agent.ActionAuditRead)})
 	}
-	if s.cfg.Keys != nil {
-		s.route(pathKeys, methods{
-			http.MethodGet: needs(s.getKeys, agent.ActionKeysRead), http.MethodPost: needs(s.postKey, agent.ActionKeysWrite),
-		})
-		s.route(pathKeys+"/{id}", methods{http.MethodDelete: needs(s.deleteKey, agent.ActionKeysWrite)})
-		s.route(pathKeys+"/{id}/rotate", methods{http.MethodPost: needs(s.rotateKey, agent.ActionKeysWrite)})
+	if s.cfg.Usage != nil {
+		s.route("/v1/usage", methods{http.MethodGet: requires(s.answer(tenantEither, s.getUsage), agent.ActionUsageRead)})
 	}
 }
 
@@ -189,19 +173,9 @@ func encode(v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// call bounds a call that does not wait for a turn.
-func (s *httpServer) call(r *http.Request) (context.Context, context.CancelFunc) {
-	return s.bounded(r.Context())
-}
-
 // retrySeconds renders a Retry-After, rounding up so that nobody comes too early.
 func retrySeconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
-}
-
-// queryInt reads a whole number of 0 or more from the query; name is also the field of the error.
-func queryInt(r *http.Request, name string) (int64, error) {
-	return wholeNumber(name, cmp.Or(r.URL.Query().Get(name), "0"))
 }
 
 func wholeNumber(name, value string) (int64, error) {

@@ -45,32 +45,27 @@ func (b *applyBody) request() (agent.ApplyRequest, error) {
 }
 
 // postApply is POST /v1/catalog/apply: a JSON body that says everything, or a YAML manifest with the rest in the query.
-func (s *httpServer) postApply(w http.ResponseWriter, r *http.Request) error {
-	caller, err := readHeaderCaller(r)
+func (s *httpServer) postApply(c *Call) (any, error) {
+	read := c.readApply
+	if isYAML(c.r) {
+		read = c.readManifest
+	}
+	request, err := read()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var request agent.ApplyRequest
-	if isYAML(r) {
-		request, err = s.readManifest(w, r)
-	} else {
-		request, err = s.readApply(w, r)
-	}
-	if err != nil {
-		return err
-	}
-	return s.answerApply(w, r, caller, request)
+	return s.answerApply(c, request)
 }
 
-func (s *httpServer) readApply(w http.ResponseWriter, r *http.Request) (agent.ApplyRequest, error) {
-	if err := CheckContentType(r); err != nil { // before the query, which is right for YAML
+func (c *Call) readApply() (agent.ApplyRequest, error) {
+	if err := CheckContentType(c.r); err != nil { // before the query, which is right for YAML
 		return agent.ApplyRequest{}, err
 	}
-	if err := readQuery(r).end(); err != nil { // of a JSON body the query says nothing
+	if err := c.query.end(); err != nil { // a JSON body says everything
 		return agent.ApplyRequest{}, err
 	}
 	var body applyBody
-	if err := s.decodeBody(w, r, &body); err != nil {
+	if err := c.decode(&body); err != nil {
 		return agent.ApplyRequest{}, err
 	}
 	return body.request()
@@ -88,17 +83,17 @@ func isYAML(r *http.Request) bool {
 	return false
 }
 
-func (s *httpServer) readManifest(w http.ResponseWriter, r *http.Request) (agent.ApplyRequest, error) {
-	q := readQuery(r)
+func (c *Call) readManifest() (agent.ApplyRequest, error) {
+	q := c.query
 	request := agent.ApplyRequest{
-		BaseRevision: q.number("base_revision"), Prune: q.truth("prune"), DryRun: q.truth("dry_run"), Publish: q.truth("publish"),
+		BaseRevision: q.number("base_revision"), Prune: q.bool("prune"), DryRun: q.bool("dry_run"), Publish: q.bool("publish"),
 		By: q.text("by", maxText), Comment: q.text("comment", maxComment),
 	}
 	name := q.text("name", maxToken)
 	if err := q.end(); err != nil {
 		return request, err
 	}
-	data, err := s.readBody(w, r)
+	data, err := c.ReadBody()
 	if err != nil {
 		return request, err
 	}
@@ -108,84 +103,57 @@ func (s *httpServer) readManifest(w http.ResponseWriter, r *http.Request) (agent
 	return request, nil
 }
 
-func (s *httpServer) answerApply(w http.ResponseWriter, r *http.Request, caller identity, request agent.ApplyRequest) error {
-	result, err := s.apply(r.Context(), caller, "files", request)
-	if err != nil {
-		return err
-	}
+func (s *httpServer) answerApply(c *Call, request agent.ApplyRequest) (any, error) {
+	result, err := s.apply(c.r.Context(), c.caller, "files", request)
 	result.Changes = orEmpty(result.Changes)
-	s.write(w, http.StatusOK, result)
-	return nil
+	return result, err
 }
 
 // deleteDocument is DELETE /v1/catalog/documents/{kind}/{name}?tenant=&version=&base_revision=&dry_run=&by=&comment=.
-func (s *httpServer) deleteDocument(w http.ResponseWriter, r *http.Request) error {
-	caller, err := readHeaderCaller(r)
-	if err != nil {
-		return err
-	}
-	q := readQuery(r)
+func (s *httpServer) deleteDocument(c *Call) (any, error) {
+	q := c.query
 	request := agent.ApplyRequest{
-		Delete: []agent.DocumentKey{pathKey(r, q)}, BaseRevision: q.number("base_revision"), DryRun: q.truth("dry_run"),
+		Delete: []agent.DocumentKey{c.documentKey()}, BaseRevision: q.number("base_revision"), DryRun: q.bool("dry_run"),
 		By: q.text("by", maxText), Comment: q.text("comment", maxComment),
 	}
 	if err := q.end(); err != nil {
-		return err
+		return nil, err
 	}
-	return s.answerApply(w, r, caller, request)
-}
-
-// publishBody is the body of POST /v1/catalog/publish.
-type publishBody struct {
-	Tenant string `json:"tenant,omitempty"`
-	Agent  string `json:"agent"`
-	By     string `json:"by,omitempty"`
+	return s.answerApply(c, request)
 }
 
 // postPublish is POST /v1/catalog/publish.
-func (s *httpServer) postPublish(w http.ResponseWriter, r *http.Request) error {
-	caller, err := readCaller(r)
-	if err != nil {
-		return err
+func (s *httpServer) postPublish(c *Call) (any, error) {
+	var body struct {
+		Tenant string `json:"tenant,omitempty"`
+		Agent  string `json:"agent"`
+		By     string `json:"by,omitempty"`
 	}
-	var body publishBody
-	if err := s.decodeBody(w, r, &body); err != nil {
-		return err
+	if err := c.decode(&body); err != nil {
+		return nil, err
 	}
-	info, err := s.publish(r.Context(), caller, body.Tenant, body.Agent, body.By)
-	if err != nil {
-		return err
-	}
-	s.write(w, http.StatusOK, agentBody(info))
-	return nil
+	info, err := s.publish(c.r.Context(), c.caller, body.Tenant, body.Agent, body.By)
+	return agentBody(info), err
 }
 
-// routeRequest is the body of POST /v1/routes/dry-run: what routing sees of a turn. The message is accepted, so that the body of a turn
-// will do, and ignored.
-type routeRequest struct {
-	Agent     string                  `json:"agent,omitempty"`
-	SessionID agent.SessionID         `json:"session_id,omitempty"`
-	Channel   string                  `json:"channel,omitempty"`
-	Message   string                  `json:"message,omitempty"`
-	Context   agent.InvocationContext `json:"context,omitzero"`
-}
-
-// postRoute is POST /v1/routes/dry-run.
-func (s *httpServer) postRoute(w http.ResponseWriter, r *http.Request) error {
-	caller, err := readCaller(r)
-	if err != nil {
-		return err
+// postRoute is POST /v1/routes/dry-run. The message is accepted, so that the body of a turn will do, and ignored.
+func (s *httpServer) postRoute(c *Call) (any, error) {
+	var body struct {
+		Agent     string                  `json:"agent,omitempty"`
+		SessionID agent.SessionID         `json:"session_id,omitempty"`
+		Channel   string                  `json:"channel,omitempty"`
+		Message   string                  `json:"message,omitempty"`
+		Context   agent.InvocationContext `json:"context,omitzero"`
 	}
-	var body routeRequest
-	if err := s.decodeBody(w, r, &body); err != nil {
-		return err
+	if err := c.decode(&body); err != nil {
+		return nil, err
 	}
-	decision, err := s.explain(r.Context(), caller, "http", agent.RouteContext{
+	decision, err := s.explain(c.r.Context(), c.caller, "http", agent.RouteContext{
 		InvocationContext: body.Context, Agent: body.Agent, SessionID: body.SessionID, Channel: body.Channel,
 	})
-	if err != nil {
-		return err
-	}
-	s.write(w, http.StatusOK, routeBodyOf(decision))
-	return nil
+	return struct {
+		agent.RouteDecision
+
+		Rules []agent.RuleVerdict `json:"rules"`
+	}{decision, orEmpty(decision.Rules)}, err
 }

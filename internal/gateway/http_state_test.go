@@ -35,7 +35,7 @@ func TestGetTurn(t *testing.T) {
 func TestActions(t *testing.T) {
 	d := open(t, nil)
 	var decided agent.Decision
-	var provided gateway.ProvidedResult
+	var provided agent.ProvidedResult
 	var cancelled agent.CancelRequest
 	d.rt.Decided = func(_ agent.TurnID, v agent.Decision) error {
 		decided = v
@@ -44,7 +44,7 @@ func TestActions(t *testing.T) {
 		}
 		return nil
 	}
-	d.rt.Provided = func(_ agent.TurnID, v gateway.ProvidedResult) error { provided = v; return nil }
+	d.rt.Provided = func(_ agent.TurnID, v agent.ProvidedResult) error { provided = v; return nil }
 	d.rt.Cancelled = func(_ agent.TurnID, v agent.CancelRequest) error { cancelled = v; return nil }
 	d.send("POST", "/v1/turns?wait=false", `{"message":"x","turn_id":"t","session_id":"s"}`)
 	cases := []struct {

@@ -34,7 +34,7 @@ type door struct {
 func open(t *testing.T, change func(*gateway.Config)) *door {
 	t.Helper()
 	rt, catalog := gatewaytest.New(), &gatewaytest.Catalog{}
-	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Runtime: rt, Catalog: catalog, Version: "test"}
+	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Ports: gatewaytest.Ports(rt, catalog), Version: "test"}
 	if change != nil {
 		change(&cfg)
 	}
@@ -82,6 +82,30 @@ func (d *door) send(method, path, body string, header ...string) answer {
 	data, err := io.ReadAll(resp.Body)
 	require.NoError(d.t, err)
 	return answer{resp.StatusCode, resp.Header, data}
+}
+
+// sendAs is send with an API key; empty: without one.
+func (d *door) sendAs(key, method, path, body string, header ...string) answer {
+	d.t.Helper()
+	if key != "" {
+		header = append(header, "X-Api-Key", key)
+	}
+	return d.send(method, path, body, header...)
+}
+
+// json returns the body as an object.
+func (a answer) json() map[string]any {
+	var object map[string]any
+	_ = json.Unmarshal(a.body, &object) // nil without a body
+	return object
+}
+
+// fault returns type and field of an error.
+func (a answer) fault() string {
+	f, _ := a.json()["error"].(map[string]any)
+	field, _ := f["field"].(string)
+	kind, _ := f["type"].(string)
+	return kind + " " + field
 }
 
 func (a answer) failure(t *testing.T) agent.Failure {
@@ -379,13 +403,25 @@ func TestPanicIsAnInternalError(t *testing.T) {
 
 func TestConfigFaultsAreListed(t *testing.T) {
 	_, err := gateway.New(gateway.Config{AllowedOrigins: []string{"example.com"}})
-	require.ErrorContains(t, err, "runtime")
-	require.ErrorContains(t, err, "catalog")
+	require.ErrorContains(t, err, "turns")
+	require.ErrorContains(t, err, "documents")
 	require.ErrorContains(t, err, "address")
 	require.ErrorContains(t, err, "example.com")
-	g, err := gateway.New(gateway.Config{Runtime: gatewaytest.New(), Catalog: &gatewaytest.Catalog{}, HTTPAddr: "127.0.0.1:0", GRPCAddr: "256.0.0.1:0"})
+	g, err := gateway.New(gateway.Config{Ports: gatewaytest.Ports(gatewaytest.New(), &gatewaytest.Catalog{}), HTTPAddr: "127.0.0.1:0", GRPCAddr: "256.0.0.1:0"})
 	require.NoError(t, err)
 	require.ErrorContains(t, g.Start(t.Context()), "gRPC")
+
+	for name, change := range map[string]func(*gateway.Config){
+		"origins":      func(c *gateway.Config) { c.CodecOrigins = []string{"https://*.example.com"} },
+		"pigeon":       func(c *gateway.Config) { c.LinkChannels = []gateway.LinkChannel{{Name: "pigeon"}, {Name: "pigeon"}} },
+		"a b":          func(c *gateway.Config) { c.LinkChannels = []gateway.LinkChannel{{Name: "a b"}} },
+		"schedule pla": func(c *gateway.Config) { c.Schedules = &scheduleLog{} },
+	} {
+		cfg := gateway.Config{Ports: gatewaytest.Ports(gatewaytest.New(), &gatewaytest.Catalog{}), HTTPAddr: "127.0.0.1:0"}
+		change(&cfg)
+		_, err := gateway.New(cfg)
+		require.ErrorContains(t, err, name)
+	}
 }
 
 // frames reads an event stream frame by frame.

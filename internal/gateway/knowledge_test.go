@@ -174,7 +174,7 @@ func (careless) AddKnowledge(_ context.Context, k gateway.KnowledgeAdd) ([]agent
 func TestAnUploadThatBrokeOffIsNoSuccess(t *testing.T) {
 	d := open(t, func(c *gateway.Config) {
 		c.Limits.UploadBytes = 1000
-		c.Runtime = careless{gatewaytest.New()}
+		c.Knowledge = careless{gatewaytest.New()}
 	})
 	resp := d.do(t.Context(), "POST", "/v1/knowledge/handbook/documents?id=a", io.LimitReader(&meter{}, 1001))
 	require.Equal(t, 413, resp.StatusCode)

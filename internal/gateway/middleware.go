@@ -23,7 +23,7 @@ const requestIDHeader = "X-Request-Id"
 
 var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 
-// recorder notes what is known of a response for the access log.
+// recorder notes status, size and error of a response for the access log.
 type recorder struct {
 	http.ResponseWriter
 	request *http.Request
@@ -86,35 +86,34 @@ func (s *httpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if p != nil && !begun {
 			s.fail(rec, fmt.Errorf("panic: %v", p))
 		}
-		s.access(r, rec, id, time.Since(start), p)
+		s.logRequest(r, rec, id, time.Since(start), p)
 		if p != nil && begun {
 			panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to cut off a response that has begun
 		}
 		rec.end()
 	}()
-	own := s.pagesOf(r)
-	if err := s.guard.check(r, own); err != nil {
+	origins := s.pathOrigins(r)
+	if err := s.guard.check(r, origins); err != nil {
 		s.fail(rec, err)
 		return
 	}
-	s.guard.welcome(h, r, own)
+	s.guard.setCORS(h, r, origins)
 	if isPreflight(r) {
 		s.preflight(rec, r)
 		return
 	}
-	known, err := s.identifyRequest(r, id)
+	identified, err := s.identifyRequest(r, id)
 	if err != nil {
 		s.failFor(rec, r, err)
 		return
 	}
 	// The log line names the route, which the mux notes in the request that it is given.
-	r = wholeReference(known)
+	r = withReference(identified)
 	s.mux.ServeHTTP(rec, r)
 }
 
-// wholeReference keeps the two slashes of a reference in a path, artifact://… or cas://…: the mux would answer with a redirect to the
-// path without them.
-func wholeReference(r *http.Request) *http.Request {
+// withReference returns a request whose path may hold a reference, artifact://… or cas://…. The mux would redirect a path with two slashes.
+func withReference(r *http.Request) *http.Request {
 	if !strings.HasPrefix(r.URL.Path, pathResults) || !strings.Contains(r.URL.Path, "//") {
 		return r
 	}
@@ -124,8 +123,8 @@ func wholeReference(r *http.Request) *http.Request {
 	return clean
 }
 
-// access writes the one log line of a request. Probes are logged at debug, our own faults at error.
-func (s *httpServer) access(r *http.Request, rec *recorder, id string, took time.Duration, panicked any) {
+// logRequest writes the one log line of a request. Probes are logged at debug, our own faults at error.
+func (s *httpServer) logRequest(r *http.Request, rec *recorder, id string, took time.Duration, panicked any) {
 	level := zapcore.InfoLevel
 	fields := []zap.Field{
 		zap.String("method", r.Method), zap.String("path", clip.Bytes(r.URL.Path, maxPath)), zap.String("route", r.Pattern),
@@ -142,13 +141,13 @@ func (s *httpServer) access(r *http.Request, rec *recorder, id string, took time
 		level = zapcore.DebugLevel
 	}
 	if rec.err != nil {
-		fields = append(fields, logged(rec.err))
+		fields = append(fields, errorField(rec.err))
 	}
 	s.cfg.Logger.Log(level, "http request", fields...)
 }
 
-// logged is an error for the log: that of a catalog with thousands of faults is long.
-func logged(err error) zap.Field {
+// errorField returns an error for the log, cut to a bounded length.
+func errorField(err error) zap.Field {
 	return zap.String("error", utf8(clip.Bytes(err.Error(), maxLogged)))
 }
 
@@ -157,7 +156,7 @@ const maxLogged = 16 << 10
 // handler is an HTTP handler that may fail: the error becomes the response, unless that has begun.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// allowed lists the methods that a path takes.
+// allowed lists the methods of a path, as in the header Allow.
 func (m methods) allowed() string {
 	var all []string
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
@@ -182,9 +181,9 @@ func (s *httpServer) route(path string, m methods) {
 		}
 		caller, err := callerOf(r.Context())
 		if err == nil {
-			caller.action = e.need.deed()
+			caller.action = e.required.auditAction()
 			r = r.WithContext(caller.withContext(r.Context()))
-			err = e.need.check(caller, r.Method+" "+r.URL.Path)
+			err = e.required.check(caller, r.Method+" "+r.URL.Path)
 		}
 		switch {
 		case err == nil:
@@ -201,17 +200,7 @@ func (s *httpServer) route(path string, m methods) {
 
 // fail answers with an error, once.
 func (s *httpServer) fail(w http.ResponseWriter, err error) {
-	if rec, ok := w.(*recorder); ok {
-		if rec.err == nil {
-			rec.err = err
-		}
-		if rec.status != 0 {
-			return // too late: the response has begun
-		}
-	}
-	f := failureOf(err)
-	explain(w.Header(), err, f)
-	s.write(w, statusOf(err, f), errorBody{Error: f})
+	s.failAs(w, err, func(w http.ResponseWriter, status int, f *agent.Failure) { s.write(w, status, errorBody{Error: f}) })
 }
 
 // failFor answers with an error before the request has reached its route, in the format of the API that was asked for.
@@ -231,16 +220,16 @@ func (s *httpServer) failAs(w http.ResponseWriter, err error, fail func(http.Res
 			rec.err = err
 		}
 		if rec.status != 0 {
-			return
+			return // too late: the response has begun
 		}
 	}
 	f := failureOf(err)
-	explain(w.Header(), err, f)
+	setErrorHeaders(w.Header(), err, f)
 	fail(w, statusOf(err, f), f)
 }
 
-// explain says in HTTP's own words what a client may do about an error.
-func explain(h http.Header, err error, f *agent.Failure) {
+// setErrorHeaders sets the headers that tell a client what to do about an error.
+func setErrorHeaders(h http.Header, err error, f *agent.Failure) {
 	if wait := retryAfterOf(err, f); wait > 0 {
 		h.Set("Retry-After", retrySeconds(wait))
 	}

@@ -24,33 +24,26 @@ type guard struct {
 	anyHost bool // there is authentication: a browser that was led here has no credential
 }
 
-// pages are those who may call a path of a door, where they are not those of the whole gateway.
-type pages struct {
-	origins []string
-	headers string // that they may send besides, as in Access-Control-Allow-Headers
-}
-
-// allow reports whether an origin is one of them, exactly: what this machine or this host serves is none of them.
-func (p *pages) allow(origin string) bool {
-	return slices.ContainsFunc(p.origins, func(o string) bool { return strings.EqualFold(o, origin) })
-}
-
-// check returns a denied error that says what was wrong and which setting would allow it. Own are the pages of the path, nil for those of
-// the gateway.
-func (g *guard) check(r *http.Request, own *pages) error {
+// check returns a denied error that says what was wrong and which setting would allow it. A path with origins of its own, not nil, allows
+// exactly these: neither pages of this machine nor of the own host.
+func (g *guard) check(r *http.Request, pathOrigins []string) error {
 	if !g.anyHost && !g.hostAllowed(r.Host) {
 		return agent.Errorf(agent.CodeDenied, "", "the Host header %.100q names neither this machine's loopback address nor an allowed host "+
 			"(setting: allowed hosts)", r.Host)
 	}
 	for _, origin := range r.Header.Values("Origin") {
 		switch {
-		case own != nil && !own.allow(origin):
+		case pathOrigins != nil && !containsFold(pathOrigins, origin):
 			return agent.Errorf(agent.CodeDenied, "", "requests from the origin %.100q are not allowed here, whatever is elsewhere", origin)
-		case own == nil && !g.originAllowed(origin, r.Host):
+		case pathOrigins == nil && !g.originAllowed(origin, r.Host):
 			return agent.Errorf(agent.CodeDenied, "", "requests from the origin %.100q are not allowed (setting: allowed origins)", origin)
 		}
 	}
 	return nil
+}
+
+func containsFold(list []string, text string) bool {
+	return slices.ContainsFunc(list, func(s string) bool { return strings.EqualFold(s, text) })
 }
 
 func (g *guard) hostAllowed(hostPort string) bool {
@@ -61,16 +54,13 @@ func (g *guard) hostAllowed(hostPort string) bool {
 	if !ok {
 		return false
 	}
-	return isLoopback(host) || slices.ContainsFunc(g.hosts, func(h string) bool { return strings.EqualFold(h, host) })
+	return isLoopback(host) || containsFold(g.hosts, host)
 }
 
 // originAllowed accepts pages of this machine, pages that this very host served, and listed origins. "null", the origin of
 // sandboxed frames and local files, is nobody's and refused.
 func (g *guard) originAllowed(origin, requestHost string) bool {
-	if slices.Contains(g.origins, anything) {
-		return true
-	}
-	if slices.ContainsFunc(g.origins, func(o string) bool { return strings.EqualFold(o, origin) }) {
+	if slices.Contains(g.origins, anything) || containsFold(g.origins, origin) {
 		return true
 	}
 	u, err := parseOrigin(origin)

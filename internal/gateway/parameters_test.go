@@ -1,4 +1,4 @@
-package gateway_test
+package gateway
 
 import (
 	"errors"
@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
 func TestParametersOfDoors(t *testing.T) {
@@ -30,10 +29,10 @@ func TestParametersOfDoors(t *testing.T) {
 		"?page_token=" + rep(4096):            agent.Page{Size: 50, Token: rep(4096)},
 		"?page_size=7&page_token=&tenant=%20": agent.Page{Size: 7},
 	} {
-		values, err := gateway.Parameters(httptest.NewRequestWithContext(t.Context(), "GET", "/v1/links"+query, nil), "page_size", "page_token")
+		values, err := Parameters(httptest.NewRequestWithContext(t.Context(), "GET", "/v1/links"+query, nil), "page_size", "page_token")
 		var page agent.Page
 		if err == nil {
-			page, err = gateway.PageOf(values, 50, 500)
+			page, err = readPage(values, 50, 500)
 		}
 		words, refused := want.(string)
 		if !refused {

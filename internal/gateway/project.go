@@ -12,11 +12,8 @@ import (
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// This file, project_approval.go and project_catalog.go are the one projection between the vocabulary and proto. It is lossless, which
-// FuzzProjection and TestCatalogProjection prove, up to what proto cannot say: an empty list is no list, an empty JSON text is none,
-// and text that is no UTF-8 is repaired.
-
-type failureProto = pb.Failure
+// This file, project_approval.go and project_catalog.go are the only projection between the vocabulary and proto. Tests compare every field
+// of both sides. In proto an empty list is no list, an empty JSON text is none, and text that is not UTF-8 is repaired.
 
 func utf8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
@@ -31,7 +28,7 @@ func each[A, B any](in []A, f func(*A) B) []B {
 	return out
 }
 
-// eachOf is each for the pointers of which proto makes its lists.
+// eachOf is each for the lists of pointers that proto has.
 func eachOf[A, B any](in []*A, f func(*A) B) []B {
 	if len(in) == 0 {
 		return nil
@@ -59,20 +56,6 @@ func timeToProto(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
-func timeFromProto(t *timestamppb.Timestamp) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.AsTime()
-}
-
-func structToProto(m map[string]any) (*structpb.Struct, error) {
-	if m == nil {
-		return nil, nil //nolint:nilnil // no struct is the projection of no map
-	}
-	return structpb.NewStruct(m)
-}
-
 func structFromProto(s *structpb.Struct) map[string]any {
 	if s == nil {
 		return nil
@@ -96,36 +79,6 @@ func intFromProto(n *int64) *int {
 	return &v
 }
 
-// requestToProto fails on flags or metadata that JSON cannot hold, and on stream_to, which no door accepts.
-func requestToProto(r *agent.TurnRequest) (*pb.TurnRequest, error) {
-	if r.StreamTo != nil {
-		return nil, errStreamTo()
-	}
-	out := &pb.TurnRequest{
-		TurnId: utf8(string(r.TurnID)), Agent: utf8(r.Agent), SessionId: utf8(string(r.SessionID)), Message: utf8(r.Message),
-		Messages: each(r.Messages, messageToProto), History: utf8(string(r.History)), Mode: utf8(string(r.Mode)),
-		Model: utf8(r.Model), Channel: utf8(r.Channel), IdempotencyKey: utf8(r.IdempotencyKey), OutputSchema: textOf(r.OutputSchema),
-		OnBusy: utf8(string(r.OnBusy)), ClientTools: each(r.ClientTools, clientToolToProto),
-	}
-	if r.Limits != nil {
-		out.Limits = limitsToProto(*r.Limits)
-	}
-	c := &r.Context
-	flags, err := structToProto(c.Flags)
-	if err != nil {
-		return nil, agent.Invalid("context.flags", "%w", err)
-	}
-	metadata, err := structToProto(c.Metadata)
-	if err != nil {
-		return nil, agent.Invalid("context.metadata", "%w", err)
-	}
-	out.Context = &pb.InvocationContext{
-		Tenant: utf8(c.Tenant), UserId: utf8(c.UserID), UserRole: utf8(c.UserRole), UiPage: utf8(c.UIPage),
-		Flags: flags, Metadata: metadata,
-	}
-	return out, nil
-}
-
 func requestFromProto(p *pb.TurnRequest) agent.TurnRequest {
 	out := agent.TurnRequest{
 		TurnID: agent.TurnID(p.GetTurnId()), Agent: p.GetAgent(), SessionID: agent.SessionID(p.GetSessionId()),
@@ -140,12 +93,6 @@ func requestFromProto(p *pb.TurnRequest) agent.TurnRequest {
 		out.Limits = &limits
 	}
 	return out
-}
-
-func clientToolToProto(t *agent.ClientTool) *pb.ClientTool {
-	return &pb.ClientTool{
-		Name: utf8(t.Name), Description: utf8(t.Description), Parameters: textOf(t.Parameters), Strict: t.Strict, ExpiresSec: t.ExpiresSec,
-	}
 }
 
 func clientToolFromProto(p *pb.ClientTool) agent.ClientTool {
@@ -181,10 +128,6 @@ func limitsFromProto(p *pb.Limits) agent.Limits {
 		out.Tools = append([]string{}, t.GetNames()...)
 	}
 	return out
-}
-
-func messageToProto(m *agent.Message) *pb.Message {
-	return &pb.Message{Role: utf8(string(m.Role)), Blocks: each(m.Blocks, blockToProto)}
 }
 
 func messageFromProto(p *pb.Message) agent.Message {
@@ -239,35 +182,10 @@ func outputToProto(o *agent.AgentStepOutput) *pb.AgentStepOutput {
 	}
 }
 
-func outputFromProto(p *pb.AgentStepOutput) *agent.AgentStepOutput {
-	if p == nil {
-		return nil
-	}
-	o := &agent.AgentStepOutput{
-		TurnID: agent.TurnID(p.GetTurnId()), SessionID: agent.SessionID(p.GetSessionId()), Agent: p.GetAgent(),
-		AgentInstanceID: p.GetAgentInstanceId(), Status: agent.TurnStatus(p.GetStatus()), Output: p.GetOutput(),
-		Blocks: eachOf(p.GetBlocks(), blockFromProto), Structured: rawOf(p.GetStructured()), ResultRef: p.GetResultRef(),
-		ResultPreview: rawOf(p.GetResultPreview()), ToolCalls: eachOf(p.GetToolCalls(), noteFromProto),
-		StopReason: agent.StopReason(p.GetStopReason()), Error: failureFromProto(p.GetError()), StreamID: p.GetStreamId(),
-		ExecutionTimeMS: p.GetExecutionTimeMs(), Model: p.GetModel(),
-	}
-	if u := usageFromProto(p.GetUsage()); u != nil {
-		o.Usage = *u
-	}
-	return o
-}
-
 func noteToProto(n *agent.ToolCallNote) *pb.ToolCallNote {
 	return &pb.ToolCallNote{
 		Id: utf8(string(n.ID)), Tool: utf8(n.Tool), Status: utf8(n.Status), Ref: utf8(n.Ref), CacheHit: n.CacheHit,
 		Input: textOf(n.Input), Output: textOf(n.Output), Truncated: n.Truncated,
-	}
-}
-
-func noteFromProto(p *pb.ToolCallNote) agent.ToolCallNote {
-	return agent.ToolCallNote{
-		ID: agent.CallID(p.GetId()), Tool: p.GetTool(), Status: p.GetStatus(), Ref: p.GetRef(), CacheHit: p.GetCacheHit(),
-		Input: rawOf(p.GetInput()), Output: rawOf(p.GetOutput()), Truncated: p.GetTruncated(),
 	}
 }
 
@@ -281,16 +199,6 @@ func usageToProto(u *agent.Usage) *pb.Usage {
 	}
 }
 
-func usageFromProto(p *pb.Usage) *agent.Usage {
-	if p == nil {
-		return nil
-	}
-	return &agent.Usage{
-		InputTokens: p.GetInputTokens(), OutputTokens: p.GetOutputTokens(), CachedTokens: p.GetCachedTokens(),
-		ReasoningTokens: p.GetReasoningTokens(), CostUSD: p.GetCostUsd(), Estimated: p.GetEstimated(),
-	}
-}
-
 func failureToProto(f *agent.Failure) *pb.Failure {
 	if f == nil {
 		return nil
@@ -301,27 +209,10 @@ func failureToProto(f *agent.Failure) *pb.Failure {
 	}
 }
 
-func failureFromProto(p *pb.Failure) *agent.Failure {
-	if p == nil {
-		return nil
-	}
-	return &agent.Failure{
-		Type: p.GetType(), Message: p.GetMessage(), Retryable: p.GetRetryable(), Tool: p.GetTool(), Step: p.GetStep(),
-		Field: p.GetField(), Faults: eachOf(p.GetFaults(), faultFromProto),
-	}
-}
-
 func faultToProto(f *agent.Fault) *pb.Fault {
 	return &pb.Fault{
 		File: utf8(f.File), Line: int64(f.Line), Column: int64(f.Column), Document: utf8(f.Document), Path: utf8(f.Path),
 		Message: utf8(f.Message),
-	}
-}
-
-func faultFromProto(p *pb.Fault) agent.Fault {
-	return agent.Fault{
-		File: p.GetFile(), Line: int(p.GetLine()), Column: int(p.GetColumn()), Document: p.GetDocument(), Path: p.GetPath(),
-		Message: p.GetMessage(),
 	}
 }
 
@@ -338,23 +229,6 @@ func eventToProto(e *agent.Event) *pb.Event {
 		Approval: approvalToProto(e.Approval), Route: textOf(e.Route), Usage: usageToProto(e.Usage), Model: utf8(e.Model),
 		Producer: utf8(e.Producer), FromIndex: e.FromIndex, Error: failureToProto(e.Error),
 		SourceNodeName: utf8(e.SourceNodeName), IsFromToolkit: e.IsFromToolkit,
-	}
-}
-
-func eventFromProto(p *pb.Event) agent.Event {
-	m := p.GetMeta()
-	return agent.Event{
-		Meta: agent.EventMeta{
-			StreamID: m.GetStreamId(), EventIndex: m.GetEventIndex(), TurnID: agent.TurnID(m.GetTurnId()), Attempt: m.GetAttempt(),
-			Producer: m.GetProducer(), AgentInstanceID: m.GetAgentInstanceId(), Time: timeFromProto(m.GetTime()),
-		},
-		Type: agent.EventType(p.GetType()), Status: agent.EventStatusValue(p.GetStatus()), Reason: p.GetReason(),
-		Result: outputFromProto(p.GetResult()), Text: p.GetText(), ContentBlocks: eachOf(p.GetContentBlocks(), blockFromProto),
-		ToolCallID: agent.CallID(p.GetToolCallId()), ToolName: p.GetToolName(), Input: rawOf(p.GetInput()),
-		Output: rawOf(p.GetOutput()), Ref: p.GetRef(), Failed: p.GetFailed(), Approval: approvalFromProto(p.GetApproval()),
-		Route: rawOf(p.GetRoute()), Usage: usageFromProto(p.GetUsage()), Model: p.GetModel(), Producer: p.GetProducer(),
-		FromIndex: p.GetFromIndex(), Error: failureFromProto(p.GetError()),
-		SourceNodeName: p.GetSourceNodeName(), IsFromToolkit: p.GetIsFromToolkit(),
 	}
 }
 

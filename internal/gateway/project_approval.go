@@ -25,25 +25,7 @@ func approvalToProto(a *agent.Approval) *pb.Approval {
 	}
 }
 
-func approvalFromProto(p *pb.Approval) *agent.Approval {
-	if p == nil {
-		return nil
-	}
-	return &agent.Approval{
-		ApprovalID: p.GetApprovalId(), TurnID: agent.TurnID(p.GetTurnId()), CallID: agent.CallID(p.GetCallId()),
-		Step: int(p.GetStep()), ToolName: p.GetToolName(), Args: rawOf(p.GetArgs()), Rule: p.GetRule(),
-		Decision: agent.DecisionKind(p.GetDecision()), By: p.GetBy(), Message: p.GetMessage(), Tenant: p.GetTenant(),
-		SessionID: agent.SessionID(p.GetSessionId()), Agent: p.GetAgent(), Description: p.GetDescription(),
-		Allowed: each(p.GetAllowedDecisions(), kindFromProto), ExpiresAt: momentFromProto(p.GetExpiresAt()),
-		OnExpiry: agent.Expiry(p.GetOnExpiry()), Remember: agent.RememberScope(p.GetRemember()), Remembered: p.GetRemembered(),
-		DecidedArgs: rawOf(p.GetDecidedArgs()), CreatedAt: momentFromProto(p.GetCreatedAt()), DecidedAt: momentFromProto(p.GetDecidedAt()),
-		Kind: agent.WaitKind(p.GetKind()),
-	}
-}
-
 func kindToProto(k *agent.DecisionKind) string { return utf8(string(*k)) }
-
-func kindFromProto(p *string) agent.DecisionKind { return agent.DecisionKind(*p) }
 
 // momentToProto is for a time that may be absent.
 func momentToProto(t *time.Time) *timestamppb.Timestamp {
@@ -51,12 +33,4 @@ func momentToProto(t *time.Time) *timestamppb.Timestamp {
 		return nil
 	}
 	return timestamppb.New(*t)
-}
-
-func momentFromProto(p *timestamppb.Timestamp) *time.Time {
-	if p == nil {
-		return nil
-	}
-	t := p.AsTime()
-	return &t
 }

@@ -19,15 +19,13 @@ const flushBytes = 64 << 10
 // errGone marks that the client stopped taking what we write; nobody is left to tell.
 var errGone = errors.New("the client is gone")
 
-// Quietly is err, but nil where it only says that the client stopped taking what was written: nobody is left to tell.
+// Quietly returns err, or nil if it only says that the client stopped reading: nobody is left to tell.
 func Quietly(err error) error {
 	if errors.Is(err, errGone) {
 		return nil
 	}
 	return err
 }
-
-func quietly(err error) error { return Quietly(err) }
 
 // EventStream sends server-sent events in the format of a [Door]'s own API. What is written to it is gathered until Flush.
 type EventStream struct{ out eventWriter }
@@ -60,6 +58,10 @@ type eventWriter struct {
 	timeout time.Duration
 	buf     bytes.Buffer
 	ended   bool // the last frame is in the batch, or was sent
+}
+
+func (s *httpServer) newEventWriter(w http.ResponseWriter) *eventWriter {
+	return &eventWriter{w: w, control: http.NewResponseController(w), timeout: s.cfg.Limits.WriteTimeout}
 }
 
 // begin sends the header at once, so that a client knows its stream stands before the first event.

@@ -9,7 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// upload is a body that is handed on as it arrives: bounded in size, in how long it may be silent, and in how long it may take.
+// upload is a body that is passed on as it arrives: bounded in size, in how long it may be silent, and in how long it may take.
 type upload struct {
 	body    io.Reader
 	control *http.ResponseController
@@ -19,7 +19,7 @@ type upload struct {
 	err     error // why it cannot be read to its end
 }
 
-func (s *httpServer) uploadOf(w http.ResponseWriter, r *http.Request) *upload {
+func (s *httpServer) newUpload(w http.ResponseWriter, r *http.Request) *upload {
 	l := &s.cfg.Limits
 	return &upload{
 		body: http.MaxBytesReader(w, r.Body, l.UploadBytes), control: http.NewResponseController(w),

@@ -1,4 +1,4 @@
-// Package inbox joins the use cases of turns with the stores and with Temporal's client for the doors: [Inbox] satisfies gateway.Runtime, [Runs]
+// Package inbox joins the use cases of turns with the stores and with Temporal's client for the doors: [Inbox] satisfies the ports of the gateway, [Runs]
 // satisfies turns.Runs. It holds no rule of its own about turns.
 package inbox
 
@@ -68,8 +68,16 @@ type Config struct {
 type Inbox struct{ Config }
 
 var (
-	_ gateway.Runtime = (*Inbox)(nil)
-	_ agent.Inbox     = (*Inbox)(nil)
+	_ gateway.Turns         = (*Inbox)(nil)
+	_ gateway.Results       = (*Inbox)(nil)
+	_ gateway.Sessions      = (*Inbox)(nil)
+	_ gateway.Approvals     = (*Inbox)(nil)
+	_ gateway.Knowledge     = (*Inbox)(nil)
+	_ gateway.Workflows     = (*Inbox)(nil)
+	_ gateway.WorkflowRuns  = (*Inbox)(nil)
+	_ gateway.Composites    = (*Inbox)(nil)
+	_ gateway.Doctor        = (*Inbox)(nil)
+	_ gateway.HealthChecker = (*Inbox)(nil)
 )
 
 // New returns an inbox.

@@ -79,11 +79,11 @@ var ways = map[string]map[string]string{
 		"internal/turns/queue_message.go (*Turns).QueueMessage": "a message that a workflow took",
 		"internal/turns/orphans.go (*Turns).startOrphan":        "a recorded turn that nobody drives",
 	},
-	"(*internal/inbox.Runs).TakeOver":        {"turnstone.go (*Service).compose": "a direct turn that goes on as a workflow", "internal/inbox/runs.go (*Runs).Start": "a turn that nobody has begun"},
-	"(*internal/turns.Inbox).submit":         {"internal/turns/accept.go": "Submit, and a message to a turn's session"},
-	"(*internal/turns.Inbox).Submit":         {},
-	"(*internal/turns.Inbox).MessageFrom":    {},
-	"(internal/gateway.Runtime).MessageFrom": {"internal/gateway/turn_calls.go (*Gateway).message": "all HTTP and gRPC doors"},
+	"(*internal/inbox.Runs).TakeOver":      {"turnstone.go (*Service).compose": "a direct turn that goes on as a workflow", "internal/inbox/runs.go (*Runs).Start": "a turn that nobody has begun"},
+	"(*internal/turns.Inbox).submit":       {"internal/turns/accept.go": "Submit, and a message to a turn's session"},
+	"(*internal/turns.Inbox).Submit":       {},
+	"(*internal/turns.Inbox).MessageFrom":  {},
+	"(internal/gateway.Turns).MessageFrom": {"internal/gateway/turns.go (*Gateway).message": "all HTTP and gRPC doors"},
 }
 
 // exempt are not part of the product: what a user of it would write, and what the tests run it in.

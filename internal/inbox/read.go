@@ -24,7 +24,7 @@ func (b *Inbox) Turn(ctx context.Context, tenant string, id agent.TurnID) (gatew
 	if err != nil {
 		return gateway.TurnView{}, err
 	}
-	if tenant != gateway.AnyTenant && t.Record.Tenant != tenant {
+	if tenant != agent.AnyTenant && t.Record.Tenant != tenant {
 		return gateway.TurnView{}, unknown(id)
 	}
 	if t.Output == nil {
@@ -133,7 +133,7 @@ const (
 
 // blobTenant is whose content a caller means who may see every tenant's: content is kept per tenant, so an address alone names none.
 func blobTenant(tenant string) string {
-	if tenant == gateway.AnyTenant {
+	if tenant == agent.AnyTenant {
 		return agent.DefaultTenant
 	}
 	return tenant

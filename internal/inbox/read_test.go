@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/inbox"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/turns"
@@ -28,7 +27,7 @@ const resultID = "5d6f29ab-3824-49a4-bc98-d659c557b032"
 
 func (s *shelf) Result(_ context.Context, tenant, ref string) (postgres.ResultRow, error) {
 	known := ref == "t1" || ref == "nightly 7" || ref == resultID || ref == "artifact://"+resultID
-	if !known || (tenant != gateway.AnyTenant && tenant != "acme") {
+	if !known || (tenant != agent.AnyTenant && tenant != "acme") {
 		return postgres.ResultRow{}, agent.Errorf(agent.CodeNotFound, "", "%q is not known", ref)
 	}
 	return postgres.ResultRow{ResultID: resultID, Tenant: "acme", TurnID: "t1"}, nil
@@ -56,11 +55,11 @@ func TestDataset(t *testing.T) {
 		"by job":              {"acme", "nightly 7", "acme artifact://" + resultID, ""},
 		"by result id":        {"acme", resultID, "acme artifact://" + resultID, ""},
 		"by reference":        {"acme", "artifact://" + resultID, "acme artifact://" + resultID, ""},
-		"whosesoever":         {gateway.AnyTenant, "t1", "acme artifact://" + resultID, ""},
+		"whosesoever":         {agent.AnyTenant, "t1", "acme artifact://" + resultID, ""},
 		"foreign":             {"other", "t1", "", agent.CodeNotFound},
 		"unknown":             {"acme", "t2", "", agent.CodeNotFound},
 		"content":             {"acme", "cas://sha256:00", "acme cas://sha256:00", ""},
-		"content, of nobody":  {gateway.AnyTenant, "cas://sha256:00", "default cas://sha256:00", ""},
+		"content, of nobody":  {agent.AnyTenant, "cas://sha256:00", "default cas://sha256:00", ""},
 		"content, not opened": {"acme", "cas://gone", "acme cas://gone", agent.CodeInternal},
 	}
 	for name, c := range cases {

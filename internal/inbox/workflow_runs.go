@@ -49,7 +49,7 @@ func (b *Inbox) StartRun(ctx context.Context, r agent.RunRequest, idempotency st
 	key := stored.WorkflowKey
 	receipt := gateway.RunReceipt{RunID: r.RunID, WorkflowID: workflows.DefinedWorkflowID(key, r.RunID), Owner: key.Owner, Tag: key.Tag}
 	if named != "" {
-		known, err := b.Store.Run(ctx, gateway.AnyTenant, r.RunID)
+		known, err := b.Store.Run(ctx, agent.AnyTenant, r.RunID)
 		switch {
 		case agent.CodeOf(err) == agent.CodeNotFound:
 		case err != nil:

@@ -83,7 +83,7 @@ func (s *flowStore) Workflow(_ context.Context, key agent.WorkflowKey, version i
 
 func (s *flowStore) Run(_ context.Context, tenant, id string) (agent.Run, error) {
 	r, ok := s.runs[id]
-	if !ok || tenant != gateway.AnyTenant && tenant != r.Tenant {
+	if !ok || tenant != agent.AnyTenant && tenant != r.Tenant {
 		return agent.Run{}, agent.FieldErrorf(agent.CodeNotFound, "run_id", "there is no run")
 	}
 	return r, nil
@@ -261,7 +261,7 @@ func TestRunWhoseWorkflowIsGone(t *testing.T) {
 	_, err = b.Run(t.Context(), "evil", "r1")
 	requireFault(t, agent.CodeNotFound, "run_id", err)
 	f.finished = true
-	got, err = b.Run(t.Context(), gateway.AnyTenant, "r1")
+	got, err = b.Run(t.Context(), agent.AnyTenant, "r1")
 	require.NoError(t, err)
 	require.Equal(t, agent.RunFailed, got.Status)
 	require.Contains(t, got.Error.Message, "terminated")

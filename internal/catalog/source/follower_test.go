@@ -65,7 +65,7 @@ func TestFollower(t *testing.T) {
 	for name, poll := range map[string]time.Duration{"by the stream": time.Hour, "by the poll": 10 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			remote := &gatewaytest.Catalog{DocumentList: []agent.Document{document("a", 1), document("shipped", 0)}}
-			g, err := gateway.New(gateway.Config{HTTPAddr: "127.0.0.1:0", Runtime: gatewaytest.New(), Catalog: remote, Version: "test"})
+			g, err := gateway.New(gateway.Config{HTTPAddr: "127.0.0.1:0", Ports: gatewaytest.Ports(gatewaytest.New(), remote), Version: "test"})
 			require.NoError(t, err)
 			require.NoError(t, g.Start(t.Context()))
 			url := "http://" + g.HTTPAddr()

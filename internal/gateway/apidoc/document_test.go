@@ -181,7 +181,7 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 			switch {
 			case r.Public:
 				require.Equal(t, "none", action, what)
-			case r.Known:
+			case r.AnyCredential:
 				require.Equal(t, "any", action, what)
 			default:
 				require.Contains(t, r.Actions, agent.Action(action), what)

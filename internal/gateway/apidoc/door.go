@@ -82,7 +82,7 @@ func (d *Door) Routes() []gateway.Route {
 }
 
 // serve answers with the document, or with 304 if the client has it already.
-func (c *content) serve(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
+func (c *content) serve(w http.ResponseWriter, r *http.Request, v *gateway.Call) error {
 	h := w.Header()
 	h.Set("Content-Type", c.media)
 	h.Set("Cache-Control", "public, max-age=300")

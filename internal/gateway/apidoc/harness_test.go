@@ -20,10 +20,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/apidoc"
 	"github.com/turnstone-run/turnstone/internal/gateway/chat"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
-	"github.com/turnstone-run/turnstone/internal/gateway/links"
 	"github.com/turnstone-run/turnstone/internal/gateway/openai"
-	"github.com/turnstone-run/turnstone/internal/gateway/schedules"
-	"github.com/turnstone-run/turnstone/internal/gateway/usage"
 	"github.com/turnstone-run/turnstone/internal/gateway/ws"
 )
 
@@ -51,27 +48,25 @@ func open(t *testing.T) *server {
 	doc, err := apidoc.New()
 	require.NoError(t, err)
 	k := &keeper{schedules: map[string]agent.Schedule{}}
-	clock, err := schedules.New(k, agents{})
-	require.NoError(t, err)
 	manager, err := keys.New(keys.Config{Store: &keystest.Memory{}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, manager.Close(context.WithoutCancel(t.Context()))) })
 	chatLinks := telegramtest.NewStore(t)
 	chatLinks.Link("7", agent.DefaultTenant, "bob", "turns.*")
-	chats, err := links.New(chatLinks, nil, links.Channel{
-		Name: "telegram", URL: func(code string) string { return "https://example.com/?start=" + code }, Webhook: http.HandlerFunc(webhook),
-	})
-	require.NoError(t, err)
-	costs, err := usage.New(ledger{})
-	require.NoError(t, err)
 	rt, catalog := gatewaytest.New(), &gatewaytest.Catalog{}
+	ports := gatewaytest.Ports(rt, catalog)
+	ports.Sessions, ports.Keys, ports.Audit, ports.Usage = runtime{rt}, manager, &gatewaytest.Trail{}, ledger{}
+	ports.Schedules, ports.SchedulePlans, ports.Retention, ports.Erasures = k, agents{}, &sweeper{}, eraser{}
+	ports.Links, ports.LinkChannels = chatLinks, []gateway.LinkChannel{{
+		Name: "telegram", URL: func(code string) string { return "https://example.com/?start=" + code }, Webhook: http.HandlerFunc(webhook),
+	}}
 	g, err := gateway.New(gateway.Config{
-		HTTPAddr: "127.0.0.1:0", Runtime: runtime{rt}, Catalog: catalog, Version: "test", Keys: manager, Audit: &gatewaytest.Trail{},
+		HTTPAddr: "127.0.0.1:0", Ports: ports, Version: "test",
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 			_, _ = io.WriteString(w, "up 1\n")
 		}),
-		Doors: []gateway.Door{doc, ws.New(ws.Config{}), openai.New(), chat.New(nil), clock, chats, costs, erasing(t), keeping(t)},
+		Doors: []gateway.Door{doc, ws.New(ws.Config{}), openai.New(), chat.New(nil)},
 		Auth: gatewaytest.Credentials{
 			operator: gatewaytest.Caller(agent.AnyTenant, "ops", "*"),
 			reader:   gatewaytest.Caller("acme", "ann", "agents.read"),

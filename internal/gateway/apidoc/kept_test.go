@@ -4,34 +4,13 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/erasure"
-	"github.com/turnstone-run/turnstone/internal/gateway"
-	erasuredoor "github.com/turnstone-run/turnstone/internal/gateway/erasure"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
-	door "github.com/turnstone-run/turnstone/internal/gateway/retention"
 	"github.com/turnstone-run/turnstone/internal/retention"
 )
-
-func erasing(t *testing.T) gateway.Door {
-	t.Helper()
-	d, err := erasuredoor.New(eraser{}, nil)
-	require.NoError(t, err)
-	return d
-}
-
-func keeping(t *testing.T) gateway.Door {
-	t.Helper()
-	kept := &sweeper{}
-	d, err := door.New(kept, kept, nil)
-	require.NoError(t, err)
-	return d
-}
 
 // eraser has erased one user, and broken off with another.
 type eraser struct{}

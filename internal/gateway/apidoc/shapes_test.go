@@ -50,7 +50,7 @@ func shapes() map[string]shape {
 		"EventMeta":           {of: agent.EventMeta{}},
 		"Decision":            {of: agent.Decision{}, optional: []string{"by"}},
 		"CancelRequest":       {of: agent.CancelRequest{}},
-		"ProvidedResult":      {of: gateway.ProvidedResult{}},
+		"ProvidedResult":      {of: agent.ProvidedResult{}},
 		"ClientTool":          {of: agent.ClientTool{}},
 		"RouteDecision":       {of: agent.RouteDecision{}, required: []string{"rules"}},
 		"RuleVerdict":         {of: agent.RuleVerdict{}},

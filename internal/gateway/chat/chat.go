@@ -52,12 +52,12 @@ type accepted struct {
 }
 
 // postChat submits a message and waits for the turn.
-func (d *Door) postChat(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
+func (d *Door) postChat(w http.ResponseWriter, r *http.Request, v *gateway.Call) error {
 	if _, err := gateway.Parameters(r); err != nil {
 		return err
 	}
 	var q request
-	if err := v.DecodeBody(w, r, &q); err != nil {
+	if err := v.DecodeBody(&q); err != nil {
 		return err
 	}
 	if key := r.Header.Get("Idempotency-Key"); key != "" {
@@ -71,7 +71,7 @@ func (d *Door) postChat(w http.ResponseWriter, r *http.Request, v *gateway.Visit
 		return err
 	}
 	if turn.Agent != "" {
-		if err := v.May(agent.ActionTurnsRun, turn.Agent); err != nil {
+		if err := v.Allow(agent.ActionTurnsRun, turn.Agent); err != nil {
 			return err
 		}
 	}
@@ -95,7 +95,7 @@ func (d *Door) postChat(w http.ResponseWriter, r *http.Request, v *gateway.Visit
 
 // answer waits for the turn and gives a completed answer to copyText. A turn that waits for a person, or longer than anybody waits, goes on
 // behind a 202.
-func (d *Door) answer(w http.ResponseWriter, r *http.Request, v *gateway.Visit, receipt agent.Receipt, copyText func(string)) error {
+func (d *Door) answer(w http.ResponseWriter, r *http.Request, v *gateway.Call, receipt agent.Receipt, copyText func(string)) error {
 	ctx, cancel := v.WhileOpen(r.Context())
 	defer cancel()
 	ctx, cancelWait := context.WithTimeout(ctx, v.Limits().WaitTimeout)
@@ -107,14 +107,14 @@ func (d *Door) answer(w http.ResponseWriter, r *http.Request, v *gateway.Visit, 
 		StreamID: receipt.StreamID, State: agent.StateRunning, Status: agent.StateRunning,
 	}
 	switch {
-	case err != nil && gateway.IsOver(err):
-		v.WriteJSON(w, http.StatusAccepted, body)
+	case err != nil && gateway.TurnGoesOn(err):
+		v.WriteJSON(http.StatusAccepted, body)
 	case err != nil:
 		return err
 	case end.Output == nil:
 		body.State, body.Status, body.Pending = gateway.StateWaiting, gateway.StateWaiting, end.Pending
 		body.Output = waiting(end.Pending)
-		v.WriteJSON(w, http.StatusAccepted, body)
+		v.WriteJSON(http.StatusAccepted, body)
 	default:
 		a := responseOf(end.Output)
 		if a.Error == nil {
@@ -123,7 +123,7 @@ func (d *Door) answer(w http.ResponseWriter, r *http.Request, v *gateway.Visit, 
 		if n := len(end.Output.ToolCalls); n > 0 {
 			a.ToolInput = input(ctx, v, receipt.TurnID, end.Output.ToolCalls[n-1].ID)
 		}
-		v.WriteJSON(w, http.StatusOK, a)
+		v.WriteJSON(http.StatusOK, a)
 	}
 	return nil
 }
@@ -173,7 +173,7 @@ func waiting(pending []agent.Approval) string {
 }
 
 // input is what a tool was called with, as the turn's events have it; null when they have expired.
-func input(ctx context.Context, v *gateway.Visit, turn agent.TurnID, call agent.CallID) json.RawMessage {
+func input(ctx context.Context, v *gateway.Call, turn agent.TurnID, call agent.CallID) json.RawMessage {
 	var args json.RawMessage
 	for e, err := range v.Follow(ctx, turn, 0) {
 		if err != nil || e.Terminal() {

@@ -31,7 +31,7 @@ type door struct {
 func open(t *testing.T, change func(*gateway.Config)) *door {
 	t.Helper()
 	rt := gatewaytest.New()
-	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", Runtime: rt, Catalog: &gatewaytest.Catalog{}, Version: "test", Doors: []gateway.Door{chat.New(nil)}}
+	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", Ports: gatewaytest.Ports(rt, &gatewaytest.Catalog{}), Version: "test", Doors: []gateway.Door{chat.New(nil)}}
 	if change != nil {
 		change(&cfg)
 	}

@@ -61,17 +61,17 @@ type configBody struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-func (d *Door) getConfig(w http.ResponseWriter, _ *http.Request, v *gateway.Visit) error {
+func (d *Door) getConfig(w http.ResponseWriter, _ *http.Request, v *gateway.Call) error {
 	caller := v.Principal()
 	body := configBody{Auth: caller.Method != agent.MethodNone}
 	if d.cfg.UIURL != "" && caller.MayAny(agent.ActionTurnsRead) {
 		body.UIURL, body.Namespace = d.cfg.UIURL, d.cfg.Namespace
 	}
-	v.WriteJSON(w, http.StatusOK, body)
+	v.WriteJSON(http.StatusOK, body)
 	return nil
 }
 
-func (d *Door) getPage(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
+func (d *Door) getPage(w http.ResponseWriter, r *http.Request, v *gateway.Call) error {
 	h := w.Header()
 	h.Set("Content-Security-Policy", d.assets.policy)
 	h.Set("Referrer-Policy", "no-referrer")
@@ -83,7 +83,7 @@ func (d *Door) getPage(w http.ResponseWriter, r *http.Request, v *gateway.Visit)
 }
 
 // getFile serves a file below the version of all of them, which is a hash of their content: it never changes.
-func (d *Door) getFile(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
+func (d *Door) getFile(w http.ResponseWriter, r *http.Request, v *gateway.Call) error {
 	f, ok := d.assets.files[r.PathValue("file")]
 	if !ok || r.PathValue("version") != d.assets.version {
 		return agent.Errorf(agent.CodeNotFound, "", "no such path: %.200q", r.URL.Path)

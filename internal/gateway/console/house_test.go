@@ -40,8 +40,10 @@ func build(t *testing.T, auth access.Authenticator) *house {
 	}
 	door, err := console.New(console.Config{UIURL: "http://127.0.0.1:8233/", Namespace: "prod"})
 	require.NoError(t, err)
+	ports := gatewaytest.Ports(h.Runtime, h.catalog)
+	ports.Turns, ports.Sessions, ports.Health = h, h, h
 	g, err := gateway.New(gateway.Config{
-		HTTPAddr: "127.0.0.1:0", Runtime: h, Catalog: h.catalog, Doors: []gateway.Door{door}, Auth: auth, Version: "1.2.3",
+		HTTPAddr: "127.0.0.1:0", Ports: ports, Doors: []gateway.Door{door}, Auth: auth, Version: "1.2.3",
 		Limits: gateway.Limits{Heartbeat: time.Second},
 	})
 	require.NoError(t, err)

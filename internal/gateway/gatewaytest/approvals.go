@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
 // ask notes an approval that an event asks for.
@@ -61,7 +60,7 @@ func (rt *Runtime) Approval(_ context.Context, tenant, id string) (agent.Approva
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	for _, a := range rt.approvals {
-		if a.ApprovalID == id && (tenant == gateway.AnyTenant || tenant == a.Tenant) {
+		if a.ApprovalID == id && (tenant == agent.AnyTenant || tenant == a.Tenant) {
 			return a, nil
 		}
 	}

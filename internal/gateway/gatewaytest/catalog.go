@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
 // Catalog is a catalog in memory. Set its fields before it is used; after that it changes by Apply, Publish and [Catalog.Change]. The
@@ -40,8 +39,6 @@ type change struct {
 	revision int64
 	event    agent.CatalogEvent
 }
-
-var _ gateway.Catalog = (*Catalog)(nil)
 
 // Applied returns the requests that reached Apply.
 func (c *Catalog) Applied() []agent.ApplyRequest {

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
 // rowsOf is a stored dataset.
@@ -33,7 +32,7 @@ func (rt *Runtime) Dataset(ctx context.Context, tenant, ref string) (io.ReadClos
 	rt.mu.Lock()
 	rows, ok := rt.datasets[rt.jobResult(ref)]
 	rt.mu.Unlock()
-	if !ok || (tenant != gateway.AnyTenant && tenant != rows.tenant) {
+	if !ok || (tenant != agent.AnyTenant && tenant != rows.tenant) {
 		return nil, agent.Errorf(agent.CodeNotFound, "", "no result %q", ref)
 	}
 	return rows.open(ctx)

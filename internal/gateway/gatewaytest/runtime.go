@@ -1,5 +1,5 @@
-// Package gatewaytest is a [gateway.Runtime] and a [gateway.Catalog] in memory for tests of doors and clients: turns follow a script,
-// or the test itself drives them event by event.
+// Package gatewaytest has the ports of a gateway in memory, for tests of doors and clients. Turns follow a script, or the test itself drives
+// them event by event.
 package gatewaytest
 
 import (
@@ -29,7 +29,7 @@ type Runtime struct {
 	Refuse func(e agent.Envelope) error
 	// Decided, Provided and Cancelled are told of what reached a turn; an error is the answer. Nil accepts.
 	Decided   func(id agent.TurnID, d agent.Decision) error
-	Provided  func(id agent.TurnID, r gateway.ProvidedResult) error
+	Provided  func(id agent.TurnID, r agent.ProvidedResult) error
 	Cancelled func(id agent.TurnID, c agent.CancelRequest) error
 	// Collections are the knowledge collections that the catalog has.
 	Collections []string
@@ -71,7 +71,13 @@ type turn struct {
 	state   string
 }
 
-var _ gateway.Runtime = (*Runtime)(nil)
+// Ports returns the ports of a gateway over a runtime and a catalog.
+func Ports(rt *Runtime, c *Catalog) gateway.Ports {
+	return gateway.Ports{
+		Turns: rt, Results: rt, Sessions: rt, Approvals: rt, Knowledge: rt, Workflows: rt, Runs: rt, Composites: rt, Doctor: rt, Health: rt,
+		Agents: c, Documents: c,
+	}
+}
 
 // New makes an empty runtime.
 func New() *Runtime {
@@ -297,7 +303,7 @@ func (rt *Runtime) Turn(_ context.Context, tenant string, id agent.TurnID) (gate
 	if ok && rt.hidden[id] {
 		return gateway.TurnView{TurnID: id, StreamID: string(id), State: agent.StateQueued}, nil
 	}
-	if !ok || (tenant != gateway.AnyTenant && tenant != t.request.Context.Tenant) {
+	if !ok || (tenant != agent.AnyTenant && tenant != t.request.Context.Tenant) {
 		return gateway.TurnView{}, agent.Errorf(agent.CodeNotFound, "", "no turn %q", id)
 	}
 	v := gateway.TurnView{
@@ -320,7 +326,7 @@ func (rt *Runtime) Decide(_ context.Context, id agent.TurnID, d agent.Decision) 
 }
 
 // Provide implements [gateway.Runtime].
-func (rt *Runtime) Provide(_ context.Context, id agent.TurnID, r gateway.ProvidedResult) error {
+func (rt *Runtime) Provide(_ context.Context, id agent.TurnID, r agent.ProvidedResult) error {
 	if rt.Provided != nil {
 		return rt.Provided(id, r)
 	}
@@ -358,7 +364,7 @@ func (rt *Runtime) Result(_ context.Context, tenant, ref string) (gateway.Result
 	asked := ref
 	ref = rt.jobResult(ref)
 	document, ok := rt.results[ref]
-	if t := rt.turns[agent.TurnID(strings.TrimPrefix(ref, resultPrefix))]; t != nil && tenant != gateway.AnyTenant {
+	if t := rt.turns[agent.TurnID(strings.TrimPrefix(ref, resultPrefix))]; t != nil && tenant != agent.AnyTenant {
 		ok = ok && tenant == t.request.Context.Tenant // what is stored by hand is everybody's
 	}
 	if !ok {

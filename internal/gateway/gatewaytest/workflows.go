@@ -271,7 +271,7 @@ func (rt *Runtime) Run(_ context.Context, tenant, id string) (agent.Run, error) 
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	for _, r := range rt.runs {
-		if r.RunID == id && (tenant == gateway.AnyTenant || r.Tenant == tenant) {
+		if r.RunID == id && (tenant == agent.AnyTenant || r.Tenant == tenant) {
 			return r, nil
 		}
 	}

@@ -111,7 +111,7 @@ func checkOfficialClient(t *testing.T, dir string) {
 		t.Error("a client that hung up cancelled its turn")
 		return nil
 	}
-	rt.Provided = func(id agent.TurnID, r gateway.ProvidedResult) error {
+	rt.Provided = func(id agent.TurnID, r agent.ProvidedResult) error {
 		rt.Emit(id, provided(string(r.ToolCallID)), running(), says("model/2", "f says "+string(r.Result)), gatewayEnd("f says "+string(r.Result)))
 		return nil
 	}

@@ -163,7 +163,7 @@ func (c *completion) failed(w http.ResponseWriter, p *problem) error {
 	if !p.open {
 		c.outcome = answered
 	}
-	c.visit.WriteJSON(w, p.status, problemBody{p})
+	c.call.WriteJSON(p.status, problemBody{p})
 	return p.err
 }
 

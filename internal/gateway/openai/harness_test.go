@@ -43,7 +43,7 @@ func (c *counted) Routes() []gateway.Route {
 	routes := c.Door.Routes()
 	for i := range routes {
 		handle := routes[i].Handle
-		routes[i].Handle = func(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
+		routes[i].Handle = func(w http.ResponseWriter, r *http.Request, v *gateway.Call) error {
 			c.busy.Add(1)
 			defer c.busy.Add(-1)
 			return handle(w, r, v)
@@ -60,7 +60,7 @@ func open(t *testing.T, change func(*gateway.Config)) *door {
 func openWith(t *testing.T, rt *gatewaytest.Runtime, catalog *gatewaytest.Catalog, change func(*gateway.Config)) *door {
 	t.Helper()
 	served := &counted{Door: openai.New()}
-	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", Runtime: rt, Catalog: catalog, Version: "test", Doors: []gateway.Door{served}}
+	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", Ports: gatewaytest.Ports(rt, catalog), Version: "test", Doors: []gateway.Door{served}}
 	if change != nil {
 		change(&cfg)
 	}

@@ -23,12 +23,12 @@ type model struct {
 }
 
 // getModels is GET /v1/models: the agents that the caller may run.
-func (d *Door) getModels(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
+func (d *Door) getModels(w http.ResponseWriter, r *http.Request, v *gateway.Call) error {
 	models, err := runnable(r, v)
 	if err != nil {
 		return err
 	}
-	v.WriteJSON(w, http.StatusOK, struct {
+	v.WriteJSON(http.StatusOK, struct {
 		Object string  `json:"object"`
 		Data   []model `json:"data"`
 	}{"list", models})
@@ -36,7 +36,7 @@ func (d *Door) getModels(w http.ResponseWriter, r *http.Request, v *gateway.Visi
 }
 
 // getModel is GET /v1/models/{model}.
-func (d *Door) getModel(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
+func (d *Door) getModel(w http.ResponseWriter, r *http.Request, v *gateway.Call) error {
 	name := r.PathValue("model")
 	models, err := runnable(r, v)
 	if err != nil {
@@ -44,7 +44,7 @@ func (d *Door) getModel(w http.ResponseWriter, r *http.Request, v *gateway.Visit
 	}
 	for i := range models {
 		if models[i].ID == name {
-			v.WriteJSON(w, http.StatusOK, models[i])
+			v.WriteJSON(http.StatusOK, models[i])
 			return nil
 		}
 	}
@@ -52,7 +52,7 @@ func (d *Door) getModel(w http.ResponseWriter, r *http.Request, v *gateway.Visit
 }
 
 // runnable lists what a request may name as its model.
-func runnable(r *http.Request, v *gateway.Visit) ([]model, error) {
+func runnable(r *http.Request, v *gateway.Call) ([]model, error) {
 	models := []model{}
 	caller := v.Principal() // asked itself, because it is no offence to see a list
 	q := agent.AgentQuery{Page: agent.Page{Size: pageSize}}

@@ -38,11 +38,11 @@ func (d *Door) Routes() []gateway.Route {
 }
 
 // postCompletion is POST /v1/chat/completions: one turn, its answer whole or streamed.
-func (d *Door) postCompletion(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
+func (d *Door) postCompletion(w http.ResponseWriter, r *http.Request, v *gateway.Call) error {
 	if err := gateway.CheckContentType(r); err != nil {
 		return err
 	}
-	body, err := v.ReadBody(w, r)
+	body, err := v.ReadBody()
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (d *Door) postCompletion(w http.ResponseWriter, r *http.Request, v *gateway
 	if v.Principal().Subject == "" {
 		q.turn.Context.UserID = q.user
 	}
-	if err := v.May(agent.ActionTurnsRun, q.turn.Agent); err != nil {
+	if err := v.Allow(agent.ActionTurnsRun, q.turn.Agent); err != nil {
 		return err
 	}
 	leave, err := v.Enter() // before the turn exists: a refusal must mean that nothing runs
@@ -65,7 +65,7 @@ func (d *Door) postCompletion(w http.ResponseWriter, r *http.Request, v *gateway
 	}
 	defer leave()
 	f := fingerprintOf(v, r, body)
-	c := completion{visit: v, q: &q, created: time.Now().Unix()}
+	c := completion{call: v, q: &q, created: time.Now().Unix()}
 	defer func() {
 		if q.derived != "" {
 			d.attempts.settle(f, q.derived, c.outcome, time.Now())
@@ -102,13 +102,13 @@ func (c *completion) begin(d *Door, r *http.Request, f fingerprint) (err error) 
 			return err
 		}
 	}
-	c.receipt, err = d.submit(r, c.visit, c.q, f)
+	c.receipt, err = d.submit(r, c.call, c.q, f)
 	return err
 }
 
 // completion is one request whose turn exists.
 type completion struct {
-	visit   *gateway.Visit
+	call    *gateway.Call
 	q       *request
 	receipt agent.Receipt
 	after   int64   // the event behind which the answer begins: the turn goes on with results of the client's tools
@@ -120,9 +120,9 @@ func (c *completion) id() string { return "chatcmpl-" + string(c.receipt.TurnID)
 
 // answer waits for the turn and answers with all of it.
 func (c *completion) answer(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := c.visit.WhileOpen(r.Context())
+	ctx, cancel := c.call.WhileOpen(r.Context())
 	defer cancel()
-	ctx, cancelWait := context.WithTimeout(ctx, c.visit.Limits().WaitTimeout)
+	ctx, cancelWait := context.WithTimeout(ctx, c.call.Limits().WaitTimeout)
 	defer cancelWait()
 
 	read := reading{held: true}
@@ -130,7 +130,7 @@ func (c *completion) answer(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case r.Context().Err() != nil:
 		return nil // nobody is left to tell
-	case err != nil && gateway.IsOver(err):
+	case err != nil && gateway.TurnGoesOn(err):
 		return c.failed(w, c.goesOn(err))
 	case err != nil:
 		return c.failed(w, c.brokenBy(err))
@@ -139,13 +139,13 @@ func (c *completion) answer(w http.ResponseWriter, r *http.Request) error {
 		return c.failed(w, p)
 	}
 	c.outcome = answered
-	c.visit.WriteJSON(w, http.StatusOK, c.whole(&read))
+	c.call.WriteJSON(http.StatusOK, c.whole(&read))
 	return nil
 }
 
 // cancel ends the turn of a client that went away and had asked for that.
 func (c *completion) cancel(ctx context.Context) error {
-	err := c.visit.Cancel(context.WithoutCancel(ctx), c.receipt.TurnID, agent.CancelRequest{
+	err := c.call.Cancel(context.WithoutCancel(ctx), c.receipt.TurnID, agent.CancelRequest{
 		Reason: "the client disconnected", By: c.q.turn.Context.UserID,
 	})
 	if agent.CodeOf(err) == agent.CodeConflict { // it is over

@@ -37,7 +37,7 @@ func (r *reading) begin(ctx context.Context, c *completion) (after int64, over b
 	if !c.receipt.Joined {
 		return 0, false, nil
 	}
-	v, err := c.visit.Submitted(ctx, c.receipt)
+	v, err := c.call.SubmittedTurn(ctx, c.receipt)
 	if err != nil {
 		return 0, false, err
 	}
@@ -58,7 +58,7 @@ func (r *reading) all(ctx context.Context, c *completion) error {
 	if err != nil || over {
 		return err
 	}
-	for e, err := range c.visit.Follow(ctx, c.receipt.TurnID, after) {
+	for e, err := range c.call.Follow(ctx, c.receipt.TurnID, after) {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -132,7 +132,7 @@ func (r *reading) end(ctx context.Context, c *completion, e *agent.Event) error 
 	if r.output = e.Result; r.output != nil {
 		return nil
 	}
-	v, err := c.visit.Submitted(ctx, c.receipt)
+	v, err := c.call.SubmittedTurn(ctx, c.receipt)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ const headerAttempt = "X-Stainless-Retry-Count"
 // fingerprint is equal for requests that are identical: of the same caller, with the same headers that matter and the same body.
 type fingerprint [sha256.Size]byte
 
-func fingerprintOf(v *gateway.Visit, r *http.Request, body []byte) fingerprint {
+func fingerprintOf(v *gateway.Call, r *http.Request, body []byte) fingerprint {
 	h := sha256.New()
 	p := v.Principal()
 	fmt.Fprintf(h, "%q %q %q %q %q %q\n", v.Tenant(), p.Method, p.Credential, p.Subject, r.Header.Get(headerSession), r.Header.Get(headerDisconnect))
@@ -140,7 +140,7 @@ func (a *attempts) purge(now time.Time) {
 }
 
 // submit starts the turn of a request, or joins that of an earlier attempt.
-func (d *Door) submit(r *http.Request, v *gateway.Visit, q *request, f fingerprint) (agent.Receipt, error) {
+func (d *Door) submit(r *http.Request, v *gateway.Call, q *request, f fingerprint) (agent.Receipt, error) {
 	if q.turn.IdempotencyKey != "" { // the client's own
 		return v.Submit(r.Context(), channel, &q.turn)
 	}
@@ -166,8 +166,8 @@ func taken(err error) bool {
 
 // joinable reports whether a turn that another gateway began may be of an earlier attempt: it goes on, or has ended a moment ago. If the turn
 // cannot be read, the request joins it: it may have effects that must not happen twice.
-func (d *Door) joinable(r *http.Request, v *gateway.Visit, receipt agent.Receipt) bool {
-	t, err := v.Submitted(r.Context(), receipt)
+func (d *Door) joinable(r *http.Request, v *gateway.Call, receipt agent.Receipt) bool {
+	t, err := v.SubmittedTurn(r.Context(), receipt)
 	if err != nil || t.Output == nil {
 		return true
 	}

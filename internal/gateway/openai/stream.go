@@ -14,17 +14,17 @@ import (
 
 // stream sends the answer in chunks as it is made.
 func (c *completion) stream(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := c.visit.WhileOpen(r.Context())
+	ctx, cancel := c.call.WhileOpen(r.Context())
 	defer cancel()
 	s := streaming{
 		completion: c, read: reading{held: c.q.structured},
-		w: w, out: gateway.NewEventStream(w, c.visit.Limits()),
+		w: w, out: gateway.NewEventStream(w, c.call.Limits()),
 	}
 	err := s.run(ctx)
 	switch {
 	case gateway.Quietly(err) == nil, r.Context().Err() != nil:
 		return nil
-	case gateway.IsOver(err):
+	case gateway.TurnGoesOn(err):
 		return gateway.Quietly(s.fail(c.goesOn(err)))
 	default:
 		p := s.brokenBy(err)
@@ -55,8 +55,8 @@ func (s *streaming) run(ctx context.Context) error {
 		return s.end()
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	limits := s.visit.Limits()
-	reads := gateway.ReadAhead(ctx, s.visit.Follow(ctx, s.receipt.TurnID, after), limits.StreamBuffer, (*agent.Event).Terminal)
+	limits := s.call.Limits()
+	reads := gateway.ReadAhead(ctx, s.call.Follow(ctx, s.receipt.TurnID, after), limits.StreamBuffer, (*agent.Event).Terminal)
 	defer func() {
 		cancel()
 		for range reads {

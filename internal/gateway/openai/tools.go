@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
 // The tools of a request run at the client. A turn that calls some waits, and the answer has their calls. The request that brings the
@@ -169,21 +168,21 @@ func (c *completion) resume(d *Door, r *http.Request) (bool, error) {
 		return false, nil
 	}
 	receipt := agent.Receipt{TurnID: w.turn, StreamID: string(w.turn), Joined: true}
-	v, err := c.visit.Submitted(r.Context(), receipt)
+	v, err := c.call.SubmittedTurn(r.Context(), receipt)
 	switch {
 	case agent.CodeOf(err) == agent.CodeNotFound:
 		return false, nil
 	case err != nil:
 		return false, err
-	case v.Agent != c.q.turn.Agent, v.UserID != c.userID(), v.Output != nil && !d.joinable(r, c.visit, receipt):
+	case v.Agent != c.q.turn.Agent, v.UserID != c.userID(), v.Output != nil && !d.joinable(r, c.call, receipt):
 		return false, nil
 	}
 	if err := w.complete(v.Pending); err != nil {
 		return false, err
 	}
 	for _, wait := range w.waits() {
-		result := gateway.ProvidedResult{ToolCallID: agent.CallID(wait), Result: w.results[wait].json()}
-		err := c.visit.Provide(r.Context(), w.turn, result)
+		result := agent.ProvidedResult{ToolCallID: agent.CallID(wait), Result: w.results[wait].json()}
+		err := c.call.Provide(r.Context(), w.turn, result)
 		switch agent.CodeOf(err) {
 		case "":
 		case agent.CodeConflict, agent.CodeNotFound:
@@ -199,7 +198,7 @@ func (c *completion) resume(d *Door, r *http.Request) (bool, error) {
 
 // userID is who asks, as a turn of the request says: the ids of calls are no secrets, so a turn goes on for the user alone who began it.
 func (c *completion) userID() string {
-	if p := c.visit.Principal(); !p.Trusted() && p.Subject != "" {
+	if p := c.call.Principal(); !p.Trusted() && p.Subject != "" {
 		return p.Subject
 	}
 	return c.q.turn.Context.UserID
@@ -269,7 +268,7 @@ func (c *completion) toolCalls(r *reading) []toolCall {
 
 // resumeFrom says behind which event the answer of a turn that goes on begins.
 func (r *reading) resumeFrom(ctx context.Context, c *completion) (after int64, over bool, err error) {
-	v, err := c.visit.Submitted(ctx, c.receipt)
+	v, err := c.call.SubmittedTurn(ctx, c.receipt)
 	if err != nil || v.Tail.FirstIndex <= c.after+1 && v.Tail.FirstIndex > 0 {
 		return c.after, false, err
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
 // called is an answer that calls tools of the client.
@@ -38,7 +37,7 @@ func TestClientTools(t *testing.T) {
 	var mu sync.Mutex
 	got := map[agent.CallID]string{}
 	refusal := error(nil)
-	d.rt.Provided = func(id agent.TurnID, r gateway.ProvidedResult) error {
+	d.rt.Provided = func(id agent.TurnID, r agent.ProvidedResult) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if refusal != nil {

@@ -61,7 +61,7 @@ func New(cfg Config) *Door {
 	return &Door{cfg: cfg, sockets: map[*socket]struct{}{}}
 }
 
-// Routes implements [gateway.Door]. The permissions that single frames need are checked by [gateway.Visit].
+// Routes implements [gateway.Door]. The permissions that single frames need are checked by [gateway.Call].
 func (d *Door) Routes() []gateway.Route {
 	return []gateway.Route{{Method: http.MethodGet, Path: path, Action: agent.ActionTurnsRead, Handle: d.serve}}
 }
@@ -115,11 +115,11 @@ func (d *Door) forget(s *socket) {
 }
 
 // serve is GET /v1/ws. It returns when the socket is over.
-func (d *Door) serve(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
+func (d *Door) serve(w http.ResponseWriter, r *http.Request, v *gateway.Call) error {
 	if !upgrades(r) {
 		w.Header().Set("Connection", "Upgrade")
 		w.Header().Set("Upgrade", "websocket")
-		v.WriteJSON(w, http.StatusUpgradeRequired, struct {
+		v.WriteJSON(http.StatusUpgradeRequired, struct {
 			Error *agent.Failure `json:"error"`
 		}{&agent.Failure{Type: string(agent.CodeInvalid), Message: "want a WebSocket handshake: GET with Upgrade: websocket"}})
 		return nil

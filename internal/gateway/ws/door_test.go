@@ -76,7 +76,8 @@ type house struct {
 func open(t *testing.T, change func(*gateway.Config, *ws.Config)) *house {
 	t.Helper()
 	rt := &runtime{Runtime: gatewaytest.New()}
-	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", Runtime: rt, Catalog: &gatewaytest.Catalog{}, Version: "test"}
+	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", Ports: gatewaytest.Ports(rt.Runtime, &gatewaytest.Catalog{}), Version: "test"}
+	cfg.Turns = rt
 	var own ws.Config
 	if change != nil {
 		change(&cfg, &own)
@@ -386,9 +387,9 @@ func TestCalls(t *testing.T) {
 	h := open(t, nil)
 	h.begin("t")
 	var cancelled agent.CancelRequest
-	var provided gateway.ProvidedResult
+	var provided agent.ProvidedResult
 	h.rt.Cancelled = func(_ agent.TurnID, c agent.CancelRequest) error { cancelled = c; return nil }
-	h.rt.Provided = func(_ agent.TurnID, r gateway.ProvidedResult) error { provided = r; return nil }
+	h.rt.Provided = func(_ agent.TurnID, r agent.ProvidedResult) error { provided = r; return nil }
 	c := h.dial("")
 
 	c.send(`{"type":"cancel","id":"1","turn_id":"t","reason":"enough","by":"me"}`)

@@ -99,7 +99,7 @@ func (f *follow) find() (gateway.TurnView, error) { return f.v.Turn(f.ctx, f.tur
 
 // run sends the events of a turn until its end, which is no error.
 func (f *follow) run(ctx context.Context, v *gateway.TurnView) error {
-	over, err := f.v.Resumable(v, f.after)
+	over, err := gateway.Resumable(v, f.after)
 	if over || err != nil {
 		return err
 	}

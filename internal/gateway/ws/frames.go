@@ -8,21 +8,20 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // request is a frame of a client. Which members it may have, and must have, its type says.
 type request struct {
-	Type       string                  `json:"type"`
-	ID         string                  `json:"id"` // the client's own; what answers the frame bears it
-	TurnID     agent.TurnID            `json:"turn_id"`
-	AfterIndex *int64                  `json:"after_index"`
-	Request    *agent.TurnRequest      `json:"request"`
-	Decision   *agent.Decision         `json:"decision"`
-	Provided   *gateway.ProvidedResult `json:"provided"`
-	Reason     string                  `json:"reason"`
-	By         string                  `json:"by"`
+	Type       string                `json:"type"`
+	ID         string                `json:"id"` // the client's own; what answers the frame bears it
+	TurnID     agent.TurnID          `json:"turn_id"`
+	AfterIndex *int64                `json:"after_index"`
+	Request    *agent.TurnRequest    `json:"request"`
+	Decision   *agent.Decision       `json:"decision"`
+	Provided   *agent.ProvidedResult `json:"provided"`
+	Reason     string                `json:"reason"`
+	By         string                `json:"by"`
 }
 
 // The types of frames that clients send.
@@ -38,7 +37,7 @@ const (
 	typePing     = "ping"
 )
 
-// kind is a type of frame with its members besides type and id. What its sender must be allowed is not here: [gateway.Visit] asks.
+// kind is a type of frame with its members besides type and id. What its sender must be allowed is not here: [gateway.Call] asks.
 type kind struct {
 	name  string
 	needs []string

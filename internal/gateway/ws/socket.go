@@ -21,7 +21,7 @@ import (
 // socket is one connection.
 type socket struct {
 	door *Door
-	v    *gateway.Visit
+	v    *gateway.Call
 	conn *websocket.Conn
 	log  *zap.Logger
 
@@ -54,7 +54,7 @@ type outgoing struct {
 }
 
 // newSocket prepares a socket whose connection is yet to come. Release it whatever happens.
-func newSocket(ctx context.Context, d *Door, v *gateway.Visit) (s *socket, release func()) {
+func newSocket(ctx context.Context, d *Door, v *gateway.Call) (s *socket, release func()) {
 	l := v.Limits()
 	s = &socket{
 		door: d, v: v, log: d.cfg.Logger.With(zap.String("request_id", v.RequestID())),

@@ -1,0 +1,102 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/turnstone-run/turnstone/agent"
+	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
+)
+
+// Approvals is the port of what waits, or waited, for a person. Tenant, SessionID and Agent of what it returns are set. Answering is
+// [Turns]' Decide.
+type Approvals interface {
+	// Approvals lists those of a tenant, oldest first. The query is checked for shape, and its Limit is 1 to 500. An invalid page token is
+	// [agent.CodeInvalid] with Field "page_token". Pending ones are those of turns that have not ended.
+	Approvals(ctx context.Context, q agent.ApprovalQuery) (agent.ApprovalPage, error)
+	// Approval returns one. [agent.CodeNotFound] for one that is unknown or belongs to another tenant, with the same text. tenant may be
+	// [agent.AnyTenant].
+	Approval(ctx context.Context, tenant, id string) (agent.Approval, error)
+}
+
+// maxApprovals is how many approvals a page has at most.
+const maxApprovals = 500
+
+func (s *httpServer) routeApprovals() {
+	const all = "/v1/approvals"
+	s.route(all, methods{http.MethodGet: requires(s.answer(tenantAgreed, s.getApprovals), agent.ActionApprovalsRead)})
+	s.route(all+"/{id}", methods{http.MethodGet: requires(s.answerPlain(tenantAgreed, s.getApproval), agent.ActionApprovalsRead)})
+}
+
+// approvalsBody is the body of GET /v1/approvals.
+type approvalsBody struct {
+	Approvals []agent.Approval `json:"approvals"`
+	Next      string           `json:"next_page_token"`
+}
+
+// getApprovals is GET /v1/approvals?state=&session_id=&turn_id=&page_size=&page_token=.
+func (s *httpServer) getApprovals(c *Call) (any, error) {
+	query := agent.ApprovalQuery{
+		State: c.query.text("state", maxText), SessionID: agent.SessionID(c.query.text("session_id", maxText)),
+		TurnID: agent.TurnID(c.query.text("turn_id", maxText)),
+	}
+	page := c.query.page()
+	if err := c.query.end(); err != nil {
+		return nil, err
+	}
+	found, err := s.listApprovals(c.bounded(), c.caller, query, page)
+	return approvalsBody{Approvals: orEmpty(found.Approvals), Next: found.Next}, err
+}
+
+// getApproval is GET /v1/approvals/{id}.
+func (s *httpServer) getApproval(c *Call) (any, error) {
+	id := c.r.PathValue("id")
+	if id == "" || checkLine("", id, maxToken) != nil {
+		return nil, agent.Errorf(agent.CodeNotFound, "", "no approval %.140q", id)
+	}
+	a, err := s.cfg.Approvals.Approval(c.bounded(), c.caller.lookupTenant(), id)
+	if err == nil {
+		err = c.Allow(agent.ActionApprovalsRead, a.ToolName)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.w.Header().Set(turnIDHeader, string(a.TurnID))
+	return a, nil
+}
+
+// listApprovals lists the approvals of the caller's tenant for tools that the caller may see.
+func (g *Gateway) listApprovals(ctx context.Context, caller identity, q agent.ApprovalQuery, page agent.Page) (agent.ApprovalPage, error) {
+	switch q.State {
+	case "", "pending", "decided":
+	default:
+		return agent.ApprovalPage{}, agent.Invalid("state", "want pending or decided, got %.60q", q.State)
+	}
+	if err := checkName("session_id", string(q.SessionID)); err != nil {
+		return agent.ApprovalPage{}, err
+	}
+	if err := checkName("turn_id", string(q.TurnID)); err != nil {
+		return agent.ApprovalPage{}, err
+	}
+	q.Tenant, q.After, q.Limit = caller.ownTenant(), page.Token, min(page.Size, maxApprovals)
+	found, err := g.cfg.Approvals.Approvals(ctx, q)
+	found.Approvals = filterAllowed(caller, agent.ActionApprovalsRead, found.Approvals, func(a *agent.Approval) string { return a.ToolName })
+	return found, err
+}
+
+// ListApprovals implements the service.
+func (s *grpcServer) ListApprovals(ctx context.Context, p *pb.ListApprovalsRequest) (*pb.ListApprovalsResponse, error) {
+	caller, page, err := grpcPage(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	found, err := s.listApprovals(ctx, caller, agent.ApprovalQuery{
+		State: p.GetState(), SessionID: agent.SessionID(p.GetSessionId()), TurnID: agent.TurnID(p.GetTurnId()),
+	}, page)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ListApprovalsResponse{Approvals: each(found.Approvals, approvalToProto), NextPageToken: utf8(found.Next)}, nil
+}

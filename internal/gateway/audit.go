@@ -1,0 +1,158 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
+)
+
+// Audit is the port of the audit trail.
+type Audit interface {
+	// Record takes a record; it never waits.
+	Record(r agent.AuditRecord)
+	// List returns a page, newest first.
+	List(ctx context.Context, q agent.AuditQuery) (agent.AuditPage, error)
+}
+
+// maxAuditPage is how many audit records a page has at most.
+const maxAuditPage = 500
+
+// How many records of denied callers are written. The others are counted, and the next record has their number.
+const (
+	invalidPerSecond = 2
+	invalidBurst     = 100
+	denialsPerSecond = 20
+	denialsBurst     = 500
+)
+
+// auditLimiter bounds what callers who are denied write to the audit trail.
+type auditLimiter struct {
+	port    Audit // nil: there is no trail
+	invalid bucket
+	denials bucket
+}
+
+type bucket struct {
+	limit   *rate.Limiter
+	skipped atomic.Int64
+}
+
+func newAuditLimiter(a Audit) *auditLimiter {
+	return &auditLimiter{
+		port:    a,
+		invalid: bucket{limit: rate.NewLimiter(invalidPerSecond, invalidBurst)},
+		denials: bucket{limit: rate.NewLimiter(denialsPerSecond, denialsBurst)},
+	}
+}
+
+// take reports whether a record may be written, and how many were skipped since the last one.
+func (b *bucket) take() (ok bool, skipped int64) {
+	if !b.limit.Allow() {
+		b.skipped.Add(1)
+		return false, 0
+	}
+	return true, b.skipped.Swap(0)
+}
+
+// facts is the detail of an audit record.
+type facts map[string]any
+
+// audit records what the caller did or tried. Denials and failures beyond a rate are counted and not recorded.
+func (c identity) audit(outcome string, a agent.Action, resource string, detail facts) {
+	if c.g == nil || c.g.trail.port == nil {
+		return
+	}
+	if outcome != agent.AuditAllowed {
+		ok, skipped := c.g.trail.denials.take()
+		if !ok {
+			return
+		}
+		detail = detail.with("suppressed", skipped)
+	}
+	c.writeAudit(outcome, a, resource, detail)
+}
+
+// auditInvalidCredential records that a credential was not valid.
+func (c identity) auditInvalidCredential(err error) {
+	if c.g.trail.port == nil {
+		return
+	}
+	if ok, skipped := c.g.trail.invalid.take(); ok {
+		c.writeAudit(agent.AuditDenied, agent.AuditAuthenticate, "", facts{"reason": err.Error()}.with("suppressed", skipped))
+	}
+}
+
+// with returns the facts and, unless it is 0, a number.
+func (d facts) with(name string, n int64) facts {
+	if n == 0 {
+		return d
+	}
+	if d == nil {
+		d = facts{}
+	}
+	d[name] = n
+	return d
+}
+
+func (c identity) writeAudit(outcome string, a agent.Action, resource string, detail facts) {
+	tenant := c.tenant
+	if tenant == "" && c.isOfOneTenant() {
+		tenant = c.principal.Tenant
+	}
+	r := agent.AuditRecord{
+		At: time.Now(), Tenant: tenant, Subject: c.principal.Subject, Method: c.principal.Method, Credential: c.principal.Credential, Action: a,
+		Resource: clip.Bytes(resource, maxPath), Outcome: outcome, Channel: c.door, RequestID: c.requestID, Remote: c.remote,
+	}
+	if len(detail) > 0 {
+		if raw, err := json.Marshal(detail); err == nil {
+			r.Detail = raw
+		}
+	}
+	c.g.trail.port.Record(r)
+}
+
+// auditChange records a change, or why it failed. It skips denials, which are recorded where they are made, and malformed requests.
+func (c identity) auditChange(a agent.Action, resource string, detail facts, err error) {
+	switch code := agent.CodeOf(err); code {
+	case "":
+		c.audit(agent.AuditAllowed, a, resource, detail)
+	case agent.CodeDenied, agent.CodeInvalid, agent.CodeOverflow:
+	default:
+		failed := facts{"error": string(code)}
+		maps.Copy(failed, detail)
+		c.audit(agent.AuditFailed, a, resource, failed)
+	}
+}
+
+// getAudit is GET /v1/audit?tenant=&subject=&action=&outcome=&since=&before=&limit=. A credential of every tenant that names none gets the
+// records of all.
+func (s *httpServer) getAudit(c *Call) (any, error) {
+	q := c.query
+	query := agent.AuditQuery{
+		Tenant: c.caller.lookupTenant(), Subject: q.text("subject", maxText), Action: q.text("action", maxText), Outcome: q.text("outcome", maxText),
+		Since: q.time("since"), Before: q.number("before"),
+	}
+	limit := q.number("limit")
+	if err := q.end(); err != nil {
+		return nil, err
+	}
+	switch query.Outcome {
+	case "", agent.AuditAllowed, agent.AuditDenied, agent.AuditFailed:
+	default:
+		return nil, agent.Invalid("outcome", "want allowed, denied or failed, got %.60q", query.Outcome)
+	}
+	if limit > maxAuditPage {
+		return nil, agent.Invalid("limit", "want 1 to %d, got %d", maxAuditPage, limit)
+	}
+	query.Limit = int(limit)
+	page, err := s.cfg.Audit.List(c.bounded(), query)
+	page.Records = orEmpty(page.Records)
+	return page, err
+}

@@ -1,0 +1,104 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Door is a further way in over HTTP, mounted by the composition root: a WebSocket, another API's format, a webhook. It holds no agent
+// logic and starts no turn but through [Call.Submit].
+type Door interface {
+	Routes() []Route
+}
+
+// Drainer is a [Door] with connections that net/http no longer knows, such as WebSockets. Shutdown ends them after a whole message. It
+// is called once, when the gateway shuts down, and cuts what is left when ctx ends.
+type Drainer interface {
+	Shutdown(ctx context.Context) error
+}
+
+// Route is one method of a path of a door.
+type Route struct {
+	Method string // GET serves HEAD too
+	Path   string // as in [http.ServeMux], without a method: "/v1/chat/completions", "/v1/models/{model...}"
+	// Action is what a caller must be allowed, for any resource, before Handle is called; Handle asks for the resource with [Call.Allow].
+	Action agent.Action
+	// Public routes need no credential: they know their callers in another way, or disclose nothing. Action is then empty.
+	Public bool
+	Handle func(w http.ResponseWriter, r *http.Request, c *Call) error
+	// Fail writes an error in the format of the door's own API; nil: as everywhere. It is called before anything was written.
+	Fail func(w http.ResponseWriter, status int, f *agent.Failure)
+}
+
+// mount serves the paths of further doors.
+func (s *httpServer) mount(doors []Door) {
+	byPath := map[string]methods{}
+	for _, d := range doors {
+		for _, route := range d.Routes() {
+			if byPath[route.Path] == nil {
+				byPath[route.Path] = methods{}
+			}
+			required := requirement{public: route.Public}
+			if route.Action != "" {
+				required = requirement{actions: []agent.Action{route.Action}}
+			}
+			byPath[route.Path][route.Method] = endpoint{required: required, handle: s.doorHandler(route), fail: route.Fail}
+		}
+	}
+	for path, m := range byPath {
+		s.route(path, m)
+	}
+}
+
+// doorHandler returns a handler that writes errors in the door's own format.
+func (s *httpServer) doorHandler(route Route) handler {
+	handle := s.serve(tenantEither, func(c *Call) error { return route.Handle(c.w, c.r, c) })
+	if route.Fail == nil {
+		return handle
+	}
+	return func(w http.ResponseWriter, r *http.Request) error {
+		err := handle(w, r)
+		if err != nil {
+			s.failAs(w, err, route.Fail)
+		}
+		return err
+	}
+}
+
+// ServedRoute is a method of a path that a gateway serves, with what it requires of its caller.
+type ServedRoute struct {
+	Method        string         // GET serves HEAD too
+	Path          string         // as in [http.ServeMux], without a method
+	Actions       []agent.Action // one of which must be allowed; empty if Public or AnyCredential
+	AnyCredential bool           // every valid credential is enough
+	Public        bool           // no credential is needed
+	EveryTenant   bool           // the credential must also be of every tenant
+}
+
+// Routes lists what the gateway and its doors serve over HTTP, by path and method.
+func (g *Gateway) Routes() []ServedRoute {
+	var all []ServedRoute
+	if g.http == nil {
+		return all
+	}
+	s, ok := g.http.Handler.(*httpServer)
+	if !ok {
+		return nil // cannot happen: newHTTPServer has made it
+	}
+	for path, m := range s.paths {
+		for method, e := range m {
+			all = append(all, ServedRoute{
+				Method: method, Path: path, Actions: slices.Clone(e.required.actions), AnyCredential: e.required.anyCredential,
+				Public: e.required.public, EveryTenant: e.required.everyTenant,
+			})
+		}
+	}
+	slices.SortFunc(all, func(a, b ServedRoute) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Method, b.Method))
+	})
+	return all
+}

@@ -1,0 +1,185 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/turnstone-run/turnstone/agent"
+	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
+)
+
+// HealthChecker is the port that asks every dependency, within ctx.
+type HealthChecker interface {
+	Health(ctx context.Context) Health
+}
+
+// The states of a [Dependency], and of [Health] as a whole.
+const (
+	HealthOK       = "ok"
+	HealthDegraded = "degraded" // turns run all the same
+	HealthDown     = "down"     // no turn can run until it is back
+)
+
+// Health says whether a turn can run, and in which state the dependencies are.
+type Health struct {
+	OK           bool // the worker polls and a turn can run
+	Workers      int  // how many jobs this process may have under way; 0: it takes none
+	Dependencies []Dependency
+}
+
+// Dependency is one part of the system that turns need or use.
+type Dependency struct {
+	Name   string    // temporal, worker, postgres, event_log, …
+	OK     bool      // State is [HealthOK]
+	State  string    // empty: ok, or degraded where OK is false and the whole is OK
+	Detail string    // for those who run the system; no secrets
+	Hint   string    // what to do, for anybody; empty if State is ok
+	Since  time.Time // when State became what it is; zero: not known
+	Took   time.Duration
+}
+
+// state returns the state of a dependency, also if the port only sets OK.
+func (d *Dependency) state(systemOK bool) string {
+	switch {
+	case d.State != "":
+		return d.State
+	case d.OK:
+		return HealthOK
+	case systemOK:
+		return HealthDegraded
+	default:
+		return HealthDown
+	}
+}
+
+// The status of GET /health, besides ok and degraded.
+const (
+	healthFailing  = "failing" // no turn can run
+	healthDraining = "draining"
+)
+
+// healthBody is the body of GET /health.
+type healthBody struct {
+	Status       string           `json:"status"` // ok, degraded, failing or draining
+	Version      string           `json:"version,omitempty"`
+	Workers      int              `json:"workers"` // jobs that this process may have under way
+	Dependencies []dependencyBody `json:"dependencies"`
+}
+
+type dependencyBody struct {
+	Name   string     `json:"name"`
+	OK     bool       `json:"ok"`
+	State  string     `json:"state"` // ok, degraded or down
+	Detail string     `json:"detail,omitempty"`
+	Hint   string     `json:"hint,omitempty"`
+	Since  *time.Time `json:"since,omitempty"`
+	TookMS float64    `json:"took_ms"`
+}
+
+// getHealth is GET /health: 503 only when no turn can run. Everybody may know what is wrong and what to do; addresses and error texts are
+// for those who run the system. Probes may send any parameter.
+func (s *httpServer) getHealth(w http.ResponseWriter, r *http.Request) error {
+	caller, err := callerOf(r.Context())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.bounded(r.Context())
+	defer cancel()
+	h := s.cfg.Health.Health(ctx)
+	operator := !caller.isOfOneTenant() && caller.allowAny(agent.ActionHealthRead)
+	body := healthBody{Status: HealthOK, Workers: h.Workers, Dependencies: make([]dependencyBody, len(h.Dependencies))}
+	if operator {
+		body.Version = s.cfg.Version
+	}
+	for i := range h.Dependencies {
+		body.Dependencies[i] = h.Dependencies[i].body(h.OK, operator)
+		if body.Dependencies[i].State != HealthOK {
+			body.Status = HealthDegraded
+		}
+	}
+	status := http.StatusOK
+	switch {
+	case s.closing.Err() != nil:
+		status, body.Status = http.StatusServiceUnavailable, healthDraining
+	case !h.OK:
+		status, body.Status = http.StatusServiceUnavailable, healthFailing
+	}
+	s.write(w, status, body)
+	return nil
+}
+
+// body returns a dependency as JSON, with the details for those who run the system.
+func (d *Dependency) body(systemOK, operator bool) dependencyBody {
+	out := dependencyBody{Name: d.Name, OK: d.OK, State: d.state(systemOK), Hint: d.Hint}
+	if !operator {
+		return out
+	}
+	out.Detail, out.TookMS = d.Detail, float64(d.Took.Microseconds())/1000
+	if !d.Since.IsZero() {
+		out.Since = new(d.Since.UTC().Truncate(time.Second))
+	}
+	return out
+}
+
+// grpcHealth is the standard health service over [HealthChecker].
+type grpcHealth struct {
+	grpc_health_v1.UnimplementedHealthServer
+	*Gateway
+}
+
+// Check implements the service. It knows "" and the two services of turnstone.v1.
+func (h *grpcHealth) Check(ctx context.Context, p *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
+	switch name := p.GetService(); name {
+	case "", pb.AgentRuntime_ServiceDesc.ServiceName, pb.Catalog_ServiceDesc.ServiceName:
+		return h.check(ctx), nil
+	default:
+		return nil, status.Errorf(codes.NotFound, "unknown service %.100q", name)
+	}
+}
+
+func (h *grpcHealth) check(ctx context.Context) *grpc_health_v1.HealthCheckResponse {
+	ctx, cancel := h.bounded(ctx)
+	defer cancel()
+	state := grpc_health_v1.HealthCheckResponse_NOT_SERVING
+	if h.closing.Err() == nil && h.cfg.Health.Health(ctx).OK {
+		state = grpc_health_v1.HealthCheckResponse_SERVING
+	}
+	return &grpc_health_v1.HealthCheckResponse{Status: state}
+}
+
+// Watch implements the service: the state now and on every change.
+func (h *grpcHealth) Watch(p *grpc_health_v1.HealthCheckRequest, out grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
+	ctx, cancel := h.whileOpen(out.Context())
+	defer cancel()
+	if _, err := h.Check(out.Context(), p); err != nil {
+		// The protocol wants an unknown service watched, not refused.
+		if err := out.Send(&grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVICE_UNKNOWN}); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	tick := time.NewTicker(h.cfg.Limits.HealthEvery)
+	defer tick.Stop()
+	last := grpc_health_v1.HealthCheckResponse_UNKNOWN
+	for {
+		now := h.check(ctx)
+		if now.GetStatus() != last {
+			last = now.GetStatus()
+			if err := out.Send(now); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}

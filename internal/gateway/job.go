@@ -1,0 +1,185 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/job"
+)
+
+const pathTestChat = "/test/chat"
+
+// endingGrace is how long a job is waited for after its timeout. The turn ends by itself at the timeout.
+const endingGrace = 10 * time.Second
+
+// jobState is the body of a 202 about a job: its turn goes on, and GET /v1/turns/{id} has its state.
+type jobState struct {
+	JobID string `json:"job_id"`
+	turnState
+}
+
+// postTestChat is POST /test/chat: a job, run as one from the queue, answered with the result message. It is
+// ?prompt= without a body, or a body: {prompt, session_id?, agent?, timeout_sec?, context?}, or a whole job message.
+func (s *httpServer) postTestChat(c *Call) error {
+	prompt := c.query.text("prompt", job.MaxPromptBytes)
+	if err := c.query.end(); err != nil {
+		return err
+	}
+	body, err := c.ReadBody()
+	if err != nil {
+		return err
+	}
+	j, err := jobOf(c, prompt, body)
+	if err != nil {
+		return err
+	}
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	e := j.Envelope(c.Tenant())
+	receipt, err := s.accept(c.bounded(), c.caller, &e)
+	if err != nil {
+		return err
+	}
+	c.caller.tenant = e.Request.Context.Tenant
+	c.setTurnHeaders(receipt.TurnID)
+	return s.awaitJob(c, &j, receipt)
+}
+
+func (s *httpServer) awaitJob(c *Call, j *job.Job, receipt agent.Receipt) error {
+	ctx, cancel := s.whileOpen(c.r.Context())
+	defer cancel()
+	timeout := time.Duration(j.TimeoutSec)*time.Second + endingGrace
+	ctx, cancelWait := context.WithTimeout(ctx, min(timeout, s.cfg.Limits.WaitTimeout))
+	defer cancelWait()
+
+	end, err := s.await(ctx, c.caller, receipt)
+	switch {
+	case err != nil && TurnGoesOn(err):
+		s.write(c.w, http.StatusAccepted, jobState{j.JobID, stateOf(receipt, agent.StateRunning)})
+		return nil
+	case err != nil:
+		return err
+	case end.Output == nil:
+		body := jobState{j.JobID, stateOf(receipt, StateWaiting)}
+		body.Pending = end.Pending
+		s.write(c.w, http.StatusAccepted, body)
+		return nil
+	}
+	call, cancelCall := s.bounded(c.r.Context()) // the first bound may be over
+	defer cancelCall()
+	meta, err := s.cfg.Results.ResultMetadata(call, c.caller.lookupTenant(), receipt.TurnID)
+	if err != nil && agent.CodeOf(err) != agent.CodeNotFound { // one that was refused, or terminated, may have left no row
+		return err
+	}
+	s.write(c.w, http.StatusOK, job.ResultOf(j, end.Output, meta, end.At))
+	return nil
+}
+
+// jobOf reads the job of a request: the prompt of its query, or its body, but not both.
+func jobOf(c *Call, prompt string, body []byte) (job.Job, error) {
+	inQuery, fields := c.query.values.Has("prompt"), map[string]json.RawMessage{}
+	switch given := len(bytes.TrimSpace(body)) > 0; {
+	case given && inQuery:
+		return job.Job{}, agent.Invalid("prompt", "is in the query: give it there or in a body, not both")
+	case given:
+		if err := CheckContentType(c.r); err != nil {
+			return job.Job{}, err
+		}
+		if err := decodeJSON(body, &fields); err != nil {
+			return job.Job{}, err
+		}
+		if fields == nil {
+			return job.Job{}, agent.Invalid("", "want an object, got null")
+		}
+		if err := checkForeignFields(c.caller, fields); err != nil {
+			return job.Job{}, err
+		}
+	case !inQuery:
+		return job.Job{}, agent.Invalid("prompt", "is missing: give it in the query or in a JSON body")
+	default:
+		fields["prompt"] = quoted(prompt)
+	}
+	return completeJob(fields)
+}
+
+// checkForeignFields refuses fields that no job has but callers would expect to count. Other unknown fields are allowed.
+func checkForeignFields(caller identity, fields map[string]json.RawMessage) error {
+	inside := map[string]json.RawMessage{}
+	if !absent(fields["context"]) {
+		_ = json.Unmarshal(fields["context"], &inside) // Parse says what is wrong with it
+	}
+	if !absent(fields["stream_to"]) || !absent(inside["stream_to"]) {
+		return errStreamTo()
+	}
+	for field, raw := range map[string]json.RawMessage{"tenant": fields["tenant"], "context.tenant": inside["tenant"]} {
+		var named string
+		if absent(raw) || json.Unmarshal(raw, &named) != nil {
+			continue
+		}
+		if err := caller.checkTenant(named, field); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// completeJob makes a job of a message that may lack version and job id, and may have session_id and agent outside of context.
+func completeJob(fields map[string]json.RawMessage) (job.Job, error) {
+	for name, fallback := range map[string]string{"version": job.Version, "job_id": uuid.NewString()} {
+		if absent(fields[name]) {
+			fields[name] = quoted(fallback)
+		}
+	}
+	moved := map[string]string{}
+	for _, name := range []string{"session_id", "agent"} {
+		if absent(fields[name]) {
+			continue
+		}
+		inside := map[string]json.RawMessage{}
+		if !absent(fields["context"]) && json.Unmarshal(fields["context"], &inside) != nil {
+			break // Parse says what is wrong with it
+		}
+		if !absent(inside[name]) {
+			return job.Job{}, agent.Invalid(name, "is given in context too")
+		}
+		inside[name] = fields[name]
+		whole, err := json.Marshal(inside)
+		if err != nil {
+			return job.Job{}, agent.Invalid("context", "%w", err)
+		}
+		fields["context"] = whole
+		moved["context."+name] = name
+		delete(fields, name)
+	}
+	message, err := json.Marshal(fields)
+	if err != nil {
+		return job.Job{}, agent.Invalid("", "%w", err)
+	}
+	j, err := job.Parse(message)
+	if e, ok := errors.AsType[*agent.Error](err); ok && moved[e.Field] != "" {
+		return j, &agent.Error{Code: e.Code, Field: moved[e.Field], Err: e.Err}
+	}
+	return j, err
+}
+
+// absent reports whether a JSON member is missing or null.
+func absent(raw json.RawMessage) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }
+
+// quoted returns text as JSON.
+func quoted(text string) json.RawMessage {
+	raw, err := json.Marshal(text)
+	if err != nil {
+		return nil // no string fails
+	}
+	return raw
+}

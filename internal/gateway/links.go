@@ -1,0 +1,235 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/access"
+)
+
+// Links is the port of the chats that are linked to users. [agent.CodeNotFound] for a link that the tenant does not have.
+type Links interface {
+	CreateLinkCode(ctx context.Context, c agent.LinkCode) error
+	ChatLink(ctx context.Context, c agent.Chat) (agent.Link, error)
+	Links(ctx context.Context, q agent.LinkQuery) (agent.LinkPage, error)
+	Unlink(ctx context.Context, tenant string, c agent.Chat) error
+}
+
+// LinkChannel is a channel whose chats may be linked.
+type LinkChannel struct {
+	Name string // as in links: telegram
+	// URL returns where a person follows a code; nil, or an empty result: nowhere.
+	URL func(code string) string
+	// Webhook is served at POST /channels/<name>, for callers who know the channel's own secret; nil: there is none.
+	Webhook http.Handler
+}
+
+// Bounds of requests about links.
+const (
+	maxLinkText   = 128
+	maxLinkPage   = 500
+	usualLinkPage = 50
+)
+
+// checkLinkChannels returns an error unless every channel has a valid name of its own.
+func checkLinkChannels(channels []LinkChannel) error {
+	for i, c := range channels {
+		if !agent.ValidName(c.Name) || slices.ContainsFunc(channels[:i], func(o LinkChannel) bool { return o.Name == c.Name }) {
+			return fmt.Errorf("links: channel %q has no name of its own", c.Name)
+		}
+	}
+	return nil
+}
+
+func (s *httpServer) routeLinks() {
+	const all = "/v1/links"
+	s.route(all, methods{
+		http.MethodGet:  requires(s.answer(tenantEither, s.getLinks), agent.ActionLinksWrite),
+		http.MethodPost: requires(s.answerPlain(tenantEither, s.postLink), agent.ActionLinksWrite),
+	})
+	s.route(all+"/{channel}/{chat_id}", methods{http.MethodDelete: requires(s.answerPlain(tenantEither, s.deleteLink), agent.ActionLinksWrite)})
+	for _, channel := range s.cfg.LinkChannels {
+		if channel.Webhook == nil {
+			continue
+		}
+		s.route("/channels/"+channel.Name, methods{http.MethodPost: {
+			required: requirement{public: true},
+			handle: s.serve(tenantEither, func(c *Call) error {
+				channel.Webhook.ServeHTTP(c.w, c.r)
+				return nil
+			}),
+		}})
+	}
+}
+
+// linkRequest is the body of POST /v1/links.
+type linkRequest struct {
+	Channel string   `json:"channel"`
+	UserID  string   `json:"user_id,omitempty"`
+	Role    string   `json:"role,omitempty"`
+	Scopes  []string `json:"scopes,omitempty"`
+}
+
+// linkCode is the answer to POST /v1/links.
+type linkCode struct {
+	Code      string    `json:"code"`
+	URL       string    `json:"url,omitempty"`
+	ExpiresAt time.Time `json:"expires_at"`
+	Channel   string    `json:"channel"`
+	UserID    string    `json:"user_id"`
+	Role      string    `json:"role,omitempty"`
+	Scopes    []string  `json:"scopes"`
+}
+
+// postLink is POST /v1/links: a code that links the chat which sends it to the user.
+func (s *httpServer) postLink(c *Call) (any, error) {
+	var body linkRequest
+	if err := c.decode(&body); err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(s.cfg.LinkChannels, func(o LinkChannel) bool { return o.Name == body.Channel })
+	if i < 0 {
+		return nil, agent.Invalid("channel", "is %.100q, which is no channel of this service", body.Channel)
+	}
+	if err := c.completeLink(&body); err != nil {
+		c.audit(agent.AuditDenied, agent.ActionLinksWrite, "link/"+body.Channel, nil)
+		return nil, err
+	}
+	p := c.Principal()
+	code := rand.Text() // 130 bits
+	link := agent.LinkCode{
+		Hash: agent.HashLinkCode(code), ExpiresAt: time.Now().Add(agent.LinkCodeTTL).UTC().Truncate(time.Second),
+		Link: agent.Link{
+			Chat: agent.Chat{Channel: body.Channel}, Tenant: c.Tenant(), UserID: body.UserID, Role: body.Role, Scopes: body.Scopes, LinkedBy: p.By(),
+		},
+	}
+	if err := s.cfg.Links.CreateLinkCode(c.bounded(), link); err != nil {
+		return nil, err
+	}
+	c.audit(agent.AuditAllowed, agent.ActionLinksWrite, "link/"+body.Channel, nil)
+	out := linkCode{Code: code, ExpiresAt: link.ExpiresAt, Channel: body.Channel, UserID: body.UserID, Role: body.Role, Scopes: body.Scopes}
+	if url := s.cfg.LinkChannels[i].URL; url != nil {
+		out.URL = url(code)
+	}
+	c.status = http.StatusCreated
+	return out, nil
+}
+
+// completeLink checks user, role and scopes of a link against the credential, and sets those that are missing. Nobody can give more than the
+// credential allows: a user's own credential links chats to this user, in this role, and no scope goes beyond the caller's.
+func (c *Call) completeLink(body *linkRequest) error {
+	p := c.Principal()
+	if own := ownUser(&p); own != "" {
+		if body.UserID != "" && body.UserID != own {
+			return agent.FieldErrorf(agent.CodeDenied, "user_id", "the credential is the user's own: it links chats to nobody else")
+		}
+		body.UserID, body.Role = own, cmp.Or(body.Role, p.Role)
+	}
+	if !p.Trusted() && body.Role != "" && body.Role != p.Role && !p.Covers("*") {
+		return agent.FieldErrorf(agent.CodeDenied, "role", "is not the credential's")
+	}
+	if err := checkLinkText("user_id", body.UserID); err != nil {
+		return err
+	}
+	if body.UserID == "" {
+		return agent.Invalid("user_id", "is missing")
+	}
+	if err := checkLinkText("role", body.Role); err != nil {
+		return err
+	}
+	if body.Scopes == nil {
+		for _, scope := range agent.LinkScopes() { // those that the caller may give
+			if p.Covers(scope) {
+				body.Scopes = append(body.Scopes, scope)
+			}
+		}
+	}
+	switch {
+	case len(body.Scopes) == 0:
+		return agent.FieldErrorf(agent.CodeDenied, "scopes", "are none that the credential may give")
+	case len(body.Scopes) > agent.MaxLinkScopes:
+		return agent.FieldErrorf(agent.CodeOverflow, "scopes", "are %d, at most %d", len(body.Scopes), agent.MaxLinkScopes)
+	}
+	for i, scope := range body.Scopes {
+		field := fmt.Sprintf("scopes[%d]", i)
+		switch {
+		case len(scope) > 2*maxLinkText || !access.ValidScope(scope):
+			return agent.Invalid(field, "is %.100q, which allows nothing that there is", scope)
+		case !p.Covers(scope):
+			return agent.FieldErrorf(agent.CodeDenied, field, "the credential does not allow %.100q itself", scope)
+		}
+	}
+	return nil
+}
+
+// ownUser returns the user whose own the credential is. It is empty for a credential without a subject and for an operator's.
+func ownUser(p *agent.Principal) string {
+	if p.Trusted() || p.Tenant == agent.AnyTenant {
+		return ""
+	}
+	return p.Subject
+}
+
+// checkLinkText refuses text that is too long or holds control characters.
+func checkLinkText(field, value string) error {
+	if len(value) > maxLinkText || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }) {
+		return agent.Invalid(field, "want at most %d bytes of printable text", maxLinkText)
+	}
+	return nil
+}
+
+// getLinks is GET /v1/links?channel=&user_id=&page_size=&page_token=.
+func (s *httpServer) getLinks(c *Call) (any, error) {
+	values, page, err := c.page(usualLinkPage, maxLinkPage, "channel", "user_id")
+	if err != nil {
+		return nil, err
+	}
+	q := agent.LinkQuery{
+		Tenant: c.Tenant(), Channel: values.Get("channel"), UserID: values.Get("user_id"), PageSize: page.Size, PageToken: page.Token,
+	}
+	for field, value := range map[string]string{"channel": q.Channel, "user_id": q.UserID} {
+		if err := checkLinkText(field, value); err != nil {
+			return nil, err
+		}
+	}
+	if own := ownUser(&c.caller.principal); own != "" {
+		if q.UserID != "" && q.UserID != own {
+			return nil, agent.FieldErrorf(agent.CodeDenied, "user_id", "the credential is the user's own: it sees nobody else's links")
+		}
+		q.UserID = own
+	}
+	found, err := s.cfg.Links.Links(c.bounded(), q)
+	found.Links = orEmpty(found.Links)
+	return found, err
+}
+
+// deleteLink is DELETE /v1/links/{channel}/{chat_id}. It counts from the chat's next message on.
+func (s *httpServer) deleteLink(c *Call) (any, error) {
+	chat := agent.Chat{Channel: c.r.PathValue("channel"), ChatID: c.r.PathValue("chat_id")}
+	notLinked := agent.Errorf(agent.CodeNotFound, "", "chat %.100q of %.100q is linked to no user", chat.ChatID, chat.Channel)
+	if checkLinkText("channel", chat.Channel) != nil || checkLinkText("chat_id", chat.ChatID) != nil {
+		return nil, notLinked
+	}
+	if own := ownUser(&c.caller.principal); own != "" {
+		link, err := s.cfg.Links.ChatLink(c.bounded(), chat)
+		if err == nil && (link.Tenant != c.Tenant() || link.UserID != own) {
+			err = notLinked
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := s.cfg.Links.Unlink(c.bounded(), c.Tenant(), chat); err != nil {
+		return nil, err
+	}
+	c.audit(agent.AuditAllowed, agent.ActionLinksWrite, "link/"+chat.Channel+"/"+chat.ChatID, nil)
+	c.status = http.StatusNoContent
+	return nil, nil
+}

@@ -1,0 +1,271 @@
+package gateway
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/access"
+)
+
+// closedDoor accepts the bearer token tenant|scope,scope as a credential with these scopes.
+type closedDoor struct{}
+
+func (closedDoor) Authenticate(_ context.Context, c access.Credentials) (agent.Principal, error) {
+	tenant, scopes, ok := strings.Cut(c.Bearer, "|")
+	if !ok {
+		return agent.Principal{}, access.Refused("no")
+	}
+	return agent.Principal{Method: agent.MethodKey, Tenant: tenant, Scopes: strings.Split(scopes, ",")}, nil
+}
+
+// healthy is a port whose state is good. Every other port of closed panics when it is called: no refused call gets that far.
+type healthy struct{}
+
+func (healthy) Health(context.Context) Health { return Health{OK: true} }
+
+// Names under which the ports can be embedded: some have a method of their own name.
+type (
+	approvalsPort  = Approvals
+	knowledgePort  = Knowledge
+	workflowsPort  = Workflows
+	compositesPort = Composites
+	documentsPort  = Documents
+	doctorPort     = Doctor
+	linksPort      = Links
+	usagePort      = Usage
+)
+
+// uncalled are ports that panic when they are called.
+type uncalled struct {
+	Turns
+	Results
+	Sessions
+	approvalsPort
+	knowledgePort
+	workflowsPort
+	WorkflowRuns
+	compositesPort
+	Agents
+	documentsPort
+	doctorPort
+	Keys
+	SchedulePlans
+	linksPort
+	usagePort
+}
+
+// openTrail is a trail that takes records.
+type openTrail struct{ Audit }
+
+func (openTrail) Record(agent.AuditRecord) {}
+
+// storing is a codec whose payloads may be stored elsewhere.
+type storing struct{ Codec }
+
+func (storing) Stores() bool { return true }
+
+// closed returns a gateway with all ports.
+func closed(t *testing.T) *Gateway {
+	t.Helper()
+	p := uncalled{}
+	g, err := New(Config{
+		HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Auth: closedDoor{}, Metrics: http.NotFoundHandler(),
+		Ports: Ports{
+			Turns: p, Results: p, Sessions: p, Approvals: p, Knowledge: p, Workflows: p, Runs: p, Composites: p, Agents: p, Documents: p, Doctor: p,
+			Health: healthy{}, Keys: p, Audit: openTrail{}, Schedules: struct{ Schedules }{}, SchedulePlans: p, Links: p, Usage: p,
+			Retention: struct{ Retention }{}, Erasures: struct{ Erasures }{}, Codec: storing{},
+		},
+	})
+	require.NoError(t, err)
+	return g
+}
+
+// TestEveryPathHasARequirement checks that no path accepts a caller without a credential, or with one that allows nothing.
+func TestEveryPathHasARequirement(t *testing.T) {
+	g := closed(t)
+	s, ok := g.http.Handler.(*httpServer)
+	require.True(t, ok)
+	require.Greater(t, len(s.paths), 30)
+	var open []string
+	for path, m := range s.paths {
+		for method, e := range m {
+			what := method + " " + path
+			n := e.required
+			switch {
+			case n.public || n.anyCredential:
+				open = append(open, what)
+				require.Empty(t, n.actions, what)
+			default:
+				require.NotEmpty(t, n.actions, "%s has no requirement", what)
+			}
+			for _, a := range n.actions {
+				require.Contains(t, agent.Actions(), a, what)
+			}
+			try := func(credential string) int {
+				r := httptest.NewRequest(method, strings.NewReplacer("{", "", "}", "", "...", "").Replace(path), strings.NewReader("{}"))
+				if credential != "" {
+					r.Header.Set("Authorization", "Bearer "+credential)
+				}
+				w := httptest.NewRecorder()
+				s.ServeHTTP(w, r)
+				return w.Code
+			}
+			if n.public {
+				require.Equal(t, 200, try(""), what)
+				continue
+			}
+			require.Equal(t, 401, try(""), what)
+			require.Equal(t, 401, try("wrong"), what)
+			if !n.anyCredential {
+				require.Equal(t, 403, try("acme|nothing.at.all"), what)
+			}
+			for _, a := range n.actions { // a scope that was meant to confine does not open what knows no resources
+				if !access.Confinable(a) {
+					require.Equal(t, 403, try("acme|"+string(a)+":x,*:x"), what)
+					require.Equal(t, 403, try("*|"+string(a)+":x"), what)
+				}
+			}
+			for _, a := range agent.Actions() { // what others need opens nothing
+				if n.actions != nil && !strings.Contains(sprint(n.actions), string(a)) {
+					require.Equal(t, 403, try("acme|"+string(a)), "%s with %s", what, a)
+				}
+			}
+		}
+	}
+	sort.Strings(open)
+	require.Equal(t, []string{"GET /health", "GET /v1/whoami"}, open)
+}
+
+// Every path refuses a parameter that it does not read, and names it; those that people and probes call with parameters of their own are
+// the exceptions.
+func TestEveryPathRefusesUnknownParameters(t *testing.T) {
+	g := closed(t)
+	s, ok := g.http.Handler.(*httpServer)
+	require.True(t, ok)
+	for path, m := range s.paths {
+		if path == pathHealth || path == pathMetrics || strings.HasPrefix(path, pathCodec) {
+			continue
+		}
+		for method := range m {
+			target := strings.NewReplacer("{collection}", "docs", "{tag}", map[bool]string{true: "x:run", false: "x"}[method == http.MethodPost],
+				"{", "", "}", "", "...", "").Replace(path)
+			for body, media := range map[string]string{"": "", "{}": "application/json"} {
+				r := httptest.NewRequest(method, target+"?no_such_parameter=1", strings.NewReader(body))
+				r.Header.Set("Authorization", "Bearer *|*")
+				r.Header.Set("Content-Type", media)
+				w := httptest.NewRecorder()
+				s.ServeHTTP(w, r)
+				if w.Code == http.StatusUnsupportedMediaType {
+					continue
+				}
+				require.Equal(t, 400, w.Code, "%s %s: %s", method, path, w.Body)
+				require.Contains(t, w.Body.String(), "no_such_parameter: is no parameter of this path", "%s %s", method, path)
+				if path != "/v1/usage" {
+					require.Contains(t, w.Body.String(), ": it takes ", "%s %s", method, path)
+				}
+			}
+		}
+	}
+}
+
+func sprint(actions []agent.Action) string {
+	var all []string
+	for _, a := range actions {
+		all = append(all, string(a))
+	}
+	return strings.Join(all, ",")
+}
+
+// TestEveryCallHasARequirement is TestEveryPathHasARequirement for gRPC methods.
+func TestEveryCallHasARequirement(t *testing.T) {
+	g := closed(t)
+	require.NoError(t, g.Start(t.Context()))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
+		defer cancel()
+		require.NoError(t, g.Shutdown(ctx))
+	})
+	conn, err := grpc.NewClient(g.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	var open []string
+	stated := map[string]bool{}
+	for service, info := range g.grpc.GetServiceInfo() {
+		for _, m := range info.Methods {
+			method := "/" + service + "/" + m.Name
+			n, ok := grpcRequirements[method]
+			require.True(t, ok, "%s has no requirement", method)
+			stated[method] = true
+			if n.public || n.anyCredential {
+				open = append(open, method)
+			} else {
+				require.NotEmpty(t, n.actions, "%s has no requirement", method)
+			}
+			try := func(credential string) codes.Code {
+				ctx := t.Context()
+				if credential != "" {
+					ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+credential)
+				}
+				if !m.IsServerStream {
+					return status.Code(conn.Invoke(ctx, method, &emptypb.Empty{}, &emptypb.Empty{}))
+				}
+				stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: m.IsClientStream}, method)
+				require.NoError(t, err)
+				if err := stream.SendMsg(&emptypb.Empty{}); err != nil {
+					require.ErrorIs(t, err, io.EOF, "refused already")
+				}
+				return status.Code(stream.RecvMsg(&emptypb.Empty{}))
+			}
+			if n.public {
+				continue
+			}
+			require.Equal(t, codes.Unauthenticated, try(""), method)
+			require.Equal(t, codes.Unauthenticated, try("wrong"), method)
+			if !n.anyCredential {
+				require.Equal(t, codes.PermissionDenied, try("acme|nothing.at.all"), method)
+			}
+			for _, a := range n.actions {
+				if !access.Confinable(a) {
+					require.Equal(t, codes.PermissionDenied, try("acme|"+string(a)+":x"), method)
+				}
+			}
+		}
+	}
+	for method := range grpcRequirements {
+		require.True(t, stated[method], "%s is no method", method)
+	}
+	sort.Strings(open)
+	require.Equal(t, []string{
+		"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/List", "/grpc.health.v1.Health/Watch",
+		"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+	}, open)
+}
+
+// A path or method without a requirement is closed to everybody, the operator and callers without authentication included.
+func TestNoRequirementIsClosed(t *testing.T) {
+	var n requirement
+	for _, p := range []agent.Principal{
+		{Method: agent.MethodNone, Tenant: "*"}, {Method: agent.MethodKey, Tenant: "*", Scopes: []string{"*"}}, {},
+	} {
+		require.Equal(t, agent.CodeDenied, agent.CodeOf(n.check(identity{principal: p}, "GET /forgotten")))
+	}
+	_, err := callerOf(t.Context())
+	require.Equal(t, agent.CodeInternal, agent.CodeOf(err))
+	_, _, err = closed(t).identifyCall(t.Context(), "/turnstone.v1.AgentRuntime/Forgotten")
+	require.Error(t, err)
+}

@@ -1,0 +1,305 @@
+package gateway
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
+)
+
+// patchSpec is a change of a workflow definition: JSON Patch operations and a description.
+type patchSpec struct {
+	Operations  json.RawMessage `json:"operations,omitempty"`
+	Description string          `json:"description,omitempty"`
+}
+
+// patchBody is the body of POST /v1/workflows/{tag}:patch: the operations, or the whole call of the tool patch_workflow.
+type patchBody struct {
+	patchSpec
+
+	Spec        *patchSpec `json:"patch_spec,omitempty"`
+	Tag         string     `json:"workflow_tag,omitempty"` // that of the path
+	Owner       string     `json:"workflow_owner,omitempty"`
+	BaseVersion int64      `json:"base_version,omitempty"`
+	DryRun      bool       `json:"dry_run,omitempty"`
+	By          string     `json:"by,omitempty"`
+}
+
+// revertBody is the body of POST /v1/workflows/{tag}:revert.
+type revertBody struct {
+	PatchID     string `json:"patch_id"`
+	Description string `json:"description,omitempty"`
+	Owner       string `json:"workflow_owner,omitempty"`
+	BaseVersion int64  `json:"base_version,omitempty"`
+	DryRun      bool   `json:"dry_run,omitempty"`
+	By          string `json:"by,omitempty"`
+}
+
+// runBody is the body of POST /v1/workflows/{tag}:run; it may be left out.
+type runBody struct {
+	Input   json.RawMessage         `json:"input,omitempty"`
+	Version int64                   `json:"version,omitempty"`
+	RunID   string                  `json:"run_id,omitempty"`
+	Owner   string                  `json:"workflow_owner,omitempty"`
+	Context agent.InvocationContext `json:"context,omitzero"`
+}
+
+// putWorkflow is PUT /v1/workflows/{tag}?owner=&base_version=&description=&by=&dry_run=. The body is the definition; with If-None-Match: *
+// it must be new.
+func (s *httpServer) putWorkflow(c *Call) (any, error) {
+	key, err := c.workflowKey(c.r.PathValue("tag"), agent.ActionWorkflowsWrite)
+	if err != nil {
+		return nil, err
+	}
+	q := c.query
+	put := WorkflowPut{
+		WorkflowKey: key, BaseVersion: q.number("base_version"), Description: q.text("description", maxComment), By: q.text("by", maxText),
+		DryRun: q.bool("dry_run"),
+	}
+	if err := q.end(); err != nil {
+		return nil, err
+	}
+	if put.BaseVersion, err = baseVersion(c.r, put.BaseVersion); err != nil {
+		return nil, err
+	}
+	if put.OnlyNew, err = onlyNew(c.r, put.BaseVersion); err != nil {
+		return nil, err
+	}
+	if put.Idempotency, err = idempotencyKey(c.r); err != nil {
+		return nil, err
+	}
+	if err := c.decode(&put.Definition); err != nil {
+		return nil, err
+	}
+	if err := checkDocument("", put.Definition, '{'); err != nil {
+		return nil, err
+	}
+	put.By = c.caller.actor(put.By)
+	result, err := s.cfg.Workflows.PutWorkflow(c.bounded(), put)
+	if !put.DryRun {
+		c.caller.auditChange(agent.ActionWorkflowsWrite, key.Tag, facts{"change": "put", "version": result.Version}, err)
+	}
+	return c.withETag(result.Version, result, err)
+}
+
+// deleteWorkflow is DELETE /v1/workflows/{tag}?owner=&base_version=&description=&by=.
+func (s *httpServer) deleteWorkflow(c *Call) (any, error) {
+	key, err := c.workflowKey(c.r.PathValue("tag"), agent.ActionWorkflowsWrite)
+	if err != nil {
+		return nil, err
+	}
+	q := c.query
+	request := WorkflowDelete{
+		WorkflowKey: key, BaseVersion: q.number("base_version"), Description: q.text("description", maxComment), By: q.text("by", maxText),
+	}
+	if err := q.end(); err != nil {
+		return nil, err
+	}
+	if request.BaseVersion, err = baseVersion(c.r, request.BaseVersion); err != nil {
+		return nil, err
+	}
+	if request.Idempotency, err = idempotencyKey(c.r); err != nil {
+		return nil, err
+	}
+	request.By = c.caller.actor(request.By)
+	result, err := s.cfg.Workflows.DeleteWorkflow(c.bounded(), request)
+	c.caller.auditChange(agent.ActionWorkflowsWrite, key.Tag, facts{"change": "delete", "version": result.Version}, err)
+	return result, err
+}
+
+// baseVersion returns the version that a change is made from: that of the header If-Match, else the given one. They must not differ.
+func baseVersion(r *http.Request, given int64) (int64, error) {
+	header := r.Header.Get("If-Match")
+	if header == "" || header == "*" {
+		return given, nil
+	}
+	version, err := strconv.ParseInt(strings.Trim(header, `"`), 10, 64)
+	switch {
+	case err != nil || version <= 0:
+		return 0, agent.Invalid("base_version", `the header If-Match wants a version such as "3", got %.60q`, header)
+	case given != 0 && given != version:
+		return 0, agent.Invalid("base_version", "is %d, but the header If-Match says %d", given, version)
+	}
+	return version, nil
+}
+
+// onlyNew reports whether the header If-None-Match: * asks for a definition that does not exist yet.
+func onlyNew(r *http.Request, base int64) (bool, error) {
+	switch header := r.Header.Get("If-None-Match"); {
+	case header == "":
+		return false, nil
+	case header != "*":
+		return false, agent.Invalid("If-None-Match", "want *, which is only when there is none, got %.60q", header)
+	case base != 0, r.Header.Get("If-Match") != "":
+		return false, agent.Invalid("If-None-Match", "is only when there is none, but the request names a version that is there")
+	default:
+		return true, nil
+	}
+}
+
+// idempotencyKey reads the header Idempotency-Key.
+func idempotencyKey(r *http.Request) (string, error) {
+	key := r.Header.Get("Idempotency-Key")
+	return key, checkLine("idempotency_key", key, maxText)
+}
+
+// checkDocument bounds JSON, and wants an object or an array.
+func checkDocument(field string, raw json.RawMessage, begins byte) error {
+	switch text := bytes.TrimSpace(raw); {
+	case len(raw) > maxDefinition:
+		return agent.FieldErrorf(agent.CodeOverflow, field, "is %d bytes, at most %d", len(raw), maxDefinition)
+	case len(text) > 0 && text[0] == begins:
+		return nil
+	case begins == '[':
+		return agent.Invalid(field, "want an array")
+	default:
+		return agent.Invalid(field, "want an object")
+	}
+}
+
+// postWorkflow is POST /v1/workflows/{tag}:{action}. The mux takes tag and action for one segment.
+func (s *httpServer) postWorkflow(c *Call) (any, error) {
+	tag, action, _ := strings.Cut(c.r.PathValue("tag"), ":")
+	actions := map[string]struct {
+		required agent.Action
+		handle   func(*Call, agent.WorkflowKey) (any, error)
+	}{
+		"patch":  {agent.ActionWorkflowsWrite, s.patchWorkflow},
+		"revert": {agent.ActionWorkflowsWrite, s.revertWorkflow},
+		"run":    {agent.ActionWorkflowsRun, s.runWorkflow},
+	}
+	chosen, ok := actions[action]
+	if !ok {
+		return nil, agent.Errorf(agent.CodeNotFound, "", "no such path: want %s/{tag}:patch, :revert or :run, got %.200q", pathWorkflows, c.r.URL.Path)
+	}
+	key, err := c.workflowKey(tag, chosen.required)
+	if err == nil {
+		err = c.query.end()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return chosen.handle(c, key)
+}
+
+// setOwner sets the owner of a key to that of the body. A query must not name another one.
+func setOwner(key *agent.WorkflowKey, owner string) error {
+	if key.Owner != "" && owner != "" && key.Owner != owner {
+		return agent.Invalid("workflow_owner", "is %.140q, but the query says %.140q", owner, key.Owner)
+	}
+	key.Owner = cmp.Or(owner, key.Owner)
+	return checkName("workflow_owner", key.Owner)
+}
+
+func (s *httpServer) patchWorkflow(c *Call, key agent.WorkflowKey) (any, error) {
+	var body patchBody
+	if err := c.decode(&body); err != nil {
+		return nil, err
+	}
+	if body.Tag != "" && body.Tag != key.Tag {
+		return nil, agent.Invalid("workflow_tag", "is %.140q, but the path says %.140q", body.Tag, key.Tag)
+	}
+	spec, path := body.patchSpec, "operations"
+	if body.Spec != nil {
+		if len(spec.Operations) > 0 || spec.Description != "" {
+			return nil, agent.Invalid("patch_spec", "give operations and description in it or beside it, not both")
+		}
+		spec, path = *body.Spec, "patch_spec.operations"
+	}
+	if err := checkDocument(path, spec.Operations, '['); err != nil {
+		return nil, err
+	}
+	return s.changeWorkflow(c, agent.WorkflowPatchRequest{
+		WorkflowKey: key, Operations: spec.Operations, Description: spec.Description, BaseVersion: body.BaseVersion, By: body.By, DryRun: body.DryRun,
+	}, body.Owner, s.cfg.Workflows.PatchWorkflow)
+}
+
+func (s *httpServer) revertWorkflow(c *Call, key agent.WorkflowKey) (any, error) {
+	var body revertBody
+	if err := c.decode(&body); err != nil {
+		return nil, err
+	}
+	if body.PatchID == "" {
+		return nil, agent.Invalid("patch_id", "is missing: which change is to be taken back?")
+	}
+	if err := checkLine("patch_id", body.PatchID, maxText); err != nil {
+		return nil, err
+	}
+	return s.changeWorkflow(c, agent.WorkflowPatchRequest{
+		WorkflowKey: key, Revert: body.PatchID, Description: body.Description, BaseVersion: body.BaseVersion, By: body.By, DryRun: body.DryRun,
+	}, body.Owner, s.cfg.Workflows.RevertWorkflow)
+}
+
+// changeWorkflow checks, makes and audits a patch or its reversal.
+func (s *httpServer) changeWorkflow(
+	c *Call, p agent.WorkflowPatchRequest, owner string,
+	change func(context.Context, agent.WorkflowPatchRequest) (agent.WorkflowPatchResult, error),
+) (_ any, err error) {
+	if err := cmp.Or(setOwner(&p.WorkflowKey, owner), checkText("description", p.Description, maxComment), checkLine("by", p.By, maxText)); err != nil {
+		return nil, err
+	}
+	if p.BaseVersion < 0 {
+		return nil, agent.Invalid("base_version", "want a version, got %d", p.BaseVersion)
+	}
+	if p.BaseVersion, err = baseVersion(c.r, p.BaseVersion); err != nil {
+		return nil, err
+	}
+	if p.Idempotency, err = idempotencyKey(c.r); err != nil {
+		return nil, err
+	}
+	p.By = c.caller.actor(p.By)
+	result, err := change(c.bounded(), p)
+	if !p.DryRun {
+		c.caller.auditChange(agent.ActionWorkflowsWrite, p.Tag, facts{
+			"patch_id": result.PatchID, "version": result.Version, "revert_of": clip.Bytes(p.Revert, maxText),
+		}, err)
+	}
+	return c.withETag(result.Version, result, err)
+}
+
+func (s *httpServer) runWorkflow(c *Call, key agent.WorkflowKey) (any, error) {
+	var body runBody
+	if err := c.decodeIfAny(&body); err != nil {
+		return nil, err
+	}
+	if err := setOwner(&key, body.Owner); err != nil {
+		return nil, err
+	}
+	switch {
+	case body.RunID != "" && !runIDPattern.MatchString(body.RunID):
+		return nil, agent.Invalid("run_id", "want 1 to 128 of A-Z a-z 0-9 . _ : -")
+	case body.Version < 0:
+		return nil, agent.Invalid("version", "want a version, got %d", body.Version)
+	case len(body.Input) > maxDefinition:
+		return nil, agent.FieldErrorf(agent.CodeOverflow, "input", "is %d bytes, at most %d", len(body.Input), maxDefinition)
+	}
+	tenant := body.Context.Tenant
+	if err := c.caller.checkTenant(tenant, "context.tenant"); err != nil {
+		return nil, err
+	}
+	if tenant != "" && tenant != key.Tenant {
+		return nil, agent.Invalid("context.tenant", "is %.140q, but the request is made for tenant %q", tenant, key.Tenant)
+	}
+	idempotency, err := idempotencyKey(c.r)
+	if err != nil {
+		return nil, err
+	}
+	body.Context.Tenant = key.Tenant
+	c.caller.setUser(&body.Context)
+	receipt, err := s.cfg.Runs.StartRun(c.bounded(), agent.RunRequest{
+		RunID: body.RunID, Owner: key.Owner, Tag: key.Tag, Version: body.Version, Input: body.Input, Context: body.Context,
+	}, idempotency)
+	c.caller.auditChange(agent.ActionWorkflowsRun, key.Tag, facts{"run_id": receipt.RunID}, err)
+	if err != nil {
+		return nil, err
+	}
+	c.w.Header().Set("Location", pathRuns+"/"+receipt.RunID)
+	c.status = http.StatusAccepted
+	return receipt, nil
+}
