@@ -340,13 +340,13 @@ func (l *loader) tools() {
 	t := &l.cfg.Tools
 	seen := map[string]bool{}
 	each(l, "tools.grpc_clients", t.GRPCClients, func(path, entry string) {
-		client, err := grpcClient(entry)
+		client, err := parseGRPCClient(entry)
 		if err != nil {
 			l.fault(path, "%s", err)
 			return
 		}
-		l.unique(path, client.Name, seen, "%q is taken")
-		l.address(path, client.Address, 1)
+		l.unique(path, client.name, seen, "%q is taken")
+		l.address(path, client.address, 1)
 	})
 	r := &t.Research
 	if r.Contact != "" {

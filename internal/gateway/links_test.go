@@ -10,7 +10,6 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/access"
-	"github.com/turnstone-run/turnstone/internal/channel/telegram/telegramtest"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
@@ -34,11 +33,11 @@ func linkCallers() gatewaytest.Credentials {
 type linked struct {
 	*door
 
-	linkStore *telegramtest.Memory
+	linkStore *linkStore
 }
 
 func linksDoor(t *testing.T, auth access.Authenticator) (linked, *gatewaytest.Trail) {
-	store, trail := telegramtest.NewMemory(), &gatewaytest.Trail{}
+	store, trail := &linkStore{}, &gatewaytest.Trail{}
 	telegram := gateway.LinkChannel{
 		Name: "telegram", URL: func(code string) string { return "https://t.me/b?start=" + code },
 		Webhook: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -67,7 +66,7 @@ func TestLink(t *testing.T) {
 	require.NoError(t, err)
 	require.WithinDuration(t, time.Now().Add(agent.LinkCodeTTL), at, time.Minute)
 
-	link, err := d.linkStore.RedeemLink(t.Context(), agent.Chat{Channel: "telegram", ChatID: "7"}, code)
+	link, err := d.linkStore.RedeemLink(agent.Chat{Channel: "telegram", ChatID: "7"}, code)
 	require.NoError(t, err)
 	require.Equal(t, []string{"turns.*"}, link.Scopes)
 	a = d.sendAs("all", "GET", "/v1/links?channel=telegram&user_id=ann", "")

@@ -1,0 +1,78 @@
+package gateway_test
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// linkStore keeps links and codes in memory, for requests that come one after the other.
+type linkStore struct {
+	links []agent.Link
+	codes []agent.LinkCode
+}
+
+// Link links a chat without a code.
+func (s *linkStore) Link(chat, tenant, user string, scopes ...string) {
+	s.links = append(s.links, agent.Link{
+		Chat: agent.Chat{Channel: "telegram", ChatID: chat}, Tenant: tenant, UserID: user, Scopes: scopes, LinkedAt: time.Now().UTC(),
+	})
+}
+
+// RedeemLink links a chat with the offer of a code.
+func (s *linkStore) RedeemLink(c agent.Chat, code string) (agent.Link, error) {
+	for _, offer := range s.codes {
+		if slices.Equal(offer.Hash, agent.HashLinkCode(code)) {
+			offer.Link.Chat, offer.Link.LinkedAt = c, time.Now().UTC()
+			s.links = append(s.links, offer.Link)
+			return offer.Link, nil
+		}
+	}
+	return agent.Link{}, &agent.Error{Code: agent.CodeNotFound, Err: agent.ErrLinkCode}
+}
+
+func (s *linkStore) CreateLinkCode(_ context.Context, c agent.LinkCode) error {
+	s.codes = append(s.codes, c)
+	return nil
+}
+
+func (s *linkStore) ChatLink(_ context.Context, c agent.Chat) (agent.Link, error) {
+	if at := s.find(c); at >= 0 {
+		return s.links[at], nil
+	}
+	return agent.Link{}, notLinked(c)
+}
+
+func (s *linkStore) Unlink(_ context.Context, tenant string, c agent.Chat) error {
+	at := s.find(c)
+	if at < 0 || s.links[at].Tenant != tenant {
+		return notLinked(c)
+	}
+	s.links = slices.Delete(s.links, at, at+1)
+	return nil
+}
+
+// Links lists the links of a tenant. A page token is the last chat of the page before.
+func (s *linkStore) Links(_ context.Context, q agent.LinkQuery) (agent.LinkPage, error) {
+	key := func(l agent.Link) string { return l.Channel + "/" + l.ChatID }
+	found := slices.DeleteFunc(slices.Clone(s.links), func(l agent.Link) bool {
+		return l.Tenant != q.Tenant || q.Channel != "" && l.Channel != q.Channel || q.UserID != "" && l.UserID != q.UserID || key(l) <= q.PageToken
+	})
+	slices.SortFunc(found, func(a, b agent.Link) int { return cmp.Compare(key(a), key(b)) })
+	size := min(cmp.Or(q.PageSize, 50), 500)
+	if len(found) <= size {
+		return agent.LinkPage{Links: found}, nil
+	}
+	return agent.LinkPage{Links: found[:size], Next: key(found[size-1])}, nil
+}
+
+func (s *linkStore) find(c agent.Chat) int {
+	return slices.IndexFunc(s.links, func(l agent.Link) bool { return l.Chat == c })
+}
+
+func notLinked(c agent.Chat) error {
+	return agent.Errorf(agent.CodeNotFound, "", "chat %q is linked to no user", c.ChatID)
+}
