@@ -10,27 +10,27 @@ import (
 	"gocloud.dev/gcerrors"
 )
 
-// Object is stored content as it lies in the bucket.
+// Object is stored content in the bucket.
 type Object struct {
 	Tenant string
 	Ref    string // cas://sha256:<hex>
 	Bytes  int64  // compressed
 }
 
-// Objects returns a page of the bucket: of at most limit of its objects, those that are content of a tenant; compiled plans, uploads and
-// removals under way and whatever else lies there are left out. token is nil for the first page, then next of the page before; next is nil
-// behind the last page.
+// Objects reads a page of the bucket, at most limit objects, and returns those that are content of a tenant. It leaves out compiled plans,
+// uploads and removals in progress, and anything else. token is nil for the first page, then next of the page before; next is nil after the
+// last page.
 func (s *Store) Objects(ctx context.Context, token []byte, limit int) (page []Object, next []byte, err error) {
 	if len(token) == 0 {
 		token = blob.FirstPageToken
 	}
 	var found []*blob.ListObject
-	err = again(func() (err error) {
+	err = retryList(func() (err error) {
 		found, next, err = s.bucket.ListPage(ctx, token, limit, nil)
 		return err
 	})
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, nil, fail(ctx, "list blob store", err)
+		return nil, nil, bucketError(ctx, "list blob store", err)
 	}
 	for _, o := range found {
 		tenant, digest, ok := parseKey(o.Key)
@@ -41,11 +41,11 @@ func (s *Store) Objects(ctx context.Context, token []byte, limit int) (page []Ob
 	return page, next, nil
 }
 
-// maxLists bounds how often a list is made anew.
+// maxLists bounds how often a list is repeated.
 const maxLists = 10
 
-// again makes a list, anew when one of its objects was removed meanwhile: a folder cannot be listed then.
-func again(list func() error) (err error) {
+// retryList makes a list, and repeats it if an object was removed meanwhile: a folder cannot be listed then.
+func retryList(list func() error) (err error) {
 	for range maxLists {
 		if err = list(); err == nil || gcerrors.Code(err) != gcerrors.NotFound {
 			return err
@@ -54,7 +54,7 @@ func again(list func() error) (err error) {
 	return err
 }
 
-// parseKey is the inverse of objectKey.
+// parseKey returns the tenant and the digest of a key that objectKey made.
 func parseKey(key string) (tenant, digest string, ok bool) {
 	tenant, rest, _ := strings.Cut(key, "/")
 	digits, ok := strings.CutPrefix(rest, "sha256/")

@@ -18,14 +18,14 @@ import (
 const (
 	opOpen = "open blob"
 	opRead = "read blob"
-	// maxWindow bounds the decoder's memory whatever a stream asks for; earlier releases wrote with a window of 8 MiB.
+	// maxWindow bounds the decoder's memory, whatever a stream asks for. Earlier releases wrote with a window of 8 MiB.
 	maxWindow = 8 << 20
 )
 
-// Open returns the content of a reference, or of an address that [Store.S3Ref] returned. What was read is proven to be the content once Read
-// has answered io.EOF: a corrupted blob ends with an error ([agent.CodeInternal]) instead. ctx must live until the reader is closed.
+// Open returns the content of a reference, or of an address that [Store.S3Ref] returned. Once Read returns io.EOF, the content is verified;
+// a corrupted blob ends with [agent.CodeInternal] instead. ctx must live until the reader is closed.
 //
-// [agent.CodeInvalid] for a malformed reference or tenant; [agent.CodeNotFound] for one that this tenant does not have.
+// A malformed reference or tenant is [agent.CodeInvalid], content that the tenant does not have is [agent.CodeNotFound].
 func (s *Store) Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error) {
 	if err := checkTenant(tenant); err != nil {
 		return nil, err
@@ -39,17 +39,17 @@ func (s *Store) Open(ctx context.Context, tenant, ref string) (io.ReadCloser, er
 		if gcerrors.Code(err) == gcerrors.NotFound {
 			return nil, agent.Errorf(agent.CodeNotFound, opOpen, "no blob %s", ref)
 		}
-		return nil, fail(ctx, opOpen, err)
+		return nil, bucketError(ctx, opOpen, err)
 	}
 	source := &source{r: r}
 	z, err := zstd.NewReader(source, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
 		return nil, errors.Join(agent.Errorf(agent.CodeInternal, opOpen, "%w", err), r.Close())
 	}
-	return &verified{ctx: ctx, ref: ref, digest: digest, source: source, object: r, z: z, hash: sha256.New(), left: s.maxBytes}, nil
+	return &verifiedReader{ctx: ctx, ref: ref, digest: digest, source: source, object: r, z: z, hash: sha256.New(), left: s.maxBytes}, nil
 }
 
-// source remembers why the bucket's stream ended, which the decoder's errors do not tell from a corrupted one.
+// source keeps the error of the bucket's stream: the decoder's errors do not distinguish it from corrupted content.
 type source struct {
 	r   io.Reader
 	err error // other than io.EOF
@@ -63,24 +63,24 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// verified compares the hash at the end.
-type verified struct {
-	ctx         context.Context // that of the reader, to classify its errors
+// verifiedReader compares the hash at the end.
+type verifiedReader struct {
+	ctx         context.Context // of the reader, to classify its errors
 	ref, digest string
 	source      *source
 	object      *blob.Reader
 	z           *zstd.Decoder
 	hash        hash.Hash
 	left        int64
-	end         error // sticky
+	end         error // of all later reads
 }
 
-func (v *verified) Read(p []byte) (int, error) {
+func (v *verifiedReader) Read(p []byte) (int, error) {
 	if v.end != nil {
 		return 0, v.end
 	}
 	n, err := v.z.Read(p)
-	if int64(n) > v.left { // nothing that Put wrote; perhaps made to expand
+	if int64(n) > v.left { // Put did not write it; it may be made to expand
 		v.end = agent.Errorf(agent.CodeInternal, opRead, "%s is corrupted: larger than any blob", v.ref)
 		return 0, v.end
 	}
@@ -90,7 +90,7 @@ func (v *verified) Read(p []byte) (int, error) {
 	case err == nil:
 		return n, nil
 	case err != io.EOF && v.source.err != nil: //nolint:errorlint // the contract of io.Reader
-		v.end = fail(v.ctx, opRead, v.source.err)
+		v.end = bucketError(v.ctx, opRead, v.source.err)
 	case err != io.EOF: //nolint:errorlint // as above
 		v.end = agent.Errorf(agent.CodeInternal, opRead, "%s is corrupted: %w", v.ref, err)
 	case hex.EncodeToString(v.hash.Sum(nil)) != v.digest:
@@ -101,14 +101,14 @@ func (v *verified) Read(p []byte) (int, error) {
 	return n, v.end
 }
 
-// Close releases the reader. It says nothing of what was not read.
-func (v *verified) Close() error {
+// Close releases the reader. It does not verify what was not read.
+func (v *verifiedReader) Close() error {
 	v.z.Close()
 	if v.end == nil {
 		v.end = errClosed
 	}
 	if err := v.object.Close(); err != nil {
-		return fail(v.ctx, opRead, err)
+		return bucketError(v.ctx, opRead, err)
 	}
 	return nil
 }

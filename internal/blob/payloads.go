@@ -16,11 +16,11 @@ import (
 
 const (
 	opPayload = "payload store"
-	// payloadsPrefix keeps what histories of Temporal refer to apart from what tenants store: nothing here counts references.
+	// payloadsPrefix separates what histories of Temporal refer to from what tenants store. Its references are not counted.
 	payloadsPrefix = "~payloads/"
 )
 
-// payloadKey is the day on which a payload was stored, and what makes it unique.
+// payloadKey matches the day on which a payload was stored, followed by a unique name.
 var payloadKey = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}/[0-9A-Za-z._-]{1,128}$`)
 
 // Payloads keeps large payloads of Temporal by keys that begin with a day (UTC), 2026-08-03/…, until [Payloads.Sweep].
@@ -28,7 +28,7 @@ type Payloads struct {
 	bucket *blob.Bucket
 }
 
-// Payloads is the part of the store for payloads.
+// Payloads returns the part of the store for payloads.
 func (s *Store) Payloads() *Payloads { return &Payloads{bucket: s.bucket} }
 
 // Put stores content; the same key is the same content.
@@ -42,47 +42,47 @@ func (p *Payloads) Put(ctx context.Context, key string, content []byte) error {
 		ContentType: "application/octet-stream", DisableContentTypeDetection: true,
 	})
 	if err != nil {
-		return fail(ctx, opPayload, err)
+		return bucketError(ctx, opPayload, err)
 	}
 	if _, err := io.Copy(w, bytes.NewReader(content)); err != nil {
-		abort() // the driver's way to drop a half-written object
+		abort() // so that the driver drops the half-written object
 		_ = w.Close()
-		return fail(ctx, opPayload, err)
+		return bucketError(ctx, opPayload, err)
 	}
 	if err := w.Close(); err != nil {
-		return fail(ctx, opPayload, err)
+		return bucketError(ctx, opPayload, err)
 	}
 	return nil
 }
 
-// Get returns content of at most so many bytes; [agent.CodeOverflow] above, [agent.CodeNotFound] when there is none.
-func (p *Payloads) Get(ctx context.Context, key string, most int64) ([]byte, error) {
+// Get returns content. The error is [agent.CodeOverflow] for more than maxBytes, and [agent.CodeNotFound] if there is none.
+func (p *Payloads) Get(ctx context.Context, key string, maxBytes int64) ([]byte, error) {
 	if !payloadKey.MatchString(key) {
 		return nil, agent.Invalid("key", "want a day and a name, got %.200q", key)
 	}
 	r, err := p.bucket.NewReader(ctx, payloadsPrefix+key, nil)
 	if err != nil {
-		return nil, fail(ctx, opPayload, err)
+		return nil, bucketError(ctx, opPayload, err)
 	}
 	defer r.Close() //nolint:errcheck // read-only
-	if r.Size() > most {
-		return nil, agent.Errorf(agent.CodeOverflow, opPayload, "%s has %d bytes, more than %d", key, r.Size(), most)
+	if r.Size() > maxBytes {
+		return nil, agent.Errorf(agent.CodeOverflow, opPayload, "%s has %d bytes, more than %d", key, r.Size(), maxBytes)
 	}
-	content, err := io.ReadAll(io.LimitReader(r, most+1))
+	content, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
 	switch {
 	case err != nil:
-		return nil, fail(ctx, opPayload, err)
-	case int64(len(content)) > most:
-		return nil, agent.Errorf(agent.CodeOverflow, opPayload, "%s has more than %d bytes", key, most)
+		return nil, bucketError(ctx, opPayload, err)
+	case int64(len(content)) > maxBytes:
+		return nil, agent.Errorf(agent.CodeOverflow, opPayload, "%s has more than %d bytes", key, maxBytes)
 	}
 	return content, nil
 }
 
-// Sweep removes what was stored on days before that of a time, and returns how many objects. Histories that still name it cannot be read
-// any more.
+// Sweep removes payloads that were stored before the day of a time, and returns how many. Histories that still refer to them can no longer
+// be read.
 func (p *Payloads) Sweep(ctx context.Context, before time.Time) (n int, err error) {
 	day := before.UTC().Format(time.DateOnly)
-	err = again(func() error {
+	err = retryList(func() error {
 		for list := p.bucket.List(&blob.ListOptions{Prefix: payloadsPrefix}); ; {
 			object, err := list.Next(ctx)
 			if errors.Is(err, io.EOF) {
@@ -105,7 +105,7 @@ func (p *Payloads) Sweep(ctx context.Context, before time.Time) (n int, err erro
 		}
 	})
 	if err != nil {
-		return n, fail(ctx, "sweep payloads", err)
+		return n, bucketError(ctx, "sweep payloads", err)
 	}
 	return n, nil
 }

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// plansFolder keeps compiled plans apart from what tenants store: they are named by running turns, and belong to no result.
+	// plansFolder separates compiled plans from what tenants store: running turns refer to plans, no result does.
 	plansFolder  = ".plans"
 	maxPlanBytes = 8 << 20
 )
@@ -23,8 +23,8 @@ func (s *Store) SavePlan(ctx context.Context, body []byte) (uri string, err erro
 	return s.Put(ctx, plansFolder, bytes.NewReader(body))
 }
 
-// PlanBytes returns the bytes of a plan by its hash, sha256:<hex>. [agent.CodeNotFound] when there are none; bytes that do not have the
-// hash are an error.
+// PlanBytes returns the bytes of a plan by its hash, sha256:<hex>. The error is [agent.CodeNotFound] if there are none; bytes with another
+// hash are an error, too.
 func (s *Store) PlanBytes(ctx context.Context, hash string) ([]byte, error) {
 	r, err := s.Open(ctx, plansFolder, "cas://"+hash)
 	if err != nil {

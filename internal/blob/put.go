@@ -18,16 +18,16 @@ import (
 
 const (
 	opPut = "put blob"
-	// window is how far back the encoder looks: what is stored repeats itself within rows, and eight times as much would cost 30 MB more for
-	// each Put under way and save next to nothing.
+	// window is how far back the encoder searches. Stored content repeats within rows; eight times the window would cost 30 MB more for each
+	// Put and save almost nothing.
 	window = 1 << 20
 )
 
-// Put stores what r yields and returns its reference, cas://sha256:<hex>. Content that is there already is not written again. With a ledger
-// the content stays for a grace from now on, for the caller to refer to it meanwhile.
+// Put stores the content of r and returns its reference, cas://sha256:<hex>. Existing content is not written again. With a ledger the
+// content stays for the grace period, so that the caller can refer to it.
 //
-// [agent.CodeOverflow] for content above the bound, [agent.CodeUnavailable] when the bucket cannot be reached; an error of r is
-// returned wrapped. After an error nothing can be found under the content's reference that was not there before.
+// Content above the bound is [agent.CodeOverflow], a bucket that cannot be reached [agent.CodeUnavailable]; an error of r is returned
+// wrapped. After an error Put has stored nothing.
 func (s *Store) Put(ctx context.Context, tenant string, r io.Reader) (ref string, err error) {
 	if err := checkTenant(tenant); err != nil {
 		return "", err
@@ -38,15 +38,15 @@ func (s *Store) Put(ctx context.Context, tenant string, r io.Reader) (ref string
 	switch {
 	case in.err != nil:
 		return "", in.err
-	case err == io.EOF: //nolint:errorlint // io.CopyN's own word for the end
+	case err == io.EOF: //nolint:errorlint // the contract of io.CopyN
 		return s.putSmall(ctx, tenant, in.hash.Sum(nil), head.Bytes())
 	}
 	return s.putLarge(ctx, tenant, in, &head)
 }
 
-// putSmall knows the name before it writes.
+// putSmall stores content whose hash is known.
 func (s *Store) putSmall(ctx context.Context, tenant string, sum, content []byte) (string, error) {
-	err := s.keep(ctx, tenant, hex.EncodeToString(sum), int64(len(content)), func(key string) error {
+	err := s.putObject(ctx, tenant, hex.EncodeToString(sum), int64(len(content)), func(key string) error {
 		return s.write(ctx, key, bytes.NewReader(content), nil)
 	})
 	if err != nil {
@@ -55,21 +55,21 @@ func (s *Store) putSmall(ctx context.Context, tenant string, sum, content []byte
 	return makeRef(sum), nil
 }
 
-// putLarge learns the name while it writes to a temporary object, and copies that.
+// putLarge computes the hash while it writes to a temporary object, and then copies the object.
 func (s *Store) putLarge(ctx context.Context, tenant string, in *intake, head io.Reader) (string, error) {
 	temp := tempPrefix + rand.Text()
 	defer func() {
 		tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
 		defer cancel()
-		_ = s.bucket.Delete(tidy, temp) // or it was never made; Sweep removes what stays
+		_ = s.bucket.Delete(tidy, temp) // Sweep removes it if this fails
 	}()
 	if err := s.write(ctx, temp, io.MultiReader(head, in), in); err != nil {
 		return "", err
 	}
 	sum := in.hash.Sum(nil)
-	err := s.keep(ctx, tenant, hex.EncodeToString(sum), in.limit-in.left, func(key string) error {
+	err := s.putObject(ctx, tenant, hex.EncodeToString(sum), in.limit-in.left, func(key string) error {
 		if err := s.bucket.Copy(ctx, key, temp, nil); err != nil {
-			return fail(ctx, opPut, err)
+			return bucketError(ctx, opPut, err)
 		}
 		return nil
 	})
@@ -79,26 +79,26 @@ func (s *Store) putLarge(ctx context.Context, tenant string, in *intake, head io
 	return makeRef(sum), nil
 }
 
-// write makes an object of what r yields, or none at all. The intake, if any, says whether r itself was at fault.
+// write stores the content of r as an object, or nothing. in, if not nil, has the error of r itself.
 func (s *Store) write(ctx context.Context, key string, r io.Reader, in *intake) error {
 	writing, abort := context.WithCancel(ctx)
 	defer abort()
 	w, err := s.bucket.NewWriter(writing, key, &blob.WriterOptions{
-		ContentType: "application/zstd", DisableContentTypeDetection: true, // the object is not for the bucket to interpret
+		ContentType: "application/zstd", DisableContentTypeDetection: true, // the bucket must not interpret the object
 	})
 	if err != nil {
-		return fail(ctx, opPut, err)
+		return bucketError(ctx, opPut, err)
 	}
 	if err := compress(w, r); err != nil {
-		abort() // the driver's way to drop a half-written object
+		abort() // so that the driver drops the half-written object
 		_ = w.Close()
 		if in != nil && in.err != nil {
 			return in.err
 		}
-		return fail(ctx, opPut, err)
+		return bucketError(ctx, opPut, err)
 	}
 	if err := w.Close(); err != nil {
-		return fail(ctx, opPut, err)
+		return bucketError(ctx, opPut, err)
 	}
 	return nil
 }
@@ -114,7 +114,7 @@ func compress(w io.Writer, r io.Reader) error {
 	return z.Close()
 }
 
-// intake hashes and bounds what it passes on, and remembers why it ended.
+// intake hashes and bounds what it reads, and keeps the error that ended it.
 type intake struct {
 	ctx   context.Context // lives as long as one Put
 	r     io.Reader

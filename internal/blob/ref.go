@@ -11,8 +11,7 @@ const scheme = "cas://sha256:"
 
 const digestLen = 64
 
-// ParseRef returns the digest of a reference, 64 lower-case hex digits. Anything but cas://sha256:<digest> is
-// [agent.CodeInvalid].
+// ParseRef returns the digest of a reference cas://sha256:<digest>, 64 lower-case hex digits. Any other text is [agent.CodeInvalid].
 func ParseRef(ref string) (digest string, err error) {
 	digest, ok := strings.CutPrefix(ref, scheme)
 	if !ok {
@@ -29,8 +28,8 @@ func ParseRef(ref string) (digest string, err error) {
 
 const s3Scheme = "s3://"
 
-// S3Ref returns the address of a reference's object, s3://<bucket>/<key>. [Store.Open] takes it too. It is empty if the bucket is not one of
-// S3, or for a malformed reference.
+// S3Ref returns the address of a reference's object, s3://<bucket>/<key>. [Store.Open] takes it too. It is empty if the bucket is not one
+// of S3, or for a malformed reference.
 func (s *Store) S3Ref(tenant, ref string) string {
 	digest, err := ParseRef(ref)
 	if err != nil || s.s3 == "" {
@@ -57,7 +56,7 @@ func objectKey(tenant, digest string) string {
 	return tenant + "/sha256/" + digest[:2] + "/" + digest[2:]
 }
 
-// checkTenant keeps a tenant's name within its folder.
+// checkTenant returns an error if a tenant's name could leave its folder.
 func checkTenant(tenant string) error {
 	if !agent.ValidName(tenant) || strings.Trim(tenant, ".") == "" {
 		return agent.Invalid("tenant", "want 1 to 128 of A-Z a-z 0-9 . _ -, and not dots alone, got %.150q", tenant)

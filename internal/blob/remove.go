@@ -16,23 +16,23 @@ import (
 
 const (
 	opRemove = "remove blob"
-	// gonePrefix has one object for each removal under way, for every process to see.
+	// gonePrefix has one object, the sign, for each removal in progress. All processes see it.
 	gonePrefix = "~gone/"
-	// defaultRemoval bounds a removal: whoever has seen its sign for twice as long knows that its process died.
+	// defaultRemoval bounds a removal. A sign that stays twice as long belongs to a process that died.
 	defaultRemoval = 10 * time.Second
-	// lookAgain is how often a Put asks whether a removal is over.
+	// lookAgain is the interval at which a Put checks whether a removal has ended.
 	lookAgain = 20 * time.Millisecond
-	// maxWrites bounds how often a Put begins anew because its content was removed meanwhile.
+	// maxWrites bounds how often a Put starts again because its content was removed meanwhile.
 	maxWrites = 8
 )
 
-// Remove removes the content of a reference; content that is not there is no error. A Put of the same content, in whatever process, that
-// begins while the content is being removed or later ends with the content there: a removal shows a sign before it deletes and until it
-// has deleted, and a Put looks for the content once more after it has seen no sign.
+// Remove removes the content of a reference. Missing content is no error. If a Put of the same content, in any process, begins during the
+// removal or later, the content is there when the Put ends: a removal has a sign in the bucket until it has deleted, and a Put checks the
+// content again after it has seen no sign.
 //
-// With a ledger only content goes that nobody refers to and nobody has just put; the rest is [agent.CodeConflict] and stays. Without one that
-// is for the caller to know. [agent.CodeInvalid] for a malformed reference or tenant, and for compiled plans, which are never removed:
-// running turns name them by their hash alone.
+// With a ledger, content that somebody refers to or has just stored stays, and the error is [agent.CodeConflict]. Without a ledger the
+// caller must know that it may be removed. A malformed reference or tenant is [agent.CodeInvalid], and so are compiled plans, which are
+// never removed: running turns refer to them only by their hash.
 func (s *Store) Remove(ctx context.Context, tenant, ref string) error {
 	if err := checkTenant(tenant); err != nil {
 		return err
@@ -50,12 +50,12 @@ func (s *Store) Remove(ctx context.Context, tenant, ref string) error {
 	defer func() {
 		tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
 		defer cancel()
-		_ = s.bucket.Delete(tidy, sign) // Sweep removes what stays
+		_ = s.bucket.Delete(tidy, sign) // Sweep removes it if this fails
 	}()
 	if err := s.bucket.WriteAll(ctx, sign, nil, nil); err != nil {
-		return fail(ctx, opRemove, err)
+		return bucketError(ctx, opRemove, err)
 	}
-	if s.ledger != nil { // asked while the sign can be seen: whoever puts the content from now on waits for the removal
+	if s.ledger != nil { // while the sign is there: a Put of the content waits for the removal from now on
 		switch released, err := s.ledger.Release(ctx, tenant, ref); {
 		case err != nil:
 			return fmt.Errorf("%s: %w", opRemove, err)
@@ -63,34 +63,33 @@ func (s *Store) Remove(ctx context.Context, tenant, ref string) error {
 			return agent.Errorf(agent.CodeConflict, opRemove, "%s is in use", ref)
 		}
 	}
-	if err := agent.Interrupted(ctx, opRemove); err != nil { // not every driver asks, and others may believe this removal dead by now
+	if err := agent.Interrupted(ctx, opRemove); err != nil { // not every driver checks, and others may consider this removal dead by now
 		return err
 	}
 	if err := s.bucket.Delete(ctx, objectKey(tenant, digest)); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-		return fail(ctx, opRemove, err)
+		return bucketError(ctx, opRemove, err)
 	}
 	return nil
 }
 
-// keep writes an object unless it is there, and returns once it is there to stay: the ledger, if any, knows of it before the first look, and
-// it has been there after a moment without a removal.
-// write may be called again.
-func (s *Store) keep(ctx context.Context, tenant, digest string, size int64, write func(key string) error) error {
+// putObject writes an object unless it exists, and returns once no removal can delete it: it is in the ledger, if there is one, before the
+// first check, and it exists after a moment without a removal. It may call write several times.
+func (s *Store) putObject(ctx context.Context, tenant, digest string, size int64, write func(key string) error) error {
 	key := objectKey(tenant, digest)
 	if s.ledger != nil && tenant != plansFolder {
 		if err := s.ledger.Putting(ctx, tenant, scheme+digest, size); err != nil {
 			return fmt.Errorf("%s: %w", opPut, err)
 		}
 	}
-	quiet := false // since the last write
+	isQuiet := false // there was a moment without a removal since the last write
 	for range maxWrites {
-		known, err := s.bucket.Exists(ctx, key)
+		exists, err := s.bucket.Exists(ctx, key)
 		switch {
 		case err != nil:
-			return fail(ctx, opPut, err)
-		case known && quiet:
+			return bucketError(ctx, opPut, err)
+		case exists && isQuiet:
 			return nil
-		case !known:
+		case !exists:
 			if err := write(key); err != nil {
 				return err
 			}
@@ -98,12 +97,12 @@ func (s *Store) keep(ctx context.Context, tenant, digest string, size int64, wri
 		if err := s.awaitRemovals(ctx, digest); err != nil {
 			return err
 		}
-		quiet = true
+		isQuiet = true
 	}
 	return agent.Errorf(agent.CodeUnavailable, opPut, "it is removed over and over")
 }
 
-// awaitRemovals returns when no removal of a digest is under way. One that takes longer than removals may take has lost its process.
+// awaitRemovals waits until no removal of a digest is in progress. It ignores a removal that takes so long that its process must have died.
 func (s *Store) awaitRemovals(ctx context.Context, digest string) error {
 	var (
 		sign  string
@@ -116,13 +115,13 @@ func (s *Store) awaitRemovals(ctx context.Context, digest string) error {
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
-		case gcerrors.Code(err) == gcerrors.NotFound: // it ended while the list was made
+		case gcerrors.Code(err) == gcerrors.NotFound: // the removal ended while the list was made
 		case err != nil:
-			return fail(ctx, opPut, err)
+			return bucketError(ctx, opPut, err)
 		case object.Key != sign:
 			sign, since = object.Key, time.Now()
-		case time.Since(since) > 2*s.removal: // what it began at its last moment is over too
-			_ = s.bucket.Delete(ctx, sign) // or somebody else just has
+		case time.Since(since) > 2*s.removal: // calls that it began at its last moment have ended too
+			_ = s.bucket.Delete(ctx, sign) // or another process has deleted it
 		}
 		select {
 		case <-ctx.Done():

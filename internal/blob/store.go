@@ -21,7 +21,7 @@ import (
 
 const (
 	defaultMaxBytes = 1 << 30
-	// spoolBytes is how much content is held in memory to learn its hash before anything is written.
+	// spoolBytes is how much content is kept in memory to compute its hash before anything is written.
 	spoolBytes = 1 << 20
 	// tidyTimeout bounds the removal of an upload after its caller is gone.
 	tidyTimeout = 10 * time.Second
@@ -32,9 +32,9 @@ const (
 type Store struct {
 	bucket   *blob.Bucket
 	maxBytes int64
-	removal  time.Duration // how long one may take
-	ledger   Ledger        // nil: there is none
-	s3       string        // s3://<bucket>/<prefix> of a bucket of S3; empty: it is another kind
+	removal  time.Duration // the longest that a removal may take
+	ledger   Ledger        // or nil
+	s3       string        // s3://<bucket>/<prefix>; empty if the bucket is not one of S3
 }
 
 // Option changes a rare setting of a [Store].
@@ -43,21 +43,22 @@ type Option func(*Store)
 // MaxBytes bounds one blob, uncompressed; the default is 1 GiB.
 func MaxBytes(n int64) Option { return func(s *Store) { s.maxBytes = n } }
 
-// Ledger knows what content is referred to, and when it was put; see the package's comment for what it promises. References are
+// Ledger has the references to content, and when it was stored last; the package's comment says what it guarantees. References are
 // cas://sha256:<hex>.
 type Ledger interface {
-	// Putting notes that content of so many bytes is about to be put: it is not released for a grace from now on.
+	// Putting records that content of so many bytes is about to be stored. It is not released within the grace period from now on.
 	Putting(ctx context.Context, tenant, ref string, bytes int64) error
-	// Release takes content off the ledger if nobody refers to it and nobody has put it within the grace, at once, and says whether the
-	// content may be removed.
+	// Release atomically removes content from the ledger if nobody refers to it and nobody has stored it within the grace period, and
+	// reports whether the content may be removed.
 	Release(ctx context.Context, tenant, ref string) (bool, error)
 }
 
-// WithLedger makes every Put note its content in a ledger, and every Remove ask it. All processes that share a bucket must share the ledger.
+// WithLedger makes every Put record its content in a ledger, and every Remove ask the ledger. Processes that share a bucket must share the
+// ledger.
 func WithLedger(l Ledger) Option { return func(s *Store) { s.ledger = l } }
 
-// Open opens the bucket of a URL. A file:// folder is made when it does not exist. [agent.CodeInvalid] for a URL that no built-in
-// driver understands.
+// Open opens the bucket of a URL. It creates a missing file:// folder. The error is [agent.CodeInvalid] if no built-in driver supports the
+// URL.
 func Open(ctx context.Context, bucketURL string, opts ...Option) (*Store, error) {
 	s := &Store{maxBytes: defaultMaxBytes, removal: defaultRemoval}
 	for _, o := range opts {
@@ -80,12 +81,12 @@ func Open(ctx context.Context, bucketURL string, opts ...Option) (*Store, error)
 	return s, nil
 }
 
-// withDefaults makes the file driver create its folder, keep uploads on the same disk as what they become, and leave out
+// withDefaults returns the URL with settings for the file driver: it creates its folder, keeps uploads on the same disk, and writes no
 // metadata files.
 func withDefaults(bucketURL string) (string, error) {
 	u, err := url.Parse(bucketURL)
 	if err != nil {
-		// The parser's error quotes the URL, and with it a password, should there be one.
+		// The parser's error quotes the URL, which may contain a password.
 		return "", agent.Errorf(agent.CodeInvalid, "open blob store", "not a URL: %w", errors.Unwrap(err))
 	}
 	if u.Scheme != "file" {
@@ -112,16 +113,16 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Ping asks whether the bucket can be reached, for health checks.
+// Ping returns an error if the bucket cannot be reached.
 func (s *Store) Ping(ctx context.Context) error {
 	if _, err := s.bucket.Exists(ctx, tempPrefix+"ping"); err != nil {
-		return fail(ctx, "ping blob store", err)
+		return bucketError(ctx, "ping blob store", err)
 	}
 	return nil
 }
 
-// Sweep removes what is left of uploads and removals that were begun before a time and never finished: their process died. It returns of
-// how many.
+// Sweep removes the remains of uploads and removals that began before a time and never finished because their process died. It returns how
+// many.
 func (s *Store) Sweep(ctx context.Context, before time.Time) (int, error) {
 	uploads, err := s.sweep(ctx, tempPrefix, before)
 	if err != nil {
@@ -132,7 +133,7 @@ func (s *Store) Sweep(ctx context.Context, before time.Time) (int, error) {
 }
 
 func (s *Store) sweep(ctx context.Context, prefix string, before time.Time) (n int, err error) {
-	err = again(func() error {
+	err = retryList(func() error {
 		for list := s.bucket.List(&blob.ListOptions{Prefix: prefix}); ; {
 			object, err := list.Next(ctx)
 			switch {
@@ -150,14 +151,14 @@ func (s *Store) sweep(ctx context.Context, prefix string, before time.Time) (n i
 		}
 	})
 	if err != nil {
-		return n, fail(ctx, "sweep blob store", err)
+		return n, bucketError(ctx, "sweep blob store", err)
 	}
 	return n, nil
 }
 
-// fail classifies an error of the bucket: what asking again may cure is [agent.CodeUnavailable], and a bucket that cannot be
-// reached says so in many ways.
-func fail(ctx context.Context, op string, err error) error {
+// bucketError returns an error of the bucket with its code. Unless the code of the driver says otherwise, it is [agent.CodeUnavailable]:
+// drivers have many errors for a bucket that cannot be reached.
+func bucketError(ctx context.Context, op string, err error) error {
 	if err := agent.Interrupted(ctx, op); err != nil {
 		return err
 	}
@@ -166,7 +167,7 @@ func fail(ctx context.Context, op string, err error) error {
 	case gcerrors.NotFound:
 		code = agent.CodeNotFound
 	case gcerrors.PermissionDenied, gcerrors.InvalidArgument, gcerrors.Unimplemented:
-		code = agent.CodeInternal // ours to repair, whatever the caller asked for
+		code = agent.CodeInternal // the operator has to fix it, whatever the caller asked for
 	default:
 	}
 	return agent.Errorf(code, op, "%w", err)

@@ -11,17 +11,17 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Config says what happens to payloads; without Keys and without Objects nothing does.
+// Config configures [New]. Without Keys and Objects payloads stay unchanged.
 type Config struct {
-	Keys    *Keyring // nil: nothing is encrypted, and what is cannot be read
-	Objects Objects  // nil: nothing is stored elsewhere, and what is cannot be read
-	// Threshold is from what size of payload on it is stored; default 256 KiB. Above MaxBytes, default 32 MiB, it is not.
+	Keys    *Keyring // nil: nothing is encrypted, and encrypted payloads cannot be read
+	Objects Objects  // nil: nothing is stored elsewhere, and stored payloads cannot be read
+	// Threshold is the size from which a payload is stored; default 256 KiB. A payload above MaxBytes, default 32 MiB, is not stored.
 	Threshold int
 	MaxBytes  int64
 	Now       func() time.Time // nil: the clock
 }
 
-// Codec applies a [Config] to clients, and to what people look at histories with. Its methods may be called from any goroutine.
+// Codec applies a [Config] to clients, and to tools that show histories. Its methods may be called from any goroutine.
 type Codec struct {
 	keys      *Keyring
 	data      converter.DataConverter
@@ -29,7 +29,7 @@ type Codec struct {
 	threshold int
 }
 
-// New checks the configuration.
+// New returns a codec, or an error for an invalid configuration.
 func New(cfg Config) (*Codec, error) {
 	c := &Codec{keys: cfg.Keys, threshold: cfg.Threshold, data: converter.GetDefaultDataConverter()}
 	if c.keys != nil {
@@ -57,23 +57,23 @@ func New(cfg Config) (*Codec, error) {
 	return c, nil
 }
 
-// Options puts the codec into the options of a client. Workers take it from their client.
+// Options returns the options of a client with the codec. Workers use that of their client.
 func (c *Codec) Options(o client.Options) client.Options {
 	o.DataConverter, o.FailureConverter, o.ExternalStorage = c.data, c.Failures(), c.Storage()
 	return o
 }
 
-// Data is the data converter: for replays, and for payloads that the SDK does not decode itself, as memos of schedules.
+// Data returns the data converter, for replays, and for payloads that the SDK does not decode itself, such as memos of schedules.
 func (c *Codec) Data() converter.DataConverter { return c.data }
 
-// Failures is the failure converter. With keys it puts messages and stack traces of errors where they are encrypted.
+// Failures returns the failure converter. With keys it encrypts the messages and stack traces of errors.
 func (c *Codec) Failures() converter.FailureConverter {
 	return temporal.NewDefaultFailureConverter(temporal.DefaultFailureConverterOptions{
 		DataConverter: c.data, EncodeCommonAttributes: c.keys != nil,
 	})
 }
 
-// Storage is the external storage, the zero value for none.
+// Storage returns the external storage, the zero value if there is none.
 func (c *Codec) Storage() converter.ExternalStorage {
 	if c.driver == nil {
 		return converter.ExternalStorage{}
@@ -83,5 +83,5 @@ func (c *Codec) Storage() converter.ExternalStorage {
 	}
 }
 
-// On reports whether anything happens to payloads at all.
+// On reports whether the codec changes payloads.
 func (c *Codec) On() bool { return c.keys != nil || c.driver != nil }

@@ -8,11 +8,11 @@ import (
 	"go.temporal.io/sdk/converter"
 )
 
-// dataConverter is the SDK's own with a codec, and one difference: within a workflow it panics over a payload that cannot be decrypted. The
-// SDK makes of an error there whatever the place makes of one: a failed workflow for its arguments, a signal dropped for the signal's. Of a
-// panic it always makes a failed workflow task, and the server gives that out again, perhaps to a worker that has the key.
+// dataConverter is the SDK's converter with a codec. Within a workflow it panics if a payload cannot be decrypted. After an error the SDK
+// would fail the workflow, for its arguments, or drop a signal. After a panic it fails only the workflow task; the server retries the task,
+// perhaps on a worker that has the key.
 //
-// It waits for nothing, so that the deadlock detector has nothing to say.
+// It never blocks, so that the SDK's deadlock detector is not triggered.
 type dataConverter struct {
 	*converter.CodecDataConverter
 
@@ -33,17 +33,17 @@ func newDataConverter(plain converter.DataConverter, keys *Keyring, inWorkflow b
 
 // FromPayload implements [converter.DataConverter].
 func (d *dataConverter) FromPayload(p *commonpb.Payload, into any) error {
-	return d.checked(d.CodecDataConverter.FromPayload(p, into))
+	return d.check(d.CodecDataConverter.FromPayload(p, into))
 }
 
 // FromPayloads implements [converter.DataConverter].
 func (d *dataConverter) FromPayloads(p *commonpb.Payloads, into ...any) error {
-	return d.checked(d.CodecDataConverter.FromPayloads(p, into...))
+	return d.check(d.CodecDataConverter.FromPayloads(p, into...))
 }
 
-func (d *dataConverter) checked(err error) error {
+func (d *dataConverter) check(err error) error {
 	if _, unreadable := errors.AsType[*undecodable](err); d.inWorkflow && unreadable {
-		panic(err) //nolint:forbidigo // the SDK's way to fail the workflow task and not the workflow
+		panic(err) //nolint:forbidigo // fails the workflow task and not the workflow
 	}
 	return err
 }

@@ -19,7 +19,7 @@ const (
 // Keyring is a codec of the SDK.
 var _ converter.PayloadCodec = (*Keyring)(nil)
 
-// Encode encrypts payloads, metadata and all. Those given are not changed.
+// Encode returns encrypted payloads, including their metadata. It does not change its argument.
 func (k *Keyring) Encode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
 	out := make([]*commonpb.Payload, len(payloads))
 	for i, p := range payloads {
@@ -32,14 +32,14 @@ func (k *Keyring) Encode(payloads []*commonpb.Payload) ([]*commonpb.Payload, err
 		}
 		out[i] = &commonpb.Payload{
 			Metadata: map[string][]byte{converter.MetadataEncoding: []byte(encodingEncrypted), metadataKeyID: []byte(k.current)},
-			Data:     k.ciphers[k.current].Seal(nil, nil, plain, nil), //nolint:gosec // no nonce is passed because the cipher makes one of its own
+			Data:     k.ciphers[k.current].Seal(nil, nil, plain, nil), //nolint:gosec // the cipher generates the nonce
 		}
 	}
 	return out, nil
 }
 
-// Decode decrypts what is encrypted and passes on the rest: a history may have been begun before there were keys. [agent.CodeUnavailable]
-// for a key that is not known here, which another process may have; [agent.CodeInvalid] for what the key did not encrypt.
+// Decode decrypts encrypted payloads and returns others unchanged: a history may have begun before there were keys. A missing key is
+// [agent.CodeUnavailable], since another process may have it; a payload that the key did not encrypt is [agent.CodeInvalid].
 func (k *Keyring) Decode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
 	out := make([]*commonpb.Payload, len(payloads))
 	for i, p := range payloads {
@@ -78,7 +78,7 @@ func (k *Keyring) decrypt(p *commonpb.Payload) (*commonpb.Payload, error) {
 
 const opDecrypt = "decrypt payload"
 
-// undecodable is why a payload could not be read, as opposed to why its content is not what was wanted.
+// undecodable is the error of a payload that could not be decrypted.
 type undecodable struct {
 	index int
 	err   error

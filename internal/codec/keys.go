@@ -20,14 +20,14 @@ const (
 
 var keyIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// Keyring has the keys by their ids: the current one encrypts, all decrypt. Its methods may be called from any goroutine.
+// Keyring has keys by their ids. The current key encrypts, all keys decrypt. Its methods may be called from any goroutine.
 type Keyring struct {
 	current string
 	ciphers map[string]cipher.AEAD
 }
 
-// ParseKeys reads keys as configuration has them, "id:key" with the key's 32 bytes in base64 or hex. The first is the current one. Errors
-// name the position and never the key.
+// ParseKeys returns a keyring of keys in the form "id:key", with 32 bytes in base64 or hex. The first key is the current one. Errors
+// contain the position and never the key.
 func ParseKeys(keys []string) (*Keyring, error) {
 	switch {
 	case len(keys) == 0:
@@ -41,13 +41,13 @@ func ParseKeys(keys []string) (*Keyring, error) {
 		id, text, ok := strings.Cut(strings.TrimSpace(given), ":")
 		switch {
 		case !ok:
-			return nil, agent.Invalid(field, "want id:key") // what there is may be the key
+			return nil, agent.Invalid(field, "want id:key") // the text may be the key
 		case !keyIDPattern.MatchString(id):
 			return nil, agent.Invalid(field, "want an id of 1 to 64 of A-Z a-z 0-9 . _ - before the colon")
 		case ring.ciphers[id] != nil:
 			return nil, agent.Invalid(field, "the id %q is given twice", id)
 		}
-		key, err := keyOf(text)
+		key, err := decodeKey(text)
 		if err != nil {
 			return nil, agent.Invalid(field, "the key %q: %w", id, err)
 		}
@@ -66,16 +66,16 @@ func ParseKeys(keys []string) (*Keyring, error) {
 	return ring, nil
 }
 
-// ParseKeyList is [ParseKeys] of one text with all keys, separated by commas or line ends.
+// ParseKeyList is [ParseKeys] for one text with all keys, separated by commas or line ends.
 func ParseKeyList(text string) (*Keyring, error) {
 	return ParseKeys(strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == '\n' || r == '\r' }))
 }
 
-// errKey says what a key looks like, without what was given.
+// errKey says what a key looks like, and does not quote the text.
 var errKey = errors.New("want 32 bytes in base64 or hex, as of: openssl rand -base64 32")
 
-func keyOf(text string) ([]byte, error) {
-	if len(text) == hex.EncodedLen(keyBytes) { // no base64 of 32 bytes is as long
+func decodeKey(text string) ([]byte, error) {
+	if len(text) == hex.EncodedLen(keyBytes) { // base64 of 32 bytes is shorter
 		if key, err := hex.DecodeString(text); err == nil {
 			return key, nil
 		}
@@ -90,5 +90,5 @@ func keyOf(text string) ([]byte, error) {
 	return nil, errKey
 }
 
-// Current is the id of the key that encrypts.
+// Current returns the id of the key that encrypts.
 func (k *Keyring) Current() string { return k.current }

@@ -16,18 +16,17 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Objects keeps large payloads, in a place of their own. Keys begin with the day (UTC) on which the payload was stored, 2026-08-03/…, and by it
-// objects are removed: nothing counts who refers to one, so that they are to be kept for longer than the longest run and the namespace's
-// retention together.
+// Objects stores large payloads. Keys begin with the day (UTC) on which the payload was stored, 2026-08-03/…, and objects are removed by
+// their day. Their references are not counted, so they must be kept longer than the longest run and the namespace's retention together.
 type Objects interface {
-	// Put stores content. It may be there already, and is the same then.
+	// Put stores content. A key always has the same content.
 	Put(ctx context.Context, key string, content []byte) error
-	// Get returns it, of at most so many bytes: [agent.CodeOverflow] above, [agent.CodeNotFound] when there is none.
-	Get(ctx context.Context, key string, most int64) ([]byte, error)
+	// Get returns content. The error is [agent.CodeOverflow] for more than maxBytes, and [agent.CodeNotFound] if there is none.
+	Get(ctx context.Context, key string, maxBytes int64) ([]byte, error)
 }
 
 const (
-	driverName = "turnstone" // stands in histories: never change it
+	driverName = "turnstone" // is in histories: never change it
 	driverType = "turnstone.objects"
 
 	claimKey    = "key"
@@ -35,15 +34,15 @@ const (
 
 	defaultThreshold = 256 << 10
 	defaultMaxBytes  = 32 << 20
-	// objectTimeout bounds one call of the store: the SDK bounds none.
+	// objectTimeout bounds one call of the store, since the SDK does not.
 	objectTimeout = 30 * time.Second
-	// envelopeBytes is what a stored payload has around its data at most.
+	// envelopeBytes bounds the size of a stored payload without its data.
 	envelopeBytes = 64 << 10
 )
 
 var keyPattern = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}/[0-9a-f]{64}$`)
 
-// driver is a storage driver of the SDK. Its keys are <day>/<sha-256>: by its day an object is removed, by its hash it is verified.
+// driver is a storage driver of the SDK. Its keys are <day>/<sha-256>: the day is for the removal, the hash for verification.
 type driver struct {
 	objects  Objects
 	maxBytes int64
@@ -61,11 +60,11 @@ func (d *driver) Name() string { return driverName }
 // Type implements [converter.StorageDriver].
 func (d *driver) Type() string { return driverType }
 
-// SelectDriver implements [converter.StorageDriverSelector]: what is too large even for the store stays where it is, and the SDK refuses it as
-// it refuses every payload that is too large.
+// SelectDriver implements [converter.StorageDriverSelector]. A payload that is too large for the store is not stored, and the SDK refuses
+// it as too large.
 func (d *driver) SelectDriver(_ converter.StorageDriverSelectContext, p *commonpb.Payload) (converter.StorageDriver, error) {
 	if int64(proto.Size(p)) > d.maxBytes {
-		return nil, nil //nolint:nilnil // the SDK's word for "leave it"
+		return nil, nil //nolint:nilnil // the SDK's way to not store it
 	}
 	return d, nil
 }
@@ -94,8 +93,8 @@ func (d *driver) store(ctx context.Context, p *commonpb.Payload) (converter.Stor
 	if err != nil {
 		return converter.StorageDriverClaim{}, fmt.Errorf("store payload: %w", err)
 	}
-	hash := sumOf(content)
-	// The day is in the key, so that content which is stored again is not removed with what was stored long ago.
+	hash := hexSum(content)
+	// With the day in the key, content that is stored again gets a new object and stays longer.
 	key := d.now().UTC().Format(time.DateOnly) + "/" + hash
 	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
 	defer cancel()
@@ -126,20 +125,20 @@ func (d *driver) Retrieve(ctx converter.StorageDriverRetrieveContext, claims []c
 
 const opRetrieve = "retrieve payload"
 
-// retrieve fetches what a claim names, of at most so many bytes. Claims are content of histories, which others may write: one leads to
-// nothing but a payload, with the hash that it names.
-func (d *driver) retrieve(ctx context.Context, claim map[string]string, most int64) (*commonpb.Payload, error) {
+// retrieve returns the payload of a claim, of at most maxBytes. Others may write claims into histories: a claim can only lead to a payload,
+// whose hash must be that of the claim.
+func (d *driver) retrieve(ctx context.Context, claim map[string]string, maxBytes int64) (*commonpb.Payload, error) {
 	key, hash := claim[claimKey], claim[claimSHA256]
 	if !keyPattern.MatchString(key) || key[len(time.DateOnly)+1:] != hash {
 		return nil, agent.Errorf(agent.CodeInvalid, opRetrieve, "the reference names no payload: %.200q", key)
 	}
 	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
 	defer cancel()
-	content, err := d.objects.Get(ctx, key, most+envelopeBytes)
+	content, err := d.objects.Get(ctx, key, maxBytes+envelopeBytes)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", opRetrieve, err)
 	}
-	if sumOf(content) != hash {
+	if hexSum(content) != hash {
 		return nil, agent.Errorf(agent.CodeInternal, opRetrieve, "%s is corrupted: its content has another hash", key)
 	}
 	p := &commonpb.Payload{}
@@ -149,7 +148,7 @@ func (d *driver) retrieve(ctx context.Context, claim map[string]string, most int
 	return p, nil
 }
 
-func sumOf(content []byte) string {
+func hexSum(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
 }

@@ -12,24 +12,24 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// What a request of a remote codec may ask for.
+// Bounds of a request to a remote codec.
 const (
 	maxPayloads   = 1000
 	maxReferences = 100
-	// maxFetched bounds what the references of one request lead to.
+	// maxFetched bounds the bytes of all payloads that the references of one request lead to.
 	maxFetched = 64 << 20
 )
 
-// The SDK's references: what [converter.ExternalStorage] leaves in the place of a payload.
+// The reference that [converter.ExternalStorage] puts in the place of a payload.
 const (
 	encodingReference = "json/protobuf"
 	messageReference  = "temporal.api.sdk.v1.ExternalStorageReference"
 )
 
-// EncodeJSON encrypts. As of DecodeJSON and DownloadJSON, body and answer are temporal.api.common.v1.Payloads in JSON, payload by payload, and
-// errors name the payload, payloads[3], and hold nothing of its content. Nothing is stored: what is large enough for that comes from the SDK.
+// EncodeJSON encrypts payloads. Body and answer are temporal.api.common.v1.Payloads in JSON, also in DecodeJSON and DownloadJSON. Errors
+// name the payload, payloads[3], without its content. EncodeJSON stores nothing: the SDK stores large payloads.
 func (c *Codec) EncodeJSON(_ context.Context, body []byte) ([]byte, error) {
-	payloads, err := payloadsOf(body)
+	payloads, err := decodePayloads(body)
 	if err != nil {
 		return nil, err
 	}
@@ -37,18 +37,18 @@ func (c *Codec) EncodeJSON(_ context.Context, body []byte) ([]byte, error) {
 		if c.keys == nil || isReference(p) {
 			continue
 		}
-		sealed, err := c.keys.Encode([]*commonpb.Payload{p})
+		encrypted, err := c.keys.Encode([]*commonpb.Payload{p})
 		if err != nil {
-			return nil, at(i, err)
+			return nil, payloadError(i, err)
 		}
-		payloads[i] = sealed[0]
+		payloads[i] = encrypted[0]
 	}
-	return jsonOf(payloads)
+	return encodePayloads(payloads)
 }
 
-// DecodeJSON decrypts, and fetches what is stored elsewhere unless references are to be kept as they are.
+// DecodeJSON decrypts payloads, and replaces references by the stored payloads unless keepReferences is set.
 func (c *Codec) DecodeJSON(ctx context.Context, body []byte, keepReferences bool) ([]byte, error) {
-	payloads, err := payloadsOf(body)
+	payloads, err := decodePayloads(body)
 	if err != nil {
 		return nil, err
 	}
@@ -57,12 +57,12 @@ func (c *Codec) DecodeJSON(ctx context.Context, body []byte, keepReferences bool
 			return nil, err
 		}
 	}
-	return c.opened(payloads)
+	return c.decryptJSON(payloads)
 }
 
-// DownloadJSON fetches what is stored elsewhere: all payloads must be references.
+// DownloadJSON returns stored payloads. All payloads of the body must be references.
 func (c *Codec) DownloadJSON(ctx context.Context, body []byte) ([]byte, error) {
-	payloads, err := payloadsOf(body)
+	payloads, err := decodePayloads(body)
 	if err != nil {
 		return nil, err
 	}
@@ -74,14 +74,14 @@ func (c *Codec) DownloadJSON(ctx context.Context, body []byte) ([]byte, error) {
 	if err := c.fetch(ctx, payloads); err != nil {
 		return nil, err
 	}
-	return c.opened(payloads)
+	return c.decryptJSON(payloads)
 }
 
 // Stores reports whether payloads may be stored elsewhere, and downloaded.
 func (c *Codec) Stores() bool { return c.driver != nil }
 
-// opened decrypts and answers.
-func (c *Codec) opened(payloads []*commonpb.Payload) ([]byte, error) {
+// decryptJSON returns decrypted payloads as JSON.
+func (c *Codec) decryptJSON(payloads []*commonpb.Payload) ([]byte, error) {
 	for i, p := range payloads {
 		switch {
 		case !isEncrypted(p):
@@ -89,16 +89,16 @@ func (c *Codec) opened(payloads []*commonpb.Payload) ([]byte, error) {
 			return nil, agent.Invalid(field(i), "is encrypted, and no keys are configured here")
 		default:
 			plain, err := c.keys.decrypt(p)
-			if err != nil { // whichever it is: asking again does not help
+			if err != nil { // a retry does not help
 				return nil, agent.Invalid(field(i), "%w", err)
 			}
 			payloads[i] = plain
 		}
 	}
-	return jsonOf(payloads)
+	return encodePayloads(payloads)
 }
 
-// fetch replaces references by what they lead to.
+// fetch replaces references by the stored payloads.
 func (c *Codec) fetch(ctx context.Context, payloads []*commonpb.Payload) error {
 	references, left := 0, int64(maxFetched)
 	for i, p := range payloads {
@@ -110,7 +110,7 @@ func (c *Codec) fetch(ctx context.Context, payloads []*commonpb.Payload) error {
 		}
 		fetched, err := c.fetchOne(ctx, p, left)
 		if err != nil {
-			return at(i, err)
+			return payloadError(i, err)
 		}
 		if left -= int64(len(fetched.GetData())); left < 0 {
 			return agent.FieldErrorf(agent.CodeOverflow, field(i), "the references lead to more than %d bytes in all", maxFetched)
@@ -132,7 +132,7 @@ func (c *Codec) fetchOne(ctx context.Context, p *commonpb.Payload, left int64) (
 		return nil, agent.Errorf(agent.CodeInvalid, "", "is stored by the driver %.100q, which is not ours", ref.GetDriverName())
 	}
 	fetched, err := c.driver.retrieve(ctx, ref.GetClaimData(), min(c.driver.maxBytes, left))
-	if agent.CodeOf(err) == agent.CodeNotFound { // as 404 it would say that there is no such path
+	if agent.CodeOf(err) == agent.CodeNotFound { // status 404 would mean that there is no such path
 		return nil, agent.Errorf(agent.CodeInvalid, "", "has been removed: it was kept for as long as the settings say")
 	}
 	return fetched, err
@@ -143,7 +143,7 @@ func isReference(p *commonpb.Payload) bool {
 	return string(m[converter.MetadataEncoding]) == encodingReference && string(m[converter.MetadataMessageType]) == messageReference
 }
 
-func payloadsOf(body []byte) ([]*commonpb.Payload, error) {
+func decodePayloads(body []byte) ([]*commonpb.Payload, error) {
 	var payloads commonpb.Payloads
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(body, &payloads); err != nil {
 		return nil, agent.Invalid("payloads", "want temporal.api.common.v1.Payloads in JSON") // the parser's error may quote content
@@ -154,7 +154,7 @@ func payloadsOf(body []byte) ([]*commonpb.Payload, error) {
 	return payloads.GetPayloads(), nil
 }
 
-func jsonOf(payloads []*commonpb.Payload) ([]byte, error) {
+func encodePayloads(payloads []*commonpb.Payload) ([]byte, error) {
 	body, err := protojson.Marshal(&commonpb.Payloads{Payloads: payloads})
 	if err != nil {
 		return nil, fmt.Errorf("encode payloads: %w", err)
@@ -164,7 +164,7 @@ func jsonOf(payloads []*commonpb.Payload) ([]byte, error) {
 
 func field(i int) string { return fmt.Sprintf("payloads[%d]", i) }
 
-// at names the payload at fault.
-func at(i int, err error) error {
+// payloadError returns an error with the payload as its field.
+func payloadError(i int, err error) error {
 	return &agent.Error{Code: agent.CodeOf(err), Field: field(i), Err: err}
 }

@@ -19,8 +19,8 @@ import (
 //     its place until it begins.
 //   - tokens_per_minute counts the usage ledger. Budgets count the view usage_by_day, which includes rows that are not added up yet.
 //
-// Only the first two change with an admission, so only they need admissions of a tenant one at a time. Among all processes an advisory lock does
-// that, held for one function call and its commit. Within this process [turnstiles] do, so that a tenant waits with one connection.
+// Only the first two change with an admission, so only they need admissions of a tenant one at a time. Among all processes an advisory lock
+// does that, held for one function call and its commit. Within this process [turnstiles] do, so that a tenant waits with one connection.
 type AdmissionStore struct {
 	*database
 
@@ -59,12 +59,12 @@ func boundNames() []string {
 	}
 }
 
-// Admit admits a turn, or refuses it with [agent.CodeRateLimited], an [agent.AdmissionRefused] as its cause and a RetryAfter. It names the first
-// bound that is reached: those of the tenant, of the user, of the agent, each in the order of [agent.Bound]'s fields. It takes one round trip and one
-// transaction, and is atomic among all processes: no more turns are admitted than the bounds allow.
+// Admit admits a turn, or refuses it with [agent.CodeRateLimited], an [agent.AdmissionRefused] as its cause and a RetryAfter. It names the
+// first bound that is reached: those of the tenant, of the user, of the agent, each in the order of [agent.Bound]'s fields. It takes one
+// round trip and one transaction, and is atomic among all processes: no more turns are admitted than the bounds allow.
 //
-// A turn that was admitted before, and has its place or has begun, is admitted again and counted once. A budget that is not used up admits a turn
-// whatever that will cost. A turn without a user or an agent has no bound of that kind. Without any bound the database is not asked.
+// A turn that was admitted before, and has its place or has begun, is admitted again and counted once. A budget that is not used up admits
+// a turn whatever that will cost. A turn without a user or an agent has no bound of that kind. Without any bound the database is not asked.
 func (s *AdmissionStore) Admit(ctx context.Context, a agent.Admission) error {
 	const op = "admit turn"
 	if err := checkNames(
@@ -138,9 +138,9 @@ SELECT turn_id FROM (
 		AND (k.kind = 'tenant' OR k.kind = 'user' AND p.user_id = turnstone_short_name($2) OR k.kind = 'agent' AND p.agent = turnstone_short_name($3))
 ) o GROUP BY turn_id ORDER BY min(n), min(at), turn_id LIMIT $6`
 
-// Running returns turns whose places count for a: those of the tenant, of the user and of the agent that have a bound on concurrent turns (of the tenant
-// if none has), the longest admitted first, at most limit (100 by default, 1,000 at most). After a refusal, the caller can check whether they still run;
-// [TurnStore.Finish] frees the place of a turn that does not.
+// Running returns turns whose places count for a: those of the tenant, of the user and of the agent that have a bound on concurrent turns
+// (of the tenant if none has), the longest admitted first, at most limit (100 by default, 1,000 at most). After a refusal, the caller can
+// check whether they still run; [TurnStore.Finish] frees the place of a turn that does not.
 func (s *AdmissionStore) Running(ctx context.Context, a agent.Admission, limit int) ([]agent.TurnID, error) {
 	var kinds []string
 	for _, party := range boundedParties(&a) {
@@ -168,8 +168,8 @@ func (s *AdmissionStore) Leave(ctx context.Context, tenant string, id agent.Turn
 // maxWaiting bounds the requests of one tenant that wait to be admitted in one process.
 const maxWaiting = 2000
 
-// turnstiles let one request at a time through for each tenant. The database does so among all processes, but a request that waits there has a
-// connection: a tenant with many requests would soon have all of them.
+// turnstiles let one request at a time through for each tenant. The database does so among all processes, but a request that waits there
+// has a connection: a tenant with many requests would soon have all of them.
 type turnstiles struct {
 	mu       sync.Mutex
 	byTenant map[string]*turnstile // of tenants with requests

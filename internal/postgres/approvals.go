@@ -23,8 +23,9 @@ WITH turn AS (
 )
 SELECT live FROM turn`
 
-// SaveApproval records that a call waits for a person, with what the person is shown; another kind waits for something else. Saving again changes
-// nothing, not even a deadline. An unknown turn, or another tenant's, is [agent.CodeNotFound]; a turn that has ended is [agent.CodeConflict].
+// SaveApproval records that a call waits for a person, with what the person is shown; another kind waits for something else. Saving again
+// changes nothing, not even a deadline. An unknown turn, or another tenant's, is [agent.CodeNotFound]; a turn that has ended is
+// [agent.CodeConflict].
 func (s *ApprovalStore) SaveApproval(ctx context.Context, tenant string, a agent.Approval) error {
 	const op = "save approval"
 	args, err := encodeRaw(a.Args)
@@ -33,7 +34,8 @@ func (s *ApprovalStore) SaveApproval(ctx context.Context, tenant string, a agent
 	}
 	var live bool
 	err = s.pool.QueryRow(ctx, saveApproval, a.TurnID, tenant, a.ApprovalID, a.CallID, a.Step, cleanText(a.ToolName), args, cleanText(a.Rule),
-		cleanText(a.Description), append([]agent.DecisionKind{}, a.Allowed...), a.ExpiresAt, string(a.OnExpiry), string(a.Remember), a.ArgsHash, string(a.Kind), a.Refused).Scan(&live)
+		cleanText(a.Description), append([]agent.DecisionKind{}, a.Allowed...), a.ExpiresAt, string(a.OnExpiry), string(a.Remember), a.ArgsHash,
+		string(a.Kind), a.Refused).Scan(&live)
 	if err == nil && !live {
 		return agent.Errorf(agent.CodeConflict, op, "turn %q has ended", a.TurnID)
 	}
@@ -54,15 +56,15 @@ const (
 ORDER BY a.created_at, a.turn_id LIMIT 1`
 )
 
-// Approvals lists the approvals of a turn, decided or not, in the order of its steps. Args are those that the person was shown; after the decision edit
-// the call runs with DecidedArgs.
+// Approvals lists the approvals of a turn, decided or not, in the order of its steps. Args are those that the person was shown; after the
+// decision edit the call runs with DecidedArgs.
 func (s *ApprovalStore) Approvals(ctx context.Context, id agent.TurnID) ([]agent.Approval, error) {
 	found, err := queryRows(ctx, s.pool, scanApproval, readTurnsApprovals, id)
 	return found, mapError("list approvals", err)
 }
 
-// Approval returns an approval by its id. The error is [agent.CodeNotFound] if the tenant does not have it; "*" stands for every tenant, for a system
-// without authentication.
+// Approval returns an approval by its id. The error is [agent.CodeNotFound] if the tenant does not have it; "*" stands for every tenant,
+// for a system without authentication.
 func (s *ApprovalStore) Approval(ctx context.Context, tenant, id string) (agent.Approval, error) {
 	a, err := queryRow(ctx, s.pool, unknownApproval(id), scanApproval, readApproval, tenant, cleanText(id))
 	return a, mapError("read approval", err)
@@ -104,7 +106,8 @@ WITH RECURSIVE below (turn_id) AS (
 WHERE a.decision IS NULL AND (a.expires_at IS NULL OR a.expires_at > clock_timestamp())
 ORDER BY a.created_at, a.step, a.approval_id`
 
-// PendingBelow lists the undecided approvals of a turn and of the turns that it waits for, oldest first: who watches a turn decides for its children.
+// PendingBelow lists the undecided approvals of a turn and of the turns that it waits for, oldest first: who watches a turn decides for its
+// children.
 func (s *ApprovalStore) PendingBelow(ctx context.Context, id agent.TurnID) ([]agent.Approval, error) {
 	found, err := queryRows(ctx, s.pool, scanApproval, readPendingBelow, id)
 	return found, mapError("list pending approvals", err)
@@ -148,10 +151,11 @@ func (p *approvalPlace) isValid() bool {
 		checkText("", p.ApprovalID, maxTokenBytes) == nil
 }
 
-// ListApprovals returns a page of a tenant's approvals, oldest first; the tenant "*" stands for all tenants, for a system without authentication. An
-// approval is pending if somebody can still decide it: its turn has not ended and its time is not over. An empty state asks for pending and decided
-// ones. A page has at most 8 MiB of arguments and descriptions, yet at least one approval; Next is empty on the last page. An invalid token is
-// [agent.CodeInvalid] with Field "page_token", an unknown state or a limit out of range with their fields. One round trip.
+// ListApprovals returns a page of a tenant's approvals, oldest first; the tenant "*" stands for all tenants, for a system without
+// authentication. An approval is pending if somebody can still decide it: its turn has not ended and its time is not over. An empty state
+// asks for pending and decided ones. A page has at most 8 MiB of arguments and descriptions, yet at least one approval; Next is empty on
+// the last page. An invalid token is [agent.CodeInvalid] with Field "page_token", an unknown state or a limit out of range with their
+// fields. One round trip.
 func (s *ApprovalStore) ListApprovals(ctx context.Context, q agent.ApprovalQuery) (page agent.ApprovalPage, err error) {
 	switch {
 	case q.State != "" && q.State != approvalsPending && q.State != approvalsDecided:

@@ -31,9 +31,10 @@ FROM unnest($1::timestamptz[], $2::text[], $3::text[], $4::text[], $5::text[], $
 	AS a (at, tenant, subject, method, credential, action, resource, outcome, channel, request_id, remote, detail, n)
 ORDER BY a.n`
 
-// AppendAudit adds records to the audit trail in their order, in one round trip. The database assigns their ids. No record is refused for its
-// content: texts over 1 KiB are cut; a detail over 8 KiB, or that is not JSON, is replaced by its size. A record without a time gets the current one.
-// More than 10,000 at once are [agent.CodeOverflow]. A batch that is appended again, because the answer was lost, is stored twice.
+// AppendAudit adds records to the audit trail in their order, in one round trip. The database assigns their ids. No record is refused for
+// its content: texts over 1 KiB are cut; a detail over 8 KiB, or that is not JSON, is replaced by its size. A record without a time gets
+// the current one. More than 10,000 at once are [agent.CodeOverflow]. A batch that is appended again, because the answer was lost, is
+// stored twice.
 func (s *AuditStore) AppendAudit(ctx context.Context, records []agent.AuditRecord) error {
 	const op = "append to the audit trail"
 	n := len(records)
@@ -135,8 +136,8 @@ func auditFilters(q *agent.AuditQuery) (sql string, args []any) {
 	return sql, args
 }
 
-// ExpireAudit removes records from before a time, the oldest first and at most limit (1,000 by default, 10,000 at most), and returns how many it
-// removed. To remove all, call it until it returns 0.
+// ExpireAudit removes records from before a time, the oldest first and at most limit (1,000 by default, 10,000 at most), and returns how
+// many it removed. To remove all, call it until it returns 0.
 func (s *AuditStore) ExpireAudit(ctx context.Context, before time.Time, limit int) (removed int, err error) {
 	if limit <= 0 {
 		limit = maxPage

@@ -87,8 +87,8 @@ func BenchmarkCatalogSince(b *testing.B) {
 	}
 }
 
-// BenchmarkAdmit lets turns of one tenant in that has every bound, 100,000 rows in its ledger of this month, of 500 users, 10,000 admissions
-// within the last minute and 1,000 turns at once.
+// BenchmarkAdmit lets turns of one tenant in that has every bound, 100,000 rows in its ledger of this month, of 500 users, 10,000
+// admissions within the last minute and 1,000 turns at once.
 func BenchmarkAdmit(b *testing.B) {
 	all := agent.Bound{
 		RequestsPerMinute: 1 << 30, ConcurrentTurns: 1 << 30, TokensPerMinute: 1 << 50, DailyCostUSD: 1 << 50, MonthlyCostUSD: 1 << 50, DailyTokens: 1 << 50,
@@ -154,8 +154,8 @@ func BenchmarkChargeUsage(b *testing.B) {
 	}
 }
 
-// BenchmarkUsage reports on a ledger of 200,000 calls within 30 days, of 50,000 turns, 500 users, 10 agents and 5 models; every hundredth call was
-// paid again.
+// BenchmarkUsage reports on a ledger of 200,000 calls within 30 days, of 50,000 turns, 500 users, 10 agents and 5 models; every hundredth
+// call was paid again.
 func BenchmarkUsage(b *testing.B) {
 	s := newBench(b, postgres.Config{})
 	s.exec(`INSERT INTO usage_ledger (turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd, user_id,

@@ -13,8 +13,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/pglisten"
 )
 
-// CatalogStore keeps the catalog's documents with their history, and the plans that were published of its agents. All tenants' documents are in
-// one catalog.
+// CatalogStore keeps the catalog's documents with their history, and the plans that were published of its agents. All tenants' documents
+// are in one catalog.
 type CatalogStore struct{ *database }
 
 const readHead = `
@@ -39,15 +39,16 @@ const (
 	readArtifactsSince = artifactColumns + behind + byAgent
 )
 
-// LoadCatalog returns the whole catalog without tombstones as of one revision: documents in the order of their keys, artifacts by tenant and
-// agent. One round trip.
+// LoadCatalog returns the whole catalog without tombstones as of one revision: documents in the order of their keys, artifacts by tenant
+// and agent. One round trip.
 func (s *CatalogStore) LoadCatalog(ctx context.Context) (agent.CatalogState, error) {
 	return s.readCatalog(ctx, "load catalog", readDocuments, readArtifacts)
 }
 
-// CatalogSince returns the changes after a revision, in the order of LoadCatalog: each document once, as it is now, deleted ones as tombstones
-// without a body, and each artifact published since. If the answer's Oldest is after the revision, changes are missing and the caller has to
-// load everything; likewise if the answer's Revision is before the revision: the database was restored from a backup. One round trip.
+// CatalogSince returns the changes after a revision, in the order of LoadCatalog: each document once, as it is now, deleted ones as
+// tombstones without a body, and each artifact published since. If the answer's Oldest is after the revision, changes are missing and the
+// caller has to load everything; likewise if the answer's Revision is before the revision: the database was restored from a backup. One
+// round trip.
 func (s *CatalogStore) CatalogSince(ctx context.Context, revision int64) (agent.CatalogState, error) {
 	return s.readCatalog(ctx, "read catalog changes", readDocumentsSince, readArtifactsSince, revision)
 }
@@ -81,8 +82,8 @@ WITH gone AS (
 )
 SELECT count(*) FROM gone`
 
-// PruneCatalog removes the tombstones of documents that were deleted before a time, and returns how many. A reader of an earlier revision then
-// has to load everything: CatalogState.Oldest tells it. The history stays.
+// PruneCatalog removes the tombstones of documents that were deleted before a time, and returns how many. A reader of an earlier revision
+// then has to load everything: CatalogState.Oldest tells it. The history stays.
 func (s *CatalogStore) PruneCatalog(ctx context.Context, before time.Time) (removed int, err error) {
 	err = s.transact(ctx,
 		func(b *pgx.Batch) { b.Queue(lockHead) }, // first, as commits do
@@ -122,8 +123,8 @@ func (p *historyPlace) isValid() bool {
 		nameField{value: p.Action}) == nil
 }
 
-// CatalogHistory returns a page of the catalog's history, newest first, and backwards by key within a revision: at most q.Size entries (100 by
-// default, 1,000 at most) and 8 MiB of documents, yet at least one entry. Next is empty on the last page. A token that no page had is
+// CatalogHistory returns a page of the catalog's history, newest first, and backwards by key within a revision: at most q.Size entries (100
+// by default, 1,000 at most) and 8 MiB of documents, yet at least one entry. Next is empty on the last page. A token that no page had is
 // [agent.CodeInvalid]. One round trip.
 func (s *CatalogStore) CatalogHistory(ctx context.Context, q agent.HistoryQuery) (page agent.HistoryPage, err error) {
 	if err := checkNames(
@@ -147,9 +148,9 @@ func (s *CatalogStore) CatalogHistory(ctx context.Context, q agent.HistoryQuery)
 
 const catalogChannel = "turnstone_catalog"
 
-// ListenCatalog calls wake whenever the catalog may have changed: after a notification, after each connection, also the first one, and after
-// [Config.CatalogPoll] without either, also while there is no connection. Calls do not overlap; one call follows all notifications that come
-// during a call. It returns when ctx ends, with its connection closed.
+// ListenCatalog calls wake whenever the catalog may have changed: after a notification, after each connection, also the first one, and
+// after [Config.CatalogPoll] without either, also while there is no connection. Calls do not overlap; one call follows all notifications
+// that come during a call. It returns when ctx ends, with its connection closed.
 func (s *CatalogStore) ListenCatalog(ctx context.Context, wake func()) {
 	changed := make(chan struct{}, 1)
 	signal := func() {

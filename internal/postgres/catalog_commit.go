@@ -77,8 +77,8 @@ ON CONFLICT (tenant, agent) DO UPDATE SET uri = excluded.uri, hash = excluded.ha
 const notifyCatalog = `
 SELECT pg_notify('` + catalogChannel + `', $1)`
 
-// CommitCatalog makes a change the next revision, with its history and a notification, and returns that revision; or it changes nothing. Of a put
-// document only key and body count; a body that equals the stored one is written like any other.
+// CommitCatalog makes a change the next revision, with its history and a notification, and returns that revision; or it changes nothing. Of
+// a put document only key and body count; a body that equals the stored one is written like any other.
 //
 // The error is [agent.CodeConflict] if c.At is not the newest revision, [agent.CodeNotFound] if a document to delete does not exist, and
 // [agent.CodeInvalid] if there is nothing to do, something is too large, or a key is given twice. After [agent.CodeUnavailable] and

@@ -42,8 +42,8 @@ INSERT INTO chat_turns (channel, account, chat_id, turn_id, tenant, user_id, mes
 VALUES ($1, $2, $3, $4, $5, $6, '{}', 0, $7, clock_timestamp() + $8::interval, clock_timestamp())
 ON CONFLICT DO NOTHING`
 
-// OweTurn records that a chat waits for the answer of a turn. The process holder holds the turn for the duration lease; an empty holder is nobody.
-// fresh is false if that was recorded before, settled or not.
+// OweTurn records that a chat waits for the answer of a turn. The process holder holds the turn for the duration lease; an empty holder is
+// nobody. fresh is false if that was recorded before, settled or not.
 func (s *ChatStore) OweTurn(ctx context.Context, t agent.ChatTurn, holder string, lease time.Duration) (fresh bool, err error) {
 	if holder == "" {
 		lease = 0
@@ -69,8 +69,8 @@ WITH claimed AS (
 	RETURNING ` + chatTurnColumns + `
 ) SELECT * FROM claimed ORDER BY created_at, turn_id`
 
-// ClaimTurns takes hold of unsettled turns of an account that nobody holds, oldest first. It also removes turns that were settled two days ago,
-// and those without an answer for 30 days.
+// ClaimTurns takes hold of unsettled turns of an account that nobody holds, oldest first. It also removes turns that were settled two days
+// ago, and those without an answer for 30 days.
 func (s *ChatStore) ClaimTurns(ctx context.Context, channel, account, holder string, lease time.Duration, limit int) ([]agent.ChatTurn, error) {
 	const op = "claim answers"
 	if _, err := s.pool.Exec(ctx, sweepChatTurns, keepSettled, keepOwed, sweepRows); err != nil {
@@ -85,8 +85,8 @@ UPDATE chat_turns SET messages = $3, after_index = greatest(after_index, $4), he
 	holder = CASE WHEN $5::interval > interval '0' THEN holder ELSE '' END
 WHERE turn_id = $1 AND holder = $2 AND settled_at IS NULL`
 
-// SaveTurn stores how much of an answer was shown, and holds the turn for another lease; a lease of 0 releases it. held is false, and nothing is
-// stored, if somebody else holds the turn or it is settled.
+// SaveTurn stores how much of an answer was shown, and holds the turn for another lease; a lease of 0 releases it. held is false, and
+// nothing is stored, if somebody else holds the turn or it is settled.
 func (s *ChatStore) SaveTurn(ctx context.Context, t *agent.ChatTurn, holder string, lease time.Duration) (held bool, err error) {
 	tag, err := s.pool.Exec(ctx, saveTurn, t.TurnID, holder, append([]int64{}, t.Messages...), t.After, lease)
 	return tag.RowsAffected() == 1, mapError("keep answer", err)
@@ -116,8 +116,8 @@ const askChat = `
 INSERT INTO chat_questions (channel, account, chat_id, message_id, turn_id, approval_id, tool, allowed)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`
 
-// AskChat records a message that asks a chat for an approval of one of its turns. The error is [agent.CodeNotFound] if [ChatStore.OweTurn] did
-// not record the turn.
+// AskChat records a message that asks a chat for an approval of one of its turns. The error is [agent.CodeNotFound] if [ChatStore.OweTurn]
+// did not record the turn.
 func (s *ChatStore) AskChat(ctx context.Context, q agent.ChatQuestion) error {
 	_, err := s.pool.Exec(ctx, askChat, q.Channel, q.Account, q.ChatID, q.MessageID, q.TurnID, cleanText(q.ApprovalID), cleanText(q.Tool),
 		append([]agent.DecisionKind{}, q.Allowed...))

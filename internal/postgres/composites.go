@@ -46,7 +46,8 @@ LEFT JOIN pipeline_shapes s ON s.tenant = c.tenant AND s.shape = c.shape `
 // readComposites reads newest versions.
 const readComposites = compositeColumns + `AND v.version = c.version` + compositeUses
 
-// Composites lists those of a tenant by name, disabled ones included; "*" stands for all tenants, tenant by tenant. A tenant has at most 1,000.
+// Composites lists those of a tenant by name, disabled ones included; "*" stands for all tenants, tenant by tenant. A tenant has at most
+// 1,000.
 func (s *CompositeStore) Composites(ctx context.Context, tenant string) ([]agent.Composite, error) {
 	found, err := queryRows(ctx, s.pool, pgx.RowToStructByName[agent.Composite],
 		readComposites+`WHERE c.tenant = $1 OR $1 = '*' ORDER BY c.tenant, c.name LIMIT $2`, tenant, maxComposites)
@@ -74,9 +75,9 @@ const insertCompositeVersion = `
 INSERT INTO composite_versions (tenant, id, version, parameters, pipeline, effect_free, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp())`
 
-// SaveComposite stores the composite of a shape, as version 1 or as the one after the newest; any other version changes nothing. It returns what
-// is stored. A name that is taken gets a number as suffix. Name and switch, and a description that a person wrote, are not overwritten. The 1,001st
-// of a tenant is [agent.CodeOverflow].
+// SaveComposite stores the composite of a shape, as version 1 or as the one after the newest; any other version changes nothing. It returns
+// what is stored. A name that is taken gets a number as suffix. Name and switch, and a description that a person wrote, are not
+// overwritten. The 1,001st of a tenant is [agent.CodeOverflow].
 func (s *CompositeStore) SaveComposite(ctx context.Context, c agent.Composite) (agent.Composite, error) {
 	const op = "save composite"
 	if err := checkComposite(&c); err != nil {
@@ -183,9 +184,9 @@ func builtinTools() []string {
 	}
 }
 
-// ChangeComposite changes the name, the description or the switch of the composite with a name or an id, and returns what is stored. The error is
-// [agent.CodeNotFound] with Field "composite", [agent.CodeConflict] with Field "name" if another composite of the tenant or a built-in tool has
-// the name, or [agent.CodeInvalid]. A description is stored without line breaks and invisible characters.
+// ChangeComposite changes the name, the description or the switch of the composite with a name or an id, and returns what is stored. The
+// error is [agent.CodeNotFound] with Field "composite", [agent.CodeConflict] with Field "name" if another composite of the tenant or a
+// built-in tool has the name, or [agent.CodeInvalid]. A description is stored without line breaks and invisible characters.
 func (s *CompositeStore) ChangeComposite(ctx context.Context, tenant, nameOrID string, change agent.CompositeChange) (agent.Composite, error) {
 	const op = "change composite"
 	if change.Name != nil {
@@ -247,7 +248,8 @@ func checkNewName(name string) error {
 	}
 }
 
-// visibleText returns a text in one line, without control characters and without those that hide instructions from people but not from models.
+// visibleText returns a text in one line, without control characters and without those that hide instructions from people but not from
+// models.
 func visibleText(text string) string {
 	text = strings.Map(func(r rune) rune {
 		switch {

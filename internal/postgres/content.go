@@ -35,8 +35,8 @@ const putBlob = `
 INSERT INTO blobs AS b (tenant, digest, bytes, put_at) VALUES ($1, $2, $3, clock_timestamp())
 ON CONFLICT (tenant, digest) DO UPDATE SET put_at = greatest(b.put_at, excluded.put_at), bytes = excluded.bytes`
 
-// Putting records that somebody is about to store content, whether or not it is stored: it stays for [Config.BlobGrace] from now without a reference to
-// it. Call it before the bucket is asked.
+// Putting records that somebody is about to store content, whether or not it is stored: it stays for [Config.BlobGrace] from now without a
+// reference to it. Call it before the bucket is asked.
 func (s *ContentStore) Putting(ctx context.Context, tenant, ref string, size int64) error {
 	digest, err := digestOf(ref)
 	if err != nil {
@@ -56,8 +56,8 @@ WITH held AS (
 )
 SELECT EXISTS (SELECT FROM gone) OR NOT EXISTS (SELECT FROM held) AND NOT EXISTS (SELECT FROM blobs WHERE tenant = $1 AND digest = $2)`
 
-// Release removes content from the ledger, in one statement, if nobody refers to it and nobody has stored it within [Config.BlobGrace]. If released is
-// true, the content may be removed. The clock is the database's.
+// Release removes content from the ledger, in one statement, if nobody refers to it and nobody has stored it within [Config.BlobGrace]. If
+// released is true, the content may be removed. The clock is the database's.
 func (s *ContentStore) Release(ctx context.Context, tenant, ref string) (released bool, err error) {
 	digest, err := digestOf(ref)
 	if err != nil {
@@ -96,8 +96,8 @@ FROM (
 	SELECT tenant, digest, bytes, put_at FROM blobs WHERE (tenant, digest) > ($1, $2) ORDER BY tenant, digest LIMIT $3
 ) b ORDER BY b.tenant, b.digest`
 
-// Unheld reads the next rows of the ledger after last, in the order of tenant and reference, at most limit. It returns those whose content may be
-// released, how many rows it read (0 at the end), and the last of them.
+// Unheld reads the next rows of the ledger after last, in the order of tenant and reference, at most limit. It returns those whose content
+// may be released, how many rows it read (0 at the end), and the last of them.
 func (s *ContentStore) Unheld(
 	ctx context.Context, last StoredBlob, limit int,
 ) (unheld []StoredBlob, looked int, next StoredBlob, err error) {
@@ -172,7 +172,8 @@ func (s *ContentStore) Listed(ctx context.Context, token []byte) error {
 	return mapError("keep collection", err)
 }
 
-// A cached result keeps its dataset for a grace period beyond its time, so that a call that got it at the last moment can still refer to the dataset.
+// A cached result keeps its dataset for a grace period beyond its time, so that a call that got it at the last moment can still refer to
+// the dataset.
 const expireCached = `
 DELETE FROM result_cache WHERE ctid = ANY (ARRAY(
 	SELECT ctid FROM result_cache WHERE expires_at < clock_timestamp() - $1::interval ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED))`

@@ -13,12 +13,12 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// canRemember is the condition that a decision on approval a may be remembered: without the hash of its arguments, a decision about one call would apply
-// to all calls.
+// canRemember is the condition that a decision on approval a may be remembered: without the hash of its arguments, a decision about one
+// call would apply to all calls.
 const canRemember = `(a.remember_scope = 'tool' OR a.remember_scope IN ('call', '') AND a.args_hash <> '')`
 
-// A decision is never overwritten: the update requires decision IS NULL. The turn's row is locked, so that the turn cannot end in between. If a turn
-// failed because it had no decision, the decision is always remembered: it is for later attempts.
+// A decision is never overwritten: the update requires decision IS NULL. The turn's row is locked, so that the turn cannot end in between.
+// If a turn failed because it had no decision, the decision is always remembered: it is for later attempts.
 const decide = `
 WITH turn AS (
 	SELECT turn_id, session_id, state FROM turns WHERE turn_id = $1 AND state IN ('queued', 'running', 'failed') FOR SHARE
@@ -52,8 +52,8 @@ type decisionOutcome struct {
 	isLate    *bool // its time is over; nil: it has no deadline
 }
 
-// ResolveApproval stores a decision in one round trip, and remembers it for later calls of the session if asked. The same decision again by the same
-// person is accepted, also after the turn has ended. In these cases nothing is stored:
+// ResolveApproval stores a decision in one round trip, and remembers it for later calls of the session if asked. The same decision again by
+// the same person is accepted, also after the turn has ended. In these cases nothing is stored:
 //
 //   - an unknown approval: [agent.CodeNotFound]
 //   - another decision after the first one, the first one after the turn has ended, or after the approval has expired, whether or not
@@ -164,9 +164,10 @@ SELECT CASE WHEN min(a.expires_at) IS NULL THEN 0
 FROM approvals a JOIN turns t ON t.turn_id = a.turn_id
 WHERE a.turn_id = $1 AND a.step = $2 AND a.decision IS NULL AND t.state IN ('queued', 'running')`
 
-// ExpireApprovals decides the undecided approvals of a step whose time is over, as [agent.ExpiredBy], in one round trip. OnExpiry approve approves; reject
-// and end reject, and with end the caller ends the turn. It returns all approvals of the step that have expired, now or before, and the time until the
-// next one is due, 0 if there is none or the turn has ended. The clock is the database's. An approval is either decided by a person or expires.
+// ExpireApprovals decides the undecided approvals of a step whose time is over, as [agent.ExpiredBy], in one round trip. OnExpiry approve
+// approves; reject and end reject, and with end the caller ends the turn. It returns all approvals of the step that have expired, now or
+// before, and the time until the next one is due, 0 if there is none or the turn has ended. The clock is the database's. An approval is
+// either decided by a person or expires.
 func (s *ApprovalStore) ExpireApprovals(
 	ctx context.Context, id agent.TurnID, step int,
 ) (expired []agent.Approval, next time.Duration, err error) {
@@ -193,8 +194,8 @@ FROM unnest($3::text[], $4::text[]) AS k (tool, args_hash), LATERAL (
 ) r
 ORDER BY r.created_at DESC, r.tool, r.args_hash DESC`
 
-// Remembered returns the decisions of a session for calls of these keys, the newest first. A call gets the first one with its key or with an empty hash.
-// One round trip.
+// Remembered returns the decisions of a session for calls of these keys, the newest first. A call gets the first one with its key or with
+// an empty hash. One round trip.
 func (s *ApprovalStore) Remembered(
 	ctx context.Context, tenant string, id agent.SessionID, keys []agent.RememberKey,
 ) ([]agent.Remembered, error) {

@@ -67,8 +67,8 @@ SELECT report, coalesce((
 	ORDER BY a.id LIMIT 1), '') AS audit_digest, ` + erasureColumns + `
 FROM erasures e WHERE tenant = $1 AND erasure_id = $2`
 
-// Erasure returns an erasure with its report, and the digest of the report in the audit trail. The error is [agent.CodeNotFound] if the tenant has none of
-// that id. One query.
+// Erasure returns an erasure with its report, and the digest of the report in the audit trail. The error is [agent.CodeNotFound] if the
+// tenant has none of that id. One query.
 func (s *ErasureStore) Erasure(ctx context.Context, tenant, id string) (erasure.Erasure, error) {
 	e, err := queryRow(ctx, s.pool, unknownErasure(id), pgx.RowToStructByName[erasure.Erasure], readErasure, tenant, cleanText(id))
 	return e, mapError("read erasure", err)
@@ -97,7 +97,8 @@ const failErasure = `
 UPDATE erasures SET status = 'failed', error = $3, user_id = NULL, finished_at = clock_timestamp()
 WHERE tenant = $1 AND erasure_id = $2 AND user_id IS NOT NULL`
 
-// FailErasure ends an erasure that failed, and deletes the user's id. It does not undo what was erased. An erasure that has ended stays unchanged.
+// FailErasure ends an erasure that failed, and deletes the user's id. It does not undo what was erased. An erasure that has ended stays
+// unchanged.
 func (s *ErasureStore) FailErasure(ctx context.Context, tenant, id, why string) error {
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		var user *string

@@ -200,8 +200,8 @@ func TestEveryTableIsErasedOrSpared(t *testing.T) {
 	}
 }
 
-// A user may call himself whatever he likes: like a key of a record's detail, like what stands between two of its strings, like a word that the
-// runtime writes. What is not about him stays as it was, and so do the proofs of others.
+// A user may call himself whatever he likes: like a key of a record's detail, like what stands between two of its strings, like a word that
+// the runtime writes. What is not about him stays as it was, and so do the proofs of others.
 func TestErasureOfAwkwardNames(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	erased := func(user string) erasure.Erasure {

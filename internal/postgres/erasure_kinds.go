@@ -2,9 +2,9 @@ package postgres
 
 import "slices"
 
-// erasedKind is a kind of data that is deleted, or no longer names its user. An erasure deletes the rows that where finds, or changes them so that where
-// no longer finds them; its check counts them. @tenant, @user, @quoted (the user within a JSON string), @id, @pseudonym, @salt and @round are those of
-// the erasure.
+// erasedKind is a kind of data that is deleted, or no longer names its user. An erasure deletes the rows that where finds, or changes them
+// so that where no longer finds them; its check counts them. @tenant, @user, @quoted (the user within a JSON string), @id, @pseudonym,
+// @salt and @round are those of the erasure.
 type erasedKind struct {
 	name  string   // in the report: a table, with the part of it that is meant
 	table string   // empty: name
@@ -30,8 +30,8 @@ const (
 
 	whoDid = "what was done stays, by whom does not"
 
-	// unnamedDetail is the detail of an audit record, as text, without the user. It replaces string by string, because the user may have the name of a key,
-	// or a name that occurs between two strings.
+	// unnamedDetail is the detail of an audit record, as text, without the user. It replaces string by string, because the user may have the
+	// name of a key, or a name that occurs between two strings.
 	unnamedDetail = `(SELECT string_agg(CASE
 			WHEN s.next LIKE ':%' OR left(s.piece, 1) <> '"' THEN s.piece
 			WHEN s.piece = '"' || @quoted || '"' THEN '"' || @pseudonym || '"'

@@ -13,8 +13,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/erasure"
 )
 
-// erasureTx runs work in a transaction that locks an erasure's row, so that two processes do not work on one erasure. The error is [agent.CodeConflict]
-// if the erasure has ended.
+// erasureTx runs work in a transaction that locks an erasure's row, so that two processes do not work on one erasure. The error is
+// [agent.CodeConflict] if the erasure has ended.
 func (s *ErasureStore) erasureTx(ctx context.Context, op, tenant, id string, work func(tx pgx.Tx, args pgx.NamedArgs) error) error {
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, deleteTimeout); err != nil {
@@ -198,8 +198,8 @@ func addToCount(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, kind string,
 	return err
 }
 
-// Content with references stays, and so does content without a row. Content that was stored within @settled waits: somebody may have stored the same
-// content and be about to refer to it.
+// Content with references stays, and so does content without a row. Content that was stored within @settled waits: somebody may have stored
+// the same content and be about to refer to it.
 const settleContent = `
 WITH next AS (
 	SELECT m.name, b.bytes, b.put_at, EXISTS (SELECT FROM blob_refs r WHERE r.tenant = @tenant AND r.digest = substr(m.name, 14)) AS held
@@ -220,9 +220,12 @@ SELECT (SELECT count(*) FROM settled WHERE shared),
 	(SELECT count(*) FROM next WHERE NOT held AND bytes IS NOT NULL AND put_at >= clock_timestamp() - @settled::interval),
 	coalesce((SELECT json_agg(json_build_object('Ref', ref, 'Bytes', bytes)) FROM aged), '[]')`
 
-// ReleaseContent returns marked content that nobody refers to and nobody has stored within the duration settled, without waiting for [Config.BlobGrace]. It
-// may be removed. pending counts the content that somebody has stored since. Content that others of the tenant refer to stays.
-func (s *ErasureStore) ReleaseContent(ctx context.Context, tenant, id string, settled time.Duration, limit int) (free []erasure.Object, pending int64, err error) {
+// ReleaseContent returns marked content that nobody refers to and nobody has stored within the duration settled, without waiting for
+// [Config.BlobGrace]. It may be removed. pending counts the content that somebody has stored since. Content that others of the tenant refer
+// to stays.
+func (s *ErasureStore) ReleaseContent(
+	ctx context.Context, tenant, id string, settled time.Duration, limit int,
+) (free []erasure.Object, pending int64, err error) {
 	err = s.erasureTx(ctx, "release content of erasure", tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) error {
 		args["settled"], args["limit"] = settled, limit
 		var shared int64

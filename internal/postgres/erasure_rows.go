@@ -37,8 +37,8 @@ func (k *erasedKind) statement() string {
 	return `DELETE FROM ` + k.tableName() + chosen
 }
 
-// EraseRows erases kind by kind, rows that refer to others first, until a kind has had 1,000 rows. Each kind is a transaction with its count, so that the
-// count is right after a crash. more is false once nothing is left to erase.
+// EraseRows erases kind by kind, rows that refer to others first, until a kind has had 1,000 rows. Each kind is a transaction with its
+// count, so that the count is right after a crash. more is false once nothing is left to erase.
 func (s *ErasureStore) EraseRows(ctx context.Context, tenant, id string) (more bool, err error) {
 	for _, k := range erasedKinds() {
 		var n int64
@@ -129,8 +129,8 @@ INSERT INTO audit_log (at, tenant, subject, method, credential, action, resource
 VALUES (@finished, @tenant, '', '', '', @action, 'erasure/' || @id, @outcome, '', '', '', jsonb_build_object(
 	'status', @status::text, 'dry_run', @dry::boolean, 'digest', @digest::text, 'pseudonym', @pseudonym::text))`
 
-// FinishErasure counts once more and ends the erasure, in one transaction: it stores the report with its digest, adds the digest to the audit trail, and
-// deletes the user's id and all marks. An erasure that has ended is returned unchanged.
+// FinishErasure counts once more and ends the erasure, in one transaction: it stores the report with its digest, adds the digest to the
+// audit trail, and deletes the user's id and all marks. An erasure that has ended is returned unchanged.
 func (s *ErasureStore) FinishErasure(ctx context.Context, tenant, id string) (erasure.Erasure, error) {
 	err := s.erasureTx(ctx, "finish erasure", tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) error {
 		r, err := makeReport(ctx, tx, args)

@@ -15,8 +15,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// mapError returns an error of pgx with its [agent.Code]; only this file knows SQLSTATE codes. If a retry may help, as after a lost connection,
-// the code is [agent.CodeUnavailable]. An [agent.Error] and the errors of package agent are returned unchanged.
+// mapError returns an error of pgx with its [agent.Code]; only this file knows SQLSTATE codes. If a retry may help, as after a lost
+// connection, the code is [agent.CodeUnavailable]. An [agent.Error] and the errors of package agent are returned unchanged.
 func mapError(op string, err error) error {
 	if err == nil {
 		return nil

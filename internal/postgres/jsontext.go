@@ -27,8 +27,8 @@ func encodeRaw(raw json.RawMessage) ([]byte, error) {
 	return encode(raw)
 }
 
-// rawColumn returns a value for a json column with its white space. It replaces invalid UTF-8; nil becomes NULL. The database refuses what is not
-// JSON as [agent.CodeInvalid].
+// rawColumn returns a value for a json column with its white space. It replaces invalid UTF-8; nil becomes NULL. The database refuses what
+// is not JSON as [agent.CodeInvalid].
 func rawColumn(raw json.RawMessage) []byte {
 	if len(raw) == 0 {
 		return nil
@@ -44,8 +44,8 @@ func encodeOptional[T any](v *T) ([]byte, error) {
 	return encode(v)
 }
 
-// encodeJSONB returns v as text for a jsonb column, NULL for nil. It replaces what jsonb cannot hold: a result must always be storable, or its
-// turn would never end.
+// encodeJSONB returns v as text for a jsonb column, NULL for nil. It replaces what jsonb cannot hold: a result must always be storable, or
+// its turn would never end.
 func encodeJSONB(v any) ([]byte, error) {
 	if raw, ok := v.(json.RawMessage); ok && len(raw) == 0 {
 		return nil, nil

@@ -30,8 +30,8 @@ const (
 const revokeKey = `
 UPDATE api_keys SET revoked_at = coalesce(revoked_at, $3) WHERE id = $2 AND (tenant = $1 OR $1 = '*') RETURNING ` + keyColumns
 
-// least ignores NULL: a key without an expiry gets one. A key is replaced once, and not after it was revoked: of two requests at the same time
-// the second waits for the row and finds the first.
+// least ignores NULL: a key without an expiry gets one. A key is replaced once, and not after it was revoked: of two requests at the same
+// time the second waits for the row and finds the first.
 const expireKey = `
 UPDATE api_keys SET expires_at = least(expires_at, $3), replaced_by = coalesce(nullif($4, ''), replaced_by)
 WHERE id = $2 AND (tenant = $1 OR $1 = '*') AND ($4 = '' OR replaced_by IN ('', $4) AND revoked_at IS NULL) RETURNING ` + keyColumns
@@ -132,8 +132,8 @@ func (s *KeyStore) RevokeKey(ctx context.Context, tenant, id string, at time.Tim
 	return k, mapError(op, err)
 }
 
-// ExpireKey makes a key expire at a time, unless it expires earlier, and returns it. A replacedBy that is not empty is the id of the key that
-// replaces it: then the error is [agent.CodeConflict] if another key replaces it already, or it was revoked. Tenants are those of
+// ExpireKey makes a key expire at a time, unless it expires earlier, and returns it. A replacedBy that is not empty is the id of the key
+// that replaces it: then the error is [agent.CodeConflict] if another key replaces it already, or it was revoked. Tenants are those of
 // [KeyStore.RevokeKey].
 func (s *KeyStore) ExpireKey(ctx context.Context, tenant, id string, at time.Time, replacedBy string) (agent.APIKey, error) {
 	const op = "expire key"

@@ -58,11 +58,11 @@ INSERT INTO knowledge_chunks (tenant, collection, document_id, title, position, 
 SELECT $1, $2, $3, $4, c.position, c.page, c.text
 FROM unnest($5::integer[], $6::integer[], $7::text[]) AS c (position, page, text)`
 
-// PutDocument replaces a document and its chunks in one transaction of two round trips. A document with the stored hash changes nothing. Vectors are
-// left out if the database has no vectors ([KnowledgeStore.Vectors]); once it has, the same hash is a change.
+// PutDocument replaces a document and its chunks in one transaction of two round trips. A document with the stored hash changes nothing.
+// Vectors are left out if the database has no vectors ([KnowledgeStore.Vectors]); once it has, the same hash is a change.
 //
-// The error is [agent.CodeInvalid] with the field that cannot be stored, such as a vector whose length is not that of the collection's other
-// documents, or [agent.CodeOverflow] for too many chunks.
+// The error is [agent.CodeInvalid] with the field that cannot be stored, such as a vector whose length is not that of the collection's
+// other documents, or [agent.CodeOverflow] for too many chunks.
 func (s *KnowledgeStore) PutDocument(ctx context.Context, d agent.KnowledgeDocument, chunks []agent.KnowledgeChunk) (changed bool, err error) {
 	const op = "put document"
 	dimensions, err := checkDocument(&d, chunks)
@@ -206,8 +206,8 @@ func (s *KnowledgeStore) DeleteDocument(ctx context.Context, tenant, collection,
 	return nil
 }
 
-// KnowledgeDocuments returns a page of the documents of a collection by id, those behind the id after, at most limit (100 by default, 1,000 at
-// most). An unknown collection has none.
+// KnowledgeDocuments returns a page of the documents of a collection by id, those behind the id after, at most limit (100 by default, 1,000
+// at most). An unknown collection has none.
 func (s *KnowledgeStore) KnowledgeDocuments(ctx context.Context, tenant, collection, after string, limit int) (page agent.KnowledgePage, err error) {
 	limit = pageSize(limit)
 	page.Documents, err = queryRows(ctx, s.pool, pgx.RowToStructByName[agent.KnowledgeDocument], readKnowledgePage, tenant, collection,

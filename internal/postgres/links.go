@@ -187,7 +187,8 @@ WITH gone AS (DELETE FROM chat_links WHERE tenant = $1 AND channel = $2 AND chat
 INSERT INTO chat_threads (channel, chat_id, thread) SELECT channel, chat_id, 1 FROM gone
 ON CONFLICT (channel, chat_id) DO UPDATE SET thread = chat_threads.thread + 1`
 
-// Unlink removes a link of a tenant and moves the chat to a new conversation. The error is [agent.CodeNotFound] if the tenant has no such link.
+// Unlink removes a link of a tenant and moves the chat to a new conversation. The error is [agent.CodeNotFound] if the tenant has no such
+// link.
 func (s *LinkStore) Unlink(ctx context.Context, tenant string, c agent.Chat) error {
 	tag, err := s.pool.Exec(ctx, deleteLink, tenant, cleanText(c.Channel), cleanText(c.ChatID))
 	if err == nil && tag.RowsAffected() == 0 {

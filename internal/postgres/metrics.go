@@ -49,8 +49,8 @@ const countLiveTurns = `
 SELECT (SELECT count(*) FROM turns WHERE state = 'running'), coalesce(sum(n), 0)::bigint, coalesce(max(n), 0)::bigint, coalesce(max(oldest), 0)
 FROM (SELECT count(*) AS n, ` + oldestAge + ` AS oldest FROM turns WHERE state = 'queued' GROUP BY tenant, session_id) AS q`
 
-// Backlog counts what waits. At most tenants of the tenants get a number of their own. One round trip; its cost grows with the number of turns that
-// wait and run, not of those that have ended.
+// Backlog counts what waits. At most tenants of the tenants get a number of their own. One round trip; its cost grows with the number of
+// turns that wait and run, not of those that have ended.
 func (s *MetricStore) Backlog(ctx context.Context, tenants int) (Backlog, error) {
 	out := Backlog{Approvals: map[string]int64{}}
 	b := &pgx.Batch{}

@@ -25,9 +25,10 @@ const (
 // ErrSchemaNewer is returned if a newer release of Turnstone has migrated the database. This release must not write to it.
 var ErrSchemaNewer = errors.New("the database belongs to a newer release of Turnstone")
 
-// Migrate brings the schema of the pool's database up to date. Any number of processes may call it at once: one works under an advisory lock,
-// and the others find nothing left to do. Each migration is one transaction. Migrate returns [ErrSchemaNewer], and changes nothing, if the
-// database has migrations that this binary does not know. It creates the table of knowledge vectors if the extension pgvector is available.
+// Migrate brings the schema of the pool's database up to date. Any number of processes may call it at once: one works under an advisory
+// lock, and the others find nothing left to do. Each migration is one transaction. Migrate returns [ErrSchemaNewer], and changes nothing,
+// if the database has migrations that this binary does not know. It creates the table of knowledge vectors if the extension pgvector is
+// available.
 func Migrate(ctx context.Context, pool *pgxpool.Pool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
 	defer cancel()

@@ -21,8 +21,8 @@ import (
 // minMajor is the oldest supported release of PostgreSQL: the event log needs multiranges.
 const minMajor = 14
 
-// Bounds that the server enforces for every connection, in the form of its settings; a setting in the URL wins. Statements take milliseconds;
-// only a fault reaches a bound.
+// Bounds that the server enforces for every connection, in the form of its settings; a setting in the URL wins. Statements take
+// milliseconds; only a fault reaches a bound.
 const (
 	statementTimeout = "30s"
 	lockTimeout      = "15s" // a session's row is locked for two round trips

@@ -60,9 +60,9 @@ func cutPage[T any](list []T, size int, placeOf func(*T) any) (page []T, next st
 	return list[:size], next, err
 }
 
-// boundedPage returns a query for one page of another query: at most $limit rows and $bytes bytes of documents, yet at least one row. The other
-// query has to be ordered and to return one row more than a page has; size is the number of bytes of one of its rows. The last column of the
-// page, found, counts the rows of the other query: if it is larger than the page, there are more pages.
+// boundedPage returns a query for one page of another query: at most $limit rows and $bytes bytes of documents, yet at least one row. The
+// other query has to be ordered and to return one row more than a page has; size is the number of bytes of one of its rows. The last column
+// of the page, found, counts the rows of the other query: if it is larger than the page, there are more pages.
 func boundedPage(columns, query, order, size, limit, bytes string) string {
 	return `
 SELECT ` + columns + `, found FROM (

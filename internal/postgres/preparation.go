@@ -67,8 +67,8 @@ INSERT INTO turn_tools (turn_id, body) SELECT turn_id, $2::json FROM turns WHERE
 const readTurnTools = `
 SELECT body FROM turn_tools WHERE turn_id = $1`
 
-// SaveTurnTools stores the tools that a turn's dynamic toolkits had when it began, unless some are stored, and returns what is stored. An unknown turn is
-// [agent.CodeNotFound], more than 16 MiB are [agent.CodeOverflow]. One round trip.
+// SaveTurnTools stores the tools that a turn's dynamic toolkits had when it began, unless some are stored, and returns what is stored. An
+// unknown turn is [agent.CodeNotFound], more than 16 MiB are [agent.CodeOverflow]. One round trip.
 func (s *StepStore) SaveTurnTools(ctx context.Context, id agent.TurnID, t agent.TurnTools) (agent.TurnTools, error) {
 	const op = "save tools of turn"
 	body, err := encode(t)

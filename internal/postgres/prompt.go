@@ -28,13 +28,13 @@ type promptMessage struct {
 	isInput  bool // of the turn that asks
 }
 
-// Prompt returns the messages of a model call: the session's transcript up to the cursor, or with [agent.HistoryFresh] only the turn's own input; then
-// the turn's steps before q.Step, each tool message directly behind the message that asked, and feedback behind both. stored is the reply of q.Step if
-// there is one. It is one round trip or none: a process reads the transcript of a turn, which does not change while the turn runs, only once, and steps
-// only if another process may have stored some.
+// Prompt returns the messages of a model call: the session's transcript up to the cursor, or with [agent.HistoryFresh] only the turn's own
+// input; then the turn's steps before q.Step, each tool message directly behind the message that asked, and feedback behind both. stored is
+// the reply of q.Step if there is one. It is one round trip or none: a process reads the transcript of a turn, which does not change while
+// the turn runs, only once, and steps only if another process may have stored some.
 //
-// If there is more than [Config.PromptMessages] and [Config.PromptBytes], the oldest messages are left out, in whole exchanges: the rest of the
-// transcript starts with a user message. The turn's own input with q.Aside, and the newest of its steps, are always there.
+// If there is more than [Config.PromptMessages] and [Config.PromptBytes], the oldest messages are left out, in whole exchanges: the rest of
+// the transcript starts with a user message. The turn's own input with q.Aside, and the newest of its steps, are always there.
 func (s *StepStore) Prompt(ctx context.Context, q agent.PromptQuery) (messages []agent.Message, stored *agent.ModelStep, err error) {
 	const op = "load prompt"
 	var b pgx.Batch
@@ -115,8 +115,8 @@ func (b *budget) take(messages, bytes int) bool {
 	return b.messages >= 0 && b.bytes >= 0
 }
 
-// fitPrompt returns the messages that fit into the budget, chosen from the newest to the oldest. past ends with the turn's own input; isCut says that its
-// beginning is missing already.
+// fitPrompt returns the messages that fit into the budget, chosen from the newest to the oldest. past ends with the turn's own input; isCut
+// says that its beginning is missing already.
 func fitPrompt(past []promptMessage, isCut bool, steps []exchange, left budget) []agent.Message {
 	input := len(past)
 	for input > 0 && past[input-1].isInput {

@@ -52,10 +52,11 @@ func (s *SessionStore) References(ctx context.Context, tenant string, id agent.S
 	return found, mapError("list references", err)
 }
 
-// AddReferences stores new sources with the next numbers, and returns all of refs in their order as they are stored. Two sources are the same if they
-// share a key or an alias; if a name fits two stored sources, the one with the lower number counts, and both stay. A stored source gets the aliases that
-// no other source has, and the members that its item lacks. If a source cannot be stored, the error is [agent.CodeInvalid] with its field, and for more
-// than 10,000 sources [agent.CodeOverflow]; then nothing is stored. One transaction of two round trips.
+// AddReferences stores new sources with the next numbers, and returns all of refs in their order as they are stored. Two sources are the
+// same if they share a key or an alias; if a name fits two stored sources, the one with the lower number counts, and both stay. A stored
+// source gets the aliases that no other source has, and the members that its item lacks. If a source cannot be stored, the error is
+// [agent.CodeInvalid] with its field, and for more than 10,000 sources [agent.CodeOverflow]; then nothing is stored. One transaction of two
+// round trips.
 func (s *SessionStore) AddReferences(ctx context.Context, tenant string, id agent.SessionID, refs []agent.Reference) ([]agent.Reference, error) {
 	const op = "add references"
 	if len(refs) == 0 {

@@ -20,8 +20,8 @@ type ResultStore struct{ *database }
 
 const artifactScheme = "artifact://"
 
-// ResultRow is a stored result. Its content is its rows, or its document if it has no rows. The content is Data or, if it is too large, in the blob
-// store: see [ResultRow.ContentRef].
+// ResultRow is a stored result. Its content is its rows, or its document if it has no rows. The content is Data or, if it is too large, in
+// the blob store: see [ResultRow.ContentRef].
 type ResultRow struct {
 	ResultID        string
 	Tenant          string
@@ -43,7 +43,8 @@ type ResultRow struct {
 	Expired         bool // only how the turn ended is left
 }
 
-// ContentRef returns the reference of the content in the blob store, cas:// or else s3://; "" if the content is in the row or there is none.
+// ContentRef returns the reference of the content in the blob store, cas:// or else s3://; "" if the content is in the row or there is
+// none.
 func (r *ResultRow) ContentRef() string {
 	switch {
 	case len(r.Data) > 0:
@@ -73,9 +74,9 @@ SELECT result_id::text, tenant, job_id::text, run_id, node_id, turn_id, session_
 FROM agent_results WHERE (result_id = $2 OR turn_id = $3 OR job_key = $3) AND (tenant = $1 OR $1 = '*')
 ORDER BY result_id = $2 DESC NULLS LAST, turn_id = $3 DESC NULLS LAST, created_at DESC LIMIT 1`
 
-// Result returns the result of artifact://<result_id>, of a bare result id, of a finished turn, or of the job of such a turn. A result that the tenant
-// does not have, or has no longer, is [agent.CodeNotFound]; "*" stands for every tenant, for a system without authentication. Another scheme is
-// [agent.CodeInvalid]: cas:// references are the blob store's.
+// Result returns the result of artifact://<result_id>, of a bare result id, of a finished turn, or of the job of such a turn. A result that
+// the tenant does not have, or has no longer, is [agent.CodeNotFound]; "*" stands for every tenant, for a system without authentication.
+// Another scheme is [agent.CodeInvalid]: cas:// references are the blob store's.
 func (s *ResultStore) Result(ctx context.Context, tenant, ref string) (ResultRow, error) {
 	const op = "read result"
 	id, isArtifact := strings.CutPrefix(ref, artifactScheme)
@@ -112,8 +113,8 @@ SELECT coalesce(job_key, ''), CASE WHEN status = 'failed' AND output->>'status' 
 	coalesce('cas://' || cas_id, ''), pipeline_cache_hit
 FROM agent_results WHERE turn_id = $2 AND (tenant = $1 OR $1 = '*')`
 
-// ResultMetadata returns the row of a finished turn without its output. Large arguments are replaced by their size, and the calls after the thousandth
-// by their number. The error is [agent.CodeNotFound] if the tenant does not have the turn, or it has not finished.
+// ResultMetadata returns the row of a finished turn without its output. Large arguments are replaced by their size, and the calls after the
+// thousandth by their number. The error is [agent.CodeNotFound] if the tenant does not have the turn, or it has not finished.
 func (s *ResultStore) ResultMetadata(ctx context.Context, tenant string, id agent.TurnID) (m agent.ResultMetadata, err error) {
 	const op = "read result metadata"
 	err = s.pool.QueryRow(ctx, readMetadata, tenant, id, agent.JobExecutionError).
@@ -134,8 +135,8 @@ const recallResult = `
 SELECT c.body FROM result_cache c JOIN blobs b ON b.tenant = c.tenant AND b.digest = c.digest
 WHERE c.tenant = $1 AND c.key = $2 AND c.expires_at > clock_timestamp()`
 
-// RecallResult returns the JSON that is cached under a key; ok is false if there is none, its time is over, or its content is gone. The content stays
-// for at least [Config.BlobGrace] from now on. One query.
+// RecallResult returns the JSON that is cached under a key; ok is false if there is none, its time is over, or its content is gone. The
+// content stays for at least [Config.BlobGrace] from now on. One query.
 func (s *ResultStore) RecallResult(ctx context.Context, tenant, key string) (body json.RawMessage, ok bool, err error) {
 	err = s.pool.QueryRow(ctx, recallResult, tenant, cleanText(key)).Scan((*[]byte)(&body))
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -155,9 +156,9 @@ const evictResults = `
 DELETE FROM result_cache WHERE tenant = $1 AND key = ANY (ARRAY(
 	SELECT key FROM result_cache WHERE tenant = $1 ORDER BY remembered_at DESC OFFSET $2 LIMIT 2))`
 
-// RememberResult caches up to 1 MiB of JSON under a key for a time, at most 30 days, and keeps the content of ref for that time. It replaces what was
-// cached under the key. The cache has the 10,000 newest results of a tenant. One round trip. An invalid key, reference or time is [agent.CodeInvalid]
-// with its field, more JSON is [agent.CodeOverflow].
+// RememberResult caches up to 1 MiB of JSON under a key for a time, at most 30 days, and keeps the content of ref for that time. It
+// replaces what was cached under the key. The cache has the 10,000 newest results of a tenant. One round trip. An invalid key, reference or
+// time is [agent.CodeInvalid] with its field, more JSON is [agent.CodeOverflow].
 func (s *ResultStore) RememberResult(ctx context.Context, tenant, key string, body json.RawMessage, ref string, ttl time.Duration) error {
 	const op = "remember result"
 	if err := checkText("key", key, maxCachedKey); err != nil {

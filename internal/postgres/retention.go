@@ -69,9 +69,9 @@ func sweepStages(w *retention.Sweep) []stage {
 	}
 }
 
-// SweepRetention removes some of the data of a sweep, in one short transaction of at most 1,000 rows, and returns where to continue. It may be
-// interrupted and repeated. It never removes data of turns that have not ended. Transcripts and content also stay while a turn of the session runs or
-// waits, and content of a child turn until its parent has ended. Locked rows are left to the next sweep.
+// SweepRetention removes some of the data of a sweep, in one short transaction of at most 1,000 rows, and returns where to continue. It may
+// be interrupted and repeated. It never removes data of turns that have not ended. Transcripts and content also stay while a turn of the
+// session runs or waits, and content of a child turn until its parent has ended. Locked rows are left to the next sweep.
 func (s *RetentionStore) SweepRetention(ctx context.Context, w retention.Sweep, at retention.Cursor) (retention.Batch, error) {
 	const op = "sweep"
 	all := sweepStages(&w)

@@ -13,8 +13,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
-// oldDatabase returns a store with a number of ended turns, a tenth of them of another tenant. Each has five events, two messages, a step, a call and a
-// result.
+// oldDatabase returns a store with a number of ended turns, a tenth of them of another tenant. Each has five events, two messages, a step,
+// a call and a result.
 func oldDatabase(t testing.TB, turns int) *Store {
 	t.Helper()
 	c := Config{URL: pgtest.New(t)}

@@ -149,8 +149,8 @@ func nextTenant(after string) string {
 	return "LEAST(" + strings.Join(next, ", ") + ")"
 }
 
-// RetentionTenants lists the tenants after a name that have data with a retention, at most limit (100 by default, 1,000 at most). It reads one entry of an
-// index for each.
+// RetentionTenants lists the tenants after a name that have data with a retention, at most limit (100 by default, 1,000 at most). It reads
+// one entry of an index for each.
 func (s *RetentionStore) RetentionTenants(ctx context.Context, after string, limit int) ([]string, error) {
 	found, err := queryRows(ctx, s.pool, pgx.RowTo[string], `WITH RECURSIVE n (owner) AS (
 	SELECT `+nextTenant("$1")+` UNION ALL SELECT `+nextTenant("n.owner")+` FROM n WHERE n.owner IS NOT NULL

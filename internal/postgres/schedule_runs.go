@@ -39,7 +39,8 @@ const readScheduleRun = `
 SELECT ` + scheduleRunColumns + ` FROM schedule_runs r WHERE r.run_id = $1 AND r.tenant = $2`
 
 // BeginScheduleRun records a run once, by its id, as running, and returns the schedule as it is now and what is recorded. The error is
-// [agent.CodeNotFound] with Field "name" if the schedule is gone, and [agent.CodeConflict] if another schedule has a run of that id. One round trip.
+// [agent.CodeNotFound] with Field "name" if the schedule is gone, and [agent.CodeConflict] if another schedule has a run of that id. One
+// round trip.
 func (s *ScheduleStore) BeginScheduleRun(
 	ctx context.Context, tenant, name, runID, workflowID string,
 ) (schedule agent.StoredSchedule, run agent.ScheduleRun, err error) {
@@ -119,8 +120,8 @@ DELETE FROM schedule_runs WHERE run_id IN (
 	UNION ALL
 	(SELECT run_id FROM schedule_runs WHERE tenant = $1 AND schedule = $2 AND ended_at IS NULL ORDER BY started_at DESC, run_id DESC OFFSET $4))`
 
-// FinishScheduleRun ends a run, marks its session inactive and removes the oldest runs of its schedule, in one transaction. Only the first call
-// for a run changes anything. It returns the notices that are to be sent and were not; a run that is gone has none. Two round trips.
+// FinishScheduleRun ends a run, marks its session inactive and removes the oldest runs of its schedule, in one transaction. Only the first
+// call for a run changes anything. It returns the notices that are to be sent and were not; a run that is gone has none. Two round trips.
 func (s *ScheduleStore) FinishScheduleRun(ctx context.Context, e agent.ScheduleEnd) ([]agent.ScheduleNotice, error) {
 	failure, err := encodeFailure(e.Error)
 	if err != nil {
@@ -169,7 +170,8 @@ const noteNotice = `
 UPDATE schedule_notices n SET status = $4, attempts = greatest(n.attempts, $5), error = $6, at = clock_timestamp()
 FROM schedule_runs r WHERE r.run_id = n.run_id AND n.run_id = $1 AND r.tenant = $2 AND n.position = $3 AND n.status <> 'sent'`
 
-// NoteNotice records the outcome of an attempt to send a notice. A notice that was sent keeps that status. It does nothing if the run is gone.
+// NoteNotice records the outcome of an attempt to send a notice. A notice that was sent keeps that status. It does nothing if the run is
+// gone.
 func (s *ScheduleStore) NoteNotice(ctx context.Context, tenant, runID string, n agent.ScheduleNotice) error {
 	failure, err := encodeFailure(n.Error)
 	if err != nil {

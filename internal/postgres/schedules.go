@@ -84,8 +84,8 @@ const pauseSchedule = `
 UPDATE schedules SET paused = $3, note = $4, revision = revision + 1, updated_at = clock_timestamp() WHERE tenant = $1 AND name = $2
 RETURNING ` + scheduleColumns
 
-// PauseSchedule pauses or resumes a schedule. It does not change with whose rights the schedule runs. The error is [agent.CodeNotFound] if the
-// tenant has no schedule of that name.
+// PauseSchedule pauses or resumes a schedule. It does not change with whose rights the schedule runs. The error is [agent.CodeNotFound] if
+// the tenant has no schedule of that name.
 func (s *ScheduleStore) PauseSchedule(ctx context.Context, tenant, name string, paused bool, note string) (agent.StoredSchedule, error) {
 	found, err := queryRow(ctx, s.pool, unknownSchedule(name), scanSchedule, pauseSchedule, tenant, cleanText(name), paused, cleanText(note))
 	return found, mapError("pause schedule", err)

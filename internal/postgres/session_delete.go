@@ -50,8 +50,8 @@ UNION
 SELECT 'cas://' || r.cas_id FROM turns t JOIN agent_results r ON r.turn_id = t.turn_id
 WHERE t.tenant = $1 AND t.session_id = ANY ($2) AND r.cas_id IS NOT NULL`
 
-// Those of the references $2 that nobody of the tenant holds once the sessions are deleted, and whose content nobody has stored recently: a tool that has
-// just stored content may be about to refer to it.
+// Those of the references $2 that nobody of the tenant holds once the sessions are deleted, and whose content nobody has stored recently: a
+// tool that has just stored content may be about to refer to it.
 const readOrphans = `
 SELECT d.ref FROM unnest($2::text[]) AS d (ref)
 WHERE NOT EXISTS (SELECT FROM blob_refs r WHERE r.tenant = $1 AND r.digest = substr(d.ref, 14))
@@ -61,7 +61,8 @@ ORDER BY d.ref`
 
 const turnsOf = ` IN (SELECT turn_id FROM turns WHERE tenant = $1 AND session_id = ANY ($2))`
 
-// deletesOfTurns returns the statements that delete what refers to messages, turns and sessions. The ledger stays: costs outlive their turns.
+// deletesOfTurns returns the statements that delete what refers to messages, turns and sessions. The ledger stays: costs outlive their
+// turns.
 func deletesOfTurns() []string {
 	return []string{
 		`DELETE FROM events WHERE stream_id` + turnsOf,
@@ -86,12 +87,13 @@ const (
 	deleteSessions = `DELETE FROM sessions WHERE tenant = $1 AND session_id = ANY ($2)`
 )
 
-// DeleteSession deletes a session in one transaction: its turns with all their data, the log of their events, and the sessions in which only their child
-// turns ran. The ledger stays. Refs are the references to content that the session stored and nobody else of the tenant holds; the caller removes that
-// content after this has returned. The collection removes content that was stored within [Config.BlobGrace], since somebody may be about to refer to it.
+// DeleteSession deletes a session in one transaction: its turns with all their data, the log of their events, and the sessions in which
+// only their child turns ran. The ledger stays. Refs are the references to content that the session stored and nobody else of the tenant
+// holds; the caller removes that content after this has returned. The collection removes content that was stored within [Config.BlobGrace],
+// since somebody may be about to refer to it.
 //
-// The error is [agent.CodeNotFound] if the tenant does not have the session, [agent.CodeConflict] if a turn or a child turn runs or waits in it, and
-// [agent.CodeOverflow] for more than 10,000 sessions of child turns.
+// The error is [agent.CodeNotFound] if the tenant does not have the session, [agent.CodeConflict] if a turn or a child turn runs or waits
+// in it, and [agent.CodeOverflow] for more than 10,000 sessions of child turns.
 func (s *SessionStore) DeleteSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionDeleted, error) {
 	deleted := agent.SessionDeleted{SessionID: id}
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {

@@ -34,8 +34,8 @@ FROM turns t JOIN sessions s USING (tenant, session_id)
 WHERE t.tenant = $1 AND t.session_id = $2 AND t.seq > $3
 ORDER BY t.seq LIMIT $4`
 
-// Turns returns a page of a session's turns in order, those after a sequence number, at most limit (100 by default, 1,000 at most). The error is
-// [agent.CodeNotFound] if the tenant does not have the session.
+// Turns returns a page of a session's turns in order, those after a sequence number, at most limit (100 by default, 1,000 at most). The
+// error is [agent.CodeNotFound] if the tenant does not have the session.
 func (s *SessionStore) Turns(ctx context.Context, tenant string, id agent.SessionID, after int64, limit int) (page []SessionTurn, err error) {
 	var b pgx.Batch
 	queueExists(&b, unknownSession(id), sessionExists, tenant, id)
@@ -61,8 +61,9 @@ SELECT position, turn_id, created_at, role, blocks FROM (
 	ORDER BY position LIMIT $4
 ) m WHERE n = 1 OR total <= $5 ORDER BY position`
 
-// Messages returns a page of a session's transcript: the messages after a position, oldest first, at most limit (100 by default, 1,000 at most) and at
-// most as many bytes as a prompt may have, yet at least one. The error is [agent.CodeNotFound] if the tenant does not have the session.
+// Messages returns a page of a session's transcript: the messages after a position, oldest first, at most limit (100 by default, 1,000 at
+// most) and at most as many bytes as a prompt may have, yet at least one. The error is [agent.CodeNotFound] if the tenant does not have the
+// session.
 func (s *SessionStore) Messages(
 	ctx context.Context, tenant string, id agent.SessionID, after int64, limit int,
 ) (page []TranscriptMessage, err error) {
@@ -92,8 +93,8 @@ func (s *SessionStore) Note(ctx context.Context, tenant string, id agent.Session
 	return body, mapError("read note", optional(err))
 }
 
-// SetNote stores up to 256 KiB of JSON with a session, and replaces what is stored under the name. More is [agent.CodeOverflow], what is not JSON
-// [agent.CodeInvalid], a session that the tenant does not have [agent.CodeNotFound].
+// SetNote stores up to 256 KiB of JSON with a session, and replaces what is stored under the name. More is [agent.CodeOverflow], what is
+// not JSON [agent.CodeInvalid], a session that the tenant does not have [agent.CodeNotFound].
 func (s *SessionStore) SetNote(ctx context.Context, tenant string, id agent.SessionID, name string, body json.RawMessage) error {
 	const op = "keep note"
 	if err := checkText("name", name, maxNameBytes); err != nil {
@@ -127,8 +128,8 @@ LEFT JOIN turn_steps s ON s.turn_id = c.turn_id AND s.step = c.step AND s.call_i
 WHERE coalesce(s.verdict ->> 'refused', '') <> 'true'
 GROUP BY c.name ORDER BY tool`
 
-// CallCounts counts the model replies and the tool calls, by name, of a session's finished turns. Calls without a result count; replies that the runtime
-// gave instead of a model, and calls that were refused without running, do not. An unknown session has none.
+// CallCounts counts the model replies and the tool calls, by name, of a session's finished turns. Calls without a result count; replies
+// that the runtime gave instead of a model, and calls that were refused without running, do not. An unknown session has none.
 func (s *SessionStore) CallCounts(ctx context.Context, tenant string, id agent.SessionID) (agent.CallCounts, error) {
 	rows, err := s.pool.Query(ctx, countCalls, tenant, id)
 	if err != nil {
@@ -167,8 +168,8 @@ FROM (
 WHERE c.dataset IS NOT NULL
 ORDER BY t.seq DESC, c.step DESC, c.call_id DESC LIMIT $4`
 
-// Datasets returns the newest datasets that the turns of a session stored before one of its turns, newest first, at most n and at most 50, of the last 50
-// finished turns. A turn of another session sees none. Arguments over 16 KiB are left out.
+// Datasets returns the newest datasets that the turns of a session stored before one of its turns, newest first, at most n and at most 50,
+// of the last 50 finished turns. A turn of another session sees none. Arguments over 16 KiB are left out.
 func (s *SessionStore) Datasets(
 	ctx context.Context, tenant string, id agent.SessionID, before agent.TurnID, n int,
 ) ([]agent.SessionDataset, error) {

@@ -17,12 +17,12 @@ type StepStore struct {
 	cache *turnCache
 }
 
-// ofTenant compares the tenant of a turn t that is found by its id. The expression keeps the planner from an index that begins with the tenant: before
-// the database is analyzed, that index seems as good as the primary key, and reads all the tenant's turns.
+// ofTenant compares the tenant of a turn t that is found by its id. The expression keeps the planner from an index that begins with the
+// tenant: before the database is analyzed, that index seems as good as the primary key, and reads all the tenant's turns.
 const ofTenant = ` AND t.tenant || '' = $2`
 
-// stepAllowed finds whether a producer may store a step: the turn has not ended (live), and no newer epoch of the producer has begun (newest). Both stay
-// true until the transaction ends, because the rows are locked.
+// stepAllowed finds whether a producer may store a step: the turn has not ended (live), and no newer epoch of the producer has begun
+// (newest). Both stay true until the transaction ends, because the rows are locked.
 const stepAllowed = `
 WITH turn AS (
 	SELECT state IN ('queued', 'running') AS live FROM turns t WHERE turn_id = $1` + ofTenant + ` FOR SHARE
@@ -56,8 +56,9 @@ const saveToolStep = stepAllowed + `, step AS (
 	ON CONFLICT DO NOTHING RETURNING step
 )` + stepAnswer
 
-// SaveModelStep stores a finished model call and its ledger rows. The first complete step wins: saving again changes nothing. If a newer epoch of the
-// producer has begun, or the turn has ended, the error is [agent.ErrFenced]. The ledger rows are stored even then, because the money was spent.
+// SaveModelStep stores a finished model call and its ledger rows. The first complete step wins: saving again changes nothing. If a newer
+// epoch of the producer has begun, or the turn has ended, the error is [agent.ErrFenced]. The ledger rows are stored even then, because the
+// money was spent.
 func (s *StepStore) SaveModelStep(ctx context.Context, m agent.ModelStep) error {
 	const op = "save model step"
 	var e columnEncoder
@@ -228,8 +229,8 @@ func (s *StepStore) CallSteps(ctx context.Context, key agent.StepKey) (reply *ag
 	return reply, result, mapError("decode call", err)
 }
 
-// Steps returns all finished steps of a turn: model calls by step, tool calls by step and call id. If this process has stored steps that end with a
-// reply without calls, it reads nothing; if another process has added a step since, [TurnStore.Finish] returns Stale.
+// Steps returns all finished steps of a turn: model calls by step, tool calls by step and call id. If this process has stored steps that
+// end with a reply without calls, it reads nothing; if another process has added a step since, [TurnStore.Finish] returns Stale.
 func (s *StepStore) Steps(ctx context.Context, id agent.TurnID) ([]agent.ModelStep, []agent.ToolStep, error) {
 	found, ok := s.cache.allSteps(id)
 	if !ok {

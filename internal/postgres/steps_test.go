@@ -355,8 +355,8 @@ func TestPromptOfLongSessionReadsOnlyItsWindow(t *testing.T) {
 	requireCode(t, agent.CodeNotFound, err)
 }
 
-// TestTranscriptIsReadOnce: a process reads what came before a turn once, and what the turn adds every time, because another process may have
-// added it.
+// TestTranscriptIsReadOnce: a process reads what came before a turn once, and what the turn adds every time, because another process may
+// have added it.
 func TestTranscriptIsReadOnce(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	other := &bench{Store: postgres.NewStore(b.pool, postgres.Config{}), t: t, pool: b.pool}

@@ -19,8 +19,8 @@ type Config struct {
 	PromptBytes    int  // maximum of a prompt's blocks as JSON; default 8 MiB
 	SeparateLog    bool // the event log is not in this database: Finish leaves its events to the caller
 
-	// BlobGrace is how long unreferenced content stays after somebody stored it, or after the cache released it; default 1 h. It must be longer
-	// than a tool needs from storing content to answering with its reference.
+	// BlobGrace is how long unreferenced content stays after somebody stored it, or after the cache released it; default 1 h. It must be
+	// longer than a tool needs from storing content to answering with its reference.
 	BlobGrace time.Duration
 
 	CatalogPoll time.Duration // when a missed notification of the catalog is noticed, ± 20 %; default 5 s
@@ -47,8 +47,8 @@ func setDefault[T int | int32 | time.Duration](value *T, to T) {
 }
 
 // Store holds the stores of all features. They share one connection pool. Every write is atomic; writes of turns are idempotent on their
-// keys. Errors carry an [agent.Code], [agent.CodeUnavailable] if a retry may help. A tenant cannot see what belongs to another tenant. Safe for
-// concurrent use.
+// keys. Errors carry an [agent.Code], [agent.CodeUnavailable] if a retry may help. A tenant cannot see what belongs to another tenant. Safe
+// for concurrent use.
 type Store struct {
 	*TurnStore
 	*StepStore

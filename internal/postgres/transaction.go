@@ -17,9 +17,10 @@ import (
 // rollbackTimeout bounds the clean-up of a connection. A connection that needs longer is closed, which rolls back as well.
 const rollbackTimeout = 2 * time.Second
 
-// transact runs one transaction in two round trips: begin and everything that read queues, then everything that write queues and commit. write
-// sees what the callbacks of read's queries have set. If it queues nothing, the transaction is rolled back with whatever read wrote. Errors are
-// those of pgx, or write's own. After an error that wraps [agent.ErrOutcomeUnknown] the transaction may be committed; after any other it is not.
+// transact runs one transaction in two round trips: begin and everything that read queues, then everything that write queues and commit.
+// write sees what the callbacks of read's queries have set. If it queues nothing, the transaction is rolled back with whatever read wrote.
+// Errors are those of pgx, or write's own. After an error that wraps [agent.ErrOutcomeUnknown] the transaction may be committed; after any
+// other it is not.
 func (db *database) transact(ctx context.Context, read func(*pgx.Batch), write func(*pgx.Batch) error) error {
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
@@ -40,8 +41,8 @@ func (db *database) transact(ctx context.Context, read func(*pgx.Batch), write f
 	return markUncertain(conn.SendBatch(ctx, &second).Close())
 }
 
-// markUncertain makes an error wrap [agent.ErrOutcomeUnknown] if the server may have carried out the commit: the connection was lost, or the
-// server stopped, after the commit was sent.
+// markUncertain makes an error wrap [agent.ErrOutcomeUnknown] if the server may have carried out the commit: the connection was lost, or
+// the server stopped, after the commit was sent.
 func markUncertain(err error) error {
 	if err == nil || pgconn.SafeToRetry(err) {
 		return err
@@ -88,8 +89,8 @@ const (
 	unlock  = `SELECT pg_advisory_unlock(hashtextextended($1, 0))`
 )
 
-// withLock calls work while no other process holds the lock of that name, and reports whether it did. The lock belongs to the connection: a process
-// that dies releases it. If a connection is lost, two processes may work at the same time, which must do no harm.
+// withLock calls work while no other process holds the lock of that name, and reports whether it did. The lock belongs to the connection: a
+// process that dies releases it. If a connection is lost, two processes may work at the same time, which must do no harm.
 func (db *database) withLock(
 	ctx context.Context, op, lock string, work func(ctx context.Context, conn *pgxpool.Conn) error,
 ) (ran bool, err error) {

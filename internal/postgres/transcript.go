@@ -8,11 +8,12 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// unfinishedResult stands in the transcript as the result of a call that never got one: providers refuse a conversation in which a call has none.
+// unfinishedResult stands in the transcript as the result of a call that never got one: providers refuse a conversation in which a call has
+// none.
 const unfinishedResult = `{"error":"the turn ended before this tool call was answered; if it had begun, it may have taken effect"}`
 
-// stepMessages returns the steps of a turn as messages: for each step the model's reply, then one tool message with the results of its calls in the
-// order of the calls, then the feedback as a user's message. Models are ordered by step; tools may be in any order.
+// stepMessages returns the steps of a turn as messages: for each step the model's reply, then one tool message with the results of its
+// calls in the order of the calls, then the feedback as a user's message. Models are ordered by step; tools may be in any order.
 func stepMessages(models []agent.ModelStep, tools []agent.ToolStep) []agent.Message {
 	results := toolsByKey(tools)
 	var messages []agent.Message

@@ -41,8 +41,8 @@ type recordedTurn struct {
 	ahead  int // turns that wait in the session and came before this one
 }
 
-// lockSession inserts the session, or locks it as FOR UPDATE does, in one statement: between two statements the session could be deleted. It updates
-// nothing; that it names a column of the key makes the lock that strong.
+// lockSession inserts the session, or locks it as FOR UPDATE does, in one statement: between two statements the session could be deleted.
+// It updates nothing; that it names a column of the key makes the lock that strong.
 const lockSession = `
 INSERT INTO sessions (tenant, session_id) VALUES ($1, $2)
 ON CONFLICT (tenant, session_id) DO UPDATE SET session_id = excluded.session_id WHERE false`
@@ -79,8 +79,8 @@ WHERE turn_id = $1`
 const advanceSession = `
 UPDATE sessions SET holder = nullif($3, ''), last_seq = $4, last_position = $5 WHERE tenant = $1 AND session_id = $2`
 
-// Begin records a turn once, by its id, and returns its place in the session's queue (docs/design.md, "Sessions and the queue"). Turns of a session
-// run in the order in which their first Begin was committed. The answers are:
+// Begin records a turn once, by its id, and returns its place in the session's queue (docs/design.md, "Sessions and the queue"). Turns of a
+// session run in the order in which their first Begin was committed. The answers are:
 //
 //   - ready: the turn holds the session and its input is in the transcript. Asked again, the answer has the same cursor.
 //   - behind: the turn waits; Position 1 is next. With on_busy interrupt the caller asks the holder to stop.
@@ -89,8 +89,8 @@ UPDATE sessions SET holder = nullif($3, ''), last_seq = $4, last_position = $5 W
 //
 // After an error that wraps [agent.ErrOutcomeUnknown] the turn may be recorded; after any other it is not.
 //
-// If another tenant or session has a turn of that id, or somebody else drives the turn, the error is [agent.CodeConflict]. For who drives a turn see
-// [recordedTurn.driver].
+// If another tenant or session has a turn of that id, or somebody else drives the turn, the error is [agent.CodeConflict]. For who drives a
+// turn see [recordedTurn.driver].
 func (s *TurnStore) Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun, error) {
 	const op = "begin turn"
 	input, err := encodeMessages(t.Input)
@@ -261,10 +261,11 @@ func turnValues(t *agent.TurnRecord, fallback agent.Fallback, at time.Time) ([]a
 	}, e.err
 }
 
-// beginFree records a new turn and makes it the holder of its session, if no turn holds the session or waits in it. Else it changes nothing.
+// beginFree records a new turn and makes it the holder of its session, if no turn holds the session or waits in it. Else it changes
+// nothing.
 //
-// The session's row is locked before its holder is read. A turn waits only behind a holder, so a turn that was queued since the statement began is
-// behind the holder that the statement finds.
+// The session's row is locked before its holder is read. A turn waits only behind a holder, so a turn that was queued since the statement
+// began is behind the holder that the statement finds.
 const beginFree = `
 WITH session AS (
 	INSERT INTO sessions AS s (tenant, session_id, holder, last_seq, last_position)

@@ -17,8 +17,8 @@ const (
 	maxCachedTurnBytes = 1 << 20  // a turn with more is read from the database
 )
 
-// turnCache holds, for turns that this process runs, the transcript before their first step, and the steps that this process stored. Neither changes in
-// the database. The zero value is empty.
+// turnCache holds, for turns that this process runs, the transcript before their first step, and the steps that this process stored.
+// Neither changes in the database. The zero value is empty.
 type turnCache struct {
 	mu    sync.Mutex
 	turns *lru.LRU[agent.TurnID, *cachedTurn]
@@ -95,8 +95,8 @@ func (c *turnCache) addStep(s cachedStep) {
 	c.put(s.key.TurnID, changed)
 }
 
-// stepsBefore returns the steps of a tenant's turn before a step, and that step's reply, in the order of the database. ok is false if a step or the result
-// of a call is missing: another process may have stored it.
+// stepsBefore returns the steps of a tenant's turn before a step, and that step's reply, in the order of the database. ok is false if a
+// step or the result of a call is missing: another process may have stored it.
 func (c *turnCache) stepsBefore(id agent.TurnID, tenant string, before int) (steps []step, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -59,12 +59,12 @@ type lockedTurn struct {
 	steps  []step
 }
 
-// Finish ends a turn in one transaction: its steps are appended to the transcript, its result and tool calls are stored, the session passes to the next
-// turn in the queue, and the events end its stream. It returns f.Output with ResultRef set, which the terminal event carries too. That is one round
-// trip for a completed turn that brings its steps and has nobody behind it, else two or three.
+// Finish ends a turn in one transaction: its steps are appended to the transcript, its result and tool calls are stored, the session passes
+// to the next turn in the queue, and the events end its stream. It returns f.Output with ResultRef set, which the terminal event carries
+// too. That is one round trip for a completed turn that brings its steps and has nobody behind it, else two or three.
 //
-// The first call for a turn wins. Later calls get the stored output, and again the next turn if that has not begun, since the caller may not know of
-// it. A turn that never began has no row: only its stream is closed. A turn of another tenant is [agent.CodeNotFound].
+// The first call for a turn wins. Later calls get the stored output, and again the next turn if that has not begun, since the caller may
+// not know of it. A turn that never began has no row: only its stream is closed. A turn of another tenant is [agent.CodeNotFound].
 func (s *TurnStore) Finish(ctx context.Context, f agent.FinishRecord) (agent.Finished, error) {
 	const op = "finish turn"
 	switch f.Output.Status {
@@ -202,9 +202,9 @@ func (s *TurnStore) queueClose(b *pgx.Batch, f *agent.FinishRecord, done *agent.
 	return err
 }
 
-// releaseLocked gives the session of a turn ($1, of tenant $2) its next holder ($33); the session is locked. releaseHeld frees the session if the turn
-// holds it, nobody is behind the turn, and it has as many steps as the caller knows ($33). A turn that is queued behind changes the session's row,
-// which PostgreSQL checks again once it is locked.
+// releaseLocked gives the session of a turn ($1, of tenant $2) its next holder ($33); the session is locked. releaseHeld frees the session
+// if the turn holds it, nobody is behind the turn, and it has as many steps as the caller knows ($33). A turn that is queued behind changes
+// the session's row, which PostgreSQL checks again once it is locked.
 const (
 	releaseLocked = `
 WITH session AS (
@@ -267,8 +267,8 @@ func finishValues(f *agent.FinishRecord, o *agent.AgentStepOutput, job uuid.UUID
 	return slices.Concat(values, calls, result), nil
 }
 
-// finishAtOnce is [TurnStore.Finish] in one round trip, for a completed turn that brings all its steps and has nobody behind it. For any other turn ended
-// is false and nothing has changed.
+// finishAtOnce is [TurnStore.Finish] in one round trip, for a completed turn that brings all its steps and has nobody behind it. For any
+// other turn ended is false and nothing has changed.
 func (s *TurnStore) finishAtOnce(ctx context.Context, f *agent.FinishRecord, job uuid.UUID) (done agent.Finished, ended bool, err error) {
 	if f.Output.Status != agent.TurnCompleted || f.JobID != "" || !isComplete(f.Models, f.Tools) {
 		return agent.Finished{}, false, nil

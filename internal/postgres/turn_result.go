@@ -119,9 +119,9 @@ func clamp(n int64) int32 {
 //nolint:gochecknoglobals // a constant in all but syntax
 var jobNamespace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://turnstone.run/job"))
 
-// jobIDs returns ids for the result of a job: it gets the first that no other result has. Without a job the turn counts as one. The id of a UUID is
-// the UUID itself, else a UUIDv5 of the job. Ids of jobs come from outside and must be unique in the table: a taken one must not prevent the turn from
-// ending, and the tenant still finds the result by its job.
+// jobIDs returns ids for the result of a job: it gets the first that no other result has. Without a job the turn counts as one. The id of a
+// UUID is the UUID itself, else a UUIDv5 of the job. Ids of jobs come from outside and must be unique in the table: a taken one must not
+// prevent the turn from ending, and the tenant still finds the result by its job.
 func jobIDs(tenant, job string, turn agent.TurnID) []uuid.UUID {
 	if job == "" {
 		job = string(turn)

@@ -11,8 +11,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// TurnStore keeps turns in the queues of their sessions, from their beginning to their end. How others know that the driver of a turn is alive
-// depends on the mode of the turn:
+// TurnStore keeps turns in the queues of their sessions, from their beginning to their end. How others know that the driver of a turn is
+// alive depends on the mode of the turn:
 //
 //   - A workflow drives a durable turn. Temporal knows whether the workflow is closed; the turn has no lease.
 //   - A process drives a direct turn, and promises by lease_until to come back. While the turn waits in the queue, every Begin extends the lease; once it
@@ -97,15 +97,16 @@ WHERE turn_id = $1 AND state IN ('queued', 'running') AND (mode = 'direct' OR wo
 const readState = `
 SELECT state FROM turns WHERE turn_id = $1`
 
-// Renew extends the leases of direct turns that hold their sessions, and returns those turns. The process of any other turn must stop: the turn waits, has
-// ended, is no longer direct, or is unknown.
+// Renew extends the leases of direct turns that hold their sessions, and returns those turns. The process of any other turn must stop: the
+// turn waits, has ended, is no longer direct, or is unknown.
 func (s *TurnStore) Renew(ctx context.Context, ids []agent.TurnID, until time.Time) ([]agent.TurnID, error) {
 	held, err := queryRows(ctx, s.pool, pgx.RowTo[agent.TurnID], renewLeases, ids, until)
 	return held, mapError("renew leases", err)
 }
 
-// HandOver makes a direct turn a durable one, which the workflow drives and which has no lease, and records why. Doing it again changes nothing. The
-// error is [agent.CodeConflict] if the turn has ended or another workflow drives it, and [agent.CodeNotFound] if it is unknown.
+// HandOver makes a direct turn a durable one, which the workflow drives and which has no lease, and records why. Doing it again changes
+// nothing. The error is [agent.CodeConflict] if the turn has ended or another workflow drives it, and [agent.CodeNotFound] if it is
+// unknown.
 func (s *TurnStore) HandOver(ctx context.Context, id agent.TurnID, workflowID string, why agent.Fallback) error {
 	const op = "hand over turn"
 	var (
@@ -165,8 +166,8 @@ SELECT turn_id, workflow_id, reason FROM (
 	WHERE t.mode <> 'direct' AND s.cancelled AND s.closed_at IS NULL
 ) stalled WHERE workflow_id <> '' ORDER BY random() LIMIT $2`
 
-// StalledTurns returns at most limit turns that workflows drive, that have had a reason to continue for the duration quiet, and that have not. (A cancelled
-// turn is returned at once: when it was cancelled is not stored.) Some are only slow; their workflows know.
+// StalledTurns returns at most limit turns that workflows drive, that have had a reason to continue for the duration quiet, and that have
+// not. (A cancelled turn is returned at once: when it was cancelled is not stored.) Some are only slow; their workflows know.
 func (s *TurnStore) StalledTurns(ctx context.Context, quiet time.Duration, limit int) ([]agent.StalledTurn, error) {
 	found, err := queryRows(ctx, s.pool, pgx.RowToStructByPos[agent.StalledTurn], readStalled, quiet, limit)
 	return found, mapError("find stalled turns", err)
@@ -181,8 +182,9 @@ UNION ALL
 SELECT t.turn_id FROM turns t WHERE t.state IN ('queued', 'running') AND t.mode = 'direct' AND t.lease_until < clock_timestamp()
 LIMIT $2`
 
-// Stranded calls work with turns that nobody may be driving, at most limit (100 by default, 1,000 at most): a door recorded them longer than age ago and
-// they have not begun, or they are direct and their lease has expired. One process at a time does so; ran is false in the others.
+// Stranded calls work with turns that nobody may be driving, at most limit (100 by default, 1,000 at most): a door recorded them longer
+// than age ago and they have not begun, or they are direct and their lease has expired. One process at a time does so; ran is false in the
+// others.
 func (s *TurnStore) Stranded(
 	ctx context.Context, age time.Duration, limit int, work func(context.Context, []agent.TurnID) error,
 ) (ran bool, err error) {

@@ -20,15 +20,15 @@ type UsageStore struct{ *database }
 // usageTimeout bounds the time of a report in the database.
 const usageTimeout = 20 * time.Second
 
-// boundUsage bounds the report's transaction. A report of an hour and one of a year are the same statement and need different plans; to compile
-// one takes longer than most of them run.
+// boundUsage bounds the report's transaction. A report of an hour and one of a year are the same statement and need different plans; to
+// compile one takes longer than most of them run.
 const boundUsage = `
 SELECT set_config('statement_timeout', $1, true), set_config('plan_cache_mode', 'force_custom_plan', true), set_config('jit', 'off', true)`
 
-// Usage adds up what model calls cost, by the keys of q and in their order. A report of whole days (UTC) by at most one of tenant, user, agent and
-// model reads the daily sums and the rows that are not in them yet; any other report reads every row of the ledger. Names over 512 bytes are cut and
-// get a digest. Totals are on the first page. A report that takes longer than 20 s is [agent.CodeUnavailable]; an invalid query is
-// [agent.CodeInvalid] with the field of [agent.UsageQuery.Validate]. One round trip.
+// Usage adds up what model calls cost, by the keys of q and in their order. A report of whole days (UTC) by at most one of tenant, user,
+// agent and model reads the daily sums and the rows that are not in them yet; any other report reads every row of the ledger. Names over
+// 512 bytes are cut and get a digest. Totals are on the first page. A report that takes longer than 20 s is [agent.CodeUnavailable]; an
+// invalid query is [agent.CodeInvalid] with the field of [agent.UsageQuery.Validate]. One round trip.
 func (s *UsageStore) Usage(ctx context.Context, q agent.UsageQuery) (agent.UsagePage, error) {
 	return s.usageAt(ctx, q, time.Now(), usageTimeout)
 }
@@ -68,8 +68,8 @@ const (
 	addUpRounds = 100
 )
 
-// AddUpUsage adds new rows of the ledger to the daily sums, and returns how many rows it added. One process at a time does so; in the others it
-// returns 0. Reports and budgets are exact without it: they also read the rows that are not added yet.
+// AddUpUsage adds new rows of the ledger to the daily sums, and returns how many rows it added. One process at a time does so; in the
+// others it returns 0. Reports and budgets are exact without it: they also read the rows that are not added yet.
 func (s *UsageStore) AddUpUsage(ctx context.Context) (added int64, err error) {
 	const op = "add up usage by day"
 	_, err = s.withLock(ctx, op, "turnstone usage by day", func(ctx context.Context, conn *pgxpool.Conn) error {
@@ -156,7 +156,8 @@ SELECT coalesce(sum(turnstone_sound(l.input_tokens)), 0)::bigint, coalesce(sum(t
 	coalesce((SELECT model FROM usage_ledger WHERE turn_id = $1 ORDER BY step DESC, epoch DESC LIMIT 1), '')
 FROM usage_ledger l JOIN family f ON f.turn_id = l.turn_id`
 
-// BilledUsage adds up the ledger of a turn and of its child turns, and returns the model of the turn's last call. A turn without rows has zeros.
+// BilledUsage adds up the ledger of a turn and of its child turns, and returns the model of the turn's last call. A turn without rows has
+// zeros.
 func (s *UsageStore) BilledUsage(ctx context.Context, id agent.TurnID) (u agent.Usage, model string, err error) {
 	err = s.pool.QueryRow(ctx, readBilled, id).Scan(&u.InputTokens, &u.OutputTokens, &u.CachedTokens, &u.ReasoningTokens, &u.CostUSD,
 		&u.Estimated, &model)
@@ -182,8 +183,8 @@ FROM (
 	) s
 ) r WHERE n <= $3 ORDER BY kind, n`
 
-// Spending returns what a tenant has used today and this month, in all and by user, agent and model. Usage without a user is only in the sums. A
-// tenant without usage, or an unknown one, has zeros.
+// Spending returns what a tenant has used today and this month, in all and by user, agent and model. Usage without a user is only in the
+// sums. A tenant without usage, or an unknown one, has zeros.
 func (s *UsageStore) Spending(ctx context.Context, tenant string) (agent.Spending, error) {
 	return s.spendingAt(ctx, tenant, time.Now())
 }

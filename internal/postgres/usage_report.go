@@ -62,8 +62,8 @@ func (r *report) arg(v any) string {
 	return fmt.Sprintf("$%d", len(r.args))
 }
 
-// keySQL returns a key of a row of the ledger l, the same key of a row of the daily sums d with its name in n, and the type that the key has in a
-// page token. Names of the ledger are cut like those of the daily sums, so that both give the same rows.
+// keySQL returns a key of a row of the ledger l, the same key of a row of the daily sums d with its name in n, and the type that the key
+// has in a page token. Names of the ledger are cut like those of the daily sums, so that both give the same rows.
 func keySQL(k agent.UsageKey) (ledger, daily, cast string) {
 	switch k {
 	case agent.UsageDay:
@@ -123,9 +123,9 @@ func sums(named bool) string {
 	return strings.Join(columns, ", ")
 }
 
-// paidAgain finds the tries of a step that a later try repeated at a cost. The first try has epoch 1, so a step with a higher epoch was repeated. The
-// epochs of step 0, the preparation, and of negative steps, the calls of middleware, are different calls. A try may be stored after the one that
-// repeated it, but within a day.
+// paidAgain finds the tries of a step that a later try repeated at a cost. The first try has epoch 1, so a step with a higher epoch was
+// repeated. The epochs of step 0, the preparation, and of negative steps, the calls of middleware, are different calls. A try may be stored
+// after the one that repeated it, but within a day.
 const paidAgain = `
 wasted AS MATERIALIZED (
 	SELECT DISTINCT l.turn_id, l.step, l.epoch FROM usage_ledger later
@@ -195,8 +195,8 @@ func (r *report) ledger(where string) string {
 	WHERE ` + where
 }
 
-// daily returns a query for the daily sums, with what was paid again and what is estimated from the ledger. Usage without a name is only in the sums
-// of the tenant: it is their difference to the sums of all names.
+// daily returns a query for the daily sums, with what was paid again and what is estimated from the ledger. Usage without a name is only in
+// the sums of the tenant: it is their difference to the sums of all names.
 func (r *report) daily(where, tenant, since string) string {
 	day := "d.day >= (" + since + "::timestamptz AT TIME ZONE 'UTC')::date"
 	if !r.q.Until.IsZero() {

@@ -367,8 +367,8 @@ func dollarsOf(s agent.UsageSums) agent.UsageSums {
 // orNone makes a list that is never nil.
 func orNone(list []string) []string { return append([]string{}, list...) }
 
-// TestUsageIsAddedUpOnce: while turns are charged, processes add up, and one of them dies before it commits, the sums are those of the ledger
-// at every moment. In the end each row was added once.
+// TestUsageIsAddedUpOnce: while turns are charged, processes add up, and one of them dies before it commits, the sums are those of the
+// ledger at every moment. In the end each row was added once.
 func TestUsageIsAddedUpOnce(t *testing.T) {
 	const writers, charges = 4, 40
 	b := newBench(t, postgres.Config{MaxConns: 12})

@@ -52,12 +52,12 @@ type answeredRequest struct {
 	RequestHash string
 }
 
-// CommitWorkflow stores the next version of a definition, with the change that made it, in one transaction of two round trips, and returns what is
-// stored. It ignores the version in c.Stored: the new one is c.Base + 1. Without a time the version gets the database's.
+// CommitWorkflow stores the next version of a definition, with the change that made it, in one transaction of two round trips, and returns
+// what is stored. It ignores the version in c.Stored: the new one is c.Base + 1. Without a time the version gets the database's.
 //
-// The error is [agent.CodeConflict] with Field "base_version" if the newest version is not c.Base, and with Field "patch_id" if the id is taken. If
-// the tenant has used c.Idempotency in the last 90 days, the stored answer is returned and nothing is stored; with another RequestHash the error is
-// [agent.CodeConflict] with Field "idempotency_key". The key is checked before the base.
+// The error is [agent.CodeConflict] with Field "base_version" if the newest version is not c.Base, and with Field "patch_id" if the id is
+// taken. If the tenant has used c.Idempotency in the last 90 days, the stored answer is returned and nothing is stored; with another
+// RequestHash the error is [agent.CodeConflict] with Field "idempotency_key". The key is checked before the base.
 func (s *WorkflowStore) CommitWorkflow(ctx context.Context, c agent.WorkflowCommit) (agent.StoredWorkflow, error) {
 	const op = "commit workflow"
 	w := c.Stored
@@ -151,8 +151,8 @@ func (s *WorkflowStore) RememberUnchanged(ctx context.Context, r agent.WorkflowP
 	return mapError("remember request", s.send(ctx, &b))
 }
 
-// PatchedBefore returns the stored answer to a request with an idempotency key of the tenant in the last 90 days, and the hash of that request; ok
-// is false if the key is new.
+// PatchedBefore returns the stored answer to a request with an idempotency key of the tenant in the last 90 days, and the hash of that
+// request; ok is false if the key is new.
 func (s *WorkflowStore) PatchedBefore(
 	ctx context.Context, tenant, idempotency string,
 ) (r agent.WorkflowPatchResult, requestHash string, ok bool, err error) {

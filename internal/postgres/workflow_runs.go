@@ -67,7 +67,8 @@ UPDATE workflow_runs SET status = $3, error = $4, finished_at = $5 WHERE run_id 
 const runExists = `
 SELECT FROM workflow_runs WHERE run_id = $1 AND tenant = $2`
 
-// FinishRun ends a run, unless it has ended. The error is [agent.CodeNotFound] with Field "run_id" if the tenant has none of that id. One round trip.
+// FinishRun ends a run, unless it has ended. The error is [agent.CodeNotFound] with Field "run_id" if the tenant has none of that id. One
+// round trip.
 func (s *RunStore) FinishRun(ctx context.Context, tenant, runID string, status agent.RunStatus, failure *agent.Failure, at time.Time) error {
 	switch status {
 	case agent.RunCompleted, agent.RunFailed, agent.RunCancelled:
@@ -109,7 +110,8 @@ WHERE (tenant = $1 OR $1 = '*') AND ($2 = '' OR tag = $2) AND ($3 = '' OR owner 
 	AND (started_at, run_id) < ($5, $6)
 ORDER BY started_at DESC, run_id DESC LIMIT $7::integer + 1`
 
-// Runs lists runs, newest first, without their inputs and steps; the tenant "*" stands for all tenants. Next is empty on the last page. One query.
+// Runs lists runs, newest first, without their inputs and steps; the tenant "*" stands for all tenants. Next is empty on the last page. One
+// query.
 func (s *RunStore) Runs(ctx context.Context, q agent.RunQuery) (page agent.RunPage, err error) {
 	switch q.Status {
 	case "", agent.RunRunning, agent.RunCompleted, agent.RunFailed, agent.RunCancelled:
@@ -145,8 +147,8 @@ FROM (
 	ORDER BY started_at DESC, visit DESC, node_id DESC LIMIT $3
 ) s ORDER BY started_at, visit, node_id`
 
-// Run returns a run with its finished steps in the order in which they began: the newest 10,000, and the newest 8 MiB of outputs. The tenant "" or
-// "*" is any. The error is [agent.CodeNotFound] with Field "run_id" if there is none. One round trip.
+// Run returns a run with its finished steps in the order in which they began: the newest 10,000, and the newest 8 MiB of outputs. The
+// tenant "" or "*" is any. The error is [agent.CodeNotFound] with Field "run_id" if there is none. One round trip.
 func (s *RunStore) Run(ctx context.Context, tenant, runID string) (agent.Run, error) {
 	var (
 		r     agent.Run
@@ -171,8 +173,8 @@ ON CONFLICT DO NOTHING`
 const readRunStep = `
 SELECT ` + stepColumnsOfRun + ` FROM workflow_run_steps WHERE run_id = $1 AND node_id = $2 AND visit = $3`
 
-// SaveStep stores a finished visit of a node, unless it is stored, and returns what is stored. The error is [agent.CodeNotFound] with Field "run_id"
-// if the tenant has no such run. One round trip.
+// SaveStep stores a finished visit of a node, unless it is stored, and returns what is stored. The error is [agent.CodeNotFound] with Field
+// "run_id" if the tenant has no such run. One round trip.
 func (s *RunStore) SaveStep(ctx context.Context, tenant, runID string, step agent.RunStep) (stored agent.RunStep, err error) {
 	if err := checkNames(nameField{"run_id", runID, true}, nameField{"node_id", step.NodeID, true}, nameField{"type", step.Type, false},
 		nameField{"outcome", step.Outcome, false}, nameField{"ref", step.Ref, false},
@@ -206,8 +208,8 @@ func (s *RunStore) Step(ctx context.Context, runID, nodeID string, visit int) (s
 const markAttempt = `
 INSERT INTO workflow_run_attempts (run_id, node_id, visit, at) VALUES ($1, $2, $3, clock_timestamp()) ON CONFLICT DO NOTHING`
 
-// Attempt records that an effect is about to be tried, and reports whether that was recorded before. The error is [agent.CodeNotFound] if there is no
-// such run.
+// Attempt records that an effect is about to be tried, and reports whether that was recorded before. The error is [agent.CodeNotFound] if
+// there is no such run.
 func (s *RunStore) Attempt(ctx context.Context, runID, nodeID string, visit int) (before bool, err error) {
 	if err := checkNames(nameField{"run_id", runID, true}, nameField{"node_id", nodeID, true}); err != nil {
 		return false, err

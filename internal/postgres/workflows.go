@@ -22,9 +22,10 @@ FROM (
 ) h LEFT JOIN workflow_versions v
 	ON v.tenant = $1 AND v.tag = $2 AND v.owner = h.owner AND v.version = CASE WHEN $4::bigint = 0 THEN h.version ELSE $4 END`
 
-// Workflow returns a version of a definition, 0 for the newest. Owner "" stands for the one owner of that tag who has not deleted it. The error is
-// [agent.CodeNotFound] with Field "workflow_tag" if there is none, or the newest version is asked for and deleted; with Field "version" if there
-// is no such version. It is [agent.CodeConflict] with Field "workflow_owner" if Owner is empty and there are several. One query.
+// Workflow returns a version of a definition, 0 for the newest. Owner "" stands for the one owner of that tag who has not deleted it. The
+// error is [agent.CodeNotFound] with Field "workflow_tag" if there is none, or the newest version is asked for and deleted; with Field
+// "version" if there is no such version. It is [agent.CodeConflict] with Field "workflow_owner" if Owner is empty and there are several.
+// One query.
 func (s *WorkflowStore) Workflow(ctx context.Context, key agent.WorkflowKey, version int64) (agent.StoredWorkflow, error) {
 	type row struct {
 		agent.StoredWorkflow
@@ -85,8 +86,8 @@ func (p *workflowPlace) isValid() bool {
 	return checkNames(nameField{"", p.Tenant, true}, nameField{"", p.Tag, true}, nameField{value: p.Owner}) == nil
 }
 
-// Workflows lists the newest versions by tag and owner, without deleted ones; the tenant "*" stands for all tenants, tenant by tenant. A page has at
-// most 8 MiB of definitions, yet at least one. Next is empty on the last page. One query.
+// Workflows lists the newest versions by tag and owner, without deleted ones; the tenant "*" stands for all tenants, tenant by tenant. A
+// page has at most 8 MiB of definitions, yet at least one. Next is empty on the last page. One query.
 func (s *WorkflowStore) Workflows(ctx context.Context, q agent.WorkflowQuery) (page agent.WorkflowPage, err error) {
 	var from workflowPlace
 	if err := decodePageToken(q.Token, &from, (*workflowPlace).isValid); err != nil {
@@ -103,7 +104,8 @@ func (s *WorkflowStore) Workflows(ctx context.Context, q agent.WorkflowQuery) (p
 const patchColumns = `tenant, owner, tag, patch_id, version, version - 1 AS base_version, hash, operations, description, revert_of AS revert,
 	updated_at AS at, updated_by AS by`
 
-// WorkflowPatch returns one change of a definition. The error is [agent.CodeNotFound] with Field "patch_id" if the tenant has none of that id.
+// WorkflowPatch returns one change of a definition. The error is [agent.CodeNotFound] with Field "patch_id" if the tenant has none of that
+// id.
 func (s *WorkflowStore) WorkflowPatch(ctx context.Context, tenant, patchID string) (agent.WorkflowPatch, error) {
 	unknown := agent.FieldErrorf(agent.CodeNotFound, "patch_id", "there is no patch %q", patchID)
 	p, err := queryRow(ctx, s.pool, unknown, pgx.RowToStructByNameLax[agent.WorkflowPatch],
@@ -131,8 +133,8 @@ type patchPlace struct {
 	Version int64 `json:"v"`
 }
 
-// WorkflowPatches lists the changes of a definition, newest first, also of a deleted one. Owner "" stands for the one owner of the tag: the errors
-// are those of [WorkflowStore.Workflow]. A page has at most 8 MiB of operations, yet at least one change.
+// WorkflowPatches lists the changes of a definition, newest first, also of a deleted one. Owner "" stands for the one owner of the tag: the
+// errors are those of [WorkflowStore.Workflow]. A page has at most 8 MiB of operations, yet at least one change.
 func (s *WorkflowStore) WorkflowPatches(ctx context.Context, key agent.WorkflowKey, q agent.Page) (page agent.WorkflowPatchPage, err error) {
 	const op = "list patches"
 	from := patchPlace{Version: 1<<63 - 1}

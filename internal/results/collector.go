@@ -16,10 +16,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-// Bounds of one run of the collection; what is left is for the next.
+// Bounds of one run of the collection. The next run continues.
 const (
 	maxRunTime     = 10 * time.Minute
-	maxPages       = 20      // of the bucket, looked through for content that the ledger does not know
+	maxPages       = 20      // of the bucket, searched for content that is not in the ledger
 	pageObjects    = 1000    // of a page
 	maxLooked      = 100_000 // rows of the ledger
 	lookedAtOnce   = 500
@@ -30,7 +30,7 @@ const (
 	firstRunWithin = time.Minute
 )
 
-// Ledger knows what content there is and who refers to it; postgres.Store does.
+// Ledger has the stored content and who refers to it. postgres.ContentStore is one.
 type Ledger interface {
 	Collect(ctx context.Context, work func(ctx context.Context, c postgres.Collection) error) (ran bool, err error)
 	ExpireCached(ctx context.Context, limit int) (int, error)
@@ -40,7 +40,7 @@ type Ledger interface {
 	Looked(ctx context.Context, last postgres.StoredBlob) error
 }
 
-// Bucket is where the content is; a blob.Store with the ledger is, which asks that again before it removes anything.
+// Bucket has the content. A blob.Store with the ledger is one; it asks the ledger again before it removes anything.
 type Bucket interface {
 	Objects(ctx context.Context, token []byte, limit int) (page []blob.Object, next []byte, err error)
 	Remove(ctx context.Context, tenant, ref string) error
@@ -51,17 +51,17 @@ type Bucket interface {
 type CollectorConfig struct {
 	Ledger  Ledger
 	Bucket  Bucket
-	Metrics prometheus.Registerer // nil: none are kept
+	Metrics prometheus.Registerer // nil: no metrics
 	Logger  *zap.Logger           // nil discards
 }
 
-// Collector removes content that nobody refers to. Any number of processes may run one: they take turns.
+// Collector removes content that nobody refers to. Any number of processes may run one; one at a time collects.
 type Collector struct {
 	cfg     CollectorConfig
 	metrics *metrics
 }
 
-// NewCollector returns a collector that does nothing yet.
+// NewCollector returns a collector.
 func NewCollector(c CollectorConfig) *Collector {
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
@@ -69,20 +69,20 @@ func NewCollector(c CollectorConfig) *Collector {
 	return &Collector{cfg: c, metrics: newMetrics(c.Metrics)}
 }
 
-// Collected says what one run has done.
+// Collected is what one run has done.
 type Collected struct {
 	Ran     bool  // false: another process collects, or it is too early after an update
-	Expired int   // remembered results
-	Adopted int   // content in the bucket that the ledger did not know
-	Looked  int   // content that was looked at
+	Expired int   // cached results
+	Adopted int   // content in the bucket that was not in the ledger
+	Looked  int   // rows of the ledger that were read
 	Removed int   // content
 	Bytes   int64 // of it, uncompressed
-	Failed  int   // removals; they come round again
-	Swept   int   // left-overs of uploads and removals whose process died
+	Failed  int   // removals; a later run tries again
+	Swept   int   // remains of uploads and removals whose process died
 }
 
-// Run collects every so often, give or take a fifth, until ctx is done; the first time within a minute. What goes wrong is logged and
-// counted, and the next run tries again.
+// Run collects at an interval, ± 20 %, until ctx ends; the first time within a minute. It logs and counts errors, and the next run tries
+// again.
 func (c *Collector) Run(ctx context.Context, every time.Duration) {
 	wait := time.Duration(rand.Float64() * float64(min(every, firstRunWithin)))
 	for {
@@ -104,7 +104,7 @@ func (c *Collector) Run(ctx context.Context, every time.Duration) {
 	}
 }
 
-// Collect is one bounded run. It goes on where the last one of any process stopped.
+// Collect does one bounded run. It continues where the last run of any process stopped.
 func (c *Collector) Collect(ctx context.Context) (done Collected, err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxRunTime)
 	defer cancel()
@@ -128,7 +128,7 @@ func (c *Collector) Collect(ctx context.Context) (done Collected, err error) {
 	return done, err
 }
 
-// expire lets go of what the cache held.
+// expire removes cached results whose time is over.
 func (c *Collector) expire(ctx context.Context, _ postgres.Collection, done *Collected) error {
 	for done.Expired < maxExpired {
 		n, err := c.cfg.Ledger.ExpireCached(ctx, expiredAtOnce)
@@ -140,13 +140,13 @@ func (c *Collector) expire(ctx context.Context, _ postgres.Collection, done *Col
 	return nil
 }
 
-// adopt tells the ledger of content that it does not know: from before there was one, or left by a removal that died half-way.
+// adopt adds content to the ledger that is only in the bucket: it is older than the ledger, or its removal was interrupted.
 func (c *Collector) adopt(ctx context.Context, at postgres.Collection, done *Collected) error {
 	token := at.Listing
 	for range maxPages {
 		page, next, err := c.cfg.Bucket.Objects(ctx, token, pageObjects)
 		if err != nil {
-			if len(token) > 0 { // perhaps the bucket has forgotten the token, or is another one
+			if len(token) > 0 { // the token may have expired, or the bucket may be another one
 				_ = c.cfg.Ledger.Listed(ctx, nil)
 			}
 			return err
@@ -168,7 +168,7 @@ func (c *Collector) adopt(ctx context.Context, at postgres.Collection, done *Col
 	return nil
 }
 
-// remove looks through the ledger, to its end at most.
+// remove goes through the ledger, at most to its end.
 func (c *Collector) remove(ctx context.Context, at postgres.Collection, done *Collected) error {
 	last := at.Last
 	for done.Looked < maxLooked {
@@ -191,7 +191,7 @@ func (c *Collector) remove(ctx context.Context, at postgres.Collection, done *Co
 	return nil
 }
 
-// removeAll removes what it can. One object that cannot be removed holds nobody up; when none can be, there is no point in going on.
+// removeAll removes content. It continues if some objects cannot be removed, and fails if none can.
 func (c *Collector) removeAll(ctx context.Context, unheld []postgres.StoredBlob, done *Collected) error {
 	var (
 		removed, failed, size atomic.Int64
@@ -205,7 +205,7 @@ func (c *Collector) removeAll(ctx context.Context, unheld []postgres.StoredBlob,
 			case err == nil:
 				removed.Add(1)
 				size.Add(b.Bytes)
-			case agent.CodeOf(err) == agent.CodeConflict: // somebody has put it or refers to it since
+			case agent.CodeOf(err) == agent.CodeConflict: // somebody has stored it or referred to it since
 			default:
 				failed.Add(1)
 				first.CompareAndSwap(nil, &err)
@@ -213,7 +213,7 @@ func (c *Collector) removeAll(ctx context.Context, unheld []postgres.StoredBlob,
 			return nil
 		})
 	}
-	_ = g.Wait() // none of them returns one
+	_ = g.Wait() // no task returns an error
 	done.Removed += int(removed.Load())
 	done.Bytes += size.Load()
 	done.Failed += int(failed.Load())

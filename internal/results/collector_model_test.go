@@ -138,7 +138,8 @@ func TestCollectModel(t *testing.T) {
 }
 
 // TestCollectWhileTurnsRun: several processes put and name content, delete sessions and collect, all at once, and read what they named. The
-// grace of a Put that is not yet followed by its reference never ends (time passes only between such), everything else may be old at any time.
+// grace of a Put that is not yet followed by its reference never ends (time passes only between such), everything else may be old at any
+// time.
 func TestCollectWhileTurnsRun(t *testing.T) {
 	const (
 		workers = 4

@@ -8,12 +8,12 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// findRows reads a result's document up to its rows: it returns a reader of the member data, from which the document has to be read on; or
-// the member data_ref; or nothing of both. Members other than these are skipped piece by piece.
+// findRows reads a result's document up to its rows. It returns a reader of the member data, after which the rest of the document must be
+// read, or the member data_ref, or neither. It skips other members.
 func findRows(document io.Reader) (data *value, dataRef string, err error) {
 	d := json.NewDecoder(document)
 	broken := func(err error) error {
-		if _, ours := err.(*agent.Error); ours { //nolint:errorlint // the document's reader speaks for itself
+		if _, ok := err.(*agent.Error); ok { //nolint:errorlint // the reader of the document returned it
 			return err
 		}
 		return agent.Errorf(agent.CodeInternal, "", "decode result: %w", err)
@@ -42,7 +42,7 @@ func findRows(document io.Reader) (data *value, dataRef string, err error) {
 			return nil, "", broken(err)
 		}
 	}
-	_, err = d.Token() // why there are no more, should it not be the end
+	_, err = d.Token() // the end, or the error after which there are no more
 	if err != nil {
 		err = broken(err)
 	}
@@ -68,15 +68,15 @@ func skip(d *json.Decoder) error {
 	}
 }
 
-// findValue returns a reader of the value behind a member's name, nil for null.
+// findValue returns a reader of the value after a member's name, nil for null.
 func findValue(rest io.Reader) (*value, string, error) {
 	r := bufio.NewReaderSize(rest, 64<<10)
 	for {
 		c, err := r.ReadByte()
 		if err != nil {
-			return nil, "", unended(err)
+			return nil, "", endError(err)
 		}
-		if c == ':' || blank(c) {
+		if c == ':' || isSpace(c) {
 			continue
 		}
 		if err := r.UnreadByte(); err != nil {
@@ -89,20 +89,20 @@ func findValue(rest io.Reader) (*value, string, error) {
 	}
 }
 
-func blank(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
+func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
 
-func unended(err error) error {
+func endError(err error) error {
 	if err == io.EOF { //nolint:errorlint // the contract of io.Reader
 		return agent.Errorf(agent.CodeInternal, "", "decode result: %w", io.ErrUnexpectedEOF)
 	}
 	return err
 }
 
-// value reads one JSON value, which is known to be valid, as it stands in a stream.
+// value reads one JSON value from a stream. The value must be valid.
 type value struct {
 	r       *bufio.Reader
 	depth   int
-	inside  bool // a string
+	inside  bool // a string literal
 	escaped bool // the next byte of the string
 	begun   bool
 	ended   bool
@@ -117,10 +117,10 @@ func (v *value) Read(p []byte) (int, error) {
 	}
 	if v.r.Buffered() == 0 {
 		if _, err := v.r.Peek(1); err != nil {
-			return 0, unended(err)
+			return 0, endError(err)
 		}
 	}
-	ahead, _ := v.r.Peek(min(len(p), v.r.Buffered())) // it is there
+	ahead, _ := v.r.Peek(min(len(p), v.r.Buffered())) // they are buffered
 	n := v.length(ahead)
 	copy(p, ahead[:n])
 	if _, err := v.r.Discard(n); err != nil {
@@ -132,7 +132,7 @@ func (v *value) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// length says how many of the bytes belong to the value, and notes when it ends among them.
+// length returns how many of the bytes belong to the value, and sets ended if it ends among them.
 func (v *value) length(ahead []byte) int {
 	for i, c := range ahead {
 		switch {
@@ -151,7 +151,7 @@ func (v *value) length(ahead []byte) int {
 				return i
 			}
 			v.depth--
-		case v.depth == 0 && v.begun && (c == ',' || blank(c)):
+		case v.depth == 0 && v.begun && (c == ',' || isSpace(c)):
 			v.ended = true
 			return i
 		}
@@ -164,7 +164,7 @@ func (v *value) length(ahead []byte) int {
 	return len(ahead)
 }
 
-// member reads a value and then the rest of its document, so that the end of the value is the proof of the whole.
+// member reads a value and then the rest of its document, so that the document is verified when the value ends.
 type member struct {
 	value    *value
 	document io.ReadCloser

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzFindRows compares the streaming reader with decoding the whole, for documents as they are stored: the parts in order, each valid JSON.
+// FuzzFindRows compares the streaming reader with decoding the whole, for documents as they are stored: the parts in order, each valid
+// JSON.
 func FuzzFindRows(f *testing.F) {
 	for _, data := range []string{`[]`, `[1,"]",{"a":"\\\""}]`, `17`, `-1.5e3`, `true`, `"x,}"`, `{"data":[1]}`, `null`, ` [ 1 ] `, `"é\u0000"`} {
 		f.Add("words", data, true)

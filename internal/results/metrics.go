@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the collector's. None has a label.
+// metrics counts what a collector does. No metric has a label.
 type metrics struct {
 	collected prometheus.Counter
 	bytes     prometheus.Counter

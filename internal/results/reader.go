@@ -18,31 +18,30 @@ const (
 	artifactScheme = "artifact://"
 )
 
-// Rows finds stored results; postgres.Store does.
+// Rows finds stored results. postgres.ResultStore is one.
 type Rows interface {
 	Result(ctx context.Context, tenant, ref string) (postgres.ResultRow, error)
 }
 
-// Blobs opens stored content; blob.Store does.
+// Blobs opens stored content. blob.Store is one.
 type Blobs interface {
 	Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error)
 }
 
-// Reader opens datasets: it is the [tool.Datasets] of results and content.
+// Reader opens datasets of results and content. It is a [tool.Datasets].
 type Reader struct {
 	Store Rows
 	Blobs Blobs
 }
 
-// Open returns what a reference names: for cas://sha256:<hex> the content, for artifact://<result id> the rows of the result, as they were made
-// where they are still stored; for a result without rows the document {output, blocks, structured} as the one row. A result that
-// lies in the blob store is read as a stream. Whole content was read, and is proven, once Read has answered io.EOF. ctx must live until the
-// reader is closed.
+// Open returns the content of cas://sha256:<hex>, or the rows of the result artifact://<result id>, in their original form if that is still
+// stored. A result without rows is one row: the document {output, blocks, structured}. A result in the blob store is read as a stream. Once
+// Read returns io.EOF, all content has been read and verified. ctx must live until the reader is closed.
 //
-// [agent.CodeInvalid] for what is neither reference, [agent.CodeNotFound] for one that the tenant does not have or whose content is gone,
-// in the same words.
+// Any other reference is [agent.CodeInvalid]. A reference that the tenant does not have, or whose content is gone, is [agent.CodeNotFound]
+// with the same text.
 func (r Reader) Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error) {
-	if !agent.ValidName(tenant) { // the store knows one that is all of them
+	if !agent.ValidName(tenant) { // the store has a name for all tenants
 		return nil, agent.Invalid("tenant", "%.150q is no tenant", tenant)
 	}
 	var (
@@ -66,7 +65,7 @@ func (r Reader) Open(ctx context.Context, tenant, ref string) (io.ReadCloser, er
 	return body, nil
 }
 
-// members are the parts of a result's document that say where its rows are.
+// members are the parts of a result's document that contain its rows, or refer to them.
 type members struct {
 	Data    json.RawMessage `json:"data"`
 	DataRef string          `json:"data_ref"`
@@ -97,19 +96,19 @@ func (r Reader) result(ctx context.Context, tenant, ref string) (io.ReadCloser, 
 	if len(row.Answer) > 0 {
 		m.Data = row.Data
 	}
-	if m.DataRef != "" { // as they were made: the row's JSON has lost their order and their digits
+	if m.DataRef != "" { // in their original form: the row's JSON has lost the order of keys and some digits
 		stored, err := r.Blobs.Open(ctx, tenant, m.DataRef)
-		if agent.CodeOf(err) != agent.CodeNotFound || !present(m.Data) {
+		if agent.CodeOf(err) != agent.CodeNotFound || !isPresent(m.Data) {
 			return stored, err
 		}
 	}
-	if present(m.Data) {
+	if isPresent(m.Data) {
 		return io.NopCloser(bytes.NewReader(m.Data)), nil
 	}
 	return oneRow(io.NopCloser(bytes.NewReader(row.Data))), nil
 }
 
-// oneRow makes a document without rows the only one.
+// oneRow returns a document as the only row.
 func oneRow(document io.ReadCloser) io.ReadCloser {
 	return struct {
 		io.Reader
@@ -117,7 +116,7 @@ func oneRow(document io.ReadCloser) io.ReadCloser {
 	}{io.MultiReader(strings.NewReader("["), document, strings.NewReader("]")), document}
 }
 
-func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+func isPresent(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
 // stored opens the rows of a result whose document is content itself.
 func (r Reader) stored(ctx context.Context, tenant, ref string) (io.ReadCloser, error) {
