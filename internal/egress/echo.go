@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// shortestSecret is the number of bytes below which a credential is not masked in responses: it would be found by chance.
-	shortestSecret = 4
-	masked         = "[redacted]"
+	// minSecret is the number of bytes below which a credential is not masked in responses: it would be found by chance.
+	minSecret = 4
+	masked    = "[redacted]"
 )
 
 // secretsOf returns the values of a request's credentials.
@@ -28,7 +28,7 @@ func secretsOf(ctx context.Context, req *http.Request) []string {
 	for _, name := range c.Query {
 		values = append(values, query[name]...)
 	}
-	return slices.DeleteFunc(values, func(v string) bool { return len(v) < shortestSecret })
+	return slices.DeleteFunc(values, func(v string) bool { return len(v) < minSecret })
 }
 
 // secretsOfHeader returns the secrets in the value of a header: each cookie, what follows the scheme of Authorization, or else all of it.
@@ -56,9 +56,9 @@ func secretsOfHeader(name, value string) []string {
 	return secrets
 }
 
-// unecho keeps a server from telling a tool, and with it a model, the credentials that it was sent: what it repeats of them in its
-// headers and its body is masked.
-func unecho(resp *http.Response, secrets []string) {
+// maskCredentials masks the credentials of a request that the server repeats in the headers and the body of its response, so that no tool
+// or model sees them.
+func maskCredentials(resp *http.Response, secrets []string) {
 	if len(secrets) == 0 {
 		return
 	}
@@ -73,14 +73,14 @@ func unecho(resp *http.Response, secrets []string) {
 	resp.Header.Del("Content-Length")
 }
 
-// maskedBody replaces secrets in what it reads. Of what has come it holds back as much as may be the beginning of one.
+// maskedBody masks secrets in a body. It holds back the end of what it has read while that may be the beginning of a secret.
 type maskedBody struct {
 	io.ReadCloser
 
 	masker *Masker
-	in     []byte // read, not yet judged
-	out    []byte // judged, not yet given
-	err    error  // of the body, once it has one
+	in     []byte // read, not yet masked
+	out    []byte // masked, not yet returned
+	err    error  // the first error of the body
 }
 
 const maskChunk = 32 << 10
@@ -97,13 +97,13 @@ func (b *maskedBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads some more and judges what it can.
+// fill reads a part of the body and masks what it can.
 func (b *maskedBody) fill() {
 	held := len(b.in)
 	b.in = slices.Grow(b.in, maskChunk)
 	n, err := b.ReadCloser.Read(b.in[held : held+maskChunk])
 	b.err = err
 	var tail []byte
-	b.out, tail = b.masker.judge(b.out, b.in[:held+n], err != nil)
+	b.out, tail = b.masker.mask(b.out, b.in[:held+n], err != nil)
 	b.in = append(b.in[:0], tail...)
 }

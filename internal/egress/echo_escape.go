@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of one escaped character. Texts that were encoded twice, as JSON in JSON is, double their backslashes and write %25 for a %.
+// The bounds of one escaped character. Text that is encoded twice, such as JSON in JSON, doubles its backslashes and writes %25 for a %.
 const (
 	maxSlashes  = 8
 	maxPercents = 3
 	maxEntity   = 10 // bytes, from & to ;
-	maxReadings = 8  // of one place: its byte, three runs of backslashes, and an escape
+	maxReadings = 8  // at one position: its byte, three runs of backslashes, and an escape
 )
 
-// reading is one way to read a text at a place: as a character, or as a byte of one.
+// reading is one way to read a text at a position: as a character, or as a byte of one.
 type reading struct {
 	value  [utf8.UTFMax]byte
 	size   int // bytes of the value
@@ -34,20 +34,20 @@ func ofRune(c rune, length int) reading {
 	return r
 }
 
-// escapes reports whether a byte may be read as something else than itself.
-func escapes(b byte) bool { return b == '\\' || b == '%' || b == '&' || b == '+' }
+// mayBeEscape reports whether an escape may begin with a byte.
+func mayBeEscape(b byte) bool { return b == '\\' || b == '%' || b == '&' || b == '+' }
 
-// readings appends the ways in which a text can be read at a place: as the byte that is there, as \uXXXX or another escape of JSON, as %XX,
-// + for a space, &#NN; or &lt;. cut says that the text ends where an escape may go on.
+// readings appends the ways to read a text at a position: as its byte, as \uXXXX or another escape of JSON, as %XX, + for a space, &#NN;
+// or &lt;. cut reports whether the text ends within a possible escape.
 func readings(text []byte, at int, out []reading) (_ []reading, cut bool) {
 	out = append(out, ofByte(text[at], 1))
 	switch text[at] {
 	case '\\':
-		return slashed(text, at, out)
+		return readSlashes(text, at, out)
 	case '%':
-		return percented(text, at, out)
+		return readPercents(text, at, out)
 	case '&':
-		return entity(text, at, out)
+		return readEntity(text, at, out)
 	case '+':
 		return append(out, ofByte(' ', 1)), false
 	default:
@@ -55,9 +55,9 @@ func readings(text []byte, at int, out []reading) (_ []reading, cut bool) {
 	}
 }
 
-// slashed reads backslashes and what is behind them.
-func slashed(text []byte, at int, out []reading) (_ []reading, cut bool) {
-	end := pastSlashes(text, at)
+// readSlashes reads backslashes and the character that they escape.
+func readSlashes(text []byte, at int, out []reading) (_ []reading, cut bool) {
+	end := slashesEnd(text, at)
 	for n := 2; n <= end-at; n *= 2 {
 		out = append(out, ofByte('\\', n))
 	}
@@ -78,13 +78,13 @@ func slashed(text []byte, at int, out []reading) (_ []reading, cut bool) {
 	case 't':
 		out = append(out, ofByte('\t', end+1-at))
 	case 'x':
-		v, ok, short := hex(text, end+1, 2)
+		v, ok, short := readHex(text, end+1, 2)
 		if ok {
 			out = append(out, ofByte(byte(v), end+3-at)) //nolint:gosec // two digits
 		}
 		return out, short
 	case 'u':
-		c, end, ok, short := unicoded(text, end)
+		c, end, ok, short := readUnicode(text, end)
 		if ok {
 			out = append(out, ofRune(c, end-at))
 		}
@@ -93,8 +93,8 @@ func slashed(text []byte, at int, out []reading) (_ []reading, cut bool) {
 	return out, false
 }
 
-// pastSlashes is where a run of backslashes ends; of a longer one, where its first eight do.
-func pastSlashes(text []byte, at int) int {
+// slashesEnd returns the end of a run of at most eight backslashes.
+func slashesEnd(text []byte, at int) int {
 	end := at
 	for end < len(text) && end-at < maxSlashes && text[end] == '\\' {
 		end++
@@ -102,31 +102,31 @@ func pastSlashes(text []byte, at int) int {
 	return end
 }
 
-// unicoded reads XXXX behind a u, and the second half of a surrogate pair with its own backslashes.
-func unicoded(text []byte, u int) (c rune, end int, ok, cut bool) {
-	v, ok, cut := hex(text, u+1, 4)
+// readUnicode reads XXXX after a u, and the second half of a surrogate pair with its own backslashes.
+func readUnicode(text []byte, u int) (c rune, end int, ok, cut bool) {
+	v, ok, cut := readHex(text, u+1, 4)
 	end = u + 5
 	if !ok || !utf16.IsSurrogate(v) {
 		return v, end, ok, cut
 	}
-	next := pastSlashes(text, end)
+	next := slashesEnd(text, end)
 	if next == len(text) {
 		return 0, 0, false, true
 	}
 	if next == end || text[next] != 'u' {
 		return 0, 0, false, false
 	}
-	low, ok, cut := hex(text, next+1, 4)
+	low, ok, cut := readHex(text, next+1, 4)
 	if c = utf16.DecodeRune(v, low); !ok || c == utf8.RuneError {
 		return 0, 0, false, cut
 	}
 	return c, next + 5, true, false
 }
 
-// percented reads %XX, and %25XX for what was encoded again.
-func percented(text []byte, at int, out []reading) (_ []reading, cut bool) {
+// readPercents reads %XX, and %25XX for text that is encoded twice.
+func readPercents(text []byte, at int, out []reading) (_ []reading, cut bool) {
 	for i := at + 1; i <= at+2*maxPercents; i += 2 {
-		v, ok, short := hex(text, i, 2)
+		v, ok, short := readHex(text, i, 2)
 		if !ok {
 			return out, short
 		}
@@ -138,8 +138,8 @@ func percented(text []byte, at int, out []reading) (_ []reading, cut bool) {
 	return out, false
 }
 
-// hex reads so many digits; cut says that the text ends among them.
-func hex(text []byte, at, digits int) (v rune, ok, cut bool) {
+// readHex reads a number of digits; cut reports whether the text ends within them.
+func readHex(text []byte, at, digits int) (v rune, ok, cut bool) {
 	for i := at; i < at+digits; i++ {
 		if i >= len(text) {
 			return 0, false, true
@@ -158,8 +158,8 @@ func hex(text []byte, at, digits int) (v rune, ok, cut bool) {
 	return v, true, false
 }
 
-// entity reads &#NN; &#xHH; and the five that XML has names for.
-func entity(text []byte, at int, out []reading) (_ []reading, cut bool) {
+// readEntity reads &#NN; &#xHH; and the five named entities of XML.
+func readEntity(text []byte, at int, out []reading) (_ []reading, cut bool) {
 	window := text[at+1 : min(len(text), at+maxEntity)]
 	end := bytes.IndexByte(window, ';')
 	if end < 0 {

@@ -6,15 +6,14 @@ import (
 	"strings"
 )
 
-// Masker takes secrets out of texts, however their characters are written: as they are, as JSON, URLs, HTML or XML escape them, in any mix.
-// It may be used by several goroutines at once.
+// Masker masks secrets in texts, also if JSON, URLs, HTML or XML escape some of their characters. It is safe for concurrent use.
 type Masker struct {
-	secrets [256][]string // by their first byte
-	starts  [256]bool     // bytes that a secret may begin with, written in some way
-	any     bool
+	secrets    [256][]string // by their first byte
+	starts     [256]bool     // bytes that a secret may begin with, written in some way
+	hasSecrets bool
 }
 
-// NewMasker makes one. Empty secrets are left out; very short ones are for the caller to leave out: they are found by chance.
+// NewMasker returns a masker. It ignores empty secrets. The caller should leave out very short ones, which are found by chance.
 func NewMasker(secrets ...string) *Masker {
 	m := &Masker{}
 	for _, s := range secrets {
@@ -22,32 +21,31 @@ func NewMasker(secrets ...string) *Masker {
 			continue
 		}
 		m.secrets[s[0]] = append(m.secrets[s[0]], s)
-		m.starts[s[0]], m.any = true, true
+		m.starts[s[0]], m.hasSecrets = true, true
 		m.starts['+'] = m.starts['+'] || s[0] == ' '
 	}
-	m.starts['\\'], m.starts['%'], m.starts['&'] = m.any, m.any, m.any
+	m.starts['\\'], m.starts['%'], m.starts['&'] = m.hasSecrets, m.hasSecrets, m.hasSecrets
 	return m
 }
 
-// Mask returns a text with "[redacted]" in the place of every secret. Of several that begin at one place the longest is taken.
+// Mask returns a text with "[redacted]" in place of every secret. Of several that begin at one position, the longest counts.
 func (m *Masker) Mask(text []byte) []byte {
-	if !m.any {
+	if !m.hasSecrets {
 		return text
 	}
-	out, _ := m.judge(make([]byte, 0, len(text)), text, true)
+	out, _ := m.mask(make([]byte, 0, len(text)), text, true)
 	return out
 }
 
-// judge appends to out what can be said of a text, and returns what cannot yet: the tail that a secret may begin with. Of a last text
-// there is none.
-func (m *Masker) judge(out, text []byte, last bool) (judged, tail []byte) {
+// mask appends the masked text to out, and returns the tail that may be the beginning of a secret. The last text has no tail.
+func (m *Masker) mask(out, text []byte, last bool) (judged, tail []byte) {
 	from := 0
 	for at := 0; at < len(text); {
 		if !m.starts[text[at]] {
 			at++
 			continue
 		}
-		end, open := m.find(text, at)
+		end, open := m.findSecret(text, at)
 		switch {
 		case open && !last:
 			return append(out, text[from:at]...), text[at:]
@@ -61,8 +59,9 @@ func (m *Masker) judge(out, text []byte, last bool) (judged, tail []byte) {
 	return append(out, text[from:]...), nil
 }
 
-// find is where the longest secret ends that begins at a place, 0 when there is none. open says that more of the text may make it another.
-func (m *Masker) find(text []byte, at int) (end int, open bool) {
+// findSecret returns the end of the longest secret that begins at a position, 0 if there is none. open reports whether more text may
+// change it.
+func (m *Masker) findSecret(text []byte, at int) (end int, open bool) {
 	var buffer [maxReadings]reading
 	begun, open := readings(text, at, buffer[:0])
 	for i := range begun {
@@ -71,38 +70,38 @@ func (m *Masker) find(text []byte, at int) (end int, open bool) {
 			if !strings.HasPrefix(s, string(r.bytes())) {
 				continue
 			}
-			e, o := match(text, at+r.length, s[r.size:])
+			e, o := matchSecret(text, at+r.length, s[r.size:])
 			end, open = max(end, e), open || o
 		}
 	}
 	return end, open
 }
 
-// maxPlaces bounds how many places are gone on from, for each byte of a secret. Where there are more, which takes a secret of nothing but
-// backslashes or the like, it is looked for as it is.
+// maxPlaces is the maximum number of positions to continue from, for each byte of a secret. Only a secret of backslashes or the like has
+// more; it is then looked for without escapes.
 const maxPlaces = 8
 
-// place is how far a text was read as a secret, in bytes of both.
-type place struct{ text, secret int }
+// position is how far a text was read as a secret, in bytes of both.
+type position struct{ text, secret int }
 
-// match is where a secret ends whose rest begins at a place of a text, 0 when it does not go on there. A place that several readings lead to
-// is gone on from once.
-func match(text []byte, at int, rest string) (end int, open bool) {
+// matchSecret returns where a secret ends whose rest begins at a position of a text, 0 if it does not continue there. It continues once
+// from a position that several readings lead to.
+func matchSecret(text []byte, at int, rest string) (end int, open bool) {
 	var (
 		buffer [maxReadings]reading
-		todo   []place
-		seen   map[place]bool
+		todo   []position
+		seen   map[position]bool
 	)
-	for p, more := (place{text: at}), true; more; {
-		next, n := place{}, 0
+	for p, more := (position{text: at}), true; more; {
+		next, n := position{}, 0
 		switch {
 		case p.secret == len(rest):
 			end = max(end, p.text)
 		case p.text == len(text):
 			open = true
-		case !escapes(text[p.text]):
+		case !mayBeEscape(text[p.text]):
 			if text[p.text] == rest[p.secret] {
-				next, n = place{p.text + 1, p.secret + 1}, 1
+				next, n = position{p.text + 1, p.secret + 1}, 1
 			}
 		default:
 			ways, cut := readings(text, p.text, buffer[:0])
@@ -114,11 +113,11 @@ func match(text []byte, at int, rest string) (end int, open bool) {
 				if n++; n > 1 {
 					todo = append(todo, next)
 				}
-				next = place{p.text + ways[i].length, p.secret + ways[i].size}
+				next = position{p.text + ways[i].length, p.secret + ways[i].size}
 			}
 		}
 		if n > 1 && seen == nil {
-			seen = map[place]bool{}
+			seen = map[position]bool{}
 		}
 		for p, more = next, n > 0; !more || seen[p]; {
 			if len(todo) == 0 {
