@@ -29,7 +29,7 @@ const (
 	userAgent       = "turnstone-egress/1"
 )
 
-// Config says where requests may go and what they may cost.
+// Config says where requests may go, and bounds their time and size.
 type Config struct {
 	// AllowHosts are the hosts that may be asked: "api.example.com", "*.example.com" (any name below it), either with ":port".
 	// Empty: any public host.
@@ -39,16 +39,16 @@ type Config struct {
 	AllowPrivate []string
 	// MaxBytes bounds a response's body, as sent and as decompressed. 0: 32 MiB.
 	MaxBytes int64
-	// Timeout bounds a request from its first byte to the last of the response, redirects included. 0: 30 s; negative: no bound but the
-	// request's context, for responses that are streams.
+	// Timeout bounds a request from its first byte to the last of the response, redirects included. 0: 30 s; negative: only the request's
+	// context bounds it, for responses that are streams.
 	Timeout time.Duration
-	// HeaderTimeout bounds the wait for each response's header once its request is sent. 0: Timeout, or 30 s where that is no bound.
+	// HeaderTimeout bounds the wait for each response's header once its request is sent. 0: Timeout, or 30 s if that is no bound.
 	HeaderTimeout time.Duration
-	// MaxRedirects bounds how many are followed. 0: 5; negative: none.
+	// MaxRedirects is how many redirects are followed. 0: 5; negative: none.
 	MaxRedirects int
 	// MaxConnsPerHost bounds the connections to one host, busy and idle. 0: 16 busy ones.
 	MaxConnsPerHost int
-	// Resolver finds the addresses of names, which are judged whoever found them. Nil: the system's.
+	// Resolver resolves names; the addresses are checked in any case. Nil: the system's.
 	Resolver *net.Resolver
 }
 
@@ -61,7 +61,7 @@ type Client struct {
 	maxRedirects int
 }
 
-// New checks the configuration and makes a client. The error is [agent.CodeInvalid] and names the entry at fault.
+// New returns a client. The error is [agent.CodeInvalid] and names the entry at fault.
 func New(cfg Config) (*Client, error) {
 	g, err := newGuard(cfg.AllowHosts, cfg.AllowPrivate)
 	if err != nil {
@@ -97,7 +97,7 @@ func New(cfg Config) (*Client, error) {
 		Timeout:       max(timeout, 0), // 0 is none to net/http
 		CheckRedirect: c.checkRedirect,
 		Transport: &http.Transport{
-			Proxy:                  nil, // never from the environment: a proxy would connect where we must not
+			Proxy:                  nil, // never from the environment: a proxy could connect to a private address
 			DialContext:            c.dial,
 			ForceAttemptHTTP2:      true,
 			TLSHandshakeTimeout:    dialTimeout,
@@ -112,8 +112,8 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Do sends a request and returns the response to it, or to the last redirect; only those of GET and HEAD are followed. The caller closes
-// the body; reading more of it than the bound is an overflow. The request itself is not changed.
+// Do sends a request and returns its response, or that of the last redirect. Only redirects of GET and HEAD are followed. The caller
+// closes the body; reading more of it than the bound is an overflow. The request itself does not change.
 //
 // Errors are [agent.Error]: invalid (the URL), denied (the host, the address or a redirect's), overflow (announced or read size,
 // too many redirects), unavailable (DNS, connection, TLS, time), cancelled (the request's context ended). Any HTTP status is a
@@ -130,20 +130,19 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	host := out.URL.Host
 	resp, err := c.http.Do(out)
 	if err != nil {
-		return nil, failure(req.Context(), host, err)
+		return nil, requestError(req.Context(), host, err)
 	}
 	host = resp.Request.URL.Host
 	if resp.ContentLength > c.maxBytes {
-		_ = resp.Body.Close() // nothing of it is wanted
-		return nil, tooLarge(host, c.maxBytes)
+		_ = resp.Body.Close() // it is not read
+		return nil, tooLargeError(host, c.maxBytes)
 	}
 	resp.Body = &boundedBody{ctx: req.Context(), body: resp.Body, left: c.maxBytes, bound: c.maxBytes, host: host}
-	unecho(resp, secretsOf(req.Context(), out))
+	maskCredentials(resp, secretsOf(req.Context(), out))
 	return resp, nil
 }
 
-// Check returns why a URL would be refused whatever its host resolves to, nil if it may be tried. It connects to nothing and resolves
-// nothing.
+// Check returns why a URL would be refused whatever its host resolves to, nil if it may be tried. It neither resolves nor connects.
 func (c *Client) Check(address string) error {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -152,57 +151,57 @@ func (c *Client) Check(address string) error {
 	return c.guard.checkURL(u)
 }
 
-// CloseIdleConnections closes connections that no request uses.
+// CloseIdleConnections closes the connections that no request uses.
 func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
 
-// dial connects to addr, a host and port as the URL has them; the guard sees each address that the name resolved to.
+// dial connects to addr, the host and port of the URL. The guard checks each address that the host resolves to.
 func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	d := c.dialer
 	d.Control = c.guard.control(addr)
 	return d.DialContext(ctx, network, addr)
 }
 
-// keptAcrossOrigins are the headers that a redirect to another origin may take along. net/http drops Authorization and cookies by
-// itself but not, say, X-Api-Key.
+// keptAcrossOrigins are the headers that a redirect to another origin may take along. net/http removes only Authorization and cookies,
+// and not, for example, X-Api-Key.
 //
 //nolint:gochecknoglobals // a constant in all but syntax
 var keptAcrossOrigins = map[string]bool{
 	"Accept": true, "Accept-Encoding": true, "Accept-Language": true, "Content-Type": true, "User-Agent": true,
 }
 
-// checkRedirect judges a redirect before it is followed. Only what reads is followed: 301, 302 and 303 would make a GET of anything else, which
-// then looks done, and 307 and 308 would do it once more somewhere else. The redirect itself is the response then.
+// checkRedirect checks a redirect before it is followed. Only redirects of GET and HEAD are: 301, 302 and 303 would turn any other method
+// into a GET, which then looks done, and 307 and 308 would repeat it somewhere else. The redirect itself is then the response.
 func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
 	if m := via[0].Method; m != "" && m != http.MethodGet && m != http.MethodHead {
 		return http.ErrUseLastResponse
 	}
 	if len(via) > c.maxRedirects {
-		return agent.Errorf(agent.CodeOverflow, op(via[0].URL.Host), "redirects more than %d times", c.maxRedirects)
+		return agent.Errorf(agent.CodeOverflow, operationName(via[0].URL.Host), "redirects more than %d times", c.maxRedirects)
 	}
 	if err := c.guard.checkURL(req.URL); err != nil {
 		return err
 	}
 	req.Header.Del("Referer") // net/http puts the whole last URL there, query included
-	return protect(req, via)
+	return protectCredentials(req, via)
 }
 
-func op(host string) string { return "request " + host }
+func operationName(host string) string { return "request " + host }
 
-func tooLarge(host string, bound int64) *agent.Error {
-	return agent.Errorf(agent.CodeOverflow, op(host), "response is larger than %d bytes", bound)
+func tooLargeError(host string, bound int64) *agent.Error {
+	return agent.Errorf(agent.CodeOverflow, operationName(host), "response is larger than %d bytes", bound)
 }
 
-// badLocation begins net/http's error for a redirect to nowhere, which quotes the whole address.
+// badLocation is the beginning of net/http's error for a malformed redirect, which quotes the whole address.
 const badLocation = "failed to parse Location header"
 
-// badAnswer is in net/http's errors for an answer that is not HTTP, which quote it.
+// badAnswer is a part of net/http's errors for an answer that is not HTTP, which quote the answer.
 const badAnswer = "malformed "
 
-// failure turns what net/http answered into an error that says nothing of the URL but its host. Our own refusals, from the control
-// hook or a redirect, are somewhere in the chain.
-func failure(ctx context.Context, host string, err error) error {
+// requestError turns an error of net/http into one that names only the host of the URL. Refusals by the control hook or of a redirect are
+// in the chain of the error.
+func requestError(ctx context.Context, host string, err error) error {
 	if ctx.Err() != nil {
-		return &agent.Error{Code: agent.CodeCancelled, Op: op(host), Err: context.Cause(ctx)}
+		return &agent.Error{Code: agent.CodeCancelled, Op: operationName(host), Err: context.Cause(ctx)}
 	}
 	if own, ok := errors.AsType[*agent.Error](err); ok {
 		return own
@@ -211,18 +210,18 @@ func failure(ctx context.Context, host string, err error) error {
 	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return agent.Errorf(agent.CodeUnavailable, op(host), "host not found")
+		return agent.Errorf(agent.CodeUnavailable, operationName(host), "host not found")
 	case errors.As(err, &dns):
-		return agent.Errorf(agent.CodeUnavailable, op(host), "the host's name could not be resolved")
+		return agent.Errorf(agent.CodeUnavailable, operationName(host), "the host's name could not be resolved")
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return agent.Errorf(agent.CodeUnavailable, op(host), "timed out")
+		return agent.Errorf(agent.CodeUnavailable, operationName(host), "timed out")
 	}
-	text := reason(err)
+	text := shortReason(err)
 	if strings.HasPrefix(text, badLocation) {
-		return agent.Errorf(agent.CodeInvalid, op(host), "redirects to what is not a valid URL")
+		return agent.Errorf(agent.CodeInvalid, operationName(host), "redirects to what is not a valid URL")
 	}
 	if strings.Contains(text, badAnswer) {
 		text = "the answer is not valid HTTP"
 	}
-	return &agent.Error{Code: agent.CodeUnavailable, Op: op(host), Err: errors.New(text)}
+	return &agent.Error{Code: agent.CodeUnavailable, Op: operationName(host), Err: errors.New(text)}
 }

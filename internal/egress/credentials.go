@@ -10,11 +10,11 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Credentials says where in a request its credentials are, never what they are.
+// Credentials says where the credentials of a request are.
 type Credentials struct {
 	Headers []string
 	Query   []string // names of parameters
-	Body    bool     // the body has some: a redirect to another origin is refused
+	Body    bool     // the body has credentials: a redirect to another origin is refused
 }
 
 type credentialsKey struct{}
@@ -25,20 +25,20 @@ func WithCredentials(ctx context.Context, c Credentials) context.Context {
 	return context.WithValue(ctx, credentialsKey{}, c)
 }
 
-// protect takes off a redirect what belongs to the origin of the first request alone. A request that has once left that origin has left it
-// for good: where it comes back to, others have decided.
-func protect(req *http.Request, via []*http.Request) error {
+// protectCredentials removes from a redirect the headers and parameters for the origin of the first request. They stay removed after a
+// redirect back to that origin, since another origin has chosen the address.
+func protectCredentials(req *http.Request, via []*http.Request) error {
 	c, _ := req.Context().Value(credentialsKey{}).(Credentials)
 	carries := len(c.Headers) > 0 || len(c.Query) > 0 || c.Body
 	if carries && req.URL.Scheme == "http" && slices.ContainsFunc(via, func(r *http.Request) bool { return r.URL.Scheme == "https" }) {
-		return agent.Errorf(agent.CodeDenied, op(req.URL.Host), "a request with credentials is redirected from https to http")
+		return agent.Errorf(agent.CodeDenied, operationName(req.URL.Host), "a request with credentials is redirected from https to http")
 	}
 	first := via[0].URL
 	if sameOrigin(first, req.URL) && !slices.ContainsFunc(via, func(r *http.Request) bool { return !sameOrigin(first, r.URL) }) {
 		return nil
 	}
 	if c.Body {
-		return agent.Errorf(agent.CodeDenied, op(req.URL.Host), "a request with credentials in its body is redirected to another host")
+		return agent.Errorf(agent.CodeDenied, operationName(req.URL.Host), "a request with credentials in its body is redirected to another host")
 	}
 	for name := range req.Header {
 		if !keptAcrossOrigins[name] || slices.ContainsFunc(c.Headers, func(h string) bool { return strings.EqualFold(h, name) }) {
@@ -57,8 +57,8 @@ func protect(req *http.Request, via []*http.Request) error {
 
 func sameOrigin(a, b *url.URL) bool { return a.Scheme == b.Scheme && a.Host == b.Host }
 
-// HostFits reports whether one of the rules, "host" or "*.host", either with ":port", has the host of a URL, and whether that rule names
-// the port. A rule that is none fits nothing.
+// HostFits reports whether one of the rules, "host" or "*.host", either with ":port", matches the host of a URL, and whether such a rule
+// names the port. A malformed rule matches nothing.
 func HostFits(rules []string, u *url.URL) (fits, withPort bool) {
 	host, err := canonicalHost(u.Hostname())
 	if err != nil {
@@ -69,7 +69,7 @@ func HostFits(rules []string, u *url.URL) (fits, withPort bool) {
 		return false, false
 	}
 	for _, text := range rules {
-		if rule, err := parseHostRule(text); err == nil && matchHost([]hostRule{rule}, host, port) {
+		if rule, err := parseHostRule(text); err == nil && matchesHost([]hostRule{rule}, host, port) {
 			fits, withPort = true, withPort || rule.port != 0
 		}
 	}

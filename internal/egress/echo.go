@@ -10,8 +10,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/redact"
 )
 
-// shortestSecret is the number of bytes below which a credential is not masked in responses: it would be found by chance.
-const shortestSecret = 4
+// minSecret is the number of bytes below which a credential is not masked in responses: it would be found by chance.
+const minSecret = 4
 
 // secretsOf returns the values of a request's credentials.
 func secretsOf(ctx context.Context, req *http.Request) []string {
@@ -26,7 +26,7 @@ func secretsOf(ctx context.Context, req *http.Request) []string {
 	for _, name := range c.Query {
 		values = append(values, query[name]...)
 	}
-	return slices.DeleteFunc(values, func(v string) bool { return len(v) < shortestSecret })
+	return slices.DeleteFunc(values, func(v string) bool { return len(v) < minSecret })
 }
 
 // secretsOfHeader returns the secrets in the value of a header: each cookie, what follows the scheme of Authorization, or else all of it.
@@ -54,9 +54,9 @@ func secretsOfHeader(name, value string) []string {
 	return secrets
 }
 
-// unecho keeps a server from telling a tool, and with it a model, the credentials that it was sent: what it repeats of them in its
-// headers and its body is masked.
-func unecho(resp *http.Response, secrets []string) {
+// maskCredentials masks the credentials of a request that the server repeats in the headers and the body of its response, so that no tool
+// or model sees them.
+func maskCredentials(resp *http.Response, secrets []string) {
 	if len(secrets) == 0 {
 		return
 	}

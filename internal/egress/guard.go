@@ -14,12 +14,12 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// guard judges URLs before DNS and addresses after it.
+// guard checks URLs before DNS and addresses after it.
 type guard struct {
 	hosts   []hostRule     // the allow-list; empty: any
 	names   []hostRule     // private exceptions by name or address, always with a port
 	nets    []netRule      // private exceptions by network
-	special *ssrf.Guardian // knows the special-purpose addresses
+	special *ssrf.Guardian // checks for special-purpose addresses
 }
 
 // hostRule matches a host, or with wild any name below it; port 0 matches any.
@@ -40,21 +40,21 @@ func newGuard(hosts, private []string) (*guard, error) {
 	for i, s := range hosts {
 		r, err := parseHostRule(s)
 		if err != nil {
-			return nil, agent.Invalid(index("allow_hosts", i), "%q: %w", s, err)
+			return nil, agent.Invalid(indexedField("allow_hosts", i), "%q: %w", s, err)
 		}
 		g.hosts = append(g.hosts, r)
 	}
 	for i, s := range private {
 		if err := g.allowPrivate(s); err != nil {
-			return nil, agent.Invalid(index("allow_private", i), "%q: %w", s, err)
+			return nil, agent.Invalid(indexedField("allow_private", i), "%q: %w", s, err)
 		}
 	}
 	return g, nil
 }
 
-func index(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
+func indexedField(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
 
-// checkURL judges what can be judged without DNS, and puts the host into its canonical form: lower case, ASCII, no final dot.
+// checkURL checks a URL without DNS, and changes its host to its canonical form: lower case, ASCII, no final dot.
 func (g *guard) checkURL(u *url.URL) error {
 	if u.Scheme != "http" && u.Scheme != "https" {
 		return agent.Invalid("url", "scheme %q: want http or https", u.Scheme)
@@ -77,17 +77,17 @@ func (g *guard) checkURL(u *url.URL) error {
 	} else if strings.Contains(host, ":") {
 		u.Host = "[" + host + "]"
 	}
-	if len(g.hosts) > 0 && !matchHost(g.hosts, host, port) && !g.privateHost(host, port) {
-		return agent.Errorf(agent.CodeDenied, op(u.Host), "the host is not on the allow-list")
+	if len(g.hosts) > 0 && !matchesHost(g.hosts, host, port) && !g.isPrivateException(host, port) {
+		return agent.Errorf(agent.CodeDenied, operationName(u.Host), "the host is not on the allow-list")
 	}
-	// A literal address needs no DNS: refused here, it costs no connection and reads better. The control hook judges it again.
+	// A literal address needs no DNS. To refuse it here costs no connection and makes a better error. The control hook checks it again.
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return g.checkAddr(host, netip.AddrPortFrom(ip, port))
 	}
 	return nil
 }
 
-// control returns the hook for one dial. A socket is created for an address only after the hook has agreed to that address.
+// control returns the hook for one dial. It runs before the socket connects to an address.
 func (g *guard) control(addr string) func(network, address string, c syscall.RawConn) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -96,13 +96,13 @@ func (g *guard) control(addr string) func(network, address string, c syscall.Raw
 	return func(_, address string, _ syscall.RawConn) error {
 		ip, err := netip.ParseAddrPort(address)
 		if err != nil {
-			return agent.Errorf(agent.CodeDenied, op(host), "%q is no address", address)
+			return agent.Errorf(agent.CodeDenied, operationName(host), "%q is no address", address)
 		}
 		return g.checkAddr(host, ip)
 	}
 }
 
-// checkAddr judges an address that host resolved to.
+// checkAddr returns an error for an address that may not be connected to. host is the name that resolved to it.
 func (g *guard) checkAddr(host string, to netip.AddrPort) error {
 	ip := to.Addr()
 	if ip.Zone() == "" {
@@ -111,20 +111,20 @@ func (g *guard) checkAddr(host string, to netip.AddrPort) error {
 				return nil
 			}
 		}
-		if matchHost(g.names, host, to.Port()) {
+		if matchesHost(g.names, host, to.Port()) {
 			return nil
 		}
 	}
 	// The library refuses every IPv6 address outside 2000::/3, and with it the mapped and translated forms of IPv4 addresses.
 	if err := g.special.SafeAddr(ip); err != nil {
-		return agent.Errorf(agent.CodeDenied, op(host), "%s is not a public address", ip)
+		return agent.Errorf(agent.CodeDenied, operationName(host), "%s is not a public address", ip)
 	}
 	return nil
 }
 
-// privateHost reports whether the private exceptions name this host with this port.
-func (g *guard) privateHost(host string, port uint16) bool {
-	if matchHost(g.names, host, port) {
+// isPrivateException reports whether the private exceptions name this host with this port.
+func (g *guard) isPrivateException(host string, port uint16) bool {
+	if matchesHost(g.names, host, port) {
 		return true
 	}
 	ip, err := netip.ParseAddr(host)
@@ -139,7 +139,7 @@ func (g *guard) privateHost(host string, port uint16) bool {
 	return false
 }
 
-func matchHost(rules []hostRule, host string, port uint16) bool {
+func matchesHost(rules []hostRule, host string, port uint16) bool {
 	for _, r := range rules {
 		if r.port != 0 && r.port != port {
 			continue
@@ -151,8 +151,8 @@ func matchHost(rules []hostRule, host string, port uint16) bool {
 	return false
 }
 
-// canonicalHost refuses what resolvers disagree about: an IPv4 address in octal, hexadecimal, decimal or short form is 127.0.0.1 to
-// one and a name to another.
+// canonicalHost returns the canonical form of a host. It refuses an IPv4 address in octal, hexadecimal, decimal or short form: some
+// resolvers read it as 127.0.0.1 and others as a name.
 func canonicalHost(host string) (string, error) {
 	host = strings.TrimSuffix(host, ".")
 	if host == "" {
@@ -175,7 +175,7 @@ func canonicalHost(host string) (string, error) {
 	}
 	host = strings.ToLower(host)
 	last := host[strings.LastIndexByte(host, '.')+1:]
-	if last == "" || isNumber(last) {
+	if last == "" || isIPv4Label(last) {
 		return "", agent.Invalid("url", "the host %q is no valid name or dotted address", host)
 	}
 	if strings.ContainsAny(host, ":%/\\@ []") {
@@ -184,8 +184,8 @@ func canonicalHost(host string) (string, error) {
 	return host, nil
 }
 
-// isNumber reports whether resolvers may read a host's last label as part of an IPv4 address (the URL standard's "ends in a number").
-func isNumber(label string) bool {
+// isIPv4Label reports whether resolvers may read a host's last label as part of an IPv4 address (the URL standard's "ends in a number").
+func isIPv4Label(label string) bool {
 	if _, err := strconv.ParseUint(label, 0, 64); err == nil {
 		return true
 	}

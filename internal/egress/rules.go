@@ -13,7 +13,7 @@ var (
 	errCIDRShape = errors.New("want a network as 10.0.0.0/8 or 10.0.0.0/8:8080")
 )
 
-// parseHostRule reads name, *.name, address, [address], each with or without :port.
+// parseHostRule parses name, *.name, address, [address], each with or without :port.
 func parseHostRule(s string) (hostRule, error) {
 	var r hostRule
 	s, r.wild = strings.CutPrefix(s, "*.")
@@ -29,7 +29,7 @@ func parseHostRule(s string) (hostRule, error) {
 	return r, nil
 }
 
-// allowPrivate adds one exception.
+// allowPrivate adds one exception to the refusal of private addresses.
 func (g *guard) allowPrivate(s string) error {
 	if !strings.Contains(s, "/") {
 		r, err := parseHostRule(s)
@@ -39,7 +39,7 @@ func (g *guard) allowPrivate(s string) error {
 		if r.port == 0 || r.wild {
 			return errNeedsPort
 		}
-		// An address given here is allowed under whatever name it is reached.
+		// An address is allowed whatever name resolves to it.
 		if ip, err := netip.ParseAddr(r.host); err == nil {
 			ip = ip.Unmap()
 			g.nets = append(g.nets, netRule{prefix: netip.PrefixFrom(ip, ip.BitLen()), port: r.port})
@@ -64,7 +64,7 @@ func (g *guard) allowPrivate(s string) error {
 	return nil
 }
 
-// splitPort cuts :port off; an IPv6 address needs brackets when it has one.
+// splitPort splits off :port; an IPv6 address with a port needs brackets.
 func splitPort(s string) (host string, port uint16, err error) {
 	if rest, ok := strings.CutPrefix(s, "["); ok {
 		addr, tail, closed := strings.Cut(rest, "]")

@@ -63,7 +63,7 @@ func newWorld(t *testing.T, change func(*kube.Config)) *world {
 	return w
 }
 
-// ask is a call's container.
+// container is a call's container.
 func (w *world) container() agent.Container {
 	return agent.Container{
 		Tenant: "acme", TurnID: "turn-1", Key: "turn-1/1/call", Attempt: 1, Image: "registry.example/tool:1", Input: json.RawMessage(`{"n":1}`),
@@ -143,7 +143,7 @@ func (w *world) pod(job *batchv1.Job, name string) *corev1.Pod {
 	return pod
 }
 
-// is changes a pod's container to a state.
+// setState changes a pod's container to a state.
 func (w *world) setState(pod *corev1.Pod, state corev1.ContainerState) {
 	w.t.Helper()
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "agent", State: state}}
@@ -167,7 +167,7 @@ func (w *world) finish(job *batchv1.Job, kind batchv1.JobConditionType, reason s
 	require.NoError(w.t, err)
 }
 
-// wrote says what the container has written.
+// setLogs says what the container has written.
 func (w *world) setLogs(logs string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -61,7 +61,7 @@ type Config struct {
 	Logger *zap.Logger // nil: nothing is logged
 }
 
-// ceilings are the resources of a container.
+// resources are the resources of a container.
 type resources struct {
 	cpu, memory, storage, tmp resource.Quantity
 }

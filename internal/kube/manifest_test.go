@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// made runs a call until its container may run, and returns what is on the cluster.
+// startedObjects runs a call until its container may run, and returns what is on the cluster.
 func startedObjects(t *testing.T, change func(*kube.Config), in func(*agent.Container)) (*batchv1.Job, *corev1.Secret) {
 	t.Helper()
 	w := newWorld(t, change)

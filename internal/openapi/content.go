@@ -50,7 +50,7 @@ func (b *requestBuilder) writeBody(ctx context.Context, rest map[string]any) ([]
 		}
 		return []byte(text), nil
 	default:
-		text, err := EncodeJSON(value)
+		text, err := encodeJSON(value)
 		if err != nil {
 			return nil, agent.Invalid("params", "the body cannot be written as JSON: %w", err)
 		}
@@ -170,7 +170,7 @@ func (b *requestBuilder) writeForm(m *media, value any, field string) ([]byte, e
 		}
 		style, explode := serialization("query", e.Style, e.Explode)
 		if needsJSON(v, &e) {
-			text, err := EncodeJSON(v)
+			text, err := encodeJSON(v)
 			if err != nil {
 				return nil, agent.Invalid("params", "%s cannot be written as JSON: %w", clip.Bytes(name, 100), err)
 			}
@@ -206,8 +206,8 @@ func needsJSON(v any, e *encoding) bool {
 	}
 }
 
-// EncodeJSON is [json.Marshal] without the escapes for web pages.
-func EncodeJSON(v any) (json.RawMessage, error) {
+// encodeJSON is [json.Marshal] without the escapes for web pages.
+func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

@@ -18,11 +18,11 @@ import (
 
 func bodyOperation(t *testing.T, requestBody string) *Operation {
 	t.Helper()
-	return operation(t, documentOf("3.0.3", "/x/{id}", `{"post":{"operationId":"op","parameters":[{"name":"id","in":"path","required":true}],
+	return loadOperation(t, documentText("3.0.3", "/x/{id}", `{"post":{"operationId":"op","parameters":[{"name":"id","in":"path","required":true}],
 		"requestBody":`+requestBody+`}}`, ""), "op")
 }
 
-// What is the body's among the parameters.
+// The body is found among the parameters.
 func TestBody(t *testing.T) {
 	t.Parallel()
 	const object = `{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"tags":{"type":"array","items":{"type":"string"}},
@@ -80,11 +80,11 @@ func TestBody(t *testing.T) {
 		{`{"content":{"application/x-www-form-urlencoded":{}}}`, `{"id":1,"body":[1]}`, "!params.body: a form is an object"},
 	} {
 		if strings.Contains(c.want, "not written") {
-			_, err := document(t, documentOf("3.0.3", "/x", `{"post":{"operationId":"op","requestBody":`+c.body+`}}`, "")).Operation(t.Context(), "op", nil)
+			_, err := parseDocument(t, documentText("3.0.3", "/x", `{"post":{"operationId":"op","requestBody":`+c.body+`}}`, "")).Operation(t.Context(), "op", nil)
 			require.ErrorContains(t, err, c.want[1:])
 			continue
 		}
-		req, err := bodyOperation(t, c.body).Request(t.Context(), Input{Params: paramsOf(t, c.params), Open: stored})
+		req, err := bodyOperation(t, c.body).Request(t.Context(), Input{Params: decodeParams(t, c.params), Open: openStored})
 		name := c.body + c.params
 		if says, bad := strings.CutPrefix(c.want, "!"); bad {
 			require.ErrorContains(t, err, says, name)
@@ -96,12 +96,12 @@ func TestBody(t *testing.T) {
 			require.Empty(t, req.Header.Get("Content-Type"))
 		}
 	}
-	req, err := made(t, bodyOperation(t, `{"content":{"text/plain":{},"application/x-www-form-urlencoded":{},"application/json;v=1":{}}}`), `{"id":1,"body":{}}`)
+	req, err := buildRequest(t, bodyOperation(t, `{"content":{"text/plain":{},"application/x-www-form-urlencoded":{},"application/json;v=1":{}}}`), `{"id":1,"body":{}}`)
 	require.NoError(t, err)
 	require.Equal(t, "application/json;v=1", req.Header.Get("Content-Type"), "JSON is preferred")
 }
 
-func stored(_ context.Context, ref string) (io.ReadCloser, error) {
+func openStored(_ context.Context, ref string) (io.ReadCloser, error) {
 	switch ref {
 	case "cas://sha256:1":
 		return io.NopCloser(strings.NewReader("stored\x00bytes")), nil
@@ -126,7 +126,7 @@ func TestMultipart(t *testing.T) {
 		"encoding":{"file":{"contentType":"image/png, image/jpeg"},"n":{"contentType":"text/x-number"}}}}}`)
 	params := `{"id":1,"body":{"file":"cas://sha256:1","more":[{"base64":"` + base64.StdEncoding.EncodeToString([]byte("two")) + `","filename":"b c\"é.txt","content_type":"text/csv"}],
 		"meta":{"a":[1]},"n":5,"tags":["x","y"],"note":"plain"}}`
-	req, err := op.Request(t.Context(), Input{Params: paramsOf(t, params), Open: stored})
+	req, err := op.Request(t.Context(), Input{Params: decodeParams(t, params), Open: openStored})
 	require.NoError(t, err)
 	_, media, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
 	require.NoError(t, err)
@@ -163,10 +163,10 @@ func TestMultipart(t *testing.T) {
 		`{"id":1,"body":{"file":"cas://sha256:1","n":"x"}}`:                                      "params.body.n: got string, want integer",
 		`{"id":1,"body":{"more":["cas://sha256:1"],"file":{"base64":"","content_type":"a\nb"}}}`: "that no header may have",
 	} {
-		_, err := op.Request(t.Context(), Input{Params: paramsOf(t, params), Open: stored})
+		_, err := op.Request(t.Context(), Input{Params: decodeParams(t, params), Open: openStored})
 		require.ErrorContains(t, err, says, params)
 	}
-	_, err = made(t, op, `{"id":1,"body":{"file":"cas://sha256:1"}}`)
+	_, err = buildRequest(t, op, `{"id":1,"body":{"file":"cas://sha256:1"}}`)
 	require.ErrorContains(t, err, "there is no stored content here")
 }
 
@@ -177,7 +177,7 @@ func TestTooLarge(t *testing.T) {
 	require.Equal(t, agent.CodeOverflow, agent.CodeOf(err))
 	_, err = op.Request(t.Context(), Input{Params: map[string]any{"id": strings.Repeat("x", MaxURL)}})
 	require.Equal(t, agent.CodeOverflow, agent.CodeOf(err))
-	header := operation(t, documentOf("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[{"name":"h","in":"header"}]}}`, ""), "op")
+	header := loadOperation(t, documentText("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[{"name":"h","in":"header"}]}}`, ""), "op")
 	_, err = header.Request(t.Context(), Input{Params: map[string]any{"h": strings.Repeat("x", MaxHeader+1)}})
 	require.ErrorContains(t, err, "makes the headers longer than")
 }

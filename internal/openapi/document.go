@@ -231,8 +231,8 @@ func (d *Document) Method(id string) string {
 }
 
 // Operation returns the operation of an id, or of a method and path: "GET /users/{id}". Its errors say what is wrong in the part of the
-// document that the operation reaches: [agent.CodeInvalid], [agent.CodeNotFound] with the most similar ids, [agent.CodeDenied] for references
-// that leave the origin, and those of fetch.
+// document that the operation reaches: [agent.CodeInvalid], [agent.CodeNotFound] with the most similar ids, [agent.CodeDenied] for
+// references that leave the origin, and those of fetch.
 func (d *Document) Operation(ctx context.Context, id string, fetch Fetch) (*Operation, error) {
 	if op := d.cachedOperation(id); op != nil {
 		return op, nil

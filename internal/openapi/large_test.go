@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// large makes a document like those of large services: 1,500 operations, some 5 MB. Path-level parameters as GitHub has them, resources with
-// expandable fields that are ids or objects as Stripe has them, form bodies with deepObject, circular schemas, pages of results.
-func large() string {
+// largeDocumentText returns a document like those of large services: 1,500 operations, some 5 MB. Path-level parameters as GitHub has them, resources
+// with expandable fields that are ids or objects as Stripe has them, form bodies with deepObject, circular schemas, pages of results.
+func largeDocumentText() string {
 	var paths, schemas []string
 	filler := strings.Repeat("What this is about is told at length, as such documents do. ", 19)
 	for i := range 500 {
@@ -46,19 +46,19 @@ func large() string {
 
 func TestLargeDocument(t *testing.T) {
 	t.Parallel()
-	text := large()
+	text := largeDocumentText()
 	require.Greater(t, len(text), 5_000_000)
 	began := time.Now()
-	d := document(t, text)
+	d := parseDocument(t, text)
 	require.Less(t, time.Since(began), 20*time.Second)
 	require.Len(t, d.entries, 1500)
 
 	op, err := d.Operation(t.Context(), "things/list-7", nil)
 	require.NoError(t, err)
-	req, err := made(t, op, `{"limit":3,"expand":["data.owner"],"created":{"gt":5}}`)
+	req, err := buildRequest(t, op, `{"limit":3,"expand":["data.owner"],"created":{"gt":5}}`)
 	require.NoError(t, err)
 	require.Equal(t, "https://api.example.com/v1/things7?limit=3&expand%5B0%5D=data.owner&created%5Bgt%5D=5", req.URL.String())
-	_, err = made(t, op, `{"limit":300,"created":"soon"}`)
+	_, err = buildRequest(t, op, `{"limit":300,"created":"soon"}`)
 	require.ErrorContains(t, err, "params.limit: ")
 	require.ErrorContains(t, err, "params.created: fits none of the alternatives")
 
@@ -74,46 +74,13 @@ func TestLargeDocument(t *testing.T) {
 
 	create, err := d.Operation(t.Context(), "things/create-7", nil)
 	require.NoError(t, err)
-	req, err = made(t, create, `{"amount":5,"metadata":{"order":"a b"}}`)
+	req, err = buildRequest(t, create, `{"amount":5,"metadata":{"order":"a b"}}`)
 	require.NoError(t, err)
 	require.Equal(t, "amount=5&metadata%5Border%5D=a%20b", string(req.Body))
 
 	get, err := d.Operation(t.Context(), "things/get-7", nil)
 	require.NoError(t, err)
-	req, err = made(t, get, `{"id":"x"}`)
+	req, err = buildRequest(t, get, `{"id":"x"}`)
 	require.NoError(t, err)
 	require.Equal(t, "/v1/things7/x", req.URL.Path)
-}
-
-func BenchmarkParse(b *testing.B) {
-	text := []byte(large())
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		_, err := Parse(text, nil)
-		require.NoError(b, err)
-	}
-}
-
-// The first request of an operation: its part of the document is read and its schemas are translated.
-func BenchmarkFirstRequest(b *testing.B) {
-	d, err := Parse([]byte(large()), nil)
-	require.NoError(b, err)
-	for b.Loop() {
-		d.cached, d.weight = d.cached[:0], 0
-		op, err := d.Operation(b.Context(), "things/list-7", nil)
-		require.NoError(b, err)
-		_, err = op.Request(b.Context(), Input{Params: map[string]any{}})
-		require.NoError(b, err)
-	}
-}
-
-func BenchmarkNextRequest(b *testing.B) {
-	d, err := Parse([]byte(large()), nil)
-	require.NoError(b, err)
-	for b.Loop() {
-		op, err := d.Operation(b.Context(), "things/list-7", nil)
-		require.NoError(b, err)
-		_, err = op.Request(b.Context(), Input{Params: map[string]any{"expand": []any{"data.owner"}}})
-		require.NoError(b, err)
-	}
 }

@@ -96,20 +96,13 @@ func (l *operationLoader) params(ctx context.Context, item, op node) ([]*param, 
 			if err != nil {
 				return nil, fmt.Errorf("parameters[%d]: %w", i, err)
 			}
-			name, _ := n.object()["name"].(string)
-			in, _ := n.object()["in"].(string)
-			if name == "" || !slices.Contains([]string{"path", "query", "header", "cookie"}, in) {
-				return nil, agent.Invalid("", "parameters[%d] has no name, or no place that is known", i)
-			}
-			key := in + "." + name
-			if in == "header" {
-				if isIgnoredHeader(name) {
-					l.ignored = append(l.ignored, name)
-					continue
-				}
-				key = in + "." + textproto.CanonicalMIMEHeaderKey(name)
-			}
+			name, in, key := paramKey(n)
 			switch {
+			case key == "":
+				return nil, agent.Invalid("", "parameters[%d] has no name, or no place that is known", i)
+			case in == "header" && isIgnoredHeader(name):
+				l.ignored = append(l.ignored, name)
+				continue
 			case inParent[key]:
 				return nil, agent.Invalid("", "has two parameters %q in %s", clip.Bytes(name, 100), in)
 			case seen[key]:
@@ -126,6 +119,20 @@ func (l *operationLoader) params(ctx context.Context, item, op node) ([]*param, 
 		}
 	}
 	return all, nil
+}
+
+// paramKey returns the name and place of a parameter, and a key that identifies it. The key is "" if one of them is missing or unknown.
+func paramKey(n node) (name, in, key string) {
+	name, _ = n.object()["name"].(string)
+	in, _ = n.object()["in"].(string)
+	switch {
+	case name == "" || !slices.Contains([]string{"path", "query", "header", "cookie"}, in):
+		return name, in, ""
+	case in == "header":
+		return name, in, in + "." + textproto.CanonicalMIMEHeaderKey(name)
+	default:
+		return name, in, in + "." + name
+	}
 }
 
 // isIgnoredHeader reports whether OpenAPI says to ignore a header parameter of that name: the document's media types and its
@@ -203,19 +210,11 @@ func (l *operationLoader) requestBody(ctx context.Context, n node) (*body, error
 		if !ok {
 			return nil
 		}
-		m := media{name: name, kind: kind, schema: schema, encoding: map[string]encoding{}}
-		encodings, _ := n.child("encoding")
-		for property, value := range encodings.object() {
-			var e encoding
-			object, _ := value.(map[string]any)
-			if err := decodeMembers(object, &e, "contentType", "style", "explode", "allowReserved"); err != nil {
-				return err
-			}
-			m.encoding[property] = e
-		}
+		m := media{name: name, kind: kind, schema: schema}
 		m.members, m.open = l.request.membersOf(schema)
+		m.encoding, err = encodingsOf(n)
 		b.media = append(b.media, m)
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -227,6 +226,21 @@ func (l *operationLoader) requestBody(ctx context.Context, n node) (*body, error
 		return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(strings.Count(x.name, "*"), strings.Count(y.name, "*")), len(x.name)-len(y.name))
 	})
 	return b, nil
+}
+
+// encodingsOf returns how a form of a media type writes its properties.
+func encodingsOf(media node) (map[string]encoding, error) {
+	all := map[string]encoding{}
+	encodings, _ := media.child("encoding")
+	for property, value := range encodings.object() {
+		var e encoding
+		object, _ := value.(map[string]any)
+		if err := decodeMembers(object, &e, "contentType", "style", "explode", "allowReserved"); err != nil {
+			return nil, err
+		}
+		all[property] = e
+	}
+	return all, nil
 }
 
 // responses returns the schemas of the responses, by status in upper case and by media type. A response that cannot be read is not

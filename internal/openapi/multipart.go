@@ -66,7 +66,8 @@ func withoutFiles(value any) any {
 	}
 }
 
-// readFile reads the content of a file; ok is false if the value is no file. used is the number of bytes of the body that are written already.
+// readFile reads the content of a file; ok is false if the value is no file. used is the number of bytes of the body that are written
+// already.
 func (b *requestBuilder) readFile(ctx context.Context, v any, field string, used int) (f file, ok bool, err error) {
 	if !isFile(v) {
 		return file{}, false, nil
@@ -152,7 +153,7 @@ func (b *requestBuilder) writePart(ctx context.Context, w *multipart.Writer, m *
 		f, isFile = file{data: []byte(text), mediaType: "application/octet-stream"}, true
 	case isNested(v):
 		f.mediaType = "application/json"
-		if f.data, err = EncodeJSON(v); err != nil {
+		if f.data, err = encodeJSON(v); err != nil {
 			return agent.Invalid("params", "%s cannot be written as JSON: %w", clip.Bytes(name, 100), err)
 		}
 	default:

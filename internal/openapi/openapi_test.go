@@ -11,34 +11,34 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-func address(t *testing.T, text string) *url.URL {
+func parseURL(t *testing.T, text string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(text)
 	require.NoError(t, err)
 	return u
 }
 
-// document parses a document at https://api.example.com/docs/openapi.json.
-func document(t *testing.T, text string) *Document {
+// parseDocument parses a document with the address https://api.example.com/docs/openapi.json.
+func parseDocument(t *testing.T, text string) *Document {
 	t.Helper()
-	d, err := Parse([]byte(text), address(t, "https://api.example.com/docs/openapi.json"))
+	d, err := Parse([]byte(text), parseURL(t, "https://api.example.com/docs/openapi.json"))
 	require.NoError(t, err)
 	return d
 }
 
-// documentOf is a document with one path; version is 3.0.3 or 3.1.0, rest are more members of the document.
-func documentOf(version, path, item, rest string) string {
+// documentText returns a document with one path; version is 3.0.3 or 3.1.0, rest holds more members of the document.
+func documentText(version, path, item, rest string) string {
 	return `{"openapi":"` + version + `","info":{"title":"t","version":"1"},"paths":{"` + path + `":` + item + `}` + rest + `}`
 }
 
-func operation(t *testing.T, text, id string) *Operation {
+func loadOperation(t *testing.T, text, id string) *Operation {
 	t.Helper()
-	op, err := document(t, text).Operation(t.Context(), id, nil)
+	op, err := parseDocument(t, text).Operation(t.Context(), id, nil)
 	require.NoError(t, err)
 	return op
 }
 
-func paramsOf(t *testing.T, text string) map[string]any {
+func decodeParams(t *testing.T, text string) map[string]any {
 	t.Helper()
 	v, err := DecodeJSON([]byte(text))
 	require.NoError(t, err)
@@ -47,13 +47,13 @@ func paramsOf(t *testing.T, text string) map[string]any {
 	return m
 }
 
-// made makes a request of an operation.
-func made(t *testing.T, op *Operation, params string) (*Request, error) {
+// buildRequest returns a request of an operation.
+func buildRequest(t *testing.T, op *Operation, params string) (*Request, error) {
 	t.Helper()
-	return op.Request(t.Context(), Input{Params: paramsOf(t, params)})
+	return op.Request(t.Context(), Input{Params: decodeParams(t, params)})
 }
 
-// The examples of the specification's table (3.0.4 and 3.1.1, "Style Examples"), and what is beside it.
+// The examples of the specification's table (3.0.4 and 3.1.1, "Style Examples"), and more.
 func TestStyles(t *testing.T) {
 	t.Parallel()
 	const list, object = `["blue","black","brown"]`, `{"R":100,"G":200,"B":150}`
@@ -144,8 +144,8 @@ func TestStyles(t *testing.T) {
 		if c.in == "path" {
 			path = "/x/{color}"
 		}
-		op := operation(t, documentOf("3.0.3", path, `{"get":{"operationId":"op","parameters":[`+p+`}],"responses":{}}}`, ""), "op")
-		req, err := made(t, op, `{"color":`+c.value+`}`)
+		op := loadOperation(t, documentText("3.0.3", path, `{"get":{"operationId":"op","parameters":[`+p+`}],"responses":{}}}`, ""), "op")
+		req, err := buildRequest(t, op, `{"color":`+c.value+`}`)
 		if says, bad := strings.CutPrefix(c.want, "!"); bad {
 			require.ErrorContains(t, err, says, name)
 			require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
@@ -161,26 +161,26 @@ func TestStyles(t *testing.T) {
 
 func TestAllowReserved(t *testing.T) {
 	t.Parallel()
-	op := operation(t, documentOf("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[{"name":"q","in":"query","allowReserved":true}]}}`, ""), "op")
-	req, err := made(t, op, `{"q":"a/b:c?d&e=f#g+h%"}`)
+	op := loadOperation(t, documentText("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[{"name":"q","in":"query","allowReserved":true}]}}`, ""), "op")
+	req, err := buildRequest(t, op, `{"q":"a/b:c?d&e=f#g+h%"}`)
 	require.NoError(t, err)
 	require.Equal(t, "q=a/b:c?d%26e=f%23g%2Bh%25", req.URL.RawQuery, "what would end the value is escaped all the same")
 
-	list := operation(t, documentOf("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[{"name":"q","in":"query","allowReserved":true,"explode":false}]}}`, ""), "op")
-	_, err = made(t, list, `{"q":["a","b,c"]}`)
+	list := loadOperation(t, documentText("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[{"name":"q","in":"query","allowReserved":true,"explode":false}]}}`, ""), "op")
+	_, err = buildRequest(t, list, `{"q":["a","b,c"]}`)
 	require.ErrorContains(t, err, `params.q[1]: holds ","`)
-	_, err = made(t, list, `{"q":"a,b"}`)
+	_, err = buildRequest(t, list, `{"q":"a,b"}`)
 	require.NoError(t, err, "one value")
 }
 
 func TestContentParameter(t *testing.T) {
 	t.Parallel()
-	op := operation(t, documentOf("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[
+	op := loadOperation(t, documentText("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[
 		{"name":"filter","in":"query","content":{"application/json":{"schema":{"type":"object","properties":{"n":{"type":"integer"}}}}}}]}}`, ""), "op")
-	req, err := made(t, op, `{"filter":{"n":1,"a":[{"b":"<"}]}}`)
+	req, err := buildRequest(t, op, `{"filter":{"n":1,"a":[{"b":"<"}]}}`)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"a":[{"b":"<"}],"n":1}`, req.URL.Query().Get("filter"))
-	_, err = made(t, op, `{"filter":{"n":"x"}}`)
+	_, err = buildRequest(t, op, `{"filter":{"n":"x"}}`)
 	require.ErrorContains(t, err, "params.filter.n: got string, want integer")
 }
 
@@ -198,13 +198,13 @@ const usersRest = `,"security":[{"key":[]}],"components":{"parameters":{"Id":{"n
 
 func TestParameters(t *testing.T) {
 	t.Parallel()
-	op := operation(t, documentOf("3.0.3", "/users/{id}", users, usersRest), "getUser")
-	req, err := made(t, op, `{"path.id":7,"query.id":8,"sort":"asc","X-Trace":"abc","header.X-Trace":null}`)
+	op := loadOperation(t, documentText("3.0.3", "/users/{id}", users, usersRest), "getUser")
+	req, err := buildRequest(t, op, `{"path.id":7,"query.id":8,"sort":"asc","X-Trace":"abc","header.X-Trace":null}`)
 	require.NoError(t, err)
 	require.Equal(t, "https://api.example.com/v2/users/7?id=8&sort=asc", req.URL.String(), "the operation's id takes the place of the path's")
 	require.Equal(t, "abc", req.Header.Get("X-Trace"))
 
-	req, err = made(t, op, `{"path.id":7,"sort":"asc","Authorization":"Bearer x","Accept":"text/html","header.content-type":"text/html"}`)
+	req, err = buildRequest(t, op, `{"path.id":7,"sort":"asc","Authorization":"Bearer x","Accept":"text/html","header.content-type":"text/html"}`)
 	require.NoError(t, err)
 	require.Equal(t, http.Header{"Accept": {"application/json, */*;q=0.5"}}, req.Header)
 	require.Equal(t, []string{
@@ -224,7 +224,7 @@ func TestParameters(t *testing.T) {
 		`{"path.id":1,"sort":"asc","X-Trace":"abcd"}`:    {`params.X-Trace: `, `3`},
 		`{"path.id":1,"sort":"asc","header.Cookie":"a"}`: {`params.header.Cookie: the operation has no such parameter`},
 	} {
-		_, err := made(t, op, params)
+		_, err := buildRequest(t, op, params)
 		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), params)
 		require.Equal(t, "params", agent.FailureOf(err).Field)
 		for _, text := range says {
@@ -233,27 +233,27 @@ func TestParameters(t *testing.T) {
 		require.NotContains(t, err.Error(), "api_key is required")
 		require.NotContains(t, strings.ToLower(err.Error()), "authorization")
 	}
-	req, err = op.Request(t.Context(), Input{Params: paramsOf(t, `{"path.id":"x","sort":"up"}`), Unchecked: true})
+	req, err = op.Request(t.Context(), Input{Params: decodeParams(t, `{"path.id":"x","sort":"up"}`), Unchecked: true})
 	require.NoError(t, err)
 	require.Equal(t, "/v2/users/x", req.URL.Path)
 }
 
 func TestForgiving(t *testing.T) {
 	t.Parallel()
-	op := operation(t, documentOf("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[
+	op := loadOperation(t, documentText("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[
 		{"name":"n","in":"query","schema":{"type":"integer"}},{"name":"s","in":"query","schema":{"type":"string"}},
 		{"name":"b","in":"query","schema":{"type":"boolean"}},{"name":"l","in":"query","schema":{"type":"array","items":{"type":"string"}}}]}}`, ""), "op")
-	req, err := made(t, op, `{"n":"5","s":7,"b":"true","l":"x"}`)
+	req, err := buildRequest(t, op, `{"n":"5","s":7,"b":"true","l":"x"}`)
 	require.NoError(t, err)
 	require.Equal(t, "n=5&s=7&b=true&l=x", req.URL.RawQuery)
-	_, err = made(t, op, `{"n":"five"}`)
+	_, err = buildRequest(t, op, `{"n":"five"}`)
 	require.ErrorContains(t, err, "params.n: got string, want integer")
 }
 
 func TestServers(t *testing.T) {
 	t.Parallel()
 	doc := func(servers string) string {
-		return documentOf("3.0.3", "/x", `{"get":{"operationId":"op"}}`, `,"servers":`+servers)
+		return documentText("3.0.3", "/x", `{"get":{"operationId":"op"}}`, `,"servers":`+servers)
 	}
 	variables := `[{"url":"https://{region}.example.com:{port}/v{version}/","variables":{"region":{"default":"eu","enum":["eu","us"]},
 		"port":{"default":"443"},"version":{"default":"1"}}},{"url":"https://second.example.com"}]`
@@ -277,7 +277,7 @@ func TestServers(t *testing.T) {
 		{`[{"url":"gopher://h/"}]`, Server{}, `!is no http or https URL`},
 		{`[{"url":"https://h.example/%zz"}]`, Server{}, `!is no URL`},
 	} {
-		req, err := operation(t, doc(c.servers), "op").Request(t.Context(), Input{Server: c.choice})
+		req, err := loadOperation(t, doc(c.servers), "op").Request(t.Context(), Input{Server: c.choice})
 		if says, bad := strings.CutPrefix(c.want, "!"); bad {
 			require.ErrorContains(t, err, says, c.servers)
 			continue
@@ -292,10 +292,10 @@ func TestServers(t *testing.T) {
 	_, err = op.Request(t.Context(), Input{})
 	require.ErrorContains(t, err, "is relative, and the document has no address")
 
-	nearest := documentOf("3.0.3", "/x", `{"servers":[{"url":"https://path.example"}],"get":{"operationId":"a"},
+	nearest := documentText("3.0.3", "/x", `{"servers":[{"url":"https://path.example"}],"get":{"operationId":"a"},
 		"put":{"operationId":"b","servers":[{"url":"https://op.example"}]}}`, `,"servers":[{"url":"https://doc.example"}]`)
 	for id, want := range map[string]string{"a": "https://path.example/x", "b": "https://op.example/x"} {
-		req, err := operation(t, nearest, id).Request(t.Context(), Input{})
+		req, err := loadOperation(t, nearest, id).Request(t.Context(), Input{})
 		require.NoError(t, err)
 		require.Equal(t, want, req.URL.String())
 	}

@@ -167,7 +167,7 @@ func (b *requestBuilder) writeParam(p *param, v any) {
 	b.check(p.schema, v, field)
 	if p.media != "" { // one text, whatever it holds
 		if kind, _ := kindOf(p.media); kind == mediaJSON {
-			text, err := EncodeJSON(v)
+			text, err := encodeJSON(v)
 			if err != nil {
 				b.addProblem(field + ": cannot be written as JSON")
 				return

@@ -54,7 +54,8 @@ func (s *schemaSet) add(ctx context.Context, n node) (string, error) {
 	return name, nil
 }
 
-// nameOf returns the name of a schema, and queues the translation of a new one. A part of an allOf has one translation for each set of uses.
+// nameOf returns the name of a schema, and queues the translation of a new one. A part of an allOf has one translation for each set of
+// uses.
 func (s *schemaSet) nameOf(n node, uses propertyUses) string {
 	if len(uses) == 0 {
 		uses = nil

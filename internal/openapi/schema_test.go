@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bodyDocument has one operation that takes a body of a schema and answers with the same.
-func bodyDocument(version, schema, components string) string {
-	return documentOf(version, "/x", `{"post":{"operationId":"op","requestBody":{"content":{"application/json":{"schema":`+schema+`}}},
+// bodyDocumentText returns a document whose one operation takes a body of a schema and answers with the same.
+func bodyDocumentText(version, schema, components string) string {
+	return documentText(version, "/x", `{"post":{"operationId":"op","requestBody":{"content":{"application/json":{"schema":`+schema+`}}},
 		"responses":{"200":{"description":"","content":{"application/json":{"schema":`+schema+`}}}}}}`, `,"components":{"schemas":{`+components+`}}`)
 }
 
@@ -22,8 +22,8 @@ const pets = `"Pet":{"type":"object","required":["kind"],"properties":{"kind":{"
  "discriminator":{"propertyName":"kind","mapping":{"kitty":"#/components/schemas/Cat","puppy":"Dog"}}},
 "PlainPet":{"oneOf":[{"$ref":"#/components/schemas/Cat"},{"$ref":"#/components/schemas/Dog"}],"discriminator":{"propertyName":"kind"}}`
 
-// tagged has the shapes of OpenAI's document: no mapping, the discriminator's value is the const or enum of the alternative, and alternatives
-// that share a value or do not require it.
+// tagged has the shapes of OpenAI's document: no mapping, the discriminator's value is the const or enum of the alternative, and
+// alternatives that share a value or do not require it.
 const tagged = `"Tool":{"oneOf":[{"$ref":"#/components/schemas/FunctionTool"},{"$ref":"#/components/schemas/SearchTool"}],"discriminator":{"propertyName":"type"}},
 "FunctionTool":{"type":"object","required":["type","name"],"properties":{"type":{"type":"string","enum":["function"]},"name":{"type":"string"}}},
 "SearchTool":{"type":"object","required":["type"],"properties":{"type":{"type":"string","enum":["search","search_preview"]}}},
@@ -40,7 +40,8 @@ const tagged = `"Tool":{"oneOf":[{"$ref":"#/components/schemas/FunctionTool"},{"
 "Right":{"allOf":[{"$ref":"#/components/schemas/Base"},{"properties":{"side":{"enum":["r"]},"right":{"type":"integer"}}}]},
 "Endless":{"oneOf":[{"$ref":"#/components/schemas/Endless"},{"$ref":"#/components/schemas/Tool"}],"discriminator":{"propertyName":"type"}}`
 
-// reference has the shapes of PagerDuty's document: one part of an allOf marks properties as read-only that another part requires or declares anew.
+// reference has the shapes of PagerDuty's document: one part of an allOf marks properties as read-only that another part requires or
+// declares anew.
 const reference = `"Tag":{"type":"object","properties":{"id":{"type":"string","readOnly":true},"type":{"type":"string","readOnly":true},"summary":{"type":"string","readOnly":true}}},
 "Reference":{"allOf":[{"$ref":"#/components/schemas/Tag"},{"type":"object","required":["type","id"]}]},
 "UserReference":{"allOf":[{"$ref":"#/components/schemas/Reference"},{"properties":{"type":{"type":"string","enum":["user_reference"]}}}]},
@@ -51,7 +52,7 @@ const tree = `"Tree":{"type":"object","required":["value"],"properties":{"value"
 "children":{"type":"array","items":{"$ref":"#/components/schemas/Tree"}},"owner":{"$ref":"#/components/schemas/Owner"}}},
 "Owner":{"type":"object","properties":{"trees":{"type":"array","items":{"$ref":"#/components/schemas/Tree"}},"boss":{"$ref":"#/components/schemas/Owner"}}}`
 
-// What a value is told by a schema; "" when it fits.
+// The error of a value that its schema refuses; "" for one that it allows.
 func TestSchemas(t *testing.T) {
 	t.Parallel()
 	ref := func(name string) string { return `{"$ref":"#/components/schemas/` + name + `"}` }
@@ -150,8 +151,8 @@ func TestSchemas(t *testing.T) {
 		{"3.1.0", `{"type":"object","unevaluatedProperties":false,"allOf":[{"properties":{"a":{}}}]}`, "", `{"a":1,"b":2}`, "params.body"},
 		{"3.0.3", `{"type":"object","properties":{"a":{"$ref":"#/components/schemas/Tree/properties/owner/properties/boss/properties/trees/items/properties/value"}}}`, tree, `{"a":"x"}`, "params.body.a: got string, want integer"},
 	} {
-		op := operation(t, bodyDocument(c.version, c.schema, c.components), "op")
-		req, err := made(t, op, `{"body":`+c.value+`}`)
+		op := loadOperation(t, bodyDocumentText(c.version, c.schema, c.components), "op")
+		req, err := buildRequest(t, op, `{"body":`+c.value+`}`)
 		name := c.schema + " " + c.value
 		if c.want == "" {
 			require.NoError(t, err, name)
@@ -163,10 +164,10 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
-// A response has what a request may not have, and the other way round.
+// Requests may not have readOnly properties, and responses no writeOnly ones.
 func TestSides(t *testing.T) {
 	t.Parallel()
-	op := operation(t, bodyDocument("3.0.3", `{"type":"object","required":["id","password"],"properties":{
+	op := loadOperation(t, bodyDocumentText("3.0.3", `{"type":"object","required":["id","password"],"properties":{
 		"id":{"type":"integer","readOnly":true},"password":{"type":"string","writeOnly":true}}}`, ""), "op")
 	check := func(text string) []string {
 		v, err := DecodeJSON([]byte(text))
@@ -175,24 +176,24 @@ func TestSides(t *testing.T) {
 	}
 	require.Empty(t, check(`{"id":1}`))
 	require.Equal(t, []string{"the body is not as documented: body: missing property 'id'"}, check(`{"password":"x"}`))
-	parts := operation(t, bodyDocument("3.0.3", `{"allOf":[{"properties":{"id":{"type":"integer","readOnly":true},"password":{"type":"string","writeOnly":true}}},
+	parts := loadOperation(t, bodyDocumentText("3.0.3", `{"allOf":[{"properties":{"id":{"type":"integer","readOnly":true},"password":{"type":"string","writeOnly":true}}},
 		{"required":["id","password"]}]}`, ""), "op")
 	require.Empty(t, parts.Check(200, "application/json", map[string]any{"id": json.Number("1")}, true, false), "in two parts of an allOf")
 	require.Len(t, parts.Check(200, "application/json", map[string]any{"password": "x"}, true, false), 1)
-	_, err := made(t, parts, `{"body":{"password":"x"}}`)
+	_, err := buildRequest(t, parts, `{"body":{"password":"x"}}`)
 	require.NoError(t, err)
-	_, err = made(t, parts, `{"body":{"id":1}}`)
+	_, err = buildRequest(t, parts, `{"body":{"id":1}}`)
 	require.ErrorContains(t, err, "params: params.body: missing property 'password'")
 
-	_, err = made(t, op, `{"body":{"password":"x"}}`)
+	_, err = buildRequest(t, op, `{"body":{"password":"x"}}`)
 	require.NoError(t, err)
-	_, err = made(t, op, `{"body":{}}`)
+	_, err = buildRequest(t, op, `{"body":{}}`)
 	require.ErrorContains(t, err, "missing property 'password'")
 }
 
 func TestResponses(t *testing.T) {
 	t.Parallel()
-	op := operation(t, documentOf("3.0.3", "/x", `{"get":{"operationId":"op","responses":{
+	op := loadOperation(t, documentText("3.0.3", "/x", `{"get":{"operationId":"op","responses":{
 		"200":{"description":"","content":{"application/json":{"schema":{"type":"object"}},"text/*":{},"image/png":{}}},
 		"2XX":{"description":""},"4xx":{"description":"","content":{"application/problem+json":{"schema":{"type":"object","required":["title"]}}}}}}}`, ""), "op")
 	list := []any{}
@@ -221,13 +222,13 @@ func TestChains(t *testing.T) {
 		chain("responses", `{"description":"","content":{"application/json":{"schema":{"$ref":"#/components/schemas/R0"}}}}`, 50) + `}`
 	item := `{"post":{"operationId":"op","parameters":[{"$ref":"#/components/parameters/R0"}],"requestBody":{"$ref":"#/components/requestBodies/R0"},
 		"responses":{"200":{"$ref":"#/components/responses/R0"}}}}`
-	op := operation(t, documentOf("3.0.3", "/x", item, rest), "op")
-	_, err := made(t, op, `{"p":"x","body":"x"}`)
+	op := loadOperation(t, documentText("3.0.3", "/x", item, rest), "op")
+	_, err := buildRequest(t, op, `{"p":"x","body":"x"}`)
 	require.ErrorContains(t, err, "params.p: got string, want integer")
 	require.ErrorContains(t, err, "params.body: got string, want integer")
 	require.Len(t, op.Check(200, "application/json", "x", true, false), 1)
 
-	_, err = document(t, documentOf("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[{"$ref":"#/components/parameters/A"}]}}`,
+	_, err = parseDocument(t, documentText("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[{"$ref":"#/components/parameters/A"}]}}`,
 		`,"components":{"parameters":{"A":{"$ref":"#/components/parameters/B"},"B":{"$ref":"#/components/parameters/A"}}}`)).Operation(t.Context(), "op", nil)
 	require.ErrorContains(t, err, "leads to itself")
 }
@@ -250,7 +251,7 @@ func TestTooMuchWork(t *testing.T) {
 		{`{"type":"number"}`, "", `1e400`},
 		{`{"enum":[1]}`, "", `{"a":[1e999999999]}`},
 	} {
-		req, err := made(t, operation(t, bodyDocument("3.0.3", c.schema, c.components), "op"), `{"body":`+c.value+`}`)
+		req, err := buildRequest(t, loadOperation(t, bodyDocumentText("3.0.3", c.schema, c.components), "op"), `{"body":`+c.value+`}`)
 		require.NoError(t, err)
 		require.Contains(t, strings.Join(req.Warnings, ""), "too much work", c.schema)
 	}

@@ -22,7 +22,7 @@ func TestFindOperation(t *testing.T) {
 	text := `{"openapi":"3.1.0","info":{"title":"t","version":"1"},"paths":{` + strings.Join(paths, ",") + `,
 		"/a":{"get":{"operationId":"same"}},"/b":{"post":{"operationId":"same"}},"/plain/{id}":{"delete":{}},
 		"/users":{"get":{"operationId":"repos/list-for-user"}}}}`
-	d := document(t, text)
+	d := parseDocument(t, text)
 	_, err := d.Operation(t.Context(), "listForUser", nil)
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
 	require.Equal(t, "operation_id", agent.FailureOf(err).Field)
@@ -66,7 +66,7 @@ func TestParse(t *testing.T) {
 		"[" + strings.Repeat(",", 3_000_001):  "has more than 3000000 values",
 		strings.Repeat("- a\n", 1_500_001):    "has more than 1500000 values",
 		strings.Repeat(" ", MaxBytes+1) + "{": "bytes, at most",
-		bomb():                                "once its aliases are written out",
+		aliasBomb():                           "once its aliases are written out",
 	} {
 		_, err := Parse([]byte(text), nil)
 		require.Error(t, err, clip.Bytes(text, 50))
@@ -76,8 +76,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// bomb is some hundred bytes of YAML that stand for 10^9 values.
-func bomb() string {
+// aliasBomb returns some hundred bytes of YAML that expand to 10^9 values.
+func aliasBomb() string {
 	var b strings.Builder
 	b.WriteString("openapi: 3.0.0\na0: &a0 [x,x,x,x,x,x,x,x,x,x]\n")
 	for i := range 9 {
@@ -88,7 +88,7 @@ func bomb() string {
 
 func TestYAML(t *testing.T) {
 	t.Parallel()
-	d := document(t, `
+	d := parseDocument(t, `
 openapi: 3.1
 info: {title: t, version: 1.0}
 x-common: &common
@@ -110,9 +110,9 @@ paths:
 	for _, id := range []string{"first", "second"} {
 		op, err := d.Operation(t.Context(), id, nil)
 		require.NoError(t, err)
-		_, err = made(t, op, `{"when":"2024-01-02","n":16}`)
+		_, err = buildRequest(t, op, `{"when":"2024-01-02","n":16}`)
 		require.NoError(t, err, "dates are text")
-		_, err = made(t, op, `{"when":"2024-01-03","n":15}`)
+		_, err = buildRequest(t, op, `{"when":"2024-01-03","n":15}`)
 		require.ErrorContains(t, err, `params.when: must be one of "2024-01-02", "yes", null`)
 		require.ErrorContains(t, err, `params.n: `)
 		require.Empty(t, op.Check(200, "", nil, false, true))
@@ -120,7 +120,7 @@ paths:
 	}
 }
 
-// Faults that the operation does not reach are in nobody's way; those that it does are named.
+// Faults that the operation does not reach do not matter; those that it reaches are named.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	rest := `,"components":{"schemas":{"Broken":{"$ref":"#/nowhere"},"Odd":{"type":7,"required":true,"properties":[],"pattern":"(?!x)","maximum":"a"},
@@ -135,7 +135,7 @@ func TestFaults(t *testing.T) {
 		"head":{"operationId":"twice","parameters":[{"name":"a","in":"query"},{"name":"a","in":"query"}]},
 		"delete":{"operationId":"away","parameters":[{"$ref":"other.json#/P"}]},
 		"trace":{"operationId":"hole"}}`
-	d := document(t, documentOf("3.0.3", "/x/{hole}", item, rest))
+	d := parseDocument(t, documentText("3.0.3", "/x/{hole}", item, rest))
 	_, err := d.Operation(t.Context(), "good", nil)
 	require.NoError(t, err)
 	for id, says := range map[string]string{
@@ -150,10 +150,10 @@ func TestFaults(t *testing.T) {
 	}
 	op, err := d.Operation(t.Context(), "hole", nil)
 	require.NoError(t, err)
-	_, err = made(t, op, `{}`)
+	_, err = buildRequest(t, op, `{}`)
 	require.ErrorContains(t, err, `the path "/x/{hole}" has {hole}, but the operation no such parameter`)
 
-	req, err := made(t, operation(t, documentOf("3.0.3", "/x", item, rest), "loop"), `{"a":1}`)
+	req, err := buildRequest(t, loadOperation(t, documentText("3.0.3", "/x", item, rest), "loop"), `{"a":1}`)
 	require.NoError(t, err, "what has no end cannot be checked, and is sent")
 	require.Contains(t, strings.Join(req.Warnings, ""), "too much work")
 }
@@ -175,16 +175,16 @@ func TestExternalFiles(t *testing.T) {
 		}
 		return []byte(text), nil
 	}
-	d := document(t, documentOf("3.0.3", "/x/{id}", `{"$ref":"item.json"}`, ""))
+	d := parseDocument(t, documentText("3.0.3", "/x/{id}", `{"$ref":"item.json"}`, ""))
 	op, err := d.Operation(t.Context(), "far", fetch)
 	require.NoError(t, err)
-	_, err = made(t, op, `{"id":"x"}`)
+	_, err = buildRequest(t, op, `{"id":"x"}`)
 	require.ErrorContains(t, err, "params.id: got string, want integer")
 	require.Len(t, asked, 3)
 
 	// An operation that is itself a reference.
 	files["https://api.example.com/docs/op.json"] = `{"operationId":"farOp","parameters":[{"$ref":"params.yaml#/Id"}]}`
-	refs := document(t, documentOf("3.0.3", "/x/{id}", `{"get":{"$ref":"op.json"},"put":{"$ref":"#/x-ops/near"},"post":{"$ref":"https://evil.example/op.json"},
+	refs := parseDocument(t, documentText("3.0.3", "/x/{id}", `{"get":{"$ref":"op.json"},"put":{"$ref":"#/x-ops/near"},"post":{"$ref":"https://evil.example/op.json"},
 		"delete":{"$ref":"#/x-ops/none"},"patch":{"$ref":"#/x-ops/text"}}`, `,"x-ops":{"near":{"operationId":"nearOp","parameters":[{"$ref":"params.yaml#/Id"}]},"text":"x"}`))
 	require.Equal(t, "PUT", refs.Method("nearOp"))
 	require.Empty(t, refs.Method("farOp"), "its file is not read yet")
@@ -192,7 +192,7 @@ func TestExternalFiles(t *testing.T) {
 		op, err := refs.Operation(t.Context(), id, fetch)
 		require.NoError(t, err, id)
 		require.Equal(t, method, op.Method)
-		_, err = made(t, op, `{"id":"x"}`)
+		_, err = buildRequest(t, op, `{"id":"x"}`)
 		require.ErrorContains(t, err, "params.id: got string, want integer", id)
 	}
 	for id, says := range map[string]string{
@@ -217,11 +217,11 @@ func TestExternalFiles(t *testing.T) {
 		"http://%zz":                             "is no URL",
 		"https://api.example.com@evil.example/a": "leaves the origin",
 	} {
-		d := document(t, documentOf("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[{"$ref":"`+ref+`"}]}}`, ""))
+		d := parseDocument(t, documentText("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[{"$ref":"`+ref+`"}]}}`, ""))
 		_, err := d.Operation(t.Context(), "op", fetch)
 		require.ErrorContains(t, err, says, ref)
 	}
-	nowhere, err := Parse([]byte(documentOf("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[{"$ref":"params.yaml#/Id"}]}}`, "")), nil)
+	nowhere, err := Parse([]byte(documentText("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[{"$ref":"params.yaml#/Id"}]}}`, "")), nil)
 	require.NoError(t, err)
 	_, err = nowhere.Operation(t.Context(), "op", fetch)
 	require.ErrorContains(t, err, "the document has no address")
@@ -230,7 +230,7 @@ func TestExternalFiles(t *testing.T) {
 	for i := range 40 {
 		many = append(many, fmt.Sprintf(`{"$ref":"f%d.json"}`, i))
 	}
-	d = document(t, documentOf("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[`+strings.Join(many, ",")+`]}}`, ""))
+	d = parseDocument(t, documentText("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[`+strings.Join(many, ",")+`]}}`, ""))
 	count := 0
 	_, err = d.Operation(t.Context(), "op", func(context.Context, *url.URL, int) ([]byte, error) {
 		count++
@@ -240,14 +240,14 @@ func TestExternalFiles(t *testing.T) {
 	require.Equal(t, maxFiles, count)
 }
 
-// A document keeps few of its operations: each may have most of its schemas.
+// A document caches few of its operations: each may have most of its schemas.
 func TestKeptOperations(t *testing.T) {
 	t.Parallel()
 	var paths []string
 	for i := range maxOperations + 10 {
 		paths = append(paths, fmt.Sprintf(`"/p%d":{"get":{"operationId":"op%d","parameters":[{"name":"a","in":"query","schema":{"type":"string"}}]}}`, i, i))
 	}
-	d := document(t, `{"openapi":"3.1.0","paths":{`+strings.Join(paths, ",")+`}}`)
+	d := parseDocument(t, `{"openapi":"3.1.0","paths":{`+strings.Join(paths, ",")+`}}`)
 	first, err := d.Operation(t.Context(), "op0", nil)
 	require.NoError(t, err)
 	for i := range maxOperations + 10 {

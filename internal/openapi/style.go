@@ -77,7 +77,8 @@ func flatten(v any) (flatValue, error) {
 	}
 }
 
-// rejectDivider refuses texts that hold the divider where it is not escaped, or is escaped like a divider: a server would read several values.
+// rejectDivider refuses texts that hold the divider where it is not escaped, or is escaped like a divider: a server would read several
+// values.
 func (w *flatValue) rejectDivider(divider string) error {
 	divided := func(field string) error {
 		return agent.Invalid(field, "holds %q, which divides the values here: it would be read as several", divider)

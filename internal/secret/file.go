@@ -21,8 +21,8 @@ type folder struct {
 	hidden []string
 }
 
-// defaultFolders are where Docker and Kubernetes mount secrets. The identity of this process, which Kubernetes and clouds put there, is not for
-// documents, unless the operator grants its folder by name.
+// defaultFolders are where Docker and Kubernetes mount secrets. The identity of this process, which Kubernetes and clouds put there, is
+// not for documents, unless the operator grants its folder by name.
 func defaultFolders() []folder {
 	identities := []string{"kubernetes.io", "eks.amazonaws.com", "azure", "tokens"}
 	return []folder{{"/run/secrets", identities}, {"/var/run/secrets", identities}}

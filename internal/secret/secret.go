@@ -1,6 +1,6 @@
-// Package secret returns the secrets that references in catalog documents mean: env:NAME and file:/path. The author of a document chooses the
-// reference, and where the secret is sent. So the documents of a tenant may name only the variables and folders that the operator grants to that
-// tenant, and never the runtime's own credentials. Errors name the reference and never the secret.
+// Package secret returns the secrets that references in catalog documents mean: env:NAME and file:/path. The author of a document chooses
+// the reference, and where the secret is sent. So the documents of a tenant may name only the variables and folders that the operator
+// grants to that tenant, and never the runtime's own credentials. Errors name the reference and never the secret.
 package secret
 
 import (
@@ -21,8 +21,8 @@ const (
 	schemeFile = "file:"
 )
 
-// Config says which secrets there are, and which tenant's documents may refer to them. A grant that begins with "tenant=" is for the documents
-// of that tenant. Any other is for the operator's documents, which are those of [agent.DefaultTenant] and [agent.SharedTenant].
+// Config says which secrets there are, and which tenant's documents may refer to them. A grant that begins with "tenant=" is for the
+// documents of that tenant. Any other is for the operator's documents, which are those of [agent.DefaultTenant] and [agent.SharedTenant].
 type Config struct {
 	Env      []string // as in os.Environ; nil: none
 	AllowEnv []string // grants of variables: NAME or PREFIX*
@@ -72,10 +72,12 @@ func splitGrant(entry string) (tenants []string, granted string, err error) {
 	}
 }
 
-// Reveal returns the secret that a reference in a document of a tenant means. Files are read each time, so a replaced secret counts at once.
+// Reveal returns the secret that a reference in a document of a tenant means. Files are read each time, so a replaced secret counts at
+// once.
 //
-// Errors: [agent.CodeInvalid] for what is no reference; [agent.CodeDenied] for one that the tenant was not granted; [agent.CodeNotFound] if
-// there is no such variable or file, or it is empty; [agent.CodeOverflow] above [MaxBytes]; [agent.CodeUnavailable] if a file cannot be read.
+// Errors: [agent.CodeInvalid] for what is no reference; [agent.CodeDenied] for one that the tenant was not granted; [agent.CodeNotFound]
+// if there is no such variable or file, or it is empty; [agent.CodeOverflow] above [MaxBytes]; [agent.CodeUnavailable] if a file cannot
+// be read.
 func (r *Resolver) Reveal(ctx context.Context, tenant, ref string) (string, error) {
 	if err := agent.Interrupted(ctx, "read secret"); err != nil {
 		return "", err
@@ -96,8 +98,8 @@ func (r *Resolver) Reveal(ctx context.Context, tenant, ref string) (string, erro
 // envName matches the name of a variable. What does not match may be a secret in the wrong place, and is not quoted.
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
-// ownEnv lists the variables of the runtime's own credentials and settings, and of the libraries with which it reaches databases, stores and
-// collectors. No grant covers them.
+// ownEnv lists the variables of the runtime's own credentials and settings, and of the libraries with which it reaches databases, stores
+// and collectors. No grant covers them.
 func ownEnv() []string {
 	return []string{
 		"DATABASE_URL", "TEMPORAL_*", "TURNSTONE_*", "PG*", "REDIS_*", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OTEL_*", "LANGFUSE_*",

@@ -9,24 +9,24 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Attack is something that a fetch must not fall for.
+// Attack is a URL that a fetch must refuse or survive.
 type Attack struct {
 	Name string
 	URL  string
-	// Codes are those of the error, one of which the tool answers with; Costly attacks end when a bound is met.
+	// Codes are the codes that the error may have. Costly attacks end when a bound is met.
 	Codes  []agent.Code
 	Costly bool
 }
 
-// refused is answered to what may not be asked.
+// refused lists the codes of a request that is not sent.
 func refused() []agent.Code { return []agent.Code{agent.CodeInvalid, agent.CodeDenied} }
 
-// bounded is answered to what costs too much; invalid, when what arrived within the bounds is no answer.
+// bounded lists the codes of an answer that exceeds a bound, or that is invalid as far as it arrived.
 func bounded() []agent.Code {
 	return []agent.Code{agent.CodeOverflow, agent.CodeUnavailable, agent.CodeInvalid}
 }
 
-// Attacks is the table for a world.
+// Attacks returns the attacks in a world.
 func (w *World) Attacks() []Attack {
 	var all []Attack
 	for _, kind := range [][]Attack{w.addresses(), w.spellings(), w.schemes(), w.names(), w.redirects()} {
@@ -42,7 +42,7 @@ func (w *World) Attacks() []Attack {
 	return append(all, costly...)
 }
 
-// at makes attacks of hosts, with the port that both servers have.
+// at returns attacks on hosts, at the port of both servers.
 func (w *World) at(kind string, hosts ...string) []Attack {
 	attacks := make([]Attack, 0, len(hosts))
 	for _, host := range hosts {
@@ -60,7 +60,7 @@ func (w *World) addresses() []Attack {
 		"[64:ff9b::127.0.0.1]", "[64:ff9b:1::7f00:1]", "[2002:7f00:1::]", "[2001:0:7f00:1::]", "[fe80::5efe:7f00:1]")...)
 }
 
-// spellings are other ways to write an address, and ways to write one host and mean another.
+// spellings returns other ways to write an address, and URLs that look like one host and mean another.
 func (w *World) spellings() []Attack {
 	attacks := w.at("number", "2130706433", "0177.0.0.1", "017700000001", "0x7f000001", "0x7f.0.0.1", "0X7F.0.0.1", "0x7f.1", "127.1", "127.0.1", "0",
 		"127.000.000.001", "127.0.0.01", "4294967297", "127.0.0.1.", "127.0.0.1..", "127.0.0.0x1")
@@ -91,14 +91,14 @@ func (w *World) schemes() []Attack {
 	return attacks
 }
 
-// names are resolved by the world's DNS server; those that it has no entry for are the canary's.
+// names returns names that the world's DNS server resolves to addresses that are not public.
 func (w *World) names() []Attack {
 	return w.at("name", "localhost", "LOCALHOST", "localhost.", "sub.localhost", "localhost.localdomain", "127.0.0.1.attack.example",
 		"a.attack.example", "aaaa.attack.example", "mapped.attack.example", "nat64.attack.example", "both.attack.example", "private.attack.example",
 		"cname.attack.example", "cname.attack.example.", "chain.attack.example", "zero.attack.example", "metadata.google.internal", "rebound.attack.example")
 }
 
-// redirects come from the front.
+// redirects returns redirects of the front.
 func (w *World) redirects() []Attack {
 	var attacks []Attack
 	add := func(name string, code int, to string) {
@@ -120,7 +120,7 @@ func (w *World) redirects() []Attack {
 	return attacks
 }
 
-// costs are answers of the front that never end, come too slowly, or are more than they seem.
+// costs returns answers of the front that never end, come too slowly, or are larger than they seem.
 func (w *World) costs() []Attack {
 	var attacks []Attack
 	for _, name := range costlyAnswers() {
@@ -129,15 +129,15 @@ func (w *World) costs() []Attack {
 	return attacks
 }
 
-// fill puts the servers into a URL.
+// fill replaces the placeholders of the servers in a URL.
 func (w *World) fill(text string) string {
 	return strings.NewReplacer("{canary}", "127.0.0.1:"+w.port, "{front}", w.address, "{port}", w.port).Replace(text)
 }
 
-// front is a URL of the front.
+// front returns a URL of the front.
 func (w *World) front(path string) string { return "http://" + w.address + path }
 
-// Redirect is a URL of the front that redirects, whatever a tool puts behind it.
+// Redirect returns a URL of the front that redirects, whatever a tool appends to it.
 func (w *World) Redirect(code int, to string) string {
 	return w.front(fmt.Sprintf("/redirect/%d/%s/", code, base64.RawURLEncoding.EncodeToString([]byte(to))))
 }

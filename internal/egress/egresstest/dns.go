@@ -11,14 +11,14 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// record is what a name has: addresses, or another name.
+// record holds the addresses of a name, or the name that it is an alias of.
 type record struct {
 	addresses []string
 	cname     string
-	turns     bool // one address at a time, in turn
+	rotates   bool // answers have one address at a time, in turn
 }
 
-// zone is the world's DNS. A name that is not in it is 127.0.0.1.
+// zone returns the records of the world's DNS. Any other name is 127.0.0.1.
 func (w *World) zone() map[string]record {
 	host, _, _ := net.SplitHostPort(w.address)
 	return map[string]record{
@@ -31,24 +31,24 @@ func (w *World) zone() map[string]record {
 		"cname.attack.example.":     {cname: "localhost."},
 		"chain.attack.example.":     {cname: "cname.attack.example."},
 		"metadata.google.internal.": {addresses: []string{"169.254.169.254"}},
-		"rebind.attack.example.":    {addresses: []string{host, "127.0.0.1"}, turns: true},
+		"rebind.attack.example.":    {addresses: []string{host, "127.0.0.1"}, rotates: true},
 	}
 }
 
-// names answers questions.
-type names struct {
+// dnsServer answers questions.
+type dnsServer struct {
 	zone map[string]record
 
 	mu    sync.Mutex
 	asked map[string]int
 }
 
-// resolve starts the DNS server and returns its address.
-func (w *World) resolve(t *testing.T) string {
+// startDNS starts the DNS server and returns its address.
+func (w *World) startDNS(t *testing.T) string {
 	t.Helper()
 	conn, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
 	require.NoError(t, err)
-	n := &names{zone: w.zone(), asked: map[string]int{}}
+	n := &dnsServer{zone: w.zone(), asked: map[string]int{}}
 	done := make(chan struct{})
 	t.Cleanup(func() { _ = conn.Close(); <-done })
 	go func() {
@@ -67,7 +67,7 @@ func (w *World) resolve(t *testing.T) string {
 	return conn.LocalAddr().String()
 }
 
-func (n *names) reply(question []byte) []byte {
+func (n *dnsServer) reply(question []byte) []byte {
 	var m dnsmessage.Message
 	if m.Unpack(question) != nil || len(m.Questions) != 1 {
 		return nil
@@ -82,8 +82,8 @@ func (n *names) reply(question []byte) []byte {
 	return out
 }
 
-// answers follows names to their end, as a resolver that asks for recursion expects.
-func (n *names) answers(q dnsmessage.Question) []dnsmessage.Resource {
+// answers follows aliases, as a resolver expects that asks for recursion.
+func (n *dnsServer) answers(q dnsmessage.Question) []dnsmessage.Resource {
 	var out []dnsmessage.Resource
 	name := q.Name
 	for range 5 {
@@ -92,8 +92,8 @@ func (n *names) answers(q dnsmessage.Question) []dnsmessage.Resource {
 			r = record{addresses: []string{"127.0.0.1"}}
 		}
 		if r.cname == "" {
-			for _, ip := range n.turn(name.String(), q.Type, r) {
-				if a, ok := address(name, q.Type, ip); ok {
+			for _, ip := range n.nextAddress(name.String(), q.Type, r) {
+				if a, ok := addressRecord(name, q.Type, ip); ok {
 					out = append(out, a)
 				}
 			}
@@ -108,9 +108,9 @@ func (n *names) answers(q dnsmessage.Question) []dnsmessage.Resource {
 	return out
 }
 
-// turn picks the address of a name that changes; A and AAAA are asked together and count once.
-func (n *names) turn(name string, kind dnsmessage.Type, r record) []string {
-	if !r.turns {
+// nextAddress picks the address of a name that changes; A and AAAA are asked together and count once.
+func (n *dnsServer) nextAddress(name string, kind dnsmessage.Type, r record) []string {
+	if !r.rotates {
 		return r.addresses
 	}
 	n.mu.Lock()
@@ -120,7 +120,7 @@ func (n *names) turn(name string, kind dnsmessage.Type, r record) []string {
 	return r.addresses[i%len(r.addresses) : i%len(r.addresses)+1]
 }
 
-func address(name dnsmessage.Name, kind dnsmessage.Type, text string) (dnsmessage.Resource, bool) {
+func addressRecord(name dnsmessage.Name, kind dnsmessage.Type, text string) (dnsmessage.Resource, bool) {
 	ip := netip.MustParseAddr(text)
 	r := dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: name, Type: kind, Class: dnsmessage.ClassINET}}
 	switch {

@@ -1,3 +1,10 @@
+// Package egresstest is the suite for tools that fetch for a model: whatever URL a tool is given, it reaches no server that is not
+// public, and whatever a server answers costs a bounded time and size. A tool runs the suite through itself with the real client of
+// package egress. So a tool that goes around the client, or resolves, redirects or reads by itself, fails here.
+//
+// The world of the suite has two servers on one port. The front listens on an address that the client's configuration allows, and stands
+// for the public internet. The canary listens on 127.0.0.1 and counts connections: there must be none. A DNS server answers every name
+// with the canary's address, except the names of its zone.
 package egresstest
 
 import (
@@ -14,14 +21,14 @@ import (
 
 // Harness says how a tool fetches.
 type Harness struct {
-	// Fetch has the tool fetch what is at a URL, through a client, and use it as it uses Good. A failure of the tool is an error, an
-	// [agent.Error] of its code.
+	// Fetch makes the tool fetch a URL through a client, and use the answer as it uses Good. A failure of the tool is an [agent.Error] of
+	// its code.
 	Fetch func(ctx context.Context, client *egress.Client, url string) error
-	// Config is the client's; what the suite needs is set over it.
+	// Config is the client's configuration; the suite overrides what it needs.
 	Config egress.Config
-	// Good is a body that the tool takes, and its type; empty: a JSON array of one object.
+	// Good and GoodType are a body that the tool takes, and its media type; empty: a JSON array of one object.
 	Good, GoodType string
-	// IgnoresBody is for a tool that sends and does not look at what is answered: a costly body is then no error.
+	// IgnoresBody is for a tool that does not read answers: a costly body is then no error.
 	IgnoresBody bool
 }
 
@@ -29,8 +36,8 @@ const (
 	costlyTimeout = time.Second      // of the client that costly answers meet
 	plainTimeout  = 20 * time.Second // of the others: generous, since the machine may be busy
 	clientBytes   = 64 << 10
-	// soon is how long a fetch may take in any case.
-	soon = 30 * time.Second
+	// fetchLimit is how long a fetch may take in any case.
+	fetchLimit = 30 * time.Second
 )
 
 // Exercise runs the suite.
@@ -72,11 +79,11 @@ type exercise struct {
 
 func (x *exercise) fetch(t *testing.T, client *egress.Client, url string) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), soon/2)
+	ctx, cancel := context.WithTimeout(t.Context(), fetchLimit/2)
 	defer cancel()
 	began := time.Now()
 	err := x.Fetch(ctx, client, url)
-	require.Less(t, time.Since(began), soon, "the fetch has no bound")
+	require.Less(t, time.Since(began), fetchLimit, "the fetch has no bound")
 	require.Zero(t, x.world.Reached(), "the private server was reached")
 	return err
 }
@@ -94,7 +101,8 @@ func (x *exercise) attack(t *testing.T, client *egress.Client, a Attack) {
 	require.NotContains(t, err.Error(), "mail.example", "an error does not repeat what another protocol's server said")
 }
 
-// rebind asks for a name that is the front's and the canary's in turn: who resolves once to judge and once to connect is served by the canary.
+// rebind asks for a name that resolves to the front and the canary in turn: a client that resolves once to check and once to connect
+// reaches the canary.
 func (x *exercise) rebind(t *testing.T, client *egress.Client) {
 	t.Helper()
 	var last error

@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// drip is how often a slow server sends a byte: it never stops long enough for a bound between bytes.
+// drip is how often a slow server sends a byte. The pauses are too short for a timeout between bytes.
 const drip = 20 * time.Millisecond
 
-// bombBytes is how large what is compressed is.
+// bombBytes is the size of a decompressed bomb.
 const bombBytes = 32 << 20
 
-// answer is the front's: /good, /redirect/<code>/<to>, or the name of a costly answer. What a tool puts behind is not looked at. No
-// connection is used twice, so that every request resolves.
-func (w *World) answer(rw http.ResponseWriter, r *http.Request) {
+// serveFront answers /good, /redirect/<code>/<to>, and the names of costly answers. It ignores what a tool appends to the path. No
+// connection is used twice, so that every request resolves the name.
+func (w *World) serveFront(rw http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	if parts[0] == "redirect" && len(parts) > 2 {
 		code, err := strconv.Atoi(parts[1])
@@ -35,27 +35,27 @@ func (w *World) answer(rw http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if costly := w.costly()[parts[0]]; costly != nil {
+	if costly := w.costlyHandlers()[parts[0]]; costly != nil {
 		costly(rw, r)
 		return
 	}
-	w.plain(rw, r)
+	w.serveGood(rw, r)
 }
 
-// plain answers what the tool takes.
-func (w *World) plain(rw http.ResponseWriter, _ *http.Request) {
+// serveGood answers with a body that the tool takes.
+func (w *World) serveGood(rw http.ResponseWriter, _ *http.Request) {
 	rw.Header().Set("Connection", "close")
 	rw.Header().Set("Content-Type", w.kind)
 	_, _ = io.WriteString(rw, w.good)
 }
 
-// Costly reports whether a URL leads to a costly answer. A tool may ask twice for one: the first time it may have run out of time, on a busy
-// machine, before it saw what it refuses the second time.
+// Costly reports whether a URL leads to a costly answer. A tool may ask twice for one: the first time it may have run out of time, on a
+// busy machine, before it saw what it refuses the second time.
 func Costly(url string) bool {
 	return slices.ContainsFunc(costlyAnswers(), func(name string) bool { return strings.Contains(url, "/"+name) })
 }
 
-// costlyAnswers are the names of them, in the order of the table.
+// costlyAnswers returns the names of the costly answers.
 func costlyAnswers() []string {
 	return []string{
 		"endless", "endless-string", "announced", "slow-header", "slow-status", "slow-body", "silent-body", "gzip-bomb", "gzip-twice", "deflate-bomb",
@@ -63,7 +63,7 @@ func costlyAnswers() []string {
 	}
 }
 
-func (w *World) costly() map[string]http.HandlerFunc {
+func (w *World) costlyHandlers() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"endless":        w.endless(`{"a":1},`),
 		"endless-string": w.endless(strings.Repeat("x", 4096)),
@@ -71,10 +71,10 @@ func (w *World) costly() map[string]http.HandlerFunc {
 			w.header(rw).Set("Content-Length", "1099511627776")
 			_, _ = io.WriteString(rw, "[")
 		},
-		"slow-header": raw("HTTP/1.1 200 OK\r\nX-Slow: ", "x", drip),
-		"slow-status": raw("", "H", drip),
-		"slow-body":   raw("HTTP/1.1 200 OK\r\nContent-Type: "+w.kind+"\r\nContent-Length: 60000\r\n\r\n[", " ", drip),
-		"silent-body": raw("HTTP/1.1 200 OK\r\nContent-Type: "+w.kind+"\r\nContent-Length: 60000\r\n\r\n[", "", drip),
+		"slow-header": writeForever("HTTP/1.1 200 OK\r\nX-Slow: ", "x", drip),
+		"slow-status": writeForever("", "H", drip),
+		"slow-body":   writeForever("HTTP/1.1 200 OK\r\nContent-Type: "+w.kind+"\r\nContent-Length: 60000\r\n\r\n[", " ", drip),
+		"silent-body": writeForever("HTTP/1.1 200 OK\r\nContent-Type: "+w.kind+"\r\nContent-Length: 60000\r\n\r\n[", "", drip),
 		"gzip-bomb": func(rw http.ResponseWriter, _ *http.Request) {
 			w.header(rw).Set("Content-Encoding", "gzip")
 			_, _ = rw.Write(w.bomb())
@@ -95,19 +95,19 @@ func (w *World) costly() map[string]http.HandlerFunc {
 				_ = z.Close()
 			}
 		},
-		"header-flood":   raw("HTTP/1.1 200 OK\r\n"+strings.Repeat("X-Flood: x\r\n", 100_000)+"\r\n[]", "", drip),
-		"header-endless": raw("HTTP/1.1 200 OK\r\nX-Endless: ", strings.Repeat("x", 4096), 0),
-		"informational":  raw("", "HTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n", 0),
+		"header-flood":   writeForever("HTTP/1.1 200 OK\r\n"+strings.Repeat("X-Flood: x\r\n", 100_000)+"\r\n[]", "", drip),
+		"header-endless": writeForever("HTTP/1.1 200 OK\r\nX-Endless: ", strings.Repeat("x", 4096), 0),
+		"informational":  writeForever("", "HTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n", 0),
 		"redirects": func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Location", fmt.Sprintf("/redirects/%d", time.Now().UnixNano()))
 			rw.WriteHeader(http.StatusTemporaryRedirect)
 		},
-		"cut-off": cut("HTTP/1.1 200 OK\r\nContent-Type: " + w.kind + "\r\nContent-Length: 1000\r\n\r\n[{"),
+		"cut-off": writeAndHangUp("HTTP/1.1 200 OK\r\nContent-Type: " + w.kind + "\r\nContent-Length: 1000\r\n\r\n[{"),
 		"cut-off-gzip": func(rw http.ResponseWriter, r *http.Request) {
-			cut("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Type: "+w.kind+"\r\n\r\n"+string(w.bomb()[:100]))(rw, r)
+			writeAndHangUp("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Type: "+w.kind+"\r\n\r\n"+string(w.bomb()[:100]))(rw, r)
 		},
-		"bad-chunks": cut("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: " + w.kind + "\r\n\r\nffffffffffffffffff\r\n[]"),
-		"no-http":    cut("220 mail.example ESMTP\r\n"),
+		"bad-chunks": writeAndHangUp("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: " + w.kind + "\r\n\r\nffffffffffffffffff\r\n[]"),
+		"no-http":    writeAndHangUp("220 mail.example ESMTP\r\n"),
 	}
 }
 
@@ -116,7 +116,7 @@ func (w *World) header(rw http.ResponseWriter) http.Header {
 	return rw.Header()
 }
 
-// endless writes an array that does not end.
+// endless returns a handler that writes an array without end.
 func (w *World) endless(part string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, _ *http.Request) {
 		w.header(rw)
@@ -133,10 +133,10 @@ func (w *World) endless(part string) http.HandlerFunc {
 	}
 }
 
-// raw writes first and then more, every so often, until the client has gone.
-func raw(first, more string, every time.Duration) http.HandlerFunc {
+// writeForever returns a handler that writes first and then more, with pauses, until the client has gone.
+func writeForever(first, more string, every time.Duration) http.HandlerFunc {
 	return func(rw http.ResponseWriter, _ *http.Request) {
-		hijacked(rw, func(conn net.Conn) {
+		hijack(rw, func(conn net.Conn) {
 			gone := make(chan struct{})
 			go func() {
 				defer close(gone)
@@ -155,14 +155,14 @@ func raw(first, more string, every time.Duration) http.HandlerFunc {
 	}
 }
 
-// cut writes a text and hangs up.
-func cut(text string) http.HandlerFunc {
+// writeAndHangUp returns a handler that writes a text and closes the connection.
+func writeAndHangUp(text string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, _ *http.Request) {
-		hijacked(rw, func(conn net.Conn) { _, _ = io.WriteString(conn, text) })
+		hijack(rw, func(conn net.Conn) { _, _ = io.WriteString(conn, text) })
 	}
 }
 
-func hijacked(rw http.ResponseWriter, talk func(conn net.Conn)) {
+func hijack(rw http.ResponseWriter, talk func(conn net.Conn)) {
 	conn, _, err := http.NewResponseController(rw).Hijack()
 	if err != nil {
 		return
@@ -171,8 +171,8 @@ func hijacked(rw http.ResponseWriter, talk func(conn net.Conn)) {
 	talk(conn)
 }
 
-// zipped is an array of blanks that is small only while it is compressed.
-func zipped() []byte {
+// gzipBomb returns a compressed array of blanks.
+func gzipBomb() []byte {
 	var out bytes.Buffer
 	z, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
 	if err != nil {
@@ -183,7 +183,7 @@ func zipped() []byte {
 	return out.Bytes()
 }
 
-// spaces are blanks, which JSON and YAML allow anywhere.
+// spaces returns blanks, which JSON and YAML allow anywhere.
 func spaces(n int64) io.Reader { return io.LimitReader(blank{}, n) }
 
 type blank struct{}

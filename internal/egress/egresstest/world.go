@@ -22,23 +22,24 @@ type World struct {
 	port    string // of both servers
 	dns     string // host and port
 	reached atomic.Int64
-	good    string // what the front answers where it means no harm
+	good    string // the front's answer for /good
 	kind    string // its type
 	bomb    func() []byte
 }
 
-// NewWorld starts one; it ends with the test. good is what the front answers for /good, kind its type; empty: a JSON array of one object.
+// NewWorld starts a world, which ends with the test. good is the front's answer for /good, kind its media type; empty: a JSON array of
+// one object.
 func NewWorld(t *testing.T, good, kind string) *World {
 	t.Helper()
-	w := &World{good: good, kind: kind, bomb: sync.OnceValue(zipped)}
+	w := &World{good: good, kind: kind, bomb: sync.OnceValue(gzipBomb)}
 	if w.good == "" {
 		w.good, w.kind = `[{"a":1}]`, "application/json"
 	}
 	front, canary := w.listen(t)
 	w.address = front.Addr().String()
-	serve(t, front, w.answer)
-	serve(t, &counted{Listener: canary, n: &w.reached}, func(rw http.ResponseWriter, r *http.Request) { w.plain(rw, r) })
-	w.dns = w.resolve(t)
+	serve(t, front, w.serveFront)
+	serve(t, &countingListener{Listener: canary, accepted: &w.reached}, func(rw http.ResponseWriter, r *http.Request) { w.serveGood(rw, r) })
+	w.dns = w.startDNS(t)
 	return w
 }
 
@@ -51,22 +52,22 @@ func serve(t *testing.T, l net.Listener, h http.HandlerFunc) {
 	t.Cleanup(s.Close)
 }
 
-// counted counts the connections to a server.
-type counted struct {
+// countingListener counts the connections to a server.
+type countingListener struct {
 	net.Listener
 
-	n *atomic.Int64
+	accepted *atomic.Int64
 }
 
-func (c *counted) Accept() (net.Conn, error) {
+func (c *countingListener) Accept() (net.Conn, error) {
 	conn, err := c.Listener.Accept()
 	if err == nil {
-		c.n.Add(1)
+		c.accepted.Add(1)
 	}
 	return conn, err
 }
 
-// frontHost is the front's address: all of 127/8 is this machine's on Linux. It must not be one that the suite attacks.
+// frontHost is the front's address. On Linux all of 127/8 is this machine. It must not be an address that the suite attacks.
 const frontHost = "127.0.0.2"
 
 // listen finds a port that is free on both addresses.
@@ -90,13 +91,13 @@ func (w *World) listen(t *testing.T) (front, canary net.Listener) {
 	return nil, nil
 }
 
-// Reached is how many connections the canary has seen.
+// Reached returns how many connections the canary has seen.
 func (w *World) Reached() int64 { return w.reached.Load() }
 
-// Port is that of the front and of the canary.
+// Port returns the port of the front and of the canary.
 func (w *World) Port() string { return w.port }
 
-// Client makes a client that may reach the front; its times are timeout where cfg says nothing.
+// Client returns a client that may reach the front. timeout is the default of its timeouts.
 func (w *World) Client(t *testing.T, cfg egress.Config, timeout time.Duration) *egress.Client {
 	t.Helper()
 	cfg.AllowPrivate = append(slices.Clip(cfg.AllowPrivate), w.address)
@@ -116,4 +117,18 @@ func (w *World) Client(t *testing.T, cfg egress.Config, timeout time.Duration) *
 	require.NoError(t, err)
 	t.Cleanup(c.CloseIdleConnections)
 	return c
+}
+
+// Counted counts the requests of a tool.
+type Counted struct {
+	HTTP interface {
+		Do(req *http.Request) (*http.Response, error)
+	}
+	N atomic.Int32
+}
+
+// Do passes a request on.
+func (c *Counted) Do(req *http.Request) (*http.Response, error) {
+	c.N.Add(1)
+	return c.HTTP.Do(req)
 }

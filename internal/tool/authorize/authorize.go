@@ -41,11 +41,11 @@ func New(cfg Config) (*Authoriser, error) {
 	return &Authoriser{secrets: cfg.Secrets, tokens: newTokenSource(cfg.HTTP)}, nil
 }
 
-// Authorise adds credentials to the headers or the query of a request, and tells [egress] in its context what to protect. The request does not
-// change if no profile fits, or if there is an error.
+// Authorise adds credentials to the headers or the query of a request, and tells [egress] in its context what to protect. The request
+// does not change if no profile fits, or if there is an error.
 //
-// Errors are [agent.Error] values: denied if there is no secret or token, or it would go unencrypted; unavailable if the token endpoint is; the
-// context's own.
+// Errors are [agent.Error] values: denied if there is no secret or token, or it would go unencrypted; unavailable if the token endpoint
+// is; the context's own.
 func (a *Authoriser) Authorise(req *http.Request, profiles []agent.PlanAuth) error {
 	p, err := profileFor(req, profiles)
 	if p == nil || err != nil {
@@ -70,7 +70,8 @@ func profileFor(req *http.Request, profiles []agent.PlanAuth) (*agent.PlanAuth, 
 	return nil, nil //nolint:nilnil // no profile is no fault
 }
 
-// mayCarryCredentials reports whether a request to a URL may carry credentials: over https, to this machine, or to a port that a rule names.
+// mayCarryCredentials reports whether a request to a URL may carry credentials: over https, to this machine, or to a port that a rule
+// names.
 func mayCarryCredentials(u *url.URL, portNamed bool) bool {
 	switch u.Scheme {
 	case "https":
@@ -186,8 +187,8 @@ func setHeader(req *http.Request, p *agent.PlanAuth, name, value string) error {
 // markedKey is the context key of what earlier profiles have added to a request.
 type markedKey struct{}
 
-// markCredentials tells egress which credentials a request has. It changes the request in place, since its caller holds it. If a request needs
-// several profiles, everything that they add is protected.
+// markCredentials tells egress which credentials a request has. It changes the request in place, since its caller holds it. If a request
+// needs several profiles, everything that they add is protected.
 func markCredentials(req *http.Request, c egress.Credentials) {
 	ctx := req.Context()
 	if before, ok := ctx.Value(markedKey{}).(egress.Credentials); ok {

@@ -133,7 +133,8 @@ func TestDiscovery(t *testing.T) {
 	require.ErrorContains(t, a.Authorise(request(t, s.URL+"/mcp"), profiles), "which only an MCP server with a URL leads to")
 }
 
-// What a server or an issuer may say of itself. Whatever it is, the secret goes nowhere but to the endpoint that the profile's issuer names.
+// What a server or an issuer may say of itself. Whatever it is, the secret goes nowhere but to the endpoint that the profile's issuer
+// names.
 func TestDiscoveryOfLies(t *testing.T) {
 	t.Parallel()
 	const inside = "http://10.1.2.3/metadata"

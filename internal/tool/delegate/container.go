@@ -13,9 +13,9 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Containers runs containers. The result says what a container did, also if it failed. An error of [agent.CodeInvalid], [agent.CodeDenied] or
-// [agent.CodeOverflow] refuses the request, and its Field is the member of [agent.Container] in snake case. The runtime repeats a call after any
-// other error; the same Key then means the same container.
+// Containers runs containers. The result says what a container did, also if it failed. An error of [agent.CodeInvalid],
+// [agent.CodeDenied] or [agent.CodeOverflow] refuses the request, and its Field is the member of [agent.Container] in snake case. The
+// runtime repeats a call after any other error; the same Key then means the same container.
 type Containers interface {
 	Manifests
 	Run(ctx context.Context, c agent.Container) (agent.ContainerResult, error)

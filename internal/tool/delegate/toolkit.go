@@ -74,8 +74,8 @@ func (delegate) Spec() agent.ToolSpec {
 	}
 }
 
-// EffectFree reports whether the call changes nothing. Asking for the turn of another agent changes nothing: its tools pass the gates of that
-// turn. A container may do anything if it runs, which it does not without a cluster or with dry_run.
+// EffectFree reports whether the call changes nothing. Asking for the turn of another agent changes nothing: its tools pass the gates of
+// that turn. A container may do anything if it runs, which it does not without a cluster or with dry_run.
 func (d delegate) EffectFree(args json.RawMessage) bool {
 	in, err := parse(args)
 	return err != nil || in.agentType == langchainAgent || in.dryRun || d.cfg.Containers == nil

@@ -36,7 +36,7 @@ const (
 
 var prefixPattern = regexp.MustCompile(`^[a-zA-Z0-9_-]{0,24}$`)
 
-// binding is what the parameters of a binding say.
+// binding holds the parameters of a binding.
 type binding struct {
 	Server           string `json:"server"`
 	URL              string `json:"url"`
@@ -50,7 +50,7 @@ type binding struct {
 	host string // of URL
 }
 
-// parseBinding reads parameters. Errors are [agent.CodeInvalid] with the parameter as their field.
+// parseBinding decodes parameters. Errors are [agent.CodeInvalid] and name the parameter.
 func parseBinding(raw json.RawMessage) (*binding, error) {
 	b := &binding{}
 	if len(raw) > 0 {
@@ -81,7 +81,7 @@ func parseBinding(raw json.RawMessage) (*binding, error) {
 	return b, b.checkURL()
 }
 
-// setDefaults is for parameters of a plan that was compiled before a default came.
+// setDefaults sets the defaults, which plans of earlier versions lack.
 func (b *binding) setDefaults() {
 	if b.Transport == "" {
 		b.Transport = streamableHTTP
@@ -97,7 +97,7 @@ func (b *binding) setDefaults() {
 	}
 }
 
-// checkURL says early what egress would refuse with each request, and what cannot be an address of a server.
+// checkURL refuses early what egress would refuse with each request.
 func (b *binding) checkURL() error {
 	u, err := url.Parse(b.URL)
 	switch {
@@ -116,7 +116,7 @@ func (b *binding) checkURL() error {
 	return nil
 }
 
-// label names the server for people: never more of a URL than its host.
+// label names the server for people; of a URL it shows only the host.
 func (b *binding) label() string {
 	if b.Server != "" {
 		return b.Server
@@ -126,7 +126,7 @@ func (b *binding) label() string {
 
 func (b *binding) timeout() time.Duration { return time.Duration(b.TimeoutSec) * time.Second }
 
-// key tells sessions apart. A stdio server is one process for all tenants, unless it may ask a model on a tenant's account.
+// key identifies a session. A stdio server is one process for all tenants, unless it may ask a model on a tenant's account.
 func (b *binding) key(scope *agent.ToolScope) (string, error) {
 	of := struct {
 		Tenant, Server, URL, Sampling string

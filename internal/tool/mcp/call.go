@@ -12,19 +12,20 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 const (
 	maxArgs     = 1 << 20 // bytes of a call's arguments
 	maxProgress = 500     // runes of a message
-	// attempts is how often a call that was not sent is tried: with the session that seemed to be open, and with a new one.
+	// attempts is how often a call that was not sent is tried: in the session that seemed to be open, and in a new one.
 	attempts = 2
-	// metaKey is where a call's idempotency key is, in its _meta.
+	// metaKey is the member of _meta that holds a call's idempotency key.
 	metaKey = "turnstone/idempotency_key"
 )
 
-// remote is a tool of a server.
-type remote struct {
+// remoteTool is a tool of an MCP server.
+type remoteTool struct {
 	kit     *Toolkit
 	binding *binding
 	scope   agent.ToolScope
@@ -32,45 +33,45 @@ type remote struct {
 	spec    agent.ToolSpec
 }
 
-// harmless is a tool of which the binding believes that it only reads.
-type harmless struct{ *remote }
+// readOnlyTool is a tool that only reads: the server says so, and the binding trusts it.
+type readOnlyTool struct{ *remoteTool }
 
-var _ agent.EffectFree = harmless{}
+var _ agent.EffectFree = readOnlyTool{}
 
-// EffectFree is true: the server says so, and the binding trusts it.
-func (harmless) EffectFree(json.RawMessage) bool { return true }
+// EffectFree returns true.
+func (readOnlyTool) EffectFree(json.RawMessage) bool { return true }
 
-func (t *remote) Spec() agent.ToolSpec {
+func (t *remoteTool) Spec() agent.ToolSpec {
 	spec := t.spec
 	spec.Parameters = bytes.Clone(spec.Parameters)
 	return spec
 }
 
-// Call sends the call to the server. What the server says is wrong is a failed result, and so is what cannot be tried again; an error is
-// for the runtime to retry.
-func (t *remote) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
+// Call sends the call to the server. An error is for the runtime to retry. A refusal of the server, or a fault that another attempt
+// cannot mend, is a failed result.
+func (t *remoteTool) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
 	if err := agent.Interrupted(ctx, "call MCP tool"); err != nil {
 		return agent.ToolResult{}, err
 	}
 	if err := checkArgs(call.Args); err != nil {
-		return t.failed(agent.FailureOf(err))
+		return t.failedResult(agent.FailureOf(err))
 	}
 	var lost error
 	for range attempts {
 		s, release, err := t.kit.session(ctx, t.binding, &t.scope)
 		if err != nil {
-			return t.unsent(inv, err)
+			return t.unsentResult(inv, err)
 		}
 		result, err := t.send(ctx, s, inv, call)
 		release()
-		if lost = err; !errors.Is(err, errUnsent) || ctx.Err() != nil || s.alive() || s.refusal.Load() != nil {
-			return t.outcome(inv, result, err)
+		if lost = err; !errors.Is(err, errUnsent) || ctx.Err() != nil || s.isAlive() || s.refusal.Load() != nil {
+			return t.finalResult(inv, result, err)
 		}
 	}
-	return t.outcome(inv, agent.ToolResult{}, lost)
+	return t.finalResult(inv, agent.ToolResult{}, lost)
 }
 
-// checkArgs holds arguments to be an object; what is in it is the server's to judge.
+// checkArgs checks that the arguments are an object; the server checks its members.
 func checkArgs(args json.RawMessage) error {
 	switch {
 	case len(args) > maxArgs:
@@ -83,25 +84,25 @@ func checkArgs(args json.RawMessage) error {
 	return nil
 }
 
-// What became of a call that got no answer. The errors wrap these and the [agent.Error] that says why.
+// The outcomes of a call without an answer. Errors wrap one of these and the [agent.Error] that says why.
 var (
 	errUnsent  = errors.New("nothing was sent")
 	errUnclear = errors.New("it may have taken effect")
 )
 
-// send makes one attempt in one session. Its errors are those of outcome.
-func (t *remote) send(ctx context.Context, s *session, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
-	bounded, cancel := s.within(ctx, t.binding.timeout())
+// send makes one attempt in one session. Its errors wrap [errUnsent] or [errUnclear].
+func (t *remoteTool) send(ctx context.Context, s *session, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
+	bounded, cancel := s.withTimeout(ctx, t.binding.timeout())
 	defer cancel()
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
 	case <-bounded.Done():
-		return agent.ToolResult{}, fmt.Errorf("%w: %w", errUnsent, s.fault(ctx, &delivery{}, bounded.Err()))
+		return agent.ToolResult{}, fmt.Errorf("%w: %w", errUnsent, s.faultOf(ctx, &delivery{}, bounded.Err()))
 	}
-	heard, stop := hear(inv)
+	progress, stop := forwardProgress(inv)
 	defer stop()
-	token, forget := s.listen(heard)
+	token, forget := s.registerProgress(progress)
 	defer forget()
 
 	params := &sdk.CallToolParams{Name: t.handle.Name, Arguments: call.Args, Meta: sdk.Meta{}}
@@ -113,31 +114,31 @@ func (t *remote) send(ctx context.Context, s *session, inv agent.Invocation, cal
 	answer, err := s.client.CallTool(withDelivery(bounded, d), params)
 	if err == nil {
 		s.proven.Store(true)
-		return t.result(ctx, s, inv, answer)
+		return t.answerResult(ctx, s, inv, answer)
 	}
-	fault := s.fault(ctx, d, err)
-	if said, ok := answered(err); ok { // it was looked at and refused
+	fault := s.faultOf(ctx, d, err)
+	if answer, ok := serverErrorIn(err); ok { // the server refused the call
 		s.proven.Store(true)
 		f := agent.FailureOf(fault)
 		f.Retryable = false
-		if answerCode(said) == agent.CodeInternal && !inv.Repeatable {
+		if serverErrorCode(answer) == agent.CodeInternal && !inv.Repeatable {
 			f.Message += "; whether it took effect is not known"
 		}
-		return t.failed(f)
+		return t.failedResult(f)
 	}
 	switch {
 	case bounded.Err() == nil:
-		s.suspect(d, err)
-	case errors.Is(bounded.Err(), context.DeadlineExceeded) && s.link.notices.seen.Load()-before > flooded:
-		s.retire() // the answers of others are behind the same notifications
+		s.retireAfter(d, err)
+	case errors.Is(bounded.Err(), context.DeadlineExceeded) && s.link.notices.seen.Load()-before > floodThreshold:
+		s.retire() // other answers wait behind the same notifications
 	}
-	return agent.ToolResult{}, fmt.Errorf("%w: %w", fate(d, err), fault)
+	return agent.ToolResult{}, fmt.Errorf("%w: %w", deliveryOutcome(d, err), fault)
 }
 
-// fate says whether a server may have acted on a call that it did not answer.
-func fate(d *delivery, err error) error {
+// deliveryOutcome returns [errUnclear] if a server may have acted on a call that it did not answer, else [errUnsent].
+func deliveryOutcome(d *delivery, err error) error {
 	switch status := int(d.status.Load()); {
-	case errors.Is(err, sdk.ErrSessionMissing): // the session is gone: it looked at nothing
+	case errors.Is(err, sdk.ErrSessionMissing): // the server has forgotten the session, and did not read the call
 		return errUnsent
 	case status == 0:
 		if d.sent.Load() {
@@ -152,17 +153,17 @@ func fate(d *delivery, err error) error {
 	}
 }
 
-// outcome decides what becomes of a call without an answer: an error is tried again by the runtime, a failure is not.
-func (t *remote) outcome(inv agent.Invocation, result agent.ToolResult, err error) (agent.ToolResult, error) {
+// finalResult returns the result of a call, or of one without an answer: an error if the runtime may try it again, else a failure.
+func (t *remoteTool) finalResult(inv agent.Invocation, result agent.ToolResult, err error) (agent.ToolResult, error) {
 	switch {
 	case err == nil:
 		return result, nil
 	case errors.Is(err, errUnsent):
-		return t.unsent(inv, err)
+		return t.unsentResult(inv, err)
 	case !errors.Is(err, errUnclear):
 		return agent.ToolResult{}, err
 	}
-	why := reason(err)
+	why := agentErrorIn(err)
 	if why.Code == agent.CodeCancelled {
 		return agent.ToolResult{}, why
 	}
@@ -170,17 +171,17 @@ func (t *remote) outcome(inv agent.Invocation, result agent.ToolResult, err erro
 		if why.Code == agent.CodeUnavailable || why.Code == agent.CodeRateLimited {
 			return agent.ToolResult{}, why
 		}
-		return t.failed(agent.FailureOf(why))
+		return t.failedResult(agent.FailureOf(why))
 	}
-	return t.failed(&agent.Failure{
+	return t.failedResult(&agent.Failure{
 		Type: agent.OutcomeUnknown, Message: why.Error() + "; the call may have taken effect and was not repeated",
 	})
 }
 
-// unsent is for a call that the server never had. The runtime repeats a call that it knows to be repeatable; for any other it would have to
-// assume the worst, so the model is told that it may try again.
-func (t *remote) unsent(inv agent.Invocation, err error) (agent.ToolResult, error) {
-	why := reason(err)
+// unsentResult returns the result of a call that the server never had. Only a repeatable call is an error for the runtime to repeat: of any
+// other the runtime would have to assume that it took effect, so the model is told that it may try again.
+func (t *remoteTool) unsentResult(inv agent.Invocation, err error) (agent.ToolResult, error) {
+	why := agentErrorIn(err)
 	switch {
 	case why.Code == agent.CodeCancelled:
 		return agent.ToolResult{}, why
@@ -189,39 +190,34 @@ func (t *remote) unsent(inv agent.Invocation, err error) (agent.ToolResult, erro
 	}
 	f := agent.FailureOf(why)
 	f.Message += "; the call was not sent"
-	return t.failed(f)
+	return t.failedResult(f)
 }
 
-// reason is the [agent.Error] in an error's chain.
-func reason(err error) *agent.Error {
+// agentErrorIn returns the [agent.Error] in an error's chain.
+func agentErrorIn(err error) *agent.Error {
 	if own, ok := errors.AsType[*agent.Error](err); ok {
 		return own
 	}
 	return agent.Errorf(agent.CodeUnavailable, "call MCP tool", "%w", err)
 }
 
-// failed is the result of a call that failed, for the model to see.
-func (t *remote) failed(f *agent.Failure) (agent.ToolResult, error) {
-	f.Tool = t.spec.Name
-	out, err := json.Marshal(map[string]*agent.Failure{"error": f})
-	if err != nil {
-		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call MCP tool", "encode failure: %w", err)
-	}
-	return agent.ToolResult{Output: out, Failure: f}, nil
+func (t *remoteTool) failedResult(f *agent.Failure) (agent.ToolResult, error) {
+	return tool.FailedResult(t.spec.Name, f)
 }
 
-// hear passes progress on to the runtime from a goroutine of its own, so that the runtime's pace is not the session's. stop waits for it.
-func hear(inv agent.Invocation) (heard chan<- string, stop func()) {
-	messages, done, gone := make(chan string, 1), make(chan struct{}), make(chan struct{})
+// forwardProgress passes progress on to the runtime in its own goroutine, so that a slow runtime does not hold up the session. stop waits
+// for the goroutine.
+func forwardProgress(inv agent.Invocation) (heard chan<- string, stop func()) {
+	updates, done, gone := make(chan string, 1), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(gone)
 		for {
 			select {
-			case text := <-messages:
+			case text := <-updates:
 				inv.Report(text)
 			case <-done:
-				select { // the last word
-				case text := <-messages:
+				select { // the last message
+				case text := <-updates:
 					inv.Report(text)
 				default:
 				}
@@ -229,5 +225,5 @@ func hear(inv agent.Invocation) (heard chan<- string, stop func()) {
 			}
 		}
 	}()
-	return messages, func() { close(done); <-gone }
+	return updates, func() { close(done); <-gone }
 }

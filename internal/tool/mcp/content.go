@@ -13,15 +13,16 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 const (
-	maxComplaint = 3000 // runes of a failure that a tool reports; a failure is shorter than 4 KiB
-	maxBlocks    = 200  // of a result
-	maxWord      = 500  // runes of a name, a URI, a title
+	maxFailureText = 3000 // runes of a failure that a tool reports; a failure is shorter than 4 KiB
+	maxBlocks      = 200  // of a result
+	maxWord        = 500  // runes of a name, a URI, a title
 )
 
-// block is a piece of a result that is more than text.
+// block is one piece of a result.
 type block struct {
 	Type        string `json:"type"` // text, image, audio, resource_link, resource
 	Text        string `json:"text,omitempty"`
@@ -34,34 +35,34 @@ type block struct {
 	Note        string `json:"note,omitempty"`
 }
 
-// result is what the model gets of an answer: structured content where there is some, else its text, as JSON if it is some, else its
-// blocks. Binary content is stored and named by its reference.
-func (t *remote) result(ctx context.Context, s *session, inv agent.Invocation, answer *sdk.CallToolResult) (agent.ToolResult, error) {
-	hidden := s.link.hidden
+// answerResult returns the structured content of an answer, else its only text (as JSON if it is JSON), else its blocks. Binary content is
+// stored, and the model gets its reference.
+func (t *remoteTool) answerResult(ctx context.Context, s *session, inv agent.Invocation, answer *sdk.CallToolResult) (agent.ToolResult, error) {
+	hidden := s.link.secrets
 	if answer.NeedsInput() || len(answer.InputRequests) > 0 {
-		return t.failed(&agent.Failure{Type: string(agent.CodeDenied), Message: fmt.Sprintf("the MCP server %q wants input that it is not given", s.label)})
+		return t.failedResult(&agent.Failure{Type: string(agent.CodeDenied), Message: fmt.Sprintf("the MCP server %q wants input that it is not given", s.label)})
 	}
 	if size := sizeOf(answer); size > t.binding.MaxResultBytes {
-		return t.failed(&agent.Failure{
+		return t.failedResult(&agent.Failure{
 			Type:    string(agent.CodeOverflow),
 			Message: fmt.Sprintf("the answer of the MCP server %q has %d bytes, at most %d", s.label, size, t.binding.MaxResultBytes),
 		})
 	}
 	if answer.IsError {
-		return t.failed(&agent.Failure{Type: string(agent.CodeInvalid), Message: hidden.plain(complaint(answer), maxComplaint)})
+		return t.failedResult(&agent.Failure{Type: string(agent.CodeInvalid), Message: hidden.displayText(failureText(answer), maxFailureText)})
 	}
-	blocks, err := t.blocks(ctx, inv, answer.Content)
+	blocks, err := t.contentBlocks(ctx, inv, answer.Content)
 	if err != nil {
 		return agent.ToolResult{}, err
 	}
-	out, err := output(answer.StructuredContent, blocks)
+	out, err := encodeOutput(answer.StructuredContent, blocks)
 	if err != nil {
 		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call MCP tool", "encode result: %w", err)
 	}
-	return agent.ToolResult{Output: hidden.cleanJSON(out)}, nil
+	return agent.ToolResult{Output: hidden.maskJSON(out)}, nil
 }
 
-// sizeOf counts what an answer holds: its text and its binary content.
+// sizeOf returns the number of bytes of an answer's texts and binary content.
 func sizeOf(answer *sdk.CallToolResult) int {
 	size := 0
 	for _, c := range answer.Content {
@@ -89,8 +90,8 @@ func sizeOf(answer *sdk.CallToolResult) int {
 	return size
 }
 
-// complaint is what a tool says of its failure.
-func complaint(answer *sdk.CallToolResult) string {
+// failureText returns what a tool says of its failure.
+func failureText(answer *sdk.CallToolResult) string {
 	var texts []string
 	for _, c := range answer.Content {
 		if text, ok := c.(*sdk.TextContent); ok && text.Text != "" {
@@ -108,50 +109,51 @@ func complaint(answer *sdk.CallToolResult) string {
 	return strings.Join(texts, "\n")
 }
 
-// output puts a result together.
-func output(structured any, blocks []block) (json.RawMessage, error) {
+// encodeOutput encodes structured content and blocks.
+func encodeOutput(structured any, blocks []block) (json.RawMessage, error) {
 	plain := true
 	for i := range blocks {
 		plain = plain && blocks[i].Type == "text"
 	}
 	switch {
 	case structured != nil && plain:
-		return exact(structured, blocks)
+		return encodeStructured(structured, blocks)
 	case structured != nil:
-		return marshal(struct {
+		return tool.EncodeJSON(struct {
 			Structured any     `json:"structured_content"`
 			Content    []block `json:"content"`
 		}{structured, blocks})
 	case plain && len(blocks) == 1:
-		return asJSON(blocks[0].Text)
+		return encodeText(blocks[0].Text)
 	case len(blocks) == 0:
 		return json.RawMessage(`{"content":[]}`), nil
 	default:
-		return marshal(map[string][]block{"content": blocks})
+		return tool.EncodeJSON(map[string][]block{"content": blocks})
 	}
 }
 
-// exact is structured content. Servers repeat it as text, and the text has the numbers with all their digits: the SDK's has floats.
-func exact(structured any, blocks []block) (json.RawMessage, error) {
+// encodeStructured encodes structured content. Servers repeat it as text, which has all digits of the numbers; the SDK decodes them as
+// floats.
+func encodeStructured(structured any, blocks []block) (json.RawMessage, error) {
 	if len(blocks) == 1 {
 		var same any
 		if text := []byte(blocks[0].Text); json.Unmarshal(text, &same) == nil && reflect.DeepEqual(same, structured) {
-			return compact(text)
+			return compactJSON(text)
 		}
 	}
-	return marshal(structured)
+	return tool.EncodeJSON(structured)
 }
 
-// asJSON is a text that is the JSON of an object or an array, or a string.
-func asJSON(text string) (json.RawMessage, error) {
+// encodeText returns a text that is the JSON of an object or an array, and any other as a JSON string.
+func encodeText(text string) (json.RawMessage, error) {
 	trimmed := strings.TrimSpace(text)
 	if (strings.HasPrefix(trimmed, "{") || strings.HasPrefix(trimmed, "[")) && json.Valid([]byte(trimmed)) {
-		return compact([]byte(trimmed))
+		return compactJSON([]byte(trimmed))
 	}
-	return marshal(text)
+	return tool.EncodeJSON(text)
 }
 
-func compact(raw []byte) (json.RawMessage, error) {
+func compactJSON(raw []byte) (json.RawMessage, error) {
 	var b bytes.Buffer
 	if err := json.Compact(&b, raw); err != nil {
 		return nil, err
@@ -159,25 +161,14 @@ func compact(raw []byte) (json.RawMessage, error) {
 	return b.Bytes(), nil
 }
 
-// marshal does not escape <, > and &: a model reads it.
-func marshal(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSpace(b.Bytes()), nil
-}
-
-// blocks turns content into blocks and stores what is binary.
-func (t *remote) blocks(ctx context.Context, inv agent.Invocation, content []sdk.Content) ([]block, error) {
+// contentBlocks turns content into blocks and stores what is binary.
+func (t *remoteTool) contentBlocks(ctx context.Context, inv agent.Invocation, content []sdk.Content) ([]block, error) {
 	blocks := make([]block, 0, min(len(content), maxBlocks))
 	for i, c := range content {
 		if i == maxBlocks {
 			return append(blocks, block{Type: "text", Text: fmt.Sprintf("%d more pieces are left out", len(content)-i)}), nil
 		}
-		b, err := t.block(ctx, inv, c)
+		b, err := t.contentBlock(ctx, inv, c)
 		if err != nil {
 			return nil, err
 		}
@@ -186,14 +177,14 @@ func (t *remote) blocks(ctx context.Context, inv agent.Invocation, content []sdk
 	return blocks, nil
 }
 
-func (t *remote) block(ctx context.Context, inv agent.Invocation, c sdk.Content) (block, error) {
+func (t *remoteTool) contentBlock(ctx context.Context, inv agent.Invocation, c sdk.Content) (block, error) {
 	switch c := c.(type) {
 	case *sdk.TextContent:
 		return block{Type: "text", Text: c.Text}, nil
 	case *sdk.ImageContent:
-		return t.stored(ctx, inv, block{Type: "image", MIMEType: c.MIMEType}, c.Data)
+		return t.storeContent(ctx, inv, block{Type: "image", MIMEType: c.MIMEType}, c.Data)
 	case *sdk.AudioContent:
-		return t.stored(ctx, inv, block{Type: "audio", MIMEType: c.MIMEType}, c.Data)
+		return t.storeContent(ctx, inv, block{Type: "audio", MIMEType: c.MIMEType}, c.Data)
 	case *sdk.ResourceLink:
 		b := block{
 			Type: "resource_link", URI: c.URI, Name: clip.Runes(c.Name, maxWord), Description: clip.Runes(c.Description, maxDescription),
@@ -212,14 +203,14 @@ func (t *remote) block(ctx context.Context, inv agent.Invocation, c sdk.Content)
 			b.MIMEType = mediaType(b.MIMEType)
 			return b, nil
 		}
-		return t.stored(ctx, inv, b, c.Resource.Blob)
+		return t.storeContent(ctx, inv, b, c.Resource.Blob)
 	default:
 		return block{Type: "text", Note: "content of an unknown kind is left out"}, nil
 	}
 }
 
-// stored keeps binary content for the tenant.
-func (t *remote) stored(ctx context.Context, inv agent.Invocation, b block, data []byte) (block, error) {
+// storeContent stores binary content for the tenant, and returns its block.
+func (t *remoteTool) storeContent(ctx context.Context, inv agent.Invocation, b block, data []byte) (block, error) {
 	b.MIMEType, b.Bytes = mediaType(b.MIMEType), int64(len(data))
 	if t.kit.cfg.Blobs == nil {
 		b.Note = "not kept: there is no blob store"
@@ -233,7 +224,7 @@ func (t *remote) stored(ctx context.Context, inv agent.Invocation, b block, data
 	return b, nil
 }
 
-// mediaType is a server's word for a type, if it is one.
+// mediaType returns a media type of a server, "" if it is malformed.
 func mediaType(given string) string {
 	media, _, err := mime.ParseMediaType(given)
 	if err != nil {

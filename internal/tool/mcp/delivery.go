@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// delivery is what is known of a call's way to the server. It travels in the call's context, for the transport to fill in.
+// delivery records how far a call got on its way to the server. The call's context holds it, and the transport fills it in.
 type delivery struct {
 	sent   atomic.Bool  // the server may have it
 	status atomic.Int32 // the last HTTP status that answered it; 0: none
@@ -26,7 +26,7 @@ func deliveryOf(ctx context.Context) *delivery {
 	return &delivery{}
 }
 
-// traced has net/http note the moment from which a server may have the request.
-func (d *delivery) traced(ctx context.Context) context.Context {
+// trace returns a context in which net/http records that the server may have the request.
+func (d *delivery) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { d.sent.Store(true) }})
 }

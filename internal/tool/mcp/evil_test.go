@@ -83,7 +83,7 @@ func (s *script) Close() error {
 func pipeLink(in io.ReadCloser, out io.WriteCloser, stop func(), values ...string) *link {
 	n, tasks := newNotices(), &taskTools{}
 	return &link{
-		transport: &pipeTransport{in: in, out: out, notices: n, tasks: tasks}, hidden: newSecrets(values...), deaf: func() bool { return false }, notices: n, stop: stop,
+		transport: &pipeTransport{in: in, out: out, notices: n, tasks: tasks}, secrets: newSecrets(values...), mayMissNotices: func() bool { return false }, notices: n, stop: stop,
 		tasks: tasks,
 	}
 }
@@ -94,7 +94,7 @@ func scripted(data []byte, web bool) func() *link {
 	return func() *link {
 		if web {
 			c := newCarrier(&saying{lines: lines}, nil, nil)
-			return &link{transport: c.transport("http://evil.example/mcp"), hidden: c.hidden, stop: c.cut, deaf: c.deaf.Load, notices: c.notices, tasks: c.tasks}
+			return &link{transport: c.transport("http://evil.example/mcp"), secrets: c.secrets, stop: c.cancel, mayMissNotices: c.hasNoStream.Load, notices: c.notices, tasks: c.tasks}
 		}
 		s, out := newScript(lines)
 		return pipeLink(out, s, func() { _ = s.Close(); _ = out.Close() }, "secret-value")
@@ -119,16 +119,16 @@ func through(t *testing.T, kit *Toolkit, patience time.Duration, l func() *link)
 	}
 	b, err := parseBinding(json.RawMessage(`{"server":"evil","timeout_sec":2}`))
 	require.NoError(t, err)
-	list, err := listed(b, tools)
+	list, err := listTools(b, tools)
 	require.NoError(t, err)
 	for i := range list {
 		require.Regexp(t, `^[a-zA-Z0-9_-]{1,64}$`, list[i].Spec.Name)
 		require.True(t, json.Valid(list[i].Spec.Parameters))
 		require.LessOrEqual(t, len(list[i].Handle), 1<<10)
 	}
-	tool := &remote{kit: kit, binding: b, handle: handle{Name: "t"}, spec: agent.ToolSpec{Name: "t"}}
+	tool := &remoteTool{kit: kit, binding: b, handle: handle{Name: "t"}, spec: agent.ToolSpec{Name: "t"}}
 	result, err := tool.send(ctx, s, agent.Invocation{}, agent.ToolCall{Args: json.RawMessage(`{}`)})
-	if result, err = tool.outcome(agent.Invocation{}, result, err); err == nil {
+	if result, err = tool.finalResult(agent.Invocation{}, result, err); err == nil {
 		require.True(t, json.Valid(result.Output), "%s", result.Output)
 	}
 }
@@ -167,8 +167,8 @@ func TestFrames(t *testing.T) {
 	require.NoError(t, kit.Close())
 }
 
-// One session for each input, all in memory and with little patience. What a session runs differs with the time, so most of an hour would go
-// into making inputs smaller: fuzz with -fuzzminimizetime 1x.
+// One session for each input, all in memory and with little patience. What a session runs differs with the time, so most of an hour would
+// go into making inputs smaller: fuzz with -fuzzminimizetime 1x.
 func FuzzFrames(f *testing.F) {
 	for _, s := range seeds() {
 		f.Add([]byte(s), false)

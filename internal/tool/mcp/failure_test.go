@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,7 +47,7 @@ func TestServerDiedBefore(t *testing.T) {
 	sum := kit.find(t, scope, "sum")
 	for range 3 {
 		s := kit.only(t)
-		signalGroup(s.link.transport.(*stdioTransport).process.cmd.Process.Pid, killed)
+		signalGroup(s.link.transport.(*stdioTransport).process.cmd.Process.Pid, syscall.SIGKILL)
 		result, err := sum.Call(t.Context(), invocationOf(scope), agent.ToolCall{ID: "c", Name: "sum", Args: json.RawMessage(`{"a":1,"b":2}`)})
 		require.NoError(t, err)
 		if result.Failure != nil { // the frame had gone into the pipe before the kernel noticed
@@ -293,10 +294,10 @@ func TestBackoff(t *testing.T) {
 	require.Equal(t, asked, g.asked.Load(), "it was asked again")
 
 	var s slot
-	times := defaultPatience()
+	times := defaultPoolTimes()
 	var pauses []time.Duration
 	for range 6 {
-		s.failed(&times)
+		s.delayRetry(&times)
 		pauses = append(pauses, time.Until(s.retryAt).Round(time.Second))
 	}
 	require.Equal(t, []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, time.Minute, time.Minute}, pauses)

@@ -15,19 +15,19 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// maxReason bounds what is quoted of a server's error, in runes.
+// maxReason is the maximum number of runes that are quoted of a server's error.
 const maxReason = 600
 
-// The codes that the SDK gives to its own faults: what they say is not the server's.
+// The codes of the SDK's own faults, which the server did not send.
 const (
 	codeClientClosing = -32003
 	codeServerClosing = -32004
 	codeRejected      = -32005
 )
 
-// fault is why something went wrong between us and a server, as an [agent.Error] in our words. The SDK's name URLs and session ids; of the
-// server's own only the message of a JSON-RPC error is quoted.
-func (s *session) fault(ctx context.Context, d *delivery, err error) *agent.Error {
+// faultOf returns why an exchange with a server failed, as an [agent.Error]. It does not repeat the SDK's words, which name URLs and
+// session ids. Of the server's words only the message of a JSON-RPC error is quoted.
+func (s *session) faultOf(ctx context.Context, d *delivery, err error) *agent.Error {
 	op := fmt.Sprintf("MCP server %q", s.label)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return agent.Errorf(agent.CodeUnavailable, op, "no answer in time: %w", context.DeadlineExceeded)
@@ -35,8 +35,8 @@ func (s *session) fault(ctx context.Context, d *delivery, err error) *agent.Erro
 	if ctx.Err() != nil {
 		return &agent.Error{Code: agent.CodeCancelled, Op: op, Err: ctx.Err()}
 	}
-	if answer, ok := answered(err); ok {
-		return agent.Errorf(answerCode(answer), op, "answered error %d: %s", answer.Code, s.link.hidden.plain(answer.Message, maxReason))
+	if answer, ok := serverErrorIn(err); ok {
+		return agent.Errorf(serverErrorCode(answer), op, "answered error %d: %s", answer.Code, s.link.secrets.displayText(answer.Message, maxReason))
 	}
 	if refusal, ok := refusalIn(err); ok {
 		refusal = &agent.Error{Code: refusal.Code, Op: op, Err: refusal}
@@ -46,7 +46,7 @@ func (s *session) fault(ctx context.Context, d *delivery, err error) *agent.Erro
 	if s.link.notices.isOver() {
 		return agent.Errorf(agent.CodeUnavailable, op, "it sent more notifications than are taken, and the connection was ended")
 	}
-	if gone(err) || !s.alive() {
+	if isSessionOver(err) || !s.isAlive() {
 		return agent.Errorf(agent.CodeUnavailable, op, "the connection was lost")
 	}
 	if own, ok := errors.AsType[*agent.Error](err); ok {
@@ -58,14 +58,14 @@ func (s *session) fault(ctx context.Context, d *delivery, err error) *agent.Erro
 	return agent.Errorf(agent.CodeUnavailable, op, "it does not speak the protocol as it should, or the connection broke")
 }
 
-// refusalIn returns what the egress rules, or the auth profiles, say of a request that they refuse. Another session has the same said of it.
+// refusalIn returns the error of a request that the egress rules or the auth profiles refuse. They would refuse it in another session too.
 func refusalIn(err error) (*agent.Error, bool) {
 	own, ok := errors.AsType[*agent.Error](err)
 	return own, ok && (own.Code == agent.CodeDenied || own.Code == agent.CodeInvalid)
 }
 
-// gone reports whether a session is over: the server has ended, has forgotten it, or does not read any more.
-func gone(err error) bool {
+// isSessionOver reports whether a session has ended: the server has ended, has forgotten it, or does not read any more.
+func isSessionOver(err error) bool {
 	for _, end := range []error{io.EOF, sdk.ErrConnectionClosed, sdk.ErrSessionMissing, syscall.EPIPE, os.ErrClosed, io.ErrClosedPipe} {
 		if errors.Is(err, end) {
 			return true
@@ -74,8 +74,8 @@ func gone(err error) bool {
 	return false
 }
 
-// answered returns the server's own JSON-RPC error.
-func answered(err error) (*jsonrpc.Error, bool) {
+// serverErrorIn returns the server's own JSON-RPC error.
+func serverErrorIn(err error) (*jsonrpc.Error, bool) {
 	answer, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok || answer.Code == codeClientClosing || answer.Code == codeServerClosing || answer.Code == codeRejected {
 		return nil, false
@@ -83,7 +83,7 @@ func answered(err error) (*jsonrpc.Error, bool) {
 	return answer, true
 }
 
-func answerCode(answer *jsonrpc.Error) agent.Code {
+func serverErrorCode(answer *jsonrpc.Error) agent.Code {
 	switch answer.Code {
 	case jsonrpc.CodeMethodNotFound:
 		return agent.CodeNotFound

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// listenPatience is how long a server may think about whether it has a stream of notifications.
-	listenPatience = 3 * time.Second
+	// streamTimeout is how long a server may think about whether it has a stream of notifications.
+	streamTimeout = 3 * time.Second
 	// reconnects is how often the SDK resumes a stream that makes no progress.
 	reconnects = 2
 )
@@ -28,31 +28,31 @@ const eventStream = "text/event-stream"
 // errNoStream ends the wait for a server that does not say whether it has a stream of notifications.
 var errNoStream = errors.New("no answer")
 
-// carrier takes the requests of one session through the egress rules, with the credentials of its binding.
+// carrier sends the requests of one session through the egress client, with the credentials of its binding.
 type carrier struct {
 	http     tool.HTTP
 	auth     tool.Auth // nil: requests carry no credentials
 	profiles []agent.PlanAuth
-	hidden   *secrets
+	secrets  *secrets
 	notices  *notices // that come by event streams
 	tasks    *taskTools
 
 	reached atomic.Bool                 // the server has answered something
 	refusal atomic.Pointer[agent.Error] // of the first request, by the egress rules: it stands for those that follow
 
-	life  context.Context // ends with the session: what is under way is cut off
-	deaf  atomic.Bool     // no stream of notifications: they may be missed
-	cut   context.CancelFunc
-	bound int64 // bytes of a body that is no event stream
+	ctx         context.Context // ends with the session, and with it the running requests
+	hasNoStream atomic.Bool     // there is no stream of notifications, so they may be missed
+	cancel      context.CancelFunc
+	bound       int64 // bytes of a body that is no event stream
 }
 
 func newCarrier(h tool.HTTP, auth tool.Auth, profiles []agent.PlanAuth) *carrier {
-	c := &carrier{http: h, auth: auth, profiles: profiles, hidden: newSecrets(), notices: newNotices(), tasks: &taskTools{}, bound: maxFrame}
-	c.life, c.cut = context.WithCancel(context.Background()) //nolint:gosec // link.stop calls it
+	c := &carrier{http: h, auth: auth, profiles: profiles, secrets: newSecrets(), notices: newNotices(), tasks: &taskTools{}, bound: maxFrame}
+	c.ctx, c.cancel = context.WithCancel(context.Background()) //nolint:gosec // link.stop calls it
 	return c
 }
 
-// transport is the SDK's, with every request through the carrier. Redirects are followed below it, by the egress rules.
+// transport returns the SDK's transport, with every request through the carrier. The egress client follows redirects.
 func (c *carrier) transport(endpoint string) sdk.Transport {
 	return &sdk.StreamableClientTransport{
 		Endpoint: endpoint, MaxRetries: reconnects, MaxEventSize: maxFrame,
@@ -63,14 +63,15 @@ func (c *carrier) transport(endpoint string) sdk.Transport {
 	}
 }
 
-// RoundTrip sends one request of the session. Where the first may not go, none may: the SDK tries another version of the protocol after any error.
+// RoundTrip sends one request of the session. If the first one is refused, so are all others: the SDK tries another version of the protocol
+// after any error.
 func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	if refusal := c.refusal.Load(); refusal != nil {
 		return nil, refusal
 	}
 	d := deliveryOf(req.Context())
-	ctx, cancel := context.WithCancelCause(d.traced(req.Context()))
-	release := context.AfterFunc(c.life, func() { cancel(context.Canceled) })
+	ctx, cancel := context.WithCancelCause(d.trace(req.Context()))
+	release := context.AfterFunc(c.ctx, func() { cancel(context.Canceled) })
 	done := func() { release(); cancel(nil) }
 
 	out := req.Clone(ctx)
@@ -80,20 +81,20 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	var patience *time.Timer
 	if req.Method == http.MethodGet {
-		patience = time.AfterFunc(listenPatience, func() { cancel(errNoStream) })
+		patience = time.AfterFunc(streamTimeout, func() { cancel(errNoStream) })
 	}
 	resp, err := c.http.Do(out)
 	if patience != nil && !patience.Stop() && err != nil && errors.Is(context.Cause(ctx), errNoStream) {
-		c.deaf.Store(true)
+		c.hasNoStream.Store(true)
 		done()
-		return noStream(req), nil
+		return noStreamResponse(req), nil
 	}
 	if err == nil && resp.StatusCode == http.StatusUnauthorized {
-		resp, err = c.withToken(ctx, req, out, resp)
+		resp, err = c.retryWithToken(ctx, req, out, resp)
 	}
 	if err != nil {
 		done()
-		c.refused(err)
+		c.rememberRefusal(err)
 		return nil, err
 	}
 	d.status.Store(int32(resp.StatusCode)) //nolint:gosec // three digits
@@ -101,13 +102,13 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 		_ = resp.Body.Close() // nothing of it is wanted
 		done()
 		err := agent.Errorf(agent.CodeInvalid, "request "+req.URL.Host, "redirects (%d), which is not followed: configure where it leads to", resp.StatusCode)
-		c.refused(err)
+		c.rememberRefusal(err)
 		return nil, err
 	}
 	c.reached.Store(true)
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if req.Method == http.MethodGet && (resp.StatusCode != http.StatusOK || media != eventStream) {
-		c.deaf.Store(true)
+		c.hasNoStream.Store(true)
 	}
 	body := &boundedBody{body: resp.Body, left: -1, done: done}
 	if media == eventStream {
@@ -122,8 +123,8 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// withToken sends a request again that was answered with 401, if a token for it can be found. The server has not acted on the first one.
-func (c *carrier) withToken(ctx context.Context, req, sent *http.Request, answer *http.Response) (*http.Response, error) {
+// retryWithToken repeats a request that was answered with 401 if a token for it can be found. The server has not acted on the first one.
+func (c *carrier) retryWithToken(ctx context.Context, req, sent *http.Request, answer *http.Response) (*http.Response, error) {
 	server, ok := c.auth.(tool.ServerAuth)
 	if !ok || req.Body != nil && req.GetBody == nil {
 		return answer, nil
@@ -148,14 +149,14 @@ func (c *carrier) withToken(ctx context.Context, req, sent *http.Request, answer
 	return c.http.Do(next)
 }
 
-// refused remembers what the egress rules say of a server that was not reached yet.
-func (c *carrier) refused(err error) {
+// rememberRefusal remembers a refusal by the egress rules if the server was not reached yet.
+func (c *carrier) rememberRefusal(err error) {
 	if refusal, ok := refusalIn(err); ok && !c.reached.Load() {
 		c.refusal.Store(refusal)
 	}
 }
 
-// authorise adds credentials, and remembers which.
+// authorise adds credentials, and remembers them to mask what the server says.
 func (c *carrier) authorise(req *http.Request) error {
 	if c.auth == nil || len(c.profiles) == 0 {
 		return nil
@@ -166,41 +167,41 @@ func (c *carrier) authorise(req *http.Request) error {
 	}
 	for name, values := range req.Header {
 		if strings.Join(values, "\n") != strings.Join(headers[name], "\n") {
-			c.hide(values)
+			c.addSecrets(values)
 		}
 	}
 	for name, values := range req.URL.Query() {
 		if strings.Join(values, "\n") != strings.Join(query[name], "\n") {
-			c.hide(values)
+			c.addSecrets(values)
 		}
 	}
 	return nil
 }
 
-// hide remembers credentials as they were sent, and without the word that says of what kind they are.
-func (c *carrier) hide(values []string) {
+// addSecrets remembers credentials as they were sent, and without their scheme.
+func (c *carrier) addSecrets(values []string) {
 	for _, v := range values {
-		c.hidden.add(v)
+		c.secrets.add(v)
 		if scheme, rest, ok := strings.Cut(v, " "); ok {
-			c.hidden.add(rest)
+			c.secrets.add(rest)
 			if basic := (&http.Request{Header: http.Header{"Authorization": {v}}}); strings.EqualFold(scheme, "basic") {
 				if _, password, ok := basic.BasicAuth(); ok {
-					c.hidden.add(password)
+					c.secrets.add(password)
 				}
 			}
 		}
 	}
 }
 
-// noStream is the answer of a server that has no stream of notifications.
-func noStream(req *http.Request) *http.Response {
+// noStreamResponse returns the answer of a server that has no stream of notifications.
+func noStreamResponse(req *http.Request) *http.Response {
 	return &http.Response{
 		StatusCode: http.StatusMethodNotAllowed, Status: "405 Method Not Allowed", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{}, Body: http.NoBody, Request: req,
 	}
 }
 
-// boundedBody ends with an error behind its bound, and frees its request's context when it is closed.
+// boundedBody is a body that fails beyond its bound, and ends its request's context when it is closed.
 type boundedBody struct {
 	body io.ReadCloser
 	left int64 // negative: the SDK bounds each event

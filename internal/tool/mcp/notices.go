@@ -9,18 +9,18 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// The bounds of what a server may tell us without being asked, in a session.
+// The bounds of the notifications of a server, in a session.
 const (
 	noticeRate  = 200 // notifications a second
 	noticeBurst = 2000
 	noticeBytes = 16 << 20 // of notifications a minute
-	// flooded is how many notifications during a call are one reason to give up its session when the call got no answer in time.
-	flooded = 200
+	// floodThreshold is the number of notifications during a call without an answer beyond which its session is given up.
+	floodThreshold = 200
 
 	logMethod = "notifications/message"
 )
 
-// notices are the notifications of one session. Beyond their bounds the session is over. It is safe for concurrent use.
+// notices counts the notifications of one session. Beyond its bounds the session ends. It is safe for concurrent use.
 type notices struct {
 	count, bytes, logs *rate.Limiter
 	seen               atomic.Int64
@@ -35,8 +35,8 @@ func newNotices() *notices {
 	}
 }
 
-// take counts a notification of so many bytes; false when it is one too many. Once one was, each is.
-func (n *notices) take(size int) bool {
+// allow counts a notification of so many bytes. It returns false once there are too many.
+func (n *notices) allow(size int) bool {
 	n.seen.Add(1)
 	if n.isOver() {
 		return false
@@ -57,19 +57,21 @@ func (n *notices) isOver() bool {
 	}
 }
 
-// drops reports whether a message need not be looked at: a log message beyond the rate at which they come to our log.
-func (n *notices) drops(msg *jsonrpc.Request) bool { return msg.Method == logMethod && !n.logs.Allow() }
+// isSurplusLog reports whether a message is a log message beyond the rate at which they are logged.
+func (n *notices) isSurplusLog(msg *jsonrpc.Request) bool {
+	return msg.Method == logMethod && !n.logs.Allow()
+}
 
-// eventMeter counts the events of an event stream. An event is counted when the next one begins: the answer to a request is the last of its
-// stream, and no notification, so that its size is not held against the server.
+// eventMeter counts the events of an event stream. It counts an event when the next one begins: the last event of a stream is the answer
+// to a request, which is no notification.
 type eventMeter struct {
 	notices *notices
-	line    int // bytes of the line under way, without its end
-	size    int // bytes of the event under way
+	line    int // bytes of the current line
+	size    int // bytes of the current event
 	last    int // bytes of the one before, which is not counted yet
 }
 
-// read looks at what was read of the stream; false when there was one event too many.
+// read counts the events in a part of the stream. It returns false once there are too many.
 func (m *eventMeter) read(p []byte) bool {
 	for _, c := range p {
 		switch c {
@@ -81,7 +83,7 @@ func (m *eventMeter) read(p []byte) bool {
 			m.line = 0
 		default:
 			if m.size == 0 && m.last > 0 {
-				if !m.notices.take(m.last) {
+				if !m.notices.allow(m.last) {
 					return false
 				}
 				m.last = 0

@@ -35,7 +35,7 @@ func TestFloodOfNotifications(t *testing.T) {
 			require.Contains(t, result.Failure.Message, "more notifications than are taken")
 			require.Less(t, s.link.notices.seen.Load(), int64(20_000), "the rest is not read")
 			require.JSONEq(t, `{"sum":3}`, string(kit.call(t, scope, "sum", `{"a":1,"b":2}`).Output), "in a new session")
-			require.False(t, s.alive())
+			require.False(t, s.isAlive())
 			require.Equal(t, 1, kit.logs.FilterMessageSnippet("too many notifications").Len())
 		})
 	}
@@ -44,13 +44,13 @@ func TestFloodOfNotifications(t *testing.T) {
 // A session that is used up is offered to nobody from that very moment, not only once it has been closed.
 func TestUsedUpSession(t *testing.T) {
 	s := &session{link: &link{notices: newNotices()}}
-	s.life, s.end = context.WithCancel(t.Context())
-	defer s.end()
-	require.True(t, s.alive())
-	for s.link.notices.take(1 << 20) {
+	s.ctx, s.cancel = context.WithCancel(t.Context())
+	defer s.cancel()
+	require.True(t, s.isAlive())
+	for s.link.notices.allow(1 << 20) {
 		continue
 	}
-	require.False(t, s.alive())
+	require.False(t, s.isAlive())
 }
 
 // talking opens a session with a server over pipes that calls say when it is called, with a function that writes a line.
@@ -89,7 +89,7 @@ func ask(t *testing.T, kit *Toolkit, s *session, seconds int) (agent.ToolResult,
 	t.Helper()
 	b, err := parseBinding(fmt.Appendf(nil, `{"server":"talking","timeout_sec":%d}`, seconds))
 	require.NoError(t, err)
-	tool := &remote{kit: kit, binding: b, handle: handle{Name: "t"}, spec: agent.ToolSpec{Name: "t"}}
+	tool := &remoteTool{kit: kit, binding: b, handle: handle{Name: "t"}, spec: agent.ToolSpec{Name: "t"}}
 	return tool.send(t.Context(), s, agent.Invocation{}, agent.ToolCall{Args: []byte(`{}`)})
 }
 
@@ -108,7 +108,7 @@ func TestDroppedLogs(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `"hi"`, string(result.Output))
 	require.EqualValues(t, 1500, s.link.notices.seen.Load())
-	require.True(t, s.alive())
+	require.True(t, s.isAlive())
 	require.Less(t, logs.FilterMessage("MCP server logs").Len(), 500)
 }
 
@@ -138,7 +138,7 @@ func TestDropsBeforeTheQueue(t *testing.T) {
 }
 
 func TestTimedOutBehindNotifications(t *testing.T) {
-	for count, retired := range map[int]bool{0: false, flooded / 2: false, 2 * flooded: true} {
+	for count, retired := range map[int]bool{0: false, floodThreshold / 2: false, 2 * floodThreshold: true} {
 		kit, s := talking(t, &Config{}, func(write func(string, ...any) bool) {
 			for range count {
 				write(`{"jsonrpc":"2.0","method":"notifications/other"}`)
@@ -146,22 +146,22 @@ func TestTimedOutBehindNotifications(t *testing.T) {
 		})
 		_, err := ask(t, kit, s, 1)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, retired, !s.alive(), "after %d", count)
+		require.Equal(t, retired, !s.isAlive(), "after %d", count)
 	}
 }
 
 func TestNoticeBounds(t *testing.T) {
 	n := newNotices()
 	for i := range 16 {
-		require.True(t, n.take(1<<20), i)
+		require.True(t, n.allow(1<<20), i)
 	}
-	require.False(t, n.take(2<<20), "bytes")
-	require.False(t, n.take(1), "it stays so")
+	require.False(t, n.allow(2<<20), "bytes")
+	require.False(t, n.allow(1), "it stays so")
 	require.True(t, n.isOver())
 
 	n = newNotices()
 	taken := 0
-	for began := time.Now(); time.Since(began) < 10*time.Second && n.take(1); {
+	for began := time.Now(); time.Since(began) < 10*time.Second && n.allow(1); {
 		taken++
 	}
 	require.GreaterOrEqual(t, taken, noticeBurst)

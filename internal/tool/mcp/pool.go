@@ -10,18 +10,18 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// patience are the times of a [pool]; tests shorten them.
-type patience struct {
+// poolTimes holds the times of a [pool]; tests shorten them.
+type poolTimes struct {
 	dial     time.Duration // for a session to open
 	idle     time.Duration // until an unused session is closed
-	fresh    time.Duration // after a longer pause a session is asked for a sign of life
-	ping     time.Duration // for that
+	fresh    time.Duration // after a longer pause a session is pinged before its use
+	ping     time.Duration // for the answer to a ping
 	backoff  time.Duration // after the first failure; it doubles
 	maxPause time.Duration
 }
 
-func defaultPatience() patience {
-	return patience{
+func defaultPoolTimes() poolTimes {
+	return poolTimes{
 		dial: 30 * time.Second, idle: 10 * time.Minute, fresh: time.Minute, ping: 5 * time.Second, backoff: 5 * time.Second, maxPause: time.Minute,
 	}
 }
@@ -31,42 +31,42 @@ const maxSessions = 64
 
 // pool keeps one session per key. It is safe for concurrent use.
 type pool struct {
-	times  patience
-	most   int
-	logger *zap.Logger
+	times       poolTimes
+	maxSessions int
+	logger      *zap.Logger
 
-	life context.Context // ends with close: what is being opened is given up
-	end  context.CancelFunc
-	work sync.WaitGroup // sessions that open, live or close
+	ctx    context.Context // ends with close, and with it the attempts to open sessions
+	cancel context.CancelFunc
+	work   sync.WaitGroup // sessions that open, live or close
 
 	mu     sync.Mutex
 	slots  map[string]*slot
 	closed bool
 }
 
-// slot is what is known of one key. The pool's lock guards it.
+// slot is the state of one key. The pool's lock guards it.
 type slot struct {
 	session  *session      // nil: none is open
-	dialling chan struct{} // closed when the attempt under way has ended; nil: there is none
+	dialling chan struct{} // closed when the current attempt has ended; nil: there is none
 	failures int           // in a row
 	retryAt  time.Time     // no attempt before
 	err      error         // of the last attempt
-	users    int           // who holds the session or waits for it
-	used     time.Time     // when the last one left
+	users    int           // that hold the session or wait for it
+	used     time.Time     // when the last user released it
 	idle     *time.Timer   // closes the session
 }
 
-func newPool(times patience, logger *zap.Logger) *pool {
-	p := &pool{times: times, most: maxSessions, logger: logger, slots: map[string]*slot{}}
-	p.life, p.end = context.WithCancel(context.Background())
+func newPool(times poolTimes, logger *zap.Logger) *pool {
+	p := &pool{times: times, maxSessions: maxSessions, logger: logger, slots: map[string]*slot{}}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
 
 // opener opens a session.
 type opener func(ctx context.Context) (*session, error)
 
-// acquire returns the session of a key, opened if need be; release gives it back. Errors are [agent.Error]: unavailable while the server
-// is left alone after a failure, what [opener] says otherwise.
+// acquire returns the session of a key, and opens it if there is none; release gives it back. Errors are [agent.Error]: unavailable
+// during the pause after a failure, else those of [opener].
 func (p *pool) acquire(ctx context.Context, key string, open opener) (s *session, release func(), err error) {
 	for {
 		held, wait, err := p.hold(key, open)
@@ -82,15 +82,15 @@ func (p *pool) acquire(ctx context.Context, key string, open opener) (s *session
 				return nil, nil, agent.Interrupted(ctx, "open MCP session")
 			}
 		}
-		s, stale, err := p.look(held)
+		s, stale, err := p.sessionOf(held)
 		switch {
 		case err != nil:
 			release()
 			return nil, nil, err
-		case s == nil: // lost meanwhile
+		case s == nil: // it has ended meanwhile
 			release()
 			continue
-		case stale && !p.answers(ctx, s):
+		case stale && !p.pingSession(ctx, s):
 			release()
 			if ctx.Err() != nil {
 				return nil, nil, agent.Interrupted(ctx, "open MCP session")
@@ -102,7 +102,7 @@ func (p *pool) acquire(ctx context.Context, key string, open opener) (s *session
 	}
 }
 
-// hold marks a slot as used and starts to open its session when there is none. wait is closed when that has ended.
+// hold marks a slot as used, and starts to open its session if there is none. wait is closed when that has ended.
 func (p *pool) hold(key string, open opener) (held *slot, wait <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,13 +112,13 @@ func (p *pool) hold(key string, open opener) (held *slot, wait <-chan struct{}, 
 	held = p.slots[key]
 	if held == nil {
 		if !p.makeRoom() {
-			return nil, nil, agent.Errorf(agent.CodeUnavailable, "open MCP session", "all %d sessions are in use", p.most)
+			return nil, nil, agent.Errorf(agent.CodeUnavailable, "open MCP session", "all %d sessions are in use", p.maxSessions)
 		}
 		held = &slot{}
 		p.slots[key] = held
 	}
-	if held.session != nil && !held.session.alive() {
-		held.settle(&p.times)
+	if held.session != nil && !held.session.isAlive() {
+		held.clearEnded(&p.times)
 	}
 	if held.session == nil && held.dialling == nil {
 		if pause := time.Until(held.retryAt); pause > 0 {
@@ -136,9 +136,9 @@ func (p *pool) hold(key string, open opener) (held *slot, wait <-chan struct{}, 
 	return held, held.dialling, nil
 }
 
-// makeRoom forgets the slot that was unused for longest when there are too many. The lock is held.
+// makeRoom drops the slot that was unused for longest if there are too many. It reports whether there is room. The lock is held.
 func (p *pool) makeRoom() bool {
-	if len(p.slots) < p.most {
+	if len(p.slots) < p.maxSessions {
 		return true
 	}
 	var oldest string
@@ -154,7 +154,7 @@ func (p *pool) makeRoom() bool {
 	return true
 }
 
-// drop forgets a slot and closes its session behind the caller's back. The lock is held.
+// drop removes a slot and closes its session in the background. The lock is held.
 func (p *pool) drop(key string) {
 	s := p.slots[key]
 	delete(p.slots, key)
@@ -167,9 +167,9 @@ func (p *pool) drop(key string) {
 	}
 }
 
-// open makes one attempt and stays until its session has ended.
+// open makes one attempt, and returns when its session has ended.
 func (p *pool) open(key string, held *slot, open opener) {
-	ctx, cancel := context.WithTimeout(p.life, p.times.dial)
+	ctx, cancel := context.WithTimeout(p.ctx, p.times.dial)
 	s, err := open(ctx)
 	cancel()
 	p.mu.Lock()
@@ -177,7 +177,7 @@ func (p *pool) open(key string, held *slot, open opener) {
 	held.dialling = nil
 	held.session, held.err = s, err
 	if err != nil {
-		held.failed(&p.times)
+		held.delayRetry(&p.times)
 		failures := held.failures
 		p.mu.Unlock()
 		p.logger.Warn("open MCP session", zap.Int("failures", failures), zap.Error(err))
@@ -186,27 +186,27 @@ func (p *pool) open(key string, held *slot, open opener) {
 	p.mu.Unlock()
 	select {
 	case <-s.ended:
-	case <-p.life.Done():
+	case <-p.ctx.Done():
 		s.close()
 	}
-	p.lost(key, held, s)
+	p.sessionEnded(key, held, s)
 }
 
-// lost clears a slot whose session has ended.
-func (p *pool) lost(key string, held *slot, s *session) {
+// sessionEnded clears a slot whose session has ended.
+func (p *pool) sessionEnded(key string, held *slot, s *session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if held.session != s {
 		return
 	}
-	held.settle(&p.times)
+	held.clearEnded(&p.times)
 	if held.users == 0 && held.failures == 0 && p.slots[key] == held {
 		p.drop(key)
 	}
 }
 
-// settle takes a session that has ended out of its slot. One that had never answered anything counts as a failure. The lock is held.
-func (s *slot) settle(times *patience) {
+// clearEnded removes an ended session from its slot. A session that never answered counts as a failure. The lock is held.
+func (s *slot) clearEnded(times *poolTimes) {
 	if s.session.proven.Load() {
 		s.failures, s.retryAt = 0, time.Time{}
 	} else {
@@ -214,20 +214,20 @@ func (s *slot) settle(times *patience) {
 		if refusal := s.session.refusal.Load(); refusal != nil {
 			s.err = refusal
 		}
-		s.failed(times)
+		s.delayRetry(times)
 	}
 	s.session = nil
 }
 
-// failed sets the pause before the next attempt. The lock is held.
-func (s *slot) failed(times *patience) {
+// delayRetry sets the pause before the next attempt. The lock is held.
+func (s *slot) delayRetry(times *poolTimes) {
 	pause := min(times.backoff<<min(s.failures, 16), times.maxPause)
 	s.failures++
 	s.retryAt = time.Now().Add(pause)
 }
 
-// look says what a slot has after the wait for it.
-func (p *pool) look(held *slot) (s *session, stale bool, err error) {
+// sessionOf returns the session of a slot after the wait for it; nil if it has ended. stale reports whether it was unused for long.
+func (p *pool) sessionOf(held *slot) (s *session, stale bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if held.session == nil {
@@ -236,16 +236,16 @@ func (p *pool) look(held *slot) (s *session, stale bool, err error) {
 		}
 		return nil, false, nil
 	}
-	if !held.session.alive() {
+	if !held.session.isAlive() {
 		return nil, false, nil
 	}
 	stale = !held.used.IsZero() && time.Since(held.used) > p.times.fresh
 	return held.session, stale, nil
 }
 
-// answers reports whether a session that was not used for a while still works.
-func (p *pool) answers(ctx context.Context, s *session) bool {
-	ctx, cancel := s.within(ctx, p.times.ping)
+// pingSession reports whether a session still answers.
+func (p *pool) pingSession(ctx context.Context, s *session) bool {
+	ctx, cancel := s.withTimeout(ctx, p.times.ping)
 	defer cancel()
 	return s.ping(ctx) == nil
 }
@@ -267,7 +267,7 @@ func (p *pool) release(key string, held *slot) {
 	})
 }
 
-// peek returns the session of a key that is open already, nil when there is none. It is not held.
+// peek returns the open session of a key without holding it, nil if there is none.
 func (p *pool) peek(key string) *session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -285,13 +285,13 @@ func (p *pool) close() error {
 		p.drop(key)
 	}
 	p.mu.Unlock()
-	p.end()
+	p.cancel()
 	done := make(chan struct{})
 	go func() { p.work.Wait(); close(done) }()
 	select {
 	case <-done:
 		return nil
-	case <-time.After(3 * closePatience):
+	case <-time.After(3 * closeTimeout):
 		return agent.Errorf(agent.CodeUnavailable, "close MCP sessions", "some do not end")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,19 +19,19 @@ import (
 )
 
 const (
-	// graceful is how long a server may take to end: after its input was closed, and once more after SIGTERM.
-	graceful = 2 * time.Second
-	// leftover is how long pipes are read that others of the server's group still hold.
-	leftover = time.Second
-	// maxLine is how many bytes of a line of a server's standard error are read; maxLogLine, in runes, and logRate, in lines a second, bound
-	// what of it comes to our log.
+	// stopTimeout is how long a server may take to end: after its input was closed, and once more after SIGTERM.
+	stopTimeout = 2 * time.Second
+	// leftoverTimeout is how long pipes are read that other processes of the server's group still hold.
+	leftoverTimeout = time.Second
+	// maxLine is how many bytes of a line of a server's standard error are read. maxLogLine, in runes, and logRate, in lines a second,
+	// bound what is logged.
 	maxLine    = 16 << 10
 	maxLogLine = 1 << 10
 	logRate    = 10
 	logBurst   = 100
 )
 
-// process is a running server with our ends of its pipes. It ends with stop, or by itself: then its whole group is killed.
+// process is a running server and this side of its pipes. When it has ended, its whole process group is killed.
 type process struct {
 	cmd    *exec.Cmd
 	in     *os.File
@@ -39,7 +40,7 @@ type process struct {
 	quiet  chan struct{} // closed when its standard error has ended
 }
 
-// startProcess starts a server in a process group of its own. Errors are [agent.CodeUnavailable] and name neither path nor environment.
+// startProcess starts a server in its own process group. Errors are [agent.CodeUnavailable] and name neither path nor environment.
 func startProcess(t *stdioTransport) (*process, error) {
 	s := t.server
 	cmd := exec.Command(s.Command, s.Args...) //nolint:gosec,noctx // the operator configured it, and it lives as long as its session
@@ -62,11 +63,11 @@ func startProcess(t *stdioTransport) (*process, error) {
 		closeAll([]*os.File{p.in, p.out, stderr})
 		return nil, agent.Errorf(agent.CodeUnavailable, "start MCP server", "%q: %s", s.Name, startFault(err))
 	}
-	go p.log(stderr, t.logger.With(zap.String("server", s.Name), zap.Int("pid", cmd.Process.Pid)), t.hidden)
+	go p.log(stderr, t.logger.With(zap.String("server", s.Name), zap.Int("pid", cmd.Process.Pid)), t.secrets)
 	return p, nil
 }
 
-// pipes connects the command's standard streams; theirs are the ends that it gets.
+// pipes connects the command's standard streams; theirs are the ends of the command.
 func (p *process) pipes() (stderr *os.File, theirs []*os.File, err error) {
 	stdin, in, err := os.Pipe()
 	if err != nil {
@@ -85,8 +86,7 @@ func (p *process) pipes() (stderr *os.File, theirs []*os.File, err error) {
 	return stderr, []*os.File{stdin, stdout, complaints}, nil
 }
 
-// run starts the command and waits for its end on one thread: the kernel's "kill it when its parent dies" means the parent's thread
-// (golang.org/issue/27505).
+// run starts the command and waits for its end on one thread: for the kernel, the parent that dies is a thread (golang.org/issue/27505).
 func (p *process) run(started chan<- error, theirs []*os.File, stderr *os.File) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -96,11 +96,11 @@ func (p *process) run(started chan<- error, theirs []*os.File, stderr *os.File) 
 	if err != nil {
 		return
 	}
-	_ = p.cmd.Wait() // how it ended matters to nobody: it is gone
-	signalGroup(p.cmd.Process.Pid, killed)
-	// What the group has still written is read; who left the group and kept a pipe is not waited for.
+	_ = p.cmd.Wait() // how it ended does not matter
+	signalGroup(p.cmd.Process.Pid, syscall.SIGKILL)
+	// What the group has still written is read. A process that left the group and kept a pipe is not waited for.
 	for _, f := range []*os.File{p.out, stderr} {
-		_ = f.SetReadDeadline(time.Now().Add(leftover))
+		_ = f.SetReadDeadline(time.Now().Add(leftoverTimeout))
 	}
 	close(p.exited)
 }
@@ -110,20 +110,20 @@ func (p *process) stop() {
 	closeAll([]*os.File{p.in, p.out})
 	for _, signal := range []func(){
 		func() {},
-		func() { signalGroup(p.cmd.Process.Pid, terminated) },
-		func() { signalGroup(p.cmd.Process.Pid, killed) },
+		func() { signalGroup(p.cmd.Process.Pid, syscall.SIGTERM) },
+		func() { signalGroup(p.cmd.Process.Pid, syscall.SIGKILL) },
 	} {
 		signal()
 		select {
 		case <-p.exited:
 			<-p.quiet
 			return
-		case <-time.After(graceful):
+		case <-time.After(stopTimeout):
 		}
 	}
 }
 
-// log copies the server's standard error to our log, line by line, bounded in both directions.
+// log copies the server's standard error to the log, line by line, within bounds of length and rate.
 func (p *process) log(stderr *os.File, logger *zap.Logger, hidden *secrets) {
 	defer close(p.quiet)
 	defer closeAll([]*os.File{stderr})
@@ -139,7 +139,7 @@ func (p *process) log(stderr *os.File, logger *zap.Logger, hidden *secrets) {
 		for more && err == nil {
 			_, more, err = lines.ReadLine() // the rest of a long line
 		}
-		switch text = hidden.plain(text, maxLogLine); {
+		switch text = hidden.displayText(text, maxLogLine); {
 		case text == "":
 		case budget.Allow():
 			logger.Info("MCP server says", zap.String("stderr", text), zap.Int("dropped_before", dropped))
@@ -153,7 +153,7 @@ func (p *process) log(stderr *os.File, logger *zap.Logger, hidden *secrets) {
 	}
 }
 
-// startFault is why a command did not start, without its path.
+// startFault returns why a command did not start, without its path.
 func startFault(err error) string {
 	switch {
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):

@@ -2,15 +2,10 @@ package mcp
 
 import "syscall"
 
-const (
-	terminated = syscall.SIGTERM
-	killed     = syscall.SIGKILL
-)
-
-// childAttributes puts a server in a process group of its own and has the kernel kill it when we die.
+// childAttributes puts a server into its own process group, and makes the kernel kill it when this process dies.
 func childAttributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: killed}
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// signalGroup signals a server and what it has started.
+// signalGroup signals a server and the processes that it has started.
 func signalGroup(pid int, s syscall.Signal) { _ = syscall.Kill(-pid, s) } // an empty group needs no signal

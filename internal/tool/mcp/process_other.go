@@ -7,17 +7,12 @@ import (
 	"syscall"
 )
 
-const (
-	terminated = syscall.SIGTERM
-	killed     = syscall.SIGKILL
-)
-
-// childAttributes has nothing to say: there are no process groups.
+// childAttributes returns nil: there are no process groups.
 func childAttributes() *syscall.SysProcAttr { return nil }
 
-// signalGroup kills a server; what it has started sees its own input end.
+// signalGroup kills a server; the processes that it has started see their input end.
 func signalGroup(pid int, s syscall.Signal) {
-	if p, err := os.FindProcess(pid); err == nil && s == killed {
+	if p, err := os.FindProcess(pid); err == nil && s == syscall.SIGKILL {
 		_ = p.Kill() // it may have ended
 	}
 }

@@ -4,15 +4,10 @@ package mcp
 
 import "syscall"
 
-const (
-	terminated = syscall.SIGTERM
-	killed     = syscall.SIGKILL
-)
-
-// childAttributes puts a server in a process group of its own. When we die, its standard input ends.
+// childAttributes puts a server into its own process group. When this process dies, its standard input ends.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
 
-// signalGroup signals a server and what it has started.
+// signalGroup signals a server and the processes that it has started.
 func signalGroup(pid int, s syscall.Signal) { _ = syscall.Kill(-pid, s) } // an empty group needs no signal

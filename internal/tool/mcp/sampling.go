@@ -13,17 +13,17 @@ import (
 
 // The bounds of what a server may ask of a model.
 const (
-	maxSampling     = 4         // requests of a session under way
+	maxSampling     = 4         // running requests of a session
 	maxSampleTokens = 4096      // of an answer
 	maxSampleParts  = 100       // messages of a prompt
 	maxSampleBytes  = 256 << 10 // of a prompt
 )
 
-// Sampler asks a model for an MCP server that a binding of the tenant allows it. The prompt is the server's, not a person's; Profile is
-// empty. What the answer costs is the sampler's to account for.
+// Sampler asks a model for an MCP server, if a binding of the tenant allows it. The prompt comes from the server, not from a person;
+// Profile is empty. The sampler accounts for the cost of the answer.
 type Sampler func(ctx context.Context, tenant string, req agent.ModelRequest) (agent.ModelReply, error)
 
-// What the newest protocol gives up, and the servers of today still speak.
+// The newest protocol drops these types, but servers still use them.
 type (
 	sampleRequest = sdk.CreateMessageRequest
 	sampleParams  = sdk.CreateMessageParams //nolint:staticcheck // see above
@@ -33,7 +33,7 @@ type (
 // sampler answers one session's requests.
 type sampler func(ctx context.Context, r *sampleRequest) (*sampleResult, error)
 
-// sampler is nil when the binding does not allow it, or there is nobody to ask: the server is then told that we cannot.
+// sampler returns the sampler of a binding. It is nil if the binding does not allow it or no model is configured; the server is told so.
 func (k *Toolkit) sampler(b *binding, tenant string) sampler {
 	if b.Sampling != samplingAllow || k.cfg.Sample == nil {
 		return nil
@@ -60,7 +60,7 @@ func (k *Toolkit) sampler(b *binding, tenant string) sampler {
 	}
 }
 
-// modelRequest takes text and images of a prompt; tools, context of other servers and wishes for a model are not passed on.
+// modelRequest returns the text and images of a prompt. Tools, context of other servers and preferences for a model are not passed on.
 func modelRequest(p *sampleParams) (agent.ModelRequest, error) {
 	if p == nil || len(p.Messages) == 0 || len(p.Messages) > maxSampleParts {
 		return agent.ModelRequest{}, fmt.Errorf("want 1 to %d messages", maxSampleParts)

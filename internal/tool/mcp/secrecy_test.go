@@ -117,15 +117,15 @@ func TestCredentialsThatCannotBeHad(t *testing.T) {
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	s := newSecrets("12345678", "12345678-longer", "true", `quo"ted\`)
-	require.Equal(t, "a "+redact.Placeholder+" b "+redact.Placeholder+" true", s.clean("a 12345678 b 12345678-longer true"))
-	require.JSONEq(t, `{"a":"`+redact.Placeholder+`"}`, string(s.cleanJSON(json.RawMessage(`{"a":"quo\"ted\\"}`))))
-	require.True(t, json.Valid(s.cleanJSON(json.RawMessage(`{"n":12345678}`))), "a number that is a secret")
+	require.Equal(t, "a "+redact.Placeholder+" b "+redact.Placeholder+" true", s.mask("a 12345678 b 12345678-longer true"))
+	require.JSONEq(t, `{"a":"`+redact.Placeholder+`"}`, string(s.maskJSON(json.RawMessage(`{"a":"quo\"ted\\"}`))))
+	require.True(t, json.Valid(s.maskJSON(json.RawMessage(`{"n":12345678}`))), "a number that is a secret")
 	for i := range 2 * maxSecrets {
 		s.add(fmt.Sprintf("token-%04d", i))
 	}
 	require.Len(t, s.values, maxSecrets)
-	require.Equal(t, redact.Placeholder, s.clean(fmt.Sprintf("token-%04d", 2*maxSecrets-1)), "the last ones are known")
+	require.Equal(t, redact.Placeholder, s.mask(fmt.Sprintf("token-%04d", 2*maxSecrets-1)), "the last ones are known")
 	require.Equal(t, "visible…", clip.Runes("visible words", 8))
 	require.Equal(t, "äöü", clip.Runes("äöü", 3))
-	require.Equal(t, "ab\nc d", visible("a\u200bb\n\u202ec\td\x1b\U000E0041\x00"))
+	require.Equal(t, "ab\nc d", removeInvisible("a\u200bb\n\u202ec\td\x1b\U000E0041\x00"))
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/redact"
 )
 
-// maxSecrets bounds how many values are remembered; tokens come and go, and the last are the ones that a server can repeat.
+// maxSecrets is the number of values that are remembered. Tokens change, and a server can repeat only the last ones.
 const maxSecrets = 64
 
-// secrets removes from a server's words what it was told in confidence.
+// secrets masks in a server's words the credentials that it was sent.
 type secrets struct {
 	mu     sync.RWMutex
 	values []string // in the order they came
@@ -53,8 +53,8 @@ func (s *secrets) add(values ...string) {
 	s.masker = redact.NewMasker(all...)
 }
 
-// clean removes the secrets from a text.
-func (s *secrets) clean(text string) string {
+// mask returns a text with the secrets masked.
+func (s *secrets) mask(text string) string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.masker == nil {
@@ -63,10 +63,10 @@ func (s *secrets) clean(text string) string {
 	return string(s.masker.Mask([]byte(text)))
 }
 
-// cleanJSON removes the secrets from JSON. Where that leaves none, because a number was one, the rest becomes a string.
-func (s *secrets) cleanJSON(raw json.RawMessage) json.RawMessage {
+// maskJSON returns JSON with the secrets masked. If the result is no JSON, because a number was a secret, it becomes a string.
+func (s *secrets) maskJSON(raw json.RawMessage) json.RawMessage {
 	text := string(raw)
-	cleaned := s.clean(text)
+	cleaned := s.mask(text)
 	if cleaned == text {
 		return raw
 	}
@@ -80,13 +80,13 @@ func (s *secrets) cleanJSON(raw json.RawMessage) json.RawMessage {
 	return quoted
 }
 
-// plain makes a server's words fit to be shown: at most n runes, without secrets, without control characters, and without the invisible
-// ones that hide instructions from people but not from models. Line feeds stay.
-func (s *secrets) plain(text string, n int) string {
-	return clip.Runes(visible(s.clean(text)), n)
+// displayText returns a server's words with at most n runes, without secrets, and without control characters and invisible ones, which hide
+// instructions from people but not from models. Line feeds stay.
+func (s *secrets) displayText(text string, n int) string {
+	return clip.Runes(removeInvisible(s.mask(text)), n)
 }
 
-func visible(text string) string {
+func removeInvisible(text string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n':

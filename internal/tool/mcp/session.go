@@ -19,30 +19,30 @@ import (
 const (
 	// maxFrame bounds a message of a server in bytes.
 	maxFrame = 16 << 20
-	// firstPatience is how long a server may take to answer a question of the newest protocol, which some old ones leave unanswered.
-	firstPatience = 10 * time.Second
-	// legacyProtocol is the newest version that begins with initialize; newestPing is the last in which a client may ask for a sign of life.
+	// firstTimeout is how long a server may take to answer the first request of the newest protocol, which some old servers never answer.
+	firstTimeout = 10 * time.Second
+	// legacyProtocol is the newest version that begins with initialize, and the last with a ping.
 	legacyProtocol = "2025-11-25"
-	// farewell is how long the cancellations of calls under way may take to leave before their session is closed.
-	farewell = 200 * time.Millisecond
-	// closePatience is how long a session may take to say goodbye.
-	closePatience = 6 * time.Second
-	// maxParallel bounds the calls under way in a session; more wait.
+	// cancelGrace is how long a session stays open for the SDK to send the cancellations of running calls.
+	cancelGrace = 200 * time.Millisecond
+	// closeTimeout is how long a session may take to close.
+	closeTimeout = 6 * time.Second
+	// maxParallel is the maximum number of running calls in a session; more wait.
 	maxParallel = 64
-	// askRate and askBurst bound what a server may ask of us, in requests a second.
+	// askRate and askBurst bound the requests of a server, in requests a second.
 	askRate  = 20
 	askBurst = 200
 	maxLog   = 1000 // runes of a log message of a server
 )
 
-// link is a way to a server that is not yet spoken to.
+// link is a connection to a server before its session begins.
 type link struct {
-	transport sdk.Transport
-	hidden    *secrets
-	stop      func()      // cuts everything off; may be called twice
-	deaf      func() bool // whether notifications may be missed
-	notices   *notices
-	tasks     *taskTools
+	transport      sdk.Transport
+	secrets        *secrets
+	stop           func()      // ends the connection; may be called twice
+	mayMissNotices func() bool // whether notifications may be missed
+	notices        *notices
+	tasks          *taskTools
 }
 
 // session is a connection to a server.
@@ -51,18 +51,18 @@ type session struct {
 	link   *link
 	logger *zap.Logger
 	client *sdk.ClientSession
-	slots  chan struct{} // calls under way
+	slots  chan struct{} // running calls
 
-	life  context.Context // ends when the session does, and with it what is under way
-	end   context.CancelFunc
-	ended chan struct{} // closed when nothing of it is left
+	ctx    context.Context // ends with the session, and with it the running calls
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when everything of it has ended
 
-	retired atomic.Bool                 // nothing new is begun in it
+	retired atomic.Bool                 // no new call begins in it
 	proven  atomic.Bool                 // it has answered something: losing it is no fault of the way it was opened
-	refusal atomic.Pointer[agent.Error] // of a request of it
-	logs    *rate.Limiter               // of the log messages that come to our log
+	refusal atomic.Pointer[agent.Error] // of one of its requests
+	logs    *rate.Limiter               // of the server's log messages
 	changes atomic.Int64                // how often the server said that its tools changed
-	turn    chan struct{}
+	listing chan struct{}
 	tools   *toolList // guarded by turn
 
 	mu       sync.Mutex
@@ -70,10 +70,10 @@ type session struct {
 	tokens   int64
 }
 
-// open connects to a server. An old one that does not answer the first question of the newest protocol is asked as it expects, over a
+// open connects to a server. If the server does not answer the first request of the newest protocol, it uses the older protocol over a
 // new link.
 func open(ctx context.Context, label string, dial func() *link, sample sampler, cfg *Config) (*session, error) {
-	first, cancel := context.WithTimeout(ctx, firstPatience)
+	first, cancel := context.WithTimeout(ctx, firstTimeout)
 	defer cancel()
 	s, err := connect(first, label, dial(), sample, cfg, "")
 	if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
@@ -85,33 +85,33 @@ func open(ctx context.Context, label string, dial func() *link, sample sampler, 
 func connect(ctx context.Context, label string, l *link, sample sampler, cfg *Config, protocol string) (*session, error) {
 	s := &session{
 		label: label, link: l, logger: cfg.Logger.With(zap.String("server", label)), slots: make(chan struct{}, maxParallel),
-		ended: make(chan struct{}), turn: make(chan struct{}, 1), progress: map[string]chan<- string{},
+		ended: make(chan struct{}), listing: make(chan struct{}, 1), progress: map[string]chan<- string{},
 		logs: rate.NewLimiter(logRate, logBurst),
 	}
-	s.life, s.end = context.WithCancel(context.Background())
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 	client := sdk.NewClient(&sdk.Implementation{Name: "turnstone", Version: cfg.Version}, s.options(sample))
-	client.AddReceivingMiddleware(s.bounded())
+	client.AddReceivingMiddleware(s.limitRequests())
 	d := &delivery{}
 	opened, err := client.Connect(withDelivery(ctx, d), l.transport, &sdk.ClientSessionOptions{ProtocolVersion: protocol})
 	if err != nil {
-		fault := s.fault(ctx, d, err)
-		s.end()
+		fault := s.faultOf(ctx, d, err)
+		s.cancel()
 		l.stop()
 		return nil, fault
 	}
 	s.client = opened
-	go s.watch()
-	go s.guard()
+	go s.cleanUp()
+	go s.endOnFlood()
 	return s, nil
 }
 
-// options say what a server may tell us and ask us: sampling when there is one to do it, nothing else.
+// options returns what a server may send: notifications, and requests for sampling if there is a sampler.
 func (s *session) options(sample sampler) *sdk.ClientOptions {
 	o := &sdk.ClientOptions{
 		Capabilities:                &sdk.ClientCapabilities{},
 		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { s.changes.Add(1) },
-		ProgressNotificationHandler: s.progressed,
-		LoggingMessageHandler:       s.logged, //nolint:staticcheck // the servers of today still log so
+		ProgressNotificationHandler: s.handleProgress,
+		LoggingMessageHandler:       s.handleLog, //nolint:staticcheck // the servers of today still log so
 		MultiRoundTrip:              &sdk.MultiRoundTripOptions{Disabled: sample == nil},
 	}
 	if sample != nil {
@@ -119,16 +119,15 @@ func (s *session) options(sample sampler) *sdk.ClientOptions {
 		o.CreateMessageHandler = func(ctx context.Context, r *sampleRequest) (*sampleResult, error) {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
-			defer context.AfterFunc(s.life, cancel)()
+			defer context.AfterFunc(s.ctx, cancel)()
 			return sample(ctx, r)
 		}
 	}
 	return o
 }
 
-// bounded ends the session of a server that asks more than we can answer: each request of it costs us a goroutine until the answer is
-// written.
-func (s *session) bounded() sdk.Middleware {
+// limitRequests ends the session of a server that sends too many requests. Each costs a goroutine until its answer is written.
+func (s *session) limitRequests() sdk.Middleware {
 	budget := rate.NewLimiter(askRate, askBurst)
 	return func(next sdk.MethodHandler) sdk.MethodHandler {
 		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
@@ -147,17 +146,17 @@ func isNotification(method string) bool {
 	return len(method) > len(prefix) && method[:len(prefix)] == prefix
 }
 
-// watch cleans up when the connection has ended, whoever ended it.
-func (s *session) watch() {
-	_ = s.client.Wait() // the calls under way say what happened
-	s.end()
+// cleanUp cleans up when the connection has ended.
+func (s *session) cleanUp() {
+	_ = s.client.Wait() // the running calls report what happened
+	s.cancel()
 	_ = s.client.Close() // nothing is left to wait for; it frees what listens for changes
 	s.link.stop()
 	close(s.ended)
 }
 
-// guard ends the session of a server that tells us more than we take.
-func (s *session) guard() {
+// endOnFlood ends the session of a server that sends too many notifications.
+func (s *session) endOnFlood() {
 	select {
 	case <-s.link.notices.over:
 		s.logger.Warn("MCP server sends too many notifications: its session is ended")
@@ -166,53 +165,53 @@ func (s *session) guard() {
 	}
 }
 
-// close says goodbye and cuts off what does not listen. It returns when nothing is left, and may be called twice.
+// close ends the session, by force if the server does not react. It returns when everything has ended, and may be called twice.
 func (s *session) close() {
 	busy := len(s.slots) > 0 && !s.retired.Load()
-	s.end() // calls under way end
+	s.cancel() // running calls end
 	if busy {
-		<-time.After(farewell) // the SDK tells the server so behind our back
+		<-time.After(cancelGrace) // the SDK sends the cancellations in the background
 	}
 	go func() { _ = s.client.Close() }()
 	select {
 	case <-s.ended:
 		return
-	case <-time.After(closePatience):
+	case <-time.After(closeTimeout):
 	}
 	s.link.stop()
 	select {
 	case <-s.ended:
-	case <-time.After(closePatience):
+	case <-time.After(closeTimeout):
 		s.logger.Warn("MCP session does not end")
 	}
 }
 
-// alive reports whether the session can be used. One whose server has told us too much is over, also before it is closed.
-func (s *session) alive() bool {
-	return s.life.Err() == nil && !s.retired.Load() && !s.link.notices.isOver()
+// isAlive reports whether the session can be used. After too many notifications it cannot, even before it is closed.
+func (s *session) isAlive() bool {
+	return s.ctx.Err() == nil && !s.retired.Load() && !s.link.notices.isOver()
 }
 
-// suspect retires a session after an exchange that failed in a way that ends it, or may have: what is under way in it goes on, what is new
-// gets another one. The SDK gives up a session after a refusal by HTTP; it says so only later.
-func (s *session) suspect(d *delivery, err error) {
+// retireAfter retires a session after a fault that ends it, or may have. Running calls go on; new ones get another session. The SDK gives
+// up a session after a refusal by HTTP, but reports that only later.
+func (s *session) retireAfter(d *delivery, err error) {
 	status := int(d.status.Load())
 	refused := status >= http.StatusMultipleChoices && status < http.StatusInternalServerError && status != http.StatusTooManyRequests
 	unsent := status == 0 && !d.sent.Load()
 	if refused {
 		s.proven.Store(true) // whoever refuses is there
 	}
-	if gone(err) || refused || unsent {
+	if isSessionOver(err) || refused || unsent {
 		s.retire()
 	}
 }
 
-// retire keeps a session from anything new, and closes it when nothing is under way any more.
+// retire keeps new calls out of a session, and closes it when no call is running.
 func (s *session) retire() {
 	if !s.retired.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
-		for range cap(s.slots) { // once all are ours, no call is under way
+		for range cap(s.slots) { // once all slots are taken here, no call is running
 			select {
 			case s.slots <- struct{}{}:
 			case <-s.ended:
@@ -223,7 +222,7 @@ func (s *session) retire() {
 	}()
 }
 
-// ping asks for a sign of life. The newest protocol has none: there each request stands for itself.
+// ping asks the server to answer. The newest protocol has no ping, since its requests do not depend on each other.
 func (s *session) ping(ctx context.Context) error {
 	if s.client.InitializeResult().ProtocolVersion > legacyProtocol {
 		return nil
@@ -231,20 +230,20 @@ func (s *session) ping(ctx context.Context) error {
 	return s.client.Ping(ctx, nil)
 }
 
-// within makes a context that ends with the caller's, after a time, or with the session.
-func (s *session) within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+// withTimeout returns a context that ends with the caller's, after a time, or with the session.
+func (s *session) withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, d)
-	stop := context.AfterFunc(s.life, cancel)
+	stop := context.AfterFunc(s.ctx, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
-// listen registers who hears the progress of a call, by the token that the call carries.
-func (s *session) listen(hear chan<- string) (token string, forget func()) {
+// registerProgress registers where the progress of a call goes, and returns the token for the call to carry.
+func (s *session) registerProgress(updates chan<- string) (token string, forget func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tokens++
 	token = fmt.Sprintf("call-%d", s.tokens)
-	s.progress[token] = hear
+	s.progress[token] = updates
 	return token, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -252,19 +251,20 @@ func (s *session) listen(hear chan<- string) (token string, forget func()) {
 	}
 }
 
-// progressed passes progress on to its call, or drops it when the call has not yet heard the last: a server must not make us wait.
-func (s *session) progressed(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
+// handleProgress passes progress on to its call. It drops it if the call has not taken the last one, so that a server cannot block the
+// session.
+func (s *session) handleProgress(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
 	if r.Params == nil {
 		return
 	}
 	token, _ := r.Params.ProgressToken.(string)
 	s.mu.Lock()
-	hear := s.progress[token]
+	updates := s.progress[token]
 	s.mu.Unlock()
-	if hear == nil {
+	if updates == nil {
 		return
 	}
-	text := s.link.hidden.plain(r.Params.Message, maxProgress)
+	text := s.link.secrets.displayText(r.Params.Message, maxProgress)
 	if text == "" {
 		text = fmt.Sprintf("%g", r.Params.Progress)
 		if r.Params.Total > 0 {
@@ -272,15 +272,15 @@ func (s *session) progressed(_ context.Context, r *sdk.ProgressNotificationClien
 		}
 	}
 	select {
-	case hear <- text:
+	case updates <- text:
 	default:
 	}
 }
 
-func (s *session) logged(_ context.Context, r *sdk.LoggingMessageRequest) {
+func (s *session) handleLog(_ context.Context, r *sdk.LoggingMessageRequest) {
 	if r.Params == nil || !s.logs.Allow() {
 		return
 	}
-	s.logger.Debug("MCP server logs", zap.String("level", s.link.hidden.plain(string(r.Params.Level), 20)),
-		zap.String("message", s.link.hidden.plain(fmt.Sprint(r.Params.Data), maxLog)))
+	s.logger.Debug("MCP server logs", zap.String("level", s.link.secrets.displayText(string(r.Params.Level), 20)),
+		zap.String("message", s.link.secrets.displayText(fmt.Sprint(r.Params.Data), maxLog)))
 }

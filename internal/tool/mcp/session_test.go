@@ -160,7 +160,7 @@ func TestStaleSessionIsAsked(t *testing.T) {
 
 func TestTooManySessions(t *testing.T) {
 	kit := newKit(t, Config{})
-	kit.pool.most = 2
+	kit.pool.maxSessions = 2
 	url := overHTTP(t, newServer(&world{}), nil)
 	scope := func(tenant string) agent.ToolScope {
 		s := scopeOf(map[string]any{"url": url})
@@ -209,7 +209,7 @@ func TestClose(t *testing.T) {
 
 // One attempt serves all who wait, and outlives the one who gave up.
 func TestOneAttempt(t *testing.T) {
-	p := newPool(defaultPatience(), newKit(t, Config{}).cfg.Logger)
+	p := newPool(defaultPoolTimes(), newKit(t, Config{}).cfg.Logger)
 	var attempts atomic.Int64
 	begun, proceed := make(chan struct{}), make(chan struct{})
 	fail := func(context.Context) (*session, error) {

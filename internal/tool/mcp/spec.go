@@ -23,7 +23,7 @@ const (
 	hashDigits     = 8    // of the hash that tells names apart
 )
 
-var foreign = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
+var unsupportedChars = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
 
 // serverTool is a tool as its server describes it, cleaned.
 type serverTool struct {
@@ -34,7 +34,7 @@ type serverTool struct {
 	idempotent  bool            // the server says so
 }
 
-// newServerTool cleans a description; why says, when it cannot be used, for what reason.
+// newServerTool cleans a tool's description. why is the reason if the tool cannot be used, else "".
 func newServerTool(t *sdk.Tool, label string, hidden *secrets) (made serverTool, why string) {
 	if t.Name == "" || len(t.Name) > maxServerName {
 		return made, "its name is empty or too long"
@@ -43,9 +43,9 @@ func newServerTool(t *sdk.Tool, label string, hidden *secrets) (made serverTool,
 	if why != "" {
 		return made, why
 	}
-	made = serverTool{name: t.Name, schema: schema, description: hidden.plain(t.Description, maxDescription)}
+	made = serverTool{name: t.Name, schema: schema, description: hidden.displayText(t.Description, maxDescription)}
 	if made.description == "" {
-		made.description = hidden.plain(t.Title, maxDescription)
+		made.description = hidden.displayText(t.Title, maxDescription)
 	}
 	if made.description == "" {
 		made.description = fmt.Sprintf("A tool of the MCP server %s.", label)
@@ -56,7 +56,8 @@ func newServerTool(t *sdk.Tool, label string, hidden *secrets) (made serverTool,
 	return made, ""
 }
 
-// objectSchema makes the schema of an object's members out of whatever a server has sent. One that describes no object says nothing.
+// objectSchema returns the schema of the arguments, which are an object. A schema of something else is replaced by one that allows any
+// object.
 func objectSchema(from any, hidden *secrets) (schema json.RawMessage, why string) {
 	object, ok := from.(map[string]any)
 	if !ok {
@@ -66,7 +67,7 @@ func objectSchema(from any, hidden *secrets) (schema json.RawMessage, why string
 		object = map[string]any{}
 	}
 	object["type"] = "object"
-	if !tidy(object, hidden, maxDepth) {
+	if !cleanSchema(object, hidden, maxDepth) {
 		return nil, fmt.Sprintf("its schema is nested deeper than %d levels", maxDepth)
 	}
 	schema, err := json.Marshal(object)
@@ -76,11 +77,11 @@ func objectSchema(from any, hidden *secrets) (schema json.RawMessage, why string
 	if len(schema) > maxSchema {
 		return nil, fmt.Sprintf("its schema is larger than %d bytes", maxSchema)
 	}
-	return hidden.cleanJSON(schema), ""
+	return hidden.maskJSON(schema), ""
 }
 
-// tidy cleans the words for models in a schema, at every level; false when there are too many levels.
-func tidy(value any, hidden *secrets, levels int) bool {
+// cleanSchema cleans titles and descriptions in a schema, at every level. It returns false if there are too many levels.
+func cleanSchema(value any, hidden *secrets, levels int) bool {
 	if levels == 0 {
 		return false
 	}
@@ -88,14 +89,14 @@ func tidy(value any, hidden *secrets, levels int) bool {
 	case map[string]any:
 		for key, member := range v {
 			if text, ok := member.(string); ok && (key == "description" || key == "title") {
-				v[key] = hidden.plain(text, maxDescription)
-			} else if !tidy(member, hidden, levels-1) {
+				v[key] = hidden.displayText(text, maxDescription)
+			} else if !cleanSchema(member, hidden, levels-1) {
 				return false
 			}
 		}
 	case []any:
 		for _, member := range v {
-			if !tidy(member, hidden, levels-1) {
+			if !cleanSchema(member, hidden, levels-1) {
 				return false
 			}
 		}
@@ -103,7 +104,7 @@ func tidy(value any, hidden *secrets, levels int) bool {
 	return true
 }
 
-// handle is what a call needs to know of a tool that was listed: [agent.ListedTool.Handle] holds it as JSON.
+// handle is what a call needs to know of a listed tool. [agent.ListedTool.Handle] holds it as JSON.
 type handle struct {
 	Name       string `json:"name"`             // the server's own
 	Schema     string `json:"schema,omitempty"` // begins the hash of the schema that the model was shown
@@ -119,8 +120,8 @@ func parseHandle(text string) (handle, error) {
 	return h, nil
 }
 
-// listed are the tools of a server as a binding offers them, in the server's order.
-func listed(b *binding, tools []serverTool) ([]agent.ListedTool, error) {
+// listTools returns the tools of a server as a binding offers them, in the server's order.
+func listTools(b *binding, tools []serverTool) ([]agent.ListedTool, error) {
 	names := offeredNames(b.Prefix, tools)
 	out := make([]agent.ListedTool, 0, len(tools))
 	for i := range tools {
@@ -145,43 +146,43 @@ func (h *handle) spec(name string, t *serverTool) agent.ToolSpec {
 	}
 }
 
-// offeredNames are names that providers accept. A tool whose own name is one keeps it; of several that would be called the same, each
-// other one gets a hash of its own name behind it, so that neither order nor neighbours decide what a tool is called.
+// offeredNames returns names that providers accept. A tool keeps a name that providers accept. If several tools would get the same name,
+// the others end in a hash of the server's name, so that a name depends neither on the order nor on other tools.
 func offeredNames(prefix string, tools []serverTool) []string {
 	names, count := make([]string, len(tools)), map[string]int{}
 	for i := range tools {
-		names[i] = offered(prefix, tools[i].name)
+		names[i] = offeredName(prefix, tools[i].name)
 		count[names[i]]++
 	}
 	for i := range tools {
-		if own := joined(prefix, tools[i].name); count[names[i]] > 1 && names[i] != own {
-			names[i] = hashed(names[i], tools[i].name)
+		if own := prefixedName(prefix, tools[i].name); count[names[i]] > 1 && names[i] != own {
+			names[i] = hashedName(names[i], tools[i].name)
 		}
 	}
 	return names
 }
 
-func joined(prefix, name string) string {
+func prefixedName(prefix, name string) string {
 	if prefix == "" {
 		return name
 	}
 	return prefix + "_" + name
 }
 
-func offered(prefix, name string) string {
-	clean := foreign.ReplaceAllString(name, "_")
+func offeredName(prefix, name string) string {
+	clean := unsupportedChars.ReplaceAllString(name, "_")
 	if strings.Trim(clean, "_") == "" {
 		clean = "tool"
 	}
-	out := joined(prefix, clean)
+	out := prefixedName(prefix, clean)
 	if len(out) > maxName {
-		return hashed(out, name)
+		return hashedName(out, name)
 	}
 	return out
 }
 
-// hashed ends a name with a hash of the server's own name.
-func hashed(name, own string) string {
+// hashedName returns a name that ends in a hash of the server's name.
+func hashedName(name, own string) string {
 	sum := sha256.Sum256([]byte(own))
 	return name[:min(len(name), maxName-hashDigits-1)] + "_" + hex.EncodeToString(sum[:hashDigits/2])
 }

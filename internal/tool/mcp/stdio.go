@@ -16,12 +16,12 @@ import (
 // writeTimeout is how long a server may leave its standard input unread.
 const writeTimeout = 30 * time.Second
 
-// Server is a stdio server of the process's configuration. A document of the catalog names it, and never its command.
+// Server is a stdio server of the process's configuration. Documents of the catalog name it, but never a command.
 type Server struct {
 	Name    string
 	Command string
 	Args    []string
-	Env     map[string]string // all that it gets besides Config.Environ; the values are kept secret
+	Env     map[string]string // added to Config.Environ; the values are kept secret
 	Dir     string            // empty: the process's own
 }
 
@@ -30,7 +30,7 @@ type stdioTransport struct {
 	server  *Server
 	environ []string
 	logger  *zap.Logger
-	hidden  *secrets
+	secrets *secrets
 	notices *notices
 	tasks   *taskTools
 
@@ -43,7 +43,7 @@ func (t *stdioTransport) Connect(ctx context.Context) (sdk.Connection, error) {
 		return nil, err
 	}
 	t.process = p
-	return (&pipeTransport{in: p.out, out: patientWriter{p.in}, notices: t.notices, tasks: t.tasks}).Connect(ctx)
+	return (&pipeTransport{in: p.out, out: timeoutWriter{p.in}, notices: t.notices, tasks: t.tasks}).Connect(ctx)
 }
 
 // stop ends the server, if it was started.
@@ -69,20 +69,20 @@ func (t *pipeTransport) Connect(ctx context.Context) (sdk.Connection, error) {
 	return &pipeConn{Connection: conn, notices: t.notices, tasks: t.tasks}, nil
 }
 
-// patientWriter gives up on a server that does not read.
-type patientWriter struct{ *os.File }
+// timeoutWriter gives up on a server that does not read.
+type timeoutWriter struct{ *os.File }
 
-func (w patientWriter) Write(p []byte) (int, error) {
+func (w timeoutWriter) Write(p []byte) (int, error) {
 	if err := w.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return 0, err
 	}
 	return w.File.Write(p)
 }
 
-// errFlood ends a connection over which a server tells us more than we take.
+// errFlood ends the connection of a server that sends too many notifications.
 var errFlood = errors.New("too many notifications")
 
-// pipeConn notes of each call whether it was written, and bounds the notifications that come back.
+// pipeConn records whether each call was written, and bounds the notifications that come back.
 type pipeConn struct {
 	sdk.Connection
 
@@ -90,7 +90,7 @@ type pipeConn struct {
 	tasks   *taskTools
 }
 
-// Read returns the next message. The SDK keeps what it has read in a queue without bound, so what is not wanted ends here.
+// Read returns the next message. The SDK's queue of messages has no bound, so surplus notifications are dropped here.
 func (c *pipeConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		msg, err := c.Connection.Read(ctx)
@@ -98,22 +98,22 @@ func (c *pipeConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 			return nil, err
 		}
 		if answer, ok := msg.(*jsonrpc.Response); ok {
-			c.tasks.note(answer.Result)
+			c.tasks.readList(answer.Result)
 		}
 		notice, ok := msg.(*jsonrpc.Request)
 		if !ok || notice.IsCall() {
 			return msg, nil
 		}
-		if !c.notices.take(len(notice.Method) + len(notice.Params)) {
+		if !c.notices.allow(len(notice.Method) + len(notice.Params)) {
 			return nil, errFlood
 		}
-		if !c.notices.drops(notice) {
+		if !c.notices.isSurplusLog(notice) {
 			return msg, nil
 		}
 	}
 }
 
-// Write notes whether the message was written. A broken pipe takes no complete frame; after any other fault the server may have it.
+// Write writes a message and records whether the server may have it. A broken pipe takes no complete message.
 func (c *pipeConn) Write(ctx context.Context, msg jsonrpc.Message) error {
 	d := deliveryOf(ctx)
 	d.sent.Store(true)

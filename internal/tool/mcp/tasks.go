@@ -13,15 +13,15 @@ import (
 // maxListRequest bounds the request for a list of tools: a longer one is another.
 const maxListRequest = 4 << 10
 
-// taskTools are the tools of a server that run as tasks only (MCP 2025-11-25, execution.taskSupport). The SDK knows no tasks and drops what
-// a list says of them, so lists are read on their way to it. It is safe for concurrent use.
+// taskTools holds the tools of a server that run only as tasks (MCP 2025-11-25, execution.taskSupport). The SDK does not know tasks and
+// drops what a list says of them, so lists are read before it gets them. It is safe for concurrent use.
 type taskTools struct {
 	mu    sync.Mutex
 	names map[string]bool
 }
 
-// note reads the result of tools/list.
-func (t *taskTools) note(result json.RawMessage) {
+// readList reads the result of tools/list.
+func (t *taskTools) readList(result json.RawMessage) {
 	if !bytes.Contains(result, []byte(`"taskSupport"`)) {
 		return
 	}
@@ -49,20 +49,20 @@ func (t *taskTools) note(result json.RawMessage) {
 	}
 }
 
-func (t *taskTools) has(name string) bool {
+func (t *taskTools) contains(name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.names[name]
 }
 
-// listReader reads the answer to tools/list as it passes through a body: JSON, or the data of events.
+// listReader reads the answer to tools/list while it passes through a body: JSON, or the data of events.
 type listReader struct {
 	tools  *taskTools
 	events bool
 	buf    []byte
 }
 
-// read takes what was read of the body, before anybody else sees it.
+// read takes a part of the body.
 func (l *listReader) read(p []byte, ended bool) {
 	if len(l.buf)+len(p) > maxFrame { // the answer is refused anyway
 		l.buf = nil
@@ -88,7 +88,7 @@ func (l *listReader) read(p []byte, ended bool) {
 func (l *listReader) message(raw []byte) {
 	var answer struct{ Result json.RawMessage }
 	if json.Unmarshal(raw, &answer) == nil {
-		l.tools.note(answer.Result)
+		l.tools.readList(answer.Result)
 	}
 }
 

@@ -38,15 +38,16 @@ func TestListReader(t *testing.T) {
 				rest = rest[len(piece):]
 				l.read([]byte(piece), rest == "")
 			}
-			require.True(t, tasks.has("task"), "%s in pieces of %d", name, size)
-			require.False(t, tasks.has("may") || tasks.has("plain"), name)
-			tasks.note(json.RawMessage(`{"tools":[{"name":"task","execution":{"taskSupport":"forbidden"}}]}`))
-			require.False(t, tasks.has("task"), "it has changed")
+			require.True(t, tasks.contains("task"), "%s in pieces of %d", name, size)
+			require.False(t, tasks.contains("may") || tasks.contains("plain"), name)
+			tasks.readList(json.RawMessage(`{"tools":[{"name":"task","execution":{"taskSupport":"forbidden"}}]}`))
+			require.False(t, tasks.contains("task"), "it has changed")
 		}
 	}
 }
 
-// A server that asks a person although nobody can be asked is told so, and its tool goes on; a tool that runs as a task only is not offered.
+// A server that asks a person although nobody can be asked is told so, and its tool goes on; a tool that runs as a task only is not
+// offered.
 func TestWhatIsNotSupported(t *testing.T) {
 	t.Parallel()
 	in, serverOut := io.Pipe()

@@ -17,7 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// ToolkitName is the name under which the catalog finds us.
+// ToolkitName is the name of the toolkit in the catalog.
 const ToolkitName = "mcp"
 
 // maxServers bounds the configured stdio servers.
@@ -28,7 +28,7 @@ var serverName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 // Config is what the toolkit needs.
 type Config struct {
 	Servers []Server
-	// Environ is what every stdio server gets besides its own environment, as NAME=value: PATH and HOME, and nothing secret.
+	// Environ holds the variables that every stdio server gets, as NAME=value: PATH and HOME, and nothing secret.
 	Environ []string
 	// HTTP is for servers with a URL. It must not bound the time of a whole response, because an event stream lasts as long as its session.
 	// nil: URLs are refused.
@@ -37,7 +37,7 @@ type Config struct {
 	Blobs  tool.Blobs // takes images, audio and files; nil: they are left out of results
 	Sample Sampler    // nil: sampling is refused, whatever a binding says
 	Logger *zap.Logger
-	// Version is what servers are told of us.
+	// Version is the version that servers are told.
 	Version string
 }
 
@@ -47,7 +47,7 @@ func (c *Config) check() error {
 	}
 	seen := map[string]bool{}
 	for i := range c.Servers {
-		s, field := &c.Servers[i], func(name string) string { return indexed("servers", i) + "." + name }
+		s, field := &c.Servers[i], func(name string) string { return indexedField("servers", i) + "." + name }
 		switch {
 		case !serverName.MatchString(s.Name):
 			return agent.Invalid(field("name"), "%.80q: want 1 to 64 of a-z A-Z 0-9 _ . -", s.Name)
@@ -56,7 +56,7 @@ func (c *Config) check() error {
 		case s.Command == "":
 			return agent.Invalid(field("command"), "is required")
 		case hasNUL(s):
-			return agent.Invalid(indexed("servers", i), "has a NUL character")
+			return agent.Invalid(indexedField("servers", i), "has a NUL character")
 		}
 		for name := range s.Env {
 			if name == "" || strings.ContainsAny(name, "=\x00") {
@@ -76,7 +76,7 @@ func hasNUL(s *Server) bool {
 	return slices.ContainsFunc(texts, func(t string) bool { return strings.ContainsRune(t, 0) })
 }
 
-// Factory makes the toolkit; auth profiles and the blob store are the runtime's. What it makes is an [io.Closer].
+// Factory returns the factory of the toolkit, which is an [io.Closer]. The runtime's auth profiles and blob store replace those in cfg.
 func Factory(cfg Config) tool.Factory {
 	return tool.Factory{
 		Name:  ToolkitName,
@@ -102,8 +102,8 @@ var (
 	_ io.Closer            = (*Toolkit)(nil)
 )
 
-// New checks the configuration. Errors are [agent.CodeInvalid] and name the field, such as servers[0].command. Nothing is started before
-// it is needed.
+// New returns the toolkit, which starts servers on their first use. Errors are [agent.CodeInvalid] and name the field, such as
+// servers[0].command.
 func New(cfg Config) (*Toolkit, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -112,29 +112,29 @@ func New(cfg Config) (*Toolkit, error) {
 		cfg.Logger = zap.NewNop()
 	}
 	cfg.Servers = slices.Clone(cfg.Servers)
-	k := &Toolkit{cfg: cfg, servers: make(map[string]*Server, len(cfg.Servers)), pool: newPool(defaultPatience(), cfg.Logger)}
+	k := &Toolkit{cfg: cfg, servers: make(map[string]*Server, len(cfg.Servers)), pool: newPool(defaultPoolTimes(), cfg.Logger)}
 	for i := range cfg.Servers {
 		k.servers[cfg.Servers[i].Name] = &cfg.Servers[i]
 	}
 	return k, nil
 }
 
-// Name is "mcp".
+// Name returns "mcp".
 func (*Toolkit) Name() string { return ToolkitName }
 
-// Tools is empty: every tool is a binding's.
+// Tools returns nil: every tool comes from a binding.
 func (*Toolkit) Tools() []agent.Tool { return nil }
 
-// OnRequest keeps the toolkit out of "every toolkit": without parameters it has nothing.
+// OnRequest keeps the toolkit out of "every toolkit": without parameters it has no tools.
 func (*Toolkit) OnRequest() bool { return true }
 
-// Properties are the parameters of a binding.
+// Properties returns the JSON Schema of a binding's parameters.
 func (*Toolkit) Properties() json.RawMessage { return bytes.Clone(properties) }
 
 // Close ends all sessions and stdio servers.
 func (k *Toolkit) Close() error { return k.pool.close() }
 
-// List asks the binding's server, or remembers what it said.
+// List returns the tools of the binding's server.
 func (k *Toolkit) List(ctx context.Context, scope agent.ToolScope) ([]agent.ListedTool, error) {
 	b, err := parseBinding(scope.Parameters)
 	if err != nil {
@@ -149,17 +149,17 @@ func (k *Toolkit) List(ctx context.Context, scope agent.ToolScope) ([]agent.List
 		tools, err = s.list(ctx)
 		release()
 		if err == nil {
-			return listed(b, tools)
+			return listTools(b, tools)
 		}
-		if s.alive() || s.refusal.Load() != nil {
+		if s.isAlive() || s.refusal.Load() != nil {
 			break
 		}
 	}
 	return nil, err
 }
 
-// Find makes a tool out of its handle. It opens no session: that is the call's. [agent.CodeNotFound] when the server is known to have the
-// tool no more.
+// Find returns the tool of a handle. It opens no session. The error is [agent.CodeNotFound] if the server is known to have dropped the
+// tool.
 func (k *Toolkit) Find(_ context.Context, scope agent.ToolScope, name, handle string) (agent.Tool, error) {
 	b, err := parseBinding(scope.Parameters)
 	if err != nil {
@@ -169,7 +169,7 @@ func (k *Toolkit) Find(_ context.Context, scope agent.ToolScope, name, handle st
 	if err != nil {
 		return nil, err
 	}
-	// A handle is older than the binding's word when a plan was changed by hand: the binding decides.
+	// If a plan was changed by hand, its handles may be older than the binding: the binding decides.
 	h.ReadOnly, h.Idempotent = h.ReadOnly && b.TrustAnnotations, h.Idempotent && b.TrustAnnotations
 	key, err := b.key(&scope)
 	if err != nil {
@@ -177,7 +177,7 @@ func (k *Toolkit) Find(_ context.Context, scope agent.ToolScope, name, handle st
 	}
 	described := serverTool{name: h.Name, description: "A tool of the MCP server " + b.label() + ".", schema: json.RawMessage(`{"type":"object"}`)}
 	if s := k.pool.peek(key); s != nil {
-		if tools, ok := s.known(); ok {
+		if tools, ok := s.cachedTools(); ok {
 			i := slices.IndexFunc(tools, func(t serverTool) bool { return t.name == h.Name })
 			if i < 0 {
 				return nil, agent.Errorf(agent.CodeNotFound, "find MCP tool", "the server %q has no tool %q any more", b.label(), name)
@@ -185,14 +185,14 @@ func (k *Toolkit) Find(_ context.Context, scope agent.ToolScope, name, handle st
 			described = tools[i]
 		}
 	}
-	t := &remote{kit: k, binding: b, scope: scope, handle: h, spec: h.spec(name, &described)}
+	t := &remoteTool{kit: k, binding: b, scope: scope, handle: h, spec: h.spec(name, &described)}
 	if h.ReadOnly {
-		return harmless{t}, nil
+		return readOnlyTool{t}, nil
 	}
 	return t, nil
 }
 
-// session opens the binding's session, or returns the one that is open.
+// session returns the binding's session, and opens it if there is none.
 func (k *Toolkit) session(ctx context.Context, b *binding, scope *agent.ToolScope) (*session, func(), error) {
 	dial, err := k.dialler(b, scope)
 	if err != nil {
@@ -208,7 +208,7 @@ func (k *Toolkit) session(ctx context.Context, b *binding, scope *agent.ToolScop
 	})
 }
 
-// dialler says how the binding's server is reached.
+// dialler returns a function that makes a link to the binding's server.
 func (k *Toolkit) dialler(b *binding, scope *agent.ToolScope) (func() *link, error) {
 	if b.URL != "" {
 		if k.cfg.HTTP == nil {
@@ -216,7 +216,7 @@ func (k *Toolkit) dialler(b *binding, scope *agent.ToolScope) (func() *link, err
 		}
 		return func() *link {
 			c := newCarrier(k.cfg.HTTP, k.authFor(b), scope.Auth)
-			return &link{transport: c.transport(b.URL), hidden: c.hidden, stop: c.cut, deaf: c.deaf.Load, notices: c.notices, tasks: c.tasks}
+			return &link{transport: c.transport(b.URL), secrets: c.secrets, stop: c.cancel, mayMissNotices: c.hasNoStream.Load, notices: c.notices, tasks: c.tasks}
 		}, nil
 	}
 	server, ok := k.servers[b.Server]
@@ -224,15 +224,15 @@ func (k *Toolkit) dialler(b *binding, scope *agent.ToolScope) (func() *link, err
 		return nil, agent.FieldErrorf(agent.CodeNotFound, "server", "no MCP server %.80q is configured", b.Server)
 	}
 	return func() *link {
-		t := &stdioTransport{server: server, environ: k.cfg.Environ, logger: k.cfg.Logger, hidden: newSecrets(), notices: newNotices(), tasks: &taskTools{}}
+		t := &stdioTransport{server: server, environ: k.cfg.Environ, logger: k.cfg.Logger, secrets: newSecrets(), notices: newNotices(), tasks: &taskTools{}}
 		for _, v := range server.Env {
-			t.hidden.add(v)
+			t.secrets.add(v)
 		}
-		return &link{transport: t, hidden: t.hidden, stop: t.stop, deaf: func() bool { return false }, notices: t.notices, tasks: t.tasks}
+		return &link{transport: t, secrets: t.secrets, stop: t.stop, mayMissNotices: func() bool { return false }, notices: t.notices, tasks: t.tasks}
 	}, nil
 }
 
-// authFor returns what authorises the requests of one session, so that it can find out where the server's tokens are issued.
+// authFor returns the authorisation of one session's requests, which can find out where the server's tokens are issued.
 func (k *Toolkit) authFor(b *binding) tool.Auth {
 	authoriser, ok := k.cfg.Auth.(tool.ServerAuthoriser)
 	endpoint, err := url.Parse(b.URL)
@@ -242,4 +242,4 @@ func (k *Toolkit) authFor(b *binding) tool.Auth {
 	return authoriser.ForServer(endpoint)
 }
 
-func indexed(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
+func indexedField(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }

@@ -173,8 +173,8 @@ func preview(rows json.RawMessage) json.RawMessage {
 	return out
 }
 
-// statusResult returns the failed result of a status that is no success. It is retryable if the request may be sent again. Any other request
-// has reached the server, which may have acted on a part of it.
+// statusResult returns the failed result of a status that is no success. It is retryable if the request may be sent again. Any other
+// request has reached the server, which may have acted on a part of it.
 func (c *exchange) statusResult(resp *http.Response, body []byte) (agent.ToolResult, error) {
 	status := resp.StatusCode
 	f := &agent.Failure{Type: string(agent.CodeInvalid)}

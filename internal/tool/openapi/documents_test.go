@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,7 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// library serves a document with whatever its test wants to be said of it.
+// library serves documents with a handler that its test can replace.
 type library struct {
 	*site
 
@@ -27,16 +26,15 @@ type library struct {
 
 func newLibrary(t *testing.T) *library {
 	t.Helper()
-	l := &library{site: &site{}}
-	l.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	l := &library{}
+	l.site = newSite(t, "", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/x" {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
 		l.fetched.Add(1)
 		(*l.answer.Load())(w, r)
-	}))
-	t.Cleanup(l.Close)
+	})
 	return l
 }
 
@@ -130,7 +128,7 @@ func TestCache(t *testing.T) {
 	asked(2, "an hour at most")
 }
 
-// A document whose server says that it is worse than a mistake is not replaced by nothing.
+// The cached document is used if its server is away, and not if the server says that it is gone.
 func TestStaleOnlyWhenAway(t *testing.T) {
 	t.Parallel()
 	var now atomic.Int64

@@ -197,8 +197,8 @@ func cancelledError(ctx context.Context) error {
 	return agent.Errorf(agent.CodeCancelled, "call "+ToolName, "%w", context.Cause(ctx))
 }
 
-// unsentResult returns the result of an error before anything with an effect was sent. It is an error, for the runtime to try again, only if
-// the call may be repeated: of any other call the runtime would say that its outcome is unknown.
+// unsentResult returns the result of an error before anything with an effect was sent. It is an error, for the runtime to try again, only
+// if the call may be repeated: of any other call the runtime would say that its outcome is unknown.
 func unsentResult(ctx context.Context, inv *agent.Invocation, err error) (agent.ToolResult, error) {
 	if ctx.Err() != nil {
 		return agent.ToolResult{}, cancelledError(ctx)

@@ -14,7 +14,7 @@ import (
 var keyed = strings.ReplaceAll(methods, `"operationId"`,
 	`"parameters":[{"name":"X-Idempotency-Key","in":"header","schema":{"type":"string"}}],"operationId"`)
 
-// A server tells a repeated attempt from another call.
+// A repeated attempt has the same idempotency key, and another call has another.
 func TestIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, methods, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
@@ -35,7 +35,8 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 }
 
-// A POST is sent once: net/http does not repeat it when a connection of before is lost, and no redirect takes it on, with a body or without.
+// A POST is sent once: net/http does not repeat it when a connection of before is lost, and no redirect takes it on, with a body or
+// without.
 func TestSentOnce(t *testing.T) {
 	t.Parallel()
 	for _, params := range []string{`{}`, `{"X-Idempotency-Key":"k"}`, `{"body":{"a":1}}`, `{"body":{"a":1},"X-Idempotency-Key":"k"}`} {

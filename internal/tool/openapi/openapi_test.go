@@ -3,6 +3,7 @@ package openapi
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -17,7 +18,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
-// site is a server of a document and of the API that it describes; it remembers what it was asked.
+// site is a server of a document and of the API that it describes; it records its requests.
 type site struct {
 	*httptest.Server
 
@@ -36,10 +37,9 @@ func newSite(t *testing.T, doc string, api http.HandlerFunc) *site {
 	t.Helper()
 	s := &site{doc: doc, api: api}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var body strings.Builder
-		_, _ = body.WriteString(readAll(r))
+		body, _ := io.ReadAll(r.Body)
 		s.mu.Lock()
-		s.requests = append(s.requests, request{r.Method, r.RequestURI, body.String(), r.Header})
+		s.requests = append(s.requests, request{r.Method, r.RequestURI, string(body), r.Header})
 		doc, api := s.doc, s.api
 		s.mu.Unlock()
 		if strings.HasPrefix(r.URL.Path, "/openapi") {
@@ -52,19 +52,7 @@ func newSite(t *testing.T, doc string, api http.HandlerFunc) *site {
 	return s
 }
 
-func readAll(r *http.Request) string {
-	var b strings.Builder
-	buf := make([]byte, 4096)
-	for {
-		n, err := r.Body.Read(buf)
-		b.Write(buf[:n])
-		if err != nil {
-			return b.String()
-		}
-	}
-}
-
-// serve changes what the API does.
+// serve changes the handler of the API.
 func (s *site) serve(api http.HandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +61,7 @@ func (s *site) serve(api http.HandlerFunc) {
 
 func (s *site) host() string { return strings.TrimPrefix(s.URL, "http://") }
 
-// calls are the requests to the API.
+// calls returns the requests to the API.
 func (s *site) calls() []request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,23 +74,15 @@ func (s *site) calls() []request {
 	return all
 }
 
+// fetches returns the number of requests for the document.
 func (s *site) fetches() int {
+	calls := len(s.calls())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.requests) - s.countCalls()
+	return len(s.requests) - calls
 }
 
-func (s *site) countCalls() int {
-	n := 0
-	for _, r := range s.requests {
-		if !strings.HasPrefix(r.uri, "/openapi") {
-			n++
-		}
-	}
-	return n
-}
-
-// vault has secrets by reference.
+// vault holds secrets by reference.
 type vault map[string]string
 
 func (v vault) Reveal(_ context.Context, _, ref string) (string, error) {
@@ -114,7 +94,7 @@ func (v vault) Reveal(_ context.Context, _, ref string) (string, error) {
 
 const secret = "s3cr3t-Value+/x"
 
-// kitFor makes a toolkit that reaches the sites.
+// kitFor returns the tool of a toolkit that may reach the sites.
 func kitFor(t *testing.T, cfg Config, sites ...*site) *action {
 	t.Helper()
 	var private []string

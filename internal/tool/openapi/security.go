@@ -11,8 +11,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/openapi"
 )
 
-// chooseProfiles returns the auth profiles of a request. The document's security schemes say which are needed. If it has none, it is the first
-// profile that may be sent to the host, as for any request.
+// chooseProfiles returns the auth profiles of a request. The document's security schemes say which are needed. If it has none, it is the
+// first profile that may be sent to the host, as for any request.
 func chooseProfiles(op *openapi.Operation, u *url.URL, granted []agent.PlanAuth, name string) ([]agent.PlanAuth, error) {
 	fitting := slices.DeleteFunc(slices.Clone(granted), func(p agent.PlanAuth) bool {
 		fits, _ := egress.HostFits(p.Hosts, u)

@@ -36,7 +36,7 @@ func TestSecurity(t *testing.T) {
 			fmt.Fprint(w, `{"access_token":"token-of-idp","token_type":"Bearer","expires_in":3600}`)
 			return
 		}
-		// A server that tells what it was sent, in several ways.
+		// A server that repeats what it was sent, in several ways.
 		user, password, _ := r.BasicAuth()
 		w.Header().Set("Link", r.Header.Get("X-Key"))
 		_ = json.NewEncoder(w).Encode(map[string]any{"headers": r.Header, "uri": r.RequestURI, "key": r.URL.Query().Get("key"), "user": user, "password": password})

@@ -30,7 +30,7 @@ const (
 	quietBody  = "quiet-body"
 )
 
-// trip is one call, and the requests that it made.
+// countingHTTP is one call, and the requests that it made.
 type countingHTTP struct {
 	next     tool.HTTP
 	requests atomic.Int64
@@ -127,7 +127,7 @@ func TestAttackedReference(t *testing.T) {
 	}})
 }
 
-// given answers the first request with a document; what comes then goes its way.
+// firstAnswer answers the first request with a document; what comes then goes its way.
 type firstAnswer struct {
 	text string
 	next tool.HTTP

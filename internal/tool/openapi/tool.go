@@ -34,8 +34,9 @@ func (*action) Spec() agent.ToolSpec {
 	}
 }
 
-// EffectFree reports whether the operation is a GET, HEAD or OPTIONS of a cached document. It may not fetch anything, unlike CheckEffects. Call
-// refuses other methods if the runtime believes that the call has no effects. Documents of the binding are not known here.
+// EffectFree reports whether the operation is a GET, HEAD or OPTIONS of a cached document. It may not fetch anything, unlike
+// CheckEffects. Call refuses other methods if the runtime believes that the call has no effects. Documents of the binding are not known
+// here.
 func (t *action) EffectFree(args json.RawMessage) bool {
 	a, err := parseArguments(args)
 	if err != nil {
