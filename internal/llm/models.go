@@ -31,7 +31,7 @@ type Secrets interface {
 	Reveal(ctx context.Context, tenant, ref string) (string, error)
 }
 
-// Settings is what [Open] needs.
+// Settings configures [Open].
 type Settings struct {
 	Providers []Provider // configured, with their keys
 	Kinds     []Provider // that profiles may name without an entry in the configuration; nil: [Builtin]
@@ -41,7 +41,7 @@ type Settings struct {
 	Outbound *http.Client
 }
 
-// Models opens models by provider. It satisfies turns.Models and is safe for concurrent use.
+// Models opens models by provider. It satisfies turns.Models. It is safe for concurrent use.
 type Models struct {
 	providers map[string]Provider // configured
 	kinds     map[string]Provider // that profiles may name as well
@@ -50,7 +50,7 @@ type Models struct {
 	outbound  *http.Client // of all others; nil: there are none
 
 	mu   sync.Mutex
-	open *simplelru.LRU[opened, client]
+	open *simplelru.LRU[clientID, client]
 }
 
 // New is [Open] with providers alone.
@@ -63,7 +63,7 @@ func Open(s Settings) (*Models, error) {
 		providers: make(map[string]Provider, len(s.Providers)), kinds: map[string]Provider{}, secrets: s.Secrets, shared: &http.Client{}, outbound: s.Outbound,
 	}
 	var err error
-	if m.open, err = simplelru.NewLRU[opened, client](maxOpen, nil); err != nil {
+	if m.open, err = simplelru.NewLRU[clientID, client](maxOpen, nil); err != nil {
 		return nil, agent.Errorf(agent.CodeInternal, "open models", "%w", err)
 	}
 	if base, ok := http.DefaultTransport.(*http.Transport); ok {
@@ -97,10 +97,10 @@ func Open(s Settings) (*Models, error) {
 
 // Model returns the model of a plan's profile.
 //
-// A profile with neither base URL nor auth is the configured provider's, with its address and its key. Any other has a client of its
-// own: the key is the auth's, read for every call, so that a replaced secret counts from then on, and the configured key stays with
-// the configured address. Whoever may write documents chooses a profile's base URL: its requests go through [Settings].Outbound, and its
-// errors repeat nothing of what the server answered. What the configuration names may be anywhere.
+// A profile with neither base URL nor auth uses the configured provider, with its address and its key. Any other has a separate client. Its key
+// is the auth's, read for every call, so that a replaced secret counts from then on; the configured key stays with the configured address.
+// Authors of documents choose the base URL of a profile, so its requests go through [Settings].Outbound, and its errors repeat nothing of the
+// answer. Configured addresses may be anywhere.
 //
 // Errors: [agent.CodeInvalid] for an unknown provider, or a profile that lacks what its provider needs; [agent.CodeDenied] for an auth
 // that may not be sent to the profile's address, and for an address where no [Settings].Outbound is; the resolver's own for its secret.
@@ -113,8 +113,8 @@ func (m *Models) Model(ctx context.Context, pm agent.PlanModel) (agent.Model, er
 	return c.model, err
 }
 
-// Embedder returns the embedder of a plan's profile, whose model is an embedding model. What is said of [Models.Model] holds here too;
-// besides, a provider without embeddings is [agent.CodeInvalid].
+// Embedder returns the embedder of a plan's profile, whose model is an embedding model. It works like [Models.Model]. A provider without
+// embeddings is [agent.CodeInvalid].
 func (m *Models) Embedder(ctx context.Context, pm agent.PlanModel) (agent.Embedder, error) {
 	t, err := m.target(ctx, &pm)
 	if err != nil {
@@ -131,11 +131,10 @@ func (m *Models) Embedder(ctx context.Context, pm agent.PlanModel) (agent.Embedd
 	return c.embedder, err
 }
 
-// Capabilities says what the model of a plan's profile can do, as its provider serves it: without a connection, a key or an address of a
-// server, so that a plan can be checked where they are not. A model that says nothing of itself ([agent.Capable]) has none. Errors:
-// [agent.CodeInvalid] for an unknown provider or a base URL that is none.
+// Capabilities returns what the model of a plan's profile can do. It needs no connection, key or server address, so that a plan can be checked
+// anywhere. A model that is not [agent.Capable] has none. Errors: [agent.CodeInvalid] for an unknown provider or an invalid base URL.
 func (m *Models) Capabilities(pm agent.PlanModel) (agent.Capabilities, error) {
-	t, err := m.place(&pm)
+	t, err := m.targetWithoutKey(&pm)
 	if err != nil {
 		return agent.Capabilities{}, err
 	}
@@ -148,7 +147,7 @@ func (m *Models) Capabilities(pm agent.PlanModel) (agent.Capabilities, error) {
 	}
 	model, err := t.provider.Open(cfg)
 	if err != nil {
-		return agent.Capabilities{}, t.explain(err)
+		return agent.Capabilities{}, t.describeError(err)
 	}
 	if capable, ok := model.(agent.Capable); ok {
 		return capable.Capabilities(), nil
@@ -156,19 +155,19 @@ func (m *Models) Capabilities(pm agent.PlanModel) (agent.Capabilities, error) {
 	return agent.Capabilities{}, nil
 }
 
-// These stand in for key and address where nothing is sent.
+// These replace key and address where nothing is sent.
 const (
 	noKey = "none"
 	noURL = "http://nowhere.invalid"
 )
 
-// unknown is the error of a provider that is neither configured nor a kind.
-func (m *Models) unknown(name string) error {
+// unknownProvider returns the error of a provider that is neither configured nor built in.
+func (m *Models) unknownProvider(name string) error {
 	return agent.Invalid("provider", "unknown model provider %q: configured are %s; a profile with an address or a key of its own may name %s",
-		name, sorted(m.providers), sorted(m.kinds))
+		name, sortedNames(m.providers), sortedNames(m.kinds))
 }
 
-func sorted(providers map[string]Provider) string {
+func sortedNames(providers map[string]Provider) string {
 	names := make([]string, 0, len(providers))
 	for name := range providers {
 		names = append(names, name)
@@ -177,9 +176,9 @@ func sorted(providers map[string]Provider) string {
 	return strings.Join(names, ", ")
 }
 
-// opened is what tells clients apart. They know neither the model's name nor its temperature. The key is not in it but beside the
-// client, so that a new key takes the place of the old one.
-type opened struct {
+// clientID identifies a client, which is the same for all model names and temperatures. The key is beside the client, so that a new key
+// replaces the old one.
+type clientID struct {
 	provider, baseURL string
 	timeout           time.Duration
 	secret, header    string // the reference, and the header that carries the key; empty: the provider's own
@@ -204,7 +203,7 @@ func (m *Models) client(t *target) (client, error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = wire.DefaultTimeout
 	}
-	id := opened{
+	id := clientID{
 		provider: t.provider.Name, baseURL: cfg.BaseURL, timeout: cfg.Timeout, secret: t.secret, header: t.header, byProfile: t.byProfile,
 		hidesAnswers: cfg.HideAnswers, embeds: t.embeds,
 	}
@@ -224,14 +223,14 @@ func (m *Models) client(t *target) (client, error) {
 		c.model, err = t.provider.Open(cfg)
 	}
 	if err != nil {
-		return client{}, t.explain(err)
+		return client{}, t.describeError(err)
 	}
 	m.open.Add(id, c)
 	return c, nil
 }
 
-// explain says what a provider or profile lacks.
-func (t *target) explain(err error) error {
+// describeError adds what a provider or profile lacks to an error.
+func (t *target) describeError(err error) error {
 	name := t.provider.Name
 	if t.profile == "" {
 		return agent.Errorf(agent.CodeOf(err), "open model provider", "%q: %w", name, err)

@@ -1,6 +1,8 @@
 package llm
 
 import (
+	"cmp"
+
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/llm/anthropic"
 	"github.com/turnstone-run/turnstone/internal/llm/langchain"
@@ -24,16 +26,16 @@ type Provider struct {
 	DocumentAddress bool
 }
 
-// Builtin is the table of the providers that speak plain HTTP: a configuration and a profile of the catalog may name each. Those that
-// need a cloud's SDK have packages of their own; internal/app lists them beside these. docs/models.md says what each can do.
+// Builtin returns the providers without a cloud's SDK, which a configuration and a profile of the catalog may name. internal/app lists the
+// others. docs/models.md says what each can do.
 func Builtin() []Provider {
 	return []Provider{
 		OpenAI(Config{}), Anthropic(Config{}), Ollama(Config{}), Offline(Config{}),
-		hosted("mistral", "https://api.mistral.ai/v1", openai.Options{NoStreamOptions: true}),
-		hosted("cohere", "https://api.cohere.ai/compatibility/v1", openai.Options{NoStreamOptions: true}),
-		hosted("huggingface", "https://router.huggingface.co/v1", openai.Options{}),
-		hosted("ernie", "https://qianfan.baidubce.com/v2", openai.Options{}),
-		hosted("maritaca", "https://chat.maritaca.ai/api", openai.Options{}),
+		compatible("mistral", "https://api.mistral.ai/v1", true, openai.Options{NoStreamOptions: true}),
+		compatible("cohere", "https://api.cohere.ai/compatibility/v1", true, openai.Options{NoStreamOptions: true}),
+		compatible("huggingface", "https://router.huggingface.co/v1", true, openai.Options{}),
+		compatible("ernie", "https://qianfan.baidubce.com/v2", true, openai.Options{}),
+		compatible("maritaca", "https://chat.maritaca.ai/api", true, openai.Options{}),
 		Compatible("cloudflare", Config{}), // https://api.cloudflare.com/client/v4/accounts/ACCOUNT/ai/v1
 		Compatible("watsonx", Config{}),    // https://REGION.ml.cloud.ibm.com/ml/gateway/v1
 		llamafile(),
@@ -41,11 +43,11 @@ func Builtin() []Provider {
 	}
 }
 
-// Custom is a provider that a program brings along. Its HTTP client gets the bounds of every built-in: silence, size, no redirects, and
-// failures that are [agent.Error] values without the key.
+// Custom returns a provider that a program brings along, with an HTTP client that has the bounds of every built-in: silence, size, no
+// redirects, and failures that are [agent.Error] values without the key.
 func Custom(p Provider) Provider {
 	open, embed := p.Open, p.Embed
-	bound := func(cfg Config) (Config, error) {
+	bounded := func(cfg Config) (Config, error) {
 		client, err := wire.NewClient(p.Name, p.OwnURL, cfg)
 		if err != nil {
 			return Config{}, err
@@ -56,7 +58,7 @@ func Custom(p Provider) Provider {
 	}
 	if open != nil {
 		p.Open = func(cfg Config) (agent.Model, error) {
-			cfg, err := bound(cfg)
+			cfg, err := bounded(cfg)
 			if err != nil {
 				return nil, err
 			}
@@ -65,7 +67,7 @@ func Custom(p Provider) Provider {
 	}
 	if embed != nil {
 		p.Embed = func(cfg Config, model string) (agent.Embedder, error) {
-			cfg, err := bound(cfg)
+			cfg, err := bounded(cfg)
 			if err != nil {
 				return nil, err
 			}
@@ -75,38 +77,41 @@ func Custom(p Provider) Provider {
 	return p
 }
 
-// hosted returns a provider at a public address that speaks OpenAI's protocol and requires a key.
-func hosted(name, baseURL string, options openai.Options) Provider {
+// compatible returns a provider that speaks OpenAI's protocol at baseURL, or only at a configured address if baseURL is empty.
+func compatible(name, baseURL string, needsKey bool, options openai.Options) Provider {
+	errNoURL, errNoKey := agent.Invalid("base_url", "is empty"), agent.Invalid("api_key", "is empty")
 	return Provider{Name: name, OwnURL: baseURL, DocumentAddress: true, Open: func(cfg Config) (agent.Model, error) {
-		if cfg.APIKey == "" {
-			return nil, agent.Invalid("api_key", "is empty")
-		}
-		if cfg.BaseURL == "" {
-			cfg.BaseURL = baseURL
+		cfg.BaseURL = cmp.Or(cfg.BaseURL, baseURL)
+		switch {
+		case needsKey && cfg.APIKey == "":
+			return nil, errNoKey
+		case cfg.BaseURL == "":
+			return nil, errNoURL
 		}
 		return openai.NewWith(name, cfg, options)
 	}, Embed: func(cfg Config, model string) (agent.Embedder, error) {
-		if cfg.BaseURL == "" {
-			cfg.BaseURL = baseURL
+		if cfg.BaseURL = cmp.Or(cfg.BaseURL, baseURL); cfg.BaseURL == "" {
+			return nil, errNoURL
 		}
 		return openai.NewEmbedder(name, cfg, model)
 	}}
 }
 
-// llamafile is a model file that runs as a server: OpenAI's protocol on this machine, without a key.
+// llamafile returns the provider of a model file that runs as a server on this machine, without a key and without embeddings.
 func llamafile() Provider {
-	const baseURL = "http://127.0.0.1:8080/v1"
-	return Provider{Name: "llamafile", OwnURL: baseURL, DocumentAddress: true, Open: func(cfg Config) (agent.Model, error) {
-		if cfg.BaseURL == "" {
-			cfg.BaseURL = baseURL
-		}
-		return openai.NewNamed("llamafile", cfg)
-	}}
+	p := compatible("llamafile", "http://127.0.0.1:8080/v1", false, openai.Options{})
+	p.Embed = nil
+	return p
 }
 
 // OpenAI is the provider "openai".
 func OpenAI(cfg Config) Provider {
-	return Provider{Name: "openai", Config: cfg, Open: openai.New, Embed: embedAs("openai"), OwnURL: openai.BaseURL, DocumentAddress: true}
+	return Provider{
+		Name: "openai", Config: cfg, Open: openai.New, OwnURL: openai.BaseURL, DocumentAddress: true,
+		Embed: func(cfg Config, model string) (agent.Embedder, error) {
+			return openai.NewEmbedder("openai", cfg, model)
+		},
+	}
 }
 
 // Anthropic is the provider "anthropic".
@@ -125,24 +130,9 @@ func Offline(cfg Config) Provider { return Compatible("offline", cfg) }
 
 // Compatible is a provider of any name that speaks OpenAI's protocol at a base URL.
 func Compatible(name string, cfg Config) Provider {
-	embed := embedAs(name)
-	return Provider{Name: name, Config: cfg, DocumentAddress: true, Open: func(cfg Config) (agent.Model, error) {
-		if cfg.BaseURL == "" {
-			return nil, agent.Invalid("base_url", "is empty")
-		}
-		return openai.NewNamed(name, cfg)
-	}, Embed: func(cfg Config, model string) (agent.Embedder, error) {
-		if cfg.BaseURL == "" {
-			return nil, agent.Invalid("base_url", "is empty")
-		}
-		return embed(cfg, model)
-	}}
-}
-
-func embedAs(provider string) func(Config, string) (agent.Embedder, error) {
-	return func(cfg Config, model string) (agent.Embedder, error) {
-		return openai.NewEmbedder(provider, cfg, model)
-	}
+	p := compatible(name, "", false, openai.Options{})
+	p.Config = cfg
+	return p
 }
 
 // LangChainOpenAI is the provider "langchain-openai": langchaingo's own client, with the gaps that docs/adr/0002 lists.

@@ -15,7 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// target is where a profile's calls go, and with which key.
+// target is the address and the key of a profile's calls.
 type target struct {
 	provider Provider // its Config has address and key
 	timeout  time.Duration
@@ -28,7 +28,7 @@ type target struct {
 }
 
 func (m *Models) target(ctx context.Context, pm *agent.PlanModel) (*target, error) {
-	t, err := m.place(pm)
+	t, err := m.targetWithoutKey(pm)
 	if err != nil {
 		return nil, err
 	}
@@ -38,19 +38,19 @@ func (m *Models) target(ctx context.Context, pm *agent.PlanModel) (*target, erro
 	if pm.Auth == nil {
 		return t, nil
 	}
-	if err := m.authorise(ctx, t, pm.Auth); err != nil {
+	if err := m.setKey(ctx, t, pm.Auth); err != nil {
 		return nil, fmt.Errorf("model profile %q: auth %q: %w", t.profile, pm.Auth.Name, err)
 	}
 	return t, nil
 }
 
-// place is target without the key of the profile's auth.
-func (m *Models) place(pm *agent.PlanModel) (*target, error) {
+// targetWithoutKey returns the target without the key of the profile's auth.
+func (m *Models) targetWithoutKey(pm *agent.PlanModel) (*target, error) {
 	p, configured := m.providers[pm.Provider]
 	if !configured {
 		kind, ok := m.kinds[pm.Provider]
 		if !ok {
-			return nil, m.unknown(pm.Provider)
+			return nil, m.unknownProvider(pm.Provider)
 		}
 		p = kind
 		if p.Config.HTTPClient == nil {
@@ -80,8 +80,8 @@ func (m *Models) place(pm *agent.PlanModel) (*target, error) {
 	return t, nil
 }
 
-// authorise gives the target the secret of an auth.
-func (m *Models) authorise(ctx context.Context, t *target, auth *agent.PlanAuth) error {
+// setKey sets the key of the target to the secret of an auth.
+func (m *Models) setKey(ctx context.Context, t *target, auth *agent.PlanAuth) error {
 	switch {
 	case auth.Type != agent.AuthBearer && auth.Type != agent.AuthAPIKey:
 		return agent.Invalid("type", "is %s: a model takes bearer or api_key", auth.Type)
@@ -111,7 +111,7 @@ func (m *Models) authorise(ctx context.Context, t *target, auth *agent.PlanAuth)
 	return nil
 }
 
-// checkHost refuses an address that an auth's list of hosts does not have. An auth without a list belongs to the profile's address.
+// checkHost refuses an address that is not among an auth's hosts. An auth without hosts fits the profile's address.
 func (t *target) checkHost(hosts []string) error {
 	if len(hosts) == 0 {
 		return nil
@@ -128,16 +128,16 @@ func (t *target) checkHost(hosts []string) error {
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
-	if slices.ContainsFunc(hosts, func(rule string) bool { return hostFits(strings.ToLower(rule), name, port) }) {
+	if slices.ContainsFunc(hosts, func(rule string) bool { return matchesHost(strings.ToLower(rule), name, port) }) {
 		return nil
 	}
 	return agent.Errorf(agent.CodeDenied, "", "may not be sent to %s: its hosts are %s", u.Host, strings.Join(hosts, ", "))
 }
 
-// hostFits reports whether a rule, "host" or "*.host", either with ":port", has a host.
-func hostFits(rule, name, port string) bool {
-	if host, own, err := net.SplitHostPort(rule); err == nil {
-		if own != port {
+// hostFits reports whether a rule, "host" or "*.host", either with ":port", matches a host.
+func matchesHost(rule, name, port string) bool {
+	if host, rulePort, err := net.SplitHostPort(rule); err == nil {
+		if rulePort != port {
 			return false
 		}
 		rule = host
@@ -148,8 +148,8 @@ func hostFits(rule, name, port string) bool {
 	return strings.Trim(rule, "[]") == name
 }
 
-// withHeader returns a client that sends the key in a header of another name than the provider's. The provider's client still knows the
-// key, to keep it out of errors.
+// withHeader returns a client that sends the key in another header than the provider's. The provider's client knows the key, to keep it out of
+// errors.
 func withHeader(base *http.Client, header, key string) *http.Client {
 	c := *base
 	if c.Transport == nil {

@@ -81,7 +81,7 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	if r.finish == "" {
 		return r.partial(), call.Cut()
 	}
-	if err := r.end(); err != nil {
+	if err := r.emitRest(); err != nil {
 		return r.partial(), call.Failure(err)
 	}
 	return r.complete(), nil

@@ -26,8 +26,8 @@ func quoted(s string) json.RawMessage {
 	return b
 }
 
-// rest is a JSON object without the fields that a block has a place for, with the type under another name; nil when raw is none.
-func rest(raw string, taken ...string) json.RawMessage {
+// extrasOf returns a JSON object without the fields that a block holds, with the type under another name; nil if raw is no object.
+func extrasOf(raw string, taken ...string) json.RawMessage {
 	var all fields
 	if json.Unmarshal([]byte(raw), &all) != nil || all == nil {
 		return nil
@@ -43,8 +43,8 @@ func rest(raw string, taken ...string) json.RawMessage {
 	return out
 }
 
-// restored undoes rest: the API's block, with the fields that were taken. kind is its type, "" when the extras are of another origin.
-func restored(extras json.RawMessage, taken fields) (raw []byte, kind string) {
+// restoreExtras reverses extrasOf: it returns the API's block with the taken fields. kind is its type, "" if the extras are of another origin.
+func restoreExtras(extras json.RawMessage, taken fields) (raw []byte, kind string) {
 	var all fields
 	if json.Unmarshal(extras, &all) != nil || json.Unmarshal(all[blockType], &kind) != nil {
 		return nil, ""
@@ -59,7 +59,7 @@ func restored(extras json.RawMessage, taken fields) (raw []byte, kind string) {
 	return raw, kind
 }
 
-// redactedData is the data of thinking that the provider encrypted, "" when the block is none of its.
+// redactedData returns the data of thinking that the provider encrypted, "" for other blocks.
 func redactedData(b *agent.Block) string {
 	raw := b.Value
 	if b.Type == agent.BlockReasoning {
@@ -75,7 +75,7 @@ func redactedData(b *agent.Block) string {
 	return value.Data
 }
 
-// serverCallID is the id of the server tool call that a block makes or answers, "" for any other.
+// serverCallID returns the id of the server tool call that a block makes or answers, "" for other blocks.
 func serverCallID(b *agent.Block) string {
 	switch b.Type {
 	case agent.BlockServerToolCall:
@@ -87,7 +87,7 @@ func serverCallID(b *agent.Block) string {
 	}
 }
 
-// servedCalls are the ids of the server tool calls in a message that can go back: the API wants each with its result, both in its own
+// servedCalls returns the ids of the server tool calls of a message that can go back: the API requires each with its result, both in its
 // form.
 func servedCalls(blocks []agent.Block) map[string]bool {
 	asked, served := map[string]bool{}, map[string]bool{}
@@ -109,7 +109,7 @@ func servedCalls(blocks []agent.Block) map[string]bool {
 	return served
 }
 
-// serverBlock projects a server tool call or its result back; false when it is not this provider's.
+// serverBlock returns a server tool call or its result for the API; false if it is not this provider's.
 func serverBlock(b *agent.Block) (content, bool) {
 	var raw []byte
 	var kind string
@@ -117,14 +117,14 @@ func serverBlock(b *agent.Block) (content, bool) {
 		if !strings.HasPrefix(strings.TrimSpace(string(b.Args)), "{") {
 			return content{}, false
 		}
-		if raw, kind = restored(b.Extras, fields{"id": quoted(b.ID), "name": quoted(b.Name), "input": b.Args}); kind != serverToolUse {
+		if raw, kind = restoreExtras(b.Extras, fields{"id": quoted(b.ID), "name": quoted(b.Name), "input": b.Args}); kind != serverToolUse {
 			return content{}, false
 		}
 	} else {
 		if len(b.Output) == 0 {
 			return content{}, false
 		}
-		raw, kind = restored(b.Extras, fields{"tool_use_id": quoted(string(b.ToolCallID)), "content": b.Output})
+		raw, kind = restoreExtras(b.Extras, fields{"tool_use_id": quoted(string(b.ToolCallID)), "content": b.Output})
 		if !strings.HasSuffix(kind, resultSuffix) {
 			return content{}, false
 		}
@@ -136,7 +136,7 @@ func serverBlock(b *agent.Block) (content, bool) {
 	return block.ToParam(), true
 }
 
-// citation makes the annotation of a citation; its cited text and title are in it, where it points to in its extras.
+// citation returns the annotation of a citation. Its position is in the extras.
 func citation(raw string) (agent.Annotation, bool) {
 	var c struct {
 		CitedText     string `json:"cited_text"`
@@ -150,10 +150,10 @@ func citation(raw string) (agent.Annotation, bool) {
 	if c.Title == "" {
 		c.Title = c.DocumentTitle
 	}
-	return agent.Annotation{Type: "citation", URL: c.URL, Title: c.Title, CitedText: c.CitedText, Extras: rest(raw, "cited_text", "url")}, true
+	return agent.Annotation{Type: "citation", URL: c.URL, Title: c.Title, CitedText: c.CitedText, Extras: extrasOf(raw, "cited_text", "url")}, true
 }
 
-// citedText projects a text with those of its citations that are this provider's.
+// citedText returns a text for the API with this provider's citations.
 func citedText(b *agent.Block) *sdk.TextBlockParam {
 	text := sdk.TextBlock{Text: b.Text, Type: "text"}
 	for i := range b.Annotations {
@@ -162,7 +162,7 @@ func citedText(b *agent.Block) *sdk.TextBlockParam {
 		if a.URL != "" {
 			taken["url"] = quoted(a.URL)
 		}
-		raw, kind := restored(a.Extras, taken)
+		raw, kind := restoreExtras(a.Extras, taken)
 		var c sdk.TextCitationUnion
 		if kind != "" && c.UnmarshalJSON(raw) == nil && c.AsAny() != nil {
 			text.Citations = append(text.Citations, c)

@@ -34,7 +34,7 @@ type contentBlock struct {
 	cited     []agent.Annotation
 	raw       string // of a kind that comes whole, with the start
 	callID    string // of a result: the call it answers
-	passed    bool   // on, as a whole block
+	isEmitted bool   // as a whole block
 }
 
 func (r *reply) add(event *sdk.MessageStreamEventUnion) error {
@@ -49,11 +49,11 @@ func (r *reply) add(event *sdk.MessageStreamEventUnion) error {
 		return r.start(event.Index, &event.ContentBlock)
 	case "content_block_delta":
 		if b := r.block(event.Index); b != nil {
-			return r.grow(b, &event.Delta)
+			return r.addDelta(b, &event.Delta)
 		}
 	case "content_block_stop":
 		if b := r.block(event.Index); b != nil {
-			return r.pass(b)
+			return r.emitBlock(b)
 		}
 	case "message_delta":
 		u := event.Usage
@@ -68,7 +68,7 @@ func (r *reply) add(event *sdk.MessageStreamEventUnion) error {
 	return nil
 }
 
-// count takes cumulative counts; an event that leaves one out does not reset it.
+// count records cumulative counts. An event without a count does not reset it.
 func (r *reply) count(input, created, read, output, thinking int64) {
 	r.input = max(r.input, input)
 	r.created = max(r.created, created)
@@ -83,9 +83,9 @@ func (r *reply) start(index int64, start *sdk.ContentBlockStartEventContentBlock
 	r.blocks = append(r.blocks, b)
 	switch b.kind {
 	case "text":
-		return r.write(b, start.Text)
+		return r.addText(b, start.Text)
 	case "thinking":
-		return r.write(b, start.Thinking)
+		return r.addText(b, start.Thinking)
 	case "tool_use", serverToolUse:
 		b.raw = start.RawJSON()
 		if raw := start.JSON.Input.Raw(); raw != "" && raw != "null" {
@@ -108,12 +108,12 @@ func (r *reply) block(index int64) *contentBlock {
 	return nil
 }
 
-func (r *reply) grow(b *contentBlock, delta *sdk.MessageStreamEventUnionDelta) error {
+func (r *reply) addDelta(b *contentBlock, delta *sdk.MessageStreamEventUnionDelta) error {
 	switch delta.Type {
 	case "text_delta":
-		return r.write(b, delta.Text)
+		return r.addText(b, delta.Text)
 	case "thinking_delta":
-		return r.write(b, delta.Thinking)
+		return r.addText(b, delta.Thinking)
 	case "input_json_delta":
 		b.text.WriteString(delta.PartialJSON)
 		return r.call.Count(len(delta.PartialJSON))
@@ -136,31 +136,31 @@ func (r *reply) grow(b *contentBlock, delta *sdk.MessageStreamEventUnionDelta) e
 	}
 }
 
-// pass hands a whole block on, once it has ended: what does not travel as text, reasoning or tool call.
-func (r *reply) pass(b *contentBlock) error {
+// emitBlock emits a block that has ended, unless it is text, reasoning or a tool call.
+func (r *reply) emitBlock(b *contentBlock) error {
 	switch b.kind {
 	case "text", "thinking", "tool_use":
 		return nil
 	}
 	block, ok := r.blockOf(b)
-	if b.passed || !ok {
+	if b.isEmitted || !ok {
 		return nil
 	}
-	b.passed = true
+	b.isEmitted = true
 	return r.call.Emit(agent.Delta{Block: &block})
 }
 
-// end hands on the blocks whose end was not announced.
-func (r *reply) end() error {
+// emitRest emits the blocks whose end was not announced.
+func (r *reply) emitRest() error {
 	for _, b := range r.blocks {
-		if err := r.pass(b); err != nil {
+		if err := r.emitBlock(b); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *reply) write(b *contentBlock, s string) error {
+func (r *reply) addText(b *contentBlock, s string) error {
 	if s == "" {
 		return nil
 	}
@@ -224,7 +224,7 @@ func (r *reply) blockOf(b *contentBlock) (agent.Block, bool) {
 		return wire.ToolCall(b.id, b.name, args), true
 	case b.kind == serverToolUse && b.id != "" && b.name != "":
 		call := wire.ToolCall(b.id, b.name, args)
-		call.Type, call.Error, call.Extras = agent.BlockServerToolCall, "", rest(b.raw, "id", "name", "input")
+		call.Type, call.Error, call.Extras = agent.BlockServerToolCall, "", extrasOf(b.raw, "id", "name", "input")
 		return call, true
 	case strings.HasSuffix(b.kind, resultSuffix) && b.callID != "":
 		return r.serverResult(b)
@@ -243,7 +243,7 @@ func (r *reply) serverResult(b *contentBlock) (agent.Block, bool) {
 	}
 	result := agent.Block{
 		Type: agent.BlockServerToolResult, ToolCallID: agent.CallID(b.callID), Status: agent.ResultSuccess, Output: parts.Content,
-		Extras: rest(b.raw, "tool_use_id", "content"),
+		Extras: extrasOf(b.raw, "tool_use_id", "content"),
 	}
 	var failure struct {
 		Type string `json:"type"`

@@ -31,21 +31,16 @@ type model struct {
 	usage    bool // ask for usage in the stream
 }
 
-// Options are what is known of a server besides its protocol.
+// Options describe a server beyond its protocol.
 type Options struct {
 	Media           *Media // what it takes; nil: as OpenAI does
 	NoStreamOptions bool   // it refuses stream_options and reports usage by itself, or not at all
 }
 
-// New makes the model. A key is needed for OpenAI's own base URL only. An error is [agent.CodeInvalid] with the field.
-func New(cfg Config) (agent.Model, error) { return NewNamed("openai", cfg) }
+// New returns the model. A key is needed for OpenAI's own base URL only. An error is [agent.CodeInvalid] with the field.
+func New(cfg Config) (agent.Model, error) { return NewWith("openai", cfg, Options{}) }
 
-// NewNamed is New for a provider of another name that speaks the same protocol; errors name it.
-func NewNamed(provider string, cfg Config) (agent.Model, error) {
-	return NewWith(provider, cfg, Options{})
-}
-
-// NewWith is NewNamed for a server of which more is known than its protocol.
+// NewWith is [New] for another provider that speaks the same protocol. Errors contain its name.
 func NewWith(provider string, cfg Config, options Options) (agent.Model, error) {
 	client, opts, err := service(provider, cfg)
 	if err != nil {
@@ -61,7 +56,7 @@ func NewWith(provider string, cfg Config, options Options) (agent.Model, error) 
 	return m, nil
 }
 
-// service opens the API. The SDK's client is not made by its constructor: that one reads the environment.
+// service opens the API without the constructor of the SDK's client, which reads the environment.
 func service(provider string, cfg Config) (*wire.Client, []option.RequestOption, error) {
 	client, err := wire.NewClient(provider, BaseURL, cfg)
 	if err != nil {

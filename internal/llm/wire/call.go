@@ -19,8 +19,8 @@ const op = "call model"
 // maxMessage bounds, in bytes, what an error quotes of a provider.
 const maxMessage = 1024
 
-// Call is one exchange with a provider: it passes fragments on, counts them, and knows why the exchange ended. Apart from what the
-// transport records it belongs to one goroutine.
+// Call is one exchange with a provider. It emits fragments, counts them, and knows why the exchange ended. Only the transport may use it from
+// another goroutine.
 type Call struct {
 	client *Client
 	caller context.Context
@@ -43,10 +43,10 @@ func (c *Client) Begin(ctx context.Context, emit func(agent.Delta) error) *Call 
 	return call
 }
 
-// Context is the context for the request: it ends with the exchange, and by it the transport knows the exchange.
+// Context returns the context for the request. It ends with the exchange, and tells the transport which exchange a request belongs to.
 func (c *Call) Context() context.Context { return c.ctx }
 
-// End releases the exchange and aborts its request if that is still running.
+// End releases the exchange and aborts a running request.
 func (c *Call) End() { c.cancel() }
 
 // Emit counts a fragment and passes it on. After an error the request is aborted; the caller returns [Call.Failure].
@@ -70,7 +70,7 @@ func (c *Call) Count(n int) error {
 	}
 	c.size += int64(n)
 	if limit := c.client.cfg.MaxReplyBytes; c.size > limit {
-		return c.abort(c.client.tooLong(limit))
+		return c.abort(c.client.replyTooLong(limit))
 	}
 	return nil
 }
@@ -84,14 +84,14 @@ func (c *Call) abort(err error) error {
 	return err
 }
 
-// Failure says why the exchange failed, given what the provider client made of it (nil when it noticed nothing): emit's error as it
-// is, else an [*agent.Error]. It returns nil when err is nil and nothing else went wrong.
+// Failure returns why the exchange failed: emit's error unchanged, else an [*agent.Error]. err is the error of the provider client, nil if it
+// noticed nothing. Failure returns nil if err is nil and nothing else went wrong.
 func (c *Call) Failure(err error) error {
 	if c.stop != nil {
 		return c.stop
 	}
 	if ended := c.caller.Err(); ended != nil {
-		return cancelled(c.caller, ended)
+		return cancelError(c.caller, ended)
 	}
 	c.mu.Lock()
 	failure := c.failure
@@ -105,11 +105,11 @@ func (c *Call) Failure(err error) error {
 	if known, ok := errors.AsType[*agent.Error](err); ok {
 		return known
 	}
-	return c.client.unavailable(err)
+	return c.client.unavailableError(err)
 }
 
-// cancelled is the answer to a caller that gave up. A deadline is not the caller's wish, hence another code.
-func cancelled(ctx context.Context, ended error) error {
+// cancelError returns the error for an ended context. A deadline is not the caller's wish, hence another code.
+func cancelError(ctx context.Context, ended error) error {
 	code := agent.CodeCancelled
 	if errors.Is(ended, context.DeadlineExceeded) {
 		code = agent.CodeUnavailable
@@ -120,19 +120,19 @@ func cancelled(ctx context.Context, ended error) error {
 	return &agent.Error{Code: code, Op: op, Err: context.Cause(ctx)}
 }
 
-// Cut is the failure of a stream that ended before its reply did.
+// Cut returns the failure of a stream that ended before its reply did.
 func (c *Call) Cut() error {
 	return c.client.errorf(agent.CodeUnavailable, "the stream ended before the reply did")
 }
 
-// Silent ends the exchange because nothing was heard for the configured time: for clients whose bytes the transport does not see. It
-// may be called from any goroutine.
+// Silent ends the exchange because nothing came for the configured time, for clients whose bytes the transport does not see. Any goroutine may
+// call it.
 func (c *Call) Silent() {
-	c.record(c.client.silent())
+	c.record(c.client.silenceError())
 	c.cancel()
 }
 
-// Malformed is the failure of a stream that does not parse.
+// Malformed returns the failure of a stream that does not parse.
 func (c *Call) Malformed(err error) error {
 	if c.client.cfg.HideAnswers {
 		return c.client.errorf(agent.CodeUnavailable, "malformed stream")
@@ -140,8 +140,7 @@ func (c *Call) Malformed(err error) error {
 	return c.client.errorf(agent.CodeUnavailable, "malformed stream: %w", err)
 }
 
-// Refuse is the failure of a request that was never sent, because the provider cannot carry it: [agent.CodeInvalid] with the field
-// that err names.
+// Refuse returns the failure of a request that the provider cannot carry, so that it was not sent: [agent.CodeInvalid] with the field of err.
 func (c *Client) Refuse(err error) error {
 	e := c.errorf(agent.CodeInvalid, "%w", err)
 	if invalid, ok := errors.AsType[*agent.Error](err); ok {
@@ -159,8 +158,8 @@ func (c *Call) record(err error) {
 	}
 }
 
-// unavailable is the failure of an exchange that did not get to its end. A client that keeps rules of its own says which code it is.
-func (c *Client) unavailable(err error) *agent.Error {
+// unavailableError returns the failure of an exchange that did not end properly, with the code of an [agent.Error] in err.
+func (c *Client) unavailableError(err error) *agent.Error {
 	if known, ok := errors.AsType[*agent.Error](err); ok {
 		return c.errorf(known.Code, "%w", known.Err)
 	}
@@ -173,25 +172,25 @@ func (c *Client) unavailable(err error) *agent.Error {
 	return c.errorf(agent.CodeUnavailable, "%w", err)
 }
 
-func (c *Client) silent() *agent.Error {
+func (c *Client) silenceError() *agent.Error {
 	return c.errorf(agent.CodeUnavailable, "not a byte for %s", c.cfg.Timeout)
 }
 
-func (c *Client) tooLong(limit int64) *agent.Error {
+func (c *Client) replyTooLong(limit int64) *agent.Error {
 	return c.errorf(agent.CodeOverflow, "the reply exceeds %d bytes", limit)
 }
 
-// errorf makes an error of this provider whose text is bounded and free of the key. The chain is kept where it shows neither.
+// errorf returns an error of this provider whose text is bounded and without the key. It wraps the cause if that is safe.
 func (c *Client) errorf(code agent.Code, format string, args ...any) *agent.Error {
 	err := fmt.Errorf(c.provider+": "+format, args...)
-	if text := c.clean(err.Error()); text != err.Error() {
+	if text := c.redactMessage(err.Error()); text != err.Error() {
 		err = errors.New(text)
 	}
 	return &agent.Error{Code: code, Op: op, Err: err}
 }
 
-// clean returns a provider's text without the key, which it may quote, and bounded.
-func (c *Client) clean(s string) string {
+// redactMessage returns a provider's text without the key, which it may quote, and bounded.
+func (c *Client) redactMessage(s string) string {
 	s = string(redact.NewMasker(c.cfg.APIKey).Mask([]byte(s)))
 	return clip.Bytes(strings.ToValidUTF8(s, ""), maxMessage)
 }

@@ -15,29 +15,29 @@ import (
 // maxRetryAfter bounds what a provider may ask for; longer waits are its way of saying no.
 const maxRetryAfter = 24 * time.Hour
 
-// statusError is the one table from HTTP status to code:
+// statusError returns the error of a response, by one table from HTTP status to code:
 //
 //	400, 422, other 4xx  invalid        401, 402, 403        denied
 //	404                  not_found      413                  overflow
 //	429                  rate_limited   408, 5xx, 529        unavailable
 //
-// What the body says refines it: a prompt beyond the context window is overflow whatever its status, and an account without credit
-// is denied although OpenAI answers 429, because waiting does not help.
+// The body refines the code: a prompt beyond the context window is overflow whatever its status, and an account without credit is denied
+// although OpenAI answers 429, because waiting does not help.
 func (c *Client) statusError(status int, h http.Header, body []byte) *agent.Error {
-	kind, message := explain(body)
-	e := c.errorf(codeOf(status, kind, message), "%s", c.describe(status, kind, message))
+	kind, message := parseError(body)
+	e := c.errorf(codeOf(status, kind, message), "%s", c.describeError(status, kind, message))
 	e.RetryAfter = retryAfter(h, time.Now())
 	return e
 }
 
-// StreamError is the failure that a provider reports within a stream it began with 200; data is the JSON that carries it.
+// StreamError returns the failure that a provider reports within a stream. data is its JSON.
 func (c *Call) StreamError(data []byte) error {
-	kind, message := explain(data)
+	kind, message := parseError(data)
 	status, err := strconv.Atoi(kind) // some gateways send the status as the code
 	if err != nil {
 		status = 0
 	}
-	return c.client.errorf(codeOf(status, kind, message), "in mid-stream: %s", c.client.describe(status, kind, message))
+	return c.client.errorf(codeOf(status, kind, message), "in mid-stream: %s", c.client.describeError(status, kind, message))
 }
 
 func codeOf(status int, kind, message string) agent.Code {
@@ -47,7 +47,7 @@ func codeOf(status int, kind, message string) agent.Code {
 	case "insufficient_quota", "billing_error":
 		return agent.CodeDenied
 	}
-	if (status == 0 || status == http.StatusBadRequest) && tellsOverflow(message) {
+	if (status == 0 || status == http.StatusBadRequest) && mentionsOverflow(message) {
 		return agent.CodeOverflow
 	}
 	switch {
@@ -68,7 +68,7 @@ func codeOf(status int, kind, message string) agent.Code {
 	}
 }
 
-// codeOfKind maps the error types of OpenAI and Anthropic where there is no status to go by.
+// codeOfKind returns the code of an error type of OpenAI or Anthropic, for errors without a status.
 func codeOfKind(kind string) agent.Code {
 	switch kind {
 	case "invalid_request_error":
@@ -84,8 +84,8 @@ func codeOfKind(kind string) agent.Code {
 	}
 }
 
-// tellsOverflow recognises the texts of providers that have no code for a prompt beyond the context window.
-func tellsOverflow(message string) bool {
+// tellsOverflow reports whether a message means a prompt beyond the context window, for providers without a code for it.
+func mentionsOverflow(message string) bool {
 	m := strings.ToLower(message)
 	for _, s := range []string{
 		"maximum context length", "prompt is too long", "context window", "exceeds the available context size", "exceeds the context length",
@@ -104,7 +104,7 @@ func tellsOverflow(message string) bool {
 //	{"message":…} {"detail":…}                 gateways and frameworks
 //
 // Both are empty when it is none of them.
-func explain(body []byte) (kind, message string) {
+func parseError(body []byte) (kind, message string) {
 	var outer struct {
 		Error   json.RawMessage `json:"error"`
 		Message json.RawMessage `json:"message"`
@@ -145,10 +145,10 @@ func scalar(raw json.RawMessage) string {
 	return ""
 }
 
-// errorKind is what providers call an error: words that say nothing else.
+// errorKind matches the error types of providers, which contain no other information.
 var errorKind = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
-func (c *Client) describe(status int, kind, message string) string {
+func (c *Client) describeError(status int, kind, message string) string {
 	if c.cfg.HideAnswers {
 		message = ""
 		if !errorKind.MatchString(kind) {
@@ -187,15 +187,15 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 			continue
 		}
 		if n, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(n) {
-			return clamp(n * float64(v.unit))
+			return clampWait(n * float64(v.unit))
 		}
 		if at, err := http.ParseTime(text); err == nil {
-			return clamp(float64(at.Sub(now)))
+			return clampWait(float64(at.Sub(now)))
 		}
 	}
 	return 0
 }
 
-func clamp(d float64) time.Duration {
+func clampWait(d float64) time.Duration {
 	return time.Duration(max(0, min(d, float64(maxRetryAfter))))
 }

@@ -22,8 +22,8 @@ const (
 
 var errSilent = errors.New("silent")
 
-// transport judges responses and watches their bodies. Against the letter of [http.RoundTripper] it returns an error for a response
-// that is none of success: no SDK keeps status, Retry-After and body together, and here they are.
+// transport checks responses and watches their bodies. Unlike other [http.RoundTripper]s it returns an error for a response without success,
+// because no SDK keeps status, Retry-After and body together.
 type transport struct {
 	client *Client
 	next   http.RoundTripper
@@ -38,23 +38,23 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		err = t.networkError(ctx, err)
 		cancel(nil)
-		return nil, note(call, err)
+		return nil, recordFailure(call, err)
 	}
 	res.Body = &body{
 		ReadCloser: res.Body, transport: t, call: call, ctx: ctx, cancel: cancel, timer: timer,
 		left: wireRatio * t.client.cfg.MaxReplyBytes,
 	}
-	if err := t.judge(res); err != nil {
+	if err := t.checkResponse(res); err != nil {
 		cancel(nil)
 		_ = res.Body.Close()
-		return nil, note(call, err)
+		return nil, recordFailure(call, err)
 	}
 	return res, nil
 }
 
-// judge returns the failure that a response stands for, nil for one worth reading. A redirect is a failure: followed, it would carry
-// the prompt, and with some providers the key, to a host that nobody configured.
-func (t *transport) judge(res *http.Response) error {
+// checkResponse returns the failure of a response, nil for a success. A redirect is a failure: it would carry the prompt, and with some
+// providers the key, to a host that nobody configured.
+func (t *transport) checkResponse(res *http.Response) error {
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
 		// A captive portal, a proxy's error page, or the wrong base URL.
 		if media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); media == "text/html" {
@@ -71,23 +71,23 @@ func (t *transport) judge(res *http.Response) error {
 
 func (t *transport) networkError(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), errSilent) {
-		return t.client.silent()
+		return t.client.silenceError()
 	}
 	if ctx.Err() != nil {
 		return err // the caller's own doing: Failure tells which
 	}
-	return t.client.unavailable(err)
+	return t.client.unavailableError(err)
 }
 
-// note records a failure with the exchange and passes it on.
-func note(call *Call, err error) error {
+// recordFailure records a failure of the exchange and returns it.
+func recordFailure(call *Call, err error) error {
 	if call != nil {
 		call.record(err)
 	}
 	return err
 }
 
-// body watches the bytes of a response: silence runs only while somebody waits for them.
+// body watches the bytes of a response. Silence counts only while somebody reads.
 type body struct {
 	io.ReadCloser
 	transport *transport
@@ -111,10 +111,10 @@ func (b *body) Read(p []byte) (int, error) {
 	case err == io.EOF:
 		b.end = err
 	case err != nil:
-		b.end = note(b.call, b.transport.networkError(b.ctx, err))
+		b.end = recordFailure(b.call, b.transport.networkError(b.ctx, err))
 	case b.left < 0:
 		c := b.transport.client
-		b.end = note(b.call, c.errorf(agent.CodeOverflow, "the reply exceeds %d bytes on the wire", wireRatio*c.cfg.MaxReplyBytes))
+		b.end = recordFailure(b.call, c.errorf(agent.CodeOverflow, "the reply exceeds %d bytes on the wire", wireRatio*c.cfg.MaxReplyBytes))
 		b.cancel(nil)
 	}
 	return n, b.end

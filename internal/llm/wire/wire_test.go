@@ -90,12 +90,12 @@ func TestAnswersAreHidden(t *testing.T) {
 		"call model: p: in mid-stream: an error without a text":  call.StreamError([]byte(`{"error":{"message":"` + body + `"}}`)),
 		"call model: p: malformed stream":                        call.Malformed(errors.New(body)),
 		"call model: p: the answer cannot be read":               call.Failure(errors.New(body)),
-		"call model: p: 10.0.0.1 is not a public address":        c.unavailable(agent.Errorf(agent.CodeDenied, "request h", "10.0.0.1 is not a public address")),
+		"call model: p: 10.0.0.1 is not a public address":        c.unavailableError(agent.Errorf(agent.CodeDenied, "request h", "10.0.0.1 is not a public address")),
 	} {
 		require.EqualError(t, err, want)
 	}
 	require.Equal(t, agent.CodeOverflow, c.statusError(400, nil, []byte(`{"message":"maximum context length is 4096"}`)).Code, "the words still say which code it is")
-	require.Equal(t, agent.CodeDenied, c.unavailable(agent.Errorf(agent.CodeDenied, "request h", "no")).Code)
+	require.Equal(t, agent.CodeDenied, c.unavailableError(agent.Errorf(agent.CodeDenied, "request h", "no")).Code)
 }
 
 func TestRetryAfter(t *testing.T) {
@@ -141,7 +141,7 @@ func TestConnectionIsUsedAgain(t *testing.T) {
 	require.EqualValues(t, 1, connections.Load())
 }
 
-func FuzzExplain(f *testing.F) {
+func FuzzParseError(f *testing.F) {
 	f.Add([]byte(`{"error":{"message":"m","type":"t","code":"c"}}`))
 	f.Add([]byte(`{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`))
 	f.Add([]byte(`{"error":"m"}`))
