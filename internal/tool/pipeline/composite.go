@@ -75,13 +75,8 @@ func (t *composite) Spec() agent.ToolSpec {
 // EffectFree is true: pipelines that post are not promoted.
 func (*composite) EffectFree(json.RawMessage) bool { return true }
 
-// Summarize counts the steps.
-func (t *composite) Summarize(json.RawMessage) string {
-	if n := len(t.recipe.pipeline); n != 1 {
-		return strconv.Itoa(n) + " steps"
-	}
-	return "1 step"
-}
+// Summarize returns the number of steps.
+func (t *composite) Summarize(json.RawMessage) string { return stepCount(len(t.recipe.pipeline)) }
 
 // Call fills the pipeline with the arguments and runs it as execute_pipeline does. The answer is that of execute_pipeline with the
 // composite's name.

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 )
 
@@ -106,27 +105,7 @@ func (d document) fields(i int, members ...string) []string {
 
 // compared lists the fields of a filter's tests, each once.
 func (d document) compared(i int) []string {
-	var fields []string
-	var walk func(raw json.RawMessage)
-	walk = func(raw json.RawMessage) {
-		var node struct {
-			And, Or []json.RawMessage
-			Not     json.RawMessage
-			Field   string
-		}
-		if json.Unmarshal(raw, &node) != nil {
-			return
-		}
-		for _, part := range slices.Concat(node.And, node.Or) {
-			walk(part)
-		}
-		if node.Not != nil {
-			walk(node.Not)
-		}
-		if node.Field != "" && !slices.Contains(fields, node.Field) {
-			fields = append(fields, node.Field)
-		}
-	}
-	walk(d[i]["condition"])
-	return fields
+	c := conditionWalk{visit: keepValue}
+	_, _ = c.node(d[i]["condition"], false) // the fields up to an error are enough
+	return c.fields
 }

@@ -30,8 +30,6 @@ type aggregate struct {
 	fn string
 }
 
-func (*groupBy) name() string { return "groupby" }
-
 func aggregates() []string { return []string{"count", "sum", "avg", "min", "max"} }
 
 func decodeGroupBy(raw json.RawMessage) (step, error) {

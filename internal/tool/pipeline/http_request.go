@@ -32,8 +32,6 @@ type httpRequest struct {
 	body   []byte // POST
 }
 
-func (*httpRequest) name() string { return "http_request" }
-
 func decodeHTTPRequest(raw json.RawMessage) (step, error) {
 	var in struct {
 		URL    string                     `json:"url"`

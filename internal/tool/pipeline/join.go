@@ -30,8 +30,6 @@ type join struct {
 
 type joinKey struct{ left, right *path }
 
-func (*join) name() string { return "join" }
-
 func decodeJoin(raw json.RawMessage) (step, error) {
 	var in struct {
 		Left  *string `json:"left"`

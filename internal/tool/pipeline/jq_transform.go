@@ -24,8 +24,6 @@ const (
 // A single output that is an array gives its elements as rows; else each output is a row, of any type.
 type jqTransform struct{ program *jq.Program }
 
-func (*jqTransform) name() string { return "jq_transform" }
-
 func decodeJQ(raw json.RawMessage) (step, error) {
 	var in struct {
 		Query *string `json:"query"`

@@ -32,6 +32,9 @@ type literal struct {
 // visitor is shown each literal and answers with what shall stand in its place.
 type visitor func(l *literal) json.RawMessage
 
+// keepValue is a visitor that changes nothing.
+func keepValue(l *literal) json.RawMessage { return l.value }
+
 var errNoDocument = errors.New("is no pipeline")
 
 // each returns a document with the literals that visit puts into it. Equal shapes are visited in equal order.
@@ -104,7 +107,8 @@ func visitParams(fields map[string]json.RawMessage, visit visitor) error {
 // conditionWalk visits the values of a condition's tests.
 type conditionWalk struct {
 	visit  visitor
-	opaque bool // a test compares with an object, which could be taken for a parameter
+	opaque bool     // a test compares with an object, which could be taken for a parameter
+	fields []string // of the tests, each once
 }
 
 // node returns a node with the values that visit gave; negated is whether an odd number of "not" is around it.
@@ -152,6 +156,9 @@ func (c *conditionWalk) test(fields map[string]json.RawMessage, negated bool) (j
 	var field, op string
 	if json.Unmarshal(fields["field"], &field) != nil || json.Unmarshal(fields["op"], &op) != nil {
 		return nil, errNoDocument
+	}
+	if !slices.Contains(c.fields, field) {
+		c.fields = append(c.fields, field)
 	}
 	if op == "==" {
 		op = "="

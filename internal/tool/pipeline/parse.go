@@ -14,14 +14,21 @@ import (
 // program is a call's arguments, checked.
 type program struct {
 	inputRef string
-	steps    []step
+	steps    []namedStep
 	source   []json.RawMessage // the steps as they were given
+}
+
+// namedStep is a step with the name of its primitive.
+type namedStep struct {
+	step
+
+	name string
 }
 
 // hasEffects reports whether a step has effects.
 func (p *program) hasEffects() bool {
-	return slices.ContainsFunc(p.steps, func(s step) bool {
-		r, ok := s.(*httpRequest)
+	return slices.ContainsFunc(p.steps, func(s namedStep) bool {
+		r, ok := s.step.(*httpRequest)
 		return ok && r.method == http.MethodPost
 	})
 }
@@ -60,7 +67,7 @@ func parse(args json.RawMessage) (*program, error) {
 		if err := p.checkSource(s, i); err != nil {
 			return nil, locate(err, name, i)
 		}
-		p.steps = append(p.steps, s)
+		p.steps = append(p.steps, namedStep{s, name})
 	}
 	if len(p.steps) == 0 && p.inputRef == "" {
 		return nil, invalid("pipeline", "has no steps")

@@ -25,8 +25,6 @@ type parseDate struct {
 	format string // empty: ISO 8601
 }
 
-func (*parseDate) name() string { return "parse_date" }
-
 func decodeParseDate(raw json.RawMessage) (step, error) {
 	var in struct {
 		Field  *string `json:"field"`

@@ -20,8 +20,6 @@ type regexExtract struct {
 	names   []column
 }
 
-func (*regexExtract) name() string { return "regex_extract" }
-
 func decodeRegexExtract(raw json.RawMessage) (step, error) {
 	var in struct {
 		Pattern *string `json:"pattern"`

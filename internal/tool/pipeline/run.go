@@ -44,19 +44,19 @@ func (r *run) runSteps(ctx context.Context, p *program) error {
 		if ctx.Err() != nil {
 			return contextError(ctx)
 		}
-		_, isRequest := s.(*httpRequest)
+		_, isRequest := s.step.(*httpRequest)
 		r.keepDocument = isRequest && p.wantsDocument(i+1)
 		began, in := time.Now(), len(r.rows)
 		rows, err := s.run(ctx, r, r.rows)
 		if err != nil {
-			return locate(err, s.name(), i)
+			return locate(err, s.name, i)
 		}
 		if !isRequest {
 			r.document = nil
 		}
 		r.rows = rows
-		r.done = append(r.done, stepReport{Step: s.name(), RowsIn: in, RowsOut: len(rows), MS: time.Since(began).Milliseconds()})
-		r.inv.Report(s.name() + ": " + count(len(rows)))
+		r.done = append(r.done, stepReport{Step: s.name, RowsIn: in, RowsOut: len(rows), MS: time.Since(began).Milliseconds()})
+		r.inv.Report(s.name + ": " + count(len(rows)))
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func (p *program) wantsDocument(i int) bool {
 	if i >= len(p.steps) {
 		return false
 	}
-	_, ok := p.steps[i].(*jqTransform)
+	_, ok := p.steps[i].step.(*jqTransform)
 	return ok
 }
 

@@ -38,7 +38,7 @@ func canonicalDocument(p *program) (doc document, ok bool) {
 				delete(fields, name)
 			}
 		}
-		if !canonicalStep(s, fields) {
+		if !canonicalStep(s.step, fields) {
 			return nil, false
 		}
 		doc[i] = fields
@@ -68,7 +68,7 @@ func canonicalStep(s step, fields map[string]json.RawMessage) bool {
 	case *topK:
 		fields["k"] = strconv.AppendInt(nil, int64(s.k), 10)
 	case *tableFilter:
-		c := conditionWalk{visit: func(l *literal) json.RawMessage { return l.value }}
+		c := conditionWalk{visit: keepValue}
 		fields["condition"], err = c.node(fields["condition"], false)
 		return err == nil && !c.opaque
 	}

@@ -265,7 +265,7 @@ func filled(t *testing.T, r *recipe, args json.RawMessage) (*program, document) 
 }
 
 func address(p *program) string {
-	if r, ok := p.steps[0].(*httpRequest); ok {
+	if r, ok := p.steps[0].step.(*httpRequest); ok {
 		return r.url.String()
 	}
 	return ""

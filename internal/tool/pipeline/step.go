@@ -12,7 +12,6 @@ type row = dataset.Row
 
 // step is one primitive with its arguments, ready to run. One step value serves one call.
 type step interface {
-	name() string
 	run(ctx context.Context, r *run, rows []row) ([]row, error)
 }
 

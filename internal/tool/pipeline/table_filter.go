@@ -8,8 +8,6 @@ import (
 // tableFilter keeps the rows for which its condition holds: {"step":"table_filter","condition":{"field":"price","op":"<","value":500}}.
 type tableFilter struct{ condition condition }
 
-func (*tableFilter) name() string { return "table_filter" }
-
 func decodeTableFilter(raw json.RawMessage) (step, error) {
 	var in struct {
 		Condition json.RawMessage `json:"condition"`

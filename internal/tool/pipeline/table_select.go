@@ -10,8 +10,6 @@ import (
 // a path keeps its name: the result has a field "price.total". A row without a field gets null, so that all rows have the same shape.
 type tableSelect struct{ columns []column }
 
-func (*tableSelect) name() string { return "table_select" }
-
 func decodeTableSelect(raw json.RawMessage) (step, error) {
 	var in struct {
 		Fields []string `json:"fields"`

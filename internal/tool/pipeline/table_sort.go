@@ -16,8 +16,6 @@ type tableSort struct {
 	order int  // 1 ascending, -1 descending
 }
 
-func (*tableSort) name() string { return "table_sort" }
-
 func decodeTableSort(raw json.RawMessage) (step, error) {
 	var in struct {
 		Field  *string  `json:"field"`

@@ -47,10 +47,14 @@ func (t *execute) Summarize(args json.RawMessage) string {
 	if err != nil {
 		return "invalid arguments"
 	}
-	if len(p.steps) == 1 {
+	return stepCount(len(p.steps))
+}
+
+func stepCount(n int) string {
+	if n == 1 {
 		return "1 step"
 	}
-	return strconv.Itoa(len(p.steps)) + " steps"
+	return strconv.Itoa(n) + " steps"
 }
 
 // Call runs the pipeline. The package comment says what is a failed result and what an error.

@@ -9,8 +9,6 @@ import (
 // topK keeps the first K rows: {"step":"top_k","k":3}.
 type topK struct{ k int }
 
-func (*topK) name() string { return "top_k" }
-
 func decodeTopK(raw json.RawMessage) (step, error) {
 	var in struct {
 		K *float64 `json:"k"` // JSON Schema counts 3.0 as an integer

@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
-// Status says how far a todo is.
+// Status is the state of a todo.
 type Status string
 
 // The statuses, LangChain v1's.
@@ -74,8 +74,8 @@ func Parse(args json.RawMessage) ([]Todo, error) {
 	return todos, nil
 }
 
-// progress is a list in a few words.
-func progress(todos []Todo) string {
+// summarize returns how many todos of a list are done, in a few words.
+func summarize(todos []Todo) string {
 	if len(todos) == 0 {
 		return "nothing to do"
 	}
@@ -88,5 +88,5 @@ func progress(todos []Todo) string {
 	return fmt.Sprintf("%d of %d done", done, len(todos))
 }
 
-// encode writes a list without the HTML escapes of encoding/json, which only cost tokens.
+// encode returns a list as JSON without HTML escapes, which would cost tokens.
 func encode(todos []Todo) (json.RawMessage, error) { return jsonv2.Marshal(todos) }

@@ -62,16 +62,16 @@ func (write) Spec() agent.ToolSpec {
 	}
 }
 
-// EffectFree is true: a list changes nothing but the transcript.
+// EffectFree returns true: a list changes only the transcript.
 func (write) EffectFree(json.RawMessage) bool { return true }
 
-// Summarize says how much is done, e.g. "3 of 5 done".
+// Summarize returns how much is done, such as "3 of 5 done".
 func (write) Summarize(args json.RawMessage) string {
 	todos, err := Parse(args)
 	if err != nil {
 		return "invalid arguments"
 	}
-	return progress(todos)
+	return summarize(todos)
 }
 
 // Call answers with the list. It goes into Data, for those who show it, but has no preview: the last preview of a turn tells what the
@@ -89,7 +89,7 @@ func (write) Call(ctx context.Context, _ agent.Invocation, call agent.ToolCall) 
 	if err != nil {
 		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, op, "encode list: %w", err)
 	}
-	out := append([]byte(`{"message":"Updated todo list: `+progress(todos)+`","todos":`), list...)
+	out := append([]byte(`{"message":"Updated todo list: `+summarize(todos)+`","todos":`), list...)
 	return agent.ToolResult{Output: append(out, '}'), Data: list}, nil
 }
 

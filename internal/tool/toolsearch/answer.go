@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
@@ -50,12 +51,12 @@ type foundWorkflow struct {
 
 // The hints.
 const (
-	hintNothing  = "Nothing was found. Try other words for what the tool is to do."
-	hintRevealed = "Tools that were found can be called by their names from now on."
-	hintUnasked  = "Workflows could not be searched at present."
+	hintNothing     = "Nothing was found. Try other words for what the tool is to do."
+	hintRevealed    = "Tools that were found can be called by their names from now on."
+	hintNoWorkflows = "Workflows could not be searched at present."
 )
 
-// answer describes the best of what was found within some bytes.
+// answer describes the best of what was found, in at most room bytes.
 func (c *candidates) answer(found []tool.Ranked, limit, room int) (json.RawMessage, error) {
 	a := &answer{Tools: []foundTool{}, Workflows: []foundWorkflow{}, TotalFound: len(found)}
 	deferred := false
@@ -71,25 +72,22 @@ func (c *candidates) answer(found []tool.Ranked, limit, room int) (json.RawMessa
 		a.order = append(a.order, false)
 		a.Tools = append(a.Tools, describeTool(t, score))
 	}
-	a.Hint = hint(len(found) == 0, deferred, c.unasked)
+	a.Hint = hint(len(found) == 0, deferred, c.workflowsFailed)
 	return a.fit(room)
 }
 
-func hint(nothing, deferred, unasked bool) string {
-	switch {
-	case nothing && unasked:
-		return hintNothing + " " + hintUnasked
-	case nothing:
-		return hintNothing
-	case deferred && unasked:
-		return hintRevealed + " " + hintUnasked
-	case deferred:
-		return hintRevealed
-	case unasked:
-		return hintUnasked
-	default:
-		return ""
+func hint(isEmpty, isDeferred, workflowsFailed bool) string {
+	var hints []string
+	if isEmpty {
+		hints = append(hints, hintNothing)
 	}
+	if isDeferred {
+		hints = append(hints, hintRevealed)
+	}
+	if workflowsFailed {
+		hints = append(hints, hintNoWorkflows)
+	}
+	return strings.Join(hints, " ")
 }
 
 func describeTool(t *agent.PlanTool, score float64) foundTool {
@@ -122,8 +120,8 @@ func describeWorkflow(w *agent.StoredWorkflow, score float64) foundWorkflow {
 	}
 }
 
-// fit writes the answer within some bytes. The last entries, which are the worst, lose their schemas first, then the names of their
-// parameters, and then themselves.
+// fit encodes the answer in at most room bytes. The last entries are the worst: they lose their schemas first, then the names of their
+// parameters, and then they are left out.
 func (a *answer) fit(room int) (json.RawMessage, error) {
 	for {
 		raw, err := encode(a)
@@ -133,7 +131,7 @@ func (a *answer) fit(room int) (json.RawMessage, error) {
 	}
 }
 
-// shorten takes the next thing away; false when nothing is left.
+// shorten removes the next thing, or returns false if nothing is left.
 func (a *answer) shorten() bool {
 	for i := len(a.Tools) - 1; i >= 0; i-- {
 		if t := &a.Tools[i]; t.Parameters != nil {
@@ -160,15 +158,15 @@ func (a *answer) shorten() bool {
 	return true
 }
 
-// room is how long an answer may be: one that is moved to the blob store reveals nothing.
-func room(inv agent.Invocation) int {
+// maxBytes returns how long an answer may be. A longer one would be moved to the blob store, and then reveals no tools.
+func maxBytes(inv agent.Invocation) int {
 	if inv.InlineBytes > 0 {
 		return min(maxAnswer, inv.InlineBytes)
 	}
 	return maxAnswer
 }
 
-// encode is json.Marshal without the HTML escapes, which only cost tokens.
+// encode returns v as JSON without HTML escapes, which would cost tokens.
 func encode(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -28,12 +28,12 @@ const (
 // patchWorkflow is the tool without which a model can do nothing about a workflow.
 const patchWorkflow = "patch_workflow"
 
-// candidates are what may be found, and how it is described to the ranking: texts of the tools, then of the workflows.
+// candidates holds the tools and workflows that may be found, and the texts for the ranking: of the tools, then of the workflows.
 type candidates struct {
-	tools     []agent.PlanTool
-	workflows []agent.StoredWorkflow
-	texts     []tool.RankedText
-	unasked   bool // workflows should be searched, and could not be
+	tools           []agent.PlanTool
+	workflows       []agent.StoredWorkflow
+	texts           []tool.RankedText
+	workflowsFailed bool // the workflows could not be listed
 }
 
 func (t *search) candidates(ctx context.Context, inv agent.Invocation) (*candidates, error) {
@@ -57,7 +57,7 @@ func (t *search) candidates(ctx context.Context, inv agent.Invocation) (*candida
 		return nil, agent.Interrupted(ctx, "call "+ToolName)
 	case err != nil:
 		t.cfg.Logger.Warn("list workflows", zap.Error(err))
-		c.unasked = true
+		c.workflowsFailed = true
 	}
 	c.workflows = list
 	for i := range list {
@@ -66,7 +66,7 @@ func (t *search) candidates(ctx context.Context, inv agent.Invocation) (*candida
 	return c, nil
 }
 
-// workflows lists the tenant's; what came before an error is of use.
+// workflows lists those of a tenant. With an error it returns what came before.
 func (t *search) workflows(ctx context.Context, tenant string) ([]agent.StoredWorkflow, error) {
 	var all []agent.StoredWorkflow
 	q := agent.WorkflowQuery{Tenant: tenant, Page: agent.Page{Size: maxWorkflows}}
@@ -88,7 +88,7 @@ func (t *search) workflows(ctx context.Context, tenant string) ([]agent.StoredWo
 	return all[:min(len(all), maxWorkflows)], nil
 }
 
-// textOfTool is what a tool is found by: its name, whole and in its words; its description and parameters.
+// textOfTool returns the text by which a tool is found: its name, whole and in words, its description and its parameters.
 func textOfTool(s *agent.ToolSpec) tool.RankedText {
 	body := []string{clip.Prefix(s.Description, maxBody)}
 	for _, p := range parametersOf(s.Parameters) {
@@ -97,17 +97,17 @@ func textOfTool(s *agent.ToolSpec) tool.RankedText {
 	return tool.RankedText{Title: titleOf(s.Name), Body: clip.Prefix(strings.Join(body, "\n"), maxBody)}
 }
 
-// textOfWorkflow is what a workflow is found by: its tag; its description and its nodes.
+// textOfWorkflow returns the text by which a workflow is found: its tag, its description and its nodes.
 func textOfWorkflow(w *agent.StoredWorkflow) tool.RankedText {
 	d := definitionOf(w)
 	body := []string{clip.Prefix(d.Description, maxBody)}
 	for i := range d.Nodes {
-		body = append(body, apart(d.Nodes[i].ID), clip.Prefix(d.Nodes[i].Name, maxBody), d.Nodes[i].Type)
+		body = append(body, wordsOf(d.Nodes[i].ID), clip.Prefix(d.Nodes[i].Name, maxBody), d.Nodes[i].Type)
 	}
 	return tool.RankedText{Title: titleOf(w.Tag), Body: clip.Prefix(strings.Join(body, "\n"), maxBody)}
 }
 
-// definitionOf reads a definition as far as it can be read.
+// definitionOf returns the definition of a workflow, an empty one if it cannot be read.
 func definitionOf(w *agent.StoredWorkflow) agent.WorkflowDefinition {
 	var d agent.WorkflowDefinition
 	if json.Unmarshal(w.Definition, &d) != nil {
@@ -117,15 +117,15 @@ func definitionOf(w *agent.StoredWorkflow) agent.WorkflowDefinition {
 }
 
 func titleOf(name string) string {
-	words := apart(name)
+	words := wordsOf(name)
 	if words == name {
 		return clip.Prefix(name, maxTitle)
 	}
 	return clip.Prefix(name+" "+words, maxTitle)
 }
 
-// apart is a name as words: search pubmed for search_pubmed.
-func apart(name string) string {
+// wordsOf returns a name as words: search pubmed for search_pubmed.
+func wordsOf(name string) string {
 	return strings.Join(strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune("_-./", r) }), " ")
 }
 
@@ -151,7 +151,7 @@ func parametersOf(schema json.RawMessage) []parameter {
 	return list
 }
 
-// rank finds the texts that have words of the query, the best first; of equal ones the first.
+// rank returns the texts that have words of the query, the best first.
 func (t *search) rank(ctx context.Context, query string, texts []tool.RankedText) ([]tool.Ranked, error) {
 	var all []tool.Ranked
 	for from := 0; from < len(texts); from += batch {

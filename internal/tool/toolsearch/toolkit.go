@@ -84,7 +84,7 @@ func (*search) Spec() agent.ToolSpec {
 // EffectFree is true: a search changes nothing.
 func (*search) EffectFree(json.RawMessage) bool { return true }
 
-// Summarize says how many are asked for; the query is content and stays out of the history.
+// Summarize returns the number wanted. The query is content and stays out of the history.
 func (*search) Summarize(args json.RawMessage) string {
 	_, limit, err := parse(args)
 	if err != nil {
@@ -111,14 +111,14 @@ func (t *search) Call(ctx context.Context, inv agent.Invocation, call agent.Tool
 	if err != nil {
 		return agent.ToolResult{}, err
 	}
-	out, err := c.answer(found, limit, room(inv))
+	out, err := c.answer(found, limit, maxBytes(inv))
 	if err != nil {
 		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, op, "encode answer: %w", err)
 	}
 	return agent.ToolResult{Output: out}, nil
 }
 
-// parse reads arguments strictly; null is not given.
+// parse reads arguments strictly. Null counts as left out.
 func parse(args json.RawMessage) (query string, limit int, err error) {
 	if len(args) > MaxArgs {
 		return "", 0, agent.Errorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(args), MaxArgs)
