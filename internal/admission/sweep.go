@@ -20,7 +20,7 @@ const (
 	sweepsKept    = 4096             // tenants, users and agents whose last search is remembered
 )
 
-// sweeps remembers when was looked for whom.
+// sweeps remembers the time of the last search for each tenant, user and agent.
 type sweeps struct {
 	mu   sync.Mutex
 	last *lru.Cache[string, time.Time]
@@ -34,7 +34,7 @@ func newSweeps() (*sweeps, error) {
 	return &sweeps{last: last}, nil
 }
 
-// due reports whether it is time to look, and has its caller do so.
+// due reports whether it is time for a search, which its caller then has to do.
 func (s *sweeps) due(key string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +53,7 @@ func (g *Gate) sweep(ctx context.Context, a *agent.Admission, refused agent.Admi
 	ctx, free := context.WithTimeout(ctx, sweepPatience)
 	defer free()
 	log := g.Logger.With(zap.String("tenant", a.Tenant), zap.String("of", refused.Kind), zap.String("name", refused.Name))
-	turns, err := g.Store.Running(ctx, only(a, refused.Kind), sweepTurns)
+	turns, err := g.Store.Running(ctx, boundedBy(a, refused.Kind), sweepTurns)
 	if err != nil {
 		log.Warn("list the turns that hold all places", zap.Error(err))
 		return false
@@ -72,8 +72,8 @@ func (g *Gate) sweep(ctx context.Context, a *agent.Admission, refused agent.Admi
 	return found
 }
 
-// only is an admission with the bound of turns at once of one kind, and no other.
-func only(a *agent.Admission, kind string) agent.Admission {
+// boundedBy returns an admission with the bound on concurrent turns of one kind, and no other.
+func boundedBy(a *agent.Admission, kind string) agent.Admission {
 	one := agent.Admission{TurnID: a.TurnID, Tenant: a.Tenant, UserID: a.UserID, Agent: a.Agent}
 	switch kind {
 	case agent.BoundTenant:

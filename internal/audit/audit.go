@@ -2,6 +2,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,15 +30,18 @@ type Config struct {
 	Logger *zap.Logger
 	Keep   time.Duration // records older than that are removed; 0: none is
 
-	// For tests; 0 takes what stands beside.
-	Every  time.Duration // between batches: 500 ms
-	Sweep  time.Duration // between removals: 1 h
-	Queue  int           // records that wait: 10,000
-	Batch  int           // records in a batch: 200
-	Retry  time.Duration // until a failed batch is tried again: 1 s, and longer each time
-	Longer time.Duration // the longest of those: 30 s
-	Now    func() time.Time
+	// For tests; 0 is the default.
+	Queue int // records that wait: 10,000
+	Batch int // records in a batch: 200
 }
+
+// When the trail writes and removes records.
+const (
+	batchEvery = 500 * time.Millisecond
+	sweepEvery = time.Hour
+	minRetry   = time.Second // until a failed batch is tried again; twice as long each time
+	maxRetry   = 30 * time.Second
+)
 
 // Bounds of one record and of one call of the store.
 const (
@@ -68,7 +72,10 @@ func New(cfg Config) (*Trail, error) {
 	if cfg.Store == nil {
 		return nil, errors.New("configure audit: the store is missing")
 	}
-	cfg.fill()
+	if cfg.Logger == nil {
+		cfg.Logger = zap.NewNop()
+	}
+	cfg.Queue, cfg.Batch = cmp.Or(cfg.Queue, 10_000), cmp.Or(cfg.Batch, 200)
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &Trail{
 		cfg: cfg, queue: make(chan agent.AuditRecord, cfg.Queue), stop: make(chan struct{}), cancel: cancel, done: make(chan struct{}),
@@ -77,35 +84,14 @@ func New(cfg Config) (*Trail, error) {
 	return t, nil
 }
 
-func orElse[N ~int | ~int64](v *N, d N) {
-	if *v <= 0 {
-		*v = d
-	}
-}
-
-func (c *Config) fill() {
-	if c.Logger == nil {
-		c.Logger = zap.NewNop()
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	orElse(&c.Every, 500*time.Millisecond)
-	orElse(&c.Sweep, time.Hour)
-	orElse(&c.Queue, 10_000)
-	orElse(&c.Batch, 200)
-	orElse(&c.Retry, time.Second)
-	orElse(&c.Longer, 30*time.Second)
-}
-
-// Record takes a record and never waits: one that finds the queue full is dropped, counted, and told of in the log.
+// Record takes a record and never waits. If the queue is full, the record is dropped, counted and logged.
 func (t *Trail) Record(r agent.AuditRecord) {
 	if r.At.IsZero() {
-		r.At = t.cfg.Now()
+		r.At = time.Now()
 	}
 	r.At = r.At.UTC()
 	for _, text := range []*string{&r.Tenant, &r.Subject, &r.Method, &r.Credential, &r.Resource, &r.Channel, &r.RequestID, &r.Remote} {
-		*text = plain(*text)
+		*text = storable(*text)
 	}
 	if len(r.Detail) > maxDetail {
 		r.Detail = []byte(`{"truncated":true}`)
@@ -140,14 +126,14 @@ func (t *Trail) Close(ctx context.Context) error {
 	defer cut()
 	<-t.done
 	t.cancel()
-	if left := t.lost(); left > 0 {
+	if left := t.takeDropped(); left > 0 {
 		return fmt.Errorf("%d audit records were not stored", left)
 	}
 	return nil
 }
 
-// lost takes the number of records that were dropped since it was last asked for.
-func (t *Trail) lost() int64 {
+// takeDropped returns the number of records that were dropped since its last call.
+func (t *Trail) takeDropped() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.dropped

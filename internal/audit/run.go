@@ -14,9 +14,9 @@ import (
 // run stores batches until Close, and then what is left.
 func (t *Trail) run(ctx context.Context) {
 	defer close(t.done)
-	tick := time.NewTicker(t.cfg.Every)
+	tick := time.NewTicker(batchEvery)
 	defer tick.Stop()
-	sweep := time.NewTicker(t.cfg.Sweep)
+	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
 	var batch []agent.AuditRecord
 	for {
@@ -27,18 +27,18 @@ func (t *Trail) run(ctx context.Context) {
 			}
 		case <-tick.C:
 			batch = t.store(ctx, batch)
-			t.tell()
+			t.logDropped()
 		case <-sweep.C:
 			t.expire(ctx)
 		case <-t.stop:
-			t.last(ctx, batch)
+			t.storeRest(ctx, batch)
 			return
 		}
 	}
 }
 
-// last stores everything that was taken before Close.
-func (t *Trail) last(ctx context.Context, batch []agent.AuditRecord) {
+// storeRest stores everything that was taken before Close.
+func (t *Trail) storeRest(ctx context.Context, batch []agent.AuditRecord) {
 	for {
 		select {
 		case r := <-t.queue: // nothing comes behind it any more
@@ -57,13 +57,13 @@ func (t *Trail) last(ctx context.Context, batch []agent.AuditRecord) {
 	}
 }
 
-// store stores a batch, again and again while the store is away; meanwhile the queue fills. What is returned could not be stored before
-// ctx ended.
+// store stores a batch. It tries again while the store is away; meanwhile the queue fills. It returns what could not be stored before ctx
+// ended.
 func (t *Trail) store(ctx context.Context, batch []agent.AuditRecord) []agent.AuditRecord {
 	if len(batch) == 0 {
 		return nil
 	}
-	for wait := t.cfg.Retry; ; wait = min(2*wait, t.cfg.Longer) {
+	for wait := minRetry; ; wait = min(2*wait, maxRetry) {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		err := t.cfg.Store.AppendAudit(call, batch)
 		cancel()
@@ -86,9 +86,9 @@ func (t *Trail) store(ctx context.Context, batch []agent.AuditRecord) []agent.Au
 	}
 }
 
-// tell says what was dropped.
-func (t *Trail) tell() {
-	if n := t.lost(); n > 0 {
+// logDropped logs the number of records that were dropped.
+func (t *Trail) logDropped() {
+	if n := t.takeDropped(); n > 0 {
 		t.cfg.Logger.Error("audit records were dropped: the store is away or too slow", zap.Int64("records", n))
 	}
 }
@@ -98,7 +98,7 @@ func (t *Trail) expire(ctx context.Context) {
 	if t.cfg.Keep <= 0 {
 		return
 	}
-	before := t.cfg.Now().Add(-t.cfg.Keep)
+	before := time.Now().Add(-t.cfg.Keep)
 	for range sweepCalls {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		n, err := t.cfg.Store.ExpireAudit(call, before, sweepBatch)
@@ -112,8 +112,8 @@ func (t *Trail) expire(ctx context.Context) {
 	}
 }
 
-// plain is text that a store takes: bounded, UTF-8, without NUL.
-func plain(text string) string {
+// storable returns text that a store takes: bounded, UTF-8, without NUL.
+func storable(text string) string {
 	if len(text) > maxText {
 		text = text[:maxText]
 	}

@@ -38,18 +38,13 @@ type Store interface {
 type Config struct {
 	Store  Store // required
 	Logger *zap.Logger
-	// TTL is how long a key is taken for what it was: a revocation counts after it at the latest. Default 3 s, at most 5 s.
-	TTL time.Duration
-	// FlushEvery is how often it is stored when keys were last used. Default 30 s.
-	FlushEvery time.Duration
 	// Now is the clock; nil: the real one.
 	Now func() time.Time
 }
 
 const (
-	defaultTTL   = 3 * time.Second
-	maxTTL       = 5 * time.Second
-	flushEvery   = 30 * time.Second
+	ttl          = 3 * time.Second  // of a cached key: a revocation counts after it at the latest
+	flushEvery   = 30 * time.Second // between writes of when keys were last used
 	flushTimeout = 10 * time.Second
 	cached       = 10_000 // keys, known and unknown ones apart
 	maxUsed      = 50_000 // keys whose use is not stored yet
@@ -88,13 +83,6 @@ func New(cfg Config) (*Keys, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.TTL <= 0 {
-		cfg.TTL = defaultTTL
-	}
-	cfg.TTL = min(cfg.TTL, maxTTL)
-	if cfg.FlushEvery <= 0 {
-		cfg.FlushEvery = flushEvery
-	}
 	known, err := lru.New[string, entry](cached)
 	if err != nil {
 		return nil, fmt.Errorf("configure API keys: %w", err)
@@ -107,7 +95,7 @@ func New(cfg Config) (*Keys, error) {
 		cfg: cfg, known: known, unknown: unknown, compare: subtle.ConstantTimeCompare, used: map[string]time.Time{},
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
-	go k.flushing()
+	go k.flushRegularly()
 	return k, nil
 }
 
@@ -141,10 +129,10 @@ func (k *Keys) Verify(ctx context.Context, key string) (agent.Principal, error) 
 func (k *Keys) find(ctx context.Context, id string) (agent.APIKey, []byte, error) {
 	nobody := make([]byte, sha256.Size)
 	now := k.cfg.Now()
-	if e, ok := k.known.Get(id); ok && now.Sub(e.at) < k.cfg.TTL {
+	if e, ok := k.known.Get(id); ok && now.Sub(e.at) < ttl {
 		return e.key, e.hash, nil
 	}
-	if at, ok := k.unknown.Get(id); ok && now.Sub(at) < k.cfg.TTL {
+	if at, ok := k.unknown.Get(id); ok && now.Sub(at) < ttl {
 		return agent.APIKey{}, nobody, nil
 	}
 	record, hash, err := k.cfg.Store.KeyByID(ctx, id)
@@ -177,10 +165,10 @@ func (k *Keys) touch(id string, now time.Time) {
 	}
 }
 
-// flushing stores now and then when keys were used.
-func (k *Keys) flushing() {
+// flushRegularly stores when keys were used, until Close.
+func (k *Keys) flushRegularly() {
 	defer close(k.done)
-	tick := time.NewTicker(k.cfg.FlushEvery)
+	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
 	for {
 		select {

@@ -129,7 +129,7 @@ func TestRevocationCountsWithinSeconds(t *testing.T) {
 	store, c := &keystest.Memory{}, &clock{at: time.Now()}
 	var all []*Keys
 	for range 2 {
-		k, err := New(Config{Store: store, Now: c.now, TTL: time.Hour})
+		k, err := New(Config{Store: store, Now: c.now})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, k.Close(context.WithoutCancel(t.Context()))) })
 		all = append(all, k)
@@ -147,7 +147,7 @@ func TestRevocationCountsWithinSeconds(t *testing.T) {
 	require.NoError(t, err)
 	_, err = all[0].Verify(t.Context(), made.Key)
 	refused(t, "revoked", err)
-	c.pass(maxTTL) // whatever is configured
+	c.pass(ttl)
 	_, err = all[1].Verify(t.Context(), made.Key)
 	refused(t, "revoked", err)
 }
@@ -175,7 +175,7 @@ func TestUnknownIDsAndWrongSecretsCostTheSame(t *testing.T) {
 		require.Equal(t, [2]int{1, 1}, cost(wrong))
 		require.Equal(t, [2]int{0, 1}, cost(unknown))
 		require.Equal(t, [2]int{0, 1}, cost(wrong))
-		c.pass(defaultTTL)
+		c.pass(ttl)
 	}
 	require.Equal(t, map[int]bool{32: true}, lengths)
 }
@@ -188,7 +188,7 @@ func TestAStoreThatIsAway(t *testing.T) {
 	store.Fail(errors.New("connection refused by 10.0.0.7"))
 	_, err = k.Verify(t.Context(), made.Key)
 	require.NoError(t, err, "it was known a moment ago")
-	c.pass(defaultTTL)
+	c.pass(ttl)
 	_, err = k.Verify(t.Context(), made.Key)
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 	require.NotContains(t, err.Error(), "10.0.0.7")

@@ -119,7 +119,7 @@ func (k *Keys) RotateKey(ctx context.Context, by agent.Principal, id string, ove
 		return agent.NewKey{}, agent.Invalid("overlap", "want at most %s, got %s", maxOverlap, overlap)
 	}
 	now := k.cfg.Now().UTC().Truncate(time.Millisecond)
-	old, err := k.own(ctx, &by, id)
+	old, err := k.findVisible(ctx, &by, id)
 	if err != nil {
 		return agent.NewKey{}, err
 	}
@@ -157,19 +157,19 @@ func (k *Keys) RotateKey(ctx context.Context, by agent.Principal, id string, ove
 	return made, nil
 }
 
-// own finds a key that the caller may see.
-func (k *Keys) own(ctx context.Context, by *agent.Principal, id string) (agent.APIKey, error) {
+// findVisible returns a key that the caller may see.
+func (k *Keys) findVisible(ctx context.Context, by *agent.Principal, id string) (agent.APIKey, error) {
 	if !validID(id) {
 		return agent.APIKey{}, noKey(id)
 	}
 	record, _, err := k.cfg.Store.KeyByID(ctx, id)
-	if agent.CodeOf(err) == agent.CodeNotFound || (err == nil && !sees(by, record.Tenant)) {
+	if agent.CodeOf(err) == agent.CodeNotFound || (err == nil && !canSee(by, record.Tenant)) {
 		return agent.APIKey{}, noKey(id)
 	}
 	return record, err
 }
 
-func sees(by *agent.Principal, tenant string) bool {
+func canSee(by *agent.Principal, tenant string) bool {
 	return by.Trusted() || by.Tenant == agent.AnyTenant || by.Tenant == tenant
 }
 

@@ -160,7 +160,7 @@ func unverifiedIssuer(token string) (string, error) {
 func (v *Verifier) verify(ctx context.Context, i *issuer, token string) (agent.Principal, error) {
 	keys, err := i.keySet(ctx)
 	if err != nil {
-		return agent.Principal{}, v.away(ctx, i, err)
+		return agent.Principal{}, v.unavailable(ctx, i, err)
 	}
 	watched := &watchedKeys{KeySet: keys}
 	verified, err := oidc.NewVerifier(i.set.URL, watched, &oidc.Config{
@@ -169,8 +169,8 @@ func (v *Verifier) verify(ctx context.Context, i *issuer, token string) (agent.P
 		SkipExpiryCheck:      true, // likewise, with our leeway
 	}).Verify(ctx, token)
 	switch {
-	case watched.away != nil:
-		return agent.Principal{}, v.away(ctx, i, watched.away)
+	case watched.fetchErr != nil:
+		return agent.Principal{}, v.unavailable(ctx, i, watched.fetchErr)
 	case err != nil && watched.signed:
 		return agent.Principal{}, access.Refused("the token is malformed")
 	case err != nil:
@@ -183,7 +183,7 @@ func (v *Verifier) verify(ctx context.Context, i *issuer, token string) (agent.P
 	if !slices.ContainsFunc(verified.Audience, func(a string) bool { return slices.Contains(i.set.Audiences, a) }) {
 		return agent.Principal{}, access.Refused("the token is meant for somebody else: its audience is not ours")
 	}
-	if err := timely(claims, v.cfg.Now()); err != nil {
+	if err := checkTimes(claims, v.cfg.Now()); err != nil {
 		return agent.Principal{}, err
 	}
 	p, odd, err := i.set.principal(claims)
@@ -196,17 +196,17 @@ func (v *Verifier) verify(ctx context.Context, i *issuer, token string) (agent.P
 	return p, err
 }
 
-// timely checks exp, nbf and iat. Each must be a number: the library would take a text for one.
-func timely(claims map[string]any, now time.Time) error {
-	exp, ends, err := moment(claims, "exp")
+// checkTimes checks exp, nbf and iat. Each must be a number: the library would take a text for one.
+func checkTimes(claims map[string]any, now time.Time) error {
+	exp, ends, err := timeClaim(claims, "exp")
 	if err != nil {
 		return err
 	}
-	nbf, limited, err := moment(claims, "nbf")
+	nbf, limited, err := timeClaim(claims, "nbf")
 	if err != nil {
 		return err
 	}
-	iat, dated, err := moment(claims, "iat")
+	iat, dated, err := timeClaim(claims, "iat")
 	if err != nil {
 		return err
 	}
@@ -225,8 +225,8 @@ func timely(claims map[string]any, now time.Time) error {
 	return nil
 }
 
-// moment reads a claim that is seconds since 1970.
-func moment(claims map[string]any, name string) (at time.Time, there bool, err error) {
+// timeClaim reads a claim that is seconds since 1970.
+func timeClaim(claims map[string]any, name string) (at time.Time, there bool, err error) {
 	value, there := claims[name]
 	if !there {
 		return time.Time{}, false, nil
@@ -238,8 +238,8 @@ func moment(claims map[string]any, name string) (at time.Time, there bool, err e
 	return time.Unix(int64(seconds), 0), true, nil
 }
 
-// away is the answer while the issuer's keys cannot be had. The reason is for the log.
-func (v *Verifier) away(ctx context.Context, i *issuer, err error) error {
+// unavailable returns the error while the issuer's keys cannot be had, and logs the reason.
+func (v *Verifier) unavailable(ctx context.Context, i *issuer, err error) error {
 	if ctx.Err() != nil {
 		return agent.Interrupted(ctx, "verify token")
 	}
@@ -253,15 +253,15 @@ func (v *Verifier) away(ctx context.Context, i *issuer, err error) error {
 type watchedKeys struct {
 	oidc.KeySet
 
-	signed bool
-	away   error
+	signed   bool
+	fetchErr error
 }
 
 // VerifySignature implements [oidc.KeySet].
 func (w *watchedKeys) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
 	payload, err := w.KeySet.VerifySignature(ctx, jwt)
 	if err != nil && strings.HasPrefix(err.Error(), "fetching keys") { // go-oidc has no other word for it; a test holds it to that
-		w.away = err
+		w.fetchErr = err
 	}
 	w.signed = err == nil
 	return payload, err

@@ -60,11 +60,8 @@ func (d *Door) postChat(w http.ResponseWriter, r *http.Request, v *gateway.Call)
 	if err := v.DecodeBody(&q); err != nil {
 		return err
 	}
-	if key := r.Header.Get("Idempotency-Key"); key != "" {
-		if q.IdempotencyKey != "" && q.IdempotencyKey != key {
-			return agent.Invalid("idempotency_key", "differs from the header Idempotency-Key")
-		}
-		q.IdempotencyKey = key
+	if err := gateway.ApplyIdempotencyKey(r, &q.IdempotencyKey); err != nil {
+		return err
 	}
 	turn, err := q.turn(v.Principal().Subject != "")
 	if err != nil {
@@ -82,11 +79,11 @@ func (d *Door) postChat(w http.ResponseWriter, r *http.Request, v *gateway.Call)
 	defer leave()
 	receipt, err := v.Submit(r.Context(), channel, &turn)
 	if err != nil {
-		return inWordsOf(err)
+		return renameField(err)
 	}
 	w.Header().Set("Turnstone-Turn-Id", string(receipt.TurnID))
 	w.Header().Set("Location", "/v1/turns/"+string(receipt.TurnID))
-	return d.answer(w, r, v, receipt, func(text string) {
+	return d.answer(r, v, receipt, func(text string) {
 		if d.copyAnswer != nil && !receipt.Joined && turn.Context.UserID != "" {
 			d.copyAnswer(turn.Context.TenantName(), turn.Context.UserID, text)
 		}
@@ -95,7 +92,7 @@ func (d *Door) postChat(w http.ResponseWriter, r *http.Request, v *gateway.Call)
 
 // answer waits for the turn and gives a completed answer to copyText. A turn that waits for a person, or longer than anybody waits, goes on
 // behind a 202.
-func (d *Door) answer(w http.ResponseWriter, r *http.Request, v *gateway.Call, receipt agent.Receipt, copyText func(string)) error {
+func (d *Door) answer(r *http.Request, v *gateway.Call, receipt agent.Receipt, copyText func(string)) error {
 	ctx, cancel := v.WhileOpen(r.Context())
 	defer cancel()
 	ctx, cancelWait := context.WithTimeout(ctx, v.Limits().WaitTimeout)
@@ -113,7 +110,7 @@ func (d *Door) answer(w http.ResponseWriter, r *http.Request, v *gateway.Call, r
 		return err
 	case end.Output == nil:
 		body.State, body.Status, body.Pending = gateway.StateWaiting, gateway.StateWaiting, end.Pending
-		body.Output = waiting(end.Pending)
+		body.Output = waitingText(end.Pending)
 		v.WriteJSON(http.StatusAccepted, body)
 	default:
 		a := responseOf(end.Output)
@@ -121,15 +118,15 @@ func (d *Door) answer(w http.ResponseWriter, r *http.Request, v *gateway.Call, r
 			copyText(a.Output)
 		}
 		if n := len(end.Output.ToolCalls); n > 0 {
-			a.ToolInput = input(ctx, v, receipt.TurnID, end.Output.ToolCalls[n-1].ID)
+			a.ToolInput = toolInput(ctx, v, receipt.TurnID, end.Output.ToolCalls[n-1].ID)
 		}
 		v.WriteJSON(http.StatusOK, a)
 	}
 	return nil
 }
 
-// inWordsOf names the field of an error as this body does.
-func inWordsOf(err error) error {
+// renameField names the field of an error as the request body does.
+func renameField(err error) error {
 	e, ok := errors.AsType[*agent.Error](err)
 	if !ok || !strings.HasPrefix(e.Field, "messages[") {
 		return err
@@ -163,8 +160,8 @@ func responseOf(o *agent.AgentStepOutput) response {
 	return a
 }
 
-// waiting tells somebody who can only read text what the turn waits for.
-func waiting(pending []agent.Approval) string {
+// waitingText says what the turn waits for.
+func waitingText(pending []agent.Approval) string {
 	var what []string
 	for i := range pending {
 		what = append(what, pending[i].ToolName)
@@ -172,8 +169,8 @@ func waiting(pending []agent.Approval) string {
 	return "This waits for a person to decide: " + strings.Join(what, ", ") + "."
 }
 
-// input is what a tool was called with, as the turn's events have it; null when they have expired.
-func input(ctx context.Context, v *gateway.Call, turn agent.TurnID, call agent.CallID) json.RawMessage {
+// toolInput returns the arguments of a tool call from the turn's events; null if they have expired.
+func toolInput(ctx context.Context, v *gateway.Call, turn agent.TurnID, call agent.CallID) json.RawMessage {
 	var args json.RawMessage
 	for e, err := range v.Follow(ctx, turn, 0) {
 		if err != nil || e.Terminal() {

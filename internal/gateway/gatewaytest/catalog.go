@@ -57,7 +57,7 @@ func (c *Catalog) ListNodes(_ context.Context, q agent.NodeQuery) (agent.NodePag
 	found := filter(c.NodeList, func(n *agent.NodeInfo) bool {
 		return (q.Type == "" || q.Type == n.Type) && (q.NodeID == "" || q.NodeID == n.NodeID) && labelled(n.Labels, q.Labels)
 	})
-	nodes, next, err := part(found, q.Page)
+	nodes, next, err := pageOf(found, q.Page)
 	return agent.NodePage{Nodes: nodes, Next: next, Revision: c.revision()}, err
 }
 
@@ -69,7 +69,7 @@ func (c *Catalog) ListAgents(_ context.Context, q agent.AgentQuery) (agent.Agent
 		return sees(q.Tenant, a.Tenant) && (q.NodeID == "" || q.NodeID == a.NodeID) && labelled(a.Labels, q.Labels) &&
 			(q.Tool == "" || slices.ContainsFunc(a.Tools, func(t agent.ToolInfo) bool { return t.Name == q.Tool }))
 	})
-	agents, next, err := part(found, q.Page)
+	agents, next, err := pageOf(found, q.Page)
 	return agent.AgentPage{Agents: agents, Next: next, Revision: c.revision()}, err
 }
 
@@ -81,7 +81,7 @@ func (c *Catalog) Documents(_ context.Context, q agent.DocumentQuery) (agent.Doc
 		return (q.Kind == "" || q.Kind == d.Kind) && (q.Tenant == "" || q.Tenant == d.Tenant) && (q.Name == "" || q.Name == d.Name) &&
 			(q.Version == "" || q.Version == d.Version) && (q.Source == "" || q.Source == d.Source)
 	})
-	documents, next, err := part(found, q.Page)
+	documents, next, err := pageOf(found, q.Page)
 	return agent.DocumentPage{Documents: documents, Next: next, Revision: c.revision()}, err
 }
 
@@ -92,7 +92,7 @@ func (c *Catalog) History(_ context.Context, q agent.HistoryQuery) (agent.Histor
 	found := filter(c.Entries, func(e *agent.AuditEntry) bool {
 		return (q.Kind == "" || q.Kind == e.Kind) && (q.Tenant == "" || q.Tenant == e.Tenant) && (q.Name == "" || q.Name == e.Name)
 	})
-	entries, next, err := part(found, q.Page)
+	entries, next, err := pageOf(found, q.Page)
 	return agent.HistoryPage{Entries: entries, Next: next}, err
 }
 
@@ -212,8 +212,8 @@ func filter[T any](all []T, keep func(*T) bool) []T {
 	return kept
 }
 
-// part cuts a page; its token is the number of entries before it.
-func part[T any](all []T, p agent.Page) ([]T, string, error) {
+// pageOf returns a page of a list and the token of the next one, which is the number of entries before it.
+func pageOf[T any](all []T, p agent.Page) ([]T, string, error) {
 	from := 0
 	if p.Token != "" {
 		var err error

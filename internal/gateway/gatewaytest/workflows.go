@@ -74,7 +74,7 @@ func (rt *Runtime) Workflows(_ context.Context, q agent.WorkflowQuery) (agent.Wo
 	slices.SortFunc(all, func(a, b agent.StoredWorkflow) int {
 		return cmp.Or(cmp.Compare(a.Tag, b.Tag), cmp.Compare(a.Owner, b.Owner))
 	})
-	part, next, err := cut(all, q.Page)
+	part, next, err := pageOf(all, q.Page)
 	return agent.WorkflowPage{Workflows: part, Next: next}, err
 }
 
@@ -88,7 +88,7 @@ func (rt *Runtime) WorkflowPatches(_ context.Context, key agent.WorkflowKey, pag
 	}
 	all := slices.Clone(f.patches)
 	slices.Reverse(all)
-	part, next, err := cut(all, page)
+	part, next, err := pageOf(all, page)
 	return agent.WorkflowPatchPage{Patches: part, Next: next}, err
 }
 
@@ -210,21 +210,6 @@ func (rt *Runtime) change(
 	return result, nil
 }
 
-// cut takes a page out of a list; a token is the number of its first entry.
-func cut[T any](all []T, page agent.Page) (part []T, next string, err error) {
-	from := 0
-	if page.Token != "" {
-		if _, err := fmt.Sscanf(page.Token, "%d", &from); err != nil || from < 0 || from > len(all) {
-			return nil, "", agent.Invalid("page_token", "is not one that a page had")
-		}
-	}
-	end := min(from+page.Size, len(all))
-	if end < len(all) {
-		next = fmt.Sprint(end)
-	}
-	return all[from:end], next, nil
-}
-
 // StartRun implements [gateway.WorkflowRuns]: run ids count from run-1, and a run runs until the test ends it.
 func (rt *Runtime) StartRun(ctx context.Context, r agent.RunRequest, idempotency string) (gateway.RunReceipt, error) {
 	key := agent.WorkflowKey{Tenant: r.Context.Tenant, Owner: r.Owner, Tag: r.Tag}
@@ -289,7 +274,7 @@ func (rt *Runtime) ListRuns(_ context.Context, q agent.RunQuery) (agent.RunPage,
 			all = append(all, r)
 		}
 	}
-	part, next, err := cut(all, q.Page)
+	part, next, err := pageOf(all, q.Page)
 	return agent.RunPage{Runs: part, Next: next}, err
 }
 

@@ -4,16 +4,16 @@ import "github.com/turnstone-run/turnstone/agent"
 
 // whole is an answer that is not streamed (chat.completion).
 type whole struct {
-	ID                string        `json:"id"`
-	Object            string        `json:"object"`
-	Created           int64         `json:"created"`
-	Model             string        `json:"model"`
-	Choices           []wholeChoice `json:"choices"`
-	Usage             usage         `json:"usage"`
-	SystemFingerprint *string       `json:"system_fingerprint"` // always null: what answers is a plan, which has a hash of its own
+	ID                string   `json:"id"`
+	Object            string   `json:"object"`
+	Created           int64    `json:"created"`
+	Model             string   `json:"model"`
+	Choices           []choice `json:"choices"`
+	Usage             usage    `json:"usage"`
+	SystemFingerprint *string  `json:"system_fingerprint"` // always null: what answers is a plan, which has a hash of its own
 }
 
-type wholeChoice struct {
+type choice struct {
 	Index        int     `json:"index"`
 	Message      message `json:"message"`
 	Logprobs     *string `json:"logprobs"` // always null
@@ -89,7 +89,7 @@ func (c *completion) whole(r *reading) whole {
 	}
 	return whole{
 		ID: c.id(), Object: "chat.completion", Created: c.created, Model: c.q.model, Usage: c.used(r),
-		Choices: []wholeChoice{{Message: m, FinishReason: r.finishReason()}},
+		Choices: []choice{{Message: m, FinishReason: r.finishReason()}},
 	}
 }
 
@@ -100,8 +100,8 @@ func (c *completion) chunk(choices ...chunkChoice) *chunk {
 	return &chunk{ID: c.id(), Object: "chat.completion.chunk", Created: c.created, Model: c.q.model, Choices: choices}
 }
 
-// said is a chunk of what an event added.
-func (c *completion) said(f fresh) *chunk {
+// additionChunk returns a chunk with the text that an event added.
+func (c *completion) additionChunk(f addition) *chunk {
 	d := delta{Reasoning: f.thought}
 	if f.text != "" {
 		d.Content = &f.text

@@ -138,7 +138,7 @@ func TestBrokenEventLog(t *testing.T) {
 	d.rt.Emit("turn-1", says("model/1", "more"))
 	event, err := next()
 	require.NoError(t, err)
-	p := problemIn(t, strings.TrimPrefix(event, "data: "))
+	p := newProblem(t, strings.TrimPrefix(event, "data: "))
 	require.Equal(t, "gap", p.Code)
 	require.Equal(t, "turn-1", p.TurnID)
 	_, err = next()

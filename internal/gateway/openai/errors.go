@@ -51,7 +51,9 @@ type problemBody struct {
 }
 
 // fail writes an error that came before the turn did.
-func fail(w http.ResponseWriter, status int, f *agent.Failure) { writeProblem(w, problemIn(status, f)) }
+func fail(w http.ResponseWriter, status int, f *agent.Failure) {
+	writeProblem(w, newProblem(status, f))
+}
 
 func writeProblem(w http.ResponseWriter, p *problem) {
 	var body bytes.Buffer
@@ -66,8 +68,8 @@ func writeProblem(w http.ResponseWriter, p *problem) {
 	_, _ = body.WriteTo(w)
 }
 
-// problemIn puts a failure into the words of the API.
-func problemIn(status int, f *agent.Failure) *problem {
+// newProblem returns a failure in the API's format.
+func newProblem(status int, f *agent.Failure) *problem {
 	p := &problem{status: status, Message: f.Message, Type: typeServer, Code: f.Type}
 	if f.Field != "" {
 		p.Param = &f.Field
@@ -101,7 +103,7 @@ func problemIn(status int, f *agent.Failure) *problem {
 // else is left to [fail].
 func refuse(w http.ResponseWriter, err error) error {
 	f, status, wait := gateway.FailureOf(err)
-	p := problemIn(status, f)
+	p := newProblem(status, f)
 	switch {
 	case overBudget(err):
 		p.Type, p.Code = codeQuota, codeQuota
@@ -124,8 +126,8 @@ func overBudget(err error) bool {
 	return ok && (strings.HasPrefix(r.Bound, "daily_") || strings.HasPrefix(r.Bound, "monthly_"))
 }
 
-// inWordsOf names the field of an error as this API does.
-func inWordsOf(err error) error {
+// renameField names the field of an error as this API does.
+func renameField(err error) error {
 	e, ok := errors.AsType[*agent.Error](err)
 	if !ok {
 		return err
@@ -167,16 +169,16 @@ func (c *completion) failed(w http.ResponseWriter, p *problem) error {
 	return p.err
 }
 
-// brokenBy is an error of ours on the way to the answer of a turn that may go on.
-func (c *completion) brokenBy(err error) *problem {
+// internalProblem returns the problem of an internal error. The turn may go on.
+func (c *completion) internalProblem(err error) *problem {
 	f, status, _ := gateway.FailureOf(err)
-	p := problemIn(status, f)
+	p := newProblem(status, f)
 	p.TurnID, p.open, p.again, p.err = c.receipt.TurnID, true, true, err
 	return p
 }
 
-// awaiting is a turn that waits for a person.
-func (c *completion) awaiting(pending []agent.Approval) *problem {
+// awaitingProblem returns the problem of a turn that waits for a person.
+func (c *completion) awaitingProblem(pending []agent.Approval) *problem {
 	id := c.receipt.TurnID
 	var what []string
 	for i := range pending {
@@ -188,9 +190,9 @@ func (c *completion) awaiting(pending []agent.Approval) *problem {
 	}
 }
 
-// ended is a turn that ended without an answer. Its status says nothing of the reason: what a provider answered, such as 429 or 503, was
+// failedProblem returns the problem of a turn that ended without an answer. Its status says nothing of the reason: what a provider answered, such as 429 or 503, was
 // repeated as the agent's policy says, and a client that repeats it again would multiply that.
-func (c *completion) ended(o *agent.AgentStepOutput) *problem {
+func (c *completion) failedProblem(o *agent.AgentStepOutput) *problem {
 	p := &problem{
 		status: statusFinal, Type: typeFailed, Code: string(o.StopReason), TurnID: c.receipt.TurnID,
 		Message: fmt.Sprintf("turn %s ended as %s: %s", c.receipt.TurnID, o.Status, o.StopReason),
@@ -204,8 +206,8 @@ func (c *completion) ended(o *agent.AgentStepOutput) *problem {
 	return p
 }
 
-// contradicted is an answer that began anew with other words than were sent.
-func (c *completion) contradicted() *problem {
+// restartedProblem returns the problem of an answer that began again with other words than were sent.
+func (c *completion) restartedProblem() *problem {
 	return &problem{
 		Type: typeServer, Code: codeContradicted, TurnID: c.receipt.TurnID, open: true,
 		Message: fmt.Sprintf("the model began again and says something else than what was sent; the answer will be at GET /v1/turns/%[1]s", c.receipt.TurnID),

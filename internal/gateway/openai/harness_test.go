@@ -132,10 +132,10 @@ type problem struct {
 func (a answer) problem(t *testing.T) problem {
 	t.Helper()
 	require.Equal(t, "application/json", a.header.Get("Content-Type"), "%s", a.body)
-	return problemIn(t, a.body)
+	return newProblem(t, a.body)
 }
 
-func problemIn(t *testing.T, body string) problem {
+func newProblem(t *testing.T, body string) problem {
 	t.Helper()
 	var b struct {
 		Error *problem `json:"error"`
@@ -176,7 +176,7 @@ func listen(t *testing.T, body string) heard {
 			continue
 		}
 		if strings.HasPrefix(data, `{"error"`) {
-			p := problemIn(t, data)
+			p := newProblem(t, data)
 			h.err, h.done = &p, true
 			continue
 		}

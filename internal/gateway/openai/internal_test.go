@@ -31,7 +31,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		q, err := parse(body)
 		if err == nil && q.turn.SessionID != "" {
-			err = q.onlyNew()
+			err = q.dropKnownMessages()
 		}
 		if err == nil {
 			require.NoError(t, q.turn.Validate(0))
@@ -44,8 +44,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestSaidAgainstAModel plays random tokens and resets to the gatherer, and to a plain one that keeps every event.
-func TestSaidAgainstAModel(t *testing.T) {
+// TestAnswerTextAgainstAModel plays random tokens and resets to an answerText, and to a simple model that keeps every event.
+func TestAnswerTextAgainstAModel(t *testing.T) {
 	type event struct {
 		producer string
 		index    int64
@@ -54,7 +54,7 @@ func TestSaidAgainstAModel(t *testing.T) {
 	}
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		firm, loose := said{firm: true}, said{}
+		firm, loose := answerText{firm: true}, answerText{}
 		var log []event
 		var sent strings.Builder
 		step := 1
@@ -105,8 +105,8 @@ func TestSaidAgainstAModel(t *testing.T) {
 	}
 }
 
-func TestSaidIsBounded(t *testing.T) {
-	s := said{firm: true}
+func TestAnswerTextIsBounded(t *testing.T) {
+	s := answerText{firm: true}
 	megabyte := strings.Repeat("x", 1<<20)
 	for i := range int64(20) {
 		s.add("model/1", i+1, megabyte)

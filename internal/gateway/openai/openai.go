@@ -67,8 +67,8 @@ func (d *Door) postCompletion(w http.ResponseWriter, r *http.Request, v *gateway
 	f := fingerprintOf(v, r, body)
 	c := completion{call: v, q: &q, created: time.Now().Unix()}
 	defer func() {
-		if q.derived != "" {
-			d.attempts.settle(f, q.derived, c.outcome, time.Now())
+		if q.derivedKey != "" {
+			d.attempts.finish(f, q.derivedKey, c.outcome, time.Now())
 		}
 	}()
 	resumed, err := c.resume(d, r)
@@ -79,7 +79,7 @@ func (d *Door) postCompletion(w http.ResponseWriter, r *http.Request, v *gateway
 		if _, status, _ := gateway.FailureOf(err); status < http.StatusInternalServerError && r.Context().Err() == nil {
 			c.outcome = answered // nothing has started
 		}
-		return refuse(w, inWordsOf(err))
+		return refuse(w, renameField(err))
 	}
 	w.Header().Set(headerTurn, string(c.receipt.TurnID))
 	w.Header().Set(headerSession, string(c.receipt.SessionID))
@@ -98,7 +98,7 @@ func (d *Door) postCompletion(w http.ResponseWriter, r *http.Request, v *gateway
 // begin starts a turn of the request's own.
 func (c *completion) begin(d *Door, r *http.Request, f fingerprint) (err error) {
 	if c.q.turn.SessionID != "" {
-		if err := c.q.onlyNew(); err != nil {
+		if err := c.q.dropKnownMessages(); err != nil {
 			return err
 		}
 	}
@@ -131,9 +131,9 @@ func (c *completion) answer(w http.ResponseWriter, r *http.Request) error {
 	case r.Context().Err() != nil:
 		return nil // nobody is left to tell
 	case err != nil && gateway.TurnGoesOn(err):
-		return c.failed(w, c.goesOn(err))
+		return c.failed(w, c.stillRunning(err))
 	case err != nil:
-		return c.failed(w, c.brokenBy(err))
+		return c.failed(w, c.internalProblem(err))
 	}
 	if p := c.problem(&read); p != nil {
 		return c.failed(w, p)

@@ -11,12 +11,10 @@ import (
 // reading is what the events of a turn have told so far.
 type reading struct {
 	held     bool // nothing is sent before the end
-	text     said
-	thoughts said
+	text     answerText
+	thoughts answerText
 
-	present int64 // events up to this index are the past: a pause among them does not count
-	waiting bool
-	pending []agent.Approval
+	pause gateway.PauseWatch
 
 	paused bool                   // the turn waits for a person, or for results of the client's tools
 	index  int64                  // of the last event
@@ -24,8 +22,8 @@ type reading struct {
 	output *agent.AgentStepOutput // the turn has ended
 }
 
-// fresh is what an event adds to what was sent.
-type fresh struct{ text, thought string }
+// addition is what an event adds to what was sent.
+type addition struct{ text, thought string }
 
 // begin says behind which event reading begins. over is true when there is nothing to read: the first events of a turn that was asked
 // before have expired, and it has ended. One that goes on is answered from its result then.
@@ -41,7 +39,7 @@ func (r *reading) begin(ctx context.Context, c *completion) (after int64, over b
 	if err != nil {
 		return 0, false, err
 	}
-	r.present = v.Tail.LastIndex
+	r.pause.Present = v.Tail.LastIndex
 	if v.Tail.FirstIndex == 1 || (v.Tail.LastIndex == 0 && v.Output == nil) {
 		return 0, false, nil
 	}
@@ -73,11 +71,11 @@ func (r *reading) all(ctx context.Context, c *completion) error {
 			return r.end(ctx, c, &e)
 		}
 	}
-	return cutShort(ctx, c)
+	return endedEarly(ctx, c)
 }
 
-// cutShort is why events ended before their turn.
-func cutShort(ctx context.Context, c *completion) error {
+// endedEarly returns the error of events that ended before their turn.
+func endedEarly(ctx context.Context, c *completion) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -85,7 +83,7 @@ func cutShort(ctx context.Context, c *completion) error {
 }
 
 // see takes the next event.
-func (r *reading) see(e *agent.Event) (f fresh) {
+func (r *reading) see(e *agent.Event) (f addition) {
 	switch e.Type {
 	case agent.EventToken:
 		f.text = r.text.add(e.Meta.Producer, e.Meta.EventIndex, e.Text)
@@ -96,35 +94,15 @@ func (r *reading) see(e *agent.Event) (f fresh) {
 	case agent.EventReset:
 		r.text.reset(e.Producer, e.FromIndex)
 		r.thoughts.reset(e.Producer, e.FromIndex)
-	case agent.EventStatus:
-		r.waiting = e.Status == agent.StatusWaiting
 	case agent.EventUsage:
 		if e.Usage != nil {
 			r.usage = r.usage.Add(*e.Usage)
 		}
-	case agent.EventApprovalRequested, agent.EventInputRequested:
-		if e.Approval != nil {
-			r.pending = append(r.pending, *e.Approval)
-		}
-	case agent.EventApprovalResolved, agent.EventInputResolved:
-		if e.Approval != nil {
-			r.resolve(e.Approval.ApprovalID)
-		}
 	default:
 	}
 	r.index = e.Meta.EventIndex
-	r.paused = r.waiting && len(r.pending) > 0 && e.Meta.EventIndex >= r.present
+	r.paused = r.pause.See(e)
 	return f
-}
-
-func (r *reading) resolve(id string) {
-	kept := r.pending[:0]
-	for _, a := range r.pending {
-		if a.ApprovalID != id {
-			kept = append(kept, a)
-		}
-	}
-	r.pending = kept
 }
 
 // end takes the result that a terminal event carries, or the stored one when the event has none.
@@ -194,16 +172,16 @@ func (c *completion) problem(r *reading) *problem {
 	case r.callsClient():
 		return nil
 	case r.paused:
-		return c.awaiting(r.pending)
+		return c.awaitingProblem(r.pause.Pending)
 	case r.output.Status == agent.TurnCompleted, r.output.StopReason == agent.StopTokens:
 		return nil
 	default:
-		return c.ended(r.output)
+		return c.failedProblem(r.output)
 	}
 }
 
-// goesOn is the end of waiting for a turn that goes on.
-func (c *completion) goesOn(err error) *problem {
+// stillRunning returns the problem of a client whose turn goes on after it waited long enough.
+func (c *completion) stillRunning(err error) *problem {
 	_, status, _ := gateway.FailureOf(err)
 	id := c.receipt.TurnID
 	return &problem{

@@ -23,7 +23,7 @@ type request struct {
 	structured bool // the answer is a JSON document
 	cancel     bool // the turn ends with the connection
 	resumed    *resumption
-	derived    string // the idempotency key, where the client gave none
+	derivedKey string // the idempotency key, where the client gave none
 }
 
 // parse reads a body. Members that are not known are ignored, those that are known are checked: the error names the member.
@@ -132,7 +132,7 @@ func (q *request) readMetadata(o object) error {
 	if err != nil {
 		return err
 	}
-	if err := q.inSession(metadata.at("session_id"), session); err != nil {
+	if err := q.setSession(metadata.at("session_id"), session); err != nil {
 		return err
 	}
 	for name := range metadata.members {
@@ -151,8 +151,8 @@ func (q *request) readMetadata(o object) error {
 	return nil
 }
 
-// inSession makes the turn one of a session.
-func (q *request) inSession(field, session string) error {
+// setSession makes the turn one of a session.
+func (q *request) setSession(field, session string) error {
 	id := agent.SessionID(session)
 	switch {
 	case session == "":
@@ -178,14 +178,14 @@ func (q *request) headers(r *http.Request) error {
 	default:
 		return agent.Invalid(headerDisconnect, "want cancel or continue, got %.60q", on)
 	}
-	if err := q.inSession(headerSession, r.Header.Get(headerSession)); err != nil {
+	if err := q.setSession(headerSession, r.Header.Get(headerSession)); err != nil {
 		return err
 	}
 	return nil
 }
 
-// onlyNew leaves out what the session has already: everything up to the last message that is not the caller's.
-func (q *request) onlyNew() error {
+// dropKnownMessages leaves out what the session has already: everything up to the last message that is not the caller's.
+func (q *request) dropKnownMessages() error {
 	for i, m := range slices.Backward(q.turn.Messages) {
 		switch m.Role {
 		case agent.RoleAssistant, agent.RoleTool:

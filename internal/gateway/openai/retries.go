@@ -102,8 +102,8 @@ func (a *attempts) replace(f fingerprint) string {
 	return a.known[f].latest
 }
 
-// settle notes how a request ended.
-func (a *attempts) settle(f fingerprint, key string, o outcome, now time.Time) {
+// finish records how a request ended.
+func (a *attempts) finish(f fingerprint, key string, o outcome, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	same := a.known[f]
@@ -146,27 +146,27 @@ func (d *Door) submit(r *http.Request, v *gateway.Call, q *request, f fingerprin
 	}
 	again, _ := strconv.Atoi(r.Header.Get(headerAttempt)) // 0 if it is not a number
 	key, first := d.attempts.claim(f, again > 0, time.Now())
-	q.derived = key
+	q.derivedKey = key
 	turn := q.turn
 	turn.IdempotencyKey = key
 	receipt, err := v.Submit(r.Context(), channel, &turn)
-	if taken(err) || (err == nil && first && receipt.Joined && !d.joinable(r, v, receipt)) {
-		q.derived = d.attempts.replace(f)
+	if keyIsTaken(err) || (err == nil && first && receipt.Joined && !d.canJoin(r, v, receipt)) {
+		q.derivedKey = d.attempts.replace(f)
 		turn = q.turn
-		turn.IdempotencyKey = q.derived
+		turn.IdempotencyKey = q.derivedKey
 		receipt, err = v.Submit(r.Context(), channel, &turn)
 	}
 	return receipt, err
 }
 
-// taken reports whether the key that was derived belongs to a turn that is not kept any more.
-func taken(err error) bool {
+// keyIsTaken reports whether the key that was derived belongs to a turn that is not kept any more.
+func keyIsTaken(err error) bool {
 	return agent.CodeOf(err) == agent.CodeConflict && agent.FailureOf(err).Field == "idempotency_key"
 }
 
-// joinable reports whether a turn that another gateway began may be of an earlier attempt: it goes on, or has ended a moment ago. If the turn
+// canJoin reports whether a turn that another gateway began may be of an earlier attempt: it goes on, or has ended a moment ago. If the turn
 // cannot be read, the request joins it: it may have effects that must not happen twice.
-func (d *Door) joinable(r *http.Request, v *gateway.Call, receipt agent.Receipt) bool {
+func (d *Door) canJoin(r *http.Request, v *gateway.Call, receipt agent.Receipt) bool {
 	t, err := v.SubmittedTurn(r.Context(), receipt)
 	if err != nil || t.Output == nil {
 		return true

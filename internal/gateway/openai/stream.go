@@ -25,9 +25,9 @@ func (c *completion) stream(w http.ResponseWriter, r *http.Request) error {
 	case gateway.Quietly(err) == nil, r.Context().Err() != nil:
 		return nil
 	case gateway.TurnGoesOn(err):
-		return gateway.Quietly(s.fail(c.goesOn(err)))
+		return gateway.Quietly(s.fail(c.stillRunning(err)))
 	default:
-		p := s.brokenBy(err)
+		p := s.internalProblem(err)
 		return errors.Join(p.err, gateway.Quietly(s.fail(p)))
 	}
 }
@@ -74,7 +74,7 @@ func (s *streaming) run(ctx context.Context) error {
 			}
 		case next, ok := <-reads:
 			if !ok {
-				return cutShort(ctx, s.completion)
+				return endedEarly(ctx, s.completion)
 			}
 			over, err := s.batch(ctx, next, reads)
 			if over || err != nil {
@@ -114,7 +114,7 @@ func (s *streaming) batch(ctx context.Context, next gateway.Read[agent.Event], r
 		select {
 		case next, ok = <-reads:
 			if !ok {
-				return false, cutShort(ctx, s.completion)
+				return false, endedEarly(ctx, s.completion)
 			}
 		default:
 			ok = false
@@ -127,10 +127,10 @@ func (s *streaming) batch(ctx context.Context, next gateway.Read[agent.Event], r
 func (s *streaming) take(ctx context.Context, e *agent.Event) (over bool, err error) {
 	f := s.read.see(e)
 	if s.read.text.lost && len(s.read.text.shown) > 0 && !s.read.held {
-		return true, s.fail(s.contradicted())
+		return true, s.fail(s.restartedProblem())
 	}
-	if f != (fresh{}) && !s.read.held {
-		if err := s.send(s.said(f)); err != nil {
+	if f != (addition{}) && !s.read.held {
+		if err := s.send(s.additionChunk(f)); err != nil {
 			return false, err
 		}
 	}
@@ -152,9 +152,9 @@ func (s *streaming) end() error {
 	}
 	if !s.read.held && len(s.read.text.shown) > 0 {
 		if !s.read.text.settled() {
-			return s.fail(s.contradicted())
+			return s.fail(s.restartedProblem())
 		}
-	} else if err := s.send(s.said(fresh{text: s.read.content(s.q.structured)})); err != nil {
+	} else if err := s.send(s.additionChunk(addition{text: s.read.content(s.q.structured)})); err != nil {
 		return err
 	}
 	if s.read.callsClient() {

@@ -125,7 +125,7 @@ func (q *request) readTools(o object) error {
 		}
 		q.turn.ClientTools = append(q.turn.ClientTools, t)
 	}
-	return inWordsOf(agent.ValidateClientTools("client_tools", q.turn.ClientTools))
+	return renameField(agent.ValidateClientTools("client_tools", q.turn.ClientTools))
 }
 
 func readTool(path string, raw json.RawMessage) (t agent.ClientTool, err error) {
@@ -174,7 +174,7 @@ func (c *completion) resume(d *Door, r *http.Request) (bool, error) {
 		return false, nil
 	case err != nil:
 		return false, err
-	case v.Agent != c.q.turn.Agent, v.UserID != c.userID(), v.Output != nil && !d.joinable(r, c.call, receipt):
+	case v.Agent != c.q.turn.Agent, v.UserID != c.userID(), v.Output != nil && !d.canJoin(r, c.call, receipt):
 		return false, nil
 	}
 	if err := w.complete(v.Pending); err != nil {
@@ -250,14 +250,14 @@ type functionCall struct {
 
 // callsClient reports whether the turn waits for results of the client's tools, and for nothing else.
 func (r *reading) callsClient() bool {
-	return r.paused && !slices.ContainsFunc(r.pending, func(p agent.Approval) bool { return p.Kind != agent.WaitClientTool })
+	return r.paused && !slices.ContainsFunc(r.pause.Pending, func(p agent.Approval) bool { return p.Kind != agent.WaitClientTool })
 }
 
 // toolCalls are the calls that the turn waits for.
 func (c *completion) toolCalls(r *reading) []toolCall {
-	out := make([]toolCall, len(r.pending))
-	for i := range r.pending {
-		p := &r.pending[i]
+	out := make([]toolCall, len(r.pause.Pending))
+	for i := range r.pause.Pending {
+		p := &r.pause.Pending[i]
 		out[i] = toolCall{
 			ID: callID{c.receipt.TurnID, r.index, p.ApprovalID}.String(), Type: "function",
 			Function: functionCall{Name: p.ToolName, Arguments: string(p.Args)},

@@ -4,8 +4,8 @@ package openai
 // turn's result alone.
 const maxText = 8 << 20
 
-// said gathers what the producers of a turn say, one behind the other with a blank line between, through resets. The zero value is empty.
-type said struct {
+// answerText collects the text of a turn's producers, separated by blank lines, through resets. The zero value is empty.
+type answerText struct {
 	firm bool // what was gathered has been sent: it cannot be taken back
 	lost bool // what is true now differs from what was sent, or cannot be told from the events
 
@@ -25,7 +25,7 @@ type mark struct {
 }
 
 // add appends the text of an event and returns what of it is to be sent.
-func (s *said) add(producer string, index int64, text string) string {
+func (s *answerText) add(producer string, index int64, text string) string {
 	if s.lost || text == "" {
 		return ""
 	}
@@ -60,7 +60,7 @@ func (s *said) add(producer string, index int64, text string) string {
 }
 
 // gap is what stands between the text so far and that of another producer: a blank line.
-func (s *said) gap() string {
+func (s *answerText) gap() string {
 	n := 0
 	for n < 2 && n < s.stand && s.shown[s.stand-1-n] == '\n' {
 		n++
@@ -72,7 +72,7 @@ func (s *said) gap() string {
 }
 
 // reset voids what a producer said from an event on.
-func (s *said) reset(producer string, from int64) {
+func (s *answerText) reset(producer string, from int64) {
 	if s.lost || s.written[producer] < from || s.written[producer] == 0 {
 		return
 	}
@@ -97,10 +97,10 @@ func (s *said) reset(producer string, from int64) {
 }
 
 // text is everything that stands.
-func (s *said) text() string { return string(s.shown[:s.stand]) }
+func (s *answerText) text() string { return string(s.shown[:s.stand]) }
 
 // last is the text of whoever spoke last.
-func (s *said) last() string {
+func (s *answerText) last() string {
 	if len(s.marks) == 0 {
 		return ""
 	}
@@ -108,4 +108,4 @@ func (s *said) last() string {
 }
 
 // settled reports whether everything that was sent stands.
-func (s *said) settled() bool { return !s.lost && s.stand == len(s.shown) }
+func (s *answerText) settled() bool { return !s.lost && s.stand == len(s.shown) }
