@@ -4,34 +4,28 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
-	"unicode/utf8"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// A password in an address, whatever its scheme, and in the other form of a PostgreSQL connection string.
+// Passwords in addresses of any scheme, and in settings such as those of PostgreSQL connection strings.
 var (
-	inAddress = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^\s/@"'` + "`" + `]*@`)
-	inSetting = regexp.MustCompile(`(?i)\b(password|passwd|pwd|secret|token|api_?key|access_?key)(\s*[=:]\s*)('[^']*'|"[^"]*"|[^\s&'"]+)`)
+	addressPassword = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^\s/@"'` + "`" + `]*@`)
+	secretSetting   = regexp.MustCompile(`(?i)\b(password|passwd|pwd|secret|token|api_?key|access_?key)(\s*[=:]\s*)('[^']*'|"[^"]*"|[^\s&'"]+)`)
 )
 
 const masked = "[REDACTED]"
 
-// clean makes a text fit to be shown: no secrets, one line, bounded.
+// clean returns a text on one line, bounded and without secrets.
 func clean(text string, redact func(string) string) string {
 	if text == "" {
 		return ""
 	}
-	text = inAddress.ReplaceAllString(text, "${1}"+masked+"@")
-	text = inSetting.ReplaceAllString(text, "${1}${2}"+masked)
+	text = addressPassword.ReplaceAllString(text, "${1}"+masked+"@")
+	text = secretSetting.ReplaceAllString(text, "${1}${2}"+masked)
 	if redact != nil {
 		text = redact(text)
 	}
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' || r == '\t' || unicode.IsControl(r) }), " ")
-	if len(text) <= maxDetail {
-		return text
-	}
-	cut := maxDetail
-	for !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "…"
+	return clip.Bytes(text, maxDetail)
 }
