@@ -10,9 +10,9 @@ import (
 	"github.com/turnstone-run/turnstone/internal/app"
 )
 
-// hold settles where the gateway will be, before anything that is told so starts: addr with the port that it will have. The address is
-// held until the returned listener is closed. One in use is an error, or with anyPort replaced by another port of the same host.
-func hold(ctx context.Context, addr string, anyPort bool) (string, net.Listener, error) {
+// holdAddress returns the address at which the gateway will listen, with its port, so that other parts can start with it. The listener holds the
+// address until it is closed. With anyPort, another port of the host replaces one that is in use.
+func holdAddress(ctx context.Context, addr string, anyPort bool) (string, net.Listener, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return "", nil, err
@@ -32,8 +32,8 @@ func hold(ctx context.Context, addr string, anyPort bool) (string, net.Listener,
 	return net.JoinHostPort(host, port), l, nil
 }
 
-// holdDoors does so for both doors.
-func (h *house) holdDoors(ctx context.Context, anyPort bool) error {
+// holdDoors holds the addresses of both doors.
+func (h *instance) holdDoors(ctx context.Context, anyPort bool) error {
 	if !h.settings.Gateway.Enabled {
 		return nil
 	}
@@ -41,7 +41,7 @@ func (h *house) holdDoors(ctx context.Context, anyPort bool) error {
 		field string
 		addr  *string
 	}{{"http.addr", &h.settings.HTTP.Addr}, {"grpc.addr", &h.settings.GRPC.Addr}} {
-		addr, held, err := hold(ctx, *door.addr, anyPort)
+		addr, held, err := holdAddress(ctx, *door.addr, anyPort)
 		if err != nil {
 			return fmt.Errorf("%s: %w", door.field, err)
 		}
@@ -51,8 +51,8 @@ func (h *house) holdDoors(ctx context.Context, anyPort bool) error {
 	return nil
 }
 
-// releaseDoors leaves the addresses to the gateway.
-func (h *house) releaseDoors() error {
+// releaseDoors releases the addresses for the gateway.
+func (h *instance) releaseDoors() error {
 	var faults []error
 	for _, held := range h.held {
 		faults = append(faults, held.Close())
@@ -61,16 +61,15 @@ func (h *house) releaseDoors() error {
 	return errors.Join(faults...)
 }
 
-// baseURL is where programs on this machine find the HTTP door, browsers among them; one that listens everywhere is at the loopback
-// address.
-func baseURL(at app.HTTP) string {
+// baseURL returns the address of the HTTP door for programs on this machine: the loopback address if the door listens on all.
+func baseURL(http app.HTTP) string {
 	scheme := "http://"
-	if at.TLSCert != "" {
+	if http.TLSCert != "" {
 		scheme = "https://"
 	}
-	host, port, err := net.SplitHostPort(at.Addr)
+	host, port, err := net.SplitHostPort(http.Addr)
 	if err != nil {
-		return scheme + at.Addr
+		return scheme + http.Addr
 	}
 	if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
 		host = "127.0.0.1"

@@ -32,26 +32,26 @@ func portOf(t *testing.T, addr string) string {
 
 func TestHold(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "localhost", "0.0.0.0", ""} {
-		addr, held, err := hold(t.Context(), net.JoinHostPort(host, "0"), false)
+		addr, held, err := holdAddress(t.Context(), net.JoinHostPort(host, "0"), false)
 		require.NoError(t, err)
 		port := portOf(t, addr)
 		require.Equal(t, net.JoinHostPort(host, port), addr, "the host as it was given, with the port that it will have")
-		_, _, err = hold(t.Context(), addr, false)
+		_, _, err = holdAddress(t.Context(), addr, false)
 		require.ErrorIs(t, err, syscall.EADDRINUSE, "it is held")
 		require.NoError(t, held.Close())
-		again, held, err := hold(t.Context(), addr, true)
+		again, held, err := holdAddress(t.Context(), addr, true)
 		require.NoError(t, err)
 		require.Equal(t, addr, again, "what is free is not replaced")
 		require.NoError(t, held.Close())
 	}
 	busy := taken(t)
-	addr, held, err := hold(t.Context(), busy, true)
+	addr, held, err := holdAddress(t.Context(), busy, true)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, held.Close()) })
 	require.NotEqual(t, portOf(t, busy), portOf(t, addr))
 	require.Equal(t, held.Addr().String(), addr)
 	for _, bad := range []string{"", "127.0.0.1", "127.0.0.1:70000"} {
-		_, _, err := hold(t.Context(), bad, true)
+		_, _, err := holdAddress(t.Context(), bad, true)
 		require.Error(t, err, bad)
 	}
 }
@@ -87,7 +87,7 @@ func TestCodecEndpoint(t *testing.T) {
 	}
 
 	busy := taken(t)
-	h := &house{settings: settings(func(s *turnstone.Settings) { s.HTTP.Addr, s.GRPC.Addr = busy, "127.0.0.1:0" })}
+	h := &instance{settings: settings(func(s *turnstone.Settings) { s.HTTP.Addr, s.GRPC.Addr = busy, "127.0.0.1:0" })}
 	err := h.holdDoors(t.Context(), false)
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	require.ErrorContains(t, err, "http.addr: ")
@@ -97,7 +97,7 @@ func TestCodecEndpoint(t *testing.T) {
 	require.Equal(t, "http://127.0.0.1:"+portOf(t, h.held[0].Addr().String())+"/codec", endpoint(h.settings))
 	require.Equal(t, h.held[1].Addr().String(), h.settings.GRPC.Addr)
 	require.NoError(t, h.stop(t.Context()), "what was not started is not missed")
-	_, again, err := hold(t.Context(), h.settings.HTTP.Addr, false)
+	_, again, err := holdAddress(t.Context(), h.settings.HTTP.Addr, false)
 	require.NoError(t, err, "it was released")
 	require.NoError(t, again.Close())
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/devstack"
-	"github.com/turnstone-run/turnstone/internal/devstack/mailbox"
 	"github.com/turnstone-run/turnstone/internal/devstack/offline"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
 	"github.com/turnstone-run/turnstone/workflows"
@@ -39,23 +38,23 @@ type stackOptions struct {
 	anyPort   bool // take free ports where the preferred ones are in use
 }
 
-// house is everything that was started.
-type house struct {
+// instance is everything that was started.
+type instance struct {
 	settings *turnstone.Settings
 	stack    *devstack.Stack
 	model    *offline.Server
 	service  *turnstone.Service
-	held     []net.Listener // where the gateway will be
+	held     []net.Listener // at the gateway's addresses
 	scratch  string         // folder to remove at the end
 }
 
 // start starts the stack, then the service on it.
-func (d *dev) start(ctx context.Context, o stackOptions) (_ *house, err error) {
+func (d *dev) start(ctx context.Context, o stackOptions) (_ *instance, err error) {
 	settings, err := app.Load(app.Sources{Flags: d.flags, Env: d.env, Dir: "."})
 	if err != nil {
 		return nil, err
 	}
-	h := &house{settings: settings}
+	h := &instance{settings: settings}
 	defer func() {
 		if err != nil {
 			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
@@ -81,25 +80,25 @@ func (d *dev) start(ctx context.Context, o stackOptions) (_ *house, err error) {
 	if h.stack, err = devstack.Start(ctx, d.config(settings, o, logger)); err != nil {
 		return nil, err
 	}
-	if err := d.furnish(ctx, h, o); err != nil {
+	if err := d.pointSettings(ctx, h, o); err != nil {
 		return nil, err
 	}
 	if err := h.releaseDoors(); err != nil {
 		return nil, err
 	}
-	d.say("starting worker and gateway…")
+	d.printProgress("starting worker and gateway…")
 	if h.service, err = turnstone.New(turnstone.Config{Settings: settings, Env: d.env, Logger: logger}); err != nil {
 		return nil, err
 	}
 	if err := h.service.Start(ctx); err != nil {
 		return nil, err
 	}
-	return h, h.exampleWorkflow(ctx)
+	return h, h.addExampleWorkflow(ctx)
 }
 
 func (d *dev) config(settings *turnstone.Settings, o stackOptions, logger *zap.Logger) devstack.Config {
 	cfg := devstack.Config{
-		DataDir: o.data, AnyPort: o.anyPort, Logger: logger, Progress: d.say, Flights: &devstack.FlightsConfig{Port: flightsPort},
+		DataDir: o.data, AnyPort: o.anyPort, Logger: logger, Progress: d.printProgress, Flights: &devstack.FlightsConfig{Port: flightsPort},
 		Temporal: &devstack.TemporalConfig{
 			FrontendPort: temporalPort, UIPort: uiPort, EnableUI: true, SearchAttributes: workflows.SearchAttributes(),
 		},
@@ -111,8 +110,8 @@ func (d *dev) config(settings *turnstone.Settings, o stackOptions, logger *zap.L
 		cfg.Redis = &devstack.RedisConfig{Port: redisPort}
 	}
 	if settings.Workflows.SMTP.Addr == "" {
-		cfg.Mail = &devstack.MailConfig{Port: mailPort, Heard: func(m mailbox.Mail) {
-			d.say(fmt.Sprintf("mail to %s: %q", strings.Join(m.To, ", "), m.Subject))
+		cfg.Mail = &devstack.MailConfig{Port: mailPort, OnMail: func(m devstack.Mail) {
+			d.printProgress(fmt.Sprintf("mail to %s: %q", strings.Join(m.To, ", "), m.Subject))
 		}}
 	}
 	if settings.Database.URL == "" {
@@ -121,8 +120,8 @@ func (d *dev) config(settings *turnstone.Settings, o stackOptions, logger *zap.L
 	return cfg
 }
 
-// furnish points the settings at what was started.
-func (d *dev) furnish(ctx context.Context, h *house, o stackOptions) error {
+// pointSettings sets the settings to the addresses of the started parts.
+func (d *dev) pointSettings(ctx context.Context, h *instance, o stackOptions) error {
 	set := h.settings
 	set.Temporal.Address, set.Temporal.Namespace = h.stack.Temporal.Address(), h.stack.Temporal.Namespace()
 	if set.Console.UIURL == "" {
@@ -137,7 +136,7 @@ func (d *dev) furnish(ctx context.Context, h *house, o stackOptions) error {
 	if h.stack.Redis != nil {
 		set.Jobs.RedisURL = app.Secret(h.stack.Redis.URL())
 	}
-	if h.stack.Mail != nil { // which delivers nothing
+	if h.stack.Mail != nil { // it delivers nothing
 		set.Workflows.SMTP = app.SMTP{Addr: h.stack.Mail.Addr(), From: "turnstone@localhost", To: []string{"you@localhost"}, TLS: "none"}
 	}
 	folder := o.data
@@ -171,7 +170,7 @@ func (d *dev) furnish(ctx context.Context, h *house, o stackOptions) error {
 }
 
 // announce prints where everything is.
-func (h *house) announce(w io.Writer) {
+func (h *instance) announce(w io.Writer) {
 	model := h.settings.LLM.Provider + " · " + h.settings.LLM.Model
 	redis := "as configured"
 	if h.stack.Redis != nil {
@@ -202,12 +201,12 @@ Try:
 }
 
 // client calls the service, as an operator where authentication is configured.
-func (h *house) client() (*client.Client, error) {
+func (h *instance) client() (*client.Client, error) {
 	return client.New(client.Config{Server: baseURL(h.settings.HTTP), Key: h.settings.Auth.OperatorKey.Reveal()})
 }
 
 // wait waits for the end of ctx or of a part, and stops everything.
-func (h *house) wait(ctx context.Context) error {
+func (h *instance) wait(ctx context.Context) error {
 	var failure error
 	var database <-chan struct{}
 	if h.stack.Postgres != nil {
@@ -224,8 +223,8 @@ func (h *house) wait(ctx context.Context) error {
 	return errors.Join(failure, h.stop(stopCtx))
 }
 
-// stop stops what was started, the service before what it uses.
-func (h *house) stop(ctx context.Context) error {
+// stop stops the started parts, the service before those that it uses.
+func (h *instance) stop(ctx context.Context) error {
 	faults := []error{h.releaseDoors()}
 	if h.service != nil {
 		faults = append(faults, h.service.Stop(ctx))
@@ -242,7 +241,7 @@ func (h *house) stop(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-func (d *dev) say(what string) { fmt.Fprintf(d.notes, "· %s\n", what) }
+func (d *dev) printProgress(what string) { fmt.Fprintf(d.notes, "· %s\n", what) }
 
 func (d *dev) logger(settings *turnstone.Settings) (*zap.Logger, error) {
 	level := "error"
@@ -252,7 +251,7 @@ func (d *dev) logger(settings *turnstone.Settings) (*zap.Logger, error) {
 	return app.Logger(app.Log{Level: level, Format: "console"}, app.Secrets(settings, d.env)...)
 }
 
-// defaultData is a folder that PostgreSQL can use: root's server runs as another user, to whom root's home is closed.
+// defaultData returns a folder that PostgreSQL can use: root's server runs as another user, who cannot enter root's home.
 func defaultData() string {
 	here := ".turnstone"
 	if abs, err := filepath.Abs(here); err == nil && pgdev.CheckDir(abs) == nil {

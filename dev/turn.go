@@ -13,8 +13,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/termtext"
 )
 
-// runTurn is the main job: one turn through the HTTP door, shown as it happens, and what it left behind.
-func (h *house) runTurn(ctx context.Context, w io.Writer, prompt string) error {
+// runTurn runs one turn through the HTTP door and shows it as it happens, then its result and history.
+func (h *instance) runTurn(ctx context.Context, w io.Writer, prompt string) error {
 	c, err := h.client()
 	if err != nil {
 		return err
@@ -54,8 +54,8 @@ func (h *house) runTurn(ctx context.Context, w io.Writer, prompt string) error {
 	return nil
 }
 
-// printHistory prints the events that the turn cost.
-func (h *house) printHistory(ctx context.Context, w io.Writer, id agent.TurnID) error {
+// printHistory prints the events of the turn's workflow.
+func (h *instance) printHistory(ctx context.Context, w io.Writer, id agent.TurnID) error {
 	temporal := h.service.Temporal()
 	if err := temporal.GetWorkflow(ctx, id.WorkflowID(), "").Get(ctx, nil); err != nil {
 		return fmt.Errorf("wait for the workflow: %w", err)

@@ -9,14 +9,14 @@ import (
 	"github.com/turnstone-run/turnstone/client"
 )
 
-// exampleTag is the workflow that the examples change.
+// exampleTag is the tag of the workflow that the examples change.
 const exampleTag = "main"
 
-// exampleWorkflow puts the workflow "main" there, with one node that fetches the sample flights, unless the tenant has one of that name.
-func (h *house) exampleWorkflow(ctx context.Context) error {
+// addExampleWorkflow stores the workflow "main" with one node that fetches the sample flights, unless the tenant has one of that name.
+func (h *instance) addExampleWorkflow(ctx context.Context) error {
 	set := h.settings
 	if locked := set.Auth.On() && set.Auth.OperatorKey == ""; !set.Gateway.Enabled || set.HTTP.TLSCert != "" || locked {
-		return nil // there is no way in, or not for us
+		return nil // its API cannot be called from here
 	}
 	api, err := h.client()
 	if err != nil {

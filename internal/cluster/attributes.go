@@ -19,41 +19,40 @@ import (
 const (
 	// callTimeout bounds one call to the Temporal frontend.
 	callTimeout = 10 * time.Second
-	// recheck is how often a namespace without the attributes is asked again.
-	recheck = time.Minute
+	// recheckInterval is the time between two checks of a namespace without the attributes.
+	recheckInterval = time.Minute
 )
 
 // HasAttributes reports whether the namespace knows the search attributes of turns.
 func HasAttributes(ctx context.Context, c client.Client, namespace string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	known, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
+	registered, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
 	if err != nil {
 		return false, fmt.Errorf("list search attributes: %w", err)
 	}
 	for name, kind := range workflows.SearchAttributes() {
-		if known.GetCustomAttributes()[name] != kind {
+		if registered.GetCustomAttributes()[name] != kind {
 			return false, nil
 		}
 	}
 	return true, nil
 }
 
-// AddAttributes registers the search attributes, those that are missing; it is what "starter setup" does.
+// AddAttributes registers the missing search attributes, for "starter setup".
 func AddAttributes(ctx context.Context, c client.Client, namespace string) error {
 	for name, kind := range workflows.SearchAttributes() {
 		_, err := c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
 			Namespace: namespace, SearchAttributes: map[string]enumspb.IndexedValueType{name: kind},
 		})
-		var exists *serviceerror.AlreadyExists
-		if err != nil && !errors.As(err, &exists) {
+		if _, exists := errors.AsType[*serviceerror.AlreadyExists](err); err != nil && !exists {
 			return fmt.Errorf("register search attribute %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// AttributeWatch knows whether the namespace has the attributes. Turns run without them, with one warning.
+// AttributeWatch checks whether the namespace has the attributes. Turns run without them, with one warning.
 type AttributeWatch struct {
 	Temporal  client.Client
 	Namespace string
@@ -62,24 +61,24 @@ type AttributeWatch struct {
 	known atomic.Bool
 }
 
-// Known answers from memory.
+// Known reports the result of the last check.
 func (w *AttributeWatch) Known() bool { return w.known.Load() }
 
-// Check asks the server.
+// Check asks the server and stores the result.
 func (w *AttributeWatch) Check(ctx context.Context) error {
 	known, err := HasAttributes(ctx, w.Temporal, w.Namespace)
 	w.known.Store(known)
 	return err
 }
 
-// Run asks again now and then until the answer is yes.
+// Run checks once a minute until the namespace has the attributes.
 func (w *AttributeWatch) Run(ctx context.Context) {
 	if w.Known() {
 		return
 	}
 	w.Logger.Warn("the namespace lacks Turnstone's search attributes: turns run without them; register them with \"starter setup\"",
 		zap.String("namespace", w.Namespace))
-	tick := time.NewTicker(recheck)
+	tick := time.NewTicker(recheckInterval)
 	defer tick.Stop()
 	for !w.Known() {
 		select {

@@ -1,8 +1,9 @@
-// Package cluster is what programs need of a Temporal cluster before they talk to it: how to connect, and the search attributes. It
-// links neither server nor database, so that the command line stays small.
+// Package cluster has the connection options of a Temporal cluster and its search attributes. It links neither server nor database, so that the
+// command line stays small.
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -13,11 +14,11 @@ import (
 )
 
 const (
-	defaultTemporalAddress   = "127.0.0.1:7233"
-	defaultTemporalNamespace = "default"
+	defaultAddress   = "127.0.0.1:7233"
+	defaultNamespace = "default"
 )
 
-// Connection is what configuration says over profile and environment; empty fields say nothing.
+// Connection has the settings that override profile and environment, unless they are empty.
 type Connection struct {
 	Address    string // host:port
 	Namespace  string
@@ -25,13 +26,13 @@ type Connection struct {
 	ConfigFile string // path of temporal.toml
 }
 
-// Options says how to reach Temporal: a profile of temporal.toml, TEMPORAL_* variables (API key, mTLS, headers; env is as in
-// os.Environ), and over both what cfg names. So profiles, keys and certificates that work with the CLI work here. The caller adds
-// logger, metrics and interceptors. Errors name the file, profile or key pair at fault and hold no secret.
+// Options returns the options to connect to Temporal: from a profile of temporal.toml, TEMPORAL_* variables (API key, mTLS, headers; env is as in
+// os.Environ), and cfg, which overrides both. So profiles, keys and certificates of the CLI work here. The caller adds logger, metrics and
+// interceptors. Errors name the file, profile or key pair and hold no secret.
 //
-// Where cfg.ConfigFile is empty and TEMPORAL_CONFIG_FILE too, the SDK finds the user's configuration folder by itself.
+// If cfg.ConfigFile and TEMPORAL_CONFIG_FILE are empty, the SDK uses the user's configuration folder.
 func Options(cfg Connection, env []string) (client.Options, error) {
-	if cfg.ConfigFile != "" { // the SDK passes over a file that is missing, also one that was asked for
+	if cfg.ConfigFile != "" { // the SDK ignores a missing file, even one that was named
 		if _, err := os.Stat(cfg.ConfigFile); err != nil {
 			return client.Options{}, fmt.Errorf("read temporal.config_file: %w", err)
 		}
@@ -44,30 +45,20 @@ func Options(cfg Connection, env []string) (client.Options, error) {
 	if err != nil {
 		return client.Options{}, fmt.Errorf("load Temporal profile %q: %w", cfg.Profile, err)
 	}
-	if cfg.Address != "" {
-		opts.HostPort = cfg.Address
-	}
-	if cfg.Namespace != "" {
-		opts.Namespace = cfg.Namespace
-	}
-	if opts.HostPort == "" {
-		opts.HostPort = defaultTemporalAddress
-	}
-	if opts.Namespace == "" {
-		opts.Namespace = defaultTemporalNamespace
-	}
+	opts.HostPort = cmp.Or(cfg.Address, opts.HostPort, defaultAddress)
+	opts.Namespace = cmp.Or(cfg.Namespace, opts.Namespace, defaultNamespace)
 	// Histories hold references, so that there is little to compress: gzip took 4 % of a worker's processor time.
 	opts.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	return opts, nil
 }
 
-// lookup is an environment for the SDK: NAME=value entries, a later one overriding an earlier.
+// lookup is an environment of NAME=value entries for the SDK. Later entries override earlier ones.
 type lookup []string
 
-// Environ is the list itself.
+// Environ returns all entries.
 func (l lookup) Environ() []string { return l }
 
-// LookupEnv finds a variable.
+// LookupEnv returns the value of a variable.
 func (l lookup) LookupEnv(name string) (string, bool) {
 	for _, entry := range slices.Backward(l) {
 		if n, value, ok := strings.Cut(entry, "="); ok && n == name {

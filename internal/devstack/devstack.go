@@ -1,8 +1,8 @@
-// Package devstack is everything a machine without anything needs to run turns: a Temporal server with its Web UI,
+// Package devstack runs everything that turns need on a machine that has nothing: a Temporal server with its Web UI,
 // a private PostgreSQL, a sample HTTP API, a small Redis and a mail server, in one process and one child.
 //
-// This package alone links the Temporal server. Its parts that do not, pgdev and flightsapi, are packages of their
-// own, for tests and programs that must stay small. All of it listens on the loopback address only.
+// This package alone links the Temporal server. Package pgdev does not, for tests that must stay small. All of it listens on the
+// loopback address only.
 package devstack
 
 import (
@@ -14,12 +14,10 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/turnstone-run/turnstone/internal/devstack/flightsapi"
-	"github.com/turnstone-run/turnstone/internal/devstack/mailbox"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
 )
 
-// Config says which parts to start. A part left nil is not started: the caller has one elsewhere.
+// Config is the configuration of [Start]. A part that is nil is not started.
 type Config struct {
 	// DataDir keeps the state of all parts, each in a folder of its own. Empty keeps nothing.
 	DataDir string
@@ -36,37 +34,37 @@ type Config struct {
 	// Flights is the sample API.
 	Flights *FlightsConfig
 
-	// Redis is where jobs come from.
+	// Redis is the server of jobs.
 	Redis *RedisConfig
 
-	// Mail is the mail server that notifications go to.
+	// Mail is the mail server for notifications.
 	Mail *MailConfig
 
 	// Logger receives warnings of the parts. Nil discards.
 	Logger *zap.Logger
 
-	// Progress is told, in a few words for a person, what is taking time. Nil discards. Calls never overlap.
+	// Progress is called with short texts about what takes time. Nil discards. Calls never overlap.
 	Progress func(string)
 }
 
-// FlightsConfig describes the sample API.
+// FlightsConfig is the configuration of the sample API.
 type FlightsConfig struct {
 	Port int // 0 takes any free one
 }
 
-// MailConfig describes the mail server, which delivers nothing.
+// MailConfig is the configuration of the mail server.
 type MailConfig struct {
-	Port  int                // 0 takes any free one
-	Heard func(mailbox.Mail) // is told of every mail; nil: nobody is
+	Port   int        // 0 takes any free one
+	OnMail func(Mail) // is called with every mail, one at a time, before its sender is answered
 }
 
-// Stack is what was started. Parts not asked for are nil.
+// Stack has the started parts. The others are nil.
 type Stack struct {
 	Temporal *Temporal
 	Postgres *pgdev.Server
-	Flights  *flightsapi.Server
+	Flights  *FlightsServer
 	Redis    *Redis
-	Mail     *mailbox.Server
+	Mail     *MailServer
 }
 
 // Start starts the parts side by side and waits for all. When one fails, those that did start are stopped and
@@ -75,9 +73,9 @@ func Start(ctx context.Context, cfg Config) (*Stack, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = zap.NewNop()
 	}
-	progress := serialised(cfg.Progress)
+	progress := serialize(cfg.Progress)
 	stack := &Stack{}
-	// Not WithContext: a part that is told to give up would hide what the other one did wrong.
+	// Not WithContext: the error of a cancelled part would hide that of the part that failed.
 	var group errgroup.Group
 	var faults [5]error
 	if cfg.Temporal != nil {
@@ -157,7 +155,7 @@ func (c Config) postgres(progress func(string)) pgdev.Config {
 	return postgres
 }
 
-// folder is where a part keeps its state; empty when nothing is kept.
+// folder returns the folder of a part's state; empty if nothing is kept.
 func (c Config) folder(part string) string {
 	if c.DataDir == "" {
 		return ""
@@ -165,25 +163,8 @@ func (c Config) folder(part string) string {
 	return filepath.Join(c.DataDir, part)
 }
 
-func startFlights(ctx context.Context, port int, anyPort bool) (*flightsapi.Server, error) {
-	ports, err := choosePorts(anyPort, wantedPort{"the sample flights API", port})
-	if err != nil {
-		return nil, err
-	}
-	return flightsapi.Start(ctx, hostPort(ports[0]))
-}
-
-// startMail takes a free port where the wanted one is in use.
-func startMail(ctx context.Context, cfg MailConfig) (*mailbox.Server, error) {
-	ports, err := choosePorts(true, wantedPort{"the mail server", cfg.Port})
-	if err != nil {
-		return nil, err
-	}
-	return mailbox.Start(ctx, hostPort(ports[0]), mailbox.Config{Heard: cfg.Heard})
-}
-
-// serialised lets one caller at a time through to progress, which may be nil.
-func serialised(progress func(string)) func(string) {
+// serialize returns progress, which may be nil, for one caller at a time.
+func serialize(progress func(string)) func(string) {
 	if progress == nil {
 		return func(string) {}
 	}

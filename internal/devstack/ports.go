@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// ErrPortInUse says that a wanted port is taken by another program.
+// ErrPortInUse means that another program has a wanted port.
 var ErrPortInUse = errors.New("port is in use")
 
-// reserveTimeout bounds what happens within this machine's kernel and takes microseconds.
+// reserveTimeout bounds calls that stay within the kernel and take microseconds.
 const reserveTimeout = 5 * time.Second
 
-// wantedPort is a port and what it is for, in words for a person. The zero value takes any port.
+// wantedPort is a port and its purpose, for error texts. The zero value takes any port.
 type wantedPort struct {
 	purpose string
 	port    int // 0 takes any
 }
 
-// heldPort is a port that nobody else can take while we listen on it.
+// heldPort is a port that is held by listening on it.
 type heldPort struct {
 	*net.TCPListener
 
 	addr *net.TCPAddr
 }
 
-// choosePorts turns wishes into distinct free ports, in the same order. A wanted port in use is an error, or with
-// anyPort replaced. All ports are held until all are found, then released together for their users.
+// choosePorts returns distinct free ports in the order of wanted. With anyPort it replaces a wanted port that is in use; otherwise that is an error.
+// It holds all ports until it has found the last one, and then releases them.
 func choosePorts(anyPort bool, wanted ...wantedPort) ([]int, error) {
 	var held []*heldPort
 	var fault error
@@ -52,7 +52,7 @@ func choosePorts(anyPort bool, wanted ...wantedPort) ([]int, error) {
 	return ports, nil
 }
 
-// hold opens a listener for one wish.
+// hold listens on one wanted port.
 func hold(want wantedPort, anyPort bool) (*heldPort, error) {
 	listener, err := listen(want.port)
 	if want.port != 0 && anyPort && errors.Is(err, syscall.EADDRINUSE) {
@@ -73,8 +73,8 @@ func hold(want wantedPort, anyPort bool) (*heldPort, error) {
 	return listener, nil
 }
 
-// release closes the listener and waits until the port is free indeed: where this process starts a child just now,
-// that child has a copy of the listener until it runs its own program.
+// release closes the listener and waits until the port is free: a child that this process has just forked has a copy of the listener until it runs
+// its own program.
 func release(listener *heldPort) error {
 	if err := listener.Close(); err != nil {
 		return err
@@ -105,9 +105,9 @@ func listen(port int) (*heldPort, error) {
 	return &heldPort{listener, addr}, nil
 }
 
-// reserve keeps the kernel from giving the listener's port, once closed, to the next program that asks for any: a
-// connection closed from the listening side leaves the port in TIME_WAIT for a minute, which those who ask for it
-// by number do not mind. Only Linux hands ports out at random; the others go round.
+// reserve keeps the kernel from giving the listener's port, once closed, to the next program that asks for any. A connection closed from the
+// listening side leaves the port in TIME_WAIT for a minute, which does not affect those who ask for it by number. Only Linux needs this: other
+// systems do not choose ports at random.
 func reserve(listener *heldPort) error {
 	if runtime.GOOS != "linux" {
 		return nil
@@ -115,13 +115,13 @@ func reserve(listener *heldPort) error {
 	if err := listener.SetDeadline(time.Now().Add(reserveTimeout)); err != nil {
 		return err
 	}
-	near, err := net.DialTCP("tcp4", nil, listener.addr)
+	client, err := net.DialTCP("tcp4", nil, listener.addr)
 	if err != nil {
 		return err
 	}
-	far, err := listener.Accept()
+	server, err := listener.Accept()
 	if err != nil {
-		return errors.Join(err, near.Close())
+		return errors.Join(err, client.Close())
 	}
-	return errors.Join(far.Close(), near.Close()) // far first: its side then waits
+	return errors.Join(server.Close(), client.Close()) // the server first, because its side then waits
 }

@@ -31,7 +31,7 @@ func (t *Temporal) awaitFrontend(ctx context.Context, attributes map[string]enum
 
 	workflows := workflowservice.NewWorkflowServiceClient(conn)
 	if err := until(ctx, func() error {
-		_, err := workflows.DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: t.namespace})
+		_, err := workflows.DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
 		return err
 	}); err != nil {
 		return fmt.Errorf("wait for the frontend: %w", err)
@@ -39,29 +39,28 @@ func (t *Temporal) awaitFrontend(ctx context.Context, attributes map[string]enum
 	return t.ensureSearchAttributes(ctx, workflows, operatorservice.NewOperatorServiceClient(conn), attributes)
 }
 
-// ensureSearchAttributes registers what is missing. A namespace made by this start has them already; one from an
-// earlier start may not.
+// ensureSearchAttributes registers the missing search attributes. A namespace of an earlier start may lack some.
 func (t *Temporal) ensureSearchAttributes(
 	ctx context.Context,
 	workflows workflowservice.WorkflowServiceClient,
 	operator operatorservice.OperatorServiceClient,
 	wanted map[string]enumspb.IndexedValueType,
 ) error {
-	var known map[string]enumspb.IndexedValueType
+	var existing map[string]enumspb.IndexedValueType
 	if err := until(ctx, func() error {
-		list, err := operator.ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: t.namespace})
-		known = list.GetCustomAttributes()
+		list, err := operator.ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
+		existing = list.GetCustomAttributes()
 		return err
 	}); err != nil {
 		return fmt.Errorf("list search attributes: %w", err)
 	}
 	missing := make(map[string]enumspb.IndexedValueType)
 	for name, kind := range wanted {
-		switch have, ok := known[name]; {
+		switch have, ok := existing[name]; {
 		case !ok:
 			missing[name] = kind
 		case have != kind:
-			return fmt.Errorf("search attribute %s is a %s in namespace %q, want %s", name, have, t.namespace, kind)
+			return fmt.Errorf("search attribute %s is a %s in namespace %q, want %s", name, have, namespace, kind)
 		}
 	}
 	if len(missing) == 0 {
@@ -69,7 +68,7 @@ func (t *Temporal) ensureSearchAttributes(
 	}
 	if err := until(ctx, func() error {
 		_, err := operator.AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
-			Namespace: t.namespace, SearchAttributes: missing,
+			Namespace: namespace, SearchAttributes: missing,
 		})
 		if status.Code(err) == codes.InvalidArgument { // such as more of a type than the database has columns for
 			return backoff.Permanent(err)
@@ -78,11 +77,11 @@ func (t *Temporal) ensureSearchAttributes(
 	}); err != nil {
 		return fmt.Errorf("add search attributes: %w", err)
 	}
-	// They count once the frontend has read the namespace again.
+	// They work once the frontend has read the namespace again.
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
 		if err := until(ctx, func() error {
 			_, err := workflows.CountWorkflowExecutions(ctx, &workflowservice.CountWorkflowExecutionsRequest{
-				Namespace: t.namespace, Query: name + " IS NOT NULL",
+				Namespace: namespace, Query: name + " IS NOT NULL",
 			})
 			return err
 		}); err != nil {
@@ -92,8 +91,7 @@ func (t *Temporal) ensureSearchAttributes(
 	return nil
 }
 
-// until repeats try, at a steady pace, until it succeeds, fails permanently, or ctx ends; the error then also says
-// what was wrong last.
+// until calls try at a steady pace until it succeeds, fails permanently, or ctx ends. The error at the end of ctx includes the last error of try.
 func until(ctx context.Context, try func() error) error {
 	var last error
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {

@@ -8,12 +8,12 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// RedisConfig describes the Redis that jobs come from.
+// RedisConfig is the configuration of the Redis of jobs.
 type RedisConfig struct {
 	Port int // 0 takes any free one
 }
 
-// Redis is a small Redis in this process, over TCP: enough to try jobs out. It keeps nothing when it stops.
+// Redis is a small Redis server in this process, enough to try jobs out. Its data ends with it.
 type Redis struct {
 	server *miniredis.Miniredis
 	addr   string
@@ -21,7 +21,7 @@ type Redis struct {
 	done   sync.WaitGroup
 }
 
-// redisTick is how often keys grow older: the embedded server has no clock of its own.
+// redisTick is how often the time of the server advances: it has no clock of its own.
 const redisTick = 100 * time.Millisecond
 
 // startRedis takes a free port where the wanted one is in use: many machines have a Redis already.
@@ -35,17 +35,17 @@ func startRedis(port int) (*Redis, error) {
 		return nil, fmt.Errorf("start Redis: %w", err)
 	}
 	r.addr = r.server.Addr()
-	ticker, over := time.NewTicker(redisTick), make(chan struct{})
+	ticker, stopped := time.NewTicker(redisTick), make(chan struct{})
 	r.stop = sync.OnceFunc(func() {
 		ticker.Stop()
-		close(over)
+		close(stopped)
 		r.done.Wait()
 		r.server.Close()
 	})
 	r.done.Go(func() {
 		for {
 			select {
-			case <-over:
+			case <-stopped:
 				return
 			case <-ticker.C:
 				r.server.FastForward(redisTick)
@@ -55,8 +55,8 @@ func startRedis(port int) (*Redis, error) {
 	return r, nil
 }
 
-// URL is where clients find it: redis://127.0.0.1:port/0.
+// URL returns the address for clients: redis://127.0.0.1:port/0.
 func (r *Redis) URL() string { return "redis://" + r.addr + "/0" }
 
-// Close stops it and forgets everything. Closing again does nothing.
+// Close stops the server. Closing again does nothing.
 func (r *Redis) Close() { r.stop() }

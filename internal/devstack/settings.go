@@ -90,7 +90,7 @@ func staticHosts(conf *config.Config) map[primitives.ServiceName]static.Hosts {
 	return hosts
 }
 
-// dynamicSettings lifts limits that are meant for many shards on many nodes and strangle one shard on one.
+// dynamicSettings raises limits that are meant for many shards on many nodes and are too low for one shard on one node.
 func dynamicSettings() dynamicconfig.StaticClient {
 	return dynamicconfig.StaticClient{
 		// The default of 20 polls per second and shard caps a one-shard server at ten workflows per second, and

@@ -21,21 +21,24 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/turnstone-run/turnstone/internal/devstack/dirlock"
+	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
 )
 
 const (
-	// loopback is the only address that anything of the embedded stack listens on.
+	// loopback is the only address on which the embedded stack listens.
 	loopback = "127.0.0.1"
 
 	// readyTimeout bounds the wait for the server's frontend, and then for the UI. Both take under a second.
 	readyTimeout = time.Minute
 
-	// defaultRetention keeps closed turns for a working week and its weekend.
-	defaultRetention = 7 * 24 * time.Hour
+	// namespace is the only namespace.
+	namespace = "default"
+
+	// retention keeps closed turns for a week.
+	retention = 7 * 24 * time.Hour
 )
 
-// TemporalConfig describes one embedded Temporal server.
+// TemporalConfig is the configuration of an embedded Temporal server.
 type TemporalConfig struct {
 	// DataDir is the folder of the database file; created when missing. Empty keeps everything in memory. The
 	// file's name carries the server's version, because the server does not migrate SQLite schemas: another
@@ -51,50 +54,33 @@ type TemporalConfig struct {
 	// EnableUI serves the Web UI.
 	EnableUI bool
 
-	// CodecEndpoint is where the Web UI has payloads decoded that are encrypted or kept elsewhere. Empty: nowhere.
+	// CodecEndpoint decodes payloads for the Web UI that are encrypted or stored elsewhere. Empty: none.
 	CodecEndpoint string
 
-	// Namespace is created when missing. Default "default".
-	Namespace string
-
-	// SearchAttributes are registered in the namespace when missing, also in one that exists already.
+	// SearchAttributes are registered in the namespace when missing.
 	SearchAttributes map[string]enumspb.IndexedValueType
-
-	// Retention is how long closed workflows are kept, in a namespace that this start creates. Default a week.
-	Retention time.Duration
 
 	// Logger receives warnings and worse of the server. Nil discards.
 	Logger *zap.Logger
 }
 
-func (c *TemporalConfig) setDefaults() {
-	if c.Namespace == "" {
-		c.Namespace = "default"
-	}
-	if c.Retention == 0 {
-		c.Retention = defaultRetention
-	}
-	if c.Logger == nil {
-		c.Logger = zap.NewNop()
-	}
-}
-
 // Temporal is a Temporal server, and its Web UI, in this process. Stop must not overlap with other methods.
 type Temporal struct {
-	server    temporal.Server
-	ui        *webUI // nil without UI
-	lock      *dirlock.Lock
-	address   string
-	namespace string
+	server  temporal.Server
+	ui      *webUI // nil without UI
+	lock    *pgdev.Lock
+	address string
 }
 
 // StartTemporal starts a server and waits until it takes workflows: under a second. Several may run in one process,
 // each on its own folder. ctx bounds the start only.
 //
-// Errors: ErrPortInUse, dirlock.ErrInUse, or a database that cannot be opened. A port that another process takes
+// Errors: ErrPortInUse, pgdev.ErrInUse, or a database that cannot be opened. A port that another process takes
 // in the short moment between the check and its use ends this process: the server's own code does that.
 func StartTemporal(ctx context.Context, cfg TemporalConfig) (*Temporal, error) {
-	cfg.setDefaults()
+	if cfg.Logger == nil {
+		cfg.Logger = zap.NewNop()
+	}
 	var ui wantedPort
 	if cfg.EnableUI {
 		ui = wantedPort{"the Temporal Web UI", cfg.UIPort}
@@ -107,7 +93,7 @@ func StartTemporal(ctx context.Context, cfg TemporalConfig) (*Temporal, error) {
 	ports := servicePorts{
 		frontend: chosen[0], frontendHTTP: chosen[2], history: chosen[3], matching: chosen[4], worker: chosen[5],
 	}
-	t := &Temporal{address: hostPort(ports.frontend), namespace: cfg.Namespace}
+	t := &Temporal{address: hostPort(ports.frontend)}
 	if err := t.start(ctx, cfg, ports, chosen[1]); err != nil {
 		return nil, fmt.Errorf("embedded Temporal server: %w", errors.Join(err, t.Stop()))
 	}
@@ -120,7 +106,7 @@ func (t *Temporal) start(ctx context.Context, cfg TemporalConfig, ports serviceP
 		if err := makeFolder(cfg.DataDir); err != nil {
 			return fmt.Errorf("data directory: %w", err)
 		}
-		lock, err := dirlock.Acquire(cfg.DataDir)
+		lock, err := pgdev.LockFolder(cfg.DataDir)
 		if err != nil {
 			return fmt.Errorf("data directory %q: %w", cfg.DataDir, err)
 		}
@@ -159,13 +145,13 @@ func (t *Temporal) start(ctx context.Context, cfg TemporalConfig, ports serviceP
 	return err
 }
 
-// Address is the frontend's host:port for clients.
+// Address returns the host:port of the frontend for clients.
 func (t *Temporal) Address() string { return t.address }
 
-// Namespace is the namespace that was made ready.
-func (t *Temporal) Namespace() string { return t.namespace }
+// Namespace returns the namespace, which exists.
+func (t *Temporal) Namespace() string { return namespace }
 
-// UIURL is the Web UI's address, such as http://127.0.0.1:8233; empty without UI.
+// UIURL returns the address of the Web UI, such as http://127.0.0.1:8233; empty without UI.
 func (t *Temporal) UIURL() string {
 	if t.ui == nil {
 		return ""
@@ -193,8 +179,8 @@ func (t *Temporal) Stop() error {
 	return err
 }
 
-// makeFolder makes a folder for ourselves alone: histories hold what people said. Its parents stay passable, since
-// a database run by another user may live beside it.
+// makeFolder makes a folder for this user alone, because histories hold messages of people. Its parents stay passable for a database of another
+// user beside it.
 func makeFolder(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // passable on purpose
 		return err
@@ -213,19 +199,19 @@ func prepareDatabase(conf *config.Config, database string, cfg TemporalConfig) e
 			return err
 		}
 	}
-	namespace, err := sqlite.NewNamespaceConfig(clusterName, cfg.Namespace, false, cfg.SearchAttributes)
+	ns, err := sqlite.NewNamespaceConfig(clusterName, namespace, false, cfg.SearchAttributes)
 	if err != nil {
-		return fmt.Errorf("namespace %q: %w", cfg.Namespace, err)
+		return fmt.Errorf("namespace %q: %w", namespace, err)
 	}
-	namespace.Detail.Config.Retention = durationpb.New(cfg.Retention)
-	if err := sqlite.CreateNamespaces(store, namespace); err != nil {
-		return fmt.Errorf("namespace %q: %w", cfg.Namespace, err)
+	ns.Detail.Config.Retention = durationpb.New(retention)
+	if err := sqlite.CreateNamespaces(store, ns); err != nil {
+		return fmt.Errorf("namespace %q: %w", namespace, err)
 	}
 	return nil
 }
 
-// makeSchema makes the tables of a new file. A marker beside it says that they are not complete yet, so that an
-// interrupted first start begins again instead of meeting half a schema.
+// makeSchema makes the tables of a new file. Until they are complete there is a marker beside the file, so that an interrupted first start begins
+// again.
 func makeSchema(store *config.SQL, database string) error {
 	marker := database + ".incomplete"
 	_, missing := os.Stat(database)

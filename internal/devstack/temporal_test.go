@@ -26,7 +26,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/turnstone-run/turnstone/internal/devstack"
-	"github.com/turnstone-run/turnstone/internal/devstack/dirlock"
+	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
 )
 
 // ownerArg makes the test binary act as a program that owns a server, to be killed by a test.
@@ -75,7 +75,7 @@ func TestKeptStateComesBack(t *testing.T) {
 	// An earlier release, say, that knew of no search attributes.
 	first := startTemporal(t, cfg)
 	_, err := devstack.StartTemporal(t.Context(), cfg)
-	require.ErrorIs(t, err, dirlock.ErrInUse, "one server per folder")
+	require.ErrorIs(t, err, pgdev.ErrInUse, "one server per folder")
 	require.Empty(t, first.UIURL())
 	require.NoError(t, first.Stop())
 	require.NoError(t, first.Stop(), "stopping twice is harmless")

@@ -28,7 +28,7 @@ func startWebUI(ctx context.Context, port int, address string, cfg TemporalConfi
 			Host:                loopback,
 			Port:                port,
 			EnableUI:            true,
-			DefaultNamespace:    cfg.Namespace,
+			DefaultNamespace:    namespace,
 			Codec:               uiconfig.Codec{Endpoint: cfg.CodecEndpoint},
 			HideLogs:            true,
 			DisableNewsFetch:    true,                                // nothing leaves the machine

@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// State is how a dependency is.
+// State is the state of a dependency.
 type State string
 
 // The states. Only Down keeps turns from running.
@@ -20,34 +21,25 @@ const (
 	Down     State = "down"
 )
 
-// worse reports whether a state is worse than another.
-func (s State) worse(than State) bool { return s.rank() > than.rank() }
-
-func (s State) rank() int {
-	switch s {
-	case OK:
-		return 0
-	case Degraded:
-		return 1
-	default:
-		return 2
-	}
+// severity returns 0 for OK, 1 for Degraded and 2 for Down.
+func (s State) severity() int {
+	return max(0, slices.Index([]State{OK, Degraded, Down}, s))
 }
 
-// Finding is what a probe found.
+// Finding is the answer of a probe.
 type Finding struct {
 	State  State
-	Detail string // for those who run the system: numbers, addresses, errors
-	Hint   string // what to do, one line without anything internal; empty where State is OK
+	Detail string // for operators: numbers, addresses, errors
+	Hint   string // what to do: one public line; empty if State is OK
 }
 
-// Probe asks one thing.
+// Probe checks one dependency.
 type Probe struct {
 	Name    string
 	Timeout time.Duration // default 1.5 s
-	Every   time.Duration // how long an answer holds; default 1 s
-	Late    State         // what no answer within Timeout means, and an error; default Down
-	// Ask must not be asked twice at a time and is not. An error is a finding in the state Late with the hint for such an error.
+	Every   time.Duration // how long an answer is valid; default 1 s
+	Late    State         // the state after an error, or without an answer within Timeout; default Down
+	// Ask is called by one goroutine at a time. An error becomes a finding in the state Late with the hint for that error.
 	Ask func(ctx context.Context) (Finding, error)
 }
 
@@ -56,8 +48,8 @@ type Reading struct {
 	Finding
 
 	Name  string
-	Since time.Time     // when State became what it is
-	Took  time.Duration // the last time that it was asked
+	Since time.Time     // when State last changed
+	Took  time.Duration // how long the last call took
 }
 
 const (
@@ -67,21 +59,21 @@ const (
 	maxProbes      = 64
 )
 
-// Config is what a [Board] needs.
+// Config is the configuration of [New].
 type Config struct {
-	Probes []Probe // in the order of the answer; names differ
+	Probes []Probe // in the order of the readings, with different names
 	Logger *zap.Logger
-	// Redact takes secrets out of details, besides what looks like one, which goes anyway. Nil: nothing more.
+	// Redact removes more secrets from details. What looks like a secret is always removed. Nil: nothing more.
 	Redact func(string) string
 }
 
-// Board asks its probes. It is safe for concurrent use.
+// Board calls probes and keeps their answers. It is safe for concurrent use.
 type Board struct {
 	slots  []*slot
 	logger *zap.Logger
 }
 
-// New checks the probes; it asks none.
+// New checks the probes, but calls none.
 func New(c Config) (*Board, error) {
 	if len(c.Probes) > maxProbes {
 		return nil, agent.Invalid("probes", "are %d, more than %d", len(c.Probes), maxProbes)
@@ -111,8 +103,8 @@ func New(c Config) (*Board, error) {
 	return b, nil
 }
 
-// Read returns the answers of all probes, none older than it may be, in their order. It takes no longer than the longest Timeout, nor than
-// ctx: what has not answered by then is late.
+// Read returns a valid reading of each probe, in their order. It takes at most the longest Timeout, and ends with ctx: a probe that has not
+// answered by then is late.
 func (b *Board) Read(ctx context.Context) []Reading {
 	out := make([]Reading, len(b.slots))
 	var asking sync.WaitGroup
@@ -127,70 +119,70 @@ func (b *Board) Read(ctx context.Context) []Reading {
 	return out
 }
 
-// Worst is the state of the whole: that of the reading that is worst.
+// Worst returns the worst state of the readings.
 func Worst(readings []Reading) State {
 	worst := OK
 	for i := range readings {
-		if readings[i].State.worse(worst) {
+		if readings[i].State.severity() > worst.severity() {
 			worst = readings[i].State
 		}
 	}
 	return worst
 }
 
-// slot is a probe with its newest answer, and the flight of whoever asks it just now.
+// slot is a probe with its newest reading and the call in progress.
 type slot struct {
 	Probe
 
 	redact func(string) string
 	logger *zap.Logger
 
-	mu     sync.Mutex
-	last   Reading
-	until  time.Time     // last holds until then; zero: never asked
-	flight chan struct{} // closed when the answer is there; nil: nobody asks
-	began  time.Time     // of the flight
+	mu    sync.Mutex
+	last  Reading
+	until time.Time     // last is valid until then; zero: never called
+	call  chan struct{} // closed when the call in progress ends; nil: none
+	began time.Time     // when the call began
 }
 
-// fresh returns the last answer, and whether it still holds.
+// fresh returns the last reading and whether it is still valid.
 func (s *slot) fresh() (Reading, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last, time.Now().Before(s.until)
 }
 
-// read asks, or joins who is asking already.
+// read calls the probe, or waits for the call in progress.
 func (s *slot) read(ctx context.Context) Reading {
 	s.mu.Lock()
 	if time.Now().Before(s.until) {
 		defer s.mu.Unlock()
 		return s.last
 	}
-	if s.flight == nil {
-		s.flight, s.began = make(chan struct{}), time.Now()
-		go s.ask(context.WithoutCancel(ctx), s.flight, s.began) // not the caller's: others wait for it too
+	if s.call == nil {
+		s.call, s.began = make(chan struct{}), time.Now()
+		go s.ask(context.WithoutCancel(ctx), s.call, s.began) // not cancelled with the caller: others wait for it too
 	}
-	flight, left := s.flight, s.Timeout-time.Since(s.began)
+	call, left := s.call, s.Timeout-time.Since(s.began)
 	s.mu.Unlock()
 
 	timer := time.NewTimer(left)
 	defer timer.Stop()
 	select {
-	case <-flight:
+	case <-call:
 	case <-timer.C:
-		s.late(flight)
+		s.noteLate(call)
 	case <-ctx.Done():
-		return s.impatient()
+		return s.lastKnown()
 	}
 	r, _ := s.fresh()
 	return r
 }
 
-// ask is one flight. A probe that does not come back keeps its flight: nobody asks beside it, so there is one goroutine at most.
-func (s *slot) ask(ctx context.Context, flight chan struct{}, began time.Time) {
-	ctx, cancel := context.WithTimeout(ctx, s.Timeout-s.Timeout/10) // so that it can say what it waited for before it is late
+// ask makes one call. A probe that does not return keeps its call in progress, so a probe has one goroutine at most.
+func (s *slot) ask(ctx context.Context, call chan struct{}, began time.Time) {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout-s.Timeout/10) // so that its error arrives before it counts as late
 	defer cancel()
-	f, err := s.safely(ctx)
+	f, err := s.askSafely(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		f = s.unanswered()
@@ -199,13 +191,13 @@ func (s *slot) ask(ctx context.Context, flight chan struct{}, began time.Time) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.keep(f, time.Since(began))
-	s.flight = nil
-	close(flight)
+	s.setReading(f, time.Since(began))
+	s.call = nil
+	close(call)
 }
 
-// safely asks; a probe that panics must not take the process along that it is to watch.
-func (s *slot) safely(ctx context.Context) (f Finding, err error) {
+// askSafely calls the probe and converts a panic to an error.
+func (s *slot) askSafely(ctx context.Context) (f Finding, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.logger.Error("a probe panicked", zap.String("dependency", s.Name), zap.Any("panic", p), zap.Stack("stack"))
@@ -215,17 +207,17 @@ func (s *slot) safely(ctx context.Context) (f Finding, err error) {
 	return s.Ask(ctx)
 }
 
-// late notes that a flight has not come back in time; unless it just has.
-func (s *slot) late(flight chan struct{}) {
+// noteLate records that a call has not ended in time, unless it just has.
+func (s *slot) noteLate(call chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.flight == flight && !time.Now().Before(s.until) {
-		s.keep(s.unanswered(), time.Since(s.began))
+	if s.call == call && !time.Now().Before(s.until) {
+		s.setReading(s.unanswered(), time.Since(s.began))
 	}
 }
 
-// impatient is the answer for a caller who cannot wait: the last one that there was, or none. It is not kept.
-func (s *slot) impatient() Reading {
+// lastKnown returns the last reading, even if it is no longer valid, for a caller whose context ends.
+func (s *slot) lastKnown() Reading {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.until.IsZero() {
@@ -238,8 +230,8 @@ func (s *slot) unanswered() Finding {
 	return Finding{State: s.Late, Detail: "no answer within " + s.Timeout.String(), Hint: hintOf(s.Name, context.DeadlineExceeded)}
 }
 
-// keep makes a finding the newest reading. The lock is held.
-func (s *slot) keep(f Finding, took time.Duration) {
+// setReading makes a finding the newest reading. The lock is held.
+func (s *slot) setReading(f Finding, took time.Duration) {
 	if f.State == OK {
 		f.Hint = ""
 	}
@@ -248,21 +240,21 @@ func (s *slot) keep(f Finding, took time.Duration) {
 	next := Reading{Name: s.Name, Finding: f, Since: s.last.Since, Took: took}
 	if before := s.last.State; before != f.State {
 		next.Since = now
-		s.report(before, &next)
+		s.logChange(before, &next)
 	}
 	s.last, s.until = next, now.Add(s.Every)
 }
 
-// report writes a change of state to the log, once: an operator who reads it later sees when and why.
-func (s *slot) report(before State, r *Reading) {
+// logChange logs a change of state once, so that an operator later sees when and why it happened.
+func (s *slot) logChange(before State, r *Reading) {
 	fields := []zap.Field{
 		zap.String("dependency", r.Name), zap.String("state", string(r.State)), zap.String("before", string(before)), zap.String("detail", r.Detail),
 	}
 	switch {
 	case r.State == OK && before == "":
 	case r.State == OK:
-		s.logger.Info("a dependency is well again", fields...)
+		s.logger.Info("a dependency has recovered", fields...)
 	default:
-		s.logger.Warn("a dependency is not well", append(fields, zap.String("hint", r.Hint))...)
+		s.logger.Warn("a dependency has a problem", append(fields, zap.String("hint", r.Hint))...)
 	}
 }

@@ -9,25 +9,25 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Documents is the catalog as its probe asks it.
+// Documents is the catalog for its probe.
 type Documents struct {
 	Status func(ctx context.Context) agent.CatalogStatus
-	// Head is the newest revision that is stored; nil: nothing is said of it.
+	// Head returns the newest stored revision; nil: not checked.
 	Head func(ctx context.Context) (int64, error)
-	// Agents are those that a request without a tenant may name.
+	// Agents returns the agents that a request without a tenant may name.
 	Agents func(ctx context.Context) ([]agent.AgentInfo, error)
 
-	behind time.Time // since when what is served is behind; zero: it is not
+	behind time.Time // since when older documents are served than are stored; zero: they are not
 }
 
 const (
-	// shownFaults is how many faults and agents are named.
+	// shownFaults is how many faults and agents a detail names.
 	shownFaults = 3
-	// catchingUp is how long it may take to read what has just been stored.
-	catchingUp = 15 * time.Second
+	// catchUpTime is how long it may take to read new documents.
+	catchUpTime = 15 * time.Second
 )
 
-// Probe asks what keeps newer documents from being served, and which agents cannot run. Turns run all the same, on the last good state.
+// Probe checks whether the newest documents are served and all agents can run. Turns run in any case, on the last good state.
 func (d *Documents) Probe() Probe { return Probe{Name: Catalog, Late: Degraded, Ask: d.ask} }
 
 func (d *Documents) ask(ctx context.Context) (Finding, error) {
@@ -51,7 +51,7 @@ func (d *Documents) ask(ctx context.Context) (Finding, error) {
 			d.behind = time.Time{}
 		case d.behind.IsZero():
 			d.behind = time.Now()
-		case time.Since(d.behind) > catchingUp:
+		case time.Since(d.behind) > catchUpTime:
 			details = append(details, fmt.Sprintf("%d revisions behind the stored %d", revisions, head))
 			f.degrade(hintBehind)
 		}
@@ -60,19 +60,19 @@ func (d *Documents) ask(ctx context.Context) (Finding, error) {
 	if err != nil {
 		return Finding{}, err
 	}
-	chosen := false
+	hasDefault := false
 	var broken []string
 	for i := range agents {
-		chosen = chosen || agents[i].Default
+		hasDefault = hasDefault || agents[i].Default
 		if agents[i].Fault != "" {
 			broken = append(broken, fmt.Sprintf("agent %s: %s", agents[i].Name, agents[i].Fault))
 		}
 	}
 	if len(broken) > 0 {
-		details = append(details, few(broken))
+		details = append(details, firstFew(broken))
 		f.degrade(hintAgents)
 	}
-	if !chosen {
+	if !hasDefault {
 		details = append(details, "no default agent")
 		f.degrade(hintNoDefault)
 	}
@@ -80,7 +80,7 @@ func (d *Documents) ask(ctx context.Context) (Finding, error) {
 	return f, nil
 }
 
-// degrade notes what is wrong besides; what was found first keeps its hint.
+// degrade sets the state to Degraded. The first hint stays.
 func (f *Finding) degrade(hint string) {
 	f.State = Degraded
 	if f.Hint == "" {
@@ -95,13 +95,13 @@ func sourceDetail(s *agent.SourceStatus) string {
 		texts[i] = s.Faults[i].String()
 	}
 	if len(texts) > 0 {
-		detail += ": " + few(texts)
+		detail += ": " + firstFew(texts)
 	}
 	return detail
 }
 
-// few shows the first of many.
-func few(all []string) string {
+// firstFew joins the first texts and counts the others.
+func firstFew(all []string) string {
 	shown := strings.Join(all[:min(len(all), shownFaults)], "; ")
 	if more := len(all) - shownFaults; more > 0 {
 		shown += fmt.Sprintf(" (and %d more)", more)

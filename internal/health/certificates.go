@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// renewal is how long before its end a certificate is called for.
-const renewal = 14 * 24 * time.Hour
+// renewalTime is how long before its end a certificate should be renewed.
+const renewalTime = 14 * 24 * time.Hour
 
-// CertificateProbe asks how long the certificates of our own servers last: by the name of the setting, their PEM files with certificate and
-// key. One that cannot be read, or has ended, degrades: other doors and workers go on.
+// CertificateProbe checks when the certificates of our servers end. files has the PEM files of certificate and key by the name of the setting. A
+// certificate that cannot be read or has ended degrades: the rest goes on.
 func CertificateProbe(files map[string][2]string) Probe {
 	return Probe{Name: Certs, Every: 10 * time.Second, Late: Degraded, Ask: func(context.Context) (Finding, error) {
 		f := Finding{State: OK}
@@ -28,9 +28,9 @@ func CertificateProbe(files map[string][2]string) Probe {
 				f.degrade(hintCerts)
 				continue
 			}
-			text, well := lasts(c.Leaf.NotAfter, time.Now())
+			text, isValid := validity(c.Leaf.NotAfter, time.Now())
 			details = append(details, setting+" "+text)
-			if !well {
+			if !isValid {
 				f.degrade(hintCerts)
 			}
 		}
@@ -39,13 +39,13 @@ func CertificateProbe(files map[string][2]string) Probe {
 	}}
 }
 
-func lasts(until, now time.Time) (text string, well bool) {
+func validity(until, now time.Time) (text string, isValid bool) {
 	left := until.Sub(now)
 	day := until.UTC().Format(time.DateOnly)
 	switch {
 	case left <= 0:
 		return "ended on " + day, false
-	case left < renewal:
+	case left < renewalTime:
 		return fmt.Sprintf("ends on %s, in %d days", day, int(left/(24*time.Hour))), false
 	default:
 		return "ends on " + day, true

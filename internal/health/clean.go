@@ -3,8 +3,8 @@ package health
 import (
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/redact"
 )
 
@@ -17,16 +17,9 @@ func redactor(known func(string) string) func(string) string {
 	return func(text string) string { return known(credentials.Text(text)) }
 }
 
-// clean returns a text as a report may show it: without secrets, on one line, at most maxDetail bytes long.
+// clean returns a text on one line, bounded and without secrets.
 func clean(text string, hideSecrets func(string) string) string {
 	text = hideSecrets(text)
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' || r == '\t' || unicode.IsControl(r) }), " ")
-	if len(text) <= maxDetail {
-		return text
-	}
-	cut := maxDetail
-	for !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "…"
+	return clip.Bytes(text, maxDetail)
 }

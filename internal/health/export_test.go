@@ -2,16 +2,16 @@ package health
 
 import "time"
 
-// Room judges a disk.
+// Room returns the finding about a disk.
 func Room(free, total, freeFiles, files uint64) Finding {
-	return room("/data", free, total, freeFiles, files)
+	return diskFinding("/data", free, total, freeFiles, files)
 }
 
-// SetBehind says since when a catalog is behind.
+// SetBehind sets since when a catalog is behind.
 func SetBehind(d *Documents, since time.Time) { d.behind = since }
 
-// HintOf is what an error is answered with.
+// HintOf returns the hint for an error.
 func HintOf(probe string, err error) string { return hintOf(probe, err) }
 
-// Lasts judges the end of a certificate.
-func Lasts(until, now time.Time) (string, bool) { return lasts(until, now) }
+// Validity describes the end of a certificate.
+func Validity(until, now time.Time) (string, bool) { return validity(until, now) }

@@ -17,7 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The names of the probes: what a dependency is called in answers, in the log and in hints.
+// The names of the probes, in answers, logs and hints.
 const (
 	Postgres  = "postgres"
 	Clock     = "clock"
@@ -34,7 +34,7 @@ const (
 	Certs     = "certificates"
 )
 
-// What is known to go wrong, and what to do about it. Anybody may read these: no addresses, no names of this installation.
+// What to do about known problems. Anybody may read these: they hold no addresses and no names of this installation.
 const (
 	hintPool        = "All connections of this process are taken: raise database.max_conns, or look for slow statements in pg_stat_activity."
 	hintBudget      = "The server is nearly out of connections: lower database.max_conns, use fewer workers, or raise max_connections."
@@ -88,66 +88,66 @@ const (
 	hintUnknown  = "The detail and the log have more; docs/health.md goes through the dependencies one by one."
 )
 
-// known is what an error means, whoever returns it. The first that matches counts.
+// knownErrors has hints for errors of any probe. The first match counts.
 //
 //nolint:gochecknoglobals // a constant in all but syntax
-var known = []struct {
-	is   func(error) bool
-	hint string
+var knownErrors = []struct {
+	matches func(error) bool
+	hint    string
 }{
-	{state("28"), hintLogin},
-	{state("3D000"), hintDatabase},
-	{state("53300"), hintTooMany},
-	{state("57P03", "57P01", "57P02"), hintStarting},
-	{state("53100"), hintFull},
-	{state("25006"), hintReadOnly},
-	{state("42P01"), hintNoSchema},
-	{state("42501"), hintRights},
-	{noNamespace, hintNamespace},
-	{resolves, hintNoHost},
-	{oneOf(syscall.ECONNREFUSED), hintRefused},
-	{untrusted, hintTLS},
-	{oneOf(syscall.ENOSPC, syscall.EDQUOT), hintFull},
-	{oneOf(syscall.EROFS, fs.ErrPermission), hintRights},
-	{coded(codes.Unauthenticated, codes.PermissionDenied), hintLogin},
-	{said("WRONGPASS", "NOAUTH", "NOPERM"), hintLogin},
-	{said("connection refused"), hintRefused}, // gRPC keeps the text and drops the error
-	{said("no such host"), hintNoHost},
-	{said("certificate", "tls: "), hintTLS},
-	{late, hintTimeout},
-	{oneOf(io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET), hintStarting},
-	{oneOf(fs.ErrNotExist), hintMissing},
+	{sqlStates("28"), hintLogin},
+	{sqlStates("3D000"), hintDatabase},
+	{sqlStates("53300"), hintTooMany},
+	{sqlStates("57P03", "57P01", "57P02"), hintStarting},
+	{sqlStates("53100"), hintFull},
+	{sqlStates("25006"), hintReadOnly},
+	{sqlStates("42P01"), hintNoSchema},
+	{sqlStates("42501"), hintRights},
+	{isMissingNamespace, hintNamespace},
+	{isUnresolved, hintNoHost},
+	{isAnyOf(syscall.ECONNREFUSED), hintRefused},
+	{isUntrusted, hintTLS},
+	{isAnyOf(syscall.ENOSPC, syscall.EDQUOT), hintFull},
+	{isAnyOf(syscall.EROFS, fs.ErrPermission), hintRights},
+	{hasCode(codes.Unauthenticated, codes.PermissionDenied), hintLogin},
+	{contains("WRONGPASS", "NOAUTH", "NOPERM"), hintLogin},
+	{contains("connection refused"), hintRefused}, // gRPC keeps the text and drops the error
+	{contains("no such host"), hintNoHost},
+	{contains("certificate", "tls: "), hintTLS},
+	{isTimeout, hintTimeout},
+	{isAnyOf(io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET), hintStarting},
+	{isAnyOf(fs.ErrNotExist), hintMissing},
 }
 
-// first is what to do where the dependency alone says more than the error.
+// probeHints has hints for probes, whatever the error.
 //
 //nolint:gochecknoglobals // a constant in all but syntax
-var first = map[string]string{Blobs: hintBlobs, Redis: hintRedis, Telemetry: hintTelemetry}
+var probeHints = map[string]string{Blobs: hintBlobs, Redis: hintRedis, Telemetry: hintTelemetry}
 
-// hintOf says what to do about an error of a probe: one line, never empty.
+// hintOf returns what to do about an error of a probe: one line, never empty.
 func hintOf(probe string, err error) string {
-	for i := range known {
-		if known[i].is(err) {
-			return join(first[probe], known[i].hint)
+	for i := range knownErrors {
+		if knownErrors[i].matches(err) {
+			return joinHints(probeHints[probe], knownErrors[i].hint)
 		}
 	}
-	return join(first[probe], hintUnknown)
+	return joinHints(probeHints[probe], hintUnknown)
 }
 
-// join puts what the error says behind what the dependency says.
-func join(dependency, own string) string {
+// joinHints returns the hint for the error, followed by that for the probe.
+func joinHints(probeHint, errorHint string) string {
 	switch {
-	case dependency == "":
-		return own
-	case own == hintUnknown:
-		return dependency
+	case probeHint == "":
+		return errorHint
+	case errorHint == hintUnknown:
+		return probeHint
 	default:
-		return own + " " + dependency
+		return errorHint + " " + probeHint
 	}
 }
 
-// state matches errors of PostgreSQL by their SQLSTATE or its class.
-func state(prefixes ...string) func(error) bool {
+// sqlStates matches errors of PostgreSQL by their SQLSTATE or its class.
+func sqlStates(prefixes ...string) func(error) bool {
 	return func(err error) bool {
 		var e interface{ SQLState() string }
 		if !errors.As(err, &e) {
@@ -162,7 +162,7 @@ func state(prefixes ...string) func(error) bool {
 	}
 }
 
-func oneOf(targets ...error) func(error) bool {
+func isAnyOf(targets ...error) func(error) bool {
 	return func(err error) bool {
 		for _, t := range targets {
 			if errors.Is(err, t) {
@@ -173,7 +173,7 @@ func oneOf(targets ...error) func(error) bool {
 	}
 }
 
-func said(words ...string) func(error) bool {
+func contains(words ...string) func(error) bool {
 	return func(err error) bool {
 		for _, w := range words {
 			if strings.Contains(err.Error(), w) {
@@ -184,7 +184,7 @@ func said(words ...string) func(error) bool {
 	}
 }
 
-func coded(want ...codes.Code) func(error) bool {
+func hasCode(want ...codes.Code) func(error) bool {
 	return func(err error) bool {
 		s, ok := status.FromError(err)
 		if denied := new(serviceerror.PermissionDenied); errors.As(err, &denied) {
@@ -199,22 +199,22 @@ func coded(want ...codes.Code) func(error) bool {
 	}
 }
 
-func noNamespace(err error) bool {
+func isMissingNamespace(err error) bool {
 	_, ok := errors.AsType[*serviceerror.NamespaceNotFound](err)
 	return ok
 }
 
-func resolves(err error) bool {
+func isUnresolved(err error) bool {
 	e, ok := errors.AsType[*net.DNSError](err)
 	return ok && !e.IsTimeout
 }
 
-func untrusted(err error) bool {
+func isUntrusted(err error) bool {
 	return errors.As(err, new(x509.UnknownAuthorityError)) || errors.As(err, new(x509.HostnameError)) || errors.As(err, new(x509.CertificateInvalidError))
 }
 
-func late(err error) bool {
+func isTimeout(err error) bool {
 	var timeout interface{ Timeout() bool }
 	return errors.Is(err, context.DeadlineExceeded) || agent.CodeOf(err) == agent.CodeUnavailable && errors.As(err, &timeout) && timeout.Timeout() ||
-		errors.As(err, &timeout) && timeout.Timeout() || coded(codes.DeadlineExceeded)(err)
+		errors.As(err, &timeout) && timeout.Timeout() || hasCode(codes.DeadlineExceeded)(err)
 }

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// remembered is how long a failed call of a model counts when nobody has called it since.
-	remembered = 15 * time.Minute
-	// maxProfiles bounds what is remembered; the profile that was called the longest ago goes.
+	// failureTime is how long a failed call of a model counts if no call follows.
+	failureTime = 15 * time.Minute
+	// maxProfiles bounds the profiles in memory. The one with the oldest call is forgotten first.
 	maxProfiles = 500
 )
 
-// Outcomes remembers how the last call of each model profile ended, by the calls of real turns: asking costs nothing. It is safe for
+// Outcomes has the outcome of the last call of each model profile, from the calls of real turns. So a probe costs no call. It is safe for
 // concurrent use; its zero value is ready.
 type Outcomes struct {
 	mu   sync.Mutex
@@ -29,10 +29,10 @@ type Outcomes struct {
 type outcome struct {
 	code  agent.Code // empty: it answered
 	at    time.Time
-	inRow int // failures without an answer between
+	inRow int // failures in a row
 }
 
-// Note remembers how a call ended. A call that its turn gave up says nothing, nor does a prompt that was refused for what it holds.
+// Note records the outcome of a call. It ignores cancelled calls and prompts that were too long.
 func (o *Outcomes) Note(profile string, err error) {
 	code := agent.Code("")
 	if err != nil {
@@ -66,7 +66,7 @@ func (o *Outcomes) forgetOldest() {
 	delete(o.last, oldest)
 }
 
-// Watch notes how the calls of a model end. What the model says of its capabilities stays.
+// Watch returns m with calls that are recorded. It keeps the model's capabilities.
 func (o *Outcomes) Watch(profile string, m agent.Model) agent.Model {
 	w := watched{Model: m, profile: profile, outcomes: o}
 	if c, ok := m.(agent.Capable); ok {
@@ -84,7 +84,7 @@ type watched struct {
 
 // Generate implements [agent.Model].
 func (w watched) Generate(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
-	var refused error // by whoever takes the fragments: not the model's fault
+	var refused error // by the receiver of the fragments: not the model's failure
 	reply, err := w.Model.Generate(ctx, req, func(d agent.Delta) error {
 		refused = emit(d)
 		return refused
@@ -104,8 +104,8 @@ type capable struct {
 // Capabilities implements [agent.Capable].
 func (c capable) Capabilities() agent.Capabilities { return c.of.Capabilities() }
 
-// Probe tells of profiles whose last call failed within a quarter of an hour, and of those that lack their key: missing names these, a line
-// each with the variable or file, and is asked once a minute; nil: nothing is said of keys. Turns of other models run.
+// Probe reports profiles whose last call failed within 15 minutes, and profiles without a key. missing returns the latter, each with its variable
+// or file, and is called once a minute; nil: keys are not checked. Turns of other models run in any case.
 func (o *Outcomes) Probe(missing func(ctx context.Context) ([]string, error)) Probe {
 	var lacking []string
 	var asked time.Time
@@ -117,11 +117,11 @@ func (o *Outcomes) Probe(missing func(ctx context.Context) ([]string, error)) Pr
 			}
 			lacking, asked = found, time.Now()
 		}
-		return o.judge(lacking), nil
+		return o.finding(lacking), nil
 	}}
 }
 
-func (o *Outcomes) judge(lacking []string) Finding {
+func (o *Outcomes) finding(lacking []string) Finding {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	type failed struct {
@@ -133,7 +133,7 @@ func (o *Outcomes) judge(lacking []string) Finding {
 	called := 0
 	for name, l := range o.last {
 		ago := time.Since(l.at)
-		if ago > remembered {
+		if ago > failureTime {
 			continue
 		}
 		called++
@@ -142,14 +142,14 @@ func (o *Outcomes) judge(lacking []string) Finding {
 		}
 	}
 	if len(failures) == 0 && len(lacking) == 0 {
-		return Finding{State: OK, Detail: fmt.Sprintf("%d profiles called in the last %s, all answered", called, remembered)}
+		return Finding{State: OK, Detail: fmt.Sprintf("%d profiles called in the last %s, all answered", called, failureTime)}
 	}
 	slices.SortFunc(failures, func(a, b failed) int { return cmp.Or(b.at.Compare(a.at), strings.Compare(a.text, b.text)) })
 	texts := slices.Clone(lacking)
 	for i := range failures {
 		texts = append(texts, failures[i].text)
 	}
-	f := Finding{State: Degraded, Detail: few(texts), Hint: hintModelKey}
+	f := Finding{State: Degraded, Detail: firstFew(texts), Hint: hintModelKey}
 	if len(lacking) == 0 {
 		f.Hint = modelHint(failures[0].code)
 	}

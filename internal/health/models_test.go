@@ -161,7 +161,7 @@ func TestCertificates(t *testing.T) {
 	require.Equal(t, health.Degraded, r.State)
 	require.Contains(t, r.Detail, "grpc.tls_cert: ")
 	require.Contains(t, r.Hint, "Replace the certificate")
-	text, well := health.Lasts(time.Unix(14*86400, 0), time.Unix(0, 0))
+	text, well := health.Validity(time.Unix(14*86400, 0), time.Unix(0, 0))
 	require.True(t, well)
 	require.Equal(t, "ends on 1970-01-15", text)
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// EventLogProbe asks whether the event log hears what other processes write. listening is nil for a log in memory, which hears everything
-// that there is; else it says whether the listening connection stands. Without it the log polls, so answers only come later.
+// EventLogProbe checks whether the event log is notified of events from other processes. listening reports whether its connection works; it is nil
+// for a log in memory. Without the connection the log polls, so answers come later.
 func EventLogProbe(listening func() bool) Probe {
 	return Probe{Name: EventLog, Late: Degraded, Ask: func(context.Context) (Finding, error) {
 		switch {
@@ -20,7 +20,7 @@ func EventLogProbe(listening func() bool) Probe {
 	}}
 }
 
-// TelemetryProbe asks whether what is exported arrives.
+// TelemetryProbe checks whether exported telemetry arrives.
 func TelemetryProbe(exporting func() (ok bool, detail string)) Probe {
 	return Probe{Name: Telemetry, Late: Degraded, Ask: func(context.Context) (Finding, error) {
 		ok, detail := exporting()
@@ -31,7 +31,7 @@ func TelemetryProbe(exporting func() (ok bool, detail string)) Probe {
 	}}
 }
 
-// Schedule is how a Temporal schedule of this system stands.
+// Schedule is the state of a Temporal schedule.
 type Schedule struct {
 	Paused bool
 	Note   string // why it is paused
@@ -40,18 +40,18 @@ type Schedule struct {
 	Failed string    // how the last run failed; empty: it did not
 }
 
-// RetentionProbe asks how the schedule stands that removes what is past its time. One that has missed two of its runs is late.
+// RetentionProbe checks the schedule that deletes old data. It is late after two missed runs.
 func RetentionProbe(look func(ctx context.Context) (Schedule, error)) Probe {
 	return Probe{Name: Retention, Late: Degraded, Every: 30 * time.Second, Ask: func(ctx context.Context) (Finding, error) {
 		s, err := look(ctx)
 		if err != nil {
 			return Finding{}, err
 		}
-		return s.judge(time.Now()), nil
+		return s.finding(time.Now()), nil
 	}}
 }
 
-func (s *Schedule) judge(now time.Time) Finding {
+func (s *Schedule) finding(now time.Time) Finding {
 	last := "has not run yet"
 	if !s.Last.IsZero() {
 		last = "last ran " + now.Sub(s.Last).Round(time.Second).String() + " ago"

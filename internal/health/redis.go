@@ -11,8 +11,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// RedisProbe asks the Redis that jobs come from: whether it answers, takes writes, and how many jobs wait. Everything but jobs runs without
-// it. The client that it makes connects when it is asked, and is kept.
+// RedisProbe checks the Redis of jobs: whether it answers and accepts writes, and how many jobs wait. Everything but jobs runs without it. The
+// client connects at the first call and stays.
 func RedisProbe(redisURL, queue string) (Probe, error) {
 	options, err := redis.ParseURL(redisURL)
 	if err != nil { // whose text may quote the URL

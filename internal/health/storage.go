@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// tempPrefix is where the content store keeps what is not finished: what a probe that died leaves is swept with it.
+	// tempPrefix is the folder of unfinished content, which the content store sweeps. So it also sweeps the objects of a probe that died.
 	tempPrefix = "~tmp/health-"
-	blobEvery  = time.Minute // each look writes
-	// A disk with less than both has little room.
-	littleRoom  = 2 << 30
-	littleShare = 0.05
+	blobEvery  = time.Minute // each call writes
+	// A disk with less free space than both is nearly full.
+	minFreeBytes = 2 << 30
+	minFreeShare = 0.05
 )
 
-// BlobProbe writes a small object to a bucket, reads it and deletes it, at most once a minute. open is called once, at the first look, and
-// again after it failed. Content that cannot be kept ends turns, so a store that fails is down.
+// BlobProbe writes a small object to a bucket, reads it and deletes it, at most once a minute. It calls open until that succeeds once. A store that
+// fails is down, because turns end when their content cannot be stored.
 func BlobProbe(open func(ctx context.Context) (*blob.Bucket, error)) Probe {
 	var bucket *blob.Bucket
 	return Probe{Name: Blobs, Every: blobEvery, Timeout: 2 * time.Second, Ask: func(ctx context.Context) (Finding, error) {
@@ -59,7 +59,7 @@ func BlobProbe(open func(ctx context.Context) (*blob.Bucket, error)) Probe {
 func OpenBucket(bucketURL string) func(context.Context) (*blob.Bucket, error) {
 	return func(ctx context.Context) (*blob.Bucket, error) {
 		u, err := url.Parse(bucketURL)
-		if err != nil { // whose text would quote the URL
+		if err != nil { // its text would quote the URL
 			return nil, agent.Invalid("storage.blob_url", "is no URL")
 		}
 		if u.Scheme == "file" { // no metadata beside the object, no temporary file on another disk
@@ -72,7 +72,7 @@ func OpenBucket(bucketURL string) func(context.Context) (*blob.Bucket, error) {
 	}
 }
 
-// DiskProbe asks how much room there is on the disk of a folder.
+// DiskProbe checks the free space on the disk of a folder.
 func DiskProbe(folder string) Probe {
 	return Probe{Name: Disk, Every: 10 * time.Second, Late: Degraded, Ask: func(context.Context) (Finding, error) {
 		var s syscall.Statfs_t
@@ -80,17 +80,17 @@ func DiskProbe(folder string) Probe {
 			return Finding{}, fmt.Errorf("look at %s: %w", folder, err)
 		}
 		size := uint64(s.Bsize) //nolint:gosec // a size
-		return room(folder, s.Bavail*size, s.Blocks*size, s.Ffree, s.Files), nil
+		return diskFinding(folder, s.Bavail*size, s.Blocks*size, s.Ffree, s.Files), nil
 	}}
 }
 
-// room judges free and total bytes, and files. Some file systems count no files: total 0.
-func room(folder string, free, total, freeFiles, files uint64) Finding {
+// diskFinding returns the finding about free and total bytes and files. Some file systems count no files.
+func diskFinding(folder string, free, total, freeFiles, files uint64) Finding {
 	detail := fmt.Sprintf("%s: %s of %s free", folder, humanize.IBytes(free), humanize.IBytes(total))
 	switch {
 	case files > 0 && float64(freeFiles) < 0.01*float64(files):
 		return Finding{Degraded, fmt.Sprintf("%s, but room for %d more files only", detail, freeFiles), hintDiskFull}
-	case free < littleRoom && float64(free) < littleShare*float64(total) || free < littleRoom/16:
+	case free < minFreeBytes && float64(free) < minFreeShare*float64(total) || free < minFreeBytes/16:
 		return Finding{Degraded, detail, hintDiskFull}
 	}
 	return Finding{State: OK, Detail: detail}

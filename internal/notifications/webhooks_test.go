@@ -79,36 +79,6 @@ func TestRetryAfterAsADate(t *testing.T) {
 	require.InDelta(t, time.Hour.Seconds(), answer.RetryAfter.Seconds(), 5)
 }
 
-// With an Idempotency-Key Go's transport repeats requests that it can: ours it must not.
-func TestARequestThatWasCutIsNotRepeated(t *testing.T) {
-	for _, body := range []string{`{"a":1}`, ""} {
-		var count atomic.Int32
-		var cut atomic.Bool
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body)
-			if !cut.Load() {
-				return // the connection is kept for the next one
-			}
-			count.Add(1)
-			c, _, err := http.NewResponseController(w).Hijack()
-			if err == nil {
-				_ = c.Close()
-			}
-		}))
-		h := &notifications.Webhooks{HTTP: egressTo(t, s.URL, true)}
-		n := 0
-		w := hook(s.URL)
-		w.Body = []byte(body)
-		_, err := h.Send(t.Context(), w, marks(&n))
-		require.NoError(t, err)
-		cut.Store(true)
-		_, err = h.Send(t.Context(), w, marks(&n))
-		require.ErrorIs(t, err, notifications.ErrUnknown)
-		require.Equal(t, int32(1), count.Load())
-		s.Close()
-	}
-}
-
 func TestNoConnectionMeansNothingWasSent(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -16,6 +16,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/pglisten"
 )
 
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
 // deadConn is a connection whose other side vanishes without a word: what is written is lost, and nothing comes.
 type deadConn struct {
 	net.Conn

@@ -140,7 +140,7 @@ func (r *Runs) callWebhook(ctx context.Context, run *agent.ScheduleRun, target *
 	if err != nil {
 		return agent.Errorf(agent.CodeInvalid, "", "%w", err)
 	}
-	ctx, stop := context.WithTimeout(ctx, r.HookTimeout)
+	ctx, stop := context.WithTimeout(ctx, hookTimeout)
 	defer stop()
 	answer, err := r.Webhooks.Send(ctx, notifications.Webhook{
 		Tenant: run.Tenant, Method: "POST", URL: target.URL, Header: map[string]string{"Content-Type": "application/json"}, Body: body,

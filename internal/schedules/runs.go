@@ -1,3 +1,5 @@
+// Package schedules has the use cases of a run of a schedule: submit its turn, wait for the end, store the result and notify. They return ids
+// and statuses only; messages and answers stay in the store.
 package schedules
 
 import (
@@ -10,9 +12,10 @@ import (
 
 // Bounds of a run.
 const (
-	maxOutput      = 4 << 10 // bytes of an answer that a run and its notifications show
-	maxChatText    = 3500    // bytes of a message to a chat
-	maxFailureText = 500     // bytes of a failure's message in a result
+	maxOutput      = 4 << 10          // bytes of an answer that a run and its notifications show
+	maxChatText    = 3500             // bytes of a message to a chat
+	maxFailureText = 500              // bytes of a failure's message in a result
+	hookTimeout    = 30 * time.Second // of one request to a webhook
 )
 
 // Config is the configuration of [New]. Store and Inbox are required. Without a port for notifications, notices of that kind fail.
@@ -24,9 +27,8 @@ type Config struct {
 	People   People
 	Logger   *zap.Logger
 
-	Keep        int           // finished runs of a schedule that are kept; 0: 100
-	Watch       time.Duration // the longest time that one Await follows a turn; 0: 10 min
-	HookTimeout time.Duration // the longest time of one request to a webhook; 0: 30 s
+	Keep  int           // finished runs of a schedule that are kept; 0: 100
+	Watch time.Duration // the longest time that one Await follows a turn; 0: 10 min
 }
 
 // Runs carries out what a run of a schedule does, step by step.
@@ -45,6 +47,5 @@ func New(c Config) (*Runs, error) {
 	}
 	c.Keep = cmp.Or(max(c.Keep, 0), 100)
 	c.Watch = cmp.Or(max(c.Watch, 0), 10*time.Minute)
-	c.HookTimeout = cmp.Or(max(c.HookTimeout, 0), 30*time.Second)
 	return &Runs{c}, nil
 }

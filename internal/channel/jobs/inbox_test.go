@@ -24,14 +24,13 @@ type inbox struct {
 	turns   map[agent.TurnID]*turn
 	refuse  func(e *agent.Envelope) error // before anything else; nil: nothing is refused
 	submits int
-	broken  error // what Follow says, once a turn exists
+	broken  error // the error of Follow
 }
 
 type turn struct {
 	envelope agent.Envelope
 	events   []agent.Event
 	more     chan struct{} // closed when there are more
-	begun    int           // how often it was started, which must be once
 }
 
 func newInbox() *inbox { return &inbox{turns: map[agent.TurnID]*turn{}} }
@@ -54,7 +53,7 @@ func (b *inbox) Submit(ctx context.Context, e agent.Envelope) (agent.Receipt, er
 		r.Joined = true
 		return r, nil
 	}
-	t := &turn{envelope: e, more: make(chan struct{}), begun: 1}
+	t := &turn{envelope: e, more: make(chan struct{})}
 	b.turns[id] = t
 	switch kind, _, _ := strings.Cut(e.Request.Message, " "); kind {
 	case "behind":

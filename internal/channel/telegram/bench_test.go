@@ -18,7 +18,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// ann is linked to acme's user ann in most tests; bob is a stranger.
+// ann is linked to acme's user ann in most tests; bob is not linked.
 const (
 	ann = int64(111)
 	bob = int64(222)
@@ -26,7 +26,7 @@ const (
 	patience = 30 * time.Second
 )
 
-// bench is a bot, whom people write to, and an inbox whose turns the test tells.
+// bench is a bot with its fake of Telegram, and an inbox whose turns the test drives.
 type bench struct {
 	t       *testing.T
 	api     *telegramtest.API
@@ -111,7 +111,13 @@ func token(producer, text string) agent.Event {
 	return agent.Event{Meta: agent.EventMeta{Producer: producer, Attempt: 1}, Type: agent.EventToken, Text: text}
 }
 
-// awaited is the next word on a chan.
+// awaitSettled waits until no answer is owed.
+func (b *bench) awaitSettled() {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool { return b.store.Owed() == 0 }, patience, 5*time.Millisecond)
+}
+
+// awaited returns the next value of a chan.
 func awaited[T any](t *testing.T, c <-chan T) T {
 	t.Helper()
 	select {
@@ -124,7 +130,7 @@ func awaited[T any](t *testing.T, c <-chan T) T {
 	}
 }
 
-// logged is everything that was logged, as text.
+// logged returns the whole log as text.
 func (b *bench) logged() string {
 	var s strings.Builder
 	for _, e := range b.logs.All() {

@@ -46,7 +46,7 @@ func TestAConversation(t *testing.T) {
 	b.rt.Emit(id, token("model/2", "is Delta."))
 	b.api.AwaitTexts(ann, "The cheapest is Delta.")
 	b.rt.Finish(id, agent.TurnCompleted, "The **cheapest** is Delta.")
-	require.Eventually(t, func() bool { return b.store.Owed() == 0 }, patience, time.Millisecond)
+	b.awaitSettled()
 	m := b.api.Messages(ann)
 	require.Len(t, m, 1)
 	require.Equal(t, []string{"Let me look.", "The cheapest", "The cheapest is Delta."}, m[0].Edits)
@@ -70,7 +70,7 @@ func TestWhatWasTakenBackIsTakenBack(t *testing.T) {
 	b.rt.Emit(id, token("model/1", "better"))
 	b.api.AwaitTexts(ann, "better")
 	b.rt.Finish(id, agent.TurnCompleted, "better")
-	require.Eventually(t, func() bool { return b.store.Owed() == 0 }, patience, time.Millisecond)
+	b.awaitSettled()
 	b.api.AwaitTexts(ann, "better")
 }
 
@@ -86,7 +86,7 @@ func TestAResetTakesWholeMessagesBack(t *testing.T) {
 	b.rt.Emit(id, agent.Event{Type: agent.EventReset, Producer: "model/1", FromIndex: 1}, token("model/1", "short"))
 	b.api.AwaitTexts(ann, "short")
 	b.rt.Finish(id, agent.TurnCompleted, "short")
-	require.Eventually(t, func() bool { return b.store.Owed() == 0 }, patience, time.Millisecond)
+	b.awaitSettled()
 	b.api.AwaitTexts(ann, "short")
 }
 
@@ -102,7 +102,7 @@ func TestLongAnswersBecomeSeveralMessages(t *testing.T) {
 	b.start(nil)
 	b.api.Send(ann, "tell me")
 	b.api.AwaitMessage(ann, "Line 399")
-	require.Eventually(t, func() bool { return b.store.Owed() == 0 }, patience, time.Millisecond)
+	b.awaitSettled()
 	texts := b.api.Texts(ann)
 	require.Len(t, texts, 3)
 	whole := strings.Join(texts, "\n")
@@ -160,7 +160,7 @@ func TestAMessageThatComesAgainIsTheSameTurn(t *testing.T) {
 	b.api.AwaitConfirmed()
 	b.api.Again(u)
 	b.api.AwaitConfirmed()
-	require.Eventually(t, func() bool { return b.store.Owed() == 0 }, patience, time.Millisecond)
+	b.awaitSettled()
 	stop()
 
 	b.api.Again(u) // to a process that has not seen it
@@ -322,18 +322,6 @@ func TestTooManyRequests(t *testing.T) {
 	require.Len(t, b.api.Calls("sendMessage"), 2)
 }
 
-func TestTelegramIsAwayAtTheEnd(t *testing.T) {
-	b := newBench(t)
-	b.start(nil)
-	b.api.Send(ann, "go")
-	id := b.turn(1)
-	b.rt.Emit(id, token("model/1", "first"))
-	b.api.AwaitTexts(ann, "first")
-	b.api.Fail("editMessageText", telegramtest.Fault{Code: http.StatusBadGateway, Raw: "<html>", Times: 3})
-	b.rt.Finish(id, agent.TurnCompleted, "last")
-	b.api.AwaitTexts(ann, "last")
-}
-
 func TestBlocked(t *testing.T) {
 	b := newBench(t)
 	b.start(nil)
@@ -349,25 +337,40 @@ func TestBlocked(t *testing.T) {
 	require.Len(t, b.api.Messages(ann), 1)
 }
 
-func TestBadFormattingIsLeftOut(t *testing.T) {
-	b := newBench(t)
-	b.start(nil)
-	b.api.Send(ann, "go")
-	id := b.turn(1)
-	b.api.Fail("sendMessage", telegramtest.Fault{Code: http.StatusBadRequest, Description: "can't parse entities"})
-	b.rt.Finish(id, agent.TurnCompleted, "**bold**")
-	b.api.AwaitTexts(ann, "bold")
-	require.Empty(t, b.api.Messages(ann)[0].Entities)
-}
-
-func TestADeletedAnswerIsSentAgain(t *testing.T) {
-	b := newBench(t)
-	b.start(nil)
-	b.api.Send(ann, "go")
-	id := b.turn(1)
-	b.rt.Emit(id, token("model/1", "first"))
-	b.api.AwaitTexts(ann, "first")
-	b.api.Fail("editMessageText", telegramtest.Fault{Code: http.StatusBadRequest, Description: "message to edit not found"})
-	b.rt.Finish(id, agent.TurnCompleted, "last")
-	b.api.AwaitTexts(ann, "first", "last")
+// The end of an answer is shown although Telegram fails meanwhile.
+func TestFaultsOfTelegram(t *testing.T) {
+	for name, c := range map[string]struct {
+		method string
+		fault  telegramtest.Fault
+		output string
+		want   []string
+	}{
+		"unavailable": {"editMessageText", telegramtest.Fault{Code: http.StatusBadGateway, Raw: "<html>", Times: 3}, "last", []string{"last"}},
+		"refuses the formatting": {
+			"editMessageText", telegramtest.Fault{Code: http.StatusBadRequest, Description: "can't parse entities"}, "**last**", []string{"last"},
+		},
+		"the answer was deleted": {
+			"editMessageText", telegramtest.Fault{Code: http.StatusBadRequest, Description: "message to edit not found"}, "last", []string{"first", "last"},
+		},
+		"refuses the formatting of a new message": {
+			"sendMessage", telegramtest.Fault{Code: http.StatusBadRequest, Description: "can't parse entities"}, "**last**", []string{"last"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.start(nil)
+			b.api.Send(ann, "go")
+			id := b.turn(1)
+			if c.method == "editMessageText" {
+				b.rt.Emit(id, token("model/1", "first"))
+				b.api.AwaitTexts(ann, "first")
+			}
+			b.api.Fail(c.method, c.fault)
+			b.rt.Finish(id, agent.TurnCompleted, c.output)
+			b.api.AwaitTexts(ann, c.want...)
+			for _, m := range b.api.Messages(ann) {
+				require.Empty(t, m.Entities)
+			}
+		})
+	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-telegram/bot"
 	"github.com/go-telegram/bot/models"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -28,8 +29,8 @@ const (
 	webhookConns = 40
 	webhookTime  = 25 * time.Second // Telegram waits about a minute
 	readTime     = 10 * time.Second
-	maxTries     = 5 // at an update that fails although everything is available
-	maxRecent    = 4096
+	maxTries     = 5                                 // at an update that fails although everything is available
+	maxHandled   = 4096                              // updates that are remembered
 	secretHeader = "X-Telegram-Bot-Api-Secret-Token" //nolint:gosec // the header's name
 )
 
@@ -41,6 +42,8 @@ type intake struct {
 	channel  *Channel
 	working  chan struct{}
 	hasRival atomic.Bool // another process polls
+	// handled has the newest handled updates, which are not handled again. Forgetting an older one does no harm: turns are named after updates.
+	handled *lru.Cache[int64, struct{}]
 
 	mu       sync.Mutex
 	ctx      context.Context // of Serve; nil: closed
@@ -48,8 +51,6 @@ type intake struct {
 	pending  int           // updates in progress
 	expected int           // updates that a poll brought and the library has yet to pass on
 	freed    chan struct{} // closed and replaced whenever an update is finished
-	recent   map[int64]bool
-	order    []int64
 	done     sync.WaitGroup
 }
 
@@ -64,8 +65,9 @@ type task struct {
 }
 
 func newIntake(c *Channel) *intake {
+	handled, _ := lru.New[int64, struct{}](maxHandled) // it fails only for a size below 1
 	return &intake{
-		channel: c, working: make(chan struct{}, maxWorking), lanes: map[int64]*lane{}, freed: make(chan struct{}), recent: map[int64]bool{},
+		channel: c, working: make(chan struct{}, maxWorking), lanes: map[int64]*lane{}, freed: make(chan struct{}), handled: handled,
 	}
 }
 
@@ -175,7 +177,7 @@ func (i *intake) runLane(chat int64, l *lane) {
 		}
 		t := l.waiting[0]
 		l.waiting = l.waiting[1:]
-		isKnown := i.recent[t.update.ID]
+		isKnown := i.handled.Contains(t.update.ID)
 		i.mu.Unlock()
 
 		var err error
@@ -187,7 +189,7 @@ func (i *intake) runLane(chat int64, l *lane) {
 		}
 		i.mu.Lock()
 		if err == nil && !isKnown {
-			i.remember(t.update.ID)
+			i.handled.Add(t.update.ID, struct{}{})
 		}
 		// An update that failed because the bot stops stays in progress: it must not be confirmed.
 		if t.ctx.Err() == nil || t.answer != nil {
@@ -196,17 +198,6 @@ func (i *intake) runLane(chat int64, l *lane) {
 		}
 		i.mu.Unlock()
 	}
-}
-
-// remember keeps the newest handled updates, so that they are not handled again. Forgetting an older one does no harm: turns are named after
-// updates.
-func (i *intake) remember(update int64) {
-	if len(i.order) == maxRecent {
-		delete(i.recent, i.order[0])
-		i.order = i.order[1:]
-	}
-	i.recent[update] = true
-	i.order = append(i.order, update)
 }
 
 // process handles one update. It retries without end while something is unavailable, and a few times after other errors.

@@ -50,7 +50,7 @@ func TestARestartInTheMiddle(t *testing.T) {
 	b.api.AwaitMessage(ann, "Approved by ann")
 	b.rt.Finish(id, agent.TurnCompleted, "first second third")
 	b.api.AwaitMessage(ann, "first second third")
-	require.Eventually(t, func() bool { return b.store.Owed() == 0 }, patience, time.Millisecond)
+	b.awaitSettled()
 	require.Len(t, b.api.Messages(ann), 2, "the same messages, and the question once")
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// How the requests of ask agents are told: by the prompts of the shipped node, and by the passages that the runtime quotes.
+// The patterns that identify requests of ask agents: the prompts of the shipped node, and the passages that the runtime quotes.
 var (
 	namesBranches = regexp.MustCompile(`(?is)\bretrieval\b.*\bcode\b.*\bconversational\b`)
 	rewrites      = regexp.MustCompile(`(?is)\b(?:rewrite|reformulate|rephrase)\b.*\bquestion`)
@@ -21,7 +21,7 @@ var (
 	anyWord       = regexp.MustCompile(`[\pL\d_]+`)
 )
 
-// answerAsk answers the requests of an ask agent: which branch a message belongs to, what to search for, and the answer itself. It is "" for all others.
+// answerAsk answers the requests of an ask agent: the branch of a message, the search query, and the answer. It returns "" for all other requests.
 func (c *chat) answerAsk() string {
 	quotes := passages.FindAllStringSubmatch(c.system, -1)
 	switch {

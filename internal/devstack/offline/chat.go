@@ -30,15 +30,15 @@ type reply struct {
 	finish string        // stop, tool_calls or length
 }
 
-// chat is what the model reads of a request.
+// chat has the parts of a request that the model uses.
 type chat struct {
 	*request
 
 	system  string   // the system prompts
-	session string   // the session's id, as a system prompt tells it
-	lastRef string   // of the rows that the session made last, "" without any
-	message string   // the last one of the user
-	results []string // of the tools that have answered it; only those of the last step
+	session string   // the session's id from a system prompt
+	lastRef string   // of the newest rows of the session; "" without any
+	message string   // the last message of the user
+	results []string // of the tools in the last step
 }
 
 func newChat(req *request) *chat {
@@ -66,7 +66,7 @@ func newChat(req *request) *chat {
 	return c
 }
 
-// respond is the model. Its answer depends on nothing but the request and the configuration.
+// respond returns the model's answer, which depends only on the request and the configuration.
 func (m *Model) respond(req *request) reply {
 	r := m.answer(newChat(req))
 	if schema, tool := req.wantedDocument(); len(r.calls) == 0 && schema != nil {
@@ -87,7 +87,7 @@ func (m *Model) respond(req *request) reply {
 	return r
 }
 
-// answer is the text or the calls, before they are brought into a form that the request wants.
+// answer returns the text or the calls, before they get the requested form.
 func (m *Model) answer(c *chat) reply {
 	if len(c.results) > 0 {
 		return reply{text: m.showResults(c)}
@@ -117,7 +117,7 @@ func (m *Model) answer(c *chat) reply {
 		"\n\nFor real answers set OPENAI_API_KEY or ANTHROPIC_API_KEY, or llm in turnstone.yaml (docs/configuration.md).\n"}
 }
 
-// numberedWords says as many words as the message asks for.
+// numberedWords returns as many words as the message asks for.
 func numberedWords(found []string) reply {
 	n, _ := strconv.Atoi(found[1]) // five digits at most
 	words := make([]string, n)
@@ -148,7 +148,7 @@ func (c *chat) callNamedTool() (reply, bool) {
 	return reply{}, false
 }
 
-// call is a reply with a call of a tool, or with why it cannot be called.
+// call returns a reply that calls a tool, or tells why it cannot.
 func (c *chat) call(tool, args string) reply {
 	if !c.offers(tool) {
 		return reply{text: "That needs the tool " + tool + ", which this agent does not have.\n"}
@@ -156,7 +156,7 @@ func (c *chat) call(tool, args string) reply {
 	return reply{calls: []toolCall{c.toolCall(tool, args, 0)}}
 }
 
-// toolCall is a call whose id is the same for the same conversation and position, and differs in all others.
+// toolCall returns a call. Its id depends on the conversation and the position.
 func (r *request) toolCall(tool, args string, position int) toolCall {
 	return toolCall{ID: "call_" + r.hash(position), Type: "function", Function: function{Name: tool, Arguments: args}}
 }

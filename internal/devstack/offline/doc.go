@@ -1,5 +1,5 @@
-// Package offline is the model that needs no network and no key: a script behind a real HTTP server that speaks the OpenAI wire format
-// (chat completions, streamed or not, and embeddings), so that the code that talks to real providers runs.
+// Package offline is a scripted model that needs no network and no key. It is an HTTP server with the OpenAI wire format (chat completions, streamed
+// or not, and embeddings), so that the code for real providers runs.
 //
 // # What it answers
 //
@@ -15,12 +15,12 @@
 //
 //	execute_pipeline {"session_id": "s", "pipeline": [{"step": "http_request", "url": "https://api.example.com/items"}]}
 //
-// Without such an object the arguments that the tool requires are filled from the message. To everything else the model answers that it
-// is a script and how to configure a real one. When tools have answered, it shows what they said: rows as a table, failures in words.
+// Without such an object it fills the required arguments from the message. To every other message it answers that it is a script, and how to
+// configure a real model. It shows the results of tools: rows as a table, failures as text.
 //
 // # Other requests
 //
-// For an ask agent it names a branch, repeats the question, and quotes the sentences of the passages that share most words with it. A
-// request with a JSON schema gets a small document of that shape. Embeddings hash words, so texts with words in common are near each
-// other. The same request always gets the same answer, ids of tool calls included.
+// For an ask agent it names a branch, repeats the question, and quotes the sentences of the passages that share the most words with it. For a
+// request with a JSON schema it returns a small document of that schema. Embeddings are hashes of words, so texts with common words are near
+// each other. The same request always has the same answer, including the ids of tool calls.
 package offline

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// schema is what the model obeys of a JSON Schema. A document that must satisfy more may miss it.
+// schema has the keywords of JSON Schema that the model obeys. A document may not satisfy others.
 type schema struct {
 	Type       any                        `json:"type"` // a name, or a list of names
 	Enum       []json.RawMessage          `json:"enum"`
@@ -15,10 +15,10 @@ type schema struct {
 	Minimum    *float64                   `json:"minimum"`
 }
 
-// document is a small JSON document of a schema: what is required, with text for its strings.
+// document returns a small JSON document of a schema: the required fields, with text for strings.
 func document(part json.RawMessage, text string) json.RawMessage {
 	var s schema
-	_ = json.Unmarshal(part, &s) // without a schema it is the text
+	_ = json.Unmarshal(part, &s) // without a schema the document is the text
 	name, _ := s.Type.(string)
 	if names, ok := s.Type.([]any); ok && len(names) > 0 {
 		name, _ = names[0].(string)

@@ -29,11 +29,11 @@ func embed(w http.ResponseWriter, body []byte) {
 	writeJSON(w, http.StatusOK, object{"object": "list", "model": req.Model, "data": data, "usage": usage})
 }
 
-// vectorOf hashes a text's words into the places of a vector of length 1: texts that have words in common are near each other.
+// vectorOf returns a vector of length 1, with a text's words hashed into its elements. Texts with common words are near each other.
 func vectorOf(text string) []float64 {
 	const size = 256
 	vector := make([]float64, size)
-	vector[0] = 1e-3 // a text without words has a direction too
+	vector[0] = 1e-3 // a text without words needs a direction, too
 	sum := vector[0] * vector[0]
 	for _, word := range anyWord.FindAllString(strings.ToLower(text), -1) {
 		h := fnv.New32a()

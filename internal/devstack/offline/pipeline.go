@@ -46,13 +46,13 @@ func (m *Model) pipeline(c *chat) (r reply, ok bool) {
 	return r, true
 }
 
-// assumesRoute reports whether the message wants flights and names no route.
+// assumesRoute reports whether the message asks for flights without a route.
 func (m *Model) assumesRoute(message string) bool {
 	source := m.clauses[0]
 	return source[len(source)-1].pattern.MatchString(message) && !withRoute.MatchString(message)
 }
 
-// fill puts what a pattern caught into the template.
+// fill replaces the placeholders of a template by the matches of a pattern.
 func (m *Model) fill(template string, found []string) string {
 	return placeholder.ReplaceAllStringFunc(template, func(name string) string {
 		switch {
@@ -68,7 +68,7 @@ func (m *Model) fill(template string, found []string) string {
 	})
 }
 
-// quote is a string in JSON, with < and > as they are: people read arguments.
+// quote returns a JSON string without escapes for < and >, because people read arguments.
 func quote(s string) string {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)

@@ -2,15 +2,15 @@ package offline
 
 import "regexp"
 
-// prompt is a message, or a part of one, that the model knows. In the JSON of a template $1, $2 … stand for what the groups of the
-// pattern caught, $[1] for the list of words in the first group, and $api for the address of the sample API.
+// prompt is a message, or a part of one, that the model knows. In a template $1, $2 … stand for the groups of the pattern, $[1] for the list of words
+// in the first group, and $api for the address of the sample API.
 type prompt struct {
 	pattern  *regexp.Regexp
 	tool     string // the tool to call; empty: the template is the answer
 	template string // the answer; the arguments of the call; a step of a pipeline
 }
 
-// prompts lists what the model knows beside pipelines. The first that matches counts.
+// prompts returns the prompts other than pipelines. The first match counts.
 func prompts() []prompt {
 	return []prompt{
 		{
@@ -38,8 +38,8 @@ const (
 	pipelineTool = "execute_pipeline"
 )
 
-// clauses lists what a message may say of a pipeline, group by group: where the rows come from, then the steps in the order in which
-// they run. The first of a group that matches makes the step.
+// clauses returns the parts of messages about pipelines, in groups: the source of the rows, then the steps in their order. The first match of a group
+// makes the step.
 func clauses() [][]prompt {
 	step := func(pattern, template string) prompt {
 		return prompt{pattern: regexp.MustCompile(`(?i)` + pattern), template: template}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// request is the part of a chat-completions request that the model reads.
+// request has the fields of a chat-completions request that the model reads.
 type request struct {
 	Model               string          `json:"model"`
 	Messages            []message       `json:"messages"`
@@ -26,7 +26,7 @@ type request struct {
 		} `json:"json_schema"`
 	} `json:"response_format"`
 
-	tokens int // a quarter of the bytes
+	tokens int // estimated: a quarter of the bytes
 }
 
 type message struct {
@@ -55,7 +55,7 @@ type tool struct {
 	Function function `json:"function"`
 }
 
-// apiError is an error as OpenAI answers it.
+// apiError is an error of the OpenAI API.
 type apiError struct {
 	status  int
 	Message string `json:"message"`
@@ -67,7 +67,7 @@ func refuse(status int, code, format string, args ...any) *apiError {
 	return &apiError{status: status, Type: "invalid_request_error", Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// decodeRequest reads a request. It refuses another model, and tool calls without an answer, as OpenAI does.
+// decodeRequest parses a request. Like OpenAI, it refuses unknown models and tool calls without an answer.
 func decodeRequest(body []byte) (*request, *apiError) {
 	req := &request{tokens: len(body)/4 + 1}
 	if err := json.Unmarshal(body, req); err != nil {
@@ -99,7 +99,7 @@ func decodeRequest(body []byte) (*request, *apiError) {
 	return req, nil
 }
 
-// readText takes the text out of the content: a string, null, or parts, of which only those of text count.
+// readText sets the text from the content: a string, null, or parts, of which it uses those of text.
 func (m *message) readText() bool {
 	var parts []struct {
 		Text string `json:"text"`
@@ -121,8 +121,8 @@ func (r *request) offers(name string) bool {
 	return string(r.ToolChoice) != `"none"` && slices.ContainsFunc(r.Tools, func(t tool) bool { return t.Function.Name == name })
 }
 
-// wantedDocument is the schema of the document that the request wants, nil for none. Runtimes that send no response_format force a call of
-// the tool structured_response instead.
+// wantedDocument returns the schema of the requested document, or nil. Runtimes that send no response_format force a call of the tool
+// structured_response instead.
 func (r *request) wantedDocument() (schema json.RawMessage, tool string) {
 	for _, t := range r.Tools {
 		forced := string(r.ToolChoice) == `"required"` || strings.Contains(string(r.ToolChoice), `"`+t.Function.Name+`"`)

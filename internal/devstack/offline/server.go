@@ -17,7 +17,7 @@ const ModelName = "turnstone-offline"
 
 const maxBody = 32 << 20
 
-// Config says what the model serves.
+// Config is the configuration of [New].
 type Config struct {
 	FlightsURL string        // the sample flights API, e.g. http://127.0.0.1:8081/flights
 	TokenDelay time.Duration // before each token. 0: 5 ms; negative: none
@@ -30,7 +30,7 @@ type Model struct {
 	clauses [][]prompt
 }
 
-// New makes the model.
+// New returns the model.
 func New(cfg Config) *Model {
 	cfg.TokenDelay = cmp.Or(cfg.TokenDelay, 5*time.Millisecond)
 	return &Model{cfg: cfg, prompts: prompts(), clauses: clauses()}
@@ -93,7 +93,7 @@ type Server struct {
 	server *http.Server
 }
 
-// Start serves the model on an address such as 127.0.0.1:0.
+// Start starts a server of the model on an address such as 127.0.0.1:0.
 func Start(ctx context.Context, addr string, cfg Config) (*Server, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -103,11 +103,11 @@ func Start(ctx context.Context, addr string, cfg Config) (*Server, error) {
 		url:    "http://" + l.Addr().String() + "/v1",
 		server: &http.Server{Handler: New(cfg), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: time.Minute},
 	}
-	go func() { _ = s.server.Serve(l) }() // until Close; before, a listener of this machine does not fail
+	go func() { _ = s.server.Serve(l) }() // until Close; before that, a listener of this machine does not fail
 	return s, nil
 }
 
-// BaseURL is what a client is configured with, e.g. http://127.0.0.1:43121/v1.
+// BaseURL returns the address for clients, such as http://127.0.0.1:43121/v1.
 func (s *Server) BaseURL() string { return s.url }
 
 // Close stops listening, waits for answers under way until ctx ends, and then cuts them off.

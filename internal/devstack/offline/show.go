@@ -9,16 +9,16 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// What an answer shows of a tool's result.
+// How much of a tool's result an answer shows.
 const (
 	shownRows    = 10
-	shownColumns = 5 // and, up to shownMore, those that the message names
+	shownColumns = 5 // and, up to shownMore, the columns that the message names
 	shownMore    = 9
 	shownCell    = 40  // runes
 	shownText    = 500 // runes
 )
 
-// result is what the model reads of a tool's answer: a failure, rows or a preview of them, what another agent said, or a patch.
+// result has the fields of a tool's result that the model reads: a failure, rows or a preview, the output of another agent, or a patch.
 type result struct {
 	Error    failure           `json:"error"`
 	Rows     []json.RawMessage `json:"rows"`
@@ -38,7 +38,7 @@ type failure struct {
 	Field   string `json:"field"`
 }
 
-// showResults says in Markdown what the tools answered.
+// showResults returns the results of the tools in Markdown.
 func (m *Model) showResults(c *chat) string {
 	var b strings.Builder
 	for i, content := range c.results {
@@ -55,7 +55,7 @@ func (m *Model) showResults(c *chat) string {
 
 func showResult(content, message string) string {
 	var r result
-	_ = json.Unmarshal([]byte(strings.TrimPrefix(content, "Error: ")), &r) // what cannot be read is shown as it is
+	_ = json.Unmarshal([]byte(strings.TrimPrefix(content, "Error: ")), &r) // an unknown result is shown unchanged
 	if r.Rows == nil {
 		r.Rows, r.RowCount = r.Preview.Sample, r.Preview.RowCount
 	}
@@ -76,7 +76,7 @@ func showResult(content, message string) string {
 	return "The tool answered:\n\n```\n" + clip.Runes(strings.TrimSpace(content), shownText) + "\n```\n"
 }
 
-// table shows the first rows.
+// table returns the first rows as a table.
 func (r *result) table(message string) string {
 	n, rows := max(r.RowCount, len(r.Rows)), r.Rows[:min(len(r.Rows), shownRows)]
 	if len(rows) == 0 {
@@ -103,7 +103,7 @@ func (r *result) table(message string) string {
 	return b.String()
 }
 
-// tableColumns are the first fields of a row, and those that the message names.
+// tableColumns returns the first fields of a row, and those that the message names.
 func tableColumns(row json.RawMessage, message string) []string {
 	words := anyWord.FindAllString(message, -1)
 	dec := json.NewDecoder(strings.NewReader(string(row)))

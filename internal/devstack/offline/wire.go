@@ -12,10 +12,10 @@ var (
 	fragment = regexp.MustCompile(`(?s).{1,12}`)           // a token of a call's arguments
 )
 
-// object is a JSON object of an answer.
+// object is a JSON object.
 type object = map[string]any
 
-// tokens counts what a reply cost.
+// tokens returns the number of tokens of a reply.
 func (r *reply) tokens() int {
 	n := len(piece.FindAllString(r.text, -1))
 	for _, c := range r.calls {
@@ -29,7 +29,7 @@ func (r *reply) usage(req *request) object {
 	return object{"prompt_tokens": in, "completion_tokens": out, "total_tokens": in + out}
 }
 
-// frame is a completion or a chunk of one.
+// frame returns the object of a completion, or of a chunk of one.
 func frame(req *request, kind string, choices ...object) object {
 	return object{
 		"id": "chatcmpl-" + req.hash(-1), "object": kind, "created": time.Now().Unix(), "model": req.Model,
@@ -37,7 +37,7 @@ func frame(req *request, kind string, choices ...object) object {
 	}
 }
 
-// completion is the answer to a request that does not stream.
+// completion returns the answer to a request that does not stream.
 func completion(req *request, r *reply) object {
 	message := object{"role": "assistant", "content": r.text, "refusal": nil}
 	if len(r.calls) > 0 {
@@ -48,7 +48,7 @@ func completion(req *request, r *reply) object {
 	return c
 }
 
-// stream writes the answer as server-sent events, one token each, until the client leaves.
+// stream writes the answer as server-sent events with one token each, until the client leaves.
 func stream(w http.ResponseWriter, r *http.Request, req *request, reply *reply) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	out := http.NewResponseController(w)
@@ -83,7 +83,7 @@ func stream(w http.ResponseWriter, r *http.Request, req *request, reply *reply) 
 	_, _ = w.Write([]byte("data: [DONE]\n\n")) // the client has left, or gets it
 }
 
-// deltas is the answer in pieces: the first says who speaks or which tool is called, and a call's later ones carry its arguments.
+// deltas returns the answer in pieces. The first has the role; the first of each call has the tool, and the others its arguments.
 func (r *reply) deltas() []object {
 	out := []object{{"role": "assistant", "content": ""}}
 	for _, p := range piece.FindAllString(r.text, -1) {

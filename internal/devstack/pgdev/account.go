@@ -1,5 +1,3 @@
-//go:build unix
-
 package pgdev
 
 import (
@@ -19,7 +17,7 @@ type account struct {
 	switched bool // not our own user: give files away, drop privileges
 }
 
-// serverAccount is our own user, or for root the first of postgres and nobody, since PostgreSQL refuses root.
+// serverAccount returns our own user or, for root, the first of postgres and nobody, because PostgreSQL refuses to run as root.
 func serverAccount() (account, error) {
 	uid := os.Geteuid()
 	if uid != 0 {
@@ -40,17 +38,16 @@ func serverAccount() (account, error) {
 		"create one or run as an ordinary user")
 }
 
-// own gives path to the account.
-func (a account) own(path string) error {
+// takeOwnership makes the account the owner of path.
+func (a account) takeOwnership(path string) error {
 	if !a.switched {
 		return nil
 	}
 	return os.Chown(path, int(a.uid), int(a.gid))
 }
 
-// CheckDir reports whether a server can keep its data under dir, which need not exist yet. Only root has to
-// care: its server runs as another user, who must be able to pass through every parent folder; a root home of
-// mode 0700 stops it. The error names the folder.
+// CheckDir returns an error if a server cannot keep its data under dir, which need not exist yet. For root the server runs as another user, who
+// must be able to pass through every parent folder. The error names the folder that stops it.
 func CheckDir(dir string) error {
 	acct, err := serverAccount()
 	if err != nil {
@@ -75,7 +72,7 @@ func (a account) canReach(dir string) error {
 			return fmt.Errorf("data directory %q: %w", dir, err)
 		case !info.IsDir():
 			return fmt.Errorf("data directory %q: %q is not a folder", dir, path)
-		case !a.mayEnter(info):
+		case !a.canEnter(info):
 			return fmt.Errorf("data directory %q: the folder %q (%s) cannot be entered by the user %s, which runs the "+
 				"database because PostgreSQL refuses root; choose another place, for example under /var/lib, or run as "+
 				"an ordinary user", dir, path, info.Mode(), a.name)
@@ -88,12 +85,12 @@ func (a account) canReach(dir string) error {
 	}
 }
 
-func (a account) mayEnter(info os.FileInfo) bool {
+func (a account) canEnter(info os.FileInfo) bool {
 	mode := info.Mode().Perm()
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !ok:
-		return true // unknowable here; PostgreSQL will say so itself
+		return true // not known here; PostgreSQL will report it
 	case stat.Uid == a.uid:
 		return mode&0o100 != 0
 	case stat.Gid == a.gid:

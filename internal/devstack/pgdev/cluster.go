@@ -1,5 +1,3 @@
-//go:build unix
-
 package pgdev
 
 import (
@@ -14,15 +12,13 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
-	"github.com/turnstone-run/turnstone/internal/devstack/dirlock"
 )
 
 // home is the folder of one server and the lock on it.
 type home struct {
 	dir  string
 	acct account
-	lock *dirlock.Lock
+	lock *Lock
 }
 
 func (h *home) data() string { return filepath.Join(h.dir, "data") }
@@ -47,14 +43,14 @@ func openHome(dir string, acct account) (*home, error) {
 	if err := acct.canReach(dir); err != nil {
 		return nil, err
 	}
-	lock, err := dirlock.Acquire(dir)
+	lock, err := LockFolder(dir)
 	if err != nil {
 		return nil, fmt.Errorf("data directory %q: %w", dir, err)
 	}
 	return &home{dir: dir, acct: acct, lock: lock}, nil
 }
 
-// major is the release that wrote the cluster; 0 when there is none yet.
+// major returns the release that wrote the cluster; 0 if there is none yet.
 func (h *home) major() (int, error) {
 	raw, err := os.ReadFile(filepath.Join(h.data(), "PG_VERSION"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -70,8 +66,7 @@ func (h *home) major() (int, error) {
 	return major, nil
 }
 
-// create makes the cluster beside its final place and moves it there when complete: an interrupted first run
-// leaves nothing that looks like a cluster.
+// create makes the cluster beside its final place and then moves it there, so that an interrupted first run leaves no incomplete cluster.
 func (h *home) create(ctx context.Context, inst installation, durable bool, log *zap.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, initTimeout)
 	defer cancel()
@@ -86,7 +81,7 @@ func (h *home) create(ctx context.Context, inst installation, durable bool, log 
 	if err := os.Mkdir(fresh, 0o700); err != nil {
 		return fmt.Errorf("make cluster folder: %w", err)
 	}
-	if err := h.acct.own(fresh); err != nil {
+	if err := h.acct.takeOwnership(fresh); err != nil {
 		return fmt.Errorf("make cluster folder: %w", err)
 	}
 	// Trust is safe: only the socket's folder leads to the server, and only its owner may enter that.
@@ -106,13 +101,13 @@ func (h *home) create(ctx context.Context, inst installation, durable bool, log 
 	return nil
 }
 
-// postmaster is what a server says about itself in postmaster.pid.
+// postmaster is the content of postmaster.pid.
 type postmaster struct {
 	pid   int
 	ready bool
 }
 
-// postmaster reads postmaster.pid; false when there is none that can be read.
+// postmaster reads postmaster.pid; false if it cannot be read.
 func (h *home) postmaster() (postmaster, bool) {
 	raw, err := os.ReadFile(filepath.Join(h.data(), "postmaster.pid"))
 	if err != nil {
@@ -131,9 +126,8 @@ func (h *home) postmaster() (postmaster, bool) {
 	return postmaster{pid: pid, ready: status == "ready" || status == "standby"}, true // a standby answers readers
 }
 
-// evict deals with what a former owner left. We hold the lock, so that owner is dead: its server, if it still
-// runs, is asked to stop and waited for; a pid file that names no server of ours is removed, because the number
-// may by now belong to some other process and would keep ours from starting.
+// evict stops the server of a former owner, which is dead because we hold the lock, and waits for its end. It removes a pid file that names no
+// server of ours: the number may belong to another process by now, and would keep our server from starting.
 func (h *home) evict(ctx context.Context, log *zap.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, orphanGrace)
 	defer cancel()
@@ -153,12 +147,12 @@ func (h *home) evict(ctx context.Context, log *zap.Logger) error {
 			asked = true
 			log.Info("stopping the PostgreSQL server that a former run left", zap.Int("pid", former.pid))
 			if err := syscall.Kill(former.pid, syscall.SIGINT); err != nil && !errors.Is(err, syscall.ESRCH) {
-				return fmt.Errorf("%w: stop the PostgreSQL server %d on %q: %w", dirlock.ErrInUse, former.pid, h.data(), err)
+				return fmt.Errorf("%w: stop the PostgreSQL server %d on %q: %w", ErrInUse, former.pid, h.data(), err)
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w: the PostgreSQL server %d still runs on %q", dirlock.ErrInUse, former.pid, h.data())
+			return fmt.Errorf("%w: the PostgreSQL server %d still runs on %q", ErrInUse, former.pid, h.data())
 		case <-time.After(pollInterval):
 		}
 	}

@@ -37,11 +37,11 @@ const (
 const minMajor = 14
 
 var (
-	// ErrNoBinaries says that no usable PostgreSQL installation was found. The full text names the package to
-	// install and every place that was searched.
+	// ErrNoBinaries means that no usable PostgreSQL installation was found. The full text names the package to
+	// install and the searched folders.
 	ErrNoBinaries = errors.New("no PostgreSQL installation found")
 
-	// ErrStopped says that the server was stopped for good and cannot be resumed.
+	// ErrStopped means that the server was stopped and cannot be resumed.
 	ErrStopped = errors.New("server is stopped")
 )
 
@@ -58,12 +58,11 @@ type Config struct {
 	// BinDir is the folder of the programs postgres and initdb. Empty searches PATH and the well-known folders.
 	BinDir string
 
-	// Logger receives what the server logs: its ordinary lines at debug level, fatal ones at warn. Statements
-	// and their values are never logged. Nil discards.
+	// Logger receives the fatal lines of the server's log. Statements and their values are never logged. Nil discards.
 	Logger *zap.Logger
 
-	// Progress is told, in a few words for a person, what is taking time. Nil discards. It is called from the
-	// goroutine that called Start or Resume.
+	// Progress is called with short texts about what takes time, by the goroutine that called Start or Resume.
+	// Nil discards.
 	Progress func(string)
 }
 

@@ -1,5 +1,3 @@
-//go:build unix
-
 package pgdev
 
 import (
@@ -7,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -50,4 +49,23 @@ func TestThrowAwayServerIsInMemory(t *testing.T) {
 	require.Equal(t, root, filepath.Dir(server.home.dir))
 	require.NoError(t, server.Stop(t.Context()))
 	require.NoDirExists(t, server.home.dir)
+}
+
+func TestFolderHasOneOwner(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first, err := LockFolder(dir)
+	require.NoError(t, err)
+
+	_, err = LockFolder(dir)
+	require.ErrorIs(t, err, ErrInUse)
+	require.ErrorContains(t, err, strconv.Itoa(os.Getpid()))
+
+	require.NoError(t, first.Release())
+	second, err := LockFolder(dir)
+	require.NoError(t, err)
+	require.NoError(t, second.Release())
+
+	_, err = LockFolder(filepath.Join(dir, "missing"))
+	require.ErrorIs(t, err, os.ErrNotExist)
 }

@@ -1,5 +1,3 @@
-//go:build unix
-
 package pgdev
 
 import (
@@ -11,8 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/turnstone-run/turnstone/internal/devstack/dirlock"
 )
 
 const (
@@ -22,8 +18,8 @@ const (
 	// maxSocketPath is the shortest limit of the supported systems (macOS: 104 bytes with the final zero).
 	maxSocketPath = 103
 
-	// memoryFolder is Linux's file system in memory. A throw-away server lives there if memoryRoom bytes are free: each database that is made
-	// and dropped is hundreds of files, which cost a disk ten times as much. One server rarely takes more than 1 GiB (see max_wal_size).
+	// memoryFolder is Linux's file system in memory, for throw-away servers if memoryRoom bytes are free. Each database is hundreds of files, which
+	// are ten times slower on a disk. A server rarely takes more than 1 GiB (see max_wal_size).
 	memoryFolder = "/dev/shm"
 	memoryRoom   = 4 << 30
 
@@ -31,13 +27,12 @@ const (
 	sweepLimit = 20              // folders removed per start
 )
 
-// temporaryRoots are the places for throw-away folders, best first. The system's own choice may be one that
-// root's server cannot enter.
+// temporaryRoots returns the folders for temporary folders, best first. Root's server may be unable to enter the system's own.
 func temporaryRoots() []string {
 	return slices.Compact([]string{os.TempDir(), "/tmp", "/var/tmp"})
 }
 
-// throwAwayRoots are the places for throw-away servers, best first.
+// throwAwayRoots returns the folders for throw-away servers, best first.
 func throwAwayRoots(memoryRoom uint64) []string {
 	if hasMemory(memoryFolder, memoryRoom) {
 		return append([]string{memoryFolder}, temporaryRoots()...)
@@ -45,7 +40,7 @@ func throwAwayRoots(memoryRoom uint64) []string {
 	return temporaryRoots()
 }
 
-// makeEphemeral makes the home of a throw-away server, and removes homes whose owners were killed.
+// makeEphemeral makes the home of a throw-away server, and removes homes of killed owners.
 func makeEphemeral(acct account) (string, error) {
 	var firstErr error
 	for _, root := range throwAwayRoots(memoryRoom) {
@@ -54,7 +49,7 @@ func makeEphemeral(acct account) (string, error) {
 			sweep(root)
 			var dir string
 			if dir, err = os.MkdirTemp(root, ephemeralPrefix); err == nil {
-				err = os.Chmod(dir, 0o711) // MkdirTemp's 0700 would shut the server's user out
+				err = os.Chmod(dir, 0o711) // the server's user could not enter MkdirTemp's 0700
 			}
 			if err == nil {
 				return dir, nil
@@ -67,7 +62,7 @@ func makeEphemeral(acct account) (string, error) {
 	return "", fmt.Errorf("temporary folder for PostgreSQL: %w", firstErr)
 }
 
-// sweep removes throw-away homes of ours that nobody holds the lock of. Best effort.
+// sweep removes our throw-away homes that nobody has locked. It ignores errors.
 func sweep(root string) {
 	dirs, err := filepath.Glob(filepath.Join(root, ephemeralPrefix+"*"))
 	if err != nil {
@@ -81,7 +76,7 @@ func sweep(root string) {
 		if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int(stat.Uid) != os.Geteuid() {
 			continue
 		}
-		lock, err := dirlock.Acquire(dir)
+		lock, err := LockFolder(dir)
 		if err != nil {
 			continue
 		}
@@ -93,8 +88,8 @@ func sweep(root string) {
 	}
 }
 
-// makeSocketFolder makes the folder of the socket, inside home when the path will do. Only the server's user and
-// our group may enter: that is what protects a server that trusts everyone.
+// makeSocketFolder makes the folder of the socket, inside home if the path is short enough. Only the server's user and our group may enter. That
+// protects the server, which trusts every connection.
 func makeSocketFolder(h *home) (string, error) {
 	dir := filepath.Join(h.dir, "socket")
 	if !socketFits(dir) {
@@ -131,8 +126,8 @@ func shortSocketFolder(acct account) (string, error) {
 	return "", errors.New("socket folder: no temporary folder with a short and plain enough path")
 }
 
-// socketFits reports whether the socket's whole path in dir is short enough for the kernel, and free of what
-// connection strings and PostgreSQL's list of folders would take for separators.
+// socketFits reports whether the path of the socket in dir is short enough for the kernel, and has no separators of connection strings or of
+// PostgreSQL's list of folders.
 func socketFits(dir string) bool {
 	return len(filepath.Join(dir, ".s.PGSQL."+port)) <= maxSocketPath && !strings.ContainsAny(dir, ` ,"'\`)
 }

@@ -1,5 +1,3 @@
-//go:build unix
-
 package pgdev
 
 import (
@@ -16,7 +14,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// process is one child, with the end of what it printed.
+// process is a child process with the end of its output.
 type process struct {
 	cmd    *exec.Cmd
 	tail   *tail
@@ -26,11 +24,10 @@ type process struct {
 
 // launch starts program as acct. The child gets deathSignal when this process dies.
 //
-// The kernel sends that signal when the *thread* that forked ends, so one goroutine locked to its thread starts
-// the child and stays to wait for it. A process group of its own keeps a Ctrl-C in the terminal from stopping
-// the database before those who still have to write to it.
+// The kernel sends that signal when the *thread* that forked ends, so one goroutine locked to its thread starts the child and waits for it. The
+// child has its own process group, so that Ctrl-C in the terminal does not stop the database before its clients.
 //
-// ctx does not bound the child's life: whoever starts a server must stop it in its own way.
+// The end of ctx does not end the child.
 func launch(
 	ctx context.Context, acct account, deathSignal syscall.Signal, log *zap.Logger, program string, args ...string,
 ) (*process, error) {
@@ -40,7 +37,7 @@ func launch(
 		exited: make(chan struct{}),
 	}
 	p.cmd.Dir = "/"
-	// A fixed environment: no locale surprises, no PG* variables, and none of our secrets.
+	// A fixed environment, without locales, PG* variables and our secrets.
 	p.cmd.Env = []string{"LC_ALL=C", "TZ=UTC", "PATH=/usr/bin:/bin"}
 	p.cmd.SysProcAttr = childAttributes(deathSignal)
 	if acct.switched {
@@ -109,8 +106,8 @@ func (p *process) kill() {
 	}
 }
 
-// shutdown asks with sig and waits. When ctx ends first it asks for an immediate stop, then kills: after
-// shutdown the child is always gone. The error is ctx's when it had to insist.
+// shutdown sends sig and waits for the end. When ctx ends first, it requests an immediate stop, then kills, and returns the error of ctx. The child
+// has always ended when shutdown returns.
 func (p *process) shutdown(ctx context.Context, sig syscall.Signal) error {
 	if !p.alive() {
 		return nil
@@ -135,55 +132,33 @@ func (p *process) shutdown(ctx context.Context, sig syscall.Signal) error {
 	return fmt.Errorf("stop postgres: %w", ctx.Err())
 }
 
-// tail keeps the last lines a child printed, for error messages, and passes every line to the log.
+// tail keeps the end of a child's output for error messages, and logs its fatal lines.
 type tail struct {
 	log *zap.Logger
 
-	mu      sync.Mutex
-	partial []byte
-	lines   []string
+	mu   sync.Mutex
+	text []byte
 }
 
-const (
-	tailLines   = 12
-	tailLineMax = 1024 // bytes; the rest of a longer line is dropped
-)
+const tailBytes = 4 << 10
 
 // Write implements io.Writer; it never fails, so that a child never sees a broken pipe.
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.partial = append(t.partial, p...)
-	for {
-		line, rest, ended := bytes.Cut(t.partial, []byte("\n"))
-		line = line[:min(len(line), tailLineMax)]
-		if !ended {
-			t.partial = line
-			return len(p), nil
+	t.text = append(t.text, p...)
+	t.text = t.text[max(0, len(t.text)-tailBytes):]
+	for line := range bytes.Lines(p) {
+		if bytes.Contains(line, []byte("FATAL:")) || bytes.Contains(line, []byte("PANIC:")) {
+			t.log.Warn("postgres", zap.ByteString("line", bytes.TrimSpace(line)))
 		}
-		t.add(strings.TrimSpace(string(line)))
-		t.partial = rest
 	}
+	return len(p), nil
 }
 
-func (t *tail) add(line string) {
-	if line == "" {
-		return
-	}
-	if len(t.lines) == tailLines {
-		t.lines = append(t.lines[:0], t.lines[1:]...)
-	}
-	t.lines = append(t.lines, line)
-	if strings.Contains(line, "FATAL:") || strings.Contains(line, "PANIC:") {
-		t.log.Warn("postgres", zap.String("line", line))
-		return
-	}
-	t.log.Debug("postgres", zap.String("line", line))
-}
-
-// String is the tail on one line.
+// String returns the lines joined to one.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return strings.Join(t.lines, " | ")
+	return strings.ReplaceAll(strings.TrimSpace(string(t.text)), "\n", " | ")
 }

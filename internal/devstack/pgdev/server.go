@@ -1,5 +1,3 @@
-//go:build unix
-
 package pgdev
 
 import (
@@ -38,7 +36,7 @@ type Server struct {
 // Start makes the cluster if there is none, starts the server and waits until it accepts connections: 2–4 s the
 // first time, under one second after that. ctx bounds the start only, not the server's life.
 //
-// Errors: ErrNoBinaries, dirlock.ErrInUse, a data directory that cannot be used, or what PostgreSQL last printed.
+// Errors: ErrNoBinaries, ErrInUse, a data directory that cannot be used, or what PostgreSQL last printed.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -59,7 +57,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, home: h}
 	if err := s.start(ctx); err != nil {
-		_ = s.discard() // which logs what it could not do; err is what matters
+		_ = s.discard() // it logs its own error
 		return nil, err
 	}
 	return s, nil
@@ -89,11 +87,10 @@ func (s *Server) start(ctx context.Context) error {
 	return s.boot(ctx)
 }
 
-// DSN is the connection URL of the superuser on the default database. It stays the same over Suspend, Resume
-// and Restart.
+// DSN returns the connection URL of the superuser on the default database. Suspend, Resume and Restart do not change it.
 func (s *Server) DSN() string { return s.DSNFor(database) }
 
-// DSNFor is the connection URL for another database of the same server.
+// DSNFor returns the connection URL of another database of the server.
 func (s *Server) DSNFor(name string) string {
 	u := url.URL{
 		Scheme: "postgres", User: url.User(superuser), Path: "/" + name,
@@ -102,7 +99,7 @@ func (s *Server) DSNFor(name string) string {
 	return u.String()
 }
 
-// Pid is the process id of the server; 0 while it is suspended, stopped or crashed.
+// Pid returns the process id of the server; 0 while it is suspended, stopped or crashed.
 func (s *Server) Pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,8 +109,7 @@ func (s *Server) Pid() int {
 	return s.proc.pid()
 }
 
-// Exited is closed when the server process that runs at the time of the call is gone, for whatever reason. A
-// crash shows here; Resume starts the server again.
+// Exited returns a channel that is closed when the current server process ends, also by a crash. Resume starts the server again.
 func (s *Server) Exited() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +160,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	return errors.Join(s.proc.shutdown(ctx, s.stopSignal()), s.discard())
 }
 
-// stopSignal ends the server: with a last checkpoint, or at once when nobody will read the data again.
+// stopSignal returns the signal that ends the server: at once if it is ephemeral, else after a last checkpoint.
 func (s *Server) stopSignal() syscall.Signal {
 	if s.cfg.Ephemeral {
 		return syscall.SIGQUIT
@@ -245,7 +241,7 @@ func (s *Server) arguments() []string {
 	return args
 }
 
-// discard gives up everything but the process, which is gone or was never started.
+// discard removes or releases everything but the process, which has ended or was never started.
 func (s *Server) discard() error {
 	var err error
 	if s.socket != "" && !strings.HasPrefix(s.socket, s.home.dir+string(filepath.Separator)) {

@@ -1,5 +1,3 @@
-//go:build unix
-
 package pgdev_test
 
 import (
@@ -19,7 +17,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnstone-run/turnstone/internal/devstack/dirlock"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
 )
 
@@ -78,7 +75,7 @@ func TestSecondStartOnTheSameDirectoryIsRefused(t *testing.T) {
 	first := start(t, pgdev.Config{DataDir: dir})
 
 	_, err := pgdev.Start(t.Context(), pgdev.Config{DataDir: dir})
-	require.ErrorIs(t, err, dirlock.ErrInUse)
+	require.ErrorIs(t, err, pgdev.ErrInUse)
 	require.ErrorContains(t, err, strconv.Itoa(os.Getpid()), "the owner is named")
 	require.Equal(t, "1", query(t, first, "SELECT 1::text"), "the first is not disturbed")
 }
