@@ -116,7 +116,7 @@ type Failure struct {
 	Faults    Faults `json:"faults,omitempty"` // all that is wrong with catalog documents
 }
 
-// FailureOf turns an error into data.
+// FailureOf returns an error as data, nil for nil.
 func FailureOf(err error) *Failure {
 	if err == nil {
 		return nil
@@ -139,7 +139,7 @@ func FailureOf(err error) *Failure {
 	return f
 }
 
-// AsError turns a failure that crossed a wire back into an [Error].
+// AsError returns a failure that crossed a wire as an [Error].
 func (f *Failure) AsError() *Error {
 	switch c := Code(f.Type); c {
 	case CodeInvalid, CodeNotFound, CodeUnauthenticated, CodeDenied, CodeConflict, CodeRateLimited, CodeUnavailable, CodeOverflow, CodeCancelled:
