@@ -28,7 +28,7 @@ var (
 	_ usage.Ledger = (*postgres.Store)(nil)
 )
 
-// doors are the ways in over HTTP besides the gateway's own.
+// doors returns the HTTP doors besides the gateway's own.
 func (s *Service) doors(background context.Context, store *postgres.Store) ([]gateway.Door, error) {
 	clock, err := schedules.New(s.schedules, s.parts.Registry)
 	if err != nil {
@@ -77,8 +77,8 @@ func (s *Service) doors(background context.Context, store *postgres.Store) ([]ga
 // maxCopies is how many answers of the web chat are on their way to Telegram at once; further ones are not copied.
 const maxCopies = 16
 
-// copyToTelegram returns what sends an answer of the web chat to the chats that the user has linked, best effort; nil where nothing is to be
-// sent. What is under way when background ends is given up.
+// copyToTelegram returns a function that sends an answer of the web chat to the chats that the user has linked, or nil if nothing is to be
+// sent. It drops answers that cannot be sent, and those under way when background ends.
 func (s *Service) copyToTelegram(background context.Context) func(tenant, user, text string) {
 	if s.bot == nil || !s.cfg.Settings.Telegram.CopyWebChat {
 		return nil
@@ -97,7 +97,7 @@ func (s *Service) copyToTelegram(background context.Context) func(tenant, user, 
 	}
 }
 
-// chats are the channels whose chats may be linked to users.
+// chats returns the channels whose chats may be linked to users.
 func (s *Service) chats() []links.Channel {
 	if s.bot == nil {
 		return nil

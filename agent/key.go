@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// AuditAuthenticate is the action of audit records about callers without a valid credential. No scope allows it: nobody needs a permission to try.
+// AuditAuthenticate is the action of audit records about callers without a valid credential. No scope allows it: nobody needs a
+// permission to try.
 const AuditAuthenticate Action = "authenticate"
 
 // APIKey describes an API key. The key itself is shown once, to its maker; its hash is kept elsewhere.
@@ -58,7 +59,8 @@ func UserScopes() []string {
 	}
 }
 
-// By returns the name of the principal for records: its user, else its credential. It is empty for the runtime itself and for an unknown caller.
+// By returns the name of the principal for records: its user, else its credential. It is empty for the runtime itself and for an unknown
+// caller.
 func (p *Principal) By() string {
 	if p.Trusted() {
 		return ""

@@ -41,9 +41,9 @@ func cronFields() []cronField {
 	}
 }
 
-// CheckCron returns why a cron text cannot be used in a schedule, nil if it can. Temporal's schedules run cron texts, so the
-// rules are theirs: a day of month and a day of week must both match, and 7 is Sunday. Beyond that a time zone, @every and control characters
-// are refused, and so is a text whose time never comes.
+// CheckCron returns why a cron text cannot be used in a schedule, nil if it can. Temporal's schedules run cron texts, so the rules are
+// theirs: a day of month and a day of week must both match, and 7 is Sunday. Beyond that a time zone, @every and control characters are
+// refused, and so is a text whose time never comes.
 func CheckCron(text string) error { return checkCron(text, time.Now()) }
 
 func checkCron(text string, now time.Time) error {

@@ -103,8 +103,8 @@ func joinKeys(keys []UsageKey) string {
 	return strings.Join(names, ", ")
 }
 
-// UsageSums is the use of some model calls. Rebilled is the part that was paid in vain: a later try of the same step paid again, after an error,
-// a timeout, or the death of a worker. Estimated is the part that no provider reported, because the request was cut off.
+// UsageSums is the use of some model calls. Rebilled is the part that was paid in vain: a later try of the same step paid again, after an
+// error, a timeout, or the death of a worker. Estimated is the part that no provider reported, because the request was cut off.
 type UsageSums struct {
 	Calls           int64   `json:"calls"`
 	InputTokens     int64   `json:"input_tokens"`
@@ -118,7 +118,8 @@ type UsageSums struct {
 	EstimatedTokens int64   `json:"estimated_tokens"` // input and output
 }
 
-// UsageRow is the use of the calls with the same keys. The keys that the report is grouped by are set; an empty one stands for calls without it.
+// UsageRow is the use of the calls with the same keys. The keys that the report is grouped by are set; an empty one stands for calls
+// without it.
 type UsageRow struct {
 	Day     *string `json:"day,omitempty"` // 2026-11-22
 	Tenant  *string `json:"tenant,omitempty"`
