@@ -17,7 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-// The adapters of who may call, and of what they may have.
+// The adapters of authentication, audit and admission satisfy their ports.
 var (
 	_ keys.Store      = (*postgres.KeyStore)(nil)
 	_ audit.Store     = (*postgres.AuditStore)(nil)
@@ -26,14 +26,14 @@ var (
 	_ gateway.Audit   = (*audit.Trail)(nil)
 )
 
-// callers is what knows who calls, and what is noted of them. Its zero value lets everybody do everything.
+// callers authenticates callers and records what they do. Its zero value lets everybody do everything.
 type callers struct {
 	auth  access.Authenticator // nil: no authentication is configured
 	keys  *keys.Keys           // nil: no API keys
 	trail *audit.Trail
 }
 
-// openCallers makes what the configuration asks for.
+// openCallers opens the authentication that the settings configure, and the audit trail.
 func (s *Service) openCallers(store *postgres.Store) (err error) {
 	if s.callers.trail, err = audit.New(audit.Config{
 		Store: store.AuditStore, Logger: s.logger.Named("audit"), Keep: s.unswept(s.cfg.Settings.Gateway.AuditKeep),
@@ -73,7 +73,7 @@ func (s *Service) openCallers(store *postgres.Store) (err error) {
 	return err
 }
 
-// close stores what is left to store.
+// close stores the records that are not stored yet.
 func (c *callers) close(ctx context.Context) error {
 	var faults []error
 	if c.keys != nil {
@@ -86,7 +86,7 @@ func (c *callers) close(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// identify puts what knows the callers into the gateway's configuration.
+// identify adds the authentication, the keys and the audit trail to the gateway's configuration.
 func (c *callers) identify(cfg *gateway.Config) {
 	cfg.Auth = c.auth
 	if c.keys != nil {
@@ -97,7 +97,7 @@ func (c *callers) identify(cfg *gateway.Config) {
 	}
 }
 
-// secure puts the certificates of the servers into the gateway's configuration.
+// secure adds the certificates of the servers to the gateway's configuration.
 func (s *Service) secure(cfg *gateway.Config) (err error) {
 	set := s.cfg.Settings
 	if set.HTTP.TLSCert != "" {
@@ -114,12 +114,12 @@ func (s *Service) secure(cfg *gateway.Config) (err error) {
 	return nil
 }
 
-// onlyCertificates reports whether nobody can have another credential.
+// onlyCertificates reports whether certificates are the only credentials.
 func onlyCertificates(a *app.Auth) bool {
 	return len(a.Certificates) > 0 && !a.Keys && a.OperatorKey == "" && len(a.Issuers) == 0
 }
 
-// gate bounds what tenants, users and agents may have. end ends a turn that nobody drives.
+// gate returns the admission of turns, by the bounds of tenants, users and agents. end ends a turn that nobody drives.
 func (s *Service) gate(store *postgres.Store, end func(ctx context.Context, id agent.TurnID) (bool, error)) (*admission.Gate, error) {
 	set := &s.cfg.Settings.Limits
 	cfg := admission.Config{

@@ -14,8 +14,8 @@ type Channel struct {
 	Channel agent.Channel
 }
 
-// startChannels serves the channels of the user until [Service.Stop], which ends their context and waits for them. One that returns an error
-// before that ends the service.
+// startChannels serves the channels of the user until [Service.Stop], which ends their context and waits for them. One that returns an
+// error before that ends the service.
 func (s *Service) startChannels(ctx context.Context, box agent.Inbox) {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup

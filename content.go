@@ -8,12 +8,12 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// rows opens what references name.
+// rows returns the reader of stored results.
 func (s *Service) rows(store *postgres.Store) results.Reader {
 	return results.Reader{Store: store.ResultStore, Blobs: s.blobs}
 }
 
-// ranking is the database's full-text search as tools need it.
+// ranking is the database's full-text search for tools.
 type ranking struct{ store *postgres.KnowledgeStore }
 
 // Rank implements [tool.Ranking].
@@ -33,7 +33,7 @@ func (r ranking) Rank(ctx context.Context, query string, docs []tool.RankedText,
 	return out, nil
 }
 
-// collect removes content that nobody refers to, now and then, until ctx ends.
+// collect removes content that nothing refers to, at intervals, until ctx ends.
 func (s *Service) collect(ctx context.Context, store *postgres.Store) {
 	s.collector = results.NewCollector(results.CollectorConfig{Ledger: store.ContentStore, Bucket: s.blobs, Metrics: s.telemetry.registry, Logger: s.logger})
 	if every := s.cfg.Settings.Storage.CollectEvery; every > 0 {

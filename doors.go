@@ -75,8 +75,8 @@ func (s *Service) doors(background context.Context) ([]gateway.Door, error) {
 // maxCopies is how many answers of the web chat are on their way to Telegram at once; further ones are not copied.
 const maxCopies = 16
 
-// copyToTelegram returns what sends an answer of the web chat to the chats that the user has linked, best effort; nil where nothing is to be
-// sent. What is under way when background ends is given up.
+// copyToTelegram returns a function that sends an answer of the web chat to the chats that the user has linked, or nil if nothing is to be
+// sent. It drops answers that cannot be sent, and those under way when background ends.
 func (s *Service) copyToTelegram(background context.Context) func(tenant, user, text string) {
 	if s.bot == nil || !s.cfg.Settings.Telegram.CopyWebChat {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/inbox"
 )
 
-// startJobs takes jobs from Redis, where there is one.
+// startJobs takes jobs from Redis, if it is configured.
 func (s *Service) startJobs(ctx context.Context, box *inbox.Inbox) error {
 	set := s.cfg.Settings.Jobs
 	if set.RedisURL == "" {

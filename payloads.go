@@ -11,10 +11,11 @@ import (
 	"github.com/turnstone-run/turnstone/internal/codec"
 )
 
-// sweepPayloads is how often offloaded payloads are looked through for those that are too old.
+// sweepPayloads is the interval at which old offloaded payloads are removed.
 const sweepPayloads = time.Hour
 
-// encode has what Temporal keeps encrypted and offloaded, as the configuration says. What was offloaded before can be read whatever it says.
+// encode adds the encryption and offloading of payloads to the options of a Temporal client, as the settings say. Payloads that were
+// offloaded earlier can be read with any settings.
 func (s *Service) encode(options client.Options) (_ client.Options, err error) {
 	set := &s.cfg.Settings.Temporal
 	cfg := codec.Config{Threshold: int(set.OffloadBytes)}
@@ -32,7 +33,7 @@ func (s *Service) encode(options client.Options) (_ client.Options, err error) {
 	return s.codec.Options(options), nil
 }
 
-// forgetPayloads removes offloaded payloads that no history can need any more, now and then, until ctx ends, unless the retention does.
+// forgetPayloads removes offloaded payloads that no history can need, at intervals until ctx ends, unless the retention removes them.
 func (s *Service) forgetPayloads(ctx context.Context) {
 	set := &s.cfg.Settings.Temporal
 	if set.OffloadBytes <= 0 || s.swept() {

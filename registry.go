@@ -15,27 +15,27 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// ToolkitFactory makes a toolkit of one's own: it declares what it needs and is given that, and no more.
+// ToolkitFactory makes a toolkit of the embedding program. It declares what it needs, and is given no more.
 type ToolkitFactory = tool.Factory
 
-// SingleTool makes a tool that belongs to no toolkit one of its own, under its name: a node of type tool.
+// SingleTool returns a toolkit of one tool, under the tool's name. It is a node of type tool.
 func SingleTool(t agent.Tool) agent.Toolkit { return tool.Single(t) }
 
-// Provider is a model provider of one's own: its name in llm.provider and in model profiles, and how to open its models. A name that is
-// built in is refused.
+// Provider is a model provider of the embedding program: its name in llm.provider and in model profiles, and how to open its models. The
+// names of built-in providers are refused.
 type Provider = llm.Provider
 
-// ProviderConfig is what a [Provider] opens a model with. Its HTTPClient turns a failed request into an [agent.Error] without the key,
-// bounds silence and size, and keeps to the egress rules where a document gave the address: send every request with it.
+// ProviderConfig is the input with which a [Provider] opens a model. Its HTTPClient turns a failed request into an [agent.Error] without
+// the key, bounds silence and size, and keeps to the egress rules where a document gave the address: send every request with it.
 type ProviderConfig = llm.Config
 
-// ToolDependencies is what a toolkit is given.
+// ToolDependencies are the services that a toolkit is given.
 type ToolDependencies = tool.Dependencies
 
 // Need is a dependency that a factory declares.
 type Need = tool.Need
 
-// What a toolkit may need, besides [ConnTo] a gRPC client of the configuration.
+// The needs of toolkits, besides [ConnTo] a gRPC client of the configuration.
 const (
 	NeedHTTP     = tool.NeedHTTP     // the one way out: within the egress rules
 	NeedAuth     = tool.NeedAuth     // credentials of auth profiles, put into requests
@@ -50,10 +50,10 @@ const (
 	NeedRanking    = tool.NeedRanking    // full-text ranking
 )
 
-// ConnTo is the need of the gRPC client that tools.grpc_clients has under a name.
+// ConnTo returns the need of the gRPC client that tools.grpc_clients has under a name.
 func ConnTo(name string) Need { return tool.ConnTo(name) }
 
-// followCatalog takes over the catalog of another installation, where one is configured. Workers do so: they share what they apply.
+// followCatalog takes over the catalog of another installation, if one is configured. Only workers do, because they share what they apply.
 func (s *Service) followCatalog(background context.Context) error {
 	set := &s.cfg.Settings.Catalog
 	if set.Follow.URL == "" || !s.cfg.Settings.Worker.Enabled {

@@ -63,7 +63,7 @@ func (s *Service) scheduledRuns(store *postgres.Store, box *inbox.Inbox) (*sched
 	return schedules.New(cfg)
 }
 
-// mailer is nil where no mail server is configured.
+// mailer returns the mailer, nil if no mail server is configured.
 func (s *Service) mailer() (*notifications.Mailer, error) {
 	mail := s.cfg.Settings.Workflows.SMTP
 	if mail.Addr == "" {
@@ -79,7 +79,7 @@ func (s *Service) mailer() (*notifications.Mailer, error) {
 	return mailer, nil
 }
 
-// openBot makes the Telegram bot, where there is one.
+// openBot makes the Telegram bot, if one is configured.
 func (s *Service) openBot(store *postgres.Store) (err error) {
 	set := &s.cfg.Settings.Telegram
 	if set.Token == "" {

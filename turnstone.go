@@ -69,7 +69,7 @@ var (
 // Settings is the configuration that files, environment and flags give.
 type Settings = app.Config
 
-// Middleware is a middleware of one's own under the name that agents use.
+// Middleware is a middleware of the embedding program, under the name that agents use.
 type Middleware = middleware.Named
 
 // Config is what [New] needs: settings, and what the user adds in Go. Agents of the catalog name it; the shipped analyst has all of it.
@@ -163,7 +163,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return errors.Join(failure, s.Stop(ctx))
 }
 
-// Failed yields what ended the service from within.
+// Failed returns the channel of errors that end the service from within.
 func (s *Service) Failed() <-chan error { return s.failed }
 
 // Start opens what the service needs, in the order of dependency, and begins to poll and to serve. What was opened is closed again
@@ -390,7 +390,7 @@ func (s *Service) startGateway(ctx, background context.Context, store *postgres.
 	return nil
 }
 
-// HTTPAddr is where the gateway serves HTTP, "" without one.
+// HTTPAddr returns the address at which the gateway serves HTTP, "" without a gateway.
 func (s *Service) HTTPAddr() string {
 	if s.gateway == nil {
 		return ""
@@ -398,7 +398,7 @@ func (s *Service) HTTPAddr() string {
 	return s.gateway.HTTPAddr()
 }
 
-// GRPCAddr is where the gateway serves gRPC, "" without one.
+// GRPCAddr returns the address at which the gateway serves gRPC, "" without a gateway.
 func (s *Service) GRPCAddr() string {
 	if s.gateway == nil {
 		return ""

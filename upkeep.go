@@ -75,7 +75,7 @@ func (s *Service) openUpkeep(background context.Context, store *postgres.Store, 
 	return nil
 }
 
-// collectors returns what removes data of no tenant, after the sweeps.
+// collectors returns the functions that remove data of no tenant, after the sweeps.
 func (s *Service) collectors(store *postgres.Store) []retention.Collector {
 	return []retention.Collector{
 		{Name: "content", Run: func(ctx context.Context) (removed, bytes int64, err error) {
@@ -110,10 +110,10 @@ func (s *Service) goUpkeep(task func()) {
 	}
 }
 
-// swept reports whether a schedule of Temporal removes what is too old.
+// swept reports whether a schedule of Temporal removes old data.
 func (s *Service) swept() bool { return s.cfg.Settings.Retention.Every > 0 }
 
-// unswept is how long a process itself keeps something: for ever, where the schedule or a worker sees to it.
+// unswept returns how long this process itself keeps something: 0, for ever, if the schedule or a worker removes it.
 func (s *Service) unswept(keep time.Duration) time.Duration {
 	if s.swept() || !s.cfg.Settings.Worker.Enabled {
 		return 0

@@ -56,7 +56,7 @@ const (
 	BoundMonthlyTokens     = "monthly_tokens"
 )
 
-// Error says it in words for whoever asked: it names nobody else, and no number of anybody else.
+// Error describes the refusal for the caller. It names nobody else, and no number of anybody else.
 func (r AdmissionRefused) Error() string {
 	who := fmt.Sprintf("%s %q", r.Kind, r.Name)
 	used, limit := count(r.Used), count(r.Limit)
@@ -85,14 +85,14 @@ func (r AdmissionRefused) Error() string {
 
 func count(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
-// money has two decimals, and as many as six where it takes them to tell two amounts apart.
+// money returns an amount with two decimals, and with up to six if two amounts would look equal.
 func money(usd float64) string {
 	s := strconv.FormatFloat(usd, 'f', 6, 64)
 	cents := strings.IndexByte(s, '.') + len(".00")
 	return s[:cents] + strings.TrimRight(s[cents:], "0")
 }
 
-// Spending is what a tenant has used, as the ledger says; days and months are the calendar's in UTC.
+// Spending is the use of a tenant according to the ledger. Days and months are those of the calendar in UTC.
 type Spending struct {
 	Tenant string    `json:"tenant"`
 	At     time.Time `json:"at"`
@@ -114,7 +114,7 @@ type Spender struct {
 	Month Spent  `json:"month"`
 }
 
-// Spent adds up calls of models.
+// Spent is the sum of several model calls.
 type Spent struct {
 	Calls        int64   `json:"calls"`
 	InputTokens  int64   `json:"input_tokens"`

@@ -21,7 +21,7 @@ const maxAllowedTools = 128
 // Waits reports whether a turn waits for a person.
 func (p ApprovalPolicy) Waits() bool { return p == "" || p == ApprovalsWait }
 
-// Tools are the names on the list; one that ends in * is how names begin.
+// Tools returns the names on the list. One that ends in * is the beginning of names.
 func (p ApprovalPolicy) Tools() []string {
 	if p.Waits() || p == ApprovalsRefuse {
 		return nil
@@ -66,7 +66,7 @@ func (p ApprovalPolicy) Validate(field string) error {
 	return nil
 }
 
-// DecideCommand is the command that approves it. A model may have chosen part of the id: the shell takes it as one word.
+// DecideCommand returns the command that approves it. The id is quoted for a shell, because a model may have chosen part of it.
 func (a *Approval) DecideCommand() string {
 	id := a.ApprovalID
 	if strings.HasPrefix(id, "-") || strings.ContainsFunc(id, outsideWord) {
@@ -80,7 +80,7 @@ func outsideWord(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
 }
 
-// OnUnavailable says what becomes of a tool call that needs an approval while the store of approvals cannot be reached.
+// OnUnavailable says what happens to a tool call that needs an approval while the store of approvals cannot be reached.
 type OnUnavailable string
 
 // The three answers; the empty one waits.

@@ -12,7 +12,7 @@ const (
 	AuditFailed  = "failed" // allowed, and refused for another reason or broken
 )
 
-// AuditRecord is one line of the audit trail: who did, or tried, what. It never holds a secret or the content of a conversation.
+// AuditRecord is one action, done or tried, of the audit trail. It never holds a secret or the content of a conversation.
 type AuditRecord struct {
 	ID         int64           `json:"id"` // ascending
 	At         time.Time       `json:"at"`

@@ -36,7 +36,7 @@ type DocumentKey struct {
 	Version string `json:"version,omitempty"` // of a NodeDefinition alone
 }
 
-// String is for people: "AgentInstance acme/analyst", "NodeDefinition agent@1".
+// String returns the name for people: "AgentInstance acme/analyst", "NodeDefinition agent@1".
 func (k DocumentKey) String() string {
 	s := string(k.Kind) + " "
 	if k.Tenant != "" {
@@ -81,7 +81,7 @@ type Artifact struct {
 	Revision   int64     `json:"revision"` // of the catalog when it was published
 }
 
-// CatalogState is what a process loads: all that is stored, or what changed since a revision (tombstones included).
+// CatalogState is all that is stored of the catalog, or its changes since a revision, tombstones included.
 type CatalogState struct {
 	Revision  int64 // the newest; 0: nothing was ever stored
 	Oldest    int64 // changes behind this revision are complete: tombstones before it were removed
@@ -109,7 +109,7 @@ const (
 	ActionPublished = "published"
 )
 
-// DocumentChange is what a commit did, or would do, to one document.
+// DocumentChange is the change of one document that a commit made, or would make.
 type DocumentChange struct {
 	DocumentKey
 
@@ -291,7 +291,7 @@ type CatalogEvent struct {
 	Removed  []RemovedEntry `json:"removed"`
 }
 
-// RemovedEntry names a node version or an agent that is gone.
+// RemovedEntry names a removed node version or agent.
 type RemovedEntry struct {
 	Kind    Kind   `json:"kind"` // [KindNode] or [KindAgent]
 	Tenant  string `json:"tenant,omitempty"`
@@ -299,7 +299,7 @@ type RemovedEntry struct {
 	Version string `json:"version,omitempty"`
 }
 
-// CatalogStatus says what a process serves and what keeps it from serving something newer.
+// CatalogStatus is the revision that a process serves, and why it serves no newer one.
 type CatalogStatus struct {
 	Revision int64          `json:"revision"`
 	LoadedAt time.Time      `json:"loaded_at"`
@@ -307,7 +307,7 @@ type CatalogStatus struct {
 	Sources  []SourceStatus `json:"sources"`
 }
 
-// SourceStatus is where documents come from: the store, and the folder and the installation that are followed, if any.
+// SourceStatus is the state of a source of documents: the store, the folder or the installation that is followed.
 type SourceStatus struct {
 	Name   string    `json:"name"` // store, folder, follow
 	OK     bool      `json:"ok"`

@@ -66,7 +66,7 @@ func ValidateClientTools(path string, tools []ClientTool) error {
 	return nil
 }
 
-// Granted is the tool as a turn has it. binding is what granted it.
+// Granted returns the tool as a turn has it. binding is what granted it.
 func (t *ClientTool) Granted(binding string) PlanTool {
 	spec := ToolSpec{Name: t.Name, Description: t.Description, Parameters: t.Parameters, Strict: t.Strict, ClientSide: true}
 	if len(spec.Parameters) == 0 {
@@ -101,7 +101,7 @@ func (r *ProvidedResult) Validate() error {
 	return nil
 }
 
-// Check is Validate for a workflow, which may be told that a result is stored already: it takes neither result nor error too.
+// Check is Validate for a workflow. It also accepts neither result nor error, which means that the result is stored already.
 func (r *ProvidedResult) Check() error {
 	switch size := len(r.Result) + len(r.Error); {
 	case r.ToolCallID == "":

@@ -38,7 +38,7 @@ type PipelineUse struct {
 	Steps  json.RawMessage // the pipeline as it was called
 }
 
-// PipelineUses is what is known of a shape.
+// PipelineUses counts the uses of a pipeline's shape.
 type PipelineUses struct {
 	Count     int64             // of different calls
 	Samples   []json.RawMessage // the steps of the newest different ones, at most 16, the newest first

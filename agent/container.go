@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Container is work for a container that runs once, for a tool call. What is empty is as the cluster's configuration says.
+// Container is work for a container that runs once, for a tool call. Empty fields have the values of the cluster's configuration.
 type Container struct {
 	Tenant  string
 	TurnID  TurnID
@@ -27,7 +27,7 @@ type Container struct {
 	Report func(message string) // progress; may be nil
 }
 
-// ContainerResult is what became of a container.
+// ContainerResult is the end of a container's run.
 type ContainerResult struct {
 	Job      string          // the name that operators find it by
 	Result   json.RawMessage // the JSON that the container ended with; nil: none
@@ -44,7 +44,7 @@ const (
 	ContainerFailed    = "failed"
 )
 
-// ContainerStatus is how far the container of an earlier call is.
+// ContainerStatus is the state of the container of an earlier call.
 type ContainerStatus struct {
 	Job    string // as the call's answer names it
 	State  string // [ContainerRunning], [ContainerSucceeded] or [ContainerFailed]
@@ -53,7 +53,7 @@ type ContainerStatus struct {
 	Result ContainerResult // once it has ended
 }
 
-// ContainerManifest is what a cluster would be given for a container.
+// ContainerManifest is the manifest that a cluster would be given for a container.
 type ContainerManifest struct {
 	Job      string          // the name that the Job would have
 	Manifest json.RawMessage // the objects, as a List of Kubernetes

@@ -124,7 +124,7 @@ type ModelProfile struct {
 	ContextTokens int `json:"context_tokens,omitempty"`
 }
 
-// ModelPrice is in USD per million tokens.
+// ModelPrice is a price in USD per million tokens.
 type ModelPrice struct {
 	InputPerMTok  float64 `json:"input_per_mtok,omitempty"`
 	CachedPerMTok float64 `json:"cached_per_mtok,omitempty"`
@@ -213,14 +213,14 @@ type KnowledgeCollection struct {
 	MinScore    float64           `json:"min_score,omitempty"`     // 0 to 1
 }
 
-// KnowledgeSource is where text comes from; one of its fields is given.
+// KnowledgeSource is a source of text. One of its fields is set.
 type KnowledgeSource struct {
 	URL  string `json:"url,omitempty"`
 	Text string `json:"text,omitempty"`
 	Ref  string `json:"ref,omitempty"` // cas:// or artifact://
 }
 
-// RateLimits bound how often an agent may be asked; 0 means no bound.
+// RateLimits bound the requests to an agent; 0 means no bound.
 type RateLimits struct {
 	RequestsPerMinute int   `json:"requests_per_minute"`
 	TokensPerMinute   int64 `json:"tokens_per_minute"`

@@ -11,8 +11,8 @@ import (
 // HTTP status.
 type Code string
 
-// The codes. A busy session and a decision made twice are a conflict. A caller without a valid credential is unauthenticated; one that lacks
-// a permission is denied.
+// The codes. A busy session and a decision made twice are a conflict. A caller without a valid credential is unauthenticated; one that
+// lacks a permission is denied.
 const (
 	CodeInvalid         Code = "invalid"
 	CodeNotFound        Code = "not_found"
@@ -26,8 +26,8 @@ const (
 	CodeInternal        Code = "internal"
 )
 
-// Retryable reports whether the runtime tries a step of a turn again that failed with a code. It is not asked about failures of a provider or a
-// tool: those are data.
+// Retryable reports whether the runtime tries a step of a turn again that failed with a code. It is not asked about failures of a
+// provider or a tool: those are data.
 func (c Code) Retryable() bool {
 	switch c {
 	case CodeInvalid, CodeNotFound, CodeDenied, CodeConflict, CodeOverflow, CodeCancelled:
@@ -80,8 +80,8 @@ func Invalid(field, format string, args ...any) *Error {
 	return FieldErrorf(CodeInvalid, field, format, args...)
 }
 
-// Interrupted returns nil while ctx is active. Afterwards it returns the context's error, with [CodeCancelled] if ctx was cancelled and with
-// [CodeUnavailable] if its deadline has passed.
+// Interrupted returns nil while ctx is active. Afterwards it returns the context's error, with [CodeCancelled] if ctx was cancelled and
+// with [CodeUnavailable] if its deadline has passed.
 func Interrupted(ctx context.Context, op string) error {
 	err := ctx.Err()
 	switch {
@@ -116,7 +116,7 @@ type Failure struct {
 	Faults    Faults `json:"faults,omitempty"` // all that is wrong with catalog documents
 }
 
-// FailureOf turns an error into data.
+// FailureOf returns an error as data, nil for nil.
 func FailureOf(err error) *Failure {
 	if err == nil {
 		return nil
@@ -139,7 +139,7 @@ func FailureOf(err error) *Failure {
 	return f
 }
 
-// AsError turns a failure that crossed a wire back into an [Error].
+// AsError returns a failure that crossed a wire as an [Error].
 func (f *Failure) AsError() *Error {
 	switch c := Code(f.Type); c {
 	case CodeInvalid, CodeNotFound, CodeUnauthenticated, CodeDenied, CodeConflict, CodeRateLimited, CodeUnavailable, CodeOverflow, CodeCancelled:

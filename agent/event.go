@@ -95,7 +95,7 @@ func (e *Event) Terminal() bool {
 	}
 }
 
-// TerminalStatus maps the end of a turn to the status its terminal event announces.
+// TerminalStatus returns the status that the terminal event of a turn announces.
 func TerminalStatus(s TurnStatus) EventStatusValue {
 	switch s {
 	case TurnCompleted:

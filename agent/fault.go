@@ -15,7 +15,7 @@ type Fault struct {
 	Message  string `json:"message"`
 }
 
-// String is file:line:column: document: path: message, as far as known.
+// String returns "file:line:column: document: path: message", without the parts that are not known.
 func (f Fault) String() string {
 	var b strings.Builder
 	if f.File != "" || f.Line > 0 {
@@ -37,10 +37,10 @@ func (f Fault) String() string {
 	return b.String()
 }
 
-// Faults are all the things that are wrong, as one error.
+// Faults is a list of faults as one error.
 type Faults []Fault
 
-// Error lists the faults, one a line.
+// Error returns the faults, one a line.
 func (f Faults) Error() string {
 	lines := make([]string, len(f))
 	for i := range f {

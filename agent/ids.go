@@ -5,7 +5,7 @@ import "regexp"
 // TurnID names one turn: one inbound message to one final result. It is also the turn's stream id.
 type TurnID string
 
-// WorkflowID is the id of the workflow that doors start for the turn.
+// WorkflowID returns the id of the workflow that doors start for the turn.
 func (t TurnID) WorkflowID() string { return "turn/" + string(t) }
 
 // SessionID names a conversation on the wire; see [SessionID.Valid] for its shape.

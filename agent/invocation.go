@@ -56,7 +56,7 @@ type Invocation struct {
 	Open func(ctx context.Context, ref string) (io.ReadCloser, error)
 }
 
-// Report sends progress when anybody listens.
+// Report sends progress if anybody listens.
 func (i Invocation) Report(message string) {
 	if i.Progress != nil {
 		i.Progress(message)

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// AuditAuthenticate is the action of audit records about who could not say who he is. No scope allows it, for nobody needs to be allowed
-// to try.
+// AuditAuthenticate is the action of audit records about callers without a valid credential. No scope allows it: nobody needs a
+// permission to try.
 const AuditAuthenticate Action = "authenticate"
 
-// APIKey is what is known of an API key. The key itself is shown once, to whoever makes it; its hash is kept apart.
+// APIKey describes an API key. The key itself is shown once, to its maker; its hash is kept elsewhere.
 type APIKey struct {
 	ID         string         `json:"id"`
 	Tenant     string         `json:"tenant"` // [AnyTenant]: every one
@@ -27,7 +27,7 @@ type APIKey struct {
 	ReplacedBy string         `json:"replaced_by,omitempty"`  // the id of the key that it was rotated into
 }
 
-// Principal is who acts with the key.
+// Principal returns the caller who uses the key.
 func (k *APIKey) Principal() Principal {
 	return Principal{
 		Method: MethodKey, Tenant: k.Tenant, Subject: k.Subject, Role: k.Role, Flags: k.Flags, Scopes: k.Scopes, Credential: "key/" + k.ID,
@@ -52,15 +52,15 @@ type NewKey struct {
 	Key string `json:"key"`
 }
 
-// UserScopes are what a key allows where nobody says: to talk to agents, and to see what came of it.
+// UserScopes returns the scopes of a key without explicit ones: to talk to agents, and to see the results.
 func UserScopes() []string {
 	return []string{
 		"turns.*", string(ActionToolsUse), string(ActionApprovalsRead), string(ActionResultsRead), string(ActionSessionsRead), string(ActionAgentsRead),
 	}
 }
 
-// By is how the principal is named where something says who did it: its user, else its credential. It is empty for the runtime itself
-// and where nobody is known.
+// By returns the name of the principal for records: its user, else its credential. It is empty for the runtime itself and for an unknown
+// caller.
 func (p *Principal) By() string {
 	if p.Trusted() {
 		return ""
@@ -71,13 +71,12 @@ func (p *Principal) By() string {
 	return p.Credential
 }
 
-// MayAll reports whether the principal may do a to every resource: not confined, not even by several scopes that cover all there are now.
+// MayAll reports whether a single scope allows the principal to do a to every resource.
 func (p *Principal) MayAll(a Action) bool {
 	return p.allowed(a, func(pattern string) bool { return pattern == "*" })
 }
 
-// Covers reports whether whoever has the scopes of p may hand a scope on: everything that it allows, now and later, is allowed to p by
-// one of its own.
+// Covers reports whether p may give a scope to others: one of its own scopes allows everything that the scope allows, now and later.
 func (p *Principal) Covers(scope string) bool {
 	if p.Trusted() {
 		return true

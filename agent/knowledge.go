@@ -71,7 +71,7 @@ const (
 	BranchConversational = "conversational"
 )
 
-// Prepared is what the preparation of a turn found out. It is part of the prompt of every model call of the turn.
+// Prepared is the outcome of a turn's preparation. It is part of the prompt of every model call of the turn.
 type Prepared struct {
 	TurnID   TurnID       `json:"turn_id"`
 	Tenant   string       `json:"tenant"`
@@ -83,7 +83,7 @@ type Prepared struct {
 	Usage    Usage        `json:"usage"`
 }
 
-// PrepareVerdict is what the core learns of the preparation.
+// PrepareVerdict is the part of the preparation's outcome that the core needs.
 type PrepareVerdict struct {
 	Branch    string   `json:"branch,omitempty"`
 	Passages  int      `json:"passages,omitempty"`

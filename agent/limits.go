@@ -73,12 +73,12 @@ func (l Limits) Lower(o *Limits) Limits {
 	l.Tokens = stricter(l.Tokens, o.Tokens)
 	l.CostUSD = stricter(l.CostUSD, o.CostUSD)
 	l.WallTimeSec = stricter(l.WallTimeSec, o.WallTimeSec)
-	l.Tools = common(l.Tools, o.Tools)
+	l.Tools = commonTools(l.Tools, o.Tools)
 	return l
 }
 
-// common lists what both lists of tools allow. Where it would be too long, less is allowed.
-func common(a, b []string) []string {
+// commonTools returns the tools that both lists allow. A list that would be too long allows fewer.
+func commonTools(a, b []string) []string {
 	switch {
 	case a == nil:
 		return b

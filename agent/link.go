@@ -13,7 +13,7 @@ type Chat struct {
 	ChatID  string `json:"chat_id"`
 }
 
-// Link says for which user of a tenant a chat speaks.
+// Link connects a chat with the user of a tenant for whom it speaks.
 type Link struct {
 	Chat
 	Tenant   string    `json:"tenant"`
@@ -24,7 +24,7 @@ type Link struct {
 	LinkedAt time.Time `json:"linked_at,omitzero"`
 }
 
-// Principal is who speaks in the chat.
+// Principal returns the caller who speaks in the chat.
 func (l *Link) Principal() Principal {
 	return Principal{
 		Method: l.Channel, Tenant: l.Tenant, Subject: l.UserID, Role: l.Role, Scopes: l.Scopes, Credential: l.Channel + "/" + l.ChatID,
@@ -48,7 +48,7 @@ type LinkCode struct {
 	ExpiresAt time.Time
 }
 
-// HashLinkCode is what is kept of a code. Codes are long and random, so they need no salt; they are read in any case.
+// HashLinkCode returns the hash of a code, which is what is stored. Codes are long and random, so they need no salt. Case does not matter.
 func HashLinkCode(code string) []byte {
 	sum := sha256.Sum256([]byte("turnstone link\x00" + strings.ToUpper(strings.TrimSpace(code))))
 	return sum[:]
@@ -98,7 +98,7 @@ type ChatQuestion struct {
 	Allowed    []DecisionKind // empty: all
 }
 
-// LinkScopes are the scopes of a link that asks for none: to talk to agents, to stop them, and to decide about one's own turns.
+// LinkScopes returns the scopes of a link without explicit ones: to talk to agents, to stop them, and to decide about own turns.
 func LinkScopes() []string {
 	return []string{
 		string(ActionTurnsRun), string(ActionTurnsRead), string(ActionTurnsCancel), string(ActionToolsUse), string(ActionApprovalsDecide),

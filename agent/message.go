@@ -146,7 +146,7 @@ func (m Message) Validate(path string) error {
 }
 
 // answers refuses a tool result that answers no call before it, which no provider would take, and a tool message of anything else.
-// asked are the calls so far; those of this message are added.
+// asked holds the calls so far; those of this message are added.
 func (m Message) answers(path string, asked map[CallID]bool) error {
 	for i := range m.Blocks {
 		b := &m.Blocks[i]

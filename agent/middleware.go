@@ -31,10 +31,10 @@ type PlanChecker interface {
 // ToolFunc is a tool call as middleware sees it.
 type ToolFunc func(ctx context.Context, inv Invocation, call ToolCall) (ToolResult, error)
 
-// Pass is the middleware that does nothing.
+// Pass is a middleware that does nothing.
 type Pass struct{}
 
-// BeforeModel leaves the request as it is.
+// BeforeModel does not change the request.
 func (Pass) BeforeModel(context.Context, Invocation, *ModelRequest) (Jump, error) {
 	return JumpNone, nil
 }
@@ -42,7 +42,7 @@ func (Pass) BeforeModel(context.Context, Invocation, *ModelRequest) (Jump, error
 // WrapModel returns next.
 func (Pass) WrapModel(next ModelFunc) ModelFunc { return next }
 
-// AfterModel leaves the reply as it is.
+// AfterModel does not change the reply.
 func (Pass) AfterModel(context.Context, Invocation, *ModelReply) (Jump, error) { return JumpNone, nil }
 
 // WrapTool returns next.

@@ -29,7 +29,7 @@ type ModelRequest struct {
 	Answer       []Block         // of a BeforeModel that jumps to the end; models ignore it
 }
 
-// SystemPrompt is System and About as one text. A model that marks what its provider is to keep marks the end of System.
+// SystemPrompt returns System and About as one text. A model that marks a prefix for its provider's cache marks the end of System.
 func (r *ModelRequest) SystemPrompt() string {
 	if r.System == "" || r.About == "" {
 		return r.System + r.About
@@ -42,12 +42,12 @@ type PromptCache struct {
 	TTL string // 5m or 1h; empty: 5m
 }
 
-// Capable is implemented by a model that can do more than answer and call tools, or less.
+// Capable is a model with more or fewer capabilities than to answer and to call tools.
 type Capable interface {
 	Capabilities() Capabilities
 }
 
-// Capabilities say what a model, as its provider serves it, can do.
+// Capabilities are what a model can do at its provider.
 type Capabilities struct {
 	OutputSchema bool // it enforces ModelRequest.OutputSchema itself, also beside tools
 	PromptCache  bool // it obeys ModelRequest.Cache
@@ -61,7 +61,7 @@ type Delta struct {
 	Block     *Block // a whole block other than text: an image, a citation, a server tool call
 }
 
-// ModelReply is the whole answer.
+// ModelReply is the complete answer of a model.
 type ModelReply struct {
 	Blocks       []Block // reasoning, text and tool calls in the model's order
 	Usage        Usage   // CostUSD is filled by the caller from the profile's prices

@@ -27,7 +27,7 @@ type Observer interface {
 	Ended(ctx context.Context, e TurnEnded)
 }
 
-// Observed says which turn is observed.
+// Observed identifies the turn that is observed.
 type Observed struct {
 	TurnID     TurnID
 	Tenant     string
@@ -70,7 +70,7 @@ const (
 	PurposePrepare    = "prepare"    // before the first step
 )
 
-// ModelOutcome is how a request ended.
+// ModelOutcome is the end of a request.
 type ModelOutcome struct {
 	Reply       *ModelReply   // what came of it, also where it broke off
 	Usage       Usage         // priced
@@ -94,7 +94,7 @@ type ToolObservation struct {
 	Started     time.Time // zero: now
 }
 
-// ToolOutcome is how an attempt ended: with a result, which may be a failure, or with an error, after which it is tried again.
+// ToolOutcome is the end of an attempt: a result, which may be a failure, or an error, after which the call is tried again.
 type ToolOutcome struct {
 	Result  *ToolResult
 	Refused bool // it was not granted, or a person refused it: the tool has not run
@@ -111,7 +111,7 @@ type TurnEnded struct {
 	Record func(ctx context.Context) (TurnRecord, error)
 }
 
-// Unobserved is the observer that hears nothing: to be embedded by those that want to hear of some things only.
+// Unobserved is an observer that does nothing. Observers of some things only embed it.
 type Unobserved struct{}
 
 // Carry implements [Observer].

@@ -2,7 +2,7 @@ package agent
 
 import "encoding/json"
 
-// TurnStatus is how a turn ended.
+// TurnStatus is the end of a turn.
 type TurnStatus string
 
 // The three ends of a turn.
@@ -76,7 +76,7 @@ type AgentStepOutput struct {
 	Model           string          `json:"model"`
 }
 
-// ToolCallNote says in a result which tool was called and how it went. Its input and output are in the transcript; the result has them too where
+// ToolCallNote is a tool call in a result. Its input and output are in the transcript; the result has them too where
 // the agent's parameter return_intermediate_steps is true.
 type ToolCallNote struct {
 	ID     CallID `json:"id"`
@@ -91,7 +91,7 @@ type ToolCallNote struct {
 	Truncated bool            `json:"truncated,omitempty"` // input and output are too large for the result
 }
 
-// ResultMetadata is what the row of a finished turn says besides its output.
+// ResultMetadata is the rest of a finished turn's row, besides its output.
 type ResultMetadata struct {
 	JobID        string          // as whoever asked for the job wrote it; empty for a turn that is no job
 	JobError     *Failure        // why the work of the job failed although its turn completed; nil otherwise

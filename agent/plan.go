@@ -104,7 +104,7 @@ type PlanSource struct {
 	Only           []string        `json:"only,omitempty"` // of these names alone; empty: all
 }
 
-// TurnTools are the tools that a turn was given besides its plan's: what the plan's sources had when it began.
+// TurnTools are the tools of a turn besides its plan's: those that the plan's sources had when the turn began.
 type TurnTools struct {
 	Tools   []PlanTool `json:"tools"`
 	Missing []string   `json:"missing,omitempty"` // bindings that could not be asked

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TurnRecord is what the store keeps of a turn from its beginning.
+// TurnRecord is the part of a turn that the store has from its beginning.
 type TurnRecord struct {
 	TurnID     TurnID
 	WorkflowID string // of the workflow that drives it; turn/<id> unless it was started by hand
@@ -32,7 +32,7 @@ type TurnRecord struct {
 	Stream       StreamClaim     // for a turn that is ready at once; whose its stream becomes
 }
 
-// Binding is what a turn is bound to from its beginning, whatever the catalog says later.
+// Binding is the plan and agent that a turn uses from its beginning, even if the catalog changes.
 type Binding struct {
 	Agent      string
 	InstanceID string
@@ -42,7 +42,7 @@ type Binding struct {
 	Trace      string         // W3C traceparent of what asked for the turn; empty: nobody named one
 }
 
-// BeginAnswer is where a turn stands in its session.
+// BeginAnswer is the place of a turn in its session.
 type BeginAnswer string
 
 // The answers. Busy is for OnBusyReject and for a full queue (Overflow).

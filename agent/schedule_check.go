@@ -93,8 +93,8 @@ func (s *Schedule) validateTimes() error {
 		}
 	}
 	for _, d := range []struct {
-		field, text string
-		least, most time.Duration
+		field, text       string
+		shortest, longest time.Duration
 	}{
 		{"every", s.Every, minEvery, maxScheduleSpan},
 		{"jitter", s.Jitter, 0, maxJitter},
@@ -107,8 +107,8 @@ func (s *Schedule) validateTimes() error {
 		switch {
 		case err != nil:
 			return Invalid(d.field, "want a duration such as 90s, 15m or 24h, got %.40q", d.text)
-		case got < d.least || got > d.most:
-			return Invalid(d.field, "is %s, want %s to %s", got, d.least, d.most)
+		case got < d.shortest || got > d.longest:
+			return Invalid(d.field, "is %s, want %s to %s", got, d.shortest, d.longest)
 		case got%time.Second != 0:
 			return Invalid(d.field, "is %s, want whole seconds", got)
 		}
@@ -174,7 +174,7 @@ func (t *HookTarget) validate(path string) error {
 		return Invalid(path+".url", "want http:// or https:// and a host")
 	case strings.ContainsAny(t.URL, " \\\"<>`{}|^") || hasControl(t.URL):
 		return Invalid(path+".url", "has a character that no URL has")
-	case strings.Contains(rest[:authority(rest)], "@"):
+	case strings.Contains(rest[:authorityLength(rest)], "@"):
 		return Invalid(path+".url", "holds a user or a password: name an auth profile in auth")
 	case t.Auth != "" && !ValidName(t.Auth):
 		return Invalid(path+".auth", "want 1 to 128 of A-Z a-z 0-9 . _ -")
@@ -198,15 +198,15 @@ func (t *MailTarget) validate(path string) error {
 	return nil
 }
 
-// HostOf is the host, with its port, of an http URL; the rest of it may hold a secret.
+// HostOf returns the host, with its port, of an http URL. The rest of the URL may hold a secret.
 func HostOf(address string) string {
 	_, rest, _ := strings.Cut(address, "://")
-	host := rest[:authority(rest)]
+	host := rest[:authorityLength(rest)]
 	return host[strings.LastIndexByte(host, '@')+1:]
 }
 
-// authority is where the path, the query or the fragment of a URL without its scheme begins.
-func authority(rest string) int {
+// authorityLength returns the length of a URL's authority, for a URL without its scheme.
+func authorityLength(rest string) int {
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		return i
 	}
@@ -217,7 +217,7 @@ func hasControl(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// Target says in a few words who is notified, without secrets.
+// Target returns the kind and the address of who is notified, without secrets.
 func (n *Notification) Target() (kind, target string) {
 	switch {
 	case n.Webhook != nil:

@@ -17,33 +17,33 @@ const (
 	cronLastYear   = 2100
 )
 
-// cronField is one field: what it may be, and the names that some of its values have.
+// cronField is one field of a cron text: its range, and the names of its values.
 type cronField struct {
-	name  string
-	least int
-	most  int
-	names []string // of the values from least on; a prefix of so many letters will do
-	short int
+	name     string
+	minValue int
+	maxValue int
+	names    []string // of the values from minValue on
+	short    int      // letters that a name needs at least
 }
 
-// cronFields are the seven fields in their order; five leave out the first and the last, six the first.
+// cronFields returns the seven fields in their order. A text of five fields leaves out the first and the last, one of six the first.
 func cronFields() []cronField {
 	return []cronField{
-		{name: "second", most: 59},
-		{name: "minute", most: 59},
-		{name: "hour", most: 23},
-		{name: "day of month", least: 1, most: 31},
-		{name: "month", least: 1, most: 12, short: 3, names: []string{
+		{name: "second", maxValue: 59},
+		{name: "minute", maxValue: 59},
+		{name: "hour", maxValue: 23},
+		{name: "day of month", minValue: 1, maxValue: 31},
+		{name: "month", minValue: 1, maxValue: 12, short: 3, names: []string{
 			"january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december",
 		}},
-		{name: "day of week", most: 7, short: 2, names: []string{"sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"}},
-		{name: "year", least: cronFirstYear, most: cronLastYear},
+		{name: "day of week", maxValue: 7, short: 2, names: []string{"sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"}},
+		{name: "year", minValue: cronFirstYear, maxValue: cronLastYear},
 	}
 }
 
-// CheckCron returns an error that says why a cron text cannot be used in a schedule, nil if it can. Temporal's schedules run cron texts, so the
-// rules are theirs: a day of month and a day of week must both match, and 7 is Sunday. Beyond that a time zone, @every and control characters
-// are refused, and so is a text whose time never comes.
+// CheckCron returns why a cron text cannot be used in a schedule, nil if it can. Temporal's schedules run cron texts, so the rules are
+// theirs: a day of month and a day of week must both match, and 7 is Sunday. Beyond that a time zone, @every and control characters are
+// refused, and so is a text whose time never comes.
 func CheckCron(text string) error { return checkCron(text, time.Now()) }
 
 func checkCron(text string, now time.Time) error {
@@ -105,7 +105,7 @@ func (f *cronField) parse(text string) (map[int]bool, error) {
 				return nil, fmt.Errorf("the step %.20q of %.40q is not a number from 1 to %d", every, part, math.MaxInt32)
 			}
 		}
-		from, to := f.least, f.most
+		from, to := f.minValue, f.maxValue
 		if span != "*" {
 			first, last, ranged := strings.Cut(span, "-")
 			var err error
@@ -135,18 +135,18 @@ func (f *cronField) value(text string) (int, error) {
 	if f.short > 0 && len(text) >= f.short {
 		for i, name := range f.names {
 			if strings.HasPrefix(name, strings.ToLower(text)) {
-				return f.least + i, nil
+				return f.minValue + i, nil
 			}
 		}
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < f.least || n > f.most {
-		return 0, fmt.Errorf("%.40q is not within %d to %d", text, f.least, f.most)
+	if err != nil || n < f.minValue || n > f.maxValue {
+		return 0, fmt.Errorf("%.40q is not within %d to %d", text, f.minValue, f.maxValue)
 	}
 	return n, nil
 }
 
-// cronDays are the days on which a cron text fires: those that are in all four sets. A nil set of years has every year.
+// cronDays are the days on which a cron text fires: those in all four sets. A nil set of years stands for every year.
 type cronDays struct{ days, months, weekdays, years map[int]bool }
 
 func (d *cronDays) restrict(field string, values map[int]bool) {

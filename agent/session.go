@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// CallCounts are the calls of a session's finished turns, for limits that span turns.
+// CallCounts counts the calls of a session's finished turns, for limits that span turns.
 type CallCounts struct {
 	Model int
 	Tools []ToolCount
@@ -47,7 +47,7 @@ type ApprovalPage struct {
 	Next      string     `json:"next,omitempty"`
 }
 
-// SessionExport is everything that is kept of a session, for whoever asks for their data.
+// SessionExport is everything that is kept of a session.
 type SessionExport struct {
 	Tenant    string          `json:"tenant"`
 	SessionID SessionID       `json:"session_id"`
@@ -90,7 +90,7 @@ type SessionNote struct {
 	UpdatedAt time.Time       `json:"updated_at"`
 }
 
-// SessionDeleted says what a deletion took away.
+// SessionDeleted counts what a deletion removed.
 type SessionDeleted struct {
 	SessionID SessionID `json:"session_id"`
 	Turns     int       `json:"turns"`

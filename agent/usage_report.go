@@ -37,7 +37,7 @@ const (
 	UsageSpan      = 30 * 24 * time.Hour // of a report that names no beginning
 )
 
-// UsageQuery asks what model calls were billed. It is about a tenant, and what it names besides.
+// UsageQuery asks for the billed model calls of a tenant, and of what else it names.
 type UsageQuery struct {
 	Tenant    string     // exact; [AnyTenant]: every one
 	Group     []UsageKey // what a row is of, and the order of the rows; empty: one row of everything
@@ -53,7 +53,7 @@ type UsageQuery struct {
 	PageToken string
 }
 
-// Fill puts the defaults in. A report of whole days is much cheaper than another one, so a beginning that is not named is midnight UTC.
+// Fill sets the defaults. The default beginning is midnight UTC, because a report of whole days is much cheaper.
 func (q *UsageQuery) Fill(now time.Time) {
 	end := q.Until
 	if end.IsZero() {
@@ -67,7 +67,7 @@ func (q *UsageQuery) Fill(now time.Time) {
 	}
 }
 
-// Validate returns a [CodeInvalid] error with the parameter at fault. Call it behind [UsageQuery.Fill].
+// Validate returns a [CodeInvalid] error that names the parameter at fault. Call it after [UsageQuery.Fill].
 func (q *UsageQuery) Validate(now time.Time) error {
 	if len(q.Group) > MaxUsageGroups {
 		return Invalid("group", "names %d keys, at most %d", len(q.Group), MaxUsageGroups)
@@ -75,7 +75,7 @@ func (q *UsageQuery) Validate(now time.Time) error {
 	for i, key := range q.Group {
 		switch {
 		case !slices.Contains(UsageKeys(), key):
-			return Invalid("group", "has %.60q: want %s", key, joined(UsageKeys()))
+			return Invalid("group", "has %.60q: want %s", key, joinKeys(UsageKeys()))
 		case slices.Contains(q.Group[:i], key):
 			return Invalid("group", "has %s twice", key)
 		}
@@ -95,7 +95,7 @@ func (q *UsageQuery) Validate(now time.Time) error {
 	return nil
 }
 
-func joined(keys []UsageKey) string {
+func joinKeys(keys []UsageKey) string {
 	names := make([]string, len(keys))
 	for i, k := range keys {
 		names[i] = string(k)
@@ -103,8 +103,8 @@ func joined(keys []UsageKey) string {
 	return strings.Join(names, ", ")
 }
 
-// UsageSums is what some model calls used. Rebilled is the part of it that bought nothing: a later try of the same step paid again, after
-// an error, a timeout, or the death of a worker. Estimated is the part that no provider told, because the request was cut off.
+// UsageSums is the use of some model calls. Rebilled is the part that was paid in vain: a later try of the same step paid again, after an
+// error, a timeout, or the death of a worker. Estimated is the part that no provider reported, because the request was cut off.
 type UsageSums struct {
 	Calls           int64   `json:"calls"`
 	InputTokens     int64   `json:"input_tokens"`
@@ -118,8 +118,8 @@ type UsageSums struct {
 	EstimatedTokens int64   `json:"estimated_tokens"` // input and output
 }
 
-// UsageRow is what the calls with the same keys used. Those keys are set that the report is grouped by; an empty one is of calls that belong
-// to none.
+// UsageRow is the use of the calls with the same keys. The keys that the report is grouped by are set; an empty one stands for calls
+// without it.
 type UsageRow struct {
 	Day     *string `json:"day,omitempty"` // 2026-11-22
 	Tenant  *string `json:"tenant,omitempty"`

@@ -40,7 +40,7 @@ const (
 	JumpEnd   Jump = "end"
 )
 
-// ModelVerdict is what the pure core learns of one model call: references and counts, never content.
+// ModelVerdict is the part of a model call that the pure core needs: references and counts, never content.
 type ModelVerdict struct {
 	Calls        []CallVerdict `json:"calls,omitempty"` // in the model's order
 	Usage        Usage         `json:"usage"`
@@ -55,18 +55,18 @@ type ModelVerdict struct {
 	Unstructured string        `json:"unstructured,omitempty"` // the reply misses the output schema: the first words of why
 }
 
-// MarshalJSON leaves out of the usage what is zero: each model call of a turn is in its history.
+// MarshalJSON omits the zero counts of the usage, because each model call of a turn is in its history.
 func (v ModelVerdict) MarshalJSON() ([]byte, error) {
 	type plain ModelVerdict
 	return json.Marshal(struct {
 		plain
 
-		Usage spent `json:"usage"`
-	}{plain(v), spent(v.Usage)})
+		Usage compactUsage `json:"usage"`
+	}{plain(v), compactUsage(v.Usage)})
 }
 
-// spent is a [Usage] in few bytes.
-type spent struct {
+// compactUsage is a [Usage] without its zero counts.
+type compactUsage struct {
 	InputTokens     int64   `json:"input_tokens,omitzero"`
 	OutputTokens    int64   `json:"output_tokens,omitzero"`
 	CachedTokens    int64   `json:"cached_tokens,omitzero"`
@@ -139,11 +139,11 @@ func (d *Decision) Check() error {
 	case len(d.By) > 256:
 		return Invalid("by", "is longer than 256 bytes")
 	}
-	return d.suits()
+	return d.checkKind()
 }
 
-// suits refuses a decision that has not what its kind needs. Workflows ask too: arguments are judged by how they begin.
-func (d *Decision) suits() error {
+// checkKind refuses a decision whose fields do not suit its kind. Workflows call it too, so it looks only at the beginning of arguments.
+func (d *Decision) checkKind() error {
 	switch d.Decision {
 	case DecisionApprove, DecisionReject, DecisionRespond:
 		if len(d.Args) > 0 {

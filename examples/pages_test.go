@@ -1,4 +1,4 @@
-// Package examples_test holds the pages of docs/ to the examples that they quote.
+// Package examples_test compares the pages of docs/ with the examples that they quote.
 package examples_test
 
 import (
@@ -10,20 +10,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// quoted is code of a page with the file that it is taken from.
+// quoted matches code of a page with the file that it is taken from.
 var quoted = regexp.MustCompile("(?s)<!-- ([a-z/_]+\\.go) -->\n```go\n(.*?)```\n")
 
 func TestQuotes(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "docs", "extending.md"))
-	require.NoError(t, err)
-	quotes := quoted.FindAllStringSubmatch(string(page), -1)
-	require.GreaterOrEqual(t, len(quotes), 8)
-	files := map[string]bool{}
-	for _, q := range quotes {
-		source, err := os.ReadFile(filepath.Join("..", q[1]))
+	for name, want := range map[string]struct{ quotes, folders int }{"extending.md": {8, 5}, "processes.md": {4, 1}} {
+		page, err := os.ReadFile(filepath.Join("..", "docs", name))
 		require.NoError(t, err)
-		require.Contains(t, string(source), q[2], "docs/extending.md quotes what is not in %s", q[1])
-		files[filepath.Dir(q[1])] = true
+		quotes := quoted.FindAllStringSubmatch(string(page), -1)
+		require.GreaterOrEqual(t, len(quotes), want.quotes)
+		folders := map[string]bool{}
+		for _, q := range quotes {
+			source, err := os.ReadFile(filepath.Join("..", q[1]))
+			require.NoError(t, err)
+			require.Contains(t, string(source), q[2], "docs/%s quotes code that is not in %s", name, q[1])
+			folders[filepath.Dir(q[1])] = true
+		}
+		require.GreaterOrEqual(t, len(folders), want.folders, "each recipe of docs/%s has an example", name)
 	}
-	require.Len(t, files, 5, "each recipe has an example")
 }

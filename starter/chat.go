@@ -302,8 +302,8 @@ func parseDecision(line string) (agent.Decision, bool) {
 // maxLine bounds one line of input.
 const maxLine = 1 << 20
 
-// lineReader sends the lines of a reader to a channel, so that waiting for one can be interrupted. It starts to read at the first call of next,
-// and reads one line ahead at most.
+// lineReader sends the lines of a reader to a channel, so that waiting for one can be interrupted. It starts to read at the first call of
+// next, and reads one line ahead at most.
 type lineReader struct {
 	start sync.Once
 	in    io.Reader

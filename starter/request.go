@@ -86,8 +86,8 @@ func show[T any](a *app, ask askFunc[T], format func(*T) string) runFunc {
 	})
 }
 
-// act returns a command body that has the server do something and prints the name of what it was done to, as the member field of a JSON object.
-// text is a format with one %s.
+// act returns a command body that has the server do something and prints the name of what it was done to, as the member field of a JSON
+// object. text is a format with one %s.
 func (a *app) act(field, text string, do func(ctx context.Context, c *client.Client, name string) error) runFunc {
 	return a.send(func(ctx context.Context, c *client.Client, args []string) error {
 		if err := do(ctx, c, args[0]); err != nil {

@@ -92,8 +92,8 @@ type Worker struct {
 	Enabled bool `yaml:"enabled" default:"true" help:"run turns and upkeep in this process"`
 }
 
-// Temporal holds only our overrides. Address, namespace, API key and TLS come from TEMPORAL_* variables and temporal.toml, as for every SDK and
-// for the CLI ([TemporalOptions]).
+// Temporal holds only our overrides. Address, namespace, API key and TLS come from TEMPORAL_* variables and temporal.toml, as for every
+// SDK and for the CLI ([TemporalOptions]).
 type Temporal struct {
 	Address    string `yaml:"address" env:"TEMPORAL_ADDRESS" help:"Temporal frontend (host:port); empty: the profile's, else 127.0.0.1:7233"`
 	Namespace  string `yaml:"namespace" env:"TEMPORAL_NAMESPACE" help:"Temporal namespace; empty: the profile's, else default"`
@@ -102,8 +102,8 @@ type Temporal struct {
 	TaskQueue  string `yaml:"task_queue" default:"turnstone" check:"required" help:"task queue of turns and activities"`
 	// EagerStart saves a round trip: the worker that starts a turn runs its first task. It is false where the server refuses it.
 	EagerStart bool `yaml:"eager_start" default:"true" help:"start turns on this worker without a round trip"`
-	// ModelCalls: the Web UI shows normal activities while they run. Local ones cost less than half of the history, but block queries and updates
-	// of the turn. Auto is local while nine in ten calls of the model take less than 4 s.
+	// ModelCalls: the Web UI shows normal activities while they run. Local ones cost less than half of the history, but block queries and
+	// updates of the turn. Auto is local while nine in ten calls of the model take less than 4 s.
 	ModelCalls string `yaml:"model_calls" default:"auto" oneof:"auto local activity" help:"run model calls as local activities, normal ones, or auto: local where they are short"`
 	// The SDK refuses one concurrent workflow task.
 	MaxConcurrentActivities      int `yaml:"max_concurrent_activities" default:"200" range:"1..10000" help:"activities running at once"`
@@ -159,8 +159,8 @@ type Events struct {
 	Relay         EventRelay    `yaml:"relay"`
 }
 
-// EventRelay is how the processes of an installation send each other events before they are stored. It needs [LogPostgres]. Without it they read
-// each other's streams from the database.
+// EventRelay is how the processes of an installation send each other events before they are stored. It needs [LogPostgres]. Without it
+// they read each other's streams from the database.
 type EventRelay struct {
 	Enabled   bool   `yaml:"enabled" default:"true" help:"hand events to other processes before they are stored"`
 	Address   string `yaml:"address" help:"where other processes connect, host:port; empty: a free port of the address by which this host reaches PostgreSQL"`
@@ -218,8 +218,8 @@ const (
 	ProviderOffline   = "offline" // the deterministic model of the embedded stack
 )
 
-// LLM is a model profile: which model answers, and how. The one under llm is the default profile. [Load] fills in provider, model and key by
-// what is in the environment.
+// LLM is a model profile: which model answers, and how. The one under llm is the default profile. [Load] fills in provider, model and key
+// by what is in the environment.
 type LLM struct {
 	Provider    string  `yaml:"provider" help:"who runs the model (models.md has the names); empty: by the key that is set"`
 	Model       string  `yaml:"model" help:"model name; empty: gpt-4o for openai, claude-sonnet-5-5 for anthropic"`
@@ -229,8 +229,8 @@ type LLM struct {
 	MaxTokens   int     `yaml:"max_tokens" default:"4000" range:"1..1000000" help:"tokens of one reply"`
 	// TimeoutSec bounds the time between two bytes, not that of a call.
 	TimeoutSec int `yaml:"timeout_sec" default:"120" range:"1..3600" help:"longest silence of the provider in seconds"`
-	// MaxRetries is that of the middleware model_retry, which also serves agents that do not list it. The SDKs' own retries are off. That of llm
-	// is also for profiles that are documents.
+	// MaxRetries is that of the middleware model_retry, which also serves agents that do not list it. The SDKs' own retries are off. That
+	// of llm is also for profiles that are documents.
 	MaxRetries    int     `yaml:"max_retries" default:"2" range:"0..10" help:"retries of a failed model call, where model_retry of an agent does not say; 0: none"`
 	InputPerMTok  float64 `yaml:"input_per_mtok" range:"0..1e6" help:"USD per million input tokens"`
 	CachedPerMTok float64 `yaml:"cached_per_mtok" range:"0..1e6" help:"USD per million cached input tokens"`
@@ -255,8 +255,8 @@ type Catalog struct {
 	PlanTTL   time.Duration `yaml:"plan_ttl" default:"1h" range:"1s..720h" help:"how long a compiled plan is kept in memory"`
 	Follow    Follow        `yaml:"follow"`
 	RedisURL  Secret        `yaml:"redis_url" check:"redis" help:"Redis that processes share plans through; empty: none"`
-	// SecretEnv: "acme=ACME_*" grants variables to documents of tenant acme, an entry without a tenant to documents of the tenant default and to
-	// shared ones. The runtime's own variables are never granted.
+	// SecretEnv: "acme=ACME_*" grants variables to documents of tenant acme, an entry without a tenant to documents of the tenant default
+	// and to shared ones. The runtime's own variables are never granted.
 	SecretEnv []string `yaml:"secret_env" default:"TURNSTONE_SECRET_*" help:"variables that auth profiles may name (NAME, PREFIX*, tenant=PREFIX*)"`
 	// SecretFolders: an entry without a tenant also grants /run/secrets and /var/run/secrets.
 	SecretFolders []string `yaml:"secret_folders" help:"folders that file: references of auth profiles may lead to (/path, tenant=/path)"`

@@ -40,8 +40,8 @@ func Settings() []Setting {
 	return all
 }
 
-// Variables returns the names of all environment variables that [Load] and [TemporalOptions] read themselves. The Temporal SDK also reads the
-// rest of TEMPORAL_*.
+// Variables returns the names of all environment variables that [Load] and [TemporalOptions] read themselves. The Temporal SDK also reads
+// the rest of TEMPORAL_*.
 func Variables() []string {
 	names := []string{configEnv, openAIKey, anthropicKey}
 	for _, s := range Settings() {

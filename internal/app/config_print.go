@@ -48,8 +48,8 @@ func hideSecrets(v reflect.Value) {
 	}
 }
 
-// redactURL keeps scheme, host, path and the names of query parameters. A user's name is kept only beside a password: alone it may be a token.
-// Anything but a URL with "://" becomes "[redacted]".
+// redactURL keeps scheme, host, path and the names of query parameters. A user's name is kept only beside a password: alone it may be a
+// token. Anything but a URL with "://" becomes "[redacted]".
 func redactURL(s string) string {
 	u, err := url.Parse(s)
 	if err != nil || !strings.Contains(s, "://") || u.Opaque != "" {

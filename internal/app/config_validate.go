@@ -29,7 +29,8 @@ const (
 	minOperatorKey = 32
 )
 
-// validate checks every setting by the rules of its tags, and then the settings that depend on each other. It adds faults and changes nothing.
+// validate checks every setting by the rules of its tags, and then the settings that depend on each other. It adds faults and changes
+// nothing.
 func (l *loader) validate() {
 	l.checkTags(reflect.ValueOf(l.cfg).Elem(), "")
 	l.doors()

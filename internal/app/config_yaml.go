@@ -14,10 +14,10 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// Why this is our own code: a fault has to name the setting's path and the line, all faults are listed at once, and no message may quote a secret.
-// goccy/go-yaml, when it fills a struct, stops at the first fault and quotes the lines around it. koanf, viper and the like merge maps without
-// lines and without types, so that the checks, the origins and the documentation of settings would still be needed on top of them. Here the
-// library parses, and this file walks its syntax tree.
+// Why this is our own code: a fault has to name the setting's path and the line, all faults are listed at once, and no message may quote
+// a secret. goccy/go-yaml, when it fills a struct, stops at the first fault and quotes the lines around it. koanf, viper and the like
+// merge maps without lines and without types, so that the checks, the origins and the documentation of settings would still be needed on
+// top of them. Here the library parses, and this file walks its syntax tree.
 
 // yaml reads a document into the Config; name is for messages.
 func (l *loader) yaml(name string, data []byte) {
