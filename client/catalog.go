@@ -125,8 +125,8 @@ func (c *Client) Route(ctx context.Context, r agent.RouteContext) (agent.RouteDe
 // params returns query parameters from pairs of names and values, without the empty values.
 func params(pairs ...string) url.Values {
 	query := url.Values{}
-	for i := 0; i < len(pairs); i += 2 {
-		if name, value := pairs[i], pairs[i+1]; value != "" {
+	for pair := range slices.Chunk(pairs, 2) {
+		if name, value := pair[0], pair[len(pair)-1]; value != "" {
 			query.Set(name, value)
 		}
 	}

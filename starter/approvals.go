@@ -164,7 +164,7 @@ const maxTextArg = 1 << 20
 // readTextArg returns the value of a flag: itself, or for @file the file's content.
 func (a *app) readTextArg(ctx context.Context, value string) ([]byte, error) {
 	if name, ok := strings.CutPrefix(value, "@"); ok {
-		return a.readInput(ctx, name, maxTextArg)
+		return a.readInput(ctx, name)
 	}
 	return []byte(value), nil
 }

@@ -138,7 +138,7 @@ func (f *jobFlags) change(ctx context.Context, flags *pflag.FlagSet, a *app, pro
 	if prompt != "" {
 		return job.Job{}, errors.New("give a prompt or --file, not both")
 	}
-	raw, err := a.readInput(ctx, f.file, job.MaxMessageBytes)
+	raw, err := a.readInput(ctx, f.file)
 	if err != nil {
 		return job.Job{}, fmt.Errorf("%s: %w", f.file, err)
 	}

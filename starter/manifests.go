@@ -179,8 +179,8 @@ func readAll(ctx context.Context, from io.Reader, most int64) ([]byte, error) {
 	}
 }
 
-// readInput returns the content of a file, or of standard input for "-". It refuses more than maxBytes.
-func (a *app) readInput(ctx context.Context, name string, maxBytes int64) ([]byte, error) {
+// readInput returns the content of a file, or of standard input for "-". It refuses more than maxManifest.
+func (a *app) readInput(ctx context.Context, name string) ([]byte, error) {
 	from := a.in
 	if name != "-" {
 		f, err := os.Open(name)
@@ -190,9 +190,9 @@ func (a *app) readInput(ctx context.Context, name string, maxBytes int64) ([]byt
 		defer f.Close() //nolint:errcheck // read-only
 		from = f
 	}
-	data, err := readAll(ctx, from, maxBytes+1)
-	if err == nil && int64(len(data)) > maxBytes {
-		err = fmt.Errorf("%s is larger than %d bytes", name, maxBytes)
+	data, err := readAll(ctx, from, maxManifest+1)
+	if err == nil && len(data) > maxManifest {
+		err = fmt.Errorf("%s is larger than %d bytes", name, maxManifest)
 	}
 	return data, err
 }

@@ -90,7 +90,7 @@ func (a *app) schedulesCreateCommand() *cobra.Command {
 func (f *scheduleFlags) schedule(ctx context.Context, cmd *cobra.Command, a *app, args []string) (*agent.Schedule, error) {
 	s := f.Schedule
 	if f.file != "" {
-		text, err := a.readInput(ctx, f.file, maxTextArg)
+		text, err := a.readInput(ctx, f.file)
 		if err != nil {
 			return nil, usageError{fmt.Errorf("--file: %w", err)}
 		}

@@ -197,7 +197,7 @@ func (a *app) readDocument(ctx context.Context, file string) (json.RawMessage, e
 	if file == "" {
 		return nil, usageError{errors.New("--file is missing: give a file, or - for standard input")}
 	}
-	data, err := a.readInput(ctx, file, maxManifest)
+	data, err := a.readInput(ctx, file)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)

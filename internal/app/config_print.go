@@ -45,6 +45,7 @@ func hideSecrets(v reflect.Value) {
 		case !isSecret && strings.Contains(v.String(), "://"):
 			v.SetString(redactURL(v.String()))
 		}
+	default: // holds no text
 	}
 }
 

@@ -37,7 +37,9 @@ func faults(err error) (all []*app.Fault) {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) {
 		for _, e := range joined.Unwrap() {
-			all = append(all, e.(*app.Fault))
+			if f, ok := errors.AsType[*app.Fault](e); ok {
+				all = append(all, f)
+			}
 		}
 	}
 	return all

@@ -47,13 +47,13 @@ func (l *loader) validate() {
 	l.telemetry()
 	l.retention()
 	l.egress()
-	each(l, "log.pii", l.cfg.Log.PII, func(path, kind string) {
+	each("log.pii", l.cfg.Log.PII, func(path, kind string) {
 		l.oneOf(path, kind, "email", "credit_card", "ip", "mac_address", "url")
 	})
 }
 
 // each calls check with the path of each entry of a list.
-func each(l *loader, path string, list []string, check func(path, entry string)) {
+func each(path string, list []string, check func(path, entry string)) {
 	for i, entry := range list {
 		check(fmt.Sprintf("%s[%d]", path, i), entry)
 	}
@@ -67,22 +67,22 @@ func (l *loader) doors() {
 	if !cfg.Gateway.Enabled && !cfg.Worker.Enabled {
 		l.fault("worker.enabled", "is false, and gateway.enabled as well: this process would do nothing")
 	}
-	each(l, "http.allowed_hosts", cfg.HTTP.AllowedHosts, func(path, host string) {
+	each("http.allowed_hosts", cfg.HTTP.AllowedHosts, func(path, host string) {
 		if host == "" || strings.ContainsAny(host, "/@ ") || strings.Contains(host, ":") && net.ParseIP(host) == nil {
 			l.fault(path, "want a host name without scheme and port, or *")
 		}
 	})
-	each(l, "http.allowed_origins", cfg.HTTP.AllowedOrigins, func(path, origin string) {
+	each("http.allowed_origins", cfg.HTTP.AllowedOrigins, func(path, origin string) {
 		if origin != "*" && !isOrigin(origin) {
 			l.fault(path, "want scheme://host or scheme://host:port, or *")
 		}
 	})
-	each(l, "http.codec_origins", cfg.HTTP.CodecOrigins, func(path, origin string) {
+	each("http.codec_origins", cfg.HTTP.CodecOrigins, func(path, origin string) {
 		if !isOrigin(origin) {
 			l.fault(path, "want scheme://host or scheme://host:port")
 		}
 	})
-	each(l, "gateway.direct_channels", cfg.Gateway.DirectChannels, func(path, channel string) {
+	each("gateway.direct_channels", cfg.Gateway.DirectChannels, func(path, channel string) {
 		if !agent.ValidName(channel) {
 			l.fault(path, "want the name of a channel: http, grpc, ws, openai, chat, telegram, …")
 		}
@@ -197,22 +197,22 @@ func (l *loader) model(path string, m *LLM) {
 // catalog has the packages that read the entries check them, so that there is one grammar.
 func (l *loader) catalog() {
 	c := l.cfg.Catalog
-	each(l, "catalog.secret_env", c.SecretEnv, func(path, entry string) {
+	each("catalog.secret_env", c.SecretEnv, func(path, entry string) {
 		_, err := secret.New(secret.Config{AllowEnv: []string{entry}})
 		l.foreignFault(path, err)
 	})
-	each(l, "catalog.secret_folders", c.SecretFolders, func(path, entry string) {
+	each("catalog.secret_folders", c.SecretFolders, func(path, entry string) {
 		_, err := secret.New(secret.Config{Folders: []string{entry}})
 		l.foreignFault(path, err)
 	})
 }
 
 func (l *loader) egress() {
-	each(l, "egress.allow_hosts", l.cfg.Egress.AllowHosts, func(path, rule string) {
+	each("egress.allow_hosts", l.cfg.Egress.AllowHosts, func(path, rule string) {
 		_, err := egress.New(egress.Config{AllowHosts: []string{rule}})
 		l.foreignFault(path, err)
 	})
-	each(l, "egress.allow_private", l.cfg.Egress.AllowPrivate, func(path, rule string) {
+	each("egress.allow_private", l.cfg.Egress.AllowPrivate, func(path, rule string) {
 		_, err := egress.New(egress.Config{AllowPrivate: []string{rule}})
 		l.foreignFault(path, err)
 	})
@@ -261,7 +261,7 @@ func (l *loader) issuer(path string, i *Issuer) {
 		l.fault(path+".audiences", "is required: whom a token must be meant for")
 	}
 	algorithms := []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
-	each(l, path+".algorithms", i.Algorithms, func(path, name string) {
+	each(path+".algorithms", i.Algorithms, func(path, name string) {
 		if !slices.Contains(algorithms, name) {
 			l.fault(path, "want one of %s, got %q", strings.Join(algorithms, ", "), name)
 		}
@@ -295,7 +295,7 @@ func (l *loader) tenant(path, name string) {
 }
 
 func (l *loader) scopes(path string, scopes []string) {
-	each(l, path, scopes, func(path, scope string) {
+	each(path, scopes, func(path, scope string) {
 		if !access.ValidScope(scope) {
 			l.fault(path, "%q allows nothing that there is", scope)
 		}
@@ -340,7 +340,7 @@ func (l *loader) telegram() {
 func (l *loader) tools() {
 	t := &l.cfg.Tools
 	seen := map[string]bool{}
-	each(l, "tools.grpc_clients", t.GRPCClients, func(path, entry string) {
+	each("tools.grpc_clients", t.GRPCClients, func(path, entry string) {
 		client, err := parseGRPCClient(entry)
 		if err != nil {
 			l.fault(path, "%s", err)
@@ -361,7 +361,7 @@ func (l *loader) tools() {
 	for i := range t.MCP.Servers {
 		path := fmt.Sprintf("tools.mcp.servers[%d]", i)
 		l.profileName(path+".name", t.MCP.Servers[i].Name, seen)
-		each(l, path+".env", t.MCP.Servers[i].Env, func(path, entry string) {
+		each(path+".env", t.MCP.Servers[i].Env, func(path, entry string) {
 			if name, _, ok := strings.Cut(entry, "="); !ok || name == "" {
 				l.fault(path, "want NAME=value")
 			}
@@ -381,8 +381,8 @@ func (l *loader) workflows() {
 	}
 	l.address("workflows.smtp.addr", mail.Addr, 1)
 	l.checkText("workflows.smtp.from", "email", mail.From)
-	each(l, "workflows.smtp.to", mail.To, func(path, to string) { l.checkText(path, "email", to) })
-	each(l, "workflows.smtp.allow_to", mail.AllowTo, func(path, rule string) {
+	each("workflows.smtp.to", mail.To, func(path, to string) { l.checkText(path, "email", to) })
+	each("workflows.smtp.allow_to", mail.AllowTo, func(path, rule string) {
 		if name := strings.TrimPrefix(rule, "*"); !strings.Contains(name, "@") || strings.ContainsAny(name, "* ") {
 			l.fault(path, "want an address or *@domain")
 		}

@@ -59,7 +59,7 @@ func parseQuery(rawQuery string, names ...string) (q listQuery, wrong *parameter
 		return q, &parameterError{"", "the query string is malformed"}
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		message := ""
+		var message string
 		switch {
 		case !slices.Contains(names, name):
 			message = "unknown; known are " + strings.Join(names, ", ")

@@ -10,8 +10,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// Keys is the port that creates, rotates and revokes API keys for the caller by. A key of another tenant is [agent.CodeNotFound], with the same text as one that
-// does not exist. A caller cannot create or rotate a key that has permissions the caller lacks: [agent.CodeDenied], with the field.
+// Keys is the port that creates, rotates and revokes API keys for the caller by. A key of another tenant is [agent.CodeNotFound], with the same
+// text as one that does not exist. A caller cannot create or rotate a key that has permissions the caller lacks: [agent.CodeDenied], with the field.
 type Keys interface {
 	CreateKey(ctx context.Context, by agent.Principal, r agent.KeyRequest) (agent.NewKey, error)
 	RotateKey(ctx context.Context, by agent.Principal, id string, overlap time.Duration) (agent.NewKey, error)

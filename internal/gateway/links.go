@@ -231,5 +231,5 @@ func (s *httpServer) deleteLink(c *Call) (any, error) {
 	}
 	c.audit(agent.AuditAllowed, agent.ActionLinksWrite, "link/"+chat.Channel+"/"+chat.ChatID, nil)
 	c.status = http.StatusNoContent
-	return nil, nil
+	return nil, nil //nolint:nilnil // the answer has no body
 }

@@ -128,7 +128,7 @@ func (o *eventWriter) flush() error {
 	if err := o.control.SetWriteDeadline(time.Now().Add(o.timeout)); err != nil {
 		return fmt.Errorf("%w: set write deadline: %w", errGone, err)
 	}
-	_, err := o.w.Write(o.buf.Bytes())
+	_, err := o.w.Write(o.buf.Bytes()) //nolint:gosec // an event stream, which no browser renders
 	o.buf.Reset()
 	if err == nil {
 		err = o.control.Flush()

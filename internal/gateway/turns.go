@@ -140,7 +140,8 @@ func (g *Gateway) decide(ctx context.Context, caller identity, id agent.TurnID, 
 	}
 	d.By = caller.actor(d.By)
 	err = g.cfg.Turns.Decide(ctx, v.TurnID, d)
-	caller.inTenantOf(&v).auditChange(agent.ActionApprovalsDecide, "turn/"+string(v.TurnID), facts{"approval_id": clip.Bytes(d.ApprovalID, maxText), "decision": d.Decision}, err)
+	detail := facts{"approval_id": clip.Bytes(d.ApprovalID, maxText), "decision": d.Decision}
+	caller.inTenantOf(&v).auditChange(agent.ActionApprovalsDecide, "turn/"+string(v.TurnID), detail, err)
 	return v, err
 }
 

@@ -77,9 +77,8 @@ func (r *rewriter) node(n any, s *scope) {
 
 // children rewrites the nodes that the fields of a node point to.
 func (r *rewriter) children(n any, s *scope) {
-	fields := reflect.ValueOf(n).Elem()
-	for i := range fields.NumField() {
-		r.field(fields.Field(i), s)
+	for _, v := range reflect.ValueOf(n).Elem().Fields() {
+		r.field(v, s)
 	}
 }
 

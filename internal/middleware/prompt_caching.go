@@ -61,7 +61,8 @@ func (m *promptCaching) CheckPlan(p *agent.Plan) error {
 	}
 	for i := range p.Models {
 		if model := &p.Models[i]; model.Provider != cachingProvider {
-			return ruleViolation(ruleCacheSupported, "unsupported_model_behavior", "model %.50q is %.50q's, want %s's", model.Profile, model.Provider, cachingProvider)
+			return ruleViolation(ruleCacheSupported, "unsupported_model_behavior",
+				"model %.50q is %.50q's, want %s's", model.Profile, model.Provider, cachingProvider)
 		}
 	}
 	return nil

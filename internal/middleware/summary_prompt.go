@@ -14,7 +14,7 @@ import (
 const messagesMark = "{messages}"
 
 // summaryPrompt is the default prompt.
-const summaryPrompt = `You condense conversations between a user and an assistant that uses tools. What you write takes the blockPosition of the messages below: the ` +
+const summaryPrompt = `You condense conversations between a user and an assistant that uses tools. What you write takes the place of the messages below: the ` +
 	`assistant goes on with your summary and without them.
 
 Keep what the work still needs:

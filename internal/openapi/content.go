@@ -28,6 +28,7 @@ func (b *requestBuilder) writeBody(ctx context.Context, rest map[string]any) ([]
 	case mediaMultipart:
 		b.check(m.schema, withoutFiles(value), field)
 		return b.writeMultipart(ctx, m, value, field)
+	case mediaJSON, mediaForm, mediaText: // below
 	case mediaBytes:
 		f, ok, err := b.readFile(ctx, value, field, 0)
 		if err != nil || ok {

@@ -111,7 +111,7 @@ func (e *explainer) unknownMembers(tokens, names []string, schemaURL string) []F
 	names = slices.Sorted(slices.Values(names))
 	out := make([]Fault, len(names))
 	for i, name := range names {
-		message := ""
+		var message string
 		if e.Unknown != nil {
 			message = e.Unknown(schemaURL, name)
 		} else {

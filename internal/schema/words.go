@@ -16,8 +16,8 @@ import (
 
 // message says what a value should have been and, except in the catalog, what it is.
 func (e *explainer) message(v *jsonschema.ValidationError) string {
-	if e.Wording.Message != nil {
-		if own := e.Wording.Message(v); own != "" {
+	if e.Message != nil {
+		if own := e.Message(v); own != "" {
 			return own
 		}
 	}

@@ -58,7 +58,9 @@ type observedRequest struct {
 }
 
 // observe tells the observer of a request; the context returned is the request's.
-func (r *modelRun) observe(ctx context.Context, m agent.PlanModel, epoch agent.Epoch, purpose string, req *agent.ModelRequest) (context.Context, *observedRequest) {
+func (r *modelRun) observe(
+	ctx context.Context, m agent.PlanModel, epoch agent.Epoch, purpose string, req *agent.ModelRequest,
+) (context.Context, *observedRequest) {
 	o := observedRequest{began: time.Now(), sent: ctx.Err() == nil, spoken: r.turn.spoken}
 	ctx, o.done = r.ts.Observer.Request(ctx, agent.ModelObservation{
 		Turn: r.turn.seen, Model: m, Step: r.in.Step, Epoch: epoch, Purpose: purpose, Request: req,

@@ -135,7 +135,8 @@ func (s *documentSchema) ownMessage(e *jsonschema.ValidationError) string {
 	switch e.ErrorKind.(type) {
 	case *kind.Pattern:
 		message, _ = s.objectAt(e.SchemaURL)["patternErrorMessage"].(string)
-	case *kind.MinItems, *kind.MaxItems, *kind.UniqueItems, *kind.MinProperties, *kind.MaxProperties, *kind.Contains, *kind.MinContains, *kind.MaxContains, *kind.Not:
+	case *kind.MinItems, *kind.MaxItems, *kind.UniqueItems, *kind.MinProperties, *kind.MaxProperties,
+		*kind.Contains, *kind.MinContains, *kind.MaxContains, *kind.Not:
 		message, _ = s.objectAt(e.SchemaURL)["errorMessage"].(string)
 	}
 	return message

@@ -61,7 +61,7 @@ type configBody struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-func (d *Door) getConfig(w http.ResponseWriter, _ *http.Request, v *gateway.Call) error {
+func (d *Door) getConfig(_ http.ResponseWriter, _ *http.Request, v *gateway.Call) error {
 	caller := v.Principal()
 	body := configBody{Auth: caller.Method != agent.MethodNone}
 	if d.cfg.UIURL != "" && caller.MayAny(agent.ActionTurnsRead) {

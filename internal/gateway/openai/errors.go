@@ -190,8 +190,8 @@ func (c *completion) awaitingProblem(pending []agent.Approval) *problem {
 	}
 }
 
-// failedProblem returns the problem of a turn that ended without an answer. Its status says nothing of the reason: what a provider answered, such as 429 or 503, was
-// repeated as the agent's policy says, and a client that repeats it again would multiply that.
+// failedProblem returns the problem of a turn that ended without an answer. Its status does not tell the reason:
+// a provider's 429 or 503 was retried as the agent's policy says, and a client that retries it again would multiply that.
 func (c *completion) failedProblem(o *agent.AgentStepOutput) *problem {
 	p := &problem{
 		status: statusFinal, Type: typeFailed, Code: string(o.StopReason), TurnID: c.receipt.TurnID,

@@ -23,7 +23,7 @@ type model struct {
 }
 
 // getModels is GET /v1/models: the agents that the caller may run.
-func (d *Door) getModels(w http.ResponseWriter, r *http.Request, v *gateway.Call) error {
+func (d *Door) getModels(_ http.ResponseWriter, r *http.Request, v *gateway.Call) error {
 	models, err := runnable(r, v)
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func (d *Door) getModels(w http.ResponseWriter, r *http.Request, v *gateway.Call
 }
 
 // getModel is GET /v1/models/{model}.
-func (d *Door) getModel(w http.ResponseWriter, r *http.Request, v *gateway.Call) error {
+func (d *Door) getModel(_ http.ResponseWriter, r *http.Request, v *gateway.Call) error {
 	name := r.PathValue("model")
 	models, err := runnable(r, v)
 	if err != nil {

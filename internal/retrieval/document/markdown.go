@@ -142,8 +142,8 @@ func parseATXHeading(line string) (level int, text string) {
 	return level, text
 }
 
-// setextLevel returns the level of a heading that is underlined with = or -, 0 for other text. Only paragraphs of one line are headings here: a longer one before a rule is more
-// often a slip than a heading.
+// setextLevel returns the level of a heading that is underlined with = or -, 0 for other text. Only paragraphs of one line are
+// headings here: a longer one before a rule is more often a slip than a heading.
 func setextLevel(line, under string) int {
 	text, under := strings.TrimSpace(line), strings.TrimRight(under, " \t\n")
 	if text == "" || strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "\t") || strings.ContainsAny(text[:1], "-*+>|#`~") || len(under) < 2 {

@@ -131,7 +131,8 @@ func (b *builder) metrics() *Metrics {
 	overflow := b.counters("telemetry_label_overflow_total", "Times that a name was counted as other, because the label had its bound of names.", "label")
 	label := func(name string) *names { return newNames(b.values, overflow.WithLabelValues(name)) }
 	m := &Metrics{
-		tenants: label("tenant"), agents: label("agent"), models: label("model"), providers: label("provider"), tools: label("tool"), activityNames: label("activity"),
+		tenants: label("tenant"), agents: label("agent"), models: label("model"), providers: label("provider"),
+		tools: label("tool"), activityNames: label("activity"),
 		first: b.histograms("agent_first_token_seconds",
 			"From when a turn was first seen to the first fragment that it showed, by agent.", firstBuckets(), "agent"),
 		retries:   b.counters("model_retries_total", "Requests that repeat one of the same step, or fall back from it, by model.", "model"),

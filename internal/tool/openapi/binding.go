@@ -147,7 +147,8 @@ func (b *binding) findDocument(name string) (documentLocation, error) {
 		for n := range b.Documents {
 			known = append(known, catalogPrefix+n)
 		}
-		return documentLocation{}, agent.FieldErrorf(agent.CodeNotFound, "openapi_url", "there is no document %q: %s", clip.Bytes(name, 100), listNames("the catalog has", known))
+		return documentLocation{}, agent.FieldErrorf(agent.CodeNotFound, "openapi_url",
+			"there is no document %q: %s", clip.Bytes(name, 100), listNames("the catalog has", known))
 	case d.Ref != "":
 		return documentLocation{ref: d.Ref}, nil
 	case len(d.Document) > 0:

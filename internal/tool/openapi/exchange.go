@@ -124,7 +124,8 @@ func (c *exchange) send(ctx context.Context) (agent.ToolResult, error) {
 		return c.lostAnswerResult(ctx, err)
 	case err != nil, int64(len(body)) > c.maxBytes:
 		if c.op.Safe() && resp.StatusCode < 300 {
-			return errorResult(agent.Errorf(agent.CodeOverflow, "", "%s: the answer is longer than %d bytes: ask for less", c.title, min(c.maxBytes, int64(len(body)))))
+			return errorResult(agent.Errorf(agent.CodeOverflow, "",
+				"%s: the answer is longer than %d bytes: ask for less", c.title, min(c.maxBytes, int64(len(body)))))
 		}
 		c.addWarning("the answer could not be read to its end, or is too long: it is cut off")
 		body = body[:min(int64(len(body)), c.maxBytes)]

@@ -130,7 +130,10 @@ func (t *action) prepare(ctx context.Context, inv *agent.Invocation, args json.R
 	if err != nil {
 		return nil, err
 	}
-	c := &exchange{cfg: t.cfg, inv: inv, op: op, request: req, warnings: req.Warnings, checksResponse: b.checksResponses(), hosts: b.AllowHosts, maxBytes: t.cfg.MaxResponse}
+	c := &exchange{
+		cfg: t.cfg, inv: inv, op: op, request: req, warnings: req.Warnings, checksResponse: b.checksResponses(), hosts: b.AllowHosts,
+		maxBytes: t.cfg.MaxResponse,
+	}
 	if c.title = op.ID; c.title == "" {
 		c.title = op.Method + " " + op.Path
 	}

@@ -152,7 +152,7 @@ func shortDecimal(text []byte) *apd.Decimal {
 	if text[0] == '-' {
 		coefficient = -coefficient
 	}
-	return apd.New(coefficient, int32(-fraction)) //nolint:gosec // the text is short
+	return apd.New(coefficient, int32(-fraction))
 }
 
 func compareNumbers(a, b *value) int {
