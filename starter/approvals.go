@@ -158,9 +158,6 @@ func (f *decisionFlags) decision(ctx context.Context, a *app, id, kind string) (
 	return d, nil
 }
 
-// maxTextArg bounds a flag's value that is read from a file.
-const maxTextArg = 1 << 20
-
 // readTextArg returns the value of a flag: itself, or for @file the file's content.
 func (a *app) readTextArg(ctx context.Context, value string) ([]byte, error) {
 	if name, ok := strings.CutPrefix(value, "@"); ok {

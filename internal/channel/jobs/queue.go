@@ -191,7 +191,7 @@ func (q *queue) addDeadLetter(ctx context.Context, raw string, l deadLetter, r *
 	}
 	outcome, err := q.run(ctx, luaBury, []string{q.processing(q.bridge), q.dead(), to}, raw, body, maxDead, message, q.resultTTLMillis()).Text()
 	if err != nil {
-		return "", fmt.Errorf("write dead deadLetter to Redis: %w", err)
+		return "", fmt.Errorf("write dead letter to Redis: %w", err)
 	}
 	return outcome, nil
 }

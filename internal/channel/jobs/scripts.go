@@ -89,7 +89,7 @@ return 'published'`
 
 	// luaBury moves a message to the dead letters, and sends a result, if any, to its producer. It returns buried; gone, when the entry is not the
 	// bridge's any more; occupied, when the key of the dead letters holds no list: then the entry stays, and the result is sent.
-	// KEYS: processing, dead, results. ARGV: message, dead deadLetter, letters to keep, result or nothing, ms to keep it or 0.
+	// KEYS: processing, dead, results. ARGV: message, dead letter, letters to keep, result or nothing, ms to keep it or 0.
 	luaBury = luaMark + `
 local outcome, tell = 'occupied', ARGV[4] ~= '' and room(KEYS[3])
 if room(KEYS[2]) then
