@@ -145,6 +145,6 @@ func TestApprovalsDecide(t *testing.T) {
 func TestTextArgsAreBounded(t *testing.T) {
 	b := setup(t)
 	b.waits(t)
-	require.Equal(t, exitUsage, b.run(strings.NewReader(`"`+strings.Repeat("x", maxTextArg)+`"`), "approvals", "decide", "turn-1.1.call_1", "edit", "--args", "@-"))
+	require.Equal(t, exitUsage, b.run(strings.NewReader(`"`+strings.Repeat("x", maxManifest)+`"`), "approvals", "decide", "turn-1.1.call_1", "edit", "--args", "@-"))
 	require.Contains(t, b.screen.String(), "larger than")
 }

@@ -69,7 +69,7 @@ var ways = map[string]map[string]string{
 		"internal/turns/accept.go (*submission).recordAndStart": "a durable turn, before its workflow",
 		"internal/direct/direct.go (*Driver).Submit":            "a direct turn",
 	},
-	"(internal/turns.TurnRecords).Begin":     {"internal/turns/begin_turn.go": "Begin"},
+	"(internal/turns.TurnRecords).Begin":   {"internal/turns/begin_turn.go": "Begin"},
 	"(*internal/postgres.TurnStore).Begin": {},
 	"(*internal/direct.Driver).Submit":     {},
 	"(internal/turns.Driver).Submit":       {"internal/turns/accept.go (*submission).start": "a direct turn"},
