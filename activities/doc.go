@@ -1,3 +1,3 @@
-// Package activities gives the use cases the form that Temporal wants: names that histories hold, heartbeats, attempts, and errors that
-// say whether to try again. It decides nothing.
+// Package activities wraps the use cases as Temporal activities: the names in histories, heartbeats, attempts, and errors with their
+// retryability. It decides nothing.
 package activities

@@ -13,7 +13,7 @@ import (
 // FencedError is the type of the error of an attempt that a newer one has fenced, or whose turn has ended.
 const FencedError = "fenced"
 
-// TemporalError turns an error into what Temporal acts on; its type is the code.
+// TemporalError returns an error in Temporal's form: its type is the code, and it says whether to retry.
 func TemporalError(err error) error {
 	if err == nil {
 		return nil

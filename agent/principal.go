@@ -2,11 +2,11 @@ package agent
 
 import "strings"
 
-// AnyTenant in a principal is every tenant: an operator's credential, whose requests name the tenant that they are made for. It can never
-// be a tenant's name, because it has no valid shape.
+// AnyTenant is the tenant of a principal that may act for every tenant: an operator, whose requests name their tenant. It is no valid name of a
+// tenant.
 const AnyTenant = "*"
 
-// How a principal was made known.
+// The methods by which a principal was authenticated.
 const (
 	MethodNone = "none" // no authentication is configured: whoever can connect may do everything
 	MethodKey  = "key"
@@ -14,13 +14,12 @@ const (
 	MethodMTLS = "mtls"
 )
 
-// Principal is who acts, as a credential says it. The zero value is the runtime itself: code of this process that asks for
-// nobody else.
+// Principal is the caller that a credential identifies. The zero value is the runtime itself, acting for nobody else.
 type Principal struct {
-	Method     string         `json:"method"`               // one of the methods above, or the name of a channel that vouches for its users
+	Method     string         `json:"method"`               // one of the methods above, or the name of a channel that authenticates its users
 	Tenant     string         `json:"tenant"`               // whose data; [AnyTenant]: every tenant's
-	Subject    string         `json:"subject,omitempty"`    // user id; empty: the credential is nobody's own, and its requests may name a user
-	Role       string         `json:"role,omitempty"`       // user_role as routing sees it
+	Subject    string         `json:"subject,omitempty"`    // user id; empty: the credential belongs to no user, and its requests may name one
+	Role       string         `json:"role,omitempty"`       // user_role for routing
 	Flags      map[string]any `json:"flags,omitempty"`      // likewise
 	Scopes     []string       `json:"scopes"`               // what it may do, see [Action]
 	Credential string         `json:"credential,omitempty"` // which credential, for the audit trail; never the secret
@@ -65,7 +64,7 @@ const (
 	ActionRetentionRead  Action = "retention.read"  // what is kept for how long
 	ActionRetentionWrite Action = "retention.write" // of all tenants
 	ActionErasuresRead   Action = "erasures.read"
-	ActionErasuresWrite  Action = "erasures.write" // takes away what is kept of a user
+	ActionErasuresWrite  Action = "erasures.write" // erase the data of a user
 
 	ActionKeysRead    Action = "keys.read"
 	ActionKeysWrite   Action = "keys.write"
@@ -87,8 +86,7 @@ func Actions() []Action {
 	}
 }
 
-// Trusted reports whether nobody has to be asked what the principal may do: the runtime itself, and everybody where no authentication is
-// configured.
+// Trusted reports whether the principal may do everything: the runtime itself, and every caller if no authentication is configured.
 func (p *Principal) Trusted() bool { return p.Method == "" || p.Method == MethodNone }
 
 // May reports whether the principal may do a to a resource.
@@ -114,7 +112,7 @@ func (p *Principal) allowed(a Action, resource func(pattern string) bool) bool {
 	return false
 }
 
-// ValidScope reports whether a scope allows anything that there is.
+// ValidScope reports whether a scope allows at least one action.
 func ValidScope(scope string) bool {
 	action, resource, confined := strings.Cut(scope, ":")
 	if confined && resource == "" {

@@ -1,6 +1,6 @@
 package agent
 
-// StallReason says what a turn's workflow may not have been told.
+// StallReason is the news that a turn's workflow may have missed.
 type StallReason string
 
 // The reasons.
@@ -10,7 +10,7 @@ const (
 	StallSession   StallReason = "session"   // it was handed its session and has not begun
 )
 
-// StalledTurn is a turn that has not gone on since the store has a reason for it to.
+// StalledTurn is a turn that should have gone on and has not.
 type StalledTurn struct {
 	TurnID     TurnID
 	WorkflowID string

@@ -128,6 +128,7 @@ func (a *app) printFaults(to io.Writer, faults agent.Faults) {
 }
 
 func (a *app) hintFor(err error) string {
+	//nolint:gosec // a hint for people, no credential
 	const invalidCredential = "The credential of %s is not valid on this server, or has expired; starter keys create makes a new one."
 	switch code := agent.CodeOf(err); {
 	case code == agent.CodeUnauthenticated && a.keyFile != "":

@@ -19,8 +19,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/telemetry/logs"
 )
 
-// Logger builds the process's logger: JSON for machines, or console for people. What it writes holds none of the secrets, nor what looks
-// like one (docs/logging.md); [Secrets] knows those of the process.
+// Logger returns the process's logger: JSON for machines, or console for people. It redacts the secrets, and what looks like one
+// (docs/logging.md). [Secrets] returns those of the process.
 func Logger(c Log, secrets ...string) (*zap.Logger, error) {
 	r, err := Redactor(c.PII, secrets...)
 	if err != nil {
@@ -42,8 +42,8 @@ func Redactor(personal []string, secrets ...string) (*redact.Redactor, error) {
 	return redact.New(rules), nil
 }
 
-// Secrets are the credentials that a configuration holds, those within its URLs and DSNs too, and those of an environment as in
-// os.Environ, which it tells by their names.
+// Secrets returns the credentials of a configuration, also those within URLs and DSNs, and those of an environment in the form of os.Environ,
+// which it recognises by their names.
 func Secrets(c *Config, env []string) []string {
 	all := credentials(reflect.ValueOf(c), nil)
 	for _, entry := range env {
@@ -94,7 +94,7 @@ func credentials(v reflect.Value, all []string) []string {
 
 var dsnPassword = regexp.MustCompile(`password\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(\S+))`)
 
-// credentialsOf are the parts of a text that are secret: of a URL what it authenticates with, of a DSN the password; else all of it.
+// credentialsOf returns the secret parts of a text: the password and secret parameters of a URL, the password of a DSN, else all of it.
 func credentialsOf(s string) []string {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme == "" || !strings.Contains(s, "://") {

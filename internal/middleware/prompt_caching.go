@@ -7,7 +7,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// cachingProvider is the one whose cache a request asks for; those of others work by themselves or not at all.
+// cachingProvider is the provider whose cache a request must ask for. Other providers cache by themselves or not at all.
 const cachingProvider = "anthropic"
 
 // The values of unsupported_model_behavior.
@@ -18,7 +18,7 @@ const (
 )
 
 // promptCaching asks the provider to keep the stable prefix of the prompt, as LangChain v1's AnthropicPromptCachingMiddleware does. The
-// model's adapter sets the marks, on the request as all middleware left it, so its place in the list does not matter.
+// model's adapter sets the marks after all middleware, so the middleware's place in the list does not matter.
 type promptCaching struct {
 	agent.Pass
 	options promptCachingOptions

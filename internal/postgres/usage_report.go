@@ -265,16 +265,16 @@ func (r *report) page() string {
 	if r.behind == nil {
 		rows += "\n	UNION ALL SELECT true, " + strings.Repeat("NULL, ", len(keys)) + sums(false) + " FROM summed"
 	}
-	texts := ""
+	var texts strings.Builder
 	for i, k := range r.q.Group {
 		if k == agent.UsageDay {
-			texts += fmt.Sprintf("to_char(k%d, 'YYYY-MM-DD'), ", i+1)
+			fmt.Fprintf(&texts, "to_char(k%d, 'YYYY-MM-DD'), ", i+1)
 		} else {
-			texts += fmt.Sprintf("k%d::text, ", i+1)
+			fmt.Fprintf(&texts, "k%d::text, ", i+1)
 		}
 	}
 	return `
-SELECT total, ` + texts + `calls::bigint, input::bigint, output::bigint, cached::bigint, reasoning::bigint, cost::float8, again_calls::bigint,
+SELECT total, ` + texts.String() + `calls::bigint, input::bigint, output::bigint, cached::bigint, reasoning::bigint, cost::float8, again_calls::bigint,
 	again_tokens::bigint, again_cost::float8, estimated::bigint
 FROM (
 	` + rows + `

@@ -63,7 +63,7 @@ func (r *Reply) AddAudio(piece []byte, mimeType string) error {
 	return r.call.Count(len(piece))
 }
 
-// Partial returns the reply so far. It is never authoritative, hence without media and tool calls.
+// Partial returns the text and reasoning so far, without media and tool calls.
 func (r *Reply) Partial() agent.ModelReply {
 	reply := agent.ModelReply{Usage: r.Usage, Model: r.Model, Received: r.call.Received()}
 	if r.reasoning.Len() > 0 {
@@ -77,7 +77,7 @@ func (r *Reply) Partial() agent.ModelReply {
 	return reply
 }
 
-// End returns the reply with these tool calls. streamError is how the stream ended. With an error the reply is partial.
+// End returns the complete reply with its tool calls, or the partial reply if the stream ended with streamError or without a finish reason.
 func (r *Reply) End(streamError error, calls []agent.Block) (agent.ModelReply, error) {
 	if err := r.call.Failure(streamError); err != nil {
 		return r.Partial(), err

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// sqlAnnounce is quick: there is nothing to wait for the disk for, the events are there already.
+// sqlAnnounce does not wait for the disk: the events are stored already.
 const sqlAnnounce = `
 	SELECT set_config('synchronous_commit', 'off', true), count(pg_notify(channel, payload))
 	FROM unnest($1::text[], $2::text[]) AS said (channel, payload)`
@@ -25,8 +25,8 @@ const (
 	sayWatch       = "watch"
 )
 
-// announcer tells the followers of other processes what was appended here, one notification per stream and round trip however
-// many appends there were meanwhile. What could not be said is said again; what nobody heard is repaired by the followers' polls.
+// announcer notifies the followers of other processes of what was appended here, with at most one notification per stream and round trip. A
+// notification that fails is sent again; one that is missed is made up for by the followers' polls.
 //
 // Notifying in the append's own transaction would be simpler, but such transactions commit one at a time: at 100 streams with 20
 // batches a second each, one event in a hundred came 1.8 s late that way, 50 ms late this way (two cores, quick disk).
@@ -48,7 +48,7 @@ func (a *announcer) add(stream string, index int64) {
 	a.wake()
 }
 
-// watch says that streams are followed here, so that their owners announce what they store.
+// watch announces that streams are followed here, so that their owners notify this process.
 func (a *announcer) watch(streams ...string) {
 	a.mu.Lock()
 	for _, stream := range streams {
@@ -75,7 +75,7 @@ func (a *announcer) take() (pending map[string]int64, watched []string) {
 	return pending, watched
 }
 
-// putBack takes back what could not be said.
+// putBack keeps what could not be announced for the next round.
 func (a *announcer) putBack(pending map[string]int64, watched []string) {
 	for stream, index := range pending {
 		a.add(stream, index)
@@ -83,7 +83,7 @@ func (a *announcer) putBack(pending map[string]int64, watched []string) {
 	a.watch(watched...)
 }
 
-// announce runs until ctx ends, and then says what is left to say.
+// announce runs until ctx ends, and then announces what is left.
 func (l *Log) announce(ctx context.Context) {
 	for ended := false; !ended; {
 		select {
@@ -113,7 +113,7 @@ func (l *Log) announceOnce(ctx context.Context) error {
 	return err
 }
 
-// notifications returns what a process says: channels and payloads.
+// notifications returns the channels and payloads of what is to be announced.
 func notifications(process string, pending map[string]int64, watched []string) (channels, payloads []string) {
 	for stream, index := range pending {
 		channels, payloads = append(channels, eventsChannel), append(payloads, stream+":"+strconv.FormatInt(index, 10))

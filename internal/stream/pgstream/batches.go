@@ -69,7 +69,7 @@ func (b batchSet) String() string {
 	return string(append(text, '}'))
 }
 
-// parseBatches reads what PostgreSQL writes; of what it does not understand it knows nothing.
+// parseBatches parses PostgreSQL's form of the set, and skips ranges that it cannot parse.
 func parseBatches(text string) batchSet {
 	var set batchSet
 	for part := range strings.SplitSeq(strings.Trim(text, "{}"), "),") {

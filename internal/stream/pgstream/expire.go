@@ -51,9 +51,8 @@ const (
 		UPDATE streams s SET swept = true FROM due WHERE s.stream_id = due.stream_id`
 )
 
-// Expire deletes the events of streams closed before a time, in many small transactions, and returns how many there were. What
-// remains of a stream is one row, by which Follow answers [agent.ErrGap] and Begin that the stream is closed. Several processes
-// may do this at once.
+// Expire deletes the events of streams closed before a time, in many small transactions, and returns their number. One row of each stream
+// stays: Follow then returns [agent.ErrGap], and Begin that the stream is closed. Several processes may call it at once.
 func (l *Log) Expire(ctx context.Context, before time.Time) (int64, error) {
 	var deleted int64
 	for _, s := range l.owned() {

@@ -44,7 +44,7 @@ func (l *Log) follow(ctx context.Context, id string, after int64, yield func(age
 	sub := l.hub.subscribe(id, nil)
 	defer l.unmirror(id)
 	defer sub.cancel()
-	watched := false // the owner was asked to announce what it stores
+	watched := false // the owner was asked to notify this process
 	l.cfg.Watch.Followers(1)
 	defer l.cfg.Watch.Followers(-1)
 	asked := time.Now() // since when the follower wants more
@@ -84,8 +84,8 @@ func (l *Log) follow(ctx context.Context, id string, after int64, yield func(age
 	}
 }
 
-// await returns nil when there may be something after an index. idle says that the database has just been asked in vain: what was heard of
-// is not stored yet, or never will be.
+// await returns nil when there may be events after an index. idle says that the database has just returned none, although some are known: they are
+// not stored yet, or never will be.
 func (l *Log) await(ctx context.Context, sub *subscription, after int64, idle bool) error {
 	for ; !sub.due(after); idle = false {
 		select {
@@ -150,7 +150,7 @@ func (l *Log) read(ctx context.Context, sub *subscription, after int64) (page, e
 	}
 }
 
-// impatient backs off from 50 ms to 2 s: somebody is watching.
+// impatient returns pauses from 50 ms to 2 s, because somebody is watching.
 func impatient() *backoff.ExponentialBackOff {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval = 50 * time.Millisecond

@@ -11,8 +11,8 @@ import (
 
 const sqlDisown = `SELECT turnstone_disown($1)`
 
-// Hold stores what this process appended to a stream and adds nothing more until [Log.LetGo]. A stream of another process is released by that
-// process, or left alone after two seconds; then there is nothing to let go.
+// Hold stores what this process appended to a stream, and adds nothing more until [Log.LetGo]. A stream of another process is released by that
+// process; if it does not answer within two seconds, Hold returns nil.
 func (l *Log) Hold(ctx context.Context, streamID string) (*agent.HeldStream, error) {
 	const op = "hold stream"
 	if err := stream.CheckStream(streamID); err != nil {
@@ -48,7 +48,7 @@ func (l *Log) Hold(ctx context.Context, streamID string) (*agent.HeldStream, err
 	}
 }
 
-// LetGo shows the events that have ended a held stream; without any it goes back to the database, which knows whether it has ended.
+// LetGo shows the events that have ended a held stream. Without events the stream is released, and the database knows whether it has ended.
 func (l *Log) LetGo(kept *agent.HeldStream, events []agent.Event) {
 	if kept == nil {
 		return
@@ -77,7 +77,7 @@ func asRead(events []agent.Event) []agent.Event {
 	for i := range events {
 		body, err := stream.Encode(&events[i])
 		if err != nil {
-			continue // no: it was encoded when it was stored
+			continue // cannot happen: it was encoded before
 		}
 		if e, err := stream.Decode(body); err == nil {
 			read[i] = e
@@ -86,8 +86,8 @@ func asRead(events []agent.Event) []agent.Event {
 	return read
 }
 
-// hold keeps the stream as it is, for one at a time: mine says that it is the caller's. changed is closed when there is news; it is nil when all is
-// stored, up to the event last, or the stream is not this process's any more.
+// hold keeps the stream unchanged for one caller at a time; mine reports whether it is the caller's. changed is closed when the stream changes. It is
+// nil if everything up to the event last is stored, or if this process does not own the stream any more.
 func (s *live) hold(mine *bool) (last int64, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +106,7 @@ func (s *live) hold(mine *bool) (last int64, changed <-chan struct{}) {
 	return 0, s.changed
 }
 
-// letGo ends the hold, with the events that have ended the stream if there are any. over reports whether it has ended.
+// letGo ends the hold, and shows the events that have ended the stream, if there are any. over reports whether the stream has ended.
 func (s *live) letGo(events []agent.Event) (last int64, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,14 +2,14 @@ package pgstream
 
 import "sync"
 
-// hub tells followers that there is something to read. It knows the followed streams only.
+// hub wakes followers when there is something to read. It knows only followed streams.
 type hub struct {
 	mu     sync.Mutex
 	topics map[string]*topic
 }
 
 type topic struct {
-	newest int64 // highest index heard of
+	newest int64 // highest known index
 	subs   map[*subscription]struct{}
 }
 
@@ -47,7 +47,7 @@ func (s *subscription) cancel() {
 	}
 }
 
-// due reports whether there may be events after an index. Asking takes back what resync said.
+// due reports whether there may be events after an index. It clears the flag that resync sets.
 func (s *subscription) due(after int64) bool {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
@@ -56,14 +56,14 @@ func (s *subscription) due(after int64) bool {
 	return due
 }
 
-// newest returns the highest index heard of.
+// newest returns the highest known index.
 func (s *subscription) newest() int64 {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	return s.topic.newest
 }
 
-// advance says that a stream has reached an index.
+// advance records that a stream has reached an index, and wakes its followers.
 func (h *hub) advance(stream string, index int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,8 +89,7 @@ func (h *hub) resync() {
 	}
 }
 
-// refresh makes the followers of a stream read again, whatever was heard of before, and reports whether there are any. What memory had shown
-// may not be in the database.
+// refresh makes the followers of a stream read again, because the database may lack what memory had shown. It reports whether there are any.
 func (h *hub) refresh(stream string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -120,7 +119,7 @@ func (s *subscription) signal() {
 	}
 	select {
 	case s.wake <- struct{}{}:
-	default: // it has one to look at
+	default: // a signal is pending
 	}
 }
 

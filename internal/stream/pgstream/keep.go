@@ -13,13 +13,13 @@ import (
 const (
 	// marksEvery is how often an owner looks whether its streams were cancelled, closed or taken.
 	marksEvery = 400 * time.Millisecond
-	// idleAfter is how long a stream stays with an owner whose producers are silent. Those at work say every 250 ms that they are there.
+	// idleAfter is how long a stream stays with an owner whose producers are silent. Producers at work touch it every 250 ms.
 	idleAfter = time.Second
 	// watchedFlush is how long events of a stream wait that other processes follow.
 	watchedFlush = 20 * time.Millisecond
-	// watchersFor is how long a process counts as following a stream after it said so; it repeats that with every poll.
+	// watchersFor is how long a process counts as a follower of a stream after it announced that. It repeats it with every poll.
 	watchersFor = 10 * time.Second
-	// maxWatched bounds how many streams are known to be followed elsewhere. Beyond it their followers are told with the next poll.
+	// maxWatched bounds the streams that are known to be followed elsewhere. Followers of further streams notice events with their next poll.
 	maxWatched = 100_000
 )
 
@@ -28,7 +28,7 @@ const sqlMarks = `
 	FROM unnest($1::text[], $2::bigint[], $3::boolean[]) AS h (stream_id, generation, cancelled) LEFT JOIN streams s USING (stream_id)
 	WHERE s.cancelled > h.cancelled OR s.closed_at IS NOT NULL OR s.generation IS DISTINCT FROM h.generation`
 
-// keepOwned looks after the streams that this process owns, until ctx ends.
+// keepOwned reads the marks of the streams that this process owns and releases idle ones, until ctx ends.
 func (l *Log) keepOwned(ctx context.Context) {
 	for pause(ctx, marksEvery) {
 		streams := l.owned()
@@ -118,14 +118,14 @@ func (s *live) isCancelled() bool {
 	return s.cancelled
 }
 
-// isReleasing reports whether the stream is being given up, or was.
+// isReleasing reports whether the stream is being released, or was.
 func (s *live) isReleasing() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state != owned
 }
 
-// isIdle reports whether nobody here has written for a while, nor is about to end the stream.
+// isIdle reports whether no producer here has written for a while, and nobody is about to end the stream.
 func (s *live) isIdle(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +138,7 @@ func (s *live) hasEnded() bool {
 	return s.state == ended
 }
 
-// startRelease gives a stream up that somebody else has asked for.
+// startRelease releases a stream that another process has asked for.
 func (l *Log) startRelease(id string) {
 	s := l.lookup(id)
 	if s == nil {
@@ -149,7 +149,7 @@ func (l *Log) startRelease(id string) {
 	l.kickWriter()
 }
 
-// noteWatcher notes that another process follows a stream in the database. That process is told what was stored before it said so.
+// noteWatcher records that another process follows a stream in the database, and notifies it of what is stored already.
 func (l *Log) noteWatcher(process, id string) {
 	l.watchersMu.Lock()
 	if known := l.watchers[id]; known != nil {
@@ -166,7 +166,7 @@ func (l *Log) noteWatcher(process, id string) {
 	}
 }
 
-// isWatched reports whether another process follows a stream, or may have said so while nobody listened here.
+// isWatched reports whether another process follows a stream, or may have announced it while this process did not listen.
 func (l *Log) isWatched(id string, now time.Time) bool {
 	if !l.Listening() {
 		return true
@@ -184,7 +184,7 @@ func (l *Log) isWatched(id string, now time.Time) bool {
 	return false
 }
 
-// forgetWatcher notes that a process follows a stream through the relay.
+// forgetWatcher removes a process that now follows a stream through the relay.
 func (l *Log) forgetWatcher(process, id string) {
 	l.watchersMu.Lock()
 	defer l.watchersMu.Unlock()
@@ -204,7 +204,7 @@ func (l *Log) forgetWatchers(now time.Time) {
 	}
 }
 
-// watchPatience is how long a process counts as a follower without saying so again.
+// watchPatience is how long a process counts as a follower without announcing it again.
 func (l *Log) watchPatience() time.Duration { return max(watchersFor, 3*l.cfg.Poll) }
 
 // interval is how long events of a stream may wait to be stored.
@@ -215,7 +215,7 @@ func (l *Log) interval(id string, now time.Time) time.Duration {
 	return l.cfg.Flush
 }
 
-// foreign returns the streams that are read from the database: this process does not own them, and their owner does not hand them over.
+// foreign returns the followed streams that are read from the database: this process does not own them, and no relay delivers them.
 func (l *Log) foreign(ids []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
 		m := l.mirrors.lookup(id)

@@ -19,8 +19,8 @@ import (
 // pollStreams is how many streams one poll query asks for.
 const pollStreams = 1000
 
-// newListener returns the listener of a log. While its connection stands, that holds a lock of the process's name, by which other processes see
-// that this one is alive.
+// newListener returns the listener of a log. Its connection holds a lock with the process's name, by which other processes see that this one is
+// alive.
 func (l *Log) newListener() *pglisten.Listener {
 	again := false
 	return &pglisten.Listener{
@@ -30,7 +30,7 @@ func (l *Log) newListener() *pglisten.Listener {
 			return err
 		},
 		Begin: func() {
-			l.hub.resync() // for what was notified while nobody listened
+			l.hub.resync() // notifications may have been missed
 			if again {
 				l.listenedAgain.Store(time.Now().UnixNano())
 			}
@@ -41,7 +41,7 @@ func (l *Log) newListener() *pglisten.Listener {
 	}
 }
 
-// Listening reports whether the listening connection stands. Without it followers poll.
+// Listening reports whether the listening connection is open. Without it followers poll.
 func (l *Log) Listening() bool { return l.listening.Load() }
 
 // handleNotification acts on a notification.
@@ -73,7 +73,7 @@ func parseNotification(payload string) (stream string, index int64, ok bool) {
 	return payload[:i], index, err == nil && index > 0
 }
 
-// poll asks for the newest index of everything that is followed, in case a notification was missed.
+// poll asks for the newest index of every followed stream, in case a notification was missed.
 func (l *Log) poll(ctx context.Context) {
 	for pause(ctx, jitter(l.cfg.Poll)) {
 		for ids := range slices.Chunk(l.hub.streams(), pollStreams) {
@@ -104,7 +104,7 @@ func (l *Log) pollOnce(ctx context.Context, ids []string) error {
 	return err
 }
 
-// pause reports whether it waited to the end.
+// pause waits for d, and reports whether ctx was still alive then.
 func pause(ctx context.Context, d time.Duration) bool {
 	if d == backoff.Stop {
 		d = time.Second

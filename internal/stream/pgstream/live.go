@@ -89,7 +89,7 @@ func newLive(id string, c *claim) *live {
 	return s
 }
 
-// wakeLocked lets everybody look again who waits for a change of the stream.
+// wakeLocked wakes everybody who waits for a change of the stream.
 func (s *live) wakeLocked() {
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -99,8 +99,8 @@ func (s *live) appendedLocked() agent.Appended {
 	return agent.Appended{LastIndex: s.last, Cancelled: s.cancelled}
 }
 
-// begin begins a new epoch of a producer and notes from where viewers may have seen events of earlier ones. After the loss of an owner they may
-// have seen some of every producer, even of one that the database does not know: a step and the tools it calls may all begin between two flushes.
+// begin begins a new epoch of a producer and records the first event of earlier epochs that viewers may have seen. After the loss of an owner they
+// may have seen events of any producer, even of one that the database does not know, because producers may begin between two flushes.
 func (s *live) begin(producer string, isLost func(agent.Fence) bool) (agent.Fence, agent.Appended, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +121,7 @@ func (s *live) begin(producer string, isLost func(agent.Fence) bool) (agent.Fenc
 	return agent.Fence{StreamID: s.id, Producer: producer, Epoch: p.epoch}, s.appendedLocked(), true
 }
 
-// reset voids what earlier epochs of a producer have written.
+// reset voids the events of a producer's earlier epochs.
 func (s *live) reset(f agent.Fence) (agent.Appended, added, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,7 +213,7 @@ func (s *live) add(f agent.Fence, batch int64, events []agent.Event, size int, i
 	return s.appendedLocked(), done, nil
 }
 
-// added is what became of a batch.
+// added is the outcome of adding a batch.
 type added int
 
 const (
@@ -222,7 +222,7 @@ const (
 	notHere       // the stream is not owned any more
 )
 
-// isStored reports whether all is stored that a producer has written. Otherwise changed is closed when there is news.
+// isStored reports whether everything that a producer has written is stored. If not, changed is closed when the stream changes.
 func (s *live) isStored(f agent.Fence) (yes bool, changed <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,7 +239,7 @@ func (s *live) isStored(f agent.Fence) (yes bool, changed <-chan struct{}, err e
 	return false, s.changed, nil
 }
 
-// release asks the writer to give the stream up, and reports whether that is done already.
+// release asks the writer to release the stream, and reports whether it is released already.
 func (s *live) release() (over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,14 +250,14 @@ func (s *live) release() (over bool) {
 		s.touchLocked()
 	case releasing:
 		s.urgent = true
-	case held: // whoever holds it lets go, or ends it
+	case held: // its holder will let go of it or end it
 	case released, lost, ended:
 		return true
 	}
 	return false
 }
 
-// page returns what follows an index, if memory has all of it.
+// page returns the events after an index, if memory has all of them.
 func (s *live) page(after int64) (page, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,7 +273,7 @@ func (s *live) page(after int64) (page, bool) {
 	return p, true
 }
 
-// position returns where the stream stands, unless the database knows better.
+// position returns where the stream stands; ok is false if the database has to be asked.
 func (s *live) position() (agent.StreamTail, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -287,7 +287,7 @@ func (s *live) position() (agent.StreamTail, bool) {
 	return t, true
 }
 
-// trimLocked lets go of stored events that are far behind the newest.
+// trimLocked drops stored events that are far behind the newest.
 func (s *live) trimLocked() {
 	drop := len(s.tail) - max(tailEvents, int(min(s.last-s.stored, int64(len(s.tail)))))
 	if drop <= tailEvents/2 { // not one by one

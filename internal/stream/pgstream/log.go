@@ -20,26 +20,26 @@ import (
 	"github.com/turnstone-run/turnstone/internal/stream/relay"
 )
 
-// Config is what a [Log] needs.
+// Config is the configuration of a [Log].
 type Config struct {
 	Pool      *pgxpool.Pool // of a migrated database; the caller closes it
 	Logger    *zap.Logger   // default: discard
 	Flush     time.Duration // how long events may be shown before they are stored; default 250 ms
-	Poll      time.Duration // how late a missed notification is noticed, ± 20 %; default 2 s
-	Retention time.Duration // events of a stream closed longer ago expire; 0: never, by itself
-	Watch     Watch         // nil: nobody watches
+	Poll      time.Duration // between two polls for missed notifications, ± 20 %; default 2 s
+	Retention time.Duration // events of streams closed longer ago expire; 0: only by Expire
+	Watch     Watch         // nil: none
 	Relay     *Relay        // nil: processes read each other's streams from the database
 }
 
-// Watch is told how the log does in this process, for metrics. Its methods are called from many goroutines and do not block.
+// Watch receives figures of the log in this process, for metrics. Its methods are called from many goroutines and must not block.
 type Watch interface {
-	Appended(events int)         // they were written from here
-	Delivered(lag time.Duration) // a follower got a page, of which the first event was there for so long, or it waited for that long
-	Followers(change int)        // one came (+1) or went (-1)
-	Peers(change int)            // a process whose streams are followed here was connected (+1) or is not any more (-1)
+	Appended(events int)         // events were written by this process
+	Delivered(lag time.Duration) // a follower got a page; lag is the age of its first event, or the time that the follower waited if that is less
+	Followers(change int)        // a follower came (+1) or went (-1)
+	Peers(change int)            // a process whose streams are followed here was connected (+1) or disconnected (-1)
 }
 
-// unwatched is the watch of a log that nobody watches.
+// unwatched is a Watch that does nothing.
 type unwatched struct{}
 
 func (unwatched) Appended(int)            {}
@@ -50,7 +50,7 @@ func (unwatched) Peers(int)               {}
 const (
 	defaultFlush = 250 * time.Millisecond
 	defaultPoll  = 2 * time.Second
-	// callTimeout bounds one call of the database, the wait for a connection and for the stream's lock included.
+	// callTimeout bounds one database call, including the wait for a connection and for the stream's lock.
 	callTimeout = 10 * time.Second
 )
 
@@ -59,7 +59,7 @@ type Log struct {
 	cfg       Config
 	hub       *hub
 	announcer *announcer
-	readers   *semaphore.Weighted // followers leave connections of the pool to writers
+	readers   *semaphore.Weighted // bounds the connections of followers, so that writers have some
 	life      context.Context     // ends with Stop
 	end       context.CancelFunc
 	workers   sync.WaitGroup
@@ -91,7 +91,7 @@ type Log struct {
 	mirrors *mirrors
 }
 
-// maxLostFences bounds how many producers of lost streams are remembered: they find out within seconds.
+// maxLostFences bounds the producers of lost streams that are remembered. Each notices the loss within seconds.
 const maxLostFences = 100_000
 
 // New checks that the database has the log's tables, opens the listening connection and starts the log's background work.
@@ -156,7 +156,7 @@ func New(ctx context.Context, cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// Stop ends the background work and every follower, with [agent.CodeUnavailable], and waits for the former.
+// Stop ends the background work and waits for it. It ends every follower with [agent.CodeUnavailable].
 func (l *Log) Stop() {
 	l.end()
 	l.peers.stop()
@@ -178,7 +178,7 @@ func (l *Log) answer(ctx context.Context, op string, f agent.Fence, sql string, 
 	return a, refusal(outcome)
 }
 
-// Cancel marks the stream; a closed one stays as it is.
+// Cancel marks the stream, unless it is closed.
 func (l *Log) Cancel(ctx context.Context, streamID string) error {
 	if err := stream.CheckStream(streamID); err != nil {
 		return err
@@ -232,7 +232,7 @@ func (l *Log) endHeld(ctx context.Context, kept *agent.HeldStream, events []agen
 	return l.call(ctx, "end stream", sqlEnd, []any{kept.StreamID, kept.Owner, kept.Generation, kept.LastIndex, bodies}, nil)
 }
 
-// Tail says where a stream stands without reading it.
+// Tail returns where a stream stands, without its events.
 func (l *Log) Tail(ctx context.Context, streamID string) (agent.StreamTail, error) {
 	if err := stream.CheckStream(streamID); err != nil {
 		return agent.StreamTail{}, err
@@ -250,8 +250,8 @@ func (l *Log) Tail(ctx context.Context, streamID string) (agent.StreamTail, erro
 	return t, err
 }
 
-// call runs a statement that answers one row: one round trip, unless the connection is new to the statement or has been idle
-// for more than a second, which the pool checks first.
+// call runs a statement that returns one row. It takes one round trip, unless the connection does not know the statement yet or was idle for
+// more than a second, when the pool checks it first.
 func (l *Log) call(ctx context.Context, op, sql string, args []any, dest ...any) error {
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -268,7 +268,7 @@ func check(streamID, producer string) error {
 	return stream.CheckProducer(producer)
 }
 
-// refusal turns the outcome of a function into the port's sentinel.
+// refusal returns the port's error for the outcome of an SQL function.
 func refusal(outcome string) error {
 	switch outcome {
 	case outcomeOK:
@@ -282,5 +282,5 @@ func refusal(outcome string) error {
 	}
 }
 
-// errStopped ends the followers of a log that was stopped.
+// errStopped is the error of followers of a stopped log.
 var errStopped = errors.New("the event log was stopped")

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// mirrorPause is how long a stream is read from the database after its owner would not hand it over.
+	// mirrorPause is how long a stream is read from the database after its owner did not deliver it.
 	mirrorPause = 100 * time.Millisecond
 	// maxMirrored and maxMirroredInAll bound the bytes of the texts in one mirror, and in all.
 	maxMirrored      = maxUnstored
 	maxMirroredInAll = maxUnstoredInAll
 )
 
-// mirror is the end of a stream of another process, as that process hands it over.
+// mirror holds the newest events of another process's stream, as the relay delivers them.
 type mirror struct {
 	id     string
 	number uint64
@@ -34,7 +34,7 @@ type mirror struct {
 	overAt time.Time // when it was given up for the database; zero: it was not
 }
 
-// mirrors are the streams that are followed here through the relay. They go with their last follower.
+// mirrors are the streams that are followed here through the relay. A mirror is removed with its last follower.
 type mirrors struct {
 	mu       sync.Mutex
 	byStream map[string]*mirror
@@ -54,7 +54,7 @@ func (m *mirrors) lookup(id string) *mirror {
 	return m.byStream[id]
 }
 
-// followOwner follows a stream through the relay from an index on, if its owner can be reached. It reports whether that is so.
+// followOwner follows a stream through the relay from an index on, and reports whether its owner can be reached.
 func (l *Log) followOwner(id, owner string, after int64) bool {
 	if l.server == nil || owner == "" || owner == l.owner {
 		return false
@@ -83,7 +83,7 @@ func (l *Log) followOwner(id, owner string, after int64) bool {
 	return true
 }
 
-// covers reports whether the mirror has, or will have, what follows an index, and otherwise whether it is too early to try again.
+// covers reports whether the mirror has, or will have, the events after an index; else, whether it is too early to try again.
 func (m *mirror) covers(after int64, client *relay.Client) (covers, paused bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,7 +93,7 @@ func (m *mirror) covers(after int64, client *relay.Client) (covers, paused bool)
 	return m.client == client && after >= m.floor, false
 }
 
-// endLocked ends a mirror: its followers read the database.
+// endLocked ends a mirror. Its followers then read the database.
 func (m *mirrors) endLocked(ended *mirror) {
 	if m.byNumber[ended.number] == ended {
 		delete(m.byNumber, ended.number)
@@ -105,7 +105,7 @@ func (m *mirrors) endLocked(ended *mirror) {
 	ended.tail, ended.sizes, ended.bytes, ended.overAt = nil, nil, 0, time.Now()
 }
 
-// unmirror removes the mirror of a stream that nobody here follows any more.
+// unmirror removes the mirror of a stream without followers here.
 func (l *Log) unmirror(id string) {
 	l.mirrors.mu.Lock()
 	defer l.mirrors.mu.Unlock()
@@ -115,7 +115,7 @@ func (l *Log) unmirror(id string) {
 	}
 }
 
-// mirrorPiece adds what the owner of a stream hands over.
+// mirrorPiece adds a piece that the owner of a stream has sent.
 func (l *Log) mirrorPiece(p relay.Piece) {
 	l.mirrors.mu.Lock()
 	m := l.mirrors.byNumber[p.Number]
@@ -152,7 +152,7 @@ func (m *mirror) add(p relay.Piece, l *Log) bool {
 	if m.bytes > maxMirrored || l.mirrors.bytes.Load() > maxMirroredInAll {
 		return false
 	}
-	l.hub.advance(m.id, m.last) // in here: nothing is announced of a mirror that is over
+	l.hub.advance(m.id, m.last) // under the lock, so that an ended mirror announces nothing
 	return true
 }
 
@@ -161,7 +161,7 @@ func (m *mirror) growLocked(l *Log, by int) {
 	l.mirrors.bytes.Add(int64(by))
 }
 
-// trimLocked lets go of events that are far behind the newest and stored by now.
+// trimLocked drops events that are far behind the newest and stored by now.
 func (m *mirror) trimLocked(l *Log) {
 	if len(m.tail) < 2*tailEvents {
 		return
@@ -178,8 +178,8 @@ func (m *mirror) trimLocked(l *Log) {
 	m.tail, m.sizes = slices.Clone(m.tail[drop:]), slices.Clone(m.sizes[drop:])
 }
 
-// page returns what follows an index. ok is false if the database has to be asked: the mirror does not have it, or somebody has said that the
-// stream has reached an index that the owner has not handed over.
+// page returns the events after an index. ok is false if the database has to be read: the mirror lacks them, or the stream is known to have
+// reached an index that the owner has not sent.
 func (m *mirror) page(after, newest int64) (p page, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -202,7 +202,7 @@ func (m *mirror) isOver() bool {
 	return !m.overAt.IsZero()
 }
 
-// dropMirror lets the followers of a stream go on with the database, at once.
+// dropMirror makes the followers of a stream read the database at once.
 func (l *Log) dropMirror(m *mirror) {
 	l.mirrors.mu.Lock()
 	l.mirrors.endLocked(m)
@@ -212,7 +212,7 @@ func (l *Log) dropMirror(m *mirror) {
 	}
 }
 
-// dropMirrorsOf does so for all streams of a connection.
+// dropMirrorsOf does the same for all streams of a connection.
 func (l *Log) dropMirrorsOf(client *relay.Client) {
 	l.mirrors.mu.Lock()
 	var dropped []*mirror

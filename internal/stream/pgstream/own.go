@@ -35,7 +35,7 @@ const (
 	sqlTake = `SELECT turnstone_take($1)`
 )
 
-// claim is the database's answer to turnstone_own.
+// claim is the result of turnstone_own.
 type claim struct {
 	outcome    string
 	generation int64
@@ -57,7 +57,7 @@ type storedProducer struct {
 // firstGeneration is that of the first owner of a stream.
 const firstGeneration = 1
 
-// Claim returns what makes this process the owner of a new stream; see turns.EventLog.
+// Claim returns the claim that makes this process the owner of a new stream; see turns.EventLog.
 func (l *Log) Claim() agent.StreamClaim {
 	if l.life.Err() != nil {
 		return agent.StreamClaim{}
@@ -65,7 +65,7 @@ func (l *Log) Claim() agent.StreamClaim {
 	return agent.StreamClaim{Owner: l.owner, Reserve: reserveIndices}
 }
 
-// Claimed takes note of a stream that was claimed. One that somebody else has taken meanwhile is lost as any other.
+// Claimed records that a stream was claimed. If another process has taken it meanwhile, the next write finds out.
 func (l *Log) Claimed(streamID string) {
 	s := newLive(streamID, &claim{generation: firstGeneration, first: 1})
 	l.liveMu.Lock()
@@ -179,7 +179,7 @@ func (l *Log) acquireStream(ctx context.Context, id string) (*live, agent.Append
 	}
 }
 
-// claim asks the database for a stream, again and again while an owner elsewhere has not released it.
+// claim asks the database for a stream until its owner elsewhere has released it.
 func (l *Log) claim(ctx context.Context, id string, claiming chan struct{}) (*live, agent.Appended, error) {
 	var s *live
 	defer func() {
@@ -240,7 +240,7 @@ func (l *Log) claimOnce(ctx context.Context, id string, force bool) (*claim, err
 	return &c, nil
 }
 
-// untilReleased asks until the answer counts, and with force after two seconds.
+// untilReleased calls ask until it returns a final answer. After two seconds it calls it with force.
 func untilReleased[T any](ctx context.Context, ask func(force bool) (T, bool, error)) (T, error) {
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.MaxInterval = 5*time.Millisecond, 100*time.Millisecond
@@ -313,12 +313,12 @@ func (l *Log) awaitRoom(ctx context.Context, op string, s *live, deadline time.T
 	l.kickWriter()
 	err := l.wait(bounded, op, changed)
 	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
-		return nil // the caller says what it waited for
+		return nil // the caller returns the error
 	}
 	return err
 }
 
-// appendShared adds a batch to a stream that is not this process's.
+// appendShared adds a batch to a stream that this process does not own.
 func (l *Log) appendShared(ctx context.Context, f agent.Fence, batch int64, events []agent.Event) (agent.Appended, error) {
 	if len(events) == 0 {
 		return l.answer(ctx, "touch stream", f, sqlTouch, []any{f.StreamID, f.Producer, int64(f.Epoch)})
@@ -349,7 +349,7 @@ func (l *Log) appendShared(ctx context.Context, f agent.Fence, batch int64, even
 	return got.at, nil
 }
 
-// Touch asks, without writing, whether the producer may go on.
+// Touch reports, without writing, whether the producer may go on.
 func (l *Log) Touch(ctx context.Context, f agent.Fence) (agent.Appended, error) {
 	return l.Append(ctx, f, 0, nil)
 }
@@ -371,7 +371,7 @@ func (l *Log) Sync(ctx context.Context, f agent.Fence) error {
 	return l.awaitStored(ctx, op, s, f)
 }
 
-// awaitStored waits until all is stored that a producer has written.
+// awaitStored waits until everything that a producer has written is stored.
 func (l *Log) awaitStored(ctx context.Context, op string, s *live, f agent.Fence) error {
 	bounded, cancel := context.WithTimeout(ctx, storePatience)
 	defer cancel()

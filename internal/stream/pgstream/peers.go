@@ -25,7 +25,7 @@ type Relay struct {
 const (
 	// maxPeers bounds the processes whose streams are followed through the relay, as maxConnections of the relay does for its followers.
 	maxPeers = 256
-	// peersEvery is how often a process says that it is there.
+	// peersEvery is the interval at which a process renews its entry.
 	peersEvery = 30 * time.Second
 	// idlePeer is how long a connection stays without a stream that is followed.
 	idlePeer = time.Minute
@@ -34,7 +34,7 @@ const (
 )
 
 const (
-	sqlSayPeer = `INSERT INTO stream_peers (owner, address, token, certificate) VALUES ($1, $2, $3, $4)
+	sqlStorePeer = `INSERT INTO stream_peers (owner, address, token, certificate) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (owner) DO UPDATE SET seen_at = clock_timestamp()`
 	sqlPeer       = `SELECT address, token, certificate FROM stream_peers WHERE owner = $1`
 	sqlForgetPeer = `DELETE FROM stream_peers WHERE owner = $1`
@@ -59,7 +59,7 @@ type peer struct {
 	retryAt time.Time
 }
 
-// serveRelay hands the streams of this process to others. Where no address was asked for and none can be had, it does without.
+// serveRelay serves the streams of this process to others. If no address is configured and none is free, the process works without a relay.
 func (l *Log) serveRelay(ctx context.Context, cfg Relay) error {
 	host, err := reachableHost(ctx, l.cfg.Pool.Config().ConnConfig)
 	if err != nil && (cfg.Address == "" || cfg.Advertise == "") {
@@ -77,7 +77,7 @@ func (l *Log) serveRelay(ctx context.Context, cfg Relay) error {
 		return nil
 	}
 	l.self = l.server.Peer(l.owner, advertised(cfg, host, l.server.Port()))
-	if err := l.sayPeer(ctx); err != nil {
+	if err := l.storePeer(ctx); err != nil {
 		return err
 	}
 	l.workers.Go(func() { l.keepPeers(l.life) })
@@ -111,16 +111,16 @@ func advertised(cfg Relay, host string, port int) string {
 	return net.JoinHostPort(host, strconv.Itoa(port))
 }
 
-// sayPeer tells others where this process is.
-func (l *Log) sayPeer(ctx context.Context) error {
-	_, err := l.exec(ctx, "keep the list of processes", sqlSayPeer, l.self.Process, l.self.Address, l.self.Token, l.self.Certificate)
+// storePeer stores the address of this process for others.
+func (l *Log) storePeer(ctx context.Context) error {
+	_, err := l.exec(ctx, "keep the list of processes", sqlStorePeer, l.self.Process, l.self.Address, l.self.Token, l.self.Certificate)
 	return err
 }
 
-// keepPeers says that this process is there, and forgets those that are not, until ctx ends.
+// keepPeers renews the entry of this process and deletes those of dead ones, until ctx ends.
 func (l *Log) keepPeers(ctx context.Context) {
 	for pause(ctx, jitter(peersEvery)) {
-		err := l.sayPeer(ctx)
+		err := l.storePeer(ctx)
 		if err == nil {
 			_, err = l.exec(ctx, "keep the list of processes", sqlDeadPeers)
 		}
@@ -136,7 +136,7 @@ func (l *Log) keepPeers(ctx context.Context) {
 	}
 }
 
-// connected returns the connection to a process, nil if there is none. Then it is dialled in the background, unless that failed a moment ago.
+// connected returns the connection to a process. If there is none it returns nil and dials in the background, unless that failed a moment ago.
 func (l *Log) connected(name string) *relay.Client {
 	l.peers.mu.Lock()
 	defer l.peers.mu.Unlock()

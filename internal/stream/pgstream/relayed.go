@@ -4,10 +4,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/stream/relay"
 )
 
-// relaySource is the log as the relay reads it.
+// relaySource is the log's side of the relay.
 type relaySource Log
 
-// Open returns a stream for another process, which then needs no notifications of it; nil if this process does not own it.
+// Open returns a stream for another process, which then needs no notifications. It returns nil if this process does not own the stream.
 func (r *relaySource) Open(process, id string, moved func()) relay.Stream {
 	l := (*Log)(r)
 	s := l.lookup(id)

@@ -52,8 +52,7 @@ const (
 	sqlNewest = `SELECT stream_id, last_index FROM streams WHERE stream_id = ANY($1)`
 )
 
-// fail classifies an error of the database. What a caller can cure by asking again is [agent.CodeUnavailable]; the caller's own
-// cancelled or expired context is not the database's fault.
+// fail gives an error of the database a code: [agent.CodeUnavailable] if a retry can help. If the caller's context has ended, it returns that error.
 func fail(ctx context.Context, op string, err error) error {
 	if interrupted := agent.Interrupted(ctx, op); interrupted != nil {
 		return interrupted

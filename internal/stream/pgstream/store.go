@@ -46,7 +46,7 @@ WITH durability AS (
 )
 SELECT m.stream_id, true, m.cancelled, false, false, false, 0 FROM told, moved m`
 
-// sqlSkipped says why sqlStore did not store anything of streams.
+// sqlSkipped returns the reason why sqlStore skipped streams.
 const sqlSkipped = `
 SELECT h.stream_id, false, coalesce(s.cancelled, false), s.closed_at IS NOT NULL, s.generation IS DISTINCT FROM h.generation,
 	h.release AND s.owner IS NULL, coalesce(s.last_index, 0)

@@ -70,7 +70,7 @@ func (l *Log) kickWriter() {
 	}
 }
 
-// write stores what this process's streams have gathered, until ctx ends. Then it gives all of them up.
+// write stores the pending events of this process's streams, until ctx ends. Then it releases all streams.
 func (l *Log) write(ctx context.Context) {
 	look := time.NewTimer(time.Hour)
 	defer look.Stop()
@@ -98,7 +98,7 @@ func (l *Log) write(ctx context.Context) {
 	}
 }
 
-// storeDue stores what is due, with as many statements as it takes.
+// storeDue stores everything that is due, with as many statements as needed.
 func (l *Log) storeDue(ctx context.Context) error {
 	for more := true; more; {
 		var chunks []*chunk
@@ -224,20 +224,20 @@ func newRow(events []agent.Event) row {
 		e.Text, r.tokens = text.String(), &tokens
 	}
 	body, err := stream.Encode(&e)
-	if err != nil { // no: it was checked when it came in
+	if err != nil { // cannot happen: it was checked before
 		body = []byte("null")
 	}
 	r.body = body
 	return r
 }
 
-// store sends chunks to the database and tells their streams what became of them.
+// store sends chunks to the database and applies the result to their streams.
 func (l *Log) store(ctx context.Context, chunks []*chunk) error {
 	answers, err := l.storeOnce(ctx, chunks)
 	switch {
 	case err != nil && (agent.CodeOf(err) == agent.CodeUnavailable || ctx.Err() != nil):
 		return err
-	case err != nil && len(chunks) > 1: // whose fault it is shows when they go one by one
+	case err != nil && len(chunks) > 1: // one by one, to find the stream at fault
 		for _, c := range chunks {
 			if err := l.store(ctx, []*chunk{c}); err != nil {
 				return err
@@ -255,7 +255,7 @@ func (l *Log) store(ctx context.Context, chunks []*chunk) error {
 	return nil
 }
 
-// applyAnswer updates a stream by what the database said of its chunk.
+// applyAnswer updates a stream by the database's result for its chunk.
 func (l *Log) applyAnswer(c *chunk, a storeAnswer) {
 	s := c.s
 	if !a.stored && !a.taken {
@@ -269,7 +269,7 @@ func (l *Log) applyAnswer(c *chunk, a storeAnswer) {
 	s.cancelled = s.cancelled || a.cancelled
 	if !a.stored {
 		s.urgent, s.dirtySince = true, time.Now()
-		again := a.last == c.behind || a.last == c.last // somebody has locked it for a moment
+		again := a.last == c.behind || a.last == c.last // its row was locked for a moment
 		gone := !again && !s.rewindLocked(a.last)
 		s.mu.Unlock()
 		if gone {
@@ -299,8 +299,8 @@ func (l *Log) applyAnswer(c *chunk, a storeAnswer) {
 	}
 }
 
-// rewindLocked goes back to an index behind which the database has lost everything, so that it is stored again. It reports whether memory
-// still has what is lost.
+// rewindLocked goes back to an index after which the database has lost the events, so that they are stored again. It reports whether memory still
+// has them.
 func (s *live) rewindLocked(index int64) bool {
 	if index < s.floor {
 		return false
@@ -312,7 +312,7 @@ func (s *live) rewindLocked(index int64) bool {
 	return true
 }
 
-// forget lets go of a stream that is not this process's any more. Its followers read the database from here on.
+// forget removes a stream that this process does not own any more. Its followers read the database from then on.
 func (l *Log) forget(s *live) {
 	l.liveMu.Lock()
 	if l.streams[s.id] == s {
@@ -351,14 +351,14 @@ func (l *Log) lose(s *live, fence bool) {
 	l.forget(s)
 }
 
-// isLost reports whether a fence was given by an owner that has lost the stream.
+// isLost reports whether a fence is of a stream that this process has lost since.
 func (l *Log) isLost(f agent.Fence) bool {
 	l.lostMu.Lock()
 	defer l.lostMu.Unlock()
 	return l.lostFences.Contains(f)
 }
 
-// releaseAll gives every stream up, when the log stops. What is on its way to the database goes first.
+// releaseAll releases every stream when the log stops, after storing what is pending.
 func (l *Log) releaseAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 const (
 	// connectPatience bounds the making of a connection.
 	connectPatience = 3 * time.Second
-	// silence is how long a server may say nothing; it says something every second.
+	// silence is the longest pause of a server, which sends a message every second.
 	silence = 3 * time.Second
 	// maxAsk bounds the subscriptions in one message.
 	maxAsk = 1000
@@ -68,7 +68,7 @@ func Dial(ctx context.Context, process string, to Peer) (*Client, error) {
 	return c, nil
 }
 
-// open waits until the server has let the client in.
+// open waits until the server has accepted the client.
 func (c *Client) open(ctx context.Context) error {
 	defer time.AfterFunc(connectPatience, c.cancel).Stop()
 	var err error
@@ -82,7 +82,7 @@ func (c *Client) open(ctx context.Context) error {
 	return err
 }
 
-// Run hands what comes to receive, one piece after the other, until the connection breaks or is closed. It always returns an error.
+// Run calls receive with each piece, one after the other, until the connection breaks or is closed. It always returns an error.
 func (c *Client) Run(receive func(Piece)) error {
 	var sender sync.WaitGroup
 	sender.Go(c.send)

@@ -48,9 +48,11 @@ func (e elementEncoder) AddString(_, value string) { e.array.AppendString(value)
 func (e elementEncoder) AddArray(_ string, value zapcore.ArrayMarshaler) error {
 	return e.array.AppendArray(value)
 }
+
 func (e elementEncoder) AddObject(_ string, value zapcore.ObjectMarshaler) error {
 	return e.array.AppendObject(value)
 }
+
 func (e elementEncoder) AddReflected(_ string, value any) error {
 	return e.array.AppendReflected(value)
 }
@@ -58,11 +60,12 @@ func (e elementEncoder) AddBool(_ string, value bool)              { e.array.App
 func (e elementEncoder) AddTime(_ string, value time.Time)         { e.array.AppendTime(value) }
 func (e elementEncoder) AddDuration(_ string, value time.Duration) { e.array.AppendDuration(value) }
 func (e elementEncoder) AddComplex128(_ string, value complex128)  { e.array.AppendComplex128(value) }
-func (e elementEncoder) AddComplex64(_ string, value complex64)    { e.array.AppendComplex64(value) }
-func (e elementEncoder) AddFloat64(_ string, value float64)        { e.array.AppendFloat64(value) }
-func (e elementEncoder) AddFloat32(_ string, value float32)        { e.array.AppendFloat32(value) }
-func (e elementEncoder) AddInt64(_ string, value int64)            { e.array.AppendInt64(value) }
-func (e elementEncoder) AddUint64(_ string, value uint64)          { e.array.AppendUint64(value) }
+
+func (e elementEncoder) AddComplex64(_ string, value complex64) { e.array.AppendComplex64(value) }
+func (e elementEncoder) AddFloat64(_ string, value float64)     { e.array.AppendFloat64(value) }
+func (e elementEncoder) AddFloat32(_ string, value float32)     { e.array.AppendFloat32(value) }
+func (e elementEncoder) AddInt64(_ string, value int64)         { e.array.AppendInt64(value) }
+func (e elementEncoder) AddUint64(_ string, value uint64)       { e.array.AppendUint64(value) }
 
 // isSpelledSecret reports whether a list of numbers is a secret, one character each.
 func (r *redaction) isSpelledSecret(list any) bool {
