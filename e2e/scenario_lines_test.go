@@ -69,13 +69,18 @@ func compact(events []agent.Event) []string {
 	})
 }
 
-// lasting are the events without those of tool calls that were made again: a durable turn makes a call without effects as a local activity
-// first, and once more when that takes too long, which depends on the machine.
+// isRepeatedWhenSlow reports whether the events of a producer may come again on a slow machine: a durable turn runs tool calls without effects, requests
+// for approvals and decisions as local activities first, and once more when that takes too long.
+func isRepeatedWhenSlow(producer string) bool {
+	return slices.ContainsFunc([]string{"tool/", "approval/", "client_tool/", "decision/"}, func(kind string) bool { return strings.HasPrefix(producer, kind) })
+}
+
+// lasting returns the events without those of producers that began again because the machine was slow.
 func lasting(events []agent.Event) []agent.Event {
 	out := make([]agent.Event, 0, len(events))
 	for i := range events {
 		e := &events[i]
-		if e.Type != agent.EventReset || !strings.HasPrefix(e.Producer, "tool/") {
+		if e.Type != agent.EventReset || !isRepeatedWhenSlow(e.Producer) {
 			out = append(out, *e)
 			continue
 		}
