@@ -95,7 +95,7 @@ func TestKilledAtEveryBoundary(t *testing.T) {
 }
 
 // killsAtOnce bounds the worker processes that live at the same time.
-const killsAtOnce = 12
+const killsAtOnce = 8
 
 func testKilledAt(t *testing.T, binary string, c boundary) {
 	second := "reserve"

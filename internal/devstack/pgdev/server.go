@@ -222,7 +222,7 @@ func (s *Server) arguments() []string {
 		"port=" + port,
 		"unix_socket_directories=" + s.socket,
 		"unix_socket_permissions=0777", // the folder is the gate
-		"max_connections=200",
+		"max_connections=400",          // tests run dozens of processes beside each other
 		"shared_buffers=64MB",
 		"jit=off",                         // costs more than it saves on short queries
 		"dynamic_shared_memory_type=mmap", // in the data directory: a killed server leaks nothing in /dev/shm
