@@ -401,7 +401,13 @@ func TestEffectIsNotRepeated(t *testing.T) {
 	require.EqualValues(t, 1, effects.Load(), "the effect happened once")
 	require.Len(t, out.ToolCalls, 1)
 	require.Equal(t, agent.ResultError, out.ToolCalls[0].Status)
-	require.Equal(t, 1, count(events, agent.EventReset))
+	var voided []string // the producers that the dead worker may have shown
+	for i := range events {
+		if events[i].Type == agent.EventReset {
+			voided = append(voided, events[i].Producer)
+		}
+	}
+	require.Len(t, slices.DeleteFunc(voided, func(p string) bool { return !strings.HasPrefix(p, "tool/") }), 1)
 	asked := provider.requests()
 	require.Contains(t, asked[1].body, "outcome_unknown", "the model is told")
 	require.NotContains(t, asked[0].body, "outcome_unknown")
