@@ -3,7 +3,6 @@ package kube_test
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,28 +14,31 @@ import (
 )
 
 func TestNewRefuses(t *testing.T) {
-	for field, change := range map[string]func(*kube.Config){
-		"client":            func(c *kube.Config) { c.Client = nil },
-		"namespace":         func(c *kube.Config) { c.Namespace = "A b" },
-		"deadline":          func(c *kube.Config) { c.Deadline = time.Millisecond },
-		"ttl too short":     func(c *kube.Config) { c.TTL = time.Second },
-		"ttl too long":      func(c *kube.Config) { c.TTL = 365 * 24 * time.Hour },
-		"pull_patience":     func(c *kube.Config) { c.PullPatience = -1 },
-		"poll_interval":     func(c *kube.Config) { c.PollInterval = -1 },
-		"cpu":               func(c *kube.Config) { c.CPU = "x" },
-		"memory":            func(c *kube.Config) { c.Memory = "0" },
-		"ephemeral_storage": func(c *kube.Config) { c.EphemeralStorage = "1Zi" },
-		"tmp":               func(c *kube.Config) { c.EphemeralStorage = "100Mi" },
-		"interpreter":       func(c *kube.Config) { c.Interpreter = "UPPER" },
-		"images[1]":         func(c *kube.Config) { c.Images = []string{"ok", "*"} },
+	for _, test := range []struct {
+		field  string
+		change func(*kube.Config)
+	}{
+		{"client", func(c *kube.Config) { c.Client = nil }},
+		{"namespace", func(c *kube.Config) { c.Namespace = "A b" }},
+		{"deadline", func(c *kube.Config) { c.Deadline = time.Millisecond }},
+		{"ttl", func(c *kube.Config) { c.TTL = time.Second }},
+		{"ttl", func(c *kube.Config) { c.TTL = 365 * 24 * time.Hour }},
+		{"pull_patience", func(c *kube.Config) { c.PullPatience = -1 }},
+		{"poll_interval", func(c *kube.Config) { c.PollInterval = -1 }},
+		{"cpu", func(c *kube.Config) { c.CPU = "x" }},
+		{"memory", func(c *kube.Config) { c.Memory = "0" }},
+		{"ephemeral_storage", func(c *kube.Config) { c.EphemeralStorage = "1Zi" }},
+		{"tmp", func(c *kube.Config) { c.EphemeralStorage = "100Mi" }},
+		{"interpreter", func(c *kube.Config) { c.Interpreter = "UPPER" }},
+		{"images[1]", func(c *kube.Config) { c.Images = []string{"ok", "*"} }},
 	} {
 		cfg := kube.Config{Client: fake.NewClientset()}
-		change(&cfg)
+		test.change(&cfg)
 		_, err := kube.New(cfg)
 		var e *agent.Error
-		require.ErrorAs(t, err, &e, field)
+		require.ErrorAs(t, err, &e, test.field)
 		require.Equal(t, agent.CodeInvalid, e.Code)
-		require.Equal(t, strings.TrimSpace(field), e.Field, "%v", err)
+		require.Equal(t, test.field, e.Field, "%v", err)
 	}
 	_, err := kube.New(kube.Config{Client: fake.NewClientset(), Deadline: kube.MaxDeadline + time.Second})
 	require.ErrorContains(t, err, "deadline: want at most 7m30s")
