@@ -75,7 +75,7 @@ func (s *httpServer) postDoctor(c *Call) error {
 	if first.Err != nil {
 		return first.Err
 	}
-	out := s.newEventWriter(c.w)
+	out := newEventWriter(c.w, s.cfg.Limits.WriteTimeout)
 	if err := out.begin(); err != nil {
 		return Quietly(err)
 	}

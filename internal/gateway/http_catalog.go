@@ -186,7 +186,7 @@ func (s *httpServer) getCatalogStream(c *Call) (err error) {
 	if err != nil {
 		return err
 	}
-	out := s.newEventWriter(c.w)
+	out := newEventWriter(c.w, s.cfg.Limits.WriteTimeout)
 	if err := out.begin(); err != nil || c.r.Method == http.MethodHead {
 		return Quietly(err)
 	}

@@ -32,7 +32,7 @@ type EventStream struct{ out eventWriter }
 
 // NewEventStream returns a stream whose client has the write timeout of the limits to take each batch.
 func NewEventStream(w http.ResponseWriter, l Limits) *EventStream {
-	return &EventStream{eventWriter{w: w, control: http.NewResponseController(w), timeout: l.WriteTimeout}}
+	return &EventStream{*newEventWriter(w, l.WriteTimeout)}
 }
 
 // Begin sets the header; it goes out with the first batch.
@@ -53,15 +53,17 @@ func (s *EventStream) Beat() error { return s.out.beat() }
 // eventWriter writes events in the wire format of server-sent events: id is where to resume, event the type, data the event's JSON
 // on one line. What one write carries is one batch: everything that was ready.
 type eventWriter struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	timeout time.Duration
-	buf     bytes.Buffer
-	ended   bool // the last frame is in the batch, or was sent
+	w        http.ResponseWriter
+	control  *http.ResponseController
+	timeout  time.Duration
+	deadline time.Time // by when the connection has to take what is written
+	flushed  time.Time // when a batch was last sent
+	buf      bytes.Buffer
+	ended    bool // the last frame is in the batch, or was sent
 }
 
-func (s *httpServer) newEventWriter(w http.ResponseWriter) *eventWriter {
-	return &eventWriter{w: w, control: http.NewResponseController(w), timeout: s.cfg.Limits.WriteTimeout}
+func newEventWriter(w http.ResponseWriter, timeout time.Duration) *eventWriter {
+	return &eventWriter{w: w, control: http.NewResponseController(w), timeout: timeout}
 }
 
 // begin sends the header at once, so that a client knows its stream stands before the first event.
@@ -123,10 +125,14 @@ func (o *eventWriter) add(f *frame) error {
 	return nil
 }
 
-// flush sends the batch. A client that does not take it in time is gone.
+// flush sends the batch. A client that does not take it in time is gone. The deadline of one batch serves the next ones for an eighth of the timeout.
 func (o *eventWriter) flush() error {
-	if err := o.control.SetWriteDeadline(time.Now().Add(o.timeout)); err != nil {
-		return fmt.Errorf("%w: set write deadline: %w", errGone, err)
+	o.flushed = time.Now()
+	if o.deadline.Sub(o.flushed) < o.timeout-o.timeout/8 {
+		o.deadline = o.flushed.Add(o.timeout)
+		if err := o.control.SetWriteDeadline(o.deadline); err != nil {
+			return fmt.Errorf("%w: set write deadline: %w", errGone, err)
+		}
 	}
 	_, err := o.w.Write(o.buf.Bytes()) //nolint:gosec // an event stream, which no browser renders
 	o.buf.Reset()
@@ -168,16 +174,21 @@ func (o *eventWriter) copyFrames(ctx context.Context, frames iter.Seq2[frame, er
 		for range reads {
 		}
 	}()
-	idle := time.NewTicker(heartbeat)
+	idle := time.NewTimer(heartbeat)
 	defer idle.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil // the client went, or the gateway closes: in both cases the stream just ends and can be resumed
 		case <-idle.C:
-			if err := o.beat(); err != nil {
-				return err
+			rest := heartbeat - time.Since(o.flushed)
+			if rest <= 0 {
+				rest = heartbeat
+				if err := o.beat(); err != nil {
+					return err
+				}
 			}
+			idle.Reset(rest)
 		case next, ok := <-reads:
 			if !ok {
 				return nil
@@ -186,7 +197,6 @@ func (o *eventWriter) copyFrames(ctx context.Context, frames iter.Seq2[frame, er
 			if err != nil || !more {
 				return err
 			}
-			idle.Reset(heartbeat)
 		}
 	}
 }

@@ -275,7 +275,7 @@ func (s *httpServer) serveEvents(c *Call, v *TurnView, after int64) error {
 	}
 	ctx, cancel := s.whileOpen(c.r.Context())
 	defer cancel()
-	out := s.newEventWriter(c.w)
+	out := newEventWriter(c.w, s.cfg.Limits.WriteTimeout)
 	if err := out.begin(); err != nil || c.r.Method == http.MethodHead {
 		return Quietly(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,15 +19,11 @@ const defaultIdleCheck = 30 * time.Second
 // workflow writes no last event.
 func (b *Inbox) Follow(ctx context.Context, id agent.TurnID, after int64) iter.Seq2[agent.Event, error] {
 	return func(yield func(agent.Event, error) bool) {
-		ctx, stop := context.WithCancel(ctx)
-		silence := time.NewTicker(b.IdleCheck)
-		defer silence.Stop()
-		var wg sync.WaitGroup
-		wg.Go(func() { b.watchSilence(ctx, id, silence.C) })
-		defer wg.Wait()
-		defer stop()
+		var heard atomic.Int64
+		heard.Store(time.Now().UnixNano())
+		defer b.watchSilence(ctx, id, &heard)()
 		for e, err := range b.Turns.Log.Follow(ctx, string(id), after) {
-			silence.Reset(b.IdleCheck)
+			heard.Store(time.Now().UnixNano())
 			if !yield(e, err) {
 				return
 			}
@@ -34,17 +31,34 @@ func (b *Inbox) Follow(ctx context.Context, id agent.TurnID, after int64) iter.S
 	}
 }
 
-// watchSilence checks a turn after every silence. A turn that waits for a person may be silent for days.
-func (b *Inbox) watchSilence(ctx context.Context, id agent.TurnID, silence <-chan time.Time) {
-	for {
-		select {
-		case <-ctx.Done():
+// watchSilence checks a turn after every silence, until the function that it returns is called. heard is when its last event came, in nanoseconds since
+// 1970. A turn that waits for a person may be silent for days.
+func (b *Inbox) watchSilence(ctx context.Context, id agent.TurnID, heard *atomic.Int64) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var checking sync.Mutex
+	var timer *time.Timer
+	checking.Lock()
+	defer checking.Unlock()
+	timer = time.AfterFunc(b.IdleCheck, func() {
+		checking.Lock()
+		defer checking.Unlock()
+		if ctx.Err() != nil {
 			return
-		case <-silence:
+		}
+		if rest := b.IdleCheck - time.Since(time.Unix(0, heard.Load())); rest > 0 {
+			timer.Reset(rest)
+			return
 		}
 		if err := b.Turns.endSilentTurn(ctx, id); err != nil && ctx.Err() == nil {
 			b.Turns.Logger.Warn("checking a silent turn", zap.String("turn", string(id)), zap.Error(err))
 		}
+		timer.Reset(b.IdleCheck)
+	})
+	return func() {
+		cancel()
+		checking.Lock()
+		defer checking.Unlock()
+		timer.Stop()
 	}
 }
 

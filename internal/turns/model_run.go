@@ -394,7 +394,7 @@ func (r *modelRun) totalUsage() agent.Usage {
 }
 
 func deltaEvents(d agent.Delta) []agent.Event {
-	var out []agent.Event
+	out := make([]agent.Event, 0, 1)
 	if d.Text != "" {
 		out = append(out, agent.Event{Type: agent.EventToken, Text: d.Text})
 	}

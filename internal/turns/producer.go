@@ -16,6 +16,7 @@ const (
 	touchInterval   = 250 * time.Millisecond // an idle producer asks this often whether it may go on
 	appendPatience  = 30 * time.Second       // how long the log may be away before the work is given up and done again later
 	producerBacklog = 1 << 20                // bytes that may wait for the log before emit blocks
+	keptEvents      = 8                      // of a batch, whose memory the next ones use again
 )
 
 // errCancelled is the cause with which a producer's work ends when its stream was marked.
@@ -38,12 +39,13 @@ type producer struct {
 	pending []agent.Event
 	bytes   int
 	flushed time.Time     // when pending was last taken
-	room    chan struct{} // closed when pending was taken
+	room    chan struct{} // closed when pending was taken above producerBacklog
 	wake    chan struct{}
 	closing chan struct{}
 	ended   chan struct{}
 	batch   int64
-	failed  error // of a batch that is not in the log; guarded by flushing
+	failed  error         // of a batch that is not in the log; guarded by flushing
+	spare   []agent.Event // memory for the next events; guarded by flushing
 }
 
 // errStored says that an earlier epoch of a producer has stored its result: what it has shown stands.
@@ -208,9 +210,11 @@ func (p *producer) flushLocked(ctx context.Context) error {
 		p.mu.Unlock()
 		return nil
 	}
-	p.pending, p.bytes, p.flushed = nil, 0, time.Now()
-	close(p.room)
-	p.room = make(chan struct{})
+	if p.bytes > producerBacklog { // somebody may wait
+		close(p.room)
+		p.room = make(chan struct{})
+	}
+	p.pending, p.bytes, p.flushed, p.spare = p.spare, 0, time.Now(), nil
 	p.mu.Unlock()
 	p.batch++
 	at, err := backoff.Retry(ctx, func() (agent.Appended, error) {
@@ -223,6 +227,10 @@ func (p *producer) flushLocked(ctx context.Context) error {
 	if err != nil {
 		p.failed = logError(err)
 		return p.failed
+	}
+	if len(events) <= keptEvents {
+		clear(events)
+		p.spare = events[:0]
 	}
 	if at.Cancelled {
 		return errCancelled

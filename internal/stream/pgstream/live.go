@@ -20,7 +20,7 @@ const (
 	// maxUnstoredInAll bounds those of all streams of the process.
 	maxUnstoredInAll = 256 << 20
 	// tailEvents is how many stored events of a live stream stay in memory for its followers.
-	tailEvents = 256
+	tailEvents = 64
 	// tailTime is how long stored events stay in memory: a database that crashes loses what it has not written to disk, which is less old.
 	tailTime = 3 * time.Second
 )
@@ -39,7 +39,7 @@ type live struct {
 	lostFrom  int64     // from here on an earlier owner may have shown events that were never stored; 0: none
 	usedAt    time.Time // when a producer last wrote, or said that it is there
 
-	tail     []agent.Event // the newest events; their indices are contiguous
+	tail     []agent.Event // the newest events; their indices are contiguous. Pages share it: it grows, and what is in it never changes
 	floor    int64         // followers behind this index find what they need in tail
 	last     int64         // index of the newest event; 0 when there is none
 	reserved int64         // highest index that may be given
@@ -267,7 +267,8 @@ func (s *live) page(after int64) (page, bool) {
 	p := page{last: s.last, closed: s.state == ended}
 	if n := len(s.tail); n > 0 && after < s.last {
 		from := max(0, n-int(s.last-after))
-		p.events = append(p.events, s.tail[from:min(n, from+pageEvents)]...)
+		to := min(n, from+pageEvents)
+		p.events = s.tail[from:to:to]
 		p.age = time.Since(p.events[0].Meta.Time)
 	}
 	return p, true

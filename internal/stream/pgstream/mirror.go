@@ -189,7 +189,8 @@ func (m *mirror) page(after, newest int64) (p page, ok bool) {
 	p = page{last: m.last, closed: m.closed}
 	if n := len(m.tail); n > 0 && after < m.last {
 		from, _ := slices.BinarySearchFunc(m.tail, after+1, func(e agent.Event, index int64) int { return int(e.Meta.EventIndex - index) })
-		p.events = append(p.events, m.tail[from:min(n, from+pageEvents)]...)
+		to := min(n, from+pageEvents)
+		p.events = m.tail[from:to:to]
 		p.age = time.Since(p.events[0].Meta.Time)
 	}
 	return p, true
