@@ -35,10 +35,25 @@ type Receipt struct {
 type Inbox interface {
 	// Submit checks the request and starts its turn, or joins the turn that was started with the same id before.
 	Submit(ctx context.Context, e Envelope) (Receipt, error)
-	// Follow yields the turn's events after an index, in order, until the terminal one.
+	// Follow yields the turn's events after an index, in order, until the terminal one. It calls the function of [OnWait].
 	Follow(ctx context.Context, id TurnID, after int64) iter.Seq2[Event, error]
 	// Decide answers an approval.
 	Decide(ctx context.Context, id TurnID, d Decision) error
 	// Cancel asks the turn to stop; what it produced is stored.
 	Cancel(ctx context.Context, id TurnID, c CancelRequest) error
+}
+
+type onWait struct{}
+
+// OnWait returns a context with which Follow of an [Inbox] calls wait each time before it waits for events: whoever gathers events, to send several
+// at once, sends what it has.
+func OnWait(ctx context.Context, wait func()) context.Context {
+	return context.WithValue(ctx, onWait{}, wait)
+}
+
+// Waiting calls the function of [OnWait], if the context has one.
+func Waiting(ctx context.Context) {
+	if wait, ok := ctx.Value(onWait{}).(func()); ok {
+		wait()
+	}
 }

@@ -84,7 +84,7 @@ func (s *httpServer) postDoctor(c *Call) error {
 			next, ok = <-reads
 		}
 	}
-	return Quietly(out.follow(ctx, frames, s.cfg.Limits.StreamBuffer, s.cfg.Limits.Heartbeat))
+	return Quietly(out.follow(ctx, s.cfg.Limits.Heartbeat, func(ctx context.Context) iter.Seq2[frame, error] { return oneByOne(ctx, frames) }))
 }
 
 // doctorFrames yields a frame for each check, and one for the end or an error. It stops soon after ctx ends.

@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"bytes"
+	"context"
+	"iter"
 	"net/http"
 	"time"
 
@@ -190,8 +192,9 @@ func (s *httpServer) getCatalogStream(c *Call) (err error) {
 	if err := out.begin(); err != nil || c.r.Method == http.MethodHead {
 		return Quietly(err)
 	}
-	// Nothing is read ahead: the changes that a slow client has not read yet come as one event later.
-	return Quietly(out.follow(ctx, framesOf(events, catalogFrame), 0, s.cfg.Limits.Heartbeat))
+	return Quietly(out.follow(ctx, s.cfg.Limits.Heartbeat, func(ctx context.Context) iter.Seq2[frame, error] {
+		return oneByOne(ctx, framesOf(events, catalogFrame))
+	}))
 }
 
 func catalogFrame(e *agent.CatalogEvent) frame {

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -28,11 +29,11 @@ func Quietly(err error) error {
 }
 
 // EventStream sends server-sent events in the format of a [Door]'s own API. What is written to it is gathered until Flush.
-type EventStream struct{ out eventWriter }
+type EventStream struct{ out *eventWriter }
 
 // NewEventStream returns a stream whose client has the write timeout of the limits to take each batch.
 func NewEventStream(w http.ResponseWriter, l Limits) *EventStream {
-	return &EventStream{*newEventWriter(w, l.WriteTimeout)}
+	return &EventStream{newEventWriter(w, l.WriteTimeout)}
 }
 
 // Begin sets the header; it goes out with the first batch.
@@ -53,11 +54,13 @@ func (s *EventStream) Beat() error { return s.out.beat() }
 // eventWriter writes events in the wire format of server-sent events: id is where to resume, event the type, data the event's JSON
 // on one line. What one write carries is one batch: everything that was ready.
 type eventWriter struct {
-	w        http.ResponseWriter
-	control  *http.ResponseController
-	timeout  time.Duration
-	deadline time.Time // by when the connection has to take what is written
-	flushed  time.Time // when a batch was last sent
+	w       http.ResponseWriter
+	control *http.ResponseController
+	timeout time.Duration
+
+	mu       sync.Mutex // guards what follows while a stream is followed: heartbeats come between
+	deadline time.Time  // by when the connection has to take what is written
+	flushed  time.Time  // when a batch was last sent
 	buf      bytes.Buffer
 	ended    bool // the last frame is in the batch, or was sent
 }
@@ -101,6 +104,18 @@ func framesOf[T any](events iter.Seq2[T, error], wrap func(*T) frame) iter.Seq2[
 			if !yield(wrap(&e), err) {
 				return
 			}
+		}
+	}
+}
+
+// oneByOne lets each frame go out at once, for a source that does not say when it waits.
+func oneByOne(ctx context.Context, frames iter.Seq2[frame, error]) iter.Seq2[frame, error] {
+	return func(yield func(frame, error) bool) {
+		for f, err := range frames {
+			if !yield(f, err) {
+				return
+			}
+			agent.Waiting(ctx)
 		}
 	}
 }
@@ -156,95 +171,111 @@ type Read[T any] struct {
 	Err   error
 }
 
-// follow copies frames until their source ends, the client goes, or ctx ends. It reads at most ahead frames that the client has not
-// taken, and one more. A client whose credential has ended is told by an error event.
-func (o *eventWriter) follow(ctx context.Context, frames iter.Seq2[frame, error], ahead int, heartbeat time.Duration) error {
-	err := o.copyFrames(ctx, frames, ahead, heartbeat)
-	if cause := context.Cause(ctx); err == nil && !o.ended && errors.Is(cause, errCredentialEnded) {
+// follow copies the frames of a source until it ends, the client goes, or ctx ends. They go out each time before the source waits, as [agent.OnWait]
+// has it, or when they are many. A client whose credential has ended is told by an error event.
+func (o *eventWriter) follow(ctx context.Context, heartbeat time.Duration, source func(context.Context) iter.Seq2[frame, error]) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := o.keepAlive(heartbeat, cancel)
+	ctx = agent.OnWait(ctx, func() {
+		if err := o.flushReady(); err != nil {
+			cancel(err)
+		}
+	})
+	err := o.copyFrames(ctx, source(ctx))
+	stop()
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errGone):
+		return cause
+	case err == nil && !o.ended && errors.Is(cause, errCredentialEnded):
 		return o.sendError(cause)
 	}
 	return err
 }
 
-func (o *eventWriter) copyFrames(ctx context.Context, frames iter.Seq2[frame, error], ahead int, heartbeat time.Duration) error {
-	ctx, cancel := context.WithCancel(ctx)
-	reads := ReadAhead(ctx, frames, ahead, func(f *frame) bool { return f.last })
-	defer func() {
-		cancel()
-		for range reads {
+// copyFrames returns nil when the source has ended, or ctx: the client went, or the gateway closes. Then the stream just ends and can be resumed.
+func (o *eventWriter) copyFrames(ctx context.Context, frames iter.Seq2[frame, error]) error {
+	for f, err := range frames {
+		if ctx.Err() != nil {
+			return nil
 		}
-	}()
-	idle := time.NewTimer(heartbeat)
-	defer idle.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil // the client went, or the gateway closes: in both cases the stream just ends and can be resumed
-		case <-idle.C:
-			rest := heartbeat - time.Since(o.flushed)
-			if rest <= 0 {
-				rest = heartbeat
-				if err := o.beat(); err != nil {
-					return err
-				}
-			}
-			idle.Reset(rest)
-		case next, ok := <-reads:
-			if !ok {
-				return nil
-			}
-			more, err := o.batch(ctx, next, reads)
-			if err != nil || !more {
-				return err
-			}
+		if err != nil {
+			return o.fail(err)
+		}
+		if err := o.take(&f); err != nil || f.last {
+			return err
 		}
 	}
+	return o.flushReady()
 }
 
-// batch writes an event and all that are ready behind it; more is false when the stream is over.
-func (o *eventWriter) batch(ctx context.Context, next Read[frame], reads <-chan Read[frame]) (more bool, err error) {
-	for ok := true; ok; {
-		if next.Err != nil {
-			return false, o.fail(ctx, next.Err)
-		}
-		if err := o.add(&next.Event); err != nil {
-			return false, errors.Join(err, o.flush())
-		}
-		if o.buf.Len() >= flushBytes {
-			break
-		}
-		select {
-		case next, ok = <-reads:
-			if !ok {
-				return false, o.flush()
-			}
-		default:
-			ok = false
-		}
+// take adds a frame, and sends the batch if it is large or the last.
+func (o *eventWriter) take(f *frame) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := o.add(f); err != nil {
+		return errors.Join(err, o.flush())
 	}
-	return true, o.flush()
-}
-
-// fail ends the stream with an error event, unless the end is the reader's own.
-func (o *eventWriter) fail(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	if f.last || o.buf.Len() >= flushBytes {
 		return o.flush()
 	}
-	ferr := o.sendError(err)
-	if errors.Is(err, agent.ErrGap) {
-		return ferr
+	return nil
+}
+
+// flushReady sends what was gathered, if anything was.
+func (o *eventWriter) flushReady() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.buf.Len() == 0 {
+		return nil
 	}
-	return errors.Join(err, ferr)
+	return o.flush()
+}
+
+// keepAlive sends a heartbeat in every silence until stop is called. A client that does not take it is gone, which is told by cancel.
+func (o *eventWriter) keepAlive(heartbeat time.Duration, cancel context.CancelCauseFunc) (stop func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	stopped := false
+	var timer *time.Timer
+	timer = time.AfterFunc(heartbeat, func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if stopped {
+			return
+		}
+		rest := heartbeat - time.Since(o.flushed)
+		if rest <= 0 {
+			if err := o.beat(); err != nil {
+				cancel(err)
+				return
+			}
+			rest = heartbeat
+		}
+		timer.Reset(rest)
+	})
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		stopped = true
+		timer.Stop()
+	}
+}
+
+// fail ends the stream with an error event.
+func (o *eventWriter) fail(err error) error {
+	failed := o.sendError(err)
+	if errors.Is(err, agent.ErrGap) {
+		return failed
+	}
+	return errors.Join(err, failed)
 }
 
 // sendError sends an error event, which ends the stream.
 func (o *eventWriter) sendError(err error) error {
 	end := eventFrame(&agent.Event{Type: agent.EventError, Error: failureOf(err)})
 	end.last = true
-	if err := o.add(&end); err != nil {
-		return err
-	}
-	return o.flush()
+	return o.take(&end)
 }
 
 // ReadAhead runs a follow loop, at most ahead events before its consumer. It ends behind the last event or an error, or with ctx; only then

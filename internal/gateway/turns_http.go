@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"iter"
 	"net/http"
 	"strconv"
 	"strings"
@@ -279,8 +280,9 @@ func (s *httpServer) serveEvents(c *Call, v *TurnView, after int64) error {
 	if err := out.begin(); err != nil || c.r.Method == http.MethodHead {
 		return Quietly(err)
 	}
-	l := &s.cfg.Limits
-	return Quietly(out.follow(ctx, framesOf(s.cfg.Turns.Follow(ctx, v.TurnID, after), eventFrame), l.StreamBuffer, l.Heartbeat))
+	return Quietly(out.follow(ctx, s.cfg.Limits.Heartbeat, func(ctx context.Context) iter.Seq2[frame, error] {
+		return framesOf(s.cfg.Turns.Follow(ctx, v.TurnID, after), eventFrame)
+	}))
 }
 
 // postDecision is POST /v1/turns/{id}/decisions.

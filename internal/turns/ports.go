@@ -173,6 +173,7 @@ type EventLog interface {
 	Close(ctx context.Context, streamID string, events []agent.Event) error
 	// Follow yields the events after an index, in order, waiting for new ones, and ends after the terminal event. A stream that does
 	// not exist yet is one without events. [agent.ErrGap] when events after the index have expired. A slow consumer stalls only itself.
+	// Each time before it waits it calls [agent.Waiting].
 	Follow(ctx context.Context, streamID string, after int64) iter.Seq2[agent.Event, error]
 	// Tail says where a stream stands without reading it.
 	Tail(ctx context.Context, streamID string) (agent.StreamTail, error)

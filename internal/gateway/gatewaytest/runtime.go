@@ -262,6 +262,7 @@ func (rt *Runtime) Follow(ctx context.Context, id agent.TurnID, after int64) ite
 			if len(ready) > 0 {
 				continue
 			}
+			agent.Waiting(ctx)
 			select {
 			case <-changed:
 			case <-ctx.Done():

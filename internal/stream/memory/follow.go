@@ -63,6 +63,7 @@ func (l *Log) follow(ctx context.Context, id string, after int64, yield func(age
 		case r.closed:
 			return nil
 		default:
+			agent.Waiting(ctx)
 			select {
 			case <-r.changed:
 			case <-ctx.Done():

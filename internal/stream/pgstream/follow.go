@@ -88,6 +88,7 @@ func (l *Log) follow(ctx context.Context, id string, after int64, yield func(age
 // not stored yet, or never will be.
 func (l *Log) await(ctx context.Context, sub *subscription, after int64, idle bool) error {
 	for ; !sub.due(after); idle = false {
+		agent.Waiting(ctx)
 		select {
 		case <-sub.wake:
 		case <-ctx.Done():
@@ -128,6 +129,7 @@ func (l *Log) read(ctx context.Context, sub *subscription, after int64) (page, e
 			return p, nil
 		}
 	}
+	agent.Waiting(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(l.life, func() { cancel(errStopped) })()

@@ -20,7 +20,7 @@ const (
 	// maxUnstoredInAll bounds those of all streams of the process.
 	maxUnstoredInAll = 256 << 20
 	// tailEvents is how many stored events of a live stream stay in memory for its followers.
-	tailEvents = 64
+	tailEvents = 32
 	// tailTime is how long stored events stay in memory: a database that crashes loses what it has not written to disk, which is less old.
 	tailTime = 3 * time.Second
 )
