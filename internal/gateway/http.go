@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -165,12 +166,16 @@ func (s *httpServer) extendWrite(w http.ResponseWriter) {
 // encode writes JSON on one line, ending in a newline, without HTML escapes: nobody embeds this in a page.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	if err := newEncoder(&b).Encode(v); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
+}
+
+func newEncoder(w io.Writer) *json.Encoder {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e
 }
 
 // retrySeconds renders a Retry-After, rounding up so that nobody comes too early.

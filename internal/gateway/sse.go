@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -62,11 +63,14 @@ type eventWriter struct {
 	deadline time.Time  // by when the connection has to take what is written
 	flushed  time.Time  // when a batch was last sent
 	buf      bytes.Buffer
-	ended    bool // the last frame is in the batch, or was sent
+	json     *json.Encoder // to buf
+	ended    bool          // the last frame is in the batch, or was sent
 }
 
 func newEventWriter(w http.ResponseWriter, timeout time.Duration) *eventWriter {
-	return &eventWriter{w: w, control: http.NewResponseController(w), timeout: timeout}
+	o := &eventWriter{w: w, control: http.NewResponseController(w), timeout: timeout}
+	o.json = newEncoder(&o.buf)
+	return o
 }
 
 // begin sends the header at once, so that a client knows its stream stands before the first event.
@@ -97,10 +101,12 @@ func eventFrame(e *agent.Event) frame {
 	return frame{id: e.Meta.EventIndex, name: string(e.Type), data: e, last: e.Terminal()}
 }
 
-// framesOf turns what is followed into frames.
+// framesOf turns what is followed into frames. The memory of a frame's data is used again for the next one.
 func framesOf[T any](events iter.Seq2[T, error], wrap func(*T) frame) iter.Seq2[frame, error] {
 	return func(yield func(frame, error) bool) {
-		for e, err := range events {
+		var e T
+		var err error
+		for e, err = range events {
 			if !yield(wrap(&e), err) {
 				return
 			}
@@ -122,19 +128,19 @@ func oneByOne(ctx context.Context, frames iter.Seq2[frame, error]) iter.Seq2[fra
 
 // add appends one frame to the batch.
 func (o *eventWriter) add(f *frame) error {
-	data, err := encode(f.data)
-	if err != nil {
-		return fmt.Errorf("encode event %d: %w", f.id, err)
-	}
+	before := o.buf.Len()
 	if f.id > 0 {
 		o.buf.WriteString("id: ")
-		o.buf.WriteString(strconv.FormatInt(f.id, 10))
+		o.buf.Write(strconv.AppendInt(o.buf.AvailableBuffer(), f.id, 10))
 		o.buf.WriteByte('\n')
 	}
 	o.buf.WriteString("event: ")
 	o.buf.WriteString(f.name)
 	o.buf.WriteString("\ndata: ")
-	o.buf.Write(data) // ends in a newline
+	if err := o.json.Encode(f.data); err != nil { // ends in a newline
+		o.buf.Truncate(before)
+		return fmt.Errorf("encode event %d: %w", f.id, err)
+	}
 	o.buf.WriteByte('\n')
 	o.ended = f.last
 	return nil

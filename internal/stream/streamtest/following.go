@@ -170,6 +170,30 @@ var following = []testCase{
 		require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 	}},
 
+	{"it says when it waits", func(t *testing.T, log Log) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		f := begin(t, ctx, log, "s", "p")
+		write(t, ctx, log, f, 1, "a", "b")
+		seen, sent := 0, 0 // what a consumer holds back until the log waits
+		waiting := agent.OnWait(ctx, func() {
+			if sent = seen; sent == 2 {
+				write(t, ctx, log, f, 2, "c")
+			}
+			if sent == 3 {
+				cancel()
+			}
+		})
+		for _, err := range log.Follow(waiting, "s", 0) {
+			if err != nil {
+				require.ErrorIs(t, err, context.Canceled)
+				break
+			}
+			seen++
+		}
+		require.Equal(t, 3, sent)
+	}},
+
 	{"a follower can be used again", func(t *testing.T, log Log) {
 		finish(t, t.Context(), log, "s")
 		events := log.Follow(t.Context(), "s", 0)
