@@ -9,8 +9,8 @@ import (
 
 const usagePath = "usage"
 
-// Usage returns a page of what was used and what it cost. An empty tenant is the client's; [agent.AnyTenant] is every one that the
-// credential may see.
+// Usage returns a page of the usage and its cost. An empty tenant means the tenant of the client, [agent.AnyTenant] all tenants that the
+// credential may read.
 func (c *Client) Usage(ctx context.Context, q agent.UsageQuery) (agent.UsagePage, error) {
 	keys := make([]string, len(q.Group))
 	for i, k := range q.Group {

@@ -18,7 +18,7 @@ const maxArgs = 2000
 // printApprovals prints a list from which somebody decides. Characters that hide or turn the order of others are escaped, in JSON too.
 func (a *app) printApprovals(found []agent.Approval, more bool) error {
 	if more {
-		defer a.note(moreText)
+		defer a.printNote(moreText)
 	}
 	if a.output == "json" {
 		var text bytes.Buffer

@@ -36,7 +36,7 @@ func TestApprovalsList(t *testing.T) {
 	b := setup(t)
 	b.waits(t)
 	for _, args := range []string{"", "--state all", "--state decided --session trip-1", "--state all --limit 1", "--session other", "--turn turn-1 --state decided"} {
-		b.note("$ starter approvals list " + args)
+		b.comment("$ starter approvals list " + args)
 		require.Equal(t, 0, b.run(noInput(), append([]string{"approvals", "list"}, strings.Fields(args)...)...))
 	}
 	golden(t, "approvals_list", b.screen.String())

@@ -150,13 +150,13 @@ type commandLine struct {
 func (b *bench) steps(steps ...commandLine) {
 	b.t.Helper()
 	for _, s := range steps {
-		b.note("$ starter " + strings.Join(s.args, " "))
+		b.comment("$ starter " + strings.Join(s.args, " "))
 		require.Equal(b.t, s.want, b.run(strings.NewReader(s.in), s.args...), "%s\n%s", s.args, b.screen.String())
 	}
 }
 
-// note writes a line that is not the program's.
-func (b *bench) note(line string) {
+// comment writes a line that is not the program's.
+func (b *bench) comment(line string) {
 	_, _ = stream{b.screen, false}.Write([]byte(line + "\n"))
 }
 

@@ -59,11 +59,11 @@ func (a *app) validate(files []agent.ManifestFile) error {
 	result := validated{Files: len(files), Documents: len(first), Faults: append(agent.Faults{}, faults...)}
 	err := a.print(result, func() error {
 		if len(faults) == 0 {
-			a.say("%s in %s: no faults", count(len(first), "document"), count(len(files), "file"))
+			a.printLine("%s in %s: no faults", count(len(first), "document"), count(len(files), "file"))
 			return nil
 		}
 		a.printFaults(a.errOut, faults)
-		a.note("Error: %s", count(len(faults), "fault"))
+		a.printNote("Error: %s", count(len(faults), "fault"))
 		return nil
 	})
 	if err == nil && len(faults) > 0 {

@@ -150,7 +150,7 @@ code is 1 when a source is not well; the server then serves what it had.`,
 }
 
 func (a *app) printStatus(s *agent.CatalogStatus) error {
-	a.say("revision %d, loaded %s", s.Revision, moment(s.LoadedAt))
+	a.printLine("revision %d, loaded %s", s.Revision, moment(s.LoadedAt))
 	err := printTable(a, "KIND DOCUMENTS", func(kind *agent.Kind) []string { return []string{string(*kind), decimal(s.Counts[*kind])} }, agent.Kinds())
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func (a *app) printStatus(s *agent.CatalogStatus) error {
 	}
 	for i := range s.Sources {
 		if !s.Sources[i].OK { // in full: the table cuts it
-			a.say("%s: %s", s.Sources[i].Name, s.Sources[i].Detail)
+			a.printLine("%s: %s", s.Sources[i].Name, s.Sources[i].Detail)
 		}
 		a.printFaults(a.out, s.Sources[i].Faults)
 	}
@@ -199,7 +199,7 @@ revision to go on from. A lost connection is made again where it broke.`,
 					}
 					continue
 				}
-				a.say("%s", changeLine(&e))
+				a.printLine("%s", changeLine(&e))
 			}
 			return nil
 		}),

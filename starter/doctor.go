@@ -142,9 +142,9 @@ func (v *visit) begin(section, title string) {
 		return
 	}
 	if len(v.findings) > 0 {
-		v.app.say("")
+		v.app.printLine("")
 	}
-	v.app.say("%s", title)
+	v.app.printLine("%s", title)
 }
 
 // add notes a line, and shows it at once: a visit takes its time.
@@ -157,9 +157,9 @@ func (v *visit) add(f finding) {
 	if v.app.output == "json" {
 		return
 	}
-	v.app.say("%s", f.line())
+	v.app.printLine("%s", f.line())
 	if !f.OK {
-		v.app.say("  → %s", wide(f.Hint))
+		v.app.printLine("  → %s", wide(f.Hint))
 	}
 }
 
@@ -192,7 +192,7 @@ func (v *visit) end() error {
 			return err
 		}
 	} else {
-		v.app.say("\n%s, %d failed, %s", count(len(v.findings), "check"), failed, count(warned, "warning"))
+		v.app.printLine("\n%s, %d failed, %s", count(len(v.findings), "check"), failed, count(warned, "warning"))
 	}
 	if failed > 0 {
 		return outcome(exitFailed)

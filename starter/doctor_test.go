@@ -47,10 +47,10 @@ func TestDoctor(t *testing.T) {
 		}
 		return nil
 	}
-	b.note("$ starter doctor")
+	b.comment("$ starter doctor")
 	require.Equal(t, 0, b.run(noInput(), "doctor"), b.screen)
 	checks = append(checks, gateway.DoctorCheck{Name: "uses the result", Rule: "native-execution", Detail: "it made one up\x1b[2J", TookMS: 1500})
-	b.note("\n$ starter doctor --model gpt-4o --agent analyst")
+	b.comment("\n$ starter doctor --model gpt-4o --agent analyst")
 	b.rt.Break("postgres")
 	b.catalog.Sources = append(b.catalog.Sources, agent.SourceStatus{Name: "folder", Faults: agent.Faults{{File: "clerk.yaml", Line: 7, Message: "no model profile \"x\""}}})
 	b.catalog.AgentList = []agent.AgentInfo{{Name: "analyst", Tenant: "default"}, {Name: "clerk", Tenant: "default", Fault: "no model profile \"x\""}}

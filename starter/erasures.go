@@ -78,7 +78,7 @@ func (a *app) previewErasure(ctx context.Context, c *client.Client, r erasure.Re
 	case err != nil:
 		return err
 	case e.Status != erasure.StatusCompleted:
-		a.say("%s: %s %s", e.ID, e.Status, e.Error)
+		a.printLine("%s: %s %s", e.ID, e.Status, e.Error)
 		return outcome(exitFailed)
 	case r.DryRun:
 		return a.print(e, func() error { return a.printErasure(&e) })
@@ -97,7 +97,7 @@ func (a *app) erase(ctx context.Context, c *client.Client, r erasure.Request, wa
 			return err
 		}
 		return a.print(e, func() error {
-			a.say("%s: %s", e.ID, e.Status)
+			a.printLine("%s: %s", e.ID, e.Status)
 			return nil
 		})
 	}
@@ -119,7 +119,7 @@ func (a *app) awaitErasure(ctx context.Context, c *client.Client, r erasure.Requ
 		return e, err
 	}
 	if !r.DryRun {
-		a.note("erasure %s", e.ID)
+		a.printNote("erasure %s", e.ID)
 	}
 	return poll(ctx, erasurePolling, func() (erasure.Erasure, bool, error) {
 		e, err := c.Erasure(ctx, e.ID)
@@ -131,7 +131,7 @@ func (a *app) awaitErasure(ctx context.Context, c *client.Client, r erasure.Requ
 func (a *app) printErasure(e *erasure.Erasure) error {
 	r := e.Report
 	if r == nil {
-		a.say("%s: %s %s", e.ID, e.Status, e.Error)
+		a.printLine("%s: %s %s", e.ID, e.Status, e.Error)
 		return nil
 	}
 	var rows [][]string
@@ -154,13 +154,13 @@ func (a *app) printErasure(e *erasure.Erasure) error {
 		return err
 	}
 	if r.DryRun {
-		a.say("turns: %d, sessions of this user alone: %d, shared sessions: %d, executions in Temporal: up to %d, stored objects: up to %d",
+		a.printLine("turns: %d, sessions of this user alone: %d, shared sessions: %d, executions in Temporal: up to %d, stored objects: up to %d",
 			r.Turns, r.Sessions, r.Shared, r.Executions.Found, r.Content.Found)
 		return nil
 	}
-	a.say("executions in Temporal: %d deleted; stored objects: %d removed (%d bytes), %d stay because others refer to them, %d wait",
+	a.printLine("executions in Temporal: %d deleted; stored objects: %d removed (%d bytes), %d stay because others refer to them, %d wait",
 		r.Executions.Deleted, r.Content.Removed, r.Content.Bytes, r.Content.Shared, r.Content.Pending)
-	a.say("%s: %s, %d rows left\n%s", e.ID, e.Status, r.Remaining(), e.Digest)
+	a.printLine("%s: %s, %d rows left\n%s", e.ID, e.Status, r.Remaining(), e.Digest)
 	return nil
 }
 
@@ -234,15 +234,15 @@ Exit codes: 0 it is, 1 it is not.`,
 func (a *app) printProof(e *erasure.Erasure, p *erasure.Proof) error {
 	err := a.print(p, func() error {
 		for _, fault := range p.Faults {
-			a.say("✗ %s", fault)
+			a.printLine("✗ %s", fault)
 		}
 		if len(p.Faults) == 0 {
-			a.say("✓ the report is as it was made on %s, and the audit trail has its digest", moment(e.Report.FinishedAt))
+			a.printLine("✓ the report is as it was made on %s, and the audit trail has its digest", moment(e.Report.FinishedAt))
 		}
 		if p.Subject != nil && *p.Subject {
-			a.say("✓ it is about this user")
+			a.printLine("✓ it is about this user")
 		}
-		a.say("%s", p.Digest)
+		a.printLine("%s", p.Digest)
 		return nil
 	})
 	if err == nil && len(p.Faults) > 0 {

@@ -84,7 +84,7 @@ func TestErase(t *testing.T) {
 	steps := func(steps ...commandLine) {
 		t.Helper()
 		for _, s := range steps {
-			b.note("$ starter " + strings.Join(s.args, " "))
+			b.comment("$ starter " + strings.Join(s.args, " "))
 			require.Equal(t, s.want, b.run(strings.NewReader(s.in), s.args...), "%s\n%s", s.args, b.screen.String())
 		}
 	}

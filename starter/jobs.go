@@ -177,7 +177,7 @@ func (a *app) push(ctx context.Context, c *jobs.Client, j *job.Job, f *jobFlags,
 	case err != nil:
 		return err
 	case f.wait:
-		a.note("pushed job %s to %s", wide(j.JobID), wide(queue))
+		a.printNote("pushed job %s to %s", wide(j.JobID), wide(queue))
 		return a.waitFor(ctx, c, j.JobID, f.waitTime(j))
 	}
 	return a.done(map[string]string{"job_id": j.JobID, "queue": queue}, "job      %s\nqueue    %s", wide(j.JobID), wide(queue))
@@ -224,7 +224,7 @@ func (a *app) waitFor(ctx context.Context, c *jobs.Client, id string, timeout ti
 	r, err := c.Wait(ctx, id)
 	for ; err == nil && r.Waiting; r, err = c.Wait(ctx, id) {
 		if r.Error != nil {
-			a.note("%s", r.Error.Message)
+			a.printNote("%s", r.Error.Message)
 		}
 	}
 	switch {
@@ -276,6 +276,6 @@ func (a *app) printJob(r *job.Result) {
 	}
 	a.printPreview(r.ResultPreview)
 	if r.Output != "" {
-		a.say("\n%s", strings.TrimRight(r.Output, "\n"))
+		a.printLine("\n%s", strings.TrimRight(r.Output, "\n"))
 	}
 }

@@ -92,7 +92,7 @@ func TestJobsWait(t *testing.T) {
 		args string
 		want int
 	}{{"jobs wait j1", 0}, {"jobs wait j2 --timeout 5s", exitFailed}, {"jobs wait j3", exitCancelled}} {
-		b.note("$ starter " + s.args)
+		b.comment("$ starter " + s.args)
 		require.Equal(t, s.want, b.run(noInput(), strings.Fields(s.args)...), b.screen.String())
 	}
 	golden(t, "jobs_wait", b.screen.String())

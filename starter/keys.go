@@ -57,7 +57,7 @@ Nobody can hand out more than he has himself. Without --scope the key may talk t
 func (a *app) printNewKey(k *agent.NewKey) error {
 	return a.print(k, func() error {
 		until := "until " + momentOr(k.ExpiresAt, "it is revoked")
-		a.note("key %s of tenant %s, good %s; it is shown this once:", k.ID, k.Tenant, until)
+		a.printNote("key %s of tenant %s, good %s; it is shown this once:", k.ID, k.Tenant, until)
 		fmt.Fprintln(a.out, k.Key)
 		return nil
 	})
@@ -130,7 +130,7 @@ func (a *app) whoamiCommand() *cobra.Command {
 			}
 			return a.print(p, func() error {
 				if p.Trusted() {
-					a.say("no authentication is configured: whoever reaches the server may do everything")
+					a.printLine("no authentication is configured: whoever reaches the server may do everything")
 					return nil
 				}
 				return a.table("TENANT USER ROLE BY SCOPES", [][]string{

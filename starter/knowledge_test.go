@@ -45,7 +45,7 @@ func TestKnowledge(t *testing.T) {
 		{"", "knowledge add nowhere notes", exitUsage},
 	}
 	for _, s := range steps {
-		b.note("$ starter " + s.args)
+		b.comment("$ starter " + s.args)
 		require.Equal(t, s.want, b.run(strings.NewReader(s.in), strings.Fields(s.args)...), "%s\n%s", s.args, b.screen.String())
 	}
 	golden(t, "knowledge", b.screen.String())

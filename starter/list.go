@@ -93,7 +93,7 @@ func fetchAll[T any](limit int, fetch func(agent.Page) ([]T, string, error)) (en
 // printList prints entries as JSON, or has text print them, and notes it if there are more.
 func (a *app) printList(entries any, more bool, text func() error) error {
 	if more {
-		defer a.note(moreText)
+		defer a.printNote(moreText)
 	}
 	return a.print(entries, text)
 }
@@ -171,19 +171,19 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// say prints a line of text that cannot steer the terminal.
-func (a *app) say(format string, args ...any) {
+// printLine prints a line of text that cannot steer the terminal.
+func (a *app) printLine(format string, args ...any) {
 	fmt.Fprintln(a.out, termtext.Printable(fmt.Sprintf(format, args...)))
 }
 
-// note prints a line about the output on standard error.
-func (a *app) note(format string, args ...any) {
+// printNote prints a line about the output on standard error.
+func (a *app) printNote(format string, args ...any) {
 	fmt.Fprintln(a.errOut, termtext.Printable(fmt.Sprintf(format, args...)))
 }
 
 // fact prints a name and its value on one line; nothing if the value is empty.
 func (a *app) fact(name, value string) {
 	if value != "" {
-		a.say("%-9s%s", name, wide(value))
+		a.printLine("%-9s%s", name, wide(value))
 	}
 }

@@ -80,7 +80,7 @@ func show[T any](a *app, ask askFunc[T], format func(*T) string) runFunc {
 			return err
 		}
 		return a.print(answer, func() error {
-			a.say("%s", format(&answer))
+			a.printLine("%s", format(&answer))
 			return nil
 		})
 	})

@@ -115,7 +115,7 @@ func (a *app) printTurn(out *agent.AgentStepOutput) {
 	}
 	a.printPreview(out.ResultPreview)
 	if out.Output != "" {
-		a.say("\n%s", strings.TrimRight(out.Output, "\n"))
+		a.printLine("\n%s", strings.TrimRight(out.Output, "\n"))
 	}
 }
 
@@ -147,7 +147,7 @@ func (a *app) printPreview(raw json.RawMessage) {
 			title += fmt.Sprintf(", the first %d", len(p.Sample))
 		}
 	}
-	a.say("\n%s:", title)
+	a.printLine("\n%s:", title)
 	a.printRows(p.Sample)
 }
 
@@ -162,7 +162,7 @@ func (a *app) printRows(rows []json.RawMessage) {
 		names, values, ok := objectMembers(row)
 		if !ok {
 			for _, row := range rows {
-				a.say("%s", cell(string(row)))
+				a.printLine("%s", cell(string(row)))
 			}
 			return
 		}
@@ -189,10 +189,10 @@ func (a *app) printRows(rows []json.RawMessage) {
 		header[i] = cmp.Or(strings.ReplaceAll(cell(name), " ", "_"), "_")
 	}
 	if err := a.table(strings.Join(header, " "), table); err != nil {
-		a.note("%v", err)
+		a.printNote("%v", err)
 	}
 	if hidden > 0 {
-		a.note("… and %s", count(hidden, "column"))
+		a.printNote("… and %s", count(hidden, "column"))
 	}
 }
 
@@ -261,10 +261,10 @@ func (a *app) showContent(ctx context.Context, c *client.Client, ref, form strin
 		}{ref, sample, more})
 	}
 	a.fact("content", ref)
-	a.say("")
+	a.printLine("")
 	a.printRows(sample)
 	if more {
-		a.note("… and more; see starter results export")
+		a.printNote("… and more; see starter results export")
 	}
 	return nil
 }

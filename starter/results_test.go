@@ -52,7 +52,7 @@ func TestResultsGet(t *testing.T) {
 		"results get turn-1", "results get artifact://result-of-turn-1 -o yaml", "results get cas://sha256:00", "results get cas://sha256:01",
 		"results get cas://sha256:00 -o yaml", "results get turn-1 --output raw",
 	} {
-		b.note("$ starter " + args)
+		b.comment("$ starter " + args)
 		require.Equal(t, 0, b.run(noInput(), strings.Fields(args)...), "%s\n%s", args, b.screen.String())
 	}
 	golden(t, "results_get", b.screen.String())

@@ -82,7 +82,7 @@ func (a *app) retentionReport(ctx context.Context, c *client.Client, limit int, 
 	report.Tenants = tenants
 	return a.print(report, func() error {
 		if more {
-			defer a.note(moreText)
+			defer a.printNote(moreText)
 		}
 		var rows [][]string
 		for i := range report.Tenants {
@@ -95,7 +95,7 @@ func (a *app) retentionReport(ctx context.Context, c *client.Client, limit int, 
 		if err := a.table("TENANT KIND KEPT STORED DUE OLDEST", rows); err != nil {
 			return err
 		}
-		a.say("\n%s", sweepState(&report.Schedule))
+		a.printLine("\n%s", sweepState(&report.Schedule))
 		return nil
 	})
 }

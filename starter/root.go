@@ -108,11 +108,11 @@ func (a *app) run(ctx context.Context, args []string) int {
 func (a *app) complain(err error) {
 	faults, ok := errors.AsType[agent.Faults](err)
 	if !ok {
-		a.note("Error: %v", err)
+		a.printNote("Error: %v", err)
 		return
 	}
 	a.printFaults(a.errOut, faults)
-	a.note("Error: refused; nothing was changed")
+	a.printNote("Error: refused; nothing was changed")
 }
 
 // maxFaults is how many faults are shown.

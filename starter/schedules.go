@@ -255,7 +255,7 @@ func (a *app) schedulesTriggerCommand() *cobra.Command {
 				return err
 			}
 			return a.print(run, func() error {
-				a.say("%s: run %s", args[0], run.RunID)
+				a.printLine("%s: run %s", args[0], run.RunID)
 				return nil
 			})
 		}),

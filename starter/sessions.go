@@ -72,9 +72,9 @@ func messagePage(ctx context.Context, c *client.Client, id agent.SessionID, p ag
 }
 
 func (a *app) printMessage(m *client.Message) {
-	a.say("— %d %s · %s · %s", m.Position, m.Role, moment(m.CreatedAt), dash(string(m.TurnID)))
+	a.printLine("— %d %s · %s · %s", m.Position, m.Role, moment(m.CreatedAt), dash(string(m.TurnID)))
 	for i := range m.Blocks {
-		a.say("%s", blockLine(&m.Blocks[i]))
+		a.printLine("%s", blockLine(&m.Blocks[i]))
 	}
 }
 

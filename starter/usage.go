@@ -54,7 +54,7 @@ func (a *app) usageCommand() *cobra.Command {
 				return err
 			}
 			if more {
-				defer a.note(moreText)
+				defer a.printNote(moreText)
 			}
 			return a.printUsage(&report, f.form)
 		}),

@@ -64,12 +64,12 @@ func (a *app) startRun(ctx context.Context, c *client.Client, r agent.RunRequest
 	}
 	if !wait {
 		return a.print(receipt, func() error {
-			a.say("run      %s\nworkflow %s", receipt.RunID, receipt.WorkflowID)
+			a.printLine("run      %s\nworkflow %s", receipt.RunID, receipt.WorkflowID)
 			return nil
 		})
 	}
 	if a.output != "json" {
-		a.note("run %s", receipt.RunID)
+		a.printNote("run %s", receipt.RunID)
 	}
 	run, err := poll(ctx, runPolling, func() (agent.Run, bool, error) {
 		run, err := c.Run(ctx, receipt.RunID)
@@ -153,7 +153,7 @@ func (a *app) printRun(r *agent.Run) error {
 		if len(r.Steps) == 0 {
 			return nil
 		}
-		a.say("")
+		a.printLine("")
 		return printTable(a, "NODE VISIT TYPE STATUS TOOK OUTPUT", stepRow, r.Steps)
 	})
 }

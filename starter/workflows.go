@@ -88,7 +88,7 @@ that made it.`,
 				if err := a.printYAML(w.Definition); err != nil {
 					return err
 				}
-				a.note("version %d of %s, owner %s, %s", w.Version, w.Tag, w.Owner, w.PatchID)
+				a.printNote("version %d of %s, owner %s, %s", w.Version, w.Tag, w.Owner, w.PatchID)
 				return nil
 			})
 		}),

@@ -229,8 +229,8 @@ type LLM struct {
 	MaxTokens   int     `yaml:"max_tokens" default:"4000" range:"1..1000000" help:"tokens of one reply"`
 	// TimeoutSec bounds the time between two bytes, not that of a call.
 	TimeoutSec int `yaml:"timeout_sec" default:"120" range:"1..3600" help:"longest silence of the provider in seconds"`
-	// MaxRetries is that of the middleware model_retry, which also serves agents that do not list it. The SDKs' own retries are off. That
-	// of llm is also for profiles that are documents.
+	// MaxRetries is the default of the middleware model_retry, and holds for agents without that middleware. The clients of providers do not retry
+	// by themselves. The value of the section llm is also the default of model profiles in the catalog.
 	MaxRetries    int     `yaml:"max_retries" default:"2" range:"0..10" help:"retries of a failed model call, where model_retry of an agent does not say; 0: none"`
 	InputPerMTok  float64 `yaml:"input_per_mtok" range:"0..1e6" help:"USD per million input tokens"`
 	CachedPerMTok float64 `yaml:"cached_per_mtok" range:"0..1e6" help:"USD per million cached input tokens"`
