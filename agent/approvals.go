@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ApprovalPolicy says what a turn does when a tool call needs a person's approval: wait, refuse, or the names of tools that need none, with
-// commas between them; a turn with such a list refuses every other call. Whoever takes the message in says it: a caller cannot.
+// ApprovalPolicy is what a turn does when a tool call needs a person's approval: wait, refuse, or a comma-separated list of tools that run without
+// approval while every other call is refused. The channel sets it; a caller cannot.
 type ApprovalPolicy string
 
 // The policies that are not a list. The empty policy waits.
@@ -21,7 +21,7 @@ const maxAllowedTools = 128
 // Waits reports whether a turn waits for a person.
 func (p ApprovalPolicy) Waits() bool { return p == "" || p == ApprovalsWait }
 
-// Tools returns the names on the list. One that ends in * is the beginning of names.
+// Tools returns the list. A name that ends in * stands for all names with that prefix.
 func (p ApprovalPolicy) Tools() []string {
 	if p.Waits() || p == ApprovalsRefuse {
 		return nil
@@ -35,7 +35,7 @@ func (p ApprovalPolicy) Tools() []string {
 	return names
 }
 
-// Allows reports whether the list has a tool.
+// Allows reports whether a tool is on the list.
 func (p ApprovalPolicy) Allows(tool string) bool {
 	return slices.ContainsFunc(p.Tools(), func(name string) bool {
 		prefix, many := strings.CutSuffix(name, "*")
@@ -66,7 +66,7 @@ func (p ApprovalPolicy) Validate(field string) error {
 	return nil
 }
 
-// DecideCommand returns the command that approves it. The id is quoted for a shell, because a model may have chosen part of it.
+// DecideCommand returns the command that approves the call. The id is quoted for a shell, because a model may have chosen part of it.
 func (a *Approval) DecideCommand() string {
 	id := a.ApprovalID
 	if strings.HasPrefix(id, "-") || strings.ContainsFunc(id, outsideWord) {

@@ -11,7 +11,7 @@ type KnowledgeQuery struct {
 	Tenant     string // whose collection it is
 	Collection string
 	Text       string
-	TopK       int        // most passages
+	TopK       int        // maximum number of passages
 	MinScore   float64    // of the vector's cosine similarity, 0 to 1; 0: no bound
 	Embedding  *PlanModel // nil: full-text search alone
 }
@@ -26,7 +26,7 @@ type Passage struct {
 	Text       string          `json:"text"`
 	Position   int             `json:"position"` // of the chunk in its document, from 0
 	Page       int             `json:"page,omitempty"`
-	Score      float64         `json:"score"` // of this search: comparable within it alone
+	Score      float64         `json:"score"` // comparable only with scores of the same search
 	Metadata   json.RawMessage `json:"metadata,omitempty"`
 }
 
@@ -56,7 +56,7 @@ type KnowledgeChunk struct {
 // KnowledgePage is a page of a collection's documents, by id.
 type KnowledgePage struct {
 	Documents []KnowledgeDocument `json:"documents"`
-	Next      string              `json:"next,omitempty"` // give it as after; empty: the last page
+	Next      string              `json:"next,omitempty"` // the parameter after of the next page; empty: this is the last
 }
 
 // Embedder turns texts into vectors of one length, in order.
@@ -77,9 +77,9 @@ type Prepared struct {
 	Tenant   string       `json:"tenant"`
 	Fence    Fence        `json:"-"`
 	Branch   string       `json:"branch,omitempty"`
-	Query    string       `json:"query"` // what was searched for: the question, reformulated
+	Query    string       `json:"query"` // the question as reformulated for the search
 	Passages []Passage    `json:"passages"`
-	Calls    []UsageEntry `json:"-"` // what it cost, billed as step 0
+	Calls    []UsageEntry `json:"-"` // model calls of the preparation, billed as step 0
 	Usage    Usage        `json:"usage"`
 }
 

@@ -76,22 +76,22 @@ type WorkflowPatchRequest struct {
 	WorkflowKey                 // Owner empty: the one definition of that tag, conflict when several owners have one
 	Operations  json.RawMessage `json:"operations"` // an array
 	Description string          `json:"description,omitempty"`
-	BaseVersion int64           `json:"base_version,omitempty"` // the version that was looked at: another one is a conflict; 0: the newest
+	BaseVersion int64           `json:"base_version,omitempty"` // conflict if this is not the newest version; 0: do not check
 	By          string          `json:"by,omitempty"`
-	Idempotency string          `json:"-"`                   // the same key changes once and answers as the first time; empty: none
-	DryRun      bool            `json:"dry_run,omitempty"`   // say what would be
-	Revert      string          `json:"revert_of,omitempty"` // the patch whose effect this one takes back
+	Idempotency string          `json:"-"`                   // requests with the same key change once and have the same answer; empty: none
+	DryRun      bool            `json:"dry_run,omitempty"`   // return the result without storing it
+	Revert      string          `json:"revert_of,omitempty"` // the patch that this one reverts
 }
 
-// WorkflowPatchResult says what a patch made.
+// WorkflowPatchResult is the outcome of a patch.
 type WorkflowPatchResult struct {
 	WorkflowKey
 
 	PatchID     string `json:"patch_id"`
 	Version     int64  `json:"version"`
-	BaseVersion int64  `json:"base_version"` // what it was applied to; 0: the first version
+	BaseVersion int64  `json:"base_version"` // the version that it was applied to; 0: there was none
 	Hash        string `json:"hash,omitempty"`
-	Unchanged   bool   `json:"unchanged,omitempty"` // the definition was that already: there is no new version
+	Unchanged   bool   `json:"unchanged,omitempty"` // the patch changed nothing: there is no new version
 }
 
 // WorkflowPatch is one entry of a definition's history.
@@ -108,12 +108,12 @@ type WorkflowPatch struct {
 // WorkflowCommit stores the next version of a definition.
 type WorkflowCommit struct {
 	Stored      StoredWorkflow // Version is Base + 1
-	Base        int64          // the newest version that the change was made from; [CodeConflict] when it no longer is
+	Base        int64          // the version that was changed; [CodeConflict] if it is no longer the newest
 	Operations  json.RawMessage
 	Description string
 	Revert      string
 	Idempotency string
-	RequestHash string // of what was asked under Idempotency: another one under the same key is [CodeConflict]
+	RequestHash string // of the request with the key Idempotency: [CodeConflict] for another request with the same key
 }
 
 // WorkflowQuery lists definitions of a tenant, newest versions only.

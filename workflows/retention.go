@@ -12,13 +12,13 @@ import (
 	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
-// RetentionType is the name of the workflow that removes what has been kept for long enough.
+// RetentionType is the name of the workflow that removes data whose retention time is over.
 const RetentionType = "Retention"
 
-// retentionID is the id of the schedule of Retention, and the beginning of the ids of its runs: Temporal puts the time of each behind it.
+// retentionID is the id of Retention's schedule. Temporal appends the time of a run to it to get the run's workflow id.
 const retentionID = "turnstone-retention"
 
-// RetentionID is that id for the installation that works on a task queue: several may share a namespace.
+// RetentionID returns the schedule's id for a task queue. Installations that share a namespace have task queues of their own.
 func RetentionID(queue string) string {
 	if queue == TaskQueue {
 		return retentionID
@@ -27,22 +27,22 @@ func RetentionID(queue string) string {
 }
 
 const (
-	// sweepTimeout bounds one attempt to sweep, which goes on for 2 minutes at most; sweepTotal all attempts while the store is away: the
-	// next run is due before long.
+	// sweepTimeout bounds one attempt of a sweep, which works for 2 minutes at most. sweepTotal bounds all its attempts while the store cannot be
+	// reached; the next run tries again.
 	sweepTimeout = 10 * time.Minute
 	sweepTotal   = time.Hour
-	// sweepSilence is how long a dead worker goes unnoticed: a sweep is heard of after each transaction, whose statements may take 30 s.
+	// sweepSilence is the heartbeat timeout of a sweep. It heartbeats after each transaction, whose statements may take 30 s.
 	sweepSilence = time.Minute
-	// sweepAgain bounds how often one kind of one tenant is gone on with within a run.
+	// sweepAgain bounds the sweeps of one kind of data of one tenant within a run.
 	sweepAgain = 100
-	// maxTold bounds the kinds of tenants that a result tells of one by one.
+	// maxTold is the maximum number of entries in RetentionResult.Kinds.
 	maxTold = 200
 )
 
 // retentionActs names the activities of Retention.
 var retentionActs *activities.Retention //nolint:gochecknoglobals // always nil: it only names methods
 
-// RetentionCarry is what a run takes along when it continues as new.
+// RetentionCarry is the state that a run passes on when it continues as new.
 type RetentionCarry struct {
 	After  string          `json:"after"` // the last tenant that was swept
 	Result RetentionResult `json:"result"`
@@ -53,8 +53,8 @@ type RetentionResult struct {
 	Removed int64            `json:"removed"` // rows and objects
 	Bytes   int64            `json:"bytes"`   // of them, where they are known
 	Failed  int              `json:"failed"`  // sweeps that were given up: the next run tries again
-	Kinds   []RetentionSwept `json:"kinds"`   // where anything was removed or went wrong, at most 200
-	Omitted int              `json:"omitted"` // others of those
+	Kinds   []RetentionSwept `json:"kinds"`   // sweeps that removed anything or failed, at most 200
+	Omitted int              `json:"omitted"` // such sweeps beyond those 200
 }
 
 // RetentionSwept is what was removed of one kind of one tenant.
@@ -67,8 +67,8 @@ type RetentionSwept struct {
 	Error      string     `json:"error,omitempty"`
 }
 
-// Retention removes what tenants have kept for as long as their policies say, kind by kind, and then the content that nobody refers to any more. A
-// sweep that cannot be done does not hold up the others. carry is for continue-as-new alone.
+// Retention removes the data of tenants that is older than their policies allow, kind by kind, and then the content without a reference. A failed
+// sweep does not stop the others. carry is set only after continue-as-new.
 func Retention(ctx workflow.Context, carry *RetentionCarry) (RetentionResult, error) {
 	r := &retentionRun{}
 	r.out.Kinds = []RetentionSwept{}

@@ -46,7 +46,7 @@ func (r *toolRun) newStep(ctx context.Context, fence agent.Fence, result agent.T
 		if err := r.offload(ctx, &block, &result, preview); err != nil {
 			return agent.ToolStep{}, err
 		}
-		verdict.Ref = block.Ref // history need not hold it where the output itself names it
+		verdict.Ref = block.Ref // only of an offloaded output: another one contains its reference itself
 	}
 	s := agent.ToolStep{
 		Key: r.key, Fence: fence, Tenant: r.turn.Tenant, Name: r.block.Name, Args: r.block.Args, Result: block, Data: result.Data, Preview: preview,
@@ -58,7 +58,7 @@ func (r *toolRun) newStep(ctx context.Context, fence agent.Fence, result agent.T
 	return s, nil
 }
 
-// save stores a finished call and writes its log entry, with input and output as they are stored. The logger redacts both, then cuts them.
+// saveStep stores a finished call and writes its log entry, with input and output as stored. The logger redacts and shortens both.
 func (r *toolRun) saveStep(ctx context.Context, s *agent.ToolStep) error {
 	if err := r.ts.Store.SaveToolStep(ctx, *s); err != nil {
 		return err
