@@ -29,15 +29,15 @@ const (
 	StopWallTime   StopReason = "wall_time_limit"
 	StopIterations StopReason = "iteration_limit"
 
-	// StopStructured: no reply satisfied the output schema. StopApprovalExpired: nobody decided in time, and the policy says that this
-	// is the end.
+	// StopStructured: no reply satisfied the output schema. StopApprovalExpired: nobody decided in time, and the approval says that the turn
+	// then fails.
 	StopStructured      StopReason = "structured_output"
 	StopApprovalExpired StopReason = "approval_expired"
 
-	// StopApprovalRequired: a tool call needs an approval, and the turn waits for nobody ([ApprovalsRefuse]).
+	// StopApprovalRequired: a tool call needs an approval, and the turn does not wait for one ([ApprovalsRefuse]).
 	StopApprovalRequired StopReason = "approval_required"
 
-	StopTerminated StopReason = "terminated" // the workflow is gone without a word
+	StopTerminated StopReason = "terminated" // the workflow ended without a result, for example because it was terminated
 	StopRefused    StopReason = "refused"    // the request was not acceptable
 	StopInternal   StopReason = "internal_error"
 )

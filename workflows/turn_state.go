@@ -18,13 +18,13 @@ type Carry struct {
 	State         turn.State              `json:"state"`
 	StreamTo      *agent.StreamTo         `json:"stream_to,omitempty"`
 	Asked         int                     `json:"asked,omitempty"`        // the step whose approvals have been requested
-	AskedClient   bool                    `json:"asked_client,omitempty"` // its results have been, of calls that the caller runs
+	AskedClient   bool                    `json:"asked_client,omitempty"` // results of client-side calls have been requested
 	Pending       []agent.PendingApproval `json:"pending,omitempty"`
-	ExpiresAt     *time.Time              `json:"expires_at,omitempty"`    // of the first pending approval that does
-	LookPauseMS   int64                   `json:"look_pause_ms,omitempty"` // until the store is looked into again for decisions
+	ExpiresAt     *time.Time              `json:"expires_at,omitempty"`    // when the first pending approval expires
+	LookPauseMS   int64                   `json:"look_pause_ms,omitempty"` // pause before the next look into the store for decisions
 	ContinueAsNew int                     `json:"continue_as_new_events,omitempty"`
 	LocalCalls    bool                    `json:"local_calls,omitempty"` // model calls run as local activities
-	Index         bool                    `json:"index,omitempty"`       // it comes from a direct turn: the search attributes are still to be set
+	Index         bool                    `json:"index,omitempty"`       // it was a direct turn: its search attributes have to be set
 }
 
 // agentTurn is a turn in the memory of its workflow.
@@ -32,7 +32,7 @@ type agentTurn struct {
 	ref      turns.TurnRef
 	state    turn.State
 	streamTo *agent.StreamTo
-	events   int // continue as new after so many; 0: when the server suggests it
+	events   int // number of events after which the turn continues as new; 0: when the server suggests it
 
 	// localCalls: model calls run as local activities.
 	localCalls bool
@@ -45,7 +45,7 @@ type agentTurn struct {
 	expiresAt time.Time
 	// lookPause is how long the turn waits for a person before it looks into the store, 0 before the first look.
 	lookPause time.Duration
-	verdicts  []agent.DecisionVerdict // judged, not yet with the core
+	verdicts  []agent.DecisionVerdict // not yet given to the core
 
 	ready     bool // the turn holds its session
 	cancelled bool

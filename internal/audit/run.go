@@ -74,7 +74,7 @@ func (t *Trail) store(ctx context.Context, batch []agent.AuditRecord) []agent.Au
 			return batch
 		}
 		t.cfg.Logger.Error("store audit records", zap.Int("records", len(batch)), zap.Error(err))
-		if agent.CodeOf(err) == agent.CodeInvalid { // they would never be taken
+		if agent.CodeOf(err) == agent.CodeInvalid { // the store will never accept them
 			t.drop(len(batch))
 			return batch[:0]
 		}
@@ -93,7 +93,7 @@ func (t *Trail) logDropped() {
 	}
 }
 
-// expire removes what is older than is kept.
+// expire removes records whose retention time is over.
 func (t *Trail) expire(ctx context.Context) {
 	if t.cfg.Keep <= 0 {
 		return
@@ -112,7 +112,7 @@ func (t *Trail) expire(ctx context.Context) {
 	}
 }
 
-// storable returns text that a store takes: bounded, UTF-8, without NUL.
+// storable returns text that a store accepts: bounded, valid UTF-8, without NUL.
 func storable(text string) string {
 	if len(text) > maxText {
 		text = text[:maxText]

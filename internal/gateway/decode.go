@@ -14,7 +14,7 @@ import (
 )
 
 // decodeBody reads a JSON body strictly: an unknown or repeated member, a wrong type, invalid UTF-8 and anything behind the
-// document are invalid, with the path of the culprit as the error's Field. A body over the bound is an overflow and is not read
+// document are invalid, with the path of the offending member as the error's Field. A body over the bound is an overflow and is not read
 // to its end.
 func (s *httpServer) decodeBody(w http.ResponseWriter, r *http.Request, into any) error {
 	if err := CheckContentType(r); err != nil {

@@ -18,18 +18,18 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// BaseURL is where keys of Google AI Studio count.
+// BaseURL is the API that takes API keys of Google AI Studio.
 const BaseURL = "https://generativelanguage.googleapis.com/v1beta"
 
 // scope is what a token for Vertex AI must allow.
 const scope = "https://www.googleapis.com/auth/cloud-platform"
 
-// Config is the configuration of the client; BaseURL is what stands before "/models/".
+// Config is the configuration of the client; BaseURL is the part of URLs before "/models/".
 type Config = wire.Config
 
 type model struct {
 	client *wire.Client
-	token  *auth.Credentials // of the machine; nil: the key counts
+	token  *auth.Credentials // of the machine; nil: the key is used
 	vertex bool
 }
 
@@ -45,8 +45,8 @@ func New(cfg Config) (agent.Model, error) {
 	return &model{client: client}, nil
 }
 
-// NewVertex makes the model of "vertex", whose key is an access token. Without one the application default credentials of the machine
-// count, where cfg.Ambient allows them. BaseURL ends in /projects/PROJECT/locations/LOCATION/publishers/google.
+// NewVertex makes the model of "vertex", whose key is an access token. Without a key it uses the application default credentials of the
+// machine if cfg.Ambient allows them. BaseURL ends in /projects/PROJECT/locations/LOCATION/publishers/google.
 func NewVertex(cfg Config) (agent.Model, error) {
 	if cfg.BaseURL == "" {
 		return nil, agent.Invalid("base_url", "is empty: want https://LOCATION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/LOCATION/publishers/google")
