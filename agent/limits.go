@@ -117,7 +117,7 @@ func (p *Principal) ToolLimits() []string {
 		case !matches(action, string(ActionToolsUse)):
 		case !confined, pattern == "*":
 			return nil
-		case validToolLimit(pattern) && len(out) < maxToolLimits: // others are no tool's name
+		case validToolLimit(pattern) && len(out) < maxToolLimits: // other patterns match no tool
 			out = append(out, pattern)
 		}
 	}
@@ -126,7 +126,7 @@ func (p *Principal) ToolLimits() []string {
 
 func stricter[N int | int64 | float64](a, b N) N {
 	if a <= 0 || (b > 0 && b < a) {
-		return max(b, 0) // a negative bound is none that could lower another
+		return max(b, 0) // a negative bound means none
 	}
 	return a
 }

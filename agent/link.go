@@ -34,17 +34,17 @@ func (l *Link) Principal() Principal {
 // Bounds of links and their codes.
 const (
 	LinkCodeTTL     = 15 * time.Minute
-	MaxLinkCodes    = 1000      // of a tenant that nobody has used and that are good still
+	MaxLinkCodes    = 1000      // of a tenant, neither used nor expired
 	MaxLinkFailures = 5         // wrong codes that a chat may try within LinkWindow
 	LinkWindow      = time.Hour // see MaxLinkFailures
 	MaxUserLinks    = 20        // chats of one user
 	MaxLinkScopes   = 64
 )
 
-// LinkCode is an offer: the chat that sends the code becomes the user's. The code itself is not kept.
+// LinkCode links the chat that sends the code to a user. The code itself is not stored.
 type LinkCode struct {
 	Hash      []byte // [HashLinkCode] of it
-	Link      Link   // what it makes; its chat_id and linked_at are not known yet
+	Link      Link   // that it creates; chat_id and linked_at are set when it is used
 	ExpiresAt time.Time
 }
 
@@ -54,7 +54,7 @@ func HashLinkCode(code string) []byte {
 	return sum[:]
 }
 
-// ErrLinkCode is the cause of a refused code. It is the same for one that never was, one that was used, and one that is too old.
+// ErrLinkCode is the cause of a refused code. It is the same for an unknown, a used and an expired code.
 var ErrLinkCode = errors.New("the code is unknown, was used already, or is too old")
 
 // LinkQuery asks for the links of a tenant, by channel and chat.

@@ -24,7 +24,7 @@ const (
 	ModeDirect  Mode = "direct"
 )
 
-// Fallback says why a turn that was to be direct runs as a workflow; empty: it was not to be direct, or is.
+// Fallback says why a turn that was to be direct runs as a workflow; empty: it was not to be direct, or it is direct.
 type Fallback string
 
 // The reasons for a fallback.
@@ -101,7 +101,7 @@ type TurnRequest struct {
 	OnBusy         OnBusy            `json:"on_busy,omitempty"`
 	ClientTools    []ClientTool      `json:"client_tools,omitempty"` // the turn may call them besides the agent's own; the caller provides results
 
-	Approvals ApprovalPolicy `json:"-"` // no caller's: the channel or the schedule says it
+	Approvals ApprovalPolicy `json:"-"` // set by the channel or the schedule, not by a caller
 }
 
 // InvocationContext is the envelope that routing sees.

@@ -77,28 +77,27 @@ type ToolResult struct {
 	CacheHit bool // the answer is that of an earlier, equal call
 }
 
-// Delegator is implemented by a tool of which some calls are turns of other agents: the runtime runs such a turn as a child of the
-// asking one, and its result is the call's.
+// Delegator is implemented by a tool that can delegate a call to another agent: the runtime runs a turn of that agent as a child, and the result
+// of the turn is the result of the call.
 type Delegator interface {
-	// Delegate says which of the delegates is asked, and what. ok is false for a call that the tool does itself. An error is an answer to
-	// the model.
+	// Delegate returns the agent, one of delegates, and its message. ok is false for a call that the tool does itself. The model sees an
+	// error as the result of the call.
 	Delegate(args json.RawMessage, delegates []string) (r DelegateRequest, ok bool, err error)
 }
 
-// DelegateRequest is a turn that another agent is asked for.
+// DelegateRequest is the turn of another agent that a call is delegated to.
 type DelegateRequest struct {
 	Agent   string
 	Message string
-	Limits  *Limits // nil: what the asking turn has left
+	Limits  *Limits // nil: the rest of the parent turn's limits
 }
 
-// DynamicToolkit is implemented by a toolkit of which some or all tools are known only when asked, for a tenant and a binding: those of
-// a server elsewhere, or those that a tenant has made. What List answers when a turn calls its first model is what the turn has, to its
-// end; a change takes effect between turns. Tools lists those that every binding has.
+// DynamicToolkit is implemented by a toolkit whose tools depend on the tenant and the binding, such as those of an MCP server or those that a
+// tenant has created. The runtime calls List before a turn's first model call and uses the result until the turn ends: a change takes effect
+// between turns. Tools lists the tools that every binding has.
 type DynamicToolkit interface {
 	Toolkit
-	// List describes the tools that a binding has at present, besides Tools. [CodeUnavailable] when it cannot be said: the turn does
-	// without them.
+	// List describes the tools that a binding has at present, besides Tools. After [CodeUnavailable] the turn runs without them.
 	List(ctx context.Context, scope ToolScope) ([]ListedTool, error)
 	// Find returns a tool that List has described, by its name and handle. [CodeNotFound] when it is gone: the model is told.
 	Find(ctx context.Context, scope ToolScope, name, handle string) (Tool, error)

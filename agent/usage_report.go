@@ -32,15 +32,15 @@ func UsageKeys() []UsageKey {
 const (
 	MaxUsageGroups = 5
 	MaxUsageRows   = 10_000 // of a page
-	UsageRows      = 1000   // of a page that asks for no number
+	UsageRows      = 1000   // of a page without a given size
 	MaxUsageSpan   = 400 * 24 * time.Hour
-	UsageSpan      = 30 * 24 * time.Hour // of a report that names no beginning
+	UsageSpan      = 30 * 24 * time.Hour // of a report without a given beginning
 )
 
-// UsageQuery asks for the billed model calls of a tenant, and of what else it names.
+// UsageQuery is a request for a report of billed model calls.
 type UsageQuery struct {
 	Tenant    string     // exact; [AnyTenant]: every one
-	Group     []UsageKey // what a row is of, and the order of the rows; empty: one row of everything
+	Group     []UsageKey // the keys of the rows, which are ordered by them; empty: one row for all calls
 	Since     time.Time  // zero: [UsageSpan] before Until
 	Until     time.Time  // exclusive; zero: now
 	UserID    string     // empty: of any, likewise the next
@@ -103,8 +103,8 @@ func joinKeys(keys []UsageKey) string {
 	return strings.Join(names, ", ")
 }
 
-// UsageSums is the use of some model calls. Rebilled is the part that was paid in vain: a later try of the same step paid again, after an
-// error, a timeout, or the death of a worker. Estimated is the part that no provider reported, because the request was cut off.
+// UsageSums is the use of some model calls. Rebilled is the part that was paid twice: a call was repeated after an error, a timeout, or the
+// death of a worker. Estimated is the part that no provider reported, because the request was cut off.
 type UsageSums struct {
 	Calls           int64   `json:"calls"`
 	InputTokens     int64   `json:"input_tokens"`

@@ -92,37 +92,38 @@ func (b *builder) gauge(name, help string) prometheus.Gauge {
 	return v
 }
 
-// Buckets, in seconds. Classic ones: every Prometheus reads them. Each is a series of each name, so there are as few as answer the questions.
+// The functions below return the buckets of histograms, in seconds. They are classic histograms, which every Prometheus reads. Each bucket is a time
+// series for each combination of labels, so they are few.
 
-// Work of turns: a direct one takes 50 ms, a research ten minutes.
+// turnBuckets are for the time of turns without waits: 50 ms for a direct turn, ten minutes for research.
 func turnBuckets() []float64 {
 	return []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600}
 }
 
-// What waits for people waits for days.
+// wallBuckets are for the time of turns with waits for people, which can take days.
 func wallBuckets() []float64 {
 	return []float64{0.1, 1, 5, 15, 60, 300, 900, 3600, 14400, 86400, 604800}
 }
 
-// What a person waits for the first word.
+// firstBuckets are for the time to the first token.
 func firstBuckets() []float64 {
 	return []float64{0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30}
 }
 
-// Whole replies of models.
+// modelBuckets are for whole replies of models.
 func modelBuckets() []float64 { return []float64{0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300} }
 
-// A lookup in memory, or a job in a cluster.
+// toolBuckets are for tool calls: a lookup in memory, or a job in a cluster.
 func toolBuckets() []float64 {
 	return []float64{0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300}
 }
 
-// Activities: a row or two, or a whole reply.
+// workBuckets are for activities: a statement, or a whole reply of a model.
 func workBuckets() []float64 {
 	return []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5, 30, 120}
 }
 
-// From two seconds on the poll of the log had to help.
+// lagBuckets are for the delay of events. Above two seconds a notification was lost, and the poll found the event.
 func lagBuckets() []float64 {
 	return []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 2.5, 5}
 }
