@@ -53,7 +53,7 @@ func (t *agentTurn) listenToSignals(ctx, free workflow.Context) {
 		}
 	})
 	serve(free, "cancel", t.cancels, func(ctx workflow.Context, c agent.CancelRequest) {
-		_ = t.cancel(ctx, c) // the log was away: the flag is set all the same
+		_ = t.cancel(ctx, c) // an error means that the log cannot be reached; the turn is cancelled all the same
 	})
 	workflow.GoNamed(free, "cancelled", func(free workflow.Context) {
 		if ctx.Done().Receive(free, nil); ctx.Err() != nil {
@@ -122,7 +122,7 @@ func (t *agentTurn) cancel(ctx workflow.Context, c agent.CancelRequest) error {
 	t.cancelled = true
 	t.wakeup.SendAsync(true)
 	if t.ref.TurnID == "" {
-		return nil // begin will see the flag
+		return nil // begin sees that the turn was cancelled
 	}
 	t.handling++
 	defer func() { t.handling-- }()
@@ -159,7 +159,7 @@ func (t *agentTurn) message(ctx workflow.Context, m turns.Message) (MessageRecei
 	return MessageReceipt{TurnID: out.TurnID, Position: out.Position}, nil
 }
 
-// messageTurn is the turn of the message that the current update brought; the same however often the update is retried.
+// messageTurn returns the turn id for the message of the current update. A retried update has the same one.
 func messageTurn(ctx workflow.Context, parent agent.TurnID) agent.TurnID {
 	return agent.TurnID(uuid.NewSHA1(messageNamespace, []byte(string(parent)+"\x00"+workflow.GetCurrentUpdateInfo(ctx).ID)).String())
 }

@@ -53,8 +53,8 @@ var (
 	attributeSession = temporal.NewSearchAttributeKeyKeyword(AttributeSession)
 )
 
-// index makes a turn or a conversation findable in the Web UI. Only called where an activity found the attributes registered: an
-// unknown one would leave the workflow task failing for ever.
+// index sets the search attributes of a turn or a conversation. Call it only after an activity has found them registered: with an unknown one the
+// workflow task fails again and again.
 func index(ctx workflow.Context, attributes ...temporal.SearchAttributeUpdate) {
 	if err := workflow.UpsertTypedSearchAttributes(ctx, attributes...); err != nil {
 		workflow.GetLogger(ctx).Warn("search attributes", "error", err)
@@ -77,7 +77,7 @@ func startedWithAttributes(ctx workflow.Context) bool {
 	return true
 }
 
-// show says in the Web UI what the turn is doing, in Markdown. It costs no history.
+// show writes to the Web UI, in Markdown, what the turn is doing. It costs no history.
 func (t *agentTurn) show(ctx workflow.Context, a turn.Action) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "**%s** · session `%s`\n\n", t.ref.Agent, t.ref.SessionID)
@@ -99,7 +99,7 @@ func (t *agentTurn) show(ctx workflow.Context, a turn.Action) {
 		}
 		fmt.Fprintf(&b, "Step %d: **waiting for a person**.\n", a.Step)
 		for _, p := range t.pending {
-			fmt.Fprintf(&b, "\n`%s` wants to run%s. To approve:\n\n```\n%s\n```\n", p.ToolName, because(a.Calls, p.CallID),
+			fmt.Fprintf(&b, "\n`%s` wants to run%s. To approve:\n\n```\n%s\n```\n", p.ToolName, approvalReason(a.Calls, p.CallID),
 				approval(workflowID(ctx), p.ApprovalID).lines())
 		}
 	case turn.Retrieve:
@@ -124,8 +124,8 @@ func (t *agentTurn) showClientCalls(ctx workflow.Context, b *strings.Builder, st
 	}
 }
 
-// because is the rule by which a person is asked about a call, in words that go on; empty where it is not known.
-func because(calls []turn.Call, id agent.CallID) string {
+// approvalReason returns the end of a sentence that names the rule which gates a call; empty if the rule is not known.
+func approvalReason(calls []turn.Call, id agent.CallID) string {
 	i := slices.IndexFunc(calls, func(c turn.Call) bool { return c.ID == id && c.Rule != "" })
 	if i < 0 {
 		return ""
@@ -143,7 +143,7 @@ func (t *agentTurn) showDone(ctx workflow.Context, out *agent.AgentStepOutput) {
 	workflow.SetCurrentDetails(ctx, fmt.Sprintf("**%s** (%s). Result: `%s`", out.Status, out.StopReason, out.ResultRef))
 }
 
-// modelSummary is what the Web UI shows beside a model call.
+// modelSummary returns the summary of a model call in the Web UI.
 func (t *agentTurn) modelSummary(step int) string {
 	return fmt.Sprintf("%s · step %d", t.state.Model, step)
 }

@@ -23,7 +23,7 @@ type Capacity interface {
 	Enter(ctx context.Context) (leave func(begun bool), err error)
 }
 
-// leaveCapacity gives a request's place back: at once, unless it has started a workflow that is still to begin.
+// leaveCapacity gives a request's place back: at once, or when the workflow that it has started begins.
 func (s *submission) leaveCapacity(ctx context.Context, leave func(begun bool), started bool) {
 	if started && s.mode != agent.ModeDirect {
 		go s.awaitBegin(context.WithoutCancel(ctx), s.req.TurnID, leave)

@@ -23,8 +23,8 @@ const (
 	unavailableAfter = 2 * time.Second
 )
 
-// refuseApprovals returns the failure that ends a turn which waits for nobody although some of its calls need an approval, nil if none does.
-// It records the approvals: a decision that is taken later stands for the next attempt.
+// refuseApprovals returns the failure that ends a turn because some of its calls need an approval and it does not wait for one; nil if none does.
+// It records the approvals: a later decision holds for the next attempt.
 func (r *modelRun) refuseApprovals(ctx context.Context, blocks []agent.Block, verdicts []agent.CallVerdict) (*agent.Failure, error) {
 	if r.turn.policy.Waits() {
 		return nil, nil //nolint:nilnil // nothing is refused
@@ -79,7 +79,7 @@ func (*Turns) allowLaterDecision(t *facts, p *agent.Approval) {
 	}
 }
 
-// approvalRequired says which approvals are missing, and how they are given.
+// approvalRequired returns the failure that lists the missing approvals and how to give them.
 func approvalRequired(refused []agent.Approval) *agent.Failure {
 	var b strings.Builder
 	for i := range refused {

@@ -32,7 +32,7 @@ type Upkeep struct {
 
 // UpkeepStore finds turns that do not go on by themselves.
 type UpkeepStore interface {
-	// StalledTurns returns turns, driven by workflows, that the store gave a reason to go on and that have not for the time quiet.
+	// StalledTurns returns turns of workflows that have had a reason to go on, according to the store, for the time quiet and have not.
 	StalledTurns(ctx context.Context, quiet time.Duration, limit int) ([]agent.StalledTurn, error)
 	// Stranded calls work with turns that nobody may be driving: recorded by a door longer than age ago and not begun, or direct with a lease
 	// that has run out. One process at a time does so; ran is false if it is another one.
@@ -94,8 +94,8 @@ func (u *Upkeep) StartStranded(ctx context.Context) error {
 	return err
 }
 
-// WakeStalledTurns tells workflows what the store knows and they may have missed: that a person decided, that somebody cancelled, that the session
-// is free. It returns how many it told. Workflows that are at work are left alone.
+// WakeStalledTurns signals workflows that may have missed a decision, a cancel, or that their session is free. It returns how many it has
+// signalled. Workflows that make progress are left alone.
 func (u *Upkeep) WakeStalledTurns(ctx context.Context, quiet time.Duration) (woken int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, upkeepTimeout)
 	defer cancel()
@@ -119,7 +119,7 @@ func (u *Upkeep) WakeStalledTurns(ctx context.Context, quiet time.Duration) (wok
 	return woken, errors.Join(errs...)
 }
 
-// wake signals one stalled turn, and reports whether it did. A workflow that is gone is ended by whoever waits for its turn.
+// wake signals one stalled turn, and reports whether it did. The turn of a workflow that no longer exists is ended by its followers.
 func (u *Upkeep) wake(ctx context.Context, t agent.StalledTurn) (told bool, err error) {
 	workflow, err := u.Turns.Runs.Look(ctx, t.WorkflowID)
 	waitsForChild := workflow.Children && t.Reason != agent.StallCancelled
