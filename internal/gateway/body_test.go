@@ -97,8 +97,9 @@ func TestDrippedBodiesHoldNoConnection(t *testing.T) {
 	for name, c := range cases {
 		done := make(chan exchange, 1)
 		exchanges[name] = done
+		begun := time.Now()
 		conn := drip(t, d.HTTPAddr(), c.request)
-		go func() { done <- answerTo(conn) }()
+		go func() { done <- answerTo(conn, begun) }()
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -121,9 +122,8 @@ type exchange struct {
 	err                 error
 }
 
-// answerTo reads the answer, and then until the connection is closed.
-func answerTo(conn net.Conn) (x exchange) {
-	start := time.Now()
+// answerTo reads the answer, and then until the connection is closed. Times are since start.
+func answerTo(conn net.Conn, start time.Time) (x exchange) {
 	if x.err = conn.SetReadDeadline(start.Add(20 * time.Second)); x.err != nil {
 		return x
 	}
