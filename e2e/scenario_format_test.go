@@ -73,6 +73,7 @@ type turnForm struct {
 	Model   []reply            `json:"model"`
 	Models  map[string][]reply `json:"model_of"` // of other profiles than the script's
 	Act     []deed             `json:"act"`
+	Seconds int                `json:"seconds"` // most that it may take; 0: turnSeconds
 	Expect  expectation        `json:"expect"`
 }
 

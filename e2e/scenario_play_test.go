@@ -16,9 +16,8 @@ import (
 	"github.com/turnstone-run/turnstone/client"
 )
 
-// turnTime is the most that a turn of a scenario may take; it is not waited for. Programs of jq run one at a time, and two scenarios run theirs to
-// the bound of five seconds three times each: with both drivers, and first as a local activity that is cut off.
-const turnTime = 2 * time.Minute
+// turnSeconds is the most that a turn of a scenario may take unless the scenario says otherwise; it is not waited for.
+const turnSeconds = 30
 
 // run is a scenario with one driver, in a tenant of its own.
 type run struct {
@@ -98,7 +97,7 @@ func (s *stage) play(ctx context.Context, sc *scenario, mode agent.Mode) (*run, 
 
 // turn runs one turn to its end, and those beside it.
 func (r *run) turn(ctx context.Context, form *turnForm) error {
-	ctx, cancel := context.WithTimeout(ctx, turnTime)
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(cmp.Or(form.Seconds, turnSeconds))*time.Second)
 	defer cancel()
 	acted := make(chan struct{})
 	first := r.provider.load(form, acted)
