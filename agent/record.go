@@ -89,6 +89,8 @@ type ModelStep struct {
 
 	// Feedback is what the model is told behind this reply, as a user's message: why it is asked again. Prompt shows it.
 	Feedback string
+
+	Events UnstoredEvents // stored with the step; nil: they are stored already
 }
 
 // UsageEntry is one row of the ledger, keyed by turn, step and epoch so that it counts once.
@@ -112,6 +114,7 @@ type ToolStep struct {
 	CacheHit   bool
 	Verdict    ToolVerdict
 	DurationMS int64
+	Events     UnstoredEvents // stored with the step; nil: they are stored already
 }
 
 // PromptQuery asks for the messages a model call sees.

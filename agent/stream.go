@@ -6,6 +6,8 @@ import "errors"
 var (
 	// ErrFenced tells a producer that a newer epoch of itself has begun: stop, and stop what you are doing.
 	ErrFenced = errors.New("fenced: a newer epoch of this producer has begun")
+	// ErrEventsNotStored says that a step is not stored because its events could not be stored with it.
+	ErrEventsNotStored = errors.New("the events of the step are not stored yet")
 	// ErrStreamClosed tells a producer that the stream has its terminal event.
 	ErrStreamClosed = errors.New("stream is closed")
 	// ErrGap tells a reader that events it asked for have expired.
@@ -31,6 +33,14 @@ type HeldStream struct {
 	Owner      string // the process that holds it
 	Generation int64  // of its ownership; the transaction fails when another has begun
 	LastIndex  int64
+}
+
+// UnstoredEvents are events of a stream that are shown and not stored yet, for the transaction that stores the step which they belong to.
+type UnstoredEvents interface {
+	// Position returns the generation of the stream's owner and the index of the last event.
+	Position() (generation, lastIndex int64)
+	// Done says whether the transaction was committed. The log itself stores what is left.
+	Done(committed bool)
 }
 
 // StreamClaim makes a process the owner of a stream that does not exist yet: the transaction that begins a turn writes it. The zero value claims

@@ -167,3 +167,5 @@ func (probeLog) Touch(context.Context, agent.Fence) (agent.Appended, error) {
 }
 
 func (probeLog) Sync(context.Context, agent.Fence) error { return nil }
+
+func (probeLog) Take(agent.Fence) agent.UnstoredEvents { return nil }

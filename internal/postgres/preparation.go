@@ -12,7 +12,7 @@ import (
 
 const savePrepared = stepAllowed + `, step AS (
 	INSERT INTO prepared (turn_id, producer, epoch, body)
-	SELECT $1, $4, $5::bigint, $6::json FROM allowed WHERE live AND newest
+	SELECT $1, $4, $5::bigint, $8::json` + allowedNow + `
 	ON CONFLICT DO NOTHING RETURNING turn_id
 )` + stepAnswer
 
@@ -28,7 +28,7 @@ func (s *StepStore) SavePrepared(ctx context.Context, p agent.Prepared) error {
 		return mapError(op, err)
 	}
 	var b pgx.Batch
-	b.Queue(savePrepared, p.TurnID, p.Tenant, p.Fence.StreamID, p.Fence.Producer, p.Fence.Epoch, body).
+	b.Queue(savePrepared, p.TurnID, p.Tenant, p.Fence.StreamID, p.Fence.Producer, p.Fence.Epoch, 0, 0, body).
 		QueryRow(func(row pgx.Row) error {
 			_, err := scanStepAnswer(row, p.TurnID)
 			return err

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,38 +22,44 @@ type StepStore struct {
 // tenant: before the database is analyzed, that index seems as good as the primary key, and reads all the tenant's turns.
 const ofTenant = ` AND t.tenant || '' = $2`
 
-// stepAllowed finds whether a producer may store a step: the turn has not ended (live), and no newer epoch of the producer has begun
-// (newest). Both stay true until the transaction ends, because the rows are locked.
+// stepAllowed finds whether a producer may store a step: the turn has not ended (live), no newer epoch of the producer has begun (newest),
+// and the events that this transaction was to store with the step are stored, if there are any ($6: the generation of their stream, or 0;
+// $7: the index of the last one). The first two stay true until the transaction ends, because the rows are locked.
 const stepAllowed = `
 WITH turn AS (
 	SELECT state IN ('queued', 'running') AS live FROM turns t WHERE turn_id = $1` + ofTenant + ` FOR SHARE
 ), producer AS (
 	SELECT epoch FROM stream_producers WHERE stream_id = $3 AND producer = $4 FOR SHARE
 ), allowed AS (
-	SELECT live, coalesce((SELECT epoch FROM producer), 0) <= $5::bigint AS newest FROM turn
+	SELECT live, coalesce((SELECT epoch FROM producer), 0) <= $5::bigint AS newest, $6::bigint = 0 OR EXISTS (
+		SELECT FROM streams WHERE stream_id = $3 AND generation = $6 AND last_index >= $7::bigint
+	) AS logged FROM turn
 )`
+
+// allowedNow is true if nothing of what stepAllowed found is in the way.
+const allowedNow = ` FROM allowed WHERE live AND newest AND logged`
 
 // stepAnswer returns what stepAllowed found, and whether this statement stored the step.
 const stepAnswer = `
-SELECT live, newest, EXISTS (SELECT FROM step) FROM allowed`
+SELECT live, newest, logged, EXISTS (SELECT FROM step) FROM allowed`
 
 const (
 	saveReply = stepAllowed + `, step AS (
 	INSERT INTO turn_steps (turn_id, step, call_id, producer, epoch, content, verdict, feedback)
-	SELECT $1, $6::integer, '', $4, $5::bigint, $7::json, $8::json, $9 FROM allowed WHERE live AND newest
+	SELECT $1, $8::integer, '', $4, $5::bigint, $9::json, $10::json, $11` + allowedNow + `
 	ON CONFLICT DO NOTHING RETURNING step
 )`
 	saveModelStep  = saveReply + stepAnswer
-	saveBilledStep = saveReply + `, bill AS (` + chargeStep + `$6` + chargeAmounts +
-		`$10::bigint[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::float8[], $17::boolean[]` + chargeTurn + `
+	saveBilledStep = saveReply + `, bill AS (` + chargeStep + `$8` + chargeAmounts +
+		`$12::bigint[], $13::text[], $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[], $18::float8[], $19::boolean[]` + chargeTurn + `
 )` + stepAnswer
 )
 
 const saveToolStep = stepAllowed + `, step AS (
 	INSERT INTO turn_steps (turn_id, step, call_id, producer, epoch, content, verdict, name, args, data, preview, duration_ms, dataset,
 		cache_hit)
-	SELECT $1, $6::integer, $7, $4, $5::bigint, $8::json, $9::json, $10, $11::json, $12::json, $13::json, $14::bigint, $15::json, $16
-	FROM allowed WHERE live AND newest
+	SELECT $1, $8::integer, $9, $4, $5::bigint, $10::json, $11::json, $12, $13::json, $14::json, $15::json, $16::bigint, $17::json, $18` +
+	allowedNow + `
 	ON CONFLICT DO NOTHING RETURNING step
 )` + stepAnswer
 
@@ -67,13 +74,11 @@ func (s *StepStore) SaveModelStep(ctx context.Context, m agent.ModelStep) error 
 		return mapError(op, e.err)
 	}
 	sql := saveModelStep
-	args := []any{
-		m.Key.TurnID, m.Tenant, m.Fence.StreamID, m.Fence.Producer, m.Fence.Epoch, m.Key.Step, content, verdict, cleanText(m.Feedback),
-	}
+	args := []any{m.Key.Step, content, verdict, cleanText(m.Feedback)}
 	if len(m.Calls) > 0 {
 		sql, args = saveBilledStep, append(args, usageArrays(m.Calls)...)
 	}
-	inserted, err := scanStepAnswer(s.pool.QueryRow(ctx, sql, args...), m.Key.TurnID)
+	inserted, err := s.saveStep(ctx, sql, m.Tenant, m.Fence, m.Events, args...)
 	if inserted {
 		s.cache.addStep(cachedStep{
 			step: step{
@@ -111,18 +116,52 @@ func (s *StepStore) SaveToolStep(ctx context.Context, t agent.ToolStep) error {
 	if e.err != nil {
 		return mapError(op, e.err)
 	}
-	inserted, err := scanStepAnswer(s.pool.QueryRow(ctx, saveToolStep, t.Key.TurnID, t.Tenant, t.Fence.StreamID, t.Fence.Producer, t.Fence.Epoch,
-		t.Key.Step, t.Key.CallID, row.content, row.verdict, row.name, row.args, row.data, row.preview, row.duration, dataset, row.cacheHit), t.Key.TurnID)
+	inserted, err := s.saveStep(ctx, saveToolStep, t.Tenant, t.Fence, t.Events, t.Key.Step, t.Key.CallID, row.content, row.verdict, row.name,
+		row.args, row.data, row.preview, row.duration, dataset, row.cacheHit)
 	if inserted {
 		s.cache.addStep(cachedStep{step: row})
 	}
 	return mapError(op, err)
 }
 
+// eventWriter is what the event log of the same database gives as [agent.UnstoredEvents].
+type eventWriter interface{ Queue(b *pgx.Batch) }
+
+// saveStep runs a statement that begins with [stepAllowed] and stores a step with the values from $8 on. Its events, if there are any, are
+// stored in the same transaction.
+func (s *StepStore) saveStep(
+	ctx context.Context, sql, tenant string, f agent.Fence, events agent.UnstoredEvents, values ...any,
+) (inserted bool, err error) {
+	id := agent.TurnID(f.StreamID)
+	var generation, last int64
+	if events != nil {
+		generation, last = events.Position()
+	}
+	args := append([]any{id, tenant, f.StreamID, f.Producer, f.Epoch, generation, last}, values...)
+	if events == nil {
+		return scanStepAnswer(s.pool.QueryRow(ctx, sql, args...), id)
+	}
+	w, ok := events.(eventWriter)
+	if !ok {
+		events.Done(false)
+		return false, agent.ErrEventsNotStored
+	}
+	var b pgx.Batch
+	w.Queue(&b)
+	var refused error // the transaction is committed even then
+	b.Queue(sql, args...).QueryRow(func(row pgx.Row) error {
+		inserted, refused = scanStepAnswer(row, id)
+		return nil
+	})
+	err = s.send(ctx, &b)
+	events.Done(err == nil)
+	return inserted, cmp.Or(err, refused)
+}
+
 // scanStepAnswer scans a [stepAnswer].
 func scanStepAnswer(row pgx.Row, id agent.TurnID) (inserted bool, err error) {
-	var live, newest bool
-	err = row.Scan(&live, &newest, &inserted)
+	var live, newest, logged bool
+	err = row.Scan(&live, &newest, &logged, &inserted)
 	switch {
 	case err != nil:
 		return false, ifNoRows(err, unknownTurn("", id))
@@ -130,6 +169,8 @@ func scanStepAnswer(row pgx.Row, id agent.TurnID) (inserted bool, err error) {
 		return false, fmt.Errorf("turn %q has ended: %w", id, agent.ErrFenced)
 	case !newest:
 		return false, agent.ErrFenced
+	case !logged:
+		return false, agent.ErrEventsNotStored
 	default:
 		return inserted, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -494,4 +495,47 @@ func TestFinishWithStaleSteps(t *testing.T) {
 	record = b.complete("t1", "s")
 	require.Len(t, record.Models, 2)
 	require.True(t, b.finish(record).Ended)
+}
+
+// eventRow stands for the events of a log: one row, in the transaction of a step.
+type eventRow struct {
+	generation, last int64
+	committed        *bool // nil until Done
+}
+
+func (e *eventRow) Position() (generation, last int64) { return e.generation, e.last }
+
+func (e *eventRow) Queue(b *pgx.Batch) {
+	b.Queue(`UPDATE streams SET last_index = 7 WHERE stream_id = 't1' AND generation = $1`, e.generation)
+}
+
+func (e *eventRow) Done(committed bool) { e.committed = &committed }
+
+// A step is stored together with its events, or not at all.
+func TestStepIsStoredWithItsEvents(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("t1", "s")
+	b.epoch("t1", "model/1")
+	_, err := b.pool.Exec(t.Context(), `UPDATE streams SET generation = 1`)
+	require.NoError(t, err)
+	step := modelStep("t1", 1, 1, agent.Text("first"))
+	for _, e := range []*eventRow{{generation: 9, last: 7}, {generation: 1, last: 8}} { // another owner's; not all stored
+		step.Events = e
+		require.ErrorIs(t, b.SaveModelStep(t.Context(), step), agent.ErrEventsNotStored)
+		require.True(t, *e.committed)
+		require.Zero(t, b.count("turn_steps"))
+	}
+	step.Key.TurnID = "none"
+	e := &eventRow{generation: 1, last: 7}
+	step.Fence.StreamID, step.Events = "none", e
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(b.SaveModelStep(t.Context(), step)))
+
+	step = modelStep("t1", 1, 1, agent.Text("first"))
+	step.Events = &eventRow{generation: 1, last: 7}
+	require.NoError(t, b.SaveModelStep(t.Context(), step))
+	require.Equal(t, 1, b.count("turn_steps"))
+	require.Equal(t, 1, b.count("usage_ledger"), "billed once")
+	tool := toolStep("t1", 1, "c1", 1)
+	tool.Events = &eventRow{generation: 9, last: 7}
+	require.ErrorIs(t, b.SaveToolStep(t.Context(), tool), agent.ErrEventsNotStored)
 }

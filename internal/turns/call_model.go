@@ -95,8 +95,11 @@ func (ts *Turns) storeReply(ctx context.Context, key agent.StepKey, run *modelRu
 	if run.fence.StreamID == "" { // cancelled before the first run: there is nothing but what middleware has spent
 		return verdict, ts.Store.ChargeUsage(ctx, key, run.turn.Tenant, run.ledger)
 	}
-	return verdict, ts.Store.SaveModelStep(ctx, agent.ModelStep{
-		Key: key, Fence: run.fence, Tenant: run.turn.Tenant, Blocks: reply.Blocks, Verdict: verdict, Calls: run.ledger, Feedback: reply.Feedback,
+	return verdict, ts.saveWithEvents(ctx, run.fence, func(events agent.UnstoredEvents) error {
+		return ts.Store.SaveModelStep(ctx, agent.ModelStep{
+			Key: key, Fence: run.fence, Tenant: run.turn.Tenant, Blocks: reply.Blocks, Verdict: verdict, Calls: run.ledger, Feedback: reply.Feedback,
+			Events: events,
+		})
 	})
 }
 

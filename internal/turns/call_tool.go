@@ -70,10 +70,10 @@ func (ts *Turns) callTool(ctx context.Context, in CallToolInput) (agent.ToolVerd
 	end := run.event(agent.EventToolEnd)
 	end.Output, end.Ref, end.Failed = step.Result.Output, step.Result.Ref, step.Verdict.Failed
 	_ = p.emit(work, end) // a cancelled stream still takes it
-	if err := p.close(ctx); err != nil {
+	if err := p.end(ctx); err != nil {
 		return agent.ToolVerdict{}, err
 	}
-	return step.Verdict, run.saveStep(ctx, &step)
+	return step.Verdict, run.saveStep(ctx, step)
 }
 
 // toolProducer returns the name of the producer of a call's events.

@@ -152,10 +152,7 @@ func (ts *Turns) storeChild(ctx context.Context, in StoreChildInput) (agent.Tool
 	if err := ts.append(ctx, run.turn.TurnRef, fence, []agent.Event{end}); err != nil {
 		return agent.ToolVerdict{}, err
 	}
-	if err := ts.Log.Sync(ctx, fence); err != nil {
-		return agent.ToolVerdict{}, fmt.Errorf("store events: %w", err)
-	}
-	if err := run.saveStep(ctx, &step); err != nil {
+	if err := run.saveStep(ctx, step); err != nil {
 		return agent.ToolVerdict{}, err
 	}
 	o := run.observation(fence.Epoch)

@@ -165,8 +165,8 @@ func (r *modelRun) callWrapped(ctx context.Context, inv agent.Invocation, req ag
 	}
 	reply, err := call(ctx, inv, req, r.emit)
 	stopped := context.Cause(ctx)
-	if closeErr := r.closeProducer(); closeErr != nil && r.runtimeErr == nil {
-		r.runtimeErr = closeErr
+	if endErr := r.endProducer(); endErr != nil && r.runtimeErr == nil {
+		r.runtimeErr = endErr
 	}
 	switch {
 	case r.runtimeErr != nil:
@@ -225,13 +225,19 @@ func (r *modelRun) restreamReply(ctx context.Context, reply *agent.ModelReply) e
 
 // withdrawReply voids what a failed call has streamed, because none of it is stored, and streams the call's usage.
 func (r *modelRun) withdrawReply(ctx context.Context) error {
+	var events []agent.Event
 	if r.usage.Type != "" {
-		return r.streamEvents(ctx, modelProducer, r.usage)
+		events = append(events, r.usage)
 	}
-	if r.text.Len() == 0 {
+	if len(events) > 0 || r.text.Len() > 0 {
+		if err := r.streamEvents(ctx, modelProducer, events...); err != nil {
+			return err
+		}
+	}
+	if r.fence.StreamID == "" {
 		return nil
 	}
-	return r.streamEvents(ctx, modelProducer)
+	return logError(r.ts.Log.Sync(ctx, r.fence))
 }
 
 // streamEvents writes events of the step in a new epoch, which voids the events of the epoch before.
@@ -241,8 +247,8 @@ func (r *modelRun) streamEvents(ctx context.Context, producer string, events ...
 		return r.noteRuntimeError(err)
 	}
 	r.fence = p.fence
-	_ = p.emit(work, events...) // close says what an error would
-	if err := p.close(ctx); err != nil {
+	_ = p.emit(work, events...) // end says what an error would
+	if err := p.end(ctx); err != nil {
 		return r.noteRuntimeError(err)
 	}
 	return nil
@@ -254,7 +260,7 @@ func (r *modelRun) requestOnce(ctx context.Context, _ agent.Invocation, req agen
 	if err != nil {
 		return agent.ModelReply{}, err
 	}
-	if err := r.closeProducer(); err != nil {
+	if err := r.endProducer(); err != nil {
 		return agent.ModelReply{}, r.noteRuntimeError(err)
 	}
 	p, work, err := r.ts.produce(r.base, r.turn.TurnRef, fmt.Sprintf("model/%d", r.in.Step), r.isStored)
@@ -289,7 +295,7 @@ func (r *modelRun) requestOnce(ctx context.Context, _ agent.Invocation, req agen
 	}
 	if cause := context.Cause(work); cause != nil {
 		if !r.quiet && r.usage.Type != "" {
-			_ = p.emit(work, r.usage) // close says what an error would
+			_ = p.emit(work, r.usage) // endProducer says what an error would
 		}
 		return agent.ModelReply{}, r.noteRuntimeError(cause)
 	}
@@ -303,7 +309,7 @@ func (r *modelRun) requestOnce(ctx context.Context, _ agent.Invocation, req agen
 	if r.quiet {
 		return reply, nil // the preparation says it beside its own events
 	}
-	_ = p.emit(work, r.usage) // settle says what an error would
+	_ = p.emit(work, r.usage) // endProducer says what an error would
 	return reply, nil
 }
 
@@ -347,14 +353,14 @@ func (r *modelRun) chooseModel(ctx context.Context, req *agent.ModelRequest) (ag
 	return profile, model, nil
 }
 
-// closeProducer closes the latest producer: all its events are in the log then.
-func (r *modelRun) closeProducer() error {
+// endProducer ends the latest producer: all its events are in the log then.
+func (r *modelRun) endProducer() error {
 	if r.last == nil {
 		return nil
 	}
 	p := r.last
 	r.last = nil
-	return p.close(r.base)
+	return p.end(r.base)
 }
 
 // noteRuntimeError records an error as the runtime's, unless the turn was cancelled or is out of time. It returns the error.

@@ -70,7 +70,8 @@ type StepStore interface {
 	ModelStep(ctx context.Context, key agent.StepKey) (s agent.ModelStep, ok bool, err error)
 	CallSteps(ctx context.Context, key agent.StepKey) (reply *agent.ModelStep, result *agent.ToolStep, err error)
 	// SaveModelStep stores a finished model call with its ledger rows, SaveToolStep a finished tool call. A writer whose epoch is
-	// not the producer's newest gets [agent.ErrFenced]. The first complete step stands: saving again changes nothing.
+	// not the producer's newest gets [agent.ErrFenced]. The first complete step stands: saving again changes nothing. Events that come with
+	// a step are stored in its transaction, and told whether it was committed; [agent.ErrEventsNotStored] if their log has to store them first.
 	SaveModelStep(ctx context.Context, s agent.ModelStep) error
 	SaveToolStep(ctx context.Context, s agent.ToolStep) error
 	// ChargeUsage adds ledger rows of model calls that failed after they were billed.
@@ -160,6 +161,9 @@ type EventLog interface {
 	Append(ctx context.Context, f agent.Fence, batch int64, events []agent.Event) (agent.Appended, error)
 	// Touch asks, without writing, whether the producer may go on.
 	Touch(ctx context.Context, f agent.Fence) (agent.Appended, error)
+	// Take returns what the log has shown of a producer's stream and not stored, and stores none of it itself before Done is called. nil: call
+	// Sync instead.
+	Take(f agent.Fence) agent.UnstoredEvents
 	// Sync stores the producer's epoch and what it has appended. [agent.ErrFenced] means that some of it never will be stored.
 	Sync(ctx context.Context, f agent.Fence) error
 	// Hold stores what was appended to the stream and keeps everybody from adding more until LetGo, for whoever ends the stream in a

@@ -238,33 +238,59 @@ func (p *producer) flushLocked(ctx context.Context) error {
 	return nil
 }
 
-// close flushes and ends the producer: its events are stored when it returns nil. A cancelled stream is no error here: the events are in.
-func (p *producer) close(ctx context.Context) error {
+// end flushes and ends the producer: its events are in the log when it returns nil, and stored a moment later or with the step (saveWithEvents).
+// A cancelled stream is no error here: the events are in.
+func (p *producer) end(ctx context.Context) error {
 	select {
 	case <-p.closing:
 	default:
 		close(p.closing)
 	}
 	<-p.ended
-	err := p.sync(ctx)
-	p.stop(context.Canceled)
-	return err
+	defer p.stop(context.Canceled)
+	return p.flushAll(ctx)
+}
+
+// close ends the producer: its events are stored when it returns nil.
+func (p *producer) close(ctx context.Context) error {
+	if err := p.end(ctx); err != nil {
+		return err
+	}
+	return logError(p.log.Sync(ctx, p.fence))
 }
 
 // sync flushes and waits until the producer's epoch and its events are stored.
 func (p *producer) sync(ctx context.Context) error {
-	if err := p.flush(ctx); err != nil && !errors.Is(err, errCancelled) {
+	if err := p.flushAll(ctx); err != nil {
 		return err
 	}
-	if err := p.log.Sync(ctx, p.fence); err != nil {
-		return logError(err)
+	return logError(p.log.Sync(ctx, p.fence))
+}
+
+// flushAll is flush without the error of a cancelled stream.
+func (p *producer) flushAll(ctx context.Context) error {
+	if err := p.flush(ctx); err != nil && !errors.Is(err, errCancelled) {
+		return err
 	}
 	return nil
 }
 
+// saveWithEvents stores a step of a producer, with the producer's events in the same transaction if the log allows that, else after them.
+func (ts *Turns) saveWithEvents(ctx context.Context, f agent.Fence, save func(agent.UnstoredEvents) error) error {
+	if events := ts.Log.Take(f); events != nil {
+		if err := save(events); !errors.Is(err, agent.ErrEventsNotStored) {
+			return err
+		}
+	}
+	if err := ts.Log.Sync(ctx, f); err != nil {
+		return logError(err)
+	}
+	return save(nil)
+}
+
 // logError keeps the log's trouble apart from a provider's: it must reach whoever drives the turn, not the retries of middleware.
 func logError(err error) error {
-	if errors.Is(err, agent.ErrFenced) || errors.Is(err, agent.ErrStreamClosed) || errors.Is(err, context.Canceled) {
+	if err == nil || errors.Is(err, agent.ErrFenced) || errors.Is(err, agent.ErrStreamClosed) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	return &agent.Error{Code: agent.CodeInternal, Op: "event log", Err: fmt.Errorf("%w", err)}

@@ -59,8 +59,11 @@ func (r *toolRun) newStep(ctx context.Context, fence agent.Fence, result agent.T
 }
 
 // saveStep stores a finished call and writes its log entry, with input and output as stored. The logger redacts and shortens both.
-func (r *toolRun) saveStep(ctx context.Context, s *agent.ToolStep) error {
-	if err := r.ts.Store.SaveToolStep(ctx, *s); err != nil {
+func (r *toolRun) saveStep(ctx context.Context, s agent.ToolStep) error {
+	if err := r.ts.saveWithEvents(ctx, s.Fence, func(events agent.UnstoredEvents) error {
+		s.Events = events
+		return r.ts.Store.SaveToolStep(ctx, s)
+	}); err != nil {
 		return err
 	}
 	r.ts.log(ctx).Info("tool call finished", zap.String("tool", s.Name), zap.String("toolkit", r.grant.SourceNodeName), zap.Int("step", s.Key.Step),

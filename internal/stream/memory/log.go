@@ -181,6 +181,9 @@ func (l *Log) Sync(ctx context.Context, f agent.Fence) error {
 	return err
 }
 
+// Take returns nil: nothing waits to be stored.
+func (*Log) Take(agent.Fence) agent.UnstoredEvents { return nil }
+
 // Hold holds nothing: no transaction ends a stream of this log.
 func (*Log) Hold(ctx context.Context, streamID string) (*agent.HeldStream, error) {
 	return nil, checkStream(ctx, streamID)

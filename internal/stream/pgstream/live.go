@@ -49,7 +49,8 @@ type live struct {
 
 	dirtySince time.Time // when the oldest change was made that is not stored; zero: there is none
 	urgent     bool      // somebody waits for what is not stored
-	sending    *chunk    // what the writer has sent, until the database has answered
+	sending    *chunk    // what the writer, or whoever took it, has sent, until the database has answered
+	taken      bool      // sending is in somebody's transaction, which is not over
 }
 
 type liveState int

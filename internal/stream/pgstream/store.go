@@ -2,6 +2,7 @@ package pgstream
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -9,13 +10,13 @@ import (
 
 // sqlStore stores new events of several streams in one statement and returns the streams that it stored. It leaves out a stream if its row is
 // locked, if another process owns it, if it is closed, or if its last_index is not the one before the new events. The last case follows a crash
-// of the database, which can lose the newest commits. The commit waits for the disk only if it reserves indices ($1).
+// of the database, which can lose the newest commits. The commit waits for the disk only if it reserves indices or has more to commit ($1).
 //
 // The LIMIT takes all. It makes the planner expect one stream, so that streams are found by their key also with a plan that was made while
 // the table was small.
 const sqlStore = `
 WITH durability AS (
-	SELECT set_config('synchronous_commit', CASE WHEN $1 THEN 'on' ELSE 'off' END, true)
+	SELECT CASE WHEN NOT $1 THEN set_config('synchronous_commit', 'off', true) END
 ), head AS (
 	SELECT h.* FROM durability, unnest($2::text[], $3::bigint[], $4::bigint[], $20::bigint[], $5::bigint[], $6::boolean[], $7::boolean[])
 		AS h (stream_id, generation, last_index, behind, reserved, release, watched)
@@ -68,7 +69,8 @@ func (l *Log) storeOnce(ctx context.Context, chunks []*chunk) (map[string]storeA
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	answers := make(map[string]storeAnswer, len(chunks))
-	if err := l.readAnswers(ctx, answers, sqlStore, l.storeArgs(chunks)...); err != nil {
+	extends := slices.ContainsFunc(chunks, func(c *chunk) bool { return c.extends })
+	if err := l.readAnswers(ctx, answers, sqlStore, l.storeArgs(extends, chunks)...); err != nil {
 		return nil, err
 	}
 	var (
@@ -105,11 +107,10 @@ func (l *Log) readAnswers(ctx context.Context, answers map[string]storeAnswer, s
 	return nil
 }
 
-// storeArgs returns the arguments of sqlStore: columns of streams, of events and of producers.
-func (l *Log) storeArgs(chunks []*chunk) []any {
+// storeArgs returns the arguments of sqlStore: whether the commit waits for the disk, and columns of streams, of events and of producers.
+func (l *Log) storeArgs(toDisk bool, chunks []*chunk) []any {
 	var (
 		now                                         = time.Now()
-		extends                                     bool
 		ids                                         []string
 		generations, lasts, behind, reserves        []int64
 		releases, watched                           []bool
@@ -121,7 +122,6 @@ func (l *Log) storeArgs(chunks []*chunk) []any {
 		wroteFrom                                   []*int64
 	)
 	for _, c := range chunks {
-		extends = extends || c.extends
 		ids, generations, lasts = append(ids, c.s.id), append(generations, c.s.generation), append(lasts, c.last)
 		behind = append(behind, c.behind)
 		reserves, releases, watched = append(reserves, c.reserved), append(releases, c.release), append(watched, c.release || l.isWatched(c.s.id, now))
@@ -141,7 +141,7 @@ func (l *Log) storeArgs(chunks []*chunk) []any {
 		}
 	}
 	return []any{
-		extends, ids, generations, lasts, reserves, releases, watched, eventStreams, indices, eventProducers, epochs, tokens, bodies,
+		toDisk, ids, generations, lasts, reserves, releases, watched, eventStreams, indices, eventProducers, epochs, tokens, bodies,
 		producerStreams, producers, producerEpochs, wroteFrom, producerBatches, l.owner, behind,
 	}
 }

@@ -154,6 +154,8 @@ func (s *live) chunk(now time.Time, interval time.Duration) (c *chunk, clean boo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case s.taken:
+		return nil, false
 	case s.sending != nil: // it failed, and goes again as it was
 		return s.sending, false
 	case s.state == released, s.state == lost:
@@ -164,7 +166,12 @@ func (s *live) chunk(now time.Time, interval time.Duration) (c *chunk, clean boo
 	case !s.urgent && now.Sub(s.dirtySince) < interval:
 		return nil, false
 	}
-	c = &chunk{s: s, behind: s.stored, last: s.last, reserved: s.reserved, release: s.state == releasing, bytes: s.unstored}
+	return s.nextChunkLocked(), false
+}
+
+// nextChunkLocked returns all that is not stored of a stream, and notes that it is being sent.
+func (s *live) nextChunkLocked() *chunk {
+	c := &chunk{s: s, behind: s.stored, last: s.last, reserved: s.reserved, release: s.state == releasing, bytes: s.unstored}
 	if s.last > s.reserved-reserveIndices/2 {
 		c.reserved, c.extends = s.last+reserveIndices, true
 	}
@@ -178,7 +185,7 @@ func (s *live) chunk(now time.Time, interval time.Duration) (c *chunk, clean boo
 		}
 	}
 	s.sending, s.urgent, s.dirtySince = c, false, time.Time{}
-	return c, false
+	return c
 }
 
 // mergeRows makes rows of the events behind an index: neighbouring tokens of one producer share one.
@@ -266,6 +273,10 @@ func (l *Log) applyAnswer(c *chunk, a storeAnswer) {
 		return
 	}
 	s.mu.Lock()
+	if s.sending != c { // the stream was lost meanwhile
+		s.mu.Unlock()
+		return
+	}
 	s.cancelled = s.cancelled || a.cancelled
 	if !a.stored {
 		s.urgent, s.dirtySince = true, time.Now()

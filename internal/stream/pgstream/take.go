@@ -1,0 +1,65 @@
+package pgstream
+
+import (
+	"github.com/jackc/pgx/v5"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// taken is what a stream has not stored, in the hands of somebody who stores it in a transaction of the same database.
+type taken struct {
+	log    *Log
+	chunk  *chunk
+	answer storeAnswer
+}
+
+// Take returns what is not stored of a producer's stream; see turns.EventLog. It returns nil if nothing is, if the database is being sent
+// some of it, and if this process does not own the stream.
+func (l *Log) Take(f agent.Fence) agent.UnstoredEvents {
+	s := l.lookup(f.StreamID)
+	if s == nil || l.isLost(f) {
+		return nil
+	}
+	if c := s.take(f); c != nil {
+		return &taken{log: l, chunk: c}
+	}
+	return nil
+}
+
+func (s *live) take(f agent.Fence) *chunk {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.producers[f.Producer]
+	if s.state != owned || p == nil || p.epoch != f.Epoch || s.sending != nil || s.dirtySince.IsZero() {
+		return nil
+	}
+	s.taken = true
+	return s.nextChunkLocked()
+}
+
+// Position returns the generation of the stream's owner and the index of the last event.
+func (t *taken) Position() (generation, lastIndex int64) { return t.chunk.s.generation, t.chunk.last }
+
+// Queue queues the statement that stores the events.
+func (t *taken) Queue(b *pgx.Batch) {
+	b.Queue(sqlStore, t.log.storeArgs(true, []*chunk{t.chunk})...).Query(func(rows pgx.Rows) error {
+		var id string
+		a := &t.answer
+		_, err := pgx.ForEachRow(rows, []any{&id, &a.stored, &a.cancelled, &a.closed, &a.taken, &a.released, &a.last}, func() error { return nil })
+		return err
+	})
+}
+
+// Done gives the events back. The writer stores them at once if they are not stored.
+func (t *taken) Done(committed bool) {
+	s := t.chunk.s
+	s.mu.Lock()
+	s.taken = false
+	s.mu.Unlock()
+	if committed && t.answer.stored {
+		t.log.applyAnswer(t.chunk, t.answer)
+		return
+	}
+	t.log.markDirty(s)
+	t.log.kickWriter()
+}
