@@ -255,7 +255,7 @@ func finishValues(f *agent.FinishRecord, o *agent.AgentStepOutput, job uuid.UUID
 	if err != nil {
 		return nil, err
 	}
-	id := uuid.New()
+	id := uuid.Must(uuid.NewV7())
 	o.ResultRef = artifactScheme + id.String()
 	named := *f
 	named.RunID = cmp.Or(f.RunID, string(f.TurnID))
