@@ -64,24 +64,19 @@ func (s *httpServer) postDoctor(c *Call) error {
 	defer leave()
 	ctx, cancel := s.whileOpen(c.r.Context())
 	defer cancel()
-	isLast := func(f *frame) bool { return f.last }
-	reads := ReadAhead(ctx, s.doctorFrames(ctx, c.Tenant(), body), 0, isLast)
-	defer func() {
-		cancel()
-		for range reads {
-		}
-	}()
-	first := <-reads
-	if first.Err != nil {
-		return first.Err
+	next, stop := iter.Pull2(s.doctorFrames(ctx, c.Tenant(), body))
+	defer stop()
+	first, err, _ := next()
+	if err != nil {
+		return err
 	}
 	out := newEventWriter(c.w, s.cfg.Limits.WriteTimeout)
 	if err := out.begin(); err != nil {
 		return Quietly(err)
 	}
 	frames := func(yield func(frame, error) bool) {
-		for next, ok := first, true; ok && yield(next.Event, next.Err); {
-			next, ok = <-reads
+		for f, err, ok := first, error(nil), true; ok && yield(f, err); {
+			f, err, ok = next()
 		}
 	}
 	return Quietly(out.follow(ctx, s.cfg.Limits.Heartbeat, func(ctx context.Context) iter.Seq2[frame, error] { return oneByOne(ctx, frames) }))

@@ -40,17 +40,41 @@ func NewEventStream(w http.ResponseWriter, l Limits) *EventStream {
 // Begin sets the header; it goes out with the first batch.
 func (s *EventStream) Begin(mediaType string) { s.out.head(mediaType) }
 
-// Write implements [io.Writer] and never fails.
-func (s *EventStream) Write(p []byte) (int, error) { return s.out.buf.Write(p) }
-
-// Full reports whether so much was gathered that it should go out.
-func (s *EventStream) Full() bool { return s.out.buf.Len() >= flushBytes }
+// Write adds one event to what is gathered, and sends that if it is much.
+func (s *EventStream) Write(event []byte) (int, error) {
+	s.out.mu.Lock()
+	defer s.out.mu.Unlock()
+	s.out.buf.Write(event)
+	if s.out.buf.Len() < flushBytes {
+		return len(event), nil
+	}
+	return len(event), s.out.flush()
+}
 
 // Flush sends what was gathered. A client that does not take it in time is gone, see [Quietly].
-func (s *EventStream) Flush() error { return s.out.flush() }
+func (s *EventStream) Flush() error { return s.out.flushReady() }
 
-// Beat sends what was gathered and a comment, which tells both sides that the other is there.
-func (s *EventStream) Beat() error { return s.out.beat() }
+// Follow calls take with each event of a source until take says that the stream is over, and reports whether it did. What take has written
+// goes out each time before the source waits, as [agent.OnWait] has it; a silence has heartbeats.
+func (s *EventStream) Follow(
+	ctx context.Context, heartbeat time.Duration, source func(context.Context) iter.Seq2[agent.Event, error],
+	take func(*agent.Event) (over bool, err error),
+) (over bool, err error) {
+	ctx, stop := s.out.sendWhenReady(ctx, heartbeat)
+	defer stop()
+	for e, err := range source(ctx) {
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil {
+			return false, err
+		}
+		if over, err := take(&e); over || err != nil {
+			return over, err
+		}
+	}
+	return false, context.Cause(ctx)
+}
 
 // eventWriter writes events in the wire format of server-sent events: id is where to resume, event the type, data the event's JSON
 // on one line. What one write carries is one batch: everything that was ready.
@@ -171,32 +195,36 @@ func (o *eventWriter) beat() error {
 	return o.flush()
 }
 
-// Read is what a follow loop hands over: an event, or why there are no more.
-type Read[T any] struct {
-	Event T
-	Err   error
-}
-
 // follow copies the frames of a source until it ends, the client goes, or ctx ends. They go out each time before the source waits, as [agent.OnWait]
 // has it, or when they are many. A client whose credential has ended is told by an error event.
 func (o *eventWriter) follow(ctx context.Context, heartbeat time.Duration, source func(context.Context) iter.Seq2[frame, error]) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stop := o.keepAlive(heartbeat, cancel)
-	ctx = agent.OnWait(ctx, func() {
-		if err := o.flushReady(); err != nil {
-			cancel(err)
-		}
-	})
+	ctx, stop := o.sendWhenReady(ctx, heartbeat)
 	err := o.copyFrames(ctx, source(ctx))
+	cause := context.Cause(ctx)
 	stop()
-	switch cause := context.Cause(ctx); {
+	switch {
 	case errors.Is(cause, errGone):
 		return cause
 	case err == nil && !o.ended && errors.Is(cause, errCredentialEnded):
 		return o.sendError(cause)
 	}
 	return err
+}
+
+// sendWhenReady sends what is gathered whenever a source that has the context returned waits, and heartbeats in its silences, until stop is
+// called. Its context ends when the client is gone.
+func (o *eventWriter) sendWhenReady(ctx context.Context, heartbeat time.Duration) (followed context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	end := o.keepAlive(heartbeat, cancel)
+	followed = agent.OnWait(ctx, func() {
+		if err := o.flushReady(); err != nil {
+			cancel(err)
+		}
+	})
+	return followed, func() {
+		end()
+		cancel(nil)
+	}
 }
 
 // copyFrames returns nil when the source has ended, or ctx: the client went, or the gateway closes. Then the stream just ends and can be resumed.
@@ -282,24 +310,4 @@ func (o *eventWriter) sendError(err error) error {
 	end := eventFrame(&agent.Event{Type: agent.EventError, Error: failureOf(err)})
 	end.last = true
 	return o.take(&end)
-}
-
-// ReadAhead runs a follow loop, at most ahead events before its consumer. It ends behind the last event or an error, or with ctx; only then
-// is the channel closed, so that a consumer who leaves ends ctx and drains it.
-func ReadAhead[T any](ctx context.Context, events iter.Seq2[T, error], ahead int, last func(*T) bool) <-chan Read[T] {
-	out := make(chan Read[T], ahead)
-	go func() {
-		defer close(out)
-		for e, err := range events {
-			select {
-			case out <- Read[T]{e, err}:
-			case <-ctx.Done():
-				return
-			}
-			if err != nil || last(&e) {
-				return
-			}
-		}
-	}()
-	return out
 }

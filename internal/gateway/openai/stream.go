@@ -1,12 +1,13 @@
 package openai
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
-	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway"
@@ -39,6 +40,7 @@ type streaming struct {
 	read  reading
 	w     http.ResponseWriter
 	out   *gateway.EventStream
+	event bytes.Buffer // the one being written
 	begun bool
 }
 
@@ -54,35 +56,14 @@ func (s *streaming) run(ctx context.Context) error {
 	if over {
 		return s.end()
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	limits := s.call.Limits()
-	reads := gateway.ReadAhead(ctx, s.call.Follow(ctx, s.receipt.TurnID, after), limits.StreamBuffer, (*agent.Event).Terminal)
-	defer func() {
-		cancel()
-		for range reads {
-		}
-	}()
-	idle := time.NewTicker(limits.Heartbeat)
-	defer idle.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-idle.C:
-			if err := s.out.Beat(); err != nil {
-				return err
-			}
-		case next, ok := <-reads:
-			if !ok {
-				return endedEarly(ctx, s.completion)
-			}
-			over, err := s.batch(ctx, next, reads)
-			if over || err != nil {
-				return err
-			}
-			idle.Reset(limits.Heartbeat)
-		}
+	events := func(ctx context.Context) iter.Seq2[agent.Event, error] {
+		return s.call.Follow(ctx, s.receipt.TurnID, after)
 	}
+	over, err = s.out.Follow(ctx, s.call.Limits().Heartbeat, events, func(e *agent.Event) (bool, error) { return s.take(ctx, e) })
+	if over || err != nil {
+		return err
+	}
+	return endedEarly(ctx, s.completion)
 }
 
 // begin sends the header and the role at once, so that a client knows its stream stands before the first word.
@@ -94,33 +75,6 @@ func (s *streaming) begin() error {
 		return err
 	}
 	return s.out.Flush()
-}
-
-// batch sends what an event and all that are ready behind it add; over is true when nothing follows.
-func (s *streaming) batch(ctx context.Context, next gateway.Read[agent.Event], reads <-chan gateway.Read[agent.Event]) (over bool, err error) {
-	for ok := true; ok; {
-		switch {
-		case ctx.Err() != nil:
-			return false, context.Cause(ctx)
-		case next.Err != nil:
-			return false, next.Err
-		}
-		if over, err := s.take(ctx, &next.Event); over || err != nil {
-			return over, err
-		}
-		if s.out.Full() {
-			break
-		}
-		select {
-		case next, ok = <-reads:
-			if !ok {
-				return false, endedEarly(ctx, s.completion)
-			}
-		default:
-			ok = false
-		}
-	}
-	return false, s.out.Flush()
 }
 
 // take sends what one event adds.
@@ -177,7 +131,7 @@ func (s *streaming) end() error {
 			return err
 		}
 	}
-	fmt.Fprint(s.out, "data: [DONE]\n\n")
+	_, _ = s.out.Write([]byte("data: [DONE]\n\n")) // Flush says what an error would
 	return s.delivered(s.out.Flush())
 }
 
@@ -205,12 +159,14 @@ func (s *streaming) fail(p *problem) error {
 
 // send gathers one event. They have data alone.
 func (s *streaming) send(v any) error {
-	fmt.Fprint(s.out, "data: ")
-	e := json.NewEncoder(s.out)
+	s.event.Reset()
+	s.event.WriteString("data: ")
+	e := json.NewEncoder(&s.event)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil { // ends in a newline
 		return fmt.Errorf("encode chunk: %w", err)
 	}
-	fmt.Fprintln(s.out)
-	return nil
+	s.event.WriteByte('\n')
+	_, err := s.out.Write(s.event.Bytes())
+	return err
 }
