@@ -3,7 +3,7 @@
 //
 // # A worker
 //
-// Settings come from flags and the environment (docs/configuration.md has all of them). DATABASE_URL is the one that has no default:
+// Settings come from flags and the environment (docs/reference/configuration.md has all of them). DATABASE_URL is the one that has no default:
 //
 //	settings, err := turnstone.Load(os.Args[1:], os.Environ())
 //	if err != nil {
@@ -40,7 +40,7 @@
 //	parameters:
 //	  system_message: You greet people with the tool greet.
 //
-// A binding gives it the tool (docs/catalog.md).
+// A binding gives it the tool (docs/start/catalog.md).
 //
 // # A turn
 //

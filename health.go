@@ -19,7 +19,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// health puts the probes together (docs/health.md): the answer is good only when a turn can run. The ports that are nil say nothing.
+// health puts the probes together (docs/start/health.md): the answer is good only when a turn can run. The ports that are nil say nothing.
 type health struct {
 	service    *Service
 	queue      string

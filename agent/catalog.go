@@ -9,7 +9,7 @@ import (
 // tenant's name.
 const SharedTenant = "*"
 
-// Kind is the kind of a catalog document (docs/catalog.md, "Documents").
+// Kind is the kind of a catalog document (docs/start/catalog.md, "Documents").
 type Kind string
 
 // The kinds.

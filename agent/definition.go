@@ -112,7 +112,7 @@ type ModelProfile struct {
 	Name        string            `json:"name"`
 	Description string            `json:"description,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
-	Provider    string            `json:"provider"` // a name of the table in docs/models.md, or one that the program adds
+	Provider    string            `json:"provider"` // a name of the table in docs/reference/models.md, or one that the program adds
 	Model       string            `json:"model"`    // the provider's name
 	BaseURL     string            `json:"base_url,omitempty"`
 	Auth        string            `json:"auth,omitempty"` // auth profile, of type bearer or api_key; empty: the configuration's key

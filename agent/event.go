@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// EventType is the kind of an [Event] (docs/design.md, "The event log").
+// EventType is the kind of an [Event] (docs/design/design.md, "The event log").
 type EventType string
 
 // The event types.

@@ -14,7 +14,7 @@ type SessionID string
 // CallID names one tool call within a turn; it is the id that the model gave.
 type CallID string
 
-// Epoch fences one producer's (re)start in a stream: 1 for the first start, then one more for each. See docs/design.md, "The event log".
+// Epoch fences one producer's (re)start in a stream: 1 for the first start, then one more for each. See docs/design/design.md, "The event log".
 type Epoch int64
 
 // DefaultTenant is the tenant of a request that names none on a system without authentication.

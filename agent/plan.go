@@ -6,7 +6,7 @@ import "encoding/json"
 const PlanSchema = "plan.v1"
 
 // Plan is the compiled, immutable, content-addressed form of an agent instance, pinned per turn by the hash of its canonical JSON
-// (docs/design.md, "Catalog, plans and routing").
+// (docs/design/design.md, "Catalog, plans and routing").
 type Plan struct {
 	Schema     string           `json:"schema"` // [PlanSchema]
 	Tenant     string           `json:"tenant"`

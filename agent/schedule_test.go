@@ -156,7 +156,7 @@ func TestNotificationTarget(t *testing.T) {
 
 // TestDocumentedCronTexts holds the cron texts of docs/ and of the command line's help to what is accepted.
 func TestDocumentedCronTexts(t *testing.T) {
-	pages, err := filepath.Glob("../docs/*.md")
+	pages, err := filepath.Glob("../docs/*/*.md")
 	require.NoError(t, err)
 	examples := regexp.MustCompile(`(?:--cron |"cron": ?\[?)"([^"]+)"`)
 	seen := 0

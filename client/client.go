@@ -1,4 +1,4 @@
-// Package client calls a Turnstone server over its HTTP API (docs/http.md): one method for each endpoint, and a [Client.Follow] that
+// Package client calls a Turnstone server over its HTTP API (docs/reference/http.md): one method for each endpoint, and a [Client.Follow] that
 // survives lost connections by resuming after the last event that it has seen. Errors are [agent.Error]s with the code and field that the
 // server named; those of a server that did not answer wrap [ErrUnreachable].
 package client

@@ -1,4 +1,4 @@
-// Package deploy_test holds the dashboard, the alerts and docs/metrics.md against what a process really registers.
+// Package deploy_test holds the dashboard, the alerts and docs/reference/metrics.md against what a process really registers.
 package deploy_test
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write the table of docs/metrics.md anew")
+var update = flag.Bool("update", false, "write the table of docs/reference/metrics.md anew")
 
 // expression is PromQL of ours, and where it stands.
 type expression struct{ where, promql string }
@@ -204,7 +204,7 @@ func TestDashboardIsWhole(t *testing.T) {
 	}
 }
 
-// anchors are the runbooks of docs/operations.md that alerts may link to.
+// anchors are the runbooks of docs/guides/operations.md that alerts may link to.
 func anchors() []string {
 	return []string{
 		"turns-fail", "model-provider-fails", "turns-are-slow", "approvals-wait", "queues-grow", "event-log-lags", "budget-nearly-used",
@@ -223,12 +223,12 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 		require.NotEmpty(t, r.Annotations["summary"], r.Alert)
 		require.NotEmpty(t, r.Annotations["description"], r.Alert)
 		page, anchor, _ := strings.Cut(strings.TrimPrefix(r.Annotations["runbook_url"], docs), "#")
-		if page == "metrics.md" {
-			body, err := os.ReadFile("../docs/metrics.md")
+		if page == "reference/metrics.md" {
+			body, err := os.ReadFile("../docs/reference/metrics.md")
 			require.NoError(t, err)
 			require.Contains(t, strings.ToLower(string(body)), "\n## "+anchor+"\n")
 		} else {
-			require.Equal(t, "operations.md", page, r.Alert)
+			require.Equal(t, "guides/operations.md", page, r.Alert)
 			require.Contains(t, anchors(), anchor, r.Alert)
 			used[anchor] = true
 		}
@@ -274,7 +274,7 @@ const (
 	tableEnds   = "<!-- end -->\n"
 )
 
-// The table of docs/metrics.md is what a process registers: names, types, labels, help.
+// The table of docs/reference/metrics.md is what a process registers: names, types, labels, help.
 func TestDocumentationIsComplete(t *testing.T) {
 	var want bytes.Buffer
 	want.WriteString("| metric | type | labels | |\n|---|---|---|---|\n")
@@ -288,7 +288,7 @@ func TestDocumentationIsComplete(t *testing.T) {
 		}
 		fmt.Fprintf(&want, "| `%s` | %s | %s | %s |\n", m.name, m.kind, labels, m.help)
 	}
-	const path = "../docs/metrics.md"
+	const path = "../docs/reference/metrics.md"
 	body, err := os.ReadFile(path)
 	require.NoError(t, err)
 	before, rest, ok := strings.Cut(string(body), tableBegins)

@@ -23,7 +23,7 @@ import (
 // upgradeFrom is the commit whose worker begins what this checkout's worker ends. TURNSTONE_DRILL_FROM names another.
 const upgradeFrom = "b594d70"
 
-// drillUpgrade replaces workers of an earlier commit one after the other, as docs/operations.md says, while turns run, a schedule fires, and a process, a
+// drillUpgrade replaces workers of an earlier commit one after the other, as docs/guides/operations.md says, while turns run, a schedule fires, and a process, a
 // conversation, approvals and a session's queue wait. All of it goes on and ends.
 func drillUpgrade(t *testing.T, binary string, load int) {
 	from := cmp.Or(os.Getenv("TURNSTONE_DRILL_FROM"), upgradeFrom)

@@ -38,7 +38,7 @@ func together(fragments ...llmtest.Fragment) act {
 }
 
 // TestOneTraceOfATurn: a provider that refuses once, two tools side by side, and a sub-agent with a tool of its own, asked for by a caller who is in a trace
-// already: one tree, each thing in it once, nothing more of it by a replay. docs/tracing.md shows this one.
+// already: one tree, each thing in it once, nothing more of it by a replay. docs/guides/tracing.md shows this one.
 func TestOneTraceOfATurn(t *testing.T) {
 	for _, mode := range []agent.Mode{agent.ModeDurable, agent.ModeDirect} {
 		t.Run(string(mode), func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// AgentTurn runs one turn: one inbound message to one final result (docs/design.md, "One turn, one workflow"). The request is taken raw and
+// AgentTurn runs one turn: one inbound message to one final result (docs/design/design.md, "One turn, one workflow"). The request is taken raw and
 // checked by BeginTurn, so that a bad one is refused with the field's name instead of failing to decode. carry is for continue-as-new and for direct
 // turns that are handed over; one without a turn was typed by a person and is refused.
 //

@@ -18,7 +18,7 @@ const (
 	ChoiceReject  = "reject"
 )
 
-// IntelligentProcess is the example of a process workflow (docs/processes.md): it runs agents step by step, passes answers to later steps, asks a
+// IntelligentProcess is the example of a process workflow (docs/guides/processes.md): it runs agents step by step, passes answers to later steps, asks a
 // person where the input says so, retries what may succeed later, and continues as new when its history gets long. It uses [Process] alone, so
 // that you can copy it to begin a process of your own.
 //

@@ -13,7 +13,7 @@ type Registry interface {
 }
 
 // Register registers the workflows under the names of the contract. Turns are auto-upgrade under Worker Versioning: core_version
-// and the replay corpus guard them (docs/determinism.md).
+// and the replay corpus guard them (docs/design/determinism.md).
 func Register(r Registry) {
 	r.RegisterWorkflowWithOptions(AgentTurn, workflow.RegisterOptions{
 		Name: AgentTurnType, VersioningBehavior: workflow.VersioningBehaviorAutoUpgrade,

@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
-// corpus holds a folder of histories for each release, and "next" for those recorded since (docs/determinism.md).
+// corpus holds a folder of histories for each release, and "next" for those recorded since (docs/design/determinism.md).
 const corpus = "testdata/replay"
 
 // TestReplay runs today's code against the recorded histories of every release.

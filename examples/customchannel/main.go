@@ -1,6 +1,6 @@
 // Command customchannel is a Turnstone worker with a channel of its own: a port that takes lines of text and answers each with a line, as
-// in "nc 127.0.0.1 7000". A connection is a conversation. The worker takes the same settings as the shipped one (docs/configuration.md);
-// docs/extending.md says how to try it.
+// in "nc 127.0.0.1 7000". A connection is a conversation. The worker takes the same settings as the shipped one (docs/reference/configuration.md);
+// docs/guides/extending.md says how to try it.
 package main
 
 import (

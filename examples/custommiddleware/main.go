@@ -1,5 +1,5 @@
 // Command custommiddleware is a Turnstone worker with a middleware of its own: agents that name tool_timeout have their tool calls bounded.
-// The worker takes the same settings as the shipped one (docs/configuration.md); docs/extending.md says how to try it.
+// The worker takes the same settings as the shipped one (docs/reference/configuration.md); docs/guides/extending.md says how to try it.
 package main
 
 import (

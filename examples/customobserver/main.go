@@ -1,5 +1,5 @@
 // Command customobserver is a Turnstone worker with an observer of its own: turns that worked for long are written to standard error.
-// The worker takes the same settings as the shipped one (docs/configuration.md); docs/extending.md says how to try it.
+// The worker takes the same settings as the shipped one (docs/reference/configuration.md); docs/guides/extending.md says how to try it.
 package main
 
 import (

@@ -1,5 +1,5 @@
 // Command customprovider is a Turnstone worker with a model provider of its own, "acme": a made-up service that answers with one JSON
-// object a line. The worker takes the same settings as the shipped one (docs/configuration.md); docs/extending.md says how to try it.
+// object a line. The worker takes the same settings as the shipped one (docs/reference/configuration.md); docs/guides/extending.md says how to try it.
 package main
 
 import (

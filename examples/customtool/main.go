@@ -1,6 +1,6 @@
 // Command customtool is a Turnstone worker with a tool of its own: the agent "analyst" can call airport_city besides the built-in
 // tools. Its toolkit declares that it needs outbound HTTP, and takes a parameter. The worker takes the same settings as the shipped one
-// (docs/configuration.md); docs/extending.md says how to try it.
+// (docs/reference/configuration.md); docs/guides/extending.md says how to try it.
 package main
 
 import (

@@ -1,5 +1,5 @@
 // Command process is a worker with a process workflow of its own, which uses agents of Turnstone as steps. It needs nothing of Turnstone
-// but the workflows package: the turns run on Turnstone's own workers, on the same Temporal namespace. docs/processes.md says how to try
+// but the workflows package: the turns run on Turnstone's own workers, on the same Temporal namespace. docs/guides/processes.md says how to try
 // it.
 package main
 

@@ -1,5 +1,5 @@
 // Package admission decides whether a turn may begin: requests a minute, turns at once, tokens a minute and budgets, of tenants, of users
-// within them and of agents within them (docs/limits.md). What is counted is counted by the store, for every process that shares it; here
+// within them and of agents within them (docs/guides/limits.md). What is counted is counted by the store, for every process that shares it; here
 // is only who is bound by what.
 //
 //	bounds of the configuration ─┐ stricter

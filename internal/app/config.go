@@ -13,7 +13,7 @@ import (
 //   - yaml: its name. The path in YAML (http.addr) also gives the variable (TURNSTONE_HTTP_ADDR) and the flag (--http-addr).
 //   - env: a further variable that other tools share.
 //   - default, range, oneof, check: its default and what it accepts, as config_rules.go describes.
-//   - help: the line that --help and docs/configuration.md show.
+//   - help: the line that --help and docs/reference/configuration.md show.
 //
 // A Config is made once at start and not changed afterwards.
 type Config struct {
@@ -210,7 +210,7 @@ type Conversation struct {
 	ContinueAsNewEvents int `yaml:"continue_as_new_events" default:"2000" range:"20..40000" help:"history events before a conversation continues as new"`
 }
 
-// Model providers that this package treats specially. docs/models.md lists all of them.
+// Model providers that this package treats specially. docs/reference/models.md lists all of them.
 const (
 	ProviderOpenAI    = "openai" // also everything compatible with it, by base_url
 	ProviderAnthropic = "anthropic"

@@ -235,9 +235,9 @@ func TestSecretsNeverShowInForms(t *testing.T) {
 	require.NotContains(t, strings.Join(messages(t, err), " "), planted)
 }
 
-// docs/configuration.md names each setting with its variables, flag, type, default and help.
+// docs/reference/configuration.md names each setting with its variables, flag, type, default and help.
 func TestThePageIsComplete(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "configuration.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "configuration.md"))
 	require.NoError(t, err)
 	rows := map[string]string{}
 	for line := range strings.SplitSeq(string(page), "\n") {

@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
-// Retention says how long what was stored is kept, and how often what is older is removed (docs/retention.md).
+// Retention says how long what was stored is kept, and how often what is older is removed (docs/guides/retention.md).
 type Retention struct {
 	// Every is the interval of Temporal's schedule turnstone-retention.
 	Every time.Duration `yaml:"every" default:"1h" help:"how often what is too old is removed; 0: never"`

@@ -1,6 +1,6 @@
 package app
 
-// Telemetry says where traces of turns are sent (docs/tracing.md). The variables are those of OpenTelemetry and Langfuse.
+// Telemetry says where traces of turns are sent (docs/guides/tracing.md). The variables are those of OpenTelemetry and Langfuse.
 type Telemetry struct {
 	OTLPEndpoint string `yaml:"otlp_endpoint" env:"OTEL_EXPORTER_OTLP_ENDPOINT" check:"url" help:"URL of an OpenTelemetry collector for traces; empty: none"`
 	OTLPProtocol string `yaml:"otlp_protocol" env:"OTEL_EXPORTER_OTLP_PROTOCOL" default:"http/protobuf" oneof:"http/protobuf grpc" help:"http/protobuf or grpc"`
@@ -32,7 +32,7 @@ const (
 	ContentFull     = "full"
 )
 
-// Metrics bounds the answer of GET /metrics (docs/metrics.md).
+// Metrics bounds the answer of GET /metrics (docs/reference/metrics.md).
 type Metrics struct {
 	// MaxLabelValues: tenants, agents, models and tools beyond it are counted as "other".
 	MaxLabelValues int `yaml:"max_label_values" default:"200" range:"1..10000" help:"tenants, agents, models and tools with series of their own"`

@@ -20,7 +20,7 @@ import (
 )
 
 // Logger returns the process's logger: JSON for machines, or console for people. It redacts the secrets, and what looks like one
-// (docs/logging.md). [Secrets] returns those of the process.
+// (docs/guides/logging.md). [Secrets] returns those of the process.
 func Logger(c Log, secrets ...string) (*zap.Logger, error) {
 	r, err := Redactor(c.PII, secrets...)
 	if err != nil {

@@ -101,9 +101,9 @@ models: [{name: none, provider: offline, max_retries: 0}, {name: usual, provider
 	require.Equal(t, map[string]int{"default": 2 + 4, "none": 1 + 4, "usual": 3 + 4, "document": 2 + 4}, asked, "an option of the agent is preferred")
 }
 
-// The configurations that docs/models.md shows are sound, and lead each provider to the address and with the key that they name.
+// The configurations that docs/reference/models.md shows are sound, and lead each provider to the address and with the key that they name.
 func TestExamplesOfTheDocs(t *testing.T) {
-	page, err := os.ReadFile("../../docs/models.md")
+	page, err := os.ReadFile("../../docs/reference/models.md")
 	require.NoError(t, err)
 	blocks := strings.Split(string(page), "```yaml\n")
 	require.Len(t, blocks, 3)

@@ -14,10 +14,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/app"
 )
 
-// operations is docs/operations.md.
+// operations is docs/guides/operations.md.
 func operations(t *testing.T) string {
 	t.Helper()
-	content, err := os.ReadFile("../../docs/operations.md")
+	content, err := os.ReadFile("../../docs/guides/operations.md")
 	require.NoError(t, err)
 	return string(content)
 }
@@ -46,7 +46,7 @@ func TestRunbooks(t *testing.T) {
 	}
 	alerts, err := os.ReadFile("../../deploy/prometheus/alerts.yaml")
 	require.NoError(t, err)
-	named := regexp.MustCompile(`docs/operations\.md#([\w-]+)`).FindAllStringSubmatch(string(alerts), -1)
+	named := regexp.MustCompile(`docs/guides/operations\.md#([\w-]+)`).FindAllStringSubmatch(string(alerts), -1)
 	require.NotEmpty(t, named)
 	asked := map[string]bool{}
 	for _, m := range named {

@@ -183,9 +183,9 @@ func TestShippedAskNode(t *testing.T) {
 	require.Contains(t, p.System, "Answer in German.")
 }
 
-// The agent of docs/catalog.md is one that works.
+// The agent of docs/start/catalog.md is one that works.
 func TestDocumentedAskAgent(t *testing.T) {
-	page, err := os.ReadFile("../../docs/catalog.md")
+	page, err := os.ReadFile("../../docs/start/catalog.md")
 	require.NoError(t, err)
 	_, section, ok := strings.Cut(string(page), "\n## Add an ask agent\n")
 	require.True(t, ok)

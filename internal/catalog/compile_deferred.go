@@ -9,7 +9,7 @@ import (
 // searchKit is the toolkit that finds deferred tools. Agents with deferred tools get it without a grant.
 const searchKit = "toolsearch"
 
-// searchWords explains search_tools to the model. The schema itself is given by docs/requirements.md.
+// searchWords explains search_tools to the model. The schema itself is given by docs/reference/requirements.md.
 const searchWords = "\n\nThere are tools beside those listed with this request. Search by what they do; a tool that was found can be called from then on."
 
 // describeSearch adds to the description of search_tools that there are deferred tools, if there are any.

@@ -12,7 +12,7 @@ const (
 	delegateTool = "delegate_to_agent"
 )
 
-// delegateWords explains delegate_to_agent to the model. The schema itself is given by docs/requirements.md.
+// delegateWords explains delegate_to_agent to the model. The schema itself is given by docs/reference/requirements.md.
 const delegateWords = "\n\nWith agent_type langchain_agent the work is handed to one of the agents below: config.agent is its name, inputs.message " +
 	"what it shall do, with all that it needs to know."
 

@@ -6,7 +6,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The rules of docs/wiring.md that are checked here; a refusal begins with "rule" and the name. Those about the order of middleware are
+// The rules of docs/design/wiring.md that are checked here; a refusal begins with "rule" and the name. Those about the order of middleware are
 // the middleware's own.
 const (
 	ruleNativeExecution = "native-execution"

@@ -16,7 +16,7 @@ type Doctor interface {
 // DoctorCheck is one line of the checklist.
 type DoctorCheck struct {
 	Name   string  `json:"name"`           // what was tried, in a few words
-	Rule   string  `json:"rule,omitempty"` // the wiring rule that it stands for (docs/wiring.md)
+	Rule   string  `json:"rule,omitempty"` // the wiring rule that it stands for (docs/design/wiring.md)
 	OK     bool    `json:"ok"`
 	Detail string  `json:"detail,omitempty"` // for a person; no secrets
 	TookMS float64 `json:"took_ms"`

@@ -85,7 +85,7 @@ const (
 	hintFull     = "Its disk is full: make room."
 	hintRights   = "This process may not: check the owner and the mode of the files, or the grants of the user."
 	hintMissing  = "It is not there: check the path or the name in the configuration."
-	hintUnknown  = "The detail and the log have more; docs/health.md goes through the dependencies one by one."
+	hintUnknown  = "The detail and the log have more; docs/start/health.md goes through the dependencies one by one."
 )
 
 // knownErrors has hints for errors of any probe. The first match counts.

@@ -42,7 +42,7 @@ func TestHints(t *testing.T) {
 		"certificate is not trusted":  {x509.UnknownAuthorityError{}, x509.HostnameError{Certificate: &x509.Certificate{}}, x509.CertificateInvalidError{Reason: x509.Expired}, status.Error(codes.Unavailable, "tls: first record does not look like a TLS handshake")},
 		"does not answer in time":     {context.DeadlineExceeded, status.Error(codes.DeadlineExceeded, "x"), &net.DNSError{Err: "i/o timeout", IsTimeout: true}},
 		"check the path":              {fs.ErrNotExist},
-		"docs/health.md":              {errors.New("never seen before")},
+		"docs/start/health.md":        {errors.New("never seen before")},
 	} {
 		for _, err := range errs {
 			require.Contains(t, health.HintOf(health.Postgres, fmt.Errorf("wrapped: %w", err)), text, "%v", err)

@@ -9,7 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/doctor"
 )
 
-// The order that docs/wiring.md has, as the code that serves turns has it.
+// The order that docs/design/wiring.md has, as the code that serves turns has it.
 func TestLayers(t *testing.T) {
 	t.Parallel()
 	layers, err := inbox.Layers(t.Context())

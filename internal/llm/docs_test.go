@@ -19,7 +19,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// The tables of docs/models.md are what the clients do, tried out over their wire formats.
+// The tables of docs/reference/models.md are what the clients do, tried out over their wire formats.
 func TestTablesOfTheDocs(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -60,7 +60,7 @@ func TestTablesOfTheDocs(t *testing.T) {
 		require.False(t, c.InvokesTools, "no provider of ours runs tools by itself")
 		capabilities += fmt.Sprintf("| %s | %s | %s | %s |\n", p.provider.Name, yes(c.OutputSchema), yes(c.PromptCache), yes(p.provider.Embed != nil))
 	}
-	page, err := os.ReadFile("../../docs/models.md")
+	page, err := os.ReadFile("../../docs/reference/models.md")
 	require.NoError(t, err)
 	for name, want := range map[string]string{
 		"capabilities": capabilities,
@@ -69,7 +69,7 @@ func TestTablesOfTheDocs(t *testing.T) {
 	} {
 		_, rest, _ := strings.Cut(string(page), "<!-- "+name+" -->\n")
 		got, _, _ := strings.Cut(rest, "<!-- end -->")
-		require.Equal(t, want, got, "docs/models.md, table %s: want\n%s", name, want)
+		require.Equal(t, want, got, "docs/reference/models.md, table %s: want\n%s", name, want)
 	}
 }
 

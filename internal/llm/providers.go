@@ -27,7 +27,7 @@ type Provider struct {
 }
 
 // Builtin returns the providers without a cloud's SDK, which a configuration and a profile of the catalog may name. internal/app lists the
-// others. docs/models.md says what each can do.
+// others. docs/reference/models.md says what each can do.
 func Builtin() []Provider {
 	return []Provider{
 		OpenAI(Config{}), Anthropic(Config{}), Ollama(Config{}), Offline(Config{}),

@@ -76,7 +76,7 @@ func TestNullOptionsAreNone(t *testing.T) {
 
 // TestDocumented: each middleware and each rule has its line.
 func TestDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/middleware.md")
+	text, err := os.ReadFile("../../docs/guides/middleware.md")
 	require.NoError(t, err)
 	for _, n := range Builtin(2, nil) {
 		require.Contains(t, string(text), "`"+n.Name+"`")

@@ -465,5 +465,5 @@ func TestEveryTableHasAKind(t *testing.T) {
 	if !slices.Contains(found, "knowledge_vectors") { // without the extension
 		found = append(found, "knowledge_vectors")
 	}
-	require.ElementsMatch(t, found, slices.Concat(slices.Collect(maps.Values(tablesOfKinds))...), "how long is a table kept? (docs/retention.md)")
+	require.ElementsMatch(t, found, slices.Concat(slices.Collect(maps.Values(tablesOfKinds))...), "how long is a table kept? (docs/guides/retention.md)")
 }

@@ -79,7 +79,7 @@ WHERE turn_id = $1`
 const advanceSession = `
 UPDATE sessions SET holder = nullif($3, ''), last_seq = $4, last_position = $5 WHERE tenant = $1 AND session_id = $2`
 
-// Begin records a turn once, by its id, and returns its place in the session's queue (docs/design.md, "Sessions and the queue"). Turns of a
+// Begin records a turn once, by its id, and returns its place in the session's queue (docs/design/design.md, "Sessions and the queue"). Turns of a
 // session run in the order in which their first Begin was committed. The answers are:
 //
 //   - ready: the turn holds the session and its input is in the transcript. Asked again, the answer has the same cursor.

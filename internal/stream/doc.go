@@ -1,4 +1,4 @@
-// Package stream holds the rules that every implementation of the event log (docs/design.md, "The event log") shares: what a batch may contain, how
+// Package stream holds the rules that every implementation of the event log (docs/design/design.md, "The event log") shares: what a batch may contain, how
 // large it may be, and how an event is written as JSON.
 //
 // The life of a stream, whose id is its turn's:

@@ -1,5 +1,5 @@
 // Package turn is the pure core of an agent turn: it decides what happens next and does nothing itself. The workflow and the
-// direct driver both run it (docs/design.md, "The core"), so there is exactly one agent loop.
+// direct driver both run it (docs/design/design.md, "The core"), so there is exactly one agent loop.
 //
 //	    ┌──────────────────────────────────────────────┐
 //	    ▼                                              │ AfterTools

@@ -25,7 +25,7 @@ const coreWithoutPlan = 2
 // times as often.
 const DirectLease = 10 * time.Second
 
-// BeginTurn checks a request strictly, binds it to a plan, and puts the turn in its session's queue (docs/turn.md, "BeginTurn"). It is idempotent;
+// BeginTurn checks a request strictly, binds it to a plan, and puts the turn in its session's queue (docs/start/turn.md, "BeginTurn"). It is idempotent;
 // a waiting turn calls it again. A bad request is a verdict; an error is one of the runtime.
 func (ts *Turns) BeginTurn(ctx context.Context, raw json.RawMessage, in BeginTurnInput) (BeginTurnResult, error) {
 	var req agent.TurnRequest

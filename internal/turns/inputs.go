@@ -38,7 +38,7 @@ type BeginTurnInput struct {
 // Verdict is BeginTurn's answer to a request.
 type Verdict string
 
-// The verdicts (docs/turn.md, "BeginTurn").
+// The verdicts (docs/start/turn.md, "BeginTurn").
 const (
 	VerdictReady     Verdict = "ready"
 	VerdictBehind    Verdict = "behind"

@@ -141,7 +141,7 @@ type Knowledge interface {
 	Search(ctx context.Context, q agent.KnowledgeQuery) ([]agent.Passage, error)
 }
 
-// EventLog is the log of every turn's events (docs/design.md, "The event log"). StreamID is the turn id.
+// EventLog is the log of every turn's events (docs/design/design.md, "The event log"). StreamID is the turn id.
 type EventLog interface {
 	// Claim returns what the transaction that begins a turn has to write so that this process owns the turn's stream from its beginning.
 	// Whoever has committed that calls Claimed.

@@ -14,7 +14,7 @@ import (
 var turnNamespace = uuid.MustParse("6f1c2a0e-6a5b-5d0a-9d36-0f6f2b5f7d11") //nolint:gochecknoglobals // a constant in all but syntax
 
 // TurnIDOf returns the id of a request's turn: the request's own, else one made of tenant and idempotency key, else the fallback
-// (docs/design.md, "Ids").
+// (docs/design/design.md, "Ids").
 func TurnIDOf(req *agent.TurnRequest, fallback string) agent.TurnID {
 	switch {
 	case req.TurnID != "":

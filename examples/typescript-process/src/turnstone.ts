@@ -1,4 +1,4 @@
-// What goes over the wire between a process and Turnstone: plain JSON (docs/processes.md). Only what this example uses is declared.
+// What goes over the wire between a process and Turnstone: plain JSON (docs/guides/processes.md). Only what this example uses is declared.
 
 /** The input of the workflow AgentTurn. */
 export interface TurnRequest {

@@ -11,9 +11,9 @@ import (
 	"github.com/turnstone-run/turnstone/internal/definitions/graph"
 )
 
-// TestTheDocumentedDefinition holds docs/workflows.md to what is accepted.
+// TestTheDocumentedDefinition holds docs/guides/workflows.md to what is accepted.
 func TestTheDocumentedDefinition(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/workflows.md")
+	page, err := os.ReadFile("../../../docs/guides/workflows.md")
 	require.NoError(t, err)
 	_, rest, found := strings.Cut(string(page), "```json\n")
 	require.True(t, found)

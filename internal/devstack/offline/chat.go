@@ -114,7 +114,7 @@ func (m *Model) answer(c *chat) reply {
 	}
 	return reply{text: "I am Turnstone's scripted offline model: I know the prompts of the documentation, such as \"fetch flights from NYC to LAX, " +
 		"sort by price, show top 3\", and call a tool that you name. You said: " + strconv.Quote(clip.Runes(strings.TrimSpace(c.message), shownText)) +
-		"\n\nFor real answers set OPENAI_API_KEY or ANTHROPIC_API_KEY, or llm in turnstone.yaml (docs/configuration.md).\n"}
+		"\n\nFor real answers set OPENAI_API_KEY or ANTHROPIC_API_KEY, or llm in turnstone.yaml (docs/reference/configuration.md).\n"}
 }
 
 // numberedWords returns as many words as the message asks for.

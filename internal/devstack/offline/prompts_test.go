@@ -137,8 +137,8 @@ func TestResults(t *testing.T) {
 func TestAskAgents(t *testing.T) {
 	t.Parallel()
 	classify := "Answer with one of these words: retrieval, code, conversational."
-	passages := "Answer from the passages.\n\n[1] Turns — docs/turn.md\n> # Direct\n> A direct turn that finds its session busy becomes\n> a workflow. It costs little.\n\n" +
-		"[2] Tools — docs/tools.md\n> A tool is a typed function.\n"
+	passages := "Answer from the passages.\n\n[1] Turns — docs/start/turn.md\n> # Direct\n> A direct turn that finds its session busy becomes\n> a workflow. It costs little.\n\n" +
+		"[2] Tools — docs/guides/tools.md\n> A tool is a typed function.\n"
 	for _, x := range []struct{ system, message, want string }{
 		{classify, "what does a direct turn do?", "retrieval"},
 		{classify, "show me a code example", "code"},

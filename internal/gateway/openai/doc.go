@@ -1,7 +1,7 @@
 // Package openai is a door that speaks the protocol of OpenAI's Chat Completions API: POST /v1/chat/completions, GET /v1/models and GET
 // /v1/models/{model}. An agent is a model, "agent:profile" is the agent with another of its model profiles, and a request is one turn.
 //
-// What the protocol cannot say is decided here, once (docs/openai.md tells users):
+// What the protocol cannot say is decided here, once (docs/reference/openai.md tells users):
 //
 //   - The conversation is in the request, so a turn has no session and no history of its own, unless the request names a session. Then only
 //     what stands behind the last assistant or tool message is new; the session has the rest.

@@ -1,5 +1,5 @@
 // Package ws is the WebSocket door, GET /v1/ws: the requests and events of the REST API as JSON frames on one connection
-// (docs/websocket.md). It holds no agent logic: whatever a frame asks for is a call of [gateway.Call].
+// (docs/reference/websocket.md). It holds no agent logic: whatever a frame asks for is a call of [gateway.Call].
 //
 //	client ── read.go ── frames.go ── calls.go ── gateway.Call
 //	   │                                │

@@ -76,9 +76,9 @@ func TestMalformedFrames(t *testing.T) {
 	require.Len(t, h.rt.Submitted(), 1, "no turn but the first")
 }
 
-// The frames that docs/websocket.md shows are frames.
+// The frames that docs/reference/websocket.md shows are frames.
 func TestFramesOfThePage(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/websocket.md")
+	page, err := os.ReadFile("../../../docs/reference/websocket.md")
 	require.NoError(t, err)
 	_, block, found := strings.Cut(string(page), "## What a client sends\n\n```json\n")
 	require.True(t, found)

@@ -3,7 +3,7 @@
 //
 // Thinking travels with its signature (Block.Signature) and goes back verbatim; redacted thinking travels as a non_standard block. Tools
 // that the API runs by itself, such as web search, travel as server tool calls and results and go back with their citations. Reasoning of
-// another provider, which has no signature, is not sent; other blocks that the API does not know become notes (docs/models.md).
+// another provider, which has no signature, is not sent; other blocks that the API does not know become notes (docs/reference/models.md).
 package anthropic
 
 import (

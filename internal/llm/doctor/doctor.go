@@ -21,7 +21,7 @@ const (
 	maxDetail      = 400             // bytes
 )
 
-// The layers around a model in their order, the innermost first (docs/wiring.md).
+// The layers around a model in their order, the innermost first (docs/design/wiring.md).
 const (
 	LayerRequests      = "observability_of_requests" // each request to the provider
 	LayerMiddleware    = "middleware"

@@ -10,7 +10,7 @@ import (
 
 // saying is a block of some kind as a provider says it, within a reply.
 type saying struct {
-	name   string // of the row in docs/models.md
+	name   string // of the row in docs/reference/models.md
 	events []Event
 	// check holds the reply's blocks, without the text around, and what was emitted as whole blocks against what was said.
 	check func(t require.TestingT, said, emitted []agent.Block)

@@ -12,7 +12,7 @@ import (
 
 // taking is a block of some kind in the history of a request.
 type taking struct {
-	name     string // of the row in docs/models.md
+	name     string // of the row in docs/reference/models.md
 	messages []agent.Message
 	marks    []string // of which one is in the request when the block is
 	quiet    bool     // it may be left out without a note: it is no part of what was said

@@ -1,7 +1,7 @@
 // Package openai is an [agent.Model] over the official OpenAI SDK: chat completions, streamed, with usage. It also speaks to
 // everything that calls itself OpenAI-compatible, by base URL. docs/adr/0002 says why it is not langchaingo's client.
 //
-// What a conversation loses here is in docs/models.md: reasoning and annotations are not sent back (the API takes none); media and blocks
+// What a conversation loses here is in docs/reference/models.md: reasoning and annotations are not sent back (the API takes none); media and blocks
 // that the server cannot take become notes.
 package openai
 

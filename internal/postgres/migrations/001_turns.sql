@@ -175,7 +175,7 @@ CREATE TABLE remembered_decisions (
     PRIMARY KEY (tenant, session_id, tool, args_hash)
 );
 
--- Results of turns, as orchestrators read them. The first columns are those that the requirements name (docs/requirements.md).
+-- Results of turns, as orchestrators read them. The first columns are those that the requirements name (docs/reference/requirements.md).
 -- If answer is null, result_data or the stored content is the whole document {output, structured, blocks, data_ref, data};
 -- otherwise it is the rows alone.
 CREATE TABLE agent_results (

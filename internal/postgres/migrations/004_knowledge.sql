@@ -1,4 +1,4 @@
--- Knowledge collections (docs/ask.md): documents and the chunks that searches find. The vectors of chunks are not here: the
+-- Knowledge collections (docs/guides/ask.md): documents and the chunks that searches find. The vectors of chunks are not here: the
 -- extension pgvector may be missing, so Migrate creates knowledge_vectors where it can.
 
 CREATE TABLE knowledge_documents (

@@ -1,4 +1,4 @@
--- Schedules (docs/schedules.md): agents and workflows that run at set times, their runs, and who was notified.
+-- Schedules (docs/guides/schedules.md): agents and workflows that run at set times, their runs, and who was notified.
 
 CREATE TABLE schedules (
     tenant     text COLLATE "C" NOT NULL,

@@ -1,4 +1,4 @@
--- What is removed: by retention (docs/retention.md), and by the erasure of a user's data (docs/erasure.md).
+-- What is removed: by retention (docs/guides/retention.md), and by the erasure of a user's data (docs/guides/erasure.md).
 --
 -- Retention removes what a turn left, one kind after the other. The turn's row stays, emptied, until the last kind is gone: a
 -- caller that submits the turn again meanwhile learns that it has ended.

@@ -1,4 +1,4 @@
-// Package streamtest is the conformance suite of the event log (docs/design.md, "The event log"): what one implementation answers, all answer.
+// Package streamtest is the conformance suite of the event log (docs/design/design.md, "The event log"): what one implementation answers, all answer.
 package streamtest
 
 import (

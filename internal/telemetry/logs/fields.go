@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The names of the fields that entries are found by (docs/logging.md).
+// The names of the fields that entries are found by (docs/guides/logging.md).
 const (
 	KeyTurn     = "turn"
 	KeySession  = "session"

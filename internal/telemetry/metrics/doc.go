@@ -1,4 +1,4 @@
-// Package metrics is what Prometheus reads of this process (docs/metrics.md), besides the metrics that the catalog, the blob collection and the
+// Package metrics is what Prometheus reads of this process (docs/reference/metrics.md), besides the metrics that the catalog, the blob collection and the
 // channels register themselves:
 //
 //	activities, direct turns ──agent.Observer──▶ Metrics ──┐

@@ -52,7 +52,7 @@ const (
 	keyWorkflow   attribute.Key = "temporal.workflow.id"
 )
 
-// Attributes that Langfuse reads (docs/tracing.md).
+// Attributes that Langfuse reads (docs/guides/tracing.md).
 const (
 	keyLangfuseTrace       attribute.Key = "langfuse.trace.name"
 	keyLangfuseTags        attribute.Key = "langfuse.trace.tags"

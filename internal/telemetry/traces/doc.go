@@ -1,4 +1,4 @@
-// Package traces exports what turns do to OpenTelemetry (docs/tracing.md, docs/adr/0008). [Tracing] is an [agent.Observer]: one trace per turn,
+// Package traces exports what turns do to OpenTelemetry (docs/guides/tracing.md, docs/adr/0008). [Tracing] is an [agent.Observer]: one trace per turn,
 //
 //	POST /v1/turns                    a door's, with whatever the caller's own trace has above it
 //	└─ invoke_agent <agent>           the turn; exported once, when it ends

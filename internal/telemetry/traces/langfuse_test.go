@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/telemetry/traces/tracetest"
 )
 
-// What Langfuse reads of a span: docs/tracing.md has the table.
+// What Langfuse reads of a span: docs/guides/tracing.md has the table.
 func TestLangfuse(t *testing.T) {
 	r, other := tracetest.Receive(t), tracetest.Receive(t)
 	secret := "sk-" + "lf-1"

@@ -65,7 +65,7 @@ var (
 	_ agent.Summarizer = delegate{}
 )
 
-// Spec is given by the requirements (docs/requirements.md). The tool is idempotent: the turn of another agent is one child of the
+// Spec is given by the requirements (docs/reference/requirements.md). The tool is idempotent: the turn of another agent is one child of the
 // call, and a container one Job of its name, however often the call is made.
 func (delegate) Spec() agent.ToolSpec {
 	return agent.ToolSpec{

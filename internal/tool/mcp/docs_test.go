@@ -16,7 +16,7 @@ import (
 
 // What the page about the toolkit shows is a configuration, or documents of the catalog.
 func TestDocs(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/mcp.md")
+	page, err := os.ReadFile("../../../docs/guides/mcp.md")
 	require.NoError(t, err)
 	documents := 0
 	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1) {

@@ -370,7 +370,7 @@ func TestEffectsAreNotRedirected(t *testing.T) {
 // The page about the tool shows documents and calls that work.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../docs/openapi.md")
+	page, err := os.ReadFile("../../../docs/guides/openapi.md")
 	require.NoError(t, err)
 	blocks := regexp.MustCompile("(?s)```json call\n(.*?)```").FindAllStringSubmatch(string(page), -1)
 	require.NotEmpty(t, blocks)

@@ -23,7 +23,7 @@ const (
 //go:embed schema.json
 var schema []byte
 
-// description is the description in docs/requirements.md, followed by what a model must know to write a valid patch.
+// description is the description in docs/reference/requirements.md, followed by what a model must know to write a valid patch.
 const description = "Create persistent workflow changes (always/whenever/schedule). " +
 	"The workflow is a document {description, nodes, edges, schedules}; append with the paths /nodes/-, /edges/- and /schedules/-. " +
 	`A node is {id, type, config}: type "task" with config {"action":"email","to","subject","body"}, {"action":"webhook","url","method","body"} or ` +

@@ -19,7 +19,7 @@
 //	regex_extract  pattern, field           the groups of a match (RE2) as fields
 //	parse_date     field, format            strftime, into RFC 3339 in UTC
 //
-// The schema is that of the requirements, word by word (docs/requirements.md). It does not forbid further members of a step:
+// The schema is that of the requirements, word by word (docs/reference/requirements.md). It does not forbid further members of a step:
 // join takes how (inner, left) beyond it.
 //
 // # What goes wrong
