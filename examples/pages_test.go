@@ -14,7 +14,9 @@ import (
 var quoted = regexp.MustCompile("(?s)<!-- ([a-z/_]+\\.go) -->\n```go\n(.*?)```\n")
 
 func TestQuotes(t *testing.T) {
-	for name, want := range map[string]struct{ quotes, folders int }{"guides/extending.md": {8, 5}, "guides/processes.md": {4, 1}} {
+	for name, want := range map[string]struct{ quotes, folders int }{
+		"guides/extending.md": {8, 5}, "guides/processes.md": {4, 1}, "start/tutorial.md": {1, 1},
+	} {
 		page, err := os.ReadFile(filepath.Join("..", "docs", name))
 		require.NoError(t, err)
 		quotes := quoted.FindAllStringSubmatch(string(page), -1)
