@@ -25,7 +25,7 @@ var roots = []string{
 // TestTypes: the clients' types are those of the OpenAPI document. With -update it writes them.
 func TestTypes(t *testing.T) {
 	schemas := reachable(readSchemas(t), roots)
-	for path, generate := range map[string]func([]schema) string{"typescript/src/types.ts": typescript} {
+	for path, generate := range map[string]func([]schema) string{"typescript/src/types.ts": typescript, "python/turnstone/types.py": python} {
 		want := generate(schemas)
 		if *update {
 			require.NoError(t, os.WriteFile(path, []byte(want), 0o644))
@@ -182,6 +182,60 @@ func typescript(schemas []schema) string {
 			fmt.Fprintf(&out, "  %s%s: %s;\n", p.Key, optional, l.typeOf(m))
 		}
 		out.WriteString("}\n")
+	}
+	return out.String()
+}
+
+func python(schemas []schema) string {
+	l := language{
+		scalars: map[string]string{"": "Any", "string": "str", "boolean": "bool", "integer": "int", "number": "float"},
+		list:    "list[%s]", dict: "dict[str, Any]", nil: "None",
+		choice: func(values []string) string { return `Literal["` + strings.Join(values, `", "`) + `"]` },
+	}
+	var out strings.Builder
+	out.WriteString(`"""Generated from the OpenAPI document by: go test ./clients -run TestTypes -update"""` + "\n\n")
+	out.WriteString("from __future__ import annotations\n\nfrom typing import Any, Literal, TypedDict\n\n__all__ = [\n")
+	for _, s := range schemas {
+		fmt.Fprintf(&out, "    %q,\n", s.name)
+	}
+	out.WriteString("]\n")
+	for _, s := range schemas {
+		properties := object(s.MapSlice, "properties")
+		if properties == nil {
+			written := l.typeOf(s.MapSlice)
+			if text(s.MapSlice, "type") == "array" { // evaluated, unlike an annotation
+				written = strings.NewReplacer("list[", `list["`, "]", `"]`).Replace(written)
+			}
+			fmt.Fprintf(&out, "\n%s = %s\n", s.name, written)
+			continue
+		}
+		// Members that may be left out are those of a class with total=False: Python 3.10 has no NotRequired.
+		required := list(s.MapSlice, "required")
+		base := "TypedDict"
+		class := func(name, arguments string, want bool) {
+			fmt.Fprintf(&out, "\n\nclass %s(%s):\n", name, arguments)
+			if description := text(s.MapSlice, "description"); name == s.name && description != "" {
+				fmt.Fprintf(&out, "    \"\"\"%s\"\"\"\n\n", strings.ReplaceAll(description, `"`, "'"))
+			}
+			for _, p := range properties {
+				if m := p.Value.(yaml.MapSlice); slices.Contains(required, p.Key.(string)) == want {
+					fmt.Fprintf(&out, "    %s: %s", p.Key, l.typeOf(m))
+					if description := text(m, "description"); description != "" {
+						out.WriteString("  # " + description)
+					}
+					out.WriteByte('\n')
+				}
+			}
+		}
+		if len(required) == len(properties) {
+			class(s.name, base, true)
+			continue
+		}
+		if len(required) > 0 {
+			base = "_" + s.name
+			class(base, "TypedDict", true)
+		}
+		class(s.name, base+", total=False", false)
 	}
 	return out.String()
 }

@@ -30,6 +30,9 @@ func TestClientPackages(t *testing.T) {
 		"typescript": {"example.mjs", [][]string{
 			{"npm", "ci", "--no-audit", "--no-fund"}, {"npm", "test", "--silent"}, {"node", "example.mjs"},
 		}},
+		"python": {"example.py", [][]string{
+			{"python3", "-m", "unittest", "discover", "-v", "-s", "tests", "-t", "."}, {"python3", "example.py"},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
