@@ -1,4 +1,4 @@
-// Package clients_test keeps the types of the clients in this folder up to date.
+// Package clients_test keeps the types and examples of the clients in this folder up to date.
 package clients_test
 
 import (
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +34,28 @@ func TestTypes(t *testing.T) {
 		have, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.Equal(t, want, string(have), "run: go test ./clients -run TestTypes -update")
+	}
+}
+
+// example matches the example of a page, with the file that it is taken from if that is not a README.
+var example = regexp.MustCompile("(?s)(?:<!-- ([a-z/_]+\\.go) -->\n)?```(?:go|js|python)\n(?:func|import|from) .*?```")
+
+// TestExamples: docs/guides/clients.md has the example of each README, and that in Go is the one that runs as a test.
+func TestExamples(t *testing.T) {
+	page, err := os.ReadFile("../docs/guides/clients.md")
+	require.NoError(t, err)
+	for _, path := range []string{"../client/README.md", "typescript/README.md", "python/README.md"} {
+		readme, err := os.ReadFile(path)
+		require.NoError(t, err)
+		found := example.FindSubmatch(readme)
+		require.NotNil(t, found, path)
+		require.Contains(t, string(page), string(found[0]), path)
+		if len(found[1]) > 0 {
+			source, err := os.ReadFile("../" + string(found[1]))
+			require.NoError(t, err)
+			_, code, _ := bytes.Cut(found[0], []byte("```go\n"))
+			require.Contains(t, string(source), string(bytes.TrimSuffix(code, []byte("```"))))
+		}
 	}
 }
 

@@ -1,4 +1,4 @@
-"""A client of Turnstone's HTTP API (docs/http.md)."""
+"""A client of Turnstone's HTTP API (docs/reference/http.md)."""
 
 from .client import Client as Client
 from .error import TurnstoneError as TurnstoneError

@@ -12,7 +12,7 @@ from .types import Failure
 class TurnstoneError(Exception):
     """What every call raises.
 
-    code is the server's error type (docs/http.md, "Errors"), or "unavailable" when no answer came; field is the path of what is wrong in the
+    code is the server's error type (docs/reference/http.md, "Errors"), or "unavailable" when no answer came; field is the path of what is wrong in the
     request; status is the HTTP status, 0 if no answer came; retryable says whether the same request may succeed later; retry_after is how long
     the server asks to wait, in seconds.
     """

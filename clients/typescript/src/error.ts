@@ -3,7 +3,7 @@ import type { ErrorBody, Failure } from './types.js';
 /** What every call throws. */
 export class TurnstoneError extends Error {
   override readonly name = 'TurnstoneError';
-  /** The server's error type (docs/http.md, "Errors"). The client's own are `unavailable`, when no answer came, and `cancelled`. */
+  /** The server's error type (docs/reference/http.md, "Errors"). The client's own are `unavailable`, when no answer came, and `cancelled`. */
   readonly code: string;
   /** The path of what is wrong in the request. */
   readonly field?: string;

@@ -1,4 +1,4 @@
-/** A client of Turnstone's HTTP API (docs/http.md). */
+/** A client of Turnstone's HTTP API (docs/reference/http.md). */
 import { isPassing, refusal, TurnstoneError, unreachable } from './error.js';
 import { EventParser } from './sse.js';
 import type {
