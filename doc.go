@@ -19,14 +19,18 @@
 //
 // # A tool
 //
-// A tool is a value with a specification, which the model sees, and a call. A toolkit names several. What a model can correct is a failed
-// result; an error means that the tool could not be reached, and the call is repeated:
+// A tool is a Go function. The model is told the schema of its input, and what a model gets wrong is a failed result for it to correct:
 //
-//	turnstone.Config{Settings: settings, Toolkits: []agent.Toolkit{greetings{}}}
+//	greet := turnstone.Tool("greet", "Greets somebody by name", func(_ context.Context, in struct {
+//		Name string `json:"name"`
+//	}) (string, error) {
+//		return "Hello, " + in.Name + "!", nil
+//	}, turnstone.ReadOnly())
 //
-// The example "Tool" below has a whole one. A tool whose calls change nothing implements [agent.EffectFree]: nobody is asked to approve them.
-// Use [ToolkitFactory] for a toolkit that needs an HTTP client, a database or a gRPC connection; the worker gives it one, within its egress
-// rules.
+//	turnstone.Config{Settings: settings, Toolkits: []agent.Toolkit{turnstone.Toolkit("greetings", greet)}}
+//
+// [Tool] has the rules. A tool that needs more than a function has implements [agent.Tool]. Use [ToolkitFactory] for a toolkit that needs an
+// HTTP client, a database or a gRPC connection; the worker gives it one, within its egress rules.
 //
 // # An agent
 //

@@ -22,7 +22,9 @@ func Example() { //nolint:testableexamples // it needs servers
 		fmt.Println(err)
 		return
 	}
-	service, err := turnstone.New(turnstone.Config{Settings: settings, Env: os.Environ(), Toolkits: []agent.Toolkit{greetings{}}})
+	service, err := turnstone.New(turnstone.Config{
+		Settings: settings, Env: os.Environ(), Toolkits: []agent.Toolkit{turnstone.SingleTool(greet())},
+	})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -46,13 +48,15 @@ func ExampleLoad() {
 	// TURNSTONE_LOG_LEVEL: log.level: want one of debug, info, warn, error, got "loud"
 }
 
-// A tool is a value with a specification and a call.
-func Example_tool() {
-	for _, tool := range (greetings{}).Tools() {
-		result, err := tool.Call(context.Background(), agent.Invocation{}, agent.ToolCall{Args: json.RawMessage(`{"name":"Ada"}`)})
-		fmt.Println(tool.Spec().Name, string(result.Output), result.Failure, err)
+// A tool is a function of typed input. What a model gets wrong is a failed result that names the field.
+func ExampleTool() {
+	for _, args := range []string{`{"name":"Ada"}`, `{"nam":"Ada"}`} {
+		result, err := greet().Call(context.Background(), agent.Invocation{}, agent.ToolCall{Args: json.RawMessage(args)})
+		fmt.Println(string(result.Output), err)
 	}
-	// Output: greet "Hello, Ada!" <nil> <nil>
+	// Output:
+	// "Hello, Ada!" <nil>
+	// {"error":{"type":"invalid","message":"nam: unknown field: want one of name; name: is required","retryable":false,"tool":"greet","field":"nam"}} <nil>
 }
 
 // A middleware embeds agent.Pass and changes what it needs.
@@ -64,29 +68,12 @@ func Example_middleware() {
 	// Output: DONE true <nil>
 }
 
-// greetings is a toolkit of one tool.
-type greetings struct{}
-
-func (greetings) Name() string        { return "greetings" }
-func (greetings) Tools() []agent.Tool { return []agent.Tool{greet{}} }
-
-type greet struct{}
-
-func (greet) Spec() agent.ToolSpec {
-	return agent.ToolSpec{
-		Name: "greet", Description: "Greets somebody by name", InherentlySafe: true, Idempotent: true,
-		Parameters: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`),
-	}
-}
-
-func (greet) Call(_ context.Context, _ agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
-	var args struct{ Name string }
-	if err := json.Unmarshal(call.Args, &args); err != nil {
-		f := &agent.Failure{Type: string(agent.CodeInvalid), Message: err.Error()}
-		return agent.ToolResult{Output: json.RawMessage("null"), Failure: f}, nil //nolint:nilerr // a failed tool is data
-	}
-	output, err := json.Marshal("Hello, " + args.Name + "!")
-	return agent.ToolResult{Output: output}, err
+func greet() agent.Tool {
+	return turnstone.Tool("greet", "Greets somebody by name", func(_ context.Context, in struct {
+		Name string `json:"name" jsonschema_description:"Of whom to greet"`
+	}) (string, error) {
+		return "Hello, " + in.Name + "!", nil
+	}, turnstone.ReadOnly())
 }
 
 // shout is a middleware that raises its voice.

@@ -18,9 +18,6 @@ import (
 // ToolkitFactory makes a toolkit of the embedding program. It declares what it needs, and is given no more.
 type ToolkitFactory = tool.Factory
 
-// SingleTool returns a toolkit of one tool, under the tool's name. It is a node of type tool.
-func SingleTool(t agent.Tool) agent.Toolkit { return tool.Single(t) }
-
 // Provider is a model provider of the embedding program: its name in llm.provider and in model profiles, and how to open its models. The
 // names of built-in providers are refused.
 type Provider = llm.Provider

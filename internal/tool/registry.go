@@ -147,10 +147,16 @@ func (r *Registry) Single(toolkit string) bool {
 // Toolkits returns the toolkits in the order they were given.
 func (r *Registry) Toolkits() []agent.Toolkit { return slices.Clone(r.kits) }
 
+// NewToolkit returns a toolkit of tools, under a name.
+func NewToolkit(name string, tools ...agent.Tool) agent.Toolkit { return toolkit{name, tools} }
+
 // Single makes a tool that belongs to no toolkit into one of its own, under the tool's name.
-func Single(t agent.Tool) agent.Toolkit { return single{t} }
+func Single(t agent.Tool) agent.Toolkit { return NewToolkit(t.Spec().Name, t) }
 
-type single struct{ tool agent.Tool }
+type toolkit struct {
+	name  string
+	tools []agent.Tool
+}
 
-func (s single) Name() string        { return s.tool.Spec().Name }
-func (s single) Tools() []agent.Tool { return []agent.Tool{s.tool} }
+func (k toolkit) Name() string        { return k.name }
+func (k toolkit) Tools() []agent.Tool { return slices.Clone(k.tools) }

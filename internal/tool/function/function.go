@@ -1,0 +1,123 @@
+package function
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/schema"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
+	"github.com/turnstone-run/turnstone/internal/tool"
+)
+
+// Option says what the calls of a tool do besides answering.
+type Option func(*functionTool)
+
+// ReadOnly says that no call changes anything: nobody is asked for an approval, and a call may be repeated.
+func ReadOnly() Option { return func(t *functionTool) { t.readOnly, t.spec.Idempotent = true, true } }
+
+// Idempotent says that calling twice has the effect of calling once: a call whose outcome is unknown is repeated.
+func Idempotent() Option { return func(t *functionTool) { t.spec.Idempotent = true } }
+
+// InherentlySafe says that no call ever needs an approval, whatever its arguments.
+func InherentlySafe() Option { return func(t *functionTool) { t.spec.InherentlySafe = true } }
+
+// functionTool is a tool whose answers come from a function.
+type functionTool struct {
+	spec     agent.ToolSpec
+	readOnly bool
+	schemas  *schema.Checker
+	call     func(ctx context.Context, args json.RawMessage) (any, error)
+}
+
+// New returns a tool that calls a function. An error names what is wrong with the name, the description or the type In.
+func New[In, Out any](name, description string, call func(ctx context.Context, in In) (Out, error), options ...Option) (agent.Tool, error) {
+	parameters, err := schemaOf[In]()
+	if err != nil {
+		return nil, fmt.Errorf("tool %q: %w", name, err)
+	}
+	t := &functionTool{
+		spec: agent.ToolSpec{Name: name, Description: description, Parameters: parameters}, schemas: schema.New(),
+		call: func(ctx context.Context, args json.RawMessage) (any, error) {
+			var in In
+			if err := strictjson.Decode(args, &in); err != nil {
+				return nil, err
+			}
+			return call(ctx, in)
+		},
+	}
+	for _, apply := range options {
+		apply(t)
+	}
+	if err := t.schemas.CheckSchema("parameters", parameters); err != nil {
+		return nil, fmt.Errorf("tool %q: %w", name, err)
+	}
+	if call == nil || description == "" {
+		return nil, agent.Invalid("", "tool %q: want a function and a description, by which models choose tools", name)
+	}
+	return t, nil
+}
+
+// Spec implements [agent.Tool].
+func (t *functionTool) Spec() agent.ToolSpec {
+	spec := t.spec
+	spec.Parameters = bytes.Clone(spec.Parameters)
+	return spec
+}
+
+// EffectFree implements [agent.EffectFree].
+func (t *functionTool) EffectFree(args json.RawMessage) bool {
+	return t.readOnly || t.check(args) != nil
+}
+
+// check returns nil if the arguments satisfy the schema.
+func (t *functionTool) check(args json.RawMessage) error {
+	return t.schemas.Check("", t.spec.Parameters, args)
+}
+
+// Call implements [agent.Tool]. The function finds the invocation with [InvocationFrom].
+func (t *functionTool) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
+	if err := agent.Interrupted(ctx, "call "+t.spec.Name); err != nil {
+		return agent.ToolResult{}, err
+	}
+	if err := t.check(call.Args); err != nil {
+		return t.failed(err)
+	}
+	out, err := t.call(context.WithValue(ctx, invocationKey{}, inv), call.Args)
+	if err != nil {
+		if isRuntimeError(ctx, err) {
+			return agent.ToolResult{}, err
+		}
+		return t.failed(err)
+	}
+	if result, ok := out.(agent.ToolResult); ok {
+		return result, nil
+	}
+	output, err := tool.EncodeJSON(out)
+	if err != nil {
+		return t.failed(err)
+	}
+	return agent.ToolResult{Output: output}, nil
+}
+
+// failed returns an error as what the model reads.
+func (t *functionTool) failed(err error) (agent.ToolResult, error) {
+	return tool.FailedResult(t.spec.Name, agent.FailureOf(err))
+}
+
+// isRuntimeError reports whether an error is the runtime's to handle, by another attempt or by ending the turn, and not the model's.
+func isRuntimeError(ctx context.Context, err error) bool {
+	code := agent.CodeOf(err)
+	return ctx.Err() != nil || code == agent.CodeUnavailable || code == agent.CodeCancelled
+}
+
+// invocationKey is the key under which a function's context holds the invocation.
+type invocationKey struct{}
+
+// InvocationFrom returns the invocation that a tool's function serves, by the function's context. It is zero for any other context.
+func InvocationFrom(ctx context.Context) agent.Invocation {
+	inv, _ := ctx.Value(invocationKey{}).(agent.Invocation)
+	return inv
+}
