@@ -1,13 +1,11 @@
-// Command customtool is a Turnstone worker with a tool of its own: the agent "analyst" can call airport_city besides the built-in
-// tools. Its toolkit declares that it needs outbound HTTP, and takes a parameter. The worker takes the same settings as the shipped one
-// (docs/reference/configuration.md); docs/guides/extending.md says how to try it.
+// Command customtool is a Turnstone worker with tools of its own: the agent "analyst" can call local_time and airport_city besides the
+// built-in ones. local_time is the smallest tool; the toolkit of airport_city declares that it needs outbound HTTP, and takes a parameter.
+// The worker takes the same settings as the shipped one (docs/reference/configuration.md); docs/guides/extending.md says how to try it.
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +13,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/turnstone-run/turnstone"
 	"github.com/turnstone-run/turnstone/agent"
@@ -34,11 +33,25 @@ func run(ctx context.Context, args, env []string) error {
 	if err != nil {
 		return err
 	}
-	service, err := turnstone.New(turnstone.Config{Settings: settings, Env: env, Factories: []turnstone.ToolkitFactory{factory()}})
+	service, err := turnstone.New(turnstone.Config{
+		Settings: settings, Env: env, Toolkits: []agent.Toolkit{turnstone.SingleTool(localTime())}, Factories: []turnstone.ToolkitFactory{factory()},
+	})
 	if err != nil {
 		return err
 	}
 	return service.Run(ctx)
+}
+
+func localTime() agent.Tool {
+	return turnstone.Tool("local_time", "The time at a place", func(_ context.Context, in struct {
+		Zone string `json:"zone" jsonschema:"minLength=1" jsonschema_description:"IANA time zone, such as Asia/Tokyo"`
+	}) (string, error) {
+		zone, err := time.LoadLocation(in.Zone)
+		if err != nil {
+			return "", agent.Invalid("zone", "%w", err)
+		}
+		return time.Now().In(zone).Format(time.RFC1123), nil
+	}, turnstone.ReadOnly())
 }
 
 // factory says what the toolkit needs; a worker that cannot give it does not start. The HTTP client is the runtime's, within its
@@ -46,7 +59,7 @@ func run(ctx context.Context, args, env []string) error {
 func factory() turnstone.ToolkitFactory {
 	return turnstone.ToolkitFactory{
 		Name: "airports", Needs: []turnstone.Need{turnstone.NeedHTTP},
-		New: func(d turnstone.ToolDependencies) (agent.Toolkit, error) { return airports{web: d.HTTP}, nil },
+		New: func(d turnstone.ToolDependencies) (agent.Toolkit, error) { return newAirports(d.HTTP), nil },
 	}
 }
 
@@ -55,12 +68,12 @@ type doer interface {
 	Do(req *http.Request) (*http.Response, error)
 }
 
-// airports is a toolkit of one tool.
-type airports struct{ web doer }
+// airports is a toolkit that takes a parameter.
+type airports struct{ agent.Toolkit }
 
-func (airports) Name() string { return "airports" }
-
-func (a airports) Tools() []agent.Tool { return []agent.Tool{airportCity(a)} }
+func newAirports(web doer) airports {
+	return airports{turnstone.Toolkit("airports", airportCity(web))}
+}
 
 // Properties are the parameters that a ToolBinding may set.
 func (airports) Properties() json.RawMessage {
@@ -68,61 +81,45 @@ func (airports) Properties() json.RawMessage {
 		`"description":"URL below which a service answers with {\"city\":…} for codes that are not built in"}}}`)
 }
 
-// airportCity is the tool airport_city.
-type airportCity struct{ web doer }
-
-// Spec is what the model sees. The bytes are new each time: they are the caller's to change.
-func (airportCity) Spec() agent.ToolSpec {
-	return agent.ToolSpec{
-		Name: "airport_city", Description: "The city of an airport, by its IATA code", Idempotent: true,
-		Parameters: json.RawMessage(`{"type":"object","properties":{"code":{"type":"string","description":"IATA code, such as JFK"}},` +
-			`"required":["code"],"additionalProperties":false}`),
-	}
+// airport is what the model asks for.
+type airport struct {
+	Code string `json:"code" jsonschema:"pattern=^[A-Z]{3}$" jsonschema_description:"IATA code, such as JFK"`
 }
 
-// EffectFree says that no call changes anything: nobody is asked for an approval, and the call runs as a local activity.
-func (airportCity) EffectFree(json.RawMessage) bool { return true }
-
-// Summarize describes a call in the Web UI: airport_city(JFK).
-func (airportCity) Summarize(args json.RawMessage) string {
-	code, _ := decode(args) // Call tells the model what is wrong with it
-	return code
-}
-
-// Call answers. What the model can mend is a failed result; an error means that the directory could not be reached, and the runtime
-// tries again.
-func (t airportCity) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
-	code, err := decode(call.Args)
-	if err != nil {
-		return failed(err), nil
-	}
-	city, ok := map[string]string{"JFK": "New York", "LAX": "Los Angeles", "SFO": "San Francisco"}[code]
-	if !ok {
-		inv.Report("looking up " + code)
-		directory, _ := inv.Parameter("directory", "").(string) // always a string, as the fallback is
-		city, err = t.lookUp(ctx, directory, code)
-		switch agent.CodeOf(err) {
-		case "":
-		case agent.CodeUnavailable, agent.CodeCancelled:
-			return agent.ToolResult{}, err
-		default:
-			return failed(err), nil
+// airportCity returns the tool airport_city. What the model can mend is a failed result; an error that the directory could not be reached
+// has the code unavailable, and the runtime tries again.
+func airportCity(web doer) agent.Tool {
+	return turnstone.Tool("airport_city", "The city of an airport, by its IATA code", func(ctx context.Context, in airport) (map[string]string, error) {
+		city, ok := map[string]string{"JFK": "New York", "LAX": "Los Angeles", "SFO": "San Francisco"}[in.Code]
+		if !ok {
+			inv := turnstone.InvocationFrom(ctx)
+			inv.Report("looking up " + in.Code)
+			address, _ := inv.Parameter("directory", "").(string) // always a string, as the fallback is
+			var err error
+			if city, err = (directory{web, address}).lookUp(ctx, in.Code); err != nil {
+				return nil, err
+			}
 		}
-	}
-	output, err := json.Marshal(map[string]string{"code": code, "city": city})
-	return agent.ToolResult{Output: output}, err
+		return map[string]string{"code": in.Code, "city": city}, nil
+	}, turnstone.ReadOnly())
+}
+
+// directory is a service that knows airports.
+type directory struct {
+	web     doer
+	address string // empty: there is none
 }
 
 // lookUp asks the directory, if the binding names one.
-func (t airportCity) lookUp(ctx context.Context, directory, code string) (string, error) {
-	if directory == "" {
+func (d directory) lookUp(ctx context.Context, code string) (string, error) {
+	if d.address == "" {
 		return "", agent.FieldErrorf(agent.CodeNotFound, "code", "there is no airport %s", code)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(directory, "/")+"/"+code, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(d.address, "/")+"/"+code, http.NoBody)
 	if err != nil {
 		return "", agent.Invalid("directory", "is no URL")
 	}
-	resp, err := t.web.Do(req)
+	resp, err := d.web.Do(req)
 	if err != nil {
 		return "", err
 	}
@@ -143,26 +140,3 @@ func (t airportCity) lookUp(ctx context.Context, directory, code string) (string
 }
 
 const maxAnswer = 64 << 10 // bytes
-
-// decode reads the arguments strictly: the model may send anything.
-func decode(args json.RawMessage) (code string, err error) {
-	var in struct {
-		Code string `json:"code"`
-	}
-	d := json.NewDecoder(bytes.NewReader(args))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&in); err != nil {
-		return "", agent.Invalid("", "arguments: %w", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return "", agent.Invalid("", "arguments: want one JSON object")
-	}
-	if len(in.Code) != 3 || strings.Trim(in.Code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
-		return "", agent.Invalid("code", "want three capital letters, got %.10q", in.Code)
-	}
-	return in.Code, nil
-}
-
-func failed(err error) agent.ToolResult {
-	return agent.ToolResult{Output: json.RawMessage("null"), Failure: agent.FailureOf(err)}
-}

@@ -11,13 +11,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnstone-run/turnstone"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/tool"
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
 func TestToolkit(t *testing.T) {
-	tooltest.Exercise(t, airports{})
+	tooltest.Exercise(t, newAirports(nil))
+	tooltest.Exercise(t, turnstone.SingleTool(localTime()))
 }
 
 // The toolkit gets what it declares: a worker without outbound HTTP does not start.
@@ -53,9 +55,9 @@ func TestCall(t *testing.T) {
 		{code: "ZRH", parameters: bound, output: `{"code":"ZRH","city":"Zürich"}`},
 		{code: "XXX", parameters: bound, failure: "code: there is no airport XXX"},
 		{code: "BAD", parameters: bound, failure: "names no city"},
-		{code: "../", parameters: bound, failure: `want three capital letters, got "../"`},
+		{code: "../", parameters: bound, failure: `code: does not match the pattern ^[A-Z]{3}$, got "../"`},
 	}
-	airport := airportCity{web: directory.Client()}
+	airport := airportCity(directory.Client())
 	for _, tt := range tests {
 		res, err := airport.Call(t.Context(), agent.Invocation{Parameters: json.RawMessage(tt.parameters)},
 			agent.ToolCall{Args: json.RawMessage(fmt.Sprintf(`{"code":%q}`, tt.code))})
@@ -83,11 +85,19 @@ func (u unreachable) Do(*http.Request) (*http.Response, error) {
 func TestCallWithoutNetwork(t *testing.T) {
 	inv := agent.Invocation{Parameters: json.RawMessage(`{"directory":"http://directory.test"}`)}
 	call := agent.ToolCall{Args: json.RawMessage(`{"code":"ZRH"}`)}
-	_, err := airportCity{web: unreachable{agent.CodeUnavailable}}.Call(t.Context(), inv, call)
+	_, err := airportCity(unreachable{agent.CodeUnavailable}).Call(t.Context(), inv, call)
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "for the runtime to retry")
-	res, err := airportCity{web: unreachable{agent.CodeDenied}}.Call(t.Context(), inv, call)
+	res, err := airportCity(unreachable{agent.CodeDenied}).Call(t.Context(), inv, call)
 	require.NoError(t, err)
 	require.True(t, strings.HasSuffix(res.Failure.Message, "no way"), "for the model to see")
+}
+
+func TestLocalTime(t *testing.T) {
+	for zone, want := range map[string]string{"Asia/Tokyo": "JST", "Nowhere/At_All": "unknown time zone", "../../etc/passwd": "zone"} {
+		res, err := localTime().Call(t.Context(), agent.Invocation{}, agent.ToolCall{Args: json.RawMessage(fmt.Sprintf(`{"zone":%q}`, zone))})
+		require.NoError(t, err)
+		require.Contains(t, string(res.Output), want)
+	}
 }
 
 func TestRunNeedsSettings(t *testing.T) {
