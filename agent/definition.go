@@ -124,11 +124,17 @@ type ModelProfile struct {
 	ContextTokens int `json:"context_tokens,omitempty"`
 }
 
-// ModelPrice is a price in USD per million tokens.
+// ModelPrice is a price in USD per million tokens. The zero value is no price: what the model costs is not known.
 type ModelPrice struct {
 	InputPerMTok  float64 `json:"input_per_mtok,omitempty"`
 	CachedPerMTok float64 `json:"cached_per_mtok,omitempty"`
 	OutputPerMTok float64 `json:"output_per_mtok,omitempty"`
+	AsOf          string  `json:"as_of,omitempty"` // when this was the price: 2025-10 or 2025-10-31
+}
+
+// IsSet reports whether there is a price.
+func (p ModelPrice) IsSet() bool {
+	return p.InputPerMTok > 0 || p.CachedPerMTok > 0 || p.OutputPerMTok > 0
 }
 
 // AuthType is how requests prove who sends them.

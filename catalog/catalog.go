@@ -9,7 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-//go:embed nodes agents routes
+//go:embed nodes agents routes models
 var files embed.FS
 
 // Files returns the shipped documents.

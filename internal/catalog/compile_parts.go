@@ -39,6 +39,8 @@ func (c *compiler) addModels() {
 func (c *compiler) planModel(ref *reference, path string) (agent.PlanModel, bool) {
 	p, _ := ref.entry.parsed.Value.(*agent.ModelProfile)
 	m := c.parts.planModel(ref.entry)
+	price := c.parts.price(p, ref.priced)
+	m.InputPerMTok, m.CachedPerMTok, m.OutputPerMTok = price.InputPerMTok, price.CachedPerMTok, price.OutputPerMTok
 	for _, a := range ref.auth {
 		auth, ok := c.planAuth(&a, path)
 		if !ok {
@@ -69,13 +71,12 @@ func sharedKeyFault(auth string) string {
 	return fmt.Sprintf("auth profile %q is shared and lists no hosts: it is not sent to the base_url of a tenant's own profile", auth)
 }
 
-// planModel returns a profile as plans have it, without its key.
+// planModel returns a profile as plans have it, without its key and price.
 func (p *Parts) planModel(e *entry) agent.PlanModel {
 	v, _ := e.parsed.Value.(*agent.ModelProfile)
 	m := agent.PlanModel{
 		Profile: v.Name, Provider: v.Provider, Model: v.Model, BaseURL: v.BaseURL, Temperature: v.Temperature, MaxTokens: v.MaxTokens,
-		TimeoutSec: v.TimeoutSec, InputPerMTok: v.Price.InputPerMTok, CachedPerMTok: v.Price.CachedPerMTok, OutputPerMTok: v.Price.OutputPerMTok,
-		ContextTokens: v.ContextTokens,
+		TimeoutSec: v.TimeoutSec, ContextTokens: v.ContextTokens,
 	}
 	if e.doc.Source == agent.SourceConfig { // address and key stay in the configuration, under the provider's entry
 		m.Provider, m.BaseURL = p.providers[v.Name], ""

@@ -28,10 +28,11 @@ type inputs struct {
 
 // reference is a name and its document, nil if there is none.
 type reference struct {
-	name  string
-	entry *entry
-	auth  []reference // the auth profiles that the document names
-	model *reference  // the model profile that a collection embeds with; nil: it names none
+	name   string
+	entry  *entry
+	auth   []reference         // the auth profiles that the document names
+	priced *agent.ModelProfile // another profile of the same model, from which one without a price has it; nil: none
+	model  *reference          // the model profile that a collection embeds with; nil: it names none
 }
 
 // grant is one entry of the agent's tools.
@@ -90,9 +91,11 @@ func gather(parts *Parts, s *snapshot, e *entry) *inputs {
 func (g *gatherer) findModel(name string) reference {
 	m := g.find(agent.KindModel, name)
 	if m.entry != nil {
-		if p, ok := m.entry.parsed.Value.(*agent.ModelProfile); ok && p.Auth != "" {
+		p, _ := m.entry.parsed.Value.(*agent.ModelProfile)
+		if p.Auth != "" {
 			m.auth = []reference{g.find(agent.KindAuth, p.Auth)}
 		}
+		m.priced = g.findPrice(p)
 	}
 	return m
 }

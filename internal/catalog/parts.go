@@ -76,7 +76,8 @@ type Parts struct {
 
 	kits      []string
 	profiles  []string
-	providers map[string]string // profile → entry
+	providers map[string]string           // profile → entry
+	prices    map[string]agent.ModelPrice // of shipped profiles, by [priceKey]
 	once      sync.Once
 	sum       string
 }
@@ -97,7 +98,7 @@ func (p *Parts) digest() string {
 		for _, k := range p.kits {
 			kits[k], _ = p.Tools.Specs(k) // a kit that is listed has tools
 		}
-		raw, _ := json.Marshal([]any{p.Limits, p.Models, p.kits, kits, p.Middleware.Added()}) // plain values
+		raw, _ := json.Marshal([]any{p.Limits, p.Models, p.kits, kits, p.Middleware.Added(), p.prices}) // plain values
 		sum := sha256.Sum256(raw)
 		p.sum = hex.EncodeToString(sum[:])
 	})
@@ -112,15 +113,20 @@ func (p *Parts) baseLayer(shipped []agent.ManifestFile) (map[agent.DocumentKey]*
 		return nil, fmt.Errorf("shipped catalog: %w", err)
 	}
 	out := make(map[agent.DocumentKey]*entry, len(documents))
+	p.prices = map[string]agent.ModelPrice{}
 	for _, d := range documents {
 		if _, twice := out[d.Key]; twice {
 			return nil, fmt.Errorf("shipped catalog: %s is there twice", d.Key)
 		}
 		out[d.Key] = newEntry(d, agent.SourceBuiltin)
+		if m, ok := d.Value.(*agent.ModelProfile); ok {
+			p.prices[priceKey(m.Provider, m.Name)] = m.Price
+		}
 	}
 	for i := range p.Models {
 		profile := p.Models[i].Profile
 		profile.Kind, profile.Tenant = agent.KindModel, agent.SharedTenant
+		delete(out, agent.DocumentKey{Kind: agent.KindModel, Tenant: agent.SharedTenant, Name: profile.Name}) // the configuration's hides a shipped one
 		if err := addDerived(out, &profile, agent.SourceConfig); err != nil {
 			return nil, fmt.Errorf("model profile %q of the configuration: %w", profile.Name, err)
 		}
