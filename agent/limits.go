@@ -139,6 +139,7 @@ type Usage struct {
 	ReasoningTokens int64   `json:"reasoning_tokens"`
 	CostUSD         float64 `json:"cost_usd"`
 	Estimated       bool    `json:"estimated,omitzero"` // some of it is estimated: a request was cut off before the provider said what it used
+	Unpriced        bool    `json:"unpriced,omitzero"`  // some of it is of a model without a price: CostUSD lacks it
 }
 
 // Add returns the sum.
@@ -149,5 +150,6 @@ func (u Usage) Add(o Usage) Usage {
 	u.ReasoningTokens += o.ReasoningTokens
 	u.CostUSD += o.CostUSD
 	u.Estimated = u.Estimated || o.Estimated
+	u.Unpriced = u.Unpriced || o.Unpriced
 	return u
 }

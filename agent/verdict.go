@@ -73,6 +73,7 @@ type compactUsage struct {
 	ReasoningTokens int64   `json:"reasoning_tokens,omitzero"`
 	CostUSD         float64 `json:"cost_usd,omitzero"`
 	Estimated       bool    `json:"estimated,omitzero"`
+	Unpriced        bool    `json:"unpriced,omitzero"`
 }
 
 // CallVerdict is one tool call as the core sees it.

@@ -109,6 +109,7 @@ func (a *app) printTurn(out *agent.AgentStepOutput) {
 		tokens += ", estimated"
 	}
 	a.fact("tokens", tokens)
+	a.fact("cost", costText(&out.Usage))
 	for i := range out.ToolCalls {
 		call := &out.ToolCalls[i]
 		a.printToolCall(call.Tool, call.Status, call.CacheHit, call.Ref)

@@ -239,6 +239,23 @@ func sumCells(s *agent.UsageSums) []string {
 	}
 }
 
+// notPriced stands for the cost of models without a price.
+const notPriced = "not priced"
+
+// costText returns what a usage cost, empty if it cost nothing.
+func costText(u *agent.Usage) string {
+	switch {
+	case u.Unpriced && u.CostUSD > 0:
+		return dollars(u.CostUSD) + ", some " + notPriced
+	case u.Unpriced:
+		return notPriced
+	case u.CostUSD > 0:
+		return dollars(u.CostUSD)
+	default:
+		return ""
+	}
+}
+
 func dollars(v float64) string {
 	if v > 0 && v < 0.00005 {
 		return "<$0.0001"

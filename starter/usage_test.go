@@ -114,3 +114,15 @@ func TestReadTime(t *testing.T) {
 		require.Error(t, err, text)
 	}
 }
+
+func TestCostText(t *testing.T) {
+	for want, u := range map[string]agent.Usage{
+		"":                         {InputTokens: 1},
+		"$0.2500":                  {CostUSD: 0.25},
+		"<$0.0001":                 {CostUSD: 1e-7},
+		"not priced":               {InputTokens: 1, Unpriced: true},
+		"$0.2500, some not priced": {CostUSD: 0.25, Unpriced: true},
+	} {
+		require.Equal(t, want, costText(&u))
+	}
+}

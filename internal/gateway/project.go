@@ -195,7 +195,7 @@ func usageToProto(u *agent.Usage) *pb.Usage {
 	}
 	return &pb.Usage{
 		InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CachedTokens: u.CachedTokens,
-		ReasoningTokens: u.ReasoningTokens, CostUsd: u.CostUSD, Estimated: u.Estimated,
+		ReasoningTokens: u.ReasoningTokens, CostUsd: u.CostUSD, Estimated: u.Estimated, Unpriced: u.Unpriced,
 	}
 }
 

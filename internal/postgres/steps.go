@@ -180,7 +180,8 @@ func scanStepAnswer(row pgx.Row, id agent.TurnID) (inserted bool, err error) {
 const ledgerRows = `
 		SELECT json_agg(json_build_object('Epoch', l.epoch, 'Model', l.model, 'Usage', json_build_object(
 			'input_tokens', l.input_tokens, 'output_tokens', l.output_tokens, 'cached_tokens', l.cached_tokens,
-			'reasoning_tokens', l.reasoning_tokens, 'cost_usd', l.cost_usd, 'estimated', l.estimated)) ORDER BY l.epoch)
+			'reasoning_tokens', l.reasoning_tokens, 'cost_usd', l.cost_usd, 'estimated', l.estimated,
+			'unpriced', ` + unpriced + `)) ORDER BY l.epoch)
 		FROM usage_ledger l WHERE l.turn_id = s.turn_id AND l.step = `
 
 // stepColumns are what [scanStep] reads.

@@ -143,6 +143,9 @@ func usageArrays(rows []agent.UsageEntry) []any {
 	return []any{epochs, models, input, output, cached, reasoning, costs, estimated}
 }
 
+// unpriced is the condition that a row of the ledger l is of a model without a price: it used tokens that cost nothing.
+const unpriced = `l.cost_usd = 0 AND (l.input_tokens > 0 OR l.output_tokens > 0)`
+
 // The turn's own model is that of its last try; a child may have asked another.
 const readBilled = `
 WITH RECURSIVE family (turn_id) AS (
@@ -152,7 +155,7 @@ WITH RECURSIVE family (turn_id) AS (
 )
 SELECT coalesce(sum(turnstone_sound(l.input_tokens)), 0)::bigint, coalesce(sum(turnstone_sound(l.output_tokens)), 0)::bigint,
 	coalesce(sum(turnstone_sound(l.cached_tokens)), 0)::bigint, coalesce(sum(turnstone_sound(l.reasoning_tokens)), 0)::bigint,
-	coalesce(sum(turnstone_sound(l.cost_usd)), 0)::float8, coalesce(bool_or(l.estimated), false),
+	coalesce(sum(turnstone_sound(l.cost_usd)), 0)::float8, coalesce(bool_or(l.estimated), false), coalesce(bool_or(` + unpriced + `), false),
 	coalesce((SELECT model FROM usage_ledger WHERE turn_id = $1 ORDER BY step DESC, epoch DESC LIMIT 1), '')
 FROM usage_ledger l JOIN family f ON f.turn_id = l.turn_id`
 
@@ -160,7 +163,7 @@ FROM usage_ledger l JOIN family f ON f.turn_id = l.turn_id`
 // zeros.
 func (s *UsageStore) BilledUsage(ctx context.Context, id agent.TurnID) (u agent.Usage, model string, err error) {
 	err = s.pool.QueryRow(ctx, readBilled, id).Scan(&u.InputTokens, &u.OutputTokens, &u.CachedTokens, &u.ReasoningTokens, &u.CostUSD,
-		&u.Estimated, &model)
+		&u.Estimated, &u.Unpriced, &model)
 	return u, model, mapError("add up what a turn was billed", err)
 }
 

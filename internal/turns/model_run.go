@@ -413,10 +413,12 @@ func deltaEvents(d agent.Delta) []agent.Event {
 	return out
 }
 
-// priced fills in the cost from the profile's prices, in USD.
+// priced fills in the cost from the profile's prices, in USD, or that there are none.
 func priced(u agent.Usage, m agent.PlanModel) agent.Usage {
 	const million = 1e6
 	fresh := u.InputTokens - u.CachedTokens
 	u.CostUSD = (float64(fresh)*m.InputPerMTok + float64(u.CachedTokens)*m.CachedPerMTok + float64(u.OutputTokens)*m.OutputPerMTok) / million
+	price := agent.ModelPrice{InputPerMTok: m.InputPerMTok, CachedPerMTok: m.CachedPerMTok, OutputPerMTok: m.OutputPerMTok}
+	u.Unpriced = !price.IsSet() && (u.InputTokens > 0 || u.OutputTokens > 0)
 	return u
 }

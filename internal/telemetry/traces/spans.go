@@ -133,8 +133,9 @@ func (t *Tracing) replyAttributes(o *agent.ModelOutcome, start time.Time) []attr
 	l = append(l, usage(&o.Usage)...)
 	counts, _ := json.Marshal(usageDetails(&o.Usage)) // numbers
 	l.text(keyLangfuseUsage, string(counts))
-	// The shortest number that reads back the same.
-	l.text(keyLangfuseCost, fmt.Sprintf(`{"total":%v}`, o.Usage.CostUSD))
+	if !o.Usage.Unpriced { // the shortest number that reads back the same
+		l.text(keyLangfuseCost, fmt.Sprintf(`{"total":%v}`, o.Usage.CostUSD))
+	}
 	if o.FirstDelta > 0 {
 		l = append(l, semconv.GenAIResponseTimeToFirstChunk(o.FirstDelta.Seconds()))
 		l.text(keyLangfuseFirst, start.Add(o.FirstDelta).UTC().Format("2006-01-02T15:04:05.000Z"))
@@ -162,7 +163,15 @@ func usage(u *agent.Usage) []attribute.KeyValue {
 	l = append(l, semconv.GenAIUsageInputTokensKey.Int64(u.InputTokens), semconv.GenAIUsageOutputTokensKey.Int64(u.OutputTokens))
 	l.number(semconv.GenAIUsageCacheReadInputTokensKey, u.CachedTokens)
 	l.number(semconv.GenAIUsageReasoningOutputTokensKey, u.ReasoningTokens)
-	return append(l, keyCost.Float64(u.CostUSD))
+	return append(l, costOf(u)...)
+}
+
+// costOf returns the attribute of a cost, none if no part of it is known.
+func costOf(u *agent.Usage) []attribute.KeyValue {
+	if u.Unpriced && u.CostUSD == 0 {
+		return nil
+	}
+	return []attribute.KeyValue{keyCost.Float64(u.CostUSD)}
 }
 
 // usageDetails returns tokens by kinds that do not overlap, and their total, as Langfuse adds them up.

@@ -221,7 +221,7 @@ func (t *Tracing) endAttributes(e *agent.TurnEnded, record agent.TurnRecord) []a
 	// Not gen_ai.usage.*: a sum of those would count every request twice.
 	l.number(keyTurnInput, out.Usage.InputTokens)
 	l.number(keyTurnOutput, out.Usage.OutputTokens)
-	l = append(l, keyCost.Float64(out.Usage.CostUSD))
+	l = append(l, costOf(&out.Usage)...)
 	l.text(keyLangfuseType, typeAgent)
 	about := keyLangfuseNote
 	if e.Turn.Parent == "" {

@@ -398,7 +398,9 @@ type Usage struct {
 	ReasoningTokens int64   `protobuf:"varint,4,opt,name=reasoning_tokens,json=reasoningTokens,proto3" json:"reasoning_tokens,omitempty"`
 	CostUsd         float64 `protobuf:"fixed64,5,opt,name=cost_usd,json=costUsd,proto3" json:"cost_usd,omitempty"`
 	// Some of it is estimated: a request was cut off before the provider said what it used.
-	Estimated     bool `protobuf:"varint,6,opt,name=estimated,proto3" json:"estimated,omitempty"`
+	Estimated bool `protobuf:"varint,6,opt,name=estimated,proto3" json:"estimated,omitempty"`
+	// Some of it is of a model without a price: cost_usd lacks it.
+	Unpriced      bool `protobuf:"varint,7,opt,name=unpriced,proto3" json:"unpriced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -471,6 +473,13 @@ func (x *Usage) GetCostUsd() float64 {
 func (x *Usage) GetEstimated() bool {
 	if x != nil {
 		return x.Estimated
+	}
+	return false
+}
+
+func (x *Usage) GetUnpriced() bool {
+	if x != nil {
+		return x.Unpriced
 	}
 	return false
 }
@@ -943,14 +952,15 @@ const file_turnstone_v1_message_proto_rawDesc = "" +
 	"\x06extras\x18\b \x01(\tR\x06extrasB\x0e\n" +
 	"\f_start_indexB\f\n" +
 	"\n" +
-	"_end_index\"\xd8\x01\n" +
+	"_end_index\"\xf4\x01\n" +
 	"\x05Usage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x03R\vinputTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x12#\n" +
 	"\rcached_tokens\x18\x03 \x01(\x03R\fcachedTokens\x12)\n" +
 	"\x10reasoning_tokens\x18\x04 \x01(\x03R\x0freasoningTokens\x12\x19\n" +
 	"\bcost_usd\x18\x05 \x01(\x01R\acostUsd\x12\x1c\n" +
-	"\testimated\x18\x06 \x01(\bR\testimated\"\xc0\x01\n" +
+	"\testimated\x18\x06 \x01(\bR\testimated\x12\x1a\n" +
+	"\bunpriced\x18\a \x01(\bR\bunpriced\"\xc0\x01\n" +
 	"\aFailure\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1c\n" +

@@ -95,7 +95,7 @@ async (base) => {
     const all = [
       e('status', { status: 'RUNNING' }), e('route', { route: { agent: 'analyst', reason: 'default' } }),
       e('content', { content_blocks: [{ type: 'reasoning', reasoning: 'let me ' }] }), e('content', { content_blocks: [{ type: 'reasoning', reasoning: 'think' }] }),
-      e('token', { text: 'I ' }), e('token', { text: 'look' }), e('usage', { model: 'm', usage: { input_tokens: 10, output_tokens: 2 } }),
+      e('token', { text: 'I ' }), e('token', { text: 'look' }), e('usage', { model: 'm', usage: { input_tokens: 10, output_tokens: 2, unpriced: true } }),
       e('tool_start', { tool_call_id: 'c1', tool_name: 'find', input: { q: 1 } }, 'tool/c1'), e('tool_progress', { tool_call_id: 'c1', text: 'half' }, 'tool/c1'),
       e('tool_end', { tool_call_id: 'c1', output: [1], ref: 'cas://x' }, 'tool/c1'), e('token', { text: 'Found.' }, 'model/2'),
       e('usage', { model: 'm', usage: { input_tokens: 20, output_tokens: 3, cost_usd: 0.5 } }, 'model/2'),
@@ -107,7 +107,7 @@ async (base) => {
     same(words(t, 'reasoning'), ['let me think']);
     same(t.parts.map((p) => p.kind), ['reasoning', 'text', 'tool', 'text']);
     same([t.parts[2].progress.length, t.parts[2].output, t.parts[2].ref, t.parts[2].done], [1, [1], 'cas://x', true]);
-    same([t.usage.input_tokens, t.usage.cost_usd, t.agent, t.sources.length], [30, 0.5, 'analyst', 1]);
+    same([t.usage.input_tokens, t.usage.cost_usd, t.usage.unpriced, t.agent, t.sources.length], [30, 0.5, true, 'analyst', 1]);
     same(over(t), false);
     apply(t, e('status', { status: 'COMPLETED', reason: 'end_turn', result: { status: 'completed', output: 'other', blocks: [{ type: 'text', text: 'other' }] } }));
     same([over(t), words(t)], [true, ['I look', 'Found.']]);
@@ -240,7 +240,9 @@ async (base) => {
   });
   await test('format', () => {
     same([format.duration(999), format.duration(1234), format.duration(61000), format.duration(3.7e6), format.duration(-1), format.duration(null)], ['999 ms', '1.2 s', '1 min 1 s', '1 h 1 min', '', '']);
-    same([format.cost(0), format.cost(0.00123), format.cost(1.5), format.count(1234567)], ['', '$0.0012', '$1.50', '1,234,567']);
+    same([format.cost(null), format.cost({ cost_usd: 0 }), format.cost({ cost_usd: 0.00123 }), format.cost({ cost_usd: 1.5 }), format.count(1234567)],
+      ['', '', '$0.0012', '$1.50', '1,234,567']);
+    same([format.cost({ cost_usd: 0, unpriced: true }), format.cost({ cost_usd: 1.5, unpriced: true })], ['not priced', '$1.50, some not priced']);
     same(format.pretty('x'.repeat(30000)).length < 20100, true);
   });
   return wrong;

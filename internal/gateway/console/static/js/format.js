@@ -11,9 +11,11 @@ export function duration(ms) {
 
 export const count = (n) => (n ?? 0).toLocaleString('en-US');
 
-export function cost(usd) {
-  if (!usd) return '';
-  return '$' + (usd < 0.01 ? usd.toPrecision(2) : usd.toFixed(2));
+// cost is what a usage cost; models without a price are no part of it.
+export function cost(usage) {
+  const usd = usage?.cost_usd;
+  const known = usd ? '$' + (usd < 0.01 ? usd.toPrecision(2) : usd.toFixed(2)) : '';
+  return [known, usage?.unpriced && (known ? 'some not priced' : 'not priced')].filter(Boolean).join(', ');
 }
 
 export function ago(time, now = Date.now()) {

@@ -44,7 +44,7 @@ export function Timeline({ turn }) {
       ${fact('Route', turn.route && [turn.route.reason, turn.route.rule].filter(Boolean).join(' · '))}
       ${fact('Took', duration(total))}
       ${fact('Tokens', u && `${count(u.input_tokens)} in${u.cached_tokens ? ` (${count(u.cached_tokens)} cached)` : ''}, ${count(u.output_tokens)} out${u.reasoning_tokens ? ` (${count(u.reasoning_tokens)} reasoning)` : ''}${u.estimated ? ', estimated' : ''}`)}
-      ${fact('Cost', cost(u?.cost_usd))}
+      ${fact('Cost', cost(u))}
       ${fact('Ended', over(turn) && turn.reason)}
       ${fact('Result', turn.result?.result_ref && html`<button class="quiet mono" onClick=${() => openResult(turn.result.result_ref)}>${turn.result.result_ref}</button>`)}
     </dl>

@@ -253,5 +253,6 @@ function sum(calls) {
   const total = { input_tokens: 0, output_tokens: 0, cached_tokens: 0, reasoning_tokens: 0, cost_usd: 0 };
   for (const c of calls) for (const k of Object.keys(total)) total[k] += c.usage[k] ?? 0;
   total.estimated = calls.some((c) => c.usage.estimated);
+  total.unpriced = calls.some((c) => c.usage.unpriced);
   return total;
 }

@@ -43,7 +43,7 @@ export class TurnView extends Component {
         ${turn.status === 'cancelled' && html`<p class="note">Stopped${turn.error?.message ? ': ' + turn.error.message : '.'}</p>`}
       </div>
       ${turn.accepted && html`<footer class="meta">
-        <span>${[turn.agent, turn.model, ended && duration(turn.result?.execution_time_ms), turn.usage && count(turn.usage.input_tokens + turn.usage.output_tokens) + ' tokens', cost(turn.usage?.cost_usd)].filter(Boolean).join(' · ')}</span>
+        <span>${[turn.agent, turn.model, ended && duration(turn.result?.execution_time_ms), turn.usage && count(turn.usage.input_tokens + turn.usage.output_tokens) + ' tokens', cost(turn.usage)].filter(Boolean).join(' · ')}</span>
         <span class="grow"></span>
         ${!turn.unnamed && html`<button class="quiet" aria-expanded=${open ? 'true' : 'false'} onClick=${() => this.setState({ open: !open })}><${Icon} name="clock" /> Timeline</button>`}
         ${ui && !turn.unnamed && html`<a class="quiet" href=${workflow(turn.id)} target="_blank" rel="noopener"><${Icon} name="external" /> Temporal</a>`}
