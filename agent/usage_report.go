@@ -104,7 +104,8 @@ func joinKeys(keys []UsageKey) string {
 }
 
 // UsageSums is the use of some model calls. Rebilled is the part that was paid twice: a call was repeated after an error, a timeout, or the
-// death of a worker. Estimated is the part that no provider reported, because the request was cut off.
+// death of a worker. Estimated is the part that no provider reported, because the request was cut off. Unpriced are the calls of models
+// without a price, which the cost lacks.
 type UsageSums struct {
 	Calls           int64   `json:"calls"`
 	InputTokens     int64   `json:"input_tokens"`
@@ -116,6 +117,7 @@ type UsageSums struct {
 	RebilledTokens  int64   `json:"rebilled_tokens"` // input and output
 	RebilledCostUSD float64 `json:"rebilled_cost_usd"`
 	EstimatedTokens int64   `json:"estimated_tokens"` // input and output
+	UnpricedCalls   int64   `json:"unpriced_calls"`
 }
 
 // UsageRow is the use of the calls with the same keys. The keys that the report is grouped by are set; an empty one stands for calls

@@ -187,7 +187,7 @@ func (a *app) printUsage(p *agent.UsagePage, form string) error {
 	case "csv":
 		return a.printUsageCSV(p)
 	}
-	header := strings.ToUpper(strings.Join(append(groupNames(p.Group), ""), " ")) + "CALLS INPUT OUTPUT CACHED REASONING ESTIMATED COST REBILLED PAID-AGAIN"
+	header := strings.ToUpper(strings.Join(append(groupNames(p.Group), ""), " ")) + "CALLS INPUT OUTPUT CACHED REASONING ESTIMATED COST UNPRICED REBILLED PAID-AGAIN"
 	rows := make([][]string, 0, len(p.Rows)+1)
 	for i := range p.Rows {
 		rows = append(rows, append(groupCells(&p.Rows[i], p.Group, "-"), sumCells(&p.Rows[i].UsageSums)...))
@@ -226,16 +226,22 @@ func groupCells(r *agent.UsageRow, group []agent.UsageKey, empty string) []strin
 }
 
 func sumCells(s *agent.UsageSums) []string {
-	rebilled, again, estimated := "-", "-", "-"
+	rebilled, again, estimated, cost, unpriced := "-", "-", "-", dollars(s.CostUSD), "-"
 	if s.RebilledCalls > 0 {
 		rebilled, again = decimal(s.RebilledCalls), dollars(s.RebilledCostUSD)
 	}
 	if s.EstimatedTokens > 0 {
 		estimated = decimal(s.EstimatedTokens)
 	}
+	if s.UnpricedCalls > 0 {
+		unpriced = decimal(s.UnpricedCalls)
+	}
+	if s.UnpricedCalls > 0 && s.CostUSD == 0 {
+		cost = notPriced
+	}
 	return []string{
 		decimal(s.Calls), decimal(s.InputTokens), decimal(s.OutputTokens), decimal(s.CachedTokens), decimal(s.ReasoningTokens), estimated,
-		dollars(s.CostUSD), rebilled, again,
+		cost, unpriced, rebilled, again,
 	}
 }
 
@@ -267,12 +273,13 @@ func dollars(v float64) string {
 func (a *app) printUsageCSV(p *agent.UsagePage) error {
 	w := csv.NewWriter(a.out)
 	lines := [][]string{append(groupNames(p.Group), "calls", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_usd", "rebilled_calls",
-		"rebilled_tokens", "rebilled_cost_usd", "estimated_tokens")}
+		"rebilled_tokens", "rebilled_cost_usd", "estimated_tokens", "unpriced_calls")}
 	for i := range p.Rows {
 		r := &p.Rows[i]
 		lines = append(lines, append(groupCells(r, p.Group, ""),
 			decimal(r.Calls), decimal(r.InputTokens), decimal(r.OutputTokens), decimal(r.CachedTokens), decimal(r.ReasoningTokens),
-			amount(r.CostUSD), decimal(r.RebilledCalls), decimal(r.RebilledTokens), amount(r.RebilledCostUSD), decimal(r.EstimatedTokens)))
+			amount(r.CostUSD), decimal(r.RebilledCalls), decimal(r.RebilledTokens), amount(r.RebilledCostUSD), decimal(r.EstimatedTokens),
+			decimal(r.UnpricedCalls)))
 	}
 	if err := w.WriteAll(lines); err != nil {
 		return fmt.Errorf("print: %w", err)

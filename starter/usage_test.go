@@ -27,6 +27,7 @@ func TestUsage(t *testing.T) {
 			Calls: 9, InputTokens: 1, CostUSD: 1.5, RebilledCalls: 2, RebilledTokens: 400, RebilledCostUSD: 0.125,
 		}},
 		agent.UsageRow{Day: new("2026-11-22"), User: new(`=cmd,"x"`), Step: new(int64(-1)), UsageSums: agent.UsageSums{Calls: 1, CostUSD: 1e-7, RebilledCalls: 1, RebilledTokens: 1}},
+		agent.UsageRow{Day: new("2026-11-23"), User: new("bob"), Step: new(int64(1)), UsageSums: agent.UsageSums{Calls: 4, InputTokens: 80, UnpricedCalls: 4}},
 	)
 	line := func(want int, args ...string) commandLine {
 		return commandLine{args: append([]string{"usage"}, args...), want: want}
@@ -52,8 +53,8 @@ func TestUsage(t *testing.T) {
 	require.Equal(t, agent.MaxUsageRows, l.asked[2].PageSize, "all rows, to sort them")
 
 	p := answer[agent.UsagePage](b, "usage", "--tenant", "zoo")
-	require.Len(t, p.Rows, 3)
-	require.EqualValues(t, 13, p.Totals.Calls)
+	require.Len(t, p.Rows, 4)
+	require.EqualValues(t, 17, p.Totals.Calls)
 	require.Equal(t, "zoo", l.asked[len(l.asked)-1].Tenant)
 	b.show(0, "usage", "--tenant", "*", "-o", "json")
 	require.Equal(t, agent.AnyTenant, l.asked[len(l.asked)-1].Tenant)

@@ -60,7 +60,9 @@ func TestWiringThatHolds(t *testing.T) {
 
 // A profile names a provider of this process, whichever those are.
 func TestUnknownProviderIsRefused(t *testing.T) {
-	w := newWorld(t, func(c *catalog.Config) { c.Parts.Providers, c.Shipped = []string{"acme", "offline"}, nodesOnly(c.Shipped) })
+	w := newWorld(t, func(c *catalog.Config) {
+		c.Parts.Providers, c.Shipped = []string{"acme", "offline"}, nodesOnly(c.Shipped)
+	})
 	w.apply("kind: ModelProfile\nname: m\nprovider: acme\nmodel: x\n")
 	_, err := w.try("kind: ModelProfile\nname: n\nprovider: acne\nmodel: x\n")
 	require.ErrorContains(t, err, `provider: unknown provider "acne": want one of acme, offline`)

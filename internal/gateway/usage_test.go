@@ -69,7 +69,7 @@ func TestUsage(t *testing.T) {
 	}, d.asked[0])
 	require.Equal(t, []any{map[string]any{
 		"day": "2026-11-21", "user": "", "step": 0.0, "calls": 2.0, "input_tokens": 0.0, "output_tokens": 0.0, "cached_tokens": 0.0, "reasoning_tokens": 0.0,
-		"cost_usd": 0.5, "rebilled_calls": 0.0, "rebilled_tokens": 0.0, "rebilled_cost_usd": 0.0, "estimated_tokens": 0.0,
+		"cost_usd": 0.5, "rebilled_calls": 0.0, "rebilled_tokens": 0.0, "rebilled_cost_usd": 0.0, "estimated_tokens": 0.0, "unpriced_calls": 0.0,
 	}}, body["rows"], "the keys of the report, empty ones too, and no others")
 	require.Equal(t, "more", body["next_page_token"])
 

@@ -239,7 +239,7 @@ func (r *report) read(rows pgx.Rows, page *agent.UsagePage) error {
 		into = append(into, &keys[i])
 	}
 	into = append(into, &sums.Calls, &sums.InputTokens, &sums.OutputTokens, &sums.CachedTokens, &sums.ReasoningTokens, &sums.CostUSD,
-		&sums.RebilledCalls, &sums.RebilledTokens, &sums.RebilledCostUSD, &sums.EstimatedTokens)
+		&sums.RebilledCalls, &sums.RebilledTokens, &sums.RebilledCostUSD, &sums.EstimatedTokens, &sums.UnpricedCalls)
 	_, err := pgx.ForEachRow(rows, into, func() (err error) {
 		switch {
 		case isTotal:

@@ -112,7 +112,7 @@ func (r *report) keyNames(prefix string) []string {
 func sums(named bool) string {
 	var columns []string
 	for _, name := range []string{
-		"calls", "input", "output", "cached", "reasoning", "cost", "again_calls", "again_tokens", "again_cost", "estimated",
+		"calls", "input", "output", "cached", "reasoning", "cost", "again_calls", "again_tokens", "again_cost", "estimated", "unpriced",
 	} {
 		column := "coalesce(sum(" + name + "), 0)"
 		if named {
@@ -190,12 +190,13 @@ func (r *report) ledger(where string) string {
 		CASE WHEN w.turn_id IS NULL THEN 0 ELSE 1 END AS again_calls,
 		CASE WHEN w.turn_id IS NULL THEN 0 ELSE ` + tokens + ` END AS again_tokens,
 		CASE WHEN w.turn_id IS NULL THEN 0 ELSE turnstone_sound(l.cost_usd) END AS again_cost,
-		CASE WHEN l.estimated THEN ` + tokens + ` ELSE 0 END AS estimated
+		CASE WHEN l.estimated THEN ` + tokens + ` ELSE 0 END AS estimated,
+		CASE WHEN ` + unpriced + ` THEN 1 ELSE 0 END AS unpriced
 	FROM usage_ledger l LEFT JOIN wasted w ON w.turn_id = l.turn_id AND w.step = l.step AND w.epoch = l.epoch
 	WHERE ` + where
 }
 
-// daily returns a query for the daily sums, with what was paid again and what is estimated from the ledger. Usage without a name is only in
+// daily returns a query for the daily sums, with what was paid again, is estimated or has no price from the ledger. Usage without a name is only in
 // the sums of the tenant: it is their difference to the sums of all names.
 func (r *report) daily(where, tenant, since string) string {
 	day := "d.day >= (" + since + "::timestamptz AT TIME ZONE 'UTC')::date"
@@ -221,16 +222,19 @@ func (r *report) daily(where, tenant, since string) string {
 	return `
 	SELECT ` + dailyKeys + `n.sign * d.calls AS calls, n.sign * d.input_tokens AS input, n.sign * d.output_tokens AS output,
 		n.sign * d.cached_tokens AS cached, n.sign * d.reasoning_tokens AS reasoning, n.sign * d.cost_usd AS cost,
-		0 AS again_calls, 0::bigint AS again_tokens, 0::numeric AS again_cost, 0::bigint AS estimated
+		0 AS again_calls, 0::bigint AS again_tokens, 0::numeric AS again_cost, 0::bigint AS estimated, 0 AS unpriced
 	FROM usage_by_day d, LATERAL ` + names + `
 	WHERE n.name IS NOT NULL AND ` + day + `
 	UNION ALL
-	SELECT ` + ledgerKeys + `0, 0, 0, 0, 0, 0, 1, ` + tokens + `, turnstone_sound(l.cost_usd), 0
+	SELECT ` + ledgerKeys + `0, 0, 0, 0, 0, 0, 1, ` + tokens + `, turnstone_sound(l.cost_usd), 0, 0
 	FROM wasted w JOIN usage_ledger l ON l.turn_id = w.turn_id AND l.step = w.step AND l.epoch = w.epoch
 	WHERE ` + where + `
 	UNION ALL
-	SELECT ` + ledgerKeys + `0, 0, 0, 0, 0, 0, 0, 0, 0, ` + tokens + `
-	FROM usage_ledger l WHERE l.estimated AND ` + where
+	SELECT ` + ledgerKeys + `0, 0, 0, 0, 0, 0, 0, 0, 0, ` + tokens + `, 0
+	FROM usage_ledger l WHERE l.estimated AND ` + where + `
+	UNION ALL
+	SELECT ` + ledgerKeys + `0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1
+	FROM usage_ledger l WHERE ` + unpriced + ` AND ` + where
 }
 
 // grouped returns the CTE that adds up the source.
@@ -275,7 +279,7 @@ func (r *report) page() string {
 	}
 	return `
 SELECT total, ` + texts.String() + `calls::bigint, input::bigint, output::bigint, cached::bigint, reasoning::bigint, cost::float8, again_calls::bigint,
-	again_tokens::bigint, again_cost::float8, estimated::bigint
+	again_tokens::bigint, again_cost::float8, estimated::bigint, unpriced::bigint
 FROM (
 	` + rows + `
 ) AS r ORDER BY ` + strings.Join(append([]string{"r.total"}, r.keyNames("r.")...), ", ") // the keys themselves, not their texts

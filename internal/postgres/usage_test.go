@@ -97,6 +97,9 @@ func sumsOf(s *agent.UsageSums) string {
 	if s.EstimatedTokens != 0 {
 		estimated = fmt.Sprint(" estimated ", s.EstimatedTokens)
 	}
+	if s.UnpricedCalls != 0 {
+		estimated += fmt.Sprint(" unpriced ", s.UnpricedCalls)
+	}
 	return fmt.Sprint(s.Calls, " ", s.InputTokens, "/", s.OutputTokens, "/", s.CachedTokens, "/", s.ReasoningTokens, " $", s.CostUSD,
 		" again ", s.RebilledCalls, " ", s.RebilledTokens, " $", s.RebilledCostUSD, estimated)
 }
@@ -208,6 +211,9 @@ func TestUsageIsTheLedger(t *testing.T) {
 				e.epoch, e.model, e.at = epoch, pick("small", "large"), at
 				e.input, e.output, e.cached, e.reasoning, e.millionths = random.Int64N(1000), random.Int64N(100), random.Int64N(50), random.Int64N(50), random.Int64N(5_000_000)
 				e.estimated = random.IntN(4) == 0
+				if random.IntN(5) == 0 {
+					e.millionths = 0 // a model without a price
+				}
 				if random.IntN(20) == 0 {
 					e.input, e.millionths = -5, -5 // a provider's invention
 				}
@@ -280,6 +286,9 @@ func byHand(entries []entry, q *agent.UsageQuery) (rows []string, totals string)
 		}
 		if e.estimated {
 			sums.EstimatedTokens = sums.InputTokens + sums.OutputTokens
+		}
+		if e.millionths == 0 && (e.input > 0 || e.output > 0) {
+			sums.UnpricedCalls = 1
 		}
 		one := keyed{sums: sums}
 		for _, k := range q.Group {
@@ -354,7 +363,7 @@ func plus(x, y agent.UsageSums) agent.UsageSums {
 		Calls: x.Calls + y.Calls, InputTokens: x.InputTokens + y.InputTokens, OutputTokens: x.OutputTokens + y.OutputTokens, CachedTokens: x.CachedTokens + y.CachedTokens,
 		ReasoningTokens: x.ReasoningTokens + y.ReasoningTokens, CostUSD: x.CostUSD + y.CostUSD, RebilledCalls: x.RebilledCalls + y.RebilledCalls,
 		RebilledTokens: x.RebilledTokens + y.RebilledTokens, RebilledCostUSD: x.RebilledCostUSD + y.RebilledCostUSD,
-		EstimatedTokens: x.EstimatedTokens + y.EstimatedTokens,
+		EstimatedTokens: x.EstimatedTokens + y.EstimatedTokens, UnpricedCalls: x.UnpricedCalls + y.UnpricedCalls,
 	}
 }
 
