@@ -2,7 +2,10 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -21,6 +24,14 @@ const (
 	EvictUses           = evictUses
 	EvictSamples        = evictSamples
 )
+
+// FindStatements are the statements of lists without filters, with a tenant's first page.
+func FindStatements(tenant string) map[string]string {
+	values := strings.NewReplacer("$1", "'"+tenant+"'", "$2", "'infinity'::timestamptz", "$3", "''", "$4", strconv.Itoa(maxLookedAt), "$5", "50")
+	return map[string]string{
+		"turns": values.Replace(fmt.Sprintf(findTurns, "", "")), "sessions": values.Replace(fmt.Sprintf(findSessions, "", "", "")),
+	}
+}
 
 // EraseBatch is the number of rows of a kind that one transaction erases.
 const EraseBatch = eraseBatch

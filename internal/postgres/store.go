@@ -53,6 +53,7 @@ type Store struct {
 	*TurnStore
 	*StepStore
 	*SessionStore
+	*FindStore
 	*ApprovalStore
 	*AdmissionStore
 	*ResultStore
@@ -87,6 +88,7 @@ func NewStore(pool *pgxpool.Pool, c Config) *Store {
 		TurnStore:      &TurnStore{db, cache},
 		StepStore:      &StepStore{db, cache},
 		SessionStore:   &SessionStore{db},
+		FindStore:      &FindStore{db},
 		ApprovalStore:  &ApprovalStore{db},
 		AdmissionStore: &AdmissionStore{database: db},
 		ResultStore:    &ResultStore{db},

@@ -1,0 +1,179 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// FindStore lists turns and sessions, the newest first.
+//
+// A query looks at the tenant's newest 10,000 turns behind its place and within its range of time, and no further. So a page costs no more
+// for a tenant with many turns, and one with fewer entries than its limit, or with none, may have a next page.
+type FindStore struct{ *database }
+
+const (
+	defaultFound = 50
+	maxLookedAt  = 10_000 // turns that one query looks at
+)
+
+// lookedAt has the turns that a query looks at, numbered from 1: at most $4 of tenant $1, behind the place ($2, $3). It takes further
+// conditions that have an index.
+const lookedAt = `(
+	SELECT t.*, row_number() OVER (ORDER BY t.created_at DESC, t.turn_id DESC) AS n
+	FROM turns t WHERE t.tenant = $1 AND (t.created_at, t.turn_id) < ($2, $3)%s
+	ORDER BY t.created_at DESC, t.turn_id DESC LIMIT $4
+) t`
+
+// foundOrLast ends the query that has the column found: what is found, at most $5 rows and one more, and the last turn that was looked at.
+const foundOrLast = ` WHERE t.found OR t.n = $4 ORDER BY t.created_at DESC, t.turn_id DESC LIMIT $5::integer + 1`
+
+const findTurns = `
+SELECT f.created_at, f.turn_id, f.n, f.found, f.turn_id, f.session_id, f.created_at, f.agent, f.user_id, f.channel, f.parent, f.state,
+	coalesce(o.r_stop_reason, ''), CASE WHEN f.state <> 'completed' THEN coalesce(r.error ->> 'type', '') ELSE '' END, f.mode,
+	coalesce(nullif(o.r_model, ''), f.model), f.finished_at, o.r_usage, f.summary
+FROM (
+	SELECT * FROM (SELECT t.*, true%s AS found FROM ` + lookedAt + `) t` + foundOrLast + `
+) f LEFT JOIN agent_results r ON r.turn_id = f.turn_id LEFT JOIN LATERAL turnstone_outcome(r.output) o ON true
+ORDER BY f.n`
+
+// firstSummary is the summary of the first turn of the session of t.
+const firstSummary = `(
+	SELECT i.summary FROM turns i WHERE i.tenant = t.tenant AND i.session_id = t.session_id ORDER BY i.seq LIMIT 1
+)`
+
+// A session is found at its newest turn.
+const findSessions = `
+SELECT t.created_at, t.turn_id, t.n, t.found, t.session_id, t.turn_id, ` + firstSummary + `, s.last_seq, t.agent, t.user_id, t.channel, t.state,
+	s.created_at, coalesce(t.finished_at, t.created_at)
+FROM (
+	SELECT * FROM (
+		SELECT t.*, true%s AND NOT EXISTS (
+			SELECT FROM turns l WHERE l.tenant = t.tenant AND l.session_id = t.session_id AND l.seq > t.seq
+		)%s AS found FROM ` + lookedAt + `
+	) t` + foundOrLast + `
+) t JOIN sessions s ON s.tenant = t.tenant AND s.session_id = t.session_id
+ORDER BY t.n`
+
+// hasText is the condition that a summary has a text in it. Which letters are the same in upper and lower case is for the database's locale.
+const hasText = `strpos(lower(%s), lower($%%d)) > 0`
+
+// findQuery is a query with its arguments.
+type findQuery struct {
+	limit int
+	args  []any
+}
+
+// newFindQuery begins the query for a page. An invalid place is [agent.CodeInvalid] with Field "after".
+func newFindQuery(tenant, after string, limit int) (*findQuery, error) {
+	at, id, err := decodeTimePlace(after)
+	if err != nil {
+		return nil, agent.Invalid("after", "is not one that a page had")
+	}
+	limit = min(cmp.Or(max(limit, 0), defaultFound), agent.MaxFound)
+	return &findQuery{limit: limit, args: []any{tenant, at, id, maxLookedAt, limit}}, nil
+}
+
+// where returns a condition on an argument, whose number it puts in, or nothing if the argument is not given.
+func (q *findQuery) where(given bool, condition string, arg any) string {
+	if !given {
+		return ""
+	}
+	q.args = append(q.args, arg)
+	return fmt.Sprintf(" AND "+condition, len(q.args))
+}
+
+// equals returns the condition that a column has a value; nothing for "".
+func (q *findQuery) equals(column, value string) string {
+	return q.where(value != "", column+" = $%d", cleanText(value))
+}
+
+func (q *findQuery) between(since, until time.Time) string {
+	return q.where(!since.IsZero(), "t.created_at >= $%d", since) + q.where(!until.IsZero(), "t.created_at < $%d", until)
+}
+
+func (q *findQuery) contains(summary, text string) string {
+	return q.where(text != "", fmt.Sprintf(hasText, summary), cleanText(text))
+}
+
+// lookedAtEntry is an entry at a turn that a query looked at.
+type lookedAtEntry[T any] struct {
+	entry T
+	at    time.Time
+	id    agent.TurnID
+	n     int
+	found bool
+}
+
+// findPage runs a query whose rows begin with the four columns of [lookedAtEntry], and returns the page and the place of the next one.
+func findPage[T any](
+	ctx context.Context, s *FindStore, sql string, q *findQuery, dest func(e *lookedAtEntry[T]) []any,
+) (page []T, next string, err error) {
+	// The filters leave many turns or few: this mode makes a plan for the values at hand.
+	rows, err := queryRows(ctx, s.pool, func(row pgx.CollectableRow) (e lookedAtEntry[T], err error) {
+		return e, row.Scan(append([]any{&e.at, &e.id, &e.n, &e.found}, dest(&e)...)...)
+	}, sql, append([]any{pgx.QueryExecModeCacheDescribe}, q.args...)...)
+	if err != nil || len(rows) == 0 {
+		return nil, "", err
+	}
+	last := &rows[min(len(rows), q.limit)-1]
+	if len(rows) > q.limit || last.n == maxLookedAt {
+		next, err = encodePageToken(timePlace{last.at.UnixMicro(), string(last.id)})
+	}
+	for i := range rows[:min(len(rows), q.limit)] {
+		if rows[i].found {
+			page = append(page, rows[i].entry)
+		}
+	}
+	return page, next, err
+}
+
+// FindTurns returns a page of a tenant's turns, the newest first. An invalid place is [agent.CodeInvalid] with Field "after". One query.
+func (s *FindStore) FindTurns(ctx context.Context, q agent.TurnQuery) (page agent.TurnPage, err error) {
+	f, err := newFindQuery(q.Tenant, q.After, q.Limit)
+	if err != nil {
+		return page, err
+	}
+	isLive := func(state string) bool { return state == agent.StateQueued || state == agent.StateRunning }
+	indexed := f.between(q.Since, q.Until) + f.equals("t.session_id", string(q.SessionID))
+	other := f.equals("t.agent", q.Agent) + f.equals("t.user_id", q.UserID) + f.equals("t.channel", q.Channel)
+	states := f.where(len(q.Status) > 0, "t.state = ANY ($%d)", q.Status)
+	if !slices.ContainsFunc(q.Status, func(state string) bool { return !isLive(state) }) {
+		indexed, states = indexed+states, "" // few of many turns
+	}
+	other += states + f.contains("t.summary", q.Text)
+	page.Turns, page.Next, err = findPage(ctx, s, fmt.Sprintf(findTurns, other, indexed), f, func(e *lookedAtEntry[agent.TurnSummary]) []any {
+		t := &e.entry
+		return []any{
+			&t.TurnID, &t.SessionID, &t.StartedAt, &t.Agent, &t.UserID, &t.Channel, &t.ParentID, &t.Status, &t.StopReason, &t.ErrorType, &t.Mode,
+			&t.Model, &t.FinishedAt, &t.Usage, &t.Summary,
+		}
+	})
+	return page, mapError("find turns", err)
+}
+
+// FindSessions returns a page of a tenant's sessions, the one with the newest turn first. A session that gets a turn while somebody reads the
+// pages is not on a later page again. An invalid place is [agent.CodeInvalid] with Field "after". One query.
+func (s *FindStore) FindSessions(ctx context.Context, q agent.SessionQuery) (page agent.SessionPage, err error) {
+	f, err := newFindQuery(q.Tenant, q.After, q.Limit)
+	if err != nil {
+		return page, err
+	}
+	indexed := f.between(q.Since, q.Until)
+	newest := f.equals("t.agent", q.Agent) + f.equals("t.user_id", q.UserID) + f.equals("t.channel", q.Channel)
+	text := f.contains(firstSummary, q.Text)
+	page.Sessions, page.Next, err = findPage(ctx, s, fmt.Sprintf(findSessions, newest, text, indexed), f,
+		func(e *lookedAtEntry[agent.SessionSummary]) []any {
+			c := &e.entry
+			return []any{
+				&c.SessionID, &c.LastTurnID, &c.Summary, &c.Turns, &c.Agent, &c.UserID, &c.Channel, &c.Status, &c.CreatedAt, &c.ActiveAt,
+			}
+		})
+	return page, mapError("find sessions", err)
+}
