@@ -25,6 +25,7 @@ import (
 )
 
 var (
+	_ gateway.Finder        = (*postgres.FindStore)(nil)
 	_ gateway.Links         = (*postgres.LinkStore)(nil)
 	_ gateway.Usage         = (*postgres.UsageStore)(nil)
 	_ gateway.Schedules     = (*temporalschedules.AgentSchedules)(nil)
@@ -43,7 +44,7 @@ type retentionPort struct {
 func (s *Service) ports(store *postgres.Store, box *inbox.Inbox) gateway.Ports {
 	p := gateway.Ports{
 		Turns: box, Results: box, Sessions: box, Approvals: box, Knowledge: box, Workflows: box, Runs: box, Composites: box, Doctor: box, Health: box,
-		Agents: s.parts.Registry, Documents: s.parts.Registry, Schedules: s.schedules, SchedulePlans: s.parts.Registry,
+		Finder: store.FindStore, Agents: s.parts.Registry, Documents: s.parts.Registry, Schedules: s.schedules, SchedulePlans: s.parts.Registry,
 		Links: store.LinkStore, LinkChannels: s.linkChannels(), Usage: store.UsageStore, Erasures: s.upkeep.requests,
 		Retention: retentionPort{s.upkeep.reporter, s.upkeep.schedule}, CodecOrigins: s.cfg.Settings.HTTP.CodecOrigins,
 	}

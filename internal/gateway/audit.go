@@ -139,7 +139,7 @@ func (s *httpServer) getAudit(c *Call) (any, error) {
 		Tenant: c.caller.lookupTenant(), Subject: q.text("subject", maxText), Action: q.text("action", maxText), Outcome: q.text("outcome", maxText),
 		Since: q.time("since"), Before: q.number("before"),
 	}
-	limit := q.number("limit")
+	query.Limit = q.limit(maxAuditPage)
 	if err := q.end(); err != nil {
 		return nil, err
 	}
@@ -148,10 +148,6 @@ func (s *httpServer) getAudit(c *Call) (any, error) {
 	default:
 		return nil, agent.Invalid("outcome", "want allowed, denied or failed, got %.60q", query.Outcome)
 	}
-	if limit > maxAuditPage {
-		return nil, agent.Invalid("limit", "want 1 to %d, got %d", maxAuditPage, limit)
-	}
-	query.Limit = int(limit)
 	page, err := s.cfg.Audit.List(c.bounded(), query)
 	page.Records = orEmpty(page.Records)
 	return page, err

@@ -55,6 +55,7 @@ type Ports struct {
 	Turns      Turns
 	Results    Results
 	Sessions   Sessions
+	Finder     Finder
 	Approvals  Approvals
 	Knowledge  Knowledge
 	Workflows  Workflows
@@ -84,7 +85,8 @@ type Ports struct {
 func (p *Ports) missing() []error {
 	var faults []error
 	for name, isMissing := range map[string]bool{
-		"turns": p.Turns == nil, "results": p.Results == nil, "sessions": p.Sessions == nil, "approvals": p.Approvals == nil,
+		"turns": p.Turns == nil, "results": p.Results == nil, "sessions": p.Sessions == nil, "finder": p.Finder == nil,
+		"approvals": p.Approvals == nil,
 		"knowledge": p.Knowledge == nil, "workflows": p.Workflows == nil, "runs": p.Runs == nil, "composites": p.Composites == nil,
 		"agents": p.Agents == nil, "documents": p.Documents == nil, "doctor": p.Doctor == nil, "health": p.Health == nil,
 		"schedule plans": p.Schedules != nil && p.SchedulePlans == nil,

@@ -41,7 +41,7 @@ func TestCORS(t *testing.T) {
 	}
 	const console = "https://console.example.com"
 	for path, want := range map[string]string{
-		"/v1/turns": "POST", "/v1/turns/t/events": "GET, HEAD", "/v1/sessions/s": "DELETE", "/v1/workflows/w": "GET, HEAD, POST, PUT, DELETE",
+		"/v1/turns": "GET, HEAD, POST", "/v1/turns/t/events": "GET, HEAD", "/v1/sessions/s": "DELETE", "/v1/workflows/w": "GET, HEAD, POST, PUT, DELETE",
 		"/v1/results/artifact://x": "GET, HEAD", "/v1/tools/composites/c": "PATCH", "/health": "GET, HEAD",
 	} {
 		a := ask(console, path, "POST")

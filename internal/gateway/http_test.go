@@ -319,7 +319,7 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		require.Equal(t, "not_found", a.failure(t).Type)
 	}
 	for request, allow := range map[string]string{
-		"GET /v1/turns": "POST", "DELETE /v1/turns/t": "GET, HEAD", "POST /v1/turns/t/events": "GET, HEAD",
+		"PUT /v1/turns": "GET, HEAD, POST", "DELETE /v1/turns/t": "GET, HEAD", "POST /v1/turns/t/events": "GET, HEAD",
 		"GET /v1/turns/t/decisions": "POST", "PUT /health": "GET, HEAD", "POST /v1/agents": "GET, HEAD",
 		"GET /v1/routes/dry-run": "POST", "GET /v1/catalog/apply": "POST", "GET /v1/catalog/publish": "POST",
 		"POST /v1/catalog/documents/ModelProfile/m": "GET, HEAD, DELETE", "DELETE /v1/catalog/documents": "GET, HEAD",

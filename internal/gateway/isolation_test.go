@@ -132,7 +132,7 @@ func TestIDsOfOthersAreUnknown(t *testing.T) {
 	require.Equal(t, 200, d.send("GET", "/v1/catalog/documents/AgentInstance/shared?tenant=*", "", bearer("other")...).status, "shared is for all")
 
 	for path, list := range map[string]string{
-		"/v1/approvals": "approvals", "/v1/workflows": "workflows", "/v1/runs": "runs", "/v1/keys": "keys", "/v1/agents": "agents",
+		"/v1/turns": "turns", "/v1/sessions": "sessions", "/v1/approvals": "approvals", "/v1/workflows": "workflows", "/v1/runs": "runs", "/v1/keys": "keys", "/v1/agents": "agents",
 		"/v1/catalog/documents": "documents", "/v1/knowledge/docs/documents": "documents", "/v1/audit": "records",
 	} {
 		mine := decode[map[string]json.RawMessage](t, d.send("GET", path, "", bearer("acme")...))

@@ -55,6 +55,7 @@ type uncalled struct {
 	Turns
 	Results
 	Sessions
+	Finder
 	approvalsPort
 	knowledgePort
 	workflowsPort
@@ -87,7 +88,7 @@ func closed(t *testing.T) *Gateway {
 		HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Auth: closedDoor{}, Metrics: http.NotFoundHandler(),
 		Ports: Ports{
 			Turns: p, Results: p, Sessions: p, Approvals: p, Knowledge: p, Workflows: p, Runs: p, Composites: p, Agents: p, Documents: p, Doctor: p,
-			Health: healthy{}, Keys: p, Audit: openTrail{}, Schedules: struct{ Schedules }{}, SchedulePlans: p, Links: p, Usage: p,
+			Finder: p, Health: healthy{}, Keys: p, Audit: openTrail{}, Schedules: struct{ Schedules }{}, SchedulePlans: p, Links: p, Usage: p,
 			Retention: struct{ Retention }{}, Erasures: struct{ Erasures }{}, Codec: storing{},
 		},
 	})

@@ -40,7 +40,11 @@ type SessionMessage struct {
 }
 
 func (s *httpServer) routeSessions() {
-	const one = "/v1/sessions/{id}"
+	const (
+		all = "/v1/sessions"
+		one = all + "/{id}"
+	)
+	s.route(all, methods{http.MethodGet: requires(s.answer(tenantAgreed, s.getSessions), agent.ActionSessionsRead)})
 	s.route(one, methods{http.MethodDelete: requires(s.answerPlain(tenantAgreed, s.deleteSession), agent.ActionSessionsDelete)})
 	s.route(one+"/messages", methods{http.MethodGet: requires(s.answer(tenantAgreed, s.getMessages), agent.ActionSessionsRead)})
 	s.route(one+"/export", methods{http.MethodGet: requires(s.answerPlain(tenantAgreed, s.getExport), agent.ActionSessionsRead)})

@@ -49,7 +49,10 @@ func outputBody(o *agent.AgentStepOutput) *agent.AgentStepOutput {
 
 func (s *httpServer) routeTurns() {
 	const one = pathTurns + "/{id}"
-	s.route(pathTurns, methods{http.MethodPost: requires(s.serve(tenantAgreed, s.postTurn), agent.ActionTurnsRun)})
+	s.route(pathTurns, methods{
+		http.MethodGet:  requires(s.answer(tenantAgreed, s.getTurns), agent.ActionTurnsRead),
+		http.MethodPost: requires(s.serve(tenantAgreed, s.postTurn), agent.ActionTurnsRun),
+	})
 	s.route(one, methods{http.MethodGet: requires(s.answerPlain(tenantAgreed, s.getTurn), agent.ActionTurnsRead)})
 	s.route(one+"/events", methods{http.MethodGet: requires(s.serve(tenantAgreed, s.getEvents), agent.ActionTurnsRead)})
 	s.route(one+"/decisions", methods{http.MethodPost: requires(s.answerPlain(tenantAgreed, s.postDecision), agent.ActionApprovalsDecide)})

@@ -74,7 +74,7 @@ type turn struct {
 // Ports returns the ports of a gateway over a runtime and a catalog.
 func Ports(rt *Runtime, c *Catalog) gateway.Ports {
 	return gateway.Ports{
-		Turns: rt, Results: rt, Sessions: rt, Approvals: rt, Knowledge: rt, Workflows: rt, Runs: rt, Composites: rt, Doctor: rt, Health: rt,
+		Turns: rt, Results: rt, Sessions: rt, Finder: rt, Approvals: rt, Knowledge: rt, Workflows: rt, Runs: rt, Composites: rt, Doctor: rt, Health: rt,
 		Agents: c, Documents: c,
 	}
 }

@@ -1,0 +1,113 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
+)
+
+// finder notes what it is asked for. Its turns are of two agents.
+type finder struct {
+	gateway.Finder
+
+	turns    agent.TurnQuery
+	sessions agent.SessionQuery
+}
+
+func (f *finder) FindTurns(_ context.Context, q agent.TurnQuery) (agent.TurnPage, error) {
+	f.turns = q
+	return agent.TurnPage{Turns: []agent.TurnSummary{{TurnID: "t1", Agent: "analyst"}, {TurnID: "t2", Agent: "clerk"}}, Next: "n"}, nil
+}
+
+func (f *finder) FindSessions(_ context.Context, q agent.SessionQuery) (agent.SessionPage, error) {
+	f.sessions = q
+	return agent.SessionPage{}, nil
+}
+
+func TestFinding(t *testing.T) {
+	f := &finder{}
+	d := open(t, func(c *gateway.Config) {
+		c.Finder = f
+		c.Auth = gatewaytest.Credentials{
+			"all": gatewaytest.Caller("acme", "ann", "*"), "one": gatewaytest.Caller("acme", "ann", "turns.read:a*"),
+			"any": gatewaytest.Caller(agent.AnyTenant, "", "*"), "reader": gatewaytest.Caller("acme", "ann", "sessions.read"),
+		}
+	})
+	since, until := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 11, 2, 8, 0, 0, 0, time.UTC)
+	const times = "&since=2026-11-01T00:00:00Z&until=2026-11-02T08:00:00Z"
+
+	a := d.send("GET", "/v1/turns?status=failed,queued&status=running&status=failed&agent=a&user=u%20v&channel=c&session=s&text=L%C3%A4X&limit=200&after=p"+times,
+		"", bearer("all")...)
+	require.Equal(t, 200, a.status, "%s", a.body)
+	require.Equal(t, agent.TurnQuery{
+		Tenant: "acme", Status: []string{"failed", "queued", "running"}, Agent: "a", UserID: "u v", Channel: "c", SessionID: "s", Since: since, Until: until,
+		Text: "LäX", Limit: 200, After: "p",
+	}, f.turns)
+	require.Len(t, decode[agent.TurnPage](t, a).Turns, 2)
+	a = d.send("GET", "/v1/sessions?agent=a&user=u&channel=c&text=x&limit=1&after=p"+times, "", bearer("reader")...)
+	require.JSONEq(t, `{"sessions":[],"next":""}`, string(a.body))
+	require.Equal(t, agent.SessionQuery{
+		Tenant: "acme", Agent: "a", UserID: "u", Channel: "c", Since: since, Until: until, Text: "x", Limit: 1, After: "p",
+	}, f.sessions)
+
+	page := decode[agent.TurnPage](t, d.send("GET", "/v1/turns", "", bearer("one")...))
+	require.Len(t, page.Turns, 1, "of the agents that the credential may read")
+	require.Equal(t, "n", page.Next)
+	require.Equal(t, 403, d.send("GET", "/v1/sessions", "", bearer("one")...).status)
+	require.Equal(t, 403, d.send("GET", "/v1/turns", "", bearer("reader")...).status)
+	require.Equal(t, 403, d.send("GET", "/v1/turns?tenant=other", "", bearer("all")...).status)
+	require.Equal(t, 200, d.send("GET", "/v1/sessions", "", bearer("any")...).status)
+	require.Equal(t, agent.DefaultTenant, f.sessions.Tenant)
+	require.Equal(t, 200, d.send("GET", "/v1/turns?tenant=other", "", bearer("any")...).status)
+	require.Equal(t, "other", f.turns.Tenant)
+
+	for query, field := range map[string]string{
+		"limit=201": "limit", "limit=-1": "limit", "limit=x": "limit", "since=yesterday": "since", "until=2026": "until", "user=a&user=b": "user",
+		"text=" + strings.Repeat("x", 2001): "text", "agent=%01": "agent", "after=" + strings.Repeat("x", 1025): "after", "pagesize=1": "pagesize",
+		"page_size=1": "page_size", "user_id=u": "user_id",
+	} {
+		for _, path := range []string{"/v1/turns?", "/v1/sessions?"} {
+			a := d.send("GET", path+query, "", bearer("all")...)
+			require.Equal(t, 400, a.status, path+query)
+			require.Equal(t, field, a.failure(t).Field, path+query)
+		}
+	}
+	for path, field := range map[string]string{
+		"/v1/turns?status=waiting": "status", "/v1/turns?status=failed,odd": "status", "/v1/sessions?status=failed": "status", "/v1/sessions?session=s": "session",
+	} {
+		a := d.send("GET", path, "", bearer("all")...)
+		require.Equal(t, 400, a.status, path)
+		require.Equal(t, field, a.failure(t).Field, path)
+	}
+	a = d.send("GET", "/v1/turns?status=waiting", "", bearer("all")...)
+	require.Contains(t, a.failure(t).Message, "want one or more of queued, running, completed, failed, cancelled")
+}
+
+// The lists of the tests' runtime, through the door: what a client sees.
+func TestFoundThroughTheDoor(t *testing.T) {
+	d := open(t, nil)
+	for _, body := range []string{
+		`{"message":"fetch flights","turn_id":"t1","session_id":"s1"}`, `{"message":"and now?","turn_id":"t2","session_id":"s1"}`, `{"message":"hello","turn_id":"t3"}`,
+	} {
+		require.Equal(t, 202, d.send("POST", "/v1/turns?wait=false", body).status)
+	}
+	d.rt.Say("t1", "done")
+	page := decode[map[string]json.RawMessage](t, d.send("GET", "/v1/turns?limit=2", ""))
+	require.Contains(t, string(page["turns"]), `"turn_id":"t3"`)
+	require.NotContains(t, string(page["turns"]), `"turn_id":"t1"`)
+	require.JSONEq(t, `"2"`, string(page["next"]))
+	turns := decode[agent.TurnPage](t, d.send("GET", "/v1/turns?after=2", "")).Turns
+	require.Len(t, turns, 1)
+	require.Equal(t, []string{"t1", "completed", "fetch flights"}, []string{string(turns[0].TurnID), turns[0].Status, turns[0].Summary})
+	sessions := decode[agent.SessionPage](t, d.send("GET", "/v1/sessions?text=FLIGHTS", "")).Sessions
+	require.Len(t, sessions, 1)
+	require.Equal(t, []any{agent.SessionID("s1"), int64(2), agent.TurnID("t2")}, []any{sessions[0].SessionID, sessions[0].Turns, sessions[0].LastTurnID})
+}
