@@ -1,0 +1,24 @@
+package client
+
+import (
+	"context"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Turns returns a page of the turns of the client's tenant, the newest first; the tenant of the query is ignored.
+func (c *Client) Turns(ctx context.Context, q agent.TurnQuery) (agent.TurnPage, error) {
+	return get[agent.TurnPage](ctx, c, params(
+		"status", strings.Join(q.Status, ","), "agent", q.Agent, "user", q.UserID, "channel", q.Channel, "session", string(q.SessionID),
+		"since", moment(q.Since), "until", moment(q.Until), "text", q.Text, "limit", number(q.Limit), "after", q.After,
+	), "turns")
+}
+
+// Sessions returns a page of the sessions of the client's tenant, the one with the newest turn first; the tenant of the query is ignored.
+func (c *Client) Sessions(ctx context.Context, q agent.SessionQuery) (agent.SessionPage, error) {
+	return get[agent.SessionPage](ctx, c, params(
+		"agent", q.Agent, "user", q.UserID, "channel", q.Channel, "since", moment(q.Since), "until", moment(q.Until), "text", q.Text,
+		"limit", number(q.Limit), "after", q.After,
+	), "sessions")
+}
