@@ -65,6 +65,10 @@ const rootExample = `  # ask once
   starter results get <turn>
   starter results export <turn> -o rows.csv
 
+  # what ran, whose it was, and how it ended
+  starter turns --status failed --since 24h
+  starter sessions list --text flights
+
   # what waits for a person
   starter approvals list
   starter approvals decide <approval> approve --by me
@@ -175,7 +179,7 @@ func (a *app) root() *cobra.Command {
 	}
 	root.AddCommand(a.chatCommand(), a.startCommand(), a.tailCommand(), a.cancelCommand(), a.decideCommand(), a.resultsCommand(),
 		a.jobsCommand(), a.workflowsCommand(), a.toolsCommand(),
-		a.approvalsCommand(), a.sessionsCommand(), a.knowledgeCommand(), a.doctorCommand(),
+		a.approvalsCommand(), a.turnsCommand(), a.sessionsCommand(), a.knowledgeCommand(), a.doctorCommand(),
 		a.agentsCommand(), a.nodesCommand(), a.catalogCommand(), a.routeCommand(), a.planCommand(), a.versionCommand(),
 		a.messageCommand(), a.schedulesCommand(), a.linksCommand(), a.keysCommand(), a.whoamiCommand(), a.auditCommand(),
 		a.usageCommand(), a.retentionCommand(), a.eraseCommand(), a.erasuresCommand(), a.setupCommand())
