@@ -222,6 +222,7 @@ class Usage(_Usage, total=False):
     """Counts what a model call, or a turn, consumed."""
 
     estimated: bool  # some of it is estimated: a request was cut off before the provider said what it used
+    unpriced: bool  # some of it is of a model without a price: cost_usd lacks it
 
 StopReason = Literal["end_turn", "max_tokens", "content_filter", "cancelled", "model_error", "model_call_limit", "tool_call_limit", "token_limit", "cost_limit", "wall_time_limit", "iteration_limit", "structured_output", "approval_expired", "approval_required", "terminated", "refused", "internal_error"]
 

@@ -190,6 +190,8 @@ export interface Usage {
   cost_usd: number;
   /** some of it is estimated: a request was cut off before the provider said what it used */
   estimated?: boolean;
+  /** some of it is of a model without a price: cost_usd lacks it */
+  unpriced?: boolean;
 }
 
 export type StopReason = 'end_turn' | 'max_tokens' | 'content_filter' | 'cancelled' | 'model_error' | 'model_call_limit' | 'tool_call_limit' | 'token_limit' | 'cost_limit' | 'wall_time_limit' | 'iteration_limit' | 'structured_output' | 'approval_expired' | 'approval_required' | 'terminated' | 'refused' | 'internal_error';

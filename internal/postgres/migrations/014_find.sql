@@ -1,4 +1,4 @@
--- Lists of turns and sessions (docs/http.md): the newest first, and by what the first message says.
+-- Lists of turns and sessions (docs/reference/http.md): the newest first, and by what the first message says.
 
 -- turnstone_summary returns the beginning of the first text of the first user message of a turn's input, '' if there is none. It
 -- never fails, or the turn could not be recorded: raw JSON in a message may hold escapes that text cannot.
