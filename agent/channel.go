@@ -14,7 +14,7 @@ type Channel interface {
 type Envelope struct {
 	Channel   string      // http, grpc, cli, telegram, …
 	Sender    string      // who, for the audit trail; empty when unknown
-	Principal Principal   // by which credential; zero: the channel itself vouches for the request
+	Principal Principal   // by which credential; zero: the channel itself answers for the request
 	RequestID string      // of the request that brought it, for the audit trail; may be empty
 	Remote    string      // address of whoever sent it, likewise
 	Request   TurnRequest // tenant and user already taken from the credential where there is one

@@ -72,31 +72,31 @@ type turnForm struct {
 	Request *agent.TurnRequest `json:"request"`
 	Model   []reply            `json:"model"`
 	Models  map[string][]reply `json:"model_of"` // of other profiles than the script's
-	Act     []deed             `json:"act"`
+	Act     []scriptedAction   `json:"act"`
 	Seconds int                `json:"seconds"` // most that it may take; 0: turnSeconds
 	Expect  expectation        `json:"expect"`
 }
 
-// deed is what somebody does when the stream, or the provider, has come to a point.
-type deed struct {
+// scriptedAction is what somebody does once the stream shows a line, or the provider gets a request.
+type scriptedAction struct {
 	On      string               `json:"on"` // how a line of the events begins, or "request 2"
 	Nth     int                  `json:"nth"`
 	And     string               `json:"and"` // another line that must have come
-	Decide  *deedDecision        `json:"decide"`
+	Decide  *scriptedDecision    `json:"decide"`
 	Cancel  *agent.CancelRequest `json:"cancel"`
-	Message *deedMessage         `json:"message"`
+	Message *scriptedMessage     `json:"message"`
 	Refused string               `json:"refused"` // in the words of the refusal; empty: it is accepted
 	Code    agent.Code           `json:"code"`
 }
 
-type deedDecision struct {
+type scriptedDecision struct {
 	Tool string `json:"tool"`
 	Nth  int    `json:"nth"` // of the tool's approvals
 	agent.Decision
 }
 
-// deedMessage starts another turn in the session, which must end as expected.
-type deedMessage struct {
+// scriptedMessage starts another turn in the session, which must end as expected.
+type scriptedMessage struct {
 	Say    string       `json:"say"`
 	OnBusy agent.OnBusy `json:"on_busy"`
 	Expect expectation  `json:"expect"`
@@ -234,13 +234,13 @@ func (f *turnForm) check() error {
 		return agent.Invalid("say", "give say or request")
 	}
 	for i, d := range f.Act {
-		deeds := 0
+		actions := 0
 		for _, given := range []bool{d.Decide != nil, d.Cancel != nil, d.Message != nil} {
 			if given {
-				deeds++
+				actions++
 			}
 		}
-		if deeds != 1 || d.On == "" {
+		if actions != 1 || d.On == "" {
 			return agent.Invalid(fmt.Sprintf("act[%d]", i), "want on, and one of decide, cancel and message")
 		}
 	}

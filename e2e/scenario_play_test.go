@@ -125,10 +125,10 @@ func (r *run) turn(ctx context.Context, form *turnForm) error {
 func (r *run) act(ctx context.Context, p *played, first int) error {
 	for i := range p.form.Act {
 		d := &p.form.Act[i]
-		if err := r.point(ctx, p, d, first); err != nil {
+		if err := r.awaitMoment(ctx, p, d, first); err != nil {
 			return fmt.Errorf("act[%d] on %q: %w", i, d.On, err)
 		}
-		err := r.do(ctx, p, d)
+		err := r.perform(ctx, p, d)
 		switch {
 		case d.Refused == "" && d.Code == "":
 			if err != nil {
@@ -145,8 +145,8 @@ func (r *run) act(ctx context.Context, p *played, first int) error {
 	return nil
 }
 
-// point waits until the turn has come to where the deed is due.
-func (r *run) point(ctx context.Context, p *played, d *deed, first int) error {
+// awaitMoment waits until an action is due.
+func (r *run) awaitMoment(ctx context.Context, p *played, d *scriptedAction, first int) error {
 	if n, ok := strings.CutPrefix(d.On, "request "); ok {
 		number, err := strconv.Atoi(n)
 		if err != nil {
@@ -173,7 +173,7 @@ func (r *run) point(ctx context.Context, p *played, d *deed, first int) error {
 	})
 }
 
-func (r *run) do(ctx context.Context, p *played, d *deed) error {
+func (r *run) perform(ctx context.Context, p *played, d *scriptedAction) error {
 	id := p.receipt.TurnID
 	switch {
 	case d.Decide != nil:
@@ -206,7 +206,7 @@ func (r *run) do(ctx context.Context, p *played, d *deed) error {
 }
 
 // message sends another message to the session of a turn.
-func (r *run) message(ctx context.Context, p *played, m *deedMessage) error {
+func (r *run) message(ctx context.Context, p *played, m *scriptedMessage) error {
 	form := &turnForm{Say: m.Say}
 	a := &aside{played: &played{form: form, request: form.request(r), queued: true}, want: &m.Expect}
 	a.request.OnBusy, a.request.SessionID = m.OnBusy, p.receipt.SessionID

@@ -53,7 +53,7 @@ func TestScenarioFilesAreStrict(t *testing.T) {
 		"empty":          {"[]", "want a list of scenarios"},
 		"say twice":      {"- {name: a, about: b, say: x, request: {message: y}}", "say: give say or request"},
 		"act without on": {"- {name: a, about: b, act: [{cancel: {}}]}", "act[0]: want on"},
-		"two deeds":      {"- {name: a, about: b, act: [{on: token, cancel: {}, message: {}}]}", "act[0]: want on"},
+		"two actions":    {"- {name: a, about: b, act: [{on: token, cancel: {}, message: {}}]}", "act[0]: want on"},
 		"no driver":      {"- {name: a, about: b, only: both}", "only: want durable or direct"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -216,7 +216,7 @@ func TestRefusals(t *testing.T) {
 			agent.CodeUnavailable, "",
 		},
 		{"no STARTTLS offered", &sink{}, notifications.Config{}, nil, agent.CodeUnavailable, "STARTTLS"},
-		{"a certificate nobody vouches for", &sink{}, notifications.Config{}, serverTLS, agent.CodeUnavailable, "certificate"},
+		{"a certificate of an unknown authority", &sink{}, notifications.Config{}, serverTLS, agent.CodeUnavailable, "certificate"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.config.Addr = serve(t, c.sink, c.server, false)

@@ -139,7 +139,7 @@ func (l *Log) read(ctx context.Context, sub *subscription, after int64) (page, e
 			return page{}, backoff.Permanent(err)
 		}
 		return p, err
-	}, backoff.WithBackOff(impatient()), backoff.WithMaxElapsedTime(outage))
+	}, backoff.WithBackOff(outagePauses()), backoff.WithMaxElapsedTime(outage))
 	switch {
 	case err == nil:
 		return p, nil
@@ -152,8 +152,8 @@ func (l *Log) read(ctx context.Context, sub *subscription, after int64) (page, e
 	}
 }
 
-// impatient returns pauses from 50 ms to 2 s, because somebody is watching.
-func impatient() *backoff.ExponentialBackOff {
+// outagePauses returns growing pauses from 50 ms to 2 s: a viewer waits.
+func outagePauses() *backoff.ExponentialBackOff {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval = 50 * time.Millisecond
 	b.MaxInterval = 2 * time.Second

@@ -74,7 +74,7 @@ func (l *Log) kickWriter() {
 func (l *Log) write(ctx context.Context) {
 	look := time.NewTimer(time.Hour)
 	defer look.Stop()
-	failures := impatient()
+	failures := outagePauses()
 	for {
 		select {
 		case <-l.kick:
