@@ -71,7 +71,8 @@ func Example_middleware() {
 func greet() agent.Tool {
 	return turnstone.Tool("greet", "Greets somebody by name", func(_ context.Context, in struct {
 		Name string `json:"name" jsonschema_description:"Of whom to greet"`
-	}) (string, error) {
+	},
+	) (string, error) {
 		return "Hello, " + in.Name + "!", nil
 	}, turnstone.ReadOnly())
 }

@@ -90,7 +90,7 @@ func (h *health) open(ctx context.Context) error {
 	}
 	all = append(all, documents(s.parts.Registry, db).Probe())
 	if h.outcomes != nil {
-		all = append(all, h.outcomes.Probe(lacking(s.parts.Registry, s.parts.Models)))
+		all = append(all, h.outcomes.Probe(modelsWithoutSecret(s.parts.Registry, s.parts.Models)))
 	}
 	if h.exporting != nil {
 		all = append(all, probes.TelemetryProbe(h.exporting))
@@ -163,8 +163,8 @@ func documents(r *catalog.Registry, db *probes.Database) *probes.Documents {
 	}
 }
 
-// lacking names the models of the default tenant's agents that cannot be called, because their secret is not there. Nothing is sent.
-func lacking(r *catalog.Registry, models *llm.Models) func(context.Context) ([]string, error) {
+// modelsWithoutSecret names the models of the default tenant's agents that cannot be called, because their secret is not there. Nothing is sent.
+func modelsWithoutSecret(r *catalog.Registry, models *llm.Models) func(context.Context) ([]string, error) {
 	return func(ctx context.Context) ([]string, error) {
 		page, err := r.ListAgents(ctx, agent.AgentQuery{})
 		if err != nil {

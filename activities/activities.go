@@ -47,7 +47,7 @@ func (a *Activities) Registered() []Registration {
 
 // short calls a use case.
 func short[In, Out any](ctx context.Context, do func(context.Context, In) (Out, error), in In) (Out, error) {
-	out, err := do(attempted(ctx), in)
+	out, err := do(withTurnAttempt(ctx), in)
 	return out, TemporalError(err)
 }
 
@@ -57,8 +57,8 @@ func long[In, Out any](ctx context.Context, do func(context.Context, In) (Out, e
 	return short(ctx, do, in)
 }
 
-// attempted returns a context that tells the use case and its observers which attempt this is.
-func attempted(ctx context.Context) context.Context {
+// withTurnAttempt returns a context that tells the use case and its observers which attempt this is.
+func withTurnAttempt(ctx context.Context) context.Context {
 	if !activity.IsActivity(ctx) {
 		return ctx
 	}
@@ -67,7 +67,7 @@ func attempted(ctx context.Context) context.Context {
 
 // BeginTurn records a turn from the raw input of its workflow; see [turns.Turns.BeginTurn].
 func (a *Activities) BeginTurn(ctx context.Context, raw converter.RawValue, in turns.BeginTurnInput) (turns.BeginTurnResult, error) {
-	out, err := a.turns.BeginTurn(attempted(ctx), raw.Payload().GetData(), in)
+	out, err := a.turns.BeginTurn(withTurnAttempt(ctx), raw.Payload().GetData(), in)
 	return out, TemporalError(err)
 }
 

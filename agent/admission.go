@@ -71,9 +71,9 @@ func (r AdmissionRefused) Error() string {
 	case BoundTokensPerMinute:
 		return fmt.Sprintf("%s has used %s of %s tokens within a minute", who, used, limit)
 	case BoundDailyCost:
-		return budget("today", money(r.Used), money(r.Limit), "USD")
+		return budget("today", formatUSD(r.Used), formatUSD(r.Limit), "USD")
 	case BoundMonthlyCost:
-		return budget("this month", money(r.Used), money(r.Limit), "USD")
+		return budget("this month", formatUSD(r.Used), formatUSD(r.Limit), "USD")
 	case BoundDailyTokens:
 		return budget("today", used, limit, "tokens")
 	case BoundMonthlyTokens:
@@ -85,8 +85,8 @@ func (r AdmissionRefused) Error() string {
 
 func count(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
-// money returns an amount with two decimals, and with up to six if two amounts would look equal.
-func money(usd float64) string {
+// formatUSD returns an amount with two decimals, and with up to six if two amounts would look equal.
+func formatUSD(usd float64) string {
 	s := strconv.FormatFloat(usd, 'f', 6, 64)
 	cents := strings.IndexByte(s, '.') + len(".00")
 	return s[:cents] + strings.TrimRight(s[cents:], "0")

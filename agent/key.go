@@ -84,15 +84,15 @@ func (p *Principal) Covers(scope string) bool {
 	action, resource, confined := strings.Cut(scope, ":")
 	return slices.ContainsFunc(p.Scopes, func(own string) bool {
 		ownAction, ownResource, ownConfined := strings.Cut(own, ":")
-		if !within(ownAction, action) {
+		if !isCovered(ownAction, action) {
 			return false
 		}
-		return !ownConfined || ownResource == "*" || (confined && within(ownResource, resource))
+		return !ownConfined || ownResource == "*" || (confined && isCovered(ownResource, resource))
 	})
 }
 
-// within reports whether everything that the inner pattern matches is matched by the outer one.
-func within(outer, inner string) bool {
+// isCovered reports whether everything that the inner pattern matches is matched by the outer one.
+func isCovered(outer, inner string) bool {
 	if begin, open := strings.CutSuffix(outer, "*"); open {
 		return strings.HasPrefix(strings.TrimSuffix(inner, "*"), begin)
 	}

@@ -99,7 +99,7 @@ func (f *follower) connect(ctx context.Context) error {
 	header := http.Header{"Accept": {"text/event-stream"}, "Last-Event-Id": {strconv.FormatInt(f.last, 10)}}
 	resp, err := f.client.send(ctx, request{path: f.path, query: f.query, header: header})
 	if err != nil {
-		return lost(ctx, err)
+		return connectionLost(ctx, err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // read-only
 	f.connected = true
@@ -115,7 +115,7 @@ func (f *follower) connect(ctx context.Context) error {
 	}}
 	for frame, err := range sse.Read(body, &sse.ReadConfig{MaxEventSize: f.client.cfg.MaxEvent}) {
 		if err != nil {
-			return lost(ctx, &agent.Error{Code: agent.CodeUnavailable, Err: fmt.Errorf("read events: %w", err)})
+			return connectionLost(ctx, &agent.Error{Code: agent.CodeUnavailable, Err: fmt.Errorf("read events: %w", err)})
 		}
 		if frame.Data == "" {
 			continue // only a comment or a retry hint
@@ -127,8 +127,8 @@ func (f *follower) connect(ctx context.Context) error {
 	return agent.Errorf(agent.CodeUnavailable, "", "the stream stopped")
 }
 
-// lost makes the watchdog's cutting of a connection look like what it is.
-func lost(ctx context.Context, err error) error {
+// connectionLost makes the watchdog's cutting of a connection look like what it is.
+func connectionLost(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return &agent.Error{Code: agent.CodeUnavailable, Err: fmt.Errorf("the stream fell silent: %w", err)}
 	}

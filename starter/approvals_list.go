@@ -47,7 +47,7 @@ func approvalRow(v *agent.Approval) []string {
 			state += " by " + v.By
 		}
 	}
-	row := []string{wide(termtext.Visible(v.ApprovalID))}
+	row := []string{clipName(termtext.Visible(v.ApprovalID))}
 	for _, text := range []string{state, dash(v.Agent), dash(string(v.SessionID)), v.ToolName, momentOr(v.ExpiresAt, "-")} {
 		row = append(row, cell(termtext.Visible(text)))
 	}

@@ -111,7 +111,7 @@ func applyText(r *agent.ApplyResult) string {
 	for i := range r.Changes {
 		c := &r.Changes[i]
 		counts[c.Action]++
-		fmt.Fprintf(&text, "%-9s  %s\n", c.Action, wide(c.String()))
+		fmt.Fprintf(&text, "%-9s  %s\n", c.Action, clipName(c.String()))
 	}
 	var parts []string
 	for _, action := range []string{

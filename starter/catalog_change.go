@@ -120,7 +120,7 @@ func (a *app) publish(ctx context.Context, c *client.Client, names []string, by 
 			if info.Artifact != nil {
 				hash = info.Artifact.Hash
 			}
-			a.printLine("published  %s  %s", wide(info.Name), wide(hash))
+			a.printLine("published  %s  %s", clipName(info.Name), clipName(hash))
 		}
 	}
 	if a.output == "json" {

@@ -231,5 +231,5 @@ func changeLine(e *agent.CatalogEvent) string {
 	if parts == nil {
 		parts = []string{"nothing of these"}
 	}
-	return fmt.Sprintf("revision %d: %s", e.Revision, wide(strings.Join(parts, ", ")))
+	return fmt.Sprintf("revision %d: %s", e.Revision, clipName(strings.Join(parts, ", ")))
 }

@@ -93,14 +93,14 @@ func (a *app) agentNames() cobra.CompletionFunc {
 	return choices(a, func(ctx context.Context, c *client.Client) ([]agent.AgentInfo, error) {
 		page, err := c.ListAgents(ctx, agent.AgentQuery{Tenant: a.tenant, Page: agent.Page{Size: pageSize}})
 		return page.Agents, err
-	}, func(info *agent.AgentInfo) cobra.Completion { return described(info.Name, info.Description) })
+	}, func(info *agent.AgentInfo) cobra.Completion { return completionOf(info.Name, info.Description) })
 }
 
 func (a *app) scheduleNames() cobra.CompletionFunc {
 	return choices(a, func(ctx context.Context, c *client.Client) ([]agent.Schedule, error) {
 		page, err := c.Schedules(ctx, agent.Page{Size: pageSize})
 		return page.Schedules, err
-	}, func(s *agent.Schedule) cobra.Completion { return described(s.Name, scheduleTimes(s)) })
+	}, func(s *agent.Schedule) cobra.Completion { return completionOf(s.Name, scheduleTimes(s)) })
 }
 
 // keyIDs offers the keys that have not been revoked.
@@ -108,7 +108,7 @@ func (a *app) keyIDs() cobra.CompletionFunc {
 	return choices(a, func(ctx context.Context, c *client.Client) ([]agent.APIKey, error) {
 		keys, _, err := c.Keys(ctx, agent.Page{Size: pageSize})
 		return slices.DeleteFunc(keys, func(k agent.APIKey) bool { return k.RevokedAt != nil }), err
-	}, func(k *agent.APIKey) cobra.Completion { return described(k.ID, k.Name) })
+	}, func(k *agent.APIKey) cobra.Completion { return completionOf(k.ID, k.Name) })
 }
 
 func (a *app) workflowTags() cobra.CompletionFunc {
@@ -120,14 +120,14 @@ func (a *app) workflowTags() cobra.CompletionFunc {
 
 func (a *app) toolNames() cobra.CompletionFunc {
 	return choices(a, func(ctx context.Context, c *client.Client) ([]agent.Composite, error) { return c.Composites(ctx) },
-		func(tool *agent.Composite) cobra.Completion { return described(tool.Name, tool.Description) })
+		func(tool *agent.Composite) cobra.Completion { return completionOf(tool.Name, tool.Description) })
 }
 
 func (a *app) chatIDs() cobra.CompletionFunc {
 	return choices(a, func(ctx context.Context, c *client.Client) ([]agent.Link, error) {
 		page, err := c.Links(ctx, agent.LinkQuery{PageSize: linksPage})
 		return page.Links, err
-	}, func(l *agent.Link) cobra.Completion { return described(l.ChatID, l.Channel+", "+l.UserID) })
+	}, func(l *agent.Link) cobra.Completion { return completionOf(l.ChatID, l.Channel+", "+l.UserID) })
 }
 
 // decisionChoices offers the pending approvals, and then the kinds of decisions.
@@ -138,7 +138,7 @@ func (a *app) decisionChoices(cmd *cobra.Command, args []string, typed string) (
 		complete = choices(a, func(ctx context.Context, c *client.Client) ([]agent.Approval, error) {
 			page, err := c.Approvals(ctx, agent.ApprovalQuery{State: "pending", Limit: maxChoices})
 			return page.Approvals, err
-		}, func(v *agent.Approval) cobra.Completion { return described(v.ApprovalID, v.ToolName) })
+		}, func(v *agent.Approval) cobra.Completion { return completionOf(v.ApprovalID, v.ToolName) })
 	case 1:
 		complete = fixedChoices(agent.DecisionApprove, agent.DecisionEdit, agent.DecisionReject, agent.DecisionRespond)
 	}
@@ -212,8 +212,8 @@ func firstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// described returns a choice with its description, if it has one.
-func described(name, description string) cobra.Completion {
+// completionOf returns a choice with its description, if it has one.
+func completionOf(name, description string) cobra.Completion {
 	if description = termtext.OneLine(termtext.Printable(description), cellWidth); description == "" {
 		return name
 	}

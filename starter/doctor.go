@@ -159,7 +159,7 @@ func (v *visit) add(f finding) {
 	}
 	v.app.printLine("%s", f.line())
 	if !f.OK {
-		v.app.printLine("  → %s", wide(f.Hint))
+		v.app.printLine("  → %s", clipName(f.Hint))
 	}
 }
 
@@ -202,12 +202,12 @@ func (v *visit) end() error {
 
 func (f *finding) line() string {
 	sign := map[string]string{lineOK: "✓ ", lineWarning: "! "}[f.State]
-	line := cmp.Or(sign, "✗ ") + wide(f.Name)
+	line := cmp.Or(sign, "✗ ") + clipName(f.Name)
 	if f.State != lineOK && f.Rule != "" {
-		line += " (rule " + wide(f.Rule) + ")"
+		line += " (rule " + clipName(f.Rule) + ")"
 	}
 	if f.Detail != "" {
-		line += ": " + wide(f.Detail)
+		line += ": " + clipName(f.Detail)
 	}
 	if took := time.Duration(f.TookMS * float64(time.Millisecond)).Round(time.Millisecond); took > 0 {
 		line += " — " + took.String()

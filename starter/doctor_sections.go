@@ -68,7 +68,7 @@ func (v *visit) versions(server string) {
 	switch {
 	case server == "":
 		v.well("version", "starter "+own+"; the server tells its own to those who may do health.read", 0)
-	case fitting(own, server):
+	case isCompatible(own, server):
 		v.well("version", "starter "+own+", server "+server, 0)
 	case semver.Compare(own, server) < 0:
 		v.warn("version", "starter "+own+" is older than the server's "+server, remedyOldStarter)
@@ -77,8 +77,8 @@ func (v *visit) versions(server string) {
 	}
 }
 
-// fitting reports whether two releases fit. A build that has no number fits everything.
-func fitting(own, server string) bool {
+// isCompatible reports whether two releases fit. A build that has no number fits everything.
+func isCompatible(own, server string) bool {
 	if !semver.IsValid(own) || !semver.IsValid(server) || semver.Major(own) == "v0" && semver.MajorMinor(own) == "v0.0" {
 		return true
 	}

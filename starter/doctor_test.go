@@ -285,7 +285,7 @@ func TestFittingReleases(t *testing.T) {
 		{"v1.2.3", "v1.9.0"}: true, {"v1.2.3", "v2.0.0"}: false, {"v0.3.1", "v0.3.9"}: true, {"v0.3.1", "v0.4.0"}: false,
 		{"(devel)", "v1.0.0"}: true, {"v1.0.0", "main"}: true, {"v0.0.0-20261122-abc", "v0.4.0"}: true,
 	} {
-		require.Equal(t, want, fitting(pair[0], pair[1]), pair)
+		require.Equal(t, want, isCompatible(pair[0], pair[1]), pair)
 	}
 }
 

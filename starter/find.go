@@ -58,7 +58,7 @@ func foundTurnRow(t *agent.TurnSummary) []string {
 		tokens, cost = decimal(t.Usage.InputTokens+t.Usage.OutputTokens), dollars(t.Usage.CostUSD)
 	}
 	return []string{
-		string(t.TurnID), string(t.SessionID), dash(t.Agent), dash(t.UserID), status, moment(t.StartedAt), took(t.StartedAt, t.FinishedAt), tokens, cost,
+		string(t.TurnID), string(t.SessionID), dash(t.Agent), dash(t.UserID), status, moment(t.StartedAt), formatDuration(t.StartedAt, t.FinishedAt), tokens, cost,
 		dash(t.Summary),
 	}
 }

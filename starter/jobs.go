@@ -173,14 +173,14 @@ func (a *app) push(ctx context.Context, c *jobs.Client, j *job.Job, f *jobFlags,
 	err := c.Push(ctx, *j)
 	switch {
 	case agent.CodeOf(err) == agent.CodeConflict:
-		return fmt.Errorf("%w; see it with: starter results get %s; push it again with --retry %d", err, wide(j.JobID), j.RetryCount+1)
+		return fmt.Errorf("%w; see it with: starter results get %s; push it again with --retry %d", err, clipName(j.JobID), j.RetryCount+1)
 	case err != nil:
 		return err
 	case f.wait:
-		a.printNote("pushed job %s to %s", wide(j.JobID), wide(queue))
+		a.printNote("pushed job %s to %s", clipName(j.JobID), clipName(queue))
 		return a.waitFor(ctx, c, j.JobID, f.waitTime(j))
 	}
-	return a.done(map[string]string{"job_id": j.JobID, "queue": queue}, "job      %s\nqueue    %s", wide(j.JobID), wide(queue))
+	return a.done(map[string]string{"job_id": j.JobID, "queue": queue}, "job      %s\nqueue    %s", clipName(j.JobID), clipName(queue))
 }
 
 // waitTime returns how long to wait for the result of a job that was just pushed.
@@ -230,7 +230,7 @@ func (a *app) waitFor(ctx context.Context, c *jobs.Client, id string, timeout ti
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil:
 		return agent.Errorf(agent.CodeUnavailable, "", "no result of job %q within %s: it may not have ended yet, or its result has been taken; "+
-			"starter results get %s shows it then", id, timeout, wide(id))
+			"starter results get %s shows it then", id, timeout, clipName(id))
 	case err != nil:
 		return err
 	}

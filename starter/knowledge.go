@@ -76,7 +76,7 @@ func (a *app) printPassage(n int, p *agent.Passage) {
 	if p.Page > 0 {
 		from += fmt.Sprintf(", page %d", p.Page)
 	}
-	a.printLine("[%d] %s  (%.4f)\n    %s", n, wide(from), p.Score, termtext.OneLine(p.Text, 400))
+	a.printLine("[%d] %s  (%.4f)\n    %s", n, clipName(from), p.Score, termtext.OneLine(p.Text, 400))
 }
 
 func (a *app) knowledgeDeleteCommand() *cobra.Command {
@@ -89,7 +89,7 @@ func (a *app) knowledgeDeleteCommand() *cobra.Command {
 					return err
 				}
 				if a.output != "json" {
-					a.printLine("deleted %s", wide(id))
+					a.printLine("deleted %s", clipName(id))
 				}
 			}
 			return a.print(args[1:], func() error { return nil })

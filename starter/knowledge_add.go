@@ -200,7 +200,7 @@ func (a *app) upload(ctx context.Context, c *client.Client, collection string, f
 		case code == exitUnreachable, len(files) == 1:
 			return err
 		}
-		a.printNote("✗ %s: %v", wide(files[i].name), err)
+		a.printNote("✗ %s: %v", clipName(files[i].name), err)
 		failed++
 		if first == nil {
 			first = err
@@ -235,9 +235,9 @@ func (a *app) addFile(ctx context.Context, c *client.Client, collection string, 
 		chunks += added[i].Chunks
 	}
 	if len(added) == 1 {
-		a.printLine("✓ %s: %s as %s", wide(up.name), count(chunks, "chunk"), wide(added[0].ID))
+		a.printLine("✓ %s: %s as %s", clipName(up.name), count(chunks, "chunk"), clipName(added[0].ID))
 	} else {
-		a.printLine("✓ %s: %s, %s", wide(up.name), count(len(added), "document"), count(chunks, "chunk"))
+		a.printLine("✓ %s: %s, %s", clipName(up.name), count(len(added), "document"), count(chunks, "chunk"))
 	}
 	return added, nil
 }

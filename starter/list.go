@@ -117,7 +117,7 @@ func (a *app) table(header string, rows [][]string) error {
 			cells[i] = cell(text)
 		}
 		if len(row) > 0 {
-			cells[0] = wide(row[0])
+			cells[0] = clipName(row[0])
 		}
 		fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
 	}
@@ -130,8 +130,8 @@ func (a *app) table(header string, rows [][]string) error {
 // cell returns a value that fits a table: one bounded line that cannot steer the terminal.
 func cell(text string) string { return termtext.OneLine(termtext.Printable(text), cellWidth) }
 
-// wide returns one line of names that may be copied.
-func wide(text string) string { return termtext.OneLine(termtext.Printable(text), nameWidth) }
+// clipName returns one line of names that may be copied.
+func clipName(text string) string { return termtext.OneLine(termtext.Printable(text), nameWidth) }
 
 // dash returns "-" for an empty value of a table.
 func dash(text string) string { return cmp.Or(text, "-") }
@@ -184,6 +184,6 @@ func (a *app) printNote(format string, args ...any) {
 // fact prints a name and its value on one line; nothing if the value is empty.
 func (a *app) fact(name, value string) {
 	if value != "" {
-		a.printLine("%-9s%s", name, wide(value))
+		a.printLine("%-9s%s", name, clipName(value))
 	}
 }

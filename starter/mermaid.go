@@ -33,7 +33,7 @@ func flowchart(p *agent.Plan) string {
 		c.line("%s --> %s", last, id)
 		last = id
 	}
-	for i, more := range bounded(len(p.Prepare)) {
+	for i, more := range drawnIndices(len(p.Prepare)) {
 		if more > 0 {
 			chain(fmt.Sprintf("step%d", i+1), "[%s]", fmt.Sprintf("and %d more steps", more))
 			continue
@@ -41,7 +41,7 @@ func flowchart(p *agent.Plan) string {
 		s := &p.Prepare[i]
 		chain(fmt.Sprintf("step%d", i+1), "[/%s/]", s.Kind+" "+s.Collection, fmt.Sprintf("top %d", s.TopK))
 	}
-	for i, more := range bounded(len(p.Middleware)) {
+	for i, more := range drawnIndices(len(p.Middleware)) {
 		if more > 0 {
 			chain(fmt.Sprintf("middleware%d", i+1), "[[%s]]", fmt.Sprintf("and %d more", more))
 			continue
@@ -65,9 +65,9 @@ func flowchart(p *agent.Plan) string {
 	return c.b.String()
 }
 
-// bounded yields the indices of a list that are drawn. Where the list is longer, the last one stands for the rest: more is how many
+// drawnIndices yields the indices of a list that are drawn. Where the list is longer, the last one stands for the rest: more is how many
 // that are.
-func bounded(n int) func(yield func(i, more int) bool) {
+func drawnIndices(n int) func(yield func(i, more int) bool) {
 	return func(yield func(i, more int) bool) {
 		for i := range min(n, maxDrawn) {
 			more := 0
@@ -87,7 +87,7 @@ func (c *chart) models(p *agent.Plan) {
 	if len(p.Models) == 0 {
 		c.node("model1", "{{%s}}", "no model")
 	}
-	for i, more := range bounded(len(p.Models)) {
+	for i, more := range drawnIndices(len(p.Models)) {
 		id := fmt.Sprintf("model%d", i+1)
 		m := &p.Models[i]
 		switch {
@@ -127,7 +127,7 @@ func (c *chart) tools(p *agent.Plan) {
 			return
 		}
 		c.open(id, join(kit, of[kit][0].Node))
-		for i, more := range bounded(len(of[kit])) {
+		for i, more := range drawnIndices(len(of[kit])) {
 			tool := fmt.Sprintf("%stool%d", id, i+1)
 			if more > 0 {
 				c.node(tool, "[%s]", fmt.Sprintf("and %d more tools", more))
@@ -158,7 +158,7 @@ func toolLines(t *agent.PlanTool) []string {
 }
 
 func (c *chart) delegates(p *agent.Plan) {
-	for i, more := range bounded(len(p.Delegates)) {
+	for i, more := range drawnIndices(len(p.Delegates)) {
 		id := fmt.Sprintf("delegate%d", i+1)
 		if more > 0 {
 			c.node(id, "[%s]", fmt.Sprintf("and %d more agents", more))

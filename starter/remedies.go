@@ -64,27 +64,27 @@ var remedies = []struct {
 	remedy string
 }{
 	{chain(client.ErrScheme), remedyTLS},
-	{speaks("proxyconnect", "Proxy Authentication Required"), remedyProxy},
-	{speaks("server gave HTTP response to HTTPS client"), remedyPlain},
+	{hasText("proxyconnect", "Proxy Authentication Required"), remedyProxy},
+	{hasText("server gave HTTP response to HTTPS client"), remedyPlain},
 	{dns(false), remedyName},
 	{dns(true), remedyDNS},
 	{chain(syscall.ECONNREFUSED), remedyStart},
 	{chain(syscall.EHOSTUNREACH, syscall.ENETUNREACH), remedyRoute},
-	{untrusted, remedyUnknownCA},
+	{isUntrusted, remedyUnknownCA},
 	{otherName, remedyHostname},
-	{expired, remedyExpired},
-	{speaks("malformed HTTP", "frame too large", "first record does not look like a TLS handshake", "readLoopPeekFailLocked"), remedyNotHTTP},
-	{speaks("tls: "), remedyHandshake},
+	{isExpiredCertificate, remedyExpired},
+	{hasText("malformed HTTP", "frame too large", "first record does not look like a TLS handshake", "readLoopPeekFailLocked"), remedyNotHTTP},
+	{hasText("tls: "), remedyHandshake},
 	{chain(io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE), remedyClosed},
-	{speaks("server closed idle connection"), remedyClosed}, // before it was asked
-	{slow, remedySlow},
+	{hasText("server closed idle connection"), remedyClosed}, // before it was asked
+	{isTimeout, remedySlow},
 	{chain(client.ErrForeign), remedyForeign},
-	{speaks("names neither this machine's loopback address nor an allowed host"), remedyHost},
-	{answered(agent.CodeDenied), remedyRights},
-	{answered(agent.CodeRateLimited), remedyLimited},
-	{speaks("502 Bad Gateway", "503 Service Unavailable", "504 Gateway Timeout"), remedyGateway},
-	{answered(agent.CodeNotFound), remedyOld},
-	{answered(agent.CodeInternal), remedyInternal},
+	{hasText("names neither this machine's loopback address nor an allowed host"), remedyHost},
+	{hasCode(agent.CodeDenied), remedyRights},
+	{hasCode(agent.CodeRateLimited), remedyLimited},
+	{hasText("502 Bad Gateway", "503 Service Unavailable", "504 Gateway Timeout"), remedyGateway},
+	{hasCode(agent.CodeNotFound), remedyOld},
+	{hasCode(agent.CodeInternal), remedyInternal},
 }
 
 // remedy says what to do about an error: one line, never empty.
@@ -124,7 +124,7 @@ func chain(targets ...error) func(error) bool {
 	}
 }
 
-func speaks(texts ...string) func(error) bool {
+func hasText(texts ...string) func(error) bool {
 	return func(err error) bool {
 		for _, w := range texts {
 			if strings.Contains(err.Error(), w) {
@@ -135,7 +135,7 @@ func speaks(texts ...string) func(error) bool {
 	}
 }
 
-func answered(code agent.Code) func(error) bool {
+func hasCode(code agent.Code) func(error) bool {
 	return func(err error) bool {
 		e, ok := errors.AsType[*agent.Error](err)
 		return ok && e.Code == code
@@ -149,16 +149,16 @@ func dns(timeout bool) func(error) bool {
 	}
 }
 
-func untrusted(err error) bool { return errors.As(err, new(x509.UnknownAuthorityError)) }
+func isUntrusted(err error) bool { return errors.As(err, new(x509.UnknownAuthorityError)) }
 
 func otherName(err error) bool { return errors.As(err, new(x509.HostnameError)) }
 
-func expired(err error) bool {
+func isExpiredCertificate(err error) bool {
 	e, ok := errors.AsType[x509.CertificateInvalidError](err)
 	return ok && e.Reason == x509.Expired
 }
 
-func slow(err error) bool {
+func isTimeout(err error) bool {
 	e, ok := errors.AsType[net.Error](err)
 	return ok && e.Timeout() || errors.Is(err, context.DeadlineExceeded)
 }

@@ -84,7 +84,7 @@ func (a *app) export(ctx context.Context, c *client.Client, ref string, e client
 	if err != nil {
 		return fmt.Errorf("export %s: %w", ref, err)
 	}
-	a.printNote("%s: %s", wide(file), size(p.read))
+	a.printNote("%s: %s", clipName(file), size(p.read))
 	return nil
 }
 

@@ -85,9 +85,9 @@ func (a *app) printRoute(d *agent.RouteDecision) error {
 	if d.Model != "" {
 		name += " with model " + d.Model
 	}
-	a.printLine("agent  %s\nwhy    %s", wide(name), wide(routeReason(d)))
+	a.printLine("agent  %s\nwhy    %s", clipName(name), clipName(routeReason(d)))
 	if d.Mismatch {
-		a.printLine("note   the rules would have chosen %s", wide(d.Expected))
+		a.printLine("note   the rules would have chosen %s", clipName(d.Expected))
 	}
 	if len(d.Rules) == 0 {
 		return nil

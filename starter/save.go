@@ -29,16 +29,16 @@ func saveFile(name string, write func(io.Writer) error) error {
 	}
 	beside := filepath.Join(filepath.Dir(name), ".starter-"+uuid.NewString())
 	if err := writeTo(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode, write); err != nil {
-		return errors.Join(err, gone(os.Remove(beside)))
+		return errors.Join(err, ignoreMissing(os.Remove(beside)))
 	}
 	if err := os.Rename(beside, name); err != nil {
-		return errors.Join(usageError{err}, gone(os.Remove(beside)))
+		return errors.Join(usageError{err}, ignoreMissing(os.Remove(beside)))
 	}
 	return nil
 }
 
-// gone takes for done the removal of what was never there.
-func gone(err error) error {
+// ignoreMissing takes for done the removal of what was never there.
+func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -83,5 +83,5 @@ func (a *app) toolsSwitchCommand(word, short string, on bool) *cobra.Command {
 func (a *app) changeTool(cmd *cobra.Command, args []string, change agent.CompositeChange, done string) error {
 	return show(a, func(ctx context.Context, c *client.Client, args []string) (agent.Composite, error) {
 		return c.ChangeComposite(ctx, args[0], change)
-	}, func(changed *agent.Composite) string { return done + " " + wide(changed.Name) })(cmd, args)
+	}, func(changed *agent.Composite) string { return done + " " + clipName(changed.Name) })(cmd, args)
 }

@@ -187,7 +187,8 @@ func (a *app) printUsage(p *agent.UsagePage, form string) error {
 	case "csv":
 		return a.printUsageCSV(p)
 	}
-	header := strings.ToUpper(strings.Join(append(groupNames(p.Group), ""), " ")) + "CALLS INPUT OUTPUT CACHED REASONING ESTIMATED COST UNPRICED REBILLED PAID-AGAIN"
+	header := strings.ToUpper(strings.Join(append(groupNames(p.Group), ""), " ")) +
+		"CALLS INPUT OUTPUT CACHED REASONING ESTIMATED COST UNPRICED REBILLED PAID-AGAIN"
 	rows := make([][]string, 0, len(p.Rows)+1)
 	for i := range p.Rows {
 		rows = append(rows, append(groupCells(&p.Rows[i], p.Group, "-"), sumCells(&p.Rows[i].UsageSums)...))

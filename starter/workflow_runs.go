@@ -116,11 +116,11 @@ func runRow(r *agent.Run) []string {
 		by = "schedule " + r.Schedule
 	}
 	return []string{
-		r.RunID, r.Tag, r.Owner, decimal(r.Version), string(r.Status), moment(r.StartedAt), took(r.StartedAt, r.FinishedAt), dash(by),
+		r.RunID, r.Tag, r.Owner, decimal(r.Version), string(r.Status), moment(r.StartedAt), formatDuration(r.StartedAt, r.FinishedAt), dash(by),
 	}
 }
 
-func took(from time.Time, to *time.Time) string {
+func formatDuration(from time.Time, to *time.Time) string {
 	if to == nil {
 		return "-"
 	}
@@ -170,7 +170,7 @@ func stepRow(s *agent.RunStep) []string {
 	case s.Ref != "":
 		output = s.Ref
 	}
-	return []string{s.NodeID, decimal(s.Visit), s.Type, string(s.Status), took(s.StartedAt, s.FinishedAt), dash(output)}
+	return []string{s.NodeID, decimal(s.Visit), s.Type, string(s.Status), formatDuration(s.StartedAt, s.FinishedAt), dash(output)}
 }
 
 func (a *app) workflowsCancelCommand() *cobra.Command {

@@ -31,7 +31,7 @@ func (c *command) health(ctx context.Context, settings *app.HTTP) error {
 	}
 	transport := &http.Transport{DisableKeepAlives: true} // and no proxy: the gateway is here
 	if settings.TLSCert != "" {
-		if transport.TLSClientConfig, err = trusting(settings.TLSCert); err != nil {
+		if transport.TLSClientConfig, err = trustOnlyFile(settings.TLSCert); err != nil {
 			return fmt.Errorf("http.tls_cert: %w", err)
 		}
 	}
@@ -71,10 +71,10 @@ func healthURL(settings *app.HTTP) (string, error) {
 	return u.String(), nil
 }
 
-// trusting trusts a server that has the certificate of a PEM file, or one that a certificate of that file has signed, and nobody else. Who issued
+// trustOnlyFile trusts a server that has the certificate of a PEM file, or one that a certificate of that file has signed, and nobody else. Who issued
 // it does not matter. Its names do not either, since loopback is in few certificates, nor its end: /health itself says when that comes, and a
 // check that failed over it would have a worker restarted that runs its turns.
-func trusting(file string) (*tls.Config, error) {
+func trustOnlyFile(file string) (*tls.Config, error) {
 	known, err := certificates(file)
 	if err != nil {
 		return nil, err

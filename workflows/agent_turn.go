@@ -19,7 +19,7 @@ import (
 // A turn that fails completes with status "failed"; the workflow itself fails only when the request is refused.
 func AgentTurn(ctx workflow.Context, request converter.RawValue, carry *Carry) (agent.AgentStepOutput, error) {
 	if carry != nil && carry.Turn.TurnID == "" {
-		return agent.AgentStepOutput{}, refused(agent.FailureOf(agent.Invalid("carry",
+		return agent.AgentStepOutput{}, refusalError(agent.FailureOf(agent.Invalid("carry",
 			"AgentTurn takes one input, a turn request: the second one is for continue-as-new alone, leave it out")))
 	}
 	t := newTurn(ctx, carry)
@@ -71,7 +71,7 @@ func (t *agentTurn) begin(ctx workflow.Context, request converter.RawValue) (*ag
 	pause := askAgainFirst
 	for {
 		var begun turns.BeginTurnResult
-		if err := quick(ctx, "begin", acts.BeginTurn, &begun, request, in); err != nil {
+		if err := runLocally(ctx, "begin", acts.BeginTurn, &begun, request, in); err != nil {
 			return nil, err
 		}
 		t.bind(ctx, &begun)
@@ -83,7 +83,7 @@ func (t *agentTurn) begin(ctx workflow.Context, request converter.RawValue) (*ag
 		case turns.VerdictDuplicate:
 			return begun.Output, nil
 		case turns.VerdictRefused:
-			return nil, refused(begun.Refusal)
+			return nil, refusalError(begun.Refusal)
 		case turns.VerdictBehind:
 			t.cancelled = t.cancelled || begun.Cancelled
 		}
@@ -106,9 +106,9 @@ func (t *agentTurn) loadPlan(ctx workflow.Context, begun *turns.BeginTurnResult)
 	in := turns.TurnInput{TurnID: t.ref.TurnID}
 	var route turns.RouteTurnResult
 	var plan turns.LoadPlanResult
-	err := quickWithSummary(ctx, begun.Route, acts.RouteTurn, &route, in)
+	err := runLocallyWithSummary(ctx, begun.Route, acts.RouteTurn, &route, in)
 	if err == nil {
-		err = quickWithSummary(ctx, planSummary(&t.ref), acts.LoadPlan, &plan, in)
+		err = runLocallyWithSummary(ctx, planSummary(&t.ref), acts.LoadPlan, &plan, in)
 	}
 	t.usePlan(begun.CoreVersion, &plan)
 	if err != nil {
@@ -169,7 +169,7 @@ func (t *agentTurn) runCallModel(ctx workflow.Context, in turns.CallModelInput, 
 	summary := t.modelSummary(in.Step)
 	if t.localCalls {
 		err := workflow.ExecuteLocalActivity(localModelOptions(ctx, summary), acts.CallModel, in).Get(ctx, v)
-		if err == nil || final(err) {
+		if err == nil || isFinal(err) {
 			return err
 		}
 	}
@@ -236,7 +236,7 @@ func (t *agentTurn) callTool(ctx workflow.Context, step int, c turn.Call, v *age
 	in := turns.CallToolInput{TurnID: t.ref.TurnID, Step: step, CallID: c.ID, Decided: c.Rule != "", Refused: c.Refused, BudgetMS: t.toolBudgetMS()}
 	if c.Local {
 		err := workflow.ExecuteLocalActivity(quickOptions(ctx, c.Summary, 1), acts.CallTool, in).Get(ctx, v)
-		if err == nil || final(err) {
+		if err == nil || isFinal(err) {
 			return err
 		}
 	}
@@ -254,7 +254,7 @@ func (t *agentTurn) await(ctx workflow.Context, a turn.Action) {
 			in.Calls = append(in.Calls, turns.ApprovalCall{ID: c.ID, Rule: c.Rule})
 		}
 		var out turns.RequestApprovalResult
-		if err := quick(ctx, "request approval", acts.RequestApproval, &out, in); err != nil {
+		if err := runLocally(ctx, "request approval", acts.RequestApproval, &out, in); err != nil {
 			t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
 			return
 		}
@@ -278,7 +278,7 @@ func (t *agentTurn) finish(ctx workflow.Context, a turn.Action) (agent.AgentStep
 		ElapsedMS: t.state.ElapsedMS, Closing: a.Closing, Step: a.Step,
 	}
 	var stored turns.StoreTurnResult
-	err := quick(ctx, "store", acts.StoreTurn, &stored, in)
+	err := runLocally(ctx, "store", acts.StoreTurn, &stored, in)
 	out := t.output(a, &stored)
 	if !t.ready { // the caller of begin leaves
 		return out, err

@@ -47,12 +47,12 @@ func (r *definedRun) begin(ctx workflow.Context, request converter.RawValue) (*a
 	schedule, _ := workflow.GetTypedSearchAttributes(ctx).GetKeyword(attributeScheduledBy)
 	in := definitions.BeginRunInput{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Schedule: schedule}
 	var begun definitions.BeginRunResult
-	if err := quick(ctx, "begin", definitionActivities.BeginRun, &begun, request, in); err != nil {
+	if err := runLocally(ctx, "begin", definitionActivities.BeginRun, &begun, request, in); err != nil {
 		return nil, err
 	}
 	switch {
 	case begun.Refusal != nil:
-		return nil, refused(begun.Refusal)
+		return nil, refusalError(begun.Refusal)
 	case begun.Over != "":
 		r.ref, r.status = begun.Run, begun.Over
 		out := r.result(begun.Error)
@@ -134,14 +134,14 @@ func (r *definedRun) finish(ctx workflow.Context, status core.Status) (agent.Run
 	r.finished = true
 	r.status = agent.RunStatus(status)
 	if status == core.Failed && r.failure == nil {
-		r.failure = exhausted()
+		r.failure = tooManyVisits()
 	}
 	var failure *agent.Failure
 	if status == core.Failed {
 		failure = r.failure
 	}
 	in := definitions.FinishRunInput{RunID: r.ref.RunID, Tenant: r.ref.Tenant, Status: r.status, Failure: failure, At: workflow.Now(ctx)}
-	err := quick(ctx, "store", definitionActivities.FinishRun, nil, in)
+	err := runLocally(ctx, "store", definitionActivities.FinishRun, nil, in)
 	_ = workflow.Await(ctx, r.quiet(ctx)) // as above
 	if err != nil {
 		return agent.RunResult{}, err

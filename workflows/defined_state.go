@@ -142,8 +142,8 @@ func (r *definedRun) cancel(workflow.Context, agent.CancelRequest) error {
 // errRunOver refuses what comes after the end.
 var errRunOver = temporal.NewNonRetryableApplicationError("the run is over", string(agent.CodeConflict), nil)
 
-// exhausted is the failure of a run that made all the visits it may make.
-func exhausted() *agent.Failure {
+// tooManyVisits is the failure of a run that made all the visits it may make.
+func tooManyVisits() *agent.Failure {
 	return &agent.Failure{
 		Type: string(agent.CodeOverflow), Message: fmt.Sprintf("the run made %d visits; what repeats for longer is a schedule's work", core.MaxVisits),
 	}

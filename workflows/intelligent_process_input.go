@@ -47,11 +47,11 @@ func (r *intelligent) readInput(ctx workflow.Context, raw converter.RawValue, fi
 	r.strict = workflow.GetVersion(ctx, changeStrict, workflow.DefaultVersion, strictSince) >= strictSince
 	if first && r.strict {
 		var out activities.CheckProcessResult
-		if err := quick(ctx, "check the input", acts.CheckProcess, &out, raw); err != nil {
+		if err := runLocally(ctx, "check the input", acts.CheckProcess, &out, raw); err != nil {
 			return err
 		}
 		if out.Refusal != nil {
-			return refused(out.Refusal)
+			return refusalError(out.Refusal)
 		}
 	}
 	if err := converter.GetDefaultDataConverter().FromPayload(raw.Payload(), &r.in); err != nil {
@@ -59,7 +59,7 @@ func (r *intelligent) readInput(ctx workflow.Context, raw converter.RawValue, fi
 	}
 	if first && !r.strict {
 		if err := r.in.Check(); err != nil {
-			return refused(agent.FailureOf(err))
+			return refusalError(agent.FailureOf(err))
 		}
 	}
 	return nil

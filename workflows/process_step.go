@@ -192,11 +192,11 @@ func (p *Process) turn(ctx workflow.Context, s *Step, request agent.TurnRequest)
 	child := workflow.ExecuteChildWorkflow(options, AgentTurnType, request)
 	late := false
 	if s.Timeout > 0 {
-		late = within(ctx, s.Name+": timeout", s.Timeout, child.IsReady) && ctx.Err() == nil
+		late = awaitWithin(ctx, s.Name+": timeout", s.Timeout, child.IsReady) && ctx.Err() == nil
 	}
 	if late {
 		stop()
-		if within(ctx, s.Name+": stop", stopGrace, child.IsReady) && ctx.Err() == nil {
+		if awaitWithin(ctx, s.Name+": stop", stopGrace, child.IsReady) && ctx.Err() == nil {
 			return agent.AgentStepOutput{}, &StepError{Step: s.Name, Type: StepTimeout, Message: tookTooLong(s), Retryable: true}
 		}
 	}
@@ -206,7 +206,7 @@ func (p *Process) turn(ctx workflow.Context, s *Step, request agent.TurnRequest)
 	case ctx.Err() != nil:
 		return out, ctx.Err()
 	case err != nil && !late:
-		return out, lost(s.Name, err)
+		return out, lostTurnError(s.Name, err)
 	case late && (err != nil || out.Status != agent.TurnCompleted): // it may have completed while it was told to stop
 		failed := &StepError{Step: s.Name, Type: StepTimeout, Message: tookTooLong(s), Retryable: true, Err: err}
 		if err == nil {
@@ -221,8 +221,8 @@ func (p *Process) turn(ctx workflow.Context, s *Step, request agent.TurnRequest)
 
 func tookTooLong(s *Step) string { return "took longer than " + s.Timeout.String() }
 
-// within waits for done and reports whether the time ran out first. A cancel ends the wait too.
-func within(ctx workflow.Context, summary string, d time.Duration, done func() bool) (late bool) {
+// awaitWithin waits for done and reports whether the time ran out first. A cancel ends the wait too.
+func awaitWithin(ctx workflow.Context, summary string, d time.Duration, done func() bool) (late bool) {
 	ok, err := workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{Timeout: d, TimerOptions: workflow.TimerOptions{Summary: summary}}, done)
 	return !ok && err == nil
 }
@@ -239,8 +239,8 @@ func unfinished(step string, out *agent.AgentStepOutput) *StepError {
 	return e
 }
 
-// lost is a turn that did not return: its request was refused, or its workflow has ended without a word.
-func lost(step string, err error) error {
+// lostTurnError is a turn that did not return: its request was refused, or its workflow has ended without a word.
+func lostTurnError(step string, err error) error {
 	if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
 		return err
 	}

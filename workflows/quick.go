@@ -10,27 +10,27 @@ import (
 // quickAttempts is how often a local activity is tried before it is run as a normal one.
 const quickAttempts = 3
 
-// quick runs a store activity locally, which costs one history event instead of three and no round trip, and as a normal activity
+// runLocally runs a store activity locally, which costs one history event instead of three and no round trip, and as a normal activity
 // when that does not work within its ceiling. The marker gets no summary: it holds the activity's name.
-func quick(ctx workflow.Context, summary string, fn any, out any, args ...any) error {
+func runLocally(ctx workflow.Context, summary string, fn any, out any, args ...any) error {
 	return runQuick(ctx, quickOptions(ctx, "", quickAttempts), summary, fn, out, args...)
 }
 
-// quickWithSummary is quick for an activity whose marker shows a summary.
-func quickWithSummary(ctx workflow.Context, summary string, fn any, out any, args ...any) error {
+// runLocallyWithSummary is quick for an activity whose marker shows a summary.
+func runLocallyWithSummary(ctx workflow.Context, summary string, fn any, out any, args ...any) error {
 	return runQuick(ctx, quickOptions(ctx, summary, quickAttempts), summary, fn, out, args...)
 }
 
 func runQuick(ctx, local workflow.Context, summary string, fn any, out any, args ...any) error {
 	err := workflow.ExecuteLocalActivity(local, fn, args...).Get(ctx, out)
-	if err == nil || final(err) {
+	if err == nil || isFinal(err) {
 		return err
 	}
 	return workflow.ExecuteActivity(storeOptions(ctx, summary), fn, args...).Get(ctx, out)
 }
 
-// final reports whether retrying an activity cannot help.
-func final(err error) bool {
+// isFinal reports whether retrying an activity cannot help.
+func isFinal(err error) bool {
 	var application *temporal.ApplicationError
 	return temporal.IsCanceledError(err) || (errors.As(err, &application) && application.NonRetryable())
 }

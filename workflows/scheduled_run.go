@@ -122,7 +122,7 @@ func (r *scheduledRun) submit(ctx workflow.Context) error {
 			r.status, r.failure = string(agent.TurnFailed), internalFailure(err)
 			return nil
 		case r.turn.Gone:
-			return refused(r.turn.Refusal)
+			return refusalError(r.turn.Refusal)
 		case r.turn.TurnID != "":
 			r.await = schedules.AwaitInput{TurnID: r.turn.TurnID}
 			return nil
@@ -207,7 +207,7 @@ func (r *scheduledRun) finish(ctx workflow.Context) (ScheduledRunResult, error) 
 	out := ScheduledRunResult{RunID: r.ref.RunID, Schedule: r.ref.Schedule, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID}
 	in := schedules.FinishInput{RunRef: r.ref, TurnID: r.turn.TurnID, Status: r.status, Failure: r.failure, At: workflow.Now(ctx)}
 	var finished schedules.FinishResult
-	if err := quick(ctx, "store", scheduled.FinishScheduledRun, &finished, in); err != nil {
+	if err := runLocally(ctx, "store", scheduled.FinishScheduledRun, &finished, in); err != nil {
 		return out, err
 	}
 	out.Status, out.ResultRef, out.Error = finished.Status, finished.ResultRef, finished.Error

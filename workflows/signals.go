@@ -27,7 +27,7 @@ func serve[T any](ctx workflow.Context, name string, c workflow.ReceiveChannel, 
 func handleCancel(ctx workflow.Context, description string, cancel func(workflow.Context, agent.CancelRequest) error) error {
 	check := func(c agent.CancelUpdate) error {
 		if err := c.Check(); err != nil {
-			return refused(agent.FailureOf(err))
+			return refusalError(agent.FailureOf(err))
 		}
 		return nil
 	}

@@ -65,7 +65,7 @@ func (t *agentTurn) listenToSignals(ctx, free workflow.Context) {
 // validateDecision refuses an invalid decision before it is in history.
 func validateDecision(d agent.Decision) error {
 	if err := d.Check(); err != nil {
-		return refused(agent.FailureOf(err))
+		return refusalError(agent.FailureOf(err))
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func validateDecision(d agent.Decision) error {
 // validateProvided refuses an invalid result before it is in history.
 func validateProvided(r agent.ProvidedResult) error {
 	if err := r.Check(); err != nil {
-		return refused(agent.FailureOf(err))
+		return refusalError(agent.FailureOf(err))
 	}
 	return nil
 }
@@ -99,14 +99,14 @@ func (t *agentTurn) judge(ctx workflow.Context, summary string, activity any, in
 		return agent.DecisionVerdict{}, err
 	}
 	var out turns.DecideResult
-	if err := quick(ctx, summary, activity, &out, input()); err != nil {
+	if err := runLocally(ctx, summary, activity, &out, input()); err != nil {
 		return agent.DecisionVerdict{}, err
 	}
 	if out.Stands != nil {
 		t.verdicts = append(t.verdicts, *out.Stands)
 	}
 	if out.Verdict == nil {
-		return agent.DecisionVerdict{}, refused(out.Refusal)
+		return agent.DecisionVerdict{}, refusalError(out.Refusal)
 	}
 	if !out.Elsewhere {
 		t.verdicts = append(t.verdicts, *out.Verdict)
@@ -126,7 +126,7 @@ func (t *agentTurn) cancel(ctx workflow.Context, c agent.CancelRequest) error {
 	}
 	t.handling++
 	defer func() { t.handling-- }()
-	return quick(ctx, "cancel", acts.CancelTurn, nil, turns.CancelTurnInput{TurnID: t.ref.TurnID, Cancel: c})
+	return runLocally(ctx, "cancel", acts.CancelTurn, nil, turns.CancelTurnInput{TurnID: t.ref.TurnID, Cancel: c})
 }
 
 // MessageReceipt answers the update "message".
@@ -154,7 +154,7 @@ func (t *agentTurn) message(ctx workflow.Context, m turns.Message) (MessageRecei
 		return MessageReceipt{}, err
 	}
 	if out.Refusal != nil {
-		return MessageReceipt{}, refused(out.Refusal)
+		return MessageReceipt{}, refusalError(out.Refusal)
 	}
 	return MessageReceipt{TurnID: out.TurnID, Position: out.Position}, nil
 }
@@ -164,6 +164,6 @@ func messageTurn(ctx workflow.Context, parent agent.TurnID) agent.TurnID {
 	return agent.TurnID(uuid.NewSHA1(messageNamespace, []byte(string(parent)+"\x00"+workflow.GetCurrentUpdateInfo(ctx).ID)).String())
 }
 
-func refused(f *agent.Failure) error {
+func refusalError(f *agent.Failure) error {
 	return temporal.NewNonRetryableApplicationError(f.Message, f.Type, nil, f)
 }

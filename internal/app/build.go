@@ -126,7 +126,7 @@ func (p *Parts) tools(c *Config, w *World, s sampler) (err error) {
 		Workflows: w.Workflows, Composites: w.Composites, References: w.References, Ranking: w.Ranking,
 	}
 	if c.Workflows.OrchestratorURL != "" {
-		if available.Workflows, err = orchestrated(&c.Workflows); err != nil {
+		if available.Workflows, err = newOrchestrator(&c.Workflows); err != nil {
 			return err
 		}
 	}

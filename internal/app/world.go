@@ -22,8 +22,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool/mcp"
 )
 
-// orchestrated keeps workflow definitions at an orchestrator.
-func orchestrated(c *Workflows) (tool.Workflows, error) {
+// newOrchestrator keeps workflow definitions at an orchestrator.
+func newOrchestrator(c *Workflows) (tool.Workflows, error) {
 	web, err := orchestratorHTTP(c)
 	if err != nil {
 		return nil, err

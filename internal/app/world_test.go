@@ -28,7 +28,7 @@ func TestOrchestrated(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"patch_id": "p-1", "version": 2, "description": r.Header.Get("Authorization")})
 	}))
 	t.Cleanup(srv.Close)
-	w, err := orchestrated(&Workflows{OrchestratorURL: srv.URL + "/api/v1", OrchestratorToken: "a-secret-token"})
+	w, err := newOrchestrator(&Workflows{OrchestratorURL: srv.URL + "/api/v1", OrchestratorToken: "a-secret-token"})
 	require.NoError(t, err)
 	r, err := w.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{
 		WorkflowKey: agent.WorkflowKey{Tenant: "default", Owner: "joe", Tag: "main"}, Operations: json.RawMessage(`[{"op":"remove","path":"/nodes/0"}]`),
@@ -54,7 +54,7 @@ func TestOrchestrated(t *testing.T) {
 
 	_, err = w.ListWorkflows(t.Context(), agent.WorkflowQuery{Tenant: "default"})
 	require.NoError(t, err, "it may list none")
-	_, err = orchestrated(&Workflows{OrchestratorURL: "ftp://x"})
+	_, err = newOrchestrator(&Workflows{OrchestratorURL: "ftp://x"})
 	require.ErrorContains(t, err, "workflows.orchestrator_url")
 }
 

@@ -91,7 +91,7 @@ func (t *Trail) Record(r agent.AuditRecord) {
 	}
 	r.At = r.At.UTC()
 	for _, text := range []*string{&r.Tenant, &r.Subject, &r.Method, &r.Credential, &r.Resource, &r.Channel, &r.RequestID, &r.Remote} {
-		*text = storable(*text)
+		*text = cleanText(*text)
 	}
 	if len(r.Detail) > maxDetail {
 		r.Detail = []byte(`{"truncated":true}`)

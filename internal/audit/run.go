@@ -112,8 +112,8 @@ func (t *Trail) expire(ctx context.Context) {
 	}
 }
 
-// storable returns text that a store accepts: bounded, valid UTF-8, without NUL.
-func storable(text string) string {
+// cleanText returns text that a store accepts: bounded, valid UTF-8, without NUL.
+func cleanText(text string) string {
 	if len(text) > maxText {
 		text = text[:maxText]
 	}

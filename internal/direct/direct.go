@@ -164,7 +164,7 @@ func (d *Driver) leave() {
 // its beginning failed. What cannot be handed over now is when its lease has run out.
 func (d *Driver) handBegun(ctx context.Context, begun *turns.BeginTurnResult, r *agent.Receipt, why agent.Fallback) error {
 	err := d.give(context.WithoutCancel(ctx), &begun.Turn, nil, why)
-	if err != nil && !final(err) {
+	if err != nil && !isFinal(err) {
 		d.Logger.Warn("start a recorded turn", logs.Turn(begun.Turn.TurnID, begun.Turn.Tenant, begun.Turn.InstanceID), zap.Error(err))
 		r.StartUnknown = true
 		return nil

@@ -140,15 +140,15 @@ func (t *running) callTools(ctx context.Context, a turn.Action) ([]agent.ToolVer
 func perform[T any](ctx context.Context, call func() (T, error)) (T, error) {
 	return backoff.Retry(ctx, func() (T, error) {
 		v, err := call()
-		if final(err) {
+		if isFinal(err) {
 			return v, backoff.Permanent(err)
 		}
 		return v, err
 	}, backoff.WithMaxElapsedTime(patience))
 }
 
-// final reports whether an error would be the same the next time. A turn that was fenced here is driven elsewhere.
-func final(err error) bool {
+// isFinal reports whether an error would be the same the next time. A turn that was fenced here is driven elsewhere.
+func isFinal(err error) bool {
 	return errors.Is(err, agent.ErrFenced) || errors.Is(err, agent.ErrStreamClosed) ||
 		err != nil && !agent.CodeOf(err).Retryable() && !errors.Is(err, context.Canceled)
 }

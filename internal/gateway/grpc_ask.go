@@ -266,7 +266,7 @@ func citationsOf(o *agent.AgentStepOutput) []agent.Annotation {
 		}
 		for _, c := range b.Annotations {
 			if c.Type == "citation" {
-				c.StartIndex, c.EndIndex = shifted(c.StartIndex, before), shifted(c.EndIndex, before)
+				c.StartIndex, c.EndIndex = shiftIndex(c.StartIndex, before), shiftIndex(c.EndIndex, before)
 				all = append(all, c)
 			}
 		}
@@ -275,7 +275,7 @@ func citationsOf(o *agent.AgentStepOutput) []agent.Annotation {
 	return all
 }
 
-func shifted(index *int, by int) *int {
+func shiftIndex(index *int, by int) *int {
 	if index == nil {
 		return nil
 	}

@@ -107,7 +107,7 @@ func jobOf(c *Call, prompt string, body []byte) (job.Job, error) {
 	case !inQuery:
 		return job.Job{}, agent.Invalid("prompt", "is missing: give it in the query or in a JSON body")
 	default:
-		fields["prompt"] = quoted(prompt)
+		fields["prompt"] = jsonString(prompt)
 	}
 	return completeJob(fields)
 }
@@ -115,15 +115,15 @@ func jobOf(c *Call, prompt string, body []byte) (job.Job, error) {
 // checkForeignFields refuses fields that no job has but callers would expect to count. Other unknown fields are allowed.
 func checkForeignFields(caller identity, fields map[string]json.RawMessage) error {
 	inside := map[string]json.RawMessage{}
-	if !absent(fields["context"]) {
+	if !isAbsent(fields["context"]) {
 		_ = json.Unmarshal(fields["context"], &inside) // Parse says what is wrong with it
 	}
-	if !absent(fields["stream_to"]) || !absent(inside["stream_to"]) {
+	if !isAbsent(fields["stream_to"]) || !isAbsent(inside["stream_to"]) {
 		return errStreamTo()
 	}
 	for field, raw := range map[string]json.RawMessage{"tenant": fields["tenant"], "context.tenant": inside["tenant"]} {
 		var named string
-		if absent(raw) || json.Unmarshal(raw, &named) != nil {
+		if isAbsent(raw) || json.Unmarshal(raw, &named) != nil {
 			continue
 		}
 		if err := caller.checkTenant(named, field); err != nil {
@@ -136,20 +136,20 @@ func checkForeignFields(caller identity, fields map[string]json.RawMessage) erro
 // completeJob makes a job of a message that may lack version and job id, and may have session_id and agent outside of context.
 func completeJob(fields map[string]json.RawMessage) (job.Job, error) {
 	for name, fallback := range map[string]string{"version": job.Version, "job_id": uuid.NewString()} {
-		if absent(fields[name]) {
-			fields[name] = quoted(fallback)
+		if isAbsent(fields[name]) {
+			fields[name] = jsonString(fallback)
 		}
 	}
 	moved := map[string]string{}
 	for _, name := range []string{"session_id", "agent"} {
-		if absent(fields[name]) {
+		if isAbsent(fields[name]) {
 			continue
 		}
 		inside := map[string]json.RawMessage{}
-		if !absent(fields["context"]) && json.Unmarshal(fields["context"], &inside) != nil {
+		if !isAbsent(fields["context"]) && json.Unmarshal(fields["context"], &inside) != nil {
 			break // Parse says what is wrong with it
 		}
-		if !absent(inside[name]) {
+		if !isAbsent(inside[name]) {
 			return job.Job{}, agent.Invalid(name, "is given in context too")
 		}
 		inside[name] = fields[name]
@@ -172,11 +172,11 @@ func completeJob(fields map[string]json.RawMessage) (job.Job, error) {
 	return j, err
 }
 
-// absent reports whether a JSON member is missing or null.
-func absent(raw json.RawMessage) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }
+// isAbsent reports whether a JSON member is missing or null.
+func isAbsent(raw json.RawMessage) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }
 
-// quoted returns text as JSON.
-func quoted(text string) json.RawMessage {
+// jsonString returns text as JSON.
+func jsonString(text string) json.RawMessage {
 	raw, err := json.Marshal(text)
 	if err != nil {
 		return nil // no string fails

@@ -54,10 +54,10 @@ func (j *Job) Envelope(tenant string) agent.Envelope {
 	if j.RetryCount > 0 {
 		meta[agent.MetaRetryCount] = j.RetryCount
 	}
-	if v := decoded(j.Context.PreviousResults); v != nil {
+	if v := metadataValue(j.Context.PreviousResults); v != nil {
 		meta[agent.MetaPreviousResults] = v
 	}
-	if v := decoded(j.Context.WorkflowState); v != nil {
+	if v := metadataValue(j.Context.WorkflowState); v != nil {
 		meta[agent.MetaWorkflowState] = v
 	}
 	return agent.Envelope{
@@ -72,8 +72,8 @@ func (j *Job) Envelope(tenant string) agent.Envelope {
 	}
 }
 
-// decoded returns v in the types of metadata, for the conditions of routes; nil for nothing.
-func decoded(v any) any {
+// metadataValue returns v in the types of metadata, for the conditions of routes; nil for nothing.
+func metadataValue(v any) any {
 	raw, err := encode(v)
 	if err != nil {
 		return nil // Parse and Encode accept only values that can be encoded

@@ -141,22 +141,22 @@ func decodeArgs(raw []byte) (map[string]any, error) {
 	if err := strictjson.Decode(raw, &args); err != nil {
 		return nil, err
 	}
-	if ambiguous(args) {
+	if isAmbiguous(args) {
 		return nil, agent.Invalid("args", "two names differ in nothing but upper and lower case")
 	}
 	return args, nil
 }
 
-// ambiguous reports whether an object in v has names that a decoder may take for one.
-func ambiguous(v any) bool {
+// isAmbiguous reports whether an object in v has names that a decoder may take for one.
+func isAmbiguous(v any) bool {
 	switch v := v.(type) {
 	case []any:
-		return slices.ContainsFunc(v, ambiguous)
+		return slices.ContainsFunc(v, isAmbiguous)
 	case map[string]any:
 		seen := make(map[string]bool, len(v))
 		for name, inner := range v {
 			folded := strings.ToLower(name)
-			if seen[folded] || ambiguous(inner) {
+			if seen[folded] || isAmbiguous(inner) {
 				return true
 			}
 			seen[folded] = true

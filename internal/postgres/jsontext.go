@@ -93,11 +93,11 @@ func replaceUnstorable(b []byte) ([]byte, error) {
 	if err := d.Decode(&v); err != nil {
 		return nil, err
 	}
-	return encode(storable(v))
+	return encode(jsonbValue(v))
 }
 
-// storable returns a decoded JSON value without what jsonb cannot hold. The decoder has replaced half surrogate pairs already.
-func storable(v any) any {
+// jsonbValue returns a decoded JSON value without what jsonb cannot hold. The decoder has replaced half surrogate pairs already.
+func jsonbValue(v any) any {
 	switch v := v.(type) {
 	case string:
 		return strings.ReplaceAll(v, "\x00", "\ufffd")
@@ -107,12 +107,12 @@ func storable(v any) any {
 		}
 	case []any:
 		for i := range v {
-			v[i] = storable(v[i])
+			v[i] = jsonbValue(v[i])
 		}
 	case map[string]any:
 		members := make(map[string]any, len(v))
 		for key, member := range v {
-			members[strings.ReplaceAll(key, "\x00", "\ufffd")] = storable(member)
+			members[strings.ReplaceAll(key, "\x00", "\ufffd")] = jsonbValue(member)
 		}
 		return members
 	}

@@ -108,8 +108,8 @@ func (r *report) keyNames(prefix string) []string {
 	return names
 }
 
-// sums returns the sums of all amounts of a report, with their names if they are named.
-func sums(named bool) string {
+// sumColumns returns the sums of all amounts of a report, with their names if they are named.
+func sumColumns(named bool) string {
 	var columns []string
 	for _, name := range []string{
 		"calls", "input", "output", "cached", "reasoning", "cost", "again_calls", "again_tokens", "again_cost", "estimated", "unpriced",
@@ -246,7 +246,7 @@ func (r *report) grouped() string {
 	}
 	return `
 summed AS (
-	SELECT ` + keys + sums(true) + `
+	SELECT ` + keys + sumColumns(true) + `
 	FROM source` + by + `
 )`
 }
@@ -267,7 +267,7 @@ func (r *report) page() string {
 	}
 	rows := "SELECT false AS total, * FROM (SELECT * FROM summed" + behind + order + " LIMIT " + r.arg(r.q.PageSize) + "::integer + 1) p"
 	if r.behind == nil {
-		rows += "\n	UNION ALL SELECT true, " + strings.Repeat("NULL, ", len(keys)) + sums(false) + " FROM summed"
+		rows += "\n	UNION ALL SELECT true, " + strings.Repeat("NULL, ", len(keys)) + sumColumns(false) + " FROM summed"
 	}
 	var texts strings.Builder
 	for i, k := range r.q.Group {

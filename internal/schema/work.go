@@ -42,25 +42,25 @@ func costOf(s *jsonschema.Schema) int {
 		}
 	}
 	if s.Enum != nil {
-		size += weigh(s.Enum.Values)
+		size += countValues(s.Enum.Values)
 	}
 	if s.Const != nil {
-		size += weigh(*s.Const)
+		size += countValues(*s.Const)
 	}
 	return 1 + size/8
 }
 
-// weigh returns the number of values in a value; long strings count by their length.
-func weigh(v any) int {
+// countValues returns the number of values in a value; long strings count by their length.
+func countValues(v any) int {
 	n := 1
 	switch v := v.(type) {
 	case map[string]any:
 		for name, sub := range v {
-			n += 1 + len(name)/64 + weigh(sub)
+			n += 1 + len(name)/64 + countValues(sub)
 		}
 	case []any:
 		for _, sub := range v {
-			n += weigh(sub)
+			n += countValues(sub)
 		}
 	case string:
 		n += len(v) / 64
@@ -186,7 +186,7 @@ func (t *tally) addUniqueCheck(array []any) {
 			nested++
 		}
 	}
-	switch size := weigh(array); {
+	switch size := countValues(array); {
 	case len(array) <= 20:
 		t.left -= size * len(array) / 4
 	default:

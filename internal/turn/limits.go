@@ -23,7 +23,7 @@ func (s State) exhausted() State {
 	}
 	for i := range s.Rules.ModelCalls {
 		r := &s.Rules.ModelCalls[i]
-		if words := reached(r, s.Step, s.Step); words != "" {
+		if words := reachedLimit(r, s.Step, s.Step); words != "" {
 			return s.exit(agent.StopModelCalls, r.Exit, "Model call limit reached: "+words+".")
 		}
 	}

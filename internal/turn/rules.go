@@ -6,8 +6,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// reached says in words which bound of a rule the next call would exceed, "" when none: run and thread are the calls so far.
-func reached(r *agent.CallLimit, run, thread int) string {
+// reachedLimit says in words which bound of a rule the next call would exceed, "" when none: run and thread are the calls so far.
+func reachedLimit(r *agent.CallLimit, run, thread int) string {
 	switch {
 	case r.Thread > 0 && r.Before+thread >= r.Thread:
 		return fmt.Sprintf("%d calls in this session", r.Thread)
@@ -40,7 +40,7 @@ func (s State) bounded(calls []Call) State {
 			if c.Refused != "" || (r.Tool != "" && r.Tool != c.Name) {
 				continue
 			}
-			words := reached(r, s.Asked[i].Run, s.Asked[i].Allowed)
+			words := reachedLimit(r, s.Asked[i].Run, s.Asked[i].Allowed)
 			s.Asked[i].Run++
 			if words == "" {
 				s.Asked[i].Allowed++

@@ -99,7 +99,8 @@ func (b *Inbox) newSubmission(e agent.Envelope) *submission {
 		s.idField = fieldKey
 	}
 	s.req.Channel = cmp.Or(s.req.Channel, e.Channel)
-	s.req.TurnID = TurnIDOf(&s.req, uuid.Must(uuid.NewV7()).String()) // it begins with the time: new rows are neighbours in every index
+	// The id begins with the time, so that new rows are neighbours in every index.
+	s.req.TurnID = TurnIDOf(&s.req, uuid.Must(uuid.NewV7()).String())
 	s.req.IdempotencyKey = "" // the turn's id replaces it
 	if s.req.Context.Tenant == agent.DefaultTenant {
 		s.req.Context.Tenant = ""

@@ -199,19 +199,19 @@ func (ts *Turns) answerBegin(
 		}
 		if in.Direct || out.CoreVersion <= coreWithoutPlan {
 			if out.LoadPlanResult, err = ts.loadPlan(ctx, turn); err != nil {
-				return BeginTurnResult{}, recorded(err)
+				return BeginTurnResult{}, outcomeUnknown(err)
 			}
 		}
 		if in.RunID == "" || (in.Direct && !begun.New) { // queued ahead of its workflow, or driven by somebody: they announce it
 			return out, nil
 		}
-		return out, recorded(ts.announce(ctx, turn))
+		return out, outcomeUnknown(ts.announce(ctx, turn))
 	case agent.BeginBehind:
 		out.Verdict = VerdictBehind
 		if in.Again {
 			tail, err := ts.Log.Tail(ctx, string(out.Turn.TurnID))
 			if err != nil {
-				return BeginTurnResult{}, recorded(err)
+				return BeginTurnResult{}, outcomeUnknown(err)
 			}
 			out.Cancelled = tail.Cancelled
 		}
@@ -228,8 +228,8 @@ func (ts *Turns) answerBegin(
 	}
 }
 
-// recorded marks an error that occurred after the turn was recorded.
-func recorded(err error) error {
+// outcomeUnknown marks an error that occurred after the turn was recorded.
+func outcomeUnknown(err error) error {
 	if err == nil {
 		return nil
 	}

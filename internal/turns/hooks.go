@@ -79,7 +79,7 @@ func (r *modelRun) ask(ctx context.Context, req agent.ModelRequest) (agent.Model
 		r.tries++
 		observed, request := r.observe(ctx, profile, -p.fence.Epoch, agent.PurposeMiddleware, &req)
 		reply, failed = model.Generate(observed, req, request.watchDeltas(func(agent.Delta) error { return context.Cause(ctx) }, false))
-		usage := priced(request.usage(ctx, &req, &reply, failed), profile)
+		usage := withCost(request.usage(ctx, &req, &reply, failed), profile)
 		request.finish(&reply, usage, failed, context.Cause(ctx))
 		used = used.Add(usage)
 		return reply, failed

@@ -285,7 +285,7 @@ func (r *modelRun) requestOnce(ctx context.Context, _ agent.Invocation, req agen
 		refused = emit(d)
 		return refused
 	}, !r.quiet))
-	usage := priced(request.usage(work, &req, &reply, err), profile)
+	usage := withCost(request.usage(work, &req, &reply, err), profile)
 	request.finish(&reply, usage, err, context.Cause(work))
 	if err == nil || usage != (agent.Usage{}) {
 		r.usage = agent.Event{Type: agent.EventUsage, Usage: &usage, Model: cmp.Or(reply.Model, profile.Model)}
@@ -413,8 +413,8 @@ func deltaEvents(d agent.Delta) []agent.Event {
 	return out
 }
 
-// priced fills in the cost from the profile's prices, in USD, or that there are none.
-func priced(u agent.Usage, m agent.PlanModel) agent.Usage {
+// withCost fills in the cost from the profile's prices, in USD, or that there are none.
+func withCost(u agent.Usage, m agent.PlanModel) agent.Usage {
 	const million = 1e6
 	fresh := u.InputTokens - u.CachedTokens
 	u.CostUSD = (float64(fresh)*m.InputPerMTok + float64(u.CachedTokens)*m.CachedPerMTok + float64(u.OutputTokens)*m.OutputPerMTok) / million

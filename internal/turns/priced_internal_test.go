@@ -11,14 +11,14 @@ import (
 func TestPriced(t *testing.T) {
 	used := agent.Usage{InputTokens: 100, CachedTokens: 60, OutputTokens: 10}
 	m := agent.PlanModel{InputPerMTok: 10, CachedPerMTok: 1, OutputPerMTok: 50}
-	got := priced(used, m)
+	got := withCost(used, m)
 	require.InDelta(t, (40*10+60*1+10*50)/1e6, got.CostUSD, 1e-12)
 	require.False(t, got.Unpriced)
 
-	unpriced := priced(used, agent.PlanModel{})
+	unpriced := withCost(used, agent.PlanModel{})
 	require.True(t, unpriced.Unpriced)
 	require.Zero(t, unpriced.CostUSD)
-	require.Zero(t, priced(agent.Usage{}, agent.PlanModel{}), "what used nothing costs nothing")
+	require.Zero(t, withCost(agent.Usage{}, agent.PlanModel{}), "what used nothing costs nothing")
 
 	sum := got.Add(unpriced)
 	require.True(t, sum.Unpriced, "a part of it has no price")

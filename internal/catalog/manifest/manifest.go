@@ -52,7 +52,7 @@ func (d *Document) Within(at string, faults agent.Faults) agent.Faults {
 // Decode reads a stored document. Its error is [agent.CodeInvalid] and wraps [agent.Faults]; it is [agent.CodeInvalid] too if the body
 // belongs to another key.
 func Decode(d agent.Document) (*Document, error) {
-	def, faults := single(d.Body)
+	def, faults := parseSingle(d.Body)
 	if err := faults.Err(); err != nil {
 		return nil, fmt.Errorf("load definition %q: %w", d.String(), err)
 	}
@@ -105,8 +105,8 @@ func kindOf(value any) (kind, given agent.Kind, ok bool) {
 	return "", "", false
 }
 
-// single returns the only document of a JSON text.
-func single(body []byte) (*Document, agent.Faults) {
+// parseSingle returns the only document of a JSON text.
+func parseSingle(body []byte) (*Document, agent.Faults) {
 	doc, faults := read(body)
 	if faults != nil {
 		return nil, faults

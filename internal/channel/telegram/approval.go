@@ -91,10 +91,10 @@ type key struct {
 // decisionButtons returns a button for each decision that a question allows, or nil.
 func decisionButtons(a *agent.Approval) *keyboard {
 	var row []key
-	if allows(a.Allowed, agent.DecisionApprove) {
+	if isAllowed(a.Allowed, agent.DecisionApprove) {
 		row = append(row, key{"Approve", pressData(pressApprove, a.ApprovalID)})
 	}
-	if allows(a.Allowed, agent.DecisionReject) {
+	if isAllowed(a.Allowed, agent.DecisionReject) {
 		row = append(row, key{"Reject", pressData(pressReject, a.ApprovalID)})
 	}
 	if len(row) == 0 {
@@ -103,7 +103,7 @@ func decisionButtons(a *agent.Approval) *keyboard {
 	return &keyboard{Rows: [][]key{row}}
 }
 
-func allows(kinds []agent.DecisionKind, kind agent.DecisionKind) bool {
+func isAllowed(kinds []agent.DecisionKind, kind agent.DecisionKind) bool {
 	return len(kinds) == 0 || slices.Contains(kinds, kind)
 }
 
@@ -186,7 +186,7 @@ func (c *Channel) handleReply(ctx context.Context, in agent.Inbox, m *models.Mes
 		return true, err
 	}
 	c.metrics.updates.WithLabelValues("press").Inc()
-	if !allows(asked.Allowed, agent.DecisionRespond) {
+	if !isAllowed(asked.Allowed, agent.DecisionRespond) {
 		c.sendText(ctx, m.Chat.ID, "This question cannot be answered with text: use its buttons.")
 		return true, nil
 	}

@@ -210,7 +210,7 @@ func (d *delivery) showProgress(ctx context.Context) error {
 	}
 	err := d.askQuestions(ctx)
 	if err == nil && d.changed {
-		if err = d.writeMessages(ctx, d.answer.growing(len(d.turn.Messages)), once); err == nil {
+		if err = d.writeMessages(ctx, d.answer.growing(len(d.turn.Messages)), callOnce); err == nil {
 			d.changed = false
 		}
 	}
@@ -224,8 +224,8 @@ func (d *delivery) showProgress(ctx context.Context) error {
 	return nil
 }
 
-// once calls do once. It is the alternative to [retry].
-func once(_ context.Context, do func() error) error { return do() }
+// callOnce calls do once. It is the alternative to [retry].
+func callOnce(_ context.Context, do func() error) error { return do() }
 
 // writeMessages changes the messages of the answer to parts.
 func (d *delivery) writeMessages(ctx context.Context, parts []piece, try func(context.Context, func() error) error) error {

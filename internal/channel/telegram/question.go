@@ -72,7 +72,7 @@ func (d *delivery) sendQuestion(ctx context.Context, q *question, chat int64) er
 		text = text.withText("Somebody else has to decide this.")
 	default:
 		keys = decisionButtons(&q.approval)
-		if allows(q.approval.Allowed, agent.DecisionRespond) {
+		if isAllowed(q.approval.Allowed, agent.DecisionRespond) {
 			text = text.withText("Reply to this message to answer in the tool's place.")
 		}
 	}

@@ -24,7 +24,7 @@ type model struct {
 
 // getModels is GET /v1/models: the agents that the caller may run.
 func (d *Door) getModels(_ http.ResponseWriter, r *http.Request, v *gateway.Call) error {
-	models, err := runnable(r, v)
+	models, err := runnableModels(r, v)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (d *Door) getModels(_ http.ResponseWriter, r *http.Request, v *gateway.Call
 // getModel is GET /v1/models/{model}.
 func (d *Door) getModel(_ http.ResponseWriter, r *http.Request, v *gateway.Call) error {
 	name := r.PathValue("model")
-	models, err := runnable(r, v)
+	models, err := runnableModels(r, v)
 	if err != nil {
 		return err
 	}
@@ -51,8 +51,8 @@ func (d *Door) getModel(_ http.ResponseWriter, r *http.Request, v *gateway.Call)
 	return noModel(name)
 }
 
-// runnable lists what a request may name as its model.
-func runnable(r *http.Request, v *gateway.Call) ([]model, error) {
+// runnableModels lists what a request may name as its model.
+func runnableModels(r *http.Request, v *gateway.Call) ([]model, error) {
 	models := []model{}
 	caller := v.Principal() // asked itself, because it is no offence to see a list
 	q := agent.AgentQuery{Page: agent.Page{Size: pageSize}}

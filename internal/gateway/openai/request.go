@@ -209,7 +209,7 @@ type object struct {
 func objectOf(path string, raw json.RawMessage) (object, error) {
 	o := object{path: path}
 	if err := strictjson.Decode(raw, &o.members); err != nil {
-		return o, within(path, err)
+		return o, prefixField(path, err)
 	}
 	if o.members == nil {
 		return o, agent.Invalid(path, "want an object, got null")
@@ -244,11 +244,11 @@ func member[T any](o object, name string) (T, error) {
 	if o.absent(name) {
 		return v, nil
 	}
-	return v, within(o.at(name), strictjson.Decode(o.members[name], &v))
+	return v, prefixField(o.at(name), strictjson.Decode(o.members[name], &v))
 }
 
-// within puts a path before the field of an error.
-func within(path string, err error) error {
+// prefixField puts a path before the field of an error.
+func prefixField(path string, err error) error {
 	e, ok := errors.AsType[*agent.Error](err)
 	if !ok {
 		return err

@@ -105,7 +105,7 @@ func (s *socket) beginCall(r *request, size int64) error {
 		var answer *reply
 		err := s.wait(ready)
 		if err == nil {
-			err = safely(func() (err error) { answer, err = s.call(r); return err })
+			err = recoverPanic(func() (err error) { answer, err = s.call(r); return err })
 		}
 		if err != nil {
 			answer = s.failure(r.ID, err)
@@ -121,8 +121,8 @@ func (s *socket) beginCall(r *request, size int64) error {
 	return nil
 }
 
-// safely makes an error of a panic, as the gateway does for a handler: what asks in the background must not end the process.
-func safely(do func() error) (err error) {
+// recoverPanic makes an error of a panic, as the gateway does for a handler: what asks in the background must not end the process.
+func recoverPanic(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -137,7 +137,7 @@ func (s *socket) call(r *request) (*reply, error) {
 	switch r.Type {
 	case typeMessage:
 		receipt, position, err := s.v.Message(s.ctx, channel, r.TurnID, r.Request)
-		answer := accepted(receipt)
+		answer := acceptedReply(receipt)
 		answer.Position = &position
 		return answer, err
 	case typeGet:
@@ -154,6 +154,6 @@ func (s *socket) call(r *request) (*reply, error) {
 	}
 }
 
-func accepted(r agent.Receipt) *reply {
+func acceptedReply(r agent.Receipt) *reply {
 	return &reply{Type: typeAccepted, TurnID: r.TurnID, SessionID: r.SessionID, StreamID: r.StreamID, Joined: r.Joined}
 }

@@ -44,11 +44,11 @@ func (s *socket) beginFollow(r *request, size int64) error {
 	s.work.Go(func() {
 		defer cancel(nil)
 		var v gateway.TurnView
-		err := safely(func() (err error) { v, err = find(); return err })
+		err := recoverPanic(func() (err error) { v, err = find(); return err })
 		find = nil // it holds the request, and a follow may be long
 		s.release(size)
 		if err == nil {
-			err = safely(func() error { return f.run(ctx, &v) })
+			err = recoverPanic(func() error { return f.run(ctx, &v) })
 		}
 		leave()
 		f.over(err)
@@ -84,7 +84,7 @@ func (f *follow) submit(r *agent.TurnRequest) (gateway.TurnView, error) {
 		return gateway.TurnView{}, err
 	}
 	f.turn = receipt.TurnID
-	answer := accepted(receipt)
+	answer := acceptedReply(receipt)
 	answer.ID = f.id
 	f.send(answer)
 	if receipt.Joined {

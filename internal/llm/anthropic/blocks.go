@@ -21,7 +21,7 @@ const (
 
 type fields = map[string]json.RawMessage
 
-func quoted(s string) json.RawMessage {
+func jsonString(s string) json.RawMessage {
 	b, _ := json.Marshal(s) // a string always marshals
 	return b
 }
@@ -117,14 +117,14 @@ func serverBlock(b *agent.Block) (content, bool) {
 		if !strings.HasPrefix(strings.TrimSpace(string(b.Args)), "{") {
 			return content{}, false
 		}
-		if raw, kind = restoreExtras(b.Extras, fields{"id": quoted(b.ID), "name": quoted(b.Name), "input": b.Args}); kind != serverToolUse {
+		if raw, kind = restoreExtras(b.Extras, fields{"id": jsonString(b.ID), "name": jsonString(b.Name), "input": b.Args}); kind != serverToolUse {
 			return content{}, false
 		}
 	} else {
 		if len(b.Output) == 0 {
 			return content{}, false
 		}
-		raw, kind = restoreExtras(b.Extras, fields{"tool_use_id": quoted(string(b.ToolCallID)), "content": b.Output})
+		raw, kind = restoreExtras(b.Extras, fields{"tool_use_id": jsonString(string(b.ToolCallID)), "content": b.Output})
 		if !strings.HasSuffix(kind, resultSuffix) {
 			return content{}, false
 		}
@@ -158,9 +158,9 @@ func citedText(b *agent.Block) *sdk.TextBlockParam {
 	text := sdk.TextBlock{Text: b.Text, Type: "text"}
 	for i := range b.Annotations {
 		a := &b.Annotations[i]
-		taken := fields{"cited_text": quoted(a.CitedText)}
+		taken := fields{"cited_text": jsonString(a.CitedText)}
 		if a.URL != "" {
-			taken["url"] = quoted(a.URL)
+			taken["url"] = jsonString(a.URL)
 		}
 		raw, kind := restoreExtras(a.Extras, taken)
 		var c sdk.TextCitationUnion

@@ -85,7 +85,7 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	if err := call.Failure(err); err != nil {
 		return agent.ModelReply{}, err
 	}
-	if res == nil || len(res.Choices) == 0 || (m.traits.saysWhy && !finished(res)) || (m.traits.forgets && g.lost(res)) {
+	if res == nil || len(res.Choices) == 0 || (m.traits.saysWhy && !hasFinished(res)) || (m.traits.forgets && g.lost(res)) {
 		return agent.ModelReply{}, call.Cut()
 	}
 	reply := replyOf(res)
@@ -93,7 +93,7 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	return reply, nil
 }
 
-func finished(res *llms.ContentResponse) bool {
+func hasFinished(res *llms.ContentResponse) bool {
 	return res.Choices[0].StopReason != "" && res.Choices[0].StopReason != "null"
 }
 

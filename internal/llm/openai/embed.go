@@ -44,12 +44,12 @@ func (e *embedder) ask(ctx context.Context, batch []string) ([][]float32, error)
 		if at < 0 || at >= int64(len(vectors)) || vectors[at] != nil {
 			return nil, fmt.Errorf("malformed embeddings: index %d of %d", at, len(vectors))
 		}
-		vectors[at] = narrow(res.Data[i].Embedding)
+		vectors[at] = toFloat32(res.Data[i].Embedding)
 	}
 	return vectors, nil
 }
 
-func narrow(vector []float64) []float32 {
+func toFloat32(vector []float64) []float32 {
 	out := make([]float32, len(vector))
 	for i, x := range vector {
 		out[i] = float32(x)

@@ -47,7 +47,7 @@ func NewWith(provider string, cfg Config, options Options) (agent.Model, error) 
 		return nil, err
 	}
 	m := &model{
-		client: client, service: sdk.Client{Options: opts}, official: official(client.Config().BaseURL), usage: !options.NoStreamOptions,
+		client: client, service: sdk.Client{Options: opts}, official: isOfficial(client.Config().BaseURL), usage: !options.NoStreamOptions,
 	}
 	m.media = mediaOf(m.official)
 	if options.Media != nil {

@@ -85,9 +85,9 @@ func toolChoice(choice string) sdk.ChatCompletionToolChoiceOptionUnionParam {
 	}
 }
 
-// official reports whether the server is OpenAI's or Azure's. Only those know max_completion_tokens, and their newer models refuse
+// isOfficial reports whether the server is OpenAI's or Azure's. Only those know max_completion_tokens, and their newer models refuse
 // max_tokens; Ollama, vLLM and the rest know max_tokens only.
-func official(baseURL string) bool {
+func isOfficial(baseURL string) bool {
 	u, err := url.Parse(baseURL)
 	if err != nil {
 		return false

@@ -58,7 +58,7 @@ func strictAt(schema json.RawMessage, depth int) bool {
 			return false
 		}
 	}
-	return shaped && (!isObject(s["type"]) || closed(s, depth))
+	return shaped && (!isObject(s["type"]) || isClosed(s, depth))
 }
 
 // isObject reports whether a type, a name or a list of names, admits objects.
@@ -71,8 +71,8 @@ func isObject(raw json.RawMessage) bool {
 	return name == "object" || slices.Contains(names, "object")
 }
 
-// closed reports whether an object requires all its properties and allows no others.
-func closed(s map[string]json.RawMessage, depth int) bool {
+// isClosed reports whether an object requires all its properties and allows no others.
+func isClosed(s map[string]json.RawMessage, depth int) bool {
 	var required []string
 	if string(s["additionalProperties"]) != "false" || json.Unmarshal(s["required"], &required) != nil {
 		return false

@@ -76,7 +76,7 @@ func (l *Log) serveRelay(ctx context.Context, cfg Relay) error {
 		l.cfg.Logger.Warn("no relay of events; processes read each other's streams from the database", zap.String("address", address), zap.Error(err))
 		return nil
 	}
-	l.self = l.server.Peer(l.owner, advertised(cfg, host, l.server.Port()))
+	l.self = l.server.Peer(l.owner, advertisedAddress(cfg, host, l.server.Port()))
 	if err := l.storePeer(ctx); err != nil {
 		return err
 	}
@@ -98,8 +98,8 @@ func reachableHost(ctx context.Context, to *pgx.ConnConfig) (string, error) {
 	return host, err
 }
 
-// advertised returns where others reach a process that listens on a port.
-func advertised(cfg Relay, host string, port int) string {
+// advertisedAddress returns where others reach a process that listens on a port.
+func advertisedAddress(cfg Relay, host string, port int) string {
 	if _, _, err := net.SplitHostPort(cfg.Advertise); err == nil {
 		return cfg.Advertise
 	}

@@ -278,5 +278,5 @@ func (t *Tracing) Decided(ctx context.Context, o *agent.Observed, a *agent.Appro
 	}
 	_, span := t.start(ctx, "await_approval "+a.ToolName, trace.SpanKindInternal,
 		deriveSpanID(kindApproval, nil, string(o.TurnID), a.ApprovalID), start, t.turnAttributes(o), l)
-	span.End(trace.WithTimestamp(later(start, end)))
+	span.End(trace.WithTimestamp(latest(start, end)))
 }

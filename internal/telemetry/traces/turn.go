@@ -180,10 +180,10 @@ func (t *Tracing) Ended(ctx context.Context, e agent.TurnEnded) {
 			t.setFailed(span, string(e.Output.StopReason), "")
 		}
 	}
-	span.End(trace.WithTimestamp(later(start, end)))
+	span.End(trace.WithTimestamp(latest(start, end)))
 }
 
-func later(a, b time.Time) time.Time {
+func latest(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return a
 	}

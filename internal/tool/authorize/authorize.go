@@ -63,7 +63,7 @@ func profileFor(req *http.Request, profiles []agent.PlanAuth) (*agent.PlanAuth, 
 			continue
 		}
 		if !mayCarryCredentials(req.URL, withPort) {
-			return nil, denied(p, "is for https alone, and the URL is http")
+			return nil, deniedError(p, "is for https alone, and the URL is http")
 		}
 		return p, nil
 	}
@@ -104,11 +104,11 @@ func (a *Authoriser) addCredentials(req *http.Request, p *agent.PlanAuth) error 
 		return setHeader(req, p, "Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(p.Username+":"+password)))
 	case agent.AuthOAuth2:
 		if p.Issuer != "" {
-			return denied(p, "has an issuer, which only an MCP server with a URL leads to; for other requests give it a token_url")
+			return deniedError(p, "has an issuer, which only an MCP server with a URL leads to; for other requests give it a token_url")
 		}
 		return a.addToken(req, p, "")
 	default:
-		return denied(p, "has the unknown type %q", p.Type)
+		return deniedError(p, "has the unknown type %q", p.Type)
 	}
 }
 
@@ -133,7 +133,7 @@ func (a *Authoriser) addKey(req *http.Request, p *agent.PlanAuth) error {
 	case p.Header != "":
 		return setHeader(req, p, p.Header, secret)
 	case p.Query == "":
-		return denied(p, "names neither a header nor a query parameter")
+		return deniedError(p, "names neither a header nor a query parameter")
 	}
 	u := *req.URL
 	query := u.Query()
@@ -151,9 +151,9 @@ func (a *Authoriser) secret(ctx context.Context, p *agent.PlanAuth, ref string) 
 	case ctx.Err() != nil:
 		return "", agent.Interrupted(ctx, "authorise request")
 	case err != nil:
-		return "", denied(p, "cannot be used: its secret is %s", secretProblem(agent.CodeOf(err)))
+		return "", deniedError(p, "cannot be used: its secret is %s", secretProblem(agent.CodeOf(err)))
 	case secret == "":
-		return "", denied(p, "cannot be used: its secret is empty")
+		return "", deniedError(p, "cannot be used: its secret is empty")
 	}
 	return secret, nil
 }
@@ -171,10 +171,10 @@ func secretProblem(c agent.Code) string {
 
 func setHeader(req *http.Request, p *agent.PlanAuth, name, value string) error {
 	if !httpguts.ValidHeaderFieldName(name) {
-		return denied(p, "names a header that is none")
+		return deniedError(p, "names a header that is none")
 	}
 	if !httpguts.ValidHeaderFieldValue(value) {
-		return denied(p, "cannot be used: its secret has characters that no header may have")
+		return deniedError(p, "cannot be used: its secret has characters that no header may have")
 	}
 	markCredentials(req, egress.Credentials{Headers: []string{name}})
 	if req.Header == nil {
@@ -199,7 +199,7 @@ func markCredentials(req *http.Request, c egress.Credentials) {
 	*req = *req.WithContext(egress.WithCredentials(ctx, c))
 }
 
-func denied(p *agent.PlanAuth, format string, args ...any) *agent.Error {
+func deniedError(p *agent.PlanAuth, format string, args ...any) *agent.Error {
 	return profileError(agent.CodeDenied, p, format, args...)
 }
 

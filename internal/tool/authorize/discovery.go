@@ -175,13 +175,13 @@ func (s *server) protectedResource(ctx context.Context, p *agent.PlanAuth, metad
 		case !exists:
 			continue
 		case !s.covers(found.Resource):
-			return nil, denied(p, "got no token: the server's metadata is for another resource")
+			return nil, deniedError(p, "got no token: the server's metadata is for another resource")
 		case !slices.ContainsFunc(found.AuthorizationServers, func(issuer string) bool { return sameIssuer(issuer, p.Issuer) }):
-			return nil, denied(p, "got no token: the server's metadata does not name the profile's issuer %s", p.Issuer)
+			return nil, deniedError(p, "got no token: the server's metadata does not name the profile's issuer %s", p.Issuer)
 		}
 		return &found, nil
 	}
-	return nil, denied(p, "got no token: the server wants one and has no metadata that says from where; give the profile a token_url")
+	return nil, deniedError(p, "got no token: the server wants one and has no metadata that says from where; give the profile a token_url")
 }
 
 // covers reports whether a resource is the server, or contains it.
@@ -198,7 +198,7 @@ func (s *server) covers(resource string) bool {
 func (s *server) tokenEndpoint(ctx context.Context, p *agent.PlanAuth) (string, error) {
 	issuer, err := url.Parse(p.Issuer)
 	if err != nil {
-		return "", denied(p, "cannot be used: its issuer is no https URL")
+		return "", deniedError(p, "cannot be used: its issuer is no https URL")
 	}
 	candidates := wellKnown(issuer, "oauth-authorization-server")[:1]
 	candidates = append(candidates, wellKnown(issuer, "openid-configuration")[0])
@@ -214,13 +214,13 @@ func (s *server) tokenEndpoint(ctx context.Context, p *agent.PlanAuth) (string, 
 		case !exists:
 			continue
 		case !sameIssuer(found.Issuer, p.Issuer):
-			return "", denied(p, "got no token: the issuer's metadata is that of another issuer")
+			return "", deniedError(p, "got no token: the issuer's metadata is that of another issuer")
 		case found.TokenEndpoint == "":
-			return "", denied(p, "got no token: the issuer's metadata has no token_endpoint")
+			return "", deniedError(p, "got no token: the issuer's metadata has no token_endpoint")
 		}
 		return found.TokenEndpoint, nil
 	}
-	return "", denied(p, "got no token: its issuer %s has no metadata; give the profile a token_url", p.Issuer)
+	return "", deniedError(p, "got no token: its issuer %s has no metadata; give the profile a token_url", p.Issuer)
 }
 
 // sameIssuer compares two issuers; a slash at the end makes no difference.

@@ -63,7 +63,7 @@ func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 // get returns the Authorization header of a profile's token.
 func (t *tokenSource) get(ctx context.Context, p *agent.PlanAuth, resource, secret string) (string, error) {
 	if t.http == nil {
-		return "", denied(p, "cannot be used: nothing may be sent to token endpoints")
+		return "", deniedError(p, "cannot be used: nothing may be sent to token endpoints")
 	}
 	k := tokenKeyOf(p, resource, secret)
 	if e, ok := t.cache.Get(k); ok && t.now().Before(e.until) {
@@ -96,7 +96,7 @@ func tokenKeyOf(p *agent.PlanAuth, resource, secret string) tokenKey {
 func (t *tokenSource) fetch(ctx context.Context, p *agent.PlanAuth, resource, secret string) (cachedToken, error) {
 	endpoint, err := url.Parse(p.TokenURL)
 	if err != nil || endpoint.Host == "" || !mayCarryCredentials(endpoint, false) {
-		return cachedToken{}, denied(p, "cannot be used: its token_url is no https URL")
+		return cachedToken{}, deniedError(p, "cannot be used: its token_url is no https URL")
 	}
 	cfg := clientcredentials.Config{ClientID: p.ClientID, ClientSecret: secret, TokenURL: p.TokenURL, Scopes: p.Scopes}
 	if resource != "" {

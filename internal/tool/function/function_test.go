@@ -41,7 +41,7 @@ type search struct {
 	Back    *place            `json:"back"`
 
 	Skipped chan int `json:"-"`
-	hidden  func()
+	_       func()
 }
 
 func searchTool[In, Out any](t *testing.T, f func(context.Context, In) (Out, error), options ...function.Option) agent.Tool {
@@ -165,14 +165,14 @@ func TestFunctionReadsInvocation(t *testing.T) {
 	made := searchTool(t, func(ctx context.Context, _ place) (string, error) { return function.InvocationFrom(ctx).Tenant, nil })
 	res, err := made.Call(t.Context(), agent.Invocation{Tenant: "acme"}, agent.ToolCall{Args: json.RawMessage(`{"city":"x"}`)})
 	require.NoError(t, err)
-	require.Equal(t, `"acme"`, string(res.Output)) //nolint:testifylint // byte for byte
-	require.Zero(t, function.InvocationFrom(t.Context()).Tenant)
+	require.Equal(t, `"acme"`, string(res.Output))
+	require.Empty(t, function.InvocationFrom(t.Context()).Tenant)
 }
 
 func TestOptions(t *testing.T) {
 	free := func(made agent.Tool, args string) bool {
 		return made.(agent.EffectFree).EffectFree(json.RawMessage(args))
-	} //nolint:forcetypeassert // a test
+	}
 	const good, bad = `{"city":"x"}`, `{}`
 	plain, safe := readTool(t, "a"), readTool(t, "b", function.InherentlySafe(), function.Idempotent())
 	require.False(t, plain.Spec().Idempotent || plain.Spec().InherentlySafe || free(plain, good))

@@ -77,7 +77,7 @@ func (p *path) span(v []byte) (from, to int, ok bool) {
 			}
 		}
 	case v[0] == '[' && p.index >= 0:
-		from, to, ok = nth(v, p.index)
+		from, to, ok = elementAt(v, p.index)
 		if p.rest == nil {
 			return from, to, ok
 		}
@@ -89,8 +89,8 @@ func (p *path) span(v []byte) (from, to int, ok bool) {
 	return from + in, from + out, ok
 }
 
-// nth says where an element of an array is.
-func nth(array []byte, n int) (from, to int, ok bool) {
+// elementAt says where an element of an array is.
+func elementAt(array []byte, n int) (from, to int, ok bool) {
 	for c := dataset.ElementsOf(array); ; n-- {
 		from, to, ok = c.Next()
 		if !ok || n == 0 {

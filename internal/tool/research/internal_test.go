@@ -101,7 +101,7 @@ func TestPlain(t *testing.T) {
 		"a\x00b\r\n\tc\u200bd \xff": "ab cd \uFFFD",
 		"<script>alert(1)</script>": "<script>alert(1)</script>",
 	} {
-		require.Equal(t, want, plain(in))
+		require.Equal(t, want, plainText(in))
 	}
 	require.Equal(t, "To be or not…", clip("To be or not to be", 14))
 	require.Equal(t, "äöü…", clip("äöüß", 3))

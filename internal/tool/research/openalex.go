@@ -187,7 +187,7 @@ func (o *openWork) work() work {
 			w.authors = append(w.authors, p)
 		}
 	}
-	w.abstract = plain(joinAbstract(o.Abstract))
+	w.abstract = plainText(joinAbstract(o.Abstract))
 	w.more = details{CitedBy: int(o.CitedBy), OpenAccessURL: pageURL(o.OpenAccess.URL)}
 	switch {
 	case w.doi != "":

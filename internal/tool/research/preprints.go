@@ -191,7 +191,7 @@ func parseEuropePMC(resp *response, s *preprintsSearch) (*found, error) {
 }
 
 func (r *europeRecord) work() work {
-	w := work{source: preprintsName, title: titleOf(r.Title), doi: normalDOI(r.DOI), abstract: plain(r.Abstract), authors: r.authors()}
+	w := work{source: preprintsName, title: titleOf(r.Title), doi: normalDOI(r.DOI), abstract: plainText(r.Abstract), authors: r.authors()}
 	if w.issued = isoDate(r.Date); w.issued.year == 0 {
 		w.issued = dateOf(r.Year, "", "")
 	}
@@ -248,7 +248,7 @@ func (r *europeRecord) authors() []person {
 	if len(out) > 0 {
 		return out
 	}
-	for text := range strings.SplitSeq(strings.TrimSuffix(plain(r.Authors), "."), ", ") {
+	for text := range strings.SplitSeq(strings.TrimSuffix(plainText(r.Authors), "."), ", ") {
 		if text = name(text); text != "" && len(out) < maxAuthors+1 {
 			out = append(out, personWithInitials(text))
 		}

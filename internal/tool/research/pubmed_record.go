@@ -286,13 +286,13 @@ func (a *pubmedArticle) authors() []person {
 	return nil
 }
 
-func name(s string) string { return clip(plain(s), maxName) }
+func name(s string) string { return clip(plainText(s), maxName) }
 
 // abstract joins the parts of a structured abstract, each behind its label.
 func (a *pubmedArticle) abstract() string {
 	var parts []string
 	for i := range a.Abstract {
-		text, label := plain(string(a.Abstract[i].text)), tidy(a.Abstract[i].label)
+		text, label := plainText(string(a.Abstract[i].text)), tidy(a.Abstract[i].label)
 		if text == "" {
 			continue
 		}

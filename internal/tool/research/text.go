@@ -27,8 +27,8 @@ var (
 	inlineTag  = regexp.MustCompile(`(?i)</?(?:[abiu]|em|strong|su[bp]|span|tt|small|mark|scp|inf|italic|bold|(?:jats|mml):[a-z-]{1,30})(?:\s[^<>]{0,200})?/?>`)
 )
 
-// plain returns the text of a title or an abstract without markup and character references.
-func plain(s string) string {
+// plainText returns the text of a title or an abstract without markup and character references.
+func plainText(s string) string {
 	if strings.ContainsRune(s, '<') {
 		s = stripTags(s)
 	}
@@ -84,11 +84,11 @@ func clip(s string, limit int) string {
 }
 
 // field returns a short text of a source.
-func field(s string) string { return clip(plain(s), maxField) }
+func field(s string) string { return clip(plainText(s), maxField) }
 
 // titleOf returns a title without the full stop at its end.
 func titleOf(s string) string {
-	s = plain(s)
+	s = plainText(s)
 	if strings.HasSuffix(s, ".") && !strings.HasSuffix(s, "..") {
 		s = s[:len(s)-1]
 	}

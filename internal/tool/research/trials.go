@@ -182,13 +182,13 @@ func (s *study) work() work {
 	}
 	w.issued = isoDate(p.Status.FirstPost.Date)
 	w.url = "https://clinicaltrials.gov/study/" + w.nct
-	w.abstract = plain(p.Description.Brief)
+	w.abstract = plainText(p.Description.Brief)
 	sponsor := name(p.Sponsor.Lead.Name)
 	if sponsor != "" {
 		w.authors = []person{{literal: sponsor}}
 	}
 	w.more = details{
-		Status: field(p.Status.Overall), Phases: listed(p.Design.Phases), Conditions: listed(p.Conditions.List), Sponsor: sponsor,
+		Status: field(p.Status.Overall), Phases: shortList(p.Design.Phases), Conditions: shortList(p.Conditions.List), Sponsor: sponsor,
 		Enrollment: int(p.Design.Enrollment.Count), Started: isoDate(p.Status.Start.Date).text(), Completed: isoDate(p.Status.Complete.Date).text(),
 		HasResults: s.HasResults,
 	}
@@ -196,15 +196,15 @@ func (s *study) work() work {
 	for _, i := range p.Arms.Interventions {
 		interventions = append(interventions, strings.TrimPrefix(strings.ToLower(i.Type)+": "+i.Name, ": "))
 	}
-	w.more.Interventions = listed(interventions)
+	w.more.Interventions = shortList(interventions)
 	return w
 }
 
-// listed makes a short list of short texts.
-func listed(texts []string) []string {
+// shortList makes a short list of short texts.
+func shortList(texts []string) []string {
 	var out []string
 	for _, t := range texts {
-		if t = clip(plain(t), maxName/2); t != "" && len(out) < maxListed {
+		if t = clip(plainText(t), maxName/2); t != "" && len(out) < maxListed {
 			out = append(out, t)
 		}
 	}

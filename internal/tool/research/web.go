@@ -143,7 +143,7 @@ func (p *provider) run(ctx context.Context, x *exchange, q webQuery) (*found, er
 }
 
 func (p *webPage) work(now time.Time) work {
-	w := work{source: webName, kind: kindWebPage, title: titleOf(p.title), url: pageURL(p.url), abstract: plain(p.snippet), issued: isoDate(p.published)}
+	w := work{source: webName, kind: kindWebPage, title: titleOf(p.title), url: pageURL(p.url), abstract: plainText(p.snippet), issued: isoDate(p.published)}
 	if w.url == "" {
 		return w
 	}
