@@ -68,11 +68,13 @@ func Example_middleware() {
 	// Output: DONE true <nil>
 }
 
+// person is whom to greet.
+type person struct {
+	Name string `json:"name" jsonschema_description:"Of whom to greet"`
+}
+
 func greet() agent.Tool {
-	return turnstone.Tool("greet", "Greets somebody by name", func(_ context.Context, in struct {
-		Name string `json:"name" jsonschema_description:"Of whom to greet"`
-	},
-	) (string, error) {
+	return turnstone.Tool("greet", "Greets somebody by name", func(_ context.Context, in person) (string, error) {
 		return "Hello, " + in.Name + "!", nil
 	}, turnstone.ReadOnly())
 }

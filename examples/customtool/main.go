@@ -42,11 +42,12 @@ func run(ctx context.Context, args, env []string) error {
 	return service.Run(ctx)
 }
 
+type place struct {
+	Zone string `json:"zone" jsonschema:"minLength=1" jsonschema_description:"IANA time zone, such as Asia/Tokyo"`
+}
+
 func localTime() agent.Tool {
-	return turnstone.Tool("local_time", "The time at a place", func(_ context.Context, in struct {
-		Zone string `json:"zone" jsonschema:"minLength=1" jsonschema_description:"IANA time zone, such as Asia/Tokyo"`
-	},
-	) (string, error) {
+	return turnstone.Tool("local_time", "The time at a place", func(_ context.Context, in place) (string, error) {
 		zone, err := time.LoadLocation(in.Zone)
 		if err != nil {
 			return "", agent.Invalid("zone", "%w", err)
