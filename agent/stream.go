@@ -39,7 +39,7 @@ type HeldStream struct {
 type UnstoredEvents interface {
 	// Position returns the generation of the stream's owner and the index of the last event.
 	Position() (generation, lastIndex int64)
-	// Done says whether the transaction was committed. The log itself stores what is left.
+	// Done says whether the transaction was committed. The log itself stores what is left. Only the first call counts.
 	Done(committed bool)
 }
 

@@ -278,7 +278,9 @@ func (p *producer) flushAll(ctx context.Context) error {
 // saveWithEvents stores a step of a producer, with the producer's events in the same transaction if the log allows that, else after them.
 func (ts *Turns) saveWithEvents(ctx context.Context, f agent.Fence, save func(agent.UnstoredEvents) error) error {
 	if events := ts.Log.Take(f); events != nil {
-		if err := save(events); !errors.Is(err, agent.ErrEventsNotStored) {
+		err := save(events)
+		events.Done(false) // does nothing if the store has said how it ended
+		if !errors.Is(err, agent.ErrEventsNotStored) {
 			return err
 		}
 	}

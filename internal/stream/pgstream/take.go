@@ -11,6 +11,7 @@ type taken struct {
 	log    *Log
 	chunk  *chunk
 	answer storeAnswer
+	over   bool // Done was called
 }
 
 // Take returns what is not stored of a producer's stream; see turns.EventLog. It returns nil if nothing is, if the database is being sent
@@ -50,8 +51,12 @@ func (t *taken) Queue(b *pgx.Batch) {
 	})
 }
 
-// Done gives the events back. The writer stores them at once if they are not stored.
+// Done gives the events back, once. The writer stores them at once if they are not stored.
 func (t *taken) Done(committed bool) {
+	if t.over {
+		return
+	}
+	t.over = true
 	s := t.chunk.s
 	s.mu.Lock()
 	s.taken = false

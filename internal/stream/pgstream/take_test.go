@@ -55,6 +55,7 @@ func TestTakenEvents(t *testing.T) {
 			b.Queue(c.extra).Query(func(rows pgx.Rows) error { rows.Close(); return rows.Err() })
 			_ = pool.SendBatch(ctx, &b).Close()
 			events.Done(c.committed)
+			events.Done(!c.committed) // says nothing new
 			require.ErrorIs(t, log.Sync(ctx, f), c.want)
 			if c.want != nil {
 				return
