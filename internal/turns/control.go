@@ -19,28 +19,16 @@ func (b *Inbox) Decide(ctx context.Context, id agent.TurnID, d agent.Decision) e
 		return err
 	}
 	t, err := b.unfinishedTurn(ctx, id)
-	if t.Output != nil {
-		return b.decideEnded(ctx, &t.Record, d)
+	if t.Output != nil && t.Output.StopReason == agent.StopApprovalRequired { // the decision is for later attempts: this turn has ended
+		_, err = b.Turns.Store.ResolveApproval(ctx, id, d)
+		return err
 	}
 	if err != nil {
 		return err
 	}
 	_, err = b.Turns.Runs.Decide(ctx, t.Record.WorkflowID, d)
 	if e, ok := errors.AsType[*agent.Error](err); ok && e.Code == agent.CodeNotFound && e.Field == "" { // the workflow ended meanwhile
-		return b.decideEnded(ctx, &t.Record, d)
-	}
-	return err
-}
-
-// decideEnded decides an approval of a turn that has ended. One that made the turn end is decided for later attempts; of any other the decision that
-// it has is accepted again, for a client that did not hear the answer.
-func (b *Inbox) decideEnded(ctx context.Context, t *agent.TurnRecord, d agent.Decision) error {
-	a, err := b.Turns.Store.Approval(ctx, t.Tenant, d.ApprovalID)
-	if agent.CodeOf(err) == agent.CodeNotFound || err == nil && a.TurnID != t.TurnID && a.Decision == "" { // unknown, or a running turn's
-		return errTurnOver(t.TurnID)
-	}
-	if err == nil {
-		_, err = b.Turns.Store.ResolveApproval(ctx, a.TurnID, d)
+		return errTurnOver(id)
 	}
 	return err
 }

@@ -34,7 +34,8 @@ class Client:
     """Calls one server; safe for use by several threads.
 
     A request is made again when no answer came, and when the answer is "unavailable" or "rate_limited": nothing is run twice by it. The
-    server joins a start with the same key, and accepts the same decision or result again.
+    server joins a start with the same key, and accepts the same decision or result again; "conflict" may then say that the turn has ended
+    since.
 
     api_key is an API key or a token. timeout is how long a call may take with its repetitions, in seconds; a stream has none unless the call
     gives one. A stream that is silent for idle_timeout is taken for dead; it is above the server's heartbeat of 15 s. A request that fails for

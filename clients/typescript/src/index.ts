@@ -41,7 +41,8 @@ const waitMs = 16 * 60_000;
 
 /**
  * Calls one server. A request is made again when no answer came, and when the answer is `unavailable` or `rate_limited`: nothing is run
- * twice by it. The server joins a start with the same key, and accepts the same decision or result again.
+ * twice by it. The server joins a start with the same key, and accepts the same decision or result again; `conflict` may then say that the
+ * turn has ended since.
  */
 export class Client {
   readonly #base: string;
