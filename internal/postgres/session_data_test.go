@@ -94,7 +94,7 @@ func TestPrepared(t *testing.T) {
 		TurnID: "t1", Tenant: tenant, Fence: agent.Fence{StreamID: "t1", Producer: "prepare", Epoch: epoch},
 		Branch: agent.BranchRetrieval, Query: "what\x00?",
 		Passages: []agent.Passage{{ID: "d#0", Collection: "docs", DocumentID: "d", Text: "text", Score: 0.5, Metadata: json.RawMessage(`{"a":1.50}`)}},
-		Calls:    []agent.UsageEntry{{Epoch: 1, Model: "small", Usage: agent.Usage{InputTokens: 3, CostUSD: 0.5}}, {Epoch: 2, Model: "small", Usage: agent.Usage{InputTokens: 4}}},
+		Calls:    []agent.UsageEntry{{Epoch: 1, Model: "small", Usage: agent.Usage{InputTokens: 3, CostUSD: 0.5}}, {Epoch: 2, Model: "small", Usage: agent.Usage{InputTokens: 4, Unpriced: true}}},
 		Usage:    agent.Usage{InputTokens: 7, CostUSD: 0.5},
 	}
 	require.NoError(t, b.SavePrepared(t.Context(), p))
