@@ -35,7 +35,7 @@ type HeldStream struct {
 	LastIndex  int64
 }
 
-// UnstoredEvents are events of a stream that are shown and not stored yet, for the transaction that stores the step which they belong to.
+// UnstoredEvents are events that viewers have seen and the log has not stored. The transaction that stores their step stores them too.
 type UnstoredEvents interface {
 	// Position returns the generation of the stream's owner and the index of the last event.
 	Position() (generation, lastIndex int64)

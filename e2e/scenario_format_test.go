@@ -77,7 +77,7 @@ type turnForm struct {
 	Expect  expectation        `json:"expect"`
 }
 
-// scriptedAction is what somebody does once the stream shows a line, or the provider gets a request.
+// scriptedAction is a decision, a cancel or a message that the test sends once the stream shows a line, or the provider gets a request.
 type scriptedAction struct {
 	On      string               `json:"on"` // how a line of the events begins, or "request 2"
 	Nth     int                  `json:"nth"`

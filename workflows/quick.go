@@ -16,7 +16,7 @@ func runLocally(ctx workflow.Context, summary string, fn any, out any, args ...a
 	return runQuick(ctx, quickOptions(ctx, "", quickAttempts), summary, fn, out, args...)
 }
 
-// runLocallyWithSummary is quick for an activity whose marker shows a summary.
+// runLocallyWithSummary is runLocally for an activity whose marker shows a summary.
 func runLocallyWithSummary(ctx workflow.Context, summary string, fn any, out any, args ...any) error {
 	return runQuick(ctx, quickOptions(ctx, summary, quickAttempts), summary, fn, out, args...)
 }

@@ -83,7 +83,7 @@ func (airports) Properties() json.RawMessage {
 		`"description":"URL below which a service answers with {\"city\":…} for codes that are not built in"}}}`)
 }
 
-// airport is what the model asks for.
+// airport is the input of the tool airport_city.
 type airport struct {
 	Code string `json:"code" jsonschema:"pattern=^[A-Z]{3}$" jsonschema_description:"IATA code, such as JFK"`
 }

@@ -43,8 +43,8 @@ func (g *gatherer) findPrice(m *agent.ModelProfile) *agent.ModelProfile {
 	return nil
 }
 
-// price returns the price of a profile: its own, else that of priced, which [gatherer.findPrice] found, else the one that is shipped for its
-// model, which a tenant's own profile of that name may hide.
+// price returns the price of a profile. It is the first of these: the profile's own, that of priced (from [gatherer.findPrice]), and the
+// one that is shipped for its model.
 func (p *Parts) price(m, priced *agent.ModelProfile) agent.ModelPrice {
 	switch {
 	case !needsPrice(m):

@@ -31,7 +31,8 @@ const lookedAt = `(
 	ORDER BY t.created_at DESC, t.turn_id DESC LIMIT $4
 ) t`
 
-// foundOrLast ends the query that has the column found: what is found, at most $5 rows and one more, and the last turn that was looked at.
+// foundOrLast keeps the rows that the filters found, at most $5 and one more, which says that there is a next page. It also keeps the last
+// turn that was looked at, where the next page begins.
 const foundOrLast = ` WHERE t.found OR t.n = $4 ORDER BY t.created_at DESC, t.turn_id DESC LIMIT $5::integer + 1`
 
 const findTurns = `

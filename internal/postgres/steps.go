@@ -124,7 +124,7 @@ func (s *StepStore) SaveToolStep(ctx context.Context, t agent.ToolStep) error {
 	return mapError(op, err)
 }
 
-// eventWriter is what the event log of the same database gives as [agent.UnstoredEvents].
+// eventWriter is implemented by the [agent.UnstoredEvents] of an event log in the same database. Queue adds the statement that stores them.
 type eventWriter interface{ Queue(b *pgx.Batch) }
 
 // saveStep runs a statement that begins with [stepAllowed] and stores a step with the values from $8 on. Its events, if there are any, are

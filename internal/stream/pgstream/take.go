@@ -6,7 +6,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// taken is what a stream has not stored, in the hands of somebody who stores it in a transaction of the same database.
+// taken implements [agent.UnstoredEvents] for a caller that stores them in a transaction of this database. The writer leaves them alone
+// until Done.
 type taken struct {
 	log    *Log
 	chunk  *chunk
