@@ -13,7 +13,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// drillRestore restores PostgreSQL from a dump that is older than what Temporal knows, with a turn of every kind that docs/guides/operations.md names.
+// drillRestore restores PostgreSQL from an old dump: Temporal knows turns that the database does not. It has one of each kind that
+// docs/guides/operations.md names.
 func drillRestore(t *testing.T, binary string, _ int) {
 	server := startPostgres(t, postgresHome(t))
 	execute(t, server.DSN(), "CREATE DATABASE turnstone")
