@@ -71,7 +71,7 @@ func (t *agentTurn) begin(ctx workflow.Context, request converter.RawValue) (*ag
 	pause := askAgainFirst
 	for {
 		var begun turns.BeginTurnResult
-		if err := runLocally(ctx, "begin", acts.BeginTurn, &begun, request, in); err != nil {
+		if err := runQuick(ctx, "begin", acts.BeginTurn, &begun, request, in); err != nil {
 			return nil, err
 		}
 		t.bind(ctx, &begun)
@@ -106,9 +106,9 @@ func (t *agentTurn) loadPlan(ctx workflow.Context, begun *turns.BeginTurnResult)
 	in := turns.TurnInput{TurnID: t.ref.TurnID}
 	var route turns.RouteTurnResult
 	var plan turns.LoadPlanResult
-	err := runLocallyWithSummary(ctx, begun.Route, acts.RouteTurn, &route, in)
+	err := runQuickWithSummary(ctx, begun.Route, acts.RouteTurn, &route, in)
 	if err == nil {
-		err = runLocallyWithSummary(ctx, planSummary(&t.ref), acts.LoadPlan, &plan, in)
+		err = runQuickWithSummary(ctx, planSummary(&t.ref), acts.LoadPlan, &plan, in)
 	}
 	t.usePlan(begun.CoreVersion, &plan)
 	if err != nil {
@@ -254,7 +254,7 @@ func (t *agentTurn) await(ctx workflow.Context, a turn.Action) {
 			in.Calls = append(in.Calls, turns.ApprovalCall{ID: c.ID, Rule: c.Rule})
 		}
 		var out turns.RequestApprovalResult
-		if err := runLocally(ctx, "request approval", acts.RequestApproval, &out, in); err != nil {
+		if err := runQuick(ctx, "request approval", acts.RequestApproval, &out, in); err != nil {
 			t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
 			return
 		}
@@ -278,7 +278,7 @@ func (t *agentTurn) finish(ctx workflow.Context, a turn.Action) (agent.AgentStep
 		ElapsedMS: t.state.ElapsedMS, Closing: a.Closing, Step: a.Step,
 	}
 	var stored turns.StoreTurnResult
-	err := runLocally(ctx, "store", acts.StoreTurn, &stored, in)
+	err := runQuick(ctx, "store", acts.StoreTurn, &stored, in)
 	out := t.output(a, &stored)
 	if !t.ready { // the caller of begin leaves
 		return out, err

@@ -14,7 +14,7 @@ import (
 func (t *agentTurn) callChild(ctx workflow.Context, step int, c turn.Call, budget agent.Limits, v *agent.ToolVerdict) (int64, error) {
 	var begun turns.BeginChildResult
 	in := turns.BeginChildInput{TurnID: t.ref.TurnID, Step: step, CallID: c.ID, Limits: budget}
-	if err := runLocally(ctx, "begin child", acts.BeginChild, &begun, in); err != nil {
+	if err := runQuick(ctx, "begin child", acts.BeginChild, &begun, in); err != nil {
 		return 0, err
 	}
 	if begun.Child == "" {
@@ -39,7 +39,7 @@ func (t *agentTurn) callChild(ctx workflow.Context, step int, c turn.Call, budge
 		workflow.GetLogger(ctx).Warn("child turn", "turn", begun.Child, "error", err) // what the store has of it is the result
 	}
 	stored := turns.StoreChildInput{TurnID: t.ref.TurnID, Step: step, CallID: c.ID, Child: begun.Child}
-	return out.ExecutionTimeMS, runLocally(ctx, "store child", acts.StoreChild, v, stored)
+	return out.ExecutionTimeMS, runQuick(ctx, "store child", acts.StoreChild, v, stored)
 }
 
 func childOptions(ctx workflow.Context, id agent.TurnID, summary string) workflow.Context {

@@ -216,7 +216,7 @@ func (c *conversation) queueMessage(ctx workflow.Context, id agent.TurnID, m tur
 	}
 	in := turns.QueueMessageInput{TurnID: id, Agent: c.in.Agent, SessionID: c.in.SessionID, Context: c.in.Context, Message: m}
 	var out turns.QueueMessageResult
-	if err := runLocally(ctx, "message", acts.QueueMessage, &out, in); err != nil {
+	if err := runQuick(ctx, "message", acts.QueueMessage, &out, in); err != nil {
 		return MessageReceipt{}, err
 	}
 	if out.Refusal != nil {

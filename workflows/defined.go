@@ -47,7 +47,7 @@ func (r *definedRun) begin(ctx workflow.Context, request converter.RawValue) (*a
 	schedule, _ := workflow.GetTypedSearchAttributes(ctx).GetKeyword(attributeScheduledBy)
 	in := definitions.BeginRunInput{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Schedule: schedule}
 	var begun definitions.BeginRunResult
-	if err := runLocally(ctx, "begin", definitionActivities.BeginRun, &begun, request, in); err != nil {
+	if err := runQuick(ctx, "begin", definitionActivities.BeginRun, &begun, request, in); err != nil {
 		return nil, err
 	}
 	switch {
@@ -141,7 +141,7 @@ func (r *definedRun) finish(ctx workflow.Context, status core.Status) (agent.Run
 		failure = r.failure
 	}
 	in := definitions.FinishRunInput{RunID: r.ref.RunID, Tenant: r.ref.Tenant, Status: r.status, Failure: failure, At: workflow.Now(ctx)}
-	err := runLocally(ctx, "store", definitionActivities.FinishRun, nil, in)
+	err := runQuick(ctx, "store", definitionActivities.FinishRun, nil, in)
 	_ = workflow.Await(ctx, r.quiet(ctx)) // as above
 	if err != nil {
 		return agent.RunResult{}, err

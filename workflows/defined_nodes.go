@@ -29,7 +29,7 @@ func (r *definedRun) startVisit(ctx workflow.Context, s scopes, v core.Visit) {
 		case agent.WorkflowAgent:
 			out, err = r.runAgentNode(ctx, s.work, n, in)
 		case agent.WorkflowCondition:
-			err = runLocally(ctx, summary(n), definitionActivities.RunNode, &out, in)
+			err = runQuick(ctx, summary(n), definitionActivities.RunNode, &out, in)
 		default:
 			err = workflow.ExecuteActivity(taskOptions(s.work, summary(n)), definitionActivities.RunNode, in).Get(ctx, &out)
 		}
@@ -55,7 +55,7 @@ func (r *definedRun) startTimer(ctx workflow.Context, s scopes, t timer) {
 		r.removeTimer(t.Node)
 		in := r.nodeInput(t.Node, t.Visit, t.From)
 		if err == nil {
-			err = runLocally(ctx, summary(&r.skeleton.Nodes[t.Node]), definitionActivities.RunNode, &out, in)
+			err = runQuick(ctx, summary(&r.skeleton.Nodes[t.Node]), definitionActivities.RunNode, &out, in)
 		}
 		out = r.endVisit(ctx, in, out, err)
 		r.working--
@@ -87,7 +87,7 @@ func (r *definedRun) endVisit(ctx workflow.Context, in definitions.NodeInput, ou
 		end.Failure = internalFailure(err)
 	}
 	var stored definitions.NodeResult
-	if err := runLocally(ctx, "end "+in.Node, definitionActivities.EndNode, &stored, end); err != nil {
+	if err := runQuick(ctx, "end "+in.Node, definitionActivities.EndNode, &stored, end); err != nil {
 		return definitions.NodeResult{Failure: internalFailure(err)}
 	}
 	return stored
@@ -115,7 +115,7 @@ func (r *definedRun) runAgentNode(ctx, work workflow.Context, n *core.Node, in d
 		return definitions.NodeResult{}, err
 	}
 	var begun definitions.BeginAgentNodeResult
-	if err := runLocally(ctx, "begin "+n.ID, definitionActivities.BeginAgentNode, &begun, in); err != nil {
+	if err := runQuick(ctx, "begin "+n.ID, definitionActivities.BeginAgentNode, &begun, in); err != nil {
 		return definitions.NodeResult{}, err
 	}
 	if begun.Done != nil {
@@ -138,7 +138,7 @@ func (r *definedRun) runAgentNode(ctx, work workflow.Context, n *core.Node, in d
 		workflow.GetLogger(ctx).Warn("turn of a node", "turn", begun.Turn, "error", err) // what the store has of it is the result
 	}
 	var out definitions.NodeResult
-	err = runLocally(ctx, "store "+n.ID, definitionActivities.StoreAgentNode, &out, in)
+	err = runQuick(ctx, "store "+n.ID, definitionActivities.StoreAgentNode, &out, in)
 	return out, err
 }
 

@@ -37,7 +37,7 @@ func (t *agentTurn) waitForDecision(ctx workflow.Context, step int) {
 	}
 	var out turns.ExpireApprovalsResult
 	in := turns.ExpireApprovalsInput{TurnID: t.ref.TurnID, Step: step}
-	if err := runLocally(ctx, "expire approvals", acts.ExpireApprovals, &out, in); err != nil {
+	if err := runQuick(ctx, "expire approvals", acts.ExpireApprovals, &out, in); err != nil {
 		t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
 		return
 	}
@@ -67,7 +67,7 @@ func (t *agentTurn) waitAndLook(ctx workflow.Context, step int, decided func() b
 		in.Approvals = append(in.Approvals, p.ApprovalID)
 	}
 	var out turns.LookForDecisionsResult
-	if err := runLocally(ctx, "look for decisions", acts.LookForDecisions, &out, in); err != nil {
+	if err := runQuick(ctx, "look for decisions", acts.LookForDecisions, &out, in); err != nil {
 		t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
 		return
 	}

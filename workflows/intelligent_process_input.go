@@ -47,7 +47,7 @@ func (r *intelligent) readInput(ctx workflow.Context, raw converter.RawValue, fi
 	r.strict = workflow.GetVersion(ctx, changeStrict, workflow.DefaultVersion, strictSince) >= strictSince
 	if first && r.strict {
 		var out activities.CheckProcessResult
-		if err := runLocally(ctx, "check the input", acts.CheckProcess, &out, raw); err != nil {
+		if err := runQuick(ctx, "check the input", acts.CheckProcess, &out, raw); err != nil {
 			return err
 		}
 		if out.Refusal != nil {

@@ -10,18 +10,18 @@ import (
 // quickAttempts is how often a local activity is tried before it is run as a normal one.
 const quickAttempts = 3
 
-// runLocally runs a store activity locally, which costs one history event instead of three and no round trip, and as a normal activity
+// runQuick runs a store activity locally, which costs one history event instead of three and no round trip, and as a normal activity
 // when that does not work within its ceiling. The marker gets no summary: it holds the activity's name.
-func runLocally(ctx workflow.Context, summary string, fn any, out any, args ...any) error {
-	return runQuick(ctx, quickOptions(ctx, "", quickAttempts), summary, fn, out, args...)
+func runQuick(ctx workflow.Context, summary string, fn any, out any, args ...any) error {
+	return runQuickWith(ctx, quickOptions(ctx, "", quickAttempts), summary, fn, out, args...)
 }
 
-// runLocallyWithSummary is runLocally for an activity whose marker shows a summary.
-func runLocallyWithSummary(ctx workflow.Context, summary string, fn any, out any, args ...any) error {
-	return runQuick(ctx, quickOptions(ctx, summary, quickAttempts), summary, fn, out, args...)
+// runQuickWithSummary is runQuick for an activity whose marker shows a summary.
+func runQuickWithSummary(ctx workflow.Context, summary string, fn any, out any, args ...any) error {
+	return runQuickWith(ctx, quickOptions(ctx, summary, quickAttempts), summary, fn, out, args...)
 }
 
-func runQuick(ctx, local workflow.Context, summary string, fn any, out any, args ...any) error {
+func runQuickWith(ctx, local workflow.Context, summary string, fn any, out any, args ...any) error {
 	err := workflow.ExecuteLocalActivity(local, fn, args...).Get(ctx, out)
 	if err == nil || isFinal(err) {
 		return err

@@ -207,7 +207,7 @@ func (r *scheduledRun) finish(ctx workflow.Context) (ScheduledRunResult, error) 
 	out := ScheduledRunResult{RunID: r.ref.RunID, Schedule: r.ref.Schedule, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID}
 	in := schedules.FinishInput{RunRef: r.ref, TurnID: r.turn.TurnID, Status: r.status, Failure: r.failure, At: workflow.Now(ctx)}
 	var finished schedules.FinishResult
-	if err := runLocally(ctx, "store", scheduled.FinishScheduledRun, &finished, in); err != nil {
+	if err := runQuick(ctx, "store", scheduled.FinishScheduledRun, &finished, in); err != nil {
 		return out, err
 	}
 	out.Status, out.ResultRef, out.Error = finished.Status, finished.ResultRef, finished.Error

@@ -99,7 +99,7 @@ func (t *agentTurn) judge(ctx workflow.Context, summary string, activity any, in
 		return agent.DecisionVerdict{}, err
 	}
 	var out turns.DecideResult
-	if err := runLocally(ctx, summary, activity, &out, input()); err != nil {
+	if err := runQuick(ctx, summary, activity, &out, input()); err != nil {
 		return agent.DecisionVerdict{}, err
 	}
 	if out.Stands != nil {
@@ -126,7 +126,7 @@ func (t *agentTurn) cancel(ctx workflow.Context, c agent.CancelRequest) error {
 	}
 	t.handling++
 	defer func() { t.handling-- }()
-	return runLocally(ctx, "cancel", acts.CancelTurn, nil, turns.CancelTurnInput{TurnID: t.ref.TurnID, Cancel: c})
+	return runQuick(ctx, "cancel", acts.CancelTurn, nil, turns.CancelTurnInput{TurnID: t.ref.TurnID, Cancel: c})
 }
 
 // MessageReceipt answers the update "message".

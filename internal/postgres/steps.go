@@ -143,7 +143,6 @@ func (s *StepStore) saveStep(
 	}
 	w, ok := events.(eventWriter)
 	if !ok {
-		events.Done(false)
 		return false, agent.ErrEventsNotStored
 	}
 	var b pgx.Batch

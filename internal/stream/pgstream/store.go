@@ -91,20 +91,26 @@ func (l *Log) storeOnce(ctx context.Context, chunks []*chunk) (map[string]storeA
 
 func (l *Log) readAnswers(ctx context.Context, answers map[string]storeAnswer, sql string, args ...any) error {
 	rows, err := l.cfg.Pool.Query(ctx, sql, args...)
+	if err == nil {
+		err = scanAnswers(rows, answers)
+	}
 	if err != nil {
 		return fail(ctx, "store events", err)
 	}
+	return nil
+}
+
+// scanAnswers adds the rows of sqlStore or sqlSkipped to the answers, by stream.
+func scanAnswers(rows pgx.Rows, answers map[string]storeAnswer) error {
 	var (
 		id string
 		a  storeAnswer
 	)
-	if _, err = pgx.ForEachRow(rows, []any{&id, &a.stored, &a.cancelled, &a.closed, &a.taken, &a.released, &a.last}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&id, &a.stored, &a.cancelled, &a.closed, &a.taken, &a.released, &a.last}, func() error {
 		answers[id] = a
 		return nil
-	}); err != nil {
-		return fail(ctx, "store events", err)
-	}
-	return nil
+	})
+	return err
 }
 
 // storeArgs returns the arguments of sqlStore: whether the commit waits for the disk, and columns of streams, of events and of producers.

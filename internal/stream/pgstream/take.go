@@ -9,10 +9,10 @@ import (
 // taken implements [agent.UnstoredEvents] for a caller that stores them in a transaction of this database. The writer leaves them alone
 // until Done.
 type taken struct {
-	log    *Log
-	chunk  *chunk
-	answer storeAnswer
-	over   bool // Done was called
+	log     *Log
+	chunk   *chunk
+	answers map[string]storeAnswer // of the stream alone
+	over    bool                   // Done was called
 }
 
 // Take returns what is not stored of a producer's stream; see turns.EventLog. It returns nil if nothing is, if the database is being sent
@@ -23,7 +23,7 @@ func (l *Log) Take(f agent.Fence) agent.UnstoredEvents {
 		return nil
 	}
 	if c := s.take(f); c != nil {
-		return &taken{log: l, chunk: c}
+		return &taken{log: l, chunk: c, answers: map[string]storeAnswer{}}
 	}
 	return nil
 }
@@ -45,10 +45,7 @@ func (t *taken) Position() (generation, lastIndex int64) { return t.chunk.s.gene
 // Queue queues the statement that stores the events.
 func (t *taken) Queue(b *pgx.Batch) {
 	b.Queue(sqlStore, t.log.storeArgs(true, []*chunk{t.chunk})...).Query(func(rows pgx.Rows) error {
-		var id string
-		a := &t.answer
-		_, err := pgx.ForEachRow(rows, []any{&id, &a.stored, &a.cancelled, &a.closed, &a.taken, &a.released, &a.last}, func() error { return nil })
-		return err
+		return scanAnswers(rows, t.answers)
 	})
 }
 
@@ -62,8 +59,8 @@ func (t *taken) Done(committed bool) {
 	s.mu.Lock()
 	s.taken = false
 	s.mu.Unlock()
-	if committed && t.answer.stored {
-		t.log.applyAnswer(t.chunk, t.answer)
+	if a := t.answers[s.id]; committed && a.stored {
+		t.log.applyAnswer(t.chunk, a)
 		return
 	}
 	t.log.markDirty(s)
