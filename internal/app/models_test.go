@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/catalog/manifest"
 	"github.com/turnstone-run/turnstone/internal/llm"
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
 	"github.com/turnstone-run/turnstone/internal/middleware"
@@ -106,10 +107,16 @@ func TestExamplesOfTheDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/models.md")
 	require.NoError(t, err)
 	blocks := strings.Split(string(page), "```yaml\n")
-	require.Len(t, blocks, 3)
+	require.Len(t, blocks, 4)
 	reached := map[string]string{}
 	for _, block := range blocks[1:] {
 		text, _, _ := strings.Cut(block, "```")
+		if strings.HasPrefix(text, "kind: ") { // a document of the catalog
+			documents, faults := manifest.Parse([]agent.ManifestFile{{Name: "price.yaml", Data: []byte(text)}})
+			require.Empty(t, faults)
+			require.Len(t, documents, 1)
+			continue
+		}
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "turnstone.yaml"), []byte(text), 0o600))
 		var env []string
