@@ -55,7 +55,7 @@ func foundTurnRow(t *agent.TurnSummary) []string {
 		status += " (" + t.ErrorType + ")"
 	}
 	if t.Usage != nil {
-		tokens, cost = decimal(t.Usage.InputTokens+t.Usage.OutputTokens), dollars(t.Usage.CostUSD)
+		tokens, cost = decimal(t.Usage.InputTokens+t.Usage.OutputTokens), dash(costText(t.Usage))
 	}
 	return []string{
 		string(t.TurnID), string(t.SessionID), dash(t.Agent), dash(t.UserID), status, moment(t.StartedAt), formatDuration(t.StartedAt, t.FinishedAt), tokens, cost,

@@ -20,6 +20,8 @@ func TestFind(t *testing.T) {
 	b.show(0, "sessions", "list")
 	golden(t, "sessions", b.screen.String())
 
+	require.Contains(t, foundTurnRow(&agent.TurnSummary{Usage: &agent.Usage{InputTokens: 1, Unpriced: true}}), notPriced)
+
 	ids := func(args ...string) (found []agent.TurnID) {
 		for _, s := range answer[[]agent.TurnSummary](b, append([]string{"turns", "list"}, args...)...) {
 			found = append(found, s.TurnID)
