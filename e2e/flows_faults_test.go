@@ -182,21 +182,23 @@ func testScheduleOutlivesWorker(t *testing.T, binary string) {
 	first := b.spawn(binary, freeAddr(t), mailVariables(sink.addr, hook))
 	first.put(notified(hook, `[{"id":"daily","cron":"0 9 * * *"}]`))
 	handle := b.Temporal().ScheduleClient().GetHandle(t.Context(), "schedule/default/ann/main/daily")
-	found, err := handle.Describe(t.Context())
-	require.NoError(t, err)
-	require.False(t, found.Schedule.State.Paused)
+	require.Eventually(t, func() bool { // Temporal answers an update of a schedule before it is carried out
+		found, err := handle.Describe(t.Context())
+		return err == nil && !found.Schedule.State.Paused
+	}, 30*time.Second, 50*time.Millisecond)
 	first.end(syscall.SIGKILL)
 	require.NoError(t, handle.Trigger(t.Context(), sdkclient.ScheduleTriggerOptions{}))
 	b.spawn(binary, freeAddr(t), mailVariables(sink.addr, hook))
 	var runs agent.RunPage
 	require.Eventually(t, func() bool {
+		var err error
 		runs, err = b.client.Runs(t.Context(), agent.RunQuery{Status: agent.RunCompleted})
 		return err == nil && len(runs.Runs) == 1
 	}, time.Minute, 50*time.Millisecond)
 	require.Equal(t, "daily", runs.Runs[0].Schedule)
 	require.Len(t, sink.taken(), 1)
 	require.EqualValues(t, 1, began.Load())
-	found, err = handle.Describe(t.Context())
+	found, err := handle.Describe(t.Context())
 	require.NoError(t, err, "a worker that starts keeps it")
 	require.Empty(t, found.Info.RunningWorkflows)
 	require.NoError(t, handle.Delete(t.Context()))
