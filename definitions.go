@@ -46,7 +46,7 @@ func (s *Service) openLibrary(background context.Context, store *postgres.Store)
 // definitionRunner returns the use cases that the activities of DefinedWorkflow call.
 func (s *Service) definitionRunner(store *postgres.Store, cases *turns.Turns, watch *cluster.AttributeWatch) (*definitions.Runner, error) {
 	cfg := definitions.Config{
-		Store: store, Turns: agentNodeTurns{cases}, Rows: nodeRows{s.rows(store), s.blobs}, Logger: s.logger.Named("workflows"), SearchAttributes: watch.Known,
+		Store: store, Turns: agentNodeTurns{cases}, Rows: nodeRows{s.rows(store), s.blobs}, Logger: s.logger.Named("workflows"), SearchAttributes: watch.KnowsTurns,
 		Webhooks: &notifications.Webhooks{HTTP: s.parts.Patient, Auth: s.parts.Auth, Profiles: s.parts.Registry},
 	}
 	if execute, err := s.parts.Tools.Tool(pipeline.ToolkitName, pipeline.ToolName); err == nil {

@@ -281,7 +281,7 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 	parts := s.parts
 	// Not under Worker Versioning: an eager start takes the worker that asks, whichever version is current.
 	eager := set.Temporal.EagerStart && set.Temporal.WorkerVersioning.Deployment == ""
-	runs := &inbox.Runs{Temporal: s.temporal, TaskQueue: set.Temporal.TaskQueue, Eager: eager, SearchAttributes: watch.Known}
+	runs := &inbox.Runs{Temporal: s.temporal, TaskQueue: set.Temporal.TaskQueue, Eager: eager, SearchAttributes: watch.KnowsTurns}
 	library, err := retrieval.New(retrieval.Config{Store: store.KnowledgeStore, Embedders: parts.Models.Embedder, Logger: s.logger})
 	if err != nil {
 		return err
@@ -298,14 +298,15 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 		BatchInterval: set.Events.BatchInterval, MaxInlineBytes: int(set.Storage.MaxInlineBytes),
 		OnUnavailable: agent.OnUnavailable(set.Turn.OnUnavailable),
 		OutputBytes:   int(set.Turn.OutputBytes), HistoryOutputBytes: int(set.Turn.HistoryOutputBytes), TurnEvents: set.Turn.ContinueAsNewEvents,
-		ConversationEvents: set.Conversation.ContinueAsNewEvents, SearchAttributes: watch.Known,
+		ConversationEvents: set.Conversation.ContinueAsNewEvents, SearchAttributes: watch.KnowsTurns, StatusAttributes: watch.KnowsStatus,
+		FailsWorkflow: set.Temporal.FailWorkflows, MessageSummaries: set.Temporal.MessageSummaries,
 		ModelCalls: agent.ModelCalls(set.Temporal.ModelCalls), ProviderWait: set.Turn.ProviderWait, StartsHere: eager && set.Worker.Enabled,
 	})
 	if err != nil {
 		return err
 	}
 	health := &health{
-		service: s, queue: set.Temporal.TaskQueue, namespace: s.namespace, attributes: watch.Known, exporting: s.telemetry.traceStatus(),
+		service: s, queue: set.Temporal.TaskQueue, namespace: s.namespace, attributes: watch.KnowsAll, exporting: s.telemetry.traceStatus(),
 	}
 	var driver turns.Driver
 	if set.Worker.Enabled { // a gateway alone calls no model

@@ -28,14 +28,14 @@ func TestClusterWithoutSearchAttributes(t *testing.T) {
 	temporal, err := client.Dial(client.Options{HostPort: bare.Address()})
 	require.NoError(t, err)
 	defer temporal.Close()
-	known, err := cluster.HasAttributes(t.Context(), temporal, "default")
+	known, err := cluster.FindAttributes(t.Context(), temporal, "default")
 	require.NoError(t, err)
-	require.False(t, known)
+	require.Zero(t, known)
 	for range 2 { // idempotent
 		require.NoError(t, cluster.AddAttributes(t.Context(), temporal, "default"))
 	}
 	require.Eventually(t, func() bool {
-		known, err := cluster.HasAttributes(t.Context(), temporal, "default")
-		return err == nil && known
+		known, err := cluster.FindAttributes(t.Context(), temporal, "default")
+		return err == nil && known == cluster.Attributes{Turn: true, Status: true}
 	}, 15*time.Second, 50*time.Millisecond)
 }

@@ -14,8 +14,8 @@ func (a *app) setupCommand() *cobra.Command {
 	var to cluster.Connection
 	cmd := &cobra.Command{
 		Use: "setup", Short: "Register Turnstone's search attributes on a Temporal cluster", Args: cobra.NoArgs,
-		Long: `Registers the search attributes TurnstoneTenant, TurnstoneAgent and TurnstoneSession in a namespace, those that are missing. Turns
-run without them too; the Web UI then cannot find turns by tenant, agent and session.
+		Long: `Registers in a namespace the search attributes that it lacks of TurnstoneTenant, TurnstoneAgent, TurnstoneSession, TurnstoneStatus and
+TurnstoneStopReason. Turns run without them too; the Web UI then cannot find turns by them.
 
 The connection is that of the temporal command line: TEMPORAL_* variables, or a profile in temporal.toml.`,
 		Example: "  starter setup --address 127.0.0.1:7233\n  starter setup --profile production",

@@ -16,7 +16,8 @@ import (
 // checked by BeginTurn, so that a bad one is refused with the field's name instead of failing to decode. carry is for continue-as-new and for direct
 // turns that are handed over; one without a turn was typed by a person and is refused.
 //
-// A turn that fails completes with status "failed"; the workflow itself fails only when the request is refused.
+// A turn that fails completes with status "failed". The workflow itself fails when the request is refused, and for a failed turn if the worker is
+// configured so and no other workflow waits for the turn.
 func AgentTurn(ctx workflow.Context, request converter.RawValue, carry *Carry) (agent.AgentStepOutput, error) {
 	if carry != nil && carry.Turn.TurnID == "" {
 		return agent.AgentStepOutput{}, refusalError(agent.FailureOf(agent.Invalid("carry",
@@ -44,6 +45,7 @@ func (t *agentTurn) run(ctx workflow.Context) (agent.AgentStepOutput, error) {
 		}
 		action := t.state.Next()
 		t.show(ctx, action)
+		t.indexAction(ctx, action)
 		switch action.Kind {
 		case turn.CallModel:
 			t.callModel(ctx, action)
@@ -320,6 +322,10 @@ func (t *agentTurn) leave(ctx workflow.Context, out *agent.AgentStepOutput, err 
 		return agent.AgentStepOutput{}, err
 	}
 	t.showDone(ctx, out)
+	t.indexEnd(ctx, out)
+	if t.failsWorkflow && out.Status == agent.TurnFailed && workflow.GetInfo(ctx).ParentWorkflowExecution == nil {
+		return agent.AgentStepOutput{}, failedTurnError(out)
+	}
 	if t.ref.Delegated {
 		return withoutWords(*out), nil
 	}

@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"slices"
+
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/turnstone-run/turnstone/activities"
@@ -28,9 +30,11 @@ const (
 	SignalTokens  = "tokens"
 	SignalClose   = "close"
 
-	AttributeTenant  = "TurnstoneTenant"
-	AttributeAgent   = "TurnstoneAgent"
-	AttributeSession = "TurnstoneSession"
+	AttributeTenant     = "TurnstoneTenant"
+	AttributeAgent      = "TurnstoneAgent"
+	AttributeSession    = "TurnstoneSession"
+	AttributeStatus     = "TurnstoneStatus"
+	AttributeStopReason = "TurnstoneStopReason"
 )
 
 // ConversationID returns the workflow id of a session's conversation.
@@ -46,9 +50,15 @@ var definitionActivities *activities.Definitions //nolint:gochecknoglobals // as
 
 // SearchAttributes returns the names and types of the search attributes of turns; all are keywords.
 func SearchAttributes() map[string]enumspb.IndexedValueType {
-	return map[string]enumspb.IndexedValueType{
-		AttributeTenant:  enumspb.INDEXED_VALUE_TYPE_KEYWORD,
-		AttributeAgent:   enumspb.INDEXED_VALUE_TYPE_KEYWORD,
-		AttributeSession: enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+	all := map[string]enumspb.IndexedValueType{}
+	for _, name := range slices.Concat(TurnAttributeNames(), StatusAttributeNames()) {
+		all[name] = enumspb.INDEXED_VALUE_TYPE_KEYWORD
 	}
+	return all
 }
+
+// TurnAttributeNames returns the search attributes that every turn has.
+func TurnAttributeNames() []string { return []string{AttributeTenant, AttributeAgent, AttributeSession} }
+
+// StatusAttributeNames returns the search attributes of turns that waited or did not complete. Namespaces that were set up for v0.1.0 lack them.
+func StatusAttributeNames() []string { return []string{AttributeStatus, AttributeStopReason} }

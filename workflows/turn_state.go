@@ -25,6 +25,10 @@ type Carry struct {
 	ContinueAsNew int                     `json:"continue_as_new_events,omitempty"`
 	LocalCalls    bool                    `json:"local_calls,omitempty"` // model calls run as local activities
 	Index         bool                    `json:"index,omitempty"`       // it was a direct turn: its search attributes have to be set
+
+	StatusAttributes bool   `json:"status_attributes,omitempty"` // the namespace knows TurnstoneStatus
+	IndexedStatus    string `json:"indexed_status,omitempty"`    // its value; empty: not set
+	FailsWorkflow    bool   `json:"fails_workflow,omitempty"`    // the workflow fails if the turn does
 }
 
 // agentTurn is a turn in the memory of its workflow.
@@ -36,6 +40,10 @@ type agentTurn struct {
 
 	// localCalls: model calls run as local activities.
 	localCalls bool
+
+	statusAttributes bool   // the namespace knows TurnstoneStatus
+	indexedStatus    string // its value; empty: not set
+	failsWorkflow    bool   // the workflow fails if the turn does
 
 	asked       int
 	askedClient bool
@@ -71,6 +79,7 @@ func newTurn(ctx workflow.Context, carry *Carry) *agentTurn {
 		t.ref, t.state, t.streamTo = carry.Turn, carry.State, carry.StreamTo
 		t.asked, t.askedClient, t.pending, t.events, t.ready, t.attrs = carry.Asked, carry.AskedClient, carry.Pending, carry.ContinueAsNew, true, true
 		t.localCalls = carry.LocalCalls
+		t.statusAttributes, t.indexedStatus, t.failsWorkflow = carry.StatusAttributes, carry.IndexedStatus, carry.FailsWorkflow
 		t.lookPause = time.Duration(carry.LookPauseMS) * time.Millisecond
 		if carry.Index {
 			t.index(ctx)
@@ -86,6 +95,7 @@ func newTurn(ctx workflow.Context, carry *Carry) *agentTurn {
 func (t *agentTurn) bind(ctx workflow.Context, b *turns.BeginTurnResult) {
 	t.ref, t.streamTo, t.events = b.Turn, b.StreamTo, b.ContinueAsNew
 	t.position, t.holder = b.Position, b.Holder
+	t.statusAttributes, t.failsWorkflow = b.StatusAttributes, b.FailsWorkflow
 	t.usePlan(b.CoreVersion, &b.LoadPlanResult)
 	if b.CoreVersion >= turn.VersionPlan && startedWithAttributes(ctx) { // earlier versions repeat them
 		t.attrs = true
@@ -131,6 +141,7 @@ func (t *agentTurn) continueAsNew(ctx workflow.Context) error {
 	next := &Carry{
 		Turn: t.ref, State: t.state, StreamTo: t.streamTo, Asked: t.asked, AskedClient: t.askedClient, Pending: t.pending, ContinueAsNew: t.events,
 		LookPauseMS: t.lookPause.Milliseconds(), LocalCalls: t.localCalls,
+		StatusAttributes: t.statusAttributes, IndexedStatus: t.indexedStatus, FailsWorkflow: t.failsWorkflow,
 	}
 	if !t.expiresAt.IsZero() {
 		next.ExpiresAt = &t.expiresAt

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -23,20 +24,27 @@ const (
 	recheckInterval = time.Minute
 )
 
-// HasAttributes reports whether the namespace knows the search attributes of turns.
-func HasAttributes(ctx context.Context, c client.Client, namespace string) (bool, error) {
+// Attributes says which search attributes a namespace knows.
+type Attributes struct {
+	Turn   bool // those of every turn
+	Status bool // those of turns that waited or did not complete
+}
+
+// FindAttributes asks the namespace for its search attributes.
+func FindAttributes(ctx context.Context, c client.Client, namespace string) (Attributes, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	registered, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
 	if err != nil {
-		return false, fmt.Errorf("list search attributes: %w", err)
+		return Attributes{}, fmt.Errorf("list search attributes: %w", err)
 	}
-	for name, kind := range workflows.SearchAttributes() {
-		if registered.GetCustomAttributes()[name] != kind {
-			return false, nil
-		}
+	isMissing := func(name string) bool {
+		return registered.GetCustomAttributes()[name] != workflows.SearchAttributes()[name]
 	}
-	return true, nil
+	return Attributes{
+		Turn:   !slices.ContainsFunc(workflows.TurnAttributeNames(), isMissing),
+		Status: !slices.ContainsFunc(workflows.StatusAttributeNames(), isMissing),
+	}, nil
 }
 
 // AddAttributes registers the missing search attributes, for "starter setup".
@@ -58,29 +66,41 @@ type AttributeWatch struct {
 	Namespace string
 	Logger    *zap.Logger
 
-	known atomic.Bool
+	known atomic.Pointer[Attributes]
 }
 
-// Known reports the result of the last check.
-func (w *AttributeWatch) Known() bool { return w.known.Load() }
+// KnowsTurns reports whether the last check found the attributes of every turn.
+func (w *AttributeWatch) KnowsTurns() bool {
+	known := w.known.Load()
+	return known != nil && known.Turn
+}
+
+// KnowsStatus reports whether the last check found the attributes of turns that waited or did not complete.
+func (w *AttributeWatch) KnowsStatus() bool {
+	known := w.known.Load()
+	return known != nil && known.Status
+}
+
+// KnowsAll reports whether the last check found all attributes.
+func (w *AttributeWatch) KnowsAll() bool { return w.KnowsTurns() && w.KnowsStatus() }
 
 // Check asks the server and stores the result.
 func (w *AttributeWatch) Check(ctx context.Context) error {
-	known, err := HasAttributes(ctx, w.Temporal, w.Namespace)
-	w.known.Store(known)
+	known, err := FindAttributes(ctx, w.Temporal, w.Namespace)
+	w.known.Store(&known)
 	return err
 }
 
-// Run checks once a minute until the namespace has the attributes.
+// Run checks once a minute until the namespace has all attributes.
 func (w *AttributeWatch) Run(ctx context.Context) {
-	if w.Known() {
+	if w.KnowsAll() {
 		return
 	}
-	w.Logger.Warn("the namespace lacks Turnstone's search attributes: turns run without them; register them with \"starter setup\"",
+	w.Logger.Warn("the namespace lacks search attributes of Turnstone: turns run without them; register them with \"starter setup\"",
 		zap.String("namespace", w.Namespace))
 	tick := time.NewTicker(recheckInterval)
 	defer tick.Stop()
-	for !w.Known() {
+	for !w.KnowsAll() {
 		select {
 		case <-ctx.Done():
 			return

@@ -161,6 +161,7 @@ func (t *running) handOver(why agent.Fallback, cause error) {
 	t.log().Info("a direct turn becomes durable", zap.String("reason", string(why)), zap.NamedError("cause", cause))
 	carry := &workflows.Carry{
 		Turn: t.begun.Turn, State: t.state, ContinueAsNew: t.begun.ContinueAsNew, Index: t.begun.SearchAttributes,
+		StatusAttributes: t.begun.StatusAttributes, FailsWorkflow: t.begun.FailsWorkflow,
 	}
 	announced := false
 	_, err := perform(ctx, func() (struct{}, error) {

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +52,8 @@ func (r *Runs) TakeOver(ctx context.Context, t *turns.TurnRef, carry *workflows.
 		attributes = workflows.TurnAttributes(req.Context.TenantName(), t.Agent, t.SessionID)
 	}
 	_, err := r.startOnce(ctx, client.StartWorkflowOptions{
-		ID: t.TurnID.WorkflowID(), EnableEagerStart: r.Eager, StaticSummary: "session " + string(t.SessionID), TypedSearchAttributes: attributes,
+		ID: t.TurnID.WorkflowID(), EnableEagerStart: r.Eager, TypedSearchAttributes: attributes,
+		StaticSummary: cmp.Or(t.Summary, "session "+string(t.SessionID)),
 	}, workflows.AgentTurnType, args...)
 	return temporalError("start turn", err)
 }

@@ -48,7 +48,8 @@ func TestStart(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		rec := &recorder{}
 		runs := &inbox.Runs{Temporal: rec, TaskQueue: "turnstone", SearchAttributes: func() bool { return known }}
-		require.NoError(t, runs.Start(t.Context(), turns.TurnRef{TurnID: "t1", Tenant: "acme", SessionID: "s", Agent: "clerk"}))
+		require.NoError(t, runs.Start(t.Context(), turns.TurnRef{TurnID: "t1", Tenant: "acme", SessionID: "s", Agent: "clerk", Summary: "hello"}))
+		require.Equal(t, "hello", rec.options.StaticSummary)
 		require.Equal(t, "turn/t1", rec.options.ID)
 		require.Equal(t, agent.TurnRequest{TurnID: "t1", SessionID: "s", Context: agent.InvocationContext{Tenant: "acme"}}, rec.input)
 		want := temporal.SearchAttributes{}
@@ -59,7 +60,8 @@ func TestStart(t *testing.T) {
 	}
 	rec := &recorder{err: serviceerror.NewWorkflowExecutionAlreadyStarted("", "", "")}
 	runs := &inbox.Runs{Temporal: rec}
-	require.NoError(t, runs.Start(t.Context(), turns.TurnRef{TurnID: "t1"}), "a workflow is started once")
+	require.NoError(t, runs.Start(t.Context(), turns.TurnRef{TurnID: "t1", SessionID: "s"}), "a workflow is started once")
+	require.Equal(t, "session s", rec.options.StaticSummary)
 	for want, err := range map[agent.Code]error{
 		agent.CodeUnavailable: serviceerror.NewUnavailable("away"),
 		agent.CodeDenied:      serviceerror.NewPermissionDenied("no", ""),

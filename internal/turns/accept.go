@@ -223,6 +223,9 @@ func (s *submission) recordAndStart(ctx context.Context) (agent.Receipt, int, er
 		return receipt, 0, nil
 	}
 	receipt.Joined = !begun.New
+	if begun.New {
+		begun.Turn.Summary = s.Turns.messageSummary(&req, &s.checked.Plan)
+	}
 	ctx = context.WithoutCancel(ctx) // the turn runs although the caller has left
 	switch err := s.Turns.Runs.Start(ctx, begun.Turn); {
 	case err == nil:

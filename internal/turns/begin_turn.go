@@ -186,6 +186,7 @@ func (ts *Turns) answerBegin(
 	defer func() { done(err) }()
 	out = BeginTurnResult{
 		Turn: turn.TurnRef, ContinueAsNew: ts.TurnEvents, CoreVersion: CoreVersion, SearchAttributes: ts.SearchAttributes(),
+		StatusAttributes: ts.StatusAttributes(), FailsWorkflow: ts.FailsWorkflow,
 		StreamTo: req.StreamTo, Holder: begun.Holder, Position: begun.Position, Route: routeSummary(turn), New: begun.New,
 	}
 	if !in.Direct && in.CoreVersion <= coreWithoutPlan {

@@ -16,6 +16,7 @@ type TurnRef struct {
 	InstanceID string          `json:"instance_id"`
 	PlanHash   string          `json:"plan_hash"`
 	Delegated  bool            `json:"delegated,omitempty"` // another turn waits for it
+	Summary    string          `json:"-"`                   // for Temporal's list of workflows; empty: the session
 }
 
 // BeginTurnInput names the run that begins a turn. The request is an argument beside it.
@@ -54,7 +55,9 @@ type BeginTurnResult struct {
 	LoadPlanResult
 
 	CoreVersion      int                    `json:"core_version"`
-	SearchAttributes bool                   `json:"search_attributes,omitempty"` // the namespace knows ours
+	SearchAttributes bool                   `json:"search_attributes,omitempty"` // the namespace knows those of every turn
+	StatusAttributes bool                   `json:"status_attributes,omitempty"` // the namespace knows those of turns that waited or failed
+	FailsWorkflow    bool                   `json:"fails_workflow,omitempty"`    // the workflow fails if the turn does
 	StreamTo         *agent.StreamTo        `json:"stream_to,omitempty"`
 	ContinueAsNew    int                    `json:"continue_as_new_events,omitempty"` // 0: when the server suggests it
 	Route            string                 `json:"route,omitempty"`                  // how the turn came to its agent, for the Web UI

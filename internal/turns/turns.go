@@ -42,7 +42,10 @@ type Config struct {
 	ConversationEvents int              // a conversation likewise; 0: 2,000
 	ProviderWait       time.Duration    // how long a turn waits in all for a model provider that is away; 0: it fails at once
 	ModelCalls         agent.ModelCalls // how workflows run CallModel; empty: as normal activities
-	SearchAttributes   func() bool      // whether the namespace knows ours; nil: no
+	SearchAttributes   func() bool      // whether the namespace knows those of every turn; nil: no
+	StatusAttributes   func() bool      // whether it knows those of turns that waited or failed; nil: no
+	FailsWorkflow      bool             // the workflow of a failed turn fails, too, unless another workflow waits for it
+	MessageSummaries   bool             // Temporal's summary of a turn is the beginning of its message
 	StartsHere         bool             // workflows that this process starts usually run in it: it owns their streams from the beginning
 }
 
@@ -98,8 +101,12 @@ func New(c Config) (*Turns, error) {
 	if c.DirectFallback == nil {
 		c.DirectFallback = func(agent.Fallback) {}
 	}
+	no := func() bool { return false }
 	if c.SearchAttributes == nil {
-		c.SearchAttributes = func() bool { return false }
+		c.SearchAttributes = no
+	}
+	if c.StatusAttributes == nil {
+		c.StatusAttributes = no
 	}
 	turns, err := lru.New[agent.TurnID, facts](cachedTurns)
 	if err != nil {

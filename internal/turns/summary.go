@@ -1,0 +1,29 @@
+package turns
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
+)
+
+// maxSummaryBytes bounds the summary of a turn in Temporal, which takes 400 bytes with what encryption adds.
+const maxSummaryBytes = 100
+
+// messageSummary returns the beginning of a request's first text, on one line, for Temporal's list of workflows. It returns "" if there is no text, and
+// for an agent whose messages are searched for personal data.
+func (ts *Turns) messageSummary(req *agent.TurnRequest, plan *agent.Plan) string {
+	searched := slices.ContainsFunc(plan.Middleware, func(m agent.PlanMiddleware) bool { return m.Name == "pii" })
+	if !ts.MessageSummaries || searched {
+		return ""
+	}
+	for _, m := range req.Input() {
+		for i := range m.Blocks {
+			if b := &m.Blocks[i]; m.Role == agent.RoleUser && b.Type == agent.BlockText {
+				return clip.Bytes(strings.Join(strings.Fields(clip.Prefix(b.Text, 10*maxSummaryBytes)), " "), maxSummaryBytes)
+			}
+		}
+	}
+	return ""
+}
