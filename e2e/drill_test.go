@@ -23,8 +23,8 @@ func drills() map[string]drill {
 	return map[string]drill{
 		"kills":    {short: 60, long: 1500, run: drillKills},
 		"restarts": {short: 40, long: 600, run: drillRestarts},
-		"queue":    {short: 200, long: 10_000, run: drillQueue},
-		"jobs":     {short: 400, long: 20_000, run: drillJobs},
+		"queue":    {short: 100, long: 10_000, run: drillQueue},
+		"jobs":     {short: 200, long: 20_000, run: drillJobs},
 		"failover": {long: 400, run: drillFailover},
 		"clock":    {long: 200, run: drillClock},
 		"restore":  {long: 1, run: drillRestore}, // one turn of each kind
