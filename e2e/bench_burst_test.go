@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // BenchmarkBurst is 3,000 requests at the same moment. Each is refused early, or its turn runs exactly once; not-once is how many requests were neither:
@@ -18,7 +20,7 @@ func BenchmarkBurst(b *testing.B) {
 	binary := build(b, "../worker")
 	for _, name := range targets {
 		b.Run(name, func(b *testing.B) {
-			provider := newScript(b, answerOf(20))
+			provider := turnstonetest.NewModel(b, answerOf(20))
 			t := openTarget(b, name, binary, provider)
 			var alone latency
 			for range 200 {
@@ -84,11 +86,11 @@ func (s *burst) send(b *testing.B, n int) {
 
 // notOnce counts the requests that did not run exactly once, by the model's requests and the stored turns. before is how many turns were stored
 // before the burst.
-func (s *burst) notOnce(b *testing.B, provider *script, before int) (n int) {
+func (s *burst) notOnce(b *testing.B, provider *turnstonetest.Model, before int) (n int) {
 	b.Helper()
 	asked, form := map[string]int{}, regexp.MustCompile(`request \d+\.`)
-	for _, r := range provider.requests() {
-		if message := form.FindString(r.body); message != "" {
+	for _, r := range provider.Requests() {
+		if message := form.FindString(r.Body); message != "" {
 			asked[message]++
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // BenchmarkStreams is many answers that are streamed at the same time, at the pace of a model: what a token costs in processor time, and its delay from
@@ -25,7 +27,7 @@ func BenchmarkStreams(b *testing.B) {
 		for _, name := range targets {
 			b.Run(fmt.Sprintf("%dx%d/%s", load.streams, load.rate, name), func(b *testing.B) {
 				s := &streams{stop: make(chan struct{}), delays: make(chan time.Duration, 1<<16), begun: make(chan error, load.streams)}
-				t := openTarget(b, name, binary, newScript(b, paced(load.rate, s.stop)))
+				t := openTarget(b, name, binary, turnstonetest.NewModel(b, paced(load.rate, s.stop)))
 				s.run(b, t, load.streams, relayed)
 			})
 		}
@@ -50,24 +52,24 @@ var clock = time.Now()
 const firstToken = "^ "
 
 // paced streams tokens, so many a second, until stop is closed. The text of each is when it was sent, that of the last how many there were.
-func paced(rate int, stop <-chan struct{}) act {
+func paced(rate int, stop <-chan struct{}) turnstonetest.Reply {
 	const token = "@"
-	all := frames(token)
+	all := turnstonetest.Frames(token)
 	head, one, ending := all[:2], all[2], all[3:]
-	return func(x *exchange) {
-		x.send(head...)
-		x.send(strings.Replace(one, token, firstToken, 1))
+	return func(x *turnstonetest.Exchange) {
+		x.Send(head...)
+		x.Send(strings.Replace(one, token, firstToken, 1))
 		tick := time.NewTicker(time.Second / time.Duration(rate))
 		defer tick.Stop()
 		for sent := 0; ; sent++ {
 			select {
 			case <-tick.C:
-				x.send(strings.Replace(one, token, strconv.FormatInt(time.Since(clock).Microseconds(), 10)+" ", 1))
+				x.Send(strings.Replace(one, token, strconv.FormatInt(time.Since(clock).Microseconds(), 10)+" ", 1))
 			case <-stop:
-				x.send(strings.Replace(one, token, "="+strconv.Itoa(sent)+" ", 1))
-				x.send(ending...)
+				x.Send(strings.Replace(one, token, "="+strconv.Itoa(sent)+" ", 1))
+				x.Send(ending...)
 				return
-			case <-x.r.Context().Done():
+			case <-x.Request.Context().Done():
 				return
 			}
 		}

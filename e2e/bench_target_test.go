@@ -21,6 +21,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 const relayTarget = "relay"
@@ -38,7 +39,7 @@ type target struct {
 }
 
 // openTarget starts the processes of a target in front of a model.
-func openTarget(b *testing.B, name, binary string, provider *script) *target {
+func openTarget(b *testing.B, name, binary string, provider *turnstonetest.Model) *target {
 	b.Helper()
 	t := &target{name: name, http: benchClient()}
 	if name == relayTarget {
@@ -47,7 +48,7 @@ func openTarget(b *testing.B, name, binary string, provider *script) *target {
 		return t
 	}
 	database := startPostgres(b, postgresHome(b)).DSN()
-	set := settingsFor(b, provider.model, func(c *app.Config) { c.Database.URL = app.Secret(database) })
+	set := turnstonetest.Settings(b, provider.Use, func(c *app.Config) { c.Database.URL = app.Secret(database) })
 	set.Temporal.Address = freeAddr(b)
 	t.site = &site{bench: &bench{system: &system{t: b, set: set}, env: environment(set)}, folder: filepath.Join(b.TempDir(), "temporal")}
 	t.startTemporal()
@@ -62,12 +63,12 @@ func openTarget(b *testing.B, name, binary string, provider *script) *target {
 	return t
 }
 
-func startRelay(b *testing.B, provider *script) *process {
+func startRelay(b *testing.B, provider *turnstonetest.Model) *process {
 	b.Helper()
 	self, err := os.Executable()
 	require.NoError(b, err)
 	cmd, addr := exec.Command(self), freeAddr(b)
-	cmd.Env = []string{relayAddr + "=" + addr, relayModel + "=" + provider.server.URL}
+	cmd.Env = []string{relayAddr + "=" + addr, relayModel + "=" + provider.URL()}
 	_, err = cmd.StdinPipe() // it ends with this process
 	require.NoError(b, err)
 	p := startProcess(b, "relay", cmd)

@@ -12,10 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // answerOf is a model that says so many words without a pause.
-func answerOf(words int) act { return says(strings.TrimSpace(strings.Repeat("word ", words))) }
+func answerOf(words int) turnstonetest.Reply {
+	return turnstonetest.Say(strings.TrimSpace(strings.Repeat("word ", words)))
+}
 
 // turn runs a turn through the HTTP door and says when its first word is there.
 func (s *system) turn(ctx context.Context, mode agent.Mode, first func()) error {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // BenchmarkFirstToken is a turn that runs alone and whose model answers at once with one word: medians of the time to that word and to the end
@@ -18,7 +20,7 @@ func BenchmarkFirstToken(b *testing.B) {
 	binary := build(b, "../worker")
 	for _, name := range targets[1:] {
 		b.Run(name, func(b *testing.B) {
-			provider := newScript(b, answerOf(1))
+			provider := turnstonetest.NewModel(b, answerOf(1))
 			t, plain := openTarget(b, name, binary, provider), openTarget(b, relayTarget, binary, provider)
 			ask := func(t *target) func(first func()) error {
 				return func(first func()) error { return t.ask(b.Context(), "hello", func(string) { first() }) }
@@ -47,10 +49,10 @@ func BenchmarkFirstToken(b *testing.B) {
 // multiple of what a plain relay takes for the answer alone.
 func BenchmarkTurns(b *testing.B) {
 	binary, relayed := build(b, "../worker"), baseline{}
-	fetch := calls("execute_pipeline", `{"session_id":"s","pipeline":[{"step":"http_request","url":"`+shared.stack.Flights.URL()+
+	fetch := turnstonetest.Call("execute_pipeline", `{"session_id":"s","pipeline":[{"step":"http_request","url":"`+turnstonetest.FlightsURL(b)+
 		`/flights","method":"GET"},{"step":"sort","by":"price"},{"step":"limit","n":3}]}`)
-	provider := newScript(b, func(x *exchange) {
-		if strings.Contains(x.body, "use the tool") && !strings.Contains(x.body, `"role":"tool"`) {
+	provider := turnstonetest.NewModel(b, func(x *turnstonetest.Exchange) {
+		if strings.Contains(x.Body, "use the tool") && !strings.Contains(x.Body, `"role":"tool"`) {
 			fetch(x)
 		} else {
 			answerOf(100)(x)

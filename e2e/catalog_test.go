@@ -15,6 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // apply applies YAML documents through the HTTP door.
@@ -48,19 +49,19 @@ tools: %s
 // history: the turn ends with what it began with, the next one has it all new.
 func TestRunningTurnKeepsItsPlan(t *testing.T) {
 	asked, release := make(chan struct{}), make(chan struct{})
-	fetch := `{"session_id":"s","pipeline":[{"step":"http_request","url":"` + shared.stack.Flights.URL() + `/flights","method":"GET",` +
+	fetch := `{"session_id":"s","pipeline":[{"step":"http_request","url":"` + turnstonetest.FlightsURL(t) + `/flights","method":"GET",` +
 		`"params":{"origin":"NYC","dest":"LAX"}}]}`
-	provider := newScript(t,
-		func(x *exchange) {
+	provider := turnstonetest.NewModel(t,
+		func(x *turnstonetest.Exchange) {
 			close(asked)
-			if x.until(release) {
-				calls("execute_pipeline", fetch)(x)
+			if x.Await(release) {
+				turnstonetest.Call("execute_pipeline", fetch)(x)
 			}
 		},
-		says("done with the old plan"),
-		says("done with the new plan"),
+		turnstonetest.Say("done with the old plan"),
+		turnstonetest.Say("done with the new plan"),
 	)
-	base := llmtest.OpenAI{}.BaseURL(provider.server.URL)
+	base := llmtest.OpenAI{}.BaseURL(provider.URL())
 	s := start(t)
 	s.apply(clerk("You are the old clerk.", "model-old", base, "[pipeline]"))
 	first, err := s.client.Start(t.Context(), agent.TurnRequest{Agent: "clerk", Message: "fetch", SessionID: "pinned"})
@@ -79,12 +80,12 @@ func TestRunningTurnKeepsItsPlan(t *testing.T) {
 	_, _ = s.follow(t.Context(), second.TurnID)
 
 	byPrompt := map[string][]string{}
-	for _, r := range provider.requests() {
+	for _, r := range provider.Requests() {
 		switch {
-		case strings.Contains(r.body, "You are the old clerk."):
-			byPrompt["old"] = append(byPrompt["old"], r.body)
-		case strings.Contains(r.body, "You are the new clerk."):
-			byPrompt["new"] = append(byPrompt["new"], r.body)
+		case strings.Contains(r.Body, "You are the old clerk."):
+			byPrompt["old"] = append(byPrompt["old"], r.Body)
+		case strings.Contains(r.Body, "You are the new clerk."):
+			byPrompt["new"] = append(byPrompt["new"], r.Body)
 		}
 	}
 	require.Len(t, byPrompt["old"], 2, "both steps of the first turn")
@@ -104,13 +105,13 @@ func TestRunningTurnKeepsItsPlan(t *testing.T) {
 // TestQueuedTurnKeepsItsPlan: a turn that was accepted keeps its agent, though the agent is gone when its turn comes.
 func TestQueuedTurnKeepsItsPlan(t *testing.T) {
 	release := make(chan struct{})
-	provider := newScript(t, func(x *exchange) {
-		if x.until(release) {
-			says("first")(x)
+	provider := turnstonetest.NewModel(t, func(x *turnstonetest.Exchange) {
+		if x.Await(release) {
+			turnstonetest.Say("first")(x)
 		}
-	}, says("second"))
+	}, turnstonetest.Say("second"))
 	s := start(t)
-	s.apply(clerk("You are a clerk.", "m", llmtest.OpenAI{}.BaseURL(provider.server.URL), "[]"))
+	s.apply(clerk("You are a clerk.", "m", llmtest.OpenAI{}.BaseURL(provider.URL()), "[]"))
 	first, err := s.client.Start(t.Context(), agent.TurnRequest{Agent: "clerk", Message: "one", SessionID: "queue"})
 	require.NoError(t, err)
 	s.awaitEvent(first.TurnID, agent.EventRoute)
@@ -136,9 +137,9 @@ func TestQueuedTurnKeepsItsPlan(t *testing.T) {
 
 // TestRoutedTurn: rules choose the agent and its model, and the decision is in the event, in history, and explained by a dry run.
 func TestRoutedTurn(t *testing.T) {
-	provider := newScript(t, says("at your service"))
+	provider := turnstonetest.NewModel(t, turnstonetest.Say("at your service"))
 	s := start(t)
-	s.apply(clerk("You are a clerk.", "m", llmtest.OpenAI{}.BaseURL(provider.server.URL), "[]") + `
+	s.apply(clerk("You are a clerk.", "m", llmtest.OpenAI{}.BaseURL(provider.URL()), "[]") + `
 ---
 kind: RouteTable
 name: main
@@ -191,13 +192,13 @@ rules:
 
 // TestFolder: an agent is one file, without a restart; a broken edit leaves the last good state and says why.
 func TestFolder(t *testing.T) {
-	provider := newScript(t, says("hello from a file"))
+	provider := turnstonetest.NewModel(t, turnstonetest.Say("hello from a file"))
 	dir := t.TempDir()
 	s := start(t, func(c *app.Config) { c.Catalog.Folder = dir })
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	good := clerk("You are a clerk.", "m", llmtest.OpenAI{}.BaseURL(provider.server.URL), "[]")
+	good := clerk("You are a clerk.", "m", llmtest.OpenAI{}.BaseURL(provider.URL()), "[]")
 	write("clerk.yaml", good)
 	require.Eventually(t, func() bool {
 		_, err := s.client.Start(t.Context(), agent.TurnRequest{Agent: "clerk", Message: "hello"})
@@ -249,9 +250,9 @@ func toolOutput(events []agent.Event) string {
 
 // TestSecretsStayOut: what pii redacts is in no event, no history, no stored result and no transcript, though the provider cuts it up.
 func TestSecretsStayOut(t *testing.T) {
-	provider := newScript(t, says("Write to ann@example.com , or call; the card is 4111 1111 1111 1111 today."))
+	provider := turnstonetest.NewModel(t, turnstonetest.Say("Write to ann@example.com , or call; the card is 4111 1111 1111 1111 today."))
 	s := start(t)
-	s.apply(clerk("You are a clerk.", "m", llmtest.OpenAI{}.BaseURL(provider.server.URL), "[]") + `
+	s.apply(clerk("You are a clerk.", "m", llmtest.OpenAI{}.BaseURL(provider.URL()), "[]") + `
 middleware:
   - {name: model_retry}
   - {name: pii, options: {pii_type: email, apply_to_output: true}}
@@ -259,7 +260,7 @@ middleware:
 `)
 	out, events := s.run(agent.TurnRequest{Agent: "clerk", Message: "who? I am bob@example.org", SessionID: "secrets"})
 	require.Equal(t, "Write to [REDACTED_EMAIL] , or call; the card is **** **** **** 1111 today.", out.Output)
-	require.Contains(t, provider.requests()[0].body, "[REDACTED_EMAIL]", "nor does the provider see the user's")
+	require.Contains(t, provider.Requests()[0].Body, "[REDACTED_EMAIL]", "nor does the provider see the user's")
 	s.closed(out.TurnID)
 	seen, err := json.Marshal(events)
 	require.NoError(t, err)

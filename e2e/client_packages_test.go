@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // TestClientPackages runs the tests of the clients in other languages against a stack, beside a proxy that loses connections, and the example of
@@ -40,8 +42,8 @@ func TestClientPackages(t *testing.T) {
 			for _, built := range []string{"node_modules", "lib"} { // by whoever works on the client
 				require.NoError(t, os.RemoveAll(filepath.Join(dir, built)))
 			}
-			provider := newScript(t, converse())
-			s := start(t, provider.model)
+			provider := turnstonetest.NewModel(t, converse(t))
+			s := start(t, provider.Use)
 			server := "http://" + s.HTTPAddr()
 			readme, err := os.ReadFile(filepath.Join(dir, "README.md"))
 			require.NoError(t, err)
@@ -64,25 +66,25 @@ func TestClientPackages(t *testing.T) {
 }
 
 // converse returns a model whose answer depends on what the user says. Asked to break off it does so once, in the middle of the answer.
-func converse() act {
+func converse(t testing.TB) turnstonetest.Reply {
 	var broken atomic.Bool
-	order := `{"session_id":"x","pipeline":[{"step":"http_request","url":"` + shared.stack.Flights.URL() + `/flights","method":"POST"}]}`
-	return func(x *exchange) {
+	order := `{"session_id":"x","pipeline":[{"step":"http_request","url":"` + turnstonetest.FlightsURL(t) + `/flights","method":"POST"}]}`
+	return func(x *turnstonetest.Exchange) {
 		switch {
-		case strings.Contains(x.body, "add 2 and 3"):
+		case strings.Contains(x.Body, "add 2 and 3"):
 			adds(x)
-		case strings.Contains(x.body, "hold on"):
-			x.begins("I am ")
-			x.hold()
-		case strings.Contains(x.body, "break off") && !broken.Swap(true):
-			x.begins("all is ")
-			x.cut()
-		case strings.Contains(x.body, "break off"):
-			says("all is well again")(x)
-		case strings.Contains(x.body, "fetch flights") && !strings.Contains(x.body, `"role":"tool"`):
-			calls("execute_pipeline", order)(x)
+		case strings.Contains(x.Body, "hold on"):
+			x.Begin("I am ")
+			x.Hold()
+		case strings.Contains(x.Body, "break off") && !broken.Swap(true):
+			x.Begin("all is ")
+			x.Cut()
+		case strings.Contains(x.Body, "break off"):
+			turnstonetest.Say("all is well again")(x)
+		case strings.Contains(x.Body, "fetch flights") && !strings.Contains(x.Body, `"role":"tool"`):
+			turnstonetest.Call("execute_pipeline", order)(x)
 		default:
-			says("Three flights leave today.")(x)
+			turnstonetest.Say("Three flights leave today.")(x)
 		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	turnstonev1 "github.com/turnstone-run/turnstone/proto/turnstone/v1"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -33,23 +34,23 @@ func addTool() []agent.ClientTool {
 }
 
 // adds is a model that has the caller add two numbers and says what comes back.
-func adds(x *exchange) {
+func adds(x *turnstonetest.Exchange) {
 	switch {
-	case !strings.Contains(x.body, `"role":"tool"`):
-		calls("add", `{"a":2,"b":3}`)(x)
-	case strings.Contains(x.body, "overflow"):
-		says("I cannot add")(x)
-	case strings.Contains(x.body, "no result was provided in time"):
-		says("nobody answered")(x)
-	case strings.Contains(x.body, "5"):
-		says("the sum is 5")(x)
+	case !strings.Contains(x.Body, `"role":"tool"`):
+		turnstonetest.Call("add", `{"a":2,"b":3}`)(x)
+	case strings.Contains(x.Body, "overflow"):
+		turnstonetest.Say("I cannot add")(x)
+	case strings.Contains(x.Body, "no result was provided in time"):
+		turnstonetest.Say("nobody answered")(x)
+	case strings.Contains(x.Body, "5"):
+		turnstonetest.Say("the sum is 5")(x)
 	}
 }
 
 // TestClientTools: a tool that a request brings makes the turn wait, and every door answers it, of a direct turn as of a durable one.
 func TestClientTools(t *testing.T) {
-	provider := newScript(t, adds)
-	s := start(t, provider.model)
+	provider := turnstonetest.NewModel(t, adds)
+	s := start(t, provider.Use)
 	conn, err := grpc.NewClient(s.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
@@ -143,8 +144,8 @@ func (s *system) awaitClientCall(id agent.TurnID) (p agent.Approval) {
 
 // TestClientToolOfABinding: a person approves the call of a tool that a binding declares, with other arguments, which the caller gets.
 func TestClientToolOfABinding(t *testing.T) {
-	provider := newScript(t, adds)
-	s := start(t, provider.model)
+	provider := turnstonetest.NewModel(t, adds)
+	s := start(t, provider.Use)
 	s.apply(`
 kind: ToolBinding
 name: calculator
@@ -176,8 +177,8 @@ tools: [calculator]
 
 // TestClientToolExpires: nobody provides a result. The model is told so, and the turn goes on.
 func TestClientToolExpires(t *testing.T) {
-	provider := newScript(t, adds)
-	s := start(t, provider.model)
+	provider := turnstonetest.NewModel(t, adds)
+	s := start(t, provider.Use)
 	tools := addTool()
 	tools[0].ExpiresSec = 1
 	receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "add 2 and 3", ClientTools: tools})
@@ -188,8 +189,8 @@ func TestClientToolExpires(t *testing.T) {
 
 // TestClientToolSurvivesRestart: the service ends while a direct turn waits, and the one that comes after it takes the result.
 func TestClientToolSurvivesRestart(t *testing.T) {
-	provider := newScript(t, adds)
-	set := settingsFor(t, provider.model)
+	provider := turnstonetest.NewModel(t, adds)
+	set := turnstonetest.Settings(t, provider.Use)
 	first := startWith(t, set)
 	receipt, err := first.client.Start(t.Context(), agent.TurnRequest{Message: "add 2 and 3", Mode: agent.ModeDirect, ClientTools: addTool()})
 	require.NoError(t, err)
@@ -207,8 +208,8 @@ func TestClientToolSurvivesRestart(t *testing.T) {
 func TestClientToolsOfClients(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("..", "internal", "gateway", "openai", "testdata", "client"))))
-	provider := newScript(t, adds)
-	s := start(t, provider.model)
+	provider := turnstonetest.NewModel(t, adds)
+	s := start(t, provider.Use)
 	for _, args := range [][]string{{"npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"}, {"node", "tools.mjs"}} {
 		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 		cmd.Dir = dir

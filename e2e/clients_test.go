@@ -19,6 +19,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // refusing is a provider that answers "refuse 503 for x" with the status 503, and anything else with a call that a person has to approve. It counts
@@ -49,7 +50,7 @@ func startRefusing(t *testing.T) *refusing {
 			return
 		}
 		post := `{"session_id":"x","pipeline":[{"step":"http_request","url":"http://192.0.2.1/orders","method":"POST"}]}`
-		calls("execute_pipeline", post)(&exchange{w: w, r: r})
+		turnstonetest.Call("execute_pipeline", post)(&turnstonetest.Exchange{Writer: w, Request: r})
 	}))
 	t.Cleanup(p.Close)
 	return p

@@ -15,6 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/turns"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -193,8 +194,8 @@ func TestStateAndUpdatesOfATurn(t *testing.T) {
 // continues as new after every turn.
 func TestConversationSurfacesPauses(t *testing.T) {
 	post := `{"session_id":"x","pipeline":[{"step":"http_request","url":"http://192.0.2.1/orders","method":"POST"}]}`
-	model := newScript(t, calls("execute_pipeline", post), says("one"), calls("execute_pipeline", post), says("two"), calls("execute_pipeline", post), says("three"))
-	s := start(t, model.model, func(c *app.Config) { c.Conversation.ContinueAsNewEvents = 10 })
+	model := turnstonetest.NewModel(t, turnstonetest.Call("execute_pipeline", post), turnstonetest.Say("one"), turnstonetest.Call("execute_pipeline", post), turnstonetest.Say("two"), turnstonetest.Call("execute_pipeline", post), turnstonetest.Say("three"))
+	s := start(t, model.Use, func(c *app.Config) { c.Conversation.ContinueAsNewEvents = 10 })
 	id := s.converse("careful")
 	for i := range 3 {
 		turn := s.say(id, fmt.Sprintf("order number %d", i+1))

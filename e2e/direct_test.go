@@ -13,6 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/stream/streamtest"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // kinds are the types of events with what tells them apart; neighbouring tokens are one.
@@ -62,13 +63,13 @@ func TestDirectTurn(t *testing.T) {
 // TestDirectTurnWaits: a turn whose session is busy is durable from then on, and runs when its time has come.
 func TestDirectTurnWaits(t *testing.T) {
 	asked, release := make(chan struct{}), make(chan struct{})
-	provider := newScript(t, func(x *exchange) {
+	provider := turnstonetest.NewModel(t, func(x *turnstonetest.Exchange) {
 		close(asked)
-		if x.until(release) {
-			says("first")(x)
+		if x.Await(release) {
+			turnstonetest.Say("first")(x)
 		}
-	}, says("second"))
-	s := start(t, provider.model)
+	}, turnstonetest.Say("second"))
+	s := start(t, provider.Use)
 	first, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "one", SessionID: "s", Mode: agent.ModeDirect})
 	require.NoError(t, err)
 	await(t, asked, "the first turn asks its model")
@@ -84,12 +85,12 @@ func TestDirectTurnWaits(t *testing.T) {
 // TestDirectTurnIsHandedOver: a process that stops gives its direct turns to Temporal, in the middle of a word; another one goes on.
 func TestDirectTurnIsHandedOver(t *testing.T) {
 	begun := make(chan struct{})
-	provider := newScript(t, func(x *exchange) {
-		x.begins("all is ")
+	provider := turnstonetest.NewModel(t, func(x *turnstonetest.Exchange) {
+		x.Begin("all is ")
 		close(begun)
-		x.hold()
-	}, says("all is well"))
-	set := settingsFor(t, provider.model)
+		x.Hold()
+	}, turnstonetest.Say("all is well"))
+	set := turnstonetest.Settings(t, provider.Use)
 	a := startWith(t, set)
 	other := *set
 	b := startWith(t, &other)
@@ -106,9 +107,9 @@ func TestDirectTurnIsHandedOver(t *testing.T) {
 // TestDirectTurnThatLasts: a direct turn that lasts longer than it may becomes durable before its next step. Its events go on, the caller who waits
 // gets the answer, and whoever asks is told why.
 func TestDirectTurnThatLasts(t *testing.T) {
-	fetch := `{"session_id":"s","pipeline":[{"step":"http_request","url":"` + shared.stack.Flights.URL() + `/flights","method":"GET"}]}`
-	provider := newScript(t, calls("execute_pipeline", fetch), says("three flights"))
-	s := start(t, provider.model, func(c *app.Config) { c.Turn.DirectMax = time.Nanosecond })
+	fetch := `{"session_id":"s","pipeline":[{"step":"http_request","url":"` + turnstonetest.FlightsURL(t) + `/flights","method":"GET"}]}`
+	provider := turnstonetest.NewModel(t, turnstonetest.Call("execute_pipeline", fetch), turnstonetest.Say("three flights"))
+	s := start(t, provider.Use, func(c *app.Config) { c.Turn.DirectMax = time.Nanosecond })
 	answer := s.request("", http.MethodPost, "/v1/turns", agent.TurnRequest{TurnID: "lasts-1", SessionID: "s", Message: "hello", Mode: agent.ModeDirect})
 	require.Equal(t, http.StatusOK, answer.status, "%s", answer.body)
 	require.Contains(t, string(answer.body), "three flights")
@@ -118,15 +119,15 @@ func TestDirectTurnThatLasts(t *testing.T) {
 		"status RUNNING", "route", "usage", "status RUNNING", "tool_start execute_pipeline", "tool_end execute_pipeline", "token", "usage", "status COMPLETED",
 	}, kinds(events))
 	require.Equal(t, agent.FallbackDuration.Reason(), events[3].Reason)
-	require.Len(t, provider.requests(), 3, "no step is done twice; the third is of the next turn")
+	require.Len(t, provider.Requests(), 3, "no step is done twice; the third is of the next turn")
 	require.Contains(t, string(s.get("/v1/turns/lasts-1")), `"mode":"durable","fallback":"duration"`)
 }
 
 // TestDirectTurnPauses: a direct turn that needs a person becomes durable, decision and all.
 func TestDirectTurnPauses(t *testing.T) {
-	provider := newScript(t, calls("execute_pipeline", `{"session_id":"s","pipeline":[{"step":"http_request","url":"`+shared.stack.Flights.URL()+
-		`/flights","method":"POST"}]}`), says("done"))
-	s := start(t, provider.model)
+	provider := turnstonetest.NewModel(t, turnstonetest.Call("execute_pipeline", `{"session_id":"s","pipeline":[{"step":"http_request","url":"`+turnstonetest.FlightsURL(t)+
+		`/flights","method":"POST"}]}`), turnstonetest.Say("done"))
+	s := start(t, provider.Use)
 	receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "book it", Mode: agent.ModeDirect})
 	require.NoError(t, err)
 	s.awaitEvent(receipt.TurnID, agent.EventApprovalRequested)
@@ -139,15 +140,15 @@ func TestDirectTurnPauses(t *testing.T) {
 	out, _ := s.sound("direct_turn_paused", receipt)
 	require.Equal(t, "done", out.Output)
 	var request struct{ Messages []json.RawMessage }
-	require.NoError(t, json.Unmarshal([]byte(provider.requests()[1].body), &request))
+	require.NoError(t, json.Unmarshal([]byte(provider.Requests()[1].Body), &request))
 	require.Contains(t, string(request.Messages[len(request.Messages)-1]), "it is booked")
 }
 
 // TestDirectTurnOfADeadProcess: when the lease has run out, whoever looks next has a workflow go on with the turn.
 func TestDirectTurnOfADeadProcess(t *testing.T) {
 	asked := make(chan struct{})
-	provider := newScript(t, func(x *exchange) { close(asked); x.hold() }, says("after"))
-	s := start(t, provider.model, func(c *app.Config) { c.LLM.TimeoutSec = 60 })
+	provider := turnstonetest.NewModel(t, func(x *turnstonetest.Exchange) { close(asked); x.Hold() }, turnstonetest.Say("after"))
+	s := start(t, provider.Use, func(c *app.Config) { c.LLM.TimeoutSec = 60 })
 	receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "hello", SessionID: "s", Mode: agent.ModeDirect})
 	require.NoError(t, err)
 	await(t, asked, "the model is asked")
@@ -171,13 +172,13 @@ func TestDirectCancel(t *testing.T) {
 	for _, mode := range []agent.Mode{agent.ModeDirect, agent.ModeDurable} {
 		t.Run(string(mode), func(t *testing.T) {
 			begun, left := make(chan struct{}), make(chan time.Time, 1)
-			provider := newScript(t, func(x *exchange) {
-				x.begins("all is ")
+			provider := turnstonetest.NewModel(t, func(x *turnstonetest.Exchange) {
+				x.Begin("all is ")
 				close(begun)
-				x.hold()
+				x.Hold()
 				left <- time.Now()
 			})
-			s := start(t, provider.model)
+			s := start(t, provider.Use)
 			receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "hello", SessionID: "s", Mode: mode})
 			require.NoError(t, err)
 			await(t, begun, "the model begins")

@@ -16,6 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // outside is the provider and the tool server of a drill. It counts every effect by errand and idempotency key.
@@ -54,7 +55,7 @@ func (o *outside) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // a client that died
 	}
-	x := &exchange{w: w, r: r, over: o.over}
+	x := &turnstonetest.Exchange{Writer: w, Request: r, Over: o.over}
 	if r.URL.Path == (llmtest.OpenAI{}).Path() {
 		o.think(x, body)
 		return
@@ -73,14 +74,14 @@ func (o *outside) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	o.effects[what][r.Header.Get("Idempotency-Key")]++
 	o.mu.Unlock()
-	x.pause(2 * pace) // a worker that dies now has taken effect and does not know
+	pauseAnswer(x, 2*pace) // a worker that dies now has taken effect and does not know
 }
 
 // errandText is a message of a drill: "errand <name> <tool> <tool>".
 var errandText = regexp.MustCompile(`errand ([\w-]+)((?: (?:book|pay|reserve|look))*)`)
 
 // think asks for the tools that an errand names, and then says what became of it: "<name> is done", or "<name> is unknown" when an outcome is.
-func (o *outside) think(x *exchange, body []byte) {
+func (o *outside) think(x *turnstonetest.Exchange, body []byte) {
 	var prompt struct {
 		Messages []struct {
 			Role    string          `json:"role"`
@@ -88,7 +89,7 @@ func (o *outside) think(x *exchange, body []byte) {
 		} `json:"messages"`
 	}
 	if err := json.Unmarshal(body, &prompt); err != nil {
-		http.Error(x.w, err.Error(), http.StatusBadRequest)
+		http.Error(x.Writer, err.Error(), http.StatusBadRequest)
 		return
 	}
 	var errand []string
@@ -105,7 +106,7 @@ func (o *outside) think(x *exchange, body []byte) {
 		}
 	}
 	if errand == nil {
-		http.Error(x.w, "no errand", http.StatusBadRequest)
+		http.Error(x.Writer, "no errand", http.StatusBadRequest)
 		return
 	}
 	usage := agent.Usage{InputTokens: 10, OutputTokens: 5}
@@ -120,26 +121,26 @@ func (o *outside) think(x *exchange, body []byte) {
 			Index: i, ID: string(callID(i)), Name: tool, Args: `{"flight":"` + errand[1] + `"}`,
 		}})
 	}
-	x.pause(2 * pace)
+	pauseAnswer(x, 2*pace)
 	o.speak(x, reply, "")
 }
 
 // speak streams words at the model's pace, and then the rest of a reply. One about an errand that is held stops after the first word.
-func (o *outside) speak(x *exchange, rest llmtest.Reply, words string) {
+func (o *outside) speak(x *turnstonetest.Exchange, rest llmtest.Reply, words string) {
 	for i, word := range strings.Fields(words) {
 		if i > 0 {
 			word = " " + word
 		}
-		x.begins(word)
+		x.Begin(word)
 		o.mu.Lock()
 		held, isHeld := o.held[word]
 		o.mu.Unlock()
-		if isHeld && !x.until(held) {
+		if isHeld && !x.Await(held) {
 			return
 		}
-		x.pause(pace)
+		pauseAnswer(x, pace)
 	}
-	x.send(llmtest.OpenAI{}.Frames(rest)...)
+	x.Send(llmtest.OpenAI{}.Frames(rest)...)
 }
 
 // hold stops the answers about an errand in the middle, until release is called.
@@ -151,12 +152,12 @@ func (o *outside) hold(errand string) (release func()) {
 	return func() { close(held) }
 }
 
-// pause lets time pass, unless there is nobody left to answer.
-func (x *exchange) pause(d time.Duration) {
+// pauseAnswer lets time pass, unless there is nobody left to answer.
+func pauseAnswer(x *turnstonetest.Exchange, d time.Duration) {
 	select {
 	case <-time.After(d):
-	case <-x.r.Context().Done():
-	case <-x.over:
+	case <-x.Request.Context().Done():
+	case <-x.Over:
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // site is an installation whose parts are processes that a drill kills, freezes and restarts. Only the model's provider and the outside world
@@ -62,7 +63,7 @@ func newSite(t *testing.T, binary string, workers int, change ...func(*siteConfi
 		c.database = c.postgres.DSN()
 	}
 	s := &site{postgres: c.postgres, binary: c.binary, extra: c.env, outside: newOutside(t), folder: filepath.Join(t.TempDir(), "temporal")}
-	set := settingsFor(t, s.outside.model, func(set *app.Config) { set.Database.URL = app.Secret(c.database) })
+	set := turnstonetest.Settings(t, s.outside.model, func(set *app.Config) { set.Database.URL = app.Secret(c.database) })
 	set.Temporal.Address = freeAddr(t)
 	s.bench = &bench{system: &system{t: t, set: set}, env: environment(set)}
 	s.startTemporal()

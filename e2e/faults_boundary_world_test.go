@@ -16,6 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // What is said in a turn of [world].
@@ -90,7 +91,7 @@ func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // a client that left
 	}
-	x := &exchange{w: rw, r: r, over: w.over}
+	x := &turnstonetest.Exchange{Writer: rw, Request: r, Over: w.over}
 	if r.URL.Path == (llmtest.OpenAI{}).Path() {
 		w.think(x, body)
 	} else {
@@ -99,7 +100,7 @@ func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
 }
 
 // pass counts a moment and holds the first exchange that comes to the one to hold at. It is false when there is nobody left to answer.
-func (w *world) pass(x *exchange, m moment) bool {
+func (w *world) pass(x *turnstonetest.Exchange, m moment) bool {
 	w.mu.Lock()
 	w.asked[m]++
 	mine := m == w.hold && !w.once
@@ -109,11 +110,11 @@ func (w *world) pass(x *exchange, m moment) bool {
 		return true
 	}
 	close(w.held)
-	return x.until(w.let)
+	return x.Await(w.let)
 }
 
 // act takes the effect of a tool.
-func (w *world) act(x *exchange, tool string) {
+func (w *world) act(x *turnstonetest.Exchange, tool string) {
 	if !w.pass(x, entered(tool)) {
 		return
 	}
@@ -124,7 +125,7 @@ func (w *world) act(x *exchange, tool string) {
 }
 
 // think answers for the model.
-func (w *world) think(x *exchange, body []byte) {
+func (w *world) think(x *turnstonetest.Exchange, body []byte) {
 	var prompt struct {
 		Messages []struct {
 			Role    string          `json:"role"`
@@ -132,7 +133,7 @@ func (w *world) think(x *exchange, body []byte) {
 		} `json:"messages"`
 	}
 	if err := json.Unmarshal(body, &prompt); err != nil || len(prompt.Messages) == 0 {
-		http.Error(x.w, "no prompt", http.StatusBadRequest)
+		http.Error(x.Writer, "no prompt", http.StatusBadRequest)
 		return
 	}
 	last := prompt.Messages[len(prompt.Messages)-1]
@@ -146,7 +147,7 @@ func (w *world) think(x *exchange, body []byte) {
 		}
 		w.say(x, llmtest.Reply{Finish: agent.FinishStop}, worldAnswer, secondBegun)
 	case string(last.Content) == `"`+thanks+`"`:
-		says(worldNext)(x)
+		turnstonetest.Say(worldNext)(x)
 	default:
 		if !w.pass(x, firstAsked) {
 			return
@@ -156,13 +157,13 @@ func (w *world) think(x *exchange, body []byte) {
 }
 
 // say streams words, lets a moment pass, and streams what else is in a reply.
-func (w *world) say(x *exchange, rest llmtest.Reply, words string, begun moment) {
-	x.begins(words)
+func (w *world) say(x *turnstonetest.Exchange, rest llmtest.Reply, words string, begun moment) {
+	x.Begin(words)
 	if !w.pass(x, begun) {
 		return
 	}
 	rest.Usage = agent.Usage{InputTokens: 10, OutputTokens: 5}
-	x.send(llmtest.OpenAI{}.Frames(rest)...)
+	x.Send(llmtest.OpenAI{}.Frames(rest)...)
 }
 
 // seen is how often each moment came, how often each tool took effect, and what the model was last told.

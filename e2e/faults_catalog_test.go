@@ -15,6 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // soon is how long a change may take to every process (issue: under a second).
@@ -63,7 +64,7 @@ WHERE datname = current_database() AND pid <> pg_backend_pid() AND query ILIKE '
 // TestFollowedCatalog: an installation takes over the catalog of another one, keeps it while that is away, and goes on when it is back.
 func TestFollowedCatalog(t *testing.T) {
 	addr := freeAddr(t)
-	remote := settingsFor(t, func(c *app.Config) { c.HTTP.Addr = addr })
+	remote := turnstonetest.Settings(t, func(c *app.Config) { c.HTTP.Addr = addr })
 	first := startWith(t, remote)
 	s := start(t, func(c *app.Config) {
 		c.Temporal.TaskQueue += "-follower"

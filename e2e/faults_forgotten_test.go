@@ -15,6 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -54,14 +55,14 @@ func forgottenUpdates() map[string]forgottenUpdate {
 // a while off, it goes on because upkeep signals it.
 func TestForgottenUpdates(t *testing.T) {
 	t.Parallel()
-	provider := newScript(t, func(x *exchange) {
-		if strings.Contains(x.body, thankYou) {
-			says("you are welcome")(x)
+	provider := turnstonetest.NewModel(t, func(x *turnstonetest.Exchange) {
+		if strings.Contains(x.Body, thankYou) {
+			turnstonetest.Say("you are welcome")(x)
 			return
 		}
-		notesThenAnswers(x.body)(x)
+		notesThenAnswers(x.Body)(x)
 	})
-	b := newStoreBench(t, provider.model)
+	b := newStoreBench(t, provider.Use)
 	var all sync.WaitGroup // they mostly wait: all run at once
 	defer all.Wait()
 	run := func(name string, test func(b *storeBench, c forgottenUpdate), c forgottenUpdate) {
@@ -105,8 +106,8 @@ type storeBench struct {
 func newStoreBench(t *testing.T, model func(*app.Config)) *storeBench {
 	t.Helper()
 	b := &storeBench{noted: &effects{calls: map[agent.TurnID]int{}}}
-	set := settingsFor(t, model)
-	b.system = startService(t, turnstone.Config{Settings: set, Logger: testLogger(t), Toolkits: []agent.Toolkit{guardedEffects{b.noted}}})
+	set := turnstonetest.Settings(t, model)
+	b.system = startService(t, turnstone.Config{Settings: set, Toolkits: []agent.Toolkit{guardedEffects{b.noted}}})
 	var err error
 	b.pool, err = postgres.Open(t.Context(), postgres.Config{URL: set.Database.URL.Reveal()})
 	require.NoError(t, err)
@@ -121,7 +122,7 @@ func newStoreBench(t *testing.T, model func(*app.Config)) *storeBench {
 // with returns the bench for a subtest.
 func (b *storeBench) with(t *testing.T) *storeBench {
 	c := *b
-	c.system = &system{Service: b.Service, t: t, set: b.set, client: b.client}
+	c.system = &system{Stack: b.Stack, t: t, set: b.set, client: b.client}
 	return &c
 }
 
@@ -131,7 +132,7 @@ const thankYou = "thank you"
 // startWaiting starts a turn that waits for a person. With queued it returns a turn that waits behind that one.
 func (b *storeBench) startWaiting(queued bool) (id, holder agent.TurnID) {
 	b.t.Helper()
-	session := agent.SessionID(unfit.ReplaceAllString(b.t.Name(), "-"))
+	session := agent.SessionID(strings.ReplaceAll(b.t.Name(), "/", "-"))
 	receipt, err := b.client.Start(b.t.Context(), agent.TurnRequest{Message: "note it", SessionID: session})
 	require.NoError(b.t, err)
 	holder = receipt.TurnID

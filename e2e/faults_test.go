@@ -17,6 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/devstack"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -72,15 +73,15 @@ func TestPostgresAwayWhileStoring(t *testing.T) {
 	server := pgtest.Server(t)
 	const answer = "worth keeping"
 	said := make(chan struct{})
-	provider := newScript(t, func(x *exchange) {
-		if x.until(said) {
-			says(answer)(x)
+	provider := turnstonetest.NewModel(t, func(x *turnstonetest.Exchange) {
+		if x.Await(said) {
+			turnstonetest.Say(answer)(x)
 		}
 	})
-	s := start(t, provider.model, func(c *app.Config) { c.Database.URL = app.Secret(server.DSN()) })
+	s := start(t, provider.Use, func(c *app.Config) { c.Database.URL = app.Secret(server.DSN()) })
 	receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "hello", SessionID: "away"})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(provider.requests()) == 1 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(provider.Requests()) == 1 }, 30*time.Second, 10*time.Millisecond)
 
 	// A lock on the results holds StoreTurn where it is until the database goes down under both.
 	locker, err := pgx.Connect(t.Context(), server.DSN())
@@ -133,8 +134,8 @@ func TestTemporalRestarts(t *testing.T) {
 func TestViewerOfTerminatedTurn(t *testing.T) {
 	t.Parallel()
 	const idle = 30 * time.Second
-	provider := newScript(t, func(x *exchange) { x.begins("the last words"); x.hold() }, says("fine"))
-	s := start(t, provider.model)
+	provider := turnstonetest.NewModel(t, func(x *turnstonetest.Exchange) { x.Begin("the last words"); x.Hold() }, turnstonetest.Say("fine"))
+	s := start(t, provider.Use)
 	receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "hello", SessionID: "silent"})
 	require.NoError(t, err)
 	viewer := live(t, s.client, receipt.TurnID)

@@ -24,6 +24,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // readyTimeout is how long a worker process may take until its door says that a turn can run.
@@ -38,7 +39,7 @@ type bench struct {
 
 func newBench(t testing.TB, change ...func(*app.Config)) *bench {
 	t.Helper()
-	set := settingsFor(t, change...)
+	set := turnstonetest.Settings(t, change...)
 	b := &bench{env: environment(set)}
 	if set.Worker.Enabled { // it does no work of the processes under test
 		set.Temporal.TaskQueue += "-observer"
@@ -253,8 +254,8 @@ func testGatewayAndWorkerApart(t *testing.T, binary string) {
 // testDrainedWorker: a worker told to stop gives up a call that takes too long; another one takes the turn over.
 func testDrainedWorker(t *testing.T, binary string, env []string, suffix string) {
 	const answer = "said by the second worker"
-	provider := newScript(t, func(x *exchange) { x.begins("said by the first"); x.hold() }, says(answer))
-	b := newBench(t, provider.model)
+	provider := turnstonetest.NewModel(t, func(x *turnstonetest.Exchange) { x.Begin("said by the first"); x.Hold() }, turnstonetest.Say(answer))
+	b := newBench(t, provider.Use)
 	first := b.spawn(binary, freeAddr(t), append([]string{"TURNSTONE_SHUTDOWN_TIMEOUT=6s"}, env...))
 	receipt, err := first.door.Start(t.Context(), agent.TurnRequest{Message: "hello", SessionID: "drained"})
 	require.NoError(t, err)
@@ -275,18 +276,18 @@ func testDrainedWorker(t *testing.T, binary string, env []string, suffix string)
 func testFrozenWorker(t *testing.T, binary string, env []string, suffix string) {
 	const answer = "said by the one who took over"
 	replaced, spoken, gone := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	provider := newScript(t,
-		func(x *exchange) {
-			x.begins("said by the zombie")
-			if x.until(replaced) {
-				x.begins(" words of the dead")
+	provider := turnstonetest.NewModel(t,
+		func(x *turnstonetest.Exchange) {
+			x.Begin("said by the zombie")
+			if x.Await(replaced) {
+				x.Begin(" words of the dead")
 				close(spoken)
-				x.hold()
+				x.Hold()
 			}
 			close(gone)
 		},
-		says(answer))
-	b := newBench(t, provider.model)
+		turnstonetest.Say(answer))
+	b := newBench(t, provider.Use)
 	toTemporal := newLine(t, b.set.Temporal.Address)
 	zombie := b.spawn(binary, freeAddr(t), append([]string{"TURNSTONE_TEMPORAL_ADDRESS=" + toTemporal.Addr().String()}, env...))
 	receipt, err := zombie.door.Start(t.Context(), agent.TurnRequest{Message: "hello", SessionID: "frozen"})
@@ -385,8 +386,8 @@ func TestEffectIsNotRepeated(t *testing.T) {
 	defer world.Close()
 	defer close(over)
 	const answer = "I do not know whether it is booked"
-	provider := newScript(t, calls("book", `{"flight":"TS 1"}`), says(answer))
-	b := newBench(t, provider.model)
+	provider := turnstonetest.NewModel(t, turnstonetest.Call("book", `{"flight":"TS 1"}`), turnstonetest.Say(answer))
+	b := newBench(t, provider.Use)
 	binary := build(t, "faults_effect_worker.go")
 	first := b.spawn(binary, freeAddr(t), nil, world.URL)
 	receipt, err := first.door.Start(t.Context(), agent.TurnRequest{Message: "book it", SessionID: "effect"})
@@ -408,7 +409,7 @@ func TestEffectIsNotRepeated(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"tool/1/call_1", "model/2"}, voided, "the log cannot know how far the dead worker came")
-	asked := provider.requests()
-	require.Contains(t, asked[1].body, "outcome_unknown", "the model is told")
-	require.NotContains(t, asked[0].body, "outcome_unknown")
+	asked := provider.Requests()
+	require.Contains(t, asked[1].Body, "outcome_unknown", "the model is told")
+	require.NotContains(t, asked[0].Body, "outcome_unknown")
 }

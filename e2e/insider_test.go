@@ -19,6 +19,7 @@ import (
 	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // What must never leave the service or come back to the tenant.
@@ -115,7 +116,7 @@ func TestInsider(t *testing.T) {
 	require.NoError(t, err)
 	outside := newCollector(t, "http://"+private+"/v1/chat/completions")
 	base := outside.server.URL
-	set := settingsFor(t, func(c *app.Config) {
+	set := turnstonetest.Settings(t, func(c *app.Config) {
 		c.Auth.Keys, c.Auth.OperatorKey = true, app.Secret(operatorKey)
 		c.Models = []app.Model{{Name: "paid", LLM: app.LLM{Provider: app.ProviderOpenAI, Model: "m", APIKey: platformKey, BaseURL: base + "/platform", MaxTokens: 100, TimeoutSec: 10}}}
 		c.Catalog.Poll = 100 * time.Millisecond
@@ -127,7 +128,7 @@ func TestInsider(t *testing.T) {
 	begin := func(private []string, grants ...string) *system {
 		c := *set
 		c.Egress.AllowPrivate, c.Catalog.SecretEnv = private, grants
-		s := startConfig(t, turnstone.Config{Settings: &c, Env: env})
+		s := startService(t, turnstone.Config{Settings: &c, Env: env})
 		s.client, err = client.New(client.Config{Server: "http://" + s.HTTPAddr(), Key: operatorKey})
 		require.NoError(t, err)
 		return s

@@ -20,6 +20,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/job"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // redisServer is a Redis server on a socket of its own, which loses nothing that it acknowledged.
@@ -59,9 +60,9 @@ func (s *redisServer) boot(t *testing.T) {
 func TestJobThatNeedsAnApproval(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t)
-	order := calls("execute_pipeline", `{"session_id":"x","pipeline":[{"step":"http_request","url":"http://192.0.2.1/orders","method":"POST"}]}`)
-	script := newScript(t, order, order, says("a pity"))
-	s := start(t, script.model, func(c *app.Config) { c.Jobs.RedisURL = app.Secret(server.url) })
+	order := turnstonetest.Call("execute_pipeline", `{"session_id":"x","pipeline":[{"step":"http_request","url":"http://192.0.2.1/orders","method":"POST"}]}`)
+	script := turnstonetest.NewModel(t, order, order, turnstonetest.Say("a pity"))
+	s := start(t, script.Use, func(c *app.Config) { c.Jobs.RedisURL = app.Secret(server.url) })
 	pop := func(retry string) (r job.Result) {
 		t.Helper()
 		message := `{"version":"1.0","job_id":"needs","prompt":"order it","retry_count":` + retry + `}`

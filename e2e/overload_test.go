@@ -17,6 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // burstSize is how many requests come at once.
@@ -49,11 +50,11 @@ func (e *effects) callCount(id agent.TurnID) int {
 }
 
 // notesThenAnswers asks for the tool, and answers when it has its result.
-func notesThenAnswers(body string) act {
+func notesThenAnswers(body string) turnstonetest.Reply {
 	if strings.Contains(body, `"role":"tool"`) {
-		return says("done")
+		return turnstonetest.Say("done")
 	}
-	return calls("note", `{}`)
+	return turnstonetest.Call("note", `{}`)
 }
 
 // burstReply is the answer to one request of a burst.
@@ -66,12 +67,12 @@ type burstReply struct {
 
 // TestBurst: of many requests at once each is refused at once and does nothing, or runs exactly once; and nothing is left running.
 func TestBurst(t *testing.T) {
-	provider := newScript(t, func(x *exchange) { notesThenAnswers(x.body)(x) })
+	provider := turnstonetest.NewModel(t, func(x *turnstonetest.Exchange) { notesThenAnswers(x.Body)(x) })
 	for _, mode := range []agent.Mode{agent.ModeDurable, agent.ModeDirect} {
 		t.Run(string(mode), func(t *testing.T) {
 			noted := &effects{calls: map[agent.TurnID]int{}}
-			set := settingsFor(t, provider.model, func(c *app.Config) { c.Turn.BeginWithin = app.Default().Turn.BeginWithin })
-			s := startService(t, turnstone.Config{Settings: set, Logger: testLogger(t), Toolkits: []agent.Toolkit{noted}})
+			set := turnstonetest.Settings(t, provider.Use, func(c *app.Config) { c.Turn.BeginWithin = app.Default().Turn.BeginWithin })
+			s := startService(t, turnstone.Config{Settings: set, Toolkits: []agent.Toolkit{noted}})
 			replies := make([]burstReply, burstSize)
 			var wg sync.WaitGroup
 			for i := range replies {
@@ -149,12 +150,12 @@ func (s *system) post(t *testing.T, mode agent.Mode) (r burstReply) {
 func TestViewersAtOnce(t *testing.T) {
 	const turns = 10
 	release := make(chan struct{})
-	provider := newScript(t, func(x *exchange) {
-		if x.until(release) {
-			says("all is well")(x)
+	provider := turnstonetest.NewModel(t, func(x *turnstonetest.Exchange) {
+		if x.Await(release) {
+			turnstonetest.Say("all is well")(x)
 		}
 	})
-	s := start(t, provider.model)
+	s := start(t, provider.Use)
 	var ids []agent.TurnID
 	for range turns {
 		receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "hello"})

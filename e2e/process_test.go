@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -122,8 +123,8 @@ func TestProcessAsksBetweenSteps(t *testing.T) {
 // step repeats what the step said.
 func TestProcessPassesADecisionOn(t *testing.T) {
 	post := `{"session_id":"x","pipeline":[{"step":"http_request","url":"http://192.0.2.1/orders","method":"POST"}]}`
-	model := newScript(t, calls("execute_pipeline", post), says("ordered by hand"), says("thanks"))
-	s := start(t, model.model)
+	model := turnstonetest.NewModel(t, turnstonetest.Call("execute_pipeline", post), turnstonetest.Say("ordered by hand"), turnstonetest.Say("thanks"))
+	s := start(t, model.Use)
 	s.intelligent("p2", `{"steps":[{"name":"order","message":"order tea"},{"name":"thank","message":"thank them: {{order}}"}]}`)
 	v := s.awaitProcess("p2", func(v workflows.IntelligentProcessView) bool {
 		return len(v.Steps) == 1 && len(v.Steps[0].Pending) == 1
@@ -135,8 +136,8 @@ func TestProcessPassesADecisionOn(t *testing.T) {
 	require.NoError(t, s.update("p2", "decide", `{"approval_id":"`+pending.ApprovalID+`","decision":"respond","message":"done","by":"ann"}`))
 	out := s.processEnds("p2")
 	require.Equal(t, workflows.IntelligentCompleted, out.Status, "%+v", out.Error)
-	asked := model.requests()
-	require.Contains(t, asked[len(asked)-1].body, "thank them: ordered by hand")
+	asked := model.Requests()
+	require.Contains(t, asked[len(asked)-1].Body, "thank them: ordered by hand")
 	s.replay("process_with_pause", "p2", "")
 }
 

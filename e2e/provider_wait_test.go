@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // TestTurnOutlastsItsProvider: a turn whose provider fails and is then busy waits, says until when, and ends with the answer. A direct turn
@@ -27,11 +28,11 @@ func TestTurnOutlastsItsProvider(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			provider := newScript(t, refuses(503, ""), refuses(429, "7"), says("three flights"))
-			s := start(t, provider.model, func(set *app.Config) { set.LLM.MaxRetries, set.Turn.ProviderWait = 0, c.wait })
+			provider := turnstonetest.NewModel(t, turnstonetest.Refuse(503, ""), turnstonetest.Refuse(429, "7"), turnstonetest.Say("three flights"))
+			s := start(t, provider.Use, func(set *app.Config) { set.LLM.MaxRetries, set.Turn.ProviderWait = 0, c.wait })
 			out, events := s.run(agent.TurnRequest{Message: "hello", SessionID: "waits", Mode: c.mode})
 			require.Equal(t, c.status, out.Status, "%+v", out.Error)
-			asked := provider.requests()
+			asked := provider.Requests()
 			require.Len(t, asked, c.tries)
 			var told []string
 			for i := range events {
@@ -42,7 +43,7 @@ func TestTurnOutlastsItsProvider(t *testing.T) {
 			require.Len(t, told, c.tries-1)
 			for i, want := range []string{"(5xx); next try in 5s", "(429); next try in 7s"}[:c.tries-1] {
 				require.Contains(t, told[i], want)
-				require.GreaterOrEqual(t, asked[i+1].at.Sub(asked[i].at), []time.Duration{5 * time.Second, 7 * time.Second}[i])
+				require.GreaterOrEqual(t, asked[i+1].At.Sub(asked[i].At), []time.Duration{5 * time.Second, 7 * time.Second}[i])
 			}
 			if c.status == agent.TurnFailed {
 				require.Equal(t, agent.StopModelError, out.StopReason)

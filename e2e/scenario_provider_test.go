@@ -16,6 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
 	"github.com/turnstone-run/turnstone/internal/strictjson"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // mainProfile is the model profile that agents have unless they say otherwise.
@@ -236,8 +237,8 @@ func (s *scripted) serve(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		p = reply{Status: http.StatusBadRequest}
 	}
-	x := &exchange{w: w, r: r, over: s.over}
-	if p.Wait && !x.until(acted) {
+	x := &turnstonetest.Exchange{Writer: w, Request: r, Over: s.over}
+	if p.Wait && !x.Await(acted) {
 		return
 	}
 	if p.Status != 0 {
@@ -267,8 +268,8 @@ func (s *scripted) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case p.Cut:
-		x.cut()
+		x.Cut()
 	case p.Hold:
-		x.hold()
+		x.Hold()
 	}
 }

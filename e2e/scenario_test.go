@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,14 +8,13 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/turnstone-run/turnstone"
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/client"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // childPrefix begins the reference of a tool_start that is a child turn: its workflow's id.
@@ -28,7 +26,7 @@ const flightsPlace = "{flights}"
 // TestScenarios runs the corpus of testdata/scenarios through both drivers and compares what comes of it. All run on one service, each
 // in a tenant of its own.
 func TestScenarios(t *testing.T) {
-	all, err := loadScenarios(os.DirFS("../testdata/scenarios"), flightsPlace, shared.stack.Flights.URL())
+	all, err := loadScenarios(os.DirFS("../testdata/scenarios"), flightsPlace, turnstonetest.FlightsURL(t))
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(all), 250)
 	s := startStage(t)
@@ -75,33 +73,23 @@ type stage struct {
 func startStage(t *testing.T) *stage {
 	t.Helper()
 	kit := newDesk()
-	set := settingsFor(t)
+	set := turnstonetest.Settings(t)
 	said := &logged{}
 	t.Cleanup(func() { // after the service has stopped
 		requireUnsaid(t, said)
 		requireUnstored(t, set)
 	})
-	service, err := turnstone.New(turnstone.Config{
-		Settings: set, Logger: said.beside(testLogger(t)), Toolkits: []agent.Toolkit{kit}, Env: []string{keyVariable + "=" + scenarioKey},
+	s := &stage{t: t, desk: kit, system: startService(t, turnstone.Config{
+		Settings: set, Logger: said.beside(turnstonetest.Logger(t)), Toolkits: []agent.Toolkit{kit}, Env: []string{keyVariable + "=" + scenarioKey},
 		Middleware: []turnstone.Middleware{jumperMiddleware(), hooksMiddleware()},
-	})
-	require.NoError(t, err)
-	require.NoError(t, service.Start(t.Context()))
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		defer cancel()
-		require.NoError(t, service.Stop(ctx))
-	})
-	s := &stage{system: &system{Service: service, t: t, set: set}, t: t, desk: kit}
-	s.client, err = client.New(client.Config{Server: "http://" + service.HTTPAddr()})
-	require.NoError(t, err)
+	})}
 	s.apply(fmt.Sprintf("kind: AuthProfile\ntenant: '*'\nname: %s\ntype: bearer\nsecret: env:%s\nhosts: [127.0.0.1]\n", keyProfile, keyVariable))
 	return s
 }
 
 // in is the stage with another test's eyes.
 func (s *stage) in(t *testing.T) *stage {
-	return &stage{system: &system{Service: s.Service, t: t, set: s.set, client: s.client}, t: t, desk: s.desk}
+	return &stage{system: &system{Stack: s.Stack, t: t, set: s.set, client: s.client}, t: t, desk: s.desk}
 }
 
 // scenario runs one scenario with both drivers at the same time and holds them against each other.

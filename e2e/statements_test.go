@@ -9,18 +9,19 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // TestStatementsOfATurn bounds what a turn with one tool call, from the HTTP door to its last event, asks of the database, so that nobody adds
 // a statement unseen.
 func TestStatementsOfATurn(t *testing.T) {
 	const turns = 30
-	provider := newScript(t, func(x *exchange) { notesThenAnswers(x.body)(x) })
+	provider := turnstonetest.NewModel(t, func(x *turnstonetest.Exchange) { notesThenAnswers(x.Body)(x) })
 	counted := postgrestest.Count(t)
-	set := settingsFor(t, provider.model, func(c *app.Config) {
+	set := turnstonetest.Settings(t, provider.Use, func(c *app.Config) {
 		c.Database.URL, c.Temporal.ModelCalls = app.Secret(counted.DSN), string(agent.ModelCallsLocal)
 	})
-	s := startService(t, turnstone.Config{Settings: set, Logger: testLogger(t), Toolkits: []agent.Toolkit{&effects{calls: map[agent.TurnID]int{}}}})
+	s := startService(t, turnstone.Config{Settings: set, Toolkits: []agent.Toolkit{&effects{calls: map[agent.TurnID]int{}}}})
 	for mode, most := range map[agent.Mode]int{agent.ModeDurable: 19, agent.ModeDirect: 19} {
 		require.NoError(t, s.turn(t.Context(), mode, func() {})) // what is made once is made
 		counted.Take()

@@ -11,14 +11,15 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // TestTurnsAreFoundByStatus: Temporal finds a turn that failed or waits by its status, and shows the beginning of its message. With
 // fail_workflows the workflow of a failed turn fails.
 func TestTurnsAreFoundByStatus(t *testing.T) {
-	provider := newScript(t, calls("execute_pipeline", `{"session_id":"x","pipeline":[{"step":"http_request","url":"http://192.0.2.1/orders","method":"POST"}]}`),
-		refuses(401, ""))
-	s := start(t, provider.model, func(c *app.Config) { c.Temporal.FailWorkflows = true })
+	provider := turnstonetest.NewModel(t, turnstonetest.Call("execute_pipeline", `{"session_id":"x","pipeline":[{"step":"http_request","url":"http://192.0.2.1/orders","method":"POST"}]}`),
+		turnstonetest.Refuse(401, ""))
+	s := start(t, provider.Use, func(c *app.Config) { c.Temporal.FailWorkflows = true })
 	receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "order\n it", SessionID: "shop"})
 	require.NoError(t, err)
 	found := s.awaitListed(receipt.TurnID, `TurnstoneStatus = "waiting"`)

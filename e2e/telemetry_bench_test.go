@@ -13,18 +13,19 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/telemetry/traces/tracetest"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // BenchmarkTelemetry is what traces cost a turn: processor time and turns a second with 16 at once, and the time to the first word of one alone, with traces off, on, and on with
 // all content, side by side in rounds, so that a noisy machine is as noisy for each. The receiver is in this process too. Metrics are always on.
 func BenchmarkTelemetry(b *testing.B) {
 	http.DefaultTransport.(*http.Transport).MaxIdleConnsPerHost = 64
-	provider := newScript(b, answerOf(20))
+	provider := turnstonetest.NewModel(b, answerOf(20))
 	receiver := tracetest.Receive(b)
 	systems := map[string]*system{
-		"off":     start(b, provider.model),
-		"on":      start(b, provider.model, traced(receiver, app.ContentOff)),
-		"content": start(b, provider.model, traced(receiver, app.ContentFull)),
+		"off":     start(b, provider.Use),
+		"on":      start(b, provider.Use, traced(receiver, app.ContentOff)),
+		"content": start(b, provider.Use, traced(receiver, app.ContentFull)),
 	}
 	const rounds, atOnce = 3, 16
 	for _, mode := range []agent.Mode{agent.ModeDurable, agent.ModeDirect} {

@@ -16,6 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
 	"github.com/turnstone-run/turnstone/internal/telemetry/traces/tracetest"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // traced sends what a service does to a receiver.
@@ -24,14 +25,14 @@ func traced(to *tracetest.Receiver, content string) func(*app.Config) {
 }
 
 // together asks for several tool calls at once.
-func together(fragments ...llmtest.Fragment) act {
-	return func(x *exchange) {
+func together(fragments ...llmtest.Fragment) turnstonetest.Reply {
+	return func(x *turnstonetest.Exchange) {
 		var events []llmtest.Event
 		for i := range fragments {
 			fragments[i].Index = i
 			events = append(events, llmtest.Event{Call: &fragments[i]})
 		}
-		x.send(llmtest.OpenAI{}.Frames(llmtest.Reply{
+		x.Send(llmtest.OpenAI{}.Frames(llmtest.Reply{
 			Events: events, Usage: agent.Usage{InputTokens: 100, OutputTokens: 20}, Finish: agent.FinishToolCalls,
 		})...)
 	}
@@ -44,18 +45,18 @@ func TestOneTraceOfATurn(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			receiver := tracetest.Receive(t)
 			fetch := func(to string) string {
-				return `{"session_id":"s","pipeline":[{"step":"http_request","url":"` + shared.stack.Flights.URL() + `/flights","method":"GET",` +
+				return `{"session_id":"s","pipeline":[{"step":"http_request","url":"` + turnstonetest.FlightsURL(t) + `/flights","method":"GET",` +
 					`"params":{"origin":"NYC","dest":"` + to + `"}},{"step":"table_sort","field":"price"},{"step":"top_k","k":3}]}`
 			}
-			helper := newScript(t, calls("execute_pipeline", fetch("SFO")), says("San Francisco is cheaper"))
-			provider := newScript(t,
-				refuses(http.StatusServiceUnavailable, ""),
+			helper := turnstonetest.NewModel(t, turnstonetest.Call("execute_pipeline", fetch("SFO")), turnstonetest.Say("San Francisco is cheaper"))
+			provider := turnstonetest.NewModel(t,
+				turnstonetest.Refuse(http.StatusServiceUnavailable, ""),
 				together(llmtest.Fragment{ID: "to_lax", Name: "execute_pipeline", Args: fetch("LAX")}, llmtest.Fragment{ID: "to_sfo", Name: "execute_pipeline", Args: fetch("SFO")}),
 				asks("second_opinion", "delegate_to_agent", `{"agent_type":"langchain_agent","inputs":{"message":"which is cheaper?"}}`),
-				says("Fly to San Francisco."))
+				turnstonetest.Say("Fly to San Francisco."))
 			s := start(t, traced(receiver, "off"), nothingRemembered)
 			s.worksFor(provider, "[pipeline]\ndelegates: [helper]\nmiddleware: [{name: model_retry, options: {initial_delay: 0.01}}]",
-				strings.NewReplacer("clerk", "helper").Replace(clerk("You compare.", "m", llmtest.OpenAI{}.BaseURL(helper.server.URL), "[pipeline]")))
+				strings.NewReplacer("clerk", "helper").Replace(clerk("You compare.", "m", llmtest.OpenAI{}.BaseURL(helper.URL()), "[pipeline]")))
 
 			caller := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1: 0xca, 15: byte(len(mode))}, SpanID: trace.SpanID{7: 0x11}, TraceFlags: trace.FlagsSampled})
 			asking, err := client.New(client.Config{Server: "http://" + s.HTTPAddr(), HTTP: &http.Client{Transport: inTrace{caller}}})

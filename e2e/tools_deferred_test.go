@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnstone-run/turnstone"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // shop is a toolkit of many tools, each a verb and a noun, that say what they were called with.
@@ -64,31 +65,31 @@ func TestDeferredTools(t *testing.T) {
 	}
 	require.Len(t, kit.Tools(), 500)
 	vault := shop{name: "vault", verbs: []string{"refund", "erase"}, nouns: []string{"everything"}}
-	provider := newScript(t,
+	provider := turnstonetest.NewModel(t,
 		asks("c1", "search_tools", `{"query":"refund an invoice","limit":3}`),
 		asks("c2", "refund_invoice", `{"id":7}`),
-		says("refunded"),
+		turnstonetest.Say("refunded"),
 		asks("c3", "search_tools", `{"query":"erase everything refund_everything","limit":50}`),
 		asks("c4", "erase_everything", `{"id":1}`),
-		says("there is no such thing"),
+		turnstonetest.Say("there is no such thing"),
 	)
-	s := startConfig(t, turnstone.Config{Settings: settingsFor(t), Toolkits: []agent.Toolkit{kit, vault}})
+	s := startService(t, turnstone.Config{Settings: turnstonetest.Settings(t), Toolkits: []agent.Toolkit{kit, vault}})
 	s.worksFor(provider, "[todo, {toolkit: crm, deferred: true}]")
 
 	out, events := s.ask("many", "refund invoice 7")
-	before := provider.offered(t, 0)
+	before := offeredIn(t, provider, 0)
 	require.ElementsMatch(t, []string{"write_todos", "search_tools"}, before.names)
-	without := startConfig(t, turnstone.Config{Settings: settingsFor(t), Toolkits: []agent.Toolkit{kit, vault}})
-	plain := newScript(t, says("hello"))
+	without := startService(t, turnstone.Config{Settings: turnstonetest.Settings(t), Toolkits: []agent.Toolkit{kit, vault}})
+	plain := turnstonetest.NewModel(t, turnstonetest.Say("hello"))
 	without.worksFor(plain, "[todo, crm]")
 	without.ask("all", "hello")
-	told := plain.offered(t, 0)
+	told := offeredIn(t, plain, 0)
 	require.Len(t, told.names, 501)
 	t.Logf("500 tools: %d bytes in a request that has them deferred, %d in one that has not", before.bytes, told.bytes)
 	require.Less(t, before.bytes, 3<<10)
 	require.Greater(t, told.bytes, 50*before.bytes)
 
-	found := provider.offered(t, 1)
+	found := offeredIn(t, provider, 1)
 	require.True(t, found.has("refund_invoice"), "%v: %v", found.names, toolEnds(events))
 	require.LessOrEqual(t, len(found.names), 2+3, "as many as were asked for")
 	require.Equal(t, before.names, found.names[:2], "what is found comes behind")
@@ -99,7 +100,7 @@ func TestDeferredTools(t *testing.T) {
 	s.replay("", out.TurnID.WorkflowID(), "")
 
 	out, events = s.ask("many", "erase everything")
-	require.True(t, provider.offered(t, 3).has("refund_invoice"), "what the conversation found stays")
+	require.True(t, offeredIn(t, provider, 3).has("refund_invoice"), "what the conversation found stays")
 	require.NotContains(t, toolEnds(events)[0], "_everything", "what is not granted is not found")
 	require.Equal(t, "error", out.ToolCalls[1].Status)
 	require.Contains(t, toolEnds(events)[1], "not granted")

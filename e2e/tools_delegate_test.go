@@ -10,15 +10,16 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // TestContainerWithoutACluster: where no cluster is configured, a container is not run: nobody is asked about it, the model gets the manifest
 // of its job, and the turn goes on.
 func TestContainerWithoutACluster(t *testing.T) {
 	t.Parallel()
-	provider := newScript(t,
-		calls("delegate_to_agent", `{"agent_type":"custom_container","container_image":"registry.example.com/agents/ocr:2.1","inputs":{"page":1}}`),
-		says("here is its specification"))
+	provider := turnstonetest.NewModel(t,
+		turnstonetest.Call("delegate_to_agent", `{"agent_type":"custom_container","container_image":"registry.example.com/agents/ocr:2.1","inputs":{"page":1}}`),
+		turnstonetest.Say("here is its specification"))
 	s := start(t)
 	s.worksFor(provider, "[]\ndelegates: [analyst]")
 	receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Agent: "clerk", Message: "read the page", SessionID: "containers"})
@@ -30,23 +31,23 @@ func TestContainerWithoutACluster(t *testing.T) {
 	for _, want := range []string{`"dry_run":true`, "no cluster is configured", `"kind":"Job"`, `"image":"registry.example.com/agents/ocr:2.1"`} {
 		require.Contains(t, toolOutput(events), want)
 	}
-	require.Contains(t, provider.requests()[1].body, "no cluster is configured", "the model is told why")
+	require.Contains(t, provider.Requests()[1].Body, "no cluster is configured", "the model is told why")
 }
 
 // TestCancelReachesTheLocalCallOfAChild: a cancel of the turn that asked ends the request of its sub-agent at once, although the sub-agent's model
 // call is a local activity, which no signal interrupts.
 func TestCancelReachesTheLocalCallOfAChild(t *testing.T) {
 	begun, left := make(chan struct{}), make(chan time.Time, 1)
-	helper := newScript(t, func(x *exchange) {
-		x.begins("I am ")
+	helper := turnstonetest.NewModel(t, func(x *turnstonetest.Exchange) {
+		x.Begin("I am ")
 		close(begun)
-		x.hold()
+		x.Hold()
 		left <- time.Now()
 	})
-	provider := newScript(t, asks("help", "delegate_to_agent", `{"agent_type":"langchain_agent","inputs":{"message":"find tea"}}`))
+	provider := turnstonetest.NewModel(t, asks("help", "delegate_to_agent", `{"agent_type":"langchain_agent","inputs":{"message":"find tea"}}`))
 	s := start(t, func(c *app.Config) { c.Temporal.ModelCalls = string(agent.ModelCallsLocal) })
 	s.worksFor(provider, "[pipeline]\ndelegates: [helper]",
-		strings.NewReplacer("clerk", "helper").Replace(clerk("You look.", "m", llmtest.OpenAI{}.BaseURL(helper.server.URL), "[pipeline]")))
+		strings.NewReplacer("clerk", "helper").Replace(clerk("You look.", "m", llmtest.OpenAI{}.BaseURL(helper.URL()), "[pipeline]")))
 	receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Agent: "clerk", Message: "tea?", SessionID: "tea"})
 	require.NoError(t, err)
 	await(t, begun, "the sub-agent's model begins")

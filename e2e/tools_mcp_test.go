@@ -15,6 +15,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // mcpBinding binds a server; more are further lines of the document.
@@ -29,12 +30,12 @@ func mcpBinding(name, parameters string, more ...string) string {
 func TestMCPProgram(t *testing.T) {
 	t.Parallel()
 	program := build(t, "tools_mcp_server.go")
-	provider := newScript(t,
-		asks("a1", "p_reveal", `{}`), says("revealed"),
+	provider := turnstonetest.NewModel(t,
+		asks("a1", "p_reveal", `{}`), turnstonetest.Say("revealed"),
 		asks("b1", "p_greet", `{"name":"ann"}`), // waits for a person
-		asks("c1", "p_learn", `{"name":"wave"}`), says("learnt"),
-		says("greeted"),
-		asks("d1", "p_wave", `{"name":"bob"}`), says("waved"),
+		asks("c1", "p_learn", `{"name":"wave"}`), turnstonetest.Say("learnt"),
+		turnstonetest.Say("greeted"),
+		asks("d1", "p_wave", `{"name":"bob"}`), turnstonetest.Say("waved"),
 	)
 	s := keepsSecret(t, func(c *app.Config) {
 		c.Tools.MCP.Servers = []app.MCPServer{{Name: "pupil", Command: program, Env: []string{"TOKEN=" + scenarioKey}}}
@@ -42,7 +43,7 @@ func TestMCPProgram(t *testing.T) {
 	s.worksFor(provider, "[pupil]", mcpBinding("pupil", "server: pupil, prefix: p"))
 
 	out, events := s.ask("reveal", "what is the token?")
-	require.ElementsMatch(t, []string{"p_greet", "p_reveal", "p_learn"}, provider.offered(t, 0).names)
+	require.ElementsMatch(t, []string{"p_greet", "p_reveal", "p_learn"}, offeredIn(t, provider, 0).names)
 	require.Equal(t, agent.ResultSuccess, out.ToolCalls[0].Status, toolOutput(events))
 	require.Contains(t, toolOutput(events), fmt.Sprintf("token of %d bytes", len(scenarioKey)), "the server has it")
 	require.Contains(t, toolOutput(events), `key: \"\"`, "and nothing else of the worker's")
@@ -53,17 +54,17 @@ func TestMCPProgram(t *testing.T) {
 	require.Equal(t, "p_greet", s.pending(waiting.TurnID).ToolName)
 	out, events = s.ask("teacher", "learn to wave")
 	require.Equal(t, agent.ResultSuccess, out.ToolCalls[0].Status, toolOutput(events))
-	require.False(t, provider.offered(t, 4).has("p_wave"), "a turn keeps its tools")
+	require.False(t, offeredIn(t, provider, 4).has("p_wave"), "a turn keeps its tools")
 
 	s.approve(waiting.TurnID)
 	out, events = s.follow(t.Context(), waiting.TurnID)
 	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
-	require.Equal(t, provider.offered(t, 2).names, provider.offered(t, 5).names, "also one that waited long")
+	require.Equal(t, offeredIn(t, provider, 2).names, offeredIn(t, provider, 5).names, "also one that waited long")
 	require.Contains(t, toolOutput(events), "hello ann")
 	s.requireKept(out, events)
 
 	out, events = s.ask("after", "wave to bob")
-	require.ElementsMatch(t, []string{"p_greet", "p_wave", "p_reveal", "p_learn"}, provider.offered(t, 6).names)
+	require.ElementsMatch(t, []string{"p_greet", "p_wave", "p_reveal", "p_learn"}, offeredIn(t, provider, 6).names)
 	require.Contains(t, toolOutput(events), "hello bob")
 	require.Equal(t, agent.ResultSuccess, out.ToolCalls[0].Status)
 	s.requireKept(out, events)
@@ -100,9 +101,9 @@ func TestMCPServerElsewhere(t *testing.T) {
 		place.Close()
 	}
 	t.Cleanup(gone)
-	provider := newScript(t,
-		asks("a1", "file_issue", `{"title":"broken"}`), says("filed"),
-		says("the tracker is away"),
+	provider := turnstonetest.NewModel(t,
+		asks("a1", "file_issue", `{"title":"broken"}`), turnstonetest.Say("filed"),
+		turnstonetest.Say("the tracker is away"),
 	)
 	s := keepsSecret(t, reach(place))
 	s.worksFor(provider, "[tracker, todo]", bearerProfile("tracker-key", place),
@@ -124,7 +125,7 @@ func TestMCPServerElsewhere(t *testing.T) {
 		})
 	latest := func() offer {
 		s.ask("more", "hello")
-		return provider.offered(t, len(provider.requests())-1)
+		return offeredIn(t, provider, len(provider.Requests())-1)
 	}
 	require.Eventually(t, func() bool { return latest().has("close_issue") }, 20*time.Second, 100*time.Millisecond, "a change is there in a next turn")
 	require.NotContains(t, latest().body, "cannot be reached")

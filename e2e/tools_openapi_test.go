@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // bearerProfile is an auth profile of the secret for the server of a test.
@@ -59,10 +60,10 @@ components:
 	}))
 	t.Cleanup(api.Close)
 	at := `{"openapi_url":"` + api.URL + `/openapi.yaml","operation_id":`
-	provider := newScript(t,
-		asks("c1", "openapi_action", at+`"getWeather","params":{"city":"Oslo","days":3}}`), says("21.5 degrees"),
-		asks("c2", "openapi_action", at+`"getWeather","params":{"city":"Oslo","days":99}}`), says("too many days"),
-		asks("c3", "openapi_action", at+`"reportWeather","params":{"city":"Oslo","temp":20}}`), says("reported"),
+	provider := turnstonetest.NewModel(t,
+		asks("c1", "openapi_action", at+`"getWeather","params":{"city":"Oslo","days":3}}`), turnstonetest.Say("21.5 degrees"),
+		asks("c2", "openapi_action", at+`"getWeather","params":{"city":"Oslo","days":99}}`), turnstonetest.Say("too many days"),
+		asks("c3", "openapi_action", at+`"reportWeather","params":{"city":"Oslo","temp":20}}`), turnstonetest.Say("reported"),
 	)
 	s := keepsSecret(t, reach(api))
 	s.worksFor(provider, "[weather]", bearerProfile("weather-key", api),
@@ -99,8 +100,8 @@ components:
 	require.Equal(t, http.MethodPost, got[1].Method)
 	require.NotEmpty(t, got[1].Header.Get("Idempotency-Key"))
 	mu.Unlock()
-	for _, r := range provider.requests() {
-		require.NotContains(t, r.body, scenarioKey, "the model is not told the secret")
+	for _, r := range provider.Requests() {
+		require.NotContains(t, r.Body, scenarioKey, "the model is not told the secret")
 	}
 }
 
@@ -125,9 +126,9 @@ func TestWeatherWithoutPrebuild(t *testing.T) {
 		}
 	}))
 	t.Cleanup(api.Close)
-	provider := newScript(t,
+	provider := turnstonetest.NewModel(t,
 		asks("c1", "openapi_action", `{"openapi_url":"`+api.URL+`/openapi.json","operation_id":"realtime-weather","params":{"q":"Oslo"},"auth_profile":"weatherapi"}`),
-		says("It is 7.5 degrees in Oslo."))
+		turnstonetest.Say("It is 7.5 degrees in Oslo."))
 	s := keepsSecret(t, reach(api))
 	s.worksFor(provider, "[weather]",
 		fmt.Sprintf("kind: AuthProfile\nname: weatherapi\ntype: api_key\nheader: X-API-Key\nsecret: env:%s\nhosts: [%q]", keyVariable, api.Listener.Addr()),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // rowsOf is the data that a turn's result keeps.
@@ -29,16 +30,16 @@ func TestPipelineBecomesATool(t *testing.T) {
 	t.Parallel()
 	fetch := func(origin string) string {
 		return fmt.Sprintf(`{"session_id":"s","pipeline":[{"step":"http_request","url":"%s/flights","params":{"origin":%q,"dest":"LAX"}},`+
-			`{"step":"table_sort","field":"price","order":"asc"},{"step":"top_k","k":3}]}`, shared.stack.Flights.URL(), origin)
+			`{"step":"table_sort","field":"price","order":"asc"},{"step":"top_k","k":3}]}`, turnstonetest.FlightsURL(t), origin)
 	}
 	promoted := make(chan string, 1)
-	provider := newScript(t,
-		calls("execute_pipeline", fetch("NYC")), says("done"),
-		calls("execute_pipeline", fetch("BER")), says("done"),
-		func(x *exchange) { calls(<-promoted, `{"origin":"NYC"}`)(x) }, says("done"),
-		says("nothing to do"),
+	provider := turnstonetest.NewModel(t,
+		turnstonetest.Call("execute_pipeline", fetch("NYC")), turnstonetest.Say("done"),
+		turnstonetest.Call("execute_pipeline", fetch("BER")), turnstonetest.Say("done"),
+		func(x *turnstonetest.Exchange) { turnstonetest.Call(<-promoted, `{"origin":"NYC"}`)(x) }, turnstonetest.Say("done"),
+		turnstonetest.Say("nothing to do"),
 	)
-	s := start(t, provider.model, nothingRemembered)
+	s := start(t, provider.Use, nothingRemembered)
 	turn := func(tenant string) (*agent.AgentStepOutput, []agent.Event) {
 		out, events := s.run(agent.TurnRequest{Message: "cheap flights", Context: agent.InvocationContext{Tenant: tenant}})
 		require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
@@ -56,12 +57,12 @@ func TestPipelineBecomesATool(t *testing.T) {
 	made := all[0]
 	require.True(t, made.Enabled)
 	require.EqualValues(t, 2, made.Uses)
-	require.False(t, provider.offered(t, 3).has(made.Name), "a turn keeps the tools that it began with")
+	require.False(t, offeredIn(t, provider, 3).has(made.Name), "a turn keeps the tools that it began with")
 
 	promoted <- made.Name
 	third, events := turn("")
-	require.True(t, provider.offered(t, 4).has(made.Name), "%v", provider.offered(t, 4).names)
-	require.Contains(t, provider.requests()[4].body, `"origin"`)
+	require.True(t, offeredIn(t, provider, 4).has(made.Name), "%v", offeredIn(t, provider, 4).names)
+	require.Contains(t, provider.Requests()[4].Body, `"origin"`)
 	require.Len(t, third.ToolCalls, 1)
 	require.Equal(t, made.Name, third.ToolCalls[0].Tool)
 	require.Equal(t, "success", third.ToolCalls[0].Status, toolOutput(events))
@@ -73,7 +74,7 @@ func TestPipelineBecomesATool(t *testing.T) {
 	// A change is seen by turns that begin a moment later.
 	sees := func(tenant, tool string) bool {
 		turn(tenant)
-		return provider.offered(t, len(provider.requests())-1).has(tool)
+		return offeredIn(t, provider, len(provider.Requests())-1).has(tool)
 	}
 	other, err := client.New(client.Config{Server: "http://" + s.HTTPAddr(), Tenant: "other"})
 	require.NoError(t, err)
@@ -87,7 +88,7 @@ func TestPipelineBecomesATool(t *testing.T) {
 	_, err = s.client.ChangeComposite(t.Context(), made.Name, agent.CompositeChange{Name: &name})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return sees("", name) }, 20*time.Second, 200*time.Millisecond)
-	require.False(t, provider.offered(t, len(provider.requests())-1).has(made.Name), "the old name is gone")
+	require.False(t, offeredIn(t, provider, len(provider.Requests())-1).has(made.Name), "the old name is gone")
 	_, err = s.client.ChangeComposite(t.Context(), name, agent.CompositeChange{Enabled: &off})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return !sees("", name) }, 20*time.Second, 200*time.Millisecond)

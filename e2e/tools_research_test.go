@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // library serves the fixtures of the research toolkit as the services do.
@@ -56,12 +57,12 @@ func (f *found) numbers() map[string]int {
 func TestBibliographyOfAConversation(t *testing.T) {
 	t.Parallel()
 	services := library(t)
-	provider := newScript(t,
-		asks("c1", "search_pubmed", `{"query":"sickle cell","max_results":4}`), says("four papers"),
+	provider := turnstonetest.NewModel(t,
+		asks("c1", "search_pubmed", `{"query":"sickle cell","max_results":4}`), turnstonetest.Say("four papers"),
 		asks("c2", "search_openalex", `{"query":"sickle cell"}`),
 		asks("c3", "search_pubmed", `{"query":"sickle cell gene editing","max_results":4}`),
-		asks("c4", "get_bibliography", `{"format":"csl-json"}`), says("here they are"),
-		asks("c5", "get_bibliography", `{}`), says("none"),
+		asks("c4", "get_bibliography", `{"format":"csl-json"}`), turnstonetest.Say("here they are"),
+		asks("c5", "get_bibliography", `{}`), turnstonetest.Say("none"),
 	)
 	s := start(t, reach(services), func(c *app.Config) {
 		c.Tools.Research.PubMedURL, c.Tools.Research.OpenAlexURL = services.URL+"/eutils", services.URL+"/openalex"

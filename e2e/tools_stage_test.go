@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"context"
 	"encoding/json"
 	"net/http/httptest"
 	"slices"
@@ -12,44 +11,24 @@ import (
 
 	"github.com/turnstone-run/turnstone"
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // keepsSecret starts a service whose environment has the secret of the scenarios. When it has stopped, the secret is looked for in its
 // logs, its database and its content.
 func keepsSecret(t *testing.T, change ...func(*app.Config)) *system {
 	t.Helper()
-	set := settingsFor(t, change...)
+	set := turnstonetest.Settings(t, change...)
 	said := &logged{}
 	t.Cleanup(func() { // after the service has stopped
 		requireUnsaid(t, said)
 		requireUnstored(t, set)
 	})
-	return startConfig(t, turnstone.Config{
-		Settings: set, Logger: said.beside(testLogger(t)), Env: []string{keyVariable + "=" + scenarioKey},
+	return startService(t, turnstone.Config{
+		Settings: set, Logger: said.beside(turnstonetest.Logger(t)), Env: []string{keyVariable + "=" + scenarioKey},
 	})
-}
-
-// startConfig starts a service of a whole configuration.
-func startConfig(t *testing.T, cfg turnstone.Config) *system {
-	t.Helper()
-	if cfg.Logger == nil {
-		cfg.Logger = testLogger(t)
-	}
-	service, err := turnstone.New(cfg)
-	require.NoError(t, err)
-	require.NoError(t, service.Start(t.Context()))
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		defer cancel()
-		require.NoError(t, service.Stop(ctx))
-	})
-	s := &system{Service: service, t: t, set: cfg.Settings}
-	s.client, err = client.New(client.Config{Server: "http://" + service.HTTPAddr()})
-	require.NoError(t, err)
-	return s
 }
 
 // requireKept looks for the secret in what a turn has shown and in what Temporal keeps of it.
@@ -73,9 +52,9 @@ func reach(servers ...*httptest.Server) func(*app.Config) {
 }
 
 // worksFor applies an agent "clerk" with a scripted provider and tools, a YAML list, and documents that come before it.
-func (s *system) worksFor(provider *script, tools string, documents ...string) {
+func (s *system) worksFor(provider *turnstonetest.Model, tools string, documents ...string) {
 	s.t.Helper()
-	all := clerk("You are a clerk.", "m", llmtest.OpenAI{}.BaseURL(provider.server.URL), tools)
+	all := clerk("You are a clerk.", "m", llmtest.OpenAI{}.BaseURL(provider.URL()), tools)
 	for _, d := range documents {
 		all = d + "\n---\n" + all
 	}
@@ -113,9 +92,9 @@ func (s *system) approve(id agent.TurnID) {
 }
 
 // asks is calls under an id of one's own: a turn with several steps has several.
-func asks(id, tool, args string) act {
-	return func(x *exchange) {
-		x.send(llmtest.OpenAI{}.Frames(llmtest.Reply{
+func asks(id, tool, args string) turnstonetest.Reply {
+	return func(x *turnstonetest.Exchange) {
+		x.Send(llmtest.OpenAI{}.Frames(llmtest.Reply{
 			Events: []llmtest.Event{{Call: &llmtest.Fragment{ID: id, Name: tool, Args: args}}},
 			Usage:  agent.Usage{InputTokens: 10, OutputTokens: 5}, Finish: agent.FinishToolCalls,
 		})...)
@@ -131,16 +110,16 @@ type offer struct {
 
 func (o offer) has(tool string) bool { return slices.Contains(o.names, tool) }
 
-// offered reads the n-th request, from 0.
-func (s *script) offered(t testing.TB, n int) offer {
+// offeredIn reads the n-th request, from 0.
+func offeredIn(t testing.TB, m *turnstonetest.Model, n int) offer {
 	t.Helper()
-	asked := s.requests()
+	asked := m.Requests()
 	require.Greater(t, len(asked), n, "requests to the provider")
 	var body struct {
 		Tools json.RawMessage `json:"tools"`
 	}
-	require.NoError(t, json.Unmarshal([]byte(asked[n].body), &body))
-	out := offer{bytes: len(body.Tools), body: asked[n].body}
+	require.NoError(t, json.Unmarshal([]byte(asked[n].Body), &body))
+	out := offer{bytes: len(body.Tools), body: asked[n].Body}
 	if len(body.Tools) == 0 {
 		return out
 	}

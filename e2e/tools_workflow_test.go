@@ -15,6 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // priceDrop is a call of patch_workflow that adds a condition and an e-mail to a workflow.
@@ -84,8 +85,8 @@ func TestPatchTakesEffect(t *testing.T) {
 	}))
 	t.Cleanup(api.Close)
 	sink := startSMTPSink(t)
-	provider := newScript(t, calls("patch_workflow", priceDrop), says("You will get a mail."))
-	s := start(t, provider.model, mails(sink), reach(api), nothingRemembered)
+	provider := turnstonetest.NewModel(t, turnstonetest.Call("patch_workflow", priceDrop), turnstonetest.Say("You will get a mail."))
+	s := start(t, provider.Use, mails(sink), reach(api), nothingRemembered)
 	ctx := t.Context()
 
 	definition := `{"nodes":[{"id":"pause","type":"timer","config":{"duration":"1s"}},` +
@@ -123,7 +124,7 @@ func TestPatchTakesEffect(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(toolOutput(events)), &answer))
 	require.NotEmpty(t, answer.PatchID)
 	require.EqualValues(t, 2, answer.Version)
-	require.Contains(t, provider.requests()[1].body, answer.PatchID, "the model is told")
+	require.Contains(t, provider.Requests()[1].Body, answer.PatchID, "the model is told")
 	s.closed(receipt.TurnID)
 	s.replay("", receipt.TurnID.WorkflowID(), "")
 

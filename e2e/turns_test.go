@@ -17,6 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/stream/streamtest"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 func TestSimpleTurn(t *testing.T) {
@@ -260,7 +261,7 @@ func TestFullQueueIsAnsweredAtOnce(t *testing.T) {
 // TestApprovalGoesThroughTheDoors: a pipeline that posts waits for a person; a message meanwhile is told so.
 func TestApprovalGoesThroughTheDoors(t *testing.T) {
 	post := `{"session_id":"x","pipeline":[{"step":"http_request","url":"http://192.0.2.1/orders","method":"POST"}]}`
-	s := start(t, newScript(t, calls("execute_pipeline", post), says("a pity")).model)
+	s := start(t, turnstonetest.NewModel(t, turnstonetest.Call("execute_pipeline", post), turnstonetest.Say("a pity")).Use)
 	receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "order it", SessionID: "shop"})
 	require.NoError(t, err)
 	var pending []agent.Approval

@@ -14,6 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/erasure"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -30,8 +31,8 @@ func (s *system) asks(tenant, user, session, message string) agent.TurnID {
 
 // TestRetention: the schedule is there, can be watched, paused and run; what is too old goes and the rest stays, of each tenant as its policy says.
 func TestRetention(t *testing.T) {
-	provider := newScript(t, says("of no use in a year"))
-	s := start(t, provider.model, func(c *app.Config) {
+	provider := turnstonetest.NewModel(t, turnstonetest.Say("of no use in a year"))
+	s := start(t, provider.Use, func(c *app.Config) {
 		c.Retention.Keep.Transcripts, c.Retention.Keep.Results = "365d", "365d"
 		c.Retention.Tenants = []app.TenantRetention{{Tenant: "brief", RetentionKeep: app.RetentionKeep{Transcripts: "30d", Results: "30d", Traces: "30d"}}}
 	})
@@ -101,7 +102,7 @@ func TestRetention(t *testing.T) {
 	require.NoError(t, err)
 	require.NotNil(t, state.Output, "it has ended, whatever it said")
 	require.Equal(t, agent.TurnCompleted, state.Output.Status)
-	require.Len(t, provider.requests(), 3, "what is forgotten does not run again")
+	require.Len(t, provider.Requests(), 3, "what is forgotten does not run again")
 }
 
 // of is a client of a tenant.
@@ -120,8 +121,8 @@ func (s *system) getAs(tenant, path string) []byte {
 
 // TestErasure: what is kept of one user goes, from the database, the content and Temporal, and the report says so; others are as they were.
 func TestErasure(t *testing.T) {
-	provider := newScript(t, says("noted"))
-	s := start(t, provider.model)
+	provider := turnstonetest.NewModel(t, turnstonetest.Say("noted"))
+	s := start(t, provider.Use)
 	const word = "heliotrope" // that only Ann uses
 	ann, shared := s.asks("acme", "ann", "of-ann", "my colour is "+word), s.asks("acme", "ann", "of-both", "again, "+word)
 	bob, stranger := s.asks("acme", "bob", "of-both", "and mine is blue"), s.asks("zeta", "ann", "elsewhere", "another ann")
@@ -156,7 +157,7 @@ func TestErasure(t *testing.T) {
 	requireNowhere(t, s.set, word)
 	next := s.asks("acme", "bob", "of-both", "what was mine?")
 	require.NotEmpty(t, next)
-	last := provider.requests()[len(provider.requests())-1].body
+	last := provider.Requests()[len(provider.Requests())-1].Body
 	require.Contains(t, last, "and mine is blue", "the session goes on")
 	require.NotContains(t, last, word)
 }

@@ -23,10 +23,12 @@ import (
 
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/definitions/definitionstest"
 	"github.com/turnstone-run/turnstone/internal/notifications"
 	"github.com/turnstone-run/turnstone/internal/temporalschedules"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -45,8 +47,9 @@ type definitionDesk struct {
 
 func startDefinitions(t *testing.T, events int) *definitionDesk {
 	t.Helper()
+	set := turnstonetest.Settings(t, func(c *app.Config) { c.Database.URL = "none: everything is in memory" })
 	d := &definitionDesk{
-		t: t, queue: unfit.ReplaceAllString(t.Name(), "-"), store: definitionstest.NewStore(), rows: definitionstest.NewRows(), world: &definitionstest.World{},
+		t: t, queue: set.Temporal.TaskQueue, store: definitionstest.NewStore(), rows: definitionstest.NewRows(), world: &definitionstest.World{},
 		mail: startSMTPSink(t),
 	}
 	d.price.Store(600)
@@ -56,7 +59,7 @@ func startDefinitions(t *testing.T, events int) *definitionDesk {
 	t.Cleanup(d.hook.Close)
 	var err error
 	d.client, err = sdkclient.Dial(sdkclient.Options{
-		HostPort: shared.stack.Temporal.Address(), Namespace: shared.stack.Temporal.Namespace(),
+		HostPort: set.Temporal.Address, Namespace: set.Temporal.Namespace,
 	})
 	require.NoError(t, err)
 	t.Cleanup(d.client.Close)
