@@ -161,7 +161,7 @@ type (
 	ProvidedResult = agent.ProvidedResult
 )
 
-// Messages returns a page of a session's transcript behind a position; limit 0 is the server's.
+// Messages returns a page of a session's transcript behind a position. With a limit of 0 the server chooses how many messages.
 func (c *Client) Messages(ctx context.Context, s agent.SessionID, after int64, limit int) (MessagePage, error) {
 	query := url.Values{"after": {strconv.FormatInt(after, 10)}, "limit": {strconv.Itoa(limit)}}
 	return get[MessagePage](ctx, c, query, "sessions", string(s), "messages")

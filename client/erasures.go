@@ -18,12 +18,12 @@ type (
 	ErasurePage = erasure.Page
 )
 
-// Erase asks for the erasure of what is kept of a user; it goes on by itself. Of a user whose erasure is under way it is that one.
+// Erase starts the erasure of what is kept of a user, which goes on by itself. It returns the erasure under way if the user has one.
 func (c *Client) Erase(ctx context.Context, r EraseRequest) (Erasure, error) {
 	return post[Erasure](ctx, c, r, erasuresPath)
 }
 
-// Erasure returns one, with its report once it has ended.
+// Erasure returns an erasure by its id, with the report if it has ended.
 func (c *Client) Erasure(ctx context.Context, id string) (Erasure, error) {
 	return get[Erasure](ctx, c, nil, erasuresPath, id)
 }

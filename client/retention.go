@@ -20,8 +20,8 @@ type (
 	RetentionKind = retention.KindReport
 )
 
-// Retention returns what is kept of an empty tenant, which is the client's, or of one that it names; of a page of all tenants with
-// [agent.AnyTenant], which is for credentials of every tenant.
+// Retention returns what is stored for a tenant: the client's own if tenant is empty. With [agent.AnyTenant] it returns a page of all
+// tenants, which needs a credential for every tenant.
 func (c *Client) Retention(ctx context.Context, tenant string, p agent.Page) (RetentionReport, error) {
 	return get[RetentionReport](ctx, c, pageParams(p, tenantParam, oneTenant(tenant)), retentionPath)
 }

@@ -43,9 +43,9 @@ type ErasureCarry struct {
 	Round int `json:"round"` // it has begun
 }
 
-// Erasure takes away what is kept of one user, round by round until a look with fresh queries finds nothing: his turns are stopped, then goes
-// what Temporal keeps, then rows, then content that nobody else refers to. All of it may be done twice; the store has the counts. A run that is
-// cancelled ends as failed, with what is gone gone.
+// Erasure removes a user's data, in rounds, until new queries find nothing. Each round stops the user's turns, then deletes their histories in
+// Temporal, then rows, then content that nothing else refers to. Every step may be repeated; the store keeps the counts. A cancelled run ends as
+// failed, and what it has deleted stays deleted.
 func Erasure(ctx workflow.Context, in ErasureInput, carry *ErasureCarry) (ErasureResult, error) {
 	e := &erasureRun{in: in}
 	if carry != nil {

@@ -58,7 +58,9 @@ func SearchAttributes() map[string]enumspb.IndexedValueType {
 }
 
 // TurnAttributeNames returns the search attributes that every turn has.
-func TurnAttributeNames() []string { return []string{AttributeTenant, AttributeAgent, AttributeSession} }
+func TurnAttributeNames() []string {
+	return []string{AttributeTenant, AttributeAgent, AttributeSession}
+}
 
 // StatusAttributeNames returns the search attributes of turns that waited or did not complete. Namespaces that were set up for v0.1.0 lack them.
 func StatusAttributeNames() []string { return []string{AttributeStatus, AttributeStopReason} }

@@ -65,7 +65,7 @@ type ScheduledRunResult struct {
 }
 
 // ScheduledRun is one run of a schedule. It submits a turn in a session of its own, waits for it, stores the result and notifies. A run that fails
-// completes with that status. A cancelled run cancels its turn and ends as cancelled. carry is for continue-as-new alone.
+// completes with that status. A cancelled run cancels its turn and ends as cancelled. Only continue-as-new passes a carry.
 func ScheduledRun(ctx workflow.Context, in ScheduledRunInput, carry *ScheduledRunCarry) (ScheduledRunResult, error) {
 	info := workflow.GetInfo(ctx)
 	r := &scheduledRun{ref: schedules.RunRef{

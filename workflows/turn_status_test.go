@@ -52,13 +52,13 @@ func TestStatusIsIndexed(t *testing.T) {
 		turn    func(*testsuite.TestWorkflowEnvironment)
 		want    []string
 	}{
-		"completed":            {turn: modelAnswers},
+		"completed": {turn: modelAnswers},
 		"waited and completed": {
 			turn: func(env *testsuite.TestWorkflowEnvironment) { waitsForAPerson(env); approves(env) },
 			want: []string{"waiting", "running", "completed end_turn"},
 		},
-		"waited and failed":    {turn: waitsForAPerson, want: []string{"waiting", "failed approval_expired"}},
-		"unknown":              {unknown: true, turn: waitsForAPerson},
+		"waited and failed": {turn: waitsForAPerson, want: []string{"waiting", "failed approval_expired"}},
+		"unknown":           {unknown: true, turn: waitsForAPerson},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := newEnv(t)

@@ -26,8 +26,8 @@ type Credentials struct {
 // Given reports whether there is anything that could say who calls. A certificate alone may be no more than a way to connect.
 func (c *Credentials) Given() bool { return c.Bearer != "" || c.Key != "" }
 
-// Authenticator makes a principal of credentials. [agent.CodeUnauthenticated] where they say nothing, or nothing that holds, in words
-// that help an honest caller and nobody else; [agent.CodeUnavailable] where it cannot be found out now.
+// Authenticator finds the principal behind credentials. The error is [agent.CodeUnauthenticated] if there are none or they are not valid; its
+// message tells a caller what to correct, and nothing about which credentials exist. It is [agent.CodeUnavailable] if they cannot be checked now.
 type Authenticator interface {
 	Authenticate(ctx context.Context, c Credentials) (agent.Principal, error)
 }

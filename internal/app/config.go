@@ -104,8 +104,8 @@ type Temporal struct {
 	EagerStart bool `yaml:"eager_start" default:"true" help:"start turns on this worker without a round trip"`
 	// ModelCalls: the Web UI shows normal activities while they run. Local ones cost less than half of the history, but block queries and
 	// updates of the turn. Auto is local while nine in ten calls of the model take less than 4 s.
-	ModelCalls string `yaml:"model_calls" default:"auto" oneof:"auto local activity" help:"run model calls as local activities, normal ones, or auto: local where they are short"`
-	FailWorkflows bool `yaml:"fail_workflows" help:"the workflow of a failed turn fails, too, so that Temporal lists it as failed; a turn that another workflow waits for completes"`
+	ModelCalls    string `yaml:"model_calls" default:"auto" oneof:"auto local activity" help:"run model calls as local activities, normal ones, or auto: local where they are short"`
+	FailWorkflows bool   `yaml:"fail_workflows" help:"the workflow of a failed turn fails, too, so that Temporal lists it as failed; a turn that another workflow waits for completes"`
 	// MessageSummaries: agents with the middleware pii are left out.
 	MessageSummaries bool `yaml:"message_summaries" default:"true" help:"show the beginning of a turn's message as its summary in Temporal"`
 	// The SDK refuses one concurrent workflow task.

@@ -48,7 +48,7 @@ type ClientCertificate struct {
 	Scopes []string `yaml:"scopes"`
 }
 
-// Limits bound what tenants, users and agents may have. Those of an agent's document (rate_limits) count besides.
+// Limits bound what tenants, users and agents may have. The limits in an agent's document (rate_limits) apply as well.
 type Limits struct {
 	Tenant Bound `yaml:"tenant"` // of each tenant
 	User   Bound `yaml:"user"`   // of each user of a tenant

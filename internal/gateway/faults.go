@@ -37,7 +37,7 @@ func someFaults(all agent.Faults, maxBytes int) agent.Faults {
 	return listed
 }
 
-// summary is the message of a failure that lists its faults besides.
+// summary returns the message of a failure, whose faults are listed in another member.
 func summary(all agent.Faults) string {
 	first := clip.Bytes(all[0].String(), maxFaultText)
 	if more := len(all) - 1; more > 0 {

@@ -111,7 +111,7 @@ type piece struct {
 	text  string
 }
 
-// maxSent bounds what is kept of the text that a client has got, in bytes. Of a longer answer the final response repeats all.
+// maxSent bounds how much of the text already sent is remembered, in bytes. The final response repeats a longer answer whole.
 const maxSent = 1 << 20
 
 // keep remembers a piece that was sent.

@@ -69,7 +69,8 @@ func newHTTPServer(g *Gateway) *http.Server {
 	}
 }
 
-// handler is the server with what is configured to go around it, which learns the route from its own request: the mux notes it in a copy.
+// handler returns the server, within the configured middleware for traces. The mux writes the route into a copy of the request, so the
+// middleware reads it from there.
 func (s *httpServer) handler() http.Handler {
 	if s.cfg.Trace == nil {
 		return s

@@ -26,7 +26,7 @@ type applyBody struct {
 	Comment      string              `json:"comment,omitempty"`
 }
 
-// request makes every inline document a manifest of its own, so that its faults say which it is.
+// request returns the request with a manifest for each inline document, so that faults name the document.
 func (b *applyBody) request() (agent.ApplyRequest, error) {
 	r := agent.ApplyRequest{
 		Delete: b.Delete, BaseRevision: b.BaseRevision, Prune: b.Prune, DryRun: b.DryRun, Publish: b.Publish, By: b.By, Comment: b.Comment,

@@ -24,8 +24,8 @@ type guard struct {
 	anyHost bool // there is authentication: a browser that was led here has no credential
 }
 
-// check returns a denied error that says what was wrong and which setting would allow it. A path with origins of its own, not nil, allows
-// exactly these: neither pages of this machine nor of the own host.
+// check returns a denied error that says what was wrong and which setting would allow it. If pathOrigins is not nil, only
+// these origins are allowed: not even pages of this host.
 func (g *guard) check(r *http.Request, pathOrigins []string) error {
 	if !g.anyHost && !g.hostAllowed(r.Host) {
 		return agent.Errorf(agent.CodeDenied, "", "the Host header %.100q names neither this machine's loopback address nor an allowed host "+

@@ -31,7 +31,7 @@ type turnState struct {
 	Pending        []agent.Approval `json:"pending,omitempty"`
 }
 
-// turnResult is a turn that has ended as JSON: its output, and State besides.
+// turnResult is the JSON of a turn that has ended: its output with the members below.
 type turnResult struct {
 	agent.AgentStepOutput
 

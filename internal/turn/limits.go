@@ -95,7 +95,7 @@ func (s State) Remaining(n int) agent.Limits {
 // leastCost bounds a child of a turn that has nothing left: 0 would be no bound.
 const leastCost = 1e-9
 
-// part is an equal part of what is left of a bound, at least 1; a bound of 0 stays none.
+// part returns the n-th part of what is left of a bound, at least 1. A bound of 0 means no bound, and stays 0.
 func part[N int | int64](bound, spent, n N) N {
 	if bound == 0 {
 		return 0

@@ -48,9 +48,9 @@ func (s *submission) findExisting(ctx context.Context) error {
 	return nil
 }
 
-// claimTurnID reports whether the turn that the request names exists. It refuses an id of another tenant, session or request, in words that reveal
-// nothing of theirs, and one whose turn was deleted. Temporal is asked before anything is recorded, because what it would refuse to start could not
-// be taken back. A direct turn whose driver is gone goes on as a workflow.
+// claimTurnID reports whether the turn that the request names exists. It refuses the id of another tenant's, session's or request's turn, without
+// revealing anything about that turn, and the id of a deleted turn. It asks Temporal before anything is recorded, because a recorded turn that
+// Temporal refuses to start could not be taken back. A direct turn whose driver is gone goes on as a workflow.
 func (s *submission) claimTurnID(ctx context.Context) (known bool, err error) {
 	if s.idField == "" {
 		return false, nil

@@ -166,8 +166,8 @@ type EventLog interface {
 	Take(f agent.Fence) agent.UnstoredEvents
 	// Sync stores the producer's epoch and what it has appended. [agent.ErrFenced] means that some of it never will be stored.
 	Sync(ctx context.Context, f agent.Fence) error
-	// Hold stores what was appended to the stream and keeps everybody from adding more until LetGo, for whoever ends the stream in a
-	// transaction of its own. nil: another process may add events until then, so the transaction has to look where the stream stands.
+	// Hold stores what was appended to the stream, and blocks further events until LetGo. It is for a caller that ends the stream in its own
+	// transaction. If it returns nil, another process may still add events, so that transaction has to read the stream's position.
 	Hold(ctx context.Context, streamID string) (*agent.HeldStream, error)
 	// LetGo shows the events that have ended a stream; without any it was not ended, and goes on.
 	LetGo(held *agent.HeldStream, events []agent.Event)

@@ -83,8 +83,8 @@ func checksum(body string) string {
 	return string(out[:])
 }
 
-// hashOf is what is stored of a key. A fast hash is right: 256 random bits cannot be guessed, however fast the guessing, and a slow
-// hash would only let callers spend our time.
+// hashOf returns the hash under which a key is stored. A fast hash is enough, because 256 random bits cannot be guessed. A slow one would
+// let callers waste our processor time.
 func hashOf(key string) []byte {
 	sum := sha256.Sum256([]byte(key))
 	return sum[:]

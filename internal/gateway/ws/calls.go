@@ -84,7 +84,7 @@ func (s *socket) wait(ready <-chan struct{}) error {
 	return s.revoked()
 }
 
-// beginCall starts what is answered by one frame.
+// beginCall starts a request that gets one frame as its answer.
 func (s *socket) beginCall(r *request, size int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

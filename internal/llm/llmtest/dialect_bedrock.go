@@ -84,7 +84,7 @@ func (d Bedrock) Frames(r Reply) []string {
 	return append(frames, d.ending(r)...)
 }
 
-// ending are the frames behind the last block.
+// ending returns the frames behind the last block.
 func (d Bedrock) ending(r Reply) []string {
 	reason := map[agent.FinishReason]string{
 		agent.FinishLength: "max_tokens", agent.FinishContentFilter: "content_filtered", agent.FinishToolCalls: "tool_use",
