@@ -42,7 +42,9 @@ type TurnSummary struct {
 	StartedAt  time.Time  `json:"started_at"`      // when it was accepted
 	FinishedAt *time.Time `json:"finished_at,omitempty"`
 	Usage      *Usage     `json:"usage,omitempty"` // of a turn that has ended
-	Summary    string     `json:"summary"`         // the beginning of the first user message; empty if it has no text, or is not kept any longer
+	RerunOf    TurnID     `json:"rerun_of,omitempty"`
+	FromStep   int        `json:"from_step,omitempty"` // of a rerun: the first step that was not taken over
+	Summary    string     `json:"summary"`             // the beginning of the first user message; empty if it has no text, or is not kept any longer
 }
 
 // SessionQuery finds sessions of a tenant, the one with the newest turn first. Empty fields do not filter. All but Text are about the newest
@@ -76,6 +78,7 @@ type SessionSummary struct {
 	Channel    string    `json:"channel,omitempty"`
 	Status     string    `json:"status"`
 	LastTurnID TurnID    `json:"last_turn_id"`
+	ForkedFrom SessionID `json:"forked_from,omitempty"` // the session whose transcript it begins with a copy of
 	CreatedAt  time.Time `json:"created_at"`
 	ActiveAt   time.Time `json:"last_active_at"` // when its newest turn ended, or was accepted if it has not ended
 }

@@ -28,6 +28,7 @@ type TurnRecord struct {
 	Limits       *Limits         // the request's
 	ClientTools  []ClientTool    // the request's
 	Approvals    ApprovalPolicy  // the request's
+	Rerun        *Rerun          // of a new turn: that it reruns another one; its session then begins with copies
 	StartByID    bool            // its workflow is started after it is recorded, by whoever finds that it does not run
 	Stream       StreamClaim     // for a turn that is ready at once; whose its stream becomes
 }
@@ -171,6 +172,8 @@ type TurnState struct {
 	Lease     time.Time // of a direct turn; zero: durable
 	StartedAt time.Time
 	Output    *AgentStepOutput // once finished
+	RerunOf   TurnID           // as in [Rerun], and FromStep; empty: it reruns no turn
+	FromStep  int
 }
 
 // The states of a turn before its end.

@@ -102,6 +102,7 @@ type TurnRequest struct {
 	ClientTools    []ClientTool      `json:"client_tools,omitempty"` // the turn may call them besides the agent's own; the caller provides results
 
 	Approvals ApprovalPolicy `json:"-"` // set by the channel or the schedule, not by a caller
+	Rerun     *Rerun         `json:"-"` // of another turn, whose input this request repeats; nil: of none
 }
 
 // InvocationContext is the envelope that routing sees.
@@ -129,18 +130,22 @@ type StreamTo struct {
 	IntervalMS int    `json:"interval_ms,omitempty"` // 100–1,000; 0: 250
 }
 
-// Input returns the inbound messages: Messages, or Message as one user message.
+// Input returns the inbound messages: Messages, or Message as one user message, or those of the turn that the request reruns.
 func (r *TurnRequest) Input() []Message {
-	if len(r.Messages) > 0 {
+	switch {
+	case r.Rerun != nil:
+		return r.Rerun.Input
+	case len(r.Messages) > 0:
 		return r.Messages
+	default:
+		return []Message{UserText(r.Message)}
 	}
-	return []Message{UserText(r.Message)}
 }
 
 // Validate checks shape and bounds; the error names the field. maxBytes bounds the inbound text, 0 for no bound.
 func (r *TurnRequest) Validate(maxBytes int) error {
 	switch {
-	case strings.TrimSpace(r.Message) == "" && len(r.Messages) == 0:
+	case strings.TrimSpace(r.Message) == "" && len(r.Messages) == 0 && r.Rerun == nil:
 		return Invalid("message", "is empty: give message or messages")
 	case r.Message != "" && len(r.Messages) > 0:
 		return Invalid("messages", "give message or messages, not both")

@@ -31,6 +31,29 @@ func (r *Registry) Resolve(ctx context.Context, tenant, name string) (agent.Plan
 	return c.plan, c.hash, nil
 }
 
+// ReplacePrompt returns a plan with another system prompt and its hash, after saving it under the hash. The catalog does not know it. The error is
+// [agent.CodeInvalid] with Field "prompt" if the plan has a prompt for each kind of message, or would be too large.
+func (r *Registry) ReplacePrompt(ctx context.Context, plan agent.Plan, prompt string) (agent.Plan, string, error) {
+	for i := range plan.Prepare {
+		if len(plan.Prepare[i].Branches) > 0 {
+			return agent.Plan{}, "", agent.Invalid("prompt", "agent %q has a prompt for each kind of message, which one prompt cannot replace", plan.Agent)
+		}
+	}
+	plan.System = prompt
+	body, hash, err := Encode(&plan)
+	if err != nil {
+		return agent.Plan{}, "", err
+	}
+	if len(body) > maxPlan {
+		return agent.Plan{}, "", agent.Invalid("prompt", "makes a plan of %d bytes, at most %d", len(body), maxPlan)
+	}
+	if _, err := r.cfg.Plans.SavePlan(ctx, body); err != nil {
+		return agent.Plan{}, "", fmt.Errorf("save plan: %w", err)
+	}
+	r.cfg.Cache.Add(hash, &plan, body)
+	return plan, hash, nil
+}
+
 func unknownAgent(name string) error {
 	return agent.FieldErrorf(agent.CodeNotFound, "agent", "there is no agent %q", name)
 }

@@ -20,6 +20,10 @@ type Sessions interface {
 	// DeleteSession deletes a session with its turns, messages, events, approvals and the content that nothing else refers to. Its billing
 	// records stay. [agent.CodeConflict] while a turn runs or waits in it.
 	DeleteSession(ctx context.Context, tenant string, s agent.SessionID) (agent.SessionDeleted, error)
+	// ForkSession makes a session that begins with a copy of another one's transcript. [agent.CodeNotFound] with Field "turn_id" for a turn that
+	// the session does not have; [agent.CodeConflict] with Field "session_id" for a new session that is in use, with Field "turn_id" for a turn
+	// that has not ended.
+	ForkSession(ctx context.Context, tenant string, f agent.Fork) (agent.SessionForked, error)
 }
 
 // MessagePage is a part of a session's transcript, oldest first.
@@ -47,6 +51,7 @@ func (s *httpServer) routeSessions() {
 	s.route(all, methods{http.MethodGet: requires(s.answer(tenantAgreed, s.getSessions), agent.ActionSessionsRead)})
 	s.route(one, methods{http.MethodDelete: requires(s.answerPlain(tenantAgreed, s.deleteSession), agent.ActionSessionsDelete)})
 	s.route(one+"/messages", methods{http.MethodGet: requires(s.answer(tenantAgreed, s.getMessages), agent.ActionSessionsRead)})
+	s.route(one+"/fork", methods{http.MethodPost: requires(s.answerPlain(tenantAgreed, s.postFork), agent.ActionSessionsRead)})
 	s.route(one+"/export", methods{http.MethodGet: requires(s.answerPlain(tenantAgreed, s.getExport), agent.ActionSessionsRead)})
 }
 

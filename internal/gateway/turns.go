@@ -26,6 +26,10 @@ type Turns interface {
 	// MessageFrom submits an envelope to the session of the turn. The request's own session id is ignored, and its agent is the turn's unless
 	// it names one. position is 0 when the new turn runs at once, 1 for the next in line.
 	MessageFrom(ctx context.Context, id agent.TurnID, e agent.Envelope) (r agent.Receipt, position int, err error)
+	// Rerun submits the input of a turn once more, in a branch of its session. What the envelope's request leaves out is as the turn's request had
+	// it. [agent.CodeConflict] for a turn that has not ended, and with Field "session_id" for a session that is in use; [agent.CodeInvalid] with
+	// Field "from_step" for a step that the turn did not come to.
+	Rerun(ctx context.Context, id agent.TurnID, e agent.Envelope) (agent.Receipt, error)
 }
 
 // StateWaiting is the state of a turn that waits for a person. The others are [agent.StateQueued], [agent.StateRunning] and the
@@ -47,6 +51,8 @@ type TurnView struct {
 	Tail      agent.StreamTail       // which events there are
 	Pending   []agent.Approval       // what waits for a person
 	Output    *agent.AgentStepOutput // once finished
+	RerunOf   agent.TurnID           // empty: it reruns no turn
+	FromStep  int                    // of a rerun: the first step that was not taken over; 0: none was
 }
 
 // endedAt returns about when a finished turn ended, from its start and its execution time.

@@ -29,6 +29,13 @@ type turnState struct {
 	LastEventIndex int64            `json:"last_event_index,omitempty"`
 	Position       *int             `json:"position,omitempty"` // messages: 0 runs at once, 1 is next in line
 	Pending        []agent.Approval `json:"pending,omitempty"`
+	rerunOrigin
+}
+
+// rerunOrigin says which turn a turn reruns, in the JSON of the turn; empty for one that reruns none.
+type rerunOrigin struct {
+	RerunOf  agent.TurnID `json:"rerun_of,omitempty"`
+	FromStep int          `json:"from_step,omitempty"`
 }
 
 // turnResult is the JSON of a turn that has ended: its output with the members below.
@@ -38,6 +45,13 @@ type turnResult struct {
 	State    string         `json:"state"`
 	Mode     agent.Mode     `json:"mode,omitempty"`
 	Fallback agent.Fallback `json:"fallback,omitempty"`
+	rerunOrigin
+}
+
+// turnAnswer is the output of a turn that was waited for as JSON.
+type turnAnswer struct {
+	*agent.AgentStepOutput
+	rerunOrigin
 }
 
 // outputBody returns a copy of an output in which every list is present, as [agent.AgentStepOutput] promises.
@@ -59,6 +73,7 @@ func (s *httpServer) routeTurns() {
 	s.route(one+"/results", methods{http.MethodPost: requires(s.answerPlain(tenantAgreed, s.postProvided), agent.ActionTurnsRun)})
 	s.route(one+"/cancel", methods{http.MethodPost: requires(s.answerPlain(tenantAgreed, s.postCancel), agent.ActionTurnsCancel)})
 	s.route(one+"/messages", methods{http.MethodPost: requires(s.answerPlain(tenantAgreed, s.postMessage), agent.ActionTurnsRun)})
+	s.route(one+"/rerun", methods{http.MethodPost: requires(s.serve(tenantAgreed, s.postRerun), agent.ActionTurnsRun)})
 	s.route(pathTestChat, methods{http.MethodPost: requires(s.serve(tenantAgreed, s.postTestChat), agent.ActionTurnsRun)})
 }
 
@@ -75,6 +90,17 @@ func (s *httpServer) postTurn(c *Call) error {
 	if err := ApplyIdempotencyKey(c.r, &req.IdempotencyKey); err != nil {
 		return err
 	}
+	return s.answerTurn(c, wait, after, rerunOrigin{}, func() (agent.Receipt, error) {
+		receipt, err := s.submit(c.bounded(), c.caller, "http", &req)
+		if c.caller.tenant == "" {
+			c.caller.tenant = req.Context.Tenant
+		}
+		return receipt, err
+	})
+}
+
+// answerTurn submits a turn, then waits for it, streams its events, or does neither.
+func (s *httpServer) answerTurn(c *Call, wait bool, after int64, of rerunOrigin, submit func() (agent.Receipt, error)) error {
 	if wait {
 		// Before the turn exists: a refusal must mean that nothing runs.
 		leave, err := s.enter()
@@ -83,22 +109,21 @@ func (s *httpServer) postTurn(c *Call) error {
 		}
 		defer leave()
 	}
-	receipt, err := s.submit(c.bounded(), c.caller, "http", &req)
+	receipt, err := submit()
 	if err != nil {
 		return err
-	}
-	if c.caller.tenant == "" {
-		c.caller.tenant = req.Context.Tenant
 	}
 	c.setTurnHeaders(receipt.TurnID)
 	switch {
 	case !wait:
-		s.write(c.w, http.StatusAccepted, acceptedState(receipt, ""))
+		body := acceptedState(receipt, "")
+		body.rerunOrigin = of
+		s.write(c.w, http.StatusAccepted, body)
 		return nil
 	case wantsEvents(c.r):
 		return s.streamSubmitted(c, receipt, after)
 	default:
-		return s.awaitSubmitted(c, receipt)
+		return s.awaitSubmitted(c, receipt, of)
 	}
 }
 
@@ -139,7 +164,7 @@ func acceptedState(r agent.Receipt, state string) turnState {
 
 // awaitSubmitted answers with the output, or with 202 when a person is needed, the wait was long enough, the gateway closes, or the events
 // cannot be read: the turn was accepted and goes on in all of them.
-func (s *httpServer) awaitSubmitted(c *Call, receipt agent.Receipt) error {
+func (s *httpServer) awaitSubmitted(c *Call, receipt agent.Receipt, of rerunOrigin) error {
 	ctx, cancel := s.whileOpen(c.r.Context())
 	defer cancel()
 	ctx, cancelWait := context.WithTimeout(ctx, s.cfg.Limits.WaitTimeout)
@@ -151,12 +176,14 @@ func (s *httpServer) awaitSubmitted(c *Call, receipt agent.Receipt) error {
 		if !TurnGoesOn(err) {
 			s.cfg.Logger.Warn("wait for a turn", zap.String("turn", string(receipt.TurnID)), zap.Error(err))
 		}
-		s.write(c.w, http.StatusAccepted, acceptedState(receipt, agent.StateRunning))
+		body := acceptedState(receipt, agent.StateRunning)
+		body.rerunOrigin = of
+		s.write(c.w, http.StatusAccepted, body)
 	case end.Output != nil:
-		s.write(c.w, http.StatusOK, outputBody(end.Output))
+		s.write(c.w, http.StatusOK, turnAnswer{outputBody(end.Output), of})
 	default:
 		body := stateOf(receipt, StateWaiting)
-		body.Pending = end.Pending
+		body.Pending, body.rerunOrigin = end.Pending, of
 		s.write(c.w, http.StatusAccepted, body)
 	}
 	return nil
@@ -196,12 +223,14 @@ func (c *Call) aboutTurn(v *TurnView, body any, err error) (any, error) {
 // Body is the turn as JSON, as GET /v1/turns/{id} answers: its output once it has ended, its state before.
 func (v *TurnView) Body() any {
 	if v.Output != nil {
-		return turnResult{AgentStepOutput: *outputBody(v.Output), State: v.State, Mode: v.Mode, Fallback: v.Fallback}
+		return turnResult{
+			AgentStepOutput: *outputBody(v.Output), State: v.State, Mode: v.Mode, Fallback: v.Fallback, rerunOrigin: rerunOrigin{v.RerunOf, v.FromStep},
+		}
 	}
 	body := turnState{
 		TurnID: v.TurnID, SessionID: v.SessionID, StreamID: v.StreamID, Agent: v.Agent, Mode: v.Mode, Fallback: v.Fallback, State: v.State,
 		Status:         v.State,
-		LastEventIndex: v.Tail.LastIndex, Pending: v.Pending,
+		LastEventIndex: v.Tail.LastIndex, Pending: v.Pending, rerunOrigin: rerunOrigin{v.RerunOf, v.FromStep},
 	}
 	if !v.StartedAt.IsZero() {
 		body.StartedAt = &v.StartedAt

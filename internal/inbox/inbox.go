@@ -22,6 +22,7 @@ type Store interface {
 	ListApprovals(ctx context.Context, q agent.ApprovalQuery) (agent.ApprovalPage, error)
 	ExportSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionExport, error)
 	DeleteSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionDeleted, error)
+	ForkSession(ctx context.Context, tenant string, f agent.Fork) (agent.SessionForked, error)
 	KnowledgeDocuments(ctx context.Context, tenant, collection, after string, limit int) (agent.KnowledgePage, error)
 	KnowledgeDocument(ctx context.Context, tenant, collection, id string) (agent.KnowledgeDocument, error)
 	DeleteDocument(ctx context.Context, tenant, collection, id string) error

@@ -126,6 +126,10 @@ func turnKinds() []erasedKind {
 			name: "sessions held", table: "sessions", set: `holder = NULL`, where: `tenant = @tenant AND holder` + ofTurns,
 			why: "the next turn of the session may run",
 		},
+		{
+			name: "sessions.forked_from", table: "sessions", set: `forked_from = ''`, where: `tenant = @tenant AND forked_from` + ofSessions,
+			why: "the branch is another's; its origin is no longer named",
+		},
 		{name: "turns", where: `turn_id` + ofTurns},
 		{
 			name: "sessions", where: `tenant = @tenant AND session_id` + ofSessions,

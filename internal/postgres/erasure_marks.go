@@ -94,7 +94,7 @@ func markStatements() []string {
 	ofNotes := `SELECT 'note/' || n.session_id || '/' || n.name FROM session_notes n WHERE n.tenant = @tenant AND n.session_id` + ofVisited
 	return []string{
 		mark(erasure.MarkTurn, `WITH RECURSIVE own AS (
-			SELECT turn_id FROM turns WHERE tenant = @tenant AND user_id = @user
+			SELECT turn_id FROM turns WHERE tenant = @tenant AND (user_id = @user OR origin_user = @user)
 			UNION SELECT c.turn_id FROM own JOIN turns c ON c.parent = own.turn_id AND c.parent <> '' WHERE c.tenant = @tenant
 		) SELECT turn_id FROM own`),
 		mark(erasure.MarkSession, sessions+` AND NOT `+hasOthers("t.session_id")),

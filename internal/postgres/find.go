@@ -38,9 +38,9 @@ const foundOrLast = ` WHERE t.found OR t.n = $4 ORDER BY t.created_at DESC, t.tu
 const findTurns = `
 SELECT f.created_at, f.turn_id, f.n, f.found, f.turn_id, f.session_id, f.created_at, f.agent, f.user_id, f.channel, f.parent, f.state,
 	coalesce(o.r_stop_reason, ''), CASE WHEN f.state <> 'completed' THEN coalesce(r.error ->> 'type', '') ELSE '' END, f.mode,
-	coalesce(nullif(o.r_model, ''), f.model), f.finished_at, o.r_usage, f.summary
+	coalesce(nullif(o.r_model, ''), f.model), f.finished_at, o.r_usage, f.summary, f.rerun_of, f.from_step
 FROM (
-	SELECT * FROM (SELECT t.*, true%s AS found FROM ` + lookedAt + `) t` + foundOrLast + `
+	SELECT * FROM (SELECT t.*, t.copy_of = ''%s AS found FROM ` + lookedAt + `) t` + foundOrLast + `
 ) f LEFT JOIN agent_results r ON r.turn_id = f.turn_id LEFT JOIN LATERAL turnstone_outcome(r.output) o ON true
 ORDER BY f.n`
 
@@ -51,8 +51,8 @@ const firstSummary = `(
 
 // A session is found at its newest turn.
 const findSessions = `
-SELECT t.created_at, t.turn_id, t.n, t.found, t.session_id, t.turn_id, ` + firstSummary + `, s.last_seq, t.agent, t.user_id, t.channel, t.state,
-	s.created_at, coalesce(t.finished_at, t.created_at)
+SELECT t.created_at, t.turn_id, t.n, t.found, t.session_id, ` + shownTurn + `, ` + firstSummary + `, s.last_seq, t.agent, t.user_id, t.channel, t.state,
+	s.created_at, coalesce(t.finished_at, t.created_at), s.forked_from
 FROM (
 	SELECT * FROM (
 		SELECT t.*, true%s AND NOT EXISTS (
@@ -153,7 +153,7 @@ func (s *FindStore) FindTurns(ctx context.Context, q agent.TurnQuery) (page agen
 		t := &e.entry
 		return []any{
 			&t.TurnID, &t.SessionID, &t.StartedAt, &t.Agent, &t.UserID, &t.Channel, &t.ParentID, &t.Status, &t.StopReason, &t.ErrorType, &t.Mode,
-			&t.Model, &t.FinishedAt, &t.Usage, &t.Summary,
+			&t.Model, &t.FinishedAt, &t.Usage, &t.Summary, &t.RerunOf, &t.FromStep,
 		}
 	})
 	return page, mapError("find turns", err)
@@ -174,6 +174,7 @@ func (s *FindStore) FindSessions(ctx context.Context, q agent.SessionQuery) (pag
 			c := &e.entry
 			return []any{
 				&c.SessionID, &c.LastTurnID, &c.Summary, &c.Turns, &c.Agent, &c.UserID, &c.Channel, &c.Status, &c.CreatedAt, &c.ActiveAt,
+				&c.ForkedFrom,
 			}
 		})
 	return page, mapError("find sessions", err)

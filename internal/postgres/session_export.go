@@ -21,9 +21,10 @@ SELECT (SELECT coalesce(sum(size), 0) FROM messages WHERE tenant = $1 AND sessio
 
 const (
 	exportMessages = `
-SELECT position, turn_id, created_at, role, blocks FROM messages WHERE tenant = $1 AND session_id = $2 ORDER BY position`
+SELECT m.position, ` + shownTurn + ` AS turn_id, m.created_at, m.role, m.blocks FROM messages m JOIN turns t ON t.turn_id = m.turn_id
+WHERE m.tenant = $1 AND m.session_id = $2 ORDER BY m.position`
 	exportTurns = `
-SELECT t.turn_id, t.state, t.agent, t.channel, t.user_id, t.created_at, t.finished_at, r.output
+SELECT ` + shownTurn + ` AS turn_id, t.state, t.agent, t.channel, t.user_id, t.created_at, t.finished_at, r.output
 FROM turns t LEFT JOIN agent_results r ON r.turn_id = t.turn_id
 WHERE t.tenant = $1 AND t.session_id = $2 ORDER BY t.seq`
 	exportApprovals = approvalColumns + ` WHERE t.tenant = $1 AND t.session_id = $2 ORDER BY a.created_at, a.turn_id, a.approval_id`

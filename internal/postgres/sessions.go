@@ -29,7 +29,7 @@ type SessionTurn struct {
 }
 
 const readTurns = `
-SELECT t.seq, t.turn_id, t.agent, t.state, t.created_at, t.finished_at, coalesce(t.turn_id = s.holder, false)
+SELECT t.seq, ` + shownTurn + `, t.agent, t.state, t.created_at, t.finished_at, coalesce(t.turn_id = s.holder, false)
 FROM turns t JOIN sessions s USING (tenant, session_id)
 WHERE t.tenant = $1 AND t.session_id = $2 AND t.seq > $3
 ORDER BY t.seq LIMIT $4`
@@ -55,11 +55,11 @@ const sessionExists = `
 SELECT FROM sessions WHERE tenant = $1 AND session_id = $2`
 
 const readMessages = `
-SELECT position, turn_id, created_at, role, blocks FROM (
+SELECT m.position, ` + shownTurn + `, m.created_at, m.role, m.blocks FROM (
 	SELECT *, sum(size) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) AS total, row_number() OVER (ORDER BY position) AS n
 	FROM messages WHERE tenant = $1 AND session_id = $2 AND position > $3
 	ORDER BY position LIMIT $4
-) m WHERE n = 1 OR total <= $5 ORDER BY position`
+) m JOIN turns t ON t.turn_id = m.turn_id WHERE m.n = 1 OR m.total <= $5 ORDER BY m.position`
 
 // Messages returns a page of a session's transcript: the messages after a position, oldest first, at most limit (100 by default, 1,000 at
 // most) and at most as many bytes as a prompt may have, yet at least one. The error is [agent.CodeNotFound] if the tenant does not have the
@@ -119,7 +119,7 @@ func (s *SessionStore) SetNote(ctx context.Context, tenant string, id agent.Sess
 
 const countCalls = `
 WITH finished AS MATERIALIZED (
-	SELECT turn_id FROM turns WHERE tenant = $1 AND session_id = $2 AND state NOT IN ('queued', 'running')
+	SELECT turn_id FROM turns WHERE tenant = $1 AND session_id = $2 AND state NOT IN ('queued', 'running') AND copy_of = ''
 )
 SELECT NULL AS tool, count(*) FROM finished JOIN turn_steps s USING (turn_id) WHERE s.call_id = '' AND s.producer NOT LIKE 'answer/%'
 UNION ALL
@@ -129,7 +129,8 @@ WHERE coalesce(s.verdict ->> 'refused', '') <> 'true'
 GROUP BY c.name ORDER BY tool`
 
 // CallCounts counts the model replies and the tool calls, by name, of a session's finished turns. Calls without a result count; replies
-// that the runtime gave instead of a model, and calls that were refused without running, do not. An unknown session has none.
+// that the runtime gave instead of a model, and calls that were refused without running, do not; neither do those of turns that were copied
+// from another session. An unknown session has none.
 func (s *SessionStore) CallCounts(ctx context.Context, tenant string, id agent.SessionID) (agent.CallCounts, error) {
 	rows, err := s.pool.Query(ctx, countCalls, tenant, id)
 	if err != nil {
@@ -158,9 +159,9 @@ const (
 )
 
 const readDatasets = `
-SELECT c.turn_id, c.name, CASE WHEN octet_length(c.args::text) <= $5 THEN c.args END, c.dataset
+SELECT `+"` + shownTurn + `"+`, c.name, CASE WHEN octet_length(c.args::text) <= $5 THEN c.args END, c.dataset
 FROM (
-	SELECT turn_id, seq FROM turns
+	SELECT turn_id, copy_of, seq FROM turns
 	WHERE tenant = $1 AND session_id = $2 AND state NOT IN ('queued', 'running')
 		AND seq < (SELECT seq FROM turns WHERE turn_id = $3 AND tenant = $1 AND session_id = $2)
 	ORDER BY seq DESC LIMIT $6

@@ -284,6 +284,27 @@ func (s *StepStore) Steps(ctx context.Context, id agent.TurnID) ([]agent.ModelSt
 	return models, tools, mapError("decode steps", err)
 }
 
+// StepMessages returns the steps of a turn before a step as messages, as a prompt has them. last is the last step at which the model was asked, or
+// would have been asked next: the one behind the stored steps if their last reply asked for tools.
+func (s *StepStore) StepMessages(ctx context.Context, id agent.TurnID, before int) (messages []agent.Message, last int, err error) {
+	models, tools, err := s.Steps(ctx, id)
+	if err != nil {
+		return nil, 0, err
+	}
+	last = 1
+	results := toolsByKey(tools)
+	for i := range models {
+		m := &models[i]
+		if last = m.Key.Step; len(agent.ToolCalls(m.Blocks)) > 0 {
+			last++
+		}
+		if m.Key.Step < before {
+			messages = append(messages, messagesOfStep(m, results)...)
+		}
+	}
+	return messages, last, nil
+}
+
 func splitSteps(found []step) (models []agent.ModelStep, tools []agent.ToolStep, err error) {
 	for i := range found {
 		if found[i].key.CallID == "" {

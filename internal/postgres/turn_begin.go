@@ -97,6 +97,10 @@ func (s *TurnStore) Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun,
 	if err != nil {
 		return agent.Begun{}, err
 	}
+	branch, err := s.branchOf(ctx, &t)
+	if err != nil {
+		return agent.Begun{}, mapError(op, err)
+	}
 	begun, done, err := s.beginInFreeSession(ctx, &t, input)
 	if done || err != nil {
 		return begun, mapError(op, err)
@@ -106,7 +110,9 @@ func (s *TurnStore) Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun,
 		turn recordedTurn
 	)
 	err = s.transact(ctx, func(b *pgx.Batch) {
+		branch.queueLock(b, &t)
 		b.Queue(lockSession, t.Tenant, t.SessionID)
+		branch.queueCopy(b, &t)
 		b.Queue(readHolder, t.Tenant, t.SessionID).QueryRow(func(row pgx.Row) error {
 			return row.Scan(&held.holder, &held.lastSeq, &held.lastPosition, &held.holderWorkflow, (*zeronull.Timestamptz)(&held.holderSince),
 				&held.holderMode, &held.holderLease)
@@ -124,6 +130,9 @@ func (s *TurnStore) Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun,
 	}, func(b *pgx.Batch) error {
 		if err := turn.checkOwner(&t); err != nil {
 			return err
+		}
+		if t.Rerun != nil && !turn.exists && !branch.copied {
+			return sessionInUse(t.SessionID)
 		}
 		begun = decideBegin(&t, held, turn, cmp.Or(max(t.QueueLimit, 0), s.cfg.QueueLimit))
 		return queueBegin(b, &t, input, held, turn, &begun)
@@ -242,7 +251,10 @@ func queueInsertTurn(b *pgx.Batch, t *agent.TurnRecord, state string, seq int64,
 		cursor, heldAt = &begun.Cursor, &begun.StartedAt
 	}
 	b.Queue(insertTurn+`$27, $28, $29, $30`, append(values, seq, state, cursor, heldAt)...)
-	return nil
+	if t.Rerun == nil {
+		return nil
+	}
+	return queueRerun(b, t.TurnID, t.Rerun)
 }
 
 // turnValues returns the first 26 arguments of [insertTurn], for a turn that is recorded at a time.
@@ -286,8 +298,12 @@ WITH session AS (
 )
 SELECT last_position, EXISTS (SELECT FROM stream) FROM session`
 
-// beginInFreeSession is [TurnStore.Begin] in one statement, for a new turn whose session is free. For any other turn done is false.
+// beginInFreeSession is [TurnStore.Begin] in one statement, for a new turn whose session is free and that reruns no other. For any other turn
+// done is false.
 func (s *TurnStore) beginInFreeSession(ctx context.Context, t *agent.TurnRecord, input messageColumns) (begun agent.Begun, done bool, err error) {
+	if t.Rerun != nil { // its session begins with copies
+		return agent.Begun{}, false, nil
+	}
 	begun = agent.Begun{Answer: agent.BeginReady, Binding: t.Binding, StartedAt: time.Now().UTC().Truncate(time.Microsecond), New: true}
 	values, err := turnValues(t, t.Fallback, begun.StartedAt)
 	if err != nil {

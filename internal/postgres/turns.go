@@ -32,7 +32,7 @@ func unknownTurn(op string, id agent.TurnID) error {
 const readTurn = `
 SELECT t.turn_id, t.tenant, t.session_id, t.state, coalesce(t.cursor, 0), t.workflow_id, t.agent, t.instance_id, t.plan_hash, t.model,
 	t.channel, t.user_id, t.on_busy, t.history, t.input, t.context, t.route, t.output_schema, t.limits, t.mode, t.lease_until, t.parent,
-	t.trace, t.start_by_id, t.client_tools, t.approvals, t.fallback, t.created_at, r.output
+	t.trace, t.start_by_id, t.client_tools, t.approvals, t.fallback, t.rerun_of, t.from_step, t.created_at, r.output
 FROM turns t LEFT JOIN agent_results r ON r.turn_id = t.turn_id
 WHERE t.turn_id = $1`
 
@@ -49,7 +49,7 @@ func scanTurn(row pgx.CollectableRow) (t agent.TurnState, err error) {
 	err = row.Scan(&r.TurnID, &r.Tenant, &r.SessionID, &t.State, &t.Cursor, &r.WorkflowID, &r.Agent, &r.InstanceID, &r.PlanHash, &r.Model,
 		&r.Channel, &r.UserID, &r.OnBusy, &r.History, &r.Input, &r.Context, &r.Route,
 		(*[]byte)(&r.OutputSchema), &r.Limits, &r.Mode, &lease, &r.Parent, &r.Trace, &r.StartByID, &r.ClientTools, &r.Approvals, &r.Fallback,
-		&t.StartedAt, &t.Output)
+		&t.RerunOf, &t.FromStep, &t.StartedAt, &t.Output)
 	if lease != nil {
 		r.LeaseUntil, t.Lease = *lease, *lease
 	}

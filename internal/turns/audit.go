@@ -25,6 +25,8 @@ type auditDetail struct {
 	Mode      agent.Mode      `json:"mode,omitempty"`
 	ModeBy    string          `json:"mode_by,omitempty"` // request, agent, channel, default, fallback
 	Joined    bool            `json:"joined,omitempty"`
+	RerunOf   agent.TurnID    `json:"rerun_of,omitempty"`
+	Prompt    bool            `json:"prompt,omitempty"` // the rerun has another system prompt than its agent
 
 	Error agent.Code `json:"error,omitempty"`
 	Field string     `json:"field,omitempty"`
@@ -39,7 +41,8 @@ func (s *submission) audit(receipt agent.Receipt, err error) {
 		Credential: caller.Credential, Action: agent.ActionTurnsRun, Resource: "agent/" + s.agent, Outcome: agent.AuditAllowed,
 		Channel: cmp.Or(e.Channel, e.Request.Channel), RequestID: e.RequestID, Remote: e.Remote,
 	}
-	detail := auditDetail{UserID: s.req.Context.UserID, Mode: s.mode, ModeBy: s.modeSource}
+	detail := auditDetail{UserID: s.req.Context.UserID, Mode: s.mode, ModeBy: s.modeSource, RerunOf: s.rerunOf()}
+	detail.Prompt = detail.RerunOf != "" && s.req.Rerun.Prompt != ""
 	switch code := agent.CodeOf(err); code {
 	case "":
 		detail.TurnID, detail.SessionID, detail.Joined = receipt.TurnID, receipt.SessionID, receipt.Joined

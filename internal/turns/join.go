@@ -41,7 +41,7 @@ func (s *submission) findExisting(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	if err := s.checkSameTurn(&t.Record); err != nil {
+	if err := s.checkSameTurn(&t); err != nil {
 		return err
 	}
 	s.existing, s.mode, s.modeSource = &t, cmp.Or(t.Record.Mode, agent.ModeDurable), ""
@@ -93,7 +93,8 @@ func (s *submission) rejectReservedID() error {
 
 // checkSameTurn refuses a turn of another tenant or session, and one whose agent the caller may not ask. A turn that is named by an idempotency
 // key must also have the same user and messages; one that is named by its id may have other messages.
-func (s *submission) checkSameTurn(r *agent.TurnRecord) error {
+func (s *submission) checkSameTurn(t *agent.TurnState) error {
+	r := &t.Record
 	if r.Tenant != s.req.Context.TenantName() || (s.req.SessionID != "" && r.SessionID != s.req.SessionID) ||
 		!s.envelope.Principal.May(agent.ActionTurnsRun, r.Agent) {
 		return agent.FieldErrorf(agent.CodeConflict, s.idField, "is taken")
@@ -101,7 +102,8 @@ func (s *submission) checkSameTurn(r *agent.TurnRecord) error {
 	if s.idField != fieldKey {
 		return nil
 	}
-	if (s.req.Agent != "" && s.req.Agent != r.Agent) || s.req.Context.UserID != r.UserID || !sameMessages(r.Input, s.req.Input()) {
+	if (s.req.Agent != "" && s.req.Agent != r.Agent) || s.req.Context.UserID != r.UserID || !sameMessages(r.Input, s.req.Input()) ||
+		t.RerunOf != s.rerunOf() {
 		return agent.FieldErrorf(agent.CodeConflict, fieldKey, "was used by another request")
 	}
 	return nil

@@ -19,6 +19,9 @@ type Registry interface {
 	Routed(d *agent.RouteDecision)
 	// Resolve returns the current plan of an agent and its hash. An unknown agent is [agent.CodeNotFound] with Field "agent".
 	Resolve(ctx context.Context, tenant, name string) (agent.Plan, string, error)
+	// ReplacePrompt stores a plan with another system prompt, and returns it with its hash. [agent.CodeInvalid] with Field "prompt" if the plan has
+	// no single one, or would be too large.
+	ReplacePrompt(ctx context.Context, plan agent.Plan, prompt string) (agent.Plan, string, error)
 	// Plan returns the plan of a hash, also when it is no longer current.
 	Plan(ctx context.Context, hash string) (agent.Plan, error)
 }
@@ -78,6 +81,8 @@ type StepStore interface {
 	ChargeUsage(ctx context.Context, key agent.StepKey, tenant string, rows []agent.UsageEntry) error
 	// BilledUsage adds up the ledger of a turn and of its child turns, and names the model of the latest entry.
 	BilledUsage(ctx context.Context, id agent.TurnID) (u agent.Usage, model string, err error)
+	// StepMessages returns the steps of a turn before a step as a prompt has them, and the last step that a rerun can begin with.
+	StepMessages(ctx context.Context, id agent.TurnID, before int) (messages []agent.Message, last int, err error)
 	// Steps returns all finished steps of a turn in order.
 	Steps(ctx context.Context, id agent.TurnID) ([]agent.ModelStep, []agent.ToolStep, error)
 }

@@ -57,6 +57,11 @@ func (ts *Turns) Check(ctx context.Context, req *agent.TurnRequest) (*Checked, e
 	if err != nil {
 		return nil, err
 	}
+	if req.Rerun != nil && req.Rerun.Prompt != "" {
+		if plan, hash, err = ts.Registry.ReplacePrompt(ctx, plan, req.Rerun.Prompt); err != nil {
+			return nil, err
+		}
+	}
 	bound := agent.Binding{Agent: plan.Agent, InstanceID: plan.InstanceID, PlanHash: hash, Model: cmp.Or(req.Model, route.Model), Route: &route}
 	if _, err := plan.Model(bound.Model); err != nil {
 		return nil, err
@@ -69,7 +74,7 @@ func (ts *Turns) Check(ctx context.Context, req *agent.TurnRequest) (*Checked, e
 
 // namesRecordedTurn reports whether a request has a turn id and no message: the turn was recorded before its workflow began.
 func namesRecordedTurn(req *agent.TurnRequest) bool {
-	return req.TurnID != "" && req.Message == "" && len(req.Messages) == 0
+	return req.TurnID != "" && req.Message == "" && len(req.Messages) == 0 && req.Rerun == nil
 }
 
 // recordOf returns the record of a request's turn, and the turn itself if the request names one that was recorded. It checks the request, unless its
@@ -119,7 +124,7 @@ func (ts *Turns) record(ctx context.Context, req *agent.TurnRequest, checked *Ch
 		Binding: bound, Channel: req.Channel, UserID: req.Context.UserID, OnBusy: req.OnBusy, History: req.History,
 		Input: req.Input(), Context: req.Context, QueueLimit: ts.QueueLength, OutputSchema: req.OutputSchema, Parent: in.Parent,
 		Limits: req.Limits, Mode: agent.ModeDurable, Fallback: in.Fallback, StartByID: in.StartByID, ClientTools: req.ClientTools,
-		Approvals: req.Approvals,
+		Approvals: req.Approvals, Rerun: req.Rerun,
 	}
 	if len(r.OutputSchema) == 0 {
 		r.OutputSchema = checked.Plan.OutputSchema

@@ -1,0 +1,115 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// postRerun is POST /v1/turns/{id}/rerun: submit, then wait, stream, or do neither, as POST /v1/turns.
+func (s *httpServer) postRerun(c *Call) error {
+	wait, after, err := c.turnParameters()
+	if err != nil {
+		return err
+	}
+	var body agent.RerunRequest
+	if err := c.decodeIfAny(&body); err != nil {
+		return err
+	}
+	if err := ApplyIdempotencyKey(c.r, &body.IdempotencyKey); err != nil {
+		return err
+	}
+	of := rerunOrigin{c.turnID(), body.FromStep}
+	return s.answerTurn(c, wait, after, of, func() (agent.Receipt, error) {
+		receipt, tenant, err := s.rerun(c.bounded(), c.caller, "http", of.RerunOf, &body)
+		c.caller.tenant = cmp.Or(c.caller.tenant, tenant)
+		return receipt, err
+	})
+}
+
+// rerun submits a turn that the caller may read once more, and returns its tenant. The caller must be allowed to run the agent, and to change it if
+// the request has another prompt.
+func (g *Gateway) rerun(
+	ctx context.Context, caller identity, door string, id agent.TurnID, body *agent.RerunRequest,
+) (receipt agent.Receipt, tenant string, err error) {
+	v, err := g.turn(ctx, caller, id, agent.ActionTurnsRead)
+	if err != nil {
+		return receipt, "", err
+	}
+	caller = caller.inTenantOf(&v)
+	req := body.TurnRequest()
+	name := cmp.Or(req.Agent, v.Agent)
+	if err := caller.allow(agent.ActionTurnsRun, name); err != nil {
+		return receipt, "", err
+	}
+	if body.Prompt != "" {
+		if err := caller.allow(agent.ActionCatalogWrite, scopeName(agent.DocumentKey{Kind: agent.KindAgent, Name: name})); err != nil {
+			return receipt, "", err
+		}
+	}
+	if err := caller.checkTenant(req.Context.Tenant, "context.tenant"); err != nil {
+		return receipt, "", err
+	}
+	req.Context.Tenant, req.Channel = v.Tenant, door
+	caller.setUser(&req.Context)
+	if err := req.Validate(int(g.cfg.Limits.BodyBytes)); err != nil {
+		return receipt, "", err
+	}
+	e := agent.Envelope{Channel: door, Request: req}
+	caller.setSender(&e)
+	receipt, err = g.cfg.Turns.Rerun(ctx, v.TurnID, e)
+	switch {
+	case err != nil:
+		return receipt, "", err
+	case !receipt.Joined:
+		g.remember(receipt.TurnID, &req)
+	case !caller.principal.MayAll(agent.ActionTurnsRun):
+		// The turn may be of another agent, which the caller could not have started.
+		if _, err := g.turn(ctx, caller, receipt.TurnID, agent.ActionTurnsRun); err != nil {
+			return agent.Receipt{}, "", err
+		}
+	}
+	return receipt, v.Tenant, nil
+}
+
+// forkBody is the body of POST /v1/sessions/{id}/fork.
+type forkBody struct {
+	TurnID    agent.TurnID    `json:"turn_id,omitempty"`    // the last turn that is copied; empty: all are
+	SessionID agent.SessionID `json:"session_id,omitempty"` // empty: a new id
+}
+
+// postFork is POST /v1/sessions/{id}/fork.
+func (s *httpServer) postFork(c *Call) (any, error) {
+	var body forkBody
+	if err := c.decodeIfAny(&body); err != nil {
+		return nil, err
+	}
+	forked, err := s.forkSession(c.bounded(), c.caller, agent.Fork{From: c.sessionID(), TurnID: body.TurnID, SessionID: body.SessionID})
+	c.status = http.StatusCreated
+	return forked, err
+}
+
+// forkSession copies the transcript of a session of the caller's tenant into a new session, and audits that. Whoever runs turns may make sessions.
+func (g *Gateway) forkSession(ctx context.Context, caller identity, f agent.Fork) (agent.SessionForked, error) {
+	if !caller.allowAny(agent.ActionTurnsRun) {
+		return agent.SessionForked{}, caller.allow(agent.ActionTurnsRun, "")
+	}
+	if f.SessionID == "" {
+		f.SessionID = agent.SessionID(uuid.NewString())
+	}
+	switch {
+	case !f.From.Valid():
+		return agent.SessionForked{}, noSession(f.From)
+	case f.TurnID != "" && !agent.ValidName(string(f.TurnID)):
+		return agent.SessionForked{}, agent.Invalid("turn_id", "want 1 to 128 of A-Z a-z 0-9 . _ -")
+	case !f.SessionID.Valid():
+		return agent.SessionForked{}, agent.Invalid("session_id", "want 1 to 128 of A-Z a-z 0-9 . _ -")
+	}
+	forked, err := g.cfg.Sessions.ForkSession(ctx, caller.ownTenant(), f)
+	caller.auditChange(agent.ActionTurnsRun, "session/"+string(f.SessionID), facts{"forked_from": f.From, "turn_id": f.TurnID}, err)
+	return forked, err
+}
