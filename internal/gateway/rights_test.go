@@ -63,6 +63,10 @@ func TestWhoComesFromTheCredential(t *testing.T) {
 	require.Equal(t, ann, last().Request.Context)
 	require.Equal(t, "key/acme-ann", last().Principal.Credential)
 	require.Equal(t, "mine-1", last().RequestID)
+	d.rt.Finish("t", agent.TurnCompleted, "said")
+	require.Equal(t, 202, d.send("POST", "/v1/turns/t/rerun?wait=false", `{`+lie+`}`, append(bearer("*"), id...)...).status)
+	require.Equal(t, ann, last().Request.Context)
+	require.Equal(t, "ann key/acme-ann mine-1", last().Sender+" "+last().Principal.Credential+" "+last().RequestID)
 	require.Equal(t, 200, d.send("POST", "/v1/routes/dry-run", `{`+lie+`}`, bearer("*")...).status)
 	require.Equal(t, ann, routed.InvocationContext)
 	d.rt.Script = says("ok")
@@ -139,7 +143,9 @@ func TestStreamToIsRefused(t *testing.T) {
 func TestRightsToResources(t *testing.T) {
 	d, trail := with(t, "turns.run:analyst", "turns.read:analyst", "turns.*:an*", "turns.*:clerk", "turns.cancel:analyst", "approvals.*:send_mail",
 		"approvals.*:delete_*", "knowledge.*:docs", "workflows.*:mine", "workflows.write", "catalog.*:AgentInstance/mine", "catalog.*:AgentInstance/*",
-		"catalog.*", "health.read", "metrics.read", "agents.read", "results.read", "*")
+		"catalog.*", "health.read", "metrics.read", "agents.read", "results.read", "*",
+		"turns.*:analyst", "turns.*:analyst,catalog.write:AgentInstance/clerk", "turns.*:analyst,catalog.write:AgentInstance/analyst",
+		"sessions.read", "sessions.read,turns.run:analyst")
 	d.rt.Collections = []string{"docs", "secrets"}
 	d.catalog.DocumentList = []agent.Document{
 		document(agent.KindAgent, "acme", "mine", "", agent.SourceAPI), document(agent.KindAgent, "acme", "yours", "", agent.SourceAPI),
@@ -150,10 +156,12 @@ func TestRightsToResources(t *testing.T) {
 	for _, r := range [][2]string{
 		{"/v1/turns?wait=false", `{"message":"x","turn_id":"t","agent":"analyst","session_id":"s"}`},
 		{"/v1/turns?wait=false", `{"message":"x","turn_id":"c","agent":"clerk"}`},
+		{"/v1/turns?wait=false", `{"message":"x","turn_id":"e","agent":"analyst","session_id":"ended"}`},
 	} {
 		require.Equal(t, 202, d.send("POST", r[0], r[1], all...).status)
 	}
 	d.rt.Emit("t", agent.Event{Type: agent.EventApprovalRequested, Approval: &agent.Approval{ApprovalID: "a", ToolName: "send_mail"}})
+	d.rt.Finish("e", agent.TurnCompleted, "said")
 	for _, tag := range []string{"mine", "yours"} {
 		require.Equal(t, 200, d.send("PUT", "/v1/workflows/"+tag, `{"nodes":[],"edges":[]}`, all...).status)
 		require.Equal(t, 202, d.send("POST", "/v1/workflows/"+tag+":run", `{"run_id":"`+tag+`"}`, all...).status)
@@ -190,6 +198,17 @@ func TestRightsToResources(t *testing.T) {
 		{"turns.*:an*", "GET", "/v1/turns/c", ``, 403},
 		{"turns.*:an*", "POST", "/v1/turns/t/decisions", decide, 403},
 		{"turns.*:clerk", "GET", "/v1/turns/c", ``, 200},
+
+		{"turns.run:analyst", "POST", "/v1/turns/e/rerun?wait=false", ``, 403}, // it may not read the turn
+		{"turns.read:analyst", "POST", "/v1/turns/e/rerun?wait=false", ``, 403},
+		{"turns.*:analyst", "POST", "/v1/turns/e/rerun?wait=false", ``, 202},
+		{"turns.*:analyst", "POST", "/v1/turns/e/rerun?wait=false", `{"agent":"clerk"}`, 403},
+		{"turns.*:analyst", "POST", "/v1/turns/e/rerun?wait=false", `{"prompt":"p"}`, 403},
+		{"turns.*:analyst,catalog.write:AgentInstance/clerk", "POST", "/v1/turns/e/rerun?wait=false", `{"prompt":"p"}`, 403},
+		{"turns.*:analyst,catalog.write:AgentInstance/analyst", "POST", "/v1/turns/e/rerun?wait=false", `{"prompt":"p"}`, 202},
+		{"sessions.read", "POST", "/v1/sessions/ended/fork", ``, 403},
+		{"turns.*:analyst", "POST", "/v1/sessions/ended/fork", ``, 403},
+		{"sessions.read,turns.run:analyst", "POST", "/v1/sessions/ended/fork", ``, 201},
 
 		{"approvals.*:send_mail", "POST", "/v1/turns/t/decisions", decide, 200},
 		{"approvals.*:delete_*", "POST", "/v1/turns/t/decisions", decide, 403},

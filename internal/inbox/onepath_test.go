@@ -81,8 +81,10 @@ var ways = map[string]map[string]string{
 	},
 	"(*internal/inbox.Runs).TakeOver":      {"turnstone.go (*Service).compose": "a direct turn that goes on as a workflow", "internal/inbox/runs.go (*Runs).Start": "a turn that nobody has begun"},
 	"(*internal/turns.Inbox).submit":       {"internal/turns/accept.go": "Submit, and a message to a turn's session"},
-	"(*internal/turns.Inbox).Submit":       {},
+	"(*internal/turns.Inbox).Submit":       {"internal/turns/rerun.go (*Inbox).Rerun": "the input of another turn"},
 	"(*internal/turns.Inbox).MessageFrom":  {},
+	"(*internal/turns.Inbox).Rerun":        {},
+	"(internal/gateway.Turns).Rerun":       {"internal/gateway/reruns.go (*Gateway).rerun": "the HTTP door"},
 	"(internal/gateway.Turns).MessageFrom": {"internal/gateway/turns.go (*Gateway).message": "all HTTP and gRPC doors"},
 }
 

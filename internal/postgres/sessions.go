@@ -159,7 +159,7 @@ const (
 )
 
 const readDatasets = `
-SELECT `+"` + shownTurn + `"+`, c.name, CASE WHEN octet_length(c.args::text) <= $5 THEN c.args END, c.dataset
+SELECT ` + shownTurn + `, c.name, CASE WHEN octet_length(c.args::text) <= $5 THEN c.args END, c.dataset
 FROM (
 	SELECT turn_id, copy_of, seq FROM turns
 	WHERE tenant = $1 AND session_id = $2 AND state NOT IN ('queued', 'running')

@@ -133,6 +133,15 @@ func (o *office) Resolve(_ context.Context, _, name string) (agent.Plan, string,
 	return p, hash, err
 }
 
+func (o *office) ReplacePrompt(_ context.Context, p agent.Plan, prompt string) (agent.Plan, string, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p.System = prompt
+	_, hash, err := catalog.Encode(&p)
+	o.plans[hash] = p
+	return p, hash, err
+}
+
 func (o *office) Plan(_ context.Context, hash string) (agent.Plan, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -61,6 +61,9 @@ func summaryOf(id agent.TurnID, t *turn, at time.Time) agent.TurnSummary {
 		TurnID: id, SessionID: t.request.SessionID, Agent: "analyst", UserID: t.request.Context.UserID, Channel: t.request.Channel, Status: t.state,
 		Mode: t.request.Mode, Model: t.request.Model, StartedAt: at,
 	}
+	if r := t.request.Rerun; r != nil {
+		s.RerunOf, s.FromStep = r.Of, r.FromStep
+	}
 	if s.Status == gateway.StateWaiting { // which is not stored
 		s.Status = agent.StateRunning
 	}

@@ -315,6 +315,9 @@ func (rt *Runtime) Turn(_ context.Context, tenant string, id agent.TurnID) (gate
 	if len(t.events) == 0 {
 		v.Tail.FirstIndex = 0
 	}
+	if r := t.request.Rerun; r != nil {
+		v.RerunOf, v.FromStep = r.Of, r.FromStep
+	}
 	return v, nil
 }
 
