@@ -56,6 +56,7 @@ type chatSession struct {
 
 	client *client.Client
 	flags  turnFlags
+	ended  func(e *agent.Event) error // what is printed after the last event of a turn; nil: with --output json, its result
 }
 
 // loop asks line by line. A turn that fails or is cancelled does not end it; what it returns is the last turn's outcome.
@@ -98,9 +99,14 @@ type followed struct {
 
 // turn runs one turn to its end.
 func (s *chatSession) turn(ctx context.Context, message string) error {
+	return s.follow(ctx, func(ctx context.Context) (agent.Receipt, error) { return s.client.Start(ctx, s.flags.request(message)) })
+}
+
+// follow submits a turn and shows it to its end.
+func (s *chatSession) follow(ctx context.Context, start func(context.Context) (agent.Receipt, error)) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	receipt, interrupted, err := s.startTurn(ctx, message)
+	receipt, interrupted, err := s.startTurn(ctx, start)
 	if err != nil {
 		return err
 	}
@@ -130,13 +136,15 @@ func (s *chatSession) turn(ctx context.Context, message string) error {
 
 // startTurn submits. An interrupt meanwhile is remembered, because the turn may exist before its receipt arrives; a second one
 // leaves.
-func (s *chatSession) startTurn(ctx context.Context, message string) (r agent.Receipt, interrupted bool, err error) {
+func (s *chatSession) startTurn(
+	ctx context.Context, start func(context.Context) (agent.Receipt, error),
+) (r agent.Receipt, interrupted bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r, err = s.client.Start(ctx, s.flags.request(message))
+		r, err = start(ctx)
 	}()
 	for {
 		select {
@@ -233,12 +241,22 @@ func (t *chatTurn) take(e *agent.Event) (done bool, err error) {
 	if !e.Terminal() {
 		return false, nil
 	}
-	if t.output == "json" && e.Result != nil {
-		if err := t.printJSON(e.Result); err != nil {
-			return true, err
-		}
+	if err := t.printEnd(e); err != nil {
+		return true, err
 	}
 	return true, turnOutcome(e)
+}
+
+// printEnd prints what follows the last event of a turn.
+func (t *chatTurn) printEnd(e *agent.Event) error {
+	switch {
+	case t.ended != nil:
+		return t.ended(e)
+	case t.output == "json" && e.Result != nil:
+		return t.printJSON(e.Result)
+	default:
+		return nil
+	}
 }
 
 func (t *chatTurn) resolved(id string) {

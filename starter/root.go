@@ -177,7 +177,7 @@ func (a *app) root() *cobra.Command {
 		}
 		return nil
 	}
-	root.AddCommand(a.chatCommand(), a.startCommand(), a.tailCommand(), a.cancelCommand(), a.decideCommand(), a.resultsCommand(),
+	root.AddCommand(a.chatCommand(), a.startCommand(), a.rerunCommand(), a.tailCommand(), a.cancelCommand(), a.decideCommand(), a.resultsCommand(),
 		a.jobsCommand(), a.workflowsCommand(), a.toolsCommand(),
 		a.approvalsCommand(), a.turnsCommand(), a.sessionsCommand(), a.knowledgeCommand(), a.doctorCommand(),
 		a.agentsCommand(), a.nodesCommand(), a.catalogCommand(), a.routeCommand(), a.planCommand(), a.versionCommand(),

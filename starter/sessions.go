@@ -16,9 +16,9 @@ import (
 
 func (a *app) sessionsCommand() *cobra.Command {
 	return group(&cobra.Command{
-		Use: "sessions", Short: "Conversations: find, read, export and delete them",
+		Use: "sessions", Short: "Conversations: find, read, fork, export and delete them",
 		Example: "  starter sessions list --text flights\n  starter sessions messages trip-1\n  starter sessions export trip-1 > trip-1.json",
-	}, a.sessionsListCommand(), a.sessionMessagesCommand(), a.sessionExportCommand(), a.sessionDeleteCommand())
+	}, a.sessionsListCommand(), a.sessionMessagesCommand(), a.sessionForkCommand(), a.sessionExportCommand(), a.sessionDeleteCommand())
 }
 
 // requireSessionID checks the id of a session before it becomes part of an address.

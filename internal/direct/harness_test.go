@@ -171,6 +171,10 @@ func (w *world) Choose(context.Context, agent.RouteContext) (agent.RouteDecision
 	return agent.RouteDecision{Agent: "clerk"}, nil
 }
 func (*world) Routed(*agent.RouteDecision) {}
+func (*world) ReplacePrompt(_ context.Context, p agent.Plan, _ string) (agent.Plan, string, error) {
+	return p, "", agent.Invalid("prompt", "cannot be replaced")
+}
+
 func (w *world) Resolve(context.Context, string, string) (agent.Plan, string, error) {
 	return w.plan, w.hash, nil
 }

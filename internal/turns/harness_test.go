@@ -342,6 +342,10 @@ func (f *fixed) Resolve(_ context.Context, _, name string) (agent.Plan, string, 
 	return f.plan, f.hash, nil
 }
 
+func (*fixed) ReplacePrompt(_ context.Context, p agent.Plan, _ string) (agent.Plan, string, error) {
+	return p, "", agent.Invalid("prompt", "cannot be replaced")
+}
+
 func (f *fixed) Plan(_ context.Context, hash string) (agent.Plan, error) {
 	p, ok := f.plans[hash]
 	if !ok {

@@ -21,8 +21,11 @@ from .types import (
     Decision,
     EndedTurn,
     Event,
+    ForkRequest,
     MessagePage,
     ProvidedResult,
+    RerunRequest,
+    SessionForked,
     TurnRequest,
     TurnState,
 )
@@ -94,6 +97,14 @@ class Client:
                 return  # 204: nothing will ever come
             except (TurnstoneError, OSError, http.client.HTTPException) as error:
                 retry.wait(error)
+
+    def rerun(self, turn_id: str, request: RerunRequest | None = None, *, timeout: float | None = None) -> TurnState:
+        """Runs a turn that has ended once more, in a branch of its session, and does not wait for the new turn."""
+        return cast(TurnState, self._call("POST", f"/turns/{_quote(turn_id)}/rerun?wait=false", _with_key(request or {}), timeout))
+
+    def fork(self, session_id: str, request: ForkRequest | None = None, *, timeout: float | None = None) -> SessionForked:
+        """Makes a session that begins with a copy of another one's messages."""
+        return cast(SessionForked, self._call("POST", f"/sessions/{_quote(session_id)}/fork", request or {}, timeout))
 
     def turn(self, turn_id: str, *, timeout: float | None = None) -> TurnState | EndedTurn:
         """Returns the state of a turn or, once it has ended, its result."""
@@ -201,7 +212,7 @@ class _Retry:
         time.sleep(pause)
 
 
-def _with_key(request: TurnRequest) -> TurnRequest:
+def _with_key(request: TurnRequest | RerunRequest) -> Mapping[str, Any]:
     """Returns the request with a key, so that the server joins the turn when the request comes again."""
     if request.get("turn_id") or request.get("idempotency_key"):
         return request

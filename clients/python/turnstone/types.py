@@ -7,6 +7,7 @@ from typing import Any, Literal, TypedDict
 __all__ = [
     "ErrorBody",
     "TurnRequest",
+    "RerunRequest",
     "ClientTool",
     "Message",
     "Role",
@@ -43,6 +44,8 @@ __all__ = [
     "ProvidedResult",
     "MessagePage",
     "SessionMessage",
+    "ForkRequest",
+    "SessionForked",
 ]
 
 
@@ -70,6 +73,24 @@ class TurnRequest(TypedDict, total=False):
     output_schema: Any  # a JSON Schema: structured of the result satisfies it
     on_busy: OnBusy
     client_tools: list[ClientTool]  # tools that run at the caller, besides the agent's own
+
+
+class RerunRequest(TypedDict, total=False):
+    """What is to be different from the turn that runs again. What is left out is as that turn's request had it."""
+
+    from_step: int  # the steps of the turn before this one are taken over, and not done again; 0: none is
+    agent: str
+    model: str  # a profile that the agent lists
+    prompt: str  # the system prompt in place of the agent's, for this turn alone
+    session_id: str  # of the branch, which must be new; empty: named after the new turn
+    turn_id: str
+    idempotency_key: str
+    mode: Mode
+    history: History
+    context: InvocationContext
+    limits: Limits
+    output_schema: Any  # a JSON Schema
+    client_tools: list[ClientTool]
 
 
 class _ClientTool(TypedDict):
@@ -284,6 +305,8 @@ class EndedTurn(_EndedTurn, total=False):
 
     mode: Mode
     fallback: Fallback
+    rerun_of: str  # the turn whose input it has
+    from_step: int  # of a rerun: the first step that was not taken over; left out if none was
 
 
 class _TurnState(TypedDict):
@@ -304,6 +327,8 @@ class TurnState(_TurnState, total=False):
     last_event_index: int
     position: int  # messages: 0 runs at once, 1 is next in line
     pending: list[Approval]
+    rerun_of: str  # the turn whose input it has
+    from_step: int  # of a rerun: the first step that was not taken over; left out if none was
 
 
 class _Approval(TypedDict):
@@ -443,3 +468,23 @@ class SessionMessage(TypedDict):
     created_at: str
     role: Role
     blocks: list[Block]
+
+
+class ForkRequest(TypedDict, total=False):
+    """Asks for a copy of a session's transcript."""
+
+    turn_id: str  # the last turn that is copied; left out: all are
+    session_id: str  # of the new session, which has no turns yet; left out: a new id
+
+
+class _SessionForked(TypedDict):
+    session_id: str
+    forked_from: str
+    turns: int  # that were copied
+    messages: int  # that were copied
+
+
+class SessionForked(_SessionForked, total=False):
+    """A session that begins with a copy of another one's transcript."""
+
+    turn_id: str  # the last turn that was copied

@@ -2,7 +2,7 @@
 import { isPassing, refusal, TurnstoneError, unreachable } from './error.js';
 import { EventParser } from './sse.js';
 import type {
-  AgentStepOutput, CancelRequest, Decision, EndedTurn, Event, MessagePage, ProvidedResult, TurnRequest, TurnState,
+  AgentStepOutput, CancelRequest, Decision, EndedTurn, Event, ForkRequest, MessagePage, ProvidedResult, RerunRequest, SessionForked, TurnRequest, TurnState,
 } from './types.js';
 
 export { TurnstoneError } from './error.js';
@@ -106,6 +106,16 @@ export class Client {
         connection.abort();
       }
     }
+  }
+
+  /** Runs a turn that has ended once more, in a branch of its session, and does not wait for the new turn. */
+  async rerun(turnId: string, request: RerunRequest = {}, options?: CallOptions): Promise<TurnState> {
+    return this.#call('POST', `/turns/${encodeURIComponent(turnId)}/rerun?wait=false`, options, withKey(request));
+  }
+
+  /** Makes a session that begins with a copy of another one's messages. */
+  async fork(sessionId: string, request: ForkRequest = {}, options?: CallOptions): Promise<SessionForked> {
+    return this.#call('POST', `/sessions/${encodeURIComponent(sessionId)}/fork`, options, request);
   }
 
   /** Returns the state of a turn or, once it has ended, its result. */
@@ -253,7 +263,7 @@ class Retry {
 }
 
 /** Returns the request with a key, so that the server joins the turn when the request comes again. */
-function withKey(request: TurnRequest): TurnRequest {
+function withKey<R extends TurnRequest | RerunRequest>(request: R): R {
   if (request.turn_id || request.idempotency_key) {
     return request;
   }

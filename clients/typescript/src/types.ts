@@ -29,6 +29,28 @@ export interface TurnRequest {
   client_tools?: ClientTool[];
 }
 
+/** What is to be different from the turn that runs again. What is left out is as that turn's request had it. */
+export interface RerunRequest {
+  /** the steps of the turn before this one are taken over, and not done again; 0: none is */
+  from_step?: number;
+  agent?: string;
+  /** a profile that the agent lists */
+  model?: string;
+  /** the system prompt in place of the agent's, for this turn alone */
+  prompt?: string;
+  /** of the branch, which must be new; empty: named after the new turn */
+  session_id?: string;
+  turn_id?: string;
+  idempotency_key?: string;
+  mode?: Mode;
+  history?: History;
+  context?: InvocationContext;
+  limits?: Limits;
+  /** a JSON Schema */
+  output_schema?: unknown;
+  client_tools?: ClientTool[];
+}
+
 /** A tool that runs at the caller. A call of it makes the turn wait until its result is provided. */
 export interface ClientTool {
   name: string;
@@ -254,6 +276,10 @@ export interface EndedTurn {
   state: 'completed' | 'failed' | 'cancelled';
   mode?: Mode;
   fallback?: Fallback;
+  /** the turn whose input it has */
+  rerun_of?: string;
+  /** of a rerun: the first step that was not taken over; left out if none was */
+  from_step?: number;
 }
 
 /** A turn that has not ended. Status repeats state so that a client may poll one field, whether or not the turn has ended. */
@@ -271,6 +297,10 @@ export interface TurnState {
   /** messages: 0 runs at once, 1 is next in line */
   position?: number;
   pending?: Approval[];
+  /** the turn whose input it has */
+  rerun_of?: string;
+  /** of a rerun: the first step that was not taken over; left out if none was */
+  from_step?: number;
 }
 
 /** A tool call that waits for a person or, of another kind, for something else. */
@@ -416,4 +446,24 @@ export interface SessionMessage {
   created_at: string;
   role: Role;
   blocks: Block[];
+}
+
+/** Asks for a copy of a session's transcript. */
+export interface ForkRequest {
+  /** the last turn that is copied; left out: all are */
+  turn_id?: string;
+  /** of the new session, which has no turns yet; left out: a new id */
+  session_id?: string;
+}
+
+/** A session that begins with a copy of another one's transcript. */
+export interface SessionForked {
+  session_id: string;
+  forked_from: string;
+  /** the last turn that was copied */
+  turn_id?: string;
+  /** that were copied */
+  turns: number;
+  /** that were copied */
+  messages: number;
 }
