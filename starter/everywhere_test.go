@@ -209,6 +209,8 @@ func TestJSONEverywhere(t *testing.T) {
 		{args: "chat hello"},
 		{args: "start hello"},
 		{args: "tail turn-1"},
+		{args: "rerun turn-1"},
+		{args: "sessions fork trip-1"},
 		{args: "message turn-1 again"},
 		{args: "approvals list"},
 		{args: "approvals decide a1 approve"},

@@ -101,10 +101,13 @@ func (a *app) printComparison(both *rerunComparison) error {
 	if err := a.table("- ORIGINAL RERUN", rows); err != nil {
 		return err
 	}
-	if before.Output == after.Output {
+	switch before.Output {
+	case after.Output:
 		a.printLine("\nThe text is the same.")
-	} else {
-		a.printLine("\nThe original said:\n%s", dash(strings.TrimRight(before.Output, "\n")))
+	case "":
+		a.printLine("\nThe original said nothing.")
+	default:
+		a.printLine("\nThe original said:\n%s", strings.TrimRight(before.Output, "\n"))
 	}
 	return nil
 }

@@ -24,7 +24,9 @@ func TestRerun(t *testing.T) {
 	require.Equal(t, both.Original.Output, both.Rerun.Output)
 	require.Equal(t, "turn-2 turn-3", string(both.Original.TurnID+" "+both.Rerun.TurnID))
 	require.Contains(t, b.show(0, "rerun", "turn-2"), "The text is the same.")
-	b.rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) { rt.Finish(id, agent.TurnFailed, "") }
+	b.rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) {
+		rt.Finish(id, agent.TurnFailed, "")
+	}
 	b.show(exitFailed, "rerun", "turn-2")
 
 	b.refuses("", map[string]string{"--from-step is -1": "rerun turn-1 --from-step -1", `"a/b" is no turn id`: "rerun a/b"})
