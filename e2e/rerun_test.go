@@ -20,7 +20,7 @@ func twoModels(x *exchange) {
 	switch {
 	case strings.Contains(x.body, "and now?"):
 		says("you are on")(x)
-	case !strings.Contains(x.body, "count the rows"):
+	case !strings.Contains(x.body, "count the rows"), strings.Contains(x.body, "hello again"):
 		says("good morning")(x)
 	case !strings.Contains(x.body, `"role":"tool"`):
 		calls("execute_pipeline", `{"session_id":"s","pipeline":[{"step":"http_request","url":"`+x.r.Header.Get("Rows")+`","method":"GET"}]}`)(x)
