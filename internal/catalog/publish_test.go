@@ -1,6 +1,7 @@
 package catalog_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -84,4 +85,29 @@ func TestApplyAndPublish(t *testing.T) {
 	out, err = w.try(agentDoc("", "a", "")+agentDoc("", "b", ""), publish)
 	require.NoError(t, err)
 	require.Equal(t, int64(1), out.Revision)
+}
+
+func TestReplacePrompt(t *testing.T) {
+	w := newWorld(t)
+	w.apply(agentDoc("", "a", "models: [default]"))
+	before, _, err := w.Resolve(t.Context(), "default", "a")
+	require.NoError(t, err)
+	p, hash, err := w.ReplacePrompt(t.Context(), before, "Be brief.")
+	require.NoError(t, err)
+	require.Equal(t, "Be brief.", p.System)
+	found, err := w.another().Plan(t.Context(), hash)
+	require.NoError(t, err, "every process finds it by its hash")
+	want := before
+	want.System = "Be brief."
+	require.Equal(t, want, found, "nothing else is different")
+	again, _, err := w.Resolve(t.Context(), "default", "a")
+	require.NoError(t, err)
+	require.Equal(t, before, again, "the agent keeps its prompt")
+
+	_, _, err = w.ReplacePrompt(t.Context(), before, strings.Repeat("x", 5<<20))
+	require.Equal(t, "invalid prompt", string(agent.CodeOf(err))+" "+agent.FailureOf(err).Field)
+	require.ErrorContains(t, err, "at most 4194304")
+	before.Prepare = []agent.PlanStep{{Kind: agent.PrepareClassify, Branches: []agent.PlanBranch{{Name: "code", System: "x"}}}}
+	_, _, err = w.ReplacePrompt(t.Context(), before, "Be brief.")
+	require.ErrorContains(t, err, `agent "a" has a prompt for each kind of message`)
 }

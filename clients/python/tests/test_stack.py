@@ -44,6 +44,18 @@ class TestStack(unittest.TestCase):
         self.assertEqual((state["state"], state["pending"][0]["tool_name"]), ("waiting", "execute_pipeline"))
         client.cancel(state["turn_id"])
 
+    def test_rerun_and_fork(self) -> None:
+        first = client.run({"message": "hello"})
+        session = first["session_id"]
+        again = cut.rerun(first["turn_id"], {"session_id": session + "-again"})
+        self.assertEqual((again["rerun_of"], again["session_id"]), (first["turn_id"], session + "-again"))
+        events = collect(client.follow(again["turn_id"]))
+        self.assertEqual(events[-1]["result"]["output"], "Three flights leave today.")
+        branch = client.fork(session, {"turn_id": first["turn_id"]})
+        self.assertEqual((branch["forked_from"], branch["messages"]), (session, 2))
+        self.assertEqual(len(client.messages(branch["session_id"])["messages"]), 2)
+        self.refused(lambda: client.fork(session, {"turn_id": "none"}), code="not_found", field="turn_id")
+
     def test_decide(self) -> None:
         for decision, more in {
             "approve": lambda _: {},

@@ -38,6 +38,18 @@ test('run waits for the result, or until a person is asked', async () => {
   await client.cancel(state.turn_id);
 });
 
+test('rerun and fork', async () => {
+  const { turn_id, session_id } = await client.run({ message: 'hello' });
+  const again = await cut.rerun(turn_id, { session_id: `${session_id}-again` });
+  assert.deepEqual([again.rerun_of, again.session_id], [turn_id, `${session_id}-again`]);
+  const events = await collect(client.follow(again.turn_id));
+  assert.equal(events.at(-1).result.output, 'Three flights leave today.');
+  const branch = await client.fork(session_id, { turn_id });
+  assert.deepEqual([branch.forked_from, branch.messages], [session_id, 2]);
+  assert.equal((await client.messages(branch.session_id)).messages.length, 2);
+  await refused(client.fork(session_id, { turn_id: 'none' }), { code: 'not_found', field: 'turn_id' });
+});
+
 for (const [decision, more] of Object.entries({
   approve: () => ({}), edit: (args) => ({ args }), reject: () => ({ message: 'too dear' }), respond: () => ({ message: 'it is booked' }),
 })) {
