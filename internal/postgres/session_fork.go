@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/jackc/pgx/v5"
@@ -18,7 +17,7 @@ SELECT FROM sessions WHERE tenant = $1 AND session_id = $2 FOR SHARE`
 
 // The turn $3 of a session, or the newest one.
 const readForkPoint = `
-SELECT ` + shownTurn + `, t.seq, t.state IN ('queued', 'running') FROM turns t
+SELECT ` + shownTurn + `, t.seq FROM turns t
 WHERE t.tenant = $1 AND t.session_id = $2 AND ($3 = '' OR t.turn_id = $3 OR t.copy_of = $3) ORDER BY t.seq DESC LIMIT 1`
 
 const readUnended = `
@@ -30,13 +29,13 @@ SELECT coalesce(sum(size), 0)::bigint FROM messages WHERE tenant = $1 AND sessio
 // copyTurns copies the turns of a session ($3) up to a sequence number ($4), as far as they have ended, into a locked session ($2). It returns a
 // row if that had no turns and no messages; otherwise it changes nothing. Of what turns leave, copies have the messages, the datasets, which
 // later turns may use, and the references to content. Events, results and steps stay with the original: a copy counts as swept of them.
-// It costs nothing: the ledger has no rows of it.
+// It costs nothing: the ledger has no rows of it. An erasure waits for the copies of what it erases, and finds them by their user.
 const copyTurns = `
 WITH target AS (
 	SELECT FROM sessions WHERE tenant = $1 AND session_id = $2 AND last_seq = 0 AND last_position = 0
 ), chosen AS MATERIALIZED (
 	SELECT t.*, 'copy/' || gen_random_uuid() AS copy_id FROM turns t, target
-	WHERE t.tenant = $1 AND t.session_id = $3 AND t.seq <= $4 AND t.state NOT IN ('queued', 'running')
+	WHERE t.tenant = $1 AND t.session_id = $3 AND t.seq <= $4 AND t.state NOT IN ('queued', 'running') FOR KEY SHARE OF t
 ), copy AS (
 	INSERT INTO turns (turn_id, tenant, session_id, seq, state, cursor, workflow_id, agent, instance_id, plan_hash, model, channel, user_id,
 		on_busy, history, input, context, created_at, held_at, finished_at, mode, swept, copy_of, origin_user)
@@ -115,8 +114,7 @@ func (s *SessionStore) ForkSession(ctx context.Context, tenant string, f agent.F
 
 // forkPoint returns the sequence number of the last turn that a fork copies, and sets its id. The session is locked.
 func forkPoint(ctx context.Context, tx pgx.Tx, tenant string, f *agent.Fork, forked *agent.SessionForked) (last int64, err error) {
-	var isLive bool
-	err = tx.QueryRow(ctx, readForkPoint, tenant, f.From, f.TurnID).Scan(&forked.TurnID, &last, &isLive)
+	err = tx.QueryRow(ctx, readForkPoint, tenant, f.From, f.TurnID).Scan(&forked.TurnID, &last)
 	if f.TurnID == "" {
 		err = optional(err)
 	}
@@ -127,8 +125,8 @@ func forkPoint(ctx context.Context, tx pgx.Tx, tenant string, f *agent.Fork, for
 	if err := optional(tx.QueryRow(ctx, readUnended, tenant, f.From, last).Scan(&unended)); err != nil {
 		return 0, err
 	}
-	if live := cmp.Or(unended, forked.TurnID); unended != "" || isLive {
-		return 0, agent.FieldErrorf(agent.CodeConflict, "turn_id", "turn %q has not ended: name an earlier turn, or wait", live)
+	if unended != "" {
+		return 0, agent.FieldErrorf(agent.CodeConflict, "turn_id", "turn %q has not ended: name an earlier turn, or wait", unended)
 	}
 	return last, checkForkSize(ctx, tx, tenant, f.From)
 }
@@ -147,6 +145,10 @@ func checkForkSize(ctx context.Context, q querier, tenant string, id agent.Sessi
 
 const readRerunSource = `
 SELECT session_id, seq FROM turns WHERE turn_id = $1 AND tenant = $2`
+
+// A turn that is run again is not erased before its rerun is there.
+const lockOriginal = `
+SELECT FROM turns WHERE turn_id = $1 FOR KEY SHARE`
 
 const markRerun = `
 UPDATE turns t SET rerun_of = $2, from_step = $3, origin_user = coalesce(nullif(o.origin_user, ''), o.user_id)
@@ -169,35 +171,56 @@ func queueRerun(b *pgx.Batch, id agent.TurnID, r *agent.Rerun) error {
 	return err
 }
 
-// branch is what a record that reruns a turn copies before it begins.
-type branch struct {
+// branchSource is what a record that reruns a turn copies before it begins.
+type branchSource struct {
 	from   agent.SessionID // empty: the record reruns no turn
 	last   int64           // the sequence number of the last turn
+	exists bool            // the turn that runs again is still there
 	copied bool
 }
 
 // branchOf returns the branch of a record.
-func (s *TurnStore) branchOf(ctx context.Context, t *agent.TurnRecord) (b branch, err error) {
+func (s *TurnStore) branchOf(ctx context.Context, t *agent.TurnRecord) (b branchSource, err error) {
 	if t.Rerun == nil {
-		return branch{}, nil
+		return branchSource{}, nil
 	}
 	var seq int64
 	if err := s.pool.QueryRow(ctx, readRerunSource, t.Rerun.Of, t.Tenant).Scan(&b.from, &seq); err != nil {
-		return branch{}, ifNoRows(err, unknownTurn("", t.Rerun.Of))
+		return branchSource{}, ifNoRows(err, unknownTurn("", t.Rerun.Of))
 	}
 	b.last = seq - 1
 	return b, checkForkSize(ctx, s.pool, t.Tenant, b.from)
 }
 
-// queueLock queues the lock of the session that is copied, which comes before that of the new one.
-func (b *branch) queueLock(batch *pgx.Batch, t *agent.TurnRecord) {
-	if b.from != "" {
-		batch.Queue(lockForked, t.Tenant, b.from)
+// queueLock queues the locks of the session that is copied and of the turn that runs again, which come before that of the new session.
+func (b *branchSource) queueLock(batch *pgx.Batch, t *agent.TurnRecord) {
+	if b.from == "" {
+		return
+	}
+	batch.Queue(lockForked, t.Tenant, b.from)
+	batch.Queue(lockOriginal, t.Rerun.Of).QueryRow(func(row pgx.Row) error {
+		err := row.Scan()
+		b.exists = err == nil
+		return optional(err)
+	})
+}
+
+// check returns why a record cannot begin in its branch.
+func (b *branchSource) check(t *agent.TurnRecord) error {
+	switch {
+	case b.from == "":
+		return nil
+	case !b.exists:
+		return unknownTurn("", t.Rerun.Of)
+	case !b.copied:
+		return sessionInUse(t.SessionID)
+	default:
+		return nil
 	}
 }
 
 // queueCopy queues the copies, for a session that is locked.
-func (b *branch) queueCopy(batch *pgx.Batch, t *agent.TurnRecord) {
+func (b *branchSource) queueCopy(batch *pgx.Batch, t *agent.TurnRecord) {
 	if b.from == "" {
 		return
 	}

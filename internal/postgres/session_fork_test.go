@@ -181,6 +181,11 @@ func TestRerunBegins(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, last, "its last reply asked for tools")
 	require.Len(t, steps, 2)
+	few := postgres.NewStore(b.pool, postgres.Config{PromptBytes: 10})
+	_, _, err = few.StepMessages(t.Context(), "t2", 2)
+	requireCode(t, agent.CodeOverflow, err)
+	_, _, err = few.StepMessages(t.Context(), "t2", 1)
+	require.NoError(t, err)
 	r := rerun("again", "branch", "t2", 2)
 	r.Input = append(r.Input, steps...)
 	p, _, err := b.Prepared(t.Context(), "t2")
@@ -205,10 +210,10 @@ func TestRerunBegins(t *testing.T) {
 	require.Equal(t, agent.Prepared{TurnID: "again", Tenant: tenant, Query: "q", Fence: agent.Fence{StreamID: "again"}}, prepared, "which costs nothing")
 	require.Equal(t, "turn/again", strings.Join(b.holders(tenant, cas("3"))[:1], ""), "it keeps what its input refers to")
 
-	requireCode(t, agent.CodeNotFound, second(b.Begin(t.Context(), rerun("x", "n", "t9", 0))))
+	requireCode(t, agent.CodeNotFound, beginError(b.Begin(t.Context(), rerun("x", "n", "t9", 0))))
 	foreign := rerun("x", "n", "t2", 0)
 	foreign.Tenant = "evil"
-	requireCode(t, agent.CodeNotFound, second(b.Begin(t.Context(), foreign)))
+	requireCode(t, agent.CodeNotFound, beginError(b.Begin(t.Context(), foreign)))
 	_, err = b.Begin(t.Context(), rerun("x", "s", "t2", 0))
 	requireCode(t, agent.CodeConflict, err)
 	require.Equal(t, "session_id", agent.FailureOf(err).Field)
@@ -218,7 +223,7 @@ func TestRerunBegins(t *testing.T) {
 	require.Equal(t, "ready 1", fmt.Sprint(first.Answer, " ", first.Cursor), "nothing came before it")
 }
 
-func second(_ agent.Begun, err error) error { return err }
+func beginError(_ agent.Begun, err error) error { return err }
 
 func TestErasureOfBranches(t *testing.T) {
 	b := newBench(t, postgres.Config{BlobGrace: time.Hour})

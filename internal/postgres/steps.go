@@ -285,12 +285,24 @@ func (s *StepStore) Steps(ctx context.Context, id agent.TurnID) ([]agent.ModelSt
 }
 
 // StepMessages returns the steps of a turn before a step as messages, as a prompt has them. last is the last step at which the model was asked, or
-// would have been asked next: the one behind the stored steps if their last reply asked for tools.
+// would have been asked next: the one behind the stored steps if their last reply asked for tools. Messages of more than [Config.PromptBytes]
+// are [agent.CodeOverflow].
 func (s *StepStore) StepMessages(ctx context.Context, id agent.TurnID, before int) (messages []agent.Message, last int, err error) {
-	models, tools, err := s.Steps(ctx, id)
+	const op = "read steps"
+	found, err := queryRows(ctx, s.pool, scanStep, readOutline, id)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, mapError(op, err)
 	}
+	size := 0
+	for i := range found {
+		if found[i].key.Step < before {
+			size += len(found[i].content) + len(found[i].feedback)
+		}
+	}
+	if size > s.cfg.PromptBytes {
+		return nil, 0, agent.Errorf(agent.CodeOverflow, op, "the steps of turn %q before step %d are %d bytes, at most %d", id, before, size, s.cfg.PromptBytes)
+	}
+	models, tools, err := splitSteps(found)
 	last = 1
 	results := toolsByKey(tools)
 	for i := range models {
@@ -302,7 +314,7 @@ func (s *StepStore) StepMessages(ctx context.Context, id agent.TurnID, before in
 			messages = append(messages, messagesOfStep(m, results)...)
 		}
 	}
-	return messages, last, nil
+	return messages, last, mapError(op, err)
 }
 
 func splitSteps(found []step) (models []agent.ModelStep, tools []agent.ToolStep, err error) {

@@ -131,8 +131,8 @@ func (s *TurnStore) Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun,
 		if err := turn.checkOwner(&t); err != nil {
 			return err
 		}
-		if t.Rerun != nil && !turn.exists && !branch.copied {
-			return sessionInUse(t.SessionID)
+		if err := branch.check(&t); err != nil && !turn.exists {
+			return err
 		}
 		begun = decideBegin(&t, held, turn, cmp.Or(max(t.QueueLimit, 0), s.cfg.QueueLimit))
 		return queueBegin(b, &t, input, held, turn, &begun)
