@@ -28,8 +28,9 @@ SELECT coalesce(sum(size), 0)::bigint FROM messages WHERE tenant = $1 AND sessio
 
 // copyTurns copies the turns of a session ($3) up to a sequence number ($4), as far as they have ended, into a locked session ($2). It returns a
 // row if that had no turns and no messages; otherwise it changes nothing. Of what turns leave, copies have the messages, the datasets, which
-// later turns may use, and the references to content. Events, results and steps stay with the original: a copy counts as swept of them.
-// It costs nothing: the ledger has no rows of it. An erasure waits for the copies of what it erases, and finds them by their user.
+// later turns may use, and the references to content. Events, results and steps stay with the original, and the ledger
+// has no rows of copies. Sweeps do not come back for what is older than their mark, so a copy is as swept as its original. An erasure waits for
+// the copies of what it erases, and finds them by their user.
 const copyTurns = `
 WITH target AS (
 	SELECT FROM sessions WHERE tenant = $1 AND session_id = $2 AND last_seq = 0 AND last_position = 0
@@ -40,7 +41,7 @@ WITH target AS (
 	INSERT INTO turns (turn_id, tenant, session_id, seq, state, cursor, workflow_id, agent, instance_id, plan_hash, model, channel, user_id,
 		on_busy, history, input, context, created_at, held_at, finished_at, mode, swept, copy_of, origin_user)
 	SELECT copy_id, tenant, $2, seq, state, cursor, '', agent, instance_id, plan_hash, model, channel, user_id,
-		on_busy, history, input, '{}', created_at, held_at, finished_at, mode, swept | $5, ` + shownTurn + `, origin_user
+		on_busy, history, input, '{}', created_at, held_at, finished_at, mode, swept, ` + shownTurn + `, origin_user
 	FROM chosen t
 ), message AS (
 	INSERT INTO messages (tenant, session_id, position, turn_id, role, blocks, size, created_at)
@@ -76,9 +77,6 @@ WITH target AS (
 )
 SELECT (SELECT count(*) FROM chosen), (SELECT count(*) FROM message) FROM branch`
 
-// notInCopies are the kinds of which copies have nothing, as bits of swept.
-const notInCopies = sweptEvents | sweptResults
-
 func sessionInUse(id agent.SessionID) error {
 	return agent.FieldErrorf(agent.CodeConflict, "session_id", "session %q has turns or messages already: name a new one", id)
 }
@@ -103,7 +101,7 @@ func (s *SessionStore) ForkSession(ctx context.Context, tenant string, f agent.F
 		if _, err := tx.Exec(ctx, lockSession, tenant, f.SessionID); err != nil {
 			return err
 		}
-		err = tx.QueryRow(ctx, copyTurns, tenant, f.SessionID, f.From, last, notInCopies).Scan(&forked.Turns, &forked.Messages)
+		err = tx.QueryRow(ctx, copyTurns, tenant, f.SessionID, f.From, last).Scan(&forked.Turns, &forked.Messages)
 		return ifNoRows(err, sessionInUse(f.SessionID))
 	})
 	if err != nil {
@@ -224,7 +222,7 @@ func (b *branchSource) queueCopy(batch *pgx.Batch, t *agent.TurnRecord) {
 	if b.from == "" {
 		return
 	}
-	batch.Queue(copyTurns, t.Tenant, t.SessionID, b.from, b.last, notInCopies).QueryRow(func(row pgx.Row) error {
+	batch.Queue(copyTurns, t.Tenant, t.SessionID, b.from, b.last).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(new(int), new(int))
 		b.copied = err == nil
 		return optional(err)
