@@ -55,9 +55,9 @@ func TestRerun(t *testing.T) {
 		twoModels(x)
 	})
 	s := start(t, nothingRemembered)
-	profiles := ""
+	profiles, base := "", llmtest.OpenAI{}.BaseURL(provider.server.URL)
 	for _, name := range []string{"weak", "strong"} {
-		profiles += fmt.Sprintf("kind: ModelProfile\nname: %s\nprovider: openai\nmodel: %s\nbase_url: %s\n---\n", name, name, llmtest.OpenAI{}.BaseURL(provider.server.URL))
+		profiles += fmt.Sprintf("kind: ModelProfile\nname: %s\nprovider: openai\nmodel: %s\nbase_url: %s\n---\n", name, name, base)
 	}
 	s.apply(profiles + `
 kind: AgentInstance

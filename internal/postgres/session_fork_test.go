@@ -135,7 +135,7 @@ func TestABranchOutlivesItsOriginal(t *testing.T) {
 	require.Empty(t, b.forget("s").Refs, "its content is the branch's too")
 	require.Equal(t, said, b.lines("branch"))
 	require.False(t, b.released(tenant, cas("1")))
-	require.Len(t, b.forget("branch").Refs, 0, "what a copy refers to is left to the collection")
+	require.Empty(t, b.forget("branch").Refs, "what a copy refers to is left to the collection")
 	b.putting(tenant, cas("1"))
 	b.age()
 	require.True(t, b.released(tenant, cas("1")))

@@ -170,7 +170,7 @@ func TestRerunTakesSteps(t *testing.T) {
 
 func TestRerunIsDirect(t *testing.T) {
 	o := newOffice(t)
-	id := o.submitted(func(r *agent.TurnRequest) {})
+	id := o.submitted(nil)
 	o.end(id, agent.TurnCompleted)
 	again, err := o.rerun(id, holder("*"), agent.RerunRequest{Mode: agent.ModeDirect})
 	require.NoError(t, err)
