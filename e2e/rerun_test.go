@@ -12,24 +12,25 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
+	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
 // twoModels are an agent's models at one provider. Asked to count, both call the tool once; then the weak one fails and the strong one answers, in
 // another way if the prompt asks for it.
-func twoModels(x *exchange) {
+func twoModels(x *turnstonetest.Exchange) {
 	switch {
-	case strings.Contains(x.body, "and now?"):
-		says("you are on")(x)
-	case !strings.Contains(x.body, "count the rows"), strings.Contains(x.body, "hello again"):
-		says("good morning")(x)
-	case !strings.Contains(x.body, `"role":"tool"`):
-		calls("execute_pipeline", `{"session_id":"s","pipeline":[{"step":"http_request","url":"`+x.r.Header.Get("Rows")+`","method":"GET"}]}`)(x)
-	case strings.Contains(x.body, `"model":"weak"`):
-		refuses(http.StatusBadRequest, "")(x)
-	case strings.Contains(x.body, "Be brief."):
-		says("one")(x)
+	case strings.Contains(x.Body, "and now?"):
+		turnstonetest.Say("you are on")(x)
+	case !strings.Contains(x.Body, "count the rows"), strings.Contains(x.Body, "hello again"):
+		turnstonetest.Say("good morning")(x)
+	case !strings.Contains(x.Body, `"role":"tool"`):
+		turnstonetest.Call("execute_pipeline", `{"session_id":"s","pipeline":[{"step":"http_request","url":"`+x.Request.Header.Get("Rows")+`","method":"GET"}]}`)(x)
+	case strings.Contains(x.Body, `"model":"weak"`):
+		turnstonetest.Refuse(http.StatusBadRequest, "")(x)
+	case strings.Contains(x.Body, "Be brief."):
+		turnstonetest.Say("one")(x)
 	default:
-		says("there is one row")(x)
+		turnstonetest.Say("there is one row")(x)
 	}
 }
 
@@ -50,12 +51,12 @@ func TestRerun(t *testing.T) {
 		_, _ = w.Write([]byte(`[{"row":1}]`))
 	}))
 	t.Cleanup(rows.Close)
-	provider := newScript(t, func(x *exchange) {
-		x.r.Header.Set("Rows", rows.URL)
+	provider := turnstonetest.NewModel(t, func(x *turnstonetest.Exchange) {
+		x.Request.Header.Set("Rows", rows.URL)
 		twoModels(x)
 	})
 	s := start(t, nothingRemembered)
-	profiles, base := "", llmtest.OpenAI{}.BaseURL(provider.server.URL)
+	profiles, base := "", llmtest.OpenAI{}.BaseURL(provider.URL())
 	for _, name := range []string{"weak", "strong"} {
 		profiles += fmt.Sprintf("kind: ModelProfile\nname: %s\nprovider: openai\nmodel: %s\nbase_url: %s\n---\n", name, name, base)
 	}
@@ -90,7 +91,7 @@ tools: [pipeline]
 	require.Zero(t, count(events, agent.EventToolStart))
 	require.Empty(t, rest.ToolCalls)
 	require.EqualValues(t, 10, rest.Usage.InputTokens, "one model call")
-	last := provider.requests()[len(provider.requests())-1].body
+	last := provider.Requests()[len(provider.Requests())-1].Body
 	require.Contains(t, last, "good morning", "it knows what was said before")
 	require.NotContains(t, last, "hello again", "and nothing of what came later")
 	require.NotContains(t, last, "You are a clerk.")
@@ -108,7 +109,7 @@ tools: [pipeline]
 	require.NoError(t, err)
 	require.Equal(t, 2, forked.Messages)
 	require.Equal(t, "you are on", ask("fork", "and now?").Output)
-	last = provider.requests()[len(provider.requests())-1].body
+	last = provider.Requests()[len(provider.Requests())-1].Body
 	require.Contains(t, last, "good morning")
 	require.NotContains(t, last, "count the rows")
 	require.Equal(t, string(before), string(s.get("/v1/sessions/original/export")))
