@@ -65,14 +65,20 @@ export async function open(path, { method = 'GET', body, headers = {}, signal } 
     if (key) all.Authorization = 'Bearer ' + key;
     if (tenant.get()) all['Turnstone-Tenant'] = tenant.get();
     if (body !== undefined) all['Content-Type'] = 'application/json';
-    const response = await fetch(new URL(path, document.baseURI), {
-      method, signal, headers: all, body: body === undefined ? undefined : JSON.stringify(body),
-      credentials: 'same-origin', cache: 'no-store', referrerPolicy: 'no-referrer', redirect: 'error',
-    });
+    const response = await send(path, { method, signal, headers: all, body: body === undefined ? undefined : JSON.stringify(body) });
     if (response.status !== 401) return response;
     const failure = await failureOf(response);
     if (key !== credential.get()) continue; // somebody entered another one meanwhile
     await Promise.race([wanted(key ? failure.message : ''), aborted(signal)]);
+  }
+}
+
+async function send(path, options) {
+  try {
+    return await fetch(new URL(path, document.baseURI), { ...options, credentials: 'same-origin', cache: 'no-store', referrerPolicy: 'no-referrer', redirect: 'error' });
+  } catch (err) {
+    if (err instanceof TypeError) document.dispatchEvent(new Event('turnstone:lost'));
+    throw err;
   }
 }
 

@@ -104,12 +104,19 @@ async function overGap(turn, last, signal, on) {
   return Math.max(last, now);
 }
 
+// sleep waits for some milliseconds, or until the server that was away is back.
 export function sleep(ms, signal) {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(resolve, ms);
-    signal?.addEventListener('abort', () => {
+    const wake = () => {
       clearTimeout(timer);
+      document.removeEventListener('turnstone:back', wake);
+      resolve();
+    };
+    const timer = setTimeout(wake, ms);
+    document.addEventListener('turnstone:back', wake);
+    signal?.addEventListener('abort', () => {
       reject(new DOMException('aborted', 'AbortError'));
+      wake();
     }, { once: true });
   });
 }

@@ -7,9 +7,11 @@ export const state = {
   asking: null, // why a credential is wanted; null: none is
   agents: null, // [] once they are loaded
   agentsError: '',
-  health: null,
+  health: null, // what the server said last; null: nothing yet, or it cannot be reached
+  reachable: true,
+  comebacks: 0, // how often the server was away and is back: views load again
   pendingCount: 0,
-  route: { view: 'chat', args: [] },
+  route: { view: 'chat', args: [], query: {} },
   drawer: false,
   dialog: null, // {title, body} of a component
   announcement: '', // for screen readers
@@ -47,18 +49,36 @@ export function show(dialog) {
   changed();
 }
 
-// The place of the page is in its address behind the #, so that it can be reloaded, kept and sent.
+// The views of the page by the first word of an address.
+const views = ['chat', 'turns', 'approvals', 'usage', 'workflows', 'runs', 'schedules', 'knowledge', 'audit', 'routes', 'catalog'];
+
+// The place of the page is in its address behind the #, so that it can be reloaded, kept and sent: #/turns/ID, #/turns?status=failed.
 export function readRoute() {
-  const [view, ...args] = location.hash.replace(/^#\/?/, '').split('/').map(decodeURIComponent);
-  const known = ['chat', 'approvals', 'routes', 'catalog'];
-  state.route = { view: known.includes(view) ? view : 'chat', args };
+  const [path, query = ''] = location.hash.replace(/^#\/?/, '').split('?');
+  const [view, ...args] = path.split('/').map(decode);
+  state.route = { view: views.includes(view) ? view : 'chat', args, query: Object.fromEntries(new URLSearchParams(query)) };
   changed();
+}
+
+function decode(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // somebody's own percent signs
+  }
 }
 
 export const link = (...parts) => '#/' + parts.filter((p) => p !== '' && p != null).map(encodeURIComponent).join('/');
 
+// linkWith is a link with a query; values that are empty are left out.
+export function linkWith(parts, query) {
+  const text = new URLSearchParams(Object.entries(query).filter(([, v]) => v !== undefined && v !== '')).toString();
+  return link(...parts) + (text && '?' + text);
+}
+
+// go leads to a place: its parts, or a list of them and a query.
 export function go(...parts) {
-  const to = link(...parts);
+  const to = Array.isArray(parts[0]) ? linkWith(parts[0], parts[1]) : link(...parts);
   if (location.hash === to) readRoute();
   else location.hash = to;
 }
