@@ -53,7 +53,7 @@ func tools(t *testing.T, b *browser) {
 	h.Finish(id, agent.TurnCompleted, "done")
 	p.until(`document.querySelector('.turn.completed')`)
 	p.press("Timeline")
-	p.until(`document.querySelectorAll('.spans li.tool').length === 2 && document.querySelectorAll('.spans li.tool.failed').length === 1`)
+	p.until(`document.querySelectorAll('.spans .step.tool').length === 2 && document.querySelectorAll('.spans .step.tool.failed').length === 1`)
 }
 
 // dotPNG is a small picture.

@@ -53,7 +53,7 @@ func answers(t *testing.T, b *browser) {
 	// The timeline, from the events that came.
 	p.press("Timeline")
 	p.sees("10 in, 5 out")
-	p.until(`document.querySelectorAll('.spans li.model').length === 1`)
+	p.until(`document.querySelectorAll('.spans .step.model').length === 1`)
 	p.until(`document.querySelectorAll('.facts dd .quiet.mono').length === 1`)
 	p.click(".facts dd .quiet.mono")
 	p.until(`document.querySelector('dialog .code code')?.textContent.includes('line one')`)
@@ -217,9 +217,9 @@ func fails(t *testing.T, b *browser) {
 	p.visit("/#/chat/nobodys/none")
 	p.reload()
 	p.sees("there is no turn")
-	p.visit("/#/chat/no%20session%20at%20all")
+	p.visit("/#/chat/no-such-session")
 	p.reload()
-	p.sees("What should be done?")
+	p.sees("No session no-such-session")
 }
 
 // newest waits for the first turn.

@@ -82,7 +82,7 @@ func album(t *testing.T, b *browser) {
 	})
 	p.until(`document.querySelector('.turn.completed .code .hljs-attr')`)
 	p.press("Timeline")
-	p.until(`document.querySelectorAll('.spans li').length === 3`)
+	p.until(`document.querySelectorAll('.spans .step').length === 3`)
 	p.do(eval0(`document.querySelector('.timeline').scrollIntoView({ block: 'end' })`))
 	p.picture(dir, "console-timeline.png")
 

@@ -163,8 +163,11 @@ func keyboard(t *testing.T, b *browser) {
 	p.until(`document.activeElement.matches(':focus-visible') && getComputedStyle(document.activeElement).outlineStyle === 'solid'`)
 	p.named()
 	p.do(chromedp.Focus(chromedp.CSS(".conversations a")))
-	p.key([]rune(kb.Delete)[0])
-	p.until(`document.querySelectorAll('.conversations a').length === 2`)
+	p.key([]rune(kb.F2)[0])
+	p.until(`document.activeElement.ariaLabel === 'Title in this browser' && document.activeElement.selectionEnd > 0`)
+	p.write("renamed")
+	p.key('\r')
+	p.until(`document.activeElement.matches('.conversations a') && document.activeElement.innerText.startsWith('renamed')`)
 }
 
 // named checks that whoever hears the page instead of seeing it knows what there is.

@@ -23,7 +23,7 @@ async (base) => {
   const { fromTranscript } = await load('transcript.js');
   const { markdown, safeURL } = await load('markdown.js');
   const { check } = await load('approval.js');
-  const { spans } = await load('timeline.js');
+  const { spans } = await load('waterfall.js');
   const format = await load('format.js');
   const { parse } = await load('exact.js');
   const { summary } = await load('sidebar.js');
@@ -111,7 +111,7 @@ async (base) => {
     same(over(t), false);
     apply(t, e('status', { status: 'COMPLETED', reason: 'end_turn', result: { status: 'completed', output: 'other', blocks: [{ type: 'text', text: 'other' }] } }));
     same([over(t), words(t)], [true, ['I look', 'Found.']]);
-    same(spans(t).map((s) => [s.kind, s.name, s.from, s.to]), [['model', 'm', 200, 600], ['tool', 'find', 700, 900], ['model', 'm', 1000, 1100]]);
+    same(spans(t).map((s) => [s.kind, s.name, s.from, s.first, s.to]), [['model', 'm', 100, 200, 600], ['tool', 'find', 700, null, 900], ['model', 'm', 900, 1000, 1100]]);
   });
   await test('pause', () => {
     index = 0;

@@ -2,6 +2,7 @@
 import { html, useEffect, useState } from './html.js';
 import { call, words } from './api.js';
 import { state, link } from './store.js';
+import { poll } from './load.js';
 import { countPending } from './boot.js';
 import { ApprovalCard } from './approval.js';
 import { ago } from './format.js';
@@ -24,12 +25,12 @@ export function Approvals() {
       );
     setPage(null);
     load();
-    const timer = setInterval(() => !document.hidden && load(), 10000);
+    const stop = poll(load, 10000);
     return () => {
-      clearInterval(timer);
+      stop();
       control.abort();
     };
-  }, [which, attempt, state.principal]);
+  }, [which, attempt, state.principal, state.comebacks]);
   const decided = (a) => {
     setPage((p) => ({ ...p, approvals: p.approvals.map((x) => (x.approval_id === a.approval_id ? a : x)) }));
     countPending();

@@ -53,7 +53,7 @@ function Log({ session: s }) {
   return html`<div class="log" ref=${box} onScroll=${scrolled} tabindex="0" role="region" aria-label="Conversation">
     <div class="inner" ref=${inner}>
       ${s.loading && s.turns.length === 0 && html`<p class="working">Loading the conversation…</p>`}
-      ${s.error && html`<p class="card broken" role="alert">${s.error} <button onClick=${() => s.open()}>Try again</button></p>`}
+      ${s.error && html`<p class="card broken" role="alert">${s.error} <button onClick=${() => s.open(state.route.args[1])}>Try again</button></p>`}
       ${s.turns.map((t) => html`<${TurnView} key=${t.id} turn=${t} session=${s} ui=${state.config.ui_url} />`)}
     </div>
     ${away && html`<button class="tolast" onClick=${down}><${Icon} name="down" /> Latest</button>`}

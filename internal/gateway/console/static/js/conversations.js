@@ -1,8 +1,10 @@
-// The conversations that this browser knows: ids, titles and the last turn, for each credential apart. The messages are the server's.
+// The titles that this browser gave conversations, and the conversations that it began itself, for each credential apart. The list of all
+// conversations and their messages are the server's.
 import { state, changed } from './store.js';
 
 const most = 200;
 const longestSaid = 4000;
+const longestTitle = 120;
 
 let loaded = { key: '', list: [] };
 
@@ -43,9 +45,9 @@ export function remember(id, facts) {
   save();
 }
 
-export function forget(id) {
-  loaded.list = conversations().filter((c) => c.id !== id);
-  save();
+// rename gives a conversation a title of this browser; an empty one takes it away.
+export function rename(id, title) {
+  remember(id, { title: title.trim().slice(0, longestTitle) });
 }
 
 export const conversation = (id) => conversations().find((c) => c.id === id);

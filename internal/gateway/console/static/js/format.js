@@ -11,10 +11,11 @@ export function duration(ms) {
 
 export const count = (n) => (n ?? 0).toLocaleString('en-US');
 
+export const usd = (n) => '$' + (n < 0.01 ? n.toPrecision(2) : n.toLocaleString('en-US', { minimumFractionDigits: 2, maximumFractionDigits: 2 }));
+
 // cost is what a usage cost; models without a price are no part of it.
 export function cost(usage) {
-  const usd = usage?.cost_usd;
-  const known = usd ? '$' + (usd < 0.01 ? usd.toPrecision(2) : usd.toFixed(2)) : '';
+  const known = usage?.cost_usd ? usd(usage.cost_usd) : '';
   return [known, usage?.unpriced && (known ? 'some not priced' : 'not priced')].filter(Boolean).join(', ');
 }
 
@@ -30,6 +31,12 @@ export function ago(time, now = Date.now()) {
 export function moment(time) {
   const d = new Date(time);
   return Number.isNaN(d.getTime()) ? '' : d.toLocaleString('en-CA', { dateStyle: 'short', timeStyle: 'short', hour12: false });
+}
+
+// exactMoment is a time to the millisecond, with its zone.
+export function exactMoment(time) {
+  const d = new Date(time);
+  return Number.isNaN(d.getTime()) ? '' : d.toISOString();
 }
 
 // pretty is JSON for reading, cut where nobody reads on.

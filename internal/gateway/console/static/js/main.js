@@ -6,6 +6,8 @@ import { Chat, newConversation } from './chat.js';
 import { Approvals } from './approvals.js';
 import { Routes } from './routes.js';
 import { Catalog } from './catalog.js';
+import { Usage } from './usage.js';
+import { Turns, Audit, Workflows, Runs, Schedules, Knowledge } from './views.js';
 import { AskCredential } from './account.js';
 import { Icon } from './icons.js';
 import { start, keepLooking } from './boot.js';
@@ -13,8 +15,10 @@ import { session } from './session.js';
 import { applyTheme } from './theme.js';
 import { conversation } from './conversations.js';
 
-const views = { chat: Chat, approvals: Approvals, routes: Routes, catalog: Catalog };
-const titles = { chat: 'Chat', approvals: 'Approvals', routes: 'Routes', catalog: 'Catalog' };
+const views = {
+  chat: Chat, turns: Turns, approvals: Approvals, usage: Usage, workflows: Workflows, runs: Runs, schedules: Schedules, knowledge: Knowledge, audit: Audit,
+  routes: Routes, catalog: Catalog,
+};
 
 function App() {
   useStore();
@@ -28,7 +32,7 @@ function App() {
     <main>
       <header class="top only-narrow">
         <button class="quiet" aria-label="Menu" aria-expanded=${state.drawer ? 'true' : 'false'} onClick=${() => { state.drawer = true; changed(); }}><${Icon} name="menu" />${state.pendingCount > 0 && html`<span class="badge">${state.pendingCount}</span>`}</button>
-        <b class="grow">${view === 'chat' ? conversation(args[0])?.title || 'New conversation' : titles[view]}</b>
+        <b class="grow">${view === 'chat' ? conversation(args[0])?.title || 'New conversation' : view[0].toUpperCase() + view.slice(1)}</b>
         <button class="quiet" aria-label="New conversation" onClick=${newConversation}><${Icon} name="plus" /></button>
       </header>
       ${state.principal ? html`<${View} />` : html`<p class="working center">${state.agentsError || 'Loading…'}</p>`}

@@ -37,9 +37,16 @@ export class Session {
     try {
       const messages = await this.transcript();
       const known = conversation(this.id);
-      const last = turnId || known?.turn || messages.at(-1)?.turn_id || '';
+      let last = turnId || known?.turn || '';
+      let said = known?.turn === last ? known?.said : '';
+      if (!last) {
+        const newest = await this.newest();
+        if (!newest && messages.length === 0) throw new Error('No session ' + this.id);
+        last = newest?.turn_id || messages.at(-1)?.turn_id || '';
+        said = newest?.summary;
+      }
       this.turns = fromTranscript(messages);
-      if (last) this.restore(last, known?.turn === last ? known.said : '');
+      if (last) this.restore(last, said);
       this.loaded = true;
     } catch (err) {
       this.error = words(err);
@@ -47,6 +54,16 @@ export class Session {
     this.loading = false;
     changed();
     this.pump();
+  }
+
+  // newest returns the newest turn of the session, which may still run; null if there is none, or the caller may not list turns.
+  async newest() {
+    try {
+      return (await call(`v1/turns?session=${segment(this.id)}&limit=1`)).turns[0] ?? null;
+    } catch (err) {
+      if (err instanceof Failure && err.status === 403) return null;
+      throw err;
+    }
   }
 
   async transcript() {
@@ -148,6 +165,7 @@ export class Session {
   tell(turn) {
     const text = { waiting: 'Waiting for your decision.', completed: 'The answer is complete.', failed: 'The turn failed.', cancelled: 'Stopped.' }[turn.status];
     if (text) announce(text);
+    if (over(turn)) document.dispatchEvent(new Event('turnstone:sessions'));
     if (over(turn) || pending(turn).length > 0) document.dispatchEvent(new Event('turnstone:pending'));
   }
 
@@ -179,6 +197,7 @@ export class Session {
       if (behind && receipt.position > 0) turn.status = 'queued';
       turn.accepted = true;
       turn.sending = null;
+      document.dispatchEvent(new Event('turnstone:sessions'));
     } catch (err) {
       turn.status = 'failed';
       turn.error = { type: err.type || 'unreachable', message: words(err), retryable: true, field: err.field };
@@ -241,7 +260,7 @@ export async function details(turn) {
   try {
     await follow(turn.id, { on: { event: (e) => apply(read, e), state() {}, gap: (view) => finish(read, view) }, signal: AbortSignal.timeout(30000) });
     if (!read.result) finish(read, await call('v1/turns/' + segment(turn.id)));
-    for (const k of ['events', 'spells', 'calls', 'usage', 'result', 'error', 'route', 'agent', 'model', 'startedAt', 'endedAt', 'status', 'reason']) turn[k] = read[k] ?? turn[k];
+    for (const k of ['events', 'segments', 'waits', 'marks', 'calls', 'usage', 'result', 'error', 'route', 'agent', 'model', 'startedAt', 'endedAt', 'status', 'reason']) turn[k] = read[k] ?? turn[k];
     turn.tools = read.parts.filter((p) => p.kind === 'tool');
     turn.approvals = read.approvals;
     turn.detailed = 'done';

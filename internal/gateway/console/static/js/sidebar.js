@@ -1,14 +1,20 @@
 // The side of the page: where to go, the conversations, who looks.
-import { html, useRef } from './html.js';
+import { html } from './html.js';
 import { state, link, changed, show } from './store.js';
-import { conversations, forget } from './conversations.js';
+import { SessionList } from './sessionlist.js';
 import { newConversation } from './chat.js';
 import { Icon } from './icons.js';
-import { ago, moment } from './format.js';
+import { moment } from './format.js';
 import { theme, nextTheme } from './theme.js';
 import { Account } from './account.js';
 
-const views = [['chat', 'chat', 'Chat'], ['approvals', 'hand', 'Approvals'], ['routes', 'route', 'Routes'], ['catalog', 'book', 'Catalog']];
+const views = [
+  ['chat', 'chat', 'Chat'], ['approvals', 'hand', 'Approvals'], ['turns', 'list', 'Turns'], ['usage', 'chart', 'Usage'], ['workflows', 'flow', 'Workflows'],
+  ['schedules', 'clock', 'Schedules'], ['knowledge', 'file', 'Knowledge'], ['audit', 'eye', 'Audit'], ['routes', 'route', 'Routes'], ['catalog', 'book', 'Catalog'],
+];
+
+// shownIn is the entry that a view belongs to.
+const shownIn = (view) => (view === 'runs' ? 'workflows' : view);
 
 export function Sidebar() {
   const { view, args } = state.route;
@@ -20,9 +26,9 @@ export function Sidebar() {
     <div class="brand"><${Mark} /><b>Turnstone</b><span class="grow"></span>
       <button class="quiet only-narrow" aria-label="Close" onClick=${shut}><${Icon} name="close" /></button></div>
     <button class="new" onClick=${() => { shut(); newConversation(); }}><${Icon} name="plus" /> New conversation</button>
-    <nav>${views.map(([name, icon, label]) => html`<a key=${name} href=${link(name)} aria-current=${view === name ? 'page' : undefined} onClick=${shut}>
+    <nav>${views.map(([name, icon, label]) => html`<a key=${name} href=${link(name)} aria-current=${shownIn(view) === name ? 'page' : undefined} onClick=${shut}>
       <${Icon} name=${icon} /> ${label} ${name === 'approvals' && state.pendingCount > 0 && html`<span class="badge" aria-label=${state.pendingCount + ' waiting'}>${state.pendingCount > 99 ? '99+' : state.pendingCount}</span>`}</a>`)}</nav>
-    <${List} current=${view === 'chat' ? args[0] : ''} onOpen=${shut} />
+    <${SessionList} current=${view === 'chat' ? args[0] : ''} onOpen=${shut} />
     <footer>
       <${Health} />
       <span class="grow"></span>
@@ -36,31 +42,11 @@ function Mark() {
   return html`<svg class="mark" viewBox="0 0 32 32" width="24" height="24" aria-hidden="true"><rect width="32" height="32" rx="7" /><path d="M7 20.5c3.4 0 4.6-9 9-9s5.6 9 9 9" /><circle cx="16" cy="20.5" r="2.2" /></svg>`;
 }
 
-function List({ current, onOpen }) {
-  const list = conversations();
-  const box = useRef();
-  function key(e) {
-    const all = [...box.current.querySelectorAll('a')];
-    const at = all.indexOf(document.activeElement);
-    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: all.length - 1 }[e.key];
-    if (at < 0) return;
-    if (to !== undefined && all[to]) {
-      e.preventDefault();
-      all[to].focus();
-    } else if (e.key === 'Delete') {
-      forget(list[at].id);
-    }
-  }
-  if (list.length === 0) return html`<p class="empty muted">Your conversations will be listed here.</p>`;
-  return html`<ul class="conversations" ref=${box} onKeyDown=${key} aria-label="Conversations">${list.map((c) => html`<li key=${c.id}>
-    <a href=${link('chat', c.id, c.turn)} aria-current=${c.id === current ? 'page' : undefined} onClick=${onOpen} title=${c.title || c.id}><span class="title">${c.title || c.id}</span><time>${ago(c.at)}</time></a>
-    <button class="quiet" aria-label=${'Take off the list: ' + (c.title || c.id)} title="Take off the list" onClick=${() => forget(c.id)}><${Icon} name="close" /></button></li>`)}</ul>`;
-}
-
 function Health() {
   const h = state.health;
-  return html`<button class=${'quiet health ' + (h?.status ?? '')} title=${worst(h)?.hint} onClick=${() => show({ title: 'Health', body: html`<${Dependencies} />` })}>
-    <span class="dot" aria-hidden="true"></span> ${summary(h)}</button>`;
+  const status = state.reachable ? h?.status ?? '' : 'failing';
+  return html`<button class=${'quiet health ' + status} title=${worst(h)?.hint} onClick=${() => show({ title: 'Health', body: html`<${Dependencies} />` })}>
+    <span class="dot" aria-hidden="true"></span> ${state.reachable ? summary(h) : 'cannot be reached'}</button>`;
 }
 
 // worst is the dependency that says most about the whole, if one is not well.
@@ -76,7 +62,7 @@ export function summary(h) {
 
 function Dependencies() {
   const h = state.health;
-  return html`<p>${h ? summary(h) : 'The server cannot be reached.'} <span class="muted">${h?.version ?? ''}</span></p>
+  return html`<p>${state.reachable ? summary(h) : 'The server cannot be reached.'} <span class="muted">${h?.version ?? ''}</span></p>
     ${h?.dependencies && html`<table class="grid"><thead><tr><th>needs</th><th>state</th><th>took</th></tr></thead><tbody>${h.dependencies.map((d) => html`<tr key=${d.name} class=${d.state}>
       <td><span class=${'dot ' + d.state} aria-hidden="true"></span> ${d.name}</td>
       <td class="wrap">${d.state === 'ok' ? 'ok' : html`<b>${d.state}</b>${d.since && html` <span class="muted">since ${moment(d.since)}</span>`}`} ${d.detail}${d.hint && html`<p class="hint">${d.hint}</p>`}</td>

@@ -7,7 +7,9 @@ export function newTurn(id, said = '') {
     parts: [], // what is shown, in order: text, reasoning, block, tool, approval, note
     events: [], // of the timeline: {index, at, type, label, …}, without the text
     approvals: [], sources: [], usage: null, calls: [], result: null, error: null, route: null,
-    startedAt: null, endedAt: null, last: 0, connection: 'connected', trouble: '', version: 0,
+    segments: [], // model calls in time: {producer, asked, first, to, call, text, lost}
+    waits: [], marks: [], // of the timeline: waits for something other than an approval; restarts, retries and errors
+    startedAt: null, endedAt: null, lastAt: 0, last: 0, connection: 'connected', trouble: '', version: 0,
   };
 }
 
@@ -27,14 +29,16 @@ export function apply(turn, e) {
   const at = e.meta?.time ? Date.parse(e.meta.time) : 0;
   if (at && !turn.startedAt) turn.startedAt = at;
   const producer = e.meta?.producer ?? '';
+  const before = turn.lastAt;
+  turn.lastAt = at || before;
   switch (e.type) {
     case 'token':
       text(turn, 'text', producer, index, e.text ?? '');
-      spell(turn, producer, at);
+      write(turn, producer, before, at, e.text);
       return;
     case 'content':
       for (const block of e.content_blocks ?? []) content(turn, producer, index, block);
-      spell(turn, producer, at);
+      write(turn, producer, before, at, '');
       return;
     case 'tool_start':
       toolStart(turn, e, producer, index, at);
@@ -53,6 +57,10 @@ export function apply(turn, e) {
     case 'approval_resolved':
       approval(turn, e.approval, index, at);
       break;
+    case 'input_requested':
+    case 'input_resolved':
+      wait(turn, e.approval, at);
+      break;
     case 'route':
       turn.route = e.route ?? null;
       turn.agent = e.route?.agent || turn.agent;
@@ -60,13 +68,16 @@ export function apply(turn, e) {
       break;
     case 'usage':
       turn.calls.push({ index, producer, model: e.model ?? '', usage: e.usage ?? {}, at });
+      endCall(turn, turn.calls.at(-1), before);
       turn.model = e.model || turn.model;
       turn.usage = sum(turn.calls);
       break;
     case 'reset':
       reset(turn, e);
+      turn.marks.push({ at, name: labelOf(e), detail: 'What it wrote from event ' + (e.from_index ?? 0) + ' on is void.' });
       break;
     case 'error':
+      turn.marks.push({ at, name: 'error', failed: true, detail: e.error?.message || e.error?.type || '' });
       if (e.error) turn.parts.push({ kind: 'note', key: 'n' + index, index, producer, level: 'error', text: e.error.message || e.error.type });
       break;
     case 'status':
@@ -108,12 +119,39 @@ function text(turn, kind, producer, index, piece) {
   part.text += piece;
 }
 
-// spell notes from when to when a producer wrote, for the timeline.
-function spell(turn, producer, at) {
-  turn.spells ??= new Map();
-  const s = turn.spells.get(producer);
-  if (!s) turn.spells.set(producer, { producer, from: at, to: at });
-  else s.to = at;
+// The most text that a model call of the timeline keeps, in characters.
+const maxSegmentText = 4000;
+
+const isModel = (producer) => /^(?:model|answer)\b/.test(producer);
+const segmentOf = (turn, producer) => turn.segments.findLast((s) => s.producer === producer && !s.call && !s.lost);
+
+// write notes that a model wrote. Its call began when the event before it was over: no event says so itself.
+function write(turn, producer, before, at, written) {
+  if (!isModel(producer)) return;
+  let s = segmentOf(turn, producer);
+  if (!s) {
+    s = { producer, asked: before || at, first: at, to: at, call: null, text: '', lost: false };
+    turn.segments.push(s);
+  }
+  s.to = at;
+  if (written && s.text.length < maxSegmentText) s.text += written;
+}
+
+// endCall ends the model call of a producer with what it used.
+function endCall(turn, call, before) {
+  let s = segmentOf(turn, call.producer);
+  if (!s) {
+    s = { producer: call.producer, asked: before || call.at, first: call.at, to: call.at, text: '', lost: false };
+    turn.segments.push(s);
+  }
+  Object.assign(s, { to: call.at, call });
+}
+
+function wait(turn, w, at) {
+  if (!w) return;
+  const known = turn.waits.find((x) => x.wait.approval_id === w.approval_id);
+  if (known) known.to = at;
+  else turn.waits.push({ wait: w, from: at, to: null });
 }
 
 function content(turn, producer, index, block) {
@@ -191,6 +229,7 @@ function reset(turn, e) {
     }
   }
   turn.parts = turn.parts.filter((p) => !his(p) || (p.pieces ? p.text !== '' : p.kind === 'tool' || p.index < from));
+  for (const s of turn.segments) if (s.producer === e.producer && (!s.call || s.call.index >= from)) s.lost = true;
   turn.calls = turn.calls.filter((c) => c.producer !== e.producer || c.index < from);
   turn.usage = sum(turn.calls);
   turn.sources = turn.sources.filter((s) => s.producer !== e.producer || s.index < from);
@@ -210,6 +249,7 @@ function cut(part, from) {
 function status(turn, e, at) {
   turn.reason = e.reason ?? '';
   turn.reasonAt = turn.last;
+  if (e.status === 'RUNNING' && e.reason) turn.marks.push({ at, name: 'pause', detail: e.reason });
   turn.status = { RUNNING: 'running', WAITING: 'waiting', COMPLETED: 'completed', FAILED: 'failed', CANCELLED: 'cancelled' }[e.status] ?? turn.status;
   if (!over(turn)) return;
   turn.endedAt = at;

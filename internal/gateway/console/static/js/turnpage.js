@@ -1,0 +1,96 @@
+// The page of a turn: everything that is known of one run.
+import { html, useEffect, useRef, useState } from './html.js';
+import { call, segment, words } from './api.js';
+import { follow } from './follow.js';
+import { newTurn, apply, expired, finish, over } from './turn.js';
+import { state, link } from './store.js';
+import { turnFacts } from './timeline.js';
+import { Facts, Status } from './list.js';
+import { Waterfall, Events } from './waterfall.js';
+import { workflow } from './turnview.js';
+import { Prose } from './prose.js';
+import { exactMoment, moment, visible } from './format.js';
+
+// read fills a turn from its events, to the end of the turn. changed is called when there is something to draw.
+async function read(turn, signal, changed) {
+  const path = 'v1/turns/' + segment(turn.id);
+  const view = await call(path, { signal });
+  turn.session = view.session_id;
+  turn.agent = view.agent || turn.agent;
+  turn.mode = view.mode;
+  changed();
+  summary(turn, signal).then(changed, () => {}); // who may not list turns sees the rest
+  const on = {
+    event: (e) => (apply(turn, e), changed()),
+    gap: (now) => (expired(turn, now), changed()),
+    state: (connection, why) => {
+      turn.trouble = connection === 'waiting' ? 'Connection lost. ' + (why ? words(why) : 'Reconnecting…') : '';
+      changed();
+    },
+  };
+  await follow(turn.id, { signal, on });
+  if (!turn.result) finish(turn, await call(path, { signal }));
+  changed();
+}
+
+// summary adds what a list of turns knows of a turn and its events do not: who asked, and what.
+async function summary(turn, signal) {
+  const page = await call(`v1/turns?session=${segment(turn.session)}&limit=200`, { signal });
+  turn.listed = page.turns.find((t) => t.turn_id === turn.id);
+}
+
+// useTurn returns a turn as it is read, and what went wrong. It is drawn at most once per frame.
+function useTurn(id) {
+  const [shown, draw] = useState({ turn: newTurn(id), error: '' });
+  const frame = useRef(0);
+  const [attempt, setAttempt] = useState(0);
+  useEffect(() => {
+    const control = new AbortController();
+    const turn = newTurn(id);
+    const changed = () => {
+      frame.current ||= requestAnimationFrame(() => {
+        frame.current = 0;
+        if (!control.signal.aborted) draw({ turn, error: '' });
+      });
+    };
+    read(turn, control.signal, changed).catch((err) => {
+      if (control.signal.aborted) return;
+      draw({ turn, error: err.status === 404 ? 'No turn ' + id : words(err) });
+    });
+    return () => control.abort();
+  }, [id, attempt, state.principal]);
+  return { ...shown, again: () => setAttempt((n) => n + 1) };
+}
+
+export function TurnPage({ id }) {
+  const { turn, error, again } = useTurn(id);
+  const listed = turn.listed;
+  const known = turn.session !== '';
+  return html`<section class="page wide turnpage">
+    <header><p class="crumb"><a href=${link('turns')}>Turns</a></p><h1 class="mono wrap">${id}</h1>
+      ${known && html`<${Status} of=${turn.status} />`}<span class="grow"></span>
+      ${known && state.config.ui_url && html`<a href=${workflow(id)} target="_blank" rel="noopener">Temporal</a>`}</header>
+    ${error && html`<p class="error" role="alert">${error} <button onClick=${again}>Try again</button></p>`}
+    ${!known && !error && html`<p class="working">Loading…</p>`}
+    ${known && html`<${Facts} facts=${[
+      ['Session', html`<a class="mono" href=${link('chat', turn.session, id)}>${turn.session}</a>`],
+      ['Started', startOf(turn)], ['User', visible(listed?.user_id)], ['Channel', visible(listed?.channel)], ['Mode', turn.mode],
+      ['Asked by', listed?.parent_turn_id && html`<a class="mono" href=${link('turns', listed.parent_turn_id)}>${listed.parent_turn_id}</a>`],
+      ...turnFacts(turn).slice(1),
+    ]} />
+    ${turn.error && html`<p class="card broken" role="alert"><b>${turn.error.type}</b> ${visible(turn.error.message)} <span class="muted mono">${[turn.error.tool && 'tool ' + turn.error.tool, turn.error.step && 'step ' + turn.error.step].filter(Boolean).join(' · ')}</span></p>`}
+    ${listed?.summary && html`<p class="quoted" aria-label="Message">${visible(listed.summary)}</p>`}
+    ${turn.trouble && html`<p class="working" role="status">${turn.trouble}</p>`}
+    ${turn.parts.filter((p) => p.kind === 'note' && p.key === 'gap').map((p) => html`<p class="note">${p.text}</p>`)}
+    <h2>What happened</h2>
+    <${Waterfall} turn=${turn} />
+    ${turn.segments.length + turn.events.length === 0 && html`<p class="muted">Its events are not kept any more, or nothing has happened yet.</p>`}
+    <${Events} turn=${turn} />
+    ${over(turn) && turn.result?.output && html`<h2>Answer</h2><div class="answer"><${Prose} text=${turn.result.output} epoch=${0} done=${true} /></div>`}`}
+  </section>`;
+}
+
+function startOf(turn) {
+  const at = turn.listed?.started_at ?? (turn.startedAt ? new Date(turn.startedAt).toISOString() : '');
+  return at && html`<time datetime=${at} title=${exactMoment(at)}>${moment(at)}</time>`;
+}
