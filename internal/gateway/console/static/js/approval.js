@@ -5,6 +5,7 @@ import { parse, raw } from './exact.js';
 import { moment, visible } from './format.js';
 import { state } from './store.js';
 import { Json } from './json.js';
+import { Patch, isPatch } from './patch.js';
 
 const all = ['approve', 'edit', 'reject', 'respond'];
 const labels = { approve: 'Approve', edit: 'Edit…', reject: 'Reject…', respond: 'Answer it myself…' };
@@ -44,8 +45,10 @@ export function ApprovalCard({ approval: a, over, onDecided }) {
   }
   return html`<section class="card approval" aria-label=${'Approval of ' + visible(a.tool_name)}>
     <header><b>Waiting for you</b><span class="grow">The agent wants to run <bdi class="mono">${visible(a.tool_name)}</bdi></span></header>
-    ${a.description && html`<p dir="auto">${visible(a.description)}</p>`}
-    ${mode !== 'edit' && html`<${Json} exact value=${a.args} />`}
+    ${described(a) && html`<p class="wrap" dir="auto">${visible(described(a))}</p>`}
+    ${a.rule && html`<p class="muted">${reason(a.rule, visible(a.tool_name))}</p>`}
+    ${mode !== 'edit' && isPatch(a) && html`<${Patch} args=${a.args} /><details class="fold"><summary>The call as it is sent</summary><${Json} exact value=${a.args} /></details>`}
+    ${mode !== 'edit' && !isPatch(a) && html`<${Json} exact value=${a.args} />`}
     ${mode === '' && html`<div class="buttons">
       ${allowed.map((d) => html`<button key=${d} class=${d === 'approve' ? 'primary' : d === 'reject' ? 'danger' : ''} disabled=${busy}
         data-decision=${d} onClick=${() => (d === 'approve' ? decide('approve') : setMode(d))}>${labels[d]}</button>`)}
@@ -56,8 +59,36 @@ export function ApprovalCard({ approval: a, over, onDecided }) {
     ${(mode === '' || mode === 'reject') && a.remember && a.remember !== 'off' && html`<label class="check"><input type="checkbox" checked=${remember} onChange=${(e) => setRemember(e.currentTarget.checked)} />
       ${a.remember === 'tool' ? 'Decide the same for every call of this tool in this conversation' : 'Decide the same for this very call in this conversation'}</label>`}
     ${error && html`<p class="error" role="alert">${error}</p>`}
-    <p class="foot muted">${a.rule && html`<bdi>${visible(a.rule)}</bdi>`} ${a.expires_at && html`<span>until ${moment(a.expires_at)}, then ${a.on_expiry || 'rejected'}</span>`}</p>
+    <p class="foot muted">${a.rule && html`<bdi class="mono">${visible(a.rule)}</bdi>`} ${a.expires_at && html`<span>until ${moment(a.expires_at)}, then ${a.on_expiry || 'rejected'}</span>`}</p>
   </section>`;
+}
+
+// described returns what the person is told, without the call that the gate's own text repeats: the card shows it in full.
+function described(a) {
+  const text = a.description ?? '';
+  const at = text.lastIndexOf(`\n\nTool: ${a.tool_name}\nArgs: `);
+  return at < 0 ? text : text.slice(0, at);
+}
+
+// reason says in words why a gate asks a person; a rule that is not known stays as it is.
+export function reason(rule, tool) {
+  const option = /^human_in_the_loop: (.*?)( failed, so a person is asked)?$/.exec(rule);
+  switch (true) {
+    case rule === 'not inherently safe':
+      return `You are asked because ${tool} is not marked as safe, and the agent does not let it run without a person.`;
+    case rule === 'always asked':
+      return `You are asked because the settings of ${tool} always want a person.`;
+    case option?.[1] === 'default':
+      return 'You are asked because the agent wants a person for every call that it does not allow by name.';
+    case Boolean(option?.[2]):
+      return `You are asked to be safe: the agent's condition "${visible(option[1])}" could not be evaluated.`;
+    case /(^|\.)when$/.test(option?.[1] ?? ''):
+      return `You are asked because the call meets the agent's condition "${visible(option[1])}".`;
+    case option?.[1] === 'interrupt_on.' + tool:
+      return `You are asked because the agent wants a person for every call of ${tool}.`;
+    default:
+      return 'The rule: ' + visible(rule);
+  }
 }
 
 // check says what is wrong with edited arguments; '' when nothing is.
