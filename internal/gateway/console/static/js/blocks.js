@@ -78,18 +78,3 @@ export function Reasoning({ part, done }) {
     ${open && html`<${Prose} text=${part.text} epoch=${part.epoch} done=${done} />`}
   </details>`;
 }
-
-export function Sources({ sources }) {
-  if (sources.length === 0) return null;
-  return html`<details class="fold sources" open=${sources.length <= 4}>
-    <summary>${sources.length === 1 ? '1 source' : sources.length + ' sources'}</summary>
-    <ol>${sources.slice(0, 100).map((s) => {
-      const to = safeURL(s.url);
-      const name = s.title || s.url || 'untitled';
-      return html`<li key=${s.url + s.title}>
-        ${to ? html`<a href=${to.href} target="_blank" rel="noopener noreferrer nofollow" title=${to.href}>${name}</a>` : html`<span>${name}</span>`}
-        ${s.quote && html`<blockquote>${s.quote.slice(0, 400)}</blockquote>`}
-      </li>`;
-    })}</ol>
-  </details>`;
-}

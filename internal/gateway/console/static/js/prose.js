@@ -2,6 +2,8 @@
 import { html, Component } from './html.js';
 import { markdown, codeBlock, element } from './markdown.js';
 import { Splitter } from './split.js';
+import { linkNumbers, numbered } from './citations.js';
+import { citation } from './sources.js';
 
 const budget = 8; // milliseconds of a frame
 const longTail = 30 << 10; // a tail that is longer is not shown as Markdown before it is whole
@@ -24,14 +26,16 @@ class Writer {
     this.shown = -1; // how much of the text the tail shows
     this.open = null; // the block of code that grows in the tail
     this.settled = false;
+    this.linked = 0; // how many sources the text had when its numbers became links
   }
 
-  update(text, epoch, done) {
+  update(text, epoch, done, sources) {
+    this.sources = sources ?? [];
     if (epoch !== this.epoch || text.length < this.text.length) {
       this.clear();
       this.epoch = epoch;
     }
-    if (this.settled && text.length === this.text.length) return;
+    if (this.settled && text.length === this.text.length && this.sources.length === this.linked) return;
     this.text = text;
     this.done = done;
     this.settled = false;
@@ -58,6 +62,10 @@ class Writer {
     }
     this.showTail();
     this.settled = this.done && this.split.start >= this.text.length;
+    if (this.settled && this.sources.length > this.linked) {
+      linkNumbers(this.root, numbered(this.sources), citation);
+      this.linked = this.sources.length;
+    }
   }
 
   put(piece) {
@@ -111,16 +119,16 @@ class Writer {
   }
 }
 
-// Prose shows text that may still grow. epoch changes when something of it was taken back.
+// Prose shows text that may still grow. epoch changes when something of it was taken back. Numbers in it that have a source are links.
 export class Prose extends Component {
   shouldComponentUpdate(next) {
-    this.writer?.update(next.text, next.epoch ?? 0, next.done);
+    this.writer?.update(next.text, next.epoch ?? 0, next.done, next.sources);
     return false;
   }
 
   componentDidMount() {
     this.writer = new Writer(this.base);
-    this.writer.update(this.props.text, this.props.epoch ?? 0, this.props.done);
+    this.writer.update(this.props.text, this.props.epoch ?? 0, this.props.done, this.props.sources);
   }
 
   componentWillUnmount() {

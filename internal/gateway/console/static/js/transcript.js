@@ -1,4 +1,5 @@
 // The turns of a stored transcript.
+import { addSources } from './citations.js';
 import { newTurn } from './turn.js';
 
 export function fromTranscript(messages) {
@@ -31,11 +32,7 @@ function part(turn, key, block) {
   switch (block.type) {
     case 'text':
       if (block.text) turn.parts.push(written('text', key, block.text));
-      for (const a of block.annotations ?? []) {
-        if (!turn.sources.some((s) => s.url === (a.url ?? '') && s.title === (a.title ?? ''))) {
-          turn.sources.push({ index: 0, producer: '', url: a.url ?? '', title: a.title ?? '', quote: a.cited_text ?? '' });
-        }
-      }
+      addSources(turn.sources, block.annotations ?? [], [block.text]);
       return;
     case 'reasoning':
       if (block.reasoning) turn.parts.push(written('reasoning', key, block.reasoning));

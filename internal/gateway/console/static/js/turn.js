@@ -1,4 +1,6 @@
 // What a turn looks like after the events that came of it. No page, no network: apply(turn, event) is all that changes one.
+import { addSources } from './citations.js';
+import { write, endCall } from './segments.js';
 
 // newTurn makes a turn of which nothing is known but who asked what.
 export function newTurn(id, said = '') {
@@ -119,34 +121,6 @@ function text(turn, kind, producer, index, piece) {
   part.text += piece;
 }
 
-// The most text that a model call of the timeline keeps, in characters.
-const maxSegmentText = 4000;
-
-const isModel = (producer) => /^(?:model|answer)\b/.test(producer);
-const segmentOf = (turn, producer) => turn.segments.findLast((s) => s.producer === producer && !s.call && !s.lost);
-
-// write notes that a model wrote. Its call began when the event before it was over: no event says so itself.
-function write(turn, producer, before, at, written) {
-  if (!isModel(producer)) return;
-  let s = segmentOf(turn, producer);
-  if (!s) {
-    s = { producer, asked: before || at, first: at, to: at, call: null, text: '', lost: false };
-    turn.segments.push(s);
-  }
-  s.to = at;
-  if (written && s.text.length < maxSegmentText) s.text += written;
-}
-
-// endCall ends the model call of a producer with what it used.
-function endCall(turn, call, before) {
-  let s = segmentOf(turn, call.producer);
-  if (!s) {
-    s = { producer: call.producer, asked: before || call.at, first: call.at, to: call.at, text: '', lost: false };
-    turn.segments.push(s);
-  }
-  Object.assign(s, { to: call.at, call });
-}
-
 function wait(turn, w, at) {
   if (!w) return;
   const known = turn.waits.find((x) => x.wait.approval_id === w.approval_id);
@@ -158,7 +132,7 @@ function content(turn, producer, index, block) {
   switch (block.type) {
     case 'text':
       if (block.text) text(turn, 'text', producer, index, block.text);
-      for (const a of block.annotations ?? []) source(turn, producer, index, a);
+      addSources(turn.sources, block.annotations ?? [], block.text ? [block.text] : textsOf(turn, producer), { index, producer });
       return;
     case 'reasoning':
       if (block.reasoning) text(turn, 'reasoning', producer, index, block.reasoning);
@@ -171,10 +145,12 @@ function content(turn, producer, index, block) {
   }
 }
 
-function source(turn, producer, index, a) {
-  if (a.type && a.type !== 'citation') return;
-  const same = turn.sources.find((s) => s.url === (a.url ?? '') && s.title === (a.title ?? ''));
-  if (!same) turn.sources.push({ index, producer, url: a.url ?? '', title: a.title ?? '', quote: a.cited_text ?? '' });
+// textsOf returns what the model wrote in the step that a producer of citations is about, or all that was written.
+function textsOf(turn, producer) {
+  const step = producer.split('/')[1];
+  const all = turn.parts.filter((p) => p.kind === 'text');
+  const own = all.filter((p) => p.producer === 'model/' + step || p.producer === 'answer/' + step);
+  return (own.length > 0 ? own : all).map((p) => p.text);
 }
 
 function toolStart(turn, e, producer, index, at) {

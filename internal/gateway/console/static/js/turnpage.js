@@ -9,6 +9,7 @@ import { Facts, Status } from './list.js';
 import { Waterfall, Events } from './waterfall.js';
 import { workflow } from './turnview.js';
 import { Prose } from './prose.js';
+import { Sources } from './sources.js';
 import { exactMoment, moment, visible } from './format.js';
 
 // read fills a turn from its events, to the end of the turn. changed is called when there is something to draw.
@@ -86,7 +87,7 @@ export function TurnPage({ id }) {
     <${Waterfall} turn=${turn} />
     ${turn.segments.length + turn.events.length === 0 && html`<p class="muted">Its events are not kept any more, or nothing has happened yet.</p>`}
     <${Events} turn=${turn} />
-    ${over(turn) && turn.result?.output && html`<h2>Answer</h2><div class="answer"><${Prose} text=${turn.result.output} epoch=${0} done=${true} /></div>`}`}
+    ${over(turn) && turn.result?.output && html`<h2>Answer</h2><div class="answer"><${Prose} text=${turn.result.output} epoch=${0} done=${true} sources=${turn.sources} /><${Sources} sources=${turn.sources} /></div>`}`}
   </section>`;
 }
 

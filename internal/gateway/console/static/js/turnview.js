@@ -3,7 +3,8 @@ import { html, Component } from './html.js';
 import { state, changed } from './store.js';
 import { over, pause } from './turn.js';
 import { Prose } from './prose.js';
-import { Block, Reasoning, Sources } from './blocks.js';
+import { Block, Reasoning } from './blocks.js';
+import { Sources } from './sources.js';
 import { ToolCard } from './tool.js';
 import { ApprovalCard } from './approval.js';
 import { Timeline } from './timeline.js';
@@ -55,7 +56,7 @@ export class TurnView extends Component {
   part(turn, p, last, ended) {
     switch (p.kind) {
       case 'text':
-        return html`<${Prose} key=${p.key} text=${p.text} epoch=${p.epoch} done=${ended || !last} />`;
+        return html`<${Prose} key=${p.key} text=${p.text} epoch=${p.epoch} done=${ended || !last} sources=${turn.sources} cited=${turn.sources.length} />`;
       case 'reasoning':
         return html`<${Reasoning} key=${p.key} part=${p} done=${ended || !last} />`;
       case 'block':
