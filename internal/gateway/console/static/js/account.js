@@ -47,5 +47,5 @@ export function Account() {
       <input aria-label="Tenant" placeholder="Tenant (default)" value=${name} onInput=${(e) => setName(e.currentTarget.value)} pattern="[A-Za-z0-9._-]{0,128}" /><button>Use</button></form>`}
     ${credential.get() && html`<p class="buttons"><button onClick=${() => { credential.forget(); show(null); restart(); }}>Forget the credential</button></p>`}
     <h4>Keys</h4>
-    <table class="grid"><tbody>${[['Enter', 'send'], ['Shift Enter', 'new line'], ['Ctrl K', 'write a message'], ['Ctrl J', 'new conversation'], ['Esc', 'close, or stop the turn'], ['↑ ↓ Del', 'in the list of conversations']].map(([k, v]) => html`<tr key=${k}><td><kbd>${k}</kbd></td><td>${v}</td></tr>`)}</tbody></table>`;
+    <table class="grid"><tbody>${[['Enter', 'send'], ['Shift Enter', 'new line'], ['Ctrl K', 'write a message'], ['Ctrl J', 'new conversation'], ['Esc', 'close, or stop the turn'], ['↑ ↓ F2', 'in the list of conversations: move, rename']].map(([k, v]) => html`<tr key=${k}><td><kbd>${k}</kbd></td><td>${v}</td></tr>`)}</tbody></table>`;
 }

@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from './html.js';
 import { visible } from './format.js';
 
 const height = 240;
-const margin = { top: 12, right: 8, bottom: 24, left: 56 };
+const margin = { top: 12, right: 20, bottom: 24, left: 56 };
 
 // ticksOf returns round numbers from 0 to at least a maximum, three to six of them.
 export function ticksOf(max) {
@@ -16,9 +16,16 @@ export function ticksOf(max) {
 function useWidth(ref) {
   const [width, setWidth] = useState(0);
   useEffect(() => {
-    const grown = new ResizeObserver(([e]) => setWidth(Math.floor(e.contentRect.width)));
+    let frame = 0; // drawing at once would change sizes while they are told
+    const grown = new ResizeObserver(([e]) => {
+      cancelAnimationFrame(frame);
+      frame = requestAnimationFrame(() => setWidth(Math.floor(e.contentRect.width)));
+    });
     grown.observe(ref.current);
-    return () => grown.disconnect();
+    return () => {
+      cancelAnimationFrame(frame);
+      grown.disconnect();
+    };
   }, []);
   return width;
 }
@@ -38,7 +45,7 @@ export function Chart({ days, series, write, label }) {
       ${days.map((d, i) => html`<${Day} key=${d} day=${d} x=${margin.left + i * step} step=${step} y=${y} series=${series} at=${i} write=${write} />`)}
       ${days.map((d, i) => (days.length - 1 - i) % every === 0 && html`<text key=${d} x=${margin.left + (i + 0.5) * step} y=${height - 6} text-anchor="middle">${d.slice(5)}</text>`)}
     </svg>`}
-    <figcaption><ul class="legend">${series.map((s, i) => html`<li key=${s.name}><span class=${'swatch s' + i} aria-hidden="true"></span> ${visible(s.name)} <span class="muted">${write(Number(s.total.toPrecision(3)))}</span></li>`)}</ul></figcaption>
+    <figcaption><ul class="legend">${series.map((s, i) => html`<li key=${s.name}><span class=${'swatch s' + i} aria-hidden="true"></span> ${visible(s.name)} <span class="muted">${s.note || write(Number(s.total.toPrecision(3)))}</span></li>`)}</ul></figcaption>
   </figure>`;
 }
 

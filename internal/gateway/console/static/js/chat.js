@@ -2,7 +2,6 @@
 import { html, useEffect, useRef, useState, useMemo } from './html.js';
 import { state, go, replace } from './store.js';
 import { session } from './session.js';
-import { conversation } from './conversations.js';
 import { newId } from './api.js';
 import { TurnView } from './turnview.js';
 import { Composer } from './composer.js';
@@ -16,7 +15,7 @@ export function Chat() {
     if (id) s.open(turn);
   }, [id]);
   useEffect(() => {
-    document.title = (conversation(s.id)?.title || 'New conversation') + ' · Turnstone';
+    document.title = s.title() + ' · Turnstone';
   });
   return html`<section class="chat" key=${s.id}>
     ${s.turns.length > 0 || s.loading || s.error ? html`<${Log} session=${s} />` : html`<${Welcome} session=${s} />`}

@@ -7,7 +7,8 @@ import { Code, Json } from './json.js';
 import { duration, count, cost, exactMoment, moment, oneLine, visible } from './format.js';
 import { yaml } from './yaml.js';
 
-const time = (t) => t && html`<time datetime=${t} title=${exactMoment(t)}>${moment(t)}</time>`;
+// time writes a time; the server's zero time, of what never happened, is nothing.
+const time = (t) => t && !t.startsWith('0001-') && html`<time datetime=${t} title=${exactMoment(t)}>${moment(t)}</time>`;
 const took = (from, to) => (to ? duration(Date.parse(to) - Date.parse(from)) : '');
 const mono = (text) => text && html`<span class="mono">${visible(text)}</span>`;
 const turnLink = (id) => id && html`<a class="mono" href=${link('turns', id)}>${id}</a>`;
@@ -29,7 +30,7 @@ export const turns = {
   title: 'Turns', path: 'v1/turns', field: 'turns', every: 10000, columns: turnColumns, open: (t) => link('turns', t.turn_id),
   empty: 'No turn has run yet.',
   filters: [
-    { name: 'text', label: 'Message', hint: 'words of the message' },
+    { name: 'text', label: 'Message', hint: 'part of it' },
     { name: 'status', label: 'Status', choices: ['queued', 'running', 'completed', 'failed', 'cancelled'] },
     { name: 'agent', label: 'Agent' }, { name: 'user', label: 'User' }, { name: 'channel', label: 'Channel' },
     { name: 'since', label: 'Since', kind: 'span' },

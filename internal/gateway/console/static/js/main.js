@@ -13,7 +13,6 @@ import { Icon } from './icons.js';
 import { start, keepLooking } from './boot.js';
 import { session } from './session.js';
 import { applyTheme } from './theme.js';
-import { conversation } from './conversations.js';
 
 const views = {
   chat: Chat, turns: Turns, approvals: Approvals, usage: Usage, workflows: Workflows, runs: Runs, schedules: Schedules, knowledge: Knowledge, audit: Audit,
@@ -32,7 +31,7 @@ function App() {
     <main>
       <header class="top only-narrow">
         <button class="quiet" aria-label="Menu" aria-expanded=${state.drawer ? 'true' : 'false'} onClick=${() => { state.drawer = true; changed(); }}><${Icon} name="menu" />${state.pendingCount > 0 && html`<span class="badge">${state.pendingCount}</span>`}</button>
-        <b class="grow">${view === 'chat' ? conversation(args[0])?.title || 'New conversation' : view[0].toUpperCase() + view.slice(1)}</b>
+        <b class="grow">${view === 'chat' ? (args[0] ? session(args[0]).title() : 'New conversation') : view[0].toUpperCase() + view.slice(1)}</b>
         <button class="quiet" aria-label="New conversation" onClick=${newConversation}><${Icon} name="plus" /></button>
       </header>
       ${state.principal ? html`<${View} />` : html`<p class="working center">${state.agentsError || 'Loading…'}</p>`}

@@ -39,11 +39,11 @@ export class Session {
       const known = conversation(this.id);
       let last = turnId || known?.turn || '';
       let said = known?.turn === last ? known?.said : '';
-      if (!last) {
+      if (!last || (!said && !messages.some((m) => m.turn_id === last))) {
         const newest = await this.newest();
-        if (!newest && messages.length === 0) throw new Error('No session ' + this.id);
-        last = newest?.turn_id || messages.at(-1)?.turn_id || '';
-        said = newest?.summary;
+        if (!last && !newest && messages.length === 0) throw new Error('No session ' + this.id);
+        last ||= newest?.turn_id || messages.at(-1)?.turn_id || '';
+        if (newest?.turn_id === last) said = newest.summary;
       }
       this.turns = fromTranscript(messages);
       if (last) this.restore(last, said);
@@ -54,6 +54,11 @@ export class Session {
     this.loading = false;
     changed();
     this.pump();
+  }
+
+  // title is what the conversation is called here: its title in this browser, else the beginning of its first message.
+  title() {
+    return conversation(this.id)?.title || titleOf(this.turns[0]?.said ?? '') || (this.turns.length > 0 ? this.id : 'New conversation');
   }
 
   // newest returns the newest turn of the session, which may still run; null if there is none, or the caller may not list turns.

@@ -1,5 +1,5 @@
 // The conversations of the installation, the newest first: search, filters, pages, and titles.
-import { html, on, useEffect, useMemo, useRef, useState } from './html.js';
+import { html, on, useEffect, useRef, useState } from './html.js';
 import { state, link } from './store.js';
 import { useLoad } from './load.js';
 import { conversation, conversations, rename, titleOf } from './conversations.js';
@@ -29,13 +29,13 @@ function rowsOf(page) {
   return [...rows.values()];
 }
 
-export const titleFor = (row) => conversation(row.id)?.title || titleOf(visible(row.summary ?? '')) || row.id;
+const titleFor = (row) => conversation(row.id)?.title || titleOf(visible(row.summary ?? '')) || row.id;
 
 const localRow = (c) => ({ id: c.id, turn: c.turn, summary: c.said, status: '', at: c.at });
 
 // useSessions returns the rows of a page, and more of what was loaded. Who may not list sessions has those that this browser began.
 function useSessions(filter) {
-  const page = useLoad(useMemo(() => pathOf(filter), [JSON.stringify(filter)]), filter.after ? 0 : 20000);
+  const page = useLoad(state.principal ? pathOf(filter) : '', filter.after ? 0 : 20000);
   useEffect(() => on(document, 'turnstone:sessions', page.again), []);
   const [last, keep] = useState(null); // what is shown while the next answer is on its way
   useEffect(() => void (page.data && keep(page.data)), [page.data]);

@@ -1,5 +1,5 @@
 // What was used and what it cost, by day: a plot, and the same as a table.
-import { html, useMemo } from './html.js';
+import { html, useEffect, useMemo } from './html.js';
 import { state, go } from './store.js';
 import { useLoad } from './load.js';
 import { Facts, Rows } from './list.js';
@@ -14,7 +14,7 @@ const mostRows = 1000;
 
 // measures are what a plot can show: how to take it from a row, and how to write it.
 const measures = {
-  cost: { of: (r) => r.cost_usd, write: (n) => (n === 0 ? '$0' : usd(n)) },
+  cost: { of: (r) => r.cost_usd, write: (n) => (n === 0 ? '$0' : usd(n)), note: (s) => (s.total === 0 && s.unpriced > 0 ? 'not priced' : '') },
   tokens: { of: (r) => r.input_tokens + r.output_tokens, write: (n) => (n >= 1e6 ? n / 1e6 + ' M' : n >= 1e3 ? n / 1e3 + ' k' : String(n)) },
   calls: { of: (r) => r.calls, write: String },
 };
@@ -35,10 +35,11 @@ export function seriesOf(rows, key, days, of) {
   const all = new Map();
   for (const r of rows) {
     const name = r[key] || none;
-    if (!all.has(name)) all.set(name, { name, values: days.map(() => 0), total: 0 });
+    if (!all.has(name)) all.set(name, { name, values: days.map(() => 0), total: 0, unpriced: 0 });
     const s = all.get(name);
     if (at.has(r.day)) s.values[at.get(r.day)] += of(r);
     s.total += of(r);
+    s.unpriced += r.unpriced_calls ?? 0;
   }
   const sorted = [...all.values()].sort((a, b) => b.total - a.total);
   if (sorted.length <= mostSeries) return sorted;
@@ -73,7 +74,7 @@ export function Usage() {
     return `v1/usage?group=day,${by}&since=${since}&limit=${mostRows}`;
   }, [by, period]);
   const report = useLoad(path, 60000);
-  document.title = 'Usage · Turnstone';
+  useEffect(() => void (document.title = 'Usage · Turnstone'), []);
   return html`<section class="page wide">
     <header><h1>Usage</h1><span class="grow"></span>
       <${Tabs} all=${Object.keys(measures)} at=${measure} onPick=${(m) => to({ measure: m })} />
@@ -86,15 +87,17 @@ export function Usage() {
 }
 
 function Report({ report, by, measure }) {
-  const { of, write } = measures[measure];
+  const { of, write, note } = measures[measure];
   const days = daysOf(report.since, report.until);
+  const series = seriesOf(report.rows, by, days, of).map((s) => ({ ...s, note: note?.(s) }));
   const t = report.totals;
   return html`
     ${t && html`<${Facts} facts=${[
       ['Cost', priced(t)], ['Model calls', count(t.calls)], ['Tokens', `${count(t.input_tokens)} in, ${count(t.output_tokens)} out`],
       ['Cached', t.cached_tokens > 0 && count(t.cached_tokens)], ['Paid twice', t.rebilled_calls > 0 && `${count(t.rebilled_calls)} calls, ${usd(t.rebilled_cost_usd)}`],
     ]} />`}
-    ${report.rows.length > 0 && html`<${Chart} label=${`${measure} by day and ${by}`} days=${days} series=${seriesOf(report.rows, by, days, of)} write=${write} />`}
+    ${report.rows.length > 0 && series.every((s) => s.total === 0) && html`<p class="note">None of these calls has a price. The plots of tokens and calls show them.</p>`}
+    ${series.some((s) => s.total > 0) && html`<${Chart} label=${`${measure} by day and ${by}`} days=${days} series=${series} write=${write} />`}
     ${report.next_page_token && html`<p class="note">There are more than ${count(mostRows)} rows; those of the last days are missing. Choose a shorter period.</p>`}
     <${Rows} spec=${{ title: 'Usage by day', rows: report.rows.toReversed(), columns: columns(by), empty: 'No model was called in this time.' }} />`;
 }

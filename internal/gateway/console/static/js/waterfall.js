@@ -48,7 +48,7 @@ export function Waterfall({ turn }) {
   </div>`;
 }
 
-const kinds = { model: 'model call', tool: 'tool', prepare: 'preparation', wait: 'wait', mark: 'event' };
+const kinds = { model: 'model', tool: 'tool', prepare: 'prepare', wait: 'wait', mark: 'event' };
 
 function Row({ row: r, scale }) {
   const [open, setOpen] = useState(false);
@@ -57,7 +57,7 @@ function Row({ row: r, scale }) {
   const state = r.lost ? 'lost' : r.failed ? 'failed' : '';
   return html`<details role="listitem" class=${['step', r.kind, state, r.open ? 'open' : ''].join(' ')} open=${open} onToggle=${(e) => setOpen(e.currentTarget.open)}>
     <summary>
-      <span class="name"><span class="hidden">${kinds[r.kind]} </span>${visible(r.name)}${state && html` <small class=${state === 'failed' ? 'error' : 'muted'}>${state === 'lost' ? 'repeated' : 'failed'}</small>`}</span>
+      <span class="name"><small class="muted">${kinds[r.kind]}</small> ${visible(r.name)}${state && html` <small class=${state === 'failed' ? 'error' : 'muted'}>${state === 'lost' ? 'repeated' : 'failed'}</small>`}</span>
       <span class="track" aria-hidden="true">
         ${r.first > r.from && html`<span class="bar before" style=${{ left: x(r.from), width: x(r.first - r.from) }}></span>`}
         <span class="bar" style=${{ left: x(r.first ?? r.from), width: Math.max(0.5, (100 * (r.to - (r.first ?? r.from))) / scale) + '%' }}></span></span>
