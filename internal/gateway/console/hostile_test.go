@@ -127,6 +127,16 @@ func hostile(t *testing.T, b *browser) {
 	p.until(fmt.Sprintf(`document.querySelectorAll('.turn.completed, .turn.failed').length === %d`, (len(all)+group-1)/group))
 	p.until(`[...document.querySelectorAll('.prose')].every((e) => e.textContent.trim())`)
 	p.harmless("read again")
+
+	// A turn's page and the lists show the same texts.
+	for _, path := range []string{"turns/" + string(h.newest(t)), "turns"} {
+		p.do(eval0(`location.hash = ` + quoted("#/"+path)))
+		p.until(`document.querySelector('.page') && !document.querySelector('.page .working') && document.querySelector('.page .step, .page .rowlink')`)
+		p.do(eval0(`for (const e of document.querySelectorAll('.page details')) e.open = true`))
+		require.Empty(t, eval[[]string](p, `__bad.concat(__refused)`), path)
+		require.Empty(t, eval[[]string](p, `[...document.querySelectorAll('.page :is(script, style, iframe, object, embed, img, video, form:not(.filters)), .page a')]
+			.filter((e) => e.localName !== 'a' || !/^https?:$/.test(e.protocol)).map((e) => e.outerHTML.slice(0, 300))`), path)
+	}
 }
 
 // harmless checks what is on the page after hostile text was shown.

@@ -24,6 +24,11 @@ type house struct {
 
 	url     string
 	catalog *gatewaytest.Catalog
+	ledger  *ledger
+	keeper  *keeper
+	trail   *gatewaytest.Trail
+	config  gateway.Config
+	gateway *gateway.Gateway
 	ill     []gateway.Dependency // what Health says; nil: that all is well
 
 	mu    sync.Mutex
@@ -35,26 +40,39 @@ type house struct {
 func build(t *testing.T, auth access.Authenticator) *house {
 	t.Helper()
 	h := &house{
-		Runtime: gatewaytest.New(), catalog: exampleCatalog(), times: map[agent.TurnID][]time.Duration{}, said: map[agent.TurnID][]agent.Message{},
-		cuts: map[agent.TurnID]chan struct{}{},
+		Runtime: gatewaytest.New(), catalog: exampleCatalog(), ledger: &ledger{}, keeper: &keeper{}, trail: &gatewaytest.Trail{},
+		times: map[agent.TurnID][]time.Duration{}, said: map[agent.TurnID][]agent.Message{}, cuts: map[agent.TurnID]chan struct{}{},
 	}
 	door, err := console.New(console.Config{UIURL: "http://127.0.0.1:8233/", Namespace: "prod"})
 	require.NoError(t, err)
 	ports := gatewaytest.Ports(h.Runtime, h.catalog)
 	ports.Turns, ports.Sessions, ports.Health = h, h, h
-	g, err := gateway.New(gateway.Config{
+	ports.Usage, ports.Schedules, ports.SchedulePlans, ports.Audit = h.ledger, h.keeper, h.keeper, h.trail
+	h.config = gateway.Config{
 		HTTPAddr: "127.0.0.1:0", Ports: ports, Doors: []gateway.Door{door}, Auth: auth, Version: "1.2.3",
 		Limits: gateway.Limits{Heartbeat: time.Second},
-	})
-	require.NoError(t, err)
-	require.NoError(t, g.Start(t.Context()))
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = g.Shutdown(ctx) // a page may hold on to its connections
-	})
-	h.url = "http://" + g.HTTPAddr()
+	}
+	h.start(t)
+	t.Cleanup(h.stop)
 	return h
+}
+
+// start starts the server, again at the address that it had.
+func (h *house) start(t *testing.T) {
+	t.Helper()
+	var err error
+	h.gateway, err = gateway.New(h.config)
+	require.NoError(t, err)
+	require.NoError(t, h.gateway.Start(t.Context()))
+	h.config.HTTPAddr = h.gateway.HTTPAddr()
+	h.url = "http://" + h.config.HTTPAddr
+}
+
+// stop stops the server; a page may hold on to its connections.
+func (h *house) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = h.gateway.Shutdown(ctx)
 }
 
 // Follow gives events the times at which they are said to have happened, and ends with an error when it is cut.
@@ -208,6 +226,10 @@ func exampleCatalog() *gatewaytest.Catalog {
 		},
 		NodeList: []agent.NodeInfo{{NodeID: "pipeline", Version: "1", Type: "toolkit", Description: "Ten primitives over data.", Tools: tools, Source: agent.SourceBuiltin}},
 		DocumentList: []agent.Document{
+			{
+				DocumentKey: agent.DocumentKey{Kind: agent.KindKnowledge, Tenant: agent.DefaultTenant, Name: "handbook"}, Source: agent.SourceAPI, Revision: 4, UpdatedBy: "ann",
+				Body: []byte(`{"kind":"KnowledgeCollection","name":"handbook","description":"What new colleagues ask."}`),
+			},
 			{
 				DocumentKey: agent.DocumentKey{Kind: agent.KindModel, Tenant: agent.SharedTenant, Name: "gpt-4o"}, Source: agent.SourceConfig, Revision: 2,
 				Body: []byte(`{"kind":"ModelProfile","name":"gpt-4o","provider":"openai","model":"gpt-4o","price":{"input_per_mtok":2.5,"output_per_mtok":10},"note":"<b>yes</b>: no"}`),

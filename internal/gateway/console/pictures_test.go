@@ -92,7 +92,7 @@ func album(t *testing.T, b *browser) {
 	id = h.nth(t, 4)
 	h.Emit(id, gatewaytest.Status(agent.StatusRunning), token("model/1", "I would book **AU164** (Aurora Air, 08:15) for Ann, $234. That charges the company card, so I need your word."),
 		event("approval/1", agent.Event{Type: agent.EventApprovalRequested, Approval: &agent.Approval{
-			ApprovalID: "ap-1", TurnID: id, ToolName: "book_flight", Rule: "human_in_the_loop: bookings over $200", Description: "Charges the company card at once. A cancellation costs $40.",
+			ApprovalID: "ap-1", TurnID: id, ToolName: "book_flight", Rule: "human_in_the_loop: interrupt_on.book_flight.when", Description: "Charges the company card at once. A cancellation costs $40.",
 			Args: json.RawMessage(`{"flight":"AU164","passenger":"Ann Lee","price_usd":234,"card":"company"}`), Remember: agent.RememberTool, ExpiresAt: new(time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)), OnExpiry: "reject",
 		}}), event("approval/1", agent.Event{Type: agent.EventStatus, Status: agent.StatusWaiting, Reason: "awaiting_approval"}))
 	p.until(`document.querySelector('[data-decision]') && document.querySelector('nav .badge')`)

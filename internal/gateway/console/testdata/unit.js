@@ -22,7 +22,12 @@ async (base) => {
   const { requestOf } = await load('routes.js');
   const { fromTranscript } = await load('transcript.js');
   const { markdown, safeURL } = await load('markdown.js');
-  const { check } = await load('approval.js');
+  const { check, reason } = await load('approval.js');
+  const { addSources, numbered } = await load('citations.js');
+  const { changes, lines } = await load('diff.js');
+  const { poll } = await load('load.js');
+  const { daysOf, seriesOf } = await load('usage.js');
+  const { ticksOf } = await load('chart.js');
   const { spans } = await load('waterfall.js');
   const format = await load('format.js');
   const { parse } = await load('exact.js');
@@ -167,6 +172,56 @@ async (base) => {
       { position: 5, turn_id: 'b', role: 'user', blocks: [{ type: 'text', text: 'q2' }] },
     ]);
     same(turns.map((t) => [t.id, t.said, t.parts.map((p) => p.text ?? p.name + p.failed)]), [['a', 'q', ['x', 'ftrue', 'y']], ['b', 'q2', []]]);
+  });
+
+  await test('sources keep their numbers', () => {
+    const at = (text, marker, title) => ({ title, start_index: [...text.slice(0, text.indexOf(marker))].length, end_index: [...text.slice(0, text.indexOf(marker))].length + marker.length });
+    const of = (text, ...cited) => {
+      const sources = [];
+      addSources(sources, cited.map(([marker, title]) => (marker ? at(text, marker, title) : { title })), [text]);
+      return numbered(sources).map((s) => [s.number, s.title, s.inText]);
+    };
+    same(of('é😀 a [2], b [5].', ['[5]', 'E'], ['[2]', 'B']), [[2, 'B', true], [5, 'E', true]]);
+    same(of('a [9, 1] b', ['[9, 1]', 'A']), [[1, 'A', true]]); // 9 is no passage
+    same(of('a [3, 1] b [1]', ['[3, 1]', 'C'], ['[3, 1]', 'A'], ['[1]', 'A']), [[1, 'A', true], [3, 'C', true]]);
+    same(of('a [2]', ['', 'X'], ['', 'X'], ['[2]', 'B']), [[2, 'B', true], [3, 'X', true]]);
+    same(of('see there', ['there', 'X']), [[1, 'X', false]]); // a provider cites words, so a number in the text is something else
+  });
+  await test('changes of a document', () => {
+    const of = (operations, document) => changes(operations, document).map((c) => c.lines.map((l) => l.sign + l.text).join('|') + (c.blind ? ' blind' : ''));
+    const doc = parse('{"a":[1,{"b":"x"}],"n":12345678901234567890,"x/y":1}');
+    same(of([{ op: 'replace', path: '/a/1/b', value: 'y' }, { op: 'remove', path: '/a/0' }, { op: 'replace', path: '/a/0', value: { b: 'y', c: 2 } }], doc),
+      ['-"x"|+"y"', '-1', ' {|-  "b": "y"|+  "b": "y",|+  "c": 2| }']); // each on what the one before it left
+    same(of([{ op: 'remove', path: '/n' }, { op: 'remove', path: '/x~1y' }, { op: 'add', path: '/a/0', value: 0 }, { op: 'remove', path: '/a/0' }], doc), ['-12345678901234567890', '-1', '+0', '-0']);
+    same(of([{ op: 'remove', path: '/no/where' }, { op: 'replace', path: '/__proto__/x', value: 1 }, { op: 'add', path: '/q', value: 1 }], doc), [' blind', '+1 blind', '+1']);
+    same(of([{ op: 'add', path: '/a', value: 1 }, { op: 'remove', path: '/a' }], undefined), ['+1', ' blind']);
+    same([{}.x, JSON.stringify(doc.n)], [undefined, '12345678901234567890']);
+    same(lines('x\n'.repeat(5000), 'y').length, 5002);
+  });
+  await test('why a person is asked', () => {
+    const known = ['not inherently safe', 'always asked', 'human_in_the_loop: default', 'human_in_the_loop: when', 'human_in_the_loop: interrupt_on.pay', 'human_in_the_loop: interrupt_on.pay.when', 'human_in_the_loop: when failed, so a person is asked'];
+    for (const rule of known) same([rule, reason(rule, 'pay').startsWith('You are asked')], [rule, true]);
+    same(reason('house rules', 'pay'), 'The rule: house rules');
+  });
+  await test('a hidden page asks nothing', () => {
+    const kept = [globalThis.setInterval, document.hidden];
+    let asked = 0;
+    let timer;
+    globalThis.setInterval = (f, ms) => (timer = { f, ms });
+    Object.defineProperty(document, 'hidden', { configurable: true, get: () => kept[1] });
+    poll(() => asked++, 1000);
+    globalThis.setInterval = kept[0];
+    timer.f();
+    kept[1] = true;
+    timer.f();
+    delete document.hidden;
+    same([timer.ms, asked], [5000, 1]);
+  });
+  await test('usage by day', () => {
+    same(daysOf('2026-11-21T00:00:00Z', '2026-11-23T10:00:00Z'), ['2026-11-21', '2026-11-22', '2026-11-23']);
+    const rows = [...'abcdefgh'].map((model, i) => ({ day: '2026-11-22', model, n: i + 1 }));
+    same(seriesOf(rows, 'model', ['2026-11-21', '2026-11-22'], (r) => r.n).map((s) => [s.name, ...s.values]), [['h', 0, 8], ['g', 0, 7], ['f', 0, 6], ['e', 0, 5], ['d', 0, 4], ['3 others', 0, 6]]);
+    same([ticksOf(0), ticksOf(0.07), ticksOf(9), ticksOf(130)], [[0, 1], [0, 0.02, 0.04, 0.06, 0.08], [0, 2, 4, 6, 8, 10], [0, 50, 100, 150]]);
   });
 
   await test('yaml', () => {

@@ -1,0 +1,232 @@
+package console_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
+)
+
+// pick chooses an option of a choice with a label, as setSelect does, on a page of the class that a test waits for.
+func (p *tab) pick(label, value string) {
+	p.t.Helper()
+	p.until(`document.querySelector('select[aria-label=` + quoted(label) + `]')`)
+	p.do(setSelect(label, value))
+}
+
+// lists looks at the conversations of everybody in a browser that began none of them.
+func lists(t *testing.T, b *browser) {
+	h := build(t, nil)
+	for i := range 52 {
+		h.runs(t, fmt.Sprintf("s-%d", i), "ann", fmt.Sprintf("question %d", i), agent.TurnCompleted)
+	}
+	h.runs(t, "s-broken", "bob", "a broken one", agent.TurnFailed)
+	running := h.runs(t, "s-running", "bob", "what runs", "")
+	p := b.open(t, h.url, "/")
+	titles := `[...document.querySelectorAll('.conversations .title')].map((e) => e.textContent).join()`
+	p.until(titles + `.startsWith('what runs,a broken one,question 51,question 50,')`)
+	require.Equal(t, 50, eval[int](p, `document.querySelectorAll('.conversations a').length`), "a page, and no more")
+	p.press("Older")
+	p.until(titles + ` === 'question 3,question 2,question 1,question 0'`)
+	p.press("Newest")
+	p.until(titles + `.startsWith('what runs')`)
+
+	// Search and filters are the server's.
+	p.do(chromedp.Focus(chromedp.CSS(`input[aria-label="Search conversations"]`)))
+	p.write("QUESTION 7")
+	p.until(titles + ` === 'question 7'`)
+	p.do(eval0(`document.activeElement.select()`))
+	p.key([]rune(kb.Backspace)[0])
+	p.pick("Status of the conversations", "failed")
+	p.until(titles + ` === 'a broken one'`)
+	p.pick("Status of the conversations", "")
+	p.pick("Agent of the conversations", "clerk")
+	p.sees("Nothing matches.")
+	p.pick("Agent of the conversations", "")
+
+	// The transcript of another's session, and a title of this browser, which a reload keeps.
+	p.until(titles + `.startsWith('what runs,a broken')`)
+	p.click(`[data-session="s-51"] a`)
+	p.until(`document.querySelector('.said p')?.textContent === 'question 51' && document.querySelector('.prose').innerText.trim() === 'Here you are.'`)
+	p.do(chromedp.Focus(chromedp.CSS(`[data-session="s-51"] a`)))
+	p.key([]rune(kb.F2)[0])
+	p.until(`document.activeElement.ariaLabel === 'Title in this browser'`)
+	p.write("My favourite")
+	p.key('\r')
+	p.until(`document.querySelector('[data-session="s-51"] .title').textContent === 'My favourite' && document.title.startsWith('My favourite')`)
+	p.reload()
+	p.until(`document.querySelector('[data-session="s-51"] .title')?.textContent === 'My favourite'`)
+
+	// One that runs is followed by its id alone; one that does not exist says so.
+	p.visit("/#/chat/s-running")
+	p.reload()
+	p.until(`document.querySelector('.turn.running .said p')?.textContent === 'what runs'`)
+	h.Emit(running, token("model/1", "Still at it."))
+	p.sees("Still at it.")
+	p.do(eval0(`location.hash = '#/chat/s-unknown'`))
+	p.sees("No session s-unknown")
+	require.False(t, eval[bool](p, `document.body.innerText.includes('What should be done?')`))
+}
+
+// finds goes from the list of turns to what one call of one of them was given, with the keyboard.
+func finds(t *testing.T, b *browser) {
+	h := build(t, nil)
+	for i := range 60 {
+		h.runs(t, fmt.Sprintf("s-%d", i), "ann", fmt.Sprintf("question %d", i), agent.TurnCompleted)
+	}
+	id := h.longTurn(t)
+	p := b.open(t, h.url, "/#/turns")
+	rows := `document.querySelectorAll('.rows tbody tr').length`
+	p.until(rows + ` === 50`)
+	p.press("Next page")
+	p.until(rows + ` === 11 && location.hash.includes('after=')`)
+	p.press("First page")
+	p.until(rows + ` === 50`)
+	p.do(chromedp.Focus(chromedp.CSS(`.filters [name="text"]`)))
+	p.write("cheapest")
+	p.key('\r')
+	p.until(rows + ` === 1 && location.hash === '#/turns?text=cheapest'`)
+	p.reload() // the filter is in the address
+	p.until(rows + ` === 1 && document.querySelector('.filters [name="text"]').value === 'cheapest'`)
+	p.do(chromedp.Focus(chromedp.CSS(`.rows .rowlink`)))
+	p.key('\r')
+	p.until(`location.hash === '#/turns/` + string(id) + `' && document.querySelectorAll('.step').length === 8`)
+	require.Equal(t, []string{"prepare retrieve", "model model/1 repeated", "event model/1 started again", "model gpt-4o", "tool execute_pipeline", "tool execute_pipeline failed", "wait approval of book_flight", "model gpt-4o"},
+		eval[[]string](p, `[...document.querySelectorAll('.step .name')].map((e) => e.textContent.trim())`))
+	require.Equal(t, []string{"280 ms", "580 ms", "at 1.2 s", "1.4 s", "1.4 s", "1.5 s", "4.9 s", "1.1 s"}, eval[[]string](p, `[...document.querySelectorAll('.step .took')].map((e) => e.textContent.trim())`))
+	require.Equal(t, []string{"$0.0024", "$0.0047"}, eval[[]string](p, `[...document.querySelectorAll('.step .price')].map((e) => e.textContent.trim()).filter(Boolean)`))
+	p.do(chromedp.Focus(chromedp.CSS(`.step.tool.failed summary`)))
+	p.key('\r')
+	p.until(`document.querySelector('.step.tool.failed .inside')?.innerText.includes('no such host') && document.querySelector('.step.tool.failed .inside code').textContent.includes('seats')`)
+	p.click(".step.wait summary")
+	p.until(`document.querySelector('.step.wait .inside')?.innerText.includes('approve by celeste')`)
+	p.click(".crumb a")
+	p.until(rows + ` === 50`)
+
+	// A turn that runs grows on its page.
+	running := h.runs(t, "s-now", "ann", "now", "")
+	p.do(eval0(`location.hash = '#/turns/` + string(running) + `'`))
+	p.until(`document.querySelector('.status.running')`)
+	h.Emit(running, toolEvent(agent.EventToolStart, "c9", agent.Event{Input: json.RawMessage(`{}`)}))
+	p.until(`document.querySelector('.step.tool.open .took')?.textContent === 'running'`)
+	h.Finish(running, agent.TurnFailed, "")
+	p.until(`document.querySelector('h1 ~ .status.failed') && document.querySelector('.page .broken').innerText.includes('the provider said no')`)
+}
+
+// leaves shows that a view that is left cancels its request, and the plot that it becomes when it is not.
+func leaves(t *testing.T, b *browser) {
+	h := build(t, nil)
+	hold := make(chan error, 8)
+	h.ledger.mu.Lock()
+	h.ledger.hold = hold
+	h.ledger.mu.Unlock()
+	p := b.open(t, h.url, "/#/usage")
+	p.until(`document.querySelector('.page .working')`)
+	require.Eventually(t, func() bool { h.ledger.mu.Lock(); defer h.ledger.mu.Unlock(); return !h.ledger.seen.Since.IsZero() }, patience, 5*time.Millisecond)
+	p.do(eval0(`location.hash = '#/audit'`))
+	select {
+	case err := <-hold:
+		require.ErrorIs(t, err, context.Canceled) // not the time that the server gives it
+	case <-time.After(patience):
+		require.Fail(t, "the request of the view that was left goes on")
+	}
+	h.ledger.mu.Lock()
+	h.ledger.hold = nil
+	h.ledger.mu.Unlock()
+	p.do(eval0(`location.hash = '#/usage'`))
+	p.until(`document.querySelectorAll('.chart rect').length === 60 && document.querySelector('.legend').innerText.includes('not priced')`)
+	p.press("calls")
+	p.until(`document.querySelectorAll('.chart rect').length === 90 && location.hash.includes('measure=calls')`)
+	p.pick("Period", "7 days")
+	p.until(`document.querySelectorAll('.chart text[text-anchor="middle"]').length === 7`)
+	p.pick("Group by", "agent")
+	p.until(`document.querySelector('.rows th:nth-child(2)')?.textContent === 'Agent'`)
+	h.ledger.mu.Lock()
+	defer h.ledger.mu.Unlock()
+	require.Equal(t, []agent.UsageKey{agent.UsageDay, agent.UsageAgent}, h.ledger.seen.Group)
+	require.Equal(t, time.Now().UTC().AddDate(0, 0, -6).Format(time.DateOnly), h.ledger.seen.Since.Format(time.DateOnly))
+}
+
+// patches asks a person about a change of a workflow.
+func patches(t *testing.T, b *browser) {
+	h := build(t, nil)
+	key := agent.WorkflowKey{Tenant: agent.DefaultTenant, Owner: "ann", Tag: "fares"}
+	_, err := h.PutWorkflow(t.Context(), gateway.WorkflowPut{WorkflowKey: key, By: "ann", Definition: json.RawMessage(
+		`{"description":"old words","nodes":[{"id":"look","type":"agent","config":{"agent":"analyst","message":"Fares"}}],"edges":[]}`)})
+	require.NoError(t, err)
+	p := b.open(t, h.url, "/")
+	args := `{"workflow_tag":"fares","patch_spec":{"description":"daily","operations":[{"op":"replace","path":"/nodes/0/config/message","value":"Fares b\u202eelow $200"},` +
+		`{"op":"add","path":"/nodes/-","value":{"id":"tell","limit":12345678901234567890}},{"op":"remove","path":"/description"}]}}`
+	h.asks(t, p, 1, agent.Approval{
+		ApprovalID: "a1", ToolName: "patch_workflow", Args: json.RawMessage(args), Rule: "not inherently safe",
+		Description: "Tool execution requires approval\n\nTool: patch_workflow\nArgs: " + args,
+	})
+	p.until(`document.querySelector('.patch .muted')?.textContent === 'version 1'`)
+	require.Equal(t, []string{
+		"removed −\"Fares\"\n", "added +\"Fares b\\u202eelow $200\"\n", "added +{\n", "added +  \"id\": \"tell\",\n", "added +  \"limit\": 12345678901234567890\n", "added +}\n", "removed −\"old words\"\n",
+	}, eval[[]string](p, `[...document.querySelectorAll('.diff > span')].map((e) => e.textContent)`))
+	p.sees("You are asked because patch_workflow is not marked as safe, and the agent does not let it run without a person.")
+	require.False(t, eval[bool](p, `document.querySelector('.approval').innerText.includes('Args:')`), "the call is shown once")
+	require.Equal(t, []string{"rgb(226, 243, 231)", "rgb(253, 233, 231)"}, eval[[]string](p, `['.add', '.remove'].map((c) => getComputedStyle(document.querySelector('.diff ' + c)).backgroundColor)`))
+	p.size(390, 800, 1)
+	p.fits(390)
+}
+
+// restarts stops the server and starts it: the light tells the truth, and what was open goes on within three seconds.
+func restarts(t *testing.T, b *browser) {
+	h := build(t, nil)
+	p := b.open(t, h.url, "/")
+	p.say("go on")
+	id := h.newest(t)
+	h.Emit(id, token("model/1", "before"))
+	p.sees("before")
+	p.until(`document.querySelector('.health.ok')`)
+	h.stop()
+	p.until(`document.querySelector('.health.failing')?.innerText.trim() === 'cannot be reached'`)
+	p.until(`document.querySelector('.working')?.textContent.includes('Connection lost')`)
+	h.Emit(id, token("model/1", " and after"))
+	h.start(t)
+	began := time.Now()
+	p.until(`document.querySelector('.health.ok')?.innerText.trim() === 'all is well' && document.querySelector('.prose').innerText.trim() === 'before and after'`)
+	require.Less(t, time.Since(began), 3*time.Second)
+	require.Len(t, h.Submitted(), 1)
+	h.Finish(id, agent.TurnCompleted, "before and after")
+	p.until(`document.querySelector('.turn.completed')`)
+}
+
+// cites shows that a number in a text and the source of it are the same, whatever else is cited.
+func cites(t *testing.T, b *browser) {
+	h := build(t, nil)
+	p := b.open(t, h.url, "/")
+	p.say("how long?")
+	id := h.newest(t)
+	text := "Leave is 30 days [3]. 😀 Sick leave is separate [1, 3], `a[1]` is code, [9] is nothing."
+	at := func(marker string, title, address string) agent.Annotation {
+		before, _, _ := strings.Cut(text, marker)
+		start := len([]rune(before))
+		return agent.Annotation{Type: "citation", Title: title, URL: address, StartIndex: new(start), EndIndex: new(start + len(marker)), CitedText: "as it says in " + title}
+	}
+	rules, leave := "Sick leave", "Leave"
+	h.Emit(id, gatewaytest.Status(agent.StatusRunning), token("model/1", text),
+		event("citations/1", agent.Event{Type: agent.EventContent, ContentBlocks: []agent.Block{{Type: agent.BlockText, Annotations: []agent.Annotation{
+			at("[3]", leave, ""), at("[1, 3]", rules, "https://rules.example/sick"), at("[1, 3]", leave, ""),
+		}}}}))
+	h.Finish(id, agent.TurnCompleted, text)
+	p.until(`document.querySelectorAll('.prose .cite').length === 3`)
+	require.Equal(t, []string{"3 Leave", "1 Sick leave", "3 Leave"}, eval[[]string](p, `[...document.querySelectorAll('.prose .cite')].map((e) => e.textContent + ' ' + e.title)`))
+	require.Equal(t, []string{"1 Sick leave", "3 Leave"}, eval[[]string](p, `[...document.querySelectorAll('.sources li')].map((e) => e.value + ' ' + e.firstElementChild.textContent)`))
+	require.Equal(t, "https://rules.example/sick", eval[string](p, `document.querySelector('.prose a.cite').href`))
+	require.Equal(t, text, strings.ReplaceAll(eval[string](p, `document.querySelector('.prose').innerText.trim()`), "a[1]", "`a[1]`"))
+	p.click(".prose button.cite")
+	p.until(`document.activeElement.matches('.sources li') && document.activeElement.value === 3`)
+}
