@@ -6,23 +6,9 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/turnstone-run/turnstone/dev/cli"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	d := &dev{out: os.Stdout, notes: os.Stderr, env: os.Environ()}
-	context.AfterFunc(ctx, func() {
-		stop() // a second Ctrl-C ends the process at once
-		fmt.Fprintln(os.Stderr, "· stopping, Ctrl-C again to stop at once…")
-	})
-	if err := d.root().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "Error:", err)
-		os.Exit(1) //nolint:gocritic // nothing is deferred that matters once the process ends
-	}
-}
+func main() { os.Exit(cli.Run("dev", os.Args[1:])) }

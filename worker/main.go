@@ -6,19 +6,9 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/turnstone-run/turnstone/worker/cli"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	c := &command{out: os.Stdout, env: os.Environ()}
-	if err := c.root().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "Error:", err)
-		os.Exit(1) //nolint:gocritic // nothing is deferred that matters once the process ends
-	}
-}
+func main() { os.Exit(cli.Run("worker", os.Args[1:])) }

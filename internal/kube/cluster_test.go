@@ -33,6 +33,13 @@ type world struct {
 	logs     string
 }
 
+// fakeCluster reaches a fake clientset.
+type fakeCluster struct{ *fake.Clientset }
+
+func (f fakeCluster) Jobs(namespace string) kube.Jobs       { return f.BatchV1().Jobs(namespace) }
+func (f fakeCluster) Pods(namespace string) kube.Pods       { return f.CoreV1().Pods(namespace) }
+func (f fakeCluster) Secrets(namespace string) kube.Secrets { return f.CoreV1().Secrets(namespace) }
+
 func newWorld(t *testing.T, change func(*kube.Config)) *world {
 	t.Helper()
 	w := &world{Clientset: fake.NewClientset(), t: t, logs: "{}\n"}
@@ -52,7 +59,7 @@ func newWorld(t *testing.T, change func(*kube.Config)) *world {
 		return true, &runtime.Unknown{Raw: []byte(w.logs)}, nil
 	})
 	cfg := kube.Config{
-		Client: w, Namespace: namespace, Images: []string{"registry.example/tool"}, Interpreter: "python:3.13", PollInterval: 20 * time.Millisecond,
+		Client: fakeCluster{w.Clientset}, Namespace: namespace, Images: []string{"registry.example/tool"}, Interpreter: "python:3.13", PollInterval: 20 * time.Millisecond,
 	}
 	if change != nil {
 		change(&cfg)

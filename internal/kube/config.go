@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -38,7 +37,7 @@ const (
 // Config says where containers run and what they may have. The resources are those of each container, and the maximum that a call can ask
 // for.
 type Config struct {
-	Client    kubernetes.Interface
+	Client    Client
 	Namespace string // default "default"
 	// Images may be run: "registry/repo" (any tag), "registry/repo:tag", "registry/repo@sha256:…", "registry/team/*" (any repository
 	// below). Names without a registry are Docker Hub's. The interpreter's image needs no entry.

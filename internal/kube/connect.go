@@ -3,7 +3,6 @@ package kube
 import (
 	"fmt"
 
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -19,13 +18,13 @@ const (
 // Connect returns a client for the cluster that a kubeconfig file names, in the given context or its current one. Credential plugins that
 // the file names are run. Without a file it is the cluster of this pod, with its service account. The client connects with its first
 // request. The error is [agent.CodeInvalid].
-func Connect(kubeconfig, context string) (kubernetes.Interface, error) {
+func Connect(kubeconfig, context string) (Client, error) {
 	cfg, err := restConfig(kubeconfig, context)
 	if err != nil {
 		return nil, err
 	}
 	cfg.UserAgent, cfg.QPS, cfg.Burst = "turnstone", queriesPerSecond, burst
-	client, err := kubernetes.NewForConfig(cfg)
+	client, err := newRESTClient(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %w", agent.Invalid("kubeconfig", "%w", err))
 	}

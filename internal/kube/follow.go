@@ -68,13 +68,13 @@ func (r *run) follow(ctx context.Context) (agent.ContainerResult, error) {
 // read returns the Job and its newest pod.
 func (r *run) read(ctx context.Context) (snapshot, error) {
 	job, err := retry(ctx, func(ctx context.Context) (*batchv1.Job, error) {
-		return r.c.cfg.Client.BatchV1().Jobs(r.c.cfg.Namespace).Get(ctx, r.job.Name, metav1.GetOptions{})
+		return r.c.cfg.Client.Jobs(r.c.cfg.Namespace).Get(ctx, r.job.Name, metav1.GetOptions{})
 	})
 	if err != nil {
 		return snapshot{}, err
 	}
 	pods, err := retry(ctx, func(ctx context.Context) (*corev1.PodList, error) {
-		return r.c.cfg.Client.CoreV1().Pods(r.c.cfg.Namespace).List(ctx, metav1.ListOptions{LabelSelector: r.podSelector()})
+		return r.c.cfg.Client.Pods(r.c.cfg.Namespace).List(ctx, metav1.ListOptions{LabelSelector: r.podSelector()})
 	})
 	if err != nil {
 		return snapshot{}, err
@@ -170,10 +170,10 @@ func (r *run) watch(ctx context.Context) *changes {
 	byLabel := metav1.ListOptions{LabelSelector: r.podSelector()}
 	c := &changes{open: func() []watch.Interface {
 		var opened []watch.Interface
-		if w, err := r.c.cfg.Client.BatchV1().Jobs(r.c.cfg.Namespace).Watch(ctx, byName); err == nil {
+		if w, err := r.c.cfg.Client.Jobs(r.c.cfg.Namespace).Watch(ctx, byName); err == nil {
 			opened = append(opened, w)
 		}
-		if w, err := r.c.cfg.Client.CoreV1().Pods(r.c.cfg.Namespace).Watch(ctx, byLabel); err == nil {
+		if w, err := r.c.cfg.Client.Pods(r.c.cfg.Namespace).Watch(ctx, byLabel); err == nil {
 			opened = append(opened, w)
 		}
 		return opened

@@ -41,7 +41,7 @@ func (r *run) logs(ctx context.Context, pod string) (output, error) {
 }
 
 func (r *run) copyLogs(ctx context.Context, pod string, lines int64, to io.Writer) (int64, error) {
-	stream, err := r.c.cfg.Client.CoreV1().Pods(r.c.cfg.Namespace).GetLogs(pod, &corev1.PodLogOptions{
+	stream, err := r.c.cfg.Client.Pods(r.c.cfg.Namespace).GetLogs(pod, &corev1.PodLogOptions{
 		Container: containerName, TailLines: new(lines),
 	}).Stream(ctx)
 	if err != nil {

@@ -77,7 +77,7 @@ func (r *run) start(ctx context.Context) (*agent.Failure, error) {
 	if err := r.addInput(ctx); err != nil {
 		return r.notStarted(ctx, err)
 	}
-	jobs := r.c.cfg.Client.BatchV1().Jobs(r.c.cfg.Namespace)
+	jobs := r.c.cfg.Client.Jobs(r.c.cfg.Namespace)
 	_, err = retry(ctx, func(ctx context.Context) (*batchv1.Job, error) {
 		return jobs.Patch(ctx, r.job.Name, types.MergePatchType, []byte(`{"spec":{"suspend":false}}`), metav1.PatchOptions{})
 	})
@@ -104,7 +104,7 @@ func (r *run) notStarted(ctx context.Context, err error) (*agent.Failure, error)
 
 // find gets the Job, or creates it if no earlier attempt can have started one.
 func (r *run) find(ctx context.Context) (*agent.Failure, error) {
-	jobs := r.c.cfg.Client.BatchV1().Jobs(r.c.cfg.Namespace)
+	jobs := r.c.cfg.Client.Jobs(r.c.cfg.Namespace)
 	get := func(ctx context.Context) (*batchv1.Job, error) {
 		return jobs.Get(ctx, r.want.job.Name, metav1.GetOptions{})
 	}
@@ -150,7 +150,7 @@ func (r *run) addInput(ctx context.Context) error {
 		APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job", Name: r.job.Name, UID: r.job.UID,
 		Controller: new(true), BlockOwnerDeletion: new(false),
 	}}
-	secrets := r.c.cfg.Client.CoreV1().Secrets(r.c.cfg.Namespace)
+	secrets := r.c.cfg.Client.Secrets(r.c.cfg.Namespace)
 	_, err := retry(ctx, func(ctx context.Context) (*corev1.Secret, error) {
 		made, err := secrets.Create(ctx, input, metav1.CreateOptions{})
 		if !apierrors.IsAlreadyExists(err) {
@@ -187,7 +187,7 @@ func (r *run) interrupted(ctx context.Context, result agent.ContainerResult) (ag
 func (r *run) remove(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanPatience)
 	defer cancel()
-	jobs := r.c.cfg.Client.BatchV1().Jobs(r.c.cfg.Namespace)
+	jobs := r.c.cfg.Client.Jobs(r.c.cfg.Namespace)
 	_, err := retry(ctx, func(ctx context.Context) (struct{}, error) {
 		var none struct{}
 		job := r.job

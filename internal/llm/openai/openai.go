@@ -25,7 +25,7 @@ type Config = wire.Config
 
 type model struct {
 	client   *wire.Client
-	service  sdk.Client
+	service  sdk.ChatCompletionService
 	media    Media
 	official bool // of OpenAI or Azure: knows max_completion_tokens, which others do not
 	usage    bool // ask for usage in the stream
@@ -47,7 +47,7 @@ func NewWith(provider string, cfg Config, options Options) (agent.Model, error) 
 		return nil, err
 	}
 	m := &model{
-		client: client, service: sdk.Client{Options: opts}, official: isOfficial(client.Config().BaseURL), usage: !options.NoStreamOptions,
+		client: client, service: sdk.NewChatCompletionService(opts...), official: isOfficial(client.Config().BaseURL), usage: !options.NoStreamOptions,
 	}
 	m.media = mediaOf(m.official)
 	if options.Media != nil {
@@ -56,7 +56,7 @@ func NewWith(provider string, cfg Config, options Options) (agent.Model, error) 
 	return m, nil
 }
 
-// service opens the API without the constructor of the SDK's client, which reads the environment.
+// service returns what opens a part of the API without the constructor of the SDK's client, which reads the environment.
 func service(provider string, cfg Config) (*wire.Client, []option.RequestOption, error) {
 	client, err := wire.NewClient(provider, BaseURL, cfg)
 	if err != nil {
@@ -88,7 +88,7 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	call := m.client.Begin(ctx, emit)
 	defer call.End()
 	var res *http.Response
-	if err := m.service.Post(call.Context(), "chat/completions", params, &res, option.WithJSONSet("stream", true)); err != nil {
+	if _, err := m.service.New(call.Context(), params, option.WithJSONSet("stream", true), option.WithResponseBodyInto(&res)); err != nil {
 		return agent.ModelReply{Model: req.Model}, call.Failure(err)
 	}
 	events := ssestream.NewDecoder(res)

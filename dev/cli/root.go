@@ -1,0 +1,126 @@
+// Package cli is the command line of the embedded stack, for the programs dev and turnstone.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/turnstone-run/turnstone/internal/app"
+)
+
+// defaultPrompt is the main job.
+const defaultPrompt = "fetch flights from NYC to LAX, sort by price, show top 3"
+
+// Run runs a command line of this process, which is called by the name program, and returns its exit code.
+func Run(program string, args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	d := &dev{program: program, out: os.Stdout, notes: os.Stderr, env: os.Environ()}
+	ended := context.AfterFunc(ctx, func() {
+		stop() // a second Ctrl-C ends the process at once
+		fmt.Fprintln(os.Stderr, "· stopping, Ctrl-C again to stop at once…")
+	})
+	defer ended()
+	root := d.root()
+	root.SetArgs(append([]string{}, args...)) // nil would mean the arguments of this process
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		return 1
+	}
+	return 0
+}
+
+// dev is one run of the command, with everything it takes from its process.
+type dev struct {
+	program    string // as it was called
+	out, notes io.Writer
+	env        []string
+
+	flags     *pflag.FlagSet
+	data      string
+	ephemeral bool
+	model     string
+	keep      bool
+	verbose   bool
+}
+
+func (d *dev) root() *cobra.Command {
+	root := &cobra.Command{
+		Use: "dev", Short: "Turnstone with everything it needs, in one process", Args: cobra.NoArgs,
+		Long: `Runs the embedded Temporal server with its Web UI, a private PostgreSQL, an offline model, a sample API, the worker and the
+gateway until Ctrl-C. State is kept in --data and comes back with it.
+
+A real model is used when OPENAI_API_KEY or ANTHROPIC_API_KEY is set, or when turnstone.yaml names one.`,
+		SilenceUsage: true, SilenceErrors: true, Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: d.program},
+		RunE: func(cmd *cobra.Command, _ []string) error { return d.serve(cmd.Context()) },
+	}
+	root.PersistentFlags().StringVar(&d.model, "model", "", "model to use instead of the configured one")
+	root.PersistentFlags().BoolVar(&d.verbose, "verbose", false, "show the log of worker and gateway")
+	root.Flags().StringVar(&d.data, "data", "", "folder for the state (default: .turnstone here, or /var/lib/turnstone for root)")
+	root.Flags().BoolVar(&d.ephemeral, "ephemeral", false, "keep nothing")
+	app.AddFlags(root.PersistentFlags())
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { d.flags = cmd.Flags() }
+	root.AddCommand(d.demoCommand())
+	return root
+}
+
+func (d *dev) demoCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "demo [prompt]", Short: "Run the main job and end", Args: cobra.MaximumNArgs(1),
+		Example: `  go run ./dev demo
+  go run ./dev demo "fetch flights from SFO to JFK under $300, only id and price"
+  go run ./dev demo --keep`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			prompt := defaultPrompt
+			if len(args) == 1 {
+				prompt = args[0]
+			}
+			return d.demo(cmd.Context(), prompt)
+		},
+	}
+	cmd.Flags().BoolVar(&d.keep, "keep", false, "leave the stack up until Ctrl-C")
+	return cmd
+}
+
+// serve keeps the stack up.
+func (d *dev) serve(ctx context.Context) error {
+	if !d.ephemeral && d.data == "" {
+		d.data = defaultData()
+	}
+	h, err := d.start(ctx, stackOptions{data: d.data, ephemeral: d.ephemeral})
+	if err != nil {
+		return err
+	}
+	h.announce(d.out)
+	fmt.Fprintln(d.out, "\nCtrl-C stops everything.")
+	return h.wait(ctx)
+}
+
+// demo runs one turn on a stack that keeps nothing.
+func (d *dev) demo(ctx context.Context, prompt string) error {
+	h, err := d.start(ctx, stackOptions{ephemeral: true, anyPort: true})
+	if err != nil {
+		return err
+	}
+	err = h.runTurn(ctx, d.out, prompt)
+	if err == nil && d.keep {
+		h.announce(d.out)
+		fmt.Fprintln(d.out, "\nThe stack stays up; Ctrl-C stops everything.")
+		return h.wait(ctx)
+	}
+	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	return errors.Join(err, h.stop(stopCtx))
+}
+
+// stopTimeout bounds a stop of everything.
+const stopTimeout = 40 * time.Second

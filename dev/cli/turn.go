@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/termtext"
+)
+
+// runTurn runs one turn through the HTTP door and shows it as it happens, then its result and history.
+func (h *instance) runTurn(ctx context.Context, w io.Writer, prompt string) error {
+	c, err := h.client()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\n> %s\n\n", prompt)
+	receipt, err := c.Start(ctx, agent.TurnRequest{Message: prompt})
+	if err != nil {
+		return err
+	}
+	var out *agent.AgentStepOutput
+	s := termtext.NewTurnPrinter(w, w)
+	for e, err := range c.Follow(ctx, receipt.TurnID, 0) {
+		if err != nil {
+			return err
+		}
+		s.Show(&e)
+		if e.Terminal() {
+			out = e.Result
+		}
+	}
+	if out == nil {
+		return fmt.Errorf("the stream of turn %s ended without a result", receipt.TurnID)
+	}
+	fmt.Fprintf(w, "\nresult    %s (%s, %s)\n", out.ResultRef, out.Status, out.StopReason)
+	if len(out.ResultPreview) > 0 {
+		fmt.Fprintf(w, "preview   %s\n", out.ResultPreview)
+	}
+	fmt.Fprintf(w, "usage     %d tokens in, %d out, %d ms\n", out.Usage.InputTokens, out.Usage.OutputTokens, out.ExecutionTimeMS)
+	if err := h.printHistory(ctx, w, receipt.TurnID); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\nWeb UI    %s/namespaces/%s/workflows/%s\n", h.stack.Temporal.UIURL(), h.settings.Temporal.Namespace,
+		"turn%2F"+string(receipt.TurnID))
+	if out.Status != agent.TurnCompleted {
+		return fmt.Errorf("the turn is %s: %s", out.Status, out.StopReason)
+	}
+	return nil
+}
+
+// printHistory prints the events of the turn's workflow.
+func (h *instance) printHistory(ctx context.Context, w io.Writer, id agent.TurnID) error {
+	temporal := h.service.Temporal()
+	if err := temporal.GetWorkflow(ctx, id.WorkflowID(), "").Get(ctx, nil); err != nil {
+		return fmt.Errorf("wait for the workflow: %w", err)
+	}
+	fmt.Fprintln(w, "\nhistory")
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	events, bytes := 0, 0
+	it := temporal.GetWorkflowHistory(ctx, id.WorkflowID(), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for it.HasNext() {
+		e, err := it.Next()
+		if err != nil {
+			return fmt.Errorf("read history: %w", err)
+		}
+		events++
+		bytes += proto.Size(e)
+		name := e.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName()
+		if name == "" && e.GetEventType() == enumspb.EVENT_TYPE_MARKER_RECORDED {
+			name = "local activity"
+		}
+		fmt.Fprintf(table, "  %d\t%s\t%s\n", e.GetEventId(), e.GetEventType(), name)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "  %d events, %d bytes\n", events, bytes)
+	return nil
+}

@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/client"
+)
+
+// exampleTag is the tag of the workflow that the examples change.
+const exampleTag = "main"
+
+// addExampleWorkflow stores the workflow "main" with one node that fetches the sample flights, unless the tenant has one of that name.
+func (h *instance) addExampleWorkflow(ctx context.Context) error {
+	set := h.settings
+	if locked := set.Auth.On() && set.Auth.OperatorKey == ""; !set.Gateway.Enabled || set.HTTP.TLSCert != "" || locked {
+		return nil // its API cannot be called from here
+	}
+	api, err := h.client()
+	if err != nil {
+		return err
+	}
+	if _, err := api.Workflow(ctx, agent.WorkflowKey{Tag: exampleTag}, 0); agent.CodeOf(err) != agent.CodeNotFound {
+		return nil // there is one, or several: they are the user's
+	}
+	step := map[string]any{
+		"step": "http_request", "url": h.stack.Flights.URL() + "/flights", "params": map[string]string{"origin": "NYC", "dest": "LAX"},
+	}
+	config, err := json.Marshal(map[string]any{"action": "pipeline", "pipeline": []any{step}})
+	if err != nil {
+		return err
+	}
+	definition, err := json.Marshal(agent.WorkflowDefinition{
+		Description: "Fetches flights. Ask for \"add email notification whenever price drops below $500\".",
+		Nodes:       []agent.WorkflowNode{{ID: "fetch_flights", Type: agent.WorkflowTask, Config: config}}, Edges: []agent.WorkflowEdge{},
+	})
+	if err != nil {
+		return err
+	}
+	put := client.WorkflowPut{
+		WorkflowKey: agent.WorkflowKey{Tag: exampleTag}, Definition: definition, Description: "The example of the embedded stack",
+	}
+	if _, err := api.PutWorkflow(ctx, put); err != nil {
+		return fmt.Errorf("put the example workflow: %w", err)
+	}
+	return nil
+}

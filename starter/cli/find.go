@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/client"
+)
+
+// defaultFound is the number of turns or sessions of a list without --limit.
+const defaultFound = 50
+
+// turnsCommand lists turns, by itself and as "turns list".
+func (a *app) turnsCommand() *cobra.Command {
+	cmd := a.turnsListCommand("turns")
+	cmd.AddCommand(a.turnsListCommand("list"))
+	return cmd
+}
+
+const turnsHelp = `List turns, the newest first: what ran or waits, whose it was, how it ended, and how the first message of each begins.
+
+A turn that waits for a person is running; starter approvals list has what waits. --text looks for a part of the beginning of the first
+message, in upper or lower case. --since and --until take a length of time (12h, 30d), a day or a time, in UTC; --until is exclusive.`
+
+func (a *app) turnsListCommand(use string) *cobra.Command {
+	var q agent.TurnQuery
+	cmd := &cobra.Command{
+		Use: use, Short: "List turns, newest first", Long: turnsHelp,
+		Example: `  starter turns
+  starter turns list --status failed --since 24h
+  starter turns --agent analyst --user ann --text flights
+  starter turns --status running,queued -o json | jq -r '.[].turn_id'`,
+	}
+	findFlags(cmd, findFields{&q.Agent, &q.UserID, &q.Channel, &q.Text, &q.Since, &q.Until})
+	cmd.Flags().StringSliceVar(&q.Status, "status", nil, "only in this state, or in any of several: queued, running, completed, failed or cancelled")
+	cmd.Flags().StringVarP((*string)(&q.SessionID), "session", "s", "", "only of this session")
+	_ = cmd.RegisterFlagCompletionFunc("status", fixedChoices( // fails only where there is no such flag
+		agent.StateQueued, agent.StateRunning, string(agent.TurnCompleted), string(agent.TurnFailed), string(agent.TurnCancelled)))
+	return listCommand(a, cmd, listing[agent.TurnSummary]{
+		header: "TURN SESSION AGENT USER STATUS STARTED TOOK TOKENS COST MESSAGE", row: foundTurnRow, limit: defaultFound,
+		fetch: func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.TurnSummary, string, error) {
+			q.Limit, q.After = min(p.Size, agent.MaxFound), p.Token
+			page, err := c.Turns(ctx, q)
+			return page.Turns, page.Next, err
+		},
+	})
+}
+
+func foundTurnRow(t *agent.TurnSummary) []string {
+	status, tokens, cost := t.Status, "-", "-"
+	if t.ErrorType != "" {
+		status += " (" + t.ErrorType + ")"
+	}
+	if t.Usage != nil {
+		tokens, cost = decimal(t.Usage.InputTokens+t.Usage.OutputTokens), dash(costText(t.Usage))
+	}
+	return []string{
+		string(t.TurnID), string(t.SessionID), dash(t.Agent), dash(t.UserID), status, moment(t.StartedAt), formatDuration(t.StartedAt, t.FinishedAt), tokens, cost,
+		dash(t.Summary),
+	}
+}
+
+func (a *app) sessionsListCommand() *cobra.Command {
+	var q agent.SessionQuery
+	cmd := &cobra.Command{
+		Use: "list", Short: "List sessions, the one with the newest turn first",
+		Long: `List sessions, the one with the newest turn first. Agent, user, status and the times of --since and --until are those of the newest
+turn. --text looks for a part of the beginning of the first message, in upper or lower case.`,
+		Example: `  starter sessions list --text flights
+  starter sessions list --user ann --since 7d -o json | jq -r '.[].session_id'`,
+	}
+	findFlags(cmd, findFields{&q.Agent, &q.UserID, &q.Channel, &q.Text, &q.Since, &q.Until})
+	return listCommand(a, cmd, listing[agent.SessionSummary]{
+		header: "SESSION TURNS AGENT USER STATUS LAST-ACTIVE MESSAGE", row: foundSessionRow, limit: defaultFound,
+		fetch: func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.SessionSummary, string, error) {
+			q.Limit, q.After = min(p.Size, agent.MaxFound), p.Token
+			page, err := c.Sessions(ctx, q)
+			return page.Sessions, page.Next, err
+		},
+	})
+}
+
+func foundSessionRow(s *agent.SessionSummary) []string {
+	return []string{string(s.SessionID), decimal(s.Turns), dash(s.Agent), dash(s.UserID), s.Status, moment(s.ActiveAt), dash(s.Summary)}
+}
+
+// findFields are the fields of a query that the lists of turns and of sessions share.
+type findFields struct {
+	agent, user, channel, text *string
+	since, until               *time.Time
+}
+
+// findFlags adds the flags of those fields. The times are read before the command runs.
+func findFlags(cmd *cobra.Command, f findFields) {
+	var since, until string
+	flags := cmd.Flags()
+	flags.StringVarP(f.agent, "agent", "a", "", "only of this agent")
+	flags.StringVar(f.user, "user", "", "only of this user")
+	flags.StringVar(f.channel, "channel", "", "only of this channel")
+	flags.StringVar(f.text, "text", "", "only where the beginning of the first message has this text")
+	flags.StringVar(&since, "since", "", "how far back, or from when on")
+	flags.StringVar(&until, "until", "", "until when")
+	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
+		now := time.Now()
+		if *f.since, err = readTime("--since", since, now); err != nil {
+			return err
+		}
+		*f.until, err = readTime("--until", until, now)
+		return err
+	}
+}

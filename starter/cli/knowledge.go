@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/client"
+	"github.com/turnstone-run/turnstone/internal/termtext"
+)
+
+func (a *app) knowledgeCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use: "knowledge", Short: "Documents that ask agents answer from",
+		Long: `Documents that ask agents answer from. A collection is a catalog document of kind KnowledgeCollection; what is in it is added, listed,
+searched and deleted here.`,
+		Example: `  starter knowledge add handbook docs/ faq.jsonl
+  starter knowledge search handbook "how many days off?"
+  starter knowledge list handbook
+  starter knowledge delete handbook docs/old.md`,
+	}, a.knowledgeAddCommand(), a.knowledgeListCommand(), a.knowledgeSearchCommand(), a.knowledgeDeleteCommand())
+}
+
+func (a *app) knowledgeListCommand() *cobra.Command {
+	return listCommand(a, &cobra.Command{
+		Use: "list <collection>", Short: "List the documents of a collection", Args: cobra.ExactArgs(1),
+		Example: "  starter knowledge list handbook\n  starter knowledge list handbook -o json | jq '.[].id'",
+	}, listing[agent.KnowledgeDocument]{
+		header: "DOCUMENT TITLE TYPE BYTES CHUNKS UPDATED",
+		row: func(d *agent.KnowledgeDocument) []string {
+			return []string{d.ID, dash(d.Title), dash(d.MIMEType), decimal(d.Bytes), decimal(d.Chunks), moment(d.UpdatedAt)}
+		},
+		fetch: func(ctx context.Context, c *client.Client, args []string, p agent.Page) ([]agent.KnowledgeDocument, string, error) {
+			page, err := c.Knowledge(ctx, args[0], p)
+			return page.Documents, page.Next, err
+		},
+	})
+}
+
+func (a *app) knowledgeSearchCommand() *cobra.Command {
+	var top int
+	cmd := &cobra.Command{
+		Use: "search <collection> <text>", Short: "Find passages as an agent of the collection would", Args: cobra.MinimumNArgs(2),
+		Example: `  starter knowledge search handbook "how many days off?" --top 3`,
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+			if err := requireMin("top", top, 0); err != nil {
+				return err
+			}
+			passages, err := c.SearchKnowledge(ctx, args[0], strings.Join(args[1:], " "), top)
+			if err != nil {
+				return err
+			}
+			return a.print(append([]agent.Passage{}, passages...), func() error {
+				for i := range passages {
+					a.printPassage(i+1, &passages[i])
+				}
+				if len(passages) == 0 {
+					a.printNote("nothing found")
+				}
+				return nil
+			})
+		}),
+	}
+	cmd.Flags().IntVar(&top, "top", 0, "at most so many; 0: as many as an agent gets")
+	return cmd
+}
+
+func (a *app) printPassage(n int, p *agent.Passage) {
+	from := p.DocumentID
+	if p.Title != "" {
+		from = p.Title + " — " + from
+	}
+	if p.Page > 0 {
+		from += fmt.Sprintf(", page %d", p.Page)
+	}
+	a.printLine("[%d] %s  (%.4f)\n    %s", n, clipName(from), p.Score, termtext.OneLine(p.Text, 400))
+}
+
+func (a *app) knowledgeDeleteCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "delete <collection> <document>…", Short: "Delete documents of a collection", Args: cobra.MinimumNArgs(2),
+		Example: "  starter knowledge delete handbook docs/old.md",
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+			for _, id := range args[1:] {
+				if err := c.DeleteKnowledge(ctx, args[0], id); err != nil {
+					return err
+				}
+				if a.output != "json" {
+					a.printLine("deleted %s", clipName(id))
+				}
+			}
+			return a.print(args[1:], func() error { return nil })
+		}),
+	}
+}

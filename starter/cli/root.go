@@ -1,0 +1,282 @@
+// Package cli is the command line of a client, for the programs starter and turnstone.
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/client"
+	"github.com/turnstone-run/turnstone/internal/termtext"
+)
+
+const defaultServer = "http://127.0.0.1:8080"
+
+// app is one run of the command line, with everything it takes from its process.
+type app struct {
+	program     string           // as it was called
+	others      []*cobra.Command // of the program, besides those of a client
+	in          io.Reader
+	out, errOut io.Writer
+	interrupts  <-chan os.Signal
+	server      string   // default from the environment; the flag overrides it
+	env         []string // for TEMPORAL_* variables, which only setup reads
+	color       bool     // of a diff
+	terminals   [2]bool  // whether out and errOut are terminals
+	redis       string   // from the environment; the flag overrides it
+	version     string
+
+	key     string // from the environment
+	keyFile string // overrides it
+	ca      string // file of those who sign the server's certificate
+	tenant  string
+	output  string // text or json
+	lines   *lineReader
+}
+
+const longHelp = `starter talks to a running Turnstone server.
+
+Exit codes:
+  0    the turn completed, or the command did what it should
+  1    the turn or a check failed, or the server had an internal error
+  2    wrong flags or arguments or files, or the server refused the request
+  3    the server cannot be reached, is not available, or lets nobody in just now
+  4    the turn was cancelled
+  130  interrupted`
+
+const rootExample = `  # ask once
+  starter chat "fetch flights from NYC to LAX, sort by price, show top 3"
+
+  # a conversation, line by line
+  starter chat --session trip-1
+
+  # start now, look later
+  starter start "fetch flights from NYC to LAX" --output json
+  starter tail <turn>
+  starter results get <turn>
+  starter results export <turn> -o rows.csv
+
+  # what ran, whose it was, and how it ended
+  starter turns --status failed --since 24h
+  starter sessions list --text flights
+
+  # what waits for a person
+  starter approvals list
+  starter approvals decide <approval> approve --by me
+
+  # what runs by the clock
+  starter schedules create morning "what happened overnight?" --cron "0 7 * * 1-5" --time-zone Europe/Berlin
+
+  # who may call
+  starter keys create laptop --scope 'turns.*'
+  starter audit --outcome denied --since 24h
+
+  # what ask agents read
+  starter knowledge add handbook docs/
+
+  # processes, and tools that were made of pipelines
+  starter workflows put main -f main.yaml
+  starter workflows run main --wait
+  starter tools list
+
+  # what there is, and who would answer
+  starter agents list
+  starter catalog apply catalog/
+  starter route --role trader --page /portfolio`
+
+// run executes one command line and returns the exit code.
+func (a *app) run(ctx context.Context, args []string) int {
+	a.lines = newLineReader(a.in)
+	root := a.root()
+	root.SetArgs(append([]string{}, args...)) // nil would mean the arguments of this process
+	err := root.ExecuteContext(ctx)
+	if err != nil && !errors.As(err, new(turnEnded)) && !errors.As(err, new(outcome)) {
+		a.complain(err)
+		if hint := a.hintFor(err); hint != "" {
+			fmt.Fprintln(a.errOut, hint)
+		}
+	}
+	return exitCode(err)
+}
+
+// complain prints an error. Faults of catalog documents are printed one a line, so that an editor can jump to them.
+func (a *app) complain(err error) {
+	faults, ok := errors.AsType[agent.Faults](err)
+	if !ok {
+		a.printNote("Error: %v", err)
+		return
+	}
+	a.printFaults(a.errOut, faults)
+	a.printNote("Error: refused; nothing was changed")
+}
+
+// maxFaults is how many faults are shown.
+const maxFaults = 200
+
+func (a *app) printFaults(to io.Writer, faults agent.Faults) {
+	for i := range faults[:min(len(faults), maxFaults)] {
+		fmt.Fprintln(to, termtext.OneLine(termtext.Printable(faults[i].String()), 1000))
+	}
+	if more := len(faults) - maxFaults; more > 0 {
+		fmt.Fprintf(to, "… and %d more\n", more)
+	}
+}
+
+func (a *app) hintFor(err error) string {
+	//nolint:gosec // a hint for people, no credential
+	const invalidCredential = "The credential of %s is not valid on this server, or has expired; starter keys create makes a new one."
+	switch code := agent.CodeOf(err); {
+	case code == agent.CodeUnauthenticated && a.keyFile != "":
+		return fmt.Sprintf(invalidCredential, "--key-file")
+	case code == agent.CodeUnauthenticated && a.key != "":
+		return fmt.Sprintf(invalidCredential, "TURNSTONE_KEY")
+	case code == agent.CodeUnauthenticated:
+		return remedyNoKey
+	case code == agent.CodeRateLimited:
+		if e, ok := errors.AsType[*agent.Error](err); ok && e.RetryAfter > 0 {
+			return "Try again in " + e.RetryAfter.String() + "."
+		}
+		return ""
+	case errors.Is(err, client.ErrUnreachable):
+		return "Is the server running? Start one with: go run ./dev   or name it with --server or TURNSTONE_SERVER."
+	case errors.As(err, new(usageError)):
+		return `See "starter help".`
+	default:
+		return ""
+	}
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use: a.program, Short: "Talk to a running Turnstone server", Long: longHelp, Example: rootExample,
+		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.errOut)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.server, "server", cmp.Or(a.server, defaultServer), "address of the server (env TURNSTONE_SERVER)")
+	flags.StringVar(&a.keyFile, "key-file", "", "file with the API key or token to call with (default: env TURNSTONE_KEY)")
+	flags.StringVar(&a.ca, "ca", "", "PEM file of who signed the server's certificate (default: the system's)")
+	flags.StringVar(&a.tenant, "tenant", "", "tenant to act for (default: the credential's, or the server's)")
+	flags.StringVarP(&a.output, "output", "o", "text", "text or json")
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if a.output != "text" && a.output != "json" {
+			return usageError{fmt.Errorf("--output is %q, want text or json", a.output)}
+		}
+		return nil
+	}
+	root.AddCommand(a.chatCommand(), a.startCommand(), a.rerunCommand(), a.tailCommand(), a.cancelCommand(), a.decideCommand(), a.resultsCommand(),
+		a.jobsCommand(), a.workflowsCommand(), a.toolsCommand(),
+		a.approvalsCommand(), a.turnsCommand(), a.sessionsCommand(), a.knowledgeCommand(), a.doctorCommand(),
+		a.agentsCommand(), a.nodesCommand(), a.catalogCommand(), a.routeCommand(), a.planCommand(), a.versionCommand(),
+		a.messageCommand(), a.schedulesCommand(), a.linksCommand(), a.keysCommand(), a.whoamiCommand(), a.auditCommand(),
+		a.usageCommand(), a.retentionCommand(), a.eraseCommand(), a.erasuresCommand(), a.setupCommand())
+	root.AddCommand(a.others...)
+	a.addCompletions(root)
+	markUsage(root)
+	return root
+}
+
+// markUsage turns the argument errors that cobra finds into usage errors, which have an exit code of their own.
+func markUsage(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usageError{err}
+			}
+			return nil
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		markUsage(sub)
+	}
+}
+
+// maxKeyFile bounds a file with a credential.
+const maxKeyFile = 64 << 10
+
+// readKey reads a credential from a file. An empty file is an error: the caller does not want to be anonymous.
+func readKey(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close() //nolint:errcheck // read-only
+	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
+	if err != nil {
+		return "", err
+	}
+	key := strings.TrimSpace(string(text))
+	switch {
+	case key == "":
+		return "", fmt.Errorf("%s is empty", name)
+	case len(text) > maxKeyFile:
+		return "", fmt.Errorf("%s is no file with a key: it has more than %d bytes", name, maxKeyFile)
+	}
+	return key, nil
+}
+
+// trustingClient returns an HTTP client that trusts the certificate authorities in a PEM file.
+func trustingClient(file string) (*http.Client, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s holds no certificate", file)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // what net/http says it is
+	transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	return &http.Client{Transport: transport}, nil
+}
+
+// printJSON prints a value as JSON.
+func (a *app) printJSON(v any) error { return writeJSON(a.out, v, "  ") }
+
+// printJSONLine prints a value as one line of JSON.
+func (a *app) printJSONLine(v any) error { return writeJSON(a.out, v, "") }
+
+func writeJSON(to io.Writer, v any, indent string) error {
+	e := json.NewEncoder(to)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", indent)
+	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Example: "  starter version\n  starter version -o json | jq -r .version",
+		RunE: func(*cobra.Command, []string) error {
+			return a.done(map[string]string{"version": a.version}, "starter %s", a.version)
+		},
+	}
+}
+
+// buildVersion returns the version that the Go toolchain recorded: the module's, or the commit of a build from a checkout.
+func buildVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
+}

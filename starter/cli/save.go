@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/uuid"
+)
+
+// saveFile writes a file whole or not at all: beside it, and then in its place. A device or a pipe is written to as it is.
+func saveFile(name string, write func(io.Writer) error) error {
+	mode := fs.FileMode(0o666)
+	switch info, err := os.Stat(name); {
+	case err == nil && info.IsDir():
+		return usageError{fmt.Errorf("%s is a folder", name)}
+	case err == nil && !info.Mode().IsRegular():
+		return writeTo(name, os.O_WRONLY, mode, write)
+	case err == nil:
+		mode = info.Mode().Perm()
+		if name, err = filepath.EvalSymlinks(name); err != nil { // the link stays
+			return usageError{err}
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return usageError{err}
+	}
+	beside := filepath.Join(filepath.Dir(name), ".starter-"+uuid.NewString())
+	if err := writeTo(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode, write); err != nil {
+		return errors.Join(err, ignoreMissing(os.Remove(beside)))
+	}
+	if err := os.Rename(beside, name); err != nil {
+		return errors.Join(usageError{err}, ignoreMissing(os.Remove(beside)))
+	}
+	return nil
+}
+
+// ignoreMissing takes for done the removal of what was never there.
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func writeTo(name string, flags int, mode fs.FileMode, write func(io.Writer) error) error {
+	f, err := os.OpenFile(name, flags, mode)
+	if err != nil {
+		return usageError{err}
+	}
+	if err := write(f); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if flags&os.O_CREATE != 0 {
+		if err := f.Sync(); err != nil { // a name that outlives a crash must not outlive its content
+			return errors.Join(err, f.Close())
+		}
+	}
+	return f.Close()
+}

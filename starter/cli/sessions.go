@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/client"
+	"github.com/turnstone-run/turnstone/internal/termtext"
+)
+
+func (a *app) sessionsCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use: "sessions", Short: "Conversations: find, read, fork, export and delete them",
+		Example: "  starter sessions list --text flights\n  starter sessions messages trip-1\n  starter sessions export trip-1 > trip-1.json",
+	}, a.sessionsListCommand(), a.sessionMessagesCommand(), a.sessionForkCommand(), a.sessionExportCommand(), a.sessionDeleteCommand())
+}
+
+// requireSessionID checks the id of a session before it becomes part of an address.
+func requireSessionID(id string) (agent.SessionID, error) {
+	if s := agent.SessionID(id); s.Valid() {
+		return s, nil
+	}
+	return "", usageError{fmt.Errorf("%q is no session id", id)}
+}
+
+func (a *app) sessionMessagesCommand() *cobra.Command {
+	limit := defaultLimit
+	cmd := &cobra.Command{
+		Use: "messages <session>", Short: "Print a session's transcript", Args: cobra.ExactArgs(1),
+		Example: "  starter sessions messages trip-1\n  starter sessions messages trip-1 -o json | jq '.[].role'",
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+			id, err := requireSessionID(args[0])
+			if err != nil {
+				return err
+			}
+			messages, more, err := fetchAll(limit, func(p agent.Page) ([]client.Message, string, error) { return messagePage(ctx, c, id, p) })
+			if err != nil {
+				return err
+			}
+			return a.printList(messages, more, func() error {
+				for i := range messages {
+					a.printMessage(&messages[i])
+				}
+				return nil
+			})
+		}),
+	}
+	limitFlag(cmd, &limit, "at most so many, the first ones; 0: all")
+	return cmd
+}
+
+// messagePage returns a page of a transcript; its token is the position behind which it begins.
+func messagePage(ctx context.Context, c *client.Client, id agent.SessionID, p agent.Page) ([]client.Message, string, error) {
+	after := int64(0)
+	if p.Token != "" {
+		var err error
+		if after, err = strconv.ParseInt(p.Token, 10, 64); err != nil {
+			return nil, "", fmt.Errorf("page %q: %w", p.Token, err)
+		}
+	}
+	page, err := c.Messages(ctx, id, after, p.Size)
+	if err != nil || !page.More {
+		return page.Messages, "", err
+	}
+	return page.Messages, decimal(page.Next), nil
+}
+
+func (a *app) printMessage(m *client.Message) {
+	a.printLine("— %d %s · %s · %s", m.Position, m.Role, moment(m.CreatedAt), dash(string(m.TurnID)))
+	for i := range m.Blocks {
+		a.printLine("%s", blockLine(&m.Blocks[i]))
+	}
+}
+
+// blockLine returns a block for a reader: text unchanged, anything else on one line.
+func blockLine(b *agent.Block) string {
+	switch b.Type {
+	case agent.BlockText:
+		return strings.TrimRight(b.Text, "\n")
+	case agent.BlockReasoning:
+		return "[reasoning] " + termtext.OneLine(b.Reasoning, 400)
+	case agent.BlockToolCall, agent.BlockInvalidToolCall, agent.BlockServerToolCall:
+		return "→ " + b.Name + " " + termtext.OneLine(string(b.Args), 400)
+	case agent.BlockToolResult, agent.BlockServerToolResult:
+		mark := "✓ "
+		if b.Status == agent.ResultError {
+			mark = "✗ "
+		}
+		line := mark + termtext.OneLine(string(b.Output), 400)
+		if b.Ref != "" {
+			line += " " + b.Ref
+		}
+		return line
+	case agent.BlockImage, agent.BlockAudio, agent.BlockFile:
+		return strings.TrimSpace(fmt.Sprintf("[%s] %s %s", b.Type, b.MIMEType, b.URL+b.FileID))
+	default:
+		return "[" + string(b.Type) + "]"
+	}
+}
+
+func (a *app) sessionExportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "export <session>", Short: "Print everything that is kept of a session, as JSON", Args: cobra.ExactArgs(1),
+		Long:    "Print everything that is kept of a session, as JSON: its messages, turns with their results, approvals, and what middleware notes.",
+		Example: "  starter sessions export trip-1 > trip-1.json",
+		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+			id, err := requireSessionID(args[0])
+			if err != nil {
+				return err
+			}
+			export, err := c.ExportSession(ctx, id)
+			if err != nil {
+				return err
+			}
+			return a.printJSON(export)
+		}),
+	}
+}
+
+func (a *app) sessionDeleteCommand() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "delete <session>", Short: "Delete a session with everything that is kept of it", Args: cobra.ExactArgs(1),
+		Long: `Delete a session with its turns, messages, results, events, approvals, and the stored content that nothing else refers to. What its
+turns consumed stays in the ledger. Refused while a turn runs or waits in it.`,
+		Example: "  starter sessions delete trip-1\n  starter sessions delete trip-1 --yes",
+		RunE: show(a, func(ctx context.Context, c *client.Client, args []string) (agent.SessionDeleted, error) {
+			id, err := requireSessionID(args[0])
+			if err != nil {
+				return agent.SessionDeleted{}, err
+			}
+			if !yes {
+				if err := a.confirm(ctx, fmt.Sprintf("Delete session %s and everything that is kept of it?", id)); err != nil {
+					return agent.SessionDeleted{}, err
+				}
+			}
+			return c.DeleteSession(ctx, id)
+		}, func(d *agent.SessionDeleted) string {
+			return fmt.Sprintf("deleted session %s: %s, %s, %s", d.SessionID, count(d.Turns, "turn"), count(d.Messages, "message"), count(d.Blobs, "blob"))
+		}),
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// confirm asks a question. Every answer but "yes" is an error.
+func (a *app) confirm(ctx context.Context, question string) error {
+	fmt.Fprintf(a.errOut, "%s [y/N] ", question)
+	select {
+	case line := <-a.lines.next(): // empty at the end of the input
+		switch strings.ToLower(strings.TrimSpace(line)) {
+		case "y", "yes":
+			return nil
+		}
+		fmt.Fprintln(a.errOut)
+		return usageError{errors.New("not confirmed, nothing was done; --yes does not ask")}
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/client"
+)
+
+func (a *app) toolsCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use: "tools", Short: "Tools that were made of repeated pipelines",
+		Long: `Tools that were made of repeated pipelines. A pipeline that a tenant used again becomes a tool, with what varied as its parameters. A change
+takes effect with the next turn.`,
+		Example: `  starter tools list
+  starter tools rename fetch_flights_sorted cheap_flights
+  starter tools describe cheap_flights "Flights of a route, the cheapest first."
+  starter tools disable cheap_flights`,
+	}, a.toolsListCommand(), a.toolsRenameCommand(), a.toolsDescribeCommand(),
+		a.toolsSwitchCommand("enable", "Give a tool to agents again", true), a.toolsSwitchCommand("disable", "Keep a tool from agents", false))
+}
+
+func (a *app) toolsListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the tools, disabled ones included", Args: cobra.NoArgs,
+		Example: "  starter tools list\n  starter tools list -o json | jq '.[].parameters'",
+		RunE: a.send(func(ctx context.Context, c *client.Client, _ []string) error {
+			found, err := c.Composites(ctx)
+			if err != nil {
+				return err
+			}
+			return a.print(append([]agent.Composite{}, found...), func() error {
+				return printTable(a, "NAME STATE VERSION USES UPDATED DESCRIPTION", compositeRow, found)
+			})
+		}),
+	}
+}
+
+func compositeRow(c *agent.Composite) []string {
+	state := "enabled"
+	if !c.Enabled {
+		state = "disabled"
+	}
+	return []string{c.Name, state, decimal(c.Version), decimal(c.Uses), moment(c.UpdatedAt), c.Description}
+}
+
+func (a *app) toolsRenameCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "rename <tool> <name>", Short: "Give a tool another name", Args: cobra.ExactArgs(2),
+		Long:    "Give a tool another name: 1 to 64 of a-z, 0-9 and _.",
+		Example: "  starter tools rename fetch_flights_sorted cheap_flights",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.changeTool(cmd, args, agent.CompositeChange{Name: &args[1]}, "renamed "+args[0]+" to")
+		},
+	}
+}
+
+func (a *app) toolsDescribeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "describe <tool> <text>", Short: "Say what a tool is for, as models read it", Args: cobra.MinimumNArgs(2),
+		Example: `  starter tools describe cheap_flights "Flights of a route, the cheapest first."`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text := strings.Join(args[1:], " ")
+			return a.changeTool(cmd, args, agent.CompositeChange{Description: &text}, "described")
+		},
+	}
+}
+
+func (a *app) toolsSwitchCommand(word, short string, on bool) *cobra.Command {
+	return &cobra.Command{
+		Use: word + " <tool>", Short: short, Args: cobra.ExactArgs(1),
+		Example: "  starter tools " + word + " cheap_flights",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.changeTool(cmd, args, agent.CompositeChange{Enabled: &on}, word+"d")
+		},
+	}
+}
+
+// changeTool changes the tool that the first argument names, and prints what was done to it.
+func (a *app) changeTool(cmd *cobra.Command, args []string, change agent.CompositeChange, done string) error {
+	return show(a, func(ctx context.Context, c *client.Client, args []string) (agent.Composite, error) {
+		return c.ChangeComposite(ctx, args[0], change)
+	}, func(changed *agent.Composite) string { return done + " " + clipName(changed.Name) })(cmd, args)
+}

@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/internal/app"
+)
+
+// issued is a certificate with its key, and the PEM file that it stands in.
+type issued struct {
+	leaf *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string
+}
+
+// issue makes a certificate as somebody's command line does: no names but a common one. by is who signs it; nil: itself.
+func issue(t *testing.T, by *issued, change func(*x509.Certificate)) *issued {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "turnstone.example"},
+		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	if change != nil {
+		change(c)
+	}
+	parent, signer := c, key
+	if by != nil {
+		parent, signer = by.leaf, by.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, key.Public(), signer)
+	require.NoError(t, err)
+	out := &issued{key: key, file: filepath.Join(t.TempDir(), "cert.pem")}
+	out.leaf, err = x509.ParseCertificate(der)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(out.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	return out
+}
+
+// gateway answers GET /health, over TLS where there is a certificate, and returns its address.
+func gateway(t *testing.T, status int, cert *issued) string {
+	t.Helper()
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/health" {
+			status = http.StatusNotFound
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, `{"status":"x"}`)
+	}))
+	s.Config.ErrorLog = zap.NewStdLog(zap.NewNop()) // handshakes fail on purpose
+	t.Cleanup(s.Close)
+	if cert == nil {
+		s.Start()
+	} else {
+		s.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{cert.leaf.Raw}, PrivateKey: cert.key}}}
+		s.StartTLS()
+	}
+	return s.Listener.Addr().String()
+}
+
+func TestHealth(t *testing.T) {
+	own := issue(t, nil, nil)
+	ended := issue(t, nil, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Hour) })
+	authority := issue(t, nil, func(c *x509.Certificate) {
+		c.IsCA, c.BasicConstraintsValid, c.KeyUsage = true, true, x509.KeyUsageCertSign
+	})
+	renewed := issue(t, authority, nil)
+	for name, c := range map[string]struct {
+		status int
+		served *issued // what the gateway has
+		file   string  // http.tls_cert
+		want   string  // of the error; empty: healthy
+	}{
+		"plain":                          {http.StatusOK, nil, "", ""},
+		"no turn can run":                {http.StatusServiceUnavailable, nil, "", "not healthy: 503"},
+		"self-signed":                    {http.StatusOK, own, own.file, ""},
+		"self-signed, no turn can run":   {http.StatusServiceUnavailable, own, own.file, "not healthy: 503"},
+		"its end is another's to tell":   {http.StatusOK, ended, ended.file, ""},
+		"signed by one of the file":      {http.StatusOK, renewed, authority.file, ""},
+		"somebody else's":                {http.StatusOK, issue(t, nil, nil), own.file, "not the server of http.tls_cert"},
+		"signed by whom nobody knows":    {http.StatusOK, renewed, own.file, "not the server of http.tls_cert"},
+		"no TLS where there ought to be": {http.StatusOK, nil, own.file, "HTTP response to HTTPS client"},
+		"no file":                        {http.StatusOK, own, own.file + ".gone", "http.tls_cert: open"},
+		"no certificate in it":           {http.StatusOK, own, "health_test.go", "http.tls_cert: health_test.go holds no certificate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, port, err := net.SplitHostPort(gateway(t, c.status, c.served))
+			require.NoError(t, err)
+			var out bytes.Buffer
+			err = (&command{out: &out}).health(t.Context(), &app.HTTP{Addr: ":" + port, TLSCert: c.file})
+			if c.want == "" {
+				require.NoError(t, err)
+				require.JSONEq(t, `{"status":"x"}`, out.String())
+				return
+			}
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+	require.ErrorContains(t, (&command{}).health(t.Context(), &app.HTTP{Addr: "nowhere"}), "http.addr")
+}
+
+func TestHealthURL(t *testing.T) {
+	for addr, want := range map[string]string{
+		":8080": "http://127.0.0.1:8080/health", "0.0.0.0:1": "http://127.0.0.1:1/health", "[::]:1": "http://127.0.0.1:1/health",
+		"[fd00::7]:1": "http://[fd00::7]:1/health", "host:1": "http://host:1/health",
+	} {
+		got, err := healthURL(&app.HTTP{Addr: addr})
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+}
