@@ -2,28 +2,26 @@ package openai
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-
-	sdk "github.com/openai/openai-go/v3"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
 type embedder struct {
-	client     *wire.Client
-	embeddings sdk.EmbeddingService
-	model      string
+	client *wire.Client
+	model  string
 }
 
 // NewEmbedder makes the embedder of a model, e.g. text-embedding-3-small, of a provider that speaks OpenAI's protocol. An error is
 // [agent.CodeInvalid] with the field.
 func NewEmbedder(provider string, cfg Config, model string) (agent.Embedder, error) {
-	client, opts, err := service(provider, cfg)
+	client, err := open(provider, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &embedder{client: client, embeddings: sdk.NewEmbeddingService(opts...), model: model}, nil
+	return &embedder{client: client, model: model}, nil
 }
 
 // Embed implements [agent.Embedder].
@@ -32,27 +30,28 @@ func (e *embedder) Embed(ctx context.Context, texts []string) ([][]float32, erro
 }
 
 func (e *embedder) ask(ctx context.Context, batch []string) ([][]float32, error) {
-	res, err := e.embeddings.New(ctx, sdk.EmbeddingNewParams{
-		Model: e.model, Input: sdk.EmbeddingNewParamsInputUnion{OfArrayOfStrings: batch}, EncodingFormat: sdk.EmbeddingNewParamsEncodingFormatFloat,
-	})
+	cfg := e.client.Config()
+	res, err := post(ctx, e.client.HTTP(), &cfg, "/embeddings", map[string]any{"model": e.model, "input": batch, "encoding_format": "float"})
 	if err != nil {
 		return nil, err
 	}
+	defer res.Body.Close() //nolint:errcheck // it was read
+	var answer struct {
+		Data []struct {
+			Index     int       `json:"index"`
+			Embedding []float32 `json:"embedding"`
+		} `json:"data"`
+	}
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+		return nil, fmt.Errorf("malformed embeddings: %w", err)
+	}
 	vectors := make([][]float32, len(batch))
-	for i := range res.Data {
-		at := res.Data[i].Index // the order of the list is not promised
-		if at < 0 || at >= int64(len(vectors)) || vectors[at] != nil {
+	for i := range answer.Data {
+		at := answer.Data[i].Index // the order of the list is not promised
+		if at < 0 || at >= len(vectors) || vectors[at] != nil {
 			return nil, fmt.Errorf("malformed embeddings: index %d of %d", at, len(vectors))
 		}
-		vectors[at] = toFloat32(res.Data[i].Embedding)
+		vectors[at] = answer.Data[i].Embedding
 	}
 	return vectors, nil
-}
-
-func toFloat32(vector []float64) []float32 {
-	out := make([]float32, len(vector))
-	for i, x := range vector {
-		out[i] = float32(x)
-	}
-	return out
 }

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	sdk "github.com/openai/openai-go/v3"
-
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
@@ -32,8 +30,6 @@ func mediaOf(official bool) Media {
 	return media
 }
 
-type part = sdk.ChatCompletionContentPartUnionParam
-
 // userParts projects a user's message; a block that the server cannot take becomes a note.
 func (m *model) userParts(blocks []agent.Block) []part {
 	var parts []part
@@ -43,7 +39,7 @@ func (m *model) userParts(blocks []agent.Block) []part {
 		var lacks string
 		switch {
 		case b.Type == agent.BlockText:
-			p = sdk.TextContentPart(b.Text)
+			p = textPart(b.Text)
 		case b.Type == agent.BlockImage:
 			p, lacks = m.media.image(b)
 		case b.Type == agent.BlockAudio:
@@ -56,7 +52,7 @@ func (m *model) userParts(blocks []agent.Block) []part {
 			lacks = wire.CannotCarry
 		}
 		if lacks != "" {
-			p = sdk.TextContentPart(wire.OmissionNote(b, lacks))
+			p = textPart(wire.OmissionNote(b, lacks))
 		}
 		parts = append(parts, p)
 	}
@@ -78,7 +74,7 @@ func (m Media) image(b *agent.Block) (p part, lacks string) {
 	default:
 		source = dataURL(b)
 	}
-	return sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: source}), ""
+	return part{Type: "image_url", ImageURL: &imageURL{source}}, ""
 }
 
 func (m Media) audio(b *agent.Block) (p part, lacks string) {
@@ -93,7 +89,7 @@ func (m Media) audio(b *agent.Block) (p part, lacks string) {
 	case !isBase64(b):
 		return p, wire.NotBase64
 	}
-	return sdk.InputAudioContentPart(sdk.ChatCompletionContentPartInputAudioInputAudioParam{Data: b.Base64, Format: format}), ""
+	return part{Type: "input_audio", InputAudio: &inputAudio{b.Base64, format}}, ""
 }
 
 func audioFormat(mimeType string) string {
@@ -108,12 +104,12 @@ func audioFormat(mimeType string) string {
 }
 
 func (m Media) file(b *agent.Block) (p part, lacks string) {
-	var file sdk.ChatCompletionContentPartFileFileParam
+	var file inputFile
 	switch {
 	case !m.File:
 		return p, "the provider takes no files"
 	case b.FileID != "":
-		file.FileID = sdk.String(b.FileID)
+		file.FileID = b.FileID
 	case b.URL != "":
 		return p, "the provider takes no file by URL"
 	case m.FileTypes != nil && !slices.ContainsFunc(m.FileTypes, func(kind string) bool { return strings.HasPrefix(b.MIMEType, kind) }):
@@ -121,9 +117,9 @@ func (m Media) file(b *agent.Block) (p part, lacks string) {
 	case !isBase64(b):
 		return p, wire.NotBase64
 	default:
-		file.FileData, file.Filename = sdk.String(dataURL(b)), sdk.String(fileName(b))
+		file.FileData, file.Filename = dataURL(b), fileName(b)
 	}
-	return sdk.FileContentPart(file), ""
+	return part{Type: "file", File: &file}, ""
 }
 
 func dataURL(b *agent.Block) string { return "data:" + b.MIMEType + ";base64," + b.Base64 }

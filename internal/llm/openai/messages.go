@@ -3,33 +3,31 @@ package openai
 import (
 	"fmt"
 
-	sdk "github.com/openai/openai-go/v3"
-
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
 // messages projects the conversation. What the server cannot take becomes a note; the error is that of an unknown role.
-func (m *model) messages(req agent.ModelRequest) ([]sdk.ChatCompletionMessageParamUnion, error) {
-	var out []sdk.ChatCompletionMessageParamUnion
+func (m *model) messages(req agent.ModelRequest) ([]message, error) {
+	var out []message
 	if system := req.SystemPrompt(); system != "" {
-		out = append(out, sdk.SystemMessage(system))
+		out = append(out, message{Role: "system", Content: system})
 	}
 	for i, msg := range wire.PairResults(req.Messages) {
 		switch msg.Role {
 		case agent.RoleSystem:
-			out = append(out, sdk.SystemMessage(wire.PlainText(msg.Blocks, wire.CannotCarry)))
+			out = append(out, message{Role: "system", Content: wire.PlainText(msg.Blocks, wire.CannotCarry)})
 		case agent.RoleUser:
 			if parts := m.userParts(msg.Blocks); len(parts) > 0 {
 				out = append(out, userMessage(parts))
 			}
 		case agent.RoleAssistant:
 			if a, ok := assistantMessage(msg.Blocks); ok {
-				out = append(out, sdk.ChatCompletionMessageParamUnion{OfAssistant: &a})
+				out = append(out, a)
 			}
 		case agent.RoleTool:
 			for j := range msg.Blocks {
-				out = append(out, sdk.ToolMessage(wire.ResultTextMarked(&msg.Blocks[j]), string(msg.Blocks[j].ToolCallID)))
+				out = append(out, message{Role: "tool", Content: wire.ResultTextMarked(&msg.Blocks[j]), ToolCallID: string(msg.Blocks[j].ToolCallID)})
 			}
 		default:
 			return nil, agent.Invalid(fmt.Sprintf("messages[%d].role", i), "unknown role %q", msg.Role)
@@ -39,30 +37,28 @@ func (m *model) messages(req agent.ModelRequest) ([]sdk.ChatCompletionMessagePar
 }
 
 // userMessage uses the plain form for plain text: many compatible servers know no other.
-func userMessage(parts []part) sdk.ChatCompletionMessageParamUnion {
-	if len(parts) == 1 && parts[0].OfText != nil {
-		return sdk.UserMessage(parts[0].OfText.Text)
+func userMessage(parts []part) message {
+	if len(parts) == 1 && parts[0].Type == "text" {
+		return message{Role: "user", Content: *parts[0].Text}
 	}
-	return sdk.UserMessage(parts)
+	return message{Role: "user", Content: parts}
 }
 
 // assistantMessage is false for a message of which the API takes nothing.
-func assistantMessage(blocks []agent.Block) (sdk.ChatCompletionAssistantMessageParam, bool) {
-	var m sdk.ChatCompletionAssistantMessageParam
-	if text := wire.PlainText(blocks, wire.CannotCarry); text != "" {
-		m.Content.OfString = sdk.String(text)
+func assistantMessage(blocks []agent.Block) (message, bool) {
+	m := message{Role: "assistant"}
+	text := wire.PlainText(blocks, wire.CannotCarry)
+	if text != "" {
+		m.Content = text
 	}
 	for i := range blocks {
 		b := &blocks[i]
 		if !wire.IsToolCall(b) {
 			continue
 		}
-		m.ToolCalls = append(m.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{
-			OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
-				ID:       b.ID,
-				Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{Name: b.Name, Arguments: string(wire.ToolArguments(b))},
-			},
-		})
+		call := functionCall{ID: b.ID, Type: "function"}
+		call.Function.Name, call.Function.Arguments = b.Name, string(wire.ToolArguments(b))
+		m.ToolCalls = append(m.ToolCalls, call)
 	}
-	return m, m.Content.OfString.Valid() || len(m.ToolCalls) > 0
+	return m, text != "" || len(m.ToolCalls) > 0
 }

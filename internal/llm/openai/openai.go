@@ -7,10 +7,7 @@ package openai
 
 import (
 	"context"
-	"net/http"
 
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -25,7 +22,6 @@ type Config = wire.Config
 
 type model struct {
 	client   *wire.Client
-	service  sdk.ChatCompletionService
 	media    Media
 	official bool // of OpenAI or Azure: knows max_completion_tokens, which others do not
 	usage    bool // ask for usage in the stream
@@ -42,12 +38,12 @@ func New(cfg Config) (agent.Model, error) { return NewWith("openai", cfg, Option
 
 // NewWith is [New] for another provider that speaks the same protocol. Errors contain its name.
 func NewWith(provider string, cfg Config, options Options) (agent.Model, error) {
-	client, opts, err := service(provider, cfg)
+	client, err := open(provider, cfg)
 	if err != nil {
 		return nil, err
 	}
 	m := &model{
-		client: client, service: sdk.NewChatCompletionService(opts...), official: isOfficial(client.Config().BaseURL), usage: !options.NoStreamOptions,
+		client: client, official: isOfficial(client.Config().BaseURL), usage: !options.NoStreamOptions,
 	}
 	m.media = mediaOf(m.official)
 	if options.Media != nil {
@@ -56,21 +52,16 @@ func NewWith(provider string, cfg Config, options Options) (agent.Model, error) 
 	return m, nil
 }
 
-// service returns what opens a part of the API without the constructor of the SDK's client, which reads the environment.
-func service(provider string, cfg Config) (*wire.Client, []option.RequestOption, error) {
+// open returns the client of a provider, which has a key where the server is OpenAI's own.
+func open(provider string, cfg Config) (*wire.Client, error) {
 	client, err := wire.NewClient(provider, BaseURL, cfg)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	cfg = client.Config()
-	if cfg.APIKey == "" && cfg.BaseURL == BaseURL {
-		return nil, nil, agent.Invalid("api_key", "is empty")
+	if cfg = client.Config(); cfg.APIKey == "" && cfg.BaseURL == BaseURL {
+		return nil, agent.Invalid("api_key", "is empty")
 	}
-	opts := []option.RequestOption{option.WithBaseURL(cfg.BaseURL), option.WithHTTPClient(client.HTTP()), option.WithMaxRetries(0)}
-	if cfg.APIKey != "" {
-		opts = append(opts, option.WithAPIKey(cfg.APIKey))
-	}
-	return client, opts, nil
+	return client, nil
 }
 
 // Capabilities are those of OpenAI and Azure: a schema is enforced, also beside tools, and prompts are cached without being asked. Of
@@ -87,8 +78,9 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	}
 	call := m.client.Begin(ctx, emit)
 	defer call.End()
-	var res *http.Response
-	if _, err := m.service.New(call.Context(), params, option.WithJSONSet("stream", true), option.WithResponseBodyInto(&res)); err != nil {
+	cfg := m.client.Config()
+	res, err := post(call.Context(), m.client.HTTP(), &cfg, "/chat/completions", params) //nolint:bodyclose // events closes it
+	if err != nil {
 		return agent.ModelReply{Model: req.Model}, call.Failure(err)
 	}
 	events := ssestream.NewDecoder(res)

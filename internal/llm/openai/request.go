@@ -5,9 +5,6 @@ import (
 	"net/url"
 	"strings"
 
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/shared"
-
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
@@ -15,30 +12,24 @@ import (
 // schemaName is the name the API wants for an output schema.
 const schemaName = "answer"
 
-func (m *model) params(req agent.ModelRequest) (sdk.ChatCompletionNewParams, error) {
+func (m *model) params(req agent.ModelRequest) (chatRequest, error) {
 	messages, err := m.messages(req)
 	if err != nil {
-		return sdk.ChatCompletionNewParams{}, err
+		return chatRequest{}, err
 	}
-	params := sdk.ChatCompletionNewParams{
-		Model:    req.Model,
-		Messages: messages,
-	}
+	params := chatRequest{Model: req.Model, Messages: messages, Stream: true, Temperature: req.Temperature}
 	if m.usage {
-		params.StreamOptions = sdk.ChatCompletionStreamOptionsParam{IncludeUsage: sdk.Bool(true)}
-	}
-	if req.Temperature != nil {
-		params.Temperature = sdk.Float(*req.Temperature)
+		params.StreamOptions = &streamOptions{IncludeUsage: true}
 	}
 	if req.MaxTokens > 0 && m.official {
-		params.MaxCompletionTokens = sdk.Int(int64(req.MaxTokens))
+		params.MaxCompletionTokens = req.MaxTokens
 	} else if req.MaxTokens > 0 {
-		params.MaxTokens = sdk.Int(int64(req.MaxTokens))
+		params.MaxTokens = req.MaxTokens
 	}
 	if params.Tools, err = tools(req.Tools); err != nil {
 		return params, err
 	}
-	if len(req.Tools) > 0 { // without tools the API refuses a choice
+	if len(req.Tools) > 0 && req.ToolChoice != "" { // without tools the API refuses a choice
 		params.ToolChoice = toolChoice(req.ToolChoice)
 	}
 	if len(req.OutputSchema) > 0 {
@@ -46,42 +37,32 @@ func (m *model) params(req agent.ModelRequest) (sdk.ChatCompletionNewParams, err
 		if err != nil {
 			return params, err
 		}
-		format := shared.ResponseFormatJSONSchemaJSONSchemaParam{Name: schemaName, Schema: schema}
-		if fitsStrict(req.OutputSchema) {
-			format.Strict = sdk.Bool(true)
-		}
-		params.ResponseFormat.OfJSONSchema = &shared.ResponseFormatJSONSchemaParam{JSONSchema: format}
+		format := outputSchema{Name: schemaName, Schema: schema, Strict: fitsStrict(req.OutputSchema)}
+		params.ResponseFormat = &responseFormat{Type: "json_schema", JSONSchema: format}
 	}
 	return params, nil
 }
 
-func tools(specs []agent.ToolSpec) ([]sdk.ChatCompletionToolUnionParam, error) {
-	var tools []sdk.ChatCompletionToolUnionParam
+func tools(specs []agent.ToolSpec) ([]functionTool, error) {
+	var tools []functionTool
 	for i := range specs {
 		schema, err := wire.ParseSchema(fmt.Sprintf("tools[%d].parameters", i), specs[i].Parameters)
 		if err != nil {
 			return nil, err
 		}
-		f := shared.FunctionDefinitionParam{Name: specs[i].Name, Parameters: schema}
-		if specs[i].Description != "" {
-			f.Description = sdk.String(specs[i].Description)
-		}
-		if specs[i].Strict && fitsStrict(specs[i].Parameters) {
-			f.Strict = sdk.Bool(true)
-		}
-		tools = append(tools, sdk.ChatCompletionFunctionTool(f))
+		tools = append(tools, functionTool{Type: "function", Function: function{
+			Name: specs[i].Name, Description: specs[i].Description, Parameters: schema, Strict: specs[i].Strict && fitsStrict(specs[i].Parameters),
+		}})
 	}
 	return tools, nil
 }
 
-func toolChoice(choice string) sdk.ChatCompletionToolChoiceOptionUnionParam {
+func toolChoice(choice string) any {
 	switch choice {
-	case "":
-		return sdk.ChatCompletionToolChoiceOptionUnionParam{}
 	case "auto", "none", "required":
-		return sdk.ChatCompletionToolChoiceOptionUnionParam{OfAuto: sdk.String(choice)}
+		return choice
 	default:
-		return sdk.ToolChoiceOptionFunctionToolChoice(sdk.ChatCompletionNamedToolChoiceFunctionParam{Name: choice})
+		return functionTool{Type: "function", Function: function{Name: choice}}
 	}
 }
 
