@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
 // defaultPrompt is the main job.
@@ -30,13 +31,18 @@ func Run(program string, args []string) int {
 		fmt.Fprintln(os.Stderr, "· stopping, Ctrl-C again to stop at once…")
 	})
 	defer ended()
-	root := d.root()
-	root.SetArgs(append([]string{}, args...)) // nil would mean the arguments of this process
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "Error:", err)
-		return 1
-	}
-	return 0
+	return cmdline.Run(ctx, d.root(), args, os.Stderr)
+}
+
+// standalone is the name of the program that is this command line and nothing else.
+const standalone = "dev"
+
+// commonFlags are the settings that help shows; docs/reference/configuration.md has all.
+//
+//nolint:gochecknoglobals // a constant in all but syntax
+var commonFlags = []string{
+	"help", "data", "ephemeral", "any-port", "no-worker", "keep", "model", "verbose", "http-addr", "grpc-addr", "temporal-port", "ui-port", "flights-port",
+	"redis-port", "mail-port", "auth-keys", "catalog-folder", "config", "database-url",
 }
 
 // dev is one run of the command, with everything it takes from its process.
@@ -60,8 +66,8 @@ func (d *dev) root() *cobra.Command {
 gateway until Ctrl-C. State is kept in --data and comes back with it.
 
 A real model is used when OPENAI_API_KEY or ANTHROPIC_API_KEY is set, or when turnstone.yaml names one.`,
-		SilenceUsage: true, SilenceErrors: true, Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: d.program},
-		RunE: func(cmd *cobra.Command, _ []string) error { return d.serve(cmd.Context()) },
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: d.program},
+		RunE:        func(cmd *cobra.Command, _ []string) error { return d.serve(cmd.Context()) },
 	}
 	root.PersistentFlags().StringVar(&d.model, "model", "", "model to use instead of the configured one")
 	root.PersistentFlags().BoolVar(&d.verbose, "verbose", false, "show the log of worker and gateway")
@@ -69,7 +75,11 @@ A real model is used when OPENAI_API_KEY or ANTHROPIC_API_KEY is set, or when tu
 	root.Flags().BoolVar(&d.ephemeral, "ephemeral", false, "keep nothing")
 	app.AddFlags(root.PersistentFlags())
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { d.flags = cmd.Flags() }
-	root.AddCommand(d.demoCommand())
+	root.AddCommand(d.demoCommand(), cmdline.VersionCommand(d.program))
+	if d.program != standalone {
+		cmdline.Rename(root, "go run ./dev", d.program)
+	}
+	cmdline.Finish(root, commonFlags, nil)
 	return root
 }
 

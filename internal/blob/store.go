@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 	"time"
 
 	"gocloud.dev/blob"
@@ -68,6 +69,10 @@ func Open(ctx context.Context, bucketURL string, opts ...Option) (*Store, error)
 	bucketURL, err := withDefaults(bucketURL)
 	if err != nil {
 		return nil, err
+	}
+	if u, err := url.Parse(bucketURL); err == nil && !blob.DefaultURLMux().ValidBucketScheme(u.Scheme) {
+		return nil, agent.Invalid("storage.blob_url", "this program has no driver for %.20s://, only for %s; gs:// and azblob:// are in turnstone worker, "+
+			"and in a worker built from ./worker/clouds", u.Scheme, strings.Join(blob.DefaultURLMux().BucketSchemes(), ", "))
 	}
 	s.bucket, err = blob.OpenBucket(ctx, bucketURL)
 	if err != nil {

@@ -3,6 +3,7 @@ package termtext
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,6 +17,8 @@ import (
 // TurnPrinter prints the events of one turn: the answer to out, notes about it to notes. Printed text cannot be taken back, so a producer
 // that starts again (reset) prints nothing while it repeats what is printed already.
 type TurnPrinter struct {
+	Program string // whose command decides an approval; empty: starter
+
 	out, notes io.Writer
 	producers  map[string]*producerText
 	current    string          // the producer whose text is being printed
@@ -233,7 +236,7 @@ func (p *TurnPrinter) showApproval(a *agent.Approval) {
 		return
 	}
 	p.Note("? %s wants to run: %s", a.ToolName, formatArgs(a.Args))
-	p.Note("  starter decide %s %s approve", a.TurnID, a.ApprovalID)
+	p.Note("  %s decide %s %s approve", cmp.Or(p.Program, "starter"), a.TurnID, a.ApprovalID)
 }
 
 // The longest arguments that are shown on one line, and that are shown at all, in characters.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/cmdline"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
@@ -82,7 +84,11 @@ type bench struct {
 	redis      string
 	key        string
 	terminals  [2]bool
+	name       string // of the program; empty: starter
+	width      int
 }
+
+func (b *bench) program() string { return cmp.Or(b.name, standalone) }
 
 func setup(t *testing.T) *bench {
 	t.Helper()
@@ -116,7 +122,7 @@ func setupWith(t *testing.T, configure func(*gateway.Config)) *bench {
 // run runs a command line on a fresh terminal.
 func (b *bench) run(in io.Reader, args ...string) int {
 	a := &app{
-		in: in, out: stream{b.screen, true}, errOut: stream{b.screen, false}, interrupts: b.interrupts, server: b.server, version: "v1.2.3",
+		program: b.program(), width: b.width, in: in, out: stream{b.screen, true}, errOut: stream{b.screen, false}, interrupts: b.interrupts, server: b.server, version: cmdline.Version{Program: b.program(), Version: "v1.2.3", Commit: "abc", Go: "go1"},
 		color: b.color, redis: b.redis, terminals: b.terminals, key: b.key,
 	}
 	return a.run(b.t.Context(), args)

@@ -126,6 +126,7 @@ func (s *chatSession) follow(ctx context.Context, start func(context.Context) (a
 		answer = io.Discard
 	}
 	t := chatTurn{chatSession: s, id: receipt.TurnID, screen: termtext.NewTurnPrinter(answer, s.errOut)}
+	t.screen.Program = s.program
 	if interrupted {
 		if err := t.cancel(ctx); err != nil {
 			return err
@@ -171,9 +172,12 @@ type chatTurn struct {
 	waiting    bool
 	mute       bool // the input has ended: nobody can be asked
 	cancelling bool
+	progress   *spinner // until the first words
 }
 
 func (t *chatTurn) run(ctx context.Context, events <-chan followed) error {
+	t.progress = t.startSpinner("waiting for the agent")
+	defer t.progress.stop()
 	for {
 		// Only ask when the turn waits, and only until it goes on: somebody else may decide first.
 		var answers <-chan string
@@ -213,6 +217,7 @@ func (t *chatTurn) run(ctx context.Context, events <-chan followed) error {
 // cancel asks the turn to stop; its events tell when it has.
 func (t *chatTurn) cancel(ctx context.Context) error {
 	t.cancelling = true
+	t.progress.stop()
 	t.screen.Note("cancelling turn %s — Ctrl-C again leaves at once", t.id)
 	ctx, stop := context.WithTimeout(ctx, cancelPatience)
 	defer stop()
@@ -221,6 +226,9 @@ func (t *chatTurn) cancel(ctx context.Context) error {
 
 // take shows an event; done is true for the last.
 func (t *chatTurn) take(e *agent.Event) (done bool, err error) {
+	if e.Type != agent.EventStatus && e.Type != agent.EventRoute || e.Status == agent.StatusWaiting || e.Terminal() {
+		t.progress.stop()
+	}
 	t.screen.Show(e)
 	switch e.Type {
 	case agent.EventApprovalRequested:

@@ -67,6 +67,7 @@ func (a *app) tailCommand() *cobra.Command {
 
 func (a *app) tail(ctx context.Context, c *client.Client, id agent.TurnID, after int64) error {
 	display := termtext.NewTurnPrinter(a.out, a.errOut)
+	display.Program = a.program
 	for e, err := range c.Follow(ctx, id, after) {
 		if err != nil {
 			return err

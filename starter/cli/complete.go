@@ -55,6 +55,7 @@ func formats(usage string) []string {
 func (a *app) flagChoices() map[string]cobra.CompletionFunc {
 	return map[string]cobra.CompletionFunc{
 		"agent":     a.agentNames(),
+		"session":   a.sessionIDs(),
 		"on-busy":   fixedChoices(agent.OnBusyQueue, agent.OnBusyInterrupt, agent.OnBusyReject),
 		"outcome":   fixedChoices(agent.AuditAllowed, agent.AuditDenied, agent.AuditFailed),
 		"notify-on": fixedChoices(agent.NotifyAlways, agent.NotifySuccess, agent.NotifyFailure, agent.NotifyChange),
@@ -81,6 +82,12 @@ func (a *app) argumentChoices() map[string]cobra.CompletionFunc {
 			all[group+" "+command] = complete
 		}
 	}
+	for _, command := range []string{"tail", "message"} {
+		all[command] = firstArgument(a.turnIDs(""))
+	}
+	all["cancel"], all["decide"] = firstArgument(a.turnIDs(agent.StateRunning)), a.turnDecisionChoices
+	add("results", firstArgument(a.turnIDs("")), "get", "export")
+	add("sessions", firstArgument(a.sessionIDs()), "messages", "export", "delete")
 	add("keys", firstArgument(a.keyIDs()), "rotate", "revoke")
 	add("schedules", firstArgument(a.scheduleNames()), "show", "runs", "pause", "resume", "trigger", "delete")
 	add("workflows", firstArgument(a.workflowTags()), "get", "history", "put", "patch", "revert", "delete", "run")
@@ -94,6 +101,28 @@ func (a *app) agentNames() cobra.CompletionFunc {
 		page, err := c.ListAgents(ctx, agent.AgentQuery{Tenant: a.tenant, Page: agent.Page{Size: pageSize}})
 		return page.Agents, err
 	}, func(info *agent.AgentInfo) cobra.Completion { return completionOf(info.Name, info.Description) })
+}
+
+// turnIDs offers the newest turns, or those of one state.
+func (a *app) turnIDs(state string) cobra.CompletionFunc {
+	return choices(a, func(ctx context.Context, c *client.Client) ([]agent.TurnSummary, error) {
+		q := agent.TurnQuery{Limit: maxChoices}
+		if state != "" {
+			q.Status = []string{state}
+		}
+		page, err := c.Turns(ctx, q)
+		return page.Turns, err
+	}, func(t *agent.TurnSummary) cobra.Completion {
+		return completionOf(string(t.TurnID), t.Status+": "+t.Summary)
+	})
+}
+
+// sessionIDs offers the sessions with the newest turns.
+func (a *app) sessionIDs() cobra.CompletionFunc {
+	return choices(a, func(ctx context.Context, c *client.Client) ([]agent.SessionSummary, error) {
+		page, err := c.Sessions(ctx, agent.SessionQuery{Limit: maxChoices})
+		return page.Sessions, err
+	}, func(s *agent.SessionSummary) cobra.Completion { return completionOf(string(s.SessionID), s.Summary) })
 }
 
 func (a *app) scheduleNames() cobra.CompletionFunc {
@@ -128,6 +157,18 @@ func (a *app) chatIDs() cobra.CompletionFunc {
 		page, err := c.Links(ctx, agent.LinkQuery{PageSize: linksPage})
 		return page.Links, err
 	}, func(l *agent.Link) cobra.Completion { return completionOf(l.ChatID, l.Channel+", "+l.UserID) })
+}
+
+// turnDecisionChoices offers running turns, then the pending approvals of that turn, then the kinds of decisions.
+func (a *app) turnDecisionChoices(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return a.turnIDs(agent.StateRunning)(cmd, args, typed)
+	}
+	found, directive := a.decisionChoices(cmd, args[1:], typed)
+	if len(args) == 1 {
+		found = slices.DeleteFunc(found, func(c cobra.Completion) bool { return !strings.HasPrefix(c, args[0]+".") })
+	}
+	return found, directive
 }
 
 // decisionChoices offers the pending approvals, and then the kinds of decisions.

@@ -159,7 +159,7 @@ func (v *visit) add(f finding) {
 	}
 	v.app.printLine("%s", f.line())
 	if !f.OK {
-		v.app.printLine("  → %s", clipName(f.Hint))
+		v.app.printLine("  → %s", clipName(v.app.named(f.Hint)))
 	}
 }
 

@@ -64,16 +64,16 @@ func (v *visit) certificate(until time.Time) {
 
 // versions compares the releases of both sides: the same major one, or before the first the same minor one, is meant to fit.
 func (v *visit) versions(server string) {
-	own := v.app.version
+	own, program := v.app.version.Version, v.app.version.Program
 	switch {
 	case server == "":
-		v.well("version", "starter "+own+"; the server tells its own to those who may do health.read", 0)
+		v.well("version", program+" "+own+"; the server tells its own to those who may do health.read", 0)
 	case isCompatible(own, server):
-		v.well("version", "starter "+own+", server "+server, 0)
+		v.well("version", program+" "+own+", server "+server, 0)
 	case semver.Compare(own, server) < 0:
-		v.warn("version", "starter "+own+" is older than the server's "+server, remedyOldStarter)
+		v.warn("version", program+" "+own+" is older than the server's "+server, remedyOldStarter)
 	default:
-		v.warn("version", "starter "+own+" is newer than the server's "+server, remedyOldServer)
+		v.warn("version", program+" "+own+" is newer than the server's "+server, remedyOldServer)
 	}
 }
 

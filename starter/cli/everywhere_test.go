@@ -26,7 +26,7 @@ import (
 
 // commands are the command lines that there are, by their paths; those that cobra makes are not.
 func commands(b *bench) map[string]*cobra.Command {
-	a := &app{in: noInput(), out: io.Discard, errOut: io.Discard, server: b.server}
+	a := &app{program: standalone, in: noInput(), out: io.Discard, errOut: io.Discard, server: b.server}
 	found := map[string]*cobra.Command{}
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -69,7 +69,7 @@ func TestExamplesParse(t *testing.T) {
 			if len(words) == 0 || words[0] != "starter" || strings.ContainsAny(line, "$|\\'\"&") {
 				continue // comments, pipes, and what a shell would have to read
 			}
-			root := (&app{in: noInput(), out: io.Discard, errOut: io.Discard}).root()
+			root := (&app{program: standalone, in: noInput(), out: io.Discard, errOut: io.Discard}).root()
 			target, rest, err := root.Find(words[1:])
 			require.NoError(t, err, "%s: %s", path, line)
 			for i, word := range rest {
@@ -335,7 +335,7 @@ func TestOutputEverywhere(t *testing.T) {
 		if cmd.HasSubCommands() || path == "results export" {
 			continue
 		}
-		root := (&app{in: noInput(), out: io.Discard, errOut: io.Discard}).root()
+		root := (&app{program: standalone, in: noInput(), out: io.Discard, errOut: io.Discard}).root()
 		target, _, err := root.Find(strings.Fields(path))
 		require.NoError(t, err)
 		require.NoError(t, target.ParseFlags([]string{"-o", "json"}), path)

@@ -66,7 +66,7 @@ func TestKnowledgeGoesOnBehindARefusal(t *testing.T) {
 	files, err := u.files(t.Context(), noInput(), []string{"docs", "faq.jsonl"})
 	require.NoError(t, err)
 	require.NoError(t, os.Remove("docs/rules.md"))
-	a := &app{in: noInput(), out: stream{b.screen, true}, errOut: stream{b.screen, false}, server: b.server, output: "text"}
+	a := &app{program: standalone, in: noInput(), out: stream{b.screen, true}, errOut: stream{b.screen, false}, server: b.server, output: "text"}
 	c, err := a.client()
 	require.NoError(t, err)
 	err = a.upload(t.Context(), c, "handbook", files)

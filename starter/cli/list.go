@@ -109,8 +109,8 @@ func printTable[T any](a *app, header string, row func(*T) []string, entries []T
 
 // table prints rows under a header, in columns. The first column is copied into other commands, and so is not cut.
 func (a *app) table(header string, rows [][]string) error {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, strings.ReplaceAll(header, " ", "\t"))
+	w := tabwriter.NewWriter(a.out, 0, 0, columnGap, ' ', 0)
+	lines := [][]string{strings.Fields(header)}
 	for _, row := range rows {
 		cells := make([]string, len(row))
 		for i, text := range row {
@@ -119,6 +119,10 @@ func (a *app) table(header string, rows [][]string) error {
 		if len(row) > 0 {
 			cells[0] = clipName(row[0])
 		}
+		lines = append(lines, cells)
+	}
+	fitColumns(lines, a.width)
+	for _, cells := range lines {
 		fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
 	}
 	if err := w.Flush(); err != nil {
@@ -178,7 +182,7 @@ func (a *app) printLine(format string, args ...any) {
 
 // printNote prints a line about the output on standard error.
 func (a *app) printNote(format string, args ...any) {
-	fmt.Fprintln(a.errOut, termtext.Printable(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(a.errOut, termtext.Printable(a.named(fmt.Sprintf(format, args...))))
 }
 
 // fact prints a name and its value on one line; nothing if the value is empty.

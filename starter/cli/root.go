@@ -12,13 +12,13 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
+	"github.com/turnstone-run/turnstone/internal/cmdline"
 	"github.com/turnstone-run/turnstone/internal/termtext"
 )
 
@@ -35,8 +35,9 @@ type app struct {
 	env         []string // for TEMPORAL_* variables, which only setup reads
 	color       bool     // of a diff
 	terminals   [2]bool  // whether out and errOut are terminals
+	width       int      // of the terminal that out is; 0: tables are as wide as they are
 	redis       string   // from the environment; the flag overrides it
-	version     string
+	version     cmdline.Version
 
 	key     string // from the environment
 	keyFile string // overrides it
@@ -105,7 +106,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if err != nil && !errors.As(err, new(turnEnded)) && !errors.As(err, new(outcome)) {
 		a.complain(err)
 		if hint := a.hintFor(err); hint != "" {
-			fmt.Fprintln(a.errOut, hint)
+			a.printNote("%s", hint)
 		}
 	}
 	return exitCode(err)
@@ -167,7 +168,6 @@ func (a *app) root() *cobra.Command {
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.errOut)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.server, "server", cmp.Or(a.server, defaultServer), "address of the server (env TURNSTONE_SERVER)")
 	flags.StringVar(&a.keyFile, "key-file", "", "file with the API key or token to call with (default: env TURNSTONE_KEY)")
@@ -188,23 +188,10 @@ func (a *app) root() *cobra.Command {
 		a.usageCommand(), a.retentionCommand(), a.eraseCommand(), a.erasuresCommand(), a.setupCommand())
 	root.AddCommand(a.others...)
 	a.addCompletions(root)
-	markUsage(root)
+	a.groupCommands(root)
+	cmdline.Rename(root, standalone, a.program)
+	cmdline.Finish(root, nil, func(err error) error { return usageError{err} })
 	return root
-}
-
-// markUsage turns the argument errors that cobra finds into usage errors, which have an exit code of their own.
-func markUsage(cmd *cobra.Command) {
-	if check := cmd.Args; check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return usageError{err}
-			}
-			return nil
-		}
-	}
-	for _, sub := range cmd.Commands() {
-		markUsage(sub)
-	}
 }
 
 // maxKeyFile bounds a file with a credential.
@@ -264,19 +251,13 @@ func writeJSON(to io.Writer, v any, indent string) error {
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Use: "version", Short: "Print program, version, commit and Go", Args: cobra.NoArgs,
 		Example: "  starter version\n  starter version -o json | jq -r .version",
 		RunE: func(*cobra.Command, []string) error {
-			return a.done(map[string]string{"version": a.version}, "starter %s", a.version)
+			return a.print(a.version, func() error {
+				a.printLine("%s", a.version)
+				return nil
+			})
 		},
 	}
-}
-
-// buildVersion returns the version that the Go toolchain recorded: the module's, or the commit of a build from a checkout.
-func buildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(devel)"
-	}
-	return info.Main.Version
 }

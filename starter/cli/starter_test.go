@@ -260,9 +260,9 @@ func TestCancelAndDecide(t *testing.T) {
 func TestVersion(t *testing.T) {
 	b := setup(t)
 	require.Equal(t, 0, b.run(noInput(), "version"))
-	require.Equal(t, "starter v1.2.3\n", b.screen.out())
+	require.Equal(t, "starter v1.2.3 (commit abc, go1)\n", b.screen.out())
 	b.show(0, "version", "-o", "json")
-	require.JSONEq(t, `{"version":"v1.2.3"}`, b.screen.out())
+	require.JSONEq(t, `{"program":"starter","version":"v1.2.3","commit":"abc","go":"go1"}`, b.screen.out())
 }
 
 func TestHelp(t *testing.T) {

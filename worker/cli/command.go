@@ -3,7 +3,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/turnstone-run/turnstone"
 	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
 // Run runs a command line of this process, which is called by the name program, and returns its exit code. SIGINT and SIGTERM drain the worker.
@@ -20,13 +20,15 @@ func Run(program string, args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	c := &command{program: program, out: os.Stdout, env: os.Environ()}
-	root := c.root()
-	root.SetArgs(append([]string{}, args...)) // nil would mean the arguments of this process
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "Error:", err)
-		return 1
-	}
-	return 0
+	return cmdline.Run(ctx, c.root(), args, os.Stderr)
+}
+
+// commonFlags are the settings that help shows; docs/reference/configuration.md has all.
+//
+//nolint:gochecknoglobals // a constant in all but syntax
+var commonFlags = []string{
+	"help", "version", "config", "database-url", "temporal-address", "temporal-namespace", "temporal-task-queue", "http-addr", "grpc-addr", "auth-keys",
+	"storage-blob-url", "data-dir", "llm-provider", "llm-model", "catalog-folder", "gateway-enabled", "worker-enabled", "log-level", "log-format",
 }
 
 // command is one run of the worker's command line, with what it takes from its process.
@@ -38,7 +40,7 @@ type command struct {
 
 func (c *command) root() *cobra.Command {
 	root := &cobra.Command{
-		Use: "worker", Short: "Runs agent turns on a Temporal server", Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		Use: "worker", Short: "Runs agent turns on a Temporal server", Args: cobra.NoArgs,
 		Version: app.Version(), Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: c.program},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			settings, err := c.load(cmd)
@@ -69,7 +71,8 @@ func (c *command) root() *cobra.Command {
 				}
 				return c.health(cmd.Context(), &settings.HTTP)
 			},
-		})
+		}, cmdline.VersionCommand(c.program))
+	cmdline.Finish(root, commonFlags, nil)
 	return root
 }
 

@@ -1,0 +1,28 @@
+package cmdline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// exitInterrupted is the exit code of a process that Ctrl-C ended before it had done what it should.
+const exitInterrupted = 130
+
+// Run runs a command line and returns the exit code: 0, 1 after an error, which is printed, or 130 if ctx was cancelled meanwhile.
+func Run(ctx context.Context, root *cobra.Command, args []string, errOut io.Writer) int {
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.SetArgs(append([]string{}, args...)) // nil would mean the arguments of this process
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return 0
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return exitInterrupted
+	}
+	fmt.Fprintln(errOut, "Error:", err)
+	return 1
+}

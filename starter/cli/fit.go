@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"unicode/utf8"
+
+	"github.com/turnstone-run/turnstone/internal/termtext"
+)
+
+const (
+	columnGap = 2 // blanks between columns
+	minColumn = 8 // a column is not made narrower than this
+)
+
+// fitColumns shortens cells so that rows are no wider than width, the widest column first. The first column is copied into other commands, and
+// so is left whole.
+func fitColumns(rows [][]string, width int) {
+	if len(rows) == 0 || width <= 0 {
+		return
+	}
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, text := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(text))
+		}
+	}
+	total := columnGap * (len(widths) - 1)
+	for _, w := range widths {
+		total += w
+	}
+	for total > width {
+		widest := 0
+		for i := 1; i < len(widths); i++ {
+			if widths[i] > minColumn && (widest == 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest == 0 {
+			break
+		}
+		widths[widest]--
+		total--
+	}
+	for _, row := range rows {
+		for i := 1; i < len(row); i++ {
+			if utf8.RuneCountInString(row[i]) > widths[i] {
+				row[i] = termtext.OneLine(row[i], widths[i]-1) // and the sign that it was cut
+			}
+		}
+	}
+}
