@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"syscall"
 
@@ -43,7 +42,7 @@ func (h *instance) holdDoors(ctx context.Context, anyPort bool) error {
 	}{{"http.addr", &h.settings.HTTP.Addr}, {"grpc.addr", &h.settings.GRPC.Addr}} {
 		addr, held, err := holdAddress(ctx, *door.addr, anyPort)
 		if err != nil {
-			return fmt.Errorf("%s: %w", door.field, err)
+			return explainDoor(door.field, err)
 		}
 		*door.addr = addr
 		h.held = append(h.held, held)

@@ -57,6 +57,9 @@ type dev struct {
 	model     string
 	keep      bool
 	verbose   bool
+	anyPort   bool
+	noWorker  bool
+	ports     ports
 }
 
 func (d *dev) root() *cobra.Command {
@@ -73,6 +76,9 @@ A real model is used when OPENAI_API_KEY or ANTHROPIC_API_KEY is set, or when tu
 	root.PersistentFlags().BoolVar(&d.verbose, "verbose", false, "show the log of worker and gateway")
 	root.Flags().StringVar(&d.data, "data", "", "folder for the state (default: .turnstone here, or /var/lib/turnstone for root)")
 	root.Flags().BoolVar(&d.ephemeral, "ephemeral", false, "keep nothing")
+	root.Flags().BoolVar(&d.anyPort, "any-port", false, "take free ports where the preferred ones are in use")
+	root.Flags().BoolVar(&d.noWorker, "no-worker", false, "run the gateway alone: turns wait for a worker of your own")
+	d.ports.register(root.PersistentFlags())
 	app.AddFlags(root.PersistentFlags())
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { d.flags = cmd.Flags() }
 	root.AddCommand(d.demoCommand(), cmdline.VersionCommand(d.program))
@@ -106,11 +112,11 @@ func (d *dev) serve(ctx context.Context) error {
 	if !d.ephemeral && d.data == "" {
 		d.data = defaultData()
 	}
-	h, err := d.start(ctx, stackOptions{data: d.data, ephemeral: d.ephemeral})
+	h, err := d.start(ctx, stackOptions{data: d.data, ephemeral: d.ephemeral, anyPort: d.anyPort})
 	if err != nil {
 		return err
 	}
-	h.announce(d.out)
+	h.announce(d.out, d.program)
 	fmt.Fprintln(d.out, "\nCtrl-C stops everything.")
 	return h.wait(ctx)
 }
@@ -123,7 +129,7 @@ func (d *dev) demo(ctx context.Context, prompt string) error {
 	}
 	err = h.runTurn(ctx, d.out, prompt)
 	if err == nil && d.keep {
-		h.announce(d.out)
+		h.announce(d.out, d.program)
 		fmt.Fprintln(d.out, "\nThe stack stays up; Ctrl-C stops everything.")
 		return h.wait(ctx)
 	}

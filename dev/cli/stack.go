@@ -23,15 +23,6 @@ import (
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
-// The ports that the embedded stack prefers.
-const (
-	temporalPort = 7233
-	uiPort       = 8233
-	flightsPort  = 8234 // the same after a restart: kept conversations name it
-	redisPort    = 6379
-	mailPort     = 1025
-)
-
 type stackOptions struct {
 	data      string
 	ephemeral bool
@@ -46,13 +37,21 @@ type instance struct {
 	service  *turnstone.Service
 	held     []net.Listener // at the gateway's addresses
 	scratch  string         // folder to remove at the end
+	folder   string         // of the state: the kept one, or scratch
+	own      *ownWorker     // nil: none can be run
 }
 
 // start starts the stack, then the service on it.
 func (d *dev) start(ctx context.Context, o stackOptions) (_ *instance, err error) {
-	settings, err := app.Load(app.Sources{Flags: d.flags, Env: d.env, Dir: "."})
+	if err := d.ports.load(d.flags, d.env); err != nil {
+		return nil, err
+	}
+	settings, err := app.Load(app.Sources{Flags: d.flags, Env: withoutPorts(d.env), Dir: "."})
 	if err != nil {
 		return nil, err
+	}
+	if d.noWorker {
+		settings.Worker.Enabled = false
 	}
 	h := &instance{settings: settings}
 	defer func() {
@@ -78,7 +77,7 @@ func (d *dev) start(ctx context.Context, o stackOptions) (_ *instance, err error
 		return nil, err
 	}
 	if h.stack, err = devstack.Start(ctx, d.config(settings, o, logger)); err != nil {
-		return nil, err
+		return nil, d.explainPort(err)
 	}
 	if err := d.pointSettings(ctx, h, o); err != nil {
 		return nil, err
@@ -87,10 +86,13 @@ func (d *dev) start(ctx context.Context, o stackOptions) (_ *instance, err error
 		return nil, err
 	}
 	d.printProgress("starting worker and gateway…")
-	if h.service, err = turnstone.New(turnstone.Config{Settings: settings, Env: d.env, Logger: logger}); err != nil {
+	if h.service, err = turnstone.New(turnstone.Config{Settings: settings, Env: withoutPorts(d.env), Logger: logger}); err != nil {
 		return nil, err
 	}
 	if err := h.service.Start(ctx); err != nil {
+		return nil, err
+	}
+	if h.own, err = h.prepareOwnWorker(ctx); err != nil {
 		return nil, err
 	}
 	return h, h.addExampleWorkflow(ctx)
@@ -98,19 +100,19 @@ func (d *dev) start(ctx context.Context, o stackOptions) (_ *instance, err error
 
 func (d *dev) config(settings *turnstone.Settings, o stackOptions, logger *zap.Logger) devstack.Config {
 	cfg := devstack.Config{
-		DataDir: o.data, AnyPort: o.anyPort, Logger: logger, Progress: d.printProgress, Flights: &devstack.FlightsConfig{Port: flightsPort},
+		DataDir: o.data, AnyPort: o.anyPort, Logger: logger, Progress: d.printProgress, Flights: &devstack.FlightsConfig{Port: d.ports.flights},
 		Temporal: &devstack.TemporalConfig{
-			FrontendPort: temporalPort, UIPort: uiPort, EnableUI: true, SearchAttributes: workflows.SearchAttributes(),
+			FrontendPort: d.ports.temporal, UIPort: d.ports.ui, EnableUI: true, SearchAttributes: workflows.SearchAttributes(),
 		},
 	}
 	if settings.Gateway.Enabled && (settings.Temporal.EncryptionKeys != "" || settings.Temporal.OffloadBytes > 0) {
 		cfg.Temporal.CodecEndpoint = baseURL(settings.HTTP) + "/codec"
 	}
 	if settings.Jobs.RedisURL == "" {
-		cfg.Redis = &devstack.RedisConfig{Port: redisPort}
+		cfg.Redis = &devstack.RedisConfig{Port: d.ports.redis}
 	}
 	if settings.Workflows.SMTP.Addr == "" {
-		cfg.Mail = &devstack.MailConfig{Port: mailPort, OnMail: func(m devstack.Mail) {
+		cfg.Mail = &devstack.MailConfig{Port: d.ports.mail, OnMail: func(m devstack.Mail) {
 			d.printProgress(fmt.Sprintf("mail to %s: %q", strings.Join(m.To, ", "), m.Subject))
 		}}
 	}
@@ -143,6 +145,7 @@ func (d *dev) pointSettings(ctx context.Context, h *instance, o stackOptions) er
 	if o.ephemeral {
 		folder = h.scratch
 	}
+	h.folder = folder
 	if set.Catalog.Folder == "" && !o.ephemeral {
 		set.Catalog.Folder = filepath.Join(folder, "catalog")
 		if err := os.MkdirAll(set.Catalog.Folder, 0o755); err != nil { //nolint:gosec // a person edits files there
@@ -170,7 +173,11 @@ func (d *dev) pointSettings(ctx context.Context, h *instance, o stackOptions) er
 }
 
 // announce prints where everything is.
-func (h *instance) announce(w io.Writer) {
+func (h *instance) announce(w io.Writer, program string) {
+	client, example := "go run ./starter", "go run ./examples/customtool"
+	if program != standalone {
+		client, example = strings.TrimSuffix(program, " dev"), strings.TrimSuffix(program, " dev")+" worker"
+	}
 	model := h.settings.LLM.Provider + " · " + h.settings.LLM.Model
 	redis := "as configured"
 	if h.stack.Redis != nil {
@@ -195,9 +202,12 @@ func (h *instance) announce(w io.Writer) {
   catalog    %s (documents are applied as they are saved)
 
 Try:
-  go run ./starter chat "%s" --server %s
+  %s chat "%s" --server %s
 `, baseURL(h.settings.HTTP), h.service.GRPCAddr(), h.settings.Temporal.Address, h.settings.Temporal.Namespace, h.settings.Temporal.TaskQueue,
-		h.stack.Temporal.UIURL(), redis, h.settings.Jobs.Queue, mail, model, catalog, defaultPrompt, baseURL(h.settings.HTTP))
+		h.stack.Temporal.UIURL(), redis, h.settings.Jobs.Queue, mail, model, catalog, client, defaultPrompt, baseURL(h.settings.HTTP))
+	if h.own != nil {
+		h.own.print(w, example)
+	}
 }
 
 // client calls the service, as an operator where authentication is configured.

@@ -30,26 +30,34 @@ func limitHelp(root *cobra.Command, common []string) {
 	_ = root.PersistentFlags().MarkHidden(helpAll) // fails only where there is no such flag
 }
 
-// hideFlags hides all flags but the common ones if a command has more than MaxFlags, and returns how many it hid.
+// hideFlags hides flags of a command that has more than MaxFlags, and returns how many it hid: first those of the commands above, then all but the
+// common ones.
 func hideFlags(cmd *cobra.Command, common []string, all bool) int {
-	visible := 0
-	each := func(visit func(*pflag.Flag)) {
-		cmd.NonInheritedFlags().VisitAll(visit)
-		cmd.InheritedFlags().VisitAll(visit)
-	}
-	each(func(f *pflag.Flag) {
-		if !f.Hidden {
-			visible++
-		}
-	})
-	if all || visible <= MaxFlags {
+	own, above := shown(cmd.NonInheritedFlags()), shown(cmd.InheritedFlags())
+	if all || len(own)+len(above) <= MaxFlags {
 		return 0
 	}
-	hidden := 0
-	each(func(f *pflag.Flag) {
-		if !f.Hidden && !slices.Contains(common, f.Name) {
-			f.Hidden, hidden = true, hidden+1
+	hidden := hideRare(above, common)
+	if len(own) > MaxFlags {
+		hidden += hideRare(own, common)
+	}
+	return hidden
+}
+
+func shown(flags *pflag.FlagSet) (list []*pflag.Flag) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			list = append(list, f)
 		}
 	})
+	return list
+}
+
+func hideRare(flags []*pflag.Flag, common []string) (hidden int) {
+	for _, f := range flags {
+		if !slices.Contains(common, f.Name) {
+			f.Hidden, hidden = true, hidden+1
+		}
+	}
 	return hidden
 }

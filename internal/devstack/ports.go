@@ -12,6 +12,20 @@ import (
 // ErrPortInUse means that another program has a wanted port.
 var ErrPortInUse = errors.New("port is in use")
 
+// PortInUseError is [ErrPortInUse] with the port.
+type PortInUseError struct {
+	Purpose string
+	Port    int
+}
+
+// Error implements error.
+func (e *PortInUseError) Error() string {
+	return fmt.Sprintf("%s: %s wants port %d of %s", ErrPortInUse, e.Purpose, e.Port, loopback)
+}
+
+// Is reports whether target is ErrPortInUse.
+func (e *PortInUseError) Is(target error) bool { return target == ErrPortInUse }
+
 // reserveTimeout bounds calls that stay within the kernel and take microseconds.
 const reserveTimeout = 5 * time.Second
 
@@ -60,8 +74,7 @@ func hold(want wantedPort, anyPort bool) (*heldPort, error) {
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%w: %s wants port %d of %s; stop the program that has it, or choose another port",
-			ErrPortInUse, want.purpose, want.port, loopback)
+		return nil, &PortInUseError{want.purpose, want.port}
 	case err != nil:
 		return nil, fmt.Errorf("port for %s: %w", want.purpose, err)
 	}

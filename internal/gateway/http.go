@@ -47,7 +47,7 @@ func newHTTPServer(g *Gateway) *http.Server {
 			err = caller.anonymous
 		}
 		if err == nil {
-			err = agent.Errorf(agent.CodeNotFound, "", "no such path: %.200q", r.URL.Path)
+			err = s.noSuchPath(r.URL.Path)
 		}
 		s.fail(w, err)
 	})

@@ -397,7 +397,9 @@ func TestCompletion(t *testing.T) {
 		{"usage -o _", []string{"text", "json", "csv"}, nothing},
 		{"results get -o _", []string{"text", "json", "yaml", "raw"}, nothing},
 		{"agents -o _", []string{"text", "json"}, nothing},
-		{"tail _", nil, nothing},
+		{"tail _", []string{"turn-2", "turn-1"}, nothing},
+		{"cancel turn-1 _", nil, nothing},
+		{"results get turn-1", []string{"turn-1"}, nothing},
 		{"results export turn-1 -o _", nil, files},
 	} {
 		args := strings.Fields(c.args)

@@ -161,7 +161,7 @@ func (a *app) hintFor(err error) string {
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use: a.program, Short: "Talk to a running Turnstone server", Long: longHelp, Example: rootExample,
+		Use: cmp.Or(a.program, standalone), Short: "Talk to a running Turnstone server", Long: longHelp, Example: rootExample,
 		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -189,7 +189,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.others...)
 	a.addCompletions(root)
 	a.groupCommands(root)
-	cmdline.Rename(root, standalone, a.program)
+	cmdline.Rename(root, standalone, root.Name())
 	cmdline.Finish(root, nil, func(err error) error { return usageError{err} })
 	return root
 }

@@ -27,7 +27,7 @@ func Run(program string, args []string) int {
 //
 //nolint:gochecknoglobals // a constant in all but syntax
 var commonFlags = []string{
-	"help", "version", "config", "database-url", "temporal-address", "temporal-namespace", "temporal-task-queue", "http-addr", "grpc-addr", "auth-keys",
+	"help", "config", "database-url", "temporal-address", "temporal-namespace", "temporal-task-queue", "http-addr", "grpc-addr", "auth-keys",
 	"storage-blob-url", "data-dir", "llm-provider", "llm-model", "catalog-folder", "gateway-enabled", "worker-enabled", "log-level", "log-format",
 }
 

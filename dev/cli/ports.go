@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/devstack"
+)
+
+// ports are the ports that the embedded stack wants besides those of the gateway.
+type ports struct{ temporal, ui, flights, redis, mail int }
+
+// portFlag is a port with its flag and its variable.
+type portFlag struct {
+	port       *int
+	preferred  int
+	flag, what string
+}
+
+func (f *portFlag) variable() string {
+	return "TURNSTONE_DEV_" + strings.ToUpper(strings.ReplaceAll(f.flag, "-", "_"))
+}
+
+func (p *ports) flags() []portFlag {
+	return []portFlag{
+		{&p.temporal, 7233, "temporal-port", "the Temporal server"},
+		{&p.ui, 8233, "ui-port", "its Web UI"},
+		{&p.flights, 8234, "flights-port", "the sample API"}, // the same after a restart: kept conversations name it
+		{&p.redis, 6379, "redis-port", "Redis; another one is taken if this is in use"},
+		{&p.mail, 1025, "mail-port", "the mail server; another one is taken if this is in use"},
+	}
+}
+
+func (p *ports) register(flags *pflag.FlagSet) {
+	for _, f := range p.flags() {
+		flags.IntVar(f.port, f.flag, f.preferred, fmt.Sprintf("port of %s; 0: any (env %s)", f.what, f.variable()))
+	}
+}
+
+// load takes the variables of the ports that no flag names, and checks all.
+func (p *ports) load(flags *pflag.FlagSet, env []string) error {
+	for _, f := range p.flags() {
+		name := "--" + f.flag
+		if i := slices.IndexFunc(env, func(e string) bool { return strings.HasPrefix(e, f.variable()+"=") }); i >= 0 && !flags.Changed(f.flag) {
+			_, text, _ := strings.Cut(env[i], "=")
+			n, err := strconv.Atoi(text)
+			if err != nil {
+				return agent.Invalid(f.variable(), "%.100q is no number", text)
+			}
+			*f.port, name = n, f.variable()
+		}
+		if *f.port < 0 || *f.port > 65535 {
+			return agent.Invalid(name, "%d is no port: want 0 to 65535", *f.port)
+		}
+	}
+	return nil
+}
+
+// explainPort adds to the error of a port in use which flag moves it.
+func (d *dev) explainPort(err error) error {
+	busy, ok := errors.AsType[*devstack.PortInUseError](err)
+	if !ok {
+		return err
+	}
+	for _, f := range d.ports.flags() {
+		if *f.port == busy.Port {
+			return fmt.Errorf("%w; use another one: --%s PORT (%s), or any free ones: --any-port", err, f.flag, f.variable())
+		}
+	}
+	return err
+}
+
+// explainDoor does so for an address of the gateway.
+func explainDoor(field string, err error) error {
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%s: %w", field, err)
+	}
+	name := strings.ReplaceAll(field, ".", "-")
+	return fmt.Errorf("%s: %w; use another one: --%s HOST:PORT (TURNSTONE_%s), or any free one: --any-port",
+		field, err, name, strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
+}
+
+// withoutPorts returns the environment without the variables of the ports, which are no settings of the service.
+func withoutPorts(env []string) []string {
+	var p ports
+	return slices.DeleteFunc(slices.Clone(env), func(e string) bool {
+		name, _, _ := strings.Cut(e, "=")
+		return slices.ContainsFunc(p.flags(), func(f portFlag) bool { return f.variable() == name })
+	})
+}

@@ -1,0 +1,24 @@
+package gateway
+
+import (
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// noSuchPath returns the error of an address that the server does not have. Where it would have it with another setting, the error names that.
+func (s *httpServer) noSuchPath(path string) error {
+	for _, part := range []struct {
+		off           bool
+		path, setting string
+	}{
+		{s.cfg.Keys == nil, pathKeys, "API keys are off: set auth.keys (TURNSTONE_AUTH_KEYS=true), and auth.operator_key to make the first one with"},
+		{s.cfg.Links == nil, "/v1/links", "chats are off: set telegram.token (TURNSTONE_TELEGRAM_TOKEN)"},
+		{s.cfg.Codec == nil, "/codec", "payloads are in the clear: set temporal.encryption_keys or temporal.offload_bytes"},
+	} {
+		if part.off && (path == part.path || strings.HasPrefix(path, part.path+"/")) {
+			return agent.Errorf(agent.CodeNotFound, "", "%s on the server", part.setting)
+		}
+	}
+	return agent.Errorf(agent.CodeNotFound, "", "no such path: %.200q", path)
+}
