@@ -6,6 +6,9 @@ import (
 	"github.com/turnstone-run/turnstone/internal/app"
 )
 
+// ErrHelp is the error of [Load] for --help: it has printed the flags, and there is nothing else to do.
+var ErrHelp = pflag.ErrHelp
+
 // Load reads turnstone.yaml in the working folder, the environment and command-line arguments, each overriding the one before. All
 // faults are reported at once.
 func Load(args, env []string) (*Settings, error) {

@@ -63,18 +63,30 @@ func (p *ports) load(flags *pflag.FlagSet, env []string) error {
 	return nil
 }
 
-// explainPort adds to the error of a port in use which flag moves it.
+// explainPort adds to the error of ports in use which flags move them.
 func (d *dev) explainPort(err error) error {
-	busy, ok := errors.AsType[*devstack.PortInUseError](err)
-	if !ok {
-		return err
-	}
+	var moves []string
 	for _, f := range d.ports.flags() {
-		if *f.port == busy.Port {
-			return fmt.Errorf("%w; use another one: --%s PORT (%s), or any free ones: --any-port", err, f.flag, f.variable())
+		if isPortInUse(err, *f.port) {
+			moves = append(moves, fmt.Sprintf("--%s PORT (%s)", f.flag, f.variable()))
 		}
 	}
-	return err
+	if len(moves) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; use another one: %s, or any free ones: --any-port", err, strings.Join(moves, ", "))
+}
+
+// isPortInUse reports whether an error, or one of those that it joins, says so of a port.
+func isPortInUse(err error, port int) bool {
+	if busy, ok := err.(*devstack.PortInUseError); ok { //nolint:errorlint // each is looked at below
+		return busy.Port == port
+	}
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		return slices.ContainsFunc(several.Unwrap(), func(e error) bool { return isPortInUse(e, port) })
+	}
+	inner := errors.Unwrap(err)
+	return inner != nil && isPortInUse(inner, port)
 }
 
 // explainDoor does so for an address of the gateway.

@@ -116,7 +116,9 @@ func (d *dev) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.announce(d.out, d.program)
+	if err := h.announce(ctx, d.out, d.program); err != nil {
+		return h.end(ctx, err)
+	}
 	fmt.Fprintln(d.out, "\nCtrl-C stops everything.")
 	return h.wait(ctx)
 }
@@ -129,13 +131,20 @@ func (d *dev) demo(ctx context.Context, prompt string) error {
 	}
 	err = h.runTurn(ctx, d.out, prompt)
 	if err == nil && d.keep {
-		h.announce(d.out, d.program)
+		if err := h.announce(ctx, d.out, d.program); err != nil {
+			return h.end(ctx, err)
+		}
 		fmt.Fprintln(d.out, "\nThe stack stays up; Ctrl-C stops everything.")
 		return h.wait(ctx)
 	}
-	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	return h.end(ctx, err)
+}
+
+// end stops everything and returns err, with what went wrong meanwhile.
+func (h *instance) end(ctx context.Context, err error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
-	return errors.Join(err, h.stop(stopCtx))
+	return errors.Join(err, h.stop(ctx))
 }
 
 // stopTimeout bounds a stop of everything.

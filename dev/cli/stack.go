@@ -38,7 +38,6 @@ type instance struct {
 	held     []net.Listener // at the gateway's addresses
 	scratch  string         // folder to remove at the end
 	folder   string         // of the state: the kept one, or scratch
-	own      *ownWorker     // nil: none can be run
 }
 
 // start starts the stack, then the service on it.
@@ -90,9 +89,6 @@ func (d *dev) start(ctx context.Context, o stackOptions) (_ *instance, err error
 		return nil, err
 	}
 	if err := h.service.Start(ctx); err != nil {
-		return nil, err
-	}
-	if h.own, err = h.prepareOwnWorker(ctx); err != nil {
 		return nil, err
 	}
 	return h, h.addExampleWorkflow(ctx)
@@ -172,8 +168,8 @@ func (d *dev) pointSettings(ctx context.Context, h *instance, o stackOptions) er
 	return nil
 }
 
-// announce prints where everything is.
-func (h *instance) announce(w io.Writer, program string) {
+// announce prints where everything is, and how to run a worker beside it.
+func (h *instance) announce(ctx context.Context, w io.Writer, program string) error {
 	client, example := "go run ./starter", "go run ./examples/customtool"
 	if program != standalone {
 		client, example = strings.TrimSuffix(program, " dev"), strings.TrimSuffix(program, " dev")+" worker"
@@ -205,9 +201,11 @@ Try:
   %s chat "%s" --server %s
 `, baseURL(h.settings.HTTP), h.service.GRPCAddr(), h.settings.Temporal.Address, h.settings.Temporal.Namespace, h.settings.Temporal.TaskQueue,
 		h.stack.Temporal.UIURL(), redis, h.settings.Jobs.Queue, mail, model, catalog, client, defaultPrompt, baseURL(h.settings.HTTP))
-	if h.own != nil {
-		h.own.print(w, example)
+	own, err := h.prepareOwnWorker(ctx)
+	if err == nil && own != nil {
+		own.print(w, example)
 	}
+	return err
 }
 
 // client calls the service, as an operator where authentication is configured.
