@@ -86,6 +86,7 @@ type bench struct {
 	terminals  [2]bool
 	name       string // of the program; empty: starter
 	width      int
+	env        []string
 }
 
 func (b *bench) program() string { return cmp.Or(b.name, standalone) }
@@ -122,7 +123,7 @@ func setupWith(t *testing.T, configure func(*gateway.Config)) *bench {
 // run runs a command line on a fresh terminal.
 func (b *bench) run(in io.Reader, args ...string) int {
 	a := &app{
-		program: b.program(), width: b.width, in: in, out: stream{b.screen, true}, errOut: stream{b.screen, false}, interrupts: b.interrupts, server: b.server, version: cmdline.Version{Program: b.program(), Version: "v1.2.3", Commit: "abc", Go: "go1"},
+		program: b.program(), width: b.width, env: b.env, in: in, out: stream{b.screen, true}, errOut: stream{b.screen, false}, interrupts: b.interrupts, server: b.server, version: cmdline.Version{Program: b.program(), Version: "v1.2.3", Commit: "abc", Go: "go1"},
 		color: b.color, redis: b.redis, terminals: b.terminals, key: b.key,
 	}
 	return a.run(b.t.Context(), args)
