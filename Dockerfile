@@ -4,12 +4,16 @@
 FROM --platform=$BUILDPLATFORM golang:1.26.8-bookworm AS build
 ARG TARGETOS
 ARG TARGETARCH
+# ./worker/clouds: also the storage of Google Cloud and Azure.
+ARG WORKER=./worker
 WORKDIR /src
 COPY . .
 # No `go mod download`: it would fetch the Temporal server and other modules that these two binaries do not need.
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -buildvcs=false -ldflags='-s -w' -o /out/ ./worker ./starter \
+    go build -trimpath -buildvcs=false -ldflags='-s -w' -o /out/worker $WORKER \
+ && CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
+    go build -trimpath -buildvcs=false -ldflags='-s -w' -o /out/starter ./starter \
  && mkdir -p /out/data
 
 FROM gcr.io/distroless/static-debian12:nonroot

@@ -8,9 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
 // ownDatabase is the database for a worker of the user's own beside the stack's, and ownQueue its task queue: each of the two has its own turns.
@@ -34,7 +33,7 @@ func (h *instance) prepareOwnWorker(ctx context.Context) (*ownWorker, error) {
 		if h.stack.Postgres == nil {
 			return nil, nil //nolint:nilnil // somebody's own server: no database is made there
 		}
-		if err := createDatabase(ctx, dsn, ownDatabase); err != nil {
+		if err := postgres.CreateDatabase(ctx, dsn, ownDatabase); err != nil {
 			return nil, fmt.Errorf("make the database of your own worker: %w", err)
 		}
 		dsn = h.stack.Postgres.DSNFor(ownDatabase)
@@ -116,19 +115,4 @@ func nextPort(addr string) string {
 		return net.JoinHostPort(host, "0")
 	}
 	return net.JoinHostPort(host, fmt.Sprint(n+1))
-}
-
-// createDatabase makes a database on the server of dsn, unless there is one of that name.
-func createDatabase(ctx context.Context, dsn, name string) error {
-	conn, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx) //nolint:errcheck // nothing is under way
-	var found bool
-	if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&found); err != nil || found {
-		return err
-	}
-	_, err = conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
-	return err
 }
