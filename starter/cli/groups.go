@@ -17,7 +17,7 @@ const GroupServer = "server"
 //nolint:gochecknoglobals // a constant in all but syntax
 var commandGroups = []struct{ id, title, commands string }{
 	{GroupServer, "Run a server:", ""},
-	{"ask", "Ask, and see what came of it:", "chat start tail cancel message decide approvals turns sessions results"},
+	{"ask", "Ask, and see what came of it:", "chat start tail cancel message decide approvals turns rerun sessions results"},
 	{"automate", "Run by the clock, a queue or a process:", "schedules jobs workflows"},
 	{"catalog", "What agents are made of:", "catalog agents nodes plan route tools knowledge"},
 	{"access", "Who may do what:", "keys whoami links audit"},
