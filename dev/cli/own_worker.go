@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/turnstone-run/turnstone/internal/app"
@@ -104,13 +105,13 @@ func shellQuote(text string) string {
 	return text
 }
 
-// nextPort returns an address with the port behind its own.
+// nextPort returns an address with the port behind its own, or with any port if that has no number.
 func nextPort(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return addr
 	}
-	n, err := net.LookupPort("tcp", port)
+	n, err := strconv.Atoi(port)
 	if err != nil || n >= 65535 {
 		return net.JoinHostPort(host, "0")
 	}

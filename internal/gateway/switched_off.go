@@ -12,7 +12,10 @@ func (s *httpServer) noSuchPath(path string) error {
 		off           bool
 		path, setting string
 	}{
-		{s.cfg.Keys == nil, pathKeys, "API keys are off on this server: set auth.keys (TURNSTONE_AUTH_KEYS=true), and auth.operator_key to make the first one with (docs/guides/auth.md)"},
+		{
+			s.cfg.Keys == nil, pathKeys, "API keys are off on this server: set auth.keys (TURNSTONE_AUTH_KEYS=true), and auth.operator_key " +
+				"to make the first one with (docs/guides/auth.md)",
+		},
 		{s.cfg.Links == nil, "/v1/links", "chats are off on this server: set telegram.token (TURNSTONE_TELEGRAM_TOKEN)"},
 		{s.cfg.Codec == nil, "/codec", "payloads of this server are in the clear: set temporal.encryption_keys or temporal.offload_bytes"},
 	} {

@@ -31,7 +31,7 @@ func (a *app) groupCommands(root *cobra.Command) {
 			continue
 		}
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
-		for _, name := range strings.Fields(g.commands) {
+		for name := range strings.FieldsSeq(g.commands) {
 			for _, cmd := range root.Commands() {
 				if cmd.Name() == name {
 					cmd.GroupID = g.id
