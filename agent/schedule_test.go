@@ -160,7 +160,7 @@ func TestDocumentedCronTexts(t *testing.T) {
 	require.NoError(t, err)
 	examples := regexp.MustCompile(`(?:--cron |"cron": ?\[?)"([^"]+)"`)
 	seen := 0
-	for _, page := range append(pages, "../README.md", "../starter/schedules.go", "../starter/root.go") {
+	for _, page := range append(pages, "../README.md", "../starter/cli/schedules.go", "../starter/cli/root.go") {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		for _, found := range examples.FindAllStringSubmatch(string(text), -1) {

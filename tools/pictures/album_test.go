@@ -75,7 +75,7 @@ func (s *stack) decoded(t *testing.T, b *browser) {
 	p.turn(flights, "timeline", says("Found 3 rows", "BeginTurn", "CallModel • turnstone-offline · step 1", "CallModel • turnstone-offline · step 2", "StoreTurn"))
 	p.picture("web-ui-timeline.png", 980)
 	p.turn(flights, "search-attributes", says("TurnstoneTenant", "TurnstoneAgent", "analyst", "TurnstoneSession", "trip-1"))
-	p.turn(flights, "user-metadata", says("session trip-1", "completed", "artifact://"))
+	p.turn(flights, "user-metadata", says("fetch flights from NYC to LAX", "completed", "artifact://"))
 }
 
 // child is a turn whose agent asked another.
