@@ -89,6 +89,7 @@ func mailVariables(smtpAddr string, hook *httptest.Server) []string {
 	return []string{
 		"TURNSTONE_WORKFLOWS_SMTP_ADDR=" + smtpAddr, "TURNSTONE_WORKFLOWS_SMTP_FROM=runs@example.com", "TURNSTONE_WORKFLOWS_SMTP_TO=ops@example.com",
 		"TURNSTONE_WORKFLOWS_SMTP_TLS=none", "TURNSTONE_EGRESS_ALLOW_PRIVATE=" + hook.Listener.Addr().String(),
+		"TURNSTONE_WORKFLOWS_RECONCILE_EVERY=10s",
 	}
 }
 
@@ -182,10 +183,10 @@ func testScheduleOutlivesWorker(t *testing.T, binary string) {
 	first := b.spawn(binary, freeAddr(t), mailVariables(sink.addr, hook))
 	first.put(notified(hook, `[{"id":"daily","cron":"0 9 * * *"}]`))
 	handle := b.Temporal().ScheduleClient().GetHandle(t.Context(), "schedule/default/ann/main/daily")
-	require.Eventually(t, func() bool { // Temporal answers an update of a schedule before it is carried out
+	require.Eventually(t, func() bool { // where Temporal is too busy to resume it at once, the next reconciliation does
 		found, err := handle.Describe(t.Context())
 		return err == nil && !found.Schedule.State.Paused
-	}, 30*time.Second, 50*time.Millisecond)
+	}, 3*time.Minute, 50*time.Millisecond)
 	first.end(syscall.SIGKILL)
 	require.NoError(t, handle.Trigger(t.Context(), sdkclient.ScheduleTriggerOptions{}))
 	b.spawn(binary, freeAddr(t), mailVariables(sink.addr, hook))
