@@ -18,7 +18,7 @@ type SessionForked struct {
 	Messages   int       `json:"messages"`          // copied
 }
 
-// Rerun is the part of a request that makes its turn the rerun of another one, in a branch of that turn's session.
+// Rerun says which turn a request runs again. The new turn runs in a branch of that turn's session.
 type Rerun struct {
 	Of       TurnID
 	FromStep int    // what came before this step is taken over; 0: nothing is
@@ -28,8 +28,8 @@ type Rerun struct {
 	Prepared *Prepared // that is taken over; nil: none is
 }
 
-// RerunRequest is the body of POST /v1/turns/{id}/rerun: what is to be different from the turn that runs again. What it leaves out is as that turn's
-// request had it.
+// RerunRequest is the body of POST /v1/turns/{id}/rerun: the changes to the original request. A member that is left out keeps the original's
+// value.
 type RerunRequest struct {
 	FromStep       int                `json:"from_step,omitempty"` // repeat nothing before this step of the turn; 0: begin anew
 	Agent          string             `json:"agent,omitempty"`

@@ -145,19 +145,19 @@ func (w *world) think(x *turnstonetest.Exchange, body []byte) {
 		if !w.pass(x, secondAsked) {
 			return
 		}
-		w.say(x, llmtest.Reply{Finish: agent.FinishStop}, worldAnswer, secondBegun)
+		w.streamReply(x, llmtest.Reply{Finish: agent.FinishStop}, worldAnswer, secondBegun)
 	case string(last.Content) == `"`+thanks+`"`:
 		turnstonetest.Say(worldNext)(x)
 	default:
 		if !w.pass(x, firstAsked) {
 			return
 		}
-		w.say(x, llmtest.Reply{Events: w.calls, Finish: agent.FinishToolCalls}, worldIntro, firstBegun)
+		w.streamReply(x, llmtest.Reply{Events: w.calls, Finish: agent.FinishToolCalls}, worldIntro, firstBegun)
 	}
 }
 
-// say streams words, lets a moment pass, and streams what else is in a reply.
-func (w *world) say(x *turnstonetest.Exchange, rest llmtest.Reply, words string, begun moment) {
+// streamReply streams words, lets a moment pass, and streams the rest of a reply.
+func (w *world) streamReply(x *turnstonetest.Exchange, rest llmtest.Reply, words string, begun moment) {
 	x.Begin(words)
 	if !w.pass(x, begun) {
 		return

@@ -1,5 +1,5 @@
-// Package cmdline is what the command lines of this repository have in common: one error with what was probably meant, help that fits a
-// screen, and the version.
+// Package cmdline is shared by the programs turnstone, worker, starter and dev: it prints one error with suggestions, limits help to a screen,
+// and prints the version.
 package cmdline
 
 import (

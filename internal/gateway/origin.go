@@ -24,7 +24,7 @@ type guard struct {
 	anyHost bool // there is authentication: a browser that was led here has no credential
 }
 
-// check returns a denied error that says what was wrong and which setting would allow it. If pathOrigins is not nil, only
+// check refuses a request with a foreign Host or Origin. The error names the value and the setting that would allow it. If pathOrigins is not nil, only
 // these origins are allowed: not even pages of this host.
 func (g *guard) check(r *http.Request, pathOrigins []string) error {
 	if !g.anyHost && !g.hostAllowed(r.Host) {

@@ -156,7 +156,7 @@ FROM turns o WHERE t.turn_id = $1 AND o.turn_id = $2`
 const takePrepared = `
 INSERT INTO prepared (turn_id, producer, epoch, body) VALUES ($1, $2, $3, $4::json)`
 
-// queueRerun queues what a turn that was just inserted keeps of the turn that it reruns.
+// queueRerun queues the statements that link a new turn to its original and copy the original's preparation.
 func queueRerun(b *pgx.Batch, id agent.TurnID, r *agent.Rerun) error {
 	b.Queue(markRerun, id, r.Of, r.FromStep)
 	if r.Prepared == nil {
@@ -169,7 +169,7 @@ func queueRerun(b *pgx.Batch, id agent.TurnID, r *agent.Rerun) error {
 	return err
 }
 
-// branchSource is what a record that reruns a turn copies before it begins.
+// branchSource is the range of turns that the branch of a rerun begins with.
 type branchSource struct {
 	from   agent.SessionID // empty: the record reruns no turn
 	last   int64           // the sequence number of the last turn
@@ -190,7 +190,7 @@ func (s *TurnStore) branchOf(ctx context.Context, t *agent.TurnRecord) (b branch
 	return b, checkForkSize(ctx, s.pool, t.Tenant, b.from)
 }
 
-// queueLock queues the locks of the session that is copied and of the turn that runs again, which come before that of the new session.
+// queueLock queues the locks of the original session and turn. They are taken before the lock of the new session.
 func (b *branchSource) queueLock(batch *pgx.Batch, t *agent.TurnRecord) {
 	if b.from == "" {
 		return

@@ -128,9 +128,9 @@ LEFT JOIN turn_steps s ON s.turn_id = c.turn_id AND s.step = c.step AND s.call_i
 WHERE coalesce(s.verdict ->> 'refused', '') <> 'true'
 GROUP BY c.name ORDER BY tool`
 
-// CallCounts counts the model replies and the tool calls, by name, of a session's finished turns. Calls without a result count; replies
-// that the runtime gave instead of a model, and calls that were refused without running, do not; neither do those of turns that were copied
-// from another session. An unknown session has none.
+// CallCounts counts the model replies and the tool calls, by name, of a session's finished turns. Calls without a result
+// count. Not counted are replies that the runtime gave in place of a model, calls that were refused without running, and the calls of turns
+// copied from another session. An unknown session has none.
 func (s *SessionStore) CallCounts(ctx context.Context, tenant string, id agent.SessionID) (agent.CallCounts, error) {
 	rows, err := s.pool.Query(ctx, countCalls, tenant, id)
 	if err != nil {

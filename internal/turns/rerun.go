@@ -10,9 +10,9 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Rerun submits the input of a turn that has ended once more, as a new turn in a branch of its session: what was said before the turn, copied. The
-// envelope's request has what is to be different, and Rerun; what it leaves out is as the original's request had it, except for the role and the
-// flags of a caller with a credential, which are the credential's.
+// Rerun runs a turn that has ended again, as a new turn with the same input. The new turn runs in a branch: a session that begins with a copy of
+// the messages before the original. The envelope's request holds the changes and Rerun; members that it leaves out are the original's. Role and
+// flags are the credential's if the caller has one.
 //
 // The error is [agent.CodeConflict] if the turn has not ended or is kept without its messages, and [agent.CodeInvalid] with Field "from_step" for a
 // step that the turn did not come to.

@@ -36,7 +36,7 @@ func TestBrowser(t *testing.T) {
 		{"every view of an installation", operates},
 		{"conversations of everybody", lists},
 		{"a turn is found", finds},
-		{"usage, and a view that is left", leaves},
+		{"usage, and a view that is left", testLeavingUsage},
 		{"changes of workflows", patches},
 		{"the server restarts", restarts},
 		{"citations", cites},

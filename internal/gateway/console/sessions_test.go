@@ -123,8 +123,8 @@ func finds(t *testing.T, b *browser) {
 	p.until(`document.querySelector('h1 ~ .status.failed') && document.querySelector('.page .broken').innerText.includes('the provider said no')`)
 }
 
-// leaves shows that a view that is left cancels its request, and the plot that it becomes when it is not.
-func leaves(t *testing.T, b *browser) {
+// testLeavingUsage checks that leaving the view of usage cancels its request, and that the view shows a plot if nobody leaves it.
+func testLeavingUsage(t *testing.T, b *browser) {
 	h := build(t, nil)
 	hold := make(chan error, 8)
 	h.ledger.mu.Lock()
