@@ -11,11 +11,12 @@ import (
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/cluster"
 	"github.com/turnstone-run/turnstone/internal/devstack"
+	"github.com/turnstone-run/turnstone/internal/devstack/embedded"
 )
 
 // TestClusterWithoutSearchAttributes: turns run on a cluster that knows nothing of ours, and "starter setup" teaches it.
 func TestClusterWithoutSearchAttributes(t *testing.T) {
-	bare, err := devstack.StartTemporal(t.Context(), devstack.TemporalConfig{AnyPort: true})
+	bare, err := embedded.Start(t.Context(), devstack.TemporalConfig{AnyPort: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, bare.Stop()) })
 	s := start(t, func(c *app.Config) { c.Temporal.Address = bare.Address() })

@@ -16,6 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/devstack"
+	"github.com/turnstone-run/turnstone/internal/devstack/embedded"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/turnstonetest"
 	"github.com/turnstone-run/turnstone/workflows"
@@ -109,7 +110,7 @@ func TestPostgresAwayWhileStoring(t *testing.T) {
 func TestTemporalRestarts(t *testing.T) {
 	t.Parallel()
 	cfg := devstack.TemporalConfig{DataDir: filepath.Join(t.TempDir(), "temporal"), SearchAttributes: workflows.SearchAttributes()}
-	server, err := devstack.StartTemporal(t.Context(), cfg)
+	server, err := embedded.Start(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
 	_, port, err := net.SplitHostPort(server.Address())
@@ -122,7 +123,7 @@ func TestTemporalRestarts(t *testing.T) {
 	require.NoError(t, err)
 	s.awaitText(receipt.TurnID, "word5")
 	require.NoError(t, server.Stop())
-	again, err := devstack.StartTemporal(t.Context(), cfg)
+	again, err := embedded.Start(t.Context(), cfg)
 	require.NoError(t, err)
 	server = again
 	out, _ := s.sound("", receipt)

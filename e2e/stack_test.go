@@ -12,6 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/devstack"
+	"github.com/turnstone-run/turnstone/internal/devstack/embedded"
 	"github.com/turnstone-run/turnstone/turnstonetest"
 	"github.com/turnstone-run/turnstone/workflows"
 )
@@ -36,7 +37,7 @@ const (
 func serveTemporal(folder string) int {
 	port, err := strconv.Atoi(os.Getenv(temporalPort))
 	if err == nil {
-		_, err = devstack.StartTemporal(context.Background(), devstack.TemporalConfig{
+		_, err = embedded.Start(context.Background(), devstack.TemporalConfig{
 			DataDir: folder, FrontendPort: port, SearchAttributes: workflows.SearchAttributes(),
 		})
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/devstack"
+	"github.com/turnstone-run/turnstone/internal/devstack/embedded"
 	"github.com/turnstone-run/turnstone/internal/devstack/offline"
 	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 	"github.com/turnstone-run/turnstone/workflows"
@@ -38,7 +39,8 @@ type shared struct {
 var startShared = sync.OnceValues(func() (s shared, err error) {
 	ctx := context.Background()
 	s.temporal, err = devstack.Start(ctx, devstack.Config{
-		AnyPort: true, Flights: &devstack.FlightsConfig{}, Temporal: &devstack.TemporalConfig{SearchAttributes: workflows.SearchAttributes()},
+		AnyPort: true, Flights: &devstack.FlightsConfig{}, StartTemporal: embedded.Start,
+		Temporal: &devstack.TemporalConfig{SearchAttributes: workflows.SearchAttributes()},
 	})
 	if err == nil {
 		s.model, err = offline.Start(ctx, "127.0.0.1:0", offline.Config{FlightsURL: s.temporal.Flights.URL() + "/flights", TokenDelay: -1})

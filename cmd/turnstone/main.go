@@ -7,12 +7,15 @@
 package main
 
 import (
+	"context"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	_ "github.com/turnstone-run/turnstone/clouds" // gs:// and azblob://
 	dev "github.com/turnstone-run/turnstone/dev/cli"
+	"github.com/turnstone-run/turnstone/internal/devstack"
+	"github.com/turnstone-run/turnstone/internal/devstack/embedded"
 	starter "github.com/turnstone-run/turnstone/starter/cli"
 	worker "github.com/turnstone-run/turnstone/worker/cli"
 )
@@ -46,9 +49,9 @@ func partOf(args []string) (func([]string) int, []string) {
 	rest := append(append([]string{}, prefix...), args[1:]...)
 	switch args[0] {
 	case "dev":
-		return func(a []string) int { return dev.Run(program+" dev", a) }, rest
+		return func(a []string) int { return dev.Run(program+" dev", a, embeddedTemporal) }, rest
 	case "demo":
-		return func(a []string) int { return dev.Run(program+" dev", a) }, append(append(append([]string{}, prefix...), "demo"), args[1:]...)
+		return func(a []string) int { return dev.Run(program+" dev", a, embeddedTemporal) }, append(append(append([]string{}, prefix...), "demo"), args[1:]...)
 	case "worker":
 		return func(a []string) int { return worker.Run(program+" worker", a) }, rest
 	default:
@@ -63,3 +66,5 @@ func listed(name, short string) *cobra.Command {
 		Run: func(_ *cobra.Command, args []string) { os.Exit(run(append([]string{name}, args...))) },
 	}
 }
+
+func embeddedTemporal(context.Context) (devstack.StartTemporal, error) { return embedded.Start, nil }

@@ -16,16 +16,20 @@ import (
 
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/cmdline"
+	"github.com/turnstone-run/turnstone/internal/devstack"
 )
 
 // defaultPrompt is the main job.
 const defaultPrompt = "fetch flights from NYC to LAX, sort by price, show top 3"
 
+// ChooseTemporal returns what starts the Temporal server of a stack. It is called before anything is started, and not for help.
+type ChooseTemporal func(ctx context.Context) (devstack.StartTemporal, error)
+
 // Run runs a command line of this process, which is called by the name program, and returns its exit code.
-func Run(program string, args []string) int {
+func Run(program string, args []string, choose ChooseTemporal) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	d := &dev{program: program, out: os.Stdout, notes: os.Stderr, env: os.Environ()}
+	d := &dev{program: program, chooseTemporal: choose, out: os.Stdout, notes: os.Stderr, env: os.Environ()}
 	ended := context.AfterFunc(ctx, func() {
 		stop() // a second Ctrl-C ends the process at once
 		fmt.Fprintln(os.Stderr, "· stopping, Ctrl-C again to stop at once…")
@@ -47,9 +51,10 @@ var commonFlags = []string{
 
 // dev is one run of the command, with everything it takes from its process.
 type dev struct {
-	program    string // as it was called
-	out, notes io.Writer
-	env        []string
+	program        string // as it was called
+	chooseTemporal ChooseTemporal
+	out, notes     io.Writer
+	env            []string
 
 	flags     *pflag.FlagSet
 	data      string

@@ -42,6 +42,10 @@ type instance struct {
 
 // start starts the stack, then the service on it.
 func (d *dev) start(ctx context.Context, o stackOptions) (_ *instance, err error) {
+	startTemporal, err := d.chooseTemporal(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if err := d.ports.load(d.flags, d.env); err != nil {
 		return nil, err
 	}
@@ -75,7 +79,9 @@ func (d *dev) start(ctx context.Context, o stackOptions) (_ *instance, err error
 	if err := h.holdDoors(ctx, o.anyPort); err != nil {
 		return nil, err
 	}
-	if h.stack, err = devstack.Start(ctx, d.config(settings, o, logger)); err != nil {
+	cfg := d.config(settings, o, logger)
+	cfg.StartTemporal = startTemporal
+	if h.stack, err = devstack.Start(ctx, cfg); err != nil {
 		return nil, d.explainPort(err)
 	}
 	if err := d.pointSettings(ctx, h, o); err != nil {

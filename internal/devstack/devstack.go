@@ -1,8 +1,7 @@
 // Package devstack runs everything that turns need on a machine that has nothing: a Temporal server with its Web UI,
-// a private PostgreSQL, a sample HTTP API, a small Redis and a mail server, in one process and one child.
+// a private PostgreSQL, a sample HTTP API, a small Redis and a mail server. All of it listens on the loopback address only.
 //
-// This package alone links the Temporal server. Package pgdev does not, for tests that must stay small. All of it listens on the
-// loopback address only.
+// The Temporal server is the one of an installed temporal CLI ([TemporalCLI]), or the one that package embedded links.
 package devstack
 
 import (
@@ -27,6 +26,9 @@ type Config struct {
 
 	// Temporal is the server; its DataDir, AnyPort and Logger are taken from this Config.
 	Temporal *TemporalConfig
+
+	// StartTemporal starts it.
+	StartTemporal StartTemporal
 
 	// Postgres is the private database; its DataDir, Ephemeral, Logger and Progress are taken from this Config.
 	Postgres *pgdev.Config
@@ -60,7 +62,7 @@ type MailConfig struct {
 
 // Stack has the started parts. The others are nil.
 type Stack struct {
-	Temporal *Temporal
+	Temporal Temporal
 	Postgres *pgdev.Server
 	Flights  *FlightsServer
 	Redis    *Redis
@@ -81,7 +83,7 @@ func Start(ctx context.Context, cfg Config) (*Stack, error) {
 	if cfg.Temporal != nil {
 		group.Go(func() error {
 			progress("starting the Temporal server…")
-			stack.Temporal, faults[0] = StartTemporal(ctx, cfg.temporal())
+			stack.Temporal, faults[0] = cfg.StartTemporal(ctx, cfg.temporal())
 			return faults[0]
 		})
 	}

@@ -50,11 +50,11 @@ const (
 
 // startFlights serves the API on a port; 0 takes any free one.
 func startFlights(ctx context.Context, port int, anyPort bool) (*FlightsServer, error) {
-	ports, err := choosePorts(anyPort, wantedPort{"the sample flights API", port})
+	ports, err := ChoosePorts(anyPort, Port{"the sample flights API", port})
 	if err != nil {
 		return nil, err
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", hostPort(ports[0]))
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", HostPort(ports[0]))
 	if err != nil {
 		return nil, fmt.Errorf("sample flights API: %w", err)
 	}

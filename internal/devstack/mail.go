@@ -34,11 +34,11 @@ type MailServer struct {
 
 // startMail takes a free port where the wanted one is in use.
 func startMail(ctx context.Context, cfg MailConfig) (*MailServer, error) {
-	ports, err := choosePorts(true, wantedPort{"the mail server", cfg.Port})
+	ports, err := ChoosePorts(true, Port{"the mail server", cfg.Port})
 	if err != nil {
 		return nil, err
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", hostPort(ports[0]))
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", HostPort(ports[0]))
 	if err != nil {
 		return nil, fmt.Errorf("start mail server: %w", err)
 	}

@@ -20,7 +20,7 @@ type PortInUseError struct {
 
 // Error implements error.
 func (e *PortInUseError) Error() string {
-	return fmt.Sprintf("%s: %s wants port %d of %s", ErrPortInUse, e.Purpose, e.Port, loopback)
+	return fmt.Sprintf("%s: %s wants port %d of %s", ErrPortInUse, e.Purpose, e.Port, Loopback)
 }
 
 // Is reports whether target is ErrPortInUse.
@@ -29,10 +29,10 @@ func (e *PortInUseError) Is(target error) bool { return target == ErrPortInUse }
 // reserveTimeout bounds calls that stay within the kernel and take microseconds.
 const reserveTimeout = 5 * time.Second
 
-// wantedPort is a port and its purpose, for error texts. The zero value takes any port.
-type wantedPort struct {
-	purpose string
-	port    int // 0 takes any
+// Port is a wanted port and its purpose, for error texts. The zero value takes any port.
+type Port struct {
+	Purpose string
+	Number  int // 0 takes any
 }
 
 // heldPort is a port that is held by listening on it.
@@ -42,9 +42,9 @@ type heldPort struct {
 	addr *net.TCPAddr
 }
 
-// choosePorts returns distinct free ports in the order of wanted. With anyPort it replaces a wanted port that is in use; otherwise that is an error.
+// ChoosePorts returns distinct free ports in the order of wanted. With anyPort it replaces a wanted port that is in use; otherwise that is an error.
 // It holds all ports until it has found the last one, and then releases them.
-func choosePorts(anyPort bool, wanted ...wantedPort) ([]int, error) {
+func ChoosePorts(anyPort bool, wanted ...Port) ([]int, error) {
 	var held []*heldPort
 	var fault error
 	for _, want := range wanted {
@@ -67,18 +67,18 @@ func choosePorts(anyPort bool, wanted ...wantedPort) ([]int, error) {
 }
 
 // hold listens on one wanted port.
-func hold(want wantedPort, anyPort bool) (*heldPort, error) {
-	listener, err := listen(want.port)
-	if want.port != 0 && anyPort && errors.Is(err, syscall.EADDRINUSE) {
+func hold(want Port, anyPort bool) (*heldPort, error) {
+	listener, err := listen(want.Number)
+	if want.Number != 0 && anyPort && errors.Is(err, syscall.EADDRINUSE) {
 		listener, err = listen(0)
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, &PortInUseError{want.purpose, want.port}
+		return nil, &PortInUseError{want.Purpose, want.Number}
 	case err != nil:
-		return nil, fmt.Errorf("port for %s: %w", want.purpose, err)
+		return nil, fmt.Errorf("port for %s: %w", want.Purpose, err)
 	}
-	if listener.addr.Port != want.port {
+	if listener.addr.Port != want.Number {
 		if err := reserve(listener); err != nil {
 			return nil, errors.Join(fmt.Errorf("reserve port %d: %w", listener.addr.Port, err), listener.Close())
 		}
@@ -107,7 +107,7 @@ func release(listener *heldPort) error {
 }
 
 func listen(port int) (*heldPort, error) {
-	listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.ParseIP(loopback), Port: port})
+	listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.ParseIP(Loopback), Port: port})
 	if err != nil {
 		return nil, err
 	}

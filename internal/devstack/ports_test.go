@@ -24,7 +24,7 @@ func TestChosenPortsAreFreeWhileChildrenStart(t *testing.T) {
 	defer children.Wait()
 	defer cancel()
 	for range 150 {
-		ports, err := choosePorts(false, make([]wantedPort, 4)...)
+		ports, err := ChoosePorts(false, make([]Port, 4)...)
 		require.NoError(t, err)
 		for _, port := range ports {
 			// The server's own way to open a port, which the kernel refuses while a copy listens.
@@ -41,7 +41,7 @@ func TestChoosePorts(t *testing.T) {
 	defer busy.Close()
 	taken := busy.addr.Port
 
-	free, err := choosePorts(false, make([]wantedPort, 8)...)
+	free, err := ChoosePorts(false, make([]Port, 8)...)
 	require.NoError(t, err)
 	require.Len(t, slices.Compact(slices.Sorted(slices.Values(free))), 8, "all distinct")
 	for _, port := range free {
@@ -50,17 +50,17 @@ func TestChoosePorts(t *testing.T) {
 		require.NoError(t, listener.Close())
 	}
 
-	same, err := choosePorts(false, wantedPort{"this", free[0]})
+	same, err := ChoosePorts(false, Port{"this", free[0]})
 	require.NoError(t, err)
 	require.Equal(t, free[:1], same, "a wanted port that is free is taken")
 
-	_, err = choosePorts(false, wantedPort{"this", free[0]}, wantedPort{"the demo", taken})
+	_, err = ChoosePorts(false, Port{"this", free[0]}, Port{"the demo", taken})
 	require.ErrorIs(t, err, ErrPortInUse)
 	require.ErrorContains(t, err, "the demo wants port")
-	_, err = choosePorts(false, wantedPort{"this", free[0]}, wantedPort{"that", free[0]})
+	_, err = ChoosePorts(false, Port{"this", free[0]}, Port{"that", free[0]})
 	require.ErrorIs(t, err, ErrPortInUse, "one port for two")
 
-	other, err := choosePorts(true, wantedPort{"the demo", taken})
+	other, err := ChoosePorts(true, Port{"the demo", taken})
 	require.NoError(t, err)
 	require.NotEqual(t, taken, other[0])
 }

@@ -18,37 +18,38 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// awaitFrontend waits until the namespace can be used and has the search attributes.
-func (t *Temporal) awaitFrontend(ctx context.Context, attributes map[string]enumspb.IndexedValueType) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+// AwaitFrontend waits until the namespace of the server at address can be used and has the search attributes, which it registers if they are
+// missing.
+func AwaitFrontend(ctx context.Context, address string, attributes map[string]enumspb.IndexedValueType) error {
+	ctx, cancel := context.WithTimeout(ctx, ReadyTimeout)
 	defer cancel()
 
-	conn, err := grpc.NewClient(t.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		return fmt.Errorf("connect to %s: %w", t.address, err)
+		return fmt.Errorf("connect to %s: %w", address, err)
 	}
 	defer conn.Close() //nolint:errcheck // nothing is on its way any more
 
 	workflows := workflowservice.NewWorkflowServiceClient(conn)
-	if err := until(ctx, func() error {
-		_, err := workflows.DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
+	if err := Until(ctx, func() error {
+		_, err := workflows.DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: Namespace})
 		return err
 	}); err != nil {
 		return fmt.Errorf("wait for the frontend: %w", err)
 	}
-	return t.ensureSearchAttributes(ctx, workflows, operatorservice.NewOperatorServiceClient(conn), attributes)
+	return ensureSearchAttributes(ctx, workflows, operatorservice.NewOperatorServiceClient(conn), attributes)
 }
 
 // ensureSearchAttributes registers the missing search attributes. A namespace of an earlier start may lack some.
-func (t *Temporal) ensureSearchAttributes(
+func ensureSearchAttributes(
 	ctx context.Context,
 	workflows workflowservice.WorkflowServiceClient,
 	operator operatorservice.OperatorServiceClient,
 	wanted map[string]enumspb.IndexedValueType,
 ) error {
 	var existing map[string]enumspb.IndexedValueType
-	if err := until(ctx, func() error {
-		list, err := operator.ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
+	if err := Until(ctx, func() error {
+		list, err := operator.ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: Namespace})
 		existing = list.GetCustomAttributes()
 		return err
 	}); err != nil {
@@ -60,15 +61,15 @@ func (t *Temporal) ensureSearchAttributes(
 		case !ok:
 			missing[name] = kind
 		case have != kind:
-			return fmt.Errorf("search attribute %s is a %s in namespace %q, want %s", name, have, namespace, kind)
+			return fmt.Errorf("search attribute %s is a %s in namespace %q, want %s", name, have, Namespace, kind)
 		}
 	}
 	if len(missing) == 0 {
 		return nil
 	}
-	if err := until(ctx, func() error {
+	if err := Until(ctx, func() error {
 		_, err := operator.AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
-			Namespace: namespace, SearchAttributes: missing,
+			Namespace: Namespace, SearchAttributes: missing,
 		})
 		if status.Code(err) == codes.InvalidArgument { // such as more of a type than the database has columns for
 			return backoff.Permanent(err)
@@ -79,9 +80,9 @@ func (t *Temporal) ensureSearchAttributes(
 	}
 	// They work once the frontend has read the namespace again.
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
-		if err := until(ctx, func() error {
+		if err := Until(ctx, func() error {
 			_, err := workflows.CountWorkflowExecutions(ctx, &workflowservice.CountWorkflowExecutionsRequest{
-				Namespace: namespace, Query: name + " IS NOT NULL",
+				Namespace: Namespace, Query: name + " IS NOT NULL",
 			})
 			return err
 		}); err != nil {
@@ -91,8 +92,8 @@ func (t *Temporal) ensureSearchAttributes(
 	return nil
 }
 
-// until calls try at a steady pace until it succeeds, fails permanently, or ctx ends. The error at the end of ctx includes the last error of try.
-func until(ctx context.Context, try func() error) error {
+// Until calls try at a steady pace until it succeeds, fails permanently, or ctx ends. The error at the end of ctx includes the last error of try.
+func Until(ctx context.Context, try func() error) error {
 	var last error
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		err := try()
@@ -100,7 +101,7 @@ func until(ctx context.Context, try func() error) error {
 			last = err
 		}
 		return struct{}{}, err
-	}, backoff.WithBackOff(backoff.NewConstantBackOff(20*time.Millisecond)), backoff.WithMaxElapsedTime(readyTimeout))
+	}, backoff.WithBackOff(backoff.NewConstantBackOff(20*time.Millisecond)), backoff.WithMaxElapsedTime(ReadyTimeout))
 	if err != nil && ctx.Err() != nil {
 		return errors.Join(err, last)
 	}

@@ -26,12 +26,12 @@ const redisTick = 100 * time.Millisecond
 
 // startRedis takes a free port where the wanted one is in use: many machines have a Redis already.
 func startRedis(port int) (*Redis, error) {
-	ports, err := choosePorts(true, wantedPort{"Redis", port})
+	ports, err := ChoosePorts(true, Port{"Redis", port})
 	if err != nil {
 		return nil, err
 	}
 	r := &Redis{server: miniredis.NewMiniRedis()}
-	if err := r.server.StartAddr(hostPort(ports[0])); err != nil {
+	if err := r.server.StartAddr(HostPort(ports[0])); err != nil {
 		return nil, fmt.Errorf("start Redis: %w", err)
 	}
 	r.addr = r.server.Addr()

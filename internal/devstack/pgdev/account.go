@@ -1,6 +1,7 @@
 package pgdev
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/internal/devstack/child"
 )
 
 // account is the user that the server runs as.
@@ -36,6 +41,23 @@ func serverAccount() (account, error) {
 	}
 	return account{}, errors.New("PostgreSQL refuses to run as root, and neither of the users postgres and nobody exists; " +
 		"create one or run as an ordinary user")
+}
+
+// command returns a program of PostgreSQL as the account runs it: with a fixed environment, without locales, PG* variables and our secrets. The fatal
+// lines of its log go to log.
+func (a account) command(deathSignal syscall.Signal, log *zap.Logger, program string, args ...string) child.Config {
+	cfg := child.Config{
+		Program: program, Args: args, Dir: "/", Env: []string{"LC_ALL=C", "TZ=UTC", "PATH=/usr/bin:/bin"}, DeathSignal: deathSignal,
+		OnLine: func(line []byte) {
+			if bytes.Contains(line, []byte("FATAL:")) || bytes.Contains(line, []byte("PANIC:")) {
+				log.Warn("postgres", zap.ByteString("line", line))
+			}
+		},
+	}
+	if a.switched {
+		cfg.Credential = &syscall.Credential{Uid: a.uid, Gid: a.gid}
+	}
+	return cfg
 }
 
 // takeOwnership makes the account the owner of path.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/internal/devstack/child"
 )
 
 // home is the folder of one server and the lock on it.
@@ -92,7 +94,7 @@ func (h *home) create(ctx context.Context, inst installation, durable bool, log 
 	if !durable {
 		args = append(args, "--no-sync")
 	}
-	if err := run(ctx, h.acct, log, inst.program("initdb"), args...); err != nil {
+	if err := child.Run(ctx, h.acct.command(syscall.SIGKILL, log, inst.program("initdb"), args...)); err != nil {
 		return fmt.Errorf("initialise cluster: %w", err)
 	}
 	if err := os.Rename(fresh, h.data()); err != nil {

@@ -29,7 +29,6 @@ const (
 	initTimeout  = 3 * time.Minute  // initdb on a slow, cold disk
 	startTimeout = 2 * time.Minute  // includes crash recovery of a large log
 	orphanGrace  = 30 * time.Second // for a former owner's server to finish shutting down
-	quitGrace    = 10 * time.Second // between asking firmly and killing
 	pollInterval = 10 * time.Millisecond
 )
 

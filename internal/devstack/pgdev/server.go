@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/internal/devstack/child"
 )
 
 const (
@@ -28,8 +30,8 @@ type Server struct {
 	home   *home
 	socket string // folder of the socket
 
-	mu      sync.Mutex // one change of state at a time
-	proc    *process   // the last process started
+	mu      sync.Mutex     // one change of state at a time
+	proc    *child.Process // the last process started
 	stopped bool
 }
 
@@ -103,17 +105,17 @@ func (s *Server) DSNFor(name string) string {
 func (s *Server) Pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.proc == nil || !s.proc.alive() {
+	if s.proc == nil || !s.proc.Alive() {
 		return 0
 	}
-	return s.proc.pid()
+	return s.proc.Pid()
 }
 
 // Exited returns a channel that is closed when the current server process ends, also by a crash. Resume starts the server again.
 func (s *Server) Exited() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.proc.exited
+	return s.proc.Exited()
 }
 
 // Suspend shuts the server down cleanly and keeps everything for Resume: an outage, as connections see it.
@@ -123,7 +125,7 @@ func (s *Server) Suspend(ctx context.Context) error {
 	if s.stopped {
 		return ErrStopped
 	}
-	return s.proc.shutdown(ctx, syscall.SIGINT)
+	return s.proc.Shutdown(ctx, syscall.SIGINT)
 }
 
 // Resume starts a suspended or crashed server again, under the same DSN. On a running server it does nothing.
@@ -133,7 +135,7 @@ func (s *Server) Resume(ctx context.Context) error {
 	if s.stopped {
 		return ErrStopped
 	}
-	if s.proc.alive() {
+	if s.proc.Alive() {
 		return nil
 	}
 	return s.boot(ctx)
@@ -157,7 +159,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		return nil
 	}
 	s.stopped = true
-	return errors.Join(s.proc.shutdown(ctx, s.stopSignal()), s.discard())
+	return errors.Join(s.proc.Shutdown(ctx, s.stopSignal()), s.discard())
 }
 
 // stopSignal returns the signal that ends the server: at once if it is ephemeral, else after a last checkpoint.
@@ -175,7 +177,7 @@ func (s *Server) boot(ctx context.Context) error {
 	defer cancel()
 	retryUntil := time.Now().Add(orphanGrace)
 	for {
-		proc, err := launch(ctx, s.home.acct, s.stopSignal(), s.cfg.Logger, s.inst.program("postgres"), s.arguments()...)
+		proc, err := child.Start(ctx, s.home.acct.command(s.stopSignal(), s.cfg.Logger, s.inst.program("postgres"), s.arguments()...))
 		if err != nil {
 			return err
 		}
@@ -183,7 +185,7 @@ func (s *Server) boot(ctx context.Context) error {
 			s.proc = proc
 			return nil
 		}
-		leftover := strings.Contains(proc.tail.String(), "still in use")
+		leftover := strings.Contains(proc.Output(), "still in use")
 		if !leftover || ctx.Err() != nil || time.Now().After(retryUntil) {
 			return err
 		}
@@ -197,19 +199,18 @@ func (s *Server) boot(ctx context.Context) error {
 
 // awaitReady polls the status that the server writes into postmaster.pid, as pg_ctl does: no driver needed. On
 // an error the process is gone.
-func (s *Server) awaitReady(ctx context.Context, proc *process) error {
+func (s *Server) awaitReady(ctx context.Context, proc *child.Process) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		select {
-		case <-proc.exited:
-			return fmt.Errorf("postgres ended while starting (%s): %s", proc.cmd.ProcessState, proc.tail)
+		case <-proc.Exited():
+			return fmt.Errorf("postgres ended while starting (%s): %s", proc.Exit(), proc.Output())
 		case <-ctx.Done():
-			proc.kill()
-			<-proc.exited
-			return fmt.Errorf("start postgres: %w: %s", ctx.Err(), proc.tail)
+			proc.Kill()
+			return fmt.Errorf("start postgres: %w: %s", ctx.Err(), proc.Output())
 		case <-tick.C:
-			if state, ok := s.home.postmaster(); ok && state.pid == proc.pid() && state.ready {
+			if state, ok := s.home.postmaster(); ok && state.pid == proc.Pid() && state.ready {
 				return nil
 			}
 		}

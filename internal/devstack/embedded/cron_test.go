@@ -1,4 +1,4 @@
-package devstack_test
+package embedded_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package devstack_test
+package embedded_test
 
 import (
 	"net"
@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/internal/devstack"
+	"github.com/turnstone-run/turnstone/internal/devstack/embedded"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
 )
 
@@ -20,7 +21,7 @@ func TestStackStartsWhatIsAskedFor(t *testing.T) {
 	t.Parallel()
 	var said []string
 	stack, err := devstack.Start(t.Context(), devstack.Config{
-		Temporal: &devstack.TemporalConfig{EnableUI: true},
+		Temporal: &devstack.TemporalConfig{EnableUI: true}, StartTemporal: embedded.Start,
 		Postgres: &pgdev.Config{},
 		Flights:  &devstack.FlightsConfig{},
 		Redis:    &devstack.RedisConfig{},

@@ -1,4 +1,4 @@
-package devstack
+package embedded
 
 import (
 	"net/url"
@@ -11,6 +11,8 @@ import (
 	"go.temporal.io/server/common/membership/static"
 	sqliteplugin "go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
 	"go.temporal.io/server/common/primitives"
+
+	"github.com/turnstone-run/turnstone/internal/devstack"
 )
 
 const (
@@ -43,7 +45,7 @@ func storage(database string) *config.SQL {
 // serverConfig is a whole server on one node: one history shard, no archival, no metrics or profiling ports.
 func serverConfig(store *config.SQL, ports servicePorts) *config.Config {
 	service := func(grpc, http int) config.Service {
-		return config.Service{RPC: config.RPC{GRPCPort: grpc, HTTPPort: http, BindOnIP: loopback}}
+		return config.Service{RPC: config.RPC{GRPCPort: grpc, HTTPPort: http, BindOnIP: devstack.Loopback}}
 	}
 	conf := &config.Config{
 		Persistence: config.Persistence{
@@ -57,7 +59,7 @@ func serverConfig(store *config.SQL, ports servicePorts) *config.Config {
 			MasterClusterName:        clusterName,
 			CurrentClusterName:       clusterName,
 			ClusterInformation: map[string]cluster.ClusterInformation{
-				clusterName: {Enabled: true, InitialFailoverVersion: 1, RPCAddress: hostPort(ports.frontend)},
+				clusterName: {Enabled: true, InitialFailoverVersion: 1, RPCAddress: devstack.HostPort(ports.frontend)},
 			},
 		},
 		DCRedirectionPolicy: config.DCRedirectionPolicy{Policy: "noop"},
@@ -71,13 +73,13 @@ func serverConfig(store *config.SQL, ports servicePorts) *config.Config {
 			History:    config.HistoryArchival{State: "disabled"},
 			Visibility: config.VisibilityArchival{State: "disabled"},
 		},
-		PublicClient: config.PublicClient{HostPort: hostPort(ports.frontend)},
+		PublicClient: config.PublicClient{HostPort: devstack.HostPort(ports.frontend)},
 		NamespaceDefaults: config.NamespaceDefaults{Archival: config.ArchivalNamespaceDefaults{
 			History:    config.HistoryArchivalNamespaceDefaults{State: "disabled"},
 			Visibility: config.VisibilityArchivalNamespaceDefaults{State: "disabled"},
 		}},
 	}
-	conf.Global.Membership = config.Membership{MaxJoinDuration: 30 * time.Second, BroadcastAddress: loopback}
+	conf.Global.Membership = config.Membership{MaxJoinDuration: 30 * time.Second, BroadcastAddress: devstack.Loopback}
 	return conf
 }
 
@@ -85,33 +87,16 @@ func serverConfig(store *config.SQL, ports servicePorts) *config.Config {
 func staticHosts(conf *config.Config) map[primitives.ServiceName]static.Hosts {
 	hosts := make(map[primitives.ServiceName]static.Hosts, len(conf.Services))
 	for name, service := range conf.Services {
-		hosts[primitives.ServiceName(name)] = static.SingleLocalHost(hostPort(service.RPC.GRPCPort))
+		hosts[primitives.ServiceName(name)] = static.SingleLocalHost(devstack.HostPort(service.RPC.GRPCPort))
 	}
 	return hosts
 }
 
-// dynamicSettings raises limits that are meant for many shards on many nodes and are too low for one shard on one node.
+// dynamicSettings returns the stack's dynamic configuration for the server.
 func dynamicSettings() dynamicconfig.StaticClient {
-	return dynamicconfig.StaticClient{
-		// The default of 20 polls per second and shard caps a one-shard server at ten workflows per second, and
-		// shows as a floor of about 99 ms under each step of a lone turn.
-		dynamicconfig.TransferProcessorMaxPollRPS.Key():   2000,
-		dynamicconfig.TimerProcessorMaxPollRPS.Key():      2000,
-		dynamicconfig.VisibilityProcessorMaxPollRPS.Key(): 2000,
-		dynamicconfig.OutboundProcessorMaxPollRPS.Key():   2000,
-
-		dynamicconfig.FrontendRPS.Key():                                  20_000,
-		dynamicconfig.HistoryRPS.Key():                                   50_000,
-		dynamicconfig.MatchingRPS.Key():                                  20_000,
-		dynamicconfig.FrontendPersistenceMaxQPS.Key():                    20_000,
-		dynamicconfig.HistoryPersistenceMaxQPS.Key():                     50_000,
-		dynamicconfig.MatchingPersistenceMaxQPS.Key():                    20_000,
-		dynamicconfig.FrontendMaxNamespaceVisibilityRPSPerInstance.Key(): 500, // 10 makes the UI and lists fail
-		dynamicconfig.FrontendMaxNamespaceRPSPerInstance.Key():           20_000,
-		dynamicconfig.ForceSearchAttributesCacheRefreshOnRead.Key():      true, // a new attribute works at once
-		dynamicconfig.ForceNexusEndpointRefreshOnRead.Key():              true,
-		dynamicconfig.NamespaceCacheRefreshInterval.Key():                time.Second,
-		// A close notification is missed about once in a thousand; the waiter then learns after this interval.
-		dynamicconfig.HistoryLongPollExpirationInterval.Key(): 2 * time.Second,
+	client := make(dynamicconfig.StaticClient)
+	for _, s := range devstack.DynamicSettings() {
+		client[dynamicconfig.MakeKey(s.Key)] = s.Value
 	}
+	return client
 }

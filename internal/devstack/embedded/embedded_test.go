@@ -1,4 +1,4 @@
-package devstack_test
+package embedded_test
 
 import (
 	"bufio"
@@ -26,6 +26,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/turnstone-run/turnstone/internal/devstack"
+	"github.com/turnstone-run/turnstone/internal/devstack/embedded"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
 )
 
@@ -36,13 +37,16 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == ownerArg {
 		ownServer(os.Args[2])
 	}
+	if len(os.Args) > 2 && os.Args[1] == cliArg {
+		actAsTemporal(os.Args[2:])
+	}
 	os.Exit(m.Run())
 }
 
 // ownServer starts a server on dir, runs a workflow, says so and waits to be killed.
 func ownServer(dir string) {
 	ctx := context.Background()
-	server, err := devstack.StartTemporal(ctx, devstack.TemporalConfig{DataDir: dir, SearchAttributes: attributes()})
+	server, err := embedded.Start(ctx, devstack.TemporalConfig{DataDir: dir, SearchAttributes: attributes()})
 	if err == nil {
 		err = runGreeting(ctx, server, "killed", "acme")
 	}
@@ -74,7 +78,7 @@ func TestKeptStateComesBack(t *testing.T) {
 
 	// An earlier release, say, that knew of no search attributes.
 	first := startTemporal(t, cfg)
-	_, err := devstack.StartTemporal(t.Context(), cfg)
+	_, err := embedded.Start(t.Context(), cfg)
 	require.ErrorIs(t, err, pgdev.ErrInUse, "one server per folder")
 	require.Empty(t, first.UIURL())
 	require.NoError(t, first.Stop())
@@ -90,7 +94,7 @@ func TestKeptStateComesBack(t *testing.T) {
 	require.NoError(t, third.Stop())
 
 	cfg.SearchAttributes = map[string]enumspb.IndexedValueType{"TurnstoneTenant": enumspb.INDEXED_VALUE_TYPE_INT}
-	_, err = devstack.StartTemporal(t.Context(), cfg)
+	_, err = embedded.Start(t.Context(), cfg)
 	require.ErrorContains(t, err, "TurnstoneTenant is a Keyword")
 }
 
@@ -142,7 +146,7 @@ func TestServersInOneProcessDoNotMeet(t *testing.T) {
 	c.Close()
 
 	script := regexp.MustCompile(`/_app/immutable/entry/start\.[^"]+\.js`)
-	for _, server := range []*devstack.Temporal{one, two} {
+	for _, server := range []devstack.Temporal{one, two} {
 		page := fetch(t, server.UIURL())
 		require.Regexp(t, script, page)
 		require.NotEmpty(t, fetch(t, server.UIURL()+script.FindString(page)), "the page's script is served")
@@ -156,9 +160,9 @@ func TestBusyPort(t *testing.T) {
 	taken := startTemporal(t, devstack.TemporalConfig{})
 	port := portOf(t, taken.Address())
 
-	_, err := devstack.StartTemporal(t.Context(), devstack.TemporalConfig{FrontendPort: port})
+	_, err := embedded.Start(t.Context(), devstack.TemporalConfig{FrontendPort: port})
 	require.ErrorIs(t, err, devstack.ErrPortInUse)
-	_, err = devstack.StartTemporal(t.Context(), devstack.TemporalConfig{UIPort: port, EnableUI: true})
+	_, err = embedded.Start(t.Context(), devstack.TemporalConfig{UIPort: port, EnableUI: true})
 	require.ErrorIs(t, err, devstack.ErrPortInUse)
 	require.ErrorContains(t, err, "Web UI")
 
@@ -166,10 +170,10 @@ func TestBusyPort(t *testing.T) {
 	require.NotEqual(t, taken.Address(), other.Address())
 }
 
-func startTemporal(t *testing.T, cfg devstack.TemporalConfig) *devstack.Temporal {
+func startTemporal(t *testing.T, cfg devstack.TemporalConfig) devstack.Temporal {
 	t.Helper()
 	began := time.Now()
-	server, err := devstack.StartTemporal(t.Context(), cfg)
+	server, err := embedded.Start(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Logf("started in %s", time.Since(began).Round(time.Millisecond))
 	t.Cleanup(func() {
@@ -180,7 +184,7 @@ func startTemporal(t *testing.T, cfg devstack.TemporalConfig) *devstack.Temporal
 	return server
 }
 
-func dial(t *testing.T, server *devstack.Temporal) client.Client {
+func dial(t *testing.T, server devstack.Temporal) client.Client {
 	t.Helper()
 	c, err := client.Dial(client.Options{HostPort: server.Address(), Namespace: server.Namespace(), Logger: quiet{}})
 	require.NoError(t, err)
@@ -188,7 +192,7 @@ func dial(t *testing.T, server *devstack.Temporal) client.Client {
 }
 
 // runGreeting runs one workflow on a worker of its own.
-func runGreeting(ctx context.Context, server *devstack.Temporal, id, name string) error {
+func runGreeting(ctx context.Context, server devstack.Temporal, id, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	c, err := client.Dial(client.Options{HostPort: server.Address(), Namespace: server.Namespace(), Logger: quiet{}})
@@ -222,7 +226,7 @@ func runGreeting(ctx context.Context, server *devstack.Temporal, id, name string
 }
 
 // requireKept checks a greeting that an earlier server ran.
-func requireKept(t *testing.T, server *devstack.Temporal, id, name string) {
+func requireKept(t *testing.T, server devstack.Temporal, id, name string) {
 	t.Helper()
 	c := dial(t, server)
 	defer c.Close()

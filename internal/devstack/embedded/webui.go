@@ -1,4 +1,4 @@
-package devstack
+package embedded
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"github.com/temporalio/ui-server/v2/server"
 	uiconfig "github.com/temporalio/ui-server/v2/server/config"
 	"github.com/temporalio/ui-server/v2/server/server_options"
+
+	"github.com/turnstone-run/turnstone/internal/devstack"
 )
 
 // webUI is the Temporal Web UI in this process.
@@ -20,19 +22,19 @@ type webUI struct {
 
 // startWebUI serves the UI for the frontend at address and waits until it answers. The caller has checked that
 // the port is free: the UI's own code ends the process when it is not.
-func startWebUI(ctx context.Context, port int, address string, cfg TemporalConfig) (*webUI, error) {
+func startWebUI(ctx context.Context, port int, address string, cfg devstack.TemporalConfig) (*webUI, error) {
 	ui := &webUI{
-		url: "http://" + hostPort(port),
+		url: "http://" + devstack.HostPort(port),
 		server: server.NewServer(server_options.WithConfigProvider(&uiconfig.Config{
 			TemporalGRPCAddress: address,
-			Host:                loopback,
+			Host:                devstack.Loopback,
 			Port:                port,
 			EnableUI:            true,
-			DefaultNamespace:    namespace,
+			DefaultNamespace:    devstack.Namespace,
 			Codec:               uiconfig.Codec{Endpoint: cfg.CodecEndpoint},
 			HideLogs:            true,
 			DisableNewsFetch:    true,                                // nothing leaves the machine
-			CORS:                uiconfig.CORS{CookieInsecure: true}, // plain HTTP on the loopback address
+			CORS:                uiconfig.CORS{CookieInsecure: true}, // plain HTTP on the devstack.Loopback address
 		})),
 		ended: make(chan struct{}),
 	}
@@ -48,10 +50,10 @@ func startWebUI(ctx context.Context, port int, address string, cfg TemporalConfi
 }
 
 func (ui *webUI) awaitAnswer(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, devstack.ReadyTimeout)
 	defer cancel()
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	err := until(ctx, func() error {
+	err := devstack.Until(ctx, func() error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, ui.url+"/healthz", http.NoBody)
 		if err != nil {
 			return err

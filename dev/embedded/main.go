@@ -1,0 +1,15 @@
+// Command embedded is ./dev with a Temporal server in it.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/turnstone-run/turnstone/dev/cli"
+	"github.com/turnstone-run/turnstone/internal/devstack"
+	"github.com/turnstone-run/turnstone/internal/devstack/embedded"
+)
+
+func main() {
+	os.Exit(cli.Run("dev", os.Args[1:], func(context.Context) (devstack.StartTemporal, error) { return embedded.Start, nil }))
+}

@@ -1,0 +1,118 @@
+package embedded_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/internal/devstack"
+	"github.com/turnstone-run/turnstone/internal/devstack/embedded"
+)
+
+// cliArg makes the test binary act as the server of a temporal command.
+const cliArg = "act-as-temporal"
+
+// actAsTemporal takes the flags of `temporal server start-dev` and runs the embedded server until it is told to end.
+func actAsTemporal(args []string) {
+	flags := flag.NewFlagSet("start-dev", flag.ExitOnError)
+	cfg := devstack.TemporalConfig{}
+	flags.IntVar(&cfg.FrontendPort, "port", 0, "")
+	flags.IntVar(&cfg.UIPort, "ui-port", 0, "")
+	headless := flags.Bool("headless", false, "")
+	database := flags.String("db-filename", "", "")
+	for _, ignored := range []string{"ip", "namespace", "log-level", "http-port", "ui-codec-endpoint"} {
+		flags.String(ignored, "", "")
+	}
+	flags.Func("dynamic-config-value", "", func(string) error { return nil })
+	_ = flags.Parse(args[2:]) // after "server start-dev"
+	cfg.EnableUI = !*headless
+	if *database != "" {
+		cfg.DataDir = filepath.Join(filepath.Dir(*database), "server")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	server, err := embedded.Start(ctx, cfg)
+	if err != nil {
+		fmt.Println("error:", err)
+		os.Exit(1)
+	}
+	<-ctx.Done()
+	_ = server.Stop()
+	os.Exit(0)
+}
+
+// installTemporal puts a temporal command into PATH: it prints a version, and its server is the embedded one.
+func installTemporal(t *testing.T, version string) {
+	t.Helper()
+	dir := t.TempDir()
+	script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = --version ] && { echo '%s'; exit; }\nexec '%s' %s \"$@\"\n", version, os.Args[0], cliArg)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "temporal"), []byte(script), 0o700))
+	t.Setenv("PATH", dir+":/usr/bin:/bin")
+}
+
+func TestFindTemporalCLI(t *testing.T) {
+	for name, c := range map[string]struct{ version, refused string }{
+		"the oldest":       {"temporal version 1.5.1 (Server 1.29.0, UI 2.42.1)", ""},
+		"a newer one":      {"temporal version 1.9.1 (Server 1.32.1-155.0, UI 2.55.0)", ""},
+		"too old":          {"temporal version 1.1.0 (Server 1.25.0, UI 2.31.2)", "want v1.29.0 or later"},
+		"something else's": {"temporal, a calendar", "does not name its server"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			installTemporal(t, c.version)
+			_, err := devstack.FindTemporalCLI(t.Context())
+			if c.refused == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, devstack.ErrNoTemporalCLI)
+			require.ErrorContains(t, err, c.refused)
+		})
+	}
+	t.Setenv("PATH", t.TempDir())
+	_, err := devstack.FindTemporalCLI(t.Context())
+	require.ErrorIs(t, err, devstack.ErrNoTemporalCLI)
+}
+
+// TestTemporalCLI runs a workflow on the server of a command, again on what it kept, and stops it.
+func TestTemporalCLI(t *testing.T) {
+	installTemporal(t, "temporal version 1.9.1 (Server 1.32.1, UI 2.55.0)")
+	cli, err := devstack.FindTemporalCLI(t.Context())
+	require.NoError(t, err)
+	cfg := devstack.TemporalConfig{DataDir: t.TempDir(), EnableUI: true, SearchAttributes: attributes()}
+	first, err := cli.Start(t.Context(), cfg)
+	require.NoError(t, err)
+	require.NoError(t, runGreeting(t.Context(), first, "kept", "acme"))
+	require.Contains(t, fetch(t, first.UIURL()), "/_app/immutable/")
+	_, err = cli.Start(t.Context(), cfg)
+	require.ErrorContains(t, err, "has it open")
+	_, err = cli.Start(t.Context(), devstack.TemporalConfig{FrontendPort: portOf(t, first.Address())})
+	require.ErrorIs(t, err, devstack.ErrPortInUse)
+	require.NoError(t, first.Stop())
+	_, err = new(net.Dialer).DialContext(t.Context(), "tcp", first.Address())
+	require.Error(t, err, "the server still answers")
+
+	second, err := cli.Start(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, second.Stop()) })
+	requireKept(t, second, "kept", "acme")
+}
+
+// TestTemporalCLIThatEnds checks that a server which does not start is told with its own words, at once.
+func TestTemporalCLIThatEnds(t *testing.T) {
+	dir := t.TempDir()
+	script := "#!/bin/sh\n[ \"$1\" = --version ] && { echo '(Server 1.32.1)'; exit; }\necho 'unknown flag: --http-port'; exit 1\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "temporal"), []byte(script), 0o700))
+	t.Setenv("PATH", dir+":/usr/bin:/bin")
+	cli, err := devstack.FindTemporalCLI(t.Context())
+	require.NoError(t, err)
+	_, err = cli.Start(t.Context(), devstack.TemporalConfig{})
+	require.ErrorContains(t, err, "ended while starting (exit status 1): unknown flag: --http-port")
+}
