@@ -12,6 +12,7 @@ export class Failure extends Error {
     this.status = status;
     this.type = e.type || '';
     this.field = e.field || '';
+    this.faults = e.faults ?? []; // of documents: {line, column, document, path, message}
     this.retryable = Boolean(e.retryable);
     this.retryAfter = retryAfter;
   }

@@ -41,7 +41,7 @@ export async function start() {
   look();
 }
 
-async function loadAgents() {
+export async function loadAgents() {
   try {
     const page = await call('v1/agents?page_size=200');
     state.agents = page.agents;

@@ -1,4 +1,4 @@
-// What there is: agents, models, tools, and the documents that they are made of. For reading; changes come through files or the API.
+// What there is: agents, models, tools, and the documents that they are made of, each with the way to its editor.
 import { html, useEffect, useState } from './html.js';
 import { call, segment, words } from './api.js';
 import { state, link, go } from './store.js';
@@ -6,12 +6,19 @@ import { Tabs } from './approvals.js';
 import { Code, Json } from './json.js';
 import { yaml } from './yaml.js';
 import { moment } from './format.js';
+import { may } from './rights.js';
+import { editLink } from './documents.js';
+import { Editor } from './editor.js';
 
 const tabs = ['agents', 'models', 'tools', 'documents'];
 const mostPages = 10;
 
 export function Catalog() {
-  const [asked, name] = state.route.args;
+  const [asked, kind, name] = state.route.args;
+  return asked === 'edit' ? html`<${Editor} kind=${kind} name=${name} />` : html`<${Listing} asked=${asked} name=${kind} />`;
+}
+
+function Listing({ asked, name }) {
   const tab = tabs.includes(asked) ? asked : 'agents';
   const [loaded, setLoaded] = useState(null);
   const [error, setError] = useState('');
@@ -29,7 +36,7 @@ export function Catalog() {
   const shown = (list ?? []).filter((x) => (x.key + ' ' + x.about).toLowerCase().includes(filter.toLowerCase()));
   const chosen = list?.find((x) => x.key === name);
   return html`<section class="page catalog">
-    <header><h1>Catalog</h1><span class="grow"></span><${Tabs} all=${tabs} at=${tab} onPick=${(t) => go('catalog', t)} /></header>
+    <header><h1>Catalog</h1><span class="grow"></span>${may('catalog.write') && html`<a href=${link('catalog', 'edit')}>New document</a>`}<${Tabs} all=${tabs} at=${tab} onPick=${(t) => go('catalog', t)} /></header>
     ${error && html`<p class="error" role="alert">${error} <button onClick=${() => again(attempt + 1)}>Try again</button></p>`}
     ${!list && !error && html`<p class="working">Loading…</p>`}
     ${list && html`<div class=${'split' + (chosen ? ' chosen' : '')}>
@@ -38,9 +45,16 @@ export function Catalog() {
         <ul onKeyDown=${arrows}>${shown.slice(0, 1000).map((x) => html`<li key=${x.key}><a href=${link('catalog', tab, x.key)} aria-current=${x.key === name ? 'true' : undefined}><b>${x.title}</b> <small class="muted">${x.side}</small><span>${x.about}</span></a></li>`)}</ul>
         ${shown.length === 0 && html`<p class="muted empty">Nothing is here.</p>`}
       </div>
-      ${chosen && html`<div class="detail"><p class="only-narrow"><a href=${link('catalog', tab)}>← ${tab}</a></p><h2>${chosen.title}</h2>${chosen.view()}</div>`}
+      ${chosen && html`<div class="detail"><p class="only-narrow"><a href=${link('catalog', tab)}>← ${tab}</a></p><h2>${chosen.title} <${Edit} of=${chosen.of} /></h2>${chosen.view()}</div>`}
     </div>`}
   </section>`;
+}
+
+// Edit leads to the editor of a document, for those who may read it there.
+function Edit({ of }) {
+  const resource = of.kind + '/' + of.name;
+  if (!may('catalog.read', resource)) return null;
+  return html`<a class="edit" href=${editLink(of)}>${may('catalog.write', resource) ? 'Edit' : 'Document'}</a>`;
 }
 
 function arrows(e) {
@@ -72,11 +86,11 @@ async function load(tab, signal) {
   switch (tab) {
     case 'agents':
       return (await pages('v1/agents', 'agents', signal)).map((a) => ({
-        key: a.name, title: a.name, side: a.default ? 'default' : a.tenant === '*' ? 'shared' : a.tenant, about: a.fault || a.description, view: () => html`<${Agent} a=${a} />`,
+        key: a.name, title: a.name, side: a.default ? 'default' : a.tenant === '*' ? 'shared' : a.tenant, about: a.fault || a.description, of: { kind: 'AgentInstance', name: a.name, tenant: a.tenant || 'default' }, view: () => html`<${Agent} a=${a} />`,
       }));
     case 'tools':
       return (await pages('v1/catalog/nodes', 'nodes', signal)).filter((n) => n.type !== 'agent').map((n) => ({
-        key: n.node_id + '@' + n.version, title: n.node_id, side: n.type + ' ' + n.version, about: n.description, view: () => html`<${Node} n=${n} />`,
+        key: n.node_id + '@' + n.version, title: n.node_id, side: n.type + ' ' + n.version, about: n.description, of: { kind: 'NodeDefinition', name: n.node_id, version: n.version }, view: () => html`<${Node} n=${n} />`,
       }));
     case 'models':
       return (await pages('v1/catalog/documents?kind=ModelProfile' + everyTenant(), 'documents', signal)).map(document);
@@ -88,7 +102,7 @@ async function load(tab, signal) {
 function document(d) {
   const key = [d.kind, d.tenant, d.name, d.version].filter(Boolean).join(' ');
   return {
-    key, title: d.name, side: [d.kind, d.tenant === '*' ? 'shared' : d.tenant, d.version].filter(Boolean).join(' · '), about: d.body?.description ?? '',
+    key, title: d.name, side: [d.kind, d.tenant === '*' ? 'shared' : d.tenant, d.version].filter(Boolean).join(' · '), about: d.body?.description ?? '', of: d,
     view: () => html`<p class="muted">${key} · from ${d.source}${d.revision > 0 && ` · revision ${d.revision}`}${d.updated_by && ` · by ${d.updated_by}, ${moment(d.updated_at)}`}</p><${Code} text=${yaml(d.body)} lang="yaml" />`,
   };
 }

@@ -9,8 +9,12 @@ import { Icon } from './icons.js';
 
 export function Chat() {
   const [id, turn] = state.route.args;
+  const { agent = '' } = state.route.query; // whom a new conversation is with
   const fresh = useMemo(() => (id ? '' : newId()), [id]);
   const s = session(id || fresh);
+  useMemo(() => {
+    if (!id) s.agent = agent;
+  }, [fresh, agent]);
   useEffect(() => {
     if (id) s.open(turn);
   }, [id]);

@@ -28,6 +28,21 @@ export function lines(before, after) {
   return out;
 }
 
+// folded leaves out the lines that stay and are further than around from a change: {skipped} stands for them, with their number.
+export function folded(all, around = 3) {
+  const near = new Set();
+  all.forEach((l, i) => {
+    if (l.sign !== ' ') for (let n = i - around; n <= i + around; n++) near.add(n);
+  });
+  const out = [];
+  all.forEach((l, i) => {
+    if (near.has(i)) out.push(l);
+    else if (out.at(-1)?.skipped) out.at(-1).skipped++;
+    else out.push({ skipped: 1 });
+  });
+  return out;
+}
+
 const written = (value) => (value === undefined ? undefined : JSON.stringify(value, null, 2));
 
 const step = (text) => text.replaceAll('~1', '/').replaceAll('~0', '~');

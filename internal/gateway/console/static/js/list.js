@@ -40,7 +40,7 @@ export function ListView({ spec, tabs }) {
 export function Rows({ spec, query, onQuery }) {
   if (!spec.rows) return html`<${LoadedRows} spec=${spec} query=${query} onQuery=${onQuery} />`;
   if (spec.rows.length === 0) return html`<p class="muted empty">${spec.empty}</p>`;
-  return html`<${Table} columns=${spec.columns} rows=${spec.rows} label=${spec.title} open=${spec.open} />`;
+  return html`<${Table} columns=${spec.columns} rows=${spec.rows} label=${spec.title} open=${spec.open} inside=${spec.inside} />`;
 }
 
 function LoadedRows({ spec, query, onQuery }) {
@@ -57,7 +57,7 @@ function LoadedRows({ spec, query, onQuery }) {
     ${page.error && html`<p class="error" role="alert">${page.error} <button onClick=${page.again}>Try again</button></p>`}
     ${!page.data && !page.error && html`<p class="working">Loading…</p>`}
     ${rows?.length === 0 && html`<p class="muted empty">${next ? 'Nothing on this page; the next one may have more.' : filtered || now.after ? 'Nothing matches.' : spec.empty ?? 'Nothing is here.'}</p>`}
-    ${rows?.length > 0 && html`<${Table} columns=${spec.columns} rows=${rows} label=${spec.title} open=${spec.open} />`}
+    ${rows?.length > 0 && html`<${Table} columns=${spec.columns} rows=${rows} label=${spec.title} open=${spec.open} inside=${spec.inside} />`}
     ${(next || now.after) && html`<p class="pager">
       ${now.after && html`<button onClick=${() => to({ ...now, after: undefined })}>First page</button>`}
       ${next && html`<button onClick=${() => to({ ...now, after: String(next) })}>Next page</button>`}</p>`}`;
@@ -76,14 +76,14 @@ function Filters({ filters, query, onQuery }) {
   </form>`;
 }
 
-// Table shows rows. The first column that is a link leads to what the row is about; a list whose rows have no page shows them as JSON.
-export function Table({ columns, rows, label, open }) {
+// Table shows rows. The first column that is a link leads to what the row is about; a list whose rows have no page shows what is inside them, else as JSON.
+export function Table({ columns, rows, label, open, inside = (row) => html`<${Json} value=${row} />` }) {
   const cell = (c, row) => {
     const value = c.cell(row);
     if (!c.link || !value) return value;
     const to = open?.(row);
     if (to) return html`<a class="rowlink" href=${to}>${value}</a>`;
-    return html`<button class="quiet rowlink" onClick=${() => show({ title: label, body: html`<${Json} value=${row} />` })}>${value}</button>`;
+    return html`<button class="quiet rowlink" onClick=${() => show({ title: label, body: inside(row) })}>${value}</button>`;
   };
   return html`<div class="table" tabindex="0" role="region" aria-label=${label}><table class="grid rows" role="table">
     <thead role="rowgroup"><tr role="row">${columns.map((c) => html`<th key=${c.name} role="columnheader" class=${c.class ?? ''}>${c.name}</th>`)}</tr></thead>

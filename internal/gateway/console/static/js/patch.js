@@ -4,11 +4,11 @@ import { segment } from './api.js';
 import { useLoad } from './load.js';
 import { link } from './store.js';
 import { changes } from './diff.js';
+import { Diff } from './diffview.js';
 import { visible } from './format.js';
 
 const mostOperations = 200;
 const verbs = { add: 'add', remove: 'remove', replace: 'replace' };
-const signs = { '+': 'added', '-': 'removed' };
 
 // isPatch reports whether a call changes a workflow by operations that can be shown.
 export function isPatch(approval) {
@@ -26,7 +26,7 @@ export function Patch({ args }) {
     <p>Changes the workflow ${tag ? html`<a href=${link('workflows', tag)}><bdi>${visible(tag)}</bdi></a>` : 'of the job'}${owner && html` of <bdi>${visible(owner)}</bdi>`}${stored.data && html` <span class="muted">version ${stored.data.version}</span>`}</p>
     ${spec.description && html`<p class="quoted" dir="auto">${visible(spec.description)}</p>`}
     <ol>${done.map((c, i) => html`<li key=${i}><p class="op"><b>${c.op}</b> <bdi class="mono">${visible(c.path)}</bdi></p>
-      ${c.lines.length > 0 && html`<pre class="diff" tabindex="0" aria-label=${'Change ' + (i + 1)}>${c.lines.map((l, n) => html`<span key=${n} class=${{ '+': 'add', '-': 'remove' }[l.sign] ?? ''}><span class="hidden">${signs[l.sign] ?? ''} </span><i aria-hidden="true">${l.sign === '-' ? '−' : l.sign}</i>${visible(l.text)}${'\n'}</span>`)}</pre>`}
+      ${c.lines.length > 0 && html`<${Diff} lines=${c.lines} label=${'Change ' + (i + 1)} />`}
       ${c.blind && html`<p class="muted">What stands there now is not known${stored.error && html`: ${stored.error}`}</p>`}</li>`)}</ol>
   </div>`;
 }

@@ -3,11 +3,14 @@ import { html, useEffect, useRef, useState } from './html.js';
 import { call, segment, words } from './api.js';
 import { follow } from './follow.js';
 import { newTurn, apply, expired, finish, over } from './turn.js';
-import { state, link } from './store.js';
+import { state, link, linkWith } from './store.js';
 import { turnFacts } from './timeline.js';
 import { Facts, Status } from './list.js';
 import { Waterfall, Events } from './waterfall.js';
 import { workflow } from './turnview.js';
+import { RerunForm, fork } from './rerun.js';
+import { Comparison } from './compare.js';
+import { may } from './rights.js';
 import { Prose } from './prose.js';
 import { Sources } from './sources.js';
 import { exactMoment, moment, visible } from './format.js';
@@ -19,6 +22,8 @@ async function read(turn, signal, changed) {
   turn.session = view.session_id;
   turn.agent = view.agent || turn.agent;
   turn.mode = view.mode;
+  turn.rerunOf = view.rerun_of;
+  turn.fromStep = view.from_step;
   changed();
   summary(turn, signal).then(changed, () => {}); // who may not list turns sees the rest
   const on = {
@@ -60,22 +65,26 @@ function useTurn(id) {
     });
     return () => control.abort();
   }, [id, attempt, state.principal]);
-  return { ...shown, again: () => setAttempt((n) => n + 1) };
+  return { ...shown, reload: () => setAttempt((n) => n + 1) };
 }
 
 export function TurnPage({ id }) {
-  const { turn, error, again } = useTurn(id);
+  const { turn, error, reload } = useTurn(id);
+  const { again } = state.route.query; // the step to run again from; 0: the beginning
   const listed = turn.listed;
   const known = turn.session !== '';
   return html`<section class="page wide turnpage">
     <header><p class="crumb"><a href=${link('turns')}>Turns</a></p><h1 class="mono wrap">${id}</h1>
       ${known && html`<${Status} of=${turn.status} />`}<span class="grow"></span>
+      ${over(turn) && may('turns.run') && html`<a href=${linkWith(['turns', id], { again: '0' })}>Run again</a><button class="quiet" title="A new conversation that begins with a copy of this one, up to this turn" onClick=${() => fork(turn.session, id)}>Fork</button>`}
       ${known && state.config.ui_url && html`<a href=${workflow(id)} target="_blank" rel="noopener">Temporal</a>`}</header>
-    ${error && html`<p class="error" role="alert">${error} <button onClick=${again}>Try again</button></p>`}
+    ${error && html`<p class="error" role="alert">${error} <button onClick=${reload}>Try again</button></p>`}
     ${!known && !error && html`<p class="working">Loading…</p>`}
+    ${over(turn) && again !== undefined && html`<${RerunForm} key=${again} turn=${turn} step=${Number(again) || 0} />`}
     ${known && html`<${Facts} facts=${[
       ['Session', html`<a class="mono" href=${link('chat', turn.session, id)}>${turn.session}</a>`],
       ['Started', startOf(turn)], ['User', visible(listed?.user_id)], ['Channel', visible(listed?.channel)], ['Mode', turn.mode],
+      ['Rerun of', turn.rerunOf && html`<a class="mono" href=${link('turns', turn.rerunOf)}>${turn.rerunOf}</a>`], ['From step', turn.fromStep],
       ['Asked by', listed?.parent_turn_id && html`<a class="mono" href=${link('turns', listed.parent_turn_id)}>${listed.parent_turn_id}</a>`],
       ...turnFacts(turn).slice(1),
     ]} />
@@ -83,11 +92,12 @@ export function TurnPage({ id }) {
     ${listed?.summary && html`<p class="quoted" aria-label="Message">${visible(listed.summary)}</p>`}
     ${turn.trouble && html`<p class="working" role="status">${turn.trouble}</p>`}
     ${turn.parts.filter((p) => p.kind === 'note' && p.key === 'gap').map((p) => html`<p class="note">${p.text}</p>`)}
+    ${turn.rerunOf && html`<${Comparison} turn=${turn} />`}
     <h2>What happened</h2>
     <${Waterfall} turn=${turn} />
     ${turn.segments.length + turn.events.length === 0 && html`<p class="muted">Its events are not kept any more, or nothing has happened yet.</p>`}
     <${Events} turn=${turn} />
-    ${over(turn) && turn.result?.output && html`<h2>Answer</h2><div class="answer"><${Prose} text=${turn.result.output} epoch=${0} done=${true} sources=${turn.sources} /><${Sources} sources=${turn.sources} /></div>`}`}
+    ${over(turn) && !turn.rerunOf && turn.result?.output && html`<h2>Answer</h2><div class="answer"><${Prose} text=${turn.result.output} epoch=${0} done=${true} sources=${turn.sources} /><${Sources} sources=${turn.sources} /></div>`}`}
   </section>`;
 }
 

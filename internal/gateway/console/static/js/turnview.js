@@ -1,6 +1,6 @@
 // One turn on the page: what was said, what came of it.
 import { html, Component } from './html.js';
-import { state, changed } from './store.js';
+import { state, changed, linkWith } from './store.js';
 import { over, pause } from './turn.js';
 import { Prose } from './prose.js';
 import { Block, Reasoning } from './blocks.js';
@@ -11,6 +11,8 @@ import { Timeline } from './timeline.js';
 import { Icon } from './icons.js';
 import { duration, count, cost, visible } from './format.js';
 import { segment } from './api.js';
+import { fork } from './rerun.js';
+import { may } from './rights.js';
 
 // cutShort is what is said below an answer that is not whole, by stop reason.
 const cutShort = {
@@ -47,6 +49,8 @@ export class TurnView extends Component {
         <span>${[turn.agent, turn.model, ended && duration(turn.result?.execution_time_ms), turn.usage && count(turn.usage.input_tokens + turn.usage.output_tokens) + ' tokens', cost(turn.usage)].filter(Boolean).join(' · ')}</span>
         <span class="grow"></span>
         ${!turn.unnamed && html`<button class="quiet" aria-expanded=${open ? 'true' : 'false'} onClick=${() => this.setState({ open: !open })}><${Icon} name="clock" /> Timeline</button>`}
+        ${ended && !turn.unnamed && may('turns.run') && html`<a class="quiet" href=${linkWith(['turns', turn.id], { again: '0' })} title="Run this turn again, with another model or prompt" aria-label="Run again"><${Icon} name="again" /></a>
+          <button class="quiet" title="Fork: a new conversation that begins with a copy of this one, up to here" aria-label="Fork" onClick=${() => fork(session.id, turn.id)}><${Icon} name="fork" /></button>`}
         ${ui && !turn.unnamed && html`<a class="quiet" href=${workflow(turn.id)} target="_blank" rel="noopener"><${Icon} name="external" /> Temporal</a>`}
       </footer>`}
       ${open && html`<${Timeline} turn=${turn} />`}

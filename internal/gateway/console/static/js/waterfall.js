@@ -1,9 +1,11 @@
 // What a turn did in time: a row for each model call, tool, preparation and wait, with what it used, and its details on a click.
 import { html, useState } from './html.js';
+import { linkWith } from './store.js';
 import { over } from './turn.js';
 import { duration, count, cost, oneLine, visible } from './format.js';
 import { Json } from './json.js';
 import { openResult } from './result.js';
+import { may } from './rights.js';
 
 const waitNames = { client_tool: 'the client runs' };
 
@@ -12,7 +14,7 @@ export function spans(turn) {
   const zero = turn.startedAt ?? 0;
   const rows = turn.segments.map((s) => ({
     kind: 'model', name: s.call?.model || s.producer, from: s.asked, first: s.first, to: s.call || s.lost || over(turn) ? s.to : null, usage: s.call?.usage, lost: s.lost,
-    about: s.producer, text: s.text,
+    about: s.producer, text: s.text, again: over(turn) && !s.lost && turn.id && s.producer.split('/')[1] && linkWith(['turns', turn.id], { again: s.producer.split('/')[1] }),
   }));
   for (const p of [...turn.parts, ...(turn.tools ?? [])]) {
     if (p.kind !== 'tool' || p.void || !p.started) continue;
@@ -79,6 +81,7 @@ function Inside({ row: r }) {
     ${r.kind !== 'model' && r.kind !== 'mark' && html`<h4>Arguments</h4><${Json} exact value=${r.approval ? r.approval.args : r.input} />`}
     ${r.output !== undefined && html`<h4>${r.failed ? 'Error' : 'Result'}</h4><${Json} value=${r.output} />`}
     ${r.approval && html`<p>${r.approval.decision ? html`<b>${r.approval.decision}</b>${r.approval.by && html` by ${visible(r.approval.by)}`}${r.approval.message && ': ' + visible(r.approval.message)}` : 'Not decided.'}</p>`}
+    ${r.again && may('turns.run') && html`<p><a href=${r.again}>Run again from this step</a></p>`}
     ${r.ref && html`<p><button class="quiet" onClick=${() => openResult(r.ref)}>Open the whole result</button></p>`}`;
 }
 

@@ -1,13 +1,18 @@
-// A document of the catalog as YAML, for reading.
+// A document of the catalog as YAML, to read and to edit: what is read from the text is the document.
 import { raw } from './exact.js';
 
-const plain = /^[A-Za-z_./][\w ./@+()%-]*$/;
+const plain = /^[A-Za-z_/][\w ./@+()%-]*$/;
 const words = /^(?:true|false|null|yes|no|on|off|y|n|~)$/i;
 
+// special are the characters that a YAML text may not have as they are, or that end a line in it.
+const special = /[\0-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]/g;
+
 function scalar(v) {
-  if (typeof v !== 'string') return JSON.stringify(v);
-  return plain.test(v) && !words.test(v) && v === v.trim() ? v : JSON.stringify(v);
+  if (typeof v === 'string' && plain.test(v) && !words.test(v) && v === v.trim()) return v;
+  return JSON.stringify(v).replace(special, (c) => '\\u' + c.charCodeAt(0).toString(16).padStart(4, '0'));
 }
+
+const isBlock = (v) => typeof v === 'string' && v.includes('\n') && /^\S/.test(v) && v.search(special) < 0;
 
 const leaf = (v) => v === null || typeof v !== 'object' || raw(v) !== undefined;
 const empty = (v) => (Array.isArray(v) ? v.length === 0 : Object.keys(v).length === 0);
@@ -23,7 +28,7 @@ export function yaml(v, indent = '', depth = 0) {
 }
 
 function below(v, indent, depth, item) {
-  if (typeof v === 'string' && v.includes('\n') && /^\S/.test(v) && !/[ \t]\n|[\0-\x08\x0b-\x1f]/.test(v)) {
+  if (isBlock(v)) {
     const keep = v.endsWith('\n\n') ? '|+' : v.endsWith('\n') ? '|' : '|-';
     return (item ? '' : ' ') + keep + '\n' + v.replace(/\n$/, '').split('\n').map((l) => (l ? indent + l : '')).join('\n');
   }

@@ -1,0 +1,172 @@
+// The editor of a catalog document. While somebody writes, the server tries the text: it says what is wrong, or what would change. Nothing changes
+// before it is applied.
+import { html, useEffect, useRef, useState } from './html.js';
+import { words } from './api.js';
+import { state, link, linkWith, go, announce, show } from './store.js';
+import { loadAgents } from './boot.js';
+import { Diff } from './diffview.js';
+import { applyText, difference, draftOf, keepDraft, nameOf, readDocument, refusal } from './documents.js';
+import { Versions } from './versions.js';
+import { PromptTrial } from './rerun.js';
+import { moment } from './format.js';
+
+const typing = 400; // milliseconds without a key after which the text is tried
+
+export function Editor({ kind = '', name = '' }) {
+  const { tenant = '', version = '' } = state.route.query;
+  const of = { kind, name, tenant, version };
+  const id = JSON.stringify(of);
+  const [loaded, setLoaded] = useState({ id: '' });
+  const [attempt, setAttempt] = useState(0);
+  const [applied, setApplied] = useState(null);
+  const reload = () => setAttempt((n) => n + 1);
+  useEffect(() => {
+    document.title = (name || 'New document') + ' · Catalog · Turnstone';
+    const control = new AbortController();
+    const done = (more) => control.signal.aborted || setLoaded({ id, attempt, ...more });
+    readDocument(of, control.signal).then((found) => done({ found }), (err) => done({ error: words(err) }));
+    return () => control.abort();
+  }, [id, attempt, state.principal]);
+  const { found, error } = loaded.id === id ? loaded : {};
+  const d = found?.document;
+  // onApplied shows the document that was applied, which has another address if it has another name.
+  const onApplied = (result) => {
+    const [change] = result.changes;
+    setApplied({ revision: result.revision, name: nameOf(change) });
+    announce('Applied.');
+    loadAgents();
+    if (result.changes.length > 1 || (d && nameOf(change) === nameOf(d) && change.tenant === d.tenant)) reload();
+    else go(['catalog', 'edit', change.kind, change.name], { tenant: change.tenant, version: change.version });
+  };
+  return html`<section class="page wide editor">
+    <header><p class="crumb"><a href=${link('catalog', 'documents')}>Catalog</a></p><h1 class="wrap">${name || 'New document'}</h1>
+      ${d && html`<p class="muted wrap">${about(d)}</p>`}<span class="grow"></span>
+      ${d && kind === 'AgentInstance' && html`<a href=${linkWith(['chat'], { agent: name })}>Chat with ${name}</a>`}</header>
+    ${d && applied?.name === nameOf(d) && html`<p class="note good" role="status">Applied as revision ${applied.revision}. Turns that start now run it.</p>`}
+    ${error && html`<p class="error" role="alert">${error} <button onClick=${reload}>Try again</button></p>`}
+    ${!found && !error && html`<p class="working">Loading…</p>`}
+    ${found && html`<${Editing} key=${id + loaded.attempt} id=${id} of=${of} found=${found} onReload=${reload} onApplied=${onApplied} />
+      ${d && html`<${Versions} of=${of} onUse=${(text) => { keepDraft(id, { text }); show(null); reload(); }} />`}`}
+  </section>`;
+}
+
+const about = (d) => [d.kind, d.tenant === '*' ? 'shared' : d.tenant, d.version, 'from ' + d.source, d.revision > 0 && 'revision ' + d.revision, d.updated_by && `by ${d.updated_by}, ${moment(d.updated_at)}`].filter(Boolean).join(' · ');
+
+// useTrial returns what the server makes of a text: {busy, changes, error}. It asks when nobody has typed for a moment.
+function useTrial({ text, revision }, wanted) {
+  const [trial, setTrial] = useState({});
+  useEffect(() => {
+    if (!wanted) return undefined;
+    const control = new AbortController();
+    const done = (more) => control.signal.aborted || setTrial({ text, revision, ...more });
+    const timer = setTimeout(() => applyText(text, { dry_run: true, base_revision: revision }, { signal: control.signal })
+      .then((r) => done({ changes: r.changes.filter((c) => c.action !== 'unchanged') }), (error) => done({ error })), typing);
+    return () => {
+      clearTimeout(timer);
+      control.abort();
+    };
+  }, [text, revision, wanted]);
+  return { ...(wanted ? trial : {}), busy: wanted && (trial.text !== text || trial.revision !== revision) };
+}
+
+// Editing is the text of one version of a document and what came of it. A draft without a revision is compared with the version that was found.
+function Editing({ id, of, found, onReload, onApplied }) {
+  const [draft, setDraft] = useState(() => ({ text: found.text, ...draftOf(id), revision: draftOf(id)?.revision ?? found.revision }));
+  const [failure, setFailure] = useState(null);
+  const area = useRef();
+  const why = refusal(of);
+  const edited = draft.text !== found.text;
+  const trial = useTrial(draft, !why && (edited || !of.name));
+  const error = failure ?? trial.error;
+  const keep = (next) => keepDraft(id, next);
+  const write = (text) => {
+    setDraft({ ...draft, text });
+    setFailure(null);
+    keep(text === found.text ? null : { ...draft, text });
+  };
+  async function apply(fields) {
+    try {
+      const result = await applyText(draft.text, { base_revision: draft.revision, ...fields });
+      keep(null);
+      onApplied(result);
+    } catch (err) {
+      setFailure(err);
+    }
+  }
+  return html`${why && html`<p class="note">For reading. ${why}</p>`}
+    <div class="editing">
+      <label>Text, YAML or JSON<${Area} box=${area} text=${draft.text} locked=${Boolean(why)} invalid=${Boolean(error)} onInput=${write} /></label>
+      ${!why && html`<div class="outcome">
+        ${error ? html`<${Wrong} error=${error} area=${area} onCompare=${() => { keep({ text: draft.text }); onReload(); }} />` : html`<${Outcome} trial=${trial} />`}
+        <${ApplyForm} ready=${!trial.busy && !trial.error && trial.changes?.length > 0} edited=${edited} onApply=${apply} onDiscard=${() => { keep(null); onReload(); }} />
+        ${!error && html`<${Prompt} changes=${trial.changes} />`}
+      </div>`}
+    </div>`;
+}
+
+function Outcome({ trial }) {
+  if (!trial.changes) return html`<p class=${trial.busy ? 'working' : 'muted'} role="status">${trial.busy ? 'Checking…' : 'Edit the text: what would change is shown here.'}</p>`;
+  if (trial.changes.length === 0) return html`<p class="muted" role="status">The text is valid, and nothing would change.</p>`;
+  return trial.changes.map((c) => html`<div key=${nameOf(c) + c.tenant} class="patch"><p class="op"><b>${{ created: 'New', updated: 'Change of', deleted: 'Removal of' }[c.action]}</b> <span class="mono">${nameOf(c)}</span>
+    ${c.tenant && html` <span class="muted">${c.tenant === '*' ? 'shared by every tenant' : 'of ' + c.tenant}</span>`}</p><${Diff} lines=${difference(c)} label=${'Change of ' + nameOf(c)} /></div>`);
+}
+
+// Wrong says what is wrong with the text, each fault with its line and the field's path.
+function Wrong({ error, area, onCompare }) {
+  if (error.field === 'base_revision') {
+    return html`<div class="card broken" role="alert"><p><b>Somebody applied another version meanwhile.</b> ${error.message.replace('base_revision: ', '')}. Your text is kept.</p>
+      <p class="buttons"><button onClick=${onCompare}>Compare with that version</button></p></div>`;
+  }
+  const faults = error.faults ?? [];
+  if (faults.length === 0) return html`<p class="error" role="alert">${words(error)}</p>`;
+  return html`<ul class="faults" role="status" aria-label="Faults">${faults.map((f, i) => html`<li key=${i}>
+    ${f.line > 0 && html`<button class="quiet" onClick=${() => selectLine(area.current, f.line)}>line ${f.line}</button>`} <b class="mono">${f.path}</b> ${f.message}</li>`)}</ul>`;
+}
+
+function ApplyForm({ ready, edited, onApply, onDiscard }) {
+  const [comment, setComment] = useState('');
+  const [by, setBy] = useState('console');
+  const [busy, setBusy] = useState(false);
+  async function apply(e) {
+    e.preventDefault();
+    setBusy(true);
+    await onApply({ comment: comment.trim(), ...(state.config.auth ? {} : { by: by.trim() }) });
+    setBusy(false);
+  }
+  return html`<form class="fields" onSubmit=${apply}>
+    <label class="reason">Reason<input name="comment" maxlength="4000" placeholder="for the history" value=${comment} onInput=${(e) => setComment(e.currentTarget.value)} /></label>
+    ${!state.config.auth && html`<label>Author<input name="by" maxlength="200" value=${by} onInput=${(e) => setBy(e.currentTarget.value)} /></label>`}
+    <div class="buttons"><button class="primary" disabled=${!ready || busy}>Apply</button>${edited && html`<button type="button" onClick=${onDiscard}>Discard the edit</button>`}</div>
+  </form>`;
+}
+
+// Prompt offers to try the prompt of the one agent that would change.
+function Prompt({ changes }) {
+  const [change] = changes ?? [];
+  const prompt = change?.after?.parameters?.system_message;
+  if (changes?.length !== 1 || change.kind !== 'AgentInstance' || change.action !== 'updated' || typeof prompt !== 'string' || !prompt.trim()) return null;
+  return html`<${PromptTrial} agent=${change.name} prompt=${prompt} />`;
+}
+
+function Area({ box, text, locked, invalid, onInput }) {
+  return html`<textarea ref=${box} name="text" class="mono" rows="16" spellcheck=${false} autocapitalize="off" readonly=${locked} aria-invalid=${invalid ? 'true' : 'false'}
+    value=${text} onInput=${(e) => onInput(e.currentTarget.value)} onKeyDown=${indent}></textarea>`;
+}
+
+// indent begins a new line where the line before it began, and further in below a name.
+function indent(e) {
+  if (e.key !== 'Enter' || e.isComposing || e.ctrlKey || e.metaKey || e.currentTarget.readOnly) return;
+  const { value, selectionStart: at } = e.currentTarget;
+  const line = value.slice(value.lastIndexOf('\n', at - 1) + 1, at);
+  e.preventDefault();
+  document.execCommand('insertText', false, '\n' + /^ */.exec(line)[0] + (/(:|: [|>][-+]?)$/.test(line) ? '  ' : ''));
+}
+
+function selectLine(area, line) {
+  const before = area.value.split('\n').slice(0, line - 1).join('\n').length;
+  const from = line > 1 ? before + 1 : 0;
+  const end = area.value.indexOf('\n', from);
+  area.blur(); // a text that gets the focus scrolls to its selection
+  area.setSelectionRange(from, end < 0 ? area.value.length : end);
+  area.focus();
+}

@@ -1,0 +1,100 @@
+// Running a turn again with something changed, and forking a conversation.
+import { html, useState } from './html.js';
+import { call, post, segment, words } from './api.js';
+import { state, link, go, show } from './store.js';
+import { useLoad } from './load.js';
+import { may } from './rights.js';
+import { moment, oneLine, visible } from './format.js';
+
+// stepsOf returns how many steps of a turn are known: its model calls.
+const stepsOf = (turn) => Math.max(0, ...turn.segments.map((s) => Number(s.producer.split('/')[1]) || 0));
+
+async function rerun(id, body) {
+  const receipt = await post(`v1/turns/${segment(id)}/rerun?wait=false`, body);
+  go('turns', receipt.turn_id);
+}
+
+// useRerun returns {error, busy, start}: start runs a turn again and leads to the page of the new one.
+function useRerun() {
+  const [error, setError] = useState('');
+  const [busy, setBusy] = useState(false);
+  const start = (id, body) => {
+    setBusy(true);
+    setError('');
+    rerun(id, body).catch((err) => {
+      setError(words(err));
+      setBusy(false);
+    });
+  };
+  return { error, busy, start };
+}
+
+export function RerunForm({ turn, step }) {
+  const [form, setForm] = useState({ step: String(Math.min(step, stepsOf(turn))), agent: '', model: '', prompt: '' });
+  const { error, busy, start } = useRerun();
+  const set = (fields) => setForm({ ...form, ...fields });
+  const field = (name) => (e) => set({ [name]: e.currentTarget.value });
+  const agents = (state.agents ?? []).filter((a) => !a.fault);
+  const agent = agents.find((a) => a.name === (form.agent || turn.agent));
+  const steps = Array.from({ length: stepsOf(turn) }, (_, i) => i + 1);
+  const run = (e) => {
+    e.preventDefault();
+    const { agent: other, model, prompt } = form;
+    start(turn.id, { ...(form.step !== '0' && { from_step: Number(form.step) }), ...(other && { agent: other }), ...(model && { model }), ...(prompt.trim() && { prompt }) });
+  };
+  return html`<form class="fields card again" aria-label="Run again" onSubmit=${run}>
+    <label>From<select name="from_step" value=${form.step} onChange=${field('step')}><option value="0">the beginning</option>
+      ${steps.map((n) => html`<option key=${n} value=${n}>step ${n}${n > 1 ? `, with the results before it` : ', with its preparation'}</option>`)}</select></label>
+    <label>Agent<select name="agent" value=${form.agent} onChange=${(e) => set({ agent: e.currentTarget.value, model: '' })}><option value="">the same: ${turn.agent}</option>
+      ${agents.filter((a) => a.name !== turn.agent).map((a) => html`<option key=${a.name} value=${a.name}>${a.name}</option>`)}</select></label>
+    <label>Model<select name="model" value=${form.model} onChange=${field('model')}><option value="">${form.agent ? "the agent's own" : 'the same: ' + turn.model}</option>
+      ${(agent?.models ?? []).map((m) => html`<option key=${m} value=${m}>${m}</option>`)}</select></label>
+    ${agent && may('catalog.write', 'AgentInstance/' + agent.name) && html`<${PromptField} agent=${agent} value=${form.prompt} onInput=${(prompt) => set({ prompt })} />`}
+    ${error && html`<p class="error" role="alert">${error}</p>`}
+    <div class="buttons"><button class="primary" disabled=${busy}>Run again</button><a class="button" href=${link('turns', turn.id)}>Cancel</a>
+      <span class="muted">The agent is its current version. The new turn gets a conversation of its own, and both are shown side by side.</span></div>
+  </form>`;
+}
+
+// PromptField takes another system prompt, which may begin as the agent's own.
+function PromptField({ agent, value, onInput }) {
+  const [error, setError] = useState('');
+  async function begin() {
+    try {
+      const d = await call(`v1/catalog/documents/AgentInstance/${segment(agent.name)}?tenant=${segment(agent.tenant || 'default')}`);
+      onInput(d.body.parameters?.system_message ?? '');
+    } catch (err) {
+      setError(words(err));
+    }
+  }
+  return html`<div class="promptfield"><label>System prompt, for this run alone<textarea name="prompt" rows=${Math.min(14, value.split('\n').length + 1)} placeholder=${'as ' + agent.name + ' has it'} value=${value} onInput=${(e) => onInput(e.currentTarget.value)}></textarea></label>
+    ${!value && html`<button type="button" class="quiet" onClick=${begin}>Begin with the prompt of ${agent.name}</button>`}${error && html`<p class="error" role="alert">${error}</p>`}</div>`;
+}
+
+// PromptTrial runs a turn of the past with a prompt that is not applied.
+export function PromptTrial({ agent, prompt }) {
+  const page = useLoad(`v1/turns?agent=${segment(agent)}&status=completed,failed&limit=20`);
+  const turns = page.data?.turns ?? [];
+  const [chosen, choose] = useState('');
+  const { error, busy, start } = useRerun();
+  if (page.error || !page.data) return null;
+  if (turns.length === 0) return html`<p class="muted">${agent} has no turn yet to try the prompt on.</p>`;
+  const id = chosen || turns[0].turn_id;
+  return html`<form class="fields trial" onSubmit=${(e) => { e.preventDefault(); start(id, { agent, prompt }); }}>
+    <label>Try the prompt on a turn, before it is applied<select name="turn" value=${id} onChange=${(e) => choose(e.currentTarget.value)}>
+      ${turns.map((t) => html`<option key=${t.turn_id} value=${t.turn_id}>${moment(t.started_at)} · ${visible(oneLine(t.summary, 60)) || t.turn_id}</option>`)}</select></label>
+    <div class="buttons"><button disabled=${busy}>Run it with this prompt</button><span class="muted">Only the prompt is tried. The text here is kept meanwhile.</span></div>
+    ${error && html`<p class="error" role="alert">${error}</p>`}
+  </form>`;
+}
+
+// fork begins a conversation with a copy of another one, up to and including a turn, and leads there.
+export async function fork(session, turn) {
+  try {
+    const forked = await post(`v1/sessions/${segment(session)}/fork`, { turn_id: turn });
+    document.dispatchEvent(new Event('turnstone:sessions'));
+    go('chat', forked.session_id);
+  } catch (err) {
+    show({ title: 'Not forked', body: html`<p class="error" role="alert">${words(err)}</p>` });
+  }
+}
