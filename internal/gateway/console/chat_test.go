@@ -33,7 +33,7 @@ func answers(t *testing.T, b *browser) {
 	require.Equal(t, "hello there", first.Message)
 	require.Empty(t, first.Agent)
 	require.Equal(t, "#/chat/"+string(first.SessionID)+"/"+string(first.TurnID), eval[string](p, `location.hash`))
-	require.Equal(t, "http://127.0.0.1:8233/namespaces/prod/workflows/turn%2F"+string(first.TurnID), eval[string](p, `document.querySelector('.meta a').href`))
+	require.Equal(t, "http://127.0.0.1:8233/namespaces/prod/workflows/turn%2F"+string(first.TurnID), eval[string](p, `document.querySelector('.meta a[target]').href`))
 
 	// The next message is of the same session, and for whom it was picked.
 	p.do(setSelect("Agent", "clerk"))

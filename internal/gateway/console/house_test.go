@@ -35,6 +35,7 @@ type house struct {
 	times map[agent.TurnID][]time.Duration // when the events of a turn happened; those that are missing took 120 ms
 	said  map[agent.TurnID][]agent.Message // what a turn left in the transcript besides the question
 	cuts  map[agent.TurnID]chan struct{}   // closed to end the streams of a turn
+	forks map[agent.SessionID]agent.Fork   // what sessions begin with
 }
 
 func build(t *testing.T, auth access.Authenticator) *house {
@@ -42,6 +43,7 @@ func build(t *testing.T, auth access.Authenticator) *house {
 	h := &house{
 		Runtime: gatewaytest.New(), catalog: exampleCatalog(), ledger: &ledger{}, keeper: &keeper{}, trail: &gatewaytest.Trail{},
 		times: map[agent.TurnID][]time.Duration{}, said: map[agent.TurnID][]agent.Message{}, cuts: map[agent.TurnID]chan struct{}{},
+		forks: map[agent.SessionID]agent.Fork{},
 	}
 	door, err := console.New(console.Config{UIURL: "http://127.0.0.1:8233/", Namespace: "prod"})
 	require.NoError(t, err)
@@ -155,8 +157,22 @@ func (h *house) leave(id agent.TurnID, messages ...agent.Message) {
 	h.said[id] = append(h.said[id], messages...)
 }
 
-// Messages has the messages of finished turns, with what they answered.
+// ForkSession notes what a new session begins with.
+func (h *house) ForkSession(ctx context.Context, tenant string, f agent.Fork) (agent.SessionForked, error) {
+	forked, err := h.Runtime.ForkSession(ctx, tenant, f)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.forks[f.SessionID] = f
+	return forked, err
+}
+
+// Messages has the messages of finished turns, with what they answered. A forked session has those of the session that it was forked from.
 func (h *house) Messages(ctx context.Context, tenant string, s agent.SessionID, after int64, limit int) (gateway.MessagePage, error) {
+	h.mu.Lock()
+	if f, ok := h.forks[s]; ok {
+		s = f.From
+	}
+	h.mu.Unlock()
 	page := gateway.MessagePage{SessionID: s, Next: after}
 	var all []gateway.SessionMessage
 	for _, e := range h.Submitted() {
@@ -187,17 +203,6 @@ func (h *house) Messages(ctx context.Context, tenant string, s agent.SessionID, 
 		page.Next = m.Position
 	}
 	return page, nil
-}
-
-// MessageFrom puts a message into the session of the turn before it.
-func (h *house) MessageFrom(ctx context.Context, id agent.TurnID, e agent.Envelope) (agent.Receipt, int, error) {
-	v, err := h.Turn(ctx, agent.AnyTenant, id)
-	if err != nil {
-		return agent.Receipt{}, 0, err
-	}
-	e.Request.SessionID = v.SessionID
-	r, err := h.Submit(ctx, e)
-	return r, 1, err
 }
 
 func event(producer string, e agent.Event) agent.Event {

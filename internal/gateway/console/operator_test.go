@@ -173,11 +173,27 @@ func (h *house) longTurn(t *testing.T) agent.TurnID {
 	h.end(id, agent.TurnCompleted, func(o *agent.AgentStepOutput) {
 		o.Output, o.Model, o.ExecutionTimeMS = "Booked **AU164** for Ann.", "gpt-4o", 10500
 		o.Usage = agent.Usage{InputTokens: 2699, OutputTokens: 240, CachedTokens: 1349, CostUSD: 0.0071}
+		o.ToolCalls = []agent.ToolCallNote{{ID: "c1", Tool: "execute_pipeline"}, {ID: "c2", Tool: "execute_pipeline"}, {ID: "c3", Tool: "book_flight"}}
 	})
 	return id
 }
 
-// operatorViews are the views of an installation, with what each shows of [house.busy]. {turn} stands for the long turn.
+// again runs a turn again, with another answer.
+func (h *house) again(t *testing.T, of agent.TurnID) agent.TurnID {
+	t.Helper()
+	r, err := h.Rerun(t.Context(), of, agent.Envelope{Request: agent.TurnRequest{
+		TurnID: "again-1", SessionID: "again-1", Model: "offline", Context: agent.InvocationContext{Tenant: agent.DefaultTenant}, Rerun: &agent.Rerun{FromStep: 2},
+	}})
+	require.NoError(t, err)
+	h.Emit(r.TurnID, gatewaytest.Status(agent.StatusRunning), token("model/1", "Nothing was booked."))
+	h.end(r.TurnID, agent.TurnCompleted, func(o *agent.AgentStepOutput) {
+		o.Output = "Nothing was booked. The cheapest flight is **AU164** at $234, and it leaves at 08:15."
+		o.Model, o.ExecutionTimeMS, o.Usage = "offline", 1400, agent.Usage{InputTokens: 900, OutputTokens: 12}
+	})
+	return r.TurnID
+}
+
+// operatorViews are the views of an installation, with what each shows of [house.busy]. {turn} stands for the long turn, {rerun} for its rerun.
 var operatorViews = []struct {
 	path string
 	has  []string
@@ -199,6 +215,14 @@ var operatorViews = []struct {
 	{"knowledge/handbook", []string{"Leave and holidays", "text/markdown"}},
 	{"audit", []string{"turns.run", "denied", "10.1.2.3"}},
 	{"audit?outcome=denied", []string{"turn/turn-2"}},
+	{"turns/{turn}?again=2", []string{"Run again", "the same: gpt-4o"}},
+	{"turns/{rerun}", []string{"Beside the original", "execute_pipeline ×2", "900 in, 12 out", "Nothing was booked"}},
+	{"catalog/agents/analyst", []string{"execute_pipeline", "Edit"}},
+	{"catalog/edit/AgentInstance/analyst?tenant=*", []string{"Text, YAML or JSON", "Reason", "Chat with analyst"}},
+	{"catalog/edit", []string{"New document", "Creates"}},
+	{"routes", []string{"Dry run"}},
+	{"approvals", []string{"Nothing waits"}},
+	{"chat/trip-1", []string{"Booked"}},
 }
 
 var viewPictures = flag.String("views", "", "a folder that gets a picture of every view")
@@ -206,7 +230,10 @@ var viewPictures = flag.String("views", "", "a folder that gets a picture of eve
 // operates opens every view of an installation, wide and narrow, light and dark: what it shows is there, fits, and has a name.
 func operates(t *testing.T, b *browser) {
 	h := build(t, nil)
+	h.withAnalyst()
 	id := h.busy(t)
+	again := h.again(t, id)
+	places := strings.NewReplacer("{turn}", string(id), "{rerun}", string(again))
 	p := b.open(t, h.url, "/#/turns")
 	for _, narrow := range []bool{false, true} {
 		width := 1400
@@ -216,15 +243,19 @@ func operates(t *testing.T, b *browser) {
 		p.size(int64(width), 800, 1)
 		p.dark(narrow)
 		for _, v := range operatorViews {
-			p.do(eval0(`location.hash = ` + quoted("#/"+strings.ReplaceAll(v.path, "{turn}", string(id)))))
-			p.until(`document.querySelector('.page') && !document.querySelector('.page .working')`)
+			p.do(eval0(`location.hash = ` + quoted("#/"+places.Replace(v.path))))
+			p.until(`document.querySelector('.page, .chat') && !document.querySelector('main .working')`)
 			for _, text := range v.has {
-				p.until(`document.querySelector('.page').innerText.includes(` + quoted(text) + `)`)
+				p.until(`document.querySelector('.page, .chat').innerText.includes(` + quoted(text) + `)`)
 			}
 			p.fits(width)
 			p.named()
 			if *viewPictures != "" {
-				p.picture(*viewPictures, strings.NewReplacer("/", "-", "?", "-", "=", "-", string(id), "one").Replace(v.path)+fmt.Sprintf("-%d.png", width))
+				name := strings.NewReplacer("{turn}", "one", "{rerun}", "rerun", "/", "-", "?", "-", "=", "-", "*", "all").Replace(v.path)
+				p.dark(!narrow)
+				p.picture(*viewPictures, fmt.Sprintf("%s-%d-%t.png", name, width, !narrow))
+				p.dark(narrow)
+				p.picture(*viewPictures, fmt.Sprintf("%s-%d-%t.png", name, width, narrow))
 			}
 		}
 	}

@@ -37,7 +37,7 @@ func credentials(t *testing.T, b *browser) {
 	require.Equal(t, "acme", first.Request.Context.Tenant)
 	require.Equal(t, "ann", first.Request.Context.UserID)
 	require.Equal(t, []any{"right-key", nil}, eval[[]any](p, `[sessionStorage.getItem('turnstone.credential'), localStorage.getItem('turnstone.credential')]`))
-	p.until(`document.querySelector('.meta a')?.href.startsWith('http://127.0.0.1:8233/namespaces/prod/')`)
+	p.until(`document.querySelector('.meta a[target]')?.href.startsWith('http://127.0.0.1:8233/namespaces/prod/')`)
 	p.reload()
 	p.sees("I know you.")
 	p.press("Credential and tenant")

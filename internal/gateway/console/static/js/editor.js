@@ -46,7 +46,7 @@ export function Editor({ kind = '', name = '' }) {
     ${error && html`<p class="error" role="alert">${error} <button onClick=${reload}>Try again</button></p>`}
     ${!found && !error && html`<p class="working">Loading…</p>`}
     ${found && html`<${Editing} key=${id + loaded.attempt} id=${id} of=${of} found=${found} onReload=${reload} onApplied=${onApplied} />
-      ${d && html`<${Versions} of=${of} onUse=${(text) => { keepDraft(id, { text }); show(null); reload(); }} />`}`}
+      ${d && html`<${Versions} key=${'history' + loaded.attempt} of=${of} onUse=${(text) => { keepDraft(id, { text }); show(null); reload(); }} />`}`}
   </section>`;
 }
 
@@ -107,13 +107,13 @@ function Editing({ id, of, found, onReload, onApplied }) {
 function Outcome({ trial }) {
   if (!trial.changes) return html`<p class=${trial.busy ? 'working' : 'muted'} role="status">${trial.busy ? 'Checking…' : 'Edit the text: what would change is shown here.'}</p>`;
   if (trial.changes.length === 0) return html`<p class="muted" role="status">The text is valid, and nothing would change.</p>`;
-  return trial.changes.map((c) => html`<div key=${nameOf(c) + c.tenant} class="patch"><p class="op"><b>${{ created: 'New', updated: 'Change of', deleted: 'Removal of' }[c.action]}</b> <span class="mono">${nameOf(c)}</span>
+  return trial.changes.map((c) => html`<div key=${nameOf(c) + c.tenant} class="patch"><p class="op"><b>${{ created: 'Creates', updated: 'Changes', deleted: 'Removes' }[c.action]}</b> <span class="mono">${nameOf(c)}</span>
     ${c.tenant && html` <span class="muted">${c.tenant === '*' ? 'shared by every tenant' : 'of ' + c.tenant}</span>`}</p><${Diff} lines=${difference(c)} label=${'Change of ' + nameOf(c)} /></div>`);
 }
 
 // Wrong says what is wrong with the text, each fault with its line and the field's path.
 function Wrong({ error, area, onCompare }) {
-  if (error.field === 'base_revision') {
+  if (error.status === 409 && error.field !== 'name') { // of the field name: it is edited elsewhere
     return html`<div class="card broken" role="alert"><p><b>Somebody applied another version meanwhile.</b> ${error.message.replace('base_revision: ', '')}. Your text is kept.</p>
       <p class="buttons"><button onClick=${onCompare}>Compare with that version</button></p></div>`;
   }

@@ -1,6 +1,6 @@
 // Running a turn again with something changed, and forking a conversation.
 import { html, useState } from './html.js';
-import { call, post, segment, words } from './api.js';
+import { call, newId, post, segment, words } from './api.js';
 import { state, link, go, show } from './store.js';
 import { useLoad } from './load.js';
 import { may } from './rights.js';
@@ -10,7 +10,7 @@ import { moment, oneLine, visible } from './format.js';
 const stepsOf = (turn) => Math.max(0, ...turn.segments.map((s) => Number(s.producer.split('/')[1]) || 0));
 
 async function rerun(id, body) {
-  const receipt = await post(`v1/turns/${segment(id)}/rerun?wait=false`, body);
+  const receipt = await post(`v1/turns/${segment(id)}/rerun?wait=false`, { turn_id: newId(), ...body });
   go('turns', receipt.turn_id);
 }
 

@@ -178,7 +178,7 @@ export class Session {
   send(text, { onBusy = 'queue' } = {}) {
     const turn = newTurn(newId(), text);
     turn.session = this.id;
-    turn.sending = { onBusy, behind: this.running()?.id ?? '' };
+    turn.sending = { onBusy, waits: onBusy === 'queue' && Boolean(this.running()) };
     this.turns.push(turn);
     this.loaded = true;
     remember(this.id, { title: conversation(this.id)?.title || titleOf(text), turn: turn.id, said: text });
@@ -188,18 +188,17 @@ export class Session {
 
   // submit may be called again for a turn that could not be sent: its id makes sure that it runs once.
   async submit(turn) {
-    const { onBusy, behind } = turn.sending;
+    const { onBusy, waits } = turn.sending;
     turn.status = 'starting';
     turn.error = null;
     turn.version++;
     changed();
-    const body = { turn_id: turn.id, message: turn.said, channel: 'console', on_busy: onBusy };
+    const body = { turn_id: turn.id, session_id: this.id, message: turn.said, channel: 'console', on_busy: onBusy };
     if (this.agent) body.agent = this.agent;
     if (this.model) body.model = this.model;
     try {
-      const path = behind ? `v1/turns/${segment(behind)}/messages` : 'v1/turns?wait=false';
-      const receipt = await post(path, behind ? body : { ...body, session_id: this.id });
-      if (behind && receipt.position > 0) turn.status = 'queued';
+      await post('v1/turns?wait=false', body);
+      if (waits) turn.status = 'queued';
       turn.accepted = true;
       turn.sending = null;
       document.dispatchEvent(new Event('turnstone:sessions'));

@@ -1,0 +1,160 @@
+package console_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
+)
+
+// analystDocument is the stored document of the agent that the turns of [gatewaytest.Runtime] are of.
+const analystDocument = `{"description":"Answers with numbers.","kind":"AgentInstance","name":"analyst","node_id":"agent","node_version":"1",` +
+	`"parameters":{"system_message":"You are an analyst.\nAnswer in one sentence.\nName your sources."},"tenant":"*"}`
+
+// withAnalyst adds the analyst's document to the catalog, and moves the catalog to the revision of its documents.
+func (h *house) withAnalyst() {
+	h.catalog.DocumentList = append(h.catalog.DocumentList, agent.Document{
+		DocumentKey: agent.DocumentKey{Kind: agent.KindAgent, Tenant: agent.SharedTenant, Name: "analyst"}, Source: agent.SourceAPI, Revision: 5, Body: json.RawMessage(analystDocument),
+	})
+	for range 4 {
+		h.catalog.Change(agent.CatalogEvent{})
+	}
+}
+
+// replaceText writes over the first occurrence of a text in the editor, as somebody does who selects it.
+func (p *tab) replaceText(old, text string) {
+	p.t.Helper()
+	p.until(`document.querySelector('[name="text"]')?.value.includes(` + quoted(old) + `)`)
+	p.do(eval0(`(() => { const e = document.querySelector('[name="text"]'); const at = e.value.indexOf(` + quoted(old) + `);
+		e.focus(); e.setSelectionRange(at, at + ` + quoted(old) + `.length); })()`))
+	p.write(text)
+}
+
+// fill writes a text into a field in place of what it has.
+func (p *tab) fill(name, text string) {
+	p.t.Helper()
+	p.until(`document.querySelector('[name="` + name + `"]')`)
+	p.do(chromedp.Focus(chromedp.CSS(`[name="`+name+`"]`)), eval0(`document.activeElement.select()`))
+	p.write(text)
+}
+
+// edits changes an agent: wrong text, a prompt that is tried, another's change meanwhile, and the way back to what was.
+func edits(t *testing.T, b *browser) {
+	h := build(t, nil)
+	h.withAnalyst()
+	h.runs(t, "desk-1", "ann", "How many incidents?", agent.TurnCompleted)
+	h.catalog.Refuse = func(r agent.ApplyRequest) error {
+		if strings.Contains(string(r.Files[0].Data), "modles") {
+			return agent.Faults{{File: r.Files[0].Name, Line: 4, Column: 1, Document: "AgentInstance */analyst", Path: "modles", Message: "unknown field"}}.Err()
+		}
+		return nil
+	}
+	p := b.open(t, h.url, "/#/catalog/agents/analyst")
+	p.click(".detail .edit")
+	p.until(`location.hash === '#/catalog/edit/AgentInstance/analyst?tenant=*'`)
+	diff := `[...document.querySelectorAll('.outcome .diff > span')].map((e) => e.textContent.trim()).join('|')`
+	unsaved := `!dispatchEvent(new Event('beforeunload', { cancelable: true }))`
+	p.sees("Edit the text: what would change is shown here.")
+	require.False(t, eval[bool](p, unsaved))
+
+	// What is wrong has its line and its path.
+	p.replaceText("description:", "modles: [x]\ndescription:")
+	p.until(`document.querySelector('.faults b')?.textContent === 'modles' && document.querySelector('.outcome .primary').disabled`)
+	p.press("line 4")
+	p.until(`document.activeElement.name === 'text' && getSelection().toString() === 'modles: [x]'`)
+	p.replaceText("modles: [x]\n", "")
+	p.replaceText("Answer in one sentence.", "Answer in a table.")
+	p.until(diff + ` === '6 lines as before|parameters:|system_message: |-|You are an analyst.|removed −    Answer in one sentence.|added +    Answer in a table.|Name your sources.'`)
+
+	// The prompt is tried on a turn; the text is there afterwards, and the browser would ask before it loses it.
+	p.press("Run it with this prompt")
+	again := h.nth(t, 2)
+	require.Equal(t, &agent.Rerun{Of: "turn-1", Prompt: "You are an analyst.\nAnswer in a table.\nName your sources.", Input: h.Submitted()[1].Request.Rerun.Input}, h.Submitted()[1].Request.Rerun)
+	h.Say(again, "Two.")
+	p.until(`location.hash === '#/turns/` + string(again) + `' && document.querySelector('.compare')`)
+	require.True(t, eval[bool](p, unsaved))
+	p.do(chromedp.NavigateBack())
+	p.until(`document.querySelector('[name="text"]')?.value.includes('Answer in a table.')`)
+
+	// Somebody else is faster.
+	p.until(`document.querySelector('.outcome .primary')?.disabled === false`)
+	_, err := h.catalog.Apply(t.Context(), agent.ApplyRequest{Files: []agent.ManifestFile{{Name: "x", Data: []byte(strings.Replace(analystDocument, "numbers", "figures", 1))}}, By: "bob"})
+	require.NoError(t, err)
+	p.fill("comment", "tables are easier to read")
+	p.fill("by", "ann")
+	p.until(`!document.querySelector('.outcome .primary').disabled`)
+	p.press("Apply")
+	p.sees("Somebody applied another version meanwhile.")
+	p.until(`document.querySelector('[name="text"]').value.includes('Answer in a table.')`)
+	p.press("Compare with that version")
+	p.until(diff + `.includes('removed −description: Answers with figures.|added +description: Answers with numbers.')`)
+	p.fill("comment", "tables are easier to read")
+	p.fill("by", "ann")
+	p.press("Apply")
+	p.sees("Applied as revision 7.")
+	require.False(t, eval[bool](p, unsaved))
+	applied := h.catalog.Applied()
+	last := applied[len(applied)-1]
+	require.Equal(t, []any{"ann", "tables are easier to read", int64(6), false}, []any{last.By, last.Comment, last.BaseRevision, last.DryRun})
+
+	// The history leads back, and a new conversation is with the agent.
+	p.until(`document.querySelectorAll('.rows tbody tr').length === 2 && document.querySelector('.rows').innerText.includes('tables are easier to read')`)
+	p.do(eval0(`document.querySelectorAll('.rows .rowlink')[1].click()`))
+	p.press("Put this version into the editor")
+	p.until(diff + `.includes('removed −    Answer in a table.|added +    Answer in one sentence.')`)
+	p.press("Discard the edit")
+	p.until(`document.querySelector('[name="text"]').value.includes('Answer in a table.')`)
+	p.click(`header a[href="#/chat?agent=analyst"]`)
+	p.say("hello")
+	h.nth(t, 3)
+	require.Equal(t, "analyst", h.Submitted()[2].Request.Agent)
+}
+
+// reads shows the editor to somebody who may not apply, and a new document to somebody who may.
+func reads(t *testing.T, b *browser) {
+	h := build(t, gatewaytest.Credentials{
+		"reader": gatewaytest.Caller("default", "bob", "catalog.read", "agents.read"), "writer": gatewaytest.Caller("default", "ann", "catalog.*:AgentInstance/c*", "agents.read"),
+	})
+	p := b.open(t, h.url, "/")
+	as := func(key, path string) {
+		p.do(eval0(`sessionStorage.setItem('turnstone.credential', ` + quoted(key) + `); location.hash = ` + quoted(path)))
+		p.reload()
+		p.until(`document.querySelector('[name="text"], .page .error')`)
+	}
+	as("reader", "#/catalog/edit/AgentInstance/clerk")
+	p.sees("For reading. This credential does not allow catalog.write of AgentInstance/clerk.")
+	require.True(t, eval[bool](p, `document.querySelector('[name="text"]').readOnly && !document.querySelector('.outcome')`))
+	as("writer", "#/catalog/edit/AgentInstance/clerk")
+	p.replaceText("name: clerk", "name: cook")
+	p.until(`document.querySelector('.outcome .op')?.innerText.includes('Creates AgentInstance/cook')`)
+	require.Equal(t, 0, eval[int](p, `document.querySelectorAll('[name="by"]').length`), "the credential says who it is")
+	for range 4 {
+		h.catalog.Change(agent.CatalogEvent{})
+	}
+	p.press("Apply")
+	p.until(`location.hash === '#/catalog/edit/AgentInstance/cook?tenant=default' && document.querySelector('.note.good')`)
+	require.Equal(t, "ann", h.catalog.Applied()[len(h.catalog.Applied())-1].By)
+}
+
+// writes checks that a document that is edited as YAML stays what it is.
+func writes(t *testing.T, b *browser) {
+	h := build(t, nil)
+	p := b.open(t, h.url, "/")
+	document := map[string]any{
+		"plain": "a b", "number": ".5", "word": "No", "empty": "", "list": []any{"x\ny", "- z", []any{1.5, nil, true}, map[string]any{}}, "<<": "*a", "k: #": "#",
+		"kept": "a\n\n", "clipped": "a\nb\n", "stripped": "a\n  b\n\n\tc", "spaces": "a \n   \nb\n  ", "indented": "  a\nb", "breaks": "a\u2028b\u0085c\nd", "bell": "a\a\nb\r\nc",
+		"emoji": "❤️\n👩‍💻", "end": "a\n\n",
+	}
+	text, err := json.Marshal(document)
+	require.NoError(t, err)
+	written := eval[string](p, `import(new URL(`+quoted(h.base(t)+"js/yaml.js")+`, document.baseURI)).then((m) => m.yaml(`+string(text)+`) + '\n')`)
+	var read map[string]any
+	require.NoError(t, yaml.Unmarshal([]byte(written), &read), written)
+	require.Equal(t, document, read, written)
+}

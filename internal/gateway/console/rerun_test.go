@@ -1,0 +1,60 @@
+package console_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
+)
+
+// reruns runs a turn again from one of its steps with other words, looks at both, and forks the conversation.
+func reruns(t *testing.T, b *browser) {
+	h := build(t, nil)
+	h.withAnalyst()
+	id := h.longTurn(t)
+	p := b.open(t, h.url, "/#/turns/"+string(id))
+	p.until(`document.querySelectorAll('.step.model').length === 3`)
+	p.do(eval0(`[...document.querySelectorAll('.step.model summary')].at(-1).click()`))
+	p.click(`.step .inside a[href$="?again=2"]`)
+	p.until(`document.querySelector('[name="from_step"]')?.value === '2'`)
+	p.do(eval0(`(() => { const e = document.querySelector('[name="model"]'); e.value = 'offline'; e.dispatchEvent(new Event('change', { bubbles: true })); })()`))
+	p.press("Begin with the prompt of analyst")
+	p.until(`document.querySelector('[name="prompt"]').value.startsWith('You are an analyst.')`)
+	p.fill("prompt", "Book nothing.")
+	p.press("Run again")
+	again := h.nth(t, 2)
+	asked := h.Submitted()[1].Request
+	require.Equal(t, []any{id, 2, "Book nothing.", "offline", "http"}, []any{asked.Rerun.Of, asked.Rerun.FromStep, asked.Rerun.Prompt, asked.Model, asked.Channel})
+	p.until(`location.hash === '#/turns/` + string(again) + `' && document.querySelector('.compare')`)
+	p.sees("The rerun is not over yet.")
+	h.Emit(again, gatewaytest.Status(agent.StatusRunning), token("model/1", "Booked **nothing** for Ann."))
+	h.end(again, agent.TurnCompleted, func(o *agent.AgentStepOutput) {
+		o.Output, o.Model, o.ExecutionTimeMS, o.Usage = "Booked **nothing** for Ann.", "offline", 1400, agent.Usage{InputTokens: 900, OutputTokens: 12}
+	})
+	row := func(name string) string {
+		return `[...document.querySelectorAll('.compare tbody tr')].find((r) => r.cells[0].textContent === ` + quoted(name) + `)`
+	}
+	p.until(row("Tokens") + `?.cells[2].textContent === '900 in, 12 out'`)
+	for name, want := range map[string][]string{
+		"Model": {"gpt-4o", "offline"}, "Tools": {"book_flight, execute_pipeline ×2", "–"}, "Tokens": {"2,699 in (1,349 cached), 240 out", "900 in, 12 out"}, "Time": {"11 s", "1.4 s"}, "Cost": {"$0.0071", "–"},
+	} {
+		require.Equal(t, want, eval[[]string](p, `[...`+row(name)+`.cells].slice(1).map((c) => c.textContent)`), name)
+		require.True(t, eval[bool](p, row(name)+`.matches('.differs')`), name)
+	}
+	require.Equal(t, []string{"AU164", "nothing"}, eval[[]string](p, `[...document.querySelectorAll('.beside .prose strong')].map((e) => e.textContent)`))
+	p.press("difference")
+	p.until(`document.querySelector('.page .diff')?.textContent === 'removed −Booked **AU164** for Ann.\nadded +Booked **nothing** for Ann.\n'`)
+	p.do(eval0(`location.hash = '#/turns'`))
+	p.until(`document.querySelectorAll('.rows .badge').length === 1`)
+
+	// From the conversation, which is forked.
+	p.do(eval0(`location.hash = '#/chat/trip-1/` + string(id) + `'`))
+	p.until(`document.querySelector('.meta a[href="#/turns/` + string(id) + `?again=0"]')`)
+	p.press("Fork")
+	p.until(`location.hash.startsWith('#/chat/') && !location.hash.includes('trip-1') && document.querySelector('.said')?.innerText.includes('Fetch flights')`)
+	p.say("and on Sunday?")
+	h.nth(t, 3)
+	require.Equal(t, agent.SessionID(eval[string](p, `location.hash.split('/')[2]`)), h.Submitted()[2].Request.SessionID)
+}
