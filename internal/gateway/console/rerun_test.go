@@ -47,7 +47,7 @@ func reruns(t *testing.T, b *browser) {
 	p.press("difference")
 	p.until(`document.querySelector('.page .diff')?.textContent === 'removed −Booked **AU164** for Ann.\nadded +Booked **nothing** for Ann.\n'`)
 	p.do(eval0(`location.hash = '#/turns'`))
-	p.until(`document.querySelectorAll('.rows .badge').length === 1`)
+	p.until(`document.querySelectorAll('.rows .tag').length === 1`)
 
 	// From the conversation, which is forked.
 	p.do(eval0(`location.hash = '#/chat/trip-1/` + string(id) + `'`))

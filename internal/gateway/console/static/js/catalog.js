@@ -36,7 +36,7 @@ function Listing({ asked, name }) {
   const shown = (list ?? []).filter((x) => (x.key + ' ' + x.about).toLowerCase().includes(filter.toLowerCase()));
   const chosen = list?.find((x) => x.key === name);
   return html`<section class="page catalog">
-    <header><h1>Catalog</h1><span class="grow"></span>${may('catalog.write') && html`<a href=${link('catalog', 'edit')}>New document</a>`}<${Tabs} all=${tabs} at=${tab} onPick=${(t) => go('catalog', t)} /></header>
+    <header><h1>Catalog</h1><span class="grow"></span>${may('catalog.write') && html`<a class="button" href=${link('catalog', 'edit')}>New document</a>`}<${Tabs} all=${tabs} at=${tab} onPick=${(t) => go('catalog', t)} /></header>
     ${error && html`<p class="error" role="alert">${error} <button onClick=${() => again(attempt + 1)}>Try again</button></p>`}
     ${!list && !error && html`<p class="working">Loading…</p>`}
     ${list && html`<div class=${'split' + (chosen ? ' chosen' : '')}>

@@ -41,7 +41,7 @@ export function Editor({ kind = '', name = '' }) {
   return html`<section class="page wide editor">
     <header><p class="crumb"><a href=${link('catalog', 'documents')}>Catalog</a></p><h1 class="wrap">${name || 'New document'}</h1>
       ${d && html`<p class="muted wrap">${about(d)}</p>`}<span class="grow"></span>
-      ${d && kind === 'AgentInstance' && html`<a href=${linkWith(['chat'], { agent: name })}>Chat with ${name}</a>`}</header>
+      ${d && kind === 'AgentInstance' && html`<a class="button" href=${linkWith(['chat'], { agent: name })}>Chat with ${name}</a>`}</header>
     ${d && applied?.name === nameOf(d) && html`<p class="note good" role="status">Applied as revision ${applied.revision}. Turns that start now run it.</p>`}
     ${error && html`<p class="error" role="alert">${error} <button onClick=${reload}>Try again</button></p>`}
     ${!found && !error && html`<p class="working">Loading…</p>`}

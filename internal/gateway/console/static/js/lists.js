@@ -17,7 +17,7 @@ const failed = (error) => error && html`<span class="error">${visible(oneLine(er
 const turnColumns = [
   { name: 'Time', link: true, class: 'when', cell: (t) => time(t.started_at) },
   { name: 'Status', cell: (t) => html`<${Status} of=${t.status} />` },
-  { name: 'Message', class: 'words', cell: (t) => html`${t.rerun_of && html`<small class="badge">rerun</small> `}${visible(oneLine(t.summary, 200))}` },
+  { name: 'Message', class: 'words', cell: (t) => html`${t.rerun_of && html`<small class="tag">rerun</small> `}${visible(oneLine(t.summary, 200))}` },
   { name: 'Agent', cell: (t) => visible(t.agent) },
   { name: 'User', cell: (t) => visible(t.user_id) },
   { name: 'Channel', cell: (t) => visible(t.channel) },

@@ -44,7 +44,7 @@ export function RerunForm({ turn, step }) {
   };
   return html`<form class="fields card again" aria-label="Run again" onSubmit=${run}>
     <label>From<select name="from_step" value=${form.step} onChange=${field('step')}><option value="0">the beginning</option>
-      ${steps.map((n) => html`<option key=${n} value=${n}>step ${n}${n > 1 ? `, with the results before it` : ', with its preparation'}</option>`)}</select></label>
+      ${steps.map((n) => html`<option key=${n} value=${n}>step ${n}</option>`)}</select></label>
     <label>Agent<select name="agent" value=${form.agent} onChange=${(e) => set({ agent: e.currentTarget.value, model: '' })}><option value="">the same: ${turn.agent}</option>
       ${agents.filter((a) => a.name !== turn.agent).map((a) => html`<option key=${a.name} value=${a.name}>${a.name}</option>`)}</select></label>
     <label>Model<select name="model" value=${form.model} onChange=${field('model')}><option value="">${form.agent ? "the agent's own" : 'the same: ' + turn.model}</option>
@@ -52,7 +52,7 @@ export function RerunForm({ turn, step }) {
     ${agent && may('catalog.write', 'AgentInstance/' + agent.name) && html`<${PromptField} agent=${agent} value=${form.prompt} onInput=${(prompt) => set({ prompt })} />`}
     ${error && html`<p class="error" role="alert">${error}</p>`}
     <div class="buttons"><button class="primary" disabled=${busy}>Run again</button><a class="button" href=${link('turns', turn.id)}>Cancel</a>
-      <span class="muted">The agent is its current version. The new turn gets a conversation of its own, and both are shown side by side.</span></div>
+      <span class="muted">The agent is its current version. From a step on, the results before it are taken over. The new turn gets a conversation of its own.</span></div>
   </form>`;
 }
 

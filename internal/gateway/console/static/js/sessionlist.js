@@ -23,7 +23,7 @@ function rowsOf(page) {
   const rows = new Map();
   for (const s of page?.sessions ?? page?.turns ?? []) {
     if (!rows.has(s.session_id)) {
-      rows.set(s.session_id, { id: s.session_id, turn: s.last_turn_id ?? s.turn_id, summary: s.summary, status: s.status, agent: s.agent, at: Date.parse(s.last_active_at ?? s.started_at) });
+      rows.set(s.session_id, { id: s.session_id, turn: s.last_turn_id ?? s.turn_id, summary: s.summary, status: s.status, agent: s.agent, from: s.forked_from || s.rerun_of, at: Date.parse(s.last_active_at ?? s.started_at) });
     }
   }
   return [...rows.values()];
@@ -108,7 +108,7 @@ function Entries({ rows, current, onOpen }) {
     ${renaming === r.id ? html`<${Rename} row=${r} onDone=${() => done(r.id)} />` : html`
       <a href=${link('chat', r.id, r.turn)} aria-current=${r.id === current ? 'page' : undefined} onClick=${onOpen} title=${[titleFor(r), r.agent, r.status].filter(Boolean).join(' · ')}>
         ${['running', 'failed'].includes(r.status) && html`<span class=${'status ' + r.status}><span class="dot" aria-hidden="true"></span><span class="hidden">${r.status}</span></span>`}
-        <span class="title">${titleFor(r)}</span><time>${ago(r.at)}</time></a>
+        ${r.from && html`<span class="branch" title=${'a copy of ' + r.from}><${Icon} name="fork" /></span>`}<span class="title">${titleFor(r)}</span><time>${ago(r.at)}</time></a>
       <button class="quiet" aria-label=${'Rename: ' + titleFor(r)} title="Rename (F2)" onClick=${() => setRenaming(r.id)}><${Icon} name="pencil" /></button>`}</li>`)}</ul>`;
 }
 

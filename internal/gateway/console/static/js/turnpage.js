@@ -76,8 +76,8 @@ export function TurnPage({ id }) {
   return html`<section class="page wide turnpage">
     <header><p class="crumb"><a href=${link('turns')}>Turns</a></p><h1 class="mono wrap">${id}</h1>
       ${known && html`<${Status} of=${turn.status} />`}<span class="grow"></span>
-      ${over(turn) && may('turns.run') && html`<a href=${linkWith(['turns', id], { again: '0' })}>Run again</a><button class="quiet" title="A new conversation that begins with a copy of this one, up to this turn" onClick=${() => fork(turn.session, id)}>Fork</button>`}
-      ${known && state.config.ui_url && html`<a href=${workflow(id)} target="_blank" rel="noopener">Temporal</a>`}</header>
+      ${over(turn) && may('turns.run') && html`<a class="button" href=${linkWith(['turns', id], { again: '0' })}>Run again</a><button title="A new conversation that begins with a copy of this one, up to this turn" onClick=${() => fork(turn.session, id)}>Fork</button>`}
+      ${known && state.config.ui_url && html`<a class="button" href=${workflow(id)} target="_blank" rel="noopener">Temporal</a>`}</header>
     ${error && html`<p class="error" role="alert">${error} <button onClick=${reload}>Try again</button></p>`}
     ${!known && !error && html`<p class="working">Loading…</p>`}
     ${over(turn) && again !== undefined && html`<${RerunForm} key=${again} turn=${turn} step=${Number(again) || 0} />`}
