@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/storage"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
@@ -28,7 +29,7 @@ const chromium = "/usr/bin/chromium"
 // patience is how long a condition may take on a machine that has other things to do.
 const patience = 60 * time.Second
 
-// browser is one process for all tests; each test has a page in a profile of its own.
+// browser is one process for all tests; each test has a page of its own, which finds nothing of the page before it but the console's files.
 type browser struct{ ctx context.Context }
 
 func launch(t *testing.T) *browser {
@@ -72,13 +73,15 @@ document.addEventListener('securitypolicyviolation', (e) => __refused.push(e.vio
 // open opens a page of its own at a path of the gateway.
 func (b *browser) open(t *testing.T, base, path string) *tab {
 	t.Helper()
-	ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext())
+	ctx, cancel := chromedp.NewContext(b.ctx)
 	t.Cleanup(cancel)
 	p := &tab{t: t, ctx: ctx, base: base}
 	require.NoError(t, chromedp.Listen(ctx, p.note))
 	_, err := chromedp.Call(ctx, network.Enable, network.EnableParams{})
 	require.NoError(t, err)
 	_, err = chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: witness})
+	require.NoError(t, err)
+	_, err = chromedp.Call(ctx, storage.ClearDataForOrigin, storage.ClearDataForOriginParams{Origin: base, StorageTypes: "local_storage"})
 	require.NoError(t, err)
 	p.size(1280, 800, 1)
 	p.visit(path)

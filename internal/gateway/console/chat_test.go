@@ -126,6 +126,9 @@ func survives(t *testing.T, b *browser) {
 		p.until(`document.querySelector('.prose')?.innerText.trim() === ` + quoted(strings.TrimSpace(all)))
 		h.cut(id) // in the middle of the stream
 		p.until(`document.querySelector('.working')?.textContent.includes('Connection lost')`)
+		if i > 0 { // the first time the page waits as long as it does
+			p.do(eval0(`document.dispatchEvent(new Event('turnstone:back'))`))
+		}
 	}
 	h.Finish(id, agent.TurnCompleted, "one two three")
 	p.until(`document.querySelector('.turn.completed') && document.querySelector('.prose').innerText.trim() === 'one two three'`)

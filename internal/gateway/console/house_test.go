@@ -38,6 +38,14 @@ type house struct {
 	forks map[agent.SessionID]agent.Fork   // what sessions begin with
 }
 
+// theDoor is one for all tests: compressing its files takes a while.
+var theDoor = sync.OnceValues(func() (*console.Door, error) {
+	return console.New(console.Config{UIURL: "http://127.0.0.1:8233/", Namespace: "prod"})
+})
+
+// address is where the first server listened. Those after it listen there too, so that the browser has the console's files already.
+var address = "127.0.0.1:0"
+
 func build(t *testing.T, auth access.Authenticator) *house {
 	t.Helper()
 	h := &house{
@@ -45,16 +53,20 @@ func build(t *testing.T, auth access.Authenticator) *house {
 		times: map[agent.TurnID][]time.Duration{}, said: map[agent.TurnID][]agent.Message{}, cuts: map[agent.TurnID]chan struct{}{},
 		forks: map[agent.SessionID]agent.Fork{},
 	}
-	door, err := console.New(console.Config{UIURL: "http://127.0.0.1:8233/", Namespace: "prod"})
+	door, err := theDoor()
 	require.NoError(t, err)
 	ports := gatewaytest.Ports(h.Runtime, h.catalog)
 	ports.Turns, ports.Sessions, ports.Health = h, h, h
 	ports.Usage, ports.Schedules, ports.SchedulePlans, ports.Audit = h.ledger, h.keeper, h.keeper, h.trail
 	h.config = gateway.Config{
-		HTTPAddr: "127.0.0.1:0", Ports: ports, Doors: []gateway.Door{door}, Auth: auth, Version: "1.2.3",
+		HTTPAddr: address, Ports: ports, Doors: []gateway.Door{door}, Auth: auth, Version: "1.2.3",
 		Limits: gateway.Limits{Heartbeat: time.Second},
 	}
-	h.start(t)
+	if err := h.listen(t); err != nil { // another server of the same test is there
+		h.config.HTTPAddr = "127.0.0.1:0"
+		h.start(t)
+	}
+	address = h.config.HTTPAddr
 	t.Cleanup(h.stop)
 	return h
 }
@@ -62,12 +74,20 @@ func build(t *testing.T, auth access.Authenticator) *house {
 // start starts the server, again at the address that it had.
 func (h *house) start(t *testing.T) {
 	t.Helper()
+	require.NoError(t, h.listen(t))
+}
+
+func (h *house) listen(t *testing.T) error {
+	t.Helper()
 	var err error
 	h.gateway, err = gateway.New(h.config)
 	require.NoError(t, err)
-	require.NoError(t, h.gateway.Start(t.Context()))
+	if err := h.gateway.Start(t.Context()); err != nil {
+		return err
+	}
 	h.config.HTTPAddr = h.gateway.HTTPAddr()
 	h.url = "http://" + h.config.HTTPAddr
+	return nil
 }
 
 // stop stops the server; a page may hold on to its connections.

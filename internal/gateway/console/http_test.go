@@ -162,7 +162,7 @@ func TestLibraries(t *testing.T) {
 		delete(listed, inside)
 	})
 	require.Empty(t, listed)
-	require.Less(t, total, 440<<10)
+	require.Less(t, total, 460<<10)
 	for _, name := range []string{"dompurify", "highlightjs", "htm", "marked", "preact"} {
 		require.FileExists(t, filepath.Join(dir, "licenses", name+".txt"))
 	}

@@ -39,6 +39,7 @@ func album(t *testing.T, b *browser) {
 		dir = "../../../docs/images"
 	}
 	h := build(t, nil)
+	h.withAnalyst()
 	h.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, r agent.TurnRequest) {
 		if strings.HasPrefix(r.Message, "What") || strings.HasPrefix(r.Message, "Summarise") {
 			rt.Say(id, "Here you are.")
@@ -55,6 +56,7 @@ func album(t *testing.T, b *browser) {
 
 	p.say(question)
 	id := h.nth(t, 3)
+	flights := id
 	sec := time.Second
 	h.takes(id, 0, sec/50, sec/10, sec/2, sec, sec*11/10, sec*13/10, sec*2, sec*25/10, sec*29/10, sec*31/10)
 	h.Emit(id, gatewaytest.Status(agent.StatusRunning),
@@ -79,6 +81,7 @@ func album(t *testing.T, b *browser) {
 	h.end(id, agent.TurnCompleted, func(o *agent.AgentStepOutput) {
 		o.Model, o.ExecutionTimeMS, o.ResultRef = "gpt-4o", 3100, "artifact://5d6f29ab-3824-49a4-bc98-d659c557b032"
 		o.Usage = agent.Usage{InputTokens: 2699, OutputTokens: 240, CachedTokens: 2048, CostUSD: 0.0071}
+		o.Output, o.ToolCalls = answer, []agent.ToolCallNote{{ID: "call_93440f92", Tool: "execute_pipeline"}}
 	})
 	p.until(`document.querySelector('.turn.completed .code .hljs-attr')`)
 	p.press("Timeline")
@@ -136,6 +139,18 @@ func album(t *testing.T, b *browser) {
 	p.do(eval0(`location.hash = '#/catalog/agents/analyst'`))
 	p.until(`document.querySelector('.detail')`)
 	p.picture(dir, "console-catalog.png")
+	p.do(eval0(`location.hash = '#/catalog/edit/AgentInstance/analyst?tenant=*'`))
+	p.replaceText("Answer in one sentence.", "Answer in a table, and say how old the numbers are.")
+	p.fill("comment", "readers compare the numbers")
+	p.until(`document.querySelector('.outcome .diff .add') && document.querySelector('.trial')`)
+	p.picture(dir, "console-editor.png")
+	p.press("Discard the edit")
+	p.until(`!document.querySelector('.outcome .diff')`)
+
+	again := h.again(t, flights)
+	p.do(eval0(`location.hash = '#/turns/` + string(again) + `'`))
+	p.until(`document.querySelector('.compare') && document.querySelector('.beside .prose strong')`)
+	p.picture(dir, "console-rerun.png")
 }
 
 // end ends a turn with a result that is more than the usual one.
