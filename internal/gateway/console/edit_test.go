@@ -147,7 +147,7 @@ func writes(t *testing.T, b *browser) {
 	h := build(t, nil)
 	p := b.open(t, h.url, "/")
 	document := map[string]any{
-		"plain": "a b", "number": ".5", "word": "No", "empty": "", "list": []any{"x\ny", "- z", []any{1.5, nil, true}, map[string]any{}}, "<<": "*a", "k: #": "#",
+		"plain": "a b", "sentence": "It's this, or that; isn't it?", "number": ".5", "word": "No", "empty": "", "list": []any{"x\ny", "- z", []any{1.5, nil, true}, map[string]any{}}, "<<": "*a", "k: #": "#",
 		"kept": "a\n\n", "clipped": "a\nb\n", "stripped": "a\n  b\n\n\tc", "spaces": "a \n   \nb\n  ", "indented": "  a\nb", "breaks": "a\u2028b\u0085c\nd", "bell": "a\a\nb\r\nc",
 		"emoji": "❤️\n👩‍💻", "end": "a\n\n",
 	}

@@ -24,7 +24,11 @@ async (base) => {
   const { markdown, safeURL } = await load('markdown.js');
   const { check, reason } = await load('approval.js');
   const { addSources, numbered } = await load('citations.js');
-  const { changes, lines } = await load('diff.js');
+  const { changes, folded, lines } = await load('diff.js');
+  const { textOf, withBefore } = await load('documents.js');
+  const { calledTools } = await load('compare.js');
+  const { may } = await load('rights.js');
+  const { state } = await load('store.js');
   const { poll } = await load('load.js');
   const { daysOf, seriesOf } = await load('usage.js');
   const { ticksOf } = await load('chart.js');
@@ -197,6 +201,30 @@ async (base) => {
     same(of([{ op: 'add', path: '/a', value: 1 }, { op: 'remove', path: '/a' }], undefined), ['+1', ' blind']);
     same([{}.x, JSON.stringify(doc.n)], [undefined, '12345678901234567890']);
     same(lines('x\n'.repeat(5000), 'y').length, 5002);
+  });
+  await test('a difference leaves out what is far from it', () => {
+    const of = (before, after) => folded(lines(before, after), 1).map((l) => (l.skipped ? '~' + l.skipped : l.sign + l.text)).join('|');
+    same(of('a\nb\nc\nd\ne\nf\ng', 'a\nb\nc\nX\ne\nf\ng'), '~2| c|-d|+X| e|~2');
+    same([of('a', 'a'), of('a\na', 'a\na\na'), of(undefined, 'a')], ['~1', '~1| a|+a', '+a']);
+    const long = 'x\n'.repeat(3000);
+    same(of(long + 'a\n' + long, long + 'b\n' + long), '~2999| x|-a|+b| x|~3000');
+  });
+  await test('a shipped document that is replaced', () => {
+    const key = { kind: 'AgentInstance', name: 'a', tenant: '*' };
+    const shipped = { ...key, body: { name: 'a' } };
+    same([withBefore({ ...key, action: 'created' }, shipped).before, withBefore({ ...key, tenant: 'default', action: 'created' }, shipped).before ?? null, withBefore({ ...key, before: 1 }, shipped).before], [{ name: 'a' }, null, 1]);
+    same(textOf({ b: 1, name: 'a', kind: 'K' }), 'kind: K\nname: a\nb: 1\n');
+    same(calledTools({ tool_calls: [{ tool: 'b' }, { tool: 'a' }, { tool: 'b' }] }), 'a, b ×2');
+  });
+  await test('rights', () => {
+    const kept = state.principal;
+    const as = (scopes, method = 'key') => (state.principal = { method, scopes });
+    const all = (...scopes) => (as(scopes), [may('catalog.write'), may('catalog.write', 'AgentInstance/clerk'), may('catalog.write', 'RouteTable/main')]);
+    same([all(), all('*'), all('catalog.read'), all('catalog.*:AgentInstance/c*'), all('catalog.write:RouteTable/main')],
+      [[false, false, false], [true, true, true], [false, false, false], [true, true, false], [true, false, true]]);
+    as([], 'none');
+    same(may('catalog.write', 'x'), true);
+    state.principal = kept;
   });
   await test('why a person is asked', () => {
     const known = ['not inherently safe', 'always asked', 'human_in_the_loop: default', 'human_in_the_loop: when', 'human_in_the_loop: interrupt_on.pay', 'human_in_the_loop: interrupt_on.pay.when', 'human_in_the_loop: when failed, so a person is asked'];

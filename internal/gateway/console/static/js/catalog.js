@@ -7,7 +7,7 @@ import { Code, Json } from './json.js';
 import { yaml } from './yaml.js';
 import { moment } from './format.js';
 import { may } from './rights.js';
-import { editLink } from './documents.js';
+import { editLink, textOf } from './documents.js';
 import { Editor } from './editor.js';
 
 const tabs = ['agents', 'models', 'tools', 'documents'];
@@ -103,7 +103,7 @@ function document(d) {
   const key = [d.kind, d.tenant, d.name, d.version].filter(Boolean).join(' ');
   return {
     key, title: d.name, side: [d.kind, d.tenant === '*' ? 'shared' : d.tenant, d.version].filter(Boolean).join(' · '), about: d.body?.description ?? '', of: d,
-    view: () => html`<p class="muted">${key} · from ${d.source}${d.revision > 0 && ` · revision ${d.revision}`}${d.updated_by && ` · by ${d.updated_by}, ${moment(d.updated_at)}`}</p><${Code} text=${yaml(d.body)} lang="yaml" />`,
+    view: () => html`<p class="muted">${key} · from ${d.source}${d.revision > 0 && ` · revision ${d.revision}`}${d.updated_by && ` · by ${d.updated_by}, ${moment(d.updated_at)}`}</p><${Code} text=${textOf(d.body)} lang="yaml" />`,
   };
 }
 

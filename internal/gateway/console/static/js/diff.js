@@ -9,6 +9,15 @@ const mostLines = 600;
 export function lines(before, after) {
   const a = before === undefined ? [] : before.split('\n');
   const b = after === undefined ? [] : after.split('\n');
+  let head = 0;
+  while (head < a.length && head < b.length && a[head] === b[head]) head++;
+  let tail = 0;
+  while (tail < a.length - head && tail < b.length - head && a.at(-1 - tail) === b.at(-1 - tail)) tail++;
+  const stays = (text) => ({ sign: ' ', text });
+  return [...a.slice(0, head).map(stays), ...between(a.slice(head, a.length - tail), b.slice(head, b.length - tail)), ...a.slice(a.length - tail).map(stays)];
+}
+
+function between(a, b) {
   if (a.length > mostLines || b.length > mostLines) return [...a.map((text) => ({ sign: '-', text })), ...b.map((text) => ({ sign: '+', text }))];
   // same[i][j] is the length of the longest common sequence of a from i and b from j.
   const same = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));

@@ -20,6 +20,11 @@ export const difference = (change) => folded(lines(textOf(change.before)?.trimEn
 
 export const nameOf = (d) => [d.kind + '/' + d.name, d.version].filter(Boolean).join(' ');
 
+export const isSame = (a, b) => nameOf(a) === nameOf(b) && (a.tenant ?? '') === (b.tenant ?? '');
+
+// withBefore adds what a change replaces where the server does not say it: a document that is not stored, but shipped or of the configuration.
+export const withBefore = (change, document) => (document && !change.before && isSame(change, document) ? { ...change, action: 'replaced', before: document.body } : change);
+
 export const editLink = ({ kind, name, tenant, version }) => linkWith(['catalog', 'edit', kind, name], { tenant, version });
 
 // refusal says why the credential may not change a document; '' if it may.

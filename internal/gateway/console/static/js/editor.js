@@ -5,7 +5,7 @@ import { words } from './api.js';
 import { state, link, linkWith, go, announce, show } from './store.js';
 import { loadAgents } from './boot.js';
 import { Diff } from './diffview.js';
-import { applyText, difference, draftOf, keepDraft, nameOf, readDocument, refusal } from './documents.js';
+import { applyText, difference, draftOf, isSame, keepDraft, nameOf, readDocument, refusal, withBefore } from './documents.js';
 import { Versions } from './versions.js';
 import { PromptTrial } from './rerun.js';
 import { moment } from './format.js';
@@ -35,7 +35,7 @@ export function Editor({ kind = '', name = '' }) {
     setApplied({ revision: result.revision, name: nameOf(change) });
     announce('Applied.');
     loadAgents();
-    if (result.changes.length > 1 || (d && nameOf(change) === nameOf(d) && change.tenant === d.tenant)) reload();
+    if (result.changes.length > 1 || (d && isSame(change, d))) reload();
     else go(['catalog', 'edit', change.kind, change.name], { tenant: change.tenant, version: change.version });
   };
   return html`<section class="page wide editor">
@@ -78,6 +78,7 @@ function Editing({ id, of, found, onReload, onApplied }) {
   const edited = draft.text !== found.text;
   const trial = useTrial(draft, !why && (edited || !of.name));
   const error = failure ?? trial.error;
+  const changes = trial.changes?.map((c) => withBefore(c, found.document));
   const keep = (next) => keepDraft(id, next);
   const write = (text) => {
     setDraft({ ...draft, text });
@@ -97,17 +98,17 @@ function Editing({ id, of, found, onReload, onApplied }) {
     <div class="editing">
       <label>Text, YAML or JSON<${Area} box=${area} text=${draft.text} locked=${Boolean(why)} invalid=${Boolean(error)} onInput=${write} /></label>
       ${!why && html`<div class="outcome">
-        ${error ? html`<${Wrong} error=${error} area=${area} onCompare=${() => { keep({ text: draft.text }); onReload(); }} />` : html`<${Outcome} trial=${trial} />`}
-        <${ApplyForm} ready=${!trial.busy && !trial.error && trial.changes?.length > 0} edited=${edited} onApply=${apply} onDiscard=${() => { keep(null); onReload(); }} />
-        ${!error && html`<${Prompt} changes=${trial.changes} />`}
+        ${error ? html`<${Wrong} error=${error} area=${area} onCompare=${() => { keep({ text: draft.text }); onReload(); }} />` : html`<${Outcome} changes=${changes} busy=${trial.busy} />`}
+        <${ApplyForm} ready=${!trial.busy && !trial.error && changes?.length > 0} edited=${edited} onApply=${apply} onDiscard=${() => { keep(null); onReload(); }} />
+        ${!error && html`<${Prompt} changes=${changes} />`}
       </div>`}
     </div>`;
 }
 
-function Outcome({ trial }) {
-  if (!trial.changes) return html`<p class=${trial.busy ? 'working' : 'muted'} role="status">${trial.busy ? 'Checking…' : 'Edit the text: what would change is shown here.'}</p>`;
-  if (trial.changes.length === 0) return html`<p class="muted" role="status">The text is valid, and nothing would change.</p>`;
-  return trial.changes.map((c) => html`<div key=${nameOf(c) + c.tenant} class="patch"><p class="op"><b>${{ created: 'Creates', updated: 'Changes', deleted: 'Removes' }[c.action]}</b> <span class="mono">${nameOf(c)}</span>
+function Outcome({ changes, busy }) {
+  if (!changes) return html`<p class=${busy ? 'working' : 'muted'} role="status">${busy ? 'Checking…' : 'Edit the text: what would change is shown here.'}</p>`;
+  if (changes.length === 0) return html`<p class="muted" role="status">The text is valid, and nothing would change.</p>`;
+  return changes.map((c) => html`<div key=${nameOf(c) + c.tenant} class="patch"><p class="op"><b>${{ created: 'Creates', updated: 'Changes', replaced: 'Replaces', deleted: 'Removes' }[c.action]}</b> <span class="mono">${nameOf(c)}</span>
     ${c.tenant && html` <span class="muted">${c.tenant === '*' ? 'shared by every tenant' : 'of ' + c.tenant}</span>`}</p><${Diff} lines=${difference(c)} label=${'Change of ' + nameOf(c)} /></div>`);
 }
 
@@ -144,7 +145,7 @@ function ApplyForm({ ready, edited, onApply, onDiscard }) {
 function Prompt({ changes }) {
   const [change] = changes ?? [];
   const prompt = change?.after?.parameters?.system_message;
-  if (changes?.length !== 1 || change.kind !== 'AgentInstance' || change.action !== 'updated' || typeof prompt !== 'string' || !prompt.trim()) return null;
+  if (changes?.length !== 1 || change.kind !== 'AgentInstance' || !change.before || typeof prompt !== 'string' || !prompt.trim()) return null;
   return html`<${PromptTrial} agent=${change.name} prompt=${prompt} />`;
 }
 

@@ -1,7 +1,7 @@
 // A document of the catalog as YAML, to read and to edit: what is read from the text is the document.
 import { raw } from './exact.js';
 
-const plain = /^[A-Za-z_/][\w ./@+()%-]*$/;
+const plain = /^[A-Za-z_/][\w ./@+()%,;!?'-]*$/;
 const words = /^(?:true|false|null|yes|no|on|off|y|n|~)$/i;
 
 // special are the characters that a YAML text may not have as they are, or that end a line in it.
