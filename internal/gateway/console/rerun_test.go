@@ -52,8 +52,9 @@ func reruns(t *testing.T, b *browser) {
 	// From the conversation, which is forked.
 	p.do(eval0(`location.hash = '#/chat/trip-1/` + string(id) + `'`))
 	p.until(`document.querySelector('.meta a[href="#/turns/` + string(id) + `?again=0"]')`)
+	p.do(eval0(`document.querySelector('.chat').dataset.original = 'yes'`))
 	p.press("Fork")
-	p.until(`location.hash.startsWith('#/chat/') && !location.hash.includes('trip-1') && document.querySelector('.said')?.innerText.includes('Fetch flights')`)
+	p.until(`!location.hash.includes('trip-1') && !document.querySelector('.chat').dataset.original && document.querySelector('.said')?.innerText.includes('Fetch flights')`)
 	p.say("and on Sunday?")
 	h.nth(t, 3)
 	require.Equal(t, agent.SessionID(eval[string](p, `location.hash.split('/')[2]`)), h.Submitted()[2].Request.SessionID)

@@ -65,7 +65,7 @@ function useTrial({ text, revision }, wanted) {
       clearTimeout(timer);
       control.abort();
     };
-  }, [text, revision, wanted]);
+  }, [text, revision, wanted, state.comebacks]);
   return { ...(wanted ? trial : {}), busy: wanted && (trial.text !== text || trial.revision !== revision) };
 }
 
