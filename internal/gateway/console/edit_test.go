@@ -63,8 +63,12 @@ func edits(t *testing.T, b *browser) {
 	p.sees("Edit the text: what would change is shown here.")
 	require.False(t, eval[bool](p, unsaved))
 
-	// What is wrong has its line and its path.
-	p.replaceText("description:", "modles: [x]\ndescription:")
+	// What is wrong has its line and its path. A new line begins below the one before it.
+	p.replaceText("description:", "modles:")
+	p.key('\r')
+	p.write("- x\ndescription:")
+	p.until(`document.querySelector('[name="text"]').value.includes('\nmodles:\n  - x\ndescription:')`)
+	p.replaceText("modles:\n  - x\n", "modles: [x]\n")
 	p.until(`document.querySelector('.faults b')?.textContent === 'modles' && document.querySelector('.outcome .primary').disabled`)
 	p.press("line 4")
 	p.until(`document.activeElement.name === 'text' && getSelection().toString() === 'modles: [x]'`)
@@ -94,9 +98,10 @@ func edits(t *testing.T, b *browser) {
 	p.until(`document.querySelector('[name="text"]').value.includes('Answer in a table.')`)
 	p.press("Compare with that version")
 	p.until(diff + `.includes('removed −description: Answers with figures.|added +description: Answers with numbers.')`)
-	p.fill("comment", "tables are easier to read")
-	p.fill("by", "ann")
-	p.press("Apply")
+	p.do(chromedp.Focus(chromedp.CSS(`[name="text"]`)))
+	p.key('s', control)
+	p.until(`document.activeElement.name === 'comment' && document.activeElement.value === 'tables are easier to read'`)
+	p.key('\r')
 	p.sees("Applied as revision 7.")
 	require.False(t, eval[bool](p, unsaved))
 	applied := h.catalog.Applied()

@@ -19,6 +19,7 @@ export function Editor({ kind = '', name = '' }) {
   const [loaded, setLoaded] = useState({ id: '' });
   const [attempt, setAttempt] = useState(0);
   const [applied, setApplied] = useState(null);
+  const [why, setWhy] = useState({ comment: '', by: 'console' }); // of the history
   const reload = () => setAttempt((n) => n + 1);
   useEffect(() => {
     document.title = (name || 'New document') + ' · Catalog · Turnstone';
@@ -33,6 +34,7 @@ export function Editor({ kind = '', name = '' }) {
   const onApplied = (result) => {
     const [change] = result.changes;
     setApplied({ revision: result.revision, name: nameOf(change) });
+    setWhy({ ...why, comment: '' });
     announce('Applied.');
     loadAgents();
     if (result.changes.length > 1 || (d && isSame(change, d))) reload();
@@ -45,7 +47,7 @@ export function Editor({ kind = '', name = '' }) {
     ${d && applied?.name === nameOf(d) && html`<p class="note good" role="status">Applied as revision ${applied.revision}. Turns that start now run it.</p>`}
     ${error && html`<p class="error" role="alert">${error} <button onClick=${reload}>Try again</button></p>`}
     ${!found && !error && html`<p class="working">Loading…</p>`}
-    ${found && html`<${Editing} key=${id + loaded.attempt} id=${id} of=${of} found=${found} onReload=${reload} onApplied=${onApplied} />
+    ${found && html`<${Editing} key=${id + loaded.attempt} id=${id} of=${of} found=${found} why=${why} onWhy=${setWhy} onReload=${reload} onApplied=${onApplied} />
       ${d && html`<${Versions} key=${'history' + loaded.attempt} of=${of} onUse=${(text) => { keepDraft(id, { text }); show(null); reload(); }} />`}`}
   </section>`;
 }
@@ -70,13 +72,13 @@ function useTrial({ text, revision }, wanted) {
 }
 
 // Editing is the text of one version of a document and what came of it. A draft without a revision is compared with the version that was found.
-function Editing({ id, of, found, onReload, onApplied }) {
+function Editing({ id, of, found, why, onWhy, onReload, onApplied }) {
   const [draft, setDraft] = useState(() => ({ text: found.text, ...draftOf(id), revision: draftOf(id)?.revision ?? found.revision }));
   const [failure, setFailure] = useState(null);
   const area = useRef();
-  const why = refusal(of);
+  const refused = refusal(of);
   const edited = draft.text !== found.text;
-  const trial = useTrial(draft, !why && (edited || !of.name));
+  const trial = useTrial(draft, !refused && (edited || !of.name));
   const error = failure ?? trial.error;
   const changes = trial.changes?.map((c) => withBefore(c, found.document));
   const keep = (next) => keepDraft(id, next);
@@ -85,21 +87,22 @@ function Editing({ id, of, found, onReload, onApplied }) {
     setFailure(null);
     keep(text === found.text ? null : { ...draft, text });
   };
-  async function apply(fields) {
+  async function apply() {
     try {
-      const result = await applyText(draft.text, { base_revision: draft.revision, ...fields });
+      const result = await applyText(draft.text, { base_revision: draft.revision, comment: why.comment.trim(), ...(state.config.auth ? {} : { by: why.by.trim() }) });
       keep(null);
       onApplied(result);
     } catch (err) {
       setFailure(err);
     }
   }
-  return html`${why && html`<p class="note">For reading. ${why}</p>`}
+  return html`${refused && html`<p class="note">For reading. ${refused}</p>`}
     <div class="editing">
-      <label>Text, YAML or JSON<${Area} box=${area} text=${draft.text} locked=${Boolean(why)} invalid=${Boolean(error)} onInput=${write} /></label>
-      ${!why && html`<div class="outcome">
+      <label>Text, YAML or JSON<${Area} box=${area} text=${draft.text} locked=${Boolean(refused)} invalid=${Boolean(error)} onInput=${write} /></label>
+      ${!refused && html`<div class="outcome">
         ${error ? html`<${Wrong} error=${error} area=${area} onCompare=${() => { keep({ text: draft.text }); onReload(); }} />` : html`<${Outcome} changes=${changes} busy=${trial.busy} />`}
-        <${ApplyForm} ready=${!trial.busy && !trial.error && changes?.length > 0} edited=${edited} onApply=${apply} onDiscard=${() => { keep(null); onReload(); }} />
+        <${ApplyForm} why=${why} onWhy=${onWhy} ready=${!trial.busy && !trial.error && failure?.status !== 409 && changes?.length > 0} edited=${edited}
+          onApply=${apply} onDiscard=${() => { keep(null); onReload(); }} />
         ${!error && html`<${Prompt} changes=${changes} />`}
       </div>`}
     </div>`;
@@ -124,19 +127,18 @@ function Wrong({ error, area, onCompare }) {
     ${f.line > 0 && html`<button class="quiet" onClick=${() => selectLine(area.current, f.line)}>line ${f.line}</button>`} <b class="mono">${f.path}</b> ${f.message}</li>`)}</ul>`;
 }
 
-function ApplyForm({ ready, edited, onApply, onDiscard }) {
-  const [comment, setComment] = useState('');
-  const [by, setBy] = useState('console');
+function ApplyForm({ why, onWhy, ready, edited, onApply, onDiscard }) {
   const [busy, setBusy] = useState(false);
+  const field = (name) => (e) => onWhy({ ...why, [name]: e.currentTarget.value });
   async function apply(e) {
     e.preventDefault();
     setBusy(true);
-    await onApply({ comment: comment.trim(), ...(state.config.auth ? {} : { by: by.trim() }) });
+    await onApply();
     setBusy(false);
   }
   return html`<form class="fields" onSubmit=${apply}>
-    <label class="reason">Reason<input name="comment" maxlength="4000" placeholder="for the history" value=${comment} onInput=${(e) => setComment(e.currentTarget.value)} /></label>
-    ${!state.config.auth && html`<label>Author<input name="by" maxlength="200" value=${by} onInput=${(e) => setBy(e.currentTarget.value)} /></label>`}
+    <label class="reason">Reason<input name="comment" maxlength="4000" placeholder="for the history" value=${why.comment} onInput=${field('comment')} /></label>
+    ${!state.config.auth && html`<label>Author<input name="by" maxlength="200" value=${why.by} onInput=${field('by')} /></label>`}
     <div class="buttons"><button class="primary" disabled=${!ready || busy}>Apply</button>${edited && html`<button type="button" onClick=${onDiscard}>Discard the edit</button>`}</div>
   </form>`;
 }
@@ -151,12 +153,18 @@ function Prompt({ changes }) {
 
 function Area({ box, text, locked, invalid, onInput }) {
   return html`<textarea ref=${box} name="text" class="mono" rows="16" spellcheck=${false} autocapitalize="off" readonly=${locked} aria-invalid=${invalid ? 'true' : 'false'}
-    value=${text} onInput=${(e) => onInput(e.currentTarget.value)} onKeyDown=${indent}></textarea>`;
+    value=${text} onInput=${(e) => onInput(e.currentTarget.value)} onKeyDown=${keys}></textarea>`;
 }
 
-// indent begins a new line where the line before it began, and further in below a name.
-function indent(e) {
-  if (e.key !== 'Enter' || e.isComposing || e.ctrlKey || e.metaKey || e.currentTarget.readOnly) return;
+// keys makes the text's keys those of an editor: Enter begins a line where the line before it began, and further in below a name; Ctrl S goes on to the
+// reason, where Enter applies.
+function keys(e) {
+  const command = e.ctrlKey || e.metaKey;
+  if (command && e.key === 's') {
+    e.preventDefault();
+    document.querySelector('.outcome [name="comment"]')?.focus();
+  }
+  if (e.key !== 'Enter' || e.isComposing || command || e.currentTarget.readOnly) return;
   const { value, selectionStart: at } = e.currentTarget;
   const line = value.slice(value.lastIndexOf('\n', at - 1) + 1, at);
   e.preventDefault();
