@@ -83,7 +83,9 @@ func edits(t *testing.T, b *browser) {
 	h.Say(again, "Two.")
 	p.until(`location.hash === '#/turns/` + string(again) + `' && document.querySelector('.compare')`)
 	require.True(t, eval[bool](p, unsaved))
-	p.do(chromedp.NavigateBack())
+	p.do(eval0(`location.hash = '#/catalog/agents/analyst'`))
+	p.until(`document.querySelector('.detail .edit')?.textContent === 'Go on with the edit'`)
+	p.click(".detail .edit")
 	p.until(`document.querySelector('[name="text"]')?.value.includes('Answer in a table.')`)
 
 	// Somebody else is faster.

@@ -7,7 +7,7 @@ import { Code, Json } from './json.js';
 import { yaml } from './yaml.js';
 import { moment } from './format.js';
 import { may } from './rights.js';
-import { editLink, textOf } from './documents.js';
+import { draftOf, editLink, idOf, textOf } from './documents.js';
 import { Editor } from './editor.js';
 
 const tabs = ['agents', 'models', 'tools', 'documents'];
@@ -36,7 +36,7 @@ function Listing({ asked, name }) {
   const shown = (list ?? []).filter((x) => (x.key + ' ' + x.about).toLowerCase().includes(filter.toLowerCase()));
   const chosen = list?.find((x) => x.key === name);
   return html`<section class="page catalog">
-    <header><h1>Catalog</h1><span class="grow"></span>${may('catalog.write') && html`<a class="button" href=${link('catalog', 'edit')}>New document</a>`}<${Tabs} all=${tabs} at=${tab} onPick=${(t) => go('catalog', t)} /></header>
+    <header><h1>Catalog</h1><span class="grow"></span>${may('catalog.write') && html`<a class="button" href=${link('catalog', 'edit')}>${draftOf(idOf({})) ? 'Go on with the new document' : 'New document'}</a>`}<${Tabs} all=${tabs} at=${tab} onPick=${(t) => go('catalog', t)} /></header>
     ${error && html`<p class="error" role="alert">${error} <button onClick=${() => again(attempt + 1)}>Try again</button></p>`}
     ${!list && !error && html`<p class="working">Loading…</p>`}
     ${list && html`<div class=${'split' + (chosen ? ' chosen' : '')}>
@@ -54,7 +54,7 @@ function Listing({ asked, name }) {
 function Edit({ of }) {
   const resource = of.kind + '/' + of.name;
   if (!may('catalog.read', resource)) return null;
-  return html`<a class="edit" href=${editLink(of)}>${may('catalog.write', resource) ? 'Edit' : 'Document'}</a>`;
+  return html`<a class="edit" href=${editLink(of)}>${draftOf(idOf(of)) ? 'Go on with the edit' : may('catalog.write', resource) ? 'Edit' : 'Document'}</a>`;
 }
 
 function arrows(e) {

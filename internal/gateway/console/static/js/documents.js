@@ -25,6 +25,9 @@ export const isSame = (a, b) => nameOf(a) === nameOf(b) && (a.tenant ?? '') === 
 // withBefore adds what a change replaces where the server does not say it: a document that is not stored, but shipped or of the configuration.
 export const withBefore = (change, document) => (document && !change.before && isSame(change, document) ? { ...change, action: 'replaced', before: document.body } : change);
 
+// idOf names a document in this page; without a name, the one that is new.
+export const idOf = ({ kind = '', name = '', tenant = '', version = '' }) => JSON.stringify([kind, name, tenant, version]);
+
 export const editLink = ({ kind, name, tenant, version }) => linkWith(['catalog', 'edit', kind, name], { tenant, version });
 
 // refusal says why the credential may not change a document; '' if it may.

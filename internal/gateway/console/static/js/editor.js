@@ -5,7 +5,7 @@ import { words } from './api.js';
 import { state, link, linkWith, go, announce, show } from './store.js';
 import { loadAgents } from './boot.js';
 import { Diff } from './diffview.js';
-import { applyText, difference, draftOf, isSame, keepDraft, nameOf, readDocument, refusal, withBefore } from './documents.js';
+import { applyText, difference, draftOf, idOf, isSame, keepDraft, nameOf, readDocument, refusal, withBefore } from './documents.js';
 import { Versions } from './versions.js';
 import { PromptTrial } from './rerun.js';
 import { moment } from './format.js';
@@ -15,7 +15,7 @@ const typing = 400; // milliseconds without a key after which the text is tried
 export function Editor({ kind = '', name = '' }) {
   const { tenant = '', version = '' } = state.route.query;
   const of = { kind, name, tenant, version };
-  const id = JSON.stringify(of);
+  const id = idOf(of);
   const [loaded, setLoaded] = useState({ id: '' });
   const [attempt, setAttempt] = useState(0);
   const [applied, setApplied] = useState(null);
