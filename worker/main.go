@@ -3,6 +3,7 @@
 //	worker          # run, configured by turnstone.yaml, environment and flags
 //	worker config   # print the effective configuration, secrets redacted
 //	worker health   # ask a running worker; exit status 0 when a turn can run
+//	worker migrate  # migrate the database and end
 package main
 
 import (

@@ -71,6 +71,16 @@ func (c *command) root() *cobra.Command {
 				}
 				return c.health(cmd.Context(), &settings.HTTP)
 			},
+		},
+		&cobra.Command{
+			Use: "migrate", Short: "Migrate the database and end; a worker that starts does so too", Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				settings, err := c.load(cmd)
+				if err != nil {
+					return err
+				}
+				return c.migrate(cmd.Context(), settings)
+			},
 		}, cmdline.VersionCommand(c.program))
 	cmdline.Finish(root, commonFlags, nil)
 	return root

@@ -1,0 +1,28 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/internal/postgres"
+)
+
+// migrate brings the schema of the database up to date, as a worker does at start. It fails if a newer release has migrated the database: so a
+// deployment stops before it replaces a process.
+func (c *command) migrate(ctx context.Context, settings *app.Config) error {
+	logger, err := app.Logger(settings.Log, app.Secrets(settings, c.env)...)
+	if err != nil {
+		return err
+	}
+	pool, err := postgres.Open(ctx, postgres.Config{URL: settings.Database.URL.Reveal(), MaxConns: 1, Logger: logger})
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if err := postgres.Migrate(ctx, pool); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(c.out, "the schema of the database is up to date")
+	return err
+}

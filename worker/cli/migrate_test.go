@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
+	"github.com/turnstone-run/turnstone/internal/postgres"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// It migrates an empty database, finds nothing to do afterwards, and refuses one of a newer release.
+func TestMigrate(t *testing.T) {
+	dsn := pgtest.New(t)
+	migrate := func() (string, error) {
+		var out bytes.Buffer
+		root := (&command{program: "worker", out: &out, env: []string{"DATABASE_URL=" + dsn, "TURNSTONE_LOG_LEVEL=error"}}).root()
+		root.SetArgs([]string{"migrate"})
+		err := root.ExecuteContext(t.Context())
+		return out.String(), err
+	}
+	for range 2 {
+		out, err := migrate()
+		require.NoError(t, err)
+		require.Contains(t, out, "up to date")
+	}
+	conn, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	defer conn.Close(t.Context()) //nolint:errcheck // the database goes with the test
+	var turns int
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM turns`).Scan(&turns))
+	_, err = conn.Exec(t.Context(), `UPDATE turnstone_schema_version SET version = version + 1`)
+	require.NoError(t, err)
+	_, err = migrate()
+	require.ErrorIs(t, err, postgres.ErrSchemaNewer)
+}
