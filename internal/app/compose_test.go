@@ -107,8 +107,13 @@ func TestComposeVolumes(t *testing.T) {
 	used := map[string]bool{}
 	for name, s := range project.Services {
 		for _, v := range s.Volumes {
-			require.Equal(t, types.VolumeTypeVolume, v.Type, "%s mounts a folder of this machine", name)
-			used[v.Source] = true
+			if v.Type == types.VolumeTypeVolume {
+				used[v.Source] = true
+				continue
+			}
+			require.Equal(t, "worker", name, "mounts a folder of this machine")
+			require.True(t, v.ReadOnly, v.Target)
+			require.Equal(t, environment(s)["TURNSTONE_CATALOG_FOLDER"], v.Target)
 		}
 	}
 	require.ElementsMatch(t, slices.Collect(maps.Keys(project.Volumes)), slices.Collect(maps.Keys(used)))
@@ -137,17 +142,28 @@ func TestComposePorts(t *testing.T) {
 
 // TestComposeWorkerIsConfigured loads the worker's environment as the worker does.
 func TestComposeWorkerIsConfigured(t *testing.T) {
-	worker := compose(t, "OPENAI_API_KEY=sk-test").Services["worker"]
-	var env []string
-	for name, value := range environment(worker) {
-		require.Contains(t, append(app.Variables(), foreign...), name, "nobody reads this variable")
-		env = append(env, name+"="+value)
+	for key, provider := range map[string]string{
+		"": app.ProviderOffline, "OPENAI_API_KEY=sk-test": app.ProviderOpenAI, "ANTHROPIC_API_KEY=sk-test": app.ProviderAnthropic,
+	} {
+		worker := compose(t, key).Services["worker"]
+		var env []string
+		for name, value := range environment(worker) {
+			require.Contains(t, append(app.Variables(), foreign...), name, "nobody reads this variable")
+			env = append(env, name+"="+value)
+		}
+		cfg, err := app.Load(sources(t, "", env))
+		require.NoError(t, err)
+		require.Empty(t, cfg.Warnings())
+		require.Equal(t, provider, cfg.LLM.Provider)
+		require.Equal(t, key == "", cfg.WantsOfflineModel())
+		checkComposeWorker(t, &worker, cfg)
 	}
-	cfg, err := app.Load(sources(t, "", env))
-	require.NoError(t, err)
-	require.Empty(t, cfg.Warnings())
-	require.Equal(t, app.ProviderOpenAI, cfg.LLM.Provider)
+}
 
+func checkComposeWorker(t *testing.T, worker *types.ServiceConfig, cfg *app.Config) {
+	t.Helper()
+	ui := compose(t).Services["temporal-ui"].Ports[0]
+	require.Equal(t, "http://"+net.JoinHostPort(ui.HostIP, ui.Published), cfg.Console.UIURL)
 	for path, addr := range map[string]string{"http.addr": cfg.HTTP.Addr, "grpc.addr": cfg.GRPC.Addr} {
 		host, port, err := net.SplitHostPort(addr)
 		require.NoError(t, err)

@@ -219,12 +219,14 @@ const (
 	ProviderAnthropic = "anthropic"
 	ProviderOllama    = "ollama"
 	ProviderOffline   = "offline" // the deterministic model of the embedded stack
+	// ProviderAuto is by the key that is set, and without one the offline model. [Load] replaces it.
+	ProviderAuto = "auto"
 )
 
 // LLM is a model profile: which model answers, and how. The one under llm is the default profile. [Load] fills in provider, model and key
 // by what is in the environment.
 type LLM struct {
-	Provider    string  `yaml:"provider" help:"who runs the model (models.md has the names); empty: by the key that is set"`
+	Provider    string  `yaml:"provider" help:"who runs the model (models.md has the names); empty: by the key that is set; auto: that, and without a key a script"`
 	Model       string  `yaml:"model" help:"model name; empty: gpt-4o for openai, claude-sonnet-5-5 for anthropic"`
 	BaseURL     string  `yaml:"base_url" help:"API of the provider; empty: its own"`
 	APIKey      Secret  `yaml:"api_key" check:"key" help:"API key; empty: OPENAI_API_KEY or ANTHROPIC_API_KEY, by provider"`

@@ -33,7 +33,7 @@ func (l *loader) complete(dir string) {
 			*file = inDir(dir, *file)
 		}
 	}
-	if cfg.LLM.Provider == "" {
+	if cfg.LLM.Provider == "" || cfg.LLM.Provider == ProviderAuto {
 		l.chooseProvider()
 	}
 	l.completeModel(&cfg.LLM, "llm")
@@ -56,6 +56,11 @@ func (l *loader) chooseProvider() {
 	default:
 		llm.Provider = ProviderOffline
 	}
+}
+
+// WantsOfflineModel reports whether the process has to serve the offline model itself: it was asked for, not only left over for want of a key.
+func (c *Config) WantsOfflineModel() bool {
+	return c.LLM.Provider == ProviderOffline && c.LLM.BaseURL == "" && c.origins["llm.provider"] != ""
 }
 
 func (l *loader) completeModel(m *LLM, path string) {

@@ -91,6 +91,13 @@ func (c *command) load(cmd *cobra.Command) (*app.Config, error) {
 }
 
 func (c *command) run(ctx context.Context, settings *app.Config) error {
+	if settings.WantsOfflineModel() {
+		model, err := c.startOfflineModel(ctx, settings)
+		if err != nil {
+			return err
+		}
+		defer model.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the turns that it served have ended
+	}
 	service, err := turnstone.New(turnstone.Config{Settings: settings, Env: c.env})
 	if err != nil {
 		return err
