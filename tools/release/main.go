@@ -3,6 +3,7 @@
 //
 //	go run ./tools/release                          # all platforms
 //	go run ./tools/release -platforms linux/amd64   # one
+//	go run ./tools/release -programs worker,starter # what the image holds
 package main
 
 import (
@@ -24,15 +25,16 @@ var programs = [][2]string{{"turnstone", "./cmd/turnstone"}, {"worker", "./worke
 
 func main() {
 	platforms := flag.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64", "what to build for")
+	names := flag.String("programs", "turnstone,worker,starter", "what to build")
 	dist := flag.String("dist", "dist", "folder for the files; what is in it goes")
 	flag.Parse()
-	if err := release(*dist, strings.Split(*platforms, ",")); err != nil {
+	if err := release(*dist, strings.Split(*platforms, ","), strings.Split(*names, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)
 	}
 }
 
-func release(dist string, platforms []string) error {
+func release(dist string, platforms, names []string) error {
 	if err := os.RemoveAll(dist); err != nil {
 		return err
 	}
@@ -45,6 +47,9 @@ func release(dist string, platforms []string) error {
 			return fmt.Errorf("-platforms: %q is none, want one such as linux/amd64", platform)
 		}
 		for _, p := range programs {
+			if !slices.Contains(names, p[0]) {
+				continue
+			}
 			file := filepath.Join(dist, strings.Join([]string{p[0], system, arch}, "_"))
 			if err := build(file, p[1], system, arch); err != nil {
 				return err

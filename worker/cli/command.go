@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // schedules name time zones, and a small image has no database of them
 
 	"github.com/spf13/cobra"
 
