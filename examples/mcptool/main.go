@@ -4,11 +4,19 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
+
+const usage = `Usage: mcptool
+
+An MCP server on standard input and output, with the tools list_bookings and refund. Turnstone starts it: docs/start/tutorial.md.
+`
 
 type booking struct {
 	ID       string `json:"id"`
@@ -54,8 +62,12 @@ func main() {
 		Name: "list_bookings", Description: "All bookings", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true},
 	}, list)
 	mcp.AddTool(server, &mcp.Tool{Name: "refund", Description: "Pays back part of a booking"}, refund)
-	if err := server.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
+	flag.Usage = func() { fmt.Fprint(flag.CommandLine.Output(), usage) }
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := server.Run(ctx, &mcp.StdioTransport{}); err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
-		os.Exit(1)
+		os.Exit(1) //nolint:gocritic // nothing is deferred that matters once the process ends
 	}
 }

@@ -4,33 +4,55 @@
 package main
 
 import (
+	"context"
+	"flag"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
 	"go.temporal.io/sdk/worker"
 )
 
+const usage = `Usage: process
+
+Runs the workflow WriteDigest on the task queue digests until Ctrl-C. TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE say where; with "go run ./dev"
+running, nothing has to be set. Start one with:
+
+  temporal workflow start --type WriteDigest --task-queue digests --workflow-id digest-1 --input '{"topics":["tides","lighthouses"]}'
+`
+
 func main() {
-	if err := run(); err != nil {
+	flag.Usage = func() { fmt.Fprint(flag.CommandLine.Output(), usage) }
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
-		os.Exit(1)
+		os.Exit(1) //nolint:gocritic // nothing is deferred that matters once the process ends
 	}
 }
 
-// run works until it is interrupted. Where Temporal is, it takes from TEMPORAL_ADDRESS and the like, or from temporal.toml.
-func run() error {
+// run works until ctx ends. Where Temporal is, it takes from TEMPORAL_ADDRESS and the like, or from temporal.toml.
+func run(ctx context.Context) error {
 	options, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {
 		return fmt.Errorf("load client options: %w", err)
 	}
-	temporal, err := client.Dial(options)
+	temporal, err := client.DialContext(ctx, options)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
 	defer temporal.Close()
 	w := worker.New(temporal, "digests", worker.Options{})
 	w.RegisterWorkflow(WriteDigest)
-	return w.Run(worker.InterruptCh())
+	if err := w.Start(); err != nil {
+		return err
+	}
+	defer w.Stop()
+	fmt.Fprint(os.Stderr, usage)
+	<-ctx.Done()
+	return nil
 }

@@ -22,8 +22,14 @@ async function main(): Promise<void> {
       message: { type: 'string', default: 'say 40 words slowly' },
       then: { type: 'string', default: 'say 3 words' },
       answer: { type: 'string' },
+      help: { type: 'boolean', short: 'h' },
     },
   });
+  if (flags.help) {
+    process.stdout.write('Usage: npm start --silent -- [--address HOST:PORT] [--namespace NAME] [--queue NAME] [--tenant NAME] ' +
+      '[--message TEXT] [--then TEXT] [--answer approve|reject]\n');
+    return;
+  }
   const { address, namespace } = flags;
   Runtime.install({ logger: new DefaultLogger('WARN') });
   const worker = await Worker.create({
@@ -69,7 +75,7 @@ async function main(): Promise<void> {
 main().then(
   () => process.exit(0),
   (err: unknown) => {
-    console.error(err);
+    console.error(`Error: ${err instanceof Error ? err.message : String(err)}`);
     process.exit(1);
   },
 );
