@@ -3,6 +3,7 @@ package turnstone
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"sync"
 	"time"
@@ -163,8 +164,17 @@ func documents(r *catalog.Registry, db *probes.Database) *probes.Documents {
 	}
 }
 
-// modelsWithoutSecret names the models of the default tenant's agents that cannot be called, because their secret is not there. Nothing is sent.
-func modelsWithoutSecret(r *catalog.Registry, models *llm.Models) func(context.Context) ([]string, error) {
+// modelUsers is the part of the catalog that says which models are needed.
+type modelUsers interface {
+	ListAgents(ctx context.Context, q agent.AgentQuery) (agent.AgentPage, error)
+	Resolve(ctx context.Context, tenant, name string) (agent.Plan, string, error)
+	Documents(ctx context.Context, q agent.DocumentQuery) (agent.DocumentPage, error)
+	Collection(ctx context.Context, tenant, name string) (agent.KnowledgeCollection, *agent.PlanModel, error)
+}
+
+// modelsWithoutSecret names the models that cannot be called because their secret is not there: those of the default tenant's agents, and those
+// that make the vectors of knowledge collections. Nothing is sent.
+func modelsWithoutSecret(r modelUsers, models *llm.Models) func(context.Context) ([]string, error) {
 	return func(ctx context.Context) ([]string, error) {
 		page, err := r.ListAgents(ctx, agent.AgentQuery{})
 		if err != nil {
@@ -172,6 +182,15 @@ func modelsWithoutSecret(r *catalog.Registry, models *llm.Models) func(context.C
 		}
 		var texts []string
 		seen := map[string]bool{}
+		note := func(name string, open func() error) {
+			if seen[name] {
+				return
+			}
+			seen[name] = true
+			if err := open(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				texts = append(texts, name+": "+err.Error())
+			}
+		}
 		for i := range page.Agents {
 			plan, _, err := r.Resolve(ctx, agent.DefaultTenant, page.Agents[i].Name)
 			if err != nil {
@@ -179,17 +198,31 @@ func modelsWithoutSecret(r *catalog.Registry, models *llm.Models) func(context.C
 			}
 			for j := range plan.Models {
 				m := &plan.Models[j]
-				if seen[m.Profile] {
-					continue
-				}
-				seen[m.Profile] = true
-				if _, err := models.Model(ctx, *m); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-					texts = append(texts, m.Profile+": "+err.Error())
-				}
+				note(m.Profile, func() error { _, err := models.Model(ctx, *m); return err })
 			}
+		}
+		collections, err := r.Documents(ctx, agent.DocumentQuery{Kind: agent.KindKnowledge})
+		if err != nil {
+			return nil, err
+		}
+		for i := range collections.Documents {
+			key := &collections.Documents[i].DocumentKey
+			note(key.String(), func() error { return canEmbed(ctx, r, models, key) })
 		}
 		return texts, nil
 	}
+}
+
+// canEmbed returns why the model of a collection's vectors cannot be called; nil if it can, or if the collection has none.
+func canEmbed(ctx context.Context, r modelUsers, models *llm.Models, collection *agent.DocumentKey) error {
+	_, model, err := r.Collection(ctx, collection.Tenant, collection.Name)
+	if err != nil || model == nil {
+		return nil //nolint:nilerr // the catalog's probe says so
+	}
+	if _, err = models.Embedder(ctx, *model); err != nil {
+		return fmt.Errorf("searched by words alone, for the vectors of %s: %w", model.Profile, err)
+	}
+	return nil
 }
 
 // certificates are those of our own servers.
