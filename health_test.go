@@ -11,7 +11,9 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm"
 )
 
-func auth(secret string) *agent.PlanAuth { return &agent.PlanAuth{Type: agent.AuthBearer, Secret: secret} }
+func auth(secret string) *agent.PlanAuth {
+	return &agent.PlanAuth{Type: agent.AuthBearer, Secret: secret}
+}
 
 // libraryCatalog is a catalog with an agent, a collection with vectors and one without.
 type libraryCatalog struct{}

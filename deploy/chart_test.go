@@ -107,7 +107,7 @@ func (r *release) add(t *testing.T, manifest string) metav1.Object {
 	default:
 		t.Fatalf("the chart is not meant to have a %T", o)
 	}
-	return object.(metav1.Object) //nolint:forcetypeassert // all of the above are
+	return object.(metav1.Object)
 }
 
 // helm builds tools/helm and returns a function that lints and renders the chart with values on top of those needed.
@@ -145,7 +145,7 @@ func readRelease(t *testing.T, rendered map[string]string) *release {
 			r.notes = text
 			continue
 		}
-		for _, manifest := range strings.Split("\n"+text, "\n---\n") {
+		for manifest := range strings.SplitSeq("\n"+text, "\n---\n") {
 			if !strings.Contains(manifest, "kind:") {
 				continue
 			}

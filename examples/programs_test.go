@@ -19,7 +19,7 @@ func TestPrograms(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // it accepts connections and says nothing
 	require.NoError(t, err)
-	defer silent.Close() //nolint:errcheck // the test ends
+	defer silent.Close()
 	begun := make(chan struct{}, 100)
 	go func() {
 		for {
@@ -53,7 +53,7 @@ func TestPrograms(t *testing.T) {
 			cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = t.TempDir(), env, said, said
 			input, err := cmd.StdinPipe() // open, as at a terminal
 			require.NoError(t, err)
-			defer input.Close() //nolint:errcheck // the program has ended
+			defer input.Close()
 			require.NoError(t, cmd.Start())
 			_, err = input.Write([]byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n")) // mcptool answers
 			require.NoError(t, err)

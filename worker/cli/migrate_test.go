@@ -30,7 +30,7 @@ func TestMigrate(t *testing.T) {
 	}
 	conn, err := pgx.Connect(t.Context(), dsn)
 	require.NoError(t, err)
-	defer conn.Close(t.Context()) //nolint:errcheck // the database goes with the test
+	defer conn.Close(t.Context())
 	var turns int
 	require.NoError(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM turns`).Scan(&turns))
 	_, err = conn.Exec(t.Context(), `UPDATE turnstone_schema_version SET version = version + 1`)

@@ -34,13 +34,13 @@ func TestOfflineModel(t *testing.T) {
 			}
 			model, err := run.startOfflineModel(t.Context(), settings)
 			require.NoError(t, err)
-			defer model.Close(t.Context()) //nolint:errcheck // the test ends
+			defer model.Close(t.Context())
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, settings.LLM.BaseURL+"/chat/completions",
 				strings.NewReader(`{"model":"`+settings.LLM.Model+`","messages":[{"role":"user","content":"say 3 words"}]}`))
 			require.NoError(t, err)
 			resp, err := http.DefaultClient.Do(req)
 			require.NoError(t, err)
-			defer resp.Body.Close() //nolint:errcheck // read-only
+			defer resp.Body.Close()
 			require.Equal(t, http.StatusOK, resp.StatusCode)
 		})
 	}
