@@ -80,6 +80,10 @@ func (r *release) checkPod(t *testing.T, pod *corev1.PodSpec) *app.Config {
 		require.False(t, set[v.Name], "%s stands twice", v.Name)
 		set[v.Name] = true
 		env[v.Name] = v.Value
+		if v.ValueFrom != nil {
+			require.Equal(t, "status.podIP", v.ValueFrom.FieldRef.FieldPath)
+			env[v.Name] = "10.0.0.7"
+		}
 	}
 	if file := env["TURNSTONE_CONFIG"]; file != "" {
 		env["TURNSTONE_CONFIG"] = r.configFile(t, pod, file)

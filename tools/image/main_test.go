@@ -2,7 +2,9 @@ package main
 
 import (
 	"archive/tar"
+	"bytes"
 	"crypto/x509"
+	"errors"
 	"io"
 	"log"
 	"net/http/httptest"
@@ -74,7 +76,7 @@ func unpack(t *testing.T, image v1.Image) (string, map[string]*tar.Header) {
 	defer content.Close()
 	for r := tar.NewReader(content); ; {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return root, headers
 		}
 		require.NoError(t, err)
@@ -103,7 +105,7 @@ func TestImage(t *testing.T) {
 	require.Equal(t, first, build(), "the same binaries, the same digest")
 	again, err := os.ReadFile(filepath.Join(folder, "image.tar"))
 	require.NoError(t, err)
-	require.True(t, string(tarFile) == string(again), "the same tar file")
+	require.True(t, bytes.Equal(tarFile, again), "the same tar file")
 
 	_, all := images(t, folder)
 	require.Len(t, all, len(platforms))
