@@ -86,7 +86,7 @@ func (c *catalog) reach(want map[string]string) {
 
 func (c *catalog) open(dir string, change ...func(*FolderConfig)) *Folder {
 	c.t.Helper()
-	cfg := FolderConfig{Dir: dir, Apply: c.apply, settle: 10 * time.Millisecond, poll: time.Hour, Logger: zap.NewNop()}
+	cfg := FolderConfig{Dir: dir, Apply: c.apply, settle: 5 * time.Millisecond, poll: 5 * time.Millisecond, Logger: zap.NewNop()}
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -1,7 +1,7 @@
 // Package source keeps the catalog in step with documents that are edited elsewhere: in a folder ([Folder], for development), or in
 // another installation ([Follower]).
 //
-//	folder: event, poll or retry → read all files → read again until nothing changes → Apply → Status
+//	folder: poll → read all files → read again until nothing changes → Apply → Status
 //	installation: stream or poll → read all documents of one revision → Apply → Status
 //
 // Apply takes all documents of a source or none. While a source is away or has faults, the documents that were applied last stay.
@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
-	"github.com/fsnotify/fsnotify"
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -26,7 +25,7 @@ import (
 
 const (
 	defaultSettle = 150 * time.Millisecond
-	defaultPoll   = 10 * time.Second
+	defaultPoll   = 500 * time.Millisecond
 
 	maxRetryDelay = 30 * time.Second // between two attempts to apply what failed temporarily
 )
@@ -40,16 +39,16 @@ type FolderConfig struct {
 	Apply  func(ctx context.Context, files []agent.ManifestFile) (agent.ApplyResult, error)
 	Logger *zap.Logger
 
-	settle time.Duration // quiet time after the last event, and between two reads that must agree; 0: 150 ms
-	poll   time.Duration // between reads without an event, which network mounts may not send; 0: 10 s
+	settle time.Duration // between two reads that must agree; 0: 150 ms
+	poll   time.Duration // between reads while nothing changes; 0: 500 ms
 }
 
 // Folder is a watched folder of documents: *.yaml, *.yml and *.json, in sub-folders too, except hidden ones. Links within the folder are
 // followed, as a mounted Kubernetes ConfigMap needs (catalog.yaml → ..data/catalog.yaml, ..data → ..2026_01_01). Nothing outside the
 // folder is read.
 type Folder struct {
-	cfg        FolderConfig
-	newWatcher func() (*fsnotify.Watcher, error)
+	cfg  FolderConfig
+	read func() *snapshot
 
 	busy chan struct{} // holds one element while the folder is read; its holder owns the fields below
 
@@ -94,7 +93,7 @@ func NewFolder(cfg FolderConfig) (*Folder, error) {
 	delays := backoff.NewExponentialBackOff()
 	delays.InitialInterval, delays.MaxInterval = cfg.settle, max(maxRetryDelay, cfg.settle)
 	return &Folder{
-		cfg: cfg, newWatcher: fsnotify.NewWatcher, busy: make(chan struct{}, 1), retryDelays: delays,
+		cfg: cfg, read: func() *snapshot { return readAll(dir, defaultBounds()) }, busy: make(chan struct{}, 1), retryDelays: delays,
 		status: agent.SourceStatus{Name: agent.SourceFolder, Detail: dir + ": not read yet", Faults: []agent.Fault{}},
 	}, nil
 }
@@ -106,7 +105,7 @@ func (f *Folder) Load(ctx context.Context) error {
 		return err
 	}
 	defer f.unlock()
-	return f.applyIfNew(ctx, readAll(f.cfg.Dir, defaultBounds()), true)
+	return f.applyIfNew(ctx, f.read(), true)
 }
 
 // Status returns whether the state that was read last is applied.

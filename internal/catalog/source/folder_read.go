@@ -9,9 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 
@@ -40,14 +40,9 @@ type digest [sha256.Size]byte
 // snapshot is the state of a folder.
 type snapshot struct {
 	files  []agent.ManifestFile // sorted by name, relative to the folder and with slashes
-	dirs   []directory          // the folders that were read
 	faults agent.Faults         // what could not be read
 	digest digest               // of the files and the faults
-}
-
-type directory struct {
-	path string // absolute
-	info fs.FileInfo
+	took   time.Duration        // to read
 }
 
 // reader reads a folder through an [os.Root], which refuses every path that leads out of it.
@@ -56,7 +51,8 @@ type reader struct {
 	base    string
 	bounds  bounds
 	snap    *snapshot
-	links   []string // links to folders, which are read last, so that each folder is read once and under its own name
+	dirs    []fs.FileInfo // the folders that were read
+	links   []string      // links to folders, which are read last, so that each folder is read once and under its own name
 	entries int
 	bytes   int
 	full    bool // a bound of the whole folder was reached
@@ -64,6 +60,7 @@ type reader struct {
 
 // readAll returns the state of a folder. What cannot be read is a fault in it.
 func readAll(base string, within bounds) *snapshot {
+	began := time.Now()
 	r := &reader{base: base, bounds: within, snap: &snapshot{}}
 	root, err := os.OpenRoot(base)
 	if err != nil {
@@ -82,6 +79,7 @@ func readAll(base string, within bounds) *snapshot {
 	}
 	slices.SortFunc(r.snap.files, func(a, b agent.ManifestFile) int { return cmp.Compare(a.Name, b.Name) })
 	r.snap.digest = r.snap.computeDigest()
+	r.snap.took = time.Since(began)
 	return r.snap
 }
 
@@ -102,7 +100,7 @@ func (r *reader) readFolder(name string, linked bool) {
 	if info == nil {
 		return
 	}
-	r.snap.dirs = append(r.snap.dirs, directory{path: filepath.Join(r.base, filepath.FromSlash(name)), info: info})
+	r.dirs = append(r.dirs, info)
 	for _, e := range found {
 		full := path.Join(name, e.Name())
 		switch {
@@ -129,7 +127,7 @@ func (r *reader) readEntries(name string, linked bool) (info fs.FileInfo, found 
 	if info, err = d.Stat(); err != nil {
 		return nil, nil, err
 	}
-	if linked && slices.ContainsFunc(r.snap.dirs, func(known directory) bool { return os.SameFile(known.info, info) }) {
+	if linked && slices.ContainsFunc(r.dirs, func(known fs.FileInfo) bool { return os.SameFile(known, info) }) {
 		return nil, nil, nil
 	}
 	for {

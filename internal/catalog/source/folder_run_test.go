@@ -4,18 +4,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Each step changes the folder and is done when Apply got that state. There is no polling here: every change is an event.
+// Each step changes the folder and is done when Apply got that state.
 func TestRunFollows(t *testing.T) {
 	type state = map[string]string
 	type step struct {
@@ -142,75 +140,37 @@ func TestRunAppliesABurstFewTimes(t *testing.T) {
 	require.LessOrEqual(t, c.applied.Load(), int32(5))
 }
 
-// What happens between a read and the next shows in what is applied, and what happens then is applied first. A watcher is made
-// between two reads whenever the set of folders is another one, which is where these cases act.
+// A folder that changes between two reads is read again, and one that never comes to rest is applied as it is in the end.
 func TestRunReadsUntilNothingMoves(t *testing.T) {
-	cases := map[string]struct {
-		acts []func(t *testing.T, dir string)
-		want map[string]string
+	for name, tc := range map[string]struct {
+		states []string // of a.yaml, one a read; the last one stays
+		want   string
 	}{
-		"a file that is being written": {
-			[]func(*testing.T, string){
-				func(t *testing.T, dir string) { write(t, dir, "a.yaml", "whole") },
-			},
-			map[string]string{"a.yaml": "whole"},
-		},
-		"a file that is written slowly": {
-			[]func(*testing.T, string){
-				func(t *testing.T, dir string) {
-					write(t, dir, "a.yaml", "half")
-					require.NoError(t, os.Mkdir(filepath.Join(dir, "sub"), 0o750))
-				},
-				func(t *testing.T, dir string) { write(t, dir, "a.yaml", "whole") },
-			},
-			map[string]string{"a.yaml": "whole"},
-		},
-		"a folder that is filled before it is watched": {
-			[]func(*testing.T, string){
-				func(t *testing.T, dir string) { require.NoError(t, os.Mkdir(filepath.Join(dir, "sub"), 0o750)) },
-				func(t *testing.T, dir string) { write(t, dir, "sub/b.yaml", "1") },
-			},
-			map[string]string{"a.yaml": "", "sub/b.yaml": "1"},
-		},
-	}
-	for name, tc := range cases {
+		"a file that is being written":  {[]string{"", "whole"}, "whole"},
+		"a file that is written slowly": {[]string{"", "half", "more", "whole"}, "whole"},
+		"a file that is never done":     {strings.Split(strings.Repeat("a,b,", 100), ","), "b"},
+	} {
 		for _, loaded := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, loaded before: %t", name, loaded), func(t *testing.T) {
 				dir, c := t.TempDir(), newCatalog(t)
-				write(t, dir, "a.yaml", "")
+				write(t, dir, "a.yaml", "before")
 				f := c.open(dir)
 				if loaded {
 					require.NoError(t, f.Load(t.Context()))
-					c.reach(map[string]string{"a.yaml": ""})
+					c.reach(map[string]string{"a.yaml": "before"})
 				}
-				acts := tc.acts
-				f.newWatcher = func() (*fsnotify.Watcher, error) {
-					if len(acts) > 0 {
-						acts[0](t, dir)
-						acts = acts[1:]
-					}
-					return fsnotify.NewWatcher()
+				read, reads := f.read, 0
+				f.read = func() *snapshot {
+					write(t, dir, "a.yaml", tc.states[min(reads, len(tc.states)-1)])
+					reads++
+					return read()
 				}
-				run(t, f)
-				require.Equal(t, tc.want, c.next())
+				require.GreaterOrEqual(t, f.checkOnce(t.Context()), f.cfg.poll)
+				require.Equal(t, map[string]string{"a.yaml": tc.want}, c.next())
+				require.Equal(t, min(len(tc.states)+1, maxReads), reads)
 			})
 		}
 	}
-}
-
-// A folder that never comes to rest is applied as it is in the end.
-func TestRunDoesNotReadForEver(t *testing.T) {
-	dir, c := t.TempDir(), newCatalog(t)
-	f := c.open(dir, func(cfg *FolderConfig) { cfg.settle = time.Millisecond })
-	n := 0
-	f.newWatcher = func() (*fsnotify.Watcher, error) {
-		if n++; n < 1000 {
-			write(t, dir, fmt.Sprintf("%d/a.yaml", n), "1")
-		}
-		return fsnotify.NewWatcher()
-	}
-	run(t, f)
-	require.Len(t, c.next(), maxReads)
 }
 
 func TestRunFindsAFolderThatComesBack(t *testing.T) {
@@ -224,33 +184,6 @@ func TestRunFindsAFolderThatComesBack(t *testing.T) {
 	require.Contains(t, await(t, f, false).Detail, "serving the last good state: 1 file, ")
 	write(t, dir, "a.yaml", "2")
 	c.reach(map[string]string{"a.yaml": "2"})
-}
-
-func TestRunGetsOverLostEvents(t *testing.T) {
-	dir, c := t.TempDir(), newCatalog(t)
-	f := c.open(dir, func(cfg *FolderConfig) { cfg.poll = 20 * time.Millisecond })
-	made := make(chan *fsnotify.Watcher, 10)
-	f.newWatcher = func() (*fsnotify.Watcher, error) {
-		w, err := fsnotify.NewWatcher()
-		made <- w
-		return w, err
-	}
-	run(t, f)
-	c.reach(map[string]string{})
-	require.NoError(t, (<-made).Close())
-	write(t, dir, "a.yaml", "1")
-	c.reach(map[string]string{"a.yaml": "1"})
-	<-made // and watches again
-}
-
-func TestRunPollsWhereNothingCanBeWatched(t *testing.T) {
-	dir, c := t.TempDir(), newCatalog(t)
-	f := c.open(dir, func(cfg *FolderConfig) { cfg.poll = 20 * time.Millisecond })
-	f.newWatcher = func() (*fsnotify.Watcher, error) { return nil, syscall.EMFILE }
-	run(t, f)
-	c.reach(map[string]string{})
-	write(t, dir, "a.yaml", "1")
-	c.reach(map[string]string{"a.yaml": "1"})
 }
 
 func TestRunTriesAgainWhatPasses(t *testing.T) {
@@ -273,22 +206,19 @@ func TestRunTriesAgainWhatPasses(t *testing.T) {
 func TestALookAtTheSameStateChangesNothing(t *testing.T) {
 	dir, c := t.TempDir(), newCatalog(t)
 	f := c.open(dir)
-	w := &folderWatch{base: dir, create: fsnotify.NewWatcher, logger: zap.NewNop()}
-	t.Cleanup(w.close)
-	look := func(applied int32) time.Duration {
+	look := func(applied int32) {
 		t.Helper()
-		wait := f.checkOnce(t.Context(), w)
+		require.GreaterOrEqual(t, f.checkOnce(t.Context()), f.cfg.poll)
 		require.Equal(t, applied, c.applied.Load())
-		return wait
 	}
-	require.Equal(t, time.Hour, look(1))
+	look(1)
 	before := f.Status().At
 	write(t, dir, "notes.txt", "x")
 	look(1)
 	require.True(t, f.Status().At.After(before), "but it was read")
 
 	write(t, dir, "a.yaml", "broken")
-	require.Equal(t, time.Hour, look(2))
+	look(2)
 	look(2)
 
 	f.retryDelays.InitialInterval = time.Hour // the failure that follows is not due again
@@ -301,7 +231,7 @@ func TestALookAtTheSameStateChangesNothing(t *testing.T) {
 	look(4)
 	c.refuse = func(map[string]string) error { return nil }
 	write(t, dir, "a.yaml", "2")
-	require.Equal(t, time.Hour, look(5), "a change is tried at once")
+	look(5) // a change is tried at once
 	require.True(t, f.Status().OK)
 }
 
@@ -313,12 +243,11 @@ func TestRunEnds(t *testing.T) {
 	write(t, dir, "a.yaml", "1")
 	require.Equal(t, int32(1), c.applied.Load())
 
-	f := c.open(dir) // while it waits for the folder to come to rest
+	f := c.open(dir, func(cfg *FolderConfig) { cfg.settle = time.Hour }) // while it waits for the folder to come to rest
 	looked := make(chan struct{})
-	f.cfg.settle = time.Hour
-	f.newWatcher = func() (*fsnotify.Watcher, error) {
+	f.read = func() *snapshot {
 		close(looked)
-		return fsnotify.NewWatcher()
+		return readAll(dir, defaultBounds())
 	}
 	stop = run(t, f)
 	<-looked
