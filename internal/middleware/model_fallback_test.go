@@ -75,12 +75,3 @@ func TestModelFallbackKnowsItsPlan(t *testing.T) {
 	require.ErrorContains(t, set.Check(fallback(`{}`), p), "options.models: want 1 to 10")
 	require.ErrorContains(t, set.Check(fallback(`{"model":"b"}`), p), "options.model: unknown field")
 }
-
-func TestRepeatBeforeFilter(t *testing.T) {
-	set, err := NewSet(Builtin(2, nil)...)
-	require.NoError(t, err)
-	filter := agent.PlanMiddleware{Name: "pii", Options: json.RawMessage(`{"pii_type":"email","apply_to_output":true}`)}
-	p := &agent.Plan{Models: []agent.PlanModel{{Profile: "a"}}, Middleware: []agent.PlanMiddleware{filter}}
-	require.ErrorContains(t, set.Check(agent.PlanMiddleware{Name: "model_retry"}, p), "name: rule repeat-before-filter: model_retry must come before pii")
-	require.NoError(t, set.Check(filter, &agent.Plan{Middleware: []agent.PlanMiddleware{{Name: "model_retry"}}}))
-}

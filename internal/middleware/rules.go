@@ -8,15 +8,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/middleware/pii"
 )
 
-// Rule is a rule of combining middleware. A plan that breaks it does not compile, and the refusal begins with "rule <name>: ". There is a
-// rule for each way in which valid middleware goes wrong together or in its plan.
-type Rule struct {
-	Name string
-	What string // what a plan must be like
-	Why  string // what would happen otherwise
-}
-
-// The names of the rules.
+// The names of the rules of combining middleware, which docs/guides/middleware.md explains. A plan that breaks one does not compile, and the
+// refusal begins with "rule <name>: ".
 const (
 	ruleOnce               = "once"
 	ruleRepeatBeforeFilter = "repeat-before-filter"
@@ -31,52 +24,14 @@ const (
 	ruleKnownTool          = "known-tool"
 )
 
-// Rules returns the rules, for people: those of the order first, then those between a middleware and its plan.
-func Rules() []Rule {
-	out := make([]Rule, 0, len(pairRules())+8)
-	out = append(out, onceRule())
-	for _, r := range pairRules() {
-		if !slices.Contains(out, r.Rule) { // some are about several pairs
-			out = append(out, r.Rule)
-		}
-	}
-	return append(
-		out,
-		Rule{
-			ruleCacheSupported, "prompt_caching with unsupported_model_behavior raise: every model of the agent is Anthropic's",
-			"a turn on another model would not be cached, which the option says is an error",
-		},
-		Rule{
-			ruleKnownContext, "summarization with a fraction: every model of the agent says its context_tokens",
-			"a fraction of nothing is nothing: the conversation would never be summarized, and outgrow the model",
-		},
-		Rule{
-			ruleKnownModel, "model_fallback and summarization name models of the agent",
-			"the call would fail when it is needed",
-		},
-		Rule{
-			ruleKnownTool, "human_in_the_loop and tool_call_limit name tools of the agent",
-			"a misspelt name guards nothing",
-		},
-	)
-}
-
 // onlyOnce returns the middleware that may come once.
 func onlyOnce() []string {
 	return []string{"human_in_the_loop", "model_fallback", "model_retry", "prompt_caching", "summarization", "todo"}
 }
 
-func onceRule() Rule {
-	return Rule{
-		ruleOnce, "human_in_the_loop, model_fallback, model_retry, prompt_caching, summarization and todo come once",
-		"a second approval policy overrules the first, retries multiply, and two summaries replace each other's note with every call",
-	}
-}
-
 // pairRule is about two middleware of a plan.
 type pairRule struct {
-	Rule
-
+	rule           string
 	earlier, later string // names; one that comes twice is asked of each of its entries
 	isBroken       func(earlier, later agent.Middleware) bool
 	message        string // for the author of the plan
@@ -85,49 +40,20 @@ type pairRule struct {
 // pairRules returns the rules of order. Each describes the wrong order; if both orders are wrong there are two.
 func pairRules() []pairRule {
 	always := func(agent.Middleware, agent.Middleware) bool { return true }
-	filter := Rule{
-		ruleRepeatBeforeFilter, "model_retry and model_fallback come before pii",
-		"pii would take the end of one try for the beginning of the next, and hold back or let through the wrong text",
-	}
-	prefix := Rule{
-		ruleStablePrefix, "beside prompt_caching every edit of context_editing has a clear_at_least",
-		"without, each call clears one more result: the prompt differs from the one before in the middle, and the conversation is written " +
-			"to the cache again and again without ever being read from it",
-	}
-	cacheMessage := "context_editing without clear_at_least changes the prompt with every call, so that the conversation is never read from the cache"
+	const afterFilter = " must come before pii, which would take the end of one try for the beginning of the next"
+	const cacheMessage = "context_editing without clear_at_least changes the prompt with every call, so that the conversation is never read from the cache"
 	return []pairRule{
-		{filter, "pii", "model_retry", always, "model_retry must come before pii, which would take the end of one try for the beginning of the next"},
-		{filter, "pii", "model_fallback", always, "model_fallback must come before pii, which would take the end of one try for the beginning of the next"},
+		{ruleRepeatBeforeFilter, "pii", "model_retry", always, "model_retry" + afterFilter},
+		{ruleRepeatBeforeFilter, "pii", "model_fallback", always, "model_fallback" + afterFilter},
+		{ruleFilterBeforeAsk, "summarization", "pii", readsInput, "pii must come before summarization, which sends the conversation to a model"},
 		{
-			Rule{
-				ruleFilterBeforeAsk, "pii that looks at what the model is told comes before summarization",
-				"summarization sends the conversation to a model and keeps what it says: with the values that pii should have taken out",
-			},
-			"summarization", "pii", readsInput, "pii must come before summarization, which sends the conversation to a model",
+			ruleSummaryBeforeEdit, "context_editing", "summarization", always,
+			"summarization must come before context_editing, whose changes no kept summary would fit",
 		},
-		{
-			Rule{
-				ruleSummaryBeforeEdit, "summarization comes before context_editing",
-				"older messages would change between two calls, so that no summary fits any more and each call pays for a new one, made of what is left",
-			},
-			"context_editing", "summarization", always, "summarization must come before context_editing, whose changes no kept summary would fit",
-		},
-		{
-			Rule{
-				ruleErrorBeforeRetry, "tool_error comes before a tool_retry of the same tools and errors",
-				"tool_retry would see data: no Retry-After, and nothing that tells a call that was turned away from one that may have taken effect",
-			},
-			"tool_retry", "tool_error", hidesErrors, "tool_error must come before tool_retry, which would not see the errors",
-		},
-		{
-			Rule{
-				ruleFallbackSees, "model_retry behind model_fallback has on_failure error",
-				"the error would have become a reply, and no other model would be asked",
-			},
-			"model_fallback", "model_retry", swallowsErrors, "on_failure continue hides from model_fallback that the model failed",
-		},
-		{prefix, "context_editing", "prompt_caching", func(earlier, _ agent.Middleware) bool { return editsEveryCall(earlier) }, cacheMessage},
-		{prefix, "prompt_caching", "context_editing", func(_, later agent.Middleware) bool { return editsEveryCall(later) }, cacheMessage},
+		{ruleErrorBeforeRetry, "tool_retry", "tool_error", hidesErrors, "tool_error must come before tool_retry, which would not see the errors"},
+		{ruleFallbackSees, "model_fallback", "model_retry", swallowsErrors, "on_failure continue hides from model_fallback that the model failed"},
+		{ruleStablePrefix, "context_editing", "prompt_caching", func(earlier, _ agent.Middleware) bool { return editsEveryCall(earlier) }, cacheMessage},
+		{ruleStablePrefix, "prompt_caching", "context_editing", func(_, later agent.Middleware) bool { return editsEveryCall(later) }, cacheMessage},
 	}
 }
 
@@ -178,7 +104,7 @@ func (s *Set) checkOrder(name string, made agent.Middleware, p *agent.Plan) erro
 				return fmt.Errorf("middleware[%d] %s: %w", i, before.Name, err)
 			}
 			if r.isBroken(earlier, made) {
-				return ruleViolation(r.Name, "name", "%s", r.message)
+				return ruleViolation(r.rule, "name", "%s", r.message)
 			}
 		}
 	}

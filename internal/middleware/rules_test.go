@@ -1,10 +1,8 @@
 package middleware
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -135,23 +133,7 @@ func TestRulesOfPlan(t *testing.T) {
 	}
 }
 
-func TestRulesAreTold(t *testing.T) {
-	seen := map[string]bool{}
-	for _, r := range Rules() {
-		require.Regexp(t, `^[a-z]+(-[a-z]+)*$`, r.Name)
-		require.NotEmpty(t, r.What)
-		require.NotEmpty(t, r.Why)
-		require.False(t, seen[r.Name], r.Name)
-		seen[r.Name] = true
-	}
-	for _, r := range pairRules() {
-		require.True(t, seen[r.Name])
-	}
-}
-
-// The faults that the rules keep away.
-
-func TestFaultOfEditingBesideACache(t *testing.T) {
+func TestEditingKeepsThePrefixOfAPrompt(t *testing.T) {
 	shared := func(options string) int {
 		m := build(t, newContextEditing, options)
 		shown := func(turns int) []string {
@@ -182,58 +164,4 @@ func TestFaultOfEditingBesideACache(t *testing.T) {
 	}
 	require.Equal(t, 15, shared(`{"edits":[{"type":"clear_tool_uses","trigger":100}]}`), "each call changes a message of the one before")
 	require.Equal(t, 20, shared(`{"edits":[{"type":"clear_tool_uses","trigger":100,"clear_at_least":300}]}`), "the whole prompt is the beginning of the next")
-}
-
-func TestFaultOfEditingBeforeASummary(t *testing.T) {
-	asked := func(names ...agent.Middleware) int {
-		s := newSession(t)
-		for n := 10; n < 14; n++ {
-			req := agent.ModelRequest{Messages: steps(n)}
-			for _, m := range names {
-				_, err := m.BeforeModel(t.Context(), s.invocation(), &req)
-				require.NoError(t, err)
-			}
-		}
-		return len(s.prompts)
-	}
-	editing := build(t, newContextEditing, `{"edits":[{"type":"clear_tool_uses","trigger":1,"keep":9}]}`)
-	summary := build(t, newSummarization, `{"trigger":{"messages":18},"keep":{"messages":8}}`)
-	require.Equal(t, 1, asked(summary, editing))
-	require.Greater(t, asked(editing, summary), 1, "each change asks for a new one")
-}
-
-func TestFaultOfErrorsBehindARetry(t *testing.T) {
-	calls := func(middleware ...agent.Middleware) int {
-		n := 0
-		call := agent.ToolFunc(func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
-			n++
-			return agent.ToolResult{}, away // and nobody knows whether it took effect
-		})
-		for _, m := range slices.Backward(middleware) {
-			call = m.WrapTool(call)
-		}
-		_, _ = call(t.Context(), agent.Invocation{}, agent.ToolCall{Name: "pay"})
-		return n
-	}
-	retry := build(t, newToolRetry, `{"initial_delay":0,"on_failure":"error"}`)
-	hide := build(t, newToolError, ``)
-	require.Equal(t, 1, calls(hide, retry))
-	require.Equal(t, 3, calls(retry, hide), "it pays three times")
-}
-
-func TestFaultOfASilentRetryBehindAFallback(t *testing.T) {
-	asked := func(options string) []string {
-		var profiles []string
-		retry, err := newModelRetry(0, nil, json.RawMessage(options))
-		require.NoError(t, err)
-		call := build(t, newModelFallback, `{"models":["b"]}`).WrapModel(retry.WrapModel(
-			func(_ context.Context, _ agent.Invocation, req agent.ModelRequest, _ func(agent.Delta) error) (agent.ModelReply, error) {
-				profiles = append(profiles, req.Profile)
-				return agent.ModelReply{}, away
-			}))
-		_, _ = call(t.Context(), agent.Invocation{}, agent.ModelRequest{Profile: "a"}, nil)
-		return profiles
-	}
-	require.Equal(t, []string{"a", "b"}, asked(`{}`))
-	require.Equal(t, []string{"a"}, asked(`{"on_failure":"continue"}`))
 }
