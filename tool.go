@@ -5,11 +5,10 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/tool"
-	"github.com/turnstone-run/turnstone/internal/tool/function"
 )
 
 // ToolOption says what the calls of a [Tool] do besides answering.
-type ToolOption = function.Option
+type ToolOption = tool.FunctionOption
 
 // Tool returns a tool that calls a Go function. Its arguments are a JSON object with the fields of In, a struct:
 //
@@ -25,7 +24,7 @@ type ToolOption = function.Option
 //
 // Tool panics if the type In has no JSON Schema, such as a chan, a func or a type that contains itself, or if the description is empty.
 func Tool[In, Out any](name, description string, call func(ctx context.Context, in In) (Out, error), options ...ToolOption) agent.Tool {
-	t, err := function.New(name, description, call, options...)
+	t, err := tool.NewFunction(name, description, call, options...)
 	if err != nil {
 		panic(err) //nolint:forbidigo // as regexp.MustCompile: a mistake in the source, and tools are parts of literals
 	}
@@ -33,17 +32,17 @@ func Tool[In, Out any](name, description string, call func(ctx context.Context, 
 }
 
 // ReadOnly says that no call changes anything: nobody is asked for an approval, and a call may be repeated.
-func ReadOnly() ToolOption { return function.ReadOnly() }
+func ReadOnly() ToolOption { return tool.ReadOnly() }
 
 // Idempotent says that calling twice has the effect of calling once: a call whose outcome is unknown is repeated.
-func Idempotent() ToolOption { return function.Idempotent() }
+func Idempotent() ToolOption { return tool.Idempotent() }
 
 // InherentlySafe says that no call ever needs an approval, whatever its arguments.
-func InherentlySafe() ToolOption { return function.InherentlySafe() }
+func InherentlySafe() ToolOption { return tool.InherentlySafe() }
 
 // InvocationFrom returns the facts of the call that a [Tool]'s function serves, by the function's context: tenant, user, idempotency key,
 // the parameters of the tool's binding.
-func InvocationFrom(ctx context.Context) agent.Invocation { return function.InvocationFrom(ctx) }
+func InvocationFrom(ctx context.Context) agent.Invocation { return tool.InvocationFrom(ctx) }
 
 // Toolkit returns a toolkit of tools, for [Config.Toolkits]. Agents are given it by its name.
 func Toolkit(name string, tools ...agent.Tool) agent.Toolkit { return tool.NewToolkit(name, tools...) }

@@ -1,4 +1,4 @@
-package function
+package tool
 
 import (
 	"encoding"

@@ -1,4 +1,4 @@
-package function_test
+package tool_test
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/tool"
-	"github.com/turnstone-run/turnstone/internal/tool/function"
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
@@ -44,9 +43,9 @@ type search struct {
 	_       func()
 }
 
-func searchTool[In, Out any](t *testing.T, f func(context.Context, In) (Out, error), options ...function.Option) agent.Tool {
+func searchTool[In, Out any](t *testing.T, f func(context.Context, In) (Out, error), options ...tool.FunctionOption) agent.Tool {
 	t.Helper()
-	made, err := function.New("search", "Searches.", f, options...)
+	made, err := tool.NewFunction("search", "Searches.", f, options...)
 	require.NoError(t, err)
 	return made
 }
@@ -54,12 +53,12 @@ func searchTool[In, Out any](t *testing.T, f func(context.Context, In) (Out, err
 func echo[In any](_ context.Context, in In) (In, error) { return in, nil }
 
 func TestToolkit(t *testing.T) {
-	tooltest.Exercise(t, tool.NewToolkit("kit", searchTool(t, echo[search]), readTool(t, "read", function.ReadOnly())))
+	tooltest.Exercise(t, tool.NewToolkit("kit", searchTool(t, echo[search]), readTool(t, "read", tool.ReadOnly())))
 }
 
-func readTool(t *testing.T, name string, options ...function.Option) agent.Tool {
+func readTool(t *testing.T, name string, options ...tool.FunctionOption) agent.Tool {
 	t.Helper()
-	made, err := function.New(name, "Reads.", echo[place], options...)
+	made, err := tool.NewFunction(name, "Reads.", echo[place], options...)
 	require.NoError(t, err)
 	return made
 }
@@ -162,11 +161,11 @@ func TestAnswers(t *testing.T) {
 }
 
 func TestFunctionReadsInvocation(t *testing.T) {
-	made := searchTool(t, func(ctx context.Context, _ place) (string, error) { return function.InvocationFrom(ctx).Tenant, nil })
+	made := searchTool(t, func(ctx context.Context, _ place) (string, error) { return tool.InvocationFrom(ctx).Tenant, nil })
 	res, err := made.Call(t.Context(), agent.Invocation{Tenant: "acme"}, agent.ToolCall{Args: json.RawMessage(`{"city":"x"}`)})
 	require.NoError(t, err)
 	require.Equal(t, `"acme"`, string(res.Output))
-	require.Empty(t, function.InvocationFrom(t.Context()).Tenant)
+	require.Empty(t, tool.InvocationFrom(t.Context()).Tenant)
 }
 
 func TestOptions(t *testing.T) {
@@ -174,12 +173,12 @@ func TestOptions(t *testing.T) {
 		return made.(agent.EffectFree).EffectFree(json.RawMessage(args))
 	}
 	const good, bad = `{"city":"x"}`, `{}`
-	plain, safe := readTool(t, "a"), readTool(t, "b", function.InherentlySafe(), function.Idempotent())
+	plain, safe := readTool(t, "a"), readTool(t, "b", tool.InherentlySafe(), tool.Idempotent())
 	require.False(t, plain.Spec().Idempotent || plain.Spec().InherentlySafe || free(plain, good))
 	require.True(t, free(plain, bad), "arguments that do not parse have no effects")
 	require.True(t, safe.Spec().Idempotent && safe.Spec().InherentlySafe)
 	require.False(t, free(safe, good))
-	read := readTool(t, "c", function.ReadOnly())
+	read := readTool(t, "c", tool.ReadOnly())
 	require.True(t, read.Spec().Idempotent && free(read, good))
 }
 
@@ -195,7 +194,7 @@ func TestTypesWithoutSchema(t *testing.T) {
 	require.ErrorContains(t, made(echo[struct {
 		In struct{ Do []func() }
 	}]), ".In.Do: a func() has no form in JSON")
-	require.ErrorContains(t, made(echo[tree]), "function_test.tree.Children: function_test.tree contains itself")
+	require.ErrorContains(t, made(echo[tree]), "tool_test.tree.Children: tool_test.tree contains itself")
 	require.ErrorContains(t, made(echo[struct{ Wait time.Duration }]), "time.Duration has no agreed form")
 	require.ErrorContains(t, made(echo[struct{ At *url.URL }]), "url.URL has no agreed form")
 	require.ErrorContains(t, made(echo[struct{ ByID map[int]string }]), "the keys of a map are strings")
@@ -206,14 +205,14 @@ func TestTypesWithoutSchema(t *testing.T) {
 	}]), "parameters")
 	require.ErrorContains(t, made(echo[string]), "want a struct")
 	require.ErrorContains(t, made(echo[json.RawMessage]), "want a struct")
-	_, err := function.New("x", "", echo[place])
+	_, err := tool.NewFunction("x", "", echo[place])
 	require.ErrorContains(t, err, "a description")
-	_, err = function.New[place, string]("x", "Does x.", nil)
+	_, err = tool.NewFunction[place, string]("x", "Does x.", nil)
 	require.ErrorContains(t, err, "want a function")
 }
 
 // made returns the error of making a tool of a function.
 func made[In, Out any](f func(context.Context, In) (Out, error)) error {
-	_, err := function.New("x", "Does x.", f)
+	_, err := tool.NewFunction("x", "Does x.", f)
 	return err
 }

@@ -1,4 +1,4 @@
-package function
+package tool
 
 import (
 	"bytes"
@@ -9,20 +9,21 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/schema"
 	"github.com/turnstone-run/turnstone/internal/strictjson"
-	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// Option says what the calls of a tool do besides answering.
-type Option func(*functionTool)
+// FunctionOption says what the calls of a tool do besides answering.
+type FunctionOption func(*functionTool)
 
 // ReadOnly says that no call changes anything: nobody is asked for an approval, and a call may be repeated.
-func ReadOnly() Option { return func(t *functionTool) { t.readOnly, t.spec.Idempotent = true, true } }
+func ReadOnly() FunctionOption {
+	return func(t *functionTool) { t.readOnly, t.spec.Idempotent = true, true }
+}
 
 // Idempotent says that calling twice has the effect of calling once: a call whose outcome is unknown is repeated.
-func Idempotent() Option { return func(t *functionTool) { t.spec.Idempotent = true } }
+func Idempotent() FunctionOption { return func(t *functionTool) { t.spec.Idempotent = true } }
 
 // InherentlySafe says that no call ever needs an approval, whatever its arguments.
-func InherentlySafe() Option { return func(t *functionTool) { t.spec.InherentlySafe = true } }
+func InherentlySafe() FunctionOption { return func(t *functionTool) { t.spec.InherentlySafe = true } }
 
 // functionTool is a tool whose answers come from a function.
 type functionTool struct {
@@ -32,8 +33,14 @@ type functionTool struct {
 	call     func(ctx context.Context, args json.RawMessage) (any, error)
 }
 
-// New returns a tool that calls a function. An error names what is wrong with the name, the description or the type In.
-func New[In, Out any](name, description string, call func(ctx context.Context, in In) (Out, error), options ...Option) (agent.Tool, error) {
+// NewFunction returns a tool that calls a function. The JSON Schema of its arguments comes from the type In:
+//
+//   - A member has the name of its json tag. It is required unless the tag says omitempty or omitzero, or the field is a pointer.
+//   - The tags of github.com/invopop/jsonschema say more about it: jsonschema_description:"…" and jsonschema:"enum=a,enum=b,minimum=1".
+//   - Arguments are checked against the schema and decoded strictly. Bad arguments are a failed result that names the field.
+//
+// An error names what is wrong with the name, the description or the type In.
+func NewFunction[In, Out any](name, description string, call func(ctx context.Context, in In) (Out, error), options ...FunctionOption) (agent.Tool, error) {
 	parameters, err := schemaOf[In]()
 	if err != nil {
 		return nil, fmt.Errorf("tool %q: %w", name, err)
@@ -95,7 +102,7 @@ func (t *functionTool) Call(ctx context.Context, inv agent.Invocation, call agen
 	if result, ok := out.(agent.ToolResult); ok {
 		return result, nil
 	}
-	output, err := tool.EncodeJSON(out)
+	output, err := EncodeJSON(out)
 	if err != nil {
 		return t.failed(err)
 	}
@@ -104,7 +111,7 @@ func (t *functionTool) Call(ctx context.Context, inv agent.Invocation, call agen
 
 // failed returns an error as what the model reads.
 func (t *functionTool) failed(err error) (agent.ToolResult, error) {
-	return tool.FailedResult(t.spec.Name, agent.FailureOf(err))
+	return FailedResult(t.spec.Name, agent.FailureOf(err))
 }
 
 // isRuntimeError reports whether an error is the runtime's to handle, by another attempt or by ending the turn, and not the model's.
