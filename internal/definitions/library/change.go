@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/definitions/graph"
 )
 
 // Bounds of a change.
@@ -164,7 +163,7 @@ func (l *Library) applyOnce(ctx context.Context, c *change) (agent.WorkflowPatch
 	if err != nil {
 		return agent.WorkflowPatchResult{}, err
 	}
-	hash := graph.Hash(d.definition)
+	hash := Hash(d.definition)
 	if current.stored != nil && !d.deleted && current.stored.Hash == hash {
 		r := agent.WorkflowPatchResult{
 			WorkflowKey: current.key, PatchID: current.stored.PatchID, Version: current.version, BaseVersion: current.version, Hash: hash, Unchanged: true,

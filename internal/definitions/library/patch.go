@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/definitions/graph"
 )
 
 // emptyDefinition is the canonical empty definition: the base of the first patch and the content of a deleted version.
@@ -20,7 +19,7 @@ func (l *Library) Put(ctx context.Context, r PutRequest) (agent.WorkflowPatchRes
 		return agent.WorkflowPatchResult{}, err
 	}
 	key.Owner = cmp.Or(key.Owner, agent.DefaultWorkflowOwner)
-	definition, err := graph.Normalize(r.Definition)
+	definition, err := Normalize(r.Definition)
 	if err != nil {
 		return agent.WorkflowPatchResult{}, err
 	}
@@ -56,7 +55,7 @@ func (l *Library) PatchWorkflow(ctx context.Context, r agent.WorkflowPatchReques
 	if err != nil {
 		return agent.WorkflowPatchResult{}, err
 	}
-	operations, err := graph.ParseOperations(r.Operations)
+	operations, err := ParseOperations(r.Operations)
 	if err != nil {
 		return agent.WorkflowPatchResult{}, err
 	}
@@ -79,7 +78,7 @@ func (l *Library) PatchWorkflow(ctx context.Context, r agent.WorkflowPatchReques
 			case !createsDefinition:
 				return nextVersion{}, l.notFoundError(ctx, key, agent.Errorf(agent.CodeNotFound, "", "none"))
 			}
-			patched, err := graph.Apply(document, operations)
+			patched, err := Apply(document, operations)
 			return nextVersion{definition: patched, operations: raw}, err
 		},
 	})

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/definitions/graph"
 )
 
 // Revert reverts the patch r.Revert in the newest version. Its error is [agent.CodeConflict] if the same elements were changed since, or if the
@@ -69,11 +68,11 @@ func revertPatch(current *currentVersion, before, after *agent.StoredWorkflow) (
 	case current.stored == nil:
 		return nextVersion{}, agent.FieldErrorf(agent.CodeConflict, "patch_id", "is of a workflow that was deleted since")
 	}
-	operations, err := graph.Undo(before.Definition, after.Definition, current.stored.Definition)
+	operations, err := Undo(before.Definition, after.Definition, current.stored.Definition)
 	if err != nil {
 		return nextVersion{}, fmt.Errorf("take back version %d in version %d: %w", after.Version, current.version, err)
 	}
-	reverted, err := graph.Apply(current.stored.Definition, operations)
+	reverted, err := Apply(current.stored.Definition, operations)
 	if err != nil {
 		return nextVersion{}, agent.FieldErrorf(agent.CodeConflict, "patch_id", "what came since needs it: %w", err)
 	}

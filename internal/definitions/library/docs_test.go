@@ -1,4 +1,4 @@
-package graph_test
+package library_test
 
 import (
 	"encoding/json"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnstone-run/turnstone/internal/definitions/graph"
+	"github.com/turnstone-run/turnstone/internal/definitions/library"
 )
 
 // TestTheDocumentedDefinition holds docs/guides/workflows.md to what is accepted.
@@ -19,6 +19,6 @@ func TestTheDocumentedDefinition(t *testing.T) {
 	require.True(t, found)
 	example, _, found := strings.Cut(rest, "```")
 	require.True(t, found)
-	_, faults := graph.Parse(json.RawMessage(example))
+	_, faults := library.Parse(json.RawMessage(example))
 	require.Empty(t, faults)
 }

@@ -1,4 +1,4 @@
-package graph
+package library
 
 import (
 	"fmt"
@@ -9,11 +9,10 @@ import (
 
 // Bounds of members.
 const (
-	maxDescription = 4_000 // bytes
-	maxName        = 200   // bytes
-	maxFaults      = 20    // reported for one definition
-	maxQuoted      = 200   // bytes of a text that a fault repeats
-	maxExpressions = 500   // of all nodes: compiling one takes about a millisecond
+	maxName        = 200 // bytes
+	maxFaults      = 20  // reported for one definition
+	maxQuoted      = 200 // bytes of a text that a fault repeats
+	maxExpressions = 500 // of all nodes: compiling one takes about a millisecond
 )
 
 // Validate returns what is wrong with a definition, nil for a valid one.

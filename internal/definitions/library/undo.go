@@ -1,4 +1,4 @@
-package graph
+package library
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package graph_test
+package library_test
 
 import (
 	"encoding/json"
@@ -9,20 +9,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/definitions/graph"
+	"github.com/turnstone-run/turnstone/internal/definitions/library"
 )
 
 // apply patches a definition as a caller would, and says only whether that worked.
 func apply(document, ops string) (json.RawMessage, error) {
-	list, err := graph.ParseOperations(json.RawMessage(ops))
+	list, err := library.ParseOperations(json.RawMessage(ops))
 	if err != nil {
 		return nil, err
 	}
-	doc, err := graph.Normalize(json.RawMessage(document))
+	doc, err := library.Normalize(json.RawMessage(document))
 	if err != nil {
 		return nil, err
 	}
-	return graph.Apply(doc, list)
+	return library.Apply(doc, list)
 }
 
 const two = `{"nodes":[{"id":"a","type":"condition","expr":"x > 1"},{"id":"b","type":"task","config":{"action":"email","subject":"<&>"}}],"edges":[{"from":"a","to":"b","condition":"true"}]}`
@@ -77,7 +77,7 @@ func TestApplyRefuses(t *testing.T) {
 		"an object":        {`{}`, agent.CodeInvalid, "operations", "want an array"},
 		"cut off":          {`[{"op":`, agent.CodeInvalid, "operations[0].op", "malformed JSON"},
 		"too many":         {`[` + strings.Repeat(`{"op":"remove","path":"/a"},`, 100) + `{"op":"remove","path":"/a"}]`, agent.CodeOverflow, "operations", "are 101, at most 100"},
-		"too large":        {`[{"op":"add","path":"/a","value":"` + strings.Repeat("x", graph.MaxPatch) + `"}]`, agent.CodeOverflow, "operations", "at most 262144"},
+		"too large":        {`[{"op":"add","path":"/a","value":"` + strings.Repeat("x", library.MaxPatch) + `"}]`, agent.CodeOverflow, "operations", "at most 262144"},
 		"too deep":         {`[{"op":"add","path":"/a","value":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}]`, agent.CodeOverflow, "operations", "deeper than 64"},
 		"misspelt member":  {`[{"op":"add","path":"/a","values":2}]`, agent.CodeInvalid, "operations[0].value", "is required for add"},
 		"ignored twice":    {`[{"op":"add","path":"/a","value":1,"x":2,"x":3}]`, agent.CodeInvalid, "operations[0].x", "is given twice"},
@@ -220,31 +220,31 @@ func FuzzApply(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, document, ops string) {
-		doc, err := graph.Normalize(json.RawMessage(document))
+		doc, err := library.Normalize(json.RawMessage(document))
 		if err != nil {
 			doc = clean(t, two)
 		}
-		list, err := graph.ParseOperations(json.RawMessage(ops))
+		list, err := library.ParseOperations(json.RawMessage(ops))
 		if err != nil {
 			require.Contains(t, []agent.Code{agent.CodeInvalid, agent.CodeOverflow}, agent.CodeOf(err))
 			return
 		}
 		before := string(doc)
-		after, err := graph.Apply(doc, list)
+		after, err := library.Apply(doc, list)
 		require.Equal(t, before, string(doc), "what was there stays")
 		if err != nil {
 			require.Contains(t, []agent.Code{agent.CodeInvalid, agent.CodeOverflow, agent.CodeConflict}, agent.CodeOf(err), "%v", err)
 			return
 		}
-		again, err := graph.Normalize(after)
+		again, err := library.Normalize(after)
 		require.NoError(t, err, "what is accepted is a definition")
 		require.Equal(t, string(after), string(again), "and canonical")
 		// What was read is written as a patch that does the same.
 		raw, err := json.Marshal(list)
 		require.NoError(t, err)
-		same, err := graph.ParseOperations(raw)
+		same, err := library.ParseOperations(raw)
 		require.NoError(t, err)
-		once, err := graph.Apply(doc, same)
+		once, err := library.Apply(doc, same)
 		require.NoError(t, err)
 		require.Equal(t, string(after), string(once))
 	})
@@ -255,17 +255,17 @@ func FuzzParse(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		d, faults := graph.Parse(json.RawMessage(raw))
+		d, faults := library.Parse(json.RawMessage(raw))
 		if len(faults) > 0 {
 			var e *agent.Error
-			require.ErrorAs(t, graph.FaultsError(faults), &e)
+			require.ErrorAs(t, library.FaultsError(faults), &e)
 			return
 		}
-		canonical, err := graph.Canonical(&d)
+		canonical, err := library.Canonical(&d)
 		require.NoError(t, err)
-		again, faults := graph.Parse(canonical)
+		again, faults := library.Parse(canonical)
 		require.Empty(t, faults)
-		once, err := graph.Canonical(&again)
+		once, err := library.Canonical(&again)
 		require.NoError(t, err)
 		require.Equal(t, string(canonical), string(once))
 	})

@@ -1,4 +1,4 @@
-package graph_test
+package library_test
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/definitions/graph"
+	"github.com/turnstone-run/turnstone/internal/definitions/library"
 )
 
 // flights is the definition that the requirements' example is about.
@@ -51,31 +51,31 @@ const priceDrop = `[
 
 func clean(t testing.TB, raw string) json.RawMessage {
 	t.Helper()
-	out, err := graph.Normalize(json.RawMessage(raw))
+	out, err := library.Normalize(json.RawMessage(raw))
 	require.NoError(t, err)
 	return out
 }
 
-func operations(t testing.TB, raw string) []graph.Operation {
+func operations(t testing.TB, raw string) []library.Operation {
 	t.Helper()
-	ops, err := graph.ParseOperations(json.RawMessage(raw))
+	ops, err := library.ParseOperations(json.RawMessage(raw))
 	require.NoError(t, err)
 	return ops
 }
 
 func TestTheExamples(t *testing.T) {
-	after, err := graph.Apply(clean(t, flights), operations(t, priceDrop))
+	after, err := library.Apply(clean(t, flights), operations(t, priceDrop))
 	require.NoError(t, err)
 	require.JSONEq(t, `{"description":"Watch flights","nodes":[
 		{"id":"fetch_flights","type":"task","config":{"action":"pipeline","pipeline":[{"step":"http_request","url":"https://flights.example/search"}]}},
 		{"id":"price_check","type":"condition","expr":"price < 500"},
 		{"id":"send_email","type":"task","config":{"action":"email","subject":"Price drop!"}}],
 		"edges":[{"from":"fetch_flights","to":"price_check"},{"from":"price_check","to":"send_email","condition":"true"}]}`, string(after))
-	again, err := graph.Normalize(after)
+	again, err := library.Normalize(after)
 	require.NoError(t, err)
 	require.Equal(t, string(after), string(again))
 
-	after, err = graph.Apply(clean(t, strings.ReplaceAll(flights, "fetch_flights", "process_data")), operations(t, `[
+	after, err = library.Apply(clean(t, strings.ReplaceAll(flights, "fetch_flights", "process_data")), operations(t, `[
 	  {"op": "add", "path": "/nodes/-", "value": {"id": "send_email", "type": "task", "name": "Send Notification", "config": {"action": "email", "to": "ops@example.com"}}},
 	  {"op": "add", "path": "/edges/-", "value": {"from": "process_data", "to": "send_email"}}]`))
 	require.NoError(t, err)
@@ -90,12 +90,12 @@ func TestGoodDefinitions(t *testing.T) {
 		t.Run(f.Name(), func(t *testing.T) {
 			raw, err := os.ReadFile("testdata/good/" + f.Name())
 			require.NoError(t, err)
-			d, faults := graph.Parse(raw)
+			d, faults := library.Parse(raw)
 			require.Empty(t, faults)
-			canonical, err := graph.Canonical(&d)
+			canonical, err := library.Canonical(&d)
 			require.NoError(t, err)
 			require.JSONEq(t, string(raw), string(canonical))
-			require.Regexp(t, `^sha256:[0-9a-f]{64}$`, graph.Hash(canonical))
+			require.Regexp(t, `^sha256:[0-9a-f]{64}$`, library.Hash(canonical))
 		})
 	}
 }
@@ -104,9 +104,9 @@ func TestCanonicalIsOneForEqualDefinitions(t *testing.T) {
 	a := clean(t, `{"nodes":[{"type":"task","id":"a","config":{"url":"https://x.example/<b>&","action":"webhook","body":{"n":12345678901234567890.10,"b":1}}}],"edges":[]}`)
 	b := clean(t, ` {"edges":null,"schedules":[],"description":"","nodes":[ {"id":"a","config":{"action":"webhook","body":{"b":1,"n":12345678901234567890.10},"url":"https:\/\/x.example\/<b>\u0026"},"type":"task"} ]}`)
 	require.Equal(t, string(a), string(b))
-	require.Equal(t, graph.Hash(a), graph.Hash(b))
+	require.Equal(t, library.Hash(a), library.Hash(b))
 	require.Contains(t, string(a), `12345678901234567890.10`)
-	require.NotEqual(t, graph.Hash(a), graph.Hash(clean(t, flights)))
+	require.NotEqual(t, library.Hash(a), library.Hash(clean(t, flights)))
 	require.Equal(t, string(clean(t, `{"nodes":[`+alone+`],"edges":[]}`)), string(clean(t, `{"nodes":[`+alone+`]}`)))
 }
 
@@ -165,7 +165,7 @@ func TestBadDefinitions(t *testing.T) {
 		"an array":            {`[]`, "want an object"},
 		"unknown member":      {`{"nodes":[],"steps":[]}`, "steps: unknown field"},
 		"member twice":        {`{"nodes":[],"nodes":[]}`, "nodes: is given twice"},
-		"too large":           {`{"description":"` + strings.Repeat("x", graph.MaxDocument) + `"}`, "at most 262144"},
+		"too large":           {`{"description":"` + strings.Repeat("x", library.MaxDocument) + `"}`, "at most 262144"},
 		"too deep":            {task(`{"action":"webhook","url":"https://x.example","body":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}`), "deeper than 64"},
 		"description":         {`{"description":"` + strings.Repeat("x", 5000) + `"}`, "description: is 5000 bytes, at most 4000"},
 		"many nodes":          {`{"nodes":[` + many(257, `{"id":"n%d","type":"task"}`) + `]}`, "nodes: are 257, at most 256"},
@@ -293,12 +293,12 @@ func TestBadDefinitions(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, faults := graph.Parse(json.RawMessage(c.in))
+			_, faults := library.Parse(json.RawMessage(c.in))
 			require.NotEmpty(t, faults)
 			require.LessOrEqual(t, len(faults), 20)
 			require.Contains(t, faults.Error(), c.want)
 			require.Less(t, len(faults.Error()), 8000)
-			_, err := graph.Normalize(json.RawMessage(c.in))
+			_, err := library.Normalize(json.RawMessage(c.in))
 			require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 			require.ErrorContains(t, err, c.want)
 		})
@@ -317,7 +317,7 @@ func TestGraphsThatAreFine(t *testing.T) {
 		"timers in a row":      linked("e>A A>B B>A"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, faults := graph.Parse(json.RawMessage(in))
+			_, faults := library.Parse(json.RawMessage(in))
 			if name == "an island that waits" {
 				require.Contains(t, faults.Error(), "is never reached")
 				return
@@ -329,7 +329,7 @@ func TestGraphsThatAreFine(t *testing.T) {
 
 func TestEveryDayNames(t *testing.T) {
 	for _, cron := range []string{"@hourly", "@daily", "@weekly", "@monthly", "@yearly", "*/5 8-18 * * MON-FRI", "0 0 29 2 *", "0 9 1,15 * *", "0 9 * * 7", "0 9 * * tues", "0 9 * * * 2099 # late"} {
-		_, faults := graph.Parse(json.RawMessage(schedule(`"cron":"` + cron + `","time_zone":"Europe/Berlin"`)))
+		_, faults := library.Parse(json.RawMessage(schedule(`"cron":"` + cron + `","time_zone":"Europe/Berlin"`)))
 		require.Empty(t, faults, cron)
 	}
 }

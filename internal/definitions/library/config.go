@@ -1,4 +1,4 @@
-package graph
+package library
 
 import (
 	"encoding/json"
@@ -194,10 +194,10 @@ func (r *configReader) checkTimer() {
 
 // Bounds of attempts. All attempts of a task and the pauses between them share the few minutes of its visit; the turn of an agent may take a day.
 const (
-	maxAttempts = 20
-	maxPauseSec = 60           // seconds
-	maxTaskSec  = 8 * 60       // seconds of one attempt
-	maxTurnSec  = 24 * 60 * 60 // seconds
+	maxNodeAttempts = 20
+	maxPauseSec     = 60           // seconds
+	maxTaskSec      = 8 * 60       // seconds of one attempt
+	maxTurnSec      = 24 * 60 * 60 // seconds
 )
 
 // checkAttempts checks retries and timeout. maxSec is the maximum time of one attempt in seconds.
@@ -208,8 +208,8 @@ func (r *configReader) checkAttempts(a *attempts, maxSec int64) {
 	if a.Retries == nil {
 		return
 	}
-	if n := a.Retries.MaxAttempts; n < 1 || n > maxAttempts {
-		r.addFault("config.retries.max_attempts", "want 1 to %d, got %d", maxAttempts, n)
+	if n := a.Retries.MaxAttempts; n < 1 || n > maxNodeAttempts {
+		r.addFault("config.retries.max_attempts", "want 1 to %d, got %d", maxNodeAttempts, n)
 	}
 	r.checkPause("interval_sec", a.Retries.IntervalSec)
 	r.checkPause("max_interval_sec", a.Retries.MaxIntervalSec)
