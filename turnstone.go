@@ -35,7 +35,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/results"
 	"github.com/turnstone-run/turnstone/internal/retrieval"
 	"github.com/turnstone-run/turnstone/internal/schema"
-	"github.com/turnstone-run/turnstone/internal/stream/memory"
+	"github.com/turnstone-run/turnstone/internal/stream"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
 	"github.com/turnstone-run/turnstone/internal/temporalschedules"
 	"github.com/turnstone-run/turnstone/internal/tool"
@@ -49,7 +49,7 @@ const temporalPatience = 30 * time.Second
 var (
 	_ turns.TurnStore   = (*postgres.Store)(nil)
 	_ turns.EventLog    = (*pgstream.Log)(nil)
-	_ turns.EventLog    = (*memory.Log)(nil)
+	_ turns.EventLog    = (*stream.MemoryLog)(nil)
 	_ turns.Blobs       = (*blob.Store)(nil)
 	_ turns.Runs        = (*inbox.Runs)(nil)
 	_ turns.Driver      = (*direct.Driver)(nil)
@@ -236,9 +236,8 @@ func (s *Service) openStore(ctx context.Context) (*postgres.Store, error) {
 func (s *Service) openLog(ctx context.Context) error {
 	set := s.cfg.Settings.Events
 	if set.Log == app.LogMemory {
-		log, err := memory.New(memory.Config{})
-		s.log = log
-		return err
+		s.log = stream.NewMemoryLog()
+		return nil
 	}
 	var relay *pgstream.Relay
 	if set.Relay.Enabled {

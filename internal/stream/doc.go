@@ -12,7 +12,7 @@
 // by itself. When an earlier epoch had written, Begin appends reset{producer, from_index}: the events of that producer from
 // that index on, up to the reset, are void. A reader that obeys resets therefore sees each text once.
 //
-// Implementations: [github.com/turnstone-run/turnstone/internal/stream/memory] for one process and
+// Implementations: [MemoryLog] for one process and
 // [github.com/turnstone-run/turnstone/internal/stream/pgstream] for many; the suite that both must pass is
 // [github.com/turnstone-run/turnstone/internal/stream/streamtest].
 package stream

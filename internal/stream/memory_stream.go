@@ -1,41 +1,40 @@
-package memory
+package stream
 
 import (
 	"context"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/stream"
 )
 
-// entries is one stream. The log's mutex guards it; an entry, once written, never changes.
-type entries struct {
+// memoryStream is one stream. The log's mutex guards it; an event, once written, never changes.
+type memoryStream struct {
 	id        string
-	events    []entry
+	events    []memoryEvent
 	last      int64 // index of the newest event, also after it expired
 	bytes     int64
 	cancelled bool
 	closedAt  time.Time // zero while open
-	producers map[string]*producer
+	producers map[string]*memoryProducer
 }
 
-type entry struct {
+type memoryEvent struct {
 	meta agent.EventMeta
 	body []byte // JSON of the whole event; its meta is void
 }
 
-type producer struct {
+type memoryProducer struct {
 	epoch     agent.Epoch
 	wroteFrom int64           // first index that this epoch wrote; 0 for none
 	batches   map[int64]int64 // batch → last index; each has events, so their number is bounded
 }
 
-func (s *entries) isClosed() bool { return !s.closedAt.IsZero() }
+func (s *memoryStream) isClosed() bool { return !s.closedAt.IsZero() }
 
 // first is the oldest index kept, last+1 when there is none.
-func (s *entries) first() int64 { return s.last - int64(len(s.events)) + 1 }
+func (s *memoryStream) first() int64 { return s.last - int64(len(s.events)) + 1 }
 
-func (s *entries) appended() agent.Appended {
+func (s *memoryStream) appended() agent.Appended {
 	if s == nil {
 		return agent.Appended{}
 	}
@@ -43,20 +42,20 @@ func (s *entries) appended() agent.Appended {
 }
 
 // open returns the stream, a new one if need be.
-func (l *Log) open(id string) (*entries, error) {
+func (l *MemoryLog) open(id string) (*memoryStream, error) {
 	if s, ok := l.streams[id]; ok {
 		return s, nil
 	}
-	if len(l.streams)-l.stubs.Len() >= l.cfg.MaxStreams && !l.expireOldest() {
-		return nil, agent.Errorf(agent.CodeOverflow, "open stream", "%d streams are open", l.cfg.MaxStreams)
+	if len(l.streams)-l.stubs.Len() >= l.bounds.streams && !l.expireOldest() {
+		return nil, agent.Errorf(agent.CodeOverflow, "open stream", "%d streams are open", l.bounds.streams)
 	}
-	s := &entries{id: id, producers: map[string]*producer{}}
+	s := &memoryStream{id: id, producers: map[string]*memoryProducer{}}
 	l.streams[id] = s
 	return s, nil
 }
 
 // holder returns the stream and producer of a fence that is still valid.
-func (l *Log) holder(f agent.Fence) (*entries, *producer, error) {
+func (l *MemoryLog) holder(f agent.Fence) (*memoryStream, *memoryProducer, error) {
 	s, ok := l.streams[f.StreamID]
 	if !ok {
 		return nil, nil, agent.ErrFenced
@@ -72,30 +71,30 @@ func (l *Log) holder(f agent.Fence) (*entries, *producer, error) {
 }
 
 // room makes room for a batch by expiring closed streams.
-func (l *Log) room(s *entries, b stream.Batch) error {
+func (l *MemoryLog) room(s *memoryStream, b Batch) error {
 	const op = "append events"
 	switch {
-	case len(s.events)+len(b.Bodies) > l.cfg.MaxEvents:
-		return agent.Errorf(agent.CodeOverflow, op, "the stream has %d events, at most %d", len(s.events), l.cfg.MaxEvents)
-	case s.bytes+int64(b.Bytes) > l.cfg.MaxStreamBytes:
-		return agent.Errorf(agent.CodeOverflow, op, "the stream has %d bytes, at most %d", s.bytes, l.cfg.MaxStreamBytes)
+	case len(s.events)+len(b.Bodies) > l.bounds.events:
+		return agent.Errorf(agent.CodeOverflow, op, "the stream has %d events, at most %d", len(s.events), l.bounds.events)
+	case s.bytes+int64(b.Bytes) > l.bounds.streamBytes:
+		return agent.Errorf(agent.CodeOverflow, op, "the stream has %d bytes, at most %d", s.bytes, l.bounds.streamBytes)
 	}
-	for l.bytes+int64(b.Bytes) > l.cfg.MaxBytes {
+	for l.bytes+int64(b.Bytes) > l.bounds.bytes {
 		if !l.expireOldest() {
-			return agent.Errorf(agent.CodeOverflow, op, "all streams have %d bytes, at most %d", l.bytes, l.cfg.MaxBytes)
+			return agent.Errorf(agent.CodeOverflow, op, "all streams have %d bytes, at most %d", l.bytes, l.bounds.bytes)
 		}
 	}
 	return nil
 }
 
 // write appends a checked batch and wakes the followers.
-func (l *Log) write(s *entries, b stream.Batch, producerName string, epoch agent.Epoch) {
+func (l *MemoryLog) write(s *memoryStream, b Batch, producerName string, epoch agent.Epoch) {
 	now := time.Now().UTC().Truncate(time.Microsecond) // as the database keeps it
 	for i, body := range b.Bodies {
 		s.last++
 		meta := b.Metas[i]
 		meta.EventIndex, meta.Attempt, meta.Producer, meta.Time = s.last, int64(epoch), producerName, now
-		s.events = append(s.events, entry{meta: meta, body: body})
+		s.events = append(s.events, memoryEvent{meta: meta, body: body})
 	}
 	s.bytes += int64(b.Bytes)
 	l.bytes += int64(b.Bytes)
@@ -103,7 +102,7 @@ func (l *Log) write(s *entries, b stream.Batch, producerName string, epoch agent
 }
 
 // expireOldest drops the events of the closed stream used longest ago; false when there is none.
-func (l *Log) expireOldest() bool {
+func (l *MemoryLog) expireOldest() bool {
 	id, s, ok := l.closed.RemoveOldest()
 	if ok {
 		l.expire(id, s)
@@ -111,14 +110,14 @@ func (l *Log) expireOldest() bool {
 	return ok
 }
 
-func (l *Log) expire(id string, s *entries) {
+func (l *MemoryLog) expire(id string, s *memoryStream) {
 	l.bytes -= s.bytes
 	s.events, s.bytes, s.producers = nil, 0, nil
 	l.stubs.Add(id, s)
 }
 
 // Expire drops the events of streams closed before a time and returns how many there were.
-func (l *Log) Expire(ctx context.Context, before time.Time) (int64, error) {
+func (l *MemoryLog) Expire(ctx context.Context, before time.Time) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}

@@ -1,4 +1,4 @@
-package memory_test
+package stream
 
 import (
 	"context"
@@ -9,19 +9,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/stream/memory"
 )
 
-var completed = []agent.Event{{Type: agent.EventStatus, Status: agent.StatusCompleted}}
+var completedEvents = []agent.Event{{Type: agent.EventStatus, Status: agent.StatusCompleted}}
 
-func open(t *testing.T, cfg memory.Config) *memory.Log {
-	t.Helper()
-	log, err := memory.New(cfg)
-	require.NoError(t, err)
-	return log
+// boundedLog returns a log with the default bounds, except for one.
+func boundedLog(bound func(b *memoryBounds)) *MemoryLog {
+	b := defaultMemoryBounds()
+	bound(&b)
+	return newMemoryLog(b)
 }
 
-func write(t *testing.T, log *memory.Log, id string, events int) error {
+func writeEvents(t *testing.T, log *MemoryLog, id string, events int) error {
 	t.Helper()
 	f, _, err := log.Begin(t.Context(), id, "p")
 	if err != nil {
@@ -31,7 +30,7 @@ func write(t *testing.T, log *memory.Log, id string, events int) error {
 	return err
 }
 
-func read(log *memory.Log, id string) (n int, err error) {
+func countEvents(log *MemoryLog, id string) (n int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	for _, err := range log.Follow(ctx, id, 0) {
@@ -44,22 +43,22 @@ func read(log *memory.Log, id string) (n int, err error) {
 }
 
 func TestClosedStreamsMakeRoom(t *testing.T) {
-	log := open(t, memory.Config{MaxStreams: 3})
+	log := boundedLog(func(b *memoryBounds) { b.streams = 3 })
 	for _, id := range []string{"open", "first", "second"} {
-		require.NoError(t, write(t, log, id, 1))
+		require.NoError(t, writeEvents(t, log, id, 1))
 	}
-	require.Equal(t, agent.CodeOverflow, agent.CodeOf(write(t, log, "refused", 1)), "all are open")
+	require.Equal(t, agent.CodeOverflow, agent.CodeOf(writeEvents(t, log, "refused", 1)), "all are open")
 	require.Equal(t, agent.CodeOverflow, agent.CodeOf(log.Cancel(t.Context(), "refused")))
-	require.NoError(t, log.Close(t.Context(), "first", completed))
-	require.NoError(t, log.Close(t.Context(), "second", completed))
-	n, err := read(log, "first") // so that the second is the one used longest ago
+	require.NoError(t, log.Close(t.Context(), "first", completedEvents))
+	require.NoError(t, log.Close(t.Context(), "second", completedEvents))
+	n, err := countEvents(log, "first") // so that the second is the one used longest ago
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
 
-	require.NoError(t, write(t, log, "new", 1))
-	_, err = read(log, "second")
+	require.NoError(t, writeEvents(t, log, "new", 1))
+	_, err = countEvents(log, "second")
 	require.ErrorIs(t, err, agent.ErrGap)
-	n, err = read(log, "first")
+	n, err = countEvents(log, "first")
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
 	_, _, err = log.Begin(t.Context(), "second", "p")
@@ -67,9 +66,9 @@ func TestClosedStreamsMakeRoom(t *testing.T) {
 }
 
 func TestExpiredStreamsAreForgottenInTheEnd(t *testing.T) {
-	log := open(t, memory.Config{MaxStreams: 2})
+	log := boundedLog(func(b *memoryBounds) { b.streams = 2 })
 	for i := range 100 {
-		require.NoError(t, log.Close(t.Context(), fmt.Sprint(i), completed))
+		require.NoError(t, log.Close(t.Context(), fmt.Sprint(i), completedEvents))
 	}
 	var gone, gaps, kept int
 	for i := range 100 {
@@ -88,7 +87,7 @@ func TestExpiredStreamsAreForgottenInTheEnd(t *testing.T) {
 }
 
 func TestBoundsOfOneStream(t *testing.T) {
-	log := open(t, memory.Config{MaxEvents: 10})
+	log := boundedLog(func(b *memoryBounds) { b.events = 10 })
 	f, _, err := log.Begin(t.Context(), "s", "p")
 	require.NoError(t, err)
 	_, err = log.Append(t.Context(), f, 1, make([]agent.Event, 10))
@@ -105,38 +104,30 @@ func TestBoundsOfOneStream(t *testing.T) {
 	}
 	_, _, err = log.Begin(t.Context(), "s", "one too many")
 	require.Equal(t, agent.CodeOverflow, agent.CodeOf(err))
-	require.NoError(t, log.Close(t.Context(), "s", completed), "the end always finds room")
-	n, err := read(log, "s")
+	require.NoError(t, log.Close(t.Context(), "s", completedEvents), "the end always finds room")
+	n, err := countEvents(log, "s")
 	require.NoError(t, err)
 	require.Equal(t, 11, n)
 
-	log = open(t, memory.Config{MaxStreamBytes: 1000})
-	require.Equal(t, agent.CodeOverflow, agent.CodeOf(write(t, log, "s", 100)))
+	log = boundedLog(func(b *memoryBounds) { b.streamBytes = 1000 })
+	require.Equal(t, agent.CodeOverflow, agent.CodeOf(writeEvents(t, log, "s", 100)))
 }
 
 func TestBoundOfAllStreams(t *testing.T) {
-	log := open(t, memory.Config{MaxBytes: 10_000}) // an empty event takes some 120 bytes
-	require.NoError(t, write(t, log, "old", 40))
-	require.NoError(t, log.Close(t.Context(), "old", completed))
-	require.NoError(t, write(t, log, "a", 40), "still fits")
-	require.NoError(t, write(t, log, "b", 35), "the closed one makes room")
-	_, err := read(log, "old")
+	log := boundedLog(func(b *memoryBounds) { b.bytes = 10_000 }) // an empty event takes some 120 bytes
+	require.NoError(t, writeEvents(t, log, "old", 40))
+	require.NoError(t, log.Close(t.Context(), "old", completedEvents))
+	require.NoError(t, writeEvents(t, log, "a", 40), "still fits")
+	require.NoError(t, writeEvents(t, log, "b", 35), "the closed one makes room")
+	_, err := countEvents(log, "old")
 	require.ErrorIs(t, err, agent.ErrGap)
-	require.Equal(t, agent.CodeOverflow, agent.CodeOf(write(t, log, "c", 40)))
-	require.NoError(t, log.Close(t.Context(), "a", completed))
-	require.NoError(t, write(t, log, "c", 30))
-}
-
-func TestNewRefusesNegativeBounds(t *testing.T) {
-	for _, cfg := range []memory.Config{{MaxStreams: -1}, {MaxEvents: -1}, {MaxStreamBytes: -1}, {MaxBytes: -1}} {
-		_, err := memory.New(cfg)
-		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
-	}
+	require.Equal(t, agent.CodeOverflow, agent.CodeOf(writeEvents(t, log, "c", 40)))
+	require.NoError(t, log.Close(t.Context(), "a", completedEvents))
+	require.NoError(t, writeEvents(t, log, "c", 30))
 }
 
 func BenchmarkAppend(b *testing.B) {
-	log, err := memory.New(memory.Config{MaxEvents: 1 << 30, MaxStreamBytes: 1 << 40, MaxBytes: 1 << 40})
-	require.NoError(b, err)
+	log := newMemoryLog(memoryBounds{streams: 1, events: 1 << 30, streamBytes: 1 << 40, bytes: 1 << 40})
 	f, _, err := log.Begin(b.Context(), "s", "p")
 	require.NoError(b, err)
 	batch := int64(0)

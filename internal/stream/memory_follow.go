@@ -1,24 +1,23 @@
-package memory
+package stream
 
 import (
 	"context"
 	"iter"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/stream"
 )
 
-// page bounds what a slow follower keeps alive of a stream that has expired meanwhile.
-const page = 256
+// memoryPageSize bounds what a slow follower keeps alive of a stream that has expired meanwhile.
+const memoryPageSize = 256
 
-// watch is where the followers of one stream wait, whether or not the stream exists. It lives as long as they do.
-type watch struct {
+// memoryWatch is where the followers of one stream wait, whether or not the stream exists. It lives as long as they do.
+type memoryWatch struct {
 	changed chan struct{} // closed, and replaced, by each write
 	refs    int
 }
 
 // Follow yields the events after an index; see turns.EventLog.
-func (l *Log) Follow(ctx context.Context, streamID string, after int64) iter.Seq2[agent.Event, error] {
+func (l *MemoryLog) Follow(ctx context.Context, streamID string, after int64) iter.Seq2[agent.Event, error] {
 	return func(yield func(agent.Event, error) bool) {
 		if err := l.follow(ctx, streamID, after, yield); err != nil {
 			yield(agent.Event{}, err)
@@ -27,8 +26,8 @@ func (l *Log) Follow(ctx context.Context, streamID string, after int64) iter.Seq
 }
 
 // follow returns nil when the stream has ended or the consumer has had enough.
-func (l *Log) follow(ctx context.Context, id string, after int64, yield func(agent.Event, error) bool) error {
-	if err := stream.CheckStream(id); err != nil {
+func (l *MemoryLog) follow(ctx context.Context, id string, after int64, yield func(agent.Event, error) bool) error {
+	if err := CheckStream(id); err != nil {
 		return err
 	}
 	if after < 0 {
@@ -48,7 +47,7 @@ func (l *Log) follow(ctx context.Context, id string, after int64, yield func(age
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			e, err := stream.Decode(r.events[i].body)
+			e, err := Decode(r.events[i].body)
 			if err != nil {
 				return err
 			}
@@ -74,7 +73,7 @@ func (l *Log) follow(ctx context.Context, id string, after int64, yield func(age
 }
 
 // complete adds what every entry of a stream has in common.
-func (e *entry) complete(id string) agent.EventMeta {
+func (e *memoryEvent) complete(id string) agent.EventMeta {
 	m := e.meta
 	m.StreamID = id
 	if m.TurnID == "" {
@@ -83,43 +82,43 @@ func (e *entry) complete(id string) agent.EventMeta {
 	return m
 }
 
-type reading struct {
-	events  []entry // at most a page
+type memoryPage struct {
+	events  []memoryEvent // at most a page
 	closed  bool
 	changed <-chan struct{} // closed when there is more than was read
 }
 
-func (l *Log) read(id string, w *watch, after int64) (reading, error) {
+func (l *MemoryLog) read(id string, w *memoryWatch, after int64) (memoryPage, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s, ok := l.streams[id]
 	if !ok {
-		return reading{changed: w.changed}, nil
+		return memoryPage{changed: w.changed}, nil
 	}
 	l.closed.Get(id) // used just now
 	switch {
 	case after >= s.last:
-		return reading{closed: s.isClosed(), changed: w.changed}, nil
+		return memoryPage{closed: s.isClosed(), changed: w.changed}, nil
 	case after+1 < s.first():
-		return reading{}, agent.ErrGap
+		return memoryPage{}, agent.ErrGap
 	}
 	events := s.events[after+1-s.first():]
-	return reading{events: events[:min(len(events), page)], closed: s.isClosed(), changed: w.changed}, nil
+	return memoryPage{events: events[:min(len(events), memoryPageSize)], closed: s.isClosed(), changed: w.changed}, nil
 }
 
-func (l *Log) watch(id string) *watch {
+func (l *MemoryLog) watch(id string) *memoryWatch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w, ok := l.watched[id]
 	if !ok {
-		w = &watch{changed: make(chan struct{})}
+		w = &memoryWatch{changed: make(chan struct{})}
 		l.watched[id] = w
 	}
 	w.refs++
 	return w
 }
 
-func (l *Log) unwatch(id string, w *watch) {
+func (l *MemoryLog) unwatch(id string, w *memoryWatch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if w.refs--; w.refs == 0 {
@@ -128,7 +127,7 @@ func (l *Log) unwatch(id string, w *watch) {
 }
 
 // wake lets the followers of a stream read again.
-func (l *Log) wake(id string) {
+func (l *MemoryLog) wake(id string) {
 	if w, ok := l.watched[id]; ok {
 		close(w.changed)
 		w.changed = make(chan struct{})
