@@ -14,7 +14,6 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
-	"github.com/turnstone-run/turnstone/internal/telemetry"
 	"github.com/turnstone-run/turnstone/internal/telemetry/metrics"
 	"github.com/turnstone-run/turnstone/internal/telemetry/traces"
 )
@@ -39,14 +38,14 @@ func (s *Service) openTelemetry(ctx context.Context) (err error) {
 	if w.counts, err = metrics.New(metrics.Config{Registerer: w.registry, MaxValues: set.Metrics.MaxLabelValues}); err != nil {
 		return err
 	}
-	observers := []agent.Observer{w.counts}
+	all := observers{w.counts}
 	if set.Telemetry.On() {
 		if w.traces, err = s.openTraces(ctx); err != nil {
 			return err
 		}
-		observers = []agent.Observer{w.traces, w.counts} // in this order, so that metrics are recorded within a span
+		all = observers{w.traces, w.counts} // in this order, so that metrics are recorded within a span
 	}
-	w.observer = telemetry.All(append(observers, s.cfg.Observers...)...)
+	w.observer = append(all, s.cfg.Observers...)
 	return nil
 }
 

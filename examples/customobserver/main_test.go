@@ -8,12 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/telemetry"
 )
 
 func TestLongTurns(t *testing.T) {
 	var out bytes.Buffer
-	o := telemetry.All(longTurns{to: &out, from: time.Minute}, agent.Unobserved{})
+	var o agent.Observer = longTurns{to: &out, from: time.Minute}
 	ctx, done := o.Work(t.Context(), agent.Work{Name: "CallModel"})
 	done(nil)
 	for _, ms := range []int64{59_999, 61_000} {

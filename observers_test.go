@@ -1,4 +1,4 @@
-package telemetry_test
+package turnstone
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/telemetry"
 )
 
 type place struct{}
@@ -59,9 +58,9 @@ func (o told) Decided(ctx context.Context, _ *agent.Observed, _ *agent.Approval)
 
 func (o told) Ended(ctx context.Context, _ agent.TurnEnded) { o.say(ctx, "ended") }
 
-func TestAllTellsEveryObserver(t *testing.T) {
+func TestEveryObserverIsCalled(t *testing.T) {
 	var lines []string
-	both := telemetry.All(told{name: "a", lines: &lines}, told{name: "b", trace: "00", lines: &lines})
+	both := observers{told{name: "a", lines: &lines}, told{name: "b", trace: "00", lines: &lines}}
 	require.Equal(t, "00", both.Carry(t.Context()))
 	require.Equal(t, "00/c", both.Delegate(t.Context(), nil, "c"))
 	ctx, worked := both.Work(t.Context(), agent.Work{})
@@ -80,6 +79,4 @@ func TestAllTellsEveryObserver(t *testing.T) {
 		"a>b worked", "a worked",
 		"a ended", "b ended",
 	}, lines)
-	one := told{name: "a", lines: &lines}
-	require.Equal(t, one, telemetry.All(one))
 }
