@@ -41,6 +41,37 @@ func TestWhatIsStored(t *testing.T) {
 	require.False(t, ok)
 }
 
+func TestRedisKeepsWhatWasSetUntilItIsDropped(t *testing.T) {
+	tier := openTier(t, "redis://"+miniredis.RunT(t).Addr(), redisTTL)
+	get := func(hash string, want []byte) {
+		t.Helper()
+		got, ok, err := tier.Get(t.Context(), hash)
+		require.NoError(t, err)
+		require.Equal(t, want != nil, ok)
+		require.True(t, bytes.Equal(want, got))
+	}
+	const other = "sha256:01"
+	get(testHash, nil)
+	require.NoError(t, tier.Drop(t.Context(), testHash))
+	for _, body := range [][]byte{[]byte("{\"a\":\"\x00\xff\r\n\"}"), []byte("short"), bytes.Repeat([]byte("0123456789abcdef"), MaxPlan/16)} {
+		require.NoError(t, tier.Set(t.Context(), testHash, body))
+		get(testHash, body)
+	}
+	get(other, nil)
+	require.NoError(t, tier.Set(t.Context(), other, []byte("2")))
+	require.NoError(t, tier.Drop(t.Context(), testHash))
+	get(testHash, nil)
+	get(other, []byte("2"))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, err := tier.Get(ctx, other)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, tier.Set(ctx, other, []byte("1")), context.Canceled)
+	require.ErrorIs(t, tier.Drop(ctx, other), context.Canceled)
+	get(other, []byte("2"))
+}
+
 func TestWhatIsNoPlan(t *testing.T) {
 	server := miniredis.RunT(t)
 	tier := openTier(t, "redis://"+server.Addr(), redisTTL)

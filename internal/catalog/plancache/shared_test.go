@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -123,43 +121,4 @@ func TestASharedTierThatFailsIsLeftAlone(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestRedisTier(t *testing.T) {
-	server := miniredis.RunT(t)
-	tier := openTier(t, "redis://"+server.Addr(), redisTTL)
-	s, h := stored("a", "b", "c", "d", "e", "f")
-	process := func() *Cache {
-		c := open(t, Config{Backend: s, Shared: tier})
-		c.shared.timeout = 10 * time.Second
-		return c
-	}
-	ask := func(c *Cache, i int) {
-		t.Helper()
-		p, err := c.Plan(t.Context(), h[i])
-		require.NoError(t, err)
-		require.Equal(t, string(rune('a'+i)), p.Agent)
-	}
-	ask(process(), 0)
-	key := "turnstone:plan:" + h[0]
-	stored, err := server.Get(key)
-	require.NoError(t, err)
-	require.Equal(t, string(s.bodies[h[0]]), stored)
-	ask(process(), 0)
-	require.Equal(t, int32(1), s.reads.Load())
-
-	require.NoError(t, server.Set(key, "poison"))
-	ask(process(), 0)
-	require.Equal(t, int32(2), s.reads.Load())
-	stored, err = server.Get(key)
-	require.NoError(t, err)
-	require.Equal(t, string(s.bodies[h[0]]), stored)
-
-	server.Close()
-	last := process()
-	began := time.Now()
-	for i := range slices.All(h) {
-		ask(last, i)
-	}
-	require.Less(t, time.Since(began), 5*time.Second)
 }
