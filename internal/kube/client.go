@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 )
 
@@ -29,13 +28,11 @@ type Jobs interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (*batchv1.Job, error)
 	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (*batchv1.Job, error)
 	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
-	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
 // Pods are the pods of a namespace.
 type Pods interface {
 	List(ctx context.Context, opts metav1.ListOptions) (*corev1.PodList, error)
-	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 	GetLogs(name string, opts *corev1.PodLogOptions) *rest.Request
 }
 
@@ -120,12 +117,6 @@ func (r *endpoint[T]) Create(ctx context.Context, v T, opts metav1.CreateOptions
 // Get returns an object.
 func (r *endpoint[T]) Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error) {
 	return r.answer(ctx, r.to(r.api.Get(), &opts).Name(name))
-}
-
-// Watch returns the changes of the objects that opts select.
-func (r *endpoint[T]) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	opts.Watch = true
-	return r.to(r.api.Get(), &opts).Watch(ctx)
 }
 
 type jobs struct{ endpoint[*batchv1.Job] }

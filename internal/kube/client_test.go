@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/turnstone-run/turnstone/internal/kube"
 )
@@ -57,9 +56,8 @@ func TestClientRequests(t *testing.T) {
 	const jobs, secrets = "/apis/batch/v1/namespaces/agents/jobs", "/api/v1/namespaces/agents/secrets"
 	s := &apiServer{bodies: map[string]string{}, answers: map[string]string{
 		"POST " + jobs: job, "GET " + jobs + "/j": job, "PATCH " + jobs + "/j": job, "DELETE " + jobs + "/j": job,
-		"GET " + jobs + "?fieldSelector=metadata.name%3Dj&watch=true": `{"type":"MODIFIED","object":` + job + "}\n",
-		"GET " + pods + "?labelSelector=a%3Db":                        `{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"p"}}]}`,
-		"GET " + pods + "/p/log?container=agent&tailLines=7":          "a line\n",
+		"GET " + pods + "?labelSelector=a%3Db":               `{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"p"}}]}`,
+		"GET " + pods + "/p/log?container=agent&tailLines=7": "a line\n",
 		"POST " + secrets: `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s"}}`,
 	}}
 	client, ctx := s.connect(t), t.Context()
@@ -78,13 +76,6 @@ func TestClientRequests(t *testing.T) {
 	require.JSONEq(t, `{"spec":{}}`, s.bodies["PATCH "+jobs+"/j"])
 	require.NoError(t, client.Jobs("agents").Delete(ctx, "j", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}))
 	require.Contains(t, s.bodies["DELETE "+jobs+"/j"], `"propagationPolicy":"Background"`)
-
-	changes, err := client.Jobs("agents").Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=j"})
-	require.NoError(t, err)
-	change := <-changes.ResultChan()
-	require.Equal(t, watch.Modified, change.Type)
-	require.IsType(t, &batchv1.Job{}, change.Object)
-	changes.Stop()
 
 	list, err := client.Pods("agents").List(ctx, metav1.ListOptions{LabelSelector: "a=b"})
 	require.NoError(t, err)

@@ -52,7 +52,7 @@ type Config struct {
 	Deadline     time.Duration // of a run; default 7 min, which is below the 8 minutes of a tool call; at most [MaxDeadline]
 	TTL          time.Duration // how long a finished Job is kept; default 1 h, 1 min to 30 days
 	PullPatience time.Duration // how long an image may fail to be pulled; default 2 min
-	PollInterval time.Duration // how often a Job is read if no watch reports a change; default 5 s
+	PollInterval time.Duration // how often a Job and its pods are read; default 2 s
 
 	RuntimeClass string   // e.g. gvisor
 	PullSecrets  []string // of private registries, in the namespace
@@ -124,7 +124,7 @@ func (c *Config) defaults() {
 	c.Deadline = cmp.Or(c.Deadline, 7*time.Minute)
 	c.TTL = cmp.Or(c.TTL, time.Hour)
 	c.PullPatience = cmp.Or(c.PullPatience, 2*time.Minute)
-	c.PollInterval = cmp.Or(c.PollInterval, 5*time.Second)
+	c.PollInterval = cmp.Or(c.PollInterval, 2*time.Second)
 	c.Logger = cmp.Or(c.Logger, zap.NewNop())
 }
 

@@ -9,8 +9,7 @@
 // follows it. So a worker that dies leaves a Job that the call's next attempt follows to its end. A Job that an earlier attempt may have
 // made and that is gone is answered as [agent.OutcomeUnknown] and not made again.
 //
-// The Job and its pods are read again whenever a watch reports a change, and every few seconds in any case. So a watch that breaks off or
-// is forbidden costs only time.
+// The Job and its pods are read every few seconds.
 //
 // If the turn is cancelled, or the call's time is over, the Job is deleted together with its pods. If the worker stops, or another
 // attempt has begun, it stays.

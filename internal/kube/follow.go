@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
@@ -25,8 +24,6 @@ type snapshot struct {
 
 // follow reads the Job until it has finished, and returns its result.
 func (r *run) follow(ctx context.Context) (agent.ContainerResult, error) {
-	changes := r.watch(ctx)
-	defer changes.stop()
 	tick := time.NewTicker(r.c.cfg.PollInterval)
 	defer tick.Stop()
 	var troubled time.Time // since when the image cannot be pulled
@@ -59,8 +56,10 @@ func (r *run) follow(ctx context.Context) (agent.ContainerResult, error) {
 				Type: string(agent.CodeUnavailable), Message: what + "; the container did not start", Field: "image",
 			}}, nil
 		}
-		if err := changes.wait(ctx, tick.C); err != nil {
-			return agent.ContainerResult{}, err
+		select {
+		case <-ctx.Done():
+			return agent.ContainerResult{}, agent.Interrupted(ctx, op)
+		case <-tick.C:
 		}
 	}
 }
@@ -157,64 +156,6 @@ func withReason(what, reason, message string) string {
 		}
 	}
 	return what
-}
-
-// changes reports that the Job or its pods may have changed. A watch that breaks off is opened again at the next tick.
-type changes struct {
-	open    func() []watch.Interface
-	watches []watch.Interface
-}
-
-func (r *run) watch(ctx context.Context) *changes {
-	byName := metav1.ListOptions{FieldSelector: "metadata.name=" + r.job.Name}
-	byLabel := metav1.ListOptions{LabelSelector: r.podSelector()}
-	c := &changes{open: func() []watch.Interface {
-		var opened []watch.Interface
-		if w, err := r.c.cfg.Client.Jobs(r.c.cfg.Namespace).Watch(ctx, byName); err == nil {
-			opened = append(opened, w)
-		}
-		if w, err := r.c.cfg.Client.Pods(r.c.cfg.Namespace).Watch(ctx, byLabel); err == nil {
-			opened = append(opened, w)
-		}
-		return opened
-	}}
-	c.watches = c.open()
-	return c
-}
-
-func (c *changes) stop() {
-	for _, w := range c.watches {
-		w.Stop()
-	}
-	c.watches = nil
-}
-
-// wait returns if something may have changed, and at the tick.
-func (c *changes) wait(ctx context.Context, tick <-chan time.Time) error {
-	var first, second <-chan watch.Event
-	if len(c.watches) > 0 {
-		first = c.watches[0].ResultChan()
-	}
-	if len(c.watches) > 1 {
-		second = c.watches[1].ResultChan()
-	}
-	var ok bool
-	select {
-	case <-ctx.Done():
-		return agent.Interrupted(ctx, op)
-	case _, ok = <-first:
-	case _, ok = <-second:
-	case <-tick:
-		if len(c.watches) < 2 { // one was refused or broke off
-			c.stop()
-			c.watches = c.open()
-		}
-		return nil
-	}
-	if !ok {
-		c.stop()
-	}
-	return nil
 }
 
 // collect returns the result of a finished Job.

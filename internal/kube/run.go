@@ -19,7 +19,7 @@ import (
 
 const (
 	apiPatience   = 30 * time.Second // how long the cluster's API may be away
-	apiTimeout    = 10 * time.Second // of one request to it, besides logs and watches
+	apiTimeout    = 10 * time.Second // of one request to it, besides logs
 	cleanPatience = 10 * time.Second // for deleting a Job when the call's own time is over
 	firstDelay    = 100 * time.Millisecond
 )

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -306,38 +305,6 @@ func TestImageCannotBeHad(t *testing.T) {
 		w.setTerminated(pod, 0, "", "true")
 		w.finish(job, batchv1.JobComplete, "")
 		require.JSONEq(t, "true", string(w.wait(done).Result))
-	})
-}
-
-// A watch is a help, not a need.
-func TestWatches(t *testing.T) {
-	refuse := func(clienttesting.Action) (bool, watch.Interface, error) {
-		return true, nil, apierrors.NewForbidden(schema.GroupResource{}, "x", nil)
-	}
-	breakOff := func(clienttesting.Action) (bool, watch.Interface, error) {
-		w := watch.NewFake()
-		w.Stop()
-		return true, w, nil
-	}
-	for name, react := range map[string]clienttesting.WatchReactionFunc{"refused": refuse, "broken off": breakOff} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, nil)
-			w.PrependWatchReactor("*", react)
-			done := w.run(t.Context(), w.container())
-			job, pod := w.started()
-			w.setTerminated(pod, 0, "", "")
-			w.finish(job, batchv1.JobComplete, "")
-			require.JSONEq(t, "{}", string(w.wait(done).Result))
-		})
-	}
-	t.Run("instead of polling", func(t *testing.T) {
-		w := newWorld(t, func(c *kube.Config) { c.PollInterval = time.Hour })
-		done := w.run(t.Context(), w.container())
-		job, pod := w.started()
-		require.Eventually(t, func() bool { return len(w.reports()) > 0 }, 10*time.Second, time.Millisecond)
-		w.setTerminated(pod, 0, "", "")
-		w.finish(job, batchv1.JobComplete, "")
-		require.JSONEq(t, "{}", string(w.wait(done).Result))
 	})
 }
 
