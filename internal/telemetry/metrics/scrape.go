@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -84,37 +83,28 @@ type scraper struct {
 
 	desc    descriptions
 	tenants int
-	now     func() time.Time
 	errors  *prometheus.CounterVec
 	took    *prometheus.GaugeVec
 	sources []*source
 }
 
-// source is a source with its last answer. It is asked one question at a time, even if it does not stop in time.
+// source is a source with its last answer. It is asked one question at a time.
 type source struct {
 	name string
 	ask  func(ctx context.Context) ([]prometheus.Metric, error)
 
-	mu    sync.Mutex
-	at    time.Time
-	last  []prometheus.Metric
-	ok    bool
-	asked chan answer // not nil: an answer is outstanding
+	mu   sync.Mutex
+	at   time.Time
+	last []prometheus.Metric
+	ok   bool
 }
-
-type answer struct {
-	metrics []prometheus.Metric
-	err     error
-}
-
-var errSlow = errors.New("no answer in time")
 
 func newScraper(s Sources, tenants int) *scraper {
 	if s.Logger == nil {
 		s.Logger = zap.NewNop()
 	}
 	c := &scraper{
-		Sources: s, desc: newDescriptions(), tenants: tenants, now: time.Now,
+		Sources: s, desc: newDescriptions(), tenants: tenants,
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "telemetry_collect_errors_total", Help: "Questions for metrics without an answer, by source: turns and budgets (database), queues (Temporal).",
 		}, []string{"source"}),
@@ -141,7 +131,7 @@ func (c *scraper) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect asks all sources at once. It takes little longer than sourceTimeout.
+// Collect asks all sources at once. It takes little longer than sourceTimeout, because they stop with their contexts.
 func (c *scraper) Collect(to chan<- prometheus.Metric) {
 	var all sync.WaitGroup
 	for _, p := range c.sources {
@@ -167,45 +157,20 @@ func (c *scraper) Collect(to chan<- prometheus.Metric) {
 func (c *scraper) readSource(p *source) ([]prometheus.Metric, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.at.IsZero() && c.now().Sub(p.at) < answerLifetime {
+	if !p.at.IsZero() && time.Since(p.at) < answerLifetime {
 		return p.last, p.ok
 	}
 	since := time.Now()
-	a := c.awaitAnswer(p)
-	p.at, p.last, p.ok = c.now(), a.metrics, a.err == nil
-	c.took.WithLabelValues(p.name).Set(time.Since(since).Seconds())
-	if a.err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), sourceTimeout)
+	defer cancel()
+	answer, err := p.ask(ctx)
+	p.at, p.last, p.ok = time.Now(), answer, err == nil
+	c.took.WithLabelValues(p.name).Set(p.at.Sub(since).Seconds())
+	if err != nil {
 		c.errors.WithLabelValues(p.name).Inc()
-		c.Logger.Warn("metrics are incomplete", zap.String("source", p.name), zap.Error(a.err))
+		c.Logger.Warn("metrics are incomplete", zap.String("source", p.name), zap.Error(err))
 	}
 	return p.last, p.ok
-}
-
-func (c *scraper) awaitAnswer(p *source) answer {
-	select {
-	case <-p.asked: // an outstanding answer is old
-		p.asked = nil
-	default:
-	}
-	if p.asked == nil {
-		asked := make(chan answer, 1)
-		p.asked = asked
-		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), sourceTimeout)
-			defer cancel()
-			metrics, err := p.ask(ctx)
-			asked <- answer{metrics, err}
-		}()
-	}
-	late := time.NewTimer(sourceTimeout + sourceTimeout/4)
-	defer late.Stop()
-	select {
-	case a := <-p.asked:
-		p.asked = nil
-		return a
-	case <-late.C:
-		return answer{err: errSlow}
-	}
 }
 
 func gaugeValue(ok bool) float64 {
