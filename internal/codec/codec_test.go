@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -221,30 +220,6 @@ func FuzzDecode(f *testing.F) {
 			same(t, opened[0], back[0])
 		}
 	})
-}
-
-func BenchmarkCodec(b *testing.B) {
-	text, _ := key(b, "one")
-	k := ring(b, text)
-	for _, size := range []int{300, 64 << 10} {
-		p := []*commonpb.Payload{payload(b, strings.Repeat("x", size))}
-		sealed, err := k.Encode(p)
-		require.NoError(b, err)
-		b.Run(fmt.Sprintf("encode/%d", size), func(b *testing.B) {
-			b.SetBytes(int64(size))
-			b.ReportAllocs()
-			for b.Loop() {
-				_, _ = k.Encode(p)
-			}
-		})
-		b.Run(fmt.Sprintf("decode/%d", size), func(b *testing.B) {
-			b.SetBytes(int64(size))
-			b.ReportAllocs()
-			for b.Loop() {
-				_, _ = k.Decode(sealed)
-			}
-		})
-	}
 }
 
 // shelf keeps objects in memory.

@@ -2,9 +2,7 @@ package jq_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -116,33 +114,4 @@ func FuzzProgram(f *testing.F) {
 			require.True(t, json.Valid(o))
 		}
 	})
-}
-
-func BenchmarkSelect(b *testing.B) {
-	const rows = 1_000_000
-	var doc strings.Builder
-	for i := range rows {
-		fmt.Fprintf(&doc, `%c{"id":%d,"name":"product %d","price":%d.%02d,"category":"c%d"}`, "[,"[min(i, 1)], i, i, i%1000, i%100, i%17)
-	}
-	doc.WriteByte(']')
-	input := json.RawMessage(doc.String())
-	for _, query := range []string{`.[] | select(.price < 100)`, `map(select(.price < 100))`, `.[] | {id, price}`} {
-		b.Run(query, func(b *testing.B) {
-			p, err := jq.Compile(query)
-			require.NoError(b, err)
-			b.SetBytes(int64(len(input)))
-			b.ReportAllocs()
-			for b.Loop() {
-				_, err := p.Run(b.Context(), input, jq.Bounds{Time: time.Minute})
-				require.NoError(b, err)
-			}
-		})
-	}
-}
-
-func BenchmarkCompile(b *testing.B) {
-	for b.Loop() {
-		_, err := jq.Compile(`[.[] | select(.price < 100) | {id, name}] | sort_by(.id) | group_by(.name)`)
-		require.NoError(b, err)
-	}
 }

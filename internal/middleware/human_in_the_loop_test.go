@@ -266,21 +266,3 @@ func TestHumanInTheLoopRefusesOptions(t *testing.T) {
 	build(t, human, `{"on_expiry":"end","interrupt_on":{"pay":{"expires_in":"8784h"}}}`)
 	build(t, human, ``)
 }
-
-func BenchmarkHumanInTheLoop(b *testing.B) {
-	options := json.RawMessage(`{"interrupt_on":{"pay":{"when":"args.amount > 100 && user.role != 'owner'"}},"when":"!effect_free"}`)
-	b.Run("build", func(b *testing.B) {
-		for b.Loop() {
-			_, _ = human(options)
-		}
-	})
-	b.Run("gate", func(b *testing.B) {
-		m, err := human(options)
-		require.NoError(b, err)
-		g, _ := m.(agent.Gater)
-		call := gatedCall(`{"amount":1000,"to":"DE1"}`)
-		for b.Loop() {
-			_, _ = g.Gate(call, agent.GateVerdict{})
-		}
-	})
-}

@@ -380,18 +380,3 @@ func TestSummarizationRefusesOptions(t *testing.T) {
 		`{"trigger":{"tokens":4},"model":"` + strings.Repeat("a", 129) + `"}`: "model",
 	})
 }
-
-func BenchmarkSummarizationUsedAgain(b *testing.B) {
-	m, err := newSummarization(json.RawMessage(`{"trigger":{"tokens":1},"keep":{"messages":20}}`))
-	require.NoError(b, err)
-	messages := talk(0, 1_000)
-	for i := range messages {
-		messages[i].Blocks[0].Text += strings.Repeat(" word", 200)
-	}
-	s := &session{notes: map[string]json.RawMessage{}, answer: "short"}
-	b.ReportAllocs()
-	for b.Loop() {
-		req := agent.ModelRequest{Messages: messages}
-		_, _ = m.BeforeModel(b.Context(), s.invocation(), &req)
-	}
-}

@@ -163,18 +163,6 @@ func (e endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func BenchmarkReader(b *testing.B) {
-	record := `{"id":"AU164","title":"A \"quoted\" title, 5% off &amp; more","url":"https:\/\/h.example\/a?b=c%20d","text":"the token was late"},`
-	text := strings.Repeat(record, 10<<20/len(record))
-	m := NewMasker("tok-3f9aK2mQ8xZ1vB7n", "Ah2k39dksLS02kd8Hx", "user:password-123")
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		if _, err := io.Copy(io.Discard, NewReader(io.NopCloser(strings.NewReader(text)), m)); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // However a body comes in pieces, what is read is what one replacement of the whole would be.
 func TestMaskedBody(t *testing.T) {
 	t.Parallel()

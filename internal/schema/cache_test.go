@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -81,29 +80,4 @@ func TestCheckIsConcurrent(t *testing.T) {
 		})
 	}
 	wg.Wait()
-}
-
-func BenchmarkCheck(b *testing.B) {
-	schema := json.RawMessage(`{"type":"object","required":["rows"],"properties":{"rows":{"type":"array","items":{"$ref":"#/$defs/row"}}},"$defs":{"row":{
-		"type":"object","required":["id","op"],"additionalProperties":false,"properties":{"id":{"type":"integer","minimum":0},"op":{"enum":["eq","ne","lt"]},
-		"code":{"type":"string","pattern":"^[A-Z]{3}$"},"tags":{"type":"array","items":{"type":"string","maxLength":20}}}}}}`)
-	row := `{"id":7,"op":"lt","code":"JFK","tags":["a","b","c"]}`
-	for _, n := range []int{1, 100, 5000} {
-		doc := json.RawMessage(`{"rows":[` + strings.Repeat(row+",", n-1) + row + `]}`)
-		b.Run(fmt.Sprintf("cached/rows=%d", n), func(b *testing.B) {
-			c := New()
-			b.SetBytes(int64(len(doc)))
-			b.ReportAllocs()
-			for b.Loop() {
-				require.NoError(b, c.Check("args", schema, doc))
-			}
-		})
-	}
-	b.Run("compile", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			_, p := compileText(schema)
-			require.Nil(b, p)
-		}
-	})
 }

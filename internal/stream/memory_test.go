@@ -125,16 +125,3 @@ func TestBoundOfAllStreams(t *testing.T) {
 	require.NoError(t, log.Close(t.Context(), "a", completedEvents))
 	require.NoError(t, writeEvents(t, log, "c", 30))
 }
-
-func BenchmarkAppend(b *testing.B) {
-	log := newMemoryLog(memoryBounds{streams: 1, events: 1 << 30, streamBytes: 1 << 40, bytes: 1 << 40})
-	f, _, err := log.Begin(b.Context(), "s", "p")
-	require.NoError(b, err)
-	batch := int64(0)
-	for b.Loop() {
-		batch++
-		if _, err := log.Append(b.Context(), f, batch, []agent.Event{{Type: agent.EventToken, Text: "some words"}}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

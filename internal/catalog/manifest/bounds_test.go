@@ -94,33 +94,3 @@ func TestHardTextIsFast(t *testing.T) {
 		})
 	}
 }
-
-func BenchmarkParseThousandAgents(b *testing.B) {
-	var text strings.Builder
-	for i := range 1000 {
-		fmt.Fprintf(&text, `---
-kind: AgentInstance
-name: agent-%d
-version: 1
-description: An agent among many.
-labels: {team: core, tier: gold}
-node_id: agent
-node_version: 1
-parameters:
-  system_message: You analyse data and answer with tables.
-  temperature: 0.2
-models: [fast, slow]
-tools: [research, {toolkit: pipeline, tools: [execute_pipeline]}]
-middleware:
-  - {name: model_retry, options: {max_retries: 3}}
-limits: {model_calls: 20, tool_calls: 50}
-`, i)
-	}
-	files := []agent.ManifestFile{{Name: "agents.yaml", Data: []byte(text.String())}}
-	b.SetBytes(int64(text.Len()))
-	for b.Loop() {
-		if _, faults := manifest.Parse(files); faults != nil {
-			b.Fatal(faults)
-		}
-	}
-}

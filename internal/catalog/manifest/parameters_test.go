@@ -194,23 +194,3 @@ func TestParametersBoundsTheWork(t *testing.T) {
 	_, faults = manifest.Parameters(growing, json.RawMessage(`{"a":[`+strings.Repeat("{},", 1000)+`{}]}`))
 	require.EqualError(t, faults, "are too many to be checked against this schema")
 }
-
-func BenchmarkParameters(b *testing.B) {
-	in := json.RawMessage(`{"model":"m","tools":[{"name":"a"},{"name":"b"}]}`)
-	b.Run("compiling", func(b *testing.B) {
-		for b.Loop() {
-			if _, faults := manifest.Parameters(json.RawMessage(properties), in); faults != nil {
-				b.Fatal(faults)
-			}
-		}
-	})
-	b.Run("compiled", func(b *testing.B) {
-		p, faults := manifest.NewProperties(json.RawMessage(properties))
-		require.Empty(b, faults)
-		for b.Loop() {
-			if _, faults := p.Parameters(in); faults != nil {
-				b.Fatal(faults)
-			}
-		}
-	})
-}

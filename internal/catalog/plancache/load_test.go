@@ -150,16 +150,3 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	require.NoError(t, g.Wait())
 }
-
-func BenchmarkPlanInMemory(b *testing.B) {
-	s, h := stored("a")
-	c := open(b, Config{Backend: s})
-	_, err := c.Plan(b.Context(), h[0])
-	require.NoError(b, err)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := c.Plan(b.Context(), h[0]); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -178,11 +178,3 @@ func FuzzCite(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkCite(b *testing.B) {
-	text := strings.Repeat("A sentence that rests on something [1]. Code `x[2]` does not.\n\n", 500)
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		citation.Cite(text, some())
-	}
-}

@@ -360,26 +360,3 @@ func FuzzHTML(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkParse(b *testing.B) {
-	text := sentences(20_000)
-	paragraphs := "<p>" + strings.ReplaceAll(text, "\n\n", "</p><h2>Next</h2><p>")
-	pages := make([]string, 200)
-	for i := range pages {
-		pages[i] = pdfStream("/Filter/FlateDecode", deflated(shown(strings.Split(text[i*4_000:(i+1)*4_000], "\n")...)))
-	}
-	for name, f := range map[string]document.File{
-		"text": {Name: "a.txt", Data: []byte(text)}, "markdown": {Name: "a.md", Data: []byte(strings.ReplaceAll(text, "\n\n", "\n\n## Next\n\n"))},
-		"html": {Name: "a.html", Data: []byte(paragraphs)}, "pdf": {Name: "a.pdf", Data: pdfPages("", pages...)},
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(f.Data)))
-			for b.Loop() {
-				documents, err := document.Parse(b.Context(), f)
-				require.NoError(b, err)
-				_, err = document.Split(&documents[0], 1_000, 150, 1_000_000)
-				require.NoError(b, err)
-			}
-		})
-	}
-}
