@@ -16,12 +16,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// ReadCSV reads records as objects; see the package comment.
-func ReadCSV(r io.Reader, l Limits) ([]Row, error) { return readCSV(r, l, true) }
-
 // csvGrowth bounds the rows to a multiple of the body: each repeats the names of its columns.
 const csvGrowth = 8
 
+// readCSV reads records as objects; see the package comment.
 func readCSV(r io.Reader, l Limits, header bool) ([]Row, error) {
 	in := bufio.NewReader(limitReader(r, l.bytes()))
 	skipMark(in)

@@ -217,10 +217,10 @@ func TestLimits(t *testing.T) {
 	require.EqualError(t, err, "is larger than 10 bytes")
 
 	wide := strings.Repeat("x", 1000) + "\n" + strings.Repeat("1\n", 1000)
-	_, err = dataset.ReadCSV(strings.NewReader(wide), dataset.Limits{Bytes: 5000})
+	_, err = dataset.Read(strings.NewReader(wide), dataset.CSV, dataset.Limits{Bytes: 5000})
 	require.EqualError(t, err, "as JSON is larger than 40000 bytes")
 	header := "a0" + strings.Repeat(",a", dataset.MaxColumns)
-	_, err = dataset.ReadCSV(strings.NewReader(header), dataset.Limits{})
+	_, err = dataset.Read(strings.NewReader(header), dataset.CSV, dataset.Limits{})
 	require.Equal(t, agent.CodeOverflow, agent.CodeOf(err))
 }
 

@@ -100,7 +100,7 @@ func TestRoundTripCSV(t *testing.T) {
 		require.NoError(t, json.NewEncoder(&body).Encode(values))
 		var table, again bytes.Buffer
 		require.NoError(t, dataset.Export(&table, opener(body.Bytes()), dataset.CSV))
-		rows, err := dataset.ReadCSV(bytes.NewReader(table.Bytes()), dataset.Limits{})
+		rows, err := dataset.Read(bytes.NewReader(table.Bytes()), dataset.CSV, dataset.Limits{})
 		require.NoError(t, err, table.String())
 		var stored bytes.Buffer
 		require.NoError(t, dataset.Write(&stored, rows))
@@ -144,7 +144,7 @@ func FuzzCSV(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		rows, err := dataset.ReadCSV(bytes.NewReader(body), dataset.Limits{Rows: 1000, Bytes: 1 << 20})
+		rows, err := dataset.Read(bytes.NewReader(body), dataset.CSV, dataset.Limits{Rows: 1000, Bytes: 1 << 20})
 		reads(t, body, rows, err)
 		if err != nil || len(rows) == 0 {
 			return
@@ -152,7 +152,7 @@ func FuzzCSV(f *testing.F) {
 		var stored, table, again bytes.Buffer
 		require.NoError(t, dataset.Write(&stored, rows))
 		require.NoError(t, dataset.Export(&table, opener(stored.Bytes()), dataset.CSV))
-		back, err := dataset.ReadCSV(&table, dataset.Limits{})
+		back, err := dataset.Read(&table, dataset.CSV, dataset.Limits{})
 		require.NoError(t, err)
 		require.NoError(t, dataset.Write(&again, back))
 		if len(dataset.Fields(rows[:1], 0)) > 1 {

@@ -21,12 +21,12 @@ import (
 // bosses makes the harness's agent one that may ask itself for help, which a catalog would not allow and suits a test.
 func bosses(t *testing.T, change ...func(*turns.Config)) *harness {
 	t.Helper()
-	kits, err := tool.NewRegistry(delegate.With(delegate.Config{Containers: noContainers{}}))
+	kits, err := tool.NewRegistry(delegate.New(delegate.Config{Containers: noContainers{}}))
 	require.NoError(t, err)
 	h := newHarness(t, append(change, func(c *turns.Config) { c.Tools = kits })...)
 	p := h.catalog.plan
 	p.Delegates = []string{"analyst"}
-	p.Tools = []agent.PlanTool{{Spec: delegate.New().Tools()[0].Spec(), Toolkit: "delegate"}}
+	p.Tools = []agent.PlanTool{{Spec: delegate.New(delegate.Config{}).Tools()[0].Spec(), Toolkit: "delegate"}}
 	h.catalog.put(p)
 	return h
 }

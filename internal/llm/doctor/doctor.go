@@ -6,7 +6,6 @@ package doctor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -54,14 +53,6 @@ type Summary struct {
 	Passed, Failed, Skipped int
 	Usage                   agent.Usage // of all questions; the cost is the caller's to work out
 	Took                    time.Duration
-}
-
-// OK reports whether nothing failed.
-func (s Summary) OK() bool { return s.Failed == 0 }
-
-func (s Summary) String() string {
-	return fmt.Sprintf("%d passed, %d failed, %d not tried; %d tokens in, %d out; %s",
-		s.Passed, s.Failed, s.Skipped, s.Usage.InputTokens, s.Usage.OutputTokens, s.Took.Round(time.Millisecond))
 }
 
 // Run examines a model and reports each check when it is done, from this goroutine. A failed check is no error, and the next one follows;

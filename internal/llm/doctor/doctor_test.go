@@ -88,7 +88,6 @@ func run(t *testing.T, cfg doctor.Config) (map[string]doctor.Check, doctor.Summa
 	})
 	require.NoError(t, err)
 	require.Equal(t, len(checks), s.Passed+s.Failed+s.Skipped)
-	require.Equal(t, s.Failed == 0, s.OK())
 	return checks, s
 }
 
@@ -101,7 +100,7 @@ func TestHonestModelPasses(t *testing.T) {
 	}
 	require.Equal(t, 15, s.Passed)
 	require.Positive(t, s.Usage.InputTokens)
-	require.Contains(t, s.String(), "15 passed, 0 failed, 0 not tried")
+	require.Zero(t, s.Failed+s.Skipped)
 }
 
 func TestHonestAnthropicPasses(t *testing.T) {
@@ -200,7 +199,7 @@ func TestLiarsAreCaught(t *testing.T) {
 			checks, s := run(t, config(t, tt.script))
 			require.False(t, checks[tt.check].OK)
 			require.Contains(t, checks[tt.check].Detail, tt.says)
-			require.False(t, s.OK())
+			require.Positive(t, s.Failed)
 			require.Len(t, checks, 15)
 			require.GreaterOrEqual(t, s.Passed, 7, "the others are tried")
 		})
@@ -213,7 +212,7 @@ func TestOneCallAtATimeIsNoFailure(t *testing.T) {
 		asked.Last = strings.ReplaceAll(asked.Last, "Oslo", "")
 		return honest(asked)
 	}))
-	require.True(t, s.OK())
+	require.Zero(t, s.Failed)
 	require.Equal(t, "not tried: it makes one call at a time", checks["parallel calls have ids of their own"].Detail)
 }
 

@@ -62,11 +62,6 @@ type encoder struct {
 	left  budget
 }
 
-// NewEncoder returns an encoder that redacts every text before inner encodes it.
-func NewEncoder(inner zapcore.Encoder, r *redact.Redactor) zapcore.Encoder {
-	return newEncoder(inner, newRedaction(r), newBudget(), false)
-}
-
 func newEncoder(inner zapcore.Encoder, r *redaction, left budget, isSecret bool) *encoder {
 	e := &encoder{inner: inner, left: left}
 	e.object = &object{r: r, to: inner, left: &e.left, isSecret: isSecret, isEntry: true}

@@ -72,7 +72,7 @@ func contained(t *testing.T, cfg delegate.Config, inv agent.Invocation, args str
 }
 
 func TestToolkitWithContainers(t *testing.T) {
-	tooltest.Exercise(t, delegate.With(delegate.Config{Containers: &dock{}}))
+	tooltest.Exercise(t, delegate.New(delegate.Config{Containers: &dock{}}))
 }
 
 func TestWhatAContainerIsAsked(t *testing.T) {
@@ -247,7 +247,7 @@ func TestDryRun(t *testing.T) {
 			require.JSONEq(t, `{"dry_run":true,"message":"`+tt.says+`","job":"j","manifest":{"kind":"List"}}`, string(res.Output))
 			require.Empty(t, d.asked)
 			require.Equal(t, []string{"t1/1/a acme x"}, d.rendered)
-			free, ok := delegate.With(tt.cfg(d)).Tools()[0].(agent.EffectFree)
+			free, ok := delegate.New(tt.cfg(d)).Tools()[0].(agent.EffectFree)
 			require.True(t, ok)
 			require.True(t, free.EffectFree(json.RawMessage(tt.args)))
 		})
@@ -260,7 +260,7 @@ func TestDryRun(t *testing.T) {
 
 func TestStatusOfAJob(t *testing.T) {
 	ask := func(cfg delegate.Config, args string) (agent.ToolResult, error) {
-		res, err := delegate.With(cfg).Tools()[1].Call(t.Context(), invocation(), agent.ToolCall{Name: delegate.StatusTool, Args: json.RawMessage(args)})
+		res, err := delegate.New(cfg).Tools()[1].Call(t.Context(), invocation(), agent.ToolCall{Name: delegate.StatusTool, Args: json.RawMessage(args)})
 		if err == nil {
 			tooltest.CheckResult(t, res)
 		}

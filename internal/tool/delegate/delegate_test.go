@@ -15,8 +15,8 @@ import (
 )
 
 func TestToolkit(t *testing.T) {
-	tooltest.Exercise(t, delegate.New())
-	_, err := tool.Build(tool.Dependencies{}, tool.Ready(delegate.New()))
+	tooltest.Exercise(t, delegate.New(delegate.Config{}))
+	_, err := tool.Build(tool.Dependencies{}, tool.Ready(delegate.New(delegate.Config{})))
 	require.NoError(t, err)
 }
 
@@ -30,7 +30,7 @@ type asked interface {
 
 func theTool(t testing.TB) asked {
 	t.Helper()
-	a, ok := delegate.New().Tools()[0].(asked)
+	a, ok := delegate.New(delegate.Config{}).Tools()[0].(asked)
 	require.True(t, ok)
 	return a
 }
@@ -210,7 +210,7 @@ func FuzzDelegate(f *testing.F) {
 	f.Add([]byte(turn(`{}`, `{"agent":"x"}`)))
 	f.Add([]byte(`{"agent_type":"custom_container","container_image":"x","inputs":{}}`))
 	delegates := []string{"analyst", "writer"}
-	somewhere, ok := delegate.With(delegate.Config{Containers: &dock{}}).Tools()[0].(asked)
+	somewhere, ok := delegate.New(delegate.Config{Containers: &dock{}}).Tools()[0].(asked)
 	require.True(f, ok)
 	f.Fuzz(func(t *testing.T, args []byte) {
 		tl := theTool(t)

@@ -30,11 +30,8 @@ type Config struct {
 	Blobs      tool.Blobs // stores long logs of containers; nil: only their end is in the answer
 }
 
-// New returns the toolkit without a cluster.
-func New() agent.Toolkit { return With(Config{}) }
-
-// With returns the toolkit.
-func With(cfg Config) agent.Toolkit { return toolkit{cfg} }
+// New returns the toolkit.
+func New(cfg Config) agent.Toolkit { return toolkit{cfg} }
 
 // Factory returns the factory of the toolkit. The runtime's blob store replaces the one in cfg.
 func Factory(cfg Config) tool.Factory {
@@ -42,7 +39,7 @@ func Factory(cfg Config) tool.Factory {
 		Name: ToolkitName, Needs: []tool.Need{tool.NeedBlobs},
 		New: func(d tool.Dependencies) (agent.Toolkit, error) {
 			cfg.Blobs = d.Blobs
-			return With(cfg), nil
+			return New(cfg), nil
 		},
 	}
 }
