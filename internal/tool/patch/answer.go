@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 // maxMessage is the maximum length of a failure message in bytes.
@@ -15,13 +16,8 @@ const maxMessage = 2_000
 // failureResult returns an error as a result for the model, with the field of the arguments that is wrong.
 func failureResult(err error) (agent.ToolResult, error) {
 	f := agent.FailureOf(err)
-	f.Tool, f.Retryable = ToolName, false
-	f.Message = clip.Bytes(f.Message, maxMessage)
-	out, err := json.Marshal(map[string]*agent.Failure{"error": f})
-	if err != nil {
-		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call "+ToolName, "encode failure: %w", err)
-	}
-	return agent.ToolResult{Output: out, Failure: f}, nil
+	f.Retryable, f.Message = false, clip.Bytes(f.Message, maxMessage)
+	return tool.FailedResult(ToolName, f)
 }
 
 // maxListedOperations is the maximum number of operations in a summary.

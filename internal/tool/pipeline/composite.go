@@ -13,6 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/strictjson"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 // composite is a tool that runs a pipeline whose literals are its arguments.
@@ -116,7 +117,7 @@ func (t *composite) sign(res agent.ToolResult, err error) (agent.ToolResult, err
 			return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call "+t.name, "read the failure: %w", err)
 		}
 		out.Error = &f
-		raw, err := marshal(out)
+		raw, err := tool.EncodeJSON(out)
 		if err != nil {
 			return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call "+t.name, "encode the failure: %w", err)
 		}
@@ -145,7 +146,7 @@ func (r *recipe) fill(raw json.RawMessage, session agent.SessionID) (json.RawMes
 	if !r.pipeline.hasOwnRows() {
 		call[inputRef] = args[inputRef]
 	}
-	return marshal(call)
+	return tool.EncodeJSON(call)
 }
 
 // read checks arguments and puts defaults in the place of those that are not given; null is not given, because models in strict mode fill

@@ -1,13 +1,12 @@
 package pipeline
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 // fault is an error that becomes a failed result. Its field is relative to the step until the step's position is known.
@@ -72,7 +71,7 @@ func failedResult(err error, done []stepReport) (agent.ToolResult, error) {
 	if done == nil {
 		done = []stepReport{}
 	}
-	out, err := marshal(struct {
+	out, err := tool.EncodeJSON(struct {
 		Error *agent.Failure `json:"error"`
 		Steps []stepReport   `json:"steps"`
 	}{&failure, done})
@@ -80,15 +79,4 @@ func failedResult(err error, done []stepReport) (agent.ToolResult, error) {
 		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call "+ToolName, "encode failure: %w", err)
 	}
 	return agent.ToolResult{Output: out, Failure: &failure}, nil
-}
-
-// marshal returns v as JSON without HTML escapes, which would cost tokens.
-func marshal(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, fmt.Errorf("encode JSON: %w", err)
-	}
-	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/dataset"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 const (
@@ -55,7 +56,7 @@ func decodeHTTPRequest(raw json.RawMessage) (step, error) {
 		if in.Params == nil {
 			in.Params = map[string]json.RawMessage{}
 		}
-		body, err := marshal(in.Params)
+		body, err := tool.EncodeJSON(in.Params)
 		s.body = body
 		return s, err
 	}

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 // The kinds of literals; a list has elements of one kind. A literal of one kind never stands for one of another: they have two shapes.
@@ -100,7 +102,7 @@ func visitParams(fields map[string]json.RawMessage, visit visitor) error {
 		}
 	}
 	var err error
-	fields["params"], err = marshal(params)
+	fields["params"], err = tool.EncodeJSON(params)
 	return err
 }
 
@@ -131,7 +133,7 @@ func (c *conditionWalk) node(raw json.RawMessage, negated bool) (json.RawMessage
 		if err != nil {
 			return nil, err
 		}
-		return marshal(fields)
+		return tool.EncodeJSON(fields)
 	}
 	return c.test(fields, negated)
 }
@@ -147,7 +149,7 @@ func (c *conditionWalk) nodes(raw json.RawMessage, negated bool) (json.RawMessag
 			return nil, err
 		}
 	}
-	return marshal(list)
+	return tool.EncodeJSON(list)
 }
 
 // test visits the value of a comparison. A pattern and what exists asks for are a part of the shape, and so are null and lists of mixed
@@ -166,7 +168,7 @@ func (c *conditionWalk) test(fields map[string]json.RawMessage, negated bool) (j
 	}
 	value := fields["value"]
 	if op == "matches" || op == "exists" || len(value) == 0 {
-		return marshal(fields)
+		return tool.EncodeJSON(fields)
 	}
 	kind := kindOf(value)
 	c.opaque = c.opaque || value[0] == '{'
@@ -174,7 +176,7 @@ func (c *conditionWalk) test(fields map[string]json.RawMessage, negated bool) (j
 	if kind != "" && (kind == literalParameter || list == (op == "in")) {
 		fields["value"] = c.visit(&literal{kind: kind, name: comparedName(field, op, negated), about: comparedAbout(field, op, negated), value: value})
 	}
-	return marshal(fields)
+	return tool.EncodeJSON(fields)
 }
 
 // kindOf says of which kind a literal is; empty for what stays as it is.

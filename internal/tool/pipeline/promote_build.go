@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 // The bounds of a composite.
@@ -129,7 +130,7 @@ func completeComposite(c *agent.Composite, template document, p *parameters, fix
 	slices.Sort(p.Required)
 	var err, fault error
 	c.Pipeline, err = template.encode()
-	c.Parameters, fault = marshal(p)
+	c.Parameters, fault = tool.EncodeJSON(p)
 	c.Description = toolDescription(template, fixed)
 	return err == nil && fault == nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/dataset"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 // The sample that a preview shows: so many rows, as far as they fit into so many bytes.
@@ -42,7 +43,7 @@ func (r *run) result(ctx context.Context) (agent.ToolResult, *outcome, error) {
 	}
 	o := &outcome{dataset: agent.Dataset{RowCount: len(r.rows), Fields: dataset.Fields(r.rows, sampleFields)}}
 	var err error
-	if o.report, err = marshal(append([]stepReport{}, r.done...)); err != nil {
+	if o.report, err = tool.EncodeJSON(append([]stepReport{}, r.done...)); err != nil {
 		return agent.ToolResult{}, nil, err
 	}
 	if o.preview, err = r.preview(); err != nil {
@@ -176,7 +177,7 @@ func (o *outcome) answer(rows json.RawMessage) (agent.ToolResult, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
 	if o.dataset.Ref != "" {
-		ref, err := marshal(o.dataset.Ref)
+		ref, err := tool.EncodeJSON(o.dataset.Ref)
 		if err != nil {
 			return agent.ToolResult{}, err
 		}

@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 // shapeVersion is a part of every shape: it changes when the same pipeline comes to have another one.
@@ -88,7 +90,7 @@ func canonicalRequest(s *httpRequest, fields map[string]json.RawMessage) bool {
 	all := map[string][]json.RawMessage{}
 	for name, values := range given.url.Query() {
 		for _, v := range values {
-			raw, err := marshal(v)
+			raw, err := tool.EncodeJSON(v)
 			if err != nil {
 				return false
 			}
@@ -108,7 +110,7 @@ func canonicalRequest(s *httpRequest, fields map[string]json.RawMessage) bool {
 		}
 	}
 	given.url.RawQuery, given.url.ForceQuery = "", false
-	address, err := marshal(given.url.String())
+	address, err := tool.EncodeJSON(given.url.String())
 	if err != nil {
 		return false
 	}
@@ -128,7 +130,7 @@ func putParams(fields map[string]json.RawMessage, all map[string][]json.RawMessa
 			params[name] = values[0]
 			continue
 		}
-		raw, err := marshal(values)
+		raw, err := tool.EncodeJSON(values)
 		if err != nil {
 			return false
 		}
@@ -137,7 +139,7 @@ func putParams(fields map[string]json.RawMessage, all map[string][]json.RawMessa
 			for i, v := range values {
 				texts[i] = textOf(v)
 			}
-			if raw, err = marshal(texts); err != nil {
+			if raw, err = tool.EncodeJSON(texts); err != nil {
 				return false
 			}
 		}
@@ -146,7 +148,7 @@ func putParams(fields map[string]json.RawMessage, all map[string][]json.RawMessa
 	if len(params) == 0 {
 		return true
 	}
-	raw, err := marshal(params)
+	raw, err := tool.EncodeJSON(params)
 	fields["params"] = raw
 	return err == nil
 }
@@ -170,7 +172,7 @@ func textOf(raw json.RawMessage) string {
 
 // encode returns a document as JSON: members by name, strings in their shortest form, numbers as they were written.
 func (d document) encode() (json.RawMessage, error) {
-	raw, err := marshal(d)
+	raw, err := tool.EncodeJSON(d)
 	if err != nil {
 		return nil, err
 	}

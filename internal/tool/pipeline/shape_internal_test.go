@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 // programOf reads steps; those that have no rows of their own get a reference.
@@ -240,7 +241,7 @@ func argumentsOf(t *testing.T, r *recipe, d document) json.RawMessage {
 	if !d.hasOwnRows() {
 		args[inputRef] = json.RawMessage(`"cas://x"`)
 	}
-	raw, err := marshal(args)
+	raw, err := tool.EncodeJSON(args)
 	require.NoError(t, err)
 	return raw
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 // The names under which the catalog finds us.
@@ -83,7 +84,7 @@ func (write) Call(ctx context.Context, _ agent.Invocation, call agent.ToolCall) 
 	}
 	todos, err := Parse(call.Args)
 	if err != nil {
-		return failed(err)
+		return tool.FailedResult(ToolName, agent.FailureOf(err))
 	}
 	list, err := encode(todos)
 	if err != nil {
@@ -91,14 +92,4 @@ func (write) Call(ctx context.Context, _ agent.Invocation, call agent.ToolCall) 
 	}
 	out := append([]byte(`{"message":"Updated todo list: `+summarize(todos)+`","todos":`), list...)
 	return agent.ToolResult{Output: append(out, '}'), Data: list}, nil
-}
-
-func failed(err error) (agent.ToolResult, error) {
-	f := agent.FailureOf(err)
-	f.Tool = ToolName
-	out, err := json.Marshal(map[string]*agent.Failure{"error": f})
-	if err != nil {
-		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call "+ToolName, "encode failure: %w", err)
-	}
-	return agent.ToolResult{Output: out, Failure: f}, nil
 }

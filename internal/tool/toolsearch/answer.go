@@ -124,7 +124,7 @@ func describeWorkflow(w *agent.StoredWorkflow, score float64) foundWorkflow {
 // parameters, and then they are left out.
 func (a *answer) fit(room int) (json.RawMessage, error) {
 	for {
-		raw, err := encode(a)
+		raw, err := tool.EncodeJSON(a)
 		if err != nil || len(raw) <= room || !a.shorten() {
 			return raw, err
 		}
@@ -164,15 +164,4 @@ func maxBytes(inv agent.Invocation) int {
 		return min(maxAnswer, inv.InlineBytes)
 	}
 	return maxAnswer
-}
-
-// encode returns v as JSON without HTML escapes, which would cost tokens.
-func encode(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }

@@ -101,7 +101,7 @@ func (t *search) Call(ctx context.Context, inv agent.Invocation, call agent.Tool
 	}
 	query, limit, err := parse(call.Args)
 	if err != nil {
-		return failed(err)
+		return tool.FailedResult(ToolName, agent.FailureOf(err))
 	}
 	c, err := t.candidates(ctx, inv)
 	if err != nil {
@@ -144,14 +144,4 @@ func parse(args json.RawMessage) (query string, limit int, err error) {
 	default:
 		return *in.Query, int(min(*in.Limit, MaxLimit)), nil
 	}
-}
-
-func failed(err error) (agent.ToolResult, error) {
-	f := agent.FailureOf(err)
-	f.Tool = ToolName
-	out, err := json.Marshal(map[string]*agent.Failure{"error": f})
-	if err != nil {
-		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call "+ToolName, "encode failure: %w", err)
-	}
-	return agent.ToolResult{Output: out, Failure: f}, nil
 }
