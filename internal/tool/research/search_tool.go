@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 // searchTool is a tool that searches one source, or several.
@@ -73,24 +74,20 @@ func (t *searchTool) Call(ctx context.Context, inv agent.Invocation, call agent.
 }
 
 // searchFailure returns a failed result for the model, or an error that the runtime retries.
-func searchFailure(ctx context.Context, tool string, err error) (agent.ToolResult, error) {
+func searchFailure(ctx context.Context, toolName string, err error) (agent.ToolResult, error) {
 	if own := interrupted(ctx); own != nil {
 		return agent.ToolResult{}, own
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return agent.ToolResult{}, err
 	}
-	return failedResult(tool, err)
+	return failedResult(toolName, err)
 }
 
-func failedResult(tool string, err error) (agent.ToolResult, error) {
+func failedResult(toolName string, err error) (agent.ToolResult, error) {
 	f := agent.FailureOf(err)
-	f.Tool, f.Message = tool, clip(f.Message, 2000)
-	out, err := encode(map[string]*agent.Failure{"error": f})
-	if err != nil {
-		return agent.ToolResult{}, err
-	}
-	return agent.ToolResult{Output: out, Failure: f}, nil
+	f.Message = clip(f.Message, 2000)
+	return tool.FailedResult(toolName, f)
 }
 
 // numberWorks adds works to the bibliography of the conversation and returns their numbers in it.
