@@ -45,7 +45,8 @@ func (s *Service) openTelemetry(ctx context.Context) (err error) {
 		}
 		all = observers{w.traces, w.counts} // in this order, so that metrics are recorded within a span
 	}
-	w.observer = append(all, s.cfg.Observers...)
+	all = append(all, s.cfg.Observers...)
+	w.observer = all
 	return nil
 }
 
