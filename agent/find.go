@@ -5,7 +5,7 @@ import "time"
 // TurnQuery finds turns of a tenant, the newest first. Empty fields do not filter.
 type TurnQuery struct {
 	Tenant    string
-	Status    []string // [StateQueued], [StateRunning] or one of [TurnStatus]; any of them
+	Status    []string // [StateQueued], [StateRunning], [StateWaiting] or one of [TurnStatus]; any of them
 	Agent     string
 	UserID    string
 	Channel   string
@@ -34,7 +34,7 @@ type TurnSummary struct {
 	UserID     string     `json:"user_id,omitempty"`
 	Channel    string     `json:"channel,omitempty"`
 	ParentID   TurnID     `json:"parent_turn_id,omitempty"` // the turn that delegated to this one
-	Status     string     `json:"status"`                   // as in [TurnQuery]; a turn that waits for a person is running
+	Status     string     `json:"status"`                   // as in [TurnQuery]
 	StopReason StopReason `json:"stop_reason,omitempty"`
 	ErrorType  string     `json:"error_type,omitempty"` // of a turn that did not complete
 	Mode       Mode       `json:"mode,omitempty"`

@@ -176,8 +176,10 @@ type TurnState struct {
 	FromStep  int
 }
 
-// The states of a turn before its end.
+// The states of a turn before its end. A turn that is stored as running is waiting while an approval, or a result that the caller provides,
+// is open in it or in a turn below it.
 const (
 	StateQueued  = "queued"
 	StateRunning = "running"
+	StateWaiting = "waiting"
 )

@@ -13,7 +13,6 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
-	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 	"github.com/turnstone-run/turnstone/internal/job"
 )
@@ -112,7 +111,7 @@ func TestTestChat(t *testing.T) {
 	a, err = c.TestChat(t.Context(), client.Chat{JobID: "j2", Prompt: "wait"})
 	require.NoError(t, err)
 	require.Nil(t, a.Result)
-	require.Equal(t, []string{"j2", string(job.TurnID("acme", "j2", 0)), gateway.StateWaiting}, []string{a.JobID, string(a.TurnID), a.State})
+	require.Equal(t, []string{"j2", string(job.TurnID("acme", "j2", 0)), agent.StateWaiting}, []string{a.JobID, string(a.TurnID), a.State})
 	require.Len(t, a.Pending, 1)
 
 	_, err = c.TestChat(t.Context(), client.Chat{})

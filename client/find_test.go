@@ -28,7 +28,7 @@ func TestFind(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, first.Sessions[0].SessionID, second.Sessions[0].SessionID)
 	require.Empty(t, second.Next)
-	_, err = c.Turns(t.Context(), agent.TurnQuery{Status: []string{"waiting"}})
+	_, err = c.Turns(t.Context(), agent.TurnQuery{Status: []string{"odd"}})
 	require.Equal(t, "status", agent.FailureOf(err).Field)
 }
 

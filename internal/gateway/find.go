@@ -16,11 +16,11 @@ type Finder interface {
 // maxSearchText bounds the text that is looked for, in bytes: a summary has 500 characters.
 const maxSearchText = 2000
 
-// turnStatuses are the states of a turn that are stored. One that waits for a person is running.
+// turnStatuses are the states of a turn.
 //
 //nolint:gochecknoglobals // a constant in all but syntax
 var turnStatuses = []string{
-	agent.StateQueued, agent.StateRunning, string(agent.TurnCompleted), string(agent.TurnFailed), string(agent.TurnCancelled),
+	agent.StateQueued, agent.StateRunning, agent.StateWaiting, string(agent.TurnCompleted), string(agent.TurnFailed), string(agent.TurnCancelled),
 }
 
 // getTurns is GET /v1/turns?status=&agent=&user=&channel=&session=&since=&until=&text=&limit=&after=. A page leaves out the turns of agents

@@ -201,7 +201,7 @@ func (s *grpcServer) Invoke(ctx context.Context, p *pb.TurnRequest) (*pb.AgentSt
 }
 
 func waitingError(r agent.Receipt, pending []agent.Approval) error {
-	return unfinishedError(r, "AWAITING_APPROVAL", StateWaiting, "waits for a person: answer with Decide, then Follow its events", pending)
+	return unfinishedError(r, "AWAITING_APPROVAL", agent.StateWaiting, "waits for a person: answer with Decide, then Follow its events", pending)
 }
 
 // unfinishedError answers an Invoke whose turn goes on without its caller. It is no failure of the turn, but a unary call has no other way

@@ -59,7 +59,7 @@ func (s *grpcServer) AskAgent(ctx context.Context, p *pb.AgentRequest) (*pb.Agen
 	var answer *pb.AgentResponse
 	a := asking{Gateway: s.Gateway, caller: caller, receipt: receipt}
 	err = a.run(ctx, func(r *pb.AgentResponse) error {
-		if len(a.pause.Pending) > 0 && r.GetStatus() == StateWaiting {
+		if len(a.pause.Pending) > 0 && r.GetStatus() == agent.StateWaiting {
 			return waitingError(receipt, a.pause.Pending)
 		}
 		answer = r
@@ -215,7 +215,7 @@ func (a *asking) take(e *agent.Event) *pb.AgentResponse {
 		return r
 	}
 	if a.pause.See(e) {
-		r.Status, r.Pending = StateWaiting, each(a.pause.Pending, approvalToProto)
+		r.Status, r.Pending = agent.StateWaiting, each(a.pause.Pending, approvalToProto)
 		return r
 	}
 	return nil

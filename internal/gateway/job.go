@@ -70,7 +70,7 @@ func (s *httpServer) awaitJob(c *Call, j *job.Job, receipt agent.Receipt) error 
 	case err != nil:
 		return err
 	case end.Output == nil:
-		body := jobState{j.JobID, stateOf(receipt, StateWaiting)}
+		body := jobState{j.JobID, stateOf(receipt, agent.StateWaiting)}
 		body.Pending = end.Pending
 		s.write(c.w, http.StatusAccepted, body)
 		return nil

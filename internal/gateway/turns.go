@@ -32,10 +32,6 @@ type Turns interface {
 	Rerun(ctx context.Context, id agent.TurnID, e agent.Envelope) (agent.Receipt, error)
 }
 
-// StateWaiting is the state of a turn that waits for a person. The others are [agent.StateQueued], [agent.StateRunning] and the
-// three of [agent.TurnStatus].
-const StateWaiting = "waiting"
-
 // TurnView is a turn as its callers see it.
 type TurnView struct {
 	TurnID    agent.TurnID

@@ -182,7 +182,7 @@ func (s *httpServer) awaitSubmitted(c *Call, receipt agent.Receipt, of rerunOrig
 	case end.Output != nil:
 		s.write(c.w, http.StatusOK, turnAnswer{outputBody(end.Output), of})
 	default:
-		body := stateOf(receipt, StateWaiting)
+		body := stateOf(receipt, agent.StateWaiting)
 		body.Pending, body.rerunOrigin = end.Pending, of
 		s.write(c.w, http.StatusAccepted, body)
 	}

@@ -52,7 +52,7 @@ func (b *Inbox) Turn(ctx context.Context, tenant string, id agent.TurnID) (gatew
 			return gateway.TurnView{}, err
 		}
 		if len(v.Pending) > 0 {
-			v.State = gateway.StateWaiting
+			v.State = agent.StateWaiting
 		}
 	}
 	return v, nil

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -35,14 +34,26 @@ const lookedAt = `(
 // turn that was looked at, where the next page begins.
 const foundOrLast = ` WHERE t.found OR t.n = $4 ORDER BY t.created_at DESC, t.turn_id DESC LIMIT $5::integer + 1`
 
-const findTurns = `
-SELECT f.created_at, f.turn_id, f.n, f.found, f.turn_id, f.session_id, f.created_at, f.agent, f.user_id, f.channel, f.parent, f.state,
-	coalesce(o.r_stop_reason, ''), CASE WHEN f.state <> 'completed' THEN coalesce(r.error ->> 'type', '') ELSE '' END, f.mode,
-	coalesce(nullif(o.r_model, ''), f.model), f.finished_at, o.r_usage, f.summary, f.rerun_of, f.from_step
+// waitingTurns has the turns of tenant $1 of which an approval, or that of a turn below, can still be decided. PostgreSQL reads it only if
+// a query comes to a turn that runs.
+const waitingTurns = `
+WITH RECURSIVE waiting (turn_id) AS (
+	SELECT a.turn_id FROM approvals a WHERE a.tenant = $1 AND a.decision IS NULL AND (a.expires_at IS NULL OR a.expires_at > clock_timestamp())
+	UNION
+	SELECT t.parent FROM waiting w JOIN turns t ON t.turn_id = w.turn_id WHERE t.parent <> '' AND t.state IN ('queued', 'running')
+)`
+
+// shownState is the state of turn t: as it is stored, or waiting.
+const shownState = `CASE WHEN t.state = 'running' AND t.turn_id IN (SELECT w.turn_id FROM waiting w) THEN 'waiting' ELSE t.state END`
+
+const findTurns = waitingTurns + `
+SELECT t.created_at, t.turn_id, t.n, t.found, t.turn_id, t.session_id, t.created_at, t.agent, t.user_id, t.channel, t.parent, ` + shownState + `,
+	coalesce(o.r_stop_reason, ''), CASE WHEN t.state <> 'completed' THEN coalesce(r.error ->> 'type', '') ELSE '' END, t.mode,
+	coalesce(nullif(o.r_model, ''), t.model), t.finished_at, o.r_usage, t.summary, t.rerun_of, t.from_step
 FROM (
 	SELECT * FROM (SELECT t.*, t.copy_of = ''%s AS found FROM ` + lookedAt + `) t` + foundOrLast + `
-) f LEFT JOIN agent_results r ON r.turn_id = f.turn_id LEFT JOIN LATERAL turnstone_outcome(r.output) o ON true
-ORDER BY f.n`
+) t LEFT JOIN agent_results r ON r.turn_id = t.turn_id LEFT JOIN LATERAL turnstone_outcome(r.output) o ON true
+ORDER BY t.n`
 
 // firstSummary is the summary of the first turn of the session of t.
 const firstSummary = `(
@@ -50,9 +61,9 @@ const firstSummary = `(
 )`
 
 // A session is found at its newest turn.
-const findSessions = `
-SELECT t.created_at, t.turn_id, t.n, t.found, t.session_id, ` + shownTurn + `, ` + firstSummary + `, s.last_seq, t.agent, t.user_id, t.channel, t.state,
-	s.created_at, coalesce(t.finished_at, t.created_at), s.forked_from
+const findSessions = waitingTurns + `
+SELECT t.created_at, t.turn_id, t.n, t.found, t.session_id, ` + shownTurn + `, ` + firstSummary + `, s.last_seq, t.agent, t.user_id, t.channel,
+	` + shownState + `, s.created_at, coalesce(t.finished_at, t.created_at), s.forked_from
 FROM (
 	SELECT * FROM (
 		SELECT t.*, true%s AND NOT EXISTS (
@@ -135,20 +146,31 @@ func findPage[T any](
 	return page, next, err
 }
 
+// liveStates returns the stored states of those that a turn has before its end.
+func liveStates(states []string) (live []string) {
+	for _, state := range states {
+		switch state {
+		case agent.StateWaiting:
+			live = append(live, agent.StateRunning)
+		case agent.StateQueued, agent.StateRunning:
+			live = append(live, state)
+		}
+	}
+	return live
+}
+
 // FindTurns returns a page of a tenant's turns, the newest first. An invalid place is [agent.CodeInvalid] with Field "after". One query.
 func (s *FindStore) FindTurns(ctx context.Context, q agent.TurnQuery) (page agent.TurnPage, err error) {
 	f, err := newFindQuery(q.Tenant, q.After, q.Limit)
 	if err != nil {
 		return page, err
 	}
-	isLive := func(state string) bool { return state == agent.StateQueued || state == agent.StateRunning }
 	indexed := f.between(q.Since, q.Until) + f.equals("t.session_id", string(q.SessionID))
 	other := f.equals("t.agent", q.Agent) + f.equals("t.user_id", q.UserID) + f.equals("t.channel", q.Channel)
-	states := f.where(len(q.Status) > 0, "t.state = ANY ($%d)", q.Status)
-	if !slices.ContainsFunc(q.Status, func(state string) bool { return !isLive(state) }) {
-		indexed, states = indexed+states, "" // few of many turns
+	if live := liveStates(q.Status); len(live) == len(q.Status) { // few of many turns
+		indexed += f.where(len(live) > 0, "t.state = ANY ($%d)", live)
 	}
-	other += states + f.contains("t.summary", q.Text)
+	other += f.where(len(q.Status) > 0, shownState+" = ANY ($%d)", q.Status) + f.contains("t.summary", q.Text)
 	page.Turns, page.Next, err = findPage(ctx, s, fmt.Sprintf(findTurns, other, indexed), f, func(e *lookedAtEntry[agent.TurnSummary]) []any {
 		t := &e.entry
 		return []any{

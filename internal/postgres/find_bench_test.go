@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 	"time"
@@ -11,7 +12,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-// fillTurns stores 10,000 ended turns of 1,000 sessions, 20 users and 5 agents, with results of 1 KB, and as many of another tenant.
+// fillTurns stores 10,000 ended turns of 1,000 sessions, 20 users and 5 agents, with results of 1 KB, as many of another tenant, and 10,000 of
+// the tenant "busy" that have not ended, of which 2,500 wait.
 func (b *bench) fillTurns() {
 	b.t.Helper()
 	b.exec(`INSERT INTO sessions (tenant, session_id, last_seq) SELECT x, 's' || n, 10 FROM unnest(ARRAY[$1, 'zeta']) AS x, generate_series(0, 999) AS n`)
@@ -26,6 +28,13 @@ func (b *bench) fillTurns() {
 		SELECT turn_id, tenant, session_id, gen_random_uuid(), '', '', state, json_build_object('output', repeat('word ', 200), 'stop_reason', 'end_turn',
 			'usage', json_build_object('input_tokens', 100, 'output_tokens', 10, 'cost_usd', 0.001))
 		FROM turns WHERE tenant IN ($1, 'zeta')`)
+	b.exec(`INSERT INTO sessions (tenant, session_id, last_seq) SELECT 'busy', t.turn_id, 1 FROM turns t WHERE t.tenant = $1`)
+	b.exec(`INSERT INTO turns (turn_id, tenant, session_id, seq, state, workflow_id, agent, instance_id, plan_hash, model, channel, user_id, on_busy, history,
+			context, created_at, input)
+		SELECT 'busy-' || turn_id, 'busy', turn_id, 1, 'running', '', agent, '', '', 'm', 'http', user_id, '', '', '{}', created_at, input
+		FROM turns WHERE tenant = $1`)
+	b.exec(`INSERT INTO approvals (turn_id, tenant, approval_id, call_id, step, tool_name, args, rule)
+		SELECT 'busy-' || turn_id, 'busy', turn_id, 'c', 1, 'send', '{}', 'policy' FROM turns WHERE tenant = $1 AND user_id IN ('u1', 'u2', 'u3', 'u4', 'u5')`)
 	_, err := b.pool.Exec(b.t.Context(), `VACUUM ANALYZE`)
 	require.NoError(b.t, err)
 }
@@ -35,7 +44,7 @@ func BenchmarkFindTurns(b *testing.B) {
 	s := newBench(b, postgres.Config{})
 	s.fillTurns()
 	turns := func(q agent.TurnQuery) func() (int, error) {
-		q.Tenant = tenant
+		q.Tenant = cmp.Or(q.Tenant, tenant)
 		return func() (int, error) {
 			page, err := s.FindTurns(b.Context(), q)
 			return len(page.Turns), err
@@ -60,6 +69,10 @@ func BenchmarkFindTurns(b *testing.B) {
 		{"turns with a frequent text", 50, turns(agent.TurnQuery{Text: "FLIGHTS"})},
 		{"turns with a rare text", 1, turns(agent.TurnQuery{Text: "day 123,"})},
 		{"turns that run", 0, turns(agent.TurnQuery{Status: []string{"running"}})},
+		{"turns that wait, of none", 0, turns(agent.TurnQuery{Status: []string{"waiting"}})},
+		{"turns that wait, of 10,000 that have not ended", 200, turns(agent.TurnQuery{Tenant: "busy", Status: []string{"waiting"}, Limit: 200})},
+		{"turns that wait, of one user", 50, turns(agent.TurnQuery{Tenant: "busy", Status: []string{"waiting"}, UserID: "u3"})},
+		{"turns, of 10,000 that have not ended", 50, turns(agent.TurnQuery{Tenant: "busy"})},
 		{"sessions", 50, sessions(agent.SessionQuery{})},
 		{"sessions of a user", 50, sessions(agent.SessionQuery{UserID: "u7"})},
 		{"sessions with a rare text", 1, sessions(agent.SessionQuery{Text: "day 123,"})},

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -149,6 +150,57 @@ func TestFoundTurn(t *testing.T) {
 		TurnID: "c7", SessionID: "a", Agent: "analyst", UserID: "u1", Channel: "http", Status: "queued", Model: "small",
 		StartedAt: noon.Add(7 * time.Minute), Summary: "question c7",
 	}, page.Turns[0])
+}
+
+// A turn waits while somebody can decide what it, or a turn below it, asks for: in lists of turns and of sessions, and as a filter.
+func TestFindTurnsThatWait(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	below := func(id, parent string) {
+		r := turn(id, id)
+		r.Parent = agent.TurnID(parent)
+		b.begin(r)
+	}
+	ask := func(id string, a agent.Approval) {
+		a.TurnID = agent.TurnID(id)
+		b.ask(a)
+	}
+	for _, id := range []string{"approval", "provided", "decided", "expired", "ended", "top", "works"} {
+		b.begin(turn(id, id))
+	}
+	below("middle", "top")
+	below("bottom", "middle")
+	b.begin(turn("queued", "bottom"))
+	client := approval("c")
+	client.Kind = agent.WaitClientTool
+	ask("provided", client)
+	for _, id := range []string{"approval", "decided", "bottom", "ended"} {
+		ask(id, approval("a-"+id))
+	}
+	ask("expired", expiring("e", -time.Minute, agent.ExpiryEnd))
+	_, err := b.ResolveApproval(t.Context(), "decided", agent.Decision{ApprovalID: "a-decided", Decision: agent.DecisionApprove})
+	require.NoError(t, err)
+	b.finish(finish("ended", "ended"))
+
+	want := []string{"approval", "bottom", "middle", "provided", "top"}
+	for _, limit := range []int{0, 1, 2} {
+		require.ElementsMatch(t, want, b.foundTurns(agent.TurnQuery{Tenant: tenant, Status: []string{"waiting"}, Limit: limit}), "pages of %d", limit)
+	}
+	require.ElementsMatch(t, []string{"decided", "expired", "works"}, b.foundTurns(agent.TurnQuery{Tenant: tenant, Status: []string{"running"}}))
+	require.ElementsMatch(t, append(want, "ended", "queued"),
+		b.foundTurns(agent.TurnQuery{Tenant: tenant, Status: []string{"waiting", "completed", "queued"}}))
+	require.Empty(t, b.foundTurns(agent.TurnQuery{Tenant: "zeta", Status: []string{"waiting"}}))
+
+	turns, err := b.FindTurns(t.Context(), agent.TurnQuery{Tenant: tenant})
+	require.NoError(t, err)
+	for _, s := range turns.Turns {
+		require.Equal(t, slices.Contains(want, string(s.TurnID)), s.Status == agent.StateWaiting, s.TurnID)
+	}
+	sessions, err := b.FindSessions(t.Context(), agent.SessionQuery{Tenant: tenant})
+	require.NoError(t, err)
+	require.Len(t, sessions.Sessions, 9)
+	for _, s := range sessions.Sessions {
+		require.Equal(t, slices.Contains(want, string(s.LastTurnID)), s.Status == agent.StateWaiting, s.SessionID)
+	}
 }
 
 // Turns that begin while somebody reads the pages move nothing, and places that no page had are refused.

@@ -83,10 +83,10 @@ func (a *app) argumentChoices() map[string]cobra.CompletionFunc {
 		}
 	}
 	for _, command := range []string{"tail", "message"} {
-		all[command] = firstArgument(a.turnIDs(""))
+		all[command] = firstArgument(a.turnIDs())
 	}
-	all["cancel"], all["decide"] = firstArgument(a.turnIDs(agent.StateRunning)), a.turnDecisionChoices
-	add("results", firstArgument(a.turnIDs("")), "get", "export")
+	all["cancel"], all["decide"] = firstArgument(a.turnIDs(agent.StateQueued, agent.StateRunning, agent.StateWaiting)), a.turnDecisionChoices
+	add("results", firstArgument(a.turnIDs()), "get", "export")
 	add("sessions", firstArgument(a.sessionIDs()), "messages", "export", "delete")
 	add("keys", firstArgument(a.keyIDs()), "rotate", "revoke")
 	add("schedules", firstArgument(a.scheduleNames()), "show", "runs", "pause", "resume", "trigger", "delete")
@@ -103,14 +103,10 @@ func (a *app) agentNames() cobra.CompletionFunc {
 	}, func(info *agent.AgentInfo) cobra.Completion { return completionOf(info.Name, info.Description) })
 }
 
-// turnIDs offers the newest turns, or those of one state.
-func (a *app) turnIDs(state string) cobra.CompletionFunc {
+// turnIDs offers the newest turns, or those in some states.
+func (a *app) turnIDs(states ...string) cobra.CompletionFunc {
 	return choices(a, func(ctx context.Context, c *client.Client) ([]agent.TurnSummary, error) {
-		q := agent.TurnQuery{Limit: maxChoices}
-		if state != "" {
-			q.Status = []string{state}
-		}
-		page, err := c.Turns(ctx, q)
+		page, err := c.Turns(ctx, agent.TurnQuery{Limit: maxChoices, Status: states})
 		return page.Turns, err
 	}, func(t *agent.TurnSummary) cobra.Completion {
 		return completionOf(string(t.TurnID), t.Status+": "+t.Summary)
@@ -159,10 +155,10 @@ func (a *app) chatIDs() cobra.CompletionFunc {
 	}, func(l *agent.Link) cobra.Completion { return completionOf(l.ChatID, l.Channel+", "+l.UserID) })
 }
 
-// turnDecisionChoices offers running turns, then the pending approvals of that turn, then the kinds of decisions.
+// turnDecisionChoices offers the turns that wait, then the pending approvals of that turn, then the kinds of decisions.
 func (a *app) turnDecisionChoices(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) == 0 {
-		return a.turnIDs(agent.StateRunning)(cmd, args, typed)
+		return a.turnIDs(agent.StateWaiting)(cmd, args, typed)
 	}
 	found, directive := a.decisionChoices(cmd, args[1:], typed)
 	if len(args) == 1 {

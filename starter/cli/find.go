@@ -22,7 +22,7 @@ func (a *app) turnsCommand() *cobra.Command {
 
 const turnsHelp = `List turns, the newest first: what ran or waits, whose it was, how it ended, and how the first message of each begins.
 
-A turn that waits for a person is running; starter approvals list has what waits. --text looks for a part of the beginning of the first
+A turn waits for a person, or for a result that the caller provides; starter approvals list has what waits for a person. --text looks for a part of the beginning of the first
 message, in upper or lower case. --since and --until take a length of time (12h, 30d), a day or a time, in UTC; --until is exclusive.`
 
 func (a *app) turnsListCommand(use string) *cobra.Command {
@@ -31,14 +31,15 @@ func (a *app) turnsListCommand(use string) *cobra.Command {
 		Use: use, Short: "List turns, newest first", Long: turnsHelp,
 		Example: `  starter turns
   starter turns list --status failed --since 24h
+  starter turns --status waiting
   starter turns --agent analyst --user ann --text flights
   starter turns --status running,queued -o json | jq -r '.[].turn_id'`,
 	}
 	findFlags(cmd, findFields{&q.Agent, &q.UserID, &q.Channel, &q.Text, &q.Since, &q.Until})
-	cmd.Flags().StringSliceVar(&q.Status, "status", nil, "only in this state, or in any of several: queued, running, completed, failed or cancelled")
+	cmd.Flags().StringSliceVar(&q.Status, "status", nil, "only in this state, or in any of several: queued, running, waiting, completed, failed or cancelled")
 	cmd.Flags().StringVarP((*string)(&q.SessionID), "session", "s", "", "only of this session")
 	_ = cmd.RegisterFlagCompletionFunc("status", fixedChoices( // fails only where there is no such flag
-		agent.StateQueued, agent.StateRunning, string(agent.TurnCompleted), string(agent.TurnFailed), string(agent.TurnCancelled)))
+		agent.StateQueued, agent.StateRunning, agent.StateWaiting, string(agent.TurnCompleted), string(agent.TurnFailed), string(agent.TurnCancelled)))
 	return listCommand(a, cmd, listing[agent.TurnSummary]{
 		header: "TURN SESSION AGENT USER STATUS STARTED TOOK TOKENS COST MESSAGE", row: foundTurnRow, limit: defaultFound,
 		fetch: func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.TurnSummary, string, error) {

@@ -30,13 +30,16 @@ func TestFind(t *testing.T) {
 	}
 	require.Equal(t, []agent.TurnID{"turn-2", "turn-1"}, ids("--status", "failed,completed", "--status", "queued", "--session", "trip-1", "--channel", "cli"))
 	require.Equal(t, []agent.TurnID{"turn-1"}, ids("--text", "FLIGHTS", "--agent", "analyst", "--since", "2026-11-21", "--until", "2026-11-21T12:01:00Z"))
+	require.Equal(t, 0, b.run(noInput(), "start", "-s", "trip-3", "pay"))
+	b.rt.Wait("turn-4", "pay")
+	require.Equal(t, []agent.TurnID{"turn-4"}, ids("--status", "waiting"))
 	require.Empty(t, ids("--user", "nobody"))
 	sessions := answer[[]agent.SessionSummary](b, "sessions", "list", "--text", "flights", "--since", "2026-11-21")
 	require.Len(t, sessions, 1)
 	require.Equal(t, agent.SessionID("trip-1"), sessions[0].SessionID)
 
 	b.refuses("", map[string]string{
-		"want one or more of queued":              "turns --status waiting",
+		"want one or more of queued":              "turns --status odd",
 		`--since is "yesterday"`:                  "turns --since yesterday",
 		"--limit is -1":                           "sessions list --limit -1",
 		`--until is "x", want 12h, 30d, 2026-11-`: "sessions list --until x",

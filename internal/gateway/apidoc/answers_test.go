@@ -191,7 +191,7 @@ func turns() []exchange {
 		{method: "POST", path: "/v1/turns", body: `{"message":"down"}`, status: 503, contains: `"retryable":true`},
 		{method: "GET", path: "/v1/turns?status=completed&status=queued&session=s1&since=2026-11-01T00:00:00Z&limit=1", status: 200, contains: "t1"},
 		{method: "GET", path: "/v1/turns?status=failed", status: 200, contains: "error_type"},
-		{method: "GET", path: "/v1/turns?status=waiting", status: 400, refused: true},
+		{method: "GET", path: "/v1/turns?status=waiting", status: 200, contains: `"status":"waiting"`},
 		{method: "GET", path: "/v1/turns?limit=201", status: 400, refused: true},
 		{method: "GET", path: "/v1/turns", as: reader, status: 403},
 		{method: "GET", path: "/v1/turns/t1", status: 200, contains: `"state":"completed"`},

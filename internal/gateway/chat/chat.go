@@ -109,7 +109,7 @@ func (d *Door) answer(r *http.Request, v *gateway.Call, receipt agent.Receipt, c
 	case err != nil:
 		return err
 	case end.Output == nil:
-		body.State, body.Status, body.Pending = gateway.StateWaiting, gateway.StateWaiting, end.Pending
+		body.State, body.Status, body.Pending = agent.StateWaiting, agent.StateWaiting, end.Pending
 		body.Output = waitingText(end.Pending)
 		v.WriteJSON(http.StatusAccepted, body)
 	default:

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
 // FindTurns implements [gateway.Finder]. Every turn is of the agent analyst, and began a minute after the one before. Places are positions.
@@ -63,9 +62,6 @@ func summaryOf(id agent.TurnID, t *turn, at time.Time) agent.TurnSummary {
 	}
 	if r := t.request.Rerun; r != nil {
 		s.RerunOf, s.FromStep = r.Of, r.FromStep
-	}
-	if s.Status == gateway.StateWaiting { // which is not stored
-		s.Status = agent.StateRunning
 	}
 	for _, m := range t.request.Input() {
 		s.Summary = cmp.Or(s.Summary, agent.Normalize(m.Blocks))

@@ -157,7 +157,7 @@ func (rt *Runtime) Emit(id agent.TurnID, events ...agent.Event) {
 		case e.Type == agent.EventInputResolved:
 			t.pending = slices.DeleteFunc(slices.Clone(t.pending), func(p agent.Approval) bool { return p.ApprovalID == e.Approval.ApprovalID })
 		case e.Status == agent.StatusWaiting:
-			t.state = gateway.StateWaiting
+			t.state = agent.StateWaiting
 		case e.Status == agent.StatusRunning:
 			t.state = agent.StateRunning
 		case e.Terminal():
