@@ -106,9 +106,18 @@ func (c *Client) Start(ctx context.Context, r agent.TurnRequest) (agent.Receipt,
 
 // Turn is the state of a turn and, once it has ended, its output.
 type Turn struct {
-	State   string
-	Pending []agent.Approval
-	Output  *agent.AgentStepOutput
+	TurnID         agent.TurnID           `json:"turn_id"`
+	SessionID      agent.SessionID        `json:"session_id"`
+	Agent          string                 `json:"agent"`
+	Mode           agent.Mode             `json:"mode"`
+	Fallback       agent.Fallback         `json:"fallback"` // why it is not direct, although it was to be
+	State          string                 `json:"state"`
+	StartedAt      *time.Time             `json:"started_at"`       // until it has ended
+	LastEventIndex int64                  `json:"last_event_index"` // until it has ended
+	Pending        []agent.Approval       `json:"pending"`
+	RerunOf        agent.TurnID           `json:"rerun_of"` // empty: it reruns no turn
+	FromStep       int                    `json:"from_step"`
+	Output         *agent.AgentStepOutput `json:"-"`
 }
 
 // Turn asks for the state of a turn.
@@ -117,15 +126,11 @@ func (c *Client) Turn(ctx context.Context, id agent.TurnID) (Turn, error) {
 	if err != nil {
 		return Turn{}, err
 	}
-	var state struct {
-		State   string           `json:"state"`
-		Pending []agent.Approval `json:"pending"`
-	}
-	if err := json.Unmarshal(raw, &state); err != nil {
+	var t Turn
+	if err := json.Unmarshal(raw, &t); err != nil {
 		return Turn{}, fmt.Errorf("decode turn: %w", err)
 	}
-	t := Turn{State: state.State, Pending: state.Pending}
-	switch agent.TurnStatus(state.State) {
+	switch agent.TurnStatus(t.State) {
 	case agent.TurnCompleted, agent.TurnFailed, agent.TurnCancelled:
 		t.Output = new(agent.AgentStepOutput)
 		if err := json.Unmarshal(raw, t.Output); err != nil {

@@ -87,6 +87,7 @@ func (a *app) argumentChoices() map[string]cobra.CompletionFunc {
 	}
 	all["cancel"], all["decide"] = firstArgument(a.turnIDs(agent.StateQueued, agent.StateRunning, agent.StateWaiting)), a.turnDecisionChoices
 	add("results", firstArgument(a.turnIDs()), "get", "export")
+	add("turns", firstArgument(a.turnIDs()), "show")
 	add("sessions", firstArgument(a.sessionIDs()), "messages", "export", "delete")
 	add("keys", firstArgument(a.keyIDs()), "rotate", "revoke")
 	add("schedules", firstArgument(a.scheduleNames()), "show", "runs", "pause", "resume", "trigger", "delete")

@@ -160,7 +160,7 @@ func equipped(t *testing.T) (*bench, *miniredis.Miniredis) {
 		switch r.Message {
 		case "wait":
 			rt.Emit(id, agent.Event{Type: agent.EventApprovalRequested, Approval: &agent.Approval{ApprovalID: "a1", ToolName: "send_mail"}},
-				agent.Event{Type: agent.EventApprovalRequested, Approval: &agent.Approval{ApprovalID: "a2", ToolName: "send_mail"}})
+				agent.Event{Type: agent.EventApprovalRequested, Approval: &agent.Approval{ApprovalID: "a2", ToolName: "send_mail"}}, gatewaytest.Status(agent.StatusWaiting))
 		default:
 			rt.Say(id, "hello")
 		}
@@ -219,6 +219,7 @@ func TestJSONEverywhere(t *testing.T) {
 		{args: "results get turn-1"},
 		{args: "turns"},
 		{args: "turns list"},
+		{args: "turns show turn-1"},
 		{args: "sessions list"},
 		{args: "sessions messages trip-1"},
 		{args: "sessions export trip-1"},
@@ -398,6 +399,8 @@ func TestCompletion(t *testing.T) {
 		{"results get -o _", []string{"text", "json", "yaml", "raw"}, nothing},
 		{"agents -o _", []string{"text", "json"}, nothing},
 		{"tail _", []string{"turn-2", "turn-1"}, nothing},
+		{"turns show _", []string{"turn-2", "turn-1"}, nothing},
+		{"decide _", []string{"turn-2"}, nothing},
 		{"cancel turn-1 _", nil, nothing},
 		{"results get turn-1", []string{"turn-1"}, nothing},
 		{"results export turn-1 -o _", nil, files},

@@ -13,10 +13,10 @@ import (
 // defaultFound is the number of turns or sessions of a list without --limit.
 const defaultFound = 50
 
-// turnsCommand lists turns, by itself and as "turns list".
+// turnsCommand lists turns, by itself and as "turns list", and shows one.
 func (a *app) turnsCommand() *cobra.Command {
 	cmd := a.turnsListCommand("turns")
-	cmd.AddCommand(a.turnsListCommand("list"))
+	cmd.AddCommand(a.turnsListCommand("list"), a.turnsShowCommand())
 	return cmd
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
 func TestFind(t *testing.T) {
@@ -31,7 +32,7 @@ func TestFind(t *testing.T) {
 	require.Equal(t, []agent.TurnID{"turn-2", "turn-1"}, ids("--status", "failed,completed", "--status", "queued", "--session", "trip-1", "--channel", "cli"))
 	require.Equal(t, []agent.TurnID{"turn-1"}, ids("--text", "FLIGHTS", "--agent", "analyst", "--since", "2026-11-21", "--until", "2026-11-21T12:01:00Z"))
 	require.Equal(t, 0, b.run(noInput(), "start", "-s", "trip-3", "pay"))
-	b.rt.Wait("turn-4", "pay")
+	b.rt.Emit("turn-4", gatewaytest.Status(agent.StatusWaiting))
 	require.Equal(t, []agent.TurnID{"turn-4"}, ids("--status", "waiting"))
 	require.Empty(t, ids("--user", "nobody"))
 	sessions := answer[[]agent.SessionSummary](b, "sessions", "list", "--text", "flights", "--since", "2026-11-21")

@@ -92,6 +92,19 @@ func (a *app) printAs(form string, v any) error {
 }
 
 func (a *app) printTurn(out *agent.AgentStepOutput) {
+	a.printOutcome(out)
+	for i := range out.ToolCalls {
+		call := &out.ToolCalls[i]
+		a.printToolCall(call.Tool, call.Status, call.CacheHit, call.Ref)
+	}
+	a.printPreview(out.ResultPreview)
+	if out.Output != "" {
+		a.printLine("\n%s", strings.TrimRight(out.Output, "\n"))
+	}
+}
+
+// printOutcome prints how a turn ended.
+func (a *app) printOutcome(out *agent.AgentStepOutput) {
 	a.fact("result", out.ResultRef)
 	a.fact("turn", string(out.TurnID))
 	a.fact("session", string(out.SessionID))
@@ -104,20 +117,16 @@ func (a *app) printTurn(out *agent.AgentStepOutput) {
 	if out.Error != nil {
 		a.fact("error", out.Error.Type+": "+out.Error.Message)
 	}
-	tokens := fmt.Sprintf("%d in (%d cached), %d out", out.Usage.InputTokens, out.Usage.CachedTokens, out.Usage.OutputTokens)
-	if out.Usage.Estimated {
+	a.printUsageFacts(&out.Usage)
+}
+
+func (a *app) printUsageFacts(u *agent.Usage) {
+	tokens := fmt.Sprintf("%d in (%d cached), %d out", u.InputTokens, u.CachedTokens, u.OutputTokens)
+	if u.Estimated {
 		tokens += ", estimated"
 	}
 	a.fact("tokens", tokens)
-	a.fact("cost", costText(&out.Usage))
-	for i := range out.ToolCalls {
-		call := &out.ToolCalls[i]
-		a.printToolCall(call.Tool, call.Status, call.CacheHit, call.Ref)
-	}
-	a.printPreview(out.ResultPreview)
-	if out.Output != "" {
-		a.printLine("\n%s", strings.TrimRight(out.Output, "\n"))
-	}
+	a.fact("cost", costText(u))
 }
 
 func (a *app) printToolCall(name, status string, cached bool, ref string) {
