@@ -3,15 +3,21 @@ package gateway_test
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
+	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
 // finder notes what it is asked for. Its turns are of two agents.
@@ -110,4 +116,54 @@ func TestFoundThroughTheDoor(t *testing.T) {
 	sessions := decode[agent.SessionPage](t, d.send("GET", "/v1/sessions?text=FLIGHTS", "")).Sessions
 	require.Len(t, sessions, 1)
 	require.Equal(t, []any{agent.SessionID("s1"), int64(2), agent.TurnID("t2")}, []any{sessions[0].SessionID, sessions[0].Turns, sessions[0].LastTurnID})
+}
+
+// The lists through gRPC: the same query, the same page, the same refusals.
+func TestFindingThroughGRPC(t *testing.T) {
+	f := &finder{}
+	d := open(t, func(c *gateway.Config) {
+		c.Finder = f
+		c.Auth = gatewaytest.Credentials{
+			"all": gatewaytest.Caller("acme", "ann", "*"), "one": gatewaytest.Caller("acme", "ann", "turns.read:a*"),
+			"reader": gatewaytest.Caller("acme", "ann", "sessions.read"),
+		}
+	})
+	c := pb.NewAgentRuntimeClient(d.dial())
+	as := func(key string) context.Context {
+		return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+key)
+	}
+	since := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	page, err := c.ListTurns(as("all"), &pb.ListTurnsRequest{
+		Status: []string{"waiting", "failed"}, Agent: "a", User: "u", Channel: "c", Session: "s", Since: timestamppb.New(since), Text: "x", Limit: 7, After: "p",
+	})
+	require.NoError(t, err)
+	require.Equal(t, agent.TurnQuery{
+		Tenant: "acme", Status: []string{"waiting", "failed"}, Agent: "a", UserID: "u", Channel: "c", SessionID: "s", Since: since, Text: "x", Limit: 7,
+		After: "p",
+	}, f.turns)
+	require.Len(t, page.GetTurns(), 2)
+	require.Equal(t, "n", page.GetNext())
+	page, err = c.ListTurns(as("one"), &pb.ListTurnsRequest{})
+	require.NoError(t, err)
+	require.Len(t, page.GetTurns(), 1, "of the agents that the credential may read")
+	_, err = c.ListSessions(as("reader"), &pb.ListSessionsRequest{
+		Agent: "a", User: "u", Channel: "c", Until: timestamppb.New(since), Text: "x", Limit: 200, After: "p",
+	})
+	require.NoError(t, err)
+	require.Equal(t, agent.SessionQuery{
+		Tenant: "acme", Agent: "a", UserID: "u", Channel: "c", Until: since, Text: "x", Limit: 200, After: "p",
+	}, f.sessions)
+
+	_, err = c.ListTurns(as("reader"), &pb.ListTurnsRequest{})
+	require.Equal(t, codes.PermissionDenied, status.Code(err))
+	for field, q := range map[string]*pb.ListTurnsRequest{
+		"status": {Status: []string{"odd"}}, "limit": {Limit: 201}, "since": {Since: &timestamppb.Timestamp{Seconds: math.MaxInt64}},
+		"text": {Text: strings.Repeat("x", 2001)}, "agent": {Agent: "\x01"}, "after": {After: strings.Repeat("x", 1025)}, "session": {Session: "\x01"},
+	} {
+		_, err := c.ListTurns(as("all"), q)
+		require.Equal(t, codes.InvalidArgument, status.Code(err), field)
+		require.Contains(t, status.Convert(err).Message(), field+": ")
+	}
+	_, err = c.ListSessions(as("reader"), &pb.ListSessionsRequest{Limit: -1})
+	require.Equal(t, codes.InvalidArgument, status.Code(err))
 }

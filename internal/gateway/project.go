@@ -56,6 +56,21 @@ func timeToProto(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
+func timeFromProto(p *timestamppb.Timestamp) time.Time {
+	if p == nil {
+		return time.Time{}
+	}
+	return p.AsTime()
+}
+
+// checkTime refuses a time that is none.
+func checkTime(field string, p *timestamppb.Timestamp) error {
+	if p != nil && !p.IsValid() {
+		return agent.Invalid(field, "want a time of the years 1 to 9999")
+	}
+	return nil
+}
+
 func structFromProto(s *structpb.Struct) map[string]any {
 	if s == nil {
 		return nil
@@ -236,6 +251,7 @@ func viewToProto(v *TurnView) *pb.GetTurnResponse {
 	return &pb.GetTurnResponse{
 		TurnId: utf8(string(v.TurnID)), SessionId: utf8(string(v.SessionID)), StreamId: utf8(v.StreamID), Tenant: utf8(v.Tenant),
 		Agent: utf8(v.Agent), State: utf8(v.State), StartedAt: timeToProto(v.StartedAt), LastEventIndex: v.Tail.LastIndex,
-		Pending: each(v.Pending, approvalToProto), Result: outputToProto(v.Output),
+		Pending: each(v.Pending, approvalToProto), Result: outputToProto(v.Output), Mode: utf8(string(v.Mode)), Fallback: utf8(string(v.Fallback)),
+		RerunOf: utf8(string(v.RerunOf)), FromStep: int64(v.FromStep),
 	}
 }

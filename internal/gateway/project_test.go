@@ -174,12 +174,30 @@ func TestEventProjection(t *testing.T) {
 	require.Equal(t, "a\uFFFDb", eventToProto(&agent.Event{Type: agent.EventToken, Text: "a\xffb"}).GetText())
 }
 
+func TestFindProjection(t *testing.T) {
+	var s agent.SessionSummary
+	(&numbering{}).fill(reflect.ValueOf(&s).Elem())
+	requireSame(t, s, sessionSummaryToProto(&s))
+	var forked agent.SessionForked
+	(&numbering{}).fill(reflect.ValueOf(&forked).Elem())
+	requireSame(t, forked, forkedToProto(&forked))
+	var found agent.TurnSummary
+	(&numbering{}).fill(reflect.ValueOf(&found).Elem())
+	requireSame(t, found, turnSummaryToProto(&found))
+}
+
 func TestRequestProjection(t *testing.T) {
 	var p pb.TurnRequest
 	(&numbering{}).fillMessage(p.ProtoReflect())
 	requireSame(t, requestFromProto(&p), &p)
 
 	require.Equal(t, agent.TurnRequest{}, requestFromProto(&pb.TurnRequest{}))
+
+	var rerun pb.RerunTurnRequest
+	(&numbering{}).fillMessage(rerun.ProtoReflect())
+	rerun.RerunOf = "" // the path of the other door
+	requireSame(t, rerunFromProto(&rerun), &rerun)
+	require.Equal(t, agent.RerunRequest{}, rerunFromProto(&pb.RerunTurnRequest{}))
 	for name, c := range map[string]struct {
 		given *pb.Limits
 		want  *agent.Limits

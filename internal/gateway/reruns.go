@@ -3,11 +3,14 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/google/uuid"
+	"google.golang.org/grpc"
 
 	"github.com/turnstone-run/turnstone/agent"
+	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
 // postRerun is POST /v1/turns/{id}/rerun: submit, then wait, stream, or do neither, as POST /v1/turns.
@@ -112,4 +115,49 @@ func (g *Gateway) forkSession(ctx context.Context, caller identity, f agent.Fork
 	forked, err := g.cfg.Sessions.ForkSession(ctx, caller.ownTenant(), f)
 	caller.auditChange(agent.ActionTurnsRun, "session/"+string(f.SessionID), facts{"forked_from": f.From, "turn_id": f.TurnID}, err)
 	return forked, err
+}
+
+// RerunTurn implements the service.
+func (s *grpcServer) RerunTurn(ctx context.Context, p *pb.RerunTurnRequest) (*pb.RerunTurnResponse, error) {
+	caller, err := grpcCaller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if p.GetRerunOf() == "" {
+		return nil, agent.Invalid("rerun_of", "is empty")
+	}
+	if err := checkJSON("output_schema", rawOf(p.GetOutputSchema())); err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	body := rerunFromProto(p)
+	receipt, _, err := s.rerun(ctx, caller, "grpc", agent.TurnID(p.GetRerunOf()), &body)
+	if err != nil {
+		return nil, err
+	}
+	if err := grpc.SetHeader(ctx, turnMetadata(receipt.TurnID)); err != nil {
+		return nil, fmt.Errorf("set header: %w", err)
+	}
+	return &pb.RerunTurnResponse{
+		TurnId: utf8(string(receipt.TurnID)), SessionId: utf8(string(receipt.SessionID)), StreamId: utf8(receipt.StreamID),
+		State: acceptedState(receipt, "").State, RerunOf: p.GetRerunOf(), FromStep: p.GetFromStep(),
+	}, nil
+}
+
+// ForkSession implements the service.
+func (s *grpcServer) ForkSession(ctx context.Context, p *pb.ForkSessionRequest) (*pb.ForkSessionResponse, error) {
+	caller, err := grpcCaller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	forked, err := s.forkSession(ctx, caller, agent.Fork{
+		From: agent.SessionID(p.GetForkedFrom()), TurnID: agent.TurnID(p.GetTurnId()), SessionID: agent.SessionID(p.GetSessionId()),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return forkedToProto(&forked), nil
 }

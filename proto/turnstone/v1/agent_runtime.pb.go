@@ -1464,7 +1464,15 @@ type GetTurnResponse struct {
 	// What waits for a person.
 	Pending []*Approval `protobuf:"bytes,9,rep,name=pending,proto3" json:"pending,omitempty"`
 	// Once the turn has ended.
-	Result        *AgentStepOutput `protobuf:"bytes,10,opt,name=result,proto3" json:"result,omitempty"`
+	Result *AgentStepOutput `protobuf:"bytes,10,opt,name=result,proto3" json:"result,omitempty"`
+	// durable or direct.
+	Mode string `protobuf:"bytes,11,opt,name=mode,proto3" json:"mode,omitempty"`
+	// Why it is not direct, although it was to be.
+	Fallback string `protobuf:"bytes,12,opt,name=fallback,proto3" json:"fallback,omitempty"`
+	// The turn that it reruns.
+	RerunOf string `protobuf:"bytes,13,opt,name=rerun_of,json=rerunOf,proto3" json:"rerun_of,omitempty"`
+	// Of a rerun: the first step that was not taken over; 0: none was.
+	FromStep      int64 `protobuf:"varint,14,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1569,6 +1577,1064 @@ func (x *GetTurnResponse) GetResult() *AgentStepOutput {
 	return nil
 }
 
+func (x *GetTurnResponse) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *GetTurnResponse) GetFallback() string {
+	if x != nil {
+		return x.Fallback
+	}
+	return ""
+}
+
+func (x *GetTurnResponse) GetRerunOf() string {
+	if x != nil {
+		return x.RerunOf
+	}
+	return ""
+}
+
+func (x *GetTurnResponse) GetFromStep() int64 {
+	if x != nil {
+		return x.FromStep
+	}
+	return 0
+}
+
+// ListTurnsRequest finds turns of the caller's tenant; empty fields do not filter.
+type ListTurnsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// queued, running, waiting, completed, failed or cancelled; any of them.
+	Status  []string `protobuf:"bytes,1,rep,name=status,proto3" json:"status,omitempty"`
+	Agent   string   `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
+	User    string   `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	Channel string   `protobuf:"bytes,4,opt,name=channel,proto3" json:"channel,omitempty"`
+	Session string   `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`
+	// When the turn was accepted; until is exclusive.
+	Since *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
+	Until *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=until,proto3" json:"until,omitempty"`
+	// Part of the summary, in upper or lower case.
+	Text string `protobuf:"bytes,8,opt,name=text,proto3" json:"text,omitempty"`
+	// 1 to 200; 0: 50.
+	Limit int32 `protobuf:"varint,9,opt,name=limit,proto3" json:"limit,omitempty"`
+	// next of the page before; empty: the first.
+	After         string `protobuf:"bytes,10,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTurnsRequest) Reset() {
+	*x = ListTurnsRequest{}
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTurnsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTurnsRequest) ProtoMessage() {}
+
+func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTurnsRequest.ProtoReflect.Descriptor instead.
+func (*ListTurnsRequest) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ListTurnsRequest) GetStatus() []string {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+func (x *ListTurnsRequest) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *ListTurnsRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ListTurnsRequest) GetChannel() string {
+	if x != nil {
+		return x.Channel
+	}
+	return ""
+}
+
+func (x *ListTurnsRequest) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *ListTurnsRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *ListTurnsRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *ListTurnsRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ListTurnsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListTurnsRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+// ListTurnsResponse is a page of turns. It may be shorter than its limit, or empty, and not the last.
+type ListTurnsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Turns []*TurnSummary         `protobuf:"bytes,1,rep,name=turns,proto3" json:"turns,omitempty"`
+	// Empty: this was the last page.
+	Next          string `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTurnsResponse) Reset() {
+	*x = ListTurnsResponse{}
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTurnsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTurnsResponse) ProtoMessage() {}
+
+func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTurnsResponse.ProtoReflect.Descriptor instead.
+func (*ListTurnsResponse) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ListTurnsResponse) GetTurns() []*TurnSummary {
+	if x != nil {
+		return x.Turns
+	}
+	return nil
+}
+
+func (x *ListTurnsResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+// TurnSummary is a turn in a list.
+type TurnSummary struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	TurnId    string                 `protobuf:"bytes,1,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	SessionId string                 `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Agent     string                 `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
+	UserId    string                 `protobuf:"bytes,4,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	Channel   string                 `protobuf:"bytes,5,opt,name=channel,proto3" json:"channel,omitempty"`
+	// The turn that delegated to this one.
+	ParentTurnId string `protobuf:"bytes,6,opt,name=parent_turn_id,json=parentTurnId,proto3" json:"parent_turn_id,omitempty"`
+	// queued, running, waiting, completed, failed or cancelled.
+	Status     string `protobuf:"bytes,7,opt,name=status,proto3" json:"status,omitempty"`
+	StopReason string `protobuf:"bytes,8,opt,name=stop_reason,json=stopReason,proto3" json:"stop_reason,omitempty"`
+	// Of a turn that did not complete.
+	ErrorType string `protobuf:"bytes,9,opt,name=error_type,json=errorType,proto3" json:"error_type,omitempty"`
+	Mode      string `protobuf:"bytes,10,opt,name=mode,proto3" json:"mode,omitempty"`
+	// That answered; of a turn that has not ended, the one that the request names.
+	Model string `protobuf:"bytes,11,opt,name=model,proto3" json:"model,omitempty"`
+	// When it was accepted.
+	StartedAt  *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	// Of a turn that has ended.
+	Usage    *Usage `protobuf:"bytes,14,opt,name=usage,proto3" json:"usage,omitempty"`
+	RerunOf  string `protobuf:"bytes,15,opt,name=rerun_of,json=rerunOf,proto3" json:"rerun_of,omitempty"`
+	FromStep int64  `protobuf:"varint,16,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
+	// The beginning of the first user message; empty if it has no text, or is not kept any longer.
+	Summary       string `protobuf:"bytes,17,opt,name=summary,proto3" json:"summary,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TurnSummary) Reset() {
+	*x = TurnSummary{}
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TurnSummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TurnSummary) ProtoMessage() {}
+
+func (x *TurnSummary) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TurnSummary.ProtoReflect.Descriptor instead.
+func (*TurnSummary) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *TurnSummary) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *TurnSummary) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *TurnSummary) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *TurnSummary) GetUserId() string {
+	if x != nil {
+		return x.UserId
+	}
+	return ""
+}
+
+func (x *TurnSummary) GetChannel() string {
+	if x != nil {
+		return x.Channel
+	}
+	return ""
+}
+
+func (x *TurnSummary) GetParentTurnId() string {
+	if x != nil {
+		return x.ParentTurnId
+	}
+	return ""
+}
+
+func (x *TurnSummary) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *TurnSummary) GetStopReason() string {
+	if x != nil {
+		return x.StopReason
+	}
+	return ""
+}
+
+func (x *TurnSummary) GetErrorType() string {
+	if x != nil {
+		return x.ErrorType
+	}
+	return ""
+}
+
+func (x *TurnSummary) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *TurnSummary) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *TurnSummary) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *TurnSummary) GetFinishedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FinishedAt
+	}
+	return nil
+}
+
+func (x *TurnSummary) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *TurnSummary) GetRerunOf() string {
+	if x != nil {
+		return x.RerunOf
+	}
+	return ""
+}
+
+func (x *TurnSummary) GetFromStep() int64 {
+	if x != nil {
+		return x.FromStep
+	}
+	return 0
+}
+
+func (x *TurnSummary) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+// RerunTurnRequest names a turn and what changes. A field that is left out is as the turn was asked.
+type RerunTurnRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The turn to run again.
+	RerunOf string `protobuf:"bytes,1,opt,name=rerun_of,json=rerunOf,proto3" json:"rerun_of,omitempty"`
+	// Repeat nothing before this step of the turn; 0: begin anew.
+	FromStep int64  `protobuf:"varint,2,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
+	Agent    string `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
+	Model    string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	// The system prompt instead of the agent's, for this turn alone.
+	Prompt string `protobuf:"bytes,5,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	// Of the branch, which must be new; empty: named after the new turn.
+	SessionId string `protobuf:"bytes,6,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Of the new turn; empty: a new id.
+	TurnId         string `protobuf:"bytes,7,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	IdempotencyKey string `protobuf:"bytes,8,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	// durable or direct.
+	Mode string `protobuf:"bytes,9,opt,name=mode,proto3" json:"mode,omitempty"`
+	// load or fresh.
+	History string             `protobuf:"bytes,10,opt,name=history,proto3" json:"history,omitempty"`
+	Context *InvocationContext `protobuf:"bytes,11,opt,name=context,proto3" json:"context,omitempty"`
+	Limits  *Limits            `protobuf:"bytes,12,opt,name=limits,proto3" json:"limits,omitempty"`
+	// JSON text: the JSON Schema of the answer.
+	OutputSchema  string        `protobuf:"bytes,13,opt,name=output_schema,json=outputSchema,proto3" json:"output_schema,omitempty"`
+	ClientTools   []*ClientTool `protobuf:"bytes,14,rep,name=client_tools,json=clientTools,proto3" json:"client_tools,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RerunTurnRequest) Reset() {
+	*x = RerunTurnRequest{}
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RerunTurnRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RerunTurnRequest) ProtoMessage() {}
+
+func (x *RerunTurnRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RerunTurnRequest.ProtoReflect.Descriptor instead.
+func (*RerunTurnRequest) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *RerunTurnRequest) GetRerunOf() string {
+	if x != nil {
+		return x.RerunOf
+	}
+	return ""
+}
+
+func (x *RerunTurnRequest) GetFromStep() int64 {
+	if x != nil {
+		return x.FromStep
+	}
+	return 0
+}
+
+func (x *RerunTurnRequest) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *RerunTurnRequest) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *RerunTurnRequest) GetPrompt() string {
+	if x != nil {
+		return x.Prompt
+	}
+	return ""
+}
+
+func (x *RerunTurnRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RerunTurnRequest) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *RerunTurnRequest) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return ""
+}
+
+func (x *RerunTurnRequest) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *RerunTurnRequest) GetHistory() string {
+	if x != nil {
+		return x.History
+	}
+	return ""
+}
+
+func (x *RerunTurnRequest) GetContext() *InvocationContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *RerunTurnRequest) GetLimits() *Limits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *RerunTurnRequest) GetOutputSchema() string {
+	if x != nil {
+		return x.OutputSchema
+	}
+	return ""
+}
+
+func (x *RerunTurnRequest) GetClientTools() []*ClientTool {
+	if x != nil {
+		return x.ClientTools
+	}
+	return nil
+}
+
+// RerunTurnResponse is the new turn.
+type RerunTurnResponse struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	TurnId    string                 `protobuf:"bytes,1,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	SessionId string                 `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	StreamId  string                 `protobuf:"bytes,3,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
+	// queued while it is not certain that the turn has started; it will within seconds.
+	State         string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	RerunOf       string `protobuf:"bytes,5,opt,name=rerun_of,json=rerunOf,proto3" json:"rerun_of,omitempty"`
+	FromStep      int64  `protobuf:"varint,6,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RerunTurnResponse) Reset() {
+	*x = RerunTurnResponse{}
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RerunTurnResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RerunTurnResponse) ProtoMessage() {}
+
+func (x *RerunTurnResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RerunTurnResponse.ProtoReflect.Descriptor instead.
+func (*RerunTurnResponse) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *RerunTurnResponse) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *RerunTurnResponse) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RerunTurnResponse) GetStreamId() string {
+	if x != nil {
+		return x.StreamId
+	}
+	return ""
+}
+
+func (x *RerunTurnResponse) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *RerunTurnResponse) GetRerunOf() string {
+	if x != nil {
+		return x.RerunOf
+	}
+	return ""
+}
+
+func (x *RerunTurnResponse) GetFromStep() int64 {
+	if x != nil {
+		return x.FromStep
+	}
+	return 0
+}
+
+// ListSessionsRequest finds sessions of the caller's tenant; empty fields do not filter. All but text are about the newest turn, text about
+// the first one.
+type ListSessionsRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Agent   string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	User    string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	Channel string                 `protobuf:"bytes,3,opt,name=channel,proto3" json:"channel,omitempty"`
+	// When the newest turn was accepted; until is exclusive.
+	Since *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	Until *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=until,proto3" json:"until,omitempty"`
+	// Part of the summary, in upper or lower case.
+	Text string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
+	// 1 to 200; 0: 50.
+	Limit int32 `protobuf:"varint,7,opt,name=limit,proto3" json:"limit,omitempty"`
+	// next of the page before; empty: the first.
+	After         string `protobuf:"bytes,8,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSessionsRequest) Reset() {
+	*x = ListSessionsRequest{}
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSessionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSessionsRequest) ProtoMessage() {}
+
+func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
+func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ListSessionsRequest) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *ListSessionsRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ListSessionsRequest) GetChannel() string {
+	if x != nil {
+		return x.Channel
+	}
+	return ""
+}
+
+func (x *ListSessionsRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *ListSessionsRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *ListSessionsRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ListSessionsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListSessionsRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+// ListSessionsResponse is a page of sessions. It may be shorter than its limit, or empty, and not the last.
+type ListSessionsResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Sessions []*SessionSummary      `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	// Empty: this was the last page.
+	Next          string `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSessionsResponse) Reset() {
+	*x = ListSessionsResponse{}
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSessionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSessionsResponse) ProtoMessage() {}
+
+func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
+func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ListSessionsResponse) GetSessions() []*SessionSummary {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *ListSessionsResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+// SessionSummary is a session in a list. Agent, user_id, channel and status are those of its newest turn.
+type SessionSummary struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Of the first turn that is kept.
+	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
+	// That it has had, whether or not they are kept.
+	Turns      int64  `protobuf:"varint,3,opt,name=turns,proto3" json:"turns,omitempty"`
+	Agent      string `protobuf:"bytes,4,opt,name=agent,proto3" json:"agent,omitempty"`
+	UserId     string `protobuf:"bytes,5,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	Channel    string `protobuf:"bytes,6,opt,name=channel,proto3" json:"channel,omitempty"`
+	Status     string `protobuf:"bytes,7,opt,name=status,proto3" json:"status,omitempty"`
+	LastTurnId string `protobuf:"bytes,8,opt,name=last_turn_id,json=lastTurnId,proto3" json:"last_turn_id,omitempty"`
+	// The session whose transcript it begins with a copy of.
+	ForkedFrom string                 `protobuf:"bytes,9,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
+	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// When its newest turn ended, or was accepted if it has not ended.
+	LastActiveAt  *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=last_active_at,json=lastActiveAt,proto3" json:"last_active_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionSummary) Reset() {
+	*x = SessionSummary{}
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionSummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionSummary) ProtoMessage() {}
+
+func (x *SessionSummary) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionSummary.ProtoReflect.Descriptor instead.
+func (*SessionSummary) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *SessionSummary) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionSummary) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *SessionSummary) GetTurns() int64 {
+	if x != nil {
+		return x.Turns
+	}
+	return 0
+}
+
+func (x *SessionSummary) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *SessionSummary) GetUserId() string {
+	if x != nil {
+		return x.UserId
+	}
+	return ""
+}
+
+func (x *SessionSummary) GetChannel() string {
+	if x != nil {
+		return x.Channel
+	}
+	return ""
+}
+
+func (x *SessionSummary) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *SessionSummary) GetLastTurnId() string {
+	if x != nil {
+		return x.LastTurnId
+	}
+	return ""
+}
+
+func (x *SessionSummary) GetForkedFrom() string {
+	if x != nil {
+		return x.ForkedFrom
+	}
+	return ""
+}
+
+func (x *SessionSummary) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *SessionSummary) GetLastActiveAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastActiveAt
+	}
+	return nil
+}
+
+// ForkSessionRequest names a session of the caller's tenant and how far to copy it.
+type ForkSessionRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	ForkedFrom string                 `protobuf:"bytes,1,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
+	// The last turn that is copied; empty: all are.
+	TurnId string `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	// Of the new session; empty: a new id.
+	SessionId     string `protobuf:"bytes,3,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkSessionRequest) Reset() {
+	*x = ForkSessionRequest{}
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkSessionRequest) ProtoMessage() {}
+
+func (x *ForkSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkSessionRequest.ProtoReflect.Descriptor instead.
+func (*ForkSessionRequest) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ForkSessionRequest) GetForkedFrom() string {
+	if x != nil {
+		return x.ForkedFrom
+	}
+	return ""
+}
+
+func (x *ForkSessionRequest) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *ForkSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+// ForkSessionResponse is a session that begins with a copy of another one's transcript.
+type ForkSessionResponse struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	SessionId  string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	ForkedFrom string                 `protobuf:"bytes,2,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
+	// The last turn that was copied; empty if the session had none.
+	TurnId string `protobuf:"bytes,3,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	// Copied.
+	Turns         int64 `protobuf:"varint,4,opt,name=turns,proto3" json:"turns,omitempty"`
+	Messages      int64 `protobuf:"varint,5,opt,name=messages,proto3" json:"messages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkSessionResponse) Reset() {
+	*x = ForkSessionResponse{}
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkSessionResponse) ProtoMessage() {}
+
+func (x *ForkSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkSessionResponse.ProtoReflect.Descriptor instead.
+func (*ForkSessionResponse) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ForkSessionResponse) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ForkSessionResponse) GetForkedFrom() string {
+	if x != nil {
+		return x.ForkedFrom
+	}
+	return ""
+}
+
+func (x *ForkSessionResponse) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *ForkSessionResponse) GetTurns() int64 {
+	if x != nil {
+		return x.Turns
+	}
+	return 0
+}
+
+func (x *ForkSessionResponse) GetMessages() int64 {
+	if x != nil {
+		return x.Messages
+	}
+	return 0
+}
+
 // GetResultRequest names a result by artifact:// reference, cas:// reference, result id or turn id.
 type GetResultRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1579,7 +2645,7 @@ type GetResultRequest struct {
 
 func (x *GetResultRequest) Reset() {
 	*x = GetResultRequest{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[20]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1591,7 +2657,7 @@ func (x *GetResultRequest) String() string {
 func (*GetResultRequest) ProtoMessage() {}
 
 func (x *GetResultRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[20]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1604,7 +2670,7 @@ func (x *GetResultRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResultRequest.ProtoReflect.Descriptor instead.
 func (*GetResultRequest) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{20}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetResultRequest) GetRef() string {
@@ -1630,7 +2696,7 @@ type GetResultResponse struct {
 
 func (x *GetResultResponse) Reset() {
 	*x = GetResultResponse{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[21]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1642,7 +2708,7 @@ func (x *GetResultResponse) String() string {
 func (*GetResultResponse) ProtoMessage() {}
 
 func (x *GetResultResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[21]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1655,7 +2721,7 @@ func (x *GetResultResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResultResponse.ProtoReflect.Descriptor instead.
 func (*GetResultResponse) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{21}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetResultResponse) GetRef() string {
@@ -1696,7 +2762,7 @@ type ExportSessionRequest struct {
 
 func (x *ExportSessionRequest) Reset() {
 	*x = ExportSessionRequest{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[22]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +2774,7 @@ func (x *ExportSessionRequest) String() string {
 func (*ExportSessionRequest) ProtoMessage() {}
 
 func (x *ExportSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[22]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +2787,7 @@ func (x *ExportSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportSessionRequest.ProtoReflect.Descriptor instead.
 func (*ExportSessionRequest) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{22}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExportSessionRequest) GetSessionId() string {
@@ -1741,7 +2807,7 @@ type ExportSessionResponse struct {
 
 func (x *ExportSessionResponse) Reset() {
 	*x = ExportSessionResponse{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[23]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1753,7 +2819,7 @@ func (x *ExportSessionResponse) String() string {
 func (*ExportSessionResponse) ProtoMessage() {}
 
 func (x *ExportSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[23]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1766,7 +2832,7 @@ func (x *ExportSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportSessionResponse.ProtoReflect.Descriptor instead.
 func (*ExportSessionResponse) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{23}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExportSessionResponse) GetData() []byte {
@@ -1786,7 +2852,7 @@ type DeleteSessionRequest struct {
 
 func (x *DeleteSessionRequest) Reset() {
 	*x = DeleteSessionRequest{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[24]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +2864,7 @@ func (x *DeleteSessionRequest) String() string {
 func (*DeleteSessionRequest) ProtoMessage() {}
 
 func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[24]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +2877,7 @@ func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSessionRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSessionRequest) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{24}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DeleteSessionRequest) GetSessionId() string {
@@ -1835,7 +2901,7 @@ type DeleteSessionResponse struct {
 
 func (x *DeleteSessionResponse) Reset() {
 	*x = DeleteSessionResponse{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[25]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1847,7 +2913,7 @@ func (x *DeleteSessionResponse) String() string {
 func (*DeleteSessionResponse) ProtoMessage() {}
 
 func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[25]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1860,7 +2926,7 @@ func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSessionResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSessionResponse) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{25}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DeleteSessionResponse) GetSessionId() string {
@@ -2016,7 +3082,7 @@ const file_turnstone_v1_agent_runtime_proto_rawDesc = "" +
 	"\x02by\x18\x03 \x01(\tR\x02by\"\x10\n" +
 	"\x0eCancelResponse\")\n" +
 	"\x0eGetTurnRequest\x12\x17\n" +
-	"\aturn_id\x18\x01 \x01(\tR\x06turnId\"\xf8\x02\n" +
+	"\aturn_id\x18\x01 \x01(\tR\x06turnId\"\xe0\x03\n" +
 	"\x0fGetTurnResponse\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1d\n" +
 	"\n" +
@@ -2030,7 +3096,118 @@ const file_turnstone_v1_agent_runtime_proto_rawDesc = "" +
 	"\x10last_event_index\x18\b \x01(\x03R\x0elastEventIndex\x120\n" +
 	"\apending\x18\t \x03(\v2\x16.turnstone.v1.ApprovalR\apending\x125\n" +
 	"\x06result\x18\n" +
-	" \x01(\v2\x1d.turnstone.v1.AgentStepOutputR\x06result\"$\n" +
+	" \x01(\v2\x1d.turnstone.v1.AgentStepOutputR\x06result\x12\x12\n" +
+	"\x04mode\x18\v \x01(\tR\x04mode\x12\x1a\n" +
+	"\bfallback\x18\f \x01(\tR\bfallback\x12\x19\n" +
+	"\brerun_of\x18\r \x01(\tR\arerunOf\x12\x1b\n" +
+	"\tfrom_step\x18\x0e \x01(\x03R\bfromStep\"\xac\x02\n" +
+	"\x10ListTurnsRequest\x12\x16\n" +
+	"\x06status\x18\x01 \x03(\tR\x06status\x12\x14\n" +
+	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\x12\x18\n" +
+	"\achannel\x18\x04 \x01(\tR\achannel\x12\x18\n" +
+	"\asession\x18\x05 \x01(\tR\asession\x120\n" +
+	"\x05since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x12\n" +
+	"\x04text\x18\b \x01(\tR\x04text\x12\x14\n" +
+	"\x05limit\x18\t \x01(\x05R\x05limit\x12\x14\n" +
+	"\x05after\x18\n" +
+	" \x01(\tR\x05after\"X\n" +
+	"\x11ListTurnsResponse\x12/\n" +
+	"\x05turns\x18\x01 \x03(\v2\x19.turnstone.v1.TurnSummaryR\x05turns\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"\xab\x04\n" +
+	"\vTurnSummary\x12\x17\n" +
+	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x14\n" +
+	"\x05agent\x18\x03 \x01(\tR\x05agent\x12\x17\n" +
+	"\auser_id\x18\x04 \x01(\tR\x06userId\x12\x18\n" +
+	"\achannel\x18\x05 \x01(\tR\achannel\x12$\n" +
+	"\x0eparent_turn_id\x18\x06 \x01(\tR\fparentTurnId\x12\x16\n" +
+	"\x06status\x18\a \x01(\tR\x06status\x12\x1f\n" +
+	"\vstop_reason\x18\b \x01(\tR\n" +
+	"stopReason\x12\x1d\n" +
+	"\n" +
+	"error_type\x18\t \x01(\tR\terrorType\x12\x12\n" +
+	"\x04mode\x18\n" +
+	" \x01(\tR\x04mode\x12\x14\n" +
+	"\x05model\x18\v \x01(\tR\x05model\x129\n" +
+	"\n" +
+	"started_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12;\n" +
+	"\vfinished_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"finishedAt\x12)\n" +
+	"\x05usage\x18\x0e \x01(\v2\x13.turnstone.v1.UsageR\x05usage\x12\x19\n" +
+	"\brerun_of\x18\x0f \x01(\tR\arerunOf\x12\x1b\n" +
+	"\tfrom_step\x18\x10 \x01(\x03R\bfromStep\x12\x18\n" +
+	"\asummary\x18\x11 \x01(\tR\asummary\"\xe8\x03\n" +
+	"\x10RerunTurnRequest\x12\x19\n" +
+	"\brerun_of\x18\x01 \x01(\tR\arerunOf\x12\x1b\n" +
+	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\x12\x14\n" +
+	"\x05agent\x18\x03 \x01(\tR\x05agent\x12\x14\n" +
+	"\x05model\x18\x04 \x01(\tR\x05model\x12\x16\n" +
+	"\x06prompt\x18\x05 \x01(\tR\x06prompt\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x06 \x01(\tR\tsessionId\x12\x17\n" +
+	"\aturn_id\x18\a \x01(\tR\x06turnId\x12'\n" +
+	"\x0fidempotency_key\x18\b \x01(\tR\x0eidempotencyKey\x12\x12\n" +
+	"\x04mode\x18\t \x01(\tR\x04mode\x12\x18\n" +
+	"\ahistory\x18\n" +
+	" \x01(\tR\ahistory\x129\n" +
+	"\acontext\x18\v \x01(\v2\x1f.turnstone.v1.InvocationContextR\acontext\x12,\n" +
+	"\x06limits\x18\f \x01(\v2\x14.turnstone.v1.LimitsR\x06limits\x12#\n" +
+	"\routput_schema\x18\r \x01(\tR\foutputSchema\x12;\n" +
+	"\fclient_tools\x18\x0e \x03(\v2\x18.turnstone.v1.ClientToolR\vclientTools\"\xb6\x01\n" +
+	"\x11RerunTurnResponse\x12\x17\n" +
+	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x1b\n" +
+	"\tstream_id\x18\x03 \x01(\tR\bstreamId\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12\x19\n" +
+	"\brerun_of\x18\x05 \x01(\tR\arerunOf\x12\x1b\n" +
+	"\tfrom_step\x18\x06 \x01(\x03R\bfromStep\"\xfd\x01\n" +
+	"\x13ListSessionsRequest\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x18\n" +
+	"\achannel\x18\x03 \x01(\tR\achannel\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x12\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\x12\x14\n" +
+	"\x05limit\x18\a \x01(\x05R\x05limit\x12\x14\n" +
+	"\x05after\x18\b \x01(\tR\x05after\"d\n" +
+	"\x14ListSessionsResponse\x128\n" +
+	"\bsessions\x18\x01 \x03(\v2\x1c.turnstone.v1.SessionSummaryR\bsessions\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"\x80\x03\n" +
+	"\x0eSessionSummary\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x18\n" +
+	"\asummary\x18\x02 \x01(\tR\asummary\x12\x14\n" +
+	"\x05turns\x18\x03 \x01(\x03R\x05turns\x12\x14\n" +
+	"\x05agent\x18\x04 \x01(\tR\x05agent\x12\x17\n" +
+	"\auser_id\x18\x05 \x01(\tR\x06userId\x12\x18\n" +
+	"\achannel\x18\x06 \x01(\tR\achannel\x12\x16\n" +
+	"\x06status\x18\a \x01(\tR\x06status\x12 \n" +
+	"\flast_turn_id\x18\b \x01(\tR\n" +
+	"lastTurnId\x12\x1f\n" +
+	"\vforked_from\x18\t \x01(\tR\n" +
+	"forkedFrom\x129\n" +
+	"\n" +
+	"created_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12@\n" +
+	"\x0elast_active_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\flastActiveAt\"m\n" +
+	"\x12ForkSessionRequest\x12\x1f\n" +
+	"\vforked_from\x18\x01 \x01(\tR\n" +
+	"forkedFrom\x12\x17\n" +
+	"\aturn_id\x18\x02 \x01(\tR\x06turnId\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x03 \x01(\tR\tsessionId\"\xa0\x01\n" +
+	"\x13ForkSessionResponse\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1f\n" +
+	"\vforked_from\x18\x02 \x01(\tR\n" +
+	"forkedFrom\x12\x17\n" +
+	"\aturn_id\x18\x03 \x01(\tR\x06turnId\x12\x14\n" +
+	"\x05turns\x18\x04 \x01(\x03R\x05turns\x12\x1a\n" +
+	"\bmessages\x18\x05 \x01(\x03R\bmessages\"$\n" +
 	"\x10GetResultRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\"l\n" +
 	"\x11GetResultResponse\x12\x10\n" +
@@ -2052,7 +3229,7 @@ const file_turnstone_v1_agent_runtime_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
 	"\x05turns\x18\x02 \x01(\x03R\x05turns\x12\x1a\n" +
 	"\bmessages\x18\x03 \x01(\x03R\bmessages\x12\x14\n" +
-	"\x05blobs\x18\x04 \x01(\x03R\x05blobs2\xeb\b\n" +
+	"\x05blobs\x18\x04 \x01(\x03R\x05blobs2\xb2\v\n" +
 	"\fAgentRuntime\x12B\n" +
 	"\x06Invoke\x12\x19.turnstone.v1.TurnRequest\x1a\x1d.turnstone.v1.AgentStepOutput\x12:\n" +
 	"\x06Stream\x12\x19.turnstone.v1.TurnRequest\x1a\x13.turnstone.v1.Event0\x01\x12C\n" +
@@ -2066,8 +3243,12 @@ const file_turnstone_v1_agent_runtime_proto_rawDesc = "" +
 	"\x06Decide\x12\x1b.turnstone.v1.DecideRequest\x1a\x1c.turnstone.v1.DecideResponse\x12F\n" +
 	"\aProvide\x12\x1c.turnstone.v1.ProvideRequest\x1a\x1d.turnstone.v1.ProvideResponse\x12C\n" +
 	"\x06Cancel\x12\x1b.turnstone.v1.CancelRequest\x1a\x1c.turnstone.v1.CancelResponse\x12F\n" +
-	"\aGetTurn\x12\x1c.turnstone.v1.GetTurnRequest\x1a\x1d.turnstone.v1.GetTurnResponse\x12N\n" +
-	"\tGetResult\x12\x1e.turnstone.v1.GetResultRequest\x1a\x1f.turnstone.v1.GetResultResponse0\x01\x12Z\n" +
+	"\aGetTurn\x12\x1c.turnstone.v1.GetTurnRequest\x1a\x1d.turnstone.v1.GetTurnResponse\x12L\n" +
+	"\tListTurns\x12\x1e.turnstone.v1.ListTurnsRequest\x1a\x1f.turnstone.v1.ListTurnsResponse\x12L\n" +
+	"\tRerunTurn\x12\x1e.turnstone.v1.RerunTurnRequest\x1a\x1f.turnstone.v1.RerunTurnResponse\x12N\n" +
+	"\tGetResult\x12\x1e.turnstone.v1.GetResultRequest\x1a\x1f.turnstone.v1.GetResultResponse0\x01\x12U\n" +
+	"\fListSessions\x12!.turnstone.v1.ListSessionsRequest\x1a\".turnstone.v1.ListSessionsResponse\x12R\n" +
+	"\vForkSession\x12 .turnstone.v1.ForkSessionRequest\x1a!.turnstone.v1.ForkSessionResponse\x12Z\n" +
 	"\rExportSession\x12\".turnstone.v1.ExportSessionRequest\x1a#.turnstone.v1.ExportSessionResponse0\x01\x12X\n" +
 	"\rDeleteSession\x12\".turnstone.v1.DeleteSessionRequest\x1a#.turnstone.v1.DeleteSessionResponseBCZAgithub.com/turnstone-run/turnstone/proto/turnstone/v1;turnstonev1b\x06proto3"
 
@@ -2083,7 +3264,7 @@ func file_turnstone_v1_agent_runtime_proto_rawDescGZIP() []byte {
 	return file_turnstone_v1_agent_runtime_proto_rawDescData
 }
 
-var file_turnstone_v1_agent_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_turnstone_v1_agent_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_turnstone_v1_agent_runtime_proto_goTypes = []any{
 	(*AgentRequest)(nil),          // 0: turnstone.v1.AgentRequest
 	(*AgentResponse)(nil),         // 1: turnstone.v1.AgentResponse
@@ -2105,76 +3286,110 @@ var file_turnstone_v1_agent_runtime_proto_goTypes = []any{
 	(*CancelResponse)(nil),        // 17: turnstone.v1.CancelResponse
 	(*GetTurnRequest)(nil),        // 18: turnstone.v1.GetTurnRequest
 	(*GetTurnResponse)(nil),       // 19: turnstone.v1.GetTurnResponse
-	(*GetResultRequest)(nil),      // 20: turnstone.v1.GetResultRequest
-	(*GetResultResponse)(nil),     // 21: turnstone.v1.GetResultResponse
-	(*ExportSessionRequest)(nil),  // 22: turnstone.v1.ExportSessionRequest
-	(*ExportSessionResponse)(nil), // 23: turnstone.v1.ExportSessionResponse
-	(*DeleteSessionRequest)(nil),  // 24: turnstone.v1.DeleteSessionRequest
-	(*DeleteSessionResponse)(nil), // 25: turnstone.v1.DeleteSessionResponse
-	nil,                           // 26: turnstone.v1.ListAgentsRequest.LabelsEntry
-	(*InvocationContext)(nil),     // 27: turnstone.v1.InvocationContext
-	(*Limits)(nil),                // 28: turnstone.v1.Limits
-	(*Approval)(nil),              // 29: turnstone.v1.Approval
-	(*Annotation)(nil),            // 30: turnstone.v1.Annotation
-	(*Failure)(nil),               // 31: turnstone.v1.Failure
-	(*AgentStepOutput)(nil),       // 32: turnstone.v1.AgentStepOutput
-	(*AgentInfo)(nil),             // 33: turnstone.v1.AgentInfo
-	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
-	(*TurnRequest)(nil),           // 35: turnstone.v1.TurnRequest
-	(*Event)(nil),                 // 36: turnstone.v1.Event
+	(*ListTurnsRequest)(nil),      // 20: turnstone.v1.ListTurnsRequest
+	(*ListTurnsResponse)(nil),     // 21: turnstone.v1.ListTurnsResponse
+	(*TurnSummary)(nil),           // 22: turnstone.v1.TurnSummary
+	(*RerunTurnRequest)(nil),      // 23: turnstone.v1.RerunTurnRequest
+	(*RerunTurnResponse)(nil),     // 24: turnstone.v1.RerunTurnResponse
+	(*ListSessionsRequest)(nil),   // 25: turnstone.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),  // 26: turnstone.v1.ListSessionsResponse
+	(*SessionSummary)(nil),        // 27: turnstone.v1.SessionSummary
+	(*ForkSessionRequest)(nil),    // 28: turnstone.v1.ForkSessionRequest
+	(*ForkSessionResponse)(nil),   // 29: turnstone.v1.ForkSessionResponse
+	(*GetResultRequest)(nil),      // 30: turnstone.v1.GetResultRequest
+	(*GetResultResponse)(nil),     // 31: turnstone.v1.GetResultResponse
+	(*ExportSessionRequest)(nil),  // 32: turnstone.v1.ExportSessionRequest
+	(*ExportSessionResponse)(nil), // 33: turnstone.v1.ExportSessionResponse
+	(*DeleteSessionRequest)(nil),  // 34: turnstone.v1.DeleteSessionRequest
+	(*DeleteSessionResponse)(nil), // 35: turnstone.v1.DeleteSessionResponse
+	nil,                           // 36: turnstone.v1.ListAgentsRequest.LabelsEntry
+	(*InvocationContext)(nil),     // 37: turnstone.v1.InvocationContext
+	(*Limits)(nil),                // 38: turnstone.v1.Limits
+	(*Approval)(nil),              // 39: turnstone.v1.Approval
+	(*Annotation)(nil),            // 40: turnstone.v1.Annotation
+	(*Failure)(nil),               // 41: turnstone.v1.Failure
+	(*AgentStepOutput)(nil),       // 42: turnstone.v1.AgentStepOutput
+	(*AgentInfo)(nil),             // 43: turnstone.v1.AgentInfo
+	(*timestamppb.Timestamp)(nil), // 44: google.protobuf.Timestamp
+	(*Usage)(nil),                 // 45: turnstone.v1.Usage
+	(*ClientTool)(nil),            // 46: turnstone.v1.ClientTool
+	(*TurnRequest)(nil),           // 47: turnstone.v1.TurnRequest
+	(*Event)(nil),                 // 48: turnstone.v1.Event
 }
 var file_turnstone_v1_agent_runtime_proto_depIdxs = []int32{
-	27, // 0: turnstone.v1.AgentRequest.context:type_name -> turnstone.v1.InvocationContext
-	28, // 1: turnstone.v1.AgentRequest.limits:type_name -> turnstone.v1.Limits
-	29, // 2: turnstone.v1.AgentResponse.pending:type_name -> turnstone.v1.Approval
-	30, // 3: turnstone.v1.AgentResponse.citations:type_name -> turnstone.v1.Annotation
-	31, // 4: turnstone.v1.AgentResponse.error:type_name -> turnstone.v1.Failure
-	32, // 5: turnstone.v1.AgentResponse.output:type_name -> turnstone.v1.AgentStepOutput
-	29, // 6: turnstone.v1.WaitingTurn.pending:type_name -> turnstone.v1.Approval
-	26, // 7: turnstone.v1.ListAgentsRequest.labels:type_name -> turnstone.v1.ListAgentsRequest.LabelsEntry
-	33, // 8: turnstone.v1.ListAgentsResponse.agents:type_name -> turnstone.v1.AgentInfo
-	27, // 9: turnstone.v1.RouteRequest.context:type_name -> turnstone.v1.InvocationContext
+	37, // 0: turnstone.v1.AgentRequest.context:type_name -> turnstone.v1.InvocationContext
+	38, // 1: turnstone.v1.AgentRequest.limits:type_name -> turnstone.v1.Limits
+	39, // 2: turnstone.v1.AgentResponse.pending:type_name -> turnstone.v1.Approval
+	40, // 3: turnstone.v1.AgentResponse.citations:type_name -> turnstone.v1.Annotation
+	41, // 4: turnstone.v1.AgentResponse.error:type_name -> turnstone.v1.Failure
+	42, // 5: turnstone.v1.AgentResponse.output:type_name -> turnstone.v1.AgentStepOutput
+	39, // 6: turnstone.v1.WaitingTurn.pending:type_name -> turnstone.v1.Approval
+	36, // 7: turnstone.v1.ListAgentsRequest.labels:type_name -> turnstone.v1.ListAgentsRequest.LabelsEntry
+	43, // 8: turnstone.v1.ListAgentsResponse.agents:type_name -> turnstone.v1.AgentInfo
+	37, // 9: turnstone.v1.RouteRequest.context:type_name -> turnstone.v1.InvocationContext
 	8,  // 10: turnstone.v1.RouteResponse.decision:type_name -> turnstone.v1.RouteDecision
 	9,  // 11: turnstone.v1.RouteDecision.rules:type_name -> turnstone.v1.RuleVerdict
-	29, // 12: turnstone.v1.ListApprovalsResponse.approvals:type_name -> turnstone.v1.Approval
-	34, // 13: turnstone.v1.GetTurnResponse.started_at:type_name -> google.protobuf.Timestamp
-	29, // 14: turnstone.v1.GetTurnResponse.pending:type_name -> turnstone.v1.Approval
-	32, // 15: turnstone.v1.GetTurnResponse.result:type_name -> turnstone.v1.AgentStepOutput
-	35, // 16: turnstone.v1.AgentRuntime.Invoke:input_type -> turnstone.v1.TurnRequest
-	35, // 17: turnstone.v1.AgentRuntime.Stream:input_type -> turnstone.v1.TurnRequest
-	0,  // 18: turnstone.v1.AgentRuntime.AskAgent:input_type -> turnstone.v1.AgentRequest
-	0,  // 19: turnstone.v1.AgentRuntime.AskAgentStream:input_type -> turnstone.v1.AgentRequest
-	2,  // 20: turnstone.v1.AgentRuntime.Follow:input_type -> turnstone.v1.FollowRequest
-	4,  // 21: turnstone.v1.AgentRuntime.ListAgents:input_type -> turnstone.v1.ListAgentsRequest
-	6,  // 22: turnstone.v1.AgentRuntime.Route:input_type -> turnstone.v1.RouteRequest
-	10, // 23: turnstone.v1.AgentRuntime.ListApprovals:input_type -> turnstone.v1.ListApprovalsRequest
-	12, // 24: turnstone.v1.AgentRuntime.Decide:input_type -> turnstone.v1.DecideRequest
-	14, // 25: turnstone.v1.AgentRuntime.Provide:input_type -> turnstone.v1.ProvideRequest
-	16, // 26: turnstone.v1.AgentRuntime.Cancel:input_type -> turnstone.v1.CancelRequest
-	18, // 27: turnstone.v1.AgentRuntime.GetTurn:input_type -> turnstone.v1.GetTurnRequest
-	20, // 28: turnstone.v1.AgentRuntime.GetResult:input_type -> turnstone.v1.GetResultRequest
-	22, // 29: turnstone.v1.AgentRuntime.ExportSession:input_type -> turnstone.v1.ExportSessionRequest
-	24, // 30: turnstone.v1.AgentRuntime.DeleteSession:input_type -> turnstone.v1.DeleteSessionRequest
-	32, // 31: turnstone.v1.AgentRuntime.Invoke:output_type -> turnstone.v1.AgentStepOutput
-	36, // 32: turnstone.v1.AgentRuntime.Stream:output_type -> turnstone.v1.Event
-	1,  // 33: turnstone.v1.AgentRuntime.AskAgent:output_type -> turnstone.v1.AgentResponse
-	1,  // 34: turnstone.v1.AgentRuntime.AskAgentStream:output_type -> turnstone.v1.AgentResponse
-	36, // 35: turnstone.v1.AgentRuntime.Follow:output_type -> turnstone.v1.Event
-	5,  // 36: turnstone.v1.AgentRuntime.ListAgents:output_type -> turnstone.v1.ListAgentsResponse
-	7,  // 37: turnstone.v1.AgentRuntime.Route:output_type -> turnstone.v1.RouteResponse
-	11, // 38: turnstone.v1.AgentRuntime.ListApprovals:output_type -> turnstone.v1.ListApprovalsResponse
-	13, // 39: turnstone.v1.AgentRuntime.Decide:output_type -> turnstone.v1.DecideResponse
-	15, // 40: turnstone.v1.AgentRuntime.Provide:output_type -> turnstone.v1.ProvideResponse
-	17, // 41: turnstone.v1.AgentRuntime.Cancel:output_type -> turnstone.v1.CancelResponse
-	19, // 42: turnstone.v1.AgentRuntime.GetTurn:output_type -> turnstone.v1.GetTurnResponse
-	21, // 43: turnstone.v1.AgentRuntime.GetResult:output_type -> turnstone.v1.GetResultResponse
-	23, // 44: turnstone.v1.AgentRuntime.ExportSession:output_type -> turnstone.v1.ExportSessionResponse
-	25, // 45: turnstone.v1.AgentRuntime.DeleteSession:output_type -> turnstone.v1.DeleteSessionResponse
-	31, // [31:46] is the sub-list for method output_type
-	16, // [16:31] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	39, // 12: turnstone.v1.ListApprovalsResponse.approvals:type_name -> turnstone.v1.Approval
+	44, // 13: turnstone.v1.GetTurnResponse.started_at:type_name -> google.protobuf.Timestamp
+	39, // 14: turnstone.v1.GetTurnResponse.pending:type_name -> turnstone.v1.Approval
+	42, // 15: turnstone.v1.GetTurnResponse.result:type_name -> turnstone.v1.AgentStepOutput
+	44, // 16: turnstone.v1.ListTurnsRequest.since:type_name -> google.protobuf.Timestamp
+	44, // 17: turnstone.v1.ListTurnsRequest.until:type_name -> google.protobuf.Timestamp
+	22, // 18: turnstone.v1.ListTurnsResponse.turns:type_name -> turnstone.v1.TurnSummary
+	44, // 19: turnstone.v1.TurnSummary.started_at:type_name -> google.protobuf.Timestamp
+	44, // 20: turnstone.v1.TurnSummary.finished_at:type_name -> google.protobuf.Timestamp
+	45, // 21: turnstone.v1.TurnSummary.usage:type_name -> turnstone.v1.Usage
+	37, // 22: turnstone.v1.RerunTurnRequest.context:type_name -> turnstone.v1.InvocationContext
+	38, // 23: turnstone.v1.RerunTurnRequest.limits:type_name -> turnstone.v1.Limits
+	46, // 24: turnstone.v1.RerunTurnRequest.client_tools:type_name -> turnstone.v1.ClientTool
+	44, // 25: turnstone.v1.ListSessionsRequest.since:type_name -> google.protobuf.Timestamp
+	44, // 26: turnstone.v1.ListSessionsRequest.until:type_name -> google.protobuf.Timestamp
+	27, // 27: turnstone.v1.ListSessionsResponse.sessions:type_name -> turnstone.v1.SessionSummary
+	44, // 28: turnstone.v1.SessionSummary.created_at:type_name -> google.protobuf.Timestamp
+	44, // 29: turnstone.v1.SessionSummary.last_active_at:type_name -> google.protobuf.Timestamp
+	47, // 30: turnstone.v1.AgentRuntime.Invoke:input_type -> turnstone.v1.TurnRequest
+	47, // 31: turnstone.v1.AgentRuntime.Stream:input_type -> turnstone.v1.TurnRequest
+	0,  // 32: turnstone.v1.AgentRuntime.AskAgent:input_type -> turnstone.v1.AgentRequest
+	0,  // 33: turnstone.v1.AgentRuntime.AskAgentStream:input_type -> turnstone.v1.AgentRequest
+	2,  // 34: turnstone.v1.AgentRuntime.Follow:input_type -> turnstone.v1.FollowRequest
+	4,  // 35: turnstone.v1.AgentRuntime.ListAgents:input_type -> turnstone.v1.ListAgentsRequest
+	6,  // 36: turnstone.v1.AgentRuntime.Route:input_type -> turnstone.v1.RouteRequest
+	10, // 37: turnstone.v1.AgentRuntime.ListApprovals:input_type -> turnstone.v1.ListApprovalsRequest
+	12, // 38: turnstone.v1.AgentRuntime.Decide:input_type -> turnstone.v1.DecideRequest
+	14, // 39: turnstone.v1.AgentRuntime.Provide:input_type -> turnstone.v1.ProvideRequest
+	16, // 40: turnstone.v1.AgentRuntime.Cancel:input_type -> turnstone.v1.CancelRequest
+	18, // 41: turnstone.v1.AgentRuntime.GetTurn:input_type -> turnstone.v1.GetTurnRequest
+	20, // 42: turnstone.v1.AgentRuntime.ListTurns:input_type -> turnstone.v1.ListTurnsRequest
+	23, // 43: turnstone.v1.AgentRuntime.RerunTurn:input_type -> turnstone.v1.RerunTurnRequest
+	30, // 44: turnstone.v1.AgentRuntime.GetResult:input_type -> turnstone.v1.GetResultRequest
+	25, // 45: turnstone.v1.AgentRuntime.ListSessions:input_type -> turnstone.v1.ListSessionsRequest
+	28, // 46: turnstone.v1.AgentRuntime.ForkSession:input_type -> turnstone.v1.ForkSessionRequest
+	32, // 47: turnstone.v1.AgentRuntime.ExportSession:input_type -> turnstone.v1.ExportSessionRequest
+	34, // 48: turnstone.v1.AgentRuntime.DeleteSession:input_type -> turnstone.v1.DeleteSessionRequest
+	42, // 49: turnstone.v1.AgentRuntime.Invoke:output_type -> turnstone.v1.AgentStepOutput
+	48, // 50: turnstone.v1.AgentRuntime.Stream:output_type -> turnstone.v1.Event
+	1,  // 51: turnstone.v1.AgentRuntime.AskAgent:output_type -> turnstone.v1.AgentResponse
+	1,  // 52: turnstone.v1.AgentRuntime.AskAgentStream:output_type -> turnstone.v1.AgentResponse
+	48, // 53: turnstone.v1.AgentRuntime.Follow:output_type -> turnstone.v1.Event
+	5,  // 54: turnstone.v1.AgentRuntime.ListAgents:output_type -> turnstone.v1.ListAgentsResponse
+	7,  // 55: turnstone.v1.AgentRuntime.Route:output_type -> turnstone.v1.RouteResponse
+	11, // 56: turnstone.v1.AgentRuntime.ListApprovals:output_type -> turnstone.v1.ListApprovalsResponse
+	13, // 57: turnstone.v1.AgentRuntime.Decide:output_type -> turnstone.v1.DecideResponse
+	15, // 58: turnstone.v1.AgentRuntime.Provide:output_type -> turnstone.v1.ProvideResponse
+	17, // 59: turnstone.v1.AgentRuntime.Cancel:output_type -> turnstone.v1.CancelResponse
+	19, // 60: turnstone.v1.AgentRuntime.GetTurn:output_type -> turnstone.v1.GetTurnResponse
+	21, // 61: turnstone.v1.AgentRuntime.ListTurns:output_type -> turnstone.v1.ListTurnsResponse
+	24, // 62: turnstone.v1.AgentRuntime.RerunTurn:output_type -> turnstone.v1.RerunTurnResponse
+	31, // 63: turnstone.v1.AgentRuntime.GetResult:output_type -> turnstone.v1.GetResultResponse
+	26, // 64: turnstone.v1.AgentRuntime.ListSessions:output_type -> turnstone.v1.ListSessionsResponse
+	29, // 65: turnstone.v1.AgentRuntime.ForkSession:output_type -> turnstone.v1.ForkSessionResponse
+	33, // 66: turnstone.v1.AgentRuntime.ExportSession:output_type -> turnstone.v1.ExportSessionResponse
+	35, // 67: turnstone.v1.AgentRuntime.DeleteSession:output_type -> turnstone.v1.DeleteSessionResponse
+	49, // [49:68] is the sub-list for method output_type
+	30, // [30:49] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_turnstone_v1_agent_runtime_proto_init() }
@@ -2192,7 +3407,7 @@ func file_turnstone_v1_agent_runtime_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_turnstone_v1_agent_runtime_proto_rawDesc), len(file_turnstone_v1_agent_runtime_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -31,7 +31,11 @@ const (
 	AgentRuntime_Provide_FullMethodName        = "/turnstone.v1.AgentRuntime/Provide"
 	AgentRuntime_Cancel_FullMethodName         = "/turnstone.v1.AgentRuntime/Cancel"
 	AgentRuntime_GetTurn_FullMethodName        = "/turnstone.v1.AgentRuntime/GetTurn"
+	AgentRuntime_ListTurns_FullMethodName      = "/turnstone.v1.AgentRuntime/ListTurns"
+	AgentRuntime_RerunTurn_FullMethodName      = "/turnstone.v1.AgentRuntime/RerunTurn"
 	AgentRuntime_GetResult_FullMethodName      = "/turnstone.v1.AgentRuntime/GetResult"
+	AgentRuntime_ListSessions_FullMethodName   = "/turnstone.v1.AgentRuntime/ListSessions"
+	AgentRuntime_ForkSession_FullMethodName    = "/turnstone.v1.AgentRuntime/ForkSession"
 	AgentRuntime_ExportSession_FullMethodName  = "/turnstone.v1.AgentRuntime/ExportSession"
 	AgentRuntime_DeleteSession_FullMethodName  = "/turnstone.v1.AgentRuntime/DeleteSession"
 )
@@ -93,8 +97,18 @@ type AgentRuntimeClient interface {
 	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelResponse, error)
 	// GetTurn returns the state of a turn and, once it has ended, its result.
 	GetTurn(ctx context.Context, in *GetTurnRequest, opts ...grpc.CallOption) (*GetTurnResponse, error)
+	// ListTurns lists turns, the newest first. Turns of agents that the credential may not read are left out.
+	ListTurns(ctx context.Context, in *ListTurnsRequest, opts ...grpc.CallOption) (*ListTurnsResponse, error)
+	// RerunTurn runs a turn that has ended once more, in a branch of its session, and does not wait: Follow the new turn. ABORTED for a turn that
+	// has not ended, and for a session that is in use.
+	RerunTurn(ctx context.Context, in *RerunTurnRequest, opts ...grpc.CallOption) (*RerunTurnResponse, error)
 	// GetResult returns a stored result in parts, so that it may be of any size.
 	GetResult(ctx context.Context, in *GetResultRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetResultResponse], error)
+	// ListSessions lists sessions, the one with the newest turn first.
+	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
+	// ForkSession makes a session that begins with a copy of another one's transcript. ABORTED for a new session that is in use, and for a turn
+	// that has not ended.
+	ForkSession(ctx context.Context, in *ForkSessionRequest, opts ...grpc.CallOption) (*ForkSessionResponse, error)
 	// ExportSession returns everything that is kept of a session, in parts, so that it may be of any size.
 	ExportSession(ctx context.Context, in *ExportSessionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportSessionResponse], error)
 	// DeleteSession forgets a session. ABORTED while a turn runs or waits in it.
@@ -256,6 +270,26 @@ func (c *agentRuntimeClient) GetTurn(ctx context.Context, in *GetTurnRequest, op
 	return out, nil
 }
 
+func (c *agentRuntimeClient) ListTurns(ctx context.Context, in *ListTurnsRequest, opts ...grpc.CallOption) (*ListTurnsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTurnsResponse)
+	err := c.cc.Invoke(ctx, AgentRuntime_ListTurns_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentRuntimeClient) RerunTurn(ctx context.Context, in *RerunTurnRequest, opts ...grpc.CallOption) (*RerunTurnResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RerunTurnResponse)
+	err := c.cc.Invoke(ctx, AgentRuntime_RerunTurn_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *agentRuntimeClient) GetResult(ctx context.Context, in *GetResultRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetResultResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &AgentRuntime_ServiceDesc.Streams[3], AgentRuntime_GetResult_FullMethodName, cOpts...)
@@ -274,6 +308,26 @@ func (c *agentRuntimeClient) GetResult(ctx context.Context, in *GetResultRequest
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AgentRuntime_GetResultClient = grpc.ServerStreamingClient[GetResultResponse]
+
+func (c *agentRuntimeClient) ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSessionsResponse)
+	err := c.cc.Invoke(ctx, AgentRuntime_ListSessions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentRuntimeClient) ForkSession(ctx context.Context, in *ForkSessionRequest, opts ...grpc.CallOption) (*ForkSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ForkSessionResponse)
+	err := c.cc.Invoke(ctx, AgentRuntime_ForkSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
 
 func (c *agentRuntimeClient) ExportSession(ctx context.Context, in *ExportSessionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportSessionResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -361,8 +415,18 @@ type AgentRuntimeServer interface {
 	Cancel(context.Context, *CancelRequest) (*CancelResponse, error)
 	// GetTurn returns the state of a turn and, once it has ended, its result.
 	GetTurn(context.Context, *GetTurnRequest) (*GetTurnResponse, error)
+	// ListTurns lists turns, the newest first. Turns of agents that the credential may not read are left out.
+	ListTurns(context.Context, *ListTurnsRequest) (*ListTurnsResponse, error)
+	// RerunTurn runs a turn that has ended once more, in a branch of its session, and does not wait: Follow the new turn. ABORTED for a turn that
+	// has not ended, and for a session that is in use.
+	RerunTurn(context.Context, *RerunTurnRequest) (*RerunTurnResponse, error)
 	// GetResult returns a stored result in parts, so that it may be of any size.
 	GetResult(*GetResultRequest, grpc.ServerStreamingServer[GetResultResponse]) error
+	// ListSessions lists sessions, the one with the newest turn first.
+	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
+	// ForkSession makes a session that begins with a copy of another one's transcript. ABORTED for a new session that is in use, and for a turn
+	// that has not ended.
+	ForkSession(context.Context, *ForkSessionRequest) (*ForkSessionResponse, error)
 	// ExportSession returns everything that is kept of a session, in parts, so that it may be of any size.
 	ExportSession(*ExportSessionRequest, grpc.ServerStreamingServer[ExportSessionResponse]) error
 	// DeleteSession forgets a session. ABORTED while a turn runs or waits in it.
@@ -413,8 +477,20 @@ func (UnimplementedAgentRuntimeServer) Cancel(context.Context, *CancelRequest) (
 func (UnimplementedAgentRuntimeServer) GetTurn(context.Context, *GetTurnRequest) (*GetTurnResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetTurn not implemented")
 }
+func (UnimplementedAgentRuntimeServer) ListTurns(context.Context, *ListTurnsRequest) (*ListTurnsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTurns not implemented")
+}
+func (UnimplementedAgentRuntimeServer) RerunTurn(context.Context, *RerunTurnRequest) (*RerunTurnResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RerunTurn not implemented")
+}
 func (UnimplementedAgentRuntimeServer) GetResult(*GetResultRequest, grpc.ServerStreamingServer[GetResultResponse]) error {
 	return status.Error(codes.Unimplemented, "method GetResult not implemented")
+}
+func (UnimplementedAgentRuntimeServer) ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSessions not implemented")
+}
+func (UnimplementedAgentRuntimeServer) ForkSession(context.Context, *ForkSessionRequest) (*ForkSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForkSession not implemented")
 }
 func (UnimplementedAgentRuntimeServer) ExportSession(*ExportSessionRequest, grpc.ServerStreamingServer[ExportSessionResponse]) error {
 	return status.Error(codes.Unimplemented, "method ExportSession not implemented")
@@ -638,6 +714,42 @@ func _AgentRuntime_GetTurn_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AgentRuntime_ListTurns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTurnsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentRuntimeServer).ListTurns(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentRuntime_ListTurns_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentRuntimeServer).ListTurns(ctx, req.(*ListTurnsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AgentRuntime_RerunTurn_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RerunTurnRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentRuntimeServer).RerunTurn(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentRuntime_RerunTurn_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentRuntimeServer).RerunTurn(ctx, req.(*RerunTurnRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AgentRuntime_GetResult_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(GetResultRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -648,6 +760,42 @@ func _AgentRuntime_GetResult_Handler(srv interface{}, stream grpc.ServerStream) 
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AgentRuntime_GetResultServer = grpc.ServerStreamingServer[GetResultResponse]
+
+func _AgentRuntime_ListSessions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSessionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentRuntimeServer).ListSessions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentRuntime_ListSessions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentRuntimeServer).ListSessions(ctx, req.(*ListSessionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AgentRuntime_ForkSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForkSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentRuntimeServer).ForkSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentRuntime_ForkSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentRuntimeServer).ForkSession(ctx, req.(*ForkSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
 
 func _AgentRuntime_ExportSession_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ExportSessionRequest)
@@ -720,6 +868,22 @@ var AgentRuntime_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetTurn",
 			Handler:    _AgentRuntime_GetTurn_Handler,
+		},
+		{
+			MethodName: "ListTurns",
+			Handler:    _AgentRuntime_ListTurns_Handler,
+		},
+		{
+			MethodName: "RerunTurn",
+			Handler:    _AgentRuntime_RerunTurn_Handler,
+		},
+		{
+			MethodName: "ListSessions",
+			Handler:    _AgentRuntime_ListSessions_Handler,
+		},
+		{
+			MethodName: "ForkSession",
+			Handler:    _AgentRuntime_ForkSession_Handler,
 		},
 		{
 			MethodName: "DeleteSession",
