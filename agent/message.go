@@ -132,7 +132,7 @@ func (m Message) Validate(path string) error {
 	switch m.Role {
 	case RoleSystem, RoleUser, RoleAssistant, RoleTool:
 	default:
-		return Invalid(path+".role", "want system, user, assistant or tool, got %q", m.Role)
+		return Invalid(path+".role", "want system, user, assistant or tool, got %.60q", m.Role)
 	}
 	if len(m.Blocks) == 0 {
 		return Invalid(path+".blocks", "want at least one block")
@@ -157,7 +157,7 @@ func (m Message) answers(path string, asked map[CallID]bool) error {
 		case b.Type == BlockToolResult && !asked[b.ToolCallID]:
 			return Invalid(at+".tool_call_id", "answers no call of an assistant's message before it")
 		case m.Role == RoleTool && b.Type != BlockToolResult:
-			return Invalid(at+".type", "a tool message holds tool_result blocks, got %q", b.Type)
+			return Invalid(at+".type", "a tool message holds tool_result blocks, got %.60q", b.Type)
 		}
 	}
 	return nil
@@ -182,14 +182,14 @@ func (b *Block) Validate(path string) error {
 			return Invalid(path+".tool_call_id", "is empty")
 		}
 		if b.Status != ResultSuccess && b.Status != ResultError {
-			return Invalid(path+".status", "want success or error, got %q", b.Status)
+			return Invalid(path+".status", "want success or error, got %.60q", b.Status)
 		}
 	case BlockNonStandard:
 		if len(b.Value) == 0 {
 			return Invalid(path+".value", "is empty")
 		}
 	default:
-		return Invalid(path+".type", "unknown block type %q", b.Type)
+		return Invalid(path+".type", "unknown block type %.60q", b.Type)
 	}
 	return nil
 }

@@ -144,7 +144,7 @@ func (p *Plan) Model(profile string) (PlanModel, error) {
 			return p.Models[i], nil
 		}
 	}
-	return PlanModel{}, FieldErrorf(CodeNotFound, "model", "agent %q has no model %q", p.Agent, profile)
+	return PlanModel{}, FieldErrorf(CodeNotFound, "model", "agent %q has no model %.140q", p.Agent, profile)
 }
 
 // Tool returns the granted tool of that name.

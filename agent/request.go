@@ -197,17 +197,17 @@ func (r *TurnRequest) validateEnums() error {
 	switch r.History {
 	case "", HistoryLoad, HistoryFresh:
 	default:
-		return Invalid("history", "want load or fresh, got %q", r.History)
+		return Invalid("history", "want load or fresh, got %.60q", r.History)
 	}
 	switch r.Mode {
 	case "", ModeDurable, ModeDirect:
 	default:
-		return Invalid("mode", "want durable or direct, got %q", r.Mode)
+		return Invalid("mode", "want durable or direct, got %.60q", r.Mode)
 	}
 	switch r.OnBusy {
 	case "", OnBusyQueue, OnBusyInterrupt, OnBusyReject:
 	default:
-		return Invalid("on_busy", "want queue, interrupt or reject, got %q", r.OnBusy)
+		return Invalid("on_busy", "want queue, interrupt or reject, got %.60q", r.OnBusy)
 	}
 	if s := r.StreamTo; s != nil {
 		switch {

@@ -45,7 +45,10 @@ func CheckContentType(r *http.Request) error {
 	value := r.Header.Get("Content-Type")
 	media, params, err := mime.ParseMediaType(value)
 	charset, declared := params["charset"]
+	encoding := r.Header.Get("Content-Encoding")
 	switch {
+	case encoding != "" && !strings.EqualFold(encoding, "identity"):
+		return unsupportedMedia("the header Content-Encoding is %.100q: send the body as it is", encoding)
 	case value == "" && r.ContentLength == 0:
 		return nil // decodeJSON says that the body is empty
 	case value == "":
@@ -99,10 +102,13 @@ func bodyError(err error) error {
 	return agent.Errorf(agent.CodeCancelled, "read body", "%w", err)
 }
 
-// decodeJSON reads exactly one JSON document.
+// decodeJSON reads exactly one JSON document. null is none of ours: read as an object without members, it would cancel a turn.
 func decodeJSON(data []byte, into any) error {
-	if len(bytes.TrimSpace(data)) == 0 {
+	switch string(bytes.TrimSpace(data)) {
+	case "":
 		return agent.Invalid("", "the body is empty: want a JSON object")
+	case "null":
+		return agent.Invalid("", "want a JSON object, got null")
 	}
 	err := strictjson.Decode(data, into)
 	if e := agentError(err); e != nil && len(e.Field) > maxPath {

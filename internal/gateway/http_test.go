@@ -255,6 +255,11 @@ func TestBadRequests(t *testing.T) {
 		"malformed":            {body: `{"message":`, status: 400, kind: "invalid", field: "message"},
 		"empty body":           {body: ``, status: 400, kind: "invalid"},
 		"not an object":        {body: `["x"]`, status: 400, kind: "invalid"},
+		"null":                 {body: " null\n", status: 400, kind: "invalid"},
+		"compressed":           {body: `{"message":"x"}`, header: []string{"Content-Encoding", "gzip"}, status: 415, kind: "invalid"},
+		"long value":           {body: `{"message":"x","mode":"` + strings.Repeat("x", 200_000) + `"}`, status: 400, kind: "invalid", field: "mode"},
+		"long history":         {body: `{"message":"x","history":"` + strings.Repeat("x", 200_000) + `"}`, status: 400, kind: "invalid", field: "history"},
+		"long on_busy":         {body: `{"message":"x","on_busy":"` + strings.Repeat("x", 200_000) + `"}`, status: 400, kind: "invalid", field: "on_busy"},
 		"trailing data":        {body: `{"message":"x"} {}`, status: 400, kind: "invalid"},
 		"unknown field":        {body: `{"message":"x","nope":1}`, status: 400, kind: "invalid", field: "nope"},
 		"unknown, nested":      {body: `{"message":"x","limits":{"tool_cals":1}}`, status: 400, kind: "invalid", field: "limits.tool_cals"},
@@ -295,6 +300,7 @@ func TestBadRequests(t *testing.T) {
 				require.Equal(t, c.kind, f.Type)
 				require.Equal(t, c.field, f.Field)
 				require.NotEmpty(t, f.Message)
+				require.Less(t, len(f.Message), 300, "a value is not repeated at length")
 				require.NotContains(t, f.Message, "secret")
 				require.Equal(t, c.status == 429 || c.status == 503, f.Retryable)
 				switch c.status {

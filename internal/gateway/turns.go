@@ -223,7 +223,7 @@ func (g *Gateway) checkMessage(v *TurnView, door string, req *agent.TurnRequest)
 	case req.StreamTo != nil:
 		return errStreamTo()
 	case req.SessionID != "" && v.SessionID != "" && req.SessionID != v.SessionID:
-		return agent.Invalid("session_id", "is %q, but the turn's session is %q", req.SessionID, v.SessionID)
+		return agent.Invalid("session_id", "is %.140q, but the turn's session is %q", req.SessionID, v.SessionID)
 	case req.Context.Tenant != "" && v.Tenant != "" && req.Context.Tenant != v.Tenant:
 		return agent.Invalid("context.tenant", "is not the turn's tenant")
 	}

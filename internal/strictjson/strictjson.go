@@ -6,13 +6,16 @@ package strictjson
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // Decode decodes one JSON value into v. Its error is an [agent.Error] of [agent.CodeInvalid] with the field as a path such as
@@ -34,15 +37,21 @@ func Decode(data []byte, v any) error {
 	return agent.Invalid("", "malformed JSON: %w", err)
 }
 
+// maxQuoted bounds how much of a value an error repeats, in bytes.
+const maxQuoted = 100
+
 // semanticMessage says why a value does not fit its Go type.
 func semanticMessage(e *json.SemanticError) string {
 	if errors.Is(e, json.ErrUnknownName) {
 		return "unknown field"
 	}
+	if e.GoType == reflect.TypeFor[time.Time]() {
+		return `want a time such as "2026-11-22T12:00:00Z", got ` + jsonKindName(e.JSONKind)
+	}
 	if e.JSONKind != 0 && e.GoType != nil {
 		s := fmt.Sprintf("want %s, got %s", goKindName(e.GoType.Kind().String()), jsonKindName(e.JSONKind))
 		if e.Err != nil {
-			s += ": " + e.Err.Error()
+			s += ": " + clip.Bytes(e.Err.Error(), maxQuoted) // it may repeat the value
 		}
 		return s
 	}

@@ -2,7 +2,9 @@ package strictjson_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -37,6 +39,26 @@ func TestDecodeNamesTheField(t *testing.T) {
 			require.Equal(t, c.field, e.Field, "%v", err)
 			require.ErrorContains(t, err, c.message)
 		})
+	}
+}
+
+// An error repeats no more of a value than a reader needs: the answer, the log and gRPC's headers hold it.
+func TestDecodeRepeatsLittle(t *testing.T) {
+	long := strings.Repeat("1", 200_000)
+	for in, want := range map[string]string{
+		`{"at":"soon"}`:            `at: want a time such as "2026-11-22T12:00:00Z", got a string`,
+		`{"at":7}`:                 `at: want a time such as "2026-11-22T12:00:00Z", got a number`,
+		`{"at":[]}`:                `at: want a time such as "2026-11-22T12:00:00Z", got an array`,
+		`{"at":"` + long + `"}`:    `at: want a time such as "2026-11-22T12:00:00Z", got a string`,
+		`{"count":` + long + `}`:   `count: want a whole number, got a number`,
+		`{"count":"` + long + `"}`: `count: want a whole number, got a string`,
+	} {
+		err := strictjson.Decode([]byte(in), &struct {
+			At    *time.Time `json:"at"`
+			Count int        `json:"count"`
+		}{})
+		require.ErrorContains(t, err, want)
+		require.Less(t, len(err.Error()), 300)
 	}
 }
 
