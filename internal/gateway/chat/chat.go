@@ -79,7 +79,7 @@ func (d *Door) postChat(w http.ResponseWriter, r *http.Request, v *gateway.Call)
 	defer leave()
 	receipt, err := v.Submit(r.Context(), channel, &turn)
 	if err != nil {
-		return renameField(err)
+		return q.renameField(err)
 	}
 	w.Header().Set("Turnstone-Turn-Id", string(receipt.TurnID))
 	w.Header().Set("Location", "/v1/turns/"+string(receipt.TurnID))
@@ -126,13 +126,22 @@ func (d *Door) answer(r *http.Request, v *gateway.Call, receipt agent.Receipt, c
 }
 
 // renameField names the field of an error as the request body does.
-func renameField(err error) error {
+func (q *request) renameField(err error) error {
 	e, ok := errors.AsType[*agent.Error](err)
-	if !ok || !strings.HasPrefix(e.Field, "messages[") {
+	if !ok {
 		return err
 	}
 	c := *e
-	c.Field = "chat_history" + strings.TrimPrefix(e.Field, "messages")
+	switch rest, isMessage := strings.CutPrefix(e.Field, "messages["); {
+	case isMessage:
+		c.Field = "chat_history[" + rest
+	case e.Field == "agent" && q.AgentName != "":
+		c.Field = "agent_name"
+	case e.Field == "context.user_id" && q.UserID != "":
+		c.Field = "user_id"
+	default:
+		return err
+	}
 	return &c
 }
 

@@ -132,23 +132,27 @@ func renameField(err error) error {
 	if !ok {
 		return err
 	}
-	names := map[string]string{
-		"agent": "model", "message": "messages", "output_schema": "response_format", "session_id": "metadata.session_id",
-		"idempotency_key": "Idempotency-Key",
-	}
-	head, rest, _ := strings.Cut(e.Field, ".")
-	if rest, ok := strings.CutPrefix(e.Field, "client_tools"); ok {
-		c := *e
-		c.Field = "tools" + rest
-		return &c
-	}
-	renamed, known := names[head]
-	if !known {
-		return err
-	}
 	c := *e
-	if c.Field = renamed; rest != "" {
-		c.Field += "." + rest
+	head, rest, nested := strings.Cut(e.Field, ".")
+	tool, isTool := strings.CutPrefix(head, "client_tools")
+	switch {
+	case isTool && nested:
+		c.Field = "tools" + tool + ".function." + rest
+	case isTool:
+		c.Field = "tools" + tool
+	case head == "output_schema" && nested:
+		c.Field = "response_format.json_schema.schema." + rest
+	case e.Field == "context.user_id":
+		c.Field = "user"
+	default:
+		names := map[string]string{
+			"agent": "model", "message": "messages", "output_schema": "response_format", "session_id": "metadata.session_id",
+			"idempotency_key": "Idempotency-Key",
+		}
+		if names[head] == "" {
+			return err
+		}
+		c.Field = names[head] + strings.TrimPrefix(e.Field, head)
 	}
 	return &c
 }
