@@ -21,6 +21,7 @@ type Store interface {
 	Messages(ctx context.Context, tenant string, id agent.SessionID, after int64, limit int) ([]postgres.TranscriptMessage, error)
 	ListApprovals(ctx context.Context, q agent.ApprovalQuery) (agent.ApprovalPage, error)
 	ExportSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionExport, error)
+	HasStream(ctx context.Context, id agent.TurnID) (bool, error)
 	DeleteSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionDeleted, error)
 	ForkSession(ctx context.Context, tenant string, f agent.Fork) (agent.SessionForked, error)
 	KnowledgeDocuments(ctx context.Context, tenant, collection, after string, limit int) (agent.KnowledgePage, error)

@@ -66,6 +66,9 @@ func (b *Inbox) unrecorded(ctx context.Context, id agent.TurnID) (gateway.TurnVi
 		return gateway.TurnView{}, err
 	}
 	if v.Tail.Closed {
+		if kept, err := b.HasStream(ctx, id); err != nil || !kept { // it was deleted
+			return gateway.TurnView{}, cmp.Or(err, unknown(id))
+		}
 		for e, err := range b.Turns.Log.Follow(ctx, string(id), v.Tail.LastIndex-1) {
 			if err != nil {
 				return gateway.TurnView{}, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,10 @@ type shelf struct {
 	inbox.Store
 
 	asked []string // tenant and reference of what was opened
+	kept  bool     // the streams of turns
 }
+
+func (s *shelf) HasStream(context.Context, agent.TurnID) (bool, error) { return s.kept, nil }
 
 const resultID = "5d6f29ab-3824-49a4-bc98-d659c557b032"
 
@@ -93,6 +97,47 @@ func (s *stranded) Turn(context.Context, agent.TurnID) (agent.TurnState, error) 
 
 func (*stranded) Look(context.Context, string) (turns.WorkflowState, error) {
 	return turns.WorkflowState{}, nil
+}
+
+// remembered is a log that knows how a turn without a record ended.
+type remembered struct{ turns.EventLog }
+
+func (remembered) Tail(context.Context, string) (agent.StreamTail, error) {
+	return agent.StreamTail{FirstIndex: 1, LastIndex: 2, Closed: true}, nil
+}
+
+func (remembered) Follow(context.Context, string, int64) iter.Seq2[agent.Event, error] {
+	return func(yield func(agent.Event, error) bool) {
+		yield(agent.Event{Type: agent.EventStatus, Status: agent.StatusFailed, Result: &agent.AgentStepOutput{Status: agent.TurnFailed}}, nil)
+	}
+}
+
+// unrecorded has no turn.
+type unrecorded struct{ stranded }
+
+func (*unrecorded) Turn(context.Context, agent.TurnID) (agent.TurnState, error) {
+	return agent.TurnState{}, agent.Errorf(agent.CodeNotFound, "", "none")
+}
+
+// TestDeletedTurnIsUnknown: what a process remembers of a deleted turn is nobody's to read. A turn that was refused has no record either, and
+// its stream says why.
+func TestDeletedTurnIsUnknown(t *testing.T) {
+	s := &unrecorded{}
+	cases, err := turns.New(turns.Config{
+		Registry: struct{ turns.Registry }{}, Models: struct{ turns.Models }{}, Tools: struct{ turns.Tools }{}, Middleware: struct{ turns.Middleware }{},
+		Store: s, Log: remembered{}, Blobs: struct{ turns.Blobs }{}, Runs: s, Schemas: struct{ turns.Schemas }{}, Knowledge: struct{ turns.Knowledge }{},
+	})
+	require.NoError(t, err)
+	for _, kept := range []bool{true, false} {
+		b := inbox.New(inbox.Config{Inbox: turns.NewInbox(turns.InboxConfig{Turns: cases}), Store: &shelf{kept: kept}})
+		view, err := b.Turn(t.Context(), "acme", "t1")
+		if kept {
+			require.NoError(t, err)
+			require.Equal(t, "failed", view.State)
+		} else {
+			require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
+		}
+	}
 }
 
 // silent is a log without events.

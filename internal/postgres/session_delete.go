@@ -124,6 +124,15 @@ func (s *SessionStore) DeleteSession(ctx context.Context, tenant string, id agen
 	return deleted, nil
 }
 
+const readStreamKept = `SELECT EXISTS (SELECT FROM streams WHERE stream_id = $1)`
+
+// HasStream reports whether a turn's events, or that it had some, are on record. Those of a deleted turn are not, though the process that
+// wrote them may remember them for a moment.
+func (s *SessionStore) HasStream(ctx context.Context, id agent.TurnID) (kept bool, err error) {
+	err = s.pool.QueryRow(ctx, readStreamKept, id).Scan(&kept)
+	return kept, mapError("read stream", err)
+}
+
 // sessionDeletion is the transaction of a deletion.
 type sessionDeletion struct {
 	tx       pgx.Tx

@@ -138,6 +138,11 @@ func TestDeleteSession(t *testing.T) {
 	require.Equal(t, 3, b.count("usage_ledger"), "the bill stays")
 	_, err := b.Turn(t.Context(), "t1")
 	requireCode(t, agent.CodeNotFound, err)
+	for id, want := range map[agent.TurnID]bool{"t1": false, "k1": true} {
+		kept, err := b.HasStream(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, want, kept, id)
+	}
 	_, err = b.DeleteSession(t.Context(), tenant, "s")
 	requireCode(t, agent.CodeNotFound, err)
 	require.Equal(t, []string{"user: question k1", "assistant: call(c1)", "tool: success(c1)"}, b.transcript("kept"))
