@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -39,6 +40,8 @@ func (l *Limits) Validate(path string) error {
 		return Invalid(path+".tokens", "is negative")
 	case l.CostUSD < 0:
 		return Invalid(path+".cost_usd", "is negative")
+	case math.IsNaN(l.CostUSD), math.IsInf(l.CostUSD, 0): // which gRPC can send
+		return Invalid(path+".cost_usd", "want a number of USD, got %v", l.CostUSD)
 	case l.WallTimeSec < 0:
 		return Invalid(path+".wall_time_sec", "is negative")
 	case len(l.Tools) > maxToolLimits:

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -145,5 +146,12 @@ func TestNoToolsIsNotAllTools(t *testing.T) {
 		var back agent.Limits
 		require.NoError(t, json.Unmarshal(raw, &back))
 		require.Equal(t, tools, back.Tools)
+	}
+}
+
+func TestCostLimitIsANumber(t *testing.T) {
+	for _, v := range []float64{math.NaN(), math.Inf(1), -1} {
+		l := agent.Limits{CostUSD: v}
+		require.Equal(t, "limits.cost_usd", agent.FailureOf(l.Validate("limits")).Field, v)
 	}
 }

@@ -338,6 +338,7 @@ func TestWhoseTurnItIs(t *testing.T) {
 		"as a list":                 {key(func(r *agent.TurnRequest) { r.Message, r.Messages = "", []agent.Message{agent.UserText("hello")} }), "", ""},
 		"other words":               {key(func(r *agent.TurnRequest) { r.Message = "bye" }), agent.CodeConflict, "idempotency_key"},
 		"another agent":             {key(func(r *agent.TurnRequest) { r.Agent = "judge" }), agent.CodeConflict, "idempotency_key"},
+		"another model":             {key(func(r *agent.TurnRequest) { r.Model = "p" }), agent.CodeConflict, "idempotency_key"},
 		"another user":              {key(func(r *agent.TurnRequest) { r.Context.UserID = "u2" }), agent.CodeConflict, "idempotency_key"},
 		"another session":           {key(func(r *agent.TurnRequest) { r.SessionID = "s2" }), agent.CodeConflict, "idempotency_key"},
 		"without its session":       {key(func(r *agent.TurnRequest) { r.SessionID = "" }), "", ""},

@@ -41,7 +41,7 @@ func (s *submission) findExisting(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	if err := s.checkSameTurn(&t); err != nil {
+	if err := cmp.Or(s.checkSameTurn(&t), s.checkSamePrompt(ctx, &t)); err != nil {
 		return err
 	}
 	s.existing, s.mode, s.modeSource = &t, cmp.Or(t.Record.Mode, agent.ModeDurable), ""
@@ -92,7 +92,7 @@ func (s *submission) rejectReservedID() error {
 }
 
 // checkSameTurn refuses a turn of another tenant or session, and one whose agent the caller may not ask. A turn that is named by an idempotency
-// key must also have the same user and messages; one that is named by its id may have other messages.
+// key must also have the same user and messages, and the model that the request names; one that is named by its id may have other messages.
 func (s *submission) checkSameTurn(t *agent.TurnState) error {
 	r := &t.Record
 	if r.Tenant != s.req.Context.TenantName() || (s.req.SessionID != "" && r.SessionID != s.req.SessionID) ||
@@ -102,11 +102,27 @@ func (s *submission) checkSameTurn(t *agent.TurnState) error {
 	if s.idField != fieldKey {
 		return nil
 	}
-	if (s.req.Agent != "" && s.req.Agent != r.Agent) || s.req.Context.UserID != r.UserID || !sameMessages(r.Input, s.req.Input()) ||
+	if (s.req.Agent != "" && s.req.Agent != r.Agent) || (s.req.Model != "" && s.req.Model != r.Model) || s.req.Context.UserID != r.UserID || !sameMessages(r.Input, s.req.Input()) ||
 		t.RerunOf != s.rerunOf() {
-		return agent.FieldErrorf(agent.CodeConflict, fieldKey, "was used by another request")
+		return errOtherRequest()
 	}
 	return nil
+}
+
+func errOtherRequest() error {
+	return agent.FieldErrorf(agent.CodeConflict, fieldKey, "was used by another request")
+}
+
+// checkSamePrompt refuses a rerun that is named by an idempotency key and has another system prompt than the request asks for.
+func (s *submission) checkSamePrompt(ctx context.Context, t *agent.TurnState) error {
+	if s.idField != fieldKey || s.req.Rerun == nil || s.req.Rerun.Prompt == "" {
+		return nil
+	}
+	plan, err := s.Turns.Registry.Plan(ctx, t.Record.PlanHash)
+	if err == nil && plan.System != s.req.Rerun.Prompt {
+		err = errOtherRequest()
+	}
+	return err
 }
 
 func sameMessages(a, b []agent.Message) bool {

@@ -150,8 +150,18 @@ func TestRerunTakesSteps(t *testing.T) {
 	joined, err := o.rerun(id, holder("*"), agent.RerunRequest{FromStep: 2, IdempotencyKey: "k"})
 	require.NoError(t, err)
 	require.Equal(t, again.Record.TurnID, joined.Record.TurnID, "the same request is the same turn")
-	_, err = o.rerun(id, holder("*"), agent.RerunRequest{FromStep: 3, IdempotencyKey: "k"})
-	require.Equal(t, agent.CodeConflict, agent.CodeOf(err))
+	brief := agent.RerunRequest{Prompt: "Be brief.", IdempotencyKey: "p"}
+	for range 2 {
+		_, err = o.rerun(id, holder("*"), brief)
+		require.NoError(t, err)
+	}
+	for name, other := range map[string]agent.RerunRequest{
+		"another step": {FromStep: 3, IdempotencyKey: "k"}, "another model": {FromStep: 2, Model: "p", IdempotencyKey: "k"},
+		"another prompt": {Prompt: "Be long.", IdempotencyKey: "p"}, "a prompt": {FromStep: 2, Prompt: "Be brief.", IdempotencyKey: "k"},
+	} {
+		_, err = o.rerun(id, holder("*"), other)
+		require.Equal(t, "conflict idempotency_key", string(agent.CodeOf(err))+" "+agent.FailureOf(err).Field, name)
+	}
 	usage, _, err := o.store.BilledUsage(t.Context(), again.Record.TurnID)
 	require.NoError(t, err)
 	require.Zero(t, usage, "what is taken over was paid")
