@@ -304,3 +304,27 @@ func TestLookForDecisions(t *testing.T) {
 		})
 	}
 }
+
+// A decision that comes again after its turn has ended is accepted, as the store promises. Any other is not.
+func TestDecisionComesAgain(t *testing.T) {
+	o := newOffice(t)
+	id := o.submitted(nil)
+	for _, approval := range []string{"decided", "open"} {
+		require.NoError(t, o.store.SaveApproval(t.Context(), "acme", agent.Approval{
+			ApprovalID: approval, TurnID: id, CallID: "c", Step: 1, ToolName: "send", Args: json.RawMessage(`{}`),
+		}))
+	}
+	d := agent.Decision{ApprovalID: "decided", Decision: agent.DecisionApprove, By: "ann"}
+	_, err := o.store.ResolveApproval(t.Context(), id, d)
+	require.NoError(t, err)
+	o.end(id, agent.TurnCompleted)
+	require.NoError(t, o.Inbox.Decide(t.Context(), id, d))
+	for name, other := range map[string]agent.Decision{
+		"another decision": {ApprovalID: "decided", Decision: agent.DecisionReject, By: "ann"},
+		"another person":   {ApprovalID: "decided", Decision: agent.DecisionApprove, By: "bob"},
+		"the first one":    {ApprovalID: "open", Decision: agent.DecisionApprove, By: "ann"},
+		"unknown":          {ApprovalID: "none", Decision: agent.DecisionApprove, By: "ann"},
+	} {
+		require.Equal(t, agent.CodeConflict, agent.CodeOf(o.Inbox.Decide(t.Context(), id, other)), name)
+	}
+}

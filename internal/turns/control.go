@@ -19,15 +19,26 @@ func (b *Inbox) Decide(ctx context.Context, id agent.TurnID, d agent.Decision) e
 		return err
 	}
 	t, err := b.unfinishedTurn(ctx, id)
-	if t.Output != nil && t.Output.StopReason == agent.StopApprovalRequired { // the decision is for later attempts: this turn has ended
+	switch {
+	case t.Output != nil && t.Output.StopReason == agent.StopApprovalRequired: // the decision is for later attempts: this turn has ended
 		_, err = b.Turns.Store.ResolveApproval(ctx, id, d)
 		return err
-	}
-	if err != nil {
+	case t.Output != nil:
+		return b.decideAgain(ctx, id, d)
+	case err != nil:
 		return err
 	}
 	_, err = b.Turns.Runs.Decide(ctx, t.Record.WorkflowID, d)
 	if e, ok := errors.AsType[*agent.Error](err); ok && e.Code == agent.CodeNotFound && e.Field == "" { // the workflow ended meanwhile
+		return b.decideAgain(ctx, id, d)
+	}
+	return err
+}
+
+// decideAgain accepts the decision that an approval of a turn that has ended got while the turn waited: whoever lost the answer sends it again.
+func (b *Inbox) decideAgain(ctx context.Context, id agent.TurnID, d agent.Decision) error {
+	_, err := b.Turns.Store.ResolveApproval(ctx, id, d)
+	if agent.CodeOf(err) == agent.CodeNotFound {
 		return errTurnOver(id)
 	}
 	return err
