@@ -324,6 +324,9 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		require.Equal(t, 404, a.status, path)
 		require.Equal(t, "not_found", a.failure(t).Type)
 	}
+	a := d.send("POST", "/v1/responses", `{"model":"analyst","input":"x"}`)
+	require.Equal(t, 404, a.status)
+	require.Contains(t, a.failure(t).Message, "use /v1/chat/completions")
 	for request, allow := range map[string]string{
 		"PUT /v1/turns": "GET, HEAD, POST", "DELETE /v1/turns/t": "GET, HEAD", "POST /v1/turns/t/events": "GET, HEAD",
 		"GET /v1/turns/t/decisions": "POST", "PUT /health": "GET, HEAD", "POST /v1/agents": "GET, HEAD",

@@ -6,7 +6,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// noSuchPath returns the error of an address that the server does not have. Where it would have it with another setting, the error names that.
+// noSuchPath returns the error of an address that the server does not have. Where it would have it with another setting, or has another address for
+// that, the error names it.
 func (s *httpServer) noSuchPath(path string) error {
 	for _, part := range []struct {
 		off           bool
@@ -17,6 +18,10 @@ func (s *httpServer) noSuchPath(path string) error {
 				"to make the first one with (docs/guides/auth.md)",
 		},
 		{s.cfg.Links == nil, "/v1/links", "chats are off on this server: set telegram.token (TURNSTONE_TELEGRAM_TOKEN)"},
+		{
+			true, "/v1/responses", "OpenAI's Responses API is not served here: use /v1/chat/completions (AI SDK: openai.chat(model) in place of openai(model); " +
+				"LangChain: useResponsesApi: false)",
+		},
 		{s.cfg.Codec == nil, "/codec", "payloads of this server are in the clear: set temporal.encryption_keys or temporal.offload_bytes"},
 	} {
 		if part.off && (path == part.path || strings.HasPrefix(path, part.path+"/")) {
