@@ -100,6 +100,8 @@ func (o *decisionOutcome) refusal(d *agent.Decision) error {
 		return nil
 	case o.By == agent.ExpiredBy && o.ExpiresAt != nil, !o.isDecided && o.isLive && o.isLate != nil && *o.isLate:
 		return agent.Errorf(agent.CodeConflict, op, "approval %q expired at %s", o.ApprovalID, o.ExpiresAt.Format(time.RFC3339))
+	case o.isDecided && o.By == agent.EndedBy:
+		return agent.Errorf(agent.CodeConflict, op, "turn %q has ended", o.TurnID)
 	case o.isDecided && o.Kind != "":
 		return agent.Errorf(agent.CodeConflict, op, "call %q has its result already", o.CallID)
 	case o.isDecided:

@@ -327,4 +327,6 @@ func TestDecisionComesAgain(t *testing.T) {
 	} {
 		require.Equal(t, agent.CodeConflict, agent.CodeOf(o.Inbox.Decide(t.Context(), id, other)), name)
 	}
+	open := agent.Decision{ApprovalID: "open", Decision: agent.DecisionReject, By: "ann"}
+	require.ErrorContains(t, o.Inbox.Decide(t.Context(), id, open), "has ended", "nobody but the end of the turn has decided")
 }
