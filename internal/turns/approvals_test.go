@@ -318,15 +318,15 @@ func TestDecisionComesAgain(t *testing.T) {
 	_, err := o.store.ResolveApproval(t.Context(), id, d)
 	require.NoError(t, err)
 	o.end(id, agent.TurnCompleted)
-	require.NoError(t, o.Inbox.Decide(t.Context(), id, d))
+	require.NoError(t, o.Decide(t.Context(), id, d))
 	for name, other := range map[string]agent.Decision{
 		"another decision": {ApprovalID: "decided", Decision: agent.DecisionReject, By: "ann"},
 		"another person":   {ApprovalID: "decided", Decision: agent.DecisionApprove, By: "bob"},
 		"the first one":    {ApprovalID: "open", Decision: agent.DecisionApprove, By: "ann"},
 		"unknown":          {ApprovalID: "none", Decision: agent.DecisionApprove, By: "ann"},
 	} {
-		require.Equal(t, agent.CodeConflict, agent.CodeOf(o.Inbox.Decide(t.Context(), id, other)), name)
+		require.Equal(t, agent.CodeConflict, agent.CodeOf(o.Decide(t.Context(), id, other)), name)
 	}
 	open := agent.Decision{ApprovalID: "open", Decision: agent.DecisionReject, By: "ann"}
-	require.ErrorContains(t, o.Inbox.Decide(t.Context(), id, open), "has ended", "nobody but the end of the turn has decided")
+	require.ErrorContains(t, o.Decide(t.Context(), id, open), "has ended", "nobody but the end of the turn has decided")
 }

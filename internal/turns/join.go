@@ -102,8 +102,8 @@ func (s *submission) checkSameTurn(t *agent.TurnState) error {
 	if s.idField != fieldKey {
 		return nil
 	}
-	if (s.req.Agent != "" && s.req.Agent != r.Agent) || (s.req.Model != "" && s.req.Model != r.Model) || s.req.Context.UserID != r.UserID || !sameMessages(r.Input, s.req.Input()) ||
-		t.RerunOf != s.rerunOf() {
+	if (s.req.Agent != "" && s.req.Agent != r.Agent) || (s.req.Model != "" && s.req.Model != r.Model) || s.req.Context.UserID != r.UserID ||
+		!sameMessages(r.Input, s.req.Input()) || t.RerunOf != s.rerunOf() {
 		return errOtherRequest()
 	}
 	return nil

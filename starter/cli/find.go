@@ -22,8 +22,9 @@ func (a *app) turnsCommand() *cobra.Command {
 
 const turnsHelp = `List turns, the newest first: what ran or waits, whose it was, how it ended, and how the first message of each begins.
 
-A turn waits for a person, or for a result that the caller provides; starter approvals list has what waits for a person. --text looks for a part of the beginning of the first
-message, in upper or lower case. --since and --until take a length of time (12h, 30d), a day or a time, in UTC; --until is exclusive.`
+A turn waits for a person, or for a result that the caller provides; starter approvals list has what waits for a person. --text looks for a
+part of the beginning of the first message, in upper or lower case. --since and --until take a length of time (12h, 30d), a day or a time,
+in UTC; --until is exclusive.`
 
 func (a *app) turnsListCommand(use string) *cobra.Command {
 	var q agent.TurnQuery

@@ -54,7 +54,8 @@ func TestTurnReportTimes(t *testing.T) {
 	}
 	var r turnReport
 	for _, e := range []agent.Event{
-		{Type: agent.EventStatus, Meta: at(1)}, {Type: agent.EventUsage, Meta: at(3), Usage: &agent.Usage{InputTokens: 1}},
+		{Type: agent.EventStatus, Meta: at(1)},
+		{Type: agent.EventUsage, Meta: at(3), Usage: &agent.Usage{InputTokens: 1}},
 		{Type: agent.EventUsage, Meta: at(7), Usage: &agent.Usage{InputTokens: 2}},
 	} {
 		r.take(&e)

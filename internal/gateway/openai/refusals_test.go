@@ -22,8 +22,10 @@ func TestRefusals(t *testing.T) {
 	}{
 		"unknown agent":   {agent.FieldErrorf(agent.CodeNotFound, "agent", "there is none"), 404, "invalid_request_error", "model_not_found", "model", "model: there is none", ""},
 		"unknown profile": {agent.FieldErrorf(agent.CodeNotFound, "model", "there is none"), 404, "invalid_request_error", "model_not_found", "model", "model: there is none", ""},
-		"a bad schema": {agent.Invalid("output_schema.type", "is odd"), 400, "invalid_request_error", "invalid_value", "response_format.json_schema.schema.type",
-			"response_format.json_schema.schema.type: is odd", ""},
+		"a bad schema": {
+			agent.Invalid("output_schema.type", "is odd"), 400, "invalid_request_error", "invalid_value", "response_format.json_schema.schema.type",
+			"response_format.json_schema.schema.type: is odd", "",
+		},
 		"a bad user":     {agent.Invalid("context.user_id", "is long"), 400, "invalid_request_error", "invalid_value", "user", "user: is long", ""},
 		"no credential":  {agent.Errorf(agent.CodeUnauthenticated, "", "who?"), 401, "invalid_request_error", "invalid_api_key", "", "who?", ""},
 		"not allowed":    {agent.Errorf(agent.CodeDenied, "", "no"), 403, "permission_error", "permission_denied", "", "no", ""},
