@@ -282,6 +282,8 @@ func TestApprovalGoesThroughTheDoors(t *testing.T) {
 	require.Equal(t, "error", out.ToolCalls[0].Status)
 	require.Equal(t, 1, count(events, agent.EventApprovalRequested))
 	require.Equal(t, 1, count(events, agent.EventApprovalResolved))
+	require.NoError(t, s.client.Decide(t.Context(), receipt.TurnID, decision), "whoever lost the answer sends it again")
+	decision.Decision = agent.DecisionApprove
 	require.Error(t, s.client.Decide(t.Context(), receipt.TurnID, decision), "too late")
 	s.closed(receipt.TurnID)
 	s.replay("approval_turn", receipt.TurnID.WorkflowID(), "")
