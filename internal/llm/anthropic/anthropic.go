@@ -1,5 +1,5 @@
-// Package anthropic is an [agent.Model] over the official Anthropic SDK: messages, streamed. docs/adr/0002 says why it is not
-// langchaingo's client.
+// Package anthropic is an [agent.Model] over Anthropic's messages API, streamed. docs/adr/0002 says why it is neither langchaingo's
+// client nor the SDK.
 //
 // Thinking travels with its signature (Block.Signature) and goes back verbatim; redacted thinking travels as a non_standard block. Tools
 // that the API runs by itself, such as web search, travel as server tool calls and results and go back with their citations. Reasoning of
@@ -8,11 +8,11 @@ package anthropic
 
 import (
 	"context"
-	"errors"
+	"net/http"
+	"net/url"
 	"strings"
 
-	sdk "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/option"
+	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
@@ -28,9 +28,12 @@ const DefaultMaxTokens = 8192
 // Config is the configuration of the client. BaseURL is without the version; a trailing /v1 is tolerated.
 type Config = wire.Config
 
+// version is the version of the API whose types these are.
+const version = "2023-06-01"
+
 type model struct {
-	client   *wire.Client
-	messages sdk.MessageService
+	client *wire.Client
+	url    string // of the messages
 }
 
 // New makes the model. A key is needed for Anthropic's own base URL only. An error is [agent.CodeInvalid] with the field.
@@ -44,12 +47,12 @@ func New(cfg Config) (agent.Model, error) {
 	if cfg.APIKey == "" && cfg.BaseURL == BaseURL {
 		return nil, agent.Invalid("api_key", "is empty")
 	}
-	// The service without the SDK's client: that one reads the environment and profiles on disk.
-	opts := []option.RequestOption{option.WithBaseURL(cfg.BaseURL), option.WithHTTPClient(client.HTTP()), option.WithMaxRetries(0)}
-	if cfg.APIKey != "" {
-		opts = append(opts, option.WithAPIKey(cfg.APIKey))
+	u, err := url.Parse(cfg.BaseURL)
+	if err != nil {
+		return nil, agent.Invalid("base_url", "is no URL")
 	}
-	return &model{client: client, messages: sdk.NewMessageService(opts...)}, nil
+	u.RawQuery, u.Fragment = "", ""
+	return &model{client: client, url: strings.TrimSuffix(u.String(), "/") + "/v1/messages"}, nil
 }
 
 // Capabilities implements [agent.Capable]: a schema constrains the final text alone, so that tools are called beside it.
@@ -65,35 +68,25 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	}
 	call := m.client.Begin(ctx, emit)
 	defer call.End()
-	stream := m.messages.NewStreaming(call.Context(), params)
-	defer func() { _ = stream.Close() }()
-
 	r := reply{call: call, model: req.Model}
-	for !r.stopped && stream.Next() {
-		event := stream.Current()
-		if err := r.add(&event); err != nil {
+	res, err := call.Post(m.url, m.header(), params) //nolint:bodyclose // events closes it
+	if err != nil {
+		return r.partial(), call.Failure(err)
+	}
+	events := ssestream.NewDecoder(res)
+	defer events.Close() //nolint:errcheck // read to its end, or given up
+	for !r.stopped && events.Next() {
+		if err := r.add(events.Event()); err != nil {
 			return r.partial(), call.Failure(err)
 		}
 	}
-	if err := call.Failure(streamError(call, stream.Err())); err != nil {
-		return r.partial(), err
-	}
-	if r.finish == "" {
-		return r.partial(), call.Cut()
-	}
-	if err := r.emitRest(); err != nil {
-		return r.partial(), call.Failure(err)
-	}
-	return r.complete(), nil
+	return r.end(events.Err())
 }
 
-// streamError tells the SDK's errors apart: what the provider reported within the stream, and what did not parse.
-func streamError(call *wire.Call, err error) error {
-	if err == nil {
-		return nil
+func (m *model) header() http.Header {
+	h := http.Header{"Accept": {"application/json"}, "Anthropic-Version": {version}}
+	if key := m.client.Config().APIKey; key != "" {
+		h.Set("X-Api-Key", key)
 	}
-	if reported, ok := errors.AsType[*sdk.Error](err); ok {
-		return call.StreamError([]byte(reported.RawJSON()))
-	}
-	return call.Malformed(err)
+	return h
 }

@@ -3,9 +3,8 @@ package anthropic
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
-
-	sdk "github.com/anthropics/anthropic-sdk-go"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
@@ -19,7 +18,66 @@ const (
 	blockType = "block_type"
 )
 
+// sendable lists, by type, the members that the API takes back of what it sent; it refuses others. Of a server tool call and its result they
+// are those besides the fields of a block. An object of another type goes back as it came.
+var sendable = map[string][]string{
+	serverToolUse:                                  {"caller"},
+	"web_search_tool_result":                       {"caller"},
+	"web_fetch_tool_result":                        {"caller"},
+	"code_execution_tool_result":                   {},
+	"bash_code_execution_tool_result":              {},
+	"text_editor_code_execution_tool_result":       {},
+	"tool_search_tool_result":                      {},
+	"direct":                                       {}, // a caller
+	"code_execution_20250825":                      {"tool_id"},
+	"code_execution_20260120":                      {"tool_id"},
+	"web_search_result":                            {"encrypted_content", "page_age", "title", "url"},
+	"code_execution_result":                        {"content", "return_code", "stderr", "stdout"},
+	"encrypted_code_execution_result":              {"content", "encrypted_stdout", "return_code", "stderr"},
+	"code_execution_output":                        {"file_id"},
+	"bash_code_execution_result":                   {"content", "return_code", "stderr", "stdout"},
+	"bash_code_execution_output":                   {"file_id"},
+	"tool_search_tool_search_result":               {"tool_references"},
+	"tool_reference":                               {"tool_name"},
+	"web_search_tool_result_error":                 {"error_code"},
+	"web_fetch_tool_result_error":                  {"error_code"},
+	"code_execution_tool_result_error":             {"error_code"},
+	"bash_code_execution_tool_result_error":        {"error_code"},
+	"text_editor_code_execution_tool_result_error": {"error_code", "error_message"},
+	"tool_search_tool_result_error":                {"error_code", "error_message"},
+	"char_location":                                {"cited_text", "document_index", "document_title", "start_char_index", "end_char_index"},
+	"page_location":                                {"cited_text", "document_index", "document_title", "start_page_number", "end_page_number"},
+	"content_block_location":                       {"cited_text", "document_index", "document_title", "start_block_index", "end_block_index"},
+	"search_result_location":                       {"cited_text", "search_result_index", "source", "title", "start_block_index", "end_block_index"},
+	"web_search_result_location":                   {"cited_text", "encrypted_index", "title", "url"},
+}
+
 type fields = map[string]json.RawMessage
+
+// prune returns JSON of the API's, which has been parsed before, with the members that are sendable.
+func prune(raw json.RawMessage) json.RawMessage {
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) == nil && list != nil {
+		for i := range list {
+			list[i] = prune(list[i])
+		}
+		out, _ := json.Marshal(list)
+		return out
+	}
+	var all fields
+	var kind string
+	if json.Unmarshal(raw, &all) != nil || json.Unmarshal(all["type"], &kind) != nil || sendable[kind] == nil {
+		return raw
+	}
+	kept := fields{"type": all["type"]}
+	for _, name := range sendable[kind] {
+		if value, ok := all[name]; ok {
+			kept[name] = prune(value)
+		}
+	}
+	out, _ := json.Marshal(kept)
+	return out
+}
 
 func jsonString(s string) json.RawMessage {
 	b, _ := json.Marshal(s) // a string always marshals
@@ -27,9 +85,9 @@ func jsonString(s string) json.RawMessage {
 }
 
 // extrasOf returns a JSON object without the fields that a block holds, with the type under another name; nil if raw is no object.
-func extrasOf(raw string, taken ...string) json.RawMessage {
+func extrasOf(raw json.RawMessage, taken ...string) json.RawMessage {
 	var all fields
-	if json.Unmarshal([]byte(raw), &all) != nil || all == nil {
+	if json.Unmarshal(raw, &all) != nil || all == nil {
 		return nil
 	}
 	for _, name := range taken {
@@ -111,63 +169,56 @@ func servedCalls(blocks []agent.Block) map[string]bool {
 
 // serverBlock returns a server tool call or its result for the API; false if it is not this provider's.
 func serverBlock(b *agent.Block) (content, bool) {
-	var raw []byte
-	var kind string
-	if b.Type == agent.BlockServerToolCall {
-		if !strings.HasPrefix(strings.TrimSpace(string(b.Args)), "{") {
-			return content{}, false
-		}
-		if raw, kind = restoreExtras(b.Extras, fields{"id": jsonString(b.ID), "name": jsonString(b.Name), "input": b.Args}); kind != serverToolUse {
-			return content{}, false
-		}
-	} else {
-		if len(b.Output) == 0 {
-			return content{}, false
-		}
-		raw, kind = restoreExtras(b.Extras, fields{"tool_use_id": jsonString(string(b.ToolCallID)), "content": b.Output})
-		if !strings.HasSuffix(kind, resultSuffix) {
-			return content{}, false
-		}
-	}
-	var block sdk.ContentBlockUnion
-	if block.UnmarshalJSON(raw) != nil || block.AsAny() == nil {
+	var extras fields
+	var block content
+	if json.Unmarshal(b.Extras, &extras) != nil || json.Unmarshal(extras[blockType], &block.Type) != nil || sendable[block.Type] == nil {
 		return content{}, false
 	}
-	return block.ToParam(), true
+	if caller := extras["caller"]; string(caller) != "null" && slices.Contains(sendable[block.Type], "caller") {
+		block.Caller = prune(caller)
+	}
+	if b.Type == agent.BlockServerToolCall {
+		block.ID, block.Name, block.Input = b.ID, b.Name, b.Args
+		return block, block.Type == serverToolUse && json.Valid(b.Args) && strings.HasPrefix(strings.TrimSpace(string(b.Args)), "{")
+	}
+	block.ToolUseID, block.Content = string(b.ToolCallID), prune(b.Output)
+	return block, strings.HasSuffix(block.Type, resultSuffix) && json.Valid(b.Output)
 }
 
 // citation returns the annotation of a citation. Its position is in the extras.
-func citation(raw string) (agent.Annotation, bool) {
+func citation(raw json.RawMessage) (agent.Annotation, bool) {
 	var c struct {
 		CitedText     string `json:"cited_text"`
 		URL           string `json:"url"`
 		Title         string `json:"title"`
 		DocumentTitle string `json:"document_title"`
 	}
-	if json.Unmarshal([]byte(raw), &c) != nil {
+	extras := extrasOf(raw, "cited_text", "url")
+	if extras == nil || json.Unmarshal(raw, &c) != nil {
 		return agent.Annotation{}, false
 	}
 	if c.Title == "" {
 		c.Title = c.DocumentTitle
 	}
-	return agent.Annotation{Type: "citation", URL: c.URL, Title: c.Title, CitedText: c.CitedText, Extras: extrasOf(raw, "cited_text", "url")}, true
+	return agent.Annotation{Type: "citation", URL: c.URL, Title: c.Title, CitedText: c.CitedText, Extras: extras}, true
 }
 
 // citedText returns a text for the API with this provider's citations.
-func citedText(b *agent.Block) *sdk.TextBlockParam {
-	text := sdk.TextBlock{Text: b.Text, Type: "text"}
+func citedText(b *agent.Block) content {
+	text := textBlock(b.Text)
+	var citations []json.RawMessage
 	for i := range b.Annotations {
 		a := &b.Annotations[i]
 		taken := fields{"cited_text": jsonString(a.CitedText)}
 		if a.URL != "" {
 			taken["url"] = jsonString(a.URL)
 		}
-		raw, kind := restoreExtras(a.Extras, taken)
-		var c sdk.TextCitationUnion
-		if kind != "" && c.UnmarshalJSON(raw) == nil && c.AsAny() != nil {
-			text.Citations = append(text.Citations, c)
+		if raw, kind := restoreExtras(a.Extras, taken); strings.HasSuffix(kind, "_location") && sendable[kind] != nil {
+			citations = append(citations, prune(raw))
 		}
 	}
-	param := text.ToParam()
-	return &param
+	if citations != nil {
+		text.Citations = citations
+	}
+	return text
 }

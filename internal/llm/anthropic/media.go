@@ -1,11 +1,10 @@
 package anthropic
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
-
-	sdk "github.com/anthropics/anthropic-sdk-go"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
@@ -30,72 +29,62 @@ func mediaBlock(b *agent.Block) (block content, lacks string) {
 func imageBlock(b *agent.Block) (block content, lacks string) {
 	switch {
 	case b.FileID != "":
-		return sdk.NewImageBlock(sdk.FileImageSourceParam{FileID: b.FileID}), ""
+		return image(source{Type: "file", FileID: b.FileID}), ""
 	case b.URL != "":
-		return sdk.NewImageBlock(sdk.URLImageSourceParam{URL: b.URL}), ""
+		return image(source{Type: "url", URL: b.URL}), ""
 	case !slices.Contains([]string{"image/jpeg", "image/png", "image/gif", "image/webp"}, b.MIMEType):
 		return block, "the provider takes jpeg, png, gif and webp"
 	}
 	if _, lacks = wire.DecodeBase64(b); lacks != "" {
 		return block, lacks
 	}
-	return sdk.NewImageBlockBase64(b.MIMEType, b.Base64), ""
+	return image(source{Type: "base64", MediaType: b.MIMEType, Data: b.Base64}), ""
 }
+
+func image(s source) content { return content{Type: "image", Source: &s} }
 
 // documentBlock projects a file. Its extras may hold what the API takes besides: title, context, and {"citations":{"enabled":true}}.
 func documentBlock(b *agent.Block) (block content, lacks string) {
-	doc, lacks := documentSource(b)
+	from, lacks := documentSource(b)
 	if lacks != "" {
 		return block, lacks
 	}
-	if b.Name != "" {
-		doc.Title = sdk.String(b.Name)
-	}
+	doc := content{Type: "document", Source: &from, Title: b.Name}
 	var extras struct {
-		Title     string `json:"title"`
-		Context   string `json:"context"`
-		Citations struct {
-			Enabled bool `json:"enabled"`
-		} `json:"citations"`
+		Title     string  `json:"title"`
+		Context   string  `json:"context"`
+		Citations enabled `json:"citations"`
 	}
 	if json.Unmarshal(b.Extras, &extras) == nil {
-		if extras.Title != "" {
-			doc.Title = sdk.String(extras.Title)
-		}
-		if extras.Context != "" {
-			doc.Context = sdk.String(extras.Context)
-		}
+		doc.Title, doc.Context = cmp.Or(extras.Title, b.Name), extras.Context
 		if extras.Citations.Enabled {
-			doc.Citations.Enabled = sdk.Bool(true)
-		}
-	}
-	return content{OfDocument: &doc}, ""
-}
-
-func documentSource(b *agent.Block) (doc sdk.DocumentBlockParam, lacks string) {
-	const takes = "the provider takes PDF and text"
-	isText := strings.HasPrefix(b.MIMEType, "text/")
-	switch {
-	case b.FileID != "":
-		doc.Source.OfFile = &sdk.FileDocumentSourceParam{FileID: b.FileID}
-	case b.URL != "" && b.MIMEType != "" && b.MIMEType != pdf:
-		return doc, "the provider takes PDF alone by URL"
-	case b.URL != "":
-		doc.Source.OfURL = &sdk.URLPDFSourceParam{URL: b.URL}
-	case b.MIMEType != pdf && !isText:
-		return doc, takes
-	default:
-		data, lacks := wire.DecodeBase64(b)
-		switch {
-		case lacks != "":
-			return doc, lacks
-		case !isText:
-			doc.Source.OfBase64 = &sdk.Base64PDFSourceParam{Data: b.Base64}
-		case strings.TrimSpace(string(data)) == "":
-			return doc, "it is empty"
-		default:
-			doc.Source.OfText = &sdk.PlainTextSourceParam{Data: strings.ToValidUTF8(string(data), "\uFFFD")}
+			doc.Citations = extras.Citations
 		}
 	}
 	return doc, ""
+}
+
+func documentSource(b *agent.Block) (from source, lacks string) {
+	isText := strings.HasPrefix(b.MIMEType, "text/")
+	switch {
+	case b.FileID != "":
+		return source{Type: "file", FileID: b.FileID}, ""
+	case b.URL != "" && b.MIMEType != "" && b.MIMEType != pdf:
+		return from, "the provider takes PDF alone by URL"
+	case b.URL != "":
+		return source{Type: "url", URL: b.URL}, ""
+	case b.MIMEType != pdf && !isText:
+		return from, "the provider takes PDF and text"
+	}
+	data, lacks := wire.DecodeBase64(b)
+	switch {
+	case lacks != "":
+		return from, lacks
+	case !isText:
+		return source{Type: "base64", MediaType: pdf, Data: b.Base64}, ""
+	case strings.TrimSpace(string(data)) == "":
+		return from, "it is empty"
+	default:
+		return source{Type: "text", MediaType: "text/plain", Data: strings.ToValidUTF8(string(data), "\uFFFD")}, ""
+	}
 }

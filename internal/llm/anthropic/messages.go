@@ -5,39 +5,32 @@ import (
 	"regexp"
 	"strings"
 
-	sdk "github.com/anthropics/anthropic-sdk-go"
-
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// content is a block of a message on its way to the API.
-type content = sdk.ContentBlockParamUnion
-
 // conversation projects system prompt and messages. Tool results are user content, and neighbours of one role become one message, so
 // that the results of parallel calls arrive together, as the API demands. What the API cannot take becomes a note; the error is that of
 // an unknown role.
-func conversation(req agent.ModelRequest) ([]sdk.TextBlockParam, []sdk.MessageParam, error) {
-	var system []sdk.TextBlockParam
+func conversation(req agent.ModelRequest) (system []content, messages []message, err error) {
 	for _, text := range []string{req.System, req.About} {
 		if text != "" {
-			system = append(system, sdk.TextBlockParam{Text: text})
+			system = append(system, textBlock(text))
 		}
 	}
-	var messages []sdk.MessageParam
 	for i, m := range wire.PairResults(req.Messages) {
-		role := sdk.MessageParamRoleUser
+		role := "user"
 		var blocks []content
 		switch m.Role {
 		case agent.RoleSystem:
 			if text := wire.PlainText(m.Blocks, wire.CannotCarry); text != "" {
-				system = append(system, sdk.TextBlockParam{Text: text})
+				system = append(system, textBlock(text))
 			}
 			continue
 		case agent.RoleUser:
 			blocks = userContent(m.Blocks)
 		case agent.RoleAssistant:
-			role, blocks = sdk.MessageParamRoleAssistant, assistantContent(m.Blocks)
+			role, blocks = "assistant", assistantContent(m.Blocks)
 		case agent.RoleTool:
 			for j := range m.Blocks {
 				blocks = append(blocks, resultBlock(&m.Blocks[j]))
@@ -50,7 +43,7 @@ func conversation(req agent.ModelRequest) ([]sdk.TextBlockParam, []sdk.MessagePa
 		case last >= 0 && messages[last].Role == role:
 			messages[last].Content = append(messages[last].Content, blocks...)
 		default:
-			messages = append(messages, sdk.MessageParam{Role: role, Content: blocks})
+			messages = append(messages, message{Role: role, Content: blocks})
 		}
 	}
 	return system, messages, nil
@@ -67,7 +60,7 @@ func userContent(blocks []agent.Block) []content {
 		default:
 			block, lacks := mediaBlock(b)
 			if lacks != "" {
-				block = sdk.NewTextBlock(wire.OmissionNote(b, lacks))
+				block = textBlock(wire.OmissionNote(b, lacks))
 			}
 			out = append(out, block)
 		}
@@ -80,7 +73,7 @@ func appendText(out []content, b *agent.Block) []content {
 	if strings.TrimSpace(b.Text) == "" {
 		return out
 	}
-	return append(out, content{OfText: citedText(b)})
+	return append(out, citedText(b))
 }
 
 // assistantContent projects a reply back. Thinking goes back with its signature; that of another provider, which has none, does not.
@@ -93,33 +86,30 @@ func assistantContent(blocks []agent.Block) []content {
 		case b.Type == agent.BlockText:
 			out = appendText(out, b)
 		case b.Type == agent.BlockReasoning && b.Signature != "":
-			out = append(out, sdk.NewThinkingBlock(b.Signature, b.Reasoning))
+			out = append(out, content{Type: "thinking", Thinking: &b.Reasoning, Signature: b.Signature})
 		case wire.IsReasoning(b):
 			if data := redactedData(b); data != "" {
-				out = append(out, sdk.NewRedactedThinkingBlock(data))
+				out = append(out, content{Type: wire.RedactedThinking, Data: data})
 			}
 		case wire.IsToolCall(b):
-			out = append(out, sdk.NewToolUseBlock(callID(b.ID), wire.ToolArguments(b), b.Name))
+			out = append(out, content{Type: "tool_use", ID: callID(b.ID), Name: b.Name, Input: wire.ToolArguments(b)})
 		case served[serverCallID(b)]:
 			if block, ok := serverBlock(b); ok {
 				out = append(out, block)
 			}
 		default:
-			out = append(out, sdk.NewTextBlock(wire.OmissionNote(b, wire.CannotCarry)))
+			out = append(out, textBlock(wire.OmissionNote(b, wire.CannotCarry)))
 		}
 	}
 	return out
 }
 
 func resultBlock(b *agent.Block) content {
-	result := sdk.ToolResultBlockParam{ToolUseID: callID(string(b.ToolCallID))}
-	if b.Status == agent.ResultError {
-		result.IsError = sdk.Bool(true)
-	}
+	result := content{Type: "tool_result", ToolUseID: callID(string(b.ToolCallID)), IsError: b.Status == agent.ResultError}
 	if text := wire.ResultText(b); strings.TrimSpace(text) != "" {
-		result.Content = []sdk.ToolResultBlockParamContentUnion{{OfText: &sdk.TextBlockParam{Text: text}}}
+		result.Content = []content{textBlock(text)}
 	}
-	return content{OfToolResult: &result}
+	return result
 }
 
 var notInCallID = regexp.MustCompile(`[^a-zA-Z0-9_-]`)

@@ -1,11 +1,12 @@
 package anthropic
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
 
-	sdk "github.com/anthropics/anthropic-sdk-go"
+	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
@@ -29,24 +30,38 @@ type contentBlock struct {
 	kind      string
 	id, name  string
 	text      strings.Builder // text, thinking, or the arguments, by kind
-	input     string          // arguments that came whole, with the start
+	input     json.RawMessage // arguments that came whole, with the start
 	signature string
 	cited     []agent.Annotation
-	raw       string // of a kind that comes whole, with the start
-	callID    string // of a result: the call it answers
-	isEmitted bool   // as a whole block
+	raw       json.RawMessage // of a kind that comes whole, with the start
+	callID    string          // of a result: the call it answers
+	isEmitted bool            // as a whole block
 }
 
-func (r *reply) add(event *sdk.MessageStreamEventUnion) error {
+// add takes one event. Those without a name or data are no part of the protocol.
+func (r *reply) add(e ssestream.Event) error {
+	switch {
+	case e.Type == "error":
+		return r.call.StreamError(e.Data)
+	case e.Type == "", e.Type == "ping", len(bytes.TrimSpace(e.Data)) == 0:
+		return nil
+	}
+	var event event
+	if err := wire.Decode(e.Data, &event); err != nil {
+		return r.call.Malformed(err)
+	}
+	return r.addEvent(&event)
+}
+
+func (r *reply) addEvent(event *event) error {
 	switch event.Type {
 	case "message_start":
 		if event.Message.Model != "" {
 			r.model = event.Message.Model
 		}
-		u := event.Message.Usage
-		r.count(u.InputTokens, u.CacheCreationInputTokens, u.CacheReadInputTokens, u.OutputTokens, u.OutputTokensDetails.ThinkingTokens)
+		r.count(&event.Message.Usage)
 	case "content_block_start":
-		return r.start(event.Index, &event.ContentBlock)
+		return r.start(event.Index, event.ContentBlock)
 	case "content_block_delta":
 		if b := r.block(event.Index); b != nil {
 			return r.addDelta(b, &event.Delta)
@@ -56,8 +71,7 @@ func (r *reply) add(event *sdk.MessageStreamEventUnion) error {
 			return r.emitBlock(b)
 		}
 	case "message_delta":
-		u := event.Usage
-		r.count(u.InputTokens, u.CacheCreationInputTokens, u.CacheReadInputTokens, u.OutputTokens, u.OutputTokensDetails.ThinkingTokens)
+		r.count(&event.Usage)
 		if reason := event.Delta.StopReason; reason != "" {
 			r.finish = finishOf(reason)
 		}
@@ -69,17 +83,19 @@ func (r *reply) add(event *sdk.MessageStreamEventUnion) error {
 }
 
 // count records cumulative counts. An event without a count does not reset it.
-func (r *reply) count(input, created, read, output, thinking int64) {
-	r.input = max(r.input, input)
-	r.created = max(r.created, created)
-	r.usage.CachedTokens = max(r.usage.CachedTokens, read)
-	r.usage.OutputTokens = max(r.usage.OutputTokens, output)
-	r.usage.ReasoningTokens = max(r.usage.ReasoningTokens, thinking)
+func (r *reply) count(u *usage) {
+	r.input = max(r.input, u.InputTokens)
+	r.created = max(r.created, u.CacheCreationInputTokens)
+	r.usage.CachedTokens = max(r.usage.CachedTokens, u.CacheReadInputTokens)
+	r.usage.OutputTokens = max(r.usage.OutputTokens, u.OutputTokens)
+	r.usage.ReasoningTokens = max(r.usage.ReasoningTokens, u.OutputTokensDetails.ThinkingTokens)
 	r.usage.InputTokens = r.input + r.created + r.usage.CachedTokens
 }
 
-func (r *reply) start(index int64, start *sdk.ContentBlockStartEventContentBlockUnion) error {
-	b := &contentBlock{index: index, kind: start.Type, id: start.ID, name: start.Name, signature: start.Signature}
+func (r *reply) start(index int64, raw json.RawMessage) error {
+	var start blockStart
+	_ = wire.Decode(raw, &start) // what cannot be read has no type
+	b := &contentBlock{index: index, kind: start.Type, id: start.ID, name: start.Name, signature: start.Signature, raw: raw}
 	r.blocks = append(r.blocks, b)
 	switch b.kind {
 	case "text":
@@ -87,13 +103,10 @@ func (r *reply) start(index int64, start *sdk.ContentBlockStartEventContentBlock
 	case "thinking":
 		return r.addText(b, start.Thinking)
 	case "tool_use", serverToolUse:
-		b.raw = start.RawJSON()
-		if raw := start.JSON.Input.Raw(); raw != "" && raw != "null" {
-			b.input = raw
-		}
+		b.input = start.Input
 		return r.call.Count(len(b.id) + len(b.name) + len(b.input))
 	default:
-		b.raw, b.callID = start.RawJSON(), start.ToolUseID
+		b.callID = start.ToolUseID
 		return r.call.Count(len(b.raw))
 	}
 }
@@ -108,7 +121,7 @@ func (r *reply) block(index int64) *contentBlock {
 	return nil
 }
 
-func (r *reply) addDelta(b *contentBlock, delta *sdk.MessageStreamEventUnionDelta) error {
+func (r *reply) addDelta(b *contentBlock, delta *delta) error {
 	switch delta.Type {
 	case "text_delta":
 		return r.addText(b, delta.Text)
@@ -121,13 +134,12 @@ func (r *reply) addDelta(b *contentBlock, delta *sdk.MessageStreamEventUnionDelt
 		b.signature += delta.Signature
 		return r.call.Count(len(delta.Signature))
 	case "citations_delta":
-		raw := delta.Citation.RawJSON()
-		a, ok := citation(raw)
+		a, ok := citation(delta.Citation)
 		if !ok {
 			return nil
 		}
 		b.cited = append(b.cited, a)
-		if err := r.call.Count(len(raw)); err != nil {
+		if err := r.call.Count(len(delta.Citation)); err != nil {
 			return err
 		}
 		return r.call.Emit(agent.Delta{Block: &agent.Block{Type: agent.BlockText, Annotations: []agent.Annotation{a}}})
@@ -171,17 +183,15 @@ func (r *reply) addText(b *contentBlock, s string) error {
 	return r.call.Emit(agent.Delta{Text: s})
 }
 
-func finishOf(reason sdk.StopReason) agent.FinishReason {
+func finishOf(reason string) agent.FinishReason {
 	switch reason {
-	case sdk.StopReasonMaxTokens, sdk.StopReasonModelContextWindowExceeded:
+	case "max_tokens", "model_context_window_exceeded":
 		return agent.FinishLength
-	case sdk.StopReasonToolUse:
+	case "tool_use":
 		return agent.FinishToolCalls
-	case sdk.StopReasonRefusal:
+	case "refusal":
 		return agent.FinishContentFilter
-	case sdk.StopReasonEndTurn, sdk.StopReasonStopSequence, sdk.StopReasonPauseTurn:
-		return agent.FinishStop
-	default:
+	default: // end_turn, stop_sequence, pause_turn
 		return agent.FinishStop
 	}
 }
@@ -197,21 +207,34 @@ func (r *reply) partial() agent.ModelReply {
 	return reply
 }
 
-func (r *reply) complete() agent.ModelReply {
+// end returns the reply. streamError is how the stream ended.
+func (r *reply) end(streamError error) (agent.ModelReply, error) {
+	if streamError != nil {
+		streamError = r.call.Malformed(streamError)
+	}
+	if err := r.call.Failure(streamError); err != nil {
+		return r.partial(), err
+	}
+	if r.finish == "" {
+		return r.partial(), r.call.Cut()
+	}
+	if err := r.emitRest(); err != nil {
+		return r.partial(), r.call.Failure(err)
+	}
 	reply := agent.ModelReply{Usage: r.usage, Model: r.model, FinishReason: r.finish}
 	for _, b := range r.blocks {
 		if block, ok := r.blockOf(b); ok {
 			reply.Blocks = append(reply.Blocks, block)
 		}
 	}
-	return reply
+	return reply, nil
 }
 
 // blockOf is false for an empty block, which the API would refuse to take back.
 func (r *reply) blockOf(b *contentBlock) (agent.Block, bool) {
 	args := b.text.String()
 	if args == "" {
-		args = b.input
+		args = string(b.input)
 	}
 	switch {
 	case b.kind == "text":
@@ -229,7 +252,7 @@ func (r *reply) blockOf(b *contentBlock) (agent.Block, bool) {
 	case strings.HasSuffix(b.kind, resultSuffix) && b.callID != "":
 		return r.serverResult(b)
 	default:
-		return agent.Block{Type: agent.BlockNonStandard, Value: json.RawMessage(b.raw)}, b.raw != ""
+		return agent.Block{Type: agent.BlockNonStandard, Value: b.raw}, len(b.raw) > 0
 	}
 }
 
@@ -238,7 +261,7 @@ func (r *reply) serverResult(b *contentBlock) (agent.Block, bool) {
 	var parts struct {
 		Content json.RawMessage `json:"content"`
 	}
-	if json.Unmarshal([]byte(b.raw), &parts) != nil || len(parts.Content) == 0 {
+	if json.Unmarshal(b.raw, &parts) != nil || len(parts.Content) == 0 {
 		parts.Content = json.RawMessage("null")
 	}
 	result := agent.Block{

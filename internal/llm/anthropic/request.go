@@ -1,36 +1,28 @@
 package anthropic
 
 import (
-	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
-
-	sdk "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/packages/param"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-func params(req agent.ModelRequest) (sdk.MessageNewParams, error) {
+func params(req agent.ModelRequest) (messageRequest, error) {
 	system, messages, err := conversation(req)
 	if err != nil {
-		return sdk.MessageNewParams{}, err
+		return messageRequest{}, err
 	}
-	params := sdk.MessageNewParams{
-		Model: req.Model, MaxTokens: DefaultMaxTokens, System: system, Messages: messages,
+	params := messageRequest{
+		Model: req.Model, MaxTokens: DefaultMaxTokens, System: system, Messages: messages, Stream: true, Temperature: req.Temperature,
 	}
 	if req.MaxTokens > 0 {
-		params.MaxTokens = int64(req.MaxTokens)
-	}
-	if req.Temperature != nil {
-		params.Temperature = sdk.Float(*req.Temperature)
+		params.MaxTokens = req.MaxTokens
 	}
 	if params.Tools, err = tools(req.Tools); err != nil {
 		return params, err
 	}
-	if len(req.Tools) > 0 { // without tools the API refuses a choice
+	if len(req.Tools) > 0 && req.ToolChoice != "" { // without tools the API refuses a choice
 		params.ToolChoice = toolChoice(req.ToolChoice)
 	}
 	if len(req.OutputSchema) > 0 {
@@ -38,57 +30,36 @@ func params(req agent.ModelRequest) (sdk.MessageNewParams, error) {
 		if err != nil {
 			return params, err
 		}
-		params.OutputConfig.Format = sdk.JSONOutputFormatParam{Schema: schema}
+		params.OutputConfig = &outputConfig{Format: outputFormat{Type: "json_schema", Schema: schema}}
 	}
 	return params, cache(&params, req)
 }
 
-// outputSchema fits a schema to the subset that the API enforces, as its SDK does: objects are closed, and keywords it does not know move
-// to the description. One that fits already goes as it is, in its own order.
-func outputSchema(raw json.RawMessage) (map[string]any, error) {
-	schema, err := wire.ParseSchema("output_schema", raw)
-	if err != nil {
-		return nil, err
-	}
-	fitted, _ := sdk.BetaJSONSchemaOutputFormat(schema).Schema.(map[string]any)
-	if fitted == nil { // it has a shape that the SDK's model of a schema has not, such as a list of types: the API is to judge
-		return schema, nil
-	}
-	var before any
-	if err := json.Unmarshal(raw, &before); err != nil {
-		return nil, agent.Invalid("output_schema", "%w", err)
-	}
-	if reflect.DeepEqual(before, any(fitted)) {
-		return schema, nil
-	}
-	return fitted, nil
-}
-
 // cache marks the ends of the stable prefix: the tools, the system prompt, the conversation so far. The API keeps what comes before each
 // mark and finds it again in the next request; it allows four.
-func cache(params *sdk.MessageNewParams, req agent.ModelRequest) error {
+func cache(params *messageRequest, req agent.ModelRequest) error {
 	if req.Cache == nil {
 		return nil
 	}
-	mark := sdk.NewCacheControlEphemeralParam()
+	mark := &cacheControl{Type: "ephemeral"}
 	switch req.Cache.TTL {
 	case "", "5m": // the API's default
 	case "1h":
-		mark.TTL = sdk.CacheControlEphemeralTTLTTL1h
+		mark.TTL = "1h"
 	default:
 		return agent.Invalid("cache.ttl", "want 5m or 1h, got %q", req.Cache.TTL)
 	}
 	if n := len(params.Tools); n > 0 {
-		*params.Tools[n-1].GetCacheControl() = mark
+		params.Tools[n-1].CacheControl = mark
 	}
 	if req.System != "" { // what follows it is of this conversation alone
 		params.System[0].CacheControl = mark
 	}
 	if n := len(params.Messages); n > 0 {
 		last := params.Messages[n-1].Content
-		for _, block := range slices.Backward(last) {
-			if at := block.GetCacheControl(); at != nil { // thinking takes none
-				*at = mark
+		for i := range slices.Backward(last) {
+			if last[i].Type != "thinking" && last[i].Type != wire.RedactedThinking { // which take none
+				last[i].CacheControl = mark
 				return nil
 			}
 		}
@@ -96,8 +67,8 @@ func cache(params *sdk.MessageNewParams, req agent.ModelRequest) error {
 	return nil
 }
 
-func tools(specs []agent.ToolSpec) ([]sdk.ToolUnionParam, error) {
-	var tools []sdk.ToolUnionParam
+func tools(specs []agent.ToolSpec) ([]tool, error) {
+	var tools []tool
 	for i := range specs {
 		schema, err := wire.ParseSchema(fmt.Sprintf("tools[%d].parameters", i), specs[i].Parameters)
 		if err != nil {
@@ -106,33 +77,18 @@ func tools(specs []agent.ToolSpec) ([]sdk.ToolUnionParam, error) {
 		if _, ok := schema["type"]; !ok { // which the API insists on
 			schema["type"] = "object"
 		}
-		raw, err := json.Marshal(schema)
-		if err != nil {
-			return nil, agent.Invalid(fmt.Sprintf("tools[%d].parameters", i), "%w", err)
-		}
-		tool := sdk.ToolParam{Name: specs[i].Name, InputSchema: param.Override[sdk.ToolInputSchemaParam](json.RawMessage(raw))}
-		if specs[i].Description != "" {
-			tool.Description = sdk.String(specs[i].Description)
-		}
-		if specs[i].Strict {
-			tool.Strict = sdk.Bool(true)
-		}
-		tools = append(tools, sdk.ToolUnionParam{OfTool: &tool})
+		tools = append(tools, tool{Name: specs[i].Name, Description: specs[i].Description, Strict: specs[i].Strict, InputSchema: schema})
 	}
 	return tools, nil
 }
 
-func toolChoice(choice string) sdk.ToolChoiceUnionParam {
-	switch choice {
-	case "":
-		return sdk.ToolChoiceUnionParam{}
-	case "auto":
-		return sdk.ToolChoiceUnionParam{OfAuto: &sdk.ToolChoiceAutoParam{}}
-	case "none":
-		return sdk.ToolChoiceUnionParam{OfNone: &sdk.ToolChoiceNoneParam{}}
+func toolChoice(name string) *choice {
+	switch name {
+	case "auto", "none":
+		return &choice{Type: name}
 	case "required":
-		return sdk.ToolChoiceUnionParam{OfAny: &sdk.ToolChoiceAnyParam{}}
+		return &choice{Type: "any"}
 	default:
-		return sdk.ToolChoiceParamOfTool(choice)
+		return &choice{Type: "tool", Name: name}
 	}
 }
