@@ -14,6 +14,7 @@ import (
 const (
 	serverToolUse = "server_tool_use"
 	resultSuffix  = "_tool_result"
+	errorSuffix   = "_error"
 	// blockType keeps, in the extras of a block, the type that the API gave it (as LangChain v1 does).
 	blockType = "block_type"
 )
@@ -21,35 +22,26 @@ const (
 // sendable lists, by type, the members that the API takes back of what it sent; it refuses others. Of a server tool call and its result they
 // are those besides the fields of a block. An object of another type goes back as it came.
 var sendable = map[string][]string{
-	serverToolUse:                                  {"caller"},
-	"web_search_tool_result":                       {"caller"},
-	"web_fetch_tool_result":                        {"caller"},
-	"code_execution_tool_result":                   {},
-	"bash_code_execution_tool_result":              {},
-	"text_editor_code_execution_tool_result":       {},
-	"tool_search_tool_result":                      {},
-	"direct":                                       {}, // a caller
-	"code_execution_20250825":                      {"tool_id"},
-	"code_execution_20260120":                      {"tool_id"},
-	"web_search_result":                            {"encrypted_content", "page_age", "title", "url"},
-	"code_execution_result":                        {"content", "return_code", "stderr", "stdout"},
-	"encrypted_code_execution_result":              {"content", "encrypted_stdout", "return_code", "stderr"},
-	"code_execution_output":                        {"file_id"},
-	"bash_code_execution_result":                   {"content", "return_code", "stderr", "stdout"},
-	"bash_code_execution_output":                   {"file_id"},
-	"tool_search_tool_search_result":               {"tool_references"},
-	"tool_reference":                               {"tool_name"},
-	"web_search_tool_result_error":                 {"error_code"},
-	"web_fetch_tool_result_error":                  {"error_code"},
-	"code_execution_tool_result_error":             {"error_code"},
-	"bash_code_execution_tool_result_error":        {"error_code"},
-	"text_editor_code_execution_tool_result_error": {"error_code", "error_message"},
-	"tool_search_tool_result_error":                {"error_code", "error_message"},
-	"char_location":                                {"cited_text", "document_index", "document_title", "start_char_index", "end_char_index"},
-	"page_location":                                {"cited_text", "document_index", "document_title", "start_page_number", "end_page_number"},
-	"content_block_location":                       {"cited_text", "document_index", "document_title", "start_block_index", "end_block_index"},
-	"search_result_location":                       {"cited_text", "search_result_index", "source", "title", "start_block_index", "end_block_index"},
-	"web_search_result_location":                   {"cited_text", "encrypted_index", "title", "url"},
+	serverToolUse:                            {"caller"},
+	"web_search_tool_result":                 {"caller"},
+	"web_fetch_tool_result":                  {"caller"},
+	"code_execution_tool_result":             {},
+	"bash_code_execution_tool_result":        {},
+	"text_editor_code_execution_tool_result": {},
+	"tool_search_tool_result":                {},
+	"web_search_result":                      {"encrypted_content", "page_age", "title", "url"},
+	"code_execution_result":                  {"content", "return_code", "stderr", "stdout"},
+	"encrypted_code_execution_result":        {"content", "encrypted_stdout", "return_code", "stderr"},
+	"code_execution_output":                  {"file_id"},
+	"bash_code_execution_result":             {"content", "return_code", "stderr", "stdout"},
+	"bash_code_execution_output":             {"file_id"},
+	"tool_search_tool_search_result":         {"tool_references"},
+	"tool_reference":                         {"tool_name"},
+	"char_location":                          {"cited_text", "document_index", "document_title", "start_char_index", "end_char_index"},
+	"page_location":                          {"cited_text", "document_index", "document_title", "start_page_number", "end_page_number"},
+	"content_block_location":                 {"cited_text", "document_index", "document_title", "start_block_index", "end_block_index"},
+	"search_result_location":                 {"cited_text", "search_result_index", "source", "title", "start_block_index", "end_block_index"},
+	"web_search_result_location":             {"cited_text", "encrypted_index", "title", "url"},
 }
 
 type fields = map[string]json.RawMessage
@@ -66,11 +58,18 @@ func prune(raw json.RawMessage) json.RawMessage {
 	}
 	var all fields
 	var kind string
-	if json.Unmarshal(raw, &all) != nil || json.Unmarshal(all["type"], &kind) != nil || sendable[kind] == nil {
+	if json.Unmarshal(raw, &all) != nil || json.Unmarshal(all["type"], &kind) != nil {
+		return raw
+	}
+	names := sendable[kind]
+	if strings.HasSuffix(kind, resultSuffix+errorSuffix) {
+		names = []string{"error_code", "error_message"}
+	}
+	if names == nil {
 		return raw
 	}
 	kept := fields{"type": all["type"]}
-	for _, name := range sendable[kind] {
+	for _, name := range names {
 		if value, ok := all[name]; ok {
 			kept[name] = prune(value)
 		}
@@ -175,7 +174,7 @@ func serverBlock(b *agent.Block) (content, bool) {
 		return content{}, false
 	}
 	if caller := extras["caller"]; string(caller) != "null" && slices.Contains(sendable[block.Type], "caller") {
-		block.Caller = prune(caller)
+		block.Caller = caller
 	}
 	if b.Type == agent.BlockServerToolCall {
 		block.ID, block.Name, block.Input = b.ID, b.Name, b.Args

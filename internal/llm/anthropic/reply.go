@@ -271,7 +271,7 @@ func (r *reply) serverResult(b *contentBlock) (agent.Block, bool) {
 	var failure struct {
 		Type string `json:"type"`
 	}
-	if json.Unmarshal(parts.Content, &failure) == nil && strings.HasSuffix(failure.Type, "_error") {
+	if json.Unmarshal(parts.Content, &failure) == nil && strings.HasSuffix(failure.Type, errorSuffix) {
 		result.Status = agent.ResultError
 	}
 	for _, call := range r.blocks {

@@ -3,7 +3,6 @@ package anthropic
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -44,7 +43,7 @@ func parseNumbers(raw []byte) (v any) {
 	return v
 }
 
-// fitSchema returns a schema with the keywords that the API knows. It is true if they say nothing.
+// fitSchema returns a schema, which it may change, with the keywords that the API knows. It is true if they say nothing.
 func fitSchema(schema any) any {
 	s, ok := schema.(map[string]any)
 	if !ok { // true or false
@@ -53,105 +52,80 @@ func fitSchema(schema any) any {
 	if ref := s["$ref"]; ref != nil { // which takes nothing beside it
 		return map[string]any{"$ref": ref}
 	}
-	moved := map[string]any{}
-	for key, value := range s {
-		switch key {
-		case "$defs", "type", "anyOf", "oneOf", "allOf", "description", "title", "enum", "const", "properties", "additionalProperties", "required",
-			"items", "minItems", "format", "pattern":
-		default:
-			moveKeyword(s, moved, key, value)
-		}
-	}
 	if s["anyOf"] == nil && s["oneOf"] != nil {
 		s["anyOf"] = s["oneOf"]
 	}
 	delete(s, "oneOf")
-	fitSchemas(s)
+	var moved []string
+	for _, key := range slices.Sorted(maps.Keys(s)) {
+		value, known := fitKeyword(s["type"], key, s[key])
+		if s[key] = value; !known {
+			moved = append(moved, key+": "+textOf(value))
+		}
+		if !known || value == nil {
+			delete(s, key)
+		}
+	}
 	if s["type"] == nil && s["anyOf"] == nil && s["allOf"] == nil && s["enum"] == nil && s["const"] == nil {
 		return true
 	}
-	fitType(s, moved)
-	describeMoved(s, moved)
+	if s["type"] == "object" && s["properties"] == nil && s["additionalProperties"] == nil {
+		s["properties"] = map[string]any{}
+	}
+	if s["type"] == "object" && s["properties"] != nil { // otherwise it is a dictionary
+		s["additionalProperties"] = false
+	}
+	if len(moved) > 0 {
+		description, _ := s["description"].(string)
+		s["description"] = strings.TrimPrefix(description+"\n\n{"+strings.Join(moved, ", ")+"}", "\n\n")
+	}
 	return s
 }
 
-func moveKeyword(from, to map[string]any, key string, value any) {
-	to[key] = value
-	delete(from, key)
+// fitKeyword fits one keyword of a schema of a type. known reports whether the API takes it.
+func fitKeyword(kind any, key string, value any) (fitted any, known bool) {
+	switch key {
+	case "type", "description", "title", "enum", "const", "required", "pattern":
+		return value, true
+	case "additionalProperties", "items":
+		return fitSchema(value), true
+	case "properties", "$defs":
+		schemas, _ := value.(map[string]any)
+		for name, schema := range schemas {
+			schemas[name] = fitSchema(schema)
+		}
+		return value, true
+	case "allOf", "anyOf":
+		return fitVariants(key, value), true
+	case "format":
+		known := []any{"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
+		return value, kind != "string" || slices.Contains(known, value)
+	case "minItems":
+		return value, kind != "array" || value == json.Number("0") || value == json.Number("1")
+	default:
+		return value, false
+	}
 }
 
-// fitSchemas fits the definitions and the variants of a schema.
-func fitSchemas(s map[string]any) {
-	fitAll(s["$defs"])
-	if all, ok := s["allOf"].([]any); ok {
-		for i := range all {
-			all[i] = fitSchema(all[i])
-		}
-	}
-	variants, _ := s["anyOf"].([]any)
+// fitVariants fits a list of schemas. In anyOf, one that says nothing would match everything: it is left out.
+func fitVariants(key string, value any) any {
 	var kept []any
+	variants, _ := value.([]any)
 	for _, v := range variants {
-		if v = fitSchema(v); v != true { // a variant that says nothing would match everything
+		if v = fitSchema(v); key != "anyOf" || v != true {
 			kept = append(kept, v)
 		}
 	}
-	if s["anyOf"] = kept; kept == nil {
-		delete(s, "anyOf")
+	if kept == nil {
+		return nil
 	}
+	return kept
 }
 
-func fitAll(schemas any) {
-	byName, _ := schemas.(map[string]any)
-	for name, schema := range byName {
-		byName[name] = fitSchema(schema)
+func textOf(value any) string {
+	if s, ok := value.(string); ok {
+		return s
 	}
-}
-
-// fitType fits what belongs to the type of a schema.
-func fitType(s, moved map[string]any) {
-	switch s["type"] {
-	case "object":
-		if values := s["additionalProperties"]; s["properties"] == nil && values != nil { // a dictionary
-			s["additionalProperties"] = fitSchema(values)
-			return
-		}
-		if s["properties"] == nil {
-			s["properties"] = map[string]any{}
-		}
-		fitAll(s["properties"])
-		s["additionalProperties"] = false
-	case "string":
-		known := []any{"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
-		if format := s["format"]; format != nil && !slices.Contains(known, format) {
-			moveKeyword(s, moved, "format", format)
-		}
-	case "array":
-		if items := s["items"]; items != nil {
-			s["items"] = fitSchema(items)
-		}
-		if n := s["minItems"]; n != nil && n != json.Number("0") && n != json.Number("1") {
-			moveKeyword(s, moved, "minItems", n)
-		}
-	}
-}
-
-// describeMoved appends the keywords that the API does not know to the description.
-func describeMoved(s, moved map[string]any) {
-	var parts []string
-	for _, key := range slices.Sorted(maps.Keys(moved)) {
-		text, ok := moved[key].(string)
-		if !ok {
-			raw, _ := json.Marshal(moved[key]) // it was parsed from JSON
-			text = string(raw)
-		}
-		parts = append(parts, fmt.Sprintf("%s: %s", key, text))
-	}
-	if len(parts) == 0 {
-		return
-	}
-	text := "{" + strings.Join(parts, ", ") + "}"
-	if before, _ := s["description"].(string); before != "" {
-		text = before + "\n\n" + text
-	}
-	s["description"] = text
+	raw, _ := json.Marshal(value) // it was parsed from JSON
+	return string(raw)
 }

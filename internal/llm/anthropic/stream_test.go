@@ -15,14 +15,15 @@ import (
 
 // canned answers every request with one body and keeps the request.
 type canned struct {
-	body string
-	sent []byte
-	url  string
+	body   string
+	sent   []byte
+	url    string
+	header http.Header
 }
 
 func (c *canned) RoundTrip(req *http.Request) (*http.Response, error) {
 	c.sent, _ = io.ReadAll(req.Body)
-	c.url = req.URL.String()
+	c.url, c.header = req.URL.String(), req.Header
 	return &http.Response{
 		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Request: req,
 		Body: io.NopCloser(strings.NewReader(c.body)),
@@ -156,6 +157,47 @@ func TestDocuments(t *testing.T) {
 		`{"type":"document","source":{"type":"file","file_id":"file_1"},"title":"terms","context":"of 2026","citations":{"enabled":true}},`+
 		`{"type":"image","source":{"type":"file","file_id":"file_2"}}]`, string(sent.Messages[0].Content))
 	require.Equal(t, "https://proxy.example.org/anthropic/v1/messages", c.url)
+}
+
+func TestRequestLine(t *testing.T) {
+	for base, want := range map[string]string{
+		"":                                   "https://api.anthropic.com/v1/messages",
+		"https://proxy.example.org":          "https://proxy.example.org/v1/messages",
+		"https://proxy.example.org/a/v1/":    "https://proxy.example.org/a/v1/messages",
+		"https://proxy.example.org/a?zone=1": "https://proxy.example.org/a/v1/messages",
+	} {
+		c := &canned{body: stream(start, ended, stop)}
+		_, err := generate(t, c, base, hello)
+		require.NoError(t, err)
+		require.Equal(t, want, c.url)
+		require.Equal(t, http.Header{
+			"Accept": {"application/json"}, "Anthropic-Version": {"2023-06-01"}, "Content-Type": {"application/json"}, "X-Api-Key": {"k"},
+		}, c.header)
+	}
+}
+
+// What is odd in a stream costs at most the member that is odd.
+func TestOddEvents(t *testing.T) {
+	const text = `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"Yes."}}`
+	for name, odd := range map[string]string{
+		"unknown event":         stream(`{"type":"from_the_future","index":"x"}`),
+		"unknown delta":         stream(text, `{"type":"content_block_delta","index":0,"delta":{"type":"from_the_future"}}`),
+		"delta of no block":     stream(`{"type":"content_block_delta","index":9,"delta":{"type":"text_delta","text":"No."}}`),
+		"event without a name":  "data: [DONE]\n\n",
+		"event without data":    "event: content_block_stop\ndata:\n\n",
+		"ping that is no JSON":  "event: ping\ndata: .\n\n",
+		"name of another event": "event: message\ndata: " + text + "\n\n",
+		"members of odd types":  stream(`{"type":"message_delta","delta":{"stop_reason":7},"usage":[]}`),
+		"no members":            "event: x\ndata: null\n\n",
+	} {
+		if !strings.Contains(odd, "Yes.") {
+			odd += stream(text)
+		}
+		reply, err := generate(t, &canned{body: stream(start) + odd + stream(ended)}, "", hello)
+		require.NoError(t, err, name)
+		require.Equal(t, []agent.Block{agent.Text("Yes.")}, reply.Blocks, name)
+		require.Equal(t, agent.Usage{InputTokens: 235, OutputTokens: 17, CachedTokens: 200}, reply.Usage, name)
+	}
 }
 
 // FuzzStream: whatever a server sends, the answer is an error or a reply that can be stored and sent back.
