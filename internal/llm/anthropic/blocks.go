@@ -21,6 +21,8 @@ const (
 
 // sendable lists, by type, the members that the API takes back of what it sent; it refuses others. Of a server tool call and its result they
 // are those besides the fields of a block. An object of another type goes back as it came.
+//
+//nolint:gochecknoglobals // a constant in all but syntax
 var sendable = map[string][]string{
 	serverToolUse:                            {"caller"},
 	"web_search_tool_result":                 {"caller"},

@@ -2,7 +2,8 @@ package anthropic
 
 import "encoding/json"
 
-// messageRequest is the body of a request. These few types are here because the SDK's link all of Anthropic's API.
+// messageRequest is the body of a request. These few types are here because the SDK's link all of Anthropic's API: 8 MB of
+// a program.
 type messageRequest struct {
 	Model        string        `json:"model"`
 	MaxTokens    int           `json:"max_tokens"`

@@ -20,19 +20,22 @@ func outputSchema(raw json.RawMessage) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var model *jsonschema.Schema
-	if json.Unmarshal(raw, &model) != nil { // it has a shape that this model has not, such as a list of types: the API is to judge
-		return schema, nil
-	}
-	known, err := json.Marshal(model)
-	if err != nil {
-		return schema, nil //nolint:nilerr // likewise
-	}
-	fitted, ok := fitSchema(parseNumbers(known)).(map[string]any)
+	fitted, ok := fitSchema(knownKeywords(raw)).(map[string]any)
 	if !ok || reflect.DeepEqual(parseNumbers(raw), any(fitted)) {
 		return schema, nil
 	}
 	return fitted, nil
+}
+
+// knownKeywords returns a schema with the keywords of the standard alone. It is nil for a schema of a shape that the library does not know, such
+// as a list of types: the API is to judge it.
+func knownKeywords(raw json.RawMessage) any {
+	var known *jsonschema.Schema
+	if json.Unmarshal(raw, &known) != nil {
+		return nil
+	}
+	b, _ := json.Marshal(known) // it was parsed just now
+	return parseNumbers(b)
 }
 
 // parseNumbers parses JSON and keeps its numbers as they are written.
