@@ -31,7 +31,7 @@ export const turns = {
   empty: 'No turn has run yet.',
   filters: [
     { name: 'text', label: 'Message', hint: 'part of it' },
-    { name: 'status', label: 'Status', choices: ['queued', 'running', 'completed', 'failed', 'cancelled'] },
+    { name: 'status', label: 'Status', choices: ['queued', 'running', 'waiting', 'completed', 'failed', 'cancelled'] },
     { name: 'agent', label: 'Agent' }, { name: 'user', label: 'User' }, { name: 'channel', label: 'Channel' },
     { name: 'since', label: 'Since', kind: 'span' },
   ],
