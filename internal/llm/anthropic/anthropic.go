@@ -69,7 +69,7 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	call := m.client.Begin(ctx, emit)
 	defer call.End()
 	r := reply{call: call, model: req.Model}
-	res, err := call.Post(m.url, m.header(), params) //nolint:bodyclose // events closes it
+	res, err := wire.Post(call.Context(), m.client.HTTP(), m.url, m.header(), params) //nolint:bodyclose // events closes it
 	if err != nil {
 		return r.partial(), call.Failure(err)
 	}

@@ -1,13 +1,11 @@
 package openai
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"net/http"
 	"strings"
 
-	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
 // chatRequest is the body of a chat completion. These few types are here because the SDK's link all of OpenAI's API: 17 MB of a program.
@@ -96,19 +94,9 @@ func textPart(text string) part { return part{Type: "text", Text: &text} }
 
 // post sends a body to a path below the base URL. The transport of the client makes errors of all answers but success.
 func post(ctx context.Context, web *http.Client, cfg *Config, path string, body any) (*http.Response, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(body); err != nil {
-		return nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(cfg.BaseURL, "/")+path, &b)
-	if err != nil {
-		return nil, agent.Invalid("base_url", "is no URL")
-	}
-	req.Header.Set("Content-Type", "application/json")
+	header := make(http.Header)
 	if cfg.APIKey != "" {
-		req.Header.Set("Authorization", "Bearer "+cfg.APIKey)
+		header.Set("Authorization", "Bearer "+cfg.APIKey)
 	}
-	return web.Do(req)
+	return wire.Post(ctx, web, strings.TrimSuffix(cfg.BaseURL, "/")+path, header, body)
 }

@@ -3,10 +3,6 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-
-	jsonv2 "github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // chunk is one chunk of a streamed completion, with the fields that a reply uses. The SDK's type keeps the raw text of every field: decoding
@@ -58,20 +54,6 @@ type callDelta struct {
 		Name      string `json:"name"`
 		Arguments string `json:"arguments"`
 	} `json:"function"`
-}
-
-// decode reads the data of an event. A field of another type than expected is left empty, like one that is unknown: encoding/json reads such a
-// chunk, which takes it twice as long.
-func (c *chunk) decode(data []byte) error {
-	if jsonv2.Unmarshal(data, c, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) == nil {
-		return nil
-	}
-	*c = chunk{}
-	err := json.Unmarshal(data, c)
-	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return nil
-	}
-	return err
 }
 
 // reportsError reports whether the chunk is an error of the provider.

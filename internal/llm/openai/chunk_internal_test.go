@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
 // What providers get wrong costs at most the field that is wrong.
@@ -17,12 +19,12 @@ func TestDecodeOddChunks(t *testing.T) {
 		"escaped content": `[{"delta":{"content":"\u0061"}}]`,
 	} {
 		var c chunk
-		require.NoError(t, c.decode([]byte(`{"choices":`+choices+`,`+rest)), name)
+		require.NoError(t, wire.Decode([]byte(`{"choices":`+choices+`,`+rest), &c), name)
 		require.Equal(t, []string{"a", "m"}, []string{c.Choices[0].Delta.Content, c.Model}, name)
 		require.Equal(t, int64(3), c.Usage.PromptTokens, name)
 	}
 	var c chunk
-	require.NoError(t, c.decode([]byte("{\"choices\":[{\"delta\":{\"content\":\"\xff\"}}]}")))
+	require.NoError(t, wire.Decode([]byte("{\"choices\":[{\"delta\":{\"content\":\"\xff\"}}]}"), &c))
 	require.Equal(t, "\ufffd", c.Choices[0].Delta.Content)
-	require.Error(t, c.decode([]byte(`{"choices":[`)))
+	require.Error(t, wire.Decode([]byte(`{"choices":[`), &c))
 }

@@ -30,7 +30,7 @@ func (r *reply) add(data []byte) (done bool, err error) {
 		return true, nil
 	}
 	var c chunk
-	if err := c.decode(data); err != nil {
+	if err := wire.Decode(data, &c); err != nil {
 		return false, r.call.Malformed(err)
 	}
 	if c.reportsError() {

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -12,21 +13,22 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Post sends body as JSON to an address, with the given header. The transport makes errors of all answers but success.
-func (c *Call) Post(address string, header http.Header, body any) (*http.Response, error) {
+// Post sends body as JSON to an address, with the given header, which it adds to. The transport of a [Client] makes errors of all answers but
+// success.
+func Post(ctx context.Context, web *http.Client, address string, header http.Header, body any) (*http.Response, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(body); err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(c.ctx, http.MethodPost, address, &b)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, &b)
 	if err != nil {
 		return nil, agent.Invalid("base_url", "is no URL")
 	}
 	req.Header = header
 	req.Header.Set("Content-Type", "application/json")
-	return c.client.http.Do(req)
+	return web.Do(req)
 }
 
 // Decode reads the data of an event into v. A member of another type than expected is left empty, like one that is unknown: encoding/json reads
