@@ -1,4 +1,4 @@
-// Package openai is an [agent.Model] over the official OpenAI SDK: chat completions, streamed, with usage. It also speaks to
+// Package openai is an [agent.Model] for OpenAI: chat completions, streamed, with usage. It also speaks to
 // everything that calls itself OpenAI-compatible, by base URL. docs/adr/0002 says why it is not langchaingo's client.
 //
 // What a conversation loses here is in docs/reference/models.md: reasoning and annotations are not sent back (the API takes none); media and blocks

@@ -36,5 +36,5 @@ func NewClient(provider, baseURL string, cfg Config) (*Client, error) {
 // Config returns the configuration with its defaults filled in.
 func (c *Client) Config() Config { return c.cfg }
 
-// HTTP returns the client to hand to an SDK. Use it with the context of a [Call].
+// HTTP returns the client that sends requests. Use it with the context of a [Call].
 func (c *Client) HTTP() *http.Client { return c.http }

@@ -1,7 +1,7 @@
 // Package wire is what all provider clients share.
 //
 // Below them is one HTTP transport, which bounds silence and size, and one table that turns failures into an [agent.Error]. It judges a
-// response before an SDK sees it, so that status, Retry-After and a cut connection survive:
+// response before its reader sees it, so that status, Retry-After and a cut connection survive:
 //
 //	provider client → [Client.HTTP] → judge status → watch silence, count bytes → network
 //	                └→ [Call.Failure]: what went wrong, as agent.Code

@@ -6,7 +6,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// ParseSchema returns a JSON Schema as the map that SDKs want, with its values verbatim. An empty schema means an object without
+// ParseSchema returns a JSON Schema as the map that request bodies hold, with its values verbatim. An empty schema means an object without
 // properties. The error is [agent.CodeInvalid].
 func ParseSchema(field string, raw json.RawMessage) (map[string]any, error) {
 	if len(raw) == 0 {

@@ -23,7 +23,7 @@ const (
 var errSilent = errors.New("silent")
 
 // transport checks responses and watches their bodies. Unlike other [http.RoundTripper]s it returns an error for a response without success,
-// because no SDK keeps status, Retry-After and body together.
+// which keeps status, Retry-After and body together.
 type transport struct {
 	client *Client
 	next   http.RoundTripper
