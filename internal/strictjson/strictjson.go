@@ -46,7 +46,11 @@ func semanticMessage(e *json.SemanticError) string {
 		return "unknown field"
 	}
 	if e.GoType == reflect.TypeFor[time.Time]() {
-		return `want a time such as "2026-11-22T12:00:00Z", got ` + jsonKindName(e.JSONKind)
+		got := jsonKindName(e.JSONKind)
+		if bad, ok := errors.AsType[*time.ParseError](e.Err); ok {
+			got = strconv.Quote(clip.Bytes(strings.Trim(bad.Value, `"`), maxQuoted))
+		}
+		return `want a time such as "2026-11-22T12:00:00Z", got ` + got
 	}
 	if e.JSONKind != 0 && e.GoType != nil {
 		s := fmt.Sprintf("want %s, got %s", goKindName(e.GoType.Kind().String()), jsonKindName(e.JSONKind))

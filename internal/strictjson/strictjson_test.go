@@ -46,10 +46,10 @@ func TestDecodeNamesTheField(t *testing.T) {
 func TestDecodeRepeatsLittle(t *testing.T) {
 	long := strings.Repeat("1", 200_000)
 	for in, want := range map[string]string{
-		`{"at":"soon"}`:            `at: want a time such as "2026-11-22T12:00:00Z", got a string`,
+		`{"at":"soon"}`:            `at: want a time such as "2026-11-22T12:00:00Z", got "soon"`,
 		`{"at":7}`:                 `at: want a time such as "2026-11-22T12:00:00Z", got a number`,
 		`{"at":[]}`:                `at: want a time such as "2026-11-22T12:00:00Z", got an array`,
-		`{"at":"` + long + `"}`:    `at: want a time such as "2026-11-22T12:00:00Z", got a string`,
+		`{"at":"` + long + `"}`:    `at: want a time such as "2026-11-22T12:00:00Z", got "1111`,
 		`{"count":` + long + `}`:   `count: want a whole number, got a number`,
 		`{"count":"` + long + `"}`: `count: want a whole number, got a string`,
 	} {
