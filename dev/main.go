@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 
 	"github.com/turnstone-run/turnstone/dev/cli"
@@ -47,6 +48,9 @@ func buildEmbedded(ctx context.Context) (string, error) {
 	}
 	program := filepath.Join(cache, "turnstone", "dev-embedded")
 	build := exec.CommandContext(ctx, "go", "build", "-o", program, embedded) //nolint:gosec // a path of ours
+	if _, source, _, ok := runtime.Caller(0); ok && filepath.IsAbs(source) {
+		build.Dir = filepath.Dir(source) // this program may run in another folder than its module's
+	}
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		return "", fmt.Errorf("build %s: %w", embedded, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -44,7 +43,7 @@ func FindTemporalCLI(ctx context.Context) (TemporalCLI, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	out, err := exec.CommandContext(ctx, path, "--version").Output() //nolint:gosec // the command of PATH, on purpose
 	if err != nil {
 		return TemporalCLI{}, fmt.Errorf("%w: %s --version: %w", ErrNoTemporalCLI, path, err)
 	}
@@ -78,8 +77,8 @@ func (c TemporalCLI) Start(ctx context.Context, cfg TemporalConfig) (Temporal, e
 			return nil, err
 		}
 	}
-	// The variables of a person's own Temporal clusters are not this server's.
-	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
+	// A fixed environment: variables and profiles of a person's own Temporal clusters are not this server's.
+	env := []string{"PATH=/usr/bin:/bin", "HOME=/"}
 	s.process, err = child.Start(ctx, child.Config{
 		Program: c.path, Args: c.arguments(cfg, ports), Dir: "/", Env: env, DeathSignal: syscall.SIGTERM,
 	})

@@ -107,7 +107,7 @@ func program(t *testing.T) string {
 		return *built
 	}
 	file := filepath.Join(t.TempDir(), "dev")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", file, "./dev")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", file, "./dev/embedded")
 	build.Dir, build.WaitDelay = "../..", buildTime
 	said, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", said)
