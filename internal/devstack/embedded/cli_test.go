@@ -37,7 +37,7 @@ func actAsTemporal(args []string) {
 	if *database != "" {
 		cfg.DataDir = filepath.Join(filepath.Dir(*database), "server")
 	}
-	ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM) //nolint:govet // until the process ends
+	ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	server, err := embedded.Start(ctx, cfg)
 	if err != nil {
 		fmt.Println("error:", err)
