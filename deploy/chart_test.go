@@ -36,7 +36,7 @@ storage: {blobUrl: "s3://turnstone?region=eu-central-1"}
 `
 )
 
-// serviceMonitor is what we use of the Prometheus operator's type, whose module is not among ours.
+// serviceMonitor has the fields of the Prometheus operator's ServiceMonitor that the chart sets. We do not depend on the operator's module.
 type serviceMonitor struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -55,7 +55,7 @@ type serviceMonitor struct {
 	} `json:"spec"`
 }
 
-// release is what the chart renders from one file of values.
+// release holds the objects that the chart renders from one file of values.
 type release struct {
 	deployments []*appsv1.Deployment
 	jobs        []*batchv1.Job

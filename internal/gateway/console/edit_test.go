@@ -149,7 +149,7 @@ func reads(t *testing.T, b *browser) {
 	require.Equal(t, "ann", h.catalog.Applied()[len(h.catalog.Applied())-1].By)
 }
 
-// writes checks that a document that is edited as YAML stays what it is.
+// writes checks that the YAML which the editor shows reads back as the same document.
 func writes(t *testing.T, b *browser) {
 	h := build(t, nil)
 	p := b.open(t, h.url, "/")

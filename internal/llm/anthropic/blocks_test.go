@@ -67,7 +67,7 @@ func stored(t *testing.T, blocks []agent.Block) []agent.Block {
 	return back
 }
 
-// Of what a server tool said, the API gets the members that it takes, and all of what has a form that is not known here.
+// Results of server tools are sent back without the members that the API does not take. A result of an unknown type is sent back whole.
 func TestResultsGoBackAsTheAPITakesThem(t *testing.T) {
 	for kind, content := range map[string][2]string{
 		"code_execution_tool_result": {

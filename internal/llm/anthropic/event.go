@@ -26,7 +26,7 @@ type usage struct {
 	} `json:"output_tokens_details"`
 }
 
-// blockStart is what a block begins with, or all of it.
+// blockStart is the first part of a content block. Some kinds, such as results of server tools, come whole in it.
 type blockStart struct {
 	Type      string          `json:"type"`
 	ID        string          `json:"id"`
