@@ -129,21 +129,13 @@ func (p *Process) Kill() {
 	<-p.exited
 }
 
-// Signal sends a signal to the child; it does nothing if that has ended.
-func (p *Process) Signal(sig syscall.Signal) error {
-	if err := p.cmd.Process.Signal(sig); err != nil && p.Alive() {
-		return err
-	}
-	return nil
-}
-
 // Shutdown sends sig and waits for the end. When ctx ends first, it asks firmly (SIGQUIT), then kills, and returns the error of ctx. The child
 // has always ended when Shutdown returns.
 func (p *Process) Shutdown(ctx context.Context, sig syscall.Signal) error {
 	if !p.Alive() {
 		return nil
 	}
-	if err := p.Signal(sig); err != nil {
+	if err := p.cmd.Process.Signal(sig); err != nil && p.Alive() {
 		p.Kill()
 	}
 	select {
