@@ -201,6 +201,7 @@ func TestStopHandsOver(t *testing.T) {
 	h := <-w.started
 	require.Equal(t, 1, h.carry.State.Step, "what was stored is not done again; what was not, is")
 	require.Empty(t, h.carry.State.Calls)
+	require.Equal(t, 2, h.steps, "the workflow finds the reply and the result")
 	w.fellBack("t1", agent.FallbackStop)
 	require.Equal(t, agent.FallbackStop.Reason(), w.lastReason("t1"))
 	_, _, taken := w.submit("t2", "s2")

@@ -35,6 +35,7 @@ func (d *Driver) drive(begun *turns.BeginTurnResult) {
 	defer stop(nil)
 	d.leases.add(begun.Turn.TurnID, stop)
 	defer d.leases.remove(begun.Turn.TurnID)
+	defer t.leaveNoSteps()
 	started := time.Now()
 	for {
 		a := t.state.Next()
@@ -50,6 +51,15 @@ func (d *Driver) drive(begun *turns.BeginTurnResult) {
 			t.handOver(why, err)
 			return
 		}
+	}
+}
+
+// leaveNoSteps stores what waits of a turn that neither ended here nor was handed over. If somebody else drives it, the store refuses that.
+func (t *running) leaveNoSteps() {
+	ctx, free := context.WithTimeout(context.WithoutCancel(t.work), patience)
+	defer free()
+	if err := t.Turns.Store.StoreLater(ctx, t.begun.Turn.TurnID); err != nil {
+		t.log().Info("steps of a direct turn were not stored", zap.Error(err))
 	}
 }
 
@@ -96,7 +106,7 @@ func (t *running) do(ctx context.Context, a turn.Action) (over bool, err error) 
 	case turn.CallModel:
 		var v agent.ModelVerdict
 		v, err = perform(ctx, func() (agent.ModelVerdict, error) {
-			return t.Turns.CallModel(ctx, turns.CallModelInput{TurnID: id, Step: a.Step, BudgetMS: t.state.BudgetMS(), PausedMS: t.state.PausedMS})
+			return t.Turns.CallModel(ctx, turns.CallModelInput{TurnID: id, Step: a.Step, BudgetMS: t.state.BudgetMS(), PausedMS: t.state.PausedMS, Later: true})
 		})
 		if err == nil {
 			t.state = t.state.Spend(time.Since(started).Milliseconds()).AfterModel(v)
@@ -126,7 +136,7 @@ func (t *running) callTools(ctx context.Context, a turn.Action) ([]agent.ToolVer
 	g, ctx := errgroup.WithContext(ctx)
 	for i, c := range a.Calls {
 		in := turns.CallToolInput{
-			TurnID: t.begun.Turn.TurnID, Step: a.Step, CallID: c.ID, Decided: c.Rule != "", Refused: c.Refused, BudgetMS: t.state.BudgetMS(),
+			TurnID: t.begun.Turn.TurnID, Step: a.Step, CallID: c.ID, Decided: c.Rule != "", Refused: c.Refused, BudgetMS: t.state.BudgetMS(), Later: true,
 		}
 		g.Go(func() (err error) {
 			verdicts[i], err = perform(ctx, func() (agent.ToolVerdict, error) { return t.Turns.CallTool(ctx, in) })
@@ -177,6 +187,9 @@ func (t *running) handOver(why agent.Fallback, cause error) {
 				t.log().Warn("announce that a direct turn becomes durable", zap.Error(err))
 			}
 			announced = true
+		}
+		if err := t.Turns.Store.StoreLater(ctx, id); err != nil {
+			return struct{}{}, err
 		}
 		return struct{}{}, t.give(ctx, &t.begun.Turn, carry, why)
 	})

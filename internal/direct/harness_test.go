@@ -55,6 +55,7 @@ type world struct {
 type handed struct {
 	turn  turns.TurnRef
 	carry *workflows.Carry
+	steps int // stored by then
 }
 
 func newWorld(t *testing.T, side int, change ...func(*turns.Config, *direct.Config)) *world {
@@ -96,14 +97,16 @@ func newWorldOn(t *testing.T, side int, dsn string, change ...func(*turns.Config
 	return w
 }
 
-func (w *world) start(_ context.Context, r *turns.TurnRef, carry *workflows.Carry) error {
+func (w *world) start(ctx context.Context, r *turns.TurnRef, carry *workflows.Carry) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.refuse != nil {
 		return w.refuse
 	}
-	w.started <- handed{*r, carry}
-	return nil
+	h := handed{turn: *r, carry: carry}
+	err := w.pool.QueryRow(ctx, `SELECT count(*) FROM turn_steps WHERE turn_id = $1`, r.TurnID).Scan(&h.steps)
+	w.started <- h
+	return err
 }
 
 func (w *world) submit(id agent.TurnID, s agent.SessionID) (agent.Receipt, int, bool) {
@@ -221,6 +224,8 @@ type tool struct {
 }
 
 func (t tool) Spec() agent.ToolSpec { return agent.ToolSpec{Name: t.name} }
+
+func (t tool) EffectFree(json.RawMessage) bool { return t.name == "look" }
 
 func (t tool) Call(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
 	t.w.mu.Lock()

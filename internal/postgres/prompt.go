@@ -45,6 +45,9 @@ func (s *StepStore) Prompt(ctx context.Context, q agent.PromptQuery) (messages [
 		queueRows(&b, &past, scanPromptMessage, readPrompt, q.Tenant, q.SessionID, q.TurnID, q.Cursor, isFresh, s.cfg.PromptMessages, s.cfg.PromptBytes)
 	}
 	if !hasSteps {
+		if err := s.StoreLater(ctx, q.TurnID); err != nil {
+			return nil, nil, err
+		}
 		queueRows(&b, &steps, scanStep, readStepsUpTo, q.TurnID, q.Tenant, q.Step)
 	}
 	if b.Len() > 0 {

@@ -16,6 +16,7 @@ type StepStore struct {
 	*database
 
 	cache *turnCache
+	later *laterSteps
 }
 
 // ofTenant compares the tenant of a turn t that is found by its id. The expression keeps the planner from an index that begins with the
@@ -65,7 +66,7 @@ const saveToolStep = stepAllowed + `, step AS (
 
 // SaveModelStep stores a finished model call and its ledger rows. The first complete step wins: saving again changes nothing. If a newer
 // epoch of the producer has begun, or the turn has ended, the error is [agent.ErrFenced]. The ledger rows are stored even then, because the
-// money was spent.
+// money was spent. A step that may be stored later is read from memory until then; what refuses it is an error of the call that stores it.
 func (s *StepStore) SaveModelStep(ctx context.Context, m agent.ModelStep) error {
 	const op = "save model step"
 	var e columnEncoder
@@ -78,16 +79,13 @@ func (s *StepStore) SaveModelStep(ctx context.Context, m agent.ModelStep) error 
 	if len(m.Calls) > 0 {
 		sql, args = saveBilledStep, append(args, usageArrays(m.Calls)...)
 	}
-	inserted, err := s.saveStep(ctx, sql, m.Tenant, m.Fence, m.Events, args...)
-	if inserted {
-		s.cache.addStep(cachedStep{
-			step: step{
-				key: m.Key, fence: m.Fence, tenant: m.Tenant, content: content, verdict: verdict, feedback: cleanText(m.Feedback), calls: m.Calls,
-			},
-			asks: callIDs(m.Blocks),
-		})
+	row := cachedStep{
+		step: step{
+			key: m.Key, fence: m.Fence, tenant: m.Tenant, content: content, verdict: verdict, feedback: cleanText(m.Feedback), calls: m.Calls,
+		},
+		asks: callIDs(m.Blocks),
 	}
-	return mapError(op, err)
+	return mapError(op, s.saveStep(ctx, &row, stepWrite{m.Events, m.Later}, sql, args...))
 }
 
 // callIDs returns the ids of the calls that a reply asks for.
@@ -108,53 +106,70 @@ func (s *StepStore) SaveToolStep(ctx context.Context, t agent.ToolStep) error {
 		return &agent.Error{Code: agent.CodeInvalid, Op: op, Field: "call_id", Err: fmt.Errorf("is empty")}
 	}
 	var e columnEncoder
-	row := step{
+	row := cachedStep{step: step{
 		key: t.Key, fence: t.Fence, tenant: t.Tenant, content: e.json(t.Result), verdict: e.json(t.Verdict), name: cleanText(t.Name),
 		args: e.raw(t.Args), data: e.raw(t.Data), preview: e.raw(t.Preview), duration: t.DurationMS, dataset: t.Dataset, cacheHit: t.CacheHit,
-	}
+	}}
 	dataset := e.keep(encodeOptional(t.Dataset))
 	if e.err != nil {
 		return mapError(op, e.err)
 	}
-	inserted, err := s.saveStep(ctx, saveToolStep, t.Tenant, t.Fence, t.Events, t.Key.Step, t.Key.CallID, row.content, row.verdict, row.name,
-		row.args, row.data, row.preview, row.duration, dataset, row.cacheHit)
-	if inserted {
-		s.cache.addStep(cachedStep{step: row})
-	}
-	return mapError(op, err)
+	return mapError(op, s.saveStep(ctx, &row, stepWrite{t.Events, t.Later}, saveToolStep, t.Key.Step, t.Key.CallID, row.content, row.verdict,
+		row.name, row.args, row.data, row.preview, row.duration, dataset, row.cacheHit))
+}
+
+// StoreLater stores the steps of a turn that wait for its next transaction.
+func (s *StepStore) StoreLater(ctx context.Context, id agent.TurnID) error {
+	return mapError("store steps", s.later.store(ctx, s.database, id))
 }
 
 // eventWriter is implemented by the [agent.UnstoredEvents] of an event log in the same database. Queue adds the statement that stores them.
 type eventWriter interface{ Queue(b *pgx.Batch) }
 
-// saveStep runs a statement that begins with [stepAllowed] and stores a step with the values from $8 on. Its events, if there are any, are
-// stored in the same transaction.
-func (s *StepStore) saveStep(
-	ctx context.Context, sql, tenant string, f agent.Fence, events agent.UnstoredEvents, values ...any,
-) (inserted bool, err error) {
-	id := agent.TurnID(f.StreamID)
+// stepWrite says how a step is stored: with events, and whether with a later transaction.
+type stepWrite struct {
+	events agent.UnstoredEvents
+	later  bool
+}
+
+// saveStep runs a statement that begins with [stepAllowed] and stores a step with the values from $8 on. Its events, if there are any, and
+// the turn's steps that waited are stored in the same transaction.
+func (s *StepStore) saveStep(ctx context.Context, row *cachedStep, w stepWrite, sql string, values ...any) error {
+	id := row.key.TurnID
 	var generation, last int64
-	if events != nil {
-		generation, last = events.Position()
+	if w.events != nil {
+		generation, last = w.events.Position()
 	}
-	args := append([]any{id, tenant, f.StreamID, f.Producer, f.Epoch, generation, last}, values...)
-	if events == nil {
-		return scanStepAnswer(s.pool.QueryRow(ctx, sql, args...), id)
-	}
-	w, ok := events.(eventWriter)
-	if !ok {
-		return false, agent.ErrEventsNotStored
+	args := append([]any{id, row.tenant, row.fence.StreamID, row.fence.Producer, row.fence.Epoch, generation, last}, values...)
+	if w.later && s.later.add(id, &laterStep{sql: sql, args: args}, row.size()) {
+		s.cache.addStep(*row)
+		return nil
 	}
 	var b pgx.Batch
-	w.Queue(&b)
-	var refused error // the transaction is committed even then
+	if w.events != nil {
+		events, ok := w.events.(eventWriter)
+		if !ok {
+			return agent.ErrEventsNotStored
+		}
+		events.Queue(&b)
+	}
+	waited := s.later.queue(&b, id)
+	var (
+		inserted bool
+		refused  error // the transaction is committed even then
+	)
 	b.Queue(sql, args...).QueryRow(func(row pgx.Row) error {
 		inserted, refused = scanStepAnswer(row, id)
 		return nil
 	})
-	err = s.send(ctx, &b)
-	events.Done(err == nil)
-	return inserted, cmp.Or(err, refused)
+	err := s.send(ctx, &b)
+	if w.events != nil {
+		w.events.Done(err == nil)
+	}
+	if inserted && err == nil {
+		s.cache.addStep(*row)
+	}
+	return cmp.Or(err, waited.done(err == nil), refused)
 }
 
 // scanStepAnswer scans a [stepAnswer].
@@ -196,8 +211,9 @@ SELECT s.turn_id, s.step, s.call_id, s.producer, s.epoch, t.tenant, s.content, s
 FROM turn_steps s JOIN turns t ON t.turn_id = s.turn_id`
 
 const (
-	readCall  = stepColumns + ` WHERE s.turn_id = $1 AND s.step = $2 AND s.call_id IN ('', $3)`
-	readSteps = stepColumns + ` WHERE s.turn_id = $1 ORDER BY s.step, s.call_id`
+	readCall     = stepColumns + ` WHERE s.turn_id = $1 AND s.step = $2 AND s.call_id IN ('', $3)`
+	readStep     = stepColumns + ` WHERE s.turn_id = $1 AND s.step = $2 AND s.call_id = $3`
+	readAllSteps = stepColumns + ` WHERE s.turn_id = $1 ORDER BY s.step, s.call_id`
 )
 
 // step is one row of turn_steps: a model's reply if its key has no call id, else the result of a tool.
@@ -244,21 +260,40 @@ func (s *step) tool() (agent.ToolStep, error) {
 	return t, json.Unmarshal(s.verdict, &t.Verdict)
 }
 
-// ModelStep returns the finished model call of a step; ok is false if there is none.
-func (s *StepStore) ModelStep(ctx context.Context, key agent.StepKey) (m agent.ModelStep, ok bool, err error) {
-	key.CallID = ""
-	reply, _, err := s.CallSteps(ctx, key)
-	if err != nil || reply == nil {
-		return agent.ModelStep{}, false, err
+// readSteps reads steps of a turn, after those that waited are stored.
+func (s *StepStore) readSteps(ctx context.Context, id agent.TurnID, sql string, args ...any) ([]step, error) {
+	if err := s.later.store(ctx, s.database, id); err != nil {
+		return nil, err
 	}
-	return *reply, true, nil
+	return queryRows(ctx, s.pool, scanStep, sql, args...)
 }
 
-// CallSteps returns the reply of a step and the result of one of its calls, nil for a missing one. One round trip.
+// ModelStep returns the finished model call of a step; ok is false if there is none.
+func (s *StepStore) ModelStep(ctx context.Context, key agent.StepKey) (m agent.ModelStep, ok bool, err error) {
+	found, err := s.readSteps(ctx, key.TurnID, readStep, key.TurnID, key.Step, "")
+	if err == nil && len(found) > 0 {
+		m, err = found[0].model()
+	}
+	return m, len(found) > 0, mapError("read model call", err)
+}
+
+// ToolStep returns the result of a tool call; ok is false if there is none.
+func (s *StepStore) ToolStep(ctx context.Context, key agent.StepKey) (t agent.ToolStep, ok bool, err error) {
+	found, err := s.readSteps(ctx, key.TurnID, readStep, key.TurnID, key.Step, key.CallID)
+	if err == nil && len(found) > 0 {
+		t, err = found[0].tool()
+	}
+	return t, len(found) > 0, mapError("read tool call", err)
+}
+
+// CallSteps returns the reply of a step and the result of one of its calls, nil for a missing one. If this process has stored the reply, it
+// reads nothing: a result that another process has stored is missing then.
 func (s *StepStore) CallSteps(ctx context.Context, key agent.StepKey) (reply *agent.ModelStep, result *agent.ToolStep, err error) {
-	found, err := queryRows(ctx, s.pool, scanStep, readCall, key.TurnID, key.Step, key.CallID)
-	if err != nil {
-		return nil, nil, mapError("read call", err)
+	found := s.cache.callSteps(key)
+	if len(found) == 0 {
+		if found, err = s.readSteps(ctx, key.TurnID, readCall, key.TurnID, key.Step, key.CallID); err != nil {
+			return nil, nil, mapError("read call", err)
+		}
 	}
 	models, tools, err := splitSteps(found)
 	if len(models) > 0 {
@@ -276,7 +311,7 @@ func (s *StepStore) Steps(ctx context.Context, id agent.TurnID) ([]agent.ModelSt
 	found, ok := s.cache.allSteps(id)
 	if !ok {
 		var err error
-		if found, err = queryRows(ctx, s.pool, scanStep, readSteps, id); err != nil {
+		if found, err = s.readSteps(ctx, id, readAllSteps, id); err != nil {
 			return nil, nil, mapError("read steps", err)
 		}
 	}
@@ -289,7 +324,7 @@ func (s *StepStore) Steps(ctx context.Context, id agent.TurnID) ([]agent.ModelSt
 // are [agent.CodeOverflow].
 func (s *StepStore) StepMessages(ctx context.Context, id agent.TurnID, before int) (messages []agent.Message, last int, err error) {
 	const op = "read steps"
-	found, err := queryRows(ctx, s.pool, scanStep, readOutline, id)
+	found, err := s.readSteps(ctx, id, readOutline, id)
 	if err != nil {
 		return nil, 0, mapError(op, err)
 	}

@@ -37,6 +37,10 @@ func TestStepsComeBackAsSaved(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, &reply, said)
 	require.Equal(t, &answer, result)
+	stored, ok, err := b.ToolStep(t.Context(), answer.Key)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, answer, stored)
 
 	models, tools, err := b.Steps(t.Context(), "t1")
 	require.NoError(t, err)
@@ -66,7 +70,7 @@ func TestFirstStepStands(t *testing.T) {
 	other := toolStep("t1", 1, "c1", 1)
 	other.DurationMS = 99
 	require.NoError(t, b.SaveToolStep(t.Context(), other))
-	_, result, err := b.CallSteps(t.Context(), other.Key)
+	result, _, err := b.ToolStep(t.Context(), other.Key)
 	require.NoError(t, err)
 	require.EqualValues(t, 7, result.DurationMS)
 	require.Equal(t, 1, b.count("usage_ledger"))

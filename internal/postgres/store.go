@@ -83,10 +83,10 @@ type database struct {
 // NewStore returns a store on a pool whose schema is up to date ([Migrate]). The caller closes the pool.
 func NewStore(pool *pgxpool.Pool, c Config) *Store {
 	db := &database{pool: pool, cfg: c.withDefaults()}
-	cache := &turnCache{}
+	cache, later := &turnCache{}, &laterSteps{}
 	return &Store{
-		TurnStore:      &TurnStore{db, cache},
-		StepStore:      &StepStore{db, cache},
+		TurnStore:      &TurnStore{db, cache, later},
+		StepStore:      &StepStore{db, cache, later},
 		SessionStore:   &SessionStore{db},
 		FindStore:      &FindStore{db},
 		ApprovalStore:  &ApprovalStore{db},

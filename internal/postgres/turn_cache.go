@@ -42,6 +42,11 @@ type cachedStep struct {
 	asks []agent.CallID
 }
 
+// size returns the bytes of a step as JSON.
+func (s *step) size() int {
+	return len(s.content) + len(s.verdict) + len(s.feedback) + len(s.args) + len(s.data) + len(s.preview)
+}
+
 // transcriptQuery returns the part of a query on which the transcript depends.
 func transcriptQuery(q *agent.PromptQuery) agent.PromptQuery {
 	query := *q
@@ -91,7 +96,7 @@ func (c *turnCache) addStep(s cachedStep) {
 		return
 	}
 	changed.steps = slices.Insert(slices.Clone(changed.steps), i, s)
-	changed.bytes += len(s.content) + len(s.verdict) + len(s.feedback) + len(s.args) + len(s.data) + len(s.preview)
+	changed.bytes += s.size()
 	c.put(s.key.TurnID, changed)
 }
 
@@ -125,6 +130,24 @@ func (c *turnCache) stepsBefore(id agent.TurnID, tenant string, before int) (ste
 		steps = append(steps, s.step)
 	}
 	return steps, unanswered == 0 && reply >= before-1
+}
+
+// callSteps returns the reply of a step and the result of one of its calls, as far as they are known. Without the reply it returns nothing.
+func (c *turnCache) callSteps(key agent.StepKey) (steps []step) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.get(key.TurnID)
+	if t == nil {
+		return nil
+	}
+	for i := range t.steps {
+		s := &t.steps[i]
+		isReply := s.key.CallID == ""
+		if s.key.Step == key.Step && (isReply || s.key.CallID == key.CallID && len(steps) > 0) {
+			steps = append(steps, s.step)
+		}
+	}
+	return steps
 }
 
 // allSteps returns all steps of a turn, of which the last is a reply that asks for nothing; ok is false if they are not changed.

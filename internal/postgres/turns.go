@@ -23,6 +23,7 @@ type TurnStore struct {
 	*database
 
 	cache *turnCache
+	later *laterSteps
 }
 
 func unknownTurn(op string, id agent.TurnID) error {

@@ -280,7 +280,7 @@ func TestLookForDecisions(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, turns.LookForDecisionsResult{Verdicts: want}, found)
 			}
-			_, step, err := h.store.CallSteps(t.Context(), agent.StepKey{TurnID: "t1", Step: 1, CallID: "a"})
+			step, _, err := h.store.ToolStep(t.Context(), agent.StepKey{TurnID: "t1", Step: 1, CallID: "a"})
 			require.NoError(t, err)
 			require.NotNil(t, step, "the model is told")
 			require.Contains(t, string(step.Result.Output), "too dear")

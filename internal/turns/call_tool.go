@@ -35,8 +35,7 @@ func (ts *Turns) callTool(ctx context.Context, in CallToolInput) (agent.ToolVerd
 	p, work, err := ts.produce(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID), run.isStored)
 	switch {
 	case errors.Is(err, errStored): // by another attempt, meanwhile
-		_, verdict, err := ts.newToolRun(ctx, in)
-		return verdict, err
+		return ts.storedVerdict(ctx, run.key)
 	case errors.Is(err, errCancelled):
 		return agent.ToolVerdict{ID: in.CallID, Cancelled: true}, nil
 	case err != nil:
@@ -123,8 +122,14 @@ func (ts *Turns) newToolRun(ctx context.Context, in CallToolInput) (*toolRun, ag
 
 // isStored reports whether the call has its result.
 func (r *toolRun) isStored(ctx context.Context) (bool, error) {
-	_, stored, err := r.ts.Store.CallSteps(ctx, r.key)
-	return stored != nil, err
+	_, ok, err := r.ts.Store.ToolStep(ctx, r.key)
+	return ok, err
+}
+
+// storedVerdict returns the verdict of a call whose result is stored.
+func (ts *Turns) storedVerdict(ctx context.Context, key agent.StepKey) (agent.ToolVerdict, error) {
+	step, _, err := ts.Store.ToolStep(ctx, key)
+	return step.Verdict, err
 }
 
 // load finds the call in the reply and loads the parts of turn and plan that it needs.

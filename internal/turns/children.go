@@ -125,8 +125,7 @@ func (ts *Turns) storeChild(ctx context.Context, in StoreChildInput) (agent.Tool
 	out := child.Output
 	fence, err := ts.begin(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID)+"/end", run.isStored)
 	if errors.Is(err, errStored) { // by another attempt, meanwhile
-		_, verdict, err := ts.newToolRun(ctx, call)
-		return verdict, err
+		return ts.storedVerdict(ctx, run.key)
 	}
 	if err != nil {
 		return agent.ToolVerdict{}, err

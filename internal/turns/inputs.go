@@ -76,6 +76,9 @@ type CallModelInput struct {
 	BudgetMS int64           `json:"budget_ms,omitempty"` // the turn's time that is left; 0: no bound
 	StreamTo *agent.StreamTo `json:"stream_to,omitempty"`
 	PausedMS int64           `json:"paused_ms,omitempty"` // how long the turn has waited for a provider that was away
+
+	// Later lets the step be stored with the next one: in a direct turn, whose next action is in this process too.
+	Later bool `json:"-"`
 }
 
 // CallToolInput asks for one tool call of a step; the arguments are with the stored model reply.
@@ -87,6 +90,7 @@ type CallToolInput struct {
 	Refused string       `json:"refused,omitempty"` // the call does not run: what the model is told
 
 	BudgetMS int64 `json:"budget_ms,omitempty"` // the turn's time that is left, where it is less than a tool may take
+	Later    bool  `json:"-"`                   // as in CallModelInput
 }
 
 // RequestApprovalInput names the calls of a step that wait for a person.

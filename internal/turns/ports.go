@@ -43,6 +43,7 @@ type Tools interface {
 type TurnStore interface {
 	TurnRecords
 	StepStore
+	Ledger
 	ApprovalStore
 	SessionMemory
 	Leases
@@ -62,25 +63,32 @@ type TurnRecords interface {
 	Finish(ctx context.Context, f agent.FinishRecord) (agent.Finished, error)
 }
 
-// StepStore keeps the steps of a turn and the ledger of its model calls.
+// Ledger keeps what the model calls of a turn cost. SaveModelStep adds the rows of calls that succeeded.
+type Ledger interface {
+	// ChargeUsage adds ledger rows of model calls that failed after they were billed.
+	ChargeUsage(ctx context.Context, key agent.StepKey, tenant string, rows []agent.UsageEntry) error
+	// BilledUsage adds up the ledger of a turn and of its child turns, and names the model of the latest entry.
+	BilledUsage(ctx context.Context, id agent.TurnID) (u agent.Usage, model string, err error)
+}
+
+// StepStore keeps the steps of a turn.
 type StepStore interface {
 	// Prompt returns the messages that a model call sees: transcript up to the cursor (or, with HistoryFresh, the turn's own
 	// input), then the turn's earlier steps. Tool results follow the message that asked for them, in the order of its calls.
 	// stored is the reply of the query's own step, nil if there is none yet.
 	Prompt(ctx context.Context, q agent.PromptQuery) (messages []agent.Message, stored *agent.ModelStep, err error)
-	// ModelStep returns the reply of a step; ok is false if there is none. CallSteps returns the reply of a step and the result of one of its
-	// calls, nil for what there is not.
+	// ModelStep returns the reply of a step, ToolStep the result of a call; ok is false if there is none. CallSteps returns both, nil for what there
+	// is not; a result that another process has stored may be missing.
 	ModelStep(ctx context.Context, key agent.StepKey) (s agent.ModelStep, ok bool, err error)
+	ToolStep(ctx context.Context, key agent.StepKey) (s agent.ToolStep, ok bool, err error)
 	CallSteps(ctx context.Context, key agent.StepKey) (reply *agent.ModelStep, result *agent.ToolStep, err error)
 	// SaveModelStep stores a finished model call with its ledger rows, SaveToolStep a finished tool call. A writer whose epoch is
 	// not the producer's newest gets [agent.ErrFenced]. The first complete step stands: saving again changes nothing. Events that come with
 	// a step are stored in its transaction, and told whether it was committed; [agent.ErrEventsNotStored] if their log has to store them first.
+	// A step of which Later is true may be lost with the process until the turn's next step is stored, or its end, or StoreLater is called.
 	SaveModelStep(ctx context.Context, s agent.ModelStep) error
 	SaveToolStep(ctx context.Context, s agent.ToolStep) error
-	// ChargeUsage adds ledger rows of model calls that failed after they were billed.
-	ChargeUsage(ctx context.Context, key agent.StepKey, tenant string, rows []agent.UsageEntry) error
-	// BilledUsage adds up the ledger of a turn and of its child turns, and names the model of the latest entry.
-	BilledUsage(ctx context.Context, id agent.TurnID) (u agent.Usage, model string, err error)
+	StoreLater(ctx context.Context, id agent.TurnID) error
 	// StepMessages returns the steps of a turn before a step as a prompt has them, and the last step that a rerun can begin with.
 	StepMessages(ctx context.Context, id agent.TurnID, before int) (messages []agent.Message, last int, err error)
 	// Steps returns all finished steps of a turn in order.

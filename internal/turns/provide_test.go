@@ -63,7 +63,7 @@ func TestProvide(t *testing.T) {
 
 	_, err = h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
 	require.NoError(t, err)
-	_, step, err := h.store.CallSteps(t.Context(), agent.StepKey{TurnID: "t1", Step: 1, CallID: "a"})
+	step, _, err := h.store.ToolStep(t.Context(), agent.StepKey{TurnID: "t1", Step: 1, CallID: "a"})
 	require.NoError(t, err)
 	require.NotNil(t, step)
 	require.JSONEq(t, `{"word":"***"}`, string(step.Result.Output))

@@ -58,9 +58,13 @@ func (r *toolRun) newStep(ctx context.Context, fence agent.Fence, result agent.T
 	return s, nil
 }
 
+// maxRepeatedMS bounds the time of a call whose result may be lost with the process, so that the call is made again.
+const maxRepeatedMS = 1000
+
 // saveStep stores a finished call and writes its log entry, with input and output as stored. The logger redacts and shortens both.
 func (r *toolRun) saveStep(ctx context.Context, s agent.ToolStep) error {
-	if err := r.ts.saveWithEvents(ctx, s.Fence, func(events agent.UnstoredEvents) error {
+	s.Later = r.in.Later && s.DurationMS < maxRepeatedMS && (r.tool == nil || r.free || effectFree(r.tool, s.Args))
+	if err := r.ts.saveWithEvents(ctx, s.Fence, s.Later, func(events agent.UnstoredEvents) error {
 		s.Events = events
 		return r.ts.Store.SaveToolStep(ctx, s)
 	}); err != nil {
