@@ -92,7 +92,6 @@ type ModelStep struct {
 	Feedback string
 
 	Events UnstoredEvents // stored with the step; nil: they are stored already
-	Later  bool           // may be stored with the next transaction of the turn
 }
 
 // UsageEntry is one row of the ledger, keyed by turn, step and epoch so that it counts once.
@@ -117,7 +116,7 @@ type ToolStep struct {
 	Verdict    ToolVerdict
 	DurationMS int64
 	Events     UnstoredEvents // stored with the step; nil: they are stored already
-	Later      bool           // may be stored with the next transaction of the turn
+	Later      bool           // may be stored with the next step of the turn, or its end; not for a call with effects
 }
 
 // PromptQuery asks for the messages a model call sees.

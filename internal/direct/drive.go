@@ -106,7 +106,7 @@ func (t *running) do(ctx context.Context, a turn.Action) (over bool, err error) 
 	case turn.CallModel:
 		var v agent.ModelVerdict
 		v, err = perform(ctx, func() (agent.ModelVerdict, error) {
-			return t.Turns.CallModel(ctx, turns.CallModelInput{TurnID: id, Step: a.Step, BudgetMS: t.state.BudgetMS(), PausedMS: t.state.PausedMS, Later: true})
+			return t.Turns.CallModel(ctx, turns.CallModelInput{TurnID: id, Step: a.Step, BudgetMS: t.state.BudgetMS(), PausedMS: t.state.PausedMS})
 		})
 		if err == nil {
 			t.state = t.state.Spend(time.Since(started).Milliseconds()).AfterModel(v)

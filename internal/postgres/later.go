@@ -16,8 +16,8 @@ const (
 	maxLaterBytes = 64 << 10 // of one step, as JSON
 )
 
-// laterSteps are finished steps that are stored with the next transaction of their turn. A process that dies loses them, and whoever takes
-// the turn over makes them again. The zero value is empty.
+// laterSteps are finished calls that are stored with the next step of their turn, or before its end. A process that dies loses them, and
+// whoever takes the turn over makes them again. The zero value is empty.
 type laterSteps struct {
 	mu    sync.Mutex
 	turns map[agent.TurnID][]*laterStep
@@ -42,13 +42,6 @@ func (l *laterSteps) add(id agent.TurnID, s *laterStep, size int) (ok bool) {
 	}
 	l.turns[id] = append(l.turns[id], s)
 	return true
-}
-
-// has reports whether steps of a turn wait.
-func (l *laterSteps) has(id agent.TurnID) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.turns[id]) > 0
 }
 
 // queue takes a turn's steps and queues their statements. Its caller says by done how the transaction ended.

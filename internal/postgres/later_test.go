@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -12,7 +13,6 @@ import (
 
 // TestStepsThatAreStoredLater saves the result of a call that waits for the next transaction of its turn.
 func TestStepsThatAreStoredLater(t *testing.T) {
-	finishAll := func(b *bench) { require.True(b.t, b.finish(b.complete("t1", "s")).Ended) }
 	for name, test := range map[string]struct {
 		next  func(b *bench)
 		steps int
@@ -21,19 +21,8 @@ func TestStepsThatAreStoredLater(t *testing.T) {
 			require.NoError(b.t, b.SaveModelStep(b.t.Context(), modelStep("t1", 2, 1, call("b"))))
 		}, 3},
 		"by the end of the turn": {func(b *bench) {
-			last := modelStep("t1", 2, 1, agent.Text("said"))
-			last.Later = true
-			require.NoError(b.t, b.SaveModelStep(b.t.Context(), last))
-			require.Equal(b.t, 1, b.count("turn_steps"))
-			finishAll(b)
-			require.Equal(b.t, []string{"user: question t1", "assistant: call(a)", "tool: success(a)", "assistant: said"}, b.transcript("s"))
-			require.Equal(b.t, 2, b.count("usage_ledger"))
-		}, 3},
-		"by an end with a failure": {func(b *bench) {
-			f := b.complete("t1", "s")
-			f.Output.Status, f.Events[len(f.Events)-1].Status = agent.TurnFailed, agent.StatusFailed
-			require.True(b.t, b.finish(f).Ended)
-			require.Len(b.t, b.transcript("s"), 3)
+			require.True(b.t, b.finish(b.complete("t1", "s")).Ended)
+			require.Equal(b.t, []string{"user: question t1", "assistant: call(a)", "tool: success(a)"}, b.transcript("s"))
 		}, 2},
 		"when asked to": {func(b *bench) { require.NoError(b.t, b.StoreLater(b.t.Context(), "t1")) }, 2},
 		"before steps are read": {func(b *bench) {
@@ -60,20 +49,19 @@ func TestStepsThatAreStoredLater(t *testing.T) {
 	}
 }
 
-// TestRefusedLaterSteps: a step of a producer that was overtaken while it waited is an error of whatever was to store it, and nothing ends.
+// TestRefusedLaterSteps: the result of a call that was begun again while it waited is an error of whatever was to store it, and nothing ends.
 func TestRefusedLaterSteps(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
-	last := modelStep("t1", 1, b.epoch("t1", "model/1"), agent.Text("zombie"))
-	last.Later = true
-	require.NoError(t, b.SaveModelStep(t.Context(), last))
-	record := b.complete("t1", "s")
-	b.epoch("t1", "model/1")
-	_, err := b.Finish(t.Context(), record)
+	require.NoError(t, b.SaveModelStep(t.Context(), modelStep("t1", 1, 1, call("a"))))
+	tool := toolStep("t1", 1, "a", b.epoch("t1", "tool/1/a"))
+	tool.Later = true
+	require.NoError(t, b.SaveToolStep(t.Context(), tool))
+	b.epoch("t1", "tool/1/a")
+	_, err := b.Finish(t.Context(), finish("t1", "s"))
 	require.ErrorIs(t, err, agent.ErrFenced)
-	require.Zero(t, b.count("turn_steps")+b.count("agent_results"))
-	require.Equal(t, 1, b.count("turns WHERE state = 'running'"))
-	require.Equal(t, 1, b.count("usage_ledger"), "what the zombie spent is on the bill")
+	require.Equal(t, 1, b.count("turn_steps"))
+	require.Zero(t, b.count("agent_results"))
 }
 
 // TestLaterStepsOutliveTheDatabase: a transaction that fails gives the steps back.
@@ -96,8 +84,8 @@ func TestLaterStepsOutliveTheDatabase(t *testing.T) {
 func TestLargeStepsAreStoredAtOnce(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
-	last := modelStep("t1", 1, 1, agent.Text(strings.Repeat("x", 64<<10)))
-	last.Later = true
-	require.NoError(t, b.SaveModelStep(t.Context(), last))
+	tool := toolStep("t1", 1, "a", 1)
+	tool.Data, tool.Later = json.RawMessage(`"`+strings.Repeat("x", 64<<10)+`"`), true
+	require.NoError(t, b.SaveToolStep(t.Context(), tool))
 	require.Equal(t, 1, b.count("turn_steps"))
 }

@@ -66,7 +66,7 @@ const saveToolStep = stepAllowed + `, step AS (
 
 // SaveModelStep stores a finished model call and its ledger rows. The first complete step wins: saving again changes nothing. If a newer
 // epoch of the producer has begun, or the turn has ended, the error is [agent.ErrFenced]. The ledger rows are stored even then, because the
-// money was spent. A step that may be stored later is read from memory until then; what refuses it is an error of the call that stores it.
+// money was spent.
 func (s *StepStore) SaveModelStep(ctx context.Context, m agent.ModelStep) error {
 	const op = "save model step"
 	var e columnEncoder
@@ -85,7 +85,7 @@ func (s *StepStore) SaveModelStep(ctx context.Context, m agent.ModelStep) error 
 		},
 		asks: callIDs(m.Blocks),
 	}
-	return mapError(op, s.saveStep(ctx, &row, stepWrite{m.Events, m.Later}, sql, args...))
+	return mapError(op, s.saveStep(ctx, &row, m.Events, sql, args...))
 }
 
 // callIDs returns the ids of the calls that a reply asks for.
@@ -99,7 +99,8 @@ func callIDs(reply []agent.Block) []agent.CallID {
 	return ids
 }
 
-// SaveToolStep stores a finished tool call, under the rules of [StepStore.SaveModelStep].
+// SaveToolStep stores a finished tool call, under the rules of [StepStore.SaveModelStep]. One that may be stored later is read from memory until
+// then, and what refuses it is an error of the call that stores it.
 func (s *StepStore) SaveToolStep(ctx context.Context, t agent.ToolStep) error {
 	const op = "save tool step"
 	if t.Key.CallID == "" {
@@ -114,8 +115,14 @@ func (s *StepStore) SaveToolStep(ctx context.Context, t agent.ToolStep) error {
 	if e.err != nil {
 		return mapError(op, e.err)
 	}
-	return mapError(op, s.saveStep(ctx, &row, stepWrite{t.Events, t.Later}, saveToolStep, t.Key.Step, t.Key.CallID, row.content, row.verdict,
-		row.name, row.args, row.data, row.preview, row.duration, dataset, row.cacheHit))
+	values := []any{
+		t.Key.Step, t.Key.CallID, row.content, row.verdict, row.name, row.args, row.data, row.preview, row.duration, dataset, row.cacheHit,
+	}
+	if t.Later && s.later.add(t.Key.TurnID, &laterStep{sql: saveToolStep, args: stepArgs(&row, nil, values)}, row.size()) {
+		s.cache.addStep(row)
+		return nil
+	}
+	return mapError(op, s.saveStep(ctx, &row, t.Events, saveToolStep, values...))
 }
 
 // StoreLater stores the steps of a turn that wait for its next transaction.
@@ -126,45 +133,39 @@ func (s *StepStore) StoreLater(ctx context.Context, id agent.TurnID) error {
 // eventWriter is implemented by the [agent.UnstoredEvents] of an event log in the same database. Queue adds the statement that stores them.
 type eventWriter interface{ Queue(b *pgx.Batch) }
 
-// stepWrite says how a step is stored: with events, and whether with a later transaction.
-type stepWrite struct {
-	events agent.UnstoredEvents
-	later  bool
+// stepArgs returns the arguments of a statement that begins with [stepAllowed]; values are those from $8 on.
+func stepArgs(row *cachedStep, events agent.UnstoredEvents, values []any) []any {
+	var generation, last int64
+	if events != nil {
+		generation, last = events.Position()
+	}
+	return append([]any{row.key.TurnID, row.tenant, row.fence.StreamID, row.fence.Producer, row.fence.Epoch, generation, last}, values...)
 }
 
-// saveStep runs a statement that begins with [stepAllowed] and stores a step with the values from $8 on. Its events, if there are any, and
-// the turn's steps that waited are stored in the same transaction.
-func (s *StepStore) saveStep(ctx context.Context, row *cachedStep, w stepWrite, sql string, values ...any) error {
-	id := row.key.TurnID
-	var generation, last int64
-	if w.events != nil {
-		generation, last = w.events.Position()
-	}
-	args := append([]any{id, row.tenant, row.fence.StreamID, row.fence.Producer, row.fence.Epoch, generation, last}, values...)
-	if w.later && s.later.add(id, &laterStep{sql: sql, args: args}, row.size()) {
-		s.cache.addStep(*row)
-		return nil
-	}
+// saveStep runs a statement that begins with [stepAllowed] and stores a step. Its events, if there are any, and the turn's steps that waited are
+// stored in the same transaction.
+func (s *StepStore) saveStep(ctx context.Context, row *cachedStep, events agent.UnstoredEvents, sql string, values ...any) error {
 	var b pgx.Batch
-	if w.events != nil {
-		events, ok := w.events.(eventWriter)
+	if events != nil {
+		w, ok := events.(eventWriter)
 		if !ok {
 			return agent.ErrEventsNotStored
 		}
-		events.Queue(&b)
+		w.Queue(&b)
 	}
+	id := row.key.TurnID
 	waited := s.later.queue(&b, id)
 	var (
 		inserted bool
 		refused  error // the transaction is committed even then
 	)
-	b.Queue(sql, args...).QueryRow(func(row pgx.Row) error {
+	b.Queue(sql, stepArgs(row, events, values)...).QueryRow(func(row pgx.Row) error {
 		inserted, refused = scanStepAnswer(row, id)
 		return nil
 	})
 	err := s.send(ctx, &b)
-	if w.events != nil {
-		w.events.Done(err == nil)
+	if events != nil {
+		events.Done(err == nil)
 	}
 	if inserted && err == nil {
 		s.cache.addStep(*row)

@@ -97,11 +97,11 @@ func (s *TurnStore) Finish(ctx context.Context, f agent.FinishRecord) (agent.Fin
 }
 
 func (s *TurnStore) finish(ctx context.Context, f *agent.FinishRecord, job uuid.UUID) (done agent.Finished, err error) {
-	if done, ended, err := s.finishAtOnce(ctx, f, job); ended || err != nil {
-		return done, err
-	}
 	if err := s.later.store(ctx, s.database, f.TurnID); err != nil {
 		return agent.Finished{}, err
+	}
+	if done, ended, err := s.finishAtOnce(ctx, f, job); ended || err != nil {
+		return done, err
 	}
 	var e lockedTurn
 	err = s.transact(ctx,
@@ -282,28 +282,18 @@ func (s *TurnStore) finishAtOnce(ctx context.Context, f *agent.FinishRecord, job
 		return agent.Finished{}, false, err
 	}
 	var b pgx.Batch
-	if s.later.has(f.TurnID) {
-		b.Queue(lockTurnsSession, f.TurnID) // before the turn, which the steps lock: all who need both take them in this order
-	}
-	waited := s.later.queue(&b, f.TurnID)
 	b.Queue(releaseHeld+finishTurn, append(values, len(f.Models)+len(f.Tools))...).QueryRow(func(row pgx.Row) error {
 		err := row.Scan()
 		ended = err == nil
 		return optional(err)
 	})
 	if err := s.queueClose(&b, f, &done, strings.TrimPrefix(done.Output.ResultRef, artifactScheme)); err != nil {
-		return agent.Finished{}, false, cmp.Or(waited.done(false), err)
+		return agent.Finished{}, false, err
 	}
-	err = s.send(ctx, &b)
-	refused := waited.done(err == nil)
-	switch {
-	case err != nil:
+	if err := s.send(ctx, &b); err != nil {
 		return agent.Finished{}, false, markUncertain(err)
-	case !ended:
-		return agent.Finished{}, false, refused
-	default:
-		return done, true, nil
 	}
+	return done, ended, nil
 }
 
 // isComplete reports whether nobody can add a step to these steps of a turn: each call has its result.

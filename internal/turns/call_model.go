@@ -95,13 +95,11 @@ func (ts *Turns) storeReply(ctx context.Context, key agent.StepKey, run *modelRu
 	if run.fence.StreamID == "" { // cancelled before the first run: there is nothing but what middleware has spent
 		return verdict, ts.Store.ChargeUsage(ctx, key, run.turn.Tenant, run.ledger)
 	}
-	step := agent.ModelStep{
-		Key: key, Fence: run.fence, Tenant: run.turn.Tenant, Blocks: reply.Blocks, Verdict: verdict, Calls: run.ledger, Feedback: reply.Feedback,
-		Later: run.in.Later && len(verdict.Calls) == 0, // the end of the turn is next, and stores it
-	}
-	return verdict, ts.saveWithEvents(ctx, run.fence, step.Later, func(events agent.UnstoredEvents) error {
-		step.Events = events
-		return ts.Store.SaveModelStep(ctx, step)
+	return verdict, ts.saveWithEvents(ctx, run.fence, func(events agent.UnstoredEvents) error {
+		return ts.Store.SaveModelStep(ctx, agent.ModelStep{
+			Key: key, Fence: run.fence, Tenant: run.turn.Tenant, Blocks: reply.Blocks, Verdict: verdict, Calls: run.ledger, Feedback: reply.Feedback,
+			Events: events,
+		})
 	})
 }
 

@@ -76,9 +76,6 @@ type CallModelInput struct {
 	BudgetMS int64           `json:"budget_ms,omitempty"` // the turn's time that is left; 0: no bound
 	StreamTo *agent.StreamTo `json:"stream_to,omitempty"`
 	PausedMS int64           `json:"paused_ms,omitempty"` // how long the turn has waited for a provider that was away
-
-	// Later lets the step be stored with the next one: in a direct turn, whose next action is in this process too.
-	Later bool `json:"-"`
 }
 
 // CallToolInput asks for one tool call of a step; the arguments are with the stored model reply.
@@ -90,7 +87,9 @@ type CallToolInput struct {
 	Refused string       `json:"refused,omitempty"` // the call does not run: what the model is told
 
 	BudgetMS int64 `json:"budget_ms,omitempty"` // the turn's time that is left, where it is less than a tool may take
-	Later    bool  `json:"-"`                   // as in CallModelInput
+
+	// Later lets the result be stored with the next step if the call may be made again: in a direct turn, whose next step is in this process too.
+	Later bool `json:"-"`
 }
 
 // RequestApprovalInput names the calls of a step that wait for a person.

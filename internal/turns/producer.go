@@ -275,12 +275,8 @@ func (p *producer) flushAll(ctx context.Context) error {
 	return nil
 }
 
-// saveWithEvents stores a step of a producer, with the producer's events in the same transaction if the log allows that, else after them. A step
-// that is stored later leaves its events to the log.
-func (ts *Turns) saveWithEvents(ctx context.Context, f agent.Fence, later bool, save func(agent.UnstoredEvents) error) error {
-	if later {
-		return save(nil)
-	}
+// saveWithEvents stores a step of a producer, with the producer's events in the same transaction if the log allows that, else after them.
+func (ts *Turns) saveWithEvents(ctx context.Context, f agent.Fence, save func(agent.UnstoredEvents) error) error {
 	if events := ts.Log.Take(f); events != nil {
 		err := save(events)
 		events.Done(false) // does nothing if the store has said how it ended

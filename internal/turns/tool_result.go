@@ -63,11 +63,16 @@ const maxRepeatedMS = 1000
 
 // saveStep stores a finished call and writes its log entry, with input and output as stored. The logger redacts and shortens both.
 func (r *toolRun) saveStep(ctx context.Context, s agent.ToolStep) error {
-	s.Later = r.in.Later && s.DurationMS < maxRepeatedMS && (r.tool == nil || r.free || effectFree(r.tool, s.Args))
-	if err := r.ts.saveWithEvents(ctx, s.Fence, s.Later, func(events agent.UnstoredEvents) error {
-		s.Events = events
-		return r.ts.Store.SaveToolStep(ctx, s)
-	}); err != nil {
+	var err error
+	if s.Later = r.in.Later && s.DurationMS < maxRepeatedMS && (r.tool == nil || r.free || effectFree(r.tool, s.Args)); s.Later {
+		err = r.ts.Store.SaveToolStep(ctx, s) // its events are the log's to store
+	} else {
+		err = r.ts.saveWithEvents(ctx, s.Fence, func(events agent.UnstoredEvents) error {
+			s.Events = events
+			return r.ts.Store.SaveToolStep(ctx, s)
+		})
+	}
+	if err != nil {
 		return err
 	}
 	r.ts.log(ctx).Info("tool call finished", zap.String("tool", s.Name), zap.String("toolkit", r.grant.SourceNodeName), zap.Int("step", s.Key.Step),
