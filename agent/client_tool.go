@@ -47,6 +47,7 @@ func ValidateClientTools(path string, tools []ClientTool) error {
 	seen := make(map[string]bool, len(tools))
 	for i := range tools {
 		t, at := &tools[i], fmt.Sprintf("%s[%d]", path, i)
+		dropNull(&t.Parameters)
 		switch {
 		case !clientToolName.MatchString(t.Name):
 			return Invalid(at+".name", clientToolNameRules)
@@ -103,6 +104,9 @@ func (r *ProvidedResult) Validate() error {
 
 // Check is Validate for a workflow. It also accepts neither result nor error, which means that the result is stored already.
 func (r *ProvidedResult) Check() error {
+	if r.Error != "" {
+		dropNull(&r.Result)
+	}
 	switch size := len(r.Result) + len(r.Error); {
 	case r.ToolCallID == "":
 		return Invalid("tool_call_id", "is empty")

@@ -144,6 +144,7 @@ func (r *TurnRequest) Input() []Message {
 
 // Validate checks shape and bounds; the error names the field. maxBytes bounds the inbound text, 0 for no bound.
 func (r *TurnRequest) Validate(maxBytes int) error {
+	dropNull(&r.OutputSchema)
 	switch {
 	case strings.TrimSpace(r.Message) == "" && len(r.Messages) == 0 && r.Rerun == nil:
 		return Invalid("message", "is empty: give message or messages")
@@ -220,4 +221,11 @@ func (r *TurnRequest) validateEnums() error {
 		}
 	}
 	return nil
+}
+
+// dropNull removes a document that is null: programs with typed clients send null for an optional field that is not set.
+func dropNull(document *json.RawMessage) {
+	if string(*document) == "null" {
+		*document = nil
+	}
 }

@@ -122,6 +122,7 @@ func (s *Schedule) validateTimes() error {
 }
 
 func (s *Schedule) validateData() error {
+	dropNull(&s.OutputSchema)
 	metadata, err := json.Marshal(s.Metadata)
 	switch {
 	case err != nil:

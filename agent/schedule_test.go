@@ -48,7 +48,6 @@ func TestScheduleValidate(t *testing.T) {
 		"limits.tool_calls":       func(s *Schedule) { s.Limits = &Limits{ToolCalls: -1} },
 		"metadata":                func(s *Schedule) { s.Metadata = map[string]any{"x": long} },
 		"output_schema":           func(s *Schedule) { s.OutputSchema = json.RawMessage(`[]`) },
-		"output_schema ":          func(s *Schedule) { s.OutputSchema = json.RawMessage(`null`) },
 		"notify":                  func(s *Schedule) { s.Notify = make([]Notification, 9) },
 		"notify[0]":               func(s *Schedule) { s.Notify = make([]Notification, 1) },
 		"notify[0] ":              func(s *Schedule) { s.Notify = []Notification{{Webhook: &HookTarget{}, Telegram: &PersonTarget{}}} },

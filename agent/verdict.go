@@ -130,6 +130,7 @@ const MaxDecision = 512 << 10
 
 // Check refuses a decision that no approval could take; the error names the field.
 func (d *Decision) Check() error {
+	dropNull(&d.Args)
 	switch {
 	case d.ApprovalID == "":
 		return Invalid("approval_id", "is empty")

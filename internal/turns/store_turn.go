@@ -90,6 +90,7 @@ func (ts *Turns) finishRecord(ctx context.Context, turn *facts, in StoreTurnInpu
 	if err != nil {
 		return agent.FinishRecord{}, fmt.Errorf("load steps: %w", err)
 	}
+	sortByCall(models, tools)
 	out := composeOutput(&turn.TurnRef, in, models, tools)
 	if err := ts.addSteps(ctx, &turn.TurnRef, &out, tools); err != nil {
 		return agent.FinishRecord{}, err
@@ -217,6 +218,21 @@ func composeOutput(t *TurnRef, in StoreTurnInput, models []agent.ModelStep, tool
 		}
 	}
 	return out
+}
+
+// sortByCall sorts the tool steps in the order in which the model asked for them.
+func sortByCall(models []agent.ModelStep, tools []agent.ToolStep) {
+	position := map[agent.StepKey]int{}
+	for i := range models {
+		key := models[i].Key
+		for _, call := range agent.ToolCalls(models[i].Blocks) {
+			key.CallID = call.ID
+			position[key] = len(position)
+		}
+	}
+	slices.SortStableFunc(tools, func(a, b agent.ToolStep) int {
+		return cmp.Or(cmp.Compare(a.Key.Step, b.Key.Step), cmp.Compare(position[a.Key], position[b.Key]))
+	})
 }
 
 // addSteps adds the inputs and outputs of the tool calls if the plan says so. A turn whose plan is gone ends without them.

@@ -309,11 +309,11 @@ func TestStepsInTheAnswer(t *testing.T) {
 	h.catalog.put(p)
 	h.tool.free = true
 	long := strings.Repeat("x", 30<<10) // below what is moved to the blob store
-	h.model.script(calls(toolCall("a", `{"q":1}`), toolCall("b", `{"q":2}`), toolCall("c", `{"q":3}`), toolCall("d", `{"q":4}`)), says("done"))
+	h.model.script(calls(toolCall("d", `{"q":1}`), toolCall("b", `{"q":2}`), toolCall("c", `{"q":3}`), toolCall("a", `{"q":4}`)), says("done"))
 	h.begin(agent.TurnRequest{TurnID: "t1"})
 	_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
 	require.NoError(t, err)
-	for id, answer := range map[agent.CallID]string{"a": "short", "b": long, "c": long, "d": long} {
+	for id, answer := range map[agent.CallID]string{"d": "short", "b": long, "c": long, "a": long} {
 		h.tool.call = returns(agent.ToolResult{Output: json.RawMessage(`"` + answer + `"`)}, nil)
 		_, err = h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: id})
 		require.NoError(t, err)
@@ -329,7 +329,7 @@ func TestStepsInTheAnswer(t *testing.T) {
 	require.JSONEq(t, `"short"`, string(steps[0].Output))
 	require.JSONEq(t, `{"q":2}`, string(steps[1].Input))
 	require.JSONEq(t, `"`+long+`"`, string(steps[1].Output), "64 KiB fit")
-	require.Equal(t, agent.ToolCallNote{ID: "d", Tool: "lookup", Status: "success", Truncated: true}, steps[3])
+	require.Equal(t, agent.ToolCallNote{ID: "a", Tool: "lookup", Status: "success", Truncated: true}, steps[3])
 	require.JSONEq(t, `"short"`, string(out.ToolCalls[0].Output), "history has what fits into 1 KiB")
 	require.True(t, out.ToolCalls[1].Truncated)
 }

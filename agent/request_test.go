@@ -1,0 +1,35 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// TestNullIsNotSet: null for an optional document means the same as leaving it out.
+func TestNullIsNotSet(t *testing.T) {
+	null := json.RawMessage("null")
+
+	request := agent.TurnRequest{Message: "x", OutputSchema: null, ClientTools: []agent.ClientTool{{Name: "f", Parameters: null}}}
+	require.NoError(t, request.Validate(0))
+	require.Nil(t, request.OutputSchema)
+	require.Nil(t, request.ClientTools[0].Parameters)
+
+	decision := agent.Decision{ApprovalID: "a", Decision: agent.DecisionApprove, Args: null}
+	require.NoError(t, decision.Check())
+	require.Nil(t, decision.Args)
+
+	failed := agent.ProvidedResult{ToolCallID: "c", Result: null, Error: "no"}
+	require.NoError(t, failed.Validate())
+	require.Nil(t, failed.Result)
+	provided := agent.ProvidedResult{ToolCallID: "c", Result: null}
+	require.NoError(t, provided.Validate())
+	require.Equal(t, null, provided.Result, "null is a result")
+
+	schedule := agent.Schedule{Name: "s", Message: "x", Every: "15m", OutputSchema: null}
+	require.NoError(t, schedule.Validate())
+	require.Nil(t, schedule.OutputSchema)
+}
