@@ -166,14 +166,17 @@ func (s *httpRequest) run(ctx context.Context, r *run, _ []row) ([]row, error) {
 
 // read reads the rows of a response.
 func (s *httpRequest) read(ctx context.Context, r *run, resp *http.Response) ([]row, error) {
-	format, err := s.format(resp)
-	if err != nil {
-		return nil, err
-	}
 	in := &source{ctx: ctx, r: resp.Body}
 	body := bufio.NewReader(in)
 	if _, err := body.Peek(1); errors.Is(err, io.EOF) {
+		if s.method == http.MethodPost || resp.StatusCode == http.StatusNoContent {
+			return nil, nil // what the POST was for is done
+		}
 		return nil, invalid("", "%s answered %d with an empty body", s.url.Hostname(), resp.StatusCode)
+	}
+	format, err := s.format(resp)
+	if err != nil {
+		return nil, err
 	}
 	rows, err := r.read(body, format)
 	switch {

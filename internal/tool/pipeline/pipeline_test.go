@@ -438,6 +438,23 @@ func TestUpstreamTrouble(t *testing.T) {
 	}
 }
 
+// An answer without content has no rows where none are to be expected: a POST has taken effect, and must not look as if it had failed.
+func TestAnswerWithoutContent(t *testing.T) {
+	for name, c := range map[string]struct {
+		method string
+		status int
+	}{"to a POST": {"POST", 200}, "created": {"POST", 201}, "no content": {"GET", 204}} {
+		t.Run(name, func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(c.status) }))
+			t.Cleanup(srv.Close)
+			res := call(t, pipeline.Config{HTTP: client(t, egress.Config{}, srv.URL)},
+				fmt.Sprintf(`{"session_id":"s","pipeline":[{"step":"http_request","url":%q,"method":%q},{"step":"top_k","k":1}]}`, srv.URL, c.method))
+			require.Nil(t, res.Failure)
+			require.Contains(t, string(res.Output), `"rows":[],"row_count":0`)
+		})
+	}
+}
+
 // TestFailureAfterAPost: what may go well later behind a POST is an error for the runtime, which does not repeat a call that has effects;
 // a second request there is none.
 func TestFailureAfterAPost(t *testing.T) {
