@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -177,6 +178,20 @@ func TestDatasets(t *testing.T) {
 	elsewhere, err := b.Datasets(t.Context(), tenant, "other", "t5", 10)
 	require.NoError(t, err)
 	require.Empty(t, elsewhere)
+}
+
+func TestDatasetsKeepTheOrderOfCalls(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("t1", "s")
+	require.NoError(t, b.SaveModelStep(t.Context(), modelStep("t1", 1, 1, call("c2"), call("c1"))))
+	for i, id := range []string{"c2", "c1"} {
+		s := toolStep("t1", 1, id, 1)
+		s.Dataset = dataset(cas(strconv.Itoa(i+1)), i+1)
+		require.NoError(t, b.SaveToolStep(t.Context(), s))
+	}
+	b.finish(finish("t1", "s"))
+	b.begin(turn("t2", "s"))
+	require.Equal(t, []string{`t1 2 2 lookup 2 {"q":"x"}`, `t1 1 1 lookup 2 {"q":"x"}`}, b.datasets("t2", 10), "the last call is the newest")
 }
 
 func TestDatasetsAreBounded(t *testing.T) {

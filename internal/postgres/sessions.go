@@ -167,7 +167,7 @@ FROM (
 	ORDER BY seq DESC LIMIT $6
 ) t JOIN tool_calls c ON c.turn_id = t.turn_id
 WHERE c.dataset IS NOT NULL
-ORDER BY t.seq DESC, c.step DESC, c.call_id DESC LIMIT $4`
+ORDER BY t.seq DESC, c.created_at DESC, c.step DESC, c.call_id DESC LIMIT $4`
 
 // Datasets returns the newest datasets that the turns of a session stored before one of its turns, newest first, at most n and at most 50,
 // of the last 50 finished turns. A turn of another session sees none. Arguments over 16 KiB are left out.

@@ -232,10 +232,11 @@ const finishTurn = `, turn AS (
 	SELECT s.tenant, s.session_id, $1, s.last_position - cardinality($4::text[]) + m.n, m.role, m.blocks::json, octet_length(m.blocks)
 	FROM session s, unnest($4::text[], $5::text[]) WITH ORDINALITY AS m (role, blocks, n)
 ), calls AS (
-	INSERT INTO tool_calls (turn_id, step, call_id, tenant, name, args, status, ref, duration_ms, dataset, cache_hit)
-	SELECT $1, c.step, c.call_id, s.tenant, c.name, c.args::json, c.status, c.ref, c.duration, c.dataset::json, c.cache_hit
+	INSERT INTO tool_calls (turn_id, step, call_id, tenant, name, args, status, ref, duration_ms, dataset, cache_hit, created_at)
+	SELECT $1, c.step, c.call_id, s.tenant, c.name, c.args::json, c.status, c.ref, c.duration, c.dataset::json, c.cache_hit,
+		now() + c.n * interval '1 microsecond' -- the order of the calls
 	FROM session s, unnest($6::integer[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::text[], $14::boolean[])
-		AS c (step, call_id, name, args, status, ref, duration, dataset, cache_hit)
+		WITH ORDINALITY AS c (step, call_id, name, args, status, ref, duration, dataset, cache_hit, n)
 	ON CONFLICT DO NOTHING
 ), result AS (
 	INSERT INTO agent_results (turn_id, tenant, session_id, created_at, completed_at, result_id, job_id, run_id, node_id, result_data, cas_id,
