@@ -3,6 +3,13 @@ package kube_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,13 +41,6 @@ type world struct {
 	logs     string
 }
 
-// fakeCluster reaches a fake clientset.
-type fakeCluster struct{ *fake.Clientset }
-
-func (f fakeCluster) Jobs(namespace string) kube.Jobs       { return f.BatchV1().Jobs(namespace) }
-func (f fakeCluster) Pods(namespace string) kube.Pods       { return f.CoreV1().Pods(namespace) }
-func (f fakeCluster) Secrets(namespace string) kube.Secrets { return f.CoreV1().Secrets(namespace) }
-
 func newWorld(t *testing.T, change func(*kube.Config)) *world {
 	t.Helper()
 	w := &world{Clientset: fake.NewClientset(), t: t, logs: "{}\n"}
@@ -50,16 +51,8 @@ func newWorld(t *testing.T, change func(*kube.Config)) *world {
 		job.UID = types.UID(string(rune('a' + uids)))
 		return false, nil, nil
 	})
-	w.PrependReactor("get", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		if a.GetSubresource() != "log" {
-			return false, nil, nil
-		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return true, &runtime.Unknown{Raw: []byte(w.logs)}, nil
-	})
 	cfg := kube.Config{
-		Client: fakeCluster{w.Clientset}, Namespace: namespace, Images: []string{"registry.example/tool"}, Interpreter: "python:3.13", PollInterval: 20 * time.Millisecond,
+		Client: connect(t, w), Namespace: namespace, Images: []string{"registry.example/tool"}, Interpreter: "python:3.13", PollInterval: 20 * time.Millisecond,
 	}
 	if change != nil {
 		change(&cfg)
@@ -68,6 +61,79 @@ func newWorld(t *testing.T, change func(*kube.Config)) *world {
 	w.Cluster, err = kube.New(cfg)
 	require.NoError(t, err)
 	return w
+}
+
+// connect returns a client of an API server by way of a kubeconfig.
+func connect(t *testing.T, api http.Handler) *kube.Client {
+	t.Helper()
+	server := httptest.NewTLSServer(api)
+	t.Cleanup(server.Close)
+	file := filepath.Join(t.TempDir(), "config")
+	require.NoError(t, os.WriteFile(file, []byte(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
+  clusters: [{name: c, cluster: {insecure-skip-tls-verify: true, server: "`+server.URL+`/behind"}}], users: [{name: u, user: {token: t}}]}`), 0o600))
+	client, err := kube.Connect(file, "")
+	require.NoError(t, err)
+	return client
+}
+
+// ServeHTTP implements [http.Handler]: it is the API server. What it is sent must be what the types of Kubernetes hold.
+func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	require.Equal(w.t, "Bearer t", r.Header.Get("Authorization"))
+	answer, err := w.answer(r)
+	if refusal := apierrors.APIStatus(nil); errors.As(err, &refusal) {
+		status := refusal.Status()
+		status.Kind, answer = "Status", &status
+		rw.WriteHeader(int(status.Code))
+	} else if err != nil {
+		http.Error(rw, err.Error(), http.StatusBadGateway)
+		return
+	}
+	if log, ok := answer.(string); ok {
+		_, _ = io.WriteString(rw, log)
+		return
+	}
+	_ = json.NewEncoder(rw).Encode(answer)
+}
+
+func (w *world) answer(r *http.Request) (any, error) {
+	prefix, path, _ := strings.Cut(r.URL.Path, "/namespaces/"+namespace+"/")
+	kind, name, _ := strings.Cut(path, "/")
+	jobs, pods, secrets := w.BatchV1().Jobs(namespace), w.CoreV1().Pods(namespace), w.CoreV1().Secrets(namespace)
+	require.Equal(w.t, map[bool]string{true: "/behind/apis/batch/v1", false: "/behind/api/v1"}[kind == "jobs"], prefix)
+	body := json.NewDecoder(r.Body)
+	body.DisallowUnknownFields()
+	switch r.Method + " " + kind {
+	case "POST jobs":
+		job := batchv1.Job{}
+		require.NoError(w.t, body.Decode(&job))
+		return jobs.Create(r.Context(), &job, metav1.CreateOptions{})
+	case "GET jobs":
+		return jobs.Get(r.Context(), name, metav1.GetOptions{})
+	case "PATCH jobs":
+		patch := batchv1.Job{}
+		require.NoError(w.t, body.Decode(&patch))
+		require.False(w.t, *patch.Spec.Suspend)
+		return jobs.Patch(r.Context(), name, types.PatchType(r.Header.Get("Content-Type")), []byte(`{"spec":{"suspend":false}}`), metav1.PatchOptions{})
+	case "DELETE jobs":
+		options := metav1.DeleteOptions{}
+		require.NoError(w.t, body.Decode(&options))
+		return metav1.Status{}, jobs.Delete(r.Context(), name, options)
+	case "GET pods":
+		if pod, isLog := strings.CutSuffix(name, "/log"); isLog {
+			require.Equal(w.t, "pod-1?container=agent&tailLines=20000", pod+"?"+r.URL.RawQuery)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.logs, nil
+		}
+		return pods.List(r.Context(), metav1.ListOptions{LabelSelector: r.URL.Query().Get("labelSelector")})
+	case "POST secrets":
+		secret := corev1.Secret{}
+		require.NoError(w.t, body.Decode(&secret))
+		return secrets.Create(r.Context(), &secret, metav1.CreateOptions{})
+	default:
+		require.Equal(w.t, "GET secrets", r.Method+" "+kind)
+		return secrets.Get(r.Context(), name, metav1.GetOptions{})
+	}
 }
 
 // container is a call's container.

@@ -2,12 +2,11 @@ package kube
 
 import (
 	"cmp"
+	"regexp"
 	"strconv"
 	"time"
 
 	"go.uber.org/zap"
-	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -37,7 +36,7 @@ const (
 // Config says where containers run and what they may have. The resources are those of each container, and the maximum that a call can ask
 // for.
 type Config struct {
-	Client    Client
+	Client    *Client
 	Namespace string // default "default"
 	// Images may be run: "registry/repo" (any tag), "registry/repo:tag", "registry/repo@sha256:…", "registry/team/*" (any repository
 	// below). Names without a registry are Docker Hub's. The interpreter's image needs no entry.
@@ -62,7 +61,7 @@ type Config struct {
 
 // resources are the resources of a container.
 type resources struct {
-	cpu, memory, storage, tmp resource.Quantity
+	cpu, memory, storage, tmp quantity
 }
 
 // Cluster runs containers. It is safe for concurrent use.
@@ -90,20 +89,20 @@ func build(cfg Config) (*Cluster, error) {
 	for _, q := range []struct {
 		field string
 		text  string
-		to    *resource.Quantity
+		to    *quantity
 	}{
 		{"cpu", cfg.CPU, &c.max.cpu},
 		{"memory", cfg.Memory, &c.max.memory},
 		{"ephemeral_storage", cfg.EphemeralStorage, &c.max.storage},
 		{"tmp", tmpSize, &c.max.tmp},
 	} {
-		v, err := quantity(q.field, q.text)
+		v, err := parseQuantity(q.field, q.text)
 		if err != nil {
 			return nil, err
 		}
 		*q.to = v
 	}
-	if c.max.tmp.Cmp(c.max.storage) > 0 {
+	if c.max.tmp.amount.Cmp(c.max.storage.amount) > 0 {
 		return nil, agent.Invalid("tmp", "%s is more than ephemeral_storage, %s", tmpSize, cfg.EphemeralStorage)
 	}
 	for i, text := range cfg.Images {
@@ -128,9 +127,11 @@ func (c *Config) defaults() {
 	c.Logger = cmp.Or(c.Logger, zap.NewNop())
 }
 
+var namespacePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
 func (c *Config) check() error {
 	switch {
-	case len(validation.IsDNS1123Label(c.Namespace)) > 0:
+	case !namespacePattern.MatchString(c.Namespace):
 		return agent.Invalid("namespace", "%.100q is no name of a namespace", c.Namespace)
 	case c.Deadline < time.Second:
 		return agent.Invalid("deadline", "want at least 1s")
@@ -151,19 +152,4 @@ func (c *Config) check() error {
 		}
 	}
 	return nil
-}
-
-// quantity parses an amount that is more than 0.
-func quantity(field, text string) (resource.Quantity, error) {
-	if len(text) > 32 {
-		return resource.Quantity{}, agent.Invalid(field, "is no quantity such as 500m or 256Mi")
-	}
-	q, err := resource.ParseQuantity(text)
-	switch {
-	case err != nil:
-		return q, agent.Invalid(field, "%q is no quantity such as 500m or 256Mi", text)
-	case q.Sign() <= 0:
-		return q, agent.Invalid(field, "%s: want more than 0", text)
-	}
-	return q, nil
 }

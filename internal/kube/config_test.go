@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/kube"
@@ -32,7 +31,7 @@ func TestNewRefuses(t *testing.T) {
 		{"interpreter", func(c *kube.Config) { c.Interpreter = "UPPER" }},
 		{"images[1]", func(c *kube.Config) { c.Images = []string{"ok", "*"} }},
 	} {
-		cfg := kube.Config{Client: fakeCluster{fake.NewClientset()}}
+		cfg := kube.Config{Client: &kube.Client{}}
 		test.change(&cfg)
 		_, err := kube.New(cfg)
 		var e *agent.Error
@@ -40,7 +39,7 @@ func TestNewRefuses(t *testing.T) {
 		require.Equal(t, agent.CodeInvalid, e.Code)
 		require.Equal(t, test.field, e.Field, "%v", err)
 	}
-	_, err := kube.New(kube.Config{Client: fakeCluster{fake.NewClientset()}, Deadline: kube.MaxDeadline + time.Second})
+	_, err := kube.New(kube.Config{Client: &kube.Client{}, Deadline: kube.MaxDeadline + time.Second})
 	require.ErrorContains(t, err, "deadline: want at most 7m30s")
 }
 
@@ -79,7 +78,7 @@ func TestImages(t *testing.T) {
 		require.Equal(t, map[bool]string{true: "cpu", false: "image"}[tt.ok], e.Field, "%s for %s: %v", tt.rule, tt.image, err)
 	}
 	for _, rule := range []string{"", "*", "/*", "a b", "r.example/team/*:1", "r.example/t*", "https://r.example/x", "R.example/X"} {
-		_, err := kube.New(kube.Config{Client: fakeCluster{fake.NewClientset()}, Images: []string{rule}})
+		_, err := kube.New(kube.Config{Client: &kube.Client{}, Images: []string{rule}})
 		require.Error(t, err, rule)
 	}
 }

@@ -3,6 +3,7 @@ package kube
 import (
 	"fmt"
 
+	"golang.org/x/time/rate"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -18,17 +19,21 @@ const (
 // Connect returns a client for the cluster that a kubeconfig file names, in the given context or its current one. Credential plugins that
 // the file names are run. Without a file it is the cluster of this pod, with its service account. The client connects with its first
 // request. The error is [agent.CodeInvalid].
-func Connect(kubeconfig, context string) (Client, error) {
+func Connect(kubeconfig, context string) (*Client, error) {
 	cfg, err := restConfig(kubeconfig, context)
 	if err != nil {
 		return nil, err
 	}
-	cfg.UserAgent, cfg.QPS, cfg.Burst = "turnstone", queriesPerSecond, burst
-	client, err := newRESTClient(cfg)
+	cfg.UserAgent = "turnstone"
+	web, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %w", agent.Invalid("kubeconfig", "%w", err))
 	}
-	return client, nil
+	api, _, err := rest.DefaultServerUrlFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: %w", agent.Invalid("kubeconfig", "%w", err))
+	}
+	return &Client{web: web, api: api, pace: rate.NewLimiter(queriesPerSecond, burst)}, nil
 }
 
 func restConfig(kubeconfig, context string) (*rest.Config, error) {

@@ -10,11 +10,6 @@ import (
 	"strings"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/turnstone-run/turnstone/agent"
 )
 
@@ -46,8 +41,9 @@ const podGrace = 15 * time.Second
 
 // manifest holds the objects of a call.
 type manifest struct {
-	job   *batchv1.Job
-	input *corev1.Secret // its owner is set once the Job has a UID
+	name, request string
+	job, spec     object // spec is the Job's
+	input         object // the Secret
 }
 
 // jobName returns the name of a call's Job. It fits a label, and does not show the tenant.
@@ -62,83 +58,91 @@ func (c *Cluster) manifest(r *request) (*manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	meta := metav1.ObjectMeta{
-		Name: jobName(r.in.Tenant, r.in.Key), Namespace: c.cfg.Namespace, Labels: labels(&r.in),
-		Annotations: map[string]string{
+	m := &manifest{name: jobName(r.in.Tenant, r.in.Key), request: asked}
+	marks := object{
+		"labels": labels(&r.in),
+		"annotations": object{
 			noteTenant: annotation(r.in.Tenant), noteTurn: annotation(string(r.in.TurnID)), noteCall: annotation(r.in.Key), noteRequest: asked,
 		},
 	}
+	meta := maps.Clone(marks)
+	meta["name"], meta["namespace"] = m.name, c.cfg.Namespace
 	seconds := int64(r.timeout / time.Second)
-	return &manifest{
-		input: &corev1.Secret{
-			ObjectMeta: meta, Immutable: new(true), Type: corev1.SecretTypeOpaque, Data: r.files,
-		},
-		job: &batchv1.Job{
-			ObjectMeta: *meta.DeepCopy(),
-			Spec: batchv1.JobSpec{
-				Suspend: new(true), Parallelism: new(int32(1)), Completions: new(int32(1)), BackoffLimit: new(int32(containerRetries)),
-				PodReplacementPolicy:    new(batchv1.Failed), // never two at a time
-				ActiveDeadlineSeconds:   new(seconds + int64(podGrace/time.Second)),
-				TTLSecondsAfterFinished: new(int32(c.cfg.TTL / time.Second)), //nolint:gosec // at most 30 days
-				Template: corev1.PodTemplateSpec{
-					ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(meta.Labels), Annotations: maps.Clone(meta.Annotations)},
-					Spec:       c.pod(r, meta.Name, seconds),
-				},
-			},
-		},
-	}, nil
+	m.input = object{
+		"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "Opaque", "immutable": true, "data": r.files,
+	}
+	m.spec = object{
+		"suspend": true, "parallelism": 1, "completions": 1, "backoffLimit": containerRetries,
+		"podReplacementPolicy":    "Failed", // never two at a time
+		"activeDeadlineSeconds":   seconds + int64(podGrace/time.Second),
+		"ttlSecondsAfterFinished": int64(c.cfg.TTL / time.Second),
+		"template":                object{"metadata": marks, "spec": c.podSpec(r, m.name, seconds)},
+	}
+	m.job = object{"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": m.spec}
+	return m, nil
 }
 
-func (c *Cluster) pod(r *request, input string, seconds int64) corev1.PodSpec {
-	pod := corev1.PodSpec{
-		RestartPolicy: corev1.RestartPolicyNever, ActiveDeadlineSeconds: new(seconds), TerminationGracePeriodSeconds: new(int64(5)),
-		AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
-		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot: new(true), RunAsUser: new(int64(containerUser)), RunAsGroup: new(int64(containerUser)), FSGroup: new(int64(containerUser)),
-			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+// ownedInput returns the input with the Job as its owner, so that it is deleted with the Job.
+func (m *manifest) ownedInput(owner *job) object {
+	meta := maps.Clone(m.input["metadata"].(object))
+	meta["ownerReferences"] = []object{{
+		"apiVersion": "batch/v1", "kind": "Job", "name": owner.Metadata.Name, "uid": owner.Metadata.UID, "controller": true, "blockOwnerDeletion": false,
+	}}
+	input := maps.Clone(m.input)
+	input["metadata"] = meta
+	return input
+}
+
+func (c *Cluster) podSpec(r *request, input string, seconds int64) object {
+	spec := object{
+		"restartPolicy": "Never", "activeDeadlineSeconds": seconds, "terminationGracePeriodSeconds": 5,
+		"automountServiceAccountToken": false, "enableServiceLinks": false,
+		"securityContext": object{
+			"runAsNonRoot": true, "runAsUser": containerUser, "runAsGroup": containerUser, "fsGroup": containerUser,
+			"seccompProfile": object{"type": "RuntimeDefault"},
 		},
-		Volumes: []corev1.Volume{
-			{Name: "input", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: input, DefaultMode: new(int32(0o440))}}},
-			{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: new(c.max.tmp.DeepCopy())}}},
+		"volumes": []object{
+			{"name": "input", "secret": object{"secretName": input, "defaultMode": 0o440}},
+			{"name": "tmp", "emptyDir": object{"sizeLimit": c.max.tmp.text}},
 		},
-		Containers: []corev1.Container{c.container(r)},
+		"containers": []object{c.container(r)},
 	}
 	if c.cfg.RuntimeClass != "" {
-		pod.RuntimeClassName = new(c.cfg.RuntimeClass)
+		spec["runtimeClassName"] = c.cfg.RuntimeClass
 	}
+	var pullSecrets []object
 	for _, name := range c.cfg.PullSecrets {
-		pod.ImagePullSecrets = append(pod.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
+		pullSecrets = append(pullSecrets, object{"name": name})
 	}
-	return pod
+	if pullSecrets != nil {
+		spec["imagePullSecrets"] = pullSecrets
+	}
+	return spec
 }
 
-func (c *Cluster) container(r *request) corev1.Container {
-	has := corev1.ResourceList{
-		corev1.ResourceCPU: r.cpu.DeepCopy(), corev1.ResourceMemory: r.memory.DeepCopy(), corev1.ResourceEphemeralStorage: c.max.storage.DeepCopy(),
-	}
-	return corev1.Container{
-		Name: containerName, Image: r.image, Command: escapeAll(r.command), Args: escapeAll(r.args), Env: environment(r.in.Env),
-		Resources:                corev1.ResourceRequirements{Limits: has, Requests: has.DeepCopy()},
-		TerminationMessagePath:   corev1.TerminationMessagePathDefault,
-		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
-		SecurityContext: &corev1.SecurityContext{
-			RunAsNonRoot: new(true), ReadOnlyRootFilesystem: new(true), AllowPrivilegeEscalation: new(false), Privileged: new(false),
-			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+func (c *Cluster) container(r *request) object {
+	resources := object{"cpu": r.cpu.text, "memory": r.memory.text, "ephemeral-storage": c.max.storage.text}
+	return object{
+		"name": containerName, "image": r.image, "command": escapeAll(r.command), "args": escapeAll(r.args), "env": environment(r.in.Env),
+		"resources":              object{"limits": resources, "requests": resources},
+		"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+		"securityContext": object{
+			"runAsNonRoot": true, "readOnlyRootFilesystem": true, "allowPrivilegeEscalation": false, "privileged": false,
+			"capabilities": object{"drop": []string{"ALL"}},
 		},
-		VolumeMounts: []corev1.VolumeMount{
-			{Name: "input", MountPath: inputFolder, ReadOnly: true},
-			{Name: "tmp", MountPath: tmpFolder},
+		"volumeMounts": []object{
+			{"name": "input", "mountPath": inputFolder, "readOnly": true},
+			{"name": "tmp", "mountPath": tmpFolder},
 		},
 	}
 }
 
 // environment returns the runtime's variables, then those that the model set, in a fixed order.
-func environment(vars map[string]string) []corev1.EnvVar {
-	env := []corev1.EnvVar{
-		{Name: "HOME", Value: tmpFolder}, {Name: "TMPDIR", Value: tmpFolder}, {Name: inputVar, Value: inputFolder + "/" + inputFile},
-	}
+func environment(vars map[string]string) []object {
+	variable := func(name, value string) object { return object{"name": name, "value": value} }
+	env := []object{variable("HOME", tmpFolder), variable("TMPDIR", tmpFolder), variable(inputVar, inputFolder+"/"+inputFile)}
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
-		env = append(env, corev1.EnvVar{Name: name, Value: escape(vars[name])})
+		env = append(env, variable(name, escape(vars[name])))
 	}
 	return env
 }
@@ -200,19 +204,4 @@ func (r *request) digest() (string, error) {
 		return "", agent.Errorf(agent.CodeInternal, op, "encode request: %w", err)
 	}
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(text)), nil
-}
-
-// requestedQuantity returns the quantity that a call asks for, or the maximum if it asks for none.
-func requestedQuantity(field, text string, maximum resource.Quantity) (resource.Quantity, error) {
-	if text == "" {
-		return maximum, nil
-	}
-	q, err := quantity(field, text)
-	if err != nil {
-		return q, err
-	}
-	if q.Cmp(maximum) > 0 {
-		return q, agent.FieldErrorf(agent.CodeDenied, field, "%s: at most %s", text, maximum.String())
-	}
-	return q, nil
 }

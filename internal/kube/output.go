@@ -5,10 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 	"unicode"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 const (
@@ -41,9 +42,8 @@ func (r *run) logs(ctx context.Context, pod string) (output, error) {
 }
 
 func (r *run) copyLogs(ctx context.Context, pod string, lines int64, to io.Writer) (int64, error) {
-	stream, err := r.c.cfg.Client.Pods(r.c.cfg.Namespace).GetLogs(pod, &corev1.PodLogOptions{
-		Container: containerName, TailLines: new(lines),
-	}).Stream(ctx)
+	query := url.Values{"container": {containerName}, "tailLines": {strconv.FormatInt(lines, 10)}}
+	stream, err := r.c.cfg.Client.send(ctx, http.MethodGet, r.c.podsPath()+"/"+pod+"/log?"+query.Encode(), nil)
 	if err != nil {
 		return 0, err
 	}

@@ -4,10 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/turnstone-run/turnstone/agent"
 )
 
@@ -42,12 +38,10 @@ func (c *Cluster) Render(in agent.Container) (agent.ContainerManifest, error) {
 	if err != nil {
 		return agent.ContainerManifest{}, err
 	}
-	made.job.TypeMeta = metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"}
-	made.input.TypeMeta = metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Secret"}
-	made.job.Spec.Suspend = nil // its input is made first, so it need not wait
-	manifest, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": []any{made.input, made.job}})
+	delete(made.spec, "suspend") // its input is made first, so it need not wait
+	manifest, err := json.Marshal(object{"apiVersion": "v1", "kind": "List", "items": []object{made.input, made.job}})
 	if err != nil {
 		return agent.ContainerManifest{}, agent.Errorf(agent.CodeInternal, op, "encode manifest: %w", err)
 	}
-	return agent.ContainerManifest{Job: made.job.Name, Manifest: manifest}, nil
+	return agent.ContainerManifest{Job: made.name, Manifest: manifest}, nil
 }

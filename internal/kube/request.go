@@ -10,8 +10,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"github.com/turnstone-run/turnstone/agent"
 )
 
@@ -31,7 +29,7 @@ type request struct {
 	in            agent.Container
 	image         string
 	command, args []string
-	cpu, memory   resource.Quantity
+	cpu, memory   quantity
 	timeout       time.Duration
 	files         map[string][]byte
 }

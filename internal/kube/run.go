@@ -3,15 +3,11 @@ package kube
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
@@ -29,8 +25,9 @@ type run struct {
 	c    *Cluster
 	req  *request
 	want *manifest
-	job  *batchv1.Job // as it was when we found or made it
-	last string       // the last progress that was reported
+	name string // of the Job
+	job  *job   // as it was when we found or made it
+	last string // the last progress that was reported
 }
 
 // Run runs a container to its end, or follows the one that an earlier attempt has started. The result says what the container did, or
@@ -47,9 +44,9 @@ func (c *Cluster) Run(ctx context.Context, in agent.Container) (agent.ContainerR
 	if err != nil {
 		return agent.ContainerResult{}, err
 	}
-	r := &run{c: c, req: req, want: want}
+	r := &run{c: c, req: req, want: want, name: want.name}
 	result, err := r.run(ctx)
-	result.Job = want.job.Name
+	result.Job = r.name
 	if ctx.Err() != nil && (err != nil || result.Failure != nil) {
 		return r.interrupted(ctx, result)
 	}
@@ -70,21 +67,20 @@ func (r *run) start(ctx context.Context) (*agent.Failure, error) {
 	if failure != nil || err != nil {
 		return failure, err
 	}
-	if r.job.Spec.Suspend == nil || !*r.job.Spec.Suspend {
+	if !r.job.Spec.Suspend {
 		r.report("following the job that an earlier attempt has started")
 		return nil, nil //nolint:nilnil // neither a failure nor an error: it runs
 	}
 	if err := r.addInput(ctx); err != nil {
 		return r.notStarted(ctx, err)
 	}
-	jobs := r.c.cfg.Client.Jobs(r.c.cfg.Namespace)
-	_, err = retry(ctx, func(ctx context.Context) (*batchv1.Job, error) {
-		return jobs.Patch(ctx, r.job.Name, types.MergePatchType, []byte(`{"spec":{"suspend":false}}`), metav1.PatchOptions{})
+	_, err = retry(ctx, func(ctx context.Context) (*job, error) {
+		return call[job](ctx, r.c.cfg.Client, http.MethodPatch, r.c.jobsPath()+"/"+r.name, object{"spec": object{"suspend": false}})
 	})
 	switch {
 	case err == nil:
 		return nil, nil //nolint:nilnil // neither a failure nor an error: it runs
-	case apierrors.IsNotFound(err):
+	case hasCode(err, http.StatusNotFound):
 		return jobGoneFailure(), nil
 	case isFinal(err):
 		return r.notStarted(ctx, err)
@@ -104,32 +100,25 @@ func (r *run) notStarted(ctx context.Context, err error) (*agent.Failure, error)
 
 // find gets the Job, or creates it if no earlier attempt can have started one.
 func (r *run) find(ctx context.Context) (*agent.Failure, error) {
-	jobs := r.c.cfg.Client.Jobs(r.c.cfg.Namespace)
-	get := func(ctx context.Context) (*batchv1.Job, error) {
-		return jobs.Get(ctx, r.want.job.Name, metav1.GetOptions{})
-	}
-	var job *batchv1.Job
-	var err error
-	if r.req.in.Attempt > 1 {
-		job, err = retry(ctx, get)
-	} else {
-		job, err = retry(ctx, func(ctx context.Context) (*batchv1.Job, error) {
-			made, err := jobs.Create(ctx, r.want.job, metav1.CreateOptions{})
-			if apierrors.IsAlreadyExists(err) {
-				return get(ctx)
-			}
-			return made, err
-		})
-	}
+	found, err := retry(ctx, func(ctx context.Context) (*job, error) {
+		if r.req.in.Attempt > 1 {
+			return r.getJob(ctx)
+		}
+		made, err := call[job](ctx, r.c.cfg.Client, http.MethodPost, r.c.jobsPath(), r.want.job)
+		if alreadyExists(err) {
+			return r.getJob(ctx)
+		}
+		return made, err
+	})
 	switch {
-	case err == nil && !r.isOurs(job):
+	case err == nil && !r.isOurs(found):
 		return &agent.Failure{
-			Type: string(agent.CodeConflict), Message: "the cluster has a job of this call's name that is for something else: " + job.Name,
+			Type: string(agent.CodeConflict), Message: "the cluster has a job of this call's name that is for something else: " + r.name,
 		}, nil
-	case err == nil && job.DeletionTimestamp != nil, r.req.in.Attempt > 1 && apierrors.IsNotFound(err):
+	case err == nil && found.Metadata.DeletionTimestamp != nil, r.req.in.Attempt > 1 && hasCode(err, http.StatusNotFound):
 		return jobGoneFailure(), nil
 	case err == nil:
-		r.job = job
+		r.job = found
 		return nil, nil //nolint:nilnil // neither a failure nor an error: r.job is there
 	case r.req.in.Attempt > 1 && !isFinal(err):
 		return nil, &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: err} // there may be one to follow
@@ -138,28 +127,25 @@ func (r *run) find(ctx context.Context) (*agent.Failure, error) {
 	}
 }
 
-// isOurs reports whether a Job of the call's name was made for the same request.
-func (r *run) isOurs(job *batchv1.Job) bool {
-	return job.Annotations[noteRequest] == r.want.job.Annotations[noteRequest]
+func (r *run) getJob(ctx context.Context) (*job, error) {
+	return call[job](ctx, r.c.cfg.Client, http.MethodGet, r.c.jobsPath()+"/"+r.name, nil)
 }
 
-// addInput gives a suspended Job its input. The Job owns it, so that it is deleted with the Job.
+// isOurs reports whether a Job of the call's name was made for the same request.
+func (r *run) isOurs(j *job) bool { return j.Metadata.Annotations[noteRequest] == r.want.request }
+
+// addInput gives a suspended Job its input.
 func (r *run) addInput(ctx context.Context) error {
-	input := r.want.input.DeepCopy()
-	input.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job", Name: r.job.Name, UID: r.job.UID,
-		Controller: new(true), BlockOwnerDeletion: new(false),
-	}}
-	secrets := r.c.cfg.Client.Secrets(r.c.cfg.Namespace)
-	_, err := retry(ctx, func(ctx context.Context) (*corev1.Secret, error) {
-		made, err := secrets.Create(ctx, input, metav1.CreateOptions{})
-		if !apierrors.IsAlreadyExists(err) {
+	input, path := r.want.ownedInput(r.job), r.c.secretsPath()
+	_, err := retry(ctx, func(ctx context.Context) (*secret, error) {
+		made, err := call[secret](ctx, r.c.cfg.Client, http.MethodPost, path, input)
+		if !alreadyExists(err) {
 			return made, err
 		}
 		// It is from an earlier attempt, or belongs to a Job that is gone and is about to be deleted.
-		made, err = secrets.Get(ctx, input.Name, metav1.GetOptions{})
-		if err == nil && !metav1.IsControlledBy(made, r.job) {
-			err = apierrors.NewTooManyRequestsError("the input of an earlier job is still there")
+		made, err = call[secret](ctx, r.c.cfg.Client, http.MethodGet, path+"/"+r.name, nil)
+		if err == nil && !made.Metadata.isControlledBy(r.job.Metadata.UID) {
+			err = errors.New("the input of an earlier job is still there")
 		}
 		return made, err
 	})
@@ -187,22 +173,20 @@ func (r *run) interrupted(ctx context.Context, result agent.ContainerResult) (ag
 func (r *run) remove(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanPatience)
 	defer cancel()
-	jobs := r.c.cfg.Client.Jobs(r.c.cfg.Namespace)
-	_, err := retry(ctx, func(ctx context.Context) (struct{}, error) {
-		var none struct{}
-		job := r.job
-		if job == nil { // it may have been made although the answer was lost
+	_, err := retry(ctx, func(ctx context.Context) (*struct{}, error) {
+		found := r.job
+		if found == nil { // it may have been made although the answer was lost
 			var err error
-			if job, err = jobs.Get(ctx, r.want.job.Name, metav1.GetOptions{}); err != nil || !r.isOurs(job) {
-				return none, err
+			if found, err = r.getJob(ctx); err != nil || !r.isOurs(found) {
+				return nil, err
 			}
 		}
-		return none, jobs.Delete(ctx, job.Name, metav1.DeleteOptions{
-			PropagationPolicy: new(metav1.DeletePropagationBackground), Preconditions: &metav1.Preconditions{UID: new(job.UID)},
+		return call[struct{}](ctx, r.c.cfg.Client, http.MethodDelete, r.c.jobsPath()+"/"+r.name, object{
+			"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background", "preconditions": object{"uid": found.Metadata.UID},
 		})
 	})
-	if err != nil && !apierrors.IsNotFound(err) {
-		r.c.cfg.Logger.Warn("delete job", zap.String("job", r.want.job.Name), zap.Error(err))
+	if err != nil && !hasCode(err, http.StatusNotFound) {
+		r.c.cfg.Logger.Warn("delete job", zap.String("job", r.name), zap.Error(err))
 	}
 }
 
@@ -232,28 +216,13 @@ func retry[T any](ctx context.Context, ask func(ctx context.Context) (T, error))
 	}, backoff.WithBackOff(wait), backoff.WithMaxElapsedTime(apiPatience))
 }
 
-// isFinal reports whether the API has answered, and would answer the same again.
-func isFinal(err error) bool {
-	status := apierrors.APIStatus(nil)
-	if !errors.As(err, &status) {
-		return false
-	}
-	switch {
-	case apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsInternalError(err),
-		apierrors.IsServiceUnavailable(err), apierrors.IsUnexpectedServerError(err):
-		return false
-	default:
-		return true
-	}
-}
-
 // maxAPIMessage is the maximum number of bytes that a failure quotes of the cluster.
 const maxAPIMessage = 500
 
 func apiFailure(err error, so string) *agent.Failure {
 	f := &agent.Failure{Type: string(agent.CodeUnavailable), Retryable: !isFinal(err)}
 	switch {
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+	case hasCode(err, http.StatusForbidden, http.StatusUnauthorized):
 		f.Type = string(agent.CodeDenied)
 		f.Message = "the cluster refuses: " + clip.Bytes(err.Error(), maxAPIMessage) + "; " + so
 	case isFinal(err):

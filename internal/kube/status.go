@@ -2,12 +2,9 @@ package kube
 
 import (
 	"context"
+	"net/http"
 	"regexp"
 	"time"
-
-	batchv1 "k8s.io/api/batch/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
@@ -22,12 +19,12 @@ func (c *Cluster) Status(ctx context.Context, tenant, name string) (agent.Contai
 	if !jobPattern.MatchString(name) {
 		return agent.ContainerStatus{}, agent.Invalid("job", "%.80q is no job's name: want the job of an earlier answer of delegate_to_agent", name)
 	}
-	r := &run{c: c, job: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+	r := &run{c: c, name: name}
 	seen, err := r.read(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return agent.ContainerStatus{}, agent.Interrupted(ctx, op)
-	case apierrors.IsNotFound(err), err == nil && seen.job.Annotations[noteTenant] != annotation(tenant):
+	case hasCode(err, http.StatusNotFound), err == nil && seen.job.Metadata.Annotations[noteTenant] != annotation(tenant):
 		return agent.ContainerStatus{}, agent.FieldErrorf(agent.CodeNotFound, "job",
 			"there is no job %s; finished jobs are kept for %s", name, c.cfg.TTL)
 	case err != nil && isFinal(err):
@@ -36,7 +33,7 @@ func (c *Cluster) Status(ctx context.Context, tenant, name string) (agent.Contai
 		return agent.ContainerStatus{}, &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: err}
 	}
 	status := agent.ContainerStatus{Job: name, State: agent.ContainerRunning}
-	done, ok := endCondition(seen.job)
+	done, ok := seen.job.end()
 	if !ok {
 		status.Detail, _ = progress(seen.pod)
 		return status, nil
@@ -46,21 +43,20 @@ func (c *Cluster) Status(ctx context.Context, tenant, name string) (agent.Contai
 		return agent.ContainerStatus{}, err
 	}
 	status.Result.Job, status.State = name, agent.ContainerSucceeded
-	if done.Type == batchv1.JobFailed {
+	if done.Type == jobFailed {
 		status.State = agent.ContainerFailed
 	}
 	return status, nil
 }
 
 // requestOf returns the limits of a Job, which say why it failed.
-func requestOf(job *batchv1.Job) *request {
-	r := &request{}
-	pod := &job.Spec.Template.Spec
-	if pod.ActiveDeadlineSeconds != nil {
-		r.timeout = time.Duration(*pod.ActiveDeadlineSeconds) * time.Second
-	}
-	for i := range pod.Containers {
-		r.memory = *pod.Containers[i].Resources.Limits.Memory()
+func requestOf(j *job) *request {
+	spec := &j.Spec.Template.Spec
+	r := &request{timeout: time.Duration(spec.ActiveDeadlineSeconds) * time.Second}
+	for _, c := range spec.Containers {
+		if c.Name == containerName {
+			r.memory.text = c.Resources.Limits["memory"]
+		}
 	}
 	return r
 }
