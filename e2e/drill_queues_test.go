@@ -17,6 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/channel/jobs"
 	"github.com/turnstone-run/turnstone/internal/job"
+	"github.com/turnstone-run/turnstone/internal/redis"
 )
 
 // drillQueue has all messages of one session queued behind a turn that waits for a person, and then lets them run: in their order, and the last ones as fast as the
@@ -126,11 +127,11 @@ func (s *site) verifyJobs(server *redisServer, producer *jobs.Client, load int, 
 		}
 	}
 	require.Eventually(t, func() bool {
-		left, err := server.Keys(t.Context(), "agent:jobs:processing:*").Result()
+		left, err := redis.Strings(server.Do(t.Context(), "KEYS", "agent:jobs:processing:*"))
 		return err == nil && len(left) == 0
 	}, time.Minute, 50*time.Millisecond, "no job is under way")
 	for _, pattern := range []string{"agent:results:*", "agent:jobs", "agent:jobs:dead"} {
-		left, err := server.Keys(t.Context(), pattern).Result()
+		left, err := redis.Strings(server.Do(t.Context(), "KEYS", pattern))
 		require.NoError(t, err)
 		require.Empty(t, left[:min(len(left), 20)], "left over: %s", pattern)
 	}

@@ -14,12 +14,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/job"
+	"github.com/turnstone-run/turnstone/internal/redis"
 	"github.com/turnstone-run/turnstone/turnstonetest"
 )
 
@@ -37,7 +37,7 @@ func startRedis(t *testing.T) *redisServer {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(folder)) })
 	socket := filepath.Join(folder, "s")
-	s := &redisServer{Client: redis.NewClient(&redis.Options{Network: "unix", Addr: socket}), url: "unix://" + socket, folder: folder}
+	s := &redisServer{Client: redis.New(redis.Options{Network: "unix", Address: socket}), url: "unix://" + socket, folder: folder}
 	s.boot(t)
 	t.Cleanup(func() {
 		_ = s.Close()
@@ -53,7 +53,19 @@ func (s *redisServer) boot(t *testing.T) {
 	require.NoError(t, err, "this test needs a Redis server: apt-get install redis-server")
 	s.proc = startProcess(t, "Redis", exec.Command(binary, "--port", "0", "--unixsocket", filepath.Join(s.folder, "s"), "--dir", s.folder,
 		"--appendonly", "yes", "--appendfsync", "always", "--save", ""))
-	require.Eventually(t, func() bool { return s.Ping(context.Background()).Err() == nil }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { _, err := s.Do(context.Background(), "PING"); return err == nil }, 20*time.Second, 10*time.Millisecond)
+}
+
+// popAfterPush pushes a job and returns the first message in a list of results.
+func (s *redisServer) popAfterPush(ctx context.Context, message, results string) ([]byte, error) {
+	if _, err := s.Do(ctx, "RPUSH", "agent:jobs", message); err != nil {
+		return nil, err
+	}
+	popped, err := redis.Strings(s.Wait(ctx, 30*time.Second, "BLPOP", results, 30))
+	if err != nil {
+		return nil, err
+	}
+	return []byte(popped[1]), nil
 }
 
 // TestJobThatNeedsAnApproval: the producer is answered at once and told how to decide, and the next attempt goes by the decision.
@@ -66,10 +78,9 @@ func TestJobThatNeedsAnApproval(t *testing.T) {
 	pop := func(retry string) (r job.Result) {
 		t.Helper()
 		message := `{"version":"1.0","job_id":"needs","prompt":"order it","retry_count":` + retry + `}`
-		require.NoError(t, server.RPush(t.Context(), "agent:jobs", message).Err())
-		popped, err := server.BLPop(t.Context(), 30*time.Second, "agent:results:needs").Result()
+		popped, err := server.popAfterPush(t.Context(), message, "agent:results:needs")
 		require.NoError(t, err)
-		r, err = job.ParseResult([]byte(popped[1]))
+		r, err = job.ParseResult(popped)
 		require.NoError(t, err)
 		return r
 	}
@@ -98,8 +109,7 @@ func TestJob(t *testing.T) {
 	ctx := t.Context()
 	message := `{"version":"1.0","job_id":"test-job-123","run_id":"run-7","node_id":"agent_analyze_data",` +
 		`"prompt":"fetch flights, sort by price, top 3","context":{"session_id":"test-sess"}}`
-	require.NoError(t, server.RPush(ctx, "agent:jobs", message).Err())
-	popped, err := server.BLPop(ctx, 30*time.Second, "agent:results:test-job-123").Result()
+	popped, err := server.popAfterPush(ctx, message, "agent:results:test-job-123")
 	require.NoError(t, err)
 	var result struct {
 		Version   string `json:"version"`
@@ -127,8 +137,8 @@ func TestJob(t *testing.T) {
 		} `json:"metadata"`
 		CompletedAt time.Time `json:"completed_at"`
 	}
-	require.NoError(t, json.Unmarshal([]byte(popped[1]), &result))
-	require.Equal(t, "completed", result.Status, popped[1])
+	require.NoError(t, json.Unmarshal(popped, &result))
+	require.Equal(t, "completed", result.Status, string(popped))
 	require.Equal(t, "1.0", result.Version)
 	require.Equal(t, "test-job-123", result.JobID)
 	require.Equal(t, 3, result.Preview.RowCount)

@@ -6,9 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/redis"
 )
 
 // RedisProbe checks the Redis of jobs: whether it answers and accepts writes, and how many jobs wait. Everything but jobs runs without it. The
@@ -18,15 +17,15 @@ func RedisProbe(redisURL, queue string) (Probe, error) {
 	if err != nil { // whose text may quote the URL
 		return Probe{}, agent.Invalid("jobs.redis_url", "is no URL of Redis")
 	}
-	options.PoolSize, options.MaxRetries, options.ConnMaxIdleTime = 1, -1, time.Minute
-	c := redis.NewClient(options)
+	options.PoolSize, options.IdleTimeout = 1, time.Minute
+	c := redis.New(*options)
 	return Probe{Name: Redis, Late: Degraded, Ask: func(ctx context.Context) (Finding, error) {
-		waiting, err := c.LLen(ctx, queue).Result()
+		waiting, err := redis.Int(c.Do(ctx, "LLEN", queue))
 		if err != nil {
 			return Finding{}, err
 		}
 		detail := fmt.Sprintf("%d jobs waiting in %q", waiting, queue)
-		info, err := c.Info(ctx, "replication").Result()
+		info, err := redis.String(c.Do(ctx, "INFO", "replication"))
 		if err == nil && strings.Contains(info, "role:slave") {
 			return Finding{Degraded, detail + "; it is a replica", hintReplica}, nil
 		}

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/signal"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -17,7 +16,6 @@ import (
 func Run(program string, args []string, others ...*cobra.Command) int {
 	interrupts := make(chan os.Signal, 2)
 	signal.Notify(interrupts, os.Interrupt)
-	redis.SetLogger(silence{}) // what fails is said once, as the command's own error
 	a := &app{
 		program: program, others: others, in: os.Stdin, out: os.Stdout, errOut: os.Stderr, interrupts: interrupts, server: os.Getenv("TURNSTONE_SERVER"),
 		key: os.Getenv("TURNSTONE_KEY"), env: os.Environ(),
@@ -29,9 +27,3 @@ func Run(program string, args []string, others ...*cobra.Command) int {
 	}
 	return a.run(context.Background(), args)
 }
-
-// silence is a logger of Redis clients that says nothing.
-type silence struct{}
-
-// Printf implements the logger of go-redis.
-func (silence) Printf(context.Context, string, ...any) {}

@@ -2,15 +2,11 @@ package plancache
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/url"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
-
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/redis"
 )
 
 const (
@@ -33,22 +29,15 @@ func OpenRedis(address string) (*Redis, error) { return openRedis(address, redis
 func openRedis(address string, ttl, timeout time.Duration) (*Redis, error) {
 	options, err := redis.ParseURL(address)
 	if err != nil {
-		if _, ok := errors.AsType[*url.Error](err); ok {
-			err = errors.New("malformed URL") // the parser's own message may hold the password
-		}
 		return nil, agent.Errorf(agent.CodeInvalid, "open Redis", "%w", err)
 	}
-	options.DialTimeout, options.ReadTimeout, options.WriteTimeout, options.PoolTimeout = timeout, timeout, timeout, timeout
-	options.ContextTimeoutEnabled = true
-	options.MaxRetries, options.DialerRetries = -1, 1 // the caller has a backend to ask instead
-	options.DisableIdentity = true
-	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return &Redis{client: redis.NewClient(options), ttl: ttl}, nil
+	options.ConnectTimeout, options.ReadTimeout, options.WriteTimeout = timeout, timeout, timeout
+	return &Redis{client: redis.New(*options), ttl: ttl}, nil
 }
 
 // Get implements [Shared]. It never reads more than one byte beyond [MaxPlan], whatever the key holds.
 func (r *Redis) Get(ctx context.Context, hash string) ([]byte, bool, error) {
-	body, err := r.client.GetRange(ctx, redisPrefix+hash, 0, MaxPlan).Bytes()
+	body, err := redis.Bytes(r.client.Do(ctx, "GETRANGE", redisPrefix+hash, 0, MaxPlan))
 	switch {
 	case redis.HasErrorPrefix(err, "WRONGTYPE"):
 		return nil, true, nil // something is there, and it is no plan
@@ -61,7 +50,7 @@ func (r *Redis) Get(ctx context.Context, hash string) ([]byte, bool, error) {
 
 // Set implements [Shared].
 func (r *Redis) Set(ctx context.Context, hash string, body []byte) error {
-	if err := r.client.Set(ctx, redisPrefix+hash, body, r.ttl).Err(); err != nil {
+	if _, err := r.client.Do(ctx, "SET", redisPrefix+hash, body, "PX", r.ttl.Milliseconds()); err != nil {
 		return fmt.Errorf("set plan in Redis: %w", err)
 	}
 	return nil
@@ -69,7 +58,7 @@ func (r *Redis) Set(ctx context.Context, hash string, body []byte) error {
 
 // Drop implements [Shared].
 func (r *Redis) Drop(ctx context.Context, hash string) error {
-	if err := r.client.Del(ctx, redisPrefix+hash).Err(); err != nil {
+	if _, err := r.client.Do(ctx, "DEL", redisPrefix+hash); err != nil {
 		return fmt.Errorf("drop plan from Redis: %w", err)
 	}
 	return nil

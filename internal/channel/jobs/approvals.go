@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/job"
+	"github.com/turnstone-run/turnstone/internal/redis"
 )
 
 // awaitingApproval is the reason of a turn that waits for a person.
@@ -70,7 +71,7 @@ func (s *session) publishWaiting(ctx context.Context, r *approvalRequests) error
 func (q *queue) publishWaiting(ctx context.Context, raw string, j *job.Job, message []byte) (string, error) {
 	announced := fmt.Sprintf("%s:waiting:%s:%d", q.name, j.JobID, j.RetryCount)
 	keys := []string{q.processing(q.bridge), announced, q.result(j.JobID)}
-	outcome, err := q.run(ctx, luaAnnounce, keys, raw, markTTL.Milliseconds(), message, q.resultTTLMillis()).Text()
+	outcome, err := redis.String(q.client.Run(ctx, luaAnnounce, keys, raw, markTTL.Milliseconds(), message, q.resultTTLMillis()))
 	if err != nil {
 		return "", fmt.Errorf("publish to Redis that a job waits: %w", err)
 	}

@@ -13,12 +13,12 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/channel/jobs"
 	"github.com/turnstone-run/turnstone/internal/job"
+	"github.com/turnstone-run/turnstone/internal/redis"
 )
 
 const soon = 30 * time.Second
@@ -38,7 +38,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	mini := miniredis.RunT(t)
-	b := &bench{t: t, mini: mini, options: func() *redis.Options { return &redis.Options{Addr: mini.Addr()} }, queue: "agent:jobs", prefix: "agent:results"}
+	b := &bench{t: t, mini: mini, options: func() *redis.Options { return &redis.Options{Address: mini.Addr()} }, queue: "agent:jobs", prefix: "agent:results"}
 	b.open()
 	return b
 }
@@ -53,7 +53,7 @@ func realBench(t *testing.T, s *server, name string) *bench {
 
 func (b *bench) open() {
 	b.inbox = newInbox()
-	b.raw = redis.NewClient(b.options())
+	b.raw = redis.New(*b.options())
 	var err error
 	b.client, err = jobs.NewClient(jobs.ClientConfig{Redis: b.options(), Queue: b.queue, ResultPrefix: b.prefix})
 	require.NoError(b.t, err)
@@ -93,7 +93,22 @@ func (b *bench) push(j job.Job) {
 
 func (b *bench) pushRaw(raw string) {
 	b.t.Helper()
-	require.NoError(b.t, b.raw.RPush(b.t.Context(), b.queue, raw).Err())
+	b.do("RPUSH", b.queue, raw)
+}
+
+// do runs a command that succeeds.
+func (b *bench) do(command string, args ...any) any {
+	b.t.Helper()
+	reply, err := b.raw.Do(context.Background(), command, args...)
+	require.NoError(b.t, err)
+	return reply
+}
+
+func (b *bench) keys(pattern string) []string {
+	b.t.Helper()
+	keys, err := redis.Strings(b.do("KEYS", pattern), nil)
+	require.NoError(b.t, err)
+	return keys
 }
 
 func (b *bench) wait(id string) job.Result {
@@ -111,21 +126,15 @@ func (b *bench) until(what string, condition func() bool) {
 }
 
 func (b *bench) length(key string) int {
-	n, err := b.raw.LLen(context.Background(), key).Result()
-	require.NoError(b.t, err)
-	return int(n)
+	return int(b.do("LLEN", key).(int64))
 }
 
 // nothingLeft checks that no list holds anything: each result was fetched, and there was one of each.
 func (b *bench) nothingLeft() {
 	b.t.Helper()
-	keys, err := b.raw.Keys(context.Background(), "*").Result()
-	require.NoError(b.t, err)
-	for _, key := range keys {
+	for _, key := range b.keys("*") {
 		if strings.HasPrefix(key, b.queue) || strings.HasPrefix(key, b.prefix) {
-			kind, err := b.raw.Type(context.Background(), key).Result()
-			require.NoError(b.t, err)
-			require.NotEqual(b.t, "list", kind, key)
+			require.NotEqual(b.t, "list", b.do("TYPE", key), key)
 		}
 	}
 }
@@ -359,11 +368,11 @@ func metric(t *testing.T, from prometheus.Gatherer, name string) float64 {
 func TestTheDeadAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	old := make([]any, 10_000)
-	for i := range old {
-		old[i] = "old"
+	old := []any{"agent:jobs:dead"}
+	for range 10_000 {
+		old = append(old, "old")
 	}
-	require.NoError(t, b.raw.RPush(t.Context(), "agent:jobs:dead", old...).Err())
+	b.do("RPUSH", old...)
 	b.serve(b.config())
 	b.pushRaw("new")
 	b.until("newest", func() bool { l, _ := b.mini.List("agent:jobs:dead"); return l[0] != "old" })

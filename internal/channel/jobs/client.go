@@ -7,10 +7,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/job"
+	"github.com/turnstone-run/turnstone/internal/redis"
 )
 
 // ClientConfig is the configuration of [NewClient].
@@ -75,10 +74,10 @@ func (c *Client) Wait(ctx context.Context, jobID string) (job.Result, error) {
 		}
 		// If the answer to a pop were lost, so were the result. This leaves it in the list.
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), popTimeout+takeGrace)
-		raw, err := c.client.BLMove(bounded, key, key, "LEFT", "LEFT", popTimeout).Result()
+		raw, err := redis.String(c.client.Wait(bounded, popTimeout, "BLMOVE", key, key, "LEFT", "LEFT", popTimeout.Seconds()))
 		cancel()
 		switch {
-		case errors.Is(err, redis.Nil):
+		case errors.Is(err, redis.ErrNil):
 			wait.Reset()
 			continue
 		case redis.HasErrorPrefix(err, "WRONGTYPE"):
@@ -102,7 +101,7 @@ func (c *Client) Wait(ctx context.Context, jobID string) (job.Result, error) {
 func (c *Client) claim(ctx context.Context, key, raw string) bool {
 	wait := newBackoff(time.Second)
 	for isUnsure := false; ; isUnsure = true {
-		n, err := c.client.LRem(context.WithoutCancel(ctx), key, 1, raw).Result()
+		n, err := redis.Int(c.client.Do(context.WithoutCancel(ctx), "LREM", key, 1, raw))
 		if err == nil {
 			return n > 0 || isUnsure
 		}

@@ -65,7 +65,7 @@ func TestClient(t *testing.T) {
 	_, err = b.client.Wait(ctx, "j")
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 
-	require.NoError(t, b.raw.RPush(t.Context(), "agent:results:j", "{}").Err())
+	b.do("RPUSH", "agent:results:j", "{}")
 	_, err = b.client.Wait(t.Context(), "j")
 	require.ErrorContains(t, err, `read result of job "j": version: is missing`)
 	_, err = b.client.Wait(t.Context(), "")

@@ -3,16 +3,13 @@ package jobs
 import (
 	"cmp"
 	"context"
-	"errors"
-	"net/url"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/redis"
 )
 
 // Defaults and bounds.
@@ -85,28 +82,18 @@ func (c Config) withDefaults() (Config, error) {
 	return c, c.Approvals.Validate("approvals")
 }
 
-// connect returns a client that connects when it is first used. The client does not retry commands: one whose answer was lost may have moved a
-// job, and the caller must know.
+// connect returns a client that connects when it is first used.
 func connect(address string, given *redis.Options) (*redis.Client, error) {
-	var options redis.Options
 	switch {
 	case given != nil:
-		options = *given
+		return redis.New(*given), nil
 	case address == "":
 		return nil, agent.Invalid("url", "is empty: want redis://host:6379")
 	default:
-		parsed, err := redis.ParseURL(address)
+		options, err := redis.ParseURL(address)
 		if err != nil {
-			if _, ok := errors.AsType[*url.Error](err); ok {
-				err = errors.New("malformed URL") // the parser's error may hold the password
-			}
 			return nil, agent.Invalid("url", "%w", err)
 		}
-		options = *parsed
+		return redis.New(*options), nil
 	}
-	options.MaxRetries, options.DialerRetries = -1, 1
-	options.ContextTimeoutEnabled = true
-	options.DisableIdentity = true
-	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return redis.NewClient(&options), nil
 }

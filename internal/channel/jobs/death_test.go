@@ -14,6 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/channel/jobs"
 	"github.com/turnstone-run/turnstone/internal/job"
+	"github.com/turnstone-run/turnstone/internal/redis"
 )
 
 const lease = 300 * time.Millisecond
@@ -81,7 +82,7 @@ func (b *bench) serveLoosely(cfg jobs.Config, served *sync.WaitGroup) (stop func
 
 // empty reports whether no list of the bench holds anything.
 func (b *bench) empty() bool {
-	keys, err := b.raw.Keys(context.Background(), b.queue+":processing:*").Result()
+	keys, err := redis.Strings(b.raw.Do(context.Background(), "KEYS", b.queue+":processing:*"))
 	return err == nil && len(keys) == 0 && b.length(b.queue) == 0
 }
 
@@ -127,7 +128,7 @@ func TestWakingUpFromTheDead(t *testing.T) {
 	b.inbox.let("job-j")
 	require.Equal(t, job.StatusCompleted, b.wait("j").Status)
 	require.GreaterOrEqual(t, metric(t, registry, "jobs_adopted_total"), 1.0, "the sleeper's last pop may take it again in its sleep")
-	require.NoError(t, b.raw.Del(t.Context(), "agent:jobs:attempt:j:0").Err()) // not what keeps it from publishing
+	b.do("DEL", "agent:jobs:attempt:j:0") // not what keeps it from publishing
 	wake()
 	b.push(job.Job{JobID: "k", Prompt: "p"}) // and it works on, with the other
 	b.push(job.Job{JobID: "l", Prompt: "p"})
@@ -279,7 +280,7 @@ func TestBridgesDieAllTheTime(t *testing.T) {
 			kills[victim]()
 			kills[victim] = start()
 			mark := fmt.Sprintf("%s:attempt:%d:0", b.queue, rand.N(i+1)) // of which job is chance: deaths come when they come
-			b.until("a job is taken", func() bool { return b.raw.Exists(b.t.Context(), mark).Val() == 1 })
+			b.until("a job is taken", func() bool { return b.do("EXISTS", mark) == int64(1) })
 		}
 	}
 	waiting()

@@ -9,13 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/turnstone-run/turnstone/internal/job"
+	"github.com/turnstone-run/turnstone/internal/redis"
 )
 
 const (
-	popTimeout  = time.Second    // of a pop, the shortest that go-redis allows
+	popTimeout  = time.Second    // of a pop
 	markTTL     = 24 * time.Hour // of the mark of an attempt
 	forgetAfter = 24 * time.Hour // after which a bridge that holds nothing is forgotten
 	maxDead     = 10_000
@@ -30,7 +29,7 @@ const (
 	buried      = "buried"
 )
 
-// queue is the queue of one bridge in Redis. Its errors are errors of Redis, but never [redis.Nil].
+// queue is the queue of one bridge in Redis. Its errors are errors of Redis, but never [redis.ErrNil].
 type queue struct {
 	client    *redis.Client
 	bridge    string
@@ -50,14 +49,9 @@ func (q *queue) attempt(jobID string, retry int) string {
 	return q.name + ":attempt:" + jobID + ":" + strconv.Itoa(retry)
 }
 
-// run runs a script, by its hash if Redis has it.
-func (q *queue) run(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
-	return redis.NewScript(script).Run(ctx, q.client, keys, args...)
-}
-
 // renewLease renews the lease.
 func (q *queue) renewLease(ctx context.Context) error {
-	if err := q.run(ctx, luaBeat, []string{q.alive(q.bridge), q.bridges()}, q.bridge, q.lease.Milliseconds()).Err(); err != nil {
+	if _, err := q.client.Run(ctx, luaBeat, []string{q.alive(q.bridge), q.bridges()}, q.bridge, q.lease.Milliseconds()); err != nil {
 		return fmt.Errorf("renew lease in Redis: %w", err)
 	}
 	return nil
@@ -65,8 +59,8 @@ func (q *queue) renewLease(ctx context.Context) error {
 
 // take waits up to a second for a job; ok is false if there was none.
 func (q *queue) take(ctx context.Context) (raw string, ok bool, err error) {
-	raw, err = q.client.BLMove(ctx, q.name, q.processing(q.bridge), "LEFT", "RIGHT", popTimeout).Result()
-	if errors.Is(err, redis.Nil) {
+	raw, err = redis.String(q.client.Wait(ctx, popTimeout, "BLMOVE", q.name, q.processing(q.bridge), "LEFT", "RIGHT", popTimeout.Seconds()))
+	if errors.Is(err, redis.ErrNil) {
 		return "", false, nil
 	}
 	if err != nil {
@@ -77,12 +71,12 @@ func (q *queue) take(ctx context.Context) (raw string, ok bool, err error) {
 
 // push puts a message at the end of the queue. If its attempt has ended already, it returns the mark instead.
 func (q *queue) push(ctx context.Context, j *job.Job, raw []byte) (mark string, err error) {
-	return q.run(ctx, luaPush, []string{q.name, q.attempt(j.JobID, j.RetryCount)}, raw).Text()
+	return redis.String(q.client.Run(ctx, luaPush, []string{q.name, q.attempt(j.JobID, j.RetryCount)}, raw))
 }
 
 // held lists the messages that the bridge has taken.
 func (q *queue) held(ctx context.Context) ([]string, error) {
-	list, err := q.client.LRange(ctx, q.processing(q.bridge), 0, -1).Result()
+	list, err := redis.Strings(q.client.Do(ctx, "LRANGE", q.processing(q.bridge), 0, -1))
 	if err != nil {
 		return nil, fmt.Errorf("list jobs in Redis: %w", err)
 	}
@@ -91,7 +85,7 @@ func (q *queue) held(ctx context.Context) ([]string, error) {
 
 // adopt gives the jobs of dead bridges back to the queue and returns how many.
 func (q *queue) adopt(ctx context.Context) (int, error) {
-	list, err := q.run(ctx, luaDead, []string{q.bridges()}, q.alive(""), q.processing(""), int(forgetAfter.Seconds())).StringSlice()
+	list, err := redis.Strings(q.client.Run(ctx, luaDead, []string{q.bridges()}, q.alive(""), q.processing(""), int(forgetAfter.Seconds())))
 	if err != nil {
 		return 0, fmt.Errorf("look for dead bridges in Redis: %w", err)
 	}
@@ -117,7 +111,7 @@ func (q *queue) giveBack(ctx context.Context, bridge string) (int, error) {
 	}
 	keys := []string{q.name, q.processing(bridge), q.alive(bridge), q.bridges()}
 	for total := 0; ; {
-		n, err := q.run(ctx, luaGiveBack, keys, bridge, isSelf, giveChunk).Int()
+		n, err := redis.Int(q.client.Run(ctx, luaGiveBack, keys, bridge, isSelf, giveChunk))
 		if err != nil {
 			return total, fmt.Errorf("give jobs back to Redis: %w", err)
 		}
@@ -135,7 +129,7 @@ func (q *queue) begin(ctx context.Context, raw string, j *job.Job) (earlier []in
 	for n := j.RetryCount - 1; n >= 0; n-- {
 		keys = append(keys, q.attempt(j.JobID, n))
 	}
-	marks, err := q.run(ctx, luaBegin, keys, raw, markTTL.Milliseconds()).StringSlice()
+	marks, err := redis.Strings(q.client.Run(ctx, luaBegin, keys, raw, markTTL.Milliseconds()))
 	if err != nil {
 		return nil, false, false, fmt.Errorf("begin job in Redis: %w", err)
 	}
@@ -150,7 +144,7 @@ func (q *queue) begin(ctx context.Context, raw string, j *job.Job) (earlier []in
 // publish ends an attempt and returns the outcome: published, gone, duplicate or occupied.
 func (q *queue) publish(ctx context.Context, raw string, j *job.Job, status job.Status, message []byte) (string, error) {
 	keys := []string{q.processing(q.bridge), q.attempt(j.JobID, j.RetryCount), q.result(j.JobID)}
-	outcome, err := q.run(ctx, luaPublish, keys, raw, string(status), markTTL.Milliseconds(), message, q.resultTTLMillis()).Text()
+	outcome, err := redis.String(q.client.Run(ctx, luaPublish, keys, raw, string(status), markTTL.Milliseconds(), message, q.resultTTLMillis()))
 	if err != nil {
 		return "", fmt.Errorf("publish result to Redis: %w", err)
 	}
@@ -189,7 +183,7 @@ func (q *queue) addDeadLetter(ctx context.Context, raw string, l deadLetter, r *
 		}
 		to = q.result(r.JobID)
 	}
-	outcome, err := q.run(ctx, luaBury, []string{q.processing(q.bridge), q.dead(), to}, raw, body, maxDead, message, q.resultTTLMillis()).Text()
+	outcome, err := redis.String(q.client.Run(ctx, luaBury, []string{q.processing(q.bridge), q.dead(), to}, raw, body, maxDead, message, q.resultTTLMillis()))
 	if err != nil {
 		return "", fmt.Errorf("write dead letter to Redis: %w", err)
 	}

@@ -8,14 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/turnstone-run/turnstone/internal/redis"
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // the client's own words about every connection that a test breaks
 	goleak.VerifyTestMain(m)
 }
 
@@ -32,7 +31,7 @@ func startRedis(t testing.TB) *server {
 	dir, err := os.MkdirTemp("", "redis") // a socket's path must be short
 	require.NoError(t, err)
 	s := &server{t: t, dir: dir}
-	s.client = redis.NewClient(s.options())
+	s.client = redis.New(*s.options())
 	t.Cleanup(func() {
 		require.NoError(t, s.client.Close())
 		s.kill()
@@ -43,7 +42,7 @@ func startRedis(t testing.TB) *server {
 }
 
 func (s *server) options() *redis.Options {
-	return &redis.Options{Network: "unix", Addr: filepath.Join(s.dir, "s")}
+	return &redis.Options{Network: "unix", Address: filepath.Join(s.dir, "s")}
 }
 
 func (s *server) start() {
@@ -53,7 +52,7 @@ func (s *server) start() {
 	s.cmd = exec.Command(path, "--port", "0", "--unixsocket", filepath.Join(s.dir, "s"), "--dir", s.dir,
 		"--appendonly", "yes", "--appendfsync", "always", "--save", "")
 	require.NoError(s.t, s.cmd.Start())
-	require.Eventually(s.t, func() bool { return s.client.Ping(context.Background()).Err() == nil }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(s.t, func() bool { _, err := s.client.Do(context.Background(), "PING"); return err == nil }, 20*time.Second, 10*time.Millisecond)
 }
 
 // kill ends it as a crash does.

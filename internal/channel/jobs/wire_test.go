@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/turnstone-run/turnstone/internal/redis"
 )
 
 // wire makes connections that go wrong when they are told to.
@@ -27,7 +27,7 @@ func newWire() *wire { return &wire{wrong: make(chan struct{})} }
 
 // through puts the wire into a client's options.
 func (w *wire) through(o *redis.Options) *redis.Options {
-	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+	o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		if err != nil {
 			return nil, err

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/internal/devstack"
 	"github.com/turnstone-run/turnstone/internal/devstack/embedded"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
+	"github.com/turnstone-run/turnstone/internal/redis"
 )
 
 func TestStackStartsWhatIsAskedFor(t *testing.T) {
@@ -56,11 +56,16 @@ func requireRedis(t *testing.T, at string) {
 	t.Helper()
 	options, err := redis.ParseURL(at)
 	require.NoError(t, err)
-	client := redis.NewClient(options)
+	client := redis.New(*options)
 	defer client.Close()
-	require.NoError(t, client.Set(t.Context(), "a", "b", time.Second).Err())
-	require.Equal(t, "b", client.Get(t.Context(), "a").Val())
-	require.Eventually(t, func() bool { return client.Exists(t.Context(), "a").Val() == 0 }, 10*time.Second, 20*time.Millisecond)
+	do := func(command string, args ...any) any {
+		reply, err := client.Do(t.Context(), command, args...)
+		require.NoError(t, err)
+		return reply
+	}
+	do("SET", "a", "b", "EX", 1)
+	require.Equal(t, []byte("b"), do("GET", "a"))
+	require.Eventually(t, func() bool { return do("EXISTS", "a") == int64(0) }, 10*time.Second, 20*time.Millisecond)
 }
 
 func TestStackThatCannotStartLeavesNothing(t *testing.T) {
