@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"golang.org/x/time/rate"
@@ -79,10 +80,8 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (io.Re
 
 // apiError is an answer that is no success: the API's Status, or what something in front of it says.
 type apiError struct {
-	Kind    string `json:"kind"`
-	Code    int    `json:"code"`
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
+	Kind, Reason, Message string
+	Code                  int
 }
 
 // maxError bounds what is read of an answer that is no success.
@@ -104,12 +103,7 @@ func (e *apiError) Error() string { return cmp.Or(e.Message, e.Reason, http.Stat
 // hasCode reports whether the API has answered with one of the HTTP status codes.
 func hasCode(err error, codes ...int) bool {
 	e, ok := errors.AsType[*apiError](err)
-	for _, code := range codes {
-		if ok && e.Code == code {
-			return true
-		}
-	}
-	return false
+	return ok && slices.Contains(codes, e.Code)
 }
 
 // alreadyExists reports whether the API has an object of the name. Other conflicts have the same code.

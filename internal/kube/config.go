@@ -141,10 +141,6 @@ func (c *Config) check() error {
 		return agent.Invalid("ttl", "want at least %s: the next attempt of a call must find its Job", minTTL)
 	case c.TTL > maxTTL:
 		return agent.Invalid("ttl", "want at most %s", maxTTL)
-	case c.PullPatience < 0:
-		return agent.Invalid("pull_patience", "is negative")
-	case c.PollInterval < 0:
-		return agent.Invalid("poll_interval", "is negative")
 	}
 	if c.Interpreter != "" {
 		if _, err := parseImage(c.Interpreter); err != nil {

@@ -22,8 +22,6 @@ func TestNewRefuses(t *testing.T) {
 		{"deadline", func(c *kube.Config) { c.Deadline = time.Millisecond }},
 		{"ttl", func(c *kube.Config) { c.TTL = time.Second }},
 		{"ttl", func(c *kube.Config) { c.TTL = 365 * 24 * time.Hour }},
-		{"pull_patience", func(c *kube.Config) { c.PullPatience = -1 }},
-		{"poll_interval", func(c *kube.Config) { c.PollInterval = -1 }},
 		{"cpu", func(c *kube.Config) { c.CPU = "x" }},
 		{"memory", func(c *kube.Config) { c.Memory = "0" }},
 		{"ephemeral_storage", func(c *kube.Config) { c.EphemeralStorage = "1Zi" }},

@@ -12,33 +12,27 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// snapshot is the state of a Job at one time.
-type snapshot struct {
-	job *job
-	pod *pod // the newest; nil: none yet
-}
-
 // follow reads the Job until it has finished, and returns its result.
 func (r *run) follow(ctx context.Context) (agent.ContainerResult, error) {
 	tick := time.NewTicker(r.c.cfg.PollInterval)
 	defer tick.Stop()
 	var troubled time.Time // since when the image cannot be pulled
 	for {
-		seen, err := r.read(ctx)
+		found, newest, err := r.read(ctx)
 		switch {
 		case hasCode(err, http.StatusNotFound):
 			return agent.ContainerResult{Failure: jobGoneFailure()}, nil
 		case err != nil && isFinal(err):
-			return agent.ContainerResult{}, agent.Errorf(agent.CodeUnavailable, op, "the cluster refuses: %s", clip.Bytes(err.Error(), maxAPIMessage))
+			return agent.ContainerResult{}, agent.Errorf(agent.CodeUnavailable, op, "%s", refusal(err))
 		case err != nil:
 			return agent.ContainerResult{}, &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: err}
-		case seen.job.Metadata.UID != r.job.Metadata.UID:
+		case found.Metadata.UID != r.job.Metadata.UID:
 			return agent.ContainerResult{Failure: jobGoneFailure()}, nil
 		}
-		if done, ok := seen.job.end(); ok {
-			return r.collect(ctx, seen, done)
+		if done, ok := found.end(); ok {
+			return r.collect(ctx, newest, done)
 		}
-		what, problem := progress(seen.pod)
+		what, problem := progress(newest)
 		r.report(what)
 		switch {
 		case problem == noProblem:
@@ -60,27 +54,24 @@ func (r *run) follow(ctx context.Context) (agent.ContainerResult, error) {
 	}
 }
 
-// read returns the Job and its newest pod.
-func (r *run) read(ctx context.Context) (snapshot, error) {
-	found, err := retry(ctx, r.getJob)
-	if err != nil {
-		return snapshot{}, err
+// read returns the Job and its newest pod, or nil if there is none yet.
+func (r *run) read(ctx context.Context) (found *job, newest *pod, err error) {
+	if found, err = retry(ctx, r.getJob); err != nil {
+		return nil, nil, err
 	}
-	pods, err := retry(ctx, func(ctx context.Context) (*podList, error) {
+	pods, err := retry(ctx, func(ctx context.Context) (*struct{ Items []*pod }, error) {
 		selector := url.Values{"labelSelector": {"batch.kubernetes.io/job-name=" + r.name}}
-		return call[podList](ctx, r.c.cfg.Client, http.MethodGet, r.c.podsPath()+"?"+selector.Encode(), nil)
+		return call[struct{ Items []*pod }](ctx, r.c.cfg.Client, http.MethodGet, r.c.podsPath()+"?"+selector.Encode(), nil)
 	})
 	if err != nil {
-		return snapshot{}, err
+		return nil, nil, err
 	}
-	s := snapshot{job: found}
-	for i := range pods.Items {
-		p := &pods.Items[i]
-		if p.Metadata.isControlledBy(found.Metadata.UID) && (s.pod == nil || s.pod.Metadata.CreationTimestamp.Before(p.Metadata.CreationTimestamp)) {
-			s.pod = p
+	for _, p := range pods.Items {
+		if p.Metadata.isControlledBy(found.Metadata.UID) && (newest == nil || newest.Metadata.CreationTimestamp.Before(p.Metadata.CreationTimestamp)) {
+			newest = p
 		}
 	}
-	return s, nil
+	return found, newest, nil
 }
 
 // startProblem says whether something keeps a container from starting.
@@ -109,7 +100,7 @@ func progress(p *pod) (string, startProblem) {
 	if p == nil {
 		return "waiting for a pod", noProblem
 	}
-	switch state := p.state(); {
+	switch state := p.container(); {
 	case state.Running != nil:
 		return "running", noProblem
 	case state.Terminated != nil:
@@ -138,15 +129,15 @@ func withReason(what, reason, message string) string {
 }
 
 // collect returns the result of a finished Job.
-func (r *run) collect(ctx context.Context, seen snapshot, done condition) (agent.ContainerResult, error) {
+func (r *run) collect(ctx context.Context, p *pod, done state) (agent.ContainerResult, error) {
 	var result agent.ContainerResult
-	ended := seen.pod.state().Terminated
+	ended := p.container().Terminated
 	var message string
 	if ended != nil {
 		result.ExitCode, message = ended.ExitCode, ended.Message
 	}
-	if seen.pod != nil {
-		out, err := retry(ctx, func(ctx context.Context) (output, error) { return r.logs(ctx, seen.pod.Metadata.Name) })
+	if p != nil {
+		out, err := retry(ctx, func(ctx context.Context) (output, error) { return r.logs(ctx, p.Metadata.Name) })
 		switch {
 		case err == nil:
 			result.Logs, result.LogsCut = out.text, out.cut
@@ -158,12 +149,12 @@ func (r *run) collect(ctx context.Context, seen snapshot, done condition) (agent
 	}
 	result.Result, result.Logs = resultOf(message, result.Logs)
 	if done.Type == jobComplete {
-		if seen.pod == nil {
+		if p == nil {
 			result.Failure = &agent.Failure{Type: agent.OutcomeUnknown, Message: "the container has succeeded, and its pod is gone with what it answered"}
 		}
 		return result, nil
 	}
-	result.Failure = r.failure(seen.pod, ended, done, result.Logs)
+	result.Failure = r.failure(p, ended, done, result.Logs)
 	return result, nil
 }
 
@@ -171,7 +162,7 @@ func (r *run) collect(ctx context.Context, seen snapshot, done condition) (agent
 const maxQuote = 2 << 10
 
 // failure says why a container did not succeed.
-func (r *run) failure(p *pod, ended *termination, done condition, logs string) *agent.Failure {
+func (r *run) failure(p *pod, ended *state, done state, logs string) *agent.Failure {
 	f := &agent.Failure{Type: string(agent.CodeInvalid)}
 	switch {
 	case done.Reason == "DeadlineExceeded", p != nil && p.Status.Reason == "DeadlineExceeded":

@@ -17,13 +17,10 @@ import (
 const (
 	labelManagedBy = "app.kubernetes.io/managed-by"
 	labelComponent = "app.kubernetes.io/component"
-	labelTenant    = "turnstone.run/tenant"
-	labelTurn      = "turnstone.run/turn"
-
-	noteTenant  = "turnstone.run/tenant"
-	noteTurn    = "turnstone.run/turn"
-	noteCall    = "turnstone.run/call"
-	noteRequest = "turnstone.run/request" // the digest of the request
+	markTenant     = "turnstone.run/tenant" // label and annotation
+	markTurn       = "turnstone.run/turn"   // label and annotation
+	noteCall       = "turnstone.run/call"
+	noteRequest    = "turnstone.run/request" // the digest of the request
 )
 
 // Where a container finds its input.
@@ -62,7 +59,7 @@ func (c *Cluster) manifest(r *request) (*manifest, error) {
 	marks := object{
 		"labels": labels(&r.in),
 		"annotations": object{
-			noteTenant: annotation(r.in.Tenant), noteTurn: annotation(string(r.in.TurnID)), noteCall: annotation(r.in.Key), noteRequest: asked,
+			markTenant: annotation(r.in.Tenant), markTurn: annotation(string(r.in.TurnID)), noteCall: annotation(r.in.Key), noteRequest: asked,
 		},
 	}
 	meta := maps.Clone(marks)
@@ -86,7 +83,7 @@ func (c *Cluster) manifest(r *request) (*manifest, error) {
 func (m *manifest) ownedInput(owner *job) object {
 	meta := maps.Clone(m.input["metadata"].(object))
 	meta["ownerReferences"] = []object{{
-		"apiVersion": "batch/v1", "kind": "Job", "name": owner.Metadata.Name, "uid": owner.Metadata.UID, "controller": true, "blockOwnerDeletion": false,
+		"apiVersion": "batch/v1", "kind": "Job", "name": m.name, "uid": owner.Metadata.UID, "controller": true, "blockOwnerDeletion": false,
 	}}
 	input := maps.Clone(m.input)
 	input["metadata"] = meta
@@ -94,6 +91,10 @@ func (m *manifest) ownedInput(owner *job) object {
 }
 
 func (c *Cluster) podSpec(r *request, input string, seconds int64) object {
+	pullSecrets := []object{}
+	for _, name := range c.cfg.PullSecrets {
+		pullSecrets = append(pullSecrets, object{"name": name})
+	}
 	spec := object{
 		"restartPolicy": "Never", "activeDeadlineSeconds": seconds, "terminationGracePeriodSeconds": 5,
 		"automountServiceAccountToken": false, "enableServiceLinks": false,
@@ -105,17 +106,10 @@ func (c *Cluster) podSpec(r *request, input string, seconds int64) object {
 			{"name": "input", "secret": object{"secretName": input, "defaultMode": 0o440}},
 			{"name": "tmp", "emptyDir": object{"sizeLimit": c.max.tmp.text}},
 		},
-		"containers": []object{c.container(r)},
+		"containers": []object{c.container(r)}, "imagePullSecrets": pullSecrets,
 	}
 	if c.cfg.RuntimeClass != "" {
 		spec["runtimeClassName"] = c.cfg.RuntimeClass
-	}
-	var pullSecrets []object
-	for _, name := range c.cfg.PullSecrets {
-		pullSecrets = append(pullSecrets, object{"name": name})
-	}
-	if pullSecrets != nil {
-		spec["imagePullSecrets"] = pullSecrets
 	}
 	return spec
 }
@@ -159,12 +153,10 @@ func escapeAll(words []string) []string {
 }
 
 func labels(in *agent.Container) map[string]string {
-	labels := map[string]string{labelManagedBy: "turnstone", labelComponent: "container"}
-	for name, value := range map[string]string{labelTenant: in.Tenant, labelTurn: string(in.TurnID)} {
-		if text := labelValue(value); text != "" {
-			labels[name] = text
-		}
+	labels := map[string]string{
+		labelManagedBy: "turnstone", labelComponent: "container", markTenant: labelValue(in.Tenant), markTurn: labelValue(string(in.TurnID)),
 	}
+	maps.DeleteFunc(labels, func(_, value string) bool { return value == "" })
 	return labels
 }
 

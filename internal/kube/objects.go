@@ -5,18 +5,17 @@ import "time"
 // object is an object of Kubernetes that is written, by the names of its API.
 type object = map[string]any
 
-// The types below hold what is read of Kubernetes' objects.
+// The types below hold what is read of Kubernetes' objects. Their members are those of the API, whose names begin with a small letter.
 
 type metadata struct {
-	Name              string            `json:"name"`
-	UID               string            `json:"uid"`
-	Annotations       map[string]string `json:"annotations"`
-	CreationTimestamp time.Time         `json:"creationTimestamp"`
-	DeletionTimestamp *time.Time        `json:"deletionTimestamp"`
+	Name, UID         string
+	Annotations       map[string]string
+	CreationTimestamp time.Time
+	DeletionTimestamp *time.Time
 	OwnerReferences   []struct {
-		UID        string `json:"uid"`
-		Controller bool   `json:"controller"`
-	} `json:"ownerReferences"`
+		UID        string
+		Controller bool
+	}
 }
 
 // isControlledBy reports whether the object belongs to the one with a UID.
@@ -29,36 +28,30 @@ func (m *metadata) isControlledBy(uid string) bool {
 	return false
 }
 
-type secret struct {
-	Metadata metadata `json:"metadata"`
+// state is a condition of a Job or a pod, or the state of a container, with the members that it has.
+type state struct {
+	Type, Status    string
+	Reason, Message string
+	ExitCode        int32
 }
+
+type secret struct{ Metadata metadata }
 
 type job struct {
-	Metadata metadata `json:"metadata"`
+	Metadata metadata
 	Spec     struct {
-		Suspend  bool `json:"suspend"`
+		Suspend  bool
 		Template struct {
 			Spec struct {
-				ActiveDeadlineSeconds int64 `json:"activeDeadlineSeconds"`
+				ActiveDeadlineSeconds int64
 				Containers            []struct {
-					Name      string `json:"name"`
-					Resources struct {
-						Limits map[string]string `json:"limits"`
-					} `json:"resources"`
-				} `json:"containers"`
-			} `json:"spec"`
-		} `json:"template"`
-	} `json:"spec"`
-	Status struct {
-		Conditions []condition `json:"conditions"`
-	} `json:"status"`
-}
-
-type condition struct {
-	Type    string `json:"type"`
-	Status  string `json:"status"`
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
+					Name      string
+					Resources struct{ Limits map[string]string }
+				}
+			}
+		}
+	}
+	Status struct{ Conditions []state }
 }
 
 // The types of conditions.
@@ -69,53 +62,33 @@ const (
 )
 
 // end returns the condition with which a Job has ended; ok is false if it has not.
-func (j *job) end() (done condition, ok bool) {
+func (j *job) end() (done state, ok bool) {
 	for _, c := range j.Status.Conditions {
 		if c.Status == "True" && (c.Type == jobComplete || c.Type == jobFailed) {
 			return c, true
 		}
 	}
-	return condition{}, false
-}
-
-type podList struct {
-	Items []pod `json:"items"`
+	return state{}, false
 }
 
 type pod struct {
-	Metadata metadata `json:"metadata"`
-	Spec     struct {
-		NodeName string `json:"nodeName"`
-	} `json:"spec"`
-	Status struct {
-		Reason            string      `json:"reason"`
-		Message           string      `json:"message"`
-		Conditions        []condition `json:"conditions"`
+	Metadata metadata
+	Spec     struct{ NodeName string }
+	Status   struct {
+		Reason, Message   string
+		Conditions        []state
 		ContainerStatuses []struct {
-			Name  string         `json:"name"`
-			State containerState `json:"state"`
-		} `json:"containerStatuses"`
-	} `json:"status"`
+			Name  string
+			State containerState
+		}
+	}
 }
 
 // containerState has one member at most.
-type containerState struct {
-	Running *struct{} `json:"running"`
-	Waiting *struct {
-		Reason  string `json:"reason"`
-		Message string `json:"message"`
-	} `json:"waiting"`
-	Terminated *termination `json:"terminated"`
-}
+type containerState struct{ Waiting, Running, Terminated *state }
 
-type termination struct {
-	ExitCode int32  `json:"exitCode"`
-	Reason   string `json:"reason"`
-	Message  string `json:"message"`
-}
-
-// state returns the state of the pod's container, beside which a cluster may run others; nothing if there is no pod.
-func (p *pod) state() containerState {
+// container returns the state of the pod's container, beside which a cluster may run others; nothing if there is no pod.
+func (p *pod) container() containerState {
 	if p != nil {
 		for _, c := range p.Status.ContainerStatuses {
 			if c.Name == containerName {

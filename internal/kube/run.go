@@ -220,17 +220,18 @@ func retry[T any](ctx context.Context, ask func(ctx context.Context) (T, error))
 const maxAPIMessage = 500
 
 func apiFailure(err error, so string) *agent.Failure {
-	f := &agent.Failure{Type: string(agent.CodeUnavailable), Retryable: !isFinal(err)}
-	switch {
-	case hasCode(err, http.StatusForbidden, http.StatusUnauthorized):
+	f := &agent.Failure{Type: string(agent.CodeUnavailable), Message: "the cluster cannot be reached; " + so, Retryable: !isFinal(err)}
+	if hasCode(err, http.StatusForbidden, http.StatusUnauthorized) {
 		f.Type = string(agent.CodeDenied)
-		f.Message = "the cluster refuses: " + clip.Bytes(err.Error(), maxAPIMessage) + "; " + so
-	case isFinal(err):
-		f.Message = "the cluster refuses: " + clip.Bytes(err.Error(), maxAPIMessage) + "; " + so
-	default:
-		f.Message = "the cluster cannot be reached; " + so
+	}
+	if isFinal(err) || f.Type == string(agent.CodeDenied) {
+		f.Message = refusal(err) + "; " + so
 	}
 	return f
+}
+
+func refusal(err error) string {
+	return "the cluster refuses: " + clip.Bytes(err.Error(), maxAPIMessage)
 }
 
 // jobGoneFailure returns the failure of a Job that is not there any more.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 var jobPattern = regexp.MustCompile(`^turnstone-[0-9a-f]{32}$`)
@@ -20,26 +19,26 @@ func (c *Cluster) Status(ctx context.Context, tenant, name string) (agent.Contai
 		return agent.ContainerStatus{}, agent.Invalid("job", "%.80q is no job's name: want the job of an earlier answer of delegate_to_agent", name)
 	}
 	r := &run{c: c, name: name}
-	seen, err := r.read(ctx)
+	found, newest, err := r.read(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return agent.ContainerStatus{}, agent.Interrupted(ctx, op)
-	case hasCode(err, http.StatusNotFound), err == nil && seen.job.Metadata.Annotations[noteTenant] != annotation(tenant):
+	case hasCode(err, http.StatusNotFound), err == nil && found.Metadata.Annotations[markTenant] != annotation(tenant):
 		return agent.ContainerStatus{}, agent.FieldErrorf(agent.CodeNotFound, "job",
 			"there is no job %s; finished jobs are kept for %s", name, c.cfg.TTL)
 	case err != nil && isFinal(err):
-		return agent.ContainerStatus{}, agent.Errorf(agent.CodeDenied, "", "the cluster refuses: %s", clip.Bytes(err.Error(), maxAPIMessage))
+		return agent.ContainerStatus{}, agent.Errorf(agent.CodeDenied, "", "%s", refusal(err))
 	case err != nil:
 		return agent.ContainerStatus{}, &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: err}
 	}
 	status := agent.ContainerStatus{Job: name, State: agent.ContainerRunning}
-	done, ok := seen.job.end()
+	done, ok := found.end()
 	if !ok {
-		status.Detail, _ = progress(seen.pod)
+		status.Detail, _ = progress(newest)
 		return status, nil
 	}
-	r.job, r.req = seen.job, requestOf(seen.job)
-	if status.Result, err = r.collect(ctx, seen, done); err != nil {
+	r.job, r.req = found, requestOf(found)
+	if status.Result, err = r.collect(ctx, newest, done); err != nil {
 		return agent.ContainerStatus{}, err
 	}
 	status.Result.Job, status.State = name, agent.ContainerSucceeded
