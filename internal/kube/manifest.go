@@ -40,7 +40,7 @@ const podGrace = 15 * time.Second
 type manifest struct {
 	name, request string
 	job, spec     object // spec is the Job's
-	input         object // the Secret
+	input, meta   object // the Secret, and its metadata
 }
 
 // jobName returns the name of a call's Job. It fits a label, and does not show the tenant.
@@ -62,11 +62,11 @@ func (c *Cluster) manifest(r *request) (*manifest, error) {
 			markTenant: annotation(r.in.Tenant), markTurn: annotation(string(r.in.TurnID)), noteCall: annotation(r.in.Key), noteRequest: asked,
 		},
 	}
-	meta := maps.Clone(marks)
-	meta["name"], meta["namespace"] = m.name, c.cfg.Namespace
+	m.meta = maps.Clone(marks)
+	m.meta["name"], m.meta["namespace"] = m.name, c.cfg.Namespace
 	seconds := int64(r.timeout / time.Second)
 	m.input = object{
-		"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "Opaque", "immutable": true, "data": r.files,
+		"apiVersion": "v1", "kind": "Secret", "metadata": m.meta, "type": "Opaque", "immutable": true, "data": r.files,
 	}
 	m.spec = object{
 		"suspend": true, "parallelism": 1, "completions": 1, "backoffLimit": containerRetries,
@@ -75,13 +75,13 @@ func (c *Cluster) manifest(r *request) (*manifest, error) {
 		"ttlSecondsAfterFinished": int64(c.cfg.TTL / time.Second),
 		"template":                object{"metadata": marks, "spec": c.podSpec(r, m.name, seconds)},
 	}
-	m.job = object{"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": m.spec}
+	m.job = object{"apiVersion": "batch/v1", "kind": "Job", "metadata": m.meta, "spec": m.spec}
 	return m, nil
 }
 
 // ownedInput returns the input with the Job as its owner, so that it is deleted with the Job.
 func (m *manifest) ownedInput(owner *job) object {
-	meta := maps.Clone(m.input["metadata"].(object))
+	meta := maps.Clone(m.meta)
 	meta["ownerReferences"] = []object{{
 		"apiVersion": "batch/v1", "kind": "Job", "name": m.name, "uid": owner.Metadata.UID, "controller": true, "blockOwnerDeletion": false,
 	}}
@@ -91,7 +91,7 @@ func (m *manifest) ownedInput(owner *job) object {
 }
 
 func (c *Cluster) podSpec(r *request, input string, seconds int64) object {
-	pullSecrets := []object{}
+	var pullSecrets []object
 	for _, name := range c.cfg.PullSecrets {
 		pullSecrets = append(pullSecrets, object{"name": name})
 	}
@@ -106,18 +106,25 @@ func (c *Cluster) podSpec(r *request, input string, seconds int64) object {
 			{"name": "input", "secret": object{"secretName": input, "defaultMode": 0o440}},
 			{"name": "tmp", "emptyDir": object{"sizeLimit": c.max.tmp.text}},
 		},
-		"containers": []object{c.container(r)}, "imagePullSecrets": pullSecrets,
+		"containers": []object{c.container(r)},
 	}
 	if c.cfg.RuntimeClass != "" {
 		spec["runtimeClassName"] = c.cfg.RuntimeClass
 	}
+	addList(spec, "imagePullSecrets", pullSecrets)
 	return spec
+}
+
+func addList[T any](to object, name string, list []T) {
+	if len(list) > 0 {
+		to[name] = list
+	}
 }
 
 func (c *Cluster) container(r *request) object {
 	resources := object{"cpu": r.cpu.text, "memory": r.memory.text, "ephemeral-storage": c.max.storage.text}
-	return object{
-		"name": containerName, "image": r.image, "command": escapeAll(r.command), "args": escapeAll(r.args), "env": environment(r.in.Env),
+	spec := object{
+		"name": containerName, "image": r.image, "env": environment(r.in.Env),
 		"resources":              object{"limits": resources, "requests": resources},
 		"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
 		"securityContext": object{
@@ -129,6 +136,9 @@ func (c *Cluster) container(r *request) object {
 			{"name": "tmp", "mountPath": tmpFolder},
 		},
 	}
+	addList(spec, "command", escapeAll(r.command))
+	addList(spec, "args", escapeAll(r.args))
+	return spec
 }
 
 // environment returns the runtime's variables, then those that the model set, in a fixed order.

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"math/big"
 	"regexp"
 
@@ -14,13 +13,17 @@ type quantity struct {
 	amount *big.Rat
 }
 
-var (
-	quantityPattern = regexp.MustCompile(`^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?[0-9]{1,2})|([KMGTPE]i|[numkMGTPE]?))$`)
-	quantityUnits   = map[string]string{
-		"n": "1/1000000000", "u": "1/1000000", "m": "1/1000", "k": "1e3", "M": "1e6", "G": "1e9", "T": "1e12", "P": "1e15", "E": "1e18",
+var quantityPattern = regexp.MustCompile(`^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?[0-9]{1,2})|([KMGTPE]i|[numkMGTPE]?))$`)
+
+// unitOf returns what a number before a suffix is multiplied by.
+func unitOf(suffix string) *big.Rat {
+	text := map[string]string{
+		"": "1", "n": "1e-9", "u": "1e-6", "m": "1e-3", "k": "1e3", "M": "1e6", "G": "1e9", "T": "1e12", "P": "1e15", "E": "1e18",
 		"Ki": "0x1p10", "Mi": "0x1p20", "Gi": "0x1p30", "Ti": "0x1p40", "Pi": "0x1p50", "Ei": "0x1p60",
-	}
-)
+	}[suffix]
+	unit, _ := new(big.Rat).SetString(text)
+	return unit
+}
 
 // parseQuantity parses an amount that is more than 0.
 func parseQuantity(field, text string) (quantity, error) {
@@ -29,8 +32,7 @@ func parseQuantity(field, text string) (quantity, error) {
 		return quantity{}, agent.Invalid(field, "%.32q is no quantity such as 500m or 256Mi", text)
 	}
 	amount, _ := new(big.Rat).SetString(parts[1] + parts[2])
-	unit, _ := new(big.Rat).SetString(cmp.Or(quantityUnits[parts[3]], "1"))
-	if amount.Mul(amount, unit).Sign() <= 0 {
+	if amount.Mul(amount, unitOf(parts[3])).Sign() <= 0 {
 		return quantity{}, agent.Invalid(field, "%s: want more than 0", text)
 	}
 	return quantity{text, amount}, nil
