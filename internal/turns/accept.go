@@ -159,7 +159,7 @@ func (s *submission) admitAndStart(ctx context.Context) (agent.Receipt, int, err
 	if err := s.authorise(); err != nil {
 		return agent.Receipt{}, 0, err
 	}
-	s.limitTools()
+	s.req.Limits = s.limits()
 	known, err := s.claimTurnID(ctx)
 	if err != nil {
 		return agent.Receipt{}, 0, err

@@ -316,6 +316,7 @@ func TestWhoseTurnItIs(t *testing.T) {
 	o.employ("judge", func(*agent.Plan) {})
 	key := func(change func(*agent.TurnRequest)) agent.Envelope {
 		r := hello(func(r *agent.TurnRequest) { r.IdempotencyKey, r.SessionID = "k", "s" })
+		r.Limits, r.OutputSchema = &agent.Limits{ToolCalls: 5}, json.RawMessage(`{"type":"object","properties":{"n":{"maximum":1}}}`)
 		if change != nil {
 			change(&r)
 		}
@@ -323,6 +324,7 @@ func TestWhoseTurnItIs(t *testing.T) {
 	}
 	first, err := o.Submit(t.Context(), key(nil))
 	require.NoError(t, err)
+	reordered := json.RawMessage(`{"properties": {"n": {"maximum": 1.0}}, "type": "object"}`)
 	confined := key(nil)
 	confined.Principal = holder("turns.run:judge")
 	confined.Request.Agent = "judge"
@@ -341,6 +343,12 @@ func TestWhoseTurnItIs(t *testing.T) {
 		"another model":             {key(func(r *agent.TurnRequest) { r.Model = "p" }), agent.CodeConflict, "idempotency_key"},
 		"another user":              {key(func(r *agent.TurnRequest) { r.Context.UserID = "u2" }), agent.CodeConflict, "idempotency_key"},
 		"another session":           {key(func(r *agent.TurnRequest) { r.SessionID = "s2" }), agent.CodeConflict, "idempotency_key"},
+		"other limits":              {key(func(r *agent.TurnRequest) { r.Limits = &agent.Limits{ToolCalls: 6} }), agent.CodeConflict, "idempotency_key"},
+		"no limits, said":           {key(func(r *agent.TurnRequest) { r.Limits = &agent.Limits{} }), agent.CodeConflict, "idempotency_key"},
+		"without limits":            {key(func(r *agent.TurnRequest) { r.Limits = nil }), "", ""},
+		"another schema":            {key(func(r *agent.TurnRequest) { r.OutputSchema = json.RawMessage(`{"type":"object"}`) }), agent.CodeConflict, "idempotency_key"},
+		"the schema in other bytes": {key(func(r *agent.TurnRequest) { r.OutputSchema = reordered }), "", ""},
+		"without a schema":          {key(func(r *agent.TurnRequest) { r.OutputSchema = nil }), "", ""},
 		"without its session":       {key(func(r *agent.TurnRequest) { r.SessionID = "" }), "", ""},
 		"who may not ask its agent": {confined, agent.CodeConflict, "idempotency_key"},
 		"by id, likewise":           {byID, agent.CodeConflict, "turn_id"},

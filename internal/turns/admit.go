@@ -54,18 +54,18 @@ func (s *submission) authorise() error {
 	return nil
 }
 
-// limitTools bounds the request to the tools that the credential allows.
-func (s *submission) limitTools() {
-	allowed := s.envelope.Principal.ToolLimits()
+// limits returns the limits of the request, bounded to the tools that the credential allows; nil if there are none.
+func (s *submission) limits() *agent.Limits {
+	given, allowed := s.envelope.Request.Limits, s.envelope.Principal.ToolLimits()
 	if allowed == nil {
-		return
+		return given
 	}
 	var limits agent.Limits
-	if s.req.Limits != nil {
-		limits = *s.req.Limits
+	if given != nil {
+		limits = *given
 	}
 	limits = limits.Lower(&agent.Limits{Tools: allowed})
-	s.req.Limits = &limits
+	return &limits
 }
 
 // refuseWhileWaiting refuses a message to a session that waits for a person, unless the request says what to do then. A repeated request for the

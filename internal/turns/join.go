@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"reflect"
 
 	"github.com/google/uuid"
 
@@ -92,7 +93,8 @@ func (s *submission) rejectReservedID() error {
 }
 
 // checkSameTurn refuses a turn of another tenant or session, and one whose agent the caller may not ask. A turn that is named by an idempotency
-// key must also have the same user and messages, and the model that the request names; one that is named by its id may have other messages.
+// key must also have the same user and messages, and the model, limits and output schema that the request names; one that is named by its id may
+// have others.
 func (s *submission) checkSameTurn(t *agent.TurnState) error {
 	r := &t.Record
 	if r.Tenant != s.req.Context.TenantName() || (s.req.SessionID != "" && r.SessionID != s.req.SessionID) ||
@@ -106,7 +108,25 @@ func (s *submission) checkSameTurn(t *agent.TurnState) error {
 		!sameMessages(r.Input, s.req.Input()) || t.RerunOf != s.rerunOf() {
 		return errOtherRequest()
 	}
+	if s.hasOtherLimits(r) {
+		return agent.FieldErrorf(agent.CodeConflict, fieldKey, "was used by a request with other limits")
+	}
+	if schema := s.req.OutputSchema; len(schema) > 0 && !bytes.Equal(canonicalJSON(schema), canonicalJSON(r.OutputSchema)) {
+		return agent.FieldErrorf(agent.CodeConflict, fieldKey, "was used by a request with another output_schema")
+	}
 	return nil
+}
+
+// hasOtherLimits reports whether the request names limits, and the turn has others.
+func (s *submission) hasOtherLimits(r *agent.TurnRecord) bool {
+	if s.envelope.Request.Limits == nil {
+		return false
+	}
+	var recorded agent.Limits
+	if r.Limits != nil {
+		recorded = *r.Limits
+	}
+	return !reflect.DeepEqual(recorded, *s.limits())
 }
 
 func errOtherRequest() error {
