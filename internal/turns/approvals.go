@@ -15,51 +15,28 @@ import (
 )
 
 // RequestApproval records that calls of a step wait for a person, and announces it in the log. Idempotent.
-func (ts *Turns) RequestApproval(ctx context.Context, in RequestApprovalInput) (RequestApprovalResult, error) {
+func (ts *Turns) RequestApproval(ctx context.Context, in RequestApprovalInput) (out RequestApprovalResult, err error) {
 	ctx, done := ts.watch(ctx, "RequestApproval", in.TurnID, in.Step)
-	out, err := ts.requestApproval(ctx, in)
-	done(err)
-	return out, err
-}
-
-func (ts *Turns) requestApproval(ctx context.Context, in RequestApprovalInput) (RequestApprovalResult, error) {
+	defer func() { done(err) }()
 	turn, err := ts.turn(ctx, in.TurnID)
 	if err != nil {
-		return RequestApprovalResult{}, err
+		return out, err
 	}
-	reply, ok, err := ts.Store.ModelStep(ctx, agent.StepKey{TurnID: in.TurnID, Step: in.Step})
+	saved, err := ts.saveApprovals(ctx, &turn, &in)
 	if err != nil {
-		return RequestApprovalResult{}, err
+		return out, err
 	}
-	if !ok {
-		return RequestApprovalResult{}, missingReply("request approval", in.TurnID, in.Step)
-	}
-	made, err := ts.executor(ctx, turn.PlanHash)
-	if err != nil {
-		return RequestApprovalResult{}, err
-	}
-	var out RequestApprovalResult
 	var events []agent.Event
-	for _, c := range in.Calls {
-		block, err := callOf(reply.Blocks, c.ID)
-		if err != nil {
-			return RequestApprovalResult{}, err
-		}
-		p, err := ts.newApproval(ctx, made, &turn, &in, &block, c.Rule)
-		if err != nil {
-			return RequestApprovalResult{}, err
-		}
-		if err := ts.Store.SaveApproval(ctx, turn.Tenant, p); err != nil {
-			return RequestApprovalResult{}, err
-		}
-		out.Pending = append(out.Pending, agent.PendingApproval{ApprovalID: p.ApprovalID, CallID: c.ID, ToolName: block.Name, Kind: p.Kind})
+	for i := range saved {
+		p := &saved[i]
+		out.Pending = append(out.Pending, agent.PendingApproval{ApprovalID: p.ApprovalID, CallID: p.CallID, ToolName: p.ToolName, Kind: p.Kind})
 		if p.ExpiresAt != nil {
 			left := max(time.Until(*p.ExpiresAt).Milliseconds(), 1)
 			if out.ExpiresInMS == 0 || left < out.ExpiresInMS {
 				out.ExpiresInMS = left
 			}
 		}
-		events = append(events, agent.Event{Type: requestedEvent(in.Kind), Approval: &p, ToolCallID: c.ID, ToolName: block.Name})
+		events = append(events, agent.Event{Type: requestedEvent(in.Kind), Approval: p, ToolCallID: p.CallID, ToolName: p.ToolName})
 	}
 	producer, reason := fmt.Sprintf("approval/%d", in.Step), "awaiting_approval"
 	if in.Kind != "" {
@@ -76,14 +53,38 @@ func (ts *Turns) requestApproval(ctx context.Context, in RequestApprovalInput) (
 	return out, nil
 }
 
-// newApproval returns the record of a call that waits: for a person, or for its result from the caller.
-func (ts *Turns) newApproval(
-	ctx context.Context, made *executor, t *facts, in *RequestApprovalInput, b *agent.Block, rule string,
-) (agent.Approval, error) {
-	if in.Kind == agent.WaitClientTool {
-		return ts.newClientCall(ctx, made, t, in.Step, b)
+// saveApprovals stores and returns the records of calls that wait: for a person, or for their results from the caller.
+func (ts *Turns) saveApprovals(ctx context.Context, t *facts, in *RequestApprovalInput) ([]agent.Approval, error) {
+	reply, ok, err := ts.Store.ModelStep(ctx, agent.StepKey{TurnID: in.TurnID, Step: in.Step})
+	if err != nil {
+		return nil, err
 	}
-	return ts.approvalOf(ctx, made, t, in.Step, b, rule)
+	if !ok {
+		return nil, missingReply("request approval", in.TurnID, in.Step)
+	}
+	made, err := ts.executor(ctx, t.PlanHash)
+	if err != nil {
+		return nil, err
+	}
+	saved := make([]agent.Approval, len(in.Calls))
+	for i, c := range in.Calls {
+		block, err := callOf(reply.Blocks, c.ID)
+		if err != nil {
+			return nil, err
+		}
+		if in.Kind == agent.WaitClientTool {
+			saved[i], err = ts.newClientCall(ctx, made, t, in.Step, &block)
+		} else {
+			saved[i], err = ts.approvalOf(ctx, made, t, in.Step, &block, c.Rule)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := ts.Store.SaveApproval(ctx, t.Tenant, saved[i]); err != nil {
+			return nil, err
+		}
+	}
+	return saved, nil
 }
 
 func requestedEvent(kind agent.WaitKind) agent.EventType {
@@ -362,15 +363,9 @@ func (ts *Turns) checkArgs(ctx context.Context, t *facts, p *agent.Approval, arg
 }
 
 // ExpireApprovals decides the approvals whose time is over. Idempotent.
-func (ts *Turns) ExpireApprovals(ctx context.Context, in ExpireApprovalsInput) (ExpireApprovalsResult, error) {
+func (ts *Turns) ExpireApprovals(ctx context.Context, in ExpireApprovalsInput) (out ExpireApprovalsResult, err error) {
 	ctx, done := ts.watch(ctx, "ExpireApprovals", in.TurnID, in.Step)
-	out, err := ts.expireApprovals(ctx, in)
-	done(err)
-	return out, err
-}
-
-func (ts *Turns) expireApprovals(ctx context.Context, in ExpireApprovalsInput) (ExpireApprovalsResult, error) {
-	var out ExpireApprovalsResult
+	defer func() { done(err) }()
 	turn, err := ts.turn(ctx, in.TurnID)
 	if err != nil {
 		return out, err

@@ -26,14 +26,9 @@ var errOutOfTime = agent.Errorf(agent.CodeCancelled, "", "the turn ran out of ti
 
 // CallModel makes the model call of a step: prompt, middleware, stream, store. It returns a verdict for the core, without any text of the
 // reply. If the reply is stored already, it returns the stored verdict.
-func (ts *Turns) CallModel(ctx context.Context, in CallModelInput) (agent.ModelVerdict, error) {
+func (ts *Turns) CallModel(ctx context.Context, in CallModelInput) (verdict agent.ModelVerdict, err error) {
 	ctx, done := ts.watch(ctx, "CallModel", in.TurnID, in.Step)
-	v, err := ts.callModel(ctx, in)
-	done(err)
-	return v, err
-}
-
-func (ts *Turns) callModel(ctx context.Context, in CallModelInput) (agent.ModelVerdict, error) {
+	defer func() { done(err) }()
 	key := agent.StepKey{TurnID: in.TurnID, Step: in.Step}
 	run, stored, err := ts.newModelRun(ctx, in)
 	if err != nil {

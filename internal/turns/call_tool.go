@@ -20,14 +20,9 @@ const toolEpochs = 3
 
 // CallTool runs one tool call of a step and stores its result. The failure of a tool is data for the model; an unreachable tool is an error and
 // is tried again a bounded number of times. A call with a stored result does not run again.
-func (ts *Turns) CallTool(ctx context.Context, in CallToolInput) (agent.ToolVerdict, error) {
+func (ts *Turns) CallTool(ctx context.Context, in CallToolInput) (v agent.ToolVerdict, err error) {
 	ctx, done := ts.watch(ctx, "CallTool", in.TurnID, in.Step)
-	v, err := ts.callTool(ctx, in)
-	done(err)
-	return v, err
-}
-
-func (ts *Turns) callTool(ctx context.Context, in CallToolInput) (agent.ToolVerdict, error) {
+	defer func() { done(err) }()
 	run, verdict, err := ts.newToolRun(ctx, in)
 	if run == nil {
 		return verdict, err

@@ -19,14 +19,9 @@ var childNamespace = uuid.MustParse("3c1f6d0b-8f0e-5b53-9b0c-0a9f6c1d2e07") //no
 
 // BeginChild queues the turn of another agent that a call asks for, so that its message is in the store and not in history. A call that cannot
 // become a turn is answered by CallTool. Idempotent.
-func (ts *Turns) BeginChild(ctx context.Context, in BeginChildInput) (BeginChildResult, error) {
+func (ts *Turns) BeginChild(ctx context.Context, in BeginChildInput) (out BeginChildResult, err error) {
 	ctx, done := ts.watch(ctx, "BeginChild", in.TurnID, in.Step)
-	out, err := ts.beginChild(ctx, in)
-	done(err)
-	return out, err
-}
-
-func (ts *Turns) beginChild(ctx context.Context, in BeginChildInput) (BeginChildResult, error) {
+	defer func() { done(err) }()
 	run, _, err := ts.newToolRun(ctx, CallToolInput{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID, Decided: true})
 	if run == nil || run.tool == nil {
 		return BeginChildResult{}, err
@@ -90,29 +85,9 @@ type childAnswer struct {
 }
 
 // StoreChild makes the result of a child turn the result of the call that asked for it. Idempotent.
-func (ts *Turns) StoreChild(ctx context.Context, in StoreChildInput) (agent.ToolVerdict, error) {
+func (ts *Turns) StoreChild(ctx context.Context, in StoreChildInput) (v agent.ToolVerdict, err error) {
 	ctx, done := ts.watch(ctx, "StoreChild", in.TurnID, in.Step)
-	v, err := ts.storeChild(ctx, in)
-	done(err)
-	return v, err
-}
-
-// Ended returns a turn whose workflow has ended, with its Output. If the workflow ended without storing one, the turn is failed first.
-func (ts *Turns) Ended(ctx context.Context, id agent.TurnID) (agent.TurnState, error) {
-	t, err := ts.Store.Turn(ctx, id)
-	if err != nil || t.Output != nil {
-		return t, err
-	}
-	if err := ts.Terminate(ctx, id); err != nil {
-		return t, err
-	}
-	if t, err = ts.Store.Turn(ctx, id); err == nil && t.Output == nil {
-		err = agent.Errorf(agent.CodeUnavailable, "end turn", "turn %s has no result yet", id)
-	}
-	return t, err
-}
-
-func (ts *Turns) storeChild(ctx context.Context, in StoreChildInput) (agent.ToolVerdict, error) {
+	defer func() { done(err) }()
 	call := CallToolInput{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID, Decided: true}
 	run, verdict, err := ts.newToolRun(ctx, call)
 	if run == nil {
@@ -159,6 +134,21 @@ func (ts *Turns) storeChild(ctx context.Context, in StoreChildInput) (agent.Tool
 	_, answered := ts.Observer.Tool(ctx, o)
 	answered(agent.ToolOutcome{Result: &result})
 	return step.Verdict, nil
+}
+
+// Ended returns a turn whose workflow has ended, with its Output. If the workflow ended without storing one, the turn is failed first.
+func (ts *Turns) Ended(ctx context.Context, id agent.TurnID) (agent.TurnState, error) {
+	t, err := ts.Store.Turn(ctx, id)
+	if err != nil || t.Output != nil {
+		return t, err
+	}
+	if err := ts.Terminate(ctx, id); err != nil {
+		return t, err
+	}
+	if t, err = ts.Store.Turn(ctx, id); err == nil && t.Output == nil {
+		err = agent.Errorf(agent.CodeUnavailable, "end turn", "turn %s has no result yet", id)
+	}
+	return t, err
 }
 
 // childResult returns the output of a child turn as the result of the call that asked for it. Like every tool result it passes the middleware,

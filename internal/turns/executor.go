@@ -6,9 +6,6 @@ import (
 	"slices"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-	"golang.org/x/sync/singleflight"
-
 	"github.com/turnstone-run/turnstone/agent"
 )
 
@@ -25,28 +22,14 @@ type executor struct {
 	readsDatasets bool // a tool takes references to datasets
 }
 
-// executors is a cache that builds the executor of a plan once, however many turns ask for it at the same time. Plans never change, so
-// nothing in it becomes stale; a failed build is tried again.
-type executors struct {
-	ready  *lru.Cache[string, *executor]
-	flight singleflight.Group
-}
-
-func newExecutors() (*executors, error) {
-	ready, err := lru.New[string, *executor](cachedExecutors)
-	if err != nil {
-		return nil, fmt.Errorf("executor cache: %w", err)
-	}
-	return &executors{ready: ready}, nil
-}
-
-// executor returns the plan of a hash, ready to run.
+// executor returns the plan of a hash, ready to run. It builds a plan once, however many turns ask for it at the same time. Plans never change, so
+// the cache needs no end; a failed build is tried again.
 func (ts *Turns) executor(ctx context.Context, hash string) (*executor, error) {
-	if e, ok := ts.executors.ready.Get(hash); ok {
+	if e, ok := ts.executors.Get(hash); ok {
 		return e, nil
 	}
-	made, err, _ := ts.executors.flight.Do(hash, func() (any, error) {
-		if e, ok := ts.executors.ready.Get(hash); ok {
+	made, err, _ := ts.building.Do(hash, func() (any, error) {
+		if e, ok := ts.executors.Get(hash); ok {
 			return e, nil
 		}
 		// Other callers wait for the same plan: the build goes on if the first caller leaves.
@@ -62,7 +45,7 @@ func (ts *Turns) executor(ctx context.Context, hash string) (*executor, error) {
 			return nil, err
 		}
 		e := &executor{plan: plan, chain: chain, readsDatasets: slices.ContainsFunc(plan.Tools, func(t agent.PlanTool) bool { return t.Spec.ReadsDatasets })}
-		ts.executors.ready.Add(hash, e)
+		ts.executors.Add(hash, e)
 		return e, nil
 	})
 	if err != nil {

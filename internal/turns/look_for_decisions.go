@@ -10,15 +10,9 @@ import (
 // LookForDecisions returns what was decided about the approvals of a step, or that the turn was cancelled, in case its workflow was never
 // told: a decision is stored before the workflow's task completes, and Temporal forgets an update whose worker dies in between. Approvals
 // whose time is over are decided first. Idempotent.
-func (ts *Turns) LookForDecisions(ctx context.Context, in LookForDecisionsInput) (LookForDecisionsResult, error) {
+func (ts *Turns) LookForDecisions(ctx context.Context, in LookForDecisionsInput) (out LookForDecisionsResult, err error) {
 	ctx, done := ts.watch(ctx, "LookForDecisions", in.TurnID, in.Step)
-	out, err := ts.lookForDecisions(ctx, in)
-	done(err)
-	return out, err
-}
-
-func (ts *Turns) lookForDecisions(ctx context.Context, in LookForDecisionsInput) (LookForDecisionsResult, error) {
-	var out LookForDecisionsResult
+	defer func() { done(err) }()
 	turn, err := ts.turn(ctx, in.TurnID)
 	if err != nil {
 		return out, err

@@ -22,14 +22,9 @@ const (
 
 // Retrieve prepares a turn: it finds the branch of the message, the question as it would be asked without the conversation, and the passages
 // that answer it. Each step is an event. A stored preparation is returned as it is.
-func (ts *Turns) Retrieve(ctx context.Context, in RetrieveInput) (agent.PrepareVerdict, error) {
+func (ts *Turns) Retrieve(ctx context.Context, in RetrieveInput) (verdict agent.PrepareVerdict, err error) {
 	ctx, done := ts.watch(ctx, "Retrieve", in.TurnID, 0)
-	v, err := ts.retrieve(ctx, in)
-	done(err)
-	return v, err
-}
-
-func (ts *Turns) retrieve(ctx context.Context, in RetrieveInput) (agent.PrepareVerdict, error) {
+	defer func() { done(err) }()
 	if v, ok, err := ts.storedPreparation(ctx, in.TurnID); err != nil || ok {
 		return v, err
 	}

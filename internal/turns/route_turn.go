@@ -50,8 +50,7 @@ func (ts *Turns) LoadPlan(ctx context.Context, in TurnInput) (LoadPlanResult, er
 	if err != nil {
 		return LoadPlanResult{}, err
 	}
-	out, err := ts.loadPlan(ctx, &turn)
-	return out, err
+	return ts.loadPlan(ctx, &turn)
 }
 
 func (ts *Turns) loadPlan(ctx context.Context, turn *facts) (LoadPlanResult, error) {

@@ -7,6 +7,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"go.uber.org/zap"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -54,7 +55,8 @@ type Turns struct {
 	Config
 
 	turns     *lru.Cache[agent.TurnID, facts]
-	executors *executors
+	executors *lru.Cache[string, *executor] // by the hash of their plans
+	building  singleflight.Group            // of executors
 	callTimes callTimes
 }
 
@@ -112,11 +114,11 @@ func New(c Config) (*Turns, error) {
 	if err != nil {
 		return nil, fmt.Errorf("turn cache: %w", err)
 	}
-	made, err := newExecutors()
+	executors, err := lru.New[string, *executor](cachedExecutors)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("executor cache: %w", err)
 	}
-	return &Turns{Config: c, turns: turns, executors: made}, nil
+	return &Turns{Config: c, turns: turns, executors: executors}, nil
 }
 
 func orDefault(n, def int) int {
