@@ -174,13 +174,14 @@ func TestOutputSchema(t *testing.T) {
 		`{"type":"object"}`: object(``),
 		object(`"a":{"type":"object","additionalProperties":{"type":"object"}}`): object(`"a":{"type":"object","additionalProperties":` + object(``) + `}`),
 		object(`"a":{"type":"string","format":"regex","maxLength":3,"description":"A."},"b":{"type":"string","format":"uri"}`): object(
-			`"a":{"type":"string","description":"A.\n\n{format: regex, maxLength: 3}"},"b":{"type":"string","format":"uri"}`),
+			`"a":{"type":"string","description":"A.\n\n{format: \"regex\", maxLength: 3}"},"b":{"type":"string","format":"uri"}`),
 		object(`"a":{"type":"array","items":{"type":"object"},"minItems":2},"b":{"type":"array","minItems":1}`): object(
 			`"a":{"type":"array","items":` + object(``) + `,"description":"{minItems: 2}"},"b":{"type":"array","minItems":1}`),
-		object(`"a":{"oneOf":[{"type":"string"},{"description":"any"},{"type":"object"}]},"b":{"allOf":[{"type":"object"}]}`): object(
+		object(`"a":{"oneOf":[{"type":"string"},{"type":"object"}]},"b":{"allOf":[{"type":"object"}]}`): object(
 			`"a":{"anyOf":[{"type":"string"},` + object(``) + `]},"b":{"allOf":[` + object(``) + `]}`),
-		object(`"a":{"enum":["x",1]},"b":{"const":5},"c":{"description":"any"},"d":{"anyOf":[{}]},"e":false`): object(
-			`"a":{"enum":["x",1]},"b":{"const":5},"c":true,"d":true,"e":false`),
+		object(`"z":{"enum":["x",1]},"b":{"const":5},"c":{"description":"any"},"d":{"anyOf":[{}]},"e":false`): "",
+		`{"type":"object","properties":{"n":{"type":["string","null"],"minLength":1}}}`: object(
+			`"n":{"type":["string","null"],"description":"{minLength: 1}"}`),
 		`{"type":"object","properties":{"a":{"$ref":"#/$defs/A","title":"T"}},"$defs":{"A":{"type":"object"}}}`: `{"type":"object","properties":` +
 			`{"a":{"$ref":"#/$defs/A"}},"$defs":{"A":` + object(``) + `},"additionalProperties":false}`,
 	} {

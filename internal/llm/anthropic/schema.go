@@ -4,131 +4,99 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
-
-	"github.com/invopop/jsonschema"
 
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// outputSchema fits a schema to the subset that the API enforces, as its SDKs do: objects are closed, and keywords it does not know move
-// to the description. One that fits already goes as it is, in its own order.
+// outputSchema fits a schema to the subset that the API enforces: objects are closed, and keywords that it does not know move to the description,
+// where the model reads them. Parts that fit already stay as they are, in their own order.
 func outputSchema(raw json.RawMessage) (map[string]any, error) {
-	schema, err := wire.ParseSchema("output_schema", raw)
-	if err != nil {
-		return nil, err
-	}
-	fitted, ok := fitSchema(knownKeywords(raw)).(map[string]any)
-	if !ok || reflect.DeepEqual(parseNumbers(raw), any(fitted)) {
-		return schema, nil
-	}
-	return fitted, nil
+	return wire.ParseSchema("output_schema", fitSchema(raw))
 }
 
-// knownKeywords returns a schema with the keywords of the standard alone. It is nil for a schema of a shape that the library does not know, such
-// as a list of types: the API is to judge it.
-func knownKeywords(raw json.RawMessage) any {
-	var known *jsonschema.Schema
-	if json.Unmarshal(raw, &known) != nil {
-		return nil
+// fitSchema returns a schema with the keywords that the API knows.
+func fitSchema(raw json.RawMessage) json.RawMessage {
+	var given fields
+	if json.Unmarshal(raw, &given) != nil || given == nil {
+		return raw // true or false
 	}
-	b, _ := json.Marshal(known) // it was parsed just now
-	return parseNumbers(b)
-}
-
-// parseNumbers parses JSON and keeps its numbers as they are written.
-func parseNumbers(raw []byte) (v any) {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	_ = d.Decode(&v) // it was parsed before
-	return v
-}
-
-// fitSchema returns a schema, which it may change, with the keywords that the API knows. It is true if they say nothing.
-func fitSchema(schema any) any {
-	s, ok := schema.(map[string]any)
-	if !ok { // true or false
-		return schema
-	}
-	if ref := s["$ref"]; ref != nil { // which takes nothing beside it
-		return map[string]any{"$ref": ref}
-	}
-	if s["anyOf"] == nil && s["oneOf"] != nil {
-		s["anyOf"] = s["oneOf"]
-	}
-	delete(s, "oneOf")
+	fitted := fields{}
 	var moved []string
-	for _, key := range slices.Sorted(maps.Keys(s)) {
-		value, known := fitKeyword(s["type"], key, s[key])
-		if s[key] = value; !known {
-			moved = append(moved, key+": "+textOf(value))
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		switch value := given[key]; {
+		case given["$ref"] != nil && key != "$ref": // the API takes nothing beside it
+		case key == "oneOf" && given["anyOf"] == nil:
+			fitted["anyOf"] = fitEach(value)
+		case key == "items", key == "additionalProperties":
+			fitted[key] = fitSchema(value)
+		case key == "properties", key == "$defs", key == "anyOf", key == "allOf":
+			fitted[key] = fitEach(value)
+		case isEnforced(key, value):
+			fitted[key] = value
+		default:
+			moved = append(moved, key+": "+string(value))
 		}
-		if !known || value == nil {
-			delete(s, key)
+	}
+	if string(fitted["type"]) == `"object"` && (fitted["properties"] != nil || fitted["additionalProperties"] == nil) { // else it is a dictionary
+		fitted["additionalProperties"] = json.RawMessage("false")
+		if fitted["properties"] == nil {
+			fitted["properties"] = json.RawMessage("{}")
 		}
-	}
-	if s["type"] == nil && s["anyOf"] == nil && s["allOf"] == nil && s["enum"] == nil && s["const"] == nil {
-		return true
-	}
-	if s["type"] == "object" && s["properties"] == nil && s["additionalProperties"] == nil {
-		s["properties"] = map[string]any{}
-	}
-	if s["type"] == "object" && s["properties"] != nil { // otherwise it is a dictionary
-		s["additionalProperties"] = false
 	}
 	if len(moved) > 0 {
-		description, _ := s["description"].(string)
-		s["description"] = strings.TrimPrefix(description+"\n\n{"+strings.Join(moved, ", ")+"}", "\n\n")
+		var description string
+		_ = json.Unmarshal(fitted["description"], &description) // without one it stays empty
+		fitted["description"] = jsonString(strings.TrimPrefix(description+"\n\n{"+strings.Join(moved, ", ")+"}", "\n\n"))
 	}
-	return s
+	if maps.EqualFunc(given, fitted, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
+		return raw
+	}
+	out, _ := json.Marshal(fitted) // its parts were parsed just now
+	return out
 }
 
-// fitKeyword fits one keyword of a schema of a type. known reports whether the API takes it.
-func fitKeyword(kind any, key string, value any) (fitted any, known bool) {
+// fitEach fits the schemas of a list or of an object.
+func fitEach(raw json.RawMessage) json.RawMessage {
+	var list []json.RawMessage
+	var members fields
+	var fitted any
+	same := true
+	fit := func(schema json.RawMessage) json.RawMessage {
+		out := fitSchema(schema)
+		same = same && bytes.Equal(out, schema)
+		return out
+	}
+	if json.Unmarshal(raw, &list) == nil {
+		for i := range list {
+			list[i] = fit(list[i])
+		}
+		fitted = list
+	} else if json.Unmarshal(raw, &members) == nil {
+		for name := range members {
+			members[name] = fit(members[name])
+		}
+		fitted = members
+	}
+	if same {
+		return raw
+	}
+	out, _ := json.Marshal(fitted) // as above
+	return out
+}
+
+// isEnforced reports whether the API enforces a keyword that holds no schemas.
+func isEnforced(key string, value json.RawMessage) bool {
 	switch key {
-	case "type", "description", "title", "enum", "const", "required", "pattern":
-		return value, true
-	case "additionalProperties", "items":
-		return fitSchema(value), true
-	case "properties", "$defs":
-		schemas, _ := value.(map[string]any)
-		for name, schema := range schemas {
-			schemas[name] = fitSchema(schema)
-		}
-		return value, true
-	case "allOf", "anyOf":
-		return fitVariants(key, value), true
+	case "$ref", "type", "description", "title", "enum", "const", "required", "pattern":
+		return true
 	case "format":
-		known := []any{"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
-		return value, kind != "string" || slices.Contains(known, value)
+		known := []string{"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
+		return slices.Contains(known, strings.Trim(string(value), `"`))
 	case "minItems":
-		return value, kind != "array" || value == json.Number("0") || value == json.Number("1")
+		return string(value) == "0" || string(value) == "1"
 	default:
-		return value, false
+		return false
 	}
-}
-
-// fitVariants fits a list of schemas. In anyOf, one that says nothing would match everything: it is left out.
-func fitVariants(key string, value any) any {
-	var kept []any
-	variants, _ := value.([]any)
-	for _, v := range variants {
-		if v = fitSchema(v); key != "anyOf" || v != true {
-			kept = append(kept, v)
-		}
-	}
-	if kept == nil {
-		return nil
-	}
-	return kept
-}
-
-func textOf(value any) string {
-	if s, ok := value.(string); ok {
-		return s
-	}
-	raw, _ := json.Marshal(value) // it was parsed from JSON
-	return string(raw)
 }

@@ -3,9 +3,7 @@
 package gemini
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
@@ -71,7 +69,7 @@ func NewVertex(cfg Config) (agent.Model, error) {
 
 // Generate streams one reply. When it fails after the stream began, the reply holds the text and usage that had arrived.
 func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
-	body, err := m.body(req)
+	body, err := requestOf(req, !m.vertex)
 	if err != nil {
 		return agent.ModelReply{}, m.client.Refuse(err)
 	}
@@ -92,39 +90,20 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	return r.End(events.Err(), r.calls)
 }
 
-func (m *model) send(ctx context.Context, name string, body []byte) (*http.Response, error) {
-	cfg := m.client.Config()
-	at := strings.TrimSuffix(cfg.BaseURL, "/") + "/models/" + url.PathEscape(name) + ":streamGenerateContent?alt=sse"
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at, bytes.NewReader(body))
-	if err != nil {
-		return nil, agent.Invalid("base_url", "is no URL")
-	}
-	req.Header.Set("Content-Type", "application/json")
+func (m *model) send(ctx context.Context, name string, body *request) (*http.Response, error) {
+	cfg, header := m.client.Config(), http.Header{}
 	switch {
 	case m.token != nil:
 		token, err := m.token.Token(ctx)
 		if err != nil {
 			return nil, agent.Errorf(agent.CodeDenied, "", "read the application default credentials: %w", err)
 		}
-		req.Header.Set("Authorization", "Bearer "+token.Value)
+		header.Set("Authorization", "Bearer "+token.Value)
 	case m.vertex:
-		req.Header.Set("Authorization", "Bearer "+cfg.APIKey)
+		header.Set("Authorization", "Bearer "+cfg.APIKey)
 	default:
-		req.Header.Set("X-Goog-Api-Key", cfg.APIKey)
+		header.Set("X-Goog-Api-Key", cfg.APIKey)
 	}
-	return m.client.HTTP().Do(req)
-}
-
-func (m *model) body(req agent.ModelRequest) ([]byte, error) {
-	r, err := requestOf(req, !m.vertex)
-	if err != nil {
-		return nil, err
-	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(r); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
+	address := strings.TrimSuffix(cfg.BaseURL, "/") + "/models/" + url.PathEscape(name) + ":streamGenerateContent?alt=sse"
+	return wire.Post(ctx, m.client.HTTP(), address, header, body)
 }

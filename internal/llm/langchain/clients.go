@@ -1,6 +1,7 @@
 package langchain
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/tmc/langchaingo/llms/anthropic"
@@ -24,12 +25,12 @@ func OpenAI(cfg Config) (agent.Model, error) {
 		return nil, err
 	}
 	// Everything that langchaingo would read from the environment is given here.
-	llm, err := openai.New(openai.WithToken(keyOf(cfg)), openai.WithBaseURL(client.Config().BaseURL), openai.WithModel(unnamed),
+	llm, err := openai.New(openai.WithToken(cmp.Or(cfg.APIKey, noKey)), openai.WithBaseURL(client.Config().BaseURL), openai.WithModel(unnamed),
 		openai.WithOrganization(""), openai.WithHTTPClient(client.HTTP()))
 	if err != nil {
 		return nil, client.Refuse(err)
 	}
-	return &model{client: client, llm: llm, traits: traits{saysWhy: true, transport: true}}, nil
+	return &model{client: client, llm: llm, traits: traits{saysWhy: true}}, nil
 }
 
 // Anthropic makes the model over langchaingo's Anthropic client; BaseURL is without the version, a trailing /v1 is tolerated.
@@ -39,12 +40,12 @@ func Anthropic(cfg Config) (agent.Model, error) {
 		return nil, err
 	}
 	base := strings.TrimSuffix(strings.TrimSuffix(client.Config().BaseURL, "/"), "/v1") + "/v1"
-	llm, err := anthropic.New(anthropic.WithToken(keyOf(cfg)), anthropic.WithBaseURL(base), anthropic.WithModel(unnamed),
+	llm, err := anthropic.New(anthropic.WithToken(cmp.Or(cfg.APIKey, noKey)), anthropic.WithBaseURL(base), anthropic.WithModel(unnamed),
 		anthropic.WithHTTPClient(client.HTTP()))
 	if err != nil {
 		return nil, client.Refuse(err)
 	}
-	return &model{client: client, llm: llm, traits: traits{onePart: true, saysWhy: true, transport: true, noImageURL: true}}, nil
+	return &model{client: client, llm: llm, traits: traits{onePart: true, saysWhy: true, noImageURL: true}}, nil
 }
 
 // Ollama makes the model over langchaingo's client for Ollama's own endpoint; BaseURL is without a path.
@@ -57,12 +58,5 @@ func Ollama(cfg Config) (agent.Model, error) {
 	if err != nil {
 		return nil, client.Refuse(err)
 	}
-	return &model{client: client, llm: llm, traits: traits{oneText: true, forgets: true, transport: true, noImageURL: true}}, nil
-}
-
-func keyOf(cfg Config) string {
-	if cfg.APIKey == "" {
-		return noKey
-	}
-	return cfg.APIKey
+	return &model{client: client, llm: llm, traits: traits{oneText: true, forgets: true, noImageURL: true}}, nil
 }

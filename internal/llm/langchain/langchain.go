@@ -1,6 +1,5 @@
-// Package langchain makes an [agent.Model] of any langchaingo [llms.Model]: the way in for every provider without a client of its own
-// here. The transport of package wire, where a constructor can install it, gives back what langchaingo loses: status, Retry-After,
-// cut connections, silence.
+// Package langchain makes an [agent.Model] of three of langchaingo's clients. The transport of package wire gives back what langchaingo loses:
+// status, Retry-After, cut connections, silence.
 //
 // What langchaingo cannot carry, whatever the provider:
 //
@@ -18,7 +17,6 @@ import (
 	"context"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/tmc/langchaingo/llms"
 
@@ -26,17 +24,15 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// Config is the configuration of a client. [Wrap] uses its bounds and, to keep it out of errors, its key.
+// Config is the configuration of a client.
 type Config = wire.Config
 
 // traits are the differences between langchaingo's clients.
 type traits struct {
-	onePart   bool // of a message it reads the first part only: send one message per part
-	oneText   bool // it takes one text per message: join them
-	saysWhy   bool // a whole reply always has a stop reason: one without was cut
-	forgets   bool // a cut reply comes back without the text that was streamed
-	transport bool // requests go through our transport
-
+	onePart    bool // of a message it reads the first part only: send one message per part
+	oneText    bool // it takes one text per message: join them
+	saysWhy    bool // a whole reply always has a stop reason: one without was cut
+	forgets    bool // a cut reply comes back without the text that was streamed
 	noImageURL bool // it refuses images by URL
 }
 
@@ -44,17 +40,6 @@ type model struct {
 	client *wire.Client
 	llm    llms.Model
 	traits traits
-}
-
-// Wrap makes the model of any langchaingo client; provider names it in errors. Silence is measured between fragments, because the
-// bytes are out of sight, and a failure that is not the context's is [agent.CodeUnavailable], because langchaingo's errors are
-// text. An error is [agent.CodeInvalid] with the field.
-func Wrap(provider string, llm llms.Model, cfg Config) (agent.Model, error) {
-	client, err := wire.NewClient(provider, "", cfg)
-	if err != nil {
-		return nil, err
-	}
-	return &model{client: client, llm: llm}, nil
 }
 
 // Generate makes one call. When it fails the reply is empty: langchaingo gives no partial ones.
@@ -70,11 +55,6 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	call := m.client.Begin(ctx, emit)
 	defer call.End()
 	g := &gate{call: call}
-	if !m.traits.transport {
-		g.silence = time.AfterFunc(m.client.Config().Timeout, call.Silent)
-		g.timeout = m.client.Config().Timeout
-		defer g.silence.Stop()
-	}
 	options = append(options,
 		llms.WithStreamingFunc(func(_ context.Context, text []byte) error { return g.emit(agent.Delta{Text: string(text)}) }),
 		llms.WithStreamingReasoningFunc(func(_ context.Context, reasoning, _ []byte) error {
@@ -108,12 +88,10 @@ func (g *gate) lost(res *llms.ContentResponse) bool {
 
 // gate stands between langchaingo's callbacks and the exchange: some of its clients read on in a goroutine that outlives the call.
 type gate struct {
-	mu      sync.Mutex
-	call    *wire.Call
-	silence *time.Timer // nil where the transport watches
-	timeout time.Duration
-	text    bool // some text went through
-	closed  bool
+	mu     sync.Mutex
+	call   *wire.Call
+	text   bool // some text went through
+	closed bool
 }
 
 func (g *gate) emit(d agent.Delta) error {
@@ -126,11 +104,6 @@ func (g *gate) emit(d agent.Delta) error {
 		return nil
 	}
 	g.text = g.text || d.Text != ""
-	if g.silence == nil {
-		return g.call.Emit(d)
-	}
-	g.silence.Stop()
-	defer g.silence.Reset(g.timeout)
 	return g.call.Emit(d)
 }
 

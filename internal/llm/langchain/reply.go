@@ -1,8 +1,6 @@
 package langchain
 
 import (
-	"strings"
-
 	"github.com/tmc/langchaingo/llms"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -19,11 +17,7 @@ func replyOf(res *llms.ContentResponse) agent.ModelReply {
 		if c.Content != "" {
 			reply.Blocks = append(reply.Blocks, agent.Text(c.Content))
 		}
-		calls := c.ToolCalls
-		if len(calls) == 0 && c.FuncCall != nil {
-			calls = []llms.ToolCall{{FunctionCall: c.FuncCall}}
-		}
-		for _, call := range calls {
+		for _, call := range c.ToolCalls {
 			if call.FunctionCall != nil {
 				reply.Blocks = append(reply.Blocks, wire.ToolCall(call.ID, call.FunctionCall.Name, call.FunctionCall.Arguments))
 			}
@@ -47,12 +41,12 @@ func reasoningOf(c *llms.ContentChoice) (agent.Block, bool) {
 }
 
 func finishOf(reason string) agent.FinishReason {
-	switch strings.ToLower(strings.TrimPrefix(reason, "FinishReason")) {
-	case "length", "max_tokens", "maxtokens", "model_length":
+	switch reason {
+	case "length", "max_tokens":
 		return agent.FinishLength
-	case "tool_calls", "tool_use", "function_call":
+	case "tool_calls", "tool_use":
 		return agent.FinishToolCalls
-	case "content_filter", "content_filtered", "safety", "refusal":
+	case "content_filter", "refusal":
 		return agent.FinishContentFilter
 	default:
 		return agent.FinishStop
@@ -62,27 +56,15 @@ func finishOf(reason string) agent.FinishReason {
 // usageOf reads the counts under the names that langchaingo's clients give them. Anthropic's cached tokens come beside the input
 // tokens, all others within them.
 func usageOf(info map[string]any) agent.Usage {
-	beside := count(info, "CacheReadInputTokens")
+	count := func(name string) int64 {
+		n, _ := info[name].(int)
+		return int64(n)
+	}
+	beside := count("CacheReadInputTokens")
 	return agent.Usage{
-		InputTokens:     count(info, "PromptTokens", "InputTokens", "input_tokens") + beside + count(info, "CacheCreationInputTokens"),
-		OutputTokens:    count(info, "CompletionTokens", "OutputTokens", "output_tokens"),
-		CachedTokens:    beside + count(info, "PromptCachedTokens"),
-		ReasoningTokens: count(info, "ReasoningTokens", "ThinkingTokens"),
+		InputTokens:     count("PromptTokens") + count("InputTokens") + beside + count("CacheCreationInputTokens"),
+		OutputTokens:    count("CompletionTokens") + count("OutputTokens"),
+		CachedTokens:    beside + count("PromptCachedTokens"),
+		ReasoningTokens: count("ReasoningTokens"),
 	}
-}
-
-func count(info map[string]any, names ...string) int64 {
-	for _, name := range names {
-		switch n := info[name].(type) {
-		case int:
-			return int64(n)
-		case int32:
-			return int64(n)
-		case int64:
-			return n
-		case float64:
-			return int64(n)
-		}
-	}
-	return 0
 }

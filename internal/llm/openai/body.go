@@ -92,11 +92,14 @@ type outputSchema struct {
 
 func textPart(text string) part { return part{Type: "text", Text: &text} }
 
-// post sends a body to a path below the base URL. The transport of the client makes errors of all answers but success.
-func post(ctx context.Context, web *http.Client, cfg *Config, path string, body any) (*http.Response, error) {
-	header := make(http.Header)
-	if cfg.APIKey != "" {
-		header.Set("Authorization", "Bearer "+cfg.APIKey)
+// post sends a body to an address, with the key if there is one. The transport of the client makes errors of all answers but success.
+func post(ctx context.Context, client *wire.Client, address string, body any) (*http.Response, error) {
+	header := http.Header{}
+	if key := client.Config().APIKey; key != "" {
+		header.Set("Authorization", "Bearer "+key)
 	}
-	return wire.Post(ctx, web, strings.TrimSuffix(cfg.BaseURL, "/")+path, header, body)
+	return wire.Post(ctx, client.HTTP(), address, header, body)
 }
+
+// addressOf returns the address of a path below the base URL.
+func addressOf(client *wire.Client, path string) string { return strings.TrimSuffix(client.Config().BaseURL, "/") + path }

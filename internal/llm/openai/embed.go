@@ -30,8 +30,8 @@ func (e *embedder) Embed(ctx context.Context, texts []string) ([][]float32, erro
 }
 
 func (e *embedder) ask(ctx context.Context, batch []string) ([][]float32, error) {
-	cfg := e.client.Config()
-	res, err := post(ctx, e.client.HTTP(), &cfg, "/embeddings", map[string]any{"model": e.model, "input": batch, "encoding_format": "float"})
+	body := map[string]any{"model": e.model, "input": batch, "encoding_format": "float"}
+	res, err := post(ctx, e.client, addressOf(e.client, "/embeddings"), body)
 	if err != nil {
 		return nil, err
 	}

@@ -1,11 +1,9 @@
 package openai
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -35,30 +33,12 @@ func (e *ollamaEmbedder) Embed(ctx context.Context, texts []string) ([][]float32
 	return e.client.Embed(ctx, texts, e.ask)
 }
 
-type ollamaEmbedRequest struct {
-	Model    string   `json:"model"`
-	Input    []string `json:"input"`
-	Truncate bool     `json:"truncate"`
-}
-
 func (e *ollamaEmbedder) ask(ctx context.Context, batch []string) ([][]float32, error) {
-	body, err := json.Marshal(ollamaEmbedRequest{Model: e.model, Input: batch})
+	res, err := post(ctx, e.client, e.url, map[string]any{"model": e.model, "input": batch, "truncate": false})
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if key := e.client.Config().APIKey; key != "" { // of a proxy in front of it
-		req.Header.Set("Authorization", "Bearer "+key)
-	}
-	res, err := e.client.HTTP().Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = res.Body.Close() }()
+	defer res.Body.Close() //nolint:errcheck // it was read
 	var answer struct {
 		Embeddings [][]float32 `json:"embeddings"`
 	}

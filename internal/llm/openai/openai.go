@@ -78,8 +78,7 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	}
 	call := m.client.Begin(ctx, emit)
 	defer call.End()
-	cfg := m.client.Config()
-	res, err := post(call.Context(), m.client.HTTP(), &cfg, "/chat/completions", params) //nolint:bodyclose // events closes it
+	res, err := post(call.Context(), m.client, addressOf(m.client, "/chat/completions"), params) //nolint:bodyclose // events closes it
 	if err != nil {
 		return agent.ModelReply{Model: req.Model}, call.Failure(err)
 	}

@@ -125,13 +125,6 @@ func (c *Call) Cut() error {
 	return c.client.errorf(agent.CodeUnavailable, "the stream ended before the reply did")
 }
 
-// Silent ends the exchange because nothing came for the configured time, for clients whose bytes the transport does not see. Any goroutine may
-// call it.
-func (c *Call) Silent() {
-	c.record(c.client.silenceError())
-	c.cancel()
-}
-
 // Malformed returns the failure of a stream that does not parse.
 func (c *Call) Malformed(err error) error {
 	if c.client.cfg.HideAnswers {
