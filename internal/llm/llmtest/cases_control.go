@@ -142,7 +142,7 @@ func controlCases() []testCase {
 		{"control/endless without a reply", func(c *C) {
 			s := c.serve(func(x *exchange) {
 				for x.r.Context().Err() == nil {
-					x.send(strings.Repeat(x.dialect.Traits().Idle, 200))
+					x.send(strings.Repeat(x.dialect.traits().Idle, 200))
 				}
 			})
 			c.fails(generate(c.model(s, bound(64<<10)), ask()), agent.CodeOverflow)

@@ -109,7 +109,7 @@ func errorCases() []testCase {
 		}},
 		{"error/within the stream", func(c *C) {
 			s := c.serve(func(x *exchange) {
-				x.send(append(c.half(), x.dialect.Traits().Fault("overloaded_error", "The reason."))...)
+				x.send(append(c.half(), x.dialect.traits().Fault("overloaded_error", "The reason."))...)
 			})
 			e := c.fails(generate(c.model(s), ask()), agent.CodeUnavailable)
 			require.Contains(c, e.Error(), "The reason.")
@@ -119,10 +119,7 @@ func errorCases() []testCase {
 				kind string
 				code agent.Code
 			}{{"rate_limit_error", agent.CodeRateLimited}, {"invalid_request_error", agent.CodeInvalid}} {
-				if !c.h.Dialect.Traits().NamesFaultKind {
-					row.code = agent.CodeUnavailable
-				}
-				s := c.serve(func(x *exchange) { x.send(append(c.half(), x.dialect.Traits().Fault(row.kind, "The reason."))...) })
+				s := c.serve(func(x *exchange) { x.send(append(c.half(), x.dialect.traits().Fault(row.kind, "The reason."))...) })
 				c.fails(generate(c.model(s), ask()), row.code)
 			}
 		}},
@@ -154,7 +151,7 @@ func errorCases() []testCase {
 			s := c.serve(func(x *exchange) {
 				frames := x.dialect.Frames(TextReply(sentence, 2))
 				x.send(frames[:len(frames)/2]...)
-				x.send(x.dialect.Traits().Malformed)
+				x.send(x.dialect.traits().Malformed)
 				x.send(frames[len(frames)/2:]...)
 			})
 			c.fails(generate(c.model(s), ask()), agent.CodeUnavailable)

@@ -146,7 +146,7 @@ func replyCases() []testCase {
 			o := generate(c.model(c.replies(TextReply("Hi", 9))), ask())
 			require.NoError(c, o.err)
 			want := usage
-			if reported := c.h.Dialect.Traits().Reported; reported != nil {
+			if reported := c.h.Dialect.traits().Reported; reported != nil {
 				want = reported(usage)
 			}
 			require.Equal(c, want, o.reply.Usage)

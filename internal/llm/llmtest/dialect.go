@@ -15,7 +15,7 @@ type Reply struct {
 }
 
 // Event is one fragment on the wire; one field is set. Signature goes with the reasoning before it, Citation with the text. The fields
-// from Redacted on are in some dialects only ([Traits]).
+// from Redacted on are in some dialects only.
 type Event struct {
 	Reasoning string
 	Signature string
@@ -43,17 +43,13 @@ type Fragment struct {
 	ID, Name, Args string
 }
 
-// Sent is what a request body says, read in its dialect.
-type Sent struct {
-	Model       string
-	Last        string   // text of the last user message
-	Outputs     []string // what the results say, in order
+// sentRequest is what a request body says, read in its dialect.
+type sentRequest struct {
 	Temperature *float64
 	ToolChoice  string   // auto, none, required, or a tool's name
 	Tools       []string // their names
-	Parts       int      // content parts of the first user message
 	Results     []string // ids of the calls that have results, in order
-	Signature   string   // of the first thinking block
+	Signature   string   // of a thinking block
 	Schema      bool     // an output schema
 }
 
@@ -64,15 +60,15 @@ type Dialect interface {
 	ContentType() string
 	Frames(r Reply) []string                         // a whole reply, piece by piece as it crosses the wire
 	Refusal(status int, kind, message string) string // the body of a failure response
-	Sent(body []byte) (Sent, error)                  // what a request says
-	Traits() Traits
+
+	read(body []byte) (sentRequest, error)
+	traits() traits
 }
 
-// Traits are what the suite has to know of a dialect.
-type Traits struct {
+// traits are what the suite has to know of a dialect.
+type traits struct {
 	Key            func(h http.Header) string        // returns the credential of a request; nil: the dialect has none
 	Fault          func(kind, message string) string // returns the frame of a failure within a stream
-	NamesFaultKind bool                              // Fault says its kind
 	Malformed      string                            // a frame that does not parse
 	Idle           string                            // a frame without content
 	SignsReasoning bool                              // reasoning is signed and goes back
@@ -82,22 +78,6 @@ type Traits struct {
 
 // object is a JSON object of a frame.
 type object = map[string]any
-
-// textOf joins the texts of a message's content, which is a string or a list of parts.
-func textOf(content json.RawMessage) string {
-	var text string
-	if json.Unmarshal(content, &text) == nil {
-		return text
-	}
-	var parts []struct{ Text string }
-	if json.Unmarshal(content, &parts) != nil {
-		return ""
-	}
-	for _, p := range parts {
-		text += p.Text
-	}
-	return text
-}
 
 func marshal(v any) string {
 	b, err := json.Marshal(v)

@@ -138,14 +138,12 @@ func (w *anthropicWriter) call(kind string, f *Fragment) {
 	w.delta(index, object{"type": "input_json_delta", "partial_json": f.Args})
 }
 
-// Traits implements Dialect.
-func (Anthropic) Traits() Traits {
-	return Traits{
+func (Anthropic) traits() traits {
+	return traits{
 		Key: func(h http.Header) string { return h.Get("X-Api-Key") },
 		Fault: func(kind, message string) string {
 			return event("error", object{"error": object{"type": kind, "message": message}})
 		},
-		NamesFaultKind: true,
 		Malformed:      "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"ind\n\n",
 		Idle:           event("ping", object{}),
 		SignsReasoning: true,
@@ -158,28 +156,23 @@ func (Anthropic) Refusal(_ int, kind, message string) string {
 	return marshal(object{"type": "error", "error": object{"type": kind, "message": message}, "request_id": "req_1"})
 }
 
-// Sent implements Dialect.
-func (Anthropic) Sent(body []byte) (Sent, error) {
-	type part struct {
-		Type, Signature string
-		ToolUseID       string `json:"tool_use_id"`
-		Content         json.RawMessage
-	}
+func (Anthropic) read(body []byte) (sentRequest, error) {
 	var req struct {
-		Model       string
 		Temperature *float64
 		ToolChoice  json.RawMessage `json:"tool_choice"`
 		Tools       []struct{ Name string }
 		Messages    []struct {
-			Role    string
-			Content json.RawMessage
+			Content []struct {
+				Type, Signature string
+				ToolUseID       string `json:"tool_use_id"`
+			}
 		}
 		OutputConfig struct{ Format struct{ Type string } } `json:"output_config"`
 	}
 	if err := json.Unmarshal(body, &req); err != nil {
-		return Sent{}, err
+		return sentRequest{}, err
 	}
-	s := Sent{Model: req.Model, Temperature: req.Temperature, Schema: req.OutputConfig.Format.Type == "json_schema", ToolChoice: namedChoice(req.ToolChoice)}
+	s := sentRequest{Temperature: req.Temperature, Schema: req.OutputConfig.Format.Type == "json_schema", ToolChoice: namedChoice(req.ToolChoice)}
 	if s.ToolChoice == "any" {
 		s.ToolChoice = "required"
 	}
@@ -187,20 +180,10 @@ func (Anthropic) Sent(body []byte) (Sent, error) {
 		s.Tools = append(s.Tools, t.Name)
 	}
 	for _, m := range req.Messages {
-		if m.Role == "user" && s.Parts == 0 {
-			s.Parts = partsOf(m.Content)
-		}
-		if text := textOf(m.Content); m.Role == "user" && text != "" {
-			s.Last = text
-		}
-		var parts []part
-		if json.Unmarshal(m.Content, &parts) != nil {
-			continue // plain text
-		}
-		for _, p := range parts {
+		for _, p := range m.Content {
 			switch p.Type {
 			case "tool_result":
-				s.Results, s.Outputs = append(s.Results, p.ToolUseID), append(s.Outputs, textOf(p.Content))
+				s.Results = append(s.Results, p.ToolUseID)
 			case "thinking":
 				s.Signature = p.Signature
 			}

@@ -101,18 +101,17 @@ func (d Bedrock) ending(r Reply) []string {
 	})}
 }
 
-// Traits implements Dialect. The malformed frame has a wrong checksum.
-func (d Bedrock) Traits() Traits {
+// The malformed frame has a wrong checksum.
+func (d Bedrock) traits() traits {
 	exceptions := map[string]string{"rate_limit_error": "throttlingException", "invalid_request_error": "validationException"}
 	idle := d.event("messageStart", object{"role": "assistant"})
 	malformed := []byte(idle)
 	malformed[len(malformed)-1] ^= 1
-	return Traits{
+	return traits{
 		Key: func(h http.Header) string { return strings.TrimPrefix(h.Get("Authorization"), "Bearer ") },
 		Fault: func(kind, message string) string {
 			return d.frame("exception", cmp.Or(exceptions[kind], "internalServerException"), marshal(object{"message": message}))
 		},
-		NamesFaultKind: true,
 		Malformed:      string(malformed),
 		Idle:           idle,
 		SignsReasoning: true,
@@ -127,17 +126,11 @@ func (d Bedrock) Traits() Traits {
 // Refusal implements Dialect.
 func (Bedrock) Refusal(_ int, _, message string) string { return marshal(object{"message": message}) }
 
-// Sent implements Dialect.
-func (Bedrock) Sent(body []byte) (Sent, error) {
+func (Bedrock) read(body []byte) (sentRequest, error) {
 	var req struct {
 		Messages []struct {
-			Role    string
 			Content []struct {
-				Text       string
-				ToolResult *struct {
-					ToolUseID string `json:"toolUseId"`
-					Content   json.RawMessage
-				}
+				ToolResult       struct{ ToolUseID string }
 				ReasoningContent struct{ ReasoningText struct{ Signature string } }
 			}
 		}
@@ -148,9 +141,9 @@ func (Bedrock) Sent(body []byte) (Sent, error) {
 		}
 	}
 	if err := json.Unmarshal(body, &req); err != nil {
-		return Sent{}, err
+		return sentRequest{}, err
 	}
-	s := Sent{Temperature: req.InferenceConfig.Temperature}
+	s := sentRequest{Temperature: req.InferenceConfig.Temperature}
 	for _, t := range req.ToolConfig.Tools {
 		s.Tools = append(s.Tools, t.ToolSpec.Name)
 	}
@@ -158,18 +151,11 @@ func (Bedrock) Sent(body []byte) (Sent, error) {
 		s.ToolChoice = map[string]string{"auto": "auto", "any": "required", "tool": choice.Name}[kind]
 	}
 	for _, m := range req.Messages {
-		if m.Role == "user" && s.Parts == 0 {
-			s.Parts = len(m.Content)
-		}
 		for _, c := range m.Content {
-			switch signature := c.ReasoningContent.ReasoningText.Signature; {
-			case c.ToolResult != nil:
-				s.Results, s.Outputs = append(s.Results, c.ToolResult.ToolUseID), append(s.Outputs, textOf(c.ToolResult.Content))
-			case signature != "" && s.Signature == "":
-				s.Signature = signature
-			case m.Role == "user":
-				s.Last = c.Text
+			if id := c.ToolResult.ToolUseID; id != "" {
+				s.Results = append(s.Results, id)
 			}
+			s.Signature = cmp.Or(s.Signature, c.ReasoningContent.ReasoningText.Signature)
 		}
 	}
 	return s, nil

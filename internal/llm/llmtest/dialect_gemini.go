@@ -74,18 +74,17 @@ func (d Gemini) Frames(r Reply) []string {
 	}))
 }
 
-// Traits implements Dialect. Signatures are those of calls, not of reasoning.
-func (d Gemini) Traits() Traits {
+// Signatures are those of calls, not of reasoning.
+func (d Gemini) traits() traits {
 	statuses := map[string]int{"rate_limit_error": http.StatusTooManyRequests, "invalid_request_error": http.StatusBadRequest}
-	return Traits{
+	return traits{
 		Key: func(h http.Header) string { return h.Get("X-Goog-Api-Key") },
 		Fault: func(kind, message string) string {
 			status := cmp.Or(statuses[kind], http.StatusServiceUnavailable)
 			return d.event(object{"error": object{"code": status, "message": message, "status": strings.ToUpper(kind)}})
 		},
-		NamesFaultKind: true,
-		Malformed:      "data: {\"candidates\":[{\"cont\r\n\r\n",
-		Idle:           d.part(object{"text": ""}),
+		Malformed: "data: {\"candidates\":[{\"cont\r\n\r\n",
+		Idle:      d.part(object{"text": ""}),
 		CanSend: func(e Event) bool {
 			return e.Text != "" || e.Reasoning != "" || e.Call != nil || e.Image != "" || e.Audio != ""
 		},
@@ -97,18 +96,10 @@ func (Gemini) Refusal(status int, kind, message string) string {
 	return marshal(object{"error": object{"code": status, "message": message, "status": strings.ToUpper(kind)}})
 }
 
-// Sent implements Dialect.
-func (Gemini) Sent(body []byte) (Sent, error) {
+func (Gemini) read(body []byte) (sentRequest, error) {
 	var req struct {
 		Contents []struct {
-			Role  string
-			Parts []struct {
-				Text             string
-				FunctionResponse *struct {
-					ID       string
-					Response json.RawMessage
-				}
-			}
+			Parts []struct{ FunctionResponse struct{ ID string } }
 		}
 		Tools []struct {
 			FunctionDeclarations []struct{ Name string }
@@ -121,34 +112,27 @@ func (Gemini) Sent(body []byte) (Sent, error) {
 		}
 		GenerationConfig struct {
 			Temperature        *float64
-			ResponseJSONSchema json.RawMessage `json:"responseJsonSchema"`
+			ResponseJSONSchema json.RawMessage
 		}
 	}
 	if err := json.Unmarshal(body, &req); err != nil {
-		return Sent{}, err
+		return sentRequest{}, err
 	}
-	s := Sent{Temperature: req.GenerationConfig.Temperature, Schema: len(req.GenerationConfig.ResponseJSONSchema) > 0}
+	s := sentRequest{Temperature: req.GenerationConfig.Temperature, Schema: len(req.GenerationConfig.ResponseJSONSchema) > 0}
 	for _, t := range req.Tools {
 		for _, f := range t.FunctionDeclarations {
 			s.Tools = append(s.Tools, f.Name)
 		}
 	}
-	s.ToolChoice = strings.ToLower(req.ToolConfig.FunctionCallingConfig.Mode)
-	if s.ToolChoice == "any" {
-		s.ToolChoice = "required"
-	}
-	for _, name := range req.ToolConfig.FunctionCallingConfig.AllowedFunctionNames {
-		s.ToolChoice = name
+	calling := req.ToolConfig.FunctionCallingConfig
+	s.ToolChoice = strings.ToLower(calling.Mode)
+	if calling.Mode == "ANY" {
+		s.ToolChoice = append(calling.AllowedFunctionNames, "required")[0]
 	}
 	for _, c := range req.Contents {
-		if c.Role == "user" && s.Parts == 0 {
-			s.Parts = len(c.Parts)
-		}
 		for _, p := range c.Parts {
-			if p.FunctionResponse != nil {
-				s.Results, s.Outputs = append(s.Results, p.FunctionResponse.ID), append(s.Outputs, string(p.FunctionResponse.Response))
-			} else if c.Role == "user" {
-				s.Last = p.Text
+			if id := p.FunctionResponse.ID; id != "" {
+				s.Results = append(s.Results, id)
 			}
 		}
 	}

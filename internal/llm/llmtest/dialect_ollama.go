@@ -60,9 +60,8 @@ func (d Ollama) Frames(r Reply) []string {
 	}))
 }
 
-// Traits implements Dialect.
-func (d Ollama) Traits() Traits {
-	return Traits{
+func (d Ollama) traits() traits {
+	return traits{
 		Fault:     func(_, message string) string { return marshal(object{"error": message}) + "\n" },
 		Malformed: "{\"model\":\"scripted-1\",\"mess\n",
 		Idle:      d.line(object{"message": object{"role": "assistant", "content": ""}, "done": false}),
@@ -76,28 +75,18 @@ func (d Ollama) Traits() Traits {
 // Refusal implements Dialect.
 func (Ollama) Refusal(_ int, _, message string) string { return marshal(object{"error": message}) }
 
-// Sent implements Dialect.
-func (Ollama) Sent(body []byte) (Sent, error) {
+func (Ollama) read(body []byte) (sentRequest, error) {
 	var req struct {
-		Options  struct{ Temperature *float64 }
-		Tools    []struct{ Function struct{ Name string } }
-		Messages []struct {
-			Role       string
-			ToolCallID string `json:"tool_call_id"`
-		}
-		Format json.RawMessage
+		Options struct{ Temperature *float64 }
+		Tools   []struct{ Function struct{ Name string } }
+		Format  json.RawMessage
 	}
 	if err := json.Unmarshal(body, &req); err != nil {
-		return Sent{}, err
+		return sentRequest{}, err
 	}
-	s := Sent{Temperature: req.Options.Temperature, Schema: len(req.Format) > 2, Parts: 1}
+	s := sentRequest{Temperature: req.Options.Temperature, Schema: len(req.Format) > 2, Results: resultsOf(body)}
 	for _, t := range req.Tools {
 		s.Tools = append(s.Tools, t.Function.Name)
-	}
-	for _, m := range req.Messages {
-		if m.Role == "tool" {
-			s.Results = append(s.Results, m.ToolCallID)
-		}
 	}
 	return s, nil
 }

@@ -1,6 +1,7 @@
 package llmtest
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -69,16 +70,15 @@ func (d OpenAI) Frames(r Reply) []string {
 	}), "data: [DONE]\n\n")
 }
 
-// Traits implements Dialect. Images are a habit of gateways.
-func (OpenAI) Traits() Traits {
-	return Traits{
+// Images are a habit of gateways.
+func (OpenAI) traits() traits {
+	return traits{
 		Key: func(h http.Header) string { return strings.TrimPrefix(h.Get("Authorization"), "Bearer ") },
 		Fault: func(kind, message string) string {
 			return "data: " + marshal(object{"error": object{"message": message, "type": kind, "param": nil, "code": nil}}) + "\n\n"
 		},
-		NamesFaultKind: true,
-		Malformed:      "data: {\"id\":\"chatcmpl-1\",\"choices\":[{\"ind\n\n",
-		Idle:           ": keep-alive\n\n",
+		Malformed: "data: {\"id\":\"chatcmpl-1\",\"choices\":[{\"ind\n\n",
+		Idle:      ": keep-alive\n\n",
 		CanSend: func(e Event) bool {
 			return e.Redacted == "" && e.Served == nil && e.Result == nil && e.Unknown == nil && e.Signature == ""
 		},
@@ -90,38 +90,38 @@ func (OpenAI) Refusal(_ int, kind, message string) string {
 	return marshal(object{"error": object{"message": message, "type": "invalid_request_error", "param": nil, "code": kind}})
 }
 
-// Sent implements Dialect.
-func (OpenAI) Sent(body []byte) (Sent, error) {
+func (OpenAI) read(body []byte) (sentRequest, error) {
 	var req struct {
-		Model       string
-		Temperature *float64
-		ToolChoice  json.RawMessage `json:"tool_choice"`
-		Tools       []struct{ Function struct{ Name string } }
-		Messages    []struct {
-			Role       string
-			Content    json.RawMessage
-			ToolCallID string `json:"tool_call_id"`
-		}
+		Temperature    *float64
+		ToolChoice     json.RawMessage `json:"tool_choice"`
+		Tools          []struct{ Function struct{ Name string } }
 		ResponseFormat struct{ Type string } `json:"response_format"`
 	}
 	if err := json.Unmarshal(body, &req); err != nil {
-		return Sent{}, err
+		return sentRequest{}, err
 	}
-	s := Sent{Model: req.Model, Temperature: req.Temperature, Schema: req.ResponseFormat.Type == "json_schema", ToolChoice: namedChoice(req.ToolChoice)}
+	s := sentRequest{Temperature: req.Temperature, Schema: req.ResponseFormat.Type == "json_schema", ToolChoice: namedChoice(req.ToolChoice)}
 	for _, t := range req.Tools {
 		s.Tools = append(s.Tools, t.Function.Name)
 	}
-	for _, m := range req.Messages {
-		switch m.Role {
-		case "user":
-			if s.Last = textOf(m.Content); s.Parts == 0 {
-				s.Parts = partsOf(m.Content)
-			}
-		case "tool":
-			s.Results, s.Outputs = append(s.Results, m.ToolCallID), append(s.Outputs, textOf(m.Content))
+	s.Results = resultsOf(body)
+	return s, nil
+}
+
+// resultsOf returns the ids of the calls that messages with a tool_call_id answer.
+func resultsOf(body []byte) (ids []string) {
+	var req struct {
+		Messages []struct {
+			ToolCallID string `json:"tool_call_id"`
 		}
 	}
-	return s, nil
+	_ = json.Unmarshal(body, &req) // it was parsed before
+	for _, m := range req.Messages {
+		if m.ToolCallID != "" {
+			ids = append(ids, m.ToolCallID)
+		}
+	}
+	return ids
 }
 
 // namedChoice reads "auto", {"function":{"name":…}} or Anthropic's {"type":…,"name":…}.
@@ -138,18 +138,5 @@ func namedChoice(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &named) != nil {
 		return ""
 	}
-	for _, s := range []string{named.Name, named.Function.Name, named.Type} {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
-}
-
-func partsOf(content json.RawMessage) int {
-	var parts []json.RawMessage
-	if json.Unmarshal(content, &parts) != nil {
-		return 1
-	}
-	return len(parts)
+	return cmp.Or(named.Name, named.Function.Name, named.Type)
 }

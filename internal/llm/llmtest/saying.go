@@ -103,7 +103,7 @@ func one(check func(t require.TestingT, b agent.Block), whole int) func(t requir
 // sayable reports whether a dialect has a form for every fragment of a saying.
 func sayable(d Dialect, s saying) bool {
 	for i := range s.events {
-		if !d.Traits().CanSend(s.events[i]) {
+		if !d.traits().CanSend(s.events[i]) {
 			return false
 		}
 	}

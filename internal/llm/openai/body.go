@@ -102,4 +102,6 @@ func post(ctx context.Context, client *wire.Client, address string, body any) (*
 }
 
 // addressOf returns the address of a path below the base URL.
-func addressOf(client *wire.Client, path string) string { return strings.TrimSuffix(client.Config().BaseURL, "/") + path }
+func addressOf(client *wire.Client, path string) string {
+	return strings.TrimSuffix(client.Config().BaseURL, "/") + path
+}
