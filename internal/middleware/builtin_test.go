@@ -115,7 +115,7 @@ func TestSetRefuses(t *testing.T) {
 	set, err := NewSet(Builtin(2, nil)...)
 	require.NoError(t, err)
 	_, err = set.Chain(&agent.Plan{Middleware: []agent.PlanMiddleware{{Name: "nope"}}})
-	require.ErrorContains(t, err, `middleware[0].name: there is no middleware "nope"`)
+	require.ErrorContains(t, err, `middleware[0] nope: name: there is no middleware "nope"`)
 	_, err = NewSet(append(Builtin(2, nil), Builtin(2, nil)...)...)
 	require.ErrorContains(t, err, "given twice")
 }

@@ -95,9 +95,6 @@ func (s *Set) Chain(p *agent.Plan) ([]agent.Middleware, error) {
 	out := make([]agent.Middleware, 0, len(p.Middleware))
 	for i := range p.Middleware {
 		m := &p.Middleware[i]
-		if _, ok := s.factories[m.Name]; !ok {
-			return nil, agent.Invalid(fmt.Sprintf("middleware[%d].name", i), "there is no middleware %q", m.Name)
-		}
 		built, err := s.build(m)
 		if err != nil {
 			return nil, fmt.Errorf("middleware[%d] %s: %w", i, m.Name, err)

@@ -1,13 +1,13 @@
 package pii
 
 // Held is how many bytes a stream holds back, without the context behind them.
-func Held(s *Stream) int {
-	n := 0
-	for _, g := range s.stages {
-		n += len(g.text) - g.from
-	}
-	return n
-}
+func (s *Stream) Held() int { return len(s.text) - s.from }
+
+// Found is the number of values so far.
+func (s *Stream) Found() int { return s.found }
+
+// Type is the name of what the rule looks for.
+func (r *Rule) Type() string { return r.kind }
 
 // NewPattern is for tests against regexp.
 func NewPattern(expression string) (*Rule, int, error) {
@@ -24,13 +24,4 @@ func (m *Middleware) OutputRule() *Rule {
 		return nil
 	}
 	return m.rule
-}
-
-// Found is the number of values so far.
-func (s *Stream) Found() int {
-	n := 0
-	for _, g := range s.stages {
-		n += g.found
-	}
-	return n
 }

@@ -80,9 +80,6 @@ func NewRule(c RuleConfig) (*Rule, error) {
 	return r, nil
 }
 
-// Type is the name of what the rule looks for.
-func (r *Rule) Type() string { return r.kind }
-
 // Apply replaces the values in text and counts them. Under block it returns an [agent.CodeDenied] error with the type and the count, never
 // a value.
 func (r *Rule) Apply(text string) (out string, found int, err error) {

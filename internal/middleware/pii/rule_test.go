@@ -152,12 +152,6 @@ func TestRulesInOrder(t *testing.T) {
 	}
 	require.Equal(t, "[REDACTED_URL] or [REDACTED_EMAIL]", apply(url, email))
 	require.Equal(t, "[REDACTED_URL][REDACTED_EMAIL] or [REDACTED_EMAIL]", apply(email, url))
-	for _, rules := range [][]*pii.Rule{{url, email}, {email, url}} {
-		s := pii.NewStream(rules...)
-		got := s.Write(text[:30]) + s.Write(text[30:]) + s.Flush()
-		require.Equal(t, apply(rules...), got)
-		require.Equal(t, 3-map[bool]int{true: 1}[rules[0] == url], s.Found())
-	}
 }
 
 func TestLongValues(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 // contextBytes is how many bytes before the held text finders may look back on.
 const contextBytes = utf8.UTFMax
 
-// Stream filters text that comes in chunks. Its whole output is what [Rule.Apply] makes of the whole text, one rule after the other, however
-// the text is cut. It emits text as soon as, and not before, the outcome is certain.
+// Stream filters text that comes in chunks. Its whole output is what [Rule.Apply] makes of the whole text, however the text is cut. It emits text
+// as soon as, and not before, the outcome is certain.
 //
 // It holds back only text that may be part of a value: at most 512 bytes for an e-mail address, 2 KiB for a URL, 64 bytes for the other
 // built-in types, its lookback for a detector. At the bound a longer value is certain; the rest of it is dropped as it comes and replaced
@@ -17,46 +17,6 @@ const contextBytes = utf8.UTFMax
 //
 // Under block nothing is emitted from the first value on, and Err says why. Not safe for concurrent use.
 type Stream struct {
-	stages []*stage
-}
-
-// NewStream returns a filter that applies rules in order.
-func NewStream(rules ...*Rule) *Stream {
-	s := &Stream{}
-	for _, r := range rules {
-		s.stages = append(s.stages, &stage{rule: r})
-	}
-	return s
-}
-
-// Write adds a chunk and returns the text that is certain now.
-func (s *Stream) Write(chunk string) (emit string) {
-	for _, g := range s.stages {
-		chunk = g.filter(chunk, true)
-	}
-	return chunk
-}
-
-// Flush ends the text and returns the rest of it. Later chunks begin another text.
-func (s *Stream) Flush() (rest string) {
-	for _, g := range s.stages {
-		rest = g.filter(rest, false)
-	}
-	return rest
-}
-
-// Err returns an [agent.CodeDenied] error once a blocking rule has found a value.
-func (s *Stream) Err() error {
-	for _, g := range s.stages {
-		if g.blocked {
-			return g.rule.deniedError(g.found)
-		}
-	}
-	return nil
-}
-
-// stage is one rule of a stream.
-type stage struct {
 	rule    *Rule
 	text    string     // what may be a part of a value, after some context
 	from    int        // where the context ends
@@ -65,53 +25,69 @@ type stage struct {
 	blocked bool
 }
 
-// filter adds a chunk and returns the text that is certain now.
-func (g *stage) filter(chunk string, more bool) string {
-	if g.blocked {
+// NewStream returns a filter that applies a rule.
+func NewStream(r *Rule) *Stream { return &Stream{rule: r} }
+
+// Write adds a chunk and returns the text that is certain now.
+func (s *Stream) Write(chunk string) (emit string) { return s.filter(chunk, true) }
+
+// Flush ends the text and returns the rest of it. Later chunks begin another text.
+func (s *Stream) Flush() (rest string) { return s.filter("", false) }
+
+// Err returns an [agent.CodeDenied] error once a blocking rule has found a value.
+func (s *Stream) Err() error {
+	if !s.blocked {
+		return nil
+	}
+	return s.rule.deniedError(s.found)
+}
+
+func (s *Stream) filter(chunk string, more bool) string {
+	if s.blocked {
 		return ""
 	}
-	text := g.text + chunk
+	text := s.text + chunk
 	known := text
 	if more {
 		known = text[:len(text)-incompleteRuneLength(text)]
 	}
 	var out strings.Builder
-	at := g.from
+	at := s.from
 	for {
-		if g.long != nil {
-			n, done := g.long.rest.take(known[at:], more)
-			g.long.add(known[at : at+n])
+		if s.long != nil {
+			n, done := s.long.rest.take(known[at:], more)
+			s.long.add(known[at : at+n])
 			at += n
 			if !done {
 				break
 			}
-			out.WriteString(g.long.replacement())
-			g.long = nil
+			out.WriteString(s.long.replacement())
+			s.long = nil
 		}
-		v, hold, ok := g.rule.finder.find(known, at, more)
+		v, hold, ok := s.rule.finder.find(known, at, more)
 		if !ok {
 			out.WriteString(known[at:hold])
 			at = hold
 			break
 		}
 		out.WriteString(known[at:v.start])
-		g.found++
+		s.found++
 		at = v.end
 		switch {
-		case g.rule.strategy == StrategyBlock:
-			g.blocked, g.text = true, ""
+		case s.rule.strategy == StrategyBlock:
+			s.blocked, s.text = true, ""
 			return out.String()
 		case v.rest != nil:
-			g.long = g.rule.newLongValue(v)
-			g.long.add(known[v.start:v.end])
+			s.long = s.rule.newLongValue(v)
+			s.long.add(known[v.start:v.end])
 		default:
-			out.WriteString(g.rule.replacement(known[v.start:v.end]))
+			out.WriteString(s.rule.replacement(known[v.start:v.end]))
 		}
 	}
-	g.text, g.from = "", 0
+	s.text, s.from = "", 0
 	if more {
 		keep := max(0, at-contextBytes)
-		g.text, g.from = strings.Clone(text[keep:]), at-keep
+		s.text, s.from = strings.Clone(text[keep:]), at-keep
 	}
 	return out.String()
 }

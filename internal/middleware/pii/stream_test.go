@@ -177,7 +177,6 @@ func TestStreamEmitsAtOnce(t *testing.T) {
 		s := pii.NewStream(c.rule)
 		require.Equal(t, c.emitted, s.Write(c.chunk), "%s: %q", c.rule.Type(), c.chunk)
 	}
-	require.Equal(t, "as it is", pii.NewStream().Write("as it is"))
 }
 
 // A text without a break is not held back.
@@ -199,10 +198,10 @@ func TestStreamIsBounded(t *testing.T) {
 			s := pii.NewStream(r)
 			for range chunks {
 				s.Write(chunk)
-				require.LessOrEqual(t, pii.Held(s), bounds[kind], "%s: %q", kind, run)
+				require.LessOrEqual(t, s.Held(), bounds[kind], "%s: %q", kind, run)
 			}
 			s.Flush()
-			require.Zero(t, pii.Held(s))
+			require.Zero(t, s.Held())
 		}
 	}
 }
@@ -210,7 +209,7 @@ func TestStreamIsBounded(t *testing.T) {
 func TestStreamBlocks(t *testing.T) {
 	text := "I am joe@example.com, really"
 	for i := range len(text) {
-		s := pii.NewStream(newRule(t, "email", pii.StrategyBlock), newRule(t, "ip", ""))
+		s := pii.NewStream(newRule(t, "email", pii.StrategyBlock))
 		got := s.Write(text[:i]) + s.Write(text[i:]) + s.Flush()
 		require.Equal(t, "I am ", got)
 		require.Equal(t, agent.CodeDenied, agent.CodeOf(s.Err()))

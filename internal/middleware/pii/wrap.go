@@ -15,7 +15,7 @@ func (m *Middleware) WrapModel(next agent.ModelFunc) agent.ModelFunc {
 		return next
 	}
 	return func(ctx context.Context, inv agent.Invocation, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
-		s := deltaFilter{emit: emit, text: NewStream(m.rule), reasoning: NewStream(m.rule), rule: m.rule}
+		s := deltaFilter{emit: emit, text: NewStream(m.rule), reasoning: NewStream(m.rule)}
 		reply, err := next(ctx, inv, req, s.filter)
 		if err == nil {
 			err = s.flush()
@@ -36,13 +36,12 @@ func (m *Middleware) WrapModel(next agent.ModelFunc) agent.ModelFunc {
 type deltaFilter struct {
 	emit            func(agent.Delta) error
 	text, reasoning *Stream
-	rule            *Rule
 }
 
 func (s *deltaFilter) filter(d agent.Delta) error {
 	out := agent.Delta{Text: s.text.Write(d.Text), Reasoning: s.reasoning.Write(d.Reasoning)}
 	if d.Block != nil {
-		e := editor{rule: s.rule}
+		e := editor{rule: s.text.rule}
 		blocks := e.editBlocks([]agent.Block{*d.Block})
 		if e.err != nil {
 			return withOp("check the reply", e.err)
