@@ -3,7 +3,6 @@ package turns_test
 import (
 	"context"
 	"errors"
-	"io"
 	"slices"
 	"sync"
 	"testing"
@@ -13,30 +12,27 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/admission"
-	"github.com/turnstone-run/turnstone/internal/catalog"
 	"github.com/turnstone-run/turnstone/internal/direct"
 	"github.com/turnstone-run/turnstone/internal/middleware"
 	"github.com/turnstone-run/turnstone/internal/postgres"
-	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 	"github.com/turnstone-run/turnstone/internal/schema"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
 	"github.com/turnstone-run/turnstone/internal/turns"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
-// office is an inbox on a real database. It is also everything else that a request meets: the catalog, the model, Temporal, the limits and
+// office is an inbox on a real database. It is also what else a request meets: the model, Temporal, the limits and
 // the trail.
 type office struct {
 	*turns.Inbox
-	t     *testing.T
-	store *postgres.Store
-	log   *pgstream.Log
-	acts  *turns.Turns
+	t       *testing.T
+	store   *postgres.Store
+	log     *pgstream.Log
+	catalog *fakeCatalog
+	acts    *turns.Turns
 	turns.Upkeep
 
 	mu       sync.Mutex
-	agents   map[string]agent.Plan // by name; "" is chosen for those who name none
-	plans    map[string]agent.Plan // by hash, those of agents that are gone too
 	pool     *pgxpool.Pool
 	started  map[string]agent.TurnRequest
 	closed   map[string]bool  // workflows that have ended
@@ -44,7 +40,6 @@ type office struct {
 	signals  map[string][]any // by workflow and signal: what they were told
 	admitted []agent.TurnID
 	left     []agent.TurnID // places that were given back
-	routed   int            // requests that were routed
 	refuse   error          // of the limits
 	away     error          // of Temporal
 	answer   error          // of Temporal, for a turn that it has started
@@ -55,22 +50,17 @@ type office struct {
 
 func newOffice(t *testing.T, change ...func(o *office, c *turns.InboxConfig)) *office {
 	t.Helper()
-	pool, err := postgres.Open(t.Context(), postgres.Config{URL: postgrestest.New(t)})
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
+	pool, store, log := database(t)
 	o := &office{
-		t: t, store: postgres.NewStore(pool, postgres.Config{}), agents: map[string]agent.Plan{}, plans: map[string]agent.Plan{}, started: map[string]agent.TurnRequest{},
-		closed: map[string]bool{}, pool: pool, busy: map[string]bool{}, signals: map[string][]any{},
+		t: t, store: store, log: log, pool: pool, started: map[string]agent.TurnRequest{},
+		closed: map[string]bool{}, busy: map[string]bool{}, signals: map[string][]any{}, catalog: newFakeCatalog(t, clerk("clerk")),
 	}
-	o.log, err = pgstream.New(t.Context(), pgstream.Config{Pool: pool})
-	require.NoError(t, err)
-	t.Cleanup(o.log.Stop)
-	o.employ("clerk", func(*agent.Plan) {})
 	set, err := middleware.NewSet(middleware.Builtin(0, nil)...)
 	require.NoError(t, err)
 	runs := temporal{o: o}
 	o.acts, err = turns.New(turns.Config{
-		Registry: o, Models: o, Tools: o, Middleware: set, Store: losingStore{o.store, o}, Log: breakingLog{o.log, o}, Blobs: nowhere{}, Runs: runs, Schemas: schema.New(), Knowledge: o,
+		Registry: o.catalog, Models: o, Tools: &fakeTool{}, Middleware: set, Store: losingStore{o.store, o}, Log: breakingLog{o.log, o},
+		Blobs: &fakeBlobs{}, Runs: runs, Schemas: schema.New(), Knowledge: &fakeLibrary{},
 	})
 	require.NoError(t, err)
 	o.Upkeep = turns.Upkeep{Turns: o.acts, Store: o.store}
@@ -89,63 +79,19 @@ func newOffice(t *testing.T, change ...func(o *office, c *turns.InboxConfig)) *o
 
 // employ adds an agent.
 func (o *office) employ(name string, change func(*agent.Plan)) {
-	p := agent.Plan{
+	o.t.Helper()
+	p := clerk(name)
+	change(&p)
+	o.catalog.put(p)
+}
+
+func clerk(name string) agent.Plan {
+	return agent.Plan{
 		Agent: name, InstanceID: name + "@1", Models: []agent.PlanModel{{Profile: "p", Model: "m"}},
 		Tools: []agent.PlanTool{
 			{Spec: agent.ToolSpec{Name: "look", InherentlySafe: true}, Toolkit: "kit"}, {Spec: agent.ToolSpec{Name: "pay", InherentlySafe: true}, Toolkit: "kit"},
 		},
 	}
-	change(&p)
-	_, hash, err := catalog.Encode(&p)
-	require.NoError(o.t, err)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.agents[name], o.plans[hash] = p, p
-	if _, ok := o.agents[""]; !ok {
-		o.agents[""] = p
-	}
-}
-
-func (o *office) dismiss(name string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.agents, name)
-}
-
-func (o *office) Choose(_ context.Context, c agent.RouteContext) (agent.RouteDecision, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.routed++
-	p, ok := o.agents[c.Agent]
-	if !ok {
-		return agent.RouteDecision{}, agent.FieldErrorf(agent.CodeNotFound, "agent", "there is no agent %q", c.Agent)
-	}
-	return agent.RouteDecision{Agent: p.Agent}, nil
-}
-
-func (*office) Routed(*agent.RouteDecision) {}
-
-func (o *office) Resolve(_ context.Context, _, name string) (agent.Plan, string, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	p := o.agents[name]
-	_, hash, err := catalog.Encode(&p)
-	return p, hash, err
-}
-
-func (o *office) ReplacePrompt(_ context.Context, p agent.Plan, prompt string) (agent.Plan, string, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	p.System = prompt
-	_, hash, err := catalog.Encode(&p)
-	o.plans[hash] = p
-	return p, hash, err
-}
-
-func (o *office) Plan(_ context.Context, hash string) (agent.Plan, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.plans[hash], nil
 }
 
 func (o *office) Admit(_ context.Context, turn agent.TurnID, _, _, _ string, _ agent.RateLimits) (func(context.Context), error) {
@@ -203,18 +149,6 @@ func (*office) Generate(_ context.Context, req agent.ModelRequest, emit func(age
 		return agent.ModelReply{}, err
 	}
 	return agent.ModelReply{Blocks: []agent.Block{agent.Text(text)}, FinishReason: agent.FinishStop, Model: "m"}, nil
-}
-
-func (*office) Granted(context.Context, string, *agent.PlanTool) (agent.Tool, error) {
-	return nil, errors.New("no code")
-}
-
-func (*office) List(context.Context, string, *agent.PlanSource) ([]agent.ListedTool, error) {
-	return nil, nil
-}
-
-func (*office) Search(context.Context, agent.KnowledgeQuery) ([]agent.Passage, error) {
-	return nil, nil
 }
 
 // ended waits for a turn's result.
@@ -314,18 +248,6 @@ func (s losingStore) Begin(ctx context.Context, r agent.TurnRecord) (agent.Begun
 		return agent.Begun{}, lost
 	}
 	return begun, err
-}
-
-type nowhere struct{}
-
-func (nowhere) S3Ref(_, _ string) string { return "" }
-
-func (nowhere) Put(context.Context, string, io.Reader) (string, error) {
-	return "", errors.New("no store")
-}
-
-func (nowhere) Open(context.Context, string, string) (io.ReadCloser, error) {
-	return nil, errors.New("no store")
 }
 
 // holder is a caller with a key of acme.

@@ -160,10 +160,7 @@ func TestKnownTurnsNeedNoPlace(t *testing.T) {
 			require.Equal(t, 2, lines)
 			require.Equal(t, true, detail(t, &line)["joined"])
 
-			o.dismiss("clerk")
-			o.mu.Lock()
-			o.agents[""] = agent.Plan{Agent: "clerk"} // has no model any more
-			o.mu.Unlock()
+			o.catalog.put(agent.Plan{Agent: "clerk"}) // has no model any more
 			_, err = o.Submit(t.Context(), e)
 			require.NoError(t, err, "what is recorded is joined although it would be refused now")
 		})

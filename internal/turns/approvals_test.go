@@ -186,9 +186,9 @@ func TestExpiry(t *testing.T) {
 
 func TestEditedArgumentsMustFit(t *testing.T) {
 	h := newHarness(t)
-	p := h.catalog.plan
-	p.Tools[0].Spec.Parameters = json.RawMessage(`{"type":"object","properties":{"q":{"type":"integer"}},"additionalProperties":false}`)
-	h.catalog.put(p)
+	h.catalog.change(func(p *agent.Plan) {
+		p.Tools[0].Spec.Parameters = json.RawMessage(`{"type":"object","properties":{"q":{"type":"integer"}},"additionalProperties":false}`)
+	})
 	_, out := h.pauses(agent.TurnRequest{TurnID: "t1"}, toolCall("a", `{"q":1}`))
 	edit := agent.Decision{ApprovalID: out.Pending[0].ApprovalID, Decision: agent.DecisionEdit, Args: json.RawMessage(`{"q":"one"}`), By: "ops"}
 	r, err := h.Decide(t.Context(), turns.DecideInput{TurnID: "t1", Decision: edit})

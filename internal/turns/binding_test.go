@@ -41,16 +41,13 @@ func TestRouteTurnAndLoadPlan(t *testing.T) {
 	h := newHarness(t)
 	rule := agent.RouteDecision{Agent: "analyst", Model: "other", Reason: agent.RouteRuled, Table: "acme/main", Rule: "billing", Revision: 7}
 	h.catalog.rule = &rule
-	h.catalog.plan.Limits = agent.Limits{ModelCalls: 9, ToolCalls: 9}
-	h.catalog.put(h.catalog.plan)
+	h.catalog.change(func(p *agent.Plan) { p.Limits = agent.Limits{ModelCalls: 9, ToolCalls: 9} })
 	begun, err := h.BeginTurn(t.Context(), json.RawMessage(`{"message":"hello","limits":{"model_calls":3},"output_schema":{"type":"object"}}`),
 		turns.BeginTurnInput{WorkflowID: "turn/t1", RunID: "r", CoreVersion: turns.CoreVersion})
 	require.NoError(t, err)
 	require.Equal(t, turns.CoreVersion, begun.CoreVersion)
 	require.Empty(t, begun.LoadPlanResult, "history need not hold it twice")
-	changed := h.catalog.plan
-	changed.Limits = agent.Limits{ModelCalls: 1}
-	h.catalog.put(changed)
+	h.catalog.change(func(p *agent.Plan) { p.Limits = agent.Limits{ModelCalls: 1} })
 	h.catalog.rule = nil
 	for name, worker := range map[string]*turns.Turns{"the same process": h.Turns, "another process": h.process()} {
 		t.Run(name, func(t *testing.T) {
@@ -75,15 +72,12 @@ func TestBeginKeepsWhatItRecorded(t *testing.T) {
 	req := agent.TurnRequest{TurnID: "t1", SessionID: "s1", Message: "hello"}
 	queued, err := h.Begin(t.Context(), req, turns.BeginTurnInput{WorkflowID: "turn/t1"})
 	require.NoError(t, err)
-	old := h.catalog.plan
+	old := h.catalog.agents["analyst"]
 	changed := old
 	changed.System, changed.Limits = "You are another.", agent.Limits{ModelCalls: 1}
 	for name, change := range map[string]func(){
 		"changed": func() { h.catalog.put(changed) },
-		"gone": func() {
-			changed.Agent = "other"
-			h.catalog.put(changed)
-		},
+		"gone":    func() { delete(h.catalog.agents, "analyst") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			change()
@@ -119,9 +113,7 @@ func TestApprovalPolicy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t)
 			h.tool.free = c.free
-			p := h.catalog.plan
-			p.Tools[0].Approval = c.policy
-			h.catalog.put(p)
+			h.catalog.change(func(p *agent.Plan) { p.Tools[0].Approval = c.policy })
 			ref := h.begin(agent.TurnRequest{TurnID: "t1"})
 			h.model.script(calls(toolCall("a", `{}`)))
 			v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
@@ -135,9 +127,9 @@ func TestApprovalPolicy(t *testing.T) {
 // TestToolContext: a tool is given its binding's parameters, the turn's input and stored content of its tenant.
 func TestToolContext(t *testing.T) {
 	h := newHarness(t)
-	p := h.catalog.plan
-	p.Tools[0].Parameters, p.Tools[0].SourceNodeName, p.Tools[0].IsFromToolkit = json.RawMessage(`{"depth":3}`), "finder", true
-	h.catalog.put(p)
+	h.catalog.change(func(p *agent.Plan) {
+		p.Tools[0].Parameters, p.Tools[0].SourceNodeName, p.Tools[0].IsFromToolkit = json.RawMessage(`{"depth":3}`), "finder", true
+	})
 	h.tool.free = true
 	ref := h.begin(agent.TurnRequest{TurnID: "t1", Messages: []agent.Message{{Role: agent.RoleUser, Blocks: []agent.Block{
 		agent.Text("look at this"), {Type: agent.BlockImage, ID: "picture", MIMEType: "image/png", Base64: "aGVsbG8="},
@@ -185,8 +177,8 @@ func TestRequestIsRoutedOnce(t *testing.T) {
 		if mode == agent.ModeDirect {
 			o.ended(r.TurnID)
 		}
-		o.mu.Lock()
-		require.Equal(t, 1, o.routed, "%s", mode)
-		o.mu.Unlock()
+		o.catalog.mu.Lock()
+		require.Equal(t, 1, o.catalog.chosen, "%s", mode)
+		o.catalog.mu.Unlock()
 	}
 }

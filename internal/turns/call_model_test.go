@@ -243,9 +243,9 @@ func TestMiddlewareChangesTheStream(t *testing.T) {
 	})...)
 	require.NoError(t, err)
 	h := newHarness(t, func(c *turns.Config) { c.Middleware = set })
-	p := h.catalog.plan
-	p.Middleware = append(slices.Clone(p.Middleware), agent.PlanMiddleware{Name: "emphatic"})
-	h.catalog.put(p)
+	h.catalog.change(func(p *agent.Plan) {
+		p.Middleware = append(slices.Clone(p.Middleware), agent.PlanMiddleware{Name: "emphatic"})
+	})
 	ref := h.begin(agent.TurnRequest{TurnID: "t1"})
 	h.model.script(says("quiet ", "words"))
 	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
@@ -263,11 +263,11 @@ func TestMiddlewareChangesTheStream(t *testing.T) {
 // TestFallbackIsAskedAndCharged: the other profile's model, at its own price, in an epoch of its own.
 func TestFallbackIsAskedAndCharged(t *testing.T) {
 	h := newHarness(t)
-	p := h.catalog.plan
-	p.Models = slices.Clone(p.Models)
-	p.Models[1].OutputPerMTok = 1000
-	p.Middleware = append([]agent.PlanMiddleware{{Name: "model_fallback", Options: json.RawMessage(`{"models":["other"]}`)}}, p.Middleware...)
-	h.catalog.put(p)
+	h.catalog.change(func(p *agent.Plan) {
+		p.Models = slices.Clone(p.Models)
+		p.Models[1].OutputPerMTok = 1000
+		p.Middleware = append([]agent.PlanMiddleware{{Name: "model_fallback", Options: json.RawMessage(`{"models":["other"]}`)}}, p.Middleware...)
+	})
 	ref := h.begin(agent.TurnRequest{TurnID: "t1"})
 	refuse := func(_ context.Context, _ agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
 		if err := emit(agent.Delta{Text: "half an ans"}); err != nil {

@@ -24,10 +24,10 @@ func bosses(t *testing.T, change ...func(*turns.Config)) *harness {
 	kits, err := tool.NewRegistry(delegate.New(delegate.Config{Containers: noContainers{}}))
 	require.NoError(t, err)
 	h := newHarness(t, append(change, func(c *turns.Config) { c.Tools = kits })...)
-	p := h.catalog.plan
-	p.Delegates = []string{"analyst"}
-	p.Tools = []agent.PlanTool{{Spec: delegate.New(delegate.Config{}).Tools()[0].Spec(), Toolkit: "delegate"}}
-	h.catalog.put(p)
+	h.catalog.change(func(p *agent.Plan) {
+		p.Delegates = []string{"analyst"}
+		p.Tools = []agent.PlanTool{{Spec: delegate.New(delegate.Config{}).Tools()[0].Spec(), Toolkit: "delegate"}}
+	})
 	return h
 }
 
@@ -168,11 +168,11 @@ func TestMiddlewareSeesTheChildsApprovals(t *testing.T) {
 // cleans gives the harness's agent a pii middleware, and a retry of failed calls around it.
 func (h *harness) cleans(options string) {
 	h.t.Helper()
-	p := h.catalog.plan
-	p.Middleware = []agent.PlanMiddleware{
-		{Name: "tool_retry", Options: json.RawMessage(`{"tools":["delegate_to_agent"]}`)}, {Name: "pii", Options: json.RawMessage(options)},
-	}
-	h.catalog.put(p)
+	h.catalog.change(func(p *agent.Plan) {
+		p.Middleware = []agent.PlanMiddleware{
+			{Name: "tool_retry", Options: json.RawMessage(`{"tools":["delegate_to_agent"]}`)}, {Name: "pii", Options: json.RawMessage(options)},
+		}
+	})
 }
 
 // child begins the turn that the delegated call asks for, and has its model reply once.

@@ -42,9 +42,7 @@ func TestUsageOfACutRequest(t *testing.T) {
 				require.NoError(t, err)
 				cfg.Middleware = set
 			})
-			p := h.catalog.plan
-			p.Middleware = nil
-			h.catalog.put(p)
+			h.catalog.change(func(p *agent.Plan) { p.Middleware = nil })
 			ref := h.begin(agent.TurnRequest{TurnID: "t1"})
 			h.model.script(func(ctx context.Context, _ agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
 				reply := agent.ModelReply{Usage: c.told, Received: c.received}

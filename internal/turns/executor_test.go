@@ -49,9 +49,7 @@ func TestExecutorIsBuiltOnce(t *testing.T) {
 	require.NoError(t, begin(0), "a failed build is tried again")
 	require.Equal(t, int64(2), c.built.Load())
 
-	p := h.catalog.plan
-	p.System = "changed"
-	h.catalog.put(p)
+	h.catalog.change(func(p *agent.Plan) { p.System = "changed" })
 	var wg sync.WaitGroup
 	for i := 1; i <= 50; i++ {
 		wg.Go(func() {
@@ -91,9 +89,7 @@ func TestFailedCallIsMadeAgain(t *testing.T) {
 				require.NoError(t, err)
 				cfg.Middleware = set
 			})
-			p := h.catalog.plan
-			p.Middleware = c.plan
-			h.catalog.put(p)
+			h.catalog.change(func(p *agent.Plan) { p.Middleware = c.plan })
 			ref := h.begin(agent.TurnRequest{TurnID: "t1"})
 			busy := func(context.Context, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
 				return agent.ModelReply{Usage: agent.Usage{InputTokens: 7}}, &agent.Error{

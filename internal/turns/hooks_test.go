@@ -194,12 +194,12 @@ func TestModelRetryOfARequestOfMiddleware(t *testing.T) {
 			})...)
 			require.NoError(t, err)
 			h := newHarness(t, func(cfg *turns.Config) { cfg.Middleware = set })
-			p := h.catalog.plan
-			p.Middleware = []agent.PlanMiddleware{{Name: "asks"}}
-			if c.options != "" {
-				p.Middleware = append(p.Middleware, agent.PlanMiddleware{Name: "model_retry", Options: json.RawMessage(c.options)})
-			}
-			h.catalog.put(p)
+			h.catalog.change(func(p *agent.Plan) {
+				p.Middleware = []agent.PlanMiddleware{{Name: "asks"}}
+				if c.options != "" {
+					p.Middleware = append(p.Middleware, agent.PlanMiddleware{Name: "model_retry", Options: json.RawMessage(c.options)})
+				}
+			})
 			h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
 			h.model.script(fails(agent.CodeUnavailable, c.after, func() {
 				if c.cancelled {

@@ -110,10 +110,10 @@ func TestChildOfAJob(t *testing.T) {
 // TestCachedTokens: what the provider had cached is in the usage and has its own price.
 func TestCachedTokens(t *testing.T) {
 	h := newHarness(t)
-	p := h.catalog.plan
-	p.Models = []agent.PlanModel{{Profile: "default", Model: "scripted-1", InputPerMTok: 10, CachedPerMTok: 1}}
-	p.Middleware = append([]agent.PlanMiddleware{{Name: "prompt_caching"}}, p.Middleware...)
-	h.catalog.put(p)
+	h.catalog.change(func(p *agent.Plan) {
+		p.Models = []agent.PlanModel{{Profile: "default", Model: "scripted-1", InputPerMTok: 10, CachedPerMTok: 1}}
+		p.Middleware = append([]agent.PlanMiddleware{{Name: "prompt_caching"}}, p.Middleware...)
+	})
 	ref := h.begin(agent.TurnRequest{TurnID: "t1"})
 	used := agent.Usage{InputTokens: 100, OutputTokens: 5, CachedTokens: 80}
 	h.model.script(func(_ context.Context, req agent.ModelRequest, _ func(agent.Delta) error) (agent.ModelReply, error) {

@@ -78,9 +78,7 @@ func TestApprovalList(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t)
-			p := h.catalog.plan
-			p.Tools[0].Approval = c.approval
-			h.catalog.put(p)
+			h.catalog.change(func(p *agent.Plan) { p.Tools[0].Approval = c.approval })
 			h.begin(agent.TurnRequest{TurnID: "t1", Approvals: c.policy})
 			h.model.script(calls(toolCall("a", `{}`)))
 			v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
@@ -118,9 +116,7 @@ func TestApprovalsUnavailable(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t, func(c2 *turns.Config) { c2.Store, c2.OnUnavailable = away{c2.Store}, c.mode })
 			if c.always {
-				p := h.catalog.plan
-				p.Tools[0].Approval = agent.ApproveAlways
-				h.catalog.put(p)
+				h.catalog.change(func(p *agent.Plan) { p.Tools[0].Approval = agent.ApproveAlways })
 			}
 			h.begin(agent.TurnRequest{TurnID: "t1"})
 			h.model.script(calls(toolCall("a", `{}`)))

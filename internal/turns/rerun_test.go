@@ -112,7 +112,7 @@ func TestRerunRepeatsTheRequest(t *testing.T) {
 	require.Empty(t, c.Flags)
 	require.Equal(t, "mine p", string(changed.Record.SessionID)+" "+changed.Record.Model)
 	require.EqualValues(t, 7, changed.Record.Limits.Tokens)
-	plan, err := o.Plan(t.Context(), changed.Record.PlanHash)
+	plan, err := o.catalog.Plan(t.Context(), changed.Record.PlanHash)
 	require.NoError(t, err)
 	require.Equal(t, "Be brief.", plan.System)
 	require.NotEqual(t, r.PlanHash, changed.Record.PlanHash)

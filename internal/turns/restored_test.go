@@ -66,7 +66,7 @@ func TestRecordIsGone(t *testing.T) {
 			}
 			t.Run(name+map[bool]string{true: ", seen before"}[seen], func(t *testing.T) {
 				h := newHarness(t)
-				h.catalog.put(guide(h.catalog.plan))
+				h.catalog.change(guide)
 				if seen {
 					h.begin(agent.TurnRequest{TurnID: id})
 					_, err := h.pool.Exec(t.Context(), "TRUNCATE turns CASCADE")

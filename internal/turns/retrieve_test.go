@@ -13,7 +13,7 @@ import (
 )
 
 // guide is an ask agent with all three steps.
-func guide(p agent.Plan) agent.Plan {
+func guide(p *agent.Plan) {
 	p.Prepare = []agent.PlanStep{
 		{Kind: agent.PrepareClassify, Prompt: "Classify.", Branches: []agent.PlanBranch{
 			{Name: agent.BranchRetrieval, System: "Answer from the context.", Retrieve: true},
@@ -23,13 +23,12 @@ func guide(p agent.Plan) agent.Plan {
 		{Kind: agent.PrepareRetrieve, Collection: "rules", Tenant: "*", TopK: 3},
 		{Kind: agent.PrepareRetrieve, Collection: "news", Tenant: "acme", TopK: 2, MinScore: 0.5},
 	}
-	return p
 }
 
 func asking(t *testing.T, change ...func(*turns.Config)) *harness {
 	t.Helper()
 	h := newHarness(t, change...)
-	h.catalog.put(guide(h.catalog.plan))
+	h.catalog.change(guide)
 	h.library.passages = []agent.Passage{{ID: "1", DocumentID: "d", Title: "Rules", Source: "http://x/rules", Text: "Be kind."}}
 	out, err := h.Begin(t.Context(), agent.TurnRequest{TurnID: "t1", SessionID: "s1", Message: "and what do they say?"}, turns.BeginTurnInput{RunID: "r"})
 	require.NoError(t, err)
@@ -173,9 +172,10 @@ func TestRetrieveFails(t *testing.T) {
 
 func TestHooksSeeTheQuestionFirst(t *testing.T) {
 	h := newHarness(t)
-	p := guide(h.catalog.plan)
-	p.Middleware = append(p.Middleware, agent.PlanMiddleware{Name: "pii", Options: json.RawMessage(`{"pii_type":"email"}`)})
-	h.catalog.put(p)
+	h.catalog.change(guide)
+	h.catalog.change(func(p *agent.Plan) {
+		p.Middleware = append(p.Middleware, agent.PlanMiddleware{Name: "pii", Options: json.RawMessage(`{"pii_type":"email"}`)})
+	})
 	h.begin(agent.TurnRequest{TurnID: "t1", Message: "write to bob@example.com"})
 	h.model.script(says("conversational"))
 	_, err := h.Retrieve(t.Context(), turns.RetrieveInput{TurnID: "t1"})

@@ -18,14 +18,13 @@ func reading(t *testing.T, change ...func(*turns.Config)) *harness {
 	t.Helper()
 	h := newHarness(t, change...)
 	h.tool.free = true
-	h.catalog.put(reads(h.catalog.plan))
+	h.catalog.change(reads)
 	return h
 }
 
-func reads(p agent.Plan) agent.Plan {
+func reads(p *agent.Plan) {
 	p.Tools = slices.Clone(p.Tools)
 	p.Tools[0].Spec.ReadsDatasets = true
-	return p
 }
 
 func left(ref string, rows int) agent.SessionDataset {
@@ -209,7 +208,7 @@ func TestFreshHistory(t *testing.T) {
 func TestThePreparationIsAboutTheMessageAlone(t *testing.T) {
 	h := reading(t)
 	h.whole(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
-	h.catalog.put(guide(h.catalog.plan))
+	h.catalog.change(guide)
 	h.has("s1", left("cas://sha256:aa", 50))
 	ref := h.begin(agent.TurnRequest{TurnID: "t2", SessionID: "s1", Message: "what now?"})
 	h.model.script(says("conversational"), says("hello"))

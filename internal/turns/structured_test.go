@@ -110,9 +110,7 @@ func shown(events []agent.Event) (text string) {
 
 func TestPlansOutputSchema(t *testing.T) {
 	h := newHarness(t)
-	p := h.catalog.plan
-	p.OutputSchema = json.RawMessage(capital)
-	h.catalog.put(p)
+	h.catalog.change(func(p *agent.Plan) { p.OutputSchema = json.RawMessage(capital) })
 	out, err := h.Begin(t.Context(), agent.TurnRequest{TurnID: "t1", Message: "x"}, turns.BeginTurnInput{RunID: "r"})
 	require.NoError(t, err)
 	require.Equal(t, 2, out.Rules.StructuredTries)

@@ -20,9 +20,9 @@ func remote(t *testing.T, listed ...string) *harness {
 	h := newHarness(t)
 	h.tool.free = true
 	h.list(listed...)
-	p := h.catalog.plan
-	p.Sources = []agent.PlanSource{{Toolkit: "fake", Binding: "elsewhere", Node: "fake@1", SourceNodeName: "fake", IsFromToolkit: true}}
-	h.catalog.put(p)
+	h.catalog.change(func(p *agent.Plan) {
+		p.Sources = []agent.PlanSource{{Toolkit: "fake", Binding: "elsewhere", Node: "fake@1", SourceNodeName: "fake", IsFromToolkit: true}}
+	})
 	return h
 }
 
@@ -127,9 +127,7 @@ func TestSourcesWithoutToolsCostNothing(t *testing.T) {
 // TestBindingKeepsNames: a source brings the tools that its grant names, and no other.
 func TestBindingKeepsNames(t *testing.T) {
 	h := remote(t, "ping", "pong")
-	p := h.catalog.plan
-	p.Sources[0].Only = []string{"pong"}
-	h.catalog.put(p)
+	h.catalog.change(func(p *agent.Plan) { p.Sources[0].Only = []string{"pong"} })
 	h.begin(agent.TurnRequest{TurnID: "t1"})
 	h.model.script(says("done"))
 	h.step(1)
@@ -142,15 +140,15 @@ func TestDeferredTools(t *testing.T) {
 	h := newHarness(t)
 	h.tool.free = true
 	object := json.RawMessage(`{"type":"object"}`)
-	p := h.catalog.plan
-	p.Tools = nil
-	for _, name := range []string{"alpha", "beta", "gamma", "lookup"} {
-		p.Tools = append(p.Tools, agent.PlanTool{
-			Spec: agent.ToolSpec{Name: name, Parameters: object, RevealsTools: name == "lookup"}, Toolkit: "fake", Handle: name, Deferred: name != "lookup",
-		})
-	}
-	p.Tools = append(p.Tools, agent.PlanTool{Spec: agent.ToolSpec{Name: "plain", Parameters: object}, Toolkit: "fake", Handle: "x"})
-	h.catalog.put(p)
+	h.catalog.change(func(p *agent.Plan) {
+		p.Tools = nil
+		for _, name := range []string{"alpha", "beta", "gamma", "lookup"} {
+			p.Tools = append(p.Tools, agent.PlanTool{
+				Spec: agent.ToolSpec{Name: name, Parameters: object, RevealsTools: name == "lookup"}, Toolkit: "fake", Handle: name, Deferred: name != "lookup",
+			})
+		}
+		p.Tools = append(p.Tools, agent.PlanTool{Spec: agent.ToolSpec{Name: "plain", Parameters: object}, Toolkit: "fake", Handle: "x"})
+	})
 	h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
 	h.model.script(calls(call("a", "lookup")), calls(call("b", "alpha")), says("done"), says("again"))
 	h.tool.call = answers(`{"tools":[{"name":"gamma"},{"name":"alpha"},{"name":"unknown"}]}`)
@@ -196,20 +194,20 @@ func answers(output string) func(context.Context, agent.Invocation, agent.ToolCa
 // TestManyDeferredTools: 500 deferred tools cost the prompt what the tool that finds them costs.
 func TestManyDeferredTools(t *testing.T) {
 	h := newHarness(t)
-	p := h.catalog.plan
-	p.Tools = []agent.PlanTool{{
-		Spec: agent.ToolSpec{
-			Name: "search_tools", Description: "Search for existing composite tools and workflows", RevealsTools: true,
-			Parameters: json.RawMessage(`{"type":"object","required":["query"],"properties":{"query":{"type":"string"}}}`),
-		},
-		Toolkit: "fake", Handle: "x",
-	}}
-	for i := range 500 {
-		p.Tools = append(p.Tools, agent.PlanTool{Spec: agent.ToolSpec{
-			Name: fmt.Sprintf("tool_%03d", i), Description: strings.Repeat("Does something useful. ", 20), Parameters: json.RawMessage(`{"type":"object"}`),
-		}, Toolkit: "fake", Handle: "x", Deferred: true})
-	}
-	h.catalog.put(p)
+	h.catalog.change(func(p *agent.Plan) {
+		p.Tools = []agent.PlanTool{{
+			Spec: agent.ToolSpec{
+				Name: "search_tools", Description: "Search for existing composite tools and workflows", RevealsTools: true,
+				Parameters: json.RawMessage(`{"type":"object","required":["query"],"properties":{"query":{"type":"string"}}}`),
+			},
+			Toolkit: "fake", Handle: "x",
+		}}
+		for i := range 500 {
+			p.Tools = append(p.Tools, agent.PlanTool{Spec: agent.ToolSpec{
+				Name: fmt.Sprintf("tool_%03d", i), Description: strings.Repeat("Does something useful. ", 20), Parameters: json.RawMessage(`{"type":"object"}`),
+			}, Toolkit: "fake", Handle: "x", Deferred: true})
+		}
+	})
 	h.begin(agent.TurnRequest{TurnID: "t1"})
 	h.model.script(says("done"))
 	h.step(1)

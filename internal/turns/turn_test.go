@@ -304,9 +304,7 @@ func TestLongOutputIsCappedInHistoryAlone(t *testing.T) {
 // TestStepsInTheAnswer: an agent that returns its steps has inputs and outputs of its tool calls in the result, as far as they fit.
 func TestStepsInTheAnswer(t *testing.T) {
 	h := newHarness(t)
-	p := h.catalog.plan
-	p.ReturnSteps = true
-	h.catalog.put(p)
+	h.catalog.change(func(p *agent.Plan) { p.ReturnSteps = true })
 	h.tool.free = true
 	long := strings.Repeat("x", 30<<10) // below what is moved to the blob store
 	h.model.script(calls(toolCall("d", `{"q":1}`), toolCall("b", `{"q":2}`), toolCall("c", `{"q":3}`), toolCall("a", `{"q":4}`)), says("done"))
