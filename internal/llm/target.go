@@ -134,7 +134,7 @@ func (t *target) checkHost(hosts []string) error {
 	return agent.Errorf(agent.CodeDenied, "", "may not be sent to %s: its hosts are %s", u.Host, strings.Join(hosts, ", "))
 }
 
-// hostFits reports whether a rule, "host" or "*.host", either with ":port", matches a host.
+// matchesHost reports whether a rule, "host" or "*.host", either with ":port", matches a host.
 func matchesHost(rule, name, port string) bool {
 	if host, rulePort, err := net.SplitHostPort(rule); err == nil {
 		if rulePort != port {

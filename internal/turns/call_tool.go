@@ -281,7 +281,7 @@ func (r *toolRun) toolCall() agent.ToolCall {
 	return agent.ToolCall{ID: r.in.CallID, Name: r.block.Name, Args: r.block.Args}
 }
 
-// wrapped puts the plan's middleware around a call.
+// wrap puts the plan's middleware around a call.
 func (r *toolRun) wrap(call agent.ToolFunc) agent.ToolFunc {
 	for _, v := range slices.Backward(r.chain) {
 		call = v.WrapTool(call)

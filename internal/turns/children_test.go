@@ -38,7 +38,7 @@ func (noContainers) Run(context.Context, agent.Container) (agent.ContainerResult
 	return agent.ContainerResult{}, agent.Errorf(agent.CodeUnavailable, "run container", "away")
 }
 
-// delegates begins a turn that asks for help, and returns the verdict on its call.
+// isDelegation begins a turn that asks for help, and returns the verdict on its call.
 func (h *harness) isDelegation(args string, metadata ...map[string]any) agent.CallVerdict {
 	h.t.Helper()
 	about := agent.InvocationContext{Tenant: "acme", UserID: "u"}

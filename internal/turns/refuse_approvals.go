@@ -62,7 +62,7 @@ func (r *modelRun) refuseApprovals(ctx context.Context, blocks []agent.Block, ve
 	return approvalRequired(refused), err
 }
 
-// decidableLater marks an approval that may be decided after its turn has failed: if the policy of the tool lets an approval be remembered,
+// allowLaterDecision marks an approval that may be decided after its turn has failed: if the policy of the tool lets an approval be remembered,
 // and if a later attempt can find it. No later turn is a child turn of the same id.
 func (*Turns) allowLaterDecision(t *facts, p *agent.Approval) {
 	useful := []agent.DecisionKind{agent.DecisionApprove, agent.DecisionReject}

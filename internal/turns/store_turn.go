@@ -182,7 +182,7 @@ func (ts *Turns) Terminate(ctx context.Context, id agent.TurnID) error {
 	return err
 }
 
-// unbegun is the result of a turn that the store knows nothing of.
+// failedToBegin is the result of a turn that the store knows nothing of.
 func failedToBegin(id agent.TurnID, stop agent.StopReason, f *agent.Failure) agent.AgentStepOutput {
 	return agent.AgentStepOutput{
 		TurnID: id, Status: agent.TurnFailed, StopReason: stop, Error: f, StreamID: string(id), Blocks: []agent.Block{},
@@ -190,7 +190,7 @@ func failedToBegin(id agent.TurnID, stop agent.StopReason, f *agent.Failure) age
 	}
 }
 
-// compose makes the result out of the steps: the words of the last reply, the data of the last tool that had some.
+// composeOutput makes the result out of the steps: the words of the last reply, the data of the last tool that had some.
 func composeOutput(t *TurnRef, in StoreTurnInput, models []agent.ModelStep, tools []agent.ToolStep) agent.AgentStepOutput {
 	out := agent.AgentStepOutput{
 		TurnID: t.TurnID, SessionID: t.SessionID, Agent: t.Agent, AgentInstanceID: t.InstanceID, Status: in.Status,

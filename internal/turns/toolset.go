@@ -118,7 +118,7 @@ func (ts *Turns) listSources(ctx context.Context, plan *agent.Plan, f *facts) ag
 	return out
 }
 
-// granted returns the code of a tool by its name; ok is false when the turn does not have it.
+// findGranted returns the code of a tool by its name; ok is false when the turn does not have it.
 func (ts *Turns) findGranted(ctx context.Context, plan *agent.Plan, tenant, name string) (t agent.PlanTool, code agent.Tool, ok bool, err error) {
 	t, ok = plan.Tool(name)
 	if !ok {

@@ -84,7 +84,7 @@ func codeOfKind(kind string) agent.Code {
 	}
 }
 
-// tellsOverflow reports whether a message means a prompt beyond the context window, for providers without a code for it.
+// mentionsOverflow reports whether a message means a prompt beyond the context window, for providers without a code for it.
 func mentionsOverflow(message string) bool {
 	m := strings.ToLower(message)
 	for _, s := range []string{
@@ -97,7 +97,7 @@ func mentionsOverflow(message string) bool {
 	return false
 }
 
-// explain finds kind and message in an error body of any of the shapes in use:
+// parseError finds kind and message in an error body of any of the shapes in use:
 //
 //	{"error":{"message":…,"type":…,"code":…}}   OpenAI and its kin, Anthropic
 //	{"error":"…"}                              Ollama
