@@ -38,8 +38,8 @@ func (noContainers) Run(context.Context, agent.Container) (agent.ContainerResult
 	return agent.ContainerResult{}, agent.Errorf(agent.CodeUnavailable, "run container", "away")
 }
 
-// isDelegation begins a turn that asks for help, and returns the verdict on its call.
-func (h *harness) isDelegation(args string, metadata ...map[string]any) agent.CallVerdict {
+// delegates begins a turn that asks for help, and returns the verdict on its call.
+func (h *harness) delegates(args string, metadata ...map[string]any) agent.CallVerdict {
 	h.t.Helper()
 	about := agent.InvocationContext{Tenant: "acme", UserID: "u"}
 	if len(metadata) > 0 {
@@ -55,7 +55,7 @@ func (h *harness) isDelegation(args string, metadata ...map[string]any) agent.Ca
 
 func TestChildTurn(t *testing.T) {
 	h := bosses(t)
-	call := h.isDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"count the stars"},"config":{"limits":{"tool_calls":7,"tokens":50}}}`)
+	call := h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"count the stars"},"config":{"limits":{"tool_calls":7,"tokens":50}}}`)
 	require.True(t, call.Child)
 	require.Empty(t, call.Gate, "the child has gates of its own")
 	in := turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a", Limits: agent.Limits{ToolCalls: 3, Tokens: 1000}}
@@ -123,7 +123,7 @@ func TestMiddlewareSeesTheChildsAnswer(t *testing.T) {
 			n := &notes{}
 			h := bosses(t, func(cfg *turns.Config) { cfg.Observer = n })
 			h.cleans(fmt.Sprintf(pii, c.strategy))
-			h.isDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"who"}}`)
+			h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"who"}}`)
 			child := h.child(says(`{"mail":"joe@example.com"}`))
 			c.ended.TurnID = child
 			_, err := h.StoreTurn(t.Context(), c.ended)
@@ -148,7 +148,7 @@ func TestMiddlewareSeesTheChildsApprovals(t *testing.T) {
 		t.Run(strategy, func(t *testing.T) {
 			h := bosses(t)
 			h.cleans(fmt.Sprintf(`{"pii_type":"email","apply_to_tool_results":true,"strategy":%q}`, strategy))
-			h.isDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"who"}}`)
+			h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"who"}}`)
 			child := h.child(calls(agent.Block{Type: agent.BlockToolCall, ID: "c", Name: "delegate_to_agent", Args: json.RawMessage(`{"to":"joe@example.com"}`)}))
 			_, err := h.RequestApproval(t.Context(), turns.RequestApprovalInput{TurnID: child, Step: 1, Calls: []turns.ApprovalCall{{ID: "c", Rule: "r"}}})
 			require.NoError(t, err)
@@ -191,7 +191,7 @@ func (h *harness) child(reply play) agent.TurnID {
 
 func TestChildThatCannotBe(t *testing.T) {
 	h := bosses(t)
-	call := h.isDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"x"},"config":{"agent":"stranger"}}`)
+	call := h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"x"},"config":{"agent":"stranger"}}`)
 	require.False(t, call.Child)
 	_, err := h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
 	require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestChildThatCannotBe(t *testing.T) {
 
 func TestChildThatEndsBadly(t *testing.T) {
 	h := bosses(t)
-	h.isDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"x"}}`)
+	h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"x"}}`)
 	out, err := h.BeginChild(t.Context(), turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
 	require.NoError(t, err)
 	v, err := h.StoreChild(t.Context(), turns.StoreChildInput{TurnID: "t1", Step: 1, CallID: "a", Child: out.Child})
@@ -214,7 +214,7 @@ func TestChildThatEndsBadly(t *testing.T) {
 
 func TestPauseOfAChild(t *testing.T) {
 	h := bosses(t)
-	h.isDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"x"}}`)
+	h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"x"}}`)
 	out, err := h.BeginChild(t.Context(), turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
 	require.NoError(t, err)
 	_, err = h.Begin(t.Context(), agent.TurnRequest{TurnID: out.Child, Context: agent.InvocationContext{Tenant: "acme"}},
@@ -260,7 +260,7 @@ func TestPauseOfAChild(t *testing.T) {
 // TestCancelReachesChildren: a cancel of the turn that asked ends the model calls of its children within a second, and of a child that begins after it.
 func TestCancelReachesChildren(t *testing.T) {
 	h := bosses(t, func(c *turns.Config) { c.ModelCalls = agent.ModelCallsLocal })
-	h.isDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"count the stars"}}`)
+	h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"count the stars"}}`)
 	begin := turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"}
 	out, err := h.BeginChild(t.Context(), begin)
 	require.NoError(t, err)

@@ -96,7 +96,7 @@ func TestFailedWorkOfAJob(t *testing.T) {
 // TestChildOfAJob: its own result must not take the job's place.
 func TestChildOfAJob(t *testing.T) {
 	h := bosses(t)
-	h.isDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"x"}}`, map[string]any{agent.MetaJobID: "j", agent.MetaRunID: "r", agent.MetaNodeID: "n"})
+	h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"x"}}`, map[string]any{agent.MetaJobID: "j", agent.MetaRunID: "r", agent.MetaNodeID: "n"})
 	out, err := h.BeginChild(t.Context(), turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
 	require.NoError(t, err)
 	for _, a := range []*turns.Turns{h.Turns, h.process()} {

@@ -177,83 +177,6 @@ func (r *modelRun) callWrapped(ctx context.Context, inv agent.Invocation, req ag
 	return reply, err
 }
 
-// answerWithoutModel returns the reply of a middleware that ends the turn before the model is asked.
-func (r *modelRun) answerWithoutModel(ctx context.Context, i int, m agent.Middleware, jump agent.Jump) (agent.ModelReply, error) {
-	if jump != agent.JumpEnd {
-		return agent.ModelReply{}, agent.Errorf(agent.CodeInternal, "", "%s jumps to %q before the model, where only %q is possible",
-			r.middlewareName(i), jump, agent.JumpEnd)
-	}
-	if err := checkJump(m, jump, r.middlewareName(i)); err != nil {
-		return agent.ModelReply{}, err
-	}
-	r.jump = jump
-	reply := agent.ModelReply{Model: r.profile.Model, FinishReason: agent.FinishStop, Blocks: r.request.Answer}
-	if text := agent.Normalize(reply.Blocks); text != "" {
-		return reply, r.streamEvents(ctx, answerProducer, agent.Event{Type: agent.EventToken, Text: text})
-	}
-	return reply, r.streamEvents(ctx, answerProducer)
-}
-
-// The producers of a step's reply: the model, or a middleware that answers without a model call.
-const (
-	modelProducer  = "model"
-	answerProducer = "answer"
-)
-
-// restreamReply streams the reply again if middleware has changed it, so that viewers read what is stored.
-func (r *modelRun) restreamReply(ctx context.Context, reply *agent.ModelReply) error {
-	text := agent.Normalize(reply.Blocks)
-	if text == r.text.String() {
-		return nil
-	}
-	var events []agent.Event
-	for i := range reply.Blocks {
-		switch b := &reply.Blocks[i]; b.Type {
-		case agent.BlockText, agent.BlockToolCall, agent.BlockToolResult, agent.BlockInvalidToolCall:
-		default:
-			events = append(events, agent.Event{Type: agent.EventContent, ContentBlocks: []agent.Block{*b}})
-		}
-	}
-	if text != "" {
-		events = append(events, agent.Event{Type: agent.EventToken, Text: text})
-	}
-	if r.usage.Type != "" {
-		events = append(events, r.usage)
-	}
-	return r.streamEvents(ctx, modelProducer, events...)
-}
-
-// withdrawReply voids what a failed call has streamed, because none of it is stored, and streams the call's usage.
-func (r *modelRun) withdrawReply(ctx context.Context) error {
-	var events []agent.Event
-	if r.usage.Type != "" {
-		events = append(events, r.usage)
-	}
-	if len(events) > 0 || r.text.Len() > 0 {
-		if err := r.streamEvents(ctx, modelProducer, events...); err != nil {
-			return err
-		}
-	}
-	if r.fence.StreamID == "" {
-		return nil
-	}
-	return logError(r.ts.Log.Sync(ctx, r.fence))
-}
-
-// streamEvents writes events of the step in a new epoch, which voids the events of the epoch before.
-func (r *modelRun) streamEvents(ctx context.Context, producer string, events ...agent.Event) error {
-	p, work, err := r.ts.produce(ctx, r.turn.TurnRef, fmt.Sprintf("%s/%d", producer, r.in.Step), r.isStored)
-	if err != nil {
-		return r.noteRuntimeError(err)
-	}
-	r.fence = p.fence
-	_ = p.emit(work, events...) // end says what an error would
-	if err := p.end(ctx); err != nil {
-		return r.noteRuntimeError(err)
-	}
-	return nil
-}
-
 // requestOnce makes one request to the provider, in one epoch of the stream.
 func (r *modelRun) requestOnce(ctx context.Context, _ agent.Invocation, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
 	profile, model, err := r.chooseModel(ctx, &req)
@@ -326,16 +249,6 @@ func (r *modelRun) isStored(ctx context.Context) (bool, error) {
 	return r.ts.replyStored(agent.StepKey{TurnID: r.in.TurnID, Step: r.in.Step})(ctx)
 }
 
-// emit streams a fragment of the latest epoch, after the middleware.
-func (r *modelRun) emit(d agent.Delta) error {
-	if r.quiet {
-		return context.Cause(r.work)
-	}
-	r.text.WriteString(d.Text)
-	r.tokens.add(d.Text)
-	return r.last.emit(r.work, deltaEvents(d)...)
-}
-
 // chooseModel returns the model of a request: the turn's, or that of another profile that middleware chose, with the settings of the profile.
 func (r *modelRun) chooseModel(ctx context.Context, req *agent.ModelRequest) (agent.PlanModel, agent.Model, error) {
 	if req.Profile == r.profile.Profile {
@@ -351,16 +264,6 @@ func (r *modelRun) chooseModel(ctx context.Context, req *agent.ModelRequest) (ag
 	}
 	req.Model, req.Temperature, req.MaxTokens = profile.Model, profile.Temperature, profile.MaxTokens
 	return profile, model, nil
-}
-
-// endProducer ends the latest producer: all its events are in the log then.
-func (r *modelRun) endProducer() error {
-	if r.last == nil {
-		return nil
-	}
-	p := r.last
-	r.last = nil
-	return p.end(r.base)
 }
 
 // noteRuntimeError records an error as the runtime's, unless the turn was cancelled or is out of time. It returns the error.
@@ -397,20 +300,6 @@ func (r *modelRun) totalUsage() agent.Usage {
 		u = u.Add(e.Usage)
 	}
 	return u
-}
-
-func deltaEvents(d agent.Delta) []agent.Event {
-	out := make([]agent.Event, 0, 1)
-	if d.Text != "" {
-		out = append(out, agent.Event{Type: agent.EventToken, Text: d.Text})
-	}
-	if d.Reasoning != "" {
-		out = append(out, agent.Event{Type: agent.EventContent, ContentBlocks: []agent.Block{{Type: agent.BlockReasoning, Reasoning: d.Reasoning}}})
-	}
-	if d.Block != nil {
-		out = append(out, agent.Event{Type: agent.EventContent, ContentBlocks: []agent.Block{*d.Block}})
-	}
-	return out
 }
 
 // withCost fills in the cost from the profile's prices, in USD, or that there are none.

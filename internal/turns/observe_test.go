@@ -158,7 +158,7 @@ func TestObserverIsToldOfEverythingOnce(t *testing.T) {
 func TestTraceOfAChild(t *testing.T) {
 	n := &notes{carried: "00-trace"}
 	h := bosses(t, func(c *turns.Config) { c.Observer = n })
-	h.isDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"count the stars"}}`)
+	h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"count the stars"}}`)
 	child, err := h.BeginChild(t.Context(), turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
 	require.NoError(t, err)
 	n.carried = "00-other"
