@@ -29,24 +29,36 @@ func (r *Registry) Apply(ctx context.Context, req agent.ApplyRequest) (agent.App
 		return agent.ApplyResult{}, agent.Invalid("prune", "there is no document in the files: nothing says what to keep")
 	}
 	if !req.DryRun {
-		select {
-		case r.applying <- struct{}{}:
-			defer func() { <-r.applying }()
-		case <-ctx.Done():
-			return agent.ApplyResult{}, agent.Interrupted(ctx, "apply")
-		}
-	}
-	var err error
-	for range applyAttempts {
-		if err := r.refresh(ctx); err != nil {
+		unlock, err := r.lockChanges(ctx, "apply")
+		if err != nil {
 			return agent.ApplyResult{}, err
 		}
-		var out agent.ApplyResult
-		if out, err = r.apply(ctx, &req, documents); err == nil || agent.CodeOf(err) != agent.CodeConflict || !isStale(err) {
+		defer unlock()
+	}
+	return atNewest(ctx, r, func(s *snapshot) (agent.ApplyResult, error) { return r.apply(ctx, s, &req, documents) })
+}
+
+// lockChanges lets one change of this process be made at a time.
+func (r *Registry) lockChanges(ctx context.Context, op string) (unlock func(), err error) {
+	select {
+	case r.applying <- struct{}{}:
+		return func() { <-r.applying }, nil
+	case <-ctx.Done():
+		return nil, agent.Interrupted(ctx, op)
+	}
+}
+
+// atNewest makes a change at the newest revision, and again if another process committed first.
+func atNewest[T any](ctx context.Context, r *Registry, change func(*snapshot) (T, error)) (out T, err error) {
+	for range applyAttempts {
+		if err = r.refresh(ctx); err != nil {
+			return out, err
+		}
+		if out, err = change(r.current.Load()); !isStale(err) {
 			return out, err
 		}
 	}
-	return agent.ApplyResult{}, err
+	return out, err
 }
 
 // ApplyFolder makes the catalog hold the documents of a folder's files, and no others that came from the folder.
@@ -84,8 +96,7 @@ func duplicateFaults(documents []*manifest.Document) agent.Faults {
 }
 
 // apply makes one attempt.
-func (r *Registry) apply(ctx context.Context, req *agent.ApplyRequest, documents []*manifest.Document) (agent.ApplyResult, error) {
-	s := r.current.Load()
+func (r *Registry) apply(ctx context.Context, s *snapshot, req *agent.ApplyRequest, documents []*manifest.Document) (agent.ApplyResult, error) {
 	if req.BaseRevision > s.revision {
 		return agent.ApplyResult{}, agent.Invalid("base_revision", "is %d, but the newest revision is %d", req.BaseRevision, s.revision)
 	}

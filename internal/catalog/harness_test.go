@@ -167,30 +167,26 @@ type kits struct{}
 
 func (kits) Kits() []string { return []string{"pipeline", "delegate", "mail", "todo", "research"} }
 
+var object = json.RawMessage(`{"type":"object"}`)
+
+// kitSpecs are the tools by toolkit; the last three kits are listed or named by some tests alone.
+var kitSpecs = map[string][]agent.ToolSpec{
+	"pipeline":   {{Name: "execute_pipeline", Description: "Runs steps.", Parameters: object}},
+	"mail":       {{Name: "send", Parameters: object}, {Name: "search", Parameters: object, InherentlySafe: true}},
+	"delegate":   {{Name: "delegate_to_agent", Description: "Hands work over.", Parameters: object}},
+	"research":   {{Name: "search_research", Parameters: object, InherentlySafe: true}},
+	"todo":       {{Name: "write_todos", Parameters: object, InherentlySafe: true}},
+	"toolsearch": {{Name: "search_tools", Description: "Finds tools.", Parameters: object, InherentlySafe: true, RevealsTools: true}},
+	"remote":     {{Name: "ping", Parameters: object}},
+	"clock":      {{Name: "clock", Parameters: object}},
+}
+
 func (kits) Specs(kit string) ([]agent.ToolSpec, error) {
-	object := json.RawMessage(`{"type":"object"}`)
-	switch kit {
-	case "pipeline":
-		return []agent.ToolSpec{{Name: "execute_pipeline", Description: "Runs steps.", Parameters: object}}, nil
-	case "mail":
-		return []agent.ToolSpec{{Name: "send", Parameters: object}, {Name: "search", Parameters: object, InherentlySafe: true}}, nil
-	case "delegate":
-		return []agent.ToolSpec{{Name: "delegate_to_agent", Description: "Hands work over.", Parameters: object}}, nil
-	case "research":
-		return []agent.ToolSpec{{Name: "search_research", Parameters: object, InherentlySafe: true}}, nil
-	case "todo":
-		return []agent.ToolSpec{{Name: "write_todos", Parameters: object, InherentlySafe: true}}, nil
+	specs, ok := kitSpecs[kit]
+	if !ok {
+		return nil, agent.Errorf(agent.CodeNotFound, "", "this server has no toolkit %q", kit)
 	}
-	switch kit { // named by some tests alone
-	case "toolsearch":
-		return []agent.ToolSpec{{Name: "search_tools", Description: "Finds tools.", Parameters: object, InherentlySafe: true, RevealsTools: true}}, nil
-	case "remote":
-		return []agent.ToolSpec{{Name: "ping", Parameters: object}}, nil
-	}
-	if kit == "clock" { // listed by some tests alone
-		return []agent.ToolSpec{{Name: "clock", Parameters: object}}, nil
-	}
-	return nil, agent.Errorf(agent.CodeNotFound, "", "this server has no toolkit %q", kit)
+	return slices.Clone(specs), nil
 }
 
 func (kits) Dynamic(kit string) bool { return kit == "remote" }

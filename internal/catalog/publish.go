@@ -54,40 +54,34 @@ func (r *Registry) artifact(ctx context.Context, s *snapshot, e *entry) (agent.A
 
 // Publish compiles an agent and stores its plan, so that runtimes find it by its hash. It changes nothing if that plan is published already.
 func (r *Registry) Publish(ctx context.Context, tenant, name, by string) (agent.AgentInfo, error) {
-	select {
-	case r.applying <- struct{}{}:
-		defer func() { <-r.applying }()
-	case <-ctx.Done():
-		return agent.AgentInfo{}, agent.Interrupted(ctx, "publish")
+	unlock, err := r.lockChanges(ctx, "publish")
+	if err != nil {
+		return agent.AgentInfo{}, err
 	}
-	var err error
-	for range applyAttempts {
-		if err = r.refresh(ctx); err != nil {
-			return agent.AgentInfo{}, err
-		}
-		s := r.current.Load()
-		e := s.agent(tenant, name)
-		if e == nil {
-			return agent.AgentInfo{}, unknownAgent(name)
-		}
-		if info := r.agentInfo(s, e, tenant); info.Artifact != nil {
-			return info, nil
-		}
-		var a agent.Artifact
-		if a, err = r.artifact(ctx, s, e); err != nil {
-			return agent.AgentInfo{}, err
-		}
-		c := agent.CatalogCommit{At: s.revision, By: by, Source: agent.SourceAPI, Publish: []agent.Artifact{a}}
-		if _, err = r.commit(ctx, &c, agent.ApplyResult{}); err == nil {
-			s = r.current.Load()
-			if e = s.agent(tenant, name); e == nil {
-				return agent.AgentInfo{}, unknownAgent(name)
-			}
-			return r.agentInfo(s, e, tenant), nil
-		}
-		if !isStale(err) {
-			return agent.AgentInfo{}, err
-		}
+	defer unlock()
+	return atNewest(ctx, r, func(s *snapshot) (agent.AgentInfo, error) { return r.publish(ctx, s, tenant, name, by) })
+}
+
+// publish makes one attempt.
+func (r *Registry) publish(ctx context.Context, s *snapshot, tenant, name, by string) (agent.AgentInfo, error) {
+	e := s.agent(tenant, name)
+	if e == nil {
+		return agent.AgentInfo{}, unknownAgent(name)
 	}
-	return agent.AgentInfo{}, err
+	if info := r.agentInfo(s, e, tenant); info.Artifact != nil {
+		return info, nil
+	}
+	a, err := r.artifact(ctx, s, e)
+	if err != nil {
+		return agent.AgentInfo{}, err
+	}
+	c := agent.CatalogCommit{At: s.revision, By: by, Source: agent.SourceAPI, Publish: []agent.Artifact{a}}
+	if _, err = r.commit(ctx, &c, agent.ApplyResult{}); err != nil {
+		return agent.AgentInfo{}, err
+	}
+	s = r.current.Load()
+	if e = s.agent(tenant, name); e == nil {
+		return agent.AgentInfo{}, unknownAgent(name)
+	}
+	return r.agentInfo(s, e, tenant), nil
 }
