@@ -32,7 +32,7 @@ func (ts *Turns) BeginChild(ctx context.Context, in BeginChildInput) (out BeginC
 	}
 	r, ok, err := d.Delegate(run.block.Args, run.delegates)
 	if err != nil || !ok {
-		return BeginChildResult{}, nil //nolint:nilerr // CallTool tells the model
+		return BeginChildResult{}, nil // CallTool tells the model
 	}
 	asking, err := ts.Store.Turn(ctx, in.TurnID)
 	if err != nil {

@@ -61,6 +61,7 @@ func (m script) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 		case agent.RoleTool:
 			_ = json.Unmarshal(message.Blocks[0].Output, &result)
 			q.answered, q.code = true, result.Code
+		case agent.RoleSystem, agent.RoleAssistant:
 		}
 	}
 	a := m(q)
