@@ -61,7 +61,7 @@ var ways = map[string]map[string]string{
 	"(*internal/turns.Turns).Begin": {
 		"internal/turns/begin_turn.go (*Turns).RecordTurn":      "the two below",
 		"internal/turns/begin_turn.go (*Turns).BeginTurn":       "the turn's own workflow",
-		"internal/turns/children.go (*Turns).beginChild":        "a parent asks",
+		"internal/turns/children.go (*Turns).BeginChild":        "a parent asks",
 		"internal/turns/queue_message.go (*Turns).QueueMessage": "a message that a workflow took: an operator's",
 		"definitions.go agentNodeTurns.BeginTurn":               "an agent node of a run",
 	},
