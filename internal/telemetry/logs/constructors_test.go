@@ -62,7 +62,7 @@ type hidden struct {
 }
 
 func hiding(s string) *hidden {
-	h := &hidden{Text: s, Bytes: []byte("x" + s), Names: map[string]string{"a" + s: s}, Any: []any{s, 1.5, nil, true}, Said: says(s)}
+	h := &hidden{Text: s, Bytes: []byte("x " + s), Names: map[string]string{"a " + s: s}, Any: []any{s, 1.5, nil, true}, Said: says(s)}
 	copy(h.Fixed[:], s)
 	h.Next = &hidden{Text: "in here: " + s}
 	return h

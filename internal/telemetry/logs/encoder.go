@@ -2,8 +2,9 @@ package logs
 
 import (
 	"fmt"
-	"sync"
+	"io"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 	"go.uber.org/zap/buffer"
 	"go.uber.org/zap/zapcore"
@@ -11,114 +12,61 @@ import (
 	"github.com/turnstone-run/turnstone/internal/redact"
 )
 
-// Bounds of one entry, including the fields of its logger.
-const (
-	maxFields = 100
-	maxValues = 1_000     // members and elements below the fields
-	maxEntry  = 256 << 10 // bytes of text
-	maxDepth  = 16
-
-	noteTooMany = "[cut: more values than 1000]"
-	noteTooDeep = "[cut: nested deeper than 16]"
-)
-
-// budget is what an entry may still write.
-type budget struct {
-	fields, values, bytes int
-	cut                   int  // fields that were left out
-	isBrief               bool // errors are written without their stack traces
-}
-
-func newBudget() budget { return budget{fields: maxFields, values: maxValues, bytes: maxEntry} }
-
-// redactText redacts a text and takes its length off the budget.
-func (b *budget) redactText(r *redaction, s string) string {
-	if b.bytes > 0 {
-		s = r.Text(s)
-	}
-	if b.bytes -= len(s); b.bytes < 0 {
-		b.bytes = 0
-		return fmt.Sprintf("[cut: %d bytes]", len(s))
-	}
-	return s
-}
-
-// redaction is a redactor with the buffers of its encoders.
-type redaction struct {
-	*redact.Redactor
-
-	entries sync.Pool // of *entryFields
-}
-
-func newRedaction(r *redact.Redactor) *redaction {
-	return &redaction{Redactor: r, entries: sync.Pool{New: func() any { return &entryFields{} }}}
-}
-
-// encoder redacts whatever it is given on its way to the inner encoder.
+// encoder encodes entries without secrets. The embedded encoder writes the fields as JSON, of a logger and of an entry; every name and
+// value of that JSON is redacted on its way to the encoder of the line.
 type encoder struct {
-	*object
+	zapcore.Encoder
 
-	inner zapcore.Encoder
-	left  budget
+	line zapcore.Encoder
+	settings
 }
 
-func newEncoder(inner zapcore.Encoder, r *redaction, left budget, isSecret bool) *encoder {
-	e := &encoder{inner: inner, left: left}
-	e.object = &object{r: r, to: inner, left: &e.left, isSecret: isSecret, isEntry: true}
-	return e
+// settings are what all entries of a log have in common.
+type settings struct {
+	redactor  *redact.Redactor
+	isConsole bool // there are spaces between members and elements
+	isBrief   bool // errors are written without their stack traces
 }
 
 // Clone implements [zapcore.Encoder].
 func (e *encoder) Clone() zapcore.Encoder {
-	return newEncoder(e.inner.Clone(), e.r, e.left, e.isSecret)
+	clone := *e
+	clone.Encoder = e.Encoder.Clone()
+	return &clone
 }
 
-// EncodeEntry implements [zapcore.Encoder]. It passes all fields to the inner encoder as one inline field, so that they are redacted
-// whatever encoder that makes for the entry.
+// EncodeEntry implements [zapcore.Encoder].
 func (e *encoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (out *buffer.Buffer, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			out, err = nil, fmt.Errorf("encode entry: panic: %s", e.r.Text(fmt.Sprint(p)))
+			out, err = nil, fmt.Errorf("encode entry: panic: %s", e.redactor.Text(fmt.Sprint(p)))
 		}
 	}()
 	for _, text := range []*string{&entry.Message, &entry.LoggerName, &entry.Stack, &entry.Caller.File, &entry.Caller.Function} {
-		*text = e.r.Text(*text)
+		*text = e.redactor.Text(*text)
 	}
-	if e.left.isBrief {
+	if e.isBrief {
 		entry.Stack = ""
 	}
-	if len(fields) == 0 && e.left.cut == 0 {
-		return e.inner.EncodeEntry(entry, nil)
+	raw, err := e.Encoder.EncodeEntry(zapcore.Entry{}, []zapcore.Field{inline(fields)})
+	if err != nil {
+		return nil, err
 	}
-	f, _ := e.r.entries.Get().(*entryFields)
-	defer func() {
-		*f = entryFields{}
-		e.r.entries.Put(f)
-	}()
-	f.left, f.fields = e.left, fields
-	f.object = object{r: e.r, left: &f.left, isSecret: e.isSecret, isEntry: true}
-	f.inline[0] = zap.Inline(f)
-	return e.inner.EncodeEntry(entry, f.inline[:])
+	defer raw.Free()
+	r := redaction{settings: e.settings, values: maxValues, bytes: maxEntry}
+	return e.line.EncodeEntry(entry, []zapcore.Field{zap.Inline(zapcore.ObjectMarshalerFunc(func(to zapcore.ObjectEncoder) error {
+		return r.addFields(to, raw.Bytes())
+	}))})
 }
 
-// entryFields is the fields of one entry as one inline field.
-type entryFields struct {
-	object object
-	left   budget
-	fields []zapcore.Field
-	inline [1]zapcore.Field
-}
-
-// MarshalLogObject implements [zapcore.ObjectMarshaler].
-func (f *entryFields) MarshalLogObject(to zapcore.ObjectEncoder) error {
-	f.object.to = to
-	for i := range f.fields {
-		addField(&f.object, &f.fields[i])
-	}
-	if f.left.cut > 0 {
-		to.AddInt("fields_cut", f.left.cut)
-	}
-	return nil
+// inline returns one field that adds all of fields, bounded.
+func inline(fields []zapcore.Field) zapcore.Field {
+	return zap.Inline(zapcore.ObjectMarshalerFunc(func(to zapcore.ObjectEncoder) error {
+		for i := range fields {
+			addField(boundedObject{ObjectEncoder: to}, &fields[i])
+		}
+		return nil
+	}))
 }
 
 // addField adds a field, or a note about its panic.
@@ -136,11 +84,15 @@ type recoveringCore struct{ zapcore.Core }
 
 // With implements [zapcore.Core].
 func (c recoveringCore) With(fields []zapcore.Field) zapcore.Core {
-	add := func(to zapcore.ObjectEncoder) error {
-		for i := range fields {
-			addField(to, &fields[i])
-		}
-		return nil
-	}
-	return recoveringCore{c.Core.With([]zapcore.Field{zap.Inline(zapcore.ObjectMarshalerFunc(add))})}
+	return recoveringCore{c.Core.With([]zapcore.Field{inline(fields)})}
+}
+
+// rawEncoder writes values that are JSON already.
+type rawEncoder struct{ io.Writer }
+
+// Encode implements [zapcore.ReflectedEncoder].
+func (w rawEncoder) Encode(value any) error {
+	text, _ := value.(jsontext.Value)
+	_, err := w.Write(text)
+	return err
 }

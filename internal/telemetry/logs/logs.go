@@ -2,6 +2,7 @@ package logs
 
 import (
 	"fmt"
+	"io"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -36,22 +37,30 @@ func New(c Config) (*zap.Logger, error) {
 	}
 	out := zapcore.Lock(c.Output)
 	options := []zap.Option{zap.AddCaller(), zap.ErrorOutput(out)}
-	left := newBudget()
-	var inner zapcore.Encoder
+	e := &encoder{settings: settings{redactor: c.Redactor}}
+	var config zapcore.EncoderConfig
 	switch c.Format {
 	case FormatJSON:
-		inner = zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
-		options = append(options, zap.AddStacktrace(zap.ErrorLevel))
+		config = lineConfig(zap.NewProductionEncoderConfig())
+		e.line = zapcore.NewJSONEncoder(config)
 	case FormatConsole:
-		inner = zapcore.NewConsoleEncoder(zap.NewDevelopmentEncoderConfig())
+		config = lineConfig(zap.NewDevelopmentEncoderConfig())
+		e.line, e.isConsole, e.isBrief = zapcore.NewConsoleEncoder(config), true, level > zapcore.DebugLevel
 		options = append(options, zap.Development())
-		if level > zapcore.DebugLevel {
-			left.isBrief = true
-		} else {
-			options = append(options, zap.AddStacktrace(zap.ErrorLevel))
-		}
 	default:
 		return nil, agent.Invalid("log.format", "want json or console, got %.50q", c.Format)
 	}
-	return zap.New(recoveringCore{zapcore.NewCore(newEncoder(inner, newRedaction(c.Redactor), left, false), out, level)}, options...), nil
+	if !e.isBrief {
+		options = append(options, zap.AddStacktrace(zap.ErrorLevel))
+	}
+	e.Encoder = zapcore.NewJSONEncoder(zapcore.EncoderConfig{
+		SkipLineEnding: true, EncodeTime: config.EncodeTime, EncodeDuration: config.EncodeDuration,
+	})
+	return zap.New(recoveringCore{zapcore.NewCore(e, out, level)}, options...), nil
+}
+
+// lineConfig returns the configuration of an encoder whose fields are JSON already.
+func lineConfig(c zapcore.EncoderConfig) zapcore.EncoderConfig {
+	c.NewReflectedEncoder = func(w io.Writer) zapcore.ReflectedEncoder { return rawEncoder{w} }
+	return c
 }

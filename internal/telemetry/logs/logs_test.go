@@ -181,12 +181,12 @@ func TestPrivateNamespace(t *testing.T) {
 			l.With(zap.Namespace("password")).With(zap.String("k", "swordfishes")).Info("m", zap.Int("i", 77), zap.Any("a", 77))
 		},
 	} {
-		require.Equal(t, map[string]any{"k": "[redacted]", "i": "[redacted]", "a": "[redacted]"}, entry(t, log)["password"])
+		require.Equal(t, "[redacted]", entry(t, log)["password"])
 	}
 	m := entry(t, func(l *zap.Logger) {
 		l.Info("m", zap.Dict("d", zap.Namespace("token"), zap.String("k", "swordfishes")), zap.String("k", "v"))
 	})
-	require.Equal(t, map[string]any{"token": map[string]any{"k": "[redacted]"}}, m["d"])
+	require.Equal(t, map[string]any{"token": "[redacted]"}, m["d"])
 	require.Equal(t, "v", m["k"])
 }
 

@@ -1,0 +1,174 @@
+package logs
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/turnstone-run/turnstone/internal/redact"
+)
+
+// redaction redacts the fields of one entry.
+type redaction struct {
+	settings
+
+	values, bytes int // that may still be written
+}
+
+// addFields adds the members of a JSON object, redacted.
+func (r *redaction) addFields(to zapcore.ObjectEncoder, fields jsontext.Value) error {
+	var b bytes.Buffer
+	e := jsontext.NewEncoder(&b, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true),
+		jsontext.SpaceAfterColon(r.isConsole), jsontext.SpaceAfterComma(r.isConsole))
+	n := 0
+	err := r.eachMember(fields, func(name string, value jsontext.Value) error {
+		if n++; n > maxFields {
+			return nil
+		}
+		b.Reset()
+		if err := r.write(e, name, value, 0); err != nil {
+			return err
+		}
+		return to.AddReflected(r.redactor.Text(name), jsontext.Value(b.Bytes()))
+	})
+	if n > maxFields {
+		to.AddInt("fields_cut", n-maxFields)
+	}
+	return err
+}
+
+// write writes a value redacted.
+func (r *redaction) write(e *jsontext.Encoder, name string, value jsontext.Value, depth int) error {
+	if r.isSecret(name, value) {
+		return e.WriteToken(jsontext.String(redact.Placeholder))
+	}
+	switch value.Kind() {
+	case '"':
+		text, err := jsontext.AppendUnquote(nil, value)
+		if err != nil && text == nil {
+			return err
+		}
+		return e.WriteToken(jsontext.String(r.text(string(text))))
+	case '{':
+		return r.writeNested(e, jsontext.BeginObject, jsontext.EndObject, value, depth)
+	case '[':
+		return r.writeNested(e, jsontext.BeginArray, jsontext.EndArray, value, depth)
+	default:
+		return e.WriteValue(value)
+	}
+}
+
+// isSecret reports whether a value is one by its name, or by its digits.
+func (r *redaction) isSecret(name string, value jsontext.Value) bool {
+	secrecy := redact.NameSecrecy(name)
+	switch value.Kind() {
+	case 't', 'f':
+		return secrecy == redact.Secret
+	case '0':
+		number, err := strconv.ParseFloat(string(value), 64)
+		return secrecy == redact.Secret || err == nil && r.redactor.IsSuspiciousNumber(number) && r.redactor.Contains(string(value))
+	case '[':
+		return secrecy != redact.Public || r.spellsSecret(value)
+	default:
+		return secrecy != redact.Public
+	}
+}
+
+// text returns a text redacted, or a note in its place if the entry is full.
+func (r *redaction) text(s string) string {
+	switch {
+	case r.bytes == 0: // a note stands in its place
+	case r.isEncodedSecret(s):
+		s = redact.Placeholder
+	default:
+		s = r.redactor.Text(s)
+	}
+	if len(s) > r.bytes {
+		r.bytes = 0
+		return fmt.Sprintf("[cut: %d bytes]", len(s))
+	}
+	r.bytes -= len(s)
+	return s
+}
+
+// isEncodedSecret reports whether a text is base64, as JSON writes bytes, of a secret.
+func (r *redaction) isEncodedSecret(text string) bool {
+	decoded, err := base64.StdEncoding.DecodeString(text[:min(len(text), 2*redact.MaxText)/4*4])
+	return err == nil && r.redactor.Contains(string(decoded))
+}
+
+// spellsSecret reports whether an array of numbers is a secret, one byte or character each.
+func (r *redaction) spellsSecret(array jsontext.Value) bool {
+	var asBytes, asRunes []byte
+	for number := range strings.SplitSeq(strings.Trim(string(array), "[]"), ",") {
+		n, err := strconv.ParseInt(number, 10, 32)
+		if err != nil {
+			return false
+		}
+		asBytes, asRunes = append(asBytes, byte(n)), utf8.AppendRune(asRunes, rune(n)) //nolint:gosec // another number is in no secret
+		if len(asBytes) == redact.MaxText {
+			break
+		}
+	}
+	return r.redactor.Contains(string(asBytes)) || r.redactor.Contains(string(asRunes))
+}
+
+// writeNested writes an object or array with its members redacted.
+func (r *redaction) writeNested(e *jsontext.Encoder, begin, end jsontext.Token, value jsontext.Value, depth int) error {
+	if depth == maxDepth {
+		return e.WriteToken(jsontext.String(noteTooDeep))
+	}
+	err := e.WriteToken(begin)
+	membersErr := r.eachMember(value, func(name string, member jsontext.Value) error {
+		r.values--
+		switch {
+		case r.values < -1:
+			return nil
+		case r.values == -1:
+			name, member = "cut", jsontext.Value(strconv.Quote(noteTooMany))
+		}
+		if end.Kind() == '}' {
+			if err := e.WriteToken(jsontext.String(r.redactor.Text(name))); err != nil {
+				return err
+			}
+		}
+		return r.write(e, name, member, depth+1)
+	})
+	return errors.Join(err, membersErr, e.WriteToken(end))
+}
+
+// eachMember calls do for each member of an object, or each element of an array without a name.
+func (r *redaction) eachMember(v jsontext.Value, do func(name string, value jsontext.Value) error) error {
+	d := jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	for d.PeekKind() != '}' && d.PeekKind() != ']' {
+		name := ""
+		if v.Kind() == '{' {
+			token, err := d.ReadToken()
+			if err != nil {
+				return err
+			}
+			name = token.String()
+		}
+		value, err := d.ReadValue()
+		if err != nil {
+			return err
+		}
+		if r.isBrief && strings.HasSuffix(name, "Verbose") { // zap's name for the long form of an error
+			continue
+		}
+		if err := do(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
