@@ -6,7 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
-	"log"
+	"log" //nolint:depguard // the registry takes this one
 	"net/http/httptest"
 	"os"
 	"os/exec"
