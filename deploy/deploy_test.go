@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -300,6 +301,30 @@ func TestDocumentationIsComplete(t *testing.T) {
 		return
 	}
 	require.Equal(t, want.String(), got)
+}
+
+// Every metric that the source declares is registered here, and so documented.
+func TestNoMetricIsMissing(t *testing.T) {
+	declaration := regexp.MustCompile(`(?:Name: |\b(?:counters?|count|gauge|histograms|describe)\(\s*)"([a-z_]+)",\s+(?:Help: )?"[A-Z]`)
+	var declared, documented []string
+	require.NoError(t, filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		if strings.Contains(string(source), "prometheus/client_golang/prometheus") {
+			for _, m := range declaration.FindAllStringSubmatch(string(source), -1) {
+				declared = append(declared, m[1])
+			}
+		}
+		return err
+	}))
+	for _, m := range registered(t) {
+		if !m.sdk && !m.runtime {
+			documented = append(documented, m.name)
+		}
+	}
+	require.ElementsMatch(t, documented, declared)
 }
 
 // sdkNames reads the names of the Temporal SDK's metrics from its source: they are no part of its API.

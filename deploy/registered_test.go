@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/catalog"
 	"github.com/turnstone-run/turnstone/internal/channel/jobs"
 	"github.com/turnstone-run/turnstone/internal/channel/telegram"
@@ -114,6 +115,7 @@ func registered(t *testing.T) []metric {
 	_, err = telegram.New(telegram.Config{Token: "1:" + strings.Repeat("x", 30), Store: struct{ telegram.Store }{}, Metrics: to})
 	require.NoError(t, err)
 	results.NewCollector(results.CollectorConfig{Metrics: to})
+	app.CountPlanLookups(to)
 
 	families, err := to.Gather()
 	require.NoError(t, err)

@@ -165,15 +165,9 @@ func (p *Parts) catalog(c *Config, w *World, parts *catalog.Parts) error {
 		p.closers = append(p.closers, redis.Close)
 		shared = redis
 	}
-	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "registry_plan_lookups_total", Help: "Plans looked for by their hash, by where they were found.",
-	}, []string{"tier"})
-	if w.Metrics != nil {
-		w.Metrics.MustRegister(lookups)
-	}
 	cache, err := plancache.New(plancache.Config{
 		Backend: w.Blobs, Shared: shared, Size: c.Catalog.PlanCache, TTL: c.Catalog.PlanTTL, Logger: w.Logger,
-		Looked: func(found plancache.Tier) { lookups.WithLabelValues(string(found)).Inc() },
+		Looked: CountPlanLookups(w.Metrics),
 	})
 	if err != nil {
 		return err
@@ -194,6 +188,17 @@ func (p *Parts) catalog(c *Config, w *World, parts *catalog.Parts) error {
 		Parts: parts,
 	})
 	return err
+}
+
+// CountPlanLookups registers a metric of lookups of plans, unless to is nil, and returns the function that counts one.
+func CountPlanLookups(to prometheus.Registerer) func(plancache.Tier) {
+	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "registry_plan_lookups_total", Help: "Plans looked for by their hash, by where they were found: memory, shared, backend, none.",
+	}, []string{"tier"})
+	if to != nil {
+		to.MustRegister(lookups)
+	}
+	return func(found plancache.Tier) { lookups.WithLabelValues(string(found)).Inc() }
 }
 
 // routes is the routing engine as the catalog needs it.
