@@ -123,8 +123,8 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Settings == nil {
 		return nil, errors.New("turnstone: no settings")
 	}
-	if cfg.Settings.Database.URL == "" {
-		return nil, agent.Invalid("database.url", "is empty: set DATABASE_URL, or use the embedded stack (go run ./dev)")
+	if err := cfg.Settings.Database.Check(); err != nil {
+		return nil, err
 	}
 	if err := checkChannels(cfg.Channels); err != nil {
 		return nil, err

@@ -137,6 +137,14 @@ type Database struct {
 	MaxConns int `yaml:"max_conns" default:"10" range:"2..1000" help:"most database connections"`
 }
 
+// Check refuses a configuration without a database. Without a URL the driver would try a socket of this machine.
+func (d Database) Check() error {
+	if d.URL == "" {
+		return agent.Invalid("database.url", "is empty: set DATABASE_URL, or use the embedded stack (go run ./dev)")
+	}
+	return nil
+}
+
 // Storage says where results are stored.
 type Storage struct {
 	MaxInlineBytes Size `yaml:"max_inline_bytes" default:"10MiB" range:"1KiB..256MiB" help:"largest result kept in the database"`

@@ -11,6 +11,9 @@ import (
 // migrate brings the schema of the database up to date, as a worker does at start. It fails if a newer release has migrated the database: so a
 // deployment stops before it replaces a process.
 func (c *command) migrate(ctx context.Context, settings *app.Config) error {
+	if err := settings.Database.Check(); err != nil {
+		return err
+	}
 	logger, err := app.Logger(settings.Log, app.Secrets(settings, c.env)...)
 	if err != nil {
 		return err

@@ -13,6 +13,15 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
+// Without a database both commands say at once what is missing.
+func TestNoDatabase(t *testing.T) {
+	for _, args := range [][]string{nil, {"migrate"}} {
+		root := (&command{program: "worker", env: []string{"TURNSTONE_LOG_LEVEL=error"}}).root()
+		root.SetArgs(args)
+		require.ErrorContains(t, root.ExecuteContext(t.Context()), "database.url: is empty: set DATABASE_URL", args)
+	}
+}
+
 // It migrates an empty database, finds nothing to do afterwards, and refuses one of a newer release.
 func TestMigrate(t *testing.T) {
 	dsn := pgtest.New(t)
