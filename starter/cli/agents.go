@@ -22,9 +22,8 @@ func (a *app) agentsListCommand(use string) *cobra.Command {
 	var q agent.AgentQuery
 	var labels []string
 	var all bool
-	limit := defaultLimit
-	cmd := &cobra.Command{
-		Use: use, Short: "List the agents that can be asked", Args: cobra.NoArgs,
+	cmd := listCommand(a, &cobra.Command{
+		Use: use, Short: "List the agents that can be asked",
 		Example: `  starter agents list
   starter agents list --tool execute_pipeline --label team=finance
   starter agents list --all-tenants -o json | jq '.[].plan_hash'`,
@@ -35,24 +34,21 @@ func (a *app) agentsListCommand(use string) *cobra.Command {
 			q.Tenant, err = a.listTenant(all)
 			return err
 		},
-		RunE: a.send(func(ctx context.Context, c *client.Client, _ []string) error {
+	}, listing[agent.AgentInfo]{
+		fetch: func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.AgentInfo, string, error) {
+			q.Page = p
+			page, err := c.ListAgents(ctx, q)
+			return page.Agents, page.Next, err
+		},
+		print: func(agents []agent.AgentInfo) error {
 			header, row := "AGENT MODELS TOOLS LIMITS DESCRIPTION", agentRow
 			if all {
 				header, row = "TENANT "+header, func(info *agent.AgentInfo) []string { return append([]string{dash(info.Tenant)}, agentRow(info)...) }
 			}
-			agents, more, err := fetchAll(limit, func(p agent.Page) ([]agent.AgentInfo, string, error) {
-				q.Page = p
-				page, err := c.ListAgents(ctx, q)
-				return page.Agents, page.Next, err
-			})
-			if err != nil {
-				return err
-			}
-			return a.printList(agents, more, func() error { return printTable(a, header, row, agents) })
-		}),
-	}
+			return printTable(a, header, row, agents)
+		},
+	})
 	allTenantsFlag(cmd, &all)
-	limitFlag(cmd, &limit, "at most so many; 0: all")
 	cmd.Flags().StringVar(&q.NodeID, "node", "", "only of this node")
 	cmd.Flags().StringVar(&q.Tool, "tool", "", "only those that are granted this tool")
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "only with this label, name=value; all of several")

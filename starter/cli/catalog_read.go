@@ -58,17 +58,13 @@ func (a *app) getCommand() *cobra.Command {
 		Long: "Print a document as YAML that can be applied again: the tenant's own, or else the shared one of that name.",
 		Example: `  starter catalog get agent analyst > analyst.yaml
   starter catalog get node http_search --version 1 -o json   # with revision, source and who changed it`,
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: view(a, func(ctx context.Context, c *client.Client, args []string) (agent.Document, error) {
 			key, err := a.documentKey(args, version)
 			if err != nil {
-				return err
+				return agent.Document{}, err
 			}
-			d, err := visibleDocument(ctx, c, key)
-			if err != nil {
-				return err
-			}
-			return a.print(d, func() error { return a.printYAML(d.Body) })
-		}),
+			return visibleDocument(ctx, c, key)
+		}, func(d *agent.Document) error { return a.printYAML(d.Body) }),
 	}
 	cmd.Flags().StringVar(&version, "version", "", "of a node")
 	return cmd
@@ -193,13 +189,11 @@ revision to go on from. A lost connection is made again where it broke.`,
 				if err != nil {
 					return err
 				}
-				if a.output == "json" {
-					if err := a.printJSONLine(e); err != nil {
-						return err
-					}
-					continue
+				if a.output != "json" {
+					a.printLine("%s", changeLine(&e))
+				} else if err := a.printJSONLine(e); err != nil {
+					return err
 				}
-				a.printLine("%s", changeLine(&e))
 			}
 			return nil
 		}),

@@ -196,13 +196,9 @@ func (a *app) erasuresGetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "get <erasure>", Short: "Print an erasure with its report", Args: cobra.ExactArgs(1),
 		Example: "  starter erasures get 0b0e2f6a-…\n  starter erasures get 0b0e2f6a-… -o json > proof.json",
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
-			e, err := c.Erasure(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return a.print(e, func() error { return a.printErasure(&e) })
-		}),
+		RunE: view(a, func(ctx context.Context, c *client.Client, args []string) (erasure.Erasure, error) {
+			return c.Erasure(ctx, args[0])
+		}, a.printErasure),
 	}
 }
 

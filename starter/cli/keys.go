@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -34,17 +33,13 @@ Nobody can hand out more than he has himself. Without --scope the key may talk t
   starter keys create ops --scope '*' --expires 720h
   starter keys create bot --subject ann --role trader --scope turns.run:analyst --scope turns.read
   export TURNSTONE_KEY="$(starter keys create laptop)"`,
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: view(a, func(ctx context.Context, c *client.Client, args []string) (agent.NewKey, error) {
 			r.Name, r.Tenant = args[0], a.tenant
 			if err := requireMin("expires", r.ExpiresIn, 0); err != nil {
-				return err
+				return agent.NewKey{}, err
 			}
-			k, err := c.CreateKey(ctx, r)
-			if err != nil {
-				return err
-			}
-			return a.printNewKey(&k)
-		}),
+			return c.CreateKey(ctx, r)
+		}, a.printNewKey),
 	}
 	cmd.Flags().StringVar(&r.Subject, "subject", "", "user id of whom the key is; empty: requests may name a user")
 	cmd.Flags().StringVar(&r.Role, "role", "", "role that routing sees")
@@ -55,12 +50,10 @@ Nobody can hand out more than he has himself. Without --scope the key may talk t
 
 // printNewKey prints a key alone on standard output, so that a shell can catch it, and its facts on standard error.
 func (a *app) printNewKey(k *agent.NewKey) error {
-	return a.print(k, func() error {
-		until := "until " + momentOr(k.ExpiresAt, "it is revoked")
-		a.printNote("key %s of tenant %s, good %s; it is shown this once:", k.ID, k.Tenant, until)
-		fmt.Fprintln(a.out, k.Key)
-		return nil
-	})
+	until := "until " + momentOr(k.ExpiresAt, "it is revoked")
+	a.printNote("key %s of tenant %s, good %s; it is shown this once:", k.ID, k.Tenant, until)
+	fmt.Fprintln(a.out, k.Key)
+	return nil
 }
 
 func (a *app) keysListCommand() *cobra.Command {
@@ -93,16 +86,12 @@ func (a *app) keysRotateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rotate <key id>", Short: "Make a new key in place of another one, which goes on working for a while", Args: cobra.ExactArgs(1),
 		Example: "  starter keys rotate k3m5q7tzab2cd4ef --overlap 1h",
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: view(a, func(ctx context.Context, c *client.Client, args []string) (agent.NewKey, error) {
 			if err := requireMin("overlap", overlap, 0); err != nil {
-				return err
+				return agent.NewKey{}, err
 			}
-			k, err := c.RotateKey(ctx, args[0], overlap)
-			if err != nil {
-				return err
-			}
-			return a.printNewKey(&k)
-		}),
+			return c.RotateKey(ctx, args[0], overlap)
+		}, a.printNewKey),
 	}
 	cmd.Flags().DurationVar(&overlap, "overlap", overlap, "how long the old key goes on working")
 	return cmd
@@ -123,19 +112,15 @@ func (a *app) whoamiCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "whoami", Short: "Say who the server takes you for, and what you may do", Args: cobra.NoArgs,
 		Example: "  starter whoami\n  starter whoami -o json | jq .scopes",
-		RunE: a.send(func(ctx context.Context, c *client.Client, _ []string) error {
-			p, err := c.WhoAmI(ctx)
-			if err != nil {
-				return err
+		RunE: view(a, func(ctx context.Context, c *client.Client, _ []string) (agent.Principal, error) {
+			return c.WhoAmI(ctx)
+		}, func(p *agent.Principal) error {
+			if p.Trusted() {
+				a.printLine("no authentication is configured: whoever reaches the server may do everything")
+				return nil
 			}
-			return a.print(p, func() error {
-				if p.Trusted() {
-					a.printLine("no authentication is configured: whoever reaches the server may do everything")
-					return nil
-				}
-				return a.table("TENANT USER ROLE BY SCOPES", [][]string{
-					{p.Tenant, dash(p.Subject), dash(p.Role), p.Credential, strings.Join(p.Scopes, " ")},
-				})
+			return a.table("TENANT USER ROLE BY SCOPES", [][]string{
+				{p.Tenant, dash(p.Subject), dash(p.Role), p.Credential, strings.Join(p.Scopes, " ")},
 			})
 		}),
 	}
@@ -146,47 +131,42 @@ const auditPage = 500
 
 func (a *app) auditCommand() *cobra.Command {
 	var q agent.AuditQuery
-	var limit int
 	var since time.Duration
-	cmd := &cobra.Command{
-		Use: "audit", Short: "Who did, or tried, what", Args: cobra.NoArgs,
+	cmd := listCommand(a, &cobra.Command{
+		Use: "audit", Short: "Who did, or tried, what",
 		Long: "Print the audit trail, newest first: turns with how they are driven, decisions, changes, and what was denied.",
 		Example: `  starter audit --outcome denied --since 24h
   starter audit --action 'catalog.*' --subject ann
   starter audit --action turns.run -o json | jq -r '.[].detail.mode' | sort | uniq -c`,
-		RunE: a.send(func(ctx context.Context, c *client.Client, _ []string) error {
-			if limit < 1 || since < 0 {
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			if limit, _ := cmd.Flags().GetInt("limit"); limit < 1 || since < 0 { // nobody wants all of a trail
 				return usageError{fmt.Errorf("--limit wants 1 or more, --since 0 or more")}
 			}
 			if since > 0 {
 				q.Since = time.Now().Add(-since)
 			}
 			q.Tenant = a.tenant
-			records, more, err := fetchAll(limit, func(p agent.Page) ([]agent.AuditRecord, string, error) { return auditRecords(ctx, c, q, p) })
-			if err != nil {
-				return err
-			}
-			return a.printList(records, more, func() error {
-				return printTable(a, "TIME TENANT OUTCOME ACTION RESOURCE USER CREDENTIAL CHANNEL DETAIL", auditRow, records)
-			})
-		}),
-	}
+			return nil
+		},
+	}, listing[agent.AuditRecord]{
+		limit: 100, limitUsage: "at most so many",
+		header: "TIME TENANT OUTCOME ACTION RESOURCE USER CREDENTIAL CHANNEL DETAIL", row: auditRow,
+		fetch: func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.AuditRecord, string, error) {
+			return auditRecords(ctx, c, q, p)
+		},
+	})
 	cmd.Flags().StringVar(&q.Subject, "subject", "", "only of this user")
 	cmd.Flags().StringVar(&q.Action, "action", "", "only this action, or those that begin so: catalog.*")
 	cmd.Flags().StringVar(&q.Outcome, "outcome", "", "only allowed, denied or failed")
 	cmd.Flags().DurationVar(&since, "since", 0, "only of so long ago at most; 0: all")
-	cmd.Flags().IntVar(&limit, "limit", 100, "at most so many")
 	return cmd
 }
 
 // auditRecords returns a page of the audit trail; its token is the number of the record before which it begins.
-func auditRecords(ctx context.Context, c *client.Client, q agent.AuditQuery, p agent.Page) ([]agent.AuditRecord, string, error) {
+func auditRecords(ctx context.Context, c *client.Client, q agent.AuditQuery, p agent.Page) (_ []agent.AuditRecord, _ string, err error) {
 	q.Limit = min(p.Size, auditPage)
-	if p.Token != "" {
-		var err error
-		if q.Before, err = strconv.ParseInt(p.Token, 10, 64); err != nil {
-			return nil, "", fmt.Errorf("page %q: %w", p.Token, err)
-		}
+	if q.Before, err = readPosition(p); err != nil {
+		return nil, "", err
 	}
 	page, err := c.Audit(ctx, q)
 	if err != nil || page.Next == 0 {

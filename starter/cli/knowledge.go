@@ -45,38 +45,33 @@ func (a *app) knowledgeSearchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "search <collection> <text>", Short: "Find passages as an agent of the collection would", Args: cobra.MinimumNArgs(2),
 		Example: `  starter knowledge search handbook "how many days off?" --top 3`,
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: view(a, func(ctx context.Context, c *client.Client, args []string) ([]agent.Passage, error) {
 			if err := requireMin("top", top, 0); err != nil {
-				return err
+				return nil, err
 			}
 			passages, err := c.SearchKnowledge(ctx, args[0], strings.Join(args[1:], " "), top)
-			if err != nil {
-				return err
-			}
-			return a.print(append([]agent.Passage{}, passages...), func() error {
-				for i := range passages {
-					a.printPassage(i+1, &passages[i])
-				}
-				if len(passages) == 0 {
-					a.printNote("nothing found")
-				}
-				return nil
-			})
-		}),
+			return append([]agent.Passage{}, passages...), err
+		}, a.printPassages),
 	}
 	cmd.Flags().IntVar(&top, "top", 0, "at most so many; 0: as many as an agent gets")
 	return cmd
 }
 
-func (a *app) printPassage(n int, p *agent.Passage) {
-	from := p.DocumentID
-	if p.Title != "" {
-		from = p.Title + " — " + from
+func (a *app) printPassages(passages *[]agent.Passage) error {
+	for i, p := range *passages {
+		from := p.DocumentID
+		if p.Title != "" {
+			from = p.Title + " — " + from
+		}
+		if p.Page > 0 {
+			from += fmt.Sprintf(", page %d", p.Page)
+		}
+		a.printLine("[%d] %s  (%.4f)\n    %s", i+1, clipName(from), p.Score, termtext.OneLine(p.Text, 400))
 	}
-	if p.Page > 0 {
-		from += fmt.Sprintf(", page %d", p.Page)
+	if len(*passages) == 0 {
+		a.printNote("nothing found")
 	}
-	a.printLine("[%d] %s  (%.4f)\n    %s", n, clipName(from), p.Score, termtext.OneLine(p.Text, 400))
+	return nil
 }
 
 func (a *app) knowledgeDeleteCommand() *cobra.Command {

@@ -28,10 +28,12 @@ const moreText = "… there are more; see --limit"
 
 // listing says how a list command prints its entries.
 type listing[T any] struct {
-	header string
-	row    func(*T) []string
-	limit  int // default of --limit; 0: defaultLimit
-	fetch  func(ctx context.Context, c *client.Client, args []string, p agent.Page) ([]T, string, error)
+	header     string
+	row        func(*T) []string
+	limit      int    // default of --limit; 0: defaultLimit
+	limitUsage string // of --limit; empty: the usual one
+	fetch      func(ctx context.Context, c *client.Client, args []string, p agent.Page) ([]T, string, error)
+	print      func(entries []T) error // in place of header and row
 }
 
 // listCommand makes cmd a command with the flag --limit that prints the entries of all pages. It takes no arguments unless cmd says so.
@@ -40,13 +42,21 @@ func listCommand[T any](a *app, cmd *cobra.Command, l listing[T]) *cobra.Command
 		cmd.Args = cobra.NoArgs
 	}
 	limit := cmp.Or(l.limit, defaultLimit)
-	limitFlag(cmd, &limit, "at most so many; 0: all")
+	limitFlag(cmd, &limit, cmp.Or(l.limitUsage, "at most so many; 0: all"))
 	cmd.RunE = a.send(func(ctx context.Context, c *client.Client, args []string) error {
 		entries, more, err := fetchAll(limit, func(p agent.Page) ([]T, string, error) { return l.fetch(ctx, c, args, p) })
 		if err != nil {
 			return err
 		}
-		return a.printList(entries, more, func() error { return printTable(a, l.header, l.row, entries) })
+		if more {
+			defer a.printNote(moreText)
+		}
+		return a.print(entries, func() error {
+			if l.print != nil {
+				return l.print(entries)
+			}
+			return printTable(a, l.header, l.row, entries)
+		})
 	})
 	return cmd
 }
@@ -90,12 +100,16 @@ func fetchAll[T any](limit int, fetch func(agent.Page) ([]T, string, error)) (en
 	}
 }
 
-// printList prints entries as JSON, or has text print them, and notes it if there are more.
-func (a *app) printList(entries any, more bool, text func() error) error {
-	if more {
-		defer a.printNote(moreText)
+// readPosition returns the position that the token of a page names, 0 for the first page.
+func readPosition(p agent.Page) (int64, error) {
+	if p.Token == "" {
+		return 0, nil
 	}
-	return a.print(entries, text)
+	n, err := strconv.ParseInt(p.Token, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("page %q: %w", p.Token, err)
+	}
+	return n, nil
 }
 
 // printTable prints entries as the rows of a table.

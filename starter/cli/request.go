@@ -72,17 +72,22 @@ func (a *app) untilInterrupted(ctx context.Context, do func(context.Context) err
 // askFunc asks the server for an answer.
 type askFunc[T any] func(ctx context.Context, c *client.Client, args []string) (T, error)
 
-// show returns a command body that prints one answer of the server, as JSON or as the text that format returns.
-func show[T any](a *app, ask askFunc[T], format func(*T) string) runFunc {
+// view returns a command body that prints one answer of the server, as JSON or as text prints it.
+func view[T any](a *app, ask askFunc[T], text func(*T) error) runFunc {
 	return a.send(func(ctx context.Context, c *client.Client, args []string) error {
 		answer, err := ask(ctx, c, args)
 		if err != nil {
 			return err
 		}
-		return a.print(answer, func() error {
-			a.printLine("%s", format(&answer))
-			return nil
-		})
+		return a.print(answer, func() error { return text(&answer) })
+	})
+}
+
+// show is view for a text that format returns.
+func show[T any](a *app, ask askFunc[T], format func(*T) string) runFunc {
+	return view(a, ask, func(answer *T) error {
+		a.printLine("%s", format(answer))
+		return nil
 	})
 }
 

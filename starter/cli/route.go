@@ -25,19 +25,15 @@ value, --flag beta='"true"' is text.`,
 		Example: `  starter route --dry-run --role trader --page /portfolio
   starter route --flag beta=true --metadata account='{"tier":"gold"}' --channel telegram
   starter route --agent analyst          # would the rules have chosen it?`,
-		RunE: a.send(func(ctx context.Context, c *client.Client, _ []string) (err error) {
+		RunE: view(a, func(ctx context.Context, c *client.Client, _ []string) (d agent.RouteDecision, err error) {
 			if r.Flags, err = readValues("--flag", flags); err != nil {
-				return err
+				return d, err
 			}
 			if r.Metadata, err = readValues("--metadata", metadata); err != nil {
-				return err
+				return d, err
 			}
-			d, err := c.Route(ctx, r)
-			if err != nil {
-				return err
-			}
-			return a.print(d, func() error { return a.printRoute(&d) })
-		}),
+			return c.Route(ctx, r)
+		}, a.printRoute),
 	}
 	cmd.Flags().Bool("dry-run", true, "always so: nothing is started")
 	cmd.Flags().StringVarP(&r.Agent, "agent", "a", "", "agent that the request names")

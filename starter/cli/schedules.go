@@ -246,20 +246,14 @@ func (a *app) schedulesPauseCommand(pause bool) *cobra.Command {
 }
 
 func (a *app) schedulesTriggerCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "trigger <schedule>", Short: "Run a schedule now, besides when it is due", Args: cobra.ExactArgs(1),
 		Example: "  starter schedules trigger morning && starter schedules runs morning --limit 1",
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
-			run, err := c.TriggerSchedule(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return a.print(run, func() error {
-				a.printLine("%s: run %s", args[0], run.RunID)
-				return nil
-			})
-		}),
 	}
+	cmd.RunE = show(a, func(ctx context.Context, c *client.Client, args []string) (agent.ScheduleTriggered, error) {
+		return c.TriggerSchedule(ctx, args[0])
+	}, func(run *agent.ScheduleTriggered) string { return cmd.Flags().Arg(0) + ": run " + run.RunID })
+	return cmd
 }
 
 func (a *app) schedulesDeleteCommand() *cobra.Command {

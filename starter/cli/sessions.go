@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,39 +29,29 @@ func requireSessionID(id string) (agent.SessionID, error) {
 }
 
 func (a *app) sessionMessagesCommand() *cobra.Command {
-	limit := defaultLimit
-	cmd := &cobra.Command{
+	return listCommand(a, &cobra.Command{
 		Use: "messages <session>", Short: "Print a session's transcript", Args: cobra.ExactArgs(1),
 		Example: "  starter sessions messages trip-1\n  starter sessions messages trip-1 -o json | jq '.[].role'",
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
-			id, err := requireSessionID(args[0])
-			if err != nil {
-				return err
+	}, listing[client.Message]{
+		limitUsage: "at most so many, the first ones; 0: all", fetch: messagePage,
+		print: func(messages []client.Message) error {
+			for i := range messages {
+				a.printMessage(&messages[i])
 			}
-			messages, more, err := fetchAll(limit, func(p agent.Page) ([]client.Message, string, error) { return messagePage(ctx, c, id, p) })
-			if err != nil {
-				return err
-			}
-			return a.printList(messages, more, func() error {
-				for i := range messages {
-					a.printMessage(&messages[i])
-				}
-				return nil
-			})
-		}),
-	}
-	limitFlag(cmd, &limit, "at most so many, the first ones; 0: all")
-	return cmd
+			return nil
+		},
+	})
 }
 
 // messagePage returns a page of a transcript; its token is the position behind which it begins.
-func messagePage(ctx context.Context, c *client.Client, id agent.SessionID, p agent.Page) ([]client.Message, string, error) {
-	after := int64(0)
-	if p.Token != "" {
-		var err error
-		if after, err = strconv.ParseInt(p.Token, 10, 64); err != nil {
-			return nil, "", fmt.Errorf("page %q: %w", p.Token, err)
-		}
+func messagePage(ctx context.Context, c *client.Client, args []string, p agent.Page) ([]client.Message, string, error) {
+	id, err := requireSessionID(args[0])
+	if err != nil {
+		return nil, "", err
+	}
+	after, err := readPosition(p)
+	if err != nil {
+		return nil, "", err
 	}
 	page, err := c.Messages(ctx, id, after, p.Size)
 	if err != nil || !page.More {

@@ -27,14 +27,11 @@ func (a *app) toolsListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the tools, disabled ones included", Args: cobra.NoArgs,
 		Example: "  starter tools list\n  starter tools list -o json | jq '.[].parameters'",
-		RunE: a.send(func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: view(a, func(ctx context.Context, c *client.Client, _ []string) ([]agent.Composite, error) {
 			found, err := c.Composites(ctx)
-			if err != nil {
-				return err
-			}
-			return a.print(append([]agent.Composite{}, found...), func() error {
-				return printTable(a, "NAME STATE VERSION USES UPDATED DESCRIPTION", compositeRow, found)
-			})
+			return append([]agent.Composite{}, found...), err
+		}, func(found *[]agent.Composite) error {
+			return printTable(a, "NAME STATE VERSION USES UPDATED DESCRIPTION", compositeRow, *found)
 		}),
 	}
 }

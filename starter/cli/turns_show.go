@@ -67,27 +67,23 @@ func (a *app) turnsShowCommand() *cobra.Command {
 		Long: `Print a turn: how it stands or ended, who was chosen to answer and why, each model call and tool call with its time and tokens, and for each
 call that waits the command that answers it. Of a turn whose events have expired, how it ended is left.`,
 		Example: "  starter turns show turn-42\n  starter turns show turn-42 -o json | jq '.steps[] | select(.tool)'",
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: view(a, func(ctx context.Context, c *client.Client, args []string) (turnReport, error) {
 			id, err := requireTurnID(args[0])
 			if err != nil {
-				return err
+				return turnReport{}, err
 			}
-			r, err := a.turnReport(ctx, c, id)
-			if err != nil {
-				return err
-			}
-			return a.print(r, func() error { return a.printTurnReport(r) })
-		}),
+			return a.turnReport(ctx, c, id)
+		}, a.printTurnReport),
 	}
 }
 
 // turnReport asks for a turn and reads its events so far.
-func (a *app) turnReport(ctx context.Context, c *client.Client, id agent.TurnID) (*turnReport, error) {
+func (a *app) turnReport(ctx context.Context, c *client.Client, id agent.TurnID) (turnReport, error) {
 	t, err := c.Turn(ctx, id)
 	if err != nil {
-		return nil, err
+		return turnReport{}, err
 	}
-	r := &turnReport{
+	r := turnReport{
 		TurnID: id, SessionID: t.SessionID, Status: t.State, Agent: t.Agent, Mode: t.Mode, Fallback: t.Fallback, RerunOf: t.RerunOf,
 		FromStep: t.FromStep, StartedAt: t.StartedAt, Output: t.Output, Steps: []turnWork{}, Pending: []pendingCall{},
 	}
@@ -100,7 +96,7 @@ func (a *app) turnReport(ctx context.Context, c *client.Client, id agent.TurnID)
 			break
 		}
 		if err != nil {
-			return nil, err
+			return r, err
 		}
 		r.take(&e)
 		if t.Output == nil && e.Meta.EventIndex >= t.LastEventIndex {

@@ -78,7 +78,7 @@ func (a *app) startRun(ctx context.Context, c *client.Client, r agent.RunRequest
 	if err != nil {
 		return cmp.Or(context.Cause(ctx), err)
 	}
-	if err := a.printRun(&run); err != nil {
+	if err := a.print(run, func() error { return a.printRun(&run) }); err != nil {
 		return err
 	}
 	switch run.Status {
@@ -131,31 +131,25 @@ func (a *app) workflowsShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "show <run>", Short: "Print a run with its steps", Args: cobra.ExactArgs(1),
 		Example: "  starter workflows show nightly-7\n  starter workflows show nightly-7 -o json | jq '.steps[].output'",
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
-			r, err := c.Run(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return a.printRun(&r)
-		}),
+		RunE: view(a, func(ctx context.Context, c *client.Client, args []string) (agent.Run, error) {
+			return c.Run(ctx, args[0])
+		}, a.printRun),
 	}
 }
 
 func (a *app) printRun(r *agent.Run) error {
-	return a.print(r, func() error {
-		a.fact("run", r.RunID)
-		a.fact("tag", fmt.Sprintf("%s, version %d, owner %s", r.Tag, r.Version, r.Owner))
-		a.fact("status", string(r.Status))
-		if r.Error != nil {
-			a.fact("error", r.Error.Type+": "+r.Error.Message)
-		}
-		a.fact("workflow", r.WorkflowID)
-		if len(r.Steps) == 0 {
-			return nil
-		}
-		a.printLine("")
-		return printTable(a, "NODE VISIT TYPE STATUS TOOK OUTPUT", stepRow, r.Steps)
-	})
+	a.fact("run", r.RunID)
+	a.fact("tag", fmt.Sprintf("%s, version %d, owner %s", r.Tag, r.Version, r.Owner))
+	a.fact("status", string(r.Status))
+	if r.Error != nil {
+		a.fact("error", r.Error.Type+": "+r.Error.Message)
+	}
+	a.fact("workflow", r.WorkflowID)
+	if len(r.Steps) == 0 {
+		return nil
+	}
+	a.printLine("")
+	return printTable(a, "NODE VISIT TYPE STATUS TOOK OUTPUT", stepRow, r.Steps)
 }
 
 func stepRow(s *agent.RunStep) []string {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -72,25 +73,18 @@ func (a *app) workflowsGetCommand() *cobra.Command {
 		Long: `Print a definition as YAML that can be put again. With --output json it is what is stored: the definition with its version, hash and the patch
 that made it.`,
 		Example: "  starter workflows get main > main.yaml\n  starter workflows get main --version 3 -o json",
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: view(a, func(ctx context.Context, c *client.Client, args []string) (agent.StoredWorkflow, error) {
 			key, err := workflowKey(args[0], owner)
-			if err != nil {
+			if err := cmp.Or(err, requireMin("version", version, 1)); err != nil {
+				return agent.StoredWorkflow{}, err
+			}
+			return c.Workflow(ctx, key, version)
+		}, func(w *agent.StoredWorkflow) error {
+			if err := a.printYAML(w.Definition); err != nil {
 				return err
 			}
-			if err := requireMin("version", version, 1); err != nil {
-				return err
-			}
-			w, err := c.Workflow(ctx, key, version)
-			if err != nil {
-				return err
-			}
-			return a.print(w, func() error {
-				if err := a.printYAML(w.Definition); err != nil {
-					return err
-				}
-				a.printNote("version %d of %s, owner %s, %s", w.Version, w.Tag, w.Owner, w.PatchID)
-				return nil
-			})
+			a.printNote("version %d of %s, owner %s, %s", w.Version, w.Tag, w.Owner, w.PatchID)
+			return nil
 		}),
 	}
 	ownerFlag(cmd, &owner)
