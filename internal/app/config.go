@@ -155,11 +155,8 @@ type Storage struct {
 	CollectAfter time.Duration `yaml:"collect_after" default:"1h" range:"15m..8760h" help:"how long content stays that nothing refers to"`
 }
 
-// Kinds of event log.
-const (
-	LogPostgres = "postgres"
-	LogMemory   = "memory" // one process only
-)
+// LogMemory is the event log of one process only.
+const LogMemory = "memory"
 
 // Events is the event log.
 type Events struct {
@@ -170,7 +167,7 @@ type Events struct {
 	Relay         EventRelay    `yaml:"relay"`
 }
 
-// EventRelay is how the processes of an installation send each other events before they are stored. It needs [LogPostgres]. Without it
+// EventRelay is how the processes of an installation send each other events before they are stored. It needs the log in PostgreSQL. Without it
 // they read each other's streams from the database.
 type EventRelay struct {
 	Enabled   bool   `yaml:"enabled" default:"true" help:"hand events to other processes before they are stored"`

@@ -57,27 +57,39 @@ type field struct {
 }
 
 // fields returns the settings of a Config. A list of structs, such as models, is no setting: only YAML has it.
-func fields(cfg *Config) []field { return appendFields(nil, reflect.ValueOf(cfg).Elem(), "") }
+func fields(cfg *Config) []field {
+	var all []field
+	eachValue(reflect.ValueOf(cfg).Elem(), "", func(path string, value reflect.Value, tag reflect.StructTag) {
+		if !strings.Contains(path, "[") {
+			all = append(all, field{value: value, Setting: Setting{
+				Path: path, Env: envNames(path, tag.Get("env")), Flag: strings.NewReplacer(".", "-", "_", "-").Replace(path),
+				Type: valueTypes[value.Type()].name, Default: text(value), Help: tag.Get("help"),
+			}})
+		}
+	})
+	return all
+}
 
-func appendFields(all []field, section reflect.Value, prefix string) []field {
+// eachValue calls do for every value of a section, those of its subsections and lists of sections included.
+func eachValue(section reflect.Value, path string, do func(path string, value reflect.Value, tag reflect.StructTag)) {
 	for i := range section.NumField() {
 		info, value := section.Type().Field(i), section.Field(i)
 		name, inline := yamlName(info)
-		path := prefix + name
+		valuePath := join(path, name)
 		switch {
-		case !info.IsExported(), isListOfStructs(info.Type):
+		case !info.IsExported():
 		case inline:
-			all = appendFields(all, value, prefix)
-		case info.Type.Kind() == reflect.Struct:
-			all = appendFields(all, value, path+".")
+			eachValue(value, path, do)
+		case isListOfStructs(info.Type):
+			for i := range value.Len() {
+				eachValue(value.Index(i), fmt.Sprintf("%s[%d]", valuePath, i), do)
+			}
+		case value.Kind() == reflect.Struct:
+			eachValue(value, valuePath, do)
 		default:
-			all = append(all, field{value: value, Setting: Setting{
-				Path: path, Env: envNames(path, info.Tag.Get("env")), Flag: strings.NewReplacer(".", "-", "_", "-").Replace(path),
-				Type: valueTypes[value.Type()].name, Default: text(value), Help: info.Tag.Get("help"),
-			}})
+			do(valuePath, value, info.Tag)
 		}
 	}
-	return all
 }
 
 // yamlName reads the tag `yaml:"name"` or `yaml:",inline"`.

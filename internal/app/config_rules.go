@@ -2,7 +2,6 @@ package app
 
 import (
 	"cmp"
-	"fmt"
 	"net"
 	"net/mail"
 	"net/url"
@@ -34,28 +33,7 @@ func setDefaults(section reflect.Value) {
 	}
 }
 
-// checkTags checks the fields of a section by their tags, with those of its subsections and lists of sections.
-func (l *loader) checkTags(section reflect.Value, path string) {
-	for i := range section.NumField() {
-		field, value := section.Type().Field(i), section.Field(i)
-		name, inline := yamlName(field)
-		fieldPath := join(path, name)
-		switch {
-		case !field.IsExported():
-		case inline:
-			l.checkTags(value, path)
-		case isListOfStructs(field.Type):
-			for i := range value.Len() {
-				l.checkTags(value.Index(i), fmt.Sprintf("%s[%d]", fieldPath, i))
-			}
-		case value.Kind() == reflect.Struct:
-			l.checkTags(value, fieldPath)
-		default:
-			l.checkField(fieldPath, value, field.Tag)
-		}
-	}
-}
-
+// checkField checks a value by its tags.
 func (l *loader) checkField(path string, value reflect.Value, tag reflect.StructTag) {
 	if bounds := tag.Get("range"); bounds != "" {
 		l.checkRange(path, value, bounds)

@@ -39,6 +39,6 @@ func TestTagsOfSettings(t *testing.T) {
 	check(reflect.TypeFor[Config]())
 	cfg := Default()
 	l := loader{cfg: &cfg}
-	l.checkTags(reflect.ValueOf(&cfg).Elem(), "")
+	eachValue(reflect.ValueOf(&cfg).Elem(), "", l.checkField)
 	require.NoError(t, l.faults.err())
 }

@@ -19,12 +19,6 @@ type Telemetry struct {
 // On reports whether traces go anywhere.
 func (t *Telemetry) On() bool { return t.OTLPEndpoint != "" || t.LangfuseURL != "" }
 
-// Protocols of traces.
-const (
-	OTLPHTTP = "http/protobuf"
-	OTLPGRPC = "grpc"
-)
-
 // How much of a conversation goes into traces.
 const (
 	ContentOff      = "off"

@@ -17,7 +17,7 @@ func TestTelemetryFromTheEnvironment(t *testing.T) {
 	}))
 	require.NoError(t, err)
 	require.Equal(t, app.Telemetry{
-		OTLPEndpoint: "http://collector:4317", OTLPProtocol: app.OTLPGRPC, OTLPHeaders: "x-key=hunter2", SampleRatio: 1,
+		OTLPEndpoint: "http://collector:4317", OTLPProtocol: "grpc", OTLPHeaders: "x-key=hunter2", SampleRatio: 1,
 		ServiceName: "desk", LangfuseURL: "https://langfuse.example", LangfusePublicKey: "pk", LangfuseSecretKey: "hunter2",
 	}, cfg.Telemetry)
 	require.True(t, cfg.Telemetry.On())

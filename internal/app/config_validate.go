@@ -32,7 +32,7 @@ const (
 // validate checks every setting by the rules of its tags, and then the settings that depend on each other. It adds faults and changes
 // nothing.
 func (l *loader) validate() {
-	l.checkTags(reflect.ValueOf(l.cfg).Elem(), "")
+	eachValue(reflect.ValueOf(l.cfg).Elem(), "", l.checkField)
 	l.doors()
 	l.temporal()
 	l.stores()

@@ -45,51 +45,46 @@ func Redactor(personal []string, secrets ...string) (*redact.Redactor, error) {
 // Secrets returns the credentials of a configuration, also those within URLs and DSNs, and those of an environment in the form of os.Environ,
 // which it recognises by their names.
 func Secrets(c *Config, env []string) []string {
-	all := credentials(reflect.ValueOf(c), nil)
+	all := configuredCredentials(c)
 	for _, entry := range env {
-		name, v, _ := strings.Cut(entry, "=")
+		name, value, _ := strings.Cut(entry, "=")
 		switch {
 		case name == "PWD" || name == "OLDPWD": // folders
-		case strings.Contains(v, "://"):
-			all = append(all, credentialsOf(v)...)
-		case redact.IsSecretName(name) || strings.HasSuffix(name, "_KEY"):
-			all = append(all, v)
+		case strings.Contains(value, "://"):
+			all = append(all, credentialsOf(value)...)
+		default:
+			all = append(all, credentialsWithin(entry)...)
 		}
 	}
 	return all
 }
 
-func credentials(v reflect.Value, all []string) []string {
-	switch v.Kind() {
-	case reflect.Pointer:
-		if !v.IsNil() {
-			all = credentials(v.Elem(), all)
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
-				all = credentials(v.Field(i), all)
+// configuredCredentials returns the credentials that a configuration holds.
+func configuredCredentials(c *Config) (all []string) {
+	eachValue(reflect.ValueOf(c).Elem(), "", func(_ string, value reflect.Value, _ reflect.StructTag) {
+		switch v := value.Interface().(type) {
+		case Secret:
+			all = append(all, credentialsOf(v.Reveal())...)
+		case string:
+			all = append(all, credentialsWithin(v)...)
+		case []string:
+			for _, text := range v {
+				all = append(all, credentialsWithin(text)...)
 			}
 		}
-	case reflect.Slice:
-		for i := range v.Len() {
-			all = credentials(v.Index(i), all)
-		}
-	case reflect.String:
-		s, private := reflect.TypeAssert[Secret](v)
-		switch {
-		case private:
-			all = append(all, credentialsOf(s.Reveal())...)
-		case strings.Contains(v.String(), "://"):
-			all = append(all, credentialsOf(v.String())...)
-		default: // NAME=value of an environment
-			if name, value, ok := strings.Cut(v.String(), "="); ok && (redact.IsSecretName(name) || strings.HasSuffix(name, "_KEY")) {
-				all = append(all, value)
-			}
-		}
-	default:
-	}
+	})
 	return all
+}
+
+// credentialsWithin returns the credentials of a text that is no secret as a whole: of a URL, or of NAME=value of an environment.
+func credentialsWithin(text string) []string {
+	if strings.Contains(text, "://") {
+		return credentialsOf(text)
+	}
+	if name, value, ok := strings.Cut(text, "="); ok && (redact.IsSecretName(name) || strings.HasSuffix(name, "_KEY")) {
+		return []string{value}
+	}
+	return nil
 }
 
 var dsnPassword = regexp.MustCompile(`password\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(\S+))`)

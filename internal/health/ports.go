@@ -37,7 +37,6 @@ type Schedule struct {
 	Note   string // why it is paused
 	Every  time.Duration
 	Last   time.Time // when it last ran; zero: never
-	Failed string    // how the last run failed; empty: it did not
 }
 
 // RetentionProbe checks the schedule that deletes old data. It is late after two missed runs.
@@ -61,8 +60,6 @@ func (s *Schedule) finding(now time.Time) Finding {
 		return Finding{Degraded, "paused: " + s.Note, hintSchedule}
 	case s.Paused:
 		return Finding{Degraded, "paused", hintSchedule}
-	case s.Failed != "":
-		return Finding{Degraded, last + " and failed: " + s.Failed, hintSchedule}
 	case s.Every > 0 && !s.Last.IsZero() && now.Sub(s.Last) > 3*s.Every:
 		return Finding{Degraded, last + ", wanted every " + s.Every.String(), hintSchedule}
 	default:

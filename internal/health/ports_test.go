@@ -138,7 +138,6 @@ func TestRetention(t *testing.T) {
 		"new":       {s: health.Schedule{Every: time.Hour}, want: health.OK},
 		"paused":    {s: health.Schedule{Paused: true, Note: "for the audit", Last: now}, want: health.Degraded},
 		"late":      {s: health.Schedule{Every: time.Hour, Last: now.Add(-4 * time.Hour)}, want: health.Degraded},
-		"failed":    {s: health.Schedule{Every: time.Hour, Last: now, Failed: "no rights"}, want: health.Degraded},
 		"not asked": {err: errors.New("no schedule"), want: health.Degraded},
 	} {
 		r := ask(t, health.RetentionProbe(func(context.Context) (health.Schedule, error) { return c.s, c.err }))

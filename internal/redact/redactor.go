@@ -2,10 +2,7 @@ package redact
 
 import (
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"unicode/utf8"
 )
 
@@ -31,22 +28,12 @@ type Rules struct {
 type Redactor struct {
 	credentials *credentialFinder
 	personal    []Finder
-	secrets     atomic.Pointer[secretSet]
-	learning    sync.Mutex
+	secrets     *secretSet
 }
 
 // New returns a redactor.
 func New(rules Rules) *Redactor {
-	r := &Redactor{credentials: newCredentialFinder(), personal: rules.Personal}
-	r.secrets.Store(newSecretSet(rules.Secrets))
-	return r
-}
-
-// Learn adds secrets that come to light while the process runs, within the bounds of [Rules].
-func (r *Redactor) Learn(secrets ...string) {
-	r.learning.Lock()
-	defer r.learning.Unlock()
-	r.secrets.Store(newSecretSet(slices.Concat(r.secrets.Load().values, secrets)))
+	return &Redactor{credentials: newCredentialFinder(), personal: rules.Personal, secrets: newSecretSet(rules.Secrets)}
 }
 
 // Text returns text without secrets and personal data. Of more than [MaxText] bytes it returns the beginning and a note that says how
@@ -56,7 +43,7 @@ func (r *Redactor) Text(text string) string {
 		return r.redact(text)
 	}
 	// The common prefix of both ends before the cut, and before a secret that the cut goes through.
-	ahead := min(len(text), MaxText+lookAhead+r.secrets.Load().longest)
+	ahead := min(len(text), MaxText+lookAhead+r.secrets.longest)
 	whole, cut := r.redact(text[:ahead]), r.redact(text[:MaxText])
 	n := 0
 	for n < min(len(whole), len(cut)) && whole[n] == cut[n] {
@@ -74,14 +61,14 @@ func (r *Redactor) Contains(text string) bool { return r.redact(text) != text }
 // IsSuspiciousNumber reports whether a number has enough digits to be a card's or a known secret. It is a quick check before [Redactor.Contains].
 func (r *Redactor) IsSuspiciousNumber(value float64) bool {
 	value = max(value, -value)
-	return value >= 1e11 && len(r.personal) > 0 || value >= 1e5 && r.secrets.Load().hasNumber
+	return value >= 1e11 && len(r.personal) > 0 || value >= 1e5 && r.secrets.hasNumber
 }
 
 func (r *Redactor) redact(text string) string {
 	if len(text) < ShortestSecret {
 		return text
 	}
-	text = r.credentials.redact(r.secrets.Load().mask(text))
+	text = r.credentials.redact(r.secrets.mask(text))
 	for _, f := range r.personal {
 		text = applyFinder(f, text)
 	}

@@ -190,14 +190,6 @@ func TestPrivateNamespace(t *testing.T) {
 	require.Equal(t, "v", m["k"])
 }
 
-func TestLearn(t *testing.T) {
-	t.Parallel()
-	r := redactor(t)
-	require.Equal(t, "my s3cret-later", r.Text("my s3cret-later"))
-	r.Learn("s3cret-later", "s3cret-later", "", "no")
-	require.Equal(t, "my [redacted], no", r.Text("my s3cret-later, no"))
-}
-
 func TestNames(t *testing.T) {
 	t.Parallel()
 	secret := []string{

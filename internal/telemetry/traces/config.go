@@ -1,10 +1,8 @@
 package traces
 
 import (
-	"math"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -70,7 +68,6 @@ type Limits struct {
 
 const (
 	defaultService = "turnstone"
-	maxAttributes  = 64
 	maxTag         = 128 // bytes of a name or id in an attribute
 	maxHeaderPairs = 32
 	maxRawContent  = 256 << 10 // a text that is longer is left out, not cut: what is cut unread could leave half a secret
@@ -93,8 +90,7 @@ func (l *Limits) setDefaults() {
 	l.Batch = min(l.Batch, l.Spans)
 }
 
-// validate sets the defaults. Its error names the field of the configuration.
-func (c *Config) validate() error {
+func (c *Config) setDefaults() {
 	if c.Protocol == "" {
 		c.Protocol = ProtocolHTTP
 	}
@@ -111,43 +107,6 @@ func (c *Config) validate() error {
 		c.Logger = zap.NewNop()
 	}
 	c.Limits.setDefaults()
-	switch {
-	case c.Protocol != ProtocolHTTP && c.Protocol != ProtocolGRPC:
-		return agent.Invalid("telemetry.otlp_protocol", "want %s or %s, got %.60q", ProtocolHTTP, ProtocolGRPC, c.Protocol)
-	case !slices.Contains([]Content{ContentOff, ContentRedacted, ContentFull}, c.Content):
-		return agent.Invalid("telemetry.content", "want %s, %s or %s, got %.60q", ContentOff, ContentRedacted, ContentFull, c.Content)
-	case c.Content == ContentRedacted && c.Redact == nil:
-		return agent.Invalid("telemetry.content", "nothing is there to redact with")
-	case math.IsNaN(c.SampleRatio) || c.SampleRatio < 0 || c.SampleRatio > 1:
-		return agent.Invalid("telemetry.sample_ratio", "want 0 to 1, got %v", c.SampleRatio)
-	case len(c.Attributes) > maxAttributes:
-		return agent.Invalid("telemetry.resource_attributes", "are %d, at most %d", len(c.Attributes), maxAttributes)
-	}
-	if c.Endpoint != "" {
-		if _, err := parseEndpoint("telemetry.otlp_endpoint", c.Endpoint); err != nil {
-			return err
-		}
-	}
-	if _, err := c.headers(); err != nil {
-		return err
-	}
-	return c.Langfuse.validate()
-}
-
-func (l *Langfuse) validate() error {
-	if l.URL == "" {
-		return nil // keys alone do nothing: they may be there for another program
-	}
-	if _, err := parseEndpoint("telemetry.langfuse_url", l.URL); err != nil {
-		return err
-	}
-	switch {
-	case l.PublicKey == "":
-		return agent.Invalid("telemetry.langfuse_public_key", "is empty, but langfuse_url is not")
-	case l.SecretKey == "":
-		return agent.Invalid("telemetry.langfuse_secret_key", "is empty, but langfuse_url is not")
-	}
-	return nil
 }
 
 // parseEndpoint parses the URL of a receiver. Its error does not quote the URL, which may contain credentials.

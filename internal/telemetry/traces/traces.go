@@ -43,11 +43,9 @@ type Tracing struct {
 
 var _ agent.Observer = (*Tracing)(nil)
 
-// Open starts exporting. An unreachable receiver is no error; [Tracing.Status] reports it.
+// Open starts exporting, as a configuration says that has been validated. An unreachable receiver is no error; [Tracing.Status] reports it.
 func Open(ctx context.Context, cfg Config) (*Tracing, error) {
-	if err := cfg.validate(); err != nil {
-		return nil, err
-	}
+	cfg.setDefaults()
 	t := Tracing{
 		content:  contentFilter{mode: cfg.Content, redact: cfg.Redact, maxBytes: cfg.Limits.ContentBytes},
 		langfuse: cfg.Langfuse.URL != "",
