@@ -5,8 +5,6 @@ import (
 	"errors"
 	"net"
 	"syscall"
-
-	"github.com/turnstone-run/turnstone/internal/app"
 )
 
 // holdAddress returns the address at which the gateway will listen, with its port, so that other parts can start with it. The listener holds the
@@ -58,20 +56,4 @@ func (h *instance) releaseDoors() error {
 	}
 	h.held = nil
 	return errors.Join(faults...)
-}
-
-// baseURL returns the address of the HTTP door for programs on this machine: the loopback address if the door listens on all.
-func baseURL(http app.HTTP) string {
-	scheme := "http://"
-	if http.TLSCert != "" {
-		scheme = "https://"
-	}
-	host, port, err := net.SplitHostPort(http.Addr)
-	if err != nil {
-		return scheme + http.Addr
-	}
-	if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
-		host = "127.0.0.1"
-	}
-	return scheme + net.JoinHostPort(host, port)
 }

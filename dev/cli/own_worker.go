@@ -93,7 +93,7 @@ func (w *ownWorker) print(to io.Writer, example string) {
 	}
 	fmt.Fprintf(to, "\n  %s\n", example)
 	if door := w.value("TURNSTONE_HTTP_ADDR"); door != "" {
-		fmt.Fprintf(to, "\nAsk it with --server %s.\n", baseURL(app.HTTP{Addr: door}))
+		fmt.Fprintf(to, "\nAsk it with --server %s.\n", (&app.HTTP{Addr: door}).LocalURL())
 	}
 }
 

@@ -59,9 +59,7 @@ func (d *dev) start(ctx context.Context, o stackOptions) (_ *instance, err error
 	h := &instance{settings: settings}
 	defer func() {
 		if err != nil {
-			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-			defer cancel()
-			err = errors.Join(err, h.stop(stopCtx))
+			err = h.end(ctx, err)
 		}
 	}()
 	if o.ephemeral {
@@ -108,7 +106,7 @@ func (d *dev) config(settings *turnstone.Settings, o stackOptions, logger *zap.L
 		},
 	}
 	if settings.Gateway.Enabled && (settings.Temporal.EncryptionKeys != "" || settings.Temporal.OffloadBytes > 0) {
-		cfg.Temporal.CodecEndpoint = baseURL(settings.HTTP) + "/codec"
+		cfg.Temporal.CodecEndpoint = settings.HTTP.LocalURL() + "/codec"
 	}
 	if settings.Jobs.RedisURL == "" {
 		cfg.Redis = &devstack.RedisConfig{Port: d.ports.redis}
@@ -205,8 +203,8 @@ func (h *instance) announce(ctx context.Context, w io.Writer, program string) er
 
 Try:
   %s chat "%s" --server %s
-`, baseURL(h.settings.HTTP), h.service.GRPCAddr(), h.settings.Temporal.Address, h.settings.Temporal.Namespace, h.settings.Temporal.TaskQueue,
-		h.stack.Temporal.UIURL(), redis, h.settings.Jobs.Queue, mail, model, catalog, client, defaultPrompt, baseURL(h.settings.HTTP))
+`, h.settings.HTTP.LocalURL(), h.service.GRPCAddr(), h.settings.Temporal.Address, h.settings.Temporal.Namespace, h.settings.Temporal.TaskQueue,
+		h.stack.Temporal.UIURL(), redis, h.settings.Jobs.Queue, mail, model, catalog, client, defaultPrompt, h.settings.HTTP.LocalURL())
 	own, err := h.prepareOwnWorker(ctx)
 	if err == nil && own != nil {
 		own.print(w, example)
@@ -216,7 +214,7 @@ Try:
 
 // client calls the service, as an operator where authentication is configured.
 func (h *instance) client() (*client.Client, error) {
-	return client.New(client.Config{Server: baseURL(h.settings.HTTP), Key: h.settings.Auth.OperatorKey.Reveal()})
+	return client.New(client.Config{Server: h.settings.HTTP.LocalURL(), Key: h.settings.Auth.OperatorKey.Reveal()})
 }
 
 // wait waits for the end of ctx or of a part, and stops everything.
@@ -232,9 +230,7 @@ func (h *instance) wait(ctx context.Context) error {
 	case <-database:
 		failure = errors.New("PostgreSQL ended by itself")
 	}
-	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-	defer cancel()
-	return errors.Join(failure, h.stop(stopCtx))
+	return h.end(ctx, failure)
 }
 
 // stop stops the started parts, the service before those that it uses.

@@ -1,6 +1,8 @@
 package app
 
 import (
+	"net"
+	"net/url"
 	"reflect"
 	"time"
 
@@ -69,6 +71,20 @@ type HTTP struct {
 	CodecOrigins   []string `yaml:"codec_origins" help:"origins of the Temporal Web UI that may call /codec"`
 	TLSCert        string   `yaml:"tls_cert" help:"certificate of HTTP (PEM file); empty: no TLS"`
 	TLSKey         string   `yaml:"tls_key" help:"its key (PEM file)"`
+}
+
+// LocalURL returns the address of the door for programs on this machine: one that listens everywhere is asked by loopback.
+func (h *HTTP) LocalURL() string {
+	u := url.URL{Scheme: "http", Host: h.Addr}
+	if h.TLSCert != "" {
+		u.Scheme = "https"
+	}
+	if host, port, err := net.SplitHostPort(h.Addr); err == nil {
+		if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
+			u.Host = net.JoinHostPort("127.0.0.1", port)
+		}
+	}
+	return u.String()
 }
 
 // GRPC is the gRPC door. Port 0 takes a free one.

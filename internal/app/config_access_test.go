@@ -76,3 +76,13 @@ func TestFaultsOfAccess(t *testing.T) {
 		require.ErrorContains(t, err, says, text)
 	}
 }
+
+func TestLocalURL(t *testing.T) {
+	for addr, want := range map[string]string{
+		":8080": "http://127.0.0.1:8080", "0.0.0.0:1": "http://127.0.0.1:1", "[::]:1": "http://127.0.0.1:1", "[fd00::7]:1": "http://[fd00::7]:1",
+		"host:1": "http://host:1",
+	} {
+		require.Equal(t, want, (&app.HTTP{Addr: addr}).LocalURL())
+	}
+	require.Equal(t, "https://host:1", (&app.HTTP{Addr: "host:1", TLSCert: "cert.pem"}).LocalURL())
+}

@@ -54,6 +54,33 @@ func retryList(list func() error) (err error) {
 	return err
 }
 
+// deleteObjects deletes the objects of a prefix that are old, up to the last one that it has to look at, and returns how many.
+func deleteObjects(ctx context.Context, bucket *blob.Bucket, prefix string, look func(*blob.ListObject) (isOld, isLast bool)) (n int, err error) {
+	err = retryList(func() error {
+		for list := bucket.List(&blob.ListOptions{Prefix: prefix}); ; {
+			object, err := list.Next(ctx)
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			isOld, isLast := look(object)
+			if isLast {
+				return nil
+			}
+			if !isOld {
+				continue
+			}
+			if err := bucket.Delete(ctx, object.Key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+				return err
+			}
+			n++
+		}
+	})
+	return n, err
+}
+
 // parseKey returns the tenant and the digest of a key that objectKey made.
 func parseKey(key string) (tenant, digest string, ok bool) {
 	tenant, rest, _ := strings.Cut(key, "/")

@@ -1,15 +1,12 @@
 package blob
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"io"
 	"regexp"
 	"time"
 
 	"gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -36,20 +33,8 @@ func (p *Payloads) Put(ctx context.Context, key string, content []byte) error {
 	if !payloadKey.MatchString(key) {
 		return agent.Invalid("key", "want a day and a name, got %.200q", key)
 	}
-	writing, abort := context.WithCancel(ctx)
-	defer abort()
-	w, err := p.bucket.NewWriter(writing, payloadsPrefix+key, &blob.WriterOptions{
-		ContentType: "application/octet-stream", DisableContentTypeDetection: true,
-	})
-	if err != nil {
-		return bucketError(ctx, opPayload, err)
-	}
-	if _, err := io.Copy(w, bytes.NewReader(content)); err != nil {
-		abort() // so that the driver drops the half-written object
-		_ = w.Close()
-		return bucketError(ctx, opPayload, err)
-	}
-	if err := w.Close(); err != nil {
+	options := blob.WriterOptions{ContentType: "application/octet-stream", DisableContentTypeDetection: true}
+	if err := p.bucket.WriteAll(ctx, payloadsPrefix+key, content, &options); err != nil {
 		return bucketError(ctx, opPayload, err)
 	}
 	return nil
@@ -82,27 +67,13 @@ func (p *Payloads) Get(ctx context.Context, key string, maxBytes int64) ([]byte,
 // be read.
 func (p *Payloads) Sweep(ctx context.Context, before time.Time) (n int, err error) {
 	day := before.UTC().Format(time.DateOnly)
-	err = retryList(func() error {
-		for list := p.bucket.List(&blob.ListOptions{Prefix: payloadsPrefix}); ; {
-			object, err := list.Next(ctx)
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			key := object.Key[len(payloadsPrefix):]
-			switch {
-			case !payloadKey.MatchString(key):
-				continue
-			case key[:len(day)] >= day: // lists are in the order of keys
-				return nil
-			}
-			if err := p.bucket.Delete(ctx, object.Key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-				return err
-			}
-			n++
+	n, err = deleteObjects(ctx, p.bucket, payloadsPrefix, func(object *blob.ListObject) (isOld, isLast bool) {
+		key := object.Key[len(payloadsPrefix):]
+		if !payloadKey.MatchString(key) {
+			return false, false
 		}
+		isOld = key[:len(day)] < day
+		return isOld, !isOld // lists are in the order of keys
 	})
 	if err != nil {
 		return n, bucketError(ctx, "sweep payloads", err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"strings"
 	"time"
@@ -116,14 +115,6 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Ping returns an error if the bucket cannot be reached.
-func (s *Store) Ping(ctx context.Context) error {
-	if _, err := s.bucket.Exists(ctx, tempPrefix+"ping"); err != nil {
-		return bucketError(ctx, "ping blob store", err)
-	}
-	return nil
-}
-
 // Sweep removes the remains of uploads and removals that began before a time and never finished because their process died. It returns how
 // many.
 func (s *Store) Sweep(ctx context.Context, before time.Time) (int, error) {
@@ -136,22 +127,8 @@ func (s *Store) Sweep(ctx context.Context, before time.Time) (int, error) {
 }
 
 func (s *Store) sweep(ctx context.Context, prefix string, before time.Time) (n int, err error) {
-	err = retryList(func() error {
-		for list := s.bucket.List(&blob.ListOptions{Prefix: prefix}); ; {
-			object, err := list.Next(ctx)
-			switch {
-			case errors.Is(err, io.EOF):
-				return nil
-			case err != nil:
-				return err
-			case object.ModTime.After(before):
-				continue
-			}
-			if err := s.bucket.Delete(ctx, object.Key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-				return err
-			}
-			n++
-		}
+	n, err = deleteObjects(ctx, s.bucket, prefix, func(object *blob.ListObject) (isOld, isLast bool) {
+		return !object.ModTime.After(before), false
 	})
 	if err != nil {
 		return n, bucketError(ctx, "sweep blob store", err)

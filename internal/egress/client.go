@@ -75,33 +75,20 @@ func New(cfg Config) (*Client, error) {
 	case cfg.MaxConnsPerHost < 0:
 		return nil, agent.Invalid("max_conns_per_host", "is negative")
 	}
-	c := &Client{guard: g, maxBytes: cfg.MaxBytes, maxRedirects: max(cfg.MaxRedirects, 0), dialer: net.Dialer{Timeout: dialTimeout, Resolver: cfg.Resolver}}
-	if cfg.MaxBytes == 0 {
-		c.maxBytes = DefaultMaxBytes
+	c := &Client{
+		guard: g, maxBytes: cmp.Or(cfg.MaxBytes, DefaultMaxBytes), maxRedirects: max(cmp.Or(cfg.MaxRedirects, DefaultMaxRedirects), 0),
+		dialer: net.Dialer{Timeout: dialTimeout, Resolver: cfg.Resolver},
 	}
-	if cfg.MaxRedirects == 0 {
-		c.maxRedirects = DefaultMaxRedirects
-	}
-	timeout := cfg.Timeout
-	if timeout == 0 {
-		timeout = DefaultTimeout
-	}
-	header := cfg.HeaderTimeout
-	if header == 0 {
-		header = max(timeout, 0)
-	}
-	if header == 0 {
-		header = DefaultTimeout
-	}
+	timeout := max(cmp.Or(cfg.Timeout, DefaultTimeout), 0) // 0 is none to net/http
 	c.http = http.Client{
-		Timeout:       max(timeout, 0), // 0 is none to net/http
+		Timeout:       timeout,
 		CheckRedirect: c.checkRedirect,
 		Transport: &http.Transport{
 			Proxy:                  nil, // never from the environment: a proxy could connect to a private address
 			DialContext:            c.dial,
 			ForceAttemptHTTP2:      true,
 			TLSHandshakeTimeout:    dialTimeout,
-			ResponseHeaderTimeout:  header,
+			ResponseHeaderTimeout:  cmp.Or(cfg.HeaderTimeout, timeout, DefaultTimeout),
 			MaxResponseHeaderBytes: maxHeaderBytes,
 			MaxConnsPerHost:        cmp.Or(cfg.MaxConnsPerHost, maxConnsPerHost),
 			MaxIdleConns:           max(maxIdleConns, cfg.MaxConnsPerHost),

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -105,15 +106,8 @@ func (g *guard) control(addr string) func(network, address string, c syscall.Raw
 // checkAddr returns an error for an address that may not be connected to. host is the name that resolved to it.
 func (g *guard) checkAddr(host string, to netip.AddrPort) error {
 	ip := to.Addr()
-	if ip.Zone() == "" {
-		for _, r := range g.nets {
-			if r.prefix.Contains(ip.Unmap()) && (r.port == 0 || r.port == to.Port()) {
-				return nil
-			}
-		}
-		if matchesHost(g.names, host, to.Port()) {
-			return nil
-		}
+	if ip.Zone() == "" && (g.allowsAddr(ip, to.Port()) || matchesHost(g.names, host, to.Port())) {
+		return nil
 	}
 	// The library refuses every IPv6 address outside 2000::/3, and with it the mapped and translated forms of IPv4 addresses.
 	if err := g.special.SafeAddr(ip); err != nil {
@@ -128,15 +122,12 @@ func (g *guard) isPrivateException(host string, port uint16) bool {
 		return true
 	}
 	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		return false
-	}
-	for _, r := range g.nets {
-		if r.prefix.Contains(ip.Unmap()) && (r.port == 0 || r.port == port) {
-			return true
-		}
-	}
-	return false
+	return err == nil && g.allowsAddr(ip, port)
+}
+
+// allowsAddr reports whether the private exceptions have a network with this address and port.
+func (g *guard) allowsAddr(ip netip.Addr, port uint16) bool {
+	return slices.ContainsFunc(g.nets, func(r netRule) bool { return r.prefix.Contains(ip.Unmap()) && (r.port == 0 || r.port == port) })
 }
 
 func matchesHost(rules []hostRule, host string, port uint16) bool {

@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"time"
 
@@ -25,19 +23,16 @@ const (
 
 // health asks the gateway on this machine, over TLS where it is served with it. It fails unless a turn can run.
 func (c *command) health(ctx context.Context, settings *app.HTTP) error {
-	address, err := healthURL(settings)
-	if err != nil {
-		return err
-	}
 	transport := &http.Transport{DisableKeepAlives: true} // and no proxy: the gateway is here
 	if settings.TLSCert != "" {
+		var err error
 		if transport.TLSClientConfig, err = trustOnlyFile(settings.TLSCert); err != nil {
 			return fmt.Errorf("http.tls_cert: %w", err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, settings.LocalURL()+"/health", nil)
 	if err != nil {
 		return err
 	}
@@ -53,22 +48,6 @@ func (c *command) health(ctx context.Context, settings *app.HTTP) error {
 		return errors.New("not healthy: " + resp.Status)
 	}
 	return nil
-}
-
-// healthURL is where the gateway of this machine answers; one that listens everywhere is asked by loopback.
-func healthURL(settings *app.HTTP) (string, error) {
-	host, port, err := net.SplitHostPort(settings.Addr)
-	if err != nil {
-		return "", fmt.Errorf("http.addr: %w", err)
-	}
-	if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
-		host = "127.0.0.1"
-	}
-	u := url.URL{Scheme: "http", Host: net.JoinHostPort(host, port), Path: "/health"}
-	if settings.TLSCert != "" {
-		u.Scheme = "https"
-	}
-	return u.String(), nil
 }
 
 // trustOnlyFile trusts a server that has the certificate of a PEM file, or one that a certificate of that file has signed, and nobody else. Who issued

@@ -116,16 +116,4 @@ func TestHealth(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 		})
 	}
-	require.ErrorContains(t, (&command{}).health(t.Context(), &app.HTTP{Addr: "nowhere"}), "http.addr")
-}
-
-func TestHealthURL(t *testing.T) {
-	for addr, want := range map[string]string{
-		":8080": "http://127.0.0.1:8080/health", "0.0.0.0:1": "http://127.0.0.1:1/health", "[::]:1": "http://127.0.0.1:1/health",
-		"[fd00::7]:1": "http://[fd00::7]:1/health", "host:1": "http://host:1/health",
-	} {
-		got, err := healthURL(&app.HTTP{Addr: addr})
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-	}
 }
