@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -237,7 +238,7 @@ func (t *chatTurn) take(e *agent.Event) (done bool, err error) {
 		}
 	case agent.EventApprovalResolved:
 		if e.Approval != nil {
-			t.resolved(e.Approval.ApprovalID)
+			t.pending = slices.DeleteFunc(t.pending, func(p agent.Approval) bool { return p.ApprovalID == e.Approval.ApprovalID })
 		}
 	case agent.EventStatus:
 		t.waiting = e.Status == agent.StatusWaiting
@@ -265,16 +266,6 @@ func (t *chatTurn) printEnd(e *agent.Event) error {
 	default:
 		return nil
 	}
-}
-
-func (t *chatTurn) resolved(id string) {
-	kept := t.pending[:0]
-	for _, p := range t.pending {
-		if p.ApprovalID != id {
-			kept = append(kept, p)
-		}
-	}
-	t.pending = kept
 }
 
 func (t *chatTurn) ask() {

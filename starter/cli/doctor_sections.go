@@ -188,28 +188,24 @@ func (v *visit) documents(status *agent.CatalogStatus) {
 const maxAgents = 500
 
 func (v *visit) agents(ctx context.Context) {
-	seen, broken, chosen := 0, 0, false
-	q := agent.AgentQuery{}
-	for {
-		page, err := v.client.ListAgents(ctx, q)
-		switch {
-		case agent.CodeOf(err) == agent.CodeDenied:
-			v.warn("agents", err.Error(), remedyRights)
-			return
-		case err != nil:
-			v.fail("agents", err, 0)
-			return
-		}
-		for i := range page.Agents {
-			seen++
-			chosen = chosen || page.Agents[i].Default
-			if page.Agents[i].Fault != "" {
-				broken++
-				v.add(finding{Name: "agent " + page.Agents[i].Name, State: lineFailed, Detail: page.Agents[i].Fault, Hint: remedyAgent})
-			}
-		}
-		if q.Token = page.Next; q.Token == "" || seen >= maxAgents {
-			break
+	agents, _, err := fetchAll(maxAgents, func(p agent.Page) ([]agent.AgentInfo, string, error) {
+		page, err := v.client.ListAgents(ctx, agent.AgentQuery{Page: p})
+		return page.Agents, page.Next, err
+	})
+	switch {
+	case agent.CodeOf(err) == agent.CodeDenied:
+		v.warn("agents", err.Error(), remedyRights)
+		return
+	case err != nil:
+		v.fail("agents", err, 0)
+		return
+	}
+	seen, broken, chosen := len(agents), 0, false
+	for i := range agents {
+		chosen = chosen || agents[i].Default
+		if agents[i].Fault != "" {
+			broken++
+			v.add(finding{Name: "agent " + agents[i].Name, State: lineFailed, Detail: agents[i].Fault, Hint: remedyAgent})
 		}
 	}
 	switch {

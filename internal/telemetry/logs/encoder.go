@@ -53,6 +53,9 @@ func (e *encoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (out 
 		return nil, err
 	}
 	defer raw.Free()
+	if raw.Len() == len("{}") {
+		return e.line.EncodeEntry(entry, nil)
+	}
 	r := redaction{settings: e.settings, values: maxValues, bytes: maxEntry}
 	return e.line.EncodeEntry(entry, []zapcore.Field{zap.Inline(zapcore.ObjectMarshalerFunc(func(to zapcore.ObjectEncoder) error {
 		return r.addFields(to, raw.Bytes())

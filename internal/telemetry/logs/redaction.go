@@ -3,7 +3,6 @@ package logs
 import (
 	"bytes"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -24,19 +23,16 @@ type redaction struct {
 
 // addFields adds the members of a JSON object, redacted.
 func (r *redaction) addFields(to zapcore.ObjectEncoder, fields jsontext.Value) error {
-	var b bytes.Buffer
-	e := jsontext.NewEncoder(&b, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true),
-		jsontext.SpaceAfterColon(r.isConsole), jsontext.SpaceAfterComma(r.isConsole))
 	n := 0
-	err := r.eachMember(fields, func(name string, value jsontext.Value) error {
+	var text []byte
+	err := r.eachMember(fields, func(name string, value jsontext.Value) (err error) {
 		if n++; n > maxFields {
 			return nil
 		}
-		b.Reset()
-		if err := r.write(e, name, value, 0); err != nil {
+		if text, err = r.appendValue(text[:0], name, value, 0); err != nil {
 			return err
 		}
-		return to.AddReflected(r.redactor.Text(name), jsontext.Value(b.Bytes()))
+		return to.AddReflected(r.redactor.Text(name), jsontext.Value(text))
 	})
 	if n > maxFields {
 		to.AddInt("fields_cut", n-maxFields)
@@ -44,25 +40,29 @@ func (r *redaction) addFields(to zapcore.ObjectEncoder, fields jsontext.Value) e
 	return err
 }
 
-// write writes a value redacted.
-func (r *redaction) write(e *jsontext.Encoder, name string, value jsontext.Value, depth int) error {
+// appendValue appends a value, redacted.
+func (r *redaction) appendValue(to []byte, name string, value jsontext.Value, depth int) ([]byte, error) {
 	if r.isSecret(name, value) {
-		return e.WriteToken(jsontext.String(redact.Placeholder))
+		return appendText(to, redact.Placeholder), nil
 	}
 	switch value.Kind() {
 	case '"':
 		text, err := jsontext.AppendUnquote(nil, value)
 		if err != nil && text == nil {
-			return err
+			return nil, err
 		}
-		return e.WriteToken(jsontext.String(r.text(string(text))))
-	case '{':
-		return r.writeNested(e, jsontext.BeginObject, jsontext.EndObject, value, depth)
-	case '[':
-		return r.writeNested(e, jsontext.BeginArray, jsontext.EndArray, value, depth)
+		return appendText(to, r.text(string(text))), nil
+	case '{', '[':
+		return r.appendNested(to, value, depth)
 	default:
-		return e.WriteValue(value)
+		return append(to, value...), nil
 	}
+}
+
+// appendText appends a text as JSON. What is not UTF-8 in it becomes the replacement character.
+func appendText(to []byte, text string) []byte {
+	to, _ = jsontext.AppendQuote(to, text) // its error says that there was such
+	return to
 }
 
 // isSecret reports whether a value is one by its name, or by its digits.
@@ -120,28 +120,33 @@ func (r *redaction) spellsSecret(array jsontext.Value) bool {
 	return r.redactor.Contains(string(asBytes)) || r.redactor.Contains(string(asRunes))
 }
 
-// writeNested writes an object or array with its members redacted.
-func (r *redaction) writeNested(e *jsontext.Encoder, begin, end jsontext.Token, value jsontext.Value, depth int) error {
+// appendNested appends an object or array with its members redacted.
+func (r *redaction) appendNested(to []byte, value jsontext.Value, depth int) ([]byte, error) {
 	if depth == maxDepth {
-		return e.WriteToken(jsontext.String(noteTooDeep))
+		return appendText(to, noteTooDeep), nil
 	}
-	err := e.WriteToken(begin)
-	membersErr := r.eachMember(value, func(name string, member jsontext.Value) error {
+	colon, comma := ":", ","
+	if r.isConsole {
+		colon, comma = ": ", ", "
+	}
+	to = append(to, value[0])
+	separator := ""
+	err := r.eachMember(value, func(name string, member jsontext.Value) (err error) {
 		r.values--
 		switch {
 		case r.values < -1:
 			return nil
 		case r.values == -1:
-			name, member = "cut", jsontext.Value(strconv.Quote(noteTooMany))
+			name, member = "cut", appendText(nil, noteTooMany)
 		}
-		if end.Kind() == '}' {
-			if err := e.WriteToken(jsontext.String(r.redactor.Text(name))); err != nil {
-				return err
-			}
+		to, separator = append(to, separator...), comma
+		if value[0] == '{' {
+			to = append(appendText(to, r.redactor.Text(name)), colon...)
 		}
-		return r.write(e, name, member, depth+1)
+		to, err = r.appendValue(to, name, member, depth+1)
+		return err
 	})
-	return errors.Join(err, membersErr, e.WriteToken(end))
+	return append(to, value[len(value)-1]), err
 }
 
 // eachMember calls do for each member of an object, or each element of an array without a name.
