@@ -106,8 +106,8 @@ func (h *health) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.board, err = probes.New(probes.Config{Probes: all, Logger: s.logger.Named("health"), Redact: redactor.Text})
-	return err
+	h.board = probes.New(probes.Config{Probes: all, Logger: s.logger.Named("health"), Redact: redactor.Text})
+	return nil
 }
 
 // watchedModels notes how the calls of models end.

@@ -56,7 +56,6 @@ const (
 	defaultTimeout = 1500 * time.Millisecond
 	defaultEvery   = time.Second
 	maxDetail      = 1000 // bytes
-	maxProbes      = 64
 )
 
 // Config is the configuration of [New].
@@ -73,22 +72,14 @@ type Board struct {
 	logger *zap.Logger
 }
 
-// New checks the probes, but calls none.
-func New(c Config) (*Board, error) {
-	if len(c.Probes) > maxProbes {
-		return nil, agent.Invalid("probes", "are %d, more than %d", len(c.Probes), maxProbes)
-	}
+// New returns a board that has not called its probes yet.
+func New(c Config) *Board {
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
 	b := &Board{logger: c.Logger}
 	hideSecrets := redactor(c.Redact)
-	names := map[string]bool{}
 	for _, p := range c.Probes {
-		if p.Name == "" || p.Ask == nil || names[p.Name] {
-			return nil, agent.Invalid("probes", "%q: has no name or nothing to ask, or is there twice", p.Name)
-		}
-		names[p.Name] = true
 		if p.Timeout <= 0 {
 			p.Timeout = defaultTimeout
 		}
@@ -100,7 +91,7 @@ func New(c Config) (*Board, error) {
 		}
 		b.slots = append(b.slots, &slot{Probe: p, redact: hideSecrets, logger: c.Logger})
 	}
-	return b, nil
+	return b
 }
 
 // Read returns a valid reading of each probe, in their order. It takes at most the longest Timeout, and ends with ctx: a probe that has not
