@@ -5,13 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
+	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/schema"
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
@@ -85,7 +84,7 @@ func (t *composite) Call(ctx context.Context, inv agent.Invocation, call agent.T
 	if err := ctx.Err(); err != nil {
 		return agent.ToolResult{}, contextError(ctx)
 	}
-	args, err := t.recipe.fill(call.Args, inv.SessionID)
+	args, err := t.recipe.fill(call.Args, inv.SessionID, t.execute.checker)
 	if err != nil {
 		res, err := failedResult(err, nil)
 		return t.sign(res, err)
@@ -128,8 +127,8 @@ func (t *composite) sign(res agent.ToolResult, err error) (agent.ToolResult, err
 }
 
 // fill returns the arguments of execute_pipeline for those of the composite. The error is a fault of an argument.
-func (r *recipe) fill(raw json.RawMessage, session agent.SessionID) (json.RawMessage, error) {
-	args, err := r.read(raw)
+func (r *recipe) fill(raw json.RawMessage, session agent.SessionID, checker *schema.Checker) (json.RawMessage, error) {
+	args, err := r.read(raw, checker)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +150,7 @@ func (r *recipe) fill(raw json.RawMessage, session agent.SessionID) (json.RawMes
 
 // read checks arguments and puts defaults in the place of those that are not given; null is not given, because models in strict mode fill
 // in every argument that way.
-func (r *recipe) read(raw json.RawMessage) (map[string]json.RawMessage, error) {
+func (r *recipe) read(raw json.RawMessage, checker *schema.Checker) (map[string]json.RawMessage, error) {
 	if len(raw) > MaxArgs {
 		return nil, faultf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(raw), MaxArgs)
 	}
@@ -162,86 +161,18 @@ func (r *recipe) read(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	if args == nil {
 		return nil, invalid("", "want an object, got null")
 	}
-	for _, name := range sortedKeys(args) {
-		switch p := r.parameters.Properties[name]; {
-		case string(args[name]) == "null":
-			delete(args, name)
-		case p == nil:
-			return nil, invalid(clip.Bytes(name, maxQuote), "there is no such parameter: want %s", r.names())
-		default:
-			if err := p.check(name, args[name]); err != nil {
-				return nil, err
-			}
-		}
+	maps.DeleteFunc(args, func(_ string, v json.RawMessage) bool { return string(v) == "null" })
+	given, err := tool.EncodeJSON(args)
+	if err != nil {
+		return nil, err
 	}
-	for _, name := range sortedKeys(r.parameters.Properties) {
-		switch p := r.parameters.Properties[name]; {
-		case args[name] != nil:
-		case p.Default != nil && !slices.Contains(r.parameters.Required, name):
+	if err := checker.Check("", r.schema, given); err != nil {
+		return nil, faultOf(err, "")
+	}
+	for name, p := range r.parameters.Properties {
+		if args[name] == nil {
 			args[name] = p.Default
-		default:
-			return nil, invalid(name, "is required")
 		}
 	}
 	return args, nil
-}
-
-func (r *recipe) names() string {
-	if len(r.parameters.Properties) == 0 {
-		return "none"
-	}
-	return strings.Join(sortedKeys(r.parameters.Properties), ", ")
-}
-
-// check compares an argument with its schema.
-func (p *property) check(name string, raw json.RawMessage) error {
-	switch kind := describe(raw); p.Type {
-	case "string", "boolean", "array":
-		want := map[string]string{"string": "a string", "boolean": "a boolean", "array": "an array"}[p.Type]
-		if kind != want {
-			return invalid(name, "want %s, got %s", want, kind)
-		}
-		if p.Type == "array" {
-			return p.checkItems(name, raw)
-		}
-		return nil
-	case "number", "integer":
-		if kind != "a number" {
-			return invalid(name, "want %s, got %s", p.Type, kind)
-		}
-		return p.checkNumber(name, raw)
-	default:
-		return fmt.Errorf("parameter %q has the type %q", name, p.Type)
-	}
-}
-
-func (p *property) checkItems(name string, raw json.RawMessage) error {
-	list, err := listOf(raw, maxIn)
-	if err != nil {
-		return invalid(name, "%s", err)
-	}
-	if p.MinItems != nil && len(list) < *p.MinItems {
-		return invalid(name, "want at least %d, got %d", *p.MinItems, len(list))
-	}
-	for i, v := range list {
-		if p.Items == nil {
-			continue
-		}
-		if err := p.Items.check(elementName(name, i), v); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p *property) checkNumber(name string, raw json.RawMessage) error {
-	n, err := strconv.ParseFloat(string(raw), 64)
-	switch {
-	case p.Type == "integer" && (err != nil || n != math.Trunc(n)):
-		return invalid(name, "want a whole number, got %s", clip.Bytes(string(raw), maxQuote))
-	case p.Minimum != nil && n < float64(*p.Minimum):
-		return invalid(name, "want at least %d, got %s", *p.Minimum, clip.Bytes(string(raw), maxQuote))
-	default:
-		return nil
-	}
 }

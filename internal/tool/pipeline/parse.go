@@ -3,6 +3,7 @@ package pipeline
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -115,7 +116,7 @@ func parseStep(known []primitive, raw json.RawMessage) (step, string, error) {
 		return nil, "", invalid("step", "unknown step %q: want one of %s", clip.Bytes(*name, maxQuote), strings.Join(names, ", "))
 	}
 	k := known[i]
-	raw, err := takenFields(k, fields)
+	raw, err := takenFields(known, k, fields)
 	if err != nil {
 		return nil, k.name, err
 	}
@@ -125,14 +126,15 @@ func parseStep(known []primitive, raw json.RawMessage) (step, string, error) {
 
 // takenFields refuses fields that the step does not take and drops those that are null: models in strict mode fill in every optional
 // field of the schema that way.
-func takenFields(k primitive, fields map[string]json.RawMessage) (json.RawMessage, error) {
+func takenFields(known []primitive, k primitive, fields map[string]json.RawMessage) (json.RawMessage, error) {
 	delete(fields, "step")
 	for _, name := range sortedKeys(fields) {
-		if string(fields[name]) == "null" && isSchemaField(name) {
+		isTaken := func(other primitive) bool { return slices.Contains(other.takes, name) }
+		if string(fields[name]) == "null" && slices.ContainsFunc(known, isTaken) {
 			delete(fields, name)
 			continue
 		}
-		if !slices.Contains(k.takes, name) {
+		if !isTaken(k) {
 			return nil, invalid(clip.Bytes(name, maxQuote), "%s has no such field: it takes %s", k.name, strings.Join(k.takes, ", "))
 		}
 	}
@@ -143,17 +145,6 @@ func takenFields(k primitive, fields map[string]json.RawMessage) (json.RawMessag
 	return raw, nil
 }
 
-// isSchemaField reports whether the schema gives steps a field of this name.
-func isSchemaField(name string) bool {
-	switch name {
-	case "url", "method", "params", "field", "order", "condition", "fields", "k", "by", "agg", "left", "right", "on", "query", "pattern",
-		"format":
-		return true
-	default:
-		return false
-	}
-}
-
 // decodeStrictly reads a step's fields strictly.
 func decodeStrictly(raw json.RawMessage, v any) error {
 	if err := strictjson.Decode(raw, v); err != nil {
@@ -162,14 +153,7 @@ func decodeStrictly(raw json.RawMessage, v any) error {
 	return nil
 }
 
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // describe names what a JSON value is.
 func describe(raw json.RawMessage) string {

@@ -2,10 +2,7 @@ package pipeline
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
-	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -78,30 +75,6 @@ func someValues() []json.RawMessage {
 	return out
 }
 
-func TestRankNeverContradictsOrder(t *testing.T) {
-	t.Parallel()
-	for _, numeric := range []bool{false, true} {
-		for _, x := range someValues() {
-			for _, y := range someValues() {
-				a, b := valueOf(x), valueOf(y)
-				if numeric {
-					a.toNumber()
-					b.toNumber()
-				}
-				for _, direction := range []int{1, -1} {
-					s := &tableSort{order: direction}
-					byRank := cmp.Compare(rank(&a, direction, false), rank(&b, direction, false))
-					byOrder := s.compare([][]value{{a, b}}, 0, 1)
-					if allExact([]value{a, b}) {
-						require.Equal(t, byOrder, cmp.Compare(rank(&a, direction, true), rank(&b, direction, true)), "%s %s", x, y)
-					}
-					require.True(t, byRank == 0 || byRank == byOrder, "%s %s: %d by rank, %d by order", x, y, byRank, byOrder)
-				}
-			}
-		}
-	}
-}
-
 // Two values have the same key exactly when they are equal within one kind.
 func TestKeysAreEqualAsValuesAre(t *testing.T) {
 	t.Parallel()
@@ -111,22 +84,6 @@ func TestKeysAreEqualAsValuesAre(t *testing.T) {
 			want := a.kind == b.kind && equalValues(a, b)
 			require.Equal(t, want, string(a.appendKey(nil)) == string(b.appendKey(nil)), "%s %s", x, y)
 		}
-	}
-}
-
-func TestSortStableSortsLikeTheLibrary(t *testing.T) {
-	t.Parallel()
-	r := rand.New(rand.NewPCG(1, 2))
-	for _, n := range []int{0, 1, 2, sortedRun - 1, sortedRun, sortedRun + 1, 3*sortedRun + 17, 8 * sortedRun} {
-		items := make([][2]int, n)
-		for i := range items {
-			items[i] = [2]int{r.IntN(n/4 + 1), i}
-		}
-		want := slices.Clone(items)
-		compare := func(a, b [2]int) int { return cmp.Compare(a[0], b[0]) }
-		slices.SortStableFunc(want, compare)
-		require.NoError(t, sortStable(t.Context(), items, compare))
-		require.Equal(t, want, items)
 	}
 }
 

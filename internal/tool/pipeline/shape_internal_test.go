@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/schema"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
@@ -256,7 +257,7 @@ func recipeOf(t *testing.T, c *agent.Composite) *recipe {
 // filled is the pipeline that a composite makes of arguments, read as execute_pipeline reads it.
 func filled(t *testing.T, r *recipe, args json.RawMessage) (*program, document) {
 	t.Helper()
-	raw, err := r.fill(args, "s")
+	raw, err := r.fill(args, "s", schema.New())
 	require.NoError(t, err, "%s", args)
 	p, err := parse(raw)
 	require.NoError(t, err, "%s", raw)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
@@ -57,27 +58,27 @@ func (s *tableSort) run(ctx context.Context, _ *run, rows []row) ([]row, error) 
 		}
 		table[j] = values
 	}
-	exact := allExact(table[0])
-	entries := make([]ranked, len(rows))
-	for i := range entries {
-		entries[i] = ranked{rank(&table[0][i], s.order, exact), int32(i)}
+	ended := false
+	order := make([]int32, len(rows))
+	for i := range order {
+		order[i] = int32(i) //nolint:gosec // rows are bounded
 	}
-	err := sortStable(ctx, entries, func(a, b ranked) int {
-		switch {
-		case a.rank != b.rank:
-			return cmp.Compare(a.rank, b.rank)
-		case exact && len(table) == 1:
-			return 0
-		default:
-			return s.compare(table, int(a.row), int(b.row))
+	steps := 0
+	slices.SortFunc(order, func(a, b int32) int {
+		if steps++; steps%checkEvery == 0 && ctx.Err() != nil {
+			ended = true
 		}
+		if ended {
+			return 0 // the sort ends soon
+		}
+		return cmp.Or(s.compare(table, int(a), int(b)), cmp.Compare(a, b))
 	})
-	if err != nil {
-		return nil, err
+	if ended {
+		return nil, contextError(ctx)
 	}
 	out := make([]row, len(rows))
-	for i, e := range entries {
-		out[i] = rows[e.row]
+	for i, from := range order {
+		out[i] = rows[from]
 	}
 	return out, nil
 }
@@ -109,16 +110,6 @@ func (s *tableSort) read(ctx context.Context, j int, key *path, rows []row) ([]v
 		}
 	}
 	return values, nil
-}
-
-// allExact reports whether floats hold all of the values that are there.
-func allExact(values []value) bool {
-	for i := range values {
-		if !values[i].isExact && !values[i].isAbsent() {
-			return false
-		}
-	}
-	return true
 }
 
 func (s *tableSort) compare(table [][]value, a, b int) int {

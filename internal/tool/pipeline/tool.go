@@ -3,9 +3,11 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/schema"
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
@@ -19,13 +21,15 @@ var (
 type execute struct {
 	cfg  Config
 	uses *promoter // nil: uses are not counted
+
+	checker *schema.Checker // of the arguments of composites
 }
 
 func (t *execute) Spec() agent.ToolSpec {
 	return agent.ToolSpec{
 		Name:        ToolName,
 		Description: "Execute ephemeral data pipeline using composable primitives",
-		Parameters:  append(json.RawMessage(nil), schema...),
+		Parameters:  slices.Clone(json.RawMessage(executeSchema)),
 		Strict:      true,
 
 		ReadsDatasets: true,

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/schema"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
@@ -34,7 +35,7 @@ const (
 )
 
 //go:embed schema.json
-var schema []byte
+var executeSchema []byte
 
 // HTTP sends what http_request asks for: invalid, denied and overflow end the step for good, unavailable may be tried again.
 type HTTP = tool.HTTP
@@ -99,7 +100,7 @@ func New(cfg Config) agent.Toolkit {
 	if cfg.CacheTTL == 0 {
 		cfg.CacheTTL = DefaultCacheTTL
 	}
-	k := &toolkit{tool: &execute{cfg: cfg}}
+	k := &toolkit{tool: &execute{cfg: cfg, checker: schema.New()}}
 	if cfg.Composites != nil && cfg.PromoteAfter > 0 {
 		lists := newListings(cfg.Composites)
 		k.tool.uses = &promoter{store: cfg.Composites, after: int64(cfg.PromoteAfter), lists: lists, logger: cfg.Logger}
