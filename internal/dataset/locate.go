@@ -28,7 +28,7 @@ type where struct {
 // rowPlace turns the pointer to a mistake in the document into the form of errors.
 func (w where) rowPlace(pointer string) string {
 	for _, name := range w.path {
-		pointer = strings.TrimPrefix(pointer, "/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(name))
+		pointer = strings.TrimPrefix(pointer, string(jsontext.Pointer("").AppendToken(name)))
 	}
 	index, rest, _ := strings.Cut(strings.TrimPrefix(pointer, "/"), "/")
 	if _, err := strconv.Atoi(index); err != nil {

@@ -83,7 +83,7 @@ func fieldPath(prefix, pointer string) string {
 	const maxBytes = 150
 	b := strings.Builder{}
 	b.WriteString(prefix)
-	for token := range strings.SplitSeq(pointer, "/") {
+	for token := range jsontext.Pointer("/" + strings.TrimPrefix(pointer, "/")).Tokens() {
 		switch _, err := strconv.Atoi(token); {
 		case token == "":
 			continue
@@ -95,7 +95,7 @@ func fieldPath(prefix, pointer string) string {
 		case b.Len() > 0:
 			b.WriteByte('.')
 		}
-		b.WriteString(clip.Bytes(strings.NewReplacer("~1", "/", "~0", "~").Replace(token), maxQuoted))
+		b.WriteString(clip.Bytes(token, maxQuoted))
 	}
 	return b.String()
 }

@@ -43,12 +43,12 @@ func TestBody(t *testing.T) {
 		},
 		{js(object), `{"id":1,"body":{"name":"x"},"tags":[]}`, "!params.tags: the operation has no such parameter"},
 		{js(object), `{"id":1,"nmae":"x","name":"y"}`, `!params.nmae: the operation has no such parameter; did you mean "name"`},
-		{js(object), `{"id":1}`, "!params: missing property 'name'"},
-		{js(object), `{"id":1,"name":5}`, "!params.name: got number, want string"},
-		{js(object), `{"id":1,"name":"x","ro":"y"}`, "!params.ro: may not be given"},
+		{js(object), `{"id":1}`, "!params: params.name: is required"},
+		{js(object), `{"id":1,"name":5}`, "!params.name: want a string, got a number"},
+		{js(object), `{"id":1,"name":"x","ro":"y"}`, "!params.ro: is not allowed here"},
 		{js(`{"type":"object"}`), `{"id":1,"any":{"thing":1.50}}`, `{"any":{"thing":1.50}}`},
 		{js(`{}`), `{"id":1,"body":[1,null]}`, `[1,null]`},
-		{js(`{"type":"array","items":{"type":"integer"}}`), `{"id":1,"body":[1,"x"]}`, "!params.body[1]: got string, want integer"},
+		{js(`{"type":"array","items":{"type":"integer"}}`), `{"id":1,"body":[1,"x"]}`, "!params.body[1]: want a whole number, got a string"},
 		{js(`{"type":"array"}`), `{"id":1}`, "!params.body is required (application/json)"},
 		{js(`{"type":"array"}`), `{"id":1,"x":1}`, "!params.x: the operation has no such parameter"},
 		{`{"content":{"application/json":{"schema":` + object + `}}}`, `{"id":1}`, ""},
@@ -160,7 +160,7 @@ func TestMultipart(t *testing.T) {
 	for params, says := range map[string]string{
 		`{"id":1,"body":{"file":"cas://sha256:9"}}`:                                              "there is no such content",
 		`{"id":1,"body":{"file":"cas://sha256:big"}}`:                                            "at most",
-		`{"id":1,"body":{"file":"cas://sha256:1","n":"x"}}`:                                      "params.body.n: got string, want integer",
+		`{"id":1,"body":{"file":"cas://sha256:1","n":"x"}}`:                                      "params.body.n: want a whole number, got a string",
 		`{"id":1,"body":{"more":["cas://sha256:1"],"file":{"base64":"","content_type":"a\nb"}}}`: "that no header may have",
 	} {
 		_, err := op.Request(t.Context(), Input{Params: decodeParams(t, params), Open: openStored})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // applyDiscriminator replaces oneOf or anyOf by the alternative that the discriminator's property chooses, so that errors are about the
@@ -94,7 +96,7 @@ func (s *schemaSet) chooseAlternatives(ctx context.Context, list []node, d map[s
 		tag := s.tagOf(ctx, target, property, maxTagDepth)
 		values := mapped[target.id()]
 		if len(values) == 0 && len(tag.values) == 0 {
-			tag.values = []string{unescapeToken(lastToken(ref))}
+			tag.values = []string{lastToken(ref)}
 		}
 		for _, value := range tag.values {
 			if _, taken := mapping[value]; !taken {
@@ -223,4 +225,4 @@ func mappingRef(text string) string {
 	return "#/components/schemas/" + text
 }
 
-func lastToken(pointer string) string { return pointer[strings.LastIndexByte(pointer, '/')+1:] }
+func lastToken(pointer string) string { return jsontext.Pointer(pointer).LastToken() }

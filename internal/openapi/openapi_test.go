@@ -181,7 +181,7 @@ func TestContentParameter(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `{"a":[{"b":"<"}],"n":1}`, req.URL.Query().Get("filter"))
 	_, err = buildRequest(t, op, `{"filter":{"n":"x"}}`)
-	require.ErrorContains(t, err, "params.filter.n: got string, want integer")
+	require.ErrorContains(t, err, "params.filter.n: want a whole number, got a string")
 }
 
 const users = `{"parameters":[{"$ref":"#/components/parameters/Id"},{"name":"X-Trace","in":"header","schema":{"type":"string","maxLength":3}}],
@@ -217,7 +217,7 @@ func TestParameters(t *testing.T) {
 			`params.id is required (path, integer)`, `params.sort is required (query, string: How the rows are ordered)`,
 		},
 		`{"id":1,"sort":"asc"}`:                          {`params.id: there are several parameters of that name: give "query.id", "path.id"`},
-		`{"path.id":"x","sort":"up"}`:                    {`params.id: got string, want integer`, `params.sort: must be one of "asc", "desc"`},
+		`{"path.id":"x","sort":"up"}`:                    {`params.id: want a whole number, got a string`, `params.sort: want one of "asc", "desc"`},
 		`{"path.id":1,"sort":"asc","srot":1}`:            {`params.srot: the operation has no such parameter; did you mean "sort"?`},
 		`{"path.id":1,"sort":"asc","Host":"x"}`:          {`params.Host: is set by the runtime`},
 		`{"path.id":1,"sort":"asc","query.api_key":1}`:   {`params.query.api_key: is set by the runtime`},
@@ -247,7 +247,7 @@ func TestForgiving(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "n=5&s=7&b=true&l=x", req.URL.RawQuery)
 	_, err = buildRequest(t, op, `{"n":"five"}`)
-	require.ErrorContains(t, err, "params.n: got string, want integer")
+	require.ErrorContains(t, err, "params.n: want a whole number, got a string")
 }
 
 func TestServers(t *testing.T) {

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
@@ -25,7 +28,7 @@ type Fetch func(ctx context.Context, u *url.URL, maxBytes int) ([]byte, error)
 // node is a value in a file of a document. Its file and JSON pointer identify it, however a reference to it is written.
 type node struct {
 	file    string // its URL; "" for the document itself
-	pointer string
+	pointer jsontext.Pointer
 	value   any
 }
 
@@ -37,7 +40,7 @@ func (n node) object() map[string]any {
 // child returns a member of an object; ok is false if there is none.
 func (n node) child(name string) (child node, ok bool) {
 	value, ok := n.object()[name]
-	return node{file: n.file, pointer: n.pointer + "/" + escapeToken(name), value: value}, ok
+	return node{file: n.file, pointer: n.pointer.AppendToken(name), value: value}, ok
 }
 
 // elements returns the elements of the list that a member of an object holds, nil if it is no list.
@@ -46,12 +49,12 @@ func (n node) elements(name string) []node {
 	values, _ := list.value.([]any)
 	all := make([]node, len(values))
 	for i, value := range values {
-		all[i] = node{file: list.file, pointer: list.pointer + "/" + strconv.Itoa(i), value: value}
+		all[i] = node{file: list.file, pointer: list.pointer.AppendToken(strconv.Itoa(i)), value: value}
 	}
 	return all
 }
 
-func (n node) id() string { return n.file + "#" + n.pointer }
+func (n node) id() string { return n.file + "#" + string(n.pointer) }
 
 // resolver follows references while one operation is read.
 type resolver struct {
@@ -104,11 +107,7 @@ func (r *resolver) target(ctx context.Context, file, ref string) (node, error) {
 	if !strings.HasPrefix(pointer, "/") {
 		return node{}, agent.Invalid("", "the reference %q is to an anchor: only JSON pointers are read", clip.Bytes(ref, 200))
 	}
-	tokens := strings.Split(pointer[1:], "/")
-	for i := range tokens {
-		tokens[i] = unescapeToken(tokens[i])
-	}
-	n, err := r.walk(ctx, root, tokens...)
+	n, err := r.walk(ctx, root, slices.Collect(jsontext.Pointer(pointer).Tokens())...)
 	if errors.Is(err, errNoNode) {
 		err = agent.Invalid("", "the reference %q leads to nothing", clip.Bytes(ref, 200))
 	}
@@ -130,7 +129,7 @@ func (r *resolver) walk(ctx context.Context, n node, tokens ...string) (node, er
 		next, ok := n.child(name)
 		if list, isList := n.value.([]any); isList {
 			if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(list) {
-				next, ok = node{file: n.file, pointer: n.pointer + "/" + strconv.Itoa(i), value: list[i]}, true
+				next, ok = node{file: n.file, pointer: n.pointer.AppendToken(strconv.Itoa(i)), value: list[i]}, true
 			}
 		}
 		if !ok {
@@ -185,13 +184,4 @@ func (r *resolver) openFile(ctx context.Context, from string, u *url.URL, ref st
 	}
 	r.files[name] = v
 	return name, nil
-}
-
-// escapeToken writes a name as a part of a JSON pointer.
-func escapeToken(name string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
-}
-
-func unescapeToken(name string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(name, "~1", "/"), "~0", "~")
 }

@@ -59,97 +59,97 @@ func TestSchemas(t *testing.T) {
 	for _, c := range []struct{ version, schema, components, value, want string }{
 		// 3.0
 		{"3.0.3", `{"type":"string","nullable":true}`, "", `null`, ""},
-		{"3.0.3", `{"type":"string","nullable":true}`, "", `5`, "params.body: got number, want null or string"},
+		{"3.0.3", `{"type":"string","nullable":true}`, "", `5`, "params.body: want null or a string, got a number"},
 		{"3.0.3", `{"type":"string","nullable":true,"enum":["a","b"]}`, "", `null`, ""},
 		{"3.0.3", `{"nullable":true,"allOf":[` + ref("Owner") + `]}`, tree, `null`, ""},
 		{"3.0.3", `{"type":"object","properties":{"o":{"$ref":"#/components/schemas/Owner","nullable":true}}}`, tree, `{"o":null}`, ""},
-		{"3.0.3", `{"type":"object","properties":{"o":` + ref("Owner") + `}}`, tree, `{"o":null}`, "params.body.o: got null, want object"},
-		{"3.0.3", `{"type":"integer","minimum":1,"exclusiveMinimum":true}`, "", `1`, "params.body: exclusiveMinimum"},
+		{"3.0.3", `{"type":"object","properties":{"o":` + ref("Owner") + `}}`, tree, `{"o":null}`, "params.body.o: want an object, got null"},
+		{"3.0.3", `{"type":"integer","minimum":1,"exclusiveMinimum":true}`, "", `1`, "params.body: want more than 1, got 1"},
 		{"3.0.3", `{"type":"integer","minimum":1,"exclusiveMinimum":false}`, "", `1`, ""},
-		{"3.0.3", `{"type":"integer","format":"int32"}`, "", `2147483648`, "does not fit into 32 bits"},
+		{"3.0.3", `{"type":"integer","format":"int32"}`, "", `2147483648`, "params.body: is no int32"},
 		{"3.0.3", `{"type":"integer","format":"int64"}`, "", `9223372036854775807`, ""},
 		{"3.0.3", `{"type":"string","format":"date-time"}`, "", `"2024-01-02T03:04:05Z"`, ""},
-		{"3.0.3", `{"type":"string","format":"date-time"}`, "", `"yesterday"`, "params.body: 'yesterday' is not valid date-time"},
-		{"3.0.3", `{"type":"string","format":"uuid"}`, "", `"x"`, "is not valid uuid"},
+		{"3.0.3", `{"type":"string","format":"date-time"}`, "", `"yesterday"`, "params.body: is no date-time"},
+		{"3.0.3", `{"type":"string","format":"uuid"}`, "", `"x"`, "is no uuid"},
 		{"3.0.3", `{"type":"string","format":"made-up"}`, "", `"x"`, ""},
 		{"3.0.3", `{"type":"string","pattern":"^(?!a)b$"}`, "", `"anything"`, ""},
-		{"3.0.3", `{"type":"string","pattern":"^b$"}`, "", `"a"`, "does not match pattern"},
+		{"3.0.3", `{"type":"string","pattern":"^b$"}`, "", `"a"`, "does not match the pattern ^b$"},
 		{"3.0.3", `{"type":"array","items":{"type":"string"},"maxItems":1,"uniqueItems":true}`, "", `["a","a"]`, "params.body: "},
 		{"3.0.3", `{"type":"object","properties":{"id":{"type":"integer","readOnly":true},"n":{"type":"string"}},"required":["id","n"]}`, "", `{"n":"x"}`, ""},
-		{"3.0.3", `{"type":"object","properties":{"id":{"type":"integer","readOnly":true}}}`, "", `{"id":1}`, "params.body.id: may not be given (it is read-only"},
-		{"3.0.3", `{"type":"object","properties":{"id":` + ref("Id") + `}}`, `"Id":{"type":"integer","readOnly":true}`, `{"id":1}`, "params.body.id: may not be given"},
-		{"3.0.3", `{"type":"object","additionalProperties":false,"properties":{"a":{}}}`, "", `{"b":1}`, "params.body: additional properties 'b' not allowed"},
-		{"3.0.3", `{"type":"object","additionalProperties":{"type":"integer"}}`, "", `{"b":"x"}`, "params.body.b: got string, want integer"},
+		{"3.0.3", `{"type":"object","properties":{"id":{"type":"integer","readOnly":true}}}`, "", `{"id":1}`, "params.body.id: is not allowed here"},
+		{"3.0.3", `{"type":"object","properties":{"id":` + ref("Id") + `}}`, `"Id":{"type":"integer","readOnly":true}`, `{"id":1}`, "params.body.id: is not allowed here"},
+		{"3.0.3", `{"type":"object","additionalProperties":false,"properties":{"a":{}}}`, "", `{"b":1}`, "params.body.b: unknown field"},
+		{"3.0.3", `{"type":"object","additionalProperties":{"type":"integer"}}`, "", `{"b":"x"}`, "params.body.b: want a whole number, got a string"},
 		{"3.0.3", `{"not":{"type":"string"}}`, "", `"x"`, "params.body: "},
-		{"3.0.3", `{"type":"string","enum":["a","b"]}`, "", `"c"`, `params.body: must be one of "a", "b"`},
+		{"3.0.3", `{"type":"string","enum":["a","b"]}`, "", `"c"`, `params.body: want one of "a", "b"`},
 
 		// alternatives
 		{"3.0.3", ref("AnyPet"), pets, `{"kind":"kitty","lives":9}`, ""},
-		{"3.0.3", ref("AnyPet"), pets, `{"kind":"kitty"}`, "params.body: missing property 'lives'"},
-		{"3.0.3", ref("AnyPet"), pets, `{"kind":"puppy","barks":1}`, "params.body.barks: got number, want boolean"},
-		{"3.0.3", ref("AnyPet"), pets, `{"kind":"bird"}`, `params.body.kind: must be one of "kitty", "puppy"`},
-		{"3.0.3", ref("AnyPet"), pets, `{}`, "params.body: missing property 'kind'"},
+		{"3.0.3", ref("AnyPet"), pets, `{"kind":"kitty"}`, "params.body.lives: is required"},
+		{"3.0.3", ref("AnyPet"), pets, `{"kind":"puppy","barks":1}`, "params.body.barks: want true or false, got a number"},
+		{"3.0.3", ref("AnyPet"), pets, `{"kind":"bird"}`, `params.body.kind: want one of "kitty", "puppy"`},
+		{"3.0.3", ref("AnyPet"), pets, `{}`, "params.body.kind: is required"},
 		{"3.0.3", ref("PlainPet"), pets, `{"kind":"Dog"}`, ""},
-		{"3.0.3", ref("PlainPet"), pets, `{"kind":"Cat"}`, "missing property 'lives'"},
-		{"3.0.3", `{"anyOf":[{"type":"string","maxLength":3},{"type":"integer"}]}`, "", `true`, "params.body: fits none of the alternatives (params.body: got boolean, want string; params.body: got boolean, want integer)"},
-		{"3.0.3", `{"oneOf":[{"type":"number"},{"type":"integer"}]}`, "", `1`, "params.body: fits none of the alternatives alone, but 2 of them"},
+		{"3.0.3", ref("PlainPet"), pets, `{"kind":"Cat"}`, "lives: is required"},
+		{"3.0.3", `{"anyOf":[{"type":"string","maxLength":3},{"type":"integer"}]}`, "", `true`, "params.body: want a string or a whole number, got a boolean"},
+		{"3.0.3", `{"oneOf":[{"type":"number"},{"type":"integer"}]}`, "", `1`, "params.body: matches several of the forms of which one is allowed"},
 
 		// alternatives without a mapping
 		{"3.1.0", ref("Tool"), tagged, `{"type":"function","name":"f"}`, ""},
 		{"3.1.0", ref("Tool"), tagged, `{"type":"search_preview"}`, ""},
 		{"3.0.3", ref("Tool"), tagged, `{"type":"search"}`, ""},
-		{"3.1.0", ref("Tool"), tagged, `{"type":"function"}`, "params: params.body: missing property 'name'"},
-		{"3.1.0", ref("Tool"), tagged, `{"type":"FunctionTool"}`, `params.body.type: must be one of "function", "search", "search_preview"`},
-		{"3.1.0", ref("Tool"), tagged, `{}`, "params.body: missing property 'type'"},
-		{"3.1.0", ref("Tool"), tagged, `"function"`, "params.body: got string, want object"},
+		{"3.1.0", ref("Tool"), tagged, `{"type":"function"}`, "params: params.body.name: is required"},
+		{"3.1.0", ref("Tool"), tagged, `{"type":"FunctionTool"}`, `params.body.type: want one of "function", "search", "search_preview"`},
+		{"3.1.0", ref("Tool"), tagged, `{}`, "params.body.type: is required"},
+		{"3.1.0", ref("Tool"), tagged, `"function"`, "params.body: want an object, got a string"},
 		{"3.1.0", ref("Input"), tagged, `{"type":"message","role":"user","content":"hi"}`, ""},
 		{"3.1.0", ref("Input"), tagged, `{"type":"message","role":"user","content":[]}`, ""},
 		{"3.1.0", ref("Input"), tagged, `{"role":"user","content":"hi"}`, ""},
 		{"3.1.0", ref("Input"), tagged, `{"type":"output","output":"x"}`, ""},
-		{"3.1.0", ref("Input"), tagged, `{"type":"output","output":1}`, "params: params.body.output: got number, want string"},
+		{"3.1.0", ref("Input"), tagged, `{"type":"output","output":1}`, "params: params.body.output: want a string, got a number"},
 		{"3.1.0", ref("Input"), tagged, `{"type":null,"id":"i"}`, ""},
-		{"3.1.0", ref("Input"), tagged, `{"id":1}`, "params.body: fits none of the alternatives"},
-		{"3.1.0", ref("Input"), tagged, `{"type":"Message","role":"user","content":[]}`, "params.body: fits none of the alternatives"},
-		{"3.1.0", ref("Input"), tagged, `"hi"`, "params.body: fits none of the alternatives"},
+		{"3.1.0", ref("Input"), tagged, `{"id":1}`, "params.body.id: want a string, got a number"},
+		{"3.1.0", ref("Input"), tagged, `{"type":"Message","role":"user","content":[]}`, `params.body.type: want "message", got "Message"`},
+		{"3.1.0", ref("Input"), tagged, `"hi"`, "params.body: want an object, got a string"},
 		{"3.0.3", ref("Based"), tagged, `{"side":"l","left":1}`, ""},
-		{"3.0.3", ref("Based"), tagged, `{"side":"r","right":"x"}`, "params.body.right: got string, want integer"},
-		{"3.0.3", ref("Based"), tagged, `{"side":"Right"}`, `params.body.side: must be one of "l", "r"`},
+		{"3.0.3", ref("Based"), tagged, `{"side":"r","right":"x"}`, "params.body.right: want a whole number, got a string"},
+		{"3.0.3", ref("Based"), tagged, `{"side":"Right"}`, `params.body.side: want one of "l", "r"`},
 
 		// properties of the other side
 		{"3.0.3", ref("UserReference"), reference, `{"id":"P1","type":"user_reference"}`, ""},
 		{"3.0.3", ref("UserReference"), reference, `{"type":"user_reference"}`, ""},
-		{"3.0.3", ref("UserReference"), reference, `{"id":"P1"}`, "params.body: missing property 'type'"},
-		{"3.0.3", ref("UserReference"), reference, `{"id":1,"type":"user_reference"}`, "params.body.id: got number, want string"},
-		{"3.0.3", ref("UserReference"), reference, `{"type":"user_reference","summary":"s"}`, "params.body.summary: may not be given"},
+		{"3.0.3", ref("UserReference"), reference, `{"id":"P1"}`, "params.body.type: is required"},
+		{"3.0.3", ref("UserReference"), reference, `{"id":1,"type":"user_reference"}`, "params.body.id: want a string, got a number"},
+		{"3.0.3", ref("UserReference"), reference, `{"type":"user_reference","summary":"s"}`, "params.body.summary: is not allowed here"},
 		{"3.1.0", ref("Either"), reference, `{"id":"P1","type":"user_reference"}`, ""},
 		{"3.1.0", `{"$ref":"#/components/schemas/Tag","required":["id"]}`, reference, `{}`, ""},
 		{"3.0.3", `{"type":"object","properties":{"a":` + ref("UserReference") + `,"b":` + ref("Alone") + `}}`, reference, `{"a":{"id":"P1","type":"user_reference"},"b":{}}`, ""},
-		{"3.0.3", `{"type":"object","properties":{"a":` + ref("UserReference") + `,"b":` + ref("Alone") + `}}`, reference, `{"b":{"id":"P1"}}`, "params.body.b.id: may not be given"},
-		{"3.0.3", `{"oneOf":[{"required":["id"]},{"required":["name"]}],"properties":{"id":{"readOnly":true},"name":{}}}`, reference, `{"name":"x","id":"i"}`, "but 2 of them"},
+		{"3.0.3", `{"type":"object","properties":{"a":` + ref("UserReference") + `,"b":` + ref("Alone") + `}}`, reference, `{"b":{"id":"P1"}}`, "params.body.b.id: is not allowed here"},
+		{"3.0.3", `{"oneOf":[{"required":["id"]},{"required":["name"]}],"properties":{"id":{"readOnly":true},"name":{}}}`, reference, `{"name":"x","id":"i"}`, "params.body: matches several of the forms"},
 
 		// recursion
 		{"3.0.3", ref("Tree"), tree, `{"value":1,"children":[{"value":2,"children":[{"value":3}]}],"owner":{"boss":{"trees":[{"value":4}]}}}`, ""},
-		{"3.0.3", ref("Tree"), tree, `{"value":1,"children":[{"value":2,"children":[{"value":"x"}]}]}`, "params.body.children[0].children[0].value: got string, want integer"},
-		{"3.0.3", ref("Tree"), tree, `{"value":1,"owner":{"boss":{"trees":[{}]}}}`, "params.body.owner.boss.trees[0]: missing property 'value'"},
-		{"3.1.0", ref("Tree"), tree, `{"value":1,"children":[{"value":"x"}]}`, "params.body.children[0].value: got string, want integer"},
+		{"3.0.3", ref("Tree"), tree, `{"value":1,"children":[{"value":2,"children":[{"value":"x"}]}]}`, "params.body.children[0].children[0].value: want a whole number, got a string"},
+		{"3.0.3", ref("Tree"), tree, `{"value":1,"owner":{"boss":{"trees":[{}]}}}`, "params.body.owner.boss.trees[0].value: is required"},
+		{"3.1.0", ref("Tree"), tree, `{"value":1,"children":[{"value":"x"}]}`, "params.body.children[0].value: want a whole number, got a string"},
 
 		// 3.1
 		{"3.1.0", `{"type":["string","null"]}`, "", `null`, ""},
-		{"3.1.0", `{"type":["string","null"]}`, "", `1`, "got number, want null or string"},
-		{"3.1.0", `{"type":"integer","exclusiveMinimum":1}`, "", `1`, "exclusiveMinimum"},
-		{"3.1.0", `{"const":"a"}`, "", `"b"`, "params.body: value must be 'a'"},
-		{"3.1.0", `{"$ref":"#/components/schemas/Owner","required":["boss"]}`, tree, `{}`, "missing property 'boss'"},
-		{"3.1.0", `{"type":"array","prefixItems":[{"type":"string"},{"type":"integer"}],"items":false}`, "", `["a",1,2]`, "params.body[2]: may not be given"},
-		{"3.1.0", `{"type":"array","prefixItems":[{"type":"string"}]}`, "", `[1]`, "params.body[0]: got number, want string"},
-		{"3.1.0", `{"type":"object","if":{"properties":{"a":{"const":1}},"required":["a"]},"then":{"required":["b"]}}`, "", `{"a":1}`, "missing property 'b'"},
-		{"3.1.0", `{"type":"object","patternProperties":{"^x-":{"type":"integer"}}}`, "", `{"x-a":"s"}`, "params.body.x-a: got string"},
-		{"3.1.0", `{"type":"object","dependentRequired":{"a":["b"]}}`, "", `{"a":1}`, "params.body: "},
-		{"3.1.0", `{"type":"object","properties":{"$ref":{"type":"string"}}}`, "", `{"$ref":1}`, "params.body.$ref: got number, want string"},
-		{"3.1.0", `{"$id":"https://elsewhere.example/x","$schema":"https://elsewhere.example/d","type":"integer"}`, "", `"x"`, "got string, want integer"},
+		{"3.1.0", `{"type":["string","null"]}`, "", `1`, "want null or a string, got a number"},
+		{"3.1.0", `{"type":"integer","exclusiveMinimum":1}`, "", `1`, "want more than 1, got 1"},
+		{"3.1.0", `{"const":"a"}`, "", `"b"`, "params.body: want \"a\", got \"b\""},
+		{"3.1.0", `{"$ref":"#/components/schemas/Owner","required":["boss"]}`, tree, `{}`, "boss: is required"},
+		{"3.1.0", `{"type":"array","prefixItems":[{"type":"string"},{"type":"integer"}],"items":false}`, "", `["a",1,2]`, "params.body[2]: is not allowed here"},
+		{"3.1.0", `{"type":"array","prefixItems":[{"type":"string"}]}`, "", `[1]`, "params.body[0]: want a string, got a number"},
+		{"3.1.0", `{"type":"object","if":{"properties":{"a":{"const":1}},"required":["a"]},"then":{"required":["b"]}}`, "", `{"a":1}`, "b: is required"},
+		{"3.1.0", `{"type":"object","patternProperties":{"^x-":{"type":"integer"}}}`, "", `{"x-a":"s"}`, "params.body.x-a: want a whole number, got a string"},
+		{"3.1.0", `{"type":"object","dependentRequired":{"a":["b"]}}`, "", `{"a":1}`, "params.body.b: is required when a is given"},
+		{"3.1.0", `{"type":"object","properties":{"$ref":{"type":"string"}}}`, "", `{"$ref":1}`, "params.body.$ref: want a string, got a number"},
+		{"3.1.0", `{"$id":"https://elsewhere.example/x","$schema":"https://elsewhere.example/d","type":"integer"}`, "", `"x"`, "want a whole number, got a string"},
 		{"3.1.0", `true`, "", `1`, ""},
-		{"3.1.0", `false`, "", `1`, "may not be given"},
-		{"3.1.0", `{"type":"object","unevaluatedProperties":false,"allOf":[{"properties":{"a":{}}}]}`, "", `{"a":1,"b":2}`, "params.body"},
-		{"3.0.3", `{"type":"object","properties":{"a":{"$ref":"#/components/schemas/Tree/properties/owner/properties/boss/properties/trees/items/properties/value"}}}`, tree, `{"a":"x"}`, "params.body.a: got string, want integer"},
+		{"3.1.0", `false`, "", `1`, "is not allowed here"},
+		{"3.1.0", `{"type":"object","unevaluatedProperties":false,"allOf":[{"properties":{"a":{}}}]}`, "", `{"a":1,"b":2}`, "params.body.b: unknown field"},
+		{"3.0.3", `{"type":"object","properties":{"a":{"$ref":"#/components/schemas/Tree/properties/owner/properties/boss/properties/trees/items/properties/value"}}}`, tree, `{"a":"x"}`, "params.body.a: want a whole number, got a string"},
 	} {
 		op := loadOperation(t, bodyDocumentText(c.version, c.schema, c.components), "op")
 		req, err := buildRequest(t, op, `{"body":`+c.value+`}`)
@@ -175,7 +175,7 @@ func TestSides(t *testing.T) {
 		return op.Check(200, "application/json; charset=utf-8", v, true, false)
 	}
 	require.Empty(t, check(`{"id":1}`))
-	require.Equal(t, []string{"the body is not as documented: body: missing property 'id'"}, check(`{"password":"x"}`))
+	require.Equal(t, []string{"the body is not as documented: body.id: is required"}, check(`{"password":"x"}`))
 	parts := loadOperation(t, bodyDocumentText("3.0.3", `{"allOf":[{"properties":{"id":{"type":"integer","readOnly":true},"password":{"type":"string","writeOnly":true}}},
 		{"required":["id","password"]}]}`, ""), "op")
 	require.Empty(t, parts.Check(200, "application/json", map[string]any{"id": json.Number("1")}, true, false), "in two parts of an allOf")
@@ -183,12 +183,12 @@ func TestSides(t *testing.T) {
 	_, err := buildRequest(t, parts, `{"body":{"password":"x"}}`)
 	require.NoError(t, err)
 	_, err = buildRequest(t, parts, `{"body":{"id":1}}`)
-	require.ErrorContains(t, err, "params: params.body: missing property 'password'")
+	require.ErrorContains(t, err, "params: params.body.password: is required")
 
 	_, err = buildRequest(t, op, `{"body":{"password":"x"}}`)
 	require.NoError(t, err)
 	_, err = buildRequest(t, op, `{"body":{}}`)
-	require.ErrorContains(t, err, "missing property 'password'")
+	require.ErrorContains(t, err, "password: is required")
 }
 
 func TestResponses(t *testing.T) {
@@ -198,7 +198,7 @@ func TestResponses(t *testing.T) {
 		"2XX":{"description":""},"4xx":{"description":"","content":{"application/problem+json":{"schema":{"type":"object","required":["title"]}}}}}}}`, ""), "op")
 	list := []any{}
 	require.Empty(t, op.Check(200, "text/csv", nil, false, false))
-	require.Equal(t, []string{"the body is not as documented: body: got array, want object"}, op.Check(200, "application/json", list, true, false))
+	require.Equal(t, []string{"the body is not as documented: body: want an object, got an array"}, op.Check(200, "application/json", list, true, false))
 	require.Equal(t, []string{`the content type "video/mp4" is not documented: want application/json or image/png or text/*`}, op.Check(200, "video/mp4", nil, false, false))
 	require.Empty(t, op.Check(204, "", nil, false, true))
 	require.Equal(t, []string{"the status 302 is not documented"}, op.Check(302, "", nil, false, true))
@@ -224,8 +224,8 @@ func TestChains(t *testing.T) {
 		"responses":{"200":{"$ref":"#/components/responses/R0"}}}}`
 	op := loadOperation(t, documentText("3.0.3", "/x", item, rest), "op")
 	_, err := buildRequest(t, op, `{"p":"x","body":"x"}`)
-	require.ErrorContains(t, err, "params.p: got string, want integer")
-	require.ErrorContains(t, err, "params.body: got string, want integer")
+	require.ErrorContains(t, err, "params.p: want a whole number, got a string")
+	require.ErrorContains(t, err, "params.body: want a whole number, got a string")
 	require.Len(t, op.Check(200, "application/json", "x", true, false), 1)
 
 	_, err = parseDocument(t, documentText("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[{"$ref":"#/components/parameters/A"}]}}`,

@@ -113,7 +113,7 @@ paths:
 		_, err = buildRequest(t, op, `{"when":"2024-01-02","n":16}`)
 		require.NoError(t, err, "dates are text")
 		_, err = buildRequest(t, op, `{"when":"2024-01-03","n":15}`)
-		require.ErrorContains(t, err, `params.when: must be one of "2024-01-02", "yes", null`)
+		require.ErrorContains(t, err, `params.when: want one of "2024-01-02", "yes", null`)
 		require.ErrorContains(t, err, `params.n: `)
 		require.Empty(t, op.Check(200, "", nil, false, true))
 		require.NotEmpty(t, op.Check(201, "", nil, false, true))
@@ -179,7 +179,7 @@ func TestExternalFiles(t *testing.T) {
 	op, err := d.Operation(t.Context(), "far", fetch)
 	require.NoError(t, err)
 	_, err = buildRequest(t, op, `{"id":"x"}`)
-	require.ErrorContains(t, err, "params.id: got string, want integer")
+	require.ErrorContains(t, err, "params.id: want a whole number, got a string")
 	require.Len(t, asked, 3)
 
 	// An operation that is itself a reference.
@@ -193,7 +193,7 @@ func TestExternalFiles(t *testing.T) {
 		require.NoError(t, err, id)
 		require.Equal(t, method, op.Method)
 		_, err = buildRequest(t, op, `{"id":"x"}`)
-		require.ErrorContains(t, err, "params.id: got string, want integer", id)
+		require.ErrorContains(t, err, "params.id: want a whole number, got a string", id)
 	}
 	for id, says := range map[string]string{
 		"POST /x/{id}":   `operation "POST /x/{id}": the reference "https://evil.example/op.json" leaves the origin`,

@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/spelling"
 )
 
 // maxSuggestions is how many names an error suggests; maxCompared is the number of bytes of a name that are compared.
@@ -30,7 +31,7 @@ func similarNames(name string, known []string) []string {
 				shared++
 			}
 		}
-		steps := editDistance(strings.Join(wanted, ""), strings.Join(words, ""))
+		steps := spelling.Distance(strings.Join(wanted, ""), strings.Join(words, ""))
 		if steps <= 1+len(name)/4 || shared > 0 {
 			all = append(all, candidate{other, 4*shared - steps})
 		}
@@ -60,28 +61,6 @@ func splitWords(name string) []string {
 		before = c
 	}
 	return strings.Fields(b.String())
-}
-
-// editDistance returns the number of characters to add, remove or replace.
-func editDistance(a, b string) int {
-	s, t := []rune(a), []rune(b)
-	row := make([]int, len(t)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range s {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range t {
-			cost := diagonal
-			if s[i] != t[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(row[j]+1, row[j+1]+1, cost)
-		}
-	}
-	return row[len(t)]
 }
 
 // didYouMean returns the end of an error that suggests the names most like a wrong one, "" if none is.

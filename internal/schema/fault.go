@@ -8,6 +8,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
@@ -88,6 +91,17 @@ func summarize(path string, faults []Fault) (field, message string) {
 	return paths[0], message
 }
 
+// Problems returns what a validator found wrong with a value, up to maxProblems lines of a path and a message: body.items[0].id: is required.
+func Problems(err *jsonschema.ValidationError, path string, value any, maxProblems int) []string {
+	faults := explain(err, nil, value, &Wording{})
+	slices.SortStableFunc(faults, func(a, b Fault) int { return compareWays(a.way(), b.way()) })
+	var lines []string
+	for i := range faults[:min(maxProblems, len(faults))] {
+		lines = append(lines, formatPath(path, faults[i].way())+": "+faults[i].Message())
+	}
+	return lines
+}
+
 // compareWays orders ways by their tokens, numbers by value.
 func compareWays(a, b []string) int {
 	return slices.CompareFunc(a, b, func(a, b string) int {
@@ -151,7 +165,7 @@ func tokensOf(schemaURL string) []string {
 		if decoded, err := url.PathUnescape(token); err == nil {
 			token = decoded
 		}
-		tokens[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
+		tokens[i] = jsontext.Pointer("/" + token).LastToken()
 	}
 	return tokens
 }

@@ -106,7 +106,7 @@ func jsonKindName(k jsontext.Kind) string {
 // Path returns a JSON Pointer (/messages/0/role) as errors write it (messages[0].role).
 func Path(pointer string) string {
 	var b strings.Builder
-	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+	for token := range jsontext.Pointer(pointer).Tokens() {
 		if _, err := strconv.Atoi(token); err == nil && b.Len() > 0 {
 			b.WriteString("[" + token + "]")
 			continue
@@ -114,7 +114,7 @@ func Path(pointer string) string {
 		if b.Len() > 0 {
 			b.WriteByte('.')
 		}
-		b.WriteString(strings.NewReplacer("~1", "/", "~0", "~").Replace(token))
+		b.WriteString(token)
 	}
 	return b.String()
 }

@@ -2,8 +2,10 @@ package manifest
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
-	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // pointerTokens returns the tokens of a JSON Pointer in its form as a URL fragment, such as /$defs/a~1b.
@@ -11,19 +13,13 @@ func pointerTokens(fragment string) []string {
 	if decoded, err := url.PathUnescape(fragment); err == nil {
 		fragment = decoded
 	}
-	if fragment == "" {
-		return nil
-	}
-	tokens := strings.Split(strings.TrimPrefix(fragment, "/"), "/")
-	for i := range tokens {
-		tokens[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(tokens[i])
-	}
-	return tokens
+	return slices.Collect(jsontext.Pointer(fragment).Tokens())
 }
 
 // appendToken returns a URL fragment with one more token.
 func appendToken(fragment, token string) string {
-	return fragment + "/" + url.PathEscape(strings.NewReplacer("~", "~0", "/", "~1").Replace(token))
+	escaped := jsontext.Pointer("").AppendToken(token)
+	return fragment + "/" + url.PathEscape(string(escaped[1:]))
 }
 
 // route returns the node at the validator's tokens, nil if there is none, and their path.

@@ -45,7 +45,7 @@ func TestBadCalls(t *testing.T) {
 		{at(`"operation_id":"x","params":[]`), "invalid", "params", "no object"},
 		{at(`"operation_id":"getWether"`), "not_found", "operation_id", `did you mean "getWeather"`},
 		{at(`"operation_id":"getWeather"`), "invalid", "params", "params.city is required (path, string: Name of the city)"},
-		{at(`"operation_id":"getWeather","params":{"city":"x","days":99}`), "invalid", "params", "params.days: maximum: got 99, want 10"},
+		{at(`"operation_id":"getWeather","params":{"city":"x","days":99}`), "invalid", "params", "params.days: want at most 10, got 99"},
 		{at(`"operation_id":"getWeather","params":{"city":"x"},"auth_profile":"boss"`), "denied", "auth_profile", `"boss" is not granted: granted are none`},
 		{`{"openapi_url":"file:///etc/passwd","operation_id":"x"}`, "invalid", "openapi_url", `the scheme "file" is not fetched`},
 		{`{"openapi_url":"gopher://h/","operation_id":"x"}`, "invalid", "openapi_url", `the scheme "gopher"`},
@@ -143,7 +143,7 @@ func TestAnswers(t *testing.T) {
 		contentType, body string
 		want, data        string
 	}{
-		{200, "application/json", `{"temp":"warm"}`, `"warnings":["the body is not as documented: body.temp: got string, want number"]`, ""},
+		{200, "application/json", `{"temp":"warm"}`, `"warnings":["the body is not as documented: body.temp: want a number, got a string"]`, ""},
 		{200, "application/json", `{"temp":`, `"text":"{\"temp\":","warnings":["the body is not well-formed JSON: unexpected EOF"`, ""},
 		{200, "application/json", `[{"a":1},{"a":2}]`, `"body":[{"a":1},{"a":2}]`, `[{"a":1},{"a":2}]`},
 		{200, "application/json", `{"total":2, "items":[{"a":1}]}`, `"body":{"total":2,"items":[{"a":1}]}`, `[{"a":1}]`},

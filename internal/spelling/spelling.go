@@ -1,0 +1,28 @@
+// Package spelling compares a name that may be misspelt with the right ones.
+package spelling
+
+// Distance returns how many characters must be added, removed, replaced or swapped with their neighbour to make one name of the other. It
+// takes time in proportion to the product of their lengths.
+func Distance(a, b string) int {
+	s, t := []rune(a), []rune(b)
+	var before, previous []int
+	current := make([]int, len(t)+1)
+	for j := range current {
+		current[j] = j
+	}
+	for i := range s {
+		before, previous, current = previous, current, make([]int, len(t)+1)
+		current[0] = i + 1
+		for j := range t {
+			replaced := previous[j]
+			if s[i] != t[j] {
+				replaced++
+			}
+			current[j+1] = min(previous[j+1]+1, current[j]+1, replaced)
+			if i > 0 && j > 0 && s[i] == t[j-1] && s[i-1] == t[j] {
+				current[j+1] = min(current[j+1], before[j-1]+1)
+			}
+		}
+	}
+	return current[len(t)]
+}
