@@ -75,16 +75,14 @@ func (p *Program) RunRows(ctx context.Context, rows []json.RawMessage, b Bounds)
 }
 
 func arrayOf(rows []json.RawMessage) []byte {
-	doc := append([]byte{'['}, bytes.Join(asBytes(rows), []byte{','})...)
-	return append(doc, ']')
-}
-
-func asBytes(rows []json.RawMessage) [][]byte {
-	all := make([][]byte, len(rows))
-	for i := range rows {
-		all[i] = rows[i]
+	doc := []byte{'['}
+	for i, row := range rows {
+		if i > 0 {
+			doc = append(doc, ',')
+		}
+		doc = append(doc, row...)
 	}
-	return all
+	return append(doc, ']')
 }
 
 // run collects the outputs of a program.

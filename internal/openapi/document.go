@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
@@ -37,14 +39,8 @@ type Document struct {
 	loading chan struct{} // held while an operation is read
 
 	mu     sync.Mutex
-	cached []cachedOperation // the last used first
+	cached *simplelru.LRU[string, *Operation] // by the id that a caller gave
 	weight int
-}
-
-// cachedOperation is an operation by the id that a caller gave.
-type cachedOperation struct {
-	id string
-	op *Operation
 }
 
 // operationEntry is an operation of the index.
@@ -86,6 +82,8 @@ func Parse(data []byte, from *url.URL) (*Document, error) {
 		return nil, agent.Errorf(agent.CodeInvalid, "", "the document is no OpenAPI 3 document: openapi is %q", clip.Bytes(version, 20))
 	}
 	d := &Document{root: root, url: from, size: len(data), is30: version30.MatchString(version), loading: make(chan struct{}, 1)}
+	// NewLRU fails only for a size below 1.
+	d.cached, _ = simplelru.NewLRU(maxOperations, func(_ string, op *Operation) { d.weight -= op.weight })
 	d.index()
 	return d, nil
 }
@@ -263,26 +261,18 @@ func (d *Document) Operation(ctx context.Context, id string, fetch Fetch) (*Oper
 func (d *Document) cachedOperation(id string) *Operation {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i, c := range d.cached {
-		if c.id == id {
-			copy(d.cached[1:i+1], d.cached[:i])
-			d.cached[0] = c
-			return c.op
-		}
-	}
-	return nil
+	op, _ := d.cached.Get(id)
+	return op
 }
 
 // cache adds an operation and removes those that were used longest ago. The last one stays, whatever its weight.
 func (d *Document) cache(id string, op *Operation) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.cached = slices.Insert(d.cached, 0, cachedOperation{id, op})
+	d.cached.Add(id, op)
 	d.weight += op.weight
-	for len(d.cached) > 1 && (len(d.cached) > maxOperations || d.weight > maxWeight) {
-		last := len(d.cached) - 1
-		d.weight -= d.cached[last].op.weight
-		d.cached = slices.Delete(d.cached, last, last+1)
+	for d.cached.Len() > 1 && d.weight > maxWeight {
+		d.cached.RemoveOldest()
 	}
 }
 

@@ -257,11 +257,11 @@ func TestKeptOperations(t *testing.T) {
 		_, err = d.Operation(t.Context(), fmt.Sprintf("op%d", i), nil)
 		require.NoError(t, err)
 	}
-	require.Len(t, d.cached, maxOperations)
+	require.Equal(t, maxOperations, d.cached.Len())
 	require.Equal(t, maxOperations*first.weight, d.weight)
 	d.cache("large", &Operation{weight: maxWeight - 1})
-	require.Len(t, d.cached, 2)
+	require.Equal(t, 2, d.cached.Len())
 	d.cache("larger", &Operation{weight: 2 * maxWeight})
-	require.Len(t, d.cached, 1, "the last one stays, whatever it weighs")
+	require.Equal(t, 1, d.cached.Len(), "the last one stays, whatever it weighs")
 	require.Equal(t, 2*maxWeight, d.weight)
 }

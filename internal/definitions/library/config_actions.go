@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/mail"
 	"net/url"
@@ -29,15 +30,15 @@ const (
 	maxRef        = 1_024
 )
 
-// addresses is a list of mail addresses.
-type addresses []string
+// Addresses is a list of mail addresses.
+type Addresses []string
 
 // UnmarshalJSON accepts a string or an array of strings.
-func (a *addresses) UnmarshalJSON(raw []byte) error {
+func (a *Addresses) UnmarshalJSON(raw []byte) error {
 	var single string
 	if json.Unmarshal(raw, &single) == nil {
 		if single != "" {
-			*a = addresses{single}
+			*a = Addresses{single}
 		}
 		return nil
 	}
@@ -49,7 +50,7 @@ func (a *addresses) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-func (r *configReader) checkAddresses(member string, list addresses) {
+func (r *configReader) checkAddresses(member string, list Addresses) {
 	if len(list) > maxRecipients {
 		r.addFault(member, "are %d, at most %d", len(list), maxRecipients)
 		return
@@ -154,12 +155,7 @@ func (r *configReader) checkHeaders(headers map[string]string) {
 		r.addFault("config.headers", "are %d, at most %d", len(headers), maxHeaders)
 		return
 	}
-	names := make([]string, 0, len(headers))
-	for name := range headers {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		path, value := "config.headers."+clip.Bytes(name, maxQuoted), headers[name]
 		switch http.CanonicalHeaderKey(name) {
 		case "Authorization", "Cookie", "Proxy-Authorization":

@@ -27,38 +27,39 @@ const (
 func lookupPointer(document json.RawMessage, pointer string) (json.RawMessage, pointerProblem) {
 	value := document
 	for token := range jsontext.Pointer(pointer).Tokens() {
-		if value[0] != '{' && value[0] != '[' {
-			return nil, notFound
-		}
-		if value[0] == '{' {
+		var problem pointerProblem
+		switch value[0] {
+		case '{':
 			var members map[string]json.RawMessage
-			if json.Unmarshal(value, &members) != nil {
-				return nil, notFound
-			}
-			member, known := members[token]
-			if !known {
-				return nil, notFound
-			}
-			value = member
-			continue
+			_ = json.Unmarshal(value, &members) // a definition is well-formed
+			value = members[token]
+		case '[':
+			value, problem = lookupElement(value, token)
+		default:
+			value = nil
 		}
-		var list []json.RawMessage
-		if json.Unmarshal(value, &list) != nil {
+		switch {
+		case problem != "":
+			return nil, problem
+		case value == nil:
 			return nil, notFound
 		}
-		if token == "-" {
-			return nil, pastEnd
-		}
-		i, problem := parseIndex(token)
-		if problem == "" && i >= len(list) {
-			problem = notFound
-		}
-		if problem != "" {
-			return nil, problem
-		}
-		value = list[i]
 	}
 	return value, ""
+}
+
+// lookupElement returns the element of an array that a token stands for, nil if there is none.
+func lookupElement(array json.RawMessage, token string) (json.RawMessage, pointerProblem) {
+	if token == "-" {
+		return nil, pastEnd
+	}
+	i, problem := parseIndex(token)
+	var list []json.RawMessage
+	_ = json.Unmarshal(array, &list) // a definition is well-formed
+	if problem != "" || i >= len(list) {
+		return nil, problem
+	}
+	return list[i], ""
 }
 
 // checkAddTarget returns why no value can be added at a pointer, empty if one can. The pointer must not be empty.

@@ -96,10 +96,7 @@ func (a *arguments) parseContainer(image string, raw json.RawMessage) error {
 
 // parseCode takes code and language out of inputs; the rest is the code's input.
 func (a *arguments) parseCode() error {
-	members, err := readMembers(a.inputs)
-	if err != nil {
-		return agent.Invalid("inputs", "malformed JSON: %w", err)
-	}
+	members := readMembers(a.inputs)
 	for _, part := range []struct {
 		name string
 		to   *string
@@ -108,14 +105,10 @@ func (a *arguments) parseCode() error {
 		if i < 0 {
 			continue
 		}
-		switch value := members[i].value; value.Kind() {
+		switch members[i].value.Kind() {
 		case jsontext.KindNull:
 		case jsontext.KindString:
-			text, err := jsontext.AppendUnquote(nil, value)
-			if err != nil {
-				return agent.Invalid("inputs."+part.name, "malformed JSON: %w", err)
-			}
-			*part.to = string(text)
+			*part.to = members[i].text()
 		default:
 			return agent.Invalid("inputs."+part.name, "want a string")
 		}
@@ -126,11 +119,7 @@ func (a *arguments) parseCode() error {
 	}
 	a.container.Input = json.RawMessage("{}")
 	if len(members) > 0 {
-		rest, err := encodeMembers(members)
-		if err != nil {
-			return err
-		}
-		a.container.Input = json.RawMessage(rest)
+		a.container.Input = json.RawMessage(encodeMembers(members))
 	}
 	return nil
 }

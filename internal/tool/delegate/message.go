@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
 // member is a member of an object.
@@ -17,85 +18,63 @@ type member struct {
 	value jsontext.Value
 }
 
+// text returns the content of a value that is a string. It was read strictly, so that it is well-formed.
+func (m *member) text() string {
+	text, _ := jsontext.AppendUnquote(nil, m.value)
+	return string(text)
+}
+
 // messageOf returns the message of inputs: the first of message, task and input that is a string, followed by the other members as JSON.
 func messageOf(inputs json.RawMessage) (string, error) {
-	members, err := readMembers(inputs)
-	if err != nil {
-		return "", agent.Invalid("inputs", "malformed JSON: %w", err)
-	}
+	members := readMembers(inputs)
 	if len(members) == 0 {
 		return "", agent.Invalid("inputs", "is empty: give the task as inputs.message")
 	}
 	at := messageIndex(members)
 	if at < 0 {
-		return encodeMembers(members)
+		return encodeMembers(members), nil
 	}
-	text, err := jsontext.AppendUnquote(nil, members[at].value)
-	if err != nil {
-		return "", agent.Invalid("inputs."+members[at].name, "malformed JSON: %w", err)
-	}
-	if strings.TrimSpace(string(text)) == "" {
+	text := members[at].text()
+	if strings.TrimSpace(text) == "" {
 		return "", agent.Invalid("inputs."+members[at].name, "is empty")
 	}
-	rest := slices.Concat(members[:at], members[at+1:])
-	if len(rest) == 0 {
-		return string(text), nil
+	if rest := slices.Delete(members, at, at+1); len(rest) > 0 {
+		text += "\n\n" + encodeMembers(rest)
 	}
-	more, err := encodeMembers(rest)
-	return string(text) + "\n\n" + more, err
+	return text, nil
 }
 
 // messageIndex returns the index of the message, -1 if there is none.
 func messageIndex(members []member) int {
 	for _, name := range []string{"message", "task", "input"} {
-		for i, m := range members {
-			if m.name == name && m.value.Kind() == jsontext.KindString {
-				return i
-			}
+		isMessage := func(m member) bool { return m.name == name && m.value.Kind() == jsontext.KindString }
+		if i := slices.IndexFunc(members, isMessage); i >= 0 {
+			return i
 		}
 	}
 	return -1
 }
 
-// readMembers returns the members of an object in their order.
-func readMembers(object json.RawMessage) ([]member, error) {
-	d := jsontext.NewDecoder(bytes.NewReader(object))
-	if _, err := d.ReadToken(); err != nil {
-		return nil, err
-	}
+// readMembers returns the members of an object in their order. The arguments were read strictly, so that it is well-formed.
+func readMembers(object json.RawMessage) []member {
 	var members []member
-	for d.PeekKind() != jsontext.KindEndObject {
-		name, err := d.ReadToken()
-		if err != nil {
-			return nil, err
-		}
-		m := member{name: name.String()}
-		value, err := d.ReadValue()
-		if err != nil {
-			return nil, err
-		}
-		m.value = value.Clone()
-		members = append(members, m)
+	var m dataset.Member
+	for c := dataset.MembersOf(object); c.Next(&m); {
+		members = append(members, member{m.Name(), jsontext.Value(object[m.From:m.To])})
 	}
-	return members, nil
+	return members
 }
 
 // encodeMembers returns members as a JSON object without spaces; numbers keep their digits.
-func encodeMembers(members []member) (string, error) {
+func encodeMembers(members []member) string {
 	var b bytes.Buffer
 	for i, m := range members {
 		b.WriteByte("{,"[min(i, 1)])
-		name, err := jsontext.AppendQuote(nil, m.name)
-		if err != nil {
-			return "", agent.Invalid("inputs", "malformed JSON: %w", err)
-		}
+		name, _ := jsontext.AppendQuote(nil, m.name) // it was UTF-8
 		b.Write(name)
 		b.WriteByte(':')
-		if err := m.value.Compact(); err != nil {
-			return "", agent.Invalid("inputs."+m.name, "malformed JSON: %w", err)
-		}
-		b.Write(m.value)
+		_ = json.Compact(&b, m.value) // it was JSON
 	}
 	b.WriteByte('}')
-	return b.String(), nil
+	return b.String()
 }

@@ -2,6 +2,7 @@ package research
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -98,7 +99,7 @@ func choices(name string, list *[]string, allowed []string) ([]string, error) {
 	return out, nil
 }
 
-func elementName(name string, i int) string { return name + "[" + zeroPad(i, 1) + "]" }
+func elementName(name string, i int) string { return fmt.Sprintf("%s[%d]", name, i) }
 
 func valueOf(s *string) string {
 	if s == nil {

@@ -1,6 +1,7 @@
 package research
 
 import (
+	"fmt"
 	"html"
 	"regexp"
 	"strconv"
@@ -104,22 +105,17 @@ func (d date) text() string {
 	case d.year == 0:
 		return ""
 	case d.month == 0:
-		return zeroPad(d.year, 4)
+		return fmt.Sprintf("%04d", d.year)
 	case d.day == 0:
-		return zeroPad(d.year, 4) + "-" + zeroPad(d.month, 2)
+		return fmt.Sprintf("%04d-%02d", d.year, d.month)
 	default:
-		return zeroPad(d.year, 4) + "-" + zeroPad(d.month, 2) + "-" + zeroPad(d.day, 2)
+		return fmt.Sprintf("%04d-%02d-%02d", d.year, d.month, d.day)
 	}
 }
 
 // exists reports whether the year is given and the day, if given, exists.
 func (d date) exists() bool {
 	return d.year != 0 && (d.day == 0 || d.day <= lastDay(d.year, d.month))
-}
-
-func zeroPad(n, width int) string {
-	s := strconv.Itoa(n)
-	return strings.Repeat("0", max(0, width-len(s))) + s
 }
 
 var yearPattern = regexp.MustCompile(`\b(1[5-9]|20|21)\d\d\b`)
