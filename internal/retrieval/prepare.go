@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/retrieval/document"
 )
 
@@ -78,20 +79,15 @@ func requestSettings(r *AddRequest, embed bool) (settings, error) {
 }
 
 func checkNames(tenant, collection string) error {
-	if err := checkLine("tenant", tenant, maxID); err != nil {
-		return err
+	for _, name := range []struct{ field, value string }{{"tenant", tenant}, {"collection", collection}} {
+		if name.value == "" {
+			return agent.Invalid(name.field, "is missing")
+		}
+		if err := checkLine(name.field, name.value, maxID); err != nil {
+			return err
+		}
 	}
-	if err := checkLine("collection", collection, maxID); err != nil {
-		return err
-	}
-	switch "" {
-	case tenant:
-		return agent.Invalid("tenant", "is missing")
-	case collection:
-		return agent.Invalid("collection", "is missing")
-	default:
-		return nil
-	}
+	return nil
 }
 
 // checkLine refuses text that is not printable on one line.
@@ -183,11 +179,8 @@ func mergeMissing(defaults, own json.RawMessage) json.RawMessage {
 }
 
 func oneLine(s string) string {
-	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
-	if utf8.RuneCountInString(s) > maxTitle {
-		s = string([]rune(s)[:maxTitle-1]) + "…"
-	}
-	return s
+	words := strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })
+	return clip.Runes(strings.Join(words, " "), maxTitle)
 }
 
 // contentHash covers everything that is stored of a document, and the embedding model. It covers chunks rather than the file's bytes, so

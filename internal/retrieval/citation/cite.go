@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -96,17 +97,11 @@ func parseMarker(text string, open int) (numbers []int, end int) {
 
 // parseNumber parses a number as models write it: no sign, no leading zero, at most four digits.
 func parseNumber(s string) (int, bool) {
-	if s == "" || len(s) > 4 || s[0] == '0' {
+	if s == "" || len(s) > 4 || s[0] < '1' || s[0] > '9' {
 		return 0, false
 	}
-	n := 0
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return 0, false
-		}
-		n = n*10 + int(s[i]-'0')
-	}
-	return n, true
+	n, err := strconv.Atoi(s)
+	return n, err == nil
 }
 
 // isReferenceLink reports the second half of a reference link: [text][1].
@@ -134,7 +129,7 @@ func isEscaped(text string, open int) bool {
 }
 
 func annotation(p *agent.Passage) *agent.Annotation {
-	a := &agent.Annotation{Type: TypeCitation, Title: p.Title, CitedText: clip(strings.TrimSpace(p.Text), maxCited)}
+	a := &agent.Annotation{Type: TypeCitation, Title: p.Title, CitedText: firstRunes(strings.TrimSpace(p.Text), maxCited)}
 	if isWebAddress(p.Source) {
 		a.URL = p.Source
 	}

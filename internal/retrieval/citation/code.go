@@ -1,6 +1,10 @@
 package citation
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/turnstone-run/turnstone/internal/retrieval/document"
+)
 
 // codeScanner finds code in a Markdown text: fenced blocks and inline spans, as in CommonMark. Asked with rising positions, it reads the text
 // once. Indented blocks count as text: a list's second level is indented as deeply.
@@ -29,7 +33,7 @@ func (s *codeScanner) advance() {
 	start := s.pos
 	for s.pos < len(s.text) {
 		line := s.nextLine()
-		if fence := openingFence(line); fence != "" {
+		if fence := document.OpeningFence(line); fence != "" {
 			if s.pos > start {
 				break // the paragraph before it comes first
 			}
@@ -58,25 +62,11 @@ func (s *codeScanner) readFencedBlock(start int, fence string) {
 	for s.pos < len(s.text) {
 		line := s.nextLine()
 		s.pos += len(line)
-		trimmed := strings.TrimSpace(line)
-		if len(trimmed) >= len(fence) && strings.Trim(trimmed, fence[:1]) == "" {
+		if document.ClosesFence(line, fence) {
 			break
 		}
 	}
 	s.code = append(s.code, span{start, s.pos})
-}
-
-// openingFence returns the run of ` or ~ that opens a fenced block on this line, "" if none does. Deeper indents than CommonMark's three
-// spaces are allowed: blocks stand in lists.
-func openingFence(line string) string {
-	line = strings.TrimLeft(line, " \t")
-	for _, mark := range []string{"`", "~"} {
-		run := line[:len(line)-len(strings.TrimLeft(line, mark))]
-		if len(run) >= 3 && (mark == "~" || !strings.Contains(line[len(run):], "`")) {
-			return run
-		}
-	}
-	return ""
 }
 
 // findInlineCode finds the inline code between two bytes: a run of backticks up to the next run of the same length.

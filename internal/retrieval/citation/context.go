@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // MaxRunes bounds what [Context] renders: about 12,000 tokens of English.
@@ -47,7 +48,7 @@ func Within(passages []agent.Passage, limit int) string {
 		if n > left {
 			if left >= minRest {
 				b.WriteString(head)
-				b.WriteString(clip(body, left-2) + "…\n")
+				b.WriteString(firstRunes(body, left-2) + "…\n")
 			}
 			break
 		}
@@ -118,11 +119,7 @@ func singleLine(s string, limit int) string {
 			return r
 		}
 	}, s)
-	s = strings.Join(strings.Fields(s), " ")
-	if utf8.RuneCountInString(s) > limit {
-		s = clip(s, limit-1) + "…"
-	}
-	return s
+	return clip.Runes(strings.Join(strings.Fields(s), " "), limit)
 }
 
 func isLineBreak(r rune) bool {
@@ -143,8 +140,8 @@ func isHidden(r rune) bool {
 	return unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Cf, r)
 }
 
-// clip returns the first n runes.
-func clip(s string, n int) string {
+// firstRunes returns the first n runes.
+func firstRunes(s string, n int) string {
 	for i := range s {
 		if n <= 0 {
 			return s[:i]

@@ -106,21 +106,33 @@ func (s *markdownSplitter) endSection() {
 
 // inFence reports whether a line belongs to a fenced code block, its fences included.
 func (s *markdownSplitter) inFence(line string) bool {
-	trimmed := strings.TrimSpace(line)
-	if s.fence != "" {
-		if len(trimmed) >= len(s.fence) && strings.Trim(trimmed, s.fence[:1]) == "" {
-			s.fence = ""
-		}
-		return true
+	if s.fence == "" {
+		s.fence = OpeningFence(line)
+		return s.fence != ""
 	}
+	if ClosesFence(line, s.fence) {
+		s.fence = ""
+	}
+	return true
+}
+
+// OpeningFence returns the run of ` or ~ that opens a fenced code block on a line, "" if none does. Deeper indents than CommonMark's three
+// spaces are allowed: blocks stand in lists.
+func OpeningFence(line string) string {
+	line = strings.TrimSpace(line)
 	for _, mark := range []string{"`", "~"} {
-		run := trimmed[:len(trimmed)-len(strings.TrimLeft(trimmed, mark))]
-		if len(run) >= 3 && (mark == "~" || !strings.Contains(trimmed[len(run):], "`")) {
-			s.fence = run
-			return true
+		run := line[:len(line)-len(strings.TrimLeft(line, mark))]
+		if len(run) >= 3 && (mark == "~" || !strings.Contains(line[len(run):], "`")) {
+			return run
 		}
 	}
-	return false
+	return ""
+}
+
+// ClosesFence reports whether a line closes the code block that a fence has opened.
+func ClosesFence(line, fence string) bool {
+	line = strings.TrimSpace(line)
+	return len(line) >= len(fence) && strings.Trim(line, fence[:1]) == ""
 }
 
 // parseATXHeading parses "## Heading ##"; level 0: the line is no heading.

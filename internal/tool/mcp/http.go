@@ -6,7 +6,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -161,36 +160,12 @@ func (c *carrier) authorise(req *http.Request) error {
 	if c.auth == nil || len(c.profiles) == 0 {
 		return nil
 	}
-	headers, query := req.Header.Clone(), req.URL.Query()
+	before := req.Clone(req.Context())
 	if err := c.auth.Authorise(req, c.profiles); err != nil {
 		return err
 	}
-	for name, values := range req.Header {
-		if strings.Join(values, "\n") != strings.Join(headers[name], "\n") {
-			c.addSecrets(values)
-		}
-	}
-	for name, values := range req.URL.Query() {
-		if strings.Join(values, "\n") != strings.Join(query[name], "\n") {
-			c.addSecrets(values)
-		}
-	}
+	c.secrets.add(tool.AddedCredentials(before, req)...)
 	return nil
-}
-
-// addSecrets remembers credentials as they were sent, and without their scheme.
-func (c *carrier) addSecrets(values []string) {
-	for _, v := range values {
-		c.secrets.add(v)
-		if scheme, rest, ok := strings.Cut(v, " "); ok {
-			c.secrets.add(rest)
-			if basic := (&http.Request{Header: http.Header{"Authorization": {v}}}); strings.EqualFold(scheme, "basic") {
-				if _, password, ok := basic.BasicAuth(); ok {
-					c.secrets.add(password)
-				}
-			}
-		}
-	}
 }
 
 // noStreamResponse returns the answer of a server that has no stream of notifications.

@@ -2,8 +2,6 @@ package research
 
 import (
 	"encoding/json"
-	"net/http"
-	"net/url"
 	"strings"
 )
 
@@ -23,7 +21,7 @@ func errorText(body []byte, media string, secrets []string) string {
 		text = trimmed
 	}
 	for _, secret := range secrets {
-		if secret != "" && strings.Contains(text, secret) {
+		if strings.Contains(text, secret) {
 			return ""
 		}
 	}
@@ -47,24 +45,4 @@ func errorWords(raw json.RawMessage, depth int) string {
 		}
 	}
 	return strings.Join(found, ": ")
-}
-
-// secretsOf lists the credentials that were added to a request, in the forms in which a service may repeat them.
-func secretsOf(bare, authorised *http.Request) []string {
-	var secrets []string
-	for name, values := range authorised.Header {
-		if before := bare.Header.Get(name); len(values) > 0 && values[0] != before {
-			secrets = append(secrets, values[0])
-			if _, token, ok := strings.Cut(values[0], " "); ok {
-				secrets = append(secrets, token)
-			}
-		}
-	}
-	before := bare.URL.Query()
-	for name, values := range authorised.URL.Query() {
-		if len(values) > 0 && values[0] != before.Get(name) {
-			secrets = append(secrets, values[0], url.QueryEscape(values[0]))
-		}
-	}
-	return secrets
 }

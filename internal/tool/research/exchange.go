@@ -15,6 +15,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/egress"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 const (
@@ -141,7 +142,7 @@ func (x *exchange) send(ctx context.Context, title string, u *url.URL, accept st
 	case err != nil && ctx.Err() != nil:
 		return nil, interrupted(ctx)
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
-		return nil, statusError(title, resp, errorText(body, media, secretsOf(bare, req)))
+		return nil, statusError(title, resp, errorText(body, media, tool.AddedCredentials(bare, req)))
 	case err != nil:
 		return nil, withSource(title, err)
 	case len(body) > maxBody:

@@ -66,18 +66,10 @@ func tidy(s string) string {
 
 // clip cuts text to limit characters, at the end of a word if one is near, and appends an ellipsis.
 func clip(s string, limit int) string {
-	if len(s) <= limit || utf8.RuneCountInString(s) <= limit {
+	if utf8.RuneCountInString(s) <= limit {
 		return s
 	}
-	end, n := 0, 0
-	for i := range s {
-		if n == limit {
-			end = i
-			break
-		}
-		n++
-	}
-	cut := s[:end]
+	cut := string([]rune(s)[:limit])
 	if at := strings.LastIndexByte(cut, ' '); at > len(cut)*3/4 {
 		cut = cut[:at]
 	}
