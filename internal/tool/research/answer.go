@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 const (
@@ -105,10 +106,10 @@ func (a *answer) result(inline int) (agent.ToolResult, error) {
 
 // encode writes the answer; rows are the results, as they stand in it.
 func (a *answer) encode() (out, rows json.RawMessage, err error) {
-	if rows, err = encode(a.Results); err != nil {
+	if rows, err = tool.EncodeJSON(a.Results); err != nil {
 		return nil, nil, err
 	}
-	out, err = encode(a)
+	out, err = tool.EncodeJSON(a)
 	return out, rows, err
 }
 
@@ -121,5 +122,5 @@ func (a *answer) preview() (json.RawMessage, error) {
 	for i := range a.Results[:min(sampleRows, len(a.Results))] {
 		sample = append(sample, row{a.Results[i].N, clip(a.Results[i].Title, sampleTitle)})
 	}
-	return encode(map[string]any{"type": "dataset", "row_count": len(a.Results), "sample": sample})
+	return tool.EncodeJSON(map[string]any{"type": "dataset", "row_count": len(a.Results), "sample": sample})
 }

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 const (
@@ -183,7 +185,7 @@ func (l *listing) result(entries []entry, total, inline int) (agent.ToolResult, 
 		if err != nil {
 			return agent.ToolResult{}, err
 		}
-		quoted, err := encode(text)
+		quoted, err := tool.EncodeJSON(text)
 		if err != nil {
 			return agent.ToolResult{}, err
 		}
@@ -204,30 +206,19 @@ func (l *listing) result(entries []entry, total, inline int) (agent.ToolResult, 
 			items[i] = shown[i].item
 		}
 		var err error
-		if data, err = encode(items); err != nil {
+		if data, err = tool.EncodeJSON(items); err != nil {
 			return agent.ToolResult{}, err
 		}
 		out["items"] = data
 	} else {
-		out["bibliography"] = joinReferences(l.format, texts)
-	}
-	raw, err := encode(out)
-	return agent.ToolResult{Output: raw, Data: data}, err
-}
-
-func joinReferences(format string, texts []string) string {
-	separator := "\n"
-	if format == formatBibTeX {
-		separator = "\n\n"
-	}
-	var b []byte
-	for i, t := range texts {
-		if i > 0 {
-			b = append(b, separator...)
+		separator := "\n"
+		if l.format == formatBibTeX {
+			separator = "\n\n"
 		}
-		b = append(b, t...)
+		out["bibliography"] = strings.Join(texts, separator)
 	}
-	return string(b)
+	raw, err := tool.EncodeJSON(out)
+	return agent.ToolResult{Output: raw, Data: data}, err
 }
 
 // write writes one reference.
@@ -236,7 +227,7 @@ func (l *listing) write(entries []entry, i int) (string, error) {
 	case formatBibTeX:
 		return bibTeX(&entries[i]), nil
 	case formatCSL:
-		raw, err := encode(entries[i].item)
+		raw, err := tool.EncodeJSON(entries[i].item)
 		return string(raw), err
 	default:
 		return markdown(entries, i), nil

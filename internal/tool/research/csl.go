@@ -1,12 +1,10 @@
 package research
 
 import (
-	"encoding/json"
 	"slices"
 
-	jsonv2 "github.com/go-json-experiment/json"
-
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 // The types of CSL that works have.
@@ -97,19 +95,10 @@ func (w *work) reference() (agent.Reference, error) {
 		}
 		it.Authors = append(it.Authors, cslName{Family: a.family, Given: a.given, Literal: a.literal})
 	}
-	raw, err := encode(it)
+	raw, err := tool.EncodeJSON(it)
 	if err != nil {
 		return agent.Reference{}, err
 	}
 	keys := w.keys()
 	return agent.Reference{Key: keys[0], Aliases: slices.Clone(keys[1:]), Source: w.source, Item: raw}, nil
-}
-
-// encode writes JSON without the HTML escapes of encoding/json, which only cost tokens.
-func encode(v any) (json.RawMessage, error) {
-	raw, err := jsonv2.Marshal(v, jsonv2.Deterministic(true))
-	if err != nil {
-		return nil, agent.Errorf(agent.CodeInternal, opSearch, "encode: %w", err)
-	}
-	return raw, nil
 }

@@ -59,7 +59,7 @@ func (x *exchange) get(ctx context.Context, s *source, u *url.URL, accept string
 		key = u.Host // services count by the address of this process
 	}
 	resp, err := backoff.Retry(ctx, func() (*response, error) {
-		if err := x.kit.limits.wait(ctx, key, p, x.kit.maxWait); err != nil {
+		if err := x.kit.limits.wait(ctx, key, p, x.kit.cfg.MaxWait); err != nil {
 			return nil, backoff.Permanent(withSource(s.title, err))
 		}
 		resp, err := x.send(ctx, s.title, u, accept)
@@ -86,7 +86,7 @@ func (x *exchange) retryError(ctx context.Context, err error) error {
 	switch {
 	case !ok:
 		return backoff.Permanent(err)
-	case put.after > x.kit.maxWait:
+	case put.after > x.kit.cfg.MaxWait:
 		return backoff.Permanent(put.err)
 	case !endsInTime(ctx, put.after):
 		return backoff.Permanent(timeTooShort(ctx))
@@ -106,7 +106,7 @@ func (p *putOff) Unwrap() error { return p.err }
 
 // credential returns the name of the profile whose credentials a request to an address carries, empty if none does.
 func (x *exchange) credential(u *url.URL) string {
-	if x.kit.auth == nil {
+	if x.kit.cfg.Auth == nil {
 		return ""
 	}
 	for i := range x.inv.Auth {
@@ -126,12 +126,12 @@ func (x *exchange) send(ctx context.Context, title string, u *url.URL, accept st
 	req.Header.Set("Accept", accept)
 	req.Header.Set("User-Agent", x.kit.userAgent)
 	bare := req.Clone(ctx)
-	if x.kit.auth != nil && len(x.inv.Auth) > 0 {
-		if err := x.kit.auth.Authorise(req, x.inv.Auth); err != nil {
+	if x.kit.cfg.Auth != nil && len(x.inv.Auth) > 0 {
+		if err := x.kit.cfg.Auth.Authorise(req, x.inv.Auth); err != nil {
 			return nil, withSource(title, err)
 		}
 	}
-	resp, err := x.kit.http.Do(req)
+	resp, err := x.kit.cfg.HTTP.Do(req)
 	if err != nil {
 		return nil, withSource(title, err)
 	}

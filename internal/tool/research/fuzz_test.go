@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 // seed adds fixtures, and what services send when something is wrong.
@@ -59,7 +61,7 @@ func check(t *testing.T, got *found, err error) {
 			readable(t, markdown(entries, k))
 			require.True(t, balancedBraces(bibTeX(&entries[k])), text)
 		}
-		_, err = encode(resultOf(w, 1))
+		_, err = tool.EncodeJSON(resultOf(w, 1))
 		require.NoError(t, err)
 	}
 }

@@ -1,6 +1,7 @@
 package research
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/url"
@@ -238,10 +239,7 @@ func joinAbstract(index map[string][]int) string {
 		}
 	}
 	slices.SortFunc(all, func(a, b placed) int {
-		if a.at != b.at {
-			return a.at - b.at
-		}
-		return strings.Compare(a.word, b.word)
+		return cmp.Or(a.at-b.at, strings.Compare(a.word, b.word))
 	})
 	var b strings.Builder
 	for _, p := range all {

@@ -129,8 +129,12 @@ func redactReference(inv agent.Invocation, ref *agent.Reference) error {
 	if ref.Item, err = inv.Redact(ref.Item); err != nil {
 		return fmt.Errorf("redact reference: %w", err)
 	}
-	for _, key := range append([]*string{&ref.Key}, pointers(ref.Aliases)...) {
-		raw, err := encode(*key)
+	keys := []*string{&ref.Key}
+	for i := range ref.Aliases {
+		keys = append(keys, &ref.Aliases[i])
+	}
+	for _, key := range keys {
+		raw, err := tool.EncodeJSON(*key)
 		if err != nil {
 			return err
 		}
@@ -144,12 +148,4 @@ func redactReference(inv agent.Invocation, ref *agent.Reference) error {
 		}
 	}
 	return nil
-}
-
-func pointers(list []string) []*string {
-	out := make([]*string, len(list))
-	for i := range list {
-		out[i] = &list[i]
-	}
-	return out
 }

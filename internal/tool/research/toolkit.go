@@ -1,6 +1,7 @@
 package research
 
 import (
+	"cmp"
 	"embed"
 	"encoding/json"
 	"net/url"
@@ -75,18 +76,15 @@ func Factory(cfg Config) tool.Factory {
 // toolkit holds what all tools share: above all the rates.
 type toolkit struct {
 	cfg       Config
-	http      tool.HTTP
-	auth      tool.Auth
 	userAgent string
 
 	sources []*source // in the order of their tools
 	byName  map[string]*source
 
-	limits  *limits
-	rates   map[string]pace
-	maxWait time.Duration
-	now     func() time.Time
-	tools   []agent.Tool
+	limits *limits
+	rates  map[string]pace
+	now    func() time.Time
+	tools  []agent.Tool
 }
 
 var emailPattern = regexp.MustCompile(`^[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}$`)
@@ -103,13 +101,9 @@ func New(cfg Config) (agent.Toolkit, error) {
 	case cfg.SourceTimeout < 0:
 		return nil, agent.Invalid("source_timeout", "is negative")
 	}
-	if cfg.MaxWait == 0 {
-		cfg.MaxWait = DefaultMaxWait
-	}
-	if cfg.SourceTimeout == 0 {
-		cfg.SourceTimeout = DefaultSourceTimeout
-	}
-	t := &toolkit{cfg: cfg, http: cfg.HTTP, auth: cfg.Auth, maxWait: cfg.MaxWait, now: time.Now, userAgent: callerName + "/1"}
+	cfg.MaxWait = cmp.Or(cfg.MaxWait, DefaultMaxWait)
+	cfg.SourceTimeout = cmp.Or(cfg.SourceTimeout, DefaultSourceTimeout)
+	t := &toolkit{cfg: cfg, now: time.Now, userAgent: callerName + "/1"}
 	if cfg.Contact != "" {
 		if !emailPattern.MatchString(cfg.Contact) {
 			return nil, agent.Invalid("contact", "%.100q is no email address", cfg.Contact)
