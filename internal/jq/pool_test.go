@@ -40,7 +40,11 @@ func requireBegun(t *testing.T, p *pool, n int) {
 	require.Eventually(t, func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return p.begun == n
+		begun := 0
+		for _, share := range p.tenants {
+			begun += share.begun
+		}
+		return begun == n
 	}, 10*time.Second, time.Millisecond)
 }
 
@@ -141,11 +145,7 @@ func TestTenantsBeginInTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool()
-		var seats []*seat
-		for i := range maxBegun {
-			seats = append(seats, &seat{pool: p, tenant: fmt.Sprint(i), turn: make(chan struct{}, 1)})
-			require.NoError(t, p.queue(seats[i]))
-		}
+		require.NoError(t, p.begun.Acquire(t.Context(), maxBegun)) // until all are there
 		order := make(chan string, 10)
 		for _, tenant := range []string{"a", "a", "a", "b", "b", "c"} {
 			go func() {
@@ -158,9 +158,7 @@ func TestTenantsBeginInTurn(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		for _, s := range seats {
-			s.release()
-		}
+		p.begun.Release(1)
 		got := ""
 		for range 6 {
 			got += <-order
