@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/definitions/library"
 	"github.com/turnstone-run/turnstone/internal/notifications"
 )
 
@@ -152,7 +151,7 @@ func (v *visit) retryPolicy() (uint, *backoff.ExponentialBackOff) {
 func (v *visit) attemptTimeout() time.Duration {
 	if s := v.config.TimeoutSec; s > 0 && s < int64(maxAttemptTime/time.Second) {
 		return time.Duration(s) * time.Second
-	} else if s == 0 && v.config.Action == library.ActionWebhook {
+	} else if s == 0 && v.config.Action == actionWebhook {
 		return defaultWebhookTimeout
 	}
 	return maxAttemptTime

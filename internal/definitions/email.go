@@ -9,7 +9,6 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/definitions/expr"
-	"github.com/turnstone-run/turnstone/internal/definitions/library"
 	"github.com/turnstone-run/turnstone/internal/notifications"
 )
 
@@ -48,7 +47,7 @@ func (v *visit) sendEmail(ctx context.Context, in visitInput) (emailOutput, erro
 		return emailOutput{}, err
 	}
 	err = v.runEffect(ctx, false, func(ctx context.Context, mark func() error) error { return v.runner.Mailer.Send(ctx, m, mark) })
-	return emailOutput{Action: library.ActionEmail, To: m.To, Subject: m.Subject, ID: m.ID}, err
+	return emailOutput{Action: actionEmail, To: m.To, Subject: m.Subject, ID: m.ID}, err
 }
 
 // render fills the expressions of a template. field names the config member in errors.

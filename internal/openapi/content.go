@@ -1,15 +1,14 @@
 package openapi
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 // writeBody returns the body. rest holds the parameters that are not part of the URL or the headers.
@@ -51,7 +50,7 @@ func (b *requestBuilder) writeBody(ctx context.Context, rest map[string]any) ([]
 		}
 		return []byte(text), nil
 	default:
-		text, err := encodeJSON(value)
+		text, err := tool.EncodeJSON(value)
 		if err != nil {
 			return nil, agent.Invalid("params", "the body cannot be written as JSON: %w", err)
 		}
@@ -171,7 +170,7 @@ func (b *requestBuilder) writeForm(m *media, value any, field string) ([]byte, e
 		}
 		style, explode := serialization("query", e.Style, e.Explode)
 		if needsJSON(v, &e) {
-			text, err := encodeJSON(v)
+			text, err := tool.EncodeJSON(v)
 			if err != nil {
 				return nil, agent.Invalid("params", "%s cannot be written as JSON: %w", clip.Bytes(name, 100), err)
 			}
@@ -205,15 +204,4 @@ func needsJSON(v any, e *encoding) bool {
 	default:
 		return false
 	}
-}
-
-// encodeJSON is [json.Marshal] without the escapes for web pages.
-func encodeJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 // file is the content of a part or a body.
@@ -153,7 +154,7 @@ func (b *requestBuilder) writePart(ctx context.Context, w *multipart.Writer, m *
 		f, isFile = file{data: []byte(text), mediaType: "application/octet-stream"}, true
 	case isNested(v):
 		f.mediaType = "application/json"
-		if f.data, err = encodeJSON(v); err != nil {
+		if f.data, err = tool.EncodeJSON(v); err != nil {
 			return agent.Invalid("params", "%s cannot be written as JSON: %w", clip.Bytes(name, 100), err)
 		}
 	default:

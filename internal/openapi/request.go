@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 // The bounds of a request.
@@ -167,7 +168,7 @@ func (b *requestBuilder) writeParam(p *param, v any) {
 	b.check(p.schema, v, field)
 	if p.media != "" { // one text, whatever it holds
 		if kind, _ := kindOf(p.media); kind == mediaJSON {
-			text, err := encodeJSON(v)
+			text, err := tool.EncodeJSON(v)
 			if err != nil {
 				b.addProblem(field + ": cannot be written as JSON")
 				return

@@ -30,15 +30,15 @@ const (
 	maxRef        = 1_024
 )
 
-// Addresses is a list of mail addresses.
-type Addresses []string
+// addresses is a list of mail addresses.
+type addresses []string
 
 // UnmarshalJSON accepts a string or an array of strings.
-func (a *Addresses) UnmarshalJSON(raw []byte) error {
+func (a *addresses) UnmarshalJSON(raw []byte) error {
 	var single string
 	if json.Unmarshal(raw, &single) == nil {
 		if single != "" {
-			*a = Addresses{single}
+			*a = addresses{single}
 		}
 		return nil
 	}
@@ -50,7 +50,7 @@ func (a *Addresses) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-func (r *configReader) checkAddresses(member string, list Addresses) {
+func (r *configReader) checkAddresses(member string, list addresses) {
 	if len(list) > maxRecipients {
 		r.addFault(member, "are %d, at most %d", len(list), maxRecipients)
 		return

@@ -2,7 +2,9 @@ package pipeline
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
@@ -100,4 +103,33 @@ func TestProgramSize(t *testing.T) {
 		require.Error(t, err)
 		require.Less(t, len(err.Error()), 300)
 	}
+}
+
+// endingContext ends when it has been asked so many times whether it has ended.
+type endingContext struct {
+	context.Context
+
+	left int
+}
+
+func (c *endingContext) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestASortEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	rows := make([]row, 20*checkEvery)
+	for i := range rows {
+		rows[i] = fmt.Appendf(nil, `{"n":%d}`, i*7919%len(rows))
+	}
+	s := &tableSort{keys: []*path{newPath("n")}, order: 1}
+	_, err := s.run(&endingContext{t.Context(), 2 * len(rows)}, nil, rows)
+	require.NoError(t, err)
+	ctx := &endingContext{t.Context(), 30} // 20 while the rows are read
+	_, err = s.run(ctx, nil, rows)
+	require.Equal(t, agent.CodeCancelled, agent.CodeOf(err))
+	require.GreaterOrEqual(t, ctx.left, -2, "the comparisons do not ask again")
 }

@@ -61,11 +61,11 @@ func (s *tableSort) run(ctx context.Context, _ *run, rows []row) ([]row, error) 
 	ended := false
 	order := make([]int32, len(rows))
 	for i := range order {
-		order[i] = int32(i) //nolint:gosec // rows are bounded
+		order[i] = int32(i)
 	}
 	steps := 0
 	slices.SortFunc(order, func(a, b int32) int {
-		if steps++; steps%checkEvery == 0 && ctx.Err() != nil {
+		if steps++; !ended && steps%checkEvery == 0 && ctx.Err() != nil {
 			ended = true
 		}
 		if ended {
