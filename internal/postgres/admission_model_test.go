@@ -135,6 +135,7 @@ func drawBound(rt *rapid.T, label string) agent.Bound {
 }
 
 func TestAdmissionFollowsItsModel(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{})
 	round := 0
 	rapid.Check(t, func(rt *rapid.T) {

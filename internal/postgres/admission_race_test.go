@@ -69,6 +69,7 @@ func TestAdmissionIsAtomic(t *testing.T) {
 
 // Turns of one tenant are admitted, begin, spend and end at the same time, and nobody waits for ever.
 func TestAdmissionsAndEndsDoNotDeadlock(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{MaxConns: 12})
 	const workers, rounds = 8, 12
 	errs := make([]error, workers)

@@ -391,6 +391,7 @@ func TestListApprovals(t *testing.T) {
 }
 
 func TestListApprovalsIsBounded(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
 	for i := range 5 {

@@ -156,6 +156,7 @@ func drawCommit(t *rapid.T, m *catalogModel) agent.CatalogCommit {
 }
 
 func TestCatalogFollowsItsModel(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{})
 	rapid.Check(t, func(rt *rapid.T) {
 		_, err := b.pool.Exec(t.Context(), `TRUNCATE catalog_documents, catalog_artifacts, catalog_history; UPDATE catalog_head SET revision = 0, oldest = 0`)

@@ -217,6 +217,7 @@ func TestCommitRefuses(t *testing.T) {
 }
 
 func TestCommitTakesAsMuchAsItSays(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{})
 	c := agent.CatalogCommit{Comment: strings.Repeat("c", 2<<10)}
 	for i := range 20_000 {
@@ -399,6 +400,7 @@ func TestHistoryComesInPages(t *testing.T) {
 }
 
 func TestHistoryPagesAreBoundedInBytes(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{})
 	body := `"` + strings.Repeat("x", 1<<20-2) + `"`
 	for range 2 {

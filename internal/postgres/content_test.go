@@ -394,6 +394,7 @@ func TestCachedContentOutlivesItsTime(t *testing.T) {
 }
 
 func TestCachedResultsAreBounded(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{})
 	_, err := b.pool.Exec(t.Context(), `INSERT INTO result_cache (tenant, key, body, digest, remembered_at, expires_at)
 		SELECT $1, 'k' || i, '1', repeat('a', 64), clock_timestamp() - i * interval '1 s', clock_timestamp() + interval '1 h'

@@ -203,6 +203,7 @@ func TestEveryTableIsErasedOrSpared(t *testing.T) {
 // A user may call himself whatever he likes: like a key of a record's detail, like what stands between two of its strings, like a word that
 // the runtime writes. What is not about him stays as it was, and so do the proofs of others.
 func TestErasureOfAwkwardNames(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{})
 	erased := func(user string) erasure.Erasure {
 		e, err := b.CreateErasure(t.Context(), erasure.Request{Tenant: tenant, UserID: user, Reason: "§"}, "ops")
@@ -329,6 +330,7 @@ func (o *outside) Remove(ctx context.Context, tenant, ref string) error {
 
 // The workflow with its activities on a real database, while a turn of the user runs.
 func TestErasureWorkflow(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{BlobGrace: time.Hour})
 	ann, bob := people()[0], people()[1]
 	b.leaves(ann)

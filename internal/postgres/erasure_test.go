@@ -245,6 +245,7 @@ func TestErasureCountsWhatIsGone(t *testing.T) {
 // A turn that runs is listed until it ends, or goes as it is when it will not; the session goes on without it. What the user does
 // meanwhile goes with the next round.
 func TestErasureOfARunningTurn(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{})
 	mine := turn("mine", "s")
 	mine.UserID = "ann.lee"
@@ -294,6 +295,7 @@ func TestErasureOfARunningTurn(t *testing.T) {
 
 // Content that others refer to stays; what somebody has just put waits until he has had time to refer to it.
 func TestErasureOfContent(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{BlobGrace: time.Hour})
 	ann, bob := people()[0], people()[1]
 	bob.digest = ann.digest

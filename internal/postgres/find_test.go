@@ -329,6 +329,7 @@ func TestSummary(t *testing.T) {
 
 // A query looks at 10,000 turns of its tenant, and finds older ones with its next pages.
 func TestFindLooksAtABoundedNumber(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{})
 	b.fillTurns()
 	old := turn("old", "old")

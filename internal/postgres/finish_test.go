@@ -463,6 +463,7 @@ func TestRowOfFailedWork(t *testing.T) {
 
 // What a model asks for is bounded in the row, and never keeps its turn from ending.
 func TestResultMetadataIsBounded(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
 	blocks := []agent.Block{

@@ -25,6 +25,7 @@ func TestKnowledge(t *testing.T) {
 
 // TestKnowledgeWithoutVectors is the same where the extension is missing.
 func TestKnowledgeWithoutVectors(t *testing.T) {
+	t.Parallel()
 	retrievaltest.Exercise(t, func(t *testing.T) retrieval.Store {
 		b := newBench(t, postgres.Config{})
 		b.dropVectors()

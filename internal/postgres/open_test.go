@@ -318,6 +318,7 @@ func TestCancelledCallReleasesItsLocks(t *testing.T) {
 }
 
 func TestStoreSurvivesARestart(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Server(t)
 	pool, err := postgres.Open(t.Context(), postgres.Config{URL: server.DSN()})
 	require.NoError(t, err)

@@ -301,6 +301,7 @@ func (m *queueModel) step(id string) bool {
 }
 
 func TestQueueFollowsItsModel(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{})
 	round := 0
 	rapid.Check(t, func(rt *rapid.T) {

@@ -94,7 +94,8 @@ func BenchmarkRetention(b *testing.B) {
 
 // TestSweepsUseIndexes: no statement of a sweep reads a whole table.
 func TestSweepsUseIndexes(t *testing.T) {
-	s := oldDatabase(t, 20_000)
+	t.Parallel()
+	s := oldDatabase(t, 8_000)
 	var ids []string
 	for n := range 20 {
 		ids = append(ids, fmt.Sprintf("t%d", 5000+n))

@@ -66,6 +66,7 @@ func (m *retentionModel) sweep(tenant, kind string, hours int) {
 }
 
 func TestRetentionFollowsItsModel(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{})
 	round := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -147,6 +148,7 @@ func (m *retentionModel) check(b *bench, id string) {
 
 // Sweeps, turns and deletions at once: nobody waits for the other in a circle, and what is there in the end is sound.
 func TestRetentionBesideRunningTurns(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{MaxConns: 20})
 	const workers, rounds = 6, 25
 	ctx, stop := context.WithCancel(t.Context())

@@ -250,6 +250,7 @@ func TestRetentionOfContentThatIsShared(t *testing.T) {
 
 // A sweep that dies anywhere is begun anew, and in the end everything is gone.
 func TestRetentionDiesAnywhere(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{})
 	var ids []string
 	for i := range 8 {
@@ -294,6 +295,7 @@ func TestRetentionOfLargeTurns(t *testing.T) {
 
 // Streams that have no turn are of turns that were refused.
 func TestRetentionOfStreamsWithoutTurns(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{})
 	for i := range 450 {
 		id := fmt.Sprintf("refused%d", i)

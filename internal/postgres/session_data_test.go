@@ -218,6 +218,7 @@ func TestDatasetsAreBounded(t *testing.T) {
 
 // The plan follows indexes, however much there is of other turns.
 func TestDatasetsReadsOnlyTheSession(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{})
 	_, err := b.pool.Exec(t.Context(), `
 		INSERT INTO sessions (tenant, session_id) SELECT 'acme', 's' || i FROM generate_series(1, 50) i;
@@ -320,6 +321,7 @@ func TestReferencesGoWithTheSession(t *testing.T) {
 }
 
 func TestTurnTools(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
 	_, ok, err := b.TurnTools(t.Context(), "t1")

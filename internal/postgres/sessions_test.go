@@ -172,6 +172,7 @@ func TestDeleteSessionInUse(t *testing.T) {
 
 // Content stays while anything else of the tenant refers to it, wherever that says so.
 func TestDeleteSessionKeepsWhatOthersReferTo(t *testing.T) {
+	t.Parallel()
 	shared := cas("5")
 	mention := func(text string) func(b *bench) {
 		return func(b *bench) {

@@ -187,6 +187,7 @@ func TestUsageOfATurn(t *testing.T) {
 
 // Any report is what adding the ledger up by hand gives, whichever way it comes, page by page.
 func TestUsageIsTheLedger(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{})
 	random := rand.New(rand.NewPCG(7, 11))
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }

@@ -142,6 +142,7 @@ func TestRunRefuses(t *testing.T) {
 }
 
 func TestRunShowsTheNewestOutputs(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{})
 	b.beginRun(run("r1"))
 	for i := range 10 {

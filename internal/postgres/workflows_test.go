@@ -297,6 +297,7 @@ func TestWorkflowPatches(t *testing.T) {
 }
 
 func TestWorkflows(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, postgres.Config{})
 	for _, k := range []agent.WorkflowKey{key("ann", "b"), key("bob", "a"), key("ann", "a"), {Tenant: "zeta", Owner: "o", Tag: "0"}, key("ann", "gone")} {
 		b.store(version(k, 0))
