@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,37 +29,28 @@ func TestAdmissionIsAtomic(t *testing.T) {
 		for _, kind := range []string{agent.BoundTenant, agent.BoundUser, agent.BoundAgent} {
 			t.Run(name+" of "+kind, func(t *testing.T) {
 				const each = 50
-				var (
-					wg    sync.WaitGroup
-					in    atomic.Int32
-					begin = make(chan struct{})
-					errs  = make([]error, each*len(stores))
-				)
-				for i := range errs {
-					a := agent.Admission{TurnID: agent.TurnID(fmt.Sprint(i)), Tenant: name + kind, UserID: "u", Agent: "a"}
-					switch kind {
-					case agent.BoundTenant:
-						a.Tenants = bound
-					case agent.BoundUser:
-						a.Users = bound
-					default:
-						a.Agents = bound
-					}
-					wg.Go(func() {
-						<-begin
-						if errs[i] = stores[i%2].Admit(t.Context(), a); errs[i] == nil {
-							in.Add(1)
-						}
-					})
+				a := agent.Admission{Tenant: name + kind, UserID: "u", Agent: "a"}
+				switch kind {
+				case agent.BoundTenant:
+					a.Tenants = bound
+				case agent.BoundUser:
+					a.Users = bound
+				default:
+					a.Agents = bound
 				}
-				close(begin)
-				wg.Wait()
-				for _, err := range errs {
-					if err != nil {
+				in := 0
+				for _, err := range atOnce(each*len(stores), func(i int) error {
+					a := a
+					a.TurnID = agent.TurnID(fmt.Sprint(i))
+					return stores[i%2].Admit(t.Context(), a)
+				}) {
+					if err == nil {
+						in++
+					} else {
 						requireCode(t, agent.CodeRateLimited, err)
 					}
 				}
-				require.EqualValues(t, 10, in.Load())
+				require.Equal(t, 10, in)
 			})
 		}
 	}
@@ -72,25 +61,18 @@ func TestAdmissionsAndEndsDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, postgres.Config{MaxConns: 12})
 	const workers, rounds = 8, 12
-	errs := make([]error, workers)
-	var wg sync.WaitGroup
-	for w := range workers {
-		wg.Go(func() {
-			for r := range rounds {
-				id, session, forget := fmt.Sprintf("w%d-%d", w, r), fmt.Sprintf("s%d", w%3), r%4 == 3
-				if forget {
-					session = id
-				}
-				if errs[w] = b.wholeTurn(t.Context(), id, session, forget); errs[w] != nil {
-					return
-				}
+	require.NoError(t, errors.Join(atOnce(workers, func(w int) error {
+		for r := range rounds {
+			id, session, forget := fmt.Sprintf("w%d-%d", w, r), fmt.Sprintf("s%d", w%3), r%4 == 3
+			if forget {
+				session = id
 			}
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		require.NoError(t, err)
-	}
+			if err := b.wholeTurn(t.Context(), id, session, forget); err != nil {
+				return err
+			}
+		}
+		return nil
+	})...))
 	require.Zero(t, b.count("turn_places"))
 	spent, err := b.Spending(t.Context(), tenant)
 	require.NoError(t, err)
@@ -102,25 +84,18 @@ func TestChargesDoNotDeadlock(t *testing.T) {
 	const workers, rounds = 16, 25
 	b := newBench(t, postgres.Config{MaxConns: workers})
 	b.ready("t1", "s1")
-	errs := make([]error, workers)
-	var wg sync.WaitGroup
-	for w := range workers {
-		wg.Go(func() {
-			for r := range rounds {
-				calls := []agent.UsageEntry{{Epoch: 1, Model: "a"}, {Epoch: 2, Model: "b"}, {Epoch: 3, Model: "c"}}
-				if w%2 > 0 {
-					slices.Reverse(calls)
-				}
-				if errs[w] = b.ChargeUsage(t.Context(), agent.StepKey{TurnID: "t1", Step: w*rounds + r}, tenant, calls); errs[w] != nil {
-					return
-				}
+	require.NoError(t, errors.Join(atOnce(workers, func(w int) error {
+		calls := []agent.UsageEntry{{Epoch: 1, Model: "a"}, {Epoch: 2, Model: "b"}, {Epoch: 3, Model: "c"}}
+		if w%2 > 0 {
+			slices.Reverse(calls)
+		}
+		for r := range rounds {
+			if err := b.ChargeUsage(t.Context(), agent.StepKey{TurnID: "t1", Step: w*rounds + r}, tenant, calls); err != nil {
+				return err
 			}
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		require.NoError(t, err)
-	}
+		}
+		return nil
+	})...))
 	spent, err := b.Spending(t.Context(), tenant)
 	require.NoError(t, err)
 	require.EqualValues(t, 3*workers*rounds, spent.Month.Calls)
@@ -149,16 +124,12 @@ func (b *bench) wholeTurn(ctx context.Context, id, session string, forget bool) 
 func TestWhoWaitsToBeAdmittedHoldsNoConnection(t *testing.T) {
 	b := newBench(t, postgres.Config{MaxConns: 3})
 	release := b.blocked(`SELECT pg_advisory_xact_lock(hashtextextended('turnstone admission ' || 'acme', 0))`)
-	errs := make([]error, 20)
-	var wg sync.WaitGroup
-	for i := range errs {
-		wg.Go(func() { errs[i] = b.Admit(t.Context(), concurrent(fmt.Sprint(i), time.Time{}, 100)) })
-	}
+	done := async(func() error {
+		return errors.Join(atOnce(20, func(i int) error { return b.Admit(t.Context(), concurrent(fmt.Sprint(i), time.Time{}, 100)) })...)
+	})
 	require.Eventually(t, func() bool {
-		var waiting int
-		err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
-			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&waiting)
-		return err == nil && waiting == 1
+		return 1 == b.count(`pg_locks WHERE locktype = 'advisory' AND NOT granted
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
 	}, 20*time.Second, 5*time.Millisecond)
 	other := concurrent("t1", time.Time{}, 1)
 	other.Tenant = "other"
@@ -168,9 +139,6 @@ func TestWhoWaitsToBeAdmittedHoldsNoConnection(t *testing.T) {
 	cancel()
 	requireCode(t, agent.CodeCancelled, b.Admit(gone, concurrent("x", time.Time{}, 100)))
 	release()
-	wg.Wait()
-	for _, err := range errs {
-		require.NoError(t, err)
-	}
+	require.NoError(t, <-done)
 	require.Equal(t, 21, b.count("turn_places"))
 }

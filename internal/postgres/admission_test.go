@@ -118,10 +118,8 @@ func TestPlacesAreFreed(t *testing.T) {
 			require.NoError(t, err)
 		},
 		"gone": func(id string) {
-			_, err := b.pool.Exec(t.Context(), `DELETE FROM messages WHERE turn_id = $1`, id)
-			require.NoError(t, err)
-			_, err = b.pool.Exec(t.Context(), `DELETE FROM turns WHERE turn_id = $1`, id)
-			require.NoError(t, err)
+			b.exec(`DELETE FROM messages WHERE turn_id = $1`, id)
+			b.exec(`DELETE FROM turns WHERE turn_id = $1`, id)
 		},
 	} {
 		n++
@@ -223,9 +221,7 @@ func TestAdmissionsAreChecked(t *testing.T) {
 		a := concurrent("t1", time.Time{}, 1)
 		change(&a)
 		err := b.Admit(t.Context(), a)
-		requireCode(t, agent.CodeInvalid, err)
-		e, _ := errors.AsType[*agent.Error](err)
-		require.Equal(t, field, e.Field)
+		requireFault(t, agent.CodeInvalid, field, err)
 	}
 	long := func(id, end string) agent.Admission {
 		a := asking(id, time.Time{})
@@ -295,11 +291,10 @@ func TestOldAdmissionsGo(t *testing.T) {
 // spend adds a row to the ledger as of a time.
 func (b *bench) spend(tenant, user, agentName string, when time.Time, tokens int64, usd float64) {
 	b.t.Helper()
-	_, err := b.pool.Exec(b.t.Context(), `INSERT INTO usage_ledger (turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens,
+	b.exec(`INSERT INTO usage_ledger (turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens,
 			reasoning_tokens, cost_usd, user_id, agent, created_at)
 		SELECT 'spent', 1, (SELECT count(*) + 1 FROM usage_ledger), $1, 'small', $4::bigint / 2, $4::bigint - $4::bigint / 2, 0, 0, $5::float8::numeric, $2, $3, $6`,
 		tenant, user, agentName, tokens, usd, when)
-	require.NoError(b.t, err)
 }
 
 func TestTokensPerMinute(t *testing.T) {

@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -125,7 +124,7 @@ func TestProvidedResults(t *testing.T) {
 		{ApprovalID: "a2", Decision: agent.DecisionProvide, Args: provide.Args},
 	} {
 		_, err := b.ResolveApproval(t.Context(), "t1", d)
-		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), "%v", err)
+		requireCode(t, agent.CodeInvalid, err)
 	}
 	want := waits
 	want.Decision, want.DecidedArgs = provide.Decision, provide.Args
@@ -136,7 +135,7 @@ func TestProvidedResults(t *testing.T) {
 	}
 	provide.Args = json.RawMessage(`{"sum": 6}`)
 	_, err = b.ResolveApproval(t.Context(), "t1", provide)
-	require.Equal(t, agent.CodeConflict, agent.CodeOf(err), "%v", err)
+	requireCode(t, agent.CodeConflict, err)
 }
 
 func TestApprovalByID(t *testing.T) {
@@ -150,16 +149,8 @@ func TestApprovalByID(t *testing.T) {
 	}
 	for who, id := range map[string]string{"evil": "a1", tenant: "a2"} {
 		_, err := b.Approval(t.Context(), who, id)
-		requireCode(t, agent.CodeNotFound, err)
-		requireField(t, "approval_id", err)
+		requireFault(t, agent.CodeNotFound, "approval_id", err)
 	}
-}
-
-func requireField(t testing.TB, want string, err error) {
-	t.Helper()
-	e, ok := errors.AsType[*agent.Error](err)
-	require.True(t, ok, "%v", err)
-	require.Equal(t, want, e.Field, "%v", err)
 }
 
 func TestDecisionsThatAreRefused(t *testing.T) {
@@ -189,8 +180,7 @@ func TestDecisionsThatAreRefused(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			_, err := b.ResolveApproval(t.Context(), "t1", test.decision)
-			requireCode(t, test.code, err)
-			requireField(t, test.field, err)
+			requireFault(t, test.code, test.field, err)
 			require.ErrorContains(t, err, test.says)
 		})
 	}
@@ -420,8 +410,7 @@ func TestListApprovalsRefuses(t *testing.T) {
 	} {
 		q.Tenant = tenant
 		_, err := b.ListApprovals(t.Context(), q)
-		requireCode(t, agent.CodeInvalid, err)
-		requireField(t, strings.Fields(name)[0], err)
+		requireFault(t, agent.CodeInvalid, strings.Fields(name)[0], err)
 	}
 }
 

@@ -101,15 +101,14 @@ func BenchmarkAdmit(b *testing.B) {
 			s := newBench(b, postgres.Config{})
 			s.exec(`INSERT INTO usage_ledger (turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd, user_id,
 					agent, created_at)
-				SELECT 't', n, 1, $1, 'm' || n % 5, 100, 10, 0, 0, 0.001, 'u' || n % 500, 'a' || n % 10,
+				SELECT 't', n, 1, 'acme', 'm' || n % 5, 100, 10, 0, 0, 0.001, 'u' || n % 500, 'a' || n % 10,
 					date_trunc('month', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' + n % 1000 * interval '1 minute'
 				FROM generate_series(1, 100000) AS n`)
 			s.exec(`INSERT INTO admissions (tenant, kind, name, n, at)
-				SELECT $1, k, CASE k WHEN 'tenant' THEN '' ELSE 'u1' END, n, now() + n * interval '1 ms' FROM generate_series(1, 10000) AS n,
+				SELECT 'acme', k, CASE k WHEN 'tenant' THEN '' ELSE 'u1' END, n, now() + n * interval '1 ms' FROM generate_series(1, 10000) AS n,
 					unnest(ARRAY['tenant', 'user', 'agent']) AS k`)
-			s.exec(`INSERT INTO turn_places (tenant, turn_id, user_id, agent, at, begun) SELECT $1, n, 'u' || n % 500, 'a', now(), true FROM generate_series(1, 1000) AS n`)
-			_, err := s.pool.Exec(b.Context(), `VACUUM ANALYZE`)
-			require.NoError(b, err)
+			s.exec(`INSERT INTO turn_places (tenant, turn_id, user_id, agent, at, begun) SELECT 'acme', n, 'u' || n % 500, 'a', now(), true FROM generate_series(1, 1000) AS n`)
+			s.exec(`VACUUM ANALYZE`)
 			n := 0
 			for b.Loop() {
 				n++
@@ -125,19 +124,12 @@ func BenchmarkAdmit(b *testing.B) {
 	}
 }
 
-func (b *bench) exec(sql string) {
-	b.t.Helper()
-	_, err := b.pool.Exec(b.t.Context(), sql, tenant)
-	require.NoError(b.t, err)
-}
-
 // BenchmarkChargeUsage writes the ledger, 16 turns of one tenant, user and agent at once: with what is to be added up, and without.
 func BenchmarkChargeUsage(b *testing.B) {
 	for name, prepare := range map[string]string{"pending": `SELECT`, "no sums": `ALTER TABLE usage_ledger DISABLE TRIGGER add_up`} {
 		b.Run(name, func(b *testing.B) {
 			s := newBench(b, postgres.Config{MaxConns: 16})
-			_, err := s.pool.Exec(b.Context(), prepare)
-			require.NoError(b, err)
+			s.exec(prepare)
 			s.ready("t1", "s1")
 			b.SetParallelism(8)
 			began := time.Now().UnixNano()
@@ -160,11 +152,10 @@ func BenchmarkUsage(b *testing.B) {
 	s := newBench(b, postgres.Config{})
 	s.exec(`INSERT INTO usage_ledger (turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd, user_id,
 			agent, session_id, channel, created_at)
-		SELECT 't' || n / 4, 1 + n % 4 - (n % 100 = 3)::integer, 1 + (n % 100 = 3)::integer, $1, 'm' || n % 5, 100, 10, 0, 0, 0.001, 'u' || n % 500, 'a' || n % 10,
+		SELECT 't' || n / 4, 1 + n % 4 - (n % 100 = 3)::integer, 1 + (n % 100 = 3)::integer, 'acme', 'm' || n % 5, 100, 10, 0, 0, 0.001, 'u' || n % 500, 'a' || n % 10,
 			's' || n / 40, 'http', now() - n * 13 * interval '1 second'
 		FROM generate_series(1, 200000) AS n`)
-	_, err := s.pool.Exec(b.Context(), `VACUUM ANALYZE`)
-	require.NoError(b, err)
+	s.exec(`VACUUM ANALYZE`)
 	midnight := time.Now().UTC().Truncate(24 * time.Hour)
 	for name, q := range map[string]agent.UsageQuery{
 		"days":          {Since: midnight.AddDate(0, 0, -30), Group: []agent.UsageKey{agent.UsageDay}},

@@ -445,8 +445,7 @@ func TestHistoryRefuses(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			_, err := b.CatalogHistory(t.Context(), test.query)
-			requireCode(t, agent.CodeInvalid, err)
-			require.Equal(t, test.field, agent.FailureOf(err).Field)
+			requireFault(t, agent.CodeInvalid, test.field, err)
 		})
 	}
 	require.Empty(t, b.history(agent.HistoryQuery{Page: token(`{"r":9223372036854775807}`)}).Entries)

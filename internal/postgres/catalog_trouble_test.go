@@ -2,9 +2,9 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -150,8 +150,7 @@ func TestLostCatalogListenerIsReplaced(t *testing.T) {
 	for i := range int64(3) {
 		b.awaitListeners(1)
 		// Cut it, and commit while nobody listens.
-		_, err := b.pool.Exec(t.Context(), `SELECT pg_terminate_backend(pid) `+catalogListeners)
-		require.NoError(t, err)
+		b.exec(`SELECT pg_terminate_backend(pid) ` + catalogListeners)
 		b.commit(change(`1`))
 		await(t, revisions, i+1)
 	}
@@ -163,8 +162,7 @@ func TestLostCatalogListenerIsReplaced(t *testing.T) {
 // muted is a store whose commits notify nobody.
 func (b *bench) muted() *postgres.Store {
 	b.t.Helper()
-	_, err := b.pool.Exec(b.t.Context(), `CREATE SCHEMA mute; CREATE FUNCTION mute.pg_notify(text, text) RETURNS void LANGUAGE sql AS ''`)
-	require.NoError(b.t, err)
+	b.exec(`CREATE SCHEMA mute; CREATE FUNCTION mute.pg_notify(text, text) RETURNS void LANGUAGE sql AS ''`)
 	cfg := b.pool.Config()
 	cfg.ConnConfig.RuntimeParams["search_path"] = "mute, pg_catalog, public"
 	pool, err := pgxpool.NewWithConfig(b.t.Context(), cfg)
@@ -250,45 +248,35 @@ func TestCommitsRace(t *testing.T) {
 			At: at, By: fmt.Sprint(who), Put: []agent.Document{put(agentKey("same"), fmt.Sprint(who)), put(agentKey(fmt.Sprint(who)), `1`)},
 		})
 	}
-	var won atomic.Int64
-	var group sync.WaitGroup
-	for who := range committers {
-		group.Go(func() {
-			revision, err := commit(who, 0)
-			if err == nil {
-				won.Add(1)
-				if revision != 1 {
-					t.Errorf("revision %d", revision)
-				}
-			} else if agent.CodeOf(err) != agent.CodeConflict {
-				t.Error(err)
-			}
-		})
+	revisions := make([]int64, committers)
+	var won int64
+	for who, err := range atOnce(committers, func(who int) (err error) {
+		revisions[who], err = commit(who, 0)
+		return err
+	}) {
+		if won += revisions[who]; err != nil {
+			requireCode(t, agent.CodeConflict, err)
+		}
 	}
-	group.Wait()
-	require.EqualValues(t, 1, won.Load())
+	require.EqualValues(t, 1, won, "one, with revision 1")
 	require.Len(t, b.load().Documents, 2)
 
-	revisions := make([]int64, committers)
-	for who := range committers {
-		group.Go(func() {
-			for revisions[who] == 0 {
-				state, err := b.LoadCatalog(t.Context())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if same := state.Documents[len(state.Documents)-1]; same.Name != "same" || same.Revision != state.Revision {
-					t.Errorf("revision %d has %s of revision %d", state.Revision, same.Name, same.Revision)
-				}
-				if revisions[who], err = commit(100+who, state.Revision); err != nil && agent.CodeOf(err) != agent.CodeConflict {
-					t.Error(err)
-					return
-				}
+	clear(revisions)
+	require.NoError(t, errors.Join(atOnce(committers, func(who int) error {
+		for revisions[who] == 0 {
+			state, err := b.LoadCatalog(t.Context())
+			if err != nil {
+				return err
 			}
-		})
-	}
-	group.Wait()
+			if same := state.Documents[len(state.Documents)-1]; same.Name != "same" || same.Revision != state.Revision {
+				return fmt.Errorf("revision %d has %s of revision %d", state.Revision, same.Name, same.Revision)
+			}
+			if revisions[who], err = commit(100+who, state.Revision); err != nil && agent.CodeOf(err) != agent.CodeConflict {
+				return err
+			}
+		}
+		return nil
+	})...))
 	slices.Sort(revisions)
 	for i, revision := range revisions {
 		require.EqualValues(t, i+2, revision, "contiguous")
@@ -335,11 +323,10 @@ func TestCancelledCommitReleasesTheHead(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	release := b.blocked(lockDocumentRow)
-	failed := make(chan error, 1)
-	go func() {
+	failed := async(func() error {
 		_, err := b.CommitCatalog(ctx, agent.CatalogCommit{At: 1, Put: change(`2`).Put})
-		failed <- err
-	}()
+		return err
+	})
 	b.awaitWaiting(1)
 	cancel()
 	requireCode(t, agent.CodeCancelled, <-failed)
@@ -370,19 +357,16 @@ func TestLoadSeesOneRevision(t *testing.T) {
 	defer func() { _ = holder.Rollback(context.WithoutCancel(t.Context())) }()
 	_, err = holder.Exec(t.Context(), `LOCK TABLE catalog_documents`)
 	require.NoError(t, err)
-	loaded := make(chan agent.CatalogState, 1)
-	go func() {
-		state, err := b.LoadCatalog(t.Context())
-		if err != nil {
-			t.Error(err)
-		}
-		loaded <- state
-	}()
+	var state agent.CatalogState
+	loaded := async(func() (err error) {
+		state, err = b.LoadCatalog(t.Context())
+		return err
+	})
 	b.awaitWaiting(1)
 	_, err = holder.Exec(t.Context(), `UPDATE catalog_documents SET revision = 2; UPDATE catalog_head SET revision = 2`)
 	require.NoError(t, err)
 	require.NoError(t, holder.Commit(t.Context()))
-	state := <-loaded
+	require.NoError(t, <-loaded)
 	require.EqualValues(t, 1, state.Revision)
 	require.Equal(t, []string{"AgentInstance acme/a 1 1"}, outline(state.Documents))
 	require.EqualValues(t, 2, b.load().Documents[0].Revision)
@@ -393,24 +377,23 @@ func TestPruneWaitsForACommit(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.commit(change(`1`))
 	b.commit(agent.CatalogCommit{Delete: []agent.DocumentKey{agentKey("a")}})
-	committed, pruned := make(chan error, 1), make(chan int, 1)
+	deleted := b.since(0).Documents[0].UpdatedAt
+	removed := 1
 	release := b.blocked(lockDocumentRow)
-	go func() {
+	committed := async(func() error {
 		_, err := b.CommitCatalog(t.Context(), agent.CatalogCommit{At: 2, Put: change(`3`).Put})
-		committed <- err
-	}()
+		return err
+	})
 	b.awaitWaiting(1)
-	go func() {
-		removed, err := b.PruneCatalog(t.Context(), b.since(0).Documents[0].UpdatedAt.AddDate(1, 0, 0))
-		if err != nil {
-			t.Error(err)
-		}
-		pruned <- removed
-	}()
+	pruned := async(func() (err error) {
+		removed, err = b.PruneCatalog(t.Context(), deleted.AddDate(1, 0, 0))
+		return err
+	})
 	b.awaitWaiting(2)
 	release()
 	require.NoError(t, <-committed)
-	require.Zero(t, <-pruned)
+	require.NoError(t, <-pruned)
+	require.Zero(t, removed)
 	require.Equal(t, []string{"AgentInstance acme/a 3 3"}, outline(b.load().Documents))
 }
 

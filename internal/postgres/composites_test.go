@@ -22,8 +22,7 @@ func emptied(t *testing.T, tables string) func(t *testing.T) *postgres.Store {
 	b := newBench(t, postgres.Config{})
 	return func(t *testing.T) *postgres.Store {
 		t.Helper()
-		_, err := b.pool.Exec(t.Context(), "TRUNCATE "+tables)
-		require.NoError(t, err)
+		b.exec("TRUNCATE " + tables)
 		return b.Store
 	}
 }
@@ -119,24 +118,22 @@ func TestSaveCompositeRefuses(t *testing.T) {
 		_, err := b.SaveComposite(t.Context(), c)
 		requireFault(t, agent.CodeInvalid, field, err)
 	}
-	_, err := b.pool.Exec(t.Context(), `INSERT INTO composites (tenant, id, name, description, shape, version, enabled, created_at, updated_at)
+	b.exec(`INSERT INTO composites (tenant, id, name, description, shape, version, enabled, created_at, updated_at)
 		SELECT 'acme', i, 'n' || i, '', i, 1, true, now(), now() FROM generate_series(1, 1000) i`)
-	require.NoError(t, err)
-	_, err = b.SaveComposite(t.Context(), composite("one", 1))
+	_, err := b.SaveComposite(t.Context(), composite("one", 1))
 	requireCode(t, agent.CodeOverflow, err)
 }
 
 func TestPipelineUsesAreBounded(t *testing.T) {
 	b := newBench(t, postgres.Config{})
-	_, err := b.pool.Exec(t.Context(), `
+	b.exec(`
 		INSERT INTO pipeline_uses SELECT 'acme', 'old' || i, now() - i * interval '1 s' FROM generate_series(1, 2010) i;
 		INSERT INTO pipeline_shapes SELECT 'acme', 'old' || i, 5, now() - i * interval '1 s' FROM generate_series(1, 10010) i;
 		INSERT INTO pipeline_shapes SELECT 'other', 'old' || i, 5, now() FROM generate_series(1, 5) i;
 		INSERT INTO pipeline_samples SELECT 'acme', 'old' || i, '', '[]', now() FROM generate_series(1, 5000) i; ANALYZE`)
-	require.NoError(t, err)
 	kept := composite("kept", 1)
 	kept.Shape = "old10010" // the oldest
-	_, err = b.SaveComposite(t.Context(), kept)
+	_, err := b.SaveComposite(t.Context(), kept)
 	require.NoError(t, err)
 	for i := range 20 {
 		uses, err := b.UsePipeline(t.Context(), agent.PipelineUse{

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -19,19 +18,13 @@ import (
 // holders lists who holds a reference.
 func (b *bench) holders(tenant, ref string) []string {
 	b.t.Helper()
-	rows, err := b.pool.Query(b.t.Context(), `SELECT holder FROM blob_refs WHERE tenant = $1 AND 'cas://sha256:' || digest = $2 ORDER BY holder`,
-		tenant, ref)
-	require.NoError(b.t, err)
-	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	require.NoError(b.t, err)
-	return all
+	return column[string](b, `SELECT holder FROM blob_refs WHERE tenant = $1 AND 'cas://sha256:' || digest = $2 ORDER BY holder`, tenant, ref)
 }
 
 // age lets two graces pass over all content.
 func (b *bench) age() {
 	b.t.Helper()
-	_, err := b.pool.Exec(b.t.Context(), `UPDATE blobs SET put_at = put_at - interval '2 hours'`)
-	require.NoError(b.t, err)
+	b.exec(`UPDATE blobs SET put_at = put_at - interval '2 hours'`)
 }
 
 func (b *bench) putting(tenant, ref string) {
@@ -194,9 +187,9 @@ func TestRelease(t *testing.T) {
 	for _, bad := range []string{"", "cas://sha256:", "artifact://x", cas("a") + "0", cas("A")} {
 		require.Equal(t, agent.CodeInvalid, agent.CodeOf(b.Putting(t.Context(), tenant, bad, 1)), "%q", bad)
 		_, err := b.Release(t.Context(), tenant, bad)
-		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), "%q", bad)
+		requireCode(t, agent.CodeInvalid, err)
 		_, err = b.Adopt(t.Context(), []postgres.StoredBlob{{Tenant: tenant, Ref: bad}})
-		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), "%q", bad)
+		requireCode(t, agent.CodeInvalid, err)
 	}
 }
 
@@ -295,7 +288,8 @@ func TestCollectTakesTurns(t *testing.T) {
 func TestCollectorThatLostItsConnectionHoldsNobodyUp(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	_, err := b.Collect(t.Context(), func(ctx context.Context, _ postgres.Collection) error {
-		_, err := b.pool.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'`)
+		_, err := b.pool.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
 		require.NoError(t, err)
 		return nil
 	})
@@ -356,8 +350,7 @@ func TestCachedResults(t *testing.T) {
 	b.remembers("k", cas("b"), time.Hour)
 	require.Empty(t, b.holders(tenant, cas("a")))
 	require.Equal(t, []string{"cache/gone", "cache/k"}, b.holders(tenant, cas("b")))
-	_, err := b.pool.Exec(t.Context(), `UPDATE result_cache SET expires_at = clock_timestamp() WHERE key = 'k'`)
-	require.NoError(t, err)
+	b.exec(`UPDATE result_cache SET expires_at = clock_timestamp() WHERE key = 'k'`)
 	require.Empty(t, b.recalls(tenant, "k"), "its time is over")
 	b.remembers("k", cas("b"), time.Hour)
 	require.NotEmpty(t, b.recalls(tenant, "k"))
@@ -370,8 +363,7 @@ func TestCachedContentOutlivesItsTime(t *testing.T) {
 	b.remembers("k", cas("a"), time.Hour)
 	b.age()
 	expire := func(ago string) int {
-		_, err := b.pool.Exec(t.Context(), `UPDATE result_cache SET expires_at = clock_timestamp() - $1::interval`, ago)
-		require.NoError(t, err)
+		b.exec(`UPDATE result_cache SET expires_at = clock_timestamp() - $1::interval`, ago)
 		n, err := b.ExpireCached(t.Context(), 100)
 		require.NoError(t, err)
 		return n
@@ -396,12 +388,10 @@ func TestCachedContentOutlivesItsTime(t *testing.T) {
 func TestCachedResultsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, postgres.Config{})
-	_, err := b.pool.Exec(t.Context(), `INSERT INTO result_cache (tenant, key, body, digest, remembered_at, expires_at)
+	b.exec(`INSERT INTO result_cache (tenant, key, body, digest, remembered_at, expires_at)
 		SELECT $1, 'k' || i, '1', repeat('a', 64), clock_timestamp() - i * interval '1 s', clock_timestamp() + interval '1 h'
 		FROM generate_series(1, 10001) AS i`, tenant)
-	require.NoError(t, err)
-	_, err = b.pool.Exec(t.Context(), `INSERT INTO result_cache SELECT 'other', key, body, digest, remembered_at, expires_at FROM result_cache`)
-	require.NoError(t, err)
+	b.exec(`INSERT INTO result_cache SELECT 'other', key, body, digest, remembered_at, expires_at FROM result_cache`)
 	b.putting(tenant, cas("a"))
 	b.age()
 	b.remembers("new", cas("b"), time.Hour)
@@ -411,8 +401,7 @@ func TestCachedResultsAreBounded(t *testing.T) {
 	require.Equal(t, 1, b.count("blobs WHERE put_at > clock_timestamp() - interval '1 min'"), "and their content is as if it were just put")
 
 	for range 2 {
-		_, err = b.pool.Exec(t.Context(), `UPDATE result_cache SET expires_at = clock_timestamp() - interval '2 h' WHERE tenant = 'other'`)
-		require.NoError(t, err)
+		b.exec(`UPDATE result_cache SET expires_at = clock_timestamp() - interval '2 h' WHERE tenant = 'other'`)
 		n, err := b.ExpireCached(t.Context(), 6000)
 		require.NoError(t, err)
 		require.LessOrEqual(t, n, 6000)

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
@@ -128,19 +127,14 @@ func (p *person) says(sql string) string {
 func (b *bench) leaves(p person) {
 	b.t.Helper()
 	for _, sql := range fill() {
-		_, err := b.pool.Exec(b.t.Context(), p.says(sql))
-		require.NoError(b.t, err, sql)
+		b.exec(p.says(sql))
 	}
 }
 
 // tables lists the tables of the schema.
 func (b *bench) tables() []string {
 	b.t.Helper()
-	rows, err := b.pool.Query(b.t.Context(), `SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE' ORDER BY 1`)
-	require.NoError(b.t, err)
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	require.NoError(b.t, err)
-	return names
+	return column[string](b, `SELECT table_name::text FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE' ORDER BY 1`)
 }
 
 // mentions counts, by table, the rows that have a text anywhere, whatever the column.
@@ -148,10 +142,7 @@ func (b *bench) mentions(text string) map[string]int {
 	b.t.Helper()
 	found := map[string]int{}
 	for _, table := range b.tables() {
-		var n int
-		err := b.pool.QueryRow(b.t.Context(), fmt.Sprintf(`SELECT count(*) FROM %q AS r WHERE position($1 IN row_to_json(r)::text) > 0`, table), text).Scan(&n)
-		require.NoError(b.t, err, table)
-		if n > 0 {
+		if n := value[int](b, fmt.Sprintf(`SELECT count(*) FROM %q AS r WHERE position($1 IN row_to_json(r)::text) > 0`, table), text); n > 0 {
 			found[table] = n
 		}
 	}
@@ -163,11 +154,8 @@ func (b *bench) dump(texts ...string) map[string][]string {
 	b.t.Helper()
 	all := map[string][]string{}
 	for _, table := range b.tables() {
-		rows, err := b.pool.Query(b.t.Context(), fmt.Sprintf(`SELECT t FROM (SELECT row_to_json(r)::text AS t FROM %q AS r) s
+		all[table] = column[string](b, fmt.Sprintf(`SELECT t FROM (SELECT row_to_json(r)::text AS t FROM %q AS r) s
 			WHERE EXISTS (SELECT FROM unnest($1::text[]) AS w WHERE position(w IN t) > 0) ORDER BY t`, table), texts)
-		require.NoError(b.t, err, table)
-		all[table], err = pgx.CollectRows(rows, pgx.RowTo[string])
-		require.NoError(b.t, err, table)
 	}
 	return all
 }
@@ -200,21 +188,24 @@ func TestEveryTableIsErasedOrSpared(t *testing.T) {
 	}
 }
 
+// erased erases the rows of a user who has nothing but rows.
+func (b *bench) erased(user string) erasure.Erasure {
+	b.t.Helper()
+	e, err := b.CreateErasure(b.t.Context(), erasure.Request{Tenant: tenant, UserID: user, Reason: "§"}, "ops")
+	require.NoError(b.t, err, user)
+	b.mark(e.ID)
+	b.rows(e.ID)
+	e, err = b.FinishErasure(b.t.Context(), tenant, e.ID)
+	require.NoError(b.t, err, user)
+	require.Equal(b.t, erasure.StatusCompleted, e.Status, user)
+	return e
+}
+
 // A user may call himself whatever he likes: like a key of a record's detail, like what stands between two of its strings, like a word that
 // the runtime writes. What is not about him stays as it was, and so do the proofs of others.
 func TestErasureOfAwkwardNames(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, postgres.Config{})
-	erased := func(user string) erasure.Erasure {
-		e, err := b.CreateErasure(t.Context(), erasure.Request{Tenant: tenant, UserID: user, Reason: "§"}, "ops")
-		require.NoError(t, err, user)
-		b.mark(e.ID)
-		b.rows(e.ID)
-		e, err = b.FinishErasure(t.Context(), tenant, e.ID)
-		require.NoError(t, err, user)
-		require.Equal(t, erasure.StatusCompleted, e.Status, user)
-		return e
-	}
 	record := func(subject, resource, detail string) {
 		require.NoError(t, b.AppendAudit(t.Context(), []agent.AuditRecord{{
 			At: time.Now(), Tenant: tenant, Subject: subject, Credential: "key/abc", Method: "key", Action: "turns.run", Resource: resource,
@@ -222,7 +213,7 @@ func TestErasureOfAwkwardNames(t *testing.T) {
 		}}))
 	}
 	const others = `{"mode": "durable", "note": ": ", "tags": ["x", "y", ", "], "turn_id": "t", "user_id": "bob", "empty": ""}`
-	proofs := []erasure.Erasure{erased("first")}
+	proofs := []erasure.Erasure{b.erased("first")}
 	for _, user := range []string{
 		"digest", "status", "erasure", "key", "agent", "user_id", "completed", ": ", ", ", `", "`, `": "`, "%", "_", `\1`, `\`, `a"b`, "(?:", "$1", "é", "{", "\u2028",
 	} {
@@ -230,7 +221,7 @@ func TestErasureOfAwkwardNames(t *testing.T) {
 		require.NoError(t, err)
 		record("bob", "agent/analyst", others)
 		record(user, "agent/user/"+user, string(quoted))
-		proofs = append(proofs, erased(user))
+		proofs = append(proofs, b.erased(user))
 		e := proofs[len(proofs)-1]
 
 		var detail, resource string
@@ -274,17 +265,10 @@ func TestErasureOfAnApprover(t *testing.T) {
 			'approval_id', 'a', 'by', '<approver>', 'message', 'wisteria', 'decided_args', 'wisteria')) FROM generate_series(1, 3) i`,
 		`INSERT INTO events (stream_id, event_index, size, event) VALUES ('t1', 2, 1, '{"type":"approval_resolved","approval":{"by":"bob","message":"marigold"}}')`,
 	} {
-		_, err := b.pool.Exec(t.Context(), sql.Replace(text))
-		require.NoError(t, err, text)
+		b.exec(sql.Replace(text))
 	}
 	before := b.dump("marigold")
-	e, err := b.CreateErasure(t.Context(), erasure.Request{Tenant: tenant, UserID: approver, Reason: "ticket"}, "ops")
-	require.NoError(t, err)
-	b.mark(e.ID)
-	b.rows(e.ID)
-	e, err = b.FinishErasure(t.Context(), tenant, e.ID)
-	require.NoError(t, err)
-	require.Equal(t, erasure.StatusCompleted, e.Status)
+	e := b.erased(approver)
 	require.EqualValues(t, 3, kindOf(t, e.Report, "events of decisions").Unnamed)
 	require.Empty(t, b.mentions(approver))
 	require.Empty(t, b.mentions("wisteria"))

@@ -37,8 +37,7 @@ func (b *bench) erasure(dry bool) erasure.Erasure {
 // rows erases rows until nothing is left.
 func (b *bench) rows(id string) {
 	b.t.Helper()
-	for more := true; more; {
-		var err error
+	for more, err := true, error(nil); more; {
 		more, err = b.EraseRows(b.t.Context(), tenant, id)
 		require.NoError(b.t, err)
 	}
@@ -131,7 +130,7 @@ func TestErasure(t *testing.T) {
 		found[table] -= n
 	}
 	for table, n := range found {
-		require.Equal(t, b.countWhere(table, `position('ann.lee' IN row_to_json(r)::text) > 0 AND position('"tenant":"zoo"' IN row_to_json(r)::text) > 0`), n, "the user's name in %s", table)
+		require.Equal(t, b.count(table+` AS r WHERE position('ann.lee' IN row_to_json(r)::text) > 0 AND position('"tenant":"zoo"' IN row_to_json(r)::text) > 0`), n, "the user's name in %s", table)
 	}
 	require.Equal(t, before, b.dump(others...), "rows of others")
 	require.Equal(t, paid, b.total("usage_ledger"), "what was paid stays countable")
@@ -158,17 +157,10 @@ func TestErasure(t *testing.T) {
 	requireCode(t, agent.CodeConflict, err)
 }
 
-func (b *bench) countWhere(table, where string) (n int) {
-	b.t.Helper()
-	require.NoError(b.t, b.pool.QueryRow(b.t.Context(), `SELECT count(*) FROM `+table+` AS r WHERE `+where).Scan(&n))
-	return n
-}
-
 // total adds up what was paid, by all that does not name anybody.
-func (b *bench) total(table string) (sum string) {
+func (b *bench) total(table string) string {
 	b.t.Helper()
-	require.NoError(b.t, b.pool.QueryRow(b.t.Context(), `SELECT concat_ws(' ', count(*), sum(input_tokens), sum(output_tokens), sum(cost_usd)) FROM `+table).Scan(&sum))
-	return sum
+	return value[string](b, `SELECT concat_ws(' ', count(*), sum(input_tokens), sum(output_tokens), sum(cost_usd)) FROM `+table)
 }
 
 // The trail cannot be changed by anybody else.
@@ -196,8 +188,7 @@ func TestErasureResumes(t *testing.T) {
 	ann := people()[0]
 	b.leaves(ann)
 	const more = 2*postgres.EraseBatch + 5
-	_, err := b.pool.Exec(t.Context(), `INSERT INTO events (stream_id, event_index, size, event) SELECT 't1-1', n + 1, 1, '["wisteria"]' FROM generate_series(1, $1::integer) n`, more)
-	require.NoError(t, err)
+	b.exec(`INSERT INTO events (stream_id, event_index, size, event) SELECT 't1-1', n + 1, 1, '["wisteria"]' FROM generate_series(1, $1::integer) n`, more)
 	e := b.erasure(false)
 	b.mark(e.ID)
 	left, err := b.EraseRows(t.Context(), tenant, e.ID)
@@ -383,24 +374,18 @@ func TestErasureProof(t *testing.T) {
 	}
 	require.Empty(t, faults("ann.lee"))
 	require.Equal(t, []string{"the report is about another user"}, faults("bob"))
-	exec := func(sql string, args ...any) {
-		_, err := b.pool.Exec(t.Context(), sql, args...)
-		require.NoError(t, err)
-	}
-	exec(`UPDATE erasures SET report = replace(report::text, '"removed":0', '"removed":9')::json`)
+	b.exec(`UPDATE erasures SET report = replace(report::text, '"removed":0', '"removed":9')::json`)
 	require.Len(t, faults(""), 2)
 	read, err := b.Erasure(t.Context(), tenant, e.ID)
 	require.NoError(t, err)
 	digest, err := read.Report.Digest()
 	require.NoError(t, err)
-	exec(`UPDATE erasures SET digest = $1`, digest)
+	b.exec(`UPDATE erasures SET digest = $1`, digest)
 	require.Equal(t, []string{"the report is not the one that the audit trail has the digest of"}, faults(""))
 	require.NoError(t, b.AppendAudit(t.Context(), []agent.AuditRecord{{
 		Tenant: tenant, Action: erasure.ActionWrite, Resource: "erasure/" + e.ID, Outcome: agent.AuditAllowed, Detail: json.RawMessage(`{"digest":"` + digest + `"}`),
 	}}))
 	require.Len(t, faults(""), 1, "the first record counts")
 	_, err = erasure.Verify(&erasure.Erasure{ID: "x"}, "")
-	var fault *agent.Error
-	require.ErrorAs(t, err, &fault)
-	require.Equal(t, agent.CodeConflict, fault.Code)
+	requireCode(t, agent.CodeConflict, err)
 }

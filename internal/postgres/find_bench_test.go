@@ -16,27 +16,26 @@ import (
 // the tenant "busy" that have not ended, of which 2,500 wait.
 func (b *bench) fillTurns() {
 	b.t.Helper()
-	b.exec(`INSERT INTO sessions (tenant, session_id, last_seq) SELECT x, 's' || n, 10 FROM unnest(ARRAY[$1, 'zeta']) AS x, generate_series(0, 999) AS n`)
+	b.exec(`INSERT INTO sessions (tenant, session_id, last_seq) SELECT x, 's' || n, 10 FROM unnest(ARRAY['acme', 'zeta']) AS x, generate_series(0, 999) AS n`)
 	b.exec(`INSERT INTO turns (turn_id, tenant, session_id, seq, state, workflow_id, agent, instance_id, plan_hash, model, channel, user_id, on_busy, history,
 			context, created_at, finished_at, input)
 		SELECT x || n, x, 's' || n % 1000, 1 + n / 1000, CASE WHEN n % 50 = 7 THEN 'failed' ELSE 'completed' END, '', 'a' || n % 5, '', '', 'm', 'http',
 			'u' || n % 20, '', '', '{}', now() - (10000 - n) * interval '1 minute', now() - (10000 - n) * interval '1 minute' + interval '9 s',
 			json_build_array(json_build_object('role', 'user', 'blocks', json_build_array(json_build_object('type', 'text', 'text',
 				'Please compare the flights from NYC to LAX on day ' || n || ', sort them by price and arrival, and show me the three best.'))))
-		FROM unnest(ARRAY[$1, 'zeta']) AS x, generate_series(0, 9999) AS n`)
+		FROM unnest(ARRAY['acme', 'zeta']) AS x, generate_series(0, 9999) AS n`)
 	b.exec(`INSERT INTO agent_results (turn_id, tenant, session_id, job_id, run_id, node_id, status, output)
 		SELECT turn_id, tenant, session_id, gen_random_uuid(), '', '', state, json_build_object('output', repeat('word ', 200), 'stop_reason', 'end_turn',
 			'usage', json_build_object('input_tokens', 100, 'output_tokens', 10, 'cost_usd', 0.001))
-		FROM turns WHERE tenant IN ($1, 'zeta')`)
-	b.exec(`INSERT INTO sessions (tenant, session_id, last_seq) SELECT 'busy', t.turn_id, 1 FROM turns t WHERE t.tenant = $1`)
+		FROM turns WHERE tenant IN ('acme', 'zeta')`)
+	b.exec(`INSERT INTO sessions (tenant, session_id, last_seq) SELECT 'busy', t.turn_id, 1 FROM turns t WHERE t.tenant = 'acme'`)
 	b.exec(`INSERT INTO turns (turn_id, tenant, session_id, seq, state, workflow_id, agent, instance_id, plan_hash, model, channel, user_id, on_busy, history,
 			context, created_at, input)
 		SELECT 'busy-' || turn_id, 'busy', turn_id, 1, 'running', '', agent, '', '', 'm', 'http', user_id, '', '', '{}', created_at, input
-		FROM turns WHERE tenant = $1`)
+		FROM turns WHERE tenant = 'acme'`)
 	b.exec(`INSERT INTO approvals (turn_id, tenant, approval_id, call_id, step, tool_name, args, rule)
-		SELECT 'busy-' || turn_id, 'busy', turn_id, 'c', 1, 'send', '{}', 'policy' FROM turns WHERE tenant = $1 AND user_id IN ('u1', 'u2', 'u3', 'u4', 'u5')`)
-	_, err := b.pool.Exec(b.t.Context(), `VACUUM ANALYZE`)
-	require.NoError(b.t, err)
+		SELECT 'busy-' || turn_id, 'busy', turn_id, 'c', 1, 'send', '{}', 'policy' FROM turns WHERE tenant = 'acme' AND user_id IN ('u1', 'u2', 'u3', 'u4', 'u5')`)
+	b.exec(`VACUUM ANALYZE`)
 }
 
 // BenchmarkFindTurns lists and searches 10,000 turns and 1,000 sessions. It reports what 99 of 100 requests took at most.

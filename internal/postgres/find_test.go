@@ -55,8 +55,7 @@ func someTurns(t *testing.T) *bench {
 			change(&r)
 		}
 		b.begin(r)
-		_, err := b.pool.Exec(t.Context(), `UPDATE turns SET created_at = $2 WHERE turn_id = $1`, id, noon.Add(time.Duration(minute)*time.Minute))
-		require.NoError(t, err)
+		b.exec(`UPDATE turns SET created_at = $2 WHERE turn_id = $1`, id, noon.Add(time.Duration(minute)*time.Minute))
 	}
 	store("a1", "a", 1, func(r *agent.TurnRecord) {
 		r.Input = []agent.Message{agent.UserText("Flights to LAX,\n50% off_peak <b>")}
@@ -269,8 +268,7 @@ func TestFindSessionWithoutItsNewestTurn(t *testing.T) {
 		b.finish(finish(id, "s"))
 	}
 	for _, table := range []string{"messages", "agent_results", "turns"} {
-		_, err := b.pool.Exec(t.Context(), `DELETE FROM `+table+` WHERE turn_id = 't2'`)
-		require.NoError(t, err)
+		b.exec(`DELETE FROM ` + table + ` WHERE turn_id = 't2'`)
 	}
 	page, err := b.FindSessions(t.Context(), agent.SessionQuery{Tenant: tenant})
 	require.NoError(t, err)
@@ -320,8 +318,7 @@ func TestSummary(t *testing.T) {
 	require.Equal(t, "completed", page.Turns[0].Status)
 	require.Nil(t, page.Turns[0].Usage)
 
-	_, err = b.pool.Exec(t.Context(), `UPDATE turns SET input = '[]' WHERE turn_id = 't0'`) // as retention does
-	require.NoError(t, err)
+	b.exec(`UPDATE turns SET input = '[]' WHERE turn_id = 't0'`) // as retention does
 	page, err = b.FindTurns(t.Context(), agent.TurnQuery{Tenant: tenant, SessionID: "s0"})
 	require.NoError(t, err)
 	require.Empty(t, page.Turns[0].Summary)
@@ -335,8 +332,7 @@ func TestFindLooksAtABoundedNumber(t *testing.T) {
 	old := turn("old", "old")
 	old.Input = []agent.Message{agent.UserText("once upon a time")}
 	b.begin(old)
-	_, err := b.pool.Exec(t.Context(), `UPDATE turns SET created_at = created_at - interval '1 year' WHERE turn_id = 'old'`)
-	require.NoError(t, err)
+	b.exec(`UPDATE turns SET created_at = created_at - interval '1 year' WHERE turn_id = 'old'`)
 	for text, want := range map[string]int{"once upon": 0, "day 0,": 1} {
 		q := agent.TurnQuery{Tenant: tenant, Text: text}
 		page, err := b.FindTurns(t.Context(), q)

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -20,16 +20,7 @@ import (
 // events returns the stream's events as the log keeps them.
 func (b *bench) events(stream string) []agent.Event {
 	b.t.Helper()
-	rows, err := b.pool.Query(b.t.Context(), `SELECT event FROM events WHERE stream_id = $1 ORDER BY event_index`, stream)
-	require.NoError(b.t, err)
-	var all []agent.Event
-	for rows.Next() {
-		var e agent.Event
-		require.NoError(b.t, rows.Scan(&e))
-		all = append(all, e)
-	}
-	require.NoError(b.t, rows.Err())
-	return all
+	return column[agent.Event](b, `SELECT event FROM events WHERE stream_id = $1 ORDER BY event_index`, stream)
 }
 
 // requireSame compares what goes over the wire: byte for byte as JSON, where an absent raw value and null are one.
@@ -67,19 +58,9 @@ func TestFinishPromotesSteps(t *testing.T) {
 	require.JSONEq(t, `{"error":"the turn ended before this tool call was answered; if it had begun, it may have taken effect"}`, string(page[0].Message.Blocks[0].Output))
 	require.Equal(t, "lookup", page[0].Message.Blocks[0].Name)
 
-	rows, err := b.pool.Query(t.Context(),
-		`SELECT step || call_id || ' ' || name || ' ' || status || ' ' || ref || ' ' || duration_ms FROM tool_calls ORDER BY step, call_id`)
-	require.NoError(t, err)
-	var calls []string
-	for rows.Next() {
-		var line string
-		require.NoError(t, rows.Scan(&line))
-		calls = append(calls, line)
-	}
-	require.NoError(t, rows.Err())
 	require.Equal(t, []string{
 		"1a lookup error cas://sha256:00 7", "1b lookup success  7", "2a lookup unfinished  0", "2d lookup success  7",
-	}, calls)
+	}, column[string](b, `SELECT step || call_id || ' ' || name || ' ' || status || ' ' || ref || ' ' || duration_ms FROM tool_calls ORDER BY step, call_id`))
 }
 
 func TestFinishStoresTheResult(t *testing.T) {
@@ -153,9 +134,7 @@ func TestFinishKeepsWhatItIsGiven(t *testing.T) {
 	require.False(t, row.CacheHit, "the provider had cached nothing")
 	require.EqualValues(t, 1<<31-1, row.TokensUsed, "an INTEGER")
 	require.EqualValues(t, 5, uuid.MustParse(row.JobID).Version())
-	var kind string
-	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT error->>'type' FROM agent_results`).Scan(&kind))
-	require.Equal(t, "model_error", kind)
+	require.Equal(t, "model_error", value[string](b, `SELECT error->>'type' FROM agent_results`))
 }
 
 func TestFinishOfATakenJob(t *testing.T) {
@@ -205,20 +184,18 @@ func TestFirstFinisherWins(t *testing.T) {
 		b.ready(id, "s")
 		require.NoError(t, b.SaveModelStep(t.Context(), modelStep(id, 1, 1, agent.Text("said"))))
 		done := make([]agent.Finished, finishers)
-		errs := make([]error, finishers)
-		var wg sync.WaitGroup
-		for i := range finishers {
+		complete := b.complete(id, "s")
+		require.NoError(t, errors.Join(atOnce(finishers, func(i int) (err error) {
 			f := finish(id, "s")
 			if i%2 > 0 {
-				f = b.complete(id, "s")
+				f = complete
 			}
 			f.Output.Output = fmt.Sprintf("finisher %d", i)
-			wg.Go(func() { done[i], errs[i] = b.Finish(t.Context(), f) })
-		}
-		wg.Wait()
+			done[i], err = b.Finish(t.Context(), f)
+			return err
+		})...))
 		ended := 0
 		for i := range finishers {
-			require.NoError(t, errs[i])
 			if done[i].Ended {
 				ended++
 				done[i].Ended = false
@@ -420,10 +397,8 @@ func TestResultMetadata(t *testing.T) {
 		{"tool":"fetch","args":{"url":"x","n":1.50},"status":"success","step":1,"ref":"`+cas("1")+`","duration_ms":7,"cache_hit":true},
 		{"tool":"sort","args":{"nul":"\ufffd"},"status":"error","step":1,"ref":"","duration_ms":7,"cache_hit":false},
 		{"tool":"later","args":null,"status":"unfinished","step":2,"ref":"","duration_ms":0,"cache_hit":false}]`, string(m.ToolCalls))
-	var kept string
-	require.NoError(t, b.pool.QueryRow(t.Context(),
-		`SELECT string_agg(call_id || coalesce(substring(dataset::text from 'cas://sha256:[0-9a-f]*'), '') || cache_hit, ' ' ORDER BY step, call_id) FROM tool_calls`).Scan(&kept))
-	require.Equal(t, "afalse b"+cas("1")+"true cfalse", kept)
+	require.Equal(t, []string{"afalse", "b" + cas("1") + "true", "cfalse"}, column[string](b,
+		`SELECT call_id || coalesce(substring(dataset::text from 'cas://sha256:[0-9a-f]*'), '') || cache_hit FROM tool_calls ORDER BY step, call_id`))
 
 	for who, id := range map[string]agent.TurnID{"evil": "t1", tenant: "t2"} {
 		_, err := b.ResultMetadata(t.Context(), who, id)
@@ -545,12 +520,11 @@ func TestResultOfAJob(t *testing.T) {
 func TestLedgerRowsAreAddedUpByDay(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	charge := func(turn, agentName, user string, step int, model, tokens, usd, created string) {
-		_, err := b.pool.Exec(t.Context(), `
+		b.exec(`
 			INSERT INTO usage_ledger (turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens,
 				cost_usd, agent, user_id, created_at)
 			VALUES ($2, $3, 1, $1, $4, $5::text::bigint, 1, 2, 3, $6::text::numeric, $7, $8, $9::text::timestamptz) ON CONFLICT DO NOTHING`,
 			tenant, turn, step, model, tokens, usd, agentName, user, created)
-		require.NoError(t, err)
 	}
 	charge("t1", "a1", "u1", 1, "m1", "10", "0.5", "2026-03-31 23:59:59.999999Z")
 	charge("t1", "a1", "u1", 2, "m1", "10", "0.5", "2026-03-31T20:00:00-05:00")
@@ -564,12 +538,8 @@ func TestLedgerRowsAreAddedUpByDay(t *testing.T) {
 	charge("t1", "a1", "u1", 5, "m1", "9223372036854775807", "1e300", "2026-04-01Z")
 	charge("t1", "a1", "u1", 3, "m1", "1", "1", "2026-04-01Z")
 
-	rows, err := b.pool.Query(t.Context(), `SELECT kind || '/' || name || ' ' || day || ' ' || sum(calls) || ' ' || sum(input_tokens + output_tokens) || ' ' ||
-			sum(cost_usd)
+	sums := column[string](b, `SELECT kind || '/' || name || ' ' || day || ' ' || sum(calls) || ' ' || sum(input_tokens + output_tokens) || ' ' || sum(cost_usd)
 		FROM usage_by_day WHERE tenant = $1 GROUP BY kind, name, day ORDER BY kind, name, day`, tenant)
-	require.NoError(t, err)
-	sums, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	require.NoError(t, err)
 	require.Equal(t, []string{
 		"agent/a1 2026-03-31 1 11 0.5", "agent/a1 2026-04-01 4 1000000000114 1.5", "agent/a2 2026-04-01 3 1000000000013 0.25",
 		"model/m1 2026-03-31 1 11 0.5", "model/m1 2026-04-01 5 1000000000215 3.5", "model/m2 2026-04-01 4 1000000000024 0.375",

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -55,10 +54,7 @@ func TestKeysAreKept(t *testing.T) {
 		"scopes":          {ID: "k", Tenant: "t", Scopes: make([]string, 1000)},
 		"flags":           {ID: "k", Tenant: "t", Flags: map[string]any{"x": strings.Repeat("x", 20_000)}},
 	} {
-		err := b.CreateKey(t.Context(), broken, []byte("hash"))
-		requireCode(t, agent.CodeInvalid, err)
-		e, _ := errors.AsType[*agent.Error](err)
-		require.Equal(t, field, e.Field, "%v", err)
+		requireFault(t, agent.CodeInvalid, field, b.CreateKey(t.Context(), broken, []byte("hash")))
 	}
 	requireCode(t, agent.CodeInvalid, b.CreateKey(t.Context(), apiKey("k3", tenant), nil))
 	require.Equal(t, 2, b.count("api_keys"))
@@ -143,14 +139,11 @@ func TestKeysAreReplacedOnce(t *testing.T) {
 	for round := range 10 {
 		old := fmt.Sprint("old", round)
 		require.NoError(t, b.CreateKey(t.Context(), apiKey(old, tenant), []byte("hash")))
-		var wg sync.WaitGroup
-		errs := make([]error, 8)
-		for i := range errs {
-			wg.Go(func() { _, errs[i] = b.ExpireKey(t.Context(), tenant, old, at(time.Hour), fmt.Sprint("new", i)) })
-		}
-		wg.Wait()
 		won := []string{}
-		for i, err := range errs {
+		for i, err := range atOnce(8, func(i int) error {
+			_, err := b.ExpireKey(t.Context(), tenant, old, at(time.Hour), fmt.Sprint("new", i))
+			return err
+		}) {
 			if err == nil {
 				won = append(won, fmt.Sprint("new", i))
 				continue
@@ -181,25 +174,18 @@ func TestKeysAreTouched(t *testing.T) {
 		require.NoError(t, b.CreateKey(t.Context(), apiKey(id, tenant), []byte("hash")))
 		used[id] = at(time.Duration(i) * time.Second)
 	}
-	var wg sync.WaitGroup
-	errs := make([]error, 8)
-	for i := range errs { // in whatever order the maps have
-		wg.Go(func() {
-			for round := range 10 {
-				later := map[string]time.Time{}
-				for id, when := range used {
-					later[id] = when.Add(time.Duration(8*round+i) * time.Millisecond)
-				}
-				if errs[i] = store.TouchKeys(t.Context(), later); errs[i] != nil {
-					return
-				}
+	require.NoError(t, errors.Join(atOnce(8, func(i int) error { // in whatever order the maps have
+		for round := range 10 {
+			later := map[string]time.Time{}
+			for id, when := range used {
+				later[id] = when.Add(time.Duration(8*round+i) * time.Millisecond)
 			}
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		require.NoError(t, err)
-	}
+			if err := store.TouchKeys(t.Context(), later); err != nil {
+				return err
+			}
+		}
+		return nil
+	})...))
 	require.NoError(t, b.TouchKeys(t.Context(), map[string]time.Time{"k007": at(0), "k008": at(time.Hour)}))
 	require.NoError(t, b.TouchKeys(t.Context(), nil))
 	all, err := b.ListKeys(t.Context(), tenant, "", keys+1)
@@ -214,22 +200,6 @@ func TestKeysAreTouched(t *testing.T) {
 	}
 }
 
-func (b *bench) alter(sql string, args ...any) {
-	b.t.Helper()
-	_, err := b.pool.Exec(b.t.Context(), sql, args...)
-	require.NoError(b.t, err)
-}
-
-func (b *bench) offer(user string) string {
-	b.t.Helper()
-	code := rand.Text()
-	require.NoError(b.t, b.CreateLinkCode(b.t.Context(), agent.LinkCode{
-		Hash: agent.HashLinkCode(code), ExpiresAt: time.Now().Add(time.Minute),
-		Link: agent.Link{Chat: agent.Chat{Channel: "telegram"}, Tenant: tenant, UserID: user},
-	}))
-	return code
-}
-
 func TestAWrongCodeIsForgottenAfterAnHour(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	c := agent.Chat{Channel: "telegram", ChatID: "1"}
@@ -237,15 +207,15 @@ func TestAWrongCodeIsForgottenAfterAnHour(t *testing.T) {
 		_, err := b.RedeemLink(t.Context(), c, rand.Text())
 		requireCode(t, agent.CodeNotFound, err)
 	}
-	code := b.offer("ann")
+	code := offerCode(t, b, tenant, "ann", time.Minute)
 	_, err := b.RedeemLink(t.Context(), c, code)
 	requireCode(t, agent.CodeRateLimited, err)
 
-	b.alter(`UPDATE chat_link_failures SET since = since - interval '61 minutes'`)
+	b.exec(`UPDATE chat_link_failures SET since = since - interval '61 minutes'`)
 	_, err = b.RedeemLink(t.Context(), c, code)
 	require.NoError(t, err)
 
-	b.alter(`UPDATE chat_link_failures SET since = since - interval '61 minutes'`)
+	b.exec(`UPDATE chat_link_failures SET since = since - interval '61 minutes'`)
 	_, err = b.RedeemLink(t.Context(), agent.Chat{Channel: "telegram", ChatID: "2"}, rand.Text())
 	requireCode(t, agent.CodeNotFound, err)
 	require.Equal(t, 1, b.count("chat_link_failures"), "old failures go")
@@ -253,7 +223,7 @@ func TestAWrongCodeIsForgottenAfterAnHour(t *testing.T) {
 
 func TestOpenCodesAreBounded(t *testing.T) {
 	b := newBench(t, postgres.Config{})
-	b.alter(`INSERT INTO chat_link_codes (hash, channel, tenant, user_id, role, scopes, linked_by, expires_at)
+	b.exec(`INSERT INTO chat_link_codes (hash, channel, tenant, user_id, role, scopes, linked_by, expires_at)
 		SELECT decode(lpad(to_hex(n), 8, '0'), 'hex'), 'telegram', $1, 'u', '', '{}', '', now() + interval '1 hour'
 		FROM generate_series(1, $2::int) AS n`, tenant, agent.MaxLinkCodes)
 	c := agent.LinkCode{
@@ -264,8 +234,8 @@ func TestOpenCodesAreBounded(t *testing.T) {
 	c.Link.Tenant = "another"
 	require.NoError(t, b.CreateLinkCode(t.Context(), c))
 
-	b.alter(`UPDATE chat_link_codes SET expires_at = now() - interval '25 hours' WHERE tenant = $1`, tenant)
-	b.offer("ann")
+	b.exec(`UPDATE chat_link_codes SET expires_at = now() - interval '25 hours' WHERE tenant = $1`, tenant)
+	offerCode(t, b, tenant, "ann", time.Minute)
 	require.Equal(t, 2, b.count("chat_link_codes"), "old codes go")
 
 	c.Link.UserID = ""
@@ -287,9 +257,9 @@ func TestWhatWasOwedGoesInTime(t *testing.T) {
 	}))
 	require.NoError(t, b.SettleTurn(t.Context(), "settled", "me"))
 	require.NoError(t, b.SettleTurn(t.Context(), "fresh", "me"))
-	b.alter(`UPDATE chat_turns SET settled_at = now() - interval '3 days', created_at = now() - interval '3 days' WHERE turn_id = 'settled'`)
-	b.alter(`UPDATE chat_turns SET created_at = now() - interval '31 days', held_until = now() - interval '1 day' WHERE turn_id = 'abandoned'`)
-	b.alter(`UPDATE chat_turns SET created_at = now() - interval '31 days' WHERE turn_id = 'watched'`)
+	b.exec(`UPDATE chat_turns SET settled_at = now() - interval '3 days', created_at = now() - interval '3 days' WHERE turn_id = 'settled'`)
+	b.exec(`UPDATE chat_turns SET created_at = now() - interval '31 days', held_until = now() - interval '1 day' WHERE turn_id = 'abandoned'`)
+	b.exec(`UPDATE chat_turns SET created_at = now() - interval '31 days' WHERE turn_id = 'watched'`)
 	found, err := b.ClaimTurns(t.Context(), "telegram", "42", "you", time.Hour, 10)
 	require.NoError(t, err)
 	require.Empty(t, found)

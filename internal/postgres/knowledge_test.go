@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -36,8 +35,7 @@ func TestKnowledgeWithoutVectors(t *testing.T) {
 
 func (b *bench) dropVectors() {
 	b.t.Helper()
-	_, err := b.pool.Exec(b.t.Context(), `DROP TABLE IF EXISTS knowledge_vectors`)
-	require.NoError(b.t, err)
+	b.exec(`DROP TABLE IF EXISTS knowledge_vectors`)
 }
 
 func knowledge(id string, texts ...string) (agent.KnowledgeDocument, []agent.KnowledgeChunk) {
@@ -112,8 +110,7 @@ func TestPutDocumentRefuses(t *testing.T) {
 			d, chunks := knowledge("a", "one", "two")
 			test.change(&d, chunks)
 			_, err := b.PutDocument(t.Context(), d, chunks)
-			requireCode(t, agent.CodeInvalid, err)
-			requireField(t, test.field, err)
+			requireFault(t, agent.CodeInvalid, test.field, err)
 		})
 	}
 	d, _ := knowledge("a")
@@ -163,31 +160,20 @@ func TestSearchesUseTheIndex(t *testing.T) {
 		require.NoError(t, err)
 	}
 	b.put("a", "common ground")
-	_, err := b.pool.Exec(t.Context(), `VACUUM ANALYZE knowledge_chunks`)
-	require.NoError(t, err)
+	b.exec(`VACUUM ANALYZE knowledge_chunks`)
 	require.Equal(t, []string{"a#0"}, b.search("common"))
-	var plan string
-	rows, err := b.pool.Query(t.Context(), `EXPLAIN (ANALYZE) SELECT FROM knowledge_chunks
-		WHERE search @@ ('''in acme docs'''::tsquery && '''common'''::tsquery)`)
-	require.NoError(t, err)
-	for rows.Next() {
-		var line string
-		require.NoError(t, rows.Scan(&line))
-		plan += line + "\n"
-	}
-	require.NoError(t, rows.Err())
+	plan := b.explain(`SELECT FROM knowledge_chunks WHERE search @@ ('''in acme docs'''::tsquery && '''common'''::tsquery)`)
 	require.Contains(t, plan, "Bitmap Index Scan on knowledge_chunks_search")
 	require.Regexp(t, `knowledge_chunks_search +\(.*\) \(actual time=\S+ rows=1 `, plan)
 }
 
 func TestNearestRefuses(t *testing.T) {
 	b := newBench(t, postgres.Config{})
-	for name, v := range map[string][]float32{
+	for _, v := range map[string][]float32{
 		"empty": nil, "no direction": {0, 0}, "no number": {float32(math.NaN()), 1}, "too long": make([]float32, 16_001),
 	} {
 		_, err := b.Nearest(t.Context(), tenant, "docs", v, 3)
-		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), name)
-		requireField(t, "embedding", err)
+		requireFault(t, agent.CodeInvalid, "embedding", err)
 	}
 }
 
@@ -214,10 +200,8 @@ func TestVectorsOfOneLength(t *testing.T) {
 		requireCode(t, agent.CodeUnavailable, asked)
 		return
 	}
-	requireCode(t, agent.CodeInvalid, mixed)
-	requireField(t, "embedding", mixed)
-	requireCode(t, agent.CodeInvalid, asked)
-	requireField(t, "embedding", asked)
+	requireFault(t, agent.CodeInvalid, "embedding", mixed)
+	requireFault(t, agent.CodeInvalid, "embedding", asked)
 	require.NoError(t, b.DeleteDocument(t.Context(), tenant, "docs", "b"))
 	changed, err = put("a", "2", 1, 0, 0)
 	require.NoError(t, err, "it was the only one: the collection has a new length")
@@ -228,17 +212,13 @@ func TestVectorsOfOneLength(t *testing.T) {
 // Of writers of two lengths that begin together, those of one length succeed.
 func TestVectorsOfOneLengthAtOnce(t *testing.T) {
 	b := newBench(t, postgres.Config{})
-	errs := make([]error, 8)
-	var wg sync.WaitGroup
-	for i := range errs {
-		wg.Go(func() {
-			d, chunks := knowledge(newID(), "text")
-			chunks[0].Embedding = make([]float32, 2+i%2)
-			chunks[0].Embedding[0] = 1
-			_, errs[i] = b.PutDocument(t.Context(), d, chunks)
-		})
-	}
-	wg.Wait()
+	atOnce(8, func(i int) error {
+		d, chunks := knowledge(newID(), "text")
+		chunks[0].Embedding = make([]float32, 2+i%2)
+		chunks[0].Embedding[0] = 1
+		_, err := b.PutDocument(t.Context(), d, chunks)
+		return err
+	})
 	want := 8
 	if b.Vectors() {
 		want = 4

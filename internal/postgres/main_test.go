@@ -3,9 +3,11 @@ package postgres_test
 import (
 	"encoding/json"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -130,16 +132,55 @@ const beginProducer = `
 // epoch begins a producer in the event log and returns its epoch.
 func (b *bench) epoch(stream, producer string) agent.Epoch {
 	b.t.Helper()
-	var e agent.Epoch
-	require.NoError(b.t, b.pool.QueryRow(b.t.Context(), beginProducer, stream, producer).Scan(&e))
-	return e
+	return value[agent.Epoch](b, beginProducer, stream, producer)
+}
+
+// exec runs a statement.
+func (b *bench) exec(sql string, args ...any) {
+	b.t.Helper()
+	_, err := b.pool.Exec(b.t.Context(), sql, args...)
+	require.NoError(b.t, err, sql)
+}
+
+// column returns the only column of a query.
+func column[T any](b *bench, sql string, args ...any) []T {
+	b.t.Helper()
+	rows, err := b.pool.Query(b.t.Context(), sql, args...)
+	require.NoError(b.t, err, sql)
+	all, err := pgx.CollectRows(rows, pgx.RowTo[T])
+	require.NoError(b.t, err, sql)
+	return all
+}
+
+// value returns the only value of a query.
+func value[T any](b *bench, sql string, args ...any) T {
+	b.t.Helper()
+	all := column[T](b, sql, args...)
+	require.Len(b.t, all, 1, sql)
+	return all[0]
 }
 
 func (b *bench) count(table string) int {
 	b.t.Helper()
-	var n int
-	require.NoError(b.t, b.pool.QueryRow(b.t.Context(), "SELECT count(*) FROM "+table).Scan(&n))
-	return n
+	return value[int](b, "SELECT count(*) FROM "+table)
+}
+
+// atOnce calls a function n times at once and returns the errors.
+func atOnce(n int, do func(i int) error) []error {
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i := range errs {
+		all.Go(func() { errs[i] = do(i) })
+	}
+	all.Wait()
+	return errs
+}
+
+// async calls a function in the background and returns where its error comes.
+func async(do func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	return done
 }
 
 // transcript renders a session's messages, one string each: role and what its blocks say.
@@ -174,6 +215,12 @@ func requireCode(t testing.TB, want agent.Code, err error) {
 	t.Helper()
 	require.Error(t, err)
 	require.Equal(t, want, agent.CodeOf(err), "%v", err)
+}
+
+func requireFault(t testing.TB, code agent.Code, field string, err error) {
+	t.Helper()
+	requireCode(t, code, err)
+	require.Equal(t, field, agent.FailureOf(err).Field, "%v", err)
 }
 
 func newID() string { return uuid.NewString() }

@@ -44,10 +44,9 @@ func TestSpendingIsOfTodayAndTheMonth(t *testing.T) {
 
 func TestSpendersAreBounded(t *testing.T) {
 	b := newBench(t, postgres.Config{})
-	_, err := b.pool.Exec(t.Context(), `INSERT INTO usage_ledger (turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens,
+	b.exec(`INSERT INTO usage_ledger (turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens,
 			reasoning_tokens, cost_usd, user_id, agent, created_at)
 		SELECT 't', n, 1, $1, 'm', n, 0, 0, 0, n, 'u' || n, 'a', $2 FROM generate_series(1, 500) AS n`, tenant, at(0))
-	require.NoError(t, err)
 	got, err := b.SpendingAt(t.Context(), tenant, at(0))
 	require.NoError(t, err)
 	require.Len(t, got.Users, agent.MaxSpenders)
@@ -84,8 +83,7 @@ func TestSpendingIsTheTurns(t *testing.T) {
 // three of them approvals: as many as the tenant's number, half of the running turn, and as many that cannot be decided any more.
 func backlog(t testing.TB, finished int) *bench {
 	b := newBench(t, postgres.Config{})
-	_, err := b.pool.Exec(t.Context(), `CREATE INDEX IF NOT EXISTS turns_running ON turns (tenant) WHERE state = 'running'`)
-	require.NoError(t, err)
+	b.exec(`CREATE INDEX IF NOT EXISTS turns_running ON turns (tenant) WHERE state = 'running'`)
 	for _, sql := range []string{
 		fmt.Sprintf(`INSERT INTO sessions (tenant, session_id) SELECT 'acme', 's' || n FROM generate_series(1, %d) AS n`, finished/100+1),
 		`INSERT INTO sessions (tenant, session_id) SELECT 't' || n, 'busy' FROM generate_series(1, 5) AS n`,
@@ -100,8 +98,7 @@ func backlog(t testing.TB, finished int) *bench {
 		approvals("'f' || n", "'acme'", "'reject'", "NULL", "now() - interval '3 days'", finished),
 		`ANALYZE`,
 	} {
-		_, err := b.pool.Exec(t.Context(), sql)
-		require.NoError(t, err, sql)
+		b.exec(sql)
 	}
 	return b
 }
@@ -142,13 +139,12 @@ func TestStandingOfNothing(t *testing.T) {
 
 func TestTenantsSpending(t *testing.T) {
 	b := newBench(t, postgres.Config{})
-	_, err := b.pool.Exec(t.Context(), `
+	b.exec(`
 		INSERT INTO usage_daily VALUES
 			('a', 'tenant', '', '2026-11-22', 0, 1, 10, 1, 0, 0, 0.5), ('a', 'tenant', '', '2026-11-22', 1, 1, 20, 2, 0, 0, 0.25),
 			('a', 'tenant', '', '2026-11-01', 0, 1, 100, 10, 0, 0, 4), ('a', 'tenant', '', '2026-10-31', 0, 1, 1000, 100, 0, 0, 100),
 			('a', 'user', 'u', '2026-11-22', 0, 1, 7, 7, 0, 0, 7), ('b', 'tenant', '', '2026-10-22', 0, 1, 7, 7, 0, 0, 7),
 			('c', 'agent', '', '2026-11-22', 0, 1, 7, 7, 0, 0, 7), ('d', 'tenant', '', '2026-11-03', 0, 1, 5, 6, 0, 0, 0)`)
-	require.NoError(t, err)
 	all, err := b.TenantsSpendingAt(t.Context(), time.Date(2026, 11, 22, 23, 59, 0, 0, time.UTC))
 	require.NoError(t, err)
 	require.ElementsMatch(t, []postgres.TenantSpending{
@@ -173,12 +169,11 @@ func TestStandingUsesIndexes(t *testing.T) {
 	require.NotContains(t, plan, "Seq Scan on turns", plan)
 	require.NotContains(t, plan, "Seq Scan on approvals", plan)
 	t.Log(plan)
-	_, err := b.pool.Exec(t.Context(), `
+	b.exec(`
 		INSERT INTO usage_daily SELECT 't' || t, k.kind, k.name, now()::date - d, 0, 1, 10, 1, 0, 0, 0.5
 		FROM generate_series(1, 50) AS t, generate_series(0, 59) AS d, (
 			SELECT 'tenant' AS kind, '' AS name UNION ALL SELECT 'user', 'u' || u FROM generate_series(1, 40) AS u) AS k;
 		ANALYZE usage_daily`)
-	require.NoError(t, err)
 	plan = b.explain(postgres.ReadTenantsSpending, time.Now().UTC(), 10_000)
 	require.NotContains(t, plan, "Seq Scan on usage_daily", plan)
 	t.Log(plan)

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/url"
 	"strings"
@@ -92,15 +93,7 @@ func TestMigrateManyAtOnce(t *testing.T) {
 	const workers = 8
 	var c postgres.Config
 	pool := openEmpty(t, &c)
-	errs := make([]error, workers)
-	var wg sync.WaitGroup
-	for i := range workers {
-		wg.Go(func() { errs[i] = postgres.Migrate(t.Context(), pool) })
-	}
-	wg.Wait()
-	for _, err := range errs {
-		require.NoError(t, err)
-	}
+	require.NoError(t, errors.Join(atOnce(workers, func(int) error { return postgres.Migrate(t.Context(), pool) })...))
 	require.NoError(t, postgres.Migrate(t.Context(), pool), "nothing left to do")
 	var tables int
 	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_tables WHERE schemaname = 'public' AND tablename IN (
@@ -123,21 +116,16 @@ func TestMigrateRefusesANewerDatabase(t *testing.T) {
 // The requirements name the columns and their types; other programs read them.
 func TestAgentResultsIsTheSeedsTable(t *testing.T) {
 	b := newBench(t, postgres.Config{})
-	rows, err := b.pool.Query(t.Context(), `SELECT column_name || ' ' || data_type || CASE is_nullable WHEN 'NO' THEN ' not null' ELSE '' END
+	columns := column[string](b, `SELECT column_name || ' ' || data_type || CASE is_nullable WHEN 'NO' THEN ' not null' ELSE '' END
 		FROM information_schema.columns WHERE table_name = 'agent_results' ORDER BY ordinal_position`)
-	require.NoError(t, err)
-	columns, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	require.NoError(t, err)
 	require.Equal(t, []string{
 		"result_id uuid not null", "job_id uuid not null", "run_id text not null", "node_id text not null", "result_data jsonb",
 		"cas_id text", "s3_ref text", "status text not null", "error jsonb", "tool_calls jsonb", "tokens_used integer",
 		"cache_hit boolean", "execution_time_ms integer", "created_at timestamp with time zone not null",
 		"completed_at timestamp with time zone",
 	}, columns[:15])
-	var indexes int
-	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_indexes WHERE indexname IN
-		('idx_agent_results_job_id', 'idx_agent_results_run_id', 'idx_agent_results_created_at')`).Scan(&indexes))
-	require.Equal(t, 3, indexes)
+	require.Equal(t, 3, b.count(`pg_indexes WHERE indexname IN
+		('idx_agent_results_job_id', 'idx_agent_results_run_id', 'idx_agent_results_created_at')`))
 }
 
 // killWhileBlocked runs work while lock is held by somebody else, kills the server's side of its connection once it waits for the
@@ -145,8 +133,7 @@ func TestAgentResultsIsTheSeedsTable(t *testing.T) {
 func (b *bench) killWhileBlocked(lock string, work func() error) error {
 	b.t.Helper()
 	defer b.blocked(lock)()
-	failed := make(chan error, 1)
-	go func() { failed <- work() }()
+	failed := async(work)
 	require.Eventually(b.t, func() bool {
 		var killed int
 		err := b.pool.QueryRow(b.t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
@@ -195,15 +182,13 @@ func TestProducerWaitsForTheStepOfItsOlderEpoch(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
 	step := modelStep("t1", 1, b.epoch("t1", "model/1"), agent.Text("said"))
-	saved, begun := make(chan error, 1), make(chan error, 1)
-
 	release := b.blocked(lockLedgerRow)
-	go func() { saved <- b.SaveModelStep(t.Context(), step) }()
+	saved := async(func() error { return b.SaveModelStep(t.Context(), step) })
 	b.awaitWaiting(1)
-	go func() {
+	begun := async(func() error {
 		_, err := b.pool.Exec(t.Context(), beginProducer, "t1", "model/1")
-		begun <- err
-	}()
+		return err
+	})
 	b.awaitWaiting(2)
 	release()
 	require.NoError(t, <-saved)
@@ -215,26 +200,21 @@ func TestBeginWaitsForFinish(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
 	require.NoError(t, b.SaveModelStep(t.Context(), modelStep("t1", 1, 1, agent.Text("said"))))
-	finished := make(chan error, 1)
-	begun := make(chan agent.Begun, 1)
-
+	var answer agent.Begun
 	release := b.blocked(lockTurnRow)
-	go func() {
+	finished := async(func() error {
 		_, err := b.Finish(t.Context(), finish("t1", "s"))
-		finished <- err
-	}()
+		return err
+	})
 	b.awaitWaiting(1)
-	go func() {
-		answer, err := b.Begin(t.Context(), turn("t2", "s"))
-		if err != nil {
-			t.Error(err)
-		}
-		begun <- answer
-	}()
+	begun := async(func() (err error) {
+		answer, err = b.Begin(t.Context(), turn("t2", "s"))
+		return err
+	})
 	b.awaitWaiting(2)
 	release()
 	require.NoError(t, <-finished)
-	answer := <-begun
+	require.NoError(t, <-begun)
 	require.Equal(t, agent.BeginReady, answer.Answer)
 	require.EqualValues(t, 3, answer.Cursor)
 }
@@ -244,20 +224,17 @@ func TestBeginWaitsForDeletedSession(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
 	b.finish(finish("t1", "s"))
-	deleted, begun := make(chan error, 1), make(chan error, 1)
 	var answer agent.Begun
-
 	release := b.blocked(lockTurnRow)
-	go func() {
+	deleted := async(func() error {
 		_, err := b.DeleteSession(t.Context(), tenant, "s")
-		deleted <- err
-	}()
+		return err
+	})
 	b.awaitWaiting(1)
-	go func() {
-		var err error
+	begun := async(func() (err error) {
 		answer, err = b.Begin(t.Context(), turn("t1", "s"))
-		begun <- err
-	}()
+		return err
+	})
 	b.awaitWaiting(2)
 	release()
 	require.NoError(t, <-deleted)
@@ -305,11 +282,10 @@ func TestCancelledCallReleasesItsLocks(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	release := b.blocked(lockStreamRow)
-	failed := make(chan error, 1)
-	go func() {
+	failed := async(func() error {
 		_, err := b.Finish(ctx, finish("t1", "s"))
-		failed <- err
-	}()
+		return err
+	})
 	b.awaitWaiting(1)
 	cancel()
 	requireCode(t, agent.CodeCancelled, <-failed)

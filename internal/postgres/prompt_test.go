@@ -151,7 +151,7 @@ func TestTranscriptIsReadOnce(t *testing.T) {
 	q := agent.PromptQuery{TurnID: "t1", Cursor: b.ready("t1", "s").Cursor, Step: 2, Aside: "(data)"}
 	require.Equal(t, []string{"user: question t1 (data)"}, b.prompt(q))
 
-	b.exec(`UPDATE messages SET blocks = '[{"type":"text","text":"changed"}]' WHERE tenant = $1`)
+	b.exec(`UPDATE messages SET blocks = '[{"type":"text","text":"changed"}]' WHERE tenant = 'acme'`)
 	require.NoError(t, other.SaveModelStep(t.Context(), modelStep("t1", 1, 1, agent.Text("said"))))
 	q.Aside = ""
 	require.Equal(t, []string{"user: question t1", "assistant: said"}, b.prompt(q))

@@ -1,9 +1,9 @@
 package postgres_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -120,18 +120,15 @@ func TestQueueOfFiftyAtOnce(t *testing.T) {
 	const turns = 50
 	b := newBench(t, postgres.Config{})
 	begun := make([]agent.Begun, turns)
-	errs := make([]error, turns)
-	var wg sync.WaitGroup
-	for i := range turns {
-		wg.Go(func() { begun[i], errs[i] = b.Begin(t.Context(), turn(fmt.Sprintf("t%02d", i), "s")) })
-	}
-	wg.Wait()
+	require.NoError(t, errors.Join(atOnce(turns, func(i int) (err error) {
+		begun[i], err = b.Begin(t.Context(), turn(fmt.Sprintf("t%02d", i), "s"))
+		return err
+	})...))
 	var (
 		order     = make([]string, turns)
 		positions []int
 	)
 	for i := range turns {
-		require.NoError(t, errs[i])
 		order[begun[i].Position] = fmt.Sprintf("t%02d", i)
 		positions = append(positions, begun[i].Position)
 		if begun[i].Position == 0 {

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -27,10 +26,8 @@ func perTurnKinds() []string {
 // ended lets so many hours pass since turns ended.
 func (b *bench) ended(hours int, ids ...string) {
 	b.t.Helper()
-	_, err := b.pool.Exec(b.t.Context(), `UPDATE turns SET finished_at = now() - $2 * interval '1 hour' WHERE turn_id = ANY ($1)`, ids, hours)
-	require.NoError(b.t, err)
-	_, err = b.pool.Exec(b.t.Context(), `UPDATE streams SET closed_at = now() - $2 * interval '1 hour' WHERE stream_id = ANY ($1)`, ids, hours)
-	require.NoError(b.t, err)
+	b.exec(`UPDATE turns SET finished_at = now() - $2 * interval '1 hour' WHERE turn_id = ANY ($1)`, ids, hours)
+	b.exec(`UPDATE streams SET closed_at = now() - $2 * interval '1 hour' WHERE stream_id = ANY ($1)`, ids, hours)
 }
 
 // sweep removes what of a kind is older than so many hours, to the end, and returns how many rows that were.
@@ -49,6 +46,14 @@ func (b *bench) sweep(of, kind string, hours int) (removed int64) {
 	}
 	b.t.Fatal("the sweep has no end")
 	return 0
+}
+
+// sweepAll removes everything that is older than 50 hours.
+func (b *bench) sweepAll() {
+	b.t.Helper()
+	for _, kind := range perTurnKinds() {
+		b.sweep(tenant, kind, 50)
+	}
 }
 
 // soundness fails for rows that refer to none.
@@ -91,7 +96,7 @@ func TestRetentionSweepsKindByKind(t *testing.T) {
 
 	require.EqualValues(t, 1, b.sweep(tenant, retention.Results, 50))
 	_, err := b.Result(t.Context(), tenant, "old")
-	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
+	requireCode(t, agent.CodeNotFound, err)
 	require.ErrorContains(t, err, "has expired")
 	require.Equal(t, 1, b.count(`agent_results WHERE turn_id = 'old' AND result_data IS NULL AND cas_id IS NULL`))
 	left, err := b.Turn(t.Context(), "old")
@@ -136,9 +141,7 @@ func TestASessionGoesOnWithoutItsOldMessages(t *testing.T) {
 		b.finish(finish(id, "s"))
 	}
 	b.ended(100, "t1", "t2")
-	for _, kind := range perTurnKinds() {
-		b.sweep(tenant, kind, 50)
-	}
+	b.sweepAll()
 	require.Equal(t, 1, b.count("turns"))
 	page, err := b.Messages(t.Context(), tenant, "s", 0, 10)
 	require.NoError(t, err)
@@ -156,9 +159,7 @@ func TestASessionGoesOnWithoutItsOldMessages(t *testing.T) {
 	b.finish(finish("t4", "s"))
 
 	b.ended(100, "t3", "t4")
-	for _, kind := range perTurnKinds() {
-		b.sweep(tenant, kind, 50)
-	}
+	b.sweepAll()
 	for _, table := range perTurn() {
 		require.Zero(t, b.count(table), table)
 	}
@@ -177,9 +178,7 @@ func TestRetentionSparesLiveSessions(t *testing.T) {
 	b.ended(1000, "old")
 	b.live(turn("elsewhere", "s2"), cas("3"), cas("4"))
 	b.ended(999, "elsewhere") // behind the one that is spared
-	for _, kind := range perTurnKinds() {
-		b.sweep(tenant, kind, 50)
-	}
+	b.sweepAll()
 	require.Positive(t, b.count(`messages WHERE turn_id = 'old'`))
 	require.NotEmpty(t, b.holders(tenant, cas("1")))
 	require.Zero(t, b.count(`events WHERE stream_id = 'old'`))
@@ -188,9 +187,7 @@ func TestRetentionSparesLiveSessions(t *testing.T) {
 	require.Equal(t, 1, b.count(`turn_steps WHERE turn_id = 'waits'`))
 
 	b.finish(finish("waits", "s"))
-	for _, kind := range perTurnKinds() {
-		b.sweep(tenant, kind, 50)
-	}
+	b.sweepAll()
 	require.Zero(t, b.count(`turns WHERE turn_id = 'old'`), "the next sweep comes back for it")
 	require.Positive(t, b.count(`messages WHERE turn_id = 'waits'`))
 	b.soundness()
@@ -205,9 +202,7 @@ func TestRetentionSparesChildrenOfLiveTurns(t *testing.T) {
 		require.Zero(t, b.sweep(tenant, kind, 50), kind)
 	}
 	b.finish(finish("parent", "s"))
-	for _, kind := range perTurnKinds() {
-		b.sweep(tenant, kind, 50)
-	}
+	b.sweepAll()
 	require.Zero(t, b.count(`turns WHERE turn_id = 'c'`))
 	b.soundness()
 }
@@ -219,14 +214,10 @@ func TestRetentionPassesOverWhatIsLocked(t *testing.T) {
 	b.live(turn("t2", "s2"), cas("1"), cas("2"))
 	b.ended(1000, "t1", "t2")
 	release := b.blocked(`SELECT FROM sessions WHERE session_id = 's1' FOR UPDATE`)
-	for _, kind := range perTurnKinds() {
-		b.sweep(tenant, kind, 50)
-	}
+	b.sweepAll()
 	require.Equal(t, 1, b.count("turns"))
 	release()
-	for _, kind := range perTurnKinds() {
-		b.sweep(tenant, kind, 50)
-	}
+	b.sweepAll()
 	require.Zero(t, b.count("turns"))
 	require.Zero(t, b.count("sessions"))
 }
@@ -287,7 +278,7 @@ func TestRetentionDiesAnywhere(t *testing.T) {
 func TestRetentionOfLargeTurns(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.live(turn("t1", "s"), cas("1"), cas("2"))
-	b.exec(`INSERT INTO events (stream_id, event_index, size, event) SELECT 't1', n, 10, '{}' FROM generate_series(100, 4000) AS n WHERE $1 <> ''`)
+	b.exec(`INSERT INTO events (stream_id, event_index, size, event) SELECT 't1', n, 10, '{}' FROM generate_series(100, 4000) AS n`)
 	b.ended(1000, "t1")
 	require.Greater(t, b.sweep(tenant, retention.Events, 50), int64(3900), "in pieces of 1,000")
 	require.Zero(t, b.count("events"))
@@ -302,33 +293,32 @@ func TestRetentionOfStreamsWithoutTurns(t *testing.T) {
 		b.finish(finish(id, "none"))
 	}
 	b.live(turn("t1", "s"), cas("1"), cas("2"))
-	b.exec(`UPDATE streams SET closed_at = now() - interval '1000 hours' WHERE stream_id NOT IN ('refused7', $1)`)
+	b.exec(`UPDATE streams SET closed_at = now() - interval '1000 hours' WHERE stream_id <> 'refused7'`)
 	require.Positive(t, b.sweep("", retention.Events, 50))
 	require.Equal(t, 2, b.count("streams"), "the young one, and the turn's")
 	require.Positive(t, b.count(`events WHERE stream_id = 't1'`))
-	b.exec(`UPDATE streams SET closed_at = now() - interval '60 hours' WHERE stream_id = 'refused7' AND $1 <> ''`)
+	b.exec(`UPDATE streams SET closed_at = now() - interval '60 hours' WHERE stream_id = 'refused7'`)
 	require.Positive(t, b.sweep("", retention.Events, 50), "which comes later")
 	require.Equal(t, 1, b.count("streams"))
 }
 
 func TestRetentionOfRows(t *testing.T) {
 	b := newBench(t, postgres.Config{})
-	insert := func(sql string) { b.exec(sql) }
-	insert(`INSERT INTO audit_log (at, tenant, subject, method, credential, action, resource, outcome, channel, request_id, remote)
-		SELECT now() - (2600 - n) * interval '1 hour', CASE n % 2 WHEN 0 THEN $1 ELSE 'evil' END, '', '', '', 'x', '', '', '', '', '' FROM generate_series(1, 2600) AS n`)
-	insert(`INSERT INTO usage_ledger (turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd, agent, created_at)
-		SELECT 't' || n, 1, 1, $1, 'm', 1, 1, 0, 0, 0.1, 'a', now() - n * interval '1 hour' FROM generate_series(0, 2400) AS n`)
-	insert(`INSERT INTO workflow_runs (run_id, tenant, workflow_id, tag, owner, version, status, user_id, schedule, started_at, finished_at)
-		SELECT 'r' || n, $1, '', 'x', '', 1, 'x', '', '', now() - n * interval '1 hour', CASE WHEN n <> 3 THEN now() - n * interval '1 hour' END
+	b.exec(`INSERT INTO audit_log (at, tenant, subject, method, credential, action, resource, outcome, channel, request_id, remote)
+		SELECT now() - (2600 - n) * interval '1 hour', CASE n % 2 WHEN 0 THEN 'acme' ELSE 'evil' END, '', '', '', 'x', '', '', '', '', '' FROM generate_series(1, 2600) AS n`)
+	b.exec(`INSERT INTO usage_ledger (turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd, agent, created_at)
+		SELECT 't' || n, 1, 1, 'acme', 'm', 1, 1, 0, 0, 0.1, 'a', now() - n * interval '1 hour' FROM generate_series(0, 2400) AS n`)
+	b.exec(`INSERT INTO workflow_runs (run_id, tenant, workflow_id, tag, owner, version, status, user_id, schedule, started_at, finished_at)
+		SELECT 'r' || n, 'acme', '', 'x', '', 1, 'x', '', '', now() - n * interval '1 hour', CASE WHEN n <> 3 THEN now() - n * interval '1 hour' END
 		FROM generate_series(1, 120) AS n`)
-	insert(`INSERT INTO workflow_run_steps (run_id, node_id, visit, type, status, outcome, ref, turn_id, started_at)
-		SELECT r.run_id, 'n', n, '', '', '', '', '', now() FROM workflow_runs r, generate_series(1, 30) AS n WHERE $1 <> ''`)
-	insert(`INSERT INTO pipeline_shapes (tenant, shape, uses, used_at) VALUES ($1, 'old', 1, now() - interval '9 days'), ($1, 'tool', 1, now() - interval '9 days'), ($1, 'new', 1, now())`)
-	insert(`INSERT INTO pipeline_samples (tenant, shape, digest, steps, used_at) VALUES ($1, 'old', 'x', '[]', now() - interval '9 days')`)
-	insert(`INSERT INTO composites (tenant, id, name, description, shape, version, enabled, created_at, updated_at) VALUES ($1, 'c', 'c', '', 'tool', 1, true, now(), now())`)
-	insert(`INSERT INTO schedules (tenant, name, revision, kind, document, paused, note, principal, created_by, updated_by, created_at, updated_at)
-		VALUES ($1, 'n', 1, '', '{}', false, '', '{}', '', '', now(), now())`)
-	insert(`INSERT INTO schedule_runs (run_id, tenant, schedule, kind, workflow_id, status, started_at, ended_at) SELECT 's' || n, $1, 'n', '', '', '', now() - n * interval '1 day',
+	b.exec(`INSERT INTO workflow_run_steps (run_id, node_id, visit, type, status, outcome, ref, turn_id, started_at)
+		SELECT r.run_id, 'n', n, '', '', '', '', '', now() FROM workflow_runs r, generate_series(1, 30) AS n`)
+	b.exec(`INSERT INTO pipeline_shapes (tenant, shape, uses, used_at) VALUES ('acme', 'old', 1, now() - interval '9 days'), ('acme', 'tool', 1, now() - interval '9 days'), ('acme', 'new', 1, now())`)
+	b.exec(`INSERT INTO pipeline_samples (tenant, shape, digest, steps, used_at) VALUES ('acme', 'old', 'x', '[]', now() - interval '9 days')`)
+	b.exec(`INSERT INTO composites (tenant, id, name, description, shape, version, enabled, created_at, updated_at) VALUES ('acme', 'c', 'c', '', 'tool', 1, true, now(), now())`)
+	b.exec(`INSERT INTO schedules (tenant, name, revision, kind, document, paused, note, principal, created_by, updated_by, created_at, updated_at)
+		VALUES ('acme', 'n', 1, '', '{}', false, '', '{}', '', '', now(), now())`)
+	b.exec(`INSERT INTO schedule_runs (run_id, tenant, schedule, kind, workflow_id, status, started_at, ended_at) SELECT 's' || n, 'acme', 'n', '', '', '', now() - n * interval '1 day',
 		CASE WHEN n <> 5 THEN now() - n * interval '1 day' END FROM generate_series(1, 9) AS n`)
 
 	require.EqualValues(t, 1300-12, b.sweep(tenant, retention.Audit, 24))
@@ -359,12 +349,12 @@ func TestRetentionRefuses(t *testing.T) {
 		{Tenant: tenant, Kind: "everything", Before: time.Now()}, {Tenant: "", Kind: retention.Turns, Before: time.Now()}, {Tenant: tenant, Kind: retention.Audit},
 	} {
 		_, err := b.SweepRetention(t.Context(), w, retention.Cursor{})
-		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), "%v", w)
+		requireCode(t, agent.CodeInvalid, err)
 	}
 	_, err := b.SweepRetention(t.Context(), retention.Sweep{Tenant: tenant, Kind: retention.Audit, Before: time.Now()}, retention.Cursor{Stage: 1})
-	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+	requireCode(t, agent.CodeInvalid, err)
 	_, err = b.StoredKind(t.Context(), tenant, "x", time.Now())
-	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+	requireCode(t, agent.CodeInvalid, err)
 }
 
 func TestWhatIsStored(t *testing.T) {
@@ -404,7 +394,7 @@ func TestRetentionTenants(t *testing.T) {
 	}
 	require.NoError(t, b.AppendAudit(t.Context(), []agent.AuditRecord{{At: time.Now(), Tenant: "z"}, {At: time.Now()}}))
 	b.exec(`INSERT INTO usage_ledger (turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd)
-		VALUES ($1, 1, 1, 'm', '', 1, 1, 0, 0, 0)`)
+		VALUES ('acme', 1, 1, 'm', '', 1, 1, 0, 0, 0)`)
 	found, err = b.RetentionTenants(t.Context(), "", 10)
 	require.NoError(t, err)
 	require.Equal(t, []string{"a", "b", "m", "z"}, found)
@@ -459,11 +449,7 @@ var tablesOfKinds = map[string][]string{
 // Every table is of one kind, or says why it is of none. Whoever adds a table decides.
 func TestEveryTableHasAKind(t *testing.T) {
 	b := newBench(t, postgres.Config{})
-	rows, err := b.pool.Query(t.Context(), `SELECT table_name::text FROM information_schema.tables
-		WHERE table_schema = 'public' AND table_type = 'BASE TABLE' ORDER BY 1`)
-	require.NoError(t, err)
-	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	require.NoError(t, err)
+	found := b.tables()
 	if !slices.Contains(found, "knowledge_vectors") { // without the extension
 		found = append(found, "knowledge_vectors")
 	}

@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"encoding/json"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -89,14 +88,11 @@ func TestSchedule(t *testing.T) {
 
 func TestSchedulesAreBounded(t *testing.T) {
 	b := newBench(t, postgres.Config{})
-	var wg sync.WaitGroup
-	errs := make([]error, 8)
-	for i := range errs {
-		wg.Go(func() { _, errs[i] = b.PutSchedule(t.Context(), planned(fmt.Sprint("s", i)), true, 5) })
-	}
-	wg.Wait()
 	failed := 0
-	for _, err := range errs {
+	for _, err := range atOnce(8, func(i int) error {
+		_, err := b.PutSchedule(t.Context(), planned(fmt.Sprint("s", i)), true, 5)
+		return err
+	}) {
 		if err != nil {
 			failed++
 			requireCode(t, agent.CodeOverflow, err)
@@ -282,20 +278,17 @@ func TestOldScheduleRunsAreForgotten(t *testing.T) {
 		require.NoError(t, err)
 	}
 	var ids []string
-	var token string
-	for {
-		page, err := b.ScheduleRuns(t.Context(), tenant, "news", agent.Page{Size: 2, Token: token})
+	page := agent.ScheduleRunPage{}
+	for begun := false; !begun || page.Next != ""; begun = true {
+		page, err = b.ScheduleRuns(t.Context(), tenant, "news", agent.Page{Size: 2, Token: page.Next})
 		require.NoError(t, err)
 		for _, r := range page.Runs {
 			ids = append(ids, r.RunID)
 		}
-		if token = page.Next; token == "" {
-			break
-		}
 	}
 	require.Equal(t, []string{"r5", "r4", "r3", "waits"}, ids, "newest first; what has not ended stays")
 	require.Equal(t, 5, b.count("schedule_runs"))
-	page, err := b.ScheduleRuns(t.Context(), "evil", "news", agent.Page{})
+	page, err = b.ScheduleRuns(t.Context(), "evil", "news", agent.Page{})
 	require.NoError(t, err)
 	require.Empty(t, page.Runs)
 

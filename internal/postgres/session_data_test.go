@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -220,7 +219,7 @@ func TestDatasetsAreBounded(t *testing.T) {
 func TestDatasetsReadsOnlyTheSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, postgres.Config{})
-	_, err := b.pool.Exec(t.Context(), `
+	b.exec(`
 		INSERT INTO sessions (tenant, session_id) SELECT 'acme', 's' || i FROM generate_series(1, 50) i;
 		INSERT INTO turns (turn_id, tenant, session_id, seq, state, workflow_id, agent, instance_id, plan_hash, model, channel, user_id,
 			on_busy, history, input, context)
@@ -229,12 +228,7 @@ func TestDatasetsReadsOnlyTheSession(t *testing.T) {
 		INSERT INTO tool_calls (turn_id, step, call_id, tenant, name, status, ref, duration_ms, dataset)
 		SELECT turn_id, 1, 'c1', tenant, 'x', 'success', '', 1, '{}' FROM turns;
 		ANALYZE`)
-	require.NoError(t, err)
-	rows, err := b.pool.Query(t.Context(), `EXPLAIN (ANALYZE, FORMAT TEXT) `+postgres.ReadDatasets, tenant, "s7", "s7t19956", 10, 16<<10, 50)
-	require.NoError(t, err)
-	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	require.NoError(t, err)
-	plan := strings.Join(lines, "\n")
+	plan := b.explain(postgres.ReadDatasets, tenant, "s7", "s7t19956", 10, 16<<10, 50)
 	require.NotContains(t, plan, "Seq Scan", plan)
 	require.Contains(t, plan, "Index Scan Backward using turns_tenant_session_id_seq_key", plan)
 	require.Contains(t, plan, "tool_calls_pkey", plan)
@@ -274,12 +268,11 @@ func TestAddReferencesRefuses(t *testing.T) {
 
 func TestReferencesAreBounded(t *testing.T) {
 	b := newBench(t, postgres.Config{})
-	_, err := b.pool.Exec(t.Context(), `
+	b.exec(`
 		INSERT INTO reference_lists VALUES ('acme', 's', 9999);
 		INSERT INTO session_references SELECT 'acme', 's', i, 'k' || i, '{}', '', '{}', now() FROM generate_series(1, 9999) i;
 		INSERT INTO reference_names SELECT 'acme', 's', 'k' || i, i FROM generate_series(1, 9999) i`)
-	require.NoError(t, err)
-	_, err = b.AddReferences(t.Context(), tenant, "s", []agent.Reference{source("k7"), source("n1"), source("n2")})
+	_, err := b.AddReferences(t.Context(), tenant, "s", []agent.Reference{source("k7"), source("n1"), source("n2")})
 	requireCode(t, agent.CodeOverflow, err)
 	kept, err := b.AddReferences(t.Context(), tenant, "s", []agent.Reference{source("k7"), source("n1")})
 	require.NoError(t, err)
@@ -346,12 +339,11 @@ func TestTurnTools(t *testing.T) {
 	_, err = b.SaveTurnTools(t.Context(), "t1", agent.TurnTools{Missing: []string{strings.Repeat("x", 16<<20)}})
 	requireCode(t, agent.CodeOverflow, err)
 
-	_, err = b.pool.Exec(t.Context(), `
+	b.exec(`
 		INSERT INTO turns (turn_id, tenant, session_id, seq, state, workflow_id, agent, instance_id, plan_hash, model, channel, user_id,
 			on_busy, history, input, context)
 		SELECT 'x' || i, 'acme', 's', i + 10, 'completed', '', '', '', '', '', '', '', '', '', '[]', '{}' FROM generate_series(1, 5000) i;
 		INSERT INTO turn_tools SELECT turn_id, '{}' FROM turns WHERE turn_id LIKE 'x%'; ANALYZE`)
-	require.NoError(t, err)
 	plan := b.explain(postgres.ReadTurnTools, "x7")
 	require.Contains(t, plan, "turn_tools_pkey", plan)
 }

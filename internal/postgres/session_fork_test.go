@@ -215,8 +215,7 @@ func TestRerunBegins(t *testing.T) {
 	foreign.Tenant = "evil"
 	requireCode(t, agent.CodeNotFound, beginError(b.Begin(t.Context(), foreign)))
 	_, err = b.Begin(t.Context(), rerun("x", "s", "t2", 0))
-	requireCode(t, agent.CodeConflict, err)
-	require.Equal(t, "session_id", agent.FailureOf(err).Field)
+	requireFault(t, agent.CodeConflict, "session_id", err)
 	require.Zero(t, b.count(`sessions WHERE session_id = 'n'`))
 
 	first := b.begin(rerun("first", "branch2", "t1", 0))

@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -255,15 +254,5 @@ func TestDeleteSessionTakesChildTurnsAlong(t *testing.T) {
 	require.Equal(t, 4, gone.Turns)
 	require.Equal(t, 12, gone.Messages)
 	require.Equal(t, []string{cas("1"), cas("2"), cas("3")}, gone.Refs)
-	rows, err := b.pool.Query(t.Context(), `SELECT turn_id FROM turns`)
-	require.NoError(t, err)
-	var left []string
-	for rows.Next() {
-		var id string
-		require.NoError(t, rows.Scan(&id))
-		left = append(left, id)
-	}
-	require.NoError(t, rows.Err())
-	slices.Sort(left)
-	require.Equal(t, []string{"f1", "x1", "x2", "x3"}, left)
+	require.Equal(t, []string{"f1", "x1", "x2", "x3"}, column[string](b, `SELECT turn_id FROM turns ORDER BY turn_id`))
 }

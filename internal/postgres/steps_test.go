@@ -323,8 +323,7 @@ func TestStepIsStoredWithItsEvents(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
 	b.epoch("t1", "model/1")
-	_, err := b.pool.Exec(t.Context(), `UPDATE streams SET generation = 1`)
-	require.NoError(t, err)
+	b.exec(`UPDATE streams SET generation = 1`)
 	step := modelStep("t1", 1, 1, agent.Text("first"))
 	for _, e := range []*eventRow{{generation: 9, last: 7}, {generation: 1, last: 8}} { // another owner's; not all stored
 		step.Events = e

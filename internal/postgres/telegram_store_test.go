@@ -2,9 +2,10 @@ package postgres_test
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func TestTelegramStore(t *testing.T) {
 		"answers are claimed once": testAnswersAreClaimedOnce, "a lost lease saves nothing": testLostLeaseSavesNothing, "questions": testQuestions,
 	} {
 		t.Run(name, func(t *testing.T) {
-			b.alter(`TRUNCATE chat_links, chat_link_codes, chat_link_failures, chat_threads, chat_turns, chat_questions`)
+			b.exec(`TRUNCATE chat_links, chat_link_codes, chat_link_failures, chat_threads, chat_turns, chat_questions`)
 			run(t, b)
 		})
 	}
@@ -98,8 +99,7 @@ func testGuessesAreBounded(t *testing.T, s *bench) {
 	for _, guess := range []string{rand.Text(), code} {
 		_, err := s.RedeemLink(t.Context(), telegramChat("1"), guess)
 		requireCode(t, agent.CodeRateLimited, err)
-		var e *agent.Error
-		require.ErrorAs(t, err, &e)
+		e, _ := errors.AsType[*agent.Error](err)
 		require.Greater(t, e.RetryAfter, agent.LinkWindow/2)
 		require.LessOrEqual(t, e.RetryAfter, agent.LinkWindow)
 	}
@@ -109,17 +109,11 @@ func testGuessesAreBounded(t *testing.T, s *bench) {
 
 func testOneCodeLinksOneChat(t *testing.T, s *bench) {
 	code := offerCode(t, s, "acme", "ann", time.Minute)
-	var all sync.WaitGroup
-	made := make(chan string, 8)
-	for i := range 8 {
-		all.Go(func() {
-			if l, err := s.RedeemLink(t.Context(), telegramChat(fmt.Sprint(i)), code); err == nil {
-				made <- l.ChatID
-			}
-		})
-	}
-	all.Wait()
-	require.Len(t, made, 1)
+	refused := slices.DeleteFunc(atOnce(8, func(i int) error {
+		_, err := s.RedeemLink(t.Context(), telegramChat(fmt.Sprint(i)), code)
+		return err
+	}), func(err error) bool { return err == nil })
+	require.Len(t, refused, 7)
 }
 
 func testChatHasOneLink(t *testing.T, s *bench) {
@@ -270,21 +264,12 @@ func testAnswersAreClaimedOnce(t *testing.T, s *bench) {
 		return len(first) == 2
 	}, 30*time.Second, 5*time.Millisecond)
 	require.Equal(t, []string{"t1", "t2"}, first, "the oldest")
-	var (
-		all    sync.WaitGroup
-		mu     sync.Mutex
-		shared []string
-	)
-	for i := range 4 {
-		all.Go(func() {
-			ids := claimAnswers(t, s, fmt.Sprint("holder ", i), 10)
-			mu.Lock()
-			defer mu.Unlock()
-			shared = append(shared, ids...)
-		})
-	}
-	all.Wait()
-	require.ElementsMatch(t, []string{"t3", "t4"}, shared, "each once")
+	claimed := make([][]agent.ChatTurn, 4)
+	require.NoError(t, errors.Join(atOnce(len(claimed), func(i int) (err error) {
+		claimed[i], err = s.ClaimTurns(t.Context(), "telegram", chatAccount, fmt.Sprint("holder ", i), longLease, 10)
+		return err
+	})...))
+	require.Len(t, slices.Concat(claimed...), 2, "t3 and t4, each once")
 	require.Empty(t, claimAnswers(t, s, "you", 10))
 
 	held, err := s.SaveTurn(t.Context(), &agent.ChatTurn{TurnID: "t1", Messages: []int64{5, 6}, After: 12}, "you", 0)

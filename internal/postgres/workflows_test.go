@@ -4,11 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -36,12 +34,6 @@ func (b *bench) store(c agent.WorkflowCommit) agent.StoredWorkflow {
 	require.NoError(b.t, err)
 	require.Equal(b.t, c.Base+1, w.Version)
 	return w
-}
-
-func requireFault(t testing.TB, code agent.Code, field string, err error) {
-	t.Helper()
-	requireCode(t, code, err)
-	require.Equal(t, field, agent.FailureOf(err).Field, "%v", err)
 }
 
 func TestWorkflowVersions(t *testing.T) {
@@ -174,8 +166,7 @@ func TestCommitWorkflowOnce(t *testing.T) {
 	require.Equal(t, "h3", hash)
 	require.Equal(t, same, r, "the first stands")
 
-	_, err = b.pool.Exec(t.Context(), `UPDATE workflow_requests SET at = at - interval '91 days'`)
-	require.NoError(t, err)
+	b.exec(`UPDATE workflow_requests SET at = at - interval '91 days'`)
 	require.NoError(t, b.RememberUnchanged(t.Context(), same, "k3", "h3"))
 	require.Equal(t, 2, b.count("workflow_requests"), "old ones go, two at a time")
 }
@@ -185,33 +176,29 @@ func TestCommitWorkflowAtOnce(t *testing.T) {
 	k := key("ops", "main")
 	const writers = 8
 	for base := range int64(3) {
-		var all sync.WaitGroup
-		errs, keyed := make([]error, writers), make([]agent.StoredWorkflow, writers)
-		for i := range writers {
-			all.Go(func() {
-				c := version(k, base)
-				c.Stored.PatchID = fmt.Sprintf("patch_%d_%d", base, i)
-				_, errs[i] = b.CommitWorkflow(t.Context(), c)
-			})
-			all.Go(func() {
+		keyed := make([]agent.StoredWorkflow, writers)
+		won := 0
+		for i, err := range atOnce(2*writers, func(i int) (err error) {
+			if i < writers {
 				c := version(key("ops", "keyed"), base)
 				c.Idempotency, c.RequestHash, c.Stored.PatchID = fmt.Sprint("k", base), "h", fmt.Sprintf("patch_keyed_%d_%d", base, i)
-				var err error
 				keyed[i], err = b.CommitWorkflow(t.Context(), c)
-				if err != nil {
-					keyed[i].PatchID = err.Error()
-				}
-			})
-		}
-		all.Wait()
-		won := 0
-		for i, err := range errs {
-			if err == nil {
+				return err
+			}
+			c := version(k, base)
+			c.Stored.PatchID = fmt.Sprintf("patch_%d_%d", base, i)
+			_, err = b.CommitWorkflow(t.Context(), c)
+			return err
+		}) {
+			switch {
+			case i < writers:
+				require.NoError(t, err)
+				require.Equal(t, keyed[0], keyed[i], "one answer for one key")
+			case err == nil:
 				won++
-			} else {
+			default:
 				requireFault(t, agent.CodeConflict, "base_version", err)
 			}
-			require.Equal(t, keyed[0], keyed[i], "one answer for one key")
 		}
 		require.Equal(t, 1, won)
 	}
@@ -354,11 +341,10 @@ func TestWorkflows(t *testing.T) {
 // The plan of the newest version follows indexes, however many definitions and versions there are.
 func TestWorkflowReadsOneRow(t *testing.T) {
 	b := newBench(t, postgres.Config{})
-	_, err := b.pool.Exec(t.Context(), `
+	b.exec(`
 		INSERT INTO workflow_definitions SELECT 'acme', 't' || i, 'ops', 20, false FROM generate_series(1, 1000) i;
 		INSERT INTO workflow_versions SELECT 'acme', 't' || i % 1000 + 1, 'ops', i / 1000 + 1, '{}', '', false, 'p' || i, NULL, '', '', now(), ''
 		FROM generate_series(0, 19999) i; ANALYZE`)
-	require.NoError(t, err)
 	plan := b.explain(postgres.ReadWorkflow, tenant, "t7", "", 0)
 	require.NotContains(t, plan, "Seq Scan", plan)
 	require.Contains(t, plan, "workflow_definitions_pkey", plan)
@@ -367,9 +353,5 @@ func TestWorkflowReadsOneRow(t *testing.T) {
 
 func (b *bench) explain(sql string, args ...any) string {
 	b.t.Helper()
-	rows, err := b.pool.Query(b.t.Context(), `EXPLAIN (ANALYZE, FORMAT TEXT) `+sql, args...)
-	require.NoError(b.t, err)
-	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	require.NoError(b.t, err)
-	return strings.Join(lines, "\n")
+	return strings.Join(column[string](b, `EXPLAIN (ANALYZE, FORMAT TEXT) `+sql, args...), "\n")
 }
