@@ -140,23 +140,12 @@ func (l *MemoryLog) Append(ctx context.Context, f agent.Fence, batch int64, even
 
 // Touch asks, without writing, whether the producer may go on.
 func (l *MemoryLog) Touch(ctx context.Context, f agent.Fence) (agent.Appended, error) {
-	if err := checkNamesOf(ctx, f.StreamID, f.Producer); err != nil {
-		return agent.Appended{}, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s, _, err := l.holder(f)
-	return s.appended(), err
+	return l.Append(ctx, f, 0, nil)
 }
 
 // Sync has nothing to do: what was appended is in the log already. [agent.ErrFenced] when a newer epoch has begun.
 func (l *MemoryLog) Sync(ctx context.Context, f agent.Fence) error {
-	if err := checkNamesOf(ctx, f.StreamID, f.Producer); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, _, err := l.holder(f)
+	_, err := l.Touch(ctx, f)
 	if errors.Is(err, agent.ErrStreamClosed) {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package pgstream
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,19 +74,10 @@ func (b batchSet) String() string {
 func parseBatches(text string) batchSet {
 	var set batchSet
 	for part := range strings.SplitSeq(strings.Trim(text, "{}"), "),") {
-		low, high, ok := strings.Cut(strings.Trim(part, "[)"), ",")
-		if !ok {
-			continue
+		var r [2]int64
+		if _, err := fmt.Sscanf(part, "[%d,%d", &r[0], &r[1]); err == nil {
+			set = append(set, r)
 		}
-		from, err := strconv.ParseInt(low, 10, 64)
-		if err != nil {
-			continue
-		}
-		to, err := strconv.ParseInt(high, 10, 64)
-		if err != nil {
-			continue
-		}
-		set = append(set, [2]int64{from, to})
 	}
 	return set
 }

@@ -94,7 +94,7 @@ func (l *Log) await(ctx context.Context, sub *subscription, after int64, idle bo
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-l.life.Done():
-			return agent.Errorf(agent.CodeUnavailable, "follow stream", "%w", errStopped)
+			return stopped("follow stream")
 		}
 	}
 	if idle {
@@ -118,7 +118,7 @@ type page struct {
 func (l *Log) read(ctx context.Context, sub *subscription, after int64) (page, error) {
 	id := sub.stream
 	if l.life.Err() != nil {
-		return page{}, agent.Errorf(agent.CodeUnavailable, "follow stream", "%w", errStopped)
+		return page{}, stopped("follow stream")
 	}
 	if s := l.lookup(id); s != nil && ctx.Err() == nil {
 		if p, ok := s.page(after); ok {
@@ -144,7 +144,7 @@ func (l *Log) read(ctx context.Context, sub *subscription, after int64) (page, e
 	case err == nil:
 		return p, nil
 	case context.Cause(ctx) == errStopped: //nolint:errorlint // the cause itself, wrapped by nobody
-		return page{}, agent.Errorf(agent.CodeUnavailable, "follow stream", "%w", errStopped)
+		return page{}, stopped("follow stream")
 	case ctx.Err() != nil:
 		return page{}, ctx.Err()
 	default:

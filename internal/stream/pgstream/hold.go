@@ -37,8 +37,7 @@ func (l *Log) Hold(ctx context.Context, streamID string) (*agent.HeldStream, err
 		case changed == nil:
 			return nil, agent.Interrupted(ctx, op)
 		}
-		l.markDirty(s)
-		l.kickWriter()
+		l.storeNow(s)
 		if err := l.wait(bounded, op, changed); err != nil {
 			if mine {
 				l.letGo(s, nil)
@@ -61,8 +60,7 @@ func (l *Log) LetGo(kept *agent.HeldStream, events []agent.Event) {
 func (l *Log) letGo(s *live, events []agent.Event) {
 	last, over := s.letGo(asRead(events))
 	if !over {
-		l.markDirty(s)
-		l.kickWriter()
+		l.storeNow(s)
 		return
 	}
 	l.advance(s.id, last)
@@ -77,7 +75,7 @@ func asRead(events []agent.Event) []agent.Event {
 	for i := range events {
 		body, err := stream.Encode(&events[i])
 		if err != nil {
-			continue // cannot happen: it was encoded before
+			continue // not possible: the same event was encoded before
 		}
 		if e, err := stream.Decode(body); err == nil {
 			read[i] = e

@@ -1,6 +1,10 @@
 package pgstream
 
-import "sync"
+import (
+	"maps"
+	"slices"
+	"sync"
+)
 
 // hub wakes followers when there is something to read. It knows only followed streams.
 type hub struct {
@@ -82,10 +86,7 @@ func (h *hub) resync() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, t := range h.topics {
-		for s := range t.subs {
-			s.stale = true
-			s.signal()
-		}
+		t.reread()
 	}
 }
 
@@ -98,11 +99,15 @@ func (h *hub) refresh(stream string) bool {
 		return false
 	}
 	t.newest = 0
+	t.reread()
+	return true
+}
+
+func (t *topic) reread() {
 	for s := range t.subs {
 		s.stale = true
 		s.signal()
 	}
-	return true
 }
 
 // isFollowed reports whether a stream has a follower.
@@ -127,9 +132,5 @@ func (s *subscription) signal() {
 func (h *hub) streams() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ids := make([]string, 0, len(h.topics))
-	for id := range h.topics {
-		ids = append(ids, id)
-	}
-	return ids
+	return slices.Collect(maps.Keys(h.topics))
 }

@@ -42,9 +42,7 @@ func (l *Log) keepOwned(ctx context.Context) {
 			case s.hasEnded():
 				l.forget(s)
 			default:
-				s.release()
-				l.markDirty(s)
-				l.kickWriter()
+				l.startRelease(s)
 			}
 		}
 		l.forgetWatchers(now)
@@ -55,11 +53,7 @@ func (l *Log) keepOwned(ctx context.Context) {
 func (l *Log) owned() []*live {
 	l.liveMu.RLock()
 	defer l.liveMu.RUnlock()
-	streams := make([]*live, 0, len(l.streams))
-	for _, s := range l.streams {
-		streams = append(streams, s)
-	}
-	return streams
+	return slices.Collect(maps.Values(l.streams))
 }
 
 // readMarks notes which streams were cancelled, closed or taken.
@@ -138,15 +132,10 @@ func (s *live) hasEnded() bool {
 	return s.state == ended
 }
 
-// startRelease releases a stream that another process has asked for.
-func (l *Log) startRelease(id string) {
-	s := l.lookup(id)
-	if s == nil {
-		return
-	}
+// startRelease makes the writer store what is left of a stream and give it up.
+func (l *Log) startRelease(s *live) {
 	s.release()
-	l.markDirty(s)
-	l.kickWriter()
+	l.storeNow(s)
 }
 
 // noteWatcher records that another process follows a stream in the database, and notifies it of what is stored already.

@@ -55,7 +55,9 @@ func (l *Log) handleNotification(n *pgconn.Notification) {
 	said, rest, _ := strings.Cut(n.Payload, " ")
 	switch said {
 	case askRelease:
-		l.startRelease(rest)
+		if s := l.lookup(rest); s != nil {
+			l.startRelease(s)
+		}
 	case sayWatch:
 		if process, stream, ok := strings.Cut(rest, " "); ok && process != l.owner {
 			l.noteWatcher(process, stream)

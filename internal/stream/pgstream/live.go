@@ -319,6 +319,6 @@ func (l *Log) wait(ctx context.Context, op string, changed <-chan struct{}) erro
 	case <-ctx.Done():
 		return agent.Interrupted(ctx, op)
 	case <-l.life.Done():
-		return agent.Errorf(agent.CodeUnavailable, op, "%w", errStopped)
+		return stopped(op)
 	}
 }

@@ -166,18 +166,6 @@ func (l *Log) Stop() {
 	}
 }
 
-func (l *Log) answer(ctx context.Context, op string, f agent.Fence, sql string, args []any) (agent.Appended, error) {
-	var (
-		outcome string
-		a       agent.Appended
-	)
-	if err := l.call(ctx, op, sql, args, &outcome, &a.LastIndex, &a.Cancelled); err != nil {
-		return agent.Appended{}, err
-	}
-	l.hub.advance(f.StreamID, a.LastIndex)
-	return a, refusal(outcome)
-}
-
 // Cancel marks the stream, unless it is closed.
 func (l *Log) Cancel(ctx context.Context, streamID string) error {
 	if err := stream.CheckStream(streamID); err != nil {
@@ -282,5 +270,6 @@ func refusal(outcome string) error {
 	}
 }
 
-// errStopped is the error of followers of a stopped log.
 var errStopped = errors.New("the event log was stopped")
+
+func stopped(op string) error { return agent.Errorf(agent.CodeUnavailable, op, "%w", errStopped) }

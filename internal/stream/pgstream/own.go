@@ -3,11 +3,11 @@ package pgstream
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -192,7 +192,7 @@ func (l *Log) claim(ctx context.Context, id string, claiming chan struct{}) (*li
 		close(claiming)
 	}()
 	if l.life.Err() != nil {
-		return nil, agent.Appended{}, agent.Errorf(agent.CodeUnavailable, "own stream", "%w", errStopped)
+		return nil, agent.Appended{}, stopped("own stream")
 	}
 	c, err := untilReleased(ctx, func(force bool) (*claim, bool, error) {
 		c, err := l.claimOnce(ctx, id, force)
@@ -215,29 +215,14 @@ const (
 )
 
 func (l *Log) claimOnce(ctx context.Context, id string, force bool) (*claim, error) {
-	var (
-		c                                 claim
-		generation, base, first, lostFrom *int64
-		producers                         []byte
-	)
+	var c claim
 	err := l.call(ctx, "own stream", sqlOwn, []any{id, l.owner, reserveIndices, force},
-		&c.outcome, &generation, &c.last, &base, &first, &c.cancelled, &lostFrom, &producers)
-	if err != nil || c.outcome != outcomeOK {
-		return &c, err
-	}
-	c.generation, c.base, c.first = *generation, *base, *first
-	if lostFrom != nil {
-		c.lostFrom = *lostFrom
-	}
-	if len(producers) > 0 {
-		if err := json.Unmarshal(producers, &c.producers); err != nil {
-			return nil, agent.Errorf(agent.CodeInternal, "own stream", "%w", err)
-		}
-	}
-	if force {
+		&c.outcome, (*zeronull.Int8)(&c.generation), &c.last, (*zeronull.Int8)(&c.base), (*zeronull.Int8)(&c.first), &c.cancelled,
+		(*zeronull.Int8)(&c.lostFrom), &c.producers)
+	if err == nil && c.outcome == outcomeOK && force {
 		l.cfg.Logger.Warn("took a stream from an owner that does not answer", zap.String("stream", id), zap.Int64("generation", c.generation))
 	}
-	return &c, nil
+	return &c, err
 }
 
 // untilReleased calls ask until it returns a final answer. After two seconds it calls it with force.
@@ -309,8 +294,7 @@ func (l *Log) awaitRoom(ctx context.Context, op string, s *live, deadline time.T
 	}
 	bounded, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	l.markDirty(s)
-	l.kickWriter()
+	l.storeNow(s)
 	err := l.wait(bounded, op, changed)
 	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
 		return nil // the caller returns the error
@@ -321,7 +305,7 @@ func (l *Log) awaitRoom(ctx context.Context, op string, s *live, deadline time.T
 // appendShared adds a batch to a stream that this process does not own.
 func (l *Log) appendShared(ctx context.Context, f agent.Fence, batch int64, events []agent.Event) (agent.Appended, error) {
 	if len(events) == 0 {
-		return l.answer(ctx, "touch stream", f, sqlTouch, []any{f.StreamID, f.Producer, int64(f.Epoch)})
+		return l.touchShared(ctx, f)
 	}
 	b, err := stream.NewBatch(events)
 	if err != nil {
@@ -347,6 +331,19 @@ func (l *Log) appendShared(ctx context.Context, f agent.Fence, batch int64, even
 	l.announcer.add(f.StreamID, got.at.LastIndex)
 	l.cfg.Watch.Appended(len(events))
 	return got.at, nil
+}
+
+func (l *Log) touchShared(ctx context.Context, f agent.Fence) (agent.Appended, error) {
+	var (
+		outcome string
+		at      agent.Appended
+	)
+	args := []any{f.StreamID, f.Producer, int64(f.Epoch)}
+	if err := l.call(ctx, "touch stream", sqlTouch, args, &outcome, &at.LastIndex, &at.Cancelled); err != nil {
+		return agent.Appended{}, err
+	}
+	l.hub.advance(f.StreamID, at.LastIndex)
+	return at, refusal(outcome)
 }
 
 // Touch reports, without writing, whether the producer may go on.
@@ -380,8 +377,7 @@ func (l *Log) awaitStored(ctx context.Context, op string, s *live, f agent.Fence
 		if stored || err != nil {
 			return err
 		}
-		l.markDirty(s)
-		l.kickWriter()
+		l.storeNow(s)
 		if err := l.wait(bounded, op, changed); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 )
 
 // sqlStore stores new events of several streams in one statement and returns the streams that it stored. It leaves out a stream if its row is
@@ -125,7 +126,7 @@ func (l *Log) storeArgs(toDisk bool, chunks []*chunk) []any {
 		tokens                                      []*string
 		producerStreams, producers, producerBatches []string
 		producerEpochs                              []int64
-		wroteFrom                                   []*int64
+		wroteFrom                                   []zeronull.Int8
 	)
 	for _, c := range chunks {
 		ids, generations, lasts = append(ids, c.s.id), append(generations, c.s.generation), append(lasts, c.last)
@@ -139,11 +140,7 @@ func (l *Log) storeArgs(toDisk bool, chunks []*chunk) []any {
 		for i := range c.began {
 			p := &c.began[i]
 			producerStreams, producers, producerEpochs = append(producerStreams, c.s.id), append(producers, p.Producer), append(producerEpochs, p.Epoch)
-			from := &p.WroteFrom
-			if p.WroteFrom == 0 {
-				from = nil
-			}
-			wroteFrom, producerBatches = append(wroteFrom, from), append(producerBatches, p.Batches)
+			wroteFrom, producerBatches = append(wroteFrom, zeronull.Int8(p.WroteFrom)), append(producerBatches, p.Batches)
 		}
 	}
 	return []any{

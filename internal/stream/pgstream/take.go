@@ -63,6 +63,5 @@ func (t *taken) Done(committed bool) {
 		t.log.applyAnswer(t.chunk, a)
 		return
 	}
-	t.log.markDirty(s)
-	t.log.kickWriter()
+	t.log.storeNow(s)
 }

@@ -48,7 +48,7 @@ type row struct {
 	body     []byte
 }
 
-// markDirty hands a stream to the writer.
+// markDirty notes that something of a stream is not stored.
 func (l *Log) markDirty(s *live) {
 	l.dirtyMu.Lock()
 	_, known := l.dirty[s]
@@ -68,6 +68,12 @@ func (l *Log) kickWriter() {
 	case l.kick <- struct{}{}:
 	default:
 	}
+}
+
+// storeNow makes the writer look at a stream at once.
+func (l *Log) storeNow(s *live) {
+	l.markDirty(s)
+	l.kickWriter()
 }
 
 // write stores the pending events of this process's streams, until ctx ends. Then it releases all streams.
