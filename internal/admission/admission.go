@@ -15,16 +15,16 @@ import (
 
 // Store counts; postgres.Store does.
 type Store interface {
-	// Admit lets a turn in or refuses with [agent.CodeRateLimited] and an [agent.AdmissionRefused]. A turn that was let in is let in again
-	// without counting twice.
+	// Admit admits a turn, or refuses it with [agent.CodeRateLimited] and an [agent.AdmissionRefused]. A turn that was admitted is admitted
+	// again and counted once.
 	Admit(ctx context.Context, a agent.Admission) error
-	// Running lists turns that count against the bounds of turns at once that a has, those first that have been at it the longest.
+	// Running lists turns that count against the bounds on concurrent turns of a, the longest running first.
 	Running(ctx context.Context, a agent.Admission, limit int) ([]agent.TurnID, error)
-	// Leave gives back the place of a turn that was let in and will not begin. The request stays counted.
+	// Leave frees the place of an admitted turn that will not begin. The request stays counted.
 	Leave(ctx context.Context, tenant string, id agent.TurnID) error
 }
 
-// Bounds are what everybody has who has none of his own.
+// Bounds apply to everybody without bounds of their own.
 type Bounds struct {
 	Tenant agent.Bound // of each tenant
 	User   agent.Bound // of each user within his tenant
@@ -42,13 +42,13 @@ type Config struct {
 	Store    Store
 	Defaults Bounds
 	Tenants  map[string]TenantBounds
-	// End ends a turn if nobody drives it any more, and reports whether it has ended: a terminated workflow does not say so, and would hold
-	// its place for ever. nil: nobody looks.
+	// End ends a turn whose workflow no longer exists, and reports whether it has ended. Without it, the turn of a terminated workflow keeps
+	// its place for ever.
 	End    func(ctx context.Context, id agent.TurnID) (bool, error)
 	Logger *zap.Logger
 }
 
-// Gate lets turns in.
+// Gate admits turns.
 type Gate struct {
 	Config
 
@@ -111,10 +111,10 @@ func check(path string, b *agent.Bound) error {
 	return nil
 }
 
-// Admit lets a turn of an agent in or says why not, as [agent.CodeRateLimited] with the time after which it is worth another try. doc is
-// what the agent's own document allows. A store that cannot be asked is [agent.CodeUnavailable]: what is bound stays bound.
+// Admit admits a turn of an agent, or refuses it with [agent.CodeRateLimited] and the time after which to try again. doc has the limits of
+// the agent's own document. If the store cannot be asked, the error is [agent.CodeUnavailable].
 //
-// leave, which is never nil, is for a caller who finds that the turn will not begin after all: its place is free at once, not in a minute.
+// leave, which is never nil, is for a caller whose turn will not begin after all: it frees the turn's place at once instead of after a minute.
 func (g *Gate) Admit(
 	ctx context.Context, turn agent.TurnID, tenant, user, agentName string, doc agent.RateLimits,
 ) (leave func(context.Context), err error) {
@@ -139,7 +139,7 @@ func (g *Gate) admit(ctx context.Context, a agent.Admission) error {
 	}
 }
 
-// leavePatience bounds giving a place back, which nobody waits for longer: it is given back by itself.
+// leavePatience bounds the call that frees a place. If it fails, the place becomes free after a minute.
 const leavePatience = 2 * time.Second
 
 func (g *Gate) leave(ctx context.Context, a *agent.Admission) {
@@ -150,7 +150,7 @@ func (g *Gate) leave(ctx context.Context, a *agent.Admission) {
 	}
 }
 
-// admission says who is bound by what. Nobody's own requests are not bound as a user's.
+// admission returns the bounds that apply to a turn. A turn without a user has no bounds of that kind.
 func (g *Gate) admission(turn agent.TurnID, tenant, user, agentName string, doc agent.RateLimits) agent.Admission {
 	a := agent.Admission{
 		TurnID: turn, Tenant: tenant, UserID: user, Agent: agentName, Tenants: g.Defaults.Tenant, Users: g.Defaults.User, Agents: g.Defaults.Agent,
@@ -167,7 +167,7 @@ func (g *Gate) admission(turn agent.TurnID, tenant, user, agentName string, doc 
 	return a
 }
 
-// stricter is the lower of two bounds, of which 0 is none.
+// stricter returns the lower of two bounds. 0 stands for no bound.
 func stricter[N cmp.Ordered](a, b N) N {
 	var none N
 	if a == none || (b != none && b < a) {

@@ -14,19 +14,19 @@ import (
 // Bounds of the turns that one process lets start at the same time.
 const (
 	firstStarting = 32 // before anything is measured
-	leastStarting = 8
-	mostStarting  = 1024
-	lowering      = 0.7             // of the bound, after a turn that began late
-	raising       = 2               // of the bound, by as many turns in time as it is
-	shortestRetry = time.Second     // of the times that refused callers are asked to wait;
-	retrySpread   = 4 * time.Second // they differ by as much, so that not all come back together
+	minStarting   = 8
+	maxStarting   = 1024
+	lowering      = 0.7             // factor of the bound after a turn that began late
+	raising       = 2               // how much the bound rises while as many turns as it allows begin in time
+	minRetry      = time.Second     // of the time that a refused caller is asked to wait
+	retrySpread   = 4 * time.Second // random part of that time, so that callers do not come back together
 )
 
 var errOverloaded = errors.New("the server has as many turns to start as it can: nothing was started, try again later")
 
-// Capacity bounds the turns that this process has accepted and that have not begun, by how long turns take to begin: the bound rises
-// while they begin in time and falls when one does not. As many more wait for a place; all others are refused at once. The time of a turn
-// counts from its arrival, its wait included.
+// Capacity bounds the turns that this process has accepted and that have not begun. The bound rises while turns begin in time, and falls
+// when one does not; the time of a turn counts from its arrival. As many turns as the bound allows may also wait for a place. All others are
+// refused at once.
 type Capacity struct {
 	within time.Duration
 
@@ -37,7 +37,7 @@ type Capacity struct {
 	lowered  time.Time // when the bound fell last; zero: it never did
 }
 
-// NewCapacity returns a Capacity that has turns begin within a time, nil (which accepts all) where that is 0.
+// NewCapacity returns a Capacity for turns that must begin within a time. For 0 it returns nil, which accepts all turns.
 func NewCapacity(within time.Duration) *Capacity {
 	if within <= 0 {
 		return nil
@@ -45,9 +45,9 @@ func NewCapacity(within time.Duration) *Capacity {
 	return &Capacity{within: within, bound: firstStarting}
 }
 
-// Enter takes a place for a turn that is to start. It waits for one for half the time in which a turn must begin, or until ctx ends, and refuses
-// the turn with [agent.CodeUnavailable] and a RetryAfter if there is none by then, or if too many wait already. leave gives the place
-// back, once; begun says that the turn has begun by now, so that the time which that took counts.
+// Enter takes a place for a turn. It waits at most half the time in which a turn must begin, and refuses the turn with [agent.CodeUnavailable]
+// and a RetryAfter if no place is free by then, or if too many turns wait already. leave frees the place and must be called once; begun
+// reports whether the turn has begun, so that its time counts.
 func (c *Capacity) Enter(ctx context.Context) (leave func(begun bool), err error) {
 	if c == nil {
 		return func(bool) {}, nil
@@ -61,7 +61,7 @@ func (c *Capacity) Enter(ctx context.Context) (leave func(begun bool), err error
 	}
 	c.mu.Unlock()
 	if full || !c.await(ctx, place) {
-		return nil, &agent.Error{Code: agent.CodeUnavailable, RetryAfter: shortestRetry + rand.N(retrySpread), Err: errOverloaded}
+		return nil, &agent.Error{Code: agent.CodeUnavailable, RetryAfter: minRetry + rand.N(retrySpread), Err: errOverloaded}
 	}
 	entered := time.Now()
 	return func(begun bool) { c.release(arrived, entered, begun) }, nil
@@ -104,11 +104,11 @@ func (c *Capacity) release(arrived, entered time.Time, begun bool) {
 	switch late := time.Since(arrived) > c.within; {
 	case !begun:
 	case late && entered.After(c.lowered): // those that entered before say nothing of the bound as it is now
-		c.bound, c.lowered = max(c.bound*lowering, leastStarting), time.Now()
+		c.bound, c.lowered = max(c.bound*lowering, minStarting), time.Now()
 	case late, float64(starting) < c.bound/2: // fewer turns came than the bound allows: it was not tried
 	case c.lowered.IsZero():
-		c.bound = min(c.bound+1, mostStarting)
+		c.bound = min(c.bound+1, maxStarting)
 	default:
-		c.bound = min(c.bound+raising/c.bound, mostStarting)
+		c.bound = min(c.bound+raising/c.bound, maxStarting)
 	}
 }

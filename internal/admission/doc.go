@@ -1,11 +1,11 @@
-// Package admission decides whether a turn may begin: requests a minute, turns at once, tokens a minute and budgets, of tenants, of users
-// within them and of agents within them (docs/guides/limits.md). What is counted is counted by the store, for every process that shares it; here
-// is only who is bound by what.
+// Package admission decides whether a turn may begin. It applies the bounds on requests a minute, concurrent turns, tokens a minute and
+// budgets of tenants, and of the users and agents within them (docs/guides/limits.md). The store counts, for all processes that share it. This
+// package only decides which bounds apply to whom.
 //
 //	bounds of the configuration ─┐ stricter
-//	rate_limits of the agent ────┴────────→ agent.Admission ──→ Store.Admit ──→ in, or rate_limited
-//	                                                                  │ too many at once
-//	                                        turns that nobody drives ←┘ are ended, and the store is asked once more
+//	rate_limits of the agent ────┴────────→ agent.Admission ──→ Store.Admit ──→ admitted, or rate_limited
+//	                                                                  │ too many concurrent turns
+//	                                        turns without a workflow ←┘ are ended, and the store is asked once more
 //
-// Where nothing is bound nothing is asked. Where something is, a store that cannot be reached lets nobody in.
+// If no bound applies, the store is not asked. If one does and the store cannot be reached, the turn is refused.
 package admission

@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Bounds of the search for turns that hold a place and are driven by nobody.
+// Bounds of the search for turns that hold a place and have no workflow.
 const (
 	sweepTurns    = 10               // looked at in one search, the oldest first
 	sweepPatience = 5 * time.Second  // for one search
@@ -45,7 +45,7 @@ func (s *sweeps) due(key string, now time.Time) bool {
 	return true
 }
 
-// sweep ends the turns among those that hold a refused turn's places which nobody drives, and reports whether there was one.
+// sweep ends turns without a workflow among those that take up the bound of a refused turn, and reports whether it ended one.
 func (g *Gate) sweep(ctx context.Context, a *agent.Admission, refused agent.AdmissionRefused) (found bool) {
 	if g.End == nil || !g.sweeps.due(refused.Kind+"\x00"+a.Tenant+"\x00"+refused.Name, time.Now()) {
 		return false

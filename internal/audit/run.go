@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"go.uber.org/zap"
 
@@ -114,11 +113,5 @@ func (t *Trail) expire(ctx context.Context) {
 
 // cleanText returns text that a store accepts: bounded, valid UTF-8, without NUL.
 func cleanText(text string) string {
-	if len(text) > maxText {
-		text = text[:maxText]
-	}
-	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-		text = strings.ReplaceAll(strings.ToValidUTF8(text, "�"), "\x00", "�")
-	}
-	return text
+	return strings.ReplaceAll(strings.ToValidUTF8(text[:min(len(text), maxText)], "�"), "\x00", "�")
 }

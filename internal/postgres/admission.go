@@ -2,11 +2,13 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -98,7 +100,7 @@ func (s *AdmissionStore) Admit(ctx context.Context, a agent.Admission) error {
 		used           float64
 		retryTime, now time.Time
 	)
-	err := s.pool.QueryRow(ctx, admit, a.Tenant, a.TurnID, cleanText(a.UserID), a.Agent, optionalTime(a.At), limits, isSerial).
+	err := s.pool.QueryRow(ctx, admit, a.Tenant, a.TurnID, cleanText(a.UserID), a.Agent, zeronull.Timestamptz(a.At), limits, isSerial).
 		Scan(&kind, &bound, &used, &retryTime, &now)
 	if err != nil {
 		return mapError(op, err)
@@ -120,13 +122,6 @@ func admissionRefused(a *agent.Admission, kind, bound string, used float64, wait
 		}
 	}
 	return &agent.Error{Code: agent.CodeRateLimited, RetryAfter: max(wait, time.Millisecond), Err: r}
-}
-
-func optionalTime(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
 }
 
 // The oldest places of each kind come first: otherwise a tenant's many places hide the few of a user.
@@ -152,7 +147,7 @@ func (s *AdmissionStore) Running(ctx context.Context, a agent.Admission, limit i
 		kinds = []string{agent.BoundTenant}
 	}
 	ids, err := queryRows(ctx, s.pool, pgx.RowTo[agent.TurnID], readPlaces, cleanText(a.Tenant), cleanText(a.UserID), cleanText(a.Agent),
-		optionalTime(a.At), kinds, pageSize(limit))
+		zeronull.Timestamptz(a.At), kinds, pageSize(limit))
 	return ids, mapError("list admitted turns", err)
 }
 
@@ -213,7 +208,7 @@ func (t *turnstiles) join(op, tenant string) (*turnstile, error) {
 	if stile.requests >= maxWaiting {
 		return nil, &agent.Error{
 			Code: agent.CodeUnavailable, Op: op, RetryAfter: time.Second,
-			Err: agent.Errorf(agent.CodeUnavailable, "", "%d requests of tenant %q wait to be admitted", stile.requests, tenant),
+			Err: fmt.Errorf("%d requests of tenant %q wait to be admitted", stile.requests, tenant),
 		}
 	}
 	stile.requests++

@@ -57,7 +57,7 @@ func (s *CatalogStore) CatalogSince(ctx context.Context, revision int64) (agent.
 func (s *CatalogStore) readCatalog(ctx context.Context, op, documents, artifacts string, args ...any) (agent.CatalogState, error) {
 	var state agent.CatalogState
 	err := s.snapshot(ctx, func(b *pgx.Batch) {
-		b.Queue(readHead).QueryRow(func(row pgx.Row) error { return row.Scan(&state.Revision, &state.Oldest) })
+		b.Queue(readHead).QueryRow(scanInto(&state.Revision, &state.Oldest))
 		queueRows(b, &state.Documents, pgx.RowToStructByName[agent.Document], documents, args...)
 		queueRows(b, &state.Artifacts, pgx.RowToStructByName[agent.Artifact], artifacts, args...)
 	})
@@ -88,7 +88,7 @@ func (s *CatalogStore) PruneCatalog(ctx context.Context, before time.Time) (remo
 	err = s.transact(ctx,
 		func(b *pgx.Batch) { b.Queue(lockHead) }, // first, as commits do
 		func(b *pgx.Batch) error {
-			b.Queue(pruneTombstones, before, agent.KindAgent).QueryRow(func(row pgx.Row) error { return row.Scan(&removed) })
+			b.Queue(pruneTombstones, before, agent.KindAgent).QueryRow(scanInto(&removed))
 			return nil
 		})
 	if err != nil {

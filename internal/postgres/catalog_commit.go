@@ -94,10 +94,10 @@ func (s *CatalogStore) CommitCatalog(ctx context.Context, c agent.CatalogCommit)
 	)
 	err = s.transact(ctx,
 		func(b *pgx.Batch) {
-			b.Queue(lockHead).QueryRow(func(row pgx.Row) error { return row.Scan(&revision) })
-			b.Queue(readClock).QueryRow(func(row pgx.Row) error { return row.Scan(&at) })
+			b.Queue(lockHead).QueryRow(scanInto(&revision))
+			b.Queue(readClock).QueryRow(scanInto(&at))
 			if len(c.Delete) > 0 {
-				b.Queue(readMissing, keyColumnsOf(c.Delete)...).QueryRow(func(row pgx.Row) error { return optional(row.Scan(&missing)) })
+				b.Queue(readMissing, keyColumnsOf(c.Delete)...).QueryRow(scanOptional(&missing))
 			}
 		},
 		func(b *pgx.Batch) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -209,11 +208,7 @@ func (s *CompositeStore) ChangeComposite(ctx context.Context, tenant, nameOrID s
 		b.Queue(lockComposites, tenant)
 		queueComposite(b, &stored, where, tenant, cleanText(nameOrID))
 		if change.Name != nil {
-			b.Queue(nameIsTaken, tenant, *change.Name, cleanText(nameOrID)).QueryRow(func(row pgx.Row) error {
-				err := row.Scan()
-				taken = !errors.Is(err, pgx.ErrNoRows)
-				return optional(err)
-			})
+			b.Queue(nameIsTaken, tenant, *change.Name, cleanText(nameOrID)).QueryRow(scanFound(&taken))
 		}
 	}, func(b *pgx.Batch) error {
 		switch {

@@ -79,9 +79,7 @@ func (s *ApprovalStore) ResolveApproval(ctx context.Context, id agent.TurnID, d 
 		outcome decisionOutcome
 	)
 	b.Queue(decide, id, d.ApprovalID, string(d.Decision), args, d.Message, d.Remember, d.By)
-	b.Queue(readDecided, id, d.ApprovalID).QueryRow(func(row pgx.Row) error {
-		return ifNoRows(row.Scan(&outcome.isDecided, &outcome.isLive, &outcome.isLate), unknownApproval(d.ApprovalID))
-	})
+	b.Queue(readDecided, id, d.ApprovalID).QueryRow(scanOr(unknownApproval(d.ApprovalID), &outcome.isDecided, &outcome.isLive, &outcome.isLate))
 	queueRow(&b, &outcome.Approval, nil, scanApproval, readTurnsApproval, id, d.ApprovalID)
 	if err := s.send(ctx, &b); err != nil {
 		return agent.Approval{}, mapError(op, err)
@@ -179,7 +177,7 @@ func (s *ApprovalStore) ExpireApprovals(
 	)
 	b.Queue(expireApprovals, id, step, agent.ExpiredBy)
 	queueRows(&b, &expired, scanApproval, readExpired, id, step, agent.ExpiredBy)
-	b.Queue(readNextExpiry, id, step).QueryRow(func(row pgx.Row) error { return row.Scan(&ms) })
+	b.Queue(readNextExpiry, id, step).QueryRow(scanInto(&ms))
 	if err := s.send(ctx, &b); err != nil {
 		return nil, 0, mapError("expire approvals", err)
 	}

@@ -71,7 +71,7 @@ func (s *KeyStore) CreateKey(ctx context.Context, k agent.APIKey, hash []byte) e
 	_, err := s.pool.Exec(ctx, createKey, k.ID, k.Tenant, k.Name, k.Subject, k.Role, flags, append([]string{}, k.Scopes...), k.CreatedAt, k.CreatedBy,
 		k.ExpiresAt, k.RevokedAt, k.LastUsedAt, k.ReplacedBy, hash)
 	if isViolation(err, "api_keys_pkey") {
-		return &agent.Error{Code: agent.CodeConflict, Op: op, Field: "id", Err: agent.Errorf(agent.CodeConflict, "", "key %q exists", k.ID)}
+		return agent.FieldErrorf(agent.CodeConflict, "id", "key %q exists", k.ID)
 	}
 	return mapError(op, err)
 }

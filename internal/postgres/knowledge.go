@@ -83,12 +83,10 @@ func (s *KnowledgeStore) PutDocument(ctx context.Context, d agent.KnowledgeDocum
 	err = s.transact(ctx, func(b *pgx.Batch) {
 		if dimensions > 0 {
 			b.Queue(lockCollection, d.Tenant, d.Collection)
-			b.Queue(readOtherDimensions, d.Tenant, d.Collection, d.ID, dimensions).QueryRow(func(row pgx.Row) error {
-				return optional(row.Scan(&otherDimensions))
-			})
+			b.Queue(readOtherDimensions, d.Tenant, d.Collection, d.ID, dimensions).QueryRow(scanOptional(&otherDimensions))
 		}
 		b.Queue(putDocument, d.Tenant, d.Collection, d.ID, title, cleanText(d.Source), cleanText(d.MIMEType), cleanText(d.Hash), d.Bytes, len(chunks),
-			dimensions, metadata, d.UpdatedAt).QueryRow(func(row pgx.Row) error { return optional(row.Scan(&changed)) })
+			dimensions, metadata, d.UpdatedAt).QueryRow(scanOptional(&changed))
 	}, func(b *pgx.Batch) error {
 		switch {
 		case otherDimensions > 0:

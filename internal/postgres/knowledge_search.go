@@ -54,10 +54,7 @@ WITH word AS (
 // FullText returns the chunks of a collection that have words of the query, best first, at most limit (100 by default, 1,000 at most). The
 // query is a question or keywords, with phrases in quotes; a query without words finds nothing. Scores are comparable within one search.
 func (s *KnowledgeStore) FullText(ctx context.Context, tenant, collection, query string, limit int) ([]agent.Passage, error) {
-	if len(query) > maxQueryBytes {
-		query = query[:maxQueryBytes]
-	}
-	query = cleanText(query)
+	query = cleanText(query[:min(len(query), maxQueryBytes)])
 	if strings.TrimSpace(query) == "" {
 		return nil, nil
 	}

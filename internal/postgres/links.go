@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -52,8 +54,7 @@ func (s *LinkStore) CreateLinkCode(ctx context.Context, c agent.LinkCode) error 
 				return err
 			}
 			return &agent.Error{
-				Code: agent.CodeRateLimited, RetryAfter: time.Minute,
-				Err: agent.Invalid("", "the tenant has %d codes that nobody has used yet", open).Err,
+				Code: agent.CodeRateLimited, RetryAfter: time.Minute, Err: fmt.Errorf("the tenant has %d codes that nobody has used yet", open),
 			}
 		})
 	}, func(b *pgx.Batch) error {
@@ -212,11 +213,7 @@ func (s *LinkStore) Links(ctx context.Context, q agent.LinkQuery) (page agent.Li
 	if err := checkNames(nameField{"channel", q.Channel, false}, nameField{"user_id", q.UserID, false}); err != nil {
 		return page, err
 	}
-	size := q.PageSize
-	if size <= 0 {
-		size = defaultLinkPage
-	}
-	size = min(size, maxLinkPage)
+	size := min(cmp.Or(max(q.PageSize, 0), defaultLinkPage), maxLinkPage)
 	page.Links, err = queryRows(ctx, s.pool, pgx.RowToStructByName[agent.Link], readLinks, q.Tenant, q.Channel, q.UserID, after.Channel,
 		after.ChatID, size+1)
 	if err == nil {

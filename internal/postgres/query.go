@@ -51,7 +51,29 @@ func queueRow[T any](b *pgx.Batch, into *T, missing error, scan pgx.RowToFunc[T]
 
 // queueExists queues a query without columns. The error is missing if it finds no row.
 func queueExists(b *pgx.Batch, missing error, sql string, args ...any) {
-	b.Queue(sql, args...).QueryRow(func(row pgx.Row) error { return ifNoRows(row.Scan(), missing) })
+	b.Queue(sql, args...).QueryRow(scanOr(missing))
+}
+
+// scanInto returns a handler of a queued query that scans its only row.
+func scanInto(into ...any) func(pgx.Row) error {
+	return func(row pgx.Row) error { return row.Scan(into...) }
+}
+
+// scanOr is [scanInto] with another error if the query finds no row.
+func scanOr(missing error, into ...any) func(pgx.Row) error {
+	return func(row pgx.Row) error { return ifNoRows(row.Scan(into...), missing) }
+}
+
+// scanOptional is [scanInto] for a query that may find no row. Then it changes nothing.
+func scanOptional(into ...any) func(pgx.Row) error { return scanOr(nil, into...) }
+
+// scanFound is [scanOptional] that also sets whether the query found a row.
+func scanFound(found *bool, into ...any) func(pgx.Row) error {
+	return func(row pgx.Row) error {
+		err := row.Scan(into...)
+		*found = err == nil
+		return optional(err)
+	}
 }
 
 // ifNoRows returns instead if err says that a query found no row, else err.

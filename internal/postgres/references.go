@@ -73,7 +73,7 @@ func (s *SessionStore) AddReferences(ctx context.Context, tenant string, id agen
 	numbers := make([]int, len(refs))
 	var stored []agent.Reference
 	err := s.transact(ctx, func(b *pgx.Batch) {
-		b.Queue(lockReferences, tenant, id).QueryRow(func(row pgx.Row) error { return row.Scan(&list.last, &list.now) })
+		b.Queue(lockReferences, tenant, id).QueryRow(scanInto(&list.last, &list.now))
 		queueRows(b, &stored, pgx.RowToStructByName[agent.Reference], readNamed, tenant, id, names)
 	}, func(b *pgx.Batch) (err error) {
 		for i := range stored {

@@ -81,9 +81,7 @@ func (s *ResultStore) Result(ctx context.Context, tenant, ref string) (ResultRow
 	const op = "read result"
 	id, isArtifact := strings.CutPrefix(ref, artifactScheme)
 	if !isArtifact && strings.Contains(ref, "://") {
-		return ResultRow{}, &agent.Error{
-			Code: agent.CodeInvalid, Op: op, Field: "ref", Err: agent.Errorf(agent.CodeInvalid, "", "%q is no artifact", ref),
-		}
+		return ResultRow{}, agent.Invalid("ref", "%q is no artifact", ref)
 	}
 	var (
 		resultID *uuid.UUID

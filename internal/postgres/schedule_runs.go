@@ -134,8 +134,8 @@ func (s *ScheduleStore) FinishScheduleRun(ctx context.Context, e agent.ScheduleE
 		notices                    []agent.ScheduleNotice
 	)
 	err = s.transact(ctx, func(b *pgx.Batch) {
-		b.Queue(lockScheduleRun, e.RunID, e.Tenant).QueryRow(func(row pgx.Row) error { return optional(row.Scan(&schedule, &session, &ended)) })
-		b.Queue(readScheduleBefore, e.RunID, e.Tenant).QueryRow(func(row pgx.Row) error { return optional(row.Scan(&statusBefore, &digestBefore)) })
+		b.Queue(lockScheduleRun, e.RunID, e.Tenant).QueryRow(scanOptional(&schedule, &session, &ended))
+		b.Queue(readScheduleBefore, e.RunID, e.Tenant).QueryRow(scanOptional(&statusBefore, &digestBefore))
 		queueRows(b, &notices, pgx.RowToStructByName[agent.ScheduleNotice], readNotices, e.RunID, e.Tenant)
 	}, func(b *pgx.Batch) error {
 		if schedule == "" || ended {

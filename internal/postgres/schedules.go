@@ -65,7 +65,7 @@ func (s *ScheduleStore) PutSchedule(ctx context.Context, in agent.StoredSchedule
 	)
 	err = s.transact(ctx, func(b *pgx.Batch) {
 		b.Queue(lockSchedules, in.Tenant)
-		b.Queue(countSchedules, in.Tenant, in.Name).QueryRow(func(row pgx.Row) error { return row.Scan(&all, &sameName) })
+		b.Queue(countSchedules, in.Tenant, in.Name).QueryRow(scanInto(&all, &sameName))
 	}, func(b *pgx.Batch) error {
 		switch {
 		case sameName > 0 && isNew:

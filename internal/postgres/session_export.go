@@ -39,9 +39,7 @@ SELECT name, body, updated_at FROM session_notes WHERE tenant = $1 AND session_i
 func (s *SessionStore) ExportSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionExport, error) {
 	e := agent.SessionExport{Tenant: tenant, SessionID: id}
 	err := s.snapshot(ctx, func(b *pgx.Batch) {
-		b.Queue(readSession, tenant, id).QueryRow(func(row pgx.Row) error {
-			return ifNoRows(row.Scan(&e.CreatedAt, &e.InactiveAt), unknownSession(id))
-		})
+		b.Queue(readSession, tenant, id).QueryRow(scanOr(unknownSession(id), &e.CreatedAt, &e.InactiveAt))
 		b.Queue(measureSession, tenant, id).QueryRow(func(row pgx.Row) error {
 			var size int64
 			if err := row.Scan(&size); err != nil {

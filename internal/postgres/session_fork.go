@@ -196,11 +196,7 @@ func (b *branchSource) queueLock(batch *pgx.Batch, t *agent.TurnRecord) {
 		return
 	}
 	batch.Queue(lockForked, t.Tenant, b.from)
-	batch.Queue(lockOriginal, t.Rerun.Of).QueryRow(func(row pgx.Row) error {
-		err := row.Scan()
-		b.exists = err == nil
-		return optional(err)
-	})
+	batch.Queue(lockOriginal, t.Rerun.Of).QueryRow(scanFound(&b.exists))
 }
 
 // check returns why a record cannot begin in its branch.
@@ -222,9 +218,5 @@ func (b *branchSource) queueCopy(batch *pgx.Batch, t *agent.TurnRecord) {
 	if b.from == "" {
 		return
 	}
-	batch.Queue(copyTurns, t.Tenant, t.SessionID, b.from, b.last).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(new(int), new(int))
-		b.copied = err == nil
-		return optional(err)
-	})
+	batch.Queue(copyTurns, t.Tenant, t.SessionID, b.from, b.last).QueryRow(scanFound(&b.copied, new(int), new(int)))
 }

@@ -104,7 +104,7 @@ func callIDs(reply []agent.Block) []agent.CallID {
 func (s *StepStore) SaveToolStep(ctx context.Context, t agent.ToolStep) error {
 	const op = "save tool step"
 	if t.Key.CallID == "" {
-		return &agent.Error{Code: agent.CodeInvalid, Op: op, Field: "call_id", Err: fmt.Errorf("is empty")}
+		return agent.Invalid("call_id", "is empty")
 	}
 	var e columnEncoder
 	row := cachedStep{step: step{

@@ -83,7 +83,7 @@ type database struct {
 // NewStore returns a store on a pool whose schema is up to date ([Migrate]). The caller closes the pool.
 func NewStore(pool *pgxpool.Pool, c Config) *Store {
 	db := &database{pool: pool, cfg: c.withDefaults()}
-	cache, later := &turnCache{}, &laterSteps{}
+	cache, later := newTurnCache(), &laterSteps{}
 	return &Store{
 		TurnStore:      &TurnStore{db, cache, later},
 		StepStore:      &StepStore{db, cache, later},

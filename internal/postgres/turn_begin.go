@@ -113,20 +113,12 @@ func (s *TurnStore) Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun,
 		branch.queueLock(b, &t)
 		b.Queue(lockSession, t.Tenant, t.SessionID)
 		branch.queueCopy(b, &t)
-		b.Queue(readHolder, t.Tenant, t.SessionID).QueryRow(func(row pgx.Row) error {
-			return row.Scan(&held.holder, &held.lastSeq, &held.lastPosition, &held.holderWorkflow, (*zeronull.Timestamptz)(&held.holderSince),
-				&held.holderMode, &held.holderLease)
-		})
-		b.Queue(readRecorded, t.TurnID).QueryRow(func(row pgx.Row) error {
-			err := row.Scan(&turn.tenant, &turn.session, &turn.state, &turn.cursor, &turn.workflowID, &turn.binding.Agent,
-				&turn.binding.InstanceID, &turn.binding.PlanHash, &turn.binding.Model, &turn.binding.Route, &turn.binding.Trace, &turn.createdAt,
-				&turn.mode, &turn.lease, &turn.output)
-			turn.exists = err == nil
-			return optional(err)
-		})
-		b.Queue(countQueue, t.Tenant, t.SessionID, t.TurnID).QueryRow(func(row pgx.Row) error {
-			return row.Scan(&turn.queued, &turn.ahead)
-		})
+		b.Queue(readHolder, t.Tenant, t.SessionID).QueryRow(scanInto(&held.holder, &held.lastSeq, &held.lastPosition, &held.holderWorkflow,
+			(*zeronull.Timestamptz)(&held.holderSince), &held.holderMode, &held.holderLease))
+		b.Queue(readRecorded, t.TurnID).QueryRow(scanFound(&turn.exists, &turn.tenant, &turn.session, &turn.state, &turn.cursor, &turn.workflowID,
+			&turn.binding.Agent, &turn.binding.InstanceID, &turn.binding.PlanHash, &turn.binding.Model, &turn.binding.Route, &turn.binding.Trace,
+			&turn.createdAt, &turn.mode, &turn.lease, &turn.output))
+		b.Queue(countQueue, t.Tenant, t.SessionID, t.TurnID).QueryRow(scanInto(&turn.queued, &turn.ahead))
 	}, func(b *pgx.Batch) error {
 		if err := turn.checkOwner(&t); err != nil {
 			return err
@@ -154,10 +146,7 @@ func (p *recordedTurn) checkOwner(t *agent.TurnRecord) error {
 	default:
 		return nil
 	}
-	return &agent.Error{
-		Code: agent.CodeConflict, Op: "begin turn", Field: "turn_id",
-		Err: agent.Errorf(agent.CodeConflict, "", "%q is taken", t.TurnID),
-	}
+	return agent.FieldErrorf(agent.CodeConflict, "turn_id", "%q is taken", t.TurnID)
 }
 
 // decideBegin returns the answer of [TurnStore.Begin] by the rules of the queue. The cursor of a turn that has just become ready is 0.

@@ -18,11 +18,18 @@ const (
 )
 
 // turnCache holds, for turns that this process runs, the transcript before their first step, and the steps that this process stored.
-// Neither changes in the database. The zero value is empty.
+// Neither changes in the database.
 type turnCache struct {
 	mu    sync.Mutex
 	turns *lru.LRU[agent.TurnID, *cachedTurn]
 	bytes int
+}
+
+func newTurnCache() *turnCache {
+	c := &turnCache{}
+	// The only error is a size that is not positive.
+	c.turns, _ = lru.NewLRU(maxCachedTurns, func(_ agent.TurnID, gone *cachedTurn) { c.bytes -= gone.bytes })
+	return c
 }
 
 type cachedTurn struct {
@@ -168,26 +175,17 @@ func (c *turnCache) allSteps(id agent.TurnID) (steps []step, ok bool) {
 func (c *turnCache) drop(id agent.TurnID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.turns != nil {
-		c.turns.Remove(id)
-	}
+	c.turns.Remove(id)
 }
 
 // get returns a turn, which must not be changed, or nil. The caller holds the lock.
 func (c *turnCache) get(id agent.TurnID) *cachedTurn {
-	if c.turns == nil {
-		return nil
-	}
 	t, _ := c.turns.Get(id)
 	return t
 }
 
 // put replaces a turn, and removes the least recently used turns if the cache is too large. The caller holds the lock.
 func (c *turnCache) put(id agent.TurnID, t *cachedTurn) {
-	if c.turns == nil {
-		// The only error is a size that is not positive.
-		c.turns, _ = lru.NewLRU(maxCachedTurns, func(_ agent.TurnID, gone *cachedTurn) { c.bytes -= gone.bytes })
-	}
 	c.turns.Remove(id)
 	if t.bytes > maxCachedTurnBytes {
 		return

@@ -70,10 +70,7 @@ func (s *TurnStore) Finish(ctx context.Context, f agent.FinishRecord) (agent.Fin
 	switch f.Output.Status {
 	case agent.TurnCompleted, agent.TurnFailed, agent.TurnCancelled:
 	default:
-		return agent.Finished{}, &agent.Error{
-			Code: agent.CodeInvalid, Op: op, Field: "status",
-			Err: agent.Errorf(agent.CodeInvalid, "", "%q is no end of a turn", f.Output.Status),
-		}
+		return agent.Finished{}, agent.Invalid("status", "%q is no end of a turn", f.Output.Status)
 	}
 	ids := append(jobIDs(f.Tenant, f.JobID, f.TurnID), uuid.New())
 	var (
@@ -141,18 +138,10 @@ func (e *lockedTurn) differsFrom(f *agent.FinishRecord) bool {
 }
 
 func (e *lockedTurn) queueReads(b *pgx.Batch, id agent.TurnID) {
-	b.Queue(lockTurnsSession, id).QueryRow(func(row pgx.Row) error {
-		return optional(row.Scan(&e.tenant, &e.holder))
-	})
-	b.Queue(lockTurn, id).QueryRow(func(row pgx.Row) error {
-		err := row.Scan()
-		e.exists = err == nil
-		return optional(err)
-	})
-	b.Queue(readOutput, id).QueryRow(func(row pgx.Row) error { return optional(row.Scan(&e.output)) })
-	b.Queue(readNext, id).QueryRow(func(row pgx.Row) error {
-		return optional(row.Scan(&e.next.Next, &e.next.NextWorkflow))
-	})
+	b.Queue(lockTurnsSession, id).QueryRow(scanOptional(&e.tenant, &e.holder))
+	b.Queue(lockTurn, id).QueryRow(scanFound(&e.exists))
+	b.Queue(readOutput, id).QueryRow(scanOptional(&e.output))
+	b.Queue(readNext, id).QueryRow(scanOptional(&e.next.Next, &e.next.NextWorkflow))
 	queueRows(b, &e.steps, scanStep, readOutline, id)
 }
 
@@ -283,11 +272,7 @@ func (s *TurnStore) finishAtOnce(ctx context.Context, f *agent.FinishRecord, job
 		return agent.Finished{}, false, err
 	}
 	var b pgx.Batch
-	b.Queue(releaseHeld+finishTurn, append(values, len(f.Models)+len(f.Tools))...).QueryRow(func(row pgx.Row) error {
-		err := row.Scan()
-		ended = err == nil
-		return optional(err)
-	})
+	b.Queue(releaseHeld+finishTurn, append(values, len(f.Models)+len(f.Tools))...).QueryRow(scanFound(&ended))
 	if err := s.queueClose(&b, f, &done, strings.TrimPrefix(done.Output.ResultRef, artifactScheme)); err != nil {
 		return agent.Finished{}, false, err
 	}

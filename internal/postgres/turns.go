@@ -119,7 +119,7 @@ func (s *TurnStore) HandOver(ctx context.Context, id agent.TurnID, workflowID st
 		applied = tag.RowsAffected() > 0
 		return nil
 	})
-	b.Queue(readState, id).QueryRow(func(row pgx.Row) error { return ifNoRows(row.Scan(&state), unknownTurn("", id)) })
+	b.Queue(readState, id).QueryRow(scanOr(unknownTurn("", id), &state))
 	err := s.send(ctx, &b)
 	switch {
 	case err != nil:

@@ -76,7 +76,7 @@ func (s *WorkflowStore) CommitWorkflow(ctx context.Context, c agent.WorkflowComm
 			queueRows(b, &before, pgx.RowToStructByName[answeredRequest], readRequest, w.Tenant, c.Idempotency)
 		}
 		b.Queue(ensureDefinition, w.Tenant, w.Tag, w.Owner)
-		b.Queue(lockDefinition, w.Tenant, w.Tag, w.Owner).QueryRow(func(row pgx.Row) error { return row.Scan(&newest, &now) })
+		b.Queue(lockDefinition, w.Tenant, w.Tag, w.Owner).QueryRow(scanInto(&newest, &now))
 	}, func(b *pgx.Batch) error {
 		switch {
 		case len(before) > 0 && before[0].RequestHash != c.RequestHash:

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -47,7 +48,7 @@ func (s *RunStore) BeginRun(ctx context.Context, r agent.Run) (agent.Run, error)
 		stored agent.Run
 	)
 	b.Queue(insertRun, r.RunID, r.WorkflowID, r.Tenant, r.Owner, r.Tag, r.Version, agent.RunRunning, r.UserID, r.Schedule, rawColumn(r.Input),
-		optionalTime(r.StartedAt))
+		zeronull.Timestamptz(r.StartedAt))
 	queueRow(&b, &stored, nil, pgx.RowToStructByNameLax[agent.Run], readRun, r.RunID)
 	if err := s.send(ctx, &b); err != nil {
 		return agent.Run{}, mapError("begin run", err)

@@ -34,12 +34,11 @@ const defaultRetryAfter = 30 * time.Second
 // Submit records a run and submits its turn. It is idempotent on the run's id.
 func (r *Runs) Submit(ctx context.Context, in RunRef) (SubmitResult, error) {
 	schedule, run, err := r.Store.BeginScheduleRun(ctx, in.Tenant, in.Schedule, in.RunID, in.WorkflowID)
-	switch code := agent.CodeOf(err); {
-	case code == agent.CodeNotFound:
+	switch agent.CodeOf(err) {
+	case "":
+	case agent.CodeNotFound, agent.CodeConflict, agent.CodeInvalid: // the latter two: the ids are taken by another run, or invalid
 		return SubmitResult{Gone: true, Refusal: shortFailure(err)}, nil
-	case code == agent.CodeConflict || code == agent.CodeInvalid: // the ids are invalid or taken by another run
-		return SubmitResult{Gone: true, Refusal: shortFailure(err)}, nil
-	case err != nil:
+	default:
 		return SubmitResult{}, err
 	}
 	receipt, err := r.Inbox.Submit(ctx, runEnvelope(&schedule, &in))
@@ -56,10 +55,11 @@ func (r *Runs) Submit(ctx context.Context, in RunRef) (SubmitResult, error) {
 
 // refusalResult returns a refusal of the inbox as a result: final, or with a time to retry after a limit. Errors that a retry may fix stay errors.
 func refusalResult(err error) (SubmitResult, error) {
-	if agent.CodeOf(err) != agent.CodeRateLimited {
-		if agent.CodeOf(err).Retryable() || agent.CodeOf(err) == agent.CodeCancelled {
-			return SubmitResult{}, err
-		}
+	switch code := agent.CodeOf(err); {
+	case code == agent.CodeRateLimited:
+	case code.Retryable() || code == agent.CodeCancelled:
+		return SubmitResult{}, err
+	default:
 		return SubmitResult{Refusal: shortFailure(err)}, nil
 	}
 	wait := defaultRetryAfter

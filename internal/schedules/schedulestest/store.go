@@ -3,6 +3,7 @@ package schedulestest
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,7 +55,7 @@ func (s *Store) Runs() map[string]agent.ScheduleRun {
 func (s *Store) Retired() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]string(nil), s.retired...)
+	return slices.Clone(s.retired)
 }
 
 // End gives a turn its result.
@@ -118,7 +119,7 @@ func (s *Store) FinishScheduleRun(_ context.Context, e agent.ScheduleEnd) ([]age
 	}
 	if r.EndedAt == nil {
 		r.Status, r.Output, r.ResultRef, r.Error, r.Quiet, r.EndedAt = e.Status, e.Output, e.ResultRef, e.Error, e.Quiet, &e.EndedAt
-		r.Notices = append([]agent.ScheduleNotice(nil), e.Notices...)
+		r.Notices = slices.Clone(e.Notices)
 		if now := e.Status + e.Digest; now != s.last {
 			r.Notices = append(r.Notices, e.IfChanged...)
 			s.last = now
@@ -145,7 +146,7 @@ func (s *Store) NoteNotice(_ context.Context, _, runID string, n agent.ScheduleN
 	if r == nil {
 		return nil
 	}
-	r.Notices = append([]agent.ScheduleNotice(nil), r.Notices...)
+	r.Notices = slices.Clone(r.Notices)
 	for i := range r.Notices {
 		if r.Notices[i].Position == n.Position {
 			r.Notices[i].Status, r.Notices[i].Attempts, r.Notices[i].Error = n.Status, n.Attempts, n.Error

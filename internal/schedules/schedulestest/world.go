@@ -3,6 +3,7 @@ package schedulestest
 import (
 	"context"
 	"iter"
+	"slices"
 	"sync"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -65,7 +66,7 @@ func (w *World) Submit(_ context.Context, e agent.Envelope) (agent.Receipt, erro
 func (w *World) Submitted() []agent.Envelope {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]agent.Envelope(nil), w.submitted...)
+	return slices.Clone(w.submitted)
 }
 
 // Follows returns how often a turn was followed.
@@ -183,19 +184,19 @@ func (w *World) Notify(_ context.Context, tenant, user, text string) error {
 func (w *World) Hooks() []notifications.Webhook {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]notifications.Webhook(nil), w.hooks...)
+	return slices.Clone(w.hooks)
 }
 
 // Mails returns the mails that arrived.
 func (w *World) Mails() []notifications.Mail {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]notifications.Mail(nil), w.mails...)
+	return slices.Clone(w.mails)
 }
 
 // Said returns the messages that people got.
 func (w *World) Said() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]string(nil), w.said...)
+	return slices.Clone(w.said)
 }

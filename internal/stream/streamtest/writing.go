@@ -153,7 +153,7 @@ var writing = []testCase{
 			write(t, ctx, log, f, int64(i), text)
 		}
 		finish(t, ctx, log, "s")
-		require.True(t, equal(append(want, "COMPLETED"), texts(readAll(t, log, "s", 0))))
+		require.True(t, slices.Equal(append(want, "COMPLETED"), texts(readAll(t, log, "s", 0)))) // a failure prints no megabytes
 	}},
 
 	{"bounds", func(t *testing.T, log Log) {
@@ -215,17 +215,4 @@ var writing = []testCase{
 		require.NoError(t, err)
 		require.Equal(t, agent.StreamTail{}, tail, "nothing was written")
 	}},
-}
-
-// equal compares without printing megabytes.
-func equal(a, b []string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
