@@ -26,7 +26,7 @@ func TestIdempotencyKeys(t *testing.T) {
 				}
 			}))
 			t.Cleanup(s.Close)
-			h := &notifications.Webhooks{HTTP: egressTo(t, s.URL, true)}
+			h := webhooksTo(t, s.URL, true)
 			for _, key := range []string{"a", "a", "b", "lost"} {
 				w := notifications.Webhook{
 					Tenant: "acme", Method: method, URL: s.URL, Body: []byte(body), Header: map[string]string{"X-Idempotency-Key": "theirs"}, Key: key,

@@ -35,6 +35,11 @@ func egressTo(t *testing.T, server string, private bool) *egress.Client {
 	return out
 }
 
+func webhooksTo(t *testing.T, server string, private bool) *notifications.Webhooks {
+	t.Helper()
+	return &notifications.Webhooks{HTTP: egressTo(t, server, private)}
+}
+
 func hook(u string) notifications.Webhook {
 	return notifications.Webhook{
 		Tenant: "acme", Method: http.MethodPost, URL: u, Header: map[string]string{"X-A": "b"}, Body: []byte(`{"a":1}`), Key: "k1",
@@ -53,7 +58,7 @@ func TestWebhookIsSent(t *testing.T) {
 		_, _ = w.Write(bytes.Repeat([]byte("x"), 20<<10))
 	}))
 	defer s.Close()
-	h := &notifications.Webhooks{HTTP: egressTo(t, s.URL, true)}
+	h := webhooksTo(t, s.URL, true)
 	n := 0
 	answer, err := h.Send(t.Context(), hook(s.URL+"/in"), marks(&n))
 	require.NoError(t, err)
@@ -74,7 +79,7 @@ func TestRetryAfterAsADate(t *testing.T) {
 	}))
 	defer s.Close()
 	n := 0
-	answer, err := (&notifications.Webhooks{HTTP: egressTo(t, s.URL, true)}).Send(t.Context(), hook(s.URL), marks(&n))
+	answer, err := webhooksTo(t, s.URL, true).Send(t.Context(), hook(s.URL), marks(&n))
 	require.NoError(t, err)
 	require.InDelta(t, time.Hour.Seconds(), answer.RetryAfter.Seconds(), 5)
 }
@@ -85,11 +90,11 @@ func TestNoConnectionMeansNothingWasSent(t *testing.T) {
 	addr := "http://" + l.Addr().String()
 	require.NoError(t, l.Close())
 	n := 0
-	_, err = (&notifications.Webhooks{HTTP: egressTo(t, addr, true)}).Send(t.Context(), hook(addr), marks(&n))
+	_, err = webhooksTo(t, addr, true).Send(t.Context(), hook(addr), marks(&n))
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "%v", err)
 	require.NotErrorIs(t, err, notifications.ErrUnknown)
 
-	_, err = (&notifications.Webhooks{HTTP: egressTo(t, addr, false)}).Send(t.Context(), hook(addr), marks(&n))
+	_, err = webhooksTo(t, addr, false).Send(t.Context(), hook(addr), marks(&n))
 	require.Equal(t, agent.CodeDenied, agent.CodeOf(err), "%v", err)
 }
 
@@ -101,7 +106,7 @@ func TestSilenceMayBeAnything(t *testing.T) {
 	n := 0
 	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
-	h := &notifications.Webhooks{HTTP: egressTo(t, s.URL, true)}
+	h := webhooksTo(t, s.URL, true)
 	_, err := h.Send(ctx, hook(s.URL), marks(&n))
 	require.ErrorIs(t, err, notifications.ErrUnknown)
 }
@@ -111,7 +116,7 @@ func TestNoMarkNoRequest(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { count.Add(1) }))
 	defer s.Close()
 	away := errors.New("the store is away")
-	_, err := (&notifications.Webhooks{HTTP: egressTo(t, s.URL, true)}).Send(t.Context(), hook(s.URL), func() error { return away })
+	_, err := webhooksTo(t, s.URL, true).Send(t.Context(), hook(s.URL), func() error { return away })
 	require.ErrorIs(t, err, away)
 	require.Zero(t, count.Load())
 }
@@ -218,7 +223,7 @@ func TestAnswersInPart(t *testing.T) {
 			w := hook(s.URL)
 			w.Method = c.method
 			n := 0
-			answer, err := (&notifications.Webhooks{HTTP: egressTo(t, s.URL, true)}).Send(t.Context(), w, marks(&n))
+			answer, err := webhooksTo(t, s.URL, true).Send(t.Context(), w, marks(&n))
 			if c.fails {
 				require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "%v", err)
 				return
@@ -244,7 +249,7 @@ func TestARedirectIsTheAnswer(t *testing.T) {
 	defer s.Close()
 	n := 0
 	for i, code := range []int{301, 302, 303, 307, 308} {
-		answer, err := (&notifications.Webhooks{HTTP: egressTo(t, s.URL, true)}).Send(t.Context(), hook(s.URL+"/"+strconv.Itoa(code)), marks(&n))
+		answer, err := webhooksTo(t, s.URL, true).Send(t.Context(), hook(s.URL+"/"+strconv.Itoa(code)), marks(&n))
 		require.NoError(t, err)
 		require.Equal(t, code, answer.Status)
 		require.Equal(t, int32(i+1), asked.Load())

@@ -64,9 +64,7 @@ func TestCollectModel(t *testing.T) {
 				held[c] = true
 			}
 			for c, ref := range all {
-				is, err := there(t.Context(), w.blobs, ref)
-				need(err)
-				require.True(r, is || !held[c] && !young[c], "%s is gone; held %v, young %v", c, held[c], young[c])
+				require.True(r, w.has(ref) || !held[c] && !young[c], "%s is gone; held %v, young %v", c, held[c], young[c])
 			}
 		}
 		r.Repeat(map[string]func(*rapid.T){
@@ -89,8 +87,7 @@ func TestCollectModel(t *testing.T) {
 				cache[key] = c
 			},
 			"let the cache expire": func(*rapid.T) {
-				_, err := w.pool.Exec(t.Context(), `UPDATE result_cache SET expires_at = clock_timestamp() - interval '2 h'`)
-				need(err)
+				w.exec(`UPDATE result_cache SET expires_at = clock_timestamp() - interval '2 h'`)
 				clear(cache)
 			},
 			"delete a session": func(*rapid.T) {
@@ -128,8 +125,7 @@ func TestCollectModel(t *testing.T) {
 		for _, id := range ids() {
 			need(forget(t.Context(), w.Store, id))
 		}
-		_, err := w.pool.Exec(t.Context(), `UPDATE result_cache SET expires_at = clock_timestamp() - interval '2 h'`)
-		need(err)
+		w.exec(`UPDATE result_cache SET expires_at = clock_timestamp() - interval '2 h'`)
 		collect()
 		w.age()
 		collect()

@@ -39,9 +39,7 @@ func TestCollect(t *testing.T) {
 	young := w.put("just put")
 	require.Equal(t, results.Collected{Ran: true, Looked: 3, Removed: 1, Bytes: 15}, w.collect())
 	for ref, want := range map[string]bool{free: false, held: true, young: true} {
-		is, err := there(t.Context(), w.blobs, ref)
-		require.NoError(t, err)
-		require.Equal(t, want, is, ref)
+		require.Equal(t, want, w.has(ref), ref)
 	}
 	require.NoError(t, forget(t.Context(), w.Store, "t1"))
 	w.age()
@@ -77,9 +75,7 @@ func TestCollectAdoptsAndSweeps(t *testing.T) {
 	done = w.collect()
 	require.Equal(t, 2, done.Removed)
 	require.Positive(t, done.Bytes)
-	is, err := there(t.Context(), w.blobs, refs[1])
-	require.NoError(t, err)
-	require.True(t, is)
+	require.True(t, w.has(refs[1]))
 }
 
 // A cached dataset is there for as long as it can be recalled, and a grace longer.
@@ -94,14 +90,12 @@ func TestCollectLetsGoOfTheCache(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.Equal(t, r, got)
-	_, err = w.pool.Exec(t.Context(), `UPDATE result_cache SET expires_at = clock_timestamp() - interval '1 s'`)
-	require.NoError(t, err)
+	w.exec(`UPDATE result_cache SET expires_at = clock_timestamp() - interval '1 s'`)
 	_, ok, err = cache.Recall(t.Context(), tenant, "k")
 	require.NoError(t, err)
 	require.False(t, ok)
 	require.Zero(t, w.collect().Removed)
-	_, err = w.pool.Exec(t.Context(), `UPDATE result_cache SET expires_at = clock_timestamp() - interval '2 h'`)
-	require.NoError(t, err)
+	w.exec(`UPDATE result_cache SET expires_at = clock_timestamp() - interval '2 h'`)
 	require.Equal(t, 1, w.collect().Expired)
 	w.age()
 	require.Equal(t, 1, w.collect().Removed)
@@ -112,10 +106,8 @@ func TestCollectLetsGoOfTheCache(t *testing.T) {
 // A long ledger is looked through in one run, and a run that was cut off goes on where it stopped.
 func TestCollectGoesOn(t *testing.T) {
 	w := newWorld(t)
-	_, err := w.pool.Exec(t.Context(), `INSERT INTO blobs SELECT 'acme', encode(sha256(i::text::bytea), 'hex'), 1, now() - interval '2 h' FROM generate_series(1, 1100) i`)
-	require.NoError(t, err)
-	_, err = w.pool.Exec(t.Context(), `INSERT INTO blob_refs SELECT tenant, 'turn/x', digest FROM blobs`)
-	require.NoError(t, err)
+	w.exec(`INSERT INTO blobs SELECT 'acme', encode(sha256(i::text::bytea), 'hex'), 1, now() - interval '2 h' FROM generate_series(1, 1100) i`)
+	w.exec(`INSERT INTO blob_refs SELECT tenant, 'turn/x', digest FROM blobs`)
 	require.Equal(t, 1100, w.collect().Looked)
 	cut := &cuttingLedger{Store: w.Store, after: 1}
 	done, err := results.NewCollector(results.CollectorConfig{Ledger: cut, Bucket: w.blobs}).Collect(t.Context())
@@ -177,15 +169,11 @@ func TestCollectorDies(t *testing.T) {
 				defer bucket.Close()
 				_, err = w.collector(bucket).Collect(ctx)
 				require.Error(t, err)
-				is, err := there(t.Context(), w.blobs, ref)
-				require.NoError(t, err)
-				require.True(t, is, "the object itself was not reached")
+				require.True(t, w.has(ref), "the object itself was not reached")
 				if again {
 					require.Equal(t, ref, w.put("x"))
 					w.collect()
-					is, err = there(t.Context(), w.blobs, ref)
-					require.NoError(t, err)
-					require.True(t, is, "it was just put")
+					require.True(t, w.has(ref), "it was just put")
 				}
 				w.collect()
 				w.age()
@@ -219,9 +207,7 @@ func TestCollectGoesOnBehindWhatCannotBeRemoved(t *testing.T) {
 	done, err := c.Collect(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, results.Collected{Ran: true, Looked: 2, Removed: 1, Bytes: 4, Failed: 1}, done)
-	is, err := there(t.Context(), w.blobs, good)
-	require.NoError(t, err)
-	require.False(t, is)
+	require.False(t, w.has(good))
 	_, err = c.Collect(t.Context())
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "nothing could be removed: %v", err)
 	clear(bucket.bad)

@@ -76,11 +76,16 @@ func (w *world) put(content string) (ref string) {
 	return ref
 }
 
+func (w *world) exec(sql string) {
+	w.t.Helper()
+	_, err := w.pool.Exec(w.t.Context(), sql)
+	require.NoError(w.t, err)
+}
+
 // age lets two graces pass.
 func (w *world) age() {
 	w.t.Helper()
-	_, err := w.pool.Exec(w.t.Context(), `UPDATE blobs SET put_at = put_at - interval '2 hours'`)
-	require.NoError(w.t, err)
+	w.exec(`UPDATE blobs SET put_at = put_at - interval '2 hours'`)
 }
 
 func (w *world) count(what string) int {
@@ -107,13 +112,15 @@ func read(r io.ReadCloser, err error) (string, error) {
 	return string(body), errors.Join(err, r.Close())
 }
 
-// there reports whether content can be read.
-func there(ctx context.Context, s *blob.Store, ref string) (bool, error) {
-	_, err := read(s.Open(ctx, tenant, ref))
+// has reports whether content can be read.
+func (w *world) has(ref string) bool {
+	w.t.Helper()
+	_, err := read(w.blobs.Open(w.t.Context(), tenant, ref))
 	if agent.CodeOf(err) == agent.CodeNotFound {
-		return false, nil
+		return false
 	}
-	return err == nil, err
+	require.NoError(w.t, err)
+	return true
 }
 
 func turn(id string, input string) agent.TurnRecord {

@@ -44,8 +44,7 @@ func TestReconcileAgentSchedules(t *testing.T) {
 // TestAgentScheduleHash: another hash of the same times would update every schedule, and end every person's pause.
 func TestAgentScheduleHash(t *testing.T) {
 	k, s, _ := newAgentSchedules(t)
-	_, err := k.Put(t.Context(), dailySchedule("news"), ann, true)
-	require.NoError(t, err)
+	put(t, k, dailySchedule("news"))
 	require.Equal(t, "e3f346962767f762147ca87532998557b7946a39534b2399422e4f898d56b104", s.MadeFrom("schedule/acme/news"))
 }
 

@@ -163,3 +163,10 @@ func dailySchedule(name string) agent.Schedule {
 		TimeZone: "Europe/Zurich", Jitter: "2m", StartAt: new(tomorrow), EndAt: new(tomorrow.AddDate(1, 0, 0)),
 	}
 }
+
+// put stores a schedule of Ann's.
+func put(t *testing.T, k *temporalschedules.AgentSchedules, s agent.Schedule) {
+	t.Helper()
+	_, err := k.Put(t.Context(), s, ann, false)
+	require.NoError(t, err)
+}

@@ -43,13 +43,11 @@ func TestPutCreatesUpdatesDeletes(t *testing.T) {
 	s.Changes = nil
 	other := dailySchedule("news")
 	other.Message = "anything else?"
-	_, err = k.Put(t.Context(), other, ann, false)
-	require.NoError(t, err)
+	put(t, k, other)
 	require.Empty(t, s.Changes, "Temporal knows only of the times")
 	require.Equal(t, "anything else?", d.all["schedule/acme/news"].Message)
 	other.Overlap, other.CatchUpWindow = agent.OverlapCancelOther, "1h"
-	_, err = k.Put(t.Context(), other, ann, false)
-	require.NoError(t, err)
+	put(t, k, other)
 	require.Equal(t, []string{"update schedule/acme/news"}, s.Changes)
 	require.Equal(t, client.SchedulePolicies{Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_CANCEL_OTHER, CatchupWindow: time.Hour}, *s.of("news").Policy)
 
@@ -70,8 +68,7 @@ func TestOverlapPolicies(t *testing.T) {
 	} {
 		one := dailySchedule("news")
 		one.Overlap = text
-		_, err := k.Put(t.Context(), one, ann, false)
-		require.NoError(t, err)
+		put(t, k, one)
 		require.Equal(t, want, s.of("news").Policy.Overlap, text)
 	}
 }
@@ -96,8 +93,7 @@ func TestPutDoesNotStoreWhatTemporalRefuses(t *testing.T) {
 	refused(everyHour, ann, "every")
 
 	s.Refuses = nil
-	_, err := k.Put(t.Context(), dailySchedule("news"), ann, true)
-	require.NoError(t, err)
+	put(t, k, dailySchedule("news"))
 	s.of("news").State.Paused = true // by a person
 	s.Refuses = serviceerror.NewInvalidArgument("Invalid schedule spec: unknown time zone Africa/Lagos")
 	other := dailySchedule("news")
@@ -107,31 +103,31 @@ func TestPutDoesNotStoreWhatTemporalRefuses(t *testing.T) {
 
 	other = dailySchedule("news")
 	other.Message = "the times are those of before, which Temporal took"
-	_, err = k.Put(t.Context(), other, ann, false)
-	require.NoError(t, err)
+	put(t, k, other)
 }
 
 func TestPutRemovesWhatTheStoreRefuses(t *testing.T) {
 	k, s, d := newAgentSchedules(t)
 	for _, name := range []string{"a", "b", "c"} {
-		_, err := k.Put(t.Context(), dailySchedule(name), ann, true)
-		require.NoError(t, err)
+		put(t, k, dailySchedule(name))
 	}
-	_, err := k.Put(t.Context(), dailySchedule("d"), ann, true)
-	require.Equal(t, agent.CodeOverflow, agent.CodeOf(err))
+	for _, onlyNew := range []bool{true, false} {
+		_, err := k.Put(t.Context(), dailySchedule("d"), ann, onlyNew)
+		require.Equal(t, agent.CodeOverflow, agent.CodeOf(err))
+	}
 	require.Len(t, d.all, 3)
 	require.Len(t, s.All, 3)
+	put(t, k, dailySchedule("c"))
 }
 
 func TestReconcileAfterTemporalWasAway(t *testing.T) {
 	k, s, d := newAgentSchedules(t)
 	id := "schedule/acme/news"
 	s.Broken[id], s.Refuses = serviceerror.NewUnavailable("away"), serviceerror.NewUnavailable("away")
-	_, err := k.Put(t.Context(), dailySchedule("news"), ann, true)
-	require.NoError(t, err)
+	put(t, k, dailySchedule("news"))
 	require.Contains(t, d.all, id)
 	require.Empty(t, s.All)
-	_, err = k.Pause(t.Context(), "acme", "news", true, "")
+	_, err := k.Pause(t.Context(), "acme", "news", true, "")
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "whoever pauses wants to know that it runs on")
 	s.Refuses = nil
 	delete(s.Broken, id)
@@ -163,14 +159,12 @@ func TestPutChecksTheSchema(t *testing.T) {
 	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 	require.ErrorContains(t, err, "output_schema.type")
 	require.Empty(t, d.all)
-	_, err = k.Put(t.Context(), dailySchedule("news"), ann, true)
-	require.NoError(t, err, "without one")
+	put(t, k, dailySchedule("news")) // without one
 }
 
 func TestPauseAndResume(t *testing.T) {
 	k, s, _ := newAgentSchedules(t)
-	_, err := k.Put(t.Context(), dailySchedule("news"), ann, true)
-	require.NoError(t, err)
+	put(t, k, dailySchedule("news"))
 	got, err := k.Pause(t.Context(), "acme", "news", true, "holidays")
 	require.NoError(t, err)
 	require.True(t, got.Paused)
@@ -196,8 +190,7 @@ func TestTrigger(t *testing.T) {
 	k, s, d := newAgentSchedules(t)
 	_, err := k.Trigger(t.Context(), "acme", "news", "")
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
-	_, err = k.Put(t.Context(), dailySchedule("news"), ann, true)
-	require.NoError(t, err)
+	put(t, k, dailySchedule("news"))
 	ids := map[string]bool{}
 	for range 3 {
 		run, err := k.Trigger(t.Context(), "acme", "news", "")
@@ -222,24 +215,11 @@ func TestTrigger(t *testing.T) {
 	require.Equal(t, agent.CodeRateLimited, agent.CodeOf(err))
 }
 
-func TestSchedulesOfATenantAreBounded(t *testing.T) {
-	k, _, _ := newAgentSchedules(t)
-	for _, name := range []string{"a", "b", "c"} {
-		_, err := k.Put(t.Context(), dailySchedule(name), ann, false)
-		require.NoError(t, err)
-	}
-	_, err := k.Put(t.Context(), dailySchedule("d"), ann, false)
-	require.Equal(t, agent.CodeOverflow, agent.CodeOf(err))
-	_, err = k.Put(t.Context(), dailySchedule("c"), ann, false)
-	require.NoError(t, err)
-}
-
 func TestRunsAndList(t *testing.T) {
 	k, _, _ := newAgentSchedules(t)
 	_, err := k.Runs(t.Context(), "acme", "news", agent.Page{})
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
-	_, err = k.Put(t.Context(), dailySchedule("news"), ann, true)
-	require.NoError(t, err)
+	put(t, k, dailySchedule("news"))
 	page, err := k.Runs(t.Context(), "acme", "news", agent.Page{})
 	require.NoError(t, err)
 	require.Len(t, page.Runs, 1)

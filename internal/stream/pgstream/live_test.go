@@ -55,12 +55,6 @@ func freezable(t *testing.T, dsn string) (*pgxpool.Pool, func() (thaw func())) {
 	}
 }
 
-func appendText(t *testing.T, log *pgstream.Log, f agent.Fence, batch int64, text string) {
-	t.Helper()
-	_, err := log.Append(t.Context(), f, batch, token(text))
-	require.NoError(t, err)
-}
-
 // shown describes an event: its index and what it says.
 func shown(e *agent.Event) string {
 	switch e.Type {
@@ -108,11 +102,9 @@ func TestStreamMovesBetweenProcesses(t *testing.T) {
 		})
 	}
 
-	model, _, err := a.Begin(ctx, "s", "model/1")
-	require.NoError(t, err)
+	model := begin(t, a, "s", "model/1")
 	appendText(t, a, model, 1, "m1")
-	tool, _, err := b.Begin(ctx, "s", "tool/1")
-	require.NoError(t, err)
+	tool := begin(t, b, "s", "tool/1")
 	for batch := range int64(20) { // side by side, as parallel tools do
 		appendText(t, a, model, batch+2, fmt.Sprint("m", batch+2))
 		appendText(t, b, tool, batch+1, fmt.Sprint("t", batch+1))
@@ -122,8 +114,7 @@ func TestStreamMovesBetweenProcesses(t *testing.T) {
 	require.Equal(t, int64(2), again.LastIndex, "a batch that is in the log changes nothing")
 	require.NoError(t, a.Sync(ctx, model))
 	require.NoError(t, b.Sync(ctx, tool))
-	third, _, err := other.Begin(ctx, "s", "model/2")
-	require.NoError(t, err)
+	third := begin(t, other, "s", "model/2")
 	appendText(t, other, third, 1, "end")
 	require.NoError(t, a.Close(ctx, "s", completed))
 
@@ -149,20 +140,17 @@ func TestClaimedStream(t *testing.T) {
 	here, other := open(t, slow, pgstream.Config{}), open(t, pool, pgstream.Config{})
 	for _, id := range []string{"kept", "moved"} {
 		c := here.Claim()
-		_, err := pool.Exec(t.Context(), `INSERT INTO streams (stream_id, owner, generation, reserved) VALUES ($1, $2, 1, $3)`, id, c.Owner, c.Reserve)
-		require.NoError(t, err)
+		exec(t, pool, `INSERT INTO streams (stream_id, owner, generation, reserved) VALUES ($1, $2, 1, $3)`, id, c.Owner, c.Reserve)
 		here.Claimed(id)
 	}
 	thaw := freeze()
-	f, _, err := here.Begin(t.Context(), "kept", "model/1")
-	require.NoError(t, err)
+	f := begin(t, here, "kept", "model/1")
 	appendText(t, here, f, 1, "one")
 	thaw()
 	require.NoError(t, here.Sync(t.Context(), f))
 	require.NoError(t, here.Close(t.Context(), "kept", completed))
 
-	f, _, err = other.Begin(t.Context(), "moved", "model/1")
-	require.NoError(t, err)
+	f = begin(t, other, "moved", "model/1")
 	appendText(t, other, f, 1, "two")
 	require.NoError(t, other.Close(t.Context(), "moved", completed))
 	for id, want := range map[string][]string{"kept": {"one", "COMPLETED"}, "moved": {"two", "COMPLETED"}} {
@@ -193,10 +181,8 @@ func TestStreamIsTakenFromAFrozenProcess(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 
-			old, _, err := zombie.Begin(ctx, "s", "p")
-			require.NoError(t, err)
-			silent, _, err := zombie.Begin(ctx, "s", "q")
-			require.NoError(t, err)
+			old := begin(t, zombie, "s", "p")
+			silent := begin(t, zombie, "s", "q")
 			watched, sawOld := make(chan []string, 1), make(chan struct{})
 			go func() { // a viewer at the process that freezes
 				var got []string
@@ -218,18 +204,15 @@ func TestStreamIsTakenFromAFrozenProcess(t *testing.T) {
 			}
 			thaw := freeze()
 			appendText(t, zombie, old, 3, "3")
-			lostTool, _, err := zombie.Begin(ctx, "s", "tool")
-			require.NoError(t, err)
+			lostTool := begin(t, zombie, "s", "tool")
 			appendText(t, zombie, lostTool, 1, "4")
 			<-sawOld
 
-			fresh, _, err := owner.Begin(ctx, "s", "p")
-			require.NoError(t, err)
+			fresh := begin(t, owner, "s", "p")
 			at, err := owner.Reset(ctx, fresh)
 			require.NoError(t, err)
 			require.Greater(t, at.LastIndex, int64(4), "behind all that may have been shown")
-			tool, _, err := owner.Begin(ctx, "s", "tool")
-			require.NoError(t, err)
+			tool := begin(t, owner, "s", "tool")
 			_, err = owner.Reset(ctx, tool)
 			require.NoError(t, err)
 			appendText(t, owner, fresh, 1, "new")
@@ -243,8 +226,7 @@ func TestStreamIsTakenFromAFrozenProcess(t *testing.T) {
 			require.ErrorIs(t, err, agent.ErrFenced)
 			require.ErrorIs(t, zombie.Sync(ctx, old), agent.ErrFenced)
 			if !c.stored {
-				again, _, err := zombie.Begin(ctx, "s", "q")
-				require.NoError(t, err)
+				again := begin(t, zombie, "s", "q")
 				require.Greater(t, again.Epoch, silent.Epoch, "the first may still be in somebody's hands")
 			}
 			require.NoError(t, zombie.Close(ctx, "s", completed), "whoever ends the turn may be anybody")
@@ -264,11 +246,10 @@ func TestStreamIsTakenFromAFrozenProcess(t *testing.T) {
 
 // What is stored is what was shown, however it is merged, from every index on.
 func TestStoredTokensKeepTheirIndices(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	writer, reader := open(t, pool, pgstream.Config{Flush: 10 * time.Second}), open(t, pool, pgstream.Config{})
 	ctx := t.Context()
-	f, _, err := writer.Begin(ctx, "s", "p")
-	require.NoError(t, err)
+	f := begin(t, writer, "s", "p")
 	require.NoError(t, writer.Sync(ctx, f))
 	want := []string{}
 	for batch := range int64(50) {
@@ -280,9 +261,7 @@ func TestStoredTokensKeepTheirIndices(t *testing.T) {
 		appendText(t, writer, f, batch, text)
 	}
 	require.NoError(t, writer.Close(ctx, "s", completed))
-	var rows int
-	require.NoError(t, pool.QueryRow(ctx, "SELECT count(*) FROM events").Scan(&rows))
-	require.Equal(t, 2, rows, "the tokens share a row")
+	require.Equal(t, 2, value[int](t, pool, "SELECT count(*) FROM events"), "the tokens share a row")
 	want = append(want, "COMPLETED")
 	for after := range int64(len(want) + 1) {
 		got, err := readShown(ctx, reader, "s", after)
@@ -293,18 +272,15 @@ func TestStoredTokensKeepTheirIndices(t *testing.T) {
 
 // A stream that nobody writes goes back to the database, and what memory held of it is let go.
 func TestIdleStreamsAreReleased(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	log := open(t, pool, pgstream.Config{})
 	for i := range 10 {
-		f, _, err := log.Begin(t.Context(), fmt.Sprint(i), "p")
-		require.NoError(t, err)
+		f := begin(t, log, fmt.Sprint(i), "p")
 		appendText(t, log, f, 1, "a")
 	}
 	require.Equal(t, 10, log.Owned())
 	require.Eventually(t, func() bool { return log.Owned() == 0 }, patience, 10*time.Millisecond)
-	var left int
-	require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM streams WHERE owner IS NOT NULL").Scan(&left))
-	require.Zero(t, left)
+	require.Zero(t, value[int](t, pool, "SELECT count(*) FROM streams WHERE owner IS NOT NULL"))
 }
 
 // A process that stops gives its streams up, also what it is just about to store, and the next one goes on behind them at once.
@@ -313,8 +289,7 @@ func TestStoppedProcessReleasesItsStreams(t *testing.T) {
 	slow, freeze := freezable(t, dsn)
 	second := open(t, migrated(t, dsn), pgstream.Config{})
 	first := open(t, slow, pgstream.Config{Flush: time.Millisecond})
-	f, _, err := first.Begin(t.Context(), "s", "p")
-	require.NoError(t, err)
+	f := begin(t, first, "s", "p")
 	appendText(t, first, f, 1, "a")
 	require.NoError(t, first.Sync(t.Context(), f))
 	thaw := freeze()
@@ -332,31 +307,26 @@ func TestStoppedProcessReleasesItsStreams(t *testing.T) {
 
 // A database that crashes loses what was not on disk. The owner stores it again, if it still has it.
 func TestLostCommitsAreStoredAgain(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	log := open(t, pool, pgstream.Config{})
-	f, _, err := log.Begin(t.Context(), "s", "p")
-	require.NoError(t, err)
+	f := begin(t, log, "s", "p")
 	appendText(t, log, f, 1, "a")
 	appendText(t, log, f, 2, "b")
 	require.NoError(t, log.Sync(t.Context(), f))
-	_, err = pool.Exec(t.Context(), "DELETE FROM events; DELETE FROM stream_producers; UPDATE streams SET last_index = 0") // as a crash leaves it
-	require.NoError(t, err)
+	exec(t, pool, "DELETE FROM events; DELETE FROM stream_producers; UPDATE streams SET last_index = 0") // as a crash leaves it
 	appendText(t, log, f, 3, "c")
 	require.NoError(t, log.Sync(t.Context(), f))
 	require.NoError(t, log.Close(t.Context(), "s", completed))
 	require.Equal(t, []string{"a", "b", "c", ""}, <-follow(log, "s"))
-	var epoch int64
-	require.NoError(t, pool.QueryRow(t.Context(), "SELECT epoch FROM stream_producers").Scan(&epoch))
-	require.Equal(t, int64(f.Epoch), epoch)
+	require.Equal(t, f.Epoch, value[agent.Epoch](t, pool, "SELECT epoch FROM stream_producers"))
 }
 
 // Nobody adds to a held stream. It ends with what its transaction stored, without a read of the database, or goes on as if nothing had been.
 func TestHeldStreams(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	log, other := open(t, pool, pgstream.Config{Flush: time.Minute}), open(t, pool, pgstream.Config{})
 	ctx := t.Context()
-	f, _, err := log.Begin(ctx, "s", "p")
-	require.NoError(t, err)
+	f := begin(t, log, "s", "p")
 	appendText(t, log, f, 1, "a")
 	hold := func() *agent.HeldStream {
 		kept, err := log.Hold(ctx, "s")
@@ -375,8 +345,7 @@ func TestHeldStreams(t *testing.T) {
 	log.LetGo(kept, nil)
 	require.NoError(t, <-waiting)
 
-	again, _, err := log.Begin(ctx, "s", "q")
-	require.NoError(t, err)
+	again := begin(t, log, "s", "q")
 	appendText(t, log, again, 1, "c")
 	kept = hold()
 	last := []agent.Event{{Type: agent.EventStatus, Status: agent.StatusCompleted}}
@@ -391,8 +360,7 @@ func TestHeldStreams(t *testing.T) {
 		_, err = pool.Exec(ctx, end, wrong...)
 		require.ErrorContains(t, err, "taken from its owner")
 	}
-	_, err = pool.Exec(ctx, end, "s", kept.Owner, kept.Generation, kept.LastIndex, bodies)
-	require.NoError(t, err)
+	exec(t, pool, end, "s", kept.Owner, kept.Generation, kept.LastIndex, bodies)
 	log.LetGo(kept, last)
 	_, err = log.Append(ctx, again, 2, token("late"))
 	require.ErrorIs(t, err, agent.ErrStreamClosed)

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
 	"github.com/turnstone-run/turnstone/internal/stream/streamtest"
@@ -16,12 +17,43 @@ import (
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
 func TestConformance(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	streamtest.Exercise(t, func(t *testing.T) streamtest.Log {
-		_, err := pool.Exec(t.Context(), "TRUNCATE streams, stream_producers, events")
-		require.NoError(t, err)
+		exec(t, pool, "TRUNCATE streams, stream_producers, events")
 		return open(t, pool, pgstream.Config{})
 	})
+}
+
+// newPool returns a pool for a new database with the log's tables.
+func newPool(t testing.TB) *pgxpool.Pool {
+	t.Helper()
+	return migrated(t, pgtest.New(t))
+}
+
+func exec(t testing.TB, pool *pgxpool.Pool, sql string, args ...any) {
+	t.Helper()
+	_, err := pool.Exec(t.Context(), sql, args...)
+	require.NoError(t, err)
+}
+
+// value returns the one value that a query finds.
+func value[T any](t testing.TB, pool *pgxpool.Pool, sql string, args ...any) (v T) {
+	t.Helper()
+	require.NoError(t, pool.QueryRow(t.Context(), sql, args...).Scan(&v))
+	return v
+}
+
+func begin(t testing.TB, log *pgstream.Log, id, producer string) agent.Fence {
+	t.Helper()
+	f, _, err := log.Begin(t.Context(), id, producer)
+	require.NoError(t, err)
+	return f
+}
+
+func appendText(t testing.TB, log *pgstream.Log, f agent.Fence, batch int64, text string) {
+	t.Helper()
+	_, err := log.Append(t.Context(), f, batch, token(text))
+	require.NoError(t, err)
 }
 
 // migrated returns a pool for a database with the log's tables.
@@ -32,8 +64,7 @@ func migrated(t testing.TB, dsn string) *pgxpool.Pool {
 	t.Cleanup(pool.Close)
 	tables, err := os.ReadFile("../../postgres/migrations/002_events.sql")
 	require.NoError(t, err)
-	_, err = pool.Exec(t.Context(), string(tables))
-	require.NoError(t, err)
+	exec(t, pool, string(tables))
 	return pool
 }
 

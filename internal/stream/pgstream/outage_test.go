@@ -52,8 +52,7 @@ func TestFollowersSurviveARestart(t *testing.T) {
 	pool := migrated(t, server.DSN())
 	writer, reader := open(t, pool, pgstream.Config{}), open(t, pool, pgstream.Config{})
 	ctx := t.Context()
-	f, _, err := writer.Begin(ctx, "s", "p")
-	require.NoError(t, err)
+	f := begin(t, writer, "s", "p")
 	followers := []<-chan []string{follow(writer, "s"), follow(reader, "s"), follow(reader, "s")}
 
 	want := []string{}
@@ -86,14 +85,12 @@ func TestFollowersSurviveARestart(t *testing.T) {
 }
 
 func TestOtherProcessesAreTold(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	reader, writer := open(t, pool, pgstream.Config{}), open(t, pool, pgstream.Config{}) // both poll after a minute only
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	f, _, err := writer.Begin(ctx, "s", "p")
-	require.NoError(t, err)
-	_, err = writer.Append(ctx, f, 0, token("a"))
-	require.NoError(t, err)
+	f := begin(t, writer, "s", "p")
+	appendText(t, writer, f, 0, "a")
 	n := int64(0)
 	for e, err := range reader.Follow(ctx, "s", 0) { // has read all there is before each write
 		require.NoError(t, err)
@@ -102,8 +99,7 @@ func TestOtherProcessesAreTold(t *testing.T) {
 		case n < 10:
 			_, err = writer.Append(ctx, f, n, token("a"))
 		case n == 10:
-			f, _, err = writer.Begin(ctx, "s", "p")
-			require.NoError(t, err)
+			f = begin(t, writer, "s", "p")
 			_, err = writer.Reset(ctx, f)
 		case n == 11:
 			require.Equal(t, agent.EventReset, e.Type)
@@ -115,23 +111,20 @@ func TestOtherProcessesAreTold(t *testing.T) {
 }
 
 func TestLostListenerIsReplaced(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	reader := open(t, pool, pgstream.Config{}) // polls after a minute only
 	writer := open(t, pool, pgstream.Config{})
 	ctx := t.Context()
 	for i := range 3 {
 		id := fmt.Sprint(i)
-		f, _, err := writer.Begin(ctx, id, "p")
-		require.NoError(t, err)
-		_, err = writer.Append(ctx, f, 1, token("a"))
-		require.NoError(t, err)
+		f := begin(t, writer, id, "p")
+		appendText(t, writer, f, 1, "a")
 		got, began := make(chan []string, 1), make(chan struct{})
 		go func() { got <- read(reader, id, func() { close(began) }) }()
 		<-began
 		// Cut it, and write while nobody listens.
-		_, err = pool.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		exec(t, pool, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE query LIKE 'LISTEN %' AND datname = current_database()`)
-		require.NoError(t, err)
 		require.NoError(t, writer.Close(ctx, id, completed))
 		require.Equal(t, []string{"a", ""}, <-got)
 		require.Eventually(t, func() bool { return listeners(t, pool) == 2 }, patience, 5*time.Millisecond)
@@ -139,16 +132,12 @@ func TestLostListenerIsReplaced(t *testing.T) {
 }
 
 func listeners(t *testing.T, pool *pgxpool.Pool) int {
-	var n int
-	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
-		WHERE query LIKE 'LISTEN %' AND datname = current_database()`).Scan(&n))
-	return n
+	return value[int](t, pool, `SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN %' AND datname = current_database()`)
 }
 
 func TestPollRepairsMissedNotifications(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
-	_, err := pool.Exec(t.Context(), `CREATE SCHEMA mute; CREATE FUNCTION mute.pg_notify(text, text) RETURNS void LANGUAGE sql AS ''`)
-	require.NoError(t, err)
+	pool := newPool(t)
+	exec(t, pool, `CREATE SCHEMA mute; CREATE FUNCTION mute.pg_notify(text, text) RETURNS void LANGUAGE sql AS ''`)
 	cfg := pool.Config()
 	cfg.ConnConfig.RuntimeParams["search_path"] = "mute, pg_catalog, public"
 	muted, err := pgxpool.NewWithConfig(t.Context(), cfg)
@@ -156,12 +145,10 @@ func TestPollRepairsMissedNotifications(t *testing.T) {
 	t.Cleanup(muted.Close)
 
 	reader, writer := open(t, pool, pgstream.Config{Poll: 20 * time.Millisecond}), open(t, muted, pgstream.Config{})
-	f, _, err := writer.Begin(t.Context(), "s", "p")
-	require.NoError(t, err)
+	f := begin(t, writer, "s", "p")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	_, err = writer.Append(ctx, f, 0, token("0"))
-	require.NoError(t, err)
+	appendText(t, writer, f, 0, "0")
 	n := int64(0)
 	for e, err := range reader.Follow(ctx, "s", 0) { // waits after each event
 		require.NoError(t, err)
@@ -170,22 +157,19 @@ func TestPollRepairsMissedNotifications(t *testing.T) {
 		if n == 5 {
 			require.NoError(t, writer.Close(ctx, "s", completed))
 		} else if n < 5 {
-			_, err = writer.Append(ctx, f, n, token("x"))
-			require.NoError(t, err)
+			appendText(t, writer, f, n, "x")
 		}
 	}
 	require.Equal(t, int64(6), n)
 }
 
 func TestStopEndsEverything(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	before := goleak.IgnoreCurrent()
 	log, err := pgstream.New(t.Context(), pgstream.Config{Pool: pool, Retention: time.Hour})
 	require.NoError(t, err)
-	f, _, err := log.Begin(t.Context(), "s", "p")
-	require.NoError(t, err)
-	_, err = log.Append(t.Context(), f, 1, token("a"))
-	require.NoError(t, err)
+	f := begin(t, log, "s", "p")
+	appendText(t, log, f, 1, "a")
 	got, began := make(chan []string, 1), make(chan struct{})
 	go func() { got <- read(log, "s", func() { close(began) }) }()
 	<-began

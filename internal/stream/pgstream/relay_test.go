@@ -36,8 +36,7 @@ func connect(t testing.TB, writer, reader *pgstream.Log) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	id := fmt.Sprint("connect ", time.Now().UnixNano())
-	f, _, err := writer.Begin(ctx, id, "p")
-	require.NoError(t, err)
+	f := begin(t, writer, id, "p")
 	following := make(chan error, 1)
 	go func() {
 		for _, err := range reader.Follow(ctx, id, 0) {
@@ -70,11 +69,10 @@ func (a apart) Follow(ctx context.Context, id string, after int64) iter.Seq2[age
 }
 
 func TestConformanceThroughRelay(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	streamtest.Exercise(t, func(t *testing.T) streamtest.Log {
 		writer, reader := relayed(t, pool, pgstream.Config{}, pgstream.Config{})
-		_, err := pool.Exec(t.Context(), "TRUNCATE streams, stream_producers, events")
-		require.NoError(t, err)
+		exec(t, pool, "TRUNCATE streams, stream_producers, events")
 		return apart{Log: writer, reader: reader}
 	})
 }
@@ -133,8 +131,7 @@ func (c collected) rest(t *testing.T) []string {
 // mirrored begins a stream of which a viewer has the first event, and is connected with its owner.
 func mirrored(t *testing.T, writer, reader *pgstream.Log, id string) (agent.Fence, collected) {
 	t.Helper()
-	f, _, err := writer.Begin(t.Context(), id, "p")
-	require.NoError(t, err)
+	f := begin(t, writer, id, "p")
 	appendText(t, writer, f, 1, "1")
 	require.NoError(t, writer.Sync(t.Context(), f)) // the row has its owner now
 	viewer := collect(t.Context(), reader, id, 0)
@@ -145,7 +142,7 @@ func mirrored(t *testing.T, writer, reader *pgstream.Log, id string) (agent.Fenc
 
 // Events come through the relay before they are stored, and the owner stores and announces nothing for it.
 func TestEventsComeBeforeTheyAreStored(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	w := &watch{}
 	writer, reader := relayed(t, pool, pgstream.Config{Flush: slowFlush}, pgstream.Config{Watch: w})
 	f, viewer := mirrored(t, writer, reader, "s")
@@ -154,9 +151,7 @@ func TestEventsComeBeforeTheyAreStored(t *testing.T) {
 		appendText(t, writer, f, batch, fmt.Sprint(batch))
 		require.Equal(t, []string{fmt.Sprint(batch)}, viewer.next(t, 1))
 	}
-	var stored int64
-	require.NoError(t, pool.QueryRow(t.Context(), "SELECT last_index FROM streams WHERE stream_id = 's'").Scan(&stored))
-	require.Equal(t, int64(1), stored)
+	require.Equal(t, 1, value[int](t, pool, "SELECT last_index FROM streams WHERE stream_id = 's'"))
 	require.False(t, writer.Watched("s"))
 	require.NoError(t, writer.Close(t.Context(), "s", completed))
 	require.Equal(t, []string{"COMPLETED"}, viewer.rest(t))
@@ -165,12 +160,11 @@ func TestEventsComeBeforeTheyAreStored(t *testing.T) {
 
 // A viewer who comes before anybody writes is handed over as soon as there is an owner, which then stores no more often than without viewers.
 func TestViewerIsHandedOverToTheOwner(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	writer, reader := relayed(t, pool, pgstream.Config{}, pgstream.Config{})
 	viewer := collect(t.Context(), reader, "s", 0)
 	require.Eventually(t, func() bool { return writer.Watched("s") }, patience, time.Millisecond)
-	f, _, err := writer.Begin(t.Context(), "s", "p")
-	require.NoError(t, err)
+	f := begin(t, writer, "s", "p")
 	appendText(t, writer, f, 1, "1")
 	require.Equal(t, []string{"1"}, viewer.next(t, 1))
 	require.Eventually(t, func() bool { return reader.Mirrors("s") && !writer.Watched("s") }, patience, time.Millisecond)
@@ -181,10 +175,9 @@ func TestViewerIsHandedOverToTheOwner(t *testing.T) {
 
 // Whoever lacks more than the owner has in memory reads the database first.
 func TestViewerFarBehindReadsTheDatabaseFirst(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	writer, reader := relayed(t, pool, pgstream.Config{}, pgstream.Config{})
-	f, _, err := writer.Begin(t.Context(), "s", "p")
-	require.NoError(t, err)
+	f := begin(t, writer, "s", "p")
 	want := []string{}
 	for batch := range int64(700) {
 		want = append(want, fmt.Sprint(batch))
@@ -206,7 +199,7 @@ func TestViewerFarBehindReadsTheDatabaseFirst(t *testing.T) {
 
 // What is handed over faster than it is stored takes a bounded amount of memory: then viewers read the database.
 func TestMirrorIsBounded(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	writer, reader := relayed(t, pool, pgstream.Config{}, pgstream.Config{})
 	f, viewer := mirrored(t, writer, reader, "s")
 	const size, bound = 100 << 10, 8 << 20
@@ -225,7 +218,7 @@ func TestMirrorIsBounded(t *testing.T) {
 
 // A connection that breaks costs its viewers nothing: they go on in the database, with what is stored from then on, and come back.
 func TestRelayIsCut(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	writer, reader := relayed(t, pool, pgstream.Config{}, pgstream.Config{})
 	f, viewer := mirrored(t, writer, reader, "s")
 	appendText(t, writer, f, 2, "2") // shown, perhaps, and not stored
@@ -253,17 +246,14 @@ func TestRelayIsCut(t *testing.T) {
 
 // A process that stops hands everything over, and its viewers follow the next owner.
 func TestOwnerStopsCleanly(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	writer, reader := relayed(t, pool, pgstream.Config{Flush: slowFlush}, pgstream.Config{Poll: 50 * time.Millisecond})
 	f, viewer := mirrored(t, writer, reader, "s")
 	appendText(t, writer, f, 2, "2")
 	writer.Stop()
-	var peers int
-	require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM stream_peers").Scan(&peers))
-	require.Equal(t, 1, peers)
+	require.Equal(t, 1, value[int](t, pool, "SELECT count(*) FROM stream_peers"))
 	next := open(t, pool, pgstream.Config{Flush: slowFlush, Relay: &pgstream.Relay{}})
-	f, _, err := next.Begin(t.Context(), "s", "q")
-	require.NoError(t, err)
+	f = begin(t, next, "s", "q")
 	appendText(t, next, f, 1, "3")
 	require.NoError(t, next.Sync(t.Context(), f))
 	require.Equal(t, []string{"2", "3"}, viewer.next(t, 2))
@@ -298,9 +288,8 @@ func TestStreamIsTakenFromItsOwner(t *testing.T) {
 				reader.CutRelay()
 			}
 			next := open(t, pool, pgstream.Config{Relay: &pgstream.Relay{}})
-			fresh, _, err := next.Begin(t.Context(), "s", "p")
-			require.NoError(t, err)
-			_, err = next.Reset(t.Context(), fresh)
+			fresh := begin(t, next, "s", "p")
+			_, err := next.Reset(t.Context(), fresh)
 			require.NoError(t, err)
 			appendText(t, next, fresh, 1, "new")
 			require.NoError(t, next.Sync(t.Context(), fresh))
@@ -313,16 +302,14 @@ func TestStreamIsTakenFromItsOwner(t *testing.T) {
 
 // Whenever connections break and wherever viewers begin, each sees every event once and in order.
 func TestViewersSeeEveryEventOnce(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	writer, reader := relayed(t, pool, pgstream.Config{Flush: 50 * time.Millisecond}, pgstream.Config{Poll: 200 * time.Millisecond})
 	const streams, batches = 8, 300
 	var viewers []collected
 	var from []int64
 	fences := make([]agent.Fence, streams)
 	for s := range fences {
-		var err error
-		fences[s], _, err = writer.Begin(t.Context(), fmt.Sprint("s", s), "p")
-		require.NoError(t, err)
+		fences[s] = begin(t, writer, fmt.Sprint("s", s), "p")
 	}
 	cuts, mirrored := 0, 0
 	for batch := range int64(batches) {
@@ -362,10 +349,9 @@ func TestViewersSeeEveryEventOnce(t *testing.T) {
 func TestProcessThatCannotBeReached(t *testing.T) {
 	for name, far := range map[string]*pgstream.Relay{"cut off": {Advertise: "127.0.0.1:1"}, "without relay": nil} {
 		t.Run(name, func(t *testing.T) {
-			pool := migrated(t, pgtest.New(t))
+			pool := newPool(t)
 			writer, reader := open(t, pool, pgstream.Config{Relay: far}), open(t, pool, pgstream.Config{Relay: &pgstream.Relay{}})
-			f, _, err := writer.Begin(t.Context(), "s", "p")
-			require.NoError(t, err)
+			f := begin(t, writer, "s", "p")
 			appendText(t, writer, f, 1, "1")
 			require.NoError(t, writer.Sync(t.Context(), f))
 			viewer := collect(t.Context(), reader, "s", 0)
@@ -383,17 +369,15 @@ func TestProcessThatCannotBeReached(t *testing.T) {
 
 // The rows of processes that were killed go; those of the living stay.
 func TestDeadProcessesAreForgotten(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	log := open(t, pool, pgstream.Config{Relay: &pgstream.Relay{}})
-	_, err := pool.Exec(t.Context(), "INSERT INTO stream_peers VALUES ('killed', 'host:1', 'token', '')")
-	require.NoError(t, err)
-	_, err = pool.Exec(t.Context(), "UPDATE stream_peers SET seen_at = seen_at - interval '1 hour'")
-	require.NoError(t, err)
+	exec(t, pool, "INSERT INTO stream_peers VALUES ('killed', 'host:1', 'token', '')")
+	exec(t, pool, "UPDATE stream_peers SET seen_at = seen_at - interval '1 hour'")
 	require.NoError(t, log.ForgetDeadPeers(t.Context()))
 	var owners []string
 	require.NoError(t, pool.QueryRow(t.Context(), "SELECT array_agg(owner) FROM stream_peers").Scan(&owners))
 	require.Len(t, owners, 1)
 	require.NotEqual(t, "killed", owners[0])
-	_, err = pgstream.New(t.Context(), pgstream.Config{Pool: pool, Relay: &pgstream.Relay{Address: "192.0.2.1:1"}})
+	_, err := pgstream.New(t.Context(), pgstream.Config{Pool: pool, Relay: &pgstream.Relay{Address: "192.0.2.1:1"}})
 	require.ErrorContains(t, err, "192.0.2.1:1", "an address that was asked for")
 }

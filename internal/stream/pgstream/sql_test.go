@@ -21,11 +21,10 @@ import (
 
 // TestCloseWithinATransaction is how the store ends a turn: with events that it marshals itself.
 func TestCloseWithinATransaction(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	log := open(t, pool, pgstream.Config{})
 	ctx := t.Context()
-	f, _, err := log.Begin(ctx, "s", "p")
-	require.NoError(t, err)
+	f := begin(t, log, "s", "p")
 	got := follow(log, "s")
 	closeIn := func(tx pgx.Tx, reason string) (closed bool) {
 		events, err := json.Marshal([]agent.Event{
@@ -42,8 +41,7 @@ func TestCloseWithinATransaction(t *testing.T) {
 	require.True(t, closeIn(tx, "rolled back"))
 	require.False(t, closeIn(tx, "again"))
 	require.NoError(t, tx.Rollback(ctx))
-	_, err = log.Append(ctx, f, 1, token("still open"))
-	require.NoError(t, err)
+	appendText(t, log, f, 1, "still open")
 
 	require.NoError(t, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		require.True(t, closeIn(tx, "first"))
@@ -57,11 +55,10 @@ func TestCloseWithinATransaction(t *testing.T) {
 }
 
 func TestFunctionsRefuseATerminalEventOutOfPlace(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	log := open(t, pool, pgstream.Config{})
 	ctx := t.Context()
-	f, _, err := log.Begin(ctx, "s", "p")
-	require.NoError(t, err)
+	f := begin(t, log, "s", "p")
 	require.NoError(t, log.Sync(ctx, f))
 	ordinary, terminal := agent.Event{Type: agent.EventToken, Text: "a"}, completed[0]
 	for _, events := range [][]agent.Event{{}, {ordinary}, {terminal, ordinary}, {terminal, terminal}} {
@@ -82,7 +79,7 @@ func TestFunctionsRefuseATerminalEventOutOfPlace(t *testing.T) {
 }
 
 func TestExpireWorksInPieces(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	log := open(t, pool, pgstream.Config{})
 	ctx := t.Context()
 	many := make([]agent.Event, 1000)
@@ -92,8 +89,7 @@ func TestExpireWorksInPieces(t *testing.T) {
 	var want int64
 	for s := range 3 { // one of them larger than a piece
 		id := fmt.Sprint("s", s)
-		f, _, err := log.Begin(ctx, id, "p")
-		require.NoError(t, err)
+		f := begin(t, log, id, "p")
 		for b := range int64(1 + 6*(s%2)) {
 			_, err := log.Append(ctx, f, b, many)
 			require.NoError(t, err)
@@ -112,7 +108,7 @@ func TestExpireWorksInPieces(t *testing.T) {
 }
 
 func TestRetentionExpires(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	log := open(t, pool, pgstream.Config{Retention: 50 * time.Millisecond})
 	require.NoError(t, log.Close(t.Context(), "s", completed))
 	require.Eventually(t, func() bool {
@@ -122,15 +118,13 @@ func TestRetentionExpires(t *testing.T) {
 }
 
 func TestPagesAreBounded(t *testing.T) {
-	log := open(t, migrated(t, pgtest.New(t)), pgstream.Config{})
+	log := open(t, newPool(t), pgstream.Config{})
 	ctx := t.Context()
-	f, _, err := log.Begin(ctx, "s", "p")
-	require.NoError(t, err)
+	f := begin(t, log, "s", "p")
 	for b := range int64(3) {
-		_, err := log.Append(ctx, f, b, token(strings.Repeat("x", 3<<20)))
-		require.NoError(t, err)
+		appendText(t, log, f, b, strings.Repeat("x", 3<<20))
 	}
-	_, err = log.Append(ctx, f, 3, make([]agent.Event, 600))
+	_, err := log.Append(ctx, f, 3, make([]agent.Event, 600))
 	require.NoError(t, err)
 	require.NoError(t, log.Sync(ctx, f))
 	for after, want := range map[int64]int{0: 2, 1: 2, 2: 500, 3: 500, 103: 500, 104: 499, 603: 0} {
@@ -173,11 +167,9 @@ func TestStatementsPerOperation(t *testing.T) {
 	clear(count.sent)
 
 	ctx := t.Context()
-	f, _, err := log.Begin(ctx, "s", "p")
-	require.NoError(t, err)
+	f := begin(t, log, "s", "p")
 	for batch := range int64(50) {
-		_, err = log.Append(ctx, f, batch, token("a"))
-		require.NoError(t, err)
+		appendText(t, log, f, batch, "a")
 	}
 	require.NoError(t, log.Cancel(ctx, "s"))
 	require.NoError(t, log.Close(ctx, "s", completed))

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
 )
 
@@ -31,20 +30,18 @@ func TestTakenEvents(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			pool := migrated(t, pgtest.New(t))
+			pool := newPool(t)
 			log, other := open(t, pool, pgstream.Config{}), open(t, pool, pgstream.Config{})
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			f, _, err := log.Begin(ctx, "s", "p")
-			require.NoError(t, err)
+			f := begin(t, log, "s", "p")
 			appendText(t, log, f, 1, "a")
 			events := log.Take(f)
 			require.NotNil(t, events)
 			require.Nil(t, log.Take(f), "somebody has them")
 			appendText(t, log, f, 2, "b") // goes on meanwhile
 			if c.takenOver {
-				_, err := pool.Exec(ctx, `SELECT turnstone_take('s')`)
-				require.NoError(t, err)
+				exec(t, pool, `SELECT turnstone_take('s')`)
 			}
 			bounded, stop := context.WithTimeout(ctx, 50*time.Millisecond)
 			defer stop()

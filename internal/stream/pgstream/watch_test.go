@@ -1,6 +1,7 @@
 package pgstream_test
 
 import (
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -8,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
 )
 
@@ -50,21 +50,19 @@ func (w *watch) Peers(change int) {
 func (w *watch) seen() watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return watch{appended: w.appended, lags: append([]time.Duration(nil), w.lags...), followers: w.followers, most: w.most, peers: w.peers}
+	return watch{appended: w.appended, lags: slices.Clone(w.lags), followers: w.followers, most: w.most, peers: w.peers}
 }
 
 // What was there before a follower came is no lag, and neither is the time that a slow one takes for itself.
 func TestWatch(t *testing.T) {
 	w := &watch{}
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	log := open(t, pool, pgstream.Config{Watch: w})
-	f, _, err := log.Begin(t.Context(), "s1", "model/1")
-	require.NoError(t, err)
-	_, err = log.Append(t.Context(), f, 1, []agent.Event{{Type: agent.EventToken, Text: "a"}, {Type: agent.EventToken, Text: "b"}})
+	f := begin(t, log, "s1", "model/1")
+	_, err := log.Append(t.Context(), f, 1, []agent.Event{{Type: agent.EventToken, Text: "a"}, {Type: agent.EventToken, Text: "b"}})
 	require.NoError(t, err)
 	old := `UPDATE events SET event = replace(event::text, left(event -> 'meta' ->> 'time', 4), '2001')::json WHERE stream_id = 's1'`
-	_, err = pool.Exec(t.Context(), old)
-	require.NoError(t, err)
+	exec(t, pool, old)
 
 	n := 0
 	for _, err := range log.Follow(t.Context(), "s1", 0) {
@@ -73,10 +71,8 @@ func TestWatch(t *testing.T) {
 		case 1:
 			require.Equal(t, 1, w.seen().followers)
 		case 2: // while the follower is busy
-			_, err := log.Append(t.Context(), f, 2, token("c"))
-			require.NoError(t, err)
-			_, err = pool.Exec(t.Context(), old)
-			require.NoError(t, err)
+			appendText(t, log, f, 2, "c")
+			exec(t, pool, old)
 		case 3:
 			require.NoError(t, log.Close(t.Context(), "s1", completed))
 		}
@@ -94,7 +90,7 @@ func TestWatch(t *testing.T) {
 // A log that cannot be read is late by as long as that.
 func TestWatchMeasuresLag(t *testing.T) {
 	w := &watch{}
-	pool := migrated(t, pgtest.New(t))
+	pool := newPool(t)
 	log := open(t, pool, pgstream.Config{Watch: w})
 	require.NoError(t, log.Close(t.Context(), "s1", completed))
 	tx, err := pool.Begin(t.Context())
