@@ -24,7 +24,7 @@ const (
 	recheckInterval = time.Minute
 )
 
-// Attributes says which search attributes a namespace knows.
+// Attributes are the groups of search attributes that a namespace has.
 type Attributes struct {
 	Turn   bool // those of every turn
 	Status bool // those of turns that waited or did not complete

@@ -8,7 +8,7 @@ import (
 )
 
 // ErrUnknown is wrapped by the error of a message that may have arrived, whatever went wrong. Any other error of [Mailer] and [Webhooks]
-// says that it has not arrived: [agent.CodeUnavailable] and [agent.CodeRateLimited] may be tried again, after RetryAfter.
+// means that it has not arrived: [agent.CodeUnavailable] and [agent.CodeRateLimited] may be tried again, after RetryAfter.
 var ErrUnknown = errors.New("it may have taken effect")
 
 // Mail is a mail in plain text.

@@ -16,22 +16,22 @@ import (
 
 const (
 	defaultQuiet = 15 * time.Second
-	// callTimeout bounds the making of a connection, and its answer when it is asked.
+	// callTimeout bounds the time to connect, and each check of a connection.
 	callTimeout  = 10 * time.Second
 	closeTimeout = time.Second
 )
 
 // Listener listens to some channels of a database. Its functions are called one at a time.
 type Listener struct {
-	Pool     *pgxpool.Pool                          // makes the connections; they do not count as its own
+	Pool     *pgxpool.Pool                          // makes the connections, which do not count towards its size
 	Channels []string                               // names that need no quotes
 	Prepare  func(context.Context, *pgx.Conn) error // prepares a connection before it listens; may be nil
 	Notify   func(*pgconn.Notification)             // takes a notification
-	Begin    func()                                 // a connection listens: what was notified before is missed; may be nil
+	Begin    func()                                 // a connection listens; earlier notifications were missed; may be nil
 	End      func()                                 // it broke; may be nil
 	Logger   *zap.Logger
 
-	Quiet time.Duration // how long a connection may say nothing before it is asked whether it is still there; 0: 15 s
+	Quiet time.Duration // a connection is checked after this time without a notification; 0: 15 s
 }
 
 // Connect returns a connection that listens, for [Listener.Run].

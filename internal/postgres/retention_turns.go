@@ -135,7 +135,7 @@ func (r *removal) choose(
 		}
 		return nil
 	})
-	next = retention.Cursor{Stage: at.Stage, At: at.At, ID: at.ID, Behind: at.Behind}
+	next = *at
 	for i := range found {
 		e := &found[i]
 		next.At, next.ID = e.At, e.ID

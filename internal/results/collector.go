@@ -168,7 +168,7 @@ func (c *Collector) adopt(ctx context.Context, at postgres.Collection, done *Col
 	return nil
 }
 
-// remove goes through the ledger, at most to its end.
+// remove removes content without references, in the order of the ledger, until the ledger ends or maxLooked rows were read.
 func (c *Collector) remove(ctx context.Context, at postgres.Collection, done *Collected) error {
 	last := at.Last
 	for done.Looked < maxLooked {

@@ -84,7 +84,7 @@ func encode(op string, events []agent.Event) (Batch, error) {
 }
 
 // Readable checks the events of an Append as [NewBatch] does and returns them as a reader of the log gets them: what is not UTF-8 is replaced.
-// It does without encoding where that changes nothing, as for almost every token. size is about what they take as JSON, in bytes.
+// It skips the encoding if that would change nothing, as for almost every token. size is about their size as JSON, in bytes.
 func Readable(events []agent.Event) (readable []agent.Event, size int, err error) {
 	plain := len(events) <= MaxBatchEvents
 	for i := range events {

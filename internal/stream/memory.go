@@ -207,7 +207,7 @@ func (l *MemoryLog) Close(ctx context.Context, streamID string, events []agent.E
 	return nil
 }
 
-// Tail says where a stream stands without reading it.
+// Tail returns where a stream stands, without its events.
 func (l *MemoryLog) Tail(ctx context.Context, streamID string) (agent.StreamTail, error) {
 	if err := checkStream(ctx, streamID); err != nil {
 		return agent.StreamTail{}, err

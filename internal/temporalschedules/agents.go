@@ -21,8 +21,8 @@ import (
 
 // AgentStore stores the schedules of agents.
 type AgentStore interface {
-	// PutSchedule stores a schedule. With isNew an existing one is [agent.CodeConflict]; a new one beyond most is [agent.CodeOverflow].
-	PutSchedule(ctx context.Context, s agent.StoredSchedule, isNew bool, most int) (agent.StoredSchedule, error)
+	// PutSchedule stores a schedule. With isNew an existing one is [agent.CodeConflict]; a new one beyond maxSchedules is [agent.CodeOverflow].
+	PutSchedule(ctx context.Context, s agent.StoredSchedule, isNew bool, maxSchedules int) (agent.StoredSchedule, error)
 	// PauseSchedule, Schedule and DeleteSchedule return [agent.CodeNotFound] if the tenant has no schedule of that name.
 	PauseSchedule(ctx context.Context, tenant, name string, paused bool, note string) (agent.StoredSchedule, error)
 	Schedule(ctx context.Context, tenant, name string) (agent.StoredSchedule, error)
@@ -32,8 +32,8 @@ type AgentStore interface {
 	ScheduleRuns(ctx context.Context, tenant, name string, p agent.Page) (agent.ScheduleRunPage, error)
 	// UnfinishedRuns counts the runs of a schedule that began recently and have not ended.
 	UnfinishedRuns(ctx context.Context, tenant, name string) (int, error)
-	// LongRuns lists runs of all tenants that began longer ago than that and have not ended.
-	LongRuns(ctx context.Context, than time.Duration, limit int) ([]agent.ScheduleRun, error)
+	// LongRuns lists runs of all tenants that began at least minDuration ago and have not ended.
+	LongRuns(ctx context.Context, minDuration time.Duration, limit int) ([]agent.ScheduleRun, error)
 	// FinishScheduleRun ends a run. A run ends once: later calls change nothing.
 	FinishScheduleRun(ctx context.Context, e agent.ScheduleEnd) ([]agent.ScheduleNotice, error)
 }

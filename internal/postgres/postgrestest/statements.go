@@ -22,7 +22,7 @@ type Statements struct {
 	wal  int64     // the position up to which Take has counted
 }
 
-// Cost is what a database was asked to do.
+// Cost is the statements that a database ran, and the WAL that they wrote.
 type Cost struct {
 	Statements []Statement // those with the most bytes of WAL first
 	WAL        int64       // bytes, without full pages
@@ -106,7 +106,7 @@ func (c Cost) Blocks() (n int64) {
 	return n
 }
 
-// Table lists what was asked for one of n turns.
+// Table lists the statements per turn, for n turns.
 func (c Cost) Table(n int) string {
 	const shown = 110
 	var b strings.Builder

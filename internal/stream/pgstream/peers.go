@@ -16,7 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/stream/relay"
 )
 
-// Relay says how a process hands the events of its streams to others.
+// Relay configures how a process sends the events of its streams to others.
 type Relay struct {
 	Address   string // host:port to listen on; default: any free port of the address from which this host reaches the database
 	Advertise string // host or host:port at which others reach it; default: where it listens
@@ -202,7 +202,7 @@ func (p *peers) stop() {
 	p.dialling.Wait()
 }
 
-// trimPeers forgets processes that are probably gone, and hangs up on those whose streams nobody follows here.
+// trimPeers forgets processes that have probably ended, and disconnects those whose streams have no follower here.
 func (l *Log) trimPeers(now time.Time) {
 	l.peers.mu.Lock()
 	defer l.peers.mu.Unlock()

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// gatherTime is the least time between two frames for one process.
+	// gatherTime is the minimum time between two frames for one process.
 	gatherTime = 10 * time.Millisecond
-	// silentFor is how long a stream has to be silent for its next event to go at once.
+	// silentFor is the time without events after which a stream's next event is sent at once.
 	silentFor = 500 * time.Millisecond
-	// beatInterval is how often a frame is sent at least, so that the follower knows that this process is there.
+	// beatInterval is the maximum time between two frames: the follower notices by it that this process is alive.
 	beatInterval = time.Second
-	// sendPatience is how long a follower may take for a frame; then it reads the database.
+	// sendPatience is how long a follower may take to receive a frame. A slower one reads the database.
 	sendPatience = 2 * time.Second
 	// maxFrameBytes bounds a frame, which one event may exceed.
 	maxFrameBytes = 1 << 20

@@ -51,7 +51,7 @@ type Page struct {
 	Closed bool  // the newest event ends the stream
 }
 
-// Server hands the streams of a source to other processes.
+// Server sends the streams of a source to other processes.
 type Server struct {
 	listener net.Listener
 	server   *grpc.Server
