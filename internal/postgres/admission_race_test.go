@@ -128,8 +128,8 @@ func TestWhoWaitsToBeAdmittedHoldsNoConnection(t *testing.T) {
 		return errors.Join(atOnce(20, func(i int) error { return b.Admit(t.Context(), concurrent(fmt.Sprint(i), time.Time{}, 100)) })...)
 	})
 	require.Eventually(t, func() bool {
-		return 1 == b.count(`pg_locks WHERE locktype = 'advisory' AND NOT granted
-			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
+		return b.count(`pg_locks WHERE locktype = 'advisory' AND NOT granted
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) == 1
 	}, 20*time.Second, 5*time.Millisecond)
 	other := concurrent("t1", time.Time{}, 1)
 	other.Tenant = "other"

@@ -37,7 +37,8 @@ func (b *bench) erasure(dry bool) erasure.Erasure {
 // rows erases rows until nothing is left.
 func (b *bench) rows(id string) {
 	b.t.Helper()
-	for more, err := true, error(nil); more; {
+	for more := true; more; {
+		var err error
 		more, err = b.EraseRows(b.t.Context(), tenant, id)
 		require.NoError(b.t, err)
 	}
