@@ -10,6 +10,7 @@ type TurnQuery struct {
 	UserID    string
 	Channel   string
 	SessionID SessionID
+	RerunOf   TurnID    // the turn whose reruns are wanted
 	Since     time.Time // when the turn was accepted; Until is exclusive
 	Until     time.Time
 	Text      string // part of the summary, in upper or lower case

@@ -11,7 +11,7 @@ import (
 func (c *Client) Turns(ctx context.Context, q agent.TurnQuery) (agent.TurnPage, error) {
 	return get[agent.TurnPage](ctx, c, params(
 		"status", strings.Join(q.Status, ","), "agent", q.Agent, "user", q.UserID, "channel", q.Channel, "session", string(q.SessionID),
-		"since", moment(q.Since), "until", moment(q.Until), "text", q.Text, "limit", number(q.Limit), "after", q.After,
+		"rerun_of", string(q.RerunOf), "since", moment(q.Since), "until", moment(q.Until), "text", q.Text, "limit", number(q.Limit), "after", q.After,
 	), "turns")
 }
 

@@ -43,8 +43,8 @@ func TestFindSendsEveryFilter(t *testing.T) {
 	c := dial(t, s.URL, nil)
 	at := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	_, err := c.Turns(t.Context(), agent.TurnQuery{
-		Status: []string{"queued", "failed"}, Agent: "a", UserID: "u", Channel: "c", SessionID: "s", Since: at, Until: at.Add(time.Hour), Text: "x y", Limit: 7,
-		After: "p",
+		Status: []string{"queued", "failed"}, Agent: "a", UserID: "u", Channel: "c", SessionID: "s", RerunOf: "t", Since: at, Until: at.Add(time.Hour), Text: "x y",
+		Limit: 7, After: "p",
 	})
 	require.NoError(t, err)
 	_, err = c.Sessions(t.Context(), agent.SessionQuery{
@@ -53,7 +53,7 @@ func TestFindSendsEveryFilter(t *testing.T) {
 	require.NoError(t, err)
 	const both = "&since=2026-11-01T00%3A00%3A00Z"
 	require.Equal(t, []string{
-		"/v1/turns?after=p&agent=a&channel=c&limit=7&session=s" + both + "&status=queued%2Cfailed&text=x+y&until=2026-11-01T01%3A00%3A00Z&user=u",
+		"/v1/turns?after=p&agent=a&channel=c&limit=7&rerun_of=t&session=s" + both + "&status=queued%2Cfailed&text=x+y&until=2026-11-01T01%3A00%3A00Z&user=u",
 		"/v1/sessions?after=p&agent=a&channel=c&limit=7" + both + "&text=x+y&until=2026-11-01T01%3A00%3A00Z&user=u",
 	}, asked)
 }

@@ -27,13 +27,13 @@ var turnStatuses = []string{
 	agent.StateQueued, agent.StateRunning, agent.StateWaiting, string(agent.TurnCompleted), string(agent.TurnFailed), string(agent.TurnCancelled),
 }
 
-// getTurns is GET /v1/turns?status=&agent=&user=&channel=&session=&since=&until=&text=&limit=&after=.
+// getTurns is GET /v1/turns?status=&agent=&user=&channel=&session=&rerun_of=&since=&until=&text=&limit=&after=.
 func (s *httpServer) getTurns(c *Call) (any, error) {
 	q := c.query
 	find := agent.TurnQuery{
 		Status: q.list("status"), Agent: q.single("agent"), UserID: q.single("user"), Channel: q.single("channel"),
-		SessionID: agent.SessionID(q.single("session")), Since: q.time("since"), Until: q.time("until"), Text: q.single("text"), Limit: q.limit(agent.MaxFound),
-		After: q.single("after"),
+		SessionID: agent.SessionID(q.single("session")), RerunOf: agent.TurnID(q.single("rerun_of")), Since: q.time("since"), Until: q.time("until"),
+		Text: q.single("text"), Limit: q.limit(agent.MaxFound), After: q.single("after"),
 	}
 	if err := q.end(); err != nil {
 		return nil, err
@@ -65,7 +65,8 @@ func (g *Gateway) findTurns(ctx context.Context, caller identity, q agent.TurnQu
 			return agent.TurnPage{}, agent.Invalid("status", "want one or more of %s, got %.60q", strings.Join(turnStatuses, ", "), state)
 		}
 	}
-	err := cmp.Or(checkText("session", string(q.SessionID), maxText), checkFind(q.Agent, q.UserID, q.Channel, q.Text, q.After, q.Limit))
+	err := cmp.Or(checkText("session", string(q.SessionID), maxText), checkText("rerun_of", string(q.RerunOf), maxText),
+		checkFind(q.Agent, q.UserID, q.Channel, q.Text, q.After, q.Limit))
 	if err != nil {
 		return agent.TurnPage{}, err
 	}
@@ -100,7 +101,8 @@ func (s *grpcServer) ListTurns(ctx context.Context, p *pb.ListTurnsRequest) (*pb
 	defer cancel()
 	page, err := s.findTurns(ctx, caller, agent.TurnQuery{
 		Status: p.GetStatus(), Agent: p.GetAgent(), UserID: p.GetUser(), Channel: p.GetChannel(), SessionID: agent.SessionID(p.GetSession()),
-		Since: timeFromProto(p.GetSince()), Until: timeFromProto(p.GetUntil()), Text: p.GetText(), Limit: int(p.GetLimit()), After: p.GetAfter(),
+		RerunOf: agent.TurnID(p.GetRerunOf()), Since: timeFromProto(p.GetSince()), Until: timeFromProto(p.GetUntil()), Text: p.GetText(),
+		Limit: int(p.GetLimit()), After: p.GetAfter(),
 	})
 	if err != nil {
 		return nil, err

@@ -50,12 +50,12 @@ func TestFinding(t *testing.T) {
 	since, until := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 11, 2, 8, 0, 0, 0, time.UTC)
 	const times = "&since=2026-11-01T00:00:00Z&until=2026-11-02T08:00:00Z"
 
-	a := d.send("GET", "/v1/turns?status=failed,queued&status=running&status=failed&agent=a&user=u%20v&channel=c&session=s&text=L%C3%A4X&limit=200&after=p"+times,
+	a := d.send("GET", "/v1/turns?status=failed,queued&status=running&status=failed&agent=a&user=u%20v&channel=c&session=s&rerun_of=t&text=L%C3%A4X&limit=200&after=p"+times,
 		"", bearer("all")...)
 	require.Equal(t, 200, a.status, "%s", a.body)
 	require.Equal(t, agent.TurnQuery{
-		Tenant: "acme", Status: []string{"failed", "queued", "running"}, Agent: "a", UserID: "u v", Channel: "c", SessionID: "s", Since: since, Until: until,
-		Text: "LäX", Limit: 200, After: "p",
+		Tenant: "acme", Status: []string{"failed", "queued", "running"}, Agent: "a", UserID: "u v", Channel: "c", SessionID: "s", RerunOf: "t", Since: since,
+		Until: until, Text: "LäX", Limit: 200, After: "p",
 	}, f.turns)
 	require.Len(t, decode[agent.TurnPage](t, a).Turns, 2)
 	a = d.send("GET", "/v1/sessions?agent=a&user=u&channel=c&text=x&limit=1&after=p"+times, "", bearer("reader")...)
@@ -87,7 +87,8 @@ func TestFinding(t *testing.T) {
 		}
 	}
 	for path, field := range map[string]string{
-		"/v1/turns?status=failed,odd": "status", "/v1/sessions?status=failed": "status", "/v1/sessions?session=s": "session",
+		"/v1/turns?status=failed,odd": "status", "/v1/turns?rerun_of=%01": "rerun_of", "/v1/sessions?rerun_of=t": "rerun_of",
+		"/v1/sessions?status=failed": "status", "/v1/sessions?session=s": "session",
 	} {
 		a := d.send("GET", path, "", bearer("all")...)
 		require.Equal(t, 400, a.status, path)
@@ -134,12 +135,13 @@ func TestFindingThroughGRPC(t *testing.T) {
 	}
 	since := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	page, err := c.ListTurns(as("all"), &pb.ListTurnsRequest{
-		Status: []string{"waiting", "failed"}, Agent: "a", User: "u", Channel: "c", Session: "s", Since: timestamppb.New(since), Text: "x", Limit: 7, After: "p",
+		Status: []string{"waiting", "failed"}, Agent: "a", User: "u", Channel: "c", Session: "s", RerunOf: "t", Since: timestamppb.New(since), Text: "x",
+		Limit: 7, After: "p",
 	})
 	require.NoError(t, err)
 	require.Equal(t, agent.TurnQuery{
-		Tenant: "acme", Status: []string{"waiting", "failed"}, Agent: "a", UserID: "u", Channel: "c", SessionID: "s", Since: since, Text: "x", Limit: 7,
-		After: "p",
+		Tenant: "acme", Status: []string{"waiting", "failed"}, Agent: "a", UserID: "u", Channel: "c", SessionID: "s", RerunOf: "t", Since: since, Text: "x",
+		Limit: 7, After: "p",
 	}, f.turns)
 	require.Len(t, page.GetTurns(), 2)
 	require.Equal(t, "n", page.GetNext())
@@ -159,6 +161,7 @@ func TestFindingThroughGRPC(t *testing.T) {
 	for field, q := range map[string]*pb.ListTurnsRequest{
 		"status": {Status: []string{"odd"}}, "limit": {Limit: 201}, "since": {Since: &timestamppb.Timestamp{Seconds: math.MaxInt64}},
 		"text": {Text: strings.Repeat("x", 2001)}, "agent": {Agent: "\x01"}, "after": {After: strings.Repeat("x", 1025)}, "session": {Session: "\x01"},
+		"rerun_of": {RerunOf: "\x01"},
 	} {
 		_, err := c.ListTurns(as("all"), q)
 		require.Equal(t, codes.InvalidArgument, status.Code(err), field)

@@ -41,6 +41,10 @@ func TestRerunThroughGRPC(t *testing.T) {
 	v, err := c.GetTurn(t.Context(), &pb.GetTurnRequest{TurnId: r.GetTurnId()})
 	require.NoError(t, err)
 	require.Equal(t, "t1", v.GetRerunOf())
+	list, err := c.ListTurns(t.Context(), &pb.ListTurnsRequest{RerunOf: "t1"})
+	require.NoError(t, err)
+	require.Len(t, list.GetTurns(), 1)
+	require.Equal(t, r.GetTurnId(), list.GetTurns()[0].GetTurnId())
 
 	forked, err := c.ForkSession(t.Context(), &pb.ForkSessionRequest{ForkedFrom: "s1", TurnId: "t1", SessionId: "copy"})
 	require.NoError(t, err)

@@ -165,7 +165,7 @@ func (s *FindStore) FindTurns(ctx context.Context, q agent.TurnQuery) (page agen
 	if err != nil {
 		return page, err
 	}
-	indexed := f.between(q.Since, q.Until) + f.equals("t.session_id", string(q.SessionID))
+	indexed := f.between(q.Since, q.Until) + f.equals("t.session_id", string(q.SessionID)) + f.equals("t.rerun_of", string(q.RerunOf))
 	other := f.equals("t.agent", q.Agent) + f.equals("t.user_id", q.UserID) + f.equals("t.channel", q.Channel)
 	if live := liveStates(q.Status); len(live) == len(q.Status) { // few of many turns
 		indexed += f.where(len(live) > 0, "t.state = ANY ($%d)", live)

@@ -34,11 +34,13 @@ func (a *app) turnsListCommand(use string) *cobra.Command {
   starter turns list --status failed --since 24h
   starter turns --status waiting
   starter turns --agent analyst --user ann --text flights
+  starter turns --rerun-of turn-42
   starter turns --status running,queued -o json | jq -r '.[].turn_id'`,
 	}
 	findFlags(cmd, findFields{&q.Agent, &q.UserID, &q.Channel, &q.Text, &q.Since, &q.Until})
 	cmd.Flags().StringSliceVar(&q.Status, "status", nil, "only in this state, or in any of several: queued, running, waiting, completed, failed or cancelled")
 	cmd.Flags().StringVarP((*string)(&q.SessionID), "session", "s", "", "only of this session")
+	cmd.Flags().StringVar((*string)(&q.RerunOf), "rerun-of", "", "only reruns of this turn")
 	_ = cmd.RegisterFlagCompletionFunc("status", fixedChoices( // fails only where there is no such flag
 		agent.StateQueued, agent.StateRunning, agent.StateWaiting, string(agent.TurnCompleted), string(agent.TurnFailed), string(agent.TurnCancelled)))
 	return listCommand(a, cmd, listing[agent.TurnSummary]{

@@ -46,8 +46,10 @@ func reruns(t *testing.T, b *browser) {
 	p.until(`[...document.querySelectorAll('.beside .prose strong')].map((e) => e.textContent).join() === 'AU164,nothing'`)
 	p.press("difference")
 	p.until(`document.querySelector('.page .diff')?.textContent === 'removed −Booked **AU164** for Ann.\nadded +Booked **nothing** for Ann.\n'`)
+	p.do(eval0(`location.hash = '#/turns/` + string(id) + `'`))
+	p.until(`document.querySelector('[aria-label="Reruns"] a[href="#/turns/` + string(again) + `"]')`)
 	p.do(eval0(`location.hash = '#/turns'`))
-	p.until(`document.querySelectorAll('.rows .tag').length === 1`)
+	p.until(`document.querySelectorAll('.rows .tag').length === 1 && !document.querySelector('.turnpage')`)
 
 	// From the conversation, which is forked.
 	p.do(eval0(`location.hash = '#/chat/trip-1/` + string(id) + `'`))

@@ -22,6 +22,7 @@ func (rt *Runtime) FindTurns(_ context.Context, q agent.TurnQuery) (agent.TurnPa
 		}
 		s := summaryOf(id, t, Epoch().Add(time.Duration(i)*time.Minute))
 		if (len(q.Status) == 0 || slices.Contains(q.Status, s.Status)) && cmp.Or(q.SessionID, s.SessionID) == s.SessionID &&
+			cmp.Or(q.RerunOf, s.RerunOf) == s.RerunOf &&
 			isMeant(q.Agent, s.Agent, q.UserID, s.UserID, q.Channel, s.Channel) && isWithin(q.Since, q.Until, s.StartedAt) && hasText(s.Summary, q.Text) {
 			found = append(found, s)
 		}

@@ -1622,7 +1622,9 @@ type ListTurnsRequest struct {
 	// 1 to 200; 0: 50.
 	Limit int32 `protobuf:"varint,9,opt,name=limit,proto3" json:"limit,omitempty"`
 	// next of the page before; empty: the first.
-	After         string `protobuf:"bytes,10,opt,name=after,proto3" json:"after,omitempty"`
+	After string `protobuf:"bytes,10,opt,name=after,proto3" json:"after,omitempty"`
+	// The turn whose reruns are wanted.
+	RerunOf       string `protobuf:"bytes,11,opt,name=rerun_of,json=rerunOf,proto3" json:"rerun_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1723,6 +1725,13 @@ func (x *ListTurnsRequest) GetLimit() int32 {
 func (x *ListTurnsRequest) GetAfter() string {
 	if x != nil {
 		return x.After
+	}
+	return ""
+}
+
+func (x *ListTurnsRequest) GetRerunOf() string {
+	if x != nil {
+		return x.RerunOf
 	}
 	return ""
 }
@@ -3100,7 +3109,7 @@ const file_turnstone_v1_agent_runtime_proto_rawDesc = "" +
 	"\x04mode\x18\v \x01(\tR\x04mode\x12\x1a\n" +
 	"\bfallback\x18\f \x01(\tR\bfallback\x12\x19\n" +
 	"\brerun_of\x18\r \x01(\tR\arerunOf\x12\x1b\n" +
-	"\tfrom_step\x18\x0e \x01(\x03R\bfromStep\"\xac\x02\n" +
+	"\tfrom_step\x18\x0e \x01(\x03R\bfromStep\"\xc7\x02\n" +
 	"\x10ListTurnsRequest\x12\x16\n" +
 	"\x06status\x18\x01 \x03(\tR\x06status\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x12\n" +
@@ -3112,7 +3121,8 @@ const file_turnstone_v1_agent_runtime_proto_rawDesc = "" +
 	"\x04text\x18\b \x01(\tR\x04text\x12\x14\n" +
 	"\x05limit\x18\t \x01(\x05R\x05limit\x12\x14\n" +
 	"\x05after\x18\n" +
-	" \x01(\tR\x05after\"X\n" +
+	" \x01(\tR\x05after\x12\x19\n" +
+	"\brerun_of\x18\v \x01(\tR\arerunOf\"X\n" +
 	"\x11ListTurnsResponse\x12/\n" +
 	"\x05turns\x18\x01 \x03(\v2\x19.turnstone.v1.TurnSummaryR\x05turns\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\"\xab\x04\n" +

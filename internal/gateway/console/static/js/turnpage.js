@@ -5,7 +5,9 @@ import { follow } from './follow.js';
 import { newTurn, apply, expired, finish, over } from './turn.js';
 import { state, link, linkWith } from './store.js';
 import { turnFacts } from './timeline.js';
-import { Facts, Status } from './list.js';
+import { Facts, Rows, Status } from './list.js';
+import { turns } from './lists.js';
+import { useLoad } from './load.js';
 import { Waterfall, Events } from './waterfall.js';
 import { workflow } from './turnview.js';
 import { RerunForm, fork } from './rerun.js';
@@ -68,6 +70,12 @@ function useTurn(id) {
   return { ...shown, reload: () => setAttempt((n) => n + 1) };
 }
 
+// Reruns lists the turns that run a turn again, if there are any.
+function Reruns({ id }) {
+  const rows = useLoad(`v1/turns?rerun_of=${segment(id)}&limit=200`, turns.every).data?.turns ?? [];
+  return rows.length > 0 && html`<h2>Reruns</h2><${Rows} spec=${{ ...turns, title: 'Reruns', rows }} />`;
+}
+
 export function TurnPage({ id }) {
   const { turn, error, reload } = useTurn(id);
   const { again } = state.route.query; // the step to run again from; 0: the beginning
@@ -97,7 +105,8 @@ export function TurnPage({ id }) {
     <${Waterfall} turn=${turn} />
     ${turn.segments.length + turn.events.length === 0 && html`<p class="muted">Its events are not kept any more, or nothing has happened yet.</p>`}
     <${Events} turn=${turn} />
-    ${over(turn) && !turn.rerunOf && turn.result?.output && html`<h2>Answer</h2><div class="answer"><${Prose} text=${turn.result.output} epoch=${0} done=${true} sources=${turn.sources} /><${Sources} sources=${turn.sources} /></div>`}`}
+    ${over(turn) && !turn.rerunOf && turn.result?.output && html`<h2>Answer</h2><div class="answer"><${Prose} text=${turn.result.output} epoch=${0} done=${true} sources=${turn.sources} /><${Sources} sources=${turn.sources} /></div>`}
+    ${over(turn) && html`<${Reruns} id=${id} />`}`}
   </section>`;
 }
 
