@@ -84,8 +84,9 @@ func TestFullSessionsHoldUpNobody(t *testing.T) {
 	}
 	b.push(job.Job{JobID: "free", Prompt: "p"})
 	require.Equal(t, job.StatusCompleted, b.wait("free").Status)
-	b.inbox.set(func() { full = false })
+	b.until("every session has refused its job", func() bool { return b.inbox.submitted() >= 6 })
 	require.Equal(t, 1, b.inbox.count())
+	b.inbox.set(func() { full = false })
 	stop() // which nobody waits for
 	require.Equal(t, 5, b.length("agent:jobs"))
 }
