@@ -101,16 +101,8 @@ func (c *Call) bounded() context.Context {
 // decode reads the JSON body strictly.
 func (c *Call) decode(into any) error { return c.server.decodeBody(c.w, c.r, into) }
 
-// decodeIfAny is decode for a body that may be left out.
+// decodeIfAny is decode for a body that may be left out, or hold white space alone, whatever its type then is.
 func (c *Call) decodeIfAny(into any) error {
-	if c.r.ContentLength == 0 {
-		return nil
-	}
-	return c.decode(into)
-}
-
-// decodeUnlessBlank is decode for a body that may be left out, or hold white space alone, whatever its type then is.
-func (c *Call) decodeUnlessBlank(into any) error {
 	data, err := c.server.readBody(c.w, c.r)
 	if err != nil || len(bytes.TrimSpace(data)) == 0 {
 		return err
@@ -145,14 +137,12 @@ func (c *Call) audit(outcome string, a agent.Action, resource string, detail fac
 	caller.audit(outcome, a, resource, detail)
 }
 
-// page reads page_size and page_token besides the allowed parameters, as [Parameters] and [readPage] do.
-func (c *Call) page(usual, most int, allowed ...string) (url.Values, agent.Page, error) {
-	values, err := Parameters(c.r, append(allowed, "page_size", "page_token")...)
-	if err != nil {
-		return nil, agent.Page{}, err
+// Parameters returns the query of the request. Only the allowed parameters and the tenant may be given, each at most once.
+func (c *Call) Parameters(allowed ...string) (url.Values, error) {
+	for _, name := range allowed {
+		c.query.single(name)
 	}
-	page, err := readPage(values, usual, most)
-	return values, page, err
+	return c.query.values, c.query.end()
 }
 
 // Principal returns who calls.

@@ -104,10 +104,7 @@ func (s *grpcServer) ListTurns(ctx context.Context, p *pb.ListTurnsRequest) (*pb
 		RerunOf: agent.TurnID(p.GetRerunOf()), Since: timeFromProto(p.GetSince()), Until: timeFromProto(p.GetUntil()), Text: p.GetText(),
 		Limit: int(p.GetLimit()), After: p.GetAfter(),
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &pb.ListTurnsResponse{Turns: each(page.Turns, turnSummaryToProto), Next: utf8(page.Next)}, nil
+	return &pb.ListTurnsResponse{Turns: each(page.Turns, turnSummaryToProto), Next: utf8(page.Next)}, err
 }
 
 // ListSessions implements the service.
@@ -122,8 +119,5 @@ func (s *grpcServer) ListSessions(ctx context.Context, p *pb.ListSessionsRequest
 		Agent: p.GetAgent(), UserID: p.GetUser(), Channel: p.GetChannel(), Since: timeFromProto(p.GetSince()), Until: timeFromProto(p.GetUntil()),
 		Text: p.GetText(), Limit: int(p.GetLimit()), After: p.GetAfter(),
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &pb.ListSessionsResponse{Sessions: each(page.Sessions, sessionSummaryToProto), Next: utf8(page.Next)}, nil
+	return &pb.ListSessionsResponse{Sessions: each(page.Sessions, sessionSummaryToProto), Next: utf8(page.Next)}, err
 }

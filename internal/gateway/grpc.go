@@ -315,10 +315,7 @@ func (s *grpcServer) Decide(ctx context.Context, p *pb.DecideRequest) (*pb.Decid
 		_, err := s.decide(ctx, caller, id, d)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &pb.DecideResponse{}, nil
+	return &pb.DecideResponse{}, err
 }
 
 // Provide implements the service.
@@ -334,10 +331,7 @@ func (s *grpcServer) Provide(ctx context.Context, p *pb.ProvideRequest) (*pb.Pro
 		_, err := s.provide(ctx, caller, id, r)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &pb.ProvideResponse{}, nil
+	return &pb.ProvideResponse{}, err
 }
 
 // Cancel implements the service.
@@ -346,10 +340,7 @@ func (s *grpcServer) Cancel(ctx context.Context, p *pb.CancelRequest) (*pb.Cance
 		_, err := s.cancel(ctx, caller, id, agent.CancelRequest{Reason: p.GetReason(), By: p.GetBy()})
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &pb.CancelResponse{}, nil
+	return &pb.CancelResponse{}, err
 }
 
 // GetTurn implements the service.

@@ -33,10 +33,7 @@ func (s *grpcServer) Route(ctx context.Context, p *pb.RouteRequest) (*pb.RouteRe
 		InvocationContext: contextFromProto(p.GetContext()), Agent: p.GetAgent(), SessionID: agent.SessionID(p.GetSessionId()),
 		Channel: p.GetChannel(),
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &pb.RouteResponse{Decision: decisionToProto(&d)}, nil
+	return &pb.RouteResponse{Decision: decisionToProto(&d)}, err
 }
 
 // grpcPage returns the caller of a list and the page that the message names.
@@ -62,12 +59,9 @@ func (g *Gateway) grpcAgents(ctx context.Context, p *pb.ListAgentsRequest) (*pb.
 	list, err := g.listAgents(ctx, caller, "node_id", "labels", agent.AgentQuery{
 		Tenant: p.GetTenant(), NodeID: p.GetNodeId(), Tool: p.GetTool(), Labels: p.GetLabels(), Page: page,
 	})
-	if err != nil {
-		return nil, err
-	}
 	return &pb.ListAgentsResponse{
 		Agents: each(list.Agents, agentInfoToProto), NextPageToken: utf8(list.Next), Revision: list.Revision,
-	}, nil
+	}, err
 }
 
 // ListAgents implements the service.
@@ -84,12 +78,9 @@ func (s *grpcCatalog) ListNodes(ctx context.Context, p *pb.ListNodesRequest) (*p
 	list, err := s.listNodes(ctx, "labels", agent.NodeQuery{
 		Type: agent.NodeType(p.GetType()), NodeID: p.GetNodeId(), Labels: p.GetLabels(), Page: page,
 	})
-	if err != nil {
-		return nil, err
-	}
 	return &pb.ListNodesResponse{
 		Nodes: each(list.Nodes, nodeInfoToProto), NextPageToken: utf8(list.Next), Revision: list.Revision,
-	}, nil
+	}, err
 }
 
 // ListDocuments implements the service.
@@ -101,12 +92,9 @@ func (s *grpcCatalog) ListDocuments(ctx context.Context, p *pb.ListDocumentsRequ
 	list, err := s.listDocuments(ctx, caller, agent.DocumentQuery{
 		Kind: agent.Kind(p.GetKind()), Tenant: p.GetTenant(), Name: p.GetName(), Version: p.GetVersion(), Source: p.GetSource(), Page: page,
 	})
-	if err != nil {
-		return nil, err
-	}
 	return &pb.ListDocumentsResponse{
 		Documents: each(list.Documents, documentToProto), NextPageToken: utf8(list.Next), Revision: list.Revision,
-	}, nil
+	}, err
 }
 
 // Apply implements the service.
@@ -116,10 +104,7 @@ func (s *grpcCatalog) Apply(ctx context.Context, p *pb.ApplyRequest) (*pb.ApplyR
 		return nil, err
 	}
 	r, err := s.apply(ctx, caller, "manifests", applyFromProto(p))
-	if err != nil {
-		return nil, err
-	}
-	return &pb.ApplyResponse{Revision: r.Revision, DryRun: r.DryRun, Changes: each(r.Changes, changeToProto)}, nil
+	return &pb.ApplyResponse{Revision: r.Revision, DryRun: r.DryRun, Changes: each(r.Changes, changeToProto)}, err
 }
 
 // Publish implements the service.
@@ -129,10 +114,7 @@ func (s *grpcCatalog) Publish(ctx context.Context, p *pb.PublishRequest) (*pb.Pu
 		return nil, err
 	}
 	info, err := s.publish(ctx, caller, p.GetTenant(), p.GetAgent(), p.GetBy())
-	if err != nil {
-		return nil, err
-	}
-	return &pb.PublishResponse{Agent: agentInfoToProto(&info)}, nil
+	return &pb.PublishResponse{Agent: agentInfoToProto(&info)}, err
 }
 
 // Delete implements the service.
@@ -145,10 +127,7 @@ func (s *grpcCatalog) Delete(ctx context.Context, p *pb.DeleteRequest) (*pb.Dele
 		Delete: []agent.DocumentKey{keyFromProto(p.GetKey())}, BaseRevision: p.GetBaseRevision(), DryRun: p.GetDryRun(), By: p.GetBy(),
 		Comment: p.GetComment(),
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &pb.DeleteResponse{Revision: r.Revision, DryRun: r.DryRun, Changes: each(r.Changes, changeToProto)}, nil
+	return &pb.DeleteResponse{Revision: r.Revision, DryRun: r.DryRun, Changes: each(r.Changes, changeToProto)}, err
 }
 
 // ListHistory implements the service.
@@ -160,10 +139,7 @@ func (s *grpcCatalog) ListHistory(ctx context.Context, p *pb.ListHistoryRequest)
 	list, err := s.listHistory(ctx, caller, agent.HistoryQuery{
 		Kind: agent.Kind(p.GetKind()), Tenant: p.GetTenant(), Name: p.GetName(), Page: page,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &pb.ListHistoryResponse{Entries: each(list.Entries, entryToProto), NextPageToken: utf8(list.Next)}, nil
+	return &pb.ListHistoryResponse{Entries: each(list.Entries, entryToProto), NextPageToken: utf8(list.Next)}, err
 }
 
 // GetStatus implements the service.
@@ -186,10 +162,7 @@ func (s *grpcCatalog) GetPlan(ctx context.Context, p *pb.GetPlanRequest) (*pb.Ge
 		return nil, agent.Invalid("hash", "give hash or agent, not both")
 	}
 	body, hash, err := s.planOf(ctx, caller, p.GetHash(), p.GetTenant(), p.GetAgent())
-	if err != nil {
-		return nil, err
-	}
-	return &pb.GetPlanResponse{Hash: utf8(hash), Plan: body}, nil
+	return &pb.GetPlanResponse{Hash: utf8(hash), Plan: body}, err
 }
 
 // StreamCatalog implements the service. The header goes first, so that a client knows that the stream stands.

@@ -187,17 +187,12 @@ func checkLinkText(field, value string) error {
 
 // getLinks is GET /v1/links?channel=&user_id=&page_size=&page_token=.
 func (s *httpServer) getLinks(c *Call) (any, error) {
-	values, page, err := c.page(usualLinkPage, maxLinkPage, "channel", "user_id")
-	if err != nil {
-		return nil, err
-	}
+	page := c.query.pageWithin(usualLinkPage, maxLinkPage)
 	q := agent.LinkQuery{
-		Tenant: c.Tenant(), Channel: values.Get("channel"), UserID: values.Get("user_id"), PageSize: page.Size, PageToken: page.Token,
+		Tenant: c.Tenant(), Channel: c.query.single("channel"), UserID: c.query.single("user_id"), PageSize: page.Size, PageToken: page.Token,
 	}
-	for field, value := range map[string]string{"channel": q.Channel, "user_id": q.UserID} {
-		if err := checkLinkText(field, value); err != nil {
-			return nil, err
-		}
+	if err := cmp.Or(c.query.end(), checkLinkText("channel", q.Channel), checkLinkText("user_id", q.UserID)); err != nil {
+		return nil, err
 	}
 	if own := ownUser(&c.caller.principal); own != "" {
 		if q.UserID != "" && q.UserID != own {

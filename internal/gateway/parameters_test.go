@@ -11,16 +11,16 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-func TestParametersOfDoors(t *testing.T) {
+func TestPagesOfDoors(t *testing.T) {
 	for query, want := range map[string]any{
 		"":                                    agent.Page{Size: 50},
 		"?tenant=acme":                        agent.Page{Size: 50},
 		"?page_size=0&page_token=x":           agent.Page{Size: 50, Token: "x"},
 		"?page_size=500":                      agent.Page{Size: 500},
 		"?page_size=501":                      "page_size: want 0 to 500",
-		"?page_size=-1":                       "page_size: want 0 to 500",
-		"?page_size=1.5":                      "page_size: want 0 to 500",
-		"?page_token=" + rep(4097):            "page_token: is not one that a page had",
+		"?page_size=-1":                       "page_size: want a whole number",
+		"?page_size=1.5":                      "page_size: want a whole number",
+		"?page_token=" + rep(4097):            "page_token: is 4097 bytes, at most 4096",
 		"?page_size=1&page_size=1":            "page_size: is given 2 times",
 		"?tenant=a&tenant=b":                  "tenant: is given 2 times",
 		"?pagesize=1":                         "pagesize: is no parameter of this path: it takes page_size, page_token, tenant",
@@ -29,11 +29,9 @@ func TestParametersOfDoors(t *testing.T) {
 		"?page_token=" + rep(4096):            agent.Page{Size: 50, Token: rep(4096)},
 		"?page_size=7&page_token=&tenant=%20": agent.Page{Size: 7},
 	} {
-		values, err := Parameters(httptest.NewRequestWithContext(t.Context(), "GET", "/v1/links"+query, nil), "page_size", "page_token")
-		var page agent.Page
-		if err == nil {
-			page, err = readPage(values, 50, 500)
-		}
+		q := readQuery(httptest.NewRequestWithContext(t.Context(), "GET", "/v1/links"+query, nil))
+		q.single("tenant")
+		page, err := q.pageWithin(50, 500), q.end()
 		words, refused := want.(string)
 		if !refused {
 			require.NoError(t, err, query)

@@ -114,6 +114,14 @@ func (q *query) time(name string) time.Time {
 	return at
 }
 
+// timeOrDay is time for a parameter that may also be a day, which is its midnight in UTC.
+func (q *query) timeOrDay(name string) time.Time {
+	if day, err := time.Parse(time.DateOnly, q.single(name)); err == nil {
+		return day
+	}
+	return q.time(name)
+}
+
 // bool returns true or false, false when it is not given. ?dry_run without a value is a fault: it would change the catalog.
 func (q *query) bool(name string) bool {
 	value := q.text(name, maxText)
@@ -173,6 +181,18 @@ func (q *query) page() agent.Page {
 	return p
 }
 
+// maxPageToken bounds the token of a page in bytes.
+const maxPageToken = 4 << 10
+
+// pageWithin is page for lists with bounds of their own: usual is the size if none is given.
+func (q *query) pageWithin(usual, maxSize int) agent.Page {
+	size := q.number("page_size")
+	if size > int64(maxSize) {
+		q.fault(agent.Invalid("page_size", "want 0 to %d, got %d", maxSize, size))
+	}
+	return agent.Page{Size: cmp.Or(int(size), usual), Token: q.text("page_token", maxPageToken)}
+}
+
 // end returns the first fault; a parameter that nobody asked for is one.
 func (q *query) end() error {
 	for _, name := range slices.Sorted(maps.Keys(q.values)) {
@@ -190,37 +210,4 @@ func unknownParameter(name string, allowed []string) error {
 		takes = "it takes " + strings.Join(allowed, ", ")
 	}
 	return agent.Invalid(utf8(clip.Bytes(name, maxPath)), "is no parameter of this path: %s", takes)
-}
-
-// maxPageToken bounds the token of a page in bytes.
-const maxPageToken = 4 << 10
-
-// Parameters returns the query of a request. Only the allowed parameters and the tenant may be given, each at most once.
-func Parameters(r *http.Request, allowed ...string) (url.Values, error) {
-	q := readQuery(r)
-	for _, name := range slices.Sorted(maps.Keys(q.values)) {
-		if name == "tenant" || slices.Contains(allowed, name) {
-			q.single(name)
-		}
-	}
-	for _, name := range append(allowed, "tenant") {
-		q.asked[name] = true
-	}
-	return q.values, q.end()
-}
-
-// readPage reads page_size, 0 to most, and page_token from the result of [Parameters]. usual is the size if none is given.
-func readPage(values url.Values, usual, most int) (agent.Page, error) {
-	p := agent.Page{Size: usual, Token: values.Get("page_token")}
-	if text := values.Get("page_size"); text != "" {
-		size, err := strconv.Atoi(text)
-		if err != nil || size < 0 || size > most {
-			return p, agent.Invalid("page_size", "want 0 to %d, got %.40q", most, text)
-		}
-		p.Size = cmp.Or(size, usual)
-	}
-	if len(p.Token) > maxPageToken {
-		return p, agent.Invalid("page_token", "is not one that a page had")
-	}
-	return p, nil
 }

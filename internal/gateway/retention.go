@@ -1,9 +1,9 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"net/http"
-	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/retention"
@@ -39,12 +39,9 @@ func (s *httpServer) routeRetention() {
 
 // getRetention is GET /v1/retention?page_size=&page_token=. A credential of every tenant that names no tenant gets a page of all.
 func (s *httpServer) getRetention(c *Call) (any, error) {
-	_, page, err := c.page(usualReportPage, maxReportPage)
-	if err != nil {
+	page := c.query.pageWithin(usualReportPage, maxReportPage)
+	if err := cmp.Or(c.query.end(), checkText("page_token", page.Token, maxReportToken)); err != nil {
 		return nil, err
-	}
-	if len(page.Token) > maxReportToken || strings.ContainsRune(page.Token, 0) {
-		return nil, agent.Invalid("page_token", "is not one that a page had")
 	}
 	return s.cfg.Retention.Report(c.bounded(), c.caller.lookupTenant(), page)
 }
@@ -82,7 +79,7 @@ func (c *Call) readSweepsBody(action string, body any) error {
 		c.audit(agent.AuditDenied, agent.ActionRetentionWrite, "retention/"+action, nil)
 		return agent.Errorf(agent.CodeDenied, "", "the sweeps are of all tenants, and the credential is of tenant %q", c.caller.principal.Tenant)
 	}
-	return c.decodeUnlessBlank(body)
+	return c.decodeIfAny(body)
 }
 
 // auditSweeps does something to the sweeps and audits that.

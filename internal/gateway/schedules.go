@@ -59,9 +59,9 @@ func (s *httpServer) routeSchedules() {
 
 // storePage reads the page of a list of schedules, runs of schedules or erasures.
 func (c *Call) storePage() (agent.Page, error) {
-	_, page, err := c.page(usualStorePage, maxStorePage)
+	page := c.query.pageWithin(usualStorePage, maxStorePage)
 	page.Size = min(page.Size, servedStorePage)
-	return page, err
+	return page, c.query.end()
 }
 
 // scheduleName returns the name of the schedule in the path.
@@ -228,7 +228,7 @@ func (s *httpServer) setSchedulePaused(c *Call, paused bool) (any, error) {
 	var body struct {
 		Note string `json:"note,omitempty"`
 	}
-	if err := c.decodeUnlessBlank(&body); err != nil {
+	if err := c.decodeIfAny(&body); err != nil {
 		return nil, err
 	}
 	note, err := c.pauseNote("note", body.Note, paused)
@@ -260,7 +260,7 @@ func (s *httpServer) triggerSchedule(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.decodeUnlessBlank(&struct{}{}); err != nil {
+	if err := c.decodeIfAny(&struct{}{}); err != nil {
 		return nil, err
 	}
 	key := c.r.Header.Get("Idempotency-Key")

@@ -146,10 +146,7 @@ func (s *grpcServer) DeleteSession(ctx context.Context, p *pb.DeleteSessionReque
 		return nil, err
 	}
 	deleted, err := s.forgetSession(ctx, caller, agent.SessionID(p.GetSessionId()))
-	if err != nil {
-		return nil, err
-	}
 	return &pb.DeleteSessionResponse{
 		SessionId: utf8(string(deleted.SessionID)), Turns: int64(deleted.Turns), Messages: int64(deleted.Messages), Blobs: int64(deleted.Blobs),
-	}, nil
+	}, err
 }

@@ -53,7 +53,7 @@ type accepted struct {
 
 // postChat submits a message and waits for the turn.
 func (d *Door) postChat(w http.ResponseWriter, r *http.Request, v *gateway.Call) error {
-	if _, err := gateway.Parameters(r); err != nil {
+	if _, err := v.Parameters(); err != nil {
 		return err
 	}
 	var q request

@@ -144,7 +144,7 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, v *gateway.Call) er
 	if err != nil {
 		return agent.Errorf(agent.CodeInvalid, "", "accept WebSocket: %w", err) // Accept has answered
 	}
-	query, err := gateway.Parameters(r, "turn_id", "after_index")
+	query, err := v.Parameters("turn_id", "after_index")
 	s.run(conn, wire.conn, query, err)
 	return nil
 }
