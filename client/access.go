@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
 const (
@@ -27,15 +28,10 @@ func (c *Client) Keys(ctx context.Context, p agent.Page) (keys []agent.APIKey, n
 // CreateKey makes an API key. The answer alone holds it. Nothing of it is repeated when the answer is lost: the key is there then, of no
 // use to anybody, and can be revoked.
 func (c *Client) CreateKey(ctx context.Context, r agent.KeyRequest) (agent.NewKey, error) {
-	body := struct {
-		Name      string         `json:"name"`
-		Tenant    string         `json:"tenant,omitempty"`
-		Subject   string         `json:"subject,omitempty"`
-		Role      string         `json:"role,omitempty"`
-		Flags     map[string]any `json:"flags,omitempty"`
-		Scopes    []string       `json:"scopes,omitempty"`
-		ExpiresIn string         `json:"expires_in,omitempty"`
-	}{r.Name, r.Tenant, r.Subject, r.Role, r.Flags, r.Scopes, duration(r.ExpiresIn)}
+	body := gateway.KeyBody{Name: r.Name, Tenant: r.Tenant, Subject: r.Subject, Role: r.Role, Flags: r.Flags, Scopes: r.Scopes}
+	if r.ExpiresIn != 0 {
+		body.ExpiresIn = r.ExpiresIn.String()
+	}
 	return post[agent.NewKey](ctx, c, body, keysPath)
 }
 
@@ -59,14 +55,6 @@ func (c *Client) Audit(ctx context.Context, q agent.AuditQuery) (agent.AuditPage
 		"before", number(q.Before), "limit", number(q.Limit), "since", moment(q.Since)), auditPath)
 }
 
-// duration is empty for none.
-func duration(d time.Duration) string {
-	if d == 0 {
-		return ""
-	}
-	return d.String()
-}
-
 // Posted says where a message to a running turn's session ended up.
 type Posted struct {
 	agent.Receipt
@@ -82,25 +70,11 @@ func (c *Client) Message(ctx context.Context, id agent.TurnID, r agent.TurnReque
 }
 
 // LinkOffer is a code that links a chat.
-type LinkOffer struct {
-	Code      string    `json:"code"`
-	URL       string    `json:"url,omitempty"` // where a person follows it, if anywhere
-	ExpiresAt time.Time `json:"expires_at"`
-	Channel   string    `json:"channel"`
-	UserID    string    `json:"user_id"`
-	Role      string    `json:"role,omitempty"`
-	Scopes    []string  `json:"scopes"`
-}
+type LinkOffer = gateway.LinkOffer
 
 // OfferLink makes a code by which a chat becomes a user's.
 func (c *Client) OfferLink(ctx context.Context, l agent.Link) (LinkOffer, error) {
-	body := struct {
-		Channel string   `json:"channel"`
-		UserID  string   `json:"user_id"`
-		Role    string   `json:"role,omitempty"`
-		Scopes  []string `json:"scopes,omitempty"`
-	}{l.Channel, l.UserID, l.Role, l.Scopes}
-	return post[LinkOffer](ctx, c, body, linksPath)
+	return post[LinkOffer](ctx, c, gateway.LinkRequest{Channel: l.Channel, UserID: l.UserID, Role: l.Role, Scopes: l.Scopes}, linksPath)
 }
 
 // Links returns a page of the links between chats and users.

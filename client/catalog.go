@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
 // ListNodes returns a page of the node definitions.
@@ -39,35 +40,17 @@ func (c *Client) Document(ctx context.Context, key agent.DocumentKey) (agent.Doc
 	return get[agent.Document](ctx, c, query, catalogPath, "documents", string(key.Kind), key.Name)
 }
 
-// applyBody is the body of POST /v1/catalog/apply.
-type applyBody struct {
-	Files        []manifest          `json:"files"`
-	Delete       []agent.DocumentKey `json:"delete,omitempty"`
-	BaseRevision int64               `json:"base_revision,omitempty"`
-	Prune        bool                `json:"prune,omitempty"`
-	DryRun       bool                `json:"dry_run,omitempty"`
-	Publish      bool                `json:"publish,omitempty"`
-	By           string              `json:"by,omitempty"`
-	Comment      string              `json:"comment,omitempty"`
-}
-
-type manifest struct {
-	Name string `json:"name"`
-	Data string `json:"data"`
-}
-
 // Apply changes the catalog, all of it or nothing. What is wrong with the documents is an [agent.Faults] in the error's chain.
 // The source is the API, whatever the request says.
 func (c *Client) Apply(ctx context.Context, r agent.ApplyRequest) (agent.ApplyResult, error) {
-	body := applyBody{
-		Files: make([]manifest, len(r.Files)), Delete: r.Delete, BaseRevision: r.BaseRevision, Prune: r.Prune, DryRun: r.DryRun,
-		Publish: r.Publish, By: r.By, Comment: r.Comment,
+	body := gateway.ApplyBody{
+		Delete: r.Delete, BaseRevision: r.BaseRevision, Prune: r.Prune, DryRun: r.DryRun, Publish: r.Publish, By: r.By, Comment: r.Comment,
 	}
-	for i, f := range r.Files {
+	for _, f := range r.Files {
 		if !utf8.Valid(f.Data) { // JSON text cannot hold it, and would hold something else without a word
 			return agent.ApplyResult{}, agent.Faults{{File: f.Name, Message: "is not UTF-8"}}.Err()
 		}
-		body.Files[i] = manifest{Name: f.Name, Data: string(f.Data)}
+		body.Files = append(body.Files, gateway.ManifestBody{Name: f.Name, Data: string(f.Data)})
 	}
 	return post[agent.ApplyResult](ctx, c, body, catalogPath, "apply")
 }

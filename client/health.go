@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
 // Health is what GET /health says: the status ok, degraded, failing or draining, and what of the dependencies is how.
@@ -22,15 +23,7 @@ type Health struct {
 }
 
 // Dependency is one thing that turns need, or would like to have.
-type Dependency struct {
-	Name   string     `json:"name"`
-	OK     bool       `json:"ok"`
-	State  string     `json:"state"` // ok, degraded or down; empty: a server before this field
-	Detail string     `json:"detail,omitempty"`
-	Hint   string     `json:"hint,omitempty"`
-	Since  *time.Time `json:"since,omitempty"`
-	TookMS float64    `json:"took_ms"`
-}
+type Dependency = gateway.DependencyBody
 
 // wantsTLS is what net/http answers to plain HTTP on a port that speaks TLS.
 const wantsTLS = "HTTP request to an HTTPS server"

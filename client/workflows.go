@@ -88,13 +88,7 @@ func (c *Client) changeWorkflow(ctx context.Context, r agent.WorkflowPatchReques
 
 // StartRun starts a run of a definition and does not wait for it.
 func (c *Client) StartRun(ctx context.Context, r agent.RunRequest, idempotency string) (RunReceipt, error) {
-	body := struct {
-		Input   json.RawMessage         `json:"input,omitempty"`
-		Version int64                   `json:"version,omitempty"`
-		RunID   string                  `json:"run_id,omitempty"`
-		Owner   string                  `json:"workflow_owner,omitempty"`
-		Context agent.InvocationContext `json:"context,omitzero"`
-	}{r.Input, r.Version, r.RunID, r.Owner, r.Context}
+	body := gateway.RunBody{Input: r.Input, Version: r.Version, RunID: r.RunID, Owner: r.Owner, Context: r.Context}
 	return call[RunReceipt](ctx, c, request{
 		method: http.MethodPost, path: []string{workflowsPath, r.Tag + ":run"}, body: body, header: idempotencyKey(idempotency),
 	})

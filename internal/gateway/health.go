@@ -69,10 +69,11 @@ type healthBody struct {
 	Status       string           `json:"status"` // ok, degraded, failing or draining
 	Version      string           `json:"version,omitempty"`
 	Workers      int              `json:"workers"` // jobs that this process may have under way
-	Dependencies []dependencyBody `json:"dependencies"`
+	Dependencies []DependencyBody `json:"dependencies"`
 }
 
-type dependencyBody struct {
+// DependencyBody is a [Dependency] as JSON.
+type DependencyBody struct {
 	Name   string     `json:"name"`
 	OK     bool       `json:"ok"`
 	State  string     `json:"state"` // ok, degraded or down
@@ -93,7 +94,7 @@ func (s *httpServer) getHealth(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	h := s.cfg.Health.Health(ctx)
 	operator := !caller.isOfOneTenant() && caller.allowAny(agent.ActionHealthRead)
-	body := healthBody{Status: HealthOK, Workers: h.Workers, Dependencies: make([]dependencyBody, len(h.Dependencies))}
+	body := healthBody{Status: HealthOK, Workers: h.Workers, Dependencies: make([]DependencyBody, len(h.Dependencies))}
 	if operator {
 		body.Version = s.cfg.Version
 	}
@@ -115,8 +116,8 @@ func (s *httpServer) getHealth(w http.ResponseWriter, r *http.Request) error {
 }
 
 // body returns a dependency as JSON, with the details for those who run the system.
-func (d *Dependency) body(systemOK, operator bool) dependencyBody {
-	out := dependencyBody{Name: d.Name, OK: d.OK, State: d.state(systemOK), Hint: d.Hint}
+func (d *Dependency) body(systemOK, operator bool) DependencyBody {
+	out := DependencyBody{Name: d.Name, OK: d.OK, State: d.state(systemOK), Hint: d.Hint}
 	if !operator {
 		return out
 	}

@@ -10,12 +10,15 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// applyBody is the JSON body of POST /v1/catalog/apply.
-type applyBody struct {
-	Files []struct {
-		Name string `json:"name,omitempty"` // for faults
-		Data string `json:"data"`           // YAML or JSON text
-	} `json:"files,omitempty"`
+// ManifestBody is a manifest in an [ApplyBody].
+type ManifestBody struct {
+	Name string `json:"name,omitempty"` // for faults
+	Data string `json:"data"`           // YAML or JSON text
+}
+
+// ApplyBody is the JSON body of POST /v1/catalog/apply.
+type ApplyBody struct {
+	Files        []ManifestBody      `json:"files,omitempty"`
 	Documents    []json.RawMessage   `json:"documents,omitempty"` // inline
 	Delete       []agent.DocumentKey `json:"delete,omitempty"`
 	BaseRevision int64               `json:"base_revision,omitempty"`
@@ -27,7 +30,7 @@ type applyBody struct {
 }
 
 // request returns the request with a manifest for each inline document, so that faults name the document.
-func (b *applyBody) request() (agent.ApplyRequest, error) {
+func (b *ApplyBody) request() (agent.ApplyRequest, error) {
 	r := agent.ApplyRequest{
 		Delete: b.Delete, BaseRevision: b.BaseRevision, Prune: b.Prune, DryRun: b.DryRun, Publish: b.Publish, By: b.By, Comment: b.Comment,
 	}
@@ -64,7 +67,7 @@ func (c *Call) readApply() (agent.ApplyRequest, error) {
 	if err := c.query.end(); err != nil { // a JSON body says everything
 		return agent.ApplyRequest{}, err
 	}
-	var body applyBody
+	var body ApplyBody
 	if err := c.decode(&body); err != nil {
 		return agent.ApplyRequest{}, err
 	}

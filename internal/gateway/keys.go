@@ -37,8 +37,8 @@ func (s *httpServer) routeKeys() {
 	s.route(pathKeys+"/{id}/rotate", methods{http.MethodPost: requires(s.answerPlain(tenantAgreed, s.rotateKey), agent.ActionKeysWrite)})
 }
 
-// keyBody is the body of POST /v1/keys.
-type keyBody struct {
+// KeyBody is the body of POST /v1/keys.
+type KeyBody struct {
 	Name      string         `json:"name"`
 	Tenant    string         `json:"tenant,omitempty"`
 	Subject   string         `json:"subject,omitempty"`
@@ -68,7 +68,7 @@ func (s *httpServer) getKeys(c *Call) (any, error) {
 
 // postKey is POST /v1/keys. Only this answer holds the key.
 func (s *httpServer) postKey(c *Call) (any, error) {
-	var body keyBody
+	var body KeyBody
 	if err := c.decode(&body); err != nil {
 		return nil, err
 	}

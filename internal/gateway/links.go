@@ -69,18 +69,18 @@ func (s *httpServer) routeLinks() {
 	}
 }
 
-// linkRequest is the body of POST /v1/links.
-type linkRequest struct {
+// LinkRequest is the body of POST /v1/links.
+type LinkRequest struct {
 	Channel string   `json:"channel"`
 	UserID  string   `json:"user_id,omitempty"`
 	Role    string   `json:"role,omitempty"`
 	Scopes  []string `json:"scopes,omitempty"`
 }
 
-// linkCode is the answer to POST /v1/links.
-type linkCode struct {
+// LinkOffer is a code that links a chat: the answer to POST /v1/links.
+type LinkOffer struct {
 	Code      string    `json:"code"`
-	URL       string    `json:"url,omitempty"`
+	URL       string    `json:"url,omitempty"` // where a person follows it, if anywhere
 	ExpiresAt time.Time `json:"expires_at"`
 	Channel   string    `json:"channel"`
 	UserID    string    `json:"user_id"`
@@ -90,7 +90,7 @@ type linkCode struct {
 
 // postLink is POST /v1/links: a code that links the chat which sends it to the user.
 func (s *httpServer) postLink(c *Call) (any, error) {
-	var body linkRequest
+	var body LinkRequest
 	if err := c.decode(&body); err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (s *httpServer) postLink(c *Call) (any, error) {
 		return nil, err
 	}
 	c.audit(agent.AuditAllowed, agent.ActionLinksWrite, "link/"+body.Channel, nil)
-	out := linkCode{Code: code, ExpiresAt: link.ExpiresAt, Channel: body.Channel, UserID: body.UserID, Role: body.Role, Scopes: body.Scopes}
+	out := LinkOffer{Code: code, ExpiresAt: link.ExpiresAt, Channel: body.Channel, UserID: body.UserID, Role: body.Role, Scopes: body.Scopes}
 	if url := s.cfg.LinkChannels[i].URL; url != nil {
 		out.URL = url(code)
 	}
@@ -124,7 +124,7 @@ func (s *httpServer) postLink(c *Call) (any, error) {
 
 // completeLink checks user, role and scopes of a link against the credential, and sets those that are missing. Nobody can give more than the
 // credential allows: a user's own credential links chats to this user, in this role, and no scope goes beyond the caller's.
-func (c *Call) completeLink(body *linkRequest) error {
+func (c *Call) completeLink(body *LinkRequest) error {
 	p := c.Principal()
 	if own := ownUser(&p); own != "" {
 		if body.UserID != "" && body.UserID != own {

@@ -41,8 +41,8 @@ type revertBody struct {
 	By          string `json:"by,omitempty"`
 }
 
-// runBody is the body of POST /v1/workflows/{tag}:run; it may be left out.
-type runBody struct {
+// RunBody is the body of POST /v1/workflows/{tag}:run; it may be left out.
+type RunBody struct {
 	Input   json.RawMessage         `json:"input,omitempty"`
 	Version int64                   `json:"version,omitempty"`
 	RunID   string                  `json:"run_id,omitempty"`
@@ -264,7 +264,7 @@ func (s *httpServer) changeWorkflow(
 }
 
 func (s *httpServer) runWorkflow(c *Call, key agent.WorkflowKey) (any, error) {
-	var body runBody
+	var body RunBody
 	if err := c.decodeIfAny(&body); err != nil {
 		return nil, err
 	}
