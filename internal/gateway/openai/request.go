@@ -31,124 +31,81 @@ func parse(body []byte) (request, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return request{}, agent.Invalid("", "the body is empty: want a JSON object")
 	}
-	o, err := objectOf("", body)
-	if err != nil {
-		return request{}, err
-	}
+	var err error
+	o := object{err: &err}.within("", body)
 	q := request{turn: agent.TurnRequest{History: agent.HistoryFresh}}
-	for _, read := range []func(object) error{q.readModel, q.readOptions, q.readTools, q.readFormat, q.readMetadata, q.readMessages} {
-		if err := read(o); err != nil {
+	for _, read := range []func(object){q.readModel, q.readOptions, q.readTools, q.readFormat, q.readMetadata, q.readMessages} {
+		if err != nil {
 			return request{}, err
 		}
+		read(o)
 	}
-	return q, nil
+	return q, err
 }
 
 // readModel reads which agent is asked: "analyst", or "analyst:fast" for another profile of its models.
-func (q *request) readModel(o object) (err error) {
-	if q.model, err = member[string](o, "model"); err != nil {
-		return err
-	}
-	if q.model == "" {
-		return agent.Invalid("model", "is missing: name an agent, see GET /v1/models")
-	}
+func (q *request) readModel(o object) {
+	q.model = member[string](o, "model")
 	name, profile, _ := strings.Cut(q.model, ":")
-	if !agent.ValidName(name) {
-		return noModel(q.model)
+	switch {
+	case q.model == "":
+		o.refuse("model", "is missing: name an agent, see GET /v1/models")
+	case !agent.ValidName(name):
+		o.fail(noModel(q.model))
 	}
 	q.turn.Agent, q.turn.Model = name, profile
-	return nil
 }
 
 func noModel(model string) error {
 	return agent.FieldErrorf(agent.CodeNotFound, "model", "the model %.140q does not exist", model)
 }
 
-func (q *request) readOptions(o object) error {
-	n, err := member[int](o, "n")
-	if err != nil {
-		return err
+func (q *request) readOptions(o object) {
+	if n := member[int](o, "n"); !o.absent("n") && n != 1 {
+		o.refuse("n", "want 1: an agent gives one answer")
 	}
-	if !o.absent("n") && n != 1 {
-		return agent.Invalid("n", "want 1: an agent gives one answer")
+	if slices.ContainsFunc(member[[]string](o, "modalities"), func(m string) bool { return m != "text" }) {
+		o.refuse("modalities", "want text alone")
 	}
-	modalities, err := member[[]string](o, "modalities")
-	if err != nil {
-		return err
-	}
-	if slices.ContainsFunc(modalities, func(m string) bool { return m != "text" }) {
-		return agent.Invalid("modalities", "want text alone")
-	}
-	if q.stream, err = member[bool](o, "stream"); err != nil {
-		return err
-	}
-	options, err := o.object("stream_options")
-	if err != nil {
-		return err
-	}
-	if q.usage, err = member[bool](options, "include_usage"); err != nil {
-		return err
-	}
-	q.user, err = member[string](o, "user")
-	return err
+	q.stream = member[bool](o, "stream")
+	q.usage = member[bool](o.object("stream_options"), "include_usage")
+	q.user = member[string](o, "user")
 }
 
 // readFormat reads which shape the answer must have.
-func (q *request) readFormat(o object) error {
-	format, err := o.object("response_format")
-	if err != nil || format.members == nil {
-		return err
+func (q *request) readFormat(o object) {
+	format := o.object("response_format")
+	if format.members == nil {
+		return
 	}
-	kind, err := member[string](format, "type")
-	if err != nil {
-		return err
-	}
-	switch kind {
+	switch kind := member[string](format, "type"); kind {
 	case "text":
 	case "json_object":
 		q.structured, q.turn.OutputSchema = true, json.RawMessage(`{"type":"object"}`)
 	case "json_schema":
-		wrapped, err := format.object("json_schema")
-		if err != nil {
-			return err
-		}
+		wrapped := format.object("json_schema")
 		if wrapped.absent("schema") {
-			return agent.Invalid(format.at("json_schema.schema"), "is missing")
+			wrapped.refuse("schema", "is missing")
 		}
 		q.structured, q.turn.OutputSchema = true, wrapped.members["schema"]
 	default:
-		return agent.Invalid(format.at("type"), "want text, json_object or json_schema, got %.60q", kind)
+		format.refuse("type", "want text, json_object or json_schema, got %.60q", kind)
 	}
-	return nil
 }
 
 // readMetadata reads what the turn is told of the request, and the session.
-func (q *request) readMetadata(o object) error {
-	metadata, err := o.object("metadata")
-	if err != nil {
-		return err
-	}
-	session, err := member[string](metadata, "session_id")
-	if err != nil {
-		return err
-	}
-	if err := q.setSession(metadata.at("session_id"), session); err != nil {
-		return err
-	}
+func (q *request) readMetadata(o object) {
+	metadata := o.object("metadata")
+	o.fail(q.setSession(metadata.at("session_id"), member[string](metadata, "session_id")))
 	for name := range metadata.members {
 		if name == "session_id" {
 			continue
 		}
-		value, err := member[any](metadata, name)
-		if err != nil {
-			return err
-		}
 		if q.turn.Context.Metadata == nil {
 			q.turn.Context.Metadata = map[string]any{}
 		}
-		q.turn.Context.Metadata[name] = value
+		q.turn.Context.Metadata[name] = member[any](metadata, name)
 	}
-	return nil
 }
 
 // setSession makes the turn one of a session.
@@ -178,10 +135,7 @@ func (q *request) headers(r *http.Request) error {
 	default:
 		return agent.Invalid(headerDisconnect, "want cancel or continue, got %.60q", on)
 	}
-	if err := q.setSession(headerSession, r.Header.Get(headerSession)); err != nil {
-		return err
-	}
-	return nil
+	return q.setSession(headerSession, r.Header.Get(headerSession))
 }
 
 // dropKnownMessages leaves out what the session has already: everything up to the last message that is not the caller's.
@@ -204,17 +158,29 @@ func (q *request) dropKnownMessages() error {
 type object struct {
 	path    string
 	members map[string]json.RawMessage // nil: there is none
+	err     *error                     // the first fault of the request
 }
 
-func objectOf(path string, raw json.RawMessage) (object, error) {
-	o := object{path: path}
-	if err := strictjson.Decode(raw, &o.members); err != nil {
-		return o, prefixField(path, err)
+// fail notes a fault, unless there was one before. nil is none.
+func (o object) fail(err error) {
+	if *o.err == nil {
+		*o.err = err
 	}
-	if o.members == nil {
-		return o, agent.Invalid(path, "want an object, got null")
+}
+
+// refuse notes that a member is invalid.
+func (o object) refuse(name, format string, args ...any) {
+	o.fail(agent.Invalid(o.at(name), format, args...))
+}
+
+// within reads another object of the same request.
+func (o object) within(path string, raw json.RawMessage) object {
+	inner := object{path: path, err: o.err}
+	o.fail(prefixField(path, strictjson.Decode(raw, &inner.members)))
+	if inner.members == nil {
+		o.fail(agent.Invalid(path, "want an object, got null"))
 	}
-	return o, nil
+	return inner
 }
 
 // at is the path of a member.
@@ -231,20 +197,19 @@ func (o object) absent(name string) bool {
 }
 
 // object is a member that is an object itself; one that is absent has no members.
-func (o object) object(name string) (object, error) {
+func (o object) object(name string) object {
 	if o.absent(name) {
-		return object{path: o.at(name)}, nil
+		return object{path: o.at(name), err: o.err}
 	}
-	return objectOf(o.at(name), o.members[name])
+	return o.within(o.at(name), o.members[name])
 }
 
-// member reads a member; one that is absent, or null, is the zero value.
-func member[T any](o object, name string) (T, error) {
-	var v T
-	if o.absent(name) {
-		return v, nil
+// member reads a member. One that is absent, null or of another type is the zero value; the last is a fault.
+func member[T any](o object, name string) (v T) {
+	if !o.absent(name) {
+		o.fail(prefixField(o.at(name), strictjson.Decode(o.members[name], &v)))
 	}
-	return v, prefixField(o.at(name), strictjson.Decode(o.members[name], &v))
+	return v
 }
 
 // prefixField puts a path before the field of an error.

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -69,11 +70,7 @@ func (r toolResult) json() json.RawMessage {
 			return json.RawMessage(trimmed)
 		}
 	}
-	text, err := json.Marshal(r.text)
-	if err != nil {
-		return json.RawMessage(`""`) // no string fails
-	}
-	return text
+	return jsonString(r.text)
 }
 
 // resumption is the turn that a request goes on with.
@@ -100,64 +97,33 @@ func resumptionOf(results []toolResult) *resumption {
 }
 
 // readTools reads the tools of the client.
-func (q *request) readTools(o object) error {
-	functions, err := member[[]json.RawMessage](o, "functions")
-	if err != nil {
-		return err
+func (q *request) readTools(o object) {
+	if len(member[[]json.RawMessage](o, "functions")) > 0 && string(o.members["function_call"]) != `"none"` {
+		o.refuse("functions", "are not supported: use tools")
 	}
-	if len(functions) > 0 && string(o.members["function_call"]) != `"none"` {
-		return agent.Invalid("functions", "are not supported: use tools")
-	}
-	tools, err := member[[]json.RawMessage](o, "tools")
-	if err != nil || len(tools) == 0 {
-		return err
-	}
+	tools := member[[]json.RawMessage](o, "tools")
 	switch choice := string(o.members["tool_choice"]); {
-	case choice == `"none"`:
-		return nil
+	case len(tools) == 0 || choice == `"none"`:
+		return
 	case choice != `"auto"` && !o.absent("tool_choice"):
-		return agent.Invalid("tool_choice", "want auto or none: an agent decides by itself which tools it calls")
+		o.refuse("tool_choice", "want auto or none: an agent decides by itself which tools it calls")
 	}
 	for i, raw := range tools {
-		t, err := readTool(fmt.Sprintf("tools[%d]", i), raw)
-		if err != nil {
-			return err
-		}
-		q.turn.ClientTools = append(q.turn.ClientTools, t)
+		q.turn.ClientTools = append(q.turn.ClientTools, readTool(o.within(fmt.Sprintf("tools[%d]", i), raw)))
 	}
-	return renameField(agent.ValidateClientTools("client_tools", q.turn.ClientTools))
+	o.fail(renameField(agent.ValidateClientTools("client_tools", q.turn.ClientTools)))
 }
 
-func readTool(path string, raw json.RawMessage) (t agent.ClientTool, err error) {
-	o, err := objectOf(path, raw)
-	if err != nil {
-		return t, err
+func readTool(o object) (t agent.ClientTool) {
+	if kind := member[string](o, "type"); kind != "function" {
+		o.refuse("type", "want function, got %.60q", kind)
 	}
-	kind, err := member[string](o, "type")
-	if err != nil {
-		return t, err
-	}
-	if kind != "function" {
-		return t, agent.Invalid(o.at("type"), "want function, got %.60q", kind)
-	}
-	function, err := o.object("function")
-	if err != nil {
-		return t, err
-	}
-	if t.Name, err = member[string](function, "name"); err != nil {
-		return t, err
-	}
-	if t.Description, err = member[string](function, "description"); err != nil {
-		return t, err
-	}
-	if t.Strict, err = member[bool](function, "strict"); err != nil {
-		return t, err
-	}
-	parameters, err := function.object("parameters")
-	if err == nil && parameters.members != nil {
+	function := o.object("function")
+	t.Name, t.Description, t.Strict = member[string](function, "name"), member[string](function, "description"), member[bool](function, "strict")
+	if function.object("parameters").members != nil {
 		t.Parameters = function.members["parameters"]
 	}
-	return t, err
+	return t
 }
 
 // resume provides the results that a request brings and makes the completion one of the turn that waited for them. It reports false when
@@ -206,12 +172,7 @@ func (c *completion) userID() string {
 
 // waits are the ids of what waits, in an order that does not change.
 func (w *resumption) waits() []string {
-	ids := make([]string, 0, len(w.results))
-	for id := range w.results {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
+	return slices.Sorted(maps.Keys(w.results))
 }
 
 // complete refuses results of some of the calls that a turn waits for. A turn that waits for none of them has got them before.
