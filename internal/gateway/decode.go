@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
@@ -113,7 +114,7 @@ func decodeJSON(data []byte, into any) error {
 	err := strictjson.Decode(data, into)
 	if e := agentError(err); e != nil && len(e.Field) > maxPath {
 		// The caller chose this name, but must not choose the size of the answer and of the log.
-		return agent.Invalid(utf8(e.Field[:maxPath])+"…", "is no field of ours")
+		return agent.Invalid(clip.Bytes(e.Field, maxPath), "is no field of ours")
 	}
 	return err
 }

@@ -21,6 +21,9 @@ type Drainer interface {
 	Shutdown(ctx context.Context) error
 }
 
+// ErrorBody returns the JSON body of a response that is an error.
+type ErrorBody func(status int, f *agent.Failure) any
+
 // Route is one method of a path of a door.
 type Route struct {
 	Method string // GET serves HEAD too
@@ -30,8 +33,8 @@ type Route struct {
 	// Public routes need no credential: they know their callers in another way, or disclose nothing. Action is then empty.
 	Public bool
 	Handle func(w http.ResponseWriter, r *http.Request, c *Call) error
-	// Fail writes an error in the format of the door's own API; nil: as everywhere. It is called before anything was written.
-	Fail func(w http.ResponseWriter, status int, f *agent.Failure)
+	// ErrorBody returns the JSON body of an error in the format of the door's own API; nil: as everywhere.
+	ErrorBody ErrorBody
 }
 
 // mount serves the paths of further doors.
@@ -46,7 +49,7 @@ func (s *httpServer) mount(doors []Door) {
 			if route.Action != "" {
 				required = requirement{actions: []agent.Action{route.Action}}
 			}
-			byPath[route.Path][route.Method] = endpoint{required: required, handle: s.doorHandler(route), fail: route.Fail}
+			byPath[route.Path][route.Method] = endpoint{required: required, handle: s.doorHandler(route), errorBody: route.ErrorBody}
 		}
 	}
 	for path, m := range byPath {
@@ -57,13 +60,13 @@ func (s *httpServer) mount(doors []Door) {
 // doorHandler returns a handler that writes errors in the door's own format.
 func (s *httpServer) doorHandler(route Route) handler {
 	handle := s.serve(tenantEither, func(c *Call) error { return route.Handle(c.w, c.r, c) })
-	if route.Fail == nil {
+	if route.ErrorBody == nil {
 		return handle
 	}
 	return func(w http.ResponseWriter, r *http.Request) error {
 		err := handle(w, r)
 		if err != nil {
-			s.failAs(w, err, route.Fail)
+			s.failAs(w, err, route.ErrorBody)
 		}
 		return err
 	}

@@ -138,10 +138,7 @@ func TestDoors(t *testing.T) {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	fail := func(w http.ResponseWriter, status int, f *agent.Failure) {
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, "mine: "+f.Type)
-	}
+	mine := func(_ int, f *agent.Failure) any { return "mine: " + f.Type }
 	shut := make(chan struct{})
 	t.Cleanup(func() { // after the gateway's own
 		select {
@@ -154,8 +151,8 @@ func TestDoors(t *testing.T) {
 		c.Auth = gatewaytest.Credentials{"ann": gatewaytest.Caller("acme", "ann", "turns.run:analyst", "turns.read")}
 		c.Doors = []gateway.Door{closing{doorOf{
 			{Method: "POST", Path: "/webhook", Public: true, Handle: handle},
-			{Method: "GET", Path: "/run", Action: agent.ActionTurnsRun, Handle: handle, Fail: fail},
-			{Method: "GET", Path: "/keys", Action: agent.ActionKeysRead, Handle: handle, Fail: fail},
+			{Method: "GET", Path: "/run", Action: agent.ActionTurnsRun, Handle: handle, ErrorBody: mine},
+			{Method: "GET", Path: "/keys", Action: agent.ActionKeysRead, Handle: handle, ErrorBody: mine},
 			{Method: "GET", Path: "/forgotten", Handle: handle},
 		}, shut}}
 	})
@@ -163,11 +160,11 @@ func TestDoors(t *testing.T) {
 	require.Equal(t, 403, d.send("GET", "/forgotten", "", bearer("ann")...).status)
 	a := d.send("GET", "/run", "")
 	require.Equal(t, 401, a.status)
-	require.Equal(t, "mine: unauthenticated", string(a.body))
+	require.Equal(t, "\"mine: unauthenticated\"\n", string(a.body))
 	require.Contains(t, a.header.Get("WWW-Authenticate"), "Bearer")
 	a = d.send("GET", "/keys", "", bearer("ann")...)
 	require.Equal(t, 403, a.status)
-	require.Equal(t, "mine: denied", string(a.body))
+	require.Equal(t, "\"mine: denied\"\n", string(a.body))
 
 	require.Equal(t, 204, d.send("GET", "/run", "", append(bearer("ann"), "X-Request-Id", "r-1")...).status)
 	v := <-seen

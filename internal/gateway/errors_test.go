@@ -92,7 +92,7 @@ func TestFaultsCrossBothWires(t *testing.T) {
 		{File: "b.yaml", Message: "unknown kind"},
 	}
 	f := failureOf(fmt.Errorf("apply: %w", faults.Err()))
-	wire, err := encode(errorBody{Error: f})
+	wire, err := EncodeJSON(errorBody{Error: f})
 	require.NoError(t, err)
 	var body errorBody
 	require.NoError(t, json.Unmarshal(wire, &body))
@@ -125,7 +125,7 @@ func TestFaultsAreBounded(t *testing.T) {
 	f := failureOf(faults.Err())
 	require.Less(t, len(f.Message), 600)
 	require.Contains(t, f.Message, "(and 9999 more)")
-	body, err := encode(errorBody{Error: f})
+	body, err := EncodeJSON(errorBody{Error: f})
 	require.NoError(t, err)
 	require.Less(t, len(body), 64<<10, "what our own client reads of an error")
 }

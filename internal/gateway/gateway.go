@@ -251,10 +251,14 @@ func (g *Gateway) accept(ctx context.Context, caller identity, e *agent.Envelope
 	if err != nil {
 		return receipt, err
 	}
+	return g.rememberOrCheck(ctx, caller, receipt, r)
+}
+
+// rememberOrCheck remembers a new turn, and checks that the caller may run one that was there before: it may be of another agent than the request.
+func (g *Gateway) rememberOrCheck(ctx context.Context, caller identity, receipt agent.Receipt, r *agent.TurnRequest) (agent.Receipt, error) {
 	if !receipt.Joined {
 		g.remember(receipt.TurnID, r)
 	} else if !caller.principal.MayAll(agent.ActionTurnsRun) {
-		// The turn may be of another agent than the request, which the caller could not have started.
 		if _, err := g.turn(ctx, caller, receipt.TurnID, agent.ActionTurnsRun); err != nil {
 			return agent.Receipt{}, err
 		}

@@ -144,7 +144,7 @@ type errorBody struct {
 
 // write answers with JSON. An error of writing is the client's going away and of no interest.
 func (s *httpServer) write(w http.ResponseWriter, status int, v any) {
-	body, err := encode(v)
+	body, err := EncodeJSON(v)
 	if err != nil {
 		s.cfg.Logger.Error("encode response", zap.Error(err))
 		status, body = http.StatusInternalServerError, []byte(`{"error":{"type":"internal","message":"internal error","retryable":false}}`+"\n")
@@ -164,8 +164,8 @@ func (s *httpServer) extendWrite(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.cfg.Limits.WriteTimeout))
 }
 
-// encode writes JSON on one line, ending in a newline, without HTML escapes: nobody embeds this in a page.
-func encode(v any) ([]byte, error) {
+// EncodeJSON returns JSON on one line, ending in a newline, without HTML escapes: nobody embeds this in a page.
+func EncodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	if err := newEncoder(&b).Encode(v); err != nil {
 		return nil, err

@@ -188,8 +188,8 @@ func (s *httpServer) route(path string, m methods) {
 		switch {
 		case err == nil:
 			err = e.handle(w, r)
-		case e.fail != nil:
-			s.failAs(w, err, e.fail)
+		case e.errorBody != nil:
+			s.failAs(w, err, e.errorBody)
 			return
 		}
 		if err != nil {
@@ -200,21 +200,21 @@ func (s *httpServer) route(path string, m methods) {
 
 // fail answers with an error, once.
 func (s *httpServer) fail(w http.ResponseWriter, err error) {
-	s.failAs(w, err, func(w http.ResponseWriter, status int, f *agent.Failure) { s.write(w, status, errorBody{Error: f}) })
+	s.failAs(w, err, func(_ int, f *agent.Failure) any { return errorBody{Error: f} })
 }
 
 // failFor answers with an error before the request has reached its route, in the format of the API that was asked for.
 func (s *httpServer) failFor(w http.ResponseWriter, r *http.Request, err error) {
 	_, pattern := s.mux.Handler(r)
-	if e, ok := s.paths[pattern][r.Method]; ok && e.fail != nil {
-		s.failAs(w, err, e.fail)
+	if e, ok := s.paths[pattern][r.Method]; ok && e.errorBody != nil {
+		s.failAs(w, err, e.errorBody)
 		return
 	}
 	s.fail(w, err)
 }
 
 // failAs answers with an error in the format of another API.
-func (s *httpServer) failAs(w http.ResponseWriter, err error, fail func(http.ResponseWriter, int, *agent.Failure)) {
+func (s *httpServer) failAs(w http.ResponseWriter, err error, body ErrorBody) {
 	if rec, ok := w.(*recorder); ok {
 		if rec.err == nil {
 			rec.err = err
@@ -225,7 +225,8 @@ func (s *httpServer) failAs(w http.ResponseWriter, err error, fail func(http.Res
 	}
 	f := failureOf(err)
 	setErrorHeaders(w.Header(), err, f)
-	fail(w, statusOf(err, f), f)
+	status := statusOf(err, f)
+	s.write(w, status, body(status, f))
 }
 
 // setErrorHeaders sets the headers that tell a client what to do about an error.

@@ -229,7 +229,7 @@ func FuzzDecodeRequest(f *testing.F) {
 			require.Contains(t, []string{"invalid", "overflow"}, fail.Type)
 			require.NotEmpty(t, fail.Message)
 			require.LessOrEqual(t, len(fail.Field), maxPath+4)
-			_, err := encode(errorBody{Error: fail})
+			_, err := EncodeJSON(errorBody{Error: fail})
 			require.NoError(t, err)
 			return
 		}

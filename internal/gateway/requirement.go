@@ -23,9 +23,9 @@ type requirement struct {
 
 // endpoint is a handler with its requirement.
 type endpoint struct {
-	required requirement
-	handle   handler
-	fail     func(w http.ResponseWriter, status int, f *agent.Failure) // writes an error in the format of another API; nil: as everywhere
+	required  requirement
+	handle    handler
+	errorBody ErrorBody // of another API; nil: as everywhere
 }
 
 // requires returns an endpoint whose caller must be allowed one of some actions.

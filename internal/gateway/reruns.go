@@ -64,19 +64,11 @@ func (g *Gateway) rerun(
 	}
 	e := agent.Envelope{Channel: door, Request: req}
 	caller.setSender(&e)
-	receipt, err = g.cfg.Turns.Rerun(ctx, v.TurnID, e)
-	switch {
-	case err != nil:
+	if receipt, err = g.cfg.Turns.Rerun(ctx, v.TurnID, e); err != nil {
 		return receipt, "", err
-	case !receipt.Joined:
-		g.remember(receipt.TurnID, &req)
-	case !caller.principal.MayAll(agent.ActionTurnsRun):
-		// The turn may be of another agent, which the caller could not have started.
-		if _, err := g.turn(ctx, caller, receipt.TurnID, agent.ActionTurnsRun); err != nil {
-			return agent.Receipt{}, "", err
-		}
 	}
-	return receipt, v.Tenant, nil
+	receipt, err = g.rememberOrCheck(ctx, caller, receipt, &req)
+	return receipt, v.Tenant, err
 }
 
 // forkBody is the body of POST /v1/sessions/{id}/fork.

@@ -125,7 +125,7 @@ func (s *grpcServer) ExportSession(p *pb.ExportSessionRequest, out grpc.ServerSt
 	if err != nil {
 		return err
 	}
-	data, err := encode(export)
+	data, err := EncodeJSON(export)
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ type turn struct {
 	events  []agent.Event
 	changed chan struct{} // closed and replaced whenever something changes
 	output  *agent.AgentStepOutput
-	pending []agent.Approval
+	pauses  gateway.PauseWatch
 	state   string
 }
 
@@ -145,17 +145,12 @@ func (rt *Runtime) Emit(id agent.TurnID, events ...agent.Event) {
 		e.Meta.StreamID, e.Meta.TurnID = string(id), id
 		e.Meta.EventIndex = int64(len(t.events) + 1)
 		e.Meta.Time = Epoch()
+		t.pauses.See(&e)
 		switch {
 		case e.Type == agent.EventApprovalRequested:
-			t.pending = append(t.pending, *e.Approval)
 			rt.ask(id, t, *e.Approval)
 		case e.Type == agent.EventApprovalResolved:
-			t.pending = nil
 			rt.resolve(id, e.Approval)
-		case e.Type == agent.EventInputRequested:
-			t.pending = append(t.pending, *e.Approval)
-		case e.Type == agent.EventInputResolved:
-			t.pending = slices.DeleteFunc(slices.Clone(t.pending), func(p agent.Approval) bool { return p.ApprovalID == e.Approval.ApprovalID })
 		case e.Status == agent.StatusWaiting:
 			t.state = agent.StateWaiting
 		case e.Status == agent.StatusRunning:
@@ -309,7 +304,7 @@ func (rt *Runtime) Turn(_ context.Context, tenant string, id agent.TurnID) (gate
 	}
 	v := gateway.TurnView{
 		TurnID: id, SessionID: t.request.SessionID, StreamID: string(id), Tenant: t.request.Context.Tenant, Agent: cmp.Or(t.request.Agent, "analyst"),
-		UserID: t.request.Context.UserID, State: t.state, StartedAt: Epoch(), Pending: t.pending, Output: t.output,
+		UserID: t.request.Context.UserID, State: t.state, StartedAt: Epoch(), Pending: slices.Clone(t.pauses.Pending), Output: t.output,
 		Tail: agent.StreamTail{LastIndex: int64(len(t.events)), FirstIndex: max(rt.kept, 1), Closed: t.output != nil},
 	}
 	if len(t.events) == 0 {

@@ -1,8 +1,6 @@
 package openai
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -50,23 +48,8 @@ type problemBody struct {
 	Error *problem `json:"error"`
 }
 
-// fail writes an error that came before the turn did.
-func fail(w http.ResponseWriter, status int, f *agent.Failure) {
-	writeProblem(w, newProblem(status, f))
-}
-
-func writeProblem(w http.ResponseWriter, p *problem) {
-	var body bytes.Buffer
-	e := json.NewEncoder(&body)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(problemBody{p}) // strings, and JSON that was decoded before
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Length", strconv.Itoa(body.Len()))
-	w.WriteHeader(p.status)
-	_, _ = body.WriteTo(w)
-}
+// errorBody returns the body of an error that came before the turn did.
+func errorBody(status int, f *agent.Failure) any { return problemBody{newProblem(status, f)} }
 
 // newProblem returns a failure in the API's format.
 func newProblem(status int, f *agent.Failure) *problem {
@@ -100,8 +83,8 @@ func newProblem(status int, f *agent.Failure) *problem {
 }
 
 // refuse writes what the protocol tells apart from other refusals: that a budget is used up, or that the session waits for a person. Anything
-// else is left to [fail].
-func refuse(w http.ResponseWriter, err error) error {
+// else is left to the gateway.
+func refuse(h http.Header, write func(status int, body any), err error) error {
 	f, status, wait := gateway.FailureOf(err)
 	p := newProblem(status, f)
 	switch {
@@ -113,10 +96,10 @@ func refuse(w http.ResponseWriter, err error) error {
 		return err
 	}
 	if wait > 0 {
-		w.Header().Set("Retry-After", strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10))
+		h.Set("Retry-After", strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10))
 	}
-	noRetry(w)
-	writeProblem(w, p)
+	noRetry(h)
+	write(p.status, problemBody{p})
 	return err
 }
 
@@ -158,13 +141,13 @@ func renameField(err error) error {
 }
 
 // noRetry keeps the official clients from sending a request again that became a turn: it would become another one.
-func noRetry(w http.ResponseWriter) { w.Header().Set("X-Should-Retry", "false") }
+func noRetry(h http.Header) { h.Set("X-Should-Retry", "false") }
 
 // failed answers with an error of a turn that exists.
 func (c *completion) failed(w http.ResponseWriter, p *problem) error {
 	p.TurnID = c.receipt.TurnID
 	if !p.again {
-		noRetry(w)
+		noRetry(w.Header())
 	}
 	if !p.open {
 		c.outcome = answered

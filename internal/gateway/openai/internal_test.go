@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http/httptest"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -123,16 +123,16 @@ func TestBudgets(t *testing.T) {
 	} {
 		refused := agent.AdmissionRefused{Kind: agent.BoundTenant, Name: "acme", Bound: bound}
 		err := fmt.Errorf("admit: %w", &agent.Error{Code: agent.CodeRateLimited, RetryAfter: 90 * time.Second, Err: refused})
-		w := httptest.NewRecorder()
-		require.Equal(t, err, refuse(w, err))
+		header, status, answer := http.Header{}, 0, problemBody{}
+		require.Equal(t, err, refuse(header, func(s int, body any) { status, answer = s, body.(problemBody) }, err))
 		if !budget {
-			require.Zero(t, w.Body.Len(), bound)
+			require.Zero(t, status, bound)
 			continue
 		}
-		require.Equal(t, 429, w.Code)
-		require.Contains(t, w.Body.String(), `"type":"insufficient_quota","param":null,"code":"insufficient_quota"`)
-		require.Equal(t, "90", w.Header().Get("Retry-After"))
-		require.Equal(t, "false", w.Header().Get("X-Should-Retry"))
+		require.Equal(t, 429, status)
+		require.Equal(t, []string{"insufficient_quota", "insufficient_quota"}, []string{answer.Error.Type, answer.Error.Code})
+		require.Equal(t, "90", header.Get("Retry-After"))
+		require.Equal(t, "false", header.Get("X-Should-Retry"))
 	}
 	require.False(t, overBudget(errors.New("x")))
 }

@@ -31,9 +31,9 @@ func New() *Door { return &Door{} }
 // Routes implements [gateway.Door].
 func (d *Door) Routes() []gateway.Route {
 	return []gateway.Route{
-		{Method: http.MethodPost, Path: "/v1/chat/completions", Action: agent.ActionTurnsRun, Handle: d.postCompletion, Fail: fail},
-		{Method: http.MethodGet, Path: "/v1/models", Action: agent.ActionTurnsRun, Handle: d.getModels, Fail: fail},
-		{Method: http.MethodGet, Path: "/v1/models/{model...}", Action: agent.ActionTurnsRun, Handle: d.getModel, Fail: fail},
+		{Method: http.MethodPost, Path: "/v1/chat/completions", Action: agent.ActionTurnsRun, Handle: d.postCompletion, ErrorBody: errorBody},
+		{Method: http.MethodGet, Path: "/v1/models", Action: agent.ActionTurnsRun, Handle: d.getModels, ErrorBody: errorBody},
+		{Method: http.MethodGet, Path: "/v1/models/{model...}", Action: agent.ActionTurnsRun, Handle: d.getModel, ErrorBody: errorBody},
 	}
 }
 
@@ -79,7 +79,7 @@ func (d *Door) postCompletion(w http.ResponseWriter, r *http.Request, v *gateway
 		if _, status, _ := gateway.FailureOf(err); status < http.StatusInternalServerError && r.Context().Err() == nil {
 			c.outcome = answered // nothing has started
 		}
-		return refuse(w, renameField(err))
+		return refuse(w.Header(), v.WriteJSON, renameField(err))
 	}
 	w.Header().Set(headerTurn, string(c.receipt.TurnID))
 	w.Header().Set(headerSession, string(c.receipt.SessionID))

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
@@ -163,11 +164,7 @@ func ofRequest(err error) error {
 		}
 	}
 	if len(e.Field) > maxPath {
-		cut := maxPath
-		for cut > 0 && !utf8.RuneStart(e.Field[cut]) {
-			cut--
-		}
-		return agent.Invalid(e.Field[:cut]+"…", "is no field of ours")
+		return agent.Invalid(clip.Bytes(e.Field, maxPath), "is no field of ours")
 	}
 	return &e
 }

@@ -3,7 +3,6 @@ package ws
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"net"
 	"net/url"
@@ -142,14 +141,14 @@ func (s *socket) send(r *reply) bool { return s.sendThen(r, nil) }
 
 // sendThen is send, and calls taken when the frame's turn has come, before the client can have it.
 func (s *socket) sendThen(r *reply, taken func()) bool {
-	data, err := encode(r)
+	data, err := gateway.EncodeJSON(r)
 	if err != nil {
 		s.log.Error("encode WebSocket frame", zap.String("type", r.Type), zap.String("frame", r.ID), zap.Error(err))
 		s.cut() // what comes next must not hide that a frame is missing
 		return false
 	}
 	select {
-	case s.out <- outgoing{data, taken}:
+	case s.out <- outgoing{bytes.TrimSuffix(data, []byte("\n")), taken}:
 		return true
 	case <-s.written:
 		return false
@@ -235,15 +234,4 @@ func (s *socket) ping(before int64) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, s.v.Limits().WriteTimeout)
 	defer cancel()
 	return s.conn.Ping(ctx) == nil || s.heard.Load() != before || s.writing.Load() || !s.reading.Load()
-}
-
-// encode writes JSON on one line, as the gateway does.
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
