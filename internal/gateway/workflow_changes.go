@@ -59,19 +59,11 @@ func (s *httpServer) putWorkflow(c *Call) (any, error) {
 	}
 	q := c.query
 	put := WorkflowPut{
-		WorkflowKey: key, BaseVersion: q.number("base_version"), Description: q.text("description", maxComment), By: q.text("by", maxText),
-		DryRun: q.bool("dry_run"),
+		WorkflowKey: key, BaseVersion: c.baseVersion(q.number("base_version")), Description: q.text("description", maxComment),
+		By: q.text("by", maxText), DryRun: q.bool("dry_run"), Idempotency: c.idempotencyKey(),
 	}
+	put.OnlyNew = c.onlyNew(put.BaseVersion)
 	if err := q.end(); err != nil {
-		return nil, err
-	}
-	if put.BaseVersion, err = baseVersion(c.r, put.BaseVersion); err != nil {
-		return nil, err
-	}
-	if put.OnlyNew, err = onlyNew(c.r, put.BaseVersion); err != nil {
-		return nil, err
-	}
-	if put.Idempotency, err = idempotencyKey(c.r); err != nil {
 		return nil, err
 	}
 	if err := c.decode(&put.Definition); err != nil {
@@ -96,15 +88,10 @@ func (s *httpServer) deleteWorkflow(c *Call) (any, error) {
 	}
 	q := c.query
 	request := WorkflowDelete{
-		WorkflowKey: key, BaseVersion: q.number("base_version"), Description: q.text("description", maxComment), By: q.text("by", maxText),
+		WorkflowKey: key, BaseVersion: c.baseVersion(q.number("base_version")), Description: q.text("description", maxComment),
+		By: q.text("by", maxText), Idempotency: c.idempotencyKey(),
 	}
 	if err := q.end(); err != nil {
-		return nil, err
-	}
-	if request.BaseVersion, err = baseVersion(c.r, request.BaseVersion); err != nil {
-		return nil, err
-	}
-	if request.Idempotency, err = idempotencyKey(c.r); err != nil {
 		return nil, err
 	}
 	request.By = c.caller.actor(request.By)
@@ -113,40 +100,43 @@ func (s *httpServer) deleteWorkflow(c *Call) (any, error) {
 	return result, err
 }
 
-// baseVersion returns the version that a change is made from: that of the header If-Match, else the given one. They must not differ.
-func baseVersion(r *http.Request, given int64) (int64, error) {
-	header := r.Header.Get("If-Match")
+// baseVersion returns the version that a change is made from: that of the header If-Match, else the given one. They must not differ. Its
+// faults are those of the query, as are those of onlyNew and idempotencyKey.
+func (c *Call) baseVersion(given int64) int64 {
+	header := c.r.Header.Get("If-Match")
 	if header == "" || header == "*" {
-		return given, nil
+		return given
 	}
 	version, err := strconv.ParseInt(strings.Trim(header, `"`), 10, 64)
 	switch {
 	case err != nil || version <= 0:
-		return 0, agent.Invalid("base_version", `the header If-Match wants a version such as "3", got %.60q`, header)
+		c.query.fault(agent.Invalid("base_version", `the header If-Match wants a version such as "3", got %.60q`, header))
 	case given != 0 && given != version:
-		return 0, agent.Invalid("base_version", "is %d, but the header If-Match says %d", given, version)
+		c.query.fault(agent.Invalid("base_version", "is %d, but the header If-Match says %d", given, version))
 	}
-	return version, nil
+	return version
 }
 
 // onlyNew reports whether the header If-None-Match: * asks for a definition that does not exist yet.
-func onlyNew(r *http.Request, base int64) (bool, error) {
-	switch header := r.Header.Get("If-None-Match"); {
+func (c *Call) onlyNew(base int64) bool {
+	switch header := c.r.Header.Get("If-None-Match"); {
 	case header == "":
-		return false, nil
+		return false
 	case header != "*":
-		return false, agent.Invalid("If-None-Match", "want *, which is only when there is none, got %.60q", header)
-	case base != 0, r.Header.Get("If-Match") != "":
-		return false, agent.Invalid("If-None-Match", "is only when there is none, but the request names a version that is there")
-	default:
-		return true, nil
+		c.query.fault(agent.Invalid("If-None-Match", "want *, which is only when there is none, got %.60q", header))
+	case base != 0, c.r.Header.Get("If-Match") != "":
+		c.query.fault(agent.Invalid("If-None-Match", "is only when there is none, but the request names a version that is there"))
 	}
+	return true
 }
 
 // idempotencyKey reads the header Idempotency-Key.
-func idempotencyKey(r *http.Request) (string, error) {
-	key := r.Header.Get("Idempotency-Key")
-	return key, checkLine("idempotency_key", key, maxText)
+func (c *Call) idempotencyKey() string {
+	key := c.r.Header.Get("Idempotency-Key")
+	if err := checkLine("idempotency_key", key, maxText); err != nil {
+		c.query.fault(err)
+	}
+	return key
 }
 
 // checkDocument bounds JSON, and wants an object or an array.
@@ -240,20 +230,17 @@ func (s *httpServer) revertWorkflow(c *Call, key agent.WorkflowKey) (any, error)
 func (s *httpServer) changeWorkflow(
 	c *Call, p agent.WorkflowPatchRequest, owner string,
 	change func(context.Context, agent.WorkflowPatchRequest) (agent.WorkflowPatchResult, error),
-) (_ any, err error) {
+) (any, error) {
 	if err := cmp.Or(setOwner(&p.WorkflowKey, owner), checkText("description", p.Description, maxComment), checkLine("by", p.By, maxText)); err != nil {
 		return nil, err
 	}
 	if p.BaseVersion < 0 {
 		return nil, agent.Invalid("base_version", "want a version, got %d", p.BaseVersion)
 	}
-	if p.BaseVersion, err = baseVersion(c.r, p.BaseVersion); err != nil {
+	p.BaseVersion, p.Idempotency, p.By = c.baseVersion(p.BaseVersion), c.idempotencyKey(), c.caller.actor(p.By)
+	if err := c.query.end(); err != nil {
 		return nil, err
 	}
-	if p.Idempotency, err = idempotencyKey(c.r); err != nil {
-		return nil, err
-	}
-	p.By = c.caller.actor(p.By)
 	result, err := change(c.bounded(), p)
 	if !p.DryRun {
 		c.caller.auditChange(agent.ActionWorkflowsWrite, p.Tag, facts{
@@ -286,8 +273,8 @@ func (s *httpServer) runWorkflow(c *Call, key agent.WorkflowKey) (any, error) {
 	if tenant != "" && tenant != key.Tenant {
 		return nil, agent.Invalid("context.tenant", "is %.140q, but the request is made for tenant %q", tenant, key.Tenant)
 	}
-	idempotency, err := idempotencyKey(c.r)
-	if err != nil {
+	idempotency := c.idempotencyKey()
+	if err := c.query.end(); err != nil {
 		return nil, err
 	}
 	body.Context.Tenant = key.Tenant

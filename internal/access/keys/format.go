@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
-	"fmt"
 	"hash/crc32"
 	"strings"
 
@@ -19,43 +18,36 @@ const (
 	checksumLen = 6
 	keyLen      = len(access.KeyPrefix) + idLen + 1 + secretLen + checksumLen
 
-	digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	idDigits = "abcdefghijklmnopqrstuvwxyz234567"
+	digits   = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
 //nolint:gochecknoglobals // a constant in all but syntax
-var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+var idEncoding = base32.NewEncoding(idDigits).WithPadding(base32.NoPadding)
 
 // generate makes a new key.
-func generate() (id, key string, err error) {
+func generate() (id, key string) {
 	raw := make([]byte, idEncoding.DecodedLen(idLen))
-	if _, err := rand.Read(raw); err != nil {
-		return "", "", fmt.Errorf("make a key: %w", err)
-	}
+	_, _ = rand.Read(raw) // it never fails
 	id = idEncoding.EncodeToString(raw)
-	secret, err := randomDigits(secretLen)
-	if err != nil {
-		return "", "", err
-	}
-	key = access.KeyPrefix + id + "_" + secret
-	return id, key + checksum(key), nil
+	key = access.KeyPrefix + id + "_" + randomDigits(secretLen)
+	return id, key + checksum(key)
 }
 
 // randomDigits returns n digits, each as likely as any other: bytes that would favour some are thrown away.
-func randomDigits(n int) (string, error) {
+func randomDigits(n int) string {
 	const fair = 256 - 256%len(digits)
 	out := make([]byte, 0, n)
 	buf := make([]byte, 2*n)
 	for len(out) < n {
-		if _, err := rand.Read(buf); err != nil {
-			return "", fmt.Errorf("make a key: %w", err)
-		}
+		_, _ = rand.Read(buf)
 		for _, b := range buf {
 			if int(b) < fair && len(out) < n {
 				out = append(out, digits[int(b)%len(digits)])
 			}
 		}
 	}
-	return string(out), nil
+	return string(out)
 }
 
 // parse checks the shape of a key and returns its id.
@@ -65,7 +57,7 @@ func parse(key string) (id string, ok bool) {
 		return "", false
 	}
 	id = rest[:idLen]
-	if strings.Trim(id, "abcdefghijklmnopqrstuvwxyz234567") != "" || strings.Trim(rest[idLen+1:], digits) != "" {
+	if !validID(id) || strings.Trim(rest[idLen+1:], digits) != "" {
 		return "", false
 	}
 	body := key[:keyLen-checksumLen]

@@ -54,10 +54,7 @@ func (k *Keys) CreateKey(ctx context.Context, by agent.Principal, r agent.KeyReq
 }
 
 func (k *Keys) store(ctx context.Context, record agent.APIKey) (agent.NewKey, error) {
-	id, key, err := generate()
-	if err != nil {
-		return agent.NewKey{}, err
-	}
+	id, key := generate()
 	record.ID = id
 	if err := k.cfg.Store.CreateKey(ctx, record, hashOf(key)); err != nil {
 		return agent.NewKey{}, err
@@ -174,7 +171,7 @@ func canSee(by *agent.Principal, tenant string) bool {
 }
 
 func validID(id string) bool {
-	return len(id) == idLen && strings.Trim(id, "abcdefghijklmnopqrstuvwxyz234567") == ""
+	return len(id) == idLen && strings.Trim(id, idDigits) == ""
 }
 
 func noKey(id string) error {
