@@ -4,12 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"iter"
 	"regexp"
-	"slices"
 	"strings"
-	utf "unicode/utf8"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -56,15 +53,6 @@ func (c identity) listTenant(kind agent.Kind, named string) (string, error) {
 // scopeName returns the name of a document in scopes.
 func scopeName(k agent.DocumentKey) string { return string(k.Kind) + "/" + k.Name }
 
-// allowWrite refuses a change of a document that the caller may not change. Shared documents are for credentials of every tenant.
-func (c identity) allowWrite(k agent.DocumentKey) error {
-	if c.isOfOneTenant() && k.Tenant != c.tenant {
-		c.audit(agent.AuditDenied, agent.ActionCatalogWrite, scopeName(k), nil)
-		return agent.Errorf(agent.CodeDenied, "", "%s is not tenant %q's to change", k, c.tenant)
-	}
-	return c.allow(agent.ActionCatalogWrite, scopeName(k))
-}
-
 // documentKey checks the key of one document and sets its tenant. Every tenant sees shared documents.
 func (c identity) documentKey(k agent.DocumentKey) (agent.DocumentKey, error) {
 	if err := checkKind(k.Kind); err != nil {
@@ -86,67 +74,6 @@ func (c identity) documentKey(k agent.DocumentKey) (agent.DocumentKey, error) {
 	var err error
 	k.Tenant, err = c.catalogTenant(k.Tenant)
 	return k, err
-}
-
-func checkKind(k agent.Kind) error {
-	if slices.Contains(agent.Kinds(), k) {
-		return nil
-	}
-	var all []string
-	for _, kind := range agent.Kinds() {
-		all = append(all, string(kind))
-	}
-	return agent.Invalid("kind", "want one of %s, got %.60q", strings.Join(all, ", "), k)
-}
-
-// checkName refuses a name that is neither empty nor valid.
-func checkName(field, value string) error {
-	if value != "" && !agent.ValidName(value) {
-		return agent.Invalid(field, "want 1 to 128 of A-Z a-z 0-9 . _ -")
-	}
-	return nil
-}
-
-// checkText refuses text that is too long, holds control characters or is not UTF-8.
-func checkText(field, text string, maxBytes int) error {
-	switch {
-	case len(text) > maxBytes:
-		return agent.Invalid(field, "is %d bytes, at most %d", len(text), maxBytes)
-	case !utf.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' }):
-		return agent.Invalid(field, "holds control characters or is not UTF-8")
-	}
-	return nil
-}
-
-// checkLine is checkText for text of one line.
-func checkLine(field, text string, maxBytes int) error {
-	if strings.ContainsAny(text, "\n\t") {
-		return agent.Invalid(field, "holds a line break or a tab")
-	}
-	return checkText(field, text, maxBytes)
-}
-
-func checkLabels(field string, labels map[string]string) error {
-	if len(labels) > maxLabels {
-		return agent.Invalid(field, "are %d, at most %d", len(labels), maxLabels)
-	}
-	for key, value := range labels {
-		if key == "" {
-			return agent.Invalid(field, "has an empty key")
-		}
-		if err := cmp.Or(checkText(field, key, maxText), checkText(field, value, maxText)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// parsePage returns the page of a size, 0 for the default, and a token.
-func parsePage(size int64, token string) (agent.Page, error) {
-	if size < 0 || size > maxPageSize {
-		return agent.Page{}, agent.Invalid("page_size", "want 1 to %d, got %d", maxPageSize, size)
-	}
-	return agent.Page{Size: int(cmp.Or(size, defaultPage)), Token: token}, checkText("page_token", token, maxToken)
 }
 
 func (g *Gateway) listNodes(ctx context.Context, labels string, q agent.NodeQuery) (agent.NodePage, error) {
@@ -225,111 +152,6 @@ func (g *Gateway) document(ctx context.Context, caller identity, key agent.Docum
 		versions[i] = page.Documents[i].Version
 	}
 	return agent.Document{}, agent.Invalid("version", "there are several: %s", strings.Join(versions, ", "))
-}
-
-// apply changes the catalog; files is the field that holds the manifests.
-func (g *Gateway) apply(ctx context.Context, caller identity, files string, r agent.ApplyRequest) (agent.ApplyResult, error) {
-	r.Source = agent.SourceAPI
-	if err := checkApply(files, &r); err != nil {
-		return agent.ApplyResult{}, err
-	}
-	for i := range r.Delete {
-		key, err := caller.documentKey(r.Delete[i])
-		if err == nil && key.Kind == agent.KindNode && key.Version == "" {
-			err = agent.Invalid("version", "is empty: which one?")
-		}
-		if err != nil {
-			return agent.ApplyResult{}, err
-		}
-		r.Delete[i] = key
-	}
-	r.PruneTenant, r.By = caller.tenant, caller.actor(r.By)
-	for i := range r.Files {
-		r.Files[i].Tenant = caller.tenant
-	}
-	ctx, cancel := g.bounded(ctx)
-	defer cancel()
-	if err := g.allowApply(ctx, caller, &r); err != nil {
-		return agent.ApplyResult{}, err
-	}
-	result, err := g.cfg.Documents.Apply(ctx, r)
-	if !r.DryRun {
-		detail := facts{"files": len(r.Files), "delete": len(r.Delete), "prune": r.Prune}
-		if err == nil {
-			detail["revision"], detail["changes"] = result.Revision, len(result.Changes)
-		}
-		resource := "catalog"
-		if len(r.Files) == 0 && len(r.Delete) == 1 {
-			resource = scopeName(r.Delete[0])
-		}
-		caller.auditChange(agent.ActionCatalogWrite, resource, detail, err)
-	}
-	return result, err
-}
-
-// allowApply returns a denied error unless the caller may write every document of a request. Only the catalog can read from manifests which
-// documents these are, so it does a dry run, except for a caller who may write everything. A change in between is a conflict.
-func (g *Gateway) allowApply(ctx context.Context, caller identity, r *agent.ApplyRequest) error {
-	if !caller.isOfOneTenant() && caller.principal.MayAll(agent.ActionCatalogWrite) {
-		return nil
-	}
-	for _, k := range r.Delete {
-		if err := caller.allowWrite(k); err != nil {
-			return err
-		}
-	}
-	trial := *r
-	trial.DryRun = true
-	planned, err := g.cfg.Documents.Apply(ctx, trial)
-	if err != nil {
-		return err
-	}
-	for i := range planned.Changes {
-		if err := caller.allowWrite(planned.Changes[i].DocumentKey); err != nil {
-			return err
-		}
-	}
-	if r.BaseRevision == 0 {
-		r.BaseRevision = planned.Revision
-	}
-	return nil
-}
-
-func checkApply(files string, r *agent.ApplyRequest) error {
-	switch {
-	case len(r.Files) == 0 && len(r.Delete) == 0 && !r.Prune:
-		return agent.Invalid(files, "is empty: there is nothing to do")
-	case len(r.Files) > maxManifests:
-		return agent.Invalid(files, "are %d, at most %d", len(r.Files), maxManifests)
-	case len(r.Delete) > maxDeletes:
-		return agent.Invalid("delete", "are %d, at most %d", len(r.Delete), maxDeletes)
-	case r.BaseRevision < 0:
-		return agent.Invalid("base_revision", "want 0 or more, got %d", r.BaseRevision)
-	}
-	for i := range r.Files {
-		if err := checkLine(fmt.Sprintf("%s[%d].name", files, i), r.Files[i].Name, maxToken); err != nil {
-			return err
-		}
-	}
-	return cmp.Or(checkLine("by", r.By, maxText), checkText("comment", r.Comment, maxComment))
-}
-
-func (g *Gateway) publish(ctx context.Context, caller identity, tenant, name, by string) (agent.AgentInfo, error) {
-	tenant, err := caller.catalogTenant(tenant)
-	if err == nil && name == "" {
-		err = agent.Invalid("agent", "is empty")
-	}
-	if err := cmp.Or(err, checkName("agent", name), checkText("by", by, maxText)); err != nil {
-		return agent.AgentInfo{}, err
-	}
-	if err := caller.allowWrite(agent.DocumentKey{Kind: agent.KindAgent, Tenant: tenant, Name: name}); err != nil {
-		return agent.AgentInfo{}, err
-	}
-	ctx, cancel := g.bounded(ctx)
-	defer cancel()
-	info, err := g.cfg.Documents.Publish(ctx, tenant, name, caller.actor(by))
-	caller.auditChange(agent.ActionCatalogWrite, scopeName(agent.DocumentKey{Kind: agent.KindAgent, Name: name}), facts{"publish": true}, err)
-	return info, err
 }
 
 func (g *Gateway) listHistory(ctx context.Context, caller identity, q agent.HistoryQuery) (agent.HistoryPage, error) {

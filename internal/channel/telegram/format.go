@@ -20,22 +20,6 @@ func (p piece) equal(q piece) bool { return p.text == q.text && slices.Equal(p.e
 
 func plainText(text string) piece { return piece{text: text} }
 
-// units returns the length of a text as Telegram counts it.
-func units(text string) int {
-	n := 0
-	for _, r := range text {
-		n += unitsOf(r)
-	}
-	return n
-}
-
-func unitsOf(r rune) int {
-	if r >= 0x10000 {
-		return 2
-	}
-	return 1
-}
-
 // writer builds a piece.
 type writer struct {
 	text     strings.Builder
@@ -281,32 +265,4 @@ func runLength(s string, c byte) int {
 		n++
 	}
 	return n
-}
-
-// sanitize returns valid text with Unix line ends and without control characters.
-func sanitize(text string) string {
-	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\r\n", "\n")
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return r
-		case r == '\r':
-			return '\n'
-		case unicode.IsControl(r):
-			return -1
-		default:
-			return r
-		}
-	}, text)
-}
-
-// clipUnits returns text, cut to maxUnits with an ellipsis if it is longer.
-func clipUnits(text string, maxUnits int) string {
-	n := 0
-	for i, r := range text {
-		if n += unitsOf(r); n > maxUnits-1 && units(text[i:]) > unitsOf(r) {
-			return text[:i] + "…"
-		}
-	}
-	return text
 }

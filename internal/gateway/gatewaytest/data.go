@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
 // rowsOf is a stored dataset.
@@ -51,4 +52,45 @@ func (rt *Runtime) ResultMetadata(ctx context.Context, tenant string, id agent.T
 		ToolCalls:  json.RawMessage(`[{"tool":"execute_pipeline","args":{"pipeline":[]},"status":"success"}]`),
 		TokensUsed: v.Output.Usage.InputTokens + v.Output.Usage.OutputTokens, CacheHit: true,
 	}, nil
+}
+
+// resultPrefix begins the reference of every turn's result.
+const resultPrefix = "artifact://result-of-"
+
+// Store makes a result available under a reference.
+func (rt *Runtime) Store(ref string, document []byte) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.results[ref] = document
+}
+
+// jobResult is the reference of a job's result, and any other as it is.
+func (rt *Runtime) jobResult(ref string) string {
+	for id, t := range rt.turns {
+		if t.request.Context.Metadata[agent.MetaJobID] == ref && ref != "" {
+			return resultPrefix + string(id)
+		}
+	}
+	return ref
+}
+
+// Result implements [gateway.Runtime].
+func (rt *Runtime) Result(_ context.Context, tenant, ref string) (gateway.ResultView, error) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	asked := ref
+	ref = rt.jobResult(ref)
+	document, ok := rt.results[ref]
+	if t := rt.turns[agent.TurnID(strings.TrimPrefix(ref, resultPrefix))]; t != nil && tenant != agent.AnyTenant {
+		ok = ok && tenant == t.request.Context.Tenant // what is stored by hand is everybody's
+	}
+	if !ok {
+		ref = asked
+		return gateway.ResultView{}, agent.Errorf(agent.CodeNotFound, "", "no result %q", ref)
+	}
+	v := gateway.ResultView{Ref: ref, Size: int64(len(document)), Body: io.NopCloser(strings.NewReader(string(document)))}
+	if id := agent.TurnID(strings.TrimPrefix(ref, resultPrefix)); rt.turns[id] != nil {
+		v.TurnID = id
+	}
+	return v, nil
 }

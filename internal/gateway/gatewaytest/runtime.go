@@ -5,12 +5,8 @@ package gatewaytest
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"iter"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -136,151 +132,6 @@ func (rt *Runtime) Followers() int {
 	return rt.follows
 }
 
-// Emit appends events to a turn, assigning index, stream and time.
-func (rt *Runtime) Emit(id agent.TurnID, events ...agent.Event) {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	t := rt.turns[id]
-	for _, e := range events {
-		e.Meta.StreamID, e.Meta.TurnID = string(id), id
-		e.Meta.EventIndex = int64(len(t.events) + 1)
-		e.Meta.Time = Epoch()
-		t.pauses.See(&e)
-		switch {
-		case e.Type == agent.EventApprovalRequested:
-			rt.ask(id, t, *e.Approval)
-		case e.Type == agent.EventApprovalResolved:
-			rt.resolve(id, e.Approval)
-		case e.Status == agent.StatusWaiting:
-			t.state = agent.StateWaiting
-		case e.Status == agent.StatusRunning:
-			t.state = agent.StateRunning
-		case e.Terminal():
-			t.output = e.Result
-			t.state = string(e.Result.Status)
-		}
-		t.events = append(t.events, e)
-	}
-	close(t.changed)
-	t.changed = make(chan struct{})
-}
-
-// Say emits RUNNING, a token event for each word, and COMPLETED.
-func (rt *Runtime) Say(id agent.TurnID, text string) {
-	rt.Emit(id, Status(agent.StatusRunning))
-	for _, word := range strings.SplitAfter(text, " ") {
-		rt.Emit(id, Token(word))
-	}
-	rt.Finish(id, agent.TurnCompleted, text)
-}
-
-// Finish emits the terminal event with a result and stores the result.
-func (rt *Runtime) Finish(id agent.TurnID, status agent.TurnStatus, text string) {
-	out := rt.Output(id, status, text)
-	document, err := json.Marshal(map[string]any{"output": text})
-	if err != nil {
-		document = nil
-	}
-	rt.Store(out.ResultRef, document)
-	rt.Store(string(id), document)
-	rt.Emit(id, agent.Event{
-		Type: agent.EventStatus, Status: agent.TerminalStatus(status), Reason: string(out.StopReason), Result: out,
-	})
-}
-
-// resultPrefix begins the reference of every turn's result.
-const resultPrefix = "artifact://result-of-"
-
-// Output makes the result that Finish gives a turn.
-func (rt *Runtime) Output(id agent.TurnID, status agent.TurnStatus, text string) *agent.AgentStepOutput {
-	rt.mu.Lock()
-	session := rt.turns[id].request.SessionID
-	rt.mu.Unlock()
-	out := &agent.AgentStepOutput{
-		TurnID: id, SessionID: session, Agent: "analyst", AgentInstanceID: "analyst@1", Status: status, Output: text,
-		Blocks: []agent.Block{agent.Text(text)}, ResultRef: resultPrefix + string(id),
-		Usage:      agent.Usage{InputTokens: 10, OutputTokens: 5},
-		StopReason: agent.StopEndTurn, StreamID: string(id), ExecutionTimeMS: 1200, Model: "offline",
-	}
-	switch status {
-	case agent.TurnFailed:
-		out.StopReason = agent.StopModelError
-		out.Error = &agent.Failure{Type: string(agent.StopModelError), Message: "the provider said no", Retryable: true}
-	case agent.TurnCancelled:
-		out.StopReason = agent.StopCancelled
-	case agent.TurnCompleted:
-	}
-	return out
-}
-
-// Store makes a result available under a reference.
-func (rt *Runtime) Store(ref string, document []byte) {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	rt.results[ref] = document
-}
-
-// Status makes a status event.
-func Status(s agent.EventStatusValue) agent.Event {
-	return agent.Event{Type: agent.EventStatus, Status: s}
-}
-
-// Token makes a token event of the producer model/1.
-func Token(text string) agent.Event {
-	return agent.Event{Meta: agent.EventMeta{Producer: "model/1", Attempt: 1}, Type: agent.EventToken, Text: text}
-}
-
-// Follow implements [agent.Inbox].
-func (rt *Runtime) Follow(ctx context.Context, id agent.TurnID, after int64) iter.Seq2[agent.Event, error] {
-	return func(yield func(agent.Event, error) bool) {
-		rt.count(1)
-		defer rt.count(-1)
-		for {
-			rt.mu.Lock()
-			t := rt.turns[id]
-			var ready []agent.Event
-			if after < int64(len(t.events)) {
-				ready = t.events[after:]
-			}
-			changed, kept := t.changed, rt.kept
-			rt.mu.Unlock()
-			if len(ready) > 0 && after+1 < kept {
-				yield(agent.Event{}, agent.ErrGap)
-				return
-			}
-			for i := range ready {
-				if !yield(ready[i], nil) || ready[i].Terminal() {
-					return
-				}
-				after = ready[i].Meta.EventIndex
-			}
-			if len(ready) > 0 {
-				continue
-			}
-			agent.Waiting(ctx)
-			select {
-			case <-changed:
-			case <-ctx.Done():
-				yield(agent.Event{}, ctx.Err())
-				return
-			}
-		}
-	}
-}
-
-func (rt *Runtime) count(by int) {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	rt.follows += by
-}
-
-// Expire makes the events before an index unavailable.
-func (rt *Runtime) Expire(before int64) {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	rt.kept = before
-}
-
 // Hide makes a turn one that began so short a time ago that nobody knows yet whose it is, or ends that.
 func (rt *Runtime) Hide(id agent.TurnID, hidden bool) {
 	rt.mu.Lock()
@@ -346,69 +197,6 @@ func (rt *Runtime) MessageFrom(ctx context.Context, _ agent.TurnID, e agent.Enve
 	return r, 1, err
 }
 
-// jobResult is the reference of a job's result, and any other as it is.
-func (rt *Runtime) jobResult(ref string) string {
-	for id, t := range rt.turns {
-		if t.request.Context.Metadata[agent.MetaJobID] == ref && ref != "" {
-			return resultPrefix + string(id)
-		}
-	}
-	return ref
-}
-
-// Result implements [gateway.Runtime].
-func (rt *Runtime) Result(_ context.Context, tenant, ref string) (gateway.ResultView, error) {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	asked := ref
-	ref = rt.jobResult(ref)
-	document, ok := rt.results[ref]
-	if t := rt.turns[agent.TurnID(strings.TrimPrefix(ref, resultPrefix))]; t != nil && tenant != agent.AnyTenant {
-		ok = ok && tenant == t.request.Context.Tenant // what is stored by hand is everybody's
-	}
-	if !ok {
-		ref = asked
-		return gateway.ResultView{}, agent.Errorf(agent.CodeNotFound, "", "no result %q", ref)
-	}
-	v := gateway.ResultView{Ref: ref, Size: int64(len(document)), Body: io.NopCloser(strings.NewReader(string(document)))}
-	if id := agent.TurnID(strings.TrimPrefix(ref, resultPrefix)); rt.turns[id] != nil {
-		v.TurnID = id
-	}
-	return v, nil
-}
-
-// Messages implements [gateway.Runtime]: the inputs of the session's turns.
-func (rt *Runtime) Messages(
-	_ context.Context, tenant string, s agent.SessionID, after int64, limit int,
-) (gateway.MessagePage, error) {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	page := gateway.MessagePage{SessionID: s, Next: after}
-	known := false
-	for i, e := range rt.seen {
-		position := int64(i + 1)
-		if e.Request.SessionID != s || e.Request.Context.Tenant != tenant {
-			continue
-		}
-		known = true
-		if position <= after {
-			continue
-		}
-		if page.More = len(page.Messages) == limit; page.More {
-			break
-		}
-		m := e.Request.Input()[0]
-		page.Messages = append(page.Messages, gateway.SessionMessage{
-			Position: position, CreatedAt: Epoch(), Role: m.Role, Blocks: m.Blocks,
-		})
-		page.Next = position
-	}
-	if !known {
-		return page, agent.Errorf(agent.CodeNotFound, "", "no session %q", s)
-	}
-	return page, nil
-}
-
 // Break makes Health report a dependency as down.
 func (rt *Runtime) Break(dependency string) {
 	rt.mu.Lock()
@@ -429,4 +217,22 @@ func (rt *Runtime) Health(context.Context) gateway.Health {
 		h.Dependencies = append(h.Dependencies, d)
 	}
 	return h
+}
+
+// Rerun implements [gateway.Turns]: it submits what the turn was asked.
+func (rt *Runtime) Rerun(ctx context.Context, id agent.TurnID, e agent.Envelope) (agent.Receipt, error) {
+	rt.mu.Lock()
+	t, ok := rt.turns[id]
+	rt.mu.Unlock()
+	if !ok {
+		return agent.Receipt{}, agent.Errorf(agent.CodeNotFound, "", "no turn %q", id)
+	}
+	if t.output == nil {
+		return agent.Receipt{}, agent.Errorf(agent.CodeConflict, "", "turn %q has not ended", id)
+	}
+	rerun := *e.Request.Rerun
+	rerun.Of, rerun.Input = id, t.request.Input()
+	e.Request.Rerun = &rerun
+	e.Request.Agent, e.Request.Model = cmp.Or(e.Request.Agent, t.request.Agent), cmp.Or(e.Request.Model, t.request.Model)
+	return rt.Submit(ctx, e)
 }
