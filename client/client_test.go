@@ -29,14 +29,7 @@ func serve(t *testing.T, change func(*client.Config)) (*gatewaytest.Runtime, *cl
 
 func serveCatalog(t *testing.T, rt *gatewaytest.Runtime, documents *gatewaytest.Catalog, change func(*client.Config)) *client.Client {
 	t.Helper()
-	g, err := gateway.New(gateway.Config{HTTPAddr: "127.0.0.1:0", Ports: gatewaytest.Ports(rt, documents)})
-	require.NoError(t, err)
-	require.NoError(t, g.Start(t.Context()))
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
-		defer cancel()
-		require.NoError(t, g.Shutdown(ctx))
-	})
+	g := gatewaytest.Serve(t, gateway.Config{Ports: gatewaytest.Ports(rt, documents)})
 	return dial(t, "http://"+g.HTTPAddr(), change)
 }
 

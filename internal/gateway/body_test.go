@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
 // panics is a door whose handler panics before it reads anything.
@@ -175,13 +176,7 @@ func TestStreamsOutliveTheTimeForBodies(t *testing.T) {
 		c.Limits.ReadTimeout, c.Limits.Heartbeat = 300*time.Millisecond, 50*time.Millisecond
 	})
 	d.begin("t")
-	post, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+"/v1/turns", strings.NewReader(`{"message":"x","turn_id":"u"}`))
-	require.NoError(t, err)
-	post.Header.Set("Accept", "text/event-stream")
-	post.Header.Set("Content-Type", "application/json")
-	posted, err := http.DefaultClient.Do(post)
-	require.NoError(t, err)
-	defer posted.Body.Close()
+	posted := gatewaytest.Open(t.Context(), t, http.MethodPost, d.url+"/v1/turns", `{"message":"x","turn_id":"u"}`, "Accept", "text/event-stream")
 	waited := make(chan answer, 1)
 	go func() { waited <- d.send("POST", "/v1/turns", `{"message":"x","turn_id":"w"}`) }()
 	next := frames(d.follow(t.Context(), "/v1/turns/t/events").Body)

@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,20 +33,11 @@ type door struct {
 func open(t *testing.T, change func(*gateway.Config)) *door {
 	t.Helper()
 	rt, catalog := gatewaytest.New(), &gatewaytest.Catalog{}
-	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Ports: gatewaytest.Ports(rt, catalog), Version: "test"}
+	cfg := gateway.Config{GRPCAddr: "127.0.0.1:0", Ports: gatewaytest.Ports(rt, catalog), Version: "test"}
 	if change != nil {
 		change(&cfg)
 	}
-	g, err := gateway.New(cfg)
-	require.NoError(t, err)
-	require.NoError(t, g.Start(t.Context()))
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
-		defer cancel()
-		require.NoError(t, g.Shutdown(ctx))
-		require.Empty(t, g.Failed())
-		require.Eventually(t, func() bool { return rt.Followers()+catalog.Watchers() == 0 }, 5*time.Second, time.Millisecond, "a follow loop outlived the gateway")
-	})
+	g := gatewaytest.Serve(t, cfg)
 	return &door{Gateway: g, rt: rt, catalog: catalog, url: "http://" + g.HTTPAddr(), t: t}
 }
 
@@ -64,24 +54,8 @@ type answer struct {
 
 func (d *door) send(method, path, body string, header ...string) answer {
 	d.t.Helper()
-	req, err := http.NewRequestWithContext(d.t.Context(), method, d.url+path, strings.NewReader(body))
-	require.NoError(d.t, err)
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	for i := 0; i+1 < len(header); i += 2 {
-		if header[i] == "Host" {
-			req.Host = header[i+1]
-			continue
-		}
-		req.Header.Set(header[i], header[i+1])
-	}
-	resp, err := http.DefaultClient.Do(req)
-	require.NoError(d.t, err)
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	require.NoError(d.t, err)
-	return answer{resp.StatusCode, resp.Header, data}
+	status, answered, data := gatewaytest.Send(d.t, method, d.url+path, body, header...)
+	return answer{status, answered, data}
 }
 
 // sendAs is send with an API key; empty: without one.

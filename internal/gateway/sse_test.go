@@ -28,15 +28,7 @@ func (d *door) begin(id agent.TurnID) {
 // follow opens an event stream; its end is the test's to close or await.
 func (d *door) follow(ctx context.Context, path string, header ...string) *http.Response {
 	d.t.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url+path, nil)
-	require.NoError(d.t, err)
-	for i := 0; i+1 < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	resp, err := http.DefaultClient.Do(req)
-	require.NoError(d.t, err)
-	d.t.Cleanup(func() { _ = resp.Body.Close() })
-	return resp
+	return gatewaytest.Open(ctx, d.t, http.MethodGet, d.url+path, "", header...)
 }
 
 func TestEventsOnTheWire(t *testing.T) {

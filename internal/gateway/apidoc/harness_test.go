@@ -60,8 +60,8 @@ func open(t *testing.T) *server {
 	ports.Links, ports.LinkChannels = chatLinks, []gateway.LinkChannel{{
 		Name: "telegram", URL: func(code string) string { return "https://example.com/?start=" + code }, Webhook: http.HandlerFunc(webhook),
 	}}
-	g, err := gateway.New(gateway.Config{
-		HTTPAddr: "127.0.0.1:0", Ports: ports, Version: "test",
+	g := gatewaytest.Serve(t, gateway.Config{
+		Ports: ports, Version: "test",
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 			_, _ = io.WriteString(w, "up 1\n")
@@ -72,13 +72,6 @@ func open(t *testing.T) *server {
 			reader:   gatewaytest.Caller("acme", "ann", "agents.read"),
 		},
 		Limits: gateway.Limits{BodyBytes: 64 << 10, UploadBytes: 64 << 10},
-	})
-	require.NoError(t, err)
-	require.NoError(t, g.Start(t.Context()))
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
-		defer cancel()
-		require.NoError(t, g.Shutdown(ctx))
 	})
 	return &server{Gateway: g, t: t, rt: rt, catalog: catalog, keeper: k, url: "http://" + g.HTTPAddr()}
 }

@@ -5,9 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,19 +29,11 @@ type door struct {
 func open(t *testing.T, change func(*gateway.Config)) *door {
 	t.Helper()
 	rt := gatewaytest.New()
-	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", Ports: gatewaytest.Ports(rt, &gatewaytest.Catalog{}), Version: "test", Doors: []gateway.Door{chat.New(nil)}}
+	cfg := gateway.Config{Ports: gatewaytest.Ports(rt, &gatewaytest.Catalog{}), Version: "test", Doors: []gateway.Door{chat.New(nil)}}
 	if change != nil {
 		change(&cfg)
 	}
-	g, err := gateway.New(cfg)
-	require.NoError(t, err)
-	require.NoError(t, g.Start(t.Context()))
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
-		defer cancel()
-		require.NoError(t, g.Shutdown(ctx))
-		require.Eventually(t, func() bool { return rt.Followers() == 0 }, 20*time.Second, time.Millisecond, "a follow loop outlived the gateway")
-	})
+	g := gatewaytest.Serve(t, cfg)
 	return &door{Gateway: g, rt: rt, url: "http://" + g.HTTPAddr(), t: t}
 }
 
@@ -69,18 +59,8 @@ type answer struct {
 
 func (d *door) chat(body string, header ...string) answer {
 	d.t.Helper()
-	req, err := http.NewRequestWithContext(d.t.Context(), http.MethodPost, d.url+"/api/chat", strings.NewReader(body))
-	require.NoError(d.t, err)
-	req.Header.Set("Content-Type", "application/json")
-	for i := 0; i+1 < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	resp, err := http.DefaultClient.Do(req)
-	require.NoError(d.t, err)
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	require.NoError(d.t, err)
-	return answer{resp.StatusCode, resp.Header, string(data)}
+	status, answered, data := gatewaytest.Send(d.t, http.MethodPost, d.url+"/api/chat", body, header...)
+	return answer{status, answered, string(data)}
 }
 
 func ends(o *agent.AgentStepOutput) agent.Event {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -60,19 +59,11 @@ func open(t *testing.T, change func(*gateway.Config)) *door {
 func openWith(t *testing.T, rt *gatewaytest.Runtime, catalog *gatewaytest.Catalog, change func(*gateway.Config)) *door {
 	t.Helper()
 	served := &counted{Door: openai.New()}
-	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", Ports: gatewaytest.Ports(rt, catalog), Version: "test", Doors: []gateway.Door{served}}
+	cfg := gateway.Config{Ports: gatewaytest.Ports(rt, catalog), Version: "test", Doors: []gateway.Door{served}}
 	if change != nil {
 		change(&cfg)
 	}
-	g, err := gateway.New(cfg)
-	require.NoError(t, err)
-	require.NoError(t, g.Start(t.Context()))
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
-		defer cancel()
-		require.NoError(t, g.Shutdown(ctx))
-		require.Eventually(t, func() bool { return rt.Followers() == 0 }, 20*time.Second, time.Millisecond, "a follow loop outlived the gateway")
-	})
+	g := gatewaytest.Serve(t, cfg)
 	return &door{Gateway: g, rt: rt, catalog: catalog, busy: &served.busy, url: "http://" + g.HTTPAddr(), t: t}
 }
 
@@ -91,26 +82,13 @@ type answer struct {
 
 func (d *door) send(method, path, body string, header ...string) answer {
 	d.t.Helper()
-	resp := d.open(d.t.Context(), method, path, body, header...)
-	data, err := io.ReadAll(resp.Body)
-	require.NoError(d.t, err)
-	return answer{resp.StatusCode, resp.Header, string(data)}
+	status, answered, data := gatewaytest.Send(d.t, method, d.url+path, body, header...)
+	return answer{status, answered, string(data)}
 }
 
 func (d *door) open(ctx context.Context, method, path, body string, header ...string) *http.Response {
 	d.t.Helper()
-	req, err := http.NewRequestWithContext(ctx, method, d.url+path, strings.NewReader(body))
-	require.NoError(d.t, err)
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	for i := 0; i+1 < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	resp, err := http.DefaultClient.Do(req)
-	require.NoError(d.t, err)
-	d.t.Cleanup(func() { _ = resp.Body.Close() })
-	return resp
+	return gatewaytest.Open(ctx, d.t, method, d.url+path, body, header...)
 }
 
 // ask sends a request for an answer.

@@ -76,7 +76,7 @@ type house struct {
 func open(t *testing.T, change func(*gateway.Config, *ws.Config)) *house {
 	t.Helper()
 	rt := &runtime{Runtime: gatewaytest.New()}
-	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", Ports: gatewaytest.Ports(rt.Runtime, &gatewaytest.Catalog{}), Version: "test"}
+	cfg := gateway.Config{Ports: gatewaytest.Ports(rt.Runtime, &gatewaytest.Catalog{}), Version: "test"}
 	cfg.Turns = rt
 	var own ws.Config
 	if change != nil {
@@ -84,10 +84,7 @@ func open(t *testing.T, change func(*gateway.Config, *ws.Config)) *house {
 	}
 	door := ws.New(own)
 	cfg.Doors = []gateway.Door{door}
-	g, err := gateway.New(cfg)
-	require.NoError(t, err)
-	require.NoError(t, g.Start(t.Context()))
-	h := &house{Gateway: g, t: t, rt: rt, door: door}
+	h := &house{Gateway: gatewaytest.Serve(t, cfg), t: t, rt: rt, door: door}
 	t.Cleanup(func() {
 		h.shutdown(patience)
 		require.Zero(t, rt.Followers(), "a follow outlived its socket")
@@ -115,14 +112,8 @@ func (h *house) url(query string) string { return "ws://" + h.HTTPAddr() + "/v1/
 // get is a REST call.
 func (h *house) get(path string) (int, string) {
 	h.t.Helper()
-	req, err := http.NewRequestWithContext(h.t.Context(), http.MethodGet, "http://"+h.HTTPAddr()+path, nil)
-	require.NoError(h.t, err)
-	resp, err := http.DefaultClient.Do(req)
-	require.NoError(h.t, err)
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	require.NoError(h.t, err)
-	return resp.StatusCode, string(body)
+	status, _, body := gatewaytest.Send(h.t, http.MethodGet, "http://"+h.HTTPAddr()+path, "")
+	return status, string(body)
 }
 
 // frame is a frame of the server as a client sees it.

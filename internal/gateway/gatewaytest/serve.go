@@ -1,0 +1,70 @@
+package gatewaytest
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/internal/gateway"
+)
+
+// patience is how long a gateway may take to end on a slow machine.
+const patience = 20 * time.Second
+
+// Serve starts a gateway, over HTTP on a port of its own, and shuts it down at the end of the test; no follow or watch may outlive it.
+func Serve(t testing.TB, cfg gateway.Config) *gateway.Gateway {
+	t.Helper()
+	cfg.HTTPAddr = "127.0.0.1:0"
+	g, err := gateway.New(cfg)
+	require.NoError(t, err)
+	require.NoError(t, g.Start(t.Context()))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		defer cancel()
+		require.NoError(t, g.Shutdown(ctx))
+		require.Empty(t, g.Failed())
+		if rt, ok := cfg.Turns.(interface{ Followers() int }); ok {
+			require.Eventually(t, func() bool { return rt.Followers() == 0 }, patience, time.Millisecond, "a follow outlived the gateway")
+		}
+		if c, ok := cfg.Documents.(interface{ Watchers() int }); ok {
+			require.Eventually(t, func() bool { return c.Watchers() == 0 }, patience, time.Millisecond, "a watch outlived the gateway")
+		}
+	})
+	return g
+}
+
+// Open makes a request, with a body of JSON unless that is empty, and returns the response, which is closed at the end of the test. The header is
+// names and values in turn.
+func Open(ctx context.Context, t testing.TB, method, url, body string, header ...string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	require.NoError(t, err)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		if header[i] == "Host" {
+			req.Host = header[i+1]
+			continue
+		}
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+// Send makes a request as Open does and returns what was answered.
+func Send(t testing.TB, method, url, body string, header ...string) (status int, answered http.Header, data []byte) {
+	t.Helper()
+	resp := Open(t.Context(), t, method, url, body, header...)
+	data, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, resp.Header, data
+}
