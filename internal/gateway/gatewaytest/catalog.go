@@ -50,7 +50,7 @@ func (c *Catalog) Applied() []agent.ApplyRequest {
 // revision is the newest one; the lock is held.
 func (c *Catalog) revision() int64 { return c.behind + 1 }
 
-// ListNodes implements [gateway.Catalog].
+// ListNodes implements [gateway.Agents].
 func (c *Catalog) ListNodes(_ context.Context, q agent.NodeQuery) (agent.NodePage, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +61,7 @@ func (c *Catalog) ListNodes(_ context.Context, q agent.NodeQuery) (agent.NodePag
 	return agent.NodePage{Nodes: nodes, Next: next, Revision: c.revision()}, err
 }
 
-// ListAgents implements [gateway.Catalog].
+// ListAgents implements [gateway.Agents].
 func (c *Catalog) ListAgents(_ context.Context, q agent.AgentQuery) (agent.AgentPage, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +73,7 @@ func (c *Catalog) ListAgents(_ context.Context, q agent.AgentQuery) (agent.Agent
 	return agent.AgentPage{Agents: agents, Next: next, Revision: c.revision()}, err
 }
 
-// Documents implements [gateway.Catalog].
+// Documents implements [gateway.Documents].
 func (c *Catalog) Documents(_ context.Context, q agent.DocumentQuery) (agent.DocumentPage, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,7 +85,7 @@ func (c *Catalog) Documents(_ context.Context, q agent.DocumentQuery) (agent.Doc
 	return agent.DocumentPage{Documents: documents, Next: next, Revision: c.revision()}, err
 }
 
-// History implements [gateway.Catalog].
+// History implements [gateway.Documents].
 func (c *Catalog) History(_ context.Context, q agent.HistoryQuery) (agent.HistoryPage, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +96,7 @@ func (c *Catalog) History(_ context.Context, q agent.HistoryQuery) (agent.Histor
 	return agent.HistoryPage{Entries: entries, Next: next}, err
 }
 
-// Status implements [gateway.Catalog].
+// Status implements [gateway.Documents].
 func (c *Catalog) Status(context.Context) agent.CatalogStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +107,7 @@ func (c *Catalog) Status(context.Context) agent.CatalogStatus {
 	return s
 }
 
-// AgentPlan implements [gateway.Catalog].
+// AgentPlan implements [gateway.Agents].
 func (c *Catalog) AgentPlan(_ context.Context, tenant, name string) (body []byte, hash string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +119,7 @@ func (c *Catalog) AgentPlan(_ context.Context, tenant, name string) (body []byte
 	return body, a.PlanHash, err
 }
 
-// PlanBody implements [gateway.Catalog].
+// PlanBody implements [gateway.Agents].
 func (c *Catalog) PlanBody(_ context.Context, hash string) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +144,7 @@ func (c *Catalog) agent(tenant, name string) *agent.AgentInfo {
 	return nil
 }
 
-// Publish implements [gateway.Catalog].
+// Publish implements [gateway.Documents].
 func (c *Catalog) Publish(_ context.Context, tenant, name, _ string) (agent.AgentInfo, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,7 +164,7 @@ func (c *Catalog) publish(a *agent.AgentInfo) {
 	}
 }
 
-// Route implements [gateway.Catalog].
+// Route implements [gateway.Agents].
 func (c *Catalog) Route(_ context.Context, r agent.RouteContext) (agent.RouteDecision, error) {
 	if c.Decide != nil {
 		return c.Decide(r)

@@ -30,7 +30,7 @@ type head struct {
 	Models      []string          `json:"models"`
 }
 
-// Apply implements [gateway.Catalog]. Nodes and agents appear in the lists with what the fake reads of their documents.
+// Apply implements [gateway.Documents]. Nodes and agents appear in the lists with what the fake reads of their documents.
 func (c *Catalog) Apply(_ context.Context, r agent.ApplyRequest) (agent.ApplyResult, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -70,7 +70,7 @@ func (c *Catalog) Watchers() int {
 	return c.watching
 }
 
-// Watch implements [gateway.Catalog].
+// Watch implements [gateway.Agents].
 func (c *Catalog) Watch(ctx context.Context, q agent.WatchQuery) iter.Seq2[agent.CatalogEvent, error] {
 	return func(yield func(agent.CatalogEvent, error) bool) {
 		c.count(1)

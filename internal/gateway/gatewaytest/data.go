@@ -28,7 +28,7 @@ func (rt *Runtime) StoreStream(tenant, ref string, open func(ctx context.Context
 	rt.datasets[ref] = rowsOf{tenant, open}
 }
 
-// Dataset implements [gateway.Datasets].
+// Dataset implements [gateway.Results].
 func (rt *Runtime) Dataset(ctx context.Context, tenant, ref string) (io.ReadCloser, error) {
 	rt.mu.Lock()
 	rows, ok := rt.datasets[rt.jobResult(ref)]
@@ -39,7 +39,7 @@ func (rt *Runtime) Dataset(ctx context.Context, tenant, ref string) (io.ReadClos
 	return rows.open(ctx)
 }
 
-// ResultMetadata implements [gateway.Datasets]: every turn has called one tool, whose answer was cached.
+// ResultMetadata implements [gateway.Results]: every turn has called one tool, whose answer was cached.
 func (rt *Runtime) ResultMetadata(ctx context.Context, tenant string, id agent.TurnID) (agent.ResultMetadata, error) {
 	v, err := rt.Turn(ctx, tenant, id)
 	switch {
@@ -74,7 +74,7 @@ func (rt *Runtime) jobResult(ref string) string {
 	return ref
 }
 
-// Result implements [gateway.Runtime].
+// Result implements [gateway.Results].
 func (rt *Runtime) Result(_ context.Context, tenant, ref string) (gateway.ResultView, error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()

@@ -27,7 +27,7 @@ func (rt *Runtime) collection(tenant, name string) (string, error) {
 	return tenant + "/" + name, nil
 }
 
-// AddKnowledge implements [gateway.Collections]. A file of type application/zip is refused, before it is read.
+// AddKnowledge implements [gateway.Knowledge]. A file of type application/zip is refused, before it is read.
 func (rt *Runtime) AddKnowledge(_ context.Context, k gateway.KnowledgeAdd) ([]agent.KnowledgeDocument, error) {
 	key, err := rt.collection(k.Tenant, k.Collection)
 	if err != nil {
@@ -55,7 +55,7 @@ func (rt *Runtime) AddKnowledge(_ context.Context, k gateway.KnowledgeAdd) ([]ag
 	return []agent.KnowledgeDocument{d.KnowledgeDocument}, nil
 }
 
-// Knowledge implements [gateway.Collections].
+// Knowledge implements [gateway.Knowledge].
 func (rt *Runtime) Knowledge(_ context.Context, tenant, collection, after string, limit int) (agent.KnowledgePage, error) {
 	key, err := rt.collection(tenant, collection)
 	if err != nil {
@@ -77,7 +77,7 @@ func (rt *Runtime) Knowledge(_ context.Context, tenant, collection, after string
 	return page, nil
 }
 
-// DeleteKnowledge implements [gateway.Collections].
+// DeleteKnowledge implements [gateway.Knowledge].
 func (rt *Runtime) DeleteKnowledge(_ context.Context, tenant, collection, id string) error {
 	key, err := rt.collection(tenant, collection)
 	if err != nil {
@@ -93,7 +93,7 @@ func (rt *Runtime) DeleteKnowledge(_ context.Context, tenant, collection, id str
 	return nil
 }
 
-// SearchKnowledge implements [gateway.Collections]: documents that hold the text, as one passage each; topK 0 is 4.
+// SearchKnowledge implements [gateway.Knowledge]: documents that hold the text, as one passage each; topK 0 is 4.
 func (rt *Runtime) SearchKnowledge(_ context.Context, tenant, collection, text string, topK int) ([]agent.Passage, error) {
 	key, err := rt.collection(tenant, collection)
 	if err != nil {
@@ -112,7 +112,7 @@ func (rt *Runtime) SearchKnowledge(_ context.Context, tenant, collection, text s
 	return passages, nil
 }
 
-// Doctor implements [gateway.Examiner].
+// Doctor implements [gateway.Doctor].
 func (rt *Runtime) Doctor(ctx context.Context, _, agentName, profile string, report func(gateway.DoctorCheck)) error {
 	if rt.Examine == nil {
 		return nil

@@ -142,7 +142,7 @@ func (rt *Runtime) Hide(id agent.TurnID, hidden bool) {
 	rt.hidden[id] = hidden
 }
 
-// Turn implements [gateway.Runtime].
+// Turn implements [gateway.Turns].
 func (rt *Runtime) Turn(_ context.Context, tenant string, id agent.TurnID) (gateway.TurnView, error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -175,7 +175,7 @@ func (rt *Runtime) Decide(_ context.Context, id agent.TurnID, d agent.Decision) 
 	return nil
 }
 
-// Provide implements [gateway.Runtime].
+// Provide implements [gateway.Turns].
 func (rt *Runtime) Provide(_ context.Context, id agent.TurnID, r agent.ProvidedResult) error {
 	if rt.Provided != nil {
 		return rt.Provided(id, r)
@@ -191,7 +191,7 @@ func (rt *Runtime) Cancel(_ context.Context, id agent.TurnID, c agent.CancelRequ
 	return nil
 }
 
-// MessageFrom implements [gateway.Runtime].
+// MessageFrom implements [gateway.Turns].
 func (rt *Runtime) MessageFrom(ctx context.Context, _ agent.TurnID, e agent.Envelope) (agent.Receipt, int, error) {
 	r, err := rt.Submit(ctx, e)
 	return r, 1, err
@@ -204,7 +204,7 @@ func (rt *Runtime) Break(dependency string) {
 	rt.broken = dependency
 }
 
-// Health implements [gateway.Runtime].
+// Health implements [gateway.HealthChecker].
 func (rt *Runtime) Health(context.Context) gateway.Health {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
-// Messages implements [gateway.Runtime]: the inputs of the session's turns.
+// Messages implements [gateway.Sessions]: the inputs of the session's turns.
 func (rt *Runtime) Messages(
 	_ context.Context, tenant string, s agent.SessionID, after int64, limit int,
 ) (gateway.MessagePage, error) {
