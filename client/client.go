@@ -49,7 +49,7 @@ type Config struct {
 
 	CallTimeout time.Duration // of every call but following and reading results; default 60 s
 	IdleTimeout time.Duration // a stream silent for longer is taken for dead; above the server's heartbeat; default 45 s
-	LongTimeout time.Duration // of an upload with what is made of it, and of a doctor's visit; default 15 min
+	LongTimeout time.Duration // of an upload with what is made of it, and of a call of Doctor; default 15 min
 	Patience    time.Duration // how long Follow tries to reconnect without seeing an event; default 2 min
 	MaxEvent    int           // bytes of one event; default 16 MiB
 }

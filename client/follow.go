@@ -60,7 +60,7 @@ func (f *follower) run(ctx context.Context) error {
 			return nil
 		case ctx.Err() != nil:
 			return &agent.Error{Code: agent.CodeCancelled, Err: context.Cause(ctx)}
-		case !f.connected || !mayPass(err):
+		case !f.connected || !mayRecover(err):
 			return err
 		case time.Since(f.progress) > f.client.cfg.Patience:
 			return fmt.Errorf("follow %s: gave up after %s: %w", f.what, f.client.cfg.Patience, err)
@@ -79,8 +79,8 @@ func (f *follower) run(ctx context.Context) error {
 	}
 }
 
-// mayPass reports whether connecting again may help.
-func mayPass(err error) bool {
+// mayRecover reports whether connecting again may help.
+func mayRecover(err error) bool {
 	switch agent.CodeOf(err) {
 	case agent.CodeUnavailable, agent.CodeRateLimited:
 		return true

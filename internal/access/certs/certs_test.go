@@ -95,7 +95,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	var err error
 	s.current, s.stamp, err = s.load()
 	require.NoError(t, err)
-	s.looked = now
+	s.checkedAt = now
 
 	write(t, dir, "new.example.com")
 	later := time.Now().Add(time.Minute) // whatever the clock of the file system

@@ -38,7 +38,7 @@ func Server(f Files, logger *zap.Logger) (*tls.Config, error) {
 	if s.current, s.stamp, err = s.load(); err != nil {
 		return nil, fmt.Errorf("load certificates: %w", err)
 	}
-	s.looked = s.now()
+	s.checkedAt = s.now()
 	outer := s.current.Clone()
 	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.config(), nil }
 	return outer, nil
@@ -49,10 +49,10 @@ type server struct {
 	logger *zap.Logger
 	now    func() time.Time
 
-	mu      sync.Mutex
-	current *tls.Config
-	stamp   string // what the files were when they were last read
-	looked  time.Time
+	mu        sync.Mutex
+	current   *tls.Config
+	stamp     string // what the files were when they were last read
+	checkedAt time.Time
 }
 
 // config is the newest that is good.
@@ -60,10 +60,10 @@ func (s *server) config() *tls.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	if now.Sub(s.looked) < lookEvery {
+	if now.Sub(s.checkedAt) < lookEvery {
 		return s.current
 	}
-	s.looked = now
+	s.checkedAt = now
 	if stamp, err := s.stat(); err == nil && stamp == s.stamp {
 		return s.current
 	}

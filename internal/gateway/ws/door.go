@@ -179,30 +179,30 @@ func (t *tap) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, buf, err
 }
 
-// farewell is why a socket ends gently: the close frame's code and reason, and what its follows are told.
-type farewell struct {
+// closeReason is why a socket ends gently: the close frame's code and reason, and what its follows are told.
+type closeReason struct {
 	code   websocket.StatusCode
 	reason string // at most 123 bytes
 	err    error
 }
 
-func (f *farewell) Error() string { return f.err.Error() }
-func (f *farewell) Unwrap() error { return f.err }
+func (f *closeReason) Error() string { return f.err.Error() }
+func (f *closeReason) Unwrap() error { return f.err }
 
 // statusUnauthenticated is the close code of a socket whose credential does not hold any more: 401, in the range that is ours.
 const statusUnauthenticated websocket.StatusCode = 4401
 
 // Why sockets end, besides the gateway's own closing. It is what follows are told, and nothing is wrong with those.
 var (
-	errRestart = &farewell{websocket.StatusServiceRestart, "restart", &agent.Error{
+	errRestart = &closeReason{websocket.StatusServiceRestart, "restart", &agent.Error{
 		Code: agent.CodeUnavailable, RetryAfter: time.Second,
 		Err: errors.New("the server is shutting down: connect again and resume where you are; turns go on meanwhile"),
 	}}
-	errAged = &farewell{websocket.StatusGoingAway, "reconnect", agent.Errorf(agent.CodeUnavailable, "",
+	errAged = &closeReason{websocket.StatusGoingAway, "reconnect", agent.Errorf(agent.CodeUnavailable, "",
 		"the socket has been open for long enough: connect again and resume where you are; turns go on meanwhile")}
-	errSlow = &farewell{websocket.StatusPolicyViolation, "a frame took too long to send", agent.Errorf(agent.CodeUnavailable, "",
+	errSlow = &closeReason{websocket.StatusPolicyViolation, "a frame took too long to send", agent.Errorf(agent.CodeUnavailable, "",
 		"a frame took too long to send: connect again and resume where you are")}
-	errLarge = &farewell{websocket.StatusMessageTooBig, "a frame was too large", agent.Errorf(agent.CodeUnavailable, "",
+	errLarge = &closeReason{websocket.StatusMessageTooBig, "a frame was too large", agent.Errorf(agent.CodeUnavailable, "",
 		"another frame was too large: connect again and resume where you are")}
 )
 

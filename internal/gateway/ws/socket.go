@@ -122,7 +122,7 @@ func (s *socket) leave(gone <-chan struct{}) {
 	<-s.written
 	bye := errRestart
 	if s.revoked() != nil {
-		bye = &farewell{code: statusUnauthenticated, reason: "unauthenticated"}
+		bye = &closeReason{code: statusUnauthenticated, reason: "unauthenticated"}
 	}
 	_ = errors.As(context.Cause(s.open), &bye) // else the gateway's own
 	_ = s.conn.Close(bye.code, bye.reason)     // within ten seconds; a client that says nothing is gone
