@@ -22,14 +22,14 @@ func (c *Client) Doctor(ctx context.Context, agentName, profile string) iter.Seq
 	return func(yield func(Check, error) bool) {
 		ctx, cancel := context.WithTimeout(ctx, c.cfg.LongTimeout)
 		defer cancel()
-		if err := c.visit(ctx, agentName, profile, func(check Check) bool { return yield(check, nil) }); err != nil {
+		if err := c.readChecks(ctx, agentName, profile, func(check Check) bool { return yield(check, nil) }); err != nil {
 			yield(Check{}, err)
 		}
 	}
 }
 
-// visit returns nil at the end, and when report does not want to hear more.
-func (c *Client) visit(ctx context.Context, agentName, profile string, report func(Check) bool) error {
+// readChecks returns nil at the end, and when report does not want to hear more.
+func (c *Client) readChecks(ctx context.Context, agentName, profile string, report func(Check) bool) error {
 	resp, err := c.send(ctx, request{
 		method: http.MethodPost, path: []string{"doctor"}, body: map[string]string{"agent": agentName, "model": profile},
 		header: http.Header{"Accept": {"text/event-stream"}},

@@ -56,12 +56,13 @@ const OperatorCredential = "operator"
 // maxCertificates bounds how many chains of one connection are looked at.
 const maxCertificates = 8
 
-type joined struct {
+// methods are the ways of authentication that are configured.
+type methods struct {
 	cfg      Config
 	operator [sha256.Size]byte
 }
 
-// New joins what is configured.
+// New returns an authenticator of everything that is configured.
 func New(cfg Config) (Authenticator, error) {
 	if cfg.Keys == nil && cfg.OperatorKey == "" && cfg.Tokens == nil && cfg.Certificates == nil {
 		return nil, errors.New("configure access: nothing is accepted")
@@ -69,25 +70,25 @@ func New(cfg Config) (Authenticator, error) {
 	if n := len(cfg.OperatorKey); n > MaxCredential {
 		return nil, fmt.Errorf("configure access: the operator key has %d characters, at most %d", n, MaxCredential)
 	}
-	return &joined{cfg: cfg, operator: sha256.Sum256([]byte(cfg.OperatorKey))}, nil
+	return &methods{cfg: cfg, operator: sha256.Sum256([]byte(cfg.OperatorKey))}, nil
 }
 
 // Authenticate implements [Authenticator]. Where there are several credentials each must hold, and they must name the same tenant and user.
-func (j *joined) Authenticate(ctx context.Context, c Credentials) (agent.Principal, error) {
+func (m *methods) Authenticate(ctx context.Context, c Credentials) (agent.Principal, error) {
 	if c.Bearer != "" && c.Key != "" && c.Bearer != c.Key {
 		return agent.Principal{}, Refused("there are two credentials that differ: send Authorization or X-API-Key")
 	}
-	holder, known := j.holder(c.Certificates)
+	holder, known := m.holder(c.Certificates)
 	switch {
 	case c.Given():
-		p, err := j.text(ctx, c)
+		p, err := m.text(ctx, c)
 		if err == nil && known && (holder.Tenant != p.Tenant || holder.Subject != p.Subject) {
 			return agent.Principal{}, Refused("the client certificate and the other credential belong to different callers")
 		}
 		return p, err
 	case known:
 		return holder, nil
-	case len(c.Certificates) > 0 && j.cfg.Certificates != nil:
+	case len(c.Certificates) > 0 && m.cfg.Certificates != nil:
 		return agent.Principal{}, Refused("the client certificate is nobody's who is known here")
 	default:
 		return agent.Principal{}, Refused("a credential is missing: send the header Authorization: Bearer with an API key or a token")
@@ -95,7 +96,7 @@ func (j *joined) Authenticate(ctx context.Context, c Credentials) (agent.Princip
 }
 
 // text verifies what was sent as text.
-func (j *joined) text(ctx context.Context, c Credentials) (agent.Principal, error) {
+func (m *methods) text(ctx context.Context, c Credentials) (agent.Principal, error) {
 	given := c.Bearer
 	if given == "" {
 		given = c.Key
@@ -105,29 +106,29 @@ func (j *joined) text(ctx context.Context, c Credentials) (agent.Principal, erro
 	}
 	// Of both the digest, so that the time it takes depends on neither's length.
 	digest := sha256.Sum256([]byte(given))
-	switch operator := subtle.ConstantTimeCompare(digest[:], j.operator[:]) == 1; {
-	case operator && j.cfg.OperatorKey != "":
+	switch operator := subtle.ConstantTimeCompare(digest[:], m.operator[:]) == 1; {
+	case operator && m.cfg.OperatorKey != "":
 		return agent.Principal{
 			Method: agent.MethodKey, Tenant: agent.AnyTenant, Scopes: []string{"*"}, Credential: OperatorCredential,
 		}, nil
-	case strings.HasPrefix(given, KeyPrefix) && j.cfg.Keys != nil:
-		return j.cfg.Keys.Verify(ctx, given)
-	case c.Bearer != "" && strings.Count(given, ".") == 2 && j.cfg.Tokens != nil:
-		return j.cfg.Tokens.Verify(ctx, given)
+	case strings.HasPrefix(given, KeyPrefix) && m.cfg.Keys != nil:
+		return m.cfg.Keys.Verify(ctx, given)
+	case c.Bearer != "" && strings.Count(given, ".") == 2 && m.cfg.Tokens != nil:
+		return m.cfg.Tokens.Verify(ctx, given)
 	default:
 		return agent.Principal{}, Refused("the credential is none that is accepted here")
 	}
 }
 
-func (j *joined) holder(leafs []*x509.Certificate) (p agent.Principal, known bool) {
-	if j.cfg.Certificates == nil {
+func (m *methods) holder(leafs []*x509.Certificate) (p agent.Principal, known bool) {
+	if m.cfg.Certificates == nil {
 		return p, false
 	}
 	for _, leaf := range leafs[:min(len(leafs), maxCertificates)] {
 		if time.Now().After(leaf.NotAfter) { // it held when the connection was opened, which may be long ago
 			continue
 		}
-		if p, known = j.cfg.Certificates.Holder(leaf); known {
+		if p, known = m.cfg.Certificates.Holder(leaf); known {
 			return p, true
 		}
 	}

@@ -34,7 +34,7 @@ func (b *Inbox) Doctor(ctx context.Context, tenant, agentName, profile string, r
 		}
 		_, err = doctor.Run(ctx, doctor.Config{
 			Model: model, Profile: m, Layers: Layers,
-		}, func(c doctor.Check) { report(line(m.Profile, &c)) })
+		}, func(c doctor.Check) { report(doctorCheck(m.Profile, &c)) })
 		if err != nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func (b *Inbox) Doctor(ctx context.Context, tenant, agentName, profile string, r
 	return nil
 }
 
-func line(profile string, c *doctor.Check) gateway.DoctorCheck {
+func doctorCheck(profile string, c *doctor.Check) gateway.DoctorCheck {
 	return gateway.DoctorCheck{
 		Name: profile + ": " + c.Name, Rule: c.Rule, OK: c.OK, Detail: c.Detail, TookMS: float64(c.Took) / float64(time.Millisecond),
 	}

@@ -15,9 +15,9 @@ const (
 )
 
 // principal makes a principal of verified claims. What makes a tenant or a user must be there: without a tenant nobody would know whose
-// data it is about, and without a user a token could name any. odd is the first scope that was meant for us and allows nothing, such as one
-// that confines what cannot be confined: it is passed over.
-func (i *Issuer) principal(claims map[string]any) (p agent.Principal, odd string, err error) {
+// data it is about, and without a user a token could name any. uselessScope is the first scope that was meant for us and allows nothing,
+// such as one that confines what cannot be confined: it is passed over.
+func (i *Issuer) principal(claims map[string]any) (p agent.Principal, uselessScope string, err error) {
 	p = agent.Principal{Method: agent.MethodJWT, Tenant: i.Tenant, Scopes: append([]string{}, i.Scopes...), Credential: clip.Prefix("jwt/"+i.URL, maxText)}
 	if id, ok := claims["jti"].(string); ok && id != "" {
 		p.Credential = clip.Prefix(p.Credential+"#"+id, maxText)
@@ -54,11 +54,11 @@ func (i *Issuer) principal(claims map[string]any) (p agent.Principal, odd string
 		case !ours || len(p.Scopes) >= maxScopes:
 		case access.ValidScope(scope):
 			p.Scopes = append(p.Scopes, scope)
-		case odd == "" && (i.ScopePrefix != "" || agent.ValidScope(scope)): // without a prefix, tokens have those of others too
-			odd = clip.Prefix(scope, maxText)
+		case uselessScope == "" && (i.ScopePrefix != "" || agent.ValidScope(scope)): // without a prefix, tokens have those of others too
+			uselessScope = clip.Prefix(scope, maxText)
 		}
 	}
-	return p, odd, nil
+	return p, uselessScope, nil
 }
 
 // claim finds a value by a dotted path. Names of claims may have dots themselves ("https://example.com/tenant"): the longest name that

@@ -21,7 +21,7 @@ type issuer struct {
 	fetching  *http.Client
 	place     chan struct{} // one token: whoever has it may look for the keys
 	keys      oidc.KeySet   // nil: not found yet; read and written with the place
-	odd       sync.Once     // says that a token had a scope that allows nothing
+	warnScope sync.Once     // says that a token had a scope that allows nothing
 }
 
 func newIssuer(set Issuer, cfg *Config) *issuer {

@@ -186,11 +186,11 @@ func (v *Verifier) verify(ctx context.Context, i *issuer, token string) (agent.P
 	if err := checkTimes(claims, v.cfg.Now()); err != nil {
 		return agent.Principal{}, err
 	}
-	p, odd, err := i.set.principal(claims)
-	if odd != "" {
-		i.odd.Do(func() {
+	p, uselessScope, err := i.set.principal(claims)
+	if uselessScope != "" {
+		i.warnScope.Do(func() {
 			v.cfg.Logger.Warn("tokens of an issuer have scopes that allow nothing; they are passed over, and this is said once",
-				zap.String("issuer", i.set.URL), zap.String("scope", odd))
+				zap.String("issuer", i.set.URL), zap.String("scope", uselessScope))
 		})
 	}
 	return p, err

@@ -2,8 +2,8 @@ package openai
 
 import "github.com/turnstone-run/turnstone/agent"
 
-// whole is an answer that is not streamed (chat.completion).
-type whole struct {
+// fullAnswer is an answer that is not streamed (chat.completion).
+type fullAnswer struct {
 	ID                string   `json:"id"`
 	Object            string   `json:"object"`
 	Created           int64    `json:"created"`
@@ -79,15 +79,15 @@ func usageOf(u agent.Usage) usage {
 	}
 }
 
-func (c *completion) whole(r *reading) whole {
+func (c *completion) fullAnswer(r *reading) fullAnswer {
 	m := message{Role: "assistant", Content: r.content(c.q.structured)}
-	if !r.thoughts.lost {
+	if !r.thoughts.uncertain {
 		m.Reasoning = r.thoughts.text()
 	}
 	if r.callsClient() {
 		m.ToolCalls = c.toolCalls(r)
 	}
-	return whole{
+	return fullAnswer{
 		ID: c.id(), Object: "chat.completion", Created: c.created, Model: c.q.model, Usage: c.used(r),
 		Choices: []choice{{Message: m, FinishReason: r.finishReason()}},
 	}

@@ -6,15 +6,15 @@ const maxText = 8 << 20
 
 // answerText collects the text of a turn's producers, separated by blank lines, through resets. The zero value is empty.
 type answerText struct {
-	firm bool // what was gathered has been sent: it cannot be taken back
-	lost bool // what is true now differs from what was sent, or cannot be told from the events
+	sent      bool // what is collected has been sent: it cannot be taken back
+	uncertain bool // the right text differs from what was sent, or cannot be told from the events
 
-	shown []byte // everything that was ever said, as far as it agrees
-	stand int    // how much of it stands; the rest is void, until it is said again
+	collected []byte // the text, and behind it what was sent and is void, until it is said again
+	valid     int    // how much of collected is the text
 
-	producer string           // who spoke last
-	from     int              // where his text begins in shown
-	marks    []mark           // where each of his events begins
+	producer string           // the one of the newest event
+	from     int              // where its text begins in collected
+	marks    []mark           // where each of its events begins
 	written  map[string]int64 // by producer: the last event with text
 }
 
@@ -26,86 +26,86 @@ type mark struct {
 
 // add appends the text of an event and returns what of it is to be sent.
 func (s *answerText) add(producer string, index int64, text string) string {
-	if s.lost || text == "" {
+	if s.uncertain || text == "" {
 		return ""
 	}
 	if len(s.marks) == 0 || s.producer != producer {
 		gap := s.gap()
-		s.producer, s.from, s.marks = producer, s.stand+len(gap), s.marks[:0]
+		s.producer, s.from, s.marks = producer, s.valid+len(gap), s.marks[:0]
 		text = gap + text
 	}
 	if s.written == nil {
 		s.written = map[string]int64{}
 	}
 	s.written[producer] = index
-	s.marks = append(s.marks, mark{index, s.stand})
-	if again := min(len(text), len(s.shown)-s.stand); again > 0 {
-		if string(s.shown[s.stand:s.stand+again]) != text[:again] {
-			s.lost = true // only what is firm is void and still there
+	s.marks = append(s.marks, mark{index, s.valid})
+	if again := min(len(text), len(s.collected)-s.valid); again > 0 {
+		if string(s.collected[s.valid:s.valid+again]) != text[:again] {
+			s.uncertain = true // only text that was sent is void and still there
 			return ""
 		}
-		s.stand += again
+		s.valid += again
 		text = text[again:]
 	}
 	if text == "" {
 		return ""
 	}
-	if len(s.shown)+len(text) > maxText {
-		s.lost = true
+	if len(s.collected)+len(text) > maxText {
+		s.uncertain = true
 		return ""
 	}
-	s.shown = append(s.shown, text...)
-	s.stand = len(s.shown)
+	s.collected = append(s.collected, text...)
+	s.valid = len(s.collected)
 	return text
 }
 
-// gap is what stands between the text so far and that of another producer: a blank line.
+// gap returns what separates the text so far from that of another producer: a blank line.
 func (s *answerText) gap() string {
 	n := 0
-	for n < 2 && n < s.stand && s.shown[s.stand-1-n] == '\n' {
+	for n < 2 && n < s.valid && s.collected[s.valid-1-n] == '\n' {
 		n++
 	}
-	if s.stand == 0 {
+	if s.valid == 0 {
 		return ""
 	}
 	return "\n\n"[n:]
 }
 
-// reset voids what a producer said from an event on.
+// reset voids what a producer wrote from an event on.
 func (s *answerText) reset(producer string, from int64) {
-	if s.lost || s.written[producer] < from || s.written[producer] == 0 {
+	if s.uncertain || s.written[producer] < from || s.written[producer] == 0 {
 		return
 	}
-	if producer != s.producer || len(s.marks) == 0 || s.marks[0].at > s.stand {
-		s.lost = true // others have spoken since
+	if producer != s.producer || len(s.marks) == 0 || s.marks[0].at > s.valid {
+		s.uncertain = true // other producers have written since
 		return
 	}
 	for i, m := range s.marks {
 		if m.index < from {
 			continue
 		}
-		s.stand, s.marks = m.at, s.marks[:i]
+		s.valid, s.marks = m.at, s.marks[:i]
 		s.written[producer] = 0
 		if i > 0 {
 			s.written[producer] = s.marks[i-1].index
 		}
 		break
 	}
-	if !s.firm {
-		s.shown = s.shown[:s.stand]
+	if !s.sent {
+		s.collected = s.collected[:s.valid]
 	}
 }
 
-// text is everything that stands.
-func (s *answerText) text() string { return string(s.shown[:s.stand]) }
+// text returns the text.
+func (s *answerText) text() string { return string(s.collected[:s.valid]) }
 
-// last is the text of whoever spoke last.
+// last returns the text of the newest producer.
 func (s *answerText) last() string {
 	if len(s.marks) == 0 {
 		return ""
 	}
-	return string(s.shown[s.from:s.stand])
+	return string(s.collected[s.from:s.valid])
 }
 
-// settled reports whether everything that was sent stands.
-func (s *answerText) settled() bool { return !s.lost && s.stand == len(s.shown) }
+// isValid reports whether the text is everything that was sent.
+func (s *answerText) isValid() bool { return !s.uncertain && s.valid == len(s.collected) }

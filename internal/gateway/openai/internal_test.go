@@ -54,7 +54,7 @@ func TestAnswerTextAgainstAModel(t *testing.T) {
 	}
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		firm, loose := answerText{firm: true}, answerText{}
+		firm, loose := answerText{sent: true}, answerText{}
 		var log []event
 		var sent strings.Builder
 		step := 1
@@ -93,12 +93,12 @@ func TestAnswerTextAgainstAModel(t *testing.T) {
 			want += e.text
 			last = e.producer
 		}
-		require.False(t, loose.lost, "seed %d", seed)
+		require.False(t, loose.uncertain, "seed %d", seed)
 		require.Equal(t, want, loose.text(), "seed %d", seed)
-		if firm.settled() {
+		if firm.isValid() {
 			require.Equal(t, want, sent.String(), "seed %d: what was sent is what is true", seed)
 		}
-		if !firm.lost {
+		if !firm.uncertain {
 			require.True(t, strings.HasPrefix(sent.String(), firm.text()), "seed %d", seed)
 			require.Equal(t, want, firm.text(), "seed %d", seed)
 		}
@@ -106,13 +106,13 @@ func TestAnswerTextAgainstAModel(t *testing.T) {
 }
 
 func TestAnswerTextIsBounded(t *testing.T) {
-	s := answerText{firm: true}
+	s := answerText{sent: true}
 	megabyte := strings.Repeat("x", 1<<20)
 	for i := range int64(20) {
 		s.add("model/1", i+1, megabyte)
 	}
-	require.True(t, s.lost)
-	require.LessOrEqual(t, len(s.shown), maxText)
+	require.True(t, s.uncertain)
+	require.LessOrEqual(t, len(s.collected), maxText)
 }
 
 // TestBudgets: a budget that is used up is told apart from a rate, and is not tried again at once.

@@ -139,7 +139,7 @@ func (c *completion) answer(w http.ResponseWriter, r *http.Request) error {
 		return c.failed(w, p)
 	}
 	c.outcome = answered
-	c.call.WriteJSON(http.StatusOK, c.whole(&read))
+	c.call.WriteJSON(http.StatusOK, c.fullAnswer(&read))
 	return nil
 }
 

@@ -28,7 +28,7 @@ type addition struct{ text, thought string }
 // begin says behind which event reading begins. over is true when there is nothing to read: the first events of a turn that was asked
 // before have expired, and it has ended. One that goes on is answered from its result then.
 func (r *reading) begin(ctx context.Context, c *completion) (after int64, over bool, err error) {
-	r.text.firm, r.thoughts.firm = !r.held, !r.held
+	r.text.sent, r.thoughts.sent = !r.held, !r.held
 	if c.after > 0 {
 		return r.resumeFrom(ctx, c)
 	}
@@ -43,7 +43,7 @@ func (r *reading) begin(ctx context.Context, c *completion) (after int64, over b
 	if v.Tail.FirstIndex == 1 || (v.Tail.LastIndex == 0 && v.Output == nil) {
 		return 0, false, nil
 	}
-	r.text.lost, r.thoughts.lost = true, true
+	r.text.uncertain, r.thoughts.uncertain = true, true
 	if r.output = v.Output; v.Tail.FirstIndex > 0 {
 		return v.Tail.FirstIndex - 1, v.Output != nil, nil
 	}
@@ -125,17 +125,17 @@ func (r *reading) end(ctx context.Context, c *completion, e *agent.Event) error 
 func (r *reading) content(structured bool) string {
 	o := r.output
 	switch {
-	case o == nil && (structured || r.text.lost):
+	case o == nil && (structured || r.text.uncertain):
 		return ""
 	case o == nil:
 		return r.text.text()
 	case structured && len(o.Structured) > 0 && string(o.Structured) != "null":
 		return string(o.Structured)
-	case r.text.lost:
+	case r.text.uncertain:
 		return o.Output
 	case structured && r.text.last() != "":
 		return r.text.last()
-	case !structured && r.text.stand > 0:
+	case !structured && r.text.valid > 0:
 		return r.text.text()
 	default:
 		return o.Output
@@ -144,7 +144,7 @@ func (r *reading) content(structured bool) string {
 
 // used is what the model calls of the answer used: all of the turn, or those up to a pause or since one.
 func (c *completion) used(r *reading) usage {
-	if r.output == nil || (c.after > 0 && !r.text.lost) {
+	if r.output == nil || (c.after > 0 && !r.text.uncertain) {
 		return usageOf(r.usage)
 	}
 	return usageOf(r.output.Usage)

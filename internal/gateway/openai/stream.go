@@ -80,7 +80,7 @@ func (s *streaming) begin() error {
 // take sends what one event adds.
 func (s *streaming) take(ctx context.Context, e *agent.Event) (over bool, err error) {
 	f := s.read.see(e)
-	if s.read.text.lost && len(s.read.text.shown) > 0 && !s.read.held {
+	if s.read.text.uncertain && len(s.read.text.collected) > 0 && !s.read.held {
 		return true, s.fail(s.restartedProblem())
 	}
 	if f != (addition{}) && !s.read.held {
@@ -104,8 +104,8 @@ func (s *streaming) end() error {
 	if p := s.problem(&s.read); p != nil {
 		return s.fail(p)
 	}
-	if !s.read.held && len(s.read.text.shown) > 0 {
-		if !s.read.text.settled() {
+	if !s.read.held && len(s.read.text.collected) > 0 {
+		if !s.read.text.isValid() {
 			return s.fail(s.restartedProblem())
 		}
 	} else if err := s.send(s.additionChunk(addition{text: s.read.content(s.q.structured)})); err != nil {

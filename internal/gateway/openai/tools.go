@@ -233,7 +233,7 @@ func (r *reading) resumeFrom(ctx context.Context, c *completion) (after int64, o
 	if err != nil || v.Tail.FirstIndex <= c.after+1 && v.Tail.FirstIndex > 0 {
 		return c.after, false, err
 	}
-	r.text.lost, r.thoughts.lost = true, true // events have expired: the result has the answer
+	r.text.uncertain, r.thoughts.uncertain = true, true // events have expired: the result has the answer
 	r.output = v.Output
 	return max(v.Tail.FirstIndex-1, c.after, 0), v.Output != nil, nil
 }

@@ -130,7 +130,7 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, v *gateway.Call) er
 		return err
 	}
 	defer d.forget(s)
-	wire := &tap{ResponseWriter: w}
+	wire := &connKeeper{ResponseWriter: w}
 	conn, err := websocket.Accept(wire, r, &websocket.AcceptOptions{
 		Subprotocols: []string{subprotocol},
 		// The gateway has checked Origin already, by its own list.
@@ -138,8 +138,8 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, v *gateway.Call) er
 		// Events are small and many: deflate without a shared window gains little on them, and a shared one costs 32 KiB and more for each
 		// connection. Compressing secrets beside what a stranger writes also tells their size.
 		CompressionMode: websocket.CompressionDisabled,
-		OnPingReceived:  func(context.Context, []byte) bool { s.heard.Add(1); return true },
-		OnPongReceived:  func(context.Context, []byte) { s.heard.Add(1) },
+		OnPingReceived:  func(context.Context, []byte) bool { s.lifeSigns.Add(1); return true },
+		OnPongReceived:  func(context.Context, []byte) { s.lifeSigns.Add(1) },
 	})
 	if err != nil {
 		return agent.Errorf(agent.CodeInvalid, "", "accept WebSocket: %w", err) // Accept has answered
@@ -165,17 +165,17 @@ func names(values []string, token string) bool {
 	return false
 }
 
-// tap keeps the connection that a handler takes over: closing it ends a socket at once, also in the middle of a close handshake.
-type tap struct {
+// connKeeper keeps the connection that a handler takes over: closing it ends a socket at once, also in the middle of a close handshake.
+type connKeeper struct {
 	http.ResponseWriter
 
 	conn net.Conn
 }
 
 // Hijack implements [http.Hijacker].
-func (t *tap) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buf, err := http.NewResponseController(t.ResponseWriter).Hijack()
-	t.conn = conn
+func (k *connKeeper) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buf, err := http.NewResponseController(k.ResponseWriter).Hijack()
+	k.conn = conn
 	return conn, buf, err
 }
 
@@ -198,7 +198,7 @@ var (
 		Code: agent.CodeUnavailable, RetryAfter: time.Second,
 		Err: errors.New("the server is shutting down: connect again and resume where you are; turns go on meanwhile"),
 	}}
-	errAged = &closeReason{websocket.StatusGoingAway, "reconnect", agent.Errorf(agent.CodeUnavailable, "",
+	errTooOld = &closeReason{websocket.StatusGoingAway, "reconnect", agent.Errorf(agent.CodeUnavailable, "",
 		"the socket has been open for long enough: connect again and resume where you are; turns go on meanwhile")}
 	errSlow = &closeReason{websocket.StatusPolicyViolation, "a frame took too long to send", agent.Errorf(agent.CodeUnavailable, "",
 		"a frame took too long to send: connect again and resume where you are")}

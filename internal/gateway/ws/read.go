@@ -43,7 +43,7 @@ func (s *socket) next() ([]byte, error) {
 	if err != nil {
 		return nil, err // whatever it says, the client is gone
 	}
-	s.heard.Add(1)
+	s.lifeSigns.Add(1)
 	l := s.v.Limits()
 	slow := time.AfterFunc(l.ReadTimeout, func() { s.end(errSlow) })
 	defer slow.Stop()

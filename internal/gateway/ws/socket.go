@@ -33,9 +33,9 @@ type socket struct {
 	finish  chan struct{} // closed: nothing comes any more but refusals
 	written chan struct{} // closed: nobody writes any more
 
-	heard   atomic.Int64 // counts signs of life of the client
-	reading atomic.Bool  // the reader waits for the client, and for nothing else
-	writing atomic.Bool  // the writer waits for the client to take a frame
+	lifeSigns atomic.Int64 // of the client, counted
+	reading   atomic.Bool  // the reader waits for the client, and for nothing else
+	writing   atomic.Bool  // the writer waits for the client to take a frame
 
 	work sync.WaitGroup // follows, and requests in flight
 
@@ -74,11 +74,11 @@ func newSocket(ctx context.Context, d *Door, v *gateway.Call) (s *socket, releas
 // run serves a connection until it is over.
 func (s *socket) run(conn *websocket.Conn, wire net.Conn, query url.Values, badQuery error) {
 	s.conn = conn
-	conn.SetReadLimit(-1)                                                // read.go has a bound of its own, to say so before it hangs up
-	context.AfterFunc(s.ctx, func() { _ = wire.Close() })                // also in the middle of a read, a write, a close handshake
-	defer func() { _ = conn.CloseNow() }()                               // nothing is left to tell
-	aged := time.AfterFunc(s.door.cfg.MaxAge, func() { s.end(errAged) }) // and every follow with it
-	defer aged.Stop()
+	conn.SetReadLimit(-1)                                                 // read.go has a bound of its own, to say so before it hangs up
+	context.AfterFunc(s.ctx, func() { _ = wire.Close() })                 // also in the middle of a read, a write, a close handshake
+	defer func() { _ = conn.CloseNow() }()                                // nothing is left to tell
+	old := time.AfterFunc(s.door.cfg.MaxAge, func() { s.end(errTooOld) }) // and every follow with it
+	defer old.Stop()
 
 	var own sync.WaitGroup
 	gone := make(chan struct{})
@@ -214,13 +214,13 @@ func (s *socket) put(o outgoing) bool {
 func (s *socket) keepAlive() {
 	tick := time.NewTicker(s.v.Limits().Heartbeat)
 	defer tick.Stop()
-	for last := int64(0); ; last = s.heard.Load() {
+	for last := int64(0); ; last = s.lifeSigns.Load() {
 		select {
 		case <-tick.C:
 		case <-s.ctx.Done():
 			return
 		}
-		if before := s.heard.Load(); before == last && !s.ping(before) {
+		if before := s.lifeSigns.Load(); before == last && !s.ping(before) {
 			s.log.Info("a WebSocket client does not answer: disconnected")
 			s.cut()
 			return
@@ -233,5 +233,5 @@ func (s *socket) keepAlive() {
 func (s *socket) ping(before int64) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, s.v.Limits().WriteTimeout)
 	defer cancel()
-	return s.conn.Ping(ctx) == nil || s.heard.Load() != before || s.writing.Load() || !s.reading.Load()
+	return s.conn.Ping(ctx) == nil || s.lifeSigns.Load() != before || s.writing.Load() || !s.reading.Load()
 }
