@@ -107,7 +107,7 @@ func (f *follower) connect(ctx context.Context) error {
 		return errEnd
 	}
 	settled := time.Now().Add(f.client.cfg.IdleTimeout / 10)
-	body := watched{r: resp.Body, seen: func() {
+	body := watchedReader{r: resp.Body, seen: func() {
 		watchdog.Reset(f.client.cfg.IdleTimeout)
 		if now := time.Now(); now.After(settled) {
 			f.progress = now // a stream that has stood for a while and beats is well, though nothing happens
@@ -167,13 +167,13 @@ func streamError(fail *agent.Failure) error {
 	return fail.AsError()
 }
 
-// watched calls seen whenever bytes arrive.
-type watched struct {
+// watchedReader calls seen whenever bytes arrive.
+type watchedReader struct {
 	r    io.Reader
 	seen func()
 }
 
-func (w watched) Read(p []byte) (int, error) {
+func (w watchedReader) Read(p []byte) (int, error) {
 	n, err := w.r.Read(p)
 	if n > 0 {
 		w.seen()

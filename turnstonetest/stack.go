@@ -27,8 +27,8 @@ const (
 	stopTime = 30 * time.Second
 )
 
-// shared is what all tests of the process use.
-type shared struct {
+// sharedStack is what all tests of the process use.
+type sharedStack struct {
 	temporal *devstack.Stack
 	model    *offline.Server
 }
@@ -36,7 +36,7 @@ type shared struct {
 // startShared starts the Temporal server, the sample API and the offline model once. They end with the process.
 //
 //nolint:gochecknoglobals // one server for all tests of the process: it takes a second to start
-var startShared = sync.OnceValues(func() (s shared, err error) {
+var startShared = sync.OnceValues(func() (s sharedStack, err error) {
 	ctx := context.Background()
 	s.temporal, err = devstack.Start(ctx, devstack.Config{
 		AnyPort: true, Flights: &devstack.FlightsConfig{}, StartTemporal: embedded.Start,
@@ -48,7 +48,7 @@ var startShared = sync.OnceValues(func() (s shared, err error) {
 	return s, err
 })
 
-func sharedParts(t testing.TB) shared {
+func sharedParts(t testing.TB) sharedStack {
 	t.Helper()
 	s, err := startShared()
 	if err != nil {

@@ -52,8 +52,8 @@ func IntelligentProcess(ctx workflow.Context, input converter.RawValue, carry *I
 	return r.result(), nil
 }
 
-// intelligent is an intelligent process in the memory of its workflow.
-type intelligent struct {
+// intelligentRun is an intelligent process in the memory of its workflow.
+type intelligentRun struct {
 	*Process
 
 	in      IntelligentProcessInput
@@ -67,8 +67,8 @@ type intelligent struct {
 	cancels workflow.ReceiveChannel
 }
 
-func newIntelligent(ctx workflow.Context, input converter.RawValue, carry *IntelligentProcessCarry) (*intelligent, error) {
-	r := &intelligent{status: statusRunning, cancels: workflow.GetSignalChannel(ctx, UpdateCancel)}
+func newIntelligent(ctx workflow.Context, input converter.RawValue, carry *IntelligentProcessCarry) (*intelligentRun, error) {
+	r := &intelligentRun{status: statusRunning, cancels: workflow.GetSignalChannel(ctx, UpdateCancel)}
 	if err := r.readInput(ctx, input, carry == nil); err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func newIntelligent(ctx workflow.Context, input converter.RawValue, carry *Intel
 }
 
 // listen registers the query of the process's own state, and the update and signal cancel.
-func (r *intelligent) listen(ctx workflow.Context, stop workflow.CancelFunc) error {
+func (r *intelligentRun) listen(ctx workflow.Context, stop workflow.CancelFunc) error {
 	free, _ := workflow.NewDisconnectedContext(ctx)
 	serve(free, "cancel", r.cancels, func(workflow.Context, agent.CancelRequest) { stop() })
 	return errors.Join(
@@ -96,7 +96,7 @@ func (r *intelligent) listen(ctx workflow.Context, stop workflow.CancelFunc) err
 }
 
 // run runs a step. If the step does not complete, it ends the process.
-func (r *intelligent) run(ctx workflow.Context, s *IntelligentStep) {
+func (r *intelligentRun) run(ctx workflow.Context, s *IntelligentStep) {
 	r.current = s.Name
 	result := StepResult{Name: s.Name}
 	message, err := r.askApproval(ctx, s, &result)
@@ -124,7 +124,7 @@ func (r *intelligent) run(ctx workflow.Context, s *IntelligentStep) {
 }
 
 // askApproval returns the message of a step. If the step needs an approval, it asks a person first; a rejection is in result.
-func (r *intelligent) askApproval(ctx workflow.Context, s *IntelligentStep, result *StepResult) (string, error) {
+func (r *intelligentRun) askApproval(ctx workflow.Context, s *IntelligentStep, result *StepResult) (string, error) {
 	message := r.expand(s.Message)
 	if !s.NeedsApproval {
 		return message, nil
@@ -160,7 +160,7 @@ func (r *intelligent) askApproval(ctx workflow.Context, s *IntelligentStep, resu
 }
 
 // expand replaces {{goal}} and {{name}} by the goal and by the answers of earlier steps.
-func (r *intelligent) expand(message string) string {
+func (r *intelligentRun) expand(message string) string {
 	pairs := []string{"{{goal}}", r.in.Goal}
 	for _, q := range r.quotes {
 		pairs = append(pairs, "{{"+q.Name+"}}", q.Text)
@@ -169,7 +169,7 @@ func (r *intelligent) expand(message string) string {
 }
 
 // rememberAnswer keeps an answer while a later step repeats it, and drops those that none does.
-func (r *intelligent) rememberAnswer(name, text string) {
+func (r *intelligentRun) rememberAnswer(name, text string) {
 	var left []Quote
 	later := r.in.Steps[len(r.done)+1:]
 	for _, q := range append(r.quotes, Quote{Name: name, Text: text}) {
@@ -184,7 +184,7 @@ func (r *intelligent) rememberAnswer(name, text string) {
 }
 
 // events returns the number of history events after which the process continues as new.
-func (r *intelligent) events() int {
+func (r *intelligentRun) events() int {
 	if r.in.ContinueAsNewEvents > 0 {
 		return r.in.ContinueAsNewEvents
 	}
@@ -192,7 +192,7 @@ func (r *intelligent) events() int {
 }
 
 // continueAsNew starts the next run with references, counters, and the answers that later steps repeat.
-func (r *intelligent) continueAsNew(ctx workflow.Context) error {
+func (r *intelligentRun) continueAsNew(ctx workflow.Context) error {
 	rest := r.in
 	rest.Steps = append([]IntelligentStep(nil), r.in.Steps...)
 	for i := range r.done {

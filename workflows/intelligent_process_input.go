@@ -43,7 +43,7 @@ const (
 )
 
 // readInput checks and reads the input. Later runs of the process skip the check.
-func (r *intelligent) readInput(ctx workflow.Context, raw converter.RawValue, first bool) error {
+func (r *intelligentRun) readInput(ctx workflow.Context, raw converter.RawValue, first bool) error {
 	r.strict = workflow.GetVersion(ctx, changeStrict, workflow.DefaultVersion, strictSince) >= strictSince
 	if first && r.strict {
 		var out activities.CheckProcessResult

@@ -25,7 +25,7 @@ type IntelligentProcessResult struct {
 	Error  *agent.Failure `json:"error"`
 }
 
-func (r *intelligent) result() IntelligentProcessResult {
+func (r *intelligentRun) result() IntelligentProcessResult {
 	out := IntelligentProcessResult{Status: r.status, Steps: r.done, Error: r.failure}
 	for i := range r.done {
 		out.Usage = out.Usage.Add(r.done[i].Usage)
@@ -45,7 +45,7 @@ type IntelligentProcessView struct {
 	Total int          `json:"total"`
 }
 
-func (r *intelligent) state() IntelligentProcessView {
+func (r *intelligentRun) state() IntelligentProcessView {
 	v := IntelligentProcessView{ProcessView: r.View(), Step: r.current, Done: r.result().Steps, Total: len(r.in.Steps)}
 	if v.Status == "idle" {
 		v.Status = r.status

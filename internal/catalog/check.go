@@ -153,7 +153,7 @@ func (c *checker) checkBinding(e *entry, b *agent.ToolBinding) {
 		c.addFault(e, "node_id", "node %s@%s is an agent, no tool", n.NodeID, n.Version)
 		return
 	}
-	try := compiler{parts: c.r.cfg.Parts, e: e, in: &inputs{}, out: &compiled{}}
+	try := compiler{parts: c.r.cfg.Parts, e: e, in: &inputs{}, out: &compiledPlan{}}
 	try.checkParameters(found, b.Parameters, "parameters")
 	if specs, err := c.r.cfg.Parts.Tools.Specs(toolkitOf(n)); err == nil {
 		try.selectTools(specs, b.Tools, c.r.cfg.Parts.Tools.Dynamic(toolkitOf(n)), "tools")

@@ -16,8 +16,8 @@ import (
 // maxPlan bounds a compiled plan, in bytes. The plan cache accepts twice as much.
 const maxPlan = 4 << 20
 
-// compiled is an agent's plan, or what is wrong with the agent.
-type compiled struct {
+// compiledPlan is an agent's plan, or what is wrong with the agent.
+type compiledPlan struct {
 	plan agent.Plan
 	hash string // sha256:<hex> of body
 	body []byte // canonical JSON
@@ -30,7 +30,7 @@ type compiled struct {
 }
 
 // err returns the faults as an error, nil if there is a plan.
-func (c *compiled) err() error { return c.faults.Err() }
+func (c *compiledPlan) err() error { return c.faults.Err() }
 
 // Encode returns the canonical JSON of a plan (RFC 8785) and its hash "sha256:<hex>". The same plan has the same hash.
 func Encode(p *agent.Plan) (body []byte, hash string, err error) {
@@ -59,13 +59,13 @@ type compiler struct {
 	temperature           *float64 // given by a parameter
 	maxTokens, iterations int      // given by parameters; 0: not given
 
-	out *compiled
+	out *compiledPlan
 }
 
 // compile returns the plan of an agent instance. It reads only its inputs and the parts.
-func compile(parts *Parts, e *entry, in *inputs) *compiled {
+func compile(parts *Parts, e *entry, in *inputs) *compiledPlan {
 	c := compiler{parts: parts, e: e, inst: e.instance(), in: in}
-	c.out = &compiled{uses: in.uses, revision: in.revision, inputs: in.digest(parts)}
+	c.out = &compiledPlan{uses: in.uses, revision: in.revision, inputs: in.digest(parts)}
 	c.setIdentity()
 	c.setInstructions()
 	c.addModels()

@@ -55,8 +55,8 @@ func (g *grant) pathOf(field string) string {
 	return join(g.path, field)
 }
 
-// gatherer looks documents up as one tenant sees them, and records what it finds.
-type gatherer struct {
+// documentLookup looks documents up as one tenant sees them, and records what it finds.
+type documentLookup struct {
 	s      *snapshot
 	tenant string
 	in     *inputs
@@ -64,7 +64,7 @@ type gatherer struct {
 
 // gather returns the inputs of an agent. It compiles nothing and checks nothing.
 func gather(parts *Parts, s *snapshot, e *entry) *inputs {
-	g := gatherer{s: s, tenant: e.doc.Tenant, in: &inputs{revision: e.doc.Revision, found: []*entry{e}}}
+	g := documentLookup{s: s, tenant: e.doc.Tenant, in: &inputs{revision: e.doc.Revision, found: []*entry{e}}}
 	a := e.instance()
 	g.in.node = g.findNode(a.NodeID, a.NodeVersion)
 	names := a.Models
@@ -88,7 +88,7 @@ func gather(parts *Parts, s *snapshot, e *entry) *inputs {
 	return g.in
 }
 
-func (g *gatherer) findModel(name string) reference {
+func (g *documentLookup) findModel(name string) reference {
 	m := g.find(agent.KindModel, name)
 	if m.entry != nil {
 		p, _ := m.entry.parsed.Value.(*agent.ModelProfile)
@@ -102,11 +102,11 @@ func (g *gatherer) findModel(name string) reference {
 
 // findKnowledge looks up a collection, and its embedding model as the collection's own tenant sees it: that model made the vectors,
 // whoever searches them.
-func (g *gatherer) findKnowledge(name string) reference {
+func (g *documentLookup) findKnowledge(name string) reference {
 	k := g.find(agent.KindKnowledge, name)
 	if k.entry != nil {
 		if v, ok := k.entry.parsed.Value.(*agent.KnowledgeCollection); ok && v.Embedding != "" {
-			m := (&gatherer{s: g.s, tenant: k.entry.doc.Tenant, in: g.in}).findModel(v.Embedding)
+			m := (&documentLookup{s: g.s, tenant: k.entry.doc.Tenant, in: g.in}).findModel(v.Embedding)
 			k.model = &m
 		}
 	}
@@ -114,7 +114,7 @@ func (g *gatherer) findKnowledge(name string) reference {
 }
 
 // findDelegate looks up another agent. It is no input: a plan has only its description.
-func (g *gatherer) findDelegate(name string) reference {
+func (g *documentLookup) findDelegate(name string) reference {
 	e := g.s.find(agent.KindAgent, g.tenant, name, &g.in.uses)
 	if e != nil {
 		g.in.revision = max(g.in.revision, e.doc.Revision)
@@ -123,7 +123,7 @@ func (g *gatherer) findDelegate(name string) reference {
 }
 
 // addGrants looks up the grants in order. * means every toolkit that no other entry grants, except those granted on request only.
-func (g *gatherer) addGrants(parts *Parts, list []agent.ToolGrant) {
+func (g *documentLookup) addGrants(parts *Parts, list []agent.ToolGrant) {
 	named := map[string]bool{}
 	grants := make([][]grant, len(list))
 	for i, t := range list {
@@ -151,7 +151,7 @@ func (g *gatherer) addGrants(parts *Parts, list []agent.ToolGrant) {
 
 // addNeededGrants adds the tools that something else needs, as if they were listed last: delegates need the tool that hands work over,
 // deferred tools the one that finds them, some middleware tools of its own.
-func (g *gatherer) addNeededGrants(parts *Parts, a *agent.AgentInstance) {
+func (g *documentLookup) addNeededGrants(parts *Parts, a *agent.AgentInstance) {
 	need := func(t agent.ToolGrant, path string) {
 		if !strings.Contains(t.Toolkit, "@") {
 			t.Toolkit += "@" + derivedVersion // a node and no binding, whose names a tenant chooses
@@ -194,7 +194,7 @@ func (g *gatherer) addNeededGrants(parts *Parts, a *agent.AgentInstance) {
 	}
 }
 
-func (g *gatherer) findGrant(t agent.ToolGrant, path string) grant {
+func (g *documentLookup) findGrant(t agent.ToolGrant, path string) grant {
 	out := grant{ToolGrant: t, path: path, bound: &agent.ToolBinding{Name: t.Toolkit}}
 	out.bound.NodeID, out.bound.NodeVersion, _ = strings.Cut(t.Toolkit, "@")
 	if b := g.find(agent.KindBinding, t.Toolkit); b.entry != nil {
@@ -211,14 +211,14 @@ func (g *gatherer) findGrant(t agent.ToolGrant, path string) grant {
 	return out
 }
 
-func (g *gatherer) find(kind agent.Kind, name string) reference {
+func (g *documentLookup) find(kind agent.Kind, name string) reference {
 	e := g.s.find(kind, g.tenant, name, &g.in.uses)
 	g.record(e)
 	return reference{name: name, entry: e}
 }
 
 // findNode returns a node, its newest version if version is empty; nil if there is none.
-func (g *gatherer) findNode(id, version string) *entry {
+func (g *documentLookup) findNode(id, version string) *entry {
 	k := agent.DocumentKey{Kind: agent.KindNode, Name: id, Version: version}
 	g.in.uses = append(g.in.uses, k)
 	e := g.s.docs[k]
@@ -229,7 +229,7 @@ func (g *gatherer) findNode(id, version string) *entry {
 	return e
 }
 
-func (g *gatherer) record(e *entry) {
+func (g *documentLookup) record(e *entry) {
 	if e != nil {
 		g.in.found = append(g.in.found, e)
 		g.in.revision = max(g.in.revision, e.doc.Revision)

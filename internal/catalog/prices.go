@@ -26,7 +26,7 @@ func priceKey(provider, model string) string {
 func needsPrice(m *agent.ModelProfile) bool { return !m.Price.IsSet() && m.BaseURL == "" }
 
 // findPrice returns the profile that a tenant sees under the name of a model, if it has a price of that model; nil if there is none.
-func (g *gatherer) findPrice(m *agent.ModelProfile) *agent.ModelProfile {
+func (g *documentLookup) findPrice(m *agent.ModelProfile) *agent.ModelProfile {
 	if !needsPrice(m) {
 		return nil
 	}

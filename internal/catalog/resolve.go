@@ -59,7 +59,7 @@ func unknownAgent(name string) error {
 }
 
 // compiled returns an agent's plan, which is compiled once per entry.
-func (r *Registry) compiled(s *snapshot, e *entry) *compiled {
+func (r *Registry) compiled(s *snapshot, e *entry) *compiledPlan {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.compiled == nil {
@@ -70,7 +70,7 @@ func (r *Registry) compiled(s *snapshot, e *entry) *compiled {
 
 // publishedOrCompiled returns the published plan of an agent. It compiles the agent if there is none, if an input has changed since, or if
 // the published bytes are missing or wrong.
-func (r *Registry) publishedOrCompiled(ctx context.Context, s *snapshot, e *entry) *compiled {
+func (r *Registry) publishedOrCompiled(ctx context.Context, s *snapshot, e *entry) *compiledPlan {
 	a, ok := s.artifacts[agentKey{e.doc.Tenant, e.doc.Name}]
 	if !ok || e.cached() != nil {
 		return r.compiled(s, e)
@@ -85,7 +85,7 @@ func (r *Registry) publishedOrCompiled(ctx context.Context, s *snapshot, e *entr
 		r.cfg.Logger.Warn("published plan cannot be used; compiling", zap.String("agent", e.doc.String()), zap.String("hash", a.Hash), zap.Error(err))
 		return r.compiled(s, e)
 	}
-	c := &compiled{plan: *p, hash: a.Hash, inputs: digest, uses: in.uses, revision: in.revision}
+	c := &compiledPlan{plan: *p, hash: a.Hash, inputs: digest, uses: in.uses, revision: in.revision}
 	c.saved.Store(true)
 	e.mu.Lock()
 	defer e.mu.Unlock()

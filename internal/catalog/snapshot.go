@@ -38,7 +38,7 @@ type entry struct {
 	parsed *manifest.Document
 
 	mu       sync.Mutex
-	compiled *compiled           // of an agent; nil until first used
+	compiled *compiledPlan       // of an agent; nil until first used
 	schema   *properties         // of a node; nil until first used
 	claims   *agent.Capabilities // of a model; nil until first used
 }
@@ -77,7 +77,7 @@ func (e *entry) table() *agent.RouteTable {
 }
 
 // cached returns the plan of the entry, nil if it is not compiled yet.
-func (e *entry) cached() *compiled {
+func (e *entry) cached() *compiledPlan {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.compiled

@@ -42,7 +42,7 @@ func (d *dataConverter) FromPayloads(p *commonpb.Payloads, into ...any) error {
 }
 
 func (d *dataConverter) check(err error) error {
-	if _, unreadable := errors.AsType[*undecodable](err); d.inWorkflow && unreadable {
+	if _, unreadable := errors.AsType[*decryptError](err); d.inWorkflow && unreadable {
 		panic(err) //nolint:forbidigo // fails the workflow task and not the workflow
 	}
 	return err

@@ -48,7 +48,7 @@ func (k *Keyring) Decode(payloads []*commonpb.Payload) ([]*commonpb.Payload, err
 		}
 		plain, err := k.decrypt(p)
 		if err != nil {
-			return nil, &undecodable{index: i, err: err}
+			return nil, &decryptError{index: i, err: err}
 		}
 		out[i] = plain
 	}
@@ -78,11 +78,11 @@ func (k *Keyring) decrypt(p *commonpb.Payload) (*commonpb.Payload, error) {
 
 const opDecrypt = "decrypt payload"
 
-// undecodable is the error of a payload that could not be decrypted.
-type undecodable struct {
+// decryptError is the error of a payload that could not be decrypted.
+type decryptError struct {
 	index int
 	err   error
 }
 
-func (u *undecodable) Error() string { return u.err.Error() }
-func (u *undecodable) Unwrap() error { return u.err }
+func (u *decryptError) Error() string { return u.err.Error() }
+func (u *decryptError) Unwrap() error { return u.err }

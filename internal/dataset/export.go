@@ -27,7 +27,7 @@ type exporter struct {
 	disarm bool
 	bound  int64 // of a row, in bytes
 	found  bool  // where is known, for a document that is no array
-	where  where
+	where  rowsPlace
 }
 
 // Export writes the rows of a stored JSON document in a format, without ever holding more of it than a row. open is called once for

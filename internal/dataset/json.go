@@ -20,7 +20,7 @@ func ReadJSON(r io.Reader, l Limits) ([]Row, error) {
 		return nil, err
 	}
 	if c == '[' {
-		return collect(in, where{}, l)
+		return collect(in, rowsPlace{}, l)
 	}
 	if err := checkDocument(c, in); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func excerpt(in *bufio.Reader) string {
 	return strings.ToValidUTF8(string(start), "\ufffd")
 }
 
-func collect(r io.Reader, w where, l Limits) ([]Row, error) {
+func collect(r io.Reader, w rowsPlace, l Limits) ([]Row, error) {
 	rows, kept := []Row{}, arena{}
 	err := each(r, w, func(row []byte) error {
 		if len(rows) == l.rows() {
@@ -72,7 +72,7 @@ func collect(r io.Reader, w where, l Limits) ([]Row, error) {
 
 // each calls yield with every row of a document, checked; a row is good until yield returns. The document is read to its end when it
 // is an array: another one was read as a whole to find the rows.
-func each(r io.Reader, w where, yield func(row []byte) error) error {
+func each(r io.Reader, w rowsPlace, yield func(row []byte) error) error {
 	dec := jsontext.NewDecoder(r)
 	if err := w.enter(dec); err != nil {
 		return err
@@ -81,7 +81,7 @@ func each(r io.Reader, w where, yield func(row []byte) error) error {
 }
 
 // rows is [each] after [where.enter].
-func (w where) rows(dec *jsontext.Decoder, yield func(row []byte) error) error {
+func (w rowsPlace) rows(dec *jsontext.Decoder, yield func(row []byte) error) error {
 	if w.single {
 		row, err := dec.ReadValue()
 		if err != nil {

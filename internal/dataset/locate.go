@@ -19,14 +19,14 @@ func rowFields() []string {
 
 func wrapperFields() []string { return []string{"data", "result", "response", "payload"} }
 
-// where is the place of the rows in a document: the elements of the array at a path, or the one object.
-type where struct {
+// rowsPlace is the place of the rows in a document: the elements of the array at a path, or the one object.
+type rowsPlace struct {
 	path   []string
 	single bool
 }
 
 // rowPlace turns the pointer to a mistake in the document into the form of errors.
-func (w where) rowPlace(pointer string) string {
+func (w rowsPlace) rowPlace(pointer string) string {
 	for _, name := range w.path {
 		pointer = strings.TrimPrefix(pointer, string(jsontext.Pointer("").AppendToken(name)))
 	}
@@ -38,14 +38,14 @@ func (w where) rowPlace(pointer string) string {
 }
 
 // locate reads a document that is an object to its end, keeping no more of it than the names of the arrays.
-func locate(r io.Reader) (where, error) {
+func locate(r io.Reader) (rowsPlace, error) {
 	dec := jsontext.NewDecoder(r)
 	o := outline{}
 	if err := o.read(dec, true); err != nil {
-		return where{}, syntaxError(err, inDocument)
+		return rowsPlace{}, syntaxError(err, inDocument)
 	}
 	if err := checkEnd(dec); err != nil {
-		return where{}, err
+		return rowsPlace{}, err
 	}
 	return o.rows()
 }
@@ -110,23 +110,23 @@ func (o *outline) array(dec *jsontext.Decoder, name string) error {
 }
 
 // rows applies the rule.
-func (o *outline) rows() (where, error) {
+func (o *outline) rows() (rowsPlace, error) {
 	for _, name := range rowFields() {
 		if slices.Contains(o.arrays, name) {
-			return where{path: []string{name}}, nil
+			return rowsPlace{path: []string{name}}, nil
 		}
 	}
 	switch len(o.objects) {
 	case 0:
 	case 1:
-		return where{path: o.objects}, nil
+		return rowsPlace{path: o.objects}, nil
 	default:
 		names := slices.Clone(o.objects)
 		for i := range names {
 			names[i] = clip.Bytes(names[i], maxQuoted)
 		}
 		slices.Sort(names)
-		return where{}, agent.Errorf(agent.CodeInvalid, "", "has several arrays and none is obviously the rows: %s", strings.Join(names, ", "))
+		return rowsPlace{}, agent.Errorf(agent.CodeInvalid, "", "has several arrays and none is obviously the rows: %s", strings.Join(names, ", "))
 	}
 	for _, name := range wrapperFields() {
 		if o.inner[name] != nil {
@@ -135,11 +135,11 @@ func (o *outline) rows() (where, error) {
 			return w, err
 		}
 	}
-	return where{single: true}, nil
+	return rowsPlace{single: true}, nil
 }
 
 // enter reads up to the first row.
-func (w where) enter(dec *jsontext.Decoder) error {
+func (w rowsPlace) enter(dec *jsontext.Decoder) error {
 	for _, name := range w.path {
 		if _, err := dec.ReadToken(); err != nil {
 			return syntaxError(err, inDocument)

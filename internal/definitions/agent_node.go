@@ -14,7 +14,7 @@ const channelWorkflow = "workflow"
 // turn is refused, the visit has failed and the result says how. BeginAgentNode is idempotent.
 func (r *Runner) BeginAgentNode(ctx context.Context, in NodeInput) (BeginAgentNodeResult, error) {
 	var begun BeginAgentNodeResult
-	done, err := r.visit(ctx, in, func(v *visit) (agent.RunStep, error) {
+	done, err := r.visit(ctx, in, func(v *nodeVisit) (agent.RunStep, error) {
 		req, err := v.turnRequest(ctx)
 		if err != nil {
 			return agent.RunStep{}, err
@@ -35,7 +35,7 @@ func (r *Runner) BeginAgentNode(ctx context.Context, in NodeInput) (BeginAgentNo
 }
 
 // turnRequest returns the request for the turn of an agent node.
-func (v *visit) turnRequest(ctx context.Context) (agent.TurnRequest, error) {
+func (v *nodeVisit) turnRequest(ctx context.Context) (agent.TurnRequest, error) {
 	if v.runner.Turns == nil {
 		return agent.TurnRequest{}, asNodeError(agent.Invalid("type", "this runtime runs no agent nodes"))
 	}
@@ -75,7 +75,7 @@ type turnOutput struct {
 
 // StoreAgentNode stores the outcome of a turn as the outcome of its agent node. It is idempotent.
 func (r *Runner) StoreAgentNode(ctx context.Context, in NodeInput) (NodeResult, error) {
-	return r.visit(ctx, in, func(v *visit) (agent.RunStep, error) {
+	return r.visit(ctx, in, func(v *nodeVisit) (agent.RunStep, error) {
 		id := agent.TurnID(v.idempotencyKey())
 		step := agent.RunStep{TurnID: id}
 		if v.runner.Turns == nil {

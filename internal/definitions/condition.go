@@ -11,7 +11,7 @@ import (
 
 // runCondition evaluates the expression of a condition. If it is evaluated per row, the output for "true" has the rows that satisfy it; if no
 // row does, the outcome is "false" and the output has all rows.
-func (v *visit) runCondition(ctx context.Context) (agent.RunStep, error) {
+func (v *nodeVisit) runCondition(ctx context.Context) (agent.RunStep, error) {
 	program, err := expr.Compile(v.node.Expr)
 	if err != nil {
 		return agent.RunStep{}, asNodeError(agent.Invalid("expr", "%w", err))
@@ -39,7 +39,7 @@ func (v *visit) runCondition(ctx context.Context) (agent.RunStep, error) {
 }
 
 // evaluationError returns err as an error of the node, unless the context has ended.
-func (v *visit) evaluationError(ctx context.Context, err error) error {
+func (v *nodeVisit) evaluationError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (v *visit) evaluationError(ctx context.Context, err error) error {
 
 // filterStoredRows evaluates the condition for each row behind a reference and stores the rows that satisfy it. It holds one row in memory at a
 // time.
-func (v *visit) filterStoredRows(ctx context.Context, program *expr.Program, in visitInput) (agent.RunStep, error) {
+func (v *nodeVisit) filterStoredRows(ctx context.Context, program *expr.Program, in visitInput) (agent.RunStep, error) {
 	data, err := v.loadDataWithoutRows(ctx, in, v.node.Expr)
 	if err != nil {
 		return agent.RunStep{}, err

@@ -25,7 +25,7 @@ const (
 var visitNamespace = uuid.MustParse("b1d7f6f4-5a43-5a0e-9a8e-7d5f0f1f6c21") //nolint:gochecknoglobals // a constant in all but syntax
 
 // idempotencyKey returns a key that is the same for every attempt of the visit.
-func (v *visit) idempotencyKey() string {
+func (v *nodeVisit) idempotencyKey() string {
 	return uuid.NewSHA1(visitNamespace, fmt.Appendf(nil, "%s\x00%s\x00%d", v.in.RunID, v.node.ID, v.in.Visit)).String()
 }
 
@@ -34,7 +34,7 @@ var errAlreadyAttempted = errors.New("an attempt was cut off")
 
 // effect is an action of a visit that must not happen twice, such as sending a mail.
 type effect struct {
-	visit      *visit
+	visit      *nodeVisit
 	repeatable bool // happening twice does no harm
 	attempt    func(ctx context.Context, mark func() error) error
 
@@ -45,7 +45,7 @@ type effect struct {
 // runEffect calls attempt until it succeeds, or fails in a way that another attempt cannot help. attempt calls mark right before the action may
 // take effect. The mark is stored: an attempt that was cut off behind it is never repeated, unless the effect is repeatable. An attempt that
 // ended before the mark had no effect, and any worker may repeat it.
-func (v *visit) runEffect(visitCtx context.Context, repeatable bool, attempt func(ctx context.Context, mark func() error) error) error {
+func (v *nodeVisit) runEffect(visitCtx context.Context, repeatable bool, attempt func(ctx context.Context, mark func() error) error) error {
 	ctx, stop := context.WithTimeout(visitCtx, maxEffectTime)
 	defer stop()
 	e := &effect{visit: v, repeatable: repeatable, attempt: attempt}
@@ -130,7 +130,7 @@ func untilWorkerStops(ctx context.Context) (retryCtx context.Context, done func(
 }
 
 // retryPolicy returns how many attempts the visit makes and how long it pauses in between.
-func (v *visit) retryPolicy() (uint, *backoff.ExponentialBackOff) {
+func (v *nodeVisit) retryPolicy() (uint, *backoff.ExponentialBackOff) {
 	r := v.config.Retries
 	attempts := r.MaxAttempts
 	if attempts <= 0 {
@@ -148,7 +148,7 @@ func (v *visit) retryPolicy() (uint, *backoff.ExponentialBackOff) {
 }
 
 // attemptTimeout returns the time that one attempt may take.
-func (v *visit) attemptTimeout() time.Duration {
+func (v *nodeVisit) attemptTimeout() time.Duration {
 	if s := v.config.TimeoutSec; s > 0 && s < int64(maxAttemptTime/time.Second) {
 		return time.Duration(s) * time.Second
 	} else if s == 0 && v.config.Action == actionWebhook {

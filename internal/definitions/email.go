@@ -21,7 +21,7 @@ type emailOutput struct {
 }
 
 // sendEmail renders the mail of an email task and sends it.
-func (v *visit) sendEmail(ctx context.Context, in visitInput) (emailOutput, error) {
+func (v *nodeVisit) sendEmail(ctx context.Context, in visitInput) (emailOutput, error) {
 	if v.runner.Mailer == nil {
 		return emailOutput{}, asNodeError(agent.Invalid("config.action", "this runtime sends no mail: none is configured"))
 	}
@@ -51,7 +51,7 @@ func (v *visit) sendEmail(ctx context.Context, in visitInput) (emailOutput, erro
 }
 
 // render fills the expressions of a template. field names the config member in errors.
-func (v *visit) render(ctx context.Context, field, text string, data expr.Data) (string, error) {
+func (v *nodeVisit) render(ctx context.Context, field, text string, data expr.Data) (string, error) {
 	t, err := expr.CompileTemplate(text)
 	if err == nil {
 		var out string
@@ -66,7 +66,7 @@ func (v *visit) render(ctx context.Context, field, text string, data expr.Data) 
 }
 
 // defaultBody returns the body of a mail whose config has none: the input, rows as a table.
-func (v *visit) defaultBody(data expr.Data) string {
+func (v *nodeVisit) defaultBody(data expr.Data) string {
 	var b strings.Builder
 	run := &v.facts.run
 	fmt.Fprintf(&b, "Workflow %s, run %s\n\n", run.Tag, run.RunID)

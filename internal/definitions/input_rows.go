@@ -21,7 +21,7 @@ func (s rowSource) rows() ([]any, bool) {
 }
 
 // rowSources returns the outputs in the input that have rows, in the order of the edges.
-func (v *visit) rowSources(in visitInput) []rowSource {
+func (v *nodeVisit) rowSources(in visitInput) []rowSource {
 	if len(v.in.From) < 2 {
 		return sourceIfRows(rowSource{decodeJSON(in.value), in.rowsRef})
 	}
@@ -51,7 +51,7 @@ func sourceIfRows(s rowSource) []rowSource {
 
 // storeInputRows returns the reference of the rows in the input, empty if there are none. It returns the reference of a single source as it is;
 // the rows of several sources are stored one after the other.
-func (v *visit) storeInputRows(ctx context.Context, in visitInput) (string, error) {
+func (v *nodeVisit) storeInputRows(ctx context.Context, in visitInput) (string, error) {
 	sources := v.rowSources(in)
 	switch {
 	case len(sources) == 0:
@@ -77,7 +77,7 @@ func (v *visit) storeInputRows(ctx context.Context, in visitInput) (string, erro
 }
 
 // copyRows writes the rows of one source, up to [maxInputRowsBytes] in all.
-func (v *visit) copyRows(ctx context.Context, s rowSource, writer *rowWriter) error {
+func (v *nodeVisit) copyRows(ctx context.Context, s rowSource, writer *rowWriter) error {
 	add := func(row any) error {
 		if err := writer.add(row); err != nil {
 			return err

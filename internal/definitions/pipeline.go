@@ -18,7 +18,7 @@ type rowsOutput struct {
 }
 
 // runPipeline runs the steps of a pipeline task with the rows of the input, unless the steps bring rows themselves.
-func (v *visit) runPipeline(ctx context.Context, in visitInput) (rowsOutput, error) {
+func (v *nodeVisit) runPipeline(ctx context.Context, in visitInput) (rowsOutput, error) {
 	p := v.runner.Pipelines
 	if p == nil {
 		return rowsOutput{}, asNodeError(agent.Invalid("config.action", "this runtime runs no pipelines"))

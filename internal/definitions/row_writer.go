@@ -29,7 +29,7 @@ type storedRows struct {
 }
 
 // newRowWriter returns a writer without rows. The caller must call finish or abort.
-func (v *visit) newRowWriter(ctx context.Context) *rowWriter {
+func (v *nodeVisit) newRowWriter(ctx context.Context) *rowWriter {
 	return &rowWriter{put: func(r io.Reader) (string, error) { return v.runner.Rows.Put(ctx, v.facts.run.Tenant, r) }}
 }
 

@@ -13,8 +13,8 @@ import (
 // saveTimeout bounds the time to store the outcome of a visit.
 const saveTimeout = 10 * time.Second
 
-// visit is a visit of a node while it runs.
-type visit struct {
+// nodeVisit is a visit of a node while it runs.
+type nodeVisit struct {
 	runner  *Runner
 	facts   *runFacts
 	node    *agent.WorkflowNode
@@ -39,7 +39,7 @@ func asNodeError(err error) error {
 // RunNode makes one visit of a task, a condition or a timer, and stores its output. It is idempotent, and no effect happens twice. A failure of
 // the node is in the result; an error means that the visit may be tried again.
 func (r *Runner) RunNode(ctx context.Context, in NodeInput) (NodeResult, error) {
-	return r.visit(ctx, in, func(v *visit) (agent.RunStep, error) {
+	return r.visit(ctx, in, func(v *nodeVisit) (agent.RunStep, error) {
 		switch v.node.Type {
 		case agent.WorkflowTask:
 			return v.runTask(ctx)
@@ -55,7 +55,7 @@ func (r *Runner) RunNode(ctx context.Context, in NodeInput) (NodeResult, error) 
 }
 
 // visit calls work and stores the outcome, unless the outcome of the visit is stored already.
-func (r *Runner) visit(ctx context.Context, in NodeInput, work func(v *visit) (agent.RunStep, error)) (NodeResult, error) {
+func (r *Runner) visit(ctx context.Context, in NodeInput, work func(v *nodeVisit) (agent.RunStep, error)) (NodeResult, error) {
 	step, ok, err := r.Store.Step(ctx, in.RunID, in.Node, in.Visit)
 	if err != nil {
 		return NodeResult{}, err
@@ -78,7 +78,7 @@ func (r *Runner) visit(ctx context.Context, in NodeInput, work func(v *visit) (a
 	return out, err
 }
 
-func (r *Runner) newVisit(ctx context.Context, in NodeInput) (*visit, error) {
+func (r *Runner) newVisit(ctx context.Context, in NodeInput) (*nodeVisit, error) {
 	f, err := r.findRun(ctx, in.RunID)
 	if err != nil {
 		return nil, err
@@ -91,11 +91,11 @@ func (r *Runner) newVisit(ctx context.Context, in NodeInput) (*visit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &visit{runner: r, facts: f, node: n, config: c, in: in, started: time.Now()}, nil
+	return &nodeVisit{runner: r, facts: f, node: n, config: c, in: in, started: time.Now()}, nil
 }
 
 // settle puts the outcome of the work into the step. It returns the errors that are not the node's, and [ErrCancelled].
-func (v *visit) settle(ctx context.Context, step *agent.RunStep, err error) error {
+func (v *nodeVisit) settle(ctx context.Context, step *agent.RunStep, err error) error {
 	failed, isNodeError := errors.AsType[nodeError](err)
 	switch {
 	case err == nil && step.Status == "":
@@ -114,7 +114,7 @@ func (v *visit) settle(ctx context.Context, step *agent.RunStep, err error) erro
 }
 
 // save stores the outcome of a visit and returns what is stored: the first outcome is kept.
-func (v *visit) save(ctx context.Context, step agent.RunStep) (NodeResult, error) {
+func (v *nodeVisit) save(ctx context.Context, step agent.RunStep) (NodeResult, error) {
 	if len(step.Output) > maxOutputBytes {
 		step.Status, step.Outcome, step.Ref = agent.RunFailed, "", ""
 		step.Error = &agent.Failure{
@@ -144,7 +144,7 @@ func nodeResult(s *agent.RunStep) NodeResult {
 
 // EndNode stores the outcome of a visit whose activity did not. It is idempotent: an outcome that is stored is kept.
 func (r *Runner) EndNode(ctx context.Context, in EndNodeInput) (NodeResult, error) {
-	return r.visit(ctx, in.NodeInput, func(v *visit) (agent.RunStep, error) {
+	return r.visit(ctx, in.NodeInput, func(v *nodeVisit) (agent.RunStep, error) {
 		s := agent.RunStep{Status: agent.RunFailed, Error: truncateFailure(in.Failure)}
 		if in.Cancelled {
 			s.Status, s.Error = agent.RunCancelled, nil
@@ -161,7 +161,7 @@ func (r *Runner) EndNode(ctx context.Context, in EndNodeInput) (NodeResult, erro
 }
 
 // runTask runs the action of a task.
-func (v *visit) runTask(ctx context.Context) (agent.RunStep, error) {
+func (v *nodeVisit) runTask(ctx context.Context) (agent.RunStep, error) {
 	in, err := v.loadInput(ctx)
 	if err != nil {
 		return agent.RunStep{}, err

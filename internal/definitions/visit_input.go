@@ -22,7 +22,7 @@ type visitInput struct {
 }
 
 // loadInput reads the input of the visit.
-func (v *visit) loadInput(ctx context.Context) (visitInput, error) {
+func (v *nodeVisit) loadInput(ctx context.Context) (visitInput, error) {
 	if len(v.in.From) == 0 {
 		return visitInput{value: v.facts.run.Input}, nil
 	}
@@ -68,7 +68,7 @@ func nullIfEmpty(raw json.RawMessage) json.RawMessage {
 }
 
 // loadData returns the variables of expressions. It reads at most [maxRows] rows and [maxRowBytes] bytes of rows behind each reference.
-func (v *visit) loadData(ctx context.Context, in visitInput, texts ...string) (expr.Data, error) {
+func (v *nodeVisit) loadData(ctx context.Context, in visitInput, texts ...string) (expr.Data, error) {
 	d, err := v.loadDataWithoutRows(ctx, in, texts...)
 	if err != nil {
 		return d, err
@@ -89,7 +89,7 @@ func (v *visit) loadData(ctx context.Context, in visitInput, texts ...string) (e
 
 // loadDataWithoutRows returns the variables of expressions without the rows behind references. It reads the outputs of earlier nodes only if one
 // of the texts mentions "steps".
-func (v *visit) loadDataWithoutRows(ctx context.Context, in visitInput, texts ...string) (expr.Data, error) {
+func (v *nodeVisit) loadDataWithoutRows(ctx context.Context, in visitInput, texts ...string) (expr.Data, error) {
 	run := &v.facts.run
 	d := expr.Data{Run: map[string]any{
 		"run_id": run.RunID, "workflow_tag": run.Tag, "workflow_owner": run.Owner, "workflow_id": run.WorkflowID,
@@ -131,7 +131,7 @@ func decodeJSON(raw json.RawMessage) any {
 }
 
 // withRows returns an output with the rows behind its reference: as its member "rows", or instead of an output that is no object.
-func (v *visit) withRows(ctx context.Context, output any, ref string) (any, error) {
+func (v *nodeVisit) withRows(ctx context.Context, output any, ref string) (any, error) {
 	rows, err := v.loadFirstRows(ctx, ref)
 	if err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func (v *visit) withRows(ctx context.Context, output any, ref string) (any, erro
 }
 
 // loadFirstRows reads rows up to [maxRows] and [maxRowBytes].
-func (v *visit) loadFirstRows(ctx context.Context, ref string) ([]any, error) {
+func (v *nodeVisit) loadFirstRows(ctx context.Context, ref string) ([]any, error) {
 	rows := []any{}
 	err := v.forEachRow(ctx, ref, maxRowBytes, func(row any) error {
 		if rows = append(rows, row); len(rows) >= maxRows {
@@ -161,7 +161,7 @@ var errStopReading = errors.New("enough")
 
 // forEachRow calls handle for each row behind a reference. If maxBytes is positive, it reads no further than that and drops the row that is cut
 // off there.
-func (v *visit) forEachRow(ctx context.Context, ref string, maxBytes int64, handle func(row any) error) error {
+func (v *nodeVisit) forEachRow(ctx context.Context, ref string, maxBytes int64, handle func(row any) error) error {
 	content, err := v.runner.Rows.Open(ctx, v.facts.run.Tenant, ref)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", ref, err)

@@ -43,7 +43,7 @@ type defaultWebhookBody struct {
 }
 
 // sendWebhook sends the request of a webhook task.
-func (v *visit) sendWebhook(ctx context.Context, in visitInput) (webhookOutput, error) {
+func (v *nodeVisit) sendWebhook(ctx context.Context, in visitInput) (webhookOutput, error) {
 	if v.runner.Webhooks == nil {
 		return webhookOutput{}, asNodeError(agent.Invalid("config.action", "this runtime calls no webhooks"))
 	}
@@ -65,7 +65,7 @@ func (v *visit) sendWebhook(ctx context.Context, in visitInput) (webhookOutput, 
 }
 
 // buildWebhook renders the request of a webhook task.
-func (v *visit) buildWebhook(ctx context.Context, in visitInput) (notifications.Webhook, error) {
+func (v *nodeVisit) buildWebhook(ctx context.Context, in visitInput) (notifications.Webhook, error) {
 	w := notifications.Webhook{
 		Tenant: v.facts.run.Tenant, Method: strings.ToUpper(cmp.Or(v.config.Method, methodPost)), Header: map[string]string{},
 		Auth: v.config.Auth, Key: v.idempotencyKey(),
@@ -96,7 +96,7 @@ func (v *visit) buildWebhook(ctx context.Context, in visitInput) (notifications.
 }
 
 // renderURL fills the expressions of the URL; their values are escaped.
-func (v *visit) renderURL(ctx context.Context, data expr.Data) (string, error) {
+func (v *nodeVisit) renderURL(ctx context.Context, data expr.Data) (string, error) {
 	t, err := expr.CompileTemplate(v.config.URL)
 	if err == nil {
 		var out string
@@ -111,7 +111,7 @@ func (v *visit) renderURL(ctx context.Context, data expr.Data) (string, error) {
 }
 
 // webhookBody returns the body of the config: a string is a template, other JSON is sent unchanged. Without one it returns a [defaultWebhookBody].
-func (v *visit) webhookBody(ctx context.Context, data expr.Data) ([]byte, error) {
+func (v *nodeVisit) webhookBody(ctx context.Context, data expr.Data) ([]byte, error) {
 	if len(v.config.Body) == 0 || string(v.config.Body) == "null" {
 		n := defaultWebhookBody{Tag: v.facts.run.Tag, RunID: v.in.RunID, Node: v.node.ID, Visit: v.in.Visit, Input: data.Input}
 		return json.Marshal(n)

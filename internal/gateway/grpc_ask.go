@@ -57,7 +57,7 @@ func (s *grpcServer) AskAgent(ctx context.Context, p *pb.AgentRequest) (*pb.Agen
 	ctx, cancel := s.whileOpen(ctx)
 	defer cancel()
 	var answer *pb.AgentResponse
-	a := asking{Gateway: s.Gateway, caller: caller, receipt: receipt}
+	a := askStream{Gateway: s.Gateway, caller: caller, receipt: receipt}
 	err = a.run(ctx, func(r *pb.AgentResponse) error {
 		if len(a.pause.Pending) > 0 && r.GetStatus() == agent.StateWaiting {
 			return waitingError(receipt, a.pause.Pending)
@@ -87,12 +87,12 @@ func (s *grpcServer) AskAgentStream(p *pb.AgentRequest, out grpc.ServerStreaming
 	}
 	ctx, cancel := s.whileOpen(out.Context())
 	defer cancel()
-	a := asking{Gateway: s.Gateway, caller: caller, receipt: receipt, pieces: true}
+	a := askStream{Gateway: s.Gateway, caller: caller, receipt: receipt, pieces: true}
 	return a.run(ctx, out.Send)
 }
 
-// asking turns the events of one turn into responses.
-type asking struct {
+// askStream turns the events of one turn into responses.
+type askStream struct {
 	*Gateway
 
 	caller  identity
@@ -115,19 +115,19 @@ type piece struct {
 const maxSent = 1 << 20
 
 // keep remembers a piece that was sent.
-func (a *asking) keep(index int64, text string) {
+func (a *askStream) keep(index int64, text string) {
 	if a.size += len(text); a.pieces && a.size <= maxSent {
 		a.sent = append(a.sent, piece{index, text})
 	}
 }
 
 // drop forgets the pieces that a reset takes back.
-func (a *asking) drop(from int64) {
+func (a *askStream) drop(from int64) {
 	a.sent = slices.DeleteFunc(a.sent, func(p piece) bool { return p.index >= from })
 }
 
 // has reports whether the client has got the whole answer: what it shows ends with it.
-func (a *asking) has(answer string) bool {
+func (a *askStream) has(answer string) bool {
 	if answer == "" || len(a.sent) == 0 || a.size > maxSent {
 		return false
 	}
@@ -139,7 +139,7 @@ func (a *asking) has(answer string) bool {
 }
 
 // run yields responses until the final one.
-func (a *asking) run(ctx context.Context, yield func(*pb.AgentResponse) error) error {
+func (a *askStream) run(ctx context.Context, yield func(*pb.AgentResponse) error) error {
 	after, output, err := a.begin(ctx)
 	if err != nil {
 		return err
@@ -175,7 +175,7 @@ func (a *asking) run(ctx context.Context, yield func(*pb.AgentResponse) error) e
 
 // begin says behind which event to begin. Of a turn that was asked before and whose first events have expired, the rest is yielded; when
 // it is over, its output.
-func (a *asking) begin(ctx context.Context) (after int64, over *agent.AgentStepOutput, err error) {
+func (a *askStream) begin(ctx context.Context) (after int64, over *agent.AgentStepOutput, err error) {
 	if !a.receipt.Joined {
 		return 0, nil, nil
 	}
@@ -194,7 +194,7 @@ func (a *asking) begin(ctx context.Context) (after int64, over *agent.AgentStepO
 }
 
 // take makes a response of an event; nil for one that says nothing to who asked.
-func (a *asking) take(e *agent.Event) *pb.AgentResponse {
+func (a *askStream) take(e *agent.Event) *pb.AgentResponse {
 	if branch := branchOf(e); branch != "" {
 		a.branch = branch
 	}
@@ -236,13 +236,13 @@ func branchOf(e *agent.Event) string {
 	return output.Branch
 }
 
-func (a *asking) response(index int64) *pb.AgentResponse {
+func (a *askStream) response(index int64) *pb.AgentResponse {
 	return &pb.AgentResponse{
 		TurnId: utf8(string(a.receipt.TurnID)), SessionId: utf8(string(a.receipt.SessionID)), EventIndex: index, Branch: utf8(a.branch),
 	}
 }
 
-func (a *asking) final(o *agent.AgentStepOutput, index int64) *pb.AgentResponse {
+func (a *askStream) final(o *agent.AgentStepOutput, index int64) *pb.AgentResponse {
 	r := a.response(index)
 	r.IsFinal, r.Text, r.Status, r.Error, r.Output = true, utf8(o.Output), utf8(string(o.Status)), failureToProto(o.Error), outputToProto(o)
 	r.Citations = each(citationsOf(o), annotationToProto)

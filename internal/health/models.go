@@ -68,14 +68,14 @@ func (o *Outcomes) forgetOldest() {
 
 // Watch returns m with calls that are recorded. It keeps the model's capabilities.
 func (o *Outcomes) Watch(profile string, m agent.Model) agent.Model {
-	w := watched{Model: m, profile: profile, outcomes: o}
+	w := watchedModel{Model: m, profile: profile, outcomes: o}
 	if c, ok := m.(agent.Capable); ok {
-		return capable{w, c}
+		return watchedCapableModel{w, c}
 	}
 	return w
 }
 
-type watched struct {
+type watchedModel struct {
 	agent.Model
 
 	profile  string
@@ -83,7 +83,7 @@ type watched struct {
 }
 
 // Generate implements [agent.Model].
-func (w watched) Generate(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+func (w watchedModel) Generate(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
 	var refused error // by the receiver of the fragments: not the model's failure
 	reply, err := w.Model.Generate(ctx, req, func(d agent.Delta) error {
 		refused = emit(d)
@@ -95,14 +95,14 @@ func (w watched) Generate(ctx context.Context, req agent.ModelRequest, emit func
 	return reply, err
 }
 
-type capable struct {
-	watched
+type watchedCapableModel struct {
+	watchedModel
 
 	of agent.Capable
 }
 
 // Capabilities implements [agent.Capable].
-func (c capable) Capabilities() agent.Capabilities { return c.of.Capabilities() }
+func (c watchedCapableModel) Capabilities() agent.Capabilities { return c.of.Capabilities() }
 
 // Probe reports profiles whose last call failed within 15 minutes, and profiles without a key. missing returns the latter, each with its variable
 // or file, and is called once a minute; nil: keys are not checked. Turns of other models run in any case.

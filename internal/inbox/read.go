@@ -25,7 +25,7 @@ func (b *Inbox) Turn(ctx context.Context, tenant string, id agent.TurnID) (gatew
 		return gateway.TurnView{}, err
 	}
 	if tenant != agent.AnyTenant && t.Record.Tenant != tenant {
-		return gateway.TurnView{}, unknown(id)
+		return gateway.TurnView{}, unknownTurn(id)
 	}
 	if t.Output == nil {
 		ended, err := b.Turns.EndIfOrphaned(ctx, &t)
@@ -67,7 +67,7 @@ func (b *Inbox) unrecorded(ctx context.Context, id agent.TurnID) (gateway.TurnVi
 	}
 	if v.Tail.Closed {
 		if kept, err := b.HasStream(ctx, id); err != nil || !kept { // it was deleted
-			return gateway.TurnView{}, cmp.Or(err, unknown(id))
+			return gateway.TurnView{}, cmp.Or(err, unknownTurn(id))
 		}
 		for e, err := range b.Turns.Log.Follow(ctx, string(id), v.Tail.LastIndex-1) {
 			if err != nil {
@@ -84,12 +84,12 @@ func (b *Inbox) unrecorded(ctx context.Context, id agent.TurnID) (gateway.TurnVi
 		return gateway.TurnView{}, err
 	}
 	if !workflow.Running {
-		return gateway.TurnView{}, unknown(id)
+		return gateway.TurnView{}, unknownTurn(id)
 	}
 	return v, nil
 }
 
-func unknown(id agent.TurnID) error {
+func unknownTurn(id agent.TurnID) error {
 	return agent.Errorf(agent.CodeNotFound, "", "there is no turn %q", id)
 }
 

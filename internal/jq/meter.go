@@ -17,7 +17,7 @@ type meter struct {
 	context.Context // lives exactly as long as the run
 
 	bounds   Bounds
-	seat     *seat
+	seat     *poolPlace
 	deadline time.Time
 	memory   int64 // bounds.Memory
 	base     int64 // bytes of the heap when the program began or went on after a pause
@@ -41,7 +41,7 @@ const (
 	heapMetric = "/memory/classes/heap/objects:bytes"
 )
 
-func newMeter(ctx context.Context, b Bounds, s *seat) *meter {
+func newMeter(ctx context.Context, b Bounds, s *poolPlace) *meter {
 	m := &meter{
 		Context: ctx, bounds: b, seat: s, deadline: time.Now().Add(b.Time), closed: make(chan struct{}), memory: b.Memory, sample: newHeapSample(),
 	}

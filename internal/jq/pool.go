@@ -42,8 +42,8 @@ type tenantShare struct {
 	waiting, begun int
 }
 
-// seat is the place of one program in a pool.
-type seat struct {
+// poolPlace is the place of one program in a pool.
+type poolPlace struct {
 	pool   *pool
 	tenant string
 	share  *tenantShare
@@ -58,8 +58,8 @@ func newPool() *pool {
 
 // enter waits until a program of a tenant may run. The caller calls release afterwards. The error is [agent.CodeRateLimited] when the
 // tenant has too many programs or has to wait too long.
-func (p *pool) enter(ctx context.Context, tenant string) (*seat, error) {
-	s := &seat{pool: p, tenant: tenant, slice: timeSlice}
+func (p *pool) enter(ctx context.Context, tenant string) (*poolPlace, error) {
+	s := &poolPlace{pool: p, tenant: tenant, slice: timeSlice}
 	if err := s.join(); err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (p *pool) enter(ctx context.Context, tenant string) (*seat, error) {
 }
 
 // join counts the program as waiting.
-func (s *seat) join() error {
+func (s *poolPlace) join() error {
 	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +94,7 @@ func (s *seat) join() error {
 }
 
 // begin waits until the program may run. If ctx ends before, the program is out of the pool.
-func (s *seat) begin(ctx context.Context) error {
+func (s *poolPlace) begin(ctx context.Context) error {
 	if err := s.share.turn.Acquire(ctx, 1); err != nil {
 		s.count(-1, 0)
 		return err
@@ -113,7 +113,7 @@ func (s *seat) begin(ctx context.Context) error {
 }
 
 // run waits until no other program runs.
-func (s *seat) run(ctx context.Context) error {
+func (s *poolPlace) run(ctx context.Context) error {
 	s.pool.ready.Add(1)
 	defer s.pool.ready.Add(-1)
 	err := s.pool.running.Acquire(ctx, 1)
@@ -122,7 +122,7 @@ func (s *seat) run(ctx context.Context) error {
 }
 
 // release takes a program that has begun out of the pool.
-func (s *seat) release() {
+func (s *poolPlace) release() {
 	if !s.ended {
 		s.pool.running.Release(1)
 	}
@@ -132,7 +132,7 @@ func (s *seat) release() {
 }
 
 // count adds to the numbers of the tenant's programs, and forgets a tenant without any.
-func (s *seat) count(waiting, begun int) {
+func (s *poolPlace) count(waiting, begun int) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	s.share.waiting += waiting
@@ -143,12 +143,12 @@ func (s *seat) count(waiting, begun int) {
 }
 
 // isSliceOver reports whether the program has had its time slice and another one waits.
-func (s *seat) isSliceOver() bool {
+func (s *poolPlace) isSliceOver() bool {
 	return !s.ended && s.pool.ready.Load() > 0 && time.Since(s.since) >= s.slice
 }
 
 // pause lets the others run and returns when it is this program's turn again, or when the context ends.
-func (s *seat) pause(ctx context.Context) {
+func (s *poolPlace) pause(ctx context.Context) {
 	s.pool.running.Release(1)
 	_ = s.run(ctx) // the meter sees that the context has ended
 }

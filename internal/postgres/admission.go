@@ -167,10 +167,10 @@ const maxWaiting = 2000
 // has a connection: a tenant with many requests would soon have all of them.
 type turnstiles struct {
 	mu       sync.Mutex
-	byTenant map[string]*turnstile // of tenants with requests
+	byTenant map[string]*tenantGate // of tenants with requests
 }
 
-type turnstile struct {
+type tenantGate struct {
 	free     chan struct{} // has an element while no request is let through
 	requests int
 }
@@ -193,15 +193,15 @@ func (t *turnstiles) enter(ctx context.Context, op, tenant string) (leave func()
 	}
 }
 
-func (t *turnstiles) join(op, tenant string) (*turnstile, error) {
+func (t *turnstiles) join(op, tenant string) (*tenantGate, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	stile := t.byTenant[tenant]
 	if stile == nil {
-		stile = &turnstile{free: make(chan struct{}, 1)}
+		stile = &tenantGate{free: make(chan struct{}, 1)}
 		stile.free <- struct{}{}
 		if t.byTenant == nil {
-			t.byTenant = map[string]*turnstile{}
+			t.byTenant = map[string]*tenantGate{}
 		}
 		t.byTenant[tenant] = stile
 	}
@@ -215,7 +215,7 @@ func (t *turnstiles) join(op, tenant string) (*turnstile, error) {
 	return stile, nil
 }
 
-func (t *turnstiles) exit(tenant string, stile *turnstile) {
+func (t *turnstiles) exit(tenant string, stile *tenantGate) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if stile.requests--; stile.requests == 0 {

@@ -68,9 +68,9 @@ func countValues(v any) int {
 	return n
 }
 
-// tally counts the work of a check beforehand. It goes wherever the validator could go, at a fraction of the cost, and stops at the bound.
+// workCounter counts the work of a check beforehand. It goes wherever the validator could go, at a fraction of the cost, and stops at the bound.
 // The validator cannot be stopped, and a schema of a few lines can keep it busy for years.
-type tally struct {
+type workCounter struct {
 	*Schema
 
 	left int
@@ -78,12 +78,12 @@ type tally struct {
 
 // isAffordable reports whether the work of a check is within its bound.
 func (s *Schema) isAffordable(value any) bool {
-	t := &tally{Schema: s, left: maxWork}
+	t := &workCounter{Schema: s, left: maxWork}
 	t.visit(s.root, value)
 	return t.left >= 0
 }
 
-func (t *tally) visit(s *jsonschema.Schema, value any) {
+func (t *workCounter) visit(s *jsonschema.Schema, value any) {
 	if s == nil || t.left < 0 {
 		return
 	}
@@ -122,7 +122,7 @@ func (f *facts) looksAt(value any) bool {
 	return slices.Contains(f.types, is) || is == "number" && slices.Contains(f.types, "integer")
 }
 
-func (t *tally) visitObject(s *jsonschema.Schema, object map[string]any) {
+func (t *workCounter) visitObject(s *jsonschema.Schema, object map[string]any) {
 	for name, value := range object {
 		if t.left < 0 {
 			return
@@ -146,7 +146,7 @@ func (t *tally) visitObject(s *jsonschema.Schema, object map[string]any) {
 	}
 }
 
-func (t *tally) visitArray(s *jsonschema.Schema, array []any) {
+func (t *workCounter) visitArray(s *jsonschema.Schema, array []any) {
 	items, _ := s.Items.(*jsonschema.Schema)
 	list, _ := s.Items.([]*jsonschema.Schema)
 	more, _ := s.AdditionalItems.(*jsonschema.Schema)
@@ -170,7 +170,7 @@ func (t *tally) visitArray(s *jsonschema.Schema, array []any) {
 }
 
 // addContainer counts a pass over members or entries, and copies of their names.
-func (t *tally) addContainer(length int) {
+func (t *workCounter) addContainer(length int) {
 	t.left -= length / 2
 	if t.uneval {
 		t.left -= length
@@ -178,7 +178,7 @@ func (t *tally) addContainer(length int) {
 }
 
 // addUniqueCheck counts the comparison of all entries: in pairs for short arrays, otherwise by a hash, which nested values can be made to share.
-func (t *tally) addUniqueCheck(array []any) {
+func (t *workCounter) addUniqueCheck(array []any) {
 	nested := 0
 	for _, v := range array {
 		switch v.(type) {
@@ -194,7 +194,7 @@ func (t *tally) addUniqueCheck(array []any) {
 	}
 }
 
-func (t *tally) addText(s *jsonschema.Schema, text string) {
+func (t *workCounter) addText(s *jsonschema.Schema, text string) {
 	if s.MinLength != nil || s.MaxLength != nil || s.Format != nil || s.Enum != nil || s.Const != nil {
 		t.left -= len(text) / 64
 	}
@@ -204,7 +204,7 @@ func (t *tally) addText(s *jsonschema.Schema, text string) {
 }
 
 // addNumber counts exact arithmetic with all digits, including those that an exponent adds.
-func (t *tally) addNumber(s *jsonschema.Schema, f *facts, text string) {
+func (t *workCounter) addNumber(s *jsonschema.Schema, f *facts, text string) {
 	if !f.exact {
 		return
 	}
@@ -219,7 +219,7 @@ func (t *tally) addNumber(s *jsonschema.Schema, f *facts, text string) {
 }
 
 // addMatch counts a match, which is linear in the text and in the pattern.
-func (t *tally) addMatch(re jsonschema.Regexp, text string) {
+func (t *workCounter) addMatch(re jsonschema.Regexp, text string) {
 	instructions := maxInstructions
 	if p, ok := re.(*pattern); ok {
 		instructions = p.instructions

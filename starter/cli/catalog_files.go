@@ -91,7 +91,7 @@ wrong. 3 and 130 are as "starter help" says. Colours are for terminals alone, an
 			different, err := a.diff(ctx, c, args, prune)
 			switch {
 			case exitCode(err) == exitFailed: // 1 means something else here
-				return trouble{err, exitTrouble}
+				return exitError{err, exitTrouble}
 			case err == nil && different:
 				return outcome(exitDifferent)
 			}
@@ -127,11 +127,11 @@ func (a *app) diff(ctx context.Context, c *client.Client, names []string, prune 
 
 // changeText is a change as a unified diff of YAML; one without a document on one side is from or to /dev/null.
 func changeText(c *agent.DocumentChange) (string, error) {
-	before, from, err := side(c.Before, "served: "+c.String())
+	before, from, err := diffSide(c.Before, "served: "+c.String())
 	if err != nil {
 		return "", err
 	}
-	after, to, err := side(c.After, "files: "+c.String())
+	after, to, err := diffSide(c.After, "files: "+c.String())
 	if err != nil {
 		return "", err
 	}
@@ -141,7 +141,7 @@ func changeText(c *agent.DocumentChange) (string, error) {
 	return udiff.Unified(from, to, before, after), nil
 }
 
-func side(body json.RawMessage, label string) (text, name string, err error) {
+func diffSide(body json.RawMessage, label string) (text, name string, err error) {
 	if len(body) == 0 || string(body) == "null" {
 		return "", "/dev/null", nil
 	}

@@ -40,8 +40,8 @@ type finding struct {
 	TookMS  float64 `json:"took_ms"`
 }
 
-// visit is one run of the doctor.
-type visit struct {
+// doctorRun is one run of the doctor.
+type doctorRun struct {
 	app      *app
 	client   *client.Client
 	section  string
@@ -71,7 +71,7 @@ Exit code 0: nothing failed. 1: something did.`,
 				return usageError{errors.New("--no-models leaves out what --agent and --model ask for")}
 			}
 			return a.untilInterrupted(cmd.Context(), func(ctx context.Context) error {
-				v := &visit{app: a}
+				v := &doctorRun{app: a}
 				if err := v.run(ctx, name, profile, !noModels); err != nil {
 					return err
 				}
@@ -86,7 +86,7 @@ Exit code 0: nothing failed. 1: something did.`,
 }
 
 // run goes through the sections. An error ends the visit: Ctrl-C, or a request that makes no sense.
-func (v *visit) run(ctx context.Context, name, profile string, models bool) error {
+func (v *doctorRun) run(ctx context.Context, name, profile string, models bool) error {
 	v.begin(sectionMachine, "this machine")
 	c, err := v.app.client()
 	if err != nil {
@@ -118,7 +118,7 @@ func (v *visit) run(ctx context.Context, name, profile string, models bool) erro
 }
 
 // models has the server try models out. What it refuses because the request names nothing is the command's error.
-func (v *visit) models(ctx context.Context, name, profile string) error {
+func (v *doctorRun) models(ctx context.Context, name, profile string) error {
 	for check, err := range v.client.Doctor(ctx, name, profile) {
 		switch {
 		case err != nil && (ctx.Err() != nil || agent.CodeOf(err) == agent.CodeInvalid || agent.CodeOf(err) == agent.CodeNotFound):
@@ -136,7 +136,7 @@ func (v *visit) models(ctx context.Context, name, profile string) error {
 	return nil
 }
 
-func (v *visit) begin(section, title string) {
+func (v *doctorRun) begin(section, title string) {
 	v.section = section
 	if v.app.output == "json" {
 		return
@@ -148,7 +148,7 @@ func (v *visit) begin(section, title string) {
 }
 
 // add notes a line, and shows it at once: a visit takes its time.
-func (v *visit) add(f finding) {
+func (v *doctorRun) add(f finding) {
 	f.Section, f.OK = v.section, f.State == lineOK
 	if !f.OK && f.Hint == "" {
 		f.Hint = remedyUnknown
@@ -163,21 +163,21 @@ func (v *visit) add(f finding) {
 	}
 }
 
-func (v *visit) well(name, detail string, took time.Duration) {
+func (v *doctorRun) well(name, detail string, took time.Duration) {
 	v.add(finding{Name: name, State: lineOK, Detail: detail, TookMS: milliseconds(took)})
 }
 
-func (v *visit) warn(name, detail, hint string) {
+func (v *doctorRun) warn(name, detail, hint string) {
 	v.add(finding{Name: name, State: lineWarning, Detail: detail, Hint: hint})
 }
 
 // fail notes an error with what to do about it.
-func (v *visit) fail(name string, err error, took time.Duration) {
+func (v *doctorRun) fail(name string, err error, took time.Duration) {
 	v.add(finding{Name: name, State: lineFailed, Detail: err.Error(), Hint: v.app.remedy(err), TookMS: milliseconds(took)})
 }
 
 // end sums up.
-func (v *visit) end() error {
+func (v *doctorRun) end() error {
 	failed, warned := 0, 0
 	for i := range v.findings {
 		switch v.findings[i].State {

@@ -19,7 +19,7 @@ const (
 
 // machine asks whether this machine reaches the server, and as whom. reached: something of Turnstone's answered; known: and it knows the
 // credential, or wants none.
-func (v *visit) machine(ctx context.Context) (h client.Health, reached, known bool) {
+func (v *doctorRun) machine(ctx context.Context) (h client.Health, reached, known bool) {
 	began := time.Now()
 	h, err := v.health(ctx, v.client)
 	refused := agent.CodeOf(err) == agent.CodeUnauthenticated
@@ -43,13 +43,13 @@ func (v *visit) machine(ctx context.Context) (h client.Health, reached, known bo
 	return h, true, known
 }
 
-func (*visit) health(ctx context.Context, c *client.Client) (client.Health, error) {
+func (*doctorRun) health(ctx context.Context, c *client.Client) (client.Health, error) {
 	ctx, cancel := context.WithTimeout(ctx, visitTimeout)
 	defer cancel()
 	return c.Health(ctx)
 }
 
-func (v *visit) certificate(until time.Time) {
+func (v *doctorRun) certificate(until time.Time) {
 	if until.IsZero() {
 		return
 	}
@@ -63,7 +63,7 @@ func (v *visit) certificate(until time.Time) {
 }
 
 // versions compares the releases of both sides: the same major one, or before the first the same minor one, is meant to fit.
-func (v *visit) versions(server string) {
+func (v *doctorRun) versions(server string) {
 	own, program := v.app.version.Version, v.app.version.Program
 	switch {
 	case server == "":
@@ -88,7 +88,7 @@ func isCompatible(own, server string) bool {
 	return semver.Major(own) == semver.Major(server)
 }
 
-func (v *visit) clock(server time.Time) {
+func (v *doctorRun) clock(server time.Time) {
 	if server.IsZero() {
 		return
 	}
@@ -101,7 +101,7 @@ func (v *visit) clock(server time.Time) {
 }
 
 // credential says who the server takes the caller for.
-func (v *visit) credential(ctx context.Context) bool {
+func (v *doctorRun) credential(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, visitTimeout)
 	defer cancel()
 	p, err := v.client.WhoAmI(ctx)
@@ -122,7 +122,7 @@ func (v *visit) credential(ctx context.Context) bool {
 }
 
 // server tells of what the server depends on.
-func (v *visit) server(h *client.Health) {
+func (v *doctorRun) server(h *client.Health) {
 	if h.Status == "draining" {
 		v.warn("status", "the server is stopping", remedyDraining)
 	}
@@ -153,7 +153,7 @@ func (v *visit) server(h *client.Health) {
 const maxShown = 50
 
 // catalog tells of documents that are not served, and agents that cannot run.
-func (v *visit) catalog(ctx context.Context) {
+func (v *doctorRun) catalog(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, visitTimeout)
 	defer cancel()
 	status, err := v.client.CatalogStatus(ctx)
@@ -168,7 +168,7 @@ func (v *visit) catalog(ctx context.Context) {
 	v.agents(ctx)
 }
 
-func (v *visit) documents(status *agent.CatalogStatus) {
+func (v *doctorRun) documents(status *agent.CatalogStatus) {
 	for i := range status.Sources {
 		s := &status.Sources[i]
 		if s.OK {
@@ -187,7 +187,7 @@ func (v *visit) documents(status *agent.CatalogStatus) {
 // maxAgents bounds the agents that are looked at.
 const maxAgents = 500
 
-func (v *visit) agents(ctx context.Context) {
+func (v *doctorRun) agents(ctx context.Context) {
 	agents, _, err := fetchAll(maxAgents, func(p agent.Page) ([]agent.AgentInfo, string, error) {
 		page, err := v.client.ListAgents(ctx, agent.AgentQuery{Page: p})
 		return page.Agents, page.Next, err

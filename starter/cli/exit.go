@@ -34,20 +34,20 @@ type outcome int
 
 func (o outcome) Error() string { return fmt.Sprintf("exit code %d", int(o)) }
 
-// trouble gives an error the exit code that a command's help documents for it.
-type trouble struct {
+// exitError gives an error the exit code that a command's help documents for it.
+type exitError struct {
 	error
 
 	code int
 }
 
-func (t trouble) Unwrap() error { return t.error }
+func (t exitError) Unwrap() error { return t.error }
 
 // exitCode maps what a command returned to the process's exit code.
 func exitCode(err error) int {
 	var ended turnEnded
 	var own outcome
-	var given trouble
+	var given exitError
 	switch {
 	case err == nil:
 		return exitCompleted

@@ -190,7 +190,7 @@ func (c *checker) addFaultAt(at place, path, message string) {
 		return
 	}
 	c.known[path] = true
-	c.faults = append(c.faults, located{at, path, message})
+	c.faults = append(c.faults, locatedFault{at, path, message})
 }
 
 // faultList returns the faults in the order of the text.

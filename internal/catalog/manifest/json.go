@@ -19,7 +19,7 @@ type jsonReader struct {
 }
 
 // json reads the JSON values of a file. It returns the fault that stopped it, nil at the end.
-func (r *reader) json(data []byte) *located {
+func (r *reader) json(data []byte) *locatedFault {
 	j := &jsonReader{reader: r, in: jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true)), places: newPlacer(data)}
 	for {
 		var err error
@@ -75,7 +75,7 @@ func unexpectedEOF(err error) error {
 	return err
 }
 
-func jsonSyntax(err error, data []byte) *located {
+func jsonSyntax(err error, data []byte) *locatedFault {
 	at, message := place{}, "ends too early"
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		at = newPlacer(data).place(int(syntax.ByteOffset))
@@ -83,7 +83,7 @@ func jsonSyntax(err error, data []byte) *located {
 			message = strings.TrimPrefix(syntax.Err.Error(), "jsontext: ")
 		}
 	}
-	return &located{at: at, message: "malformed JSON: " + message}
+	return &locatedFault{at: at, message: "malformed JSON: " + message}
 }
 
 // node reads a value. Its error is a syntax error: nothing after it can be read.

@@ -80,10 +80,10 @@ func (p *parser) file(f *agent.ManifestFile) {
 }
 
 // read reads a text that looks like JSON as JSON. It reads other texts, and those that are no valid JSON, as YAML.
-func (p *parser) read(name string, data []byte) ([]*draft, *located) {
+func (p *parser) read(name string, data []byte) ([]*draft, *locatedFault) {
 	left := p.left
 	named := strings.HasSuffix(name, ".json")
-	var asJSON *located
+	var asJSON *locatedFault
 	if named || jsonStart.Match(data) {
 		r := &reader{left: &left}
 		if asJSON = r.json(data); asJSON == nil || named {
@@ -123,8 +123,8 @@ func read(body []byte) (*checker, agent.Faults) {
 }
 
 // sorted sorts faults in the order of the text.
-func sorted(faults []located) []located {
-	slices.SortStableFunc(faults, func(a, b located) int {
+func sorted(faults []locatedFault) []locatedFault {
+	slices.SortStableFunc(faults, func(a, b locatedFault) int {
 		return cmp.Or(cmp.Compare(a.at.line, b.at.line), cmp.Compare(a.at.column, b.at.column), cmp.Compare(a.path, b.path))
 	})
 	return faults

@@ -26,7 +26,7 @@ type propertySchema struct {
 	root   *node
 	sizes  map[*node]int // of the schemas that were measured; -1 while one is being measured
 	work   int           // what may still be spent on checks of defaults
-	faults []located
+	faults []locatedFault
 }
 
 // CheckSchema returns what is wrong with a JSON Schema of draft 2020-12, 2019-09 or 7: it must describe an object, compile, refer neither to
@@ -65,7 +65,7 @@ func (s *propertySchema) spend(n *node, values int) bool {
 }
 
 // plainFaults returns faults without places: no person wrote the text.
-func plainFaults(faults []located) agent.Faults {
+func plainFaults(faults []locatedFault) agent.Faults {
 	var out agent.Faults
 	for i, f := range sorted(faults) {
 		if i == maxDocumentFaults {
@@ -78,7 +78,7 @@ func plainFaults(faults []located) agent.Faults {
 
 func (s *propertySchema) fault(path, format string, args ...any) {
 	n, _ := s.root.find(path)
-	s.faults = append(s.faults, located{n.where(), path, fmt.Sprintf(format, args...)})
+	s.faults = append(s.faults, locatedFault{n.where(), path, fmt.Sprintf(format, args...)})
 }
 
 // drafts returns the versions of JSON Schema that a schema may name.
@@ -182,8 +182,8 @@ func (s *propertySchema) addFaults(path string, found []schema.Fault) {
 }
 
 // locate returns faults of the value at path with their places, one for each field.
-func locate(n *node, path string, found []schema.Fault) []located {
-	var out []located
+func locate(n *node, path string, found []schema.Fault) []locatedFault {
+	var out []locatedFault
 	known := map[string]bool{}
 	for _, f := range sortFaults(found) {
 		last, way := n.route(f.Tokens)
@@ -199,7 +199,7 @@ func locate(n *node, path string, found []schema.Fault) []located {
 		}
 		if full := join(path, way); !known[full] {
 			known[full] = true
-			out = append(out, located{at, full, f.Message()})
+			out = append(out, locatedFault{at, full, f.Message()})
 		}
 	}
 	return out

@@ -21,15 +21,15 @@ const (
 // draft is a document that was read but not checked: a tree, and the faults of its text.
 type draft struct {
 	root   *node
-	faults []located
+	faults []locatedFault
 	more   int // faults beyond maxDraftFaults
 }
 
 // maxDraftFaults bounds the faults that reading keeps of one document.
 const maxDraftFaults = 1000
 
-// located is a fault with its place, which becomes an [agent.Fault].
-type located struct {
+// locatedFault is a fault with its place, which becomes an [agent.Fault].
+type locatedFault struct {
 	at            place
 	path, message string
 }
@@ -57,8 +57,8 @@ func (r *reader) end(root *node) {
 	r.drafts = append(r.drafts, r.doc)
 }
 
-func tooMany() *located {
-	return &located{message: "more than " + strconv.Itoa(maxDocuments) + " documents: the rest is not read"}
+func tooMany() *locatedFault {
+	return &locatedFault{message: "more than " + strconv.Itoa(maxDocuments) + " documents: the rest is not read"}
 }
 
 // trail is the way to a value, a list on the stack. Only faults turn it into a path.
@@ -84,7 +84,7 @@ func (r *reader) fault(at place, path, message string) {
 		r.doc.more++
 		return
 	}
-	r.doc.faults = append(r.doc.faults, located{at, path, message})
+	r.doc.faults = append(r.doc.faults, locatedFault{at, path, message})
 }
 
 // refuse adds a fault and returns a bad node for a value that is not read.

@@ -13,7 +13,7 @@ import (
 )
 
 // yaml reads the documents of a YAML stream. It returns the fault that stopped it, nil at the end.
-func (r *reader) yaml(data []byte) *located {
+func (r *reader) yaml(data []byte) *locatedFault {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	for {
 		var n yaml.Node
@@ -65,7 +65,7 @@ const (
 )
 
 // yamlSyntax returns a syntax error without the text that it quotes, which may be a secret.
-func yamlSyntax(err error, data []byte) *located {
+func yamlSyntax(err error, data []byte) *locatedFault {
 	message, at := err.Error(), place{}
 	if m := yamlError.FindStringSubmatch(message); m != nil {
 		message = m[2]
@@ -82,7 +82,7 @@ func yamlSyntax(err error, data []byte) *located {
 	case strings.Contains(message, "expected alphabetic or numeric character"):
 		message += "; a value that begins with * or & needs quotes"
 	}
-	return &located{at: at, message: "malformed YAML: " + message}
+	return &locatedFault{at: at, message: "malformed YAML: " + message}
 }
 
 // yamlNode turns a YAML node into a value. What JSON cannot express is a fault at its place.

@@ -16,17 +16,17 @@ import (
 	"github.com/turnstone-run/turnstone/internal/devstack/child"
 )
 
-// home is the folder of one server and the lock on it.
-type home struct {
+// serverFolder is the folder of one server and the lock on it.
+type serverFolder struct {
 	dir  string
 	acct account
 	lock *Lock
 }
 
-func (h *home) data() string { return filepath.Join(h.dir, "data") }
+func (h *serverFolder) data() string { return filepath.Join(h.dir, "data") }
 
 // openHome makes the folder when missing and takes its lock.
-func openHome(dir string, acct account) (*home, error) {
+func openHome(dir string, acct account) (*serverFolder, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("data directory %q: %w", dir, err)
@@ -49,11 +49,11 @@ func openHome(dir string, acct account) (*home, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data directory %q: %w", dir, err)
 	}
-	return &home{dir: dir, acct: acct, lock: lock}, nil
+	return &serverFolder{dir: dir, acct: acct, lock: lock}, nil
 }
 
 // major returns the release that wrote the cluster; 0 if there is none yet.
-func (h *home) major() (int, error) {
+func (h *serverFolder) major() (int, error) {
 	raw, err := os.ReadFile(filepath.Join(h.data(), "PG_VERSION"))
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
@@ -69,7 +69,7 @@ func (h *home) major() (int, error) {
 }
 
 // create makes the cluster beside its final place and then moves it there, so that an interrupted first run leaves no incomplete cluster.
-func (h *home) create(ctx context.Context, inst installation, durable bool, log *zap.Logger) error {
+func (h *serverFolder) create(ctx context.Context, inst installation, durable bool, log *zap.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, initTimeout)
 	defer cancel()
 
@@ -110,7 +110,7 @@ type postmaster struct {
 }
 
 // postmaster reads postmaster.pid; false if it cannot be read.
-func (h *home) postmaster() (postmaster, bool) {
+func (h *serverFolder) postmaster() (postmaster, bool) {
 	raw, err := os.ReadFile(filepath.Join(h.data(), "postmaster.pid"))
 	if err != nil {
 		return postmaster{}, false
@@ -130,7 +130,7 @@ func (h *home) postmaster() (postmaster, bool) {
 
 // evict stops the server of a former owner, which is dead because we hold the lock, and waits for its end. It removes a pid file that names no
 // server of ours: the number may belong to another process by now, and would keep our server from starting.
-func (h *home) evict(ctx context.Context, log *zap.Logger) error {
+func (h *serverFolder) evict(ctx context.Context, log *zap.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, orphanGrace)
 	defer cancel()
 	asked := false

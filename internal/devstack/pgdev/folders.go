@@ -80,7 +80,7 @@ func sweep(root string) {
 		if err != nil {
 			continue
 		}
-		h := &home{dir: dir}
+		h := &serverFolder{dir: dir}
 		if left, ok := h.postmaster(); !ok || !serves(left.pid, h.data()) {
 			_ = os.RemoveAll(dir)
 		}
@@ -90,7 +90,7 @@ func sweep(root string) {
 
 // makeSocketFolder makes the folder of the socket, inside home if the path is short enough. Only the server's user and our group may enter. That
 // protects the server, which trusts every connection.
-func makeSocketFolder(h *home) (string, error) {
+func makeSocketFolder(h *serverFolder) (string, error) {
 	dir := filepath.Join(h.dir, "socket")
 	if !socketFits(dir) {
 		var err error

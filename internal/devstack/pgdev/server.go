@@ -27,7 +27,7 @@ const (
 type Server struct {
 	cfg    Config
 	inst   installation
-	home   *home
+	home   *serverFolder
 	socket string // folder of the socket
 
 	mu      sync.Mutex     // one change of state at a time

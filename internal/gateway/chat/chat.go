@@ -41,8 +41,8 @@ type response struct {
 	TurnID    agent.TurnID    `json:"turn_id"`
 }
 
-// accepted is the body of a 202: the turn goes on, as one of POST /v1/turns does.
-type accepted struct {
+// acceptedTurn is the body of a 202: the turn goes on, as one of POST /v1/turns does.
+type acceptedTurn struct {
 	response
 
 	StreamID string           `json:"stream_id"`
@@ -99,7 +99,7 @@ func (d *Door) answer(r *http.Request, v *gateway.Call, receipt agent.Receipt, c
 	defer cancelWait()
 
 	end, err := v.Await(ctx, receipt)
-	body := accepted{
+	body := acceptedTurn{
 		response: response{SessionID: receipt.SessionID, TurnID: receipt.TurnID},
 		StreamID: receipt.StreamID, State: agent.StateRunning, Status: agent.StateRunning,
 	}

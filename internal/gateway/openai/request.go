@@ -22,7 +22,7 @@ type request struct {
 	usage      bool // the stream ends with the usage
 	structured bool // the answer is a JSON document
 	cancel     bool // the turn ends with the connection
-	resumed    *resumption
+	resumed    *resumedTurn
 	derivedKey string // the idempotency key, where the client gave none
 }
 

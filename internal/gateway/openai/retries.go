@@ -62,12 +62,12 @@ const (
 // attempts are the identical requests of late that came to this gateway. The zero value is ready to use.
 type attempts struct {
 	mu     sync.Mutex
-	known  map[fingerprint]*identical
+	known  map[fingerprint]*identicalRequests
 	purged time.Time
 }
 
-// identical is what is known of identical requests.
-type identical struct {
+// identicalRequests is what is known of identical requests.
+type identicalRequests struct {
 	open       int      // requests that are not answered yet
 	latest     string   // the key of the newest
 	unanswered []string // keys of attempts that failed, the oldest first
@@ -83,7 +83,7 @@ func (a *attempts) claim(f fingerprint, repeated bool, now time.Time) (key strin
 	same := a.known[f]
 	switch {
 	case same == nil || same.expired(now):
-		same = &identical{latest: f.slotKey(now)}
+		same = &identicalRequests{latest: f.slotKey(now)}
 		a.known[f], first = same, true
 	case len(same.unanswered) > 0 && now.Before(same.until):
 		same.latest, same.unanswered = same.unanswered[0], same.unanswered[1:]
@@ -117,18 +117,18 @@ func (a *attempts) finish(f fingerprint, key string, o outcome, now time.Time) {
 	}
 }
 
-func (s *identical) expired(now time.Time) bool { return s.open == 0 && !now.Before(s.until) }
+func (s *identicalRequests) expired(now time.Time) bool { return s.open == 0 && !now.Before(s.until) }
 
 // purge forgets what has expired, once in a while, and any that are not open where there are too many.
 func (a *attempts) purge(now time.Time) {
 	if a.known == nil {
-		a.known = map[fingerprint]*identical{}
+		a.known = map[fingerprint]*identicalRequests{}
 	}
 	if now.Sub(a.purged) < retryWindow && len(a.known) < maxRequests {
 		return
 	}
 	a.purged = now
-	maps.DeleteFunc(a.known, func(_ fingerprint, s *identical) bool { return s.expired(now) })
+	maps.DeleteFunc(a.known, func(_ fingerprint, s *identicalRequests) bool { return s.expired(now) })
 	for f, s := range a.known {
 		if len(a.known) < maxRequests {
 			break

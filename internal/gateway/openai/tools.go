@@ -73,23 +73,23 @@ func (r toolResult) json() json.RawMessage {
 	return jsonString(r.text)
 }
 
-// resumption is the turn that a request goes on with.
-type resumption struct {
+// resumedTurn is the turn that a request goes on with.
+type resumedTurn struct {
 	turn    agent.TurnID
 	after   int64
 	results map[string]toolResult // by what waits
 }
 
 // resumptionOf returns the turn that the results at the end of a conversation are for, nil when they are not for one turn of this door.
-func resumptionOf(results []toolResult) *resumption {
-	var out *resumption
+func resumptionOf(results []toolResult) *resumedTurn {
+	var out *resumedTurn
 	for _, r := range results {
 		id, ok := parseCallID(r.id)
 		switch {
 		case !ok || (out != nil && (out.turn != id.turn || out.after != id.after)):
 			return nil
 		case out == nil:
-			out = &resumption{turn: id.turn, after: id.after, results: map[string]toolResult{}}
+			out = &resumedTurn{turn: id.turn, after: id.after, results: map[string]toolResult{}}
 		}
 		out.results[id.wait] = r
 	}
@@ -171,12 +171,12 @@ func (c *completion) userID() string {
 }
 
 // waits are the ids of what waits, in an order that does not change.
-func (w *resumption) waits() []string {
+func (w *resumedTurn) waits() []string {
 	return slices.Sorted(maps.Keys(w.results))
 }
 
 // complete refuses results of some of the calls that a turn waits for. A turn that waits for none of them has got them before.
-func (w *resumption) complete(pending []agent.Approval) error {
+func (w *resumedTurn) complete(pending []agent.Approval) error {
 	var missing []string
 	some := false
 	for i := range pending {

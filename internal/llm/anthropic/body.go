@@ -51,7 +51,7 @@ type source struct {
 	FileID    string `json:"file_id,omitempty"`
 }
 
-type enabled struct {
+type enabledFlag struct {
 	Enabled bool `json:"enabled"`
 }
 

@@ -51,9 +51,9 @@ func documentBlock(b *agent.Block) (block content, lacks string) {
 	}
 	doc := content{Type: "document", Source: &from, Title: b.Name}
 	var extras struct {
-		Title     string  `json:"title"`
-		Context   string  `json:"context"`
-		Citations enabled `json:"citations"`
+		Title     string      `json:"title"`
+		Context   string      `json:"context"`
+		Citations enabledFlag `json:"citations"`
 	}
 	if json.Unmarshal(b.Extras, &extras) == nil {
 		doc.Title, doc.Context = cmp.Or(extras.Title, b.Name), extras.Context

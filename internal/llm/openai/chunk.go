@@ -35,13 +35,13 @@ type delta struct {
 	Refusal          string          `json:"refusal"`
 	ReasoningContent string          `json:"reasoning_content"` // of DeepSeek and vLLM
 	Reasoning        string          `json:"reasoning"`         // of Ollama and OpenRouter
-	Audio            *sound          `json:"audio"`
+	Audio            *audioPart      `json:"audio"`
 	ToolCalls        []callDelta     `json:"tool_calls"`
 	Annotations      json.RawMessage `json:"annotations"` // of models that search the web
 	Images           json.RawMessage `json:"images"`      // of some gateways
 }
 
-type sound struct {
+type audioPart struct {
 	Data       string `json:"data"` // base64
 	Transcript string `json:"transcript"`
 }

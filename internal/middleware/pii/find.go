@@ -11,11 +11,11 @@ type finder interface {
 // value is text[start:end], in bytes.
 type value struct {
 	start, end int
-	rest       rest // not nil: the value has reached its type's bound at end and goes on after it
+	rest       overflow // not nil: the value has reached its type's bound at end and goes on after it
 }
 
-// rest is the part of a value beyond the bound.
-type rest interface {
+// overflow is the part of a value beyond the bound.
+type overflow interface {
 	// take returns how many bytes of text belong to the value; done says that it ends there. Without more it always ends.
 	take(text string, more bool) (n int, done bool)
 }

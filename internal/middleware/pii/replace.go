@@ -106,7 +106,7 @@ func lastRunes(s string, n int) string {
 // longValue is a value beyond its type's bound. It keeps only what the replacement needs.
 type longValue struct {
 	rule *Rule
-	rest rest
+	rest overflow
 	sum  hash.Hash
 	end  string // the last bytes, enough for a mask
 }

@@ -12,22 +12,22 @@ const (
 	pdfStates = 256 // saved graphics states
 )
 
-// affine is a PDF matrix [a b c d e f].
-type affine [6]float64
+// matrix is a PDF matrix [a b c d e f].
+type matrix [6]float64
 
-func (m affine) times(n affine) affine {
-	return affine{
+func (m matrix) times(n matrix) matrix {
+	return matrix{
 		m[0]*n[0] + m[1]*n[2], m[0]*n[1] + m[1]*n[3],
 		m[2]*n[0] + m[3]*n[2], m[2]*n[1] + m[3]*n[3],
 		m[4]*n[0] + m[5]*n[2] + n[4], m[4]*n[1] + m[5]*n[3] + n[5],
 	}
 }
 
-func identity() affine { return affine{1, 0, 0, 1, 0, 0} }
+func identity() matrix { return matrix{1, 0, 0, 1, 0, 0} }
 
 // textState is the part of the graphics state that says where text stands (ISO 32000-1, 9.3).
 type textState struct {
-	page, text, line affine
+	page, text, line matrix
 	font             *pdfFont
 	size, leading    float64
 	charGap, wordGap float64
@@ -99,7 +99,7 @@ func (w *pdfWriter) showForm(v, resources pdf.Value, depth int) error {
 	}
 	before := w.state
 	if m := v.Key("Matrix"); m.Len() == 6 {
-		var matrix affine
+		var matrix matrix
 		for i := range matrix {
 			matrix[i] = m.Index(i).Float64()
 		}
@@ -110,7 +110,7 @@ func (w *pdfWriter) showForm(v, resources pdf.Value, depth int) error {
 	return err
 }
 
-func matrixOf(args []operand) (m affine) {
+func matrixOf(args []operand) (m matrix) {
 	for i := range m {
 		m[i] = args[i].number
 	}
@@ -177,12 +177,12 @@ func (w *pdfWriter) execute(op string, args []operand) {
 }
 
 func (w *pdfWriter) moveLine(x, y float64) {
-	w.state.line = affine{1, 0, 0, 1, x, y}.times(w.state.line)
+	w.state.line = matrix{1, 0, 0, 1, x, y}.times(w.state.line)
 	w.state.text = w.state.line
 }
 
 func (w *pdfWriter) advance(x float64) {
-	w.state.text = affine{1, 0, 0, 1, x, 0}.times(w.state.text)
+	w.state.text = matrix{1, 0, 0, 1, x, 0}.times(w.state.text)
 }
 
 // showText writes a string and moves behind it.

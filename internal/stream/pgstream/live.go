@@ -123,7 +123,7 @@ func (s *live) begin(producer string, isLost func(agent.Fence) bool) (agent.Fenc
 }
 
 // reset voids the events of a producer's earlier epochs.
-func (s *live) reset(f agent.Fence) (agent.Appended, added, error) {
+func (s *live) reset(f agent.Fence) (agent.Appended, addOutcome, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.producers[f.Producer]
@@ -174,7 +174,7 @@ func (s *live) addLocked(events []agent.Event, producer string, epoch agent.Epoc
 }
 
 // add adds a checked batch, once.
-func (s *live) add(f agent.Fence, batch int64, events []agent.Event, size int, inAll *atomic.Int64) (agent.Appended, added, error) {
+func (s *live) add(f agent.Fence, batch int64, events []agent.Event, size int, inAll *atomic.Int64) (agent.Appended, addOutcome, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state != owned && s.state != ended {
@@ -214,13 +214,13 @@ func (s *live) add(f agent.Fence, batch int64, events []agent.Event, size int, i
 	return s.appendedLocked(), done, nil
 }
 
-// added is the outcome of adding a batch.
-type added int
+// addOutcome is the outcome of adding a batch.
+type addOutcome int
 
 const (
-	done    added = iota
-	full          // a part of what is shown has to be stored first
-	notHere       // the stream is not owned any more
+	done    addOutcome = iota
+	full               // a part of what is shown has to be stored first
+	notHere            // the stream is not owned any more
 )
 
 // isStored reports whether everything that a producer has written is stored. If not, changed is closed when the stream changes.

@@ -6,9 +6,9 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// taken implements [agent.UnstoredEvents] for a caller that stores them in a transaction of this database. The writer leaves them alone
+// takenEvents implements [agent.UnstoredEvents] for a caller that stores them in a transaction of this database. The writer leaves them alone
 // until Done.
-type taken struct {
+type takenEvents struct {
 	log     *Log
 	chunk   *chunk
 	answers map[string]storeAnswer // of the stream alone
@@ -23,7 +23,7 @@ func (l *Log) Take(f agent.Fence) agent.UnstoredEvents {
 		return nil
 	}
 	if c := s.take(f); c != nil {
-		return &taken{log: l, chunk: c, answers: map[string]storeAnswer{}}
+		return &takenEvents{log: l, chunk: c, answers: map[string]storeAnswer{}}
 	}
 	return nil
 }
@@ -40,17 +40,19 @@ func (s *live) take(f agent.Fence) *chunk {
 }
 
 // Position returns the generation of the stream's owner and the index of the last event.
-func (t *taken) Position() (generation, lastIndex int64) { return t.chunk.s.generation, t.chunk.last }
+func (t *takenEvents) Position() (generation, lastIndex int64) {
+	return t.chunk.s.generation, t.chunk.last
+}
 
 // Queue queues the statement that stores the events.
-func (t *taken) Queue(b *pgx.Batch) {
+func (t *takenEvents) Queue(b *pgx.Batch) {
 	b.Queue(sqlStore, t.log.storeArgs(true, []*chunk{t.chunk})...).Query(func(rows pgx.Rows) error {
 		return scanAnswers(rows, t.answers)
 	})
 }
 
 // Done gives the events back, once. The writer stores them at once if they are not stored.
-func (t *taken) Done(committed bool) {
+func (t *takenEvents) Done(committed bool) {
 	if t.over {
 		return
 	}

@@ -106,14 +106,14 @@ func parseHeaderPayload(p *commonpb.Payload) trace.SpanContext {
 }
 
 // Unscheduled is for client.Options.Interceptors beside [Propagator]. It keeps the runs of a schedule out of the trace that created it.
-func Unscheduled() interceptor.ClientInterceptor { return &unscheduled{} }
+func Unscheduled() interceptor.ClientInterceptor { return &untracedSchedules{} }
 
-type unscheduled struct {
+type untracedSchedules struct {
 	interceptor.ClientInterceptorBase
 }
 
 // InterceptClient implements [interceptor.ClientInterceptor].
-func (*unscheduled) InterceptClient(next interceptor.ClientOutboundInterceptor) interceptor.ClientOutboundInterceptor {
+func (*untracedSchedules) InterceptClient(next interceptor.ClientOutboundInterceptor) interceptor.ClientOutboundInterceptor {
 	return &unscheduledCalls{ClientOutboundInterceptorBase: interceptor.ClientOutboundInterceptorBase{Next: next}}
 }
 

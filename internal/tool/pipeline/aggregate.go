@@ -32,11 +32,11 @@ func (c *counts) write(b []byte, g int) ([]byte, string) { return strconv.Append
 
 // totals sums exactly, in decimals; of no values the result is null.
 type totals struct {
-	all  []total
+	all  []exactSum
 	mean bool
 }
 
-func (t *totals) addGroup() { t.all = append(t.all, total{}) }
+func (t *totals) addGroup() { t.all = append(t.all, exactSum{}) }
 
 func (t *totals) add(g int, raw json.RawMessage, v *value) string {
 	v.toNumber()
@@ -69,15 +69,15 @@ func (t *totals) write(b []byte, g int) ([]byte, string) {
 type extremes struct {
 	sign    int  // 1: least, -1: greatest
 	numeric bool // every value of the column is a number or a string that is one
-	best    []extreme
+	best    []extremeValue
 }
 
-type extreme struct {
+type extremeValue struct {
 	raw   json.RawMessage
 	value value
 }
 
-func (e *extremes) addGroup() { e.best = append(e.best, extreme{}) }
+func (e *extremes) addGroup() { e.best = append(e.best, extremeValue{}) }
 
 func (e *extremes) add(g int, raw json.RawMessage, v *value) string {
 	if v.kind == kindOther {
@@ -87,7 +87,7 @@ func (e *extremes) add(g int, raw json.RawMessage, v *value) string {
 		v.toNumber()
 	}
 	if best := &e.best[g]; best.raw == nil || e.sign*compareValues(v, &best.value) < 0 {
-		*best = extreme{raw, *v}
+		*best = extremeValue{raw, *v}
 	}
 	return ""
 }

@@ -99,7 +99,7 @@ func (s *join) run(ctx context.Context, r *run, rows []row) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, rt := side{name: "left", rows: rows}, side{name: "right", rows: right}
+	l, rt := joinSide{name: "left", rows: rows}, joinSide{name: "right", rows: right}
 	for _, k := range s.keys {
 		l.keys, rt.keys = append(l.keys, k.left), append(rt.keys, k.right)
 	}
@@ -119,7 +119,7 @@ func (s *join) run(ctx context.Context, r *run, rows []row) ([]row, error) {
 }
 
 // numeric tells for each key whether it compares as a number: all values on both sides are numbers, some of them as strings.
-func (s *join) numeric(ctx context.Context, l, rt *side) ([]bool, error) {
+func (s *join) numeric(ctx context.Context, l, rt *joinSide) ([]bool, error) {
 	left, err := l.read(ctx)
 	if err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (s *join) numeric(ctx context.Context, l, rt *side) ([]bool, error) {
 }
 
 // probe returns each left row with its right rows.
-func (s *join) probe(ctx context.Context, r *run, l *side, t *table, p *parts, numeric []bool) ([]row, error) {
+func (s *join) probe(ctx context.Context, r *run, l *joinSide, t *table, p *parts, numeric []bool) ([]row, error) {
 	w := r.newWriter(len(l.rows))
 	var key []byte
 	for i, from := range l.rows {

@@ -13,8 +13,8 @@ import (
 // maxColumns bounds the different fields of the rows of one side.
 const maxColumns = 1000
 
-// side is one of the two datasets of a join.
-type side struct {
+// joinSide is one of the two datasets of a join.
+type joinSide struct {
 	name string // left or right
 	rows []row
 	keys []*path
@@ -28,7 +28,7 @@ type keyTypes struct {
 }
 
 // read looks at all keys of a side. A key that no row has is a fault.
-func (s *side) read(ctx context.Context) ([]keyTypes, error) {
+func (s *joinSide) read(ctx context.Context) ([]keyTypes, error) {
 	seen := make([]keyTypes, len(s.keys))
 	for j := range seen {
 		seen[j].numeric = true
@@ -59,7 +59,7 @@ func (s *side) read(ctx context.Context) ([]keyTypes, error) {
 }
 
 // key appends the key of a row; false when a part of it is null or missing.
-func (s *side) key(key []byte, r row, numeric []bool) ([]byte, bool) {
+func (s *joinSide) key(key []byte, r row, numeric []bool) ([]byte, bool) {
 	for j, k := range s.keys {
 		raw, _ := k.find(r)
 		v := valueOf(raw)
@@ -81,7 +81,7 @@ type table struct {
 }
 
 // hash returns the table of a side. All keys together are bounded.
-func (s *side) hash(ctx context.Context, left int64, numeric []bool) (*table, error) {
+func (s *joinSide) hash(ctx context.Context, left int64, numeric []bool) (*table, error) {
 	t := &table{first: make(map[string]int32, len(s.rows)), next: make([]int32, len(s.rows))}
 	var key []byte
 	for i := len(s.rows) - 1; i >= 0; i-- { // backwards, so that chains are in the order of rows
@@ -104,7 +104,7 @@ func (s *side) hash(ctx context.Context, left int64, numeric []bool) (*table, er
 }
 
 // names lists the different fields of a side, in the order in which they appear.
-func (s *side) names(ctx context.Context) ([]string, error) {
+func (s *joinSide) names(ctx context.Context) ([]string, error) {
 	var list []string
 	known := map[string]bool{}
 	var m dataset.Member
@@ -135,7 +135,7 @@ type parts struct {
 }
 
 // parts names the fields of the right side, once for all rows.
-func (s *join) parts(ctx context.Context, l, rt *side) (*parts, error) {
+func (s *join) parts(ctx context.Context, l, rt *joinSide) (*parts, error) {
 	left, err := l.names(ctx)
 	if err != nil {
 		return nil, err

@@ -46,14 +46,14 @@ func magnitude(d *apd.Decimal) int64 { return d.NumDigits() + int64(d.Exponent) 
 // maxMagnitude bounds what is summed: an exact sum of 1e99999 and 1 would have a hundred thousand digits.
 const maxMagnitude = 400
 
-// total is an exact sum.
-type total struct {
+// exactSum is an exact sum.
+type exactSum struct {
 	count int64
 	sum   apd.Decimal
 }
 
 // add adds a number. It returns false if the number is too large or too small to be summed.
-func (t *total) add(v *value) bool {
+func (t *exactSum) add(v *value) bool {
 	t.count++
 	d := v.decimal()
 	if e := magnitude(d); e > maxMagnitude || e < -maxMagnitude || d.Exponent < -2*maxNumber {
@@ -64,7 +64,7 @@ func (t *total) add(v *value) bool {
 }
 
 // mean returns the average: exact if 34 digits are enough, else rounded to 16 digits, but never to fewer than are before the point.
-func (t *total) mean() *apd.Decimal {
+func (t *exactSum) mean() *apd.Decimal {
 	const (
 		meanDigits  = 34
 		shownDigits = 16

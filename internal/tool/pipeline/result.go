@@ -133,7 +133,7 @@ func (r *run) store(ctx context.Context) (string, error) {
 
 // inline encodes the rows if the whole output then fits, else it returns nil. Without a blob store all rows fit.
 func (r *run) inline(o *outcome) (json.RawMessage, error) {
-	b := &bounded{left: r.room(o)}
+	b := &boundedBuffer{left: r.room(o)}
 	if r.cfg.Blobs == nil {
 		b.left = int64(1) << 62
 	}
@@ -158,14 +158,14 @@ func (r *run) room(o *outcome) int64 {
 
 var errFull = errors.New("no room")
 
-// bounded is a buffer that refuses more than left bytes.
-type bounded struct {
+// boundedBuffer is a buffer that refuses more than left bytes.
+type boundedBuffer struct {
 	bytes.Buffer
 
 	left int64
 }
 
-func (b *bounded) Write(p []byte) (int, error) {
+func (b *boundedBuffer) Write(p []byte) (int, error) {
 	if b.left -= int64(len(p)); b.left < 0 {
 		return 0, errFull
 	}

@@ -82,7 +82,7 @@ func (x *exchange) get(ctx context.Context, s *source, u *url.URL, accept string
 
 // retryError marks an error as permanent, or with the time after which a second attempt is worth it.
 func (x *exchange) retryError(ctx context.Context, err error) error {
-	put, ok := errors.AsType[*putOff](err)
+	put, ok := errors.AsType[*transientError](err)
 	switch {
 	case !ok:
 		return backoff.Permanent(err)
@@ -95,14 +95,14 @@ func (x *exchange) retryError(ctx context.Context, err error) error {
 	}
 }
 
-// putOff is an error of a service that may succeed soon.
-type putOff struct {
+// transientError is an error of a service that may succeed soon.
+type transientError struct {
 	after time.Duration
 	err   *agent.Error
 }
 
-func (p *putOff) Error() string { return p.err.Error() }
-func (p *putOff) Unwrap() error { return p.err }
+func (p *transientError) Error() string { return p.err.Error() }
+func (p *transientError) Unwrap() error { return p.err }
 
 // credential returns the name of the profile whose credentials a request to an address carries, empty if none does.
 func (x *exchange) credential(u *url.URL) string {
@@ -191,7 +191,7 @@ func statusError(title string, resp *http.Response, words string) error {
 		if !given {
 			after = retryPause
 		}
-		return &putOff{after: after, err: e}
+		return &transientError{after: after, err: e}
 	default:
 		return e
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// found is the answer of a source.
-type found struct {
+// searchResult is the answer of a source.
+type searchResult struct {
 	total    int // of all matches; 0: not told
 	works    []work
 	warnings []string
@@ -23,14 +23,14 @@ type found struct {
 // maxWarnings bounds what an answer warns of.
 const maxWarnings = 20
 
-func (f *found) warn(format string, args ...any) {
+func (f *searchResult) warn(format string, args ...any) {
 	if w := fmt.Sprintf(format, args...); len(f.warnings) < maxWarnings && !slices.Contains(f.warnings, w) {
 		f.warnings = append(f.warnings, w)
 	}
 }
 
 // add appends a work that has a key and a title.
-func (f *found) add(w *work) {
+func (f *searchResult) add(w *work) {
 	if w.title != "" && len(w.keys()) > 0 && len(f.works) < MaxResults {
 		f.works = append(f.works, *w)
 	}

@@ -28,7 +28,7 @@ func seed(f *testing.F, names ...string) {
 }
 
 // check holds what was read to the promises of a work, and to those of all that is made of it.
-func check(t *testing.T, got *found, err error) {
+func check(t *testing.T, got *searchResult, err error) {
 	t.Helper()
 	if err != nil {
 		require.Nil(t, got)
@@ -110,7 +110,7 @@ func FuzzEFetch(f *testing.F) {
 			require.Empty(t, list)
 			return
 		}
-		got := &found{}
+		got := &searchResult{}
 		for i := range list {
 			got.add(&list[i])
 		}
@@ -151,7 +151,7 @@ func FuzzWeb(f *testing.F) {
 				continue
 			}
 			require.LessOrEqual(t, len(pages.pages), MaxResults)
-			got := &found{total: pages.total}
+			got := &searchResult{total: pages.total}
 			for i := range pages.pages {
 				w := pages.pages[i].work(noon())
 				if w.url != "" {

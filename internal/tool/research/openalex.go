@@ -60,7 +60,7 @@ func (s *openAlexSearch) search() *search {
 	return &search{source: openAlexName, title: openAlexTitle, query: s.query, max: s.max, run: s.run}
 }
 
-func (s *openAlexSearch) run(ctx context.Context, x *exchange) (*found, error) {
+func (s *openAlexSearch) run(ctx context.Context, x *exchange) (*searchResult, error) {
 	p := s.parameters()
 	if x.kit.cfg.Contact != "" {
 		p.Set("mailto", x.kit.cfg.Contact)
@@ -132,7 +132,7 @@ type openWork struct {
 }
 
 // parseWorks reads {"meta":{"count":1},"results":[…]}; an error is {"error":"…","message":"…"}.
-func parseWorks(resp *response, limit int) (*found, error) {
+func parseWorks(resp *response, limit int) (*searchResult, error) {
 	var in struct {
 		Meta struct {
 			Count number `json:"count"`
@@ -150,7 +150,7 @@ func parseWorks(resp *response, limit int) (*found, error) {
 	case in.Results == nil:
 		return nil, unreadable(openAlexTitle, "has no results")
 	}
-	out := &found{total: int(in.Meta.Count)}
+	out := &searchResult{total: int(in.Meta.Count)}
 	for i := range *in.Results {
 		if i == limit {
 			break

@@ -82,7 +82,7 @@ func (s *preprintsSearch) search() *search {
 	return &search{source: preprintsName, title: preprintsTitle, query: s.query, max: s.max, run: s.run}
 }
 
-func (s *preprintsSearch) run(ctx context.Context, x *exchange) (*found, error) {
+func (s *preprintsSearch) run(ctx context.Context, x *exchange) (*searchResult, error) {
 	p := url.Values{"query": {s.expression()}, "format": {"json"}, "resultType": {"core"}, "pageSize": {strconv.Itoa(s.max)}}
 	if x.kit.cfg.Contact != "" {
 		p.Set("email", x.kit.cfg.Contact)
@@ -160,7 +160,7 @@ type europeRecord struct {
 }
 
 // parseEuropePMC reads {"hitCount":1,"resultList":{"result":[…]}}; an error is {"errCode":400,"errMsg":"…"}, with any status.
-func parseEuropePMC(resp *response, s *preprintsSearch) (*found, error) {
+func parseEuropePMC(resp *response, s *preprintsSearch) (*searchResult, error) {
 	//nolint:tagliatelle // Europe PMC's names
 	var in struct {
 		Hits  number `json:"hitCount"`
@@ -178,7 +178,7 @@ func parseEuropePMC(resp *response, s *preprintsSearch) (*found, error) {
 	case in.List == nil:
 		return nil, unreadable(preprintsTitle, "has no resultList")
 	}
-	out := &found{total: int(in.Hits)}
+	out := &searchResult{total: int(in.Hits)}
 	for i := range in.List.Results {
 		r := &in.List.Results[i]
 		if !slices.Contains(s.kinds(), r.Source) || len(out.works) == s.max {

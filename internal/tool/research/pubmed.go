@@ -46,7 +46,7 @@ func (s *pubmedSearch) search() *search {
 	return &search{source: pubmedName, title: pubmedTitle, query: s.query, max: s.max, run: s.run}
 }
 
-func (s *pubmedSearch) run(ctx context.Context, x *exchange) (*found, error) {
+func (s *pubmedSearch) run(ctx context.Context, x *exchange) (*searchResult, error) {
 	resp, err := x.askNCBI(ctx, "esearch.fcgi", "application/json", s.parameters())
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (x *exchange) askNCBI(ctx context.Context, path, accept string, p url.Value
 }
 
 // parseESearch reads {"esearchresult":{"count":"2","idlist":["1","2"],"errorlist":{…},"warninglist":{…}}}.
-func parseESearch(resp *response) ([]string, *found, error) {
+func parseESearch(resp *response) ([]string, *searchResult, error) {
 	var in struct {
 		Error  string `json:"error"`
 		Result *struct {
@@ -125,7 +125,7 @@ func parseESearch(resp *response) ([]string, *found, error) {
 		return nil, nil, searchError(in.Result.Error)
 	}
 	r := in.Result
-	out := &found{total: int(r.Count)}
+	out := &searchResult{total: int(r.Count)}
 	for _, list := range []struct {
 		said  string
 		words []string

@@ -23,19 +23,19 @@ type pubmedRecord struct {
 
 		PMID      string     `xml:"PMID"`
 		IDs       []pubmedID `xml:"ArticleIdList>ArticleId"`
-		Title     mixed      `xml:"Book>BookTitle"`
-		Publisher mixed      `xml:"Book>Publisher>PublisherName"`
+		Title     mixedText  `xml:"Book>BookTitle"`
+		Publisher mixedText  `xml:"Book>Publisher>PublisherName"`
 		Date      pubmedDate `xml:"Book>PubDate"`
 		Revised   pubmedDate `xml:"DateRevised"`
 	} `xml:"BookDocument"`
 }
 
 type pubmedArticle struct {
-	Title      mixed `xml:"ArticleTitle"`
-	Vernacular mixed `xml:"VernacularTitle"`
+	Title      mixedText `xml:"ArticleTitle"`
+	Vernacular mixedText `xml:"VernacularTitle"`
 	Journal    struct {
-		Title  mixed      `xml:"Title"`
-		Short  mixed      `xml:"ISOAbbreviation"`
+		Title  mixedText  `xml:"Title"`
+		Short  mixedText  `xml:"ISOAbbreviation"`
 		Volume string     `xml:"JournalIssue>Volume"`
 		Issue  string     `xml:"JournalIssue>Issue"`
 		Date   pubmedDate `xml:"JournalIssue>PubDate"`
@@ -50,11 +50,11 @@ type pubmedArticle struct {
 	AuthorLists []struct {
 		Type    string `xml:"Type,attr"`
 		Authors []struct {
-			Last       mixed `xml:"LastName"`
-			Fore       mixed `xml:"ForeName"`
-			Initials   mixed `xml:"Initials"`
-			Suffix     mixed `xml:"Suffix"`
-			Collective mixed `xml:"CollectiveName"`
+			Last       mixedText `xml:"LastName"`
+			Fore       mixedText `xml:"ForeName"`
+			Initials   mixedText `xml:"Initials"`
+			Suffix     mixedText `xml:"Suffix"`
+			Collective mixedText `xml:"CollectiveName"`
 		} `xml:"Author"`
 	} `xml:"AuthorList"`
 	Types []string     `xml:"PublicationTypeList>PublicationType"`
@@ -75,11 +75,11 @@ type pubmedID struct {
 	Text  string `xml:",chardata"`
 }
 
-// mixed is the text of an element with all that is within it: titles have <i>, <sup> and MathML in them.
-type mixed string
+// mixedText is the text of an element with all that is within it: titles have <i>, <sup> and MathML in them.
+type mixedText string
 
 // UnmarshalXML gathers the text.
-func (m *mixed) UnmarshalXML(d *xml.Decoder, _ xml.StartElement) error {
+func (m *mixedText) UnmarshalXML(d *xml.Decoder, _ xml.StartElement) error {
 	var text strings.Builder
 	for depth := 1; depth > 0; {
 		token, err := d.Token()
@@ -95,14 +95,14 @@ func (m *mixed) UnmarshalXML(d *xml.Decoder, _ xml.StartElement) error {
 			text.Write(t)
 		}
 	}
-	*m = mixed(text.String())
+	*m = mixedText(text.String())
 	return nil
 }
 
 // section is a part of a structured abstract.
 type section struct {
 	label string
-	text  mixed
+	text  mixedText
 }
 
 // UnmarshalXML reads the label from the attributes.
@@ -140,7 +140,7 @@ func parseEFetch(resp *response, ids []string) ([]work, error) {
 		case "PubmedArticleSet":
 			rooted = true
 		case "ERROR", "Error":
-			var text mixed
+			var text mixedText
 			_ = d.DecodeElement(&text, &start) // what arrived is all that can be quoted
 			return nil, agent.Errorf(agent.CodeUnavailable, "", "%s answered: %s", pubmedTitle, clip(tidy(string(text)), maxComplaint))
 		case "PubmedArticle", "PubmedBookArticle":

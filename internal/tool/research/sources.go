@@ -77,7 +77,7 @@ type search struct {
 	title  string // for people
 	query  string
 	max    int // results
-	run    func(ctx context.Context, x *exchange) (*found, error)
+	run    func(ctx context.Context, x *exchange) (*searchResult, error)
 }
 
 // ask sends a request to a path of a source.

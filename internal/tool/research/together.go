@@ -63,13 +63,13 @@ func (t *toolkit) parseTogether(args json.RawMessage) (*search, error) {
 	}
 	return &search{
 		source: strings.Join(names, ","), title: "research", query: query, max: n,
-		run: func(ctx context.Context, x *exchange) (*found, error) { return searchAll(ctx, x, searches, n) },
+		run: func(ctx context.Context, x *exchange) (*searchResult, error) { return searchAll(ctx, x, searches, n) },
 	}, nil
 }
 
 // searchAll asks all sources at once, each within its own time. Those that fail are listed; when all fail, so does the search.
-func searchAll(ctx context.Context, x *exchange, searches []*search, maxResults int) (*found, error) {
-	got := make([]*found, len(searches))
+func searchAll(ctx context.Context, x *exchange, searches []*search, maxResults int) (*searchResult, error) {
+	got := make([]*searchResult, len(searches))
 	errs := make([]error, len(searches))
 	var running sync.WaitGroup
 	for i, one := range searches {
@@ -82,7 +82,7 @@ func searchAll(ctx context.Context, x *exchange, searches []*search, maxResults 
 	if err := interrupted(ctx); err != nil {
 		return nil, err
 	}
-	out := &found{}
+	out := &searchResult{}
 	var lists [][]work
 	for i, one := range searches {
 		if errs[i] != nil {
@@ -103,7 +103,7 @@ func searchAll(ctx context.Context, x *exchange, searches []*search, maxResults 
 }
 
 // searchOne asks one source. A panic while its answer is read is that source's failure, and does not end the process.
-func searchOne(ctx context.Context, x *exchange, one *search) (f *found, err error) {
+func searchOne(ctx context.Context, x *exchange, one *search) (f *searchResult, err error) {
 	defer func() {
 		if recover() != nil {
 			f, err = nil, agent.Errorf(agent.CodeInternal, opSearch, "%s: its answer could not be handled", one.title)
@@ -118,7 +118,7 @@ func searchOne(ctx context.Context, x *exchange, one *search) (f *found, err err
 	return f, err
 }
 
-func progress(one *search, f *found, err error) string {
+func progress(one *search, f *searchResult, err error) string {
 	if err != nil {
 		return one.title + ": failed"
 	}

@@ -71,7 +71,7 @@ func (s *trialsSearch) search() *search {
 	return &search{source: trialsName, title: trialsTitle, query: s.query, max: s.max, run: s.run}
 }
 
-func (s *trialsSearch) run(ctx context.Context, x *exchange) (*found, error) {
+func (s *trialsSearch) run(ctx context.Context, x *exchange) (*searchResult, error) {
 	resp, err := x.ask(ctx, trialsName, "studies", "application/json", s.parameters())
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ type trialDate struct {
 }
 
 // parseStudies reads {"totalCount":1,"studies":[{"protocolSection":{…}}]}.
-func parseStudies(resp *response, limit int) (*found, error) {
+func parseStudies(resp *response, limit int) (*searchResult, error) {
 	//nolint:tagliatelle // ClinicalTrials.gov's names
 	var in struct {
 		Total   number   `json:"totalCount"`
@@ -158,7 +158,7 @@ func parseStudies(resp *response, limit int) (*found, error) {
 	if in.Studies == nil {
 		return nil, unreadable(trialsTitle, "has no studies")
 	}
-	out := &found{total: int(in.Total)}
+	out := &searchResult{total: int(in.Total)}
 	for i := range *in.Studies {
 		if i == limit {
 			break

@@ -114,19 +114,19 @@ func (p *provider) parse(args json.RawMessage) (*search, error) {
 }
 
 func (p *provider) searchFor(q webQuery) *search {
-	return &search{source: webName, title: p.title, query: q.words, max: q.max, run: func(ctx context.Context, x *exchange) (*found, error) {
+	return &search{source: webName, title: p.title, query: q.words, max: q.max, run: func(ctx context.Context, x *exchange) (*searchResult, error) {
 		return p.run(ctx, x, q)
 	}}
 }
 
-func (p *provider) run(ctx context.Context, x *exchange, q webQuery) (*found, error) {
+func (p *provider) run(ctx context.Context, x *exchange, q webQuery) (*searchResult, error) {
 	pages, err := p.search(ctx, q, func(ctx context.Context, path, accept string, query url.Values) (*response, error) {
 		return x.ask(ctx, webName, path, accept, query)
 	})
 	if err != nil {
 		return nil, err
 	}
-	out := &found{total: pages.total}
+	out := &searchResult{total: pages.total}
 	for _, w := range pages.warnings {
 		out.warn("%s", clip(tidy(w), maxComplaint))
 	}
