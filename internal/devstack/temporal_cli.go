@@ -80,7 +80,8 @@ func (c TemporalCLI) Start(ctx context.Context, cfg TemporalConfig) (Temporal, e
 	// A fixed environment: variables and profiles of a person's own Temporal clusters are not this server's.
 	env := []string{"PATH=/usr/bin:/bin", "HOME=/"}
 	s.process, err = child.Start(ctx, child.Config{
-		Program: c.path, Args: c.arguments(cfg, ports), Dir: "/", Env: env, DeathSignal: syscall.SIGTERM,
+		Program: c.path, Args: c.arguments(cfg, ports), Dir: "/", Env: env,
+		DeathSignal: syscall.SIGKILL, // the next start must not find one that is still stopping; SQLite outlives it
 	})
 	if err == nil {
 		err = s.awaitReady(ctx, cfg)
