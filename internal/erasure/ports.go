@@ -10,8 +10,8 @@ import (
 // Store keeps erasures and removes rows. Every method may be repeated. The error is [agent.CodeNotFound] if the tenant has no such erasure, and
 // [agent.CodeConflict] if it has ended.
 type Store interface {
-	// BeginErasure returns an erasure and sets its status to running, unless it has ended.
-	BeginErasure(ctx context.Context, tenant, id string) (Erasure, error)
+	StatusStore
+
 	// MarkErasure finds the user's data and marks it. It may find more each time.
 	MarkErasure(ctx context.Context, tenant, id string) error
 	// LiveTurns lists marked turns that run or wait.
@@ -29,6 +29,12 @@ type Store interface {
 	ReleaseContent(ctx context.Context, tenant, id string, settleTime time.Duration, limit int) (free []Object, pending int64, err error)
 	// CheckErasure counts what is left, with queries of its own.
 	CheckErasure(ctx context.Context, tenant, id string) (remaining int64, err error)
+}
+
+// StatusStore keeps whether an erasure runs or has ended.
+type StatusStore interface {
+	// BeginErasure returns an erasure and sets its status to running, unless it has ended.
+	BeginErasure(ctx context.Context, tenant, id string) (Erasure, error)
 	// FinishErasure checks once more, stores the report and its digest in the audit trail, and deletes the user's id, in one transaction.
 	FinishErasure(ctx context.Context, tenant, id string) (Erasure, error)
 	// FailErasure ends an erasure that failed, and deletes the user's id.

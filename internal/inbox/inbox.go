@@ -15,21 +15,32 @@ import (
 
 // Store is what the doors read besides the state of turns.
 type Store interface {
+	SessionStore
+	KnowledgeStore
+	RunStore
+
 	Approval(ctx context.Context, tenant, id string) (agent.Approval, error)
 	Result(ctx context.Context, tenant, ref string) (postgres.ResultRow, error)
 	ResultMetadata(ctx context.Context, tenant string, id agent.TurnID) (agent.ResultMetadata, error)
-	Messages(ctx context.Context, tenant string, id agent.SessionID, after int64, limit int) ([]postgres.TranscriptMessage, error)
 	ListApprovals(ctx context.Context, q agent.ApprovalQuery) (agent.ApprovalPage, error)
-	ExportSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionExport, error)
 	HasStream(ctx context.Context, id agent.TurnID) (bool, error)
+	Composites(ctx context.Context, tenant string) ([]agent.Composite, error)
+	ChangeComposite(ctx context.Context, tenant, which string, c agent.CompositeChange) (agent.Composite, error)
+}
+
+// SessionStore reads and changes sessions.
+type SessionStore interface {
+	Messages(ctx context.Context, tenant string, id agent.SessionID, after int64, limit int) ([]postgres.TranscriptMessage, error)
+	ExportSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionExport, error)
 	DeleteSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionDeleted, error)
 	ForkSession(ctx context.Context, tenant string, f agent.Fork) (agent.SessionForked, error)
+}
+
+// KnowledgeStore reads and removes the documents of collections.
+type KnowledgeStore interface {
 	KnowledgeDocuments(ctx context.Context, tenant, collection, after string, limit int) (agent.KnowledgePage, error)
 	KnowledgeDocument(ctx context.Context, tenant, collection, id string) (agent.KnowledgeDocument, error)
 	DeleteDocument(ctx context.Context, tenant, collection, id string) error
-	Composites(ctx context.Context, tenant string) ([]agent.Composite, error)
-	ChangeComposite(ctx context.Context, tenant, which string, c agent.CompositeChange) (agent.Composite, error)
-	RunStore
 }
 
 // Catalog finds agents' plans, and collections with the model that makes their vectors.

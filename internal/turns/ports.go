@@ -156,10 +156,36 @@ type Knowledge interface {
 
 // EventLog is the log of every turn's events (docs/design/design.md, "The event log"). StreamID is the turn id.
 type EventLog interface {
+	StreamOwner
+	ProducerLog
+
+	// Cancel marks the stream: every later Append and Touch answers Cancelled. Idempotent; a closed stream stays as it is.
+	Cancel(ctx context.Context, streamID string) error
+	// Close appends events of which the last is terminal; the first to close wins, and closing again does nothing.
+	Close(ctx context.Context, streamID string, events []agent.Event) error
+	// Follow yields the events after an index, in order, waiting for new ones, and ends after the terminal event. A stream that does
+	// not exist yet is one without events. [agent.ErrGap] when events after the index have expired. A slow consumer stalls only itself.
+	// Each time before it waits it calls [agent.Waiting].
+	Follow(ctx context.Context, streamID string, after int64) iter.Seq2[agent.Event, error]
+	// Tail says where a stream stands without reading it.
+	Tail(ctx context.Context, streamID string) (agent.StreamTail, error)
+}
+
+// StreamOwner begins and ends streams within the transactions that begin and end their turns.
+type StreamOwner interface {
 	// Claim returns what the transaction that begins a turn has to write so that this process owns the turn's stream from its beginning.
 	// Whoever has committed that calls Claimed.
 	Claim() agent.StreamClaim
 	Claimed(streamID string)
+	// Hold stores what was appended to the stream, and blocks further events until LetGo. It is for a caller that ends the stream in its own
+	// transaction. If it returns nil, another process may still add events, so that transaction has to read the stream's position.
+	Hold(ctx context.Context, streamID string) (*agent.HeldStream, error)
+	// LetGo shows the events that have ended a stream; without any it was not ended, and goes on.
+	LetGo(held *agent.HeldStream, events []agent.Event)
+}
+
+// ProducerLog takes the events of producers.
+type ProducerLog interface {
 	// Begin makes its caller the only valid instance of a producer: the epoch is one higher than the last. Above 1 that is stored when Begin
 	// returns: what an earlier epoch's process has not stored by then it never will. [agent.ErrStreamClosed] after the terminal event. A
 	// producer beside which others may run calls Sync before it appends: of those that were never stored when a process is lost, only the
@@ -179,21 +205,6 @@ type EventLog interface {
 	Take(f agent.Fence) agent.UnstoredEvents
 	// Sync stores the producer's epoch and what it has appended. [agent.ErrFenced] means that some of it never will be stored.
 	Sync(ctx context.Context, f agent.Fence) error
-	// Hold stores what was appended to the stream, and blocks further events until LetGo. It is for a caller that ends the stream in its own
-	// transaction. If it returns nil, another process may still add events, so that transaction has to read the stream's position.
-	Hold(ctx context.Context, streamID string) (*agent.HeldStream, error)
-	// LetGo shows the events that have ended a stream; without any it was not ended, and goes on.
-	LetGo(held *agent.HeldStream, events []agent.Event)
-	// Cancel marks the stream: every later Append and Touch answers Cancelled. Idempotent; a closed stream stays as it is.
-	Cancel(ctx context.Context, streamID string) error
-	// Close appends events of which the last is terminal; the first to close wins, and closing again does nothing.
-	Close(ctx context.Context, streamID string, events []agent.Event) error
-	// Follow yields the events after an index, in order, waiting for new ones, and ends after the terminal event. A stream that does
-	// not exist yet is one without events. [agent.ErrGap] when events after the index have expired. A slow consumer stalls only itself.
-	// Each time before it waits it calls [agent.Waiting].
-	Follow(ctx context.Context, streamID string, after int64) iter.Seq2[agent.Event, error]
-	// Tail says where a stream stands without reading it.
-	Tail(ctx context.Context, streamID string) (agent.StreamTail, error)
 }
 
 // Blobs is the content-addressed store: write once, verified on read.
