@@ -40,11 +40,7 @@ func requireBegun(t *testing.T, p *pool, n int) {
 	require.Eventually(t, func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		begun := 0
-		for _, share := range p.tenants {
-			begun += share.begun
-		}
-		return begun == n
+		return p.begun == n
 	}, 10*time.Second, time.Millisecond)
 }
 
@@ -145,7 +141,11 @@ func TestTenantsBeginInTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool()
-		require.NoError(t, p.begun.Acquire(t.Context(), maxBegun)) // until all are there
+		var seats []*poolPlace
+		for i := range maxBegun {
+			seats = append(seats, &poolPlace{pool: p, tenant: fmt.Sprint(i), turn: make(chan struct{}, 1)})
+			require.NoError(t, p.queue(seats[i]))
+		}
 		order := make(chan string, 10)
 		for _, tenant := range []string{"a", "a", "a", "b", "b", "c"} {
 			go func() {
@@ -158,7 +158,9 @@ func TestTenantsBeginInTurn(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		p.begun.Release(1)
+		for _, s := range seats {
+			s.release()
+		}
 		got := ""
 		for range 6 {
 			got += <-order
