@@ -8,8 +8,9 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// announce emits status RUNNING and the turn's route.
-func (ts *Turns) announce(ctx context.Context, t *facts) error {
+// announce emits status RUNNING and the turn's route. They are stored before it returns if another process may go on with the turn and not begin
+// it again; otherwise with what the model says first.
+func (ts *Turns) announce(ctx context.Context, t *facts, isDirect bool) error {
 	events := []agent.Event{{Type: agent.EventStatus, Status: agent.StatusRunning, Reason: t.fallback.Reason()}}
 	if route := t.route; route != nil {
 		body, err := json.Marshal(route)
@@ -19,8 +20,18 @@ func (ts *Turns) announce(ctx context.Context, t *facts) error {
 		events = append(events, agent.Event{Type: agent.EventRoute, Route: body})
 		ts.Registry.Routed(route)
 	}
-	_, err := ts.appendAlone(ctx, t.TurnRef, "turn", nil, events...) // stored with what the model says first: a turn that is begun again announces itself again
-	return err
+	fence, err := ts.appendAlone(ctx, t.TurnRef, "turn", nil, events...)
+	if err != nil || isDirect || ts.modelRunsWithBegin(ctx, t) {
+		return err
+	}
+	return logError(ts.Log.Sync(ctx, fence))
+}
+
+// modelRunsWithBegin reports whether a durable turn's first model call runs in the workflow task that begins the turn. A process that dies before
+// the task ends leaves no marker, so the turn is begun again.
+func (ts *Turns) modelRunsWithBegin(ctx context.Context, t *facts) bool {
+	made, err := ts.executor(ctx, t.PlanHash)
+	return err == nil && len(made.plan.Prepare) == 0 && ts.runsLocally(modelName(&made.plan, t.model))
 }
 
 // AnnounceFallback emits status RUNNING with the reason why a direct turn goes on as a workflow.

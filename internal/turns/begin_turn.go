@@ -206,7 +206,7 @@ func (ts *Turns) answerBegin(
 		if in.RunID == "" || (in.Direct && !begun.New) { // queued ahead of its workflow, or driven by somebody: they announce it
 			return out, nil
 		}
-		return out, outcomeUnknown(ts.announce(ctx, turn))
+		return out, outcomeUnknown(ts.announce(ctx, turn, in.Direct))
 	case agent.BeginBehind:
 		out.Verdict = VerdictBehind
 		if in.Again {
