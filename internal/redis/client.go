@@ -12,9 +12,6 @@ import (
 // ErrNil is the error of a conversion when Redis has answered with nothing.
 var ErrNil = redis.ErrNil
 
-// testAfter is how long a connection may be unused before it is tested: the server may have restarted.
-const testAfter = time.Second
-
 // Client runs commands. It may be used by several goroutines, and connects when it is first used. It does not retry commands: one whose answer
 // was lost may have been run, and the caller must know.
 type Client struct {
@@ -39,7 +36,7 @@ func New(o Options) *Client {
 			return redis.DialContext(ctx, o.Network, o.Address, dial...)
 		},
 		TestOnBorrowContext: func(ctx context.Context, conn redis.Conn, lastUsed time.Time) error {
-			if time.Since(lastUsed) < testAfter {
+			if time.Since(lastUsed) < o.TestAfter {
 				return nil
 			}
 			_, err := redis.DoContext(conn, ctx, "PING")

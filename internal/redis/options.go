@@ -28,6 +28,7 @@ type Options struct {
 	ReadTimeout    time.Duration // of one command; 0: 3 s
 	WriteTimeout   time.Duration // 0: 3 s
 	IdleTimeout    time.Duration // after which an unused connection is closed; 0: 30 min
+	TestAfter      time.Duration // after which an unused connection is tested before it is used: the server may have restarted; 0: 1 s
 	PoolSize       int           // connections at once; 0: 10 for each processor
 
 	Dial func(ctx context.Context, network, address string) (net.Conn, error) // nil: the one of net
@@ -39,6 +40,7 @@ func (o *Options) defaults() {
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, 3*time.Second)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 3*time.Second)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 30*time.Minute)
+	o.TestAfter = cmp.Or(o.TestAfter, time.Second)
 	o.PoolSize = cmp.Or(o.PoolSize, 10*runtime.GOMAXPROCS(0))
 }
 

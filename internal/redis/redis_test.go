@@ -95,10 +95,13 @@ func TestScripts(t *testing.T) {
 func TestPool(t *testing.T) {
 	server := miniredis.RunT(t)
 	dialed := 0
-	c := open(t, redis.Options{Address: server.Addr(), PoolSize: 1, ConnectTimeout: 50 * time.Millisecond, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 		dialed++
 		return (&net.Dialer{}).DialContext(ctx, network, address)
-	}})
+	}
+	c := open(t, redis.Options{
+		Address: server.Addr(), PoolSize: 1, ConnectTimeout: 50 * time.Millisecond, TestAfter: time.Nanosecond, Dial: dial,
+	})
 	waiting := make(chan error)
 	go func() {
 		_, err := redis.String(c.Wait(context.Background(), time.Second, "BLMOVE", "a", "b", "LEFT", "LEFT", 1))
@@ -123,7 +126,6 @@ func TestPool(t *testing.T) {
 	require.NoError(t, err, "the broken connection is not used again")
 	server.Close()
 	require.NoError(t, server.Restart())
-	time.Sleep(1100 * time.Millisecond) // after which an idle connection is tested
 	_, err = c.Do(t.Context(), "PING")
 	require.NoError(t, err)
 }
