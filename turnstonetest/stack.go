@@ -27,7 +27,7 @@ const (
 	stopTime = 30 * time.Second
 )
 
-// sharedStack is what all tests of the process use.
+// sharedStack has the servers that all tests of the process share.
 type sharedStack struct {
 	temporal *devstack.Stack
 	model    *offline.Server

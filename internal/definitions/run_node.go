@@ -68,7 +68,7 @@ func (r *Runner) visit(ctx context.Context, in NodeInput, work func(v *nodeVisit
 		return NodeResult{}, err
 	}
 	step, err = work(v)
-	if err = v.settle(ctx, &step, err); err != nil {
+	if err = v.recordOutcome(ctx, &step, err); err != nil {
 		return NodeResult{}, err
 	}
 	if step.Status == agent.RunRunning { // an agent node: StoreAgentNode stores its outcome
@@ -94,8 +94,8 @@ func (r *Runner) newVisit(ctx context.Context, in NodeInput) (*nodeVisit, error)
 	return &nodeVisit{runner: r, facts: f, node: n, config: c, in: in, started: time.Now()}, nil
 }
 
-// settle puts the outcome of the work into the step. It returns the errors that are not the node's, and [ErrCancelled].
-func (v *nodeVisit) settle(ctx context.Context, step *agent.RunStep, err error) error {
+// recordOutcome puts the outcome of the work into the step. It returns the errors that are not the node's, and [ErrCancelled].
+func (v *nodeVisit) recordOutcome(ctx context.Context, step *agent.RunStep, err error) error {
 	failed, isNodeError := errors.AsType[nodeError](err)
 	switch {
 	case err == nil && step.Status == "":

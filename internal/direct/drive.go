@@ -35,7 +35,7 @@ func (d *Driver) drive(begun *turns.BeginTurnResult) {
 	defer stop(nil)
 	d.leases.add(begun.Turn.TurnID, stop)
 	defer d.leases.remove(begun.Turn.TurnID)
-	defer t.leaveNoSteps()
+	defer t.storeWaitingSteps()
 	started := time.Now()
 	for {
 		a := t.state.Next()
@@ -54,8 +54,8 @@ func (d *Driver) drive(begun *turns.BeginTurnResult) {
 	}
 }
 
-// leaveNoSteps stores what waits of a turn that neither ended here nor was handed over. If somebody else drives it, the store refuses that.
-func (t *running) leaveNoSteps() {
+// storeWaitingSteps stores steps that still wait when this process stops driving the turn. The store refuses them if another process drives it.
+func (t *running) storeWaitingSteps() {
 	ctx, free := context.WithTimeout(context.WithoutCancel(t.work), patience)
 	defer free()
 	if err := t.Turns.Store.StoreLater(ctx, t.begun.Turn.TurnID); err != nil {

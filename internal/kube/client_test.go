@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the API answers is told from what stands in front of it, and what may change from what will not.
+// TestReadError tells an answer of the API from one of a proxy in front of it, and errors that a retry may mend from those that it cannot.
 func TestReadError(t *testing.T) {
 	for _, tt := range []struct {
 		code          int

@@ -66,7 +66,7 @@ type attempts struct {
 	purged time.Time
 }
 
-// identicalRequests is what is known of identical requests.
+// identicalRequests records the recent requests with one fingerprint.
 type identicalRequests struct {
 	open       int      // requests that are not answered yet
 	latest     string   // the key of the newest

@@ -23,7 +23,7 @@ type answer struct {
 	err     error
 }
 
-func say(s string) answer { return reply(agent.FinishStop, agent.Text(s)) }
+func textAnswer(s string) answer { return reply(agent.FinishStop, agent.Text(s)) }
 
 func calls(name string, args ...string) answer {
 	var blocks []agent.Block
@@ -86,25 +86,25 @@ func honest(q asked) answer {
 	case strings.HasPrefix(q.model, "no-such-model"):
 		return fails(agent.CodeNotFound)
 	case q.answered && q.schema:
-		return say(`{"code":"` + q.code + `"}`)
+		return textAnswer(`{"code":"` + q.code + `"}`)
 	case q.answered:
-		return say("The code is " + q.code + ".")
+		return textAnswer("The code is " + q.code + ".")
 	case q.tools && strings.Contains(q.last, "Oslo"):
 		return calls("lookup_code", `{"city":"Lisbon"}`, `{"city":"Oslo"}`)
 	case q.tools:
 		return calls("lookup_code", `{"city":"Lisbon"}`)
 	case q.schema:
-		return say(`{"city":"Lisbon","coastal":true,"rivers":1}`)
+		return textAnswer(`{"city":"Lisbon","coastal":true,"rivers":1}`)
 	case strings.Contains(q.last, "story"):
-		story := say("and then ")
+		story := textAnswer("and then ")
 		story.endless = true
 		return story
 	case strings.Contains(q.last, "Count"):
-		return say("1 2 3 4 5 6 7 8 9")
+		return textAnswer("1 2 3 4 5 6 7 8 9")
 	case strings.Contains(q.last, "colour"):
-		return say("Red.")
+		return textAnswer("Red.")
 	default:
-		return say("ready")
+		return textAnswer("ready")
 	}
 }
 
@@ -189,7 +189,7 @@ func TestLiarsAreCaught(t *testing.T) {
 	asks := func(word string) func(asked) bool {
 		return func(q asked) bool { return strings.Contains(q.last, word) }
 	}
-	uncounted, whole, stopped := say("ready"), say("1 2"), calls("lookup_code", `{"city":"Lisbon"}`)
+	uncounted, whole, stopped := textAnswer("ready"), textAnswer("1 2"), calls("lookup_code", `{"city":"Lisbon"}`)
 	uncounted.Usage = agent.Usage{}
 	stopped.FinishReason = agent.FinishLength
 	const isBlock, atEnd, used = "a tool call is a block", "the call comes at the end of the stream", "the tool's result is used"
@@ -201,29 +201,29 @@ func TestLiarsAreCaught(t *testing.T) {
 		{"answers in text", "the reply has no text", bent(asks("ready"), reply(agent.FinishStop))},
 		{"reports usage", "0 tokens in, 0 out", bent(asks("ready"), uncounted)},
 		{"streams", "the text came in 1 piece", bent(asks("Count"), whole)},
-		{isBlock, "the call came as text", bent(toolAsked, say(`<tool_call>{"name":"lookup_code"}</tool_call>`))},
-		{isBlock, "so that the answer is made up", bent(toolAsked, say("The code is K1234567."))},
+		{isBlock, "the call came as text", bent(toolAsked, textAnswer(`<tool_call>{"name":"lookup_code"}</tool_call>`))},
+		{isBlock, "so that the answer is made up", bent(toolAsked, textAnswer("The code is K1234567."))},
 		{isBlock, "the arguments are not valid JSON", bent(toolAsked, calls("lookup_code", `{"city":`))},
 		{isBlock, "the arguments break the tool's schema: town: unknown field", bent(toolAsked, calls("lookup_code", `{"town":"Lisbon"}`))},
 		{isBlock, "the arguments break the tool's schema: {}", bent(toolAsked, calls("lookup_code", ``))},
 		{isBlock, `it called "search"`, bent(toolAsked, calls("search", `{"city":"Lisbon"}`))},
-		{atEnd, "the stream ended without the call", bent(toolAsked, say("No."))},
+		{atEnd, "the stream ended without the call", bent(toolAsked, textAnswer("No."))},
 		{atEnd, `the stream ended with "length"`, bent(toolAsked, stopped)},
-		{used, "and it answers", bent(answering, say("The code is K1234567."))},
+		{used, "and it answers", bent(answering, textAnswer("The code is K1234567."))},
 		{used, "it called the tool again", bent(answering, stopped)},
-		{"parallel calls have ids of their own", "so that the answer is made up", bent(twice, say("K1 and K2."))},
+		{"parallel calls have ids of their own", "so that the answer is made up", bent(twice, textAnswer("K1 and K2."))},
 		{refused, "it answered in the name of a model that does not exist", func(q asked) answer {
 			q.model = "scripted-1"
 			return honest(q)
 		}},
 		{refused, "want not_found or invalid, got unavailable", bent(func(q asked) bool { return q.model != "scripted-1" }, fails(agent.CodeUnavailable))},
 		{"cancelling ends the request", "no word came that could be cancelled", bent(asks("story"), fails(agent.CodeUnavailable))},
-		{structured, "the answer breaks the schema", bent(asks("one sentence"), say("Lisbon is a city."))},
-		{structured, "the answer lacks a field", bent(asks("one sentence"), say(`{"city":"Lisbon"}`))},
-		{beside, "the schema suppressed the tool call", bent(func(q asked) bool { return q.schema && toolAsked(q) }, say(`{"code":"K1234567"}`))},
-		{beside, "the answer breaks the schema", bent(answering, say("The code is K1234567."))},
-		{beside, "and it answers", bent(answering, say(`{"code":"K1234567"}`))},
-		{"sees images", `shown a red square it says "Blue."`, bent(asks("colour"), say("Blue."))},
+		{structured, "the answer breaks the schema", bent(asks("one sentence"), textAnswer("Lisbon is a city."))},
+		{structured, "the answer lacks a field", bent(asks("one sentence"), textAnswer(`{"city":"Lisbon"}`))},
+		{beside, "the schema suppressed the tool call", bent(func(q asked) bool { return q.schema && toolAsked(q) }, textAnswer(`{"code":"K1234567"}`))},
+		{beside, "the answer breaks the schema", bent(answering, textAnswer("The code is K1234567."))},
+		{beside, "and it answers", bent(answering, textAnswer(`{"code":"K1234567"}`))},
+		{"sees images", `shown a red square it says "Blue."`, bent(asks("colour"), textAnswer("Blue."))},
 	} {
 		t.Run(tt.check+", "+tt.says, func(t *testing.T) {
 			t.Parallel()

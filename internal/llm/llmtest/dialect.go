@@ -43,7 +43,7 @@ type Fragment struct {
 	ID, Name, Args string
 }
 
-// sentRequest is what a request body says, read in its dialect.
+// sentRequest holds the parts of a request body that the suite checks.
 type sentRequest struct {
 	Temperature *float64
 	ToolChoice  string   // auto, none, required, or a tool's name
@@ -65,7 +65,7 @@ type Dialect interface {
 	traits() traits
 }
 
-// traits are what the suite has to know of a dialect.
+// traits are the differences between dialects that the suite depends on.
 type traits struct {
 	Key            func(h http.Header) string        // returns the credential of a request; nil: the dialect has none
 	Fault          func(kind, message string) string // returns the frame of a failure within a stream

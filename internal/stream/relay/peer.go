@@ -63,7 +63,7 @@ func clientTLS(p Peer) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: serverName}, nil
 }
 
-// identity is what a client sends with each call to identify itself; see credentials.PerRPCCredentials.
+// identity identifies a client in each of its calls; see credentials.PerRPCCredentials.
 type identity struct{ process, token string }
 
 func (i identity) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {

@@ -21,7 +21,7 @@ type encoder struct {
 	settings
 }
 
-// settings are what all entries of a log have in common.
+// settings apply to all entries of a log.
 type settings struct {
 	redactor  *redact.Redactor
 	isConsole bool // there are spaces between members and elements
