@@ -15,7 +15,6 @@ import (
 	"github.com/turnstone-run/turnstone/internal/notifications"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/results"
-	"github.com/turnstone-run/turnstone/internal/temporalschedules"
 	"github.com/turnstone-run/turnstone/internal/tool/pipeline"
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
@@ -23,7 +22,7 @@ import (
 // openLibrary opens the library of workflow definitions and keeps their Temporal schedules in step with it.
 func (s *Service) openLibrary(background context.Context, store *postgres.Store) error {
 	set := s.cfg.Settings
-	keeper, err := temporalschedules.NewWorkflowSchedules(temporalschedules.WorkflowConfig{
+	keeper, err := cluster.NewWorkflowSchedules(cluster.WorkflowScheduleConfig{
 		Schedules: s.temporal.ScheduleClient(), Definitions: store.WorkflowStore, TaskQueue: set.Temporal.TaskQueue, Data: s.codec.Data(),
 		Logger: s.logger.Named("schedules"),
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/catalog"
+	"github.com/turnstone-run/turnstone/internal/cluster"
 	payloads "github.com/turnstone-run/turnstone/internal/codec"
 	"github.com/turnstone-run/turnstone/internal/erasure"
 	"github.com/turnstone-run/turnstone/internal/gateway"
@@ -20,15 +21,13 @@ import (
 	"github.com/turnstone-run/turnstone/internal/inbox"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/retention"
-	"github.com/turnstone-run/turnstone/internal/retention/retentionschedule"
-	"github.com/turnstone-run/turnstone/internal/temporalschedules"
 )
 
 var (
 	_ gateway.Finder        = (*postgres.FindStore)(nil)
 	_ gateway.Links         = (*postgres.LinkStore)(nil)
 	_ gateway.Usage         = (*postgres.UsageStore)(nil)
-	_ gateway.Schedules     = (*temporalschedules.AgentSchedules)(nil)
+	_ gateway.Schedules     = (*cluster.AgentSchedules)(nil)
 	_ gateway.SchedulePlans = (*catalog.Registry)(nil)
 	_ gateway.Erasures      = (*erasure.Requests)(nil)
 	_ gateway.Codec         = (*payloads.Codec)(nil)
@@ -37,7 +36,7 @@ var (
 // retentionPort joins the reports on what is kept and the schedule of the sweeps.
 type retentionPort struct {
 	*retention.Reporter
-	*retentionschedule.Schedule
+	*cluster.RetentionSchedule
 }
 
 // ports returns what the gateway serves.

@@ -8,26 +8,26 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/channel/telegram"
+	"github.com/turnstone-run/turnstone/internal/cluster"
 	"github.com/turnstone-run/turnstone/internal/inbox"
 	"github.com/turnstone-run/turnstone/internal/notifications"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/schedules"
 	"github.com/turnstone-run/turnstone/internal/schema"
-	"github.com/turnstone-run/turnstone/internal/temporalschedules"
 )
 
 var (
-	_ schedules.Store              = (*postgres.Store)(nil)
-	_ schedules.Inbox              = (*inbox.Inbox)(nil)
-	_ schedules.People             = (*telegram.Channel)(nil)
-	_ temporalschedules.AgentStore = (*postgres.ScheduleStore)(nil)
-	_ telegram.Store               = (*postgres.Store)(nil)
+	_ schedules.Store       = (*postgres.Store)(nil)
+	_ schedules.Inbox       = (*inbox.Inbox)(nil)
+	_ schedules.People      = (*telegram.Channel)(nil)
+	_ cluster.ScheduleStore = (*postgres.ScheduleStore)(nil)
+	_ telegram.Store        = (*postgres.Store)(nil)
 )
 
 // openSchedules makes Temporal's schedules of agents match the stored ones, and goes on doing so in the background.
 func (s *Service) openSchedules(background context.Context, store *postgres.Store) (err error) {
 	set := s.cfg.Settings
-	s.schedules, err = temporalschedules.NewAgentSchedules(temporalschedules.AgentConfig{
+	s.schedules, err = cluster.NewAgentSchedules(cluster.AgentScheduleConfig{
 		Store: store.ScheduleStore, Schedules: s.temporal.ScheduleClient(), Starter: s.temporal, TaskQueue: set.Temporal.TaskQueue,
 		Data: s.codec.Data(), Schemas: schema.New(), MaxPerTenant: set.Schedules.MaxPerTenant, Logger: s.logger.Named("schedules"),
 	})

@@ -37,7 +37,6 @@ import (
 	"github.com/turnstone-run/turnstone/internal/schema"
 	"github.com/turnstone-run/turnstone/internal/stream"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
-	"github.com/turnstone-run/turnstone/internal/temporalschedules"
 	"github.com/turnstone-run/turnstone/internal/tool"
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
@@ -113,7 +112,7 @@ type Service struct {
 	codec     *codec.Codec // of what Temporal keeps
 	callers   callers
 	bot       *telegram.Channel // nil: none
-	schedules *temporalschedules.AgentSchedules
+	schedules *cluster.AgentSchedules
 	collector *results.Collector
 	upkeep    upkeep
 }

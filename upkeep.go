@@ -6,14 +6,12 @@ import (
 
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/internal/blob"
+	"github.com/turnstone-run/turnstone/internal/cluster"
 	"github.com/turnstone-run/turnstone/internal/erasure"
-	"github.com/turnstone-run/turnstone/internal/erasure/executions"
 	probes "github.com/turnstone-run/turnstone/internal/health"
 	"github.com/turnstone-run/turnstone/internal/inbox"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/retention"
-	"github.com/turnstone-run/turnstone/internal/retention/retentionschedule"
-	"github.com/turnstone-run/turnstone/internal/temporalschedules"
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
@@ -32,7 +30,7 @@ const keepTombstones = 30 * 24 * time.Hour
 // upkeep removes old data, and the data of users who are erased.
 type upkeep struct {
 	reporter  *retention.Reporter
-	schedule  *retentionschedule.Schedule
+	schedule  *cluster.RetentionSchedule
 	requests  *erasure.Requests
 	retention *activities.Retention
 	erasure   *activities.Erasure
@@ -43,7 +41,7 @@ func (s *Service) openUpkeep(background context.Context, store *postgres.Store, 
 	set := s.cfg.Settings
 	u := &s.upkeep
 	policy, logger := set.RetentionPolicy(), s.logger.Named("retention")
-	if u.schedule, err = retentionschedule.New(retentionschedule.Config{
+	if u.schedule, err = cluster.NewRetentionSchedule(cluster.RetentionScheduleConfig{
 		Schedules: s.temporal.ScheduleClient(), Every: policy.Every, TaskQueue: set.Temporal.TaskQueue, Logger: logger,
 	}); err != nil {
 		return err
@@ -56,9 +54,9 @@ func (s *Service) openUpkeep(background context.Context, store *postgres.Store, 
 	}
 	u.retention = activities.NewRetention(sweeper)
 	u.reporter = &retention.Reporter{Policy: policy, Store: store.RetentionStore, Schedule: u.schedule}
-	histories := &executions.Executions{
+	histories := &cluster.Executions{
 		Client: s.temporal, Service: s.temporal.WorkflowService(), Schedules: s.temporal.ScheduleClient(), Namespace: s.namespace,
-		TaskQueue: set.Temporal.TaskQueue, ScheduleID: temporalschedules.AgentScheduleID,
+		TaskQueue: set.Temporal.TaskQueue, ScheduleID: cluster.AgentScheduleID,
 	}
 	if u.requests, err = erasure.NewRequests(store.ErasureStore, histories); err != nil {
 		return err

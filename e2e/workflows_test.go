@@ -27,7 +27,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/definitions/definitionstest"
 	"github.com/turnstone-run/turnstone/internal/notifications"
-	"github.com/turnstone-run/turnstone/internal/temporalschedules"
+	"github.com/turnstone-run/turnstone/internal/cluster"
 	"github.com/turnstone-run/turnstone/turnstonetest"
 	"github.com/turnstone-run/turnstone/workflows"
 )
@@ -277,7 +277,7 @@ func TestScheduleStartsRuns(t *testing.T) {
 	def := d.priceWatch()
 	def.Schedules = []agent.WorkflowSchedule{{ID: "daily", Cron: "0 9 * * *", TimeZone: "Europe/Zurich", Input: json.RawMessage(`{}`)}}
 	stored := d.put(def)
-	keeper, err := temporalschedules.NewWorkflowSchedules(temporalschedules.WorkflowConfig{
+	keeper, err := cluster.NewWorkflowSchedules(cluster.WorkflowScheduleConfig{
 		Schedules: d.client.ScheduleClient(), Definitions: scheduledDefinition{d.store, stored}, TaskQueue: d.queue,
 	})
 	require.NoError(t, err)
@@ -311,7 +311,7 @@ func TestScheduleStartsRuns(t *testing.T) {
 }
 
 // checkedBeforeStored asks the real server about schedules of versions that are not stored.
-func checkedBeforeStored(t *testing.T, keeper *temporalschedules.WorkflowSchedules, server sdkclient.ScheduleClient, stored agent.StoredWorkflow) {
+func checkedBeforeStored(t *testing.T, keeper *cluster.WorkflowSchedules, server sdkclient.ScheduleClient, stored agent.StoredWorkflow) {
 	t.Helper()
 	weekly := server.GetHandle(t.Context(), "schedule/acme/ann/main/weekly")
 	exists := func() bool {

@@ -1,5 +1,3 @@
-// Package cluster has the connection options of a Temporal cluster and its search attributes. It links neither server nor database, so that the
-// command line stays small.
 package cluster
 
 import (

@@ -33,16 +33,14 @@ var ways = map[string]map[string]string{
 	// Temporal's.
 	"ExecuteWorkflow": {
 		"internal/inbox/runs.go (*Runs).startOnce": "the two below",
-		"internal/temporalschedules/":              "runs of schedules, which submit",
-		"internal/erasure/executions/":             "erasures, which begin no turn",
+		"internal/cluster/":                        "runs of schedules, which submit; erasures, which begin no turn",
 	},
 	"(*internal/inbox.Runs).startOnce": {
 		"internal/inbox/runs.go (*Runs).TakeOver":              "turns",
 		"internal/inbox/workflow_runs.go (*Runs).startDefined": "runs of definitions; their agents are children",
 	},
 	"ScheduleWorkflowAction": {
-		"internal/temporalschedules/":           "runs of schedules and of definitions",
-		"internal/retention/retentionschedule/": "sweeps, which begin no turn",
+		"internal/cluster/": "runs of schedules and of definitions; sweeps, which begin no turn",
 	},
 	"ExecuteChildWorkflow":    {"workflows/": "a parent asks: it was admitted itself, or is an operator's"},
 	"NewContinueAsNewError":   {"workflows/": "the same turn goes on"},

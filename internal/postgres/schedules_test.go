@@ -11,12 +11,12 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/schedules"
-	"github.com/turnstone-run/turnstone/internal/temporalschedules"
+	"github.com/turnstone-run/turnstone/internal/cluster"
 )
 
 var (
 	_ schedules.Store              = (*postgres.Store)(nil)
-	_ temporalschedules.AgentStore = (*postgres.Store)(nil)
+	_ cluster.ScheduleStore = (*postgres.Store)(nil)
 )
 
 func planned(name string) agent.StoredSchedule {

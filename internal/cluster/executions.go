@@ -1,5 +1,4 @@
-// Package executions starts the workflow Erasure, and deletes workflow executions and schedules in Temporal.
-package executions
+package cluster
 
 import (
 	"cmp"
@@ -10,7 +9,6 @@ import (
 
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"google.golang.org/grpc"
@@ -21,18 +19,18 @@ import (
 )
 
 const (
-	opDelete = "delete execution"
+	opDeleteExecution = "delete execution"
 	// deleteTimeout bounds the wait for deleted executions to be gone: Temporal deletes them asynchronously.
 	deleteTimeout = time.Minute
-	// minPause and maxPause space the requests whether they are gone.
-	minPause = 50 * time.Millisecond
-	maxPause = time.Second
+	// minDeletePause and maxPause space the requests whether they are gone.
+	minDeletePause = 50 * time.Millisecond
+	maxDeletePause = time.Second
 	// runsAtOnce bounds the runs of one workflow id that are deleted before they are listed again.
 	runsAtOnce = 100
 )
 
-// Service is the part of Temporal's API that deletes.
-type Service interface {
+// ExecutionService is the part of Temporal's API that deletes.
+type ExecutionService interface {
 	DescribeWorkflowExecution(ctx context.Context, in *workflowservice.DescribeWorkflowExecutionRequest, o ...grpc.CallOption) (
 		*workflowservice.DescribeWorkflowExecutionResponse, error)
 	ListWorkflowExecutions(ctx context.Context, in *workflowservice.ListWorkflowExecutionsRequest, o ...grpc.CallOption) (
@@ -43,15 +41,15 @@ type Service interface {
 		*workflowservice.DeleteWorkflowExecutionResponse, error)
 }
 
-// Client starts workflows; a [client.Client] does.
-type Client interface {
+// ErasureStarter starts workflows; a [client.Client] does.
+type ErasureStarter interface {
 	ExecuteWorkflow(ctx context.Context, o client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
 }
 
 // Executions starts and deletes workflow executions in a namespace. TaskQueue and Timeout may be empty.
 type Executions struct {
-	Client     Client
-	Service    Service
+	Client     ErasureStarter
+	Service    ExecutionService
 	Schedules  client.ScheduleClient
 	Namespace  string
 	TaskQueue  string // of the workflow Erasure; empty: [workflows.TaskQueue]
@@ -80,24 +78,24 @@ func (x *Executions) Delete(ctx context.Context, workflowID string) (int, error)
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(max(x.Timeout, 0), deleteTimeout))
 	defer cancel()
 	found := map[string]bool{} // by run id
-	for pause := minPause; ; pause = min(2*pause, maxPause) {
+	for pause := minDeletePause; ; pause = min(2*pause, maxDeletePause) {
 		runs, err := x.runs(ctx, workflowID)
 		if err != nil {
-			return len(found), unavailable(err)
+			return len(found), hideWorkflowID(err)
 		}
 		if len(runs) == 0 {
 			return len(found), nil
 		}
 		for id, running := range runs {
 			if err := x.deleteRun(ctx, workflowID, id, running); err != nil {
-				return len(found), unavailable(err)
+				return len(found), hideWorkflowID(err)
 			}
 			found[id] = true
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return len(found), agent.Errorf(agent.CodeUnavailable, opDelete, "%d runs of a workflow are not gone yet", len(runs))
+			return len(found), agent.Errorf(agent.CodeUnavailable, opDeleteExecution, "%d runs of a workflow are not gone yet", len(runs))
 		}
 	}
 }
@@ -152,21 +150,16 @@ func (x *Executions) DeleteSchedule(ctx context.Context, tenant, name string) er
 	if isNotFound(err) {
 		return nil
 	}
-	return unavailable(err)
+	return hideWorkflowID(err)
 }
 
-func isNotFound(err error) bool {
-	_, is := errors.AsType[*serviceerror.NotFound](err)
-	return is
-}
-
-// unavailable returns an error without the workflow's id, which may contain a user's name: errors stay in the history of the erasure.
-func unavailable(err error) error {
+// hideWorkflowID returns an error without the workflow's id, which may contain a user's name: errors stay in the history of the erasure.
+func hideWorkflowID(err error) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	return agent.Errorf(agent.CodeUnavailable, opDelete, "Temporal answers %T", err)
+	return agent.Errorf(agent.CodeUnavailable, opDeleteExecution, "Temporal answers %T", err)
 }

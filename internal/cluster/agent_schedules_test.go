@@ -1,4 +1,4 @@
-package temporalschedules_test
+package cluster
 
 import (
 	"encoding/json"
@@ -13,7 +13,6 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/temporalschedules"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -151,7 +150,7 @@ func (schemas) CheckSchema(path string, _ json.RawMessage) error {
 
 func TestPutChecksTheSchema(t *testing.T) {
 	_, s, d := newAgentSchedules(t)
-	k, err := temporalschedules.NewAgentSchedules(temporalschedules.AgentConfig{Store: d, Schedules: s, Starter: s, Schemas: schemas{}})
+	k, err := NewAgentSchedules(AgentScheduleConfig{Store: d, Schedules: s, Starter: s, Schemas: schemas{}})
 	require.NoError(t, err)
 	news := dailySchedule("news")
 	news.OutputSchema = json.RawMessage(`{"type":"thing"}`)
@@ -231,8 +230,8 @@ func TestRunsAndList(t *testing.T) {
 
 func TestAgentConfig(t *testing.T) {
 	s, d := &server{scheduleServer: newScheduleServer("")}, &agentStore{}
-	for _, c := range []temporalschedules.AgentConfig{{}, {Store: d}, {Store: d, Schedules: s}, {Schedules: s, Starter: s}} {
-		_, err := temporalschedules.NewAgentSchedules(c)
+	for _, c := range []AgentScheduleConfig{{}, {Store: d}, {Store: d, Schedules: s}, {Schedules: s, Starter: s}} {
+		_, err := NewAgentSchedules(c)
 		require.ErrorContains(t, err, "is missing")
 	}
 }

@@ -1,4 +1,4 @@
-package temporalschedules_test
+package cluster
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/temporalschedules"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -31,7 +30,7 @@ type server struct {
 
 func (s *server) of(name string) *client.Schedule { return s.All["schedule/acme/"+name] }
 
-// ExecuteWorkflow implements [temporalschedules.Starter].
+// ExecuteWorkflow implements [Starter].
 func (s *server) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptions, _ any, args ...any) (client.WorkflowRun, error) {
 	for _, before := range s.started {
 		if before.ID == o.ID {
@@ -79,7 +78,7 @@ func (s *agentStore) FinishScheduleRun(_ context.Context, e agent.ScheduleEnd) (
 }
 
 func (s *agentStore) PutSchedule(_ context.Context, in agent.StoredSchedule, isNew bool, most int) (agent.StoredSchedule, error) {
-	id := temporalschedules.AgentScheduleID(in.Tenant, in.Name)
+	id := AgentScheduleID(in.Tenant, in.Name)
 	before, known := s.all[id]
 	switch {
 	case known && isNew:
@@ -96,13 +95,13 @@ func (s *agentStore) PauseSchedule(ctx context.Context, tenant, name string, pau
 	found, err := s.Schedule(ctx, tenant, name)
 	if err == nil {
 		found.Paused, found.Note = paused, note
-		s.all[temporalschedules.AgentScheduleID(tenant, name)] = found
+		s.all[AgentScheduleID(tenant, name)] = found
 	}
 	return found, err
 }
 
 func (s *agentStore) Schedule(_ context.Context, tenant, name string) (agent.StoredSchedule, error) {
-	found, ok := s.all[temporalschedules.AgentScheduleID(tenant, name)]
+	found, ok := s.all[AgentScheduleID(tenant, name)]
 	if !ok {
 		return found, agent.FieldErrorf(agent.CodeNotFound, "name", "there is none")
 	}
@@ -110,10 +109,10 @@ func (s *agentStore) Schedule(_ context.Context, tenant, name string) (agent.Sto
 }
 
 func (s *agentStore) DeleteSchedule(_ context.Context, tenant, name string) error {
-	if _, ok := s.all[temporalschedules.AgentScheduleID(tenant, name)]; !ok {
+	if _, ok := s.all[AgentScheduleID(tenant, name)]; !ok {
 		return agent.FieldErrorf(agent.CodeNotFound, "name", "there is none")
 	}
-	delete(s.all, temporalschedules.AgentScheduleID(tenant, name))
+	delete(s.all, AgentScheduleID(tenant, name))
 	return nil
 }
 
@@ -130,7 +129,7 @@ func (s *agentStore) Schedules(_ context.Context, tenant string, p agent.Page) (
 			continue
 		}
 		if len(page.Schedules) == 1 {
-			page.Next = temporalschedules.AgentScheduleID(page.Schedules[0].Tenant, page.Schedules[0].Name)
+			page.Next = AgentScheduleID(page.Schedules[0].Tenant, page.Schedules[0].Name)
 			break
 		}
 		page.Schedules = append(page.Schedules, s.all[id].Schedule)
@@ -146,11 +145,11 @@ func (s *agentStore) UnfinishedRuns(context.Context, string, string) (int, error
 	return s.unfinished, nil
 }
 
-func newAgentSchedules(t *testing.T) (*temporalschedules.AgentSchedules, *server, *agentStore) {
+func newAgentSchedules(t *testing.T) (*AgentSchedules, *server, *agentStore) {
 	t.Helper()
 	s, d := &server{scheduleServer: newScheduleServer(workflows.ScheduledRunType)}, &agentStore{all: map[string]agent.StoredSchedule{}}
 	s.Next = []time.Time{tomorrow}
-	k, err := temporalschedules.NewAgentSchedules(temporalschedules.AgentConfig{Store: d, Schedules: s, Starter: s, MaxPerTenant: 3})
+	k, err := NewAgentSchedules(AgentScheduleConfig{Store: d, Schedules: s, Starter: s, MaxPerTenant: 3})
 	require.NoError(t, err)
 	return k, s, d
 }
@@ -165,7 +164,7 @@ func dailySchedule(name string) agent.Schedule {
 }
 
 // put stores a schedule of Ann's.
-func put(t *testing.T, k *temporalschedules.AgentSchedules, s agent.Schedule) {
+func put(t *testing.T, k *AgentSchedules, s agent.Schedule) {
 	t.Helper()
 	_, err := k.Put(t.Context(), s, ann, false)
 	require.NoError(t, err)

@@ -1,4 +1,4 @@
-package temporalschedules
+package cluster
 
 import (
 	"context"
@@ -19,22 +19,22 @@ const (
 	maxErrors = 20
 )
 
-// Reconciliation is the desired state of all schedules of one kind.
-type Reconciliation struct {
+// reconciliation is the desired state of all schedules of one kind.
+type reconciliation struct {
 	// Workflow is the type of workflow that the schedules start.
 	Workflow string
 	// IsOurs reports whether an id belongs to a schedule of this kind. Only such schedules are deleted.
 	IsOurs func(id string) bool
 	// Desired yields all schedules that should exist. An error without an id means that the list is incomplete, and ends the
 	// reconciliation before anything is deleted. An error with an id concerns that schedule alone, which is left as it is.
-	Desired iter.Seq2[Schedule, error]
+	Desired iter.Seq2[desiredSchedule, error]
 	// IsDeleted reports whether a schedule that was not among the desired ones is really gone: it may have been stored meanwhile. nil: it is.
 	IsDeleted func(ctx context.Context, id string) (bool, error)
 }
 
 // Reconcile creates and updates Temporal's schedules to match the desired ones, and deletes the others of our task queue. It goes on after an
 // error and returns all errors, joined.
-func (s *Syncer) Reconcile(ctx context.Context, r Reconciliation) error {
+func (s *scheduleSyncer) Reconcile(ctx context.Context, r reconciliation) error {
 	// The existing schedules are listed first, so that a schedule created meanwhile is not deleted.
 	existing, err := s.listExisting(ctx, &r)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Syncer) Reconcile(ctx context.Context, r Reconciliation) error {
 }
 
 // listExisting returns the ids of Temporal's schedules of the kind that r is about.
-func (s *Syncer) listExisting(ctx context.Context, r *Reconciliation) ([]string, error) {
+func (s *scheduleSyncer) listExisting(ctx context.Context, r *reconciliation) ([]string, error) {
 	list, err := s.schedules.List(ctx, client.ScheduleListOptions{PageSize: pageSize})
 	if err != nil {
 		return nil, agent.Errorf(agent.CodeUnavailable, "reconcile schedules", "list: %w", err)
@@ -96,8 +96,8 @@ func (b *boundedErrors) add(err error) {
 	}
 }
 
-// ReconcileEvery calls reconcile at once and then at each interval, until ctx ends. It logs errors and goes on.
-func ReconcileEvery(ctx context.Context, interval time.Duration, logger *zap.Logger, reconcile func(context.Context) error) error {
+// reconcileEvery calls reconcile at once and then at each interval, until ctx ends. It logs errors and goes on.
+func reconcileEvery(ctx context.Context, interval time.Duration, logger *zap.Logger, reconcile func(context.Context) error) error {
 	if interval <= 0 {
 		return agent.Invalid("every", "want a duration above 0, got %s", interval)
 	}

@@ -1,5 +1,4 @@
-// Package retentionschedule keeps the Temporal schedule that starts the workflow Retention.
-package retentionschedule
+package cluster
 
 import (
 	"cmp"
@@ -8,7 +7,6 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	"go.uber.org/zap"
@@ -19,27 +17,27 @@ import (
 )
 
 const (
-	catchUp   = time.Minute // after an outage the next run removes what the missed ones would have
-	maxJitter = time.Minute
+	retentionCatchUp   = time.Minute // after an outage the next run removes what the missed ones would have
+	retentionMaxJitter = time.Minute
 	// ensureInterval is how long a schedule that somebody deleted is missing.
 	ensureInterval = 10 * time.Minute
 )
 
-// Config is what [New] needs. Only Schedules is required.
-type Config struct {
+// RetentionScheduleConfig is what [NewRetentionSchedule] needs. Only Schedules is required.
+type RetentionScheduleConfig struct {
 	Schedules client.ScheduleClient
 	Every     time.Duration // between two runs; 0: there is no schedule
 	TaskQueue string        // empty: [workflows.TaskQueue]
 	Logger    *zap.Logger
 }
 
-// Schedule is the schedule of the workflow Retention on a task queue.
-type Schedule struct{ Config }
+// RetentionSchedule is the schedule of the workflow Retention on a task queue.
+type RetentionSchedule struct{ RetentionScheduleConfig }
 
-var _ retention.Schedule = (*Schedule)(nil)
+var _ retention.Schedule = (*RetentionSchedule)(nil)
 
-// New returns the schedule. It creates nothing; see [Schedule.Ensure].
-func New(c Config) (*Schedule, error) {
+// NewRetentionSchedule returns the schedule. It creates nothing; see [RetentionSchedule.Ensure].
+func NewRetentionSchedule(c RetentionScheduleConfig) (*RetentionSchedule, error) {
 	if c.Schedules == nil {
 		return nil, errors.New("retention: Schedules is missing")
 	}
@@ -47,11 +45,11 @@ func New(c Config) (*Schedule, error) {
 		c.Logger = zap.NewNop()
 	}
 	c.TaskQueue = cmp.Or(c.TaskQueue, workflows.TaskQueue)
-	return &Schedule{c}, nil
+	return &RetentionSchedule{c}, nil
 }
 
 // Run calls Ensure every 10 minutes until ctx ends, and sooner while Temporal is unavailable.
-func (s *Schedule) Run(ctx context.Context) {
+func (s *RetentionSchedule) Run(ctx context.Context) {
 	pause := time.Second
 	for {
 		err := s.Ensure(ctx)
@@ -73,7 +71,7 @@ func (s *Schedule) Run(ctx context.Context) {
 }
 
 // Ensure creates or updates the schedule as configured, or deletes it if there is no interval. A paused schedule stays paused.
-func (s *Schedule) Ensure(ctx context.Context) error {
+func (s *RetentionSchedule) Ensure(ctx context.Context) error {
 	handle := s.Schedules.GetHandle(ctx, s.id())
 	if s.Every <= 0 {
 		if err := handle.Delete(ctx); !isNotFound(err) {
@@ -85,7 +83,7 @@ func (s *Schedule) Ensure(ctx context.Context) error {
 	found, err := handle.Describe(ctx)
 	if isNotFound(err) {
 		_, err = s.Schedules.Create(ctx, client.ScheduleOptions{
-			ID: s.id(), Spec: spec, Action: action, Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: catchUp,
+			ID: s.id(), Spec: spec, Action: action, Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: retentionCatchUp,
 			Note: "made by Turnstone",
 		})
 		if !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
@@ -103,17 +101,17 @@ func (s *Schedule) Ensure(ctx context.Context) error {
 		DoUpdate: func(in client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
 			next := in.Description.Schedule // keeps its state
 			next.Spec, next.Action = &spec, action
-			next.Policy = &client.SchedulePolicies{Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: catchUp}
+			next.Policy = &client.SchedulePolicies{Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: retentionCatchUp}
 			return &client.ScheduleUpdate{Schedule: &next}, nil
 		},
 	}))
 }
 
-func (s *Schedule) id() string { return workflows.RetentionID(s.TaskQueue) }
+func (s *RetentionSchedule) id() string { return workflows.RetentionID(s.TaskQueue) }
 
-func (s *Schedule) specAndAction() (client.ScheduleSpec, *client.ScheduleWorkflowAction) {
+func (s *RetentionSchedule) specAndAction() (client.ScheduleSpec, *client.ScheduleWorkflowAction) {
 	spec := client.ScheduleSpec{
-		Intervals: []client.ScheduleIntervalSpec{{Every: s.Every}}, Jitter: min(s.Every/10, maxJitter),
+		Intervals: []client.ScheduleIntervalSpec{{Every: s.Every}}, Jitter: min(s.Every/10, retentionMaxJitter),
 	}
 	return spec, &client.ScheduleWorkflowAction{
 		ID: s.id(), Workflow: workflows.RetentionType, TaskQueue: s.TaskQueue,
@@ -122,7 +120,7 @@ func (s *Schedule) specAndAction() (client.ScheduleSpec, *client.ScheduleWorkflo
 }
 
 // isAsConfigured reports whether a schedule of Temporal needs no update.
-func (s *Schedule) isAsConfigured(found *client.Schedule) bool {
+func (s *RetentionSchedule) isAsConfigured(found *client.Schedule) bool {
 	action, ok := found.Action.(*client.ScheduleWorkflowAction)
 	return ok && action.Workflow == any(workflows.RetentionType) && action.TaskQueue == s.TaskQueue && found.Spec != nil &&
 		len(found.Spec.Intervals) == 1 && found.Spec.Intervals[0].Every == s.Every && len(found.Spec.CronExpressions) == 0 &&
@@ -130,7 +128,7 @@ func (s *Schedule) isAsConfigured(found *client.Schedule) bool {
 }
 
 // Status returns the state of the schedule in Temporal.
-func (s *Schedule) Status(ctx context.Context) (retention.Status, error) {
+func (s *RetentionSchedule) Status(ctx context.Context) (retention.Status, error) {
 	out := retention.Status{ID: s.id(), Every: s.Every.String()}
 	found, err := s.Schedules.GetHandle(ctx, s.id()).Describe(ctx)
 	if isNotFound(err) {
@@ -153,7 +151,7 @@ func (s *Schedule) Status(ctx context.Context) (retention.Status, error) {
 }
 
 // Trigger starts a run now, even while the schedule is paused, unless one is running. The error is [agent.CodeConflict] if there is no schedule.
-func (s *Schedule) Trigger(ctx context.Context) (retention.Status, error) {
+func (s *RetentionSchedule) Trigger(ctx context.Context) (retention.Status, error) {
 	handle := s.Schedules.GetHandle(ctx, s.id())
 	err := handle.Trigger(ctx, client.ScheduleTriggerOptions{Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP})
 	if err != nil {
@@ -163,7 +161,7 @@ func (s *Schedule) Trigger(ctx context.Context) (retention.Status, error) {
 }
 
 // Pause pauses the schedule, or resumes it; note says why. The error is [agent.CodeConflict] if there is no schedule.
-func (s *Schedule) Pause(ctx context.Context, paused bool, note string) (retention.Status, error) {
+func (s *RetentionSchedule) Pause(ctx context.Context, paused bool, note string) (retention.Status, error) {
 	handle := s.Schedules.GetHandle(ctx, s.id())
 	var err error
 	if paused {
@@ -177,21 +175,16 @@ func (s *Schedule) Pause(ctx context.Context, paused bool, note string) (retenti
 	return s.Status(ctx)
 }
 
-func (s *Schedule) missingOrUnavailable(err error) error {
+func (s *RetentionSchedule) missingOrUnavailable(err error) error {
 	if isNotFound(err) {
 		return agent.Errorf(agent.CodeConflict, "retention", "there is no schedule: retention.every is 0, or no worker has made it yet")
 	}
 	return s.unavailable(err)
 }
 
-func (s *Schedule) unavailable(err error) error {
+func (s *RetentionSchedule) unavailable(err error) error {
 	if err == nil {
 		return nil
 	}
 	return agent.Errorf(agent.CodeUnavailable, "retention", "schedule %q: %w", s.id(), err)
-}
-
-func isNotFound(err error) bool {
-	_, ok := errors.AsType[*serviceerror.NotFound](err)
-	return ok
 }

@@ -1,4 +1,4 @@
-package temporalschedules
+package cluster
 
 import (
 	"cmp"
@@ -19,18 +19,18 @@ import (
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
-// Definitions reads the stored definitions of workflows.
-type Definitions interface {
+// WorkflowStore reads the stored definitions of workflows.
+type WorkflowStore interface {
 	// Workflow returns a version of a definition, or the newest for version 0. [agent.CodeNotFound] if there is none, or it was deleted.
 	Workflow(ctx context.Context, key agent.WorkflowKey, version int64) (agent.StoredWorkflow, error)
 	// Workflows lists the newest versions; [agent.AnyTenant] lists those of all tenants.
 	Workflows(ctx context.Context, q agent.WorkflowQuery) (agent.WorkflowPage, error)
 }
 
-// WorkflowConfig is the configuration of [NewWorkflowSchedules].
-type WorkflowConfig struct {
+// WorkflowScheduleConfig is the configuration of [NewWorkflowSchedules].
+type WorkflowScheduleConfig struct {
 	Schedules   client.ScheduleClient
-	Definitions Definitions
+	Definitions WorkflowStore
 	TaskQueue   string                  // empty: the default task queue
 	Data        converter.DataConverter // the client's, which encodes memos; nil: the SDK's default
 	Logger      *zap.Logger             // nil: no logs
@@ -38,22 +38,22 @@ type WorkflowConfig struct {
 
 // WorkflowSchedules makes Temporal's schedules match those that definitions of workflows declare.
 type WorkflowSchedules struct {
-	WorkflowConfig
+	WorkflowScheduleConfig
 
-	syncer *Syncer
+	syncer *scheduleSyncer
 }
 
 // NewWorkflowSchedules checks the configuration and fills in the defaults.
-func NewWorkflowSchedules(c WorkflowConfig) (*WorkflowSchedules, error) {
+func NewWorkflowSchedules(c WorkflowScheduleConfig) (*WorkflowSchedules, error) {
 	if c.Definitions == nil {
-		return nil, errors.New("temporalschedules: Definitions is missing")
+		return nil, errors.New("cluster: Definitions is missing")
 	}
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
 	c.TaskQueue = cmp.Or(c.TaskQueue, workflows.TaskQueue)
-	syncer, err := NewSyncer(c.Schedules, c.TaskQueue, c.Data)
-	return &WorkflowSchedules{WorkflowConfig: c, syncer: syncer}, err
+	syncer, err := newScheduleSyncer(c.Schedules, c.TaskQueue, c.Data)
+	return &WorkflowSchedules{WorkflowScheduleConfig: c, syncer: syncer}, err
 }
 
 // WorkflowScheduleID returns the id of a definition's schedule in Temporal.
@@ -81,7 +81,7 @@ func (s *WorkflowSchedules) Check(ctx context.Context, w agent.StoredWorkflow) e
 		if slices.ContainsFunc(stored, func(old agent.WorkflowSchedule) bool { return reflect.DeepEqual(old, declared[i]) }) {
 			continue
 		}
-		desired := desiredWorkflowSchedule(&w, &declared[i])
+		desired := makeWorkflowSchedule(&w, &declared[i])
 		err := s.syncer.Check(ctx, &desired)
 		if err == nil {
 			continue
@@ -125,7 +125,7 @@ func (s *WorkflowSchedules) Sync(ctx context.Context, w agent.StoredWorkflow) er
 	handled := map[string]bool{}
 	for i := range declared {
 		handled[declared[i].ID] = true
-		desired := desiredWorkflowSchedule(&newest, &declared[i])
+		desired := makeWorkflowSchedule(&newest, &declared[i])
 		failed = append(failed, s.syncer.Ensure(ctx, &desired, false))
 	}
 	for _, old := range s.formerSchedules(ctx, &w, &newest) {
@@ -170,8 +170,8 @@ func declaredSchedules(w *agent.StoredWorkflow) ([]agent.WorkflowSchedule, error
 	return d.Schedules, nil
 }
 
-// desiredWorkflowSchedule returns the schedule that Temporal should have. Each run executes the newest version at the time it starts.
-func desiredWorkflowSchedule(w *agent.StoredWorkflow, s *agent.WorkflowSchedule) Schedule {
+// makeWorkflowSchedule returns the schedule that Temporal should have. Each run executes the newest version at the time it starts.
+func makeWorkflowSchedule(w *agent.StoredWorkflow, s *agent.WorkflowSchedule) desiredSchedule {
 	spec := client.ScheduleSpec{TimeZoneName: s.TimeZone}
 	if s.Cron != "" {
 		spec.CronExpressions = []string{s.Cron}
@@ -181,7 +181,7 @@ func desiredWorkflowSchedule(w *agent.StoredWorkflow, s *agent.WorkflowSchedule)
 	request := agent.RunRequest{
 		Owner: w.Owner, Tag: w.Tag, Input: s.Input, Context: agent.InvocationContext{Tenant: w.Tenant},
 	}
-	return Schedule{
+	return desiredSchedule{
 		ID: WorkflowScheduleID(w.WorkflowKey, s.ID), Spec: spec, Source: s,
 		Policy: client.SchedulePolicies{Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: defaultCatchUp},
 		State:  client.ScheduleState{Paused: s.Paused, Note: "made by workflow " + w.Tag},

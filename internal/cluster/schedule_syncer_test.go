@@ -1,4 +1,4 @@
-package temporalschedules_test
+package cluster
 
 import (
 	"context"
@@ -17,19 +17,18 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/temporalschedules"
 )
 
-func newSyncer(t *testing.T) (*temporalschedules.Syncer, *scheduleServer) {
+func newSyncer(t *testing.T) (*scheduleSyncer, *scheduleServer) {
 	t.Helper()
 	s := newScheduleServer("Chime")
-	k, err := temporalschedules.NewSyncer(s, "queue", nil)
+	k, err := newScheduleSyncer(s, "queue", nil)
 	require.NoError(t, err)
 	return k, s
 }
 
-func chime(id, cron string) *temporalschedules.Schedule {
-	return &temporalschedules.Schedule{
+func chime(id, cron string) *desiredSchedule {
+	return &desiredSchedule{
 		ID: id, Spec: client.ScheduleSpec{CronExpressions: []string{cron}}, Source: []any{cron},
 		Policy: client.SchedulePolicies{Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: time.Minute, PauseOnFailure: true},
 		State:  client.ScheduleState{Note: "made here"},
@@ -57,7 +56,7 @@ func TestSyncerEnsures(t *testing.T) {
 	require.NoError(t, k.Ensure(t.Context(), chime("tick/a", "0 10 * * *"), false))
 	require.Equal(t, []string{"0 10 * * *"}, s.All["tick/a"].Spec.CronExpressions)
 
-	moved, err := temporalschedules.NewSyncer(s, "elsewhere", nil)
+	moved, err := newScheduleSyncer(s, "elsewhere", nil)
 	require.NoError(t, err)
 	s.Changes = nil
 	require.NoError(t, moved.Ensure(t.Context(), chime("tick/a", "0 10 * * *"), false))
@@ -99,28 +98,28 @@ func TestSyncerErrors(t *testing.T) {
 		require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 		require.ErrorContains(t, err, `schedule "tick/a": away`)
 	}
-	_, err := temporalschedules.NewSyncer(nil, "queue", nil)
+	_, err := newScheduleSyncer(nil, "queue", nil)
 	require.ErrorContains(t, err, "Schedules is missing")
-	_, err = temporalschedules.NewSyncer(s, "", nil)
+	_, err = newScheduleSyncer(s, "", nil)
 	require.ErrorContains(t, err, "queue is missing")
 }
 
 // desired yields schedules, and then an error, if there is one.
-func desired(err error, list ...*temporalschedules.Schedule) iter.Seq2[temporalschedules.Schedule, error] {
-	return func(yield func(temporalschedules.Schedule, error) bool) {
+func desired(err error, list ...*desiredSchedule) iter.Seq2[desiredSchedule, error] {
+	return func(yield func(desiredSchedule, error) bool) {
 		for _, w := range list {
 			if !yield(*w, nil) {
 				return
 			}
 		}
 		if err != nil {
-			yield(temporalschedules.Schedule{}, err)
+			yield(desiredSchedule{}, err)
 		}
 	}
 }
 
-func reconciliation(list iter.Seq2[temporalschedules.Schedule, error]) temporalschedules.Reconciliation {
-	return temporalschedules.Reconciliation{Workflow: "Chime", IsOurs: func(id string) bool { return strings.HasPrefix(id, "tick/") }, Desired: list}
+func chimesDesired(list iter.Seq2[desiredSchedule, error]) reconciliation {
+	return reconciliation{Workflow: "Chime", IsOurs: func(id string) bool { return strings.HasPrefix(id, "tick/") }, Desired: list}
 }
 
 func TestSyncerReconciles(t *testing.T) {
@@ -137,18 +136,18 @@ func TestSyncerReconciles(t *testing.T) {
 		require.Equal(t, ids, slices.Sorted(maps.Keys(s.All)))
 	}
 	fill()
-	require.NoError(t, k.Reconcile(t.Context(), reconciliation(desired(nil, chime("tick/a", "x"), chime("tick/b", "x")))))
+	require.NoError(t, k.Reconcile(t.Context(), chimesDesired(desired(nil, chime("tick/a", "x"), chime("tick/b", "x")))))
 	is("nightly", "tick/a", "tick/b", "tick/other-work", "tick/theirs")
 
 	fill()
-	err := k.Reconcile(t.Context(), reconciliation(desired(errors.New("store is away"), chime("tick/a", "x"))))
+	err := k.Reconcile(t.Context(), chimesDesired(desired(errors.New("store is away"), chime("tick/a", "x"))))
 	require.ErrorContains(t, err, "reconcile schedules: store is away")
 	is("nightly", "tick/a", "tick/gone", "tick/other-work", "tick/theirs")
 
 	// A schedule that is wanted otherwise than anybody can say stays.
 	fill()
-	r := reconciliation(func(yield func(temporalschedules.Schedule, error) bool) {
-		_ = yield(temporalschedules.Schedule{ID: "tick/gone"}, errors.New("says nothing")) && yield(*chime("tick/a", "x"), nil)
+	r := chimesDesired(func(yield func(desiredSchedule, error) bool) {
+		_ = yield(desiredSchedule{ID: "tick/gone"}, errors.New("says nothing")) && yield(*chime("tick/a", "x"), nil)
 	})
 	require.ErrorContains(t, k.Reconcile(t.Context(), r), "says nothing")
 	is("nightly", "tick/a", "tick/gone", "tick/other-work", "tick/theirs")
@@ -156,7 +155,7 @@ func TestSyncerReconciles(t *testing.T) {
 	// Nor is one deleted that is there after all, or of which nobody knows.
 	for _, e := range []error{nil, errors.New("who knows")} {
 		fill()
-		r = reconciliation(desired(nil))
+		r = chimesDesired(desired(nil))
 		r.IsDeleted = func(context.Context, string) (bool, error) { return false, e }
 		require.Equal(t, e == nil, k.Reconcile(t.Context(), r) == nil)
 		require.Contains(t, s.All, "tick/gone")
@@ -171,21 +170,21 @@ func TestSyncerReconciles(t *testing.T) {
 
 func TestSyncerReconcilesAfterErrors(t *testing.T) {
 	k, s := newSyncer(t)
-	var list []*temporalschedules.Schedule
+	var list []*desiredSchedule
 	for i := range 30 {
 		list = append(list, chime(fmt.Sprint("tick/", i), "x"))
 		s.Broken[list[i].ID] = errors.New("away")
 	}
-	err := k.Reconcile(t.Context(), reconciliation(desired(nil, append(list, chime("tick/last", "x"))...)))
+	err := k.Reconcile(t.Context(), chimesDesired(desired(nil, append(list, chime("tick/last", "x"))...)))
 	require.Equal(t, 20, strings.Count(err.Error(), "away"), "the errors are bounded")
 	require.Contains(t, s.All, "tick/last")
 }
 
 func TestReconcileEvery(t *testing.T) {
-	require.Equal(t, agent.CodeInvalid, agent.CodeOf(temporalschedules.ReconcileEvery(t.Context(), 0, zap.NewNop(), nil)))
+	require.Equal(t, agent.CodeInvalid, agent.CodeOf(reconcileEvery(t.Context(), 0, zap.NewNop(), nil)))
 	ctx, stop := context.WithCancel(t.Context())
 	rounds := 0
-	require.NoError(t, temporalschedules.ReconcileEvery(ctx, time.Millisecond, zap.NewNop(), func(context.Context) error {
+	require.NoError(t, reconcileEvery(ctx, time.Millisecond, zap.NewNop(), func(context.Context) error {
 		if rounds++; rounds == 3 {
 			stop()
 		}

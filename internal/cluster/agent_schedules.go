@@ -1,4 +1,4 @@
-package temporalschedules
+package cluster
 
 import (
 	"cmp"
@@ -19,8 +19,8 @@ import (
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
-// AgentStore stores the schedules of agents.
-type AgentStore interface {
+// ScheduleStore stores the schedules of agents.
+type ScheduleStore interface {
 	// PutSchedule stores a schedule. With isNew an existing one is [agent.CodeConflict]; a new one beyond maxSchedules is [agent.CodeOverflow].
 	PutSchedule(ctx context.Context, s agent.StoredSchedule, isNew bool, maxSchedules int) (agent.StoredSchedule, error)
 	// PauseSchedule, Schedule and DeleteSchedule return [agent.CodeNotFound] if the tenant has no schedule of that name.
@@ -49,9 +49,9 @@ type Schemas interface {
 	CheckSchema(path string, schema json.RawMessage) error
 }
 
-// AgentConfig is the configuration of [NewAgentSchedules].
-type AgentConfig struct {
-	Store        AgentStore
+// AgentScheduleConfig is the configuration of [NewAgentSchedules].
+type AgentScheduleConfig struct {
+	Store        ScheduleStore
 	Schedules    client.ScheduleClient
 	Starter      Starter
 	Schemas      Schemas                 // nil: schemas are not checked, and each run with a wrong one fails
@@ -63,26 +63,26 @@ type AgentConfig struct {
 
 // AgentSchedules stores the schedules of agents and makes Temporal's schedules match them.
 type AgentSchedules struct {
-	AgentConfig
+	AgentScheduleConfig
 
-	syncer *Syncer
+	syncer *scheduleSyncer
 }
 
 // NewAgentSchedules checks the configuration and fills in the defaults.
-func NewAgentSchedules(c AgentConfig) (*AgentSchedules, error) {
+func NewAgentSchedules(c AgentScheduleConfig) (*AgentSchedules, error) {
 	switch {
 	case c.Store == nil:
-		return nil, errors.New("temporalschedules: Store is missing")
+		return nil, errors.New("cluster: Store is missing")
 	case c.Starter == nil:
-		return nil, errors.New("temporalschedules: Starter is missing")
+		return nil, errors.New("cluster: Starter is missing")
 	}
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
 	c.TaskQueue = cmp.Or(c.TaskQueue, workflows.TaskQueue)
 	c.MaxPerTenant = cmp.Or(max(c.MaxPerTenant, 0), 100)
-	syncer, err := NewSyncer(c.Schedules, c.TaskQueue, c.Data)
-	return &AgentSchedules{AgentConfig: c, syncer: syncer}, err
+	syncer, err := newScheduleSyncer(c.Schedules, c.TaskQueue, c.Data)
+	return &AgentSchedules{AgentScheduleConfig: c, syncer: syncer}, err
 }
 
 // Put stores a schedule, whose runs have the rights of p from then on, and syncs it to Temporal. With isNew an existing schedule is
@@ -141,11 +141,11 @@ func checkApprovals(p *agent.Principal, policy agent.ApprovalPolicy) error {
 // checkTimes asks Temporal whether it accepts the times of a schedule, unless they are those of the stored one. The error is
 // [agent.CodeInvalid] if Temporal refuses them.
 func (a *AgentSchedules) checkTimes(ctx context.Context, s, stored *agent.Schedule) error {
-	desired, err := desiredAgentSchedule(s)
+	desired, err := makeAgentSchedule(s)
 	if err != nil {
 		return err
 	}
-	before, err := desiredAgentSchedule(stored)
+	before, err := makeAgentSchedule(stored)
 	if err == nil && reflect.DeepEqual(desired.Source, before.Source) {
 		return nil
 	}

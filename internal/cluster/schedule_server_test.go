@@ -1,4 +1,4 @@
-package temporalschedules_test
+package cluster
 
 import (
 	"context"

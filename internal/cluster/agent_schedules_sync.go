@@ -1,4 +1,4 @@
-package temporalschedules
+package cluster
 
 import (
 	"context"
@@ -40,16 +40,16 @@ func (a *AgentSchedules) sync(ctx context.Context, tenant, name string, force bo
 	case err != nil:
 		return err
 	}
-	desired, err := desiredAgentSchedule(&s.Schedule)
+	desired, err := makeAgentSchedule(&s.Schedule)
 	if err != nil {
 		return err
 	}
 	return a.syncer.Ensure(ctx, &desired, force)
 }
 
-// desiredAgentSchedule returns the schedule that Temporal should have. It holds only times and names; each run reads the rest when it begins.
-func desiredAgentSchedule(s *agent.Schedule) (Schedule, error) {
-	desired := Schedule{
+// makeAgentSchedule returns the schedule that Temporal should have. It holds only times and names; each run reads the rest when it begins.
+func makeAgentSchedule(s *agent.Schedule) (desiredSchedule, error) {
+	desired := desiredSchedule{
 		ID:     AgentScheduleID(s.Tenant, s.Name),
 		Spec:   client.ScheduleSpec{CronExpressions: s.Cron, TimeZoneName: s.TimeZone},
 		Policy: client.SchedulePolicies{Overlap: overlapPolicy(s.Overlap), CatchupWindow: defaultCatchUp},

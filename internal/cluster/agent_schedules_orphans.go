@@ -1,4 +1,4 @@
-package temporalschedules
+package cluster
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package executions_test
+package cluster
 
 import (
 	"context"
@@ -18,12 +18,11 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/erasure"
-	"github.com/turnstone-run/turnstone/internal/erasure/executions"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
-// temporal has runs of workflows, the newest first. A deleted one is gone after a few looks.
-type temporal struct {
+// executionServer has runs of workflows, the newest first. A deleted one is gone after a few looks.
+type executionServer struct {
 	client.ScheduleClient
 	client.ScheduleHandle
 
@@ -41,7 +40,7 @@ type run struct {
 	dying        int
 }
 
-func (t *temporal) find(id string) []*workflowpb.WorkflowExecutionInfo {
+func (t *executionServer) find(id string) []*workflowpb.WorkflowExecutionInfo {
 	var found []*workflowpb.WorkflowExecutionInfo
 	for i := range t.runs {
 		r := &t.runs[i]
@@ -59,7 +58,7 @@ func (t *temporal) find(id string) []*workflowpb.WorkflowExecutionInfo {
 	return found
 }
 
-func (t *temporal) DescribeWorkflowExecution(_ context.Context, in *workflowservice.DescribeWorkflowExecutionRequest, _ ...grpc.CallOption) (
+func (t *executionServer) DescribeWorkflowExecution(_ context.Context, in *workflowservice.DescribeWorkflowExecutionRequest, _ ...grpc.CallOption) (
 	*workflowservice.DescribeWorkflowExecutionResponse, error,
 ) {
 	for i := range t.runs {
@@ -75,7 +74,7 @@ func (t *temporal) DescribeWorkflowExecution(_ context.Context, in *workflowserv
 	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: found[0]}, nil
 }
 
-func (t *temporal) ListWorkflowExecutions(_ context.Context, in *workflowservice.ListWorkflowExecutionsRequest, _ ...grpc.CallOption) (
+func (t *executionServer) ListWorkflowExecutions(_ context.Context, in *workflowservice.ListWorkflowExecutionsRequest, _ ...grpc.CallOption) (
 	*workflowservice.ListWorkflowExecutionsResponse, error,
 ) {
 	if t.err != nil {
@@ -88,14 +87,14 @@ func (t *temporal) ListWorkflowExecutions(_ context.Context, in *workflowservice
 	})}, nil
 }
 
-func (t *temporal) TerminateWorkflowExecution(_ context.Context, in *workflowservice.TerminateWorkflowExecutionRequest, _ ...grpc.CallOption) (
+func (t *executionServer) TerminateWorkflowExecution(_ context.Context, in *workflowservice.TerminateWorkflowExecutionRequest, _ ...grpc.CallOption) (
 	*workflowservice.TerminateWorkflowExecutionResponse, error,
 ) {
 	t.calls = append(t.calls, "terminate "+in.GetWorkflowExecution().GetRunId())
 	return nil, serviceerror.NewNotFound("it has ended meanwhile")
 }
 
-func (t *temporal) DeleteWorkflowExecution(_ context.Context, in *workflowservice.DeleteWorkflowExecutionRequest, _ ...grpc.CallOption) (
+func (t *executionServer) DeleteWorkflowExecution(_ context.Context, in *workflowservice.DeleteWorkflowExecutionRequest, _ ...grpc.CallOption) (
 	*workflowservice.DeleteWorkflowExecutionResponse, error,
 ) {
 	id := in.GetWorkflowExecution().GetRunId()
@@ -108,27 +107,27 @@ func (t *temporal) DeleteWorkflowExecution(_ context.Context, in *workflowservic
 	return &workflowservice.DeleteWorkflowExecutionResponse{}, nil
 }
 
-func (t *temporal) GetHandle(_ context.Context, id string) client.ScheduleHandle {
+func (t *executionServer) GetHandle(_ context.Context, id string) client.ScheduleHandle {
 	t.calls = append(t.calls, "schedule "+id)
 	return t
 }
 
-func (t *temporal) Delete(context.Context) error { return t.err }
+func (t *executionServer) Delete(context.Context) error { return t.err }
 
-func (t *temporal) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptions, w any, args ...any) (client.WorkflowRun, error) {
+func (t *executionServer) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptions, w any, args ...any) (client.WorkflowRun, error) {
 	t.started, t.input = append(t.started, o), append([]any{w}, args...)
 	return nil, t.err
 }
 
-func (t *temporal) executions() *executions.Executions {
-	return &executions.Executions{
+func (t *executionServer) executions() *Executions {
+	return &Executions{
 		Client: t, Service: t, Schedules: t, Namespace: "ns", Timeout: time.Second,
 		ScheduleID: func(tenant, name string) string { return tenant + ":" + name },
 	}
 }
 
-func TestDelete(t *testing.T) {
-	world := &temporal{slow: 1, runs: []run{
+func TestExecutionsAreDeleted(t *testing.T) {
+	world := &executionServer{slow: 1, runs: []run{
 		{workflow: "turn/1", id: "r3", live: true, hidden: true}, {workflow: "turn/1", id: "r2"}, {workflow: "turn/1", id: "r1"}, {workflow: "turn/2", id: "other"},
 	}}
 	n, err := world.executions().Delete(t.Context(), "turn/1")
@@ -146,7 +145,7 @@ func TestDelete(t *testing.T) {
 	require.Zero(t, n)
 	require.Contains(t, world.calls, `ns WorkflowId = "a\"b\\"`)
 
-	world = &temporal{slow: 1 << 20, runs: []run{{workflow: "turn/1", id: "r1"}}}
+	world = &executionServer{slow: 1 << 20, runs: []run{{workflow: "turn/1", id: "r1"}}}
 	slow := world.executions()
 	slow.Timeout = 100 * time.Millisecond
 	n, err = slow.Delete(t.Context(), "turn/1")
@@ -159,8 +158,8 @@ func TestDelete(t *testing.T) {
 	require.NotContains(t, err.Error(), "ann", "it stays in a history")
 }
 
-func TestDeleteSchedule(t *testing.T) {
-	world := &temporal{}
+func TestExecutionsDeleteSchedule(t *testing.T) {
+	world := &executionServer{}
 	require.NoError(t, world.executions().DeleteSchedule(t.Context(), "acme", "daily"))
 	require.Equal(t, []string{"schedule acme:daily"}, world.calls)
 	world.err = serviceerror.NewNotFound("none")
@@ -169,8 +168,8 @@ func TestDeleteSchedule(t *testing.T) {
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(world.executions().DeleteSchedule(t.Context(), "acme", "daily")))
 }
 
-func TestStart(t *testing.T) {
-	world := &temporal{}
+func TestErasureIsStarted(t *testing.T) {
+	world := &executionServer{}
 	r := erasure.Ref{Tenant: "acme", ErasureID: "e1"}
 	require.NoError(t, world.executions().Start(t.Context(), r))
 	require.Equal(t, "erasure/acme/e1", world.started[0].ID)

@@ -1,4 +1,4 @@
-package temporalschedules
+package cluster
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 
 // Run reconciles at once and then at each interval, until ctx ends.
 func (a *AgentSchedules) Run(ctx context.Context, interval time.Duration) error {
-	return ReconcileEvery(ctx, interval, a.Logger, a.Reconcile)
+	return reconcileEvery(ctx, interval, a.Logger, a.Reconcile)
 }
 
 // Reconcile makes Temporal's schedules match the stored ones of all tenants, deletes those of our task queue that are not stored, and ends the
 // runs whose workflow is gone. It goes on after an error and returns all errors, joined.
 func (a *AgentSchedules) Reconcile(ctx context.Context) error {
-	err := a.syncer.Reconcile(ctx, Reconciliation{
+	err := a.syncer.Reconcile(ctx, reconciliation{
 		Workflow: workflows.ScheduledRunType, Desired: a.desired(ctx), IsDeleted: a.isDeleted,
 		IsOurs: func(id string) bool { _, _, ok := parseAgentScheduleID(id); return ok },
 	})
@@ -26,16 +26,16 @@ func (a *AgentSchedules) Reconcile(ctx context.Context) error {
 }
 
 // desired yields the schedule of each stored one.
-func (a *AgentSchedules) desired(ctx context.Context) iter.Seq2[Schedule, error] {
-	return func(yield func(Schedule, error) bool) {
+func (a *AgentSchedules) desired(ctx context.Context) iter.Seq2[desiredSchedule, error] {
+	return func(yield func(desiredSchedule, error) bool) {
 		for page := (agent.Page{Size: pageSize}); ; {
 			found, err := a.Store.Schedules(ctx, agent.AnyTenant, page)
 			if err != nil {
-				yield(Schedule{}, err)
+				yield(desiredSchedule{}, err)
 				return
 			}
 			for i := range found.Schedules {
-				if !yield(desiredAgentSchedule(&found.Schedules[i])) {
+				if !yield(makeAgentSchedule(&found.Schedules[i])) {
 					return
 				}
 			}

@@ -1,4 +1,4 @@
-package retentionschedule_test
+package cluster
 
 import (
 	"context"
@@ -14,14 +14,11 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/retention"
-	"github.com/turnstone-run/turnstone/internal/retention/retentionschedule"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
-var tomorrow = time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
-
-// server is Temporal's part, in memory: it has the one schedule, or none.
-type server struct {
+// retentionServer is Temporal's part, in memory: it has the one schedule, or none.
+type retentionServer struct {
 	client.ScheduleClient
 	client.ScheduleHandle
 
@@ -34,12 +31,12 @@ type server struct {
 	trigger *client.ScheduleTriggerOptions
 }
 
-func (s *server) GetHandle(_ context.Context, id string) client.ScheduleHandle {
+func (s *retentionServer) GetHandle(_ context.Context, id string) client.ScheduleHandle {
 	s.ids = append(s.ids, id)
 	return s
 }
 
-func (s *server) Create(_ context.Context, o client.ScheduleOptions) (client.ScheduleHandle, error) {
+func (s *retentionServer) Create(_ context.Context, o client.ScheduleOptions) (client.ScheduleHandle, error) {
 	s.calls = append(s.calls, "create")
 	if s.err != nil {
 		return nil, s.err
@@ -55,7 +52,7 @@ func (s *server) Create(_ context.Context, o client.ScheduleOptions) (client.Sch
 	return s, nil
 }
 
-func (s *server) there(call string) error {
+func (s *retentionServer) there(call string) error {
 	if call != "describe" {
 		s.calls = append(s.calls, call)
 	}
@@ -68,14 +65,14 @@ func (s *server) there(call string) error {
 	return nil
 }
 
-func (s *server) Describe(context.Context) (*client.ScheduleDescription, error) {
+func (s *retentionServer) Describe(context.Context) (*client.ScheduleDescription, error) {
 	if err := s.there("describe"); err != nil {
 		return nil, err
 	}
 	return &client.ScheduleDescription{Schedule: *s.has, Info: s.info}, nil
 }
 
-func (s *server) Update(_ context.Context, o client.ScheduleUpdateOptions) error {
+func (s *retentionServer) Update(_ context.Context, o client.ScheduleUpdateOptions) error {
 	if err := s.there("update"); err != nil {
 		return err
 	}
@@ -87,7 +84,7 @@ func (s *server) Update(_ context.Context, o client.ScheduleUpdateOptions) error
 	return nil
 }
 
-func (s *server) Delete(context.Context) error {
+func (s *retentionServer) Delete(context.Context) error {
 	err := s.there("delete")
 	if err == nil {
 		s.has = nil
@@ -95,7 +92,7 @@ func (s *server) Delete(context.Context) error {
 	return err
 }
 
-func (s *server) Pause(_ context.Context, o client.SchedulePauseOptions) error {
+func (s *retentionServer) Pause(_ context.Context, o client.SchedulePauseOptions) error {
 	err := s.there("pause")
 	if err == nil {
 		s.has.State = &client.ScheduleState{Paused: true, Note: o.Note}
@@ -103,7 +100,7 @@ func (s *server) Pause(_ context.Context, o client.SchedulePauseOptions) error {
 	return err
 }
 
-func (s *server) Unpause(_ context.Context, o client.ScheduleUnpauseOptions) error {
+func (s *retentionServer) Unpause(_ context.Context, o client.ScheduleUnpauseOptions) error {
 	err := s.there("unpause")
 	if err == nil {
 		s.has.State = &client.ScheduleState{Note: o.Note}
@@ -111,21 +108,21 @@ func (s *server) Unpause(_ context.Context, o client.ScheduleUnpauseOptions) err
 	return err
 }
 
-func (s *server) Trigger(_ context.Context, o client.ScheduleTriggerOptions) error {
+func (s *retentionServer) Trigger(_ context.Context, o client.ScheduleTriggerOptions) error {
 	s.trigger = &o
 	return s.there("trigger")
 }
 
-func open(t *testing.T, every time.Duration) (*retentionschedule.Schedule, *server) {
+func openRetention(t *testing.T, every time.Duration) (*RetentionSchedule, *retentionServer) {
 	t.Helper()
-	s := &server{}
-	schedule, err := retentionschedule.New(retentionschedule.Config{Every: every, Schedules: s})
+	s := &retentionServer{}
+	schedule, err := NewRetentionSchedule(RetentionScheduleConfig{Every: every, Schedules: s})
 	require.NoError(t, err)
 	return schedule, s
 }
 
-func TestEnsure(t *testing.T) {
-	schedule, s := open(t, time.Hour)
+func TestRetentionScheduleIsEnsured(t *testing.T) {
+	schedule, s := openRetention(t, time.Hour)
 	require.NoError(t, schedule.Ensure(t.Context()))
 	action := s.has.Action.(*client.ScheduleWorkflowAction)
 	require.Equal(t, workflows.RetentionType, action.Workflow)
@@ -159,16 +156,16 @@ func TestEnsure(t *testing.T) {
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(schedule.Ensure(t.Context())))
 }
 
-func TestSomebodyElseMadeIt(t *testing.T) {
-	schedule, s := open(t, time.Hour)
+func TestRetentionScheduleMadeMeanwhile(t *testing.T) {
+	schedule, s := openRetention(t, time.Hour)
 	s.race = true
 	require.NoError(t, schedule.Ensure(t.Context()))
 	require.Equal(t, []string{"create", "update"}, s.calls)
 	require.Equal(t, time.Hour, s.has.Spec.Intervals[0].Every)
 }
 
-func TestRunEndsWithItsContext(t *testing.T) {
-	schedule, s := open(t, time.Hour)
+func TestRetentionScheduleRunEndsWithContext(t *testing.T) {
+	schedule, s := openRetention(t, time.Hour)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	stop()
@@ -177,8 +174,8 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	require.NotNil(t, s.has)
 }
 
-func TestStatusPauseAndTrigger(t *testing.T) {
-	schedule, s := open(t, time.Hour)
+func TestRetentionScheduleStatusPauseAndTrigger(t *testing.T) {
+	schedule, s := openRetention(t, time.Hour)
 	got, err := schedule.Status(t.Context())
 	require.NoError(t, err)
 	require.False(t, got.Scheduled)
@@ -215,7 +212,7 @@ func TestStatusPauseAndTrigger(t *testing.T) {
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 }
 
-func TestConfig(t *testing.T) {
-	_, err := retentionschedule.New(retentionschedule.Config{})
+func TestRetentionScheduleConfig(t *testing.T) {
+	_, err := NewRetentionSchedule(RetentionScheduleConfig{})
 	require.ErrorContains(t, err, "Schedules is missing")
 }

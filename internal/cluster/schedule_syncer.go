@@ -1,7 +1,4 @@
-// Package temporalschedules makes Temporal's schedules match what PostgreSQL stores: the schedules of agents ([AgentSchedules]) and those that
-// definitions of workflows declare ([WorkflowSchedules]). Both write through a [Syncer]. A schedule that a person has paused or changed in
-// Temporal stays so until its stored form changes.
-package temporalschedules
+package cluster
 
 import (
 	"context"
@@ -33,8 +30,8 @@ const (
 	op           = "sync schedules"
 )
 
-// Schedule is the desired state of a schedule in Temporal.
-type Schedule struct {
+// desiredSchedule is the desired state of a schedule in Temporal.
+type desiredSchedule struct {
 	ID     string
 	Spec   client.ScheduleSpec
 	Policy client.SchedulePolicies
@@ -45,31 +42,31 @@ type Schedule struct {
 	Source any
 }
 
-// Syncer makes the schedules of one task queue match the desired ones. Its errors are [agent.CodeUnavailable] and wrap Temporal's own.
-type Syncer struct {
+// scheduleSyncer makes the schedules of one task queue match the desired ones. Its errors are [agent.CodeUnavailable] and wrap Temporal's own.
+type scheduleSyncer struct {
 	schedules client.ScheduleClient
 	queue     string
 	data      converter.DataConverter
 }
 
-// NewSyncer returns a syncer of the schedules that start workflows on a task queue. data is the client's converter, which encodes memos; nil
+// newScheduleSyncer returns a syncer of the schedules that start workflows on a task queue. data is the client's converter, which encodes memos; nil
 // is the SDK's default.
-func NewSyncer(schedules client.ScheduleClient, queue string, data converter.DataConverter) (*Syncer, error) {
+func newScheduleSyncer(schedules client.ScheduleClient, queue string, data converter.DataConverter) (*scheduleSyncer, error) {
 	switch {
 	case schedules == nil:
-		return nil, errors.New("temporalschedules: Schedules is missing")
+		return nil, errors.New("cluster: Schedules is missing")
 	case queue == "":
-		return nil, errors.New("temporalschedules: the task queue is missing")
+		return nil, errors.New("cluster: the task queue is missing")
 	}
 	if data == nil {
 		data = converter.GetDefaultDataConverter()
 	}
-	return &Syncer{schedules: schedules, queue: queue, data: data}, nil
+	return &scheduleSyncer{schedules: schedules, queue: queue, data: data}, nil
 }
 
 // Ensure creates a schedule, or updates one that was made from another source or for another queue. With force it updates any. It is
 // idempotent, and concurrent calls for one schedule do no harm.
-func (s *Syncer) Ensure(ctx context.Context, desired *Schedule, force bool) error {
+func (s *scheduleSyncer) Ensure(ctx context.Context, desired *desiredSchedule, force bool) error {
 	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // the schedule's runs do not belong to the caller's trace
 	if desired.ID == "" || len(desired.ID) > maxID {
 		return agent.Errorf(agent.CodeInvalid, op, "the id of schedule %.140q is %d bytes, want 1 to %d", desired.ID, len(desired.ID), maxID)
@@ -108,7 +105,7 @@ func (s *Syncer) Ensure(ctx context.Context, desired *Schedule, force bool) erro
 // Check asks Temporal whether it accepts a schedule, before the schedule is stored. The error is [agent.CodeInvalid], with Temporal's reason,
 // if Temporal refuses; then nothing has changed. Temporal has no call that only checks, so a new schedule is created paused, and the
 // caller follows up with Ensure or Remove. An existing schedule is not touched.
-func (s *Syncer) Check(ctx context.Context, desired *Schedule) error {
+func (s *scheduleSyncer) Check(ctx context.Context, desired *desiredSchedule) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	action := desired.Action
@@ -123,7 +120,7 @@ func (s *Syncer) Check(ctx context.Context, desired *Schedule) error {
 	return wrapError(desired.ID, err)
 }
 
-func (s *Syncer) create(ctx context.Context, desired *Schedule, action *client.ScheduleWorkflowAction, state client.ScheduleState) error {
+func (s *scheduleSyncer) create(ctx context.Context, desired *desiredSchedule, action *client.ScheduleWorkflowAction, state client.ScheduleState) error {
 	_, err := s.schedules.Create(ctx, client.ScheduleOptions{
 		ID: desired.ID, Spec: desired.Spec, Action: action, Overlap: desired.Policy.Overlap, CatchupWindow: desired.Policy.CatchupWindow,
 		PauseOnFailure: desired.Policy.PauseOnFailure, Paused: state.Paused, Note: state.Note,
@@ -132,7 +129,7 @@ func (s *Syncer) create(ctx context.Context, desired *Schedule, action *client.S
 }
 
 // Remove deletes a schedule. A schedule that does not exist is no error.
-func (s *Syncer) Remove(ctx context.Context, id string) error {
+func (s *scheduleSyncer) Remove(ctx context.Context, id string) error {
 	err := s.schedules.GetHandle(ctx, id).Delete(ctx)
 	if isNotFound(err) {
 		return nil
@@ -141,7 +138,7 @@ func (s *Syncer) Remove(ctx context.Context, id string) error {
 }
 
 // removeOfQueue deletes a schedule if it is for this syncer's task queue. Other runtimes may keep schedules in the same namespace.
-func (s *Syncer) removeOfQueue(ctx context.Context, id string) error {
+func (s *scheduleSyncer) removeOfQueue(ctx context.Context, id string) error {
 	found, err := s.schedules.GetHandle(ctx, id).Describe(ctx)
 	switch {
 	case isNotFound(err):
@@ -188,7 +185,7 @@ func sourceHash(source any) (string, error) {
 }
 
 // storedHash returns the hash in the memo of a schedule, or "" if it has none because somebody else made it.
-func (s *Syncer) storedHash(found *client.Schedule) string {
+func (s *scheduleSyncer) storedHash(found *client.Schedule) string {
 	action, ok := found.Action.(*client.ScheduleWorkflowAction)
 	if !ok {
 		return ""

@@ -1,4 +1,4 @@
-package temporalschedules_test
+package cluster
 
 import (
 	"context"
@@ -12,14 +12,13 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/temporalschedules"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
 func TestReconcileAgentSchedules(t *testing.T) {
 	k, s, d := newAgentSchedules(t)
 	for _, name := range []string{"a", "b"} {
-		d.all[temporalschedules.AgentScheduleID("acme", name)] = agent.StoredSchedule{Schedule: dailySchedule(name)}
+		d.all[AgentScheduleID("acme", name)] = agent.StoredSchedule{Schedule: dailySchedule(name)}
 	}
 	for id, kind := range map[string]string{
 		"schedule/acme/gone": "", "schedule/acme/ann/main/daily": workflows.DefinedWorkflowType, "schedule/other": "SomethingElse", "nightly": "",
@@ -35,7 +34,7 @@ func TestReconcileAgentSchedules(t *testing.T) {
 	require.NoError(t, k.Reconcile(t.Context()))
 	require.Empty(t, s.Changes)
 
-	moved, err := temporalschedules.NewAgentSchedules(temporalschedules.AgentConfig{Store: d, Schedules: s, Starter: s, TaskQueue: "moved"})
+	moved, err := NewAgentSchedules(AgentScheduleConfig{Store: d, Schedules: s, Starter: s, TaskQueue: "moved"})
 	require.NoError(t, err)
 	require.NoError(t, moved.Reconcile(t.Context()))
 	require.Equal(t, []string{"update schedule/acme/a", "update schedule/acme/b"}, s.Changes, "they move to the queue")
@@ -51,7 +50,7 @@ func TestAgentScheduleHash(t *testing.T) {
 func TestReconcileKeepsWhatIsStoredMeanwhile(t *testing.T) {
 	k, s, d := newAgentSchedules(t)
 	s.All["schedule/acme/0late"] = &client.Schedule{Action: &client.ScheduleWorkflowAction{TaskQueue: workflows.TaskQueue}}
-	d.all[temporalschedules.AgentScheduleID("zoo", "z")] = agent.StoredSchedule{Schedule: func() agent.Schedule {
+	d.all[AgentScheduleID("zoo", "z")] = agent.StoredSchedule{Schedule: func() agent.Schedule {
 		z := dailySchedule("z")
 		z.Tenant = "zoo"
 		return z
@@ -61,9 +60,9 @@ func TestReconcileKeepsWhatIsStoredMeanwhile(t *testing.T) {
 		if lists++; lists == 1 {
 			return
 		}
-		d.all[temporalschedules.AgentScheduleID("acme", "0late")] = agent.StoredSchedule{Schedule: dailySchedule("0late")} // behind the list's back
+		d.all[AgentScheduleID("acme", "0late")] = agent.StoredSchedule{Schedule: dailySchedule("0late")} // behind the list's back
 	}
-	d.all[temporalschedules.AgentScheduleID("acme", "a")] = agent.StoredSchedule{Schedule: dailySchedule("a")}
+	d.all[AgentScheduleID("acme", "a")] = agent.StoredSchedule{Schedule: dailySchedule("a")}
 	require.NoError(t, k.Reconcile(t.Context()))
 	require.Contains(t, s.All, "schedule/acme/0late")
 }
@@ -91,7 +90,7 @@ func TestReconcileEndsTerminatedRuns(t *testing.T) {
 
 func TestAgentSchedulesRunEndsWithItsContext(t *testing.T) {
 	k, s, d := newAgentSchedules(t)
-	d.all[temporalschedules.AgentScheduleID("acme", "a")] = agent.StoredSchedule{Schedule: dailySchedule("a")}
+	d.all[AgentScheduleID("acme", "a")] = agent.StoredSchedule{Schedule: dailySchedule("a")}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- k.Run(ctx, time.Hour) }()

@@ -1,4 +1,4 @@
-package temporalschedules_test
+package cluster
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/temporalschedules"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -81,10 +80,10 @@ func (s definitionStore) Workflows(_ context.Context, q agent.WorkflowQuery) (ag
 	return page, nil
 }
 
-func newWorkflowSchedules(t *testing.T) (*temporalschedules.WorkflowSchedules, *scheduleServer, definitionStore) {
+func newWorkflowSchedules(t *testing.T) (*WorkflowSchedules, *scheduleServer, definitionStore) {
 	t.Helper()
 	s, d := newScheduleServer(workflows.DefinedWorkflowType), definitionStore{}
-	k, err := temporalschedules.NewWorkflowSchedules(temporalschedules.WorkflowConfig{Schedules: s, Definitions: d})
+	k, err := NewWorkflowSchedules(WorkflowScheduleConfig{Schedules: s, Definitions: d})
 	require.NoError(t, err)
 	return k, s, d
 }
@@ -231,8 +230,8 @@ func TestWorkflowSchedulesRunEndsWithItsContext(t *testing.T) {
 }
 
 func TestWorkflowConfig(t *testing.T) {
-	_, err := temporalschedules.NewWorkflowSchedules(temporalschedules.WorkflowConfig{Definitions: definitionStore{}})
+	_, err := NewWorkflowSchedules(WorkflowScheduleConfig{Definitions: definitionStore{}})
 	require.ErrorContains(t, err, "Schedules is missing")
-	_, err = temporalschedules.NewWorkflowSchedules(temporalschedules.WorkflowConfig{Schedules: newScheduleServer("")})
+	_, err = NewWorkflowSchedules(WorkflowScheduleConfig{Schedules: newScheduleServer("")})
 	require.ErrorContains(t, err, "Definitions is missing")
 }
