@@ -7,9 +7,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/access"
-	"github.com/turnstone-run/turnstone/internal/access/certs"
-	"github.com/turnstone-run/turnstone/internal/access/keys"
-	"github.com/turnstone-run/turnstone/internal/access/tokens"
+	"github.com/turnstone-run/turnstone/internal/access/credentials"
 	"github.com/turnstone-run/turnstone/internal/admission"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/audit"
@@ -19,17 +17,17 @@ import (
 
 // The adapters of authentication, audit and admission satisfy their ports.
 var (
-	_ keys.Store      = (*postgres.KeyStore)(nil)
-	_ audit.Store     = (*postgres.AuditStore)(nil)
-	_ admission.Store = (*postgres.AdmissionStore)(nil)
-	_ gateway.Keys    = (*keys.Keys)(nil)
-	_ gateway.Audit   = (*audit.Trail)(nil)
+	_ credentials.KeyStore = (*postgres.KeyStore)(nil)
+	_ audit.Store          = (*postgres.AuditStore)(nil)
+	_ admission.Store      = (*postgres.AdmissionStore)(nil)
+	_ gateway.Keys         = (*credentials.Keys)(nil)
+	_ gateway.Audit        = (*audit.Trail)(nil)
 )
 
 // callers authenticates callers and records what they do. Its zero value lets everybody do everything.
 type callers struct {
 	auth  access.Authenticator // nil: no authentication is configured
-	keys  *keys.Keys           // nil: no API keys
+	keys  *credentials.Keys    // nil: no API keys
 	trail *audit.Trail
 }
 
@@ -46,26 +44,26 @@ func (s *Service) openCallers(store *postgres.Store) (err error) {
 	}
 	cfg := access.Config{OperatorKey: set.OperatorKey.Reveal()}
 	if set.Keys {
-		if s.callers.keys, err = keys.New(keys.Config{Store: store.KeyStore, Logger: s.logger.Named("keys")}); err != nil {
+		if s.callers.keys, err = credentials.NewKeys(credentials.KeysConfig{Store: store.KeyStore, Logger: s.logger.Named("keys")}); err != nil {
 			return fmt.Errorf("auth.keys: %w", err)
 		}
 		cfg.Keys = s.callers.keys
 	}
 	if len(set.Issuers) > 0 {
-		issuers := make([]tokens.Issuer, len(set.Issuers))
+		issuers := make([]credentials.Issuer, len(set.Issuers))
 		for i := range set.Issuers {
-			issuers[i] = tokens.Issuer(set.Issuers[i])
+			issuers[i] = credentials.Issuer(set.Issuers[i])
 		}
-		if cfg.Tokens, err = tokens.New(tokens.Config{Issuers: issuers, Logger: s.logger.Named("tokens")}); err != nil {
+		if cfg.Tokens, err = credentials.NewTokens(credentials.TokensConfig{Issuers: issuers, Logger: s.logger.Named("tokens")}); err != nil {
 			return fmt.Errorf("auth.issuers: %w", err)
 		}
 	}
 	if len(set.Certificates) > 0 {
-		clients := make([]certs.Client, len(set.Certificates))
+		clients := make([]credentials.CertificateHolder, len(set.Certificates))
 		for i := range set.Certificates {
-			clients[i] = certs.Client(set.Certificates[i])
+			clients[i] = credentials.CertificateHolder(set.Certificates[i])
 		}
-		if cfg.Certificates, err = certs.New(clients); err != nil {
+		if cfg.Certificates, err = credentials.NewCertificates(clients); err != nil {
 			return fmt.Errorf("auth.certificates: %w", err)
 		}
 	}
@@ -101,13 +99,13 @@ func (c *callers) identify(cfg *gateway.Config) {
 func (s *Service) secure(cfg *gateway.Config) (err error) {
 	set := s.cfg.Settings
 	if set.HTTP.TLSCert != "" {
-		if cfg.HTTPTLS, err = certs.Server(certs.Files{Cert: set.HTTP.TLSCert, Key: set.HTTP.TLSKey}, s.logger); err != nil {
+		if cfg.HTTPTLS, err = credentials.ServerTLS(credentials.TLSFiles{Cert: set.HTTP.TLSCert, Key: set.HTTP.TLSKey}, s.logger); err != nil {
 			return fmt.Errorf("http.tls_cert: %w", err)
 		}
 	}
 	if set.GRPC.TLSCert != "" {
-		files := certs.Files{Cert: set.GRPC.TLSCert, Key: set.GRPC.TLSKey, ClientCA: set.GRPC.ClientCA, Require: onlyCertificates(&set.Auth)}
-		if cfg.GRPCTLS, err = certs.Server(files, s.logger); err != nil {
+		files := credentials.TLSFiles{Cert: set.GRPC.TLSCert, Key: set.GRPC.TLSKey, ClientCA: set.GRPC.ClientCA, Require: onlyCertificates(&set.Auth)}
+		if cfg.GRPCTLS, err = credentials.ServerTLS(files, s.logger); err != nil {
 			return fmt.Errorf("grpc.tls_cert: %w", err)
 		}
 	}

@@ -1,6 +1,5 @@
-// Package access finds out who calls: it makes an [agent.Principal] of credentials. [New] joins what verifies API keys (package keys),
-// tokens of OpenID Connect issuers (package tokens) and client certificates (package certs); what a principal may do is
-// [agent.Principal.May]'s to say, and the gateway's to ask.
+// Package access finds out who calls: it makes an [agent.Principal] of credentials. [New] joins the verifiers of package credentials. What a
+// principal may do is answered by [agent.Principal.May], which the gateway asks.
 package access
 
 import (

@@ -14,8 +14,8 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/access"
-	"github.com/turnstone-run/turnstone/internal/access/keys"
-	"github.com/turnstone-run/turnstone/internal/access/keys/keystest"
+	"github.com/turnstone-run/turnstone/internal/access/accesstest"
+	"github.com/turnstone-run/turnstone/internal/access/credentials"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
@@ -32,9 +32,9 @@ func as(ctx context.Context, credential string, more ...string) context.Context 
 func operatorKey() string { return strings.Repeat("operator-", 5) }
 
 // guarded opens a gateway with real API keys in memory.
-func guarded(t *testing.T, change func(*gateway.Config)) (*door, *keys.Keys, *gatewaytest.Trail) {
+func guarded(t *testing.T, change func(*gateway.Config)) (*door, *credentials.Keys, *gatewaytest.Trail) {
 	t.Helper()
-	k, err := keys.New(keys.Config{Store: &keystest.Memory{}})
+	k, err := credentials.NewKeys(credentials.KeysConfig{Store: &accesstest.KeyStore{}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, k.Close(context.WithoutCancel(t.Context()))) })
 	auth, err := access.New(access.Config{Keys: k, OperatorKey: operatorKey()})

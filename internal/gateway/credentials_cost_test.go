@@ -11,15 +11,15 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/access"
-	"github.com/turnstone-run/turnstone/internal/access/keys"
-	"github.com/turnstone-run/turnstone/internal/access/keys/keystest"
+	"github.com/turnstone-run/turnstone/internal/access/accesstest"
+	"github.com/turnstone-run/turnstone/internal/access/credentials"
 )
 
 // openMany opens streams of one key in a bubble, where nothing but time passes.
-func openMany(t *testing.T, streams int) (store *keystest.Memory, opened []context.Context) {
+func openMany(t *testing.T, streams int) (store *accesstest.KeyStore, opened []context.Context) {
 	t.Helper()
-	store = &keystest.Memory{}
-	k, err := keys.New(keys.Config{Store: store})
+	store = &accesstest.KeyStore{}
+	k, err := credentials.NewKeys(credentials.KeysConfig{Store: store})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = k.Close(context.WithoutCancel(t.Context())) })
 	auth, err := access.New(access.Config{Keys: k})

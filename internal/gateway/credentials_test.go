@@ -17,8 +17,8 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/access"
-	"github.com/turnstone-run/turnstone/internal/access/keys"
-	"github.com/turnstone-run/turnstone/internal/access/keys/keystest"
+	"github.com/turnstone-run/turnstone/internal/access/accesstest"
+	"github.com/turnstone-run/turnstone/internal/access/credentials"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
@@ -111,21 +111,21 @@ func requireTold(t *testing.T, o outcome, reason string) {
 func TestStreamsEndWithTheirCredential(t *testing.T) {
 	for name, c := range map[string]struct {
 		reason string
-		end    func(store *keystest.Memory, id string) error
+		end    func(store *accesstest.KeyStore, id string) error
 	}{
-		"revoked": {"revoked", func(store *keystest.Memory, id string) error {
+		"revoked": {"revoked", func(store *accesstest.KeyStore, id string) error {
 			_, err := store.RevokeKey(t.Context(), "acme", id, time.Now())
 			return err
 		}},
-		"rotated away": {"expired", func(store *keystest.Memory, id string) error {
+		"rotated away": {"expired", func(store *accesstest.KeyStore, id string) error {
 			_, err := store.ExpireKey(t.Context(), "acme", id, time.Now(), "next")
 			return err
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := &keystest.Memory{}
-			k, err := keys.New(keys.Config{Store: store})
+			store := &accesstest.KeyStore{}
+			k, err := credentials.NewKeys(credentials.KeysConfig{Store: store})
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, k.Close(context.WithoutCancel(t.Context()))) })
 			auth, err := access.New(access.Config{Keys: k, OperatorKey: operatorKey()})

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/access/keys"
-	"github.com/turnstone-run/turnstone/internal/access/keys/keystest"
+	"github.com/turnstone-run/turnstone/internal/access/accesstest"
+	"github.com/turnstone-run/turnstone/internal/access/credentials"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
@@ -21,7 +21,7 @@ import (
 // tenants opens a gateway with the tenants acme and other: acme has one of everything, all called mine.
 func tenants(t *testing.T) (d *door, key agent.NewKey) {
 	t.Helper()
-	k, err := keys.New(keys.Config{Store: &keystest.Memory{}})
+	k, err := credentials.NewKeys(credentials.KeysConfig{Store: &accesstest.KeyStore{}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, k.Close(t.Context())) })
 	d = open(t, func(c *gateway.Config) {

@@ -23,8 +23,8 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/access"
-	"github.com/turnstone-run/turnstone/internal/access/keys"
-	"github.com/turnstone-run/turnstone/internal/access/keys/keystest"
+	"github.com/turnstone-run/turnstone/internal/access/accesstest"
+	"github.com/turnstone-run/turnstone/internal/access/credentials"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
@@ -145,7 +145,7 @@ func TestKeys(t *testing.T) {
 
 // A key made on the command line opens the server, until it is revoked there.
 func TestAKeyThatWasMade(t *testing.T) {
-	ring, err := keys.New(keys.Config{Store: &keystest.Memory{}})
+	ring, err := credentials.NewKeys(credentials.KeysConfig{Store: &accesstest.KeyStore{}})
 	require.NoError(t, err)
 	joined, err := access.New(access.Config{Keys: ring, OperatorKey: operators})
 	require.NoError(t, err)

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/access/keys"
-	"github.com/turnstone-run/turnstone/internal/access/keys/keystest"
+	"github.com/turnstone-run/turnstone/internal/access/accesstest"
+	"github.com/turnstone-run/turnstone/internal/access/credentials"
 	"github.com/turnstone-run/turnstone/internal/channel/telegram/telegramtest"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/gateway"
@@ -48,7 +48,7 @@ func open(t *testing.T) *server {
 	doc, err := apidoc.New()
 	require.NoError(t, err)
 	k := &keeper{schedules: map[string]agent.Schedule{}}
-	manager, err := keys.New(keys.Config{Store: &keystest.Memory{}})
+	manager, err := credentials.NewKeys(credentials.KeysConfig{Store: &accesstest.KeyStore{}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, manager.Close(context.WithoutCancel(t.Context()))) })
 	chatLinks := telegramtest.NewStore(t)

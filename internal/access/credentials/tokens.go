@@ -1,6 +1,4 @@
-// Package tokens verifies tokens of OpenID Connect issuers: JSON Web Tokens whose signature is checked with the issuer's published keys.
-// An issuer is asked for the first time when a token of its comes; while it is away what its known keys have signed still holds.
-package tokens
+package credentials
 
 import (
 	"context"
@@ -31,13 +29,13 @@ type Issuer struct {
 	UserClaim   string   // empty: sub
 	RoleClaim   string   // a text, or a list whose first is taken; empty: none
 	FlagsClaim  string   // an object; empty: none
-	ScopeClaim  string   // words in a text, or a list; empty: scope
+	ScopeClaim  string   // claimWords in a text, or a list; empty: scope
 	ScopePrefix string   // of the scopes in it that are meant for us, removed; empty: all are
 	Scopes      []string // that every token has besides
 }
 
-// Config is what [New] needs.
-type Config struct {
+// TokensConfig is what [NewTokens] needs.
+type TokensConfig struct {
 	Issuers []Issuer // at least one
 	// Transport reaches the issuers; nil: as [http.DefaultTransport], without more connections than are needed.
 	Transport http.RoundTripper
@@ -45,20 +43,21 @@ type Config struct {
 	Now       func() time.Time // nil: the real clock
 }
 
-// Leeway is by how much the clocks of an issuer and ours may differ.
+// Leeway bounds the difference between the clock of an issuer and ours.
 const Leeway = 30 * time.Second
 
-// maxAge bounds how long ago a token can have been issued: whoever says less is taken for broken.
-const maxAge = 10 * 365 * 24 * time.Hour
+// maxTokenAge bounds how long ago a token can have been issued: whoever says less is taken for broken.
+const maxTokenAge = 10 * 365 * 24 * time.Hour
 
-// Verifier verifies tokens.
-type Verifier struct {
-	cfg     Config
+// Tokens verifies JSON Web Tokens of OpenID Connect issuers with the issuers' published keys. An issuer is first asked for its keys when one of
+// its tokens arrives; while it is unavailable, the keys that were fetched before still count.
+type Tokens struct {
+	cfg     TokensConfig
 	issuers map[string][]*issuer // by URL
 }
 
-// New checks the issuers, reporting every fault. It asks none.
-func New(cfg Config) (*Verifier, error) {
+// NewTokens checks the issuers, reporting every fault. It asks none.
+func NewTokens(cfg TokensConfig) (*Tokens, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = zap.NewNop()
 	}
@@ -66,9 +65,9 @@ func New(cfg Config) (*Verifier, error) {
 		cfg.Now = time.Now
 	}
 	if cfg.Transport == nil {
-		cfg.Transport = transport()
+		cfg.Transport = issuerTransport()
 	}
-	v := &Verifier{cfg: cfg, issuers: map[string][]*issuer{}}
+	v := &Tokens{cfg: cfg, issuers: map[string][]*issuer{}}
 	var faults []error
 	for i := range cfg.Issuers {
 		set := cfg.Issuers[i]
@@ -115,7 +114,7 @@ func (i *Issuer) validate() error {
 }
 
 // Verify implements [access.Verifier].
-func (v *Verifier) Verify(ctx context.Context, token string) (agent.Principal, error) {
+func (v *Tokens) Verify(ctx context.Context, token string) (agent.Principal, error) {
 	if len(token) > access.MaxCredential {
 		return agent.Principal{}, access.Refused("the token is longer than %d bytes", access.MaxCredential)
 	}
@@ -157,7 +156,7 @@ func unverifiedIssuer(token string) (string, error) {
 }
 
 // verify checks one token as one issuer's: signature first, everything else only then.
-func (v *Verifier) verify(ctx context.Context, i *issuer, token string) (agent.Principal, error) {
+func (v *Tokens) verify(ctx context.Context, i *issuer, token string) (agent.Principal, error) {
 	keys, err := i.keySet(ctx)
 	if err != nil {
 		return agent.Principal{}, v.unavailable(ctx, i, err)
@@ -219,7 +218,7 @@ func checkTimes(claims map[string]any, now time.Time) error {
 		return access.Refused("the token is not valid yet")
 	case dated && now.Add(Leeway).Before(iat):
 		return access.Refused("the token was issued in the future: compare the clocks")
-	case dated && now.Sub(iat) > maxAge:
+	case dated && now.Sub(iat) > maxTokenAge:
 		return access.Refused("the token was issued too long ago")
 	}
 	return nil
@@ -239,7 +238,7 @@ func timeClaim(claims map[string]any, name string) (at time.Time, there bool, er
 }
 
 // unavailable returns the error while the issuer's keys cannot be had, and logs the reason.
-func (v *Verifier) unavailable(ctx context.Context, i *issuer, err error) error {
+func (v *Tokens) unavailable(ctx context.Context, i *issuer, err error) error {
 	if ctx.Err() != nil {
 		return agent.Interrupted(ctx, "verify token")
 	}

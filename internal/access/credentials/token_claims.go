@@ -1,4 +1,4 @@
-package tokens
+package credentials
 
 import (
 	"strings"
@@ -10,20 +10,20 @@ import (
 
 // Bounds of what a token may say.
 const (
-	maxScopes = 256
-	maxText   = 256
+	maxTokenScopes = 256
+	maxClaimText   = 256
 )
 
 // principal makes a principal of verified claims. What makes a tenant or a user must be there: without a tenant nobody would know whose
 // data it is about, and without a user a token could name any. uselessScope is the first scope that was meant for us and allows nothing,
 // such as one that confines what cannot be confined: it is passed over.
 func (i *Issuer) principal(claims map[string]any) (p agent.Principal, uselessScope string, err error) {
-	p = agent.Principal{Method: agent.MethodJWT, Tenant: i.Tenant, Scopes: append([]string{}, i.Scopes...), Credential: clip.Prefix("jwt/"+i.URL, maxText)}
+	p = agent.Principal{Method: agent.MethodJWT, Tenant: i.Tenant, Scopes: append([]string{}, i.Scopes...), Credential: clip.Prefix("jwt/"+i.URL, maxClaimText)}
 	if id, ok := claims["jti"].(string); ok && id != "" {
-		p.Credential = clip.Prefix(p.Credential+"#"+id, maxText)
+		p.Credential = clip.Prefix(p.Credential+"#"+id, maxClaimText)
 	}
 	if i.TenantClaim != "" {
-		tenant, _ := claim(claims, i.TenantClaim).(string)
+		tenant, _ := claimAt(claims, i.TenantClaim).(string)
 		if !agent.ValidName(tenant) {
 			return p, "", access.Refused("the token names no tenant: its claim %s is missing, or no name", i.TenantClaim)
 		}
@@ -33,37 +33,37 @@ func (i *Issuer) principal(claims map[string]any) (p agent.Principal, uselessSco
 	if path == "" {
 		path = "sub"
 	}
-	user, _ := claim(claims, path).(string)
-	if user == "" || len(user) > maxText || strings.ContainsFunc(user, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	user, _ := claimAt(claims, path).(string)
+	if user == "" || len(user) > maxClaimText || strings.ContainsFunc(user, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return p, "", access.Refused("the token names no user: its claim %s is missing, or no text", path)
 	}
 	p.Subject = user
 	if i.RoleClaim != "" {
-		p.Role = first(claim(claims, i.RoleClaim))
+		p.Role = firstWord(claimAt(claims, i.RoleClaim))
 	}
 	if i.FlagsClaim != "" {
-		p.Flags, _ = claim(claims, i.FlagsClaim).(map[string]any)
+		p.Flags, _ = claimAt(claims, i.FlagsClaim).(map[string]any)
 	}
 	path = i.ScopeClaim
 	if path == "" {
 		path = "scope"
 	}
-	for _, word := range words(claim(claims, path)) {
+	for _, word := range claimWords(claimAt(claims, path)) {
 		scope, ours := strings.CutPrefix(word, i.ScopePrefix)
 		switch {
-		case !ours || len(p.Scopes) >= maxScopes:
+		case !ours || len(p.Scopes) >= maxTokenScopes:
 		case access.ValidScope(scope):
 			p.Scopes = append(p.Scopes, scope)
 		case uselessScope == "" && (i.ScopePrefix != "" || agent.ValidScope(scope)): // without a prefix, tokens have those of others too
-			uselessScope = clip.Prefix(scope, maxText)
+			uselessScope = clip.Prefix(scope, maxClaimText)
 		}
 	}
 	return p, uselessScope, nil
 }
 
-// claim finds a value by a dotted path. Names of claims may have dots themselves ("https://example.com/tenant"): the longest name that
+// claimAt finds a value by a dotted path. Names of claims may have dots themselves ("https://example.com/tenant"): the longest name that
 // is there counts.
-func claim(claims map[string]any, path string) any {
+func claimAt(claims map[string]any, path string) any {
 	if v, ok := claims[path]; ok {
 		return v
 	}
@@ -72,7 +72,7 @@ func claim(claims map[string]any, path string) any {
 			continue
 		}
 		if inside, ok := claims[path[:at]].(map[string]any); ok {
-			if v := claim(inside, path[at+1:]); v != nil {
+			if v := claimAt(inside, path[at+1:]); v != nil {
 				return v
 			}
 		}
@@ -80,8 +80,8 @@ func claim(claims map[string]any, path string) any {
 	return nil
 }
 
-// words are those of a text, or the texts of a list.
-func words(value any) []string {
+// claimWords are those of a text, or the texts of a list.
+func claimWords(value any) []string {
 	switch v := value.(type) {
 	case string:
 		return strings.Fields(v)
@@ -98,14 +98,14 @@ func words(value any) []string {
 	}
 }
 
-// first is a text, or the first text of a list.
-func first(value any) string {
+// firstWord is a text, or the first text of a list.
+func firstWord(value any) string {
 	if text, ok := value.(string); ok {
-		return clip.Prefix(text, maxText)
+		return clip.Prefix(text, maxClaimText)
 	}
 	if list, ok := value.([]any); ok && len(list) > 0 {
 		text, _ := list[0].(string)
-		return clip.Prefix(text, maxText)
+		return clip.Prefix(text, maxClaimText)
 	}
 	return ""
 }

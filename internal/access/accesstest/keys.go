@@ -1,5 +1,5 @@
-// Package keystest is a store of API keys in memory for tests.
-package keystest
+// Package accesstest is a store of API keys in memory, for tests.
+package accesstest
 
 import (
 	"context"
@@ -11,44 +11,44 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Memory is a store of API keys that counts, and can fail.
-type Memory struct {
+// KeyStore is a store of API keys that counts, and can fail.
+type KeyStore struct {
 	mu      sync.Mutex
-	keys    []stored
+	keys    []storedKey
 	err     error
 	lookups int
 	touches int
 }
 
-type stored struct {
+type storedKey struct {
 	agent.APIKey
 
 	hash []byte
 }
 
 // Fail makes every call fail; nil ends that.
-func (m *Memory) Fail(err error) {
+func (m *KeyStore) Fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.err = err
 }
 
 // Lookups is how often a key was looked up.
-func (m *Memory) Lookups() int {
+func (m *KeyStore) Lookups() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lookups
 }
 
 // Touches is how often it was stored when keys were used.
-func (m *Memory) Touches() int {
+func (m *KeyStore) Touches() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.touches
 }
 
 // Hashes are the hashes that are stored.
-func (m *Memory) Hashes() [][]byte {
+func (m *KeyStore) Hashes() [][]byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var all [][]byte
@@ -58,11 +58,11 @@ func (m *Memory) Hashes() [][]byte {
 	return all
 }
 
-func notFound(id string) error {
+func keyNotFound(id string) error {
 	return agent.Errorf(agent.CodeNotFound, "", "there is no key %q", id)
 }
 
-func (m *Memory) find(tenant, id string) (*stored, error) {
+func (m *KeyStore) find(tenant, id string) (*storedKey, error) {
 	if m.err != nil {
 		return nil, m.err
 	}
@@ -71,11 +71,11 @@ func (m *Memory) find(tenant, id string) (*stored, error) {
 			return k, nil
 		}
 	}
-	return nil, notFound(id)
+	return nil, keyNotFound(id)
 }
 
 // CreateKey implements keys.Store.
-func (m *Memory) CreateKey(_ context.Context, k agent.APIKey, hash []byte) error {
+func (m *KeyStore) CreateKey(_ context.Context, k agent.APIKey, hash []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.err != nil {
@@ -84,13 +84,13 @@ func (m *Memory) CreateKey(_ context.Context, k agent.APIKey, hash []byte) error
 	if _, err := m.find(agent.AnyTenant, k.ID); err == nil {
 		return agent.Errorf(agent.CodeConflict, "", "key %q exists", k.ID)
 	}
-	m.keys = append(m.keys, stored{k, hash})
-	slices.SortFunc(m.keys, func(a, b stored) int { return strings.Compare(a.ID, b.ID) })
+	m.keys = append(m.keys, storedKey{k, hash})
+	slices.SortFunc(m.keys, func(a, b storedKey) int { return strings.Compare(a.ID, b.ID) })
 	return nil
 }
 
 // KeyByID implements keys.Store.
-func (m *Memory) KeyByID(_ context.Context, id string) (agent.APIKey, []byte, error) {
+func (m *KeyStore) KeyByID(_ context.Context, id string) (agent.APIKey, []byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lookups++
@@ -102,7 +102,7 @@ func (m *Memory) KeyByID(_ context.Context, id string) (agent.APIKey, []byte, er
 }
 
 // ListKeys implements keys.Store.
-func (m *Memory) ListKeys(_ context.Context, tenant, after string, limit int) ([]agent.APIKey, error) {
+func (m *KeyStore) ListKeys(_ context.Context, tenant, after string, limit int) ([]agent.APIKey, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var found []agent.APIKey
@@ -115,7 +115,7 @@ func (m *Memory) ListKeys(_ context.Context, tenant, after string, limit int) ([
 }
 
 // RevokeKey implements keys.Store.
-func (m *Memory) RevokeKey(_ context.Context, tenant, id string, at time.Time) (agent.APIKey, error) {
+func (m *KeyStore) RevokeKey(_ context.Context, tenant, id string, at time.Time) (agent.APIKey, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k, err := m.find(tenant, id)
@@ -129,7 +129,7 @@ func (m *Memory) RevokeKey(_ context.Context, tenant, id string, at time.Time) (
 }
 
 // ExpireKey implements keys.Store.
-func (m *Memory) ExpireKey(_ context.Context, tenant, id string, at time.Time, replacedBy string) (agent.APIKey, error) {
+func (m *KeyStore) ExpireKey(_ context.Context, tenant, id string, at time.Time, replacedBy string) (agent.APIKey, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k, err := m.find(tenant, id)
@@ -144,7 +144,7 @@ func (m *Memory) ExpireKey(_ context.Context, tenant, id string, at time.Time, r
 }
 
 // TouchKeys implements keys.Store.
-func (m *Memory) TouchKeys(_ context.Context, used map[string]time.Time) error {
+func (m *KeyStore) TouchKeys(_ context.Context, used map[string]time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.touches++

@@ -1,4 +1,4 @@
-package certs
+package credentials
 
 import (
 	"crypto/ecdsa"
@@ -24,7 +24,7 @@ import (
 )
 
 func TestHolders(t *testing.T) {
-	h, err := New([]Client{
+	h, err := NewCertificates([]CertificateHolder{
 		{Name: "spiffe://example.com/worker", Tenant: "acme", User: "worker", Scopes: []string{"turns.*"}},
 		{Name: "ci.example.com", Tenant: "*", Role: "robot", Scopes: []string{"*"}},
 		{Name: "ann@example.com", Tenant: "acme", User: "ann"},
@@ -53,14 +53,14 @@ func TestHolders(t *testing.T) {
 			require.Equal(t, agent.MethodMTLS, p.Method)
 		}
 	}
-	_, err = New([]Client{{Tenant: "acme"}, {Name: "a", Tenant: "acme"}, {Name: "b", Tenant: "a b"}, {Name: "a", Tenant: "x", Scopes: []string{"x.y", "keys.write:agent:x"}}})
+	_, err = NewCertificates([]CertificateHolder{{Tenant: "acme"}, {Name: "a", Tenant: "acme"}, {Name: "b", Tenant: "a b"}, {Name: "a", Tenant: "x", Scopes: []string{"x.y", "keys.write:agent:x"}}})
 	for _, words := range []string{"name is empty", "there twice", "is no name", "x.y", "keys.write:agent:x"} {
 		require.ErrorContains(t, err, words)
 	}
 }
 
-// write makes a self-signed certificate in two files.
-func write(t *testing.T, dir, name string) Files {
+// writePEM makes a self-signed certificate in two files.
+func writePEM(t *testing.T, dir, name string) TLSFiles {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -72,7 +72,7 @@ func write(t *testing.T, dir, name string) Files {
 	require.NoError(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(t, err)
-	f := Files{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
+	f := TLSFiles{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
 	require.NoError(t, os.WriteFile(f.Cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
 	require.NoError(t, os.WriteFile(f.Key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE " + "KEY", Bytes: secret}), 0o600))
 	return f
@@ -87,9 +87,9 @@ func nameOf(t *testing.T, c *tls.Config) string {
 
 func TestFilesAreReadAgain(t *testing.T) {
 	dir := t.TempDir()
-	f := write(t, dir, "old.example.com")
+	f := writePEM(t, dir, "old.example.com")
 	core, logs := observer.New(zapcore.InfoLevel)
-	s := &server{files: f, logger: zap.New(core)}
+	s := &tlsReloader{files: f, logger: zap.New(core)}
 	now := time.Now()
 	s.now = func() time.Time { return now }
 	var err error
@@ -97,43 +97,43 @@ func TestFilesAreReadAgain(t *testing.T) {
 	require.NoError(t, err)
 	s.checkedAt = now
 
-	write(t, dir, "new.example.com")
+	writePEM(t, dir, "new.example.com")
 	later := time.Now().Add(time.Minute) // whatever the clock of the file system
 	require.NoError(t, os.Chtimes(f.Cert, later, later))
 	require.Equal(t, "old.example.com", nameOf(t, s.config()), "not at every handshake")
-	now = now.Add(lookEvery)
+	now = now.Add(tlsCheckInterval)
 	require.Equal(t, "new.example.com", nameOf(t, s.config()))
 
 	require.NoError(t, os.WriteFile(f.Key, []byte("half"), 0o600))
-	now = now.Add(lookEvery)
+	now = now.Add(tlsCheckInterval)
 	require.Equal(t, "new.example.com", nameOf(t, s.config()), "what is no good is not served")
 	require.Equal(t, 1, logs.FilterLevelExact(zapcore.ErrorLevel).Len())
 	require.NoError(t, os.Remove(f.Key))
-	now = now.Add(lookEvery)
+	now = now.Add(tlsCheckInterval)
 	require.Equal(t, "new.example.com", nameOf(t, s.config()))
 }
 
 func TestServer(t *testing.T) {
-	f := write(t, t.TempDir(), "localhost")
-	c, err := Server(f, nil)
+	f := writePEM(t, t.TempDir(), "localhost")
+	c, err := ServerTLS(f, nil)
 	require.NoError(t, err)
 	inner, err := c.GetConfigForClient(nil)
 	require.NoError(t, err)
 	require.Equal(t, tls.NoClientCert, inner.ClientAuth)
 	require.Equal(t, uint16(tls.VersionTLS12), inner.MinVersion)
 	f.ClientCA = f.Cert
-	c, err = Server(f, nil)
+	c, err = ServerTLS(f, nil)
 	require.NoError(t, err)
 	require.Equal(t, tls.VerifyClientCertIfGiven, c.ClientAuth)
 	f.Require = true
-	c, err = Server(f, nil)
+	c, err = ServerTLS(f, nil)
 	require.NoError(t, err)
 	require.Equal(t, tls.RequireAndVerifyClientCert, c.ClientAuth)
 
-	for _, broken := range []Files{
+	for _, broken := range []TLSFiles{
 		{Cert: "/nowhere", Key: f.Key}, {Cert: f.Cert, Key: f.Cert}, {Cert: f.Cert, Key: f.Key, ClientCA: f.Key}, {Cert: t.TempDir(), Key: f.Key},
 	} {
-		_, err := Server(broken, nil)
+		_, err := ServerTLS(broken, nil)
 		require.Error(t, err)
 	}
 }

@@ -1,4 +1,4 @@
-package keys
+package credentials
 
 import (
 	"crypto/rand"
@@ -25,13 +25,13 @@ const (
 //nolint:gochecknoglobals // a constant in all but syntax
 var idEncoding = base32.NewEncoding(idDigits).WithPadding(base32.NoPadding)
 
-// generate makes a new key.
-func generate() (id, key string) {
+// generateKey makes a new key.
+func generateKey() (id, key string) {
 	raw := make([]byte, idEncoding.DecodedLen(idLen))
 	_, _ = rand.Read(raw) // it never fails
 	id = idEncoding.EncodeToString(raw)
 	key = access.KeyPrefix + id + "_" + randomDigits(secretLen)
-	return id, key + checksum(key)
+	return id, key + keyChecksum(key)
 }
 
 // randomDigits returns n digits, each as likely as any other: bytes that would favour some are thrown away.
@@ -50,22 +50,22 @@ func randomDigits(n int) string {
 	return string(out)
 }
 
-// parse checks the shape of a key and returns its id.
-func parse(key string) (id string, ok bool) {
+// parseKey checks the shape of a key and returns its id.
+func parseKey(key string) (id string, ok bool) {
 	rest, ok := strings.CutPrefix(key, access.KeyPrefix)
 	if !ok || len(key) != keyLen || rest[idLen] != '_' {
 		return "", false
 	}
 	id = rest[:idLen]
-	if !validID(id) || strings.Trim(rest[idLen+1:], digits) != "" {
+	if !validKeyID(id) || strings.Trim(rest[idLen+1:], digits) != "" {
 		return "", false
 	}
 	body := key[:keyLen-checksumLen]
-	return id, checksum(body) == key[keyLen-checksumLen:]
+	return id, keyChecksum(body) == key[keyLen-checksumLen:]
 }
 
-// checksum is no secret: anyone can make a key whose shape is right.
-func checksum(body string) string {
+// keyChecksum is no secret: anyone can make a key whose shape is right.
+func keyChecksum(body string) string {
 	n := crc32.ChecksumIEEE([]byte(body))
 	out := [checksumLen]byte{}
 	for i := checksumLen - 1; i >= 0; i-- {
@@ -75,9 +75,9 @@ func checksum(body string) string {
 	return string(out[:])
 }
 
-// hashOf returns the hash under which a key is stored. A fast hash is enough, because 256 random bits cannot be guessed. A slow one would
+// hashKey returns the hash under which a key is stored. A fast hash is enough, because 256 random bits cannot be guessed. A slow one would
 // let callers waste our processor time.
-func hashOf(key string) []byte {
+func hashKey(key string) []byte {
 	sum := sha256.Sum256([]byte(key))
 	return sum[:]
 }

@@ -1,4 +1,4 @@
-package keys
+package credentials
 
 import (
 	"context"
@@ -13,14 +13,14 @@ import (
 
 // Bounds of what a key may be.
 const (
-	maxName     = 128
-	maxSubject  = 256
-	maxScopes   = 64
-	maxScope    = 256
-	maxFlags    = 4 << 10
-	maxLifetime = 10 * 365 * 24 * time.Hour
-	maxOverlap  = 30 * 24 * time.Hour
-	maxPage     = 500
+	maxKeyName     = 128
+	maxKeySubject  = 256
+	maxKeyScopes   = 64
+	maxKeyScope    = 256
+	maxKeyFlags    = 4 << 10
+	maxKeyLifetime = 10 * 365 * 24 * time.Hour
+	maxKeyOverlap  = 30 * 24 * time.Hour
+	maxKeysPage    = 500
 )
 
 // CreateKey makes a key. Nobody can make one that may do what he may not himself: every scope must be covered by one of his own, and the
@@ -38,11 +38,11 @@ func (k *Keys) CreateKey(ctx context.Context, by agent.Principal, r agent.KeyReq
 			record.Tenant = agent.DefaultTenant
 		}
 	}
-	if err := check(&record); err != nil {
+	if err := checkKey(&record); err != nil {
 		return agent.NewKey{}, err
 	}
-	if r.ExpiresIn < 0 || r.ExpiresIn > maxLifetime {
-		return agent.NewKey{}, agent.Invalid("expires_in", "want at most %s, got %s", maxLifetime, r.ExpiresIn)
+	if r.ExpiresIn < 0 || r.ExpiresIn > maxKeyLifetime {
+		return agent.NewKey{}, agent.Invalid("expires_in", "want at most %s, got %s", maxKeyLifetime, r.ExpiresIn)
 	}
 	if r.ExpiresIn > 0 {
 		record.ExpiresAt = new(now.Add(r.ExpiresIn))
@@ -54,40 +54,40 @@ func (k *Keys) CreateKey(ctx context.Context, by agent.Principal, r agent.KeyReq
 }
 
 func (k *Keys) store(ctx context.Context, record agent.APIKey) (agent.NewKey, error) {
-	id, key := generate()
+	id, key := generateKey()
 	record.ID = id
-	if err := k.cfg.Store.CreateKey(ctx, record, hashOf(key)); err != nil {
+	if err := k.cfg.Store.CreateKey(ctx, record, hashKey(key)); err != nil {
 		return agent.NewKey{}, err
 	}
 	k.forget(id)
 	return agent.NewKey{APIKey: record, Key: key}, nil
 }
 
-// check refuses what no key may be; the error names the field.
-func check(k *agent.APIKey) error {
+// checkKey refuses what no key may be; the error names the field.
+func checkKey(k *agent.APIKey) error {
 	switch {
 	case k.Tenant != agent.AnyTenant && !agent.ValidName(k.Tenant):
 		return agent.Invalid("tenant", "want 1 to 128 of A-Z a-z 0-9 . _ -, or *")
 	case strings.TrimSpace(k.Name) == "":
 		return agent.Invalid("name", "is empty: what is the key for?")
-	case len(k.Scopes) > maxScopes:
-		return agent.Invalid("scopes", "are %d, at most %d", len(k.Scopes), maxScopes)
+	case len(k.Scopes) > maxKeyScopes:
+		return agent.Invalid("scopes", "are %d, at most %d", len(k.Scopes), maxKeyScopes)
 	}
 	for _, f := range []struct {
 		field, text string
 		most        int
-	}{{"name", k.Name, maxName}, {"subject", k.Subject, maxSubject}, {"role", k.Role, maxName}} {
+	}{{"name", k.Name, maxKeyName}, {"subject", k.Subject, maxKeySubject}, {"role", k.Role, maxKeyName}} {
 		if len(f.text) > f.most || strings.ContainsFunc(f.text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 			return agent.Invalid(f.field, "want at most %d bytes on one line", f.most)
 		}
 	}
 	for _, scope := range k.Scopes {
-		if len(scope) > maxScope || !access.ValidScope(scope) {
+		if len(scope) > maxKeyScope || !access.ValidScope(scope) {
 			return agent.Invalid("scopes", "%.140q allows nothing that there is", scope)
 		}
 	}
-	if flags, err := json.Marshal(k.Flags); err != nil || len(flags) > maxFlags {
-		return agent.Invalid("flags", "want an object of at most %d bytes", maxFlags)
+	if flags, err := json.Marshal(k.Flags); err != nil || len(flags) > maxKeyFlags {
+		return agent.Invalid("flags", "want an object of at most %d bytes", maxKeyFlags)
 	}
 	return nil
 }
@@ -112,8 +112,8 @@ func mayGrant(by *agent.Principal, k *agent.APIKey) error {
 // overlap has passed, or its own end. Whoever rotates learns the new key, so he needs all that it may do. A key is rotated once: of several
 // callers at the same moment one has the new key, and the others [agent.CodeConflict], as has one who comes behind its revocation.
 func (k *Keys) RotateKey(ctx context.Context, by agent.Principal, id string, overlap time.Duration) (agent.NewKey, error) {
-	if overlap < 0 || overlap > maxOverlap {
-		return agent.NewKey{}, agent.Invalid("overlap", "want at most %s, got %s", maxOverlap, overlap)
+	if overlap < 0 || overlap > maxKeyOverlap {
+		return agent.NewKey{}, agent.Invalid("overlap", "want at most %s, got %s", maxKeyOverlap, overlap)
 	}
 	now := k.cfg.Now().UTC().Truncate(time.Millisecond)
 	old, err := k.findVisible(ctx, &by, id)
@@ -156,7 +156,7 @@ func (k *Keys) RotateKey(ctx context.Context, by agent.Principal, id string, ove
 
 // findVisible returns a key that the caller may see.
 func (k *Keys) findVisible(ctx context.Context, by *agent.Principal, id string) (agent.APIKey, error) {
-	if !validID(id) {
+	if !validKeyID(id) {
 		return agent.APIKey{}, noKey(id)
 	}
 	record, _, err := k.cfg.Store.KeyByID(ctx, id)
@@ -170,7 +170,7 @@ func canSee(by *agent.Principal, tenant string) bool {
 	return by.Trusted() || by.Tenant == agent.AnyTenant || by.Tenant == tenant
 }
 
-func validID(id string) bool {
+func validKeyID(id string) bool {
 	return len(id) == idLen && strings.Trim(id, idDigits) == ""
 }
 
@@ -180,7 +180,7 @@ func noKey(id string) error {
 
 // RevokeKey ends a key, here at once and elsewhere within seconds.
 func (k *Keys) RevokeKey(ctx context.Context, by agent.Principal, id string) (agent.APIKey, error) {
-	if !validID(id) {
+	if !validKeyID(id) {
 		return agent.APIKey{}, noKey(id)
 	}
 	tenant := by.Tenant
@@ -197,5 +197,5 @@ func (k *Keys) RevokeKey(ctx context.Context, by agent.Principal, id string) (ag
 
 // ListKeys lists the keys of a tenant behind an id, by id, 500 at most.
 func (k *Keys) ListKeys(ctx context.Context, tenant, after string, limit int) ([]agent.APIKey, error) {
-	return k.cfg.Store.ListKeys(ctx, tenant, after, min(max(limit, 1), maxPage))
+	return k.cfg.Store.ListKeys(ctx, tenant, after, min(max(limit, 1), maxKeysPage))
 }

@@ -1,5 +1,4 @@
-// Package certs knows the holders of client certificates, and makes the TLS configuration of a server of files.
-package certs
+package credentials
 
 import (
 	"crypto/x509"
@@ -10,8 +9,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/access"
 )
 
-// Client says who the holder of a certificate is.
-type Client struct {
+// CertificateHolder says who the holder of a certificate is.
+type CertificateHolder struct {
 	Name   string // a URI, DNS name or email address of the certificate, else its common name
 	Tenant string // [agent.AnyTenant]: every one
 	User   string // empty: nobody's own
@@ -19,14 +18,14 @@ type Client struct {
 	Scopes []string
 }
 
-// Holders are the clients by their names.
-type Holders struct {
+// Certificates are the clients by their names.
+type Certificates struct {
 	byName map[string]agent.Principal
 }
 
-// New checks the clients, reporting every fault.
-func New(clients []Client) (*Holders, error) {
-	h := &Holders{byName: make(map[string]agent.Principal, len(clients))}
+// NewCertificates checks the clients, reporting every fault.
+func NewCertificates(clients []CertificateHolder) (*Certificates, error) {
+	h := &Certificates{byName: make(map[string]agent.Principal, len(clients))}
 	var faults []error
 	for i := range clients {
 		c := &clients[i]
@@ -53,7 +52,7 @@ func New(clients []Client) (*Holders, error) {
 
 // Holder finds who holds a certificate that the TLS layer has verified. Names that the certificate is for come first; the common name
 // counts only where it has no other.
-func (h *Holders) Holder(leaf *x509.Certificate) (p agent.Principal, known bool) {
+func (h *Certificates) Holder(leaf *x509.Certificate) (p agent.Principal, known bool) {
 	var names []string
 	for _, u := range leaf.URIs {
 		names = append(names, u.String())

@@ -1,4 +1,4 @@
-package tokens
+package credentials
 
 import (
 	"bytes"
@@ -13,10 +13,10 @@ import (
 // How often an issuer is asked. A token with a key id that is not known makes the key set ask for new keys, and anyone can write such a
 // token: so an answer stands for a while, and a failure the longer the more of them there were.
 const (
-	freshFor   = 10 * time.Second
-	minBackoff = time.Second
-	maxBackoff = time.Minute
-	maxBody    = 1 << 20
+	freshFor      = 10 * time.Second
+	minBackoff    = time.Second
+	maxBackoff    = time.Minute
+	maxIssuerBody = 1 << 20
 )
 
 // fetcher is a transport for one URL that remembers its last answer.
@@ -64,11 +64,11 @@ func (f *fetcher) fetch(r *http.Request) (http.Header, []byte, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, nil, fmt.Errorf("the issuer answers %.60s", resp.Status)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxIssuerBody+1))
 	switch {
 	case err != nil:
 		return nil, nil, fmt.Errorf("read the issuer's answer: %w", err)
-	case len(body) > maxBody:
+	case len(body) > maxIssuerBody:
 		return nil, nil, errors.New("the issuer's answer is too large")
 	}
 	return http.Header{"Content-Type": resp.Header.Values("Content-Type")}, body, nil

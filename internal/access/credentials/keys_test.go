@@ -1,4 +1,4 @@
-package keys
+package credentials
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/access/keys/keystest"
+	"github.com/turnstone-run/turnstone/internal/access/accesstest"
 )
 
 // clock is a clock that a test moves.
@@ -34,10 +34,10 @@ func (c *clock) pass(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-func start(t *testing.T) (*Keys, *keystest.Memory, *clock) {
+func startKeys(t *testing.T) (*Keys, *accesstest.KeyStore, *clock) {
 	t.Helper()
-	store, c := &keystest.Memory{}, &clock{at: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
-	k, err := New(Config{Store: store, Now: c.now})
+	store, c := &accesstest.KeyStore{}, &clock{at: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
+	k, err := NewKeys(KeysConfig{Store: store, Now: c.now})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		store.Fail(nil)
@@ -60,7 +60,7 @@ func (k *Keys) make(t *testing.T, r agent.KeyRequest) agent.NewKey {
 	return made
 }
 
-func refused(t *testing.T, words string, err error) {
+func requireRefused(t *testing.T, words string, err error) {
 	t.Helper()
 	require.Equal(t, agent.CodeUnauthenticated, agent.CodeOf(err), "%v", err)
 	require.ErrorContains(t, err, words)
@@ -71,11 +71,11 @@ func other(key string, i int) string {
 	b := []byte(key)
 	b[i] = map[bool]byte{true: 'b', false: 'a'}[b[i] == 'a']
 	body := string(b[:keyLen-checksumLen])
-	return body + checksum(body)
+	return body + keyChecksum(body)
 }
 
 func TestAKeyIsItsPrincipal(t *testing.T) {
-	k, store, _ := start(t)
+	k, store, _ := startKeys(t)
 	made := k.make(t, agent.KeyRequest{
 		Tenant: "acme", Subject: "ann", Role: "clerk", Flags: map[string]any{"beta": true}, Scopes: []string{"turns.run:analyst"}, ExpiresIn: time.Hour,
 	})
@@ -89,7 +89,7 @@ func TestAKeyIsItsPrincipal(t *testing.T) {
 	require.Equal(t, "operator", made.CreatedBy)
 
 	// The store has the hash, and no list shows it or the key.
-	require.Equal(t, [][]byte{hashOf(made.Key)}, store.Hashes())
+	require.Equal(t, [][]byte{hashKey(made.Key)}, store.Hashes())
 	list, err := k.ListKeys(t.Context(), "acme", "", 10)
 	require.NoError(t, err)
 	text, err := json.Marshal(list)
@@ -99,7 +99,7 @@ func TestAKeyIsItsPrincipal(t *testing.T) {
 }
 
 func TestKeysThatDoNotHold(t *testing.T) {
-	k, store, c := start(t)
+	k, store, c := startKeys(t)
 	made := k.make(t, agent.KeyRequest{Tenant: "acme", ExpiresIn: time.Hour})
 	for name, wrong := range map[string]string{
 		"empty": "", "prefix": "tsk_", "cut": made.Key[:len(made.Key)-1], "longer": made.Key + "a", "typo": made.Key[:30] + "!" + made.Key[31:],
@@ -108,28 +108,28 @@ func TestKeysThatDoNotHold(t *testing.T) {
 	} {
 		before := store.Lookups()
 		_, err := k.Verify(t.Context(), wrong)
-		refused(t, "mistyped", err)
+		requireRefused(t, "mistyped", err)
 		require.Equal(t, before, store.Lookups(), "%s: the store was asked", name)
 	}
 	_, err := k.Verify(t.Context(), other(made.Key, 30))
-	refused(t, "not valid", err)
+	requireRefused(t, "not valid", err)
 	_, err = k.Verify(t.Context(), other(made.Key, 5))
-	refused(t, "not valid", err)
+	requireRefused(t, "not valid", err)
 	_, err = k.Verify(t.Context(), made.Key)
 	require.NoError(t, err)
 
 	c.pass(time.Hour)
 	_, err = k.Verify(t.Context(), made.Key)
-	refused(t, "expired", err)
+	requireRefused(t, "expired", err)
 	_, err = k.Verify(t.Context(), other(made.Key, 30))
-	refused(t, "not valid", err) // that it has expired is for who has it
+	requireRefused(t, "not valid", err) // that it has expired is for who has it
 }
 
 func TestRevocationCountsWithinSeconds(t *testing.T) {
-	store, c := &keystest.Memory{}, &clock{at: time.Now()}
+	store, c := &accesstest.KeyStore{}, &clock{at: time.Now()}
 	var all []*Keys
 	for range 2 {
-		k, err := New(Config{Store: store, Now: c.now})
+		k, err := NewKeys(KeysConfig{Store: store, Now: c.now})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, k.Close(context.WithoutCancel(t.Context()))) })
 		all = append(all, k)
@@ -146,14 +146,14 @@ func TestRevocationCountsWithinSeconds(t *testing.T) {
 	_, err := all[0].RevokeKey(t.Context(), operator(), made.ID)
 	require.NoError(t, err)
 	_, err = all[0].Verify(t.Context(), made.Key)
-	refused(t, "revoked", err)
-	c.pass(ttl)
+	requireRefused(t, "revoked", err)
+	c.pass(keyTTL)
 	_, err = all[1].Verify(t.Context(), made.Key)
-	refused(t, "revoked", err)
+	requireRefused(t, "revoked", err)
 }
 
 func TestUnknownIDsAndWrongSecretsCostTheSame(t *testing.T) {
-	k, store, c := start(t)
+	k, store, c := startKeys(t)
 	made := k.make(t, agent.KeyRequest{Tenant: "acme"})
 	compare := k.compare
 	comparisons, lengths := 0, map[int]bool{}
@@ -166,7 +166,7 @@ func TestUnknownIDsAndWrongSecretsCostTheSame(t *testing.T) {
 		queries := store.Lookups()
 		comparisons = 0
 		_, err := k.Verify(t.Context(), key)
-		refused(t, "the API key is not valid", err)
+		requireRefused(t, "the API key is not valid", err)
 		return [2]int{store.Lookups() - queries, comparisons}
 	}
 	unknown, wrong := other(made.Key, 5), other(made.Key, 30)
@@ -175,20 +175,20 @@ func TestUnknownIDsAndWrongSecretsCostTheSame(t *testing.T) {
 		require.Equal(t, [2]int{1, 1}, cost(wrong))
 		require.Equal(t, [2]int{0, 1}, cost(unknown))
 		require.Equal(t, [2]int{0, 1}, cost(wrong))
-		c.pass(ttl)
+		c.pass(keyTTL)
 	}
 	require.Equal(t, map[int]bool{32: true}, lengths)
 }
 
 func TestAStoreThatIsAway(t *testing.T) {
-	k, store, c := start(t)
+	k, store, c := startKeys(t)
 	made := k.make(t, agent.KeyRequest{Tenant: "acme"})
 	_, err := k.Verify(t.Context(), made.Key)
 	require.NoError(t, err)
 	store.Fail(errors.New("connection refused by 10.0.0.7"))
 	_, err = k.Verify(t.Context(), made.Key)
 	require.NoError(t, err, "it was known a moment ago")
-	c.pass(ttl)
+	c.pass(keyTTL)
 	_, err = k.Verify(t.Context(), made.Key)
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 	require.NotContains(t, err.Error(), "10.0.0.7")
@@ -203,8 +203,8 @@ func TestAStoreThatIsAway(t *testing.T) {
 
 func TestLastUseIsStoredInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &keystest.Memory{}
-		k, err := New(Config{Store: store})
+		store := &accesstest.KeyStore{}
+		k, err := NewKeys(KeysConfig{Store: store})
 		require.NoError(t, err)
 		made := k.make(t, agent.KeyRequest{Tenant: "acme"})
 		for range 50 {
@@ -212,17 +212,17 @@ func TestLastUseIsStoredInBatches(t *testing.T) {
 			require.NoError(t, err)
 		}
 		store.Fail(errors.New("away"))
-		time.Sleep(flushEvery + time.Second)
+		time.Sleep(keyFlushInterval + time.Second)
 		synctest.Wait()
 		require.Equal(t, 1, store.Touches())
 		store.Fail(nil)
-		time.Sleep(flushEvery)
+		time.Sleep(keyFlushInterval)
 		synctest.Wait()
 		require.Equal(t, 2, store.Touches(), "tried again")
 		record, _, err := store.KeyByID(t.Context(), made.ID)
 		require.NoError(t, err)
 		require.NotNil(t, record.LastUsedAt)
-		time.Sleep(2 * flushEvery)
+		time.Sleep(2 * keyFlushInterval)
 		synctest.Wait()
 		require.Equal(t, 2, store.Touches(), "nothing to store")
 		_, err = k.Verify(t.Context(), made.Key)
@@ -233,7 +233,7 @@ func TestLastUseIsStoredInBatches(t *testing.T) {
 }
 
 func TestRotation(t *testing.T) {
-	k, _, c := start(t)
+	k, _, c := startKeys(t)
 	made := k.make(t, agent.KeyRequest{Tenant: "acme", Subject: "ann", Scopes: []string{"turns.*"}, ExpiresIn: 72 * time.Hour})
 	c.pass(time.Hour)
 	next, err := k.RotateKey(t.Context(), operator(), made.ID, 24*time.Hour)
@@ -258,7 +258,7 @@ func TestRotation(t *testing.T) {
 	require.Equal(t, agent.CodeConflict, agent.CodeOf(err), "twice")
 	c.pass(24 * time.Hour)
 	_, err = k.Verify(t.Context(), made.Key)
-	refused(t, "expired", err)
+	requireRefused(t, "expired", err)
 	_, err = k.Verify(t.Context(), next.Key)
 	require.NoError(t, err)
 
@@ -268,7 +268,7 @@ func TestRotation(t *testing.T) {
 	require.NoError(t, err)
 	c.pass(time.Hour)
 	_, err = k.Verify(t.Context(), short.Key)
-	refused(t, "expired", err)
+	requireRefused(t, "expired", err)
 	_, err = k.RotateKey(t.Context(), operator(), short.ID, time.Hour)
 	require.Equal(t, agent.CodeConflict, agent.CodeOf(err))
 	_, err = k.RotateKey(t.Context(), operator(), next.ID, -time.Second)
@@ -277,7 +277,7 @@ func TestRotation(t *testing.T) {
 
 // meanwhile is a store in which something else happens before a key is made.
 type meanwhile struct {
-	*keystest.Memory
+	*accesstest.KeyStore
 
 	happens func()
 }
@@ -287,7 +287,7 @@ func (m *meanwhile) CreateKey(ctx context.Context, k agent.APIKey, hash []byte) 
 		m.happens = nil
 		happens()
 	}
-	return m.Memory.CreateKey(ctx, k, hash)
+	return m.KeyStore.CreateKey(ctx, k, hash)
 }
 
 // TestTwoRotationsAtTheSameMoment: one of two has the new key, and the key that the other made lets nobody in.
@@ -303,8 +303,8 @@ func TestTwoRotationsAtTheSameMoment(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := &meanwhile{Memory: &keystest.Memory{}}
-			k, err := New(Config{Store: store})
+			store := &meanwhile{KeyStore: &accesstest.KeyStore{}}
+			k, err := NewKeys(KeysConfig{Store: store})
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, k.Close(context.WithoutCancel(t.Context()))) })
 			made := k.make(t, agent.KeyRequest{Tenant: "acme", Scopes: []string{"turns.*"}})
@@ -328,7 +328,7 @@ func TestTwoRotationsAtTheSameMoment(t *testing.T) {
 }
 
 func TestNobodyGrantsMoreThanHeHas(t *testing.T) {
-	k, _, _ := start(t)
+	k, _, _ := startKeys(t)
 	of := func(tenant string, scopes ...string) agent.Principal {
 		return agent.Principal{Method: agent.MethodKey, Tenant: tenant, Scopes: scopes, Credential: "key/x"}
 	}
@@ -392,7 +392,7 @@ func TestNobodyGrantsMoreThanHeHas(t *testing.T) {
 }
 
 func TestWhatNoKeyMayBe(t *testing.T) {
-	k, _, _ := start(t)
+	k, _, _ := startKeys(t)
 	for field, r := range map[string]agent.KeyRequest{
 		"name": {Name: " "}, "tenant": {Name: "x", Tenant: "a b"}, "scopes": {Name: "x", Scopes: []string{"turn.run"}},
 		"expires_in": {Name: "x", ExpiresIn: -1}, "subject": {Name: "x", Subject: "a\nb"}, "role": {Name: "x", Role: strings.Repeat("x", 200)},
@@ -417,25 +417,25 @@ func TestWhatNoKeyMayBe(t *testing.T) {
 	require.Equal(t, agent.UserScopes(), made.Scopes)
 }
 
-func FuzzParse(f *testing.F) {
-	id, key := generate()
+func FuzzParseKey(f *testing.F) {
+	id, key := generateKey()
 	require.Len(f, id, idLen)
 	for _, seed := range []string{"", "tsk_", key, key[:20], key + key, strings.ToUpper(key), "tsk_\xff"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		id, ok := parse(text)
+		id, ok := parseKey(text)
 		if !ok {
 			return
 		}
 		require.Len(t, text, keyLen)
-		require.True(t, validID(id))
+		require.True(t, validKeyID(id))
 		require.True(t, strings.HasPrefix(text, "tsk_"+id+"_"))
-		require.Equal(t, text[keyLen-checksumLen:], checksum(text[:keyLen-checksumLen]))
+		require.Equal(t, text[keyLen-checksumLen:], keyChecksum(text[:keyLen-checksumLen]))
 		for i := range text { // every other character is noticed
 			for _, c := range []byte{'0', 'z'} {
 				if text[i] != c {
-					_, ok := parse(text[:i] + string(c) + text[i+1:])
+					_, ok := parseKey(text[:i] + string(c) + text[i+1:])
 					require.False(t, ok, "%d", i)
 				}
 			}

@@ -1,4 +1,4 @@
-package tokens
+package credentials
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 )
 
-// callTimeout bounds one request to an issuer.
-const callTimeout = 10 * time.Second
+// issuerTimeout bounds one request to an issuer.
+const issuerTimeout = 10 * time.Second
 
 // issuer is an issuer with what is known of its keys.
 type issuer struct {
@@ -24,31 +24,31 @@ type issuer struct {
 	warnScope sync.Once     // says that a token had a scope that allows nothing
 }
 
-func newIssuer(set Issuer, cfg *Config) *issuer {
+func newIssuer(set Issuer, cfg *TokensConfig) *issuer {
 	i := &issuer{set: set, place: make(chan struct{}, 1)}
-	i.discovery = client(&fetcher{next: cfg.Transport, now: cfg.Now})
-	i.fetching = client(&fetcher{next: cfg.Transport, now: cfg.Now})
+	i.discovery = issuerClient(&fetcher{next: cfg.Transport, now: cfg.Now})
+	i.fetching = issuerClient(&fetcher{next: cfg.Transport, now: cfg.Now})
 	if set.JWKSURL != "" {
 		i.keys = i.remote(set.JWKSURL)
 	}
 	return i
 }
 
-func client(f *fetcher) *http.Client {
+func issuerClient(f *fetcher) *http.Client {
 	return &http.Client{
-		Transport: f, Timeout: callTimeout,
+		Transport: f, Timeout: issuerTimeout,
 		// A redirect could lead anywhere, and the fetcher remembers one answer: an issuer says where its keys are.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-func transport() http.RoundTripper {
+func issuerTransport() http.RoundTripper {
 	t, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
 		return http.DefaultTransport
 	}
 	t = t.Clone()
-	t.MaxIdleConns, t.MaxConnsPerHost, t.ResponseHeaderTimeout, t.MaxResponseHeaderBytes = 8, 4, callTimeout, 64<<10
+	t.MaxIdleConns, t.MaxConnsPerHost, t.ResponseHeaderTimeout, t.MaxResponseHeaderBytes = 8, 4, issuerTimeout, 64<<10
 	return t
 }
 

@@ -1,4 +1,4 @@
-package certs
+package credentials
 
 import (
 	"crypto/tls"
@@ -13,27 +13,27 @@ import (
 	"go.uber.org/zap"
 )
 
-// lookEvery is how often a handshake may look whether the files changed.
-const lookEvery = 10 * time.Second
+// tlsCheckInterval is how often a handshake may look whether the files changed.
+const tlsCheckInterval = 10 * time.Second
 
-// maxFile bounds a file that is read.
-const maxFile = 1 << 20
+// maxPEM bounds a file that is read.
+const maxPEM = 1 << 20
 
-// Files are PEM files of a server.
-type Files struct {
+// TLSFiles are PEM files of a server.
+type TLSFiles struct {
 	Cert     string // its chain, the leaf first
 	Key      string
 	ClientCA string // who signs certificates of clients; empty: clients need none
 	Require  bool   // refuse clients without a certificate; else one is verified where it is given
 }
 
-// Server makes the TLS configuration of a server, TLS 1.2 at least. Files that change are read again within seconds, so that renewed
+// ServerTLS makes the TLS configuration of a server, TLS 1.2 at least. Files that change are read again within seconds, so that renewed
 // certificates need no restart; while what they hold is no good the old ones stay, and the logger is told.
-func Server(f Files, logger *zap.Logger) (*tls.Config, error) {
+func ServerTLS(f TLSFiles, logger *zap.Logger) (*tls.Config, error) {
 	if logger == nil {
 		logger = zap.NewNop()
 	}
-	s := &server{files: f, logger: logger, now: time.Now}
+	s := &tlsReloader{files: f, logger: logger, now: time.Now}
 	var err error
 	if s.current, s.stamp, err = s.load(); err != nil {
 		return nil, fmt.Errorf("load certificates: %w", err)
@@ -44,8 +44,8 @@ func Server(f Files, logger *zap.Logger) (*tls.Config, error) {
 	return outer, nil
 }
 
-type server struct {
-	files  Files
+type tlsReloader struct {
+	files  TLSFiles
 	logger *zap.Logger
 	now    func() time.Time
 
@@ -56,11 +56,11 @@ type server struct {
 }
 
 // config is the newest that is good.
-func (s *server) config() *tls.Config {
+func (s *tlsReloader) config() *tls.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	if now.Sub(s.checkedAt) < lookEvery {
+	if now.Sub(s.checkedAt) < tlsCheckInterval {
 		return s.current
 	}
 	s.checkedAt = now
@@ -78,7 +78,7 @@ func (s *server) config() *tls.Config {
 }
 
 // stat tells one state of the files from another.
-func (s *server) stat() (string, error) {
+func (s *tlsReloader) stat() (string, error) {
 	var stamp strings.Builder
 	for _, name := range []string{s.files.Cert, s.files.Key, s.files.ClientCA} {
 		if name == "" {
@@ -93,16 +93,16 @@ func (s *server) stat() (string, error) {
 	return stamp.String(), nil
 }
 
-func (s *server) load() (*tls.Config, string, error) {
+func (s *tlsReloader) load() (*tls.Config, string, error) {
 	stamp, err := s.stat() // before they are read: a change meanwhile is seen the next time
 	if err != nil {
 		return nil, "", err
 	}
-	chain, err := read(s.files.Cert)
+	chain, err := readPEM(s.files.Cert)
 	if err != nil {
 		return nil, "", err
 	}
-	key, err := read(s.files.Key)
+	key, err := readPEM(s.files.Key)
 	if err != nil {
 		return nil, "", err
 	}
@@ -114,7 +114,7 @@ func (s *server) load() (*tls.Config, string, error) {
 	if s.files.ClientCA == "" {
 		return c, stamp, nil
 	}
-	pem, err := read(s.files.ClientCA)
+	pem, err := readPEM(s.files.ClientCA)
 	if err != nil {
 		return nil, "", err
 	}
@@ -129,15 +129,15 @@ func (s *server) load() (*tls.Config, string, error) {
 	return c, stamp, nil
 }
 
-func read(name string) ([]byte, error) {
+func readPEM(name string) ([]byte, error) {
 	info, err := os.Stat(name)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("look at %s: %w", name, err)
 	case !info.Mode().IsRegular():
 		return nil, errors.New(name + " is no file")
-	case info.Size() > maxFile:
-		return nil, fmt.Errorf("%s is %d bytes, at most %d", name, info.Size(), maxFile)
+	case info.Size() > maxPEM:
+		return nil, fmt.Errorf("%s is %d bytes, at most %d", name, info.Size(), maxPEM)
 	}
 	data, err := os.ReadFile(name)
 	if err != nil {

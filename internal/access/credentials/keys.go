@@ -1,5 +1,4 @@
-// Package keys makes API keys and verifies them. A key is shown once; the store keeps its hash.
-package keys
+package credentials
 
 import (
 	"context"
@@ -17,8 +16,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/access"
 )
 
-// Store keeps the keys. Tenants are exact, [agent.AnyTenant] sees all; what is another tenant's is [agent.CodeNotFound].
-type Store interface {
+// KeyStore keeps the keys. Tenants are exact, [agent.AnyTenant] sees all; what is another tenant's is [agent.CodeNotFound].
+type KeyStore interface {
 	// CreateKey stores a key. [agent.CodeConflict] where the id exists.
 	CreateKey(ctx context.Context, k agent.APIKey, hash []byte) error
 	// KeyByID returns a key of any tenant with its hash. [agent.CodeNotFound].
@@ -34,26 +33,26 @@ type Store interface {
 	TouchKeys(ctx context.Context, used map[string]time.Time) error
 }
 
-// Config is what [New] needs.
-type Config struct {
-	Store  Store // required
+// KeysConfig is what [NewKeys] needs.
+type KeysConfig struct {
+	Store  KeyStore // required
 	Logger *zap.Logger
 	// Now is the clock; nil: the real one.
 	Now func() time.Time
 }
 
 const (
-	ttl          = 3 * time.Second  // of a cached key: a revocation counts after it at the latest
-	flushEvery   = 30 * time.Second // between writes of when keys were last used
-	flushTimeout = 10 * time.Second
-	cached       = 10_000 // keys, known and unknown ones apart
-	maxUsed      = 50_000 // keys whose use is not stored yet
+	keyTTL           = 3 * time.Second  // of a cached key: a revocation counts after it at the latest
+	keyFlushInterval = 30 * time.Second // between writes of when keys were last used
+	keyFlushTimeout  = 10 * time.Second
+	maxCachedKeys    = 10_000 // keys, known and unknown ones apart
+	maxUsedKeys      = 50_000 // keys whose use is not stored yet
 )
 
-// Keys makes and verifies keys. Close it.
+// Keys makes and verifies API keys. A key is shown once; the store keeps its hash. Close it.
 type Keys struct {
-	cfg     Config
-	known   *lru.Cache[string, entry]
+	cfg     KeysConfig
+	known   *lru.Cache[string, cachedKey]
 	unknown *lru.Cache[string, time.Time] // when it was asked for
 	// compare is [subtle.ConstantTimeCompare]; a test counts its calls.
 	compare func(x, y []byte) int
@@ -66,14 +65,14 @@ type Keys struct {
 	done    chan struct{}
 }
 
-type entry struct {
+type cachedKey struct {
 	key  agent.APIKey
 	hash []byte
 	at   time.Time
 }
 
-// New makes keys; it runs until Close.
-func New(cfg Config) (*Keys, error) {
+// NewKeys makes keys; it runs until Close.
+func NewKeys(cfg KeysConfig) (*Keys, error) {
 	if cfg.Store == nil {
 		return nil, errors.New("configure API keys: the store is missing")
 	}
@@ -83,11 +82,11 @@ func New(cfg Config) (*Keys, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	known, err := lru.New[string, entry](cached)
+	known, err := lru.New[string, cachedKey](maxCachedKeys)
 	if err != nil {
 		return nil, fmt.Errorf("configure API keys: %w", err)
 	}
-	unknown, err := lru.New[string, time.Time](cached)
+	unknown, err := lru.New[string, time.Time](maxCachedKeys)
 	if err != nil {
 		return nil, fmt.Errorf("configure API keys: %w", err)
 	}
@@ -101,11 +100,11 @@ func New(cfg Config) (*Keys, error) {
 
 // Verify implements [access.Verifier].
 func (k *Keys) Verify(ctx context.Context, key string) (agent.Principal, error) {
-	id, ok := parse(key)
+	id, ok := parseKey(key)
 	if !ok {
 		return agent.Principal{}, access.Refused("the API key is mistyped, or was not copied whole")
 	}
-	given := hashOf(key)
+	given := hashKey(key)
 	record, hash, err := k.find(ctx, id)
 	if err != nil {
 		return agent.Principal{}, err
@@ -129,10 +128,10 @@ func (k *Keys) Verify(ctx context.Context, key string) (agent.Principal, error) 
 func (k *Keys) find(ctx context.Context, id string) (agent.APIKey, []byte, error) {
 	nobody := make([]byte, sha256.Size)
 	now := k.cfg.Now()
-	if e, ok := k.known.Get(id); ok && now.Sub(e.at) < ttl {
+	if e, ok := k.known.Get(id); ok && now.Sub(e.at) < keyTTL {
 		return e.key, e.hash, nil
 	}
-	if at, ok := k.unknown.Get(id); ok && now.Sub(at) < ttl {
+	if at, ok := k.unknown.Get(id); ok && now.Sub(at) < keyTTL {
 		return agent.APIKey{}, nobody, nil
 	}
 	record, hash, err := k.cfg.Store.KeyByID(ctx, id)
@@ -147,7 +146,7 @@ func (k *Keys) find(ctx context.Context, id string) (agent.APIKey, []byte, error
 		k.cfg.Logger.Error("look up API key", zap.Error(err))
 		return agent.APIKey{}, nil, agent.Errorf(agent.CodeUnavailable, "", "API keys cannot be verified now: try again")
 	}
-	k.known.Add(id, entry{key: record, hash: hash, at: now})
+	k.known.Add(id, cachedKey{key: record, hash: hash, at: now})
 	return record, hash, nil
 }
 
@@ -160,7 +159,7 @@ func (k *Keys) forget(id string) {
 func (k *Keys) touch(id string, now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, ok := k.used[id]; ok || len(k.used) < maxUsed {
+	if _, ok := k.used[id]; ok || len(k.used) < maxUsedKeys {
 		k.used[id] = now
 	}
 }
@@ -168,14 +167,14 @@ func (k *Keys) touch(id string, now time.Time) {
 // flushRegularly stores when keys were used, until Close.
 func (k *Keys) flushRegularly() {
 	defer close(k.done)
-	tick := time.NewTicker(flushEvery)
+	tick := time.NewTicker(keyFlushInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-k.stop:
 			return
 		case <-tick.C:
-			ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+			ctx, cancel := context.WithTimeout(context.Background(), keyFlushTimeout)
 			if err := k.flush(ctx); err != nil {
 				k.cfg.Logger.Warn("store when API keys were used", zap.Error(err))
 			}
@@ -200,7 +199,7 @@ func (k *Keys) flush(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for id, at := range used {
-		if later, ok := k.used[id]; (!ok && len(k.used) < maxUsed) || (ok && at.After(later)) {
+		if later, ok := k.used[id]; (!ok && len(k.used) < maxUsedKeys) || (ok && at.After(later)) {
 			k.used[id] = at
 		}
 	}

@@ -1,4 +1,4 @@
-package tokens_test
+package credentials_test
 
 import (
 	"context"
@@ -25,7 +25,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/access/tokens"
+	"github.com/turnstone-run/turnstone/internal/access/credentials"
 )
 
 // issuer is an OpenID Connect provider that can be away, rotate its keys, and misbehave.
@@ -109,23 +109,23 @@ type world struct {
 	*clock
 
 	key      *rsa.PrivateKey
-	verifier *tokens.Verifier
+	verifier *credentials.Tokens
 	logs     *observer.ObservedLogs
 }
 
-func begin(t *testing.T, change func(*tokens.Issuer)) *world {
+func begin(t *testing.T, change func(*credentials.Issuer)) *world {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	require.NoError(t, err)
 	w := &world{issuer: provider(t), clock: &clock{at: time.Unix(1_790_000_000, 0)}, key: key}
 	w.keys["k1"] = key.Public()
-	set := tokens.Issuer{URL: w.URL, Audiences: []string{"turnstone", "other-name"}, TenantClaim: "org.tenant"}
+	set := credentials.Issuer{URL: w.URL, Audiences: []string{"turnstone", "other-name"}, TenantClaim: "org.tenant"}
 	if change != nil {
 		change(&set)
 	}
 	core, logs := observer.New(zap.WarnLevel)
 	w.logs = logs
-	w.verifier, err = tokens.New(tokens.Config{Issuers: []tokens.Issuer{set}, Now: w.now, Transport: w.Client().Transport, Logger: zap.New(core)})
+	w.verifier, err = credentials.NewTokens(credentials.TokensConfig{Issuers: []credentials.Issuer{set}, Now: w.now, Transport: w.Client().Transport, Logger: zap.New(core)})
 	require.NoError(t, err)
 	return w
 }
@@ -177,7 +177,7 @@ func TestScopesThatAllowNothing(t *testing.T) {
 		"a long one":                    {"ts:", "ts:" + strings.Repeat("x", 5000), []string{}, strings.Repeat("x", 256)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := begin(t, func(i *tokens.Issuer) { i.ScopePrefix = c.prefix })
+			w := begin(t, func(i *credentials.Issuer) { i.ScopePrefix = c.prefix })
 			for range 3 {
 				p, err := w.verifier.Verify(t.Context(), w.token(t, "scope", c.scope))
 				require.NoError(t, err)
@@ -192,12 +192,12 @@ func TestScopesThatAllowNothing(t *testing.T) {
 			require.Equal(t, w.URL, w.logs.All()[0].ContextMap()["issuer"])
 		})
 	}
-	_, err := tokens.New(tokens.Config{Issuers: []tokens.Issuer{{URL: "x", Audiences: []string{"a"}, Tenant: "acme", Scopes: []string{"keys.write:agent:x"}}}})
+	_, err := credentials.NewTokens(credentials.TokensConfig{Issuers: []credentials.Issuer{{URL: "x", Audiences: []string{"a"}, Tenant: "acme", Scopes: []string{"keys.write:agent:x"}}}})
 	require.ErrorContains(t, err, `scope "keys.write:agent:x" allows nothing that there is`)
 }
 
 func TestATokenIsItsPrincipal(t *testing.T) {
-	w := begin(t, func(i *tokens.Issuer) {
+	w := begin(t, func(i *credentials.Issuer) {
 		i.RoleClaim, i.FlagsClaim, i.Scopes = "realm_access.roles", "features", []string{"agents.read"}
 	})
 	p, err := w.verifier.Verify(t.Context(), w.token(t, "realm_access", map[string]any{"roles": []string{"clerk", "x"}}, "features", map[string]any{"beta": true}))
@@ -234,12 +234,12 @@ func TestTokensThatDoNotHold(t *testing.T) {
 	own, err := embedded.SignedString(stranger)
 	require.NoError(t, err)
 	cases := []struct{ name, token, words string }{
-		{"expired", w.token(t, "exp", now.Add(-tokens.Leeway).Unix()), "expired"},
+		{"expired", w.token(t, "exp", now.Add(-credentials.Leeway).Unix()), "expired"},
 		{"no exp", w.token(t, "exp", nil), "never expires"},
 		{"exp 0", w.token(t, "exp", 0), "expired"},
 		{"exp as text", w.token(t, "exp", fmt.Sprint(now.Add(time.Hour).Unix())), "claim exp is no time"},
 		{"exp beyond all time", w.token(t, "exp", 1e300), "claim exp is no time"},
-		{"not yet", w.token(t, "nbf", now.Add(tokens.Leeway+time.Second).Unix()), "not valid yet"},
+		{"not yet", w.token(t, "nbf", now.Add(credentials.Leeway+time.Second).Unix()), "not valid yet"},
 		{"nbf is no time", w.token(t, "nbf", "soon"), "malformed"},
 		{"issued tomorrow", w.token(t, "iat", now.Add(24*time.Hour).Unix()), "future"},
 		{"issued in 1970", w.token(t, "iat", 5), "too long ago"},
@@ -281,7 +281,7 @@ func TestTokensThatDoNotHold(t *testing.T) {
 		})
 	}
 	for name, token := range map[string]string{
-		"a little late": w.token(t, "exp", now.Add(-tokens.Leeway+time.Second).Unix()), "a little early": w.token(t, "nbf", now.Add(tokens.Leeway).Unix()),
+		"a little late": w.token(t, "exp", now.Add(-credentials.Leeway+time.Second).Unix()), "a little early": w.token(t, "nbf", now.Add(credentials.Leeway).Unix()),
 		"second audience": w.token(t, "aud", []string{"x", "other-name"}), "no iat": w.token(t, "iat", nil),
 	} {
 		_, err := w.verifier.Verify(t.Context(), token)
@@ -364,17 +364,17 @@ func TestDiscoveryThatLies(t *testing.T) {
 		_, err := w.verifier.Verify(t.Context(), w.token(t))
 		require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), answer)
 	}
-	redirected := begin(t, func(i *tokens.Issuer) { i.JWKSURL = i.URL + "/moved" })
+	redirected := begin(t, func(i *credentials.Issuer) { i.JWKSURL = i.URL + "/moved" })
 	_, err := redirected.verifier.Verify(t.Context(), redirected.token(t))
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "redirects are not followed")
-	direct := begin(t, func(i *tokens.Issuer) { i.JWKSURL = i.URL + "/keys" })
+	direct := begin(t, func(i *credentials.Issuer) { i.JWKSURL = i.URL + "/keys" })
 	_, err = direct.verifier.Verify(t.Context(), direct.token(t))
 	require.NoError(t, err)
 	require.Zero(t, direct.count("/.well-known/openid-configuration"))
 }
 
-func TestClaims(t *testing.T) {
-	w := begin(t, func(i *tokens.Issuer) {
+func TestTokenClaims(t *testing.T) {
+	w := begin(t, func(i *credentials.Issuer) {
 		i.TenantClaim, i.Tenant = "", "fixed"
 		i.UserClaim, i.ScopeClaim, i.ScopePrefix = "https://example.com/user.name", "permissions", "turnstone:"
 		i.RoleClaim, i.FlagsClaim = "role", "flags"
@@ -393,7 +393,7 @@ func TestClaims(t *testing.T) {
 
 func TestSeveralEntriesOfOneIssuer(t *testing.T) {
 	w := begin(t, nil)
-	v, err := tokens.New(tokens.Config{Now: w.now, Transport: w.Client().Transport, Issuers: []tokens.Issuer{
+	v, err := credentials.NewTokens(credentials.TokensConfig{Now: w.now, Transport: w.Client().Transport, Issuers: []credentials.Issuer{
 		{URL: w.URL, Audiences: []string{"one"}, Tenant: "one"}, {URL: w.URL, Audiences: []string{"two"}, Tenant: "two"},
 	}})
 	require.NoError(t, err)
@@ -404,8 +404,8 @@ func TestSeveralEntriesOfOneIssuer(t *testing.T) {
 	}
 }
 
-func TestConfigurationFaults(t *testing.T) {
-	_, err := tokens.New(tokens.Config{Issuers: []tokens.Issuer{
+func TestTokensConfigurationFaults(t *testing.T) {
+	_, err := credentials.NewTokens(credentials.TokensConfig{Issuers: []credentials.Issuer{
 		{URL: "https://a.example", Tenant: "x"},
 		{URL: "https://b.example", Audiences: []string{"x"}},
 		{URL: "https://c.example", Audiences: []string{"x"}, Tenant: "x", Algorithms: []string{"HS256"}},
@@ -416,6 +416,6 @@ func TestConfigurationFaults(t *testing.T) {
 	for _, words := range []string{"audiences are missing", "either tenant", `"HS256"`, `"none"`, `"nonsense"`, "url is missing"} {
 		require.ErrorContains(t, err, words)
 	}
-	_, err = tokens.New(tokens.Config{})
+	_, err = credentials.NewTokens(credentials.TokensConfig{})
 	require.ErrorContains(t, err, "no issuers")
 }
