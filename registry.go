@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/app"
-	"github.com/turnstone-run/turnstone/internal/catalog/source"
+	"github.com/turnstone-run/turnstone/internal/catalog"
 	"github.com/turnstone-run/turnstone/internal/llm"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/results"
@@ -60,7 +60,7 @@ func (s *Service) followCatalog(background context.Context) error {
 	if err != nil {
 		return fmt.Errorf("catalog.follow: %w", err)
 	}
-	follower := source.NewFollower(source.FollowerConfig{
+	follower := catalog.NewFollower(catalog.FollowerConfig{
 		Catalog: remote, URL: set.Follow.URL, Apply: s.parts.Registry.ApplyFollowed, Poll: set.Poll, Logger: s.logger.Named("catalog"),
 	})
 	s.parts.Registry.WatchSource(follower.Status)
@@ -96,7 +96,7 @@ func (s *Service) openCatalog(ctx, background context.Context, store *postgres.S
 	if set.Catalog.Folder == "" {
 		return nil
 	}
-	folder, err := source.NewFolder(source.FolderConfig{Dir: set.Catalog.Folder, Logger: s.logger, Apply: registry.ApplyFolder})
+	folder, err := catalog.NewFolder(catalog.FolderConfig{Dir: set.Catalog.Folder, Logger: s.logger, Apply: registry.ApplyFolder})
 	if err != nil {
 		return err
 	}

@@ -106,7 +106,7 @@ func registered(t *testing.T) []metric {
 		},
 	}))
 	_, err = catalog.New(catalog.Config{
-		Store: struct{ catalog.Store }{}, Plans: struct{ catalog.Plans }{}, Cache: struct{ catalog.Cache }{}, Routes: struct{ catalog.Routes }{},
+		Store: struct{ catalog.Store }{}, Plans: struct{ catalog.Plans }{}, Cache: &catalog.PlanCache{}, Routes: struct{ catalog.Routes }{},
 		Parts: &catalog.Parts{Tools: noTools{}}, Metrics: to,
 	})
 	require.NoError(t, err)

@@ -14,7 +14,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	shipped "github.com/turnstone-run/turnstone/catalog"
 	"github.com/turnstone-run/turnstone/internal/catalog"
-	"github.com/turnstone-run/turnstone/internal/catalog/plancache"
 	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/llm"
 	"github.com/turnstone-run/turnstone/internal/middleware"
@@ -156,16 +155,16 @@ func (p *builtCatalog) ListAgents(ctx context.Context, q agent.AgentQuery) (agen
 
 // catalog makes the registry.
 func (p *Parts) catalog(c *Config, w *World, parts *catalog.Parts) error {
-	var shared plancache.Shared
+	var shared catalog.SharedPlans
 	if to := c.Catalog.RedisURL.Reveal(); to != "" {
-		redis, err := plancache.OpenRedis(to)
+		redis, err := catalog.OpenRedisPlans(to)
 		if err != nil {
 			return fmt.Errorf("catalog.redis_url: %w", err)
 		}
 		p.closers = append(p.closers, redis.Close)
 		shared = redis
 	}
-	cache, err := plancache.New(plancache.Config{
+	cache, err := catalog.NewPlanCache(catalog.PlanCacheConfig{
 		Backend: w.Blobs, Shared: shared, Size: c.Catalog.PlanCache, TTL: c.Catalog.PlanTTL, Logger: w.Logger,
 		Looked: CountPlanLookups(w.Metrics),
 	})
@@ -191,14 +190,14 @@ func (p *Parts) catalog(c *Config, w *World, parts *catalog.Parts) error {
 }
 
 // CountPlanLookups registers a metric of lookups of plans, unless to is nil, and returns the function that counts one.
-func CountPlanLookups(to prometheus.Registerer) func(plancache.Tier) {
+func CountPlanLookups(to prometheus.Registerer) func(catalog.PlanTier) {
 	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "registry_plan_lookups_total", Help: "Plans looked for by their hash, by where they were found: memory, shared, backend, none.",
 	}, []string{"tier"})
 	if to != nil {
 		to.MustRegister(lookups)
 	}
-	return func(found plancache.Tier) { lookups.WithLabelValues(string(found)).Inc() }
+	return func(found catalog.PlanTier) { lookups.WithLabelValues(string(found)).Inc() }
 }
 
 // routes is the routing engine as the catalog needs it.

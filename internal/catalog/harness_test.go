@@ -20,7 +20,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	shipped "github.com/turnstone-run/turnstone/catalog"
 	"github.com/turnstone-run/turnstone/internal/catalog"
-	"github.com/turnstone-run/turnstone/internal/catalog/plancache"
 	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/routing"
 	"github.com/turnstone-run/turnstone/internal/secret"
@@ -280,7 +279,7 @@ func (w *world) another(change ...func(*catalog.Config)) *catalog.Registry {
 	w.t.Helper()
 	rules, err := routing.New()
 	require.NoError(w.t, err)
-	cache, err := plancache.New(plancache.Config{Backend: w.plans})
+	cache, err := catalog.NewPlanCache(catalog.PlanCacheConfig{Backend: w.plans})
 	require.NoError(w.t, err)
 	files, err := shipped.Files()
 	require.NoError(w.t, err)

@@ -24,7 +24,7 @@ const refreshTimeout = 30 * time.Second
 type Config struct {
 	Store   Store
 	Plans   Plans
-	Cache   Cache
+	Cache   *PlanCache
 	Routes  Routes
 	Parts   *Parts
 	Shipped []agent.ManifestFile // the documents that come with the product; may be none
@@ -32,13 +32,6 @@ type Config struct {
 	Follow  bool                 // this process follows an installation, whose documents are edited there only
 	Metrics prometheus.Registerer
 	Logger  *zap.Logger
-}
-
-// Cache finds plans by hash.
-type Cache interface {
-	Plan(ctx context.Context, hash string) (*agent.Plan, error)
-	Bytes(ctx context.Context, hash string) ([]byte, error)
-	Add(hash string, p *agent.Plan, body []byte)
 }
 
 // Registry is the catalog of one process: activities resolve agents and routes; the API lists, watches and changes them. It is safe for

@@ -1,4 +1,4 @@
-package source
+package catalog
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// applyTimeout bounds one call of Apply.
-const applyTimeout = time.Minute
+// folderApplyTimeout bounds one call of Apply.
+const folderApplyTimeout = time.Minute
 
 // applyIfNew applies a state of the folder if it is a new one, or if the last failure may be over; with force, after any failure. It returns
 // why the catalog does not hold that state.
-func (f *Folder) applyIfNew(ctx context.Context, s *snapshot, force bool) error {
+func (f *Folder) applyIfNew(ctx context.Context, s *folderState, force bool) error {
 	again := force || isTemporary(f.lastErr) && !time.Now().Before(f.retryAt)
 	switch {
 	case s.digest == f.lastDigest && (f.lastErr == nil || !again):
@@ -26,7 +26,7 @@ func (f *Folder) applyIfNew(ctx context.Context, s *snapshot, force bool) error 
 	default:
 		err := f.apply(ctx, s)
 		if err != nil && ctx.Err() != nil { // the failure is not the folder's
-			f.lastDigest = digest{}
+			f.lastDigest = folderDigest{}
 			return err
 		}
 		f.recordOutcome(s, err)
@@ -35,7 +35,7 @@ func (f *Folder) applyIfNew(ctx context.Context, s *snapshot, force bool) error 
 	return f.lastErr
 }
 
-func (f *Folder) apply(ctx context.Context, s *snapshot) error {
+func (f *Folder) apply(ctx context.Context, s *folderState) error {
 	err := s.faults.Err()
 	if err == nil {
 		err = f.callApply(ctx, s)
@@ -47,24 +47,24 @@ func (f *Folder) apply(ctx context.Context, s *snapshot) error {
 }
 
 // callApply calls Apply and records its success.
-func (f *Folder) callApply(ctx context.Context, s *snapshot) error {
-	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+func (f *Folder) callApply(ctx context.Context, s *folderState) error {
+	ctx, cancel := context.WithTimeout(ctx, folderApplyTimeout)
 	defer cancel()
 	result, err := f.cfg.Apply(ctx, s.files)
 	if err != nil {
 		if agent.CodeOf(err) != agent.CodeInvalid {
-			f.lastApplied.digest = digest{} // it may have taken effect, so the old state would have to be applied again
+			f.lastApplied.digest = folderDigest{} // it may have taken effect, so the old state would have to be applied again
 		}
 		return err
 	}
-	f.lastApplied = applied{digest: s.digest, files: len(s.files), revision: result.Revision, at: time.Now()}
+	f.lastApplied = appliedFolder{digest: s.digest, files: len(s.files), revision: result.Revision, at: time.Now()}
 	f.cfg.Logger.Info("catalog folder applied", zap.String("folder", f.cfg.Dir), zap.Int("files", len(s.files)),
 		zap.Int64("revision", result.Revision), zap.Int("changes", len(result.Changes)))
 	return nil
 }
 
 // recordOutcome records how a state was handled. It logs a failure unless it logged the same one last.
-func (f *Folder) recordOutcome(s *snapshot, err error) {
+func (f *Folder) recordOutcome(s *folderState, err error) {
 	f.lastDigest, f.lastErr = s.digest, err
 	if isTemporary(err) {
 		f.retryAt = time.Now().Add(f.retryDelays.NextBackOff())
@@ -86,7 +86,7 @@ func (f *Folder) recordOutcome(s *snapshot, err error) {
 }
 
 // updateStatus sets what [Folder.Status] returns.
-func (f *Folder) updateStatus(s *snapshot) {
+func (f *Folder) updateStatus(s *folderState) {
 	status := agent.SourceStatus{
 		Name: agent.SourceFolder, OK: f.lastErr == nil, Faults: faultsOf(f.lastErr), At: time.Now(),
 		Detail: fmt.Sprintf("%s: %s", f.cfg.Dir, fileCount(len(s.files))),

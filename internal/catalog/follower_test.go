@@ -1,4 +1,4 @@
-package source_test
+package catalog_test
 
 import (
 	"context"
@@ -12,21 +12,21 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
-	"github.com/turnstone-run/turnstone/internal/catalog/source"
+	"github.com/turnstone-run/turnstone/internal/catalog"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
 const patience = 20 * time.Second
 
-// applied is the other end of Apply: it remembers the newest state and refuses what refuse says.
-type applied struct {
+// appliedFolder is the other end of Apply: it remembers the newest state and refuses what refuse says.
+type appliedFolder struct {
 	mu     sync.Mutex
 	state  map[string]string
 	refuse error
 }
 
-func (a *applied) apply(_ context.Context, files []agent.ManifestFile) (agent.ApplyResult, error) {
+func (a *appliedFolder) apply(_ context.Context, files []agent.ManifestFile) (agent.ApplyResult, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.refuse != nil {
@@ -39,13 +39,13 @@ func (a *applied) apply(_ context.Context, files []agent.ManifestFile) (agent.Ap
 	return agent.ApplyResult{}, nil
 }
 
-func (a *applied) setRefuse(err error) {
+func (a *appliedFolder) setRefuse(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.refuse = err
 }
 
-func (a *applied) holds(want map[string]string) func() bool {
+func (a *appliedFolder) holds(want map[string]string) func() bool {
 	return func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -71,8 +71,8 @@ func TestFollower(t *testing.T) {
 			url := "http://" + g.HTTPAddr()
 			c, err := client.New(client.Config{Server: url, Patience: time.Millisecond})
 			require.NoError(t, err)
-			var local applied
-			s := source.NewFollower(source.FollowerConfig{Catalog: c, URL: url, Apply: local.apply, Poll: poll, Logger: zaptest.NewLogger(t)})
+			var local appliedFolder
+			s := catalog.NewFollower(catalog.FollowerConfig{Catalog: c, URL: url, Apply: local.apply, Poll: poll, Logger: zaptest.NewLogger(t)})
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan struct{})
 			go func() { defer close(done); s.Run(ctx) }()

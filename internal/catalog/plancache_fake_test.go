@@ -1,4 +1,4 @@
-package plancache
+package catalog
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package plancache
+package catalog
 
 import (
 	"sync"
@@ -9,33 +9,33 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// entry is a plan whose bytes have its hash.
-type entry struct {
+// cachedPlan is a plan whose bytes have its hash.
+type cachedPlan struct {
 	plan  *agent.Plan
 	body  []byte
 	until time.Time
 }
 
-// memory is an LRU cache whose entries expire and whose bytes are bounded. The library's expirable one starts a goroutine that cannot be
+// planMemory is an LRU cache whose entries expire and whose bytes are bounded. The library's expirable one starts a goroutine that cannot be
 // stopped, and it bounds only the number of entries.
-type memory struct {
+type planMemory struct {
 	ttl   time.Duration
 	limit int64
 
 	mu    sync.Mutex
-	lru   *simplelru.LRU[string, *entry]
+	lru   *simplelru.LRU[string, *cachedPlan]
 	bytes int64
 }
 
-func newMemory(size int, limit int64, ttl time.Duration) (*memory, error) {
-	m := &memory{ttl: ttl, limit: limit}
-	lru, err := simplelru.NewLRU(size, func(_ string, e *entry) { m.bytes -= int64(len(e.body)) })
+func newPlanMemory(size int, limit int64, ttl time.Duration) (*planMemory, error) {
+	m := &planMemory{ttl: ttl, limit: limit}
+	lru, err := simplelru.NewLRU(size, func(_ string, e *cachedPlan) { m.bytes -= int64(len(e.body)) })
 	m.lru = lru
 	return m, err
 }
 
 // get returns the entry of a hash, nil if there is none.
-func (m *memory) get(hash string) *entry {
+func (m *planMemory) get(hash string) *cachedPlan {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, ok := m.lru.Get(hash)
@@ -50,7 +50,7 @@ func (m *memory) get(hash string) *entry {
 }
 
 // add keeps an entry and drops those used least, as long as they have expired or there is too much. The newest stays, whatever its size.
-func (m *memory) add(hash string, e *entry) {
+func (m *planMemory) add(hash string, e *cachedPlan) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()

@@ -1,4 +1,4 @@
-package source
+package catalog
 
 import (
 	"os"
@@ -29,17 +29,17 @@ func asNobody(t *testing.T, f func()) {
 }
 
 func TestPermissionDenied(t *testing.T) {
-	dir, c := t.TempDir(), newCatalog(t)
+	dir, c := t.TempDir(), newFakeCatalog(t)
 	for p := dir; p != filepath.Dir(os.TempDir()) && p != "/"; p = filepath.Dir(p) {
 		if p != os.TempDir() {
 			require.NoError(t, os.Chmod(p, 0o755))
 		}
 	}
 	f := c.open(dir)
-	write(t, dir, "a.yaml", "1")
+	writeFile(t, dir, "a.yaml", "1")
 	require.NoError(t, os.Chmod(filepath.Join(dir, "a.yaml"), 0o444))
-	write(t, dir, "b.yaml", "2")
-	write(t, dir, "c/d.yaml", "3")
+	writeFile(t, dir, "b.yaml", "2")
+	writeFile(t, dir, "c/d.yaml", "3")
 	require.NoError(t, os.Chmod(filepath.Join(dir, "b.yaml"), 0))
 	require.NoError(t, os.Chmod(filepath.Join(dir, "c"), 0))
 	t.Cleanup(func() { require.NoError(t, os.Chmod(filepath.Join(dir, "c"), 0o700)) })
@@ -51,9 +51,9 @@ func TestPermissionDenied(t *testing.T) {
 	}, f.Status().Faults)
 	require.Zero(t, c.applied.Load())
 
-	run(t, f)
+	runFolder(t, f)
 	require.NoError(t, os.Chmod(filepath.Join(dir, "b.yaml"), 0o644))
 	require.NoError(t, os.Chmod(filepath.Join(dir, "c"), 0o755))
 	c.reach(map[string]string{"a.yaml": "1", "b.yaml": "2", "c/d.yaml": "3"})
-	await(t, f, true)
+	awaitFolder(t, f, true)
 }

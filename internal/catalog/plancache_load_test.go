@@ -1,4 +1,4 @@
-package plancache
+package catalog
 
 import (
 	"context"
@@ -19,9 +19,9 @@ import (
 
 func TestManyWhoAskReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, h := stored("a")
+		s, h := storedPlans("a")
 		s.before = func(context.Context) error { time.Sleep(time.Second); return nil }
-		c := open(t, Config{Backend: s})
+		c := openPlanCache(t, PlanCacheConfig{Backend: s})
 		var g errgroup.Group
 		for i := range 100 {
 			g.Go(func() error {
@@ -44,7 +44,7 @@ func TestOldPlansNameTheirTenant(t *testing.T) {
 		`"sources":[{"auth":[{"name":"k"}]}],"prepare":[{"kind":"retrieve","embedding":{"profile":"e","auth":{"name":"k"}}},{"kind":"classify"}]}`
 	sum := sha256.Sum256([]byte(body))
 	hash := "sha256:" + hex.EncodeToString(sum[:])
-	p, err := open(t, Config{Backend: &store{bodies: map[string][]byte{hash: []byte(body)}}}).Plan(t.Context(), hash)
+	p, err := openPlanCache(t, PlanCacheConfig{Backend: &planStore{bodies: map[string][]byte{hash: []byte(body)}}}).Plan(t.Context(), hash)
 	require.NoError(t, err)
 	for _, auth := range []agent.PlanAuth{*p.Models[0].Auth, p.Tools[0].Auth[0], p.Sources[0].Auth[0], *p.Prepare[0].Embedding.Auth} {
 		require.Equal(t, agent.PlanAuth{Tenant: "acme", Name: "k"}, auth)
@@ -53,7 +53,7 @@ func TestOldPlansNameTheirTenant(t *testing.T) {
 }
 
 func TestTheFirstWhoAskedLeaves(t *testing.T) {
-	s, h := stored("a")
+	s, h := storedPlans("a")
 	began, finish := make(chan struct{}), make(chan struct{})
 	s.before = func(ctx context.Context) error {
 		close(began)
@@ -64,7 +64,7 @@ func TestTheFirstWhoAskedLeaves(t *testing.T) {
 			return ctx.Err()
 		}
 	}
-	c := open(t, Config{Backend: s})
+	c := openPlanCache(t, PlanCacheConfig{Backend: s})
 	ctx, leave := context.WithCancel(t.Context())
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() { _, err := c.Plan(ctx, h[0]); first <- err }()
@@ -78,20 +78,20 @@ func TestTheFirstWhoAskedLeaves(t *testing.T) {
 
 	_, err := c.Plan(ctx, h[0])
 	require.NoError(t, err, "what is in memory needs no time")
-	_, _, other := plan("b")
+	_, _, other := testPlan("b")
 	_, err = c.Plan(ctx, other)
 	require.Equal(t, agent.CodeCancelled, agent.CodeOf(err))
 	require.Equal(t, int32(1), s.reads.Load())
 }
 
-// meanwhile is a context that does something when it is first asked whether it has ended.
-type meanwhile struct {
+// meanwhileContext is a context that does something when it is first asked whether it has ended.
+type meanwhileContext struct {
 	context.Context
 
 	do func()
 }
 
-func (m *meanwhile) Err() error {
+func (m *meanwhileContext) Err() error {
 	do := m.do
 	m.do = func() {}
 	do()
@@ -99,9 +99,9 @@ func (m *meanwhile) Err() error {
 }
 
 func TestAPlanThatComesBetweenTheLookAndTheLoadIsNotReadAgain(t *testing.T) {
-	s, h := stored("a")
-	c := open(t, Config{Backend: s})
-	ctx := &meanwhile{Context: t.Context(), do: func() {
+	s, h := storedPlans("a")
+	c := openPlanCache(t, PlanCacheConfig{Backend: s})
+	ctx := &meanwhileContext{Context: t.Context(), do: func() {
 		_, err := c.Plan(context.Background(), h[0])
 		require.NoError(t, err)
 	}}
@@ -112,9 +112,9 @@ func TestAPlanThatComesBetweenTheLookAndTheLoadIsNotReadAgain(t *testing.T) {
 
 func TestABackendThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, h := stored("a")
+		s, h := storedPlans("a")
 		s.before = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-		c := open(t, Config{Backend: s})
+		c := openPlanCache(t, PlanCacheConfig{Backend: s})
 		_, err := c.Plan(t.Context(), h[0])
 		require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 		s.before = func(context.Context) error { return agent.Errorf(agent.CodeUnavailable, "read plan", "no connection") }
@@ -126,15 +126,15 @@ func TestABackendThatDoesNotAnswer(t *testing.T) {
 
 func TestConcurrentUse(t *testing.T) {
 	names := strings.Split("abcdefgh", "")
-	s, h := stored(names...)
-	c := open(t, Config{Backend: s, Size: 3})
+	s, h := storedPlans(names...)
+	c := openPlanCache(t, PlanCacheConfig{Backend: s, Size: 3})
 	var g errgroup.Group
 	for i := range 16 {
 		g.Go(func() error {
 			for n := range 200 {
 				at := (i + n) % len(h)
 				if n%50 == 0 {
-					p, body, hash := plan(names[at])
+					p, body, hash := testPlan(names[at])
 					c.Add(hash, p, body)
 				}
 				p, err := c.Plan(t.Context(), h[at])

@@ -1,4 +1,4 @@
-package source
+package catalog
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 
 func TestNewFolderRefuses(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "file", "")
-	apply := newCatalog(t).apply
+	writeFile(t, dir, "file", "")
+	apply := newFakeCatalog(t).apply
 	cases := map[string]struct {
 		cfg     FolderConfig
 		message string
@@ -40,13 +40,13 @@ func TestNewFolderRefuses(t *testing.T) {
 	}
 }
 
-func TestLoad(t *testing.T) {
-	dir, c := t.TempDir(), newCatalog(t)
+func TestLoadFolder(t *testing.T) {
+	dir, c := t.TempDir(), newFakeCatalog(t)
 	f := c.open(dir)
 	require.Equal(t, agent.SourceStatus{Name: "folder", Detail: dir + ": not read yet", Faults: []agent.Fault{}}, f.Status())
 
-	write(t, dir, "a.yaml", "1")
-	write(t, dir, "b/c.json", "2")
+	writeFile(t, dir, "a.yaml", "1")
+	writeFile(t, dir, "b/c.json", "2")
 	require.NoError(t, f.Load(t.Context()))
 	require.Equal(t, map[string]string{"a.yaml": "1", "b/c.json": "2"}, c.next())
 	s := f.Status()
@@ -64,9 +64,9 @@ func TestLoad(t *testing.T) {
 }
 
 func TestLoadOfAFaultyState(t *testing.T) {
-	dir, c := t.TempDir(), newCatalog(t)
+	dir, c := t.TempDir(), newFakeCatalog(t)
 	f := c.open(dir)
-	write(t, dir, "a.yaml", "broken")
+	writeFile(t, dir, "a.yaml", "broken")
 	err := f.Load(t.Context())
 	require.EqualError(t, err, `load catalog folder "`+dir+`": a.yaml:1: is broken`)
 	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
@@ -80,12 +80,12 @@ func TestLoadOfAFaultyState(t *testing.T) {
 	require.Error(t, f.Load(t.Context()), "somebody who asks again gets another try")
 	require.Equal(t, int32(2), c.applied.Load())
 
-	write(t, dir, "a.yaml", "good")
+	writeFile(t, dir, "a.yaml", "good")
 	require.NoError(t, f.Load(t.Context()))
 	require.True(t, f.Status().OK)
 	require.Empty(t, f.Status().Faults)
 
-	write(t, dir, "b.yaml", "broken")
+	writeFile(t, dir, "b.yaml", "broken")
 	require.Error(t, f.Load(t.Context()))
 	require.Regexp(t, `: 2 files; serving the last good state: 1 file, revision 3, applied 20[0-9T:-]+Z$`, f.Status().Detail)
 	require.NoError(t, os.Remove(filepath.Join(dir, "b.yaml")))
@@ -96,30 +96,30 @@ func TestLoadOfAFaultyState(t *testing.T) {
 
 // An Apply that was interrupted may have happened, so the state before it cannot be taken for what the catalog holds.
 func TestLoadAfterAnUncertainFailure(t *testing.T) {
-	dir, c := t.TempDir(), newCatalog(t)
+	dir, c := t.TempDir(), newFakeCatalog(t)
 	f := c.open(dir)
-	write(t, dir, "a.yaml", "1")
+	writeFile(t, dir, "a.yaml", "1")
 	require.NoError(t, f.Load(t.Context()))
-	write(t, dir, "a.yaml", "2")
+	writeFile(t, dir, "a.yaml", "2")
 	c.refuse = func(map[string]string) error { return agent.Errorf(agent.CodeUnavailable, "commit", "connection lost") }
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(f.Load(t.Context())))
 	require.Equal(t, []agent.Fault{{Message: `load catalog folder "` + dir + `": commit: connection lost`}}, f.Status().Faults)
 	c.refuse = func(map[string]string) error { return nil }
-	write(t, dir, "a.yaml", "1")
+	writeFile(t, dir, "a.yaml", "1")
 	require.NoError(t, f.Load(t.Context()))
 	require.Equal(t, int32(3), c.applied.Load())
 }
 
 func TestLoadAppliesNothingOfWhatItCannotReadInFull(t *testing.T) {
-	dir, c := t.TempDir(), newCatalog(t)
+	dir, c := t.TempDir(), newFakeCatalog(t)
 	f := c.open(dir)
-	write(t, dir, "a.yaml", "1")
-	write(t, dir, "big.yaml", strings.Repeat("x", 1<<20+1))
+	writeFile(t, dir, "a.yaml", "1")
+	writeFile(t, dir, "big.yaml", strings.Repeat("x", 1<<20+1))
 	err := f.Load(t.Context())
 	require.ErrorContains(t, err, "big.yaml: larger than 1,048,576 bytes")
 	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 	require.Equal(t, []agent.Fault{{File: "big.yaml", Message: "larger than 1,048,576 bytes"}}, f.Status().Faults)
-	write(t, dir, "big.yaml", strings.Repeat("x", 1<<20))
+	writeFile(t, dir, "big.yaml", strings.Repeat("x", 1<<20))
 	require.NoError(t, f.Load(t.Context()))
 	require.NoError(t, os.RemoveAll(dir))
 	require.ErrorContains(t, f.Load(t.Context()), "no such file or directory")
@@ -128,7 +128,7 @@ func TestLoadAppliesNothingOfWhatItCannotReadInFull(t *testing.T) {
 }
 
 func TestLoadEndsWithItsContext(t *testing.T) {
-	dir, c := t.TempDir(), newCatalog(t)
+	dir, c := t.TempDir(), newFakeCatalog(t)
 	f := c.open(dir)
 	ctx, cancel := context.WithCancel(t.Context())
 	c.refuse = func(map[string]string) error {
@@ -145,7 +145,7 @@ func TestLoadEndsWithItsContext(t *testing.T) {
 }
 
 func TestFailuresAreLoggedOnce(t *testing.T) {
-	dir, c := t.TempDir(), newCatalog(t)
+	dir, c := t.TempDir(), newFakeCatalog(t)
 	core, logs := observer.New(zapcore.WarnLevel)
 	f := c.open(dir, func(cfg *FolderConfig) { cfg.Logger = zap.New(core) })
 	load := func(ok bool, logged int) {
@@ -153,18 +153,18 @@ func TestFailuresAreLoggedOnce(t *testing.T) {
 		require.Equal(t, ok, f.Load(t.Context()) == nil)
 		require.Equal(t, logged, logs.Len())
 	}
-	write(t, dir, "a.yaml", "broken")
+	writeFile(t, dir, "a.yaml", "broken")
 	load(false, 1)
 	require.Equal(t, []any{"a.yaml:1: is broken"}, logs.All()[0].ContextMap()["faults"])
 	load(false, 1)
-	write(t, dir, "b.yaml", "another state that fails alike")
+	writeFile(t, dir, "b.yaml", "another state that fails alike")
 	load(false, 1)
 	require.NoError(t, os.Remove(filepath.Join(dir, "a.yaml")))
-	write(t, dir, "b.yaml", "broken")
+	writeFile(t, dir, "b.yaml", "broken")
 	load(false, 2)
-	write(t, dir, "b.yaml", "good")
+	writeFile(t, dir, "b.yaml", "good")
 	load(true, 2)
-	write(t, dir, "b.yaml", "broken")
+	writeFile(t, dir, "b.yaml", "broken")
 	load(false, 3)
 }
 

@@ -1,4 +1,4 @@
-package plancache
+package catalog
 
 import (
 	"context"
@@ -15,58 +15,58 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// loadTimeout bounds one load, however many wait for it.
-const loadTimeout = 15 * time.Second
+// planLoadTimeout bounds one load, however many wait for it.
+const planLoadTimeout = 15 * time.Second
 
-const prefix = "sha256:"
+const planHashPrefix = "sha256:"
 
 // find returns the entry of a hash, from memory or by one load for all who ask at the same time.
-func (c *Cache) find(ctx context.Context, hash string) (*entry, error) {
+func (c *PlanCache) find(ctx context.Context, hash string) (*cachedPlan, error) {
 	if e := c.memory.get(hash); e != nil {
-		c.looked(TierMemory)
+		c.looked(PlanTierMemory)
 		return e, nil
 	}
-	if !isHash(hash) {
+	if !isPlanHash(hash) {
 		return nil, agent.Invalid("hash", "want sha256:<64 lower-case hex digits>, got %.80q", hash)
 	}
-	if err := agent.Interrupted(ctx, op); err != nil {
+	if err := agent.Interrupted(ctx, opLoadPlan); err != nil {
 		return nil, err
 	}
 	// All callers share the load: one that leaves must not end it for the others.
 	loaded := c.flight.DoChan(hash, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), planLoadTimeout)
 		defer cancel()
 		return c.load(ctx, hash)
 	})
 	select {
 	case r := <-loaded:
-		e, ok := r.Val.(*entry)
+		e, ok := r.Val.(*cachedPlan)
 		if r.Err != nil || !ok {
 			return nil, r.Err
 		}
 		return e, nil
 	case <-ctx.Done():
-		return nil, agent.Interrupted(ctx, op)
+		return nil, agent.Interrupted(ctx, opLoadPlan)
 	}
 }
 
-func (c *Cache) load(ctx context.Context, hash string) (*entry, error) {
+func (c *PlanCache) load(ctx context.Context, hash string) (*cachedPlan, error) {
 	if e := c.memory.get(hash); e != nil { // another load has just ended
-		c.looked(TierMemory)
+		c.looked(PlanTierMemory)
 		return e, nil
 	}
 	e, answers := c.fromShared(ctx, hash)
 	if e != nil {
-		c.looked(TierShared)
+		c.looked(PlanTierShared)
 		c.memory.add(hash, e)
 		return e, nil
 	}
 	e, err := c.fromBackend(ctx, hash)
 	if err != nil {
-		c.looked(TierNone)
+		c.looked(PlanTierNone)
 		return nil, err
 	}
-	c.looked(TierBackend)
+	c.looked(PlanTierBackend)
 	c.memory.add(hash, e)
 	if answers {
 		c.shared.set(ctx, hash, e.body)
@@ -75,7 +75,7 @@ func (c *Cache) load(ctx context.Context, hash string) (*entry, error) {
 }
 
 // fromShared returns the plan if the shared tier has it, and whether the tier answers at all.
-func (c *Cache) fromShared(ctx context.Context, hash string) (e *entry, answers bool) {
+func (c *PlanCache) fromShared(ctx context.Context, hash string) (e *cachedPlan, answers bool) {
 	if c.shared == nil {
 		return nil, false
 	}
@@ -83,7 +83,7 @@ func (c *Cache) fromShared(ctx context.Context, hash string) (e *entry, answers 
 	if !found {
 		return nil, answers
 	}
-	e, err := decode(hash, body)
+	e, err := decodePlan(hash, body)
 	if err != nil {
 		c.logger.Warn("the shared tier holds something else than the plan; dropped", zap.Error(err))
 		return nil, c.shared.drop(ctx, hash)
@@ -91,28 +91,28 @@ func (c *Cache) fromShared(ctx context.Context, hash string) (e *entry, answers 
 	return e, true
 }
 
-func (c *Cache) fromBackend(ctx context.Context, hash string) (*entry, error) {
+func (c *PlanCache) fromBackend(ctx context.Context, hash string) (*cachedPlan, error) {
 	body, err := c.backend.PlanBytes(ctx, hash)
 	if err != nil {
-		if late := agent.Interrupted(ctx, op); late != nil {
+		if late := agent.Interrupted(ctx, opLoadPlan); late != nil {
 			return nil, late
 		}
-		return nil, fmt.Errorf("%s %q: %w", op, hash, err)
+		return nil, fmt.Errorf("%s %q: %w", opLoadPlan, hash, err)
 	}
-	return decode(hash, body)
+	return decodePlan(hash, body)
 }
 
-// decode returns the plan in bytes that have the hash. It ignores fields of later versions.
-func decode(hash string, body []byte) (*entry, error) {
-	if err := verify(hash, body); err != nil {
+// decodePlan returns the plan in bytes that have the hash. It ignores fields of later versions.
+func decodePlan(hash string, body []byte) (*cachedPlan, error) {
+	if err := verifyPlan(hash, body); err != nil {
 		return nil, err
 	}
 	plan := &agent.Plan{}
 	if err := json.Unmarshal(body, plan); err != nil {
-		return nil, agent.Errorf(agent.CodeInternal, op, "stored plan %s: %w", hash, err)
+		return nil, agent.Errorf(agent.CodeInternal, opLoadPlan, "stored plan %s: %w", hash, err)
 	}
 	setAuthTenants(plan)
-	return &entry{plan: plan, body: body}, nil
+	return &cachedPlan{plan: plan, body: body}, nil
 }
 
 // setAuthTenants completes a plan of an earlier release, whose auth profiles have no tenant: they belong to the plan's own.
@@ -142,20 +142,20 @@ func setAuthTenants(plan *agent.Plan) {
 	}
 }
 
-// verify returns an error unless the bytes have the hash and are not too long.
-func verify(hash string, body []byte) error {
-	if len(body) > MaxPlan {
-		return agent.Errorf(agent.CodeOverflow, op, "stored plan %s is larger than %s bytes", hash, humanize.Comma(MaxPlan))
+// verifyPlan returns an error unless the bytes have the hash and are not too long.
+func verifyPlan(hash string, body []byte) error {
+	if len(body) > maxStoredPlan {
+		return agent.Errorf(agent.CodeOverflow, opLoadPlan, "stored plan %s is larger than %s bytes", hash, humanize.Comma(maxStoredPlan))
 	}
 	sum := sha256.Sum256(body)
-	if got := prefix + hex.EncodeToString(sum[:]); got != hash {
-		return agent.Errorf(agent.CodeInternal, op, "stored plan %s has hash %s", hash, got)
+	if got := planHashPrefix + hex.EncodeToString(sum[:]); got != hash {
+		return agent.Errorf(agent.CodeInternal, opLoadPlan, "stored plan %s has hash %s", hash, got)
 	}
 	return nil
 }
 
-// isHash reports whether a text is sha256:<64 lower-case hex digits>.
-func isHash(hash string) bool {
-	digits, ok := strings.CutPrefix(hash, prefix)
+// isPlanHash reports whether a text is sha256:<64 lower-case hex digits>.
+func isPlanHash(hash string) bool {
+	digits, ok := strings.CutPrefix(hash, planHashPrefix)
 	return ok && len(digits) == hex.EncodedLen(sha256.Size) && strings.Trim(digits, "0123456789abcdef") == ""
 }

@@ -1,11 +1,4 @@
-// Package source keeps the catalog in step with documents that are edited elsewhere: in a folder ([Folder], for development), or in
-// another installation ([Follower]).
-//
-//	folder: poll → read all files → read again until nothing changes → Apply → Status
-//	installation: stream or poll → read all documents of one revision → Apply → Status
-//
-// Apply takes all documents of a source or none. While a source is away or has faults, the documents that were applied last stay.
-package source
+package catalog
 
 import (
 	"cmp"
@@ -48,13 +41,13 @@ type FolderConfig struct {
 // folder is read.
 type Folder struct {
 	cfg  FolderConfig
-	read func() *snapshot
+	read func() *folderState
 
 	busy chan struct{} // holds one element while the folder is read; its holder owns the fields below
 
-	lastDigest  digest  // of the state that was handled last; zero: none
-	lastErr     error   // why that state was not applied; nil: it was
-	lastApplied applied // the last state that Apply accepted
+	lastDigest  folderDigest  // of the state that was handled last; zero: none
+	lastErr     error         // why that state was not applied; nil: it was
+	lastApplied appliedFolder // the last state that Apply accepted
 	retryAt     time.Time
 	retryDelays *backoff.ExponentialBackOff
 	lastLogged  string // the failure that was logged last
@@ -63,9 +56,9 @@ type Folder struct {
 	status agent.SourceStatus
 }
 
-// applied is a state that Apply accepted.
-type applied struct {
-	digest   digest // zero: the catalog may hold something else by now
+// appliedFolder is a state that Apply accepted.
+type appliedFolder struct {
+	digest   folderDigest // zero: the catalog may hold something else by now
 	files    int
 	revision int64
 	at       time.Time // zero: there was none
@@ -93,7 +86,7 @@ func NewFolder(cfg FolderConfig) (*Folder, error) {
 	delays := backoff.NewExponentialBackOff()
 	delays.InitialInterval, delays.MaxInterval = cfg.settle, max(maxRetryDelay, cfg.settle)
 	return &Folder{
-		cfg: cfg, read: func() *snapshot { return readAll(dir, defaultBounds()) }, busy: make(chan struct{}, 1), retryDelays: delays,
+		cfg: cfg, read: func() *folderState { return readFolder(dir, defaultFolderBounds()) }, busy: make(chan struct{}, 1), retryDelays: delays,
 		status: agent.SourceStatus{Name: agent.SourceFolder, Detail: dir + ": not read yet", Faults: []agent.Fault{}},
 	}, nil
 }

@@ -1,4 +1,4 @@
-package plancache
+package catalog
 
 import (
 	"bytes"
@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -22,32 +21,30 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func sum(body []byte) string {
+func planHash(body []byte) string {
 	s := sha256.Sum256(body)
 	return "sha256:" + hex.EncodeToString(s[:])
 }
 
-// plan makes the plan of an agent, its JSON and its hash.
-func plan(name string) (p *agent.Plan, body []byte, hash string) {
+// testPlan makes the plan of an agent, its JSON and its hash.
+func testPlan(name string) (p *agent.Plan, body []byte, hash string) {
 	p = &agent.Plan{Schema: agent.PlanSchema, Agent: name, System: strings.Repeat("x", 100)}
 	body, err := json.Marshal(p)
 	if err != nil {
 		return nil, nil, ""
 	}
-	return p, body, sum(body)
+	return p, body, planHash(body)
 }
 
-// store is a backend in memory.
-type store struct {
+// planStore is a backend in memory.
+type planStore struct {
 	mu     sync.Mutex
 	bodies map[string][]byte
 	reads  atomic.Int32
 	before func(ctx context.Context) error // nil: nothing happens first
 }
 
-func (s *store) PlanBytes(ctx context.Context, hash string) ([]byte, error) {
+func (s *planStore) PlanBytes(ctx context.Context, hash string) ([]byte, error) {
 	s.reads.Add(1)
 	if s.before != nil {
 		if err := s.before(ctx); err != nil {
@@ -63,41 +60,41 @@ func (s *store) PlanBytes(ctx context.Context, hash string) ([]byte, error) {
 	return bytes.Clone(body), nil
 }
 
-// stored makes a backend with the plans of these agents; their hashes are in the same order.
-func stored(names ...string) (s *store, hashes []string) {
-	s = &store{bodies: map[string][]byte{}}
+// storedPlans makes a backend with the plans of these agents; their hashes are in the same order.
+func storedPlans(names ...string) (s *planStore, hashes []string) {
+	s = &planStore{bodies: map[string][]byte{}}
 	for _, name := range names {
-		_, body, hash := plan(name)
+		_, body, hash := testPlan(name)
 		s.bodies[hash] = body
 		hashes = append(hashes, hash)
 	}
 	return s, hashes
 }
 
-func open(t testing.TB, cfg Config) *Cache {
+func openPlanCache(t testing.TB, cfg PlanCacheConfig) *PlanCache {
 	t.Helper()
-	c, err := New(cfg)
+	c, err := NewPlanCache(cfg)
 	require.NoError(t, err)
 	return c
 }
 
-func TestNewRefuses(t *testing.T) {
-	s, _ := stored()
-	for name, cfg := range map[string]Config{
+func TestNewPlanCacheRefuses(t *testing.T) {
+	s, _ := storedPlans()
+	for name, cfg := range map[string]PlanCacheConfig{
 		"no backend": {}, "size": {Backend: s, Size: -1}, "TTL": {Backend: s, TTL: -1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := New(cfg)
+			_, err := NewPlanCache(cfg)
 			require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 		})
 	}
 }
 
 func TestPlanIsReadOnceAndShared(t *testing.T) {
-	s, h := stored("a")
-	var tiers []Tier
-	c := open(t, Config{Backend: s, Looked: func(tier Tier) { tiers = append(tiers, tier) }})
-	want, body, _ := plan("a")
+	s, h := storedPlans("a")
+	var tiers []PlanTier
+	c := openPlanCache(t, PlanCacheConfig{Backend: s, Looked: func(tier PlanTier) { tiers = append(tiers, tier) }})
+	want, body, _ := testPlan("a")
 	p, err := c.Plan(t.Context(), h[0])
 	require.NoError(t, err)
 	require.Equal(t, want, p)
@@ -108,22 +105,22 @@ func TestPlanIsReadOnceAndShared(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, body, got)
 	require.Equal(t, int32(1), s.reads.Load())
-	_, err = c.Plan(t.Context(), sum([]byte("unknown")))
+	_, err = c.Plan(t.Context(), planHash([]byte("unknown")))
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
-	require.Equal(t, []Tier{TierBackend, TierMemory, TierMemory, TierNone}, tiers)
+	require.Equal(t, []PlanTier{PlanTierBackend, PlanTierMemory, PlanTierMemory, PlanTierNone}, tiers)
 }
 
 func TestAPlanMayHaveFieldsOfALaterVersion(t *testing.T) {
 	body := []byte(`{"schema":"plan.v1","agent":"a","invented_later":{"x":1}}`)
-	s := &store{bodies: map[string][]byte{sum(body): body}}
-	p, err := open(t, Config{Backend: s}).Plan(t.Context(), sum(body))
+	s := &planStore{bodies: map[string][]byte{planHash(body): body}}
+	p, err := openPlanCache(t, PlanCacheConfig{Backend: s}).Plan(t.Context(), planHash(body))
 	require.NoError(t, err)
 	require.Equal(t, "a", p.Agent)
 }
 
 func TestWhatIsNoHash(t *testing.T) {
-	s, h := stored("a")
-	c := open(t, Config{Backend: s})
+	s, h := storedPlans("a")
+	c := openPlanCache(t, PlanCacheConfig{Backend: s})
 	for name, hash := range map[string]string{
 		"empty": "", "another algorithm": "md5:" + h[0][7:], "no algorithm": h[0][7:], "a path": "../" + h[0], "too short": h[0][:70], "too long": h[0] + "0",
 		"upper case": strings.ToUpper(h[0][:7]) + h[0][7:], "upper case digits": "sha256:" + strings.Repeat("A", 64), "no digits": "sha256:" + strings.Repeat("g", 64),
@@ -145,22 +142,22 @@ func TestWhatIsNoHash(t *testing.T) {
 }
 
 func TestWhatTheBackendMayNotHold(t *testing.T) {
-	_, body, hash := plan("a")
-	large := append(bytes.Repeat([]byte(" "), MaxPlan), body...)
+	_, body, hash := testPlan("a")
+	large := append(bytes.Repeat([]byte(" "), maxStoredPlan), body...)
 	cases := map[string]struct {
 		hash    string
 		body    []byte
 		code    agent.Code
 		message string
 	}{
-		"other bytes": {hash, []byte("{}"), agent.CodeInternal, "load plan: stored plan " + hash + " has hash " + sum([]byte("{}"))},
-		"no plan":     {sum([]byte("[]")), []byte("[]"), agent.CodeInternal, "load plan: stored plan " + sum([]byte("[]")) + ": json: cannot unmarshal array"},
-		"too large":   {sum(large), large, agent.CodeOverflow, "load plan: stored plan " + sum(large) + " is larger than 8,388,608 bytes"},
+		"other bytes": {hash, []byte("{}"), agent.CodeInternal, "load plan: stored plan " + hash + " has hash " + planHash([]byte("{}"))},
+		"no plan":     {planHash([]byte("[]")), []byte("[]"), agent.CodeInternal, "load plan: stored plan " + planHash([]byte("[]")) + ": json: cannot unmarshal array"},
+		"too large":   {planHash(large), large, agent.CodeOverflow, "load plan: stored plan " + planHash(large) + " is larger than 8,388,608 bytes"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := &store{bodies: map[string][]byte{tc.hash: tc.body}}
-			c := open(t, Config{Backend: s})
+			s := &planStore{bodies: map[string][]byte{tc.hash: tc.body}}
+			c := openPlanCache(t, PlanCacheConfig{Backend: s})
 			for range 2 {
 				_, err := c.Plan(t.Context(), tc.hash)
 				require.ErrorContains(t, err, tc.message)
@@ -171,18 +168,18 @@ func TestWhatTheBackendMayNotHold(t *testing.T) {
 	}
 }
 
-func TestAdd(t *testing.T) {
-	s, _ := stored()
+func TestPlanCacheAdd(t *testing.T) {
+	s, _ := storedPlans()
 	core, logs := observer.New(zapcore.ErrorLevel)
-	c := open(t, Config{Backend: s, Logger: zap.New(core)})
-	p, body, hash := plan("a")
+	c := openPlanCache(t, PlanCacheConfig{Backend: s, Logger: zap.New(core)})
+	p, body, hash := testPlan("a")
 	c.Add(hash, p, body)
 	got, err := c.Plan(t.Context(), hash)
 	require.NoError(t, err)
 	require.Same(t, p, got)
 	require.Zero(t, s.reads.Load())
 
-	_, _, other := plan("b")
+	_, _, other := testPlan("b")
 	c.Add(other, p, body)
 	require.Equal(t, 1, logs.Len())
 	c.Add(other, nil, body)
@@ -192,14 +189,14 @@ func TestAdd(t *testing.T) {
 
 func TestMemoryIsBounded(t *testing.T) {
 	names := []string{"a", "b", "c"}
-	_, body, _ := plan("a")
+	_, body, _ := testPlan("a")
 	for name, limit := range map[string]struct {
 		plans int
 		bytes int64
-	}{"by plans": {2, maxBytes}, "by bytes": {0, int64(2*len(body) + 1)}} {
+	}{"by plans": {2, maxCachedBytes}, "by bytes": {0, int64(2*len(body) + 1)}} {
 		t.Run(name, func(t *testing.T) {
-			s, h := stored(names...)
-			c := open(t, Config{Backend: s, Size: limit.plans})
+			s, h := storedPlans(names...)
+			c := openPlanCache(t, PlanCacheConfig{Backend: s, Size: limit.plans})
 			c.memory.limit = limit.bytes
 			ask := func(i int, reads int32) {
 				t.Helper()
@@ -208,7 +205,7 @@ func TestMemoryIsBounded(t *testing.T) {
 				require.Equal(t, reads, s.reads.Load())
 			}
 			for range 3 { // adding one again does not count twice
-				p, body, hash := plan("a")
+				p, body, hash := testPlan("a")
 				c.Add(hash, p, body)
 			}
 			ask(1, 1)
@@ -220,8 +217,8 @@ func TestMemoryIsBounded(t *testing.T) {
 		})
 	}
 	t.Run("one that is larger than all may be", func(t *testing.T) {
-		s, h := stored(names...)
-		c := open(t, Config{Backend: s})
+		s, h := storedPlans(names...)
+		c := openPlanCache(t, PlanCacheConfig{Backend: s})
 		c.memory.limit = 1
 		for range 2 {
 			_, err := c.Plan(t.Context(), h[0])
@@ -233,8 +230,8 @@ func TestMemoryIsBounded(t *testing.T) {
 
 func TestPlansExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, h := stored("a")
-		c := open(t, Config{Backend: s, TTL: time.Minute})
+		s, h := storedPlans("a")
+		c := openPlanCache(t, PlanCacheConfig{Backend: s, TTL: time.Minute})
 		ask := func(reads int32) {
 			t.Helper()
 			_, err := c.Plan(t.Context(), h[0])

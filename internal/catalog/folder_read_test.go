@@ -1,4 +1,4 @@
-package source
+package catalog
 
 import (
 	"os"
@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func names(s *snapshot) []string {
+func folderNames(s *folderState) []string {
 	out := []string{}
 	for _, f := range s.files {
 		out = append(out, f.Name)
@@ -18,7 +18,7 @@ func names(s *snapshot) []string {
 	return out
 }
 
-func faults(s *snapshot) []string {
+func folderFaults(s *folderState) []string {
 	out := []string{}
 	for _, f := range s.faults {
 		out = append(out, f.String())
@@ -26,9 +26,9 @@ func faults(s *snapshot) []string {
 	return out
 }
 
-func TestRead(t *testing.T) {
+func TestReadFolder(t *testing.T) {
 	outside := t.TempDir()
-	write(t, outside, "secret.yaml", "s")
+	writeFile(t, outside, "secret.yaml", "s")
 	cases := map[string]struct {
 		make   func(t *testing.T, dir string)
 		files  []string
@@ -38,7 +38,7 @@ func TestRead(t *testing.T) {
 		"sorted by path, in sub-folders": {
 			make: func(t *testing.T, dir string) {
 				for _, name := range []string{"b.yaml", "a/z.yml", "a/b/c.json", "a.yaml", "README.md", "yaml"} {
-					write(t, dir, name, name)
+					writeFile(t, dir, name, name)
 				}
 			},
 			files: []string{"a.yaml", "a/b/c.json", "a/z.yml", "b.yaml"},
@@ -46,7 +46,7 @@ func TestRead(t *testing.T) {
 		"what editors and git leave": {
 			make: func(t *testing.T, dir string) {
 				for _, name := range []string{"a.yaml", ".a.yaml.swp", ".a.yaml", "a.yaml~", "#a.yaml#", "4913", ".git/config.yaml", "a.yaml.tmp", "b.yaml.bak"} {
-					write(t, dir, name, name)
+					writeFile(t, dir, name, name)
 				}
 				require.NoError(t, os.Symlink("me@host.1234", filepath.Join(dir, ".#a.yaml")))
 			},
@@ -54,8 +54,8 @@ func TestRead(t *testing.T) {
 		},
 		"a mounted ConfigMap": {
 			make: func(t *testing.T, dir string) {
-				write(t, dir, "..1/a.yaml", "a")
-				write(t, dir, "..1/sub/b.yaml", "b")
+				writeFile(t, dir, "..1/a.yaml", "a")
+				writeFile(t, dir, "..1/sub/b.yaml", "b")
 				for link, to := range map[string]string{"..data": "..1", "a.yaml": "..data/a.yaml", "sub": "..data/sub"} {
 					require.NoError(t, os.Symlink(to, filepath.Join(dir, link)))
 				}
@@ -64,7 +64,7 @@ func TestRead(t *testing.T) {
 		},
 		"links in circles, and to what is read anyway": {
 			make: func(t *testing.T, dir string) {
-				write(t, dir, "z/a.yaml", "a")
+				writeFile(t, dir, "z/a.yaml", "a")
 				require.NoError(t, os.Symlink("..", filepath.Join(dir, "z", "up")))
 				require.NoError(t, os.Symlink("z", filepath.Join(dir, "again")))
 				require.NoError(t, os.Symlink(".", filepath.Join(dir, "self")))
@@ -73,7 +73,7 @@ func TestRead(t *testing.T) {
 		},
 		"links out of the folder": {
 			make: func(t *testing.T, dir string) {
-				write(t, dir, "a.yaml", "a")
+				writeFile(t, dir, "a.yaml", "a")
 				require.NoError(t, os.Symlink(filepath.Join(outside, "secret.yaml"), filepath.Join(dir, "b.yaml")))
 				require.NoError(t, os.Symlink(outside, filepath.Join(dir, "c")))
 				relative, err := filepath.Rel(dir, outside)
@@ -100,20 +100,20 @@ func TestRead(t *testing.T) {
 			faults: []string{"a.yaml: is no regular file"},
 		},
 		"folder with a manifest's name": {
-			make:  func(t *testing.T, dir string) { write(t, dir, "a.yaml/b.yaml", "b") },
+			make:  func(t *testing.T, dir string) { writeFile(t, dir, "a.yaml/b.yaml", "b") },
 			files: []string{"a.yaml/b.yaml"},
 		},
 		"oversize": {
 			make: func(t *testing.T, dir string) {
-				write(t, dir, "a.yaml", strings.Repeat("x", 100))
-				write(t, dir, "b.yaml", strings.Repeat("x", 101))
+				writeFile(t, dir, "a.yaml", strings.Repeat("x", 100))
+				writeFile(t, dir, "b.yaml", strings.Repeat("x", 101))
 			},
 			files: []string{"a.yaml"}, faults: []string{"b.yaml: larger than 100 bytes"},
 		},
 		"oversize in all": {
 			make: func(t *testing.T, dir string) {
 				for _, name := range []string{"a.yaml", "b.yaml", "c.yaml", "d.yaml"} {
-					write(t, dir, name, strings.Repeat("x", 80))
+					writeFile(t, dir, name, strings.Repeat("x", 80))
 				}
 			},
 			files: []string{"a.yaml", "b.yaml", "c.yaml"}, faults: []string{"folder: files larger than 250 bytes in all"},
@@ -121,7 +121,7 @@ func TestRead(t *testing.T) {
 		"too many files": {
 			make: func(t *testing.T, dir string) {
 				for name := range strings.SplitSeq("abcdef", "") {
-					write(t, dir, name+".yaml", "")
+					writeFile(t, dir, name+".yaml", "")
 				}
 			},
 			files: []string{"a.yaml", "b.yaml", "c.yaml", "d.yaml", "e.yaml"}, faults: []string{"folder: more than 5 files"},
@@ -129,16 +129,16 @@ func TestRead(t *testing.T) {
 		"too many entries": {
 			make: func(t *testing.T, dir string) {
 				for name := range strings.SplitSeq("abcdefghijk", "") {
-					write(t, dir, name, "")
+					writeFile(t, dir, name, "")
 				}
 			},
 			faults: []string{"folder: more than 10 entries"},
 		},
 		"too deep": {
 			make: func(t *testing.T, dir string) {
-				write(t, dir, "1/2/a.yaml", "")
-				write(t, dir, "1/2/3/a.yaml", "")
-				write(t, dir, "1/2/3/4/a.yaml", "")
+				writeFile(t, dir, "1/2/a.yaml", "")
+				writeFile(t, dir, "1/2/3/a.yaml", "")
+				writeFile(t, dir, "1/2/3/4/a.yaml", "")
 			},
 			files: []string{"1/2/3/a.yaml", "1/2/a.yaml"}, faults: []string{"1/2/3/4: more than 3 folders deep"},
 		},
@@ -147,9 +147,9 @@ func TestRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			c.make(t, dir)
-			s := readAll(dir, bounds{file: 100, total: 250, files: 5, entries: 10, depth: 3})
-			require.Equal(t, append([]string{}, c.files...), names(s))
-			got := faults(s)
+			s := readFolder(dir, folderBounds{file: 100, total: 250, files: 5, entries: 10, depth: 3})
+			require.Equal(t, append([]string{}, c.files...), folderNames(s))
+			got := folderFaults(s)
 			for i := range got {
 				got[i] = strings.Replace(got[i], `folder "`+dir+`"`, "folder", 1)
 			}
@@ -160,8 +160,8 @@ func TestRead(t *testing.T) {
 
 func TestReadOfNoFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gone")
-	s := readAll(dir, defaultBounds())
-	require.Equal(t, []string{`folder "` + dir + `": no such file or directory`}, faults(s))
+	s := readFolder(dir, defaultFolderBounds())
+	require.Equal(t, []string{`folder "` + dir + `": no such file or directory`}, folderFaults(s))
 }
 
 func TestFaultsAreBounded(t *testing.T) {
@@ -169,30 +169,30 @@ func TestFaultsAreBounded(t *testing.T) {
 	for i := range maxFaults + 5 {
 		require.NoError(t, os.Symlink("gone", filepath.Join(dir, strings.Repeat("x", i+1)+".yaml")))
 	}
-	require.Len(t, readAll(dir, defaultBounds()).faults, maxFaults)
+	require.Len(t, readFolder(dir, defaultFolderBounds()).faults, maxFaults)
 }
 
-func TestDigest(t *testing.T) {
+func TestFolderDigest(t *testing.T) {
 	dir := t.TempDir()
-	seen := map[digest]string{}
+	seen := map[folderDigest]string{}
 	differs := func(what string) {
 		t.Helper()
-		d := readAll(dir, defaultBounds()).digest
-		require.Equal(t, d, readAll(dir, defaultBounds()).digest)
+		d := readFolder(dir, defaultFolderBounds()).digest
+		require.Equal(t, d, readFolder(dir, defaultFolderBounds()).digest)
 		require.NotContains(t, seen, d, "%s is like %s", what, seen[d])
 		seen[d] = what
 	}
 	differs("empty")
-	write(t, dir, "a.yaml", "")
+	writeFile(t, dir, "a.yaml", "")
 	differs("an empty file")
-	write(t, dir, "a.yaml", "xy")
+	writeFile(t, dir, "a.yaml", "xy")
 	differs("content")
-	write(t, dir, "a.yaml", "yx")
+	writeFile(t, dir, "a.yaml", "yx")
 	differs("other content of the same length")
 	require.NoError(t, os.Rename(filepath.Join(dir, "a.yaml"), filepath.Join(dir, "b.yaml")))
 	differs("another name")
-	write(t, dir, "b.yaml", "y")
-	write(t, dir, "c.yaml", "x")
+	writeFile(t, dir, "b.yaml", "y")
+	writeFile(t, dir, "c.yaml", "x")
 	differs("another cut")
 	require.NoError(t, os.Symlink("gone", filepath.Join(dir, "d.yaml")))
 	differs("a fault")

@@ -1,4 +1,4 @@
-package plancache
+package catalog
 
 import (
 	"context"
@@ -10,31 +10,31 @@ import (
 )
 
 const (
-	maxFailures = 3               // in a row, after which the tier is not called
-	pause       = 5 * time.Second // until one call tries again
-	logInterval = 10 * time.Second
+	maxGuardFailures = 3               // in a row, after which the tier is not called
+	guardPause       = 5 * time.Second // until one call tries again
+	guardLogInterval = 10 * time.Second
 )
 
-// guard calls a shared tier for as long as it answers. It logs errors and returns none, so that a lookup goes on without the tier.
-type guard struct {
-	shared  Shared
+// sharedGuard calls a shared tier for as long as it answers. It logs errors and returns none, so that a lookup goes on without the tier.
+type sharedGuard struct {
+	shared  SharedPlans
 	timeout time.Duration
 	breaker *gobreaker.TwoStepCircuitBreaker[struct{}]
 	logger  *zap.Logger
 	log     rate.Sometimes
 }
 
-func newGuard(shared Shared, logger *zap.Logger) *guard {
-	return &guard{
-		shared: shared, timeout: sharedTimeout, logger: logger, log: rate.Sometimes{First: 1, Interval: logInterval},
+func newSharedGuard(shared SharedPlans, logger *zap.Logger) *sharedGuard {
+	return &sharedGuard{
+		shared: shared, timeout: sharedTimeout, logger: logger, log: rate.Sometimes{First: 1, Interval: guardLogInterval},
 		breaker: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
-			MaxRequests: 1, Timeout: pause,
-			ReadyToTrip: func(n gobreaker.Counts) bool { return n.ConsecutiveFailures >= maxFailures },
+			MaxRequests: 1, Timeout: guardPause,
+			ReadyToTrip: func(n gobreaker.Counts) bool { return n.ConsecutiveFailures >= maxGuardFailures },
 		}),
 	}
 }
 
-func (g *guard) get(ctx context.Context, hash string) (body []byte, found, answers bool) {
+func (g *sharedGuard) get(ctx context.Context, hash string) (body []byte, found, answers bool) {
 	answers = g.do(ctx, "get", func(ctx context.Context) (err error) {
 		body, found, err = g.shared.Get(ctx, hash)
 		return err
@@ -42,16 +42,16 @@ func (g *guard) get(ctx context.Context, hash string) (body []byte, found, answe
 	return body, found && answers, answers
 }
 
-func (g *guard) set(ctx context.Context, hash string, body []byte) {
+func (g *sharedGuard) set(ctx context.Context, hash string, body []byte) {
 	g.do(ctx, "set", func(ctx context.Context) error { return g.shared.Set(ctx, hash, body) })
 }
 
-func (g *guard) drop(ctx context.Context, hash string) (answers bool) {
+func (g *sharedGuard) drop(ctx context.Context, hash string) (answers bool) {
 	return g.do(ctx, "drop", func(ctx context.Context) error { return g.shared.Drop(ctx, hash) })
 }
 
 // do calls the tier and reports whether it answered. It does not call a tier that failed a moment ago.
-func (g *guard) do(ctx context.Context, what string, call func(ctx context.Context) error) bool {
+func (g *sharedGuard) do(ctx context.Context, what string, call func(ctx context.Context) error) bool {
 	done, err := g.breaker.Allow()
 	if err != nil {
 		return false

@@ -1,4 +1,4 @@
-package plancache
+package catalog
 
 import (
 	"bytes"
@@ -16,9 +16,9 @@ import (
 const testHash = "sha256:00"
 
 // openTier returns a tier with a timeout that a busy machine does not exceed.
-func openTier(t *testing.T, url string, ttl time.Duration) *Redis {
+func openTier(t *testing.T, url string, ttl time.Duration) *RedisPlans {
 	t.Helper()
-	tier, err := openRedis(url, ttl, 10*time.Second)
+	tier, err := openRedisPlans(url, ttl, 10*time.Second)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, tier.Close()) })
 	return tier
@@ -53,7 +53,7 @@ func TestRedisKeepsWhatWasSetUntilItIsDropped(t *testing.T) {
 	const other = "sha256:01"
 	get(testHash, nil)
 	require.NoError(t, tier.Drop(t.Context(), testHash))
-	for _, body := range [][]byte{[]byte("{\"a\":\"\x00\xff\r\n\"}"), []byte("short"), bytes.Repeat([]byte("0123456789abcdef"), MaxPlan/16)} {
+	for _, body := range [][]byte{[]byte("{\"a\":\"\x00\xff\r\n\"}"), []byte("short"), bytes.Repeat([]byte("0123456789abcdef"), maxStoredPlan/16)} {
 		require.NoError(t, tier.Set(t.Context(), testHash, body))
 		get(testHash, body)
 	}
@@ -84,11 +84,11 @@ func TestWhatIsNoPlan(t *testing.T) {
 	require.NoError(t, tier.Drop(t.Context(), testHash))
 	require.False(t, server.Exists("turnstone:plan:"+testHash))
 
-	require.NoError(t, server.Set("turnstone:plan:"+testHash, string(bytes.Repeat([]byte("x"), 2*MaxPlan))))
+	require.NoError(t, server.Set("turnstone:plan:"+testHash, string(bytes.Repeat([]byte("x"), 2*maxStoredPlan))))
 	body, ok, err = tier.Get(t.Context(), testHash)
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.Len(t, body, MaxPlan+1)
+	require.Len(t, body, maxStoredPlan+1)
 }
 
 func TestWhenRedisIsGone(t *testing.T) {
@@ -110,7 +110,7 @@ func TestWhenRedisIsSilent(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, listener.Close()) })
 	for _, tier := range []struct{ timeout, context time.Duration }{{50 * time.Millisecond, time.Hour}, {time.Hour, 50 * time.Millisecond}} {
-		r, err := openRedis("redis://"+listener.Addr().String(), redisTTL, tier.timeout)
+		r, err := openRedisPlans("redis://"+listener.Addr().String(), redisTTL, tier.timeout)
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), tier.context)
 		began := time.Now()
@@ -129,12 +129,12 @@ func TestOpenRedisRefuses(t *testing.T) {
 		"redis://x/y":                `open Redis: redis: invalid database number: "y"`,
 		"redis://me:secret/1@x:6379": "open Redis: malformed URL",
 	} {
-		_, err := OpenRedis(url)
+		_, err := OpenRedisPlans(url)
 		require.EqualError(t, err, message)
 		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 	}
 	for _, url := range []string{"rediss://x:6380", "unix:///run/redis.sock?db=1"} {
-		tier, err := OpenRedis(url)
+		tier, err := OpenRedisPlans(url)
 		require.NoError(t, err)
 		require.Equal(t, 24*time.Hour, tier.ttl)
 		require.NoError(t, tier.Close())

@@ -1,4 +1,4 @@
-package source
+package catalog
 
 import (
 	"context"
@@ -21,8 +21,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is how long a test waits for what must happen.
 const patience = 20 * time.Second
 
-// catalog is the other end of Apply. It refuses files that hold the word "broken".
-type catalog struct {
+// fakeCatalog is the other end of Apply. It refuses files that hold the word "broken".
+type fakeCatalog struct {
 	t       *testing.T
 	calls   chan map[string]string // each state that Apply was given
 	refuse  func(files map[string]string) error
@@ -30,12 +30,12 @@ type catalog struct {
 	active  atomic.Int32
 }
 
-func newCatalog(t *testing.T) *catalog {
+func newFakeCatalog(t *testing.T) *fakeCatalog {
 	t.Helper()
-	return &catalog{t: t, calls: make(chan map[string]string, 1000), refuse: func(map[string]string) error { return nil }}
+	return &fakeCatalog{t: t, calls: make(chan map[string]string, 1000), refuse: func(map[string]string) error { return nil }}
 }
 
-func (c *catalog) apply(_ context.Context, files []agent.ManifestFile) (agent.ApplyResult, error) {
+func (c *fakeCatalog) apply(_ context.Context, files []agent.ManifestFile) (agent.ApplyResult, error) {
 	if c.active.Add(1) > 1 {
 		c.t.Error("Apply is called twice at a time")
 	}
@@ -61,7 +61,7 @@ func (c *catalog) apply(_ context.Context, files []agent.ManifestFile) (agent.Ap
 }
 
 // next returns the next state that Apply gets.
-func (c *catalog) next() map[string]string {
+func (c *fakeCatalog) next() map[string]string {
 	c.t.Helper()
 	select {
 	case state := <-c.calls:
@@ -73,7 +73,7 @@ func (c *catalog) next() map[string]string {
 }
 
 // reach waits until Apply gets a state.
-func (c *catalog) reach(want map[string]string) {
+func (c *fakeCatalog) reach(want map[string]string) {
 	c.t.Helper()
 	for {
 		got := c.next()
@@ -84,7 +84,7 @@ func (c *catalog) reach(want map[string]string) {
 	}
 }
 
-func (c *catalog) open(dir string, change ...func(*FolderConfig)) *Folder {
+func (c *fakeCatalog) open(dir string, change ...func(*FolderConfig)) *Folder {
 	c.t.Helper()
 	cfg := FolderConfig{Dir: dir, Apply: c.apply, settle: 5 * time.Millisecond, poll: 5 * time.Millisecond, Logger: zap.NewNop()}
 	for _, f := range change {
@@ -95,8 +95,8 @@ func (c *catalog) open(dir string, change ...func(*FolderConfig)) *Folder {
 	return f
 }
 
-// run runs the folder until the test ends, or stop is called.
-func run(t *testing.T, f *Folder) (stop func()) {
+// runFolder runs the folder until the test ends, or stop is called.
+func runFolder(t *testing.T, f *Folder) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -112,14 +112,14 @@ func run(t *testing.T, f *Folder) (stop func()) {
 	return stop
 }
 
-// await waits for a status. It is written a moment after Apply returned.
-func await(t *testing.T, f *Folder, ok bool) agent.SourceStatus {
+// awaitFolder waits for a status. It is written a moment after Apply returned.
+func awaitFolder(t *testing.T, f *Folder, ok bool) agent.SourceStatus {
 	t.Helper()
 	require.Eventually(t, func() bool { return f.Status().OK == ok }, patience, time.Millisecond)
 	return f.Status()
 }
 
-func write(t *testing.T, dir, name, text string) {
+func writeFile(t *testing.T, dir, name, text string) {
 	t.Helper()
 	full := filepath.Join(dir, name)
 	require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o750))

@@ -1,4 +1,4 @@
-package plancache
+package catalog
 
 import (
 	"context"
@@ -15,29 +15,31 @@ const (
 	redisTimeout = 200 * time.Millisecond
 )
 
-// Redis is a [Shared] tier in a Redis database.
-type Redis struct {
+// RedisPlans is a [SharedPlans] tier in a Redis database.
+type RedisPlans struct {
 	client *redis.Client
 	ttl    time.Duration
 }
 
-// OpenRedis returns a tier that connects when it is first asked. The URL is redis://user:password@host:6379/0, rediss:// for TLS, or
+// OpenRedisPlans returns a tier that connects when it is first asked. The URL is redis://user:password@host:6379/0, rediss:// for TLS, or
 // unix:///path/to/socket. The caller closes the tier.
-func OpenRedis(address string) (*Redis, error) { return openRedis(address, redisTTL, redisTimeout) }
+func OpenRedisPlans(address string) (*RedisPlans, error) {
+	return openRedisPlans(address, redisTTL, redisTimeout)
+}
 
-// openRedis does the same with the time that plans are kept, and the time to connect, to read and to write.
-func openRedis(address string, ttl, timeout time.Duration) (*Redis, error) {
+// openRedisPlans does the same with the time that plans are kept, and the time to connect, to read and to write.
+func openRedisPlans(address string, ttl, timeout time.Duration) (*RedisPlans, error) {
 	options, err := redis.ParseURL(address)
 	if err != nil {
 		return nil, agent.Errorf(agent.CodeInvalid, "open Redis", "%w", err)
 	}
 	options.ConnectTimeout, options.ReadTimeout, options.WriteTimeout = timeout, timeout, timeout
-	return &Redis{client: redis.New(*options), ttl: ttl}, nil
+	return &RedisPlans{client: redis.New(*options), ttl: ttl}, nil
 }
 
-// Get implements [Shared]. It never reads more than one byte beyond [MaxPlan], whatever the key holds.
-func (r *Redis) Get(ctx context.Context, hash string) ([]byte, bool, error) {
-	body, err := redis.Bytes(r.client.Do(ctx, "GETRANGE", redisPrefix+hash, 0, MaxPlan))
+// Get implements [SharedPlans]. It never reads more than one byte beyond [maxStoredPlan], whatever the key holds.
+func (r *RedisPlans) Get(ctx context.Context, hash string) ([]byte, bool, error) {
+	body, err := redis.Bytes(r.client.Do(ctx, "GETRANGE", redisPrefix+hash, 0, maxStoredPlan))
 	switch {
 	case redis.HasErrorPrefix(err, "WRONGTYPE"):
 		return nil, true, nil // something is there, and it is no plan
@@ -48,16 +50,16 @@ func (r *Redis) Get(ctx context.Context, hash string) ([]byte, bool, error) {
 	}
 }
 
-// Set implements [Shared].
-func (r *Redis) Set(ctx context.Context, hash string, body []byte) error {
+// Set implements [SharedPlans].
+func (r *RedisPlans) Set(ctx context.Context, hash string, body []byte) error {
 	if _, err := r.client.Do(ctx, "SET", redisPrefix+hash, body, "PX", r.ttl.Milliseconds()); err != nil {
 		return fmt.Errorf("set plan in Redis: %w", err)
 	}
 	return nil
 }
 
-// Drop implements [Shared].
-func (r *Redis) Drop(ctx context.Context, hash string) error {
+// Drop implements [SharedPlans].
+func (r *RedisPlans) Drop(ctx context.Context, hash string) error {
 	if _, err := r.client.Do(ctx, "DEL", redisPrefix+hash); err != nil {
 		return fmt.Errorf("drop plan from Redis: %w", err)
 	}
@@ -65,4 +67,4 @@ func (r *Redis) Drop(ctx context.Context, hash string) error {
 }
 
 // Close ends the connections.
-func (r *Redis) Close() error { return r.client.Close() }
+func (r *RedisPlans) Close() error { return r.client.Close() }

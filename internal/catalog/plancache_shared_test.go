@@ -1,4 +1,4 @@
-package plancache
+package catalog
 
 import (
 	"bytes"
@@ -17,28 +17,28 @@ import (
 )
 
 func TestASecondProcessReadsTheSharedTier(t *testing.T) {
-	s, h := stored("a")
+	s, h := storedPlans("a")
 	shared := &fakeTier{}
-	_, err := open(t, Config{Backend: s, Shared: shared}).Plan(t.Context(), h[0])
+	_, err := openPlanCache(t, PlanCacheConfig{Backend: s, Shared: shared}).Plan(t.Context(), h[0])
 	require.NoError(t, err)
-	var tiers []Tier
-	second := open(t, Config{Backend: s, Shared: shared, Looked: func(tier Tier) { tiers = append(tiers, tier) }})
+	var tiers []PlanTier
+	second := openPlanCache(t, PlanCacheConfig{Backend: s, Shared: shared, Looked: func(tier PlanTier) { tiers = append(tiers, tier) }})
 	for range 2 {
 		p, err := second.Plan(t.Context(), h[0])
 		require.NoError(t, err)
 		require.Equal(t, "a", p.Agent)
 	}
 	require.Equal(t, int32(1), s.reads.Load())
-	require.Equal(t, []Tier{TierShared, TierMemory}, tiers)
+	require.Equal(t, []PlanTier{PlanTierShared, PlanTierMemory}, tiers)
 }
 
 func TestWhatTheSharedTierMayNotHold(t *testing.T) {
-	_, other, _ := plan("b")
+	_, other, _ := testPlan("b")
 	for name, body := range map[string][]byte{
-		"another plan": other, "nothing": {}, "rubbish": []byte("x"), "too much": bytes.Repeat([]byte(" "), MaxPlan+1),
+		"another plan": other, "nothing": {}, "rubbish": []byte("x"), "too much": bytes.Repeat([]byte(" "), maxStoredPlan+1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, h := stored("a")
+			s, h := storedPlans("a")
 			shared := &fakeTier{}
 			require.NoError(t, shared.Set(t.Context(), h[0], body))
 			var calls []string
@@ -47,7 +47,7 @@ func TestWhatTheSharedTierMayNotHold(t *testing.T) {
 				return nil
 			}
 			core, logs := observer.New(zapcore.WarnLevel)
-			p, err := open(t, Config{Backend: s, Shared: shared, Logger: zap.New(core)}).Plan(t.Context(), h[0])
+			p, err := openPlanCache(t, PlanCacheConfig{Backend: s, Shared: shared, Logger: zap.New(core)}).Plan(t.Context(), h[0])
 			require.NoError(t, err)
 			require.Equal(t, "a", p.Agent)
 			require.Equal(t, []string{"get", "drop", "set"}, calls)
@@ -60,10 +60,10 @@ func TestWhatTheSharedTierMayNotHold(t *testing.T) {
 }
 
 func TestNothingWrongReachesTheSharedTier(t *testing.T) {
-	s, h := stored("a")
+	s, h := storedPlans("a")
 	s.bodies[h[0]] = []byte("{}")
 	shared := &fakeTier{}
-	_, err := open(t, Config{Backend: s, Shared: shared}).Plan(t.Context(), h[0])
+	_, err := openPlanCache(t, PlanCacheConfig{Backend: s, Shared: shared}).Plan(t.Context(), h[0])
 	require.Equal(t, agent.CodeInternal, agent.CodeOf(err))
 	_, ok, err := shared.Get(t.Context(), h[0])
 	require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestASharedTierThatFailsIsLeftAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, h := stored("a", "b", "c", "d", "e", "f", "g", "h", "i")
+				s, h := storedPlans("a", "b", "c", "d", "e", "f", "g", "h", "i")
 				asked := 0
 				failing := true
 				shared := &fakeTier{before: func(ctx context.Context, call string) error {
@@ -93,7 +93,7 @@ func TestASharedTierThatFailsIsLeftAlone(t *testing.T) {
 					return nil
 				}}
 				core, logs := observer.New(zapcore.WarnLevel)
-				cache := open(t, Config{Backend: s, Shared: shared, Logger: zap.New(core)})
+				cache := openPlanCache(t, PlanCacheConfig{Backend: s, Shared: shared, Logger: zap.New(core)})
 				ask := func(calls int, delay time.Duration) {
 					t.Helper()
 					before, began := asked, time.Now()

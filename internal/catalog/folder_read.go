@@ -1,4 +1,4 @@
-package source
+package catalog
 
 import (
 	"cmp"
@@ -23,34 +23,34 @@ const (
 	batchSize = 1000 // entries of a folder that are read at a time
 )
 
-// bounds limit a folder; a larger one is not applied.
-type bounds struct {
+// folderBounds limit a folder; a larger one is not applied.
+type folderBounds struct {
 	file, total    int // bytes of one file and of all
 	files, entries int // entries: files and folders of any name
 	depth          int // folders
 }
 
-func defaultBounds() bounds {
-	return bounds{file: 1 << 20, total: 64 << 20, files: 10_000, entries: 100_000, depth: 32}
+func defaultFolderBounds() folderBounds {
+	return folderBounds{file: 1 << 20, total: 64 << 20, files: 10_000, entries: 100_000, depth: 32}
 }
 
-// digest is the sha-256 of a snapshot.
-type digest [sha256.Size]byte
+// folderDigest is the sha-256 of a snapshot.
+type folderDigest [sha256.Size]byte
 
-// snapshot is the state of a folder.
-type snapshot struct {
+// folderState is the state of a folder.
+type folderState struct {
 	files  []agent.ManifestFile // sorted by name, relative to the folder and with slashes
 	faults agent.Faults         // what could not be read
-	digest digest               // of the files and the faults
+	digest folderDigest         // of the files and the faults
 	took   time.Duration        // to read
 }
 
-// reader reads a folder through an [os.Root], which refuses every path that leads out of it.
-type reader struct {
+// folderReader reads a folder through an [os.Root], which refuses every path that leads out of it.
+type folderReader struct {
 	root    *os.Root
 	base    string
-	bounds  bounds
-	snap    *snapshot
+	bounds  folderBounds
+	snap    *folderState
 	dirs    []fs.FileInfo // the folders that were read
 	links   []string      // links to folders, which are read last, so that each folder is read once and under its own name
 	entries int
@@ -58,10 +58,10 @@ type reader struct {
 	full    bool // a bound of the whole folder was reached
 }
 
-// readAll returns the state of a folder. What cannot be read is a fault in it.
-func readAll(base string, within bounds) *snapshot {
+// readFolder returns the state of a folder. What cannot be read is a fault in it.
+func readFolder(base string, within folderBounds) *folderState {
 	began := time.Now()
-	r := &reader{base: base, bounds: within, snap: &snapshot{}}
+	r := &folderReader{base: base, bounds: within, snap: &folderState{}}
 	root, err := os.OpenRoot(base)
 	if err != nil {
 		r.addFault("", "folder %q: %w", base, withoutPath(err))
@@ -84,7 +84,7 @@ func readAll(base string, within bounds) *snapshot {
 }
 
 // readFolder reads a folder and what is below it. A folder that was reached through a link may have been read before.
-func (r *reader) readFolder(name string, linked bool) {
+func (r *folderReader) readFolder(name string, linked bool) {
 	if r.full {
 		return
 	}
@@ -118,7 +118,7 @@ func (r *reader) readFolder(name string, linked bool) {
 }
 
 // readEntries returns the sorted entries of a folder. info is nil if the folder was read before or a bound was reached.
-func (r *reader) readEntries(name string, linked bool) (info fs.FileInfo, found []fs.DirEntry, err error) {
+func (r *folderReader) readEntries(name string, linked bool) (info fs.FileInfo, found []fs.DirEntry, err error) {
 	d, err := r.root.Open(name)
 	if err != nil {
 		return nil, nil, err
@@ -150,7 +150,7 @@ func (r *reader) readEntries(name string, linked bool) (info fs.FileInfo, found 
 
 // readLink reads a file behind a link and postpones a folder. A link that leads nowhere is a fault only if it has the name of a manifest;
 // one that leads out of the folder always is, because nobody would notice that its documents are missing.
-func (r *reader) readLink(name string) {
+func (r *folderReader) readLink(name string) {
 	info, err := r.root.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !isManifest(name):
@@ -163,7 +163,7 @@ func (r *reader) readLink(name string) {
 	}
 }
 
-func (r *reader) readFile(name string) {
+func (r *folderReader) readFile(name string) {
 	if len(r.snap.files) == r.bounds.files {
 		r.stopAtLimit("more than %s files", humanize.Comma(int64(r.bounds.files)))
 		return
@@ -192,7 +192,7 @@ func (r *reader) readFile(name string) {
 }
 
 // readContent returns the bytes of a file, at most one more than allowed.
-func (r *reader) readContent(name string) (data []byte, err error) {
+func (r *folderReader) readContent(name string) (data []byte, err error) {
 	f, err := r.root.Open(name)
 	if err != nil {
 		return nil, err
@@ -201,20 +201,20 @@ func (r *reader) readContent(name string) (data []byte, err error) {
 	return io.ReadAll(io.LimitReader(f, int64(r.bounds.file)+1))
 }
 
-func (r *reader) addFault(name, format string, args ...any) {
+func (r *folderReader) addFault(name, format string, args ...any) {
 	if len(r.snap.faults) < maxFaults {
 		r.snap.faults = append(r.snap.faults, agent.Fault{File: name, Message: fmt.Errorf(format, args...).Error()})
 	}
 }
 
 // stopAtLimit ends the reading at a bound of the whole folder. Its fault is reported however many others there are.
-func (r *reader) stopAtLimit(format string, args ...any) {
+func (r *folderReader) stopAtLimit(format string, args ...any) {
 	r.full = true
 	r.snap.faults = append(r.snap.faults, agent.Fault{Message: fmt.Sprintf("folder %q: "+format, append([]any{r.base}, args...)...)})
 }
 
 // computeDigest returns a digest of names, contents and faults.
-func (s *snapshot) computeDigest() digest {
+func (s *folderState) computeDigest() folderDigest {
 	h := sha256.New()
 	for _, f := range s.files {
 		fmt.Fprintf(h, "%d:%s%d:", len(f.Name), f.Name, len(f.Data))
@@ -223,7 +223,7 @@ func (s *snapshot) computeDigest() digest {
 	for _, f := range s.faults {
 		fmt.Fprintf(h, "!%s\n", f.String())
 	}
-	return digest(h.Sum(nil))
+	return folderDigest(h.Sum(nil))
 }
 
 // isManifest reports whether a file of that name holds documents. Backups and swap files of editors (x.yaml~, #x.yaml#, .x.yaml.swp) do not.

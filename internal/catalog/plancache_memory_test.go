@@ -1,4 +1,4 @@
-package plancache
+package catalog
 
 import (
 	"testing"
@@ -13,11 +13,11 @@ import (
 // Nobody asks for what has expired, so it goes when something else comes. The clock is synctest's.
 func TestWhatHasExpiredMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, err := newMemory(10, 1000, time.Minute)
+		m, err := newPlanMemory(10, 1000, time.Minute)
 		require.NoError(t, err)
 		add := func(hash string, plans int, bytes int64) {
 			t.Helper()
-			m.add(hash, &entry{plan: &agent.Plan{}, body: make([]byte, 100)})
+			m.add(hash, &cachedPlan{plan: &agent.Plan{}, body: make([]byte, 100)})
 			require.Equal(t, plans, m.lru.Len())
 			require.Equal(t, bytes, m.bytes)
 		}

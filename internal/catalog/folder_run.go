@@ -1,4 +1,4 @@
-package source
+package catalog
 
 import (
 	"context"
@@ -13,7 +13,7 @@ const (
 // Run polls the folder and applies its changes until ctx ends. It reads the folder first, for changes since [Folder.Load]. It does not
 // rely on events of the file system, which network mounts do not send.
 func (f *Folder) Run(ctx context.Context) {
-	for wait := time.Duration(0); wait >= 0 && sleep(ctx, wait); {
+	for wait := time.Duration(0); wait >= 0 && sleepFor(ctx, wait); {
 		wait = f.checkOnce(ctx)
 	}
 }
@@ -33,13 +33,13 @@ func (f *Folder) checkOnce(ctx context.Context) time.Duration {
 }
 
 // readUntilStable reads the folder until two reads agree: a file may be truncated now and written later. It returns false if ctx has ended.
-func (f *Folder) readUntilStable(ctx context.Context) (*snapshot, bool) {
+func (f *Folder) readUntilStable(ctx context.Context) (*folderState, bool) {
 	s := f.read()
 	if s.digest == f.lastDigest {
 		return s, true
 	}
 	for range maxReads - 1 {
-		if !sleep(ctx, f.cfg.settle) {
+		if !sleepFor(ctx, f.cfg.settle) {
 			return nil, false
 		}
 		before := s.digest
@@ -50,8 +50,8 @@ func (f *Folder) readUntilStable(ctx context.Context) (*snapshot, bool) {
 	return s, true
 }
 
-// sleep waits for d and reports whether ctx lasted that long.
-func sleep(ctx context.Context, d time.Duration) bool {
+// sleepFor waits for d and reports whether ctx lasted that long.
+func sleepFor(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

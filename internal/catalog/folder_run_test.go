@@ -1,4 +1,4 @@
-package source
+package catalog
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ func TestRunFollows(t *testing.T) {
 		want state
 	}
 	put := func(name, text string) func(*testing.T, string) {
-		return func(t *testing.T, dir string) { write(t, dir, name, text) }
+		return func(t *testing.T, dir string) { writeFile(t, dir, name, text) }
 	}
 	move := func(from, to string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
@@ -41,11 +41,11 @@ func TestRunFollows(t *testing.T) {
 		"an editor that writes beside and renames": {
 			{put("a.yaml", "1"), state{"a.yaml": "1"}},
 			{func(t *testing.T, dir string) {
-				write(t, dir, ".a.yaml.swp", "x")
-				write(t, dir, "4913", "")
+				writeFile(t, dir, ".a.yaml.swp", "x")
+				writeFile(t, dir, "4913", "")
 				require.NoError(t, os.Remove(filepath.Join(dir, "4913")))
 				move("a.yaml", "a.yaml~")(t, dir)
-				write(t, dir, "a.yaml.tmp", "2")
+				writeFile(t, dir, "a.yaml.tmp", "2")
 				move("a.yaml.tmp", "a.yaml")(t, dir)
 			}, state{"a.yaml": "2"}},
 		},
@@ -63,11 +63,11 @@ func TestRunFollows(t *testing.T) {
 			{put("a.yaml", "1"), state{"a.yaml": "1"}},
 			{func(t *testing.T, dir string) {
 				remove("")(t, dir)
-				write(t, dir, "a.yaml", "2")
+				writeFile(t, dir, "a.yaml", "2")
 			}, state{"a.yaml": "2"}},
 			{put("a.yaml", "3"), state{"a.yaml": "3"}},
 			{func(t *testing.T, dir string) {
-				write(t, dir+".new", "b.yaml", "4")
+				writeFile(t, dir+".new", "b.yaml", "4")
 				require.NoError(t, os.Rename(dir, dir+".old"))
 				require.NoError(t, os.Rename(dir+".new", dir))
 			}, state{"b.yaml": "4"}},
@@ -75,15 +75,15 @@ func TestRunFollows(t *testing.T) {
 		},
 		"a ConfigMap that is swapped": {
 			{func(t *testing.T, dir string) {
-				write(t, dir, "..1/a.yaml", "1")
-				write(t, dir, "..1/sub/b.yaml", "1")
+				writeFile(t, dir, "..1/a.yaml", "1")
+				writeFile(t, dir, "..1/sub/b.yaml", "1")
 				for link, to := range map[string]string{"..data": "..1", "a.yaml": "..data/a.yaml", "sub": "..data/sub"} {
 					require.NoError(t, os.Symlink(to, filepath.Join(dir, link)))
 				}
 			}, state{"a.yaml": "1", "sub/b.yaml": "1"}},
 			{func(t *testing.T, dir string) {
-				write(t, dir, "..2/a.yaml", "2")
-				write(t, dir, "..2/sub/b.yaml", "2")
+				writeFile(t, dir, "..2/a.yaml", "2")
+				writeFile(t, dir, "..2/sub/b.yaml", "2")
 				require.NoError(t, os.Symlink("..2", filepath.Join(dir, "..data_tmp")))
 				move("..data_tmp", "..data")(t, dir)
 				remove("..1")(t, dir)
@@ -93,48 +93,48 @@ func TestRunFollows(t *testing.T) {
 	}
 	for name, steps := range cases {
 		t.Run(name, func(t *testing.T) {
-			dir, c := filepath.Join(t.TempDir(), "catalog"), newCatalog(t)
+			dir, c := filepath.Join(t.TempDir(), "catalog"), newFakeCatalog(t)
 			require.NoError(t, os.Mkdir(dir, 0o750))
 			f := c.open(dir)
 			require.NoError(t, f.Load(t.Context()))
 			c.reach(state{})
-			run(t, f)
+			runFolder(t, f)
 			for _, s := range steps {
 				s.do(t, dir)
 				c.reach(s.want)
 			}
-			s := await(t, f, true)
+			s := awaitFolder(t, f, true)
 			require.Empty(t, s.Faults)
 		})
 	}
 }
 
 func TestRunKeepsTheLastGoodState(t *testing.T) {
-	dir, c := t.TempDir(), newCatalog(t)
-	write(t, dir, "a.yaml", "1")
+	dir, c := t.TempDir(), newFakeCatalog(t)
+	writeFile(t, dir, "a.yaml", "1")
 	f := c.open(dir)
-	run(t, f)
+	runFolder(t, f)
 	c.reach(map[string]string{"a.yaml": "1"})
-	write(t, dir, "a.yaml", "broken")
+	writeFile(t, dir, "a.yaml", "broken")
 	c.reach(map[string]string{"a.yaml": "broken"})
-	s := await(t, f, false)
+	s := awaitFolder(t, f, false)
 	require.Equal(t, []agent.Fault{{File: "a.yaml", Line: 1, Message: "is broken"}}, s.Faults)
 	require.Contains(t, s.Detail, "serving the last good state: 1 file, revision 1")
-	write(t, dir, "a.yaml", "2")
+	writeFile(t, dir, "a.yaml", "2")
 	c.reach(map[string]string{"a.yaml": "2"})
-	require.Empty(t, await(t, f, true).Faults)
+	require.Empty(t, awaitFolder(t, f, true).Faults)
 }
 
 func TestRunAppliesABurstFewTimes(t *testing.T) {
-	dir, c := t.TempDir(), newCatalog(t)
+	dir, c := t.TempDir(), newFakeCatalog(t)
 	f := c.open(dir, func(cfg *FolderConfig) { cfg.settle = 200 * time.Millisecond })
-	run(t, f)
+	runFolder(t, f)
 	c.reach(map[string]string{})
 	want := map[string]string{}
 	for i := range 200 {
 		name := fmt.Sprintf("%d.yaml", i%20)
 		want[name] = fmt.Sprint(i)
-		write(t, dir, name, want[name])
+		writeFile(t, dir, name, want[name])
 	}
 	c.reach(want)
 	require.LessOrEqual(t, c.applied.Load(), int32(5))
@@ -152,16 +152,16 @@ func TestRunReadsUntilNothingMoves(t *testing.T) {
 	} {
 		for _, loaded := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, loaded before: %t", name, loaded), func(t *testing.T) {
-				dir, c := t.TempDir(), newCatalog(t)
-				write(t, dir, "a.yaml", "before")
+				dir, c := t.TempDir(), newFakeCatalog(t)
+				writeFile(t, dir, "a.yaml", "before")
 				f := c.open(dir)
 				if loaded {
 					require.NoError(t, f.Load(t.Context()))
 					c.reach(map[string]string{"a.yaml": "before"})
 				}
 				read, reads := f.read, 0
-				f.read = func() *snapshot {
-					write(t, dir, "a.yaml", tc.states[min(reads, len(tc.states)-1)])
+				f.read = func() *folderState {
+					writeFile(t, dir, "a.yaml", tc.states[min(reads, len(tc.states)-1)])
 					reads++
 					return read()
 				}
@@ -174,20 +174,20 @@ func TestRunReadsUntilNothingMoves(t *testing.T) {
 }
 
 func TestRunFindsAFolderThatComesBack(t *testing.T) {
-	dir, c := filepath.Join(t.TempDir(), "catalog"), newCatalog(t)
-	write(t, dir, "a.yaml", "1")
+	dir, c := filepath.Join(t.TempDir(), "catalog"), newFakeCatalog(t)
+	writeFile(t, dir, "a.yaml", "1")
 	f := c.open(dir)
-	run(t, f)
+	runFolder(t, f)
 	c.reach(map[string]string{"a.yaml": "1"})
-	await(t, f, true)
+	awaitFolder(t, f, true)
 	require.NoError(t, os.RemoveAll(dir))
-	require.Contains(t, await(t, f, false).Detail, "serving the last good state: 1 file, ")
-	write(t, dir, "a.yaml", "2")
+	require.Contains(t, awaitFolder(t, f, false).Detail, "serving the last good state: 1 file, ")
+	writeFile(t, dir, "a.yaml", "2")
 	c.reach(map[string]string{"a.yaml": "2"})
 }
 
 func TestRunTriesAgainWhatPasses(t *testing.T) {
-	dir, c := t.TempDir(), newCatalog(t)
+	dir, c := t.TempDir(), newFakeCatalog(t)
 	c.refuse = func(map[string]string) error {
 		if c.applied.Load() <= 3 {
 			return agent.Errorf(agent.CodeUnavailable, "commit", "no database")
@@ -196,15 +196,15 @@ func TestRunTriesAgainWhatPasses(t *testing.T) {
 	}
 	f := c.open(dir)
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(f.Load(t.Context())))
-	run(t, f)
+	runFolder(t, f)
 	for range 4 {
 		c.reach(map[string]string{})
 	}
-	await(t, f, true)
+	awaitFolder(t, f, true)
 }
 
 func TestALookAtTheSameStateChangesNothing(t *testing.T) {
-	dir, c := t.TempDir(), newCatalog(t)
+	dir, c := t.TempDir(), newFakeCatalog(t)
 	f := c.open(dir)
 	look := func(applied int32) {
 		t.Helper()
@@ -213,43 +213,43 @@ func TestALookAtTheSameStateChangesNothing(t *testing.T) {
 	}
 	look(1)
 	before := f.Status().At
-	write(t, dir, "notes.txt", "x")
+	writeFile(t, dir, "notes.txt", "x")
 	look(1)
 	require.True(t, f.Status().At.After(before), "but it was read")
 
-	write(t, dir, "a.yaml", "broken")
+	writeFile(t, dir, "a.yaml", "broken")
 	look(2)
 	look(2)
 
 	f.retryDelays.InitialInterval = time.Hour // the failure that follows is not due again
 	f.retryDelays.Reset()
 	c.refuse = func(map[string]string) error { return agent.Errorf(agent.CodeUnavailable, "", "x") }
-	write(t, dir, "a.yaml", "1")
+	writeFile(t, dir, "a.yaml", "1")
 	look(3)
 	look(3)
 	f.retryAt = time.Now()
 	look(4)
 	c.refuse = func(map[string]string) error { return nil }
-	write(t, dir, "a.yaml", "2")
+	writeFile(t, dir, "a.yaml", "2")
 	look(5) // a change is tried at once
 	require.True(t, f.Status().OK)
 }
 
 func TestRunEnds(t *testing.T) {
-	dir, c := t.TempDir(), newCatalog(t)
-	stop := run(t, c.open(dir))
+	dir, c := t.TempDir(), newFakeCatalog(t)
+	stop := runFolder(t, c.open(dir))
 	c.reach(map[string]string{})
 	stop()
-	write(t, dir, "a.yaml", "1")
+	writeFile(t, dir, "a.yaml", "1")
 	require.Equal(t, int32(1), c.applied.Load())
 
 	f := c.open(dir, func(cfg *FolderConfig) { cfg.settle = time.Hour }) // while it waits for the folder to come to rest
 	looked := make(chan struct{})
-	f.read = func() *snapshot {
+	f.read = func() *folderState {
 		close(looked)
-		return readAll(dir, defaultBounds())
+		return readFolder(dir, defaultFolderBounds())
 	}
-	stop = run(t, f)
+	stop = runFolder(t, f)
 	<-looked
 	stop()
 	require.Equal(t, int32(1), c.applied.Load())
