@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/termtext"
+	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
 // runTurn runs one turn through the HTTP door and shows it as it happens, then its result and history.
@@ -25,7 +25,7 @@ func (h *instance) runTurn(ctx context.Context, w io.Writer, prompt string) erro
 		return err
 	}
 	var out *agent.AgentStepOutput
-	s := termtext.NewTurnPrinter(w, w)
+	s := cmdline.NewTurnPrinter(w, w)
 	for e, err := range c.Follow(ctx, receipt.TurnID, 0) {
 		if err != nil {
 			return err

@@ -1,5 +1,5 @@
 // Package cmdline is shared by the programs turnstone, worker, starter and dev: it prints one error with suggestions, limits help to a screen,
-// and prints the version.
+// prints the version, shows the events of a turn ([TurnPrinter]), and makes text safe to print at a terminal.
 package cmdline
 
 import (

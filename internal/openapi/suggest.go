@@ -7,7 +7,7 @@ import (
 	"unicode"
 
 	"github.com/turnstone-run/turnstone/internal/clip"
-	"github.com/turnstone-run/turnstone/internal/spelling"
+	"github.com/turnstone-run/turnstone/internal/schema"
 )
 
 // maxSuggestions is how many names an error suggests; maxCompared is the number of bytes of a name that are compared.
@@ -31,7 +31,7 @@ func similarNames(name string, known []string) []string {
 				shared++
 			}
 		}
-		steps := spelling.Distance(strings.Join(wanted, ""), strings.Join(words, ""))
+		steps := schema.EditDistance(strings.Join(wanted, ""), strings.Join(words, ""))
 		if steps <= 1+len(name)/4 || shared > 0 {
 			all = append(all, candidate{other, 4*shared - steps})
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
-	"github.com/turnstone-run/turnstone/internal/termtext"
+	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
 func (a *app) approvalsCommand() *cobra.Command {
@@ -119,7 +119,7 @@ func (a *app) decide(ctx context.Context, c *client.Client, id agent.TurnID, d a
 		return err
 	}
 	fields := map[string]string{"turn_id": string(id), "approval_id": d.ApprovalID, "decision": string(d.Decision)}
-	return a.done(fields, "%s: %s", termtext.Printable(d.ApprovalID), d.Decision)
+	return a.done(fields, "%s: %s", cmdline.Printable(d.ApprovalID), d.Decision)
 }
 
 // decisionFlags are the flags of an answer to an approval.

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/termtext"
+	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
 // maxArgs is the number of characters of a call's arguments that a list shows. It counts what it cuts: who decides has to know of it.
@@ -25,7 +25,7 @@ func (a *app) printApprovals(found []agent.Approval, more bool) error {
 		if err := writeJSON(&text, found, "  "); err != nil {
 			return err
 		}
-		_, err := io.WriteString(a.out, termtext.Visible(text.String()))
+		_, err := io.WriteString(a.out, cmdline.Visible(text.String()))
 		return err
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
@@ -47,9 +47,9 @@ func approvalRow(v *agent.Approval) []string {
 			state += " by " + v.By
 		}
 	}
-	row := []string{clipName(termtext.Visible(v.ApprovalID))}
+	row := []string{clipName(cmdline.Visible(v.ApprovalID))}
 	for _, text := range []string{state, dash(v.Agent), dash(string(v.SessionID)), v.ToolName, momentOr(v.ExpiresAt, "-")} {
-		row = append(row, cell(termtext.Visible(text)))
+		row = append(row, cell(cmdline.Visible(text)))
 	}
 	return append(row, argsLine(v.Args))
 }
@@ -65,7 +65,7 @@ func argsLine(args json.RawMessage) string {
 		_ = writeJSON(&compact, v, "") // it was JSON
 		text = compact.String()
 	}
-	line := []rune(termtext.Printable(termtext.Visible(strings.Join(strings.FieldsFunc(text, endsColumn), " "))))
+	line := []rune(cmdline.Printable(cmdline.Visible(strings.Join(strings.FieldsFunc(text, endsColumn), " "))))
 	if more := len(line) - maxArgs; more > 0 {
 		return string(line[:maxArgs]) + fmt.Sprintf("… and %d more characters; --output json has them", more)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/catalog/manifest"
-	"github.com/turnstone-run/turnstone/internal/termtext"
+	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
 func (a *app) validateCommand() *cobra.Command {
@@ -151,7 +151,7 @@ func diffSide(body json.RawMessage, label string) (text, name string, err error)
 
 // printDiff prints a diff, coloured for a terminal.
 func (a *app) printDiff(text string) {
-	for line := range strings.Lines(termtext.Printable(text)) {
+	for line := range strings.Lines(cmdline.Printable(text)) {
 		if color := lineColor(line); a.color && color != "" {
 			line = "\x1b[" + color + "m" + strings.TrimSuffix(line, "\n") + "\x1b[m\n"
 		}

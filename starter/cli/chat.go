@@ -16,7 +16,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
-	"github.com/turnstone-run/turnstone/internal/termtext"
+	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
 // cancelPatience bounds the request that a Ctrl-C makes.
@@ -126,7 +126,7 @@ func (s *chatSession) follow(ctx context.Context, start func(context.Context) (a
 	if s.output == "json" {
 		answer = io.Discard
 	}
-	t := chatTurn{chatSession: s, id: receipt.TurnID, screen: termtext.NewTurnPrinter(answer, s.errOut)}
+	t := chatTurn{chatSession: s, id: receipt.TurnID, screen: cmdline.NewTurnPrinter(answer, s.errOut)}
 	t.screen.Program = s.program
 	if interrupted {
 		if err := t.cancel(ctx); err != nil {
@@ -168,7 +168,7 @@ type chatTurn struct {
 	*chatSession
 
 	id         agent.TurnID
-	screen     *termtext.TurnPrinter
+	screen     *cmdline.TurnPrinter
 	pending    []agent.Approval
 	waiting    bool
 	mute       bool // the input has ended: nobody can be asked

@@ -9,7 +9,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
-	"github.com/turnstone-run/turnstone/internal/termtext"
+	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
 // turnFlags are the flags of chat and start that become fields of the request.
@@ -66,7 +66,7 @@ func (a *app) tailCommand() *cobra.Command {
 }
 
 func (a *app) tail(ctx context.Context, c *client.Client, id agent.TurnID, after int64) error {
-	display := termtext.NewTurnPrinter(a.out, a.errOut)
+	display := cmdline.NewTurnPrinter(a.out, a.errOut)
 	display.Program = a.program
 	for e, err := range c.Follow(ctx, id, after) {
 		if err != nil {

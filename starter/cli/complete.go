@@ -10,7 +10,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
-	"github.com/turnstone-run/turnstone/internal/termtext"
+	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
 // Someone waits for a completion: what the server does not answer at once is not offered.
@@ -252,7 +252,7 @@ func firstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
 
 // completionOf returns a choice with its description, if it has one.
 func completionOf(name, description string) cobra.Completion {
-	if description = termtext.OneLine(termtext.Printable(description), cellWidth); description == "" {
+	if description = cmdline.OneLine(cmdline.Printable(description), cellWidth); description == "" {
 		return name
 	}
 	return cobra.CompletionWithDesc(name, description)

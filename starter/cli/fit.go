@@ -3,7 +3,7 @@ package cli
 import (
 	"unicode/utf8"
 
-	"github.com/turnstone-run/turnstone/internal/termtext"
+	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
 const (
@@ -43,7 +43,7 @@ func fitColumns(rows [][]string, width int) {
 	for _, row := range rows {
 		for i := 1; i < len(row); i++ {
 			if utf8.RuneCountInString(row[i]) > widths[i] {
-				row[i] = termtext.OneLine(row[i], widths[i]-1) // and the sign that it was cut
+				row[i] = cmdline.OneLine(row[i], widths[i]-1) // and the sign that it was cut
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
-	"github.com/turnstone-run/turnstone/internal/termtext"
+	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
 func (a *app) knowledgeCommand() *cobra.Command {
@@ -66,7 +66,7 @@ func (a *app) printPassages(passages *[]agent.Passage) error {
 		if p.Page > 0 {
 			from += fmt.Sprintf(", page %d", p.Page)
 		}
-		a.printLine("[%d] %s  (%.4f)\n    %s", i+1, clipName(from), p.Score, termtext.OneLine(p.Text, 400))
+		a.printLine("[%d] %s  (%.4f)\n    %s", i+1, clipName(from), p.Score, cmdline.OneLine(p.Text, 400))
 	}
 	if len(*passages) == 0 {
 		a.printNote("nothing found")

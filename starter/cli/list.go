@@ -13,7 +13,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
-	"github.com/turnstone-run/turnstone/internal/termtext"
+	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
 const (
@@ -146,10 +146,10 @@ func (a *app) table(header string, rows [][]string) error {
 }
 
 // cell returns a value that fits a table: one bounded line that cannot steer the terminal.
-func cell(text string) string { return termtext.OneLine(termtext.Printable(text), cellWidth) }
+func cell(text string) string { return cmdline.OneLine(cmdline.Printable(text), cellWidth) }
 
 // clipName returns one line of names that may be copied.
-func clipName(text string) string { return termtext.OneLine(termtext.Printable(text), nameWidth) }
+func clipName(text string) string { return cmdline.OneLine(cmdline.Printable(text), nameWidth) }
 
 // dash returns "-" for an empty value of a table.
 func dash(text string) string { return cmp.Or(text, "-") }
@@ -191,12 +191,12 @@ func count(n int, noun string) string {
 
 // printLine prints a line of text that cannot steer the terminal.
 func (a *app) printLine(format string, args ...any) {
-	fmt.Fprintln(a.out, termtext.Printable(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(a.out, cmdline.Printable(fmt.Sprintf(format, args...)))
 }
 
 // printNote prints a line about the output on standard error.
 func (a *app) printNote(format string, args ...any) {
-	fmt.Fprintln(a.errOut, termtext.Printable(a.named(fmt.Sprintf(format, args...))))
+	fmt.Fprintln(a.errOut, cmdline.Printable(a.named(fmt.Sprintf(format, args...))))
 }
 
 // fact prints a name and its value on one line; nothing if the value is empty.

@@ -6,7 +6,7 @@ import (
 	"unicode"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/termtext"
+	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
 // What a diagram shows at most: Mermaid refuses more than 500 edges or 50,000 characters.
@@ -194,7 +194,7 @@ func label(lines ...string) string {
 		if i > 0 {
 			b.WriteString("<br/>")
 		}
-		runes := []rune(termtext.OneLine(termtext.Printable(line), maxLabel))
+		runes := []rune(cmdline.OneLine(cmdline.Printable(line), maxLabel))
 		for j, r := range runes {
 			// "1. x" and "- x" would be a list.
 			mark := (r == '.' || r == '-') && j+1 < len(runes) && runes[j+1] == ' '

@@ -11,7 +11,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
-	"github.com/turnstone-run/turnstone/internal/termtext"
+	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
 func (a *app) planCommand() *cobra.Command {
@@ -70,7 +70,7 @@ func (a *app) printPlan(body []byte, diagram bool) error {
 		if err := json.Indent(&pretty, body, "", "  "); err != nil {
 			return fmt.Errorf("decode plan: %w", err)
 		}
-		fmt.Fprintln(a.out, termtext.Printable(pretty.String()))
+		fmt.Fprintln(a.out, cmdline.Printable(pretty.String()))
 		return nil
 	}
 	var p agent.Plan

@@ -19,7 +19,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/cmdline"
-	"github.com/turnstone-run/turnstone/internal/termtext"
 )
 
 const defaultServer = "http://127.0.0.1:8080"
@@ -128,7 +127,7 @@ const maxFaults = 200
 
 func (a *app) printFaults(to io.Writer, faults agent.Faults) {
 	for i := range faults[:min(len(faults), maxFaults)] {
-		fmt.Fprintln(to, termtext.OneLine(termtext.Printable(faults[i].String()), 1000))
+		fmt.Fprintln(to, cmdline.OneLine(cmdline.Printable(faults[i].String()), 1000))
 	}
 	if more := len(faults) - maxFaults; more > 0 {
 		fmt.Fprintf(to, "… and %d more\n", more)

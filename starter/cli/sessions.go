@@ -10,7 +10,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
-	"github.com/turnstone-run/turnstone/internal/termtext"
+	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
 func (a *app) sessionsCommand() *cobra.Command {
@@ -73,15 +73,15 @@ func blockLine(b *agent.Block) string {
 	case agent.BlockText:
 		return strings.TrimRight(b.Text, "\n")
 	case agent.BlockReasoning:
-		return "[reasoning] " + termtext.OneLine(b.Reasoning, 400)
+		return "[reasoning] " + cmdline.OneLine(b.Reasoning, 400)
 	case agent.BlockToolCall, agent.BlockInvalidToolCall, agent.BlockServerToolCall:
-		return "→ " + b.Name + " " + termtext.OneLine(string(b.Args), 400)
+		return "→ " + b.Name + " " + cmdline.OneLine(string(b.Args), 400)
 	case agent.BlockToolResult, agent.BlockServerToolResult:
 		mark := "✓ "
 		if b.Status == agent.ResultError {
 			mark = "✗ "
 		}
-		line := mark + termtext.OneLine(string(b.Output), 400)
+		line := mark + cmdline.OneLine(string(b.Output), 400)
 		if b.Ref != "" {
 			line += " " + b.Ref
 		}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
-	"github.com/turnstone-run/turnstone/internal/termtext"
+	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
 // turnReport is a turn with what its events say of it.
@@ -213,7 +213,7 @@ func (a *app) printTurnReport(r *turnReport) error {
 	for i := range r.Pending {
 		p := &r.Pending[i]
 		a.printLine("\nwaits: %s %s", p.ToolName, argsLine(p.Args))
-		a.printLine("  %s", termtext.Visible(p.Command))
+		a.printLine("  %s", cmdline.Visible(p.Command))
 	}
 	if r.Output != nil && r.Output.Output != "" {
 		a.printLine("\n%s", strings.TrimRight(r.Output.Output, "\n"))
@@ -245,7 +245,7 @@ func (a *app) printWork(r *turnReport) error {
 		}
 		return []string{
 			decimal(w.Step), cmp.Or(w.Tool, w.Model), w.Status, formatDuration(w.StartedAt, w.EndedAt), tokens, cost,
-			dash(termtext.Visible(string(w.Input))),
+			dash(cmdline.Visible(string(w.Input))),
 		}
 	}, r.Steps)
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/spelling"
+	"github.com/turnstone-run/turnstone/internal/schema"
 )
 
 // suggestField returns a question about the field that was probably meant, empty if no name is similar.
@@ -16,7 +16,7 @@ func suggestField(name string, fields map[string]any) string {
 	}
 	best, bestEdits := "", 1+min(2, len(name)/3)
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
-		edits := spelling.Distance(plain(name), plain(field))
+		edits := schema.EditDistance(plain(name), plain(field))
 		if edits < bestEdits || edits == bestEdits && best != "" && lengthDifference(field, name) < lengthDifference(best, name) {
 			best, bestEdits = field, edits
 		}

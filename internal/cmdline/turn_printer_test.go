@@ -1,4 +1,4 @@
-package termtext_test
+package cmdline_test
 
 import (
 	"bytes"
@@ -7,14 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/termtext"
+	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
 // TestCutAnswersSaySo: below an answer that is not whole stands why, below any other nothing.
 func TestCutAnswersSaySo(t *testing.T) {
 	for _, stop := range []agent.StopReason{agent.StopEndTurn, agent.StopMaxTokens, agent.StopFiltered} {
 		var out, notes bytes.Buffer
-		termtext.NewTurnPrinter(&out, &notes).Show(&agent.Event{Type: agent.EventStatus, Status: agent.StatusCompleted, Result: &agent.AgentStepOutput{
+		cmdline.NewTurnPrinter(&out, &notes).Show(&agent.Event{Type: agent.EventStatus, Status: agent.StatusCompleted, Result: &agent.AgentStepOutput{
 			Status: agent.TurnCompleted, Output: "three fl", StopReason: stop,
 		}})
 		require.Contains(t, out.String(), "three fl")

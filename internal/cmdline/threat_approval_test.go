@@ -1,4 +1,4 @@
-package termtext_test
+package cmdline_test
 
 import (
 	"bytes"
@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/termtext"
+	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
 // What a person approves reads as it runs: nothing in the arguments of a call turns, hides or erases what stands around it.
@@ -15,7 +15,7 @@ func TestApprovedArgumentsReadAsTheyRun(t *testing.T) {
 	t.Parallel()
 	args := "{\"to\":\"DE\u202e123\u202c\",\"host\":\"good\u200b.example\u2028\",\"tag\":\"a\U000E0062\",\"esc\":\"\\u001b[2J\\u0007\"}"
 	var out, notes bytes.Buffer
-	termtext.NewTurnPrinter(&out, &notes).Show(&agent.Event{
+	cmdline.NewTurnPrinter(&out, &notes).Show(&agent.Event{
 		Type: agent.EventApprovalRequested, Approval: &agent.Approval{TurnID: "t", ApprovalID: "a", ToolName: "pay\x1b[1A\r", Args: []byte(args)},
 	})
 	shown := notes.String()
@@ -25,5 +25,5 @@ func TestApprovedArgumentsReadAsTheyRun(t *testing.T) {
 	for _, never := range []string{"\u202e", "\u200b", "\u2028", "\U000E0062", "\x1b", "\r"} {
 		require.NotContains(t, shown, never)
 	}
-	require.Equal(t, "Größe 漢字 👩", termtext.Visible("Größe 漢字 👩"))
+	require.Equal(t, "Größe 漢字 👩", cmdline.Visible("Größe 漢字 👩"))
 }

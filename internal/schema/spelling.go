@@ -1,9 +1,8 @@
-// Package spelling compares a name that may be misspelt with the right ones.
-package spelling
+package schema
 
-// Distance returns how many characters must be added, removed, replaced or swapped with their neighbour to make one name of the other. It
+// EditDistance returns how many characters must be added, removed, replaced or swapped with their neighbour to make one name of the other. It
 // takes time in proportion to the product of their lengths.
-func Distance(a, b string) int {
+func EditDistance(a, b string) int {
 	s, t := []rune(a), []rune(b)
 	var before, previous []int
 	current := make([]int, len(t)+1)

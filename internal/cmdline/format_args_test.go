@@ -1,4 +1,4 @@
-package termtext
+package cmdline
 
 import (
 	"encoding/json"

@@ -1,5 +1,4 @@
-// Package termtext shows the events of a turn to a person at a terminal, and makes text safe to print there.
-package termtext
+package cmdline
 
 import (
 	"bytes"
