@@ -17,7 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/devstack"
 	"github.com/turnstone-run/turnstone/internal/devstack/embedded"
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
+	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 	"github.com/turnstone-run/turnstone/turnstonetest"
 	"github.com/turnstone-run/turnstone/workflows"
 )
@@ -34,7 +34,7 @@ func outage() time.Duration {
 // TestPostgresRestarts in mid-stream: the turn goes on by itself, and its viewer with it.
 func TestPostgresRestarts(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Server(t)
+	server := postgrestest.Server(t)
 	s := start(t, func(c *app.Config) { c.Database.URL = app.Secret(server.DSN()) })
 	receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "say 60 words slowly", SessionID: "restart"})
 	require.NoError(t, err)
@@ -52,7 +52,7 @@ func TestPostgresRestarts(t *testing.T) {
 // they are said again.
 func TestPostgresAwayWhileStreaming(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Server(t)
+	server := postgrestest.Server(t)
 	s := start(t, func(c *app.Config) { c.Database.URL = app.Secret(server.DSN()) })
 	receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "say 60 words slowly", SessionID: "away"})
 	require.NoError(t, err)
@@ -71,7 +71,7 @@ func TestPostgresAwayWhileStreaming(t *testing.T) {
 // TestPostgresAwayWhileStoring: the database goes away in the middle of the transaction that ends the turn.
 func TestPostgresAwayWhileStoring(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Server(t)
+	server := postgrestest.Server(t)
 	const answer = "worth keeping"
 	said := make(chan struct{})
 	provider := turnstonetest.NewModel(t, func(x *turnstonetest.Exchange) {

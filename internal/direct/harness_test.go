@@ -14,7 +14,6 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/catalog"
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/direct"
 	"github.com/turnstone-run/turnstone/internal/middleware"
 	"github.com/turnstone-run/turnstone/internal/postgres"
@@ -25,7 +24,7 @@ import (
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { postgrestest.Main(m) }
 
 // world is a driver on a real database. It is also everything else that a turn meets: the plan, the model, the tool, and Temporal.
 type world struct {

@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/health"
 	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 )
 
 func open(t *testing.T, dsn string, most int32) *pgxpool.Pool {
@@ -46,7 +46,7 @@ func database(pool *pgxpool.Pool) *health.Database {
 }
 
 func TestDatabase(t *testing.T) {
-	dsn := pgtest.New(t)
+	dsn := postgrestest.NewEmpty(t)
 	pool := open(t, dsn, 2)
 	db := database(pool)
 
@@ -88,7 +88,7 @@ func TestDatabase(t *testing.T) {
 }
 
 func TestReadOnlyDatabase(t *testing.T) {
-	dsn := pgtest.New(t)
+	dsn := postgrestest.NewEmpty(t)
 	pool := open(t, dsn, 2)
 	_, err := pool.Exec(t.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$`)
 	require.NoError(t, err)
@@ -100,7 +100,7 @@ func TestReadOnlyDatabase(t *testing.T) {
 
 // A server whose disk is full reads, and refuses writes with 53100. The schema first in the path has a repeat that says so, and only then.
 func TestDatabaseWhoseDiskIsFull(t *testing.T) {
-	dsn := pgtest.New(t)
+	dsn := postgrestest.NewEmpty(t)
 	pool := open(t, dsn, 2)
 	require.Equal(t, health.OK, ask(t, database(pool).Probe()).State)
 	for _, sql := range []string{
@@ -143,7 +143,7 @@ func TestDatabaseWithAnswersThatNoTestServerGives(t *testing.T) {
 
 func TestClocksThatDiffer(t *testing.T) {
 	for shift, want := range map[int]health.State{0: health.OK, 4: health.OK, -4: health.OK, 6: health.Degraded, -3600: health.Degraded} {
-		pool := open(t, pgtest.New(t), 2)
+		pool := open(t, postgrestest.NewEmpty(t), 2)
 		db := database(pool)
 		row := db.Row
 		db.Row = func(ctx context.Context, sql string, dest ...any) error {
@@ -158,7 +158,7 @@ func TestClocksThatDiffer(t *testing.T) {
 
 // Everything that a connection is refused for, for real.
 func TestDatabaseThatCannotBeReached(t *testing.T) {
-	server := pgtest.Server(t)
+	server := postgrestest.Server(t)
 	base, err := url.Parse(server.DSN())
 	require.NoError(t, err)
 	password := "pass" + "word-of-the-test"

@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/pglisten"
+	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { postgrestest.Main(m) }
 
 // deadConn is a connection whose other side vanishes without a word: what is written is lost, and nothing comes.
 type deadConn struct {
@@ -49,7 +49,7 @@ func (c *deadConn) Close() error {
 }
 
 func TestListenerReplacesADeadConnection(t *testing.T) {
-	cfg, err := pgxpool.ParseConfig(pgtest.New(t))
+	cfg, err := pgxpool.ParseConfig(postgrestest.NewEmpty(t))
 	require.NoError(t, err)
 	dialled, closed := make(chan *deadConn, 10), make(chan struct{}, 10)
 	dial := cfg.ConnConfig.DialFunc

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 )
 
 const patience = 30 * time.Second
@@ -184,7 +184,7 @@ func TestPollRepairsWhatWasMissed(t *testing.T) {
 }
 
 func TestPollGoesOnWithoutAConnection(t *testing.T) {
-	server := pgtest.Server(t)
+	server := postgrestest.Server(t)
 	pool, err := postgres.Open(t.Context(), postgres.Config{URL: server.DSN()})
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)

@@ -6,10 +6,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
+
+// MigratedDatabase is postgrestest.New, which tests within this package cannot import.
+var MigratedDatabase func(t testing.TB) string
 
 // Statements for the tests of their plans.
 const (

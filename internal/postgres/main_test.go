@@ -12,13 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) {
+	postgres.MigratedDatabase = postgrestest.New
+	postgrestest.Main(m)
+}
 
 var _ turns.TurnStore = (*postgres.Store)(nil)
 
@@ -42,7 +44,7 @@ func newBench(t testing.TB, c postgres.Config) *bench {
 
 func openEmpty(t testing.TB, c *postgres.Config) *pgxpool.Pool {
 	t.Helper()
-	c.URL = pgtest.New(t)
+	c.URL = postgrestest.NewEmpty(t)
 	pool, err := postgres.Open(t.Context(), *c)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)

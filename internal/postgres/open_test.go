@@ -16,12 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 )
 
 func TestOpenBoundsItsConnections(t *testing.T) {
-	pool, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t), MaxConns: 3})
+	pool, err := postgres.Open(t.Context(), postgres.Config{URL: postgrestest.NewEmpty(t), MaxConns: 3})
 	require.NoError(t, err)
 	defer pool.Close()
 	require.EqualValues(t, 3, pool.Config().MaxConns)
@@ -36,7 +36,7 @@ func TestOpenBoundsItsConnections(t *testing.T) {
 }
 
 func TestOpenSaysWhatIsWrong(t *testing.T) {
-	dsn := pgtest.New(t)
+	dsn := postgrestest.NewEmpty(t)
 	tests := map[string]struct {
 		url  string
 		want agent.Code
@@ -57,7 +57,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestOpenRefusesAnotherEncoding(t *testing.T) {
-	dsn := pgtest.New(t)
+	dsn := postgrestest.NewEmpty(t)
 	conn, err := pgx.Connect(t.Context(), dsn)
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
@@ -295,7 +295,7 @@ func TestCancelledCallReleasesItsLocks(t *testing.T) {
 
 func TestStoreSurvivesARestart(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Server(t)
+	server := postgrestest.Server(t)
 	pool, err := postgres.Open(t.Context(), postgres.Config{URL: server.DSN()})
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)

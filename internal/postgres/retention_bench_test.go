@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
@@ -17,11 +16,10 @@ import (
 // a call and a result.
 func oldDatabase(t testing.TB, turns int) *Store {
 	t.Helper()
-	c := Config{URL: pgtest.New(t)}
+	c := Config{URL: MigratedDatabase(t)}
 	pool, err := Open(t.Context(), c)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	require.NoError(t, Migrate(t.Context(), pool))
 	tx, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	text := strings.Repeat("something was said. ", 20)

@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/middleware"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
@@ -21,7 +20,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { postgrestest.Main(m) }
 
 // harness is a set of activities on a real database, with a scripted model and tool.
 type harness struct {

@@ -7,11 +7,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { postgrestest.Main(m) }
 
 // Without a database both commands say at once what is missing.
 func TestNoDatabase(t *testing.T) {
@@ -24,7 +24,7 @@ func TestNoDatabase(t *testing.T) {
 
 // It migrates an empty database, finds nothing to do afterwards, and refuses one of a newer release.
 func TestMigrate(t *testing.T) {
-	dsn := pgtest.New(t)
+	dsn := postgrestest.NewEmpty(t)
 	migrate := func() (string, error) {
 		var out bytes.Buffer
 		root := (&command{program: "worker", out: &out, env: []string{"DATABASE_URL=" + dsn, "TURNSTONE_LOG_LEVEL=error"}}).root()

@@ -14,8 +14,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/channel/telegram"
 	"github.com/turnstone-run/turnstone/internal/channel/telegram/telegramtest"
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
+	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 )
 
 // ann is linked to acme's user ann in most tests; bob is not linked.
@@ -148,4 +148,4 @@ func (b *bench) logged() string {
 	return s.String()
 }
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { postgrestest.Main(m) }

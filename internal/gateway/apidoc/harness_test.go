@@ -15,16 +15,16 @@ import (
 	"github.com/turnstone-run/turnstone/internal/access/accesstest"
 	"github.com/turnstone-run/turnstone/internal/access/credentials"
 	"github.com/turnstone-run/turnstone/internal/channel/telegram/telegramtest"
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/apidoc"
 	"github.com/turnstone-run/turnstone/internal/gateway/chat"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 	"github.com/turnstone-run/turnstone/internal/gateway/openai"
 	"github.com/turnstone-run/turnstone/internal/gateway/ws"
+	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { postgrestest.Main(m) }
 
 // The credentials that the server knows.
 const (

@@ -8,9 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
-	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
 // Statements is a database with Turnstone's schema on a server of its own, which counts the statements that it is sent.
@@ -39,9 +36,7 @@ type Statement struct {
 // Count starts the server. It ends with the test.
 func Count(t testing.TB) *Statements {
 	t.Helper()
-	server, err := pgdev.Start(t.Context(), pgdev.Config{Ephemeral: true})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
+	server := Server(t)
 	s := &Statements{DSN: server.DSN(), t: t}
 	s.prepare()
 	require.NoError(t, server.Suspend(t.Context())) // the library is loaded at the start
@@ -54,13 +49,9 @@ func Count(t testing.TB) *Statements {
 
 // prepare makes the schema and asks the server to count.
 func (s *Statements) prepare() {
-	pool, err := postgres.Open(s.t.Context(), postgres.Config{URL: s.DSN})
-	require.NoError(s.t, err)
-	defer pool.Close()
-	require.NoError(s.t, postgres.Migrate(s.t.Context(), pool))
+	require.NoError(s.t, migrate(s.t.Context(), s.DSN))
 	for _, sql := range []string{`CREATE EXTENSION pg_stat_statements`, `ALTER SYSTEM SET shared_preload_libraries = pg_stat_statements`} {
-		_, err := pool.Exec(s.t.Context(), sql)
-		require.NoError(s.t, err)
+		require.NoError(s.t, execOnce(s.DSN, sql))
 	}
 }
 

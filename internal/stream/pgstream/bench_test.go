@@ -19,14 +19,14 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
+	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
 )
 
 // benchmarkPools runs a benchmark on a server that forgets (fsync off: the cost of the code) and on one that keeps what it
 // promised (fsync on: with the cost of the disk).
 func benchmarkPools(b *testing.B, run func(b *testing.B, pool *pgxpool.Pool)) {
-	b.Run("fsync=off", func(b *testing.B) { run(b, migrated(b, pgtest.New(b)+"&pool_max_conns=10")) })
+	b.Run("fsync=off", func(b *testing.B) { run(b, migrated(b, postgrestest.NewEmpty(b)+"&pool_max_conns=10")) })
 	b.Run("fsync=on", func(b *testing.B) {
 		dir, err := os.MkdirTemp("", "turnstone-bench-")
 		require.NoError(b, err)
@@ -176,7 +176,7 @@ func processorTime(b *testing.B) time.Duration {
 
 func followApart(b *testing.B, streams int, throughRelay bool) {
 	const warm, tokens, parts, interval = 60, 100, 10, 50 * time.Millisecond // 3 s, in which the viewers find the owner, and 5 s
-	cfg, err := pgxpool.ParseConfig(pgtest.New(b) + "&pool_max_conns=10")
+	cfg, err := pgxpool.ParseConfig(postgrestest.NewEmpty(b) + "&pool_max_conns=10")
 	require.NoError(b, err)
 	migrated(b, cfg.ConnString())
 	statements := &countStatements{}

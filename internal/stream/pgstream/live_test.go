@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
+	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 	"github.com/turnstone-run/turnstone/internal/stream"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
 )
@@ -83,7 +83,7 @@ func readShown(ctx context.Context, log *pgstream.Log, id string, after int64) (
 
 // Two processes write one stream: each gives it up when the other asks, and nothing is lost, shown twice or renumbered.
 func TestStreamMovesBetweenProcesses(t *testing.T) {
-	dsn := pgtest.New(t)
+	dsn := postgrestest.NewEmpty(t)
 	pool := migrated(t, dsn)
 	a, b, other := open(t, pool, pgstream.Config{}), open(t, pool, pgstream.Config{}), open(t, pool, pgstream.Config{})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -134,7 +134,7 @@ func TestStreamMovesBetweenProcesses(t *testing.T) {
 
 // A stream that was claimed in the transaction that began its turn needs no statement before its first event, and moves like any other.
 func TestClaimedStream(t *testing.T) {
-	dsn := pgtest.New(t)
+	dsn := postgrestest.NewEmpty(t)
 	pool := migrated(t, dsn)
 	slow, freeze := freezable(t, dsn)
 	here, other := open(t, slow, pgstream.Config{}), open(t, pool, pgstream.Config{})
@@ -174,7 +174,7 @@ func TestStreamIsTakenFromAFrozenProcess(t *testing.T) {
 		{"a part stored", true, []string{"1", "2", "reset p from 1", "reset tool from 3", "new", "COMPLETED"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dsn := pgtest.New(t)
+			dsn := postgrestest.NewEmpty(t)
 			pool := migrated(t, dsn)
 			slow, freeze := freezable(t, dsn)
 			zombie, owner := open(t, slow, pgstream.Config{Flush: 10 * time.Second}), open(t, pool, pgstream.Config{})
@@ -285,7 +285,7 @@ func TestIdleStreamsAreReleased(t *testing.T) {
 
 // A process that stops gives its streams up, also what it is just about to store, and the next one goes on behind them at once.
 func TestStoppedProcessReleasesItsStreams(t *testing.T) {
-	dsn := pgtest.New(t)
+	dsn := postgrestest.NewEmpty(t)
 	slow, freeze := freezable(t, dsn)
 	second := open(t, migrated(t, dsn), pgstream.Config{})
 	first := open(t, slow, pgstream.Config{Flush: time.Millisecond})

@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
+	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
 	"github.com/turnstone-run/turnstone/internal/stream/streamtest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { postgrestest.Main(m) }
 
 func TestConformance(t *testing.T) {
 	pool := newPool(t)
@@ -27,7 +27,7 @@ func TestConformance(t *testing.T) {
 // newPool returns a pool for a new database with the log's tables.
 func newPool(t testing.TB) *pgxpool.Pool {
 	t.Helper()
-	return migrated(t, pgtest.New(t))
+	return migrated(t, postgrestest.NewEmpty(t))
 }
 
 func exec(t testing.TB, pool *pgxpool.Pool, sql string, args ...any) {

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
+	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
 )
 
@@ -48,7 +48,7 @@ func follow(log *pgstream.Log, id string) <-chan []string {
 }
 
 func TestFollowersSurviveARestart(t *testing.T) {
-	server := pgtest.Server(t)
+	server := postgrestest.Server(t)
 	pool := migrated(t, server.DSN())
 	writer, reader := open(t, pool, pgstream.Config{}), open(t, pool, pgstream.Config{})
 	ctx := t.Context()
@@ -185,7 +185,7 @@ func TestStopEndsEverything(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	_, err := pgstream.New(t.Context(), pgstream.Config{})
 	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
-	pool, err := pgxpool.New(t.Context(), pgtest.New(t))
+	pool, err := pgxpool.New(t.Context(), postgrestest.NewEmpty(t))
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	_, err = pgstream.New(t.Context(), pgstream.Config{Pool: pool, Poll: -1})

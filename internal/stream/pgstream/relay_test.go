@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
+	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
 	"github.com/turnstone-run/turnstone/internal/stream/streamtest"
 )
@@ -273,7 +273,7 @@ func TestOwnerStopsCleanly(t *testing.T) {
 func TestStreamIsTakenFromItsOwner(t *testing.T) {
 	for name, killed := range map[string]bool{"killed": true, "frozen": false} {
 		t.Run(name, func(t *testing.T) {
-			dsn := pgtest.New(t)
+			dsn := postgrestest.NewEmpty(t)
 			pool := migrated(t, dsn)
 			slow, freeze := freezable(t, dsn)
 			writer := open(t, slow, pgstream.Config{Flush: slowFlush, Relay: &pgstream.Relay{}})

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
+	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
 )
 
@@ -154,7 +154,7 @@ func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQ
 func (*counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 func TestStatementsPerOperation(t *testing.T) {
-	dsn := pgtest.New(t)
+	dsn := postgrestest.NewEmpty(t)
 	migrated(t, dsn)
 	cfg, err := pgxpool.ParseConfig(dsn)
 	require.NoError(t, err)

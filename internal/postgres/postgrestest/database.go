@@ -1,12 +1,12 @@
-// Package pgtest gives each test a PostgreSQL database of its own. All tests of a process share one throw-away
+// Package postgrestest gives each test a PostgreSQL database of its own. All tests of a process share one throw-away
 // server, started by the first test that asks; tests that stop or restart a server get a private one.
 //
 // The server ends with the test process, however that ends. A package that uses New should add
 //
-//	func TestMain(m *testing.M) { pgtest.Main(m) }
+//	func TestMain(m *testing.M) { postgrestest.Main(m) }
 //
 // so that the server's folder goes at once; without it the next run removes it.
-package pgtest
+package postgrestest
 
 import (
 	"context"
@@ -21,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
+	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
 const (
@@ -35,41 +36,49 @@ var shared struct {
 	server *pgdev.Server
 	err    error
 
-	template    string // database that NewFrom copies
+	template    string // database that New copies
 	templateErr error
 }
 
-// New makes an empty database for the test and returns its DSN. The database is dropped when the test ends,
-// together with connections left open. The test fails at once if no server can be started.
+// New makes a database with Turnstone's schema for the test and returns its DSN. It is a copy of one that is migrated once in a process. The
+// database is dropped when the test ends, together with connections left open. The test fails at once if no server can be started.
 func New(t testing.TB) string {
+	t.Helper()
+	server := sharedServer(t)
+	return create(t, server, migratedTemplate(t, server))
+}
+
+// NewEmpty is [New] for a database without a schema.
+func NewEmpty(t testing.TB) string {
 	t.Helper()
 	return create(t, sharedServer(t), "template1")
 }
 
-// NewFrom is New for a database that holds what fill has put into a first one: copying it is much quicker than to fill each. All calls of a
-// process give the same fill.
-func NewFrom(t testing.TB, fill func(ctx context.Context, dsn string) error) string {
-	t.Helper()
-	server := sharedServer(t)
-	return create(t, server, template(t, server, fill))
-}
-
-// template returns the name of the database that fill has filled, once in a process.
-func template(t testing.TB, server *pgdev.Server, fill func(ctx context.Context, dsn string) error) string {
+// migratedTemplate returns the name of the database that [New] copies.
+func migratedTemplate(t testing.TB, server *pgdev.Server) string {
 	t.Helper()
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.template == "" {
-		shared.template = databaseName("filled")
-		shared.templateErr = exec(server.DSN(), "CREATE DATABASE "+shared.template)
+		shared.template = databaseName("migrated")
+		shared.templateErr = execOnce(server.DSN(), "CREATE DATABASE "+shared.template)
 		if shared.templateErr == nil {
-			shared.templateErr = fill(t.Context(), server.DSNFor(shared.template))
+			shared.templateErr = migrate(t.Context(), server.DSNFor(shared.template))
 		}
 	}
 	if shared.templateErr != nil {
-		t.Fatalf("fill test database: %v", shared.templateErr)
+		t.Fatalf("migrate test database: %v", shared.templateErr)
 	}
 	return shared.template
+}
+
+func migrate(ctx context.Context, dsn string) error {
+	pool, err := postgres.Open(ctx, postgres.Config{URL: dsn})
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return postgres.Migrate(ctx, pool)
 }
 
 // databaseName returns a new name in lower case: PostgreSQL folds unquoted names, and a person may type this one.
@@ -78,11 +87,11 @@ func databaseName(prefix string) string { return prefix + "_" + strings.ToLower(
 func create(t testing.TB, server *pgdev.Server, from string) string {
 	t.Helper()
 	name := databaseName("test")
-	if err := exec(server.DSN(), "CREATE DATABASE "+name+" TEMPLATE "+from+" STRATEGY FILE_COPY"); err != nil {
+	if err := execOnce(server.DSN(), "CREATE DATABASE "+name+" TEMPLATE "+from+" STRATEGY FILE_COPY"); err != nil {
 		t.Fatalf("make test database: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := exec(server.DSN(), "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
+		if err := execOnce(server.DSN(), "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
 			t.Errorf("drop test database: %v", err)
 		}
 	})
@@ -149,7 +158,7 @@ func stop(server *pgdev.Server) error {
 	return server.Stop(ctx)
 }
 
-func exec(dsn, statement string) error {
+func execOnce(dsn, statement string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), sqlTimeout)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, dsn)

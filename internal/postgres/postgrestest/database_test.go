@@ -1,4 +1,4 @@
-package pgtest_test
+package postgrestest_test
 
 import (
 	"testing"
@@ -6,16 +6,16 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
+	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { postgrestest.Main(m) }
 
-func TestNewIsolatesTests(t *testing.T) {
+func TestDatabasesAreSeparate(t *testing.T) {
 	var first, second string
 	t.Run("first", func(t *testing.T) {
-		first = pgtest.New(t)
-		second = pgtest.New(t)
+		first = postgrestest.NewEmpty(t)
+		second = postgrestest.NewEmpty(t)
 		require.NotEqual(t, first, second)
 
 		conn := connect(t, first)
@@ -29,8 +29,8 @@ func TestNewIsolatesTests(t *testing.T) {
 	require.ErrorContains(t, err, "does not exist", "the database goes with its test, open connections or not")
 }
 
-func TestServerIsPrivateAndRestarts(t *testing.T) {
-	server := pgtest.Server(t)
+func TestServerIsPrivate(t *testing.T) {
+	server := postgrestest.Server(t)
 	conn := connect(t, server.DSN())
 	_, err := conn.Exec(t.Context(), "CREATE TABLE thing (id int)")
 	require.NoError(t, err)
