@@ -1,4 +1,4 @@
-// Package retrieval adds documents to knowledge collections and searches them.
+// Package retrieval adds documents to knowledge collections, searches them, and cites them.
 //
 //	Add:    file → document.Parse → documents → chunks → embeddings → Store.PutDocument
 //	Search: query → full text ┐
@@ -6,6 +6,14 @@
 //
 // A collection is a name of a tenant. Its settings come with each call, from the catalog. Every collection has full text. It has vectors if
 // the database can keep them and the collection names an embedding model. If vectors fail in a search, full text answers alone.
+//
+// [QuotePassages] renders passages as numbered, quoted blocks for a prompt, which tells the model to write [1] behind what it takes from the first
+// of them. [Cite] turns these markers into LangChain v1 citation annotations. Numbers count from 1, in the order of the passages, so both must be
+// given the same ones.
+//
+// A passage is quoted material that a stranger may have written. Each of its lines is quoted with "> ", and its title and source are held to one
+// line, so a passage cannot pretend to be another one or to be the end of the context. What it says can still mislead a model: the quotation
+// shows who speaks, no more.
 package retrieval
 
 import (

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/retrieval/citation"
+	"github.com/turnstone-run/turnstone/internal/retrieval"
 )
 
 // addContext adds the branch's prompt, the found passages and the session to a request. They follow the plan's prompt, whose bytes stay the
@@ -63,7 +63,7 @@ func contextOf(passages []agent.Passage) string {
 	if len(passages) == 0 {
 		return "\n\nContext: nothing was found."
 	}
-	return "\n\n" + citation.Context(passages)
+	return "\n\n" + retrieval.QuotePassages(passages)
 }
 
 // addCitations annotates a reply with the passages that it cites, and writes the annotations to the log behind the text.
@@ -77,7 +77,7 @@ func (r *modelRun) addCitations(ctx context.Context, reply *agent.ModelReply) er
 		if b.Type != agent.BlockText {
 			continue
 		}
-		if notes := citation.Cite(b.Text, r.found.Passages); len(notes) > 0 {
+		if notes := retrieval.Cite(b.Text, r.found.Passages); len(notes) > 0 {
 			for j := range notes {
 				notes[j].CitedText = r.filterQuote(ctx, notes[j].CitedText)
 			}

@@ -1,4 +1,4 @@
-package citation
+package retrieval
 
 import (
 	"encoding/json"
@@ -12,8 +12,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// TypeCitation is the type of an annotation that cites.
-const TypeCitation = "citation"
+// typeCitation is the type of an annotation that cites.
+const typeCitation = "citation"
 
 const (
 	maxCited       = 500 // runes of cited_text
@@ -21,8 +21,8 @@ const (
 	maxMarker      = 200 // bytes between the brackets
 )
 
-// extras are the fields of an annotation beyond LangChain's.
-type extras struct {
+// citationExtras are the fields of an annotation beyond LangChain's.
+type citationExtras struct {
 	Collection string `json:"collection,omitempty"`
 	DocumentID string `json:"document_id"`
 	ChunkID    string `json:"chunk_id,omitempty"`
@@ -64,7 +64,7 @@ func Cite(text string, passages []agent.Passage) []agent.Annotation {
 				continue
 			}
 			if made[n-1] == nil {
-				made[n-1] = annotation(&passages[n-1])
+				made[n-1] = citationAnnotation(&passages[n-1])
 			}
 			a := *made[n-1]
 			first, last := start, stop
@@ -128,8 +128,8 @@ func isEscaped(text string, open int) bool {
 	return n%2 == 1
 }
 
-func annotation(p *agent.Passage) *agent.Annotation {
-	a := &agent.Annotation{Type: TypeCitation, Title: p.Title, CitedText: firstRunes(strings.TrimSpace(p.Text), maxCited)}
+func citationAnnotation(p *agent.Passage) *agent.Annotation {
+	a := &agent.Annotation{Type: typeCitation, Title: p.Title, CitedText: firstRunes(strings.TrimSpace(p.Text), maxCited)}
 	if isWebAddress(p.Source) {
 		a.URL = p.Source
 	}
@@ -137,7 +137,7 @@ func annotation(p *agent.Passage) *agent.Annotation {
 		a.Title = p.Source
 	}
 	// Strings and a number: this cannot fail.
-	a.Extras, _ = json.Marshal(extras{Collection: p.Collection, DocumentID: p.DocumentID, ChunkID: p.ID, Page: p.Page})
+	a.Extras, _ = json.Marshal(citationExtras{Collection: p.Collection, DocumentID: p.DocumentID, ChunkID: p.ID, Page: p.Page})
 	return a
 }
 

@@ -1,4 +1,4 @@
-package citation
+package retrieval
 
 import (
 	"fmt"
@@ -10,32 +10,32 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// MaxRunes bounds what [Context] renders: about 12,000 tokens of English.
-const MaxRunes = 48_000
+// maxQuotedRunes bounds what [QuotePassages] renders: about 12,000 tokens of English.
+const maxQuotedRunes = 48_000
 
 const (
-	maxTitle  = 200 // runes
-	maxSource = 500
-	minRest   = 200 // of a passage's text: less is not worth a number
-	quote     = "> "
+	maxShownTitle  = 200 // runes
+	maxShownSource = 500
+	minRest        = 200 // of a passage's text: less is not worth a number
+	quoteMark      = "> "
 )
 
-// Context renders passages for a prompt, within [MaxRunes]:
+// QuotePassages renders passages for a prompt, within 48,000 runes:
 //
 //	[1] Title — https://example.com/a (page 3)
 //	> the first line of the text
 //	> the second
 //
 // No passages: the empty string.
-func Context(passages []agent.Passage) string { return Within(passages, MaxRunes) }
+func QuotePassages(passages []agent.Passage) string { return quoteWithin(passages, maxQuotedRunes) }
 
-// Within is [Context] with another bound, in runes. The passage that goes beyond it is cut and ends with "…"; those behind it
+// quoteWithin is [QuotePassages] with another bound, in runes. The passage that goes beyond it is cut and ends with "…"; those behind it
 // are left out.
-func Within(passages []agent.Passage, limit int) string {
+func quoteWithin(passages []agent.Passage, limit int) string {
 	var b strings.Builder
 	left := limit
 	for i := range passages {
-		head := heading(i+1, &passages[i])
+		head := passageHeading(i+1, &passages[i])
 		if i > 0 {
 			head = "\n" + head
 		}
@@ -59,12 +59,12 @@ func Within(passages []agent.Passage, limit int) string {
 	return b.String()
 }
 
-func heading(number int, p *agent.Passage) string {
+func passageHeading(number int, p *agent.Passage) string {
 	head := fmt.Sprintf("[%d] ", number)
-	title, source := singleLine(p.Title, maxTitle), singleLine(p.Source, maxSource)
+	title, source := singleLine(p.Title, maxShownTitle), singleLine(p.Source, maxShownSource)
 	switch {
 	case title == "" && source == "":
-		head += singleLine(p.DocumentID, maxTitle)
+		head += singleLine(p.DocumentID, maxShownTitle)
 	case title == "" || title == source:
 		head += source
 	case source == "":
@@ -85,7 +85,7 @@ func quoteLines(text string) string {
 	for _, r := range strings.TrimRightFunc(strings.ReplaceAll(text, "\r\n", "\n"), unicode.IsSpace) {
 		if isLineBreak(r) {
 			if start {
-				b.WriteString(strings.TrimSpace(quote))
+				b.WriteString(strings.TrimSpace(quoteMark))
 			}
 			b.WriteByte('\n')
 			start = true
@@ -95,13 +95,13 @@ func quoteLines(text string) string {
 			continue
 		}
 		if start {
-			b.WriteString(quote)
+			b.WriteString(quoteMark)
 			start = false
 		}
 		b.WriteRune(r)
 	}
 	if start {
-		b.WriteString(strings.TrimSpace(quote))
+		b.WriteString(strings.TrimSpace(quoteMark))
 	}
 	b.WriteByte('\n')
 	return b.String()

@@ -1,4 +1,4 @@
-package citation
+package retrieval
 
 import (
 	"strings"
@@ -10,11 +10,11 @@ import (
 // once. Indented blocks count as text: a list's second level is indented as deeply.
 type codeScanner struct {
 	text string
-	pos  int    // of the next line
-	code []span // of what was read last: a fenced block or a paragraph
+	pos  int        // of the next line
+	code []codeSpan // of what was read last: a fenced block or a paragraph
 }
 
-type span struct{ start, end int }
+type codeSpan struct{ start, end int }
 
 // isCode reports whether the byte at pos is code.
 func (s *codeScanner) isCode(pos int) bool {
@@ -66,7 +66,7 @@ func (s *codeScanner) readFencedBlock(start int, fence string) {
 			break
 		}
 	}
-	s.code = append(s.code, span{start, s.pos})
+	s.code = append(s.code, codeSpan{start, s.pos})
 }
 
 // findInlineCode finds the inline code between two bytes: a run of backticks up to the next run of the same length.
@@ -77,7 +77,7 @@ func (s *codeScanner) findInlineCode(start, end int) {
 			at++
 			continue
 		}
-		n := ticks(s.text[at:end])
+		n := countTicks(s.text[at:end])
 		last[n] = at
 		at += n
 	}
@@ -91,19 +91,19 @@ func (s *codeScanner) findInlineCode(start, end int) {
 			at++
 			continue
 		}
-		n := ticks(s.text[at:end])
+		n := countTicks(s.text[at:end])
 		if last[n] <= at {
 			at += n // nothing closes it
 			continue
 		}
 		closing := at + n
-		for s.text[closing] != '`' || ticks(s.text[closing:end]) != n {
-			closing += max(1, ticks(s.text[closing:end]))
+		for s.text[closing] != '`' || countTicks(s.text[closing:end]) != n {
+			closing += max(1, countTicks(s.text[closing:end]))
 		}
-		s.code = append(s.code, span{at, closing + n})
+		s.code = append(s.code, codeSpan{at, closing + n})
 		at = closing + n
 	}
 }
 
-// ticks counts the backticks that s begins with.
-func ticks(s string) int { return len(s) - len(strings.TrimLeft(s, "`")) }
+// countTicks counts the backticks that s begins with.
+func countTicks(s string) int { return len(s) - len(strings.TrimLeft(s, "`")) }
