@@ -13,13 +13,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/definitions/orchestrator"
 	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/kube"
 	"github.com/turnstone-run/turnstone/internal/llm"
 	"github.com/turnstone-run/turnstone/internal/tool"
 	"github.com/turnstone-run/turnstone/internal/tool/delegate"
 	"github.com/turnstone-run/turnstone/internal/tool/mcp"
+	"github.com/turnstone-run/turnstone/internal/tool/patch"
 )
 
 // newOrchestrator keeps workflow definitions at an orchestrator.
@@ -28,7 +28,7 @@ func newOrchestrator(c *Workflows) (tool.Workflows, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := orchestrator.New(orchestrator.Config{API: c.OrchestratorURL, HTTP: web})
+	client, err := patch.NewOrchestrator(c.OrchestratorURL, web)
 	if err != nil {
 		return nil, fmt.Errorf("workflows.orchestrator_url: %w", err)
 	}

@@ -1,4 +1,4 @@
-package orchestrator
+package patch
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -22,63 +23,49 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// Defaults of a [Config].
 const (
-	DefaultAttempts = 5
-	DefaultTimeout  = 10 * time.Second
-	DefaultPatience = time.Minute
-	maxPause        = 20 * time.Second
-	firstPause      = 200 * time.Millisecond
+	// maxTries, attemptTimeout and patience bound a request: the number of its attempts, each of them, and all of them with their pauses.
+	maxTries       = 5
+	attemptTimeout = 10 * time.Second
+	patience       = time.Minute
+
+	firstPause = 200 * time.Millisecond
+	maxPause   = 20 * time.Second
+
+	maxPatchRequest       = 512 << 10 // bytes
+	maxOrchestratorAnswer = 8 << 20
 )
 
-// Bounds of requests and answers, in bytes.
-const (
-	maxRequest = 512 << 10
-	maxAnswer  = 8 << 20
-)
+// Orchestrator forwards patches of workflow definitions to the API of an orchestrator that keeps and runs them:
+//
+//	POST {api}/workflows/{tag}:patch   {"operations":[…],"description":"…","workflow_owner":"…","base_version":3}
+//	GET  {api}/workflows?tag=…&owner=…
+//
+// All attempts of a request carry the same Idempotency-Key, so that a request whose answer was lost can be repeated. A request with a base version
+// carries If-Match as well. A request that fails for the moment (429, 502, 503, 504, a failed connection) is repeated, within bounds. Any other
+// failure is returned with the orchestrator's message.
+//
+// It is a [tool.Workflows], and safe for concurrent use.
+type Orchestrator struct {
+	api  *url.URL
+	http tool.HTTP
 
-// Config is the configuration of a [Client].
-type Config struct {
-	API      string           // e.g. http://localhost:8081/api/v1
-	HTTP     tool.HTTP        // must be allowed to reach it
-	Auth     tool.Auth        // nil: requests carry no credentials
-	Profiles []agent.PlanAuth // Auth takes the first that fits the host
-	// TenantHeader is the name of the header that carries the tenant; empty: the orchestrator has only one tenant.
-	TenantHeader string
-
-	Attempts uint          // of a request; 0: 5
-	Timeout  time.Duration // of an attempt; 0: 10 s
-	Patience time.Duration // of all attempts and pauses; 0: 1 min
+	tries             uint
+	timeout, patience time.Duration
+	pauses            func() backoff.BackOff
 }
 
-// Client is a [tool.Workflows]. It is safe for concurrent use.
-type Client struct {
-	cfg    Config
-	api    *url.URL
-	pauses func() backoff.BackOff
-}
-
-// New returns a Client. It checks the configuration and sets defaults.
-func New(cfg Config) (*Client, error) {
-	api, err := url.Parse(cfg.API)
+// NewOrchestrator returns an orchestrator whose API is at a URL, such as http://localhost:8081/api/v1. The HTTP client must be allowed to reach it,
+// and adds credentials.
+func NewOrchestrator(address string, web tool.HTTP) (*Orchestrator, error) {
+	api, err := url.Parse(address)
 	switch {
 	case err != nil || api.Host == "" || api.Scheme != "http" && api.Scheme != "https":
 		return nil, agent.Invalid("api_url", "want an http or https URL with a host")
 	case api.User != nil || api.RawQuery != "" || api.Fragment != "":
 		return nil, agent.Invalid("api_url", "want no credentials, no query and no fragment")
-	case cfg.HTTP == nil:
-		return nil, agent.Invalid("http", "is required")
-	case len(cfg.Profiles) > 0 && cfg.Auth == nil:
-		return nil, agent.Invalid("auth", "is required for auth profiles")
-	case cfg.TenantHeader != "" && !httpguts.ValidHeaderFieldName(cfg.TenantHeader):
-		return nil, agent.Invalid("tenant_header", "is no name of a header")
-	case cfg.Timeout < 0 || cfg.Patience < 0:
-		return nil, agent.Invalid("timeout", "is negative")
 	}
-	cfg.Attempts = cmp.Or(cfg.Attempts, DefaultAttempts)
-	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
-	cfg.Patience = cmp.Or(cfg.Patience, DefaultPatience)
-	return &Client{cfg: cfg, api: api, pauses: func() backoff.BackOff {
+	return &Orchestrator{api: api, http: web, tries: maxTries, timeout: attemptTimeout, patience: patience, pauses: func() backoff.BackOff {
 		b := backoff.NewExponentialBackOff()
 		b.InitialInterval, b.MaxInterval = firstPause, maxPause
 		return b
@@ -97,7 +84,7 @@ type patchBody struct {
 // PatchWorkflow has the orchestrator patch a definition. Its errors are [agent.CodeInvalid], [agent.CodeOverflow] and [agent.CodeDenied] with the
 // orchestrator's message; [agent.CodeConflict] with Field "base_version"; [agent.CodeNotFound] with Field "workflow_tag";
 // [agent.CodeUnavailable] and [agent.CodeRateLimited] after the last attempt; the context's.
-func (c *Client) PatchWorkflow(ctx context.Context, r agent.WorkflowPatchRequest) (agent.WorkflowPatchResult, error) {
+func (o *Orchestrator) PatchWorkflow(ctx context.Context, r agent.WorkflowPatchRequest) (agent.WorkflowPatchResult, error) {
 	body, err := encodePatch(&r)
 	if err != nil {
 		return agent.WorkflowPatchResult{}, err
@@ -109,11 +96,10 @@ func (c *Client) PatchWorkflow(ctx context.Context, r agent.WorkflowPatchRequest
 	if r.BaseVersion > 0 {
 		headers.Set("If-Match", strconv.Quote(strconv.FormatInt(r.BaseVersion, 10)))
 	}
-	c.setTenant(headers, r.Tenant)
-	u := *c.api
+	u := *o.api
 	u.Path = strings.TrimSuffix(u.Path, "/") + "/workflows/" + r.Tag + ":patch"
 	var out patchAnswer
-	err = c.sendWithRetry(ctx, "patch workflow "+r.Tag, func(ctx context.Context) (*http.Request, error) {
+	err = o.sendWithRetry(ctx, "patch workflow "+r.Tag, func(ctx context.Context) (*http.Request, error) {
 		return newRequest(ctx, http.MethodPost, u.String(), headers, body)
 	}, &out)
 	if e, ok := errors.AsType[*agent.Error](err); ok && e.Code == codeUnsupported {
@@ -141,8 +127,8 @@ func encodePatch(r *agent.WorkflowPatchRequest) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, agent.Invalid("operations", "are no JSON")
-	case len(body) > maxRequest:
-		return nil, agent.FieldErrorf(agent.CodeOverflow, "operations", "make a request of %d bytes, at most %d", len(body), maxRequest)
+	case len(body) > maxPatchRequest:
+		return nil, agent.FieldErrorf(agent.CodeOverflow, "operations", "make a request of %d bytes, at most %d", len(body), maxPatchRequest)
 	}
 	return body, nil
 }
@@ -155,43 +141,36 @@ func idempotencyKey(tenant, key string) string {
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("turnstone:patch:"+tenant+"\x00"+key)).String()
 }
 
-// setTenant adds the header with the tenant if the orchestrator expects one.
-func (c *Client) setTenant(headers http.Header, tenant string) {
-	if c.cfg.TenantHeader != "" {
-		headers.Set(c.cfg.TenantHeader, cmp.Or(tenant, agent.DefaultTenant))
-	}
-}
-
 // newRequest returns a request with the given headers.
 func newRequest(ctx context.Context, method, target string, headers http.Header, body []byte) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {
 		return nil, agent.Invalid("api_url", "%w", err)
 	}
-	req.Header = headers.Clone()
+	maps.Copy(req.Header, headers)
 	req.Header.Set("Accept", "application/json")
 	return req, nil
 }
 
 // patchAnswer is the orchestrator's answer to a patch.
 type patchAnswer struct {
-	PatchID     string  `json:"patch_id"`
-	Tag         string  `json:"workflow_tag"`
-	Owner       string  `json:"workflow_owner"`
-	Version     version `json:"version"`
-	BaseVersion version `json:"base_version"`
-	Hash        string  `json:"hash"`
-	Unchanged   bool    `json:"unchanged"`
+	PatchID     string       `json:"patch_id"`
+	Tag         string       `json:"workflow_tag"`
+	Owner       string       `json:"workflow_owner"`
+	Version     looseVersion `json:"version"`
+	BaseVersion looseVersion `json:"base_version"`
+	Hash        string       `json:"hash"`
+	Unchanged   bool         `json:"unchanged"`
 }
 
-// version is a version number that may be written as a string: 7, "7", "v7".
-type version int64
+// looseVersion is a version number that may be written as a string: 7, "7", "v7".
+type looseVersion int64
 
 // UnmarshalJSON never fails: a value that is no number is 0.
-func (v *version) UnmarshalJSON(raw []byte) error {
+func (v *looseVersion) UnmarshalJSON(raw []byte) error {
 	n, err := strconv.ParseInt(strings.TrimPrefix(strings.Trim(string(raw), `"`), "v"), 10, 64)
 	if err == nil {
-		*v = version(n)
+		*v = looseVersion(n)
 	}
 	return nil
 }
@@ -208,7 +187,7 @@ func (a *patchAnswer) result(r *agent.WorkflowPatchRequest) (agent.WorkflowPatch
 }
 
 // ListWorkflows returns the orchestrator's definitions, none if it cannot list them.
-func (c *Client) ListWorkflows(ctx context.Context, q agent.WorkflowQuery) (agent.WorkflowPage, error) {
+func (o *Orchestrator) ListWorkflows(ctx context.Context, q agent.WorkflowQuery) (agent.WorkflowPage, error) {
 	query := url.Values{}
 	for name, value := range map[string]string{"tag": q.Tag, "owner": q.Owner, "page_token": q.Token} {
 		if value != "" {
@@ -218,14 +197,12 @@ func (c *Client) ListWorkflows(ctx context.Context, q agent.WorkflowQuery) (agen
 	if q.Size > 0 {
 		query.Set("page_size", strconv.Itoa(q.Size))
 	}
-	u := *c.api
+	u := *o.api
 	u.Path = strings.TrimSuffix(u.Path, "/") + "/workflows"
 	u.RawQuery = query.Encode()
-	headers := http.Header{}
-	c.setTenant(headers, q.Tenant)
 	var out listAnswer
-	err := c.sendWithRetry(ctx, "list workflows", func(ctx context.Context) (*http.Request, error) {
-		return newRequest(ctx, http.MethodGet, u.String(), headers, nil)
+	err := o.sendWithRetry(ctx, "list workflows", func(ctx context.Context) (*http.Request, error) {
+		return newRequest(ctx, http.MethodGet, u.String(), nil, nil)
 	}, &out)
 	if slices.Contains([]agent.Code{agent.CodeNotFound, codeUnsupported}, agent.CodeOf(err)) {
 		return agent.WorkflowPage{Workflows: []agent.StoredWorkflow{}}, nil
@@ -241,7 +218,7 @@ type listAnswer struct {
 	Workflows []struct {
 		Tag         string          `json:"workflow_tag"`
 		Owner       string          `json:"workflow_owner"`
-		Version     version         `json:"version"`
+		Version     looseVersion    `json:"version"`
 		Definition  json.RawMessage `json:"definition"`
 		Hash        string          `json:"hash"`
 		PatchID     string          `json:"patch_id"`

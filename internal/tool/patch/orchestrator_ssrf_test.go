@@ -1,4 +1,4 @@
-package orchestrator
+package patch
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 // The address is the operator's, what the orchestrator answers is its own: a redirect leads nowhere private, and what is refused is not asked again.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
-	for name, call := range map[string]func(ctx context.Context, c *Client) error{
-		"patch": func(ctx context.Context, c *Client) error { _, err := c.PatchWorkflow(ctx, ask()); return err },
-		"list": func(ctx context.Context, c *Client) error {
+	for name, call := range map[string]func(ctx context.Context, c *Orchestrator) error{
+		"patch": func(ctx context.Context, c *Orchestrator) error { _, err := c.PatchWorkflow(ctx, ask()); return err },
+		"list": func(ctx context.Context, c *Orchestrator) error {
 			_, err := c.ListWorkflows(ctx, agent.WorkflowQuery{})
 			return err
 		},
@@ -30,11 +30,11 @@ func TestAttacks(t *testing.T) {
 				Good: done, GoodType: "application/json",
 				Fetch: func(ctx context.Context, out *egress.Client, url string) error {
 					web := &egresstest.Counted{HTTP: out}
-					c, err := New(Config{API: url, HTTP: web, Attempts: 2, Timeout: 5 * time.Second})
+					c, err := NewOrchestrator(url, web)
 					if err != nil {
 						return err
 					}
-					c.pauses = func() backoff.BackOff { return &backoff.ZeroBackOff{} }
+					c.tries, c.timeout, c.pauses = 2, 5*time.Second, func() backoff.BackOff { return &backoff.ZeroBackOff{} }
 					err = call(ctx, c)
 					if err == nil {
 						return nil

@@ -1,4 +1,4 @@
-package orchestrator
+package patch
 
 import (
 	"context"
@@ -21,14 +21,14 @@ import (
 const codeUnsupported agent.Code = "absent"
 
 // sendWithRetry sends a request, repeats it if that can help, and decodes the answer into result. request returns a new request for each attempt.
-func (c *Client) sendWithRetry(ctx context.Context, op string, request func(context.Context) (*http.Request, error), result any) error {
+func (o *Orchestrator) sendWithRetry(ctx context.Context, op string, request func(context.Context) (*http.Request, error), result any) error {
 	raw, err := backoff.Retry(ctx, func() ([]byte, error) {
-		raw, err := c.sendOnce(ctx, request)
+		raw, err := o.sendOnce(ctx, request)
 		if err == nil || canRetry(err) {
 			return raw, err
 		}
 		return nil, backoff.Permanent(err)
-	}, backoff.WithBackOff(c.pauses()), backoff.WithMaxTries(c.cfg.Attempts), backoff.WithMaxElapsedTime(c.cfg.Patience))
+	}, backoff.WithBackOff(o.pauses()), backoff.WithMaxTries(o.tries), backoff.WithMaxElapsedTime(o.patience))
 	if interrupted := agent.Interrupted(ctx, op); err != nil && interrupted != nil {
 		return interrupted
 	}
@@ -74,31 +74,26 @@ func (e *retryableError) Unwrap() []error {
 }
 
 // sendOnce makes one attempt and returns the body of the answer.
-func (c *Client) sendOnce(ctx context.Context, request func(context.Context) (*http.Request, error)) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+func (o *Orchestrator) sendOnce(ctx context.Context, request func(context.Context) (*http.Request, error)) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	req, err := request(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if c.cfg.Auth != nil {
-		if err := c.cfg.Auth.Authorise(req, c.cfg.Profiles); err != nil {
-			return nil, err
-		}
-	}
-	resp, err := c.cfg.HTTP.Do(req)
+	resp, err := o.http.Do(req)
 	if err != nil {
 		return nil, noAnswerError(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxOrchestratorAnswer+1))
 	switch {
 	case resp.StatusCode >= http.StatusBadRequest || resp.StatusCode < http.StatusOK || resp.StatusCode >= http.StatusMultipleChoices:
 		return nil, statusError(resp, answerMessage(raw))
 	case err != nil: // the request may have taken effect: its key makes it safe to repeat
 		return nil, noAnswerError(err)
-	case len(raw) > maxAnswer:
-		return nil, agent.Errorf(agent.CodeOverflow, "", "the orchestrator's answer is longer than %d bytes", maxAnswer)
+	case len(raw) > maxOrchestratorAnswer:
+		return nil, agent.Errorf(agent.CodeOverflow, "", "the orchestrator's answer is longer than %d bytes", maxOrchestratorAnswer)
 	default:
 		return raw, nil
 	}
@@ -177,8 +172,8 @@ func retryAfter(resp *http.Response) time.Duration {
 	return 0
 }
 
-// maxMessage is the maximum length of the orchestrator's message in an error, in bytes.
-const maxMessage = 500
+// maxOrchestratorMessage is the maximum length of the orchestrator's message in an error, in bytes.
+const maxOrchestratorMessage = 500
 
 // answerMessage returns the message for people in an answer. The HTTP client has removed credentials from it.
 func answerMessage(raw []byte) string {
@@ -218,5 +213,5 @@ func singleLine(text string) string {
 		}
 		return r
 	}, text)
-	return clip.Bytes(strings.Join(strings.Fields(text), " "), maxMessage)
+	return clip.Bytes(strings.Join(strings.Fields(text), " "), maxOrchestratorMessage)
 }
