@@ -148,6 +148,7 @@ func New(cfg Config) (*Service, error) {
 
 // Run starts the service, waits until ctx ends or something fails for good, and stops it within [Settings.StopTimeout].
 func (s *Service) Run(ctx context.Context) error {
+	defer app.SetMinHeap(s.cfg.Settings.MinHeap)()
 	if err := s.Start(ctx); err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 type Config struct {
 	DataDir         string        `yaml:"data_dir" default:".turnstone" check:"required" help:"folder for local state"`
 	ShutdownTimeout time.Duration `yaml:"shutdown_timeout" default:"30s" range:"1s..1h" help:"how long work may finish after a stop signal"`
+	MinHeap         Size          `yaml:"min_heap" default:"128MiB" range:"0..64GiB" help:"heap below which no garbage is collected; GOGC overrides it"`
 
 	HTTP         HTTP         `yaml:"http"`
 	GRPC         GRPC         `yaml:"grpc"`
