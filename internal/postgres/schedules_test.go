@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/cluster"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/schedules"
-	"github.com/turnstone-run/turnstone/internal/cluster"
 )
 
 var (
-	_ schedules.Store              = (*postgres.Store)(nil)
+	_ schedules.Store       = (*postgres.Store)(nil)
 	_ cluster.ScheduleStore = (*postgres.Store)(nil)
 )
 
