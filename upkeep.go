@@ -56,7 +56,7 @@ func (s *Service) openUpkeep(background context.Context, store *postgres.Store, 
 	u.reporter = &retention.Reporter{Policy: policy, Store: store.RetentionStore, Schedule: u.schedule}
 	histories := &cluster.Executions{
 		Client: s.temporal, Service: s.temporal.WorkflowService(), Schedules: s.temporal.ScheduleClient(), Namespace: s.namespace,
-		TaskQueue: set.Temporal.TaskQueue, ScheduleID: cluster.AgentScheduleID,
+		TaskQueue: set.Temporal.TaskQueue,
 	}
 	if u.requests, err = erasure.NewRequests(store.ErasureStore, histories); err != nil {
 		return err

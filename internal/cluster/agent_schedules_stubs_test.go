@@ -148,7 +148,7 @@ func (s *agentStore) UnfinishedRuns(context.Context, string, string) (int, error
 func newAgentSchedules(t *testing.T) (*AgentSchedules, *server, *agentStore) {
 	t.Helper()
 	s, d := &server{scheduleServer: newScheduleServer(workflows.ScheduledRunType)}, &agentStore{all: map[string]agent.StoredSchedule{}}
-	s.Next = []time.Time{tomorrow}
+	s.Info.NextActionTimes = []time.Time{tomorrow}
 	k, err := NewAgentSchedules(AgentScheduleConfig{Store: d, Schedules: s, Starter: s, MaxPerTenant: 3})
 	require.NoError(t, err)
 	return k, s, d

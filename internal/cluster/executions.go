@@ -48,13 +48,12 @@ type ErasureStarter interface {
 
 // Executions starts and deletes workflow executions in a namespace. TaskQueue and Timeout may be empty.
 type Executions struct {
-	Client     ErasureStarter
-	Service    ExecutionService
-	Schedules  client.ScheduleClient
-	Namespace  string
-	TaskQueue  string // of the workflow Erasure; empty: [workflows.TaskQueue]
-	ScheduleID func(tenant, name string) string
-	Timeout    time.Duration // until a deleted execution must be gone; 0: 1 min
+	Client    ErasureStarter
+	Service   ExecutionService
+	Schedules client.ScheduleClient
+	Namespace string
+	TaskQueue string        // of the workflow Erasure; empty: [workflows.TaskQueue]
+	Timeout   time.Duration // until a deleted execution must be gone; 0: 1 min
 }
 
 var (
@@ -146,7 +145,7 @@ func (x *Executions) deleteRun(ctx context.Context, workflowID, runID string, ru
 
 // DeleteSchedule deletes the schedule of an agent. A missing one is no error.
 func (x *Executions) DeleteSchedule(ctx context.Context, tenant, name string) error {
-	err := x.Schedules.GetHandle(ctx, x.ScheduleID(tenant, name)).Delete(ctx)
+	err := x.Schedules.GetHandle(ctx, AgentScheduleID(tenant, name)).Delete(ctx)
 	if isNotFound(err) {
 		return nil
 	}

@@ -122,7 +122,6 @@ func (t *executionServer) ExecuteWorkflow(_ context.Context, o client.StartWorkf
 func (t *executionServer) executions() *Executions {
 	return &Executions{
 		Client: t, Service: t, Schedules: t, Namespace: "ns", Timeout: time.Second,
-		ScheduleID: func(tenant, name string) string { return tenant + ":" + name },
 	}
 }
 
@@ -161,7 +160,7 @@ func TestExecutionsAreDeleted(t *testing.T) {
 func TestExecutionsDeleteSchedule(t *testing.T) {
 	world := &executionServer{}
 	require.NoError(t, world.executions().DeleteSchedule(t.Context(), "acme", "daily"))
-	require.Equal(t, []string{"schedule acme:daily"}, world.calls)
+	require.Equal(t, []string{"schedule schedule/acme/daily"}, world.calls)
 	world.err = serviceerror.NewNotFound("none")
 	require.NoError(t, world.executions().DeleteSchedule(t.Context(), "acme", "daily"))
 	world.err = serviceerror.NewUnavailable("away")

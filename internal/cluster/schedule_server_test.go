@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/serviceerror"
@@ -18,13 +17,15 @@ type scheduleServer struct {
 	client.ScheduleClient
 
 	All      map[string]*client.Schedule
-	Changes  []string          // "create id", "update id", "delete id"
-	Broken   map[string]error  // by id: the error of describing or deleting a schedule
-	Types    map[string]string // by id: the workflow that a schedule starts, if it is not Workflow
-	Workflow string            // the workflow that schedules start, in lists
-	Race     bool              // another process creates every schedule first
-	Away     error             // the error of listing
-	Next     []time.Time       // the next times of every schedule
+	Changes  []string            // "create id", "update id", "delete id"
+	Broken   map[string]error    // by id: the error of describing or deleting a schedule
+	Types    map[string]string   // by id: the workflow that a schedule starts, if it is not Workflow
+	Workflow string              // the workflow that schedules start, in lists
+	Race     bool                // another process creates every schedule first
+	Away     error               // the error of listing
+	Info     client.ScheduleInfo // of every schedule
+
+	Triggered client.ScheduleTriggerOptions // of the last trigger
 
 	Refuses   error  // the error of creating and updating
 	RefusesID string // only for this id, if not empty
@@ -109,16 +110,23 @@ type handle struct {
 	id     string
 }
 
-// Describe implements [client.ScheduleHandle].
-func (h *handle) Describe(context.Context) (*client.ScheduleDescription, error) {
+func (h *handle) find() (*client.Schedule, error) {
 	if err := h.server.Broken[h.id]; err != nil {
 		return nil, err
 	}
-	found := h.server.All[h.id]
-	if found == nil {
-		return nil, serviceerror.NewNotFound("no schedule")
+	if found := h.server.All[h.id]; found != nil {
+		return found, nil
 	}
-	return &client.ScheduleDescription{Schedule: *found, Info: client.ScheduleInfo{NextActionTimes: h.server.Next}}, nil
+	return nil, serviceerror.NewNotFound("no schedule")
+}
+
+// Describe implements [client.ScheduleHandle].
+func (h *handle) Describe(context.Context) (*client.ScheduleDescription, error) {
+	found, err := h.find()
+	if err != nil {
+		return nil, err
+	}
+	return &client.ScheduleDescription{Schedule: *found, Info: h.server.Info}, nil
 }
 
 // Update implements [client.ScheduleHandle].
@@ -137,15 +145,37 @@ func (h *handle) Update(_ context.Context, o client.ScheduleUpdateOptions) error
 
 // Delete implements [client.ScheduleHandle].
 func (h *handle) Delete(context.Context) error {
-	if err := h.server.Broken[h.id]; err != nil {
+	if _, err := h.find(); err != nil {
 		return err
-	}
-	if h.server.All[h.id] == nil {
-		return serviceerror.NewNotFound("no schedule")
 	}
 	h.server.Changes = append(h.server.Changes, "delete "+h.id)
 	delete(h.server.All, h.id)
 	return nil
+}
+
+// Pause implements [client.ScheduleHandle].
+func (h *handle) Pause(_ context.Context, o client.SchedulePauseOptions) error {
+	return h.setState(true, o.Note)
+}
+
+// Unpause implements [client.ScheduleHandle].
+func (h *handle) Unpause(_ context.Context, o client.ScheduleUnpauseOptions) error {
+	return h.setState(false, o.Note)
+}
+
+func (h *handle) setState(paused bool, note string) error {
+	found, err := h.find()
+	if err == nil {
+		found.State = &client.ScheduleState{Paused: paused, Note: note}
+	}
+	return err
+}
+
+// Trigger implements [client.ScheduleHandle].
+func (h *handle) Trigger(_ context.Context, o client.ScheduleTriggerOptions) error {
+	h.server.Triggered = o
+	_, err := h.find()
+	return err
 }
 
 type entries []*client.ScheduleListEntry
