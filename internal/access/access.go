@@ -3,6 +3,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -15,14 +16,14 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Credentials are what a caller sent of itself.
+// Credentials are what a caller sent to identify itself.
 type Credentials struct {
 	Bearer       string              // of the header Authorization, see [Bearer]; empty: none
 	Key          string              // of the header X-API-Key; empty: none
 	Certificates []*x509.Certificate // the leaf of each chain that the TLS layer has verified
 }
 
-// Given reports whether there is anything that could say who calls. A certificate alone may be no more than a way to connect.
+// Given reports whether the caller sent a token or a key. A certificate alone may only be its means to connect.
 func (c *Credentials) Given() bool { return c.Bearer != "" || c.Key != "" }
 
 // Authenticator finds the principal behind credentials. The error is [agent.CodeUnauthenticated] if there are none or they are not valid; its
@@ -31,17 +32,17 @@ type Authenticator interface {
 	Authenticate(ctx context.Context, c Credentials) (agent.Principal, error)
 }
 
-// Verifier makes a principal of one kind of text: API keys, or tokens of issuers. Its errors are as [Authenticator]'s.
+// Verifier finds the principal behind one kind of text: API keys, or tokens of issuers. Its errors are those of [Authenticator].
 type Verifier interface {
 	Verify(ctx context.Context, text string) (agent.Principal, error)
 }
 
-// Certificates knows the holders of certificates.
+// Certificates finds the holders of client certificates.
 type Certificates interface {
 	Holder(leaf *x509.Certificate) (p agent.Principal, known bool)
 }
 
-// Config says what is accepted; at least one of it.
+// Config has the kinds of credentials that are accepted, at least one.
 type Config struct {
 	Keys         Verifier     // nil: no API keys
 	OperatorKey  string       // allows everything, for every tenant; empty: there is none
@@ -49,13 +50,13 @@ type Config struct {
 	Certificates Certificates // nil: no certificates
 }
 
-// OperatorCredential is the operator key's name in the audit trail.
+// OperatorCredential is the name of the operator key in the audit trail.
 const OperatorCredential = "operator"
 
-// maxCertificates bounds how many chains of one connection are looked at.
+// maxCertificates bounds the chains of a connection that are looked at.
 const maxCertificates = 8
 
-// methods are the ways of authentication that are configured.
+// methods are the configured ways of authentication.
 type methods struct {
 	cfg      Config
 	operator [sha256.Size]byte
@@ -72,15 +73,15 @@ func New(cfg Config) (Authenticator, error) {
 	return &methods{cfg: cfg, operator: sha256.Sum256([]byte(cfg.OperatorKey))}, nil
 }
 
-// Authenticate implements [Authenticator]. Where there are several credentials each must hold, and they must name the same tenant and user.
+// Authenticate implements [Authenticator]. If there are several credentials, each must be valid, and they must name the same tenant and user.
 func (m *methods) Authenticate(ctx context.Context, c Credentials) (agent.Principal, error) {
 	if c.Bearer != "" && c.Key != "" && c.Bearer != c.Key {
 		return agent.Principal{}, Refused("there are two credentials that differ: send Authorization or X-API-Key")
 	}
-	holder, known := m.holder(c.Certificates)
+	holder, known := m.findHolder(c.Certificates)
 	switch {
 	case c.Given():
-		p, err := m.text(ctx, c)
+		p, err := m.verifyText(ctx, c)
 		if err == nil && known && (holder.Tenant != p.Tenant || holder.Subject != p.Subject) {
 			return agent.Principal{}, Refused("the client certificate and the other credential belong to different callers")
 		}
@@ -94,16 +95,13 @@ func (m *methods) Authenticate(ctx context.Context, c Credentials) (agent.Princi
 	}
 }
 
-// text verifies what was sent as text.
-func (m *methods) text(ctx context.Context, c Credentials) (agent.Principal, error) {
-	given := c.Bearer
-	if given == "" {
-		given = c.Key
-	}
+// verifyText verifies a token or a key.
+func (m *methods) verifyText(ctx context.Context, c Credentials) (agent.Principal, error) {
+	given := cmp.Or(c.Bearer, c.Key)
 	if len(given) > MaxCredential {
 		return agent.Principal{}, Refused("the credential is longer than %d bytes", MaxCredential)
 	}
-	// Of both the digest, so that the time it takes depends on neither's length.
+	// Digests are compared, so that the time does not depend on a length.
 	digest := sha256.Sum256([]byte(given))
 	switch operator := subtle.ConstantTimeCompare(digest[:], m.operator[:]) == 1; {
 	case operator && m.cfg.OperatorKey != "":
@@ -119,12 +117,13 @@ func (m *methods) text(ctx context.Context, c Credentials) (agent.Principal, err
 	}
 }
 
-func (m *methods) holder(leafs []*x509.Certificate) (p agent.Principal, known bool) {
+// findHolder returns the holder of the first certificate that is known and has not expired.
+func (m *methods) findHolder(leafs []*x509.Certificate) (p agent.Principal, known bool) {
 	if m.cfg.Certificates == nil {
 		return p, false
 	}
 	for _, leaf := range leafs[:min(len(leafs), maxCertificates)] {
-		if time.Now().After(leaf.NotAfter) { // it held when the connection was opened, which may be long ago
+		if time.Now().After(leaf.NotAfter) { // it was valid when the connection was opened, which may be long ago
 			continue
 		}
 		if p, known = m.cfg.Certificates.Holder(leaf); known {

@@ -12,13 +12,13 @@ const MaxCredential = 8 << 10
 // KeyPrefix begins every API key.
 const KeyPrefix = "tsk_"
 
-// Refused makes the error of a credential that does not hold.
+// Refused returns the error for a credential that is not valid.
 func Refused(format string, args ...any) *agent.Error {
 	return agent.Errorf(agent.CodeUnauthenticated, "", format, args...)
 }
 
-// Bearer reads the values of the header Authorization: none is no credential, and anything but one bearer token is refused. Nothing of a
-// value is ever repeated in an error.
+// Bearer returns the token in the values of the header Authorization, "" if there are none. Anything but one bearer token is refused. Errors
+// never repeat a value.
 func Bearer(values []string) (string, error) {
 	switch {
 	case len(values) == 0:
@@ -30,22 +30,23 @@ func Bearer(values []string) (string, error) {
 	if !strings.EqualFold(scheme, "bearer") {
 		return "", Refused("want the header Authorization: Bearer and an API key or a token")
 	}
-	return credential("Authorization", strings.TrimLeft(token, " "))
+	return checkCredential("Authorization", strings.TrimLeft(token, " "))
 }
 
-// Key reads the values of the header X-API-Key.
+// Key returns the key in the values of the header X-API-Key, "" if there are none.
 func Key(values []string) (string, error) {
 	switch len(values) {
 	case 0:
 		return "", nil
 	case 1:
-		return credential("X-API-Key", strings.Trim(values[0], " \t"))
+		return checkCredential("X-API-Key", strings.Trim(values[0], " \t"))
 	default:
 		return "", Refused("the header X-API-Key is there %d times", len(values))
 	}
 }
 
-func credential(header, text string) (string, error) {
+// checkCredential returns the text, or an error if it cannot be a credential.
+func checkCredential(header, text string) (string, error) {
 	switch {
 	case text == "":
 		return "", Refused("the header %s holds no credential", header)

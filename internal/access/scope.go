@@ -6,7 +6,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Confinable reports whether a scope may confine an action to resources. Of the others a scope allows all or nothing.
+// Confinable reports whether a scope may restrict an action to some resources. A scope of any other action allows all of them.
 func Confinable(a agent.Action) bool {
 	switch a {
 	case agent.ActionTurnsRun, agent.ActionTurnsRead, agent.ActionTurnsCancel, agent.ActionToolsUse, agent.ActionApprovalsRead,
@@ -18,7 +18,7 @@ func Confinable(a agent.Action) bool {
 	}
 }
 
-// ValidScope reports whether a scope allows anything that there is. One that is confined has to name an action that can be.
+// ValidScope reports whether a scope allows anything. One that is restricted to a resource must name an action that can be.
 func ValidScope(scope string) bool {
 	action, resource, confined := strings.Cut(scope, ":")
 	if !agent.ValidScope(scope) || !confined || resource == "*" {

@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// KeyStore is a store of API keys that counts, and can fail.
+// KeyStore is a store of API keys that counts calls and can fail.
 type KeyStore struct {
 	mu      sync.Mutex
 	keys    []storedKey
@@ -33,21 +33,21 @@ func (m *KeyStore) Fail(err error) {
 	m.err = err
 }
 
-// Lookups is how often a key was looked up.
+// Lookups returns the number of calls of KeyByID.
 func (m *KeyStore) Lookups() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lookups
 }
 
-// Touches is how often it was stored when keys were used.
+// Touches returns the number of calls of TouchKeys.
 func (m *KeyStore) Touches() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.touches
 }
 
-// Hashes are the hashes that are stored.
+// Hashes returns the stored hashes.
 func (m *KeyStore) Hashes() [][]byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -56,10 +56,6 @@ func (m *KeyStore) Hashes() [][]byte {
 		all = append(all, k.hash)
 	}
 	return all
-}
-
-func keyNotFound(id string) error {
-	return agent.Errorf(agent.CodeNotFound, "", "there is no key %q", id)
 }
 
 func (m *KeyStore) find(tenant, id string) (*storedKey, error) {
@@ -71,10 +67,10 @@ func (m *KeyStore) find(tenant, id string) (*storedKey, error) {
 			return k, nil
 		}
 	}
-	return nil, keyNotFound(id)
+	return nil, agent.Errorf(agent.CodeNotFound, "", "there is no key %q", id)
 }
 
-// CreateKey implements keys.Store.
+// CreateKey implements credentials.KeyStore.
 func (m *KeyStore) CreateKey(_ context.Context, k agent.APIKey, hash []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -89,7 +85,7 @@ func (m *KeyStore) CreateKey(_ context.Context, k agent.APIKey, hash []byte) err
 	return nil
 }
 
-// KeyByID implements keys.Store.
+// KeyByID implements credentials.KeyStore.
 func (m *KeyStore) KeyByID(_ context.Context, id string) (agent.APIKey, []byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,7 +97,7 @@ func (m *KeyStore) KeyByID(_ context.Context, id string) (agent.APIKey, []byte, 
 	return k.APIKey, k.hash, nil
 }
 
-// ListKeys implements keys.Store.
+// ListKeys implements credentials.KeyStore.
 func (m *KeyStore) ListKeys(_ context.Context, tenant, after string, limit int) ([]agent.APIKey, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -114,7 +110,7 @@ func (m *KeyStore) ListKeys(_ context.Context, tenant, after string, limit int) 
 	return found, m.err
 }
 
-// RevokeKey implements keys.Store.
+// RevokeKey implements credentials.KeyStore.
 func (m *KeyStore) RevokeKey(_ context.Context, tenant, id string, at time.Time) (agent.APIKey, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,7 +124,7 @@ func (m *KeyStore) RevokeKey(_ context.Context, tenant, id string, at time.Time)
 	return k.APIKey, nil
 }
 
-// ExpireKey implements keys.Store.
+// ExpireKey implements credentials.KeyStore.
 func (m *KeyStore) ExpireKey(_ context.Context, tenant, id string, at time.Time, replacedBy string) (agent.APIKey, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -143,7 +139,7 @@ func (m *KeyStore) ExpireKey(_ context.Context, tenant, id string, at time.Time,
 	return k.APIKey, nil
 }
 
-// TouchKeys implements keys.Store.
+// TouchKeys implements credentials.KeyStore.
 func (m *KeyStore) TouchKeys(_ context.Context, used map[string]time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/access"
 )
 
-// CertificateHolder says who the holder of a certificate is.
+// CertificateHolder is the client behind a certificate.
 type CertificateHolder struct {
 	Name   string // a URI, DNS name or email address of the certificate, else its common name
 	Tenant string // [agent.AnyTenant]: every one
@@ -18,12 +18,12 @@ type CertificateHolder struct {
 	Scopes []string
 }
 
-// Certificates are the clients by their names.
+// Certificates finds the holders of client certificates by name.
 type Certificates struct {
 	byName map[string]agent.Principal
 }
 
-// NewCertificates checks the clients, reporting every fault.
+// NewCertificates checks the clients and reports every fault.
 func NewCertificates(clients []CertificateHolder) (*Certificates, error) {
 	h := &Certificates{byName: make(map[string]agent.Principal, len(clients))}
 	var faults []error
@@ -50,8 +50,8 @@ func NewCertificates(clients []CertificateHolder) (*Certificates, error) {
 	return h, errors.Join(faults...)
 }
 
-// Holder finds who holds a certificate that the TLS layer has verified. Names that the certificate is for come first; the common name
-// counts only where it has no other.
+// Holder returns the holder of a certificate that the TLS layer has verified. It looks for the certificate's URIs, DNS names and email addresses, and
+// for its common name only if it has none of these.
 func (h *Certificates) Holder(leaf *x509.Certificate) (p agent.Principal, known bool) {
 	var names []string
 	for _, u := range leaf.URIs {

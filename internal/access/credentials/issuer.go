@@ -14,14 +14,14 @@ import (
 // issuerTimeout bounds one request to an issuer.
 const issuerTimeout = 10 * time.Second
 
-// issuer is an issuer with what is known of its keys.
+// issuer is an issuer with its keys.
 type issuer struct {
 	set       Issuer
 	discovery *http.Client
 	fetching  *http.Client
-	place     chan struct{} // one token: whoever has it may look for the keys
+	place     chan struct{} // holds one element while the keys are looked for
 	keys      oidc.KeySet   // nil: not found yet; read and written with the place
-	warnScope sync.Once     // says that a token had a scope that allows nothing
+	warnScope sync.Once     // logs that a token had a scope that allows nothing
 }
 
 func newIssuer(set Issuer, cfg *TokensConfig) *issuer {
@@ -37,7 +37,7 @@ func newIssuer(set Issuer, cfg *TokensConfig) *issuer {
 func issuerClient(f *fetcher) *http.Client {
 	return &http.Client{
 		Transport: f, Timeout: issuerTimeout,
-		// A redirect could lead anywhere, and the fetcher remembers one answer: an issuer says where its keys are.
+		// A redirect could lead anywhere, and the fetcher keeps one answer.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
@@ -56,7 +56,7 @@ func (i *issuer) remote(url string) oidc.KeySet {
 	return oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), i.fetching), url)
 }
 
-// keySet finds out where the keys are, once. While that fails it is tried again, as often as the fetcher allows.
+// keySet returns the keys. It discovers their address once; if that fails, the next call tries again, as often as the fetcher allows.
 func (i *issuer) keySet(ctx context.Context) (oidc.KeySet, error) {
 	select {
 	case i.place <- struct{}{}:
@@ -67,7 +67,7 @@ func (i *issuer) keySet(ctx context.Context) (oidc.KeySet, error) {
 	if i.keys != nil {
 		return i.keys, nil
 	}
-	// Others wait for this, whether or not the caller does.
+	// Other callers wait for this as well, so it does not end with ctx.
 	provider, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), i.discovery), i.set.URL)
 	if err != nil {
 		return nil, fmt.Errorf("discover %s: %w", i.set.URL, err)

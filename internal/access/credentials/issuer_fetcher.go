@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// How often an issuer is asked. A token with a key id that is not known makes the key set ask for new keys, and anyone can write such a
-// token: so an answer stands for a while, and a failure the longer the more of them there were.
+// Bounds of requests to an issuer. Anyone can write a token with an unknown key id, which makes the key set ask for new keys. So an answer is
+// kept for freshFor, and a failure for a time that doubles with each one, from minBackoff to maxBackoff.
 const (
 	freshFor      = 10 * time.Second
 	minBackoff    = time.Second
@@ -25,7 +25,7 @@ type fetcher struct {
 	now  func() time.Time
 
 	mu       sync.Mutex
-	until    time.Time // the answer stands until then
+	until    time.Time // the answer is kept until then
 	failures int
 	header   http.Header
 	body     []byte
@@ -54,7 +54,7 @@ func (f *fetcher) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// fetch is one request. Anything but 200 and a body of bounded size is an error.
+// fetch sends a request. Any status but 200 and a body above maxIssuerBody are errors.
 func (f *fetcher) fetch(r *http.Request) (http.Header, []byte, error) {
 	resp, err := f.next.RoundTrip(r)
 	if err != nil {

@@ -3,15 +3,14 @@ package credentials
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base32"
 	"hash/crc32"
 	"strings"
 
 	"github.com/turnstone-run/turnstone/internal/access"
 )
 
-// A key is tsk_<id>_<secret><checksum>: 16 characters by which it is found, 43 of 256 random bits, and 6 that tell a mistyped or cut key
-// without a look into the store. All are letters and digits, so that a double click selects the whole.
+// A key is tsk_<id>_<secret><checksum>: 16 characters by which it is found, 43 with 256 random bits, and 6 that reveal a mistyped or cut key
+// without a query. All are letters and digits, so that a double click selects the whole key.
 const (
 	idLen       = 16
 	secretLen   = 43
@@ -22,25 +21,20 @@ const (
 	digits   = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-//nolint:gochecknoglobals // a constant in all but syntax
-var idEncoding = base32.NewEncoding(idDigits).WithPadding(base32.NoPadding)
-
 // generateKey makes a new key.
 func generateKey() (id, key string) {
-	raw := make([]byte, idEncoding.DecodedLen(idLen))
-	_, _ = rand.Read(raw) // it never fails
-	id = idEncoding.EncodeToString(raw)
+	id = strings.ToLower(rand.Text()[:idLen]) // 5 random bits a character
 	key = access.KeyPrefix + id + "_" + randomDigits(secretLen)
 	return id, key + keyChecksum(key)
 }
 
-// randomDigits returns n digits, each as likely as any other: bytes that would favour some are thrown away.
+// randomDigits returns n random digits. Bytes that would make some digits likelier than others are skipped.
 func randomDigits(n int) string {
 	const fair = 256 - 256%len(digits)
 	out := make([]byte, 0, n)
 	buf := make([]byte, 2*n)
 	for len(out) < n {
-		_, _ = rand.Read(buf)
+		_, _ = rand.Read(buf) // never fails
 		for _, b := range buf {
 			if int(b) < fair && len(out) < n {
 				out = append(out, digits[int(b)%len(digits)])
@@ -64,7 +58,7 @@ func parseKey(key string) (id string, ok bool) {
 	return id, keyChecksum(body) == key[keyLen-checksumLen:]
 }
 
-// keyChecksum is no secret: anyone can make a key whose shape is right.
+// keyChecksum returns the last characters of a key whose others are body. It is no secret: anyone can make a well-formed key.
 func keyChecksum(body string) string {
 	n := crc32.ChecksumIEEE([]byte(body))
 	out := [checksumLen]byte{}

@@ -7,11 +7,13 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/access"
 )
 
-// Bounds of what a key may be.
+// Bounds of a key; texts in bytes.
 const (
 	maxKeyName     = 128
 	maxKeySubject  = 256
@@ -23,8 +25,8 @@ const (
 	maxKeysPage    = 500
 )
 
-// CreateKey makes a key. Nobody can make one that may do what he may not himself: every scope must be covered by one of his own, and the
-// tenant be his. User and role are his to choose: to make keys is to say who is who. [agent.CodeDenied] with the field at fault.
+// CreateKey makes a key. It cannot allow more than its maker may do: each scope must be covered by one of the maker's, and the tenant must be the
+// maker's. The maker chooses user and role freely. The error is [agent.CodeDenied] with the field otherwise.
 func (k *Keys) CreateKey(ctx context.Context, by agent.Principal, r agent.KeyRequest) (agent.NewKey, error) {
 	now := k.cfg.Now().UTC().Truncate(time.Millisecond)
 	record := agent.APIKey{
@@ -63,7 +65,7 @@ func (k *Keys) store(ctx context.Context, record agent.APIKey) (agent.NewKey, er
 	return agent.NewKey{APIKey: record, Key: key}, nil
 }
 
-// checkKey refuses what no key may be; the error names the field.
+// checkKey checks the fields of a key; the error names the field.
 func checkKey(k *agent.APIKey) error {
 	switch {
 	case k.Tenant != agent.AnyTenant && !agent.ValidName(k.Tenant):
@@ -75,10 +77,10 @@ func checkKey(k *agent.APIKey) error {
 	}
 	for _, f := range []struct {
 		field, text string
-		most        int
+		maxBytes    int
 	}{{"name", k.Name, maxKeyName}, {"subject", k.Subject, maxKeySubject}, {"role", k.Role, maxKeyName}} {
-		if len(f.text) > f.most || strings.ContainsFunc(f.text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return agent.Invalid(f.field, "want at most %d bytes on one line", f.most)
+		if len(f.text) > f.maxBytes || strings.ContainsFunc(f.text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			return agent.Invalid(f.field, "want at most %d bytes on one line", f.maxBytes)
 		}
 	}
 	for _, scope := range k.Scopes {
@@ -92,7 +94,7 @@ func checkKey(k *agent.APIKey) error {
 	return nil
 }
 
-// mayGrant refuses a key that may do more than its maker.
+// mayGrant returns an error if a key allows more than its maker may do.
 func mayGrant(by *agent.Principal, k *agent.APIKey) error {
 	if by.Trusted() {
 		return nil
@@ -108,9 +110,9 @@ func mayGrant(by *agent.Principal, k *agent.APIKey) error {
 	return nil
 }
 
-// RotateKey replaces a key by one of the same rights, whose end is as far off as the old one's was at first; the old one works until
-// overlap has passed, or its own end. Whoever rotates learns the new key, so he needs all that it may do. A key is rotated once: of several
-// callers at the same moment one has the new key, and the others [agent.CodeConflict], as has one who comes behind its revocation.
+// RotateKey replaces a key by one with the same rights and the same lifetime. The old key works until overlap has passed, or until its own end if
+// that is sooner. The caller must be allowed all that the key allows, because he learns the new one. A key is rotated once: of several
+// concurrent calls one returns the new key, and the others [agent.CodeConflict], also if the key was revoked meanwhile.
 func (k *Keys) RotateKey(ctx context.Context, by agent.Principal, id string, overlap time.Duration) (agent.NewKey, error) {
 	if overlap < 0 || overlap > maxKeyOverlap {
 		return agent.NewKey{}, agent.Invalid("overlap", "want at most %s, got %s", maxKeyOverlap, overlap)
@@ -129,9 +131,13 @@ func (k *Keys) RotateKey(ctx context.Context, by agent.Principal, id string, ove
 	if err := mayGrant(&by, &old); err != nil {
 		return agent.NewKey{}, err
 	}
-	next := old
-	next.CreatedAt, next.CreatedBy, next.LastUsedAt = now, by.By(), nil
-	end := now.Add(overlap)
+	return k.replace(ctx, &old, by.By(), now, now.Add(overlap))
+}
+
+// replace stores the successor of a key, and ends the key at a time or at its own end. If the key cannot be ended, the successor is revoked.
+func (k *Keys) replace(ctx context.Context, old *agent.APIKey, by string, now, end time.Time) (agent.NewKey, error) {
+	next := *old
+	next.CreatedAt, next.CreatedBy, next.LastUsedAt = now, by, nil
 	if old.ExpiresAt != nil {
 		next.ExpiresAt = new(now.Add(old.ExpiresAt.Sub(old.CreatedAt)))
 		if old.ExpiresAt.Before(end) {
@@ -143,10 +149,8 @@ func (k *Keys) RotateKey(ctx context.Context, by agent.Principal, id string, ove
 		return agent.NewKey{}, err
 	}
 	if _, err := k.cfg.Store.ExpireKey(ctx, old.Tenant, old.ID, end, made.ID); err != nil {
-		// Nobody has seen the new one: better none than one that nobody knows of.
-		_, rerr := k.cfg.Store.RevokeKey(context.WithoutCancel(ctx), next.Tenant, made.ID, now)
-		if rerr != nil {
-			k.cfg.Logger.Error("a key that nobody has was left behind")
+		if _, revokeErr := k.cfg.Store.RevokeKey(context.WithoutCancel(ctx), next.Tenant, made.ID, now); revokeErr != nil {
+			k.cfg.Logger.Error("revoke a new API key that nobody has seen", zap.String("key", made.ID), zap.Error(revokeErr))
 		}
 		return agent.NewKey{}, err
 	}
@@ -157,11 +161,11 @@ func (k *Keys) RotateKey(ctx context.Context, by agent.Principal, id string, ove
 // findVisible returns a key that the caller may see.
 func (k *Keys) findVisible(ctx context.Context, by *agent.Principal, id string) (agent.APIKey, error) {
 	if !validKeyID(id) {
-		return agent.APIKey{}, noKey(id)
+		return agent.APIKey{}, unknownKey(id)
 	}
 	record, _, err := k.cfg.Store.KeyByID(ctx, id)
 	if agent.CodeOf(err) == agent.CodeNotFound || (err == nil && !canSee(by, record.Tenant)) {
-		return agent.APIKey{}, noKey(id)
+		return agent.APIKey{}, unknownKey(id)
 	}
 	return record, err
 }
@@ -174,14 +178,14 @@ func validKeyID(id string) bool {
 	return len(id) == idLen && strings.Trim(id, idDigits) == ""
 }
 
-func noKey(id string) error {
+func unknownKey(id string) error {
 	return agent.Errorf(agent.CodeNotFound, "", "there is no key %.60q", id)
 }
 
-// RevokeKey ends a key, here at once and elsewhere within seconds.
+// RevokeKey ends a key: in this process at once, in others within seconds.
 func (k *Keys) RevokeKey(ctx context.Context, by agent.Principal, id string) (agent.APIKey, error) {
 	if !validKeyID(id) {
-		return agent.APIKey{}, noKey(id)
+		return agent.APIKey{}, unknownKey(id)
 	}
 	tenant := by.Tenant
 	if by.Trusted() {
@@ -189,13 +193,13 @@ func (k *Keys) RevokeKey(ctx context.Context, by agent.Principal, id string) (ag
 	}
 	record, err := k.cfg.Store.RevokeKey(ctx, tenant, id, k.cfg.Now().UTC().Truncate(time.Millisecond))
 	if agent.CodeOf(err) == agent.CodeNotFound {
-		return agent.APIKey{}, noKey(id)
+		return agent.APIKey{}, unknownKey(id)
 	}
 	k.forget(id)
 	return record, err
 }
 
-// ListKeys lists the keys of a tenant behind an id, by id, 500 at most.
+// ListKeys lists the keys of a tenant after an id, by id, at most 500.
 func (k *Keys) ListKeys(ctx context.Context, tenant, after string, limit int) ([]agent.APIKey, error) {
 	return k.cfg.Store.ListKeys(ctx, tenant, after, min(max(limit, 1), maxKeysPage))
 }

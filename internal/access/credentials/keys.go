@@ -16,20 +16,20 @@ import (
 	"github.com/turnstone-run/turnstone/internal/access"
 )
 
-// KeyStore keeps the keys. Tenants are exact, [agent.AnyTenant] sees all; what is another tenant's is [agent.CodeNotFound].
+// KeyStore keeps the keys. A tenant sees its own keys, [agent.AnyTenant] all; any other key is [agent.CodeNotFound].
 type KeyStore interface {
-	// CreateKey stores a key. [agent.CodeConflict] where the id exists.
+	// CreateKey stores a key; [agent.CodeConflict] if the id exists.
 	CreateKey(ctx context.Context, k agent.APIKey, hash []byte) error
-	// KeyByID returns a key of any tenant with its hash. [agent.CodeNotFound].
+	// KeyByID returns a key of any tenant with its hash; [agent.CodeNotFound] if there is none.
 	KeyByID(ctx context.Context, id string) (agent.APIKey, []byte, error)
-	// ListKeys lists keys behind an id, by id.
+	// ListKeys lists the keys after an id, by id.
 	ListKeys(ctx context.Context, tenant, after string, limit int) ([]agent.APIKey, error)
-	// RevokeKey ends a key; one that has ended stays as it is.
+	// RevokeKey revokes a key. One that was revoked before stays unchanged.
 	RevokeKey(ctx context.Context, tenant, id string, at time.Time) (agent.APIKey, error)
-	// ExpireKey lets a key end at a time, and says which one replaces it. [agent.CodeConflict] where it was revoked, or another one
-	// replaces it: of two rotations at the same moment one wins.
+	// ExpireKey sets the end of a key and the key that replaces it; [agent.CodeConflict] if it was revoked, or another key replaces it: of
+	// two rotations at the same time one wins.
 	ExpireKey(ctx context.Context, tenant, id string, at time.Time, replacedBy string) (agent.APIKey, error)
-	// TouchKeys notes when keys were last used.
+	// TouchKeys stores when keys were last used.
 	TouchKeys(ctx context.Context, used map[string]time.Time) error
 }
 
@@ -37,15 +37,14 @@ type KeyStore interface {
 type KeysConfig struct {
 	Store  KeyStore // required
 	Logger *zap.Logger
-	// Now is the clock; nil: the real one.
-	Now func() time.Time
+	Now    func() time.Time // nil: the real clock
 }
 
 const (
-	keyTTL           = 3 * time.Second  // of a cached key: a revocation counts after it at the latest
+	keyTTL           = 3 * time.Second  // of a cached key: a revocation takes effect within this time
 	keyFlushInterval = 30 * time.Second // between writes of when keys were last used
 	keyFlushTimeout  = 10 * time.Second
-	maxCachedKeys    = 10_000 // keys, known and unknown ones apart
+	maxCachedKeys    = 10_000 // of known keys, and of unknown ids
 	maxUsedKeys      = 50_000 // keys whose use is not stored yet
 )
 
@@ -53,7 +52,7 @@ const (
 type Keys struct {
 	cfg     KeysConfig
 	known   *lru.Cache[string, cachedKey]
-	unknown *lru.Cache[string, time.Time] // when it was asked for
+	unknown *lru.Cache[string, time.Time] // when an id was looked up
 	// compare is [subtle.ConstantTimeCompare]; a test counts its calls.
 	compare func(x, y []byte) int
 
@@ -71,7 +70,7 @@ type cachedKey struct {
 	at   time.Time
 }
 
-// NewKeys makes keys; it runs until Close.
+// NewKeys returns Keys, which store uses of keys in the background until Close.
 func NewKeys(cfg KeysConfig) (*Keys, error) {
 	if cfg.Store == nil {
 		return nil, errors.New("configure API keys: the store is missing")
@@ -109,7 +108,7 @@ func (k *Keys) Verify(ctx context.Context, key string) (agent.Principal, error) 
 	if err != nil {
 		return agent.Principal{}, err
 	}
-	// One comparison whether or not the key exists, so that neither words nor time tell which ids do.
+	// The same comparison whether or not the key exists, so that neither the error nor the time tells which ids do.
 	if k.compare(given, hash) != 1 || record.ID == "" {
 		return agent.Principal{}, access.Refused("the API key is not valid")
 	}
@@ -124,7 +123,7 @@ func (k *Keys) Verify(ctx context.Context, key string) (agent.Principal, error) 
 	return record.Principal(), nil
 }
 
-// find looks a key up. An unknown one has no id, and a hash that no key has.
+// find returns a key and its hash. The key of an unknown id has no id, and a hash that no key has.
 func (k *Keys) find(ctx context.Context, id string) (agent.APIKey, []byte, error) {
 	nobody := make([]byte, sha256.Size)
 	now := k.cfg.Now()
@@ -150,7 +149,7 @@ func (k *Keys) find(ctx context.Context, id string) (agent.APIKey, []byte, error
 	return record, hash, nil
 }
 
-// forget makes the next use of a key ask the store.
+// forget removes a key from the cache.
 func (k *Keys) forget(id string) {
 	k.known.Remove(id)
 	k.unknown.Remove(id)
@@ -164,7 +163,7 @@ func (k *Keys) touch(id string, now time.Time) {
 	}
 }
 
-// flushRegularly stores when keys were used, until Close.
+// flushRegularly calls flush at intervals until Close.
 func (k *Keys) flushRegularly() {
 	defer close(k.done)
 	tick := time.NewTicker(keyFlushInterval)
@@ -183,7 +182,7 @@ func (k *Keys) flushRegularly() {
 	}
 }
 
-// flush stores when keys were used. What cannot be stored is kept for the next time.
+// flush stores when keys were used. If that fails, the times are kept for the next flush.
 func (k *Keys) flush(ctx context.Context) error {
 	k.mu.Lock()
 	used := k.used
@@ -206,7 +205,7 @@ func (k *Keys) flush(ctx context.Context) error {
 	return fmt.Errorf("touch %d API keys: %w", len(used), err)
 }
 
-// Close stores what is left to store.
+// Close stores the uses that are not stored yet.
 func (k *Keys) Close(ctx context.Context) error {
 	k.closing.Do(func() { close(k.stop) })
 	<-k.done

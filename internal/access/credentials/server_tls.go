@@ -13,10 +13,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// tlsCheckInterval is how often a handshake may look whether the files changed.
+// tlsCheckInterval is the shortest time between two checks of the files.
 const tlsCheckInterval = 10 * time.Second
 
-// maxPEM bounds a file that is read.
+// maxPEM bounds a file, in bytes.
 const maxPEM = 1 << 20
 
 // TLSFiles are PEM files of a server.
@@ -24,11 +24,11 @@ type TLSFiles struct {
 	Cert     string // its chain, the leaf first
 	Key      string
 	ClientCA string // who signs certificates of clients; empty: clients need none
-	Require  bool   // refuse clients without a certificate; else one is verified where it is given
+	Require  bool   // refuse clients without a certificate; otherwise a given one is verified
 }
 
-// ServerTLS makes the TLS configuration of a server, TLS 1.2 at least. Files that change are read again within seconds, so that renewed
-// certificates need no restart; while what they hold is no good the old ones stay, and the logger is told.
+// ServerTLS returns the TLS configuration of a server, with TLS 1.2 at least. Changed files are read again within seconds, so that renewed
+// certificates need no restart. If they cannot be used, the old ones stay and an error is logged.
 func ServerTLS(f TLSFiles, logger *zap.Logger) (*tls.Config, error) {
 	if logger == nil {
 		logger = zap.NewNop()
@@ -51,11 +51,11 @@ type tlsReloader struct {
 
 	mu        sync.Mutex
 	current   *tls.Config
-	stamp     string // what the files were when they were last read
+	stamp     string // sizes and times of the files when they were last read
 	checkedAt time.Time
 }
 
-// config is the newest that is good.
+// config returns the newest usable configuration.
 func (s *tlsReloader) config() *tls.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *tlsReloader) config() *tls.Config {
 	return s.current
 }
 
-// stat tells one state of the files from another.
+// stat returns the sizes and times of the files as a text.
 func (s *tlsReloader) stat() (string, error) {
 	var stamp strings.Builder
 	for _, name := range []string{s.files.Cert, s.files.Key, s.files.ClientCA} {

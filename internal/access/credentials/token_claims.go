@@ -1,6 +1,7 @@
 package credentials
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -8,15 +9,14 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// Bounds of what a token may say.
+// Bounds of claims.
 const (
 	maxTokenScopes = 256
 	maxClaimText   = 256
 )
 
-// principal makes a principal of verified claims. What makes a tenant or a user must be there: without a tenant nobody would know whose
-// data it is about, and without a user a token could name any. uselessScope is the first scope that was meant for us and allows nothing,
-// such as one that confines what cannot be confined: it is passed over.
+// principal returns the principal of verified claims. A token must name a user, and a tenant if the issuer has none of its own. Scopes that allow
+// nothing are skipped; uselessScope is the first of them that was meant for this runtime.
 func (i *Issuer) principal(claims map[string]any) (p agent.Principal, uselessScope string, err error) {
 	p = agent.Principal{Method: agent.MethodJWT, Tenant: i.Tenant, Scopes: append([]string{}, i.Scopes...), Credential: clip.Prefix("jwt/"+i.URL, maxClaimText)}
 	if id, ok := claims["jti"].(string); ok && id != "" {
@@ -29,26 +29,19 @@ func (i *Issuer) principal(claims map[string]any) (p agent.Principal, uselessSco
 		}
 		p.Tenant = tenant
 	}
-	path := i.UserClaim
-	if path == "" {
-		path = "sub"
-	}
+	path := cmp.Or(i.UserClaim, "sub")
 	user, _ := claimAt(claims, path).(string)
 	if user == "" || len(user) > maxClaimText || strings.ContainsFunc(user, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return p, "", access.Refused("the token names no user: its claim %s is missing, or no text", path)
 	}
 	p.Subject = user
 	if i.RoleClaim != "" {
-		p.Role = firstWord(claimAt(claims, i.RoleClaim))
+		p.Role = firstText(claimAt(claims, i.RoleClaim))
 	}
 	if i.FlagsClaim != "" {
 		p.Flags, _ = claimAt(claims, i.FlagsClaim).(map[string]any)
 	}
-	path = i.ScopeClaim
-	if path == "" {
-		path = "scope"
-	}
-	for _, word := range claimWords(claimAt(claims, path)) {
+	for _, word := range claimWords(claimAt(claims, cmp.Or(i.ScopeClaim, "scope"))) {
 		scope, ours := strings.CutPrefix(word, i.ScopePrefix)
 		switch {
 		case !ours || len(p.Scopes) >= maxTokenScopes:
@@ -61,8 +54,8 @@ func (i *Issuer) principal(claims map[string]any) (p agent.Principal, uselessSco
 	return p, uselessScope, nil
 }
 
-// claimAt finds a value by a dotted path. Names of claims may have dots themselves ("https://example.com/tenant"): the longest name that
-// is there counts.
+// claimAt returns the value at a dotted path, nil if there is none. Names of claims may have dots themselves ("https://example.com/tenant"): the
+// longest name that exists counts.
 func claimAt(claims map[string]any, path string) any {
 	if v, ok := claims[path]; ok {
 		return v
@@ -80,7 +73,7 @@ func claimAt(claims map[string]any, path string) any {
 	return nil
 }
 
-// claimWords are those of a text, or the texts of a list.
+// claimWords returns the words of a text, or the texts of a list.
 func claimWords(value any) []string {
 	switch v := value.(type) {
 	case string:
@@ -98,8 +91,8 @@ func claimWords(value any) []string {
 	}
 }
 
-// firstWord is a text, or the first text of a list.
-func firstWord(value any) string {
+// firstText returns a text, or the first text of a list.
+func firstText(value any) string {
 	if text, ok := value.(string); ok {
 		return clip.Prefix(text, maxClaimText)
 	}

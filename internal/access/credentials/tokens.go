@@ -1,6 +1,7 @@
 package credentials
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -18,20 +19,20 @@ import (
 	"github.com/turnstone-run/turnstone/internal/access"
 )
 
-// Issuer is an OpenID Connect provider. What its tokens say is taken from claims, by dotted paths.
+// Issuer is an OpenID Connect provider. Claims are named by dotted paths.
 type Issuer struct {
 	URL         string   // as in the claim iss; its keys are found by discovery
 	JWKSURL     string   // where its keys are, for one without discovery
-	Audiences   []string // one of which a token must be meant for; required
+	Audiences   []string // required: a token must be meant for one of them
 	Algorithms  []string // of signatures; empty: RS256, ES256 and EdDSA
-	Tenant      string   // of all tokens; or
-	TenantClaim string   // the claim that names it
+	Tenant      string   // of all tokens; empty: TenantClaim names it
+	TenantClaim string   // empty: Tenant is set
 	UserClaim   string   // empty: sub
 	RoleClaim   string   // a text, or a list whose first is taken; empty: none
 	FlagsClaim  string   // an object; empty: none
 	ScopeClaim  string   // claimWords in a text, or a list; empty: scope
-	ScopePrefix string   // of the scopes in it that are meant for us, removed; empty: all are
-	Scopes      []string // that every token has besides
+	ScopePrefix string   // of the scopes that are meant for this runtime, removed; empty: all are
+	Scopes      []string // that every token has in addition
 }
 
 // TokensConfig is what [NewTokens] needs.
@@ -46,7 +47,7 @@ type TokensConfig struct {
 // Leeway bounds the difference between the clock of an issuer and ours.
 const Leeway = 30 * time.Second
 
-// maxTokenAge bounds how long ago a token can have been issued: whoever says less is taken for broken.
+// maxTokenAge bounds the age of a token, to refuse broken values of iat.
 const maxTokenAge = 10 * 365 * 24 * time.Hour
 
 // Tokens verifies JSON Web Tokens of OpenID Connect issuers with the issuers' published keys. An issuer is first asked for its keys when one of
@@ -56,7 +57,7 @@ type Tokens struct {
 	issuers map[string][]*issuer // by URL
 }
 
-// NewTokens checks the issuers, reporting every fault. It asks none.
+// NewTokens checks the issuers and reports every fault. It sends no request.
 func NewTokens(cfg TokensConfig) (*Tokens, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = zap.NewNop()
@@ -122,7 +123,7 @@ func (v *Tokens) Verify(ctx context.Context, token string) (agent.Principal, err
 	if err != nil {
 		return agent.Principal{}, err
 	}
-	// Nothing but the choice of keys hangs on what is not verified yet.
+	// The unverified name decides only which keys are used.
 	issuers := v.issuers[named]
 	if len(issuers) == 0 {
 		return agent.Principal{}, access.Refused("tokens of this issuer are not accepted here")
@@ -155,7 +156,7 @@ func unverifiedIssuer(token string) (string, error) {
 	return claims.Issuer, nil
 }
 
-// verify checks one token as one issuer's: signature first, everything else only then.
+// verify checks a token of an issuer: the signature first.
 func (v *Tokens) verify(ctx context.Context, i *issuer, token string) (agent.Principal, error) {
 	keys, err := i.keySet(ctx)
 	if err != nil {
@@ -165,7 +166,7 @@ func (v *Tokens) verify(ctx context.Context, i *issuer, token string) (agent.Pri
 	verified, err := oidc.NewVerifier(i.set.URL, watched, &oidc.Config{
 		SupportedSigningAlgs: i.set.Algorithms,
 		SkipClientIDCheck:    true, // there may be several audiences: checked below
-		SkipExpiryCheck:      true, // likewise, with our leeway
+		SkipExpiryCheck:      true, // likewise, with Leeway
 	}).Verify(ctx, token)
 	switch {
 	case watched.fetchErr != nil:
@@ -195,60 +196,54 @@ func (v *Tokens) verify(ctx context.Context, i *issuer, token string) (agent.Pri
 	return p, err
 }
 
-// checkTimes checks exp, nbf and iat. Each must be a number: the library would take a text for one.
+// checkTimes checks exp, nbf and iat. Each must be a number; the library would accept a text.
 func checkTimes(claims map[string]any, now time.Time) error {
-	exp, ends, err := timeClaim(claims, "exp")
-	if err != nil {
-		return err
-	}
-	nbf, limited, err := timeClaim(claims, "nbf")
-	if err != nil {
-		return err
-	}
-	iat, dated, err := timeClaim(claims, "iat")
-	if err != nil {
+	exp, expErr := timeClaim(claims, "exp")
+	nbf, nbfErr := timeClaim(claims, "nbf")
+	iat, iatErr := timeClaim(claims, "iat")
+	if err := cmp.Or(expErr, nbfErr, iatErr); err != nil {
 		return err
 	}
 	switch {
-	case !ends:
+	case exp.IsZero():
 		return access.Refused("the token never expires: it needs the claim exp")
 	case !now.Before(exp.Add(Leeway)):
 		return access.Refused("the token has expired")
-	case limited && now.Add(Leeway).Before(nbf):
+	case now.Add(Leeway).Before(nbf):
 		return access.Refused("the token is not valid yet")
-	case dated && now.Add(Leeway).Before(iat):
+	case now.Add(Leeway).Before(iat):
 		return access.Refused("the token was issued in the future: compare the clocks")
-	case dated && now.Sub(iat) > maxTokenAge:
+	case !iat.IsZero() && now.Sub(iat) > maxTokenAge:
 		return access.Refused("the token was issued too long ago")
 	}
 	return nil
 }
 
-// timeClaim reads a claim that is seconds since 1970.
-func timeClaim(claims map[string]any, name string) (at time.Time, there bool, err error) {
-	value, there := claims[name]
-	if !there {
-		return time.Time{}, false, nil
+// timeClaim returns the time of a claim in seconds since 1970, the zero time if there is none.
+func timeClaim(claims map[string]any, name string) (time.Time, error) {
+	value, ok := claims[name]
+	if !ok {
+		return time.Time{}, nil
 	}
 	seconds, ok := value.(float64)
 	if !ok || seconds < 0 || seconds > 1e11 {
-		return time.Time{}, false, access.Refused("the token's claim %s is no time", name)
+		return time.Time{}, access.Refused("the token's claim %s is no time", name)
 	}
-	return time.Unix(int64(seconds), 0), true, nil
+	return time.Unix(int64(seconds), 0), nil
 }
 
-// unavailable returns the error while the issuer's keys cannot be had, and logs the reason.
+// unavailable returns the error for an issuer whose keys cannot be fetched, and logs the reason.
 func (v *Tokens) unavailable(ctx context.Context, i *issuer, err error) error {
 	if ctx.Err() != nil {
 		return agent.Interrupted(ctx, "verify token")
 	}
-	v.cfg.Logger.Warn("the keys of an issuer cannot be had", zap.String("issuer", i.set.URL), zap.Error(err))
+	v.cfg.Logger.Warn("fetch the keys of an issuer", zap.String("issuer", i.set.URL), zap.Error(err))
 	return &agent.Error{
 		Code: agent.CodeUnavailable, RetryAfter: minBackoff, Err: errors.New("the token's issuer cannot be reached now: try again"),
 	}
 }
 
-// watchedKeys tells a token that does not verify from keys that cannot be had, which the library's verifier does not.
+// watchedKeys records why a signature was not verified: the library does not distinguish a wrong signature from keys that cannot be fetched.
 type watchedKeys struct {
 	oidc.KeySet
 
@@ -259,7 +254,7 @@ type watchedKeys struct {
 // VerifySignature implements [oidc.KeySet].
 func (w *watchedKeys) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
 	payload, err := w.KeySet.VerifySignature(ctx, jwt)
-	if err != nil && strings.HasPrefix(err.Error(), "fetching keys") { // go-oidc has no other word for it; a test holds it to that
+	if err != nil && strings.HasPrefix(err.Error(), "fetching keys") { // go-oidc has no type for it; a test holds it to the text
 		w.fetchErr = err
 	}
 	w.signed = err == nil
