@@ -15,7 +15,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/catalog"
 	"github.com/turnstone-run/turnstone/internal/channel/jobs"
 	"github.com/turnstone-run/turnstone/internal/channel/telegram"
@@ -106,7 +105,7 @@ func registered(t *testing.T) []metric {
 		},
 	}))
 	_, err = catalog.New(catalog.Config{
-		Store: struct{ catalog.Store }{}, Plans: struct{ catalog.Plans }{}, Cache: &catalog.PlanCache{}, Routes: struct{ catalog.Routes }{},
+		Store: struct{ catalog.Store }{}, Plans: struct{ catalog.Plans }{}, Routes: struct{ catalog.Routes }{},
 		Parts: &catalog.Parts{Tools: noTools{}}, Metrics: to,
 	})
 	require.NoError(t, err)
@@ -115,7 +114,6 @@ func registered(t *testing.T) []metric {
 	_, err = telegram.New(telegram.Config{Token: "1:" + strings.Repeat("x", 30), Store: struct{ telegram.Store }{}, Metrics: to})
 	require.NoError(t, err)
 	results.NewCollector(results.CollectorConfig{Metrics: to})
-	app.CountPlanLookups(to)
 
 	families, err := to.Gather()
 	require.NoError(t, err)

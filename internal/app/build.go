@@ -164,13 +164,6 @@ func (p *Parts) catalog(c *Config, w *World, parts *catalog.Parts) error {
 		p.closers = append(p.closers, redis.Close)
 		shared = redis
 	}
-	cache, err := catalog.NewPlanCache(catalog.PlanCacheConfig{
-		Backend: w.Blobs, Shared: shared, Size: c.Catalog.PlanCache, TTL: c.Catalog.PlanTTL, Logger: w.Logger,
-		Looked: CountPlanLookups(w.Metrics),
-	})
-	if err != nil {
-		return err
-	}
 	rules, err := routing.New()
 	if err != nil {
 		return err
@@ -182,22 +175,12 @@ func (p *Parts) catalog(c *Config, w *World, parts *catalog.Parts) error {
 		}
 	}
 	p.Registry, err = catalog.New(catalog.Config{
-		Store: w.Store, Plans: w.Blobs, Cache: cache, Routes: routes{rules}, Shipped: files, Folder: c.Catalog.Folder != "", Follow: c.Catalog.Follow.URL != "",
-		Metrics: w.Metrics, Logger: w.Logger,
-		Parts: parts,
+		Store: w.Store, Plans: w.Blobs, Routes: routes{rules}, Shipped: files,
+		Cache:  catalog.PlanCacheConfig{Shared: shared, Size: c.Catalog.PlanCache, TTL: c.Catalog.PlanTTL},
+		Folder: c.Catalog.Folder != "", Follow: c.Catalog.Follow.URL != "",
+		Metrics: w.Metrics, Logger: w.Logger, Parts: parts,
 	})
 	return err
-}
-
-// CountPlanLookups registers a metric of lookups of plans, unless to is nil, and returns the function that counts one.
-func CountPlanLookups(to prometheus.Registerer) func(catalog.PlanTier) {
-	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "registry_plan_lookups_total", Help: "Plans looked for by their hash, by where they were found: memory, shared, backend, none.",
-	}, []string{"tier"})
-	if to != nil {
-		to.MustRegister(lookups)
-	}
-	return func(found catalog.PlanTier) { lookups.WithLabelValues(string(found)).Inc() }
 }
 
 // routes is the routing engine as the catalog needs it.

@@ -10,7 +10,7 @@
 //	                                                                      └─▶ plan, compiled on first use, saved by hash
 //
 // A snapshot never changes. A refresh makes the next one from the changes and swaps it in. Readers keep the one they have, and a turn keeps
-// the plan that it began with, by hash ([PlanCache]).
+// the plan that it began with, by hash.
 //
 // Documents that are edited elsewhere come from a folder ([Folder], for development) or from another installation ([Follower]). Apply takes all
 // documents of such a source or none. While a source is unavailable or has faults, the documents that were applied last stay.

@@ -279,13 +279,11 @@ func (w *world) another(change ...func(*catalog.Config)) *catalog.Registry {
 	w.t.Helper()
 	rules, err := routing.New()
 	require.NoError(w.t, err)
-	cache, err := catalog.NewPlanCache(catalog.PlanCacheConfig{Backend: w.plans})
-	require.NoError(w.t, err)
 	files, err := shipped.Files()
 	require.NoError(w.t, err)
 	w.metrics = prometheus.NewRegistry()
 	cfg := catalog.Config{
-		Store: w.store, Plans: w.plans, Cache: cache, Routes: routes{rules}, Shipped: files, Metrics: w.metrics,
+		Store: w.store, Plans: w.plans, Routes: routes{rules}, Shipped: files, Metrics: w.metrics,
 		Parts: &catalog.Parts{
 			Tools: kits{}, Middleware: chains{}, Secrets: secrets(w.t), Addresses: addresses(w.t), Claims: models{}, Limits: agent.Limits{ModelCalls: 25, ToolCalls: 50},
 			Models: []catalog.ConfiguredModel{{Profile: agent.ModelProfile{Name: "default", Provider: "offline", Model: "m"}, Entry: "offline"}},

@@ -17,6 +17,7 @@ type metrics struct {
 	failures  prometheus.Counter
 	mismatch  prometheus.Counter
 	decisions *prometheus.CounterVec
+	lookups   *prometheus.CounterVec
 }
 
 func newMetrics(to prometheus.Registerer) *metrics {
@@ -37,9 +38,12 @@ func newMetrics(to prometheus.Registerer) *metrics {
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routing_decisions_total", Help: "Routing decisions by reason: named, rule, default, none.",
 		}, []string{"reason"}),
+		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "registry_plan_lookups_total", Help: "Plans looked for by their hash, by where they were found: memory, shared, backend, none.",
+		}, []string{"tier"}),
 	}
 	if to != nil {
-		to.MustRegister(m.nodes, m.agents, m.revision, m.reload, m.failures, m.mismatch, m.decisions)
+		to.MustRegister(m.nodes, m.agents, m.revision, m.reload, m.failures, m.mismatch, m.decisions, m.lookups)
 	}
 	return m
 }
@@ -62,6 +66,8 @@ func (m *metrics) setGauges(s *snapshot) {
 }
 
 func (m *metrics) countFailure() { m.failures.Inc() }
+
+func (m *metrics) countLookup(found planTier) { m.lookups.WithLabelValues(string(found)).Inc() }
 
 func (m *metrics) countDecision(d *agent.RouteDecision) {
 	reason := string(d.Reason)

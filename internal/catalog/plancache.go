@@ -33,63 +33,50 @@ type SharedPlans interface {
 	Drop(ctx context.Context, hash string) error
 }
 
-// PlanTier is where a lookup ended.
-type PlanTier string
+// planTier is where a lookup ended.
+type planTier string
 
 // The tiers.
 const (
-	PlanTierMemory  PlanTier = "memory"
-	PlanTierShared  PlanTier = "shared"
-	PlanTierBackend PlanTier = "backend"
-	PlanTierNone    PlanTier = "none" // it failed
+	planTierMemory  planTier = "memory"
+	planTierShared  planTier = "shared"
+	planTierBackend planTier = "backend"
+	planTierNone    planTier = "none" // it failed
 )
 
-// PlanCacheConfig says where plans come from and how many are kept.
+// PlanCacheConfig says how many plans are kept, and where.
 type PlanCacheConfig struct {
-	Backend PlanBackend
-	Shared  SharedPlans    // nil: none
-	Size    int            // plans in memory; 0: 1,024
-	TTL     time.Duration  // in memory; 0: 1 h
-	Logger  *zap.Logger    // nil: none
-	Looked  func(PlanTier) // called for every hit in memory and every load, must not block; nil: not called
+	Shared SharedPlans   // nil: none
+	Size   int           // plans in memory; 0: 1,024
+	TTL    time.Duration // in memory; 0: 1 h
 }
 
-// PlanCache finds the plan of a hash:
+// planCache finds the plan of a hash:
 //
 //	memory (LRU) → one load per hash at a time: shared tier, if any → backend
 //
 // A plan never changes, so nothing here is ever out of date; what expires only makes room. Bytes from outside the process are used only
 // if their SHA-256 is the hash that was asked for. It is safe for concurrent use.
-type PlanCache struct {
-	backend PlanBackend
+type planCache struct {
+	backend planBackend
 	shared  *sharedGuard // nil: none
 	memory  *planMemory
 	flight  singleflight.Group
 	logger  *zap.Logger
-	looked  func(PlanTier)
+	looked  func(planTier) // called for every hit in memory and every load
 }
 
-// NewPlanCache returns an empty cache.
-func NewPlanCache(cfg PlanCacheConfig) (*PlanCache, error) {
-	switch {
-	case cfg.Backend == nil:
-		return nil, agent.Errorf(agent.CodeInvalid, "make plan cache", "there is no backend")
-	case cfg.Size < 0 || cfg.TTL < 0:
+func newPlanCache(cfg PlanCacheConfig, backend planBackend, logger *zap.Logger, looked func(planTier)) (*planCache, error) {
+	if cfg.Size < 0 || cfg.TTL < 0 {
 		return nil, agent.Errorf(agent.CodeInvalid, "make plan cache", "Size and TTL must not be negative")
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = zap.NewNop()
-	}
-	if cfg.Looked == nil {
-		cfg.Looked = func(PlanTier) {}
 	}
 	plans, err := newPlanMemory(cmp.Or(cfg.Size, defaultCacheSize), maxCachedBytes, cmp.Or(cfg.TTL, defaultCacheTTL))
 	if err != nil {
 		return nil, fmt.Errorf("make plan cache: %w", err)
 	}
-	c := &PlanCache{backend: cfg.Backend, memory: plans, logger: cfg.Logger, looked: cfg.Looked}
+	c := &planCache{backend: backend, memory: plans, logger: logger, looked: looked}
 	if cfg.Shared != nil {
-		c.shared = newSharedGuard(cfg.Shared, cfg.Logger)
+		c.shared = newSharedGuard(cfg.Shared, logger)
 	}
 	return c, nil
 }
@@ -97,7 +84,7 @@ func NewPlanCache(cfg PlanCacheConfig) (*PlanCache, error) {
 // Plan returns the plan of a hash, sha256:<64 lower-case hex digits>. All callers share it: nobody may change it. Its error is
 // [agent.CodeNotFound] if there is none, [agent.CodeInvalid] if it is no hash, [agent.CodeInternal] or [agent.CodeOverflow] if the bytes
 // under it cannot be its plan.
-func (c *PlanCache) Plan(ctx context.Context, hash string) (*agent.Plan, error) {
+func (c *planCache) Plan(ctx context.Context, hash string) (*agent.Plan, error) {
 	e, err := c.find(ctx, hash)
 	if err != nil {
 		return nil, err
@@ -105,8 +92,8 @@ func (c *PlanCache) Plan(ctx context.Context, hash string) (*agent.Plan, error) 
 	return e.plan, nil
 }
 
-// Bytes returns the canonical JSON of a plan, which all callers share. The errors are those of [PlanCache.Plan].
-func (c *PlanCache) Bytes(ctx context.Context, hash string) ([]byte, error) {
+// Bytes returns the canonical JSON of a plan, which all callers share. The errors are those of [planCache.Plan].
+func (c *planCache) Bytes(ctx context.Context, hash string) ([]byte, error) {
 	e, err := c.find(ctx, hash)
 	if err != nil {
 		return nil, err
@@ -116,7 +103,7 @@ func (c *PlanCache) Bytes(ctx context.Context, hash string) ([]byte, error) {
 
 // Add keeps a plan that this process has compiled. Nobody may change it or its bytes afterwards. If the bytes do not have that hash, Add
 // only logs it.
-func (c *PlanCache) Add(hash string, plan *agent.Plan, body []byte) {
+func (c *planCache) Add(hash string, plan *agent.Plan, body []byte) {
 	if plan == nil {
 		return
 	}

@@ -21,9 +21,9 @@ const planLoadTimeout = 15 * time.Second
 const planHashPrefix = "sha256:"
 
 // find returns the entry of a hash, from memory or by one load for all who ask at the same time.
-func (c *PlanCache) find(ctx context.Context, hash string) (*cachedPlan, error) {
+func (c *planCache) find(ctx context.Context, hash string) (*cachedPlan, error) {
 	if e := c.memory.get(hash); e != nil {
-		c.looked(PlanTierMemory)
+		c.looked(planTierMemory)
 		return e, nil
 	}
 	if !isPlanHash(hash) {
@@ -50,23 +50,23 @@ func (c *PlanCache) find(ctx context.Context, hash string) (*cachedPlan, error) 
 	}
 }
 
-func (c *PlanCache) load(ctx context.Context, hash string) (*cachedPlan, error) {
+func (c *planCache) load(ctx context.Context, hash string) (*cachedPlan, error) {
 	if e := c.memory.get(hash); e != nil { // another load has just ended
-		c.looked(PlanTierMemory)
+		c.looked(planTierMemory)
 		return e, nil
 	}
 	e, answers := c.fromShared(ctx, hash)
 	if e != nil {
-		c.looked(PlanTierShared)
+		c.looked(planTierShared)
 		c.memory.add(hash, e)
 		return e, nil
 	}
 	e, err := c.fromBackend(ctx, hash)
 	if err != nil {
-		c.looked(PlanTierNone)
+		c.looked(planTierNone)
 		return nil, err
 	}
-	c.looked(PlanTierBackend)
+	c.looked(planTierBackend)
 	c.memory.add(hash, e)
 	if answers {
 		c.shared.set(ctx, hash, e.body)
@@ -75,7 +75,7 @@ func (c *PlanCache) load(ctx context.Context, hash string) (*cachedPlan, error) 
 }
 
 // fromShared returns the plan if the shared tier has it, and whether the tier answers at all.
-func (c *PlanCache) fromShared(ctx context.Context, hash string) (e *cachedPlan, answers bool) {
+func (c *planCache) fromShared(ctx context.Context, hash string) (e *cachedPlan, answers bool) {
 	if c.shared == nil {
 		return nil, false
 	}
@@ -91,7 +91,7 @@ func (c *PlanCache) fromShared(ctx context.Context, hash string) (e *cachedPlan,
 	return e, true
 }
 
-func (c *PlanCache) fromBackend(ctx context.Context, hash string) (*cachedPlan, error) {
+func (c *planCache) fromBackend(ctx context.Context, hash string) (*cachedPlan, error) {
 	body, err := c.backend.PlanBytes(ctx, hash)
 	if err != nil {
 		if late := agent.Interrupted(ctx, opLoadPlan); late != nil {

@@ -21,7 +21,7 @@ func TestManyWhoAskReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := storedPlans("a")
 		s.before = func(context.Context) error { time.Sleep(time.Second); return nil }
-		c := openPlanCache(t, PlanCacheConfig{Backend: s})
+		c := openPlanCache(t, s, PlanCacheConfig{})
 		var g errgroup.Group
 		for i := range 100 {
 			g.Go(func() error {
@@ -44,7 +44,7 @@ func TestOldPlansNameTheirTenant(t *testing.T) {
 		`"sources":[{"auth":[{"name":"k"}]}],"prepare":[{"kind":"retrieve","embedding":{"profile":"e","auth":{"name":"k"}}},{"kind":"classify"}]}`
 	sum := sha256.Sum256([]byte(body))
 	hash := "sha256:" + hex.EncodeToString(sum[:])
-	p, err := openPlanCache(t, PlanCacheConfig{Backend: &planStore{bodies: map[string][]byte{hash: []byte(body)}}}).Plan(t.Context(), hash)
+	p, err := openPlanCache(t, &planStore{bodies: map[string][]byte{hash: []byte(body)}}, PlanCacheConfig{}).Plan(t.Context(), hash)
 	require.NoError(t, err)
 	for _, auth := range []agent.PlanAuth{*p.Models[0].Auth, p.Tools[0].Auth[0], p.Sources[0].Auth[0], *p.Prepare[0].Embedding.Auth} {
 		require.Equal(t, agent.PlanAuth{Tenant: "acme", Name: "k"}, auth)
@@ -64,7 +64,7 @@ func TestTheFirstWhoAskedLeaves(t *testing.T) {
 			return ctx.Err()
 		}
 	}
-	c := openPlanCache(t, PlanCacheConfig{Backend: s})
+	c := openPlanCache(t, s, PlanCacheConfig{})
 	ctx, leave := context.WithCancel(t.Context())
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() { _, err := c.Plan(ctx, h[0]); first <- err }()
@@ -100,7 +100,7 @@ func (m *meanwhileContext) Err() error {
 
 func TestAPlanThatComesBetweenTheLookAndTheLoadIsNotReadAgain(t *testing.T) {
 	s, h := storedPlans("a")
-	c := openPlanCache(t, PlanCacheConfig{Backend: s})
+	c := openPlanCache(t, s, PlanCacheConfig{})
 	ctx := &meanwhileContext{Context: t.Context(), do: func() {
 		_, err := c.Plan(context.Background(), h[0])
 		require.NoError(t, err)
@@ -114,7 +114,7 @@ func TestABackendThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := storedPlans("a")
 		s.before = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-		c := openPlanCache(t, PlanCacheConfig{Backend: s})
+		c := openPlanCache(t, s, PlanCacheConfig{})
 		_, err := c.Plan(t.Context(), h[0])
 		require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 		s.before = func(context.Context) error { return agent.Errorf(agent.CodeUnavailable, "read plan", "no connection") }
@@ -127,7 +127,7 @@ func TestABackendThatDoesNotAnswer(t *testing.T) {
 func TestConcurrentUse(t *testing.T) {
 	names := strings.Split("abcdefgh", "")
 	s, h := storedPlans(names...)
-	c := openPlanCache(t, PlanCacheConfig{Backend: s, Size: 3})
+	c := openPlanCache(t, s, PlanCacheConfig{Size: 3})
 	var g errgroup.Group
 	for i := range 16 {
 		g.Go(func() error {

@@ -19,17 +19,18 @@ import (
 func TestASecondProcessReadsTheSharedTier(t *testing.T) {
 	s, h := storedPlans("a")
 	shared := &fakeTier{}
-	_, err := openPlanCache(t, PlanCacheConfig{Backend: s, Shared: shared}).Plan(t.Context(), h[0])
+	_, err := openPlanCache(t, s, PlanCacheConfig{Shared: shared}).Plan(t.Context(), h[0])
 	require.NoError(t, err)
-	var tiers []PlanTier
-	second := openPlanCache(t, PlanCacheConfig{Backend: s, Shared: shared, Looked: func(tier PlanTier) { tiers = append(tiers, tier) }})
+	var tiers []planTier
+	second := openPlanCache(t, s, PlanCacheConfig{Shared: shared})
+	second.looked = func(tier planTier) { tiers = append(tiers, tier) }
 	for range 2 {
 		p, err := second.Plan(t.Context(), h[0])
 		require.NoError(t, err)
 		require.Equal(t, "a", p.Agent)
 	}
 	require.Equal(t, int32(1), s.reads.Load())
-	require.Equal(t, []PlanTier{PlanTierShared, PlanTierMemory}, tiers)
+	require.Equal(t, []planTier{planTierShared, planTierMemory}, tiers)
 }
 
 func TestWhatTheSharedTierMayNotHold(t *testing.T) {
@@ -47,7 +48,7 @@ func TestWhatTheSharedTierMayNotHold(t *testing.T) {
 				return nil
 			}
 			core, logs := observer.New(zapcore.WarnLevel)
-			p, err := openPlanCache(t, PlanCacheConfig{Backend: s, Shared: shared, Logger: zap.New(core)}).Plan(t.Context(), h[0])
+			p, err := openLoggedPlanCache(t, s, PlanCacheConfig{Shared: shared}, zap.New(core)).Plan(t.Context(), h[0])
 			require.NoError(t, err)
 			require.Equal(t, "a", p.Agent)
 			require.Equal(t, []string{"get", "drop", "set"}, calls)
@@ -63,7 +64,7 @@ func TestNothingWrongReachesTheSharedTier(t *testing.T) {
 	s, h := storedPlans("a")
 	s.bodies[h[0]] = []byte("{}")
 	shared := &fakeTier{}
-	_, err := openPlanCache(t, PlanCacheConfig{Backend: s, Shared: shared}).Plan(t.Context(), h[0])
+	_, err := openPlanCache(t, s, PlanCacheConfig{Shared: shared}).Plan(t.Context(), h[0])
 	require.Equal(t, agent.CodeInternal, agent.CodeOf(err))
 	_, ok, err := shared.Get(t.Context(), h[0])
 	require.NoError(t, err)
@@ -93,7 +94,7 @@ func TestASharedTierThatFailsIsLeftAlone(t *testing.T) {
 					return nil
 				}}
 				core, logs := observer.New(zapcore.WarnLevel)
-				cache := openPlanCache(t, PlanCacheConfig{Backend: s, Shared: shared, Logger: zap.New(core)})
+				cache := openLoggedPlanCache(t, s, PlanCacheConfig{Shared: shared}, zap.New(core))
 				ask := func(calls int, delay time.Duration) {
 					t.Helper()
 					before, began := asked, time.Now()

@@ -71,29 +71,30 @@ func storedPlans(names ...string) (s *planStore, hashes []string) {
 	return s, hashes
 }
 
-func openPlanCache(t testing.TB, cfg PlanCacheConfig) *PlanCache {
+func openPlanCache(t testing.TB, s *planStore, cfg PlanCacheConfig) *planCache {
 	t.Helper()
-	c, err := NewPlanCache(cfg)
+	return openLoggedPlanCache(t, s, cfg, zap.NewNop())
+}
+
+func openLoggedPlanCache(t testing.TB, s *planStore, cfg PlanCacheConfig, logger *zap.Logger) *planCache {
+	t.Helper()
+	c, err := newPlanCache(cfg, s, logger, func(planTier) {})
 	require.NoError(t, err)
 	return c
 }
 
 func TestNewPlanCacheRefuses(t *testing.T) {
-	s, _ := storedPlans()
-	for name, cfg := range map[string]PlanCacheConfig{
-		"no backend": {}, "size": {Backend: s, Size: -1}, "TTL": {Backend: s, TTL: -1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := NewPlanCache(cfg)
-			require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
-		})
+	for _, cfg := range []PlanCacheConfig{{Size: -1}, {TTL: -1}} {
+		_, err := newPlanCache(cfg, nil, nil, nil)
+		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 	}
 }
 
 func TestPlanIsReadOnceAndShared(t *testing.T) {
 	s, h := storedPlans("a")
-	var tiers []PlanTier
-	c := openPlanCache(t, PlanCacheConfig{Backend: s, Looked: func(tier PlanTier) { tiers = append(tiers, tier) }})
+	var tiers []planTier
+	c := openPlanCache(t, s, PlanCacheConfig{})
+	c.looked = func(tier planTier) { tiers = append(tiers, tier) }
 	want, body, _ := testPlan("a")
 	p, err := c.Plan(t.Context(), h[0])
 	require.NoError(t, err)
@@ -107,20 +108,20 @@ func TestPlanIsReadOnceAndShared(t *testing.T) {
 	require.Equal(t, int32(1), s.reads.Load())
 	_, err = c.Plan(t.Context(), planHash([]byte("unknown")))
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
-	require.Equal(t, []PlanTier{PlanTierBackend, PlanTierMemory, PlanTierMemory, PlanTierNone}, tiers)
+	require.Equal(t, []planTier{planTierBackend, planTierMemory, planTierMemory, planTierNone}, tiers)
 }
 
 func TestAPlanMayHaveFieldsOfALaterVersion(t *testing.T) {
 	body := []byte(`{"schema":"plan.v1","agent":"a","invented_later":{"x":1}}`)
 	s := &planStore{bodies: map[string][]byte{planHash(body): body}}
-	p, err := openPlanCache(t, PlanCacheConfig{Backend: s}).Plan(t.Context(), planHash(body))
+	p, err := openPlanCache(t, s, PlanCacheConfig{}).Plan(t.Context(), planHash(body))
 	require.NoError(t, err)
 	require.Equal(t, "a", p.Agent)
 }
 
 func TestWhatIsNoHash(t *testing.T) {
 	s, h := storedPlans("a")
-	c := openPlanCache(t, PlanCacheConfig{Backend: s})
+	c := openPlanCache(t, s, PlanCacheConfig{})
 	for name, hash := range map[string]string{
 		"empty": "", "another algorithm": "md5:" + h[0][7:], "no algorithm": h[0][7:], "a path": "../" + h[0], "too short": h[0][:70], "too long": h[0] + "0",
 		"upper case": strings.ToUpper(h[0][:7]) + h[0][7:], "upper case digits": "sha256:" + strings.Repeat("A", 64), "no digits": "sha256:" + strings.Repeat("g", 64),
@@ -157,7 +158,7 @@ func TestWhatTheBackendMayNotHold(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := &planStore{bodies: map[string][]byte{tc.hash: tc.body}}
-			c := openPlanCache(t, PlanCacheConfig{Backend: s})
+			c := openPlanCache(t, s, PlanCacheConfig{})
 			for range 2 {
 				_, err := c.Plan(t.Context(), tc.hash)
 				require.ErrorContains(t, err, tc.message)
@@ -171,7 +172,7 @@ func TestWhatTheBackendMayNotHold(t *testing.T) {
 func TestPlanCacheAdd(t *testing.T) {
 	s, _ := storedPlans()
 	core, logs := observer.New(zapcore.ErrorLevel)
-	c := openPlanCache(t, PlanCacheConfig{Backend: s, Logger: zap.New(core)})
+	c := openLoggedPlanCache(t, s, PlanCacheConfig{}, zap.New(core))
 	p, body, hash := testPlan("a")
 	c.Add(hash, p, body)
 	got, err := c.Plan(t.Context(), hash)
@@ -196,7 +197,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}{"by plans": {2, maxCachedBytes}, "by bytes": {0, int64(2*len(body) + 1)}} {
 		t.Run(name, func(t *testing.T) {
 			s, h := storedPlans(names...)
-			c := openPlanCache(t, PlanCacheConfig{Backend: s, Size: limit.plans})
+			c := openPlanCache(t, s, PlanCacheConfig{Size: limit.plans})
 			c.memory.limit = limit.bytes
 			ask := func(i int, reads int32) {
 				t.Helper()
@@ -218,7 +219,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	t.Run("one that is larger than all may be", func(t *testing.T) {
 		s, h := storedPlans(names...)
-		c := openPlanCache(t, PlanCacheConfig{Backend: s})
+		c := openPlanCache(t, s, PlanCacheConfig{})
 		c.memory.limit = 1
 		for range 2 {
 			_, err := c.Plan(t.Context(), h[0])
@@ -231,7 +232,7 @@ func TestMemoryIsBounded(t *testing.T) {
 func TestPlansExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := storedPlans("a")
-		c := openPlanCache(t, PlanCacheConfig{Backend: s, TTL: time.Minute})
+		c := openPlanCache(t, s, PlanCacheConfig{TTL: time.Minute})
 		ask := func(reads int32) {
 			t.Helper()
 			_, err := c.Plan(t.Context(), h[0])

@@ -22,13 +22,13 @@ type Store interface {
 
 // Plans keeps compiled plans by hash, for turns that outlive the process or the plan.
 type Plans interface {
-	PlanBackend
+	planBackend
 	// SavePlan stores the bytes of a plan and returns their reference, cas://<hash>.
 	SavePlan(ctx context.Context, body []byte) (uri string, err error)
 }
 
-// PlanBackend has every plan.
-type PlanBackend interface {
+// planBackend has every plan.
+type planBackend interface {
 	// PlanBytes returns the bytes of a hash; [agent.CodeNotFound] when there are none.
 	PlanBytes(ctx context.Context, hash string) ([]byte, error)
 }

@@ -37,7 +37,7 @@ func (r *Registry) artifact(ctx context.Context, s *snapshot, e *entry) (agent.A
 	body := c.body
 	if len(body) == 0 { // hydrated: only the hash is known
 		var err error
-		if body, err = r.cfg.Cache.Bytes(ctx, c.hash); err != nil {
+		if body, err = r.cache.Bytes(ctx, c.hash); err != nil {
 			return agent.Artifact{}, err
 		}
 	}
@@ -45,7 +45,7 @@ func (r *Registry) artifact(ctx context.Context, s *snapshot, e *entry) (agent.A
 	if err != nil {
 		return agent.Artifact{}, fmt.Errorf("save plan: %w", err)
 	}
-	r.cfg.Cache.Add(c.hash, &c.plan, body)
+	r.cache.Add(c.hash, &c.plan, body)
 	c.saved.Store(true)
 	return agent.Artifact{
 		Tenant: e.doc.Tenant, Agent: e.doc.Name, URI: uri, Hash: c.hash, Inputs: c.inputs, CompiledAt: time.Now().UTC().Truncate(time.Millisecond),

@@ -24,7 +24,7 @@ const refreshTimeout = 30 * time.Second
 type Config struct {
 	Store   Store
 	Plans   Plans
-	Cache   *PlanCache
+	Cache   PlanCacheConfig
 	Routes  Routes
 	Parts   *Parts
 	Shipped []agent.ManifestFile // the documents that come with the product; may be none
@@ -40,6 +40,7 @@ type Registry struct {
 	cfg     Config
 	base    map[agent.DocumentKey]*entry
 	metrics *metrics
+	cache   *planCache
 
 	current    atomic.Pointer[snapshot]
 	refreshing chan struct{} // holds one element while the next snapshot is made
@@ -53,7 +54,7 @@ type Registry struct {
 
 // New returns a registry that serves the lower layer; [Registry.Start] adds the stored documents.
 func New(cfg Config) (*Registry, error) {
-	if cfg.Store == nil || cfg.Plans == nil || cfg.Cache == nil || cfg.Routes == nil || cfg.Parts == nil {
+	if cfg.Store == nil || cfg.Plans == nil || cfg.Routes == nil || cfg.Parts == nil {
 		return nil, errors.New("catalog: a port is missing")
 	}
 	if cfg.Logger == nil {
@@ -64,8 +65,13 @@ func New(cfg Config) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
+	counts := newMetrics(cfg.Metrics)
+	cache, err := newPlanCache(cfg.Cache, cfg.Plans, cfg.Logger, counts.countLookup)
+	if err != nil {
+		return nil, err
+	}
 	r := &Registry{
-		cfg: cfg, base: base, metrics: newMetrics(cfg.Metrics), refreshing: make(chan struct{}, 1), applying: make(chan struct{}, 1),
+		cfg: cfg, base: base, metrics: counts, cache: cache, refreshing: make(chan struct{}, 1), applying: make(chan struct{}, 1),
 		changed: make(chan struct{}), status: agent.SourceStatus{Name: "store", Detail: "not read yet"},
 	}
 	s := r.baseSnapshot()

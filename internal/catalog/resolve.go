@@ -25,7 +25,7 @@ func (r *Registry) Resolve(ctx context.Context, tenant, name string) (agent.Plan
 		if _, err := r.cfg.Plans.SavePlan(ctx, c.body); err != nil {
 			return agent.Plan{}, "", fmt.Errorf("save plan: %w", err)
 		}
-		r.cfg.Cache.Add(c.hash, &c.plan, c.body)
+		r.cache.Add(c.hash, &c.plan, c.body)
 		c.saved.Store(true)
 	}
 	return c.plan, c.hash, nil
@@ -50,7 +50,7 @@ func (r *Registry) ReplacePrompt(ctx context.Context, plan agent.Plan, prompt st
 	if _, err := r.cfg.Plans.SavePlan(ctx, body); err != nil {
 		return agent.Plan{}, "", fmt.Errorf("save plan: %w", err)
 	}
-	r.cfg.Cache.Add(hash, &plan, body)
+	r.cache.Add(hash, &plan, body)
 	return plan, hash, nil
 }
 
@@ -80,7 +80,7 @@ func (r *Registry) publishedOrCompiled(ctx context.Context, s *snapshot, e *entr
 	if digest != a.Inputs {
 		return r.compiled(s, e)
 	}
-	p, err := r.cfg.Cache.Plan(ctx, a.Hash)
+	p, err := r.cache.Plan(ctx, a.Hash)
 	if err != nil {
 		r.cfg.Logger.Warn("published plan cannot be used; compiling", zap.String("agent", e.doc.String()), zap.String("hash", a.Hash), zap.Error(err))
 		return r.compiled(s, e)
@@ -97,7 +97,7 @@ func (r *Registry) publishedOrCompiled(ctx context.Context, s *snapshot, e *entr
 
 // Plan returns the plan of a hash, which need not be current.
 func (r *Registry) Plan(ctx context.Context, hash string) (agent.Plan, error) {
-	p, err := r.cfg.Cache.Plan(ctx, hash)
+	p, err := r.cache.Plan(ctx, hash)
 	if err != nil {
 		return agent.Plan{}, err
 	}
@@ -106,7 +106,7 @@ func (r *Registry) Plan(ctx context.Context, hash string) (agent.Plan, error) {
 
 // PlanBody returns the bytes of a plan by its hash.
 func (r *Registry) PlanBody(ctx context.Context, hash string) ([]byte, error) {
-	return r.cfg.Cache.Bytes(ctx, hash)
+	return r.cache.Bytes(ctx, hash)
 }
 
 // AgentPlan returns the current plan of an agent as canonical JSON.
@@ -118,6 +118,6 @@ func (r *Registry) AgentPlan(ctx context.Context, tenant, name string) ([]byte, 
 	if err != nil {
 		return nil, "", err
 	}
-	body, err := r.cfg.Cache.Bytes(ctx, hash)
+	body, err := r.cache.Bytes(ctx, hash)
 	return body, hash, err
 }
