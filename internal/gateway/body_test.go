@@ -115,6 +115,33 @@ func TestDrippedBodiesHoldNoConnection(t *testing.T) {
 	}
 }
 
+// TestMalformedBodies: a body that breaks the rules of HTTP is the client's fault, as one that is no JSON is.
+func TestMalformedBodies(t *testing.T) {
+	d, _, _ := guarded(t, func(*gateway.Config) {})
+	head := "POST /v1/turns HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + operatorKey() + "\r\nContent-Type: application/json\r\n"
+	for name, body := range map[string]string{
+		"a length that is no number":  "Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+		"a chunk longer than it says": "Transfer-Encoding: chunked\r\n\r\n1\r\n{}\r\n0\r\n\r\n",
+		"an endless length":           "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("1", 40) + "\r\n{}\r\n0\r\n\r\n",
+		"cut off":                     "Transfer-Encoding: chunked\r\n\r\n2\r\n{",
+		"shorter than it says":        "Content-Length: 9\r\n\r\n{",
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", d.HTTPAddr())
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = conn.Close() })
+			_, err = io.WriteString(conn, head+body)
+			require.NoError(t, err)
+			tcp, ok := conn.(*net.TCPConn)
+			require.True(t, ok)
+			require.NoError(t, tcp.CloseWrite())
+			x := answerTo(conn, time.Now())
+			require.NoError(t, x.err)
+			require.Equal(t, http.StatusBadRequest, x.status)
+		})
+	}
+}
+
 // exchange is what a client sees of its request.
 type exchange struct {
 	status              int

@@ -2,9 +2,11 @@ package gateway
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -83,7 +85,7 @@ func statusOf(err error, f *agent.Failure) int {
 	return mappingOf(f.Type).http
 }
 
-// readAll reads a body. Errors of the reader other than its bounds mean that the client went away.
+// readAll reads a body.
 func readAll(r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
@@ -100,7 +102,10 @@ func bodyError(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return &statusError{http.StatusRequestTimeout, agent.Errorf(agent.CodeCancelled, "", "the body took too long to arrive")}
 	}
-	return agent.Errorf(agent.CodeCancelled, "read body", "%w", err)
+	if _, lost := errors.AsType[net.Error](err); lost || errors.Is(err, context.Canceled) {
+		return agent.Errorf(agent.CodeCancelled, "read body", "%w", err) // the client went away
+	}
+	return agent.Invalid("", "the body cannot be read to its end: %w", err) // malformed chunks, or fewer bytes than the header says
 }
 
 // decodeJSON reads exactly one JSON document. null is none of ours: read as an object without members, it would cancel a turn.
