@@ -154,6 +154,8 @@ func (r *TurnRequest) Validate(maxBytes int) error {
 		return Invalid("session_id", "want 1 to 128 of A-Z a-z 0-9 . _ -")
 	case r.TurnID != "" && !ValidName(string(r.TurnID)):
 		return Invalid("turn_id", "want 1 to 128 of A-Z a-z 0-9 . _ -")
+	case r.TurnID == "." || r.TurnID == "..":
+		return Invalid("turn_id", "is %q, which no path of a URL can hold", r.TurnID)
 	case r.Agent != "" && !ValidName(r.Agent):
 		return Invalid("agent", "want 1 to 128 of A-Z a-z 0-9 . _ -")
 	case r.Context.Tenant != "" && !ValidName(r.Context.Tenant):

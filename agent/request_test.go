@@ -33,3 +33,16 @@ func TestNullIsNotSet(t *testing.T) {
 	require.NoError(t, schedule.Validate())
 	require.Nil(t, schedule.OutputSchema)
 }
+
+// TestTurnIDsFitIntoPaths: clients take "." and ".." out of a path, so that nobody could read such a turn.
+func TestTurnIDsFitIntoPaths(t *testing.T) {
+	for id, want := range map[agent.TurnID]string{".": "turn_id: is", "..": "turn_id: is", "a b": "turn_id: want", "...": "", "a..b": "", ".a": ""} {
+		request := agent.TurnRequest{Message: "x", TurnID: id}
+		err := request.Validate(0)
+		if want == "" {
+			require.NoError(t, err, id)
+			continue
+		}
+		require.ErrorContains(t, err, want, id)
+	}
+}
