@@ -42,6 +42,7 @@ func (a *Activities) Registered() []Registration {
 		{"BeginChild", a.BeginChild},
 		{"StoreChild", a.StoreChild},
 		{"CheckProcess", a.CheckProcess},
+		{"CheckConversation", a.CheckConversation},
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 const (
@@ -53,22 +52,10 @@ type IntelligentStep struct {
 	OnTimeout     string `json:"on_timeout,omitempty"`     // approve or reject, which is the default
 }
 
-// CheckProcessResult is the answer of [Activities.CheckProcess]; without a refusal the input is right.
-type CheckProcessResult struct {
-	Refusal *agent.Failure `json:"refusal,omitempty"`
-}
-
 // CheckProcess holds the raw input of an IntelligentProcess against its shape, strictly, and against its bounds. It repeats nothing of it:
 // the workflow has it already, and reads it as leniently as everything.
-func (*Activities) CheckProcess(_ context.Context, raw converter.RawValue) (CheckProcessResult, error) {
-	var in IntelligentProcessInput
-	var err error
-	if p := raw.Payload(); p == nil || len(p.GetData()) == 0 {
-		err = agent.Invalid("", `the workflow needs one argument, a process such as {"steps":[{"name":"a","message":"hello"}]}`)
-	} else if err = strictjson.Decode(p.GetData(), &in); err == nil {
-		err = in.Check()
-	}
-	return CheckProcessResult{Refusal: agent.FailureOf(err)}, nil
+func (*Activities) CheckProcess(_ context.Context, raw converter.RawValue) (CheckInputResult, error) {
+	return checkInput(raw, new(IntelligentProcessInput), `a process such as {"steps":[{"name":"a","message":"hello"}]}`)
 }
 
 // Check names the field at fault. Workflows call it too: it must replay.

@@ -302,28 +302,6 @@ func TestApprovalsAreDecidedInAnyOrder(t *testing.T) {
 	require.Equal(t, agent.TurnCompleted, out.Status)
 }
 
-// TestCancelRefusesUnknownFields: every field is optional, so a misspelt or misdirected update would cancel the turn.
-func TestCancelRefusesUnknownFields(t *testing.T) {
-	env := newEnv(t)
-	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(ready(), nil).Once()
-	env.OnActivity("CallModel", mock.Anything, mock.Anything).After(3*time.Second).Return(agent.ModelVerdict{}, nil).Once()
-	stores(env)
-	var refusals []error
-	refusal := &testsuite.TestUpdateCallback{
-		OnAccept: func() { t.Error("it was accepted") }, OnReject: func(err error) { refusals = append(refusals, err) }, OnComplete: func(any, error) {},
-	}
-	env.RegisterDelayedCallback(func() {
-		env.UpdateWorkflow("cancel", "u1", refusal, map[string]any{"reason": "x", "resaon": "y"})
-		env.UpdateWorkflow("cancel", "u2", refusal, agent.Decision{ApprovalID: "a", Decision: agent.DecisionApprove})
-		env.UpdateWorkflow("cancel", "u3", refusal, map[string]any{"reason": 7})
-	}, time.Second)
-	require.Equal(t, agent.TurnCompleted, run(t, env, nil).Status)
-	require.Len(t, refusals, 3)
-	require.ErrorContains(t, refusals[0], "resaon: unknown field")
-	require.ErrorContains(t, refusals[1], "approval_id: unknown field")
-	require.ErrorContains(t, refusals[2], "reason")
-}
-
 // TestSecondInputIsRefused: a person who gives two inputs is told; the runtime's own second input names its turn.
 func TestSecondInputIsRefused(t *testing.T) {
 	for _, second := range []any{agent.TurnRequest{Message: "and this"}, map[string]any{}} {

@@ -87,6 +87,12 @@ func (h *childTurn) awaits(approvalID string) bool {
 	return slices.ContainsFunc(h.waiting, func(w waitingCall) bool { return w.ApprovalID == approvalID })
 }
 
+// mayAwait reports whether a decision about an approval may be for the turn: it waits for it, or nobody knows what it waits for. The signal that says
+// so is best effort.
+func (h *childTurn) mayAwait(approvalID string) bool {
+	return h.awaits(approvalID) || (h.turn != "" && len(h.pending()) == 0)
+}
+
 // passOn sends a decision to the turn, which validates it.
 func (h *childTurn) passOn(ctx workflow.Context, d agent.Decision) error {
 	to := h.turn

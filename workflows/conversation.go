@@ -3,9 +3,11 @@ package workflows
 import (
 	"time"
 
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
@@ -16,15 +18,13 @@ const (
 	maxPending = 100
 	// conversationEvents is the number of events after which a conversation continues as new, unless an activity returned another one.
 	conversationEvents = 2000
+
+	// changeStrictConversation is the change since which the input of a conversation is checked strictly.
+	changeStrictConversation = "conversation-strict"
 )
 
-// ConversationInput starts a thread of turns.
-type ConversationInput struct {
-	SessionID   agent.SessionID         `json:"session_id"`
-	Context     agent.InvocationContext `json:"context,omitzero"`
-	Agent       string                  `json:"agent,omitempty"`
-	IdleTimeout string                  `json:"idle_timeout,omitempty"` // a Go duration; the conversation closes after so long without a message; default 24h
-}
+// ConversationInput starts a thread of turns. An activity checks it, so the type is declared there.
+type ConversationInput = activities.ConversationInput
 
 // ConversationCarry is the state with which a conversation continues as new: references and counters.
 type ConversationCarry struct {
@@ -52,8 +52,10 @@ type ConversationResult struct {
 // Conversation is a long-lived, addressable thread of turns: messages come by update or signal, each runs as a child [AgentTurn],
 // tokens come back as signals so that the query "state" shows the answer growing, and pauses for a person are surfaced. It
 // continues as new after a number of events, between two turns.
-func Conversation(ctx workflow.Context, in ConversationInput, carry *ConversationCarry) (ConversationResult, error) {
-	c, err := newConversation(ctx, in, carry)
+//
+// The input, a [ConversationInput], is taken raw and checked strictly by an activity. carry is for continue-as-new alone.
+func Conversation(ctx workflow.Context, input converter.RawValue, carry *ConversationCarry) (ConversationResult, error) {
+	c, err := newConversation(ctx, input, carry)
 	if err != nil {
 		return ConversationResult{}, err
 	}
@@ -103,20 +105,18 @@ type conversation struct {
 	messages, decides, tokens, closes workflow.ReceiveChannel
 }
 
-func newConversation(ctx workflow.Context, in ConversationInput, carry *ConversationCarry) (*conversation, error) {
+func newConversation(ctx workflow.Context, input converter.RawValue, carry *ConversationCarry) (*conversation, error) {
 	c := &conversation{
-		in: in, timeout: defaultIdle, limit: conversationEvents, order: workflow.NewMutex(ctx),
+		timeout: defaultIdle, limit: conversationEvents, order: workflow.NewMutex(ctx),
 		messages: workflow.GetSignalChannel(ctx, UpdateMessage), decides: workflow.GetSignalChannel(ctx, UpdateDecide),
 		tokens: workflow.GetSignalChannel(ctx, SignalTokens), closes: workflow.GetSignalChannel(ctx, SignalClose),
 	}
-	if !in.SessionID.Valid() {
-		return nil, invalidInput("session_id: want 1 to 128 of A-Z a-z 0-9 . _ -")
+	first := carry == nil
+	strict := first && workflow.GetVersion(ctx, changeStrictConversation, workflow.DefaultVersion, strictSince) >= strictSince
+	if err := readInput(ctx, input, first, strict, acts.CheckConversation, &c.in); err != nil {
+		return nil, err
 	}
-	if in.IdleTimeout != "" {
-		d, err := time.ParseDuration(in.IdleTimeout)
-		if err != nil || d <= 0 {
-			return nil, invalidInput("idle_timeout: want a duration such as 30m, got " + in.IdleTimeout)
-		}
+	if d := duration(c.in.IdleTimeout); d > 0 {
 		c.timeout = d
 	}
 	if carry != nil {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/uuid"
 	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -50,11 +49,11 @@ func (c *conversation) listen(ctx workflow.Context) error {
 		workflow.SetQueryHandlerWithOptions(ctx, QueryState, func() (ConversationView, error) { return c.view(), nil },
 			workflow.QueryHandlerOptions{Description: "The thread's state and the answer so far"}),
 		workflow.SetUpdateHandlerWithOptions(ctx, UpdateMessage,
-			func(ctx workflow.Context, m turns.Message) (MessageReceipt, error) {
+			withInput(func(ctx workflow.Context, m turns.Message) (MessageReceipt, error) {
 				return c.queueMessage(ctx, messageTurn(ctx, agent.TurnID(workflow.GetInfo(ctx).FirstRunID)), m)
-			}, workflow.UpdateHandlerOptions{Description: "Says something: {message, on_busy?}"}),
-		workflow.SetUpdateHandlerWithOptions(ctx, UpdateDecide, c.decide,
-			workflow.UpdateHandlerOptions{Description: "Answers an approval of the turn at work"}),
+			}), strictUpdate("Says something: {message, on_busy?}", validateMessage)),
+		workflow.SetUpdateHandlerWithOptions(ctx, UpdateDecide, withInputOnly(c.decide),
+			strictUpdate("Answers an approval of the turn at work", c.checkDecision)),
 	)
 }
 
@@ -79,12 +78,26 @@ func (c *conversation) listenToSignals(ctx workflow.Context) {
 	serve(ctx, "close", c.closes, func(workflow.Context, converter.RawValue) { c.closed = true })
 }
 
+// checkDecision refuses a decision that the turn at work does not wait for, before it is in history.
+func (c *conversation) checkDecision(d agent.Decision) error {
+	if err := validateDecision(d); err != nil || c.child.mayAwait(d.ApprovalID) {
+		return err
+	}
+	if c.child.turn == "" {
+		return errNoTurn
+	}
+	return conflict(fmt.Sprintf("the turn at work does not wait for the approval %.64q", d.ApprovalID))
+}
+
+// errNoTurn refuses decisions while no turn runs.
+var errNoTurn = conflict("no turn is at work")
+
 // decide passes a decision on to the turn at work, which judges it.
 func (c *conversation) decide(ctx workflow.Context, d agent.Decision) error {
 	c.handling++
 	defer func() { c.handling-- }()
 	if c.child.turn == "" {
-		return temporal.NewNonRetryableApplicationError("no turn is at work", string(agent.CodeConflict), nil)
+		return errNoTurn
 	}
 	return c.child.passOn(ctx, d)
 }

@@ -69,7 +69,8 @@ type intelligentRun struct {
 
 func newIntelligent(ctx workflow.Context, input converter.RawValue, carry *IntelligentProcessCarry) (*intelligentRun, error) {
 	r := &intelligentRun{status: statusRunning, cancels: workflow.GetSignalChannel(ctx, UpdateCancel)}
-	if err := r.readInput(ctx, input, carry == nil); err != nil {
+	r.strict = workflow.GetVersion(ctx, changeStrict, workflow.DefaultVersion, strictSince) >= strictSince
+	if err := readInput(ctx, input, carry == nil, r.strict, acts.CheckProcess, &r.in); err != nil {
 		return nil, err
 	}
 	if carry != nil {

@@ -39,26 +39,27 @@ type Quote struct {
 const (
 	// changeStrict is the change since which the input of an intelligent process is checked strictly, and an edit needs a message.
 	changeStrict = "intelligent-strict"
-	strictSince  = 1
+	// strictSince is the version of changes that check an input strictly.
+	strictSince = 1
 )
 
-// readInput checks and reads the input. Later runs of the process skip the check.
-func (r *intelligentRun) readInput(ctx workflow.Context, raw converter.RawValue, first bool) error {
-	r.strict = workflow.GetVersion(ctx, changeStrict, workflow.DefaultVersion, strictSince) >= strictSince
-	if first && r.strict {
-		var out activities.CheckProcessResult
-		if err := runQuick(ctx, "check the input", acts.CheckProcess, &out, raw); err != nil {
+// readInput reads the raw input of a workflow into in. A first run checks it: an activity does so strictly. What an older worker began has no such
+// activity, and only in's own check.
+func readInput(ctx workflow.Context, raw converter.RawValue, first, strict bool, activity any, in interface{ Check() error }) error {
+	if first && strict {
+		var out activities.CheckInputResult
+		if err := runQuick(ctx, "check the input", activity, &out, raw); err != nil {
 			return err
 		}
 		if out.Refusal != nil {
 			return refusalError(out.Refusal)
 		}
 	}
-	if err := converter.GetDefaultDataConverter().FromPayload(raw.Payload(), &r.in); err != nil {
+	if err := converter.GetDefaultDataConverter().FromPayload(raw.Payload(), in); err != nil {
 		return invalidInput("the input cannot be read: " + err.Error())
 	}
-	if first && !r.strict {
-		if err := r.in.Check(); err != nil {
+	if first && !strict {
+		if err := in.Check(); err != nil {
 			return refusalError(agent.FailureOf(err))
 		}
 	}

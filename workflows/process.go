@@ -3,6 +3,7 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -82,13 +83,10 @@ func (p *Process) listen(ctx workflow.Context) error {
 	return errors.Join(
 		workflow.SetQueryHandlerWithOptions(ctx, QueryState, func() (ProcessView, error) { return p.View(), nil },
 			workflow.QueryHandlerOptions{Description: "The steps at work with their answers so far, and what waits for a person"}),
-		workflow.SetUpdateHandlerWithOptions(ctx, UpdateDecide, p.decide, workflow.UpdateHandlerOptions{
-			Description: "Answers an approval of a step: {approval_id, decision: approve|edit|reject|respond, args?, message?, remember?, by}",
-			Validator:   validateDecision,
-		}),
-		workflow.SetUpdateHandlerWithOptions(ctx, UpdateAnswer, p.answer, workflow.UpdateHandlerOptions{
-			Description: "Answers a question of the process: {question, choice, message?, by?}", Validator: p.checkAnswer,
-		}),
+		workflow.SetUpdateHandlerWithOptions(ctx, UpdateDecide, withInputOnly(p.decide), strictUpdate(
+			"Answers an approval of a step: {approval_id, decision: approve|edit|reject|respond, args?, message?, remember?, by}", p.checkDecision)),
+		workflow.SetUpdateHandlerWithOptions(ctx, UpdateAnswer, withInputOnly(p.answer), strictUpdate(
+			"Answers a question of the process: {question, choice, message?, by?}", p.checkAnswer)),
 	)
 }
 
@@ -145,6 +143,21 @@ func (p *Process) receive(ctx workflow.Context, b agent.TokenBatch) {
 	}
 }
 
+// checkDecision refuses a decision that no step at work waits for, before it is in history.
+func (p *Process) checkDecision(d agent.Decision) error {
+	if err := validateDecision(d); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(p.steps, func(s *stepAtWork) bool { return s.child.mayAwait(d.ApprovalID) }) {
+		return noStepAwaits(d)
+	}
+	return nil
+}
+
+func noStepAwaits(d agent.Decision) error {
+	return conflict(fmt.Sprintf("no step at work waits for the approval %.64q", d.ApprovalID))
+}
+
 // decide passes a decision on to the step that waits for it.
 func (p *Process) decide(ctx workflow.Context, d agent.Decision) error {
 	if p.handling >= maxHandlers {
@@ -154,7 +167,7 @@ func (p *Process) decide(ctx workflow.Context, d agent.Decision) error {
 	defer func() { p.handling-- }()
 	s := p.stepAwaiting(d.ApprovalID)
 	if s == nil {
-		return conflict("no step at work waits for the approval " + fmt.Sprintf("%.64q", d.ApprovalID))
+		return noStepAwaits(d)
 	}
 	err := s.child.passOn(ctx, d)
 	p.show(ctx)

@@ -45,8 +45,8 @@ func TestProcessPassesDecisionsOn(t *testing.T) {
 				sends(t, commands[i], "default-test-workflow-id", workflows.UpdateDecide))
 		}
 		env.UpdateWorkflow(workflows.UpdateDecide, "u1", &testsuite.TestUpdateCallback{
-			OnAccept: func() {}, OnReject: func(err error) { require.NoError(t, err) },
-			OnComplete: func(_ any, err error) {
+			OnAccept: func() { require.Fail(t, "accepted") }, OnComplete: func(any, error) {},
+			OnReject: func(err error) {
 				require.ErrorContains(t, err, `no step at work waits for the approval "of nobody"`)
 			},
 		}, agent.Decision{ApprovalID: "of nobody", Decision: agent.DecisionApprove})

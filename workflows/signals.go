@@ -3,6 +3,7 @@ package workflows
 import (
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 )
 
@@ -34,4 +35,25 @@ func handleCancel(ctx workflow.Context, description string, cancel func(workflow
 	return workflow.SetUpdateHandlerWithOptions(ctx, UpdateCancel,
 		func(ctx workflow.Context, c agent.CancelUpdate) error { return cancel(ctx, c.CancelRequest) },
 		workflow.UpdateHandlerOptions{Description: description, Validator: check})
+}
+
+// strictUpdate returns the options of an update whose handler takes an [activities.UpdateInput] of T: unknown fields, wrong types, and what check
+// refuses, are refused before history holds anything of the update. Signals of the same name are read leniently: nobody waits for their answer.
+func strictUpdate[T any](description string, check func(T) error) workflow.UpdateHandlerOptions {
+	return workflow.UpdateHandlerOptions{Description: description, Validator: func(in activities.UpdateInput[T]) error {
+		if err := in.Check(); err != nil {
+			return refusalError(agent.FailureOf(err))
+		}
+		return check(in.Value)
+	}}
+}
+
+// withInput returns the handler of an update that takes an [activities.UpdateInput] and gives handle its value.
+func withInput[T, Out any](handle func(workflow.Context, T) (Out, error)) func(workflow.Context, activities.UpdateInput[T]) (Out, error) {
+	return func(ctx workflow.Context, in activities.UpdateInput[T]) (Out, error) { return handle(ctx, in.Value) }
+}
+
+// withInputOnly is withInput for a handler that returns nothing.
+func withInputOnly[T any](handle func(workflow.Context, T) error) func(workflow.Context, activities.UpdateInput[T]) error {
+	return func(ctx workflow.Context, in activities.UpdateInput[T]) error { return handle(ctx, in.Value) }
 }

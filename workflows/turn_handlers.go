@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/google/uuid"
 	"go.temporal.io/sdk/temporal"
@@ -25,18 +26,16 @@ func (t *agentTurn) listen(ctx workflow.Context) error {
 	// Handlers outlive a cancel of the workflow, because they handle it.
 	free, _ := workflow.NewDisconnectedContext(ctx)
 	t.listenToSignals(ctx, free)
-	open := workflow.UpdateHandlerOptions{Validator: validateDecision}
-	provided := workflow.UpdateHandlerOptions{Validator: validateProvided}
-	provided.Description = "Gives the result of a client-side tool: {tool_call_id, result | error}"
-	open.Description = "Answers an approval: {approval_id, decision: approve|edit|reject|respond, args?, message?, remember?, by}"
+	const decide = "Answers an approval: {approval_id, decision: approve|edit|reject|respond, args?, message?, remember?, by}"
+	const provide = "Gives the result of a client-side tool: {tool_call_id, result | error}"
 	return errors.Join(
 		workflow.SetQueryHandlerWithOptions(ctx, QueryState, func() (TurnView, error) { return t.view(), nil },
 			workflow.QueryHandlerOptions{Description: "Where the turn stands and what it waits for"}),
-		workflow.SetUpdateHandlerWithOptions(ctx, UpdateDecide, t.decide, open),
-		workflow.SetUpdateHandlerWithOptions(ctx, UpdateProvide, t.provide, provided),
+		workflow.SetUpdateHandlerWithOptions(ctx, UpdateDecide, withInput(t.decide), strictUpdate(decide, validateDecision)),
+		workflow.SetUpdateHandlerWithOptions(ctx, UpdateProvide, withInput(t.provide), strictUpdate(provide, validateProvided)),
 		handleCancel(ctx, "Stops the turn; what it produced is stored: {reason?, by?}", t.cancel),
-		workflow.SetUpdateHandlerWithOptions(ctx, UpdateMessage, t.message,
-			workflow.UpdateHandlerOptions{Description: "Sends a message to the turn's session: {message, on_busy?}"}),
+		workflow.SetUpdateHandlerWithOptions(ctx, UpdateMessage, withInput(t.message),
+			strictUpdate("Sends a message to the turn's session: {message, on_busy?}", validateMessage)),
 	)
 }
 
@@ -74,6 +73,14 @@ func validateDecision(d agent.Decision) error {
 func validateProvided(r agent.ProvidedResult) error {
 	if err := r.Check(); err != nil {
 		return refusalError(agent.FailureOf(err))
+	}
+	return nil
+}
+
+// validateMessage refuses an empty message before it is in history. QueueMessage judges the rest.
+func validateMessage(m turns.Message) error {
+	if strings.TrimSpace(m.Message) == "" {
+		return refusalError(agent.FailureOf(agent.Invalid("message", "is empty")))
 	}
 	return nil
 }
