@@ -1,12 +1,15 @@
 package turnstone
 
 import (
+	"context"
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/interceptor"
 	sdkworker "go.temporal.io/sdk/worker"
 
 	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/cluster"
 	"github.com/turnstone-run/turnstone/internal/inbox"
 	"github.com/turnstone-run/turnstone/internal/postgres"
@@ -37,7 +40,10 @@ func (s *Service) startWorker(store *postgres.Store, cases *turns.Turns, box *in
 		MaxConcurrentLocalActivityExecutionSize: set.Temporal.MaxConcurrentLocalActivities,
 		MaxConcurrentWorkflowTaskExecutionSize:  set.Temporal.MaxConcurrentWorkflowTasks,
 		WorkerStopTimeout:                       max(set.ShutdownTimeout-drainMargin, time.Second),
-		OnFatalError:                            func(err error) { s.failed <- fmt.Errorf("worker: %w", err) },
+		Interceptors: []interceptor.WorkerInterceptor{workflows.ShowPartialText(func(id agent.TurnID) string {
+			return cases.PartialText(context.Background(), id) // a query has no context of its own
+		})},
+		OnFatalError: func(err error) { s.failed <- fmt.Errorf("worker: %w", err) },
 	}
 	if v := set.Temporal.WorkerVersioning; v.Deployment != "" {
 		options.DeploymentOptions = sdkworker.DeploymentOptions{

@@ -63,6 +63,7 @@ type agentTurn struct {
 	position  int
 	holder    agent.TurnID
 	status    string
+	step      int              // at work, for the query
 	wakeup    workflow.Channel // wakes a waiting turn for a cancel
 	decides   workflow.ReceiveChannel
 	provides  workflow.ReceiveChannel

@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// TurnView answers the query "state". What has been said so far is in the stream, never here: a workflow holds no content.
+// TurnView answers the query "state". What has been said so far is in the stream, as a workflow holds no content: [ShowPartialText] adds it.
 type TurnView struct {
 	TurnID    agent.TurnID            `json:"turn_id"`
 	SessionID agent.SessionID         `json:"session_id"`
@@ -23,6 +23,7 @@ type TurnView struct {
 	Step      int                     `json:"step"`
 	PlanHash  string                  `json:"plan_hash"`
 	Pending   []agent.PendingApproval `json:"pending"`
+	Partial   string                  `json:"partial_text"` // running or waiting: what its last model call has said so far
 	Usage     agent.Usage             `json:"usage"`
 	Model     string                  `json:"model"`
 	StreamID  string                  `json:"stream_id"`
@@ -33,7 +34,7 @@ type TurnView struct {
 
 func (t *agentTurn) view() TurnView {
 	v := TurnView{
-		TurnID: t.ref.TurnID, SessionID: t.ref.SessionID, Agent: t.ref.Agent, Status: t.status, Step: t.state.Step,
+		TurnID: t.ref.TurnID, SessionID: t.ref.SessionID, Agent: t.ref.Agent, Status: t.status, Step: max(t.step, t.state.Step),
 		PlanHash: t.ref.PlanHash, Pending: t.pending, Usage: t.state.Usage, Model: t.state.Model, StreamID: string(t.ref.TurnID),
 		Cancelled: t.cancelled,
 	}
@@ -79,6 +80,7 @@ func startedWithAttributes(ctx workflow.Context) bool {
 
 // show writes to the Web UI, in Markdown, what the turn is doing. It costs no history.
 func (t *agentTurn) show(ctx workflow.Context, a turn.Action) {
+	t.step = max(t.step, a.Step)
 	var b strings.Builder
 	fmt.Fprintf(&b, "**%s** · session `%s`\n\n", t.ref.Agent, t.ref.SessionID)
 	switch a.Kind {

@@ -50,6 +50,7 @@ func TestModelRetryIsANewEpoch(t *testing.T) {
 			}
 			// Cut off in mid-stream, billed all the same, and seen by readers.
 			require.Eventually(t, func() bool { return streamtest.Shown(h.events("t1")) == "lost words" }, 5*time.Second, 10*time.Millisecond)
+			require.Equal(t, "lost words", h.PartialText(t.Context(), "t1"))
 			return agent.ModelReply{Usage: agent.Usage{OutputTokens: 7}}, agent.Errorf(agent.CodeUnavailable, "", "connection cut")
 		},
 		says("all is ", "well"))
@@ -58,6 +59,11 @@ func TestModelRetryIsANewEpoch(t *testing.T) {
 	require.Equal(t, int64(17), v.Usage.OutputTokens, "what the retry billed again counts")
 	events := h.events("t1")
 	require.Contains(t, types(events), agent.EventReset)
+	require.Equal(t, "all is well", h.PartialText(t.Context(), "t1"), "what was taken back is not shown")
+	h.model.script(says("another step"))
+	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 2})
+	require.NoError(t, err)
+	require.Equal(t, "another step", h.PartialText(t.Context(), "t1"))
 	require.Equal(t, "all is well", streamtest.Shown(events))
 }
 
