@@ -41,7 +41,7 @@ func (s *submission) audit(receipt agent.Receipt, err error) {
 		Credential: caller.Credential, Action: agent.ActionTurnsRun, Resource: "agent/" + s.agent, Outcome: agent.AuditAllowed,
 		Channel: cmp.Or(e.Channel, e.Request.Channel), RequestID: e.RequestID, Remote: e.Remote,
 	}
-	detail := auditDetail{UserID: s.req.Context.UserID, Mode: s.mode, ModeBy: s.modeSource, RerunOf: s.rerunOf()}
+	detail := auditDetail{UserID: s.req.Context.UserID, Mode: s.mode, ModeBy: s.modeSource, RerunOf: rerunOf(&s.req)}
 	detail.Prompt = detail.RerunOf != "" && s.req.Rerun.Prompt != ""
 	switch code := agent.CodeOf(err); code {
 	case "":

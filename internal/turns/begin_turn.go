@@ -52,6 +52,15 @@ func (ts *Turns) BeginTurn(ctx context.Context, raw json.RawMessage, in BeginTur
 		}
 		return ts.refuse(ctx, stream, err)
 	}
+	if out.Verdict == VerdictDuplicate && req.IdempotencyKey != "" && !in.ByID {
+		t, err := ts.Store.Turn(ctx, out.Turn.TurnID)
+		if err != nil {
+			return BeginTurnResult{}, err
+		}
+		if err := checkSameRequest(&req, req.Limits, &t); err != nil {
+			return ts.refuse(ctx, "", err)
+		}
+	}
 	return out, nil
 }
 

@@ -104,29 +104,27 @@ func (s *submission) checkSameTurn(t *agent.TurnState) error {
 	if s.idField != fieldKey {
 		return nil
 	}
-	if (s.req.Agent != "" && s.req.Agent != r.Agent) || (s.req.Model != "" && s.req.Model != r.Model) || s.req.Context.UserID != r.UserID ||
-		!sameMessages(r.Input, s.req.Input()) || t.RerunOf != s.rerunOf() {
+	var limits *agent.Limits
+	if s.envelope.Request.Limits != nil {
+		limits = s.limits()
+	}
+	return checkSameRequest(&s.req, limits, t)
+}
+
+// checkSameRequest refuses a request whose idempotency key stands for the turn of another one. Without limits it takes any.
+func checkSameRequest(req *agent.TurnRequest, limits *agent.Limits, t *agent.TurnState) error {
+	r := &t.Record
+	if (req.Agent != "" && req.Agent != r.Agent) || (req.Model != "" && req.Model != r.Model) || req.Context.UserID != r.UserID ||
+		!sameMessages(r.Input, req.Input()) || t.RerunOf != rerunOf(req) {
 		return errOtherRequest()
 	}
-	if s.hasOtherLimits(r) {
+	if limits != nil && !reflect.DeepEqual(*cmp.Or(r.Limits, new(agent.Limits)), *limits) {
 		return agent.FieldErrorf(agent.CodeConflict, fieldKey, "was used by a request with other limits")
 	}
-	if schema := s.req.OutputSchema; len(schema) > 0 && !bytes.Equal(canonicalJSON(schema), canonicalJSON(r.OutputSchema)) {
+	if schema := req.OutputSchema; len(schema) > 0 && !bytes.Equal(canonicalJSON(schema), canonicalJSON(r.OutputSchema)) {
 		return agent.FieldErrorf(agent.CodeConflict, fieldKey, "was used by a request with another output_schema")
 	}
 	return nil
-}
-
-// hasOtherLimits reports whether the request names limits, and the turn has others.
-func (s *submission) hasOtherLimits(r *agent.TurnRecord) bool {
-	if s.envelope.Request.Limits == nil {
-		return false
-	}
-	var recorded agent.Limits
-	if r.Limits != nil {
-		recorded = *r.Limits
-	}
-	return !reflect.DeepEqual(recorded, *s.limits())
 }
 
 func errOtherRequest() error {

@@ -97,10 +97,10 @@ func (b *Inbox) isPlanSchema(ctx context.Context, of *agent.TurnRecord) bool {
 	return err == nil && bytes.Equal(canonicalJSON(plan.OutputSchema), canonicalJSON(of.OutputSchema))
 }
 
-// rerunOf returns the turn that a submission reruns, "" if it reruns none.
-func (s *submission) rerunOf() agent.TurnID {
-	if s.req.Rerun == nil {
+// rerunOf returns the turn that a request reruns, "" if it reruns none.
+func rerunOf(req *agent.TurnRequest) agent.TurnID {
+	if req.Rerun == nil {
 		return ""
 	}
-	return s.req.Rerun.Of
+	return req.Rerun.Of
 }

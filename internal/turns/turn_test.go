@@ -173,6 +173,26 @@ func TestTurnIDFromTheWorkflowID(t *testing.T) {
 	}
 }
 
+// TestKeyOfAnotherRequestIsRefused: a turn started by hand does not return the result of another request, as at doors.
+func TestKeyOfAnotherRequestIsRefused(t *testing.T) {
+	h := newHarness(t)
+	begin := func(request string) turns.BeginTurnResult {
+		out, err := h.BeginTurn(t.Context(), json.RawMessage(request), turns.BeginTurnInput{WorkflowID: "mine", RunID: "r"})
+		require.NoError(t, err)
+		return out
+	}
+	first := begin(`{"message":"x","idempotency_key":"k"}`)
+	require.Equal(t, turns.VerdictReady, first.Verdict)
+	_, err := h.StoreTurn(t.Context(), turns.StoreTurnInput{TurnID: first.Turn.TurnID, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
+	require.NoError(t, err)
+	require.Equal(t, turns.VerdictDuplicate, begin(`{"message":"x","idempotency_key":"k"}`).Verdict)
+	for _, other := range []string{`"message":"y"`, `"message":"x","agent":"other"`, `"message":"x","limits":{"tokens":5}`} {
+		out := begin(`{"idempotency_key":"k",` + other + `}`)
+		require.Equal(t, turns.VerdictRefused, out.Verdict, other)
+		require.Contains(t, []string{"idempotency_key", "agent"}, out.Refusal.Field, other)
+	}
+}
+
 // TestTurnKeepsItsRecordedID: a turn that waits since a release that took the run id asks for the turn that it recorded.
 func TestTurnKeepsItsRecordedID(t *testing.T) {
 	h := newHarness(t)
