@@ -55,11 +55,8 @@ type ConversationResult struct {
 //
 // The input, a [ConversationInput], is taken raw and checked strictly by an activity. carry is for continue-as-new alone.
 func Conversation(ctx workflow.Context, input converter.RawValue, carry *ConversationCarry) (ConversationResult, error) {
-	c, err := newConversation(ctx, input, carry)
-	if err != nil {
-		return ConversationResult{}, err
-	}
-	if err := c.listen(ctx); err != nil {
+	c := newConversation(ctx, carry)
+	if err := c.begin(ctx, input, carry == nil); err != nil {
 		return ConversationResult{}, err
 	}
 	for {
@@ -105,19 +102,11 @@ type conversation struct {
 	messages, decides, tokens, closes workflow.ReceiveChannel
 }
 
-func newConversation(ctx workflow.Context, input converter.RawValue, carry *ConversationCarry) (*conversation, error) {
+func newConversation(ctx workflow.Context, carry *ConversationCarry) *conversation {
 	c := &conversation{
 		timeout: defaultIdle, limit: conversationEvents, order: workflow.NewMutex(ctx),
 		messages: workflow.GetSignalChannel(ctx, UpdateMessage), decides: workflow.GetSignalChannel(ctx, UpdateDecide),
 		tokens: workflow.GetSignalChannel(ctx, SignalTokens), closes: workflow.GetSignalChannel(ctx, SignalClose),
-	}
-	first := carry == nil
-	strict := first && workflow.GetVersion(ctx, changeStrictConversation, workflow.DefaultVersion, strictSince) >= strictSince
-	if err := readInput(ctx, input, first, strict, acts.CheckConversation, &c.in); err != nil {
-		return nil, err
-	}
-	if d := duration(c.in.IdleTimeout); d > 0 {
-		c.timeout = d
 	}
 	if carry != nil {
 		c.attrs = true
@@ -126,7 +115,27 @@ func newConversation(ctx workflow.Context, input converter.RawValue, carry *Conv
 			c.limit = carry.Limit
 		}
 	}
-	return c, nil
+	return c
+}
+
+// begin registers the handlers and reads the input. The first task may bring an update, which would be refused without its handler; its message
+// waits until the input is read.
+func (c *conversation) begin(ctx workflow.Context, input converter.RawValue, first bool) error {
+	if err := c.order.Lock(ctx); err != nil {
+		return err
+	}
+	defer c.order.Unlock()
+	if err := c.listen(ctx); err != nil {
+		return err
+	}
+	strict := first && workflow.GetVersion(ctx, changeStrictConversation, workflow.DefaultVersion, strictSince) >= strictSince
+	if err := readInput(ctx, input, first, strict, acts.CheckConversation, &c.in); err != nil {
+		return err
+	}
+	if d := duration(c.in.IdleTimeout); d > 0 {
+		c.timeout = d
+	}
+	return nil
 }
 
 func invalidInput(message string) error {

@@ -11,7 +11,9 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/turns"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -108,6 +110,18 @@ func TestConversationRefusesInput(t *testing.T) {
 		require.ErrorContains(t, env.GetWorkflowError(), want, input)
 		require.ErrorContains(t, env.GetWorkflowError(), "type: invalid", input)
 	}
+}
+
+// TestConversationTakesAMessageAtOnce: an update may come with the first task, while the input is still being checked.
+func TestConversationTakesAMessageAtOnce(t *testing.T) {
+	env := newEnv(t)
+	env.OnActivity("CheckConversation", mock.Anything, mock.Anything).After(time.Second).Return(activities.CheckInputResult{}, nil).Once()
+	said := queues(t, env, 0)
+	var children []agent.TurnRequest
+	answers(t, env, &children)
+	env.RegisterDelayedCallback(func() { env.UpdateWorkflowNoRejection("message", "u", t, turns.Message{Message: "hello"}) }, 0)
+	require.Equal(t, 1, converse(t, env, nil).Turns)
+	require.Equal(t, []string{"hello"}, *said)
 }
 
 // TestConversationOfAnOlderWorker: one that began with a field that nobody knew goes on.
