@@ -26,11 +26,19 @@ const (
 // A process that fails, is rejected or is cancelled completes with that status; the workflow itself fails only when the input is refused.
 // carry is for continue-as-new alone; a person on the command line leaves it out.
 func IntelligentProcess(ctx workflow.Context, input converter.RawValue, carry *IntelligentProcessCarry) (IntelligentProcessResult, error) {
+	work, stop := workflow.WithCancel(ctx)
+	// The first task may bring this update, which would be refused without its handler.
+	err := handleCancel(ctx, "Stops the process; what its steps have done stays: {reason?, by?}", func(workflow.Context, agent.CancelRequest) error {
+		stop()
+		return nil
+	})
+	if err != nil {
+		return IntelligentProcessResult{}, err
+	}
 	r, err := newIntelligent(ctx, input, carry)
 	if err != nil {
 		return IntelligentProcessResult{}, err
 	}
-	work, stop := workflow.WithCancel(ctx)
 	if err := r.listen(ctx, stop); err != nil {
 		return IntelligentProcessResult{}, err
 	}
@@ -82,18 +90,12 @@ func newIntelligent(ctx workflow.Context, input converter.RawValue, carry *Intel
 	return r, err
 }
 
-// listen registers the query of the process's own state, and the update and signal cancel.
+// listen registers the query of the process's own state, and the signal cancel.
 func (r *intelligentRun) listen(ctx workflow.Context, stop workflow.CancelFunc) error {
 	free, _ := workflow.NewDisconnectedContext(ctx)
 	serve(free, "cancel", r.cancels, func(workflow.Context, agent.CancelRequest) { stop() })
-	return errors.Join(
-		workflow.SetQueryHandlerWithOptions(ctx, QueryState, func() (IntelligentProcessView, error) { return r.state(), nil },
-			workflow.QueryHandlerOptions{Description: "Where the process stands, the answer so far, and what waits for a person"}),
-		handleCancel(ctx, "Stops the process; what its steps have done stays: {reason?, by?}", func(workflow.Context, agent.CancelRequest) error {
-			stop()
-			return nil
-		}),
-	)
+	return workflow.SetQueryHandlerWithOptions(ctx, QueryState, func() (IntelligentProcessView, error) { return r.state(), nil },
+		workflow.QueryHandlerOptions{Description: "Where the process stands, the answer so far, and what waits for a person"})
 }
 
 // run runs a step. If the step does not complete, it ends the process.

@@ -124,6 +124,16 @@ func TestConversationTakesAMessageAtOnce(t *testing.T) {
 	require.Equal(t, []string{"hello"}, *said)
 }
 
+// TestProcessIsCancelledAtOnce, likewise.
+func TestProcessIsCancelledAtOnce(t *testing.T) {
+	env := newProcessEnv(t, untold)
+	env.OnActivity("CheckProcess", mock.Anything, mock.Anything).After(time.Second).Return(activities.CheckInputResult{}, nil).Once()
+	env.RegisterDelayedCallback(func() { env.UpdateWorkflowNoRejection("cancel", "u", t, agent.CancelRequest{By: "ann"}) }, 0)
+	out := process(t, env, `{"steps":[{"name":"a","message":"x"}]}`, nil)
+	require.Equal(t, workflows.IntelligentCancelled, out.Status)
+	require.Empty(t, out.Steps)
+}
+
 // TestConversationOfAnOlderWorker: one that began with a field that nobody knew goes on.
 func TestConversationOfAnOlderWorker(t *testing.T) {
 	for input, want := range map[string]string{`{"session_id":"s1","idle_timeout":"1h","sesion":"x"}`: "", `{"session_id":"a b"}`: "session_id: want"} {
