@@ -57,6 +57,8 @@ type ConversationResult struct {
 func Conversation(ctx workflow.Context, input converter.RawValue, carry *ConversationCarry) (ConversationResult, error) {
 	c := newConversation(ctx, carry)
 	if err := c.begin(ctx, input, carry == nil); err != nil {
+		c.refusal = err
+		_ = workflow.Await(ctx, c.quiet(ctx)) // whoever sent a message along gets the reason
 		return ConversationResult{}, err
 	}
 	for {
@@ -94,6 +96,7 @@ type conversation struct {
 	pending []agent.TurnID
 	last    *LastTurn
 	closed  bool
+	refusal error // of the input
 
 	child    childTurn // the child at work; without a turn if there is none
 	handling int
@@ -217,6 +220,9 @@ func (c *conversation) queueMessage(ctx workflow.Context, id agent.TurnID, m tur
 		return MessageReceipt{}, err
 	}
 	defer c.order.Unlock()
+	if c.refusal != nil {
+		return MessageReceipt{}, c.refusal
+	}
 	if c.closed {
 		return MessageReceipt{}, temporal.NewNonRetryableApplicationError("the conversation is closed", string(agent.CodeConflict), nil)
 	}

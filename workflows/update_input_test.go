@@ -124,6 +124,22 @@ func TestConversationTakesAMessageAtOnce(t *testing.T) {
 	require.Equal(t, []string{"hello"}, *said)
 }
 
+// TestConversationAnswersAMessageThatCameWithARefusedInput: an update with start is told what is wrong.
+func TestConversationAnswersAMessageThatCameWithARefusedInput(t *testing.T) {
+	env := newEnv(t)
+	env.OnActivity("CheckConversation", mock.Anything, mock.Anything).After(time.Second).Return(
+		activities.CheckInputResult{Refusal: &agent.Failure{Type: "invalid", Message: "session_id: is wrong"}}, nil).Once()
+	var answer error
+	env.RegisterDelayedCallback(func() {
+		env.UpdateWorkflow("message", "u", &testsuite.TestUpdateCallback{
+			OnAccept: func() {}, OnReject: func(err error) { t.Error("rejected:", err) }, OnComplete: func(_ any, err error) { answer = err },
+		}, turns.Message{Message: "hello"})
+	}, 0)
+	env.ExecuteWorkflow(workflows.ConversationType, workflows.ConversationInput{}, nil)
+	require.ErrorContains(t, env.GetWorkflowError(), "session_id: is wrong")
+	require.ErrorContains(t, answer, "session_id: is wrong")
+}
+
 // TestProcessIsCancelledAtOnce, likewise.
 func TestProcessIsCancelledAtOnce(t *testing.T) {
 	env := newProcessEnv(t, untold)
