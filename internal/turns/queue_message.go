@@ -10,6 +10,10 @@ import (
 // text: it holds the turn's id. Idempotent by that id.
 func (ts *Turns) QueueMessage(ctx context.Context, in QueueMessageInput) (QueueMessageResult, error) {
 	out := QueueMessageResult{TurnID: in.TurnID, ContinueAsNew: ts.ConversationEvents, SearchAttributes: ts.SearchAttributes()}
+	if in.SessionID == "" { // the turn that the message came with was refused: it has no session, and no tenant
+		out.Refusal = agent.FailureOf(agent.Errorf(agent.CodeConflict, "", "the turn was refused, so that the message has no session"))
+		return out, nil
+	}
 	req := agent.TurnRequest{
 		TurnID: in.TurnID, Agent: in.Agent, SessionID: in.SessionID, Context: in.Context, Message: in.Message.Message,
 		OnBusy: in.Message.OnBusy, Channel: "workflow",

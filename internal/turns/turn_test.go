@@ -380,3 +380,14 @@ func TestBusySession(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, turns.VerdictReady, out.Verdict)
 }
+
+// TestMessageToARefusedTurn: a message that came with a refused turn has no session, and does not run as a turn of the default agent.
+func TestMessageToARefusedTurn(t *testing.T) {
+	h := newHarness(t)
+	out, err := h.QueueMessage(t.Context(), turns.QueueMessageInput{TurnID: "t1", Message: turns.Message{Message: "hello"}, Start: true})
+	require.NoError(t, err)
+	require.NotNil(t, out.Refusal)
+	require.Contains(t, out.Refusal.Message, "the turn was refused")
+	_, err = h.store.Turn(t.Context(), "t1")
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "%v", err)
+}
