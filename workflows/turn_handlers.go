@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/google/uuid"
@@ -95,10 +96,22 @@ func (t *agentTurn) provide(ctx workflow.Context, r agent.ProvidedResult) (agent
 	return t.judge(ctx, "provide", acts.Provide, func() any { return turns.ProvideInput{TurnID: t.ref.TurnID, Provided: r} })
 }
 
+// checkRoom refuses a request after the turn's end, and one more than may be at work at once.
+func (t *agentTurn) checkRoom() error {
+	switch {
+	case t.finished:
+		return errTurnOver
+	case t.handling >= maxHandlers:
+		return temporal.NewNonRetryableApplicationError(fmt.Sprintf("%d updates of the turn are at work already, which is the limit: try again", maxHandlers),
+			string(agent.CodeRateLimited), nil)
+	}
+	return nil
+}
+
 // judge runs the activity that judges an update, once the turn holds its session. input is called then, because the turn has its id only then.
 func (t *agentTurn) judge(ctx workflow.Context, summary string, activity any, input func() any) (agent.DecisionVerdict, error) {
-	if t.finished || t.handling >= maxHandlers {
-		return agent.DecisionVerdict{}, errTurnOver
+	if err := t.checkRoom(); err != nil {
+		return agent.DecisionVerdict{}, err
 	}
 	t.handling++
 	defer func() { t.handling-- }()
@@ -144,8 +157,8 @@ type MessageReceipt struct {
 
 // message queues a message for the turn's session, as Submit would, and starts its turn.
 func (t *agentTurn) message(ctx workflow.Context, m turns.Message) (MessageReceipt, error) {
-	if t.finished || t.handling >= maxHandlers {
-		return MessageReceipt{}, errTurnOver
+	if err := t.checkRoom(); err != nil {
+		return MessageReceipt{}, err
 	}
 	t.handling++
 	defer func() { t.handling-- }()
