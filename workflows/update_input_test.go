@@ -2,6 +2,7 @@ package workflows_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -83,6 +84,31 @@ func TestUpdatesRefuseUnknownFields(t *testing.T) {
 		}, time.Minute)
 		process(t, env, `{"steps":[{"name":"a","message":"x","needs_approval":true}]}`, nil)
 	})
+}
+
+// TestUpdatesAtWorkAreBounded: one too many is told so, and not that the turn is over.
+func TestUpdatesAtWorkAreBounded(t *testing.T) {
+	env := newEnv(t)
+	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).After(time.Second).Return(ready(), nil).Once()
+	env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(agent.ModelVerdict{}, nil).Once()
+	env.OnActivity("QueueMessage", mock.Anything, mock.Anything).Return(turns.QueueMessageResult{}, nil).Times(64)
+	stores(env)
+	var refused []error
+	env.RegisterDelayedCallback(func() {
+		for i := range 65 {
+			env.UpdateWorkflow("message", fmt.Sprint(i), &testsuite.TestUpdateCallback{
+				OnAccept: func() {}, OnReject: func(err error) { t.Error("rejected:", err) },
+				OnComplete: func(_ any, err error) {
+					if err != nil {
+						refused = append(refused, err)
+					}
+				},
+			}, turns.Message{Message: "hello"})
+		}
+	}, 0)
+	require.Equal(t, agent.TurnCompleted, run(t, env, nil).Status)
+	require.Len(t, refused, 1)
+	require.ErrorContains(t, refused[0], "64 updates of the turn are at work already")
 }
 
 func TestConversationRefusesInput(t *testing.T) {
