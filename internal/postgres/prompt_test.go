@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -74,6 +75,39 @@ func TestPrompt(t *testing.T) {
 	b.ready("t3", "s")
 	late := b.prompt(agent.PromptQuery{TurnID: "t2", Cursor: cursor, Step: 1})
 	require.Equal(t, join(past, own), late)
+}
+
+// TestEditedCallIsShownAsItRan: the model, in its own turn and in later ones, sees the call of which it sees the result.
+func TestEditedCallIsShownAsItRan(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	cursor := b.ready("t1", "s").Cursor
+	require.NoError(t, b.SaveModelStep(t.Context(), modelStep("t1", 1, 1, call("c1"), call("c2"))))
+	b.ask(approval("a1"))
+	edited := json.RawMessage(`{"q":"edited"}`)
+	_, err := b.ResolveApproval(t.Context(), "t1", agent.Decision{ApprovalID: "a1", Decision: agent.DecisionEdit, Args: edited, By: "ops"})
+	require.NoError(t, err)
+	ran := toolStep("t1", 1, "c1", 1)
+	ran.Args = edited
+	require.NoError(t, b.SaveToolStep(t.Context(), ran))
+	require.NoError(t, b.SaveToolStep(t.Context(), toolStep("t1", 1, "c2", 1)))
+
+	args := func(reply agent.Message) (all []string) {
+		for _, c := range agent.ToolCalls(reply.Blocks) {
+			all = append(all, string(c.Args))
+		}
+		return all
+	}
+	want := []string{string(edited), string(call("c2").Args)}
+	q := agent.PromptQuery{TurnID: "t1", Tenant: tenant, SessionID: "s", Cursor: cursor, Step: 2}
+	for _, store := range []*postgres.Store{b.Store, postgres.NewStore(b.pool, postgres.Config{})} { // from memory, and from the database
+		messages, _, err := store.Prompt(t.Context(), q)
+		require.NoError(t, err)
+		require.Equal(t, want, args(messages[1]))
+	}
+	b.finish(finish("t1", "s"))
+	page, err := b.Messages(t.Context(), tenant, "s", 1, 1)
+	require.NoError(t, err)
+	require.Equal(t, want, args(page[0].Message))
 }
 
 func TestPromptIsBounded(t *testing.T) {

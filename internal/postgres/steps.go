@@ -205,10 +205,13 @@ SELECT s.turn_id, s.step, s.call_id, s.producer, s.epoch, t.tenant, s.content, s
 	s.duration_ms, s.dataset, s.cache_hit, CASE WHEN s.call_id = '' THEN (` + ledgerRows + `s.step) END
 FROM turn_steps s JOIN turns t ON t.turn_id = s.turn_id`
 
-// stepOutline has the columns of stepColumns, NULL for those that are large and not part of a transcript.
+// stepOutline has the columns of stepColumns, NULL for those that are large and not part of a transcript. Arguments are part of it if a person
+// edited them: else the reply has the same.
 const stepOutline = `
-SELECT s.turn_id, s.step, s.call_id, s.producer, s.epoch, t.tenant, s.content, s.verdict, s.feedback, s.name, NULL::json, NULL::json,
-	NULL::json, s.duration_ms, s.dataset, s.cache_hit, NULL::json
+SELECT s.turn_id, s.step, s.call_id, s.producer, s.epoch, t.tenant, s.content, s.verdict, s.feedback, s.name,
+	CASE WHEN s.call_id <> '' AND EXISTS (
+		SELECT FROM approvals a WHERE a.turn_id = s.turn_id AND a.step = s.step AND a.call_id = s.call_id AND a.decision = 'edit'
+	) THEN s.args END, NULL::json, NULL::json, s.duration_ms, s.dataset, s.cache_hit, NULL::json
 FROM turn_steps s JOIN turns t ON t.turn_id = s.turn_id`
 
 const (

@@ -35,6 +35,7 @@ func toolsByKey(tools []agent.ToolStep) map[agent.StepKey]*agent.ToolStep {
 
 func messagesOfStep(m *agent.ModelStep, results map[agent.StepKey]*agent.ToolStep) []agent.Message {
 	var messages []agent.Message
+	useRunArgs(m, results)
 	if len(m.Blocks) > 0 {
 		messages = append(messages, agent.Message{Role: agent.RoleAssistant, Blocks: m.Blocks})
 	}
@@ -45,6 +46,18 @@ func messagesOfStep(m *agent.ModelStep, results map[agent.StepKey]*agent.ToolSte
 		messages = append(messages, agent.UserText(m.Feedback))
 	}
 	return messages
+}
+
+// useRunArgs gives the calls of a reply the arguments that they ran with: the model that is shown a result has to see which call it is of, and a
+// person may have edited the call.
+func useRunArgs(m *agent.ModelStep, results map[agent.StepKey]*agent.ToolStep) {
+	for i := range m.Blocks {
+		b := &m.Blocks[i]
+		t := results[agent.StepKey{Step: m.Key.Step, CallID: agent.CallID(b.ID)}]
+		if b.Type == agent.BlockToolCall && t != nil && len(t.Args) > 0 && !isSameJSON(b.Args, t.Args) {
+			b.Args = t.Args
+		}
+	}
 }
 
 func callResults(calls []agent.ToolCall, step int, results map[agent.StepKey]*agent.ToolStep) []agent.Block {
