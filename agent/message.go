@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 )
 
@@ -206,6 +208,9 @@ func (b *Block) validateMedia(path string) error {
 	}
 	if b.Base64 != "" && b.MIMEType == "" {
 		return Invalid(path+".mime_type", "is needed with base64")
+	}
+	if _, err := io.Copy(io.Discard, base64.NewDecoder(base64.StdEncoding, strings.NewReader(b.Base64))); err != nil {
+		return Invalid(path+".base64", "is not standard base64: %v", err)
 	}
 	return nil
 }

@@ -18,3 +18,14 @@ func TestNormalizeOutput(t *testing.T) {
 		require.Equal(t, want, agent.NormalizeOutput(blocks))
 	}
 }
+
+func TestMediaIsStandardBase64(t *testing.T) {
+	for content, valid := range map[string]bool{"aGVsbG8=": true, "aGVsbG8": false, "aGVsbG8=x": false, "a_-b": false, "!!": false} {
+		image := agent.Block{Type: agent.BlockImage, Base64: content, MIMEType: "image/png"}
+		if err := image.Validate("blocks[0]"); valid {
+			require.NoError(t, err, content)
+		} else {
+			require.ErrorContains(t, err, "blocks[0].base64: is not standard base64", content)
+		}
+	}
+}
