@@ -53,7 +53,11 @@ func semanticMessage(e *json.SemanticError) string {
 		return `want a time such as "2026-11-22T12:00:00Z", got ` + got
 	}
 	if e.JSONKind != 0 && e.GoType != nil {
-		s := fmt.Sprintf("want %s, got %s", goKindName(e.GoType.Kind().String()), jsonKindName(e.JSONKind))
+		want := goKindName(e.GoType.Kind().String())
+		if e.JSONKind == '0' && errors.Is(e.Err, strconv.ErrSyntax) { // 1.5, or 1e3
+			return fmt.Sprintf("want %s, got %s", want, clip.Bytes(string(e.JSONValue), maxQuoted))
+		}
+		s := fmt.Sprintf("want %s, got %s", want, jsonKindName(e.JSONKind))
 		if e.Err != nil {
 			s += ": " + clip.Bytes(e.Err.Error(), maxQuoted) // it may repeat the value
 		}

@@ -18,7 +18,7 @@ func TestDecodeNamesTheField(t *testing.T) {
 		"unknown, nested":  {`{"limits":{"tool_cals":1}}`, "limits.tool_cals", "unknown field"},
 		"in an array":      {`{"messages":[{"role":"user","blocks":[{"type":"text","txt":""}]}]}`, "messages[0].blocks[0].txt", "unknown field"},
 		"wrong type":       {`{"message":7}`, "message", "want a string, got a number"},
-		"a fraction":       {`{"limits":{"tool_calls":1.5}}`, "limits.tool_calls", "want a whole number"},
+		"a fraction":       {`{"limits":{"tool_calls":1.5}}`, "limits.tool_calls", "want a whole number, got 1.5"},
 		"text for number":  {`{"limits":{"tool_calls":"many"}}`, "limits.tool_calls", "want a whole number, got a string"},
 		"array for object": {`{"context":[]}`, "context", "want an object, got an array"},
 		"twice":            {`{"message":"a","message":"b"}`, "message", "is given twice"},
