@@ -290,6 +290,20 @@ func TestFallbackIsAskedAndCharged(t *testing.T) {
 	require.Greater(t, v.Usage.CostUSD, 10*1000/1e6, "the half answer counts")
 	require.InDelta(t, 10*1000/1e6, v.Usage.CostUSD, 1e-4)
 	require.Equal(t, 1, count(h.events("t1"), agent.EventReset), "the half answer is void")
+	require.Equal(t, v.Usage, shownUsage(h.events("t1")), "viewers are told of all that was billed")
+}
+
+// shownUsage adds up the usage that is valid for viewers: a reset voids what its producer has said before.
+func shownUsage(events []agent.Event) (sum agent.Usage) {
+	for i, e := range events {
+		isVoid := slices.ContainsFunc(events[i:], func(later agent.Event) bool {
+			return later.Type == agent.EventReset && later.Producer == e.Meta.Producer && e.Meta.EventIndex >= later.FromIndex
+		})
+		if e.Type == agent.EventUsage && !isVoid {
+			sum = sum.Add(*e.Usage)
+		}
+	}
+	return sum
 }
 
 func count(events []agent.Event, kind agent.EventType) int {

@@ -35,7 +35,7 @@ type modelRun struct {
 	fence      agent.Fence     // of the latest epoch
 	ledger     []agent.UsageEntry
 	text       strings.Builder // of the latest epoch
-	usage      agent.Event     // likewise
+	usages     []agent.Event   // what each request has used, for the stream
 	tries      int             // requests to the provider, including those of middleware
 	jump       agent.Jump
 	missed     string // why the reply does not satisfy the output schema
@@ -192,7 +192,6 @@ func (r *modelRun) requestOnce(ctx context.Context, _ agent.Invocation, req agen
 	}
 	r.last, r.fence, r.work = p, p.fence, work
 	r.text.Reset()
-	r.usage = agent.Event{}
 	defer context.AfterFunc(ctx, func() { p.stop(context.Cause(ctx)) })()
 	context.AfterFunc(work, func() { // also while a middleware waits for its next try
 		if errors.Is(context.Cause(work), errCancelled) {
@@ -211,14 +210,14 @@ func (r *modelRun) requestOnce(ctx context.Context, _ agent.Invocation, req agen
 	usage := withCost(request.usage(work, &req, &reply, err), profile)
 	request.finish(&reply, usage, err, context.Cause(work))
 	if err == nil || usage != (agent.Usage{}) {
-		r.usage = agent.Event{Type: agent.EventUsage, Usage: &usage, Model: cmp.Or(reply.Model, profile.Model)}
+		r.usages = append(r.usages, agent.Event{Type: agent.EventUsage, Usage: &usage, Model: cmp.Or(reply.Model, profile.Model)})
 	}
 	if usage != (agent.Usage{}) {
 		r.ledger = append(r.ledger, agent.UsageEntry{Epoch: p.fence.Epoch, Model: profile.Model, Usage: usage})
 	}
 	if cause := context.Cause(work); cause != nil {
-		if !r.quiet && r.usage.Type != "" {
-			_ = p.emit(work, r.usage) // endProducer says what an error would
+		if !r.quiet {
+			r.emitUsages(p, work)
 		}
 		return agent.ModelReply{}, r.noteRuntimeError(cause)
 	}
@@ -232,8 +231,15 @@ func (r *modelRun) requestOnce(ctx context.Context, _ agent.Invocation, req agen
 	if r.quiet {
 		return reply, nil // the preparation says it beside its own events
 	}
-	_ = p.emit(work, r.usage) // endProducer says what an error would
+	r.emitUsages(p, work)
 	return reply, nil
+}
+
+// emitUsages streams what the step's requests have used. It is said again in each epoch, because a reset voids what the epoch before has said.
+func (r *modelRun) emitUsages(p *producer, work context.Context) {
+	for i := range r.usages {
+		_ = p.emit(work, r.usages[i]) // endProducer says what an error would
+	}
 }
 
 // replyStored returns a check whether a step has its reply.

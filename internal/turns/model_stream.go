@@ -47,20 +47,13 @@ func (r *modelRun) restreamReply(ctx context.Context, reply *agent.ModelReply) e
 	if text != "" {
 		events = append(events, agent.Event{Type: agent.EventToken, Text: text})
 	}
-	if r.usage.Type != "" {
-		events = append(events, r.usage)
-	}
-	return r.streamEvents(ctx, modelProducer, events...)
+	return r.streamEvents(ctx, modelProducer, append(events, r.usages...)...)
 }
 
-// withdrawReply voids what a failed call has streamed, because none of it is stored, and streams the call's usage.
+// withdrawReply voids what a failed call has streamed, because none of it is stored, and streams what the call has used.
 func (r *modelRun) withdrawReply(ctx context.Context) error {
-	var events []agent.Event
-	if r.usage.Type != "" {
-		events = append(events, r.usage)
-	}
-	if len(events) > 0 || r.text.Len() > 0 {
-		if err := r.streamEvents(ctx, modelProducer, events...); err != nil {
+	if len(r.usages) > 0 || r.text.Len() > 0 {
+		if err := r.streamEvents(ctx, modelProducer, r.usages...); err != nil {
 			return err
 		}
 	}

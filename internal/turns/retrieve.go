@@ -183,9 +183,10 @@ func (p *preparation) ask(ctx context.Context, prompt string) (string, error) {
 	req, zero := p.request, 0.0
 	req.System, req.Temperature, req.Cache = prompt, &zero, nil
 	reply, err := p.callWrapped(ctx, p.inv, req)
-	if p.usage.Type != "" {
-		_ = p.events.emit(p.watched, p.usage) // as below
+	for i := range p.usages {
+		_ = p.events.emit(p.watched, p.usages[i]) // as below
 	}
+	p.usages = nil
 	return agent.Normalize(reply.Blocks), err
 }
 
