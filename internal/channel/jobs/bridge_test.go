@@ -224,7 +224,7 @@ func TestResultsForEver(t *testing.T) {
 	require.Zero(t, b.mini.TTL("agent:results:k"))
 }
 
-// However often a job is pushed, it runs once and has one result.
+// However often a job is pushed, it runs once. It has one result while that is not taken, and the same again when it is pushed after that.
 func TestPushedTwice(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -235,17 +235,37 @@ func TestPushedTwice(t *testing.T) {
 	b.push(job.Job{JobID: "j", Prompt: "hold", RunID: "another message, the same job"})
 	b.until("three take it", func() bool { return b.inbox.submitted() == 3 })
 	b.inbox.let("job-j")
-	require.Equal(t, "answer to hold", b.wait("j").Output)
+	first := b.wait("j")
+	require.Equal(t, "answer to hold", first.Output)
 	raw, err := j.Encode()
 	require.NoError(t, err)
-	b.pushRaw(string(raw)) // as a producer does that does not ask whether it has ended
+	b.until("three are over", b.empty)
+	for range 2 {
+		b.pushRaw(string(raw)) // as a producer does that does not ask whether it has ended
+		b.until("answered again", func() bool { return b.empty() && b.length("agent:results:j") == 1 })
+	}
+	require.Equal(t, first, b.wait("j"))
 	require.Equal(t, agent.CodeConflict, agent.CodeOf(b.client.Push(t.Context(), j)))
-	b.push(job.Job{JobID: "k", Prompt: "last"})
-	b.wait("k")
 	stop()
 	b.nothingLeft()
-	require.Equal(t, 2, b.inbox.count())
-	require.Equal(t, 4, b.inbox.submitted())
+	require.Equal(t, 1, b.inbox.count())
+	require.Equal(t, 4, b.inbox.submitted(), "one that was dropped is not submitted")
+}
+
+// A job that was refused has no turn to take the answer from: pushed again, it is tried again.
+func TestPushedAgainAfterARefusal(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.inbox.refuse = func(*agent.Envelope) error { return agent.Errorf(agent.CodeNotFound, "", "no such agent") }
+	stop := b.serve(b.config())
+	raw := `{"version":"1.0","job_id":"j","prompt":"p"}`
+	b.pushRaw(raw)
+	require.Equal(t, job.StatusFailed, b.wait("j").Status)
+	b.inbox.set(func() { b.inbox.refuse = nil })
+	b.pushRaw(raw)
+	require.Equal(t, "answer to p", b.wait("j").Output)
+	stop()
+	b.nothingLeft()
 }
 
 // A retry is a turn of its own, unless an earlier attempt will do.

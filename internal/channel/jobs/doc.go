@@ -11,9 +11,10 @@
 // again joins the turn that it became before: the turn is named after the job's id and retry. The script that publishes a result also takes
 // the entry out of the processing list. So a bridge that was considered dead and wakes up finds no entry and publishes nothing.
 //
-// There is one result for each job_id and retry_count, however often they are pushed. A second push joins the first while that runs. Within a day
-// after it ended, a second push is dropped without an answer, and [Client.Push] refuses it. A producer that wants another try raises
-// retry_count. If an earlier attempt runs or has completed, its result answers the retry; after a failed one, the retry is a turn of its own.
+// A job_id and retry_count are run once, however often they are pushed. A second push joins the first while that runs, and there is one
+// answer. After it ended, a second push is dropped while the answer waits to be taken; after that it gets the same answer again.
+// [Client.Push] refuses it within a day. A producer that wants another try raises retry_count. If an earlier attempt runs or has completed,
+// its result answers the retry; after a failed one, the retry is a turn of its own.
 // A bridge marks attempts in the order in which it takes them. If two bridges take an attempt and its retry at the same moment, the retry
 // looks again after a quarter of a second; if the mark takes longer than that, both run.
 //

@@ -74,7 +74,7 @@ func (b *inbox) Submit(ctx context.Context, e agent.Envelope) (agent.Receipt, er
 
 func (t *turn) say(s agent.EventStatusValue) {
 	e := agent.Event{
-		Meta: agent.EventMeta{EventIndex: int64(len(t.events) + 1), TurnID: t.envelope.Request.TurnID}, Type: agent.EventStatus, Status: s,
+		Meta: agent.EventMeta{EventIndex: int64(len(t.events) + 1), TurnID: t.envelope.Request.TurnID, Time: time.Now()}, Type: agent.EventStatus, Status: s,
 	}
 	if e.Terminal() {
 		status := agent.TurnStatus(strings.ToLower(string(s)))

@@ -122,29 +122,38 @@ func (q *queue) giveBack(ctx context.Context, bridge string) (int, error) {
 	}
 }
 
-// begin marks the job's attempt as running. over means that it has ended already and its entry was dropped. earlier are the attempts before it
-// that run or have completed, the latest first. unsure means that the attempt right before it has no mark.
-func (q *queue) begin(ctx context.Context, raw string, j *job.Job) (earlier []int, unsure, over bool, err error) {
-	keys := []string{q.processing(q.bridge), q.attempt(j.JobID, j.RetryCount)}
+// begin marks the message's attempt as running, unless it has ended, and fills in what Redis knows of it and of the attempts before it. over
+// means that it has ended, its result was not taken yet, and the entry was dropped.
+func (q *queue) begin(ctx context.Context, m *message) (over bool, err error) {
+	j := &m.job
+	keys := []string{q.processing(q.bridge), q.attempt(j.JobID, j.RetryCount), q.result(j.JobID)}
 	for n := j.RetryCount - 1; n >= 0; n-- {
 		keys = append(keys, q.attempt(j.JobID, n))
 	}
-	marks, err := redis.Strings(q.client.Run(ctx, luaBegin, keys, raw, markTTL.Milliseconds()))
+	marks, err := redis.Strings(q.client.Run(ctx, luaBegin, keys, m.raw, markTTL.Milliseconds()))
 	if err != nil {
-		return nil, false, false, fmt.Errorf("begin job in Redis: %w", err)
+		return false, fmt.Errorf("begin job in Redis: %w", err)
 	}
-	for i, mark := range marks {
-		if i > 0 && (mark == markDone || mark == markRuns) {
-			earlier = append(earlier, j.RetryCount-i)
+	if len(marks) == 0 {
+		return true, nil
+	}
+	m.earlier, m.hadEnded, m.unsure = nil, marks[0] != markRuns, len(marks) > 1 && marks[1] == ""
+	for i, mark := range marks[1:] {
+		if mark == markDone || mark == markRuns {
+			m.earlier = append(m.earlier, j.RetryCount-1-i)
 		}
 	}
-	return earlier, len(marks) > 1 && marks[1] == "", len(marks) == 0, nil
+	return false, nil
 }
 
 // publish ends an attempt and returns the outcome: published, gone, duplicate or occupied.
-func (q *queue) publish(ctx context.Context, raw string, j *job.Job, status job.Status, message []byte) (string, error) {
-	keys := []string{q.processing(q.bridge), q.attempt(j.JobID, j.RetryCount), q.result(j.JobID)}
-	outcome, err := redis.String(q.client.Run(ctx, luaPublish, keys, raw, string(status), markTTL.Milliseconds(), message, q.resultTTLMillis()))
+func (q *queue) publish(ctx context.Context, m *message, status job.Status, result []byte) (string, error) {
+	hadEnded := "0"
+	if m.hadEnded {
+		hadEnded = "1"
+	}
+	keys := []string{q.processing(q.bridge), q.attempt(m.job.JobID, m.job.RetryCount), q.result(m.job.JobID)}
+	outcome, err := redis.String(q.client.Run(ctx, luaPublish, keys, m.raw, string(status), markTTL.Milliseconds(), result, q.resultTTLMillis(), hadEnded))
 	if err != nil {
 		return "", fmt.Errorf("publish result to Redis: %w", err)
 	}

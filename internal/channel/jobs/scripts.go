@@ -3,12 +3,14 @@ package jobs
 // The scripts. Each is one atomic step. Redis takes nothing back when a later command of a script fails. So those that remove an entry first check
 // the type of every key, and write nothing before. An attempt whose key holds no string has no mark, and its key is overwritten.
 const (
-	// Functions of the scripts: mark returns the mark of an attempt or nothing; room reports whether a key holds a list or is free.
+	// Functions of the scripts: mark returns the mark of an attempt or nothing; ended reports whether a mark is that of an attempt that has ended;
+	// room reports whether a key holds a list or is free.
 	luaMark = `
 local function mark(key)
   if redis.call('TYPE', key).ok ~= 'string' then return '' end
   return redis.call('GET', key) or ''
 end
+local function ended(current) return current == 'completed' or current == 'failed' end
 local function room(key)
   local kind = redis.call('TYPE', key).ok
   return kind == 'none' or kind == 'list'
@@ -18,7 +20,7 @@ end`
 	// KEYS: queue, attempt. ARGV: message.
 	luaPush = luaMark + `
 local current = mark(KEYS[2])
-if current == 'completed' or current == 'failed' then return current end
+if ended(current) then return current end
 redis.call('RPUSH', KEYS[1], ARGV[1])
 return ''`
 
@@ -60,28 +62,31 @@ if self and n < limit then
 end
 return n`
 
-	// luaBegin marks an attempt as running and returns the marks of the attempts before it, the latest first. One that has ended already is
-	// dropped: then it returns nothing at all.
-	// KEYS: processing, attempt, earlier attempts. ARGV: message, ms to keep the mark.
+	// luaBegin marks an attempt as running, unless it has ended, and returns its mark and those of the attempts before it, the latest first. If it
+	// has ended and its result was not taken yet, the message is dropped, and luaBegin returns nothing at all.
+	// KEYS: processing, attempt, results, earlier attempts. ARGV: message, ms to keep the mark.
 	luaBegin = luaMark + `
 local current = mark(KEYS[2])
-if current == 'completed' or current == 'failed' then
+if not ended(current) then
+  current = 'running'
+  redis.call('SET', KEYS[2], current, 'PX', ARGV[2])
+elseif redis.call('EXISTS', KEYS[3]) == 1 then
   redis.call('LREM', KEYS[1], 1, ARGV[1])
   return {}
 end
-redis.call('SET', KEYS[2], 'running', 'PX', ARGV[2])
-local marks = {'running'}
-for i = 3, #KEYS do marks[i - 1] = mark(KEYS[i]) end
+local marks = {current}
+for i = 4, #KEYS do marks[i - 2] = mark(KEYS[i]) end
 return marks`
 
 	// luaPublish ends an attempt. It returns published; gone, when the entry is not the bridge's any more; duplicate, when the attempt was
-	// answered already; occupied, when the key of the results holds no list.
-	// KEYS: processing, attempt, results. ARGV: message, status, ms to keep the mark, result, ms to keep it or 0.
+	// answered already; occupied, when the key of the results holds no list. ARGV 6 is 1 for an attempt that had ended when the message was
+	// begun: its result is published again unless one is there.
+	// KEYS: processing, attempt, results. ARGV: message, status, ms to keep the mark, result, ms to keep it or 0, had it ended.
 	luaPublish = luaMark + `
 if not room(KEYS[3]) then return 'occupied' end
 local current = mark(KEYS[2])
 if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then return 'gone' end
-if current == 'completed' or current == 'failed' then return 'duplicate' end
+if ended(current) and (ARGV[6] == '0' or redis.call('EXISTS', KEYS[3]) == 1) then return 'duplicate' end
 redis.call('RPUSH', KEYS[3], ARGV[4])
 if tonumber(ARGV[5]) > 0 then redis.call('PEXPIRE', KEYS[3], ARGV[5]) end
 redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])

@@ -21,6 +21,7 @@ type message struct {
 	job      job.Job
 	parseErr error // not nil if the message is no job
 	earlier  []int // attempts before this one that run or have completed, the latest first
+	hadEnded bool  // the attempt had ended before: its result is published again
 	unsure   bool  // the attempt right before this one has no mark
 }
 
@@ -130,13 +131,13 @@ func (s *session) startMessage(ctx, working context.Context, raw string) {
 	})
 }
 
-// markRunning marks the message's attempt and reads the earlier ones. over means that the attempt has ended already and the message was dropped.
+// markRunning marks the message's attempt and reads the earlier ones. over means that the attempt has ended, its result waits to be taken, and the
+// message was dropped.
 func (s *session) markRunning(ctx, working context.Context, m *message) (over bool, err error) {
-	err = s.retry(ctx, "begin job", &m.job, func() error {
+	err = s.retry(ctx, "begin job", &m.job, func() (err error) {
 		bounded, cancel := context.WithTimeout(working, beginTime)
 		defer cancel()
-		var err error
-		m.earlier, m.unsure, over, err = s.queue.begin(bounded, m.raw, &m.job)
+		over, err = s.queue.begin(bounded, m)
 		return err
 	})
 	if over {

@@ -42,7 +42,7 @@ func (s *session) process(ctx context.Context, m *message, p *place) error {
 	if err != nil {
 		return err
 	}
-	return s.publish(ctx, m.raw, &m.job, &result, p)
+	return s.publish(ctx, m, &result, p)
 }
 
 // answer runs the job and returns its result. An earlier attempt that completes answers a retry.
@@ -51,21 +51,21 @@ func (s *session) answer(ctx context.Context, m *message, p *place) (job.Result,
 	for _, n := range m.earlier {
 		before := *j
 		before.RetryCount = n
-		out, err := s.runTurn(ctx, &before, p, requests)
+		end, err := s.runTurn(ctx, &before, p, requests)
 		if err != nil && ctx.Err() != nil {
 			return job.Result{}, err
 		}
-		if err != nil || out.Status != agent.TurnCompleted {
+		if err != nil || end.Result.Status != agent.TurnCompleted {
 			continue
 		}
-		if r := s.resultOf(ctx, j, out); r.Status == job.StatusCompleted {
+		if r := s.resultOf(ctx, j, end); r.Status == job.StatusCompleted {
 			return r, nil
 		}
 	}
-	out, err := s.runTurn(ctx, j, p, requests)
+	end, err := s.runTurn(ctx, j, p, requests)
 	switch {
 	case err == nil:
-		r := s.resultOf(ctx, j, out)
+		r := s.resultOf(ctx, j, end)
 		if r.Error != nil && r.Error.Type == string(agent.StopApprovalRequired) { // of the turn, or of one that it waited for
 			r.Approvals = requests.asked
 		}
@@ -78,8 +78,9 @@ func (s *session) answer(ctx context.Context, m *message, p *place) (job.Result,
 	}
 }
 
-// runTurn submits the job and follows its turn to the end. An error while ctx lives means that there is no turn, or that it cannot be followed.
-func (s *session) runTurn(ctx context.Context, j *job.Job, p *place, requests *approvalRequests) (*agent.AgentStepOutput, error) {
+// runTurn submits the job, follows its turn to the end, and returns its last event, which has the result. An error while ctx lives means that
+// there is no turn, or that it cannot be followed.
+func (s *session) runTurn(ctx context.Context, j *job.Job, p *place, requests *approvalRequests) (*agent.Event, error) {
 	envelope := j.Envelope(s.cfg.Tenant)
 	envelope.Request.Approvals = s.cfg.Approvals
 	requests.asked = nil
@@ -87,15 +88,15 @@ func (s *session) runTurn(ctx context.Context, j *job.Job, p *place, requests *a
 	after := int64(0)
 	var receipt agent.Receipt
 	for failures := 0; ; {
-		var out *agent.AgentStepOutput
+		var end *agent.Event
 		before := after
 		err := s.submit(ctx, envelope, &receipt)
 		if err == nil {
-			out, err = s.follow(ctx, receipt.TurnID, &after, p, requests)
+			end, err = s.follow(ctx, receipt.TurnID, &after, p, requests)
 		}
 		switch {
-		case out != nil:
-			return out, nil
+		case end != nil:
+			return end, nil
 		case ctx.Err() != nil:
 			return nil, errStopping
 		}
@@ -145,9 +146,9 @@ func (s *session) submit(ctx context.Context, e agent.Envelope, receipt *agent.R
 	return nil
 }
 
-// follow reads a turn's events to the last and returns the output. Meanwhile it tracks whether the turn runs and which approvals it asks for. after
+// follow reads a turn's events to the last and returns that one. Meanwhile it tracks whether the turn runs and which approvals it asks for. after
 // is the index of the last event that was read.
-func (s *session) follow(ctx context.Context, id agent.TurnID, after *int64, p *place, requests *approvalRequests) (*agent.AgentStepOutput, error) {
+func (s *session) follow(ctx context.Context, id agent.TurnID, after *int64, p *place, requests *approvalRequests) (*agent.Event, error) {
 	p.setRunning(true)
 	silent := time.AfterFunc(quiet, func() { p.setRunning(false) })
 	defer silent.Stop()
@@ -161,7 +162,7 @@ func (s *session) follow(ctx context.Context, id agent.TurnID, after *int64, p *
 			if e.Result == nil {
 				return nil, agent.Errorf(agent.CodeNotFound, "follow turn", "turn %s ended without a result", id)
 			}
-			return e.Result, nil
+			return &e, nil
 		}
 		switch e.Type { //nolint:exhaustive // the others do not concern waiting
 		case agent.EventApprovalRequested:
@@ -199,13 +200,13 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// resultOf returns the result of a turn that has ended. It retries reading the metadata for a while, then goes on without.
-func (s *session) resultOf(ctx context.Context, j *job.Job, out *agent.AgentStepOutput) job.Result {
+// resultOf returns the result of a turn by its last event. It retries reading the metadata for a while, then goes on without.
+func (s *session) resultOf(ctx context.Context, j *job.Job, end *agent.Event) job.Result {
 	var meta agent.ResultMetadata
 	if s.cfg.Results != nil {
 		var err error
 		meta, err = backoff.Retry(ctx, func() (agent.ResultMetadata, error) {
-			m, err := s.cfg.Results.ResultMetadata(ctx, cmp.Or(s.cfg.Tenant, agent.DefaultTenant), out.TurnID)
+			m, err := s.cfg.Results.ResultMetadata(ctx, cmp.Or(s.cfg.Tenant, agent.DefaultTenant), end.Result.TurnID)
 			if err != nil && !retryable(err) {
 				return m, backoff.Permanent(err)
 			}
@@ -215,22 +216,22 @@ func (s *session) resultOf(ctx context.Context, j *job.Job, out *agent.AgentStep
 			s.logger.Warn("result without metadata", zap.String("job_id", j.JobID), zap.Error(err))
 		}
 	}
-	return job.ResultOf(j, out, meta, time.Now())
+	return job.ResultOf(j, end.Result, meta, end.Meta.Time)
 }
 
 // publish sends the result to the producer, which ends the job.
-func (s *session) publish(ctx context.Context, raw string, j *job.Job, r *job.Result, p *place) error {
+func (s *session) publish(ctx context.Context, m *message, r *job.Result, p *place) error {
 	message, err := r.Encode()
 	if err != nil {
-		failed := job.Failed(j.JobID, err, false, time.Now())
+		failed := job.Failed(m.job.JobID, err, false, time.Now())
 		if message, err = failed.Encode(); err != nil {
 			return err
 		}
 		r = &failed
 	}
 	var outcome string
-	err = s.retry(ctx, "publish result", j, func() (err error) {
-		outcome, err = s.queue.publish(ctx, raw, j, r.Status, message)
+	err = s.retry(ctx, "publish result", &m.job, func() (err error) {
+		outcome, err = s.queue.publish(ctx, m, r.Status, message)
 		return err
 	})
 	if err != nil {
@@ -242,9 +243,9 @@ func (s *session) publish(ctx context.Context, raw string, j *job.Job, r *job.Re
 	case duplicate:
 		s.metrics.duplicates.Inc()
 	case occupied:
-		return s.addDeadLetter(ctx, raw, "", agent.Invalid("job_id", "the key of its results holds no list"), p)
+		return s.addDeadLetter(ctx, m.raw, "", agent.Invalid("job_id", "the key of its results holds no list"), p)
 	case gone:
-		s.logger.Info("another bridge has the job", zap.String("job_id", j.JobID))
+		s.logger.Info("another bridge has the job", zap.String("job_id", m.job.JobID))
 	}
 	return nil
 }
