@@ -130,7 +130,7 @@ func (t *composite) sign(res agent.ToolResult, err error) (agent.ToolResult, err
 func (r *recipe) fill(raw json.RawMessage, session agent.SessionID, checker *schema.Checker) (json.RawMessage, error) {
 	args, err := r.read(raw, checker)
 	if err != nil {
-		return nil, err
+		return nil, nameField(err)
 	}
 	steps, err := r.pipeline.each(func(l *literal) json.RawMessage {
 		if l.kind == literalParameter {

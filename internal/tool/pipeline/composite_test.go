@@ -289,7 +289,7 @@ func TestCompositeRefusesArguments(t *testing.T) {
 			require.NotNil(t, res.Failure)
 			require.Equal(t, string(agent.CodeInvalid), res.Failure.Type)
 			require.Equal(t, tt.field, res.Failure.Field)
-			require.Contains(t, res.Failure.Message, tt.message)
+			require.Contains(t, res.Failure.Message, tt.field+": "+tt.message)
 			require.Equal(t, made.Spec.Name, res.Failure.Tool)
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
@@ -50,6 +51,17 @@ func faultOf(err error, field string) *fault {
 		f.Message = e.Err.Error()
 	}
 	return &fault{failure: *f}
+}
+
+// nameField puts the field in front of the message of a fault of the arguments.
+func nameField(err error) error {
+	var f *fault
+	if !errors.As(err, &f) || f.failure.Field == "" {
+		return err
+	}
+	named := f.failure
+	named.Message = clip.Bytes(named.Field, maxQuote) + ": " + named.Message
+	return &fault{failure: named}
 }
 
 // contextError returns the error of a call whose context ended.

@@ -35,7 +35,8 @@ func (p *program) hasEffects() bool {
 }
 
 // parse reads arguments strictly; its error is a *fault.
-func parse(args json.RawMessage) (*program, error) {
+func parse(args json.RawMessage) (p *program, err error) {
+	defer func() { err = nameField(err) }()
 	if len(args) > MaxArgs {
 		return nil, faultf("overflow", "", "the arguments are %d bytes, at most %d", len(args), MaxArgs)
 	}
@@ -55,7 +56,7 @@ func parse(args json.RawMessage) (*program, error) {
 	case len(in.Pipeline) > MaxSteps:
 		return nil, faultf("overflow", "pipeline", "has %d steps, at most %d", len(in.Pipeline), MaxSteps)
 	}
-	p := &program{source: in.Pipeline}
+	p = &program{source: in.Pipeline}
 	if in.InputRef != nil {
 		p.inputRef = *in.InputRef
 	}

@@ -354,6 +354,9 @@ func TestBadArguments(t *testing.T) {
 			require.Equal(t, tt.step, res.Failure.Step)
 			require.Equal(t, pipeline.ToolName, res.Failure.Tool)
 			require.Contains(t, res.Failure.Message, tt.says)
+			if tt.says == "required" || tt.says == "string" {
+				require.Contains(t, res.Failure.Message, tt.field+": ", "the message alone says what is wrong")
+			}
 			require.False(t, res.Failure.Retryable)
 			require.Contains(t, string(res.Output), `"error":{`)
 		})
