@@ -50,7 +50,7 @@ func decodeParams(t *testing.T, text string) map[string]any {
 // buildRequest returns a request of an operation.
 func buildRequest(t *testing.T, op *Operation, params string) (*Request, error) {
 	t.Helper()
-	return op.Request(t.Context(), Input{Params: decodeParams(t, params)})
+	return op.Request(t.Context(), Input{Params: decodeParams(t, params), Order: MemberOrder([]byte(params))})
 }
 
 // The examples of the specification's table (3.0.4 and 3.1.1, "Style Examples"), and more.
@@ -61,20 +61,20 @@ func TestStyles(t *testing.T) {
 		{"path", "", "", `"blue"`, "blue"},
 		{"path", "simple", "false", list, "blue,black,brown"},
 		{"path", "simple", "true", list, "blue,black,brown"},
-		{"path", "simple", "false", object, "B,150,G,200,R,100"},
-		{"path", "simple", "true", object, "B=150,G=200,R=100"},
+		{"path", "simple", "false", object, "R,100,G,200,B,150"},
+		{"path", "simple", "true", object, "R=100,G=200,B=150"},
 		{"path", "label", "", `"blue"`, ".blue"},
 		{"path", "label", "", `""`, "!params.color: has a segment"},
 		{"path", "label", "false", list, ".blue,black,brown"},
 		{"path", "label", "true", list, ".blue.black.brown"},
-		{"path", "label", "false", object, ".B,150,G,200,R,100"},
-		{"path", "label", "true", object, ".B=150.G=200.R=100"},
+		{"path", "label", "false", object, ".R,100,G,200,B,150"},
+		{"path", "label", "true", object, ".R=100.G=200.B=150"},
 		{"path", "matrix", "", `"blue"`, ";color=blue"},
 		{"path", "matrix", "", `""`, ";color"},
 		{"path", "matrix", "false", list, ";color=blue,black,brown"},
 		{"path", "matrix", "true", list, ";color=blue;color=black;color=brown"},
-		{"path", "matrix", "false", object, ";color=B,150,G,200,R,100"},
-		{"path", "matrix", "true", object, ";B=150;G=200;R=100"},
+		{"path", "matrix", "false", object, ";color=R,100,G,200,B,150"},
+		{"path", "matrix", "true", object, ";R=100;G=200;B=150"},
 		{"path", "", "", `"a/b?c#d%é"`, "a%2Fb%3Fc%23d%25%C3%A9"},
 		{"path", "form", "", `"x"`, "!the style"},
 		{"path", "", "", `""`, "!params.color: is empty"},
@@ -90,12 +90,12 @@ func TestStyles(t *testing.T) {
 		{"query", "", "", `1.50e3`, "color=1.50e3"},
 		{"query", "form", "true", list, "color=blue&color=black&color=brown"},
 		{"query", "form", "false", list, "color=blue,black,brown"},
-		{"query", "form", "true", object, "B=150&G=200&R=100"},
-		{"query", "form", "false", object, "color=B,150,G,200,R,100"},
+		{"query", "form", "true", object, "R=100&G=200&B=150"},
+		{"query", "form", "false", object, "color=R,100,G,200,B,150"},
 		{"query", "form", "", list, "color=blue&color=black&color=brown"},
 		{"query", "form", "", `[]`, ""},
 		{"query", "spaceDelimited", "", list, "color=blue%20black%20brown"},
-		{"query", "spaceDelimited", "false", object, "color=B%20150%20G%20200%20R%20100"},
+		{"query", "spaceDelimited", "false", object, "color=R%20100%20G%20200%20B%20150"},
 		{"query", "pipeDelimited", "", list, "color=blue%7Cblack%7Cbrown"},
 		{"query", "pipeDelimited", "true", list, "color=blue&color=black&color=brown"},
 		{"query", "spaceDelimited", "false", `["a","b c"]`, `!params.color[1]: holds " ", which divides the values here`},
@@ -115,15 +115,15 @@ func TestStyles(t *testing.T) {
 		{"header", "simple", "true", `{"a":"b,c"}`, `!params.color.a: holds ","`},
 		{"header", "", "", `"a,b"`, "a,b"},
 
-		{"query", "deepObject", "true", object, "color%5BB%5D=150&color%5BG%5D=200&color%5BR%5D=100"},
+		{"query", "deepObject", "true", object, "color%5BR%5D=100&color%5BG%5D=200&color%5BB%5D=150"},
 		{"query", "deepObject", "", `{"a":{"b":[1,{"c":"x y"}]},"n":null}`, "color%5Ba%5D%5Bb%5D%5B0%5D=1&color%5Ba%5D%5Bb%5D%5B1%5D%5Bc%5D=x%20y"},
 		{"query", "form", "", `{"a":{"b":1}}`, "!params.color.a: a list or object cannot be nested"},
 		{"query", "form", "", `["a",["b"]]`, "!params.color[1]: a list or object cannot be nested"},
 		{"query", "form", "", `"a&admin=1+2"`, "color=a%26admin%3D1%2B2"},
 
 		{"header", "", "", list, "blue,black,brown"},
-		{"header", "simple", "false", object, "B,150,G,200,R,100"},
-		{"header", "simple", "true", object, "B=150,G=200,R=100"},
+		{"header", "simple", "false", object, "R,100,G,200,B,150"},
+		{"header", "simple", "true", object, "R=100,G=200,B=150"},
 		{"header", "", "", `"a b/c"`, "a b/c"},
 		{"header", "", "", `"a\r\nX-Evil: 1"`, "!params.color: has characters that no header may have"},
 
@@ -214,7 +214,7 @@ func TestParameters(t *testing.T) {
 
 	for params, says := range map[string][]string{
 		`{}`: {
-			`params.id is required (path, integer)`, `params.sort is required (query, string: How the rows are ordered)`,
+			`params.path.id is required (path, integer)`, `params.sort is required (query, string: How the rows are ordered)`,
 		},
 		`{"id":1,"sort":"asc"}`:                          {`params.id: there are several parameters of that name: give "query.id", "path.id"`},
 		`{"path.id":"x","sort":"up"}`:                    {`params.id: want a whole number, got a string`, `params.sort: want one of "asc", "desc"`},

@@ -29,6 +29,9 @@ type Input struct {
 	// Params are values by the name of a parameter, or by in.name: path.id, query.id, header.id, cookie.id. "body" or "requestBody" is the
 	// body. Without it, members that are named like properties of the body are those properties. Numbers are [json.Number].
 	Params map[string]any
+	// Order has the names of the members of those that are objects, in the order in which they are written, as [MemberOrder] returns it.
+	// Objects that it lacks are written in the order of the names.
+	Order  map[string][]string
 	Server Server
 	// Unchecked leaves out the check against the schemas. Required parameters stay required.
 	Unchecked bool
@@ -128,7 +131,11 @@ func (b *requestBuilder) assignParams() (assigned, rest map[string]any) {
 	for _, p := range b.op.params {
 		_, given := assigned[p.qualifiedName()]
 		if !given && p.Required && !b.op.isReserved(p) && b.in.Params[p.Name] == nil { // one that is given and wrong is reported already
-			b.addProblem(paramField(p.Name) + " is required (" + p.describe() + ")")
+			name := p.Name
+			if len(byName[name]) > 1 {
+				name = p.qualifiedName()
+			}
+			b.addProblem(paramField(name) + " is required (" + p.describe() + ")")
 		}
 	}
 	return assigned, rest
@@ -174,6 +181,15 @@ func (b *requestBuilder) writeParam(p *param, v any) {
 				return
 			}
 			v = string(text)
+		}
+	}
+	if object, ok := v.(map[string]any); ok {
+		names, given := b.in.Order[p.qualifiedName()]
+		if !given {
+			names = b.in.Order[p.Name]
+		}
+		if len(names) == len(object) {
+			v = orderedObject{object, names}
 		}
 	}
 	if err := b.placeParam(p, v); err != nil {

@@ -1,7 +1,9 @@
 package openapi
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -45,6 +47,42 @@ func serialization(in, style string, explode *bool) (string, bool) {
 	return style, exploded
 }
 
+// orderedObject is an object with the names of its members in the order in which they are written.
+type orderedObject struct {
+	members map[string]any
+	names   []string
+}
+
+// MemberOrder returns, for each member of an object that is an object itself, the names of its members in the order in which they stand. The
+// JSON must be well-formed.
+func MemberOrder(raw json.RawMessage) map[string][]string {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil {
+		return nil
+	}
+	order := map[string][]string{}
+	for name, member := range members {
+		if d := json.NewDecoder(bytes.NewReader(member)); member[0] == '{' {
+			order[name] = namesIn(d)
+		}
+	}
+	return order
+}
+
+// namesIn returns the names of the members of the object that a decoder is about to read.
+func namesIn(d *json.Decoder) (names []string) {
+	_, err := d.Token()
+	for err == nil && d.More() {
+		var name json.Token
+		var value json.RawMessage
+		if name, err = d.Token(); err == nil {
+			names = append(names, fmt.Sprint(name))
+			err = d.Decode(&value)
+		}
+	}
+	return names
+}
+
 // flatten turns a value into texts. Only the style deepObject can write values that are nested deeper.
 func flatten(v any) (flatValue, error) {
 	switch v := v.(type) {
@@ -59,12 +97,14 @@ func flatten(v any) (flatValue, error) {
 		}
 		return w, nil
 	case map[string]any:
+		return flatten(orderedObject{v, sortedKeys(v)})
+	case orderedObject:
 		w := flatValue{kind: isObject}
-		for _, name := range sortedKeys(v) {
-			if v[name] == nil {
+		for _, name := range v.names {
+			if v.members[name] == nil {
 				continue
 			}
-			text, err := textOf(v[name])
+			text, err := textOf(v.members[name])
 			if err != nil {
 				return w, agent.Invalid("."+clip.Bytes(name, 100), "%w", err)
 			}
@@ -233,8 +273,10 @@ func deepPairs(name string, v any) ([]pair, error) {
 	}
 	switch v := v.(type) {
 	case map[string]any:
-		for _, key := range sortedKeys(v) {
-			if err := add(key, v[key]); err != nil {
+		return deepPairs(name, orderedObject{v, sortedKeys(v)})
+	case orderedObject:
+		for _, key := range v.names {
+			if err := add(key, v.members[key]); err != nil {
 				return nil, err
 			}
 		}

@@ -24,7 +24,8 @@ type arguments struct {
 	url       string
 	operation string
 	params    map[string]any // numbers are json.Number
-	profile   string         // "": the one that fits
+	order     map[string][]string
+	profile   string // "": the one that fits
 }
 
 // parseArguments decodes arguments strictly.
@@ -55,7 +56,7 @@ func parseArguments(args json.RawMessage) (arguments, error) {
 		a.profile = *in.Profile
 	}
 	params, err := decodeParams(in.Params)
-	a.params = params
+	a.params, a.order = params, openapi.MemberOrder(in.Params)
 	return a, err
 }
 

@@ -125,7 +125,7 @@ func (t *action) prepare(ctx context.Context, inv *agent.Invocation, args json.R
 	}
 	name, _ := strings.CutPrefix(a.url, catalogPrefix)
 	req, err := op.Request(ctx, openapi.Input{
-		Params: a.params, Server: b.Servers[name], Unchecked: !b.checksRequests(), Open: inv.OpenBinary,
+		Params: a.params, Order: a.order, Server: b.Servers[name], Unchecked: !b.checksRequests(), Open: inv.OpenBinary,
 	})
 	if err != nil {
 		return nil, err
