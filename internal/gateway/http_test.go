@@ -398,7 +398,7 @@ func TestConfigFaultsAreListed(t *testing.T) {
 		"origins":      func(c *gateway.Config) { c.CodecOrigins = []string{"https://*.example.com"} },
 		"pigeon":       func(c *gateway.Config) { c.LinkChannels = []gateway.LinkChannel{{Name: "pigeon"}, {Name: "pigeon"}} },
 		"a b":          func(c *gateway.Config) { c.LinkChannels = []gateway.LinkChannel{{Name: "a b"}} },
-		"schedule pla": func(c *gateway.Config) { c.Schedules = &scheduleLog{} },
+		"schedule pla": func(c *gateway.Config) { c.Schedules = &gatewaytest.Schedules{} },
 	} {
 		cfg := gateway.Config{Ports: gatewaytest.Ports(gatewaytest.New(), &gatewaytest.Catalog{}), HTTPAddr: "127.0.0.1:0"}
 		change(&cfg)

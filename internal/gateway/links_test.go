@@ -33,11 +33,11 @@ func linkCallers() gatewaytest.Credentials {
 type linked struct {
 	*door
 
-	linkStore *linkStore
+	links *gatewaytest.Links
 }
 
 func linksDoor(t *testing.T, auth access.Authenticator) (linked, *gatewaytest.Trail) {
-	store, trail := &linkStore{}, &gatewaytest.Trail{}
+	store, trail := &gatewaytest.Links{}, &gatewaytest.Trail{}
 	telegram := gateway.LinkChannel{
 		Name: "telegram", URL: func(code string) string { return "https://t.me/b?start=" + code },
 		Webhook: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -66,7 +66,7 @@ func TestLink(t *testing.T) {
 	require.NoError(t, err)
 	require.WithinDuration(t, time.Now().Add(agent.LinkCodeTTL), at, time.Minute)
 
-	link, err := d.linkStore.RedeemLink(agent.Chat{Channel: "telegram", ChatID: "7"}, code)
+	link, err := d.links.RedeemLink(agent.Chat{Channel: "telegram", ChatID: "7"}, code)
 	require.NoError(t, err)
 	require.Equal(t, []string{"turns.*"}, link.Scopes)
 	a = d.sendAs("all", "GET", "/v1/links?channel=telegram&user_id=ann", "")
@@ -135,9 +135,9 @@ func TestLinksGrantNoMoreThanTheCredential(t *testing.T) {
 
 func TestAUsersOwnCredentialSeesOwnLinks(t *testing.T) {
 	d, _ := linksDoor(t, linkCallers())
-	d.linkStore.Link("1", "acme", "ann", "turns.*")
-	d.linkStore.Link("2", "acme", "bob", "turns.*")
-	d.linkStore.Link("3", "evil", "ann", "turns.*")
+	d.links.Link("1", "acme", "ann", "turns.*")
+	d.links.Link("2", "acme", "bob", "turns.*")
+	d.links.Link("3", "evil", "ann", "turns.*")
 	a := d.sendAs("ann", "GET", "/v1/links", "")
 	require.Len(t, a.json()["links"], 1)
 	require.Equal(t, "denied user_id", d.sendAs("ann", "GET", "/v1/links?user_id=bob", "").fault())
@@ -150,7 +150,7 @@ func TestAUsersOwnCredentialSeesOwnLinks(t *testing.T) {
 func TestLinkPages(t *testing.T) {
 	d, _ := linksDoor(t, nil)
 	for _, chat := range []string{"1", "2", "3"} {
-		d.linkStore.Link(chat, "default", "u")
+		d.links.Link(chat, "default", "u")
 	}
 	a := d.sendAs("", "GET", "/v1/links?page_size=2", "")
 	require.Len(t, a.json()["links"], 2)

@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,37 +10,11 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
-	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
-// retentionLog is the port of retention. It logs its calls.
-type retentionLog struct {
-	calls []string
-	err   error
-}
-
-func (k *retentionLog) Report(_ context.Context, tenant string, p agent.Page) (retention.Report, error) {
-	k.calls = append(k.calls, strings.TrimSpace("report "+tenant+" "+p.Token))
-	return retention.Report{Tenants: []retention.TenantReport{{Tenant: tenant}}, Next: "more"}, k.err
-}
-
-func (k *retentionLog) Trigger(context.Context) (retention.Status, error) {
-	k.calls = append(k.calls, "trigger")
-	return retention.Status{Scheduled: true}, k.err
-}
-
-func (k *retentionLog) Pause(_ context.Context, paused bool, note string) (retention.Status, error) {
-	verb := "resume "
-	if paused {
-		verb = "pause "
-	}
-	k.calls = append(k.calls, verb+note)
-	return retention.Status{Scheduled: true, Paused: paused, Note: note}, k.err
-}
-
 // retentionDoor returns a gateway with a port of retention, and a function that sends it a request.
-func retentionDoor(t *testing.T) (*retentionLog, *gatewaytest.Trail, func(key, method, path, body string) (int, map[string]any)) {
-	k, trail := &retentionLog{}, &gatewaytest.Trail{}
+func retentionDoor(t *testing.T) (*gatewaytest.Retention, *gatewaytest.Trail, func(key, method, path, body string) (int, map[string]any)) {
+	k, trail := gatewaytest.NewRetention(), &gatewaytest.Trail{}
 	d := open(t, func(c *gateway.Config) {
 		c.Retention, c.Audit = k, trail
 		c.Auth = gatewaytest.Credentials{
@@ -60,16 +33,17 @@ func TestRetentionReport(t *testing.T) {
 	b, _, do := retentionDoor(t)
 	code, out := do("acme", http.MethodGet, "?page_token=t&page_size=3", "")
 	require.Equal(t, http.StatusOK, code, out)
-	require.Equal(t, "more", out["next_page_token"])
+	require.Len(t, out["tenants"], 1)
 	for _, key := range []string{"ops", "read"} {
-		code, _ = do(key, http.MethodGet, "", "")
+		code, out = do(key, http.MethodGet, "", "")
 		require.Equal(t, http.StatusOK, code)
+		require.Equal(t, "acme", out["next_page_token"])
 	}
 	code, _ = do("ops", http.MethodGet, "?tenant=zoo", "")
 	require.Equal(t, http.StatusOK, code)
-	require.Equal(t, []string{"report acme t", "report *", "report *", "report zoo"}, b.calls)
+	require.Equal(t, []string{"report acme t 3", "report *  20", "report *  20", "report zoo  20"}, b.Calls)
 
-	b.calls = nil
+	b.Calls = nil
 	for path, key := range map[string]string{
 		"?tenant=zoo": "acme", "": "user", "?x=1": "ops", "?page_size=101": "ops", "?page_size=-1": "ops", "?page_size=1&page_size=2": "ops",
 		"?page_token=" + strings.Repeat("x", 200): "ops", "?page_token=%00": "ops",
@@ -77,8 +51,8 @@ func TestRetentionReport(t *testing.T) {
 		code, _ = do(key, http.MethodGet, path, "")
 		require.Contains(t, []int{http.StatusForbidden, http.StatusBadRequest}, code, path)
 	}
-	require.Empty(t, b.calls)
-	b.err = agent.Errorf(agent.CodeUnavailable, "", "Temporal is away")
+	require.Empty(t, b.Calls)
+	b.Err = agent.Errorf(agent.CodeUnavailable, "", "Temporal is away")
 	code, _ = do("acme", http.MethodGet, "", "")
 	require.Equal(t, http.StatusServiceUnavailable, code)
 }
@@ -93,7 +67,7 @@ func TestRetentionSweeps(t *testing.T) {
 	require.Equal(t, "a backup", out["note"])
 	code, _ = do("named", http.MethodPost, "/resume", "{}")
 	require.Equal(t, http.StatusOK, code)
-	require.Equal(t, []string{"trigger", "pause a backup", "resume resumed by olga"}, b.calls)
+	require.Equal(t, []string{"trigger", "pause true a backup", "pause false resumed by olga"}, b.Calls)
 	code, _ = do("acme", http.MethodPost, "/run", "")
 	require.Equal(t, http.StatusForbidden, code)
 	var records []string
@@ -104,7 +78,7 @@ func TestRetentionSweeps(t *testing.T) {
 		"allowed retention/run by ", "allowed retention/pause by ", "allowed retention/resume by olga", "denied retention/run by ",
 	}, records)
 
-	b.calls = nil
+	b.Calls = nil
 	for _, call := range [][3]string{
 		{"acme", "/run", ""},
 		{"acme", "/pause", ""},
@@ -119,8 +93,8 @@ func TestRetentionSweeps(t *testing.T) {
 		code, out = do(call[0], http.MethodPost, call[1], call[2])
 		require.Contains(t, []int{http.StatusForbidden, http.StatusBadRequest}, code, "%v %v", call, out)
 	}
-	require.Empty(t, b.calls)
-	b.err = agent.Errorf(agent.CodeConflict, "", "there is no schedule")
+	require.Empty(t, b.Calls)
+	b.Err = agent.Errorf(agent.CodeConflict, "", "there is no schedule")
 	code, _ = do("ops", http.MethodPost, "/run", "")
 	require.Equal(t, http.StatusConflict, code)
 }

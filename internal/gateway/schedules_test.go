@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -15,72 +14,11 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// scheduleLog is the port of schedules. It logs its calls.
-type scheduleLog struct {
-	puts  []agent.Schedule
-	by    []agent.Principal
-	calls []string
-	err   error
-}
-
-func (k *scheduleLog) called(parts ...string) error {
-	k.calls = append(k.calls, strings.Join(parts, " "))
-	return k.err
-}
-
-func (k *scheduleLog) Put(_ context.Context, s agent.Schedule, p agent.Principal, isNew bool) (agent.Schedule, error) {
-	k.puts, k.by = append(k.puts, s), append(k.by, p)
-	verb := "put"
-	if isNew {
-		verb = "create"
-	}
-	s.CreatedAt, s.Revision = new(gatewaytest.Epoch()), 1
-	return s, k.called(verb, s.Tenant, s.Name)
-}
-
-func (k *scheduleLog) Get(_ context.Context, tenant, name string) (agent.Schedule, error) {
-	return agent.Schedule{Name: name, Tenant: tenant, Next: []time.Time{gatewaytest.Epoch()}}, k.called("get", tenant, name)
-}
-
-func (k *scheduleLog) List(_ context.Context, tenant string, p agent.Page) (agent.SchedulePage, error) {
-	return agent.SchedulePage{Next: "more"}, k.called("list", tenant, p.Token)
-}
-
-func (k *scheduleLog) Runs(_ context.Context, tenant, name string, p agent.Page) (agent.ScheduleRunPage, error) {
-	return agent.ScheduleRunPage{Runs: []agent.ScheduleRun{{RunID: "r1", Status: "completed"}}}, k.called("runs", tenant, name, p.Token)
-}
-
-func (k *scheduleLog) Delete(_ context.Context, tenant, name string) error {
-	return k.called("delete", tenant, name)
-}
-
-func (k *scheduleLog) Pause(_ context.Context, tenant, name string, paused bool, note string) (agent.Schedule, error) {
-	verb := "resume"
-	if paused {
-		verb = "pause"
-	}
-	return agent.Schedule{Name: name, Paused: paused, Note: note}, k.called(verb, tenant, name, note)
-}
-
-func (k *scheduleLog) Trigger(_ context.Context, tenant, name, key string) (agent.ScheduleTriggered, error) {
-	return agent.ScheduleTriggered{WorkflowID: "w1", RunID: "r1"}, k.called("trigger", tenant, name, key)
-}
-
-// onePlan has the plan of one agent.
-type onePlan struct{}
-
-func (onePlan) Resolve(_ context.Context, tenant, name string) (agent.Plan, string, error) {
-	if tenant != "acme" || name != "analyst" {
-		return agent.Plan{}, "", agent.Errorf(agent.CodeNotFound, "", "none")
-	}
-	return agent.Plan{Models: []agent.PlanModel{{Profile: "small"}, {Profile: "large"}}}, "hash", nil
-}
-
 // schedulesDoor returns a gateway with a port of schedules.
-func schedulesDoor(t *testing.T) (*door, *scheduleLog) {
-	k := &scheduleLog{}
+func schedulesDoor(t *testing.T) (*door, *gatewaytest.Schedules) {
+	k := &gatewaytest.Schedules{}
 	return open(t, func(c *gateway.Config) {
-		c.Schedules, c.SchedulePlans = k, onePlan{}
+		c.Schedules, c.SchedulePlans = k, k
 		c.Auth = gatewaytest.Credentials{
 			"all":   {Method: agent.MethodKey, Tenant: "acme", Scopes: []string{"*"}, Credential: "k1"},
 			"ann":   gatewaytest.Caller("acme", "ann", "schedules.*", "turns.run:analyst"),
@@ -100,18 +38,18 @@ func TestSchedules(t *testing.T) {
 	require.Equal(t, http.StatusCreated, a.status, "%s", a.body)
 	require.Equal(t, "/v1/schedules/news", a.header.Get("Location"))
 	require.EqualValues(t, 1, a.json()["revision"])
-	require.Equal(t, "k1", k.by[0].Credential)
+	require.Equal(t, "k1", k.By[0].Credential)
 	require.Equal(t, agent.Schedule{
 		Name: "news", Tenant: "acme", Agent: "analyst", Message: "what is new?", Cron: []string{"0 9 * * mon-fri"}, TimeZone: "Europe/Zurich",
 		Model: "large",
-	}, k.puts[0])
+	}, k.Puts[0])
 
 	// An answer can be edited and sent back: read-only fields are dropped.
 	whole := `{"name":"news","tenant":"acme","message":"else?","every":"1h","revision":7,"created_by":"x","updated_by":"y",` +
 		`"created_at":"2026-11-21T12:00:00Z","updated_at":"2026-11-21T12:00:00Z","next":["2026-11-21T12:00:00Z"],"paused":true}`
 	a = d.sendAs("all", "PUT", "/v1/schedules/news", whole)
 	require.Equal(t, http.StatusOK, a.status, "%s", a.body)
-	require.Equal(t, agent.Schedule{Name: "news", Tenant: "acme", Message: "else?", Every: "1h", Paused: true}, k.puts[1])
+	require.Equal(t, agent.Schedule{Name: "news", Tenant: "acme", Message: "else?", Every: "1h", Paused: true}, k.Puts[1])
 
 	for _, c := range []struct {
 		method, path, body string
@@ -119,27 +57,29 @@ func TestSchedules(t *testing.T) {
 		call               string
 	}{
 		{"GET", "/v1/schedules", "", 200, "list acme "},
-		{"GET", "/v1/schedules?page_size=7&page_token=t", "", 200, "list acme t"},
+		{"GET", "/v1/schedules?page_size=7&page_token=1", "", 200, "list acme 1"},
 		{"GET", "/v1/schedules/news", "", 200, "get acme news"},
 		{"GET", "/v1/schedules/news/runs", "", 200, "runs acme news "},
-		{"DELETE", "/v1/schedules/news", "", 204, "delete acme news"},
 		{"POST", "/v1/schedules/news/pause", "", 200, "pause acme news paused by k1"},
 		{"POST", "/v1/schedules/news/pause", `{"note":"holidays"}`, 200, "pause acme news holidays"},
 		{"POST", "/v1/schedules/news/resume", `{}`, 200, "resume acme news resumed by k1"},
 		{"POST", "/v1/schedules/news/trigger", "", 202, "trigger acme news "},
 	} {
-		k.calls = nil
+		k.Calls = nil
 		a := d.sendAs("all", c.method, c.path, c.body)
 		require.Equal(t, c.status, a.status, "%s %s: %s", c.method, c.path, a.body)
-		require.Equal(t, []string{c.call}, k.calls)
+		require.Equal(t, []string{c.call}, k.Calls)
 	}
 	a = d.sendAs("all", "POST", "/v1/schedules/news/trigger", "", "Idempotency-Key", "k")
-	require.Equal(t, map[string]any{"workflow_id": "w1", "run_id": "r1", "joined": false}, a.json())
-	require.Equal(t, "trigger acme news k", k.calls[1])
-	a = d.sendAs("all", "GET", "/v1/schedules", "")
-	require.Equal(t, map[string]any{"schedules": []any{}, "next_page_token": "more"}, a.json())
+	require.Equal(t, map[string]any{"workflow_id": "w3", "run_id": "r3", "joined": false}, a.json())
+	require.Equal(t, "trigger acme news k", k.Calls[1])
 	a = d.sendAs("ops", "GET", "/v1/schedules/news", "", "Turnstone-Tenant", "zoo")
-	require.Equal(t, "zoo", a.json()["tenant"])
+	require.Equal(t, http.StatusNotFound, a.status)
+	require.Equal(t, "get zoo news", k.Calls[2])
+	require.Equal(t, http.StatusNoContent, d.sendAs("all", "DELETE", "/v1/schedules/news", "").status)
+	require.Equal(t, "delete acme news", k.Calls[3])
+	a = d.sendAs("all", "GET", "/v1/schedules", "")
+	require.Equal(t, map[string]any{"schedules": []any{}, "next_page_token": ""}, a.json())
 }
 
 func TestSchedulesOfEveryTenant(t *testing.T) {
@@ -147,10 +87,10 @@ func TestSchedulesOfEveryTenant(t *testing.T) {
 	in := func(tenant string) string { return strings.TrimSuffix(news, "}") + `,"tenant":"` + tenant + `"}` }
 	a := d.sendAs("ops", "POST", "/v1/schedules", in("acme"))
 	require.Equal(t, http.StatusCreated, a.status, "%s", a.body)
-	require.Equal(t, "acme", k.puts[0].Tenant, "the body may name the tenant")
+	require.Equal(t, "acme", k.Puts[0].Tenant, "the body may name the tenant")
 	a = d.sendAs("ops", "PUT", "/v1/schedules/news?tenant=acme", in("acme"))
 	require.Equal(t, http.StatusOK, a.status, "%s", a.body)
-	require.Equal(t, "acme", k.puts[1].Tenant)
+	require.Equal(t, "acme", k.Puts[1].Tenant)
 }
 
 func TestScheduleRefusals(t *testing.T) {
@@ -201,10 +141,10 @@ func TestScheduleRefusals(t *testing.T) {
 			require.Equal(t, c.field, failure.Field, "%v", failure)
 		}
 	}
-	require.Empty(t, k.calls, "no refused call reached the port")
+	require.Empty(t, k.Calls, "no refused call reached the port")
 	a := d.sendAs("all", "POST", "/v1/schedules/news/trigger", "", "Idempotency-Key", strings.Repeat("x", 257))
 	require.Equal(t, 400, a.status)
-	k.err = &agent.Error{Code: agent.CodeRateLimited, RetryAfter: time.Minute, Err: io.EOF}
+	k.Err = &agent.Error{Code: agent.CodeRateLimited, RetryAfter: time.Minute, Err: io.EOF}
 	a = d.sendAs("all", "POST", "/v1/schedules/news/trigger", "")
 	require.Equal(t, 429, a.status)
 	require.Equal(t, "60", a.header.Get("Retry-After"))
@@ -214,6 +154,6 @@ func TestSchedulesOfAUsersOwnCredential(t *testing.T) {
 	d, k := schedulesDoor(t)
 	a := d.sendAs("ann", "POST", "/v1/schedules", news)
 	require.Equal(t, http.StatusCreated, a.status, "%s", a.body)
-	require.Equal(t, "ann", k.puts[0].UserID, "it runs on her behalf")
-	require.Equal(t, []string{"schedules.*", "turns.run:analyst"}, k.by[0].Scopes, "and with her rights")
+	require.Equal(t, "ann", k.Puts[0].UserID, "it runs on her behalf")
+	require.Equal(t, []string{"schedules.*", "turns.run:analyst"}, k.By[0].Scopes, "and with her rights")
 }

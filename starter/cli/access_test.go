@@ -109,10 +109,7 @@ func guarded(t *testing.T) (*bench, *keyring, *gatewaytest.Trail) {
 
 func TestKeys(t *testing.T) {
 	b, ring, _ := guarded(t)
-	line := func(want int, args ...string) commandLine {
-		return commandLine{args: append([]string{"keys"}, args...), want: want}
-	}
-	b.steps(
+	b.steps("keys",
 		line(0, "create", "bot", "--tenant", "acme", "--subject", "ann", "--role", "trader", "--scope", "turns.run:analyst", "--scope", "turns.read"),
 		line(0, "create", "ops", "--tenant", "*", "--scope", "*", "--expires", "720h"),
 		line(exitUsage, "create", "greedy", "--scope", "*"),
@@ -223,17 +220,17 @@ func TestWhoamiAndAudit(t *testing.T) {
 		r.At = gatewaytest.Epoch()
 		trail.Record(r)
 	}
-	b.steps(
-		commandLine{"", []string{"whoami"}, 0},
-		commandLine{"", []string{"audit"}, 0},
-		commandLine{"", []string{"audit", "--tenant", "*", "--limit", "1"}, 0},
-		commandLine{"", []string{"audit", "--tenant", "acme", "--outcome", "allowed"}, 0},
-		commandLine{"", []string{"audit", "--outcome", "odd"}, exitUsage},
-		commandLine{"", []string{"audit", "--limit", "0"}, exitUsage},
-		commandLine{"", []string{"audit", "--since", "-1h"}, exitUsage},
+	b.steps("",
+		line(0, "whoami"),
+		line(0, "audit"),
+		line(0, "audit", "--tenant", "*", "--limit", "1"),
+		line(0, "audit", "--tenant", "acme", "--outcome", "allowed"),
+		line(exitUsage, "audit", "--outcome", "odd"),
+		line(exitUsage, "audit", "--limit", "0"),
+		line(exitUsage, "audit", "--since", "-1h"),
 	)
 	b.key = anns
-	b.steps(commandLine{"", []string{"whoami"}, 0})
+	b.steps("", line(0, "whoami"))
 	golden(t, "whoami_audit", b.screen.String())
 
 	open := setup(t)

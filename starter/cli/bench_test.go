@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"flag"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -101,16 +99,9 @@ func setupWith(t *testing.T, configure func(*gateway.Config)) *bench {
 	t.Helper()
 	rt := gatewaytest.New()
 	documents := &gatewaytest.Catalog{Plans: map[string][]byte{}}
-	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", Ports: gatewaytest.Ports(rt, documents)}
+	cfg := gateway.Config{Ports: gatewaytest.Ports(rt, documents)}
 	configure(&cfg)
-	g, err := gateway.New(cfg)
-	require.NoError(t, err)
-	require.NoError(t, g.Start(t.Context()))
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
-		defer cancel()
-		require.NoError(t, g.Shutdown(ctx))
-	})
+	g := gatewaytest.Serve(t, cfg)
 	scheme := "http://"
 	if cfg.HTTPTLS != nil {
 		scheme = "https://"
@@ -154,11 +145,15 @@ type commandLine struct {
 	want int
 }
 
-func (b *bench) steps(steps ...commandLine) {
+func line(want int, args ...string) commandLine { return commandLine{args: args, want: want} }
+
+// steps runs command lines, one after the other on one screen; their arguments follow those of command.
+func (b *bench) steps(command string, steps ...commandLine) {
 	b.t.Helper()
 	for _, s := range steps {
-		b.comment("$ starter " + strings.Join(s.args, " "))
-		require.Equal(b.t, s.want, b.run(strings.NewReader(s.in), s.args...), "%s\n%s", s.args, b.screen.String())
+		args := append(strings.Fields(command), s.args...)
+		b.comment("$ starter " + strings.Join(args, " "))
+		require.Equal(b.t, s.want, b.run(strings.NewReader(s.in), args...), "%s\n%s", args, b.screen.String())
 	}
 }
 

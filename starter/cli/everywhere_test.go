@@ -18,10 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/erasure"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
-	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
 // commands are the command lines that there are, by their paths; those that cobra makes are not.
@@ -126,14 +124,12 @@ func equipped(t *testing.T) (*bench, *miniredis.Miniredis) {
 	t.Helper()
 	const plan = `{"agent":"planner"}`
 	_, book := linked(t)
-	times := &timetable{}
+	times := &gatewaytest.Schedules{}
 	ledger := &bill{rows: []agent.UsageRow{{Day: new("2026-11-21"), UsageSums: agent.UsageSums{Calls: 1}}}}
-	kept := &housekeeping{status: retention.Status{Scheduled: true}}
-	erasures := &shredder{looks: map[string]int{}, ends: erasure.StatusCompleted}
 	trail := &gatewaytest.Trail{}
 	trail.Record(agent.AuditRecord{Tenant: "default", Action: agent.ActionTurnsRun, Outcome: agent.AuditAllowed})
 	b := setupWith(t, func(cfg *gateway.Config) {
-		cfg.Keys, cfg.Audit, cfg.Usage, cfg.Retention, cfg.Erasures = &keyring{}, trail, ledger, kept, erasures
+		cfg.Keys, cfg.Audit, cfg.Usage, cfg.Retention, cfg.Erasures = &keyring{}, trail, ledger, gatewaytest.NewRetention(), &gatewaytest.Erasures{}
 		cfg.Schedules, cfg.SchedulePlans, cfg.Links, cfg.LinkChannels = times, times, book, []gateway.LinkChannel{{Name: "telegram"}}
 	})
 	redis := miniredis.RunT(t)
@@ -166,16 +162,16 @@ func equipped(t *testing.T) (*bench, *miniredis.Miniredis) {
 		}
 	}
 	for _, c := range []commandLine{
-		{"", []string{"start", "-s", "trip-1", "hello"}, 0},
-		{"", []string{"tail", "turn-1"}, 0},
-		{"", []string{"start", "-s", "trip-2", "wait"}, 0},
+		line(0, "start", "-s", "trip-1", "hello"),
+		line(0, "tail", "turn-1"),
+		line(0, "start", "-s", "trip-2", "wait"),
 		{analystDoc + "---\n" + clerkDoc, []string{"catalog", "apply", "-"}, 0},
 		{flowYAML, []string{"workflows", "put", "main", "-f", "-"}, 0},
-		{"", []string{"workflows", "run", "main", "--run-id", "done", "--wait"}, 0},
-		{"", []string{"workflows", "run", "main", "--run-id", "lives"}, 0},
+		line(0, "workflows", "run", "main", "--run-id", "done", "--wait"),
+		line(0, "workflows", "run", "main", "--run-id", "lives"),
 		{"be kind", []string{"knowledge", "add", "handbook", "-", "--type", "text", "--id", "rules"}, 0},
-		{"", []string{"schedules", "create", "morning", "what happened?", "--every", "24h"}, 0},
-		{"", []string{"schedules", "create", "nightly", "anything?", "--every", "12h"}, 0},
+		line(0, "schedules", "create", "morning", "what happened?", "--every", "24h"),
+		line(0, "schedules", "create", "nightly", "anything?", "--every", "12h"),
 	} {
 		require.Equal(t, c.want, b.run(strings.NewReader(c.in), c.args...), "%s: %s", c.args, b.screen)
 	}

@@ -41,8 +41,8 @@ func TestFlowchart(t *testing.T) {
 	golden(t, "plan_mermaid_empty", flowchart(&agent.Plan{Agent: "bare"}))
 }
 
-// line is every line that a flowchart may have. What is in a label can do no harm.
-var line = regexp.MustCompile(`^(flowchart TD|  end|  subgraph \w+ \[LABEL\]|  (?:  )?\w+(\(\[LABEL\]\)|\[/LABEL/\]|\[\[LABEL\]\]|\{\{LABEL\}\}|>LABEL\]|\[LABEL\])|` +
+// chartLine is every line that a flowchart may have. What is in a label can do no harm.
+var chartLine = regexp.MustCompile(`^(flowchart TD|  end|  subgraph \w+ \[LABEL\]|  (?:  )?\w+(\(\[LABEL\]\)|\[/LABEL/\]|\[\[LABEL\]\]|\{\{LABEL\}\}|>LABEL\]|\[LABEL\])|` +
 	`  (?:  )?\w+ (-->|<-->|-\.->|-\.-) \w+)$`)
 
 var quoted = regexp.MustCompile(`"([\p{L}\p{Nd} .\-/,:_@·✋]|#[0-9]+;|<br/>)*"`)
@@ -50,7 +50,7 @@ var quoted = regexp.MustCompile(`"([\p{L}\p{Nd} .\-/,:_@·✋]|#[0-9]+;|<br/>)*"
 func requireSound(t *testing.T, chart string) {
 	t.Helper()
 	for text := range strings.SplitSeq(strings.TrimSuffix(chart, "\n"), "\n") {
-		require.Regexp(t, line, quoted.ReplaceAllString(text, "LABEL"))
+		require.Regexp(t, chartLine, quoted.ReplaceAllString(text, "LABEL"))
 	}
 }
 

@@ -2,14 +2,11 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -18,104 +15,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// timetable keeps schedules in memory.
-type timetable struct {
-	kept  []agent.Schedule
-	calls []string
-}
-
-var _ gateway.Schedules = (*timetable)(nil)
-
-func (k *timetable) find(name string) (*agent.Schedule, error) {
-	if at := slices.IndexFunc(k.kept, func(s agent.Schedule) bool { return s.Name == name }); at >= 0 {
-		return &k.kept[at], nil
-	}
-	return nil, agent.Errorf(agent.CodeNotFound, "", "there is no schedule %q", name)
-}
-
-func (k *timetable) Put(_ context.Context, s agent.Schedule, _ agent.Principal, isNew bool) (agent.Schedule, error) {
-	s.Revision, s.CreatedAt = 1, new(gatewaytest.Epoch())
-	if !s.Paused {
-		s.Next = []time.Time{gatewaytest.Epoch().Add(time.Hour)}
-	}
-	known, err := k.find(s.Name)
-	switch {
-	case err != nil:
-		k.kept = append(k.kept, s)
-	case isNew:
-		return s, agent.Errorf(agent.CodeConflict, "name", "there is a schedule %q already", s.Name)
-	default:
-		s.Revision = known.Revision + 1
-		*known = s
-	}
-	return s, nil
-}
-
-func (k *timetable) Get(_ context.Context, _, name string) (agent.Schedule, error) {
-	s, err := k.find(name)
-	if err != nil {
-		return agent.Schedule{}, err
-	}
-	return *s, nil
-}
-
-// List has a schedule a page.
-func (k *timetable) List(_ context.Context, _ string, p agent.Page) (agent.SchedulePage, error) {
-	for i := range k.kept {
-		if k.kept[i].Name > p.Token {
-			page := agent.SchedulePage{Schedules: k.kept[i : i+1]}
-			if i+1 < len(k.kept) {
-				page.Next = k.kept[i].Name
-			}
-			return page, nil
-		}
-	}
-	return agent.SchedulePage{}, nil
-}
-
-func (k *timetable) Runs(_ context.Context, _, name string, _ agent.Page) (agent.ScheduleRunPage, error) {
-	if _, err := k.find(name); err != nil {
-		return agent.ScheduleRunPage{}, err
-	}
-	sent := agent.ScheduleNotice{Status: agent.NoticeSent}
-	return agent.ScheduleRunPage{Runs: []agent.ScheduleRun{
-		{RunID: "r2", TurnID: "turn-2", Status: "failed", Error: &agent.Failure{Type: "denied", Message: "no\x1b[2J"}, StartedAt: gatewaytest.Epoch(), Notices: []agent.ScheduleNotice{sent, {}}},
-		{RunID: "r1", Status: agent.ScheduleRunning, StartedAt: gatewaytest.Epoch(), Output: "all is well"},
-	}}, nil
-}
-
-func (k *timetable) Delete(_ context.Context, _, name string) error {
-	if _, err := k.find(name); err != nil {
-		return err
-	}
-	k.kept = slices.DeleteFunc(k.kept, func(s agent.Schedule) bool { return s.Name == name })
-	return nil
-}
-
-func (k *timetable) Pause(_ context.Context, _, name string, paused bool, note string) (agent.Schedule, error) {
-	s, err := k.find(name)
-	if err != nil {
-		return agent.Schedule{}, err
-	}
-	s.Paused, s.Note = paused, note
-	return *s, nil
-}
-
-func (k *timetable) Trigger(_ context.Context, _, name, key string) (agent.ScheduleTriggered, error) {
-	k.calls = append(k.calls, "trigger "+name+" "+key)
-	_, err := k.find(name)
-	return agent.ScheduleTriggered{WorkflowID: "w1", RunID: "r3"}, err
-}
-
-// Resolve implements gateway.SchedulePlans.
-func (k *timetable) Resolve(context.Context, string, string) (agent.Plan, string, error) {
-	return agent.Plan{Models: []agent.PlanModel{{Profile: "small"}}}, "hash", nil
-}
-
 // clockwork is a gateway with schedules.
-func clockwork(t *testing.T) (*bench, *timetable) {
+func clockwork(t *testing.T) (*bench, *gatewaytest.Schedules) {
 	t.Helper()
-	k := &timetable{}
+	k := &gatewaytest.Schedules{}
 	return setupWith(t, func(cfg *gateway.Config) { cfg.Schedules, cfg.SchedulePlans = k, k }), k
 }
 
@@ -123,10 +26,7 @@ func TestSchedules(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.WriteFile("nightly.json", []byte(`{"message":"anything?","every":"24h","metadata":{"team":"ops"},"paused":true}`), 0o600))
 	b, k := clockwork(t)
-	line := func(want int, args ...string) commandLine {
-		return commandLine{args: append([]string{"schedules"}, args...), want: want}
-	}
-	b.steps(
+	b.steps("schedules",
 		line(0, "create", "morning", "what happened?", "--cron", "0 7 * * 1-5", "--cron", "@daily", "--time-zone", "Europe/Berlin", "--agent", "analyst",
 			"--model", "small", "--overlap", "buffer_one", "--jitter", "30s", "--catch-up", "5m", "--mail", "ops@example.com", "--mail", "b@example.com",
 			"--webhook", "https://hooks.example.com/x", "--notify-on", "failure", "--description", "the news"),
@@ -156,10 +56,8 @@ func TestSchedules(t *testing.T) {
 			{On: agent.NotifyFailure, Email: &agent.MailTarget{To: []string{"ops@example.com", "b@example.com"}}},
 		},
 	}
-	got := k.kept[0]
-	got.Revision, got.CreatedAt, got.Next, got.Note = 0, nil, nil, ""
-	require.Equal(t, want, got)
-	require.Len(t, strings.Fields(k.calls[0]), 3, "a key of its own, so that a request that is sent twice runs it once")
+	require.Equal(t, want, k.Puts[0])
+	require.Regexp(t, `(?m)^trigger default morning \S+$`, strings.Join(k.Calls, "\n"), "a key of its own, so that a request that is sent twice runs it once")
 }
 
 // What show prints can be given back.
@@ -169,8 +67,8 @@ func TestSchedulesShowAndCreate(t *testing.T) {
 	b.show(0, "schedules", "show", "a")
 	text := b.screen.out()
 	require.Equal(t, 0, b.run(strings.NewReader(text), "schedules", "create", "b", "--file", "-", "--user", "bob"))
-	require.Equal(t, "bob", k.kept[1].UserID)
-	require.Equal(t, k.kept[0].Notify, k.kept[1].Notify)
+	require.Equal(t, "bob", k.Puts[1].UserID)
+	require.Equal(t, k.Puts[0].Notify, k.Puts[1].Notify)
 }
 
 func TestSchedulesUsage(t *testing.T) {
@@ -189,58 +87,15 @@ func TestSchedulesUsage(t *testing.T) {
 		"--limit is -2":        "runs a --limit -2",
 		"no schedule":          "show a%b",
 	})
-	require.Empty(t, k.kept)
-}
-
-// chatbook keeps links in memory.
-type chatbook struct {
-	links []agent.Link
-	codes []agent.LinkCode
-}
-
-func (s *chatbook) CreateLinkCode(_ context.Context, c agent.LinkCode) error {
-	s.codes = append(s.codes, c)
-	return nil
-}
-
-func (s *chatbook) ChatLink(_ context.Context, c agent.Chat) (agent.Link, error) {
-	for _, l := range s.links {
-		if l.Chat == c {
-			return l, nil
-		}
-	}
-	return agent.Link{}, agent.Errorf(agent.CodeNotFound, "", "chat %q is linked to no user", c.ChatID)
-}
-
-func (s *chatbook) Links(_ context.Context, q agent.LinkQuery) (agent.LinkPage, error) {
-	var page agent.LinkPage
-	for i, l := range s.links {
-		switch {
-		case l.ChatID <= q.PageToken && q.PageToken != "", q.UserID != "" && l.UserID != q.UserID, q.Channel != "" && l.Channel != q.Channel:
-			continue
-		case len(page.Links) == q.PageSize:
-			page.Next = s.links[i-1].ChatID
-			return page, nil
-		}
-		page.Links = append(page.Links, l)
-	}
-	return page, nil
-}
-
-func (s *chatbook) Unlink(ctx context.Context, _ string, c agent.Chat) error {
-	if _, err := s.ChatLink(ctx, c); err != nil {
-		return err
-	}
-	s.links = slices.DeleteFunc(s.links, func(l agent.Link) bool { return l.Chat == c })
-	return nil
+	require.Empty(t, k.Puts)
 }
 
 // linked is a gateway with links of chats.
-func linked(t *testing.T) (*bench, *chatbook) {
+func linked(t *testing.T) (*bench, *gatewaytest.Links) {
 	t.Helper()
-	book := &chatbook{}
+	book := &gatewaytest.Links{}
 	for _, c := range []string{"-1001", "7", "8"} {
-		book.links = append(book.links, agent.Link{
+		book.All = append(book.All, agent.Link{
 			Chat: agent.Chat{Channel: "telegram", ChatID: c}, Tenant: "default", UserID: cmp.Or(map[string]string{"8": "bob"}[c], "ann"), Role: "trader",
 			Scopes: []string{"turns.run"}, LinkedAt: gatewaytest.Epoch(),
 		})
@@ -251,10 +106,7 @@ func linked(t *testing.T) (*bench, *chatbook) {
 
 func TestLinks(t *testing.T) {
 	b, book := linked(t)
-	line := func(want int, args ...string) commandLine {
-		return commandLine{args: append([]string{"links"}, args...), want: want}
-	}
-	b.steps(
+	b.steps("links",
 		line(0, "list"),
 		line(0, "list", "--user", "bob"),
 		line(0, "list", "--limit", "2"),
@@ -269,7 +121,7 @@ func TestLinks(t *testing.T) {
 	golden(t, "links", b.screen.String())
 	b.show(0, "links", "create", "ann", "--role", "trader", "--scope", "turns.run:analyst", "--scope", "turns.read")
 	require.Regexp(t, `^send the bot: /link [A-Z2-7]{26}   \(until .*Z\)\nor open:      https://t.me/a_bot\n$`, b.screen.out())
-	offered := book.codes[0].Link
+	offered := book.Codes[0].Link
 	require.Equal(t, []string{"ann", "trader", "turns.run:analyst turns.read"}, []string{offered.UserID, offered.Role, strings.Join(offered.Scopes, " ")})
 	b.show(0, "links", "create", "ann", "-o", "json")
 	var offer struct {
@@ -277,7 +129,7 @@ func TestLinks(t *testing.T) {
 		Scopes             []string
 	}
 	require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &offer))
-	require.Equal(t, agent.HashLinkCode(offer.Code), book.codes[1].Hash)
+	require.Equal(t, agent.HashLinkCode(offer.Code), book.Codes[1].Hash)
 	require.Equal(t, "telegram", offer.Channel)
 	require.Equal(t, agent.LinkScopes(), offer.Scopes)
 }

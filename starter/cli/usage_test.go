@@ -29,10 +29,7 @@ func TestUsage(t *testing.T) {
 		agent.UsageRow{Day: new("2026-11-22"), User: new(`=cmd,"x"`), Step: new(int64(-1)), UsageSums: agent.UsageSums{Calls: 1, CostUSD: 1e-7, RebilledCalls: 1, RebilledTokens: 1}},
 		agent.UsageRow{Day: new("2026-11-23"), User: new("bob"), Step: new(int64(1)), UsageSums: agent.UsageSums{Calls: 4, InputTokens: 80, UnpricedCalls: 4}},
 	)
-	line := func(want int, args ...string) commandLine {
-		return commandLine{args: append([]string{"usage"}, args...), want: want}
-	}
-	b.steps(
+	b.steps("usage",
 		line(0),
 		line(0, "--group", "day,user,step", "--since", "2026-11-01", "--until", "2026-11-22T10:00:00Z", "--user", "u", "--agent", "a", "--model", "m", "--channel", "c",
 			"--session", "s", "--turn", "t"),

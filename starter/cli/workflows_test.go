@@ -39,11 +39,8 @@ func TestWorkflows(t *testing.T) {
 				agent.RunStep{NodeID: "check", Visit: 1, Type: "condition", Status: agent.RunCompleted, StartedAt: gatewaytest.Epoch(), FinishedAt: new(gatewaytest.Epoch()), Outcome: "true"})
 		}
 	}
-	line := func(want int, args ...string) commandLine {
-		return commandLine{args: append([]string{"workflows"}, args...), want: want}
-	}
-	b.steps(
-		commandLine{flowYAML, []string{"workflows", "put", "main", "-f", "-", "--by", "ann", "--description", "first"}, 0},
+	b.steps("workflows",
+		commandLine{flowYAML, []string{"put", "main", "-f", "-", "--by", "ann", "--description", "first"}, 0},
 		line(0, "list"),
 		line(0, "patch", "main", "--op", `replace /description "cheap < flights"`, "--description", "shorter", "--base-version", "1"),
 		line(0, "patch", "main", "-f", "ops.yaml", "--op", "move /a /b", "--dry-run"),
@@ -162,10 +159,7 @@ func TestTools(t *testing.T) {
 		{ID: "c1", Tenant: "default", Name: "fetch_flights", Description: "Fetches\x1b[31m flights.", Version: 2, Uses: 7, Enabled: true, UpdatedAt: gatewaytest.Epoch()},
 		{ID: "c2", Tenant: "default", Name: "top_prices", Version: 1, Uses: 2, UpdatedAt: gatewaytest.Epoch()},
 	}
-	line := func(want int, args ...string) commandLine {
-		return commandLine{args: append([]string{"tools"}, args...), want: want}
-	}
-	b.steps(
+	b.steps("tools",
 		line(0, "list"),
 		line(0, "rename", "fetch_flights", "cheap_flights"),
 		line(0, "describe", "c2", "The", "best", "prices."),

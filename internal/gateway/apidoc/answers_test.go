@@ -11,6 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
+	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
 // planHash is a plan's.
@@ -157,6 +158,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		status: 200, contains: "rebilled_calls",
 	})
 	c.do(t, exchange{method: "GET", path: "/v1/audit?outcome=allowed&since=2020-01-01T00:00:00Z", status: 200, contains: "keys.write"})
+	c.sweeps.Status = retention.Status{}
+	c.do(t, exchange{method: "POST", path: "/v1/retention/pause", status: 409})
 	c.followCatalog(t)
 	c.rt.Break("postgres")
 	c.do(t, exchange{method: "GET", path: "/health", status: 503, contains: `"status":"failing"`})

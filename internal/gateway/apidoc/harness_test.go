@@ -7,24 +7,20 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/access/accesstest"
 	"github.com/turnstone-run/turnstone/internal/access/credentials"
-	"github.com/turnstone-run/turnstone/internal/channel/telegram/telegramtest"
+	"github.com/turnstone-run/turnstone/internal/erasure"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/apidoc"
 	"github.com/turnstone-run/turnstone/internal/gateway/chat"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 	"github.com/turnstone-run/turnstone/internal/gateway/openai"
 	"github.com/turnstone-run/turnstone/internal/gateway/ws"
-	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 )
-
-func TestMain(m *testing.M) { postgrestest.Main(m) }
 
 // The credentials that the server knows.
 const (
@@ -39,7 +35,7 @@ type server struct {
 	t       *testing.T
 	rt      *gatewaytest.Runtime
 	catalog *gatewaytest.Catalog
-	keeper  *keeper
+	sweeps  *gatewaytest.Retention
 	url     string
 }
 
@@ -47,16 +43,17 @@ func open(t *testing.T) *server {
 	t.Helper()
 	doc, err := apidoc.New()
 	require.NoError(t, err)
-	k := &keeper{schedules: map[string]agent.Schedule{}}
+	times, sweeps := &gatewaytest.Schedules{}, gatewaytest.NewRetention()
 	manager, err := credentials.NewKeys(credentials.KeysConfig{Store: &accesstest.KeyStore{}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, manager.Close(context.WithoutCancel(t.Context()))) })
-	chatLinks := telegramtest.NewStore(t)
+	chatLinks := &gatewaytest.Links{}
 	chatLinks.Link("7", agent.DefaultTenant, "bob", "turns.*")
 	rt, catalog := gatewaytest.New(), &gatewaytest.Catalog{}
 	ports := gatewaytest.Ports(rt, catalog)
 	ports.Sessions, ports.Keys, ports.Audit, ports.Usage = runtime{rt}, manager, &gatewaytest.Trail{}, ledger{}
-	ports.Schedules, ports.SchedulePlans, ports.Retention, ports.Erasures = k, agents{}, &sweeper{}, eraser{}
+	ports.Schedules, ports.SchedulePlans, ports.Retention = times, times, sweeps
+	ports.Erasures = &gatewaytest.Erasures{Ends: map[string]erasure.Status{"e1": erasure.StatusIncomplete, "e2": erasure.StatusFailed}}
 	ports.Links, ports.LinkChannels = chatLinks, []gateway.LinkChannel{{
 		Name: "telegram", URL: func(code string) string { return "https://example.com/?start=" + code }, Webhook: http.HandlerFunc(webhook),
 	}}
@@ -73,7 +70,7 @@ func open(t *testing.T) *server {
 		},
 		Limits: gateway.Limits{BodyBytes: 64 << 10, UploadBytes: 64 << 10},
 	})
-	return &server{Gateway: g, t: t, rt: rt, catalog: catalog, keeper: k, url: "http://" + g.HTTPAddr()}
+	return &server{Gateway: g, t: t, rt: rt, catalog: catalog, sweeps: sweeps, url: "http://" + g.HTTPAddr()}
 }
 
 // ledger has one bill.
@@ -128,80 +125,6 @@ func (s *server) send(credential, method, path, body string, header ...string) a
 	data, err := io.ReadAll(resp.Body)
 	require.NoError(s.t, err)
 	return answer{status: resp.StatusCode, header: resp.Header, body: data}
-}
-
-// keeper keeps schedules in memory.
-type keeper struct {
-	schedules map[string]agent.Schedule
-}
-
-func (k *keeper) Put(_ context.Context, s agent.Schedule, p agent.Principal, isNew bool) (agent.Schedule, error) {
-	if _, ok := k.schedules[s.Name]; ok && isNew {
-		return s, agent.FieldErrorf(agent.CodeConflict, "name", "there is a schedule %q already", s.Name)
-	}
-	at := gatewaytest.Epoch()
-	s.Revision, s.CreatedAt, s.UpdatedAt, s.CreatedBy, s.UpdatedBy = 1, &at, &at, p.By(), p.By()
-	k.schedules[s.Name] = s
-	return s, nil
-}
-
-func (k *keeper) Get(_ context.Context, _, name string) (agent.Schedule, error) {
-	s, ok := k.schedules[name]
-	if !ok {
-		return s, agent.FieldErrorf(agent.CodeNotFound, "name", "there is no schedule %q", name)
-	}
-	s.Next = []time.Time{gatewaytest.Epoch()}
-	return s, nil
-}
-
-func (k *keeper) List(context.Context, string, agent.Page) (agent.SchedulePage, error) {
-	page := agent.SchedulePage{Next: "more"}
-	for _, s := range k.schedules {
-		page.Schedules = append(page.Schedules, s)
-	}
-	return page, nil
-}
-
-func (k *keeper) Runs(ctx context.Context, tenant, name string, _ agent.Page) (agent.ScheduleRunPage, error) {
-	if _, err := k.Get(ctx, tenant, name); err != nil {
-		return agent.ScheduleRunPage{}, err
-	}
-	at := gatewaytest.Epoch()
-	return agent.ScheduleRunPage{Runs: []agent.ScheduleRun{
-		{
-			RunID: "r1", Tenant: tenant, Schedule: name, Kind: agent.ScheduleRuns, Workflow: "w1", TurnID: "t1", SessionID: "s1", Status: "completed",
-			Output: "done", ResultRef: "artifact://r1", StartedAt: at, EndedAt: &at,
-			Notices: []agent.ScheduleNotice{{Kind: "webhook", Target: "example.com", Status: agent.NoticeFailed, Attempts: 3, At: at, Error: &agent.Failure{Type: "unavailable"}}},
-		},
-		{RunID: "r2", Tenant: tenant, Schedule: name, Kind: agent.ScheduleHeartbeat, Workflow: "w2", Status: agent.ScheduleSkipped, StartedAt: at, Quiet: true},
-	}}, nil
-}
-
-func (k *keeper) Delete(ctx context.Context, tenant, name string) error {
-	_, err := k.Get(ctx, tenant, name)
-	delete(k.schedules, name)
-	return err
-}
-
-func (k *keeper) Pause(ctx context.Context, tenant, name string, paused bool, note string) (agent.Schedule, error) {
-	s, err := k.Get(ctx, tenant, name)
-	s.Paused, s.Note = paused, note
-	return s, err
-}
-
-func (k *keeper) Trigger(ctx context.Context, tenant, name, _ string) (agent.ScheduleTriggered, error) {
-	_, err := k.Get(ctx, tenant, name)
-	return agent.ScheduleTriggered{WorkflowID: "w3", RunID: "r3"}, err
-}
-
-// agents has one agent.
-type agents struct{}
-
-func (agents) Resolve(_ context.Context, _, name string) (agent.Plan, string, error) {
-	if name != "analyst" {
-		return agent.Plan{}, "", agent.Errorf(agent.CodeNotFound, "", "none")
-	}
-	return agent.Plan{Models: []agent.PlanModel{{Profile: "small"}}}, "hash", nil
 }
 
 // webhook takes what Telegram sends, as the channel does.
