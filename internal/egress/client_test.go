@@ -46,7 +46,6 @@ func get(t *testing.T, c *Client, url string) (string, error) {
 }
 
 func TestGet(t *testing.T) {
-	t.Parallel()
 	c, url := upstream(t, Config{}, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "hello "+r.URL.RawQuery) })
 	body, err := get(t, c, url+"/?a=b")
 	require.NoError(t, err)
@@ -62,7 +61,6 @@ func TestNoProxyFromTheEnvironment(t *testing.T) {
 }
 
 func TestSize(t *testing.T) {
-	t.Parallel()
 	var gz bytes.Buffer
 	z := gzip.NewWriter(&gz)
 	_, err := z.Write(make([]byte, 1<<20))
@@ -93,7 +91,6 @@ func TestSize(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			c, url := upstream(t, Config{MaxBytes: 2000}, tt.h)
 			body, err := get(t, c, url)
 			require.Equal(t, tt.code, agent.CodeOf(err), "%v", err)
@@ -103,7 +100,6 @@ func TestSize(t *testing.T) {
 }
 
 func TestTime(t *testing.T) {
-	t.Parallel()
 	tests := []struct {
 		name string
 		h    http.HandlerFunc
@@ -117,7 +113,6 @@ func TestTime(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			c, url := upstream(t, Config{Timeout: 100 * time.Millisecond}, tt.h)
 			_, err := get(t, c, url)
 			require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
@@ -155,7 +150,6 @@ func TestStream(t *testing.T) {
 }
 
 func TestCancelledContext(t *testing.T) {
-	t.Parallel()
 	c, url := upstream(t, Config{}, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -167,7 +161,6 @@ func TestCancelledContext(t *testing.T) {
 }
 
 func TestUnavailable(t *testing.T) {
-	t.Parallel()
 	c, url := upstream(t, Config{}, func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err == nil {
@@ -182,7 +175,6 @@ func TestUnavailable(t *testing.T) {
 }
 
 func TestRedirects(t *testing.T) {
-	t.Parallel()
 	var other atomic.Pointer[http.Request]
 	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { other.Store(r) }))
 	t.Cleanup(target.Close)
@@ -239,7 +231,6 @@ func TestRedirects(t *testing.T) {
 
 // Whatever does something is sent to where it was addressed, once, and never made a GET.
 func TestOnlyWhatReadsIsRedirected(t *testing.T) {
-	t.Parallel()
 	var asked atomic.Int32
 	c, url := upstream(t, Config{}, func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)

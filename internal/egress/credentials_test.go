@@ -49,7 +49,6 @@ func (s *site) to(u string) string { return s.URL + "/go?api_key=k&to=" + url.Qu
 
 // Credentials stay at the origin that they are for.
 func TestCredentialsOnRedirects(t *testing.T) {
-	t.Parallel()
 	home, other, bare := newSite(t, httptest.NewTLSServer), newSite(t, httptest.NewTLSServer), newSite(t, httptest.NewServer)
 	var allowed []string
 	for _, s := range []*site{home, other, bare} {
@@ -108,7 +107,6 @@ func TestCredentialsOnRedirects(t *testing.T) {
 }
 
 func TestHostFits(t *testing.T) {
-	t.Parallel()
 	for _, c := range []struct {
 		rules, url     string
 		fits, withPort bool

@@ -14,7 +14,6 @@ import (
 
 // What a server repeats of the credentials that it was sent does not come back.
 func TestEchoedCredentials(t *testing.T) {
-	t.Parallel()
 	const secret, password = `tok+en/"123"`, "pass:word-1"
 	c, at := upstream(t, Config{}, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Echo", r.Header.Get("X-Api-Key"))

@@ -11,7 +11,6 @@ import (
 )
 
 func TestCheckURL(t *testing.T) {
-	t.Parallel()
 	public, err := newGuard(nil, nil)
 	require.NoError(t, err)
 	listed, err := newGuard([]string{"api.example.com", "*.example.org:8443", "8.8.8.8"},
@@ -78,7 +77,6 @@ func TestCheckURL(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			u, err := url.Parse(tt.url)
 			require.NoError(t, err)
 			require.Equal(t, tt.code, agent.CodeOf((&Client{guard: tt.g}).Check(tt.url)))
@@ -88,7 +86,6 @@ func TestCheckURL(t *testing.T) {
 }
 
 func TestExceptionHoldsUnderAnyName(t *testing.T) {
-	t.Parallel()
 	g, err := newGuard(nil, []string{"127.0.0.1:9000", "flights.internal:8080", "[::1]:9000"})
 	require.NoError(t, err)
 	require.NoError(t, g.checkAddr("localhost", netip.MustParseAddrPort("127.0.0.1:9000")))
@@ -99,7 +96,6 @@ func TestExceptionHoldsUnderAnyName(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	t.Parallel()
 	tests := []struct {
 		name  string
 		cfg   Config
@@ -119,7 +115,6 @@ func TestNewRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			_, err := New(tt.cfg)
 			var e *agent.Error
 			require.ErrorAs(t, err, &e)

@@ -17,7 +17,6 @@ import (
 // A name that resolves to a public address when checked and to loopback when dialled must not pass. Here every name that is none of the
 // world's resolves to loopback, and the server that would answer exists.
 func TestNameThatResolvesToLoopback(t *testing.T) {
-	t.Parallel()
 	w := egresstest.NewWorld(t, "[]", "application/json")
 	port := w.Port()
 	address := (&url.URL{Scheme: "http", Host: net.JoinHostPort("rebind.example.com", port), Path: "/"}).String()

@@ -19,7 +19,6 @@ import (
 )
 
 func TestReplacedSecretOpensAnotherClient(t *testing.T) {
-	t.Parallel()
 	server := newUpstream(t)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "key")
@@ -51,7 +50,6 @@ func TestReplacedSecretOpensAnotherClient(t *testing.T) {
 
 // Profiles of one address that differ in their key are open side by side.
 func TestProfilesDoNotDisplaceEachOther(t *testing.T) {
-	t.Parallel()
 	var opens atomic.Int64
 	p := llm.OpenAI(llm.Config{APIKey: configuredKey, BaseURL: local})
 	p.Open = func(llm.Config) (agent.Model, error) {
@@ -86,7 +84,6 @@ func (s *turning) Reveal(_ context.Context, _, ref string) (string, error) {
 }
 
 func TestConcurrentProfilesKeepTheirKeys(t *testing.T) {
-	t.Parallel()
 	servers := []*upstream{newUpstream(t), newUpstream(t), newUpstream(t)}
 	m, err := llm.Open(llm.Settings{Secrets: &turning{}, Outbound: outbound(t)})
 	require.NoError(t, err)
@@ -112,7 +109,6 @@ func TestConcurrentProfilesKeepTheirKeys(t *testing.T) {
 
 // A bounded number of clients is kept; one that had to go is opened again.
 func TestOpenClientsAreBounded(t *testing.T) {
-	t.Parallel()
 	var opens atomic.Int64
 	p := llm.Ollama(llm.Config{})
 	p.Open = func(llm.Config) (agent.Model, error) {

@@ -21,7 +21,6 @@ import (
 
 // The tables of docs/reference/models.md are what the clients do, tried out over their wire formats.
 func TestTablesOfTheDocs(t *testing.T) {
-	t.Parallel()
 	var names []string
 	var takes, says [][]llmtest.Row
 	capabilities := "| provider | enforces output schemas | obeys prompt caching | embeddings |\n|---|---|---|---|\n"

@@ -79,7 +79,6 @@ func newEmbeddings(t *testing.T) *embeddings {
 }
 
 func TestEmbedders(t *testing.T) {
-	t.Parallel()
 	for provider, format := range map[string]string{"openai": "encoding_format", "ollama": "truncate", "offline": "encoding_format", "vllm": "encoding_format"} {
 		server := newEmbeddings(t)
 		m, err := llm.Open(llm.Settings{
@@ -139,7 +138,6 @@ func TestEmbedders(t *testing.T) {
 
 // An embedding model and a model for messages of one profile are two clients.
 func TestEmbedderBesideModel(t *testing.T) {
-	t.Parallel()
 	m, err := llm.New(llm.Ollama(llm.Config{}))
 	require.NoError(t, err)
 	pm := agent.PlanModel{Provider: "ollama", Model: "x"}
@@ -154,7 +152,6 @@ func TestEmbedderBesideModel(t *testing.T) {
 }
 
 func TestEmbeddersAreRefused(t *testing.T) {
-	t.Parallel()
 	m, err := llm.Open(llm.Settings{Providers: []llm.Provider{llm.Anthropic(llm.Config{APIKey: "k"}), llm.LangChainOpenAI(llm.Config{})}, Outbound: outbound(t)})
 	require.NoError(t, err)
 	for says, pm := range map[string]agent.PlanModel{
@@ -174,7 +171,6 @@ func TestEmbeddersAreRefused(t *testing.T) {
 
 // What does not fit the texts is never taken for their vectors.
 func TestBentEmbeddings(t *testing.T) {
-	t.Parallel()
 	for says, bend := range map[string]func(v [][]float64) any{
 		"1 vectors for 2 texts":        func(v [][]float64) any { return v[:1] },
 		"3 vectors for 2 texts":        func(v [][]float64) any { return append(v, v[0]) },

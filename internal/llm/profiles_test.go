@@ -104,7 +104,6 @@ type guarded struct{ *egress.Client }
 func (g guarded) RoundTrip(req *http.Request) (*http.Response, error) { return g.Do(req) }
 
 func TestProfilesSendTheirOwnKey(t *testing.T) {
-	t.Parallel()
 	configured, other := newUpstream(t), newUpstream(t)
 	key := llm.Config{APIKey: configuredKey, BaseURL: configured.url + "/v1"}
 	fast := llm.OpenAI(key)
@@ -163,7 +162,6 @@ func (carrying) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func TestConfiguredTransportStaysAtItsAddress(t *testing.T) {
-	t.Parallel()
 	configured, other := newUpstream(t), newUpstream(t)
 	m, err := llm.Open(llm.Settings{
 		Providers: []llm.Provider{llm.OpenAI(llm.Config{BaseURL: configured.url, HTTPClient: &http.Client{Transport: carrying{}}})}, Outbound: outbound(t),
@@ -176,7 +174,6 @@ func TestConfiguredTransportStaysAtItsAddress(t *testing.T) {
 }
 
 func TestProfilesAreRefused(t *testing.T) {
-	t.Parallel()
 	m, err := llm.Open(llm.Settings{
 		Providers: []llm.Provider{llm.OpenAI(llm.Config{APIKey: configuredKey, BaseURL: local})},
 		Secrets:   environment(t, "KEY="+profileKey, "BAD="+profileKey+" and more", "DATABASE_URL=x"), Outbound: outbound(t),
@@ -285,7 +282,6 @@ func TestProfilesAreRefused(t *testing.T) {
 }
 
 func TestAuthHosts(t *testing.T) {
-	t.Parallel()
 	m, err := llm.Open(llm.Settings{
 		Providers: []llm.Provider{llm.Compatible("vllm", llm.Config{BaseURL: "http://models.acme.test:8000/v1"}), llm.LangChainOpenAI(llm.Config{APIKey: "k"})},
 		Secrets:   environment(t, "KEY="+profileKey), Outbound: outbound(t),
@@ -328,7 +324,6 @@ func TestAuthHosts(t *testing.T) {
 // A provider that does not say that its requests go through the HTTP client it is given takes no address and no key from a document, and
 // what it reads on this machine by itself stays out of all that documents decide.
 func TestDocumentAddressIsOptIn(t *testing.T) {
-	t.Parallel()
 	var opened []llm.Config
 	open := func(cfg llm.Config) (agent.Model, error) {
 		opened = append(opened, cfg)

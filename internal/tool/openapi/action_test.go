@@ -18,7 +18,6 @@ import (
 
 // The schema and the description are those of the requirements.
 func TestSchema(t *testing.T) {
-	t.Parallel()
 	const seed = `{"name":"openapi_action","strict":true,"description":"Call any OpenAPI-compliant API dynamically","parameters":{"type":"object",
 	"required":["openapi_url","operation_id"],"additionalProperties":false,"properties":{
 	"openapi_url":{"type":"string","description":"URL to OpenAPI spec (JSON/YAML)"},
@@ -34,7 +33,6 @@ func TestSchema(t *testing.T) {
 }
 
 func TestBadCalls(t *testing.T) {
-	t.Parallel()
 	s := newSite(t, weather, func(http.ResponseWriter, *http.Request) {})
 	a := kitFor(t, Config{}, s)
 	at := func(rest string) string { return `{"openapi_url":"` + s.URL + `/openapi.json",` + rest + `}` }
@@ -72,7 +70,6 @@ func TestBadCalls(t *testing.T) {
 }
 
 func TestBinding(t *testing.T) {
-	t.Parallel()
 	s := newSite(t, weather, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `[]`) })
 	a := kitFor(t, Config{}, s)
 	stored := strings.Replace(weather, `"paths"`, `"servers":[{"url":"`+s.URL+`/{base}","variables":{"base":{"default":"none"}}}],"paths"`, 1)
@@ -126,7 +123,6 @@ func TestBinding(t *testing.T) {
 }
 
 func TestAnswers(t *testing.T) {
-	t.Parallel()
 	var contentType, body string
 	var status int
 	s := newSite(t, weather, func(w http.ResponseWriter, _ *http.Request) {
@@ -176,7 +172,6 @@ func TestAnswers(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	t.Parallel()
 	var header, body string
 	var status int
 	s := newSite(t, weather, func(w http.ResponseWriter, _ *http.Request) {
@@ -236,7 +231,6 @@ const methods = `{"openapi":"3.1.0","info":{"title":"t","version":"1"},"paths":{
 
 // A request is never sent twice unless that is harmless, and an unknown outcome is reported.
 func TestLost(t *testing.T) {
-	t.Parallel()
 	s := newSite(t, methods, nil)
 	fine := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
 	s.serve(fine)
@@ -279,7 +273,6 @@ func TestLost(t *testing.T) {
 
 // What was never sent has no outcome that could be unknown.
 func TestNeverSent(t *testing.T) {
-	t.Parallel()
 	away := newSite(t, "", nil)
 	s := newSite(t, strings.Replace(methods, `"paths"`, `"servers":[{"url":"`+away.URL+`"}],"paths"`, 1), nil)
 	a := kitFor(t, Config{}, s, away)
@@ -302,7 +295,6 @@ func TestNeverSent(t *testing.T) {
 }
 
 func TestCutOff(t *testing.T) {
-	t.Parallel()
 	reached := make(chan struct{}, 2)
 	s := newSite(t, methods, func(_ http.ResponseWriter, r *http.Request) {
 		reached <- struct{}{}
@@ -324,7 +316,6 @@ func TestCutOff(t *testing.T) {
 
 // A redirect may not take a request out of the binding's hosts, and no POST is sent again.
 func TestRedirects(t *testing.T) {
-	t.Parallel()
 	other := newSite(t, "", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "other") })
 	s := newSite(t, methods, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, other.URL+"/y", http.StatusTemporaryRedirect)
@@ -343,7 +334,6 @@ func TestRedirects(t *testing.T) {
 
 // What may have an effect is not sent on, wherever to, and not turned into a GET that looks as if it were done.
 func TestEffectsAreNotRedirected(t *testing.T) {
-	t.Parallel()
 	other := newSite(t, "", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "other") })
 	for _, to := range []string{"/elsewhere", other.URL + "/y"} {
 		for _, status := range []int{301, 302, 303, 307, 308} {
@@ -369,7 +359,6 @@ func TestEffectsAreNotRedirected(t *testing.T) {
 
 // The page about the tool shows documents and calls that work.
 func TestDocs(t *testing.T) {
-	t.Parallel()
 	page, err := os.ReadFile("../../../docs/guides/openapi.md")
 	require.NoError(t, err)
 	blocks := regexp.MustCompile("(?s)```json call\n(.*?)```").FindAllStringSubmatch(string(page), -1)

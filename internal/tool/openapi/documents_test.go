@@ -45,7 +45,6 @@ func (l *library) args() string {
 }
 
 func TestCache(t *testing.T) {
-	t.Parallel()
 	var now atomic.Int64
 	l := newLibrary(t)
 	a := kitFor(t, Config{now: func() time.Time { return time.Unix(now.Load(), 0) }}, l.site)
@@ -130,7 +129,6 @@ func TestCache(t *testing.T) {
 
 // The cached document is used if its server is away, and not if the server says that it is gone.
 func TestStaleOnlyWhenAway(t *testing.T) {
-	t.Parallel()
 	var now atomic.Int64
 	l := newLibrary(t)
 	a := kitFor(t, Config{now: func() time.Time { return time.Unix(now.Load(), 0) }}, l.site)
@@ -147,7 +145,6 @@ func TestStaleOnlyWhenAway(t *testing.T) {
 }
 
 func TestSingleFlight(t *testing.T) {
-	t.Parallel()
 	l := newLibrary(t)
 	a := kitFor(t, Config{}, l.site)
 	begun, release := make(chan struct{}), make(chan struct{})
@@ -181,7 +178,6 @@ func TestSingleFlight(t *testing.T) {
 }
 
 func TestCacheIsBounded(t *testing.T) {
-	t.Parallel()
 	l := newLibrary(t)
 	l.answerWith(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, weather) })
 	a := kitFor(t, Config{CacheBytes: int64(len(weather))*2 + 10}, l.site)
@@ -203,7 +199,6 @@ func TestCacheIsBounded(t *testing.T) {
 
 // Files that a document refers to come from its own origin.
 func TestOtherFiles(t *testing.T) {
-	t.Parallel()
 	evil := newSite(t, `{"name":"city","in":"query"}`, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"name":"city","in":"query"}`) })
 	l := newLibrary(t)
 	l.answerWith(func(w http.ResponseWriter, r *http.Request) {

@@ -16,7 +16,6 @@ var keyed = strings.ReplaceAll(methods, `"operationId"`,
 
 // A repeated attempt has the same idempotency key, and another call has another.
 func TestIdempotencyKeys(t *testing.T) {
-	t.Parallel()
 	s := newSite(t, methods, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	a := kitFor(t, Config{}, s)
 	for _, id := range []string{"post", "patch"} {
@@ -38,7 +37,6 @@ func TestIdempotencyKeys(t *testing.T) {
 // A POST is sent once: net/http does not repeat it when a connection of before is lost, and no redirect takes it on, with a body or
 // without.
 func TestSentOnce(t *testing.T) {
-	t.Parallel()
 	for _, params := range []string{`{}`, `{"X-Idempotency-Key":"k"}`, `{"body":{"a":1}}`, `{"body":{"a":1},"X-Idempotency-Key":"k"}`} {
 		for _, id := range []string{"post", "patch"} {
 			if id == "post" && strings.Contains(params, "body") {

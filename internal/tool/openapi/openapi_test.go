@@ -137,7 +137,6 @@ const weather = `{"openapi":"3.0.3","info":{"title":"Weather","version":"1"},"pa
 "responses":{"201":{"description":""}}}}}}`
 
 func TestWeather(t *testing.T) {
-	t.Parallel()
 	s := newSite(t, weather, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(`{"temp": 21.50}`))
@@ -173,6 +172,5 @@ func TestWeather(t *testing.T) {
 }
 
 func TestConformance(t *testing.T) {
-	t.Parallel()
 	tooltest.Exercise(t, New(Config{}))
 }

@@ -29,7 +29,6 @@ const secured = `{"openapi":"3.0.3","info":{"title":"t","version":"1"},"security
 "/digest":{"get":{"operationId":"digest","security":[{"digest":[]},{"tls":[]}]}}}}`
 
 func TestSecurity(t *testing.T) {
-	t.Parallel()
 	s := newSite(t, secured, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Path == "/token" {
@@ -137,7 +136,6 @@ func credentialsOf(r request) string {
 
 // A document that says nothing of security is treated as any request: the first profile for the host.
 func TestUndeclaredSecurity(t *testing.T) {
-	t.Parallel()
 	s := newSite(t, weather, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	a := kitFor(t, Config{}, s)
 	inv := invocation()

@@ -21,7 +21,6 @@ import (
 )
 
 func TestWhatIsNotCounted(t *testing.T) {
-	t.Parallel()
 	server, _ := airport(t)
 	same := func(raw json.RawMessage) (json.RawMessage, error) {
 		if strings.HasPrefix(string(raw), "[") { // as JSON, but written in another way
@@ -55,7 +54,6 @@ func TestWhatIsNotCounted(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := open(t, pipeline.Config{HTTP: client(t, egress.Config{}, server.URL), Composites: &tooltest.CompositeStore{}, PromoteAfter: 1})
 			s.runIn(t, agent.Invocation{Tenant: "acme", Redact: tt.redact}, `{"session_id":"s","pipeline":[`+tt.args+`]}`)
 			want := 0
@@ -66,7 +64,6 @@ func TestWhatIsNotCounted(t *testing.T) {
 		})
 	}
 	t.Run("nothing but a reference", func(t *testing.T) {
-		t.Parallel()
 		s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1]`}, Composites: &tooltest.CompositeStore{}, PromoteAfter: 1})
 		require.Nil(t, s.runIn(t, agent.Invocation{Tenant: "acme"}, `{"session_id":"s","input_ref":"cas://a","pipeline":[]}`).Failure)
 		require.Empty(t, s.list(t))
@@ -75,7 +72,6 @@ func TestWhatIsNotCounted(t *testing.T) {
 
 // The same call counts once, however often it is attempted; an answer out of the cache is a use.
 func TestUsesAreCalls(t *testing.T) {
-	t.Parallel()
 	store, memory := newStore(), &tooltest.CompositeStore{}
 	store.content["acme/cas://a"] = `[{"a":1}]`
 	cached := &results{}
@@ -141,11 +137,9 @@ func (s *troubled) Composite(ctx context.Context, tenant, id string, version int
 
 // A store that is away costs no call.
 func TestStoreInTrouble(t *testing.T) {
-	t.Parallel()
 	away := errors.New("away")
 	for name, store := range map[string]*troubled{"use": {use: away}, "save": {save: away}, "list": {list: away}} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1]`}, Composites: store, PromoteAfter: 1})
 			args := `{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"top_k","k":1}]}`
 			require.Nil(t, s.runIn(t, agent.Invocation{Tenant: "acme"}, args).Failure)
@@ -161,7 +155,6 @@ func TestStoreInTrouble(t *testing.T) {
 		})
 	}
 	t.Run("no answer", func(t *testing.T) {
-		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1]`}, Composites: &troubled{hang: true}})
 			began := time.Now()
@@ -172,7 +165,6 @@ func TestStoreInTrouble(t *testing.T) {
 }
 
 func TestFindRefusesHandles(t *testing.T) {
-	t.Parallel()
 	s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1]`}, Composites: &tooltest.CompositeStore{}, PromoteAfter: 1})
 	s.runIn(t, agent.Invocation{Tenant: "acme"}, `{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"top_k","k":1}]}`)
 	made := s.only(t)
@@ -194,7 +186,6 @@ func TestFindRefusesHandles(t *testing.T) {
 
 // What a person changes holds for new turns; a turn that has the tool keeps it.
 func TestChangedByAPerson(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		memory := &tooltest.CompositeStore{}
 		s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1,2]`}, Composites: memory})
@@ -233,7 +224,6 @@ func TestChangedByAPerson(t *testing.T) {
 }
 
 func TestListingsAreKept(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &troubled{}
 		s := open(t, pipeline.Config{Composites: store})
@@ -247,7 +237,6 @@ func TestListingsAreKept(t *testing.T) {
 
 // Two processes that promote at once make one composite, and both know its name.
 func TestProcessesPromoteAtOnce(t *testing.T) {
-	t.Parallel()
 	memory := &tooltest.CompositeStore{}
 	const processes, calls = 4, 25
 	var all sync.WaitGroup
@@ -275,7 +264,6 @@ func TestProcessesPromoteAtOnce(t *testing.T) {
 
 // A tenant has two hundred at most.
 func TestCompositesAreBounded(t *testing.T) {
-	t.Parallel()
 	memory := &tooltest.CompositeStore{}
 	s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[{"a":1}]`}, Composites: memory, PromoteAfter: 1})
 	for i := range 198 {
@@ -292,7 +280,6 @@ func TestCompositesAreBounded(t *testing.T) {
 }
 
 func TestPromotionNeedsAStore(t *testing.T) {
-	t.Parallel()
 	available := tool.Dependencies{HTTP: client(t, egress.Config{}), Auth: &authority{}, Blobs: newStore(), Datasets: newStore(), Results: &results{}}
 	_, err := tool.Build(available, pipeline.Factory(pipeline.Config{PromoteAfter: 2}))
 	require.ErrorContains(t, err, `toolkit "pipeline" needs composite tools`)
@@ -304,7 +291,6 @@ func TestPromotionNeedsAStore(t *testing.T) {
 
 // The composite's name counts in what is inline: an answer that is full is not made longer.
 func TestCompositeKeepsTheInlineBound(t *testing.T) {
-	t.Parallel()
 	store := newStore()
 	store.content["acme/cas://a"] = `[{"a":"` + strings.Repeat("x", 300) + `"}]`
 	s := open(t, pipeline.Config{Blobs: store, Datasets: store, Composites: &tooltest.CompositeStore{}, PromoteAfter: 1})

@@ -127,7 +127,6 @@ func trip(url, origin, dest string, top int) string {
 }
 
 func TestRepeatedPipelineBecomesATool(t *testing.T) {
-	t.Parallel()
 	server, asked := airport(t)
 	s := open(t, pipeline.Config{HTTP: client(t, egress.Config{}, server.URL), Composites: &tooltest.CompositeStore{}})
 	s.run(t, trip(server.URL, "NYC", "LAX", 3))
@@ -168,7 +167,6 @@ func TestRepeatedPipelineBecomesATool(t *testing.T) {
 
 // A pipeline that is called in the same way over and over is a tool without arguments, until a call is different.
 func TestCompositeGrows(t *testing.T) {
-	t.Parallel()
 	server, asked := airport(t)
 	s := open(t, pipeline.Config{HTTP: client(t, egress.Config{}, server.URL), Composites: &tooltest.CompositeStore{}})
 	for range 2 {
@@ -215,7 +213,6 @@ func TestCompositeGrows(t *testing.T) {
 
 // A composite over earlier results takes their references.
 func TestCompositeTakesReferences(t *testing.T) {
-	t.Parallel()
 	s := open(t, pipeline.Config{
 		Datasets:   datasets{"acme/cas://a": `[{"id":1,"price":3},{"id":2,"price":9}]`, "acme/cas://b": `[{"id":1,"name":"x"}]`},
 		Composites: &tooltest.CompositeStore{},
@@ -241,7 +238,6 @@ func TestCompositeTakesReferences(t *testing.T) {
 }
 
 func TestCompositeRefusesArguments(t *testing.T) {
-	t.Parallel()
 	s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[{"a":1,"b":"x","c":true,"d":1}]`}, Composites: &tooltest.CompositeStore{}})
 	steps := `{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"table_filter","condition":{"or":[{"field":"a","op":">","value":%d},` +
 		`{"field":"b","op":"in","value":["x","%[1]d"]},{"field":"c","op":"=","value":%t},{"field":"d","op":"in","value":[%[1]d]}]}},{"step":"top_k","k":%[1]d}]}`

@@ -115,7 +115,6 @@ func TestAnswerWithoutContent(t *testing.T) {
 // TestFailureAfterAPost: what may go well later behind a POST is an error for the runtime, which does not repeat a call that has effects;
 // a second request there is none.
 func TestFailureAfterAPost(t *testing.T) {
-	t.Parallel()
 	var posts atomic.Int32
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		posts.Add(1)

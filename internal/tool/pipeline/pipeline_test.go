@@ -71,13 +71,11 @@ func rows(t *testing.T, res agent.ToolResult) string {
 }
 
 func TestConformance(t *testing.T) {
-	t.Parallel()
 	tooltest.Exercise(t, pipeline.New(pipeline.Config{HTTP: client(t, egress.Config{}), Datasets: datasets{}}))
 }
 
 // A binding may lower the bound of rows and never raise it; parameters that nobody can understand fail the call.
 func TestBindingLowersRows(t *testing.T) {
-	t.Parallel()
 	three := `{"session_id":"s","input_ref":"cas://x","pipeline":[{"step":"top_k","k":3}]}`
 	tests := []struct {
 		name, parameters, failure string
@@ -96,7 +94,6 @@ func TestBindingLowersRows(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			kit := pipeline.New(pipeline.Config{Datasets: datasets{"acme/cas://x": `[{"a":1},{"a":2},{"a":3}]`}, MaxRows: tt.maxRows})
 			res, err := kit.Tools()[0].Call(t.Context(), agent.Invocation{Tenant: "acme", Parameters: json.RawMessage(tt.parameters)},
 				agent.ToolCall{ID: "call_1", Args: json.RawMessage(three)})
@@ -114,7 +111,6 @@ func TestBindingLowersRows(t *testing.T) {
 
 // The properties say of parameters what Call does.
 func TestPropertiesBoundRows(t *testing.T) {
-	t.Parallel()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(pipeline.New(pipeline.Config{}).(agent.Configurable).Properties()))
 	require.NoError(t, err)
 	c := jsonschema.NewCompiler()
@@ -132,7 +128,6 @@ func TestPropertiesBoundRows(t *testing.T) {
 }
 
 func TestFactory(t *testing.T) {
-	t.Parallel()
 	f := pipeline.Factory(pipeline.Config{MaxRows: 1})
 	_, err := tool.Build(tool.Dependencies{HTTP: client(t, egress.Config{})}, f)
 	require.ErrorContains(t, err, `toolkit "pipeline" needs auth profiles`)
@@ -154,7 +149,6 @@ func TestFactory(t *testing.T) {
 
 // The schema is that of the requirements, and their examples fit it.
 func TestSchemaTakesTheSeedsExamples(t *testing.T) {
-	t.Parallel()
 	raw, err := os.ReadFile("schema.json")
 	require.NoError(t, err)
 	spec := pipeline.New(pipeline.Config{}).Tools()[0].Spec()
@@ -178,7 +172,6 @@ func TestSchemaTakesTheSeedsExamples(t *testing.T) {
 }
 
 func TestFlights(t *testing.T) {
-	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawQuery != "dest=LAX&origin=NYC" || !strings.HasPrefix(r.Header.Get("Accept"), "application/json,") {
 			w.WriteHeader(http.StatusBadRequest)
@@ -222,7 +215,6 @@ func TestFlights(t *testing.T) {
 }
 
 func TestPostSendsJSONAndTheIdempotencyKey(t *testing.T) {
-	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		fmt.Fprintf(w, `{"method":%q,"type":%q,"key":%q,"query":%q,"body":%s}`, r.Method, r.Header.Get("Content-Type"),
@@ -235,7 +227,6 @@ func TestPostSendsJSONAndTheIdempotencyKey(t *testing.T) {
 }
 
 func TestEffectsAndSummaries(t *testing.T) {
-	t.Parallel()
 	tool := pipeline.New(pipeline.Config{}).Tools()[0]
 	free, sum := tool.(agent.EffectFree), tool.(agent.Summarizer)
 	many := strings.Repeat(`,{"step":"table_sort","field":"a"}`, 9)
@@ -258,7 +249,6 @@ func TestEffectsAndSummaries(t *testing.T) {
 }
 
 func TestBadArguments(t *testing.T) {
-	t.Parallel()
 	fetch := `{"step":"http_request","url":"a.com"}`
 	pipe := func(steps ...string) string {
 		return `{"session_id":"s","pipeline":[` + strings.Join(steps, ",") + `]}`
@@ -347,7 +337,6 @@ func TestBadArguments(t *testing.T) {
 	cfg := pipeline.Config{HTTP: client(t, egress.Config{}), Datasets: datasets{}}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			res := call(t, cfg, tt.args)
 			require.NotNil(t, res.Failure)
 			require.Equal(t, tt.field, res.Failure.Field, res.Failure.Message)
@@ -364,7 +353,6 @@ func TestBadArguments(t *testing.T) {
 }
 
 func TestCancelledWhileWaiting(t *testing.T) {
-	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		cancel()
@@ -378,7 +366,6 @@ func TestCancelledWhileWaiting(t *testing.T) {
 }
 
 func TestDatasets(t *testing.T) {
-	t.Parallel()
 	require.Equal(t, `[{"a":1}]`, rows(t, over(t, `{"rows":[{"a":1}],"row_count":1,"steps":[{"step":"top_k"}]}`, ``)))
 
 	res := call(t, pipeline.Config{}, `{"session_id":"s","input_ref":"cas://x","pipeline":[]}`)

@@ -19,7 +19,6 @@ func nested(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", 
 
 // A step fails where it would make what nobody could read again.
 func TestUnreadableRowsAreFaults(t *testing.T) {
-	t.Parallel()
 	const huge = `[{"g":"a","v":1},{"g":"b","h":2,"v":1.7e308},{"g":"b","h":2,"v":"1.7e308"}]`
 	tests := []struct {
 		name, data, step, field, says string
@@ -60,7 +59,6 @@ func TestUnreadableRowsAreFaults(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			res := call(t, pipeline.Config{Datasets: datasets{"acme/cas://x": tt.data}, MaxBytes: tt.maxBytes},
 				fmt.Sprintf(`{"session_id":"s","input_ref":"cas://x","pipeline":[%s]}`, tt.step))
 			require.NotNil(t, res.Failure)

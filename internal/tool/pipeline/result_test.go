@@ -53,7 +53,6 @@ func with(t *testing.T, cfg pipeline.Config, inv agent.Invocation, args string) 
 const someRows = `[{"a": 1, "b":"x"},{"a":2.50,"b":null},{"a":"3"}]`
 
 func TestResultsAreStored(t *testing.T) {
-	t.Parallel()
 	const compact = `[{"a":1,"b":"x"},{"a":2.50,"b":null},{"a":"3"}]`
 	const args = `{"session_id":"s","input_ref":"cas://x","pipeline":[{"step":"top_k","k":3}]}`
 	s := newStore()
@@ -85,7 +84,6 @@ func TestResultsAreStored(t *testing.T) {
 }
 
 func TestOutputsAreWithinTheBound(t *testing.T) {
-	t.Parallel()
 	s := newStore()
 	for n := range 60 {
 		s.content["acme/cas://x"] = "[" + strings.TrimSuffix(strings.Repeat(`{"a":12345678},`, n), ",") + "]"
@@ -100,7 +98,6 @@ func TestOutputsAreWithinTheBound(t *testing.T) {
 }
 
 func TestStoreTrouble(t *testing.T) {
-	t.Parallel()
 	tests := []struct {
 		name string
 		fail error
@@ -111,7 +108,6 @@ func TestStoreTrouble(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			s := newStore()
 			s.fail = tt.fail
 			s.content["acme/cas://x"] = "[" + strings.TrimSuffix(strings.Repeat(`{"a":1},`, 100_000), ",") + "]"
@@ -142,7 +138,6 @@ type reader struct{ err error }
 func (r reader) Read([]byte) (int, error) { return 0, r.err }
 
 func TestReadingTrouble(t *testing.T) {
-	t.Parallel()
 	args := agent.ToolCall{Args: json.RawMessage(`{"session_id":"s","input_ref":"cas://x","pipeline":[]}`)}
 	for _, cause := range []error{errors.New("connection reset"), agent.Errorf(agent.CodeUnavailable, "read", "away"), agent.Errorf(agent.CodeInternal, "read", "bad digest")} {
 		_, err := pipeline.New(pipeline.Config{Datasets: broken{cause}}).Tools()[0].Call(t.Context(), agent.Invocation{}, args)
@@ -155,7 +150,6 @@ func TestReadingTrouble(t *testing.T) {
 }
 
 func TestBytesAreBounded(t *testing.T) {
-	t.Parallel()
 	data := `[{"a":"` + strings.Repeat("x", 300) + `","k":1},{"a":"` + strings.Repeat("y", 300) + `","k":1}]`
 	tests := []struct{ name, steps string }{
 		{"select", `{"step":"table_select","fields":["a","a as b"]}`},
@@ -165,7 +159,6 @@ func TestBytesAreBounded(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			cfg := pipeline.Config{Datasets: datasets{"acme/cas://x": data}, MaxBytes: 800}
 			res := call(t, cfg, `{"session_id":"s","input_ref":"cas://x","pipeline":[`+tt.steps+`]}`)
 			require.NotNil(t, res.Failure)
@@ -178,7 +171,6 @@ func TestBytesAreBounded(t *testing.T) {
 }
 
 func TestFormatsOfResponses(t *testing.T) {
-	t.Parallel()
 	const want = `[{"id":1,"name":"a"},{"id":2,"name":"b"}]`
 	bodies := map[string]string{
 		"json": want, "csv": "id,name\r\n1,a\r\n2,b\r\n", "ndjson": "{\"id\":1,\"name\":\"a\"}\n{\"id\":2,\"name\":\"b\"}\n",
@@ -198,7 +190,6 @@ func TestFormatsOfResponses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.path+" "+tt.contentType, func(t *testing.T) {
-			t.Parallel()
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				for _, media := range []string{"application/json", "application/x-ndjson", "text/csv"} {
 					if !strings.Contains(r.Header.Get("Accept"), media) {
@@ -220,7 +211,6 @@ func TestFormatsOfResponses(t *testing.T) {
 }
 
 func TestCredentials(t *testing.T) {
-	t.Parallel()
 	var served atomic.Int32
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		served.Add(1)
@@ -241,7 +231,6 @@ func TestCredentials(t *testing.T) {
 }
 
 func TestCancelledBetweenRows(t *testing.T) {
-	t.Parallel()
 	data := flights(5000)
 	for _, step := range []string{
 		`{"step":"table_sort","field":"price"}`, `{"step":"table_filter","condition":{"field":"price","op":">","value":1}}`,
@@ -263,7 +252,6 @@ func TestCancelledBetweenRows(t *testing.T) {
 }
 
 func TestCache(t *testing.T) {
-	t.Parallel()
 	var served atomic.Int32
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		served.Add(1)
@@ -335,7 +323,6 @@ func TestCache(t *testing.T) {
 }
 
 func TestFailuresAreNotRemembered(t *testing.T) {
-	t.Parallel()
 	s, c := newStore(), &results{}
 	s.content["acme/cas://x"] = someRows
 	args := `{"session_id":"s","input_ref":"cas://x","pipeline":[{"step":"table_sort","field":"nowhere"}]}`
@@ -349,7 +336,6 @@ func TestFailuresAreNotRemembered(t *testing.T) {
 
 // What middleware cleans is cleaned where it is stored too, and neither remembered nor answered out of the cache.
 func TestStoredRowsAreCleaned(t *testing.T) {
-	t.Parallel()
 	s, c := newStore(), &results{}
 	s.content["acme/cas://x"] = `[{"mail":"joe@example.com","a":1}]`
 	cfg := pipeline.Config{Datasets: s, Blobs: s, Results: c}

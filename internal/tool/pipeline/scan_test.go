@@ -80,7 +80,6 @@ func someValues() []json.RawMessage {
 
 // Two values have the same key exactly when they are equal within one kind.
 func TestKeysAreEqualAsValuesAre(t *testing.T) {
-	t.Parallel()
 	for _, x := range someValues() {
 		for _, y := range someValues() {
 			a, b := valueOf(x), valueOf(y)
@@ -92,7 +91,6 @@ func TestKeysAreEqualAsValuesAre(t *testing.T) {
 
 // What a pattern costs is judged before it is compiled, and never too low by much.
 func TestProgramSize(t *testing.T) {
-	t.Parallel()
 	for _, s := range []string{`a`, `[a-z]{1000}`, `(?:(?:a{10}){10}){10}`, `(?i)[^x]{0,500}é+`, `\pL{1000}`, `(a|b|c)*?d`} {
 		p, err := compile("pattern", s)
 		require.NoError(t, err, s)
@@ -120,7 +118,6 @@ func (c *endingContext) Err() error {
 }
 
 func TestASortEndsWithItsContext(t *testing.T) {
-	t.Parallel()
 	rows := make([]row, 20*checkEvery)
 	for i := range rows {
 		rows[i] = fmt.Appendf(nil, `{"n":%d}`, i*7919%len(rows))

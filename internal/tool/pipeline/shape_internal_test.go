@@ -48,7 +48,6 @@ func shapeOf(t *testing.T, d document) string {
 }
 
 func TestSameShape(t *testing.T) {
-	t.Parallel()
 	get := func(rest string) string { return `{"step":"http_request","url":"https://h.example/f"` + rest + `}` }
 	filter := func(c string) string { return `{"step":"table_filter","condition":` + c + `}` }
 	test := func(field, op, value string) string {
@@ -105,7 +104,6 @@ func TestSameShape(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			a, b := shapeOf(t, documentOf(t, tt.a)), shapeOf(t, documentOf(t, tt.b))
 			require.Equal(t, tt.same, a == b)
 		})
@@ -113,7 +111,6 @@ func TestSameShape(t *testing.T) {
 }
 
 func TestNotPromoted(t *testing.T) {
-	t.Parallel()
 	for name, steps := range map[string]string{
 		"effects":            `{"step":"http_request","url":"https://h.example/f","method":"POST"}`,
 		"a user in a URL":    `{"step":"http_request","url":"https://me:secret@h.example/f"}`,

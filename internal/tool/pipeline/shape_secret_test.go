@@ -9,7 +9,6 @@ import (
 )
 
 func TestSecretsAreNotPromoted(t *testing.T) {
-	t.Parallel()
 	get := func(rest string) string { return `{"step":"http_request","url":"https://h.example/` + rest + `}` }
 	compared := func(value string) string {
 		return `{"step":"table_filter","condition":{"field":"a","op":"=","value":` + value + `}}`
@@ -54,7 +53,6 @@ func TestSecretsAreNotPromoted(t *testing.T) {
 
 // A sample that was stored before it was known to be a secret is not promoted.
 func TestStoredSecretsAreLeftOut(t *testing.T) {
-	t.Parallel()
 	good := documentOf(t, `{"step":"http_request","url":"https://h.example/f","params":{"q":"x"}}`)
 	raw := textOfDocument(t, good)
 	samples := []json.RawMessage{

@@ -15,7 +15,6 @@ import (
 )
 
 func TestWhereTheRowsAre(t *testing.T) {
-	t.Parallel()
 	tests := []struct{ name, doc, want string }{
 		{"array", ` [ {"b":1, "a":2} ] `, `[{"b":1,"a":2}]`},
 		{"byte order mark", "\ufeff[1]", `[1]`},
@@ -31,14 +30,12 @@ func TestWhereTheRowsAre(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			require.Equal(t, tt.want, rows(t, over(t, tt.doc, ``)))
 		})
 	}
 }
 
 func TestFilter(t *testing.T) {
-	t.Parallel()
 	const data = `[{"id":1,"price":100,"name":"Delta","tags":["a","b"],"seat":{"class":"eco"},"x.y":1},
 		{"id":2,"price":"250.50","name":"United","tags":[],"seat":{"class":"first"},"stops":null},
 		{"id":3,"price":9007199254740993,"name":"delta","stops":0},
@@ -70,7 +67,6 @@ func TestFilter(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.condition, func(t *testing.T) {
-			t.Parallel()
 			require.Equal(t, tt.want, ids(t, over(t, data, `{"step":"table_filter","condition":`+tt.condition+`}`)))
 		})
 	}
@@ -78,7 +74,6 @@ func TestFilter(t *testing.T) {
 
 // A field that few rows have is no fault, in whatever order the parts of a condition stand, and whatever they leave for each other.
 func TestFilterOnSparseFields(t *testing.T) {
-	t.Parallel()
 	const data = `[{"id":1,"t":"b","x":5},{"id":2,"t":"a"},{"id":3,"t":"b","x":"n/a"},{"id":4,"t":"a","x":"?"}]`
 	const isA, isB, small, big = `{"field":"t","op":"=","value":"a"}`, `{"field":"t","op":"=","value":"b"}`,
 		`{"field":"x","op":"<=","value":1}`, `{"field":"x","op":">","value":1}`
@@ -96,7 +91,6 @@ func TestFilterOnSparseFields(t *testing.T) {
 	} {
 		for _, parts := range []string{tt.one + `,` + tt.other, tt.other + `,` + tt.one} {
 			t.Run(parts, func(t *testing.T) {
-				t.Parallel()
 				require.Equal(t, tt.want, ids(t, over(t, data, `{"step":"table_filter","condition":{"`+tt.op+`":[`+parts+`]}}`)))
 			})
 		}
@@ -116,7 +110,6 @@ func ids(t *testing.T, res agent.ToolResult) string {
 }
 
 func TestSort(t *testing.T) {
-	t.Parallel()
 	tests := []struct{ name, data, step, want string }{
 		{"numbers", `[{"id":1,"p":10},{"id":2,"p":9},{"id":3,"p":-1.5},{"id":4,"p":1e1}]`, `"field":"p"`, "3 2 1 4"},
 		{"descending is stable too", `[{"id":1,"p":1},{"id":2,"p":2},{"id":3,"p":1},{"id":4,"p":2}]`, `"field":"p","order":"desc"`, "2 4 1 3"},
@@ -133,7 +126,6 @@ func TestSort(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			require.Equal(t, tt.want, ids(t, over(t, tt.data, `{"step":"table_sort",`+tt.step+`}`)))
 		})
 	}
@@ -141,7 +133,6 @@ func TestSort(t *testing.T) {
 
 // Sorting of a few rows is stable by accident; of many only on purpose.
 func TestSortOfManyEqualRowsIsStable(t *testing.T) {
-	t.Parallel()
 	var data, want []string
 	for i := range 500 {
 		data = append(data, fmt.Sprintf(`{"id":%d,"p":%d}`, i, i%2))
@@ -155,7 +146,6 @@ func TestSortOfManyEqualRowsIsStable(t *testing.T) {
 }
 
 func TestSelectAndTopK(t *testing.T) {
-	t.Parallel()
 	const data = `[{"id":1,"p":{"total":1.50,"c":"USD"},"legs":["x","y"]},{"id":2}]`
 	require.JSONEq(t, `[{"p.total":1.50,"legs.1":"y","id":1},{"p.total":null,"legs.1":null,"id":2}]`,
 		rows(t, over(t, data, `{"step":"table_select","fields":["p.total","legs.1","id"]}`)))
@@ -166,7 +156,6 @@ func TestSelectAndTopK(t *testing.T) {
 
 // A step that can mean nothing on these rows says so instead of answering with nothing.
 func TestFaultsOfTheRows(t *testing.T) {
-	t.Parallel()
 	tests := []struct{ name, data, step, field, says string }{
 		{"sort by no field", `[{"price":1,"id":2}]`, `{"step":"table_sort","field":"prise"}`, "pipeline[0].field", `no row has a field "prise"; the first row has id, price`},
 		{"sort by no second field", `[{"price":1}]`, `{"step":"table_sort","fields":["price","x"]}`, "pipeline[0].fields[1]", `"x"`},
@@ -183,7 +172,6 @@ func TestFaultsOfTheRows(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			res := over(t, tt.data, tt.step)
 			require.NotNil(t, res.Failure)
 			require.Equal(t, tt.field, res.Failure.Field)
@@ -195,7 +183,6 @@ func TestFaultsOfTheRows(t *testing.T) {
 }
 
 func TestPreviewIsSmall(t *testing.T) {
-	t.Parallel()
 	big := strings.Repeat("x", 100)
 	res := over(t, fmt.Sprintf(`[{"a":%q},{"a":%q},{"a":%q},{"a":1},{"a":1},{"a":1}]`, big, big, big), ``)
 	tooltest.CheckResult(t, res)

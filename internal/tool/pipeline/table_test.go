@@ -17,7 +17,6 @@ import (
 )
 
 func TestGroupBy(t *testing.T) {
-	t.Parallel()
 	const sales = `[{"c":"a","n":1,"r":10.10,"d":"2026-02-01","t":{"x":1}},{"c":"b","n":2,"r":"20.20","d":"2026-01-01","t":{"x":2}},
 		{"c":"a","n":1.0,"r":0.20,"d":null,"t":{"x":1}},{"c":null,"n":1,"r":null},{"n":1e0,"r":5}]`
 	tests := []struct{ name, data, step, want string }{
@@ -80,7 +79,6 @@ func TestGroupBy(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			want := strings.ReplaceAll(tt.want, `": `, `":`)
 			require.Equal(t, want, rows(t, over(t, tt.data, `{"step":"groupby",`+tt.step+`}`)))
 		})
@@ -89,7 +87,6 @@ func TestGroupBy(t *testing.T) {
 
 // A thousand sums of many small numbers are those of exact arithmetic: here, of integers.
 func TestSumsOfManyAreExact(t *testing.T) {
-	t.Parallel()
 	var data strings.Builder
 	cents := 0
 	for i := range 20_000 {
@@ -109,7 +106,6 @@ func joined(t *testing.T, left, right, step string) agent.ToolResult {
 }
 
 func TestJoin(t *testing.T) {
-	t.Parallel()
 	const (
 		flights  = `[{"id":1,"carrier":"DL","name":"early"},{"id":2,"carrier":"UA","name":"noon"},{"id":3,"carrier":null},{"id":4},{"id":5,"carrier":"DL"}]`
 		carriers = `[{"carrier":"UA","name":"United"},{"carrier":"DL","name":"Delta","hub":"ATL"},{"carrier":null,"name":"none"},{"carrier":"DL","name":"Song"}]`
@@ -141,7 +137,6 @@ func TestJoin(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			got := rows(t, joined(t, tt.left, tt.right, tt.step))
 			require.Equal(t, strings.ReplaceAll(strings.ReplaceAll(tt.want, "\n", ""), "\t", ""), got)
 		})
@@ -150,7 +145,6 @@ func TestJoin(t *testing.T) {
 
 // Whatever the keys, a join is what two loops make.
 func TestJoinIsTwoLoops(t *testing.T) {
-	t.Parallel()
 	r := rand.New(rand.NewPCG(7, 7))
 	side := func(field string) (rows, keys []string) {
 		for i := range 1 + r.IntN(12) {
@@ -191,14 +185,12 @@ func TestJoinIsTwoLoops(t *testing.T) {
 
 // The form of the requirements: both sides by reference, and no rows before.
 func TestJoinOfTwoReferences(t *testing.T) {
-	t.Parallel()
 	cfg := pipeline.Config{Datasets: datasets{"acme/cas://a": `[{"id":1,"a":1}]`, "acme/cas://b": `{"rows":[{"id":1,"b":2}]}`}}
 	res := call(t, cfg, `{"session_id":"s","pipeline":[{"step":"join","left":"cas://a","right":"cas://b","on":"id"},{"step":"top_k","k":1}]}`)
 	require.Equal(t, `[{"id":1,"a":1,"b":2}]`, rows(t, res))
 }
 
 func TestJoinIsBounded(t *testing.T) {
-	t.Parallel()
 	same := "[" + strings.TrimSuffix(strings.Repeat(`{"k":1},`, 100), ",") + "]"
 	res := joined(t, same, same, `"on":"k"`)
 	require.Equal(t, "overflow", res.Failure.Type)
@@ -214,7 +206,6 @@ func TestJoinIsBounded(t *testing.T) {
 }
 
 func TestRegexExtract(t *testing.T) {
-	t.Parallel()
 	tests := []struct{ name, data, step, want string }{
 		{
 			"the seed's", `[{"phone":"555-123-4567","id":1}]`, `"pattern":"(\\d{3})-(\\d{3})-(\\d{4})","field":"phone"`,
@@ -233,14 +224,12 @@ func TestRegexExtract(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			require.Equal(t, tt.want, rows(t, over(t, tt.data, `{"step":"regex_extract",`+tt.step+`}`)))
 		})
 	}
 }
 
 func TestParseDate(t *testing.T) {
-	t.Parallel()
 	tests := []struct{ value, format, want string }{
 		{`"2026-03-01"`, `%Y-%m-%d`, `"2026-03-01T00:00:00Z"`},
 		{`"01/03/2026 14:05"`, `%d/%m/%Y %H:%M`, `"2026-03-01T14:05:00Z"`},
@@ -266,7 +255,6 @@ func TestParseDate(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.value+tt.format, func(t *testing.T) {
-			t.Parallel()
 			format := ""
 			if tt.format != "" {
 				format = `,"format":` + strconv.Quote(tt.format)
@@ -281,7 +269,6 @@ func TestParseDate(t *testing.T) {
 
 // What is wrong in a cell is told with the step, its index, the row and the field.
 func TestFaultsOfCells(t *testing.T) {
-	t.Parallel()
 	tests := []struct{ name, data, step, field, says string }{
 		{"sum of a text", `[{"a":1},{"a":"n/a"}]`, `{"step":"groupby","by":[],"agg":"sum","field":"a"}`, "pipeline[1].field", `row 1, field "a": "n/a" is no number`},
 		{"avg of a boolean", `[{"a":true}]`, `{"step":"groupby","by":[],"fields":["avg(a)"]}`, "pipeline[1].fields[0]", `row 0, field "a": true is no number`},
@@ -323,7 +310,6 @@ func TestFaultsOfCells(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			res := over(t, tt.data, `{"step":"top_k","k":1000},`+tt.step)
 			require.NotNil(t, res.Failure)
 			require.Equal(t, tt.field, res.Failure.Field, res.Failure.Message)
@@ -335,7 +321,6 @@ func TestFaultsOfCells(t *testing.T) {
 }
 
 func TestJQ(t *testing.T) {
-	t.Parallel()
 	const document = `{"total":2,"tags":["x"],"items":[{"id":1,"price":50.10},{"id":12345678901234567890,"price":100}]}`
 	top := `{"step":"top_k","k":9},`
 	tests := []struct{ name, data, steps, want string }{
@@ -356,14 +341,12 @@ func TestJQ(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			require.Equal(t, tt.want, rows(t, over(t, tt.data, tt.steps)))
 		})
 	}
 }
 
 func TestFaultsOfJQ(t *testing.T) {
-	t.Parallel()
 	tests := []struct {
 		name, data, query string
 		typ               agent.Code
@@ -379,7 +362,6 @@ func TestFaultsOfJQ(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			query, err := json.Marshal(tt.query)
@@ -397,7 +379,6 @@ func TestFaultsOfJQ(t *testing.T) {
 }
 
 func TestSelectRenames(t *testing.T) {
-	t.Parallel()
 	const data = `[{"price":{"total":1.50},"id":1},{"id":2}]`
 	require.Equal(t, `[{"total":1.50,"id":1,"again":1},{"total":null,"id":2,"again":2}]`,
 		rows(t, over(t, data, `{"step":"table_select","fields":["price.total as total","id","id as again"]}`)))
