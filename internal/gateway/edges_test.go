@@ -83,8 +83,7 @@ func TestTokensInAddresses(t *testing.T) {
 	d := open(t, func(c *gateway.Config) {
 		c.Auth, c.Logger = gatewaytest.Credentials{secret: gatewaytest.Caller("acme", "ann", "*")}, zap.New(core)
 		c.Doors = []gateway.Door{doorOf{{Method: "GET", Path: "/v1/ws", Action: agent.ActionTurnsRead, Handle: func(w http.ResponseWriter, r *http.Request, _ *gateway.Call) error {
-			_, err := io.WriteString(w, r.URL.RawQuery+" "+r.RequestURI)
-			return err
+			return errorOf(io.WriteString(w, r.URL.RawQuery+" "+r.RequestURI))
 		}}}}
 	})
 	d.rt.Script = says("ok")

@@ -152,43 +152,34 @@ func TestGRPCCatalogBadRequests(t *testing.T) {
 		code  codes.Code
 		field string
 	}{
-		"page size": {func() error { _, err := c.ListNodes(ctx, &pb.ListNodesRequest{PageSize: 1001}); return err }, codes.InvalidArgument, "page_size"},
-		"negative":  {func() error { _, err := rt.ListAgents(ctx, &pb.ListAgentsRequest{PageSize: -1}); return err }, codes.InvalidArgument, "page_size"},
-		"of documents": {func() error {
-			_, err := c.ListDocuments(ctx, &pb.ListDocumentsRequest{PageSize: 9999})
-			return err
-		}, codes.InvalidArgument, "page_size"},
-		"of history": {func() error { _, err := c.ListHistory(ctx, &pb.ListHistoryRequest{PageSize: 9999}); return err }, codes.InvalidArgument, "page_size"},
-		"token":      {func() error { _, err := c.ListAgents(ctx, &pb.ListAgentsRequest{PageToken: "x"}); return err }, codes.InvalidArgument, "page_token"},
-		"labels":     {func() error { _, err := c.ListNodes(ctx, &pb.ListNodesRequest{Labels: labels}); return err }, codes.InvalidArgument, "labels"},
-		"node":       {func() error { _, err := c.ListAgents(ctx, &pb.ListAgentsRequest{NodeId: "a b"}); return err }, codes.InvalidArgument, "node_id"},
-		"type":       {func() error { _, err := c.ListNodes(ctx, &pb.ListNodesRequest{Type: "x"}); return err }, codes.InvalidArgument, "type"},
-		"kind":       {func() error { _, err := c.ListDocuments(ctx, &pb.ListDocumentsRequest{Kind: "x"}); return err }, codes.InvalidArgument, "kind"},
-		"tenant":     {func() error { _, err := c.ListDocuments(ctx, &pb.ListDocumentsRequest{Tenant: "acme"}); return err }, codes.InvalidArgument, "tenant"},
-		"of agents":  {func() error { _, err := rt.ListAgents(ctx, &pb.ListAgentsRequest{Tenant: "acme"}); return err }, codes.InvalidArgument, "tenant"},
-		"nothing":    {func() error { _, err := c.Apply(ctx, &pb.ApplyRequest{}); return err }, codes.InvalidArgument, "manifests"},
-		"manifests": {func() error {
-			_, err := c.Apply(ctx, &pb.ApplyRequest{Manifests: make([]*pb.Manifest, 1001)})
-			return err
-		}, codes.InvalidArgument, "manifests"},
-		"delete nothing": {func() error { _, err := c.Delete(ctx, &pb.DeleteRequest{}); return err }, codes.InvalidArgument, "kind"},
+		"page size":      {func() error { return errorOf(c.ListNodes(ctx, &pb.ListNodesRequest{PageSize: 1001})) }, codes.InvalidArgument, "page_size"},
+		"negative":       {func() error { return errorOf(rt.ListAgents(ctx, &pb.ListAgentsRequest{PageSize: -1})) }, codes.InvalidArgument, "page_size"},
+		"of documents":   {func() error { return errorOf(c.ListDocuments(ctx, &pb.ListDocumentsRequest{PageSize: 9999})) }, codes.InvalidArgument, "page_size"},
+		"of history":     {func() error { return errorOf(c.ListHistory(ctx, &pb.ListHistoryRequest{PageSize: 9999})) }, codes.InvalidArgument, "page_size"},
+		"token":          {func() error { return errorOf(c.ListAgents(ctx, &pb.ListAgentsRequest{PageToken: "x"})) }, codes.InvalidArgument, "page_token"},
+		"labels":         {func() error { return errorOf(c.ListNodes(ctx, &pb.ListNodesRequest{Labels: labels})) }, codes.InvalidArgument, "labels"},
+		"node":           {func() error { return errorOf(c.ListAgents(ctx, &pb.ListAgentsRequest{NodeId: "a b"})) }, codes.InvalidArgument, "node_id"},
+		"type":           {func() error { return errorOf(c.ListNodes(ctx, &pb.ListNodesRequest{Type: "x"})) }, codes.InvalidArgument, "type"},
+		"kind":           {func() error { return errorOf(c.ListDocuments(ctx, &pb.ListDocumentsRequest{Kind: "x"})) }, codes.InvalidArgument, "kind"},
+		"tenant":         {func() error { return errorOf(c.ListDocuments(ctx, &pb.ListDocumentsRequest{Tenant: "acme"})) }, codes.InvalidArgument, "tenant"},
+		"of agents":      {func() error { return errorOf(rt.ListAgents(ctx, &pb.ListAgentsRequest{Tenant: "acme"})) }, codes.InvalidArgument, "tenant"},
+		"nothing":        {func() error { return errorOf(c.Apply(ctx, &pb.ApplyRequest{})) }, codes.InvalidArgument, "manifests"},
+		"manifests":      {func() error { return errorOf(c.Apply(ctx, &pb.ApplyRequest{Manifests: make([]*pb.Manifest, 1001)})) }, codes.InvalidArgument, "manifests"},
+		"delete nothing": {func() error { return errorOf(c.Delete(ctx, &pb.DeleteRequest{})) }, codes.InvalidArgument, "kind"},
 		"delete": {func() error {
-			_, err := c.Delete(ctx, &pb.DeleteRequest{Key: &pb.DocumentKey{Kind: "NodeDefinition", Name: "agent"}})
-			return err
+			return errorOf(c.Delete(ctx, &pb.DeleteRequest{Key: &pb.DocumentKey{Kind: "NodeDefinition", Name: "agent"}}))
 		}, codes.InvalidArgument, "version"},
 		"delete nobody": {func() error {
-			_, err := c.Delete(ctx, &pb.DeleteRequest{Key: &pb.DocumentKey{Kind: "ModelProfile", Name: "m"}})
-			return err
+			return errorOf(c.Delete(ctx, &pb.DeleteRequest{Key: &pb.DocumentKey{Kind: "ModelProfile", Name: "m"}}))
 		}, codes.NotFound, ""},
-		"publish":        {func() error { _, err := c.Publish(ctx, &pb.PublishRequest{}); return err }, codes.InvalidArgument, "agent"},
-		"publish nobody": {func() error { _, err := c.Publish(ctx, &pb.PublishRequest{Agent: "nobody"}); return err }, codes.NotFound, "agent"},
-		"two plans":      {func() error { _, err := c.GetPlan(ctx, &pb.GetPlanRequest{Hash: planHash, Agent: "a"}); return err }, codes.InvalidArgument, "hash"},
-		"no plan":        {func() error { _, err := c.GetPlan(ctx, &pb.GetPlanRequest{Hash: "sha256:0"}); return err }, codes.NotFound, ""},
-		"nobody's plan":  {func() error { _, err := c.GetPlan(ctx, &pb.GetPlanRequest{}); return err }, codes.NotFound, "agent"},
-		"route":          {func() error { _, err := rt.Route(ctx, &pb.RouteRequest{SessionId: "a b"}); return err }, codes.InvalidArgument, "session_id"},
+		"publish":        {func() error { return errorOf(c.Publish(ctx, &pb.PublishRequest{})) }, codes.InvalidArgument, "agent"},
+		"publish nobody": {func() error { return errorOf(c.Publish(ctx, &pb.PublishRequest{Agent: "nobody"})) }, codes.NotFound, "agent"},
+		"two plans":      {func() error { return errorOf(c.GetPlan(ctx, &pb.GetPlanRequest{Hash: planHash, Agent: "a"})) }, codes.InvalidArgument, "hash"},
+		"no plan":        {func() error { return errorOf(c.GetPlan(ctx, &pb.GetPlanRequest{Hash: "sha256:0"})) }, codes.NotFound, ""},
+		"nobody's plan":  {func() error { return errorOf(c.GetPlan(ctx, &pb.GetPlanRequest{})) }, codes.NotFound, "agent"},
+		"route":          {func() error { return errorOf(rt.Route(ctx, &pb.RouteRequest{SessionId: "a b"})) }, codes.InvalidArgument, "session_id"},
 		"route's tenant": {func() error {
-			_, err := rt.Route(ctx, &pb.RouteRequest{Context: &pb.InvocationContext{Tenant: "acme"}})
-			return err
+			return errorOf(rt.Route(ctx, &pb.RouteRequest{Context: &pb.InvocationContext{Tenant: "acme"}}))
 		}, codes.InvalidArgument, "context.tenant"},
 	}
 	for name, tc := range cases {

@@ -34,6 +34,9 @@ func (d *door) dial() *grpc.ClientConn {
 	return conn
 }
 
+// errorOf is the error of a call.
+func errorOf[T any](_ T, err error) error { return err }
+
 func detail[T any](t *testing.T, err error) T {
 	t.Helper()
 	for _, d := range status.Convert(err).Details() {

@@ -151,16 +151,14 @@ func TestIDsOfOthersAreUnknownToGRPC(t *testing.T) {
 	ctx := as(t.Context(), "other")
 	hash := "sha256:" + strings.Repeat("a", 64)
 	cases := map[string]func(id string) error{
-		"GetTurn": func(id string) error { _, err := rt.GetTurn(ctx, &pb.GetTurnRequest{TurnId: id}); return err },
+		"GetTurn": func(id string) error { return errorOf(rt.GetTurn(ctx, &pb.GetTurnRequest{TurnId: id})) },
 		"Decide": func(id string) error {
-			_, err := rt.Decide(ctx, &pb.DecideRequest{TurnId: id, ApprovalId: "mine", Decision: "approve"})
-			return err
+			return errorOf(rt.Decide(ctx, &pb.DecideRequest{TurnId: id, ApprovalId: "mine", Decision: "approve"}))
 		},
 		"Provide": func(id string) error {
-			_, err := rt.Provide(ctx, &pb.ProvideRequest{TurnId: id, ToolCallId: "c", Result: "1"})
-			return err
+			return errorOf(rt.Provide(ctx, &pb.ProvideRequest{TurnId: id, ToolCallId: "c", Result: "1"}))
 		},
-		"Cancel": func(id string) error { _, err := rt.Cancel(ctx, &pb.CancelRequest{TurnId: id}); return err },
+		"Cancel": func(id string) error { return errorOf(rt.Cancel(ctx, &pb.CancelRequest{TurnId: id})) },
 		"Follow": func(id string) error {
 			s, err := rt.Follow(ctx, &pb.FollowRequest{TurnId: id})
 			require.NoError(t, err)
@@ -179,19 +177,14 @@ func TestIDsOfOthersAreUnknownToGRPC(t *testing.T) {
 			_, err = s.Recv()
 			return err
 		},
-		"DeleteSession": func(id string) error {
-			_, err := rt.DeleteSession(ctx, &pb.DeleteSessionRequest{SessionId: id})
-			return err
-		},
-		"Publish": func(id string) error { _, err := catalog.Publish(ctx, &pb.PublishRequest{Agent: id}); return err },
+		"DeleteSession": func(id string) error { return errorOf(rt.DeleteSession(ctx, &pb.DeleteSessionRequest{SessionId: id})) },
+		"Publish":       func(id string) error { return errorOf(catalog.Publish(ctx, &pb.PublishRequest{Agent: id})) },
 		"Delete": func(id string) error {
-			_, err := catalog.Delete(ctx, &pb.DeleteRequest{Key: &pb.DocumentKey{Kind: "AgentInstance", Name: id}})
-			return err
+			return errorOf(catalog.Delete(ctx, &pb.DeleteRequest{Key: &pb.DocumentKey{Kind: "AgentInstance", Name: id}}))
 		},
-		"GetPlan of an agent": func(id string) error { _, err := catalog.GetPlan(ctx, &pb.GetPlanRequest{Agent: id}); return err },
+		"GetPlan of an agent": func(id string) error { return errorOf(catalog.GetPlan(ctx, &pb.GetPlanRequest{Agent: id})) },
 		"GetPlan of a hash": func(id string) error {
-			_, err := catalog.GetPlan(ctx, &pb.GetPlanRequest{Hash: strings.NewReplacer("mine", hash, "none", "sha256:"+strings.Repeat("b", 64)).Replace(id)})
-			return err
+			return errorOf(catalog.GetPlan(ctx, &pb.GetPlanRequest{Hash: strings.NewReplacer("mine", hash, "none", "sha256:"+strings.Repeat("b", 64)).Replace(id)}))
 		},
 	}
 	for name, try := range cases {

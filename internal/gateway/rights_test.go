@@ -281,28 +281,18 @@ func TestRightsToResources(t *testing.T) {
 	rt, conn := pb.NewAgentRuntimeClient(d.dial()), pb.NewCatalogClient(d.dial())
 	for scopes, try := range map[string]func(scopes string) error{
 		"turns.run:analyst": func(s string) error {
-			_, err := rt.Invoke(as(t.Context(), s), &pb.TurnRequest{Message: "x", Agent: "clerk"})
-			return err
+			return errorOf(rt.Invoke(as(t.Context(), s), &pb.TurnRequest{Message: "x", Agent: "clerk"}))
 		},
-		"turns.read:analyst": func(s string) error {
-			_, err := rt.GetTurn(as(t.Context(), s), &pb.GetTurnRequest{TurnId: "c"})
-			return err
-		},
-		"turns.cancel:analyst": func(s string) error {
-			_, err := rt.Cancel(as(t.Context(), s), &pb.CancelRequest{TurnId: "c"})
-			return err
-		},
+		"turns.read:analyst":   func(s string) error { return errorOf(rt.GetTurn(as(t.Context(), s), &pb.GetTurnRequest{TurnId: "c"})) },
+		"turns.cancel:analyst": func(s string) error { return errorOf(rt.Cancel(as(t.Context(), s), &pb.CancelRequest{TurnId: "c"})) },
 		"approvals.*:delete_*": func(s string) error {
-			_, err := rt.Decide(as(t.Context(), s), &pb.DecideRequest{TurnId: "t", ApprovalId: "a", Decision: "approve"})
-			return err
+			return errorOf(rt.Decide(as(t.Context(), s), &pb.DecideRequest{TurnId: "t", ApprovalId: "a", Decision: "approve"}))
 		},
 		"catalog.*:AgentInstance/mine": func(s string) error {
-			_, err := conn.Apply(as(t.Context(), s), &pb.ApplyRequest{Manifests: []*pb.Manifest{{Data: []byte(`{"kind":"AgentInstance","name":"yours","tenant":"acme"}`)}}})
-			return err
+			return errorOf(conn.Apply(as(t.Context(), s), &pb.ApplyRequest{Manifests: []*pb.Manifest{{Data: []byte(`{"kind":"AgentInstance","name":"yours","tenant":"acme"}`)}}}))
 		},
 		"catalog.*": func(s string) error {
-			_, err := conn.Delete(as(t.Context(), s), &pb.DeleteRequest{Key: &pb.DocumentKey{Kind: "NodeDefinition", Name: "n", Version: "1"}})
-			return err
+			return errorOf(conn.Delete(as(t.Context(), s), &pb.DeleteRequest{Key: &pb.DocumentKey{Kind: "NodeDefinition", Name: "n", Version: "1"}}))
 		},
 	} {
 		require.Equal(t, codes.PermissionDenied, status.Code(try(scopes)), scopes)
