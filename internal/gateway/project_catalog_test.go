@@ -4,7 +4,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
@@ -13,45 +12,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
-
-// full fills every field that it finds with something that is not zero.
-func full(v reflect.Value) {
-	switch v.Kind() {
-	case reflect.String:
-		v.SetString("x")
-	case reflect.Bool:
-		v.SetBool(true)
-	case reflect.Int, reflect.Int64:
-		v.SetInt(7)
-	case reflect.Float64:
-		v.SetFloat(7)
-	case reflect.Uint8:
-		v.SetUint('1')
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		full(v.Elem())
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		full(v.Index(0))
-	case reflect.Map:
-		v.Set(reflect.MakeMap(v.Type()))
-		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
-		full(key)
-		full(value)
-		v.SetMapIndex(key, value)
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
-				full(v.Field(i))
-			} else if v.Type().String() == "time.Time" {
-				v.Set(reflect.ValueOf(time.Unix(7, 7)))
-				return
-			}
-		}
-	default:
-		panic("no value for " + v.Type().String())
-	}
-}
 
 // unset lists the fields of a message, and of those in it, that are zero.
 func unset(m protoreflect.Message, path string) []string {
@@ -119,7 +79,7 @@ func TestCatalogProjection(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(reflect.TypeOf(c.value).Elem().Name(), func(t *testing.T) {
-			full(reflect.ValueOf(c.value).Elem())
+			(&numbering{}).fill(reflect.ValueOf(c.value).Elem())
 			m := c.project(c.value).ProtoReflect()
 			require.Empty(t, unset(m, string(m.Descriptor().Name())))
 			for _, name := range fieldsOf(reflect.TypeOf(c.value).Elem()) {

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/llm/anthropic"
+	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
 )
 
 // A search that the API ran comes as blocks, is handed on as it goes, and goes back in the API's own form, citations and all.
@@ -203,4 +205,8 @@ func TestOutputSchema(t *testing.T) {
 		require.NoError(t, json.Unmarshal(c.sent, &sent))
 		require.JSONEq(t, want, string(sent.OutputConfig.Format.Schema), schema)
 	}
+}
+
+func TestConformance(t *testing.T) {
+	llmtest.Exercise(t, llmtest.Harness{Dialect: llmtest.Anthropic{}, Open: anthropic.New, Requests: "testdata/requests"})
 }

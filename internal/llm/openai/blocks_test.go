@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
+	"github.com/turnstone-run/turnstone/internal/llm/openai"
 )
 
 // What the models that search, gateways and audio models send besides text comes as blocks; what has another shape is no reason to fail.
@@ -84,4 +86,12 @@ func TestOutputSchemaIsStrictWhereItFits(t *testing.T) {
 			require.NotContains(t, string(c.sent), `"strict"`)
 		}
 	}
+}
+
+func TestConformance(t *testing.T) {
+	llmtest.Exercise(t, llmtest.Harness{Dialect: llmtest.OpenAI{}, Open: openai.New, Requests: "testdata/requests"})
+}
+
+func TestConformanceOllama(t *testing.T) {
+	llmtest.Exercise(t, llmtest.Harness{Dialect: llmtest.OpenAI{}, Open: openai.NewOllama, Requests: "testdata/ollama"})
 }
