@@ -17,18 +17,17 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
 // catalogEvents reads the stream of a catalog, past the retry hint.
 func catalogEvents(t *testing.T, body io.Reader) func() (id string, e agent.CatalogEvent) {
 	t.Helper()
-	next := frames(body)
-	_, err := next()
-	require.NoError(t, err)
+	next := gatewaytest.Frames(t, body)
+	next()
 	return func() (id string, e agent.CatalogEvent) {
-		frame, err := next()
-		require.NoError(t, err)
+		frame := next()
 		lines := strings.Split(frame, "\n")
 		require.Equal(t, "event: catalog", lines[1], frame)
 		require.NoError(t, json.Unmarshal([]byte(strings.TrimPrefix(lines[2], "data: ")), &e))
@@ -83,12 +82,11 @@ func TestCatalogStream(t *testing.T) {
 
 func TestCatalogStreamOnTheWire(t *testing.T) {
 	d := open(t, func(c *gateway.Config) { c.Limits.Heartbeat = 5 * time.Millisecond })
-	next := frames(d.follow(t.Context(), "/v1/catalog/stream").Body)
+	next := gatewaytest.Frames(t, d.follow(t.Context(), "/v1/catalog/stream").Body)
 	for _, want := range []string{
 		"retry: 1000\n", "id: 1\nevent: catalog\n" + `data: {"revision":1,"snapshot":true,"nodes":[],"agents":[],"removed":[]}` + "\n", ":\n", ":\n",
 	} {
-		frame, err := next()
-		require.NoError(t, err)
+		frame := next()
 		require.Equal(t, want, frame)
 	}
 	require.Equal(t, 200, d.send("HEAD", "/v1/catalog/stream", "").status)
@@ -100,10 +98,7 @@ func TestCatalogStreamCountsAndEndsAsOthersDo(t *testing.T) {
 	d.follow(ctx, "/v1/catalog/stream")
 	require.Equal(t, 429, d.send("GET", "/v1/catalog/stream", "").status)
 	stub := pb.NewCatalogClient(d.dial())
-	refused, err := stub.StreamCatalog(t.Context(), &pb.StreamCatalogRequest{})
-	require.NoError(t, err)
-	_, err = refused.Recv()
-	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+	require.Equal(t, codes.ResourceExhausted, status.Code(errorOf(receive(stub.StreamCatalog(t.Context(), &pb.StreamCatalogRequest{})))))
 	cancel()
 	require.Eventually(t, func() bool { return d.catalog.Watchers() == 0 }, 5*time.Second, time.Millisecond, "the watch goes with its client")
 
@@ -113,16 +108,14 @@ func TestCatalogStreamCountsAndEndsAsOthersDo(t *testing.T) {
 		resp = r.Body
 		return r.StatusCode == http.StatusOK
 	}, 5*time.Second, time.Millisecond, "the place is free again")
-	next := frames(resp)
+	next := gatewaytest.Frames(t, resp)
 	for range 2 {
-		_, err := next()
-		require.NoError(t, err)
+		next()
 	}
 	stop, done := context.WithTimeout(t.Context(), 5*time.Second)
 	defer done()
 	require.NoError(t, d.Shutdown(stop))
-	_, err = next()
-	require.ErrorIs(t, err, io.EOF, "it ends cleanly, behind a whole event")
+	require.Empty(t, next(), "it ends cleanly, behind a whole event")
 }
 
 func TestSlowCatalogReaderStallsOnlyItself(t *testing.T) {
@@ -178,9 +171,7 @@ func TestStreamCatalogFaults(t *testing.T) {
 	d := open(t, nil)
 	stub := pb.NewCatalogClient(d.dial())
 	for field, r := range map[string]*pb.StreamCatalogRequest{"after_revision": {AfterRevision: -1}, "tenant": {Tenant: "a b"}} {
-		s, err := stub.StreamCatalog(t.Context(), r)
-		require.NoError(t, err)
-		_, err = s.Recv()
+		_, err := receive(stub.StreamCatalog(t.Context(), r))
 		require.Equal(t, codes.InvalidArgument, status.Code(err))
 		require.Equal(t, field, detail[*errdetails.BadRequest](t, err).GetFieldViolations()[0].GetField())
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
 func TestDoctor(t *testing.T) {
@@ -84,10 +85,9 @@ func TestDoctorIsBoundedAndLeavesWithItsClient(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	resp := d.do(ctx, "POST", "/v1/doctor", strings.NewReader(""))
-	next := frames(resp.Body)
+	next := gatewaytest.Frames(t, resp.Body)
 	for range 2 {
-		_, err := next()
-		require.NoError(t, err)
+		next()
 	}
 	cancel()
 	require.ErrorIs(t, <-left, context.Canceled)

@@ -37,6 +37,14 @@ func (d *door) dial() *grpc.ClientConn {
 // errorOf is the error of a call.
 func errorOf[T any](_ T, err error) error { return err }
 
+// receive is the first message of a stream.
+func receive[T any](s grpc.ServerStreamingClient[T], err error) (*T, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s.Recv()
+}
+
 func detail[T any](t *testing.T, err error) T {
 	t.Helper()
 	for _, d := range status.Convert(err).Details() {
@@ -134,12 +142,7 @@ func TestFollowFaults(t *testing.T) {
 	d.begin("t")
 	d.rt.Emit("t", gatewaytest.Token("a"), gatewaytest.Token("b"))
 	c := pb.NewAgentRuntimeClient(d.dial())
-	follow := func(r *pb.FollowRequest) error {
-		s, err := c.Follow(t.Context(), r)
-		require.NoError(t, err)
-		_, err = s.Recv()
-		return err
-	}
+	follow := func(r *pb.FollowRequest) error { return errorOf(receive(c.Follow(t.Context(), r))) }
 	require.Equal(t, codes.NotFound, status.Code(follow(&pb.FollowRequest{TurnId: "u"})))
 	require.Equal(t, codes.InvalidArgument, status.Code(follow(&pb.FollowRequest{})))
 	err := follow(&pb.FollowRequest{TurnId: "t", AfterIndex: -1})

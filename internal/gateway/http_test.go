@@ -406,21 +406,3 @@ func TestConfigFaultsAreListed(t *testing.T) {
 		require.ErrorContains(t, err, name)
 	}
 }
-
-// frames reads an event stream frame by frame.
-func frames(body io.Reader) func() (string, error) {
-	r := bufio.NewReader(body)
-	return func() (string, error) {
-		var b strings.Builder
-		for {
-			line, err := r.ReadString('\n')
-			if err != nil {
-				return b.String(), err
-			}
-			if line == "\n" {
-				return b.String(), nil
-			}
-			b.WriteString(line)
-		}
-	}
-}

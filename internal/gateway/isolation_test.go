@@ -159,23 +159,12 @@ func TestIDsOfOthersAreUnknownToGRPC(t *testing.T) {
 			return errorOf(rt.Provide(ctx, &pb.ProvideRequest{TurnId: id, ToolCallId: "c", Result: "1"}))
 		},
 		"Cancel": func(id string) error { return errorOf(rt.Cancel(ctx, &pb.CancelRequest{TurnId: id})) },
-		"Follow": func(id string) error {
-			s, err := rt.Follow(ctx, &pb.FollowRequest{TurnId: id})
-			require.NoError(t, err)
-			_, err = s.Recv()
-			return err
-		},
+		"Follow": func(id string) error { return errorOf(receive(rt.Follow(ctx, &pb.FollowRequest{TurnId: id}))) },
 		"GetResult": func(id string) error {
-			s, err := rt.GetResult(ctx, &pb.GetResultRequest{Ref: "artifact://result-of-" + id})
-			require.NoError(t, err)
-			_, err = s.Recv()
-			return err
+			return errorOf(receive(rt.GetResult(ctx, &pb.GetResultRequest{Ref: "artifact://result-of-" + id})))
 		},
 		"ExportSession": func(id string) error {
-			s, err := rt.ExportSession(ctx, &pb.ExportSessionRequest{SessionId: id})
-			require.NoError(t, err)
-			_, err = s.Recv()
-			return err
+			return errorOf(receive(rt.ExportSession(ctx, &pb.ExportSessionRequest{SessionId: id})))
 		},
 		"DeleteSession": func(id string) error { return errorOf(rt.DeleteSession(ctx, &pb.DeleteSessionRequest{SessionId: id})) },
 		"Publish":       func(id string) error { return errorOf(catalog.Publish(ctx, &pb.PublishRequest{Agent: id})) },

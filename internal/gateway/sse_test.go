@@ -41,27 +41,22 @@ func TestEventsOnTheWire(t *testing.T) {
 	} {
 		require.Equal(t, want, resp.Header.Get(name))
 	}
-	next := frames(resp.Body)
-	frame, err := next()
-	require.NoError(t, err)
+	next := gatewaytest.Frames(t, resp.Body)
+	frame := next()
 	require.Equal(t, "retry: 1000\n", frame)
 
 	// Each event arrives as soon as it is there, on one line, whatever it contains.
 	d.rt.Emit("t", gatewaytest.Token("a\nb <&> \u2028 ü"))
-	frame, err = next()
-	require.NoError(t, err)
+	frame = next()
 	require.Equal(t, "id: 1\nevent: token\n"+`data: {"meta":{"stream_id":"t","event_index":1,"turn_id":"t","attempt":1,"producer":"model/1",`+
 		`"time":"2026-11-21T12:00:00Z"},"type":"token","text":"a\nb <&> \u2028 ü"}`+"\n", frame)
 	d.rt.Emit("t", agent.Event{Type: agent.EventToolStart, ToolName: "execute_pipeline", Input: json.RawMessage("{\n  \"pipeline\": []\n}")})
-	frame, err = next()
-	require.NoError(t, err)
+	frame = next()
 	require.Contains(t, frame, `"input":{"pipeline":[]}`)
 	d.rt.Finish("t", agent.TurnCompleted, "done")
-	frame, err = next()
-	require.NoError(t, err)
+	frame = next()
 	require.Contains(t, frame, `"status":"COMPLETED"`)
-	_, err = next()
-	require.ErrorIs(t, err, io.EOF, "the stream closes behind the terminal event")
+	require.Empty(t, next(), "the stream closes behind the terminal event")
 }
 
 func TestResumeIsByteExact(t *testing.T) {
@@ -122,32 +117,26 @@ func TestGap(t *testing.T) {
 
 	// Met later, it is an error event without an id, and the end.
 	resp := d.follow(t.Context(), "/v1/turns/t/events?after_index=2")
-	next := frames(resp.Body)
-	_, err := next()
-	require.NoError(t, err)
-	frame, err := next()
-	require.NoError(t, err)
+	next := gatewaytest.Frames(t, resp.Body)
+	next()
+	frame := next()
 	require.Contains(t, frame, "id: 3")
 	d.rt.Expire(9)
 	d.rt.Emit("t", gatewaytest.Token("d"))
-	frame, err = next()
-	require.NoError(t, err)
+	frame = next()
 	require.NotContains(t, frame, "id:")
 	require.Contains(t, frame, "event: error\n")
 	require.Contains(t, frame, `"error":{"type":"gap"`)
-	_, err = next()
-	require.ErrorIs(t, err, io.EOF)
+	require.Empty(t, next())
 }
 
 func TestHeartbeat(t *testing.T) {
 	d := open(t, func(c *gateway.Config) { c.Limits.Heartbeat = 5 * time.Millisecond })
 	d.begin("t")
-	next := frames(d.follow(t.Context(), "/v1/turns/t/events").Body)
-	_, err := next()
-	require.NoError(t, err)
+	next := gatewaytest.Frames(t, d.follow(t.Context(), "/v1/turns/t/events").Body)
+	next()
 	for range 2 {
-		frame, err := next()
-		require.NoError(t, err)
+		frame := next()
 		require.Equal(t, ":\n", frame)
 	}
 }
@@ -217,10 +206,9 @@ func TestShutdownEndsStreamsSoThatTheyResume(t *testing.T) {
 	d.begin("t")
 	d.rt.Emit("t", gatewaytest.Token("a"))
 	resp := d.follow(t.Context(), "/v1/turns/t/events")
-	next := frames(resp.Body)
+	next := gatewaytest.Frames(t, resp.Body)
 	for range 2 {
-		_, err := next()
-		require.NoError(t, err)
+		next()
 	}
 	waiting := make(chan answer, 1)
 	go func() { waiting <- d.send("POST", "/v1/turns", `{"message":"x","turn_id":"u"}`) }()
@@ -229,8 +217,7 @@ func TestShutdownEndsStreamsSoThatTheyResume(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	require.NoError(t, d.Shutdown(ctx))
-	_, err := next()
-	require.ErrorIs(t, err, io.EOF, "the stream ends cleanly, behind a whole event")
+	require.Empty(t, next(), "the stream ends cleanly, behind a whole event")
 	a := <-waiting
 	require.Equal(t, 202, a.status, "the turn was accepted and goes on")
 	require.Contains(t, string(a.body), `"turn_id":"u"`)

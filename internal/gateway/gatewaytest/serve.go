@@ -1,7 +1,9 @@
 package gatewaytest
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -67,4 +69,25 @@ func Send(t testing.TB, method, url, body string, header ...string) (status int,
 	data, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	return resp.StatusCode, resp.Header, data
+}
+
+// Frames reads an event stream. The function that it returns returns the next frame without the empty line behind it, and "" at the end of the stream.
+func Frames(t testing.TB, body io.Reader) func() string {
+	t.Helper()
+	r := bufio.NewReader(body)
+	return func() string {
+		t.Helper()
+		var frame strings.Builder
+		for {
+			line, err := r.ReadString('\n')
+			if errors.Is(err, io.EOF) && frame.Len()+len(line) == 0 {
+				return ""
+			}
+			require.NoError(t, err, "the stream ended behind %q", frame.String()+line)
+			if line == "\n" {
+				return frame.String()
+			}
+			frame.WriteString(line)
+		}
+	}
 }

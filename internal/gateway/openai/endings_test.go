@@ -1,7 +1,6 @@
 package openai_test
 
 import (
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -10,48 +9,38 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
 func TestTurnsWithoutAnAnswer(t *testing.T) {
+	atProvider := func(code agent.Code, message string) agent.Event {
+		return ends("", func(o *agent.AgentStepOutput) {
+			o.Status, o.StopReason = agent.TurnFailed, agent.StopModelError
+			o.Error = &agent.Failure{Type: string(code), Message: message, Retryable: true}
+		})
+	}
+	half := []agent.Event{running(), says("model/1", "half"), ends("half", stopped(agent.TurnFailed, agent.StopModelError))}
 	cases := map[string]struct {
 		events []agent.Event
-		status int
 		want   problem
 	}{
-		"waits for a person": {
-			append([]agent.Event{running(), says("model/1", "I will")}, asks("a1", "send_mail")...), 400,
-			problem{Type: "awaiting_approval", Code: "awaiting_approval", Message: "turn turn-1 waits for a person to decide on send_mail (a1): POST /v1/turns/turn-1/decisions"},
-		},
-		"the provider failed": {
-			[]agent.Event{running(), says("model/1", "half"), ends("half", stopped(agent.TurnFailed, agent.StopModelError))},
-			400,
-			problem{Type: "turn_failed", Code: "model_error", Message: "the end was model_error"},
-		},
+		"waits for a person": {append([]agent.Event{running(), says("model/1", "I will")}, asks("a1", "send_mail")...), problem{
+			Type: "awaiting_approval", Code: "awaiting_approval",
+			Message: "turn turn-1 waits for a person to decide on send_mail (a1): POST /v1/turns/turn-1/decisions",
+		}},
+		"the provider failed": {half, problem{Type: "turn_failed", Code: "model_error", Message: "the end was model_error"}},
 		"a limit of cost": {
-			[]agent.Event{ends("", stopped(agent.TurnFailed, agent.StopCost))},
-			400,
-			problem{Type: "turn_failed", Code: "cost_limit", Message: "the end was cost_limit"},
+			[]agent.Event{ends("", stopped(agent.TurnFailed, agent.StopCost))}, problem{Type: "turn_failed", Code: "cost_limit", Message: "the end was cost_limit"},
 		},
 		"cancelled": {
 			[]agent.Event{ends("", stopped(agent.TurnCancelled, agent.StopCancelled))},
-			400,
 			problem{Type: "turn_failed", Code: "cancelled", Message: "turn turn-1 ended as cancelled: cancelled"},
 		},
 		"too many requests at the provider": {
-			[]agent.Event{ends("", func(o *agent.AgentStepOutput) {
-				o.Status, o.StopReason = agent.TurnFailed, agent.StopModelError
-				o.Error = &agent.Failure{Type: string(agent.CodeRateLimited), Message: "slow down", Retryable: true}
-			})},
-			400,
-			problem{Type: "turn_failed", Code: "rate_limited", Message: "slow down"},
+			[]agent.Event{atProvider(agent.CodeRateLimited, "slow down")}, problem{Type: "turn_failed", Code: "rate_limited", Message: "slow down"},
 		},
 		"no room at the provider": {
-			[]agent.Event{ends("", func(o *agent.AgentStepOutput) {
-				o.Status, o.StopReason = agent.TurnFailed, agent.StopModelError
-				o.Error = &agent.Failure{Type: string(agent.CodeUnavailable), Message: "overloaded"}
-			})},
-			400,
-			problem{Type: "turn_failed", Code: "unavailable", Message: "overloaded"},
+			[]agent.Event{atProvider(agent.CodeUnavailable, "overloaded")}, problem{Type: "turn_failed", Code: "unavailable", Message: "overloaded"},
 		},
 	}
 	for name, c := range cases {
@@ -59,7 +48,7 @@ func TestTurnsWithoutAnAnswer(t *testing.T) {
 			d := open(t, nil)
 			d.script(c.events...)
 			a := d.ask("", "Idempotency-Key", "k")
-			require.Equal(t, c.status, a.status, "%s", a.body)
+			require.Equal(t, 400, a.status, "%s", a.body)
 			require.Equal(t, "false", a.header.Get("X-Should-Retry"), "the same request again would end the same")
 			require.Empty(t, a.header.Get("Retry-After"))
 			p := a.problem(t)
@@ -129,18 +118,15 @@ func TestBrokenEventLog(t *testing.T) {
 	d := open(t, nil)
 	d.script(running(), says("model/1", "half"))
 	resp := d.open(t.Context(), "POST", "/v1/chat/completions", `{"model":"analyst","stream":true,"messages":[{"role":"user","content":"x"}]}`)
-	next := events(resp.Body)
+	next := gatewaytest.Frames(t, resp.Body)
 	for range 2 {
-		_, err := next()
-		require.NoError(t, err)
+		next()
 	}
 	d.rt.Expire(9)
 	d.rt.Emit("turn-1", says("model/1", "more"))
-	event, err := next()
-	require.NoError(t, err)
+	event := next()
 	p := newProblem(t, strings.TrimPrefix(event, "data: "))
 	require.Equal(t, "gap", p.Code)
 	require.Equal(t, "turn-1", p.TurnID)
-	_, err = next()
-	require.ErrorIs(t, err, io.EOF)
+	require.Empty(t, next())
 }

@@ -1,11 +1,8 @@
 package openai_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -190,27 +187,6 @@ func timeless(t *testing.T, body string) string {
 	t.Helper()
 	require.Regexp(t, createdPattern, body)
 	return createdPattern.ReplaceAllString(body, `"created":1`)
-}
-
-// events yields the events of a stream one by one, without the empty line.
-func events(r io.Reader) func() (string, error) {
-	in := bufio.NewReader(r)
-	return func() (string, error) {
-		var event strings.Builder
-		for {
-			line, err := in.ReadString('\n')
-			if err != nil {
-				if errors.Is(err, io.EOF) && event.Len() > 0 {
-					err = io.ErrUnexpectedEOF
-				}
-				return event.String(), err
-			}
-			if line == "\n" {
-				return event.String(), nil
-			}
-			event.WriteString(line)
-		}
-	}
 }
 
 // Events that scripts are made of.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
 func TestWaitingHasAnEnd(t *testing.T) {
@@ -48,13 +49,11 @@ func TestShutdown(t *testing.T) {
 func TestHeartbeat(t *testing.T) {
 	d := open(t, func(c *gateway.Config) { c.Limits.Heartbeat = 5 * time.Millisecond })
 	d.script(running())
-	next := events(d.open(t.Context(), "POST", "/v1/chat/completions", `{"model":"analyst","stream":true,"messages":[{"role":"user","content":"x"}]}`).Body)
-	event, err := next()
-	require.NoError(t, err)
+	next := gatewaytest.Frames(t, d.open(t.Context(), "POST", "/v1/chat/completions", `{"model":"analyst","stream":true,"messages":[{"role":"user","content":"x"}]}`).Body)
+	event := next()
 	require.Contains(t, event, `"role":"assistant"`, "before the first word")
 	for range 2 {
-		event, err = next()
-		require.NoError(t, err)
+		event = next()
 		require.Equal(t, ":\n", event)
 	}
 }
