@@ -3,8 +3,7 @@ package gateway_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,31 +19,12 @@ import (
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-func answers(t *testing.T, s grpc.ServerStreamingClient[pb.AgentResponse]) []*pb.AgentResponse {
-	t.Helper()
-	var all []*pb.AgentResponse
-	for {
-		r, err := s.Recv()
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		require.NoError(t, err)
-		all = append(all, r)
-	}
-}
-
 // shown is the text that a client shows which follows the rules of the protocol.
 func shown(all []*pb.AgentResponse) string {
 	var kept []*pb.AgentResponse
 	for _, r := range all {
 		if r.GetReset_() {
-			before := kept
-			kept = nil
-			for _, k := range before {
-				if k.GetEventIndex() < r.GetFromIndex() {
-					kept = append(kept, k)
-				}
-			}
+			kept = slices.DeleteFunc(kept, func(k *pb.AgentResponse) bool { return k.GetEventIndex() >= r.GetFromIndex() })
 		}
 		if r.GetText() != "" && !r.GetIsFinal() {
 			kept = append(kept, r)
@@ -136,7 +116,7 @@ func TestAskAgentEnds(t *testing.T) {
 	}
 	d.rt.Emit("turn-3", decidedEvent("a1"), gatewaytest.Status(agent.StatusRunning), gatewaytest.Token("b"))
 	d.rt.Finish("turn-3", agent.TurnCancelled, "ab")
-	rest := answers(t, s)
+	rest := collect(t, s)
 	require.Len(t, rest, 2)
 	require.Equal(t, "cancelled", rest[1].GetStatus())
 }
@@ -205,7 +185,7 @@ func TestAskAgentStream(t *testing.T) {
 			header, err := s.Header()
 			require.NoError(t, err)
 			require.Equal(t, []string{"t"}, header.Get("turnstone-turn-id"))
-			all := answers(t, s)
+			all := collect(t, s)
 			require.Equal(t, tc.shown, shown(all))
 			resets := 0
 			for i, r := range all {
@@ -230,7 +210,7 @@ func TestAskAgentStream(t *testing.T) {
 			// Who asks again sees it all again, also through HTTP.
 			again, err := c.AskAgentStream(t.Context(), &pb.AgentRequest{Query: "x", TurnId: "t"})
 			require.NoError(t, err)
-			require.Len(t, answers(t, again), len(all))
+			require.Len(t, collect(t, again), len(all))
 			require.Contains(t, string(d.send("GET", "/v1/turns/t", "").body), `"structured":{"ok":true}`)
 		})
 	}
@@ -260,7 +240,7 @@ func TestAskAgentStreamAsItComes(t *testing.T) {
 	d.rt.Expire(3)
 	again, err := c.AskAgentStream(t.Context(), &pb.AgentRequest{Query: "x", TurnId: "t"})
 	require.NoError(t, err)
-	all := answers(t, again)
+	all := collect(t, again)
 	require.Len(t, all, 1, "its first events have expired: the result alone")
 	require.Equal(t, "one two three", all[0].GetText())
 }
@@ -276,5 +256,5 @@ func TestAskAgentStreamOfARunningTurnWhoseEventsExpired(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "c", r.GetText())
 	d.rt.Finish("t", agent.TurnCompleted, "abc")
-	require.Len(t, answers(t, s), 1)
+	require.Len(t, collect(t, s), 1)
 }

@@ -56,16 +56,16 @@ func detail[T any](t *testing.T, err error) T {
 	panic("unreachable")
 }
 
-func collect(t *testing.T, s grpc.ServerStreamingClient[pb.Event]) []*pb.Event {
+// collect reads a stream to its end.
+func collect[T any](t *testing.T, s grpc.ServerStreamingClient[T]) (all []*T) {
 	t.Helper()
-	var events []*pb.Event
 	for {
-		e, err := s.Recv()
+		one, err := s.Recv()
 		if errors.Is(err, io.EOF) {
-			return events
+			return all
 		}
 		require.NoError(t, err)
-		events = append(events, e)
+		all = append(all, one)
 	}
 }
 
@@ -291,19 +291,11 @@ func TestGRPCActionsAndReads(t *testing.T) {
 		d.rt.Store("artifact://big", document)
 		s, err := c.GetResult(ctx, &pb.GetResultRequest{Ref: "artifact://big"})
 		require.NoError(t, err)
+		parts := collect(t, s)
+		require.Equal(t, "artifact://big", parts[0].GetRef())
+		require.Equal(t, int64(size), parts[0].GetSize())
 		var got []byte
-		parts := 0
-		for {
-			part, err := s.Recv()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			require.NoError(t, err)
-			if parts == 0 {
-				require.Equal(t, "artifact://big", part.GetRef())
-				require.Equal(t, int64(size), part.GetSize())
-			}
-			parts++
+		for _, part := range parts {
 			got = append(got, part.GetData()...)
 		}
 		require.Equal(t, string(document), string(got))

@@ -2,8 +2,6 @@ package gateway_test
 
 import (
 	"encoding/json"
-	"errors"
-	"io"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,19 +32,13 @@ func TestExportSession(t *testing.T) {
 	c := pb.NewAgentRuntimeClient(d.dial())
 	s, err := c.ExportSession(t.Context(), &pb.ExportSessionRequest{SessionId: "s"})
 	require.NoError(t, err)
-	var parts []byte
-	count := 0
-	for {
-		part, err := s.Recv()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		require.NoError(t, err)
-		parts = append(parts, part.GetData()...)
-		count++
+	parts := collect(t, s)
+	require.Greater(t, len(parts), 1)
+	var whole []byte
+	for _, part := range parts {
+		whole = append(whole, part.GetData()...)
 	}
-	require.Equal(t, string(a.body), string(parts))
-	require.Greater(t, count, 1)
+	require.Equal(t, string(a.body), string(whole))
 
 	for _, path := range []string{"nope/export", "a%20b/export", "s/export?tenant=other"} {
 		require.Equal(t, 404, d.send("GET", "/v1/sessions/"+path, "").status, path)
