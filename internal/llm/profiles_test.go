@@ -184,90 +184,46 @@ func TestProfilesAreRefused(t *testing.T) {
 		change(a)
 		return a
 	}
-	tests := []struct {
-		model agent.PlanModel
-		code  agent.Code
-		says  string
+	basic := auth(func(a *agent.PlanAuth) { a.Type = agent.AuthBasic })
+	query := auth(func(a *agent.PlanAuth) { a.Type, a.Query = agent.AuthAPIKey, "key" })
+	header := auth(func(a *agent.PlanAuth) { a.Type, a.Header = agent.AuthAPIKey, "A B" })
+	globex := auth(func(a *agent.PlanAuth) { a.Tenant = "globex" })
+	acme := auth(func(a *agent.PlanAuth) { a.Hosts = []string{"*.acme.test", "acme.test"} })
+	const (
+		noKey   = "has no key: give the profile an auth, or configure llm"
+		profile = `model profile "p": `
+		mine    = profile + `auth "mine": `
+		secret  = mine + "read secret env:"
+	)
+	for _, tt := range []struct {
+		provider, url string
+		auth          *agent.PlanAuth
+		code          agent.Code
+		says          string
 	}{
-		{
-			agent.PlanModel{Profile: "smart", Provider: "anthropic"},
-			agent.CodeInvalid,
-			`auth: model profile "smart": provider "anthropic" has no key: give the profile an auth, or configure llm`,
-		},
-		{
-			agent.PlanModel{Provider: "openai", BaseURL: "https://api.openai.com/v1"},
-			agent.CodeInvalid,
-			`auth: model profile "openai": provider "openai" has no key: give the profile an auth, or configure llm`,
-		},
-		{
-			agent.PlanModel{Profile: "p", Provider: "offline"},
-			agent.CodeInvalid,
-			`base_url: model profile "p": provider "offline" has no address: give the profile a base_url, or configure llm`,
-		},
-		{
-			agent.PlanModel{Profile: "p", Provider: "ollama", BaseURL: "localhost"},
-			agent.CodeInvalid,
-			`model profile "p": provider "ollama": base_url: want an absolute http or https URL, got "localhost"`,
-		},
-		{
-			agent.PlanModel{Profile: "p", Provider: "openai", Auth: bearer("env:BAD")},
-			agent.CodeInvalid,
-			`model profile "p": provider "openai": api_key: holds a space, a line break or a character outside ASCII`,
-		},
-		{
-			agent.PlanModel{Profile: "p", Provider: "openai", Auth: bearer("env:NONE")},
-			agent.CodeNotFound,
-			`model profile "p": auth "mine": read secret env:NONE: not set, or empty`,
-		},
-		{
-			agent.PlanModel{Profile: "p", Provider: "openai", Auth: bearer("env:DATABASE_URL")},
-			agent.CodeDenied,
-			`model profile "p": auth "mine": read secret env:DATABASE_URL: the variable is the runtime's own`,
-		},
-		{
-			agent.PlanModel{Profile: "p", Provider: "openai", Auth: auth(func(a *agent.PlanAuth) { a.Tenant = "globex" })},
-			agent.CodeDenied,
-			`model profile "p": auth "mine": read secret env:KEY: catalog.secret_env grants no such variable to documents of tenant "globex"`,
-		},
-		{
-			agent.PlanModel{Profile: "p", Provider: "openai", BaseURL: "http://10.0.0.1/v1"},
-			agent.CodeDenied, "call model: openai: 10.0.0.1 is not a public address",
-		},
-		{
-			agent.PlanModel{Profile: "p", Provider: "ollama"},
-			agent.CodeUnavailable, "call model: ollama: connect: connection refused", // allowed in this test, and nobody listens
-		},
-		{
-			agent.PlanModel{Profile: "p", Provider: "openai", Auth: bearer("")},
-			agent.CodeInvalid,
-			`model profile "p": auth "mine": secret: is empty`,
-		},
-		{
-			agent.PlanModel{Profile: "p", Provider: "openai", Auth: auth(func(a *agent.PlanAuth) { a.Type = agent.AuthBasic })},
-			agent.CodeInvalid,
-			`model profile "p": auth "mine": type: is basic: a model takes bearer or api_key`,
-		},
-		{
-			agent.PlanModel{Profile: "p", Provider: "openai", Auth: auth(func(a *agent.PlanAuth) { a.Type, a.Query = agent.AuthAPIKey, "key" })},
-			agent.CodeInvalid,
-			`model profile "p": auth "mine": query: is given: a model's key goes into a header`,
-		},
-		{
-			agent.PlanModel{Profile: "p", Provider: "openai", Auth: auth(func(a *agent.PlanAuth) { a.Type, a.Header = agent.AuthAPIKey, "A B" })},
-			agent.CodeInvalid,
-			`model profile "p": auth "mine": header: is no name of a header: "A B"`,
-		},
-		{
-			agent.PlanModel{Profile: "p", Provider: "ollama", BaseURL: "http://evil.test/v1", Auth: auth(func(a *agent.PlanAuth) { a.Hosts = []string{"*.acme.test", "acme.test"} })},
-			agent.CodeDenied, `model profile "p": auth "mine": may not be sent to evil.test: its hosts are *.acme.test, acme.test`,
-		},
-	}
-	for _, tt := range tests {
-		err := generate(t.Context(), m, tt.model)
+		{"anthropic", "", nil, agent.CodeInvalid, "auth: " + profile + `provider "anthropic" ` + noKey},
+		{"openai", "https://api.openai.com/v1", nil, agent.CodeInvalid, "auth: " + profile + `provider "openai" ` + noKey},
+		{"offline", "", nil, agent.CodeInvalid, "base_url: " + profile + `provider "offline" has no address: give the profile a base_url, or configure llm`},
+		{"ollama", "localhost", nil, agent.CodeInvalid, profile + `provider "ollama": base_url: want an absolute http or https URL, got "localhost"`},
+		{"openai", "", bearer("env:BAD"), agent.CodeInvalid, profile + `provider "openai": api_key: holds a space, a line break or a character outside ASCII`},
+		{"openai", "", bearer("env:NONE"), agent.CodeNotFound, secret + "NONE: not set, or empty"},
+		{"openai", "", bearer("env:DATABASE_URL"), agent.CodeDenied, secret + "DATABASE_URL: the variable is the runtime's own"},
+		{"openai", "", globex, agent.CodeDenied, secret + `KEY: catalog.secret_env grants no such variable to documents of tenant "globex"`},
+		{"openai", "http://10.0.0.1/v1", nil, agent.CodeDenied, "call model: openai: 10.0.0.1 is not a public address"},
+		{"ollama", "", nil, agent.CodeUnavailable, "call model: ollama: connect: connection refused"}, // allowed in this test, and nobody listens
+		{"openai", "", bearer(""), agent.CodeInvalid, mine + "secret: is empty"},
+		{"openai", "", basic, agent.CodeInvalid, mine + "type: is basic: a model takes bearer or api_key"},
+		{"openai", "", query, agent.CodeInvalid, mine + "query: is given: a model's key goes into a header"},
+		{"openai", "", header, agent.CodeInvalid, mine + `header: is no name of a header: "A B"`},
+		{"ollama", "http://evil.test/v1", acme, agent.CodeDenied, mine + "may not be sent to evil.test: its hosts are *.acme.test, acme.test"},
+	} {
+		err := generate(t.Context(), m, agent.PlanModel{Profile: "p", Provider: tt.provider, BaseURL: tt.url, Auth: tt.auth})
 		require.ErrorContains(t, err, tt.says)
 		require.Equal(t, tt.code, agent.CodeOf(err), tt.says)
 		require.NotContains(t, err.Error(), profileKey)
 	}
+	err = generate(t.Context(), m, agent.PlanModel{Provider: "anthropic"})
+	require.ErrorContains(t, err, `auth: model profile "anthropic": `, "a profile without a name has its provider's")
 	none, err := llm.Open(llm.Settings{Outbound: outbound(t)})
 	require.NoError(t, err)
 	err = generate(t.Context(), none, agent.PlanModel{Profile: "p", Provider: "ollama", Auth: bearer("env:KEY")})
