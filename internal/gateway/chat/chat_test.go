@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -73,72 +74,57 @@ func starts(id, tool, args string) agent.Event {
 
 // TestAnswers compares the whole body of each kind of answer.
 func TestAnswers(t *testing.T) {
-	done := func(o agent.AgentStepOutput) agent.Event {
+	type output = agent.AgentStepOutput
+	completed := func(o output, before ...agent.Event) []agent.Event {
 		o.Status, o.StopReason = agent.TurnCompleted, cmp.Or(o.StopReason, agent.StopEndTurn)
-		return ends(&o)
+		return append(before, ends(&o))
 	}
+	body := func(output, tool, input, failure string) string {
+		return fmt.Sprintf(`{"output":"%s","session_id":"s1","tool_name":%s,"tool_input":%s,"error":%s,"turn_id":"turn-1"}`, output, tool, input, failure)
+	}
+	plain := func(output string) string { return body(output, "null", "null", "null") }
+	failed := func(output, failure string) string { return body(output, "null", "null", `"`+failure+`"`) }
 	image := agent.Block{Type: agent.BlockImage, URL: "https://example.com/a.png"}
+	fetch, sort := agent.ToolCallNote{ID: "c1", Tool: "fetch"}, agent.ToolCallNote{ID: "c2", Tool: "sort"}
+	fetching, sorting := starts("c1", "fetch", `{"from":"NYC"}`), starts("c2", "sort", `{"by":"price"}`)
 	cases := map[string]struct {
 		events []agent.Event
 		want   string
 	}{
-		"plain text": {
-			[]agent.Event{done(agent.AgentStepOutput{Output: "three flights <&>", Blocks: []agent.Block{agent.Text("three flights <&>")}})},
-			`{"output":"three flights <&>","session_id":"s1","tool_name":null,"tool_input":null,"error":null,"turn_id":"turn-1"}`,
-		},
-		"content blocks": {
-			[]agent.Event{done(agent.AgentStepOutput{Blocks: []agent.Block{agent.Text("three "), image, agent.Text("flights")}})},
-			`{"output":"three flights","session_id":"s1","tool_name":null,"tool_input":null,"error":null,"turn_id":"turn-1"}`,
-		},
-		"blocks without text": {
-			[]agent.Event{done(agent.AgentStepOutput{Blocks: []agent.Block{image}})},
-			`{"output":"No text content in response.","session_id":"s1","tool_name":null,"tool_input":null,"error":null,"turn_id":"turn-1"}`,
-		},
-		"nothing": {
-			[]agent.Event{done(agent.AgentStepOutput{})},
-			`{"output":"No output from agent.","session_id":"s1","tool_name":null,"tool_input":null,"error":null,"turn_id":"turn-1"}`,
-		},
+		"plain text":          {completed(output{Output: "two <&>", Blocks: []agent.Block{agent.Text("two <&>")}}), plain("two <&>")},
+		"content blocks":      {completed(output{Blocks: []agent.Block{agent.Text("two "), image, agent.Text("flights")}}), plain("two flights")},
+		"blocks without text": {completed(output{Blocks: []agent.Block{image}}), plain("No text content in response.")},
+		"nothing":             {completed(output{}), plain("No output from agent.")},
 		"cut by the model's bound": {
-			[]agent.Event{done(agent.AgentStepOutput{Output: "three fl", StopReason: agent.StopMaxTokens})},
-			`{"output":"three fl","session_id":"s1","tool_name":null,"tool_input":null,"error":"The answer is cut short: it reached the model's output limit.","turn_id":"turn-1"}`,
+			completed(output{Output: "two", StopReason: agent.StopMaxTokens}),
+			failed("two", "The answer is cut short: it reached the model's output limit."),
 		},
 		"cut by the provider's filter": {
-			[]agent.Event{done(agent.AgentStepOutput{Output: "three fl", StopReason: agent.StopFiltered})},
-			`{"output":"three fl","session_id":"s1","tool_name":null,"tool_input":null,"error":"The answer is cut short: the model provider's content filter stopped it.","turn_id":"turn-1"}`,
+			completed(output{Output: "two", StopReason: agent.StopFiltered}),
+			failed("two", "The answer is cut short: the model provider's content filter stopped it."),
 		},
 		"tools": {
-			[]agent.Event{
-				starts("c1", "fetch", `{"from":"NYC"}`), starts("prepare/retrieve", "retrieve", `{"q":1}`), starts("c2", "sort", `{"by":"old"}`),
-				starts("c2", "sort", `{"by":"price"}`), done(agent.AgentStepOutput{Output: "sorted", ToolCalls: []agent.ToolCallNote{{ID: "c1", Tool: "fetch"}, {ID: "c2", Tool: "sort"}}}),
-			},
-			`{"output":"sorted","session_id":"s1","tool_name":"sort","tool_input":{"by":"price"},"error":null,"turn_id":"turn-1"}`,
+			completed(output{Output: "x", ToolCalls: []agent.ToolCallNote{fetch, sort}},
+				fetching, starts("prepare/retrieve", "retrieve", `{"q":1}`), starts("c2", "sort", `{"by":"old"}`), sorting),
+			body("x", `"sort"`, `{"by":"price"}`, "null"),
 		},
 		"parallel tools": {
-			[]agent.Event{
-				starts("c2", "sort", `{"by":"price"}`), starts("c1", "fetch", `{"from":"NYC"}`),
-				done(agent.AgentStepOutput{Output: "x", ToolCalls: []agent.ToolCallNote{{ID: "c1", Tool: "fetch"}, {ID: "c2", Tool: "sort"}}}),
-			},
-			`{"output":"x","session_id":"s1","tool_name":"sort","tool_input":{"by":"price"},"error":null,"turn_id":"turn-1"}`,
+			completed(output{Output: "x", ToolCalls: []agent.ToolCallNote{fetch, sort}}, sorting, fetching), body("x", `"sort"`, `{"by":"price"}`, "null"),
 		},
 		"a tool whose call left no event": {
-			[]agent.Event{done(agent.AgentStepOutput{Output: "x", ToolCalls: []agent.ToolCallNote{{ID: "c1", Tool: "fetch"}}})},
-			`{"output":"x","session_id":"s1","tool_name":"fetch","tool_input":null,"error":null,"turn_id":"turn-1"}`,
+			completed(output{Output: "x", ToolCalls: []agent.ToolCallNote{fetch}}), body("x", `"fetch"`, "null", "null"),
 		},
 		"an error": {
-			[]agent.Event{starts("c1", "fetch", `{}`), ends(&agent.AgentStepOutput{
-				Status: agent.TurnFailed, StopReason: agent.StopModelError, Output: "half", ToolCalls: []agent.ToolCallNote{{ID: "c1", Tool: "fetch"}},
+			[]agent.Event{fetching, ends(&output{
+				Status: agent.TurnFailed, StopReason: agent.StopModelError, Output: "half", ToolCalls: []agent.ToolCallNote{fetch},
 				Error: &agent.Failure{Type: "model_error", Message: "the provider said no"},
 			})},
-			`{"output":"half","session_id":"s1","tool_name":"fetch","tool_input":{},"error":"the provider said no","turn_id":"turn-1"}`,
+			body("half", `"fetch"`, `{"from":"NYC"}`, `"the provider said no"`),
 		},
 		"an error without words": {
-			[]agent.Event{ends(&agent.AgentStepOutput{Status: agent.TurnFailed, StopReason: agent.StopWallTime})},
-			`{"output":"","session_id":"s1","tool_name":null,"tool_input":null,"error":"the turn failed: wall_time_limit","turn_id":"turn-1"}`,
+			[]agent.Event{ends(&output{Status: agent.TurnFailed, StopReason: agent.StopWallTime})}, failed("", "the turn failed: wall_time_limit"),
 		},
-		"cancelled": {
-			[]agent.Event{ends(&agent.AgentStepOutput{Status: agent.TurnCancelled, StopReason: agent.StopCancelled})},
-			`{"output":"","session_id":"s1","tool_name":null,"tool_input":null,"error":"the turn was cancelled","turn_id":"turn-1"}`,
-		},
+		"cancelled": {[]agent.Event{ends(&output{Status: agent.TurnCancelled, StopReason: agent.StopCancelled})}, failed("", "the turn was cancelled")},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
