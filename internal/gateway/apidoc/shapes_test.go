@@ -58,21 +58,25 @@ func shapes() map[string]shape {
 		"RetentionKind":      {of: retention.KindReport{}},
 	}
 	for _, v := range []any{ // these have the names of their types
-		agent.Message{}, agent.Block{}, agent.Annotation{}, agent.InvocationContext{}, agent.Limits{}, agent.AgentStepOutput{}, agent.RerunRequest{},
-		agent.ToolCallNote{}, agent.Usage{}, agent.Failure{}, agent.Fault{}, agent.Approval{}, agent.Event{}, agent.EventMeta{}, agent.CancelRequest{},
-		agent.ProvidedResult{}, agent.ClientTool{}, agent.RuleVerdict{}, job.PreviousResult{}, agent.TurnPage{}, agent.TurnSummary{},
-		agent.SessionPage{}, agent.SessionSummary{}, gateway.MessagePage{}, gateway.SessionMessage{}, agent.SessionExport{}, agent.ExportMessage{},
-		agent.ExportTurn{}, agent.SessionNote{}, agent.Reference{}, agent.SessionForked{}, agent.SessionDeleted{}, agent.KnowledgeDocument{},
-		agent.Passage{}, agent.NodePage{}, agent.NodeInfo{}, agent.ToolInfo{}, agent.AgentPage{}, agent.AgentInfo{}, agent.RateLimits{},
-		agent.Artifact{}, agent.DocumentPage{}, agent.Document{}, agent.DocumentKey{}, agent.DocumentChange{}, agent.HistoryPage{}, agent.AuditEntry{},
-		agent.CatalogEvent{}, agent.RemovedEntry{}, agent.CatalogStatus{}, agent.SourceStatus{}, agent.ApplyResult{}, agent.StoredWorkflow{},
-		agent.WorkflowNode{}, agent.WorkflowEdge{}, agent.WorkflowSchedule{}, agent.WorkflowPatch{}, agent.WorkflowPatchResult{}, agent.Run{},
-		agent.RunStep{}, gateway.RunReceipt{}, agent.Composite{}, agent.CompositeChange{}, agent.Notification{}, agent.HookTarget{},
-		agent.MailTarget{}, agent.PersonTarget{}, agent.ScheduleRun{}, agent.ScheduleNotice{}, agent.ScheduleTriggered{}, agent.Principal{},
-		agent.APIKey{}, agent.NewKey{}, agent.AuditPage{}, agent.AuditRecord{}, agent.UsagePage{}, agent.UsageRow{}, agent.UsageSums{},
-		gateway.DoctorCheck{}, agent.Link{}, agent.LinkPage{}, gateway.DoctorEnd{}, erasure.Erasure{},
+		new(agent.Message), new(agent.Block), new(agent.Annotation), new(agent.InvocationContext), new(agent.Limits), new(agent.AgentStepOutput),
+		new(agent.RerunRequest), new(agent.ToolCallNote), new(agent.Usage), new(agent.Failure), new(agent.Fault), new(agent.Approval),
+		new(agent.Event), new(agent.EventMeta), new(agent.CancelRequest), new(agent.ProvidedResult), new(agent.ClientTool), new(agent.RuleVerdict),
+		new(job.PreviousResult), new(agent.TurnPage), new(agent.TurnSummary), new(agent.SessionPage), new(agent.SessionSummary),
+		new(gateway.MessagePage), new(gateway.SessionMessage), new(agent.SessionExport), new(agent.ExportMessage), new(agent.ExportTurn),
+		new(agent.SessionNote), new(agent.Reference), new(agent.SessionForked), new(agent.SessionDeleted), new(agent.KnowledgeDocument),
+		new(agent.Passage), new(agent.NodePage), new(agent.NodeInfo), new(agent.ToolInfo), new(agent.AgentPage), new(agent.AgentInfo),
+		new(agent.RateLimits), new(agent.Artifact), new(agent.DocumentPage), new(agent.Document), new(agent.DocumentKey), new(agent.DocumentChange),
+		new(agent.HistoryPage), new(agent.AuditEntry), new(agent.CatalogEvent), new(agent.RemovedEntry), new(agent.CatalogStatus),
+		new(agent.SourceStatus), new(agent.ApplyResult), new(agent.StoredWorkflow), new(agent.WorkflowNode), new(agent.WorkflowEdge),
+		new(agent.WorkflowSchedule), new(agent.WorkflowPatch), new(agent.WorkflowPatchResult), new(agent.Run), new(agent.RunStep),
+		new(gateway.RunReceipt), new(agent.Composite), new(agent.CompositeChange), new(agent.Notification), new(agent.HookTarget),
+		new(agent.MailTarget), new(agent.PersonTarget), new(agent.ScheduleRun), new(agent.ScheduleNotice), new(agent.ScheduleTriggered),
+		new(agent.Principal), new(agent.APIKey), new(agent.NewKey), new(agent.AuditPage), new(agent.AuditRecord), new(agent.UsagePage),
+		new(agent.UsageRow), new(agent.UsageSums), new(gateway.DoctorCheck), new(agent.Link), new(agent.LinkPage), new(gateway.DoctorEnd),
+		new(erasure.Erasure),
 	} {
-		all[reflect.TypeOf(v).Name()] = shape{of: v}
+		of := reflect.ValueOf(v).Elem()
+		all[of.Type().Name()] = shape{of: of.Interface()}
 	}
 	return all
 }
