@@ -297,6 +297,10 @@ func TestRightsToResources(t *testing.T) {
 	} {
 		require.Equal(t, codes.PermissionDenied, status.Code(try(scopes)), scopes)
 	}
+	reads := as(t.Context(), "turns.read:analyst")
+	_, err := receive(rt.Follow(reads, &pb.FollowRequest{TurnId: "e"}))
+	require.NoError(t, err)
+	require.Equal(t, codes.PermissionDenied, status.Code(errorOf(receive(rt.Follow(reads, &pb.FollowRequest{TurnId: "c"})))))
 
 	// Lists have what one may see.
 	for _, c := range []struct{ scopes, path, list, want string }{
