@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -15,27 +14,15 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// ledger is the port of usage. It logs its queries.
-type ledger struct {
-	asked []agent.UsageQuery
-	page  agent.UsagePage
-	err   error
-}
-
-func (l *ledger) Usage(_ context.Context, q agent.UsageQuery) (agent.UsagePage, error) {
-	l.asked = append(l.asked, q)
-	return l.page, l.err
-}
-
 // usageDoor is a gateway with a port of usage.
 type usageDoor struct {
-	*ledger
+	*gatewaytest.Usage
 
 	gateway *door
 }
 
 func openUsage(t *testing.T) *usageDoor {
-	l := &ledger{}
+	l := &gatewaytest.Usage{}
 	return &usageDoor{l, open(t, func(c *gateway.Config) {
 		c.Usage = l
 		c.Auth = gatewaytest.Credentials{
@@ -52,33 +39,29 @@ func (d *usageDoor) get(key, query string, header ...string) (status int, body m
 
 func TestUsage(t *testing.T) {
 	d := openUsage(t)
-	d.page = agent.UsagePage{
-		Group: []agent.UsageKey{agent.UsageDay, agent.UsageUser, agent.UsageStep}, Next: "more",
-		Rows:   []agent.UsageRow{{Day: new("2026-11-21"), User: new(""), Step: new(int64(0)), UsageSums: agent.UsageSums{Calls: 2, CostUSD: 0.5}}},
-		Totals: &agent.UsageSums{Calls: 7},
-	}
+	d.Rows = []agent.UsageRow{{}, {Day: new("2026-11-21"), User: new(""), Step: new(int64(0)), UsageSums: agent.UsageSums{Calls: 2, CostUSD: 0.5}}, {}}
 	since := time.Now().Add(-48 * time.Hour).UTC().Truncate(time.Second)
 	status, body := d.get("acme", url.Values{
 		"group": {"day, user,step"}, "since": {since.Format(time.RFC3339)}, "until": {since.Add(time.Hour).Format(time.RFC3339)}, "user": {"ann"},
-		"agent": {"analyst"}, "model": {"gpt"}, "channel": {"http"}, "session": {"s"}, "turn": {"t"}, "limit": {"7"}, "page_token": {"p"},
+		"agent": {"analyst"}, "model": {"gpt"}, "channel": {"http"}, "session": {"s"}, "turn": {"t"}, "limit": {"1"}, "page_token": {"1"},
 	}.Encode())
 	require.Equal(t, http.StatusOK, status, body)
 	require.Equal(t, agent.UsageQuery{
-		Tenant: "acme", Group: d.page.Group, Since: since, Until: since.Add(time.Hour), UserID: "ann", Agent: "analyst", Model: "gpt", Channel: "http",
-		SessionID: "s", TurnID: "t", PageSize: 7, PageToken: "p",
-	}, d.asked[0])
+		Tenant: "acme", Group: []agent.UsageKey{agent.UsageDay, agent.UsageUser, agent.UsageStep}, Since: since, Until: since.Add(time.Hour), UserID: "ann", Agent: "analyst", Model: "gpt", Channel: "http",
+		SessionID: "s", TurnID: "t", PageSize: 1, PageToken: "1",
+	}, d.Asked[0])
 	require.Equal(t, []any{map[string]any{
 		"day": "2026-11-21", "user": "", "step": 0.0, "calls": 2.0, "input_tokens": 0.0, "output_tokens": 0.0, "cached_tokens": 0.0, "reasoning_tokens": 0.0,
 		"cost_usd": 0.5, "rebilled_calls": 0.0, "rebilled_tokens": 0.0, "rebilled_cost_usd": 0.0, "estimated_tokens": 0.0, "unpriced_calls": 0.0,
 	}}, body["rows"], "the keys of the report, empty ones too, and no others")
-	require.Equal(t, "more", body["next_page_token"])
+	require.Equal(t, "2", body["next_page_token"])
 
-	d.page = agent.UsagePage{}
+	d.Rows = nil
 	status, body = d.get("acme", "")
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, []any{}, body["rows"])
 	require.Equal(t, []any{}, body["group"])
-	q := d.asked[1]
+	q := d.Asked[1]
 	require.Equal(t, agent.UsageRows, q.PageSize)
 	require.True(t, q.Until.IsZero())
 	require.Zero(t, q.Since.Unix()%86400, "whole days are cheap")
@@ -95,9 +78,9 @@ func TestUsageTenants(t *testing.T) {
 	} {
 		status, body := d.get(c.key, c.query, "Turnstone-Tenant", c.header)
 		require.Equal(t, http.StatusOK, status, body)
-		require.Equal(t, c.want, d.asked[len(d.asked)-1].Tenant, c)
+		require.Equal(t, c.want, d.Asked[len(d.Asked)-1].Tenant, c)
 	}
-	n := len(d.asked)
+	n := len(d.Asked)
 	for _, c := range []struct {
 		key, query string
 		want       int
@@ -105,7 +88,7 @@ func TestUsageTenants(t *testing.T) {
 		status, body := d.get(c.key, c.query)
 		require.Equal(t, c.want, status, "%v: %v", c, body)
 	}
-	require.Len(t, d.asked, n, "no refused call reached the port")
+	require.Len(t, d.Asked, n, "no refused call reached the port")
 }
 
 func TestUsageRefusals(t *testing.T) {
@@ -137,7 +120,7 @@ func TestUsageRefusals(t *testing.T) {
 		require.Equal(t, 400, status, query)
 		require.Equal(t, field, body["error"].(map[string]any)["field"], query)
 	}
-	d.err = agent.Errorf(agent.CodeUnavailable, "", "takes too long")
+	d.Err = agent.Errorf(agent.CodeUnavailable, "", "takes too long")
 	status, _ := d.get("acme", "")
 	require.Equal(t, 503, status)
 }

@@ -82,50 +82,13 @@ func TestExamplesParse(t *testing.T) {
 	}
 }
 
-// bill is a ledger that says the same each time.
-type bill struct {
-	asked []agent.UsageQuery
-	rows  []agent.UsageRow
-	size  int // of a page
-}
-
-func (l *bill) Usage(_ context.Context, q agent.UsageQuery) (agent.UsagePage, error) {
-	l.asked = append(l.asked, q)
-	page := agent.UsagePage{Since: q.Since, Until: gatewaytest.Epoch(), Group: q.Group}
-	from := 0
-	for _, c := range q.PageToken {
-		from = 10*from + int(c-'0')
-	}
-	size := q.PageSize
-	if l.size > 0 {
-		size = min(size, l.size)
-	}
-	to := min(from+size, len(l.rows))
-	page.Rows = l.rows[from:to]
-	if to < len(l.rows) {
-		raw, err := json.Marshal(to)
-		if err != nil {
-			return page, err
-		}
-		page.Next = string(raw)
-	}
-	if q.PageToken == "" {
-		page.Totals = &agent.UsageSums{}
-		for i := range l.rows {
-			page.Totals.Calls += l.rows[i].Calls
-			page.Totals.CostUSD += l.rows[i].CostUSD
-		}
-	}
-	return page, nil
-}
-
 // equipped is a bench with everything that a server may have, and something of each.
 func equipped(t *testing.T) (*bench, *miniredis.Miniredis) {
 	t.Helper()
 	const plan = `{"agent":"planner"}`
 	_, book := linked(t)
 	times := &gatewaytest.Schedules{}
-	ledger := &bill{rows: []agent.UsageRow{{Day: new("2026-11-21"), UsageSums: agent.UsageSums{Calls: 1}}}}
+	ledger := &gatewaytest.Usage{Rows: []agent.UsageRow{{Day: new("2026-11-21"), UsageSums: agent.UsageSums{Calls: 1}}}}
 	trail := &gatewaytest.Trail{}
 	trail.Record(agent.AuditRecord{Tenant: "default", Action: agent.ActionTurnsRun, Outcome: agent.AuditAllowed})
 	b := setupWith(t, func(cfg *gateway.Config) {

@@ -11,12 +11,13 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
 // metered is a gateway with a ledger.
-func metered(t *testing.T, rows ...agent.UsageRow) (*bench, *bill) {
+func metered(t *testing.T, rows ...agent.UsageRow) (*bench, *gatewaytest.Usage) {
 	t.Helper()
-	l := &bill{rows: rows}
+	l := &gatewaytest.Usage{Rows: rows}
 	return setupWith(t, func(cfg *gateway.Config) { cfg.Usage = l }), l
 }
 
@@ -41,20 +42,20 @@ func TestUsage(t *testing.T) {
 		line(0, "--limit", "2"),
 	)
 	golden(t, "usage", b.screen.String())
-	q := l.asked[1]
+	q := l.Asked[1]
 	require.Equal(t, agent.UsageQuery{
 		Tenant: agent.AnyTenant, Group: []agent.UsageKey{agent.UsageDay, agent.UsageUser, agent.UsageStep}, Since: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
 		Until: time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC), UserID: "u", Agent: "a", Model: "m", Channel: "c", SessionID: "s", TurnID: "t", PageSize: defaultLimit,
 	}, q)
-	require.Empty(t, l.asked[6].Group)
-	require.Equal(t, agent.MaxUsageRows, l.asked[2].PageSize, "all rows, to sort them")
+	require.Empty(t, l.Asked[6].Group)
+	require.Equal(t, agent.MaxUsageRows, l.Asked[2].PageSize, "all rows, to sort them")
 
 	p := answer[agent.UsagePage](b, "usage", "--tenant", "zoo")
 	require.Len(t, p.Rows, 4)
 	require.EqualValues(t, 17, p.Totals.Calls)
-	require.Equal(t, "zoo", l.asked[len(l.asked)-1].Tenant)
+	require.Equal(t, "zoo", l.Asked[len(l.Asked)-1].Tenant)
 	b.show(0, "usage", "--tenant", "*", "-o", "json")
-	require.Equal(t, agent.AnyTenant, l.asked[len(l.asked)-1].Tenant)
+	require.Equal(t, agent.AnyTenant, l.Asked[len(l.Asked)-1].Tenant)
 }
 
 // A report of many pages comes whole, with the totals of the first.
@@ -64,9 +65,9 @@ func TestUsagePages(t *testing.T) {
 		rows = append(rows, agent.UsageRow{Day: new(strconv.Itoa(i)), UsageSums: agent.UsageSums{Calls: int64(i)}})
 	}
 	b, l := metered(t, rows...)
-	l.size = 10
+	l.MaxPage = 10
 	for args, want := range map[string]int{"--limit 0": 25, "--limit 12": 12, "--sort calls --limit 0": 25, "--sort calls --limit 3": 3} {
-		b.screen, l.asked = &terminal{}, nil
+		b.screen, l.Asked = &terminal{}, nil
 		require.Equal(t, 0, b.run(noInput(), append(strings.Fields("usage -o json"), strings.Fields(args)...)...))
 		var p agent.UsagePage
 		require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &p))
@@ -94,7 +95,7 @@ func TestUsageUsage(t *testing.T) {
 		"not before":      "--since 2d --until 3d",
 		"unknown command": "extra",
 	})
-	require.Empty(t, l.asked)
+	require.Empty(t, l.Asked)
 }
 
 func TestReadTime(t *testing.T) {

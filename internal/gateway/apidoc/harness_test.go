@@ -51,7 +51,9 @@ func open(t *testing.T) *server {
 	chatLinks.Link("7", agent.DefaultTenant, "bob", "turns.*")
 	rt, catalog := gatewaytest.New(), &gatewaytest.Catalog{}
 	ports := gatewaytest.Ports(rt, catalog)
-	ports.Sessions, ports.Keys, ports.Audit, ports.Usage = runtime{rt}, manager, &gatewaytest.Trail{}, ledger{}
+	ports.Sessions, ports.Keys, ports.Audit, ports.Usage = runtime{rt}, manager, &gatewaytest.Trail{}, &gatewaytest.Usage{
+		Rows: []agent.UsageRow{{Day: new("2026-11-22"), UsageSums: agent.UsageSums{Calls: 2, InputTokens: 10, CostUSD: 0.5, RebilledCalls: 1}}},
+	}
 	ports.Schedules, ports.SchedulePlans, ports.Retention = times, times, sweeps
 	ports.Erasures = &gatewaytest.Erasures{Ends: map[string]erasure.Status{"e1": erasure.StatusIncomplete, "e2": erasure.StatusFailed}}
 	ports.Links, ports.LinkChannels = chatLinks, []gateway.LinkChannel{{
@@ -71,16 +73,6 @@ func open(t *testing.T) *server {
 		Limits: gateway.Limits{BodyBytes: 64 << 10, UploadBytes: 64 << 10},
 	})
 	return &server{Gateway: g, t: t, rt: rt, catalog: catalog, sweeps: sweeps, url: "http://" + g.HTTPAddr()}
-}
-
-// ledger has one bill.
-type ledger struct{}
-
-func (ledger) Usage(_ context.Context, q agent.UsageQuery) (agent.UsagePage, error) {
-	day, sums := "2026-11-22", agent.UsageSums{Calls: 2, InputTokens: 10, CostUSD: 0.5, RebilledCalls: 1}
-	return agent.UsagePage{
-		Since: q.Since, Until: gatewaytest.Epoch(), Group: q.Group, Rows: []agent.UsageRow{{Day: &day, UsageSums: sums}}, Totals: &sums,
-	}, nil
 }
 
 // runtime is the scripted one, which knows of a source that a session's tools have found.
