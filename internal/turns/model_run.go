@@ -217,7 +217,7 @@ func (r *modelRun) requestOnce(ctx context.Context, _ agent.Invocation, req agen
 	}
 	if cause := context.Cause(work); cause != nil {
 		if !r.quiet {
-			r.emitUsages(p, work)
+			r.emitUsages(work, p)
 		}
 		return agent.ModelReply{}, r.noteRuntimeError(cause)
 	}
@@ -231,12 +231,12 @@ func (r *modelRun) requestOnce(ctx context.Context, _ agent.Invocation, req agen
 	if r.quiet {
 		return reply, nil // the preparation says it beside its own events
 	}
-	r.emitUsages(p, work)
+	r.emitUsages(work, p)
 	return reply, nil
 }
 
 // emitUsages streams what the step's requests have used. It is said again in each epoch, because a reset voids what the epoch before has said.
-func (r *modelRun) emitUsages(p *producer, work context.Context) {
+func (r *modelRun) emitUsages(work context.Context, p *producer) {
 	for i := range r.usages {
 		_ = p.emit(work, r.usages[i]) // endProducer says what an error would
 	}
