@@ -83,7 +83,7 @@ func (s *TurnStore) Finish(ctx context.Context, f agent.FinishRecord) (agent.Fin
 				zap.Stringer("job_id", ids[0]), zap.Stringer("stored_as", id))
 		}
 		done, err = s.finish(ctx, &f, id)
-		if !isViolation(err, "agent_results_job_id_key") {
+		if !isViolation(err, "idx_agent_results_job_id") {
 			break
 		}
 	}
