@@ -48,6 +48,7 @@ tools: %s
 // TestRunningTurnKeepsItsPlan changes prompt, tools and model of an agent while a turn of it waits for its model, and replays the
 // history: the turn ends with what it began with, the next one has it all new.
 func TestRunningTurnKeepsItsPlan(t *testing.T) {
+	t.Parallel()
 	asked, release := make(chan struct{}), make(chan struct{})
 	fetch := `{"session_id":"s","pipeline":[{"step":"http_request","url":"` + turnstonetest.FlightsURL(t) + `/flights","method":"GET",` +
 		`"params":{"origin":"NYC","dest":"LAX"}}]}`
@@ -104,6 +105,7 @@ func TestRunningTurnKeepsItsPlan(t *testing.T) {
 
 // TestQueuedTurnKeepsItsPlan: a turn that was accepted keeps its agent, though the agent is gone when its turn comes.
 func TestQueuedTurnKeepsItsPlan(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	provider := turnstonetest.NewModel(t, func(x *turnstonetest.Exchange) {
 		if x.Await(release) {
@@ -137,6 +139,7 @@ func TestQueuedTurnKeepsItsPlan(t *testing.T) {
 
 // TestRoutedTurn: rules choose the agent and its model, and the decision is in the event, in history, and explained by a dry run.
 func TestRoutedTurn(t *testing.T) {
+	t.Parallel()
 	provider := turnstonetest.NewModel(t, turnstonetest.Say("at your service"))
 	s := start(t)
 	s.apply(clerk("You are a clerk.", "m", llmtest.OpenAI{}.BaseURL(provider.URL()), "[]") + `
@@ -192,6 +195,7 @@ rules:
 
 // TestFolder: an agent is one file, without a restart; a broken edit leaves the last good state and says why.
 func TestFolder(t *testing.T) {
+	t.Parallel()
 	provider := turnstonetest.NewModel(t, turnstonetest.Say("hello from a file"))
 	dir := t.TempDir()
 	s := start(t, func(c *app.Config) { c.Catalog.Folder = dir })
@@ -250,6 +254,7 @@ func toolOutput(events []agent.Event) string {
 
 // TestSecretsStayOut: what pii redacts is in no event, no history, no stored result and no transcript, though the provider cuts it up.
 func TestSecretsStayOut(t *testing.T) {
+	t.Parallel()
 	provider := turnstonetest.NewModel(t, turnstonetest.Say("Write to ann@example.com , or call; the card is 4111 1111 1111 1111 today."))
 	s := start(t)
 	s.apply(clerk("You are a clerk.", "m", llmtest.OpenAI{}.BaseURL(provider.URL()), "[]") + `

@@ -25,6 +25,7 @@ import (
 // TestClientPackages runs the tests of the clients in other languages against a stack, beside a proxy that loses connections, and the example of
 // their README as it stands there.
 func TestClientPackages(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		example  string // the file that the README's example becomes
 		commands [][]string
@@ -37,6 +38,7 @@ func TestClientPackages(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("..", "clients", name))))
 			for _, built := range []string{"node_modules", "lib"} { // by whoever works on the client

@@ -49,6 +49,7 @@ func adds(x *turnstonetest.Exchange) {
 
 // TestClientTools: a tool that a request brings makes the turn wait, and every door answers it, of a direct turn as of a durable one.
 func TestClientTools(t *testing.T) {
+	t.Parallel()
 	provider := turnstonetest.NewModel(t, adds)
 	s := start(t, provider.Use)
 	conn, err := grpc.NewClient(s.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -144,6 +145,7 @@ func (s *system) awaitClientCall(id agent.TurnID) (p agent.Approval) {
 
 // TestClientToolOfABinding: a person approves the call of a tool that a binding declares, with other arguments, which the caller gets.
 func TestClientToolOfABinding(t *testing.T) {
+	t.Parallel()
 	provider := turnstonetest.NewModel(t, adds)
 	s := start(t, provider.Use)
 	s.apply(`
@@ -177,6 +179,7 @@ tools: [calculator]
 
 // TestClientToolExpires: nobody provides a result. The model is told so, and the turn goes on.
 func TestClientToolExpires(t *testing.T) {
+	t.Parallel()
 	provider := turnstonetest.NewModel(t, adds)
 	s := start(t, provider.Use)
 	tools := addTool()
@@ -189,6 +192,7 @@ func TestClientToolExpires(t *testing.T) {
 
 // TestClientToolSurvivesRestart: the service ends while a direct turn waits, and the one that comes after it takes the result.
 func TestClientToolSurvivesRestart(t *testing.T) {
+	t.Parallel()
 	provider := turnstonetest.NewModel(t, adds)
 	set := turnstonetest.Settings(t, provider.Use)
 	first := startWith(t, set)
@@ -206,6 +210,7 @@ func TestClientToolSurvivesRestart(t *testing.T) {
 // TestClientToolsOfClients: the client libraries of OpenAI's format run their tools, each in the way that it comes with: two requests with a call
 // between them are one turn.
 func TestClientToolsOfClients(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("..", "internal", "gateway", "openai", "testdata", "client"))))
 	provider := turnstonetest.NewModel(t, adds)

@@ -59,6 +59,7 @@ func startRefusing(t *testing.T) *refusing {
 // TestClientsDoNotMultiply: one call of each client library, with the retries that it comes with, is one turn. A provider that fails gets the requests
 // that the agent's policy says and no more, and a person is asked once.
 func TestClientsDoNotMultiply(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("..", "internal", "gateway", "openai", "testdata", "client"))))
 	p := startRefusing(t)

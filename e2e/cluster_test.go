@@ -16,6 +16,7 @@ import (
 
 // TestClusterWithoutSearchAttributes: turns run on a cluster that knows nothing of ours, and "starter setup" teaches it.
 func TestClusterWithoutSearchAttributes(t *testing.T) {
+	t.Parallel()
 	bare, err := embedded.Start(t.Context(), devstack.TemporalConfig{AnyPort: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, bare.Stop()) })

@@ -52,6 +52,7 @@ func (s *system) view(id string) workflows.ConversationView {
 }
 
 func TestConversationShowsTheAnswerGrowing(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	id := s.converse("talk")
 	turn := s.say(id, "say 60 words slowly")
@@ -78,6 +79,7 @@ func TestConversationShowsTheAnswerGrowing(t *testing.T) {
 
 // TestConversationLosesNothing sends messages and decisions all the while the conversation continues as new again and again.
 func TestConversationLosesNothing(t *testing.T) {
+	t.Parallel()
 	s := start(t, func(c *app.Config) { c.Conversation.ContinueAsNewEvents = 60 })
 	id := s.converse("busy")
 	const n = 24
@@ -124,6 +126,7 @@ func TestConversationLosesNothing(t *testing.T) {
 
 // TestTokensGoToAnyWorkflowThatAsks runs a process workflow of somebody else's that calls a turn by name and hears its tokens.
 func TestTokensGoToAnyWorkflowThatAsks(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	type heard struct {
 		Text   string
@@ -162,6 +165,7 @@ func TestTokensGoToAnyWorkflowThatAsks(t *testing.T) {
 }
 
 func TestStateAndUpdatesOfATurn(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "say 300 words slowly", SessionID: "u"})
 	require.NoError(t, err)
@@ -193,6 +197,7 @@ func TestStateAndUpdatesOfATurn(t *testing.T) {
 // TestConversationSurfacesPauses: each turn waits for a person, is decided through the conversation, and the thread goes on, while it
 // continues as new after every turn.
 func TestConversationSurfacesPauses(t *testing.T) {
+	t.Parallel()
 	post := `{"session_id":"x","pipeline":[{"step":"http_request","url":"http://192.0.2.1/orders","method":"POST"}]}`
 	model := turnstonetest.NewModel(t, turnstonetest.Call("execute_pipeline", post), turnstonetest.Say("one"), turnstonetest.Call("execute_pipeline", post), turnstonetest.Say("two"), turnstonetest.Call("execute_pipeline", post), turnstonetest.Say("three"))
 	s := start(t, model.Use, func(c *app.Config) { c.Conversation.ContinueAsNewEvents = 10 })

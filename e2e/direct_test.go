@@ -40,6 +40,7 @@ func kinds(events []agent.Event) (out []string) {
 
 // TestDirectTurn: the same turn with and without Temporal has the same events, result and transcript; a direct one has no workflow.
 func TestDirectTurn(t *testing.T) {
+	t.Parallel()
 	s := start(t, nothingRemembered)
 	durable, durableEvents := s.run(agent.TurnRequest{Message: mainJob, SessionID: "a"})
 	direct, directEvents := s.run(agent.TurnRequest{Message: mainJob, SessionID: "b", Mode: agent.ModeDirect})
@@ -62,6 +63,7 @@ func TestDirectTurn(t *testing.T) {
 
 // TestDirectTurnWaits: a turn whose session is busy is durable from then on, and runs when its time has come.
 func TestDirectTurnWaits(t *testing.T) {
+	t.Parallel()
 	asked, release := make(chan struct{}), make(chan struct{})
 	provider := turnstonetest.NewModel(t, func(x *turnstonetest.Exchange) {
 		close(asked)
@@ -84,6 +86,7 @@ func TestDirectTurnWaits(t *testing.T) {
 
 // TestDirectTurnIsHandedOver: a process that stops gives its direct turns to Temporal, in the middle of a word; another one goes on.
 func TestDirectTurnIsHandedOver(t *testing.T) {
+	t.Parallel()
 	begun := make(chan struct{})
 	provider := turnstonetest.NewModel(t, func(x *turnstonetest.Exchange) {
 		x.Begin("all is ")
@@ -107,6 +110,7 @@ func TestDirectTurnIsHandedOver(t *testing.T) {
 // TestDirectTurnThatLasts: a direct turn that lasts longer than it may becomes durable before its next step. Its events go on, the caller who waits
 // gets the answer, and whoever asks is told why.
 func TestDirectTurnThatLasts(t *testing.T) {
+	t.Parallel()
 	fetch := `{"session_id":"s","pipeline":[{"step":"http_request","url":"` + turnstonetest.FlightsURL(t) + `/flights","method":"GET"}]}`
 	provider := turnstonetest.NewModel(t, turnstonetest.Call("execute_pipeline", fetch), turnstonetest.Say("three flights"))
 	s := start(t, provider.Use, func(c *app.Config) { c.Turn.DirectMax = time.Nanosecond })
@@ -125,6 +129,7 @@ func TestDirectTurnThatLasts(t *testing.T) {
 
 // TestDirectTurnPauses: a direct turn that needs a person becomes durable, decision and all.
 func TestDirectTurnPauses(t *testing.T) {
+	t.Parallel()
 	provider := turnstonetest.NewModel(t, turnstonetest.Call("execute_pipeline", `{"session_id":"s","pipeline":[{"step":"http_request","url":"`+turnstonetest.FlightsURL(t)+
 		`/flights","method":"POST"}]}`), turnstonetest.Say("done"))
 	s := start(t, provider.Use)
@@ -146,6 +151,7 @@ func TestDirectTurnPauses(t *testing.T) {
 
 // TestDirectTurnOfADeadProcess: when the lease has run out, whoever looks next has a workflow go on with the turn.
 func TestDirectTurnOfADeadProcess(t *testing.T) {
+	t.Parallel()
 	asked := make(chan struct{})
 	provider := turnstonetest.NewModel(t, func(x *turnstonetest.Exchange) { close(asked); x.Hold() }, turnstonetest.Say("after"))
 	s := start(t, provider.Use, func(c *app.Config) { c.LLM.TimeoutSec = 60 })
@@ -167,7 +173,7 @@ func TestDirectTurnOfADeadProcess(t *testing.T) {
 	require.Equal(t, "after", out.Output)
 }
 
-// TestDirectCancel stops the provider's request within a second, with and without Temporal.
+// TestDirectCancel stops the provider's request within a second, with and without Temporal. No test runs beside it.
 func TestDirectCancel(t *testing.T) {
 	for _, mode := range []agent.Mode{agent.ModeDirect, agent.ModeDurable} {
 		t.Run(string(mode), func(t *testing.T) {

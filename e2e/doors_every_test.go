@@ -49,6 +49,7 @@ func (d *everyDoor) through() map[string]func(t *testing.T) agent.TurnID {
 
 // The same message through every door gives the same stored result.
 func TestSameTurnThroughEveryDoor(t *testing.T) {
+	t.Parallel()
 	d := &everyDoor{bot: telegramtest.New(t)}
 	d.redis = startRedis(t).url
 	d.system = start(t, nothingRemembered, func(c *app.Config) {

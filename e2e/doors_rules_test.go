@@ -111,6 +111,7 @@ func (s *system) dial(t *testing.T, key string, request map[string]any, origin s
 // TestRulesOfDoors: at every door the credential says who sends a request, limits can only be lowered, no workflow is signalled for a caller, and
 // pages of foreign sites are kept out.
 func TestRulesOfDoors(t *testing.T) {
+	t.Parallel()
 	s := locked(t)
 	_, key := s.as("acme", "ann", "turns.*", "tools.use:nothing")
 	conn, err := pgx.Connect(t.Context(), s.set.Database.URL.Reveal())

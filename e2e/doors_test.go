@@ -82,6 +82,7 @@ func count(events []agent.Event, kind agent.EventType) (n int) {
 }
 
 func TestMainJob(t *testing.T) {
+	t.Parallel()
 	s := start(t, func(c *app.Config) { c.Temporal.ModelCalls = string(agent.ModelCallsLocal) })
 	out, events := s.run(agent.TurnRequest{Message: mainJob, SessionID: "trip"})
 	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)

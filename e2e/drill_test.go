@@ -35,6 +35,7 @@ func drills() map[string]drill {
 // TestDrill runs the drills, those with a short form at their short load. TURNSTONE_DRILL=long runs all of them at their long load, and
 // TURNSTONE_DRILL_LOAD says another load: turns, messages or jobs.
 func TestDrill(t *testing.T) {
+	t.Parallel()
 	long := os.Getenv("TURNSTONE_DRILL") == "long"
 	binary := build(t, "faults_effect_worker.go")
 	for name, d := range drills() {

@@ -20,6 +20,7 @@ import (
 
 // With keys nobody who reads histories reads what was said; with the door of the keys he does. Large input is kept elsewhere.
 func TestEncryptedHistories(t *testing.T) {
+	t.Parallel()
 	key := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))
 	s := start(t, func(c *app.Config) {
 		c.Temporal.EncryptionKeys, c.Temporal.OffloadBytes = app.Secret("first:"+key), 4<<10

@@ -4,7 +4,6 @@ package e2e_test
 
 import (
 	"context"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -75,27 +74,13 @@ func boundaries() map[string]boundary {
 func TestKilledAtEveryBoundary(t *testing.T) {
 	t.Parallel()
 	binary := build(t, "faults_effect_worker.go")
-	// Most of the time Temporal waits for a sign of life: more run at once than the parallel tests that there are processors for.
-	var all sync.WaitGroup
-	defer all.Wait()
-	atOnce := make(chan struct{}, killsAtOnce)
-	run := func(name string, test func(t *testing.T)) {
-		all.Go(func() {
-			atOnce <- struct{}{}
-			defer func() { <-atOnce }()
-			t.Run(name, test)
-		})
-	}
 	for name, c := range boundaries() {
-		run(name, func(t *testing.T) { testKilledAt(t, binary, c) })
+		t.Run(name, func(t *testing.T) { t.Parallel(); testKilledAt(t, binary, c) })
 	}
 	for name, c := range directBoundaries() {
-		run(name, func(t *testing.T) { testKilledDirect(t, binary, c) })
+		t.Run(name, func(t *testing.T) { t.Parallel(); testKilledDirect(t, binary, c) })
 	}
 }
-
-// killsAtOnce bounds the worker processes that live at the same time.
-const killsAtOnce = 8
 
 func testKilledAt(t *testing.T, binary string, c boundary) {
 	second := "reserve"

@@ -21,10 +21,10 @@ import (
 // soon is how long a change may take to every process (issue: under a second).
 const soon = time.Second
 
-// testCatalogReachesAll: two worker processes and the API of a third. A change is seen by both in under a second; the connections that
-// listen are killed, and nothing is lost.
-func testCatalogReachesAll(t *testing.T, binary string) {
-	b := newBench(t)
+// TestCatalogReachesAll: two worker processes and the API of a third. A change is seen by both in under a second, which is why no test runs beside
+// this one; the connections that listen are killed, and nothing is lost.
+func TestCatalogReachesAll(t *testing.T) {
+	binary, b := build(t, "../worker"), newBench(t)
 	processes := []*process{b.spawn(binary, freeAddr(t), nil), b.spawn(binary, freeAddr(t), nil)}
 	seen := func(revision int64, within time.Duration) {
 		t.Helper()
@@ -63,6 +63,7 @@ WHERE datname = current_database() AND pid <> pg_backend_pid() AND query ILIKE '
 
 // TestFollowedCatalog: an installation takes over the catalog of another one, keeps it while that is away, and goes on when it is back.
 func TestFollowedCatalog(t *testing.T) {
+	t.Parallel()
 	addr := freeAddr(t)
 	remote := turnstonetest.Settings(t, func(c *app.Config) { c.HTTP.Addr = addr })
 	first := startWith(t, remote)

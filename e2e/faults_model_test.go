@@ -13,6 +13,7 @@ import (
 
 // TestProviderTrouble: a provider's outages are waited for, its refusals end the turn with words that name them.
 func TestProviderTrouble(t *testing.T) {
+	t.Parallel()
 	const answer = "all is well again"
 	cutOff := func(x *turnstonetest.Exchange) { x.Begin("all is "); x.Cut() }
 	hangs := func(x *turnstonetest.Exchange) { x.Hold() }

@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -59,15 +58,6 @@ func environment(c *app.Config) []string {
 		"TURNSTONE_LLM_PROVIDER=" + c.LLM.Provider, "TURNSTONE_LLM_MODEL=" + c.LLM.Model, "TURNSTONE_LLM_BASE_URL=" + c.LLM.BaseURL,
 		"TURNSTONE_LLM_API_KEY=" + c.LLM.APIKey.Reveal(), "TURNSTONE_TURN_PROVIDER_WAIT=" + c.Turn.ProviderWait.String(),
 	}
-}
-
-// build makes a binary out of a package or file.
-func build(t testing.TB, source string) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "worker")
-	out, err := exec.Command("go", "build", "-o", binary, source).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return binary
 }
 
 // process is a program that a test started; door and addr are the HTTP door of a worker.
@@ -177,6 +167,7 @@ var workerPort atomic.Int64
 
 // TestWorkerProcess does to worker processes what happens to them in production.
 func TestWorkerProcess(t *testing.T) {
+	t.Parallel()
 	binary := build(t, "../worker")
 	for suffix, env := range map[string][]string{"": nil, "_local": localCalls()} {
 		t.Run("killed"+suffix, func(t *testing.T) { t.Parallel(); testKilledWorker(t, binary, env, suffix) })
@@ -184,7 +175,6 @@ func TestWorkerProcess(t *testing.T) {
 		t.Run("frozen"+suffix, func(t *testing.T) { t.Parallel(); testFrozenWorker(t, binary, env, suffix) })
 	}
 	t.Run("apart", func(t *testing.T) { t.Parallel(); testGatewayAndWorkerApart(t, binary) })
-	t.Run("catalog", func(t *testing.T) { t.Parallel(); testCatalogReachesAll(t, binary) })
 }
 
 // localCalls is the environment of a worker whose model calls are local activities.

@@ -111,6 +111,7 @@ func bearerDoc(tenant, name, secret string) string {
 // TestInsider: whoever may write the catalog of one tenant, and nothing else, reaches no private address through a model, sends no key of the
 // platform anywhere, reads no variable that his tenant was not granted, and is not told what servers answered.
 func TestInsider(t *testing.T) {
+	t.Parallel()
 	private, reached := canary(t)
 	_, port, err := net.SplitHostPort(private)
 	require.NoError(t, err)

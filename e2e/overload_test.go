@@ -65,7 +65,8 @@ type burstReply struct {
 	body   string
 }
 
-// TestBurst: of many requests at once each is refused at once and does nothing, or runs exactly once; and nothing is left running.
+// TestBurst: of many requests at once each is refused at once and does nothing, or runs exactly once; and nothing is left running. No test runs beside
+// it: it takes the machine for itself.
 func TestBurst(t *testing.T) {
 	provider := turnstonetest.NewModel(t, func(x *turnstonetest.Exchange) { notesThenAnswers(x.Body)(x) })
 	for _, mode := range []agent.Mode{agent.ModeDurable, agent.ModeDirect} {
@@ -147,6 +148,7 @@ func (s *system) post(t *testing.T, mode agent.Mode) (r burstReply) {
 }
 
 // TestViewersAtOnce: however many open streams at the same time, all are served, and the database sees no more connections than are configured.
+// No test runs beside it: it takes the machine for itself.
 func TestViewersAtOnce(t *testing.T) {
 	const turns = 10
 	release := make(chan struct{})

@@ -68,6 +68,7 @@ func (s *system) processEnds(id string) (out workflows.IntelligentProcessResult)
 // TestProcessAsksBetweenSteps: words are seen growing, a person agrees before the next step, and the process continues as new after each
 // step with nothing lost.
 func TestProcessAsksBetweenSteps(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	s.intelligent("p1", `{"goal":"say 3 words","session_id":"p1","interval_ms":100,"continue_as_new_events":20,"steps":[
 		{"name":"research","message":"say 60 words slowly"},
@@ -122,6 +123,7 @@ func TestProcessAsksBetweenSteps(t *testing.T) {
 // TestProcessPassesADecisionOn: a tool call of a step waits for a person, the process shows it and passes the decision on, and the next
 // step repeats what the step said.
 func TestProcessPassesADecisionOn(t *testing.T) {
+	t.Parallel()
 	post := `{"session_id":"x","pipeline":[{"step":"http_request","url":"http://192.0.2.1/orders","method":"POST"}]}`
 	model := turnstonetest.NewModel(t, turnstonetest.Call("execute_pipeline", post), turnstonetest.Say("ordered by hand"), turnstonetest.Say("thanks"))
 	s := start(t, model.Use)
@@ -142,6 +144,7 @@ func TestProcessPassesADecisionOn(t *testing.T) {
 }
 
 func TestProcessIsCancelled(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	s.intelligent("p3", `{"steps":[{"name":"a","message":"say 400 words slowly"},{"name":"b","message":"say 2 words"}]}`)
 	v := s.awaitProcess("p3", func(v workflows.IntelligentProcessView) bool { return len(v.Steps) == 1 && v.Steps[0].Partial != "" })
@@ -157,6 +160,7 @@ func TestProcessIsCancelled(t *testing.T) {
 
 // TestProcessAfterAReset: the turns of the earlier run have their names still, so the steps behind the reset get new ones.
 func TestProcessAfterAReset(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	s.intelligent("p4", `{"steps":[{"name":"a","message":"say 2 words"},{"name":"b","message":"say 3 words"},{"name":"c","message":"say 4 words"}]}`)
 	before := s.processEnds("p4")
@@ -187,6 +191,7 @@ func TestProcessAfterAReset(t *testing.T) {
 
 // TestProcessOfOnesOwn runs two agents side by side in a process workflow on a queue of its own, as authors do with the public helper.
 func TestProcessOfOnesOwn(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	type texts struct{ Heard, Said [2]string }
 	body := func(ctx workflow.Context) (out texts, err error) {
@@ -232,6 +237,7 @@ func TestProcessOfOnesOwn(t *testing.T) {
 
 // TestProcessInTypeScript runs examples/typescript-process, which calls a turn by name, hears its tokens and asks for an approval.
 func TestProcessInTypeScript(t *testing.T) {
+	t.Parallel()
 	npm, err := exec.LookPath("npm")
 	require.NoError(t, err, "install Node.js 20.3 or newer with npm (Debian: apt-get install nodejs npm)")
 	s := start(t)

@@ -15,6 +15,7 @@ import (
 // TestTurnOutlastsItsProvider: a turn whose provider fails and is then busy waits, says until when, and ends with the answer. A direct turn
 // becomes durable for that. One that may not wait so long fails with the provider's error.
 func TestTurnOutlastsItsProvider(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		mode   agent.Mode
 		wait   time.Duration

@@ -45,6 +45,7 @@ func (s *system) rerun(id agent.TurnID, r agent.RerunRequest) (*agent.AgentStepO
 // TestRerun: a turn that failed runs again with another model, and from its second step without another tool call; a session is forked and goes
 // on. The original stays as it was, byte for byte, and its deletion leaves the branches.
 func TestRerun(t *testing.T) {
+	t.Parallel()
 	var fetched atomic.Int64
 	rows := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fetched.Add(1)

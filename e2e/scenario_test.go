@@ -26,6 +26,7 @@ const flightsPlace = "{flights}"
 // TestScenarios runs the corpus of testdata/scenarios through both drivers and compares what comes of it. All run on one service, each
 // in a tenant of its own.
 func TestScenarios(t *testing.T) {
+	t.Parallel()
 	all, err := loadScenarios(os.DirFS("../testdata/scenarios"), flightsPlace, turnstonetest.FlightsURL(t))
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(all), 250)

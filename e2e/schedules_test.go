@@ -89,6 +89,7 @@ func (s *system) settled(workflowID string) {
 
 // A schedule runs by the clock: turns with a fresh history in sessions of their own, stored, told of, and marked inactive.
 func TestScheduledRuns(t *testing.T) {
+	t.Parallel()
 	hook, sink := startHooks(t), startSMTPSink(t)
 	s := start(t, allowed(t, hook.url), func(c *app.Config) {
 		c.Workflows.SMTP = app.SMTP{Addr: sink.addr, From: "turnstone@localhost", TLS: "none"}
@@ -206,6 +207,7 @@ func TestTriggeredSchedules(t *testing.T) {
 
 // What a schedule may not say is refused with the field's name, and nothing of it is kept.
 func TestBadSchedules(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	for body, field := range map[string]string{
 		`{"name":"a","message":"m","cron":["0 7 32 * *"]}`:                            "cron[0]",

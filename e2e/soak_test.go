@@ -62,6 +62,7 @@ func soakSize(t *testing.T) (streams int, lasts time.Duration) {
 
 // Every stream is complete, contiguous and ends once, and the gateway holds no more at the end than it did before.
 func TestSoak(t *testing.T) {
+	t.Parallel()
 	slow, err := offline.Start(t.Context(), "127.0.0.1:0", offline.Config{TokenDelay: soakDelay})
 	require.NoError(t, err)
 	t.Cleanup(func() {

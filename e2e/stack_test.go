@@ -2,11 +2,18 @@ package e2e_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strconv"
+	"sync"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone"
 	"github.com/turnstone-run/turnstone/client"
@@ -24,8 +31,19 @@ func TestMain(m *testing.M) {
 	if addr := os.Getenv(relayAddr); addr != "" {
 		os.Exit(serveRelay(addr))
 	}
-	os.Exit(m.Run())
+	// Tests mostly wait: more of them run at once than there are processors, unless the command line says otherwise.
+	if err := flag.Set("test.parallel", strconv.Itoa(max(testsAtOnce, runtime.GOMAXPROCS(0)))); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	if err := os.RemoveAll(programs.folder); err != nil {
+		fmt.Fprintln(os.Stderr, "remove programs:", err)
+	}
+	os.Exit(code)
 }
+
+// testsAtOnce keeps two processors busy and leaves them time for the tests whose bounds are seconds.
+const testsAtOnce = 12
 
 // The test binary started with these variables is a Temporal server, so that a test can kill one without another program to link.
 const (
@@ -49,6 +67,35 @@ func serveTemporal(folder string) int {
 		return 1
 	}
 	return 0
+}
+
+// programs are the binaries of [build], by the source that they were made of.
+var programs struct {
+	sync.Mutex
+
+	folder string
+	made   map[string]string
+}
+
+// build makes a binary out of a package or file, once for all tests.
+func build(t testing.TB, source string) string {
+	t.Helper()
+	programs.Lock()
+	defer programs.Unlock()
+	if binary, made := programs.made[source]; made {
+		return binary
+	}
+	if programs.made == nil {
+		var err error
+		programs.folder, err = os.MkdirTemp("", "e2e-programs-")
+		require.NoError(t, err)
+		programs.made = map[string]string{}
+	}
+	binary := filepath.Join(programs.folder, strconv.Itoa(len(programs.made)))
+	out, err := exec.Command("go", "build", "-o", binary, source).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	programs.made[source] = binary
+	return binary
 }
 
 // nothingRemembered is for turns that are to be the same: none of them is answered out of the result cache.

@@ -13,7 +13,7 @@ import (
 )
 
 // TestStatementsOfATurn bounds what a turn with one tool call, from the HTTP door to its last event, asks of the database, so that nobody adds
-// a statement unseen.
+// a statement unseen. No test runs beside it: a slow turn writes its tokens in more statements.
 func TestStatementsOfATurn(t *testing.T) {
 	const turns = 30
 	provider := turnstonetest.NewModel(t, func(x *turnstonetest.Exchange) { notesThenAnswers(x.Body)(x) })

@@ -17,6 +17,7 @@ import (
 // TestTurnsAreFoundByStatus: Temporal finds a turn that failed or waits by its status, and shows the beginning of its message. With
 // fail_workflows the workflow of a failed turn fails.
 func TestTurnsAreFoundByStatus(t *testing.T) {
+	t.Parallel()
 	provider := turnstonetest.NewModel(t, turnstonetest.Call("execute_pipeline", `{"session_id":"x","pipeline":[{"step":"http_request","url":"http://192.0.2.1/orders","method":"POST"}]}`),
 		turnstonetest.Refuse(401, ""))
 	s := start(t, provider.Use, func(c *app.Config) { c.Temporal.FailWorkflows = true })

@@ -41,6 +41,7 @@ func together(fragments ...llmtest.Fragment) turnstonetest.Reply {
 // TestOneTraceOfATurn: a provider that refuses once, two tools side by side, and a sub-agent with a tool of its own, asked for by a caller who is in a trace
 // already: one tree, each thing in it once, nothing more of it by a replay. docs/guides/tracing.md shows this one.
 func TestOneTraceOfATurn(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []agent.Mode{agent.ModeDurable, agent.ModeDirect} {
 		t.Run(string(mode), func(t *testing.T) {
 			receiver := tracetest.Receive(t)

@@ -109,6 +109,7 @@ func runAs(t *testing.T, c *client.Client, req agent.TurnRequest) *agent.AgentSt
 // Nothing of a tenant can be read or changed with another tenant's credential, by whoever knows or guesses its ids: they are as unknown to him
 // as ids that nobody has.
 func TestTenantsAreApart(t *testing.T) {
+	t.Parallel()
 	s := locked(t)
 	ours, ourKey := s.as("acme", "ann", "*")
 	_, theirKey := s.as("globex", "gus", "*")
@@ -210,6 +211,7 @@ func TestTenantsAreApart(t *testing.T) {
 
 // What a credential does not allow is denied, whatever the body says of its sender.
 func TestScopes(t *testing.T) {
+	t.Parallel()
 	s := locked(t)
 	_, reader := s.as("acme", "rita", "turns.read", "results.read")
 	_, other := s.as("acme", "otto", "turns.run:somebody", "turns.read")

@@ -35,7 +35,7 @@ func TestContainerWithoutACluster(t *testing.T) {
 }
 
 // TestCancelReachesTheLocalCallOfAChild: a cancel of the turn that asked ends the request of its sub-agent at once, although the sub-agent's model
-// call is a local activity, which no signal interrupts.
+// call is a local activity, which no signal interrupts. No test runs beside it: at once is two seconds.
 func TestCancelReachesTheLocalCallOfAChild(t *testing.T) {
 	begun, left := make(chan struct{}), make(chan time.Time, 1)
 	helper := turnstonetest.NewModel(t, func(x *turnstonetest.Exchange) {

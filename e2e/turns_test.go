@@ -21,6 +21,7 @@ import (
 )
 
 func TestSimpleTurn(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	out, events := s.run(agent.TurnRequest{Message: "say 20 words"})
 	require.Equal(t, agent.TurnCompleted, out.Status)
@@ -31,6 +32,7 @@ func TestSimpleTurn(t *testing.T) {
 }
 
 func TestParallelToolsKeepTheStreamContiguous(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	out, events := s.run(agent.TurnRequest{Message: "fetch twice flights from NYC to LAX, sort by price, show top 2"})
 	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
@@ -42,6 +44,7 @@ func TestParallelToolsKeepTheStreamContiguous(t *testing.T) {
 }
 
 func TestIdempotencyKeyJoinsTheTurn(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	req := agent.TurnRequest{Message: "say 3 words", IdempotencyKey: "order-1"}
 	first, _ := s.run(req)
@@ -54,7 +57,7 @@ func TestIdempotencyKeyJoinsTheTurn(t *testing.T) {
 }
 
 // TestHistoryDoesNotGrow: turn 1 and turn N of a session, and an answer of 10 and of 10,000 tokens, cost the same history, however model
-// calls run.
+// calls run. No test runs beside it: a slow turn has more workflow tasks.
 func TestHistoryDoesNotGrow(t *testing.T) {
 	for calls, events := range map[agent.ModelCalls]int{agent.ModelCallsLocal: 13, agent.ModelCallsActivity: 23} {
 		t.Run(string(calls), func(t *testing.T) { testHistoryDoesNotGrow(t, calls, events) })
@@ -91,6 +94,7 @@ func testHistoryDoesNotGrow(t *testing.T, calls agent.ModelCalls, events int) {
 }
 
 func TestCancelStopsTheModelAndKeepsWhatWasSaid(t *testing.T) {
+	t.Parallel()
 	for calls, history := range map[agent.ModelCalls]string{agent.ModelCallsActivity: "cancelled_turn", agent.ModelCallsLocal: "cancelled_turn_local"} {
 		t.Run(string(calls), func(t *testing.T) { testCancel(t, calls, history) })
 	}
@@ -133,6 +137,7 @@ func (s *system) awaitText(id agent.TurnID, text string) {
 }
 
 func TestBusySession(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	holder, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "say 400 words slowly", SessionID: "busy"})
 	require.NoError(t, err)
@@ -151,6 +156,7 @@ func TestBusySession(t *testing.T) {
 }
 
 func TestFiftyMessagesAtOnce(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	const n = 50
 	type ended struct {
@@ -195,6 +201,7 @@ func TestFiftyMessagesAtOnce(t *testing.T) {
 }
 
 func TestTurnContinuesAsNew(t *testing.T) {
+	t.Parallel()
 	s := start(t, func(c *app.Config) { c.Turn.ContinueAsNewEvents = 8 })
 	out, _ := s.run(agent.TurnRequest{Message: mainJob})
 	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
@@ -207,6 +214,7 @@ func TestTurnContinuesAsNew(t *testing.T) {
 }
 
 func TestTerminatedTurnGetsItsTerminalEvent(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "say 400 words slowly", SessionID: "t"})
 	require.NoError(t, err)
@@ -226,6 +234,7 @@ func TestTerminatedTurnGetsItsTerminalEvent(t *testing.T) {
 
 // TestMessagesRunInTheOrderInWhichTheyWereAccepted: whoever has an answer to one request before sending the next keeps that order.
 func TestMessagesRunInTheOrderInWhichTheyWereAccepted(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	const n = 20
 	var last agent.Receipt
@@ -244,6 +253,7 @@ func TestMessagesRunInTheOrderInWhichTheyWereAccepted(t *testing.T) {
 }
 
 func TestFullQueueIsAnsweredAtOnce(t *testing.T) {
+	t.Parallel()
 	s := start(t, func(c *app.Config) { c.Turn.QueueLength = 2 })
 	holder, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "say 300 words slowly", SessionID: "full"})
 	require.NoError(t, err)
@@ -260,6 +270,7 @@ func TestFullQueueIsAnsweredAtOnce(t *testing.T) {
 
 // TestApprovalGoesThroughTheDoors: a pipeline that posts waits for a person; a message meanwhile is told so.
 func TestApprovalGoesThroughTheDoors(t *testing.T) {
+	t.Parallel()
 	post := `{"session_id":"x","pipeline":[{"step":"http_request","url":"http://192.0.2.1/orders","method":"POST"}]}`
 	s := start(t, turnstonetest.NewModel(t, turnstonetest.Call("execute_pipeline", post), turnstonetest.Say("a pity")).Use)
 	receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "order it", SessionID: "shop"})
@@ -291,6 +302,7 @@ func TestApprovalGoesThroughTheDoors(t *testing.T) {
 
 // TestLargeResult: rows that are too many for a prompt are behind a cas:// reference, and the result has them all.
 func TestLargeResult(t *testing.T) {
+	t.Parallel()
 	rows := make([]string, 2000)
 	for i := range rows {
 		rows[i] = fmt.Sprintf(`{"id":%d,"name":"row number %d"}`, i, i)
@@ -314,6 +326,7 @@ func TestLargeResult(t *testing.T) {
 }
 
 func TestPrivateAddressesAreRefused(t *testing.T) {
+	t.Parallel()
 	s := start(t, func(c *app.Config) { c.Egress.AllowPrivate = nil })
 	for _, url := range []string{"http://169.254.169.254/latest", "http://127.0.0.1:22/", "http://[::1]/", "http://2130706433/", "http://localhost/"} {
 		out, _ := s.run(agent.TurnRequest{Message: "fetch " + url})
@@ -324,6 +337,7 @@ func TestPrivateAddressesAreRefused(t *testing.T) {
 }
 
 func TestMemoryEventLog(t *testing.T) {
+	t.Parallel()
 	s := start(t, func(c *app.Config) { c.Events.Log = app.LogMemory })
 	out, events := s.run(agent.TurnRequest{Message: mainJob})
 	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)

@@ -31,6 +31,7 @@ func (s *system) asks(tenant, user, session, message string) agent.TurnID {
 
 // TestRetention: the schedule is there, can be watched, paused and run; what is too old goes and the rest stays, of each tenant as its policy says.
 func TestRetention(t *testing.T) {
+	t.Parallel()
 	provider := turnstonetest.NewModel(t, turnstonetest.Say("of no use in a year"))
 	s := start(t, provider.Use, func(c *app.Config) {
 		c.Retention.Keep.Transcripts, c.Retention.Keep.Results = "365d", "365d"
@@ -121,6 +122,7 @@ func (s *system) getAs(tenant, path string) []byte {
 
 // TestErasure: what is kept of one user goes, from the database, the content and Temporal, and the report says so; others are as they were.
 func TestErasure(t *testing.T) {
+	t.Parallel()
 	provider := turnstonetest.NewModel(t, turnstonetest.Say("noted"))
 	s := start(t, provider.Use)
 	const word = "heliotrope" // that only Ann uses

@@ -171,6 +171,7 @@ func (d *definitionDesk) priceWatch() agent.WorkflowDefinition {
 }
 
 func TestDefinedRunSendsMail(t *testing.T) {
+	t.Parallel()
 	d := startDefinitions(t, 0)
 	d.price.Store(500)
 	d.put(d.priceWatch())
@@ -191,6 +192,7 @@ func TestDefinedRunSendsMail(t *testing.T) {
 }
 
 func TestDefinedRunOfACondition(t *testing.T) {
+	t.Parallel()
 	d := startDefinitions(t, 0)
 	d.put(agent.WorkflowDefinition{
 		Nodes: []agent.WorkflowNode{
@@ -207,6 +209,7 @@ func TestDefinedRunOfACondition(t *testing.T) {
 }
 
 func TestDefinedRunOfAnAgent(t *testing.T) {
+	t.Parallel()
 	d := startDefinitions(t, 0)
 	d.put(agent.WorkflowDefinition{
 		Nodes: []agent.WorkflowNode{
@@ -222,6 +225,7 @@ func TestDefinedRunOfAnAgent(t *testing.T) {
 }
 
 func TestDefinedRunContinuesAsNew(t *testing.T) {
+	t.Parallel()
 	d := startDefinitions(t, 30)
 	watch := d.priceWatch()
 	watch.Nodes = append(watch.Nodes,
@@ -238,6 +242,7 @@ func TestDefinedRunContinuesAsNew(t *testing.T) {
 }
 
 func TestDefinedRunIsCancelled(t *testing.T) {
+	t.Parallel()
 	d := startDefinitions(t, 0)
 	d.put(agent.WorkflowDefinition{
 		Nodes: []agent.WorkflowNode{
@@ -272,6 +277,7 @@ func (d scheduledDefinition) Workflows(context.Context, agent.WorkflowQuery) (ag
 }
 
 func TestScheduleStartsRuns(t *testing.T) {
+	t.Parallel()
 	d := startDefinitions(t, 0)
 	d.price.Store(500)
 	def := d.priceWatch()
