@@ -24,9 +24,8 @@ const childPrefix = "turn/"
 const flightsPlace = "{flights}"
 
 // TestScenarios runs the corpus of testdata/scenarios through both drivers and compares what comes of it. All run on one service, each
-// in a tenant of its own.
+// in a tenant of its own. No other test runs beside it: some programs of scenarios run to their bound of seconds, or of the memory of the process.
 func TestScenarios(t *testing.T) {
-	t.Parallel()
 	all, err := loadScenarios(os.DirFS("../testdata/scenarios"), flightsPlace, turnstonetest.FlightsURL(t))
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(all), 250)
