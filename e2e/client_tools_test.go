@@ -3,11 +3,7 @@
 package e2e_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -211,19 +207,9 @@ func TestClientToolSurvivesRestart(t *testing.T) {
 // between them are one turn.
 func TestClientToolsOfClients(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("..", "internal", "gateway", "openai", "testdata", "client"))))
 	provider := turnstonetest.NewModel(t, adds)
 	s := start(t, provider.Use)
-	for _, args := range [][]string{{"npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"}, {"node", "tools.mjs"}} {
-		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
-		cmd.Dir = dir
-		cmd.Env = append(cmd.Environ(), "BASE_URL=http://"+s.HTTPAddr()+"/v1", "MODEL=analyst")
-		var out bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &out
-		require.NoError(t, cmd.Run(), "%s: %s", strings.Join(args, " "), &out)
-		t.Log(out.String())
-	}
+	runClientScript(t, "tools.mjs", "BASE_URL=http://"+s.HTTPAddr()+"/v1", "MODEL=analyst")
 	const clients, more = 8, 2 // of the script: a turn whose answer came twice, and one that begins with the whole conversation
 	require.Equal(t, clients+more, s.number(`SELECT count(*) FROM turns`))
 	require.Equal(t, clients+1, s.number(`SELECT count(*) FROM approvals WHERE kind = 'client_tool' AND decision = 'provide'`))

@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"bytes"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -56,27 +55,35 @@ func startRefusing(t *testing.T) *refusing {
 	return p
 }
 
+// runClientScript runs a script of internal/gateway/openai/testdata/client beside the client libraries that it uses.
+func runClientScript(t *testing.T, script string, env ...string) {
+	t.Helper()
+	source := filepath.Join("..", "internal", "gateway", "openai", "testdata", "client")
+	run := func(dir string, args ...string) {
+		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+		cmd.Dir = dir
+		cmd.Env = append(cmd.Environ(), env...)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s: %s", strings.Join(args, " "), out)
+		t.Logf("%s", out)
+	}
+	run(makeOnce(t, source, func(path string) {
+		require.NoError(t, os.CopyFS(path, os.DirFS(source)))
+		run(path, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	}), "node", script)
+}
+
 // TestClientsDoNotMultiply: one call of each client library, with the retries that it comes with, is one turn. A provider that fails gets the requests
 // that the agent's policy says and no more, and a person is asked once.
 func TestClientsDoNotMultiply(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("..", "internal", "gateway", "openai", "testdata", "client"))))
 	p := startRefusing(t)
 	s := start(t, func(c *app.Config) {
 		c.LLM.Provider, c.LLM.Model, c.LLM.APIKey = app.ProviderOpenAI, llmtest.ModelName, "test-key"
 		c.LLM.BaseURL, c.LLM.MaxRetries = llmtest.OpenAI{}.BaseURL(p.URL), 1
 	})
-	for _, args := range [][]string{{"npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"}, {"node", "retries.mjs"}} {
-		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
-		cmd.Dir = dir
-		cmd.Env = append(cmd.Environ(), "BASE_URL=http://"+s.HTTPAddr()+"/v1", "MODELS=analyst",
-			"PROMPTS=refuse 429 for {client},refuse 500 for {client},refuse 503 for {client},purchase for {client}")
-		var out bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &out
-		require.NoError(t, cmd.Run(), "%s: %s", strings.Join(args, " "), &out)
-		t.Log(out.String())
-	}
+	runClientScript(t, "retries.mjs", "BASE_URL=http://"+s.HTTPAddr()+"/v1", "MODELS=analyst",
+		"PROMPTS=refuse 429 for {client},refuse 500 for {client},refuse 503 for {client},purchase for {client}")
 	require.Len(t, p.asked, 4*6)
 	for what, n := range p.asked {
 		want := 1 + s.set.LLM.MaxRetries

@@ -69,7 +69,7 @@ func serveTemporal(folder string) int {
 	return 0
 }
 
-// programs are the binaries of [build], by the source that they were made of.
+// programs are what tests run and [makeOnce] made, by what it was made of.
 var programs struct {
 	sync.Mutex
 
@@ -77,13 +77,13 @@ var programs struct {
 	made   map[string]string
 }
 
-// build makes a binary out of a package or file, once for all tests.
-func build(t testing.TB, source string) string {
+// makeOnce returns the path at which the first caller for a source had a program made, for all tests of the process.
+func makeOnce(t testing.TB, source string, makeProgram func(path string)) string {
 	t.Helper()
 	programs.Lock()
 	defer programs.Unlock()
-	if binary, made := programs.made[source]; made {
-		return binary
+	if path, made := programs.made[source]; made {
+		return path
 	}
 	if programs.made == nil {
 		var err error
@@ -91,11 +91,19 @@ func build(t testing.TB, source string) string {
 		require.NoError(t, err)
 		programs.made = map[string]string{}
 	}
-	binary := filepath.Join(programs.folder, strconv.Itoa(len(programs.made)))
-	out, err := exec.Command("go", "build", "-o", binary, source).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	programs.made[source] = binary
-	return binary
+	path := filepath.Join(programs.folder, strconv.Itoa(len(programs.made)))
+	makeProgram(path)
+	programs.made[source] = path
+	return path
+}
+
+// build makes a binary out of a package or file.
+func build(t testing.TB, source string) string {
+	t.Helper()
+	return makeOnce(t, source, func(path string) {
+		out, err := exec.Command("go", "build", "-o", path, source).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	})
 }
 
 // nothingRemembered is for turns that are to be the same: none of them is answered out of the result cache.
