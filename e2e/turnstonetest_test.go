@@ -13,7 +13,6 @@ import (
 
 // TestStackOfATest is the example of docs/guides/extending.md: a tool of one's own in the whole runtime.
 func TestStackOfATest(t *testing.T) {
-	t.Parallel()
 	clock := turnstone.Tool("local_time", "Tells the time in a zone.", func(_ context.Context, in struct {
 		Zone string `json:"zone"`
 	},
