@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 }
 
 // testsAtOnce keeps two processors busy and leaves them time for the tests whose bounds are seconds.
-const testsAtOnce = 10
+const testsAtOnce = 8
 
 // The test binary started with these variables is a Temporal server, so that a test can kill one without another program to link.
 const (
