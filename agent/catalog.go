@@ -140,7 +140,8 @@ type ManifestFile struct {
 type ApplyRequest struct {
 	Files        []ManifestFile
 	Delete       []DocumentKey // deleted as well
-	BaseRevision int64         // what the edit started from: a document that changed since is a conflict; 0: not checked
+	BaseRevision int64         // what the edit started from: a document that changed since is a conflict; 0: not checked, unless FromEmpty
+	FromEmpty    bool          // the edit started from revision 0: a document that was applied since is a conflict
 	Prune        bool          // delete the documents of this source that the files do not hold
 	PruneTenant  string        // of this tenant alone; empty: of all
 	DryRun       bool          // say what would change

@@ -44,7 +44,10 @@ func (c *Client) Document(ctx context.Context, key agent.DocumentKey) (agent.Doc
 // The source is the API, whatever the request says.
 func (c *Client) Apply(ctx context.Context, r agent.ApplyRequest) (agent.ApplyResult, error) {
 	body := gateway.ApplyBody{
-		Delete: r.Delete, BaseRevision: r.BaseRevision, Prune: r.Prune, DryRun: r.DryRun, Publish: r.Publish, By: r.By, Comment: r.Comment,
+		Delete: r.Delete, Prune: r.Prune, DryRun: r.DryRun, Publish: r.Publish, By: r.By, Comment: r.Comment,
+	}
+	if r.BaseRevision != 0 || r.FromEmpty {
+		body.BaseRevision = &r.BaseRevision
 	}
 	for _, f := range r.Files {
 		if !utf8.Valid(f.Data) { // JSON text cannot hold it, and would hold something else without a word

@@ -245,7 +245,7 @@ func (r *Registry) checkEditable(s *snapshot, req *agent.ApplyRequest, k agent.D
 	if there {
 		last = e.doc.Revision
 	}
-	if req.BaseRevision > 0 && last > req.BaseRevision {
+	if (req.BaseRevision > 0 || req.FromEmpty) && last > req.BaseRevision {
 		return agent.FieldErrorf(agent.CodeConflict, "base_revision", "%s changed at revision %d, after %d", k, last, req.BaseRevision)
 	}
 	if r.cfg.Folder && there && e.doc.Source == agent.SourceFolder && req.Source != agent.SourceFolder {

@@ -47,14 +47,19 @@ func TestApply(t *testing.T) {
 
 func TestApplyConflicts(t *testing.T) {
 	w := newWorld(t)
-	first := w.apply(agentDoc("", "a", "")).Revision
-	w.apply(agentDoc("", "b", ""))
+	empty := func(r *agent.ApplyRequest) { r.FromEmpty = true }
+	first, err := w.try(agentDoc("", "a", ""), empty)
+	require.NoError(t, err)
+	_, err = w.try(agentDoc("", "a", "description: at the same time"), empty)
+	require.ErrorContains(t, err, "AgentInstance default/a changed at revision 1, after 0")
+	_, err = w.try(agentDoc("", "b", ""), empty)
+	require.NoError(t, err, "b was not there")
 	base := func(revision int64) func(*agent.ApplyRequest) {
 		return func(r *agent.ApplyRequest) { r.BaseRevision = revision }
 	}
-	_, err := w.try(agentDoc("", "a", "description: mine"), base(first))
+	_, err = w.try(agentDoc("", "a", "description: mine"), base(first.Revision))
 	require.NoError(t, err, "b changed since, a did not")
-	_, err = w.try(agentDoc("", "a", "description: yours"), base(first))
+	_, err = w.try(agentDoc("", "a", "description: yours"), base(first.Revision))
 	require.Equal(t, agent.CodeConflict, agent.CodeOf(err))
 	require.ErrorContains(t, err, "AgentInstance default/a changed at revision 3, after 1")
 
@@ -62,7 +67,7 @@ func TestApplyConflicts(t *testing.T) {
 	require.ErrorContains(t, err, "base_revision: is 99, but the newest revision is 3")
 
 	key := agentKey("default", "a")
-	_, err = w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{key}, BaseRevision: first})
+	_, err = w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{key}, BaseRevision: first.Revision})
 	require.Equal(t, agent.CodeConflict, agent.CodeOf(err))
 	require.NoError(t, w.delete(key))
 	_, err = w.try(agentDoc("", "a", ""), base(3))

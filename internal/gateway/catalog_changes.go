@@ -80,7 +80,7 @@ func (g *Gateway) allowApply(ctx context.Context, caller identity, r *agent.Appl
 		}
 	}
 	if r.BaseRevision == 0 {
-		r.BaseRevision = planned.Revision
+		r.BaseRevision, r.FromEmpty = planned.Revision, planned.Revision == 0
 	}
 	return nil
 }

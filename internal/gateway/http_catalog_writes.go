@@ -21,7 +21,7 @@ type ApplyBody struct {
 	Files        []ManifestBody      `json:"files,omitempty"`
 	Documents    []json.RawMessage   `json:"documents,omitempty"` // inline
 	Delete       []agent.DocumentKey `json:"delete,omitempty"`
-	BaseRevision int64               `json:"base_revision,omitempty"`
+	BaseRevision *int64              `json:"base_revision,omitempty"` // nil: not checked
 	Prune        bool                `json:"prune,omitempty"`
 	DryRun       bool                `json:"dry_run,omitempty"`
 	Publish      bool                `json:"publish,omitempty"`
@@ -32,7 +32,10 @@ type ApplyBody struct {
 // request returns the request with a manifest for each inline document, so that faults name the document.
 func (b *ApplyBody) request() (agent.ApplyRequest, error) {
 	r := agent.ApplyRequest{
-		Delete: b.Delete, BaseRevision: b.BaseRevision, Prune: b.Prune, DryRun: b.DryRun, Publish: b.Publish, By: b.By, Comment: b.Comment,
+		Delete: b.Delete, Prune: b.Prune, DryRun: b.DryRun, Publish: b.Publish, By: b.By, Comment: b.Comment,
+	}
+	if b.BaseRevision != nil {
+		r.BaseRevision, r.FromEmpty = *b.BaseRevision, *b.BaseRevision == 0
 	}
 	for _, f := range b.Files {
 		r.Files = append(r.Files, agent.ManifestFile{Name: f.Name, Data: []byte(f.Data)})
@@ -92,6 +95,7 @@ func (c *Call) readManifest() (agent.ApplyRequest, error) {
 		BaseRevision: q.number("base_revision"), Prune: q.bool("prune"), DryRun: q.bool("dry_run"), Publish: q.bool("publish"),
 		By: q.text("by", maxText), Comment: q.text("comment", maxComment),
 	}
+	request.FromEmpty = q.values.Has("base_revision") && request.BaseRevision == 0
 	name := q.text("name", maxToken)
 	if err := q.end(); err != nil {
 		return request, err

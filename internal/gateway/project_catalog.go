@@ -94,7 +94,7 @@ func applyFromProto(p *pb.ApplyRequest) agent.ApplyRequest {
 		Files: eachOf(p.GetManifests(), func(m *pb.Manifest) agent.ManifestFile {
 			return agent.ManifestFile{Name: m.GetName(), Data: m.GetData()}
 		}),
-		Delete: eachOf(p.GetDelete(), keyFromProto), BaseRevision: p.GetBaseRevision(), Prune: p.GetPrune(), DryRun: p.GetDryRun(),
+		Delete: eachOf(p.GetDelete(), keyFromProto), BaseRevision: p.GetBaseRevision(), FromEmpty: p.GetFromEmpty(), Prune: p.GetPrune(), DryRun: p.GetDryRun(),
 		Publish: p.GetPublish(), By: p.GetBy(), Comment: p.GetComment(),
 	}
 }

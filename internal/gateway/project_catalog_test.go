@@ -96,12 +96,12 @@ func TestCatalogProjection(t *testing.T) {
 func TestApplyRequestOfProto(t *testing.T) {
 	got := applyFromProto(&pb.ApplyRequest{
 		Manifests: []*pb.Manifest{{Name: "n", Data: []byte("d")}, nil}, Delete: []*pb.DocumentKey{{Kind: "k", Tenant: "t", Name: "n", Version: "v"}},
-		BaseRevision: 3, Prune: true, DryRun: true, Publish: true, By: "b", Comment: "c",
+		BaseRevision: 3, FromEmpty: true, Prune: true, DryRun: true, Publish: true, By: "b", Comment: "c",
 	})
 	require.Equal(t, agent.ApplyRequest{
 		Files:        []agent.ManifestFile{{Name: "n", Data: []byte("d")}, {}},
 		Delete:       []agent.DocumentKey{{Kind: "k", Tenant: "t", Name: "n", Version: "v"}},
-		BaseRevision: 3, Prune: true, DryRun: true, Publish: true, By: "b", Comment: "c",
+		BaseRevision: 3, FromEmpty: true, Prune: true, DryRun: true, Publish: true, By: "b", Comment: "c",
 	}, got)
 	require.Equal(t, agent.DocumentKey{}, keyFromProto(nil))
 }

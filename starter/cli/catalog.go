@@ -93,11 +93,15 @@ func (a *app) author(flag string) string {
 type changeFlags struct {
 	dryRun      bool
 	base        int64
+	fromEmpty   bool // the flag says 0
 	by, comment string
 }
 
 func (f *changeFlags) register(cmd *cobra.Command) {
-	cmd.PreRunE = func(*cobra.Command, []string) error { return requireMin("base-revision", f.base, 0) }
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		f.fromEmpty = cmd.Flags().Changed("base-revision") && f.base == 0
+		return requireMin("base-revision", f.base, 0)
+	}
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would change, and change nothing")
 	cmd.Flags().Int64Var(&f.base, "base-revision", 0, "refuse when a document has changed since this revision")
 	cmd.Flags().StringVar(&f.by, "by", "", "who, for the record (default: the user of this machine)")

@@ -30,7 +30,7 @@ func (a *app) applyCommand() *cobra.Command {
 				return agent.ApplyResult{}, err
 			}
 			return c.Apply(ctx, agent.ApplyRequest{
-				Files: files, BaseRevision: f.base, Prune: prune, DryRun: f.dryRun, Publish: publish, By: a.author(f.by), Comment: f.comment,
+				Files: files, BaseRevision: f.base, FromEmpty: f.fromEmpty, Prune: prune, DryRun: f.dryRun, Publish: publish, By: a.author(f.by), Comment: f.comment,
 			})
 		}, applyText),
 	}

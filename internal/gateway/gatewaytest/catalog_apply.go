@@ -50,7 +50,7 @@ func (c *Catalog) Apply(_ context.Context, r agent.ApplyRequest) (agent.ApplyRes
 		d := &wanted[i]
 		change := agent.DocumentChange{DocumentKey: d.DocumentKey, Action: agent.ActionCreated, After: d.Body}
 		if known := c.find(d.DocumentKey); known != nil {
-			if r.BaseRevision > 0 && known.Revision > r.BaseRevision {
+			if (r.BaseRevision > 0 || r.FromEmpty) && known.Revision > r.BaseRevision {
 				return agent.ApplyResult{}, conflict(known)
 			}
 			change.Action, change.Before = agent.ActionUpdated, known.Body
@@ -76,7 +76,7 @@ func (c *Catalog) Apply(_ context.Context, r agent.ApplyRequest) (agent.ApplyRes
 		if known == nil {
 			return agent.ApplyResult{}, agent.Errorf(agent.CodeNotFound, "", "there is no %s", key)
 		}
-		if r.BaseRevision > 0 && known.Revision > r.BaseRevision {
+		if (r.BaseRevision > 0 || r.FromEmpty) && known.Revision > r.BaseRevision {
 			return agent.ApplyResult{}, conflict(known)
 		}
 		out.Changes = append(out.Changes, agent.DocumentChange{DocumentKey: key, Action: agent.ActionDeleted, Before: known.Body})

@@ -661,7 +661,7 @@ type ApplyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most 1,000.
 	Manifests []*Manifest `protobuf:"bytes,1,rep,name=manifests,proto3" json:"manifests,omitempty"`
-	// What the edit started from: a document that changed since is a conflict. 0: not checked.
+	// What the edit started from: a document that changed since is a conflict. 0: not checked, unless from_empty.
 	BaseRevision int64 `protobuf:"varint,2,opt,name=base_revision,json=baseRevision,proto3" json:"base_revision,omitempty"`
 	// Delete what was applied through this API and is not in the manifests.
 	Prune bool `protobuf:"varint,3,opt,name=prune,proto3" json:"prune,omitempty"`
@@ -672,7 +672,9 @@ type ApplyRequest struct {
 	By      string `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
 	Comment string `protobuf:"bytes,7,opt,name=comment,proto3" json:"comment,omitempty"`
 	// Deleted in the same change; at most 1,000.
-	Delete        []*DocumentKey `protobuf:"bytes,8,rep,name=delete,proto3" json:"delete,omitempty"`
+	Delete []*DocumentKey `protobuf:"bytes,8,rep,name=delete,proto3" json:"delete,omitempty"`
+	// The edit started from revision 0: a document that was applied since is a conflict.
+	FromEmpty     bool `protobuf:"varint,9,opt,name=from_empty,json=fromEmpty,proto3" json:"from_empty,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -761,6 +763,13 @@ func (x *ApplyRequest) GetDelete() []*DocumentKey {
 		return x.Delete
 	}
 	return nil
+}
+
+func (x *ApplyRequest) GetFromEmpty() bool {
+	if x != nil {
+		return x.FromEmpty
+	}
+	return false
 }
 
 // ApplyResponse says what changed.
@@ -1938,7 +1947,7 @@ const file_turnstone_v1_catalog_proto_rawDesc = "" +
 	"updated_by\x18\x06 \x01(\tR\tupdatedBy\"2\n" +
 	"\bManifest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"\x8f\x02\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"\xae\x02\n" +
 	"\fApplyRequest\x124\n" +
 	"\tmanifests\x18\x01 \x03(\v2\x16.turnstone.v1.ManifestR\tmanifests\x12#\n" +
 	"\rbase_revision\x18\x02 \x01(\x03R\fbaseRevision\x12\x14\n" +
@@ -1947,7 +1956,9 @@ const file_turnstone_v1_catalog_proto_rawDesc = "" +
 	"\apublish\x18\x05 \x01(\bR\apublish\x12\x0e\n" +
 	"\x02by\x18\x06 \x01(\tR\x02by\x12\x18\n" +
 	"\acomment\x18\a \x01(\tR\acomment\x121\n" +
-	"\x06delete\x18\b \x03(\v2\x19.turnstone.v1.DocumentKeyR\x06delete\"|\n" +
+	"\x06delete\x18\b \x03(\v2\x19.turnstone.v1.DocumentKeyR\x06delete\x12\x1d\n" +
+	"\n" +
+	"from_empty\x18\t \x01(\bR\tfromEmpty\"|\n" +
 	"\rApplyResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x17\n" +
 	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x126\n" +
