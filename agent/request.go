@@ -103,6 +103,39 @@ type TurnRequest struct {
 
 	Approvals ApprovalPolicy `json:"-"` // set by the channel or the schedule, not by a caller
 	Rerun     *Rerun         `json:"-"` // of another turn, whose input this request repeats; nil: of none
+	Draft     *Draft         `json:"-"` // answers in place of the catalog's agent; nil: there is none
+}
+
+// Draft is an agent's document that a turn tries before it is applied.
+type Draft struct {
+	Text string // YAML or JSON: one AgentInstance
+
+	// Set by the catalog, which compiles the text and does not list it.
+	Agent    string
+	PlanHash string
+	Revision int64 // of the catalog that the plan was compiled with
+}
+
+// newDraft returns the draft of a text, nil if the text is empty.
+func newDraft(text string) *Draft {
+	if text == "" {
+		return nil
+	}
+	return &Draft{Text: text}
+}
+
+// TurnBody is the body of POST /v1/turns: a request, and the draft of the agent that answers it if the caller tries one.
+type TurnBody struct {
+	TurnRequest
+
+	Draft string `json:"draft,omitempty"` // an AgentInstance as YAML or JSON, for this turn alone
+}
+
+// Request returns the request with its draft.
+func (b *TurnBody) Request() TurnRequest {
+	r := b.TurnRequest
+	r.Draft = newDraft(b.Draft)
+	return r
 }
 
 // InvocationContext is the envelope that routing sees.

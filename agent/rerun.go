@@ -35,6 +35,7 @@ type RerunRequest struct {
 	Agent          string             `json:"agent,omitempty"`
 	Model          string             `json:"model,omitempty"`
 	Prompt         string             `json:"prompt,omitempty"`     // the system prompt instead of the agent's, for this turn alone
+	Draft          string             `json:"draft,omitempty"`      // as in [TurnBody]
 	SessionID      SessionID          `json:"session_id,omitempty"` // of the branch; empty: named after the new turn
 	TurnID         TurnID             `json:"turn_id,omitempty"`
 	IdempotencyKey string             `json:"idempotency_key,omitempty"`
@@ -51,7 +52,7 @@ func (r *RerunRequest) TurnRequest() TurnRequest {
 	t := TurnRequest{
 		TurnID: r.TurnID, Agent: r.Agent, SessionID: r.SessionID, History: r.History, Mode: r.Mode, Model: r.Model, Limits: r.Limits,
 		IdempotencyKey: r.IdempotencyKey, OutputSchema: r.OutputSchema, ClientTools: r.ClientTools,
-		Rerun: &Rerun{FromStep: r.FromStep, Prompt: r.Prompt},
+		Rerun: &Rerun{FromStep: r.FromStep, Prompt: r.Prompt}, Draft: newDraft(r.Draft),
 	}
 	if r.Context != nil {
 		t.Context = *r.Context

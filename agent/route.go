@@ -17,6 +17,7 @@ const (
 	RouteNamed   RouteReason = "named"   // the request names it
 	RouteRuled   RouteReason = "rule"    // a rule matched
 	RouteDefault RouteReason = "default" // the tenant's default agent
+	RouteDraft   RouteReason = "draft"   // the request brings a draft of it
 )
 
 // RouteDecision is which agent answers, and why. It is the body of a route event.

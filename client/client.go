@@ -93,10 +93,17 @@ func New(cfg Config) (*Client, error) {
 // Start submits a turn and returns without waiting for it. A request without an idempotency key gets one, so that the HTTP
 // client's own retry of a lost connection never starts a second turn.
 func (c *Client) Start(ctx context.Context, r agent.TurnRequest) (agent.Receipt, error) {
+	return c.Try(ctx, "", r)
+}
+
+// Try is Start with a draft: an AgentInstance as YAML or JSON text, which answers this turn without being applied. It takes the right to apply it.
+func (c *Client) Try(ctx context.Context, draft string, r agent.TurnRequest) (agent.Receipt, error) {
 	if r.IdempotencyKey == "" {
 		r.IdempotencyKey = uuid.NewString()
 	}
-	return call[agent.Receipt](ctx, c, request{method: http.MethodPost, path: []string{"turns"}, query: url.Values{"wait": {"false"}}, body: r})
+	return call[agent.Receipt](ctx, c, request{
+		method: http.MethodPost, path: []string{"turns"}, query: url.Values{"wait": {"false"}}, body: agent.TurnBody{TurnRequest: r, Draft: draft},
+	})
 }
 
 // Turn is the state of a turn and, once it has ended, its output.
@@ -112,6 +119,7 @@ type Turn struct {
 	Pending        []agent.Approval       `json:"pending"`
 	RerunOf        agent.TurnID           `json:"rerun_of"` // empty: it reruns no turn
 	FromStep       int                    `json:"from_step"`
+	Draft          bool                   `json:"draft"` // its agent is a draft, which is not in the catalog
 	Output         *agent.AgentStepOutput `json:"-"`
 }
 

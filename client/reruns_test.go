@@ -23,6 +23,13 @@ func TestRerunAndFork(t *testing.T) {
 	require.NotEmpty(t, sent.IdempotencyKey, "a lost connection does not make two of it")
 	require.Equal(t, 2, sent.Rerun.FromStep)
 
+	r, err = c.Try(t.Context(), "kind: AgentInstance\nname: new\n", agent.TurnRequest{Message: "x"})
+	require.NoError(t, err)
+	require.Equal(t, "new", rt.Submitted()[2].Request.Draft.Agent)
+	tried, err := c.Turn(t.Context(), r.TurnID)
+	require.NoError(t, err)
+	require.True(t, tried.Draft)
+
 	forked, err := c.Fork(t.Context(), agent.Fork{From: "s1", TurnID: "t1", SessionID: "branch"})
 	require.NoError(t, err)
 	require.Equal(t, agent.SessionForked{SessionID: "branch", ForkedFrom: "s1", TurnID: "t1", Turns: 1, Messages: 1}, forked)

@@ -30,6 +30,9 @@ type Documents interface {
 	Documents(ctx context.Context, q agent.DocumentQuery) (agent.DocumentPage, error)
 	// Apply changes the catalog completely or not at all. [agent.CodeConflict] when a document changed since BaseRevision.
 	Apply(ctx context.Context, r agent.ApplyRequest) (agent.ApplyResult, error)
+	// CompileDraft compiles an agent's document that is not in the catalog, and stores the plan. allow is asked before, with the document's key.
+	// [agent.CodeInvalid] with Field "draft", or as for Apply.
+	CompileDraft(ctx context.Context, tenant, text string, allow func(agent.DocumentKey) error) (agent.Draft, error)
 	// Publish compiles an agent and stores the plan. [agent.CodeNotFound] with Field "agent" for an unknown one.
 	Publish(ctx context.Context, tenant, name, by string) (agent.AgentInfo, error)
 	History(ctx context.Context, q agent.HistoryQuery) (agent.HistoryPage, error)

@@ -244,6 +244,9 @@ func (g *Gateway) accept(ctx context.Context, caller identity, e *agent.Envelope
 	if err := r.Validate(int(g.cfg.Limits.BodyBytes)); err != nil {
 		return agent.Receipt{}, err
 	}
+	if err := g.compileDraft(ctx, caller, r); err != nil {
+		return agent.Receipt{}, err
+	}
 	if err := caller.allowRun(r.Agent); err != nil {
 		return agent.Receipt{}, err
 	}

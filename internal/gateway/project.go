@@ -95,14 +95,15 @@ func intFromProto(n *int64) *int {
 }
 
 func requestFromProto(p *pb.TurnRequest) agent.TurnRequest {
-	out := agent.TurnRequest{
+	body := agent.TurnBody{Draft: p.GetDraft(), TurnRequest: agent.TurnRequest{
 		TurnID: agent.TurnID(p.GetTurnId()), Agent: p.GetAgent(), SessionID: agent.SessionID(p.GetSessionId()),
 		Message: p.GetMessage(), Messages: eachOf(p.GetMessages(), messageFromProto),
 		Context: contextFromProto(p.GetContext()),
 		History: agent.History(p.GetHistory()), Mode: agent.Mode(p.GetMode()), Model: p.GetModel(), Channel: p.GetChannel(),
 		IdempotencyKey: p.GetIdempotencyKey(), OutputSchema: rawOf(p.GetOutputSchema()), OnBusy: agent.OnBusy(p.GetOnBusy()),
 		ClientTools: eachOf(p.GetClientTools(), clientToolFromProto),
-	}
+	}}
+	out := body.Request()
 	if l := p.GetLimits(); l != nil {
 		limits := limitsFromProto(l)
 		out.Limits = &limits
@@ -252,6 +253,6 @@ func viewToProto(v *TurnView) *pb.GetTurnResponse {
 		TurnId: utf8(string(v.TurnID)), SessionId: utf8(string(v.SessionID)), StreamId: utf8(v.StreamID), Tenant: utf8(v.Tenant),
 		Agent: utf8(v.Agent), State: utf8(v.State), StartedAt: timeToProto(v.StartedAt), LastEventIndex: v.Tail.LastIndex,
 		Pending: each(v.Pending, approvalToProto), Result: outputToProto(v.Output), Mode: utf8(string(v.Mode)), Fallback: utf8(string(v.Fallback)),
-		RerunOf: utf8(string(v.RerunOf)), FromStep: int64(v.FromStep),
+		RerunOf: utf8(string(v.RerunOf)), FromStep: int64(v.FromStep), Draft: v.Draft,
 	}
 }

@@ -189,7 +189,8 @@ func TestFindProjection(t *testing.T) {
 func TestRequestProjection(t *testing.T) {
 	var p pb.TurnRequest
 	(&numbering{}).fillMessage(p.ProtoReflect())
-	requireSame(t, requestFromProto(&p), &p)
+	r := requestFromProto(&p)
+	requireSame(t, agent.TurnBody{TurnRequest: r, Draft: r.Draft.Text}, &p)
 
 	require.Equal(t, agent.TurnRequest{}, requestFromProto(&pb.TurnRequest{}))
 

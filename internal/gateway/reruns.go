@@ -26,7 +26,7 @@ func (s *httpServer) postRerun(c *Call) error {
 	if err := ApplyIdempotencyKey(c.r, &body.IdempotencyKey); err != nil {
 		return err
 	}
-	of := rerunOrigin{c.turnID(), body.FromStep}
+	of := turnOrigin{RerunOf: c.turnID(), FromStep: body.FromStep}
 	return s.answerTurn(c, wait, after, of, func() (agent.Receipt, error) {
 		receipt, tenant, err := s.rerun(c.bounded(), c.caller, "http", of.RerunOf, &body)
 		c.caller.tenant = cmp.Or(c.caller.tenant, tenant)
@@ -35,7 +35,7 @@ func (s *httpServer) postRerun(c *Call) error {
 }
 
 // rerun submits a turn that the caller may read once more, and returns its tenant. The caller must be allowed to run the agent, and to change it if
-// the request has another prompt.
+// the request has another prompt or a draft.
 func (g *Gateway) rerun(
 	ctx context.Context, caller identity, door string, id agent.TurnID, body *agent.RerunRequest,
 ) (receipt agent.Receipt, tenant string, err error) {
@@ -45,6 +45,13 @@ func (g *Gateway) rerun(
 	}
 	caller = caller.inTenantOf(&v)
 	req := body.TurnRequest()
+	if err := caller.checkTenant(req.Context.Tenant, "context.tenant"); err != nil {
+		return receipt, "", err
+	}
+	req.Context.Tenant, req.Channel = v.Tenant, door
+	if err := g.compileDraft(ctx, caller, &req); err != nil {
+		return receipt, "", err
+	}
 	name := cmp.Or(req.Agent, v.Agent)
 	if err := caller.allow(agent.ActionTurnsRun, name); err != nil {
 		return receipt, "", err
@@ -54,10 +61,6 @@ func (g *Gateway) rerun(
 			return receipt, "", err
 		}
 	}
-	if err := caller.checkTenant(req.Context.Tenant, "context.tenant"); err != nil {
-		return receipt, "", err
-	}
-	req.Context.Tenant, req.Channel = v.Tenant, door
 	caller.setUser(&req.Context)
 	if err := req.Validate(int(g.cfg.Limits.BodyBytes)); err != nil {
 		return receipt, "", err

@@ -49,6 +49,7 @@ type TurnView struct {
 	Output    *agent.AgentStepOutput // once finished
 	RerunOf   agent.TurnID           // empty: it reruns no turn
 	FromStep  int                    // of a rerun: the first step that was not taken over; 0: none was
+	Draft     bool                   // its agent is a draft, which is not in the catalog
 }
 
 // endedAt returns about when a finished turn ended, from its start and its execution time.

@@ -21,13 +21,14 @@ type turnState struct {
 	LastEventIndex int64            `json:"last_event_index,omitempty"`
 	Position       *int             `json:"position,omitempty"` // messages: 0 runs at once, 1 is next in line
 	Pending        []agent.Approval `json:"pending,omitempty"`
-	rerunOrigin
+	turnOrigin
 }
 
-// rerunOrigin says which turn a turn reruns, in the JSON of the turn; empty for one that reruns none.
-type rerunOrigin struct {
+// turnOrigin says in the JSON of a turn which turn it reruns, and whether it tries a draft; empty for a turn that does neither.
+type turnOrigin struct {
 	RerunOf  agent.TurnID `json:"rerun_of,omitempty"`
 	FromStep int          `json:"from_step,omitempty"`
+	Draft    bool         `json:"draft,omitempty"`
 }
 
 // turnResult is the JSON of a turn that has ended: its output with the members below.
@@ -37,13 +38,13 @@ type turnResult struct {
 	State    string         `json:"state"`
 	Mode     agent.Mode     `json:"mode,omitempty"`
 	Fallback agent.Fallback `json:"fallback,omitempty"`
-	rerunOrigin
+	turnOrigin
 }
 
 // turnAnswer is the output of a turn that was waited for as JSON.
 type turnAnswer struct {
 	*agent.AgentStepOutput
-	rerunOrigin
+	turnOrigin
 }
 
 // outputBody returns a copy of an output in which every list is present, as [agent.AgentStepOutput] promises.
@@ -69,13 +70,13 @@ func acceptedState(r agent.Receipt, state string) turnState {
 func (v *TurnView) Body() any {
 	if v.Output != nil {
 		return turnResult{
-			AgentStepOutput: *outputBody(v.Output), State: v.State, Mode: v.Mode, Fallback: v.Fallback, rerunOrigin: rerunOrigin{v.RerunOf, v.FromStep},
+			AgentStepOutput: *outputBody(v.Output), State: v.State, Mode: v.Mode, Fallback: v.Fallback, turnOrigin: turnOrigin{v.RerunOf, v.FromStep, v.Draft},
 		}
 	}
 	body := turnState{
 		TurnID: v.TurnID, SessionID: v.SessionID, StreamID: v.StreamID, Agent: v.Agent, Mode: v.Mode, Fallback: v.Fallback, State: v.State,
 		Status:         v.State,
-		LastEventIndex: v.Tail.LastIndex, Pending: v.Pending, rerunOrigin: rerunOrigin{v.RerunOf, v.FromStep},
+		LastEventIndex: v.Tail.LastIndex, Pending: v.Pending, turnOrigin: turnOrigin{v.RerunOf, v.FromStep, v.Draft},
 	}
 	if !v.StartedAt.IsZero() {
 		body.StartedAt = &v.StartedAt

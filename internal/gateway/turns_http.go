@@ -35,14 +35,15 @@ func (s *httpServer) postTurn(c *Call) error {
 	if err != nil {
 		return err
 	}
-	var req agent.TurnRequest
-	if err := c.decode(&req); err != nil {
+	var body agent.TurnBody
+	if err := c.decode(&body); err != nil {
 		return err
 	}
-	if err := ApplyIdempotencyKey(c.r, &req.IdempotencyKey); err != nil {
+	if err := ApplyIdempotencyKey(c.r, &body.IdempotencyKey); err != nil {
 		return err
 	}
-	return s.answerTurn(c, wait, after, rerunOrigin{}, func() (agent.Receipt, error) {
+	req := body.Request()
+	return s.answerTurn(c, wait, after, turnOrigin{}, func() (agent.Receipt, error) {
 		receipt, err := s.submit(c.bounded(), c.caller, "http", &req)
 		if c.caller.tenant == "" {
 			c.caller.tenant = req.Context.Tenant
@@ -52,7 +53,7 @@ func (s *httpServer) postTurn(c *Call) error {
 }
 
 // answerTurn submits a turn, then waits for it, streams its events, or does neither.
-func (s *httpServer) answerTurn(c *Call, wait bool, after int64, of rerunOrigin, submit func() (agent.Receipt, error)) error {
+func (s *httpServer) answerTurn(c *Call, wait bool, after int64, of turnOrigin, submit func() (agent.Receipt, error)) error {
 	if wait {
 		// Before the turn exists: a refusal must mean that nothing runs.
 		leave, err := s.enter()
@@ -69,7 +70,7 @@ func (s *httpServer) answerTurn(c *Call, wait bool, after int64, of rerunOrigin,
 	switch {
 	case !wait:
 		body := acceptedState(receipt, "")
-		body.rerunOrigin = of
+		body.turnOrigin = of
 		s.write(c.w, http.StatusAccepted, body)
 		return nil
 	case wantsEvents(c.r):
@@ -104,7 +105,7 @@ func (c *Call) setTurnHeaders(id agent.TurnID) {
 
 // awaitSubmitted answers with the output, or with 202 when a person is needed, the wait was long enough, the gateway closes, or the events
 // cannot be read: the turn was accepted and goes on in all of them.
-func (s *httpServer) awaitSubmitted(c *Call, receipt agent.Receipt, of rerunOrigin) error {
+func (s *httpServer) awaitSubmitted(c *Call, receipt agent.Receipt, of turnOrigin) error {
 	ctx, cancel := s.whileOpen(c.r.Context())
 	defer cancel()
 	ctx, cancelWait := context.WithTimeout(ctx, s.cfg.Limits.WaitTimeout)
@@ -117,13 +118,13 @@ func (s *httpServer) awaitSubmitted(c *Call, receipt agent.Receipt, of rerunOrig
 			s.cfg.Logger.Warn("wait for a turn", zap.String("turn", string(receipt.TurnID)), zap.Error(err))
 		}
 		body := acceptedState(receipt, agent.StateRunning)
-		body.rerunOrigin = of
+		body.turnOrigin = of
 		s.write(c.w, http.StatusAccepted, body)
 	case end.Output != nil:
 		s.write(c.w, http.StatusOK, turnAnswer{outputBody(end.Output), of})
 	default:
 		body := stateOf(receipt, agent.StateWaiting)
-		body.Pending, body.rerunOrigin = end.Pending, of
+		body.Pending, body.turnOrigin = end.Pending, of
 		s.write(c.w, http.StatusAccepted, body)
 	}
 	return nil

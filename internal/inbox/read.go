@@ -42,7 +42,7 @@ func (b *Inbox) Turn(ctx context.Context, tenant string, id agent.TurnID) (gatew
 		TurnID: id, SessionID: t.Record.SessionID, StreamID: string(id), Tenant: t.Record.Tenant, Agent: t.Record.Agent, State: t.State,
 		UserID: t.Record.UserID,
 		Mode:   cmp.Or(t.Record.Mode, agent.ModeDurable), Fallback: t.Record.Fallback, StartedAt: t.StartedAt, Output: t.Output,
-		RerunOf: t.RerunOf, FromStep: t.FromStep,
+		RerunOf: t.RerunOf, FromStep: t.FromStep, Draft: t.Record.Route != nil && t.Record.Route.Reason == agent.RouteDraft,
 	}
 	if v.Tail, err = b.Turns.Log.Tail(ctx, string(id)); err != nil {
 		return gateway.TurnView{}, err

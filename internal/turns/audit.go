@@ -27,6 +27,7 @@ type auditDetail struct {
 	Joined    bool            `json:"joined,omitempty"`
 	RerunOf   agent.TurnID    `json:"rerun_of,omitempty"`
 	Prompt    bool            `json:"prompt,omitempty"` // the rerun has another system prompt than its agent
+	Draft     bool            `json:"draft,omitempty"`  // the agent is a draft, which is not in the catalog
 
 	Error agent.Code `json:"error,omitempty"`
 	Field string     `json:"field,omitempty"`
@@ -41,7 +42,7 @@ func (s *submission) audit(receipt agent.Receipt, err error) {
 		Credential: caller.Credential, Action: agent.ActionTurnsRun, Resource: "agent/" + s.agent, Outcome: agent.AuditAllowed,
 		Channel: cmp.Or(e.Channel, e.Request.Channel), RequestID: e.RequestID, Remote: e.Remote,
 	}
-	detail := auditDetail{UserID: s.req.Context.UserID, Mode: s.mode, ModeBy: s.modeSource, RerunOf: rerunOf(&s.req)}
+	detail := auditDetail{UserID: s.req.Context.UserID, Mode: s.mode, ModeBy: s.modeSource, RerunOf: rerunOf(&s.req), Draft: s.req.Draft != nil}
 	detail.Prompt = detail.RerunOf != "" && s.req.Rerun.Prompt != ""
 	switch code := agent.CodeOf(err); code {
 	case "":

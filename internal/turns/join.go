@@ -42,7 +42,7 @@ func (s *submission) findExisting(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	if err := cmp.Or(s.checkSameTurn(&t), s.checkSamePrompt(ctx, &t)); err != nil {
+	if err := cmp.Or(s.checkSameTurn(&t), s.checkSamePlan(ctx, &t)); err != nil {
 		return err
 	}
 	s.existing, s.mode, s.modeSource = &t, cmp.Or(t.Record.Mode, agent.ModeDurable), ""
@@ -131,9 +131,15 @@ func errOtherRequest() error {
 	return agent.FieldErrorf(agent.CodeConflict, fieldKey, "was used by another request")
 }
 
-// checkSamePrompt refuses a rerun that is named by an idempotency key and has another system prompt than the request asks for.
-func (s *submission) checkSamePrompt(ctx context.Context, t *agent.TurnState) error {
-	if s.idField != fieldKey || s.req.Rerun == nil || s.req.Rerun.Prompt == "" {
+// checkSamePlan refuses a turn that is named by an idempotency key and has another draft or, as a rerun, another system prompt than the request.
+func (s *submission) checkSamePlan(ctx context.Context, t *agent.TurnState) error {
+	hasPrompt := s.req.Rerun != nil && s.req.Rerun.Prompt != ""
+	switch {
+	case s.idField != fieldKey:
+		return nil
+	case !hasPrompt && s.req.Draft != nil && s.req.Draft.PlanHash != t.Record.PlanHash:
+		return errOtherRequest()
+	case !hasPrompt:
 		return nil
 	}
 	plan, err := s.Turns.Registry.Plan(ctx, t.Record.PlanHash)

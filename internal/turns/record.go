@@ -47,13 +47,7 @@ func (ts *Turns) Check(ctx context.Context, req *agent.TurnRequest) (*Checked, e
 			return nil, err
 		}
 	}
-	route, err := ts.Registry.Choose(ctx, agent.RouteContext{
-		InvocationContext: req.Context, Agent: req.Agent, SessionID: sessionOf(req, req.TurnID), Channel: req.Channel,
-	})
-	if err != nil {
-		return nil, err
-	}
-	plan, hash, err := ts.Registry.Resolve(ctx, req.Context.TenantName(), route.Agent)
+	route, plan, hash, err := ts.findPlan(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -70,6 +64,21 @@ func (ts *Turns) Check(ctx context.Context, req *agent.TurnRequest) (*Checked, e
 		return nil, err
 	}
 	return &Checked{Plan: plan, Binding: bound}, nil
+}
+
+// findPlan routes a request and returns the current plan of its agent, or the plan of its draft.
+func (ts *Turns) findPlan(ctx context.Context, req *agent.TurnRequest) (route agent.RouteDecision, plan agent.Plan, hash string, err error) {
+	if d := req.Draft; d != nil {
+		plan, err = ts.Registry.Plan(ctx, d.PlanHash)
+		return agent.RouteDecision{Agent: d.Agent, Reason: agent.RouteDraft, Revision: d.Revision}, plan, d.PlanHash, err
+	}
+	route, err = ts.Registry.Choose(ctx, agent.RouteContext{
+		InvocationContext: req.Context, Agent: req.Agent, SessionID: sessionOf(req, req.TurnID), Channel: req.Channel,
+	})
+	if err == nil {
+		plan, hash, err = ts.Registry.Resolve(ctx, req.Context.TenantName(), route.Agent)
+	}
+	return route, plan, hash, err
 }
 
 // namesRecordedTurn reports whether a request has a turn id and no message: the turn was recorded before its workflow began.

@@ -59,7 +59,7 @@ func (b *Inbox) takeSteps(ctx context.Context, rerun *agent.Rerun, of *agent.Tur
 
 // inherit fills in what a request leaves out, from the record of the turn that it reruns.
 func (b *Inbox) inherit(ctx context.Context, r *agent.TurnRequest, of *agent.TurnRecord, isTrusted bool) {
-	if r.Agent == "" || r.Agent == of.Agent {
+	if r.Draft == nil && (r.Agent == "" || r.Agent == of.Agent) { // a draft may have other models
 		r.Agent, r.Model = of.Agent, cmp.Or(r.Model, of.Model)
 	}
 	r.History = cmp.Or(r.History, of.History)

@@ -84,6 +84,8 @@ func routeSummary(turn *facts) string {
 		return clip.Bytes("rule "+ruleName(turn.route)+": "+turn.Agent, maxSummary)
 	case turn.route.Reason == agent.RouteNamed:
 		return clip.Bytes("named by the request: "+turn.Agent, maxSummary)
+	case turn.route.Reason == agent.RouteDraft:
+		return clip.Bytes("draft: "+turn.Agent, maxSummary)
 	default:
 		return clip.Bytes("default agent: "+turn.Agent, maxSummary)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -34,6 +35,7 @@ run a tool that needs an approval, you are asked for it.`,
 		Example: `  starter chat "fetch flights from NYC to LAX, sort by price, show top 3"
   starter chat --session trip-1 "and the ones under $300?"
   starter chat --agent analyst
+  starter chat --draft analyst.yaml "fetch flights"
   starter chat "fetch flights" --output json | jq .result_ref`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()
@@ -48,6 +50,7 @@ run a tool that needs an approval, you are asked for it.`,
 		},
 	}
 	f.register(cmd)
+	cmd.Flags().StringVar(&f.draft, "draft", "", "file of an AgentInstance that answers without being applied; it is read for every message")
 	return cmd
 }
 
@@ -100,7 +103,16 @@ type followed struct {
 
 // turn runs one turn to its end.
 func (s *chatSession) turn(ctx context.Context, message string) error {
-	return s.follow(ctx, func(ctx context.Context) (agent.Receipt, error) { return s.client.Start(ctx, s.flags.request(message)) })
+	var draft []byte
+	if s.flags.draft != "" {
+		var err error
+		if draft, err = os.ReadFile(s.flags.draft); err != nil {
+			return usageError{fmt.Errorf("--draft: %w", err)}
+		}
+	}
+	return s.follow(ctx, func(ctx context.Context) (agent.Receipt, error) {
+		return s.client.Try(ctx, string(draft), s.flags.request(message))
+	})
 }
 
 // follow submits a turn and shows it to its end.

@@ -13,7 +13,7 @@ import (
 )
 
 // turnFlags are the flags of chat and start that become fields of the request.
-type turnFlags struct{ session, agent, model, key string }
+type turnFlags struct{ session, agent, model, key, draft string }
 
 func (f *turnFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.session, "session", "s", "", "conversation to continue, or the name of a new one")

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,6 +33,16 @@ func TestRerun(t *testing.T) {
 
 	b.refuses("", map[string]string{"--from-step is -1": "rerun turn-1 --from-step -1", `"a/b" is no turn id`: "rerun a/b"})
 	require.Equal(t, "look ×2, pay", calledTools(&agent.AgentStepOutput{ToolCalls: []agent.ToolCallNote{{Tool: "pay"}, {Tool: "look"}, {Tool: "look"}}}))
+}
+
+func TestChatWithADraft(t *testing.T) {
+	b := setup(t)
+	b.rt.Script = flights
+	file := filepath.Join(t.TempDir(), "clerk.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("kind: AgentInstance\nname: clerk\n"), 0o600))
+	b.show(0, "chat", "--draft", file, "fetch flights")
+	require.Equal(t, "clerk", b.rt.Submitted()[0].Request.Draft.Agent)
+	b.refuses("", map[string]string{"--draft": "chat --draft " + file + ".gone x"})
 }
 
 func TestForkSession(t *testing.T) {

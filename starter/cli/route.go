@@ -119,6 +119,8 @@ func routeReason(d *agent.RouteDecision) string {
 			return "no rule matches; it is the default agent of table " + d.Table
 		}
 		return "no rule matches; it is the default agent"
+	case agent.RouteDraft:
+		return "the request brings a draft of it"
 	default:
 		return string(d.Reason)
 	}

@@ -73,6 +73,7 @@ class TurnRequest(TypedDict, total=False):
     output_schema: Any  # a JSON Schema: structured of the result satisfies it
     on_busy: OnBusy
     client_tools: list[ClientTool]  # tools that run at the caller, besides the agent's own
+    draft: str  # an AgentInstance as YAML or JSON text, which answers this turn without being applied
 
 
 class RerunRequest(TypedDict, total=False):
@@ -82,6 +83,7 @@ class RerunRequest(TypedDict, total=False):
     agent: str
     model: str  # a profile that the agent lists
     prompt: str  # the system prompt in place of the agent's, for this turn alone
+    draft: str  # an AgentInstance as YAML or JSON text, which answers this turn without being applied
     session_id: str  # of the branch, which must be new; empty: named after the new turn
     turn_id: str
     idempotency_key: str
@@ -307,6 +309,7 @@ class EndedTurn(_EndedTurn, total=False):
     fallback: Fallback
     rerun_of: str  # the turn whose input it has
     from_step: int  # of a rerun: the first step that was not taken over; left out if none was
+    draft: bool  # true: its agent is a draft, which is not in the catalog
 
 
 class _TurnState(TypedDict):
@@ -329,6 +332,7 @@ class TurnState(_TurnState, total=False):
     pending: list[Approval]
     rerun_of: str  # the turn whose input it has
     from_step: int  # of a rerun: the first step that was not taken over; left out if none was
+    draft: bool  # true: its agent is a draft, which is not in the catalog
 
 
 class _Approval(TypedDict):

@@ -27,6 +27,8 @@ export interface TurnRequest {
   on_busy?: OnBusy;
   /** tools that run at the caller, besides the agent's own */
   client_tools?: ClientTool[];
+  /** an AgentInstance as YAML or JSON text, which answers this turn without being applied */
+  draft?: string;
 }
 
 /** What is to be different from the turn that runs again. What is left out is as that turn's request had it. */
@@ -38,6 +40,8 @@ export interface RerunRequest {
   model?: string;
   /** the system prompt in place of the agent's, for this turn alone */
   prompt?: string;
+  /** an AgentInstance as YAML or JSON text, which answers this turn without being applied */
+  draft?: string;
   /** of the branch, which must be new; empty: named after the new turn */
   session_id?: string;
   turn_id?: string;
@@ -280,6 +284,8 @@ export interface EndedTurn {
   rerun_of?: string;
   /** of a rerun: the first step that was not taken over; left out if none was */
   from_step?: number;
+  /** true: its agent is a draft, which is not in the catalog */
+  draft?: boolean;
 }
 
 /** A turn that has not ended. Status repeats state so that a client may poll one field, whether or not the turn has ended. */
@@ -301,6 +307,8 @@ export interface TurnState {
   rerun_of?: string;
   /** of a rerun: the first step that was not taken over; left out if none was */
   from_step?: number;
+  /** true: its agent is a draft, which is not in the catalog */
+  draft?: boolean;
 }
 
 /** A tool call that waits for a person or, of another kind, for something else. */

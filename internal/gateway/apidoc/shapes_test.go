@@ -33,8 +33,8 @@ type shape struct {
 // shapes are the schemas whose types can be seen from here. The others are met by the answers that have them.
 func shapes() map[string]shape {
 	all := map[string]shape{
-		"TurnRequest":        {of: agent.TurnRequest{}, hidden: []string{"stream_to"}},
-		"EndedTurn":          {of: agent.AgentStepOutput{}, added: []string{"state", "mode", "fallback", "rerun_of", "from_step"}, required: []string{"state"}},
+		"TurnRequest":        {of: agent.TurnBody{}, hidden: []string{"stream_to"}},
+		"EndedTurn":          {of: agent.AgentStepOutput{}, added: []string{"state", "mode", "fallback", "rerun_of", "from_step", "draft"}, required: []string{"state"}},
 		"RerunOutput":        {of: agent.AgentStepOutput{}, added: []string{"rerun_of", "from_step"}, required: []string{"rerun_of"}},
 		"Decision":           {of: agent.Decision{}, optional: []string{"by"}},
 		"RouteDecision":      {of: agent.RouteDecision{}, required: []string{"rules"}},

@@ -91,6 +91,25 @@ func (c *Catalog) Apply(_ context.Context, r agent.ApplyRequest) (agent.ApplyRes
 	return out, nil
 }
 
+// CompileDraft implements [gateway.Documents].
+func (c *Catalog) CompileDraft(_ context.Context, _, text string, allow func(agent.DocumentKey) error) (agent.Draft, error) {
+	files := []agent.ManifestFile{{Name: "draft", Data: []byte(text)}}
+	documents, _, err := parse(files)
+	if err == nil && c.Refuse != nil {
+		err = c.Refuse(agent.ApplyRequest{Files: files, DryRun: true})
+	}
+	if err == nil && len(documents) != 1 {
+		err = agent.Invalid("draft", "want one AgentInstance")
+	}
+	if err == nil {
+		err = allow(documents[0].DocumentKey)
+	}
+	if err != nil {
+		return agent.Draft{}, err
+	}
+	return agent.Draft{Text: text, Agent: documents[0].Name, PlanHash: "sha256:draft"}, nil
+}
+
 func conflict(d *agent.Document) error {
 	return agent.Errorf(agent.CodeConflict, "", "%s changed at revision %d", d.DocumentKey, d.Revision)
 }

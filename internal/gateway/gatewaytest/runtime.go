@@ -161,6 +161,7 @@ func (rt *Runtime) Turn(_ context.Context, tenant string, id agent.TurnID) (gate
 	if len(t.events) == 0 {
 		v.Tail.FirstIndex = 0
 	}
+	v.Draft = t.request.Draft != nil
 	if r := t.request.Rerun; r != nil {
 		v.RerunOf, v.FromStep = r.Of, r.FromStep
 	}

@@ -1472,7 +1472,9 @@ type GetTurnResponse struct {
 	// The turn that it reruns.
 	RerunOf string `protobuf:"bytes,13,opt,name=rerun_of,json=rerunOf,proto3" json:"rerun_of,omitempty"`
 	// Of a rerun: the first step that was not taken over; 0: none was.
-	FromStep      int64 `protobuf:"varint,14,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
+	FromStep int64 `protobuf:"varint,14,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
+	// Its agent is a draft, which is not in the catalog.
+	Draft         bool `protobuf:"varint,15,opt,name=draft,proto3" json:"draft,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1603,6 +1605,13 @@ func (x *GetTurnResponse) GetFromStep() int64 {
 		return x.FromStep
 	}
 	return 0
+}
+
+func (x *GetTurnResponse) GetDraft() bool {
+	if x != nil {
+		return x.Draft
+	}
+	return false
 }
 
 // ListTurnsRequest finds turns of the caller's tenant; empty fields do not filter.
@@ -1993,8 +2002,10 @@ type RerunTurnRequest struct {
 	Context *InvocationContext `protobuf:"bytes,11,opt,name=context,proto3" json:"context,omitempty"`
 	Limits  *Limits            `protobuf:"bytes,12,opt,name=limits,proto3" json:"limits,omitempty"`
 	// JSON text: the JSON Schema of the answer.
-	OutputSchema  string        `protobuf:"bytes,13,opt,name=output_schema,json=outputSchema,proto3" json:"output_schema,omitempty"`
-	ClientTools   []*ClientTool `protobuf:"bytes,14,rep,name=client_tools,json=clientTools,proto3" json:"client_tools,omitempty"`
+	OutputSchema string        `protobuf:"bytes,13,opt,name=output_schema,json=outputSchema,proto3" json:"output_schema,omitempty"`
+	ClientTools  []*ClientTool `protobuf:"bytes,14,rep,name=client_tools,json=clientTools,proto3" json:"client_tools,omitempty"`
+	// As in TurnRequest.
+	Draft         string `protobuf:"bytes,15,opt,name=draft,proto3" json:"draft,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2125,6 +2136,13 @@ func (x *RerunTurnRequest) GetClientTools() []*ClientTool {
 		return x.ClientTools
 	}
 	return nil
+}
+
+func (x *RerunTurnRequest) GetDraft() string {
+	if x != nil {
+		return x.Draft
+	}
+	return ""
 }
 
 // RerunTurnResponse is the new turn.
@@ -3091,7 +3109,7 @@ const file_turnstone_v1_agent_runtime_proto_rawDesc = "" +
 	"\x02by\x18\x03 \x01(\tR\x02by\"\x10\n" +
 	"\x0eCancelResponse\")\n" +
 	"\x0eGetTurnRequest\x12\x17\n" +
-	"\aturn_id\x18\x01 \x01(\tR\x06turnId\"\xe0\x03\n" +
+	"\aturn_id\x18\x01 \x01(\tR\x06turnId\"\xf6\x03\n" +
 	"\x0fGetTurnResponse\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1d\n" +
 	"\n" +
@@ -3109,7 +3127,8 @@ const file_turnstone_v1_agent_runtime_proto_rawDesc = "" +
 	"\x04mode\x18\v \x01(\tR\x04mode\x12\x1a\n" +
 	"\bfallback\x18\f \x01(\tR\bfallback\x12\x19\n" +
 	"\brerun_of\x18\r \x01(\tR\arerunOf\x12\x1b\n" +
-	"\tfrom_step\x18\x0e \x01(\x03R\bfromStep\"\xc7\x02\n" +
+	"\tfrom_step\x18\x0e \x01(\x03R\bfromStep\x12\x14\n" +
+	"\x05draft\x18\x0f \x01(\bR\x05draft\"\xc7\x02\n" +
 	"\x10ListTurnsRequest\x12\x16\n" +
 	"\x06status\x18\x01 \x03(\tR\x06status\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x12\n" +
@@ -3149,7 +3168,7 @@ const file_turnstone_v1_agent_runtime_proto_rawDesc = "" +
 	"\x05usage\x18\x0e \x01(\v2\x13.turnstone.v1.UsageR\x05usage\x12\x19\n" +
 	"\brerun_of\x18\x0f \x01(\tR\arerunOf\x12\x1b\n" +
 	"\tfrom_step\x18\x10 \x01(\x03R\bfromStep\x12\x18\n" +
-	"\asummary\x18\x11 \x01(\tR\asummary\"\xe8\x03\n" +
+	"\asummary\x18\x11 \x01(\tR\asummary\"\xfe\x03\n" +
 	"\x10RerunTurnRequest\x12\x19\n" +
 	"\brerun_of\x18\x01 \x01(\tR\arerunOf\x12\x1b\n" +
 	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\x12\x14\n" +
@@ -3166,7 +3185,8 @@ const file_turnstone_v1_agent_runtime_proto_rawDesc = "" +
 	"\acontext\x18\v \x01(\v2\x1f.turnstone.v1.InvocationContextR\acontext\x12,\n" +
 	"\x06limits\x18\f \x01(\v2\x14.turnstone.v1.LimitsR\x06limits\x12#\n" +
 	"\routput_schema\x18\r \x01(\tR\foutputSchema\x12;\n" +
-	"\fclient_tools\x18\x0e \x03(\v2\x18.turnstone.v1.ClientToolR\vclientTools\"\xb6\x01\n" +
+	"\fclient_tools\x18\x0e \x03(\v2\x18.turnstone.v1.ClientToolR\vclientTools\x12\x14\n" +
+	"\x05draft\x18\x0f \x01(\tR\x05draft\"\xb6\x01\n" +
 	"\x11RerunTurnResponse\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1d\n" +
 	"\n" +

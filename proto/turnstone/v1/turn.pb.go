@@ -51,7 +51,9 @@ type TurnRequest struct {
 	// queue (default), interrupt or reject: what to do when the session is busy.
 	OnBusy string `protobuf:"bytes,14,opt,name=on_busy,json=onBusy,proto3" json:"on_busy,omitempty"`
 	// Tools that run at the caller, who provides their results.
-	ClientTools   []*ClientTool `protobuf:"bytes,15,rep,name=client_tools,json=clientTools,proto3" json:"client_tools,omitempty"`
+	ClientTools []*ClientTool `protobuf:"bytes,15,rep,name=client_tools,json=clientTools,proto3" json:"client_tools,omitempty"`
+	// An AgentInstance as YAML or JSON text, which answers this turn without being applied; the caller must be allowed to apply it.
+	Draft         string `protobuf:"bytes,16,opt,name=draft,proto3" json:"draft,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -189,6 +191,13 @@ func (x *TurnRequest) GetClientTools() []*ClientTool {
 		return x.ClientTools
 	}
 	return nil
+}
+
+func (x *TurnRequest) GetDraft() string {
+	if x != nil {
+		return x.Draft
+	}
+	return ""
 }
 
 // ClientTool is a tool that runs at the caller. A call of it makes the turn wait until its result is provided.
@@ -787,7 +796,7 @@ var File_turnstone_v1_turn_proto protoreflect.FileDescriptor
 
 const file_turnstone_v1_turn_proto_rawDesc = "" +
 	"\n" +
-	"\x17turnstone/v1/turn.proto\x12\fturnstone.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1aturnstone/v1/message.proto\"\x93\x04\n" +
+	"\x17turnstone/v1/turn.proto\x12\fturnstone.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1aturnstone/v1/message.proto\"\xa9\x04\n" +
 	"\vTurnRequest\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x1d\n" +
@@ -805,7 +814,8 @@ const file_turnstone_v1_turn_proto_rawDesc = "" +
 	"\x0fidempotency_key\x18\f \x01(\tR\x0eidempotencyKey\x12#\n" +
 	"\routput_schema\x18\r \x01(\tR\foutputSchema\x12\x17\n" +
 	"\aon_busy\x18\x0e \x01(\tR\x06onBusy\x12;\n" +
-	"\fclient_tools\x18\x0f \x03(\v2\x18.turnstone.v1.ClientToolR\vclientTools\"\x9b\x01\n" +
+	"\fclient_tools\x18\x0f \x03(\v2\x18.turnstone.v1.ClientToolR\vclientTools\x12\x14\n" +
+	"\x05draft\x18\x10 \x01(\tR\x05draft\"\x9b\x01\n" +
 	"\n" +
 	"ClientTool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +

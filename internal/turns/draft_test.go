@@ -1,0 +1,54 @@
+package turns_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// A draft's turn is recorded as one, and runs the draft's plan although the catalog has another or none.
+func TestDraft(t *testing.T) {
+	o := newOffice(t)
+	draft := func(name, system, model string) *agent.Draft {
+		p := clerk(name)
+		p.System, p.Models[0].Profile = system, model
+		_, hash, err := o.catalog.ReplacePrompt(t.Context(), p, system)
+		require.NoError(t, err)
+		return &agent.Draft{Agent: name, PlanHash: hash, Revision: 4}
+	}
+	brief := draft("clerk", "Be brief.", "p")
+	for _, d := range []*agent.Draft{brief, draft("new", "Be long.", "p")} {
+		id := o.submitted(func(r *agent.TurnRequest) { r.Agent, r.Draft = d.Agent, d })
+		turn, err := o.store.Turn(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, agent.RouteDecision{Agent: d.Agent, Reason: agent.RouteDraft, Revision: 4}, *turn.Record.Route)
+		require.Equal(t, d.PlanHash, turn.Record.PlanHash)
+		line, _ := o.noted()
+		require.Equal(t, true, detail(t, &line)["draft"])
+	}
+
+	// The same key is the same draft.
+	asked := agent.Envelope{Channel: "http", Principal: holder("*"), Request: hello(func(r *agent.TurnRequest) { r.IdempotencyKey, r.Draft = "k", brief })}
+	first, err := o.Submit(t.Context(), asked)
+	require.NoError(t, err)
+	again, err := o.Submit(t.Context(), asked)
+	require.NoError(t, err)
+	require.Equal(t, []any{first.TurnID, true}, []any{again.TurnID, again.Joined})
+	asked.Request.Draft = draft("clerk", "Be polite.", "p")
+	_, err = o.Submit(t.Context(), asked)
+	require.Equal(t, "conflict idempotency_key", string(agent.CodeOf(err))+" "+agent.FailureOf(err).Field)
+
+	// A rerun with a draft uses the draft's models.
+	old := o.submitted(func(r *agent.TurnRequest) { r.Agent, r.Model = "clerk", "p" })
+	o.end(old, agent.TurnCompleted)
+	other := draft("clerk", "Be brief.", "q")
+	receipt, err := o.Rerun(t.Context(), old, agent.Envelope{Channel: "http", Principal: holder("*"), Request: agent.TurnRequest{
+		Agent: "clerk", Rerun: &agent.Rerun{}, Draft: other, Context: agent.InvocationContext{Tenant: "acme"},
+	}})
+	require.NoError(t, err)
+	turn, err := o.store.Turn(t.Context(), receipt.TurnID)
+	require.NoError(t, err)
+	require.Equal(t, []any{other.PlanHash, old}, []any{turn.Record.PlanHash, turn.RerunOf})
+}
