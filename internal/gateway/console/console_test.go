@@ -34,6 +34,7 @@ func TestBrowser(t *testing.T) {
 		{"routes", routes},
 		{"catalog", catalog},
 		{"a document is edited", edits},
+		{"two people apply the first document", appliesFirst},
 		{"a document is read, and another one made", reads},
 		{"a document is the same as YAML", writes},
 		{"a turn runs again beside the original", reruns},

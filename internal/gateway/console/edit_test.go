@@ -76,12 +76,29 @@ func edits(t *testing.T, b *browser) {
 	p.replaceText("Answer in one sentence.", "Answer in a table.")
 	p.until(diff + ` === '6 lines as before|parameters:|system_message: |-|You are an analyst.|removed −    Answer in one sentence.|added +    Answer in a table.|Name your sources.'`)
 
-	// The prompt is tried on a turn; the text is there afterwards, and the browser would ask before it loses it.
-	p.press("Run it with this prompt")
-	again := h.nth(t, 2)
-	require.Equal(t, &agent.Rerun{Of: "turn-1", Prompt: "You are an analyst.\nAnswer in a table.\nName your sources.", Input: h.Submitted()[1].Request.Rerun.Input}, h.Submitted()[1].Request.Rerun)
+	// The draft is tried with a message; its answer is beside the text, and stays while the text is wrong.
+	p.fill("message", "How many now?")
+	p.press("Try the draft")
+	tried := h.nth(t, 2)
+	asked := h.Submitted()[1].Request
+	require.Equal(t, []any{"analyst", "How many now?"}, []any{asked.Agent, asked.Message})
+	require.Contains(t, asked.Draft.Text, "Answer in a table.")
+	h.Say(tried, "Two, in a table.")
+	p.until(`document.querySelector('.tried .turn.completed')?.innerText.includes('Two, in a table.') && location.hash.includes('/edit/')`)
+	p.fill("message", "And tomorrow?")
+	p.replaceText("description:", "modles: description:")
+	p.until(`document.querySelector('.faults') && document.querySelector('.tried') && [...document.querySelectorAll('.trial form button')].every((b) => b.disabled)`)
+	p.replaceText("modles: description:", "description:")
+	p.until(diff + `.includes('added +    Answer in a table.')`)
+
+	// It is tried on a turn of the past; the text is there afterwards, and the browser would ask before it loses it.
+	p.press("Run it with the draft")
+	again := h.nth(t, 3)
+	asked = h.Submitted()[2].Request
+	require.Equal(t, []any{agent.TurnID("turn-1"), "", "analyst"}, []any{asked.Rerun.Of, asked.Rerun.Prompt, asked.Draft.Agent})
 	h.Say(again, "Two.")
 	p.until(`location.hash === '#/turns/` + string(again) + `' && document.querySelector('.compare')`)
+	p.sees("its agent was not applied")
 	require.True(t, eval[bool](p, unsaved))
 	p.do(eval0(`location.hash = '#/catalog/agents/analyst'`))
 	p.until(`document.querySelector('.detail .edit')?.textContent === 'Go on with the edit'`)
@@ -119,8 +136,22 @@ func edits(t *testing.T, b *browser) {
 	p.until(`document.querySelector('[name="text"]').value.includes('Answer in a table.')`)
 	p.click(`header a[href="#/chat?agent=analyst"]`)
 	p.say("hello")
-	h.nth(t, 3)
-	require.Equal(t, "analyst", h.Submitted()[2].Request.Agent)
+	h.nth(t, 4)
+	require.Equal(t, "analyst", h.Submitted()[3].Request.Agent)
+}
+
+// appliesFirst lets two people apply the same new document to an empty catalog.
+func appliesFirst(t *testing.T, b *browser) {
+	h := build(t, nil)
+	h.catalog.Empty, h.catalog.DocumentList = true, nil
+	p := b.open(t, h.url, "/#/catalog/edit")
+	p.until(`document.querySelector('.outcome .primary')?.disabled === false`)
+	_, err := h.catalog.Apply(t.Context(), agent.ApplyRequest{Files: []agent.ManifestFile{{Name: "x", Data: []byte(`{"kind":"AgentInstance","name":"new-agent","description":"bob's"}`)}}, By: "bob"})
+	require.NoError(t, err)
+	p.press("Apply")
+	p.sees("Somebody applied another version meanwhile.")
+	p.press("Compare with that version")
+	p.until(`document.querySelector('.outcome .diff')?.innerText.includes("bob's")`)
 }
 
 // reads shows the editor to somebody who may not apply, and a new document to somebody who may.

@@ -206,7 +206,7 @@ var operatorViews = []struct {
 	{"usage", []string{"claude-sonnet-4-5", "not priced", "Model calls"}},
 	{"workflows", []string{"fares", "Tells the desk when a fare is low.", "ann"}},
 	{"workflows/fares", []string{"mail.example.com refused", "first version", "hourly"}},
-	{"workflows/nothing", []string{"nothing"}},
+	{"workflows/nothing", []string{"No workflow nothing"}},
 	{"runs", []string{"fares", "failed"}},
 	{"runs/run-1", []string{"look", "tell", "turn-1", "AU164 is $189"}},
 	{"schedules", []string{"morning-report", "0 7 * * 1-5 Europe/Berlin", "paused", "every 15m"}},

@@ -25,6 +25,8 @@ type Catalog struct {
 	// Decide answers Route; nil names the first agent of the tenant.
 	Decide func(r agent.RouteContext) (agent.RouteDecision, error)
 
+	Empty bool // nothing was applied yet: the first revision is 0, not 1
+
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced whenever the revision moves; nil until somebody watches
 	behind   int64         // revisions behind the first
@@ -48,7 +50,12 @@ func (c *Catalog) Applied() []agent.ApplyRequest {
 }
 
 // revision is the newest one; the lock is held.
-func (c *Catalog) revision() int64 { return c.behind + 1 }
+func (c *Catalog) revision() int64 {
+	if c.Empty {
+		return c.behind
+	}
+	return c.behind + 1
+}
 
 // ListNodes implements [gateway.Agents].
 func (c *Catalog) ListNodes(_ context.Context, q agent.NodeQuery) (agent.NodePage, error) {

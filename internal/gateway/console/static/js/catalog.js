@@ -45,7 +45,7 @@ function Listing({ asked, name }) {
         <ul onKeyDown=${arrows}>${shown.slice(0, 1000).map((x) => html`<li key=${x.key}><a href=${link('catalog', tab, x.key)} aria-current=${x.key === name ? 'true' : undefined}><b>${x.title}</b> <small class="muted">${x.side}</small><span>${x.about}</span></a></li>`)}</ul>
         ${shown.length === 0 && html`<p class="muted empty">Nothing is here.</p>`}
       </div>
-      ${chosen && html`<div class="detail"><p class="only-narrow"><a href=${link('catalog', tab)}>← ${tab}</a></p><h2>${chosen.title} <${Edit} of=${chosen.of} /></h2>${chosen.view()}</div>`}
+      ${chosen && html`<div class="detail"><p class="only-narrow"><a href=${link('catalog', tab)}>← ${tab[0].toUpperCase() + tab.slice(1)}</a></p><h2>${chosen.title} <${Edit} of=${chosen.of} /></h2>${chosen.view()}</div>`}
     </div>`}
   </section>`;
 }
@@ -110,7 +110,7 @@ function document(d) {
 function Agent({ a }) {
   return html`<p>${a.description}</p>${a.fault && html`<p class="error" role="alert">${a.fault}</p>`}
     <dl class="facts">
-      ${[['Instance', a.instance_id], ['Node', a.node_id + '@' + a.node_version], ['Models', a.models.join(', ')], ['Middleware', a.middleware.join(', ')], ['Can', a.capabilities.join(', ')], ['Plan', a.plan_hash], ['Published', a.artifact ? moment(a.artifact.compiled_at) : 'no'], ['From', a.source]].map(([k, v]) => v && html`<div key=${k}><dt>${k}</dt><dd class=${k === 'Plan' ? 'mono wrap' : 'wrap'}>${v}</dd></div>`)}
+      ${[['Instance', a.instance_id], ['Node', a.node_id + '@' + a.node_version], ['Models', a.models.join(', ')], ['Middleware', a.middleware.join(', ')], ['Capabilities', a.capabilities.join(', ')], ['Plan', a.plan_hash], ['Published', a.artifact ? moment(a.artifact.compiled_at) : 'no'], ['Source', a.source]].map(([k, v]) => v && html`<div key=${k}><dt>${k}</dt><dd class=${k === 'Plan' ? 'mono wrap' : 'wrap'}>${v}</dd></div>`)}
     </dl>
     <h4>Tools</h4><${Tools} tools=${a.tools} /><h4>Limits</h4>${Object.keys(a.limits ?? {}).length > 0 ? html`<${Code} text=${yaml(a.limits)} lang="yaml" />` : html`<p class="muted">the defaults</p>`}`;
 }

@@ -7,7 +7,8 @@ import { loadAgents } from './boot.js';
 import { Diff } from './diffview.js';
 import { applyText, difference, draftOf, idOf, isSame, keepDraft, nameOf, readDocument, refusal, withBefore } from './documents.js';
 import { Versions } from './versions.js';
-import { PromptTrial } from './rerun.js';
+import { Trial, agentOf } from './trial.js';
+import { may } from './rights.js';
 import { moment } from './format.js';
 
 const typing = 400; // milliseconds without a key after which the text is tried
@@ -76,12 +77,15 @@ function Editing({ id, of, found, why, onWhy, onReload, onApplied }) {
   const [draft, setDraft] = useState(() => ({ text: found.text, ...draftOf(id), revision: draftOf(id)?.revision ?? found.revision }));
   const [failure, setFailure] = useState(null);
   const area = useRef();
+  const tried = useRef(); // the agent that the text made last: its trial stays while the text is wrong
   const refused = refusal(of);
   const edited = draft.text !== found.text;
   const trial = useTrial(draft, !refused && (edited || !of.name));
   const error = failure ?? trial.error;
   const changes = trial.changes?.map((c) => withBefore(c, found.document));
   const keep = (next) => keepDraft(id, next);
+  const ready = !trial.busy && !trial.error;
+  tried.current = agentOf(changes) ?? tried.current;
   const write = (text) => {
     setDraft({ ...draft, text });
     setFailure(null);
@@ -101,9 +105,9 @@ function Editing({ id, of, found, why, onWhy, onReload, onApplied }) {
       <label>Text, YAML or JSON<${Area} box=${area} text=${draft.text} locked=${Boolean(refused)} invalid=${Boolean(error)} onInput=${write} /></label>
       ${!refused && html`<div class="outcome">
         ${error ? html`<${Wrong} error=${error} area=${area} onCompare=${() => { keep({ text: draft.text }); onReload(); }} />` : html`<${Outcome} changes=${changes} busy=${trial.busy} />`}
-        <${ApplyForm} why=${why} onWhy=${onWhy} ready=${!trial.busy && !trial.error && failure?.status !== 409 && changes?.length > 0} edited=${edited}
+        <${ApplyForm} why=${why} onWhy=${onWhy} ready=${ready && failure?.status !== 409 && changes?.length > 0} edited=${edited}
           onApply=${apply} onDiscard=${() => { keep(null); onReload(); }} />
-        ${!error && html`<${Prompt} changes=${changes} />`}
+        ${tried.current && may('turns.run', tried.current.name) && html`<${Trial} agent=${tried.current} text=${draft.text} ready=${ready && Boolean(agentOf(changes))} />`}
       </div>`}
     </div>`;
 }
@@ -141,14 +145,6 @@ function ApplyForm({ why, onWhy, ready, edited, onApply, onDiscard }) {
     ${!state.config.auth && html`<label>Author<input name="by" maxlength="200" value=${why.by} onInput=${field('by')} /></label>`}
     <div class="buttons"><button class="primary" disabled=${!ready || busy}>Apply</button>${edited && html`<button type="button" onClick=${onDiscard}>Discard the edit</button>`}</div>
   </form>`;
-}
-
-// Prompt offers to try the prompt of the one agent that would change.
-function Prompt({ changes }) {
-  const [change] = changes ?? [];
-  const prompt = change?.after?.parameters?.system_message;
-  if (changes?.length !== 1 || change.kind !== 'AgentInstance' || !change.before || typeof prompt !== 'string' || !prompt.trim()) return null;
-  return html`<${PromptTrial} agent=${change.name} prompt=${prompt} />`;
 }
 
 function Area({ box, text, locked, invalid, onInput }) {

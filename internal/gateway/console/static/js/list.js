@@ -98,7 +98,7 @@ export function DetailView({ spec, name }) {
   const page = useLoad(spec.path(name, state.route.query), spec.every ?? 0);
   return html`<section class="page wide">
     <header><p class="crumb"><a href=${link(spec.view)}>${spec.back}</a></p><h1 class="wrap">${name}</h1></header>
-    ${page.error && html`<p class="error" role="alert">${page.error} <button onClick=${page.again}>Try again</button></p>`}
+    ${page.error && html`<p class="error" role="alert">${page.status === 404 ? `No ${spec.one} ${name}` : page.error} <button onClick=${page.again}>Try again</button></p>`}
     ${!page.data && !page.error && html`<p class="working">Loading…</p>`}
     ${page.data && spec.show(page.data, name)}
   </section>`;

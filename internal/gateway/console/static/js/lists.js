@@ -38,7 +38,7 @@ export const turns = {
 };
 
 export const audit = {
-  title: 'Audit', about: 'Who did what, or tried to.', path: 'v1/audit', field: 'records', after: 'before',
+  title: 'Audit', about: 'Who did what, or tried to.', empty: 'Nothing was recorded yet.', path: 'v1/audit', field: 'records', after: 'before',
   columns: [
     { name: 'Time', link: true, class: 'when', cell: (r) => time(r.at) },
     { name: 'Outcome', cell: (r) => html`<${Status} of=${r.outcome} />` },
@@ -82,7 +82,7 @@ const stepColumns = [
 ];
 
 export const run = {
-  view: 'runs', back: 'Runs', path: (id) => 'v1/runs/' + segment(id), every: 5000,
+  view: 'runs', one: 'run', back: 'Runs', path: (id) => 'v1/runs/' + segment(id), every: 5000,
   show: (r) => html`<${Facts} facts=${[
     ['Status', html`<${Status} of=${r.status} />`], ['Workflow', html`<a href=${linkWith(['workflows', r.workflow_tag], { owner: r.workflow_owner })}>${r.workflow_tag}, version ${r.version}</a>`],
     ['Owner', r.workflow_owner], ['User', r.user_id], ['Schedule', r.schedule], ['Started', time(r.started_at)], ['Took', took(r.started_at, r.finished_at)], ['Error', failed(r.error)],
@@ -92,13 +92,13 @@ export const run = {
 };
 
 export const workflows = {
-  title: 'Workflows', path: 'v1/workflows', field: 'workflows', size: 'page_size', after: 'page_token',
+  title: 'Workflows', empty: 'No workflow is stored yet.', path: 'v1/workflows', field: 'workflows', size: 'page_size', after: 'page_token',
   open: (w) => linkWith(['workflows', w.workflow_tag], { owner: w.workflow_owner }),
   columns: [
     { name: 'Workflow', link: true, cell: (w) => w.workflow_tag },
     { name: 'Owner', cell: (w) => visible(w.workflow_owner) },
     { name: 'Version', class: 'num', cell: (w) => w.version },
-    { name: 'What it does', class: 'words', cell: (w) => visible(oneLine(w.definition?.description, 200)) },
+    { name: 'Description', class: 'words', cell: (w) => visible(oneLine(w.definition?.description, 200)) },
     { name: 'Nodes', class: 'num', cell: (w) => count(w.definition?.nodes?.length) },
     { name: 'Schedules', class: 'num', cell: (w) => count(w.definition?.schedules?.length) },
     { name: 'Changed', class: 'when', cell: (w) => time(w.updated_at) },
@@ -119,7 +119,7 @@ const changes = (tag, owner) => ({
 });
 
 export const workflow = {
-  view: 'workflows', back: 'Workflows', path: (tag, query) => `v1/workflows/${segment(tag)}${query.owner ? '?owner=' + segment(query.owner) : ''}`,
+  view: 'workflows', one: 'workflow', back: 'Workflows', path: (tag, query) => `v1/workflows/${segment(tag)}${query.owner ? '?owner=' + segment(query.owner) : ''}`,
   show: (w) => html`<${Facts} facts=${[
     ['Owner', w.workflow_owner], ['Version', w.version], ['Changed', time(w.updated_at)], ['By', w.updated_by], ['Hash', mono(w.hash)],
   ]} />
@@ -132,7 +132,7 @@ export const workflow = {
 const clock = (s) => [...(s.cron ?? []), s.every && 'every ' + s.every].filter(Boolean).join(', ') + (s.time_zone ? ' ' + s.time_zone : '');
 
 export const schedules = {
-  title: 'Schedules', path: 'v1/schedules', field: 'schedules', size: 'page_size', after: 'page_token', open: (s) => link('schedules', s.name),
+  title: 'Schedules', empty: 'There is no schedule yet.', path: 'v1/schedules', field: 'schedules', size: 'page_size', after: 'page_token', open: (s) => link('schedules', s.name),
   columns: [
     { name: 'Schedule', link: true, cell: (s) => s.name },
     { name: 'State', cell: (s) => html`<${Status} of=${s.paused ? 'paused' : 'active'} />` },
@@ -152,12 +152,12 @@ const scheduleRuns = (name) => ({
     { name: 'Status', cell: (r) => html`<${Status} of=${r.status} />` },
     { name: 'Took', class: 'num', cell: (r) => took(r.started_at, r.ended_at) },
     { name: 'Answer', class: 'words', cell: (r) => failed(r.error) || (r.quiet ? html`<span class="muted">nothing to say</span>` : visible(oneLine(r.output, 200))) },
-    { name: 'Told', class: 'wrap', cell: (r) => (r.notices ?? []).map((n) => `${n.kind} ${n.target}: ${n.status}`).join(', ') },
+    { name: 'Notified', class: 'wrap', cell: (r) => (r.notices ?? []).map((n) => `${n.kind} ${n.target}: ${n.status}`).join(', ') },
   ],
 });
 
 export const schedule = {
-  view: 'schedules', back: 'Schedules', path: (name) => 'v1/schedules/' + segment(name), every: 30000,
+  view: 'schedules', one: 'schedule', back: 'Schedules', path: (name) => 'v1/schedules/' + segment(name), every: 30000,
   show: (s) => html`<${Facts} facts=${[
     ['State', html`<${Status} of=${s.paused ? 'paused' : 'active'} />`], ['Note', visible(s.note)], ['When', mono(clock(s))], ['Next run', s.next?.length > 0 && time(s.next[0])],
     ['After that', s.next?.length > 1 && html`${s.next.slice(1, 4).map((t, i) => html`${i > 0 && ', '}${time(t)}`)}`],
@@ -165,13 +165,13 @@ export const schedule = {
   ]} />
   ${s.description && html`<p class="wrap">${visible(s.description)}</p>`}
   <h2>Message</h2><p class="quoted">${visible(s.message)}</p>
-  <h2>Runs, the last first</h2><${Rows} spec=${scheduleRuns(s.name)} />
+  <h2>Runs, newest first</h2><${Rows} spec=${scheduleRuns(s.name)} />
   <details class="fold"><summary>The whole schedule</summary><${Json} value=${s} /></details>`,
 };
 
 // Shared collections are listed for credentials of every tenant alone.
 export const collections = () => ({
-  title: 'Knowledge', about: 'What agents answer from.', path: 'v1/catalog/documents?kind=KnowledgeCollection' + (state.principal?.tenant === '*' ? '&tenant=*' : ''),
+  title: 'Knowledge', about: 'What agents answer from.', empty: 'There is no collection yet.', path: 'v1/catalog/documents?kind=KnowledgeCollection' + (state.principal?.tenant === '*' ? '&tenant=*' : ''),
   field: 'documents', size: 'page_size', after: 'page_token', open: (d) => link('knowledge', d.name),
   columns: [
     { name: 'Collection', link: true, cell: (d) => d.name },

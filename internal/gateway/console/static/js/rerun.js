@@ -2,9 +2,7 @@
 import { html, useState } from './html.js';
 import { call, newId, post, segment, words } from './api.js';
 import { state, link, go, show } from './store.js';
-import { useLoad } from './load.js';
 import { may } from './rights.js';
-import { moment, oneLine, visible } from './format.js';
 
 // stepsOf returns how many steps of a turn are known: its model calls.
 const stepsOf = (turn) => Math.max(0, ...turn.segments.map((s) => Number(s.producer.split('/')[1]) || 0));
@@ -15,7 +13,7 @@ async function rerun(id, body) {
 }
 
 // useRerun returns {error, busy, start}: start runs a turn again and leads to the page of the new one.
-function useRerun() {
+export function useRerun() {
   const [error, setError] = useState('');
   const [busy, setBusy] = useState(false);
   const start = (id, body) => {
@@ -69,23 +67,6 @@ function PromptField({ agent, value, onInput }) {
   }
   return html`<div class="promptfield"><label>System prompt, for this run alone<textarea name="prompt" rows=${Math.min(14, value.split('\n').length + 1)} placeholder=${'as ' + agent.name + ' has it'} value=${value} onInput=${(e) => onInput(e.currentTarget.value)}></textarea></label>
     ${!value && html`<button type="button" class="quiet" onClick=${begin}>Begin with the prompt of ${agent.name}</button>`}${error && html`<p class="error" role="alert">${error}</p>`}</div>`;
-}
-
-// PromptTrial runs a turn of the past with a prompt that is not applied.
-export function PromptTrial({ agent, prompt }) {
-  const page = useLoad(`v1/turns?agent=${segment(agent)}&status=completed,failed&limit=20`);
-  const turns = page.data?.turns ?? [];
-  const [chosen, choose] = useState('');
-  const { error, busy, start } = useRerun();
-  if (page.error || !page.data) return null;
-  if (turns.length === 0) return html`<p class="muted">${agent} has no turn yet to try the prompt on.</p>`;
-  const id = chosen || turns[0].turn_id;
-  return html`<form class="fields trial" onSubmit=${(e) => { e.preventDefault(); start(id, { agent, prompt }); }}>
-    <label>Try the prompt on a turn, before it is applied<select name="turn" value=${id} onChange=${(e) => choose(e.currentTarget.value)}>
-      ${turns.map((t) => html`<option key=${t.turn_id} value=${t.turn_id}>${moment(t.started_at)} · ${visible(oneLine(t.summary, 60)) || t.turn_id}</option>`)}</select></label>
-    <div class="buttons"><button disabled=${busy}>Run it with this prompt</button><span class="muted">Only the prompt is tried. The text here is kept meanwhile.</span></div>
-    ${error && html`<p class="error" role="alert">${error}</p>`}
-  </form>`;
 }
 
 // fork begins a conversation with a copy of another one, up to and including a turn, and leads there.

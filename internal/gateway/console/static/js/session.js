@@ -22,6 +22,7 @@ export class Session {
     this.control = null; // of what is followed
     this.agent = '';
     this.model = '';
+    this.draft = null; // what a turn of a draft has besides: {draft, context}
   }
 
   // open shows a session: what is stored of it, and the turn that may still run.
@@ -193,7 +194,7 @@ export class Session {
     turn.error = null;
     turn.version++;
     changed();
-    const body = { turn_id: turn.id, session_id: this.id, message: turn.said, channel: 'console', on_busy: onBusy };
+    const body = { turn_id: turn.id, session_id: this.id, message: turn.said, channel: 'console', on_busy: onBusy, ...this.draft };
     if (this.agent) body.agent = this.agent;
     if (this.model) body.model = this.model;
     try {

@@ -26,6 +26,7 @@ async function read(turn, signal, changed) {
   turn.mode = view.mode;
   turn.rerunOf = view.rerun_of;
   turn.fromStep = view.from_step;
+  turn.draft = view.draft;
   changed();
   summary(turn, signal).then(changed, () => {}); // who may not list turns sees the rest
   const on = {
@@ -92,7 +93,7 @@ export function TurnPage({ id }) {
     ${known && html`<${Facts} facts=${[
       ['Session', html`<a class="mono" href=${link('chat', turn.session, id)}>${turn.session}</a>`],
       ['Started', startOf(turn)], ['User', visible(listed?.user_id)], ['Channel', visible(listed?.channel)], ['Mode', turn.mode],
-      ['Rerun of', turn.rerunOf && html`<a class="mono" href=${link('turns', turn.rerunOf)}>${turn.rerunOf}</a>`], ['From step', turn.fromStep],
+      ['Rerun of', turn.rerunOf && html`<a class="mono" href=${link('turns', turn.rerunOf)}>${turn.rerunOf}</a>`], ['From step', turn.fromStep], ['Draft', turn.draft && 'its agent was not applied'],
       ['Asked by', listed?.parent_turn_id && html`<a class="mono" href=${link('turns', listed.parent_turn_id)}>${listed.parent_turn_id}</a>`],
       ...turnFacts(turn).slice(1),
     ]} />

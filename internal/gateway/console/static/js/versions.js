@@ -10,7 +10,7 @@ export function Versions({ of, onUse }) {
   if (of.tenant === '*' && state.principal?.tenant !== '*') return null; // of no tenant's own
   const path = 'v1/catalog/history?' + new URLSearchParams({ kind: of.kind, name: of.name, ...(of.tenant && { tenant: of.tenant }) });
   return html`<h2>History</h2><${Rows} spec=${{
-    title: 'Change', path, field: 'entries', size: 'page_size', after: 'page_token', empty: 'It was never changed here.', inside: (e) => html`<${Version} entry=${e} onUse=${onUse} />`,
+    title: 'Change', path, field: 'entries', size: 'page_size', after: 'page_token', empty: 'No change was applied yet.', inside: (e) => html`<${Version} entry=${e} onUse=${onUse} />`,
     columns: [
       { name: 'Revision', link: true, cell: (e) => String(e.revision) },
       { name: 'Time', class: 'when', cell: (e) => html`<time datetime=${e.at} title=${exactMoment(e.at)}>${moment(e.at)}</time>` },
