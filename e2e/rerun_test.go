@@ -43,7 +43,7 @@ func (s *system) rerun(id agent.TurnID, r agent.RerunRequest) (*agent.AgentStepO
 }
 
 // TestRerun: a turn that failed runs again with another model, and from its second step without another tool call; a session is forked and goes
-// on. The original stays as it was, byte for byte, and its deletion leaves the branches.
+// on. A draft answers with another model and prompt. The original stays as it was, byte for byte, and its deletion leaves the branches.
 func TestRerun(t *testing.T) {
 	t.Parallel()
 	var fetched atomic.Int64
@@ -98,7 +98,20 @@ tools: [pipeline]
 	require.NotContains(t, last, "You are a clerk.")
 	require.Contains(t, string(s.get("/v1/turns/"+string(rest.TurnID))), fmt.Sprintf(`"rerun_of":%q,"from_step":2`, failed.TurnID))
 	require.Contains(t, string(s.get("/v1/sessions?limit=1")), `"forked_from":"original"`)
-	for _, out := range []*agent.AgentStepOutput{whole, rest} {
+	receipt, err := s.client.Try(t.Context(), `
+kind: AgentInstance
+name: clerk
+node_id: agent
+node_version: "1"
+parameters: {system_message: Be brief.}
+models: [strong]
+tools: [pipeline]
+`, agent.TurnRequest{Message: "count the rows"})
+	require.NoError(t, err)
+	tried, _ := s.follow(t.Context(), receipt.TurnID)
+	require.Equal(t, "one", tried.Output, "%+v", tried.Error)
+	require.Contains(t, string(s.get("/v1/turns/"+string(tried.TurnID))), `"draft":true`)
+	for _, out := range []*agent.AgentStepOutput{whole, rest, tried} {
 		s.closed(out.TurnID)
 		s.replay("", out.TurnID.WorkflowID(), "")
 	}
