@@ -121,7 +121,7 @@ const changes = (tag, owner) => ({
 export const workflow = {
   view: 'workflows', one: 'workflow', back: 'Workflows', path: (tag, query) => `v1/workflows/${segment(tag)}${query.owner ? '?owner=' + segment(query.owner) : ''}`,
   show: (w) => html`<${Facts} facts=${[
-    ['Owner', w.workflow_owner], ['Version', w.version], ['Changed', time(w.updated_at)], ['By', w.updated_by], ['Hash', mono(w.hash)],
+    ['Owner', w.workflow_owner], ['Version', w.version], ['Changed', time(w.updated_at)], ['By', w.updated_by], ['Hash', w.hash && html`<span class="mono hash">${w.hash}</span>`],
   ]} />
   <p class="wrap">${visible(w.definition?.description)}</p>
   <h2>Runs</h2><${Rows} spec=${{ ...runs, path: `v1/runs?tag=${segment(w.workflow_tag)}&owner=${segment(w.workflow_owner)}`, filters: undefined }} />
