@@ -74,6 +74,7 @@ func BenchmarkFindTurns(b *testing.B) {
 		{"turns, of 10,000 that have not ended", 50, turns(agent.TurnQuery{Tenant: "busy"})},
 		{"sessions", 50, sessions(agent.SessionQuery{})},
 		{"sessions of a user", 50, sessions(agent.SessionQuery{UserID: "u7"})},
+		{"sessions with a frequent text", 50, sessions(agent.SessionQuery{Text: "FLIGHTS"})},
 		{"sessions with a rare text", 1, sessions(agent.SessionQuery{Text: "day 123,"})},
 	} {
 		b.Run(c.name, func(b *testing.B) {
