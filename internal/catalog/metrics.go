@@ -36,7 +36,7 @@ func newMetrics(to prometheus.Registerer) *metrics {
 			Name: "routing_mismatch_total", Help: "Requests that name an agent which the rules would not have chosen.",
 		}),
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "routing_decisions_total", Help: "Routing decisions by reason: named, rule, default, none.",
+			Name: "routing_decisions_total", Help: "Routing decisions by reason: named, rule, default, draft, none.",
 		}, []string{"reason"}),
 		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "registry_plan_lookups_total", Help: "Plans looked for by their hash, by where they were found: memory, shared, backend, none.",
