@@ -203,17 +203,17 @@ func TestCatalogApply(t *testing.T) {
 		Files: []agent.ManifestFile{{Name: "a.yaml", Data: []byte(manifest)}}, DryRun: true, Source: agent.SourceAPI,
 	}, d.catalog.Applied()[0])
 
-	for _, given := range []agent.ApplyRequest{{FromEmpty: true}, {BaseRevision: 1}, {}} {
-		number := strconv.FormatInt(given.BaseRevision, 10)
+	for _, want := range []agent.ApplyRequest{{FromEmpty: true}, {BaseRevision: 1}, {}} {
+		number := strconv.FormatInt(want.BaseRevision, 10)
 		query, member := "&base_revision="+number, `,"base_revision":`+number
-		if !given.FromEmpty && given.BaseRevision == 0 {
+		if !want.FromEmpty && want.BaseRevision == 0 {
 			query, member = "", ""
 		}
 		d.send("POST", "/v1/catalog/apply?dry_run=1"+query, "kind: ModelProfile\nname: x\n", "Content-Type", "text/yaml")
 		d.send("POST", "/v1/catalog/apply", `{"dry_run":true,"documents":[{"kind":"ModelProfile","name":"x"}]`+member+`}`)
 		seen := d.catalog.Applied()
 		for _, r := range seen[len(seen)-2:] {
-			require.Equal(t, given, agent.ApplyRequest{BaseRevision: r.BaseRevision, FromEmpty: r.FromEmpty})
+			require.Equal(t, want, agent.ApplyRequest{BaseRevision: r.BaseRevision, FromEmpty: r.FromEmpty})
 		}
 	}
 	a := d.send("POST", "/v1/catalog/apply?by=ann&comment=first+one&publish=1&base_revision=1", manifest, "Content-Type", "text/yaml")

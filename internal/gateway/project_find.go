@@ -24,8 +24,9 @@ func sessionSummaryToProto(s *agent.SessionSummary) *pb.SessionSummary {
 
 func rerunFromProto(p *pb.RerunTurnRequest) agent.RerunRequest {
 	out := agent.RerunRequest{
-		FromStep: int(p.GetFromStep()), Agent: p.GetAgent(), Model: p.GetModel(), Prompt: p.GetPrompt(), Draft: p.GetDraft(), SessionID: agent.SessionID(p.GetSessionId()),
-		TurnID: agent.TurnID(p.GetTurnId()), IdempotencyKey: p.GetIdempotencyKey(), Mode: agent.Mode(p.GetMode()),
+		FromStep: int(p.GetFromStep()), Agent: p.GetAgent(), Model: p.GetModel(), Prompt: p.GetPrompt(), Draft: p.GetDraft(),
+		SessionID: agent.SessionID(p.GetSessionId()),
+		TurnID:    agent.TurnID(p.GetTurnId()), IdempotencyKey: p.GetIdempotencyKey(), Mode: agent.Mode(p.GetMode()),
 		History: agent.History(p.GetHistory()), OutputSchema: rawOf(p.GetOutputSchema()), ClientTools: eachOf(p.GetClientTools(), clientToolFromProto),
 	}
 	if c := p.GetContext(); c != nil {
