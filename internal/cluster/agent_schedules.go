@@ -180,7 +180,7 @@ func (a *AgentSchedules) Get(ctx context.Context, tenant, name string) (agent.Sc
 // withTemporalState returns s with the state that Temporal reports: whether it is paused, which a person may have changed there, and its next
 // times. If Temporal does not answer, s is returned as stored.
 func (a *AgentSchedules) withTemporalState(ctx context.Context, s agent.Schedule) agent.Schedule {
-	found, err := a.Schedules.GetHandle(ctx, AgentScheduleID(s.Tenant, s.Name)).Describe(ctx)
+	found, err := a.Schedules.GetHandle(ctx, agentScheduleID(s.Tenant, s.Name)).Describe(ctx)
 	if err != nil {
 		return s
 	}

@@ -18,7 +18,7 @@ import (
 func TestReconcileAgentSchedules(t *testing.T) {
 	k, s, d := newAgentSchedules(t)
 	for _, name := range []string{"a", "b"} {
-		d.all[AgentScheduleID("acme", name)] = agent.StoredSchedule{Schedule: dailySchedule(name)}
+		d.all[agentScheduleID("acme", name)] = agent.StoredSchedule{Schedule: dailySchedule(name)}
 	}
 	for id, kind := range map[string]string{
 		"schedule/acme/gone": "", "schedule/acme/ann/main/daily": workflows.DefinedWorkflowType, "schedule/other": "SomethingElse", "nightly": "",
@@ -50,7 +50,7 @@ func TestAgentScheduleHash(t *testing.T) {
 func TestReconcileKeepsWhatIsStoredMeanwhile(t *testing.T) {
 	k, s, d := newAgentSchedules(t)
 	s.All["schedule/acme/0late"] = &client.Schedule{Action: &client.ScheduleWorkflowAction{TaskQueue: workflows.TaskQueue}}
-	d.all[AgentScheduleID("zoo", "z")] = agent.StoredSchedule{Schedule: func() agent.Schedule {
+	d.all[agentScheduleID("zoo", "z")] = agent.StoredSchedule{Schedule: func() agent.Schedule {
 		z := dailySchedule("z")
 		z.Tenant = "zoo"
 		return z
@@ -60,9 +60,9 @@ func TestReconcileKeepsWhatIsStoredMeanwhile(t *testing.T) {
 		if lists++; lists == 1 {
 			return
 		}
-		d.all[AgentScheduleID("acme", "0late")] = agent.StoredSchedule{Schedule: dailySchedule("0late")} // behind the list's back
+		d.all[agentScheduleID("acme", "0late")] = agent.StoredSchedule{Schedule: dailySchedule("0late")} // behind the list's back
 	}
-	d.all[AgentScheduleID("acme", "a")] = agent.StoredSchedule{Schedule: dailySchedule("a")}
+	d.all[agentScheduleID("acme", "a")] = agent.StoredSchedule{Schedule: dailySchedule("a")}
 	require.NoError(t, k.Reconcile(t.Context()))
 	require.Contains(t, s.All, "schedule/acme/0late")
 }
@@ -90,7 +90,7 @@ func TestReconcileEndsTerminatedRuns(t *testing.T) {
 
 func TestAgentSchedulesRunEndsWithItsContext(t *testing.T) {
 	k, s, d := newAgentSchedules(t)
-	d.all[AgentScheduleID("acme", "a")] = agent.StoredSchedule{Schedule: dailySchedule("a")}
+	d.all[agentScheduleID("acme", "a")] = agent.StoredSchedule{Schedule: dailySchedule("a")}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- k.Run(ctx, time.Hour) }()

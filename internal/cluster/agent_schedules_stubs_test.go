@@ -78,7 +78,7 @@ func (s *agentStore) FinishScheduleRun(_ context.Context, e agent.ScheduleEnd) (
 }
 
 func (s *agentStore) PutSchedule(_ context.Context, in agent.StoredSchedule, isNew bool, most int) (agent.StoredSchedule, error) {
-	id := AgentScheduleID(in.Tenant, in.Name)
+	id := agentScheduleID(in.Tenant, in.Name)
 	before, known := s.all[id]
 	switch {
 	case known && isNew:
@@ -95,13 +95,13 @@ func (s *agentStore) PauseSchedule(ctx context.Context, tenant, name string, pau
 	found, err := s.Schedule(ctx, tenant, name)
 	if err == nil {
 		found.Paused, found.Note = paused, note
-		s.all[AgentScheduleID(tenant, name)] = found
+		s.all[agentScheduleID(tenant, name)] = found
 	}
 	return found, err
 }
 
 func (s *agentStore) Schedule(_ context.Context, tenant, name string) (agent.StoredSchedule, error) {
-	found, ok := s.all[AgentScheduleID(tenant, name)]
+	found, ok := s.all[agentScheduleID(tenant, name)]
 	if !ok {
 		return found, agent.FieldErrorf(agent.CodeNotFound, "name", "there is none")
 	}
@@ -109,10 +109,10 @@ func (s *agentStore) Schedule(_ context.Context, tenant, name string) (agent.Sto
 }
 
 func (s *agentStore) DeleteSchedule(_ context.Context, tenant, name string) error {
-	if _, ok := s.all[AgentScheduleID(tenant, name)]; !ok {
+	if _, ok := s.all[agentScheduleID(tenant, name)]; !ok {
 		return agent.FieldErrorf(agent.CodeNotFound, "name", "there is none")
 	}
-	delete(s.all, AgentScheduleID(tenant, name))
+	delete(s.all, agentScheduleID(tenant, name))
 	return nil
 }
 
@@ -129,7 +129,7 @@ func (s *agentStore) Schedules(_ context.Context, tenant string, p agent.Page) (
 			continue
 		}
 		if len(page.Schedules) == 1 {
-			page.Next = AgentScheduleID(page.Schedules[0].Tenant, page.Schedules[0].Name)
+			page.Next = agentScheduleID(page.Schedules[0].Tenant, page.Schedules[0].Name)
 			break
 		}
 		page.Schedules = append(page.Schedules, s.all[id].Schedule)

@@ -20,10 +20,10 @@ const (
 	defaultCatchUp = time.Minute
 )
 
-// AgentScheduleID returns the id of an agent's schedule in Temporal.
-func AgentScheduleID(tenant, name string) string { return idPrefix + tenant + "/" + name }
+// agentScheduleID returns the id of an agent's schedule in Temporal.
+func agentScheduleID(tenant, name string) string { return idPrefix + tenant + "/" + name }
 
-// parseAgentScheduleID returns the parts of an id that [AgentScheduleID] made; ok is false for any other id.
+// parseAgentScheduleID returns the parts of an id that [agentScheduleID] made; ok is false for any other id.
 func parseAgentScheduleID(id string) (tenant, name string, ok bool) {
 	rest, hasPrefix := strings.CutPrefix(id, idPrefix)
 	tenant, name, hasName := strings.Cut(rest, "/")
@@ -36,7 +36,7 @@ func (a *AgentSchedules) sync(ctx context.Context, tenant, name string, force bo
 	s, err := a.Store.Schedule(ctx, tenant, name)
 	switch {
 	case agent.CodeOf(err) == agent.CodeNotFound:
-		return a.syncer.Remove(ctx, AgentScheduleID(tenant, name))
+		return a.syncer.Remove(ctx, agentScheduleID(tenant, name))
 	case err != nil:
 		return err
 	}
@@ -50,7 +50,7 @@ func (a *AgentSchedules) sync(ctx context.Context, tenant, name string, force bo
 // makeAgentSchedule returns the schedule that Temporal should have. It holds only times and names; each run reads the rest when it begins.
 func makeAgentSchedule(s *agent.Schedule) (desiredSchedule, error) {
 	desired := desiredSchedule{
-		ID:     AgentScheduleID(s.Tenant, s.Name),
+		ID:     agentScheduleID(s.Tenant, s.Name),
 		Spec:   client.ScheduleSpec{CronExpressions: s.Cron, TimeZoneName: s.TimeZone},
 		Policy: client.SchedulePolicies{Overlap: overlapPolicy(s.Overlap), CatchupWindow: defaultCatchUp},
 		State:  client.ScheduleState{Paused: s.Paused, Note: s.Note},

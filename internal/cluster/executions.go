@@ -145,7 +145,7 @@ func (x *Executions) deleteRun(ctx context.Context, workflowID, runID string, ru
 
 // DeleteSchedule deletes the schedule of an agent. A missing one is no error.
 func (x *Executions) DeleteSchedule(ctx context.Context, tenant, name string) error {
-	err := x.Schedules.GetHandle(ctx, AgentScheduleID(tenant, name)).Delete(ctx)
+	err := x.Schedules.GetHandle(ctx, agentScheduleID(tenant, name)).Delete(ctx)
 	if isNotFound(err) {
 		return nil
 	}

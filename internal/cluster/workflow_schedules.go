@@ -56,8 +56,8 @@ func NewWorkflowSchedules(c WorkflowScheduleConfig) (*WorkflowSchedules, error) 
 	return &WorkflowSchedules{WorkflowScheduleConfig: c, syncer: syncer}, err
 }
 
-// WorkflowScheduleID returns the id of a definition's schedule in Temporal.
-func WorkflowScheduleID(key agent.WorkflowKey, id string) string {
+// workflowScheduleID returns the id of a definition's schedule in Temporal.
+func workflowScheduleID(key agent.WorkflowKey, id string) string {
 	return idPrefix + key.Tenant + "/" + key.Owner + "/" + key.Tag + "/" + id
 }
 
@@ -131,7 +131,7 @@ func (s *WorkflowSchedules) Sync(ctx context.Context, w agent.StoredWorkflow) er
 	for _, old := range s.formerSchedules(ctx, &w, &newest) {
 		if !handled[old.ID] {
 			handled[old.ID] = true
-			failed = append(failed, s.syncer.Remove(ctx, WorkflowScheduleID(newest.WorkflowKey, old.ID)))
+			failed = append(failed, s.syncer.Remove(ctx, workflowScheduleID(newest.WorkflowKey, old.ID)))
 		}
 	}
 	return errors.Join(failed...)
@@ -182,7 +182,7 @@ func makeWorkflowSchedule(w *agent.StoredWorkflow, s *agent.WorkflowSchedule) de
 		Owner: w.Owner, Tag: w.Tag, Input: s.Input, Context: agent.InvocationContext{Tenant: w.Tenant},
 	}
 	return desiredSchedule{
-		ID: WorkflowScheduleID(w.WorkflowKey, s.ID), Spec: spec, Source: s,
+		ID: workflowScheduleID(w.WorkflowKey, s.ID), Spec: spec, Source: s,
 		Policy: client.SchedulePolicies{Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: defaultCatchUp},
 		State:  client.ScheduleState{Paused: s.Paused, Note: "made by workflow " + w.Tag},
 		Action: client.ScheduleWorkflowAction{

@@ -18,7 +18,7 @@ func program(run func(context.Context) error) *cobra.Command {
 	work := &cobra.Command{
 		Use: "work", Short: "program work does it", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context()) },
 	}
-	for i := range MaxFlags + 5 {
+	for i := range maxFlags + 5 {
 		work.Flags().Bool(fmt.Sprintf("flag-%d", i), false, "")
 	}
 	root.AddCommand(work, &cobra.Command{Use: "list", Run: func(*cobra.Command, []string) {}})

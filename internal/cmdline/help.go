@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// MaxFlags is how many flags help shows without --help-all.
-const MaxFlags = 20
+// maxFlags is how many flags help shows without --help-all.
+const maxFlags = 20
 
 const helpAll = "help-all"
 
@@ -34,11 +34,11 @@ func limitHelp(root *cobra.Command, common []string) {
 // common ones.
 func hideFlags(cmd *cobra.Command, common []string, all bool) int {
 	own, above := shown(cmd.NonInheritedFlags()), shown(cmd.InheritedFlags())
-	if all || len(own)+len(above) <= MaxFlags {
+	if all || len(own)+len(above) <= maxFlags {
 		return 0
 	}
 	hidden := hideRare(above, common)
-	if len(own) > MaxFlags {
+	if len(own) > maxFlags {
 		hidden += hideRare(own, common)
 	}
 	return hidden

@@ -7,22 +7,16 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/definitions/core"
-)
-
-// The actions of task nodes.
-const (
-	actionEmail    = "email"
-	actionWebhook  = "webhook"
-	actionPipeline = "pipeline"
+	"github.com/turnstone-run/turnstone/internal/definitions/library"
 )
 
 // nodeConfig is the config of a node of any type. Its members were checked when the definition was stored.
 type nodeConfig struct {
 	Action string `json:"action"` // task
 
-	To      addresses `json:"to"` // email
-	Cc      addresses `json:"cc"`
-	Subject string    `json:"subject"`
+	To      library.Addresses `json:"to"` // email
+	Cc      library.Addresses `json:"cc"`
+	Subject string            `json:"subject"`
 
 	URL        string            `json:"url"` // webhook
 	Method     string            `json:"method"`
@@ -41,34 +35,8 @@ type nodeConfig struct {
 
 	Duration string `json:"duration"` // timer
 
-	TimeoutSec int64   `json:"timeout_sec"` // of one attempt; of an agent's turn
-	Retries    retries `json:"retries"`
-}
-
-// retries says how often a task is attempted and how long it pauses in between.
-type retries struct {
-	MaxAttempts    int   `json:"max_attempts"` // the first included
-	IntervalSec    int64 `json:"interval_sec"`
-	MaxIntervalSec int64 `json:"max_interval_sec"`
-}
-
-// addresses is a list of mail addresses.
-type addresses []string
-
-// UnmarshalJSON accepts a string as a list of one address.
-func (a *addresses) UnmarshalJSON(data []byte) error {
-	var one string
-	if json.Unmarshal(data, &one) == nil {
-		*a = nil
-		if one != "" {
-			*a = addresses{one}
-		}
-		return nil
-	}
-	var many []string
-	err := json.Unmarshal(data, &many)
-	*a = many
-	return err
+	TimeoutSec int64           `json:"timeout_sec"` // of one attempt; of an agent's turn
+	Retries    library.Retries `json:"retries"`
 }
 
 // parseConfig decodes the config of a node; no config is the zero value.

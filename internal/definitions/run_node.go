@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions/library"
 )
 
 // saveTimeout bounds the time to store the outcome of a visit.
@@ -169,11 +170,11 @@ func (v *nodeVisit) runTask(ctx context.Context) (agent.RunStep, error) {
 	var out any
 	var step agent.RunStep
 	switch v.config.Action {
-	case actionEmail:
+	case library.ActionEmail:
 		out, err = v.sendEmail(ctx, in)
-	case actionWebhook:
+	case library.ActionWebhook:
 		out, err = v.sendWebhook(ctx, in)
-	case actionPipeline:
+	case library.ActionPipeline:
 		var rows rowsOutput
 		rows, err = v.runPipeline(ctx, in)
 		out, step.Ref = rows, rows.Ref

@@ -19,7 +19,7 @@ import (
 const (
 	MaxSchema   = 256 << 10 // bytes
 	MaxDocument = 1 << 20   // bytes
-	MaxDepth    = 100       // of objects and arrays within each other
+	maxDepth    = 100       // of objects and arrays within each other
 
 	maxSchemaValues   = 5_000 // compiling takes a time that grows with their square
 	maxDocumentValues = 100_000

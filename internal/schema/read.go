@@ -82,9 +82,9 @@ func (r *reader) value(depth int) (any, *Fault) {
 	}
 	switch t.Kind() {
 	case jsontext.KindBeginObject, jsontext.KindBeginArray:
-		if depth == MaxDepth {
+		if depth == maxDepth {
 			r.at = r.at[:min(len(r.at), 8)]
-			return nil, r.fault("is nested more than %d deep", MaxDepth)
+			return nil, r.fault("is nested more than %d deep", maxDepth)
 		}
 		if t.Kind() == jsontext.KindBeginArray {
 			return r.array(depth)

@@ -13,8 +13,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/celenv"
 )
 
-// MaxExpression is the maximum length of an expression in bytes.
-const MaxExpression = 4_096
+// maxExpression is the maximum length of an expression in bytes.
+const maxExpression = 4_096
 
 // maxReportedErrors is the maximum number of errors reported for one expression.
 const maxReportedErrors = 5
@@ -31,8 +31,8 @@ func compile(env *cel.Env, source string) (*expression, error) {
 	if strings.TrimSpace(source) == "" {
 		return nil, agent.Invalid("", "is empty")
 	}
-	if len(source) > MaxExpression {
-		return nil, agent.Invalid("", "is %d bytes, at most %d", len(source), MaxExpression)
+	if len(source) > maxExpression {
+		return nil, agent.Invalid("", "is %d bytes, at most %d", len(source), maxExpression)
 	}
 	parsed, issues := env.Parse(source)
 	if issues.Err() != nil {

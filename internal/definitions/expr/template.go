@@ -15,9 +15,9 @@ import (
 
 // Bounds of templates.
 const (
-	MaxTemplate    = 64 << 10 // bytes
-	MaxExpressions = 100      // in one template
-	MaxRendered    = 1 << 20  // bytes
+	maxTemplate    = 64 << 10 // bytes
+	maxExpressions = 100      // in one template
+	maxRendered    = 1 << 20  // bytes
 )
 
 const (
@@ -38,8 +38,8 @@ type part struct {
 
 // CompileTemplate returns a compiled template. Its error is [agent.CodeInvalid] without a field, and names the expression.
 func CompileTemplate(text string) (*Template, error) {
-	if len(text) > MaxTemplate {
-		return nil, agent.Invalid("", "is %d bytes, at most %d", len(text), MaxTemplate)
+	if len(text) > maxTemplate {
+		return nil, agent.Invalid("", "is %d bytes, at most %d", len(text), maxTemplate)
 	}
 	if !strings.Contains(text, openDelimiter) {
 		return &Template{parts: []part{{text: text}}}, nil
@@ -55,8 +55,8 @@ func CompileTemplate(text string) (*Template, error) {
 	t := new(Template)
 	var literal strings.Builder
 	_, err = parsed.ExecuteFunc(&literal, func(_ io.Writer, tag string) (int, error) {
-		if len(t.parts) == MaxExpressions {
-			return 0, agent.Invalid("", "has more than %d expressions", MaxExpressions)
+		if len(t.parts) == maxExpressions {
+			return 0, agent.Invalid("", "has more than %d expressions", maxExpressions)
 		}
 		f, err := compile(env, tag)
 		if err != nil {
@@ -74,7 +74,7 @@ func CompileTemplate(text string) (*Template, error) {
 }
 
 // Render returns the text with the values of its expressions. A missing or null value is left out; numbers have no exponent, lists and objects are
-// JSON. Its error is [agent.CodeInvalid] for an expression that fails, [agent.CodeOverflow] beyond [MaxRendered], or the context's.
+// JSON. Its error is [agent.CodeInvalid] for an expression that fails, [agent.CodeOverflow] beyond [maxRendered], or the context's.
 func (t *Template) Render(ctx context.Context, data Data) (string, error) {
 	return t.render(ctx, data, func(_, value string, _ error) (string, error) { return value, nil })
 }
@@ -152,8 +152,8 @@ func (t *Template) render(
 			return "", err
 		}
 		out.WriteString(value)
-		if out.Len() > MaxRendered {
-			return "", agent.Errorf(agent.CodeOverflow, "fill text", "it becomes longer than %d bytes", MaxRendered)
+		if out.Len() > maxRendered {
+			return "", agent.Errorf(agent.CodeOverflow, "fill text", "it becomes longer than %d bytes", maxRendered)
 		}
 	}
 	return out.String(), nil

@@ -13,19 +13,19 @@ import (
 
 // The actions of tasks.
 const (
-	actionEmail    = "email"
-	actionWebhook  = "webhook"
-	actionPipeline = "pipeline"
+	ActionEmail    = "email"
+	ActionWebhook  = "webhook"
+	ActionPipeline = "pipeline"
 )
 
 // attempts are the members of a config about retries and time. Zero values mean the defaults of the runtime.
 type attempts struct {
-	Retries    *retries `json:"retries,omitempty"`
+	Retries    *Retries `json:"retries,omitempty"`
 	TimeoutSec int64    `json:"timeout_sec,omitempty"` // of one attempt
 }
 
-// retries says how often a task is attempted and how long it pauses in between.
-type retries struct {
+// Retries says how often a task is attempted and how long it pauses in between.
+type Retries struct {
 	MaxAttempts    int   `json:"max_attempts"` // the first included
 	IntervalSec    int64 `json:"interval_sec,omitempty"`
 	MaxIntervalSec int64 `json:"max_interval_sec,omitempty"`
@@ -34,8 +34,8 @@ type retries struct {
 // email is the config of a task that sends mail. Subject and Body are templates; for an empty Body the runtime sends the input.
 type email struct {
 	Action  string    `json:"action"`
-	To      addresses `json:"to,omitempty"` // empty: the runtime's default recipient
-	CC      addresses `json:"cc,omitempty"`
+	To      Addresses `json:"to,omitempty"` // empty: the runtime's default recipient
+	CC      Addresses `json:"cc,omitempty"`
 	Subject string    `json:"subject,omitempty"`
 	Body    string    `json:"body,omitempty"`
 
@@ -110,7 +110,7 @@ func checkConfig(path string, n *agent.WorkflowNode, expressions *int) agent.Fau
 
 const (
 	nodeTypeNames = agent.WorkflowTask + ", " + agent.WorkflowAgent + ", " + agent.WorkflowCondition + ", " + agent.WorkflowTimer
-	actionNames   = actionEmail + ", " + actionWebhook + ", " + actionPipeline
+	actionNames   = ActionEmail + ", " + ActionWebhook + ", " + ActionPipeline
 )
 
 // configReader decodes and checks the config of one node.
@@ -169,11 +169,11 @@ func (r *configReader) checkTask() {
 	switch {
 	case action.Action == nil:
 		r.addFault("config.action", "is required: want one of %s", actionNames)
-	case *action.Action == actionEmail:
+	case *action.Action == ActionEmail:
 		r.checkEmail()
-	case *action.Action == actionWebhook:
+	case *action.Action == ActionWebhook:
 		r.checkWebhook()
-	case *action.Action == actionPipeline:
+	case *action.Action == ActionPipeline:
 		r.checkPipeline()
 	default:
 		r.addFault("config.action", "want one of %s, got %q", actionNames, clip.Bytes(*action.Action, maxQuoted))

@@ -30,15 +30,15 @@ const (
 	maxRef        = 1_024
 )
 
-// addresses is a list of mail addresses.
-type addresses []string
+// Addresses is a list of mail addresses.
+type Addresses []string
 
 // UnmarshalJSON accepts a string or an array of strings.
-func (a *addresses) UnmarshalJSON(raw []byte) error {
+func (a *Addresses) UnmarshalJSON(raw []byte) error {
 	var single string
 	if json.Unmarshal(raw, &single) == nil {
 		if single != "" {
-			*a = addresses{single}
+			*a = Addresses{single}
 		}
 		return nil
 	}
@@ -50,7 +50,7 @@ func (a *addresses) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-func (r *configReader) checkAddresses(member string, list addresses) {
+func (r *configReader) checkAddresses(member string, list Addresses) {
 	if len(list) > maxRecipients {
 		r.addFault(member, "are %d, at most %d", len(list), maxRecipients)
 		return

@@ -17,10 +17,10 @@ import (
 // Bounds of a definition.
 const (
 	MaxDocument  = 256 << 10 // bytes
-	MaxDepth     = 64        // nesting of objects and arrays
-	MaxNodes     = 256
-	MaxEdges     = 1_024
-	MaxSchedules = 32
+	maxDepth     = 64        // nesting of objects and arrays
+	maxNodes     = 256
+	maxEdges     = 1_024
+	maxSchedules = 32
 )
 
 // Parse decodes and validates a definition. The definition is valid only if there are no faults.
@@ -30,12 +30,12 @@ func Parse(raw json.RawMessage) (agent.WorkflowDefinition, agent.Faults) {
 		return d, singleFault("", "is %d bytes, at most %d", len(raw), MaxDocument)
 	}
 	if tooDeep(raw) {
-		return d, singleFault("", "is deeper than %d", MaxDepth)
+		return d, singleFault("", "is deeper than %d", maxDepth)
 	}
 	if err := strictjson.Decode(raw, &d); err != nil {
 		return d, decodeFaults("", err)
 	}
-	return d, Validate(&d)
+	return d, validate(&d)
 }
 
 // tooDeep reports whether JSON is nested deeper than MaxDepth. It stops at the first syntax error.
@@ -45,7 +45,7 @@ func tooDeep(raw []byte) bool {
 		if _, err := d.ReadToken(); err != nil {
 			return false
 		}
-		if d.StackDepth() > MaxDepth {
+		if d.StackDepth() > maxDepth {
 			return true
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // Bounds of a patch.
 const (
 	MaxPatch      = 256 << 10 // bytes
-	MaxOperations = 100
+	maxOperations = 100
 	maxPointer    = 1_024 // bytes
 )
 
@@ -40,7 +40,7 @@ func ParseOperations(raw json.RawMessage) ([]Operation, error) {
 	case len(raw) > MaxPatch:
 		return nil, agent.FieldErrorf(agent.CodeOverflow, field, "are %d bytes, at most %d", len(raw), MaxPatch)
 	case tooDeep(raw):
-		return nil, agent.FieldErrorf(agent.CodeOverflow, field, "are deeper than %d", MaxDepth)
+		return nil, agent.FieldErrorf(agent.CodeOverflow, field, "are deeper than %d", maxDepth)
 	}
 	var list []rawOperation
 	if err := strictjson.Decode(raw, &list); err != nil {
@@ -52,8 +52,8 @@ func ParseOperations(raw json.RawMessage) ([]Operation, error) {
 	switch n := len(list); {
 	case n == 0:
 		return nil, agent.Invalid(field, "are none")
-	case n > MaxOperations:
-		return nil, agent.FieldErrorf(agent.CodeOverflow, field, "are %d, at most %d", n, MaxOperations)
+	case n > maxOperations:
+		return nil, agent.FieldErrorf(agent.CodeOverflow, field, "are %d, at most %d", n, maxOperations)
 	}
 	out := make([]Operation, len(list))
 	for i := range list {

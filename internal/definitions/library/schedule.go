@@ -11,7 +11,7 @@ import (
 
 // Bounds of schedules.
 const (
-	MinIntervalSec = 60
+	minIntervalSec = 60
 	maxIntervalSec = 366 * 24 * 3600
 	maxInput       = 64 << 10 // bytes
 )
@@ -42,8 +42,8 @@ func (c *checker) checkTimes(path string, s *agent.WorkflowSchedule) {
 		c.checkCron(path+".cron", s.Cron)
 	case s.IntervalSec == 0:
 		c.addFault(path, "want cron or interval_sec")
-	case s.IntervalSec < MinIntervalSec || s.IntervalSec > maxIntervalSec:
-		c.addFault(path+".interval_sec", "want %d to %d, got %d", MinIntervalSec, maxIntervalSec, s.IntervalSec)
+	case s.IntervalSec < minIntervalSec || s.IntervalSec > maxIntervalSec:
+		c.addFault(path+".interval_sec", "want %d to %d, got %d", minIntervalSec, maxIntervalSec, s.IntervalSec)
 	}
 	if s.TimeZone == "" {
 		return
@@ -53,7 +53,7 @@ func (c *checker) checkTimes(path string, s *agent.WorkflowSchedule) {
 	}
 }
 
-// checkCron adds a fault for a cron text that is invalid or has seconds: runs are at least [MinIntervalSec] apart.
+// checkCron adds a fault for a cron text that is invalid or has seconds: runs are at least [minIntervalSec] apart.
 func (c *checker) checkCron(path, text string) {
 	if err := agent.CheckCron(text); err != nil {
 		c.addFault(path, "%s", err)

@@ -15,13 +15,13 @@ const (
 	maxExpressions = 500 // of all nodes: compiling one takes about a millisecond
 )
 
-// Validate returns what is wrong with a definition, nil for a valid one.
-func Validate(d *agent.WorkflowDefinition) agent.Faults {
-	c := &checker{definition: d, index: make(map[string]int, min(len(d.Nodes), MaxNodes))}
+// validate returns what is wrong with a definition, nil for a valid one.
+func validate(d *agent.WorkflowDefinition) agent.Faults {
+	c := &checker{definition: d, index: make(map[string]int, min(len(d.Nodes), maxNodes))}
 	if len(d.Description) > maxDescription {
 		c.addFault("description", "is %d bytes, at most %d", len(d.Description), maxDescription)
 	}
-	if c.exceeds("nodes", len(d.Nodes), MaxNodes) || c.exceeds("edges", len(d.Edges), MaxEdges) || c.exceeds("schedules", len(d.Schedules), MaxSchedules) {
+	if c.exceeds("nodes", len(d.Nodes), maxNodes) || c.exceeds("edges", len(d.Edges), maxEdges) || c.exceeds("schedules", len(d.Schedules), maxSchedules) {
 		return c.faults
 	}
 	if len(d.Nodes) == 0 {

@@ -15,8 +15,8 @@ const (
 	MaxBytes     = 32 << 20
 	MaxDocuments = 20_000   // lines of a JSONL file
 	MaxLine      = 4 << 20  // bytes of one of them
-	MaxText      = 64 << 20 // bytes of text that a file may unpack to
-	MaxPages     = 10_000   // of a PDF
+	maxText      = 64 << 20 // bytes of text that a file may unpack to
+	maxPages     = 10_000   // of a PDF
 )
 
 // File is a file as it came.

@@ -29,7 +29,7 @@ func parseHTML(data []byte, contentType string) (d Document, err error) {
 	if err != nil {
 		return Document{}, agent.Invalid("body", "malformed HTML: %w", err)
 	}
-	root, err := html.Parse(io.LimitReader(decoded, MaxText))
+	root, err := html.Parse(io.LimitReader(decoded, maxText))
 	if err != nil {
 		return Document{}, agent.Invalid("body", "malformed HTML: %w", err)
 	}
@@ -46,8 +46,8 @@ func parseHTML(data []byte, contentType string) (d Document, err error) {
 	if err != nil {
 		return Document{}, agent.Invalid("body", "convert HTML: %w", err)
 	}
-	if len(text) > MaxText {
-		return Document{}, agent.FieldErrorf(agent.CodeOverflow, "body", "holds more than %d MiB of text", MaxText>>20)
+	if len(text) > maxText {
+		return Document{}, agent.FieldErrorf(agent.CodeOverflow, "body", "holds more than %d MiB of text", maxText>>20)
 	}
 	d = splitMarkdown(cleanText(string(text)))
 	if title != "" {

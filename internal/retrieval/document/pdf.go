@@ -29,7 +29,7 @@ const (
 func parsePDF(ctx context.Context, data []byte) (d Document, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, pdfTime, agent.FieldErrorf(agent.CodeOverflow, "body", "the PDF takes longer than %s to read", pdfTime))
 	defer cancel()
-	f := &pdfFile{ctx: ctx, unpack: pdfUnpacked, text: MaxText}
+	f := &pdfFile{ctx: ctx, unpack: pdfUnpacked, text: maxText}
 	defer func() {
 		if r := recover(); r != nil {
 			d, err = Document{}, f.malformed(r)
@@ -97,8 +97,8 @@ func (f *pdfFile) malformed(cause any) error {
 // readPages reads a node of the page tree, which a hostile file may make deep, wide or cyclic.
 func (f *pdfFile) readPages(node, resources pdf.Value, depth int) error {
 	f.nodes++
-	if depth > pdfDepth || f.nodes > 2*MaxPages {
-		return agent.FieldErrorf(agent.CodeOverflow, "body", "the PDF has more than %d pages, or a page tree that is no tree", MaxPages)
+	if depth > pdfDepth || f.nodes > 2*maxPages {
+		return agent.FieldErrorf(agent.CodeOverflow, "body", "the PDF has more than %d pages, or a page tree that is no tree", maxPages)
 	}
 	if own := node.Key("Resources"); !own.IsNull() {
 		resources = own
@@ -109,8 +109,8 @@ func (f *pdfFile) readPages(node, resources pdf.Value, depth int) error {
 			return nil
 		}
 		f.pages++
-		if f.pages > MaxPages {
-			return agent.FieldErrorf(agent.CodeOverflow, "body", "the PDF has more than %d pages", MaxPages)
+		if f.pages > maxPages {
+			return agent.FieldErrorf(agent.CodeOverflow, "body", "the PDF has more than %d pages", maxPages)
 		}
 		text, err := f.readPage(node, resources)
 		if err != nil {
@@ -139,7 +139,7 @@ func (f *pdfFile) readPage(node, resources pdf.Value) (string, error) {
 	text := cleanText(w.out.String())
 	f.text -= len(text)
 	if w.full || f.text < 0 {
-		return "", agent.FieldErrorf(agent.CodeOverflow, "body", "the PDF holds more than %d MiB of text", MaxText>>20)
+		return "", agent.FieldErrorf(agent.CodeOverflow, "body", "the PDF holds more than %d MiB of text", maxText>>20)
 	}
 	return text, nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
-// MaxArgs is the maximum size of the arguments in bytes.
-const MaxArgs = 512 << 10
+// maxArgs is the maximum size of the arguments in bytes.
+const maxArgs = 512 << 10
 
 // arguments are the decoded arguments of a call.
 type arguments struct {
@@ -33,8 +33,8 @@ type operation struct {
 // parseArguments decodes arguments strictly, but ignores unknown members of operations, as RFC 6902 demands. Its error is [agent.CodeInvalid] or
 // [agent.CodeOverflow] with a Field.
 func parseArguments(args json.RawMessage) (*arguments, error) {
-	if len(args) > MaxArgs {
-		return nil, agent.FieldErrorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(args), MaxArgs)
+	if len(args) > maxArgs {
+		return nil, agent.FieldErrorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(args), maxArgs)
 	}
 	var in struct {
 		Tag   *string `json:"workflow_tag"`

@@ -16,7 +16,7 @@ import (
 
 // The names of the toolkit and its tool in the catalog.
 const (
-	ToolkitName = "patch"
+	toolkitName = "patch"
 	ToolName    = "patch_workflow"
 )
 
@@ -35,7 +35,7 @@ const description = "Create persistent workflow changes (always/whenever/schedul
 // Factory returns the factory of the toolkit.
 func Factory() tool.Factory {
 	return tool.Factory{
-		Name:  ToolkitName,
+		Name:  toolkitName,
 		Needs: []tool.Need{tool.NeedWorkflows},
 		New:   func(d tool.Dependencies) (agent.Toolkit, error) { return New(d.Workflows) },
 	}
@@ -51,7 +51,7 @@ func New(workflows tool.Workflows) (agent.Toolkit, error) {
 
 type toolkit struct{ workflows tool.Workflows }
 
-func (toolkit) Name() string { return ToolkitName }
+func (toolkit) Name() string { return toolkitName }
 
 func (k toolkit) Tools() []agent.Tool { return []agent.Tool{patch(k)} }
 
