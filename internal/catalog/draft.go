@@ -25,7 +25,7 @@ func (r *Registry) CompileDraft(ctx context.Context, tenant, text string, allow 
 		return agent.Draft{}, err
 	}
 	c := r.compiled(candidate, e)
-	if err := r.savePlan(ctx, c.hash, &c.plan, c.body); err != nil {
+	if _, err := r.savePlan(ctx, c.hash, &c.plan, c.body); err != nil {
 		return agent.Draft{}, err
 	}
 	return agent.Draft{Text: text, Agent: d.Key.Name, PlanHash: c.hash, Revision: s.revision}, nil

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -41,11 +40,10 @@ func (r *Registry) artifact(ctx context.Context, s *snapshot, e *entry) (agent.A
 			return agent.Artifact{}, err
 		}
 	}
-	uri, err := r.cfg.Plans.SavePlan(ctx, body)
+	uri, err := r.savePlan(ctx, c.hash, &c.plan, body)
 	if err != nil {
-		return agent.Artifact{}, fmt.Errorf("save plan: %w", err)
+		return agent.Artifact{}, err
 	}
-	r.cache.Add(c.hash, &c.plan, body)
 	c.saved.Store(true)
 	return agent.Artifact{
 		Tenant: e.doc.Tenant, Agent: e.doc.Name, URI: uri, Hash: c.hash, Inputs: c.inputs, CompiledAt: time.Now().UTC().Truncate(time.Millisecond),

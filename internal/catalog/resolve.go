@@ -22,21 +22,12 @@ func (r *Registry) Resolve(ctx context.Context, tenant, name string) (agent.Plan
 		return agent.Plan{}, "", &agent.Error{Code: agent.CodeUnavailable, Op: fmt.Sprintf("compile agent %q", name), Field: "agent", Err: c.faults}
 	}
 	if !c.saved.Load() {
-		if err := r.savePlan(ctx, c.hash, &c.plan, c.body); err != nil {
+		if _, err := r.savePlan(ctx, c.hash, &c.plan, c.body); err != nil {
 			return agent.Plan{}, "", err
 		}
 		c.saved.Store(true)
 	}
 	return c.plan, c.hash, nil
-}
-
-// savePlan stores a plan under its hash.
-func (r *Registry) savePlan(ctx context.Context, hash string, plan *agent.Plan, body []byte) error {
-	if _, err := r.cfg.Plans.SavePlan(ctx, body); err != nil {
-		return fmt.Errorf("save plan: %w", err)
-	}
-	r.cache.Add(hash, plan, body)
-	return nil
 }
 
 // ReplacePrompt returns a plan with another system prompt and its hash, after saving it under the hash. The catalog does not know it. The error is
@@ -55,7 +46,19 @@ func (r *Registry) ReplacePrompt(ctx context.Context, plan agent.Plan, prompt st
 	if len(body) > maxPlan {
 		return agent.Plan{}, "", agent.Invalid("prompt", "makes a plan of %d bytes, at most %d", len(body), maxPlan)
 	}
-	return plan, hash, r.savePlan(ctx, hash, &plan, body)
+	if _, err := r.savePlan(ctx, hash, &plan, body); err != nil {
+		return agent.Plan{}, "", err
+	}
+	return plan, hash, nil
+}
+
+// savePlan stores the bytes of a plan, keeps the plan in memory and returns the reference of the bytes.
+func (r *Registry) savePlan(ctx context.Context, hash string, plan *agent.Plan, body []byte) (uri string, err error) {
+	if uri, err = r.cfg.Plans.SavePlan(ctx, body); err != nil {
+		return "", fmt.Errorf("save plan: %w", err)
+	}
+	r.cache.Add(hash, plan, body)
+	return uri, nil
 }
 
 func unknownAgent(name string) error {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/definitions/expr"
 	"github.com/turnstone-run/turnstone/internal/definitions/library"
 	"github.com/turnstone-run/turnstone/internal/notifications"
@@ -41,7 +42,7 @@ func (v *nodeVisit) sendEmail(ctx context.Context, in visitInput) (emailOutput, 
 	if m.Subject, err = v.render(ctx, "subject", subject, data); err != nil {
 		return emailOutput{}, err
 	}
-	m.Subject = truncate(strings.Join(strings.Fields(m.Subject), " "), maxSubject) // a subject is one line
+	m.Subject = clip.Runes(strings.Join(strings.Fields(m.Subject), " "), maxSubject) // a subject is one line
 	if body == "" {
 		m.Body = v.defaultBody(data)
 	} else if m.Body, err = v.render(ctx, "body", body, data); err != nil {
@@ -76,7 +77,7 @@ func (v *nodeVisit) defaultBody(data expr.Data) string {
 	} else if data.Input != nil {
 		pretty, err := json.MarshalIndent(data.Input, "", "  ")
 		if err == nil {
-			b.WriteString(truncate(string(pretty), maxReport))
+			b.WriteString(clip.Runes(string(pretty), maxReport))
 		}
 		b.WriteByte('\n')
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // Bounds of the body that a mail gets when its config has none.
@@ -84,17 +86,5 @@ func cellText(v any) string {
 	if s = strings.Join(strings.Fields(s), " "); s == "" {
 		return "-"
 	}
-	return truncate(s, tableCell)
-}
-
-// truncate returns the first maxChars characters of a text.
-func truncate(s string, maxChars int) string {
-	n := 0
-	for i := range s {
-		if n == maxChars {
-			return s[:i] + "…"
-		}
-		n++
-	}
-	return s
+	return clip.Runes(s, tableCell)
 }

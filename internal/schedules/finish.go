@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // FinishInput is the end of a run as its workflow knows it.
@@ -36,7 +37,7 @@ func (r *Runs) Finish(ctx context.Context, in FinishInput) (FinishResult, error)
 	if err != nil {
 		return FinishResult{}, err
 	}
-	end.Output, end.Digest = clip(answer, maxOutput), resultDigest(answer, end.Error)
+	end.Output, end.Digest = clip.Bytes(answer, maxOutput), resultDigest(answer, end.Error)
 	schedule, err := r.Store.Schedule(ctx, in.Tenant, in.Schedule)
 	switch {
 	case agent.CodeOf(err) == agent.CodeNotFound:

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/notifications"
 )
 
@@ -39,7 +40,7 @@ type RetryError struct {
 	Err   error
 }
 
-func (e *RetryError) Error() string { return clip(e.Err.Error(), maxFailureText) }
+func (e *RetryError) Error() string { return clip.Bytes(e.Err.Error(), maxFailureText) }
 
 func (e *RetryError) Unwrap() error { return e.Err }
 
@@ -123,7 +124,7 @@ func (r *Runs) send(ctx context.Context, run *agent.ScheduleRun, notice *agent.S
 		mail := notifications.Mail{To: n.Email.To, Subject: subject(run), Body: mailBody(run), ID: key}
 		return r.Mailer.Send(ctx, mail, unmarked)
 	case n.Telegram != nil && r.People != nil:
-		return r.People.Notify(ctx, run.Tenant, n.Telegram.User, clip(subject(run)+"\n\n"+summary(run), maxChatText))
+		return r.People.Notify(ctx, run.Tenant, n.Telegram.User, clip.Bytes(subject(run)+"\n\n"+summary(run), maxChatText))
 	default:
 		return agent.Invalid("notify", "this runtime notifies nobody by %s: it is not configured", notice.Kind)
 	}

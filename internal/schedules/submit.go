@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // RunRef names a run of a schedule.
@@ -105,14 +105,6 @@ func shortened(f *agent.Failure) *agent.Failure {
 		return nil
 	}
 	short := *f
-	short.Message, short.Faults = clip(f.Message, maxFailureText), nil
+	short.Message, short.Faults = clip.Bytes(f.Message, maxFailureText), nil
 	return &short
-}
-
-// clip returns s, cut to maxBytes and marked with an ellipsis if it is longer.
-func clip(s string, maxBytes int) string {
-	if len(s) <= maxBytes {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxBytes], "") + " …"
 }
