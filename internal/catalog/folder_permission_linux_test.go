@@ -28,7 +28,7 @@ func asNobody(t *testing.T, f func()) {
 	f()
 }
 
-func TestPermissionDenied(t *testing.T) {
+func TestFolderPermissionDenied(t *testing.T) {
 	dir, c := t.TempDir(), newFakeCatalog(t)
 	for p := dir; p != filepath.Dir(os.TempDir()) && p != "/"; p = filepath.Dir(p) {
 		if p != os.TempDir() {

@@ -158,13 +158,13 @@ func TestReadFolder(t *testing.T) {
 	}
 }
 
-func TestReadOfNoFolder(t *testing.T) {
+func TestReadMissingFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gone")
 	s := readFolder(dir, defaultFolderBounds())
 	require.Equal(t, []string{`folder "` + dir + `": no such file or directory`}, folderFaults(s))
 }
 
-func TestFaultsAreBounded(t *testing.T) {
+func TestFolderFaultsAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	for i := range maxFaults + 5 {
 		require.NoError(t, os.Symlink("gone", filepath.Join(dir, strings.Repeat("x", i+1)+".yaml")))

@@ -14,7 +14,7 @@ import (
 )
 
 // Each step changes the folder and is done when Apply got that state.
-func TestRunFollows(t *testing.T) {
+func TestFolderRunFollows(t *testing.T) {
 	type state = map[string]string
 	type step struct {
 		do   func(t *testing.T, dir string)
@@ -109,7 +109,7 @@ func TestRunFollows(t *testing.T) {
 	}
 }
 
-func TestRunKeepsTheLastGoodState(t *testing.T) {
+func TestFolderRunKeepsTheLastGoodState(t *testing.T) {
 	dir, c := t.TempDir(), newFakeCatalog(t)
 	writeFile(t, dir, "a.yaml", "1")
 	f := c.open(dir)
@@ -125,7 +125,7 @@ func TestRunKeepsTheLastGoodState(t *testing.T) {
 	require.Empty(t, awaitFolder(t, f, true).Faults)
 }
 
-func TestRunAppliesABurstFewTimes(t *testing.T) {
+func TestFolderRunAppliesABurstFewTimes(t *testing.T) {
 	dir, c := t.TempDir(), newFakeCatalog(t)
 	f := c.open(dir, func(cfg *FolderConfig) { cfg.settle = 200 * time.Millisecond })
 	runFolder(t, f)
@@ -141,7 +141,7 @@ func TestRunAppliesABurstFewTimes(t *testing.T) {
 }
 
 // A folder that changes between two reads is read again, and one that never comes to rest is applied as it is in the end.
-func TestRunReadsUntilNothingMoves(t *testing.T) {
+func TestFolderRunReadsUntilStable(t *testing.T) {
 	for name, tc := range map[string]struct {
 		states []string // of a.yaml, one a read; the last one stays
 		want   string
@@ -173,7 +173,7 @@ func TestRunReadsUntilNothingMoves(t *testing.T) {
 	}
 }
 
-func TestRunFindsAFolderThatComesBack(t *testing.T) {
+func TestFolderRunFindsARestoredFolder(t *testing.T) {
 	dir, c := filepath.Join(t.TempDir(), "catalog"), newFakeCatalog(t)
 	writeFile(t, dir, "a.yaml", "1")
 	f := c.open(dir)
@@ -186,7 +186,7 @@ func TestRunFindsAFolderThatComesBack(t *testing.T) {
 	c.reach(map[string]string{"a.yaml": "2"})
 }
 
-func TestRunTriesAgainWhatPasses(t *testing.T) {
+func TestFolderRunRetriesTemporaryFailures(t *testing.T) {
 	dir, c := t.TempDir(), newFakeCatalog(t)
 	c.refuse = func(map[string]string) error {
 		if c.applied.Load() <= 3 {
@@ -203,7 +203,7 @@ func TestRunTriesAgainWhatPasses(t *testing.T) {
 	awaitFolder(t, f, true)
 }
 
-func TestALookAtTheSameStateChangesNothing(t *testing.T) {
+func TestFolderRunSkipsAnAppliedState(t *testing.T) {
 	dir, c := t.TempDir(), newFakeCatalog(t)
 	f := c.open(dir)
 	look := func(applied int32) {
@@ -235,7 +235,7 @@ func TestALookAtTheSameStateChangesNothing(t *testing.T) {
 	require.True(t, f.Status().OK)
 }
 
-func TestRunEnds(t *testing.T) {
+func TestFolderRunEnds(t *testing.T) {
 	dir, c := t.TempDir(), newFakeCatalog(t)
 	stop := runFolder(t, c.open(dir))
 	c.reach(map[string]string{})

@@ -63,7 +63,7 @@ func TestLoadFolder(t *testing.T) {
 	require.Equal(t, dir+": 1 file", f.Status().Detail)
 }
 
-func TestLoadOfAFaultyState(t *testing.T) {
+func TestLoadFaultyFolder(t *testing.T) {
 	dir, c := t.TempDir(), newFakeCatalog(t)
 	f := c.open(dir)
 	writeFile(t, dir, "a.yaml", "broken")
@@ -95,7 +95,7 @@ func TestLoadOfAFaultyState(t *testing.T) {
 }
 
 // An Apply that was interrupted may have happened, so the state before it cannot be taken for what the catalog holds.
-func TestLoadAfterAnUncertainFailure(t *testing.T) {
+func TestLoadFolderAfterUncertainFailure(t *testing.T) {
 	dir, c := t.TempDir(), newFakeCatalog(t)
 	f := c.open(dir)
 	writeFile(t, dir, "a.yaml", "1")
@@ -110,7 +110,7 @@ func TestLoadAfterAnUncertainFailure(t *testing.T) {
 	require.Equal(t, int32(3), c.applied.Load())
 }
 
-func TestLoadAppliesNothingOfWhatItCannotReadInFull(t *testing.T) {
+func TestLoadFolderAppliesNothingUnread(t *testing.T) {
 	dir, c := t.TempDir(), newFakeCatalog(t)
 	f := c.open(dir)
 	writeFile(t, dir, "a.yaml", "1")
@@ -127,7 +127,7 @@ func TestLoadAppliesNothingOfWhatItCannotReadInFull(t *testing.T) {
 	require.Equal(t, int32(1), c.applied.Load(), "a folder that is gone removes nothing")
 }
 
-func TestLoadEndsWithItsContext(t *testing.T) {
+func TestLoadFolderEndsWithContext(t *testing.T) {
 	dir, c := t.TempDir(), newFakeCatalog(t)
 	f := c.open(dir)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -144,7 +144,7 @@ func TestLoadEndsWithItsContext(t *testing.T) {
 	require.NoError(t, f.Load(t.Context()))
 }
 
-func TestFailuresAreLoggedOnce(t *testing.T) {
+func TestFolderFailuresAreLoggedOnce(t *testing.T) {
 	dir, c := t.TempDir(), newFakeCatalog(t)
 	core, logs := observer.New(zapcore.WarnLevel)
 	f := c.open(dir, func(cfg *FolderConfig) { cfg.Logger = zap.New(core) })
@@ -168,7 +168,7 @@ func TestFailuresAreLoggedOnce(t *testing.T) {
 	load(false, 3)
 }
 
-func TestTemporaryFailures(t *testing.T) {
+func TestFolderTemporaryFailures(t *testing.T) {
 	for code, want := range map[agent.Code]bool{
 		agent.CodeUnavailable: true, agent.CodeRateLimited: true, agent.CodeConflict: true,
 		agent.CodeInvalid: false, agent.CodeInternal: false, agent.CodeDenied: false, agent.CodeNotFound: false,

@@ -104,9 +104,6 @@ func (c *planCache) Bytes(ctx context.Context, hash string) ([]byte, error) {
 // Add keeps a plan that this process has compiled. Nobody may change it or its bytes afterwards. If the bytes do not have that hash, Add
 // only logs it.
 func (c *planCache) Add(hash string, plan *agent.Plan, body []byte) {
-	if plan == nil {
-		return
-	}
 	if err := verifyPlan(hash, body); err != nil {
 		c.logger.Error("compiled plan not kept", zap.Error(err))
 		return

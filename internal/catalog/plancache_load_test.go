@@ -17,7 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-func TestManyWhoAskReadOnce(t *testing.T) {
+func TestPlanCacheReadsOnceForMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := storedPlans("a")
 		s.before = func(context.Context) error { time.Sleep(time.Second); return nil }
@@ -39,7 +39,7 @@ func TestManyWhoAskReadOnce(t *testing.T) {
 }
 
 // A plan of a release whose auth profiles did not say whose they are still names its secrets: as its own tenant.
-func TestOldPlansNameTheirTenant(t *testing.T) {
+func TestPlanCacheSetsTenantsOfOldPlans(t *testing.T) {
 	body := `{"tenant":"acme","models":[{"profile":"m","auth":{"name":"k"}},{"profile":"n"}],"tools":[{"auth":[{"name":"k"},{"tenant":"*","name":"s"}]}],` +
 		`"sources":[{"auth":[{"name":"k"}]}],"prepare":[{"kind":"retrieve","embedding":{"profile":"e","auth":{"name":"k"}}},{"kind":"classify"}]}`
 	sum := sha256.Sum256([]byte(body))
@@ -52,7 +52,7 @@ func TestOldPlansNameTheirTenant(t *testing.T) {
 	require.Equal(t, agent.SharedTenant, p.Tools[0].Auth[1].Tenant)
 }
 
-func TestTheFirstWhoAskedLeaves(t *testing.T) {
+func TestPlanCacheLoadOutlivesItsCaller(t *testing.T) {
 	s, h := storedPlans("a")
 	began, finish := make(chan struct{}), make(chan struct{})
 	s.before = func(ctx context.Context) error {
@@ -98,7 +98,7 @@ func (m *meanwhileContext) Err() error {
 	return m.Context.Err()
 }
 
-func TestAPlanThatComesBetweenTheLookAndTheLoadIsNotReadAgain(t *testing.T) {
+func TestPlanCacheLooksAgainBeforeLoading(t *testing.T) {
 	s, h := storedPlans("a")
 	c := openPlanCache(t, s, PlanCacheConfig{})
 	ctx := &meanwhileContext{Context: t.Context(), do: func() {
@@ -110,7 +110,7 @@ func TestAPlanThatComesBetweenTheLookAndTheLoadIsNotReadAgain(t *testing.T) {
 	require.Equal(t, int32(1), s.reads.Load())
 }
 
-func TestABackendThatDoesNotAnswer(t *testing.T) {
+func TestPlanCacheBackendTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := storedPlans("a")
 		s.before = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -124,7 +124,7 @@ func TestABackendThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
-func TestConcurrentUse(t *testing.T) {
+func TestPlanCacheConcurrentUse(t *testing.T) {
 	names := strings.Split("abcdefgh", "")
 	s, h := storedPlans(names...)
 	c := openPlanCache(t, s, PlanCacheConfig{Size: 3})

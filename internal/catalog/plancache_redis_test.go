@@ -24,7 +24,7 @@ func openTier(t *testing.T, url string, ttl time.Duration) *RedisPlans {
 	return tier
 }
 
-func TestWhatIsStored(t *testing.T) {
+func TestRedisPlansKeys(t *testing.T) {
 	server := miniredis.RunT(t)
 	server.RequireUserAuth("me", "secret")
 	tier := openTier(t, "redis://me:secret@"+server.Addr()+"/3", time.Minute)
@@ -41,7 +41,7 @@ func TestWhatIsStored(t *testing.T) {
 	require.False(t, ok)
 }
 
-func TestRedisKeepsWhatWasSetUntilItIsDropped(t *testing.T) {
+func TestRedisPlansKeepUntilDropped(t *testing.T) {
 	tier := openTier(t, "redis://"+miniredis.RunT(t).Addr(), redisTTL)
 	get := func(hash string, want []byte) {
 		t.Helper()
@@ -72,7 +72,7 @@ func TestRedisKeepsWhatWasSetUntilItIsDropped(t *testing.T) {
 	get(other, []byte("2"))
 }
 
-func TestWhatIsNoPlan(t *testing.T) {
+func TestRedisPlansOfAnotherType(t *testing.T) {
 	server := miniredis.RunT(t)
 	tier := openTier(t, "redis://"+server.Addr(), redisTTL)
 	_, err := server.Lpush("turnstone:plan:"+testHash, "a list")
@@ -91,7 +91,7 @@ func TestWhatIsNoPlan(t *testing.T) {
 	require.Len(t, body, maxStoredPlan+1)
 }
 
-func TestWhenRedisIsGone(t *testing.T) {
+func TestRedisPlansWithoutServer(t *testing.T) {
 	server := miniredis.RunT(t)
 	tier := openTier(t, "redis://"+server.Addr(), redisTTL)
 	require.NoError(t, tier.Set(t.Context(), testHash, []byte("body")))
@@ -105,7 +105,7 @@ func TestWhenRedisIsGone(t *testing.T) {
 }
 
 // A server that takes connections and says nothing is given up on: after the tier's time, or the caller's when that is shorter.
-func TestWhenRedisIsSilent(t *testing.T) {
+func TestRedisPlansTimeOut(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, listener.Close()) })
@@ -122,7 +122,7 @@ func TestWhenRedisIsSilent(t *testing.T) {
 	}
 }
 
-func TestOpenRedisRefuses(t *testing.T) {
+func TestOpenRedisPlansRefuses(t *testing.T) {
 	for url, message := range map[string]string{
 		"":                           "open Redis: redis: invalid URL scheme: ",
 		"http://x":                   "open Redis: redis: invalid URL scheme: http",

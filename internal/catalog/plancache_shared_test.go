@@ -16,7 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-func TestASecondProcessReadsTheSharedTier(t *testing.T) {
+func TestSharedPlansServeASecondProcess(t *testing.T) {
 	s, h := storedPlans("a")
 	shared := &fakeTier{}
 	_, err := openPlanCache(t, s, PlanCacheConfig{Shared: shared}).Plan(t.Context(), h[0])
@@ -33,7 +33,7 @@ func TestASecondProcessReadsTheSharedTier(t *testing.T) {
 	require.Equal(t, []planTier{planTierShared, planTierMemory}, tiers)
 }
 
-func TestWhatTheSharedTierMayNotHold(t *testing.T) {
+func TestSharedPlansWithWrongBytes(t *testing.T) {
 	_, other, _ := testPlan("b")
 	for name, body := range map[string][]byte{
 		"another plan": other, "nothing": {}, "rubbish": []byte("x"), "too much": bytes.Repeat([]byte(" "), maxStoredPlan+1),
@@ -60,7 +60,7 @@ func TestWhatTheSharedTierMayNotHold(t *testing.T) {
 	}
 }
 
-func TestNothingWrongReachesTheSharedTier(t *testing.T) {
+func TestSharedPlansGetNoWrongBytes(t *testing.T) {
 	s, h := storedPlans("a")
 	s.bodies[h[0]] = []byte("{}")
 	shared := &fakeTier{}
@@ -72,7 +72,7 @@ func TestNothingWrongReachesTheSharedTier(t *testing.T) {
 }
 
 // The clock is synctest's.
-func TestASharedTierThatFailsIsLeftAlone(t *testing.T) {
+func TestSharedPlansThatFailAreSkipped(t *testing.T) {
 	silent := func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }
 	gone := func(context.Context, string) error { return errors.New("gone") }
 	for name, c := range map[string]struct {

@@ -90,7 +90,7 @@ func TestNewPlanCacheRefuses(t *testing.T) {
 	}
 }
 
-func TestPlanIsReadOnceAndShared(t *testing.T) {
+func TestPlanCacheReadsOnce(t *testing.T) {
 	s, h := storedPlans("a")
 	var tiers []planTier
 	c := openPlanCache(t, s, PlanCacheConfig{})
@@ -111,7 +111,7 @@ func TestPlanIsReadOnceAndShared(t *testing.T) {
 	require.Equal(t, []planTier{planTierBackend, planTierMemory, planTierMemory, planTierNone}, tiers)
 }
 
-func TestAPlanMayHaveFieldsOfALaterVersion(t *testing.T) {
+func TestPlanCacheIgnoresLaterFields(t *testing.T) {
 	body := []byte(`{"schema":"plan.v1","agent":"a","invented_later":{"x":1}}`)
 	s := &planStore{bodies: map[string][]byte{planHash(body): body}}
 	p, err := openPlanCache(t, s, PlanCacheConfig{}).Plan(t.Context(), planHash(body))
@@ -119,7 +119,7 @@ func TestAPlanMayHaveFieldsOfALaterVersion(t *testing.T) {
 	require.Equal(t, "a", p.Agent)
 }
 
-func TestWhatIsNoHash(t *testing.T) {
+func TestPlanCacheRefusesBadHashes(t *testing.T) {
 	s, h := storedPlans("a")
 	c := openPlanCache(t, s, PlanCacheConfig{})
 	for name, hash := range map[string]string{
@@ -142,7 +142,7 @@ func TestWhatIsNoHash(t *testing.T) {
 	require.Zero(t, s.reads.Load())
 }
 
-func TestWhatTheBackendMayNotHold(t *testing.T) {
+func TestPlanCacheRefusesWrongBytes(t *testing.T) {
 	_, body, hash := testPlan("a")
 	large := append(bytes.Repeat([]byte(" "), maxStoredPlan), body...)
 	cases := map[string]struct {
@@ -183,12 +183,11 @@ func TestPlanCacheAdd(t *testing.T) {
 	_, _, other := testPlan("b")
 	c.Add(other, p, body)
 	require.Equal(t, 1, logs.Len())
-	c.Add(other, nil, body)
 	_, err = c.Plan(t.Context(), other)
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
 }
 
-func TestMemoryIsBounded(t *testing.T) {
+func TestPlanCacheIsBounded(t *testing.T) {
 	names := []string{"a", "b", "c"}
 	_, body, _ := testPlan("a")
 	for name, limit := range map[string]struct {
@@ -229,7 +228,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	})
 }
 
-func TestPlansExpire(t *testing.T) {
+func TestPlanCacheExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := storedPlans("a")
 		c := openPlanCache(t, s, PlanCacheConfig{TTL: time.Minute})

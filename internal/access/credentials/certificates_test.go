@@ -23,7 +23,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-func TestHolders(t *testing.T) {
+func TestCertificates(t *testing.T) {
 	h, err := NewCertificates([]CertificateHolder{
 		{Name: "spiffe://example.com/worker", Tenant: "acme", User: "worker", Scopes: []string{"turns.*"}},
 		{Name: "ci.example.com", Tenant: "*", Role: "robot", Scopes: []string{"*"}},
@@ -85,7 +85,7 @@ func nameOf(t *testing.T, c *tls.Config) string {
 	return leaf.Subject.CommonName
 }
 
-func TestFilesAreReadAgain(t *testing.T) {
+func TestServerTLSReloads(t *testing.T) {
 	dir := t.TempDir()
 	f := writePEM(t, dir, "old.example.com")
 	core, logs := observer.New(zapcore.InfoLevel)
@@ -113,7 +113,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	require.Equal(t, "new.example.com", nameOf(t, s.config()))
 }
 
-func TestServer(t *testing.T) {
+func TestServerTLS(t *testing.T) {
 	f := writePEM(t, t.TempDir(), "localhost")
 	c, err := ServerTLS(f, nil)
 	require.NoError(t, err)

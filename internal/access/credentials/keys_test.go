@@ -74,7 +74,7 @@ func other(key string, i int) string {
 	return body + keyChecksum(body)
 }
 
-func TestAKeyIsItsPrincipal(t *testing.T) {
+func TestKeyIsVerified(t *testing.T) {
 	k, store, _ := startKeys(t)
 	made := k.make(t, agent.KeyRequest{
 		Tenant: "acme", Subject: "ann", Role: "clerk", Flags: map[string]any{"beta": true}, Scopes: []string{"turns.run:analyst"}, ExpiresIn: time.Hour,
@@ -98,7 +98,7 @@ func TestAKeyIsItsPrincipal(t *testing.T) {
 	require.NotContains(t, string(text), "hash")
 }
 
-func TestKeysThatDoNotHold(t *testing.T) {
+func TestInvalidKeys(t *testing.T) {
 	k, store, c := startKeys(t)
 	made := k.make(t, agent.KeyRequest{Tenant: "acme", ExpiresIn: time.Hour})
 	for name, wrong := range map[string]string{
@@ -125,7 +125,7 @@ func TestKeysThatDoNotHold(t *testing.T) {
 	requireRefused(t, "not valid", err) // that it has expired is for who has it
 }
 
-func TestRevocationCountsWithinSeconds(t *testing.T) {
+func TestKeyRevocationWithinSeconds(t *testing.T) {
 	store, c := &accesstest.KeyStore{}, &clock{at: time.Now()}
 	var all []*Keys
 	for range 2 {
@@ -152,7 +152,7 @@ func TestRevocationCountsWithinSeconds(t *testing.T) {
 	requireRefused(t, "revoked", err)
 }
 
-func TestUnknownIDsAndWrongSecretsCostTheSame(t *testing.T) {
+func TestUnknownKeysCostTheSame(t *testing.T) {
 	k, store, c := startKeys(t)
 	made := k.make(t, agent.KeyRequest{Tenant: "acme"})
 	compare := k.compare
@@ -180,7 +180,7 @@ func TestUnknownIDsAndWrongSecretsCostTheSame(t *testing.T) {
 	require.Equal(t, map[int]bool{32: true}, lengths)
 }
 
-func TestAStoreThatIsAway(t *testing.T) {
+func TestKeyStoreUnavailable(t *testing.T) {
 	k, store, c := startKeys(t)
 	made := k.make(t, agent.KeyRequest{Tenant: "acme"})
 	_, err := k.Verify(t.Context(), made.Key)
@@ -201,7 +201,7 @@ func TestAStoreThatIsAway(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestLastUseIsStoredInBatches(t *testing.T) {
+func TestKeyUsesAreStoredInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &accesstest.KeyStore{}
 		k, err := NewKeys(KeysConfig{Store: store})
@@ -232,7 +232,7 @@ func TestLastUseIsStoredInBatches(t *testing.T) {
 	})
 }
 
-func TestRotation(t *testing.T) {
+func TestKeyRotation(t *testing.T) {
 	k, _, c := startKeys(t)
 	made := k.make(t, agent.KeyRequest{Tenant: "acme", Subject: "ann", Scopes: []string{"turns.*"}, ExpiresIn: 72 * time.Hour})
 	c.pass(time.Hour)
@@ -290,8 +290,8 @@ func (m *meanwhile) CreateKey(ctx context.Context, k agent.APIKey, hash []byte) 
 	return m.KeyStore.CreateKey(ctx, k, hash)
 }
 
-// TestTwoRotationsAtTheSameMoment: one of two has the new key, and the key that the other made lets nobody in.
-func TestTwoRotationsAtTheSameMoment(t *testing.T) {
+// TestConcurrentKeyRotations: one of two has the new key, and the key that the other made lets nobody in.
+func TestConcurrentKeyRotations(t *testing.T) {
 	for name, rival := range map[string]func(k *Keys, id string) error{
 		"another rotation": func(k *Keys, id string) error {
 			_, err := k.RotateKey(t.Context(), operator(), id, time.Hour)
@@ -327,7 +327,7 @@ func TestTwoRotationsAtTheSameMoment(t *testing.T) {
 	}
 }
 
-func TestNobodyGrantsMoreThanHeHas(t *testing.T) {
+func TestKeysGrantNoMoreThanTheirMaker(t *testing.T) {
 	k, _, _ := startKeys(t)
 	of := func(tenant string, scopes ...string) agent.Principal {
 		return agent.Principal{Method: agent.MethodKey, Tenant: tenant, Scopes: scopes, Credential: "key/x"}
@@ -391,7 +391,7 @@ func TestNobodyGrantsMoreThanHeHas(t *testing.T) {
 	}
 }
 
-func TestWhatNoKeyMayBe(t *testing.T) {
+func TestKeyFields(t *testing.T) {
 	k, _, _ := startKeys(t)
 	for field, r := range map[string]agent.KeyRequest{
 		"name": {Name: " "}, "tenant": {Name: "x", Tenant: "a b"}, "scopes": {Name: "x", Scopes: []string{"turn.run"}},

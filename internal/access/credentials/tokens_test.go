@@ -164,8 +164,8 @@ func (w *world) token(t *testing.T, change ...any) string {
 	return sign(t, jwt.SigningMethodRS256, "k1", w.key, w.claims(change...))
 }
 
-// TestScopesThatAllowNothing: they are passed over, and the operator is told once: of those that were meant for us.
-func TestScopesThatAllowNothing(t *testing.T) {
+// TestTokenScopesThatAllowNothing: they are passed over, and the operator is told once: of those that were meant for us.
+func TestTokenScopesThatAllowNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		prefix, scope string
 		want          []string
@@ -196,7 +196,7 @@ func TestScopesThatAllowNothing(t *testing.T) {
 	require.ErrorContains(t, err, `scope "keys.write:agent:x" allows nothing that there is`)
 }
 
-func TestATokenIsItsPrincipal(t *testing.T) {
+func TestTokenIsVerified(t *testing.T) {
 	w := begin(t, func(i *credentials.Issuer) {
 		i.RoleClaim, i.FlagsClaim, i.Scopes = "realm_access.roles", "features", []string{"agents.read"}
 	})
@@ -214,7 +214,7 @@ func TestATokenIsItsPrincipal(t *testing.T) {
 	require.Equal(t, 1, w.count("/.well-known/openid-configuration"))
 }
 
-func TestTokensThatDoNotHold(t *testing.T) {
+func TestInvalidTokens(t *testing.T) {
 	w := begin(t, nil)
 	now := w.now()
 	stranger, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -289,7 +289,7 @@ func TestTokensThatDoNotHold(t *testing.T) {
 	}
 }
 
-func TestRotatedKeysArePickedUpAndFloodsAreNot(t *testing.T) {
+func TestIssuerKeyRotation(t *testing.T) {
 	w := begin(t, nil)
 	_, err := w.verifier.Verify(t.Context(), w.token(t))
 	require.NoError(t, err)
@@ -314,7 +314,7 @@ func TestRotatedKeysArePickedUpAndFloodsAreNot(t *testing.T) {
 	require.Equal(t, agent.CodeUnauthenticated, agent.CodeOf(err), "a key that is gone")
 }
 
-func TestAnIssuerThatIsAway(t *testing.T) {
+func TestIssuerUnavailable(t *testing.T) {
 	w := begin(t, nil)
 	w.set(func() { w.down = true })
 	for range 20 {
@@ -355,7 +355,7 @@ func TestAnIssuerThatIsAway(t *testing.T) {
 	require.Equal(t, agent.CodeCancelled, agent.CodeOf(err))
 }
 
-func TestDiscoveryThatLies(t *testing.T) {
+func TestIssuerDiscoveryRefused(t *testing.T) {
 	for _, answer := range []string{
 		`{"issuer":"https://issuer.example","jwks_uri":"https://issuer.example/keys"}`, `{"issuer":"%s"}`, `[]`, `<html>`,
 	} {
@@ -391,7 +391,7 @@ func TestTokenClaims(t *testing.T) {
 	require.Nil(t, p.Flags)
 }
 
-func TestSeveralEntriesOfOneIssuer(t *testing.T) {
+func TestTokensOfSeveralEntries(t *testing.T) {
 	w := begin(t, nil)
 	v, err := credentials.NewTokens(credentials.TokensConfig{Now: w.now, Transport: w.Client().Transport, Issuers: []credentials.Issuer{
 		{URL: w.URL, Audiences: []string{"one"}, Tenant: "one"}, {URL: w.URL, Audiences: []string{"two"}, Tenant: "two"},
