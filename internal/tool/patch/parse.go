@@ -30,26 +30,32 @@ type operation struct {
 	Value json.RawMessage `json:"value,omitempty"`
 }
 
-// parseArguments decodes arguments strictly, but ignores unknown members of operations, as RFC 6902 demands. Its error is [agent.CodeInvalid] or
-// [agent.CodeOverflow] with a Field.
+// rawArguments are the arguments as they are sent. Strict schemas send null for an absent member.
+type rawArguments struct {
+	Tag   string `json:"workflow_tag"`
+	Owner string `json:"workflow_owner"`
+	Spec  *struct {
+		Operations  []rawOperation `json:"operations"`
+		Description string         `json:"description"`
+	} `json:"patch_spec"`
+}
+
+// rawOperation is an operation with members that RFC 6902 has ignored.
+type rawOperation struct {
+	Op    string          `json:"op"`
+	Path  *string         `json:"path"`
+	Value json.RawMessage `json:"value"`
+
+	Ignored map[string]json.RawMessage `json:",embed"`
+}
+
+// parseArguments decodes arguments strictly, except for unknown members of operations. Its error is [agent.CodeInvalid] or [agent.CodeOverflow] with
+// a Field.
 func parseArguments(args json.RawMessage) (*arguments, error) {
 	if len(args) > maxArgs {
 		return nil, agent.FieldErrorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(args), maxArgs)
 	}
-	var in struct {
-		Tag   *string `json:"workflow_tag"`
-		Owner *string `json:"workflow_owner"` // strict schemas send null for an absent member
-		Spec  *struct {
-			Operations []struct {
-				Op    *string         `json:"op"`
-				Path  *string         `json:"path"`
-				Value json.RawMessage `json:"value"`
-
-				Ignored map[string]json.RawMessage `json:",embed"`
-			} `json:"operations"`
-			Description *string `json:"description"`
-		} `json:"patch_spec"`
-	}
+	var in rawArguments
 	if err := strictjson.Decode(args, &in); err != nil {
 		if e, ok := errors.AsType[*agent.Error](err); ok {
 			return nil, agent.Invalid(clip.Bytes(e.Field, maxQuoted), "%s", clip.Bytes(e.Err.Error(), maxQuoted))
@@ -62,34 +68,32 @@ func parseArguments(args json.RawMessage) (*arguments, error) {
 	case len(in.Spec.Operations) == 0:
 		return nil, agent.Invalid("patch_spec.operations", "is required: what shall be changed?")
 	}
-	out := &arguments{}
-	if in.Tag != nil {
-		out.tag = *in.Tag
-	}
-	if in.Owner != nil {
-		out.owner = *in.Owner
-	}
-	if in.Spec.Description != nil {
-		out.description = *in.Spec.Description
-	}
-	kinds := []string{"add", "remove", "replace"}
-	for i, op := range in.Spec.Operations {
-		at := fmt.Sprintf("patch_spec.operations[%d]", i)
-		switch {
-		case op.Op == nil || !slices.Contains(kinds, *op.Op):
-			return nil, agent.Invalid(at+".op", "want one of %s", strings.Join(kinds, ", "))
-		case op.Path == nil:
-			return nil, agent.Invalid(at+".path", "is required")
-		case *op.Op != "remove" && op.Value == nil:
-			return nil, agent.Invalid(at+".value", "is required for %s", *op.Op)
-		}
-		o := operation{Op: *op.Op, Path: *op.Path}
-		if o.Op != "remove" {
-			o.Value = op.Value
+	out := &arguments{tag: in.Tag, owner: in.Owner, description: in.Spec.Description}
+	for i := range in.Spec.Operations {
+		o, err := in.Spec.Operations[i].parse(fmt.Sprintf("patch_spec.operations[%d]", i))
+		if err != nil {
+			return nil, err
 		}
 		out.operations = append(out.operations, o)
 	}
 	return out, nil
+}
+
+// parse returns the operation at a path of the arguments.
+func (o *rawOperation) parse(path string) (operation, error) {
+	kinds := []string{"add", "remove", "replace"}
+	switch {
+	case !slices.Contains(kinds, o.Op):
+		return operation{}, agent.Invalid(path+".op", "want one of %s", strings.Join(kinds, ", "))
+	case o.Path == nil:
+		return operation{}, agent.Invalid(path+".path", "is required")
+	case o.Op == "remove":
+		return operation{Op: o.Op, Path: *o.Path}, nil
+	case o.Value == nil:
+		return operation{}, agent.Invalid(path+".value", "is required for %s", o.Op)
+	default:
+		return operation{Op: o.Op, Path: *o.Path, Value: o.Value}, nil
+	}
 }
 
 // maxQuoted is the maximum number of bytes of the model's text that an error or a result repeats.
