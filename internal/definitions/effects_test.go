@@ -59,6 +59,8 @@ func TestConditions(t *testing.T) {
 		"each row is text":        {"price < 5", `[{"price":"x"}]`, "", true},
 		"rows that are no rows":   {"price < 5", `{"a":1}`, "", true},
 		"content that is no JSON": {"price < 5", `[{"price":1},`, "", true},
+		"content that is cut":     {"price < 5", `[{"price":1}`, "", true},
+		"cut, over all of them":   {"size(input.rows) > 0", `[{"price":1}`, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, pipelineThenCheck(c.expr), "")

@@ -2,11 +2,13 @@ package definitions
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -156,7 +158,7 @@ func (v *nodeVisit) loadFirstRows(ctx context.Context, ref string) ([]any, error
 	return rows, err
 }
 
-// errStopReading makes [visit.forEachRow] stop without an error.
+// errStopReading makes [nodeVisit.forEachRow] stop without an error.
 var errStopReading = errors.New("enough")
 
 // forEachRow calls handle for each row behind a reference. If maxBytes is positive, it reads no further than that and drops the row that is cut
@@ -167,11 +169,8 @@ func (v *nodeVisit) forEachRow(ctx context.Context, ref string, maxBytes int64, 
 		return fmt.Errorf("open %s: %w", ref, err)
 	}
 	defer func() { _ = content.Close() }() // it was only read
-	var r io.Reader = content
-	if maxBytes > 0 {
-		r = io.LimitReader(content, maxBytes)
-	}
-	decoder := json.NewDecoder(r)
+	limited := &io.LimitedReader{R: content, N: cmp.Or(maxBytes, math.MaxInt64)}
+	decoder := json.NewDecoder(limited)
 	decoder.UseNumber()
 	first, err := decoder.Token()
 	if err != nil {
@@ -183,8 +182,8 @@ func (v *nodeVisit) forEachRow(ctx context.Context, ref string, maxBytes int64, 
 	for decoder.More() {
 		var row any
 		if err := decoder.Decode(&row); err != nil {
-			if maxBytes > 0 && errors.Is(err, io.ErrUnexpectedEOF) {
-				return nil // maxBytes is reached
+			if limited.N <= 0 && errors.Is(err, io.ErrUnexpectedEOF) {
+				return nil
 			}
 			return rowsError(ref, err)
 		}
@@ -194,6 +193,9 @@ func (v *nodeVisit) forEachRow(ctx context.Context, ref string, maxBytes int64, 
 		case err != nil:
 			return err
 		}
+	}
+	if _, err := decoder.Token(); err != nil && limited.N > 0 { // the end of the list, or the error after which there are no more rows
+		return rowsError(ref, err)
 	}
 	return nil
 }
