@@ -39,7 +39,7 @@ type change struct {
 	onlyNew        bool // refuse if the definition exists
 	revertedPatch  string
 	// build returns the next version. It may be called several times.
-	build func(ctx context.Context, now *currentVersion) (nextVersion, error)
+	build func(now *currentVersion) (nextVersion, error)
 }
 
 // currentVersion is the newest version of a definition.
@@ -159,7 +159,7 @@ func (l *Library) applyOnce(ctx context.Context, c *change) (agent.WorkflowPatch
 		return agent.WorkflowPatchResult{}, agent.FieldErrorf(agent.CodeConflict, "workflow_tag", "there is version %d of %s already, and only a new one is wanted",
 			current.version, current.key.Tag)
 	}
-	d, err := c.build(ctx, current)
+	d, err := c.build(current)
 	if err != nil {
 		return agent.WorkflowPatchResult{}, err
 	}

@@ -32,7 +32,7 @@ func (l *Library) Put(ctx context.Context, r PutRequest) (agent.WorkflowPatchRes
 	return l.apply(ctx, &change{
 		key: key, description: r.Description, base: r.BaseVersion, author: r.By, idempotencyKey: r.Idempotency, requestHash: hash, dryRun: r.DryRun,
 		onlyNew: r.OnlyNew,
-		build: func(context.Context, *currentVersion) (nextVersion, error) {
+		build: func(*currentVersion) (nextVersion, error) {
 			return nextVersion{definition: definition}, nil
 		},
 	})
@@ -70,7 +70,7 @@ func (l *Library) PatchWorkflow(ctx context.Context, r agent.WorkflowPatchReques
 	createsDefinition := operations[0].Path == "" && operations[0].Op != "test"
 	return l.apply(ctx, &change{
 		key: key, description: r.Description, base: r.BaseVersion, author: r.By, idempotencyKey: r.Idempotency, requestHash: hash, dryRun: r.DryRun,
-		build: func(ctx context.Context, now *currentVersion) (nextVersion, error) {
+		build: func(now *currentVersion) (nextVersion, error) {
 			document := json.RawMessage(emptyDefinition)
 			switch {
 			case now.stored != nil:
@@ -96,7 +96,7 @@ func (l *Library) Delete(ctx context.Context, r DeleteRequest) (agent.WorkflowPa
 	}
 	return l.apply(ctx, &change{
 		key: key, description: r.Description, base: r.BaseVersion, author: r.By, idempotencyKey: r.Idempotency, requestHash: hash,
-		build: func(ctx context.Context, now *currentVersion) (nextVersion, error) {
+		build: func(now *currentVersion) (nextVersion, error) {
 			if now.stored == nil {
 				return nextVersion{}, l.notFoundError(ctx, key, agent.Errorf(agent.CodeNotFound, "", "none"))
 			}

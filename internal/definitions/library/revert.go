@@ -35,7 +35,7 @@ func (l *Library) Revert(ctx context.Context, r agent.WorkflowPatchRequest) (age
 	return l.apply(ctx, &change{
 		key: key, description: cmp.Or(r.Description, "Take back "+patch.PatchID), base: r.BaseVersion, author: r.By, idempotencyKey: r.Idempotency,
 		requestHash: hash, dryRun: r.DryRun, revertedPatch: patch.PatchID,
-		build: func(_ context.Context, now *currentVersion) (nextVersion, error) {
+		build: func(now *currentVersion) (nextVersion, error) {
 			return revertPatch(now, before, after)
 		},
 	})
