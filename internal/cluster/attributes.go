@@ -84,10 +84,12 @@ func (w *AttributeWatch) KnowsStatus() bool {
 // KnowsAll reports whether the last check found all attributes.
 func (w *AttributeWatch) KnowsAll() bool { return w.KnowsTurns() && w.KnowsStatus() }
 
-// Check asks the server and stores the result.
+// Check asks the server and stores the result. If the server does not answer, the last result stays.
 func (w *AttributeWatch) Check(ctx context.Context) error {
 	known, err := FindAttributes(ctx, w.Temporal, w.Namespace)
-	w.known.Store(&known)
+	if err == nil {
+		w.known.Store(&known)
+	}
 	return err
 }
 
