@@ -50,23 +50,20 @@ func NewRetentionSchedule(c RetentionScheduleConfig) (*RetentionSchedule, error)
 
 // Run calls Ensure every 10 minutes until ctx ends, and sooner while Temporal is unavailable.
 func (s *RetentionSchedule) Run(ctx context.Context) {
-	pause := time.Second
+	retry := time.Second
 	for {
-		err := s.Ensure(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
+		pause := ensureInterval
+		if err := s.Ensure(ctx); err == nil {
+			retry = time.Second
+		} else if ctx.Err() == nil {
+			pause, retry = retry, min(2*retry, ensureInterval)
 			s.Logger.Warn("make the schedule of the retention", zap.Duration("again_in", pause), zap.Error(err))
-		default:
-			pause = ensureInterval
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, ensureInterval)
 	}
 }
 

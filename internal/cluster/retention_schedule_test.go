@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -69,14 +70,41 @@ func TestRetentionScheduleMadeMeanwhile(t *testing.T) {
 	require.Equal(t, time.Hour, s.All[retentionID].Spec.Intervals[0].Every)
 }
 
-func TestRetentionScheduleRunEndsWithContext(t *testing.T) {
-	schedule, s := openRetention(t)
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	stop()
-	go func() { defer close(done); schedule.Run(ctx) }()
-	<-done
-	require.NotNil(t, s.All[retentionID])
+// watchedServer calls onLook whenever a schedule is looked at.
+type watchedServer struct {
+	*scheduleServer
+
+	onLook func()
+}
+
+func (s *watchedServer) GetHandle(ctx context.Context, id string) client.ScheduleHandle {
+	s.onLook()
+	return s.scheduleServer.GetHandle(ctx, id)
+}
+
+func TestRetentionScheduleRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		s := &watchedServer{scheduleServer: newScheduleServer(workflows.RetentionType)}
+		began := time.Now()
+		var looks []time.Duration
+		s.onLook = func() {
+			looks = append(looks, time.Since(began))
+			switch len(looks) {
+			case 2:
+				s.Broken[retentionID] = serviceerror.NewUnavailable("away")
+			case 3:
+				delete(s.Broken, retentionID)
+			case 4:
+				stop()
+			}
+		}
+		schedule, err := NewRetentionSchedule(RetentionScheduleConfig{Every: time.Hour, Schedules: s})
+		require.NoError(t, err)
+		schedule.Run(ctx)
+		require.Contains(t, s.All, retentionID)
+		require.Equal(t, []time.Duration{0, ensureInterval, ensureInterval + time.Second, 2*ensureInterval + time.Second}, looks, "a failure is repeated soon")
+	})
 }
 
 func TestRetentionScheduleStatusPauseAndTrigger(t *testing.T) {
