@@ -32,23 +32,12 @@ func (c *checker) checkAuth(a *agent.AuthProfile) {
 	if a.Type != "" {
 		c.checkAuthFields(a.Type)
 	}
-	if a.Type == agent.AuthAPIKey {
-		header, query := c.root.member("header") != nil, c.root.member("query") != nil
-		switch {
-		case header && query:
-			c.addFault("query", "want header or query, not both")
-		case !header && !query:
-			c.addFault("header", "is required for type api_key, or query")
-		}
-	}
-	if a.Type == agent.AuthOAuth2 {
-		tokenURL, issuer := c.root.member("token_url") != nil, c.root.member("issuer") != nil
-		switch {
-		case tokenURL && issuer:
-			c.addFault("issuer", "want token_url or issuer, not both")
-		case !tokenURL && !issuer:
-			c.addFault("token_url", "is required for type oauth2_client_credentials, or issuer")
-		}
+	switch a.Type {
+	case agent.AuthAPIKey:
+		c.requireOneOf("header", "query", a.Type)
+	case agent.AuthOAuth2:
+		c.requireOneOf("token_url", "issuer", a.Type)
+	case agent.AuthBearer, agent.AuthBasic:
 	}
 	c.checkSecretReference("secret", a.Secret)
 	c.checkSecretReference("password", a.Password)
@@ -68,6 +57,17 @@ func (c *checker) checkAuth(a *agent.AuthProfile) {
 		if host != "" && !isHostRule(host) {
 			c.addFault(item("hosts", i), "want a host or *.host, with or without :port; no scheme, no path")
 		}
+	}
+}
+
+// requireOneOf adds a fault unless a profile has one field of two.
+func (c *checker) requireOneOf(first, second string, t agent.AuthType) {
+	hasFirst, hasSecond := c.root.member(first) != nil, c.root.member(second) != nil
+	switch {
+	case hasFirst && hasSecond:
+		c.addFault(second, "want %s or %s, not both", first, second)
+	case !hasFirst && !hasSecond:
+		c.addFault(first, "is required for type %s, or %s", t, second)
 	}
 }
 
