@@ -2,21 +2,28 @@ package definitions
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/definitions/core"
-	"github.com/turnstone-run/turnstone/internal/definitions/library"
+)
+
+// The actions of task nodes.
+const (
+	ActionEmail    = "email"
+	ActionWebhook  = "webhook"
+	ActionPipeline = "pipeline"
 )
 
 // nodeConfig is the config of a node of any type. Its members were checked when the definition was stored.
 type nodeConfig struct {
 	Action string `json:"action"` // task
 
-	To      library.Addresses `json:"to"` // email
-	Cc      library.Addresses `json:"cc"`
-	Subject string            `json:"subject"`
+	To      Addresses `json:"to"` // email
+	Cc      Addresses `json:"cc"`
+	Subject string    `json:"subject"`
 
 	URL        string            `json:"url"` // webhook
 	Method     string            `json:"method"`
@@ -35,8 +42,35 @@ type nodeConfig struct {
 
 	Duration string `json:"duration"` // timer
 
-	TimeoutSec int64           `json:"timeout_sec"` // of one attempt; of an agent's turn
-	Retries    library.Retries `json:"retries"`
+	TimeoutSec int64   `json:"timeout_sec"` // of one attempt; of an agent's turn
+	Retries    Retries `json:"retries"`
+}
+
+// Retries says how often a task is attempted and how long it pauses in between.
+type Retries struct {
+	MaxAttempts    int   `json:"max_attempts"` // the first included
+	IntervalSec    int64 `json:"interval_sec"`
+	MaxIntervalSec int64 `json:"max_interval_sec"`
+}
+
+// Addresses is a list of mail addresses.
+type Addresses []string
+
+// UnmarshalJSON accepts a string or an array of strings.
+func (a *Addresses) UnmarshalJSON(raw []byte) error {
+	var single string
+	if json.Unmarshal(raw, &single) == nil {
+		if single != "" {
+			*a = Addresses{single}
+		}
+		return nil
+	}
+	var list []string
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return errors.New("want an address or a list of addresses")
+	}
+	*a = list
+	return nil
 }
 
 // parseConfig decodes the config of a node; no config is the zero value.

@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/definitions/library"
 	"github.com/turnstone-run/turnstone/internal/notifications"
 )
 
@@ -152,7 +151,7 @@ func (v *nodeVisit) retryPolicy() (uint, *backoff.ExponentialBackOff) {
 func (v *nodeVisit) attemptTimeout() time.Duration {
 	if s := v.config.TimeoutSec; s > 0 && s < int64(maxAttemptTime/time.Second) {
 		return time.Duration(s) * time.Second
-	} else if s == 0 && v.config.Action == library.ActionWebhook {
+	} else if s == 0 && v.config.Action == ActionWebhook {
 		return defaultWebhookTimeout
 	}
 	return maxAttemptTime

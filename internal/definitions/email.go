@@ -10,7 +10,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/definitions/expr"
-	"github.com/turnstone-run/turnstone/internal/definitions/library"
 	"github.com/turnstone-run/turnstone/internal/notifications"
 )
 
@@ -49,7 +48,7 @@ func (v *nodeVisit) sendEmail(ctx context.Context, in visitInput) (emailOutput, 
 		return emailOutput{}, err
 	}
 	err = v.runEffect(ctx, false, func(ctx context.Context, mark func() error) error { return v.runner.Mailer.Send(ctx, m, mark) })
-	return emailOutput{Action: library.ActionEmail, To: m.To, Subject: m.Subject, ID: m.ID}, err
+	return emailOutput{Action: ActionEmail, To: m.To, Subject: m.Subject, ID: m.ID}, err
 }
 
 // render fills the expressions of a template. field names the config member in errors.

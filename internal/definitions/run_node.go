@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/definitions/library"
 )
 
 // saveTimeout bounds the time to store the outcome of a visit.
@@ -170,11 +169,11 @@ func (v *nodeVisit) runTask(ctx context.Context) (agent.RunStep, error) {
 	var out any
 	var step agent.RunStep
 	switch v.config.Action {
-	case library.ActionEmail:
+	case ActionEmail:
 		out, err = v.sendEmail(ctx, in)
-	case library.ActionWebhook:
+	case ActionWebhook:
 		out, err = v.sendWebhook(ctx, in)
-	case library.ActionPipeline:
+	case ActionPipeline:
 		var rows rowsOutput
 		rows, err = v.runPipeline(ctx, in)
 		out, step.Ref = rows, rows.Ref

@@ -7,37 +7,24 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/definitions/expr"
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
-// The actions of tasks.
-const (
-	ActionEmail    = "email"
-	ActionWebhook  = "webhook"
-	ActionPipeline = "pipeline"
-)
-
 // attempts are the members of a config about retries and time. Zero values mean the defaults of the runtime.
 type attempts struct {
-	Retries    *Retries `json:"retries,omitempty"`
-	TimeoutSec int64    `json:"timeout_sec,omitempty"` // of one attempt
-}
-
-// Retries says how often a task is attempted and how long it pauses in between.
-type Retries struct {
-	MaxAttempts    int   `json:"max_attempts"` // the first included
-	IntervalSec    int64 `json:"interval_sec,omitempty"`
-	MaxIntervalSec int64 `json:"max_interval_sec,omitempty"`
+	Retries    *definitions.Retries `json:"retries,omitempty"`
+	TimeoutSec int64                `json:"timeout_sec,omitempty"` // of one attempt
 }
 
 // email is the config of a task that sends mail. Subject and Body are templates; for an empty Body the runtime sends the input.
 type email struct {
-	Action  string    `json:"action"`
-	To      Addresses `json:"to,omitempty"` // empty: the runtime's default recipient
-	CC      Addresses `json:"cc,omitempty"`
-	Subject string    `json:"subject,omitempty"`
-	Body    string    `json:"body,omitempty"`
+	Action  string                `json:"action"`
+	To      definitions.Addresses `json:"to,omitempty"` // empty: the runtime's default recipient
+	CC      definitions.Addresses `json:"cc,omitempty"`
+	Subject string                `json:"subject,omitempty"`
+	Body    string                `json:"body,omitempty"`
 
 	attempts
 }
@@ -110,7 +97,7 @@ func checkConfig(path string, n *agent.WorkflowNode, expressions *int) agent.Fau
 
 const (
 	nodeTypeNames = agent.WorkflowTask + ", " + agent.WorkflowAgent + ", " + agent.WorkflowCondition + ", " + agent.WorkflowTimer
-	actionNames   = ActionEmail + ", " + ActionWebhook + ", " + ActionPipeline
+	actionNames   = definitions.ActionEmail + ", " + definitions.ActionWebhook + ", " + definitions.ActionPipeline
 )
 
 // configReader decodes and checks the config of one node.
@@ -169,11 +156,11 @@ func (r *configReader) checkTask() {
 	switch {
 	case action.Action == nil:
 		r.addFault("config.action", "is required: want one of %s", actionNames)
-	case *action.Action == ActionEmail:
+	case *action.Action == definitions.ActionEmail:
 		r.checkEmail()
-	case *action.Action == ActionWebhook:
+	case *action.Action == definitions.ActionWebhook:
 		r.checkWebhook()
-	case *action.Action == ActionPipeline:
+	case *action.Action == definitions.ActionPipeline:
 		r.checkPipeline()
 	default:
 		r.addFault("config.action", "want one of %s, got %q", actionNames, clip.Bytes(*action.Action, maxQuoted))

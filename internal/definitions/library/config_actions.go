@@ -15,6 +15,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/definitions/expr"
 )
 
@@ -30,27 +31,7 @@ const (
 	maxRef        = 1_024
 )
 
-// Addresses is a list of mail addresses.
-type Addresses []string
-
-// UnmarshalJSON accepts a string or an array of strings.
-func (a *Addresses) UnmarshalJSON(raw []byte) error {
-	var single string
-	if json.Unmarshal(raw, &single) == nil {
-		if single != "" {
-			*a = Addresses{single}
-		}
-		return nil
-	}
-	var list []string
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return fmt.Errorf("want an address or a list of addresses")
-	}
-	*a = list
-	return nil
-}
-
-func (r *configReader) checkAddresses(member string, list Addresses) {
+func (r *configReader) checkAddresses(member string, list definitions.Addresses) {
 	if len(list) > maxRecipients {
 		r.addFault(member, "are %d, at most %d", len(list), maxRecipients)
 		return
