@@ -66,7 +66,7 @@ func (m *fakeTier) begin(ctx context.Context, call string) error {
 }
 
 // Nobody asks for what has expired, so it goes when something else comes. The clock is synctest's.
-func TestWhatHasExpiredMakesRoom(t *testing.T) {
+func TestPlanMemoryDropsExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, err := newPlanMemory(10, 1000, time.Minute)
 		require.NoError(t, err)
