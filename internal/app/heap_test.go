@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/internal/app"
@@ -35,7 +34,7 @@ func TestSetMinHeap(t *testing.T) { //nolint:paralleltest // sets a rule of the 
 
 	restore()
 	runtime.GC()
-	assert.Less(t, heapGoal(), uint64(size/2))
+	require.Less(t, heapGoal(), uint64(size/2))
 }
 
 func TestMinHeapLeavesGOGCAlone(t *testing.T) {
@@ -44,5 +43,5 @@ func TestMinHeapLeavesGOGCAlone(t *testing.T) {
 	before := heapGoal()
 	app.SetMinHeap(10 << 30)
 	runtime.GC()
-	assert.Less(t, heapGoal(), 10*before)
+	require.Less(t, heapGoal(), 10*before)
 }
