@@ -26,7 +26,7 @@ func SetMinHeap(size Size) (restore func()) {
 		mu.Lock()
 		defer mu.Unlock()
 		if !restored {
-			debug.SetGCPercent(gcPercent(int(size), liveHeap()))
+			debug.SetGCPercent(gcPercent(int(size)))
 		}
 		return !restored
 	})
@@ -38,17 +38,13 @@ func SetMinHeap(size Size) (restore func()) {
 	}
 }
 
-// gcPercent returns by how many per cent a live heap may grow: to minimum bytes, and at least by [goPercent].
-func gcPercent(minimum, live int) int {
-	live = max(live, 1<<20)
-	return max(goPercent, (minimum-live)/(live/100))
-}
-
-// liveHeap returns how many bytes the last collection left.
-func liveHeap() int {
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(sample)
-	return int(sample[0].Value.Uint64()) //nolint:gosec // bytes of memory
+// gcPercent returns by how many per cent the live heap, stacks and global variables may grow until the heap has minimum bytes, but at least
+// [goPercent].
+func gcPercent(minimum int) int {
+	m := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
+	metrics.Read(m)
+	live, stacks, globals := int(m[0].Value.Uint64()), int(m[1].Value.Uint64()), int(m[2].Value.Uint64()) //nolint:gosec // bytes of memory
+	return max(goPercent, (minimum-live)*100/max(1, live+stacks+globals))
 }
 
 // afterEachCollection calls do now and after each garbage collection, until do returns false.
