@@ -72,7 +72,7 @@ func TestTurnsWaitForAPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := admission.NewCapacity(time.Second)
 		places := fill(c)
-		waiting := len(places)
+		const waiting = 256 // as long as nothing is measured
 		entered := make(chan error, waiting)
 		for range waiting {
 			go func() {
@@ -85,17 +85,47 @@ func TestTurnsWaitForAPlace(t *testing.T) {
 		_, err := c.Enter(t.Context())
 		require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "too many wait")
 		require.Zero(t, time.Since(began))
-		for range waiting / 2 {
-			places[0](false)
-			places = places[1:]
+		for _, leave := range places {
+			leave(false)
 			require.NoError(t, <-entered)
 		}
 		require.Zero(t, time.Since(began))
-		for range waiting - waiting/2 {
+		for range waiting - len(places) {
 			require.Equal(t, agent.CodeUnavailable, agent.CodeOf(<-entered))
 		}
 		require.Equal(t, time.Second/2, time.Since(began))
 	})
+}
+
+// TestWaitingFollowsThePace: as many turns wait as get a place in time, if that is more than the bound.
+func TestWaitingFollowsThePace(t *testing.T) {
+	for pace, want := range map[time.Duration]int{5 * time.Millisecond: 100, 50 * time.Millisecond: 32} {
+		synctest.Test(t, func(t *testing.T) {
+			c := admission.NewCapacity(time.Second)
+			places := fill(c)
+			ctx, cancel := context.WithCancel(t.Context())
+			refused := make(chan error, 300)
+			wait := func() {
+				if _, err := c.Enter(ctx); err != nil {
+					refused <- err
+				}
+			}
+			for range 10 {
+				go wait()
+			}
+			synctest.Wait()
+			for _, leave := range places[:9] { // one waits still
+				time.Sleep(pace)
+				leave(false)
+			}
+			for range 200 {
+				go wait()
+			}
+			synctest.Wait()
+			require.Len(t, refused, 200+1-want)
+			cancel()
+		})
+	}
 }
 
 // TestWaitingCounts: a turn that waited and then began is late when both together took too long.
