@@ -208,7 +208,7 @@ type Turn struct {
 	OnUnavailable   string        `yaml:"on_unavailable" default:"wait" oneof:"wait refuse run" help:"a call that needs an approval while approvals cannot be reached: wait, refuse or run"`
 	// ProviderWait counts as wall time.
 	ProviderWait time.Duration `yaml:"provider_wait" default:"15m" range:"0s..24h" help:"how long a turn waits in all for a model provider that is away or busy; 0: it fails at once"`
-	DirectTurns  int           `yaml:"direct_turns" default:"256" range:"1..100000" help:"direct turns that one process runs at the same time; one too many runs as a workflow"`
+	DirectTurns  int           `yaml:"direct_turns" default:"1024" range:"1..100000" help:"direct turns that one process runs at the same time; one too many runs as a workflow"`
 	DirectMax    time.Duration `yaml:"direct_max" default:"2m" range:"0s..24h" help:"a direct turn that lasts longer goes on as a workflow before its next step; 0: none does"`
 	BeginWithin  time.Duration `yaml:"begin_within" default:"2s" range:"0s..1h" help:"time within which accepted turns begin; more turns are refused; 0: none is"`
 	// HistoryOutputBytes leaves room beside the output: Temporal takes payloads of up to 2 MB.

@@ -112,8 +112,8 @@ const streamBytes = 1 << 30
 const (
 	// maxSilence is the longest timeout_sec of a model profile: the model's own client gives up before.
 	maxSilence = time.Hour
-	// modelConns is how many calls of models may be under way at one host.
-	modelConns = 256
+	// modelConns bounds the calls of models that are under way at one host: more than the turns that a process can have at work.
+	modelConns = 4096
 )
 
 // profileHTTP sends the requests of model profiles that are documents, by the egress rules. Redirects are not followed.
