@@ -222,7 +222,7 @@ func fails(t *testing.T, b *browser) {
 	p.sees("there is no turn")
 	p.visit("/#/chat/no-such-session")
 	p.reload()
-	p.sees("No session no-such-session")
+	p.sees("There is no conversation no-such-session")
 }
 
 // newest waits for the first turn.

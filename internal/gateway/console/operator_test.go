@@ -202,7 +202,7 @@ var operatorViews = []struct {
 	{"turns?status=failed", []string{"Book the cheapest flight to Oslo"}},
 	{"turns?agent=nobody", []string{"Nothing matches."}},
 	{"turns/{turn}", []string{"completed", "trip-1", "2,699 in", "$0.0071", "end_turn", "Started", "ann", "telegram", "book_flight", "execute_pipeline", "retrieve", "repeated"}},
-	{"turns/none", []string{"No turn none"}},
+	{"turns/none", []string{"There is no turn none"}},
 	{"usage", []string{"claude-sonnet-4-5", "not priced", "Model calls"}},
 	{"workflows", []string{"fares", "Tells the desk when a fare is low.", "ann"}},
 	{"workflows/fares", []string{"mail.example.com refused", "first version", "hourly"}},

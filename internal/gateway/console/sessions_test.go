@@ -74,7 +74,7 @@ func lists(t *testing.T, b *browser) {
 	h.Emit(running, token("model/1", "Still at it."))
 	p.sees("Still at it.")
 	p.do(eval0(`location.hash = '#/chat/s-unknown'`))
-	p.sees("No session s-unknown")
+	p.sees("There is no conversation s-unknown")
 	require.False(t, eval[bool](p, `document.body.innerText.includes('What should be done?')`))
 }
 

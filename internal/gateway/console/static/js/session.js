@@ -42,7 +42,7 @@ export class Session {
       let said = known?.turn === last ? known?.said : '';
       if (!last || (!said && !messages.some((m) => m.turn_id === last))) {
         const newest = await this.newest();
-        if (!last && !newest && messages.length === 0) throw new Error('No session ' + this.id);
+        if (!last && !newest && messages.length === 0) throw new Error('There is no conversation ' + this.id);
         last ||= newest?.turn_id || messages.at(-1)?.turn_id || '';
         if (newest?.turn_id === last) said = newest.summary;
       }

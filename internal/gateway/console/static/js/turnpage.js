@@ -64,7 +64,7 @@ function useTurn(id) {
     };
     read(turn, control.signal, changed).catch((err) => {
       if (control.signal.aborted) return;
-      draw({ turn, error: err.status === 404 ? 'No turn ' + id : words(err) });
+      draw({ turn, error: err.status === 404 ? 'There is no turn ' + id : words(err) });
     });
     return () => control.abort();
   }, [id, attempt, state.principal]);
