@@ -145,8 +145,8 @@ func TestConsole(t *testing.T) {
 
 	p.visit("#/catalog/edit/AgentInstance/desk")
 	p.until(`document.querySelector('[name="text"]')?.value.includes('Take your time.')`)
-	draft := strings.Replace(deskAgent[strings.Index(deskAgent, "kind: AgentInstance"):], "Take your time.", "Be brief.", 1)
-	p.write(`[name="text"]`, draft)
+	_, document, _ := strings.Cut(deskAgent, "---\n")
+	p.write(`[name="text"]`, strings.Replace(document, "Take your time.", "Be brief.", 1))
 	p.write(`[name="message"]`, "how was it?")
 	p.press("Try the draft")
 	p.until(`document.querySelector('.tried')?.textContent.includes('brief')`)
