@@ -101,7 +101,7 @@ func TestConversationLosesNothing(t *testing.T) {
 			said[m.Blocks[0].Text]++
 		}
 	}
-	require.Len(t, said, n, "%s", s.get("/v1/turns?session_id=busy&limit=200"))
+	require.Len(t, said, n, "%s", s.get("/v1/turns?session=busy&limit=200"))
 	for text, times := range said {
 		require.Equal(t, 1, times, text)
 	}
