@@ -69,7 +69,7 @@ func serveTemporal(folder string) int {
 	return 0
 }
 
-// programs are what tests run and [makeOnce] made, by what it was made of.
+// programs holds the paths of what [makeOnce] has made, by source.
 var programs struct {
 	sync.Mutex
 

@@ -16,8 +16,8 @@ type cachedPlan struct {
 	until time.Time
 }
 
-// planMemory is an LRU cache whose entries expire and whose bytes are bounded. The library's expirable one starts a goroutine that cannot be
-// stopped, and it bounds only the number of entries.
+// planMemory is an LRU cache with entries that expire and a bound in bytes. The library has an expirable cache too, but it bounds only the number
+// of entries, and its goroutine cannot be stopped.
 type planMemory struct {
 	ttl   time.Duration
 	limit int64

@@ -49,8 +49,8 @@ func OneLine(text string, maxRunes int) string {
 	return text
 }
 
-// Visible escapes characters that are invisible or reverse the order of others, as JSON does, so that a person reads what will run: U+202E
-// shows an account number backwards, and a zero-width space hides a second host in a name.
+// Visible escapes invisible characters and those that change the direction of text, in JSON's form. A person then reads what will run: without
+// it, U+202E shows an account number backwards, and a zero-width space hides a second host in a name.
 func Visible(text string) string {
 	var b strings.Builder
 	for _, r := range text {

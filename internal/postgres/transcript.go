@@ -48,8 +48,8 @@ func messagesOfStep(m *agent.ModelStep, results map[agent.StepKey]*agent.ToolSte
 	return messages
 }
 
-// useRunArgs gives the calls of a reply the arguments that they ran with: the model that is shown a result has to see which call it is of, and a
-// person may have edited the call.
+// useRunArgs replaces the arguments of a reply's tool calls with those that the calls ran with. They differ if a person edited a call. Otherwise
+// the model would see its own arguments beside the result of others.
 func useRunArgs(m *agent.ModelStep, results map[agent.StepKey]*agent.ToolStep) {
 	for i := range m.Blocks {
 		b := &m.Blocks[i]
