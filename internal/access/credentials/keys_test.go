@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,28 +15,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/access/accesstest"
 )
 
-// clock is a clock that a test moves.
-type clock struct {
-	mu sync.Mutex
-	at time.Time
-}
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at
-}
-
-func (c *clock) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.at = c.at.Add(d)
-}
-
-func startKeys(t *testing.T) (*Keys, *accesstest.KeyStore, *clock) {
+func startKeys(t *testing.T) (*Keys, *accesstest.KeyStore, *accesstest.Clock) {
 	t.Helper()
-	store, c := &accesstest.KeyStore{}, &clock{at: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
-	k, err := NewKeys(KeysConfig{Store: store, Now: c.now})
+	store, c := &accesstest.KeyStore{}, accesstest.NewClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
+	k, err := NewKeys(KeysConfig{Store: store, Now: c.Now})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		store.Fail(nil)
@@ -118,7 +99,7 @@ func TestInvalidKeys(t *testing.T) {
 	_, err = k.Verify(t.Context(), made.Key)
 	require.NoError(t, err)
 
-	c.pass(time.Hour)
+	c.Pass(time.Hour)
 	_, err = k.Verify(t.Context(), made.Key)
 	requireRefused(t, "expired", err)
 	_, err = k.Verify(t.Context(), other(made.Key, 30))
@@ -126,10 +107,10 @@ func TestInvalidKeys(t *testing.T) {
 }
 
 func TestKeyRevocationWithinSeconds(t *testing.T) {
-	store, c := &accesstest.KeyStore{}, &clock{at: time.Now()}
+	store, c := &accesstest.KeyStore{}, accesstest.NewClock(time.Now())
 	var all []*Keys
 	for range 2 {
-		k, err := NewKeys(KeysConfig{Store: store, Now: c.now})
+		k, err := NewKeys(KeysConfig{Store: store, Now: c.Now})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, k.Close(context.WithoutCancel(t.Context()))) })
 		all = append(all, k)
@@ -147,7 +128,7 @@ func TestKeyRevocationWithinSeconds(t *testing.T) {
 	require.NoError(t, err)
 	_, err = all[0].Verify(t.Context(), made.Key)
 	requireRefused(t, "revoked", err)
-	c.pass(keyTTL)
+	c.Pass(keyTTL)
 	_, err = all[1].Verify(t.Context(), made.Key)
 	requireRefused(t, "revoked", err)
 }
@@ -175,7 +156,7 @@ func TestUnknownKeysCostTheSame(t *testing.T) {
 		require.Equal(t, [2]int{1, 1}, cost(wrong))
 		require.Equal(t, [2]int{0, 1}, cost(unknown))
 		require.Equal(t, [2]int{0, 1}, cost(wrong))
-		c.pass(keyTTL)
+		c.Pass(keyTTL)
 	}
 	require.Equal(t, map[int]bool{32: true}, lengths)
 }
@@ -188,7 +169,7 @@ func TestKeyStoreUnavailable(t *testing.T) {
 	store.Fail(errors.New("connection refused by 10.0.0.7"))
 	_, err = k.Verify(t.Context(), made.Key)
 	require.NoError(t, err, "it was known a moment ago")
-	c.pass(keyTTL)
+	c.Pass(keyTTL)
 	_, err = k.Verify(t.Context(), made.Key)
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 	require.NotContains(t, err.Error(), "10.0.0.7")
@@ -235,13 +216,13 @@ func TestKeyUsesAreStoredInBatches(t *testing.T) {
 func TestKeyRotation(t *testing.T) {
 	k, _, c := startKeys(t)
 	made := k.make(t, agent.KeyRequest{Tenant: "acme", Subject: "ann", Scopes: []string{"turns.*"}, ExpiresIn: 72 * time.Hour})
-	c.pass(time.Hour)
+	c.Pass(time.Hour)
 	next, err := k.RotateKey(t.Context(), operator(), made.ID, 24*time.Hour)
 	require.NoError(t, err)
 	require.NotEqual(t, made.ID, next.ID)
 	require.Equal(t, "ann", next.Subject)
 	require.Equal(t, []string{"turns.*"}, next.Scopes)
-	require.Equal(t, c.now().Add(72*time.Hour), *next.ExpiresAt, "as long as the first")
+	require.Equal(t, c.Now().Add(72*time.Hour), *next.ExpiresAt, "as long as the first")
 	for _, key := range []string{made.Key, next.Key} {
 		_, err := k.Verify(t.Context(), key)
 		require.NoError(t, err)
@@ -256,7 +237,7 @@ func TestKeyRotation(t *testing.T) {
 	}
 	_, err = k.RotateKey(t.Context(), operator(), made.ID, 0)
 	require.Equal(t, agent.CodeConflict, agent.CodeOf(err), "twice")
-	c.pass(24 * time.Hour)
+	c.Pass(24 * time.Hour)
 	_, err = k.Verify(t.Context(), made.Key)
 	requireRefused(t, "expired", err)
 	_, err = k.Verify(t.Context(), next.Key)
@@ -266,7 +247,7 @@ func TestKeyRotation(t *testing.T) {
 	short := k.make(t, agent.KeyRequest{Tenant: "acme", ExpiresIn: time.Hour})
 	_, err = k.RotateKey(t.Context(), operator(), short.ID, 24*time.Hour)
 	require.NoError(t, err)
-	c.pass(time.Hour)
+	c.Pass(time.Hour)
 	_, err = k.Verify(t.Context(), short.Key)
 	requireRefused(t, "expired", err)
 	_, err = k.RotateKey(t.Context(), operator(), short.ID, time.Hour)

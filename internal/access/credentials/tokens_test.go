@@ -25,6 +25,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/access/accesstest"
 	"github.com/turnstone-run/turnstone/internal/access/credentials"
 )
 
@@ -86,27 +87,9 @@ func (i *issuer) count(path string) int {
 	return i.asked[path]
 }
 
-// clock is a clock that a test moves.
-type clock struct {
-	mu sync.Mutex
-	at time.Time
-}
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at
-}
-
-func (c *clock) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.at = c.at.Add(d)
-}
-
 type world struct {
 	*issuer
-	*clock
+	*accesstest.Clock
 
 	key      *rsa.PrivateKey
 	verifier *credentials.Tokens
@@ -117,7 +100,7 @@ func begin(t *testing.T, change func(*credentials.Issuer)) *world {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	require.NoError(t, err)
-	w := &world{issuer: provider(t), clock: &clock{at: time.Unix(1_790_000_000, 0)}, key: key}
+	w := &world{issuer: provider(t), Clock: accesstest.NewClock(time.Unix(1_790_000_000, 0)), key: key}
 	w.keys["k1"] = key.Public()
 	set := credentials.Issuer{URL: w.URL, Audiences: []string{"turnstone", "other-name"}, TenantClaim: "org.tenant"}
 	if change != nil {
@@ -125,14 +108,14 @@ func begin(t *testing.T, change func(*credentials.Issuer)) *world {
 	}
 	core, logs := observer.New(zap.WarnLevel)
 	w.logs = logs
-	w.verifier, err = credentials.NewTokens(credentials.TokensConfig{Issuers: []credentials.Issuer{set}, Now: w.now, Transport: w.Client().Transport, Logger: zap.New(core)})
+	w.verifier, err = credentials.NewTokens(credentials.TokensConfig{Issuers: []credentials.Issuer{set}, Now: w.Now, Transport: w.Client().Transport, Logger: zap.New(core)})
 	require.NoError(t, err)
 	return w
 }
 
 // claims are those of a good token, changed.
 func (w *world) claims(change ...any) jwt.MapClaims {
-	now := w.now()
+	now := w.Now()
 	c := jwt.MapClaims{
 		"iss": w.URL, "aud": "turnstone", "sub": "ann", "exp": now.Add(time.Hour).Unix(), "iat": now.Unix(), "jti": "t-1",
 		"org": map[string]any{"tenant": "acme"}, "scope": "openid turns.run approvals.*",
@@ -216,7 +199,7 @@ func TestTokenIsVerified(t *testing.T) {
 
 func TestInvalidTokens(t *testing.T) {
 	w := begin(t, nil)
-	now := w.now()
+	now := w.Now()
 	stranger, err := rsa.GenerateKey(rand.Reader, 2048)
 	require.NoError(t, err)
 	public, err := x509.MarshalPKIXPublicKey(w.key.Public())
@@ -296,7 +279,7 @@ func TestIssuerKeyRotation(t *testing.T) {
 	next, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	w.set(func() { w.keys = map[string]crypto.PublicKey{"k2": next.Public()} })
-	w.pass(11 * time.Second)
+	w.Pass(11 * time.Second)
 	// The library may answer once more from a request that has just ended.
 	rotated := sign(t, jwt.SigningMethodES256, "k2", next, w.claims())
 	require.Eventually(t, func() bool {
@@ -324,13 +307,13 @@ func TestIssuerUnavailable(t *testing.T) {
 	}
 	require.Equal(t, 1, w.count("/.well-known/openid-configuration"), "not before its time")
 	w.set(func() { w.down = false })
-	w.pass(2 * time.Second)
+	w.Pass(2 * time.Second)
 	_, err := w.verifier.Verify(t.Context(), w.token(t))
 	require.NoError(t, err)
 
 	// What its known keys have signed holds; what needs new ones has to wait.
 	w.set(func() { w.down = true })
-	w.pass(time.Minute)
+	w.Pass(time.Minute)
 	_, err = w.verifier.Verify(t.Context(), w.token(t))
 	require.NoError(t, err)
 	stranger := sign(t, jwt.SigningMethodRS256, "k2", w.key, w.claims())
@@ -339,11 +322,11 @@ func TestIssuerUnavailable(t *testing.T) {
 		return agent.CodeOf(err) == agent.CodeUnavailable
 	}, 5*time.Second, time.Millisecond)
 	w.set(func() { w.down, w.body = false, []byte("<html>") })
-	w.pass(time.Minute)
+	w.Pass(time.Minute)
 	_, err = w.verifier.Verify(t.Context(), sign(t, jwt.SigningMethodRS256, "k2", w.key, w.claims()))
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "an answer that is no key set")
 	w.set(func() { w.body = make([]byte, 2<<20) })
-	w.pass(time.Minute)
+	w.Pass(time.Minute)
 	_, err = w.verifier.Verify(t.Context(), sign(t, jwt.SigningMethodRS256, "k2", w.key, w.claims()))
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "an answer without end")
 
@@ -393,7 +376,7 @@ func TestTokenClaims(t *testing.T) {
 
 func TestTokensOfSeveralEntries(t *testing.T) {
 	w := begin(t, nil)
-	v, err := credentials.NewTokens(credentials.TokensConfig{Now: w.now, Transport: w.Client().Transport, Issuers: []credentials.Issuer{
+	v, err := credentials.NewTokens(credentials.TokensConfig{Now: w.Now, Transport: w.Client().Transport, Issuers: []credentials.Issuer{
 		{URL: w.URL, Audiences: []string{"one"}, Tenant: "one"}, {URL: w.URL, Audiences: []string{"two"}, Tenant: "two"},
 	}})
 	require.NoError(t, err)
