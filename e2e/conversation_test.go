@@ -77,9 +77,9 @@ func TestConversationShowsTheAnswerGrowing(t *testing.T) {
 	s.replay("turn_of_conversation", turn.WorkflowID(), "")
 }
 
-// TestConversationLosesNothing sends messages and decisions all the while the conversation continues as new again and again. No test runs beside it: a
-// busy machine repeats workflow tasks, and a repeated task can queue two messages in another order than they run in, so that they wait for each other.
+// TestConversationLosesNothing sends messages and decisions all the while the conversation continues as new again and again.
 func TestConversationLosesNothing(t *testing.T) {
+	t.Parallel()
 	s := start(t, func(c *app.Config) { c.Conversation.ContinueAsNewEvents = 60 })
 	id := s.converse("busy")
 	const n = 24

@@ -19,8 +19,10 @@ const (
 	// conversationEvents is the number of events after which a conversation continues as new, unless an activity returned another one.
 	conversationEvents = 2000
 
-	// changeStrictConversation is the change since which the input of a conversation is checked strictly.
-	changeStrictConversation = "conversation-strict"
+	// changeConversation names the changes of this workflow, by version: 1 checks the input strictly, 2 queues messages by a normal activity.
+	changeConversation  = "conversation-strict"
+	conversationStrict  = 1
+	conversationOrdered = 2
 )
 
 // ConversationInput starts a thread of turns. An activity checks it, so the type is declared there.
@@ -131,7 +133,7 @@ func (c *conversation) begin(ctx workflow.Context, input converter.RawValue, fir
 	if err := c.listen(ctx); err != nil {
 		return err
 	}
-	strict := first && workflow.GetVersion(ctx, changeStrictConversation, workflow.DefaultVersion, strictSince) >= strictSince
+	strict := first && conversationVersion(ctx) >= conversationStrict
 	if err := readInput(ctx, input, first, strict, acts.CheckConversation, &c.in); err != nil {
 		return err
 	}
@@ -139,6 +141,10 @@ func (c *conversation) begin(ctx workflow.Context, input converter.RawValue, fir
 		c.timeout = d
 	}
 	return nil
+}
+
+func conversationVersion(ctx workflow.Context) workflow.Version {
+	return workflow.GetVersion(ctx, changeConversation, workflow.DefaultVersion, conversationOrdered)
 }
 
 func invalidInput(message string) error {
@@ -230,8 +236,8 @@ func (c *conversation) queueMessage(ctx workflow.Context, id agent.TurnID, m tur
 		return MessageReceipt{}, temporal.NewNonRetryableApplicationError("too many messages are waiting", string(agent.CodeRateLimited), nil)
 	}
 	in := turns.QueueMessageInput{TurnID: id, Agent: c.in.Agent, SessionID: c.in.SessionID, Context: c.in.Context, Message: m}
-	var out turns.QueueMessageResult
-	if err := runQuick(ctx, "message", acts.QueueMessage, &out, in); err != nil {
+	out, err := queueInOrder(ctx, in)
+	if err != nil {
 		return MessageReceipt{}, err
 	}
 	if out.Refusal != nil {
@@ -246,4 +252,14 @@ func (c *conversation) queueMessage(ctx workflow.Context, id agent.TurnID, m tur
 	}
 	c.pending = append(c.pending, id)
 	return MessageReceipt{TurnID: id, Position: out.Position}, nil
+}
+
+// queueInOrder runs QueueMessage as a normal activity. A local one could queue a message in a workflow task that is then lost; the repeated task may
+// take another message first, and the turns would wait for each other.
+func queueInOrder(ctx workflow.Context, in turns.QueueMessageInput) (out turns.QueueMessageResult, err error) {
+	if conversationVersion(ctx) < conversationOrdered {
+		return out, runQuick(ctx, "message", acts.QueueMessage, &out, in)
+	}
+	err = workflow.ExecuteActivity(storeOptions(ctx, "message"), acts.QueueMessage, in).Get(ctx, &out)
+	return out, err
 }

@@ -180,7 +180,7 @@ func TestProcessIsCancelledAtOnce(t *testing.T) {
 func TestConversationOfAnOlderWorker(t *testing.T) {
 	for input, want := range map[string]string{`{"session_id":"s1","idle_timeout":"1h","sesion":"x"}`: "", `{"session_id":"a b"}`: "session_id: want"} {
 		env := newEnv(t)
-		env.OnGetVersion("conversation-strict", workflow.DefaultVersion, workflow.Version(1)).Return(workflow.DefaultVersion)
+		env.OnGetVersion("conversation-strict", workflow.DefaultVersion, workflow.Version(2)).Return(workflow.DefaultVersion)
 		env.ExecuteWorkflow(workflows.ConversationType, json.RawMessage(input), nil)
 		if want == "" {
 			require.NoError(t, env.GetWorkflowError())
