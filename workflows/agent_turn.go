@@ -41,9 +41,9 @@ func AgentTurn(ctx workflow.Context, request converter.RawValue, carry *Carry) (
 func (t *agentTurn) run(ctx workflow.Context) (agent.AgentStepOutput, error) {
 	for {
 		if t.cancelled {
-			t.state = t.state.Cancel()
+			t.State = t.State.Cancel()
 		}
-		action := t.state.Next()
+		action := t.State.Next()
 		t.show(ctx, action)
 		t.indexAction(ctx, action)
 		switch action.Kind {
@@ -92,11 +92,11 @@ func (t *agentTurn) begin(ctx workflow.Context, request converter.RawValue) (*ag
 		t.showQueued(ctx, &begun)
 		t.waitForSession(ctx, pause)
 		if t.cancelled {
-			t.state = t.state.Cancel()
-			out, err := t.finish(ctx, t.state.Next())
+			t.State = t.State.Cancel()
+			out, err := t.finish(ctx, t.State.Next())
 			return &out, err
 		}
-		in.Again, in.TurnID, pause = true, t.ref.TurnID, min(2*pause, askAgainMax)
+		in.Again, in.TurnID, pause = true, t.Turn.TurnID, min(2*pause, askAgainMax)
 	}
 }
 
@@ -105,16 +105,16 @@ func (t *agentTurn) loadPlan(ctx workflow.Context, begun *turns.BeginTurnResult)
 	if begun.CoreVersion < turn.VersionPlan {
 		return
 	}
-	in := turns.TurnInput{TurnID: t.ref.TurnID}
+	in := turns.TurnInput{TurnID: t.Turn.TurnID}
 	var route turns.RouteTurnResult
 	var plan turns.LoadPlanResult
 	err := runQuickWithSummary(ctx, begun.Route, acts.RouteTurn, &route, in)
 	if err == nil {
-		err = runQuickWithSummary(ctx, planSummary(&t.ref), acts.LoadPlan, &plan, in)
+		err = runQuickWithSummary(ctx, planSummary(&t.Turn), acts.LoadPlan, &plan, in)
 	}
 	t.usePlan(begun.CoreVersion, &plan)
 	if err != nil {
-		t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
+		t.State = t.State.Fail(agent.StopInternal, internalFailure(err))
 	}
 }
 
@@ -142,34 +142,34 @@ func (t *agentTurn) waitForSession(ctx workflow.Context, pause time.Duration) {
 func (t *agentTurn) retrieve(ctx workflow.Context) {
 	started := workflow.Now(ctx)
 	var v agent.PrepareVerdict
-	in := turns.RetrieveInput{TurnID: t.ref.TurnID, BudgetMS: t.budgetMS(), PausedMS: t.state.PausedMS}
+	in := turns.RetrieveInput{TurnID: t.Turn.TurnID, BudgetMS: t.budgetMS(), PausedMS: t.State.PausedMS}
 	err := workflow.ExecuteActivity(modelOptions(ctx, "prepare"), acts.Retrieve, in).Get(ctx, &v)
 	t.spend(ctx, started)
 	if err != nil {
-		t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
+		t.State = t.State.Fail(agent.StopInternal, internalFailure(err))
 		return
 	}
-	t.state = t.state.AfterPrepare(v)
+	t.State = t.State.AfterPrepare(v)
 }
 
 func (t *agentTurn) callModel(ctx workflow.Context, a turn.Action) {
 	started := workflow.Now(ctx)
 	var v agent.ModelVerdict
-	in := turns.CallModelInput{TurnID: t.ref.TurnID, Step: a.Step, BudgetMS: t.budgetMS(), StreamTo: t.streamTo, PausedMS: t.state.PausedMS}
+	in := turns.CallModelInput{TurnID: t.Turn.TurnID, Step: a.Step, BudgetMS: t.budgetMS(), StreamTo: t.StreamTo, PausedMS: t.State.PausedMS}
 	err := t.runCallModel(ctx, in, &v)
 	t.spend(ctx, started)
 	if err != nil {
-		t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
+		t.State = t.State.Fail(agent.StopInternal, internalFailure(err))
 		return
 	}
-	t.state = t.state.AfterModel(v)
+	t.State = t.State.AfterModel(v)
 }
 
 // runCallModel runs CallModel as a local activity if LoadPlan said so. If that fails, it runs CallModel as a normal activity, which returns the
 // stored reply if there is one. No timeout ends a running local call early: the provider would be asked, and paid, twice.
 func (t *agentTurn) runCallModel(ctx workflow.Context, in turns.CallModelInput, v *agent.ModelVerdict) error {
 	summary := t.modelSummary(in.Step)
-	if t.localCalls {
+	if t.LocalCalls {
 		err := workflow.ExecuteLocalActivity(localModelOptions(ctx, summary), acts.CallModel, in).Get(ctx, v)
 		if err == nil || isFinal(err) {
 			return err
@@ -192,7 +192,7 @@ func (t *agentTurn) pause(ctx workflow.Context, a turn.Action) {
 		s.Select(ctx)
 	}
 	t.spend(ctx, started)
-	t.state = t.state.AfterPause()
+	t.State = t.State.AfterPause()
 }
 
 // callTools starts the calls of a step in the model's order and collects them in the same order. A call without side effects runs as a local
@@ -209,7 +209,7 @@ func (t *agentTurn) callTools(ctx workflow.Context, a turn.Action) {
 			children++
 		}
 	}
-	budget := t.state.Remaining(max(children, 1))
+	budget := t.State.Remaining(max(children, 1))
 	wg := workflow.NewWaitGroup(ctx)
 	for i, c := range a.Calls {
 		wg.Add(1)
@@ -224,18 +224,18 @@ func (t *agentTurn) callTools(ctx workflow.Context, a turn.Action) {
 		})
 	}
 	wg.Wait(ctx)
-	t.state = t.state.Spend(slices.Max(took))
+	t.State = t.State.Spend(slices.Max(took))
 	for _, err := range failures {
 		if err != nil {
-			t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
+			t.State = t.State.Fail(agent.StopInternal, internalFailure(err))
 			return
 		}
 	}
-	t.state = t.state.AfterTools(verdicts)
+	t.State = t.State.AfterTools(verdicts)
 }
 
 func (t *agentTurn) callTool(ctx workflow.Context, step int, c turn.Call, v *agent.ToolVerdict) error {
-	in := turns.CallToolInput{TurnID: t.ref.TurnID, Step: step, CallID: c.ID, Decided: c.Rule != "", Refused: c.Refused, BudgetMS: t.toolBudgetMS()}
+	in := turns.CallToolInput{TurnID: t.Turn.TurnID, Step: step, CallID: c.ID, Decided: c.Rule != "", Refused: c.Refused, BudgetMS: t.toolBudgetMS()}
 	if c.Local {
 		err := workflow.ExecuteLocalActivity(quickOptions(ctx, c.Summary, 1), acts.CallTool, in).Get(ctx, v)
 		if err == nil || isFinal(err) {
@@ -247,8 +247,8 @@ func (t *agentTurn) callTool(ctx workflow.Context, step int, c turn.Call, v *age
 
 // await requests approvals, or results of client-side calls, once per step. Then it waits for a decision or a cancel.
 func (t *agentTurn) await(ctx workflow.Context, a turn.Action) {
-	if t.asked != a.Step || t.askedClient != a.Client {
-		in := turns.RequestApprovalInput{TurnID: t.ref.TurnID, Step: a.Step, StreamTo: t.streamTo}
+	if t.Asked != a.Step || t.AskedClient != a.Client {
+		in := turns.RequestApprovalInput{TurnID: t.Turn.TurnID, Step: a.Step, StreamTo: t.StreamTo}
 		if a.Client {
 			in.Kind = agent.WaitClientTool
 		}
@@ -257,16 +257,16 @@ func (t *agentTurn) await(ctx workflow.Context, a turn.Action) {
 		}
 		var out turns.RequestApprovalResult
 		if err := runQuick(ctx, "request approval", acts.RequestApproval, &out, in); err != nil {
-			t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
+			t.State = t.State.Fail(agent.StopInternal, internalFailure(err))
 			return
 		}
-		t.asked, t.askedClient, t.pending, t.lookPause = a.Step, a.Client, out.Pending, 0
+		t.Asked, t.AskedClient, t.Pending, t.LookPauseMS = a.Step, a.Client, out.Pending, 0
 		t.expire(ctx, out.ExpiresInMS)
 		t.show(ctx, a)
 	}
 	t.waitForDecision(ctx, a.Step)
 	for _, v := range t.verdicts {
-		t.state = t.state.AfterDecision(v)
+		t.State = t.State.AfterDecision(v)
 		t.resolve(v.ApprovalID)
 	}
 	t.verdicts = nil
@@ -274,10 +274,10 @@ func (t *agentTurn) await(ctx workflow.Context, a turn.Action) {
 
 // finish stores the end of the turn and retries without limit, because nothing else has it.
 func (t *agentTurn) finish(ctx workflow.Context, a turn.Action) (agent.AgentStepOutput, error) {
-	t.pending, t.finished = nil, true
+	t.Pending, t.finished = nil, true
 	in := turns.StoreTurnInput{
-		TurnID: t.ref.TurnID, Status: a.Status, Stop: a.Stop, Failure: a.Failure, Usage: t.state.Usage, Model: t.state.Model,
-		ElapsedMS: t.state.ElapsedMS, Closing: a.Closing, Step: a.Step,
+		TurnID: t.Turn.TurnID, Status: a.Status, Stop: a.Stop, Failure: a.Failure, Usage: t.State.Usage, Model: t.State.Model,
+		ElapsedMS: t.State.ElapsedMS, Closing: a.Closing, Step: a.Step,
 	}
 	var stored turns.StoreTurnResult
 	err := runQuick(ctx, "store", acts.StoreTurn, &stored, in)
@@ -294,10 +294,10 @@ func (t *agentTurn) output(a turn.Action, s *turns.StoreTurnResult) agent.AgentS
 		return *s.Final
 	}
 	out := agent.AgentStepOutput{
-		TurnID: t.ref.TurnID, SessionID: t.ref.SessionID, Agent: t.ref.Agent, AgentInstanceID: t.ref.InstanceID, Status: a.Status,
+		TurnID: t.Turn.TurnID, SessionID: t.Turn.SessionID, Agent: t.Turn.Agent, AgentInstanceID: t.Turn.InstanceID, Status: a.Status,
 		Output: s.Output, Blocks: s.Blocks, ResultRef: s.ResultRef, ResultPreview: s.ResultPreview, ToolCalls: s.ToolCalls,
-		Usage: t.state.Usage, StopReason: a.Stop, Error: a.Failure, StreamID: string(t.ref.TurnID), ExecutionTimeMS: t.state.ElapsedMS,
-		Model: t.state.Model,
+		Usage: t.State.Usage, StopReason: a.Stop, Error: a.Failure, StreamID: string(t.Turn.TurnID), ExecutionTimeMS: t.State.ElapsedMS,
+		Model: t.State.Model,
 	}
 	switch {
 	case s.Plain:
@@ -323,10 +323,10 @@ func (t *agentTurn) leave(ctx workflow.Context, out *agent.AgentStepOutput, err 
 	}
 	t.showDone(ctx, out)
 	t.indexEnd(ctx, out)
-	if t.failsWorkflow && out.Status == agent.TurnFailed && workflow.GetInfo(ctx).ParentWorkflowExecution == nil {
+	if t.FailsWorkflow && out.Status == agent.TurnFailed && workflow.GetInfo(ctx).ParentWorkflowExecution == nil {
 		return agent.AgentStepOutput{}, failedTurnError(out)
 	}
-	if t.ref.Delegated {
+	if t.Turn.Delegated {
 		return withoutWords(*out), nil
 	}
 	return *out, nil

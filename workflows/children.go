@@ -13,7 +13,7 @@ import (
 // answers how long the child was at work.
 func (t *agentTurn) callChild(ctx workflow.Context, step int, c turn.Call, budget agent.Limits, v *agent.ToolVerdict) (int64, error) {
 	var begun turns.BeginChildResult
-	in := turns.BeginChildInput{TurnID: t.ref.TurnID, Step: step, CallID: c.ID, Limits: budget}
+	in := turns.BeginChildInput{TurnID: t.Turn.TurnID, Step: step, CallID: c.ID, Limits: budget}
 	if err := runQuick(ctx, "begin child", acts.BeginChild, &begun, in); err != nil {
 		return 0, err
 	}
@@ -38,7 +38,7 @@ func (t *agentTurn) callChild(ctx workflow.Context, step int, c turn.Call, budge
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("child turn", "turn", begun.Child, "error", err) // what the store has of it is the result
 	}
-	stored := turns.StoreChildInput{TurnID: t.ref.TurnID, Step: step, CallID: c.ID, Child: begun.Child}
+	stored := turns.StoreChildInput{TurnID: t.Turn.TurnID, Step: step, CallID: c.ID, Child: begun.Child}
 	return out.ExecutionTimeMS, runQuick(ctx, "store child", acts.StoreChild, v, stored)
 }
 

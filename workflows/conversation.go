@@ -28,13 +28,13 @@ const (
 // ConversationInput starts a thread of turns. An activity checks it, so the type is declared there.
 type ConversationInput = activities.ConversationInput
 
-// ConversationCarry is the state with which a conversation continues as new: references and counters.
+// ConversationCarry is the part of a conversation that it continues as new with: references and counters.
 type ConversationCarry struct {
 	Turns   int            `json:"turns"`
 	Pending []agent.TurnID `json:"pending,omitempty"` // queued turns whose workflow has not been started
 	Last    *LastTurn      `json:"last,omitempty"`
 	Closed  bool           `json:"closed,omitempty"`
-	Limit   int            `json:"continue_as_new_events,omitempty"`
+	Limit   int            `json:"continue_as_new_events,omitempty"` // number of events after which it continues as new
 }
 
 // LastTurn says how the latest turn of a conversation ended.
@@ -67,18 +67,18 @@ func Conversation(ctx workflow.Context, input converter.RawValue, carry *Convers
 		switch {
 		case c.due(ctx):
 			return ConversationResult{}, c.continueAsNew(ctx)
-		case len(c.pending) > 0:
-			next := c.pending[0]
-			c.pending = c.pending[1:]
+		case len(c.Pending) > 0:
+			next := c.Pending[0]
+			c.Pending = c.Pending[1:]
 			if err := c.run(ctx, next); err != nil {
 				return ConversationResult{}, err
 			}
-		case c.closed:
+		case c.Closed:
 			_ = workflow.Await(ctx, c.quiet(ctx)) // only a cancel interrupts it, and then the conversation ends anyway
-			if len(c.pending) > 0 {
+			if len(c.Pending) > 0 {
 				continue
 			}
-			return ConversationResult{SessionID: c.in.SessionID, Turns: c.turns, Last: c.last}, nil
+			return ConversationResult{SessionID: c.in.SessionID, Turns: c.Turns, Last: c.Last}, nil
 		default:
 			if err := c.idle(ctx); err != nil {
 				return ConversationResult{}, err
@@ -89,15 +89,12 @@ func Conversation(ctx workflow.Context, input converter.RawValue, carry *Convers
 
 // conversation is a conversation in the memory of its workflow.
 type conversation struct {
+	ConversationCarry
+
 	in      ConversationInput
 	timeout time.Duration
-	limit   int
-	turns   int
-	ran     bool // a turn, since this run began
-	attrs   bool // the search attributes are set
-	pending []agent.TurnID
-	last    *LastTurn
-	closed  bool
+	ran     bool  // a turn, since this run began
+	attrs   bool  // the search attributes are set
 	refusal error // of the input
 
 	child    childTurn // the child at work; without a turn if there is none
@@ -109,16 +106,15 @@ type conversation struct {
 
 func newConversation(ctx workflow.Context, carry *ConversationCarry) *conversation {
 	c := &conversation{
-		timeout: defaultIdle, limit: conversationEvents, order: workflow.NewMutex(ctx),
+		timeout: defaultIdle, order: workflow.NewMutex(ctx),
 		messages: workflow.GetSignalChannel(ctx, UpdateMessage), decides: workflow.GetSignalChannel(ctx, UpdateDecide),
 		tokens: workflow.GetSignalChannel(ctx, SignalTokens), closes: workflow.GetSignalChannel(ctx, SignalClose),
 	}
 	if carry != nil {
-		c.attrs = true
-		c.turns, c.pending, c.last, c.closed = carry.Turns, carry.Pending, carry.Last, carry.Closed
-		if carry.Limit > 0 {
-			c.limit = carry.Limit
-		}
+		c.ConversationCarry, c.attrs = *carry, true
+	}
+	if c.Limit == 0 {
+		c.Limit = conversationEvents
 	}
 	return c
 }
@@ -167,21 +163,21 @@ func (c *conversation) run(ctx workflow.Context, id agent.TurnID) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	c.turns, c.ran = c.turns+1, true
+	c.Turns, c.ran = c.Turns+1, true
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("turn failed", "turn", id, "error", err)
-		c.last = &LastTurn{TurnID: id, Status: agent.TurnFailed}
+		c.Last = &LastTurn{TurnID: id, Status: agent.TurnFailed}
 		return nil
 	}
-	c.last = &LastTurn{TurnID: id, Status: out.Status, ResultRef: out.ResultRef}
+	c.Last = &LastTurn{TurnID: id, Status: out.Status, ResultRef: out.ResultRef}
 	return nil
 }
 
 // idle waits for a message, for the signal close, or for the idle timeout.
 func (c *conversation) idle(ctx workflow.Context) error {
-	ok, err := workflow.AwaitWithTimeout(ctx, c.timeout, func() bool { return len(c.pending) > 0 || c.closed || c.due(ctx) })
+	ok, err := workflow.AwaitWithTimeout(ctx, c.timeout, func() bool { return len(c.Pending) > 0 || c.Closed || c.due(ctx) })
 	if err == nil && !ok {
-		c.closed = true
+		c.Closed = true
 	}
 	return err
 }
@@ -189,7 +185,7 @@ func (c *conversation) idle(ctx workflow.Context) error {
 // due reports whether to continue as new. It is false before a turn has run, so that a bound that is too small does not loop.
 func (c *conversation) due(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
-	return c.ran && (info.GetCurrentHistoryLength() >= c.limit || info.GetContinueAsNewSuggested())
+	return c.ran && (info.GetCurrentHistoryLength() >= c.Limit || info.GetContinueAsNewSuggested())
 }
 
 // continueAsNew starts the next run once every signal is handled and every handler has finished. Messages that were queued by then are carried
@@ -199,9 +195,7 @@ func (c *conversation) continueAsNew(ctx workflow.Context) error {
 		return err
 	}
 	c.drainTokens()
-	return workflow.NewContinueAsNewError(ctx, ConversationType, c.in, &ConversationCarry{
-		Turns: c.turns, Pending: c.pending, Last: c.last, Closed: c.closed, Limit: c.limit,
-	})
+	return workflow.NewContinueAsNewError(ctx, ConversationType, c.in, &c.ConversationCarry)
 }
 
 func (c *conversation) quiet(ctx workflow.Context) func() bool {
@@ -229,10 +223,10 @@ func (c *conversation) queueMessage(ctx workflow.Context, id agent.TurnID, m tur
 	if c.refusal != nil {
 		return MessageReceipt{}, c.refusal
 	}
-	if c.closed {
+	if c.Closed {
 		return MessageReceipt{}, temporal.NewNonRetryableApplicationError("the conversation is closed", string(agent.CodeConflict), nil)
 	}
-	if len(c.pending) >= maxPending {
+	if len(c.Pending) >= maxPending {
 		return MessageReceipt{}, temporal.NewNonRetryableApplicationError("too many messages are waiting", string(agent.CodeRateLimited), nil)
 	}
 	in := turns.QueueMessageInput{TurnID: id, Agent: c.in.Agent, SessionID: c.in.SessionID, Context: c.in.Context, Message: m}
@@ -248,9 +242,9 @@ func (c *conversation) queueMessage(ctx workflow.Context, id agent.TurnID, m tur
 		index(ctx, attributeTenant.ValueSet(c.in.Context.TenantName()), attributeSession.ValueSet(string(c.in.SessionID)))
 	}
 	if out.ContinueAsNew > 0 {
-		c.limit = out.ContinueAsNew
+		c.Limit = out.ContinueAsNew
 	}
-	c.pending = append(c.pending, id)
+	c.Pending = append(c.Pending, id)
 	return MessageReceipt{TurnID: id, Position: out.Position}, nil
 }
 

@@ -26,15 +26,15 @@ type ConversationView struct {
 
 func (c *conversation) view() ConversationView {
 	v := ConversationView{
-		SessionID: c.in.SessionID, Status: "idle", Turns: c.turns, TurnID: c.child.turn, Partial: c.child.partial,
-		Waiting: c.child.pending(), Queued: c.pending, Last: c.last,
+		SessionID: c.in.SessionID, Status: "idle", Turns: c.Turns, TurnID: c.child.turn, Partial: c.child.partial,
+		Waiting: c.child.pending(), Queued: c.Pending, Last: c.Last,
 	}
 	switch {
 	case len(v.Waiting) > 0:
 		v.Status = "waiting"
 	case c.child.turn != "":
 		v.Status = "running"
-	case c.closed:
+	case c.Closed:
 		v.Status = "closed"
 	}
 	if v.Queued == nil {
@@ -75,7 +75,7 @@ func (c *conversation) listenToSignals(ctx workflow.Context) {
 		}
 	})
 	serve(ctx, "tokens", c.tokens, func(_ workflow.Context, b agent.TokenBatch) { c.child.receive(b) })
-	serve(ctx, "close", c.closes, func(workflow.Context, converter.RawValue) { c.closed = true })
+	serve(ctx, "close", c.closes, func(workflow.Context, converter.RawValue) { c.Closed = true })
 }
 
 // checkDecision refuses a decision that the turn at work does not wait for, before it is in history.

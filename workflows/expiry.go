@@ -12,33 +12,33 @@ import (
 
 // expire remembers when the next of the pending approvals expires; 0: none does.
 func (t *agentTurn) expire(ctx workflow.Context, inMS int64) {
-	t.expiresAt = time.Time{}
+	t.ExpiresAt = time.Time{}
 	if inMS > 0 {
-		t.expiresAt = workflow.Now(ctx).Add(time.Duration(inMS) * time.Millisecond)
+		t.ExpiresAt = workflow.Now(ctx).Add(time.Duration(inMS) * time.Millisecond)
 	}
 }
 
 // waitForDecision waits until somebody decides, cancels, or is too late: then what the policy says stands for a decision.
 func (t *agentTurn) waitForDecision(ctx workflow.Context, step int) {
 	decided := func() bool { return len(t.verdicts) > 0 || t.cancelled }
-	if t.state.Version >= turn.VersionLooks {
+	if t.State.Version >= turn.VersionLooks {
 		t.waitAndLook(ctx, step, decided)
 		return
 	}
-	if t.expiresAt.IsZero() {
+	if t.ExpiresAt.IsZero() {
 		_ = workflow.Await(ctx, decided) // a disconnected context is never cancelled
 		return
 	}
 	timerCtx, stop := workflow.WithCancel(ctx)
 	defer stop()
-	ok, err := workflow.AwaitWithTimeout(timerCtx, max(t.expiresAt.Sub(workflow.Now(ctx)), time.Millisecond), decided)
+	ok, err := workflow.AwaitWithTimeout(timerCtx, max(t.ExpiresAt.Sub(workflow.Now(ctx)), time.Millisecond), decided)
 	if ok || err != nil {
 		return
 	}
 	var out turns.ExpireApprovalsResult
-	in := turns.ExpireApprovalsInput{TurnID: t.ref.TurnID, Step: step}
+	in := turns.ExpireApprovalsInput{TurnID: t.Turn.TurnID, Step: step}
 	if err := runQuick(ctx, "expire approvals", acts.ExpireApprovals, &out, in); err != nil {
-		t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
+		t.State = t.State.Fail(agent.StopInternal, internalFailure(err))
 		return
 	}
 	t.verdicts = append(t.verdicts, out.Verdicts...)
@@ -49,10 +49,10 @@ func (t *agentTurn) waitForDecision(ctx workflow.Context, step int) {
 // workflow hears of it: if the worker dies in between, Temporal forgets the update and only the store knows. It returns after each look,
 // so that a turn that waits for days can continue as new.
 func (t *agentTurn) waitAndLook(ctx workflow.Context, step int, decided func() bool) {
-	pause := max(t.lookPause, askAgainFirst)
+	pause := max(time.Duration(t.LookPauseMS)*time.Millisecond, askAgainFirst)
 	wait := pause
-	if !t.expiresAt.IsZero() {
-		wait = min(wait, max(t.expiresAt.Sub(workflow.Now(ctx)), time.Millisecond))
+	if !t.ExpiresAt.IsZero() {
+		wait = min(wait, max(t.ExpiresAt.Sub(workflow.Now(ctx)), time.Millisecond))
 	}
 	timerCtx, stop := workflow.WithCancel(ctx)
 	defer stop()
@@ -60,15 +60,15 @@ func (t *agentTurn) waitAndLook(ctx workflow.Context, step int, decided func() b
 		return
 	}
 	if wait == pause {
-		t.lookPause = min(2*pause, askAgainMax)
+		t.LookPauseMS = min(2*pause, askAgainMax).Milliseconds()
 	}
-	in := turns.LookForDecisionsInput{TurnID: t.ref.TurnID, Step: step}
-	for _, p := range t.pending {
+	in := turns.LookForDecisionsInput{TurnID: t.Turn.TurnID, Step: step}
+	for _, p := range t.Pending {
 		in.Approvals = append(in.Approvals, p.ApprovalID)
 	}
 	var out turns.LookForDecisionsResult
 	if err := runQuick(ctx, "look for decisions", acts.LookForDecisions, &out, in); err != nil {
-		t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
+		t.State = t.State.Fail(agent.StopInternal, internalFailure(err))
 		return
 	}
 	t.verdicts = append(t.verdicts, out.Verdicts...)

@@ -88,12 +88,12 @@ func validateMessage(m turns.Message) error {
 
 // decide judges a decision in an activity and gives the verdict to the core.
 func (t *agentTurn) decide(ctx workflow.Context, d agent.Decision) (agent.DecisionVerdict, error) {
-	return t.judge(ctx, "decide", acts.Decide, func() any { return turns.DecideInput{TurnID: t.ref.TurnID, Decision: d} })
+	return t.judge(ctx, "decide", acts.Decide, func() any { return turns.DecideInput{TurnID: t.Turn.TurnID, Decision: d} })
 }
 
 // provide stores the result of a client-side call in an activity and gives the verdict to the core.
 func (t *agentTurn) provide(ctx workflow.Context, r agent.ProvidedResult) (agent.DecisionVerdict, error) {
-	return t.judge(ctx, "provide", acts.Provide, func() any { return turns.ProvideInput{TurnID: t.ref.TurnID, Provided: r} })
+	return t.judge(ctx, "provide", acts.Provide, func() any { return turns.ProvideInput{TurnID: t.Turn.TurnID, Provided: r} })
 }
 
 // checkRoom refuses a request after the turn's end, and one more than may be at work at once.
@@ -141,12 +141,12 @@ func (t *agentTurn) cancel(ctx workflow.Context, c agent.CancelRequest) error {
 	}
 	t.cancelled = true
 	t.wakeup.SendAsync(true)
-	if t.ref.TurnID == "" {
+	if t.Turn.TurnID == "" {
 		return nil // begin sees that the turn was cancelled
 	}
 	t.handling++
 	defer func() { t.handling-- }()
-	return runQuick(ctx, "cancel", acts.CancelTurn, nil, turns.CancelTurnInput{TurnID: t.ref.TurnID, Cancel: c})
+	return runQuick(ctx, "cancel", acts.CancelTurn, nil, turns.CancelTurnInput{TurnID: t.Turn.TurnID, Cancel: c})
 }
 
 // MessageReceipt answers the update "message".
@@ -166,8 +166,8 @@ func (t *agentTurn) message(ctx workflow.Context, m turns.Message) (MessageRecei
 		return MessageReceipt{}, err
 	}
 	in := turns.QueueMessageInput{
-		TurnID: messageTurn(ctx, t.ref.TurnID), Agent: t.ref.Agent, SessionID: t.ref.SessionID,
-		Context: agent.InvocationContext{Tenant: t.ref.Tenant}, Message: m, Start: true,
+		TurnID: messageTurn(ctx, t.Turn.TurnID), Agent: t.Turn.Agent, SessionID: t.Turn.SessionID,
+		Context: agent.InvocationContext{Tenant: t.Turn.Tenant}, Message: m, Start: true,
 	}
 	var out turns.QueueMessageResult
 	if err := workflow.ExecuteActivity(storeOptions(ctx, "message"), acts.QueueMessage, in).Get(ctx, &out); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// Carry is the state with which a turn continues as new: references and counters.
+// Carry is the part of a turn that it continues as new with: references and counters.
 type Carry struct {
 	Turn          turns.TurnRef           `json:"turn"`
 	State         turn.State              `json:"state"`
@@ -20,11 +20,11 @@ type Carry struct {
 	Asked         int                     `json:"asked,omitempty"`        // the step whose approvals have been requested
 	AskedClient   bool                    `json:"asked_client,omitempty"` // results of client-side calls have been requested
 	Pending       []agent.PendingApproval `json:"pending,omitempty"`
-	ExpiresAt     *time.Time              `json:"expires_at,omitempty"`    // when the first pending approval expires
-	LookPauseMS   int64                   `json:"look_pause_ms,omitempty"` // pause before the next look into the store for decisions
-	ContinueAsNew int                     `json:"continue_as_new_events,omitempty"`
-	LocalCalls    bool                    `json:"local_calls,omitempty"` // model calls run as local activities
-	Index         bool                    `json:"index,omitempty"`       // it was a direct turn: its search attributes have to be set
+	ExpiresAt     time.Time               `json:"expires_at,omitzero"`              // when the first of Pending expires; zero: none does
+	LookPauseMS   int64                   `json:"look_pause_ms,omitempty"`          // pause before the next look into the store for decisions; 0: none yet
+	ContinueAsNew int                     `json:"continue_as_new_events,omitempty"` // number of events; 0: when the server suggests it
+	LocalCalls    bool                    `json:"local_calls,omitempty"`            // model calls run as local activities
+	Index         bool                    `json:"index,omitempty"`                  // it was a direct turn: its search attributes have to be set
 
 	StatusAttributes bool   `json:"status_attributes,omitempty"` // the namespace knows TurnstoneStatus
 	IndexedStatus    string `json:"indexed_status,omitempty"`    // its value; empty: not set
@@ -33,27 +33,9 @@ type Carry struct {
 
 // agentTurn is a turn in the memory of its workflow.
 type agentTurn struct {
-	ref      turns.TurnRef
-	state    turn.State
-	streamTo *agent.StreamTo
-	events   int // number of events after which the turn continues as new; 0: when the server suggests it
+	Carry
 
-	// localCalls: model calls run as local activities.
-	localCalls bool
-
-	statusAttributes bool   // the namespace knows TurnstoneStatus
-	indexedStatus    string // its value; empty: not set
-	failsWorkflow    bool   // the workflow fails if the turn does
-
-	asked       int
-	askedClient bool
-
-	pending []agent.PendingApproval
-	// expiresAt is when the first of pending expires, zero when none does.
-	expiresAt time.Time
-	// lookPause is how long the turn waits for a person before it looks into the store, 0 before the first look.
-	lookPause time.Duration
-	verdicts  []agent.DecisionVerdict // not yet given to the core
+	verdicts []agent.DecisionVerdict // not yet given to the core
 
 	ready     bool // the turn holds its session
 	cancelled bool
@@ -77,16 +59,9 @@ func newTurn(ctx workflow.Context, carry *Carry) *agentTurn {
 		cancels: workflow.GetSignalChannel(ctx, UpdateCancel),
 	}
 	if carry != nil {
-		t.ref, t.state, t.streamTo = carry.Turn, carry.State, carry.StreamTo
-		t.asked, t.askedClient, t.pending, t.events, t.ready, t.attrs = carry.Asked, carry.AskedClient, carry.Pending, carry.ContinueAsNew, true, true
-		t.localCalls = carry.LocalCalls
-		t.statusAttributes, t.indexedStatus, t.failsWorkflow = carry.StatusAttributes, carry.IndexedStatus, carry.FailsWorkflow
-		t.lookPause = time.Duration(carry.LookPauseMS) * time.Millisecond
+		t.Carry, t.ready, t.attrs = *carry, true, true
 		if carry.Index {
 			t.index(ctx)
-		}
-		if carry.ExpiresAt != nil {
-			t.expiresAt = *carry.ExpiresAt
 		}
 	}
 	return t
@@ -94,9 +69,9 @@ func newTurn(ctx workflow.Context, carry *Carry) *agentTurn {
 
 // bind takes over the result of BeginTurn.
 func (t *agentTurn) bind(ctx workflow.Context, b *turns.BeginTurnResult) {
-	t.ref, t.streamTo, t.events = b.Turn, b.StreamTo, b.ContinueAsNew
+	t.Turn, t.StreamTo, t.ContinueAsNew = b.Turn, b.StreamTo, b.ContinueAsNew
 	t.position, t.holder = b.Position, b.Holder
-	t.statusAttributes, t.failsWorkflow = b.StatusAttributes, b.FailsWorkflow
+	t.StatusAttributes, t.FailsWorkflow = b.StatusAttributes, b.FailsWorkflow
 	t.usePlan(b.CoreVersion, &b.LoadPlanResult)
 	if b.CoreVersion >= turn.VersionPlan && startedWithAttributes(ctx) { // earlier versions repeat them
 		t.attrs = true
@@ -108,21 +83,21 @@ func (t *agentTurn) bind(ctx workflow.Context, b *turns.BeginTurnResult) {
 
 // usePlan starts the core with the limits and rules of a plan.
 func (t *agentTurn) usePlan(core int, p *turns.LoadPlanResult) {
-	t.state = turn.New(core, p.Limits, p.Rules).Preparing(p.Prepare)
-	t.state.Model, t.localCalls = p.ModelName, p.LocalCalls
+	t.State = turn.New(core, p.Limits, p.Rules).Preparing(p.Prepare)
+	t.State.Model, t.LocalCalls = p.ModelName, p.LocalCalls
 }
 
 // index sets the search attributes of the turn, once.
 func (t *agentTurn) index(ctx workflow.Context) {
-	t.attrs = true
-	index(ctx, attributeTenant.ValueSet(t.ref.Tenant), attributeAgent.ValueSet(t.ref.Agent),
-		attributeSession.ValueSet(string(t.ref.SessionID)))
+	t.attrs, t.Index = true, false
+	index(ctx, attributeTenant.ValueSet(t.Turn.Tenant), attributeAgent.ValueSet(t.Turn.Agent),
+		attributeSession.ValueSet(string(t.Turn.SessionID)))
 }
 
 // due reports whether the turn should continue as new.
 func (t *agentTurn) due(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
-	if t.events > 0 && info.GetCurrentHistoryLength() >= t.events {
+	if t.ContinueAsNew > 0 && info.GetCurrentHistoryLength() >= t.ContinueAsNew {
 		return true
 	}
 	return info.GetContinueAsNewSuggested()
@@ -132,22 +107,14 @@ func (t *agentTurn) due(ctx workflow.Context) bool {
 func (t *agentTurn) continueAsNew(ctx workflow.Context) error {
 	_ = workflow.Await(ctx, t.quiet(ctx)) // a disconnected context is never cancelled
 	for _, v := range t.verdicts {
-		t.state = t.state.AfterDecision(v)
+		t.State = t.State.AfterDecision(v)
 		t.resolve(v.ApprovalID)
 	}
 	if t.cancelled {
-		t.state = t.state.Cancel()
+		t.State = t.State.Cancel()
 	}
-	request := agent.TurnRequest{TurnID: t.ref.TurnID, SessionID: t.ref.SessionID}
-	next := &Carry{
-		Turn: t.ref, State: t.state, StreamTo: t.streamTo, Asked: t.asked, AskedClient: t.askedClient, Pending: t.pending, ContinueAsNew: t.events,
-		LookPauseMS: t.lookPause.Milliseconds(), LocalCalls: t.localCalls,
-		StatusAttributes: t.statusAttributes, IndexedStatus: t.indexedStatus, FailsWorkflow: t.failsWorkflow,
-	}
-	if !t.expiresAt.IsZero() {
-		next.ExpiresAt = &t.expiresAt
-	}
-	return workflow.NewContinueAsNewError(ctx, AgentTurnType, request, next)
+	request := agent.TurnRequest{TurnID: t.Turn.TurnID, SessionID: t.Turn.SessionID}
+	return workflow.NewContinueAsNewError(ctx, AgentTurnType, request, &t.Carry)
 }
 
 // quiet reports whether no handler is at work and no signal waits to be handled.
@@ -159,21 +126,21 @@ func (t *agentTurn) quiet(ctx workflow.Context) func() bool {
 
 func (t *agentTurn) resolve(approvalID string) {
 	var left []agent.PendingApproval
-	for _, p := range t.pending {
+	for _, p := range t.Pending {
 		if p.ApprovalID != approvalID {
 			left = append(left, p)
 		}
 	}
-	t.pending = left
+	t.Pending = left
 }
 
 func (t *agentTurn) spend(ctx workflow.Context, since time.Time) {
-	t.state = t.state.Spend(workflow.Now(ctx).Sub(since).Milliseconds())
+	t.State = t.State.Spend(workflow.Now(ctx).Sub(since).Milliseconds())
 }
 
 // budgetMS returns the time that is left for a model call, 0 if the call's own timeout is shorter.
 func (t *agentTurn) budgetMS() int64 {
-	ms := t.state.BudgetMS()
+	ms := t.State.BudgetMS()
 	if ms >= modelTimeout.Milliseconds() {
 		return 0
 	}
@@ -182,7 +149,7 @@ func (t *agentTurn) budgetMS() int64 {
 
 // toolBudgetMS returns the time that is left for a tool call, 0 if the call's own timeout is shorter.
 func (t *agentTurn) toolBudgetMS() int64 {
-	ms := t.state.BudgetMS()
+	ms := t.State.BudgetMS()
 	if ms >= toolTimeout.Milliseconds() {
 		return 0
 	}

@@ -21,7 +21,7 @@ func (t *agentTurn) indexAction(ctx workflow.Context, a turn.Action) {
 		t.indexStatus(ctx, statusWaiting)
 	case turn.Finish: // leave indexes the end
 	default:
-		if t.indexedStatus != "" {
+		if t.IndexedStatus != "" {
 			t.indexStatus(ctx, statusRunning)
 		}
 	}
@@ -29,17 +29,17 @@ func (t *agentTurn) indexAction(ctx workflow.Context, a turn.Action) {
 
 // indexEnd indexes how the turn ended. A turn that never waited and has completed is not indexed: its status would cost every turn an event.
 func (t *agentTurn) indexEnd(ctx workflow.Context, out *agent.AgentStepOutput) {
-	if out.Status != agent.TurnCompleted || t.indexedStatus != "" {
+	if out.Status != agent.TurnCompleted || t.IndexedStatus != "" {
 		t.indexStatus(ctx, string(out.Status), attributeStopReason.ValueSet(string(out.StopReason)))
 	}
 }
 
 // indexStatus sets TurnstoneStatus, and other attributes with it, if the namespace knows it and the turn does not have it yet.
 func (t *agentTurn) indexStatus(ctx workflow.Context, status string, others ...temporal.SearchAttributeUpdate) {
-	if !t.statusAttributes || t.indexedStatus == status {
+	if !t.StatusAttributes || t.IndexedStatus == status {
 		return
 	}
-	t.indexedStatus = status
+	t.IndexedStatus = status
 	index(ctx, append(others, attributeStatus.ValueSet(status))...)
 }
 

@@ -34,8 +34,8 @@ type TurnView struct {
 
 func (t *agentTurn) view() TurnView {
 	v := TurnView{
-		TurnID: t.ref.TurnID, SessionID: t.ref.SessionID, Agent: t.ref.Agent, Status: t.status, Step: max(t.step, t.state.Step),
-		PlanHash: t.ref.PlanHash, Pending: t.pending, Usage: t.state.Usage, Model: t.state.Model, StreamID: string(t.ref.TurnID),
+		TurnID: t.Turn.TurnID, SessionID: t.Turn.SessionID, Agent: t.Turn.Agent, Status: t.status, Step: max(t.step, t.State.Step),
+		PlanHash: t.Turn.PlanHash, Pending: t.Pending, Usage: t.State.Usage, Model: t.State.Model, StreamID: string(t.Turn.TurnID),
 		Cancelled: t.cancelled,
 	}
 	if v.Pending == nil {
@@ -82,7 +82,7 @@ func startedWithAttributes(ctx workflow.Context) bool {
 func (t *agentTurn) show(ctx workflow.Context, a turn.Action) {
 	t.step = max(t.step, a.Step)
 	var b strings.Builder
-	fmt.Fprintf(&b, "**%s** · session `%s`\n\n", t.ref.Agent, t.ref.SessionID)
+	fmt.Fprintf(&b, "**%s** · session `%s`\n\n", t.Turn.Agent, t.Turn.SessionID)
 	switch a.Kind {
 	case turn.CallModel:
 		t.status = "running"
@@ -100,7 +100,7 @@ func (t *agentTurn) show(ctx workflow.Context, a turn.Action) {
 			break
 		}
 		fmt.Fprintf(&b, "Step %d: **waiting for a person**.\n", a.Step)
-		for _, p := range t.pending {
+		for _, p := range t.Pending {
 			fmt.Fprintf(&b, "\n`%s` wants to run%s. To approve:\n\n```\n%s\n```\n", p.ToolName, approvalReason(a.Calls, p.CallID),
 				approval(workflowID(ctx), p.ApprovalID).lines())
 		}
@@ -121,7 +121,7 @@ func (t *agentTurn) show(ctx workflow.Context, a turn.Action) {
 // showClientCalls says which results the turn waits for, and how to provide one.
 func (t *agentTurn) showClientCalls(ctx workflow.Context, b *strings.Builder, step int) {
 	fmt.Fprintf(b, "Step %d: **waiting for results of client-side tools**.\n", step)
-	for _, p := range t.pending {
+	for _, p := range t.Pending {
 		fmt.Fprintf(b, "\n`%s` runs at the caller. To provide its result:\n\n```\n%s\n```\n", p.ToolName, result(workflowID(ctx), p.CallID).lines())
 	}
 }
@@ -137,7 +137,7 @@ func approvalReason(calls []turn.Call, id agent.CallID) string {
 
 func (t *agentTurn) showQueued(ctx workflow.Context, b *turns.BeginTurnResult) {
 	t.status = "queued"
-	workflow.SetCurrentDetails(ctx, fmt.Sprintf("Waiting in session `%s`, position %d, behind turn `%s`.", t.ref.SessionID, b.Position, b.Holder))
+	workflow.SetCurrentDetails(ctx, fmt.Sprintf("Waiting in session `%s`, position %d, behind turn `%s`.", t.Turn.SessionID, b.Position, b.Holder))
 }
 
 func (t *agentTurn) showDone(ctx workflow.Context, out *agent.AgentStepOutput) {
@@ -147,7 +147,7 @@ func (t *agentTurn) showDone(ctx workflow.Context, out *agent.AgentStepOutput) {
 
 // modelSummary returns the summary of a model call in the Web UI.
 func (t *agentTurn) modelSummary(step int) string {
-	return fmt.Sprintf("%s · step %d", t.state.Model, step)
+	return fmt.Sprintf("%s · step %d", t.State.Model, step)
 }
 
 // shownHashDigits is how many digits of a plan's hash people are shown.
