@@ -27,11 +27,11 @@ type Step struct {
 	// Request is the turn's, as in every other way in. TurnID and StreamTo are the helper's. Without a SessionID each turn has a session of
 	// its own; with one, the agent sees what was said in it before.
 	Request agent.TurnRequest
-	// Stream has the answer sent while it grows, and the calls that wait for a person: about four events of history for each batch.
-	// Without it the process waits just as long, but only the turn itself says what it waits for.
+	// Stream sends the process the answer while it grows, and the calls that wait for a person. Each batch costs about four events of history.
+	// Without it only the turn itself shows what it waits for.
 	Stream bool
-	// OnBatch is told of every batch of a step that streams, in order and once. A batch with a higher Attempt of the same Step voids what
-	// the earlier ones said. It must not block.
+	// OnBatch is called with every batch of a step that streams, in order and once. A batch with a higher Attempt of the same Step replaces
+	// what the earlier ones said. It must not block.
 	OnBatch func(agent.TokenBatch)
 	// Timeout bounds one attempt, pauses for people included; then its turn is cancelled, and the step fails as "timeout". 0: no bound.
 	// Request.Limits.WallTimeSec bounds the same without the pauses.
@@ -40,13 +40,12 @@ type Step struct {
 	Retry Retry
 }
 
-// Retry is when a step is tried again. Each attempt is a new turn.
+// Retry says when a step is tried again. Each attempt is a new turn.
 type Retry struct {
 	Attempts int           // in all, at most 100; 0: 1
 	First    time.Duration // the pause before the second attempt, twice as long before each further one; 0: 1 s
 	Most     time.Duration // the longest pause; 0: 1 min
-	// Types are the [StepError] types that are tried again, for example "model_error"; none: those that say of themselves that the same
-	// request may succeed later.
+	// Types are the [StepError] types that are tried again, for example "model_error"; none: all that are Retryable.
 	Types []string
 }
 
@@ -56,7 +55,7 @@ type StepError struct {
 	Type      string // of the turn's failure, an [agent.Code] or [agent.StopReason]; "timeout"
 	Message   string
 	Retryable bool                   // the same request may succeed later
-	Output    *agent.AgentStepOutput // what the turn returned; nil when it was refused or did not come to return anything
+	Output    *agent.AgentStepOutput // what the turn returned; nil if it was refused or returned nothing
 	Err       error                  // Temporal's, when there is no Output
 }
 
@@ -100,21 +99,21 @@ func (p *Process) RunAgent(ctx workflow.Context, s Step) (agent.AgentStepOutput,
 	}()
 	for {
 		w.attempt++
-		out, err := p.try(ctx, w, &s)
+		out, err := p.runAttempt(ctx, w, &s)
 		var failed *StepError
 		if !errors.As(err, &failed) || w.attempt >= s.Retry.Attempts || !s.Retry.covers(failed) {
 			return out, err
 		}
 		w.status, w.child = "retrying", childTurn{}
 		p.show(ctx)
-		timer := workflow.NewTimerWithOptions(ctx, s.Retry.pause(w.attempt), workflow.TimerOptions{Summary: s.Name + ": before the next attempt"})
+		timer := workflow.NewTimerWithOptions(ctx, s.Retry.pauseAfter(w.attempt), workflow.TimerOptions{Summary: s.Name + ": before the next attempt"})
 		if err := timer.Get(ctx, nil); err != nil {
 			return out, err
 		}
 	}
 }
 
-// check puts the defaults in place.
+// check refuses an invalid step and sets the defaults of a valid one.
 func (s *Step) check() error {
 	switch {
 	case s.Name == "" && s.Request.Agent != "":
@@ -153,8 +152,8 @@ func (r *Retry) covers(e *StepError) bool {
 	return e.Retryable
 }
 
-// pause is how long to wait after so many attempts.
-func (r *Retry) pause(attempts int) time.Duration {
+// pauseAfter returns the pause after a number of attempts.
+func (r *Retry) pauseAfter(attempts int) time.Duration {
 	d := r.First
 	for i := 1; i < attempts && d < r.Most; i++ {
 		d *= 2
@@ -162,8 +161,8 @@ func (r *Retry) pause(attempts int) time.Duration {
 	return min(d, r.Most)
 }
 
-// try runs one attempt, under a name that no turn has yet.
-func (p *Process) try(ctx workflow.Context, w *stepAtWork, s *Step) (agent.AgentStepOutput, error) {
+// runAttempt runs one attempt, under an id that no turn has yet.
+func (p *Process) runAttempt(ctx workflow.Context, w *stepAtWork, s *Step) (agent.AgentStepOutput, error) {
 	request := s.Request
 	if s.Stream {
 		request.StreamTo = &agent.StreamTo{WorkflowID: workflowID(ctx), Signal: SignalTokens, IntervalMS: p.cfg.IntervalMS}
@@ -173,7 +172,7 @@ func (p *Process) try(ctx workflow.Context, w *stepAtWork, s *Step) (agent.Agent
 		request.TurnID = p.turnID(ctx, leap)
 		w.status, w.child = statusRunning, childTurn{turn: request.TurnID}
 		p.show(ctx)
-		out, err := p.turn(ctx, s, request)
+		out, err := p.runTurn(ctx, s, request)
 		if tries == maxIDTries || !temporal.IsWorkflowExecutionAlreadyStartedError(err) {
 			return out, err
 		}
@@ -181,8 +180,8 @@ func (p *Process) try(ctx workflow.Context, w *stepAtWork, s *Step) (agent.Agent
 	}
 }
 
-// turn runs one turn and says how it ended.
-func (p *Process) turn(ctx workflow.Context, s *Step, request agent.TurnRequest) (agent.AgentStepOutput, error) {
+// runTurn runs one turn within the step's timeout. A turn that did not complete is a [*StepError].
+func (p *Process) runTurn(ctx workflow.Context, s *Step, request agent.TurnRequest) (agent.AgentStepOutput, error) {
 	work, stop := workflow.WithCancel(ctx)
 	defer stop()
 	if err := work.Err(); err != nil {
@@ -214,7 +213,7 @@ func (p *Process) turn(ctx workflow.Context, s *Step, request agent.TurnRequest)
 		}
 		return out, failed
 	case out.Status != agent.TurnCompleted:
-		return out, unfinished(s.Name, &out)
+		return out, unfinishedTurnError(s.Name, &out)
 	}
 	return out, nil
 }
@@ -227,8 +226,8 @@ func awaitWithin(ctx workflow.Context, summary string, d time.Duration, done fun
 	return !ok && err == nil
 }
 
-// unfinished is a turn that returned, but not completed.
-func unfinished(step string, out *agent.AgentStepOutput) *StepError {
+// unfinishedTurnError returns the error of a turn that returned another status than completed.
+func unfinishedTurnError(step string, out *agent.AgentStepOutput) *StepError {
 	e := &StepError{Step: step, Type: string(out.StopReason), Message: "the turn " + string(out.Status), Output: out}
 	if out.Status == agent.TurnCancelled {
 		e.Type, e.Message = string(agent.CodeCancelled), "the turn was cancelled"
@@ -239,7 +238,7 @@ func unfinished(step string, out *agent.AgentStepOutput) *StepError {
 	return e
 }
 
-// lostTurnError is a turn that did not return: its request was refused, or its workflow has ended without a word.
+// lostTurnError returns the error of a turn that returned nothing: its request was refused, or its workflow was ended from outside.
 func lostTurnError(step string, err error) error {
 	if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
 		return err
@@ -253,7 +252,7 @@ func lostTurnError(step string, err error) error {
 	switch {
 	case errors.As(err, &application):
 		e.Type, e.Message, e.Retryable = application.Type(), application.Message(), !application.NonRetryable()
-		var f agent.Failure // of a refusal, which knows more
+		var f agent.Failure // of a refusal, which is more precise
 		if application.HasDetails() && application.Details(&f) == nil && f.Type != "" {
 			e.Type, e.Message, e.Retryable = f.Type, f.Message, f.Retryable
 		}
