@@ -13,7 +13,7 @@ import (
 // maxPartial bounds the growing answer that a query shows, in bytes; the whole is in the stream.
 const maxPartial = 16 << 10
 
-// childTurn is what a workflow knows of a turn that sends it token batches: the answer so far, and the calls that wait for a person.
+// childTurn is the state of a turn that sends token batches to its workflow: the answer so far, and the calls that wait for a person.
 type childTurn struct {
 	turn    agent.TurnID
 	step    int // of the partial text, as attempt and batch are
@@ -87,8 +87,8 @@ func (h *childTurn) awaits(approvalID string) bool {
 	return slices.ContainsFunc(h.waiting, func(w waitingCall) bool { return w.ApprovalID == approvalID })
 }
 
-// mayAwait reports whether a decision about an approval may be for the turn: it waits for it, or nobody knows what it waits for. The signal that says
-// so is best effort.
+// mayAwait reports whether a decision about an approval may be for the turn: the turn waits for it, or it is not known what the turn waits for, because
+// the signal with that is best effort.
 func (h *childTurn) mayAwait(approvalID string) bool {
 	return h.awaits(approvalID) || (h.turn != "" && len(h.pending()) == 0)
 }

@@ -51,7 +51,7 @@ func (r *definedRun) startTimer(ctx workflow.Context, s scopes, t timer) {
 		} else {
 			err = s.timers.Err()
 		}
-		r.working++ // from here on it cannot be carried along
+		r.working++ // it can no longer be carried into the next run
 		r.removeTimer(t.Node)
 		in := r.nodeInput(t.Node, t.Visit, t.From)
 		if err == nil {
@@ -142,7 +142,7 @@ func (r *definedRun) runAgentNode(ctx, work workflow.Context, n *core.Node, in d
 	return out, err
 }
 
-// taskOptions returns the options of a task. A cancelled task is waited for, because only it knows what it has done.
+// taskOptions returns the options of a task. The run waits for a cancelled task, which returns what it has done.
 func taskOptions(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: toolTimeout, HeartbeatTimeout: heartbeatTimeout, RetryPolicy: retryWithoutLimit(), Summary: summary,

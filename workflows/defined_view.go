@@ -11,10 +11,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/definitions/core"
 )
 
-// attributeScheduledBy is what Temporal says of runs that a schedule started.
+// attributeScheduledBy is the search attribute that Temporal gives to runs that a schedule started.
 var attributeScheduledBy = temporal.NewSearchAttributeKeyKeyword("TemporalScheduledById") //nolint:gochecknoglobals // a constant in all but syntax
 
-// RunView answers the query "state". What nodes gave out is in the store, never here: a workflow holds no content.
+// RunView answers the query "state". The outputs of nodes are in the store: a workflow holds no content.
 type RunView struct {
 	RunID     string          `json:"run_id"`
 	Tag       string          `json:"workflow_tag"`
@@ -27,7 +27,7 @@ type RunView struct {
 	Cancelled bool            `json:"cancelled"`
 }
 
-// NodeView says where a node stands.
+// NodeView is the state of a node.
 type NodeView struct {
 	ID     string `json:"id"`
 	Type   string `json:"type"`
@@ -64,7 +64,7 @@ func (r *definedRun) view() RunView {
 	return v
 }
 
-// show says in the Web UI where the nodes stand, in Markdown. It costs no history.
+// show writes the state of the nodes to the Web UI, in Markdown. It costs no history.
 func (r *definedRun) show(ctx workflow.Context) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "**%s** · version %d · %s\n\n", r.ref.Tag, r.ref.Version, r.status)
@@ -81,7 +81,7 @@ func (r *definedRun) show(ctx workflow.Context) {
 	workflow.SetCurrentDetails(ctx, b.String())
 }
 
-// summary is what the Web UI shows beside a visit.
+// summary returns the text that the Web UI shows beside a visit.
 func summary(n *core.Node) string {
 	if n.Action == "" {
 		return n.ID

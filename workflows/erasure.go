@@ -10,21 +10,21 @@ import (
 	"github.com/turnstone-run/turnstone/internal/erasure"
 )
 
-// ErasureType is the name of the workflow that takes one user's data away. Never change it.
+// ErasureType is the name of the workflow that removes a user's data. Never change it.
 const ErasureType = "Erasure"
 
 const (
-	// stopPatience is how long the user's turns have to stop. What runs on is terminated, and goes as it is.
+	// stopPatience is how long the user's turns have to stop. Those that still run then are terminated, and their data is removed as it is.
 	stopPatience = time.Minute
-	// stopLook spaces the looks at turns that stop.
+	// stopLook is the pause between two looks at turns that were asked to stop.
 	stopLook = 2 * time.Second
-	// eraseTimeout bounds one attempt of an activity that erases; it stops by itself after 30 s, at the end of a piece of work that may take minutes.
+	// eraseTimeout bounds one attempt of an activity that erases. It begins nothing new after 30 s, but what it has begun may take minutes.
 	eraseTimeout = 30 * time.Minute
-	// eraseTotal bounds all attempts, while what the runtime depends on is away. Then the erasure has failed, and says so.
+	// eraseTotal bounds all attempts while the store or Temporal cannot be reached. Then the erasure has failed.
 	eraseTotal = 24 * time.Hour
-	// eraseRounds bounds how often everything is looked for anew, because the user goes on meanwhile.
+	// eraseRounds bounds the rounds. Another one is needed if the user has added data meanwhile.
 	eraseRounds = 5
-	// settlePause and settleRounds bound the wait for content that somebody has just put, and may refer to or not.
+	// settlePause and settleRounds bound the wait for new content, whose references may not be stored yet.
 	settlePause  = 20 * time.Second
 	settleRounds = 15
 )
@@ -32,15 +32,15 @@ const (
 // erasureActs names the activities of Erasure.
 var erasureActs *activities.Erasure //nolint:gochecknoglobals // always nil: it only names methods
 
-// ErasureInput names an erasure; whose data it is only the store knows.
+// ErasureInput names an erasure. Only the store has the user whose data it removes.
 type ErasureInput = erasure.Ref
 
-// ErasureResult is how it ended.
+// ErasureResult is how an erasure ended.
 type ErasureResult = erasure.FinishResult
 
-// ErasureCarry is what a run that continues-as-new tells the next one.
+// ErasureCarry is the state that a run passes on when it continues as new.
 type ErasureCarry struct {
-	Round int `json:"round"` // it has begun
+	Round int `json:"round"` // the round that is under way
 }
 
 // Erasure removes a user's data, in rounds, until new queries find nothing. Each round stops the user's turns, then deletes their histories in
@@ -55,7 +55,7 @@ func Erasure(ctx workflow.Context, in ErasureInput, carry *ErasureCarry) (Erasur
 	if err == nil || workflow.IsContinueAsNewError(err) {
 		return out, err
 	}
-	free, _ := workflow.NewDisconnectedContext(ctx) // also after a cancel
+	free, _ := workflow.NewDisconnectedContext(ctx) // the failure is recorded after a cancel too
 	why := erasure.FailInput{Ref: in, Why: internalFailure(err).Message}
 	if temporal.IsCanceledError(err) {
 		why.Why = "it was cancelled"
@@ -74,47 +74,47 @@ type erasureRun struct {
 
 func (e *erasureRun) run(ctx workflow.Context) (out ErasureResult, err error) {
 	var begun erasure.BeginResult
-	if err := e.do(ctx, "look", erasureActs.BeginErasure, &begun); err != nil {
+	if err := e.runActivity(ctx, "look", erasureActs.BeginErasure, &begun); err != nil {
 		return out, err
 	}
 	if !begun.DryRun && !begun.Status.Final() {
 		for left := int64(1); left > 0 && e.round < eraseRounds; e.round++ {
-			if left, err = e.take(ctx); err != nil {
+			if left, err = e.runRound(ctx); err != nil {
 				return out, err
 			}
 		}
 	}
-	return out, e.do(ctx, "report", erasureActs.FinishErasure, &out)
+	return out, e.runActivity(ctx, "report", erasureActs.FinishErasure, &out)
 }
 
-// take is a round: what was found goes, and then is looked for anew.
-func (e *erasureRun) take(ctx workflow.Context) (left int64, err error) {
-	if err := e.stop(ctx); err != nil {
+// runRound removes what the user has and returns how much is left.
+func (e *erasureRun) runRound(ctx workflow.Context) (left int64, err error) {
+	if err := e.stopTurns(ctx); err != nil {
 		return 0, err
 	}
-	if err := e.all(ctx, "executions", erasureActs.EraseExecutions); err != nil {
+	if err := e.repeat(ctx, "executions", erasureActs.EraseExecutions); err != nil {
 		return 0, err
 	}
-	if err := e.all(ctx, "rows", erasureActs.EraseRows); err != nil {
+	if err := e.repeat(ctx, "rows", erasureActs.EraseRows); err != nil {
 		return 0, err
 	}
-	if err := e.all(ctx, "schedules", erasureActs.EraseSchedules); err != nil {
+	if err := e.repeat(ctx, "schedules", erasureActs.EraseSchedules); err != nil {
 		return 0, err
 	}
-	if err := e.content(ctx); err != nil {
+	if err := e.eraseContent(ctx); err != nil {
 		return 0, err
 	}
 	var found erasure.CheckResult
-	err = e.do(ctx, "check", erasureActs.CheckErasure, &found)
+	err = e.runActivity(ctx, "check", erasureActs.CheckErasure, &found)
 	return found.Remaining, err
 }
 
-// stop asks the user's turns to stop, and gives them time to.
-func (e *erasureRun) stop(ctx workflow.Context) error {
+// stopTurns asks the user's turns to stop and waits until they have, for stopPatience at most.
+func (e *erasureRun) stopTurns(ctx workflow.Context) error {
 	until := workflow.Now(ctx).Add(stopPatience)
 	for {
 		var live erasure.StopResult
-		if err := e.do(ctx, "stop turns", erasureActs.StopTurnsToErase, &live); err != nil {
+		if err := e.runActivity(ctx, "stop turns", erasureActs.StopTurnsToErase, &live); err != nil {
 			return err
 		}
 		if live.Live == 0 || !workflow.Now(ctx).Before(until) {
@@ -126,11 +126,11 @@ func (e *erasureRun) stop(ctx workflow.Context) error {
 	}
 }
 
-// all does one kind of work until there is none left.
-func (e *erasureRun) all(ctx workflow.Context, what string, work any) error {
+// repeat runs an activity until it finds nothing to erase.
+func (e *erasureRun) repeat(ctx workflow.Context, what string, activity any) error {
 	for {
 		var done erasure.Progress
-		if err := e.do(ctx, what, work, &done); err != nil {
+		if err := e.runActivity(ctx, what, activity, &done); err != nil {
 			return err
 		}
 		if !done.More {
@@ -142,11 +142,11 @@ func (e *erasureRun) all(ctx workflow.Context, what string, work any) error {
 	}
 }
 
-// content removes what nobody else refers to, and waits for what somebody has just put.
-func (e *erasureRun) content(ctx workflow.Context) error {
+// eraseContent removes content without a reference, and waits for content that is too new to tell.
+func (e *erasureRun) eraseContent(ctx workflow.Context) error {
 	for range settleRounds {
 		var done erasure.Progress
-		if err := e.do(ctx, "content", erasureActs.EraseContent, &done); err != nil {
+		if err := e.runActivity(ctx, "content", erasureActs.EraseContent, &done); err != nil {
 			return err
 		}
 		switch {
@@ -162,9 +162,10 @@ func (e *erasureRun) content(ctx workflow.Context) error {
 	return nil
 }
 
-func (e *erasureRun) do(ctx workflow.Context, what string, work, out any) error {
+// runActivity runs an activity of the erasure and shows what it does in the Web UI.
+func (e *erasureRun) runActivity(ctx workflow.Context, what string, activity, out any) error {
 	workflow.SetCurrentDetails(ctx, "Erasure `"+e.in.ErasureID+"`: "+what)
-	return workflow.ExecuteActivity(eraseOptions(ctx, what), work, e.in).Get(ctx, out)
+	return workflow.ExecuteActivity(eraseOptions(ctx, what), activity, e.in).Get(ctx, out)
 }
 
 func eraseOptions(ctx workflow.Context, summary string) workflow.Context {

@@ -13,7 +13,7 @@ type ProcessView struct {
 	Questions []QuestionView `json:"questions"` // those open
 }
 
-// StepView says where a step stands.
+// StepView is the state of a step.
 type StepView struct {
 	Name    string        `json:"name"`
 	Status  string        `json:"status"` // starting, running, waiting (for a person), retrying

@@ -31,12 +31,12 @@ const (
 	// reached; the next run tries again.
 	sweepTimeout = 10 * time.Minute
 	sweepTotal   = time.Hour
-	// sweepSilence is the heartbeat timeout of a sweep. It heartbeats after each transaction, whose statements may take 30 s.
-	sweepSilence = time.Minute
-	// sweepAgain bounds the sweeps of one kind of data of one tenant within a run.
-	sweepAgain = 100
-	// maxTold is the maximum number of entries in RetentionResult.Kinds.
-	maxTold = 200
+	// sweepHeartbeat is the heartbeat timeout of a sweep. It heartbeats after each transaction, whose statements may take 30 s.
+	sweepHeartbeat = time.Minute
+	// maxSweeps bounds the sweeps of one kind of data of one tenant within a run.
+	maxSweeps = 100
+	// maxKinds is the maximum number of entries in RetentionResult.Kinds.
+	maxKinds = 200
 )
 
 // retentionActs names the activities of Retention.
@@ -59,7 +59,7 @@ type RetentionResult struct {
 
 // RetentionSwept is what was removed of one kind of one tenant.
 type RetentionSwept struct {
-	Tenant     string     `json:"tenant"` // empty: what belongs to none
+	Tenant     string     `json:"tenant"` // empty: data of no tenant
 	Kind       string     `json:"kind"`
 	Removed    int64      `json:"removed"`
 	Bytes      int64      `json:"bytes,omitempty"`
@@ -77,7 +77,7 @@ func Retention(ctx workflow.Context, carry *RetentionCarry) (RetentionResult, er
 		after, r.out = carry.After, carry.Result
 	}
 	for {
-		next, err := r.page(ctx, after)
+		next, err := r.sweepPage(ctx, after)
 		if err != nil {
 			return r.out, err
 		}
@@ -101,8 +101,8 @@ type retentionRun struct {
 	out RetentionResult
 }
 
-// page sweeps the next tenants.
-func (r *retentionRun) page(ctx workflow.Context, after string) (next string, err error) {
+// sweepPage sweeps the next page of tenants and returns the last one of it, "" after the last page.
+func (r *retentionRun) sweepPage(ctx workflow.Context, after string) (next string, err error) {
 	r.show(ctx, "looks for what is due")
 	var due retention.ListDueResult
 	opts := sweepOptions(ctx, storeTimeout, "what is due")
@@ -122,7 +122,7 @@ func (r *retentionRun) sweep(ctx workflow.Context, s retention.Sweep) error {
 	done := RetentionSwept{Tenant: s.Tenant, Kind: s.Kind}
 	in := retention.SweepInput{Sweep: s}
 	r.show(ctx, "sweeps "+tenantLabel(s.Tenant)+" "+s.Kind)
-	for range sweepAgain {
+	for range maxSweeps {
 		var part retention.SweepResult
 		opts := sweepOptions(ctx, sweepTimeout, s.Kind+" of "+tenantLabel(s.Tenant))
 		if err := workflow.ExecuteActivity(opts, retentionActs.SweepRetention, in).Get(ctx, &part); err != nil {
@@ -138,10 +138,10 @@ func (r *retentionRun) sweep(ctx workflow.Context, s retention.Sweep) error {
 	return nil
 }
 
-// collect removes content that nobody refers to.
+// collect removes content without a reference.
 func (r *retentionRun) collect(ctx workflow.Context) error {
 	done := RetentionSwept{Kind: "content"}
-	r.show(ctx, "collects content that nobody refers to")
+	r.show(ctx, "removes content without a reference")
 	var part retention.SweepResult
 	if err := workflow.ExecuteActivity(sweepOptions(ctx, sweepTimeout, "collect content"), retentionActs.CollectRetention).Get(ctx, &part); err != nil {
 		return r.recordFailure(ctx, done, err)
@@ -168,7 +168,7 @@ func (r *retentionRun) add(done RetentionSwept) {
 	r.out.Removed, r.out.Bytes = r.out.Removed+done.Removed, r.out.Bytes+done.Bytes
 	switch {
 	case done.Removed == 0 && done.Error == "":
-	case len(r.out.Kinds) < maxTold:
+	case len(r.out.Kinds) < maxKinds:
 		r.out.Kinds = append(r.out.Kinds, done)
 	default:
 		r.out.Omitted++
@@ -212,7 +212,7 @@ func sweepOptions(ctx workflow.Context, attempt time.Duration, summary string) w
 		StartToCloseTimeout: attempt, ScheduleToCloseTimeout: sweepTotal, RetryPolicy: retryWithoutLimit(), Summary: summary,
 	}
 	if attempt > storeTimeout {
-		o.HeartbeatTimeout = sweepSilence
+		o.HeartbeatTimeout = sweepHeartbeat
 	}
 	return workflow.WithActivityOptions(ctx, o)
 }

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// roomPatience is how long a run waits until its limits allow it. Then it is skipped: the next run will be due.
-	roomPatience = time.Hour
-	// roomFirst and roomMax bound one such pause.
-	roomFirst = time.Second
-	roomMax   = 10 * time.Minute
+	// limitPatience is how long a run waits for its limits to allow it. Then it is skipped.
+	limitPatience = time.Hour
+	// limitPauseMin and limitPauseMax bound one such pause.
+	limitPauseMin = time.Second
+	limitPauseMax   = 10 * time.Minute
 	// submitTotal bounds all attempts to submit while a dependency of the runtime is away.
 	submitTotal = time.Hour
 	// awaitTimeout bounds one attempt to follow a turn, which ends by itself after 10 minutes.
@@ -61,7 +61,7 @@ type ScheduledRunResult struct {
 	ResultRef string          `json:"result_ref"`
 	Error     *agent.Failure  `json:"error"`
 	Notified  int             `json:"notified"`
-	Unsent    int             `json:"unsent"` // notices that could not be sent: the run says why
+	Unsent    int             `json:"unsent"` // notices that could not be sent; the stored run has their errors
 }
 
 // ScheduledRun is one run of a schedule. It submits a turn in a session of its own, waits for it, stores the result and notifies. A run that fails
@@ -93,7 +93,7 @@ func ScheduledRun(ctx workflow.Context, in ScheduledRunInput, carry *ScheduledRu
 		return ScheduledRunResult{}, err
 	}
 	if ctx.Err() != nil && out.Status == string(agent.TurnCancelled) {
-		return out, ctx.Err() // Temporal shows it as cancelled, too
+		return out, ctx.Err() // Temporal shows the workflow as cancelled too
 	}
 	return out, nil
 }
@@ -103,13 +103,13 @@ type scheduledRun struct {
 	ref     schedules.RunRef
 	turn    schedules.SubmitResult
 	await   schedules.AwaitInput
-	status  string         // of the run, if it differs from the turn's
-	failure *agent.Failure // likewise
+	status  string         // the run's, if it differs from the turn's
+	failure *agent.Failure // as above
 }
 
 // submit submits the run's turn. It waits while the limits leave no room. If they can never allow the turn, the run ends.
 func (r *scheduledRun) submit(ctx workflow.Context) error {
-	until := workflow.Now(ctx).Add(roomPatience)
+	until := workflow.Now(ctx).Add(limitPatience)
 	for {
 		r.show(ctx, "is submitted")
 		r.turn = schedules.SubmitResult{}
@@ -130,7 +130,7 @@ func (r *scheduledRun) submit(ctx workflow.Context) error {
 			r.status, r.failure = string(agent.TurnFailed), r.turn.Refusal
 			return nil
 		}
-		pause := min(max(time.Duration(r.turn.RetryAfterMS)*time.Millisecond, roomFirst), roomMax)
+		pause := min(max(time.Duration(r.turn.RetryAfterMS)*time.Millisecond, limitPauseMin), limitPauseMax)
 		if workflow.Now(ctx).Add(pause).After(until) {
 			r.status, r.failure = agent.ScheduleSkipped, r.turn.Refusal
 			return nil
@@ -217,9 +217,9 @@ func (r *scheduledRun) finish(ctx workflow.Context) (ScheduledRunResult, error) 
 		notices[i] = workflow.ExecuteActivity(ctx, scheduled.NotifyScheduledRun, schedules.NotifyInput{RunRef: r.ref, Position: position})
 	}
 	for i := range notices {
-		var told schedules.NotifyResult
-		if err := notices[i].Get(ctx, &told); err != nil || !told.Sent {
-			out.Unsent++ // the run says why
+		var notice schedules.NotifyResult
+		if err := notices[i].Get(ctx, &notice); err != nil || !notice.Sent {
+			out.Unsent++ // the activity stored the error
 			continue
 		}
 		out.Notified++
