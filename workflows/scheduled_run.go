@@ -15,9 +15,9 @@ import (
 const (
 	// limitPatience is how long a run waits for its limits to allow it. Then it is skipped.
 	limitPatience = time.Hour
-	// limitPauseMin and limitPauseMax bound one such pause.
-	limitPauseMin = time.Second
-	limitPauseMax   = 10 * time.Minute
+	// limitFirst and limitMax bound one such pause.
+	limitFirst = time.Second
+	limitMax   = 10 * time.Minute
 	// submitTotal bounds all attempts to submit while a dependency of the runtime is away.
 	submitTotal = time.Hour
 	// awaitTimeout bounds one attempt to follow a turn, which ends by itself after 10 minutes.
@@ -130,7 +130,7 @@ func (r *scheduledRun) submit(ctx workflow.Context) error {
 			r.status, r.failure = string(agent.TurnFailed), r.turn.Refusal
 			return nil
 		}
-		pause := min(max(time.Duration(r.turn.RetryAfterMS)*time.Millisecond, limitPauseMin), limitPauseMax)
+		pause := min(max(time.Duration(r.turn.RetryAfterMS)*time.Millisecond, limitFirst), limitMax)
 		if workflow.Now(ctx).Add(pause).After(until) {
 			r.status, r.failure = agent.ScheduleSkipped, r.turn.Refusal
 			return nil
