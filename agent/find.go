@@ -48,18 +48,20 @@ type TurnSummary struct {
 	Summary    string     `json:"summary"`             // the beginning of the first user message; empty if it has no text, or is not kept any longer
 }
 
-// SessionQuery finds sessions of a tenant, the one with the newest turn first. Empty fields do not filter. All but Text are about the newest
-// turn, Text about the first one.
+// SessionQuery finds sessions of a tenant, the one with the newest turn first. Empty fields do not filter. All but SessionID and Text are about
+// the newest turn.
 type SessionQuery struct {
-	Tenant  string
-	Agent   string
-	UserID  string
-	Channel string
-	Since   time.Time // when the newest turn was accepted; Until is exclusive
-	Until   time.Time
-	Text    string // part of the summary, in upper or lower case
-	Limit   int    // of a page: 1 to [MaxFound]; 0 is 50
-	After   string // Next of the page before
+	Tenant    string
+	Status    []string // as in [TurnQuery]
+	Agent     string
+	UserID    string
+	Channel   string
+	SessionID SessionID
+	Since     time.Time // when the newest turn was accepted; Until is exclusive
+	Until     time.Time
+	Text      string // part of the title or the summary, in upper or lower case
+	Limit     int    // of a page: 1 to [MaxFound]; 0 is 50
+	After     string // Next of the page before
 }
 
 // SessionPage is a part of a list of sessions. Next is empty on the last page. A page may be shorter than its limit, or empty, and not the
@@ -72,8 +74,9 @@ type SessionPage struct {
 // SessionSummary is a session in a list. Agent, UserID, Channel and Status are those of its newest turn.
 type SessionSummary struct {
 	SessionID  SessionID `json:"session_id"`
-	Summary    string    `json:"summary"` // of the first turn that is kept, as in [TurnSummary]
-	Turns      int64     `json:"turns"`   // that it has had, whether or not they are kept
+	Title      string    `json:"title,omitempty"` // that somebody gave it
+	Summary    string    `json:"summary"`         // of the first turn that is kept, as in [TurnSummary]
+	Turns      int64     `json:"turns"`           // that it has had, whether or not they are kept
 	Agent      string    `json:"agent"`
 	UserID     string    `json:"user_id,omitempty"`
 	Channel    string    `json:"channel,omitempty"`

@@ -51,6 +51,7 @@ type ApprovalPage struct {
 type SessionExport struct {
 	Tenant    string          `json:"tenant"`
 	SessionID SessionID       `json:"session_id"`
+	Title     string          `json:"title,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`
 	Messages  []ExportMessage `json:"messages"`
 	Turns     []ExportTurn    `json:"turns"`

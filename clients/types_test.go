@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write the types of the clients anew")
 // roots are the schemas that the clients use. What they refer to is generated too.
 var roots = []string{
 	"TurnRequest", "TurnState", "AgentStepOutput", "EndedTurn", "Event", "Decision", "ProvidedResult", "CancelRequest", "MessagePage", "ErrorBody",
-	"RerunRequest", "ForkRequest", "SessionForked",
+	"RerunRequest", "ForkRequest", "SessionForked", "SessionSummary",
 }
 
 // TestTypes: the clients' types are those of the OpenAPI document. With -update it writes them.

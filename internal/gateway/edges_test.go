@@ -41,7 +41,7 @@ func TestCORS(t *testing.T) {
 	}
 	const console = "https://console.example.com"
 	for path, want := range map[string]string{
-		"/v1/turns": "GET, HEAD, POST", "/v1/turns/t/events": "GET, HEAD", "/v1/sessions/s": "DELETE", "/v1/workflows/w": "GET, HEAD, POST, PUT, DELETE",
+		"/v1/turns": "GET, HEAD, POST", "/v1/turns/t/events": "GET, HEAD", "/v1/sessions/s": "PATCH, DELETE", "/v1/workflows/w": "GET, HEAD, POST, PUT, DELETE",
 		"/v1/results/artifact://x": "GET, HEAD", "/v1/tools/composites/c": "PATCH", "/health": "GET, HEAD",
 	} {
 		a := ask(console, path, "POST")
@@ -284,6 +284,8 @@ func TestTheTrailOfChanges(t *testing.T) {
 		{"POST", "/v1/turns/t/cancel", ``, agent.ActionTurnsCancel, "turn/t", "failed"},
 		{"POST", "/v1/turns/t/decisions", `{"approval_id":"","decision":"approve"}`, "", "", ""},
 		{"GET", "/v1/sessions/s/export", ``, agent.ActionSessionsRead, "session/s", "allowed"},
+		{"PATCH", "/v1/sessions/s", `{"title":"Flights"}`, agent.ActionTurnsRun, "session/s", "allowed"},
+		{"PATCH", "/v1/sessions/none", `{"title":"Flights"}`, agent.ActionTurnsRun, "session/none", "failed"},
 		{"DELETE", "/v1/sessions/s", ``, agent.ActionSessionsDelete, "session/s", "failed"},
 		{"POST", "/v1/knowledge/docs/documents?id=x", `{}`, agent.ActionKnowledgeWrite, "docs", "allowed"},
 		{"DELETE", "/v1/knowledge/docs/documents/x", ``, agent.ActionKnowledgeWrite, "docs", "allowed"},

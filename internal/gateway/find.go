@@ -43,12 +43,13 @@ func (s *httpServer) getTurns(c *Call) (any, error) {
 	return page, err
 }
 
-// getSessions is GET /v1/sessions?agent=&user=&channel=&since=&until=&text=&limit=&after=.
+// getSessions is GET /v1/sessions?status=&agent=&user=&channel=&session=&since=&until=&text=&limit=&after=.
 func (s *httpServer) getSessions(c *Call) (any, error) {
 	q := c.query
 	find := agent.SessionQuery{
-		Agent: q.single("agent"), UserID: q.single("user"), Channel: q.single("channel"), Since: q.time("since"), Until: q.time("until"),
-		Text: q.single("text"), Limit: q.limit(agent.MaxFound), After: q.single("after"),
+		Status: q.list("status"), Agent: q.single("agent"), UserID: q.single("user"), Channel: q.single("channel"),
+		SessionID: agent.SessionID(q.single("session")), Since: q.time("since"), Until: q.time("until"), Text: q.single("text"),
+		Limit: q.limit(agent.MaxFound), After: q.single("after"),
 	}
 	if err := q.end(); err != nil {
 		return nil, err
@@ -60,12 +61,7 @@ func (s *httpServer) getSessions(c *Call) (any, error) {
 
 // findTurns lists turns of the caller's tenant. It leaves out those of agents that the caller may not read.
 func (g *Gateway) findTurns(ctx context.Context, caller identity, q agent.TurnQuery) (agent.TurnPage, error) {
-	for _, state := range q.Status {
-		if !slices.Contains(turnStatuses, state) {
-			return agent.TurnPage{}, agent.Invalid("status", "want one or more of %s, got %.60q", strings.Join(turnStatuses, ", "), state)
-		}
-	}
-	err := cmp.Or(checkText("session", string(q.SessionID), maxText), checkText("rerun_of", string(q.RerunOf), maxText),
+	err := cmp.Or(checkStatus(q.Status), checkText("session", string(q.SessionID), maxText), checkText("rerun_of", string(q.RerunOf), maxText),
 		checkFind(q.Agent, q.UserID, q.Channel, q.Text, q.After, q.Limit))
 	if err != nil {
 		return agent.TurnPage{}, err
@@ -78,11 +74,22 @@ func (g *Gateway) findTurns(ctx context.Context, caller identity, q agent.TurnQu
 
 // findSessions lists sessions of the caller's tenant.
 func (g *Gateway) findSessions(ctx context.Context, caller identity, q agent.SessionQuery) (agent.SessionPage, error) {
-	if err := checkFind(q.Agent, q.UserID, q.Channel, q.Text, q.After, q.Limit); err != nil {
+	err := cmp.Or(checkStatus(q.Status), checkText("session", string(q.SessionID), maxText),
+		checkFind(q.Agent, q.UserID, q.Channel, q.Text, q.After, q.Limit))
+	if err != nil {
 		return agent.SessionPage{}, err
 	}
 	q.Tenant = caller.ownTenant()
 	return g.cfg.Finder.FindSessions(ctx, q)
+}
+
+func checkStatus(states []string) error {
+	for _, state := range states {
+		if !slices.Contains(turnStatuses, state) {
+			return agent.Invalid("status", "want one or more of %s, got %.60q", strings.Join(turnStatuses, ", "), state)
+		}
+	}
+	return nil
 }
 
 // checkFind checks what the queries of turns and of sessions share.
@@ -116,8 +123,8 @@ func (s *grpcServer) ListSessions(ctx context.Context, p *pb.ListSessionsRequest
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	page, err := s.findSessions(ctx, caller, agent.SessionQuery{
-		Agent: p.GetAgent(), UserID: p.GetUser(), Channel: p.GetChannel(), Since: timeFromProto(p.GetSince()), Until: timeFromProto(p.GetUntil()),
-		Text: p.GetText(), Limit: int(p.GetLimit()), After: p.GetAfter(),
+		Status: p.GetStatus(), Agent: p.GetAgent(), UserID: p.GetUser(), Channel: p.GetChannel(), SessionID: agent.SessionID(p.GetSession()),
+		Since: timeFromProto(p.GetSince()), Until: timeFromProto(p.GetUntil()), Text: p.GetText(), Limit: int(p.GetLimit()), After: p.GetAfter(),
 	})
 	return &pb.ListSessionsResponse{Sessions: each(page.Sessions, sessionSummaryToProto), Next: utf8(page.Next)}, err
 }

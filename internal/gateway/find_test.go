@@ -58,10 +58,11 @@ func TestFinding(t *testing.T) {
 		Until: until, Text: "LäX", Limit: 200, After: "p",
 	}, f.turns)
 	require.Len(t, decode[agent.TurnPage](t, a).Turns, 2)
-	a = d.send("GET", "/v1/sessions?agent=a&user=u&channel=c&text=x&limit=1&after=p"+times, "", bearer("reader")...)
+	a = d.send("GET", "/v1/sessions?status=failed,queued&agent=a&user=u&channel=c&session=s&text=x&limit=1&after=p"+times, "", bearer("reader")...)
 	require.JSONEq(t, `{"sessions":[],"next":""}`, string(a.body))
 	require.Equal(t, agent.SessionQuery{
-		Tenant: "acme", Agent: "a", UserID: "u", Channel: "c", Since: since, Until: until, Text: "x", Limit: 1, After: "p",
+		Tenant: "acme", Status: []string{"failed", "queued"}, Agent: "a", UserID: "u", Channel: "c", SessionID: "s", Since: since, Until: until, Text: "x",
+		Limit: 1, After: "p",
 	}, f.sessions)
 
 	page := decode[agent.TurnPage](t, d.send("GET", "/v1/turns", "", bearer("one")...))
@@ -88,7 +89,7 @@ func TestFinding(t *testing.T) {
 	}
 	for path, field := range map[string]string{
 		"/v1/turns?status=failed,odd": "status", "/v1/turns?rerun_of=%01": "rerun_of", "/v1/sessions?rerun_of=t": "rerun_of",
-		"/v1/sessions?status=failed": "status", "/v1/sessions?session=s": "session",
+		"/v1/sessions?status=odd": "status", "/v1/sessions?session=%01": "session",
 	} {
 		a := d.send("GET", path, "", bearer("all")...)
 		require.Equal(t, 400, a.status, path)
@@ -149,11 +150,11 @@ func TestFindingThroughGRPC(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, page.GetTurns(), 1, "of the agents that the credential may read")
 	_, err = c.ListSessions(as("reader"), &pb.ListSessionsRequest{
-		Agent: "a", User: "u", Channel: "c", Until: timestamppb.New(since), Text: "x", Limit: 200, After: "p",
+		Status: []string{"failed"}, Agent: "a", User: "u", Channel: "c", Session: "s", Until: timestamppb.New(since), Text: "x", Limit: 200, After: "p",
 	})
 	require.NoError(t, err)
 	require.Equal(t, agent.SessionQuery{
-		Tenant: "acme", Agent: "a", UserID: "u", Channel: "c", Until: since, Text: "x", Limit: 200, After: "p",
+		Tenant: "acme", Status: []string{"failed"}, Agent: "a", UserID: "u", Channel: "c", SessionID: "s", Until: since, Text: "x", Limit: 200, After: "p",
 	}, f.sessions)
 
 	_, err = c.ListTurns(as("reader"), &pb.ListTurnsRequest{})

@@ -166,6 +166,9 @@ func TestIDsOfOthersAreUnknownToGRPC(t *testing.T) {
 		"ExportSession": func(id string) error {
 			return errorOf(receive(rt.ExportSession(ctx, &pb.ExportSessionRequest{SessionId: id})))
 		},
+		"RenameSession": func(id string) error {
+			return errorOf(rt.RenameSession(ctx, &pb.RenameSessionRequest{SessionId: id, Title: "x"}))
+		},
 		"DeleteSession": func(id string) error { return errorOf(rt.DeleteSession(ctx, &pb.DeleteSessionRequest{SessionId: id})) },
 		"Publish":       func(id string) error { return errorOf(catalog.Publish(ctx, &pb.PublishRequest{Agent: id})) },
 		"Delete": func(id string) error {

@@ -18,7 +18,7 @@ func sessionSummaryToProto(s *agent.SessionSummary) *pb.SessionSummary {
 	return &pb.SessionSummary{
 		SessionId: utf8(string(s.SessionID)), Summary: utf8(s.Summary), Turns: s.Turns, Agent: utf8(s.Agent), UserId: utf8(s.UserID),
 		Channel: utf8(s.Channel), Status: utf8(s.Status), LastTurnId: utf8(string(s.LastTurnID)), ForkedFrom: utf8(string(s.ForkedFrom)),
-		CreatedAt: timeToProto(s.CreatedAt), LastActiveAt: timeToProto(s.ActiveAt),
+		CreatedAt: timeToProto(s.CreatedAt), LastActiveAt: timeToProto(s.ActiveAt), Title: utf8(s.Title),
 	}
 }
 

@@ -100,6 +100,7 @@ var grpcRequirements = map[string]requirement{
 	pb.AgentRuntime_ListTurns_FullMethodName:      {actions: []agent.Action{agent.ActionTurnsRead}},
 	pb.AgentRuntime_RerunTurn_FullMethodName:      {actions: []agent.Action{agent.ActionTurnsRun}},
 	pb.AgentRuntime_ListSessions_FullMethodName:   {actions: []agent.Action{agent.ActionSessionsRead}},
+	pb.AgentRuntime_RenameSession_FullMethodName:  {actions: []agent.Action{agent.ActionSessionsRead}},
 	pb.AgentRuntime_ForkSession_FullMethodName:    {actions: []agent.Action{agent.ActionSessionsRead}},
 	pb.AgentRuntime_Decide_FullMethodName:         {actions: []agent.Action{agent.ActionApprovalsDecide}},
 	pb.AgentRuntime_ListApprovals_FullMethodName:  {actions: []agent.Action{agent.ActionApprovalsRead}},

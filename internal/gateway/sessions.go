@@ -17,6 +17,8 @@ type Sessions interface {
 	Messages(ctx context.Context, tenant string, s agent.SessionID, after int64, limit int) (MessagePage, error)
 	// ExportSession returns everything that is kept of a session.
 	ExportSession(ctx context.Context, tenant string, s agent.SessionID) (agent.SessionExport, error)
+	// SetTitle gives a session a title, or none, and notes who did.
+	SetTitle(ctx context.Context, tenant string, s agent.SessionID, title, by string) error
 	// DeleteSession deletes a session with its turns, messages, events, approvals and the content that nothing else refers to. Its billing
 	// records stay. [agent.CodeConflict] while a turn runs or waits in it.
 	DeleteSession(ctx context.Context, tenant string, s agent.SessionID) (agent.SessionDeleted, error)
@@ -49,7 +51,10 @@ func (s *httpServer) routeSessions() {
 		one = all + "/{id}"
 	)
 	s.route(all, methods{http.MethodGet: requires(s.answer(tenantAgreed, s.getSessions), agent.ActionSessionsRead)})
-	s.route(one, methods{http.MethodDelete: requires(s.answerPlain(tenantAgreed, s.deleteSession), agent.ActionSessionsDelete)})
+	s.route(one, methods{
+		http.MethodPatch:  requires(s.answerPlain(tenantAgreed, s.patchSession), agent.ActionSessionsRead),
+		http.MethodDelete: requires(s.answerPlain(tenantAgreed, s.deleteSession), agent.ActionSessionsDelete),
+	})
 	s.route(one+"/messages", methods{http.MethodGet: requires(s.answer(tenantAgreed, s.getMessages), agent.ActionSessionsRead)})
 	s.route(one+"/fork", methods{http.MethodPost: requires(s.answerPlain(tenantAgreed, s.postFork), agent.ActionSessionsRead)})
 	s.route(one+"/export", methods{http.MethodGet: requires(s.answerPlain(tenantAgreed, s.getExport), agent.ActionSessionsRead)})

@@ -32,6 +32,7 @@ type Store interface {
 type SessionStore interface {
 	Messages(ctx context.Context, tenant string, id agent.SessionID, after int64, limit int) ([]postgres.TranscriptMessage, error)
 	ExportSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionExport, error)
+	SetTitle(ctx context.Context, tenant string, id agent.SessionID, title, by string) error
 	DeleteSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionDeleted, error)
 	ForkSession(ctx context.Context, tenant string, f agent.Fork) (agent.SessionForked, error)
 }

@@ -42,6 +42,7 @@ func fill() []string {
 	}
 	return []string{
 		`INSERT INTO sessions (tenant, session_id, last_seq) VALUES ('<tenant>', '<session>', 1), ('<tenant>', '<shared>', 9) ON CONFLICT DO NOTHING`,
+		`INSERT INTO sessions (tenant, session_id, title, titled_by) VALUES ('<tenant>', 'of-<turn>', '<word>', '<user>')`,
 		turn("-1", "session", "1"),
 		turn("-2", "shared", `(SELECT count(*) + 1 FROM turns WHERE tenant = '<tenant>' AND session_id = '<shared>')`),
 		message("-1", "session", "1"),

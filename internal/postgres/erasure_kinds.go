@@ -18,6 +18,7 @@ type erasedKind struct {
 const (
 	ofTurns    = ` IN (SELECT name FROM erasure_marks WHERE erasure_id = @id AND kind = 'turn')`
 	ofSessions = ` IN (SELECT name FROM erasure_marks WHERE erasure_id = @id AND kind = 'session' AND NOT done)`
+	ofShared   = ` IN (SELECT name FROM erasure_marks WHERE erasure_id = @id AND kind = 'shared' AND NOT done)`
 	ofVisited  = ` IN (SELECT name FROM erasure_marks WHERE erasure_id = @id AND kind IN ('session', 'shared') AND NOT done)`
 	ofContent  = ` IN (SELECT name FROM erasure_marks WHERE erasure_id = @id AND kind = 'content')`
 	ofChats    = ` IN (SELECT name FROM erasure_marks WHERE erasure_id = @id AND kind = 'chat')`
@@ -134,6 +135,11 @@ func turnKinds() []erasedKind {
 		{
 			name: "sessions", where: `tenant = @tenant AND session_id` + ofSessions,
 			ready: `NOT EXISTS (SELECT FROM turns t WHERE t.tenant = sessions.tenant AND t.session_id = sessions.session_id)`,
+		},
+		{
+			name: "sessions.title", table: "sessions", set: `title = '', titled_by = ''`,
+			where: `tenant = @tenant AND title <> '' AND (titled_by = @user OR session_id` + ofShared + `)`,
+			why:   "others are in the session too, or it is another's; its title may have told of the user",
 		},
 		{name: "blob_refs", where: `tenant = @tenant AND holder IN (SELECT 'turn/' || name FROM erasure_marks WHERE erasure_id = @id AND kind = 'turn')`},
 	}

@@ -91,6 +91,7 @@ func TestErasure(t *testing.T) {
 		b.leaves(p)
 	}
 	require.NoError(t, b.SetNote(t.Context(), tenant, "s-all", "summary", json.RawMessage(`"who spoke of wisteria"`)))
+	require.NoError(t, b.SetTitle(t.Context(), tenant, "s-all", "what wisteria asked", "ops"))
 	others := []string{"marigold", "hyacinth", "camellia", `"bob"`, "joann", `"zoo"`}
 	before := b.dump(others...)
 	require.NotEmpty(t, b.mentions("wisteria"))

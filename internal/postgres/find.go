@@ -60,10 +60,15 @@ const firstSummary = `(
 	SELECT i.summary FROM turns i WHERE i.tenant = t.tenant AND i.session_id = t.session_id ORDER BY i.seq LIMIT 1
 )`
 
+// searchedText is what a search of sessions looks in: the title of the session of t, and its summary.
+const searchedText = `(
+	SELECT s.title || E'\n' || coalesce(` + firstSummary + `, '') FROM sessions s WHERE s.tenant = t.tenant AND s.session_id = t.session_id
+)`
+
 // A session is found at its newest turn.
 const findSessions = waitingTurns + `
 SELECT t.created_at, t.turn_id, t.n, t.found, t.session_id, ` + shownTurn + `, ` + firstSummary + `, s.last_seq, t.agent, t.user_id, t.channel,
-	` + shownState + `, s.created_at, coalesce(t.finished_at, t.created_at), s.forked_from
+	` + shownState + `, s.created_at, coalesce(t.finished_at, t.created_at), s.forked_from, s.title
 FROM (
 	SELECT * FROM (
 		SELECT t.*, true%s AND NOT EXISTS (
@@ -73,7 +78,7 @@ FROM (
 ) t JOIN sessions s ON s.tenant = t.tenant AND s.session_id = t.session_id
 ORDER BY t.n`
 
-// hasText is the condition that a summary has a text in it. Which letters are the same in upper and lower case is for the database's locale.
+// hasText is the condition that one text has another in it. Which letters are the same in upper and lower case is for the database's locale.
 const hasText = `strpos(lower(%s), lower($%%d)) > 0`
 
 // findQuery is a query with its arguments.
@@ -110,8 +115,12 @@ func (q *findQuery) between(since, until time.Time) string {
 	return q.where(!since.IsZero(), "t.created_at >= $%d", since) + q.where(!until.IsZero(), "t.created_at < $%d", until)
 }
 
-func (q *findQuery) contains(summary, text string) string {
-	return q.where(text != "", fmt.Sprintf(hasText, summary), cleanText(text))
+func (q *findQuery) contains(searched, text string) string {
+	return q.where(text != "", fmt.Sprintf(hasText, searched), cleanText(text))
+}
+
+func (q *findQuery) inState(states []string) string {
+	return q.where(len(states) > 0, shownState+" = ANY ($%d)", states)
 }
 
 // lookedAtEntry is an entry at a turn that a query looked at.
@@ -170,7 +179,7 @@ func (s *FindStore) FindTurns(ctx context.Context, q agent.TurnQuery) (page agen
 	if live := liveStates(q.Status); len(live) == len(q.Status) { // few of many turns
 		indexed += f.where(len(live) > 0, "t.state = ANY ($%d)", live)
 	}
-	other += f.where(len(q.Status) > 0, shownState+" = ANY ($%d)", q.Status) + f.contains("t.summary", q.Text)
+	other += f.inState(q.Status) + f.contains("t.summary", q.Text)
 	page.Turns, page.Next, err = findPage(ctx, s, fmt.Sprintf(findTurns, other, indexed), f, func(e *lookedAtEntry[agent.TurnSummary]) []any {
 		t := &e.entry
 		return []any{
@@ -188,15 +197,15 @@ func (s *FindStore) FindSessions(ctx context.Context, q agent.SessionQuery) (pag
 	if err != nil {
 		return page, err
 	}
-	indexed := f.between(q.Since, q.Until)
-	newest := f.equals("t.agent", q.Agent) + f.equals("t.user_id", q.UserID) + f.equals("t.channel", q.Channel)
-	text := f.contains(firstSummary, q.Text)
+	indexed := f.between(q.Since, q.Until) + f.equals("t.session_id", string(q.SessionID))
+	newest := f.equals("t.agent", q.Agent) + f.equals("t.user_id", q.UserID) + f.equals("t.channel", q.Channel) + f.inState(q.Status)
+	text := f.contains(searchedText, q.Text)
 	page.Sessions, page.Next, err = findPage(ctx, s, fmt.Sprintf(findSessions, newest, text, indexed), f,
 		func(e *lookedAtEntry[agent.SessionSummary]) []any {
 			c := &e.entry
 			return []any{
 				&c.SessionID, &c.LastTurnID, &c.Summary, &c.Turns, &c.Agent, &c.UserID, &c.Channel, &c.Status, &c.CreatedAt, &c.ActiveAt,
-				&c.ForkedFrom,
+				&c.ForkedFrom, &c.Title,
 			}
 		})
 	return page, mapError("find sessions", err)

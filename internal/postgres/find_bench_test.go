@@ -16,7 +16,7 @@ import (
 // the tenant "busy" that have not ended, of which 2,500 wait.
 func (b *bench) fillTurns() {
 	b.t.Helper()
-	b.exec(`INSERT INTO sessions (tenant, session_id, last_seq) SELECT x, 's' || n, 10 FROM unnest(ARRAY['acme', 'zeta']) AS x, generate_series(0, 999) AS n`)
+	b.exec(`INSERT INTO sessions (tenant, session_id, last_seq, title) SELECT x, 's' || n, 10, 'Trip ' || n / 2 FROM unnest(ARRAY['acme', 'zeta']) AS x, generate_series(0, 999) AS n`)
 	b.exec(`INSERT INTO turns (turn_id, tenant, session_id, seq, state, workflow_id, agent, instance_id, plan_hash, model, channel, user_id, on_busy, history,
 			context, created_at, finished_at, input)
 		SELECT x || n, x, 's' || n % 1000, 1 + n / 1000, CASE WHEN n % 50 = 7 THEN 'failed' ELSE 'completed' END, '', 'a' || n % 5, '', '', 'm', 'http',
@@ -76,6 +76,9 @@ func BenchmarkFindTurns(b *testing.B) {
 		{"sessions of a user", 50, sessions(agent.SessionQuery{UserID: "u7"})},
 		{"sessions with a frequent text", 50, sessions(agent.SessionQuery{Text: "FLIGHTS"})},
 		{"sessions with a rare text", 1, sessions(agent.SessionQuery{Text: "day 123,"})},
+		{"sessions with a title", 22, sessions(agent.SessionQuery{Text: "trip 12"})},
+		{"sessions that failed", 20, sessions(agent.SessionQuery{Status: []string{"failed"}})},
+		{"one session", 1, sessions(agent.SessionQuery{SessionID: "s77"})},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			var took []time.Duration

@@ -229,6 +229,11 @@ func TestFindPages(t *testing.T) {
 
 func TestFindSessions(t *testing.T) {
 	b := someTurns(t)
+	require.NoError(t, b.SetTitle(t.Context(), tenant, "b", "My trip 50%", "ann"))
+	require.NoError(t, b.SetTitle(t.Context(), "zeta", "a", "My trip 50%", "ann"))
+	for _, unknown := range [][2]string{{tenant, "none"}, {"zeta", "b"}} {
+		requireCode(t, agent.CodeNotFound, b.SetTitle(t.Context(), unknown[0], agent.SessionID(unknown[1]), "x", "ann"))
+	}
 	for name, c := range map[string]struct {
 		q    agent.SessionQuery
 		want string
@@ -242,6 +247,11 @@ func TestFindSessions(t *testing.T) {
 		"of a channel":                {agent.SessionQuery{Channel: "cli"}, ""},
 		"with a text":                 {agent.SessionQuery{Text: "lax"}, "a"},
 		"with a later text":           {agent.SessionQuery{Text: "question a4"}, ""},
+		"with a title":                {agent.SessionQuery{Text: "TRIP 50%"}, "b"},
+		"with a title's old message":  {agent.SessionQuery{Text: "question b3"}, "b"},
+		"in a state":                  {agent.SessionQuery{Status: []string{"queued", "failed"}}, "a"},
+		"in a former state":           {agent.SessionQuery{Status: []string{"completed"}}, ""},
+		"of an id":                    {agent.SessionQuery{SessionID: "b"}, "b"},
 	} {
 		for _, c.q.Limit = range []int{0, 1} {
 			c.q.Tenant = tenant
@@ -258,6 +268,9 @@ func TestFindSessions(t *testing.T) {
 		SessionID: "a", Summary: "Flights to LAX,\n50% off_peak <b>", Turns: 5, Agent: "analyst", UserID: "u1", Channel: "http", Status: "queued",
 		LastTurnID: "c7", ActiveAt: noon.Add(7 * time.Minute),
 	}, s)
+	page, err = b.FindSessions(t.Context(), agent.SessionQuery{Tenant: tenant, SessionID: "b"})
+	require.NoError(t, err)
+	require.Equal(t, "My trip 50%", page.Sessions[0].Title)
 }
 
 // A session whose newest turn was erased is found at the one before.

@@ -140,6 +140,7 @@ func TestASessionGoesOnWithoutItsOldMessages(t *testing.T) {
 		require.NoError(t, b.SaveModelStep(t.Context(), modelStep(id, 1, 1, agent.Text("said in "+id))))
 		b.finish(finish(id, "s"))
 	}
+	require.NoError(t, b.SetTitle(t.Context(), tenant, "s", "My trip", "ann"))
 	b.ended(100, "t1", "t2")
 	b.sweepAll()
 	require.Equal(t, 1, b.count("turns"))
@@ -157,8 +158,11 @@ func TestASessionGoesOnWithoutItsOldMessages(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 4, turns[1].Seq)
 	b.finish(finish("t4", "s"))
+	require.Equal(t, 1, b.count(`sessions WHERE title = 'My trip'`))
 
 	b.ended(100, "t3", "t4")
+	require.Positive(t, b.sweep(tenant, retention.Transcripts, 50))
+	require.Equal(t, 1, b.count(`sessions WHERE title = ''`), "the title tells what was said")
 	b.sweepAll()
 	for _, table := range perTurn() {
 		require.Zero(t, b.count(table), table)

@@ -219,13 +219,20 @@ const readInactive = `
 SELECT s.id FROM unnest($2::text[]) AS s (id)
 WHERE (SELECT t.finished_at FROM turns t WHERE t.tenant = $1 AND t.session_id = s.id ORDER BY t.seq DESC LIMIT 1) < $3`
 
-// transcripts removes messages and steps. The other messages keep their positions, and the session continues to count from them.
+const removeTitles = `
+UPDATE sessions SET title = '', titled_by = '' WHERE tenant = $1 AND session_id = ANY ($2) AND title <> ''`
+
+// transcripts removes messages and steps, and of sessions without newer turns their title, notes, decisions and sources. The other messages keep their
+// positions, and the session continues to count from them.
 func (r *removal) transcripts(ctx context.Context, w *retention.Sweep, c *chosenTurns) error {
 	if err := r.deleteFrom(ctx, []string{"messages", "turn_steps"}, "turn_id = ANY ($2)", c.turns); err != nil {
 		return err
 	}
 	inactive, err := queryRows(ctx, r.tx, pgx.RowTo[string], readInactive, w.Tenant, c.sessions, w.Before)
 	if err != nil || len(inactive) == 0 {
+		return err
+	}
+	if _, err := r.tx.Exec(ctx, removeTitles, w.Tenant, inactive); err != nil {
 		return err
 	}
 	return r.deleteFrom(ctx, []string{"session_notes", "remembered_decisions", "reference_names", "session_references", "reference_lists"},

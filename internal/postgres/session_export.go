@@ -12,7 +12,7 @@ import (
 const maxExportBytes = 256 << 20
 
 const readSession = `
-SELECT created_at, inactive_at FROM sessions WHERE tenant = $1 AND session_id = $2`
+SELECT title, created_at, inactive_at FROM sessions WHERE tenant = $1 AND session_id = $2`
 
 const measureSession = `
 SELECT (SELECT coalesce(sum(size), 0) FROM messages WHERE tenant = $1 AND session_id = $2) +
@@ -39,7 +39,7 @@ SELECT name, body, updated_at FROM session_notes WHERE tenant = $1 AND session_i
 func (s *SessionStore) ExportSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionExport, error) {
 	e := agent.SessionExport{Tenant: tenant, SessionID: id}
 	err := s.snapshot(ctx, func(b *pgx.Batch) {
-		b.Queue(readSession, tenant, id).QueryRow(scanOr(unknownSession(id), &e.CreatedAt, &e.InactiveAt))
+		b.Queue(readSession, tenant, id).QueryRow(scanOr(unknownSession(id), &e.Title, &e.CreatedAt, &e.InactiveAt))
 		b.Queue(measureSession, tenant, id).QueryRow(func(row pgx.Row) error {
 			var size int64
 			if err := row.Scan(&size); err != nil {

@@ -52,6 +52,7 @@ func TestForkSession(t *testing.T) {
 	b.leave("t2", dataset(cas("3"), 3))
 	b.finish(finish("t2", "s"))
 	b.ready("t3", "s")
+	require.NoError(t, b.SetTitle(t.Context(), tenant, "s", "My trip", "ann"))
 	before := b.exported("s")
 	spent := b.count("usage_ledger")
 
@@ -67,6 +68,7 @@ func TestForkSession(t *testing.T) {
 	require.NoError(t, err)
 	branch := page.Sessions[len(page.Sessions)-1]
 	require.Equal(t, "branch s t2 question t1 2", fmt.Sprint(branch.SessionID, " ", branch.ForkedFrom, " ", branch.LastTurnID, " ", branch.Summary, " ", branch.Turns))
+	require.Empty(t, branch.Title)
 	require.Equal(t, []string{"t3", "t2", "t1"}, b.foundTurns(agent.TurnQuery{Tenant: tenant}), "copies are no turns of their own")
 
 	begun := b.ready("t4", "branch")

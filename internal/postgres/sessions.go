@@ -76,6 +76,18 @@ func (s *SessionStore) Messages(
 	return page, mapError("read transcript", s.send(ctx, &b))
 }
 
+const setTitle = `
+UPDATE sessions SET title = $3, titled_by = $4 WHERE tenant = $1 AND session_id = $2`
+
+// SetTitle gives a session a title, or none, and notes who did. The error is [agent.CodeNotFound] if the tenant does not have the session.
+func (s *SessionStore) SetTitle(ctx context.Context, tenant string, id agent.SessionID, title, by string) error {
+	tag, err := s.pool.Exec(ctx, setTitle, tenant, id, title, by)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = unknownSession(id)
+	}
+	return mapError("set title", err)
+}
+
 const maxNoteBytes = 256 << 10
 
 const readNote = `

@@ -103,16 +103,25 @@ type followed struct {
 
 // turn runs one turn to its end.
 func (s *chatSession) turn(ctx context.Context, message string) error {
-	var draft []byte
-	if s.flags.draft != "" {
-		var err error
-		if draft, err = os.ReadFile(s.flags.draft); err != nil {
-			return usageError{fmt.Errorf("--draft: %w", err)}
-		}
+	draft, err := readDraft(s.flags.draft)
+	if err != nil {
+		return err
 	}
 	return s.follow(ctx, func(ctx context.Context) (agent.Receipt, error) {
-		return s.client.Try(ctx, string(draft), s.flags.request(message))
+		return s.client.Try(ctx, draft, s.flags.request(message))
 	})
+}
+
+// readDraft returns the document in a file of --draft, or nothing if the flag is not given.
+func readDraft(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	draft, err := os.ReadFile(file)
+	if err != nil {
+		return "", usageError{fmt.Errorf("--draft: %w", err)}
+	}
+	return string(draft), nil
 }
 
 // follow submits a turn and shows it to its end.

@@ -182,6 +182,7 @@ func TestJSONEverywhere(t *testing.T) {
 		{args: "sessions list"},
 		{args: "sessions messages trip-1"},
 		{args: "sessions export trip-1"},
+		{args: "sessions rename trip-1 Flights"},
 		{args: "sessions delete trip-1 --yes"},
 		{args: "jobs push hello"},
 		{args: "jobs wait j1"},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -37,12 +38,9 @@ func (a *app) turnsListCommand(use string) *cobra.Command {
   starter turns --rerun-of turn-42
   starter turns --status running,queued -o json | jq -r '.[].turn_id'`,
 	}
-	findFlags(cmd, findFields{&q.Agent, &q.UserID, &q.Channel, &q.Text, &q.Since, &q.Until})
-	cmd.Flags().StringSliceVar(&q.Status, "status", nil, "only in this state, or in any of several: queued, running, waiting, completed, failed or cancelled")
+	findFlags(cmd, findFields{&q.Status, &q.Agent, &q.UserID, &q.Channel, &q.Text, &q.Since, &q.Until})
 	cmd.Flags().StringVarP((*string)(&q.SessionID), "session", "s", "", "only of this session")
 	cmd.Flags().StringVar((*string)(&q.RerunOf), "rerun-of", "", "only reruns of this turn")
-	_ = cmd.RegisterFlagCompletionFunc("status", fixedChoices( // fails only where there is no such flag
-		agent.StateQueued, agent.StateRunning, agent.StateWaiting, string(agent.TurnCompleted), string(agent.TurnFailed), string(agent.TurnCancelled)))
 	return listCommand(a, cmd, listing[agent.TurnSummary]{
 		header: "TURN SESSION AGENT USER STATUS STARTED TOOK TOKENS COST MESSAGE", row: foundTurnRow, limit: defaultFound,
 		fetch: func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.TurnSummary, string, error) {
@@ -72,13 +70,15 @@ func (a *app) sessionsListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List sessions, the one with the newest turn first",
 		Long: `List sessions, the one with the newest turn first. Agent, user, status and the times of --since and --until are those of the newest
-turn. --text looks for a part of the beginning of the first message, in upper or lower case.`,
+turn. A session without a title is shown by its first message. --text looks for a part of the title or of the beginning of that message, in
+upper or lower case.`,
 		Example: `  starter sessions list --text flights
   starter sessions list --user ann --since 7d -o json | jq -r '.[].session_id'`,
 	}
-	findFlags(cmd, findFields{&q.Agent, &q.UserID, &q.Channel, &q.Text, &q.Since, &q.Until})
+	findFlags(cmd, findFields{&q.Status, &q.Agent, &q.UserID, &q.Channel, &q.Text, &q.Since, &q.Until})
+	cmd.Flag("text").Usage = "only where the title or the beginning of the first message has this text"
 	return listCommand(a, cmd, listing[agent.SessionSummary]{
-		header: "SESSION TURNS AGENT USER STATUS LAST-ACTIVE MESSAGE", row: foundSessionRow, limit: defaultFound,
+		header: "SESSION TURNS AGENT USER STATUS LAST-ACTIVE TITLE", row: foundSessionRow, limit: defaultFound,
 		fetch: func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.SessionSummary, string, error) {
 			q.Limit, q.After = min(p.Size, agent.MaxFound), p.Token
 			page, err := c.Sessions(ctx, q)
@@ -88,11 +88,12 @@ turn. --text looks for a part of the beginning of the first message, in upper or
 }
 
 func foundSessionRow(s *agent.SessionSummary) []string {
-	return []string{string(s.SessionID), decimal(s.Turns), dash(s.Agent), dash(s.UserID), s.Status, moment(s.ActiveAt), dash(s.Summary)}
+	return []string{string(s.SessionID), decimal(s.Turns), dash(s.Agent), dash(s.UserID), s.Status, moment(s.ActiveAt), dash(cmp.Or(s.Title, s.Summary))}
 }
 
 // findFields are the fields of a query that the lists of turns and of sessions share.
 type findFields struct {
+	status                     *[]string
 	agent, user, channel, text *string
 	since, until               *time.Time
 }
@@ -101,6 +102,9 @@ type findFields struct {
 func findFlags(cmd *cobra.Command, f findFields) {
 	var since, until string
 	flags := cmd.Flags()
+	flags.StringSliceVar(f.status, "status", nil, "only in this state, or in any of several: queued, running, waiting, completed, failed or cancelled")
+	_ = cmd.RegisterFlagCompletionFunc("status", fixedChoices( // fails only where there is no such flag
+		agent.StateQueued, agent.StateRunning, agent.StateWaiting, string(agent.TurnCompleted), string(agent.TurnFailed), string(agent.TurnCancelled)))
 	flags.StringVarP(f.agent, "agent", "a", "", "only of this agent")
 	flags.StringVar(f.user, "user", "", "only of this user")
 	flags.StringVar(f.channel, "channel", "", "only of this channel")

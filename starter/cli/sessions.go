@@ -15,9 +15,10 @@ import (
 
 func (a *app) sessionsCommand() *cobra.Command {
 	return group(&cobra.Command{
-		Use: "sessions", Short: "Conversations: find, read, fork, export and delete them",
+		Use: "sessions", Short: "Conversations: find, read, rename, fork, export and delete them",
 		Example: "  starter sessions list --text flights\n  starter sessions messages trip-1\n  starter sessions export trip-1 > trip-1.json",
-	}, a.sessionsListCommand(), a.sessionMessagesCommand(), a.sessionForkCommand(), a.sessionExportCommand(), a.sessionDeleteCommand())
+	}, a.sessionsListCommand(), a.sessionMessagesCommand(), a.sessionRenameCommand(), a.sessionForkCommand(), a.sessionExportCommand(),
+		a.sessionDeleteCommand())
 }
 
 // requireSessionID checks the id of a session before it becomes part of an address.
@@ -90,6 +91,27 @@ func blockLine(b *agent.Block) string {
 		return strings.TrimSpace(fmt.Sprintf("[%s] %s %s", b.Type, b.MIMEType, b.URL+b.FileID))
 	default:
 		return "[" + string(b.Type) + "]"
+	}
+}
+
+func (a *app) sessionRenameCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "rename <session> <title>", Short: "Give a session a title", Args: cobra.ExactArgs(2),
+		Long: `Give a session a title, one line of at most 200 characters, which everybody sees in place of its first message. "" takes the title away.`,
+		Example: `  starter sessions rename trip-1 "Flights to LAX"
+  starter sessions rename trip-1 ""`,
+		RunE: show(a, func(ctx context.Context, c *client.Client, args []string) (agent.SessionSummary, error) {
+			id, err := requireSessionID(args[0])
+			if err != nil {
+				return agent.SessionSummary{}, err
+			}
+			return c.RenameSession(ctx, id, args[1])
+		}, func(s *agent.SessionSummary) string {
+			if s.Title == "" {
+				return fmt.Sprintf("session %s has no title", s.SessionID)
+			}
+			return fmt.Sprintf("session %s is called %s", s.SessionID, s.Title)
+		}),
 	}
 }
 

@@ -44,7 +44,7 @@ class TestStack(unittest.TestCase):
         self.assertEqual((state["state"], state["pending"][0]["tool_name"]), ("waiting", "execute_pipeline"))
         client.cancel(state["turn_id"])
 
-    def test_rerun_and_fork(self) -> None:
+    def test_rerun_fork_and_rename(self) -> None:
         first = client.run({"message": "hello"})
         session = first["session_id"]
         again = cut.rerun(first["turn_id"], {"session_id": session + "-again"})
@@ -54,6 +54,8 @@ class TestStack(unittest.TestCase):
         branch = client.fork(session, {"turn_id": first["turn_id"]})
         self.assertEqual((branch["forked_from"], branch["messages"]), (session, 2))
         self.assertEqual(len(client.messages(branch["session_id"])["messages"]), 2)
+        self.assertEqual(client.rename_session(branch["session_id"], "Try again").get("title"), "Try again")
+        self.refused(lambda: client.rename_session("none", "x"), code="not_found")
         self.refused(lambda: client.fork(session, {"turn_id": "none"}), code="not_found", field="turn_id")
 
     def test_decide(self) -> None:

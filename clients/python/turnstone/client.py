@@ -26,6 +26,7 @@ from .types import (
     ProvidedResult,
     RerunRequest,
     SessionForked,
+    SessionSummary,
     TurnRequest,
     TurnState,
 )
@@ -105,6 +106,10 @@ class Client:
     def fork(self, session_id: str, request: ForkRequest | None = None, *, timeout: float | None = None) -> SessionForked:
         """Makes a session that begins with a copy of another one's messages."""
         return cast(SessionForked, self._call("POST", f"/sessions/{_quote(session_id)}/fork", request or {}, timeout))
+
+    def rename_session(self, session_id: str, title: str, *, timeout: float | None = None) -> SessionSummary:
+        """Gives a session a title of one line and at most 200 characters; "" takes it away."""
+        return cast(SessionSummary, self._call("PATCH", f"/sessions/{_quote(session_id)}", {"title": title}, timeout))
 
     def turn(self, turn_id: str, *, timeout: float | None = None) -> TurnState | EndedTurn:
         """Returns the state of a turn or, once it has ended, its result."""

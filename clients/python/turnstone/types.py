@@ -24,6 +24,7 @@ __all__ = [
     "TurnStatus",
     "ToolCallNote",
     "Usage",
+    "TurnStateName",
     "StopReason",
     "Failure",
     "Faults",
@@ -44,6 +45,7 @@ __all__ = [
     "ProvidedResult",
     "MessagePage",
     "SessionMessage",
+    "SessionSummary",
     "ForkRequest",
     "SessionForked",
 ]
@@ -246,6 +248,8 @@ class Usage(_Usage, total=False):
 
     estimated: bool  # some of it is estimated: a request was cut off before the provider said what it used
     unpriced: bool  # some of it is of a model without a price: cost_usd lacks it
+
+TurnStateName = Literal["queued", "running", "waiting", "completed", "failed", "cancelled"]
 
 StopReason = Literal["end_turn", "max_tokens", "content_filter", "cancelled", "model_error", "model_call_limit", "tool_call_limit", "token_limit", "cost_limit", "wall_time_limit", "iteration_limit", "structured_output", "approval_expired", "approval_required", "terminated", "refused", "internal_error"]
 
@@ -472,6 +476,26 @@ class SessionMessage(TypedDict):
     created_at: str
     role: Role
     blocks: list[Block]
+
+
+class _SessionSummary(TypedDict):
+    session_id: str
+    summary: str  # of the first turn that is kept
+    turns: int  # that it has had, whether or not they are kept
+    agent: str
+    status: TurnStateName
+    last_turn_id: str
+    created_at: str
+    last_active_at: str  # when its newest turn ended, or was accepted if it has not ended
+
+
+class SessionSummary(_SessionSummary, total=False):
+    """A session in a list. Agent, user, channel and status are those of its newest turn."""
+
+    title: str  # left out: it has none
+    user_id: str
+    channel: str
+    forked_from: str  # the session whose transcript it begins with a copy of
 
 
 class ForkRequest(TypedDict, total=False):

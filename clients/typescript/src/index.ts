@@ -2,7 +2,8 @@
 import { isPassing, refusal, TurnstoneError, unreachable } from './error.js';
 import { EventParser } from './sse.js';
 import type {
-  AgentStepOutput, CancelRequest, Decision, EndedTurn, Event, ForkRequest, MessagePage, ProvidedResult, RerunRequest, SessionForked, TurnRequest, TurnState,
+  AgentStepOutput, CancelRequest, Decision, EndedTurn, Event, ForkRequest, MessagePage, ProvidedResult, RerunRequest, SessionForked, SessionSummary, TurnRequest,
+  TurnState,
 } from './types.js';
 
 export { TurnstoneError } from './error.js';
@@ -116,6 +117,11 @@ export class Client {
   /** Makes a session that begins with a copy of another one's messages. */
   async fork(sessionId: string, request: ForkRequest = {}, options?: CallOptions): Promise<SessionForked> {
     return this.#call('POST', `/sessions/${encodeURIComponent(sessionId)}/fork`, options, request);
+  }
+
+  /** Gives a session a title of one line and at most 200 characters; '' takes it away. */
+  async renameSession(sessionId: string, title: string, options?: CallOptions): Promise<SessionSummary> {
+    return this.#call('PATCH', `/sessions/${encodeURIComponent(sessionId)}`, options, { title });
   }
 
   /** Returns the state of a turn or, once it has ended, its result. */

@@ -220,6 +220,9 @@ export interface Usage {
   unpriced?: boolean;
 }
 
+/** waiting: for a person, or for a result that the caller provides. */
+export type TurnStateName = 'queued' | 'running' | 'waiting' | 'completed' | 'failed' | 'cancelled';
+
 export type StopReason = 'end_turn' | 'max_tokens' | 'content_filter' | 'cancelled' | 'model_error' | 'model_call_limit' | 'tool_call_limit' | 'token_limit' | 'cost_limit' | 'wall_time_limit' | 'iteration_limit' | 'structured_output' | 'approval_expired' | 'approval_required' | 'terminated' | 'refused' | 'internal_error';
 
 /** An error as data: what a result, an event or a verdict carries. */
@@ -454,6 +457,27 @@ export interface SessionMessage {
   created_at: string;
   role: Role;
   blocks: Block[];
+}
+
+/** A session in a list. Agent, user, channel and status are those of its newest turn. */
+export interface SessionSummary {
+  session_id: string;
+  /** left out: it has none */
+  title?: string;
+  /** of the first turn that is kept */
+  summary: string;
+  /** that it has had, whether or not they are kept */
+  turns: number;
+  agent: string;
+  user_id?: string;
+  channel?: string;
+  status: TurnStateName;
+  last_turn_id: string;
+  /** the session whose transcript it begins with a copy of */
+  forked_from?: string;
+  created_at: string;
+  /** when its newest turn ended, or was accepted if it has not ended */
+  last_active_at: string;
 }
 
 /** Asks for a copy of a session's transcript. */

@@ -38,7 +38,7 @@ test('run waits for the result, or until a person is asked', async () => {
   await client.cancel(state.turn_id);
 });
 
-test('rerun and fork', async () => {
+test('rerun, fork and rename', async () => {
   const { turn_id, session_id } = await client.run({ message: 'hello' });
   const again = await cut.rerun(turn_id, { session_id: `${session_id}-again` });
   assert.deepEqual([again.rerun_of, again.session_id], [turn_id, `${session_id}-again`]);
@@ -47,6 +47,8 @@ test('rerun and fork', async () => {
   const branch = await client.fork(session_id, { turn_id });
   assert.deepEqual([branch.forked_from, branch.messages], [session_id, 2]);
   assert.equal((await client.messages(branch.session_id)).messages.length, 2);
+  assert.equal((await client.renameSession(branch.session_id, 'Try again')).title, 'Try again');
+  await refused(client.renameSession('none', 'x'), { code: 'not_found' });
   await refused(client.fork(session_id, { turn_id: 'none' }), { code: 'not_found', field: 'turn_id' });
 });
 

@@ -272,6 +272,12 @@ func data() []exchange {
 		{method: "POST", path: "/v1/sessions/s1/fork", body: `{"session_id":"s3"}`, status: 409},
 		{method: "POST", path: "/v1/sessions/s1/fork", body: `{"session_id":"a b"}`, status: 400, contains: "session_id"},
 		{method: "POST", path: "/v1/sessions/s1/fork", body: `{"turn_id":"again"}`, status: 404},
+		{method: "PATCH", path: "/v1/sessions/s1", body: `{"title":"Greetings"}`, status: 200, contains: `"title":"Greetings"`},
+		{method: "GET", path: "/v1/sessions?text=greet&status=completed&session=s1", status: 200, contains: `"title":"Greetings"`},
+		{method: "GET", path: "/v1/sessions/s1/export", status: 200, contains: `"title":"Greetings"`},
+		{method: "PATCH", path: "/v1/sessions/s1", body: `{"title":null}`, status: 200, contains: `"session_id":"s1"`},
+		{method: "PATCH", path: "/v1/sessions/s1", body: `{"title":"a\nb"}`, status: 400, contains: "title"},
+		{method: "PATCH", path: "/v1/sessions/unknown", body: `{"title":"x"}`, status: 404},
 		{method: "DELETE", path: "/v1/sessions/s2", status: 409},
 		{method: "DELETE", path: "/v1/sessions/s1", status: 200},
 		{

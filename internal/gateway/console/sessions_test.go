@@ -54,18 +54,30 @@ func lists(t *testing.T, b *browser) {
 	p.sees("Nothing matches.")
 	p.pick("Agent of the conversations", "")
 
-	// The transcript of another's session, and a title of this browser, which a reload keeps.
+	// The transcript of another's session, and a title, which every browser shows.
 	p.until(titles + `.startsWith('what runs,a broken')`)
 	p.click(`[data-session="s-51"] a`)
 	p.until(`document.querySelector('.said p')?.textContent === 'question 51' && document.querySelector('.prose').innerText.trim() === 'Here you are.'`)
 	p.do(chromedp.Focus(chromedp.CSS(`[data-session="s-51"] a`)))
-	p.key([]rune(kb.F2)[0])
-	p.until(`document.activeElement.ariaLabel === 'Title in this browser'`)
-	p.write("My favourite")
-	p.key('\r')
+	rename := func(title string) {
+		p.key([]rune(kb.F2)[0])
+		p.until(`document.activeElement.ariaLabel === 'Title'`)
+		p.write(title)
+		p.key('\r')
+	}
+	rename("My favourite")
 	p.until(`document.querySelector('[data-session="s-51"] .title').textContent === 'My favourite' && document.title.startsWith('My favourite')`)
-	p.reload()
-	p.until(`document.querySelector('[data-session="s-51"] .title')?.textContent === 'My favourite'`)
+	require.NoError(t, h.SetTitle(t.Context(), agent.DefaultTenant, "s-0", "Not on <b>\u202ethis\u202c page", "bob"))
+	other := b.open(t, h.url, "/#/chat/s-0") // it keeps nothing of the first one
+	other.until(`document.querySelector('[data-session="s-51"] .title')?.textContent === 'My favourite'`)
+	other.until(`document.title.startsWith('Not on <b>\\u202ethis\\u202c page')`)
+	other.pick("Status of the conversations", "completed")
+	other.do(chromedp.Focus(chromedp.CSS(`input[aria-label="Search conversations"]`)))
+	other.write("FAVOURITE")
+	other.until(titles + ` === 'My favourite'`)
+	p.do(chromedp.Focus(chromedp.CSS(`[data-session="s-51"] a`)))
+	rename(" ")
+	p.until(`document.querySelector('[data-session="s-51"] .title').textContent === 'question 51' && document.title.startsWith('question 51')`)
 
 	// One that runs is followed by its id alone; one that does not exist says so.
 	p.visit("/#/chat/s-running")

@@ -164,7 +164,7 @@ func keyboard(t *testing.T, b *browser) {
 	p.named()
 	p.do(chromedp.Focus(chromedp.CSS(".conversations a")))
 	p.key([]rune(kb.F2)[0])
-	p.until(`document.activeElement.ariaLabel === 'Title in this browser' && document.activeElement.selectionEnd > 0`)
+	p.until(`document.activeElement.ariaLabel === 'Title' && document.activeElement.selectionEnd > 0`)
 	p.write("renamed")
 	p.key('\r')
 	p.until(`document.activeElement.matches('.conversations a') && document.activeElement.innerText.startsWith('renamed')`)

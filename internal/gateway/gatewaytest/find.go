@@ -34,23 +34,26 @@ func (rt *Runtime) FindTurns(_ context.Context, q agent.TurnQuery) (agent.TurnPa
 // FindSessions implements [gateway.Finder].
 func (rt *Runtime) FindSessions(ctx context.Context, q agent.SessionQuery) (agent.SessionPage, error) {
 	var found []agent.SessionSummary
-	all, err := rt.FindTurns(ctx, agent.TurnQuery{Tenant: q.Tenant, Limit: len(rt.Submitted()) + 1})
+	all, err := rt.FindTurns(ctx, agent.TurnQuery{Tenant: q.Tenant, SessionID: q.SessionID, Limit: len(rt.Submitted()) + 1})
 	if err != nil {
 		return agent.SessionPage{}, err
 	}
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
 	for _, t := range all.Turns {
 		at := slices.IndexFunc(found, func(s agent.SessionSummary) bool { return s.SessionID == t.SessionID })
 		if at < 0 {
 			at = len(found)
 			found = append(found, agent.SessionSummary{
-				SessionID: t.SessionID, Agent: t.Agent, UserID: t.UserID, Channel: t.Channel, Status: t.Status, LastTurnID: t.TurnID, ActiveAt: t.StartedAt,
+				SessionID: t.SessionID, Title: rt.titles[t.SessionID], Agent: t.Agent, UserID: t.UserID, Channel: t.Channel, Status: t.Status, LastTurnID: t.TurnID, ActiveAt: t.StartedAt,
 			})
 		}
 		found[at].Turns++
 		found[at].Summary, found[at].CreatedAt = t.Summary, t.StartedAt
 	}
 	found = slices.DeleteFunc(found, func(s agent.SessionSummary) bool {
-		return !isMeant(q.Agent, s.Agent, q.UserID, s.UserID, q.Channel, s.Channel) || !isWithin(q.Since, q.Until, s.ActiveAt) || !hasText(s.Summary, q.Text)
+		return !isMeant(q.Agent, s.Agent, q.UserID, s.UserID, q.Channel, s.Channel) || !isWithin(q.Since, q.Until, s.ActiveAt) ||
+			len(q.Status) > 0 && !slices.Contains(q.Status, s.Status) || !hasText(s.Title+"\n"+s.Summary, q.Text)
 	})
 	page, next, err := pageOf(found, agent.Page{Size: cmp.Or(q.Limit, 50), Token: q.After})
 	return agent.SessionPage{Sessions: page, Next: next}, err

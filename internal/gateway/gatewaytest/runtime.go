@@ -43,6 +43,7 @@ type Runtime struct {
 	hidden   map[agent.TurnID]bool
 	turns    map[agent.TurnID]*turn
 	order    []agent.TurnID
+	titles   map[agent.SessionID]string
 	byKey    map[string]agent.TurnID
 	results  map[string][]byte
 	datasets map[string]rowsOf
@@ -78,7 +79,7 @@ func Ports(rt *Runtime, c *Catalog) gateway.Ports {
 // New makes an empty runtime.
 func New() *Runtime {
 	return &Runtime{
-		turns: map[agent.TurnID]*turn{}, byKey: map[string]agent.TurnID{}, results: map[string][]byte{}, datasets: map[string]rowsOf{},
+		turns: map[agent.TurnID]*turn{}, titles: map[agent.SessionID]string{}, byKey: map[string]agent.TurnID{}, results: map[string][]byte{}, datasets: map[string]rowsOf{},
 		knowledge: map[string][]knowledge{}, changes: map[string]agent.WorkflowPatchResult{}, runKeys: map[string]string{},
 	}
 }

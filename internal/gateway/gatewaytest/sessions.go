@@ -45,7 +45,7 @@ func (rt *Runtime) Messages(
 func (rt *Runtime) ExportSession(_ context.Context, tenant string, s agent.SessionID) (agent.SessionExport, error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	export := agent.SessionExport{Tenant: tenant, SessionID: s, CreatedAt: Epoch()}
+	export := agent.SessionExport{Tenant: tenant, SessionID: s, Title: rt.titles[s], CreatedAt: Epoch()}
 	for _, id := range rt.turnsOf(tenant, s) {
 		t := rt.turns[id]
 		export.Turns = append(export.Turns, agent.ExportTurn{TurnID: id, State: t.state, Agent: "analyst", CreatedAt: Epoch(), Output: t.output})
@@ -64,6 +64,17 @@ func (rt *Runtime) ExportSession(_ context.Context, tenant string, s agent.Sessi
 		return export, agent.Errorf(agent.CodeNotFound, "", "no session %q", s)
 	}
 	return export, nil
+}
+
+// SetTitle implements [gateway.Sessions].
+func (rt *Runtime) SetTitle(_ context.Context, tenant string, s agent.SessionID, title, _ string) error {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if len(rt.turnsOf(tenant, s)) == 0 {
+		return agent.Errorf(agent.CodeNotFound, "", "no session %q", s)
+	}
+	rt.titles[s] = title
+	return nil
 }
 
 // DeleteSession implements [gateway.Sessions].

@@ -2231,8 +2231,7 @@ func (x *RerunTurnResponse) GetFromStep() int64 {
 	return 0
 }
 
-// ListSessionsRequest finds sessions of the caller's tenant; empty fields do not filter. All but text are about the newest turn, text about
-// the first one.
+// ListSessionsRequest finds sessions of the caller's tenant; empty fields do not filter. All but session and text are about the newest turn.
 type ListSessionsRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Agent   string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
@@ -2241,12 +2240,15 @@ type ListSessionsRequest struct {
 	// When the newest turn was accepted; until is exclusive.
 	Since *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
 	Until *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=until,proto3" json:"until,omitempty"`
-	// Part of the summary, in upper or lower case.
+	// Part of the title or the summary, in upper or lower case.
 	Text string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
 	// 1 to 200; 0: 50.
 	Limit int32 `protobuf:"varint,7,opt,name=limit,proto3" json:"limit,omitempty"`
 	// next of the page before; empty: the first.
-	After         string `protobuf:"bytes,8,opt,name=after,proto3" json:"after,omitempty"`
+	After string `protobuf:"bytes,8,opt,name=after,proto3" json:"after,omitempty"`
+	// As in ListTurnsRequest.
+	Status        []string `protobuf:"bytes,9,rep,name=status,proto3" json:"status,omitempty"`
+	Session       string   `protobuf:"bytes,10,opt,name=session,proto3" json:"session,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2337,6 +2339,20 @@ func (x *ListSessionsRequest) GetAfter() string {
 	return ""
 }
 
+func (x *ListSessionsRequest) GetStatus() []string {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+func (x *ListSessionsRequest) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
 // ListSessionsResponse is a page of sessions. It may be shorter than its limit, or empty, and not the last.
 type ListSessionsResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -2408,7 +2424,9 @@ type SessionSummary struct {
 	ForkedFrom string                 `protobuf:"bytes,9,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
 	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// When its newest turn ended, or was accepted if it has not ended.
-	LastActiveAt  *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=last_active_at,json=lastActiveAt,proto3" json:"last_active_at,omitempty"`
+	LastActiveAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=last_active_at,json=lastActiveAt,proto3" json:"last_active_at,omitempty"`
+	// That somebody gave it; empty: none.
+	Title         string `protobuf:"bytes,12,opt,name=title,proto3" json:"title,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2520,6 +2538,112 @@ func (x *SessionSummary) GetLastActiveAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *SessionSummary) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+// RenameSessionRequest names a session of the caller's tenant and its new title.
+type RenameSessionRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// One line of at most 200 characters; empty: none.
+	Title         string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenameSessionRequest) Reset() {
+	*x = RenameSessionRequest{}
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenameSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenameSessionRequest) ProtoMessage() {}
+
+func (x *RenameSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenameSessionRequest.ProtoReflect.Descriptor instead.
+func (*RenameSessionRequest) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *RenameSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RenameSessionRequest) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+// RenameSessionResponse is the session as ListSessions has it.
+type RenameSessionResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       *SessionSummary        `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenameSessionResponse) Reset() {
+	*x = RenameSessionResponse{}
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenameSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenameSessionResponse) ProtoMessage() {}
+
+func (x *RenameSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenameSessionResponse.ProtoReflect.Descriptor instead.
+func (*RenameSessionResponse) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *RenameSessionResponse) GetSession() *SessionSummary {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
 // ForkSessionRequest names a session of the caller's tenant and how far to copy it.
 type ForkSessionRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -2534,7 +2658,7 @@ type ForkSessionRequest struct {
 
 func (x *ForkSessionRequest) Reset() {
 	*x = ForkSessionRequest{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[28]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2546,7 +2670,7 @@ func (x *ForkSessionRequest) String() string {
 func (*ForkSessionRequest) ProtoMessage() {}
 
 func (x *ForkSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[28]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2559,7 +2683,7 @@ func (x *ForkSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSessionRequest.ProtoReflect.Descriptor instead.
 func (*ForkSessionRequest) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{28}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ForkSessionRequest) GetForkedFrom() string {
@@ -2599,7 +2723,7 @@ type ForkSessionResponse struct {
 
 func (x *ForkSessionResponse) Reset() {
 	*x = ForkSessionResponse{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[29]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2611,7 +2735,7 @@ func (x *ForkSessionResponse) String() string {
 func (*ForkSessionResponse) ProtoMessage() {}
 
 func (x *ForkSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[29]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2624,7 +2748,7 @@ func (x *ForkSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSessionResponse.ProtoReflect.Descriptor instead.
 func (*ForkSessionResponse) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{29}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ForkSessionResponse) GetSessionId() string {
@@ -2672,7 +2796,7 @@ type GetResultRequest struct {
 
 func (x *GetResultRequest) Reset() {
 	*x = GetResultRequest{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[30]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2684,7 +2808,7 @@ func (x *GetResultRequest) String() string {
 func (*GetResultRequest) ProtoMessage() {}
 
 func (x *GetResultRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[30]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2697,7 +2821,7 @@ func (x *GetResultRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResultRequest.ProtoReflect.Descriptor instead.
 func (*GetResultRequest) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{30}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetResultRequest) GetRef() string {
@@ -2723,7 +2847,7 @@ type GetResultResponse struct {
 
 func (x *GetResultResponse) Reset() {
 	*x = GetResultResponse{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[31]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2735,7 +2859,7 @@ func (x *GetResultResponse) String() string {
 func (*GetResultResponse) ProtoMessage() {}
 
 func (x *GetResultResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[31]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2748,7 +2872,7 @@ func (x *GetResultResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResultResponse.ProtoReflect.Descriptor instead.
 func (*GetResultResponse) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{31}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetResultResponse) GetRef() string {
@@ -2789,7 +2913,7 @@ type ExportSessionRequest struct {
 
 func (x *ExportSessionRequest) Reset() {
 	*x = ExportSessionRequest{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[32]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2801,7 +2925,7 @@ func (x *ExportSessionRequest) String() string {
 func (*ExportSessionRequest) ProtoMessage() {}
 
 func (x *ExportSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[32]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2814,7 +2938,7 @@ func (x *ExportSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportSessionRequest.ProtoReflect.Descriptor instead.
 func (*ExportSessionRequest) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{32}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ExportSessionRequest) GetSessionId() string {
@@ -2834,7 +2958,7 @@ type ExportSessionResponse struct {
 
 func (x *ExportSessionResponse) Reset() {
 	*x = ExportSessionResponse{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[33]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2846,7 +2970,7 @@ func (x *ExportSessionResponse) String() string {
 func (*ExportSessionResponse) ProtoMessage() {}
 
 func (x *ExportSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[33]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2859,7 +2983,7 @@ func (x *ExportSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportSessionResponse.ProtoReflect.Descriptor instead.
 func (*ExportSessionResponse) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{33}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ExportSessionResponse) GetData() []byte {
@@ -2879,7 +3003,7 @@ type DeleteSessionRequest struct {
 
 func (x *DeleteSessionRequest) Reset() {
 	*x = DeleteSessionRequest{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[34]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2891,7 +3015,7 @@ func (x *DeleteSessionRequest) String() string {
 func (*DeleteSessionRequest) ProtoMessage() {}
 
 func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[34]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2904,7 +3028,7 @@ func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSessionRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSessionRequest) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{34}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DeleteSessionRequest) GetSessionId() string {
@@ -2928,7 +3052,7 @@ type DeleteSessionResponse struct {
 
 func (x *DeleteSessionResponse) Reset() {
 	*x = DeleteSessionResponse{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[35]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2940,7 +3064,7 @@ func (x *DeleteSessionResponse) String() string {
 func (*DeleteSessionResponse) ProtoMessage() {}
 
 func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[35]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2953,7 +3077,7 @@ func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSessionResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSessionResponse) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{35}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DeleteSessionResponse) GetSessionId() string {
@@ -3194,7 +3318,7 @@ const file_turnstone_v1_agent_runtime_proto_rawDesc = "" +
 	"\tstream_id\x18\x03 \x01(\tR\bstreamId\x12\x14\n" +
 	"\x05state\x18\x04 \x01(\tR\x05state\x12\x19\n" +
 	"\brerun_of\x18\x05 \x01(\tR\arerunOf\x12\x1b\n" +
-	"\tfrom_step\x18\x06 \x01(\x03R\bfromStep\"\xfd\x01\n" +
+	"\tfrom_step\x18\x06 \x01(\x03R\bfromStep\"\xaf\x02\n" +
 	"\x13ListSessionsRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x18\n" +
@@ -3203,10 +3327,13 @@ const file_turnstone_v1_agent_runtime_proto_rawDesc = "" +
 	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x12\n" +
 	"\x04text\x18\x06 \x01(\tR\x04text\x12\x14\n" +
 	"\x05limit\x18\a \x01(\x05R\x05limit\x12\x14\n" +
-	"\x05after\x18\b \x01(\tR\x05after\"d\n" +
+	"\x05after\x18\b \x01(\tR\x05after\x12\x16\n" +
+	"\x06status\x18\t \x03(\tR\x06status\x12\x18\n" +
+	"\asession\x18\n" +
+	" \x01(\tR\asession\"d\n" +
 	"\x14ListSessionsResponse\x128\n" +
 	"\bsessions\x18\x01 \x03(\v2\x1c.turnstone.v1.SessionSummaryR\bsessions\x12\x12\n" +
-	"\x04next\x18\x02 \x01(\tR\x04next\"\x80\x03\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"\x96\x03\n" +
 	"\x0eSessionSummary\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x18\n" +
@@ -3223,7 +3350,14 @@ const file_turnstone_v1_agent_runtime_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12@\n" +
-	"\x0elast_active_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\flastActiveAt\"m\n" +
+	"\x0elast_active_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\flastActiveAt\x12\x14\n" +
+	"\x05title\x18\f \x01(\tR\x05title\"K\n" +
+	"\x14RenameSessionRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
+	"\x05title\x18\x02 \x01(\tR\x05title\"O\n" +
+	"\x15RenameSessionResponse\x126\n" +
+	"\asession\x18\x01 \x01(\v2\x1c.turnstone.v1.SessionSummaryR\asession\"m\n" +
 	"\x12ForkSessionRequest\x12\x1f\n" +
 	"\vforked_from\x18\x01 \x01(\tR\n" +
 	"forkedFrom\x12\x17\n" +
@@ -3259,7 +3393,7 @@ const file_turnstone_v1_agent_runtime_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
 	"\x05turns\x18\x02 \x01(\x03R\x05turns\x12\x1a\n" +
 	"\bmessages\x18\x03 \x01(\x03R\bmessages\x12\x14\n" +
-	"\x05blobs\x18\x04 \x01(\x03R\x05blobs2\xb2\v\n" +
+	"\x05blobs\x18\x04 \x01(\x03R\x05blobs2\x8c\f\n" +
 	"\fAgentRuntime\x12B\n" +
 	"\x06Invoke\x12\x19.turnstone.v1.TurnRequest\x1a\x1d.turnstone.v1.AgentStepOutput\x12:\n" +
 	"\x06Stream\x12\x19.turnstone.v1.TurnRequest\x1a\x13.turnstone.v1.Event0\x01\x12C\n" +
@@ -3277,7 +3411,8 @@ const file_turnstone_v1_agent_runtime_proto_rawDesc = "" +
 	"\tListTurns\x12\x1e.turnstone.v1.ListTurnsRequest\x1a\x1f.turnstone.v1.ListTurnsResponse\x12L\n" +
 	"\tRerunTurn\x12\x1e.turnstone.v1.RerunTurnRequest\x1a\x1f.turnstone.v1.RerunTurnResponse\x12N\n" +
 	"\tGetResult\x12\x1e.turnstone.v1.GetResultRequest\x1a\x1f.turnstone.v1.GetResultResponse0\x01\x12U\n" +
-	"\fListSessions\x12!.turnstone.v1.ListSessionsRequest\x1a\".turnstone.v1.ListSessionsResponse\x12R\n" +
+	"\fListSessions\x12!.turnstone.v1.ListSessionsRequest\x1a\".turnstone.v1.ListSessionsResponse\x12X\n" +
+	"\rRenameSession\x12\".turnstone.v1.RenameSessionRequest\x1a#.turnstone.v1.RenameSessionResponse\x12R\n" +
 	"\vForkSession\x12 .turnstone.v1.ForkSessionRequest\x1a!.turnstone.v1.ForkSessionResponse\x12Z\n" +
 	"\rExportSession\x12\".turnstone.v1.ExportSessionRequest\x1a#.turnstone.v1.ExportSessionResponse0\x01\x12X\n" +
 	"\rDeleteSession\x12\".turnstone.v1.DeleteSessionRequest\x1a#.turnstone.v1.DeleteSessionResponseBCZAgithub.com/turnstone-run/turnstone/proto/turnstone/v1;turnstonev1b\x06proto3"
@@ -3294,7 +3429,7 @@ func file_turnstone_v1_agent_runtime_proto_rawDescGZIP() []byte {
 	return file_turnstone_v1_agent_runtime_proto_rawDescData
 }
 
-var file_turnstone_v1_agent_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_turnstone_v1_agent_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_turnstone_v1_agent_runtime_proto_goTypes = []any{
 	(*AgentRequest)(nil),          // 0: turnstone.v1.AgentRequest
 	(*AgentResponse)(nil),         // 1: turnstone.v1.AgentResponse
@@ -3324,102 +3459,107 @@ var file_turnstone_v1_agent_runtime_proto_goTypes = []any{
 	(*ListSessionsRequest)(nil),   // 25: turnstone.v1.ListSessionsRequest
 	(*ListSessionsResponse)(nil),  // 26: turnstone.v1.ListSessionsResponse
 	(*SessionSummary)(nil),        // 27: turnstone.v1.SessionSummary
-	(*ForkSessionRequest)(nil),    // 28: turnstone.v1.ForkSessionRequest
-	(*ForkSessionResponse)(nil),   // 29: turnstone.v1.ForkSessionResponse
-	(*GetResultRequest)(nil),      // 30: turnstone.v1.GetResultRequest
-	(*GetResultResponse)(nil),     // 31: turnstone.v1.GetResultResponse
-	(*ExportSessionRequest)(nil),  // 32: turnstone.v1.ExportSessionRequest
-	(*ExportSessionResponse)(nil), // 33: turnstone.v1.ExportSessionResponse
-	(*DeleteSessionRequest)(nil),  // 34: turnstone.v1.DeleteSessionRequest
-	(*DeleteSessionResponse)(nil), // 35: turnstone.v1.DeleteSessionResponse
-	nil,                           // 36: turnstone.v1.ListAgentsRequest.LabelsEntry
-	(*InvocationContext)(nil),     // 37: turnstone.v1.InvocationContext
-	(*Limits)(nil),                // 38: turnstone.v1.Limits
-	(*Approval)(nil),              // 39: turnstone.v1.Approval
-	(*Annotation)(nil),            // 40: turnstone.v1.Annotation
-	(*Failure)(nil),               // 41: turnstone.v1.Failure
-	(*AgentStepOutput)(nil),       // 42: turnstone.v1.AgentStepOutput
-	(*AgentInfo)(nil),             // 43: turnstone.v1.AgentInfo
-	(*timestamppb.Timestamp)(nil), // 44: google.protobuf.Timestamp
-	(*Usage)(nil),                 // 45: turnstone.v1.Usage
-	(*ClientTool)(nil),            // 46: turnstone.v1.ClientTool
-	(*TurnRequest)(nil),           // 47: turnstone.v1.TurnRequest
-	(*Event)(nil),                 // 48: turnstone.v1.Event
+	(*RenameSessionRequest)(nil),  // 28: turnstone.v1.RenameSessionRequest
+	(*RenameSessionResponse)(nil), // 29: turnstone.v1.RenameSessionResponse
+	(*ForkSessionRequest)(nil),    // 30: turnstone.v1.ForkSessionRequest
+	(*ForkSessionResponse)(nil),   // 31: turnstone.v1.ForkSessionResponse
+	(*GetResultRequest)(nil),      // 32: turnstone.v1.GetResultRequest
+	(*GetResultResponse)(nil),     // 33: turnstone.v1.GetResultResponse
+	(*ExportSessionRequest)(nil),  // 34: turnstone.v1.ExportSessionRequest
+	(*ExportSessionResponse)(nil), // 35: turnstone.v1.ExportSessionResponse
+	(*DeleteSessionRequest)(nil),  // 36: turnstone.v1.DeleteSessionRequest
+	(*DeleteSessionResponse)(nil), // 37: turnstone.v1.DeleteSessionResponse
+	nil,                           // 38: turnstone.v1.ListAgentsRequest.LabelsEntry
+	(*InvocationContext)(nil),     // 39: turnstone.v1.InvocationContext
+	(*Limits)(nil),                // 40: turnstone.v1.Limits
+	(*Approval)(nil),              // 41: turnstone.v1.Approval
+	(*Annotation)(nil),            // 42: turnstone.v1.Annotation
+	(*Failure)(nil),               // 43: turnstone.v1.Failure
+	(*AgentStepOutput)(nil),       // 44: turnstone.v1.AgentStepOutput
+	(*AgentInfo)(nil),             // 45: turnstone.v1.AgentInfo
+	(*timestamppb.Timestamp)(nil), // 46: google.protobuf.Timestamp
+	(*Usage)(nil),                 // 47: turnstone.v1.Usage
+	(*ClientTool)(nil),            // 48: turnstone.v1.ClientTool
+	(*TurnRequest)(nil),           // 49: turnstone.v1.TurnRequest
+	(*Event)(nil),                 // 50: turnstone.v1.Event
 }
 var file_turnstone_v1_agent_runtime_proto_depIdxs = []int32{
-	37, // 0: turnstone.v1.AgentRequest.context:type_name -> turnstone.v1.InvocationContext
-	38, // 1: turnstone.v1.AgentRequest.limits:type_name -> turnstone.v1.Limits
-	39, // 2: turnstone.v1.AgentResponse.pending:type_name -> turnstone.v1.Approval
-	40, // 3: turnstone.v1.AgentResponse.citations:type_name -> turnstone.v1.Annotation
-	41, // 4: turnstone.v1.AgentResponse.error:type_name -> turnstone.v1.Failure
-	42, // 5: turnstone.v1.AgentResponse.output:type_name -> turnstone.v1.AgentStepOutput
-	39, // 6: turnstone.v1.WaitingTurn.pending:type_name -> turnstone.v1.Approval
-	36, // 7: turnstone.v1.ListAgentsRequest.labels:type_name -> turnstone.v1.ListAgentsRequest.LabelsEntry
-	43, // 8: turnstone.v1.ListAgentsResponse.agents:type_name -> turnstone.v1.AgentInfo
-	37, // 9: turnstone.v1.RouteRequest.context:type_name -> turnstone.v1.InvocationContext
+	39, // 0: turnstone.v1.AgentRequest.context:type_name -> turnstone.v1.InvocationContext
+	40, // 1: turnstone.v1.AgentRequest.limits:type_name -> turnstone.v1.Limits
+	41, // 2: turnstone.v1.AgentResponse.pending:type_name -> turnstone.v1.Approval
+	42, // 3: turnstone.v1.AgentResponse.citations:type_name -> turnstone.v1.Annotation
+	43, // 4: turnstone.v1.AgentResponse.error:type_name -> turnstone.v1.Failure
+	44, // 5: turnstone.v1.AgentResponse.output:type_name -> turnstone.v1.AgentStepOutput
+	41, // 6: turnstone.v1.WaitingTurn.pending:type_name -> turnstone.v1.Approval
+	38, // 7: turnstone.v1.ListAgentsRequest.labels:type_name -> turnstone.v1.ListAgentsRequest.LabelsEntry
+	45, // 8: turnstone.v1.ListAgentsResponse.agents:type_name -> turnstone.v1.AgentInfo
+	39, // 9: turnstone.v1.RouteRequest.context:type_name -> turnstone.v1.InvocationContext
 	8,  // 10: turnstone.v1.RouteResponse.decision:type_name -> turnstone.v1.RouteDecision
 	9,  // 11: turnstone.v1.RouteDecision.rules:type_name -> turnstone.v1.RuleVerdict
-	39, // 12: turnstone.v1.ListApprovalsResponse.approvals:type_name -> turnstone.v1.Approval
-	44, // 13: turnstone.v1.GetTurnResponse.started_at:type_name -> google.protobuf.Timestamp
-	39, // 14: turnstone.v1.GetTurnResponse.pending:type_name -> turnstone.v1.Approval
-	42, // 15: turnstone.v1.GetTurnResponse.result:type_name -> turnstone.v1.AgentStepOutput
-	44, // 16: turnstone.v1.ListTurnsRequest.since:type_name -> google.protobuf.Timestamp
-	44, // 17: turnstone.v1.ListTurnsRequest.until:type_name -> google.protobuf.Timestamp
+	41, // 12: turnstone.v1.ListApprovalsResponse.approvals:type_name -> turnstone.v1.Approval
+	46, // 13: turnstone.v1.GetTurnResponse.started_at:type_name -> google.protobuf.Timestamp
+	41, // 14: turnstone.v1.GetTurnResponse.pending:type_name -> turnstone.v1.Approval
+	44, // 15: turnstone.v1.GetTurnResponse.result:type_name -> turnstone.v1.AgentStepOutput
+	46, // 16: turnstone.v1.ListTurnsRequest.since:type_name -> google.protobuf.Timestamp
+	46, // 17: turnstone.v1.ListTurnsRequest.until:type_name -> google.protobuf.Timestamp
 	22, // 18: turnstone.v1.ListTurnsResponse.turns:type_name -> turnstone.v1.TurnSummary
-	44, // 19: turnstone.v1.TurnSummary.started_at:type_name -> google.protobuf.Timestamp
-	44, // 20: turnstone.v1.TurnSummary.finished_at:type_name -> google.protobuf.Timestamp
-	45, // 21: turnstone.v1.TurnSummary.usage:type_name -> turnstone.v1.Usage
-	37, // 22: turnstone.v1.RerunTurnRequest.context:type_name -> turnstone.v1.InvocationContext
-	38, // 23: turnstone.v1.RerunTurnRequest.limits:type_name -> turnstone.v1.Limits
-	46, // 24: turnstone.v1.RerunTurnRequest.client_tools:type_name -> turnstone.v1.ClientTool
-	44, // 25: turnstone.v1.ListSessionsRequest.since:type_name -> google.protobuf.Timestamp
-	44, // 26: turnstone.v1.ListSessionsRequest.until:type_name -> google.protobuf.Timestamp
+	46, // 19: turnstone.v1.TurnSummary.started_at:type_name -> google.protobuf.Timestamp
+	46, // 20: turnstone.v1.TurnSummary.finished_at:type_name -> google.protobuf.Timestamp
+	47, // 21: turnstone.v1.TurnSummary.usage:type_name -> turnstone.v1.Usage
+	39, // 22: turnstone.v1.RerunTurnRequest.context:type_name -> turnstone.v1.InvocationContext
+	40, // 23: turnstone.v1.RerunTurnRequest.limits:type_name -> turnstone.v1.Limits
+	48, // 24: turnstone.v1.RerunTurnRequest.client_tools:type_name -> turnstone.v1.ClientTool
+	46, // 25: turnstone.v1.ListSessionsRequest.since:type_name -> google.protobuf.Timestamp
+	46, // 26: turnstone.v1.ListSessionsRequest.until:type_name -> google.protobuf.Timestamp
 	27, // 27: turnstone.v1.ListSessionsResponse.sessions:type_name -> turnstone.v1.SessionSummary
-	44, // 28: turnstone.v1.SessionSummary.created_at:type_name -> google.protobuf.Timestamp
-	44, // 29: turnstone.v1.SessionSummary.last_active_at:type_name -> google.protobuf.Timestamp
-	47, // 30: turnstone.v1.AgentRuntime.Invoke:input_type -> turnstone.v1.TurnRequest
-	47, // 31: turnstone.v1.AgentRuntime.Stream:input_type -> turnstone.v1.TurnRequest
-	0,  // 32: turnstone.v1.AgentRuntime.AskAgent:input_type -> turnstone.v1.AgentRequest
-	0,  // 33: turnstone.v1.AgentRuntime.AskAgentStream:input_type -> turnstone.v1.AgentRequest
-	2,  // 34: turnstone.v1.AgentRuntime.Follow:input_type -> turnstone.v1.FollowRequest
-	4,  // 35: turnstone.v1.AgentRuntime.ListAgents:input_type -> turnstone.v1.ListAgentsRequest
-	6,  // 36: turnstone.v1.AgentRuntime.Route:input_type -> turnstone.v1.RouteRequest
-	10, // 37: turnstone.v1.AgentRuntime.ListApprovals:input_type -> turnstone.v1.ListApprovalsRequest
-	12, // 38: turnstone.v1.AgentRuntime.Decide:input_type -> turnstone.v1.DecideRequest
-	14, // 39: turnstone.v1.AgentRuntime.Provide:input_type -> turnstone.v1.ProvideRequest
-	16, // 40: turnstone.v1.AgentRuntime.Cancel:input_type -> turnstone.v1.CancelRequest
-	18, // 41: turnstone.v1.AgentRuntime.GetTurn:input_type -> turnstone.v1.GetTurnRequest
-	20, // 42: turnstone.v1.AgentRuntime.ListTurns:input_type -> turnstone.v1.ListTurnsRequest
-	23, // 43: turnstone.v1.AgentRuntime.RerunTurn:input_type -> turnstone.v1.RerunTurnRequest
-	30, // 44: turnstone.v1.AgentRuntime.GetResult:input_type -> turnstone.v1.GetResultRequest
-	25, // 45: turnstone.v1.AgentRuntime.ListSessions:input_type -> turnstone.v1.ListSessionsRequest
-	28, // 46: turnstone.v1.AgentRuntime.ForkSession:input_type -> turnstone.v1.ForkSessionRequest
-	32, // 47: turnstone.v1.AgentRuntime.ExportSession:input_type -> turnstone.v1.ExportSessionRequest
-	34, // 48: turnstone.v1.AgentRuntime.DeleteSession:input_type -> turnstone.v1.DeleteSessionRequest
-	42, // 49: turnstone.v1.AgentRuntime.Invoke:output_type -> turnstone.v1.AgentStepOutput
-	48, // 50: turnstone.v1.AgentRuntime.Stream:output_type -> turnstone.v1.Event
-	1,  // 51: turnstone.v1.AgentRuntime.AskAgent:output_type -> turnstone.v1.AgentResponse
-	1,  // 52: turnstone.v1.AgentRuntime.AskAgentStream:output_type -> turnstone.v1.AgentResponse
-	48, // 53: turnstone.v1.AgentRuntime.Follow:output_type -> turnstone.v1.Event
-	5,  // 54: turnstone.v1.AgentRuntime.ListAgents:output_type -> turnstone.v1.ListAgentsResponse
-	7,  // 55: turnstone.v1.AgentRuntime.Route:output_type -> turnstone.v1.RouteResponse
-	11, // 56: turnstone.v1.AgentRuntime.ListApprovals:output_type -> turnstone.v1.ListApprovalsResponse
-	13, // 57: turnstone.v1.AgentRuntime.Decide:output_type -> turnstone.v1.DecideResponse
-	15, // 58: turnstone.v1.AgentRuntime.Provide:output_type -> turnstone.v1.ProvideResponse
-	17, // 59: turnstone.v1.AgentRuntime.Cancel:output_type -> turnstone.v1.CancelResponse
-	19, // 60: turnstone.v1.AgentRuntime.GetTurn:output_type -> turnstone.v1.GetTurnResponse
-	21, // 61: turnstone.v1.AgentRuntime.ListTurns:output_type -> turnstone.v1.ListTurnsResponse
-	24, // 62: turnstone.v1.AgentRuntime.RerunTurn:output_type -> turnstone.v1.RerunTurnResponse
-	31, // 63: turnstone.v1.AgentRuntime.GetResult:output_type -> turnstone.v1.GetResultResponse
-	26, // 64: turnstone.v1.AgentRuntime.ListSessions:output_type -> turnstone.v1.ListSessionsResponse
-	29, // 65: turnstone.v1.AgentRuntime.ForkSession:output_type -> turnstone.v1.ForkSessionResponse
-	33, // 66: turnstone.v1.AgentRuntime.ExportSession:output_type -> turnstone.v1.ExportSessionResponse
-	35, // 67: turnstone.v1.AgentRuntime.DeleteSession:output_type -> turnstone.v1.DeleteSessionResponse
-	49, // [49:68] is the sub-list for method output_type
-	30, // [30:49] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	46, // 28: turnstone.v1.SessionSummary.created_at:type_name -> google.protobuf.Timestamp
+	46, // 29: turnstone.v1.SessionSummary.last_active_at:type_name -> google.protobuf.Timestamp
+	27, // 30: turnstone.v1.RenameSessionResponse.session:type_name -> turnstone.v1.SessionSummary
+	49, // 31: turnstone.v1.AgentRuntime.Invoke:input_type -> turnstone.v1.TurnRequest
+	49, // 32: turnstone.v1.AgentRuntime.Stream:input_type -> turnstone.v1.TurnRequest
+	0,  // 33: turnstone.v1.AgentRuntime.AskAgent:input_type -> turnstone.v1.AgentRequest
+	0,  // 34: turnstone.v1.AgentRuntime.AskAgentStream:input_type -> turnstone.v1.AgentRequest
+	2,  // 35: turnstone.v1.AgentRuntime.Follow:input_type -> turnstone.v1.FollowRequest
+	4,  // 36: turnstone.v1.AgentRuntime.ListAgents:input_type -> turnstone.v1.ListAgentsRequest
+	6,  // 37: turnstone.v1.AgentRuntime.Route:input_type -> turnstone.v1.RouteRequest
+	10, // 38: turnstone.v1.AgentRuntime.ListApprovals:input_type -> turnstone.v1.ListApprovalsRequest
+	12, // 39: turnstone.v1.AgentRuntime.Decide:input_type -> turnstone.v1.DecideRequest
+	14, // 40: turnstone.v1.AgentRuntime.Provide:input_type -> turnstone.v1.ProvideRequest
+	16, // 41: turnstone.v1.AgentRuntime.Cancel:input_type -> turnstone.v1.CancelRequest
+	18, // 42: turnstone.v1.AgentRuntime.GetTurn:input_type -> turnstone.v1.GetTurnRequest
+	20, // 43: turnstone.v1.AgentRuntime.ListTurns:input_type -> turnstone.v1.ListTurnsRequest
+	23, // 44: turnstone.v1.AgentRuntime.RerunTurn:input_type -> turnstone.v1.RerunTurnRequest
+	32, // 45: turnstone.v1.AgentRuntime.GetResult:input_type -> turnstone.v1.GetResultRequest
+	25, // 46: turnstone.v1.AgentRuntime.ListSessions:input_type -> turnstone.v1.ListSessionsRequest
+	28, // 47: turnstone.v1.AgentRuntime.RenameSession:input_type -> turnstone.v1.RenameSessionRequest
+	30, // 48: turnstone.v1.AgentRuntime.ForkSession:input_type -> turnstone.v1.ForkSessionRequest
+	34, // 49: turnstone.v1.AgentRuntime.ExportSession:input_type -> turnstone.v1.ExportSessionRequest
+	36, // 50: turnstone.v1.AgentRuntime.DeleteSession:input_type -> turnstone.v1.DeleteSessionRequest
+	44, // 51: turnstone.v1.AgentRuntime.Invoke:output_type -> turnstone.v1.AgentStepOutput
+	50, // 52: turnstone.v1.AgentRuntime.Stream:output_type -> turnstone.v1.Event
+	1,  // 53: turnstone.v1.AgentRuntime.AskAgent:output_type -> turnstone.v1.AgentResponse
+	1,  // 54: turnstone.v1.AgentRuntime.AskAgentStream:output_type -> turnstone.v1.AgentResponse
+	50, // 55: turnstone.v1.AgentRuntime.Follow:output_type -> turnstone.v1.Event
+	5,  // 56: turnstone.v1.AgentRuntime.ListAgents:output_type -> turnstone.v1.ListAgentsResponse
+	7,  // 57: turnstone.v1.AgentRuntime.Route:output_type -> turnstone.v1.RouteResponse
+	11, // 58: turnstone.v1.AgentRuntime.ListApprovals:output_type -> turnstone.v1.ListApprovalsResponse
+	13, // 59: turnstone.v1.AgentRuntime.Decide:output_type -> turnstone.v1.DecideResponse
+	15, // 60: turnstone.v1.AgentRuntime.Provide:output_type -> turnstone.v1.ProvideResponse
+	17, // 61: turnstone.v1.AgentRuntime.Cancel:output_type -> turnstone.v1.CancelResponse
+	19, // 62: turnstone.v1.AgentRuntime.GetTurn:output_type -> turnstone.v1.GetTurnResponse
+	21, // 63: turnstone.v1.AgentRuntime.ListTurns:output_type -> turnstone.v1.ListTurnsResponse
+	24, // 64: turnstone.v1.AgentRuntime.RerunTurn:output_type -> turnstone.v1.RerunTurnResponse
+	33, // 65: turnstone.v1.AgentRuntime.GetResult:output_type -> turnstone.v1.GetResultResponse
+	26, // 66: turnstone.v1.AgentRuntime.ListSessions:output_type -> turnstone.v1.ListSessionsResponse
+	29, // 67: turnstone.v1.AgentRuntime.RenameSession:output_type -> turnstone.v1.RenameSessionResponse
+	31, // 68: turnstone.v1.AgentRuntime.ForkSession:output_type -> turnstone.v1.ForkSessionResponse
+	35, // 69: turnstone.v1.AgentRuntime.ExportSession:output_type -> turnstone.v1.ExportSessionResponse
+	37, // 70: turnstone.v1.AgentRuntime.DeleteSession:output_type -> turnstone.v1.DeleteSessionResponse
+	51, // [51:71] is the sub-list for method output_type
+	31, // [31:51] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_turnstone_v1_agent_runtime_proto_init() }
@@ -3437,7 +3577,7 @@ func file_turnstone_v1_agent_runtime_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_turnstone_v1_agent_runtime_proto_rawDesc), len(file_turnstone_v1_agent_runtime_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

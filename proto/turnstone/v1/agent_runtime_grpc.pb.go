@@ -35,6 +35,7 @@ const (
 	AgentRuntime_RerunTurn_FullMethodName      = "/turnstone.v1.AgentRuntime/RerunTurn"
 	AgentRuntime_GetResult_FullMethodName      = "/turnstone.v1.AgentRuntime/GetResult"
 	AgentRuntime_ListSessions_FullMethodName   = "/turnstone.v1.AgentRuntime/ListSessions"
+	AgentRuntime_RenameSession_FullMethodName  = "/turnstone.v1.AgentRuntime/RenameSession"
 	AgentRuntime_ForkSession_FullMethodName    = "/turnstone.v1.AgentRuntime/ForkSession"
 	AgentRuntime_ExportSession_FullMethodName  = "/turnstone.v1.AgentRuntime/ExportSession"
 	AgentRuntime_DeleteSession_FullMethodName  = "/turnstone.v1.AgentRuntime/DeleteSession"
@@ -106,6 +107,8 @@ type AgentRuntimeClient interface {
 	GetResult(ctx context.Context, in *GetResultRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetResultResponse], error)
 	// ListSessions lists sessions, the one with the newest turn first.
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
+	// RenameSession gives a session a title, or takes it away.
+	RenameSession(ctx context.Context, in *RenameSessionRequest, opts ...grpc.CallOption) (*RenameSessionResponse, error)
 	// ForkSession makes a session that begins with a copy of another one's transcript. ABORTED for a new session that is in use, and for a turn
 	// that has not ended.
 	ForkSession(ctx context.Context, in *ForkSessionRequest, opts ...grpc.CallOption) (*ForkSessionResponse, error)
@@ -319,6 +322,16 @@ func (c *agentRuntimeClient) ListSessions(ctx context.Context, in *ListSessionsR
 	return out, nil
 }
 
+func (c *agentRuntimeClient) RenameSession(ctx context.Context, in *RenameSessionRequest, opts ...grpc.CallOption) (*RenameSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RenameSessionResponse)
+	err := c.cc.Invoke(ctx, AgentRuntime_RenameSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *agentRuntimeClient) ForkSession(ctx context.Context, in *ForkSessionRequest, opts ...grpc.CallOption) (*ForkSessionResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ForkSessionResponse)
@@ -424,6 +437,8 @@ type AgentRuntimeServer interface {
 	GetResult(*GetResultRequest, grpc.ServerStreamingServer[GetResultResponse]) error
 	// ListSessions lists sessions, the one with the newest turn first.
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
+	// RenameSession gives a session a title, or takes it away.
+	RenameSession(context.Context, *RenameSessionRequest) (*RenameSessionResponse, error)
 	// ForkSession makes a session that begins with a copy of another one's transcript. ABORTED for a new session that is in use, and for a turn
 	// that has not ended.
 	ForkSession(context.Context, *ForkSessionRequest) (*ForkSessionResponse, error)
@@ -488,6 +503,9 @@ func (UnimplementedAgentRuntimeServer) GetResult(*GetResultRequest, grpc.ServerS
 }
 func (UnimplementedAgentRuntimeServer) ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListSessions not implemented")
+}
+func (UnimplementedAgentRuntimeServer) RenameSession(context.Context, *RenameSessionRequest) (*RenameSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RenameSession not implemented")
 }
 func (UnimplementedAgentRuntimeServer) ForkSession(context.Context, *ForkSessionRequest) (*ForkSessionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ForkSession not implemented")
@@ -779,6 +797,24 @@ func _AgentRuntime_ListSessions_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AgentRuntime_RenameSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RenameSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentRuntimeServer).RenameSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentRuntime_RenameSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentRuntimeServer).RenameSession(ctx, req.(*RenameSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AgentRuntime_ForkSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ForkSessionRequest)
 	if err := dec(in); err != nil {
@@ -880,6 +916,10 @@ var AgentRuntime_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListSessions",
 			Handler:    _AgentRuntime_ListSessions_Handler,
+		},
+		{
+			MethodName: "RenameSession",
+			Handler:    _AgentRuntime_RenameSession_Handler,
 		},
 		{
 			MethodName: "ForkSession",

@@ -5,7 +5,8 @@ import { call, post, segment, newId, words, Failure } from './api.js';
 import { follow } from './follow.js';
 import { newTurn, apply, finish, expired, over, pending } from './turn.js';
 import { fromTranscript } from './transcript.js';
-import { remember, conversation, titleOf } from './conversations.js';
+import { visible } from './format.js';
+import { remember, conversation, givenTitle, loadTitle, titleOf } from './conversations.js';
 
 const mostPages = 25; // of a transcript
 
@@ -35,6 +36,7 @@ export class Session {
     this.loading = true;
     this.error = '';
     changed();
+    loadTitle(this.id);
     try {
       const messages = await this.transcript();
       const known = conversation(this.id);
@@ -57,9 +59,9 @@ export class Session {
     this.pump();
   }
 
-  // title is what the conversation is called here: its title in this browser, else the beginning of its first message.
+  // title is what the conversation is called: its title, else the beginning of its first message.
   title() {
-    return conversation(this.id)?.title || titleOf(this.turns[0]?.said ?? '') || (this.turns.length > 0 ? this.id : 'New conversation');
+    return visible(givenTitle(this.id)) || titleOf(this.turns[0]?.said ?? '') || (this.turns.length > 0 ? this.id : 'New conversation');
   }
 
   // newest returns the newest turn of the session, which may still run; null if there is none, or the caller may not list turns.
@@ -182,7 +184,7 @@ export class Session {
     turn.sending = { onBusy, waits: onBusy === 'queue' && Boolean(this.running()) };
     this.turns.push(turn);
     this.loaded = true;
-    remember(this.id, { title: conversation(this.id)?.title || titleOf(text), turn: turn.id, said: text });
+    remember(this.id, { turn: turn.id, said: text });
     if (state.route.view === 'chat') replace('chat', this.id, turn.id);
     return this.submit(turn);
   }

@@ -2,43 +2,45 @@
 import { html, on, useEffect, useRef, useState } from './html.js';
 import { state, link } from './store.js';
 import { useLoad } from './load.js';
-import { conversation, conversations, rename, titleOf } from './conversations.js';
+import { words } from './api.js';
+import { may } from './rights.js';
+import { conversation, conversations, givenTitle, noteTitles, rename, titleOf } from './conversations.js';
 import { session } from './session.js';
 import { Icon } from './icons.js';
 import { ago, visible } from './format.js';
 
 const pageSize = 50;
-const statuses = ['running', 'completed', 'failed', 'cancelled'];
+const statuses = ['running', 'waiting', 'completed', 'failed', 'cancelled'];
 const typing = 300; // milliseconds without a key after which the server is asked
 
-// pathOf returns the path of a page of conversations. Sessions have no filter by status: with one, they are those that have such a turn.
+// pathOf returns the path of a page of conversations.
 function pathOf({ text, agent, status, after }) {
   const all = new URLSearchParams({ limit: pageSize });
   for (const [name, value] of Object.entries({ text: text.trim(), agent, status, after })) if (value) all.set(name, value);
-  return (status ? 'v1/turns?' : 'v1/sessions?') + all;
+  return 'v1/sessions?' + all;
 }
 
-// rowsOf makes the rows of a page of sessions or of turns.
-function rowsOf(page) {
-  const rows = new Map();
-  for (const s of page?.sessions ?? page?.turns ?? []) {
-    if (!rows.has(s.session_id)) {
-      rows.set(s.session_id, { id: s.session_id, turn: s.last_turn_id ?? s.turn_id, summary: s.summary, status: s.status, agent: s.agent, from: s.forked_from || s.rerun_of, at: Date.parse(s.last_active_at ?? s.started_at) });
-    }
-  }
-  return [...rows.values()];
-}
+// rowsOf makes the rows of a page of sessions.
+const rowsOf = (page) => (page?.sessions ?? []).map((s) => ({
+  id: s.session_id, turn: s.last_turn_id, title: s.title, summary: s.summary, status: s.status, agent: s.agent, from: s.forked_from, at: Date.parse(s.last_active_at),
+}));
 
-const titleFor = (row) => conversation(row.id)?.title || titleOf(visible(row.summary ?? '')) || row.id;
+// nameOf is what a conversation is called: its title, else the beginning of its first message.
+const nameOf = (row) => (givenTitle(row.id) ?? row.title) || titleOf(row.summary ?? '');
+const shownName = (row) => visible(nameOf(row)) || row.id;
 
-const localRow = (c) => ({ id: c.id, turn: c.turn, summary: c.said, status: '', at: c.at });
+const localRow = (c) => ({ id: c.id, turn: c.turn, summary: c.first ?? c.said, status: '', at: c.at });
 
 // useSessions returns the rows of a page, and more of what was loaded. Who may not list sessions has those that this browser began.
 function useSessions(filter) {
   const page = useLoad(state.principal ? pathOf(filter) : '', filter.after ? 0 : 20000);
   useEffect(() => on(document, 'turnstone:sessions', page.again), []);
   const [last, keep] = useState(null); // what is shown while the next answer is on its way
-  useEffect(() => void (page.data && keep(page.data)), [page.data]);
+  useEffect(() => {
+    if (!page.data) return;
+    keep(page.data);
+    noteTitles(page.data.sessions);
+  }, [page.data]);
   if (page.status === 403) return { ...page, rows: conversations().map(localRow), error: '', alone: true };
   return { ...page, data: page.data ?? last, rows: rowsOf(page.data ?? last) };
 }
@@ -87,6 +89,7 @@ function Search({ filter, onChange }) {
 
 function Entries({ rows, current, onOpen }) {
   const [renaming, setRenaming] = useState('');
+  const renames = may('sessions.read') && may('turns.run');
   const box = useRef();
   function key(e) {
     const all = [...box.current.querySelectorAll('a')];
@@ -96,7 +99,7 @@ function Entries({ rows, current, onOpen }) {
     if (to !== undefined && all[to]) {
       e.preventDefault();
       all[to].focus();
-    } else if (e.key === 'F2') {
+    } else if (e.key === 'F2' && renames) {
       setRenaming(rows[at].id);
     }
   }
@@ -106,23 +109,28 @@ function Entries({ rows, current, onOpen }) {
   };
   return html`<ul class="conversations" ref=${box} onKeyDown=${key} aria-label="Conversations">${rows.map((r) => html`<li key=${r.id} data-session=${r.id}>
     ${renaming === r.id ? html`<${Rename} row=${r} onDone=${() => done(r.id)} />` : html`
-      <a href=${link('chat', r.id, r.turn)} aria-current=${r.id === current ? 'page' : undefined} onClick=${onOpen} title=${[titleFor(r), r.agent, r.status].filter(Boolean).join(' · ')}>
+      <a href=${link('chat', r.id, r.turn)} aria-current=${r.id === current ? 'page' : undefined} onClick=${onOpen} title=${[shownName(r), r.agent, r.status].filter(Boolean).join(' · ')}>
         ${['running', 'failed'].includes(r.status) && html`<span class=${'status ' + r.status}><span class="dot" aria-hidden="true"></span><span class="hidden">${r.status}</span></span>`}
-        ${r.from && html`<span class="branch" title=${'a copy of ' + r.from}><${Icon} name="fork" /></span>`}<span class="title">${titleFor(r)}</span><time>${ago(r.at)}</time></a>
-      <button class="quiet" aria-label=${'Rename: ' + titleFor(r)} title="Rename (F2)" onClick=${() => setRenaming(r.id)}><${Icon} name="pencil" /></button>`}</li>`)}</ul>`;
+        ${r.from && html`<span class="branch" title=${'a copy of ' + r.from}><${Icon} name="fork" /></span>`}<span class="title">${shownName(r)}</span><time>${ago(r.at)}</time></a>
+      ${renames && html`<button class="quiet" aria-label=${'Rename: ' + shownName(r)} title="Rename (F2)" onClick=${() => setRenaming(r.id)}><${Icon} name="pencil" /></button>`}`}</li>`)}</ul>`;
 }
 
 function Rename({ row, onDone }) {
   const input = useRef();
+  const [error, setError] = useState('');
   useEffect(() => input.current.select(), []);
-  const give = (e) => {
+  const give = async (e) => {
     e.preventDefault();
-    rename(row.id, input.current.value);
-    onDone();
+    try {
+      if (input.current.value !== nameOf(row)) await rename(row.id, input.current.value);
+      onDone();
+    } catch (err) {
+      setError(words(err));
+    }
   };
   const key = (e) => {
     if (e.key === 'Escape') onDone();
     if (['Escape', 'ArrowUp', 'ArrowDown', 'Home', 'End'].includes(e.key)) e.stopPropagation();
   };
-  return html`<form class="grow" onSubmit=${give} onKeyDown=${key}><input ref=${input} aria-label="Title in this browser" maxlength="120" defaultValue=${titleFor(row)} onBlur=${onDone} /></form>`;
+  return html`<form class="grow" onSubmit=${give} onKeyDown=${key}><input ref=${input} aria-label="Title" maxlength="200" defaultValue=${nameOf(row)} onBlur=${onDone} />${error && html`<span class="error" role="alert">${error}</span>`}</form>`;
 }
