@@ -16,14 +16,18 @@ import (
 const rerunHelp = `Run a turn that has ended once more, and compare both turns. The new turn has the same input, in a branch of its session: what was said
 before the turn is copied. What no flag changes is as the turn was asked. --from-step takes over the steps before one: their tools are not called again.
 
---prompt replaces the agent's system prompt for this turn alone; it needs the right to change the agent.`
+--prompt replaces the agent's system prompt for this turn alone, and --draft the whole agent; they need the right to change the agent.`
 
 func (a *app) rerunCommand() *cobra.Command {
-	var r agent.RerunRequest
+	var (
+		r     agent.RerunRequest
+		draft string
+	)
 	cmd := &cobra.Command{
 		Use: "rerun <turn>", Short: "Run a turn that has ended once more, and compare", Args: cobra.ExactArgs(1), Long: rerunHelp,
 		Example: `  starter rerun turn-42 --model large
   starter rerun turn-42 --from-step 2 --prompt @prompt.txt
+  starter rerun turn-42 --draft analyst.yaml
   starter rerun turn-42 --agent analyst --session try-2 --output json | jq .rerun.output`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()
@@ -42,6 +46,9 @@ func (a *app) rerunCommand() *cobra.Command {
 				return err
 			}
 			r.Prompt = string(prompt)
+			if r.Draft, err = readDraft(draft); err != nil {
+				return err
+			}
 			return a.rerun(cmd.Context(), c, id, &r)
 		},
 	}
@@ -49,6 +56,7 @@ func (a *app) rerunCommand() *cobra.Command {
 	cmd.Flags().StringVarP(&r.Agent, "agent", "a", "", "another agent")
 	cmd.Flags().StringVarP(&r.Model, "model", "m", "", "another one of the agent's models")
 	cmd.Flags().StringVar(&r.Prompt, "prompt", "", "another system prompt: the text, @file, or @- for standard input")
+	cmd.Flags().StringVar(&draft, "draft", "", "file of an AgentInstance that answers without being applied")
 	cmd.Flags().StringVarP((*string)(&r.SessionID), "session", "s", "", "name of the branch, which must be new (default: named after the new turn)")
 	cmd.Flags().StringVar((*string)(&r.Mode), "mode", "", "durable or direct")
 	_ = cmd.RegisterFlagCompletionFunc("mode", fixedChoices(string(agent.ModeDurable), string(agent.ModeDirect))) // fails only where there is no such flag

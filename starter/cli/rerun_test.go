@@ -35,14 +35,16 @@ func TestRerun(t *testing.T) {
 	require.Equal(t, "look ×2, pay", calledTools(&agent.AgentStepOutput{ToolCalls: []agent.ToolCallNote{{Tool: "pay"}, {Tool: "look"}, {Tool: "look"}}}))
 }
 
-func TestChatWithADraft(t *testing.T) {
+func TestDrafts(t *testing.T) {
 	b := setup(t)
 	b.rt.Script = flights
 	file := filepath.Join(t.TempDir(), "clerk.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("kind: AgentInstance\nname: clerk\n"), 0o600))
 	b.show(0, "chat", "--draft", file, "fetch flights")
 	require.Equal(t, "clerk", b.rt.Submitted()[0].Request.Draft.Agent)
-	b.refuses("", map[string]string{"--draft": "chat --draft " + file + ".gone x"})
+	b.show(0, "rerun", "turn-1", "--draft", file)
+	require.Equal(t, "clerk", b.rt.Submitted()[1].Request.Draft.Agent)
+	b.refuses("", map[string]string{"--draft": "chat --draft " + file + ".gone x", "--draft: open": "rerun turn-1 --draft " + file + ".gone"})
 }
 
 func TestForkSession(t *testing.T) {
@@ -53,4 +55,18 @@ func TestForkSession(t *testing.T) {
 	forked := answer[agent.SessionForked](b, "sessions", "fork", "trip")
 	require.Equal(t, agent.SessionID("trip"), forked.ForkedFrom)
 	require.Contains(t, b.show(exitUsage, "sessions", "fork", "trip", "--turn", "none"), "no turn")
+}
+
+func TestRenameSession(t *testing.T) {
+	b := setup(t)
+	require.Equal(t, 0, b.run(noInput(), "start", "-s", "trip", "fetch flights"))
+	require.Equal(t, "session trip is called To LAX\n", b.show(0, "sessions", "rename", "trip", " To LAX "))
+	found := answer[[]agent.SessionSummary](b, "sessions", "list", "--text", "lax", "--status", "running")
+	require.Len(t, found, 1)
+	require.Equal(t, "To LAX fetch flights", found[0].Title+" "+found[0].Summary)
+	require.Contains(t, b.show(0, "sessions", "list"), "To LAX")
+	require.Equal(t, "session trip has no title\n", b.show(0, "sessions", "rename", "trip", ""))
+	require.NotContains(t, b.show(0, "sessions", "list"), "To LAX")
+	require.Contains(t, b.show(exitUsage, "sessions", "rename", "none", "x"), "no session")
+	b.refuses("", map[string]string{`"a/b" is no session id`: "sessions rename a/b x"})
 }
