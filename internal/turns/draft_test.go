@@ -36,9 +36,11 @@ func TestDraft(t *testing.T) {
 	again, err := o.Submit(t.Context(), asked)
 	require.NoError(t, err)
 	require.Equal(t, []any{first.TurnID, true}, []any{again.TurnID, again.Joined})
-	asked.Request.Draft = draft("clerk", "Be polite.", "p")
-	_, err = o.Submit(t.Context(), asked)
-	require.Equal(t, "conflict idempotency_key", string(agent.CodeOf(err))+" "+agent.FailureOf(err).Field)
+	for _, other := range []*agent.Draft{draft("clerk", "Be polite.", "p"), nil} {
+		asked.Request.Draft = other
+		_, err = o.Submit(t.Context(), asked)
+		require.Equal(t, "conflict idempotency_key", string(agent.CodeOf(err))+" "+agent.FailureOf(err).Field)
+	}
 
 	// A rerun with a draft uses the draft's models.
 	old := o.submitted(func(r *agent.TurnRequest) { r.Agent, r.Model = "clerk", "p" })

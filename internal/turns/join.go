@@ -114,8 +114,9 @@ func (s *submission) checkSameTurn(t *agent.TurnState) error {
 // checkSameRequest refuses a request whose idempotency key stands for the turn of another one. Without limits it takes any.
 func checkSameRequest(req *agent.TurnRequest, limits *agent.Limits, t *agent.TurnState) error {
 	r := &t.Record
+	isDraft := r.Route != nil && r.Route.Reason == agent.RouteDraft
 	if (req.Agent != "" && req.Agent != r.Agent) || (req.Model != "" && req.Model != r.Model) || req.Context.UserID != r.UserID ||
-		!sameMessages(r.Input, req.Input()) || t.RerunOf != rerunOf(req) {
+		!sameMessages(r.Input, req.Input()) || t.RerunOf != rerunOf(req) || isDraft != (req.Draft != nil) {
 		return errOtherRequest()
 	}
 	if limits != nil && !reflect.DeepEqual(*cmp.Or(r.Limits, new(agent.Limits)), *limits) {
