@@ -42,6 +42,7 @@ func TestDataFormats(t *testing.T) {
 		"CSV":               {"?format=csv", "", "text/csv; charset=utf-8", "turn-42.csv", asCSV},
 		"NDJSON":            {"?format=ndjson", "", "application/x-ndjson", "turn-42.ndjson", asNDJSON},
 		"accept CSV":        {"", "text/html, text/csv;q=0.9, application/json", "text/csv; charset=utf-8", "turn-42.csv", asCSV},
+		"refuse CSV":        {"", "text/csv;q=0, application/x-ndjson", "application/x-ndjson", "turn-42.ndjson", asNDJSON},
 		"accept NDJSON":     {"", "application/x-ndjson", "application/x-ndjson", "turn-42.ndjson", asNDJSON},
 		"accept no header":  {"", "text/csv; header=absent", "text/csv; charset=utf-8; header=absent", "turn-42.csv", asCSV[len("id,price,tags,more\r\n"):]},
 		"parameter wins":    {"?format=json", "text/csv", "application/json", "turn-42.json", threeFlights},

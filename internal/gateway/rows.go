@@ -28,11 +28,9 @@ func formatOf(name string, h http.Header) (dataset.Format, error) {
 }
 
 func acceptedFormat(h http.Header) dataset.Format {
-	for _, accept := range h.Values("Accept") {
-		for media := range strings.SplitSeq(accept, ",") {
-			if f, err := dataset.Media(media); err == nil {
-				return f
-			}
+	for media := range acceptedMedia(h) {
+		if f, err := dataset.Media(media); err == nil {
+			return f
 		}
 	}
 	return dataset.JSON

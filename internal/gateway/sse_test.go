@@ -103,6 +103,9 @@ func TestPostTurnStreams(t *testing.T) {
 	// Repeating the request resumes.
 	require.Equal(t, string(d.send("GET", "/v1/turns/turn-1/events?after_index=3", "").body), string(post("Last-Event-ID", "3").body))
 	require.Equal(t, 204, post("Last-Event-ID", "4").status)
+	// A client may refuse a stream.
+	refused := d.send("POST", "/v1/turns", `{"message":"x","idempotency_key":"k"}`, "Accept", "text/event-stream;q=0, */*")
+	require.Equal(t, "application/json", refused.header.Get("Content-Type"))
 }
 
 func TestGap(t *testing.T) {

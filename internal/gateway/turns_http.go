@@ -6,7 +6,6 @@ import (
 	"iter"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"go.uber.org/zap"
 
@@ -159,22 +158,6 @@ func (c *Call) aboutTurn(v *TurnView, body any, err error) (any, error) {
 		c.w.Header().Set(turnIDHeader, string(v.TurnID))
 	}
 	return body, err
-}
-
-// wantsEvents reports whether the client accepts an event stream. One that accepts JSON first, or anything, gets JSON.
-func wantsEvents(r *http.Request) bool {
-	for _, accept := range r.Header.Values("Accept") {
-		for part := range strings.SplitSeq(accept, ",") {
-			media, _, _ := strings.Cut(part, ";")
-			switch strings.ToLower(strings.TrimSpace(media)) {
-			case "text/event-stream":
-				return true
-			case "application/json":
-				return false
-			}
-		}
-	}
-	return false
 }
 
 // ApplyIdempotencyKey sets the idempotency key of a body to that of the header. They must not differ.
