@@ -258,4 +258,6 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 		})
 	}
 	require.GreaterOrEqual(t, tested, 10)
+	_, faults := manifest.Parse([]agent.ManifestFile{{Name: "a.yaml"}, {Data: []byte("kind: Poem\n")}})
+	require.Equal(t, "files[1]", faults[0].File, "a text without a name is named by its place")
 }

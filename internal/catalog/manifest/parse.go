@@ -30,7 +30,9 @@ func Parse(files []agent.ManifestFile) ([]*Document, agent.Faults) {
 	}
 	p := &parser{left: maxDocuments}
 	for i := range files {
-		p.file(&files[i])
+		f := files[i]
+		f.Name = cmp.Or(f.Name, fmt.Sprintf("files[%d]", i))
+		p.file(&f)
 	}
 	return p.documents, p.all()
 }
