@@ -1,8 +1,10 @@
+//go:build linux
+
 package jq_test
 
 import (
 	"encoding/json"
-	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,7 +30,7 @@ func hostile() []string {
 		`("a" * 2000000) | [match("a"; "g")] | length`, `("a" * 2000000) | gsub("a"; "bb")`, `("a" * 100000) | gsub("";"x")`, `("ab" * 1000000) | [scan("(a)(b)")]`, `[range(1e6)] | map(tostring | test("x\(.)")) | length`, `("a" * 1000000) | indices("a" * 500000)`,
 		`[range(300000)] | . - [range(300000; 600000)]`, `[range(100000)] | contains([range(100000)])`, `[range(2000000)] | sort_by(-.)`, `[range(1e6) | {a: -., b: [.]}] | sort`, `[range(1000)] | [combinations(5)]`, `[range(20)] | [combinations(20)]`, `[range(1000000)] | [., [1]] | transpose`,
 		`[[range(1000000)]] + [range(1000) | []] | transpose`, `reduce range(60) as $i (99999999999999999999; . * .)`, `reduce range(1e9) as $i (99999999999999999999; . + .)`, `"9" * 2000000 | tonumber`, `"[" * 2000000 | fromjson`, `("[" * 9000 + "]" * 9000) | fromjson | tojson`, `("[{}" + ",{}" * 1000000 + "]") | fromjson | map(.)`,
-		`0 | strftime("%1024Y" * 100000)`, `"x" | strptime("%Y" * 1000000)`, `. as $x | [limit(1e8; repeat($x))]`, `[recurse(. + 1)]`, `recurse`, `def r: [r, r]; r`, `[range(1e8)] | length`, `last(range(1e10))`, `until(false; .)`, `[while(true; .)]`, `reduce repeat(1) as $x (0; . + 1)`, `first(empty | repeat(1))`,
+		`jn(1e15; 1e16)`, `0 | strftime("%1024Y" * 100000)`, `"x" | strptime("%Y" * 1000000)`, `. as $x | [limit(1e8; repeat($x))]`, `[recurse(. + 1)]`, `recurse`, `def r: [r, r]; r`, `[range(1e8)] | length`, `last(range(1e10))`, `until(false; .)`, `[while(true; .)]`, `reduce repeat(1) as $x (0; . + 1)`, `first(empty | repeat(1))`,
 		`[limit(5000000; range(1e9))] | .[] |= . + 1`, `reduce range(1000000) as $i ([]; . + [$i])`, `reduce range(1e6) as $i ({}; .[$i | tostring] = $i)`, `[range(1e6) | [range(100)]]`, `[range(3000000)] as $a | [$a[] | $a[] | $a[]]`, `[range(1e7)] | [.[] | tojson] | add`, `try ("x" * 1e9) catch ("y" * 1e9)`,
 		`def f: try f catch f; f`, `[.[]?, (label $out | repeat(1))]`, `[range(1e9) | select(false)]`, `range(1e9) | empty`, `input_line_number`, `[splits("a")]`, `limit(1e9; repeat("x" * 1000))`, `repeat("x" * 1000000)`, `to_entries`, `[range(500000) | {k: tostring, key: tostring}] | from_entries | to_entries | from_entries | keys`, `[range(1e6)|tostring] | @csv`, `[paths(..)]`, `env`, `("%" * 2000000) | @uri | @uri`,
 		`[range(1e6)] | tojson | @base64 | @base64 | @base64`, `[range(2e6)] | flatten(0) | reverse | add`, `("a" * 1000000) as $s | [range(1000)] | map($s | ascii_downcase)`, `[range(1e6)] | map({a: .}) | group_by(.a) | map(add)`, `[range(1e6) | [., .]] | unique_by(.[0]) | INDEX(.[0])`,
@@ -36,57 +38,27 @@ func hostile() []string {
 	}
 }
 
-// Whatever a program tries, it ends a second after its time at the latest, and takes no more than 256 MiB above its memory. Not parallel:
-// it measures the heap of the process.
+// Whatever a program tries, its process ends soon after its time at the latest, and takes little more than its memory.
 func TestHostilePrograms(t *testing.T) {
-	const memory, slack = 64 << 20, 256 << 20
+	const memory, slack = 64 << 20, 128 << 20
 	for _, query := range hostile() {
-		t.Run(query[:min(len(query), 60)], func(t *testing.T) {
-			runtime.GC()
-			var before runtime.MemStats
-			runtime.ReadMemStats(&before)
-			peak := watchHeap(t)
-			begin := time.Now()
-			p, err := jq.Compile(query)
-			if err == nil {
-				_, err = p.Run(t.Context(), json.RawMessage("null"), jq.Bounds{Time: 200 * time.Millisecond, Memory: memory, Bytes: 16 << 20})
-			}
-			took := time.Since(begin)
-			grown := int64(peak()) - int64(before.HeapAlloc)
-			if err != nil {
-				require.Contains(t, []agent.Code{agent.CodeInvalid, agent.CodeOverflow}, agent.CodeOf(err), "%v", err)
-				require.Less(t, len(err.Error()), 400)
-			}
-			require.Less(t, took, (1200*time.Millisecond)*slower, "%v", err)
-			require.Less(t, grown, int64(2*memory+slack), "bytes; %v", err)
-			if testing.Verbose() {
-				t.Logf("%6d ms %5d MiB %v", took.Milliseconds(), grown>>20, err)
-			}
-		})
-	}
-}
-
-// watchHeap samples the heap until the function that it returns is called, which returns the highest sample.
-func watchHeap(t *testing.T) func() uint64 {
-	t.Helper()
-	stop, peak := make(chan struct{}), make(chan uint64)
-	go func() {
-		var m runtime.MemStats
-		highest := uint64(0)
-		tick := time.NewTicker(5 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			runtime.ReadMemStats(&m)
-			highest = max(highest, m.HeapAlloc)
-			select {
-			case <-stop:
-				peak <- highest
-				return
-			case <-tick.C:
-			}
+		begin := time.Now()
+		p, err := jq.Compile(query)
+		if err == nil {
+			_, err = p.Run(t.Context(), json.RawMessage("null"), jq.Bounds{Time: 200 * time.Millisecond, Memory: memory, Bytes: 16 << 20})
 		}
-	}()
-	return func() uint64 { close(stop); return <-peak }
+		require.Less(t, time.Since(begin), 10*time.Second, query)
+		if err != nil {
+			require.Contains(t, []agent.Code{agent.CodeInvalid, agent.CodeOverflow}, agent.CodeOf(err), "%s: %v", query, err)
+			require.Less(t, len(err.Error()), 400)
+		}
+		var used syscall.Rusage
+		require.NoError(t, syscall.Getrusage(syscall.RUSAGE_CHILDREN, &used))
+		require.Less(t, used.Maxrss<<10, int64(memory+slack), "%s: %v", query, err)
+		if testing.Verbose() {
+			t.Logf("%6d ms %5d MiB %s %v", time.Since(begin).Milliseconds(), used.Maxrss>>10, query, err)
+		}
+	}
 }
 
 func FuzzProgram(f *testing.F) {
@@ -106,7 +78,7 @@ func FuzzProgram(f *testing.F) {
 		}
 		begin := time.Now()
 		out, err := p.Run(t.Context(), json.RawMessage(doc), jq.Bounds{Time: 50 * time.Millisecond, Memory: 32 << 20, Outputs: 1000, Bytes: 1 << 20})
-		require.Less(t, time.Since(begin), 10*time.Second*slower)
+		require.Less(t, time.Since(begin), 10*time.Second)
 		if err != nil {
 			require.Contains(t, []agent.Code{agent.CodeInvalid, agent.CodeOverflow}, agent.CodeOf(err), "%v", err)
 		}

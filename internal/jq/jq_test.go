@@ -32,37 +32,17 @@ func lines(out []json.RawMessage) string {
 	return strings.Join(all, "\n")
 }
 
-// Within the bounds a program answers as on gojq without guards.
+// Given its rows one by one or together, a program answers as on gojq alone.
 func TestAnswersAsGojq(t *testing.T) {
 	t.Parallel()
 	docs := []string{
 		`[{"a":1,"b":"x-1 y-22","c":[3,1,2],"d":{"e":null,"f":[{"g":1.50}]}},{"a":3,"b":"","c":[]},{"a":2,"b":"Äö x-3","c":[1,1],"d":{"e":"2024-02-29"}}]`,
-		`{"items":[{"id":1,"n":"b"},{"id":2,"n":"a"}],"total":12345678901234567890,"x":0.1}`, `null`, `"text, more"`, `[[1,2],[3,[4,[5]]]]`,
+		`{"items":[{"id":1,"n":"b"},{"id":2,"n":"a"}],"total":12345678901234567890,"x":0.1}`, `null`, `"text, more"`, `[[1,2],[3,[4,[5]]]]`, ` [] `,
 	}
 	for _, query := range []string{
-		`.`, `.[]`, `.[]?`, `.[] | .a?`, `.[] | select(.a? > 1)`, `map(.a?)`, `[.[] | .a?]`, `[.[]?]`, `.items?`, `.items[]?.id`, `..`, `[..]`, `first(.[]?)`,
-		`[.[]? | .a?, .b?]`, `map(select(type == "object") | {a, n: (.c | length)})`, `[.[]? | objects | .b |= . + "!"]`, `map_values(.)?`,
-		`(.[]? | objects | .a) |= . * 2`, `.[0]?.a = 5`, `try (.[0].z[2] = 1) catch "no"`, `.. |= (numbers // .)`, `(.. | numbers?) |= . + 1`,
-		`[.[]? | objects | .a] | add`, `sort_by(.a?)?`, `try sort_by(.b) catch .`, `try group_by(.c) catch .`, `try unique_by(.a) catch .`, `try (map(.a)|sort) catch .`,
-		`try (map(.c)|unique) catch .`, `min_by(.a?)?`, `max_by(.a?)?`, `[.[]? | objects | .c | min, max]`, `to_entries?`, `with_entries(.)?`,
-		`[.[]? | objects | .b | [match("(?<w>[a-z])-(\\d+)"; "g")]]`, `[.[]? | objects | .b | gsub("x"; "é")]`, `[.[]? | objects | .b | gsub(""; "-")]`,
-		`[.[]? | objects | .b | capture("(?<l>[a-z]+)-(?<n>\\d+)")?]`, `[.[]? | objects | .b | [scan("[a-z]-")]]`, `[.[]? | objects | .b | split("-")]`,
-		`[.[]? | objects | .b | sub("(?<x>[a-z])"; "<\(.x)>")]`, `[.[]? | objects | .b | test("X"; "i")]`, `[.[]? | objects | .b | [splits("[ -]")]]`,
-		`[.[]? | objects | .b | ascii_downcase, ascii_upcase, explode, length, utf8bytelength]`, `[.[]? | strings | @base64, (@base64 | @base64d)]`,
-		`@json, @text`, `@json "v=\(.)"`, `"\(1 + 2) and \("x" * 3)"`, `[.[]? | objects | [.a, .b] | @csv, @tsv, @sh, @html, @uri]`,
-		`tojson`, `tojson | fromjson`, `[.[]? | tostring]`, `[paths]`, `[leaf_paths?]`, `[path(..)]`, `[getpath(["a"], [0, "c"])?]`, `try setpath([0, "q"]; 1) catch .`, `[setpath((["a"], ["b"]); (1, 2))?]`, `[setpath(([0], [1]); (7, 8))?]`,
-		`try del(.[0]) catch .`, `del(..|.a?)`, `try del(.[0,2]) catch .`, `try delpaths([[0],[1]]) catch .`, `try pick(.[1].a) catch .`, `flatten?`, `flatten(1)?`, `try transpose catch .`,
-		`(1,2) + (10,20)`, `(1,2) - (10,20)`, `(1,2) * (10,20)`, `[1,2,1] - [1]`, `{"a":{"b":1}} * {"a":{"c":2}}`, `"x" * 0, "ab" * 2`, `"a,b" / ","`, `5 % 3, 7 / 2, -(1)`,
-		`(1,2) < (1,3), [1] == [1], {"a":1} != {"a":1}, "a" <= "b", null >= false, [2] > [1,5]`, `1 as $x | [$x, $x + 1]`, `. as [$a, {b: $c}] ?// $a | $a`,
-		`reduce range(5) as $i (0; . + $i)`, `[foreach range(5) as $i (0; . + $i; [$i, .])]`, `[limit(3; repeat(1))]`, `[range(0; 10; 3)]`, `until(true; .)`, `[while(false; .)]`,
-		`label $f | 1, break $f, 2`, `try error("x") catch .`, `try error({"a":1}) catch .a`, `.a? // "none"`, `if . then 1 elif false then 2 else 3 end`, `[recurse(if type == "array" then .[] else empty end)]`,
-		`def f(x): x * 2; def g($y): $y + 1; [f(3), g(4)]`, `def sort: "mine"; sort`, `def map(f): "mine"; map(1)`, `def f: def g: 3; g; f`, `[.[]?] | length`, `try join(",") catch .`, `[1,null,"a",true] | join("-")`,
-		`[3,1,2] | index(1), rindex(2), indices(1), contains([1]), inside([1,2,3,4])`, `"abcabc" | index("c"), indices("bc"), ltrimstr("a"), startswith("ab")`, `[1,2,3] | .[1:], .[:-1], .[-1], .[[2]]`,
-		`[1,[2]] | tostream`, `fromstream([1,[2]] | tostream)`, `[1,2] | combinations(2)`, `[[1,2],[3,4]] | [combinations]`, `walk(if type == "number" then . + 1 else . end)`, `[1,2] | IN(1,2), any, all`, `INDEX(.[]?; .a?)`,
-		`"2024-03-01T10:00:00Z" | fromdate, (fromdate | todate), strptime("%Y-%m-%dT%H:%M:%SZ")`, `0 | strftime("%A, %B %d, %Y"), gmtime, (gmtime | mktime)`, `"12" | tonumber`, `["a","b"] | implode? // "no"`, `[65,66] | implode`,
-		`.a += 1`, `.a? -= 1`, `.x *= 2`, `.x //= 3`, `.x /= 2`, `.x %= 2`, `[.[]? | numbers] | map(. += 1)`, `.["items"]?`, `."items"?`, `.["it" + "ems"]?`, `.[("items", "x")]?`, `{a: 1, "b": 2, ("c" + "d"): 3, @base64 "x": 4, "e\(1)": 5}`, `{(.[]? | strings): 1}`,
-		`$__prog_args`, `ltrimstr(1)`, `abs?`, `[1,2] | bsearch(2), bsearch(3)`, `[splits("a")]?`, `input_line_number`, `getpath(["a","b"])?`, `isvalid(.a)?`, `have_literal_numbers?`, `tojson | test("a(b")`, `error`, `.[] as $x | $x`, `halt_error?`,
-		`[.[]? | .a? // empty] | sort | reverse`, `nth(1)?`, `[nth(1; .[]?)]`, `[skip(1; .[]?)]`, `isempty(.[]?)`, `add(.[]?.a?)?`, `infinite, -infinite, nan | tostring`, `[.[]?] | first, last`, `last(.[]?)`, `getpath([])`, `to_entries? | from_entries`, `ascii?`, `limit(0; 1)`, `trim?, ltrim?`, `toboolean?`, `@text "a\(1)b"`, `1e1000, 100000000000000000000 + 1`,
+		`.`, `.[]`, `.[]?`, `.[] | .a?`, `.[] | select(.a? > 1)`, `map(.a?)`, `map(.a?, 1)`, `[.[] | .a?]`, `[.[]]`, `[.[]?]`, `[.[] | .a?] | length`, `first(.[] | .a?)`,
+		`def f: .a?; .[] | f`, `def f: .a?; [.[] | f]`, `def map(f): "mine"; map(1)`, `.[] as $x | $x`, `.[] | empty`, `map(empty)`, `.[] | label $f | 1, break $f, 2`,
+		`.[] | (.b? // "") | tostring | [match("(?<w>[a-z])-(\\d+)"; "g")]`, `try sort_by(.b) catch .`, `tojson | fromjson`, `env, $ENV`, `.[] |= 1`,
 	} {
 		for _, doc := range docs {
 			want, wantErr := runGojq(t, query, doc)
@@ -78,7 +58,7 @@ func TestAnswersAsGojq(t *testing.T) {
 	}
 }
 
-// runGojq runs a program on gojq without guards.
+// runGojq runs a program on gojq.
 func runGojq(t *testing.T, query, doc string) (string, error) {
 	t.Helper()
 	q, err := gojq.Parse(query)
@@ -123,25 +103,15 @@ func TestCompileBad(t *testing.T) {
 		".a |\n  | .b":                         `line 2, column 3: unexpected token "|"`,
 		".a[":                                  "line 1, column 4: unexpected EOF",
 		`"abc`:                                 "unterminated string literal",
-		"env":                                  "function env/0 is not available",
-		"$ENV.PATH":                            "$ENV is not available",
-		"$__loc__":                             "$__loc__ is not available",
-		"input":                                "function input/0 is not available",
-		"[inputs]":                             "function inputs/0 is not available",
-		"debug":                                "function debug/0 is not available",
-		"stderr":                               "function stderr/0 is not available",
-		"input_filename":                       "function input_filename/0 is not available",
-		"halt":                                 "function halt/0 is not available",
-		`"x" | halt_error`:                     "function halt_error/0 is not available",
-		"builtins":                             "function builtins/0 is not available",
-		"jn(1e15; 1e16)":                       "function jn/2 is not available",
-		`import "a" as a; .`:                   "modules are not available",
-		`include "a"; .`:                       "modules are not available",
-		`"m" | modulemeta`:                     "function modulemeta/0 is not available",
-		`_multiply("x"; 1e9)`:                  "a name that begins with _ is not available: _multiply",
-		`_s_add`:                               "a name that begins with _ is not available",
-		`def _g_index(x): x; 1`:                "a name that begins with _ is not available",
-		"nosuch(1; 2)":                         "function nosuch/2 is not available",
+		"$__loc__":                             "variable not defined: $__loc__",
+		"input":                                "input(s)/0 is not allowed",
+		"[inputs]":                             "input(s)/0 is not allowed",
+		"debug":                                "function not defined: debug/0",
+		"stderr":                               "function not defined: stderr/0",
+		"input_filename":                       "function not defined: input_filename/0",
+		`import "a" as a; .`:                   "cannot load module: \"a\"",
+		`include "a"; .`:                       "cannot load module: \"a\"",
+		"nosuch(1; 2)":                         "function not defined: nosuch/2",
 		"$x":                                   "variable not defined: $x",
 		"break $x":                             "label not defined: $x",
 		strings.Repeat(" ", jq.MaxQuery) + ".": "has 10001 bytes, at most 10000",
@@ -160,21 +130,17 @@ func TestRunBad(t *testing.T) {
 		`map(.a | error)`:           "query: row 0: failed: ",
 		`[.[] | error({"why":.a})]`: `query: row 0: failed: {"why":1}`,
 		`.a.b`:                      "query: failed: expected an object but got: array",
-		`.[0].a | test("(")`:        "cannot be matched",
+		`.[0].a | test("(")`:        "cannot be applied to: number",
 		`.[1].a | test("(")`:        "invalid regular expression",
-		`.[1].a | test("a"; "q")`:   `unsupported flag of a regular expression: "q"`,
-		`.[1].a | test("a" * 2001)`: "a regular expression has 2001 bytes, at most 2000",
+		`.[1].a | test("a"; "q")`:   `unsupported regular expression flag: "q"`,
 		`error(null)`:               "query: failed",
-
-		// A value that holds itself: small in memory, endless as text.
-		`reduce range(50) as $i (1; [.,.]) | error`: "failed with an error that is no text",
 	} {
 		_, err := run(t, query, `[{"a":1},{"a":"x"}]`, jq.Bounds{})
 		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), "%s: %v", query, err)
 		require.ErrorContains(t, err, message, query)
 	}
 	_, err := run(t, `.[]`, `7`, jq.Bounds{})
-	require.EqualError(t, err, "query: cannot iterate over a value of type number")
+	require.EqualError(t, err, "query: failed: cannot iterate over: number (7)")
 }
 
 func TestBounds(t *testing.T) {
@@ -186,23 +152,12 @@ func TestBounds(t *testing.T) {
 	require.Equal(t, "0\n1\n2", out)
 	_, err = run(t, `range(3)`, `null`, jq.Bounds{Bytes: 2})
 	require.Equal(t, agent.CodeOverflow, agent.CodeOf(err))
-	_, err = run(t, `length`, "["+strings.Repeat("1,", 100_000)+"1]", jq.Bounds{Memory: 1 << 20})
+	_, err = run(t, `length`, "["+strings.Repeat("1,", 2_000_000)+"1]", jq.Bounds{Memory: 8 << 20})
 	require.Equal(t, agent.CodeOverflow, agent.CodeOf(err))
 	require.ErrorContains(t, err, "begin the program with .[] |")
-	out, err = run(t, `.[] | select(. > 1)`, "["+strings.Repeat("1,", 100_000)+"2]", jq.Bounds{Memory: 1 << 20})
+	out, err = run(t, `.[] | select(. > 1)`, "["+strings.Repeat("1,", 2_000_000)+"2]", jq.Bounds{Memory: 8 << 20})
 	require.NoError(t, err)
 	require.Equal(t, "2", out)
-}
-
-// Two names that are not UTF-8 would be written as the same one.
-func TestNamesAreText(t *testing.T) {
-	t.Parallel()
-	_, err := run(t, `{("/w==" | @base64d): 1, ("/g==" | @base64d): 2}`, `null`, jq.Bounds{})
-	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
-	require.EqualError(t, err, "query: makes an object with a name that is not UTF-8")
-	out, err := run(t, `"/w==" | @base64d`, `null`, jq.Bounds{})
-	require.NoError(t, err)
-	require.Equal(t, `"\ufffd"`, out)
 }
 
 func TestTimeIsRounded(t *testing.T) {

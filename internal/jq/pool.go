@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -12,37 +11,30 @@ import (
 
 // The bounds of all programs of a process together.
 const (
-	timeSlice  = 10 * time.Millisecond // how long a program runs while others wait
-	maxBegun   = 8                     // programs that have begun and not ended, one of each tenant
-	maxWaiting = 32                    // programs of one tenant that wait to begin
-	maxWait    = 30 * time.Second      // how long a program waits to begin
+	maxRunning = 8                // programs at a time, one of each tenant
+	maxWaiting = 32               // programs of one tenant that wait to run
+	maxWait    = 30 * time.Second // how long a program waits to run
 )
 
-// processor is the pool of all programs of the process.
+// programs is the pool of all programs of this process.
 //
-//nolint:gochecknoglobals // one per process is the purpose: the meter reads the heap of the process
-var processor = newPool()
+//nolint:gochecknoglobals // the bounds are those of the process
+var programs = newPool()
 
-// pool lets one program run at a time. Tenants take turns: each has one program that has begun, and a program that has run for a slice
-// while another waits is paused until the others have had theirs.
+// pool says which program may run next: one of the tenant that has waited longest since its last one.
 type pool struct {
-	contended atomic.Bool   // a program that has begun waits to run
-	idleHeap  atomic.Uint64 // bytes of the heap when the first of the programs began
-
 	mu      sync.Mutex
-	running *poolPlace
-	begun   int
-	ready   []*poolPlace // begun and paused, in the order in which they go on
-	waiting []*poolPlace // not begun, in the order in which they came
+	running int
+	waiting []*poolPlace // in the order in which they came
 	tenants map[string]*tenantShare
 	round   int64 // counts the programs that have begun
 }
 
 // tenantShare counts the programs of a tenant in a pool.
 type tenantShare struct {
-	begun   bool
-	waiting int
-	round   int64 // when its last program began
+	isRunning bool
+	waiting   int
+	round     int64 // when its last program began
 }
 
 // poolPlace is the place of one program in a pool.
@@ -50,9 +42,6 @@ type poolPlace struct {
 	pool   *pool
 	tenant string
 	turn   chan struct{} // receives when the program may run
-	since  time.Time     // when it was last allowed to run
-	slice  time.Duration
-	ended  bool // the context ended while the program was paused
 }
 
 func newPool() *pool { return &pool{tenants: map[string]*tenantShare{}} }
@@ -60,7 +49,7 @@ func newPool() *pool { return &pool{tenants: map[string]*tenantShare{}} }
 // enter waits until a program of a tenant may run. The caller calls release afterwards. The error is [agent.CodeRateLimited] when the
 // tenant has too many programs or has to wait too long.
 func (p *pool) enter(ctx context.Context, tenant string) (*poolPlace, error) {
-	s := &poolPlace{pool: p, tenant: tenant, turn: make(chan struct{}, 1), slice: timeSlice}
+	s := &poolPlace{pool: p, tenant: tenant, turn: make(chan struct{}, 1)}
 	if err := p.queue(s); err != nil {
 		return nil, err
 	}
@@ -68,7 +57,6 @@ func (p *pool) enter(ctx context.Context, tenant string) (*poolPlace, error) {
 	defer timer.Stop()
 	select {
 	case <-s.turn:
-		s.since = time.Now()
 		return s, nil
 	case <-ctx.Done():
 		s.release()
@@ -87,9 +75,6 @@ func (p *pool) queue(s *poolPlace) error {
 		share = &tenantShare{round: p.round}
 		p.tenants[s.tenant] = share
 	}
-	if p.begun == 0 {
-		p.idleHeap.Store(heapBytes(newHeapSample()))
-	}
 	if share.waiting == maxWaiting {
 		return agent.FieldErrorf(agent.CodeRateLimited, field, "%d jq programs of the tenant wait already, at most %d; try again later", share.waiting, maxWaiting)
 	}
@@ -99,42 +84,37 @@ func (p *pool) queue(s *poolPlace) error {
 	return nil
 }
 
-// assign begins waiting programs while there is room, and lets one run if none does. The caller holds the lock.
+// assign lets waiting programs run while there is room. The caller holds the lock.
 func (p *pool) assign() {
-	for p.begun < maxBegun {
-		i := p.nextToBegin()
+	for p.running < maxRunning {
+		i := p.nextToRun()
 		if i < 0 {
-			break
+			return
 		}
 		s := p.waiting[i]
 		p.waiting = slices.Delete(p.waiting, i, i+1)
 		p.round++
 		share := p.tenants[s.tenant]
-		share.begun, share.round = true, p.round
+		share.isRunning, share.round = true, p.round
 		share.waiting--
-		p.begun++
-		p.ready = append(p.ready, s)
+		p.running++
+		s.turn <- struct{}{}
 	}
-	if p.running == nil && len(p.ready) > 0 {
-		p.running, p.ready = p.ready[0], p.ready[1:]
-		p.running.turn <- struct{}{}
-	}
-	p.contended.Store(len(p.ready) > 0)
 }
 
-// nextToBegin returns the index of the waiting program whose tenant has waited longest, -1 if none may begin.
-func (p *pool) nextToBegin() int {
+// nextToRun returns the index of the waiting program whose tenant has waited longest, -1 if none may run.
+func (p *pool) nextToRun() int {
 	best := -1
 	for i, s := range p.waiting {
 		share := p.tenants[s.tenant]
-		if !share.begun && (best < 0 || share.round < p.tenants[p.waiting[best].tenant].round) {
+		if !share.isRunning && (best < 0 || share.round < p.tenants[p.waiting[best].tenant].round) {
 			best = i
 		}
 	}
 	return best
 }
 
-// release takes the program out of the pool, whether it ran, was paused or had not begun.
+// release takes the program out of the pool, whether it ran or not.
 func (s *poolPlace) release() {
 	p := s.pool
 	p.mu.Lock()
@@ -144,36 +124,11 @@ func (s *poolPlace) release() {
 		p.waiting = slices.Delete(p.waiting, i, i+1)
 		share.waiting--
 	} else {
-		p.ready = slices.DeleteFunc(p.ready, func(other *poolPlace) bool { return other == s })
-		if p.running == s {
-			p.running = nil
-		}
-		share.begun = false
-		p.begun--
+		share.isRunning = false
+		p.running--
 	}
-	if !share.begun && share.waiting == 0 {
+	if !share.isRunning && share.waiting == 0 {
 		delete(p.tenants, s.tenant)
 	}
 	p.assign()
-}
-
-// isSliceOver reports whether the program has had its time slice and another one waits.
-func (s *poolPlace) isSliceOver() bool {
-	return !s.ended && s.pool.contended.Load() && time.Since(s.since) >= s.slice
-}
-
-// pause lets the others run and returns when it is this program's turn again, or when the context ends.
-func (s *poolPlace) pause(ctx context.Context) {
-	p := s.pool
-	p.mu.Lock()
-	p.running = nil
-	p.ready = append(p.ready, s)
-	p.assign()
-	p.mu.Unlock()
-	select {
-	case <-s.turn:
-	case <-ctx.Done():
-		s.ended = true
-	}
-	s.since = time.Now()
 }

@@ -2,7 +2,6 @@ package jq
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/itchyny/gojq"
@@ -17,15 +16,16 @@ const field = "query"
 // MaxQuery bounds a program, in bytes.
 const MaxQuery = 10_000
 
-// Program is a compiled program. It is safe for concurrent use.
+// maxQuoted bounds what an error quotes, in bytes.
+const maxQuoted = 200
+
+// Program is a program that compiles. It is safe for concurrent use.
 type Program struct {
-	query   *gojq.Query
-	library *library
-	byRow   bool // the query runs on each value of the input
-	collect bool // with byRow: all outputs together are one array
+	text string
+	rows rowForm
 }
 
-// Compile returns a program with guards in it. The error is [agent.CodeInvalid] about query, with the place of the mistake.
+// Compile checks a program. The error is [agent.CodeInvalid] about query, with the place of the mistake.
 func Compile(query string) (*Program, error) {
 	if strings.TrimSpace(query) == "" {
 		return nil, invalid("is empty")
@@ -37,24 +37,11 @@ func Compile(query string) (*Program, error) {
 	if err != nil {
 		return nil, parseError(query, err)
 	}
-	library, err := loadLibrary()
-	if err != nil {
-		return nil, agent.Errorf(agent.CodeInternal, "compile jq program", "%w", err)
-	}
-	p := &Program{library: library}
-	p.query = p.findRowQuery(q)
-	r := &rewriter{library: library}
-	r.query(p.query, nil)
-	if r.err != nil {
-		return nil, r.err
-	}
-	if p.byRow {
-		p.query = pipe(call("_x_rows"), group(p.query))
-	}
-	if _, err := p.compile(&meter{}, &feeder{}); err != nil {
+	if _, err := gojq.Compile(q); err != nil {
 		return nil, invalid("%s", clip.Bytes(err.Error(), maxQuoted))
 	}
-	return p, nil
+	_, form := findRowQuery(q)
+	return &Program{text: query, rows: form}, nil
 }
 
 // parseError returns the error of a program that cannot be parsed, with its line and column.
@@ -69,34 +56,39 @@ func parseError(query string, err error) error {
 	return invalid("line %d, column %d: %s", line, column, clip.Bytes(err.Error(), maxQuoted))
 }
 
-// findRowQuery returns f of the programs .[] | f, map(f) and [.[] | f], which can be given the values of an array one by one. It returns
-// any other program as it is.
-func (p *Program) findRowQuery(q *gojq.Query) *gojq.Query {
-	if rest, ok := afterIter(q); ok {
-		p.byRow = true
-		return rest
+// rowForm says whether a program can be given the values of an array one by one.
+type rowForm byte
+
+const (
+	rowsTogether rowForm = iota // it cannot
+	rowsEach                    // .[] | f
+	rowsMapped                  // map(f) and [.[] | f]: all outputs together are one array
+)
+
+// findRowQuery returns f of the programs .[] | f, map(f) and [.[] | f]. It returns any other program as it is.
+func findRowQuery(q *gojq.Query) (*gojq.Query, rowForm) {
+	if rest, ok := afterIteration(q); ok {
+		return rest, rowsEach
 	}
 	if q.Term == nil || len(q.Term.SuffixList) > 0 {
-		return q
+		return q, rowsTogether
 	}
 	switch t := q.Term; {
 	case t.Type == gojq.TermTypeFunc && t.Func.Name == "map" && len(t.Func.Args) == 1 && len(q.FuncDefs) == 0:
-		p.byRow, p.collect = true, true
-		return t.Func.Args[0]
+		return t.Func.Args[0], rowsMapped
 	case t.Type == gojq.TermTypeArray && t.Array.Query != nil:
-		if rest, ok := afterIter(t.Array.Query); ok {
-			p.byRow, p.collect = true, true
+		if rest, ok := afterIteration(t.Array.Query); ok {
 			rest.FuncDefs = append(q.FuncDefs, rest.FuncDefs...)
-			return rest
+			return rest, rowsMapped
 		}
 	}
-	return q
+	return q, rowsTogether
 }
 
-// afterIter returns f of .[] | f, and false for any other query.
-func afterIter(q *gojq.Query) (*gojq.Query, bool) {
+// afterIteration returns f of .[] | f, and false for any other query.
+func afterIteration(q *gojq.Query) (*gojq.Query, bool) {
 	if q.Term != nil && isIteration(q.Term) && len(q.FuncDefs) == 0 {
-		return identity(), true
+		return &gojq.Query{Term: &gojq.Term{Type: gojq.TermTypeIdentity}}, true
 	}
 	if q.Op != gojq.OpPipe || len(q.Patterns) > 0 || q.Left.Term == nil || len(q.Left.FuncDefs) > 0 || !isIteration(q.Left.Term) {
 		return nil, false
@@ -111,40 +103,8 @@ func isIteration(t *gojq.Term) bool {
 	return t.Type == gojq.TermTypeIdentity && len(t.SuffixList) == 1 && t.SuffixList[0].Iter
 }
 
-// compile returns the program for one run: its functions use the run's meter.
-func (p *Program) compile(m *meter, rows *feeder) (*gojq.Code, error) {
-	options := []gojq.CompilerOption{
-		gojq.WithModuleLoader(p.library),
-		gojq.WithIterFunction("_x_rows", 0, 0, func(any, []any) gojq.Iter { return rows }),
-		gojq.WithFunction("_g_index", 1, 1, index),
-		gojq.WithFunction("_x_sort", 1, 1, m.sort),
-		gojq.WithFunction("_x_unique", 1, 1, m.unique),
-		gojq.WithFunction("_x_group", 1, 1, m.group),
-		gojq.WithFunction("_x_match", 3, 3, m.match),
-	}
-	for _, g := range guards() {
-		options = append(options, gojq.WithFunction(g.name, g.arity, g.arity, func(v any, args []any) any {
-			if err := g.check(v, args); err != nil {
-				return err
-			}
-			return v
-		}))
-	}
-	code, err := gojq.Compile(p.query, options...)
-	if err != nil {
-		return nil, fmt.Errorf("compile: %w", err)
-	}
-	return code, nil
-}
-
-// maxQuoted bounds what an error quotes, in bytes.
-const maxQuoted = 200
-
 func invalid(format string, args ...any) *agent.Error { return agent.Invalid(field, format, args...) }
 
-func gojqType(v any) string {
-	if v == nil {
-		return "null"
-	}
-	return "a value of type " + gojq.TypeOf(v)
+func tooMuch(format string, args ...any) *agent.Error {
+	return agent.FieldErrorf(agent.CodeOverflow, field, format, args...)
 }

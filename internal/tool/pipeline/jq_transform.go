@@ -16,7 +16,7 @@ import (
 const (
 	jqTime    = 5 * time.Second // and for each row
 	jqRowTime = 25 * time.Microsecond
-	jqMemory  = 256 << 20 // bytes: the decoded input, and again what the program makes of it
+	jqMemory  = 512 << 20 // bytes: the decoded input, and what the program makes of it
 )
 
 // jqTransform runs a jq program: {"step":"jq_transform","query":".items[] | select(.price < 100)"}. As the step behind an http_request or

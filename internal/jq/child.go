@@ -1,0 +1,148 @@
+package jq
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// maxIdle is how long a child waits for the next program.
+const maxIdle = time.Minute
+
+// children are the idle children of this process.
+//
+//nolint:gochecknoglobals // they serve every program of the process
+var children idleChildren
+
+// idleChildren keeps children between two programs.
+type idleChildren struct {
+	mu   sync.Mutex
+	idle []*child // the one that was used last comes last
+}
+
+// child is a process that runs programs, and this side of its pipes.
+type child struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	expiry *time.Timer
+}
+
+// take returns an idle child, or starts one.
+func (i *idleChildren) take() (*child, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for n := len(i.idle); n > 0; n = len(i.idle) {
+		c := i.idle[n-1]
+		i.idle = i.idle[:n-1]
+		if c.expiry.Stop() {
+			return c, nil
+		}
+	}
+	return startChild()
+}
+
+// put makes a child an idle one.
+func (i *idleChildren) put(c *child) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	c.expiry = time.AfterFunc(maxIdle, c.stop)
+	i.idle = append(i.idle, c)
+}
+
+func startChild() (*child, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, agent.Errorf(agent.CodeInternal, "start jq process", "%w", err)
+	}
+	if runtime.GOOS == "linux" {
+		path = "/proc/self/exe" // it is there after an update has replaced the file
+	}
+	c := &child{cmd: exec.Command(path)} //nolint:gosec,noctx // it is this program, and outlives the call
+	// Garbage is collected seldom: the bound of memory makes it more often where that is needed.
+	zone := os.Getenv("TZ") //nolint:forbidigo // it is no configuration: package time reads it as well
+	c.cmd.Env = []string{childVariable + "=1", "GOMAXPROCS=2", "GOGC=400", "GOTRACEBACK=none", "TZ=" + zone}
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
+		return nil, agent.Errorf(agent.CodeUnavailable, "start jq process", "%w", err)
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, agent.Errorf(agent.CodeUnavailable, "start jq process", "%w", err)
+	}
+	c.out = bufio.NewReaderSize(out, 1<<16)
+	if err := c.cmd.Start(); err != nil {
+		return nil, agent.Errorf(agent.CodeUnavailable, "start jq process", "%w", err)
+	}
+	return c, nil
+}
+
+// stop ends the process.
+func (c *child) stop() {
+	_ = c.cmd.Process.Kill() // it may have ended
+	_ = c.cmd.Wait()         // how it ended does not matter
+}
+
+// run runs one program. Afterwards the child is idle, or has ended.
+func (c *child) run(ctx context.Context, r *request, send func(io.Writer) error) ([]json.RawMessage, error) {
+	forget := context.AfterFunc(ctx, func() { _ = c.cmd.Process.Kill() })
+	sent := make(chan error, 1)
+	go func() { sent <- c.send(r, send) }()
+	outputs, failure := c.receive()
+	if isWell := failure == nil || !failure.Ends; isWell && <-sent == nil && forget() {
+		children.put(c)
+	} else {
+		c.stop()
+	}
+	switch {
+	case failure == nil:
+		return outputs, nil
+	case ctx.Err() != nil:
+		return nil, agent.Interrupted(ctx, "run jq program")
+	default:
+		return nil, agent.FieldErrorf(failure.Code, field, "%s", failure.Message)
+	}
+}
+
+func (c *child) send(r *request, send func(io.Writer) error) error {
+	head, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(c.in, 1<<16)
+	_, _ = w.Write(append(head, '\n')) // the writer keeps its error
+	if err := send(w); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+// receive reads the answer of the child.
+func (c *child) receive() ([]json.RawMessage, *fault) {
+	outputs := []json.RawMessage{}
+	for {
+		line, err := c.out.ReadBytes('\n')
+		if err != nil { // the runtime of Go or the operating system has ended it
+			return nil, &fault{Code: agent.CodeOverflow, Message: "takes more memory than there is, or nests values too deep", Ends: true}
+		}
+		switch kind, text := line[0], line[1:len(line)-1]; kind {
+		case lineOutput:
+			outputs = append(outputs, text)
+		case lineEnd:
+			return outputs, nil
+		default:
+			f := &fault{}
+			if err := json.Unmarshal(text, f); err != nil {
+				f = &fault{Code: agent.CodeInternal, Message: "cannot read the answer of its process", Ends: true}
+			}
+			return nil, f
+		}
+	}
+}
