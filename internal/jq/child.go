@@ -95,7 +95,7 @@ func (c *child) run(ctx context.Context, r *request, send func(io.Writer) error)
 	forget := context.AfterFunc(ctx, func() { _ = c.cmd.Process.Kill() })
 	sent := make(chan error, 1)
 	go func() { sent <- c.send(r, send) }()
-	outputs, failure := c.receive()
+	outputs, failure := c.receive(r)
 	if isWell := failure == nil || !failure.Ends; isWell && <-sent == nil && forget() {
 		children.put(c)
 	} else {
@@ -124,13 +124,13 @@ func (c *child) send(r *request, send func(io.Writer) error) error {
 	return w.Flush()
 }
 
-// receive reads the answer of the child.
-func (c *child) receive() ([]json.RawMessage, *fault) {
+// receive reads the answer of the child to a request.
+func (c *child) receive(r *request) ([]json.RawMessage, *fault) {
 	outputs := []json.RawMessage{}
 	for {
 		line, err := c.out.ReadBytes('\n')
 		if err != nil { // the runtime of Go or the operating system has ended it
-			return nil, &fault{Code: agent.CodeOverflow, Message: "takes more memory than there is, or nests values too deep", Ends: true}
+			return nil, &fault{Code: agent.CodeOverflow, Message: r.memoryExceeded().Err.Error(), Ends: true}
 		}
 		switch kind, text := line[0], line[1:len(line)-1]; kind {
 		case lineOutput:

@@ -152,10 +152,10 @@ func TestBounds(t *testing.T) {
 	require.Equal(t, "0\n1\n2", out)
 	_, err = run(t, `range(3)`, `null`, jq.Bounds{Bytes: 2})
 	require.Equal(t, agent.CodeOverflow, agent.CodeOf(err))
-	_, err = run(t, `length`, "["+strings.Repeat("1,", 2_000_000)+"1]", jq.Bounds{Memory: 8 << 20})
+	_, err = run(t, `length`, "["+strings.Repeat("1,", 700_000)+"1]", jq.Bounds{Memory: 8 << 20})
 	require.Equal(t, agent.CodeOverflow, agent.CodeOf(err))
 	require.ErrorContains(t, err, "begin the program with .[] |")
-	out, err = run(t, `.[] | select(. > 1)`, "["+strings.Repeat("1,", 2_000_000)+"2]", jq.Bounds{Memory: 8 << 20})
+	out, err = run(t, `.[] | select(. > 1)`, "["+strings.Repeat("1,", 700_000)+"2]", jq.Bounds{Memory: 8 << 20})
 	require.NoError(t, err)
 	require.Equal(t, "2", out)
 }

@@ -52,6 +52,11 @@ type request struct {
 	Bytes   int64
 }
 
+// memoryExceeded returns the error of a program that takes too much memory, which a recursion that is too deep does as well.
+func (r *request) memoryExceeded() *agent.Error {
+	return tooMuch("takes more than %d MiB of memory; begin the program with .[] | to have the rows one by one, or filter them first", r.Memory>>20)
+}
+
 // fault is an error as it passes between the processes.
 type fault struct {
 	Code    agent.Code
@@ -143,9 +148,9 @@ func (s *server) watch(r *request) (stop func()) {
 			}
 			switch {
 			case processorTime()-begun > r.Time:
-				s.end(done, "takes longer than %s; filter the rows first, or do less with each", roundTime(r.Time))
+				s.end(done, tooMuch("takes longer than %s; filter the rows first, or do less with each", roundTime(r.Time)))
 			case footprint()-s.base > r.Memory+spareMemory:
-				s.end(done, "takes more than %d MiB of memory; begin the program with .[] | to have the rows one by one, or filter them first", r.Memory>>20)
+				s.end(done, r.memoryExceeded())
 			}
 		}
 	}()
@@ -157,7 +162,7 @@ func (s *server) watch(r *request) (stop func()) {
 }
 
 // end reports why the program was stopped and ends the process, unless the program is done.
-func (s *server) end(done <-chan struct{}, format string, args ...any) {
+func (s *server) end(done <-chan struct{}, why *agent.Error) {
 	s.mu.Lock()
 	select {
 	case <-done:
@@ -165,7 +170,7 @@ func (s *server) end(done <-chan struct{}, format string, args ...any) {
 		return
 	default:
 	}
-	text, _ := json.Marshal(fault{Code: agent.CodeOverflow, Message: tooMuch(format, args...).Err.Error(), Ends: true})
+	text, _ := json.Marshal(fault{Code: why.Code, Message: why.Err.Error(), Ends: true})
 	s.write(lineFault, text)
 	_ = s.out.Flush()
 	os.Exit(1) //nolint:forbidigo // nothing else ends an instruction that runs
