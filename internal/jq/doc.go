@@ -5,7 +5,7 @@
 // empty environment (child.go). The child ends itself when the program takes more processor time or memory than it may; whatever happens
 // to it, the worker goes on. A child that is well runs the next program, and ends after a minute without one.
 //
-// At most eight programs run at a time, one of each tenant (pool.go). A program of the form .[] | f, map(f) or [.[] | f] gets its rows one
+// At most four programs run at a time, of different tenants (pool.go). A program of the form .[] | f, map(f) or [.[] | f] gets its rows one
 // by one, so that the table need not fit into its memory.
 //
 // Programs have no environment, no modules and no further input. Numbers that a program only passes on keep every digit.

@@ -11,7 +11,7 @@ import (
 
 // The bounds of all programs of a process together.
 const (
-	maxRunning = 8                // programs at a time, one of each tenant
+	maxRunning = 4                // programs at a time, one of each tenant: each may take half a gigabyte
 	maxWaiting = 32               // programs of one tenant that wait to run
 	maxWait    = 30 * time.Second // how long a program waits to run
 )
