@@ -2,7 +2,7 @@
 
 package jq
 
-func mappedData() int64 { return 0 }
+func mappedBytes() int64 { return 0 }
 
-// limitData does nothing: the watch ends a process that takes too much.
-func limitData(_, _ int64) {}
+// limitMapping does nothing: the watch ends a process that takes too much.
+func limitMapping(_, _ int64) {}

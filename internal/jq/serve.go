@@ -72,7 +72,7 @@ func init() {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM) // a worker that drains needs its children
 	debug.SetMaxStack(maxStack)
 	s := &server{
-		in: bufio.NewReaderSize(os.Stdin, 1<<16), out: bufio.NewWriterSize(os.Stdout, 1<<16), base: footprint(), baseData: mappedData(),
+		in: bufio.NewReaderSize(os.Stdin, 1<<16), out: bufio.NewWriterSize(os.Stdout, 1<<16), base: footprint(), baseMapping: mappedBytes(),
 	}
 	for s.serve() == nil {
 		debug.FreeOSMemory() // so that the next program begins with nothing
@@ -82,11 +82,11 @@ func init() {
 
 // server runs the programs that a parent sends.
 type server struct {
-	in       *bufio.Reader
-	base     int64      // bytes of memory that the process has without a program
-	baseData int64      // as the kernel counts them
-	mu       sync.Mutex // held while a line is written, and for good once the process is to end
-	out      *bufio.Writer
+	in          *bufio.Reader
+	base        int64      // bytes of memory that the process has without a program
+	baseMapping int64      // bytes of addresses, likewise
+	mu          sync.Mutex // held while a line is written, and for good once the process is to end
+	out         *bufio.Writer
 }
 
 // serve runs one program. The error is that of the parent's end.
@@ -135,7 +135,7 @@ func (s *server) writeFault(f fault) {
 // watch ends the process when the program uses more than the request allows, until stop is called.
 func (s *server) watch(r *request) (stop func()) {
 	debug.SetMemoryLimit(s.base + r.Memory)
-	limitData(s.baseData, r.Memory)
+	limitMapping(s.baseMapping, r.Memory)
 	begun, done := processorTime(), make(chan struct{})
 	go func() {
 		tick := time.NewTicker(watchEvery)
