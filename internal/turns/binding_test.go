@@ -75,12 +75,15 @@ func TestBeginKeepsWhatItRecorded(t *testing.T) {
 	old := h.catalog.agents["analyst"]
 	changed := old
 	changed.System, changed.Limits = "You are another.", agent.Limits{ModelCalls: 1}
-	for name, change := range map[string]func(){
-		"changed": func() { h.catalog.put(changed) },
-		"gone":    func() { delete(h.catalog.agents, "analyst") },
+	for _, step := range []struct { // in this order
+		name   string
+		change func()
+	}{
+		{"changed", func() { h.catalog.put(changed) }},
+		{"gone", func() { delete(h.catalog.agents, "analyst") }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			change()
+		t.Run(step.name, func(t *testing.T) {
+			step.change()
 			out, err := h.Begin(t.Context(), agent.TurnRequest{TurnID: "t1", SessionID: "s1", Message: "hello", Agent: "analyst"},
 				turns.BeginTurnInput{WorkflowID: "turn/t1", RunID: "r"})
 			require.NoError(t, err)
