@@ -1,10 +1,24 @@
 package app
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/access"
 )
+
+// Bounds of the lists that only YAML can give.
+const (
+	maxIssuers      = 32
+	maxCertificates = 1000
+	maxTenantLimits = 10_000
+)
+
+// minOperatorKey is the smallest length of an operator key, so that nobody can guess it.
+const minOperatorKey = 32
 
 // Auth says who may call. If nothing is configured, everybody who can connect may do everything. Else a caller without a credential may do
 // nothing.
@@ -114,4 +128,86 @@ type Console struct {
 type Schedules struct {
 	MaxPerTenant int `yaml:"max_per_tenant" default:"100" range:"1..100000" help:"schedules of one tenant"`
 	KeepRuns     int `yaml:"keep_runs" default:"100" range:"1..100000" help:"finished runs of a schedule that are remembered"`
+}
+
+func (l *loader) checkAccess() {
+	cfg := l.cfg
+	a := &cfg.Auth
+	if key := a.OperatorKey.Reveal(); key != "" && len(key) < minOperatorKey {
+		l.addFault("auth.operator_key", "has %d characters, want at least %d", len(key), minOperatorKey)
+	}
+	l.checkCount("auth.issuers", len(a.Issuers), maxIssuers)
+	for i := range a.Issuers {
+		l.checkIssuer(fmt.Sprintf("auth.issuers[%d]", i), &a.Issuers[i])
+	}
+	l.checkCount("auth.certificates", len(a.Certificates), maxCertificates)
+	if len(a.Certificates) > 0 && cfg.GRPC.ClientCA == "" {
+		l.addFault("auth.certificates", "need grpc.client_ca, the authority that signs them")
+	}
+	for i := range a.Certificates {
+		c, path := &a.Certificates[i], fmt.Sprintf("auth.certificates[%d]", i)
+		l.checkTenant(path+".tenant", c.Tenant)
+		l.checkScopes(path+".scopes", c.Scopes)
+	}
+	l.checkKeyPair("http", cfg.HTTP.TLSCert, cfg.HTTP.TLSKey)
+	l.checkKeyPair("grpc", cfg.GRPC.TLSCert, cfg.GRPC.TLSKey)
+	if cfg.GRPC.ClientCA != "" {
+		l.checkText("grpc.tls_cert", "required", cfg.GRPC.TLSCert)
+	}
+}
+
+func (l *loader) checkIssuer(path string, issuer *Issuer) {
+	if len(issuer.Audiences) == 0 {
+		l.addFault(path+".audiences", "is required: the audiences that a token may be issued for")
+	}
+	algorithms := []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+	each(path+".algorithms", issuer.Algorithms, func(path, name string) {
+		if !slices.Contains(algorithms, name) {
+			l.addFault(path, "want one of %s, got %q", strings.Join(algorithms, ", "), name)
+		}
+	})
+	switch {
+	case (issuer.Tenant == "") == (issuer.TenantClaim == ""):
+		l.addFault(path+".tenant", "want either tenant or tenant_claim")
+	case issuer.Tenant != "":
+		l.checkTenant(path+".tenant", issuer.Tenant)
+	}
+	l.checkScopes(path+".scopes", issuer.Scopes)
+}
+
+// checkCount checks the length of a list.
+func (l *loader) checkCount(path string, n, limit int) {
+	if n > limit {
+		l.addFault(path, "has %d entries, at most %d are allowed", n, limit)
+	}
+}
+
+// checkKeyPair requires both files of a server's TLS, or neither.
+func (l *loader) checkKeyPair(door, cert, key string) {
+	if (cert == "") != (key == "") {
+		l.addFault(door+".tls_cert", "want %s.tls_cert and %s.tls_key together, or neither", door, door)
+	}
+}
+
+func (l *loader) checkTenant(path, name string) {
+	if name != agent.AnyTenant && !agent.ValidName(name) {
+		l.addFault(path, "want 1 to 128 of A-Z a-z 0-9 . _ -, or *")
+	}
+}
+
+func (l *loader) checkScopes(path string, scopes []string) {
+	each(path, scopes, func(path, scope string) {
+		if !access.ValidScope(scope) {
+			l.addFault(path, "%q is no scope (docs/guides/auth.md)", scope)
+		}
+	})
+}
+
+func (l *loader) checkLimits() {
+	tenants := l.cfg.Limits.Tenants
+	l.checkCount("limits.tenants", len(tenants), maxTenantLimits)
+	seen := map[string]bool{}
+	for i := range tenants {
+		l.checkUnique(fmt.Sprintf("limits.tenants[%d].name", i), tenants[i].Name, seen, "%q is there twice")
+	}
 }

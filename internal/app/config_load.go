@@ -42,10 +42,10 @@ func Load(src Sources) (*Config, error) {
 	cfg.Models = slices.Clone(cfg.Models) // complete adds keys
 	cfg.origins, cfg.warnings = map[string]string{}, nil
 	l := loader{cfg: &cfg, env: environ(src.Env), fields: fields(&cfg)}
-	l.file(src)
-	l.environment(src.Env)
+	l.readFile(src)
+	l.readEnvironment(src.Env)
 	if src.Flags != nil {
-		l.flags(src.Flags)
+		l.readFlags(src.Flags)
 	}
 	l.complete(src.Dir)
 	l.validate()
@@ -84,22 +84,22 @@ func environ(list []string) map[string]string {
 	return env
 }
 
-// file reads the YAML file, if there is one or one was asked for.
-func (l *loader) file(src Sources) {
-	name, wanted := l.env[configEnv], l.env[configEnv] != ""
+// readFile reads the YAML file. A missing one is a fault only if a flag or variable names it.
+func (l *loader) readFile(src Sources) {
+	name, isNamed := l.env[configEnv], l.env[configEnv] != ""
 	if src.Flags != nil && src.Flags.Changed(configFlag) {
-		name, wanted = src.Flags.Lookup(configFlag).Value.String(), true
+		name, isNamed = src.Flags.Lookup(configFlag).Value.String(), true
 	}
-	if !wanted {
+	if !isNamed {
 		name = configFile
 	}
 	data, err := readBounded(inDir(src.Dir, name))
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && !wanted:
+	case errors.Is(err, fs.ErrNotExist) && !isNamed:
 	case err != nil:
 		l.faults.add("", "", "read configuration %q: %s", name, err)
 	default:
-		l.yaml(name, data)
+		l.readYAML(name, data)
 	}
 }
 
@@ -123,8 +123,8 @@ func inDir(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// set stores a text and notes where it came from.
-func (l *loader) set(path string, value reflect.Value, text, origin string) {
+// setValue stores a text and notes where it came from.
+func (l *loader) setValue(path string, value reflect.Value, text, origin string) {
 	if err := setText(value, text); err != nil {
 		l.faults.add(origin, path, "%s", err)
 		return
@@ -132,16 +132,17 @@ func (l *loader) set(path string, value reflect.Value, text, origin string) {
 	l.cfg.origins[path] = origin
 }
 
-func (l *loader) environment(list []string) {
+// readEnvironment sets the settings that have a variable, and warns of variables that look like settings and are none.
+func (l *loader) readEnvironment(list []string) {
 	for _, f := range l.fields {
 		for _, name := range f.Env {
 			if value := l.env[name]; value != "" {
-				l.set(f.Path, f.value, value, name)
+				l.setValue(f.Path, f.value, value, name)
 				break
 			}
 		}
 	}
-	// These belong to the command line, which may share an environment with a worker.
+	// These two are for the command line, which may share an environment with a worker.
 	known := append(Variables(), "TURNSTONE_SERVER", "TURNSTONE_KEY")
 	for _, entry := range list {
 		name, _, _ := strings.Cut(entry, "=")
@@ -152,10 +153,10 @@ func (l *loader) environment(list []string) {
 	slices.Sort(l.cfg.warnings)
 }
 
-func (l *loader) flags(flags *pflag.FlagSet) {
+func (l *loader) readFlags(flags *pflag.FlagSet) {
 	for _, f := range l.fields {
 		if flags.Changed(f.Flag) {
-			l.set(f.Path, f.value, flags.Lookup(f.Flag).Value.String(), "--"+f.Flag)
+			l.setValue(f.Path, f.value, flags.Lookup(f.Flag).Value.String(), "--"+f.Flag)
 		}
 	}
 }
@@ -172,7 +173,7 @@ func AddFlags(flags *pflag.FlagSet) {
 	}
 }
 
-// rawFlag is a flag's text, unread.
+// rawFlag keeps the text of a flag until [Load] parses it.
 type rawFlag struct {
 	text, kind string
 	given      bool
@@ -182,7 +183,7 @@ func (f *rawFlag) String() string { return f.text }
 
 func (f *rawFlag) Type() string { return f.kind }
 
-// Set keeps the last text; a list grows instead.
+// Set implements [pflag.Value]. The last text of a flag counts; the texts of a list are joined.
 func (f *rawFlag) Set(s string) error {
 	if f.given && f.kind == "list" {
 		s = f.text + "," + s

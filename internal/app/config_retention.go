@@ -85,7 +85,7 @@ func (c *Config) RetentionPolicy() retention.Policy {
 	set := &c.Retention
 	p := retention.Policy{Every: set.Every, Remember: set.Remember, Keep: set.Keep.policy()}
 	if p.Keep.Events == nil {
-		events := max(c.Events.Retention, time.Hour) // what is swept by the hour cannot go sooner
+		events := max(c.Events.Retention, time.Hour) // the sweep runs once an hour
 		p.Keep.Events = &events
 	}
 	if p.Keep.Audit == nil {
@@ -97,7 +97,7 @@ func (c *Config) RetentionPolicy() retention.Policy {
 	return p
 }
 
-func (l *loader) retention() {
+func (l *loader) checkRetention() {
 	p := l.cfg.RetentionPolicy()
 	err := p.Validate("retention")
 	if err == nil {
@@ -112,6 +112,6 @@ func (l *loader) retention() {
 		if e, ok := errors.AsType[*agent.Error](one); ok {
 			path, text = e.Field, e.Err.Error()
 		}
-		l.fault(path, "%s", text)
+		l.addFault(path, "%s", text)
 	}
 }

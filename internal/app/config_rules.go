@@ -39,7 +39,7 @@ func (l *loader) checkField(path string, value reflect.Value, tag reflect.Struct
 		l.checkRange(path, value, bounds)
 	}
 	if allowed := tag.Get("oneof"); allowed != "" {
-		l.oneOf(path, text(value), strings.Fields(allowed)...)
+		l.checkOneOf(path, text(value), strings.Fields(allowed)...)
 	}
 	if checks := tag.Get("check"); checks != "" {
 		for check := range strings.SplitSeq(checks, ",") {
@@ -48,7 +48,7 @@ func (l *loader) checkField(path string, value reflect.Value, tag reflect.Struct
 	}
 }
 
-// checkRange also refuses NaN, which no comparison finds outside.
+// checkRange checks that a number is within bounds such as "1..10". NaN is outside every range.
 func (l *loader) checkRange(path string, value reflect.Value, bounds string) {
 	bounds, zeroAllowed := strings.CutPrefix(bounds, "0|")
 	if zeroAllowed && value.IsZero() {
@@ -62,87 +62,88 @@ func (l *loader) checkRange(path string, value reflect.Value, bounds string) {
 		inside = value.Float() >= low.Float() && value.Float() <= high.Float()
 	}
 	if !inside {
-		l.fault(path, "want %v to %v, got %v", low, high, value)
+		l.addFault(path, "want %v to %v, got %v", low, high, value)
 	}
 }
 
-// between checks a range that depends on other settings.
-func between[T cmp.Ordered](l *loader, path string, value, low, high T) {
+// checkBetween checks a range that depends on other settings.
+func checkBetween[T cmp.Ordered](l *loader, path string, value, low, high T) {
 	if value < low || value > high {
-		l.fault(path, "want %v to %v, got %v", low, high, value)
+		l.addFault(path, "want %v to %v, got %v", low, high, value)
 	}
 }
 
-// checkText checks a text. All checks but required and name allow an empty one.
+// checkText runs one named check on a text. The checks url, redis and key accept an empty text.
 func (l *loader) checkText(path, check, value string) {
 	switch check {
 	case "required":
 		if strings.TrimSpace(value) == "" {
-			l.fault(path, "is required")
+			l.addFault(path, "is required")
 		}
 	case "name":
 		if !agent.ValidName(value) {
-			l.fault(path, "want 1 to 128 of A-Z a-z 0-9 . _ -")
+			l.addFault(path, "want 1 to 128 of A-Z a-z 0-9 . _ -")
 		}
 	case "address":
-		l.address(path, value, 0)
+		l.checkAddress(path, value, 0)
 	case "url":
 		if u, err := url.Parse(value); value != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil) {
-			l.fault(path, "want an http or https URL without credentials")
+			l.addFault(path, "want an http or https URL without credentials")
 		}
 	case "redis":
 		if u, err := url.Parse(value); value != "" && (err != nil || !slices.Contains([]string{"redis", "rediss", "unix"}, u.Scheme)) {
-			l.fault(path, "want redis://host:port, rediss://host:port or unix:///path")
+			l.addFault(path, "want redis://host:port, rediss://host:port or unix:///path")
 		}
 	case "approvals":
 		if err := agent.ApprovalPolicy(value).Validate(path); err != nil {
-			l.fault(path, "%s", agent.FailureOf(err).Message)
+			l.addFault(path, "%s", agent.FailureOf(err).Message)
 		}
 	case "email":
 		if _, err := mail.ParseAddress(value); err != nil {
-			l.fault(path, "want an email address")
+			l.addFault(path, "want an email address")
 		}
 	case "key":
 		if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			l.fault(path, "holds a space, a line break or a character outside ASCII")
+			l.addFault(path, "holds a space, a line break or a character outside ASCII")
 		}
 	}
 }
 
-func (l *loader) oneOf(path, value string, allowed ...string) bool {
+// checkOneOf checks that a text is among the allowed ones, and reports whether it is.
+func (l *loader) checkOneOf(path, value string, allowed ...string) bool {
 	if slices.Contains(allowed, value) {
 		return true
 	}
 	if value == "" {
-		l.fault(path, "is required: one of %s", strings.Join(allowed, ", "))
+		l.addFault(path, "is required: one of %s", strings.Join(allowed, ", "))
 	} else {
-		l.fault(path, "want one of %s, got %q", strings.Join(allowed, ", "), value)
+		l.addFault(path, "want one of %s, got %q", strings.Join(allowed, ", "), value)
 	}
 	return false
 }
 
-// address wants host:port with a port of at least minPort; an empty host is every interface.
-func (l *loader) address(path, value string, minPort uint64) {
+// checkAddress checks that a text is host:port and the port at least minPort. An empty host means every interface.
+func (l *loader) checkAddress(path, value string, minPort uint64) {
 	_, port, err := net.SplitHostPort(value)
 	if err != nil {
-		l.fault(path, "want host:port, got %q", value)
+		l.addFault(path, "want host:port, got %q", value)
 		return
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n < minPort {
-		l.fault(path, "want a port from %d to 65535, got %q", minPort, port)
+		l.addFault(path, "want a port from %d to 65535, got %q", minPort, port)
 	}
 }
 
-// unique refuses a name that is among the seen ones, and adds it to them.
-func (l *loader) unique(path, name string, seen map[string]bool, message string) {
+// checkUnique adds a name to seen, and a fault with the message if it was there before.
+func (l *loader) checkUnique(path, name string, seen map[string]bool, message string) {
 	if seen[name] {
-		l.fault(path, message, name)
+		l.addFault(path, message, name)
 	}
 	seen[name] = true
 }
 
-// fault adds a fault. It names the place that the value came from; for an element of a list that is the place of the list.
-func (l *loader) fault(path, format string, args ...any) {
+// addFault adds a fault of a setting, with the place that its value came from. An element of a list has the place of its list.
+func (l *loader) addFault(path, format string, args ...any) {
 	origin := ""
 	for p := path; origin == "" && p != ""; p = p[:max(strings.LastIndexAny(p, ".["), 0)] {
 		origin = l.cfg.origins[p]

@@ -31,3 +31,14 @@ type Metrics struct {
 	// MaxLabelValues: tenants, agents, models and tools beyond it are counted as "other".
 	MaxLabelValues int `yaml:"max_label_values" default:"200" range:"1..10000" help:"tenants, agents, models and tools with series of their own"`
 }
+
+func (l *loader) checkTelemetry() {
+	t := &l.cfg.Telemetry
+	if t.Content != "" {
+		l.checkOneOf("telemetry.content", t.Content, ContentOff, ContentRedacted, ContentFull)
+	}
+	if t.LangfuseURL != "" {
+		l.checkText("telemetry.langfuse_public_key", "required", t.LangfusePublicKey)
+		l.checkText("telemetry.langfuse_secret_key", "required", t.LangfuseSecretKey.Reveal())
+	}
+}

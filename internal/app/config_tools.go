@@ -1,6 +1,15 @@
 package app
 
-import "time"
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// maxMCPServers bounds the list of MCP servers, which only YAML can give.
+const maxMCPServers = 64
 
 // Tools are the settings of toolkits.
 type Tools struct {
@@ -123,4 +132,83 @@ type SMTP struct {
 	Password Secret   `yaml:"password" help:"password of the mail server"`
 	// TLS: none is for a server on this machine.
 	TLS string `yaml:"tls" default:"starttls" help:"starttls, tls or none"`
+}
+
+var webhookSecret = regexp.MustCompile(`^[A-Za-z0-9_-]{16,256}$`)
+
+// checkTelegram checks the settings of a bot, if there is one.
+func (l *loader) checkTelegram() {
+	t := &l.cfg.Telegram
+	if t.Token == "" {
+		return
+	}
+	if l.checkOneOf("telegram.updates", t.Updates, TelegramPolling, TelegramWebhook) && t.Updates == TelegramWebhook {
+		if u, err := url.Parse(t.WebhookURL); err != nil || u.Scheme != "https" || u.Host == "" {
+			l.addFault("telegram.webhook_url", "want the public https address that leads to /channels/telegram")
+		}
+		if !webhookSecret.MatchString(t.WebhookSecret.Reveal()) {
+			l.addFault("telegram.webhook_secret", "want 16 to 256 of A-Z a-z 0-9 _ -")
+		}
+	}
+	l.checkText("telegram.api_url", "required", t.APIURL)
+	l.checkText("telegram.api_url", "url", t.APIURL)
+	l.checkText("telegram.tenant", "name", t.Tenant)
+	if t.Agent != "" {
+		l.checkText("telegram.agent", "name", t.Agent)
+	}
+	l.checkText("telegram.approvals", "approvals", t.Approvals)
+	checkBetween(l, "telegram.edit_every", t.EditEvery, 100*time.Millisecond, time.Minute)
+}
+
+func (l *loader) checkTools() {
+	t := &l.cfg.Tools
+	seen := map[string]bool{}
+	each("tools.grpc_clients", t.GRPCClients, func(path, entry string) {
+		client, err := parseGRPCClient(entry)
+		if err != nil {
+			l.addFault(path, "%s", err)
+			return
+		}
+		l.checkUnique(path, client.name, seen, "%q is taken")
+		l.checkAddress(path, client.address, 1)
+	})
+	research := &t.Research
+	if research.Contact != "" {
+		l.checkText("tools.research.contact", "email", research.Contact)
+	}
+	if research.WebProvider != "" && l.checkOneOf("tools.research.web_provider", research.WebProvider, "duckduckgo", "searxng", "brave") && research.WebProvider == "searxng" {
+		l.checkText("tools.research.web_url", "required", research.WebURL)
+	}
+	l.checkCount("tools.mcp.servers", len(t.MCP.Servers), maxMCPServers)
+	seen = map[string]bool{}
+	for i := range t.MCP.Servers {
+		path := fmt.Sprintf("tools.mcp.servers[%d]", i)
+		l.checkProfileName(path+".name", t.MCP.Servers[i].Name, seen)
+		each(path+".env", t.MCP.Servers[i].Env, func(path, entry string) {
+			if name, _, ok := strings.Cut(entry, "="); !ok || name == "" {
+				l.addFault(path, "want NAME=value")
+			}
+		})
+	}
+	if k := t.Kubernetes; k.Enabled {
+		l.checkText("tools.kubernetes.namespace", "required", k.Namespace)
+		checkBetween(l, "tools.kubernetes.deadline", k.Deadline, time.Second, 7*time.Minute+30*time.Second) // a call ends after 8 minutes
+		checkBetween(l, "tools.kubernetes.ttl", k.TTL, time.Minute, 30*24*time.Hour)
+	}
+}
+
+func (l *loader) checkWorkflows() {
+	mail := l.cfg.Workflows.SMTP
+	if mail.Addr == "" {
+		return
+	}
+	l.checkAddress("workflows.smtp.addr", mail.Addr, 1)
+	l.checkText("workflows.smtp.from", "email", mail.From)
+	each("workflows.smtp.to", mail.To, func(path, to string) { l.checkText(path, "email", to) })
+	each("workflows.smtp.allow_to", mail.AllowTo, func(path, rule string) {
+		if name := strings.TrimPrefix(rule, "*"); !strings.Contains(name, "@") || strings.ContainsAny(name, "* ") {
+			l.addFault(path, "want an address or *@domain")
+		}
+	})
+	l.checkOneOf("workflows.smtp.tls", mail.TLS, "starttls", "tls", "none")
 }

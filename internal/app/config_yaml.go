@@ -19,8 +19,8 @@ import (
 // merge maps without lines and without types, so that the checks, the origins and the documentation of settings would still be needed on
 // top of them. Here the library parses, and this file walks its syntax tree.
 
-// yaml reads a document into the Config; name is for messages.
-func (l *loader) yaml(name string, data []byte) {
+// readYAML reads a document into the Config; name is for messages.
+func (l *loader) readYAML(name string, data []byte) {
 	if !utf8.Valid(data) {
 		l.faults.add(name, "", "malformed YAML: not UTF-8")
 		return
@@ -46,7 +46,7 @@ func (l *loader) yaml(name string, data []byte) {
 			l.faults.add(name, "", "want one YAML document, got several")
 			return
 		}
-		l.section(name, doc.Body, reflect.ValueOf(l.cfg).Elem(), "")
+		l.readSection(name, doc.Body, reflect.ValueOf(l.cfg).Elem(), "")
 	}
 }
 
@@ -62,8 +62,8 @@ func place(file string, n ast.Node) string {
 	return file
 }
 
-// section reads a mapping into a struct. An empty one, with every line commented out, says nothing.
-func (l *loader) section(file string, n ast.Node, into reflect.Value, path string) {
+// readSection reads a mapping into a struct. An empty mapping, such as one whose lines are all commented out, changes nothing.
+func (l *loader) readSection(file string, n ast.Node, into reflect.Value, path string) {
 	var entries []*ast.MappingValueNode
 	switch n := n.(type) {
 	case *ast.MappingNode:
@@ -88,7 +88,7 @@ func (l *loader) section(file string, n ast.Node, into reflect.Value, path strin
 			l.faults.add(place(file, e.Key), child, "unknown setting")
 			continue
 		}
-		l.node(file, e.Value, target, child)
+		l.readNode(file, e.Value, target, child)
 	}
 }
 
@@ -116,19 +116,19 @@ func member(section reflect.Value, name string) (reflect.Value, bool) {
 	return reflect.Value{}, false
 }
 
-func (l *loader) node(file string, n ast.Node, into reflect.Value, path string) {
+func (l *loader) readNode(file string, n ast.Node, into reflect.Value, path string) {
 	switch into.Kind() {
 	case reflect.Struct:
-		l.section(file, n, into, path)
+		l.readSection(file, n, into, path)
 	case reflect.Slice:
-		l.list(file, n, into, path)
+		l.readList(file, n, into, path)
 	default:
-		l.scalar(file, n, into, path)
+		l.readScalar(file, n, into, path)
 	}
 }
 
-// list reads a list of texts or of sections. A section begins with its defaults.
-func (l *loader) list(file string, n ast.Node, into reflect.Value, path string) {
+// readList reads a list of texts or of sections. A section begins with its defaults.
+func (l *loader) readList(file string, n ast.Node, into reflect.Value, path string) {
 	seq, ok := n.(*ast.SequenceNode)
 	if !ok {
 		l.faults.add(place(file, n), path, "want a list, got %s", kind(n))
@@ -146,19 +146,19 @@ func (l *loader) list(file string, n ast.Node, into reflect.Value, path string) 
 		} else {
 			l.cfg.origins[path] = place(file, n)
 		}
-		l.node(file, item, entry, entryPath)
+		l.readNode(file, item, entry, entryPath)
 	}
 }
 
-// scalar reads one value. A number must be a number and a text a text, so that a forgotten quote or unit does not pass unseen; only a
+// readScalar reads one value. A number must be a number and a text a text, so that a forgotten quote or unit does not pass unseen; only a
 // ${NAME}, which YAML takes for a text, may become anything.
-func (l *loader) scalar(file string, n ast.Node, into reflect.Value, path string) {
+func (l *loader) readScalar(file string, n ast.Node, into reflect.Value, path string) {
 	origin, want := place(file, n), valueTypes[into.Type()]
 	var text string
 	fits := false
 	switch n := n.(type) {
 	case *ast.StringNode, *ast.LiteralNode:
-		expanded, err := l.expand(scalarText(n))
+		expanded, err := l.expandVariables(scalarText(n))
 		if err != nil {
 			l.faults.add(origin, path, "%s", err)
 			return
@@ -177,7 +177,7 @@ func (l *loader) scalar(file string, n ast.Node, into reflect.Value, path string
 		l.faults.add(origin, path, "want %s, got %s", want.want, kind(n))
 		return
 	}
-	l.set(path, into, text, origin)
+	l.setValue(path, into, text, origin)
 }
 
 func scalarText(n ast.Node) string {
@@ -214,8 +214,8 @@ func kind(n ast.Node) string {
 // reference is $${ (escaped), ${NAME} or ${NAME:-default}; a ${ that is neither is caught as the last alternative.
 var reference = regexp.MustCompile(`\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}|\$\{`)
 
-// expand replaces references to variables. The value of a variable is not expanded again.
-func (l *loader) expand(s string) (string, error) {
+// expandVariables replaces references to variables. The value of a variable is not expanded again.
+func (l *loader) expandVariables(s string) (string, error) {
 	var faults []string
 	out := reference.ReplaceAllStringFunc(s, func(match string) string {
 		if match == "$${" {
