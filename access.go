@@ -84,8 +84,8 @@ func (c *callers) close(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// identify adds the authentication, the keys and the audit trail to the gateway's configuration.
-func (c *callers) identify(cfg *gateway.Config) {
+// addTo adds the authentication, the keys and the audit trail to the gateway's configuration.
+func (c *callers) addTo(cfg *gateway.Config) {
 	cfg.Auth = c.auth
 	if c.keys != nil {
 		cfg.Keys = c.keys
@@ -95,8 +95,8 @@ func (c *callers) identify(cfg *gateway.Config) {
 	}
 }
 
-// secure adds the certificates of the servers to the gateway's configuration.
-func (s *Service) secure(cfg *gateway.Config) (err error) {
+// addServerTLS adds the certificates of the servers to the gateway's configuration.
+func (s *Service) addServerTLS(cfg *gateway.Config) (err error) {
 	set := s.cfg.Settings
 	if set.HTTP.TLSCert != "" {
 		if cfg.HTTPTLS, err = credentials.ServerTLS(credentials.TLSFiles{Cert: set.HTTP.TLSCert, Key: set.HTTP.TLSKey}, s.logger); err != nil {
@@ -117,8 +117,8 @@ func onlyCertificates(a *app.Auth) bool {
 	return len(a.Certificates) > 0 && !a.Keys && a.OperatorKey == "" && len(a.Issuers) == 0
 }
 
-// gate returns the admission of turns, by the bounds of tenants, users and agents. end ends a turn that nobody drives.
-func (s *Service) gate(store *postgres.Store, end func(ctx context.Context, id agent.TurnID) (bool, error)) (*admission.Gate, error) {
+// newGate returns the admission of turns, with the configured bounds of tenants, users and agents. end ends a turn that nobody drives.
+func (s *Service) newGate(store *postgres.Store, end func(ctx context.Context, id agent.TurnID) (bool, error)) (*admission.Gate, error) {
 	set := &s.cfg.Settings.Limits
 	cfg := admission.Config{
 		Store: store.AdmissionStore, End: end, Logger: s.logger.Named("admission"), Tenants: map[string]admission.TenantBounds{},

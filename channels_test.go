@@ -11,33 +11,33 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// serves is a channel.
-type serves func(ctx context.Context, in agent.Inbox) error
+// channelFunc is a channel made of its Serve function.
+type channelFunc func(ctx context.Context, in agent.Inbox) error
 
-func (f serves) Serve(ctx context.Context, in agent.Inbox) error { return f(ctx, in) }
+func (f channelFunc) Serve(ctx context.Context, in agent.Inbox) error { return f(ctx, in) }
 
 func TestChannels(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	ended := make(chan struct{})
 	s := &Service{failed: make(chan error, 3), cfg: Config{Channels: []Channel{
-		{Name: "good", Channel: serves(func(ctx context.Context, _ agent.Inbox) error {
+		{Name: "good", Channel: channelFunc(func(ctx context.Context, _ agent.Inbox) error {
 			<-ctx.Done()
 			close(ended)
 			return ctx.Err()
 		})},
-		{Name: "bad", Channel: serves(func(context.Context, agent.Inbox) error { return broken })},
-		{Name: "done", Channel: serves(func(context.Context, agent.Inbox) error { return nil })},
+		{Name: "bad", Channel: channelFunc(func(context.Context, agent.Inbox) error { return broken })},
+		{Name: "done", Channel: channelFunc(func(context.Context, agent.Inbox) error { return nil })},
 	}}}
 	ctx, cancel := context.WithCancel(t.Context())
 	s.startChannels(ctx, nil)
-	cancel() // that of the start
+	cancel() // channels outlive the context of startChannels
 	err := <-s.Failed()
 	require.ErrorIs(t, err, broken)
 	require.ErrorContains(t, err, `channel "bad"`)
 	select {
 	case <-ended:
-		require.Fail(t, "the end of the start ended a channel")
+		require.Fail(t, "the context of startChannels ended a channel")
 	default:
 	}
 	s.stopChannels(t.Context())
@@ -45,13 +45,13 @@ func TestChannels(t *testing.T) {
 	require.Empty(t, s.failed, "a channel that was stopped has not failed")
 }
 
-// A channel that does not listen costs the stop its time and no more.
+// stopChannels returns when its context ends, even if a channel goes on.
 func TestChannelThatDoesNotStop(t *testing.T) {
 	t.Parallel()
-	deaf := make(chan struct{})
-	defer close(deaf)
+	testEnded := make(chan struct{})
+	defer close(testEnded)
 	s := &Service{failed: make(chan error, 3), cfg: Config{Channels: []Channel{
-		{Name: "deaf", Channel: serves(func(context.Context, agent.Inbox) error { <-deaf; return nil })},
+		{Name: "deaf", Channel: channelFunc(func(context.Context, agent.Inbox) error { <-testEnded; return nil })},
 	}}}
 	s.startChannels(t.Context(), nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -63,7 +63,7 @@ func TestChannelThatDoesNotStop(t *testing.T) {
 func TestChannelsAreChecked(t *testing.T) {
 	t.Parallel()
 	for field, c := range map[string]Channel{
-		"channels[0].name":    {Channel: serves(nil)},
+		"channels[0].name":    {Channel: channelFunc(nil)},
 		"channels[0].channel": {Name: "x"},
 	} {
 		settings := &Settings{}

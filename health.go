@@ -20,7 +20,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// health puts the probes together (docs/start/health.md): the answer is good only when a turn can run. The ports that are nil say nothing.
+// health answers health checks from probes of everything that a turn needs (docs/start/health.md). A port that is nil has no probe.
 type health struct {
 	service    *Service
 	queue      string
@@ -30,16 +30,16 @@ type health struct {
 	exporting  func() (ok bool, detail string)                    // telemetry
 	retention  func(ctx context.Context) (probes.Schedule, error) // the schedule that removes what is past its time
 
-	once  sync.Once
-	board *probes.Board
-	fault error
+	once    sync.Once
+	board   *probes.Board
+	openErr error
 }
 
-// check asks the board, which is made at the first call: by then everything is open.
+// check returns the current health. The first call makes the probes, because the service is open by then.
 func (h *health) check(ctx context.Context) gateway.Health {
-	h.once.Do(func() { h.fault = h.open(ctx) })
-	if h.fault != nil {
-		return gateway.Health{Dependencies: []gateway.Dependency{{Name: "health", State: gateway.HealthDown, Detail: h.fault.Error()}}}
+	h.once.Do(func() { h.openErr = h.open(ctx) })
+	if h.openErr != nil {
+		return gateway.Health{Dependencies: []gateway.Dependency{{Name: "health", State: gateway.HealthDown, Detail: h.openErr.Error()}}}
 	}
 	readings := h.board.Read(ctx)
 	out := gateway.Health{OK: probes.Worst(readings) != probes.Down, Dependencies: make([]gateway.Dependency, len(readings))}
@@ -58,11 +58,11 @@ func (h *health) check(ctx context.Context) gateway.Health {
 func (h *health) open(ctx context.Context) error {
 	s := h.service
 	set := s.cfg.Settings
-	db := database(s.pool)
-	asking, stop := context.WithTimeout(ctx, time.Second)
-	defer stop()
+	db := newDatabaseProbes(s.pool)
+	queryCtx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
 	var err error
-	if db.Schema, err = db.SchemaVersion(asking); err != nil {
+	if db.Schema, err = db.SchemaVersion(queryCtx); err != nil {
 		s.logger.Warn("health: the version of the schema is not known", zap.Error(err))
 	}
 	cluster := &probes.Cluster{
@@ -89,7 +89,7 @@ func (h *health) open(ctx context.Context) error {
 		}
 		all = append(all, jobs)
 	}
-	all = append(all, documents(s.parts.Registry, db).Probe())
+	all = append(all, newDocumentProbes(s.parts.Registry, db).Probe())
 	if h.outcomes != nil {
 		all = append(all, h.outcomes.Probe(modelsWithoutSecret(s.parts.Registry, s.parts.Models)))
 	}
@@ -99,7 +99,7 @@ func (h *health) open(ctx context.Context) error {
 	if h.retention != nil {
 		all = append(all, probes.RetentionProbe(h.retention))
 	}
-	if files := certificates(set); len(files) > 0 {
+	if files := serverCertificates(set); len(files) > 0 {
 		all = append(all, probes.CertificateProbe(files))
 	}
 	redactor, err := app.Redactor(set.Log.PII, app.Secrets(set, s.cfg.Env)...)
@@ -110,7 +110,7 @@ func (h *health) open(ctx context.Context) error {
 	return nil
 }
 
-// watchedModels notes how the calls of models end.
+// watchedModels records whether the calls of models succeed.
 type watchedModels struct {
 	turns.Models
 	outcomes *probes.Outcomes
@@ -125,7 +125,7 @@ func (w watchedModels) Model(ctx context.Context, m agent.PlanModel) (agent.Mode
 	return w.outcomes.Watch(m.Profile, found), nil
 }
 
-func database(pool *pgxpool.Pool) *probes.Database {
+func newDatabaseProbes(pool *pgxpool.Pool) *probes.Database {
 	return &probes.Database{
 		Row: func(ctx context.Context, sql string, dest ...any) error { return pool.QueryRow(ctx, sql).Scan(dest...) },
 		Try: func(ctx context.Context, statements ...string) error { return tryStatements(ctx, pool, statements) },
@@ -142,7 +142,7 @@ func tryStatements(ctx context.Context, pool *pgxpool.Pool, statements []string)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // the connection that cannot is closed
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // if the rollback fails, pgx closes the connection
 	for _, sql := range statements {
 		if _, err := tx.Exec(ctx, sql); err != nil {
 			return err
@@ -151,7 +151,7 @@ func tryStatements(ctx context.Context, pool *pgxpool.Pool, statements []string)
 	return nil
 }
 
-func documents(r *catalog.Registry, db *probes.Database) *probes.Documents {
+func newDocumentProbes(r *catalog.Registry, db *probes.Database) *probes.Documents {
 	return &probes.Documents{
 		Status: r.Status,
 		Head: func(ctx context.Context) (head int64, err error) {
@@ -207,26 +207,26 @@ func modelsWithoutSecret(r modelUsers, models *llm.Models) func(context.Context)
 		}
 		for i := range collections.Documents {
 			key := &collections.Documents[i].DocumentKey
-			note(key.String(), func() error { return canEmbed(ctx, r, models, key) })
+			note(key.String(), func() error { return checkEmbedder(ctx, r, models, key) })
 		}
 		return texts, nil
 	}
 }
 
-// canEmbed returns why the model of a collection's vectors cannot be called; nil if it can, or if the collection has none.
-func canEmbed(ctx context.Context, r modelUsers, models *llm.Models, collection *agent.DocumentKey) error {
+// checkEmbedder returns an error if the embedding model of a collection cannot be called, nil if it can or if the collection has none.
+func checkEmbedder(ctx context.Context, r modelUsers, models *llm.Models, collection *agent.DocumentKey) error {
 	_, model, err := r.Collection(ctx, collection.Tenant, collection.Name)
 	if err != nil || model == nil {
 		return nil //nolint:nilerr // the catalog's probe says so
 	}
 	if _, err = models.Embedder(ctx, *model); err != nil {
-		return fmt.Errorf("searched by words alone, for the vectors of %s: %w", model.Profile, err)
+		return fmt.Errorf("is searched by words alone, because its embedding model %s cannot be called: %w", model.Profile, err)
 	}
 	return nil
 }
 
-// certificates are those of our own servers.
-func certificates(set *Settings) map[string][2]string {
+// serverCertificates returns the files of the servers' certificates and keys, by setting.
+func serverCertificates(set *Settings) map[string][2]string {
 	files := map[string][2]string{}
 	if set.HTTP.TLSCert != "" {
 		files["http.tls_cert"] = [2]string{set.HTTP.TLSCert, set.HTTP.TLSKey}

@@ -58,7 +58,7 @@ func TestModelsWithoutSecret(t *testing.T) {
 		"both": {secrets{"CHAT_KEY": "sk-1", "EMBEDDING_KEY": "sk-2"}, nil},
 		"neither": {nil, []string{
 			`gpt: model profile "gpt": auth "": read secret CHAT_KEY`,
-			`KnowledgeCollection acme/manuals: searched by words alone, for the vectors of embeddings: model profile "embeddings": auth "": read secret EMBEDDING_KEY`,
+			`KnowledgeCollection acme/manuals: is searched by words alone, because its embedding model embeddings cannot be called: model profile "embeddings": auth "": read secret EMBEDDING_KEY`,
 		}},
 		"no embeddings": {secrets{"CHAT_KEY": "sk-1"}, []string{"KnowledgeCollection acme/manuals"}},
 	} {

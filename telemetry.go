@@ -31,22 +31,22 @@ type instrumentation struct {
 // openTelemetry creates the metrics and traces that the rest of the service reports to.
 func (s *Service) openTelemetry(ctx context.Context) (err error) {
 	set := s.cfg.Settings
-	w := &s.telemetry
-	w.registry = prometheus.NewRegistry()
-	w.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	t := &s.telemetry
+	t.registry = prometheus.NewRegistry()
+	t.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector())
-	if w.counts, err = metrics.New(metrics.Config{Registerer: w.registry, MaxValues: set.Metrics.MaxLabelValues}); err != nil {
+	if t.counts, err = metrics.New(metrics.Config{Registerer: t.registry, MaxValues: set.Metrics.MaxLabelValues}); err != nil {
 		return err
 	}
-	all := observers{w.counts}
+	all := observers{t.counts}
 	if set.Telemetry.On() {
-		if w.traces, err = s.openTraces(ctx); err != nil {
+		if t.traces, err = s.openTraces(ctx); err != nil {
 			return err
 		}
-		all = observers{w.traces, w.counts} // in this order, so that metrics are recorded within a span
+		all = observers{t.traces, t.counts} // in this order, so that metrics are recorded within a span
 	}
 	all = append(all, s.cfg.Observers...)
-	w.observer = all
+	t.observer = all
 	return nil
 }
 
@@ -69,11 +69,11 @@ func (s *Service) openTraces(ctx context.Context) (*traces.Tracing, error) {
 }
 
 // instrumentClient adds metrics and traces to the options of a Temporal client.
-func (w *instrumentation) instrumentClient(options client.Options, s *Service) (_ client.Options, err error) {
-	if options.MetricsHandler, err = metrics.Temporal(w.registry, s.logger); err != nil {
+func (t *instrumentation) instrumentClient(options client.Options, s *Service) (_ client.Options, err error) {
+	if options.MetricsHandler, err = metrics.Temporal(t.registry, s.logger); err != nil {
 		return options, err
 	}
-	if w.traces != nil {
+	if t.traces != nil {
 		options.ContextPropagators = append(options.ContextPropagators, traces.Propagator())
 		options.Interceptors = append(options.Interceptors, traces.Unscheduled())
 	}
@@ -81,18 +81,18 @@ func (w *instrumentation) instrumentClient(options client.Options, s *Service) (
 }
 
 // instrumentGateway adds traces of requests to the gateway.
-func (w *instrumentation) instrumentGateway(cfg *gateway.Config) {
-	if w.traces != nil {
-		cfg.Trace, cfg.ServerOptions = w.traces.HTTP, []grpc.ServerOption{w.traces.ServerOption()}
+func (t *instrumentation) instrumentGateway(cfg *gateway.Config) {
+	if t.traces != nil {
+		cfg.Trace, cfg.ServerOptions = t.traces.HTTP, []grpc.ServerOption{t.traces.ServerOption()}
 	}
 }
 
 // traceStatus returns a function that reports whether traces are delivered, or nil if none are sent.
-func (w *instrumentation) traceStatus() func() (ok bool, detail string) {
-	if w.traces == nil {
+func (t *instrumentation) traceStatus() func() (ok bool, detail string) {
+	if t.traces == nil {
 		return nil
 	}
-	return w.traces.Status
+	return t.traces.Status
 }
 
 // watchInstallation registers metrics of the whole installation, such as its backlog, which are computed when they are scraped.
@@ -125,12 +125,12 @@ func (s *Service) watchInstallation(store *postgres.Store, gate *admission.Gate)
 	})
 }
 
-// close sends the traces that are left.
-func (w *instrumentation) close(ctx context.Context) error {
-	if w.traces == nil {
+// close sends the traces that are not sent yet, and ends tracing.
+func (t *instrumentation) close(ctx context.Context) error {
+	if t.traces == nil {
 		return nil
 	}
-	tracing := w.traces
-	w.traces = nil
+	tracing := t.traces
+	t.traces = nil
 	return tracing.Shutdown(ctx)
 }

@@ -320,7 +320,7 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 	if s.swept() {
 		health.retention = s.upkeep.scheduled
 	}
-	gate, err := s.gate(store, cases.EndOrphan)
+	gate, err := s.newGate(store, cases.EndOrphan)
 	if err != nil {
 		return err
 	}
@@ -371,9 +371,9 @@ func (s *Service) startGateway(ctx, background context.Context, store *postgres.
 		Logger:  s.logger, Version: app.Version(), AllowedHosts: set.HTTP.AllowedHosts, AllowedOrigins: set.HTTP.AllowedOrigins,
 		Limits: gateway.Limits{BodyBytes: int64(set.HTTP.MaxBodyBytes), ReadTimeout: set.HTTP.ReadHeaderTimeout}, Doors: doors,
 	}
-	s.callers.identify(&cfg)
+	s.callers.addTo(&cfg)
 	s.telemetry.instrumentGateway(&cfg)
-	if err := s.secure(&cfg); err != nil {
+	if err := s.addServerTLS(&cfg); err != nil {
 		return err
 	}
 	if s.gateway, err = gateway.New(cfg); err != nil {

@@ -15,8 +15,8 @@ type Envelope struct {
 	Channel   string      // http, grpc, cli, telegram, …
 	Sender    string      // who, for the audit trail; empty when unknown
 	Principal Principal   // by which credential; zero: the channel itself answers for the request
-	RequestID string      // of the request that brought it, for the audit trail; may be empty
-	Remote    string      // address of whoever sent it, likewise
+	RequestID string      // id of the request that carried it, for the audit trail; may be empty
+	Remote    string      // the sender's network address, for the audit trail; may be empty
 	Request   TurnRequest // tenant and user already taken from the credential where there is one
 }
 
@@ -27,7 +27,7 @@ type Receipt struct {
 	StreamID  string    `json:"stream_id"`
 	Joined    bool      `json:"-"` // the turn existed already
 
-	// StartUnknown: the turn is recorded, or may be, and nobody knows whether it was started. Upkeep starts it within seconds.
+	// StartUnknown says that the turn may have been recorded without being started. If so, upkeep starts it within seconds.
 	StartUnknown bool `json:"-"`
 }
 
@@ -45,8 +45,8 @@ type Inbox interface {
 
 type onWait struct{}
 
-// OnWait returns a context with which Follow of an [Inbox] calls wait each time before it waits for events: whoever gathers events, to send several
-// at once, sends what it has.
+// OnWait returns a context for Follow of an [Inbox]. Follow then calls wait each time before it waits for events, so that a caller that sends
+// events in batches can send the ones it has.
 func OnWait(ctx context.Context, wait func()) context.Context {
 	return context.WithValue(ctx, onWait{}, wait)
 }

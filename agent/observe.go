@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// Observer is told what turns do, for traces and metrics. It is called from activities and from direct turns, never from
-// workflow code, so that a replay tells it nothing. Its methods are called by many goroutines at once, do not block and cannot fail; the
-// functions that they return are called exactly once. A context that is returned is that of the observed work.
+// Observer records what turns do, for traces and metrics. Activities and direct turns call it; workflow code does not, so a replay calls
+// nothing. Many goroutines call its methods at once; they must not block. A function that a method returns is called exactly once, when the
+// observed work ends. A context that a method returns is used for the observed work.
 //
-// Values that it is given are the turn's own: an observer reads them before it returns and changes nothing.
+// An observer must not change the values it is given, nor read them after it has returned.
 type Observer interface {
-	// Carry is what a new turn is to remember of the trace that ctx is in, for [TurnRecord.Trace]: a W3C traceparent; empty: none.
+	// Carry returns the trace context of ctx for [TurnRecord.Trace], as a W3C traceparent. It returns "" if ctx is in no trace.
 	Carry(ctx context.Context) string
-	// Delegate is the same for the turn of another agent that a tool call of turn t begins; its id is child.
+	// Delegate returns the trace context for the turn child, which a tool call of turn t starts for another agent.
 	Delegate(ctx context.Context, t *Observed, child TurnID) string
-	// Work is told that a piece of a turn's work begins: an activity, or the same function of a direct turn.
+	// Work is called when an activity begins, or the same function of a direct turn.
 	Work(ctx context.Context, w Work) (context.Context, func(error))
-	// Request is told that a provider is asked for a reply.
+	// Request is called when a request to a model's provider begins.
 	Request(ctx context.Context, r ModelObservation) (context.Context, func(ModelOutcome))
-	// Tool is told that an attempt of a tool call begins.
+	// Tool is called when an attempt of a tool call begins.
 	Tool(ctx context.Context, t ToolObservation) (context.Context, func(ToolOutcome))
-	// Decided is told that what waited for a person was decided, or expired.
+	// Decided is called when a person has decided an approval, or when it has expired.
 	Decided(ctx context.Context, t *Observed, a *Approval)
-	// Ended is told that a turn is over, once, by whoever ended it.
+	// Ended is called once when a turn has ended.
 	Ended(ctx context.Context, e TurnEnded)
 }
 
@@ -77,7 +77,7 @@ type ModelOutcome struct {
 	FirstDelta  time.Duration // from the request to the first fragment; 0: there was none
 	FirstOfTurn bool          // that fragment was the first that the turn showed
 	Err         error         // the provider's
-	Cause       error         // why the request was stopped from outside: cancelled, out of time
+	Cause       error         // why the request was stopped, such as cancellation or a timeout; nil if it was not
 }
 
 // ToolObservation is one attempt of a tool call, or the turn of another agent in its place.
@@ -107,11 +107,11 @@ type TurnEnded struct {
 	Turn   *Observed
 	Output *AgentStepOutput
 	Ended  time.Time
-	// Record asks the store for what was asked and how it was routed: for an observer that wants content. Only before Ended returns.
+	// Record loads the turn's request and route, for observers that need content. It may be called only before Ended returns.
 	Record func(ctx context.Context) (TurnRecord, error)
 }
 
-// Unobserved is an observer that does nothing. Observers of some things only embed it.
+// Unobserved is an observer that does nothing. Embed it to implement only some of the methods.
 type Unobserved struct{}
 
 // Carry implements [Observer].

@@ -128,14 +128,14 @@ type Decision struct {
 // MaxDecision bounds, in bytes, the arguments and the message of a decision together: an update carries them twice.
 const MaxDecision = 512 << 10
 
-// Check refuses a decision that no approval could take; the error names the field.
+// Check returns an error that names the invalid field of a decision, or nil.
 func (d *Decision) Check() error {
 	dropNull(&d.Args)
 	switch {
 	case d.ApprovalID == "":
 		return Invalid("approval_id", "is empty")
 	case len(d.ApprovalID) > 512 || strings.ContainsRune(d.ApprovalID, 0):
-		return Invalid("approval_id", "is none")
+		return Invalid("approval_id", "want at most 512 bytes without NUL")
 	case len(d.Args)+len(d.Message) > MaxDecision:
 		return FieldErrorf(CodeOverflow, "args", "args and message are %d bytes, at most %d", len(d.Args)+len(d.Message), MaxDecision)
 	case len(d.By) > 256:

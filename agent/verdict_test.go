@@ -33,10 +33,10 @@ func TestModelVerdictIsShort(t *testing.T) {
 	}
 }
 
-func TestDecisionsThatNoApprovalTakes(t *testing.T) {
+func TestCheckDecision(t *testing.T) {
 	for want, d := range map[string]agent.Decision{
 		"approval_id: is empty": {Decision: agent.DecisionApprove},
-		"approval_id: is none":  {ApprovalID: "a\x00", Decision: agent.DecisionApprove},
+		"approval_id: want at":  {ApprovalID: "a\x00", Decision: agent.DecisionApprove},
 		"by: is longer":         {ApprovalID: "a", Decision: agent.DecisionApprove, By: strings.Repeat("x", 257)},
 		"args: args and":        {ApprovalID: "a", Decision: agent.DecisionApprove, Message: strings.Repeat("x", agent.MaxDecision+1)},
 		"decision: want":        {ApprovalID: "a"},

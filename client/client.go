@@ -183,6 +183,6 @@ func (c *Client) Result(ctx context.Context, ref string) (StoredResult, error) {
 	}
 	return StoredResult{
 		Ref: resp.Header.Get("Turnstone-Result-Ref"), TurnID: agent.TurnID(resp.Header.Get("Turnstone-Turn-Id")),
-		MediaType: resp.Header.Get("Content-Type"), Size: resp.ContentLength, Body: &wholeBody{resp.Body, ctx},
+		MediaType: resp.Header.Get("Content-Type"), Size: resp.ContentLength, Body: &resultBody{resp.Body, ctx},
 	}, nil
 }

@@ -11,37 +11,37 @@ import (
 	"github.com/turnstone-run/turnstone/internal/job"
 )
 
-// Export is what [Client.Data] hands out.
+// Export says in which format [Client.Data] returns rows.
 type Export struct {
 	Format      string // json, csv or ndjson; empty: json
 	Spreadsheet bool   // CSV: text that a spreadsheet would take for a formula gets a quote in front
 }
 
-// Data opens the rows of a result, by reference, result id, turn id or job id, as a stream of a format. Reading ends in an error when not
-// all of them came. The caller closes it.
+// Data returns the rows of a result as a stream. ref is a reference, result id, turn id or job id. Read returns an error other than
+// [io.EOF] if the connection breaks before the last row. The caller closes the stream.
 func (c *Client) Data(ctx context.Context, ref string, e Export) (io.ReadCloser, error) {
 	query := params("format", e.Format, "spreadsheet", flag(e.Spreadsheet))
 	resp, err := c.send(ctx, request{path: []string{"results", ref, "data"}, query: query}) //nolint:bodyclose // the caller closes it
 	if err != nil {
 		return nil, err
 	}
-	return &wholeBody{resp.Body, ctx}, nil
+	return &resultBody{resp.Body, ctx}, nil
 }
 
-// wholeBody says of a body that broke off what that means to a caller.
-type wholeBody struct {
+// resultBody is a response body whose read errors are [agent.CodeUnavailable].
+type resultBody struct {
 	io.ReadCloser
 
 	ctx context.Context
 }
 
 // Read implements [io.Reader].
-func (b *wholeBody) Read(p []byte) (int, error) {
+func (b *resultBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == nil || errors.Is(err, io.EOF) {
 		return n, err
 	}
-	return n, interrupted(b.ctx, agent.Errorf(agent.CodeUnavailable, "", "the server broke off in the middle: %w", err))
+	return n, interrupted(b.ctx, agent.Errorf(agent.CodeUnavailable, "", "read the result's data: %w", err))
 }
 
 // Chat is a job for [Client.TestChat]; all but the prompt may be left out.
@@ -54,17 +54,17 @@ type Chat struct {
 	Context    json.RawMessage `json:"context,omitempty"` // as in a job message: previous_results, workflow_state
 }
 
-// JobResult is what a job ended with.
+// JobResult is the result of a job that has ended.
 type JobResult = job.Result
 
 // ChatAnswer is how a job ended, or where it stands.
 type ChatAnswer struct {
-	Result *JobResult // nil: it goes on
+	Result *JobResult // nil: the job has not ended
 
 	JobID   string
 	TurnID  agent.TurnID
 	State   string           // running, or waiting for a person
-	Pending []agent.Approval // what waits
+	Pending []agent.Approval // approvals that wait for a person
 }
 
 // TestChat runs a job and waits for its end, or until it waits for a person.

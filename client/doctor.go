@@ -17,7 +17,7 @@ import (
 type Check = gateway.DoctorCheck
 
 // Doctor has the server try out the models of an agent, or the one of a profile alone, and yields each check as it is done. Empty names
-// mean the default agent and its models. A visit is not taken up again: one that breaks off is [agent.CodeUnavailable].
+// mean the default agent and its models. A broken connection is not resumed: the error is [agent.CodeUnavailable].
 func (c *Client) Doctor(ctx context.Context, agentName, profile string) iter.Seq2[Check, error] {
 	return func(yield func(Check, error) bool) {
 		ctx, cancel := context.WithTimeout(ctx, c.cfg.LongTimeout)
@@ -28,7 +28,7 @@ func (c *Client) Doctor(ctx context.Context, agentName, profile string) iter.Seq
 	}
 }
 
-// readChecks returns nil at the end, and when report does not want to hear more.
+// readChecks calls report with each check. It returns nil at the end of the checks, or when report returns false.
 func (c *Client) readChecks(ctx context.Context, agentName, profile string, report func(Check) bool) error {
 	resp, err := c.send(ctx, request{
 		method: http.MethodPost, path: []string{"doctor"}, body: map[string]string{"agent": agentName, "model": profile},
@@ -63,5 +63,5 @@ func (c *Client) readChecks(ctx context.Context, agentName, profile string, repo
 			}
 		}
 	}
-	return interrupted(ctx, agent.Errorf(agent.CodeUnavailable, "", "the doctor left before the end"))
+	return interrupted(ctx, agent.Errorf(agent.CodeUnavailable, "", "the stream of checks ended early"))
 }

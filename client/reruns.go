@@ -10,8 +10,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Rerun submits the input of a turn that has ended once more, in a branch of its session, and returns without waiting for the new turn. What the
-// request leaves out is as the turn's own request had it. A request without an idempotency key gets one, as for [Client.Start].
+// Rerun submits the input of a turn that has ended once more, in a branch of its session, and returns without waiting for the new turn. Fields
+// that the request leaves empty are taken from the turn's own request. A request without an idempotency key gets one, as for [Client.Start].
 func (c *Client) Rerun(ctx context.Context, id agent.TurnID, r agent.RerunRequest) (agent.Receipt, error) {
 	if r.IdempotencyKey == "" {
 		r.IdempotencyKey = uuid.NewString()

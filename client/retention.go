@@ -10,9 +10,9 @@ import (
 const retentionPath = "retention"
 
 type (
-	// RetentionReport says what is kept and for how long, and how the sweeps stand.
+	// RetentionReport says what is kept, for how long, and what the sweeps have done.
 	RetentionReport = retention.Report
-	// RetentionStatus is how the sweeps stand.
+	// RetentionStatus is the state of the sweeps.
 	RetentionStatus = retention.Status
 	// RetentionTenant is what one tenant has.
 	RetentionTenant = retention.TenantReport
@@ -26,12 +26,12 @@ func (c *Client) Retention(ctx context.Context, tenant string, p agent.Page) (Re
 	return get[RetentionReport](ctx, c, pageParams(p, tenantParam, oneTenant(tenant)), retentionPath)
 }
 
-// RunRetention begins a sweep now, unless one is at work.
+// RunRetention starts a sweep now, unless one is running.
 func (c *Client) RunRetention(ctx context.Context) (RetentionStatus, error) {
 	return post[RetentionStatus](ctx, c, struct{}{}, retentionPath, "run")
 }
 
-// PauseRetention keeps the sweeps from running, or lets them run again; reason says why.
+// PauseRetention pauses the sweeps if pause is true, else resumes them. The reason is stored.
 func (c *Client) PauseRetention(ctx context.Context, pause bool, reason string) (RetentionStatus, error) {
 	body := struct {
 		Reason string `json:"reason,omitempty"`

@@ -24,9 +24,9 @@ type compiledPlan struct {
 
 	inputs   string              // digest of all inputs of the plan
 	uses     []agent.DocumentKey // all keys that were looked up, found or not
-	revision int64               // the newest revision of them
+	revision int64               // the newest revision of the documents in uses
 	faults   agent.Faults        // why there is no plan
-	saved    atomic.Bool         // every process can find the plan by its hash
+	saved    atomic.Bool         // the plan is in the database under its hash
 }
 
 // err returns the faults as an error, nil if there is a plan.
@@ -53,8 +53,8 @@ type compiler struct {
 	inst  *agent.AgentInstance
 	in    *inputs
 	plan  agent.Plan
-	given parameters // of the instance, defaults filled in
-	alone []claim    // the models that claim to invoke tools by themselves
+	given parameters // the instance's parameters, with defaults
+	alone []claim    // models that invoke tools themselves
 
 	temperature           *float64 // given by a parameter
 	maxTokens, iterations int      // given by parameters; 0: not given
@@ -85,11 +85,11 @@ func compile(parts *Parts, e *entry, in *inputs) *compiledPlan {
 		return c.out
 	}
 	if len(c.out.body) > maxPlan {
-		c.addFault("", "its plan is %d bytes, at most %d", len(c.out.body), maxPlan)
+		c.addFault("", "the compiled plan has %d bytes, at most %d are allowed", len(c.out.body), maxPlan)
 		c.out.body = nil
 		return c.out
 	}
-	// Turns get the plan that a reader of the bytes would get.
+	// The plan is decoded from its bytes, so that every process works with the same values.
 	if err := json.Unmarshal(c.out.body, &c.out.plan); err != nil {
 		c.addFault("", "%s", err)
 	}
@@ -127,7 +127,7 @@ func (c *compiler) setInstructions() {
 	}
 	n := c.in.node.node()
 	if n.Type != agent.NodeAgent {
-		c.addFault("node_id", "node %s@%s is a %s, no agent", n.NodeID, n.Version, n.Type)
+		c.addFault("node_id", "node %s@%s is a %s, want an agent node", n.NodeID, n.Version, n.Type)
 		return
 	}
 	var ok bool
@@ -193,14 +193,14 @@ func (c *compiler) checkParameters(node *entry, given json.RawMessage, path stri
 	return p, true
 }
 
-// join returns the path of something below another path.
-func join(path, below string) string {
+// join returns the path of a field within the value at another path: "tools" and "[0].name" give "tools[0].name".
+func join(path, field string) string {
 	switch {
-	case below == "":
+	case field == "":
 		return path
-	case path == "" || below[0] == '[':
-		return path + below
+	case path == "" || field[0] == '[':
+		return path + field
 	default:
-		return path + "." + below
+		return path + "." + field
 	}
 }

@@ -212,7 +212,7 @@ func TestSameDocumentsSameHash(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	cases := map[string]struct{ yaml, want string }{
 		"no node":             {"kind: AgentInstance\nname: a\nnode_id: nope\nnode_version: '1'\n", "test.yaml:3:10: AgentInstance default/a: node_id: there is no node nope@1"},
-		"a node that is none": {"kind: AgentInstance\nname: a\nnode_id: mail\nnode_version: '1'\n", "node_id: node mail@1 is a toolkit, no agent"},
+		"a node that is none": {"kind: AgentInstance\nname: a\nnode_id: mail\nnode_version: '1'\n", "node_id: node mail@1 is a toolkit, want an agent node"},
 		"property": {
 			"kind: AgentInstance\nname: a\nnode_id: agent\nnode_version: '1'\nparameters:\n  system_message: x\n  temperature: 9\n",
 			"test.yaml:7:16: AgentInstance default/a: parameters.temperature: ",

@@ -15,15 +15,15 @@ import (
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
-// maxUnfinished bounds the unfinished runs of a schedule; beyond it Trigger refuses.
-const maxUnfinished = 100
+// maxUnfinishedRuns is how many runs of a schedule may be unfinished before Trigger refuses another.
+const maxUnfinishedRuns = 100
 
 // triggerNamespace is the namespace of the UUIDs made from idempotency keys.
 var triggerNamespace = uuid.MustParse("0f6d2a64-93c1-5d0c-8a3b-1f6b4b1c9d27") //nolint:gochecknoglobals // a constant in all but syntax
 
-// Trigger starts a run now, even if the schedule is paused or another run is in progress. The same key is the same run; without a key each call
-// starts a run. The run is not started through Temporal's schedule, which names runs by the second and so loses or merges the second of two
-// triggers within one.
+// Trigger starts a run now, even if the schedule is paused or another run is in progress. Calls with the same key start one run; each call
+// without a key starts its own. The run is not started through Temporal's schedule, because that gives two runs of the same second the same
+// workflow id.
 func (a *AgentSchedules) Trigger(ctx context.Context, tenant, name, key string) (agent.ScheduleTriggered, error) {
 	if _, err := a.Store.Schedule(ctx, tenant, name); err != nil {
 		return agent.ScheduleTriggered{}, err
@@ -32,9 +32,9 @@ func (a *AgentSchedules) Trigger(ctx context.Context, tenant, name, key string) 
 	if err != nil {
 		return agent.ScheduleTriggered{}, err
 	}
-	if unfinished >= maxUnfinished {
+	if unfinished >= maxUnfinishedRuns {
 		return agent.ScheduleTriggered{}, &agent.Error{
-			Code: agent.CodeRateLimited, RetryAfter: time.Minute, Err: fmt.Errorf("%d runs of schedule %q have not ended", unfinished, name),
+			Code: agent.CodeRateLimited, RetryAfter: time.Minute, Err: fmt.Errorf("%d runs of schedule %q have not ended, at most %d may run or wait", unfinished, name, maxUnfinishedRuns),
 		}
 	}
 	id := uuid.NewString()

@@ -20,14 +20,14 @@ type Store interface {
 	Marks(ctx context.Context, tenant, id, kind string, limit int) ([]string, error)
 	// MarkDone sets marks to done, and adds to what was removed.
 	MarkDone(ctx context.Context, tenant, id, kind string, names []string, removed, bytes int64) error
-	// MarkFound stores how much was found of a mark that is not done yet.
+	// MarkFound stores how many items were found for a mark that is not done yet.
 	MarkFound(ctx context.Context, tenant, id, kind, name string, found int64) error
 	// EraseRows removes at most one batch of rows of each kind, and reports whether more may be left.
 	EraseRows(ctx context.Context, tenant, id string) (more bool, err error)
 	// ReleaseContent returns marked content that nobody refers to and nobody has stored within settleTime. It may be removed. pending counts the
 	// content that somebody has stored since.
 	ReleaseContent(ctx context.Context, tenant, id string, settleTime time.Duration, limit int) (free []Object, pending int64, err error)
-	// CheckErasure counts what is left, with queries of its own.
+	// CheckErasure counts what is left, with other queries than EraseRows.
 	CheckErasure(ctx context.Context, tenant, id string) (remaining int64, err error)
 }
 
@@ -38,7 +38,7 @@ type StatusStore interface {
 	// FinishErasure checks once more, stores the report and its digest in the audit trail, and deletes the user's id, in one transaction.
 	FinishErasure(ctx context.Context, tenant, id string) (Erasure, error)
 	// FailErasure ends an erasure that failed, and deletes the user's id.
-	FailErasure(ctx context.Context, tenant, id, why string) error
+	FailErasure(ctx context.Context, tenant, id, reason string) error
 }
 
 // Turns cancels turns; [agent.Inbox] does.

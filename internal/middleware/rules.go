@@ -29,10 +29,10 @@ func onlyOnce() []string {
 	return []string{"human_in_the_loop", "model_fallback", "model_retry", "prompt_caching", "summarization", "todo"}
 }
 
-// pairRule is about two middleware of a plan.
+// pairRule is a rule about two middleware of a plan, one before the other.
 type pairRule struct {
 	rule           string
-	earlier, later string // names; one that comes twice is asked of each of its entries
+	earlier, later string // names; the rule is checked for each entry with the name
 	isBroken       func(earlier, later agent.Middleware) bool
 	message        string // for the author of the plan
 }
@@ -40,7 +40,7 @@ type pairRule struct {
 // pairRules returns the rules of order. Each describes the wrong order; if both orders are wrong there are two.
 func pairRules() []pairRule {
 	always := func(agent.Middleware, agent.Middleware) bool { return true }
-	const afterFilter = " must come before pii, which would take the end of one try for the beginning of the next"
+	const afterFilter = " must come before pii, which would else join the end of one attempt to the beginning of the next"
 	const cacheMessage = "context_editing without clear_at_least changes the prompt with every call, so that the conversation is never read from the cache"
 	return []pairRule{
 		{ruleRepeatBeforeFilter, "pii", "model_retry", always, "model_retry" + afterFilter},
@@ -48,10 +48,10 @@ func pairRules() []pairRule {
 		{ruleFilterBeforeAsk, "summarization", "pii", readsInput, "pii must come before summarization, which sends the conversation to a model"},
 		{
 			ruleSummaryBeforeEdit, "context_editing", "summarization", always,
-			"summarization must come before context_editing, whose changes no kept summary would fit",
+			"summarization must come before context_editing, because a stored summary would not fit the edited messages",
 		},
 		{ruleErrorBeforeRetry, "tool_retry", "tool_error", hidesErrors, "tool_error must come before tool_retry, which would not see the errors"},
-		{ruleFallbackSees, "model_fallback", "model_retry", swallowsErrors, "on_failure continue hides from model_fallback that the model failed"},
+		{ruleFallbackSees, "model_fallback", "model_retry", swallowsErrors, "model_retry with on_failure continue hides the model's failure from model_fallback"},
 		{ruleStablePrefix, "context_editing", "prompt_caching", func(earlier, _ agent.Middleware) bool { return editsEveryCall(earlier) }, cacheMessage},
 		{ruleStablePrefix, "prompt_caching", "context_editing", func(_, later agent.Middleware) bool { return editsEveryCall(later) }, cacheMessage},
 	}
@@ -63,14 +63,14 @@ func readsInput(_, later agent.Middleware) bool {
 }
 
 func hidesErrors(earlier, later agent.Middleware) bool {
-	retry, ok := earlier.(*toolRetry)
-	hide, is := later.(*toolError)
-	if !ok || !is {
+	retry, isRetry := earlier.(*toolRetry)
+	hide, isHide := later.(*toolError)
+	if !isRetry || !isHide {
 		return false
 	}
-	tools := len(retry.options.Tools) == 0 || len(hide.tools) == 0 ||
+	sharesTool := len(retry.options.Tools) == 0 || len(hide.tools) == 0 ||
 		slices.ContainsFunc(retry.options.Tools, func(name string) bool { return appliesTo(hide.tools, name) })
-	return tools && slices.ContainsFunc(hide.codes, func(c agent.Code) bool { return slices.Contains(retry.options.RetryOn, string(c)) })
+	return sharesTool && slices.ContainsFunc(hide.codes, func(c agent.Code) bool { return slices.Contains(retry.options.RetryOn, string(c)) })
 }
 
 func swallowsErrors(_, later agent.Middleware) bool {

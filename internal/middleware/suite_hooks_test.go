@@ -15,7 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// exerciseEmpty runs each hook on values that nothing was put in: no function of the invocation is there.
+// exerciseEmpty runs each hook on zero values: the functions of the invocation are nil.
 func exerciseEmpty(t *testing.T, m agent.Middleware) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { // waits cost no time
@@ -33,7 +33,7 @@ func exerciseEmpty(t *testing.T, m agent.Middleware) {
 				return agent.ModelReply{}, want
 			})
 			_, err = model(ctx, agent.Invocation{}, agent.ModelRequest{}, func(agent.Delta) error { return nil })
-			require.Equal(t, want == nil, err == nil, "an error that is nobody's to repeat: %v", err)
+			require.Equal(t, want == nil, err == nil, "an error that no middleware retries: %v", err)
 			require.Positive(t, asked)
 
 			called := 0
@@ -48,8 +48,8 @@ func exerciseEmpty(t *testing.T, m agent.Middleware) {
 	})
 	if g, ok := m.(agent.Gater); ok {
 		for _, args := range []string{"", "null", "[]", "{", `"x"`, `{"a":1}`, strings.Repeat(`{"a":`, 20_000), `{"a":"` + strings.Repeat("x", 2<<20) + `"}`, "\xff"} {
-			for _, so := range []agent.GateVerdict{{}, {Gate: agent.GateApproval, Rule: "r"}} {
-				v, err := g.Gate(agent.GatedCall{Args: []byte(args)}, so)
+			for _, before := range []agent.GateVerdict{{}, {Gate: agent.GateApproval, Rule: "r"}} {
+				v, err := g.Gate(agent.GatedCall{Args: []byte(args)}, before)
 				require.NoError(t, err, "%.40s", args)
 				require.Contains(t, []agent.Gate{"", agent.GateNone, agent.GateApproval}, v.Gate)
 				require.LessOrEqual(t, len(v.Description), 4<<10)
@@ -57,13 +57,13 @@ func exerciseEmpty(t *testing.T, m agent.Middleware) {
 			}
 			v, err := g.Gate(agent.GatedCall{Args: []byte(args), Tool: agent.PlanTool{Approval: agent.ApproveAlways}}, agent.GateVerdict{})
 			require.NoError(t, err)
-			require.Equal(t, agent.GateApproval, v.Gate, "a tool that is always asked about is")
+			require.Equal(t, agent.GateApproval, v.Gate, "no middleware lifts approval always")
 		}
 	}
 }
 
-// exerciseStable makes the middleware twice: the same request becomes the same bytes, as the caches of providers want it, whichever
-// process makes the call.
+// exerciseStable builds the middleware twice and expects the same bytes for the same request, so that a provider's cache works for all
+// processes.
 func exerciseStable(t *testing.T, build func() agent.Middleware) {
 	t.Helper()
 	var made [2]string
@@ -82,9 +82,9 @@ func exerciseStable(t *testing.T, build func() agent.Middleware) {
 // exerciseShared serves several calls at once with messages, tools and blocks that they share; the race detector watches.
 func exerciseShared(t *testing.T, m agent.Middleware) {
 	t.Helper()
-	req, said, call := longRequest(), toolReply(), agent.ToolCall{ID: "1", Name: "read", Args: json.RawMessage(`{"city":"Oslo"}`)}
+	req, reply, call := longRequest(), toolReply(), agent.ToolCall{ID: "1", Name: "read", Args: json.RawMessage(`{"city":"Oslo"}`)}
 	model := m.WrapModel(func(_ context.Context, _ agent.Invocation, _ agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
-		return said, emit(agent.Delta{Text: "it rains"})
+		return reply, emit(agent.Delta{Text: "it rains"})
 	})
 	tool := m.WrapTool(func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
 		return agent.ToolResult{Output: json.RawMessage(`"rain"`)}, nil
@@ -93,7 +93,7 @@ func exerciseShared(t *testing.T, m agent.Middleware) {
 	var group sync.WaitGroup
 	for i := range errs {
 		group.Go(func() {
-			mine, answer := req, said // the slices within are shared
+			mine, answer := req, reply // the slices within are shared
 			_, before := m.BeforeModel(t.Context(), fullInvocation(), &mine)
 			_, during := model(t.Context(), fullInvocation(), mine, func(agent.Delta) error { return nil })
 			_, after := m.AfterModel(t.Context(), fullInvocation(), &answer)
@@ -108,7 +108,7 @@ func exerciseShared(t *testing.T, m agent.Middleware) {
 	group.Wait()
 	require.NoError(t, errors.Join(errs...))
 	require.Equal(t, longRequest(), req, "messages and tools may be shared")
-	require.Equal(t, toolReply(), said, "blocks may be shared")
+	require.Equal(t, toolReply(), reply, "blocks may be shared")
 }
 
 func fullInvocation() agent.Invocation {

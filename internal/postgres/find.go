@@ -13,29 +13,29 @@ import (
 
 // FindStore lists turns and sessions, the newest first.
 //
-// A query looks at the tenant's newest 10,000 turns behind its place and within its range of time, and no further. So a page costs no more
-// for a tenant with many turns, and one with fewer entries than its limit, or with none, may have a next page.
+// One query looks at no more than 10,000 turns of the tenant: the newest after its page token and within its time range. So a page costs the
+// same for a tenant with many turns, but a page that is not full, or empty, may have a next page.
 type FindStore struct{ *database }
 
 const (
-	defaultFound = 50
-	maxLookedAt  = 10_000 // turns that one query looks at
+	defaultPageSize = 50
+	maxLookedAt     = 10_000 // turns that one query looks at
 )
 
-// lookedAt has the turns that a query looks at, numbered from 1: at most $4 of tenant $1, behind the place ($2, $3). It takes further
-// conditions that have an index.
+// lookedAt selects the turns that a query looks at, numbered from 1: at most $4 of tenant $1, older than ($2, $3). Its %s is for further
+// conditions, which must have an index.
 const lookedAt = `(
 	SELECT t.*, row_number() OVER (ORDER BY t.created_at DESC, t.turn_id DESC) AS n
 	FROM turns t WHERE t.tenant = $1 AND (t.created_at, t.turn_id) < ($2, $3)%s
 	ORDER BY t.created_at DESC, t.turn_id DESC LIMIT $4
 ) t`
 
-// foundOrLast keeps the rows that the filters found, at most $5 and one more, which says that there is a next page. It also keeps the last
-// turn that was looked at, where the next page begins.
+// foundOrLast keeps the rows that match the filters, at most $5 and one more: the extra row shows that there is a next page. It also keeps the
+// last turn that was looked at, because the next page begins there.
 const foundOrLast = ` WHERE t.found OR t.n = $4 ORDER BY t.created_at DESC, t.turn_id DESC LIMIT $5::integer + 1`
 
-// waitingTurns has the turns of tenant $1 of which an approval, or that of a turn below, can still be decided. PostgreSQL reads it only if
-// a query comes to a turn that runs.
+// waitingTurns selects the turns of tenant $1 that have an approval which can still be decided, and the parents of these turns. PostgreSQL
+// runs it only if a query meets a running turn.
 const waitingTurns = `
 WITH RECURSIVE waiting (turn_id) AS (
 	SELECT a.turn_id FROM approvals a WHERE a.tenant = $1 AND a.decision IS NULL AND (a.expires_at IS NULL OR a.expires_at > clock_timestamp())
@@ -91,13 +91,13 @@ type findQuery struct {
 func newFindQuery(tenant, after string, limit int) (*findQuery, error) {
 	at, id, err := decodeTimePlace(after)
 	if err != nil {
-		return nil, agent.Invalid("after", "is not one that a page had")
+		return nil, agent.Invalid("after", "want the next of an earlier page")
 	}
-	limit = min(cmp.Or(max(limit, 0), defaultFound), agent.MaxFound)
+	limit = min(cmp.Or(max(limit, 0), defaultPageSize), agent.MaxFound)
 	return &findQuery{limit: limit, args: []any{tenant, at, id, maxLookedAt, limit}}, nil
 }
 
-// where returns a condition on an argument, whose number it puts in, or nothing if the argument is not given.
+// where returns " AND " and a condition whose %d becomes the number of the argument. It returns "" if the argument is not given.
 func (q *findQuery) where(given bool, condition string, arg any) string {
 	if !given {
 		return ""
@@ -106,7 +106,7 @@ func (q *findQuery) where(given bool, condition string, arg any) string {
 	return fmt.Sprintf(" AND "+condition, len(q.args))
 }
 
-// equals returns the condition that a column has a value; nothing for "".
+// equals returns the condition that a column has a value, or "" if the value is "".
 func (q *findQuery) equals(column, value string) string {
 	return q.where(value != "", column+" = $%d", cleanText(value))
 }
@@ -123,7 +123,7 @@ func (q *findQuery) inState(states []string) string {
 	return q.where(len(states) > 0, shownState+" = ANY ($%d)", states)
 }
 
-// lookedAtEntry is an entry at a turn that a query looked at.
+// lookedAtEntry is a row of a query: an entry of a page, or only the last turn that was looked at.
 type lookedAtEntry[T any] struct {
 	entry T
 	at    time.Time
@@ -136,7 +136,7 @@ type lookedAtEntry[T any] struct {
 func findPage[T any](
 	ctx context.Context, s *FindStore, sql string, q *findQuery, dest func(e *lookedAtEntry[T]) []any,
 ) (page []T, next string, err error) {
-	// The filters leave many turns or few: this mode makes a plan for the values at hand.
+	// Filters may match many turns or few. This mode makes PostgreSQL plan each query for its own values.
 	rows, err := queryRows(ctx, s.pool, func(row pgx.CollectableRow) (e lookedAtEntry[T], err error) {
 		return e, row.Scan(append([]any{&e.at, &e.id, &e.n, &e.found}, dest(&e)...)...)
 	}, sql, append([]any{pgx.QueryExecModeCacheDescribe}, q.args...)...)
@@ -155,7 +155,7 @@ func findPage[T any](
 	return page, next, err
 }
 
-// liveStates returns the stored states of those that a turn has before its end.
+// liveStates returns the stored states of the given states that a turn has before it ends.
 func liveStates(states []string) (live []string) {
 	for _, state := range states {
 		switch state {

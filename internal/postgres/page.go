@@ -40,7 +40,7 @@ func decodePageToken[T any](s string, place *T, isValid func(*T) bool) error {
 	if s == "" {
 		return nil
 	}
-	malformed := agent.Invalid("page_token", "is not one that a page had")
+	malformed := agent.Invalid("page_token", "want the next_page_token of an earlier page")
 	if len(s) > maxTokenBytes {
 		return malformed
 	}

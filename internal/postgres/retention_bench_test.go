@@ -12,9 +12,9 @@ import (
 	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
-// oldDatabase returns a store with a number of ended turns, a tenth of them of another tenant. Each has five events, two messages, a step,
-// a call and a result.
-func oldDatabase(t testing.TB, turns int) *Store {
+// newStoreOfEndedTurns returns a store with a number of ended turns, a tenth of them of another tenant. Each has five events, two messages, a
+// step, a call and a result.
+func newStoreOfEndedTurns(t testing.TB, turns int) *Store {
 	t.Helper()
 	c := Config{URL: MigratedDatabase(t)}
 	pool, err := Open(t.Context(), c)
@@ -60,14 +60,14 @@ func oldDatabase(t testing.TB, turns int) *Store {
 
 // BenchmarkRetention sweeps everything of 100,000 turns, 90 % of which are the tenant's, once: run it with -benchtime 1x.
 func BenchmarkRetention(b *testing.B) {
-	s := oldDatabase(b, 100_000)
+	s := newStoreOfEndedTurns(b, 100_000)
 	for _, kind := range []string{retention.Events, retention.Traces, retention.Results, retention.Transcripts, retention.Blobs, retention.Turns, retention.Audit, retention.Usage} {
 		b.Run(kind, func(b *testing.B) {
 			var (
-				at              retention.Cursor
-				removed         int64
-				batches         int
-				longest, before time.Duration
+				at             retention.Cursor
+				removed        int64
+				batches        int
+				longest, ended time.Duration // ended: when the last batch ended
 			)
 			for b.Loop() {
 				for {
@@ -76,7 +76,7 @@ func BenchmarkRetention(b *testing.B) {
 						b.Fatal(err)
 					}
 					removed, batches, at = removed+out.Removed, batches+1, out.Next
-					longest, before = max(longest, b.Elapsed()-before), b.Elapsed()
+					longest, ended = max(longest, b.Elapsed()-ended), b.Elapsed()
 					if out.Done {
 						break
 					}
@@ -93,31 +93,31 @@ func BenchmarkRetention(b *testing.B) {
 // TestSweepsUseIndexes: no statement of a sweep reads a whole table.
 func TestSweepsUseIndexes(t *testing.T) {
 	t.Parallel()
-	s := oldDatabase(t, 8_000)
+	s := newStoreOfEndedTurns(t, 8_000)
 	var ids []string
 	for n := range 20 {
 		ids = append(ids, fmt.Sprintf("t%d", 5000+n))
 	}
-	soon := time.Now().Add(-110 * 24 * time.Hour)
-	ancient := time.Unix(0, 0)
+	before := time.Now().Add(-110 * 24 * time.Hour)
+	beginning := time.Unix(0, 0)
 	for name, query := range map[string]struct {
 		sql  string
 		args []any
 	}{
-		"ended":     {readEnded, []any{"acme", ancient, "", soon, sweptTurns, sweptEvents, 0}},
-		"due":       {dueTurns, []any{"acme", soon, sweptEvents, 0, retention.Events}},
-		"stored":    {countStored + storedTurns + `) s`, []any{"acme", soon, 100, sweptEvents, retention.Events}},
+		"ended":     {readEnded, []any{"acme", beginning, "", before, sweptTurns, sweptEvents, 0}},
+		"due":       {dueTurns, []any{"acme", before, sweptEvents, 0, retention.Events}},
+		"stored":    {countStored + storedTurns + `) s`, []any{"acme", before, 100, sweptEvents, retention.Events}},
 		"messages":  {deletion("messages", "turn_id = ANY ($2)"), []any{1000, ids}},
 		"steps":     {deletion("turn_steps", "turn_id = ANY ($2)"), []any{1000, ids}},
 		"calls":     {deletion("tool_calls", "turn_id = ANY ($2)"), []any{1000, ids}},
 		"events":    {deletion("events", "stream_id = ANY ($2)"), []any{1000, ids}},
 		"outputs":   {readOutputs, []any{ids}},
-		"inactive":  {readInactive, []any{"acme", []string{"s1", "s2"}, soon}},
+		"inactive":  {readInactive, []any{"acme", []string{"s1", "s2"}, before}},
 		"empty":     {emptySessions, []any{"acme", []string{"s1", "s2"}}},
-		"audit":     {dueAudit, []any{"acme", soon}},
-		"usage":     {deletionOfTenant("usage_ledger", oldLedgerRows), []any{1000, "acme", soon}},
-		"due usage": {dueUsage, []any{"acme", soon}},
-		"closed":    {readClosed, []any{ancient, "", soon, 200}},
+		"audit":     {dueAudit, []any{"acme", before}},
+		"usage":     {deletionOfTenant("usage_ledger", oldLedgerRows), []any{1000, "acme", before}},
+		"due usage": {dueUsage, []any{"acme", before}},
+		"closed":    {readClosed, []any{beginning, "", before, 200}},
 	} {
 		plan, err := queryRows(t.Context(), s.RetentionStore.pool, pgx.RowTo[string], "EXPLAIN "+query.sql, query.args...)
 		require.NoError(t, err, name)

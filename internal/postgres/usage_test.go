@@ -50,7 +50,7 @@ var usageNow = time.Date(2026, time.March, 10, 15, 30, 0, 0, time.UTC)
 
 func midnightOf(day int) time.Time { return time.Date(2026, time.March, day, 0, 0, 0, 0, time.UTC) }
 
-// usage is a whole report, of pages of a size.
+// usage returns a whole report, read in pages of a size.
 func (b *bench) usage(q agent.UsageQuery, size int) agent.UsagePage {
 	b.t.Helper()
 	q.PageSize = size
@@ -69,7 +69,7 @@ func (b *bench) usage(q agent.UsageQuery, size int) agent.UsagePage {
 	return whole
 }
 
-// lines are rows as texts: keys, then sums.
+// usageLines returns rows as texts: the keys, then the sums.
 func usageLines(p agent.UsagePage) []string {
 	all := []string{}
 	for _, r := range p.Rows {
@@ -142,7 +142,7 @@ func TestUsage(t *testing.T) {
 		" 1 100/10/40/5 $1e-06 again 0 0 $0", "ann 8 1800/80/320/40 $4 again 2 320 $1",
 	}, asked(nil, agent.UsageUser))
 	require.Equal(t, []string{"large 1 1000/10/40/5 $0.5 again 0 0 $0", "small 8 900/80/320/40 $3.500001 again 2 320 $1"}, asked(nil, agent.UsageModel),
-		"what was wasted is the model's that was paid for nothing")
+		"the cost of a repeated call counts for the model that was called first")
 	require.Equal(t, []string{
 		"large t1 1 4 1 1000/10/40/5 $0.5 again 0 0 $0",
 		"small t1 0 1 1 100/10/40/5 $0.5 again 0 0 $0",
@@ -154,7 +154,7 @@ func TestUsage(t *testing.T) {
 		"small t1 2 1 1 100/10/40/5 $0.5 again 0 0 $0",
 	}, asked(func(q *agent.UsageQuery) { q.TurnID = "t1" }, agent.UsageModel, agent.UsageTurn, agent.UsageStep, agent.UsageEpoch))
 	require.Equal(t, []string{"8 900/80/320/40 $3.500001 again 2 320 $1"}, asked(func(q *agent.UsageQuery) { q.Model = "small" }),
-		"that another model paid again does not unmake it")
+		"a call counts as repeated even if another model repeated it")
 	require.Equal(t, []string{"7 800/70/280/35 $3.5 again 2 320 $1"}, asked(func(q *agent.UsageQuery) { q.UserID, q.Until = "ann", midnightOf(10) }))
 	require.Equal(t, []string{"schedule 1 100/10/40/5 $1e-06 again 0 0 $0"}, asked(func(q *agent.UsageQuery) { q.Channel = "schedule" }, agent.UsageChannel))
 	require.Equal(t, []string{"acme 9 1900/90/360/45 $4.000001 again 2 320 $1", "zoo 1 100/10/40/5 $0.5 again 0 0 $0"},
@@ -170,7 +170,7 @@ func TestUsage(t *testing.T) {
 	require.NotEmpty(t, first.Next)
 }
 
-// What a turn writes down shows in the report, retries and all.
+// The report has the calls of a turn, also those that were repeated.
 func TestUsageOfATurn(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s1")
@@ -185,7 +185,7 @@ func TestUsageOfATurn(t *testing.T) {
 	require.Equal(t, []string{"u1 2 17/5/3/2 $0.5125 again 1 7 $0.5 estimated 7"}, usageLines(p))
 }
 
-// Any report is what adding the ledger up by hand gives, whichever way it comes, page by page.
+// Random reports equal the sums of the ledger, whether they are read from daily sums or from rows.
 func TestUsageIsTheLedger(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, postgres.Config{})
@@ -213,7 +213,7 @@ func TestUsageIsTheLedger(t *testing.T) {
 					e.millionths = 0 // a model without a price
 				}
 				if random.IntN(20) == 0 {
-					e.input, e.millionths = -5, -5 // a provider's invention
+					e.input, e.millionths = -5, -5 // a provider may send nonsense
 				}
 				entries = append(entries, e)
 			}
@@ -276,10 +276,10 @@ func TestUsageIsAddedUpOnce(t *testing.T) {
 		})
 	}
 	written := make(chan struct{})
-	for dies := range 3 {
+	for i := range 3 {
 		adding.Go(func() {
 			for {
-				err := b.addUp(dies > 0)
+				err := b.addUp(i > 0)
 				select {
 				case <-written:
 					return
@@ -311,9 +311,9 @@ func TestUsageIsAddedUpOnce(t *testing.T) {
 	require.Equal(t, []int64{writers * charges, writers * charges * 10}, []int64{calls, input})
 }
 
-// addUp adds up as a process does, or as one that dies before it commits.
-func (b *bench) addUp(dies bool) error {
-	if !dies {
+// addUp adds the ledger up as a process does. If rollback is true, it ends like a process that dies before it commits.
+func (b *bench) addUp(rollback bool) error {
+	if !rollback {
 		_, err := b.AddUpUsage(b.t.Context())
 		return err
 	}
@@ -351,10 +351,10 @@ func TestUsageRefusals(t *testing.T) {
 	require.NoError(t, err, "any text may be a user")
 }
 
-// A report that takes too long is broken off, and says what would not.
+// A report that takes too long is cancelled, and the error says so.
 func TestUsageTakesTooLong(t *testing.T) {
 	b := newBench(t, postgres.Config{MaxConns: 1})
-	_, err := b.UsageAt(t.Context(), agent.UsageQuery{Tenant: tenant}, usageNow, time.Minute) // it is planned then
+	_, err := b.UsageAt(t.Context(), agent.UsageQuery{Tenant: tenant}, usageNow, time.Minute) // prepares the statement
 	require.NoError(t, err)
 	other, err := pgx.Connect(t.Context(), b.pool.Config().ConnString())
 	require.NoError(t, err)
@@ -368,10 +368,10 @@ func TestUsageTakesTooLong(t *testing.T) {
 	require.ErrorContains(t, err, "took longer than 50ms")
 	var timeout string
 	require.NoError(t, b.pool.QueryRow(t.Context(), `SHOW statement_timeout`).Scan(&timeout))
-	require.NotEqual(t, "50ms", timeout, "the bound is the report's alone")
+	require.NotEqual(t, "50ms", timeout, "the timeout is for the report only")
 }
 
-// shortened is a very long name as the daily sums have it.
+// shortened returns a long name as the daily sums store it.
 func shortened(name string) string {
 	sum := md5.Sum([]byte(name))
 	return string([]rune(name)[:100]) + " " + hex.EncodeToString(sum[:])

@@ -21,8 +21,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// TestCollectModel: whatever happens in whatever order, content that is held or was put within the grace is there, and in the end nothing
-// is left that nobody holds.
+// TestCollectModel runs random operations in random order. Content that somebody holds, or that was put within the grace period, is never
+// removed; at the end no other content is left.
 func TestCollectModel(t *testing.T) {
 	w := newWorld(t)
 	n := 0

@@ -55,7 +55,7 @@ func (ts *Turns) emit(ctx context.Context, t TurnRef, producer string, events ..
 }
 
 // begin begins a producer that may run beside others, and waits until that is stored.
-func (ts *Turns) begin(ctx context.Context, t TurnRef, producer string, isStored check) (agent.Fence, error) {
+func (ts *Turns) begin(ctx context.Context, t TurnRef, producer string, isStored storedCheck) (agent.Fence, error) {
 	fence, _, err := ts.beginEpoch(ctx, t, producer, isStored)
 	if err == nil {
 		err = ts.Log.Sync(ctx, fence)
@@ -67,7 +67,7 @@ func (ts *Turns) begin(ctx context.Context, t TurnRef, producer string, isStored
 }
 
 // appendAlone appends events of a producer that runs alone, without waiting until they are stored.
-func (ts *Turns) appendAlone(ctx context.Context, t TurnRef, producer string, isStored check, events ...agent.Event) (agent.Fence, error) {
+func (ts *Turns) appendAlone(ctx context.Context, t TurnRef, producer string, isStored storedCheck, events ...agent.Event) (agent.Fence, error) {
 	fence, _, err := ts.beginEpoch(ctx, t, producer, isStored)
 	if err != nil {
 		return fence, fmt.Errorf("begin %s: %w", producer, err)

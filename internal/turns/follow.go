@@ -19,11 +19,11 @@ const defaultIdleCheck = 30 * time.Second
 // workflow writes no last event.
 func (b *Inbox) Follow(ctx context.Context, id agent.TurnID, after int64) iter.Seq2[agent.Event, error] {
 	return func(yield func(agent.Event, error) bool) {
-		var heard atomic.Int64
-		heard.Store(time.Now().UnixNano())
-		defer b.watchSilence(ctx, id, &heard)()
+		var lastEvent atomic.Int64
+		lastEvent.Store(time.Now().UnixNano())
+		defer b.watchSilence(ctx, id, &lastEvent)()
 		for e, err := range b.Turns.Log.Follow(ctx, string(id), after) {
-			heard.Store(time.Now().UnixNano())
+			lastEvent.Store(time.Now().UnixNano())
 			if !yield(e, err) {
 				return
 			}
@@ -31,9 +31,9 @@ func (b *Inbox) Follow(ctx context.Context, id agent.TurnID, after int64) iter.S
 	}
 }
 
-// watchSilence checks a turn after every silence, until the function that it returns is called. heard is when its last event came, in nanoseconds since
-// 1970. A turn that waits for a person may be silent for days.
-func (b *Inbox) watchSilence(ctx context.Context, id agent.TurnID, heard *atomic.Int64) (stop func()) {
+// watchSilence checks a turn after every silence, until the function that it returns is called. lastEvent is the time of its last event in Unix
+// nanoseconds. A turn that waits for a person may be silent for days.
+func (b *Inbox) watchSilence(ctx context.Context, id agent.TurnID, lastEvent *atomic.Int64) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var checking sync.Mutex
 	var timer *time.Timer
@@ -45,7 +45,7 @@ func (b *Inbox) watchSilence(ctx context.Context, id agent.TurnID, heard *atomic
 		if ctx.Err() != nil {
 			return
 		}
-		if rest := b.IdleCheck - time.Since(time.Unix(0, heard.Load())); rest > 0 {
+		if rest := b.IdleCheck - time.Since(time.Unix(0, lastEvent.Load())); rest > 0 {
 			timer.Reset(rest)
 			return
 		}
@@ -62,7 +62,7 @@ func (b *Inbox) watchSilence(ctx context.Context, id agent.TurnID, heard *atomic
 	}
 }
 
-// endSilentTurn gives the stream of a turn that nobody drives its terminal event.
+// endSilentTurn ends a turn that nobody drives: it writes the terminal event to the turn's stream.
 func (ts *Turns) endSilentTurn(ctx context.Context, id agent.TurnID) error {
 	tail, err := ts.Log.Tail(ctx, string(id))
 	if err != nil || tail.Closed {
@@ -70,7 +70,7 @@ func (ts *Turns) endSilentTurn(ctx context.Context, id agent.TurnID) error {
 	}
 	t, err := ts.Store.Turn(ctx, id)
 	switch {
-	case agent.CodeOf(err) == agent.CodeNotFound: // it may have a workflow and a stream all the same
+	case agent.CodeOf(err) == agent.CodeNotFound: // the workflow and the stream may still exist
 		t.Record.TurnID = id
 	case err != nil:
 		return err

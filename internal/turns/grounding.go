@@ -10,8 +10,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/retrieval"
 )
 
-// addContext adds the branch's prompt, the found passages and the session to a request. They follow the plan's prompt, whose bytes stay the
-// same for the provider's cache.
+// addContext adds the branch's prompt, the found passages and the session to a request. They come after the plan's prompt, which does not
+// change, so that the provider can cache it.
 func (r *modelRun) addContext(ctx context.Context) error {
 	r.request.About = "Session: " + string(r.turn.SessionID)
 	if len(r.plan.Prepare) > 0 {
@@ -19,12 +19,12 @@ func (r *modelRun) addContext(ctx context.Context) error {
 		if r.found, _, err = r.ts.Store.Prepared(ctx, r.turn.TurnID); err != nil {
 			return fmt.Errorf("load preparation: %w", err)
 		}
-		branch := branchOf(&r.plan, r.found.Branch)
+		branch := findBranch(&r.plan, r.found.Branch)
 		if branch != nil {
 			r.request.System = branch.System
 		}
 		if branch == nil || branch.Retrieve {
-			r.request.About += contextOf(r.found.Passages)
+			r.request.About += passagesText(r.found.Passages)
 		}
 	}
 	r.request.System = strings.TrimSpace(r.request.System)
@@ -46,8 +46,8 @@ func (r *modelRun) filterQuote(ctx context.Context, text string) string {
 	return agent.Normalize(reply.Blocks)
 }
 
-// branchOf returns the branch with a name, nil if the plan has none.
-func branchOf(p *agent.Plan, name string) *agent.PlanBranch {
+// findBranch returns the plan's branch of that name, or nil.
+func findBranch(p *agent.Plan, name string) *agent.PlanBranch {
 	for i := range p.Prepare {
 		for j := range p.Prepare[i].Branches {
 			if b := &p.Prepare[i].Branches[j]; b.Name == name {
@@ -58,15 +58,15 @@ func branchOf(p *agent.Plan, name string) *agent.PlanBranch {
 	return nil
 }
 
-// contextOf returns the text of the prompt about the passages, also if there are none.
-func contextOf(passages []agent.Passage) string {
+// passagesText returns the part of the prompt that quotes the passages, or says that none was found.
+func passagesText(passages []agent.Passage) string {
 	if len(passages) == 0 {
 		return "\n\nContext: nothing was found."
 	}
 	return "\n\n" + retrieval.QuotePassages(passages)
 }
 
-// addCitations annotates a reply with the passages that it cites, and writes the annotations to the log behind the text.
+// addCitations annotates a reply with the passages that it cites, and writes the annotations to the log after the text.
 func (r *modelRun) addCitations(ctx context.Context, reply *agent.ModelReply) error {
 	if len(r.found.Passages) == 0 {
 		return nil

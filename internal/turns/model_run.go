@@ -243,7 +243,7 @@ func (r *modelRun) emitUsages(work context.Context, p *producer) {
 }
 
 // replyStored returns a check whether a step has its reply.
-func (ts *Turns) replyStored(key agent.StepKey) check {
+func (ts *Turns) replyStored(key agent.StepKey) storedCheck {
 	return func(ctx context.Context) (bool, error) {
 		_, ok, err := ts.Store.ModelStep(ctx, key)
 		return ok, err

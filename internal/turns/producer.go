@@ -14,17 +14,17 @@ import (
 
 const (
 	touchInterval   = 250 * time.Millisecond // an idle producer asks this often whether it may go on
-	appendPatience  = 30 * time.Second       // how long the log may be away before the work is given up and done again later
+	appendTimeout   = 30 * time.Second       // the work fails if the log is unavailable for longer; it is repeated later
 	producerBacklog = 1 << 20                // bytes that may wait for the log before emit blocks
-	keptEvents      = 8                      // of a batch, whose memory the next ones use again
+	keptEvents      = 8                      // the memory of a batch is used again if it has at most so many events
 )
 
-// errCancelled is the cause with which a producer's work ends when its stream was marked.
+// errCancelled is the cause with which a producer ends its work when the turn was cancelled.
 var errCancelled = agent.Errorf(agent.CodeCancelled, "", "the turn was cancelled")
 
-// producer writes the events of one model or tool call into the turn's log: the first at once, what follows closely in batches. When idle it
-// touches the stream. It ends the work it serves, through the work's context, when the stream is cancelled or closed, when a newer epoch has
-// begun, or when the log is lost.
+// producer writes the events of one model or tool call to the turn's log: the first at once, events that follow soon after it in batches. An
+// idle producer touches the stream. The producer cancels the context of the call when the stream is cancelled or closed, when a newer epoch
+// has begun, or when the log stays unavailable.
 type producer struct {
 	log      EventLog
 	turn     TurnRef
@@ -48,15 +48,16 @@ type producer struct {
 	spare   []agent.Event // memory for the next events; guarded by flushing
 }
 
-// errStored says that an earlier epoch of a producer has stored its result: what it has shown stands.
+// errStored says that an earlier epoch of a producer has stored its result, so its events are valid.
 var errStored = errors.New("an earlier attempt has stored its result")
 
-// check asks whether something is so.
-type check func(context.Context) (bool, error)
+// storedCheck reports whether an earlier epoch of a producer has stored its result.
+type storedCheck func(context.Context) (bool, error)
 
-// beginEpoch begins a new epoch of a producer and voids what earlier ones have shown. isStored says whether one of them has stored the result; from
-// the new epoch on none can, so that nothing is voided which stands: then the error is errStored. nil: the producer has no result.
-func (ts *Turns) beginEpoch(ctx context.Context, t TurnRef, producer string, isStored check) (agent.Fence, agent.Appended, error) {
+// beginEpoch begins a new epoch of a producer and voids the events of earlier ones. If one of these has stored its result, its events stay and the
+// error is errStored. isStored is asked after the new epoch has begun, because earlier ones can store nothing from then on. It is nil for a
+// producer without a result.
+func (ts *Turns) beginEpoch(ctx context.Context, t TurnRef, producer string, isStored storedCheck) (agent.Fence, agent.Appended, error) {
 	fence, at, err := ts.Log.Begin(ctx, string(t.TurnID), producer)
 	if err != nil {
 		return fence, at, err
@@ -75,7 +76,7 @@ func (ts *Turns) beginEpoch(ctx context.Context, t TurnRef, producer string, isS
 }
 
 // produce begins a new epoch of a producer, as beginEpoch does. The context returned is for the work; its cause says why the producer ended it.
-func (ts *Turns) produce(ctx context.Context, t TurnRef, name string, isStored check) (*producer, context.Context, error) {
+func (ts *Turns) produce(ctx context.Context, t TurnRef, name string, isStored storedCheck) (*producer, context.Context, error) {
 	fence, at, err := ts.beginEpoch(ctx, t, name, isStored)
 	if errors.Is(err, errStored) {
 		return nil, nil, err
@@ -96,8 +97,8 @@ func (ts *Turns) produce(ctx context.Context, t TurnRef, name string, isStored c
 	return p, work, nil
 }
 
-// emit gives events to the log: at once if the last batch was long enough ago, else with what gathers until then. It blocks while the log is
-// far behind.
+// emit writes events to the log: at once if the last batch is at least the interval ago, else with the next batch. It blocks while more than
+// producerBacklog bytes wait for the log.
 func (p *producer) emit(ctx context.Context, events ...agent.Event) error {
 	for i := range events {
 		events[i].Meta.TurnID, events[i].Meta.AgentInstanceID = p.turn.TurnID, p.turn.InstanceID
@@ -130,7 +131,7 @@ func (p *producer) emit(ctx context.Context, events ...agent.Event) error {
 	return context.Cause(ctx)
 }
 
-// add joins neighbouring tokens, so that a batch is one event.
+// add appends an event to pending. It joins a token to the token before it, so that a batch of tokens is one event.
 func (p *producer) add(e agent.Event) {
 	p.bytes += len(e.Text) + len(e.Output) + len(e.Input)
 	if n := len(p.pending); n > 0 && e.Type == agent.EventToken && p.pending[n-1].Type == agent.EventToken {
@@ -169,7 +170,7 @@ func (p *producer) run(ctx context.Context) {
 	}
 }
 
-// touch asks the log whether the work may go on, and ends it if not. Trouble of the log's is left to the next batch.
+// touch asks the log whether the work may go on, and ends it if not. Other errors of the log are left to the next batch, which is retried.
 func (p *producer) touch(ctx context.Context) {
 	at, err := p.log.Touch(ctx, p.fence)
 	if err == nil && at.Cancelled {
@@ -193,7 +194,7 @@ func (p *producer) endWork(err error) {
 	}
 }
 
-// flush appends what is pending as one batch, again and again while the log is away, for a bounded time.
+// flush appends the pending events as one batch. It retries for up to appendTimeout while the log is unavailable.
 func (p *producer) flush(ctx context.Context) error {
 	p.flushing.Lock()
 	defer p.flushing.Unlock()
@@ -201,7 +202,7 @@ func (p *producer) flush(ctx context.Context) error {
 }
 
 func (p *producer) flushLocked(ctx context.Context) error {
-	if p.failed != nil { // what came before is missing
+	if p.failed != nil { // an earlier batch is missing
 		return p.failed
 	}
 	p.mu.Lock()
@@ -223,7 +224,7 @@ func (p *producer) flushLocked(ctx context.Context) error {
 			return at, backoff.Permanent(err)
 		}
 		return at, err
-	}, backoff.WithMaxElapsedTime(appendPatience))
+	}, backoff.WithMaxElapsedTime(appendTimeout))
 	if err != nil {
 		p.failed = logError(err)
 		return p.failed
@@ -238,8 +239,8 @@ func (p *producer) flushLocked(ctx context.Context) error {
 	return nil
 }
 
-// end flushes and ends the producer: its events are in the log when it returns nil, and stored a moment later or with the step (saveWithEvents).
-// A cancelled stream is no error here: the events are in.
+// end flushes and ends the producer. When it returns nil, the log has the events; it stores them soon, or with the step (saveWithEvents). A
+// cancelled stream is no error, because its events were written.
 func (p *producer) end(ctx context.Context) error {
 	select {
 	case <-p.closing:
@@ -290,7 +291,7 @@ func (ts *Turns) saveWithEvents(ctx context.Context, f agent.Fence, save func(ag
 	return save(nil)
 }
 
-// logError keeps the log's trouble apart from a provider's: it must reach whoever drives the turn, not the retries of middleware.
+// logError marks an error of the log as internal, so that middleware does not retry it like an error of a provider.
 func logError(err error) error {
 	if err == nil || errors.Is(err, agent.ErrFenced) || errors.Is(err, agent.ErrStreamClosed) || errors.Is(err, context.Canceled) {
 		return err

@@ -80,7 +80,7 @@ func TestMultiTurn(t *testing.T) {
 func TestSessionContext(t *testing.T) {
 	h := reading(t)
 	h.whole(agent.TurnRequest{TurnID: "t1", SessionID: "s1", Message: "fetch flights NYC to LAX"})
-	require.Zero(t, h.spy.asked.datasets, "the first turn of a session need not ask")
+	require.Zero(t, h.spy.calls.datasets, "the first turn of a session need not ask")
 	h.has("s1", left("cas://sha256:aa", 50), left("cas://sha256:bb", 60), left("cas://sha256:cc", 70), left("cas://sha256:dd", 80))
 	ref := h.begin(agent.TurnRequest{TurnID: "t2", SessionID: "s1", Message: "now filter those under $500"})
 	h.tool.call = returns(agent.ToolResult{Output: json.RawMessage(`1`)}, nil)
@@ -146,8 +146,8 @@ func TestOnlyWhoReadsDatasetsIsTold(t *testing.T) {
 		request := h.whole(agent.TurnRequest{TurnID: id, SessionID: "s1", Message: "hello", Context: job})
 		require.Equal(t, agent.UserText("hello"), request.Messages[len(request.Messages)-1])
 	}
-	require.Zero(t, h.spy.asked.datasets)
-	require.Zero(t, h.spy.asked.turns, "what a turn is is known from its beginning")
+	require.Zero(t, h.spy.calls.datasets)
+	require.Zero(t, h.spy.calls.turns, "what a turn is is known from its beginning")
 }
 
 // TestTheWorkflowOfAJob: every model of a job is told which workflow the job belongs to, and every tool too.
@@ -198,7 +198,7 @@ func TestFreshHistory(t *testing.T) {
 			agent.MetaPreviousResults: []any{map[string]any{"node_id": "fetch", "result_ref": "artifact://1"}},
 		}},
 	})
-	require.Zero(t, h.spy.asked.datasets)
+	require.Zero(t, h.spy.calls.datasets)
 	require.Len(t, request.Messages, 1)
 	said := request.Messages[0].Blocks[1].Text
 	require.True(t, strings.HasPrefix(said, "<session_context>\n"+`{"previous_results":[{"node_id":"fetch","result_ref":"artifact://1"}]}`+"\n"), said)

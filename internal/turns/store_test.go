@@ -8,24 +8,24 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-// spyStore is the store with a memory of what it was asked, and with datasets that a test makes up.
+// spyStore is a store that records its calls, and returns the datasets of a test.
 type spyStore struct {
 	*postgres.Store
 
 	mu       sync.Mutex
-	datasets map[agent.SessionID][]agent.SessionDataset // of a session that is here; of others the store's own
-	tools    map[agent.StepKey]agent.ToolStep           // as they were saved
-	asked    struct{ datasets, turns, begins int }
-	before   []agent.TurnID // of the questions for datasets
-	asides   []string       // of the prompts
+	datasets map[agent.SessionID][]agent.SessionDataset // returned by Datasets; for other sessions the store is asked
+	tools    map[agent.StepKey]agent.ToolStep           // saved by SaveToolStep
+	calls    struct{ datasets, turns, begins int }
+	before   []agent.TurnID // arguments of Datasets
+	asides   []string       // arguments of Prompt
 	finished []agent.FinishRecord
-	err      error // of the next question for datasets
+	err      error // returned by the next call of Datasets
 }
 
 func (s *spyStore) Datasets(ctx context.Context, tenant string, id agent.SessionID, before agent.TurnID, n int) ([]agent.SessionDataset, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked.datasets++
+	s.calls.datasets++
 	s.before = append(s.before, before)
 	err := s.err
 	s.err = nil
@@ -45,14 +45,14 @@ func (s *spyStore) Prompt(ctx context.Context, q agent.PromptQuery) ([]agent.Mes
 
 func (s *spyStore) Turn(ctx context.Context, id agent.TurnID) (agent.TurnState, error) {
 	s.mu.Lock()
-	s.asked.turns++
+	s.calls.turns++
 	s.mu.Unlock()
 	return s.Store.Turn(ctx, id)
 }
 
 func (s *spyStore) Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun, error) {
 	s.mu.Lock()
-	s.asked.begins++
+	s.calls.begins++
 	s.mu.Unlock()
 	return s.Store.Begin(ctx, t)
 }

@@ -59,17 +59,17 @@ func TestBeginOfARecordedTurn(t *testing.T) {
 		require.NoError(t, err)
 	}
 	begin := func(id agent.TurnID) (out turns.BeginTurnResult, writes int) {
-		before := h.spy.asked.begins
+		before := h.spy.calls.begins
 		out, err := h.process().BeginTurn(t.Context(), json.RawMessage(`{"turn_id":"`+string(id)+`"}`), turns.BeginTurnInput{WorkflowID: id.WorkflowID(), RunID: "r"})
 		require.NoError(t, err)
-		return out, h.spy.asked.begins - before
+		return out, h.spy.calls.begins - before
 	}
 	record("t1")
 	record("t2")
-	before := h.spy.asked
+	before := h.spy.calls
 	here, err := h.BeginTurn(t.Context(), json.RawMessage(`{"turn_id":"t1"}`), turns.BeginTurnInput{WorkflowID: "turn/t1", RunID: "r"})
 	require.NoError(t, err)
-	require.Equal(t, before, h.spy.asked, "the process that has recorded it a moment ago asks nothing")
+	require.Equal(t, before, h.spy.calls, "the process that has recorded it a moment ago asks nothing")
 	out, writes := begin("t1")
 	require.Equal(t, here, out)
 	require.Equal(t, turns.VerdictReady, out.Verdict)

@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// authFields returns the fields that a type of auth profile must and may have.
+// authFields returns the required and the optional fields of a type of auth profile.
 func authFields(t agent.AuthType) (required, optional []string) {
 	switch t {
 	case agent.AuthBearer:
@@ -60,14 +60,14 @@ func (c *checker) checkAuth(a *agent.AuthProfile) {
 	}
 }
 
-// requireOneOf adds a fault unless a profile has one field of two.
+// requireOneOf adds a fault unless a profile has exactly one of two fields.
 func (c *checker) requireOneOf(first, second string, t agent.AuthType) {
 	hasFirst, hasSecond := c.root.member(first) != nil, c.root.member(second) != nil
 	switch {
 	case hasFirst && hasSecond:
 		c.addFault(second, "want %s or %s, not both", first, second)
 	case !hasFirst && !hasSecond:
-		c.addFault(first, "is required for type %s, or %s", t, second)
+		c.addFault(first, "type %s needs %s or %s", t, first, second)
 	}
 }
 
@@ -105,7 +105,7 @@ func (c *checker) checkTokenURL(field, text string) {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		c.addFault(field, "want an https URL")
 	case u.User != nil:
-		c.addFault(field, "must not hold credentials: client_id and client_secret are for these")
+		c.addFault(field, "must not hold credentials: put them into client_id and client_secret")
 	case u.Scheme == "http" && !isLoopback(u.Hostname()):
 		c.addFault(field, "want https; http is for this machine alone")
 	default:
