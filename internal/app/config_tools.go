@@ -176,7 +176,10 @@ func (l *loader) checkTools() {
 	if research.Contact != "" {
 		l.checkText("tools.research.contact", "email", research.Contact)
 	}
-	if research.WebProvider != "" && l.checkOneOf("tools.research.web_provider", research.WebProvider, "duckduckgo", "searxng", "brave") && research.WebProvider == "searxng" {
+	if research.WebProvider != "" {
+		l.checkOneOf("tools.research.web_provider", research.WebProvider, "duckduckgo", "searxng", "brave")
+	}
+	if research.WebProvider == "searxng" {
 		l.checkText("tools.research.web_url", "required", research.WebURL)
 	}
 	l.checkCount("tools.mcp.servers", len(t.MCP.Servers), maxMCPServers)
