@@ -34,7 +34,8 @@ func (a *AgentSchedules) Trigger(ctx context.Context, tenant, name, key string) 
 	}
 	if unfinished >= maxUnfinishedRuns {
 		return agent.ScheduleTriggered{}, &agent.Error{
-			Code: agent.CodeRateLimited, RetryAfter: time.Minute, Err: fmt.Errorf("%d runs of schedule %q have not ended, at most %d may run or wait", unfinished, name, maxUnfinishedRuns),
+			Code: agent.CodeRateLimited, RetryAfter: time.Minute,
+			Err: fmt.Errorf("%d runs of schedule %q have not ended, at most %d are allowed", unfinished, name, maxUnfinishedRuns),
 		}
 	}
 	id := uuid.NewString()
