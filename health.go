@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"net/url"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
@@ -17,6 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	probes "github.com/turnstone-run/turnstone/internal/health"
 	"github.com/turnstone-run/turnstone/internal/llm"
+	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
@@ -37,7 +36,7 @@ type health struct {
 
 // check returns the current health. The first call makes the probes, because the service is open by then.
 func (h *health) check(ctx context.Context) gateway.Health {
-	h.once.Do(func() { h.openErr = h.open(ctx) })
+	h.once.Do(func() { h.openErr = h.open() })
 	if h.openErr != nil {
 		return gateway.Health{Dependencies: []gateway.Dependency{{Name: "health", State: gateway.HealthDown, Detail: h.openErr.Error()}}}
 	}
@@ -55,16 +54,10 @@ func (h *health) check(ctx context.Context) gateway.Health {
 	return out
 }
 
-func (h *health) open(ctx context.Context) error {
+func (h *health) open() error {
 	s := h.service
 	set := s.cfg.Settings
 	db := newDatabaseProbes(s.pool)
-	queryCtx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	var err error
-	if db.Schema, err = db.SchemaVersion(queryCtx); err != nil {
-		s.logger.Warn("health: the version of the schema is not known", zap.Error(err))
-	}
 	cluster := &probes.Cluster{
 		Client: s.temporal, Namespace: h.namespace, TaskQueue: h.queue, Attributes: h.attributes,
 	}
@@ -127,8 +120,9 @@ func (w watchedModels) Model(ctx context.Context, m agent.PlanModel) (agent.Mode
 
 func newDatabaseProbes(pool *pgxpool.Pool) *probes.Database {
 	return &probes.Database{
-		Row: func(ctx context.Context, sql string, dest ...any) error { return pool.QueryRow(ctx, sql).Scan(dest...) },
-		Try: func(ctx context.Context, statements ...string) error { return tryStatements(ctx, pool, statements) },
+		Schema: postgres.SchemaVersion(),
+		Row:    func(ctx context.Context, sql string, dest ...any) error { return pool.QueryRow(ctx, sql).Scan(dest...) },
+		Try:    func(ctx context.Context, statements ...string) error { return tryStatements(ctx, pool, statements) },
 		Pool: func() (used, most int) {
 			stat := pool.Stat()
 			return int(stat.AcquiredConns()), int(stat.MaxConns())

@@ -41,7 +41,7 @@ func (b *resultBody) Read(p []byte) (int, error) {
 	if err == nil || errors.Is(err, io.EOF) {
 		return n, err
 	}
-	return n, interrupted(b.ctx, agent.Errorf(agent.CodeUnavailable, "", "read the result's data: %w", err))
+	return n, interrupted(b.ctx, agent.Errorf(agent.CodeUnavailable, "", "the connection broke off before the end of the result: %w", err))
 }
 
 // Chat is a job for [Client.TestChat]; all but the prompt may be left out.

@@ -16,7 +16,7 @@ type Database struct {
 	Pool func() (used, limit int)
 	// Try runs statements in one transaction, and rolls it back.
 	Try func(ctx context.Context, statements ...string) error
-	// Schema is the version to which this process has migrated the schema; 0: not checked.
+	// Schema is the version of the schema that this process works with; 0: not compared.
 	Schema int
 
 	wrote time.Time // when a write last succeeded; only the probe uses it
@@ -111,11 +111,6 @@ func (d *Database) schema(ctx context.Context, detail string) (Finding, error) {
 		return Finding{Down, detail, hintOlderSchema}, nil
 	}
 	return Finding{State: OK}, nil
-}
-
-// SchemaVersion returns the version of the schema. Called right after migrating, it is the value for [Database.Schema].
-func (d *Database) SchemaVersion(ctx context.Context) (version int, err error) {
-	return version, d.Row(ctx, sqlSchema, &version)
 }
 
 // ClockProbe checks whether the clocks of this machine and the database agree. It does not repeat problems of the database.

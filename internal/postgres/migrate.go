@@ -55,6 +55,12 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool) (err error) {
 	return mapError("migrate: vectors", migrateVectors(ctx, conn))
 }
 
+// SchemaVersion returns the version of the schema that [Migrate] leaves: the number of its migrations.
+func SchemaVersion() int {
+	files, _ := migrations.ReadDir("migrations") // the folder is in the program
+	return len(files)
+}
+
 // applyMigrations applies the migrations that the database does not have yet.
 func applyMigrations(ctx context.Context, conn *pgx.Conn) error {
 	known, err := fs.Sub(migrations, "migrations")

@@ -121,6 +121,9 @@ func readDraft(file string) (string, error) {
 	if err != nil {
 		return "", usageError{fmt.Errorf("--draft: %w", err)}
 	}
+	if strings.TrimSpace(string(draft)) == "" {
+		return "", usageError{fmt.Errorf("--draft: %s is empty", file)}
+	}
 	return string(draft), nil
 }
 

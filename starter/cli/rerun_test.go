@@ -44,7 +44,9 @@ func TestDrafts(t *testing.T) {
 	require.Equal(t, "clerk", b.rt.Submitted()[0].Request.Draft.Agent)
 	b.show(0, "rerun", "turn-1", "--draft", file)
 	require.Equal(t, "clerk", b.rt.Submitted()[1].Request.Draft.Agent)
-	b.refuses("", map[string]string{"--draft": "chat --draft " + file + ".gone x", "--draft: open": "rerun turn-1 --draft " + file + ".gone"})
+	empty := filepath.Join(t.TempDir(), "empty.yaml")
+	require.NoError(t, os.WriteFile(empty, []byte(" \n"), 0o600))
+	b.refuses("", map[string]string{"--draft": "chat --draft " + file + ".gone x", "is empty": "chat --draft " + empty + " x", "--draft: open": "rerun turn-1 --draft " + file + ".gone"})
 }
 
 func TestForkSession(t *testing.T) {
