@@ -14,7 +14,7 @@ import (
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// HealthChecker is the port that asks every dependency, within ctx.
+// HealthChecker is the port that checks the dependencies.
 type HealthChecker interface {
 	Health(ctx context.Context) Health
 }
@@ -38,8 +38,8 @@ type Dependency struct {
 	Name   string    // temporal, worker, postgres, event_log, …
 	OK     bool      // State is [HealthOK]
 	State  string    // empty: ok, or degraded where OK is false and the whole is OK
-	Detail string    // for those who run the system; no secrets
-	Hint   string    // what to do, for anybody; empty if State is ok
+	Detail string    // for operators; no secrets
+	Hint   string    // what to do, for everybody; empty if State is ok
 	Since  time.Time // when State became what it is; zero: not known
 	Took   time.Duration
 }
@@ -83,8 +83,8 @@ type DependencyBody struct {
 	TookMS float64    `json:"took_ms"`
 }
 
-// getHealth is GET /health: 503 only when no turn can run. Everybody may know what is wrong and what to do; addresses and error texts are
-// for those who run the system. Probes may send any parameter.
+// getHealth is GET /health: 503 only when no turn can run. Everybody sees which dependency is at fault and what to do; addresses and error texts are
+// for operators. Probes may send any parameter.
 func (s *httpServer) getHealth(w http.ResponseWriter, r *http.Request) error {
 	caller, err := callerOf(r.Context())
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *httpServer) getHealth(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// body returns a dependency as JSON, with the details for those who run the system.
+// body returns a dependency as JSON, with the details if the caller is an operator.
 func (d *Dependency) body(systemOK, operator bool) DependencyBody {
 	out := DependencyBody{Name: d.Name, OK: d.OK, State: d.state(systemOK), Hint: d.Hint}
 	if !operator {
@@ -154,7 +154,7 @@ func (h *grpcHealth) check(ctx context.Context) *grpc_health_v1.HealthCheckRespo
 	return &grpc_health_v1.HealthCheckResponse{Status: state}
 }
 
-// Watch implements the service: the state now and on every change.
+// Watch implements the service. It sends the state at once and after every change.
 func (h *grpcHealth) Watch(p *grpc_health_v1.HealthCheckRequest, out grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
 	ctx, cancel := h.whileOpen(out.Context())
 	defer cancel()

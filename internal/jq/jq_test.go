@@ -152,10 +152,11 @@ func TestBounds(t *testing.T) {
 	require.Equal(t, "0\n1\n2", out)
 	_, err = run(t, `range(3)`, `null`, jq.Bounds{Bytes: 2})
 	require.Equal(t, agent.CodeOverflow, agent.CodeOf(err))
-	_, err = run(t, `length`, "["+strings.Repeat("1,", 700_000)+"1]", jq.Bounds{Memory: 8 << 20})
+	bounds, ones := jq.Bounds{Memory: 24 << 20, Time: time.Minute}, strings.Repeat("1,", 1_500_000)
+	_, err = run(t, `length`, "["+ones+"1]", bounds)
 	require.Equal(t, agent.CodeOverflow, agent.CodeOf(err))
 	require.ErrorContains(t, err, "begin the program with .[] |")
-	out, err = run(t, `.[] | select(. > 1)`, "["+strings.Repeat("1,", 700_000)+"2]", jq.Bounds{Memory: 8 << 20})
+	out, err = run(t, `.[] | select(. > 1)`, "["+ones+"2]", bounds)
 	require.NoError(t, err)
 	require.Equal(t, "2", out)
 }

@@ -68,13 +68,13 @@ func TestTenantsTakeTurns(t *testing.T) {
 
 // A program that takes too much memory ends with its process, and no other one for it.
 func TestMemoryIsItsOwn(t *testing.T) {
-	const memory = 16 << 20
+	const memory = 64 << 20
 	work := `[range(20000)] as $kept | reduce range(20000) as $i (0; . + ($i | tostring | length)) | . + ($kept | length)`
 	hog := start(t.Context(), t, "hog", `[range(1e9)]`, Bounds{Memory: memory, Time: time.Minute})
 	for range 3 {
 		require.NoError(t, start(t.Context(), t, "modest", work, Bounds{Memory: memory, Time: time.Minute})())
 	}
-	require.ErrorContains(t, hog(), "takes more than 16 MiB of memory")
+	require.ErrorContains(t, hog(), "takes more than 64 MiB of memory")
 	require.NoError(t, start(t.Context(), t, "hog", work, Bounds{Memory: memory, Time: time.Minute})(), "another process runs the next one")
 }
 

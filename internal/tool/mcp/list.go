@@ -16,7 +16,7 @@ const (
 	maxPages   = 100
 	maxSchemas = 1 << 20  // bytes of all schemas together
 	maxSchema  = 64 << 10 // bytes of one
-	// listAge is how long a list is used if the server notifies of changes, and mutedAge if it does not.
+	// listAge is how long a list is used if the server notifies of changes, listAgeWithoutNotices if it does not.
 	listAge               = 5 * time.Minute
 	listAgeWithoutNotices = 30 * time.Second
 	// listTimeout is the time for all pages.
