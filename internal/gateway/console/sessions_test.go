@@ -79,6 +79,14 @@ func lists(t *testing.T, b *browser) {
 	rename(" ")
 	p.until(`document.querySelector('[data-session="s-51"] .title').textContent === 'question 51' && document.title.startsWith('question 51')`)
 
+	// A title that the server refuses stays in its field, with the reason.
+	_, err := h.DeleteSession(t.Context(), agent.DefaultTenant, "s-50")
+	require.NoError(t, err)
+	p.do(chromedp.Focus(chromedp.CSS(`[data-session="s-50"] a`)))
+	rename("Lost")
+	p.until(`document.querySelector('[data-session="s-50"] [role=alert]')?.textContent.includes('s-50')`)
+	p.key([]rune(kb.Escape)[0])
+
 	// One that runs is followed by its id alone; one that does not exist says so.
 	p.visit("/#/chat/s-running")
 	p.reload()
