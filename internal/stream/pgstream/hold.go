@@ -115,10 +115,7 @@ func (s *live) letGo(events []agent.Event) (last int64, over bool) {
 		s.state, s.urgent = releasing, true
 		s.touchLocked()
 	default:
-		for i := range events {
-			e := &events[i]
-			s.tail = append(s.tail, tailEvent{like: e, index: e.Meta.EventIndex, time: e.Meta.Time, text: e.Text})
-		}
+		s.tail = append(s.tail, events...)
 		s.last = events[len(events)-1].Meta.EventIndex
 		s.stored, s.state, s.usedAt = s.last, ended, time.Now()
 	}

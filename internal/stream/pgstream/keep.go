@@ -152,13 +152,15 @@ func (l *Log) noteWatcher(process, id string) {
 		stored := s.stored
 		s.mu.Unlock()
 		l.announcer.add(id, stored)
-		l.kickWriter()
 	}
 }
 
 // isWatched reports whether another process follows a stream, or may have announced it while this process did not listen.
 func (l *Log) isWatched(id string, now time.Time) bool {
-	if l.missedWatchers(now) {
+	if !l.Listening() {
+		return true
+	}
+	if again := l.listenedAgain.Load(); again > 0 && now.Sub(time.Unix(0, again)) < l.watchPatience() {
 		return true
 	}
 	l.watchersMu.Lock()
@@ -169,19 +171,6 @@ func (l *Log) isWatched(id string, now time.Time) bool {
 		}
 	}
 	return false
-}
-
-// anyWatched reports whether another process follows any stream, or may have announced it.
-func (l *Log) anyWatched(now time.Time) bool {
-	l.watchersMu.Lock()
-	defer l.watchersMu.Unlock()
-	return len(l.watchers) > 0 || l.missedWatchers(now)
-}
-
-// missedWatchers reports whether another process may have announced followers while this process did not listen.
-func (l *Log) missedWatchers(now time.Time) bool {
-	again := l.listenedAgain.Load()
-	return !l.Listening() || again > 0 && now.Sub(time.Unix(0, again)) < l.watchPatience()
 }
 
 // forgetWatcher removes a process that now follows a stream through the relay.
@@ -207,13 +196,12 @@ func (l *Log) forgetWatchers(now time.Time) {
 // watchPatience is how long a process counts as a follower without announcing it again.
 func (l *Log) watchPatience() time.Duration { return max(watchersFor, 3*l.cfg.Poll) }
 
-// interval is how long events of a stream wait to be stored. They are not later than the configuration says, although the writer does not look all
-// the time.
+// interval is how long events of a stream may wait to be stored.
 func (l *Log) interval(id string, now time.Time) time.Duration {
 	if l.isWatched(id, now) {
 		return min(watchedFlush, l.cfg.Flush)
 	}
-	return l.cfg.Flush - l.cfg.Flush/flushLooks
+	return l.cfg.Flush
 }
 
 // foreign returns the followed streams that are read from the database: this process does not own them, and no relay delivers them.

@@ -16,10 +16,8 @@ import (
 )
 
 const (
-	// writeLook is how often the writer looks for what is due, while another process waits for it.
+	// writeLook is how often the writer looks for what is due, while there is something to store.
 	writeLook = 10 * time.Millisecond
-	// flushLooks is how often it looks within a flush interval otherwise: what is due soon shares a statement with what is due now.
-	flushLooks = 5
 	// Bounds of one statement of the writer. One stream may exceed them by a batch.
 	maxWriteRows  = 5000
 	maxWriteBytes = 16 << 20
@@ -101,17 +99,9 @@ func (l *Log) write(ctx context.Context) {
 		left := len(l.dirty)
 		l.dirtyMu.Unlock()
 		if left > 0 {
-			look.Reset(l.untilLook(time.Now()))
+			look.Reset(writeLook)
 		}
 	}
-}
-
-// untilLook is how long the writer may wait before it looks again.
-func (l *Log) untilLook(now time.Time) time.Duration {
-	if l.anyWatched(now) {
-		return writeLook
-	}
-	return max(writeLook, l.cfg.Flush/flushLooks)
 }
 
 // storeDue stores everything that is due, with as many statements as needed.
@@ -195,7 +185,7 @@ func (s *live) nextChunkLocked() *chunk {
 		c.rows = mergeRows(s.tail[max(0, len(s.tail)-int(min(pending, int64(len(s.tail))))):], s.stored)
 	}
 	for name, p := range s.producers {
-		if p.dirty || c.release {
+		if p.dirty {
 			c.began = append(c.began, storedProducer{Producer: name, Epoch: int64(p.epoch), WroteFrom: p.wroteFrom, Batches: p.batches.String()})
 			p.dirty = false
 		}
@@ -205,16 +195,16 @@ func (s *live) nextChunkLocked() *chunk {
 }
 
 // mergeRows makes rows of the events behind an index: neighbouring tokens of one producer share one.
-func mergeRows(events []tailEvent, after int64) []row {
+func mergeRows(events []agent.Event, after int64) []row {
 	var rows []row
 	for i := 0; i < len(events); {
-		if events[i].index <= after {
+		if events[i].Meta.EventIndex <= after {
 			i++
 			continue
 		}
-		j, size := i+1, len(events[i].text)
-		for j < len(events) && j-i < maxRowTokens && size+len(events[j].text) <= maxRowBytes && events[i].like == events[j].like {
-			size += len(events[j].text)
+		j, size := i+1, len(events[i].Text)
+		for j < len(events) && j-i < maxRowTokens && size+len(events[j].Text) <= maxRowBytes && sharesRow(&events[i], &events[j]) {
+			size += len(events[j].Text)
 			j++
 		}
 		rows = append(rows, newRow(events[i:j]))
@@ -223,9 +213,14 @@ func mergeRows(events []tailEvent, after int64) []row {
 	return rows
 }
 
-func newRow(events []tailEvent) row {
-	e := events[0].event()
-	r := row{index: events[len(events)-1].index, producer: e.Meta.Producer, epoch: e.Meta.Attempt}
+func sharesRow(a, b *agent.Event) bool {
+	return a.Type == agent.EventToken && b.Type == agent.EventToken && a.Meta.Producer == b.Meta.Producer && a.Meta.Attempt == b.Meta.Attempt &&
+		a.Meta.TurnID == b.Meta.TurnID && a.Meta.AgentInstanceID == b.Meta.AgentInstanceID
+}
+
+func newRow(events []agent.Event) row {
+	e := events[0]
+	r := row{index: events[len(events)-1].Meta.EventIndex, producer: e.Meta.Producer, epoch: e.Meta.Attempt}
 	if len(events) > 1 {
 		var text strings.Builder
 		list := []byte{'{'}
@@ -233,10 +228,10 @@ func newRow(events []tailEvent) row {
 			if i > 0 {
 				list = append(list, ',')
 			}
-			list = strconv.AppendInt(list, int64(len(events[i].text)), 10)
+			list = strconv.AppendInt(list, int64(len(events[i].Text)), 10)
 			list = append(list, ',')
-			list = strconv.AppendInt(list, min(events[i].time.Sub(e.Meta.Time).Microseconds(), math.MaxInt32), 10)
-			text.WriteString(events[i].text)
+			list = strconv.AppendInt(list, min(events[i].Meta.Time.Sub(e.Meta.Time).Microseconds(), math.MaxInt32), 10)
+			text.WriteString(events[i].Text)
 		}
 		tokens := string(append(list, '}'))
 		e.Text, r.tokens = text.String(), &tokens
