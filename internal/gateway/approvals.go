@@ -95,5 +95,5 @@ func (s *grpcServer) ListApprovals(ctx context.Context, p *pb.ListApprovalsReque
 	found, err := s.listApprovals(ctx, caller, agent.ApprovalQuery{
 		State: p.GetState(), SessionID: agent.SessionID(p.GetSessionId()), TurnID: agent.TurnID(p.GetTurnId()),
 	}, page)
-	return &pb.ListApprovalsResponse{Approvals: each(found.Approvals, approvalToProto), NextPageToken: utf8(found.Next)}, err
+	return &pb.ListApprovalsResponse{Approvals: each(found.Approvals, approvalToProto), NextPageToken: validText(found.Next)}, err
 }

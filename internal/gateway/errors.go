@@ -121,7 +121,7 @@ func grpcError(err error) error {
 	if agentError(err) == nil && errors.Is(err, context.DeadlineExceeded) {
 		code = codes.DeadlineExceeded // gRPC has a code of its own for it
 	}
-	st := status.New(code, utf8(f.Message))
+	st := status.New(code, validText(f.Message))
 	details := []protoadapt.MessageV1{
 		protoadapt.MessageV1Of(failureToProto(f)),
 		&errdetails.ErrorInfo{Reason: strings.ToUpper(f.Type), Domain: errorDomain},

@@ -50,12 +50,12 @@ func summary(all agent.Faults) string {
 func violationsOf(f *agent.Failure) []*errdetails.BadRequest_FieldViolation {
 	var out []*errdetails.BadRequest_FieldViolation
 	if f.Field != "" {
-		out = append(out, &errdetails.BadRequest_FieldViolation{Field: utf8(f.Field), Description: utf8(f.Message)})
+		out = append(out, &errdetails.BadRequest_FieldViolation{Field: validText(f.Field), Description: validText(f.Message)})
 	}
 	for i := range f.Faults {
 		fault := &f.Faults[i]
 		out = append(out, &errdetails.BadRequest_FieldViolation{
-			Field: utf8(cmp.Or(fault.Path, fault.Document, fault.File)), Description: utf8(fault.String()),
+			Field: validText(cmp.Or(fault.Path, fault.Document, fault.File)), Description: validText(fault.String()),
 		})
 	}
 	return out

@@ -111,7 +111,7 @@ func (s *grpcServer) ListTurns(ctx context.Context, p *pb.ListTurnsRequest) (*pb
 		RerunOf: agent.TurnID(p.GetRerunOf()), Since: timeFromProto(p.GetSince()), Until: timeFromProto(p.GetUntil()), Text: p.GetText(),
 		Limit: int(p.GetLimit()), After: p.GetAfter(),
 	})
-	return &pb.ListTurnsResponse{Turns: each(page.Turns, turnSummaryToProto), Next: utf8(page.Next)}, err
+	return &pb.ListTurnsResponse{Turns: each(page.Turns, turnSummaryToProto), Next: validText(page.Next)}, err
 }
 
 // ListSessions implements the service.
@@ -126,5 +126,5 @@ func (s *grpcServer) ListSessions(ctx context.Context, p *pb.ListSessionsRequest
 		Status: p.GetStatus(), Agent: p.GetAgent(), UserID: p.GetUser(), Channel: p.GetChannel(), SessionID: agent.SessionID(p.GetSession()),
 		Since: timeFromProto(p.GetSince()), Until: timeFromProto(p.GetUntil()), Text: p.GetText(), Limit: int(p.GetLimit()), After: p.GetAfter(),
 	})
-	return &pb.ListSessionsResponse{Sessions: each(page.Sessions, sessionSummaryToProto), Next: utf8(page.Next)}, err
+	return &pb.ListSessionsResponse{Sessions: each(page.Sessions, sessionSummaryToProto), Next: validText(page.Next)}, err
 }

@@ -205,7 +205,7 @@ func (a *askStream) take(e *agent.Event) *pb.AgentResponse {
 			a.written = map[string]int64{}
 		}
 		a.written[e.Meta.Producer] = e.Meta.EventIndex
-		r.Text = utf8(e.Text)
+		r.Text = validText(e.Text)
 		a.keep(e.Meta.EventIndex, e.Text)
 		return r
 	case e.Type == agent.EventReset && a.written[e.Producer] >= e.FromIndex && a.written[e.Producer] > 0:
@@ -238,13 +238,13 @@ func branchOf(e *agent.Event) string {
 
 func (a *askStream) response(index int64) *pb.AgentResponse {
 	return &pb.AgentResponse{
-		TurnId: utf8(string(a.receipt.TurnID)), SessionId: utf8(string(a.receipt.SessionID)), EventIndex: index, Branch: utf8(a.branch),
+		TurnId: validText(string(a.receipt.TurnID)), SessionId: validText(string(a.receipt.SessionID)), EventIndex: index, Branch: validText(a.branch),
 	}
 }
 
 func (a *askStream) final(o *agent.AgentStepOutput, index int64) *pb.AgentResponse {
 	r := a.response(index)
-	r.IsFinal, r.Text, r.Status, r.Error, r.Output = true, utf8(o.Output), utf8(string(o.Status)), failureToProto(o.Error), outputToProto(o)
+	r.IsFinal, r.Text, r.Status, r.Error, r.Output = true, validText(o.Output), validText(string(o.Status)), failureToProto(o.Error), outputToProto(o)
 	r.Citations = each(citationsOf(o), annotationToProto)
 	if a.has(o.Output) {
 		r.Text, r.Output.Output = "", ""

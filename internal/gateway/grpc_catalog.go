@@ -60,7 +60,7 @@ func (g *Gateway) grpcAgents(ctx context.Context, p *pb.ListAgentsRequest) (*pb.
 		Tenant: p.GetTenant(), NodeID: p.GetNodeId(), Tool: p.GetTool(), Labels: p.GetLabels(), Page: page,
 	})
 	return &pb.ListAgentsResponse{
-		Agents: each(list.Agents, agentInfoToProto), NextPageToken: utf8(list.Next), Revision: list.Revision,
+		Agents: each(list.Agents, agentInfoToProto), NextPageToken: validText(list.Next), Revision: list.Revision,
 	}, err
 }
 
@@ -79,7 +79,7 @@ func (s *grpcCatalog) ListNodes(ctx context.Context, p *pb.ListNodesRequest) (*p
 		Type: agent.NodeType(p.GetType()), NodeID: p.GetNodeId(), Labels: p.GetLabels(), Page: page,
 	})
 	return &pb.ListNodesResponse{
-		Nodes: each(list.Nodes, nodeInfoToProto), NextPageToken: utf8(list.Next), Revision: list.Revision,
+		Nodes: each(list.Nodes, nodeInfoToProto), NextPageToken: validText(list.Next), Revision: list.Revision,
 	}, err
 }
 
@@ -93,7 +93,7 @@ func (s *grpcCatalog) ListDocuments(ctx context.Context, p *pb.ListDocumentsRequ
 		Kind: agent.Kind(p.GetKind()), Tenant: p.GetTenant(), Name: p.GetName(), Version: p.GetVersion(), Source: p.GetSource(), Page: page,
 	})
 	return &pb.ListDocumentsResponse{
-		Documents: each(list.Documents, documentToProto), NextPageToken: utf8(list.Next), Revision: list.Revision,
+		Documents: each(list.Documents, documentToProto), NextPageToken: validText(list.Next), Revision: list.Revision,
 	}, err
 }
 
@@ -139,7 +139,7 @@ func (s *grpcCatalog) ListHistory(ctx context.Context, p *pb.ListHistoryRequest)
 	list, err := s.listHistory(ctx, caller, agent.HistoryQuery{
 		Kind: agent.Kind(p.GetKind()), Tenant: p.GetTenant(), Name: p.GetName(), Page: page,
 	})
-	return &pb.ListHistoryResponse{Entries: each(list.Entries, entryToProto), NextPageToken: utf8(list.Next)}, err
+	return &pb.ListHistoryResponse{Entries: each(list.Entries, entryToProto), NextPageToken: validText(list.Next)}, err
 }
 
 // GetStatus implements the service.
@@ -162,7 +162,7 @@ func (s *grpcCatalog) GetPlan(ctx context.Context, p *pb.GetPlanRequest) (*pb.Ge
 		return nil, agent.Invalid("hash", "give hash or agent, not both")
 	}
 	body, hash, err := s.planOf(ctx, caller, p.GetHash(), p.GetTenant(), p.GetAgent())
-	return &pb.GetPlanResponse{Hash: utf8(hash), Plan: body}, err
+	return &pb.GetPlanResponse{Hash: validText(hash), Plan: body}, err
 }
 
 // StreamCatalog implements the service. The header goes first, so that a client knows that the stream stands.

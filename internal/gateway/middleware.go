@@ -148,7 +148,7 @@ func (s *httpServer) logRequest(r *http.Request, rec *recorder, id string, took 
 
 // errorField returns an error for the log, cut to a bounded length.
 func errorField(err error) zap.Field {
-	return zap.String("error", utf8(clip.Bytes(err.Error(), maxLogged)))
+	return zap.String("error", validText(clip.Bytes(err.Error(), maxLogged)))
 }
 
 const maxLogged = 16 << 10

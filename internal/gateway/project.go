@@ -15,7 +15,8 @@ import (
 // This file, project_approval.go and project_catalog.go are the only projection between the vocabulary and proto. Tests compare every field
 // of both sides. In proto an empty list is no list, an empty JSON text is none, and text that is not UTF-8 is repaired.
 
-func utf8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+// validText replaces what is not UTF-8, which proto refuses.
+func validText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 func each[A, B any](in []A, f func(*A) B) []B {
 	if len(in) == 0 {
@@ -40,7 +41,7 @@ func eachOf[A, B any](in []*A, f func(*A) B) []B {
 	return out
 }
 
-func textOf(raw json.RawMessage) string { return utf8(string(raw)) }
+func textOf(raw json.RawMessage) string { return validText(string(raw)) }
 
 func rawOf(text string) json.RawMessage {
 	if text == "" {
@@ -152,11 +153,11 @@ func messageFromProto(p *pb.Message) agent.Message {
 
 func blockToProto(b *agent.Block) *pb.Block {
 	return &pb.Block{
-		Type: utf8(string(b.Type)), Id: utf8(b.ID), Text: utf8(b.Text), Annotations: each(b.Annotations, annotationToProto),
-		Reasoning: utf8(b.Reasoning), Signature: utf8(b.Signature), Url: utf8(b.URL), Base64: utf8(b.Base64),
-		FileId: utf8(b.FileID), MimeType: utf8(b.MIMEType), Name: utf8(b.Name), Args: textOf(b.Args),
-		ToolCallId: utf8(string(b.ToolCallID)), Status: utf8(b.Status), Output: textOf(b.Output), Ref: utf8(b.Ref),
-		Error: utf8(b.Error), Value: textOf(b.Value), Extras: textOf(b.Extras),
+		Type: validText(string(b.Type)), Id: validText(b.ID), Text: validText(b.Text), Annotations: each(b.Annotations, annotationToProto),
+		Reasoning: validText(b.Reasoning), Signature: validText(b.Signature), Url: validText(b.URL), Base64: validText(b.Base64),
+		FileId: validText(b.FileID), MimeType: validText(b.MIMEType), Name: validText(b.Name), Args: textOf(b.Args),
+		ToolCallId: validText(string(b.ToolCallID)), Status: validText(b.Status), Output: textOf(b.Output), Ref: validText(b.Ref),
+		Error: validText(b.Error), Value: textOf(b.Value), Extras: textOf(b.Extras),
 	}
 }
 
@@ -172,8 +173,8 @@ func blockFromProto(p *pb.Block) agent.Block {
 
 func annotationToProto(a *agent.Annotation) *pb.Annotation {
 	return &pb.Annotation{
-		Type: utf8(a.Type), Id: utf8(a.ID), Url: utf8(a.URL), Title: utf8(a.Title), StartIndex: int64ToProto(a.StartIndex),
-		EndIndex: int64ToProto(a.EndIndex), CitedText: utf8(a.CitedText), Extras: textOf(a.Extras),
+		Type: validText(a.Type), Id: validText(a.ID), Url: validText(a.URL), Title: validText(a.Title), StartIndex: int64ToProto(a.StartIndex),
+		EndIndex: int64ToProto(a.EndIndex), CitedText: validText(a.CitedText), Extras: textOf(a.Extras),
 	}
 }
 
@@ -189,18 +190,18 @@ func outputToProto(o *agent.AgentStepOutput) *pb.AgentStepOutput {
 		return nil
 	}
 	return &pb.AgentStepOutput{
-		TurnId: utf8(string(o.TurnID)), SessionId: utf8(string(o.SessionID)), Agent: utf8(o.Agent),
-		AgentInstanceId: utf8(o.AgentInstanceID), Status: utf8(string(o.Status)), Output: utf8(o.Output),
-		Blocks: each(o.Blocks, blockToProto), Structured: textOf(o.Structured), ResultRef: utf8(o.ResultRef),
+		TurnId: validText(string(o.TurnID)), SessionId: validText(string(o.SessionID)), Agent: validText(o.Agent),
+		AgentInstanceId: validText(o.AgentInstanceID), Status: validText(string(o.Status)), Output: validText(o.Output),
+		Blocks: each(o.Blocks, blockToProto), Structured: textOf(o.Structured), ResultRef: validText(o.ResultRef),
 		ResultPreview: textOf(o.ResultPreview), ToolCalls: each(o.ToolCalls, noteToProto), Usage: usageToProto(&o.Usage),
-		StopReason: utf8(string(o.StopReason)), Error: failureToProto(o.Error), StreamId: utf8(o.StreamID),
-		ExecutionTimeMs: o.ExecutionTimeMS, Model: utf8(o.Model),
+		StopReason: validText(string(o.StopReason)), Error: failureToProto(o.Error), StreamId: validText(o.StreamID),
+		ExecutionTimeMs: o.ExecutionTimeMS, Model: validText(o.Model),
 	}
 }
 
 func noteToProto(n *agent.ToolCallNote) *pb.ToolCallNote {
 	return &pb.ToolCallNote{
-		Id: utf8(string(n.ID)), Tool: utf8(n.Tool), Status: utf8(n.Status), Ref: utf8(n.Ref), CacheHit: n.CacheHit,
+		Id: validText(string(n.ID)), Tool: validText(n.Tool), Status: validText(n.Status), Ref: validText(n.Ref), CacheHit: n.CacheHit,
 		Input: textOf(n.Input), Output: textOf(n.Output), Truncated: n.Truncated,
 	}
 }
@@ -220,15 +221,15 @@ func failureToProto(f *agent.Failure) *pb.Failure {
 		return nil
 	}
 	return &pb.Failure{
-		Type: utf8(f.Type), Message: utf8(f.Message), Retryable: f.Retryable, Tool: utf8(f.Tool), Step: utf8(f.Step),
-		Field: utf8(f.Field), Faults: each(f.Faults, faultToProto),
+		Type: validText(f.Type), Message: validText(f.Message), Retryable: f.Retryable, Tool: validText(f.Tool), Step: validText(f.Step),
+		Field: validText(f.Field), Faults: each(f.Faults, faultToProto),
 	}
 }
 
 func faultToProto(f *agent.Fault) *pb.Fault {
 	return &pb.Fault{
-		File: utf8(f.File), Line: int64(f.Line), Column: int64(f.Column), Document: utf8(f.Document), Path: utf8(f.Path),
-		Message: utf8(f.Message),
+		File: validText(f.File), Line: int64(f.Line), Column: int64(f.Column), Document: validText(f.Document), Path: validText(f.Path),
+		Message: validText(f.Message),
 	}
 }
 
@@ -236,23 +237,23 @@ func eventToProto(e *agent.Event) *pb.Event {
 	m := &e.Meta
 	return &pb.Event{
 		Meta: &pb.EventMeta{
-			StreamId: utf8(m.StreamID), EventIndex: m.EventIndex, TurnId: utf8(string(m.TurnID)), Attempt: m.Attempt,
-			Producer: utf8(m.Producer), AgentInstanceId: utf8(m.AgentInstanceID), Time: timeToProto(m.Time),
+			StreamId: validText(m.StreamID), EventIndex: m.EventIndex, TurnId: validText(string(m.TurnID)), Attempt: m.Attempt,
+			Producer: validText(m.Producer), AgentInstanceId: validText(m.AgentInstanceID), Time: timeToProto(m.Time),
 		},
-		Type: utf8(string(e.Type)), Status: utf8(string(e.Status)), Reason: utf8(e.Reason), Result: outputToProto(e.Result),
-		Text: utf8(e.Text), ContentBlocks: each(e.ContentBlocks, blockToProto), ToolCallId: utf8(string(e.ToolCallID)),
-		ToolName: utf8(e.ToolName), Input: textOf(e.Input), Output: textOf(e.Output), Ref: utf8(e.Ref), Failed: e.Failed,
-		Approval: approvalToProto(e.Approval), Route: textOf(e.Route), Usage: usageToProto(e.Usage), Model: utf8(e.Model),
-		Producer: utf8(e.Producer), FromIndex: e.FromIndex, Error: failureToProto(e.Error),
-		SourceNodeName: utf8(e.SourceNodeName), IsFromToolkit: e.IsFromToolkit,
+		Type: validText(string(e.Type)), Status: validText(string(e.Status)), Reason: validText(e.Reason), Result: outputToProto(e.Result),
+		Text: validText(e.Text), ContentBlocks: each(e.ContentBlocks, blockToProto), ToolCallId: validText(string(e.ToolCallID)),
+		ToolName: validText(e.ToolName), Input: textOf(e.Input), Output: textOf(e.Output), Ref: validText(e.Ref), Failed: e.Failed,
+		Approval: approvalToProto(e.Approval), Route: textOf(e.Route), Usage: usageToProto(e.Usage), Model: validText(e.Model),
+		Producer: validText(e.Producer), FromIndex: e.FromIndex, Error: failureToProto(e.Error),
+		SourceNodeName: validText(e.SourceNodeName), IsFromToolkit: e.IsFromToolkit,
 	}
 }
 
 func viewToProto(v *TurnView) *pb.GetTurnResponse {
 	return &pb.GetTurnResponse{
-		TurnId: utf8(string(v.TurnID)), SessionId: utf8(string(v.SessionID)), StreamId: utf8(v.StreamID), Tenant: utf8(v.Tenant),
-		Agent: utf8(v.Agent), State: utf8(v.State), StartedAt: timeToProto(v.StartedAt), LastEventIndex: v.Tail.LastIndex,
-		Pending: each(v.Pending, approvalToProto), Result: outputToProto(v.Output), Mode: utf8(string(v.Mode)), Fallback: utf8(string(v.Fallback)),
-		RerunOf: utf8(string(v.RerunOf)), FromStep: int64(v.FromStep), Draft: v.Draft,
+		TurnId: validText(string(v.TurnID)), SessionId: validText(string(v.SessionID)), StreamId: validText(v.StreamID), Tenant: validText(v.Tenant),
+		Agent: validText(v.Agent), State: validText(v.State), StartedAt: timeToProto(v.StartedAt), LastEventIndex: v.Tail.LastIndex,
+		Pending: each(v.Pending, approvalToProto), Result: outputToProto(v.Output), Mode: validText(string(v.Mode)), Fallback: validText(string(v.Fallback)),
+		RerunOf: validText(string(v.RerunOf)), FromStep: int64(v.FromStep), Draft: v.Draft,
 	}
 }

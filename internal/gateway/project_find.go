@@ -7,18 +7,19 @@ import (
 
 func turnSummaryToProto(t *agent.TurnSummary) *pb.TurnSummary {
 	return &pb.TurnSummary{
-		TurnId: utf8(string(t.TurnID)), SessionId: utf8(string(t.SessionID)), Agent: utf8(t.Agent), UserId: utf8(t.UserID), Channel: utf8(t.Channel),
-		ParentTurnId: utf8(string(t.ParentID)), Status: utf8(t.Status), StopReason: utf8(string(t.StopReason)), ErrorType: utf8(t.ErrorType),
-		Mode: utf8(string(t.Mode)), Model: utf8(t.Model), StartedAt: timeToProto(t.StartedAt), FinishedAt: momentToProto(t.FinishedAt),
-		Usage: usageToProto(t.Usage), RerunOf: utf8(string(t.RerunOf)), FromStep: int64(t.FromStep), Summary: utf8(t.Summary),
+		TurnId: validText(string(t.TurnID)), SessionId: validText(string(t.SessionID)), Agent: validText(t.Agent),
+		UserId: validText(t.UserID), Channel: validText(t.Channel),
+		ParentTurnId: validText(string(t.ParentID)), Status: validText(t.Status), StopReason: validText(string(t.StopReason)), ErrorType: validText(t.ErrorType),
+		Mode: validText(string(t.Mode)), Model: validText(t.Model), StartedAt: timeToProto(t.StartedAt), FinishedAt: momentToProto(t.FinishedAt),
+		Usage: usageToProto(t.Usage), RerunOf: validText(string(t.RerunOf)), FromStep: int64(t.FromStep), Summary: validText(t.Summary),
 	}
 }
 
 func sessionSummaryToProto(s *agent.SessionSummary) *pb.SessionSummary {
 	return &pb.SessionSummary{
-		SessionId: utf8(string(s.SessionID)), Summary: utf8(s.Summary), Turns: s.Turns, Agent: utf8(s.Agent), UserId: utf8(s.UserID),
-		Channel: utf8(s.Channel), Status: utf8(s.Status), LastTurnId: utf8(string(s.LastTurnID)), ForkedFrom: utf8(string(s.ForkedFrom)),
-		CreatedAt: timeToProto(s.CreatedAt), LastActiveAt: timeToProto(s.ActiveAt), Title: utf8(s.Title),
+		SessionId: validText(string(s.SessionID)), Summary: validText(s.Summary), Turns: s.Turns, Agent: validText(s.Agent), UserId: validText(s.UserID),
+		Channel: validText(s.Channel), Status: validText(s.Status), LastTurnId: validText(string(s.LastTurnID)), ForkedFrom: validText(string(s.ForkedFrom)),
+		CreatedAt: timeToProto(s.CreatedAt), LastActiveAt: timeToProto(s.ActiveAt), Title: validText(s.Title),
 	}
 }
 
@@ -42,7 +43,7 @@ func rerunFromProto(p *pb.RerunTurnRequest) agent.RerunRequest {
 
 func forkedToProto(f *agent.SessionForked) *pb.ForkSessionResponse {
 	return &pb.ForkSessionResponse{
-		SessionId: utf8(string(f.SessionID)), ForkedFrom: utf8(string(f.ForkedFrom)), TurnId: utf8(string(f.TurnID)), Turns: int64(f.Turns),
+		SessionId: validText(string(f.SessionID)), ForkedFrom: validText(string(f.ForkedFrom)), TurnId: validText(string(f.TurnID)), Turns: int64(f.Turns),
 		Messages: int64(f.Messages),
 	}
 }

@@ -209,5 +209,5 @@ func unknownParameter(name string, allowed []string) error {
 	if len(allowed) > 0 {
 		takes = "it takes " + strings.Join(allowed, ", ")
 	}
-	return agent.Invalid(utf8(clip.Bytes(name, maxPath)), "is no parameter of this path: %s", takes)
+	return agent.Invalid(validText(clip.Bytes(name, maxPath)), "is no parameter of this path: %s", takes)
 }

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"strings"
 	"unicode"
-	utf "unicode/utf8"
+	"unicode/utf8"
 
 	"github.com/turnstone-run/turnstone/agent"
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
@@ -58,10 +58,10 @@ func (g *Gateway) renameSession(ctx context.Context, caller identity, id agent.S
 }
 
 func checkTitle(title string) error {
-	switch n := utf.RuneCountInString(title); {
+	switch n := utf8.RuneCountInString(title); {
 	case n > maxTitle:
 		return agent.Invalid("title", "is %d characters, at most %d", n, maxTitle)
-	case !utf.ValidString(title) || strings.ContainsFunc(title, func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp) }):
+	case !utf8.ValidString(title) || strings.ContainsFunc(title, func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp) }):
 		return agent.Invalid("title", "holds a line break, a control character, or is not UTF-8")
 	}
 	return nil

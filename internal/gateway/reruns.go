@@ -135,7 +135,7 @@ func (s *grpcServer) RerunTurn(ctx context.Context, p *pb.RerunTurnRequest) (*pb
 		return nil, fmt.Errorf("set header: %w", err)
 	}
 	return &pb.RerunTurnResponse{
-		TurnId: utf8(string(receipt.TurnID)), SessionId: utf8(string(receipt.SessionID)), StreamId: utf8(receipt.StreamID),
+		TurnId: validText(string(receipt.TurnID)), SessionId: validText(string(receipt.SessionID)), StreamId: validText(receipt.StreamID),
 		State: acceptedState(receipt, "").State, RerunOf: p.GetRerunOf(), FromStep: p.GetFromStep(),
 	}, nil
 }

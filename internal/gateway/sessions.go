@@ -152,6 +152,6 @@ func (s *grpcServer) DeleteSession(ctx context.Context, p *pb.DeleteSessionReque
 	}
 	deleted, err := s.forgetSession(ctx, caller, agent.SessionID(p.GetSessionId()))
 	return &pb.DeleteSessionResponse{
-		SessionId: utf8(string(deleted.SessionID)), Turns: int64(deleted.Turns), Messages: int64(deleted.Messages), Blobs: int64(deleted.Blobs),
+		SessionId: validText(string(deleted.SessionID)), Turns: int64(deleted.Turns), Messages: int64(deleted.Messages), Blobs: int64(deleted.Blobs),
 	}, err
 }

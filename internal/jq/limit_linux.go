@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// mappingSlack is what the process may map beyond what it may use: the runtime of Go maps 64 MiB at a time, and threads have stacks.
+// mappingSlack is added to the limit of the address space, because the runtime of Go maps 64 MiB at a time and threads need stacks.
 const mappingSlack = 128 << 20
 
 // mappedBytes returns the bytes of addresses that the process has mapped.

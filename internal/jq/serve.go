@@ -28,7 +28,7 @@ const (
 	childVariable = "TURNSTONE_JQ_CHILD"
 	// watchEvery is how often the child compares what it has used with what it may.
 	watchEvery = 5 * time.Millisecond
-	// spareMemory is what the runtime of Go may hold without a use for it.
+	// spareMemory is added to the memory limit for free memory that the runtime of Go has not returned yet.
 	spareMemory = 8 << 20
 	// maxStack bounds the recursion of gojq into deep values.
 	maxStack = 256 << 20
@@ -52,7 +52,7 @@ type request struct {
 	Bytes   int64
 }
 
-// memoryExceeded returns the error of a program that takes too much memory, which a recursion that is too deep does as well.
+// memoryExceeded returns the error of a program that takes too much memory. A program whose recursion is too deep gets it too.
 func (r *request) memoryExceeded() *agent.Error {
 	return tooMuch("takes more than %d MiB of memory; begin the program with .[] | to have the rows one by one, or filter them first", r.Memory>>20)
 }

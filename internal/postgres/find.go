@@ -60,7 +60,7 @@ const firstSummary = `(
 	SELECT i.summary FROM turns i WHERE i.tenant = t.tenant AND i.session_id = t.session_id ORDER BY i.seq LIMIT 1
 )`
 
-// searchedText is what a search of sessions looks in: the title of the session of t, and its summary.
+// searchedText selects the text that a search of sessions compares: the title and the summary of the session of t.
 const searchedText = `(
 	SELECT s.title || E'\n' || coalesce(` + firstSummary + `, '') FROM sessions s WHERE s.tenant = t.tenant AND s.session_id = t.session_id
 )`
