@@ -3,7 +3,6 @@ package postgres
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -79,12 +78,39 @@ func cleanText(s string) string {
 // maxExponent is far beyond float64 and far within numeric, which writes out every digit of a larger number.
 const maxExponent = 1000
 
-// suspicious finds what jsonb may refuse: the escapes of NUL and of surrogates, and numbers with an exponent or many digits.
-var suspicious = regexp.MustCompile(`\\u(?:0000|[dD][89a-fA-F])|[0-9][eE][-+0-9]|[-.0-9]{64}`)
+// maxPlainNumber is the length up to which numeric holds every number without an exponent.
+const maxPlainNumber = 64
+
+// mayBeUnstorable reports whether jsonb may refuse valid JSON: a string has the escape of NUL or of a surrogate, or a number is long or has
+// an exponent.
+func mayBeUnstorable(b []byte) bool {
+	inString, number := false, 0 // number is the length of the number that ends before i
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case inString && c == '\\':
+			i++
+			if b[i] == 'u' && (bytes.HasPrefix(b[i+1:], []byte("0000")) || b[i+1]|' ' == 'd') {
+				return true
+			}
+		case c == '"':
+			inString, number = !inString, 0
+		case inString:
+		case '0' <= c && c <= '9', c == '-', c == '.':
+			if number++; number >= maxPlainNumber {
+				return true
+			}
+		case number > 0 && (c == 'e' || c == 'E'):
+			return true
+		default:
+			number = 0
+		}
+	}
+	return false
+}
 
 // replaceUnstorable replaces, in valid JSON, NUL and half surrogate pairs by U+FFFD, and numbers that numeric cannot hold by null.
 func replaceUnstorable(b []byte) ([]byte, error) {
-	if !suspicious.Match(b) {
+	if !mayBeUnstorable(b) {
 		return b, nil
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
