@@ -201,6 +201,18 @@ func TestTranscriptIsReadOnce(t *testing.T) {
 	require.Equal(t, []string{"user: changed"}, b.prompt(q), "it is dropped when the turn ends")
 }
 
+// TestFirstTurnOfSessionReadsNothing: the process that recorded it has its input, and knows that it has no steps.
+func TestFirstTurnOfSessionReadsNothing(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	q := agent.PromptQuery{TurnID: "t1", Cursor: b.ready("t1", "s").Cursor, History: agent.HistoryLoad, Step: 1, Aside: "(data)"}
+	b.exec(`UPDATE messages SET blocks = '[{"type":"text","text":"changed"}]' WHERE tenant = 'acme'`)
+	require.Equal(t, []string{"user: question t1 (data)"}, b.prompt(q))
+	b.finish(finish("t1", "s"))
+
+	q = agent.PromptQuery{TurnID: "t2", Cursor: b.ready("t2", "s").Cursor, History: agent.HistoryLoad, Step: 1}
+	require.Equal(t, []string{"user: changed", "user: question t2"}, b.prompt(q), "a later turn has more than its input")
+}
+
 func TestPromptAside(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"sync"
 
@@ -33,6 +34,7 @@ func newTurnCache() *turnCache {
 }
 
 type cachedTurn struct {
+	isNew      bool              // this process recorded the turn and has stored no step of it
 	transcript *cachedTranscript // nil: not read yet
 	steps      []cachedStep      // in the order in which the database returns them
 	bytes      int
@@ -88,6 +90,23 @@ func (c *turnCache) addTranscript(q *agent.PromptQuery, messages []promptMessage
 	c.put(q.TurnID, changed)
 }
 
+// addFirstTurn adds a turn that this process has just recorded as the first of its session, whose transcript is the turn's input.
+func (c *turnCache) addFirstTurn(t *agent.TurnRecord, input messageColumns) {
+	q := agent.PromptQuery{TurnID: t.TurnID, Tenant: t.Tenant, SessionID: t.SessionID, Cursor: int64(len(input.roles)), History: t.History}
+	added := &cachedTurn{isNew: true, transcript: &cachedTranscript{query: q, messages: make([]promptMessage, len(input.roles))}}
+	for i, blocks := range input.blocks {
+		m := &added.transcript.messages[i]
+		m.Role, m.position, m.size, m.isInput = agent.Role(input.roles[i]), int64(i+1), len(blocks), true
+		if json.Unmarshal([]byte(blocks), &m.Blocks) != nil { // decoded as from the database
+			return
+		}
+		added.bytes += m.size
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.put(t.TurnID, added)
+}
+
 // addStep adds a step that this process has stored.
 func (c *turnCache) addStep(s cachedStep) {
 	c.mu.Lock()
@@ -102,7 +121,7 @@ func (c *turnCache) addStep(s cachedStep) {
 	if found {
 		return
 	}
-	changed.steps = slices.Insert(slices.Clone(changed.steps), i, s)
+	changed.isNew, changed.steps = false, slices.Insert(slices.Clone(changed.steps), i, s)
 	changed.bytes += s.size()
 	c.put(s.key.TurnID, changed)
 }
@@ -113,7 +132,10 @@ func (c *turnCache) stepsBefore(id agent.TurnID, tenant string, before int) (ste
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.get(id)
-	if t == nil || len(t.steps) == 0 || t.steps[0].tenant != tenant {
+	switch {
+	case t != nil && t.isNew && before <= 1:
+		return nil, t.transcript.query.Tenant == tenant
+	case t == nil || len(t.steps) == 0 || t.steps[0].tenant != tenant:
 		return nil, false
 	}
 	reply, unanswered := 0, 0
