@@ -31,6 +31,8 @@ type TurnRecord struct {
 	Rerun        *Rerun          // of a new turn: that it reruns another one; its session then begins with copies
 	StartByID    bool            // its workflow is started after it is recorded, by whoever finds that it does not run
 	Stream       StreamClaim     // for a turn that is ready at once; whose its stream becomes
+
+	RefuseWaiting bool // a new turn is not queued behind one that waits for a person: the answer is BeginWaiting
 }
 
 // Binding is the plan and agent that a turn uses from its beginning, even if the catalog changes.
@@ -46,12 +48,13 @@ type Binding struct {
 // BeginAnswer is the place of a turn in its session.
 type BeginAnswer string
 
-// The answers. Busy is for OnBusyReject and for a full queue (Overflow).
+// The answers. Busy is for OnBusyReject, Waiting for RefuseWaiting, Overflow for a full queue: then nothing is recorded.
 const (
 	BeginReady     BeginAnswer = "ready"
 	BeginBehind    BeginAnswer = "behind"
 	BeginDuplicate BeginAnswer = "duplicate"
 	BeginBusy      BeginAnswer = "busy"
+	BeginWaiting   BeginAnswer = "waiting"
 	BeginOverflow  BeginAnswer = "overflow"
 )
 

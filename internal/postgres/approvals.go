@@ -84,18 +84,6 @@ func scanApproval(row pgx.CollectableRow) (a agent.Approval, err error) {
 	return a, err
 }
 
-const readWaiting = `
-SELECT s.holder FROM sessions s
-WHERE s.tenant = $1 AND s.session_id = $2 AND EXISTS (
-	SELECT FROM approvals a
-	WHERE a.turn_id = s.holder AND a.decision IS NULL AND (a.expires_at IS NULL OR a.expires_at > clock_timestamp()))`
-
-// Waiting returns the turn that holds a session and waits for a decision that is still possible, "" if there is none.
-func (s *ApprovalStore) Waiting(ctx context.Context, tenant string, id agent.SessionID) (holder agent.TurnID, err error) {
-	err = s.pool.QueryRow(ctx, readWaiting, tenant, id).Scan(&holder)
-	return holder, mapError("read session", optional(err))
-}
-
 // readPendingBelow follows the turns that a turn waits for. Plans never delegate in a circle, so it ends.
 const readPendingBelow = `
 WITH RECURSIVE below (turn_id) AS (

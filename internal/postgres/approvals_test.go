@@ -288,19 +288,30 @@ func TestDecisionAndExpiryRace(t *testing.T) {
 	}
 }
 
-func TestWaitingIsForThoseWhoCanStillDecide(t *testing.T) {
+// TestNewTurnsAreRefusedWhileTheHolderWaits: a turn is not queued behind one that waits for a decision that is still possible.
+func TestNewTurnsAreRefusedWhileTheHolderWaits(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
-	waits := func() agent.TurnID {
-		id, err := b.Waiting(t.Context(), tenant, "s")
-		require.NoError(t, err)
-		return id
-	}
-	require.Empty(t, waits())
-	b.ask(expiring("late", -time.Second, agent.ExpiryReject))
-	require.Empty(t, waits())
+	next := turn("t2", "s")
+	next.RefuseWaiting = true
 	b.ask(approval("open"))
-	require.EqualValues(t, "t1", waits())
+	refused := b.begin(next)
+	require.Equal(t, agent.BeginWaiting, refused.Answer)
+	require.EqualValues(t, "t1", refused.Holder)
+	require.Zero(t, b.count("turns WHERE turn_id = 't2'"))
+
+	next.RefuseWaiting = false
+	require.Equal(t, agent.BeginBehind, b.begin(next).Answer)
+	next.RefuseWaiting = true
+	require.Equal(t, agent.BeginBehind, b.begin(next).Answer, "it is recorded already")
+
+	b.ready("u1", "late")
+	late := expiring("late", -time.Second, agent.ExpiryReject)
+	late.TurnID = "u1"
+	b.ask(late)
+	next = turn("u2", "late")
+	next.RefuseWaiting = true
+	require.Equal(t, agent.BeginBehind, b.begin(next).Answer, "it is too late to decide")
 }
 
 func (b *bench) listed(q agent.ApprovalQuery) []string {

@@ -19,6 +19,7 @@ type lockedSession struct {
 	holderSince    time.Time
 	holderMode     agent.Mode
 	holderLease    *time.Time // if the holder is direct
+	waiting        bool       // the holder waits for a decision that is still possible
 	lastSeq        int64
 	lastPosition   int64
 }
@@ -50,7 +51,9 @@ ON CONFLICT (tenant, session_id) DO UPDATE SET session_id = excluded.session_id 
 // A separate statement, to see what was committed while lockSession waited.
 const readHolder = `
 SELECT coalesce(s.holder, ''), s.last_seq, s.last_position, coalesce(t.workflow_id, ''), coalesce(t.held_at, t.created_at),
-	coalesce(t.mode, ''), t.lease_until
+	coalesce(t.mode, ''), t.lease_until, EXISTS (
+		SELECT FROM approvals a
+		WHERE a.turn_id = s.holder AND a.decision IS NULL AND (a.expires_at IS NULL OR a.expires_at > clock_timestamp()))
 FROM sessions s LEFT JOIN turns t ON t.turn_id = s.holder
 WHERE s.tenant = $1 AND s.session_id = $2`
 
@@ -84,7 +87,7 @@ UPDATE sessions SET holder = nullif($3, ''), last_seq = $4, last_position = $5 W
 //
 //   - ready: the turn holds the session and its input is in the transcript. Asked again, the answer has the same cursor.
 //   - behind: the turn waits; Position 1 is next. With on_busy interrupt the caller asks the holder to stop.
-//   - busy (on_busy reject) and overflow (the queue is full): nothing was stored.
+//   - busy (on_busy reject), waiting ([agent.TurnRecord.RefuseWaiting]) and overflow (the queue is full): nothing was stored.
 //   - duplicate: the turn has finished; this is its output.
 //
 // After an error that wraps [agent.ErrOutcomeUnknown] the turn may be recorded; after any other it is not.
@@ -114,7 +117,7 @@ func (s *TurnStore) Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun,
 		b.Queue(lockSession, t.Tenant, t.SessionID)
 		branch.queueCopy(b, &t)
 		b.Queue(readHolder, t.Tenant, t.SessionID).QueryRow(scanInto(&held.holder, &held.lastSeq, &held.lastPosition, &held.holderWorkflow,
-			(*zeronull.Timestamptz)(&held.holderSince), &held.holderMode, &held.holderLease))
+			(*zeronull.Timestamptz)(&held.holderSince), &held.holderMode, &held.holderLease, &held.waiting))
 		b.Queue(readRecorded, t.TurnID).QueryRow(scanFound(&turn.exists, &turn.tenant, &turn.session, &turn.state, &turn.cursor, &turn.workflowID,
 			&turn.binding.Agent, &turn.binding.InstanceID, &turn.binding.PlanHash, &turn.binding.Model, &turn.binding.Route, &turn.binding.Trace,
 			&turn.createdAt, &turn.mode, &turn.lease, &turn.output))
@@ -171,6 +174,8 @@ func decideBegin(t *agent.TurnRecord, held lockedSession, p recordedTurn, limit 
 		begun.Answer, begun.Position = agent.BeginBehind, p.ahead+1
 	case t.OnBusy == agent.OnBusyReject:
 		begun.Answer = agent.BeginBusy
+	case t.RefuseWaiting && held.waiting:
+		begun.Answer = agent.BeginWaiting
 	case p.queued >= limit:
 		begun.Answer = agent.BeginOverflow
 	default:
@@ -186,7 +191,7 @@ func queueBegin(b *pgx.Batch, t *agent.TurnRecord, input messageColumns, held lo
 	case agent.BeginBehind:
 		state = agent.StateQueued
 	case agent.BeginReady:
-	case agent.BeginBusy, agent.BeginOverflow:
+	case agent.BeginBusy, agent.BeginWaiting, agent.BeginOverflow:
 		b.Queue(leavePlace, t.Tenant, t.TurnID) // it was admitted and does not begin
 		return nil
 	default:
@@ -307,6 +312,9 @@ func (s *TurnStore) beginInFreeSession(ctx context.Context, t *agent.TurnRecord,
 	err = conn.QueryRow(ctx, beginFree, values...).Scan(&begun.Cursor, &begun.Claimed)
 	switch {
 	case err == nil:
+		if begun.Cursor == int64(len(t.Input)) && len(t.Input) <= s.cfg.PromptMessages {
+			s.cache.addFirstTurn(t, input)
+		}
 		return begun, true, nil
 	case errors.Is(err, pgx.ErrNoRows), isViolation(err, "turns_pkey"): // the same turn is recorded at the same time
 		return agent.Begun{}, false, nil

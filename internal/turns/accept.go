@@ -167,9 +167,6 @@ func (s *submission) admitAndStart(ctx context.Context) (agent.Receipt, int, err
 	if s.existing != nil && s.mode == agent.ModeDirect {
 		return s.joinedReceipt(), 0, nil
 	}
-	if err := s.refuseWhileWaiting(ctx); err != nil {
-		return agent.Receipt{}, 0, err
-	}
 	switch {
 	case s.existing != nil:
 		return s.recordAndStart(ctx)

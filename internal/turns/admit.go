@@ -68,19 +68,6 @@ func (s *submission) limits() *agent.Limits {
 	return &limits
 }
 
-// refuseWhileWaiting refuses a message to a session that waits for a person, unless the request says what to do then. A repeated request for the
-// turn that waits joins it.
-func (s *submission) refuseWhileWaiting(ctx context.Context) error {
-	if s.req.SessionID == "" || s.req.OnBusy != "" {
-		return nil
-	}
-	waiting, err := s.Turns.Store.Waiting(ctx, s.req.Context.TenantName(), s.req.SessionID)
-	if err != nil || waiting == "" || waiting == s.req.TurnID {
-		return err
-	}
-	return agent.Errorf(agent.CodeConflict, "", "awaiting_approval: turn %s waits for a person or a client-side tool; say on_busy queue or interrupt", waiting)
-}
-
 // enterLimits takes a place within the limits. It comes last before the turn is recorded, so that a request refused for another reason does not count.
 func (s *submission) enterLimits(ctx context.Context) (leave func(context.Context), err error) {
 	user := cmp.Or(s.envelope.Principal.Subject, s.req.Context.UserID)

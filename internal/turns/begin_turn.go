@@ -231,6 +231,9 @@ func (ts *Turns) answerBegin(
 		return out, nil
 	case agent.BeginBusy:
 		return out, agent.Errorf(agent.CodeConflict, "", "session %q is busy with turn %s", turn.SessionID, begun.Holder)
+	case agent.BeginWaiting:
+		return out, agent.Errorf(agent.CodeConflict, "", "awaiting_approval: turn %s waits for a person or a client-side tool; say on_busy queue or interrupt",
+			begun.Holder)
 	case agent.BeginOverflow:
 		return out, agent.Errorf(agent.CodeRateLimited, "", "session %q has %d turns waiting already", turn.SessionID, ts.QueueLength)
 	default:

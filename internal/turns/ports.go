@@ -108,10 +108,8 @@ type ApprovalStore interface {
 	// ExpireApprovals decides, as each one's OnExpiry says, the undecided approvals of a step whose time is over, by [agent.ExpiredBy],
 	// and says when the next of the step's is due, 0 for none. Those that had expired before are among them: asked twice, it says the same.
 	ExpireApprovals(ctx context.Context, id agent.TurnID, step int) (expired []agent.Approval, next time.Duration, err error)
-	// PendingBelow lists the undecided approvals of a turn and of its child turns, by step. Waiting returns the turn that holds the session while
-	// one of its approvals is undecided, "" if there is none.
+	// PendingBelow lists the undecided approvals of a turn and of its child turns, by step.
 	PendingBelow(ctx context.Context, id agent.TurnID) ([]agent.Approval, error)
-	Waiting(ctx context.Context, tenant string, s agent.SessionID) (agent.TurnID, error)
 	// Remembered returns the decisions of a session that stand for calls of these keys.
 	Remembered(ctx context.Context, tenant string, s agent.SessionID, keys []agent.RememberKey) ([]agent.Remembered, error)
 }

@@ -133,7 +133,7 @@ func (ts *Turns) record(ctx context.Context, req *agent.TurnRequest, checked *Ch
 		Binding: bound, Channel: req.Channel, UserID: req.Context.UserID, OnBusy: req.OnBusy, History: req.History,
 		Input: req.Input(), Context: req.Context, QueueLimit: ts.QueueLength, OutputSchema: req.OutputSchema, Parent: in.Parent,
 		Limits: req.Limits, Mode: agent.ModeDurable, Fallback: in.Fallback, StartByID: in.StartByID, ClientTools: req.ClientTools,
-		Approvals: req.Approvals, Rerun: req.Rerun,
+		Approvals: req.Approvals, Rerun: req.Rerun, RefuseWaiting: in.StartByID && req.OnBusy == "",
 	}
 	if len(r.OutputSchema) == 0 {
 		r.OutputSchema = checked.Plan.OutputSchema
