@@ -13,6 +13,7 @@ type reply struct {
 	wire.Reply
 
 	call    *wire.Call
+	chunk   chunk       // the last one; its memory is used again
 	calls   []*toolCall // in order of appearance
 	refused bool
 }
@@ -29,14 +30,14 @@ func (r *reply) add(data []byte) (done bool, err error) {
 	if isDone(data) {
 		return true, nil
 	}
-	var c chunk
-	if err := wire.Decode(data, &c); err != nil {
+	r.chunk = chunk{Choices: r.chunk.Choices[:0]}
+	if err := wire.Decode(data, &r.chunk); err != nil {
 		return false, r.call.Malformed(err)
 	}
-	if c.reportsError() {
+	if r.chunk.reportsError() {
 		return false, r.call.StreamError(data)
 	}
-	return false, r.addChunk(&c)
+	return false, r.addChunk(&r.chunk)
 }
 
 func (r *reply) addChunk(chunk *chunk) error {
