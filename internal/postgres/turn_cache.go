@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 	"sync"
 
@@ -97,7 +96,7 @@ func (c *turnCache) addFirstTurn(t *agent.TurnRecord, input messageColumns) {
 	for i, blocks := range input.blocks {
 		m := &added.transcript.messages[i]
 		m.Role, m.position, m.size, m.isInput = agent.Role(input.roles[i]), int64(i+1), len(blocks), true
-		if json.Unmarshal([]byte(blocks), &m.Blocks) != nil { // decoded as from the database
+		if decode([]byte(blocks), &m.Blocks) != nil { // decoded as from the database
 			return
 		}
 		added.bytes += m.size
