@@ -121,7 +121,8 @@ func (l *Log) read(ctx context.Context, sub *subscription, after int64) (page, e
 		return page{}, stopped("follow stream")
 	}
 	if s := l.lookup(id); s != nil && ctx.Err() == nil {
-		if p, ok := s.page(after); ok {
+		if p, ok := s.page(after, sub.page[:0]); ok {
+			sub.page = p.events
 			return p, nil
 		}
 	} else if m := l.mirrors.lookup(id); m != nil && ctx.Err() == nil {

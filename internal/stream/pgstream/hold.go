@@ -115,7 +115,10 @@ func (s *live) letGo(events []agent.Event) (last int64, over bool) {
 		s.state, s.urgent = releasing, true
 		s.touchLocked()
 	default:
-		s.tail = append(s.tail, events...)
+		for i := range events {
+			e := &events[i]
+			s.tail = append(s.tail, tailEvent{shared: e, index: e.Meta.EventIndex, time: e.Meta.Time, text: e.Text})
+		}
 		s.last = events[len(events)-1].Meta.EventIndex
 		s.stored, s.state, s.usedAt = s.last, ended, time.Now()
 	}

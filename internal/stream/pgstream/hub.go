@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/turnstone-run/turnstone/agent"
 )
 
 // hub wakes followers when there is something to read. It knows only followed streams.
@@ -14,7 +16,7 @@ type hub struct {
 
 type topic struct {
 	newest int64 // highest known index
-	subs   map[*subscription]struct{}
+	subs   []*subscription
 }
 
 // subscription is one follower's place in the hub.
@@ -25,6 +27,7 @@ type subscription struct {
 	stale  bool          // read again whatever the index says; guarded by the hub's mutex
 	wake   chan struct{} // holds one signal
 	moved  func()        // instead of wake, if it is not nil; called with the hub's mutex held
+	page   []agent.Event // the follower's own: memory for its next page
 }
 
 func newHub() *hub { return &hub{topics: map[string]*topic{}} }
@@ -34,18 +37,18 @@ func (h *hub) subscribe(stream string, moved func()) *subscription {
 	defer h.mu.Unlock()
 	t, ok := h.topics[stream]
 	if !ok {
-		t = &topic{subs: map[*subscription]struct{}{}}
+		t = &topic{}
 		h.topics[stream] = t
 	}
 	s := &subscription{hub: h, stream: stream, topic: t, wake: make(chan struct{}, 1), moved: moved}
-	t.subs[s] = struct{}{}
+	t.subs = append(t.subs, s)
 	return s
 }
 
 func (s *subscription) cancel() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
-	delete(s.topic.subs, s)
+	s.topic.subs = slices.DeleteFunc(s.topic.subs, func(other *subscription) bool { return other == s })
 	if len(s.topic.subs) == 0 {
 		delete(s.hub.topics, s.stream)
 	}
@@ -76,7 +79,7 @@ func (h *hub) advance(stream string, index int64) {
 		return
 	}
 	t.newest = index
-	for s := range t.subs {
+	for _, s := range t.subs {
 		s.signal()
 	}
 }
@@ -104,7 +107,7 @@ func (h *hub) refresh(stream string) bool {
 }
 
 func (t *topic) reread() {
-	for s := range t.subs {
+	for _, s := range t.subs {
 		s.stale = true
 		s.signal()
 	}

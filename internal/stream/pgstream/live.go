@@ -39,13 +39,13 @@ type live struct {
 	lostFrom  int64     // from here on an earlier owner may have shown events that were never stored; 0: none
 	usedAt    time.Time // when a producer last wrote, or said that it is there
 
-	tail     []agent.Event // the newest events; their indices are contiguous. Pages share it: it grows, and what is in it never changes
-	floor    int64         // followers behind this index find what they need in tail
-	last     int64         // index of the newest event; 0 when there is none
-	reserved int64         // highest index that may be given
-	next     int64         // index of the next event
-	stored   int64         // index of the newest event in the database
-	unstored int           // bytes of the events behind it
+	tail     []tailEvent // the newest events; their indices are contiguous
+	floor    int64       // followers behind this index find what they need in tail
+	last     int64       // index of the newest event; 0 when there is none
+	reserved int64       // highest index that may be given
+	next     int64       // index of the next event
+	stored   int64       // index of the newest event in the database
+	unstored int         // bytes of the events behind it
 
 	dirtySince time.Time // when the oldest change was made that is not stored; zero: there is none
 	urgent     bool      // somebody waits for what is not stored
@@ -64,16 +64,33 @@ const (
 	lost                // somebody took the stream; what was not stored never will be
 )
 
+// tailEvent is an event in memory. It is a tenth of the size of an [agent.Event].
+type tailEvent struct {
+	shared *agent.Event // the event but for the following fields; neighbouring tokens have the same
+	index  int64
+	time   time.Time
+	text   string
+}
+
+func (t *tailEvent) event() agent.Event {
+	e := *t.shared
+	e.Meta.EventIndex, e.Meta.Time, e.Text = t.index, t.time, t.text
+	return e
+}
+
 // liveProducer is one producer of a live stream.
 type liveProducer struct {
 	epoch     agent.Epoch
-	wroteFrom int64 // first index that this epoch wrote; 0 for none
-	batches   batchSet
-	lastOf    map[int64]int64 // batch → its last index, of batches added here
-	newest    int64           // the last index written here
-	dirty     bool            // not stored as it is
-	stored    agent.Epoch     // the newest epoch that is stored
+	wroteFrom int64    // first index that this epoch wrote; 0 for none
+	batches   batchSet // stored when the stream is released: until then nobody else asks for it
+	added     []addedBatch
+	newest    int64       // the last index written here
+	dirty     bool        // its epoch, or the first index that it wrote, is not stored
+	stored    agent.Epoch // the newest epoch that is stored
 }
+
+// addedBatch is a batch that was added here, and the index of its last event.
+type addedBatch struct{ number, last int64 }
 
 func newLive(id string, c *claim) *live {
 	s := &live{
@@ -83,8 +100,7 @@ func newLive(id string, c *claim) *live {
 	}
 	for _, p := range c.producers {
 		s.producers[p.Producer] = &liveProducer{
-			epoch: agent.Epoch(p.Epoch), wroteFrom: p.WroteFrom, batches: parseBatches(p.Batches), lastOf: map[int64]int64{},
-			stored: agent.Epoch(p.Epoch),
+			epoch: agent.Epoch(p.Epoch), wroteFrom: p.WroteFrom, batches: parseBatches(p.Batches), stored: agent.Epoch(p.Epoch),
 		}
 	}
 	return s
@@ -114,7 +130,7 @@ func (s *live) begin(producer string, isLost func(agent.Fence) bool) (agent.Fenc
 		p = &liveProducer{}
 		s.producers[producer] = p
 	}
-	*p = liveProducer{epoch: p.epoch + 1, wroteFrom: cmp.Or(p.wroteFrom, s.lostFrom), stored: p.stored, lastOf: map[int64]int64{}, dirty: true}
+	*p = liveProducer{epoch: p.epoch + 1, wroteFrom: cmp.Or(p.wroteFrom, s.lostFrom), stored: p.stored, dirty: true}
 	for isLost(agent.Fence{StreamID: s.id, Producer: producer, Epoch: p.epoch}) { // it was given to somebody here who may still use it
 		p.epoch++
 	}
@@ -158,19 +174,26 @@ func (s *live) touchLocked() {
 func (s *live) addLocked(events []agent.Event, producer string, epoch agent.Epoch) {
 	now := time.Now().UTC().Truncate(time.Microsecond) // as the database keeps it
 	for i := range events {
-		e := events[i]
-		turn := e.Meta.TurnID
-		if turn == "" {
-			turn = agent.TurnID(s.id)
-		}
-		e.Meta = agent.EventMeta{
-			StreamID: s.id, EventIndex: s.next, TurnID: turn, Attempt: int64(epoch), Producer: producer,
-			AgentInstanceID: e.Meta.AgentInstanceID, Time: now,
-		}
-		s.tail = append(s.tail, e)
+		s.tail = append(s.tail, tailEvent{shared: s.sharedPartLocked(&events[i], producer, epoch), index: s.next, time: now, text: events[i].Text})
 		s.last = s.next
 		s.next++
 	}
+}
+
+// sharedPartLocked returns an event without index and time. Neighbouring tokens of a producer, which differ in nothing but their text, share it.
+func (s *live) sharedPartLocked(e *agent.Event, producer string, epoch agent.Epoch) *agent.Event {
+	meta := agent.EventMeta{
+		StreamID: s.id, TurnID: cmp.Or(e.Meta.TurnID, agent.TurnID(s.id)), Attempt: int64(epoch), Producer: producer,
+		AgentInstanceID: e.Meta.AgentInstanceID,
+	}
+	if n := len(s.tail); n > 0 && e.Type == agent.EventToken {
+		if last := s.tail[n-1].shared; last.Type == agent.EventToken && last.Meta == meta {
+			return last
+		}
+	}
+	pattern := *e
+	pattern.Meta = meta
+	return &pattern
 }
 
 // add adds a checked batch, once.
@@ -193,8 +216,8 @@ func (s *live) add(f agent.Fence, batch int64, events []agent.Event, size int, i
 	}
 	if p.batches.has(batch) {
 		at := s.appendedLocked()
-		if last, ok := p.lastOf[batch]; ok {
-			at.LastIndex = last
+		if i := slices.IndexFunc(p.added, func(b addedBatch) bool { return b.number == batch }); i >= 0 {
+			at.LastIndex = p.added[i].last
 		}
 		return at, done, nil
 	}
@@ -203,13 +226,13 @@ func (s *live) add(f agent.Fence, batch int64, events []agent.Event, size int, i
 		return agent.Appended{}, full, nil
 	}
 	if p.wroteFrom == 0 {
-		p.wroteFrom = s.next
+		p.wroteFrom, p.dirty = s.next, true
 	}
 	s.addLocked(events, f.Producer, f.Epoch)
 	s.unstored += size
 	inAll.Add(int64(size))
 	p.batches.add(batch)
-	p.lastOf[batch], p.newest, p.dirty = s.last, s.last, true
+	p.added, p.newest = append(p.added, addedBatch{batch, s.last}), s.last
 	s.touchLocked()
 	return s.appendedLocked(), done, nil
 }
@@ -258,8 +281,8 @@ func (s *live) release() (over bool) {
 	return false
 }
 
-// page returns the events after an index, if memory has all of them.
-func (s *live) page(after int64) (page, bool) {
+// page returns events after an index, if memory has all of them. It uses the memory of into.
+func (s *live) page(after int64, into []agent.Event) (page, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state == lost || s.state == released || after < s.floor {
@@ -268,9 +291,10 @@ func (s *live) page(after int64) (page, bool) {
 	p := page{last: s.last, closed: s.state == ended}
 	if n := len(s.tail); n > 0 && after < s.last {
 		from := max(0, n-int(s.last-after))
-		to := min(n, from+pageEvents)
-		p.events = s.tail[from:to:to]
-		p.age = time.Since(p.events[0].Meta.Time)
+		for i := range s.tail[from:min(n, from+tailEvents)] {
+			into = append(into, s.tail[from+i].event())
+		}
+		p.events, p.age = into, time.Since(into[0].Meta.Time)
 	}
 	return p, true
 }
@@ -296,12 +320,12 @@ func (s *live) trimLocked() {
 		return
 	}
 	old := time.Now().Add(-tailTime)
-	drop, _ = slices.BinarySearchFunc(s.tail[:drop], old, func(e agent.Event, t time.Time) int { return e.Meta.Time.Compare(t) })
+	drop, _ = slices.BinarySearchFunc(s.tail[:drop], old, func(e tailEvent, t time.Time) int { return e.time.Compare(t) })
 	if drop <= tailEvents/2 {
 		return
 	}
-	s.floor = s.tail[drop-1].Meta.EventIndex
-	s.tail = append(make([]agent.Event, 0, len(s.tail)-drop+tailEvents), s.tail[drop:]...)
+	s.floor = s.tail[drop-1].index
+	s.tail = append(make([]tailEvent, 0, len(s.tail)-drop+tailEvents), s.tail[drop:]...)
 }
 
 // lookup returns the stream if this process owns it.

@@ -297,6 +297,7 @@ func TestStoppedProcessReleasesItsStreams(t *testing.T) {
 	require.Eventually(t, first.IsStoring, patience, time.Millisecond)
 	time.AfterFunc(50*time.Millisecond, thaw)
 	first.Stop()
+	appendText(t, second, f, 2, "b") // the second process knows which batches it has
 	f, at, err := second.Begin(t.Context(), "s", "q")
 	require.NoError(t, err)
 	require.Equal(t, int64(2), at.LastIndex)

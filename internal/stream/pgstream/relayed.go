@@ -26,7 +26,7 @@ type relayedStream struct {
 }
 
 func (r relayedStream) Read(after int64) (relay.Page, bool) {
-	p, ok := r.live.page(after)
+	p, ok := r.live.page(after, nil)
 	return relay.Page{Events: p.events, Last: p.last, Closed: p.closed}, ok
 }
 

@@ -185,7 +185,7 @@ func (s *live) nextChunkLocked() *chunk {
 		c.rows = mergeRows(s.tail[max(0, len(s.tail)-int(min(pending, int64(len(s.tail))))):], s.stored)
 	}
 	for name, p := range s.producers {
-		if p.dirty {
+		if p.dirty || c.release {
 			c.began = append(c.began, storedProducer{Producer: name, Epoch: int64(p.epoch), WroteFrom: p.wroteFrom, Batches: p.batches.String()})
 			p.dirty = false
 		}
@@ -195,16 +195,16 @@ func (s *live) nextChunkLocked() *chunk {
 }
 
 // mergeRows makes rows of the events behind an index: neighbouring tokens of one producer share one.
-func mergeRows(events []agent.Event, after int64) []row {
+func mergeRows(events []tailEvent, after int64) []row {
 	var rows []row
 	for i := 0; i < len(events); {
-		if events[i].Meta.EventIndex <= after {
+		if events[i].index <= after {
 			i++
 			continue
 		}
-		j, size := i+1, len(events[i].Text)
-		for j < len(events) && j-i < maxRowTokens && size+len(events[j].Text) <= maxRowBytes && sharesRow(&events[i], &events[j]) {
-			size += len(events[j].Text)
+		j, size := i+1, len(events[i].text)
+		for j < len(events) && j-i < maxRowTokens && size+len(events[j].text) <= maxRowBytes && events[i].shared == events[j].shared {
+			size += len(events[j].text)
 			j++
 		}
 		rows = append(rows, newRow(events[i:j]))
@@ -213,14 +213,9 @@ func mergeRows(events []agent.Event, after int64) []row {
 	return rows
 }
 
-func sharesRow(a, b *agent.Event) bool {
-	return a.Type == agent.EventToken && b.Type == agent.EventToken && a.Meta.Producer == b.Meta.Producer && a.Meta.Attempt == b.Meta.Attempt &&
-		a.Meta.TurnID == b.Meta.TurnID && a.Meta.AgentInstanceID == b.Meta.AgentInstanceID
-}
-
-func newRow(events []agent.Event) row {
-	e := events[0]
-	r := row{index: events[len(events)-1].Meta.EventIndex, producer: e.Meta.Producer, epoch: e.Meta.Attempt}
+func newRow(events []tailEvent) row {
+	e := events[0].event()
+	r := row{index: events[len(events)-1].index, producer: e.Meta.Producer, epoch: e.Meta.Attempt}
 	if len(events) > 1 {
 		var text strings.Builder
 		list := []byte{'{'}
@@ -228,10 +223,10 @@ func newRow(events []agent.Event) row {
 			if i > 0 {
 				list = append(list, ',')
 			}
-			list = strconv.AppendInt(list, int64(len(events[i].Text)), 10)
+			list = strconv.AppendInt(list, int64(len(events[i].text)), 10)
 			list = append(list, ',')
-			list = strconv.AppendInt(list, min(events[i].Meta.Time.Sub(e.Meta.Time).Microseconds(), math.MaxInt32), 10)
-			text.WriteString(events[i].Text)
+			list = strconv.AppendInt(list, min(events[i].time.Sub(e.Meta.Time).Microseconds(), math.MaxInt32), 10)
+			text.WriteString(events[i].text)
 		}
 		tokens := string(append(list, '}'))
 		e.Text, r.tokens = text.String(), &tokens
