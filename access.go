@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/access"
 	"github.com/turnstone-run/turnstone/internal/access/credentials"
 	"github.com/turnstone-run/turnstone/internal/admission"
@@ -24,7 +23,7 @@ var (
 	_ gateway.Audit        = (*audit.Trail)(nil)
 )
 
-// callers authenticates callers and records what they do. Its zero value lets everybody do everything.
+// callers authenticates callers and keeps the audit trail. Its zero value allows everybody everything.
 type callers struct {
 	auth  access.Authenticator // nil: no authentication is configured
 	keys  *credentials.Keys    // nil: no API keys
@@ -32,9 +31,9 @@ type callers struct {
 }
 
 // openCallers opens the authentication that the settings configure, and the audit trail.
-func (s *Service) openCallers(store *postgres.Store) (err error) {
+func (s *Service) openCallers(context.Context, context.Context) (err error) {
 	if s.callers.trail, err = audit.New(audit.Config{
-		Store: store.AuditStore, Logger: s.logger.Named("audit"), Keep: s.unswept(s.cfg.Settings.Gateway.AuditKeep),
+		Store: s.store.AuditStore, Logger: s.logger.Named("audit"), Keep: s.keepHere(s.cfg.Settings.Gateway.AuditKeep),
 	}); err != nil {
 		return err
 	}
@@ -44,7 +43,7 @@ func (s *Service) openCallers(store *postgres.Store) (err error) {
 	}
 	cfg := access.Config{OperatorKey: set.OperatorKey.Reveal()}
 	if set.Keys {
-		if s.callers.keys, err = credentials.NewKeys(credentials.KeysConfig{Store: store.KeyStore, Logger: s.logger.Named("keys")}); err != nil {
+		if s.callers.keys, err = credentials.NewKeys(credentials.KeysConfig{Store: s.store.KeyStore, Logger: s.logger.Named("keys")}); err != nil {
 			return fmt.Errorf("auth.keys: %w", err)
 		}
 		cfg.Keys = s.callers.keys
@@ -71,7 +70,7 @@ func (s *Service) openCallers(store *postgres.Store) (err error) {
 	return err
 }
 
-// close stores the records that are not stored yet.
+// close stores pending audit records and uses of keys.
 func (c *callers) close(ctx context.Context) error {
 	var faults []error
 	if c.keys != nil {
@@ -117,11 +116,11 @@ func onlyCertificates(a *app.Auth) bool {
 	return len(a.Certificates) > 0 && !a.Keys && a.OperatorKey == "" && len(a.Issuers) == 0
 }
 
-// newGate returns the admission of turns, with the configured bounds of tenants, users and agents. end ends a turn that nobody drives.
-func (s *Service) newGate(store *postgres.Store, end func(ctx context.Context, id agent.TurnID) (bool, error)) (*admission.Gate, error) {
+// newGate returns the admission of turns, with the configured bounds of tenants, users and agents.
+func (s *Service) newGate() (*admission.Gate, error) {
 	set := &s.cfg.Settings.Limits
 	cfg := admission.Config{
-		Store: store.AdmissionStore, End: end, Logger: s.logger.Named("admission"), Tenants: map[string]admission.TenantBounds{},
+		Store: s.store.AdmissionStore, End: s.turns.EndOrphan, Logger: s.logger.Named("admission"), Tenants: map[string]admission.TenantBounds{},
 		Defaults: admission.Bounds{Tenant: set.Tenant.Of(), User: set.User.Of(), Agent: set.Agent.Of()},
 	}
 	for _, t := range set.Tenants {

@@ -14,9 +14,9 @@ type Channel struct {
 	Channel agent.Channel
 }
 
-// startChannels serves the channels of the user until [Service.Stop], which ends their context and waits for them. One that returns an
-// error before that ends the service.
-func (s *Service) startChannels(ctx context.Context, box agent.Inbox) {
+// startChannels serves the configured channels until [Service.Stop], which ends their context and waits for them. A channel that fails before
+// that ends the service.
+func (s *Service) startChannels(ctx, _ context.Context) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
 	all := s.cfg.Channels
@@ -25,7 +25,7 @@ func (s *Service) startChannels(ctx context.Context, box agent.Inbox) {
 	}
 	for _, c := range all {
 		running.Go(func() {
-			if err := c.Channel.Serve(serving, box); err != nil && serving.Err() == nil {
+			if err := c.Channel.Serve(serving, s.inbox); err != nil && serving.Err() == nil {
 				select {
 				case s.failed <- fmt.Errorf("channel %q: %w", c.Name, err):
 				case <-serving.Done():
@@ -45,6 +45,7 @@ func (s *Service) startChannels(ctx context.Context, box agent.Inbox) {
 		case <-ctx.Done(): // a channel that does not return
 		}
 	}
+	return nil
 }
 
 func checkChannels(channels []Channel) error {

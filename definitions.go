@@ -13,29 +13,28 @@ import (
 	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/definitions/library"
 	"github.com/turnstone-run/turnstone/internal/notifications"
-	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/results"
 	"github.com/turnstone-run/turnstone/internal/tool/pipeline"
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 // openLibrary opens the library of workflow definitions and keeps their Temporal schedules in step with it.
-func (s *Service) openLibrary(background context.Context, store *postgres.Store) error {
+func (s *Service) openLibrary(_, background context.Context) error {
 	set := s.cfg.Settings
 	keeper, err := cluster.NewWorkflowSchedules(cluster.WorkflowScheduleConfig{
-		Schedules: s.temporal.ScheduleClient(), Definitions: store.WorkflowStore, TaskQueue: set.Temporal.TaskQueue, Data: s.codec.Data(),
+		Schedules: s.temporal.ScheduleClient(), Definitions: s.store.WorkflowStore, TaskQueue: set.Temporal.TaskQueue, Data: s.codec.Data(),
 		Logger: s.logger.Named("schedules"),
 	})
 	if err != nil {
 		return err
 	}
-	if s.library, err = library.New(library.Config{Store: store.WorkflowStore, Schedules: keeper, Logger: s.logger.Named("workflows")}); err != nil {
+	if s.library, err = library.New(library.Config{Store: s.store.WorkflowStore, Schedules: keeper, Logger: s.logger.Named("workflows")}); err != nil {
 		return err
 	}
 	if every := set.Workflows.ReconcileEvery; every > 0 {
 		s.goUpkeep(func() {
 			if err := keeper.Run(background, every); err != nil {
-				s.logger.Error("schedules are no longer put right", zap.Error(err))
+				s.logger.Error("schedules of workflows are no longer reconciled", zap.Error(err))
 			}
 		})
 	}
@@ -43,10 +42,11 @@ func (s *Service) openLibrary(background context.Context, store *postgres.Store)
 }
 
 // definitionRunner returns the use cases that the activities of DefinedWorkflow call.
-func (s *Service) definitionRunner(store *postgres.Store, cases *turns.Turns, watch *cluster.AttributeWatch) (*definitions.Runner, error) {
+func (s *Service) definitionRunner() (*definitions.Runner, error) {
 	cfg := definitions.Config{
-		Store: store, Turns: agentNodeTurns{cases}, Rows: nodeRows{s.rows(store), s.blobs}, Logger: s.logger.Named("workflows"), SearchAttributes: watch.KnowsTurns,
-		Webhooks: &notifications.Webhooks{HTTP: s.parts.Patient, Auth: s.parts.Auth, Profiles: s.parts.Registry},
+		Store: s.store, Turns: agentNodeTurns{s.turns}, Rows: nodeRows{s.rows(), s.blobs}, Logger: s.logger.Named("workflows"),
+		SearchAttributes: s.watch.KnowsTurns,
+		Webhooks:         &notifications.Webhooks{HTTP: s.parts.Patient, Auth: s.parts.Auth, Profiles: s.parts.Registry},
 	}
 	if execute, err := s.parts.Tools.Tool(pipeline.ToolkitName, pipeline.ToolName); err == nil {
 		cfg.Pipelines = nodePipelines{execute}
@@ -62,17 +62,17 @@ func (s *Service) definitionRunner(store *postgres.Store, cases *turns.Turns, wa
 }
 
 // agentNodeTurns runs agent nodes as turns.
-type agentNodeTurns struct{ cases *turns.Turns }
+type agentNodeTurns struct{ turns *turns.Turns }
 
 // BeginTurn implements [definitions.Turns].
 func (n agentNodeTurns) BeginTurn(ctx context.Context, r agent.TurnRequest) error {
-	_, err := n.cases.Begin(ctx, r, turns.BeginTurnInput{WorkflowID: r.TurnID.WorkflowID()})
+	_, err := n.turns.Begin(ctx, r, turns.BeginTurnInput{WorkflowID: r.TurnID.WorkflowID()})
 	return err
 }
 
 // Turn implements [definitions.Turns].
 func (n agentNodeTurns) Turn(ctx context.Context, id agent.TurnID) (agent.AgentStepOutput, error) {
-	t, err := n.cases.Ended(ctx, id)
+	t, err := n.turns.Ended(ctx, id)
 	if err != nil {
 		return agent.AgentStepOutput{}, err
 	}

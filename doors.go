@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -18,7 +19,6 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/console"
 	"github.com/turnstone-run/turnstone/internal/gateway/openai"
 	"github.com/turnstone-run/turnstone/internal/gateway/ws"
-	"github.com/turnstone-run/turnstone/internal/inbox"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/retention"
 )
@@ -33,14 +33,66 @@ var (
 	_ gateway.Codec         = (*payloads.Codec)(nil)
 )
 
-// retentionPort joins the reports on what is kept and the schedule of the sweeps.
+// retentionPort is the retention report together with the schedule of the sweeps.
 type retentionPort struct {
 	*retention.Reporter
 	*cluster.RetentionSchedule
 }
 
-// ports returns what the gateway serves.
-func (s *Service) ports(store *postgres.Store, box *inbox.Inbox) gateway.Ports {
+// startGateway serves HTTP and gRPC; a listener that fails later ends the service.
+func (s *Service) startGateway(ctx, background context.Context) error {
+	set := s.cfg.Settings
+	if !set.Gateway.Enabled {
+		return nil
+	}
+	doors, err := s.doors(background)
+	if err != nil {
+		return err
+	}
+	cfg := gateway.Config{
+		HTTPAddr: set.HTTP.Addr, GRPCAddr: set.GRPC.Addr, Ports: s.ports(),
+		Metrics: promhttp.HandlerFor(s.telemetry.registry, promhttp.HandlerOpts{}),
+		Logger:  s.logger, Version: app.Version(), AllowedHosts: set.HTTP.AllowedHosts, AllowedOrigins: set.HTTP.AllowedOrigins,
+		Limits: gateway.Limits{BodyBytes: int64(set.HTTP.MaxBodyBytes), ReadTimeout: set.HTTP.ReadHeaderTimeout}, Doors: doors,
+	}
+	s.callers.addTo(&cfg)
+	s.telemetry.instrumentGateway(&cfg)
+	if err := s.addServerTLS(&cfg); err != nil {
+		return err
+	}
+	if s.gateway, err = gateway.New(cfg); err != nil {
+		return err
+	}
+	if err := s.gateway.Start(ctx); err != nil {
+		return err
+	}
+	go func() {
+		if err, ok := <-s.gateway.Failed(); ok {
+			s.failed <- err
+		}
+	}()
+	return nil
+}
+
+// HTTPAddr returns the address at which the gateway serves HTTP, "" without a gateway.
+func (s *Service) HTTPAddr() string {
+	if s.gateway == nil {
+		return ""
+	}
+	return s.gateway.HTTPAddr()
+}
+
+// GRPCAddr returns the address at which the gateway serves gRPC, "" without a gateway.
+func (s *Service) GRPCAddr() string {
+	if s.gateway == nil {
+		return ""
+	}
+	return s.gateway.GRPCAddr()
+}
+
+// ports returns the ports that the gateway serves.
+func (s *Service) ports() gateway.Ports {
+	box, store := s.inbox, s.store
 	p := gateway.Ports{
 		Turns: box, Results: box, Sessions: box, Approvals: box, Knowledge: box, Workflows: box, Runs: box, Composites: box, Doctor: box, Health: box,
 		Finder: store.FindStore, Agents: s.parts.Registry, Documents: s.parts.Registry, Schedules: s.schedules, SchedulePlans: s.parts.Registry,
@@ -53,7 +105,7 @@ func (s *Service) ports(store *postgres.Store, box *inbox.Inbox) gateway.Ports {
 	return p
 }
 
-// doors returns the ways in over HTTP besides the gateway's own.
+// doors returns the HTTP doors besides the gateway's own routes.
 func (s *Service) doors(background context.Context) ([]gateway.Door, error) {
 	described, err := apidoc.New()
 	if err != nil {
@@ -72,11 +124,11 @@ func (s *Service) doors(background context.Context) ([]gateway.Door, error) {
 	return all, nil
 }
 
-// maxCopies is how many answers of the web chat are on their way to Telegram at once; further ones are not copied.
+// maxCopies is the maximum number of answers of the web chat that are being copied to Telegram. Further ones are not copied.
 const maxCopies = 16
 
-// copyToTelegram returns a function that sends an answer of the web chat to the chats that the user has linked, or nil if nothing is to be
-// sent. It drops answers that cannot be sent, and those under way when background ends.
+// copyToTelegram returns a function that sends an answer of the web chat to the user's linked chats, or nil if that is switched off. It drops
+// answers that cannot be sent, and those that are being sent when background ends.
 func (s *Service) copyToTelegram(background context.Context) func(tenant, user, text string) {
 	if s.bot == nil || !s.cfg.Settings.Telegram.CopyWebChat {
 		return nil
@@ -90,7 +142,7 @@ func (s *Service) copyToTelegram(background context.Context) func(tenant, user, 
 			return nil
 		})
 		if !begun {
-			s.logger.Info("answer of the web chat not copied to Telegram: too many are on their way", zap.String("tenant", tenant), zap.String("user", user))
+			s.logger.Info("answer of the web chat not copied to Telegram: too many are being copied", zap.String("tenant", tenant), zap.String("user", user))
 		}
 	}
 }

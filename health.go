@@ -19,19 +19,27 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// health answers health checks from probes of everything that a turn needs (docs/start/health.md). A port that is nil has no probe.
+// health answers health checks with the readings of its probes (docs/start/health.md).
 type health struct {
-	service    *Service
-	queue      string
-	namespace  string
-	attributes func() bool                                        // whether the search attributes are registered
-	outcomes   *probes.Outcomes                                   // of the calls of models
-	exporting  func() (ok bool, detail string)                    // telemetry
-	retention  func(ctx context.Context) (probes.Schedule, error) // the schedule that removes what is past its time
+	service   *Service
+	outcomes  *probes.Outcomes                                   // of the calls of models; nil in a gateway alone
+	exporting func() (ok bool, detail string)                    // whether traces are delivered; nil: none are sent
+	retention func(ctx context.Context) (probes.Schedule, error) // the schedule that removes old data; nil: there is none
 
 	once    sync.Once
 	board   *probes.Board
 	openErr error
+}
+
+func (s *Service) newHealth() *health {
+	h := &health{service: s, exporting: s.telemetry.traceStatus()}
+	if s.cfg.Settings.Worker.Enabled {
+		h.outcomes = s.outcomes
+	}
+	if s.hasSweeps() {
+		h.retention = s.upkeep.retentionSchedule
+	}
+	return h
 }
 
 // check returns the current health. The first call makes the probes, because the service is open by then.
@@ -59,7 +67,7 @@ func (h *health) open() error {
 	set := s.cfg.Settings
 	db := newDatabaseProbes(s.pool)
 	cluster := &probes.Cluster{
-		Client: s.temporal, Namespace: h.namespace, TaskQueue: h.queue, Attributes: h.attributes,
+		Client: s.temporal, Namespace: s.namespace, TaskQueue: set.Temporal.TaskQueue, Attributes: s.watch.KnowsAll,
 	}
 	all := []probes.Probe{db.Probe(), db.ClockProbe(), cluster.Probe(), cluster.WorkerProbe()}
 	switch log := s.log.(type) {
@@ -123,7 +131,7 @@ func newDatabaseProbes(pool *pgxpool.Pool) *probes.Database {
 		Schema: postgres.SchemaVersion(),
 		Row:    func(ctx context.Context, sql string, dest ...any) error { return pool.QueryRow(ctx, sql).Scan(dest...) },
 		Try:    func(ctx context.Context, statements ...string) error { return tryStatements(ctx, pool, statements) },
-		Pool: func() (used, most int) {
+		Pool: func() (used, limit int) {
 			stat := pool.Stat()
 			return int(stat.AcquiredConns()), int(stat.MaxConns())
 		},
@@ -158,7 +166,7 @@ func newDocumentProbes(r *catalog.Registry, db *probes.Database) *probes.Documen
 	}
 }
 
-// modelUsers is the part of the catalog that says which models are needed.
+// modelUsers is the part of the catalog that names the models in use.
 type modelUsers interface {
 	ListAgents(ctx context.Context, q agent.AgentQuery) (agent.AgentPage, error)
 	Resolve(ctx context.Context, tenant, name string) (agent.Plan, string, error)
@@ -166,33 +174,23 @@ type modelUsers interface {
 	Collection(ctx context.Context, tenant, name string) (agent.KnowledgeCollection, *agent.PlanModel, error)
 }
 
-// modelsWithoutSecret names the models that cannot be called because their secret is not there: those of the default tenant's agents, and those
-// that make the vectors of knowledge collections. Nothing is sent.
+// modelsWithoutSecret returns a function that lists the models that cannot be called because their secret is missing: models of the default
+// tenant's agents, and embedding models of knowledge collections. It sends nothing to a provider.
 func modelsWithoutSecret(r modelUsers, models *llm.Models) func(context.Context) ([]string, error) {
 	return func(ctx context.Context) ([]string, error) {
+		faults := modelFaults{seen: map[string]bool{}}
 		page, err := r.ListAgents(ctx, agent.AgentQuery{})
 		if err != nil {
 			return nil, err
 		}
-		var texts []string
-		seen := map[string]bool{}
-		note := func(name string, open func() error) {
-			if seen[name] {
-				return
-			}
-			seen[name] = true
-			if err := open(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-				texts = append(texts, name+": "+err.Error())
-			}
-		}
 		for i := range page.Agents {
 			plan, _, err := r.Resolve(ctx, agent.DefaultTenant, page.Agents[i].Name)
 			if err != nil {
-				continue // the catalog's probe says so
+				continue // the catalog's probe reports it
 			}
 			for j := range plan.Models {
 				m := &plan.Models[j]
-				note(m.Profile, func() error { _, err := models.Model(ctx, *m); return err })
+				faults.check(m.Profile, func() error { _, err := models.Model(ctx, *m); return err })
 			}
 		}
 		collections, err := r.Documents(ctx, agent.DocumentQuery{Kind: agent.KindKnowledge})
@@ -201,9 +199,25 @@ func modelsWithoutSecret(r modelUsers, models *llm.Models) func(context.Context)
 		}
 		for i := range collections.Documents {
 			key := &collections.Documents[i].DocumentKey
-			note(key.String(), func() error { return checkEmbedder(ctx, r, models, key) })
+			faults.check(key.String(), func() error { return checkEmbedder(ctx, r, models, key) })
 		}
-		return texts, nil
+		return faults.texts, nil
+	}
+}
+
+// modelFaults collects what is wrong with models, each name once.
+type modelFaults struct {
+	seen  map[string]bool
+	texts []string
+}
+
+func (f *modelFaults) check(name string, open func() error) {
+	if f.seen[name] {
+		return
+	}
+	f.seen[name] = true
+	if err := open(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		f.texts = append(f.texts, name+": "+err.Error())
 	}
 }
 
@@ -211,7 +225,7 @@ func modelsWithoutSecret(r modelUsers, models *llm.Models) func(context.Context)
 func checkEmbedder(ctx context.Context, r modelUsers, models *llm.Models, collection *agent.DocumentKey) error {
 	_, model, err := r.Collection(ctx, collection.Tenant, collection.Name)
 	if err != nil || model == nil {
-		return nil //nolint:nilerr // the catalog's probe says so
+		return nil //nolint:nilerr // the catalog's probe reports it
 	}
 	if _, err = models.Embedder(ctx, *model); err != nil {
 		return fmt.Errorf("is searched by words alone, because its embedding model %s cannot be called: %w", model.Profile, err)

@@ -7,11 +7,10 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/channel/jobs"
-	"github.com/turnstone-run/turnstone/internal/inbox"
 )
 
 // startJobs takes jobs from Redis, if it is configured.
-func (s *Service) startJobs(ctx context.Context, box *inbox.Inbox) error {
+func (s *Service) startJobs(ctx, _ context.Context) error {
 	set := s.cfg.Settings.Jobs
 	if set.RedisURL == "" {
 		return nil
@@ -22,21 +21,21 @@ func (s *Service) startJobs(ctx context.Context, box *inbox.Inbox) error {
 	}
 	bridge, err := jobs.New(jobs.Config{
 		URL: set.RedisURL.Reveal(), Queue: set.Queue, ResultPrefix: set.ResultPrefix, Tenant: set.Tenant, Concurrency: set.Concurrency,
-		ResultTTL: keep, Drain: set.DrainTimeout, Approvals: agent.ApprovalPolicy(set.Approvals), Results: box, Metrics: s.telemetry.registry, Logger: s.logger,
+		ResultTTL: keep, Drain: set.DrainTimeout, Approvals: agent.ApprovalPolicy(set.Approvals), Results: s.inbox, Metrics: s.telemetry.registry, Logger: s.logger,
 	})
 	if err != nil {
 		return fmt.Errorf("jobs: %w", err)
 	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var bridging sync.WaitGroup
-	bridging.Go(func() {
-		if err := bridge.Serve(serving, box); err != nil {
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := bridge.Serve(serving, s.inbox); err != nil {
 			s.failed <- fmt.Errorf("jobs: %w", err)
 		}
 	})
 	s.stopJobs = func() {
 		stop()
-		bridging.Wait()
+		running.Wait()
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// observers calls each of several observers. Of what a turn is to remember, the first answer that is not empty counts; contexts are handed
-// from one to the next.
+// observers calls several observers in order. Each gets the context that the one before returned. Carry and Delegate return the first answer
+// that is not empty.
 type observers []agent.Observer
 
 func (all observers) Carry(ctx context.Context) string {
@@ -56,7 +56,7 @@ func (all observers) Ended(ctx context.Context, e agent.TurnEnded) {
 	}
 }
 
-// nest begins with each observer in order, and ends in the opposite one.
+// nest calls begin with each observer in order. The function that it returns ends them in reverse order.
 func nest[T any](ctx context.Context, all observers, begin func(context.Context, agent.Observer) (context.Context, func(T))) (context.Context, func(T)) {
 	ends := make([]func(T), len(all))
 	for i, o := range all {

@@ -10,7 +10,6 @@ import (
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/catalog"
 	"github.com/turnstone-run/turnstone/internal/llm"
-	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/results"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
@@ -32,17 +31,17 @@ type ToolDependencies = tool.Dependencies
 // Need is a dependency that a factory declares.
 type Need = tool.Need
 
-// The needs of toolkits, besides [ConnTo] a gRPC client of the configuration.
+// The needs of toolkits. [ConnTo] is another one.
 const (
-	NeedHTTP     = tool.NeedHTTP     // the one way out: within the egress rules
-	NeedAuth     = tool.NeedAuth     // credentials of auth profiles, put into requests
+	NeedHTTP     = tool.NeedHTTP     // an HTTP client that keeps to the egress rules
+	NeedAuth     = tool.NeedAuth     // adds the credentials of auth profiles to requests
 	NeedBlobs    = tool.NeedBlobs    // the content-addressed store
 	NeedDatasets = tool.NeedDatasets // rows by reference
 	NeedResults  = tool.NeedResults  // the cache of results that all processes share
-	NeedCatalog  = tool.NeedCatalog  // which agents there are
+	NeedCatalog  = tool.NeedCatalog  // the list of agents
 
 	NeedWorkflows  = tool.NeedWorkflows  // the definitions of workflows
-	NeedComposites = tool.NeedComposites // tools that were made of repeated pipelines
+	NeedComposites = tool.NeedComposites // tools that were promoted from repeated pipelines
 	NeedReferences = tool.NeedReferences // the sources of a conversation
 	NeedRanking    = tool.NeedRanking    // full-text ranking
 )
@@ -68,9 +67,8 @@ func (s *Service) followCatalog(background context.Context) error {
 	return nil
 }
 
-// openCatalog makes what agents are made of, loads the catalog and keeps it up to date. The folder that is watched, if any, is applied
-// once before anything is served; a fault in it is no reason not to serve what was good before.
-func (s *Service) openCatalog(ctx, background context.Context, store *postgres.Store) error {
+// openCatalog builds the models, tools and middleware of agents, loads the catalog and keeps it up to date.
+func (s *Service) openCatalog(ctx, background context.Context) error {
 	set := s.cfg.Settings
 	factories := slices.Clone(s.cfg.Factories)
 	for _, kit := range s.cfg.Toolkits {
@@ -78,8 +76,8 @@ func (s *Service) openCatalog(ctx, background context.Context, store *postgres.S
 	}
 	var err error
 	s.parts, err = app.Build(set, app.World{
-		Store: store, Blobs: s.blobs, Datasets: s.rows(store), Results: results.Cache{Memory: store.ResultStore}, Toolkits: factories,
-		Workflows: s.library, Composites: store.CompositeStore, References: store.SessionStore, Ranking: ranking{store.KnowledgeStore},
+		Store: s.store, Blobs: s.blobs, Datasets: s.rows(), Results: results.Cache{Memory: s.store.ResultStore}, Toolkits: factories,
+		Workflows: s.library, Composites: s.store.CompositeStore, References: s.store.SessionStore, Ranking: ranking{s.store.KnowledgeStore},
 		Providers: s.cfg.Providers, Middleware: s.cfg.Middleware, Env: s.cfg.Env, Metrics: s.telemetry.registry, Logger: s.logger,
 	})
 	if err != nil {
@@ -93,10 +91,17 @@ func (s *Service) openCatalog(ctx, background context.Context, store *postgres.S
 	if err := s.followCatalog(background); err != nil {
 		return err
 	}
-	if set.Catalog.Folder == "" {
+	return s.watchFolder(ctx, background)
+}
+
+// watchFolder applies the catalog's folder, if one is configured, before anything is served, and then what changes in it. A fault in it is no
+// reason not to serve the documents of before.
+func (s *Service) watchFolder(ctx, background context.Context) error {
+	set, registry := &s.cfg.Settings.Catalog, s.parts.Registry
+	if set.Folder == "" {
 		return nil
 	}
-	folder, err := catalog.NewFolder(catalog.FolderConfig{Dir: set.Catalog.Folder, Logger: s.logger, Apply: registry.ApplyFolder})
+	folder, err := catalog.NewFolder(catalog.FolderConfig{Dir: set.Folder, Logger: s.logger, Apply: registry.ApplyFolder})
 	if err != nil {
 		return err
 	}
@@ -107,8 +112,8 @@ func (s *Service) openCatalog(ctx, background context.Context, store *postgres.S
 	s.tasks.Go(func() { folder.Run(background) })
 	s.tasks.Go(func() {
 		registry.Follow(background, func() {
-			if !folder.Status().OK { // perhaps what it lacked came through the API
-				_ = folder.Load(background) // its status says how that went
+			if !folder.Status().OK { // a document that it lacked may have come through the API
+				_ = folder.Load(background) // its status has the error
 			}
 		})
 	})

@@ -24,11 +24,11 @@ var (
 	_ telegram.Store        = (*postgres.Store)(nil)
 )
 
-// openSchedules makes Temporal's schedules of agents match the stored ones, and goes on doing so in the background.
-func (s *Service) openSchedules(background context.Context, store *postgres.Store) (err error) {
+// openSchedules opens the schedules of agents, and keeps Temporal's schedules in step with the stored ones until background ends.
+func (s *Service) openSchedules(_, background context.Context) (err error) {
 	set := s.cfg.Settings
 	s.schedules, err = cluster.NewAgentSchedules(cluster.AgentScheduleConfig{
-		Store: store.ScheduleStore, Schedules: s.temporal.ScheduleClient(), Starter: s.temporal, TaskQueue: set.Temporal.TaskQueue,
+		Store: s.store.ScheduleStore, Schedules: s.temporal.ScheduleClient(), Starter: s.temporal, TaskQueue: set.Temporal.TaskQueue,
 		Data: s.codec.Data(), Schemas: schema.New(), MaxPerTenant: set.Schedules.MaxPerTenant, Logger: s.logger.Named("schedules"),
 	})
 	if err != nil {
@@ -37,17 +37,17 @@ func (s *Service) openSchedules(background context.Context, store *postgres.Stor
 	if every := set.Workflows.ReconcileEvery; every > 0 {
 		s.goUpkeep(func() {
 			if err := s.schedules.Run(background, every); err != nil {
-				s.logger.Error("schedules of agents are no longer put right", zap.Error(err))
+				s.logger.Error("schedules of agents are no longer reconciled", zap.Error(err))
 			}
 		})
 	}
 	return nil
 }
 
-// scheduledRuns returns the use cases of the runs of schedules.
-func (s *Service) scheduledRuns(store *postgres.Store, box *inbox.Inbox) (*schedules.Runs, error) {
+// scheduledRuns returns the use cases of scheduled runs.
+func (s *Service) scheduledRuns() (*schedules.Runs, error) {
 	cfg := schedules.Config{
-		Store: store, Inbox: box, Keep: s.cfg.Settings.Schedules.KeepRuns, Logger: s.logger.Named("schedules"),
+		Store: s.store, Inbox: s.inbox, Keep: s.cfg.Settings.Schedules.KeepRuns, Logger: s.logger.Named("schedules"),
 		Webhooks: &notifications.Webhooks{HTTP: s.parts.Patient, Auth: s.parts.Auth, Profiles: s.parts.Registry},
 	}
 	mailer, err := s.mailer()
@@ -79,8 +79,8 @@ func (s *Service) mailer() (*notifications.Mailer, error) {
 	return mailer, nil
 }
 
-// openBot makes the Telegram bot, if one is configured.
-func (s *Service) openBot(store *postgres.Store) (err error) {
+// openBot opens the Telegram bot, if one is configured.
+func (s *Service) openBot(context.Context, context.Context) (err error) {
 	set := &s.cfg.Settings.Telegram
 	if set.Token == "" {
 		return nil
@@ -88,7 +88,7 @@ func (s *Service) openBot(store *postgres.Store) (err error) {
 	s.bot, err = telegram.New(telegram.Config{
 		Token: set.Token.Reveal(), APIURL: set.APIURL, Updates: set.Updates, WebhookURL: set.WebhookURL, WebhookSecret: set.WebhookSecret.Reveal(),
 		Tenant: set.Tenant, Agent: set.Agent, Approvals: agent.ApprovalPolicy(set.Approvals), Unlinked: set.Unlinked,
-		ApproverChat: set.ApproverChat, EditEvery: set.EditEvery, Store: store,
+		ApproverChat: set.ApproverChat, EditEvery: set.EditEvery, Store: s.store,
 		Audit: s.callers.trail, Logger: s.logger.Named("telegram"), Metrics: s.telemetry.registry,
 	})
 	if err != nil {

@@ -9,10 +9,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/admission"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/gateway"
-	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
 	"github.com/turnstone-run/turnstone/internal/telemetry/metrics"
 	"github.com/turnstone-run/turnstone/internal/telemetry/traces"
@@ -29,7 +27,7 @@ type instrumentation struct {
 }
 
 // openTelemetry creates the metrics and traces that the rest of the service reports to.
-func (s *Service) openTelemetry(ctx context.Context) (err error) {
+func (s *Service) openTelemetry(ctx, _ context.Context) (err error) {
 	set := s.cfg.Settings
 	t := &s.telemetry
 	t.registry = prometheus.NewRegistry()
@@ -96,14 +94,14 @@ func (t *instrumentation) traceStatus() func() (ok bool, detail string) {
 }
 
 // watchInstallation registers metrics of the whole installation, such as its backlog, which are computed when they are scraped.
-func (s *Service) watchInstallation(store *postgres.Store, gate *admission.Gate) error {
+func (s *Service) watchInstallation() error {
 	return s.telemetry.counts.Watch(s.telemetry.registry, metrics.Sources{
 		Backlog: func(ctx context.Context, tenants int) (metrics.Backlog, error) {
-			backlog, err := store.Backlog(ctx, tenants)
+			backlog, err := s.store.Backlog(ctx, tenants)
 			return metrics.Backlog(backlog), err
 		},
 		Spending: func(ctx context.Context) ([]metrics.TenantSpending, error) {
-			all, err := store.TenantsSpending(ctx)
+			all, err := s.store.TenantsSpending(ctx)
 			out := make([]metrics.TenantSpending, len(all))
 			for i, t := range all {
 				out[i] = metrics.TenantSpending(t)
@@ -111,10 +109,10 @@ func (s *Service) watchInstallation(store *postgres.Store, gate *admission.Gate)
 			return out, err
 		},
 		Budget: func(tenant string) agent.Bound {
-			if own, ok := gate.Tenants[tenant]; ok {
-				return own.Tenant
+			if bounds, ok := s.gate.Tenants[tenant]; ok {
+				return bounds.Tenant
 			}
-			return gate.Defaults.Tenant
+			return s.gate.Defaults.Tenant
 		},
 		Queues: metrics.Queues(s.temporal, s.namespace, s.cfg.Settings.Temporal.TaskQueue),
 		Connections: func() metrics.Connections {

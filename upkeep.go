@@ -11,6 +11,7 @@ import (
 	probes "github.com/turnstone-run/turnstone/internal/health"
 	"github.com/turnstone-run/turnstone/internal/inbox"
 	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/results"
 	"github.com/turnstone-run/turnstone/internal/retention"
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
@@ -24,10 +25,10 @@ var (
 	_ erasure.Blobs         = (*blob.Store)(nil)
 )
 
-// keepTombstones is how long the catalog remembers deleted documents: longer than any process may miss a deletion.
+// keepTombstones is how long the catalog keeps deletions of documents. No process may be cut off for longer.
 const keepTombstones = 30 * 24 * time.Hour
 
-// upkeep removes old data, and the data of users who are erased.
+// upkeep removes old data, and the data of users who asked for erasure.
 type upkeep struct {
 	reporter  *retention.Reporter
 	schedule  *cluster.RetentionSchedule
@@ -37,7 +38,9 @@ type upkeep struct {
 }
 
 // openUpkeep builds the upkeep, and runs its background tasks until background ends.
-func (s *Service) openUpkeep(background context.Context, store *postgres.Store, cases *turns.Turns, box *inbox.Inbox) (err error) {
+func (s *Service) openUpkeep(_, background context.Context) (err error) {
+	s.startCollector(background)
+	s.sweepPayloads(background)
 	set := s.cfg.Settings
 	u := &s.upkeep
 	policy, logger := set.RetentionPolicy(), s.logger.Named("retention")
@@ -47,34 +50,44 @@ func (s *Service) openUpkeep(background context.Context, store *postgres.Store, 
 		return err
 	}
 	sweeper, err := retention.NewSweeper(retention.SweeperConfig{
-		Policy: policy, Store: store.RetentionStore, Collectors: s.collectors(store), Logger: logger,
+		Policy: policy, Store: s.store.RetentionStore, Collectors: s.collectors(), Logger: logger,
 	})
 	if err != nil {
 		return err
 	}
 	u.retention = activities.NewRetention(sweeper)
-	u.reporter = &retention.Reporter{Policy: policy, Store: store.RetentionStore, Schedule: u.schedule}
+	u.reporter = &retention.Reporter{Policy: policy, Store: s.store.RetentionStore, Schedule: u.schedule}
 	histories := &cluster.Executions{
 		Client: s.temporal, Service: s.temporal.WorkflowService(), Schedules: s.temporal.ScheduleClient(), Namespace: s.namespace,
 		TaskQueue: set.Temporal.TaskQueue,
 	}
-	if u.requests, err = erasure.NewRequests(store.ErasureStore, histories); err != nil {
+	if u.requests, err = erasure.NewRequests(s.store.ErasureStore, histories); err != nil {
 		return err
 	}
 	eraser, err := erasure.NewEraser(erasure.EraserConfig{
-		Store: store.ErasureStore, Turns: box, Histories: histories, Blobs: s.blobs, Logger: s.logger.Named("erasure"),
+		Store: s.store.ErasureStore, Turns: s.inbox, Histories: histories, Blobs: s.blobs, Logger: s.logger.Named("erasure"),
 	})
 	if err != nil {
 		return err
 	}
 	u.erasure = activities.NewErasure(eraser)
 	s.goUpkeep(func() { u.schedule.Run(background) })
-	s.goUpkeep(func() { (&turns.Upkeep{Turns: cases, Store: store}).Run(background) })
+	s.goUpkeep(func() { (&turns.Upkeep{Turns: s.turns, Store: s.store}).Run(background) })
 	return nil
 }
 
-// collectors returns the functions that remove data of no tenant, after the sweeps.
-func (s *Service) collectors(store *postgres.Store) []retention.Collector {
+// startCollector removes content that nothing refers to, at intervals, until background ends.
+func (s *Service) startCollector(background context.Context) {
+	s.collector = results.NewCollector(results.CollectorConfig{
+		Ledger: s.store.ContentStore, Bucket: s.blobs, Metrics: s.telemetry.registry, Logger: s.logger,
+	})
+	if every := s.cfg.Settings.Storage.CollectEvery; every > 0 {
+		s.goUpkeep(func() { s.collector.Run(background, every) })
+	}
+}
+
+// collectors returns the functions that remove data that belongs to no tenant. They run after the sweeps.
+func (s *Service) collectors() []retention.Collector {
 	return []retention.Collector{
 		{Name: "content", Run: func(ctx context.Context) (removed, bytes int64, err error) {
 			done, err := s.collector.Collect(ctx)
@@ -85,14 +98,14 @@ func (s *Service) collectors(store *postgres.Store) []retention.Collector {
 			return int64(n), 0, err
 		}},
 		{Name: "tombstones", Run: func(ctx context.Context) (removed, bytes int64, err error) {
-			n, err := store.PruneCatalog(ctx, time.Now().Add(-keepTombstones))
+			n, err := s.store.PruneCatalog(ctx, time.Now().Add(-keepTombstones))
 			return int64(n), 0, err
 		}},
 	}
 }
 
-// scheduled returns the state of the schedule of the workflow Retention.
-func (u *upkeep) scheduled(ctx context.Context) (probes.Schedule, error) {
+// retentionSchedule returns the state of the schedule of the workflow Retention.
+func (u *upkeep) retentionSchedule(ctx context.Context) (probes.Schedule, error) {
 	status, err := u.schedule.Status(ctx)
 	out := probes.Schedule{Paused: status.Paused, Note: status.Note, Every: u.schedule.Every}
 	if status.LastRun != nil {
@@ -101,19 +114,19 @@ func (u *upkeep) scheduled(ctx context.Context) (probes.Schedule, error) {
 	return out, err
 }
 
-// goUpkeep runs a background task of workers. A gateway alone has none, so that more gateways do not repeat it.
+// goUpkeep runs a background task in a worker. A gateway alone does not run it.
 func (s *Service) goUpkeep(task func()) {
 	if s.cfg.Settings.Worker.Enabled {
 		s.tasks.Go(task)
 	}
 }
 
-// swept reports whether a schedule of Temporal removes old data.
-func (s *Service) swept() bool { return s.cfg.Settings.Retention.Every > 0 }
+// hasSweeps reports whether a schedule of Temporal removes old data.
+func (s *Service) hasSweeps() bool { return s.cfg.Settings.Retention.Every > 0 }
 
-// unswept returns how long this process itself keeps something: 0, for ever, if the schedule or a worker removes it.
-func (s *Service) unswept(keep time.Duration) time.Duration {
-	if s.swept() || !s.cfg.Settings.Worker.Enabled {
+// keepHere returns the retention time that this process enforces: 0, none, if the schedule or a worker does.
+func (s *Service) keepHere(keep time.Duration) time.Duration {
+	if s.hasSweeps() || !s.cfg.Settings.Worker.Enabled {
 		return 0
 	}
 	return keep

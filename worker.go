@@ -10,10 +10,6 @@ import (
 
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/cluster"
-	"github.com/turnstone-run/turnstone/internal/inbox"
-	"github.com/turnstone-run/turnstone/internal/postgres"
-	"github.com/turnstone-run/turnstone/internal/turns"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -21,16 +17,32 @@ import (
 const drainMargin = 5 * time.Second
 
 // startWorker begins to poll.
-func (s *Service) startWorker(store *postgres.Store, cases *turns.Turns, box *inbox.Inbox, watch *cluster.AttributeWatch) error {
+func (s *Service) startWorker(context.Context, context.Context) error {
 	set := s.cfg.Settings
-	runner, err := s.definitionRunner(store, cases, watch)
+	if !set.Worker.Enabled {
+		return nil
+	}
+	runner, err := s.definitionRunner()
 	if err != nil {
 		return err
 	}
-	runs, err := s.scheduledRuns(store, box)
+	runs, err := s.scheduledRuns()
 	if err != nil {
 		return err
 	}
+	w := sdkworker.New(s.temporal, set.Temporal.TaskQueue, s.workerOptions())
+	workflows.Register(w)
+	workflows.RegisterActivities(w, activities.New(s.turns), activities.NewDefinitions(runner), activities.NewSchedules(runs),
+		s.upkeep.retention, s.upkeep.erasure)
+	if err := w.Start(); err != nil {
+		return fmt.Errorf("start worker: %w", err)
+	}
+	s.worker = w
+	return nil
+}
+
+func (s *Service) workerOptions() sdkworker.Options {
+	set := s.cfg.Settings
 	// Two pollers, the SDK's default, are too few for a busy queue: started turns would wait behind new ones, which start eagerly.
 	pollers := sdkworker.NewPollerBehaviorAutoscaling(sdkworker.PollerBehaviorAutoscalingOptions{})
 	options := sdkworker.Options{
@@ -41,7 +53,7 @@ func (s *Service) startWorker(store *postgres.Store, cases *turns.Turns, box *in
 		MaxConcurrentWorkflowTaskExecutionSize:  set.Temporal.MaxConcurrentWorkflowTasks,
 		WorkerStopTimeout:                       max(set.ShutdownTimeout-drainMargin, time.Second),
 		Interceptors: []interceptor.WorkerInterceptor{workflows.ShowPartialText(func(id agent.TurnID) string {
-			return cases.PartialText(context.Background(), id) // a query has no context of its own
+			return s.turns.PartialText(context.Background(), id) // a query has no context of its own
 		})},
 		OnFatalError: func(err error) { s.failed <- fmt.Errorf("worker: %w", err) },
 	}
@@ -51,12 +63,5 @@ func (s *Service) startWorker(store *postgres.Store, cases *turns.Turns, box *in
 			Version:       sdkworker.WorkerDeploymentVersion{DeploymentName: v.Deployment, BuildID: v.BuildID},
 		}
 	}
-	w := sdkworker.New(s.temporal, set.Temporal.TaskQueue, options)
-	workflows.Register(w)
-	workflows.RegisterActivities(w, activities.New(cases), activities.NewDefinitions(runner), activities.NewSchedules(runs), s.upkeep.retention, s.upkeep.erasure)
-	if err := w.Start(); err != nil {
-		return fmt.Errorf("start worker: %w", err)
-	}
-	s.worker = w
-	return nil
+	return options
 }
