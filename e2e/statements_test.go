@@ -22,7 +22,7 @@ func TestStatementsOfATurn(t *testing.T) {
 		c.Database.URL, c.Temporal.ModelCalls = app.Secret(counted.DSN), string(agent.ModelCallsLocal)
 	})
 	s := startService(t, turnstone.Config{Settings: set, Toolkits: []agent.Toolkit{&effects{calls: map[agent.TurnID]int{}}}})
-	for mode, most := range map[agent.Mode]int{agent.ModeDurable: 19, agent.ModeDirect: 19} {
+	for mode, most := range map[agent.Mode]int{agent.ModeDurable: 15, agent.ModeDirect: 15} {
 		require.NoError(t, s.turn(t.Context(), mode, func() {})) // what is made once is made
 		counted.Take()
 		for range turns {

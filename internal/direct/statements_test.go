@@ -33,7 +33,7 @@ func TestStatementsOfATurn(t *testing.T) {
 	}
 	cost := counted.Take()
 	t.Log(cost.Table(turns))
-	require.LessOrEqual(t, cost.Total(), 18*turns)
-	require.LessOrEqual(t, cost.WAL, int64(turns*16<<10))
-	require.LessOrEqual(t, cost.Blocks(), int64(turns*390))
+	require.LessOrEqual(t, cost.Total(), 12*turns)
+	require.LessOrEqual(t, cost.WAL, int64(turns*14<<10))
+	require.LessOrEqual(t, cost.Blocks(), int64(turns*330))
 }
