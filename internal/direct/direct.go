@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// maxTurns is how many turns one process runs side by side if the configuration does not say; those beyond are durable.
-	maxTurns = 256
-	// patience is how long trouble of the runtime's own is waited out before Temporal gets the turn.
-	patience = 20 * time.Second
+	// defaultMaxTurns is the number of turns that a process runs at once. Further ones are durable.
+	defaultMaxTurns = 256
+	// retryFor is how long an action is tried again before the turn is handed over.
+	retryFor = 20 * time.Second
 )
 
 var (
@@ -28,29 +28,29 @@ var (
 	errLost     = errors.New("the turn was taken from this process")
 )
 
-// Config is what [New] needs.
+// Config configures [New].
 type Config struct {
 	Turns *turns.Turns
-	// Start starts the workflow of a turn that is recorded; carry is where it stands, nil when it has not begun.
+	// Start starts the workflow of a recorded turn. carry is the turn's state, nil if it has not begun.
 	Start    func(ctx context.Context, t *turns.TurnRef, carry *workflows.Carry) error
-	Watch    Watch // nil: nobody watches
+	Watch    Watch // counts direct turns; may be nil
 	Logger   *zap.Logger
-	MaxTurns int           // direct turns side by side; 0: 256
-	MaxTime  time.Duration // a turn that lasts longer becomes durable before its next step; 0: none does
+	MaxTurns int           // that run at once; 0: 256
+	MaxTime  time.Duration // after which a turn becomes durable, before its next step; 0: never
 }
 
-// Watch is told of direct turns.
+// Watch counts direct turns.
 type Watch interface {
-	// DirectTurns counts turns that begin (+1) and end here (-1).
+	// DirectTurns counts a turn that begins (+1) or ends here (-1).
 	DirectTurns(change int)
-	// DirectFallback counts a turn that was to be direct and is not, or no longer.
-	DirectFallback(why agent.Fallback)
+	// DirectFallback counts a turn that became durable, or was durable from its beginning because it could not be direct.
+	DirectFallback(reason agent.Fallback)
 }
 
-type unwatched struct{}
+type noWatch struct{}
 
-func (unwatched) DirectTurns(int)               {}
-func (unwatched) DirectFallback(agent.Fallback) {}
+func (noWatch) DirectTurns(int)               {}
+func (noWatch) DirectFallback(agent.Fallback) {}
 
 // Driver runs direct turns.
 type Driver struct {
@@ -58,23 +58,24 @@ type Driver struct {
 
 	leases leases
 	slots  *semaphore.Weighted
-	work   context.Context // of all turns: Stop ends it
+	work   context.Context // of all turns; Stop cancels it
 	stop   context.CancelCauseFunc
-	turns  sync.WaitGroup
-	mu     sync.Mutex // guards the change from Add to Wait
-	over   bool
+
+	mu       sync.Mutex // turns.Add is not called once stopping is set
+	turns    sync.WaitGroup
+	stopping bool
 }
 
 // New returns a driver.
 func New(c Config) (*Driver, error) {
 	if c.Turns == nil || c.Start == nil {
-		return nil, errors.New("direct: Turns and Start are needed")
+		return nil, errors.New("direct: Turns and Start are required")
 	}
 	if c.MaxTurns <= 0 {
-		c.MaxTurns = maxTurns
+		c.MaxTurns = defaultMaxTurns
 	}
 	if c.Watch == nil {
-		c.Watch = unwatched{}
+		c.Watch = noWatch{}
 	}
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
@@ -85,10 +86,10 @@ func New(c Config) (*Driver, error) {
 	return d, nil
 }
 
-// Submit records a request and runs its turn here, if it can run at once. The request is checked first, unless checked says what that gave.
-// Submit returns when the turn has begun, or has been handed to Temporal because its session is busy, or was there before. If this process cannot
-// run it, refused says why, and the caller starts it as a durable one. An error means that nothing was started; where nobody knows, the receipt
-// says so.
+// Submit records a request and begins its turn here. checked may be nil; then the request is checked first. If the session is busy, the turn waits
+// as a workflow, at a position above 0. If the turn was recorded before, the receipt says that the request joined it. If this process cannot run
+// the turn, refused is the reason, nothing is recorded, and the caller starts a durable turn. An error means that nothing was started; if that is
+// unknown, the receipt says so.
 func (d *Driver) Submit(
 	ctx context.Context, req agent.TurnRequest, checked *turns.Checked,
 ) (r agent.Receipt, position int, refused agent.Fallback, err error) {
@@ -117,12 +118,12 @@ func (d *Driver) Submit(
 	r = agent.Receipt{TurnID: begun.Turn.TurnID, SessionID: begun.Turn.SessionID, StreamID: string(begun.Turn.TurnID)}
 	switch begun.Verdict {
 	case turns.VerdictReady:
-		if unsure && !begun.New { // recorded by the attempt that failed
+		if unsure && !begun.New { // the failed attempt recorded it
 			defer leave()
-			err = d.handBegun(ctx, &begun, &r, agent.FallbackTrouble)
+			err = d.startRecorded(ctx, &begun, &r, agent.FallbackTrouble)
 			return r, 0, "", err
 		}
-		if r.Joined = !begun.New; r.Joined { // the same request a moment ago: somebody drives it
+		if r.Joined = !begun.New; r.Joined { // an earlier request drives it
 			return r, 0, "", nil
 		}
 		go func() {
@@ -131,7 +132,7 @@ func (d *Driver) Submit(
 		}()
 	case turns.VerdictBehind:
 		position = begun.Position
-		err = d.handBegun(ctx, &begun, &r, agent.FallbackSession)
+		err = d.startRecorded(ctx, &begun, &r, agent.FallbackSession)
 		return r, position, "", err
 	case turns.VerdictDuplicate, turns.VerdictRefused:
 		r.Joined = true
@@ -139,12 +140,12 @@ func (d *Driver) Submit(
 	return r, position, "", nil
 }
 
-// enter takes a place for a turn, or says why there is none.
+// enter takes a slot for a turn, or returns the reason why it cannot.
 func (d *Driver) enter() agent.Fallback {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case d.over:
+	case d.stopping:
 		return agent.FallbackStop
 	case !d.slots.TryAcquire(1):
 		return agent.FallbackLimit
@@ -160,10 +161,10 @@ func (d *Driver) leave() {
 	d.turns.Done()
 }
 
-// handBegun makes a recorded turn durable that is not driven here: it has to wait for its session, which is what Temporal is good at, or
-// its beginning failed. What cannot be handed over now is when its lease has run out.
-func (d *Driver) handBegun(ctx context.Context, begun *turns.BeginTurnResult, r *agent.Receipt, why agent.Fallback) error {
-	err := d.give(context.WithoutCancel(ctx), &begun.Turn, nil, why)
+// startRecorded starts the workflow of a turn that was recorded and is not driven here. If Temporal is not available, upkeep starts it once the
+// turn's lease has expired.
+func (d *Driver) startRecorded(ctx context.Context, begun *turns.BeginTurnResult, r *agent.Receipt, reason agent.Fallback) error {
+	err := d.startWorkflow(context.WithoutCancel(ctx), &begun.Turn, nil, reason)
 	if err != nil && !isFinal(err) {
 		d.Logger.Warn("start a recorded turn", logs.Turn(begun.Turn.TurnID, begun.Turn.Tenant, begun.Turn.InstanceID), zap.Error(err))
 		r.StartUnknown = true
@@ -172,33 +173,33 @@ func (d *Driver) handBegun(ctx context.Context, begun *turns.BeginTurnResult, r 
 	return err
 }
 
-// give starts the turn's workflow and then records that it has it: in this order, so that nobody ever finds a turn with neither a lease nor
-// a workflow. By then the turn may have ended.
-func (d *Driver) give(ctx context.Context, t *turns.TurnRef, carry *workflows.Carry, why agent.Fallback) error {
+// startWorkflow starts the turn's workflow, and then records that the workflow drives the turn. In this order there is always a lease or a
+// workflow. The turn may have ended before it is recorded.
+func (d *Driver) startWorkflow(ctx context.Context, t *turns.TurnRef, carry *workflows.Carry, reason agent.Fallback) error {
 	if err := d.Start(ctx, t, carry); err != nil {
 		return err
 	}
-	d.Watch.DirectFallback(why)
-	err := d.Turns.Store.HandOver(ctx, t.TurnID, t.TurnID.WorkflowID(), why)
+	d.Watch.DirectFallback(reason)
+	err := d.Turns.Store.HandOver(ctx, t.TurnID, t.TurnID.WorkflowID(), reason)
 	if agent.CodeOf(err) == agent.CodeConflict {
 		return nil
 	}
 	return err
 }
 
-// Stop lets no turn begin and hands over those that run. It returns when all have left, or with ctx's error.
+// Stop refuses new turns and hands over the running ones. It returns once no turn is left, or with ctx's error.
 func (d *Driver) Stop(ctx context.Context) error {
 	d.mu.Lock()
-	d.over = true
+	d.stopping = true
 	d.mu.Unlock()
 	d.stop(errStopping)
-	gone := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
 		d.turns.Wait()
-		close(gone)
+		close(done)
 	}()
 	select {
-	case <-gone:
+	case <-done:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -1,8 +1,8 @@
-// Package direct is the second driver of the pure core: a turn without Temporal, for callers to whom every hop counts (docs/design/design.md, "The core"). It
-// carries out the same actions with the same use cases, in this process, and writes the same steps, epochs and events.
+// Package direct runs turns in this process, without a workflow, for callers to whom the first token matters (docs/design/design.md, "The
+// core"). It carries out the actions of the same core with the same use cases, and stores the same steps, epochs and events.
 //
-// A direct turn holds its session by a lease that its driver renews. Whatever would make it wait, or outlive its process, hands it over:
-// the workflow turn/<same id> goes on with the state that the driver has come to.
+// A direct turn holds its session by a lease that its driver renews. When the turn has to wait, or its process stops, the driver hands it over:
+// the workflow turn/<same id> continues from the driver's state.
 //
 //	ready ──▶ drive ── finish ──▶ stored
 //	  │         │

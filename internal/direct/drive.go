@@ -17,7 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
-// running is one turn in this process.
+// running is a turn that this process drives.
 type running struct {
 	*Driver
 
@@ -25,7 +25,7 @@ type running struct {
 	state turn.State
 }
 
-// drive interprets the core's actions until the turn is over or in other hands.
+// drive carries out the core's actions until the turn is over, handed over or lost.
 func (d *Driver) drive(begun *turns.BeginTurnResult) {
 	t := running{
 		Driver: d, begun: begun, state: turn.New(begun.CoreVersion, begun.Limits, begun.Rules).Preparing(begun.Prepare),
@@ -47,8 +47,8 @@ func (d *Driver) drive(begun *turns.BeginTurnResult) {
 			t.log().Warn("direct turn", zap.Error(errLost))
 			return
 		}
-		if why := t.fallback(ctx, err, time.Since(started)); why != "" {
-			t.handOver(why, err)
+		if reason := t.fallback(ctx, err, time.Since(started)); reason != "" {
+			t.handOver(reason, err)
 			return
 		}
 	}
@@ -56,20 +56,20 @@ func (d *Driver) drive(begun *turns.BeginTurnResult) {
 
 // storeWaitingSteps stores steps that still wait when this process stops driving the turn. The store refuses them if another process drives it.
 func (t *running) storeWaitingSteps() {
-	ctx, free := context.WithTimeout(context.WithoutCancel(t.work), patience)
+	ctx, free := context.WithTimeout(context.WithoutCancel(t.work), retryFor)
 	defer free()
 	if err := t.Turns.Store.StoreLater(ctx, t.begun.Turn.TurnID); err != nil {
 		t.log().Info("steps of a direct turn were not stored", zap.Error(err))
 	}
 }
 
-// log is the logger for what happens on the turn's behalf.
+// log returns a logger with the turn's ids.
 func (t *running) log() *zap.Logger {
 	ref := &t.begun.Turn
 	return t.Logger.With(logs.Turn(ref.TurnID, ref.Tenant, ref.InstanceID), logs.Session(ref.SessionID))
 }
 
-// fallback returns why the turn goes on as a workflow after an action that ended with err, empty if it stays here.
+// fallback returns the reason for handing the turn over after an action that ended with err, "" if it stays here.
 func (t *running) fallback(ctx context.Context, err error, lasted time.Duration) agent.Fallback {
 	next := t.state.Next()
 	switch {
@@ -90,7 +90,7 @@ func (t *running) fallback(ctx context.Context, err error, lasted time.Duration)
 	}
 }
 
-// do carries out one action. The state changes when it has succeeded, and only then.
+// do carries out an action, and changes the state if it succeeds.
 func (t *running) do(ctx context.Context, a turn.Action) (over bool, err error) {
 	started := time.Now()
 	id := t.begun.Turn.TurnID
@@ -116,8 +116,8 @@ func (t *running) do(ctx context.Context, a turn.Action) (over bool, err error) 
 		if verdicts, err = t.callTools(ctx, a); err == nil {
 			t.state = t.state.Spend(time.Since(started).Milliseconds()).AfterTools(verdicts)
 		}
-	case turn.Finish: // to the end, even when the process stops or the lease is gone, as it is once the turn is stored: the next turn has to hear of it
-		ctx, free := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	case turn.Finish: // even if the process stops or the lease is lost: the session's next turn waits for it
+		ctx, free := context.WithTimeout(context.WithoutCancel(ctx), retryFor)
 		defer free()
 		in := turns.StoreTurnInput{
 			TurnID: id, Status: a.Status, Stop: a.Stop, Failure: a.Failure, Usage: t.state.Usage, Model: t.state.Model,
@@ -130,7 +130,7 @@ func (t *running) do(ctx context.Context, a turn.Action) (over bool, err error) 
 	return false, err
 }
 
-// callTools runs the calls of a step side by side.
+// callTools runs the calls of a step concurrently.
 func (t *running) callTools(ctx context.Context, a turn.Action) ([]agent.ToolVerdict, error) {
 	verdicts := make([]agent.ToolVerdict, len(a.Calls))
 	g, ctx := errgroup.WithContext(ctx)
@@ -146,7 +146,7 @@ func (t *running) callTools(ctx context.Context, a turn.Action) ([]agent.ToolVer
 	return verdicts, g.Wait()
 }
 
-// perform waits out trouble of the runtime's own for a bounded time; what would be the same the next time is an error at once.
+// perform repeats a call for a bounded time, unless its error is final.
 func perform[T any](ctx context.Context, call func() (T, error)) (T, error) {
 	return backoff.Retry(ctx, func() (T, error) {
 		v, err := call()
@@ -154,21 +154,21 @@ func perform[T any](ctx context.Context, call func() (T, error)) (T, error) {
 			return v, backoff.Permanent(err)
 		}
 		return v, err
-	}, backoff.WithMaxElapsedTime(patience))
+	}, backoff.WithMaxElapsedTime(retryFor))
 }
 
-// isFinal reports whether an error would be the same the next time. A turn that was fenced here is driven elsewhere.
+// isFinal reports whether trying again cannot help. A fenced turn is driven elsewhere.
 func isFinal(err error) bool {
 	return errors.Is(err, agent.ErrFenced) || errors.Is(err, agent.ErrStreamClosed) ||
 		err != nil && !agent.CodeOf(err).Retryable() && !errors.Is(err, context.Canceled)
 }
 
-// handOver lets Temporal go on with the turn. If even that fails, upkeep does so when the lease has run out.
-func (t *running) handOver(why agent.Fallback, cause error) {
+// handOver starts the turn's workflow with the current state. If that fails, upkeep starts it once the lease has expired.
+func (t *running) handOver(reason agent.Fallback, cause error) {
 	id := t.begun.Turn.TurnID
-	ctx, free := context.WithTimeout(context.WithoutCancel(t.work), patience)
+	ctx, free := context.WithTimeout(context.WithoutCancel(t.work), retryFor)
 	defer free()
-	t.log().Info("a direct turn becomes durable", zap.String("reason", string(why)), zap.NamedError("cause", cause))
+	t.log().Info("a direct turn becomes durable", zap.String("reason", string(reason)), zap.NamedError("cause", cause))
 	carry := &workflows.Carry{
 		Turn: t.begun.Turn, State: t.state, ContinueAsNew: t.begun.ContinueAsNew, Index: t.begun.SearchAttributes,
 		StatusAttributes: t.begun.StatusAttributes, FailsWorkflow: t.begun.FailsWorkflow,
@@ -183,7 +183,7 @@ func (t *running) handOver(why agent.Fallback, cause error) {
 			return struct{}{}, backoff.Permanent(errLost)
 		}
 		if !announced { // before the workflow writes events
-			if err := t.Turns.AnnounceFallback(ctx, t.begun.Turn, why); err != nil {
+			if err := t.Turns.AnnounceFallback(ctx, t.begun.Turn, reason); err != nil {
 				t.log().Warn("announce that a direct turn becomes durable", zap.Error(err))
 			}
 			announced = true
@@ -191,7 +191,7 @@ func (t *running) handOver(why agent.Fallback, cause error) {
 		if err := t.Turns.Store.StoreLater(ctx, id); err != nil {
 			return struct{}{}, err
 		}
-		return struct{}{}, t.give(ctx, &t.begun.Turn, carry, why)
+		return struct{}{}, t.startWorkflow(ctx, &t.begun.Turn, carry, reason)
 	})
 	if err != nil {
 		t.log().Error("hand a direct turn over", zap.Error(err))

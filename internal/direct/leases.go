@@ -13,10 +13,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// renewals is how often a lease is renewed within its time.
+// renewals is the number of renewals within the time of a lease.
 const renewals = 3
 
-// leases are the turns that this process drives, each with the function that stops it. The zero value is empty.
+// leases holds the turns that this process drives, each with the function that stops it. The zero value is empty.
 type leases struct {
 	mu    sync.Mutex
 	stops map[agent.TurnID]context.CancelCauseFunc
@@ -44,7 +44,7 @@ func (l *leases) all() map[agent.TurnID]context.CancelCauseFunc {
 	return maps.Clone(l.stops)
 }
 
-// renewLeases keeps the sessions of the turns that run here, until the driver stops. A turn that was taken away is stopped.
+// renewLeases renews the leases of running turns until the driver stops. It stops turns whose lease is lost.
 func (d *Driver) renewLeases() {
 	tick := time.NewTicker(turns.DirectLease / renewals)
 	defer tick.Stop()
