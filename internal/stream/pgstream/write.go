@@ -3,16 +3,12 @@ package pgstream
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/stream"
 )
 
 const (
@@ -21,9 +17,6 @@ const (
 	// Bounds of one statement of the writer. One stream may exceed them by a batch.
 	maxWriteRows  = 5000
 	maxWriteBytes = 16 << 20
-	// Bounds of one row of several tokens.
-	maxRowTokens = 1000
-	maxRowBytes  = 64 << 10
 )
 
 // chunk is what the writer stores of one stream with one statement. It stays as it is until the database has answered.
@@ -37,15 +30,6 @@ type chunk struct {
 	bytes    int // as counted by the stream's bound
 	rows     []row
 	began    []storedProducer
-}
-
-// row is one row of the table events.
-type row struct {
-	index    int64 // of the last event in it
-	producer string
-	epoch    int64
-	tokens   *string // as PostgreSQL writes an array
-	body     []byte
 }
 
 // markDirty notes that something of a stream is not stored.
@@ -194,51 +178,6 @@ func (s *live) nextChunkLocked() *chunk {
 	return c
 }
 
-// mergeRows makes rows of the events behind an index: neighbouring tokens of one producer share one.
-func mergeRows(events []tailEvent, after int64) []row {
-	var rows []row
-	for i := 0; i < len(events); {
-		if events[i].index <= after {
-			i++
-			continue
-		}
-		j, size := i+1, len(events[i].text)
-		for j < len(events) && j-i < maxRowTokens && size+len(events[j].text) <= maxRowBytes && events[i].shared == events[j].shared {
-			size += len(events[j].text)
-			j++
-		}
-		rows = append(rows, newRow(events[i:j]))
-		i = j
-	}
-	return rows
-}
-
-func newRow(events []tailEvent) row {
-	e := events[0].event()
-	r := row{index: events[len(events)-1].index, producer: e.Meta.Producer, epoch: e.Meta.Attempt}
-	if len(events) > 1 {
-		var text strings.Builder
-		list := []byte{'{'}
-		for i := range events {
-			if i > 0 {
-				list = append(list, ',')
-			}
-			list = strconv.AppendInt(list, int64(len(events[i].text)), 10)
-			list = append(list, ',')
-			list = strconv.AppendInt(list, min(events[i].time.Sub(e.Meta.Time).Microseconds(), math.MaxInt32), 10)
-			text.WriteString(events[i].text)
-		}
-		tokens := string(append(list, '}'))
-		e.Text, r.tokens = text.String(), &tokens
-	}
-	body, err := stream.Encode(&e)
-	if err != nil { // cannot happen: it was checked before
-		body = []byte("null")
-	}
-	r.body = body
-	return r
-}
-
 // store sends chunks to the database and applies the result to their streams.
 func (l *Log) store(ctx context.Context, chunks []*chunk) error {
 	answers, err := l.storeOnce(ctx, chunks)
@@ -322,73 +261,4 @@ func (s *live) rewindLocked(index int64) bool {
 		p.dirty = true
 	}
 	return true
-}
-
-// forget removes a stream that this process does not own any more. Its followers read the database from then on.
-func (l *Log) forget(s *live) {
-	l.liveMu.Lock()
-	if l.streams[s.id] == s {
-		delete(l.streams, s.id)
-	}
-	l.liveMu.Unlock()
-	l.dirtyMu.Lock()
-	delete(l.dirty, s)
-	l.dirtyMu.Unlock()
-	l.relayed.refresh(s.id)
-	if l.hub.refresh(s.id) {
-		l.announcer.watch(s.id)
-	}
-}
-
-// lose ends the ownership of a stream that was taken or closed. Its producers are fenced: what they have shown may be void.
-func (l *Log) lose(s *live, fence bool) {
-	s.mu.Lock()
-	if s.state != lost {
-		l.unstored.Add(-int64(s.unstored))
-	}
-	s.state, s.sending, s.unstored = lost, nil, 0
-	fences := make([]agent.Fence, 0, len(s.producers))
-	for name, p := range s.producers {
-		fences = append(fences, agent.Fence{StreamID: s.id, Producer: name, Epoch: p.epoch})
-	}
-	s.wakeLocked()
-	s.mu.Unlock()
-	if fence {
-		l.lostMu.Lock()
-		for _, f := range fences {
-			l.lostFences.Add(f, struct{}{})
-		}
-		l.lostMu.Unlock()
-	}
-	l.forget(s)
-}
-
-// isLost reports whether a fence is of a stream that this process has lost since.
-func (l *Log) isLost(f agent.Fence) bool {
-	l.lostMu.Lock()
-	defer l.lostMu.Unlock()
-	return l.lostFences.Contains(f)
-}
-
-// releaseAll releases every stream when the log stops, after storing what is pending.
-func (l *Log) releaseAll(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
-	defer cancel()
-	var err error
-	left := l.owned()
-	for ; len(left) > 0 && err == nil && ctx.Err() == nil; left = l.owned() {
-		for _, s := range left {
-			if s.release() {
-				l.forget(s)
-				continue
-			}
-			l.markDirty(s)
-		}
-		if err = l.storeDue(ctx); err == nil {
-			pause(ctx, writeLook)
-		}
-	}
-	if len(left) > 0 {
-		l.cfg.Logger.Warn("store events at the end; what was not stored is lost", zap.Int("streams", len(left)), zap.Error(err))
-	}
 }
