@@ -9,7 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/doctor"
 )
 
-// Doctor tries the models of an agent out, or the one of a profile alone, as its turns would use them: same provider, same key.
+// Doctor checks the models of an agent, or only that of a profile, with the provider and key that its turns use. It reports each check.
 func (b *Inbox) Doctor(ctx context.Context, tenant, agentName, profile string, report func(gateway.DoctorCheck)) error {
 	route, err := b.Catalog.Choose(ctx, agent.RouteContext{InvocationContext: agent.InvocationContext{Tenant: tenant}, Agent: agentName})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package inbox joins the use cases of turns with the stores and with Temporal's client for the doors: [Inbox] satisfies the ports of the gateway, [Runs]
-// satisfies turns.Runs. It holds no rule of its own about turns.
+// Package inbox implements the ports of the gateway ([Inbox]) and turns.Runs ([Runs]) with the use cases of turns, the stores and Temporal's client.
+// Rules about turns are in package turns.
 package inbox
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// Store is what the doors read besides the state of turns.
+// Store is the part of the store that the doors read, besides the state of turns.
 type Store interface {
 	SessionStore
 	KnowledgeStore
@@ -44,25 +44,25 @@ type KnowledgeStore interface {
 	DeleteDocument(ctx context.Context, tenant, collection, id string) error
 }
 
-// Catalog finds agents' plans, and collections with the model that makes their vectors.
+// Catalog finds the plans of agents, and collections with their embedding models.
 type Catalog interface {
 	Choose(ctx context.Context, c agent.RouteContext) (agent.RouteDecision, error)
 	Resolve(ctx context.Context, tenant, name string) (agent.Plan, string, error)
 	Collection(ctx context.Context, tenant, name string) (agent.KnowledgeCollection, *agent.PlanModel, error)
 }
 
-// Rows opens what a reference, artifact:// or cas://, of a tenant names.
+// Rows opens the rows behind a tenant's artifact:// or cas:// reference.
 type Rows interface {
 	Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error)
 }
 
-// Blobs opens and removes what a cas:// reference names.
+// Blobs opens and removes the content behind a cas:// reference.
 type Blobs interface {
 	Rows
 	Remove(ctx context.Context, tenant, ref string) error
 }
 
-// Config is what the doors need besides the turns; which of its parts depends on the doors that are open.
+// Config configures [New]. A field may be nil if no open door uses it.
 type Config struct {
 	*turns.Inbox
 	Store
@@ -78,7 +78,7 @@ type Config struct {
 	Health  func(ctx context.Context) gateway.Health
 }
 
-// Inbox is the one way in for the doors: the turns, and what there is to read and change beside them.
+// Inbox implements the ports of the gateway: turns, and the data beside them.
 type Inbox struct{ Config }
 
 var (

@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/retrieval"
 )
 
-// searchTopK is how many passages a search of one's own yields where neither it nor the collection says.
+// searchTopK is the number of passages that a search returns if neither the request nor the collection sets it.
 const searchTopK = 4
 
 // AddKnowledge adds a file to a collection of the catalog.
@@ -50,7 +50,7 @@ func (b *Inbox) Knowledge(ctx context.Context, tenant, collection, after string,
 	return b.KnowledgeDocuments(ctx, def.Tenant, def.Name, after, limit)
 }
 
-// DeleteKnowledge forgets a document.
+// DeleteKnowledge deletes a document.
 func (b *Inbox) DeleteKnowledge(ctx context.Context, tenant, collection, id string) error {
 	def, _, err := b.Catalog.Collection(ctx, tenant, collection)
 	if err != nil {
@@ -59,7 +59,7 @@ func (b *Inbox) DeleteKnowledge(ctx context.Context, tenant, collection, id stri
 	return b.DeleteDocument(ctx, def.Tenant, def.Name, id)
 }
 
-// SearchKnowledge finds passages as an agent of the collection would.
+// SearchKnowledge searches a collection as agents do.
 func (b *Inbox) SearchKnowledge(ctx context.Context, tenant, collection, text string, topK int) ([]agent.Passage, error) {
 	def, embedding, err := b.Catalog.Collection(ctx, tenant, collection)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// Layers returns the layers around a model, innermost first, in the order in which a probe meets them. The probe is a model call, and the
-// tool call that it asks for, in the code that serves turns; model, tool and stores are the probe's own, so that it costs nothing.
+// Layers returns the layers around a model call, innermost first, in the order in which a probe reaches them. The probe is a model call and a tool
+// call in the code that serves turns, with a model, a tool and stores of its own.
 func Layers(ctx context.Context) ([]string, error) {
 	p := &probe{}
 	acts, err := turns.New(turns.Config{
@@ -34,10 +34,10 @@ func Layers(ctx context.Context) ([]string, error) {
 	return p.layers, nil
 }
 
-// probeName names everything of the probe: its turn, tenant, model, tool and call.
+// probeName is the name of the probe's turn, tenant, model, tool and call.
 const probeName = "probe"
 
-// probe notes which layer it meets when. It is the catalog, the model, the tool and the observer of its turn.
+// probe records the layers that it reaches. It is the catalog, the model, the tool and the observer of its turn.
 type probe struct {
 	agent.Unobserved
 	turns.Registry // only Plan is called
@@ -46,7 +46,7 @@ type probe struct {
 	answered bool     // the model call is over
 }
 
-// enter notes a layer within those that were met before.
+// enter records a layer inside those that were reached before.
 func (p *probe) enter(layer string) {
 	if !slices.Contains(p.layers, layer) {
 		p.layers = slices.Insert(p.layers, 0, layer)
@@ -94,7 +94,7 @@ func (p *probe) List(context.Context, string, *agent.PlanSource) ([]agent.Listed
 
 func (p *probe) Spec() agent.ToolSpec { return agent.ToolSpec{Name: probeName} }
 
-// Call is what tool invocation runs. It is outside of the model call if that is over, and within all of its layers if not.
+// Call records the layer of tools: outside of the model call if that has ended, else inside all its layers.
 func (p *probe) Call(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
 	if p.answered {
 		p.layers = append(p.layers, doctor.LayerTools)
@@ -117,7 +117,7 @@ func (m probeMiddleware) WrapModel(next agent.ModelFunc) agent.ModelFunc {
 	}
 }
 
-// probeStore keeps the model's reply for the tool call, and nothing else.
+// probeStore keeps the model's reply for the tool call.
 type probeStore struct {
 	turns.TurnStore // only the methods below are called
 
@@ -147,7 +147,7 @@ func (*probeStore) ChargeUsage(context.Context, agent.StepKey, string, []agent.U
 	return nil
 }
 
-// probeLog takes events and forgets them.
+// probeLog discards events.
 type probeLog struct{ turns.EventLog } // only the methods below are called
 
 func (probeLog) Begin(_ context.Context, stream, producer string) (agent.Fence, agent.Appended, error) {

@@ -77,7 +77,7 @@ var ways = map[string]map[string]string{
 		"internal/turns/queue_message.go (*Turns).QueueMessage": "a message that a workflow took",
 		"internal/turns/orphans.go (*Turns).startOrphan":        "a recorded turn that nobody drives",
 	},
-	"(*internal/inbox.Runs).TakeOver":      {"turnstone.go (*Service).compose": "a direct turn that goes on as a workflow", "internal/inbox/runs.go (*Runs).Start": "a turn that nobody has begun"},
+	"(*internal/inbox.Runs).TakeOver":      {"turns.go (*Service).openTurns": "a direct turn that goes on as a workflow", "internal/inbox/runs.go (*Runs).Start": "a turn that nobody has begun"},
 	"(*internal/turns.Inbox).submit":       {"internal/turns/accept.go": "Submit, and a message to a turn's session"},
 	"(*internal/turns.Inbox).Submit":       {"internal/turns/rerun.go (*Inbox).Rerun": "the input of another turn"},
 	"(*internal/turns.Inbox).MessageFrom":  {},

@@ -14,12 +14,12 @@ import (
 	"github.com/turnstone-run/turnstone/internal/telemetry/logs"
 )
 
-// Turn returns a turn's state. One that looks alive is checked against its workflow, so that a terminated turn is not alive for ever;
-// while Temporal does not answer, what is recorded stands.
+// Turn returns the state of a turn. A turn whose workflow was terminated is ended first. While Temporal does not answer, the recorded state is
+// returned.
 func (b *Inbox) Turn(ctx context.Context, tenant string, id agent.TurnID) (gateway.TurnView, error) {
 	t, err := b.Turns.Store.Turn(ctx, id)
 	if agent.CodeOf(err) == agent.CodeNotFound {
-		return b.unrecorded(ctx, id)
+		return b.turnWithoutRecord(ctx, id)
 	}
 	if err != nil {
 		return gateway.TurnView{}, err
@@ -58,8 +58,8 @@ func (b *Inbox) Turn(ctx context.Context, tenant string, id agent.TurnID) (gatew
 	return v, nil
 }
 
-// unrecorded answers for a turn without a record: started a moment ago, refused, or never heard of.
-func (b *Inbox) unrecorded(ctx context.Context, id agent.TurnID) (gateway.TurnView, error) {
+// turnWithoutRecord returns the state of a turn that has just been started or was refused. Any other turn is [agent.CodeNotFound].
+func (b *Inbox) turnWithoutRecord(ctx context.Context, id agent.TurnID) (gateway.TurnView, error) {
 	v := gateway.TurnView{TurnID: id, StreamID: string(id), State: agent.StateQueued}
 	var err error
 	if v.Tail, err = b.Turns.Log.Tail(ctx, string(id)); err != nil {
@@ -93,10 +93,10 @@ func unknownTurn(id agent.TurnID) error {
 	return agent.Errorf(agent.CodeNotFound, "", "there is no turn %q", id)
 }
 
-// Result resolves artifact://, cas://, a result id, a turn id or a job id: the one function behind every reference.
+// Result opens a stored result by an artifact:// or cas:// reference, a result id, a turn id or a job id.
 func (b *Inbox) Result(ctx context.Context, tenant, ref string) (gateway.ResultView, error) {
 	if strings.HasPrefix(ref, casScheme) {
-		body, err := b.Blobs.Open(ctx, blobTenant(tenant), ref)
+		body, err := b.Blobs.Open(ctx, contentTenant(tenant), ref)
 		return gateway.ResultView{Ref: ref, Size: -1, Body: body}, err
 	}
 	row, err := b.Store.Result(ctx, tenant, ref)
@@ -117,10 +117,10 @@ func (b *Inbox) Result(ctx context.Context, tenant, ref string) (gateway.ResultV
 	return v, err
 }
 
-// Dataset opens the rows behind whatever Result resolves.
+// Dataset opens the rows of a result, which is named as for Result.
 func (b *Inbox) Dataset(ctx context.Context, tenant, ref string) (io.ReadCloser, error) {
 	if strings.HasPrefix(ref, casScheme) {
-		return b.Results.Open(ctx, blobTenant(tenant), ref)
+		return b.Results.Open(ctx, contentTenant(tenant), ref)
 	}
 	row, err := b.Store.Result(ctx, tenant, ref)
 	if err != nil {
@@ -135,8 +135,8 @@ const (
 	artifactScheme = "artifact://"
 )
 
-// blobTenant is whose content a caller means who may see every tenant's: content is kept per tenant, so an address alone names none.
-func blobTenant(tenant string) string {
+// contentTenant returns the tenant whose content a cas:// reference names: the default one for callers of every tenant.
+func contentTenant(tenant string) string {
 	if tenant == agent.AnyTenant {
 		return agent.DefaultTenant
 	}
@@ -160,5 +160,5 @@ func (b *Inbox) Messages(ctx context.Context, tenant string, s agent.SessionID, 
 	return page, nil
 }
 
-// Health asks every dependency.
+// Health returns the health of every dependency.
 func (b *Inbox) Health(ctx context.Context) gateway.Health { return b.Config.Health(ctx) }

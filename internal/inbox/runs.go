@@ -22,12 +22,12 @@ import (
 // callTimeout bounds one call to the Temporal frontend.
 const callTimeout = 10 * time.Second
 
-// Runs knows the workflows behind turns; it satisfies turns.Runs.
+// Runs starts, describes and signals the workflows of turns. It implements turns.Runs.
 type Runs struct {
 	Temporal  client.Client
 	TaskQueue string
 	Eager     bool
-	// SearchAttributes reports whether the namespace knows the search attributes of turns; nil: it does not.
+	// SearchAttributes reports whether the search attributes of turns are registered; nil: they are not.
 	SearchAttributes func() bool
 }
 
@@ -36,8 +36,8 @@ func (r *Runs) Start(ctx context.Context, t turns.TurnRef) error {
 	return r.TakeOver(ctx, &t, nil)
 }
 
-// TakeOver starts the workflow of a turn that a direct driver has begun; carry is where it stands, nil if it only waits. A workflow id is used once:
-// a turn whose workflow was started before is left alone.
+// TakeOver starts the workflow of a turn that began as a direct one. carry is the turn's state, nil if it has not begun. It does nothing if the turn's
+// workflow was started before.
 func (r *Runs) TakeOver(ctx context.Context, t *turns.TurnRef, carry *workflows.Carry) error {
 	req := agent.TurnRequest{TurnID: t.TurnID, SessionID: t.SessionID} // the record has the rest
 	if t.Tenant != agent.DefaultTenant {
@@ -47,7 +47,7 @@ func (r *Runs) TakeOver(ctx context.Context, t *turns.TurnRef, carry *workflows.
 	if carry != nil {
 		args = append(args, carry)
 	}
-	var attributes temporal.SearchAttributes // without them here, the workflow sets them itself
+	var attributes temporal.SearchAttributes // if they are not set here, the workflow sets them
 	if t.Agent != "" && r.SearchAttributes != nil && r.SearchAttributes() {
 		attributes = workflows.TurnAttributes(req.Context.TenantName(), t.Agent, t.SessionID)
 	}
@@ -58,7 +58,7 @@ func (r *Runs) TakeOver(ctx context.Context, t *turns.TurnRef, carry *workflows.
 	return temporalError("start turn", err)
 }
 
-// startOnce starts a workflow, and reports whether its id was used before.
+// startOnce starts a workflow if its id was never used. joined reports that it was.
 func (r *Runs) startOnce(ctx context.Context, o client.StartWorkflowOptions, workflow string, args ...any) (joined bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -73,7 +73,7 @@ func (r *Runs) startOnce(ctx context.Context, o client.StartWorkflowOptions, wor
 	return false, err
 }
 
-// Look returns what Temporal knows of a workflow.
+// Look returns the state of a workflow.
 func (r *Runs) Look(ctx context.Context, workflowID string) (turns.WorkflowState, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -93,13 +93,13 @@ func (r *Runs) Look(ctx context.Context, workflowID string) (turns.WorkflowState
 	}, nil
 }
 
-// Decide answers an approval through the update of the turn that waits for it, so that the answer is the judgement.
+// Decide decides an approval with an update of the turn that waits for it, and returns the turn's verdict.
 func (r *Runs) Decide(ctx context.Context, workflowID string, d agent.Decision) (v agent.DecisionVerdict, err error) {
 	err = r.update(ctx, workflowID, workflows.UpdateDecide, d, &v)
 	return v, err
 }
 
-// Provided tells a turn that the result of a call which it waits for is stored.
+// Provided notifies a turn that the result of a client-side call is stored.
 func (r *Runs) Provided(ctx context.Context, workflowID, approvalID string) error {
 	return r.update(ctx, workflowID, workflows.UpdateProvide, agent.ProvidedResult{ToolCallID: agent.CallID(approvalID)}, nil)
 }
@@ -116,7 +116,7 @@ func (r *Runs) update(ctx context.Context, workflowID, name string, arg, result 
 	return temporalError(name, err)
 }
 
-// Resolved signals to a turn what its approval was decided to be, or that its client-side tool's result is stored.
+// Resolved signals the decision of an approval to its turn, or that the result of a client-side call is stored.
 func (r *Runs) Resolved(ctx context.Context, workflowID string, a *agent.Approval) error {
 	if a.Kind == agent.WaitClientTool {
 		return r.signal(ctx, workflowID, workflows.UpdateProvide, agent.ProvidedResult{ToolCallID: agent.CallID(a.ApprovalID)})
@@ -126,7 +126,7 @@ func (r *Runs) Resolved(ctx context.Context, workflowID string, a *agent.Approva
 	})
 }
 
-// Ready tells a waiting turn that it holds its session.
+// Ready signals to a queued turn that it holds its session.
 func (r *Runs) Ready(ctx context.Context, workflowID string) error {
 	return r.signal(ctx, workflowID, workflows.SignalReady, nil)
 }
@@ -147,7 +147,7 @@ func (r *Runs) signal(ctx context.Context, workflowID, name string, arg any) err
 	return temporalError("signal "+name, r.Temporal.SignalWorkflow(ctx, workflowID, "", name, arg))
 }
 
-// applicationError is an error of an activity as its caller meant it, with the field at fault where there is one.
+// applicationError returns the error of an activity with the code and field that the activity gave it.
 func applicationError(e *temporal.ApplicationError) error {
 	var f agent.Failure
 	if e.HasDetails() && e.Details(&f) == nil && f.Type != "" {
@@ -156,7 +156,7 @@ func applicationError(e *temporal.ApplicationError) error {
 	return &agent.Error{Code: agent.Code(e.Type()), Err: errors.New(e.Message())}
 }
 
-// temporalError gives an error of the Temporal client a code.
+// temporalError returns an error of the Temporal client with a code.
 func temporalError(op string, err error) error {
 	if err == nil {
 		return nil

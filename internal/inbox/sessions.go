@@ -8,13 +8,13 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Approvals lists what waits, or waited, for a person.
+// Approvals lists approvals.
 func (b *Inbox) Approvals(ctx context.Context, q agent.ApprovalQuery) (agent.ApprovalPage, error) {
 	return b.ListApprovals(ctx, q)
 }
 
-// DeleteSession forgets a session, then the content that nothing else refers to. Content that cannot be removed now, and
-// what was put within the grace, is left to the collection.
+// DeleteSession deletes a session, and then the content that nothing else refers to. Content that was stored recently, or that cannot be removed
+// now, is removed by the collector later.
 func (b *Inbox) DeleteSession(ctx context.Context, tenant string, s agent.SessionID) (agent.SessionDeleted, error) {
 	gone, err := b.Store.DeleteSession(ctx, tenant, s)
 	if err != nil {
@@ -26,7 +26,7 @@ func (b *Inbox) DeleteSession(ctx context.Context, tenant string, s agent.Sessio
 		switch err := b.Blobs.Remove(ctx, tenant, ref); {
 		case err == nil, agent.CodeOf(err) == agent.CodeNotFound:
 			gone.Blobs++
-		case agent.CodeOf(err) == agent.CodeConflict: // somebody has put it since
+		case agent.CodeOf(err) == agent.CodeConflict: // it was stored again meanwhile
 		default:
 			b.Turns.Logger.Warn("remove a deleted session's content", zap.String("session", string(s)), zap.String("ref", ref), zap.Error(err))
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
-// Definitions keeps the definitions of workflows; library.Library does.
+// Definitions stores the definitions of workflows. library.Library implements it.
 type Definitions interface {
 	Workflow(ctx context.Context, key agent.WorkflowKey, version int64) (agent.StoredWorkflow, error)
 	ListWorkflows(ctx context.Context, q agent.WorkflowQuery) (agent.WorkflowPage, error)
@@ -36,7 +36,7 @@ func (b *Inbox) WorkflowPatches(ctx context.Context, key agent.WorkflowKey, page
 	return b.Definitions.Patches(ctx, key, page)
 }
 
-// PutWorkflow makes a definition be what it says.
+// PutWorkflow creates or replaces a definition.
 func (b *Inbox) PutWorkflow(ctx context.Context, p gateway.WorkflowPut) (agent.WorkflowPatchResult, error) {
 	return b.Definitions.Put(ctx, library.PutRequest(p))
 }
@@ -46,12 +46,12 @@ func (b *Inbox) PatchWorkflow(ctx context.Context, r agent.WorkflowPatchRequest)
 	return b.Definitions.PatchWorkflow(ctx, r)
 }
 
-// RevertWorkflow takes back what a patch did.
+// RevertWorkflow reverts a patch.
 func (b *Inbox) RevertWorkflow(ctx context.Context, r agent.WorkflowPatchRequest) (agent.WorkflowPatchResult, error) {
 	return b.Definitions.Revert(ctx, r)
 }
 
-// DeleteWorkflow takes a definition out of use.
+// DeleteWorkflow deletes a definition.
 func (b *Inbox) DeleteWorkflow(ctx context.Context, r gateway.WorkflowDelete) (agent.WorkflowPatchResult, error) {
 	return b.Definitions.Delete(ctx, library.DeleteRequest(r))
 }
