@@ -19,13 +19,13 @@ import (
 var _ retrieval.Store = (*postgres.Store)(nil)
 
 func TestKnowledge(t *testing.T) {
-	retrievaltest.Exercise(t, func(t *testing.T) retrieval.Store { return newBench(t, postgres.Config{}).Store })
+	retrievaltest.Exercise(t, func(t *testing.T) retrievaltest.Store { return newBench(t, postgres.Config{}).Store })
 }
 
 // TestKnowledgeWithoutVectors is the same where the extension is missing.
 func TestKnowledgeWithoutVectors(t *testing.T) {
 	t.Parallel()
-	retrievaltest.Exercise(t, func(t *testing.T) retrieval.Store {
+	retrievaltest.Exercise(t, func(t *testing.T) retrievaltest.Store {
 		b := newBench(t, postgres.Config{})
 		b.dropVectors()
 		require.False(t, b.Vectors())

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/retrieval/document"
@@ -12,22 +14,22 @@ import (
 
 const (
 	embedBatch = 64
-	maxChunks  = 20_000 // of one file
+	maxChunks  = 20_000 // in one file
 )
 
-// AddRequest adds a file to a collection.
+// AddRequest is a file to add to a collection.
 type AddRequest struct {
 	Tenant     string
 	Collection string
-	Definition agent.KnowledgeCollection // its chunk size and overlap count; 0: 1,000 characters and 15% of the size
-	Embedding  *agent.PlanModel          // nil: full text alone
+	Definition agent.KnowledgeCollection // for its chunk size and overlap; 0: 1,000 characters and 15% of the size
+	Embedding  *agent.PlanModel          // nil: no vectors
 
-	ID       string // of the document; empty: its source, else its name
-	Title    string // empty: the file's own
-	Source   string // URL or file name, for citations; empty: the name
-	MIMEType string // empty: by the name's extension, else by the content
+	ID       string // of the document; empty: Source or Name
+	Title    string // empty: the title in the file
+	Source   string // URL or file name, for citations; empty: Name
+	MIMEType string // empty: by the extension of Name, else by the content
 	Name     string
-	Metadata json.RawMessage // an object, or nothing
+	Metadata json.RawMessage // an object, or empty
 	Body     io.Reader
 }
 
@@ -39,17 +41,16 @@ type Added struct {
 	Bytes    int64  `json:"bytes"`
 	Chunks   int    `json:"chunks"`
 	Embedded bool   `json:"embedded"` // its chunks have vectors
-	Changed  bool   `json:"changed"`  // false: the same was there already
+	Changed  bool   `json:"changed"`  // false: the same document was stored already
 }
 
-// Add reads a file and stores its documents: one, or one per line of JSONL, whose id is its own or "<id of the request>#<line>". It reads
-// and checks the whole file first, so that a file with a broken line changes nothing. Then it stores the documents one by one, each with
-// all of its chunks and vectors or not at all. If that fails, it returns the stored documents with the error; adding the file again
-// continues there, because documents that did not change are neither embedded nor written again. A changed document replaces its chunks.
-// A document that is gone from a JSONL file stays until it is deleted.
+// Add reads a file and stores its documents: one, or one for each line of JSONL. A line without an id gets "<id of the request>#<line>". Add checks the
+// whole file first, so a file with a broken line changes nothing. Then it stores one document after the other, each with all its chunks and vectors.
+// If this fails, it returns the stored documents with the error. Adding the file again continues there, because unchanged documents are neither
+// embedded nor written again. A changed document replaces the old one with its chunks. A document that is no longer in a JSONL file stays until it is
+// deleted.
 //
-// Errors: [agent.CodeInvalid] and [agent.CodeOverflow] with the request's field, as [document.Parse] has them; the
-// embedder's and the store's own.
+// Errors: [agent.CodeInvalid] and [agent.CodeOverflow] with the field of the request, as from [document.Parse]; errors of the embedder and the store.
 func (l *Library) Add(ctx context.Context, r AddRequest) ([]Added, error) {
 	s, err := requestSettings(&r, l.canEmbed(r.Embedding))
 	if err != nil {
@@ -84,14 +85,14 @@ func readBody(body io.Reader) ([]byte, error) {
 	return data, nil
 }
 
-// entry is a document that is ready to be stored, except for its vectors.
-type entry struct {
+// preparedDocument is a document that can be stored, but still lacks its vectors.
+type preparedDocument struct {
 	document agent.KnowledgeDocument
 	chunks   []agent.KnowledgeChunk
 }
 
-// storeDocuments embeds and stores in groups that fill a batch of embeddings: a JSONL file may hold ten thousand documents of one chunk.
-func (l *Library) storeDocuments(ctx context.Context, r *AddRequest, s settings, entries []entry) ([]Added, error) {
+// storeDocuments embeds and stores documents in groups that fill a batch of embeddings, because a JSONL file may have thousands of small documents.
+func (l *Library) storeDocuments(ctx context.Context, r *AddRequest, s settings, documents []preparedDocument) ([]Added, error) {
 	var e agent.Embedder
 	if s.embed {
 		var err error
@@ -99,78 +100,76 @@ func (l *Library) storeDocuments(ctx context.Context, r *AddRequest, s settings,
 			return nil, fmt.Errorf("embed with %q: %w", r.Embedding.Profile, err)
 		}
 	}
-	added := make([]Added, 0, len(entries))
-	for len(entries) > 0 {
+	added := make([]Added, 0, len(documents))
+	for len(documents) > 0 {
 		n, chunks := 0, 0
-		for n < len(entries) && (n == 0 || chunks+len(entries[n].chunks) <= embedBatch) {
-			chunks += len(entries[n].chunks)
+		for n < len(documents) && (n == 0 || chunks+len(documents[n].chunks) <= embedBatch) {
+			chunks += len(documents[n].chunks)
 			n++
 		}
-		kept, err := l.storeGroup(ctx, e, entries[:n])
-		added = append(added, kept...)
+		stored, err := l.storeGroup(ctx, e, documents[:n])
+		added = append(added, stored...)
 		if err != nil {
 			return added, err
 		}
-		entries = entries[n:]
+		documents = documents[n:]
 	}
 	return added, nil
 }
 
-func (l *Library) storeGroup(ctx context.Context, e agent.Embedder, group []entry) ([]Added, error) {
-	fresh := make([]*entry, 0, len(group))
-	known := map[string]bool{}
+func (l *Library) storeGroup(ctx context.Context, e agent.Embedder, group []preparedDocument) ([]Added, error) {
+	changed := make([]*preparedDocument, 0, len(group))
+	isUnchanged := map[string]bool{} // by id
 	for i := range group {
 		d := &group[i].document
-		there, err := l.store.KnowledgeDocument(ctx, d.Tenant, d.Collection, d.ID)
+		stored, err := l.store.KnowledgeDocument(ctx, d.Tenant, d.Collection, d.ID)
 		switch {
-		case err == nil && there.Hash == d.Hash:
-			known[d.ID] = true
+		case err == nil && stored.Hash == d.Hash:
+			isUnchanged[d.ID] = true
 		case err == nil, agent.CodeOf(err) == agent.CodeNotFound:
-			fresh = append(fresh, &group[i])
+			changed = append(changed, &group[i])
 		default:
 			return nil, fmt.Errorf("look up document %q: %w", d.ID, err)
 		}
 	}
 	if e != nil {
-		if err := embedChunks(ctx, e, fresh); err != nil {
+		if err := embedChunks(ctx, e, changed); err != nil {
 			return nil, err
 		}
 	}
 	added := make([]Added, 0, len(group))
 	for i := range group {
 		d := group[i].document
-		changed := false
-		if !known[d.ID] {
-			d.UpdatedAt = l.now().UTC()
+		isChanged := false // also false if another writer has stored the same document in between
+		if !isUnchanged[d.ID] {
+			d.UpdatedAt = time.Now().UTC()
 			var err error
-			if changed, err = l.store.PutDocument(ctx, d, group[i].chunks); err != nil {
+			if isChanged, err = l.store.PutDocument(ctx, d, group[i].chunks); err != nil {
 				return added, fmt.Errorf("store document %q: %w", d.ID, err)
 			}
 		}
-		added = append(added, Added{ID: d.ID, Title: d.Title, Hash: d.Hash, Bytes: d.Bytes, Chunks: d.Chunks, Embedded: e != nil, Changed: changed})
+		added = append(added, Added{ID: d.ID, Title: d.Title, Hash: d.Hash, Bytes: d.Bytes, Chunks: d.Chunks, Embedded: e != nil, Changed: isChanged})
 	}
 	return added, nil
 }
 
-// embedChunks sets the vectors of the chunks of these documents.
-func embedChunks(ctx context.Context, e agent.Embedder, entries []*entry) error {
+// embedChunks sets the vectors of all chunks of documents.
+func embedChunks(ctx context.Context, e agent.Embedder, documents []*preparedDocument) error {
 	var chunks []*agent.KnowledgeChunk
-	for _, x := range entries {
-		for i := range x.chunks {
-			chunks = append(chunks, &x.chunks[i])
+	for _, d := range documents {
+		for i := range d.chunks {
+			chunks = append(chunks, &d.chunks[i])
 		}
 	}
 	dimensions := 0
-	for len(chunks) > 0 {
-		batch := chunks[:min(len(chunks), embedBatch)]
-		chunks = chunks[len(batch):]
+	for batch := range slices.Chunk(chunks, embedBatch) {
 		texts := make([]string, len(batch))
 		for i, c := range batch {
 			texts[i] = c.Text
 		}
 		vectors, err := e.Embed(ctx, texts)
 		if err != nil {
-			return fmt.Errorf("embed document %q: %w", entries[0].document.ID, err)
+			return fmt.Errorf("embed document %q: %w", documents[0].document.ID, err)
 		}
 		if dimensions == 0 {
 			dimensions = len(vectors[0])

@@ -6,12 +6,12 @@ import (
 	"github.com/turnstone-run/turnstone/internal/retrieval/document"
 )
 
-// codeScanner finds code in a Markdown text: fenced blocks and inline spans, as in CommonMark. Asked with rising positions, it reads the text
-// once. Indented blocks count as text: a list's second level is indented as deeply.
+// codeScanner finds code in a Markdown text: fenced blocks and inline code, as in CommonMark. It reads the text once, so positions have to be asked in
+// ascending order. Indented blocks are text, because the second level of a list is indented as much.
 type codeScanner struct {
 	text string
 	pos  int        // of the next line
-	code []codeSpan // of what was read last: a fenced block or a paragraph
+	code []codeSpan // in the fenced block or paragraph that was read last
 }
 
 type codeSpan struct{ start, end int }
@@ -35,7 +35,7 @@ func (s *codeScanner) advance() {
 		line := s.nextLine()
 		if fence := document.OpeningFence(line); fence != "" {
 			if s.pos > start {
-				break // the paragraph before it comes first
+				break // read the paragraph before it first
 			}
 			s.pos += len(line)
 			s.readFencedBlock(start, fence)
@@ -49,12 +49,13 @@ func (s *codeScanner) advance() {
 	s.findInlineCode(start, s.pos)
 }
 
+// nextLine returns the line at pos with its line end.
 func (s *codeScanner) nextLine() string {
-	rest := s.text[s.pos:]
-	if i := strings.IndexByte(rest, '\n'); i >= 0 {
-		return rest[:i+1]
+	text := s.text[s.pos:]
+	if i := strings.IndexByte(text, '\n'); i >= 0 {
+		return text[:i+1]
 	}
-	return rest
+	return text
 }
 
 // readFencedBlock reads to the closing fence, or to the end of the text.
@@ -69,39 +70,39 @@ func (s *codeScanner) readFencedBlock(start int, fence string) {
 	s.code = append(s.code, codeSpan{start, s.pos})
 }
 
-// findInlineCode finds the inline code between two bytes: a run of backticks up to the next run of the same length.
+// findInlineCode finds the inline code between two positions: from a run of backticks to the next run of the same length.
 func (s *codeScanner) findInlineCode(start, end int) {
-	last := map[int]int{} // length of a run → where the last such run begins
-	for at := start; at < end; {
-		if s.text[at] != '`' {
-			at++
+	last := map[int]int{} // by the length of a run: where the last one begins
+	for pos := start; pos < end; {
+		if s.text[pos] != '`' {
+			pos++
 			continue
 		}
-		n := countTicks(s.text[at:end])
-		last[n] = at
-		at += n
+		n := countTicks(s.text[pos:end])
+		last[n] = pos
+		pos += n
 	}
-	for at := start; at < end; {
-		switch s.text[at] {
+	for pos := start; pos < end; {
+		switch s.text[pos] {
 		case '\\':
-			at += 2
+			pos += 2
 			continue
 		case '`':
 		default:
-			at++
+			pos++
 			continue
 		}
-		n := countTicks(s.text[at:end])
-		if last[n] <= at {
-			at += n // nothing closes it
+		n := countTicks(s.text[pos:end])
+		if last[n] <= pos {
+			pos += n // it is not closed
 			continue
 		}
-		closing := at + n
+		closing := pos + n
 		for s.text[closing] != '`' || countTicks(s.text[closing:end]) != n {
 			closing += max(1, countTicks(s.text[closing:end]))
 		}
-		s.code = append(s.code, codeSpan{at, closing + n})
-		at = closing + n
+		s.code = append(s.code, codeSpan{pos, closing + n})
+		pos = closing + n
 	}
 }
 

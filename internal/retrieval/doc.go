@@ -4,16 +4,14 @@
 //	Search: query → full text ┐
 //	              → nearest  ─┴→ reciprocal rank fusion → passages
 //
-// A collection is a name of a tenant. Its settings come with each call, from the catalog. Every collection has full text. It has vectors if
-// the database can keep them and the collection names an embedding model. If vectors fail in a search, full text answers alone.
+// A collection belongs to a tenant. Each call gets its settings, which come from the catalog. Every collection has full text. It also has vectors if the
+// database can store them and the collection names an embedding model. A search still returns results of full text if its search by vectors fails.
 //
-// [QuotePassages] renders passages as numbered, quoted blocks for a prompt, which tells the model to write [1] behind what it takes from the first
-// of them. [Cite] turns these markers into LangChain v1 citation annotations. Numbers count from 1, in the order of the passages, so both must be
-// given the same ones.
+// [QuotePassages] renders passages as numbered, quoted blocks for a prompt. The prompt tells the model to write [1] after text from the first passage.
+// [Cite] turns these markers into citation annotations of LangChain v1. Both need the same passages in the same order.
 //
-// A passage is quoted material that a stranger may have written. Each of its lines is quoted with "> ", and its title and source are held to one
-// line, so a passage cannot pretend to be another one or to be the end of the context. What it says can still mislead a model: the quotation
-// shows who speaks, no more.
+// A stranger may have written a passage. Each of its lines begins with "> ", and its title and source are on one line. So a passage cannot look like
+// another one, or like the end of the context. The text of a passage can still mislead a model.
 package retrieval
 
 import (
@@ -24,20 +22,16 @@ import (
 
 // Store keeps documents and their chunks.
 type Store interface {
-	// PutDocument replaces a document and its chunks in one transaction. A document of the same Hash changes nothing: changed false.
+	// PutDocument stores a document and its chunks, or replaces them in one transaction. It changes nothing and returns false if the document has
+	// the same Hash as the stored one.
 	PutDocument(ctx context.Context, d agent.KnowledgeDocument, chunks []agent.KnowledgeChunk) (changed bool, err error)
-	// KnowledgeDocument returns one; [agent.CodeNotFound].
+	// KnowledgeDocument returns a document, or [agent.CodeNotFound].
 	KnowledgeDocument(ctx context.Context, tenant, collection, id string) (agent.KnowledgeDocument, error)
-	// DeleteDocument removes one with its chunks; [agent.CodeNotFound].
-	DeleteDocument(ctx context.Context, tenant, collection, id string) error
-	// KnowledgeDocuments returns a page of the documents of a collection by id, those after an id.
-	KnowledgeDocuments(ctx context.Context, tenant, collection, after string, limit int) (agent.KnowledgePage, error)
-	// FullText ranks chunks by the words of query (websearch syntax tolerated, any language config the store has), best first. No
-	// words: none.
+	// FullText returns the chunks that match the words of query, best first, none if it has no words. It never fails because of the syntax of query.
 	FullText(ctx context.Context, tenant, collection, query string, limit int) ([]agent.Passage, error)
-	// Nearest ranks by cosine similarity (Score: 1 - distance, 0..1), best first. [agent.CodeUnavailable] where the database has no
-	// vectors.
+	// Nearest returns the chunks with the highest cosine similarity, which is their Score, best first. It returns [agent.CodeUnavailable] if the
+	// database cannot store vectors.
 	Nearest(ctx context.Context, tenant, collection string, embedding []float32, limit int) ([]agent.Passage, error)
-	// Vectors reports whether the database can keep embeddings.
+	// Vectors reports whether the database can store vectors.
 	Vectors() bool
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// rankConstant is the k of reciprocal rank fusion (Cormack, Clarke, Büttcher 2009): it keeps a first place from drowning all others.
+// rankConstant is the k of reciprocal rank fusion (Cormack, Clarke, Büttcher 2009). It limits the weight of the first ranks.
 const rankConstant = 60
 
 // chunkKey names a chunk across rankings.
@@ -16,27 +16,27 @@ type chunkKey struct {
 	position int
 }
 
-// fuse joins rankings: a passage scores the sum of 1/(60+rank) over the rankings that contain it. It compares ranks because scores of full
-// text and of vectors are not comparable. It orders equal scores by document and position.
+// fuse returns the passages of all rankings, best first. The score of a passage is the sum of 1/(60+rank) over the rankings that contain it. Ranks are used
+// because scores of full text and of vectors are not comparable. Equal scores are ordered by document and position.
 func fuse(rankings ...[]agent.Passage) []agent.Passage {
-	seen := map[chunkKey]int{}
+	index := map[chunkKey]int{} // in fused
 	var fused []agent.Passage
 	for _, ranking := range rankings {
 		rank := 0
-		inThis := map[chunkKey]bool{}
+		isRanked := map[chunkKey]bool{}
 		for i := range ranking {
 			key := chunkKey{ranking[i].DocumentID, ranking[i].Position}
-			if inThis[key] {
+			if isRanked[key] {
 				continue
 			}
-			inThis[key] = true
+			isRanked[key] = true
 			rank++
 			score := 1 / float64(rankConstant+rank)
-			if at, ok := seen[key]; ok {
-				fused[at].Score += score
+			if i, ok := index[key]; ok {
+				fused[i].Score += score
 				continue
 			}
-			seen[key] = len(fused)
+			index[key] = len(fused)
 			fused = append(fused, ranking[i])
 			fused[len(fused)-1].Score = score
 		}

@@ -1,6 +1,7 @@
 package retrieval
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"time"
@@ -10,55 +11,38 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-const defaultEmbedTimeout = 10 * time.Second
+// embedTimeout bounds the embedding of a query. If it takes longer, a search uses full text only.
+const embedTimeout = 10 * time.Second
 
 // Config configures a [Library].
 type Config struct {
 	Store Store
-	// Embedders returns the embedder of a model. Nil: there is none, and searches are full text alone.
+	// Embedders returns the embedder of a model. If it is nil, the library makes no vectors.
 	Embedders func(ctx context.Context, m agent.PlanModel) (agent.Embedder, error)
 	Logger    *zap.Logger // nil: silent
-	// EmbedTimeout bounds the embedding of a query; a search that waits longer uses full text only. 0: 10 s.
-	EmbedTimeout time.Duration
-	Now          func() time.Time // nil: time.Now
 }
 
-// Library adds to collections and searches them. It is safe for concurrent use.
+// Library adds documents to collections and searches them. It is safe for concurrent use.
 type Library struct {
-	store        Store
-	embedders    func(ctx context.Context, m agent.PlanModel) (agent.Embedder, error)
-	logger       *zap.Logger
-	embedTimeout time.Duration
-	now          func() time.Time
+	store     Store
+	embedders func(ctx context.Context, m agent.PlanModel) (agent.Embedder, error)
+	logger    *zap.Logger
 }
 
-// New returns a library.
+// New returns a library. An error is [agent.CodeInvalid] with the field.
 func New(c Config) (*Library, error) {
 	if c.Store == nil {
 		return nil, agent.Invalid("store", "is missing")
 	}
-	if c.EmbedTimeout < 0 {
-		return nil, agent.Invalid("embed_timeout", "is negative")
-	}
-	l := &Library{store: c.Store, embedders: c.Embedders, logger: c.Logger, embedTimeout: c.EmbedTimeout, now: c.Now}
-	if l.logger == nil {
-		l.logger = zap.NewNop()
-	}
-	if l.embedTimeout == 0 {
-		l.embedTimeout = defaultEmbedTimeout
-	}
-	if l.now == nil {
-		l.now = time.Now
-	}
-	return l, nil
+	return &Library{store: c.Store, embedders: c.Embedders, logger: cmp.Or(c.Logger, zap.NewNop())}, nil
 }
 
-// canEmbed reports whether a model's embeddings can be made and stored.
+// canEmbed reports whether vectors of a model can be made and stored.
 func (l *Library) canEmbed(m *agent.PlanModel) bool {
 	return m != nil && l.embedders != nil && l.store.Vectors()
 }
 
-// embedder returns a model's embedder with checks of its answers.
+// embedder returns the embedder of a model. It checks the vectors.
 func (l *Library) embedder(ctx context.Context, m agent.PlanModel) (agent.Embedder, error) {
 	e, err := l.embedders(ctx, m)
 	if err != nil {
@@ -67,7 +51,7 @@ func (l *Library) embedder(ctx context.Context, m agent.PlanModel) (agent.Embedd
 	return checkedEmbedder{e, m.Profile}, nil
 }
 
-// checkedEmbedder refuses embeddings that would spoil a collection: too few, or without a direction.
+// checkedEmbedder is an embedder that refuses vectors without a direction, or of another number than the texts.
 type checkedEmbedder struct {
 	agent.Embedder
 

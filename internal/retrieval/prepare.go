@@ -29,14 +29,15 @@ const (
 	maxSource = 2_048
 )
 
-// settings are those of a request, with defaults.
+// settings are the checked settings of a request with their defaults.
 type settings struct {
 	id, source    string
-	size, overlap int
-	embed         bool
+	size, overlap int  // of chunks
+	embed         bool // make vectors
 	metadata      json.RawMessage
 }
 
+// requestSettings returns the settings of a request, or an error with the field that is invalid.
 func requestSettings(r *AddRequest, embed bool) (settings, error) {
 	if err := checkNames(r.Tenant, r.Collection); err != nil {
 		return settings{}, err
@@ -90,7 +91,7 @@ func checkNames(tenant, collection string) error {
 	return nil
 }
 
-// checkLine refuses text that is not printable on one line.
+// checkLine returns an error for a text that is too long or cannot be printed on one line.
 func checkLine(field, s string, limit int) error {
 	switch {
 	case len(s) > limit:
@@ -104,34 +105,36 @@ func checkLine(field, s string, limit int) error {
 	}
 }
 
-// prepareDocuments returns the documents of a file as they are stored, except for their vectors.
-func prepareDocuments(r *AddRequest, s settings, documents []document.Document, size int64) ([]entry, error) {
-	entries := make([]entry, 0, len(documents))
-	lines := map[string]int{}
-	left := maxChunks
+// prepareDocuments returns the documents of a file without their vectors.
+func prepareDocuments(r *AddRequest, s settings, documents []document.Document, size int64) ([]preparedDocument, error) {
+	all := make([]preparedDocument, 0, len(documents))
+	lines := map[string]int{} // by id
+	remaining := maxChunks
 	for i := range documents {
 		d := &documents[i]
-		e, err := prepareDocument(r, s, d, left)
+		prepared, err := prepareDocument(r, s, d, remaining)
 		if err != nil {
 			if d.Line > 0 {
 				return nil, agent.FieldErrorf(agent.CodeOf(err), "document_line", "line %d: %w", d.Line, err)
 			}
 			return nil, err
 		}
-		if line, ok := lines[e.document.ID]; ok {
-			return nil, agent.Invalid("document_line", "line %d: its id %q is that of line %d", d.Line, e.document.ID, line)
+		id := prepared.document.ID
+		if line, ok := lines[id]; ok {
+			return nil, agent.Invalid("document_line", "line %d: its id %q is that of line %d", d.Line, id, line)
 		}
-		lines[e.document.ID] = d.Line
-		left -= len(e.chunks)
+		lines[id] = d.Line
+		remaining -= len(prepared.chunks)
 		if d.Line == 0 {
-			e.document.Bytes = size
+			prepared.document.Bytes = size
 		}
-		entries = append(entries, e)
+		all = append(all, prepared)
 	}
-	return entries, nil
+	return all, nil
 }
 
-func prepareDocument(r *AddRequest, s settings, d *document.Document, left int) (entry, error) {
+// prepareDocument returns a document without its vectors. It may have at most maxChunks chunks.
+func prepareDocument(r *AddRequest, s settings, d *document.Document, maxChunks int) (preparedDocument, error) {
 	k := agent.KnowledgeDocument{
 		Tenant: r.Tenant, Collection: r.Collection, ID: s.id, MIMEType: d.MIMEType, Metadata: s.metadata,
 		Source: cmp.Or(d.Source, s.source),
@@ -144,26 +147,26 @@ func prepareDocument(r *AddRequest, s settings, d *document.Document, left int) 
 			k.Bytes += int64(len(d.Sections[i].Text))
 		}
 		if err := checkLine("id", k.ID, maxID); err != nil {
-			return entry{}, err
+			return preparedDocument{}, err
 		}
 		if err := checkLine("source", k.Source, maxSource); err != nil {
-			return entry{}, err
+			return preparedDocument{}, err
 		}
 		if d.Metadata != nil {
 			k.Metadata = mergeMissing(s.metadata, d.Metadata)
 		}
 	}
 	k.Title = oneLine(cmp.Or(k.Title, path.Base(cmp.Or(r.Name, k.Source, k.ID))))
-	chunks, err := document.Split(d, s.size, s.overlap, left)
+	chunks, err := document.Split(d, s.size, s.overlap, maxChunks)
 	if err != nil {
-		return entry{}, err
+		return preparedDocument{}, err
 	}
 	k.Chunks = len(chunks)
 	k.Hash = contentHash(r, s, &k, chunks)
-	return entry{document: k, chunks: chunks}, nil
+	return preparedDocument{document: k, chunks: chunks}, nil
 }
 
-// mergeMissing returns an object with the members of own and those of defaults that own lacks.
+// mergeMissing returns an object with the members of own, and those of defaults that own lacks.
 func mergeMissing(defaults, own json.RawMessage) json.RawMessage {
 	merged := map[string]json.RawMessage{}
 	for _, object := range []json.RawMessage{defaults, own} {
@@ -183,25 +186,25 @@ func oneLine(s string) string {
 	return clip.Runes(strings.Join(words, " "), maxTitle)
 }
 
-// contentHash covers everything that is stored of a document, and the embedding model. It covers chunks rather than the file's bytes, so
-// that a better reader of a format changes it.
+// contentHash returns a hash of everything that is stored of a document, and of the embedding model. It hashes chunks and not the bytes of the file, so
+// it changes when a new version reads a format better.
 func contentHash(r *AddRequest, s settings, d *agent.KnowledgeDocument, chunks []agent.KnowledgeChunk) string {
 	h := sha256.New()
-	field := func(text string) {
-		fmt.Fprintf(h, "%d:", len(text)) // so that different lists of fields differ
+	add := func(text string) {
+		fmt.Fprintf(h, "%d:", len(text)) // different lists of texts have different hashes
 		h.Write([]byte(text))
 	}
 	for _, text := range []string{d.Title, d.Source, d.MIMEType, string(d.Metadata), fmt.Sprint(s.size, s.overlap)} {
-		field(text)
+		add(text)
 	}
 	if s.embed {
-		field(r.Embedding.Profile)
-		field(r.Embedding.Provider)
-		field(r.Embedding.Model)
+		add(r.Embedding.Profile)
+		add(r.Embedding.Provider)
+		add(r.Embedding.Model)
 	}
 	for i := range chunks {
 		fmt.Fprintf(h, "p%d", chunks[i].Page)
-		field(chunks[i].Text)
+		add(chunks[i].Text)
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// maxQuotedRunes bounds what [QuotePassages] renders: about 12,000 tokens of English.
+// maxQuotedRunes bounds the result of [QuotePassages] to about 12,000 tokens of English.
 const maxQuotedRunes = 48_000
 
 const (
 	maxShownTitle  = 200 // runes
-	maxShownSource = 500
-	minRest        = 200 // of a passage's text: less is not worth a number
+	maxShownSource = 500 // runes
+	minQuotedRunes = 200 // of a passage that is cut; if less fits, the passage is left out
 	quoteMark      = "> "
 )
 
@@ -26,39 +26,39 @@ const (
 //	> the first line of the text
 //	> the second
 //
-// No passages: the empty string.
+// The result is empty if there are no passages.
 func QuotePassages(passages []agent.Passage) string { return quoteWithin(passages, maxQuotedRunes) }
 
-// quoteWithin is [QuotePassages] with another bound, in runes. The passage that goes beyond it is cut and ends with "…"; those behind it
-// are left out.
+// quoteWithin is [QuotePassages] with a bound in runes. The passage that exceeds it is cut and ends with "…". The passages after it are left out.
 func quoteWithin(passages []agent.Passage, limit int) string {
 	var b strings.Builder
-	left := limit
+	room := limit
 	for i := range passages {
 		head := passageHeading(i+1, &passages[i])
 		if i > 0 {
 			head = "\n" + head
 		}
-		left -= utf8.RuneCountInString(head)
-		if left < 0 {
+		room -= utf8.RuneCountInString(head)
+		if room < 0 {
 			break
 		}
 		body := quoteLines(passages[i].Text)
 		n := utf8.RuneCountInString(body)
-		if n > left {
-			if left >= minRest {
+		if n > room {
+			if room >= minQuotedRunes {
 				b.WriteString(head)
-				b.WriteString(firstRunes(body, left-2) + "…\n")
+				b.WriteString(firstRunes(body, room-2) + "…\n")
 			}
 			break
 		}
-		left -= n
+		room -= n
 		b.WriteString(head)
 		b.WriteString(body)
 	}
 	return b.String()
 }
 
+// passageHeading returns the line above the text of a passage.
 func passageHeading(number int, p *agent.Passage) string {
 	head := fmt.Sprintf("[%d] ", number)
 	title, source := singleLine(p.Title, maxShownTitle), singleLine(p.Source, maxShownSource)
@@ -78,36 +78,36 @@ func passageHeading(number int, p *agent.Passage) string {
 	return head + "\n"
 }
 
-// quoteLines puts the quotation mark before every line, whatever breaks it: models read U+2028 as a new line too.
+// quoteLines returns a text with the quotation mark before every line. All line breaks of Unicode count, because models read them as such.
 func quoteLines(text string) string {
 	var b strings.Builder
-	start := true
+	atLineStart := true
 	for _, r := range strings.TrimRightFunc(strings.ReplaceAll(text, "\r\n", "\n"), unicode.IsSpace) {
 		if isLineBreak(r) {
-			if start {
+			if atLineStart {
 				b.WriteString(strings.TrimSpace(quoteMark))
 			}
 			b.WriteByte('\n')
-			start = true
+			atLineStart = true
 			continue
 		}
 		if isHidden(r) {
 			continue
 		}
-		if start {
+		if atLineStart {
 			b.WriteString(quoteMark)
-			start = false
+			atLineStart = false
 		}
 		b.WriteRune(r)
 	}
-	if start {
+	if atLineStart {
 		b.WriteString(strings.TrimSpace(quoteMark))
 	}
 	b.WriteByte('\n')
 	return b.String()
 }
 
-// singleLine returns s on one line: runs of white space become one space.
+// singleLine returns s on one line, cut to limit runes. Each run of white space becomes a space.
 func singleLine(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -131,8 +131,8 @@ func isLineBreak(r rune) bool {
 	}
 }
 
-// isHidden reports runes that a person does not see and a model does: control characters, and the format characters (text direction,
-// tags) that smuggle text past a reader. The two joiners are part of words and emoji.
+// isHidden reports whether a model sees a rune that a person does not see: a control character, or a format character, such as a tag or a text direction.
+// The two joiners do not count, because words and emoji need them.
 func isHidden(r rune) bool {
 	if r == '\t' || r == '\u200c' || r == '\u200d' {
 		return false
@@ -140,7 +140,7 @@ func isHidden(r rune) bool {
 	return unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Cf, r)
 }
 
-// firstRunes returns the first n runes.
+// firstRunes returns the first n runes of s.
 func firstRunes(s string, n int) string {
 	for i := range s {
 		if n <= 0 {

@@ -1,13 +1,13 @@
 package retrieval
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
-	"unicode/utf8"
+	"sync"
 
 	"go.uber.org/zap"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -15,17 +15,17 @@ import (
 const (
 	defaultTopK = 4
 	maxTopK     = 100
-	maxQuery    = 8_000 // runes of a query that are searched for
+	maxQuery    = 8_000 // runes of a query; the rest is ignored
 
-	// Each ranking returns more than the result needs, so that passages in the middle of both can win.
+	// Each ranking has more passages than the result, because a passage in the middle of both rankings may be the best one.
 	depthFactor = 4
 	minDepth    = 20
 )
 
-// Search returns the passages that answer a query best, at most TopK (0: 4, at most 100). It searches full text and, with an embedding
-// model, the nearest vectors at once, and fuses them by rank. MinScore drops passages that are not near enough, unless full text found
-// them. If one search fails, the other answers and the failure is logged. If all fail, the error has the code of the full text search. A
-// query without words finds nothing.
+// Search returns the passages that answer a query best, at most TopK (default 4, at most 100). It searches by full text and, with an embedding model, by
+// vectors at the same time, and combines the results by rank. MinScore removes passages that are less similar, unless full text found them too. If
+// one search fails, Search logs the failure and returns the results of the other. If both fail, the error has the code of the full text search. A
+// query without words has no results.
 func (l *Library) Search(ctx context.Context, q agent.KnowledgeQuery) ([]agent.Passage, error) {
 	if err := checkQuery(&q); err != nil {
 		return nil, err
@@ -34,30 +34,24 @@ func (l *Library) Search(ctx context.Context, q agent.KnowledgeQuery) ([]agent.P
 		return nil, nil
 	}
 	depth := max(minDepth, depthFactor*q.TopK)
-	var words, near []agent.Passage
-	var wordsErr, nearErr error
-	hybrid := l.canEmbed(q.Embedding)
-	var group errgroup.Group // without a context of its own: neither side's failure ends the other
-	group.Go(func() error {
-		words, wordsErr = l.store.FullText(ctx, q.Tenant, q.Collection, q.Text, depth)
-		return nil
-	})
-	if hybrid {
-		group.Go(func() error {
-			near, nearErr = l.searchNearest(ctx, &q, depth)
-			return nil
-		})
+	var matching, nearest []agent.Passage
+	var textErr, vectorErr error
+	hasVectors := l.canEmbed(q.Embedding)
+	var searches sync.WaitGroup
+	searches.Go(func() { matching, textErr = l.store.FullText(ctx, q.Tenant, q.Collection, q.Text, depth) })
+	if hasVectors {
+		searches.Go(func() { nearest, vectorErr = l.searchNearest(ctx, &q, depth) })
 	}
-	_ = group.Wait() // the errors are in their own variables
+	searches.Wait()
 	if err := agent.Interrupted(ctx, "search"); err != nil {
 		return nil, err
 	}
-	if wordsErr != nil && (!hybrid || nearErr != nil) {
-		return nil, agent.Errorf(agent.CodeOf(wordsErr), "search", "collection %q: %w", q.Collection, errors.Join(wordsErr, nearErr))
+	if textErr != nil && (!hasVectors || vectorErr != nil) {
+		return nil, agent.Errorf(agent.CodeOf(textErr), "search", "collection %q: %w", q.Collection, errors.Join(textErr, vectorErr))
 	}
-	l.warnIfFailed(&q, "search by vectors failed: full text answers alone", nearErr)
-	l.warnIfFailed(&q, "full text search failed: vectors answer alone", wordsErr)
-	passages := fuse(words, near)
+	l.warnIfFailed(&q, "search by vectors failed: full text answers alone", vectorErr)
+	l.warnIfFailed(&q, "full text search failed: vectors answer alone", textErr)
+	passages := fuse(matching, nearest)
 	return passages[:min(len(passages), q.TopK)], nil
 }
 
@@ -67,6 +61,7 @@ func (l *Library) warnIfFailed(q *agent.KnowledgeQuery, message string, err erro
 	}
 }
 
+// checkQuery checks a query and sets its defaults.
 func checkQuery(q *agent.KnowledgeQuery) error {
 	if err := checkNames(q.Tenant, q.Collection); err != nil {
 		return err
@@ -77,18 +72,13 @@ func checkQuery(q *agent.KnowledgeQuery) error {
 	if !(q.MinScore >= 0 && q.MinScore <= 1) {
 		return agent.Invalid("min_score", "want 0 to 1, got %g", q.MinScore)
 	}
-	if q.TopK == 0 {
-		q.TopK = defaultTopK
-	}
-	q.TopK = min(q.TopK, maxTopK)
+	q.TopK = min(cmp.Or(q.TopK, defaultTopK), maxTopK)
 	q.Text = strings.TrimSpace(strings.ReplaceAll(strings.ToValidUTF8(q.Text, " "), "\x00", ""))
-	if utf8.RuneCountInString(q.Text) > maxQuery {
-		q.Text = string([]rune(q.Text)[:maxQuery])
-	}
+	q.Text = firstRunes(q.Text, maxQuery)
 	return nil
 }
 
-// searchNearest embeds the query and returns the chunks that are near enough.
+// searchNearest embeds the query and returns the chunks with at least MinScore.
 func (l *Library) searchNearest(ctx context.Context, q *agent.KnowledgeQuery, depth int) ([]agent.Passage, error) {
 	vector, err := l.embedQuery(ctx, q)
 	if err != nil {
@@ -100,14 +90,14 @@ func (l *Library) searchNearest(ctx context.Context, q *agent.KnowledgeQuery, de
 	}
 	for i := range found {
 		if found[i].Score < q.MinScore {
-			return found[:i], nil // the rest is farther away
+			return found[:i], nil // the others have lower scores
 		}
 	}
 	return found, nil
 }
 
 func (l *Library) embedQuery(ctx context.Context, q *agent.KnowledgeQuery) ([]float32, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.embedTimeout)
+	ctx, cancel := context.WithTimeout(ctx, embedTimeout)
 	defer cancel()
 	e, err := l.embedder(ctx, *q.Embedding)
 	if err != nil {

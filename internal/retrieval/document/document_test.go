@@ -36,7 +36,7 @@ func TestFormat(t *testing.T) {
 		"sniffed HTML":           {document.File{Name: "page", Data: []byte(html)}, document.MIMEHTML},
 		"sniffed JSONL":          {document.File{Data: []byte("\n" + jsonl + "\n")}, document.MIMEJSONL},
 		"sniffed Markdown":       {document.File{Name: "README", Data: []byte("Intro\n\n## Use\n")}, document.MIMEMarkdown},
-		"sniffed PDF":            {document.File{Name: "scan.1", Data: pdfPages("", pdfStream("", shown("x")))}, document.MIMEPDF},
+		"sniffed PDF":            {document.File{Name: "scan.1", Data: pdfPages("", pdfStream("", showText("x")))}, document.MIMEPDF},
 		"sniffed text":           {document.File{Name: "main.go", Data: []byte("package main")}, document.MIMEText},
 		"UTF-16":                 {document.File{Data: []byte("\xff\xfeH\x00i\x00")}, document.MIMEText},
 	} {
@@ -44,7 +44,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-func TestRefused(t *testing.T) {
+func TestParseRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		file           document.File
 		field, message string
@@ -120,8 +120,8 @@ text
 	require.Equal(t, "Title", d.Title)
 	require.Equal(t, []string{"Title", "One"}, d.Sections[0].Path)
 	require.Empty(t, d.Sections[1].Path)
-	require.True(t, strings.HasPrefix(d.Sections[1].Text, "# long long"), "a heading that is too long is text")
-	require.Equal(t, document.Section{Path: []string{"Last"}}, d.Sections[2], "a heading alone is kept")
+	require.True(t, strings.HasPrefix(d.Sections[1].Text, "# long long"), "a heading that is too long is part of the text")
+	require.Equal(t, document.Section{Path: []string{"Last"}}, d.Sections[2], "a heading without text is kept")
 }
 
 func TestHTML(t *testing.T) {
@@ -161,7 +161,7 @@ func TestJSONL(t *testing.T) {
 	}, documents)
 }
 
-func TestJSONLNamesTheLine(t *testing.T) {
+func TestJSONLErrorsNameTheLine(t *testing.T) {
 	for line, message := range map[string]string{
 		`{"text":"x"`:             "malformed JSON",
 		`{"text":"x"} {}`:         "malformed JSON",
@@ -190,12 +190,12 @@ func TestJSONLNamesTheLine(t *testing.T) {
 	require.Equal(t, agent.CodeOverflow, agent.CodeOf(err))
 }
 
-func TestParseStops(t *testing.T) {
+func TestParseIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, f := range []document.File{
 		{Name: "a.txt", Data: []byte("x")},
-		{Name: "a.pdf", Data: pdfPages("", pdfStream("", shown("x")))},
+		{Name: "a.pdf", Data: pdfPages("", pdfStream("", showText("x")))},
 		{Name: "a.jsonl", Data: []byte(strings.Repeat("{\"text\":\"x\"}\n", 1_000))},
 	} {
 		_, err := document.Parse(ctx, f)
@@ -203,8 +203,8 @@ func TestParseStops(t *testing.T) {
 	}
 }
 
-// covered requires that every character of a section that is not white space is in one of its chunks, in order, and that none is too long.
-func covered(t *testing.T, s document.Section, chunks []agent.KnowledgeChunk, size, overlap int) {
+// requireCovered checks that the chunks of a section contain all its text but white space, in order, and that no chunk is too long.
+func requireCovered(t *testing.T, s document.Section, chunks []agent.KnowledgeChunk, size, overlap int) {
 	t.Helper()
 	path := strings.Join(s.Path, " > ")
 	if s.Text == "" {
@@ -214,42 +214,43 @@ func covered(t *testing.T, s document.Section, chunks []agent.KnowledgeChunk, si
 	if path != "" {
 		path += "\n\n"
 	}
-	text := squeezed(s.Text)
-	ends := map[int]bool{0: true} // how far the text may be covered: text that repeats itself can be cut in many ways
+	text := removeSpace(s.Text)
+	ends := map[int]bool{0: true} // where the text covered so far may end; repetitive text can be cut in many ways
 	for _, c := range chunks {
 		require.Equal(t, s.Page, c.Page)
 		require.True(t, strings.HasPrefix(c.Text, path), "%q", c.Text)
 		require.LessOrEqual(t, utf8.RuneCountInString(c.Text[len(path):]), size)
-		chunk := squeezed(c.Text[len(path):])
+		chunk := removeSpace(c.Text[len(path):])
 		require.NotEmpty(t, chunk)
 		starts, next := map[int]bool{}, map[int]bool{}
 		for end := range ends {
-			for at := end; at >= max(0, end-overlap*utf8.UTFMax); at-- {
-				if starts[at] {
+			for start := end; start >= max(0, end-overlap*utf8.UTFMax); start-- {
+				if starts[start] {
 					continue
 				}
-				starts[at] = true
-				if strings.HasPrefix(text[at:], chunk) {
-					next[at+len(chunk)] = true
+				starts[start] = true
+				if strings.HasPrefix(text[start:], chunk) {
+					next[start+len(chunk)] = true
 				}
 			}
 		}
-		require.NotEmpty(t, next, "something is lost before %q", c.Text)
+		require.NotEmpty(t, next, "text is missing before %q", c.Text)
 		ends = next
 	}
-	require.True(t, ends[len(text)], "something is lost at the end")
+	require.True(t, ends[len(text)], "text is missing at the end")
 }
 
-func squeezed(s string) string { return strings.Join(strings.Fields(s), "") }
+func removeSpace(s string) string { return strings.Join(strings.Fields(s), "") }
 
-func splitAndCover(t *testing.T, d document.Document, size, overlap int) []agent.KnowledgeChunk {
+// splitDocument splits a document and checks that its chunks cover all sections.
+func splitDocument(t *testing.T, d document.Document, size, overlap int) []agent.KnowledgeChunk {
 	t.Helper()
 	var all []agent.KnowledgeChunk
 	for _, s := range d.Sections {
 		one := document.Document{Sections: []document.Section{s}}
 		chunks, err := document.Split(&one, size, overlap, 1_000_000)
 		require.NoError(t, err)
-		covered(t, s, chunks, size, overlap)
+		requireCovered(t, s, chunks, size, overlap)
 		all = append(all, chunks...)
 	}
 	chunks, err := document.Split(&d, size, overlap, 1_000_000)
@@ -271,7 +272,7 @@ func sentences(n int) string {
 	return b.String()
 }
 
-func TestSplitLosesNothing(t *testing.T) {
+func TestSplitKeepsAllText(t *testing.T) {
 	texts := map[string]string{
 		"sentences": sentences(50), "one word": strings.Repeat("ü", 300), "short": "x", "numbers": strings.Join(strings.Fields(fmt.Sprint(make([]int, 200))), ","),
 		"blank lines": strings.Repeat("\n\n\n\na\n\n\n", 50), "large": sentences(6_000), "one line": strings.Join(strings.Fields(sentences(6_000)), " "),
@@ -282,7 +283,7 @@ func TestSplitLosesNothing(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprint(name, c), func(t *testing.T) {
-				splitAndCover(t, document.Document{Sections: []document.Section{{Page: 2, Path: []string{"A", "B"}, Text: strings.TrimSpace(text)}}}, c[0], c[1])
+				splitDocument(t, document.Document{Sections: []document.Section{{Page: 2, Path: []string{"A", "B"}, Text: strings.TrimSpace(text)}}}, c[0], c[1])
 			})
 		}
 	}
@@ -307,14 +308,14 @@ func FuzzMarkdown(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string, size, overlap int) {
 		if len(text) > 2_000 || size < 1 || size > 2_000 || overlap < 0 || overlap >= size {
-			return // no splitter is made of these
+			return // invalid settings
 		}
 		documents, err := document.Parse(t.Context(), document.File{Name: "a.md", Data: []byte(text)})
 		if err != nil {
 			require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 			return
 		}
-		chunks := splitAndCover(t, documents[0], size, overlap)
+		chunks := splitDocument(t, documents[0], size, overlap)
 		var all strings.Builder
 		for _, c := range chunks {
 			require.True(t, utf8.ValidString(c.Text))
@@ -322,7 +323,7 @@ func FuzzMarkdown(f *testing.F) {
 		}
 		for _, word := range strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) }) {
 			if size > 200 && len(word) < 50 && utf8.ValidString(text) { // not UTF-16
-				require.Contains(t, all.String(), word, "lost")
+				require.Contains(t, all.String(), word)
 			}
 		}
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The formats, by the MIME type that their documents carry.
+// The MIME types of the formats.
 const (
 	MIMEText     = "text/plain"
 	MIMEMarkdown = "text/markdown"
@@ -24,11 +24,12 @@ const (
 
 const formats = "text, Markdown, HTML, PDF or JSONL"
 
-// Parse reads a file. The format is that of the MIME type; where that is empty or says nothing (application/octet-stream), that of the
-// name's extension; where that is unknown, what the content looks like. Errors are [agent.CodeInvalid] with Field mime_type when the
-// format is none of ours, body when the content is not of its format, and document_line for a line of JSONL; and
-// [agent.CodeOverflow] when a bound is exceeded. Text that is not UTF-8 (or UTF-16 with a byte order mark) is refused; HTML is read in
-// the encoding that it declares; in a PDF what is no text becomes U+FFFD. NUL characters are dropped.
+// Parse reads a file. Its format is the MIME type. If that is empty or application/octet-stream, the extension of the name counts, and if that is
+// unknown, the content. Text has to be UTF-8, or UTF-16 with a byte order mark. HTML may declare any encoding. In a PDF, glyphs without text become
+// U+FFFD. NUL characters are removed.
+//
+// An error is [agent.CodeInvalid] with the field mime_type for an unknown format, body for content that does not match its format, or document_line for
+// a line of JSONL. It is [agent.CodeOverflow] if a bound is exceeded.
 func Parse(ctx context.Context, f File) ([]Document, error) {
 	if len(f.Data) > MaxBytes {
 		return nil, agent.FieldErrorf(agent.CodeOverflow, "body", "is larger than %d MiB", MaxBytes>>20)
@@ -64,6 +65,7 @@ func Parse(ctx context.Context, f File) ([]Document, error) {
 	return []Document{d}, nil
 }
 
+// formatOf returns the format of a file, by its MIME type, its name or its content.
 func formatOf(f File) (string, error) {
 	if f.MIMEType != "" {
 		media, _, err := mime.ParseMediaType(f.MIMEType)
@@ -81,7 +83,7 @@ func formatOf(f File) (string, error) {
 			return MIMEPDF, nil
 		case "application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonl", "application/jsonlines", "application/x-jsonlines":
 			return MIMEJSONL, nil
-		case "application/octet-stream", "binary/octet-stream": // what clients say that do not know
+		case "application/octet-stream", "binary/octet-stream": // sent by clients that do not know the type
 		default:
 			return "", agent.Invalid("mime_type", "%s is not read: give %s", media, formats)
 		}
@@ -104,7 +106,7 @@ func formatOf(f File) (string, error) {
 
 var headingLine = regexp.MustCompile(`(?m)^#{1,6} \S`)
 
-// detectFormat returns the format by the content.
+// detectFormat returns the format of a file by its content.
 func detectFormat(f File) (string, error) {
 	media, _, _ := mime.ParseMediaType(http.DetectContentType(f.Data))
 	switch {
@@ -117,7 +119,7 @@ func detectFormat(f File) (string, error) {
 	case len(f.Data) == 0:
 		return "", agent.Invalid("body", "is empty")
 	case bytes.IndexByte(f.Data, 0) >= 0 || !utf8.Valid(f.Data):
-		if media == "text/plain" { // it looks no further than 512 bytes
+		if media == "text/plain" { // DetectContentType reads 512 bytes only
 			media = "application/octet-stream"
 		}
 		return "", agent.Invalid("mime_type", "%s is not read: give %s", strings.TrimSpace(f.Name+" ("+media+")"), formats)

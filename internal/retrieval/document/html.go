@@ -16,10 +16,10 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// parseHTML converts a page to Markdown and splits that. Navigation, scripts, styles, forms' fields and what is hidden are left out; the
-// title is <title>, else the first heading.
+// parseHTML reads a page as Markdown, without navigation, scripts, styles, form fields and hidden elements. The title is <title>, or else the first
+// heading.
 func parseHTML(data []byte, contentType string) (d Document, err error) {
-	// The parser and the converter recurse and are fed by strangers.
+	// The parser and the converter may panic on hostile input.
 	defer func() {
 		if r := recover(); r != nil {
 			d, err = Document{}, agent.Invalid("body", "malformed HTML: %v", r)
@@ -36,9 +36,9 @@ func parseHTML(data []byte, contentType string) (d Document, err error) {
 	title := prune(root)
 	conv := converter.NewConverter(
 		converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(), table.NewTablePlugin()),
-		converter.WithEscapeMode(converter.EscapeModeDisabled), // it is read and searched, not rendered
+		converter.WithEscapeMode(converter.EscapeModeDisabled), // the text is searched, not rendered
 	)
-	// It writes < and > of the text as entities, for renderers. Two noncharacters carry them past that.
+	// The converter writes < and > in the text as entities. Two noncharacters replace them until it is done.
 	hide, show := strings.NewReplacer("<", "\ufdd0", ">", "\ufdd1"), strings.NewReplacer("\ufdd0", "<", "\ufdd1", ">")
 	conv.Register.TextTransformer(func(_ converter.Context, s string) string { return hide.Replace(s) }, converter.PriorityEarly)
 	conv.Register.TextTransformer(func(_ converter.Context, s string) string { return show.Replace(s) }, converter.PriorityLate)
@@ -56,7 +56,7 @@ func parseHTML(data []byte, contentType string) (d Document, err error) {
 	return d, nil
 }
 
-// prune removes nodes without content and returns the page's title.
+// prune removes nodes without content below root, and returns the title of the page.
 func prune(root *html.Node) (title string) {
 	var next *html.Node
 	for n := root.FirstChild; n != nil; n = next {
@@ -75,6 +75,7 @@ func prune(root *html.Node) (title string) {
 	return title
 }
 
+// isNoise reports whether a node has no content of the page.
 func isNoise(n *html.Node) bool {
 	switch n.DataAtom {
 	case atom.Nav, atom.Script, atom.Style, atom.Noscript, atom.Template, atom.Iframe, atom.Object, atom.Svg, atom.Button, atom.Select, atom.Dialog:
@@ -91,6 +92,7 @@ func isNoise(n *html.Node) bool {
 	}
 }
 
+// textOf returns the text directly in a node.
 func textOf(n *html.Node) string {
 	var b strings.Builder
 	for c := n.FirstChild; c != nil; c = c.NextSibling {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"strconv"
-	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -13,9 +12,9 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// parseJSONL reads one document a line: an object with its text as "text", "content" or "page_content" (the first of them that is
-// there), and if it likes "id", "title", and "url" or "source". What else it holds is metadata; an object "metadata" is merged into it
-// (LangChain's form), and may carry the title and source. Blank lines count and are skipped.
+// parseJSONL reads one document from each line. A line is an object with a text as "text", "content" or "page_content", the first one that is present. It
+// may have "id", "title", and "url" or "source". Its other members are metadata. The members of an object "metadata", as in LangChain, count as
+// members of the line. Blank lines are skipped, but count in line numbers.
 func parseJSONL(ctx context.Context, data []byte) ([]Document, error) {
 	if hasUTF16Mark(data) {
 		return nil, agent.Invalid("body", "JSONL is UTF-8, and this is UTF-16")
@@ -89,7 +88,7 @@ func parseLine(line []byte) (Document, error) {
 	return d, nil
 }
 
-// mergeMetadata moves the fields of "metadata" beside the others, which win.
+// mergeMetadata moves the members of "metadata" to the line, unless the line has a member of the same name.
 func mergeMetadata(fields map[string]jsontext.Value) error {
 	raw, ok := fields["metadata"]
 	if !ok || raw.Kind() != '{' {
@@ -108,7 +107,7 @@ func mergeMetadata(fields map[string]jsontext.Value) error {
 	return nil
 }
 
-// takeString removes the first present field of these names and returns it. null counts as absent. Other fields stay, as metadata.
+// takeString removes the first of these fields that is present, and returns it. null counts as absent.
 func takeString(fields map[string]jsontext.Value, names ...string) (string, error) {
 	for _, name := range names {
 		raw, ok := fields[name]
@@ -129,7 +128,7 @@ func takeString(fields map[string]jsontext.Value, names ...string) (string, erro
 	return "", nil
 }
 
-// takeID allows a whole number as well.
+// takeID removes the field id and returns it. It may be a whole number.
 func takeID(fields map[string]jsontext.Value) (string, error) {
 	if raw := fields["id"]; raw.Kind() == '0' {
 		n, err := strconv.ParseInt(string(raw), 10, 64)
@@ -142,8 +141,7 @@ func takeID(fields map[string]jsontext.Value) (string, error) {
 	return takeString(fields, "id")
 }
 
-// Metadata writes an object as canonical JSON that PostgreSQL can keep: sorted names, no NUL in its strings. v is anything that
-// marshals as a JSON object, at most 64 KiB of it.
+// Metadata returns a value as a canonical JSON object of at most 64 KiB, with sorted names and without NUL in strings, which PostgreSQL cannot store.
 func Metadata(v any) (json.RawMessage, error) {
 	raw, err := jsonv2.Marshal(v)
 	if err != nil {
@@ -167,22 +165,22 @@ func Metadata(v any) (json.RawMessage, error) {
 
 const maxMetadata = 64 << 10
 
-// dropNUL removes the escape \u0000, but not the text \\u0000, which is a backslash and five letters.
+// dropNUL removes the escape sequence \u0000, but not the text \\u0000, which is an escaped backslash before u0000.
 func dropNUL(raw []byte) []byte {
-	kept := make([]byte, 0, len(raw))
+	cleaned := make([]byte, 0, len(raw))
 	for i := 0; i < len(raw); i++ {
 		if raw[i] != '\\' || i+1 == len(raw) {
-			kept = append(kept, raw[i])
+			cleaned = append(cleaned, raw[i])
 			continue
 		}
 		if bytes.HasPrefix(raw[i:], []byte(`\u0000`)) {
 			i += len(`\u0000`) - 1
 			continue
 		}
-		kept = append(kept, raw[i], raw[i+1])
+		cleaned = append(cleaned, raw[i], raw[i+1])
 		i++
 	}
-	return kept
+	return cleaned
 }
 
 // looksLikeJSONL reports whether the first line that is not blank is a JSON object.
@@ -190,7 +188,7 @@ func looksLikeJSONL(data []byte) bool {
 	for line := range bytes.Lines(data) {
 		line = bytes.TrimSpace(line)
 		if len(line) > 0 {
-			return line[0] == '{' && len(line) <= MaxLine && json.Valid(line) && strings.HasSuffix(string(line), "}")
+			return line[0] == '{' && len(line) <= MaxLine && json.Valid(line)
 		}
 	}
 	return false

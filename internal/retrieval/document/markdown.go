@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxHeading bounds a heading in a path, in runes. A longer one stands in the text instead.
+// maxHeading bounds a heading in a path, in runes. A longer heading is part of the text.
 const maxHeading = 120
 
 func parseMarkdown(data []byte) (Document, error) {
@@ -16,7 +16,7 @@ func parseMarkdown(data []byte) (Document, error) {
 	return splitMarkdown(text), nil
 }
 
-// splitMarkdown splits a text at its headings. The title is the first heading of the first level.
+// splitMarkdown returns a text as sections, one for each heading. The title is the first heading of level 1.
 func splitMarkdown(text string) Document {
 	s := markdownSplitter{}
 	lines := strings.SplitAfter(text, "\n")
@@ -27,7 +27,7 @@ func splitMarkdown(text string) Document {
 	}
 	for i := 0; i < len(lines); i++ {
 		line := lines[i]
-		if s.inFence(line) {
+		if s.trackFence(line) {
 			s.body.WriteString(line)
 			continue
 		}
@@ -45,30 +45,31 @@ func splitMarkdown(text string) Document {
 		s.body.WriteString(line)
 	}
 	s.endSection()
-	return Document{Title: s.title, Sections: s.done}
+	return Document{Title: s.title, Sections: s.sections}
 }
 
 type markdownSplitter struct {
-	title string
-	path  [6]string // the open heading of each level
-	empty bool      // the innermost heading has nothing below it so far
-	body  strings.Builder
-	fence string // that closes the open code block
-	done  []Section
+	title    string
+	path     [6]string // the open heading of each level
+	isEmpty  bool      // there is no text after the innermost heading
+	body     strings.Builder
+	fence    string // opened the current code block; empty: there is none
+	sections []Section
 }
 
+// startHeading ends the section before a heading.
 func (s *markdownSplitter) startHeading(level int, text, line string) {
-	fits := text != "" && utf8.RuneCountInString(text) <= maxHeading
-	if s.empty && s.depth() < level && strings.TrimSpace(s.body.String()) == "" {
-		s.body.Reset() // the heading below it carries it on
+	isInPath := text != "" && utf8.RuneCountInString(text) <= maxHeading
+	if s.isEmpty && s.depth() < level && strings.TrimSpace(s.body.String()) == "" {
+		s.body.Reset() // the new heading has the empty one in its path
 	} else {
 		s.endSection()
 	}
 	for i := level - 1; i < len(s.path); i++ {
 		s.path[i] = ""
 	}
-	s.empty = fits
-	if !fits {
+	s.isEmpty = isInPath
+	if !isInPath {
 		s.body.WriteString(line)
 		return
 	}
@@ -78,7 +79,7 @@ func (s *markdownSplitter) startHeading(level int, text, line string) {
 	}
 }
 
-// depth is the level of the innermost open heading.
+// depth returns the level of the innermost open heading, 0 if there is none.
 func (s *markdownSplitter) depth() int {
 	for i := len(s.path); i > 0; i-- {
 		if s.path[i-1] != "" {
@@ -88,7 +89,7 @@ func (s *markdownSplitter) depth() int {
 	return 0
 }
 
-// endSection closes the section that is open. A section without text is kept for its heading's sake, unless that stands in another's path.
+// endSection ends the current section. It keeps a section without text if its heading is in no other path.
 func (s *markdownSplitter) endSection() {
 	var path []string
 	for _, h := range s.path {
@@ -97,15 +98,15 @@ func (s *markdownSplitter) endSection() {
 		}
 	}
 	body := s.body.String()
-	if strings.TrimSpace(body) != "" || s.empty {
-		s.done = appendSection(s.done, Section{Path: path, Text: body})
+	if strings.TrimSpace(body) != "" || s.isEmpty {
+		s.sections = appendSection(s.sections, Section{Path: path, Text: body})
 	}
 	s.body.Reset()
-	s.empty = false
+	s.isEmpty = false
 }
 
-// inFence reports whether a line belongs to a fenced code block, its fences included.
-func (s *markdownSplitter) inFence(line string) bool {
+// trackFence opens and closes code blocks, and reports whether a line belongs to one. The fences belong to it.
+func (s *markdownSplitter) trackFence(line string) bool {
 	if s.fence == "" {
 		s.fence = OpeningFence(line)
 		return s.fence != ""
@@ -116,8 +117,8 @@ func (s *markdownSplitter) inFence(line string) bool {
 	return true
 }
 
-// OpeningFence returns the run of ` or ~ that opens a fenced code block on a line, "" if none does. Deeper indents than CommonMark's three
-// spaces are allowed: blocks stand in lists.
+// OpeningFence returns the run of ` or ~ on a line that opens a fenced code block, empty if there is none. The line may be indented by more than the
+// three spaces of CommonMark, because blocks may be in lists.
 func OpeningFence(line string) string {
 	line = strings.TrimSpace(line)
 	for _, mark := range []string{"`", "~"} {
@@ -129,21 +130,21 @@ func OpeningFence(line string) string {
 	return ""
 }
 
-// ClosesFence reports whether a line closes the code block that a fence has opened.
+// ClosesFence reports whether a line closes the code block that was opened by fence.
 func ClosesFence(line, fence string) bool {
 	line = strings.TrimSpace(line)
 	return len(line) >= len(fence) && strings.Trim(line, fence[:1]) == ""
 }
 
-// parseATXHeading parses "## Heading ##"; level 0: the line is no heading.
+// parseATXHeading parses a heading such as "## Heading ##". The level is 0 if the line is no heading.
 func parseATXHeading(line string) (level int, text string) {
 	indent := len(line) - len(strings.TrimLeft(line, " "))
-	rest := strings.TrimRight(line[indent:], " \t\n")
-	level = len(rest) - len(strings.TrimLeft(rest, "#"))
+	line = strings.TrimRight(line[indent:], " \t\n")
+	level = len(line) - len(strings.TrimLeft(line, "#"))
 	if indent > 3 || level == 0 || level > 6 {
 		return 0, ""
 	}
-	text = rest[level:]
+	text = line[level:]
 	if text != "" && text[0] != ' ' && text[0] != '\t' {
 		return 0, ""
 	}
@@ -154,11 +155,12 @@ func parseATXHeading(line string) (level int, text string) {
 	return level, text
 }
 
-// setextLevel returns the level of a heading that is underlined with = or -, 0 for other text. Only paragraphs of one line are
-// headings here: a longer one before a rule is more often a slip than a heading.
+// setextLevel returns the level of a heading that is underlined with = or -, 0 for other text. The heading has to be a paragraph of one line: with more
+// lines, the rule below is usually not meant as an underline.
 func setextLevel(line, under string) int {
 	text, under := strings.TrimSpace(line), strings.TrimRight(under, " \t\n")
-	if text == "" || strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "\t") || strings.ContainsAny(text[:1], "-*+>|#`~") || len(under) < 2 {
+	isIndented := strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "\t")
+	if text == "" || isIndented || strings.ContainsAny(text[:1], "-*+>|#`~") || len(under) < 2 {
 		return 0
 	}
 	switch {
@@ -171,7 +173,7 @@ func setextLevel(line, under string) int {
 	}
 }
 
-// frontMatterLines counts the lines of a YAML head: from --- to ---.
+// frontMatterLines returns the number of lines in the YAML front matter, which is between two lines ---.
 func frontMatterLines(lines []string) int {
 	if strings.TrimRight(lines[0], " \n") != "---" {
 		return 0

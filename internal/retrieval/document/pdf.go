@@ -13,23 +13,22 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Bounds of the work that one PDF makes.
+// Bounds of one PDF.
 const (
-	pdfTime     = time.Minute
-	pdfUnpacked = 128 << 20 // bytes of streams of text, each time that one is used
-	pdfColumns  = 1 << 20   // of a stream with a predictor
-	pdfDepth    = 50        // of the page tree
-	pdfNesting  = 100_000   // of arrays and dictionaries: the library's lexer recurses
+	maxPDFTime     = time.Minute
+	maxPDFUnpacked = 128 << 20 // bytes of all streams; a stream counts each time it is used
+	maxPDFColumns  = 1 << 20   // of a stream with a predictor
+	maxPDFDepth    = 50        // of the page tree
+	maxPDFNesting  = 100_000   // of arrays and dictionaries, because the library's lexer recurses
 )
 
-// parsePDF reads the text of each page. The library finds objects, unpacks streams and knows encodings. It also panics on unexpected input
-// and trusts the file, so this package recovers its panics, replaces the file's cross-reference table ([openPDF]), and reads the page tree
-// and the content itself. The interpreter earns its place by that: hostile files stay bounded in time and memory, which the library alone
-// does not ensure.
+// parsePDF reads the text of each page. The library finds objects, unpacks streams and decodes fonts. But it panics on unexpected input and trusts the
+// file, so that a hostile file could take all time and memory. So this package recovers panics, makes a new cross-reference table (openPDF), and
+// reads the page tree and the content itself.
 func parsePDF(ctx context.Context, data []byte) (d Document, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, pdfTime, agent.FieldErrorf(agent.CodeOverflow, "body", "the PDF takes longer than %s to read", pdfTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, maxPDFTime, agent.FieldErrorf(agent.CodeOverflow, "body", "the PDF takes longer than %s to read", maxPDFTime))
 	defer cancel()
-	f := &pdfFile{ctx: ctx, unpack: pdfUnpacked, text: maxText}
+	f := &pdfFile{ctx: ctx, unpackBudget: maxPDFUnpacked, textBudget: maxText}
 	defer func() {
 		if r := recover(); r != nil {
 			d, err = Document{}, f.malformed(r)
@@ -62,16 +61,16 @@ func parsePDF(ctx context.Context, data []byte) (d Document, err error) {
 
 // pdfFile is a PDF that is being read.
 type pdfFile struct {
-	ctx    context.Context
-	unpack int64 // bytes that streams may still unpack to
-	text   int   // bytes of text that may still come
-	nodes  int   // of the page tree
-	pages  int
-	texts  []string // by page
-	fonts  map[string]*pdfFont
+	ctx          context.Context
+	unpackBudget int64    // bytes that streams may still unpack to
+	textBudget   int      // bytes of text that may still be read
+	nodes        int      // of the page tree, so far
+	pages        int      // so far
+	texts        []string // by page
+	fonts        map[string]*pdfFont
 }
 
-// open opens data with the library, whose reads fail once the time is over.
+// open opens data with the library. Reads fail once the context has ended.
 func (f *pdfFile) open(data []byte) (*pdf.Reader, error) {
 	r, err := pdf.NewReader(timedReader{f.ctx, bytes.NewReader(data)}, int64(len(data)))
 	if err != nil {
@@ -80,11 +79,11 @@ func (f *pdfFile) open(data []byte) (*pdf.Reader, error) {
 	return r, nil
 }
 
-// malformed returns the error for an error of the library or a panic.
+// malformed returns an error for an error or a panic of the library, or for the end of the context.
 func (f *pdfFile) malformed(cause any) error {
 	if f.ctx.Err() != nil {
-		if late, ok := context.Cause(f.ctx).(*agent.Error); ok { //nolint:errorlint // our own cause, as it was given
-			return late
+		if timeout, ok := context.Cause(f.ctx).(*agent.Error); ok { //nolint:errorlint // set by parsePDF
+			return timeout
 		}
 		return agent.Interrupted(f.ctx, "read PDF")
 	}
@@ -94,14 +93,14 @@ func (f *pdfFile) malformed(cause any) error {
 	return agent.Invalid("body", "malformed PDF: %v", cause)
 }
 
-// readPages reads a node of the page tree, which a hostile file may make deep, wide or cyclic.
+// readPages reads the pages below a node of the page tree. The tree of a hostile file may be deep, wide or cyclic.
 func (f *pdfFile) readPages(node, resources pdf.Value, depth int) error {
 	f.nodes++
-	if depth > pdfDepth || f.nodes > 2*maxPages {
+	if depth > maxPDFDepth || f.nodes > 2*maxPages {
 		return agent.FieldErrorf(agent.CodeOverflow, "body", "the PDF has more than %d pages, or a page tree that is no tree", maxPages)
 	}
-	if own := node.Key("Resources"); !own.IsNull() {
-		resources = own
+	if local := node.Key("Resources"); !local.IsNull() {
+		resources = local
 	}
 	kids := node.Key("Kids")
 	if kids.Kind() != pdf.Array {
@@ -137,8 +136,8 @@ func (f *pdfFile) readPage(node, resources pdf.Value) (string, error) {
 		return "", f.malformed(f.ctx.Err())
 	}
 	text := cleanText(w.out.String())
-	f.text -= len(text)
-	if w.full || f.text < 0 {
+	f.textBudget -= len(text)
+	if w.isFull || f.textBudget < 0 {
 		return "", agent.FieldErrorf(agent.CodeOverflow, "body", "the PDF holds more than %d MiB of text", maxText>>20)
 	}
 	return text, nil
@@ -148,33 +147,33 @@ func (f *pdfFile) readPage(node, resources pdf.Value) (string, error) {
 func (f *pdfFile) unpackStream(stream pdf.Value) ([]byte, error) {
 	params := stream.Key("DecodeParms")
 	for i := range max(1, params.Len()) {
-		one := params
+		filter := params
 		if params.Kind() == pdf.Array {
-			one = params.Index(i)
+			filter = params.Index(i)
 		}
-		if n := one.Key("Columns").Int64(); n < 0 || n > pdfColumns { // the library allocates them
+		if n := filter.Key("Columns").Int64(); n < 0 || n > maxPDFColumns { // the library allocates memory for them
 			return nil, f.malformed(fmt.Sprintf("a stream of %d columns", n))
 		}
 	}
-	data, err := io.ReadAll(io.LimitReader(stream.Reader(), f.unpack+1))
-	f.unpack -= int64(len(data))
+	data, err := io.ReadAll(io.LimitReader(stream.Reader(), f.unpackBudget+1))
+	f.unpackBudget -= int64(len(data))
 	switch {
-	case f.unpack < 0:
-		return nil, agent.FieldErrorf(agent.CodeOverflow, "body", "the PDF unpacks to more than %d MiB", pdfUnpacked>>20)
+	case f.unpackBudget < 0:
+		return nil, agent.FieldErrorf(agent.CodeOverflow, "body", "the PDF unpacks to more than %d MiB", maxPDFUnpacked>>20)
 	case err != nil && (f.ctx.Err() != nil || len(data) == 0):
 		return nil, f.malformed(err)
-	default: // a stream that is cut off has text before that
+	default: // the text of a truncated stream is kept
 		return data, nil
 	}
 }
 
-// checkNesting refuses brackets so deep that the library's recursive lexer would overflow the stack.
+// checkNesting returns an error for brackets that are nested so deep that the library's lexer would overflow the stack.
 func (f *pdfFile) checkNesting(data []byte) error {
 	depth := 0
 	for _, c := range data {
 		switch c {
 		case '[', '<':
-			if depth++; depth > pdfNesting {
+			if depth++; depth > maxPDFNesting {
 				return f.malformed(fmt.Sprintf("brackets nested %d deep", depth))
 			}
 		case ']', '>':
@@ -184,7 +183,7 @@ func (f *pdfFile) checkNesting(data []byte) error {
 	return nil
 }
 
-// timedReader fails once its context has ended, because only a failing read ends some loops of the library.
+// timedReader is a reader that fails once its context has ended. Some loops of the library end only when a read fails.
 type timedReader struct {
 	ctx context.Context
 	r   io.ReaderAt

@@ -13,7 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/retrieval/document"
 )
 
-// pdfFile writes a PDF by hand: objects from 1, the first the catalog.
+// pdfFile returns a PDF with objects numbered from 1. The first one is the catalog.
 func pdfFile(trailer string, objects ...string) []byte {
 	var b bytes.Buffer
 	b.WriteString("%PDF-1.4\n%\xe2\xe3\xcf\xd3\n")
@@ -24,8 +24,8 @@ func pdfFile(trailer string, objects ...string) []byte {
 	}
 	start := b.Len()
 	fmt.Fprintf(&b, "xref\n0 %d\n0000000000 65535 f \n", len(objects)+1)
-	for _, at := range offsets {
-		fmt.Fprintf(&b, "%010d 00000 n \n", at)
+	for _, offset := range offsets {
+		fmt.Fprintf(&b, "%010d 00000 n \n", offset)
 	}
 	fmt.Fprintf(&b, "trailer\n<</Size %d/Root 1 0 R%s>>\nstartxref\n%d\n%%%%EOF\n", len(objects)+1, trailer, start)
 	return b.Bytes()
@@ -35,7 +35,7 @@ func pdfStream(dict, data string) string {
 	return fmt.Sprintf("<<%s/Length %d>>\nstream\n%s\nendstream", dict, len(data), data)
 }
 
-func deflated(data string) string {
+func deflate(data string) string {
 	var b bytes.Buffer
 	w := zlib.NewWriter(&b)
 	_, _ = w.Write([]byte(data))
@@ -45,7 +45,7 @@ func deflated(data string) string {
 
 const pdfFont = "<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>"
 
-// pdfPages makes a file of pages with these contents.
+// pdfPages returns a file with a page for each content stream.
 func pdfPages(trailer string, contents ...string) []byte {
 	objects := []string{"<</Type/Catalog/Pages 2 0 R>>", "", pdfFont, "<</Title(The  Manual)>>"}
 	kids := ""
@@ -57,7 +57,8 @@ func pdfPages(trailer string, contents ...string) []byte {
 	return pdfFile(trailer, objects...)
 }
 
-func shown(lines ...string) string {
+// showText returns a content stream that shows lines.
+func showText(lines ...string) string {
 	return "BT /F1 12 Tf 14 TL 72 720 Td " + "(" + strings.Join(lines, ") Tj T* (") + ") Tj ET"
 }
 
@@ -77,8 +78,8 @@ func pdfText(t *testing.T, content string) string {
 }
 
 func TestPDFByPage(t *testing.T) {
-	d := parsePDF(t, pdfPages("/Info 4 0 R", pdfStream("", shown("Open the lid.", "Then wait.")), pdfStream("", ""),
-		pdfStream("/Filter/FlateDecode", deflated(shown("Close it \\(slowly\\) \x96 done.")))))
+	d := parsePDF(t, pdfPages("/Info 4 0 R", pdfStream("", showText("Open the lid.", "Then wait.")), pdfStream("", ""),
+		pdfStream("/Filter/FlateDecode", deflate(showText("Close it \\(slowly\\) \x96 done.")))))
 	require.Equal(t, document.MIMEPDF, d.MIMEType)
 	require.Equal(t, "The Manual", d.Title)
 	require.Equal(t, []document.Section{{Page: 1, Text: "Open the lid.\nThen wait."}, {Page: 3, Text: "Close it (slowly) – done."}}, d.Sections)
@@ -112,13 +113,13 @@ func TestPDFForms(t *testing.T) {
 		"<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Count 1/Kids[3 0 R]>>",
 		"<</Type/Page/Parent 2 0 R/Contents[5 0 R 6 0 R]/Resources<</XObject<</X 7 0 R>>/Font<</F1 4 0 R>>>>>>", pdfFont,
 		pdfStream("", "BT /F1 10 Tf 50 700 Td (first) Tj ET"), pdfStream("", "/X Do BT /F1 10 Tf 50 500 Td (last) Tj ET"),
-		// A form that shows itself.
+		// A form that uses itself.
 		pdfStream("/Subtype/Form/Matrix[1 0 0 1 0 600]", "BT /F1 10 Tf (within) Tj ET /X Do"),
 	))
 	require.True(t, strings.HasPrefix(d.Sections[0].Text, "first\n\nwithin"), "%q", d.Sections[0].Text)
 	require.True(t, strings.HasSuffix(d.Sections[0].Text, "last"))
 
-	// Behind a form the page goes on as before it.
+	// A form does not change the graphics state of the page.
 	d = parsePDF(t, pdfFile("", "<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Count 1/Kids[3 0 R]>>",
 		"<</Type/Page/Contents 5 0 R/Resources<</XObject<</X 6 0 R>>/Font<</F1 4 0 R>>>>>>", pdfFont,
 		pdfStream("", "/F1 10 Tf /X Do BT 100 600 Td (after) Tj ET"), pdfStream("/Subtype/Form/Matrix[1 0 0 1 0 600]", "BT /None 99 Tf /F1 10 Tf 50 0 Td (under) Tj ET")))
@@ -142,8 +143,8 @@ func TestPDFEncodings(t *testing.T) {
 	}
 }
 
-// packed makes a file whose objects, from 1, are in a compressed stream, but for the page's contents, 9.
-func packed(parts ...string) []byte {
+// packObjects returns a file with objects, numbered from 1, in a compressed object stream. Object 9, the content of the page, is not in it.
+func packObjects(parts ...string) []byte {
 	head, body := "", ""
 	for i, p := range parts {
 		head += fmt.Sprintf("%d %d ", i+1, len(body))
@@ -151,26 +152,26 @@ func packed(parts ...string) []byte {
 	}
 	var b bytes.Buffer
 	b.WriteString("%PDF-2.0\n")
-	fmt.Fprintf(&b, "8 0 obj\n%s\nendobj\n", pdfStream(fmt.Sprintf("/Type/ObjStm/N %d/First %d/Filter/FlateDecode", len(parts), len(head)), deflated(head+body)))
-	fmt.Fprintf(&b, "9 0 obj\n%s\nendobj\n", pdfStream("", shown("old")))
-	fmt.Fprintf(&b, "9 0 obj\n%s\nendobj\n", pdfStream("", shown("packed")))
+	fmt.Fprintf(&b, "8 0 obj\n%s\nendobj\n", pdfStream(fmt.Sprintf("/Type/ObjStm/N %d/First %d/Filter/FlateDecode", len(parts), len(head)), deflate(head+body)))
+	fmt.Fprintf(&b, "9 0 obj\n%s\nendobj\n", pdfStream("", showText("old")))
+	fmt.Fprintf(&b, "9 0 obj\n%s\nendobj\n", pdfStream("", showText("packed")))
 	fmt.Fprintf(&b, "10 0 obj\n<</Type/XRef/Root 1 0 R/Size 999999999999/W[1 1 1]>>\nstream\n\nendstream\nendobj\nstartxref\n7\n%%%%EOF")
 	return b.Bytes()
 }
 
-// Objects in a compressed stream, and a newer one of the same number behind it.
+// Objects are read from an object stream, unless a newer object has the same number.
 func TestPDFObjectStreams(t *testing.T) {
-	data := packed("<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Count 1/Kids[3 0 R]>>", "<</Type/Page/Contents 9 0 R/Resources<</Font<</F1 4 0 R>>>>>>", pdfFont)
+	data := packObjects("<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Count 1/Kids[3 0 R]>>", "<</Type/Page/Contents 9 0 R/Resources<</Font<</F1 4 0 R>>>>>>", pdfFont)
 	require.Equal(t, "packed", parsePDF(t, data).Sections[0].Text)
 	newer := append(bytes.Clone(data), "\n4 0 obj\nnull\nendobj\n"...)
 	_, err := document.Parse(t.Context(), document.File{Name: "x.pdf", Data: append(newer, "2 0 obj\n<</Type/Pages/Kids[]>>\nendobj"...)})
-	require.ErrorContains(t, err, "no pages", "what was appended counts")
+	require.ErrorContains(t, err, "no pages", "the appended object counts")
 }
 
-func TestPDFRefused(t *testing.T) {
-	page := pdfStream("", shown("text"))
+func TestPDFErrors(t *testing.T) {
+	page := pdfStream("", showText("text"))
 	bomb := pdfFile("", "<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Count 1/Kids[3 0 R]>>",
-		"<</Type/Page/Contents["+strings.Repeat("4 0 R ", 17)+"]>>", pdfStream("/Filter/FlateDecode", deflated("ID "+strings.Repeat(" ", 8<<20))))
+		"<</Type/Page/Contents["+strings.Repeat("4 0 R ", 17)+"]>>", pdfStream("/Filter/FlateDecode", deflate("ID "+strings.Repeat(" ", 8<<20))))
 	loop := pdfFile("", "<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Count 1/Kids[2 0 R 2 0 R]>>")
 	for name, c := range map[string]struct {
 		data    []byte
@@ -185,8 +186,8 @@ func TestPDFRefused(t *testing.T) {
 		"a circle":       {loop, agent.CodeOverflow, "page tree"},
 		"a bomb":         {bomb, agent.CodeOverflow, "unpacks to more than"},
 		"deep":           {pdfPages("", pdfStream("", strings.Repeat("[", 200_000))), agent.CodeInvalid, "nested"},
-		"deep, packed":   {packed(strings.Repeat("[", 200_000)), agent.CodeInvalid, "brackets nested"},
-		"no catalog":     {packed("<</Type/Catalog"), agent.CodeInvalid, "malformed PDF"},
+		"deep, packed":   {packObjects(strings.Repeat("[", 200_000)), agent.CodeInvalid, "brackets nested"},
+		"no catalog":     {packObjects("<</Type/Catalog"), agent.CodeInvalid, "malformed PDF"},
 		"many columns":   {pdfPages("", page, pdfStream("/Filter/FlateDecode/DecodeParms<</Predictor 12/Columns 99999999999>>", "x")), agent.CodeInvalid, "page 2: a stream of"},
 		"unknown filter": {pdfPages("", page, pdfStream("/Filter/LZWDecode", "x")), agent.CodeInvalid, "page 2: unknown filter"},
 		"huge number":    {[]byte("%PDF-1.4\n99999999 0 obj\n<</Root 1 0 R>>\nendobj"), agent.CodeOverflow, "objects"},
@@ -202,9 +203,9 @@ func TestPDFRefused(t *testing.T) {
 	}
 }
 
-// A file whose own table is wrong, circular or missing is read all the same.
-func TestPDFWithoutATable(t *testing.T) {
-	data := pdfPages("", pdfStream("", shown("text")))
+// A file is read although its cross-reference table is wrong, cyclic or missing.
+func TestPDFWithoutTable(t *testing.T) {
+	data := pdfPages("", pdfStream("", showText("text")))
 	cut := data[:bytes.LastIndex(data, []byte("xref\n0"))]
 	for _, tail := range []string{
 		"trailer<</Root 1 0 R>>", "xref\n0 1\ntrailer<</Root 1 0 R/Size 1/Prev 0>>\nstartxref\n0\n%%EOF", "xref\n999999999999 1\ntrailer<</Root 1 0 R>>startxref\n5",
@@ -214,7 +215,7 @@ func TestPDFWithoutATable(t *testing.T) {
 }
 
 func FuzzPDF(f *testing.F) {
-	f.Add(pdfPages("/Info 4 0 R", pdfStream("", shown("Open the lid.", "Then wait.")), pdfStream("/Filter/FlateDecode", deflated(shown("a")))))
+	f.Add(pdfPages("/Info 4 0 R", pdfStream("", showText("Open the lid.", "Then wait.")), pdfStream("/Filter/FlateDecode", deflate(showText("a")))))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		documents, err := document.Parse(t.Context(), document.File{MIMEType: document.MIMEPDF, Data: data})
 		if err != nil {

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	pdfFonts = 10_000
-	pdfCodes = 1 << 16 // of one character map
+	maxPDFFonts = 10_000
+	maxPDFCodes = 1 << 16 // of one character map
 )
 
-// pdfFont decodes the strings that are shown in a font. Codes are decoded once: the library searches its tables for each.
+// pdfFont decodes the strings that are shown in a font. It decodes each code once, because the library is slow.
 type pdfFont struct {
-	font      pdf.Font
-	enc       pdf.TextEncoding  // nil: codes are Latin-1
-	toUnicode map[string]string // code → text; comes first
-	step      int               // bytes of a code: 1 or 2
-	codes     map[string]glyph
+	font       pdf.Font
+	encoder    pdf.TextEncoding  // for codes that are not in toUnicode; nil: they are Latin-1
+	toUnicode  map[string]string // text by code
+	codeLength int               // bytes of a code: 1 or 2
+	glyphs     map[string]glyph  // by code
 }
 
 type glyph struct {
@@ -30,15 +30,15 @@ type glyph struct {
 	width float64 // in thousandths of the font's size
 }
 
-// font returns a font of the page's resources. Fonts with equal dictionaries are one.
+// font returns a font of the resources of a page. Fonts with equal dictionaries are the same.
 func (f *pdfFile) font(v pdf.Value) (*pdfFont, error) {
 	key := v.String()
-	if known, ok := f.fonts[key]; ok {
-		return known, nil
+	if font, ok := f.fonts[key]; ok {
+		return font, nil
 	}
-	p := &pdfFont{font: pdf.Font{V: v}, step: 1, codes: map[string]glyph{}}
+	p := &pdfFont{font: pdf.Font{V: v}, codeLength: 1, glyphs: map[string]glyph{}}
 	if v.Key("Subtype").Name() == "Type0" {
-		p.step = 2
+		p.codeLength = 2
 	}
 	stream := v.Key("ToUnicode")
 	if stream.Kind() == pdf.Stream {
@@ -46,24 +46,25 @@ func (f *pdfFile) font(v pdf.Value) (*pdfFont, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.toUnicode = parseCharacterMap(data, p.step)
+		p.toUnicode = parseCharacterMap(data, p.codeLength)
 	}
 	encoding := v.Key("Encoding")
-	if stream.Kind() != pdf.Stream || encoding.Kind() == pdf.Dict || encoding.Kind() == pdf.Name && encoding.Name() != "Identity-H" {
-		p.enc = p.font.Encoder() // in the other cases it would read the character map itself
+	hasEncoding := encoding.Kind() == pdf.Dict || encoding.Kind() == pdf.Name && encoding.Name() != "Identity-H"
+	if hasEncoding || stream.Kind() != pdf.Stream { // otherwise the library would read the character map
+		p.encoder = p.font.Encoder()
 	}
-	if f.fonts == nil || len(f.fonts) >= pdfFonts {
+	if f.fonts == nil || len(f.fonts) >= maxPDFFonts {
 		f.fonts = map[string]*pdfFont{}
 	}
 	f.fonts[key] = p
 	return p, nil
 }
 
-// parseCharacterMap parses a ToUnicode map (ISO 32000-1, 9.10.3) for codes of step bytes.
-func parseCharacterMap(data []byte, step int) map[string]string {
+// parseCharacterMap parses a ToUnicode map (ISO 32000-1, 9.10.3) with codes of codeLength bytes.
+func parseCharacterMap(data []byte, codeLength int) map[string]string {
 	codes := map[string]string{}
 	put := func(code, text string) {
-		if len(code) == step && len(codes) < pdfCodes {
+		if len(code) == codeLength && len(codes) < maxPDFCodes {
 			codes[code] = text
 		}
 	}
@@ -77,7 +78,7 @@ func parseCharacterMap(data []byte, step int) map[string]string {
 			for i := 0; i+2 < len(args); i += 3 {
 				low, ok1 := parseCode(args[i].text)
 				high, ok2 := parseCode(args[i+1].text)
-				for n := low; ok1 && ok2 && n <= high && len(codes) < pdfCodes; n++ {
+				for n := low; ok1 && ok2 && n <= high && len(codes) < maxPDFCodes; n++ {
 					code := formatCode(n, len(args[i].text))
 					if to := args[i+2]; to.kind != operandArray {
 						put(code, utf16Text(to.text, n-low))
@@ -87,7 +88,7 @@ func parseCharacterMap(data []byte, step int) map[string]string {
 				}
 			}
 		}
-		return len(codes) < pdfCodes
+		return len(codes) < maxPDFCodes
 	})
 	return codes
 }
@@ -103,14 +104,14 @@ func parseCode(s string) (int, bool) {
 	}
 }
 
-func formatCode(n, step int) string {
-	if step == 1 {
-		return string([]byte{byte(n)}) //nolint:gosec // of one byte
+func formatCode(n, length int) string {
+	if length == 1 {
+		return string([]byte{byte(n)}) //nolint:gosec // less than 1<<8
 	}
-	return string([]byte{byte(n >> 8), byte(n)}) //nolint:gosec // of two bytes
+	return string([]byte{byte(n >> 8), byte(n)}) //nolint:gosec // less than 1<<16
 }
 
-// utf16Text decodes big-endian UTF-16, whose last unit is raised by n.
+// utf16Text decodes big-endian UTF-16 after adding n to its last unit.
 func utf16Text(s string, n int) string {
 	if len(s) == 1 {
 		s = "\x00" + s
@@ -125,18 +126,18 @@ func utf16Text(s string, n int) string {
 	return string(utf16.Decode(units))
 }
 
-// decode returns the text of a string, its width in thousandths of the size, and how many glyphs and blanks it has.
+// decode returns the text of a string, its width in thousandths of the font's size, and how many glyphs and blanks it has.
 func (p *pdfFont) decode(raw string) (text string, width float64, glyphs, blanks int) {
 	if p == nil {
 		return "", 0, 0, 0
 	}
 	var b strings.Builder
-	for i := 0; i+p.step <= len(raw); i += p.step {
-		code := raw[i : i+p.step]
-		g, ok := p.codes[code]
+	for i := 0; i+p.codeLength <= len(raw); i += p.codeLength {
+		code := raw[i : i+p.codeLength]
+		g, ok := p.glyphs[code]
 		if !ok {
 			g = p.glyph(code)
-			p.codes[code] = g
+			p.glyphs[code] = g
 		}
 		b.WriteString(g.text)
 		width += g.width
@@ -148,39 +149,41 @@ func (p *pdfFont) decode(raw string) (text string, width float64, glyphs, blanks
 	return b.String(), width, glyphs, blanks
 }
 
+// glyph returns the text and the width of a code.
 func (p *pdfFont) glyph(code string) glyph {
 	g := glyph{text: printable(p.text(code))}
-	if p.step == 1 {
+	if p.codeLength == 1 {
 		g.width = p.font.Width(int(code[0]))
 	}
-	if g.width <= 0 { // the 14 standard fonts come without widths
+	if g.width <= 0 { // the 14 standard fonts have no widths
 		r, _ := utf8.DecodeRuneInString(g.text)
 		g.width = typicalWidth(r)
 	}
 	return g
 }
 
+// text returns the text of a code.
 func (p *pdfFont) text(code string) string {
 	if text, ok := p.toUnicode[code]; ok {
 		return text
 	}
-	if p.step == 2 {
+	if p.codeLength == 2 {
 		return "\ufffd"
 	}
 	r := rune(code[0])
-	if p.enc != nil {
-		text := p.enc.Decode(code)
+	if p.encoder != nil {
+		text := p.encoder.Decode(code)
 		if one, n := utf8.DecodeRuneInString(text); n != len(text) || one != r {
 			return text
 		}
 	}
-	if r >= 0x80 && r < 0xa0 { // where encodings do not say otherwise, it is the one of Windows
+	if r >= 0x80 && r < 0xa0 { // most likely Windows-1252
 		return string(charmap.Windows1252.DecodeByte(code[0]))
 	}
 	return string(r)
 }
 
-// printable drops what shows nothing.
+// printable returns s without invisible characters, and with spaces for all white space.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -194,7 +197,7 @@ func printable(s string) string {
 	}, strings.ToValidUTF8(s, "\ufffd"))
 }
 
-// typicalWidth returns about the width of Helvetica.
+// typicalWidth returns about the width of a character in Helvetica, in thousandths of the font's size.
 func typicalWidth(r rune) float64 {
 	switch {
 	case strings.ContainsRune("iljtfI.,:;'!|()[]/ ", r):

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	pdfObjects   = 1_000_000 // highest object number
-	pdfContained = 100_000   // objects in one object stream
+	maxPDFObjects    = 1_000_000 // highest object number
+	maxStreamObjects = 100_000   // in one object stream
 )
 
 var (
@@ -23,16 +23,16 @@ var (
 	pdfEncrypt = regexp.MustCompile(`/Encrypt\s*(?:<<|\d{1,7}\s+\d{1,5}\s+R)`)
 )
 
-// pdfEntry says where an object is.
-type pdfEntry struct {
-	at    int // its first byte
-	gen   int
-	since int // the place in the file that it comes from: of two, the later counts
+// pdfObject is the position of an object.
+type pdfObject struct {
+	offset     int
+	generation int
+	origin     int // offset of the object, or of the object stream that contained it; of two objects with one number the later one counts
 }
 
-// openPDF opens a PDF with a new cross-reference table, which it makes by searching for objects, as repairing readers do: the library
-// allocates whatever the file's table says, follows cyclic tables, and fails on those that are a byte off. It unpacks the objects of
-// compressed streams behind the file, where the library reads each once.
+// openPDF opens a PDF with a new cross-reference table, which it makes by searching for objects. The library cannot use the table of a hostile file: it
+// allocates any size, follows cycles, and fails if an offset is wrong. openPDF appends the objects of object streams to the file, so that the library
+// reads each object once.
 func openPDF(f *pdfFile, data []byte) (*pdf.Reader, error) {
 	if pdfEncrypt.Match(data) {
 		return nil, agent.Invalid("body", "the PDF is encrypted: remove its password first")
@@ -52,7 +52,7 @@ func openPDF(f *pdfFile, data []byte) (*pdf.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	data = append([]byte("%PDF-1.7\n"), data[min(len(data), 9):]...) // the library knows no others
+	data = append([]byte("%PDF-1.7\n"), data[min(len(data), 9):]...) // the library reads no other version
 	reader, err := f.open(appendIndex(data, objects, trailer+references(containers, objects)))
 	if err != nil || len(containers) == 0 {
 		return reader, err
@@ -69,7 +69,7 @@ func openPDF(f *pdfFile, data []byte) (*pdf.Reader, error) {
 	return f.open(appendIndex(data, objects, trailer))
 }
 
-// lastMatch returns "12 0 R" of the last place where an expression matches: a file that was updated has its newest trailer last.
+// lastMatch returns the reference, such as "12 0 R", of the last match. The newest trailer of an updated file is the last one.
 func lastMatch(re *regexp.Regexp, data []byte) string {
 	all := re.FindAllSubmatch(data, -1)
 	if len(all) == 0 {
@@ -79,25 +79,26 @@ func lastMatch(re *regexp.Regexp, data []byte) string {
 	return string(last[1]) + " " + string(last[2]) + " R"
 }
 
-// findObjects finds "12 0 obj". Of several with one number the last one counts. Containers are the object streams among them.
-func findObjects(data []byte) (objects map[int]pdfEntry, containers []int, err error) {
-	objects = map[int]pdfEntry{}
-	for at := 0; ; {
-		i := bytes.Index(data[at:], []byte("obj"))
+// findObjects returns the positions of all objects, which begin with "12 0 obj", by number. The last one with a number counts. Containers are the numbers
+// of object streams.
+func findObjects(data []byte) (objects map[int]pdfObject, containers []int, err error) {
+	objects = map[int]pdfObject{}
+	for pos := 0; ; {
+		i := bytes.Index(data[pos:], []byte("obj"))
 		if i < 0 {
 			break
 		}
-		i += at
-		at = i + len("obj")
-		number, gen, start, ok := parseObjectHead(data[:i])
+		i += pos
+		pos = i + len("obj")
+		number, generation, start, ok := parseObjectHead(data[:i])
 		if !ok {
 			continue
 		}
-		if number > pdfObjects {
-			return nil, nil, agent.FieldErrorf(agent.CodeOverflow, "body", "the PDF has more than %d objects", pdfObjects)
+		if number > maxPDFObjects {
+			return nil, nil, agent.FieldErrorf(agent.CodeOverflow, "body", "the PDF has more than %d objects", maxPDFObjects)
 		}
-		objects[number] = pdfEntry{at: start, gen: gen, since: start}
-		head := data[at:min(len(data), at+1024)]
+		objects[number] = pdfObject{offset: start, generation: generation, origin: start}
+		head := data[pos:min(len(data), pos+1024)]
 		if dict, _, ok := bytes.Cut(head, []byte("stream")); ok && bytes.Contains(dict, []byte("/ObjStm")) {
 			containers = append(containers, number)
 		}
@@ -105,42 +106,36 @@ func findObjects(data []byte) (objects map[int]pdfEntry, containers []int, err e
 	return objects, containers, nil
 }
 
-// objectAt reads "12 0 " at the end of head.
-func parseObjectHead(head []byte) (number, gen, start int, ok bool) {
-	rest := bytes.TrimRight(head, " \t\r\n")
-	if len(rest) == len(head) {
-		return 0, 0, 0, false
-	}
-	gen, rest, ok = parseTrailingNumber(rest, 5)
+// parseObjectHead parses "12 0 " at the end of head. It returns the numbers and where the first one starts.
+func parseObjectHead(head []byte) (number, generation, start int, ok bool) {
+	generation, head, ok = cutTrailingNumber(head, 5)
 	if !ok {
 		return 0, 0, 0, false
 	}
-	spaced := bytes.TrimRight(rest, " \t\r\n")
-	if len(spaced) == len(rest) {
-		return 0, 0, 0, false
-	}
-	number, rest, ok = parseTrailingNumber(spaced, 8)
-	return number, gen, len(rest), ok && number > 0
+	number, head, ok = cutTrailingNumber(head, 8)
+	return number, generation, len(head), ok && number > 0
 }
 
-func parseTrailingNumber(b []byte, digits int) (n int, rest []byte, ok bool) {
-	i := len(b)
-	for i > 0 && len(b)-i < digits && b[i-1] >= '0' && b[i-1] <= '9' {
+// cutTrailingNumber returns the number before the white space at the end of b, of at most maxDigits digits, and the bytes before it.
+func cutTrailingNumber(b []byte, maxDigits int) (n int, before []byte, ok bool) {
+	text := bytes.TrimRight(b, " \t\r\n")
+	i := len(text)
+	for i > 0 && len(text)-i < maxDigits && text[i-1] >= '0' && text[i-1] <= '9' {
 		i--
 	}
-	n, err := strconv.Atoi(string(b[i:]))
-	return n, b[:i], err == nil
+	n, err := strconv.Atoi(string(text[i:]))
+	return n, text[:i], err == nil && len(text) < len(b)
 }
 
 // unpackObjects appends the objects of an object stream to the file, unless the file has newer ones.
-func (f *pdfFile) unpackObjects(stream pdf.Value, number int, objects map[int]pdfEntry, data []byte) ([]byte, error) {
+func (f *pdfFile) unpackObjects(stream pdf.Value, number int, objects map[int]pdfObject, data []byte) ([]byte, error) {
 	body, err := f.unpackStream(stream)
 	if err != nil {
 		return nil, err
 	}
 	malformed := agent.Invalid("body", "malformed PDF: object stream %d", number)
 	count, first := stream.Key("N").Int64(), stream.Key("First").Int64()
-	if count < 0 || count > pdfContained || first < 0 || first > int64(len(body)) {
+	if count < 0 || count > maxStreamObjects || first < 0 || first > int64(len(body)) {
 		return nil, malformed
 	}
 	fields := bytes.Fields(body[:first])
@@ -151,57 +146,58 @@ func (f *pdfFile) unpackObjects(stream pdf.Value, number int, objects map[int]pd
 		var err1, err2 error
 		numbers[i], err1 = strconv.Atoi(string(fields[2*i]))
 		offsets[i], err2 = strconv.Atoi(string(fields[2*i+1]))
-		if err1 != nil || err2 != nil || numbers[i] < 1 || numbers[i] > pdfObjects || offsets[i] < 0 || offsets[i] > len(body) {
+		if err1 != nil || err2 != nil || numbers[i] < 1 || numbers[i] > maxPDFObjects || offsets[i] < 0 || offsets[i] > len(body) {
 			return nil, malformed
 		}
 	}
 	offsets[count] = len(body)
-	since := objects[number].since
+	origin := objects[number].origin
 	for i, n := range numbers {
 		if offsets[i] > offsets[i+1] {
 			return nil, malformed
 		}
-		if known, ok := objects[n]; ok && known.since > since {
+		if old, ok := objects[n]; ok && old.origin > origin {
 			continue
 		}
 		data = append(data, '\n')
-		objects[n] = pdfEntry{at: len(data), since: since}
+		objects[n] = pdfObject{offset: len(data), origin: origin}
 		data = fmt.Appendf(data, "%d 0 obj\n%s\nendobj\n", n, body[offsets[i]:offsets[i+1]])
 	}
 	return data, nil
 }
 
-func references(numbers []int, objects map[int]pdfEntry) string {
+// references returns a trailer entry with references to objects, empty for no objects.
+func references(numbers []int, objects map[int]pdfObject) string {
 	if len(numbers) == 0 {
 		return ""
 	}
 	var b bytes.Buffer
 	b.WriteString("/Containers [")
 	for _, n := range numbers {
-		fmt.Fprintf(&b, "%d %d R ", n, objects[n].gen)
+		fmt.Fprintf(&b, "%d %d R ", n, objects[n].generation)
 	}
 	b.WriteString("]")
 	return b.String()
 }
 
-// appendIndex returns data with a cross-reference stream behind it (ISO 32000-1, 7.5.8).
-func appendIndex(data []byte, objects map[int]pdfEntry, trailer string) []byte {
+// appendIndex returns data with a cross-reference stream at its end (ISO 32000-1, 7.5.8).
+func appendIndex(data []byte, objects map[int]pdfObject, trailer string) []byte {
 	size := 0
 	for n := range objects {
 		size = max(size, n+1)
 	}
-	table := make([]byte, 7*size) // of each: kind, offset, generation
+	table := make([]byte, 7*size) // kind, offset and generation of each object
 	for n, o := range objects {
 		row := table[7*n:]
 		row[0] = 1
-		binary.BigEndian.PutUint32(row[1:], uint32(o.at))  //nolint:gosec // at most MaxBytes and what is unpacked
-		binary.BigEndian.PutUint16(row[5:], uint16(o.gen)) //nolint:gosec // five digits
+		binary.BigEndian.PutUint32(row[1:], uint32(o.offset))     //nolint:gosec // bounded by MaxBytes and maxPDFUnpacked
+		binary.BigEndian.PutUint16(row[5:], uint16(o.generation)) //nolint:gosec // at most five digits; a larger one is wrong anyway
 	}
 	out := bytes.NewBuffer(make([]byte, 0, len(data)+len(table)+256+len(trailer)))
 	out.Write(data)
 	fmt.Fprintf(out, "\n%d 0 obj\n<</Type/XRef/Size %d/W[1 4 2]/Length %d%s>>\nstream\n", size, size, len(table), trailer)
-	at := len(data) + 1
+	start := len(data) + 1
 	out.Write(table)
-	fmt.Fprintf(out, "\nendstream\nendobj\nstartxref\n%d\n%%%%EOF\n", at)
+	fmt.Fprintf(out, "\nendstream\nendobj\nstartxref\n%d\n%%%%EOF\n", start)
 	return out.Bytes()
 }

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// The library's lexer never returns if a content stream ends in an open array or string, and fails on inline images and odd escapes. So
-// this file reads content streams and character maps, and skips what it cannot read, as viewers do.
+// This file reads content streams and character maps, and skips unreadable parts, as viewers do. The library's lexer never returns if a stream ends
+// in an open array or string, and fails on inline images and unusual escapes.
 
 const (
-	lexArgs  = 10_000  // operands of one operator
-	lexItems = 100_000 // of one array
+	maxOperands   = 10_000  // of one operator
+	maxArrayItems = 100_000 // of one array
 )
 
 type operandKind byte
@@ -28,29 +28,29 @@ type operand struct {
 	kind   operandKind
 	number float64
 	text   string    // of a name or a string
-	items  []operand // of an array; arrays within are flattened
+	items  []operand // of an array, with the items of arrays in it
 }
 
 // pdfLexer reads a content stream.
 type pdfLexer struct {
 	data []byte
-	at   int
+	pos  int
 }
 
-// interpret calls do for each operator with the operands before it, until do says false.
+// interpret calls do for each operator with the operands before it, until do returns false.
 func interpret(data []byte, do func(op string, args []operand) bool) {
 	l := pdfLexer{data: data}
 	var args []operand
-	dicts := 0 // open dictionaries: what is in them counts for nothing
+	dicts := 0 // open dictionaries, whose content is ignored
 	var array *operand
 	add := func(o operand) {
 		switch {
 		case dicts > 0:
 		case array != nil:
-			if len(array.items) < lexItems {
+			if len(array.items) < maxArrayItems {
 				array.items = append(array.items, o)
 			}
-		case len(args) < lexArgs:
+		case len(args) < maxOperands:
 			args = append(args, o)
 		}
 	}
@@ -61,12 +61,12 @@ func interpret(data []byte, do func(op string, args []operand) bool) {
 		case c == '(':
 			add(operand{kind: operandString, text: l.literal()})
 		case c == '<' && l.peek() == '<':
-			l.at++
+			l.pos++
 			dicts++
 		case c == '<':
 			add(operand{kind: operandString, text: l.hex()})
 		case c == '>' && l.peek() == '>':
-			l.at++
+			l.pos++
 			dicts = max(0, dicts-1)
 		case c == '[':
 			if array == nil {
@@ -80,9 +80,9 @@ func interpret(data []byte, do func(op string, args []operand) bool) {
 			}
 		case c == '/':
 			add(operand{kind: operandName, text: l.name()})
-		case isDelimiter(c): // a stray one
+		case isDelimiter(c): // ignored
 		default:
-			l.at--
+			l.pos--
 			word := l.word()
 			if n, err := strconv.ParseFloat(word, 64); err == nil && word[0] <= '9' { // not "Inf" and "NaN"
 				add(operand{kind: operandNumber, number: n})
@@ -102,15 +102,15 @@ func interpret(data []byte, do func(op string, args []operand) bool) {
 	}
 }
 
-// next returns the next byte that is neither white space nor comment, 0 at the end.
+// next returns the next byte that is not white space or part of a comment, 0 at the end.
 func (l *pdfLexer) next() byte {
-	for l.at < len(l.data) {
-		c := l.data[l.at]
-		l.at++
+	for l.pos < len(l.data) {
+		c := l.data[l.pos]
+		l.pos++
 		switch {
 		case c == '%':
-			for l.at < len(l.data) && l.data[l.at] != '\n' && l.data[l.at] != '\r' {
-				l.at++
+			for l.pos < len(l.data) && l.data[l.pos] != '\n' && l.data[l.pos] != '\r' {
+				l.pos++
 			}
 		case !isBlank(c):
 			return c
@@ -119,22 +119,24 @@ func (l *pdfLexer) next() byte {
 	return 0
 }
 
+// peek returns the next byte, 0 at the end.
 func (l *pdfLexer) peek() byte {
-	if l.at < len(l.data) {
-		return l.data[l.at]
+	if l.pos < len(l.data) {
+		return l.data[l.pos]
 	}
 	return 0
 }
 
+// word reads up to the next white space or delimiter.
 func (l *pdfLexer) word() string {
-	start := l.at
-	for l.at < len(l.data) && !isBlank(l.data[l.at]) && !isDelimiter(l.data[l.at]) {
-		l.at++
+	start := l.pos
+	for l.pos < len(l.data) && !isBlank(l.data[l.pos]) && !isDelimiter(l.data[l.pos]) {
+		l.pos++
 	}
-	return string(l.data[start:l.at])
+	return string(l.data[start:l.pos])
 }
 
-// name reads behind the slash.
+// name reads a name after its slash.
 func (l *pdfLexer) name() string {
 	raw := l.word()
 	if len(raw) < 3 || !strings.Contains(raw, "#") {
@@ -154,12 +156,12 @@ func (l *pdfLexer) name() string {
 	return string(b)
 }
 
-// literal reads behind the opening parenthesis (ISO 32000-1, 7.3.4.2).
+// literal reads a string after its opening parenthesis (ISO 32000-1, 7.3.4.2).
 func (l *pdfLexer) literal() string {
 	var b []byte
-	for depth := 1; l.at < len(l.data); {
-		c := l.data[l.at]
-		l.at++
+	for depth := 1; l.pos < len(l.data); {
+		c := l.data[l.pos]
+		l.pos++
 		switch c {
 		case '(':
 			depth++
@@ -178,10 +180,10 @@ func (l *pdfLexer) literal() string {
 	return string(b)
 }
 
-// escape reads behind the backslash; a line end is nothing.
+// escape reads a character after its backslash, false for a line end, which is ignored.
 func (l *pdfLexer) escape() (byte, bool) {
 	c := l.peek()
-	l.at++
+	l.pos++
 	switch c {
 	case 'n':
 		return '\n', true
@@ -195,7 +197,7 @@ func (l *pdfLexer) escape() (byte, bool) {
 		return '\f', true
 	case '\r':
 		if l.peek() == '\n' {
-			l.at++
+			l.pos++
 		}
 		return 0, false
 	case '\n':
@@ -208,7 +210,7 @@ func (l *pdfLexer) escape() (byte, bool) {
 	for range 2 {
 		if d := l.peek(); d >= '0' && d <= '7' {
 			n = n*8 + int(d-'0')
-			l.at++
+			l.pos++
 		} else {
 			break
 		}
@@ -216,13 +218,13 @@ func (l *pdfLexer) escape() (byte, bool) {
 	return byte(n), true // the high bit of an overflow is ignored (7.3.4.2)
 }
 
-// hex reads behind the opening angle; a digit that is missing at the end is 0.
+// hex reads a string of hexadecimal digits after its opening bracket. A missing last digit is 0.
 func (l *pdfLexer) hex() string {
 	var b []byte
 	var digits int
-	for l.at < len(l.data) {
-		c := l.data[l.at]
-		l.at++
+	for l.pos < len(l.data) {
+		c := l.data[l.pos]
+		l.pos++
 		if c == '>' {
 			break
 		}
@@ -239,17 +241,17 @@ func (l *pdfLexer) hex() string {
 	return string(b)
 }
 
-// skipImage passes over the bytes of an inline image, up to an EI that stands alone.
+// skipImage skips the bytes of an inline image, up to an EI between white space.
 func (l *pdfLexer) skipImage() {
-	for l.at < len(l.data) {
-		i := bytes.Index(l.data[l.at:], []byte("EI"))
+	for l.pos < len(l.data) {
+		i := bytes.Index(l.data[l.pos:], []byte("EI"))
 		if i < 0 {
-			l.at = len(l.data)
+			l.pos = len(l.data)
 			return
 		}
-		i += l.at
-		l.at = i + len("EI")
-		if isBlank(l.data[i-1]) && (l.at == len(l.data) || isBlank(l.data[l.at])) {
+		i += l.pos
+		l.pos = i + len("EI")
+		if isBlank(l.data[i-1]) && (l.pos == len(l.data) || isBlank(l.data[l.pos])) {
 			return
 		}
 	}

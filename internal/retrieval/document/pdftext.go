@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	pdfForms  = 5   // forms within forms
-	pdfStates = 256 // saved graphics states
+	maxPDFForms  = 5   // nested in each other
+	maxPDFStates = 256 // saved graphics states
 )
 
 // matrix is a PDF matrix [a b c d e f].
@@ -25,7 +25,7 @@ func (m matrix) times(n matrix) matrix {
 
 func identity() matrix { return matrix{1, 0, 0, 1, 0, 0} }
 
-// textState is the part of the graphics state that says where text stands (ISO 32000-1, 9.3).
+// textState is the part of the graphics state for the position of text (ISO 32000-1, 9.3).
 type textState struct {
 	page, text, line matrix
 	font             *pdfFont
@@ -34,26 +34,25 @@ type textState struct {
 	stretch          float64
 }
 
-// pdfWriter writes the text that a page shows, in that order. A page positions glyphs and has no words or lines: a step down makes a new
-// line, a large one a blank line before it, a step to the right of more than a sliver a space.
+// pdfWriter writes the text of a page in the order of its content stream. A page has positions of glyphs, and no words or lines. So a step down becomes
+// a line break, a large step down becomes a blank line, and a gap to the right becomes a space.
 type pdfWriter struct {
-	file  *pdfFile
-	out   strings.Builder
-	full  bool
-	state textState
-	saved []textState
-	shown bool
-	penX  float64 // where the last glyph ended
-	penY  float64
+	file       *pdfFile
+	out        strings.Builder
+	isFull     bool // the text of the file is longer than allowed
+	state      textState
+	saved      []textState
+	hasText    bool
+	penX, penY float64 // where the last glyph ended
 }
 
 func newPDFWriter(f *pdfFile) *pdfWriter {
 	return &pdfWriter{file: f, state: textState{page: identity(), text: identity(), line: identity(), stretch: 1}}
 }
 
-// showContents interprets a content stream, or several that make one.
+// showContents interprets a content stream, or an array of them.
 func (w *pdfWriter) showContents(v, resources pdf.Value, depth int) error {
-	switch v.Kind() { //nolint:exhaustive // the rest shows nothing
+	switch v.Kind() { //nolint:exhaustive // other values have no text
 	case pdf.Array:
 		for i := range v.Len() {
 			if err := w.showStream(v.Index(i), resources, depth); err != nil {
@@ -66,6 +65,7 @@ func (w *pdfWriter) showContents(v, resources pdf.Value, depth int) error {
 	return nil
 }
 
+// showStream interprets one content stream.
 func (w *pdfWriter) showStream(v, resources pdf.Value, depth int) error {
 	if v.Kind() != pdf.Stream {
 		return nil
@@ -84,20 +84,20 @@ func (w *pdfWriter) showStream(v, resources pdf.Value, depth int) error {
 		default:
 			w.execute(op, args)
 		}
-		return err == nil && !w.full && w.file.ctx.Err() == nil
+		return err == nil && !w.isFull && w.file.ctx.Err() == nil
 	})
 	return err
 }
 
-// showForm shows a form, which is a content stream that pages share.
+// showForm interprets a form, which is a content stream that several pages may use.
 func (w *pdfWriter) showForm(v, resources pdf.Value, depth int) error {
-	if depth > pdfForms || v.Key("Subtype").Name() != "Form" {
+	if depth > maxPDFForms || v.Key("Subtype").Name() != "Form" {
 		return nil
 	}
-	if own := v.Key("Resources"); !own.IsNull() {
-		resources = own
+	if local := v.Key("Resources"); !local.IsNull() {
+		resources = local
 	}
-	before := w.state
+	state := w.state
 	if m := v.Key("Matrix"); m.Len() == 6 {
 		var matrix matrix
 		for i := range matrix {
@@ -106,7 +106,7 @@ func (w *pdfWriter) showForm(v, resources pdf.Value, depth int) error {
 		w.state.page = matrix.times(w.state.page)
 	}
 	err := w.showStream(v, resources, depth)
-	w.state = before
+	w.state = state
 	return err
 }
 
@@ -117,17 +117,17 @@ func matrixOf(args []operand) (m matrix) {
 	return m
 }
 
-// execute executes an operator. It skips one with too few operands, as viewers do.
+// execute executes an operator. It ignores an operator with too few operands, as viewers do.
 func (w *pdfWriter) execute(op string, args []operand) {
-	need := map[string]int{"cm": 6, "Tm": 6, "Td": 2, "TD": 2, "TL": 1, "Tc": 1, "Tw": 1, "Tz": 1, "Tj": 1, "TJ": 1, "'": 1, `"`: 3}[op]
-	if len(args) < need {
+	count := map[string]int{"cm": 6, "Tm": 6, "Td": 2, "TD": 2, "TL": 1, "Tc": 1, "Tw": 1, "Tz": 1, "Tj": 1, "TJ": 1, "'": 1, `"`: 3}[op]
+	if len(args) < count {
 		return
 	}
-	args = args[len(args)-need:]
+	args = args[len(args)-count:]
 	s := &w.state
 	switch op {
 	case "q":
-		if len(w.saved) < pdfStates {
+		if len(w.saved) < maxPDFStates {
 			w.saved = append(w.saved, *s)
 		}
 	case "Q":
@@ -176,43 +176,46 @@ func (w *pdfWriter) execute(op string, args []operand) {
 	}
 }
 
+// moveLine moves to the start of another line.
 func (w *pdfWriter) moveLine(x, y float64) {
 	w.state.line = matrix{1, 0, 0, 1, x, y}.times(w.state.line)
 	w.state.text = w.state.line
 }
 
+// advance moves to the right.
 func (w *pdfWriter) advance(x float64) {
 	w.state.text = matrix{1, 0, 0, 1, x, 0}.times(w.state.text)
 }
 
-// showText writes a string and moves behind it.
+// showText writes a string and moves to its end.
 func (w *pdfWriter) showText(raw string) {
 	s := &w.state
 	text, width, glyphs, blanks := s.font.decode(raw)
 	if text == "" {
 		return
 	}
-	at := s.text.times(s.page)
-	size := math.Max(math.Abs(s.size)*math.Hypot(at[2], at[3]), 1e-3)
-	if w.shown && !strings.HasPrefix(text, " ") {
-		switch down := math.Abs(at[5] - w.penY); {
+	position := s.text.times(s.page)
+	x, y := position[4], position[5]
+	size := math.Max(math.Abs(s.size)*math.Hypot(position[2], position[3]), 1e-3)
+	if w.hasText && !strings.HasPrefix(text, " ") {
+		switch down := math.Abs(y - w.penY); {
 		case down > 1.9*size:
 			w.out.WriteString("\n\n")
 		case down > 0.5*size:
 			w.out.WriteByte('\n')
-		case at[4]-w.penX > 0.15*size, w.penX-at[4] > 2*size:
+		case x-w.penX > 0.15*size, w.penX-x > 2*size:
 			w.addSpace()
 		}
 	}
-	if w.out.Len()+len(text) > w.file.text {
-		w.full = true
+	if w.out.Len()+len(text) > w.file.textBudget {
+		w.isFull = true
 		return
 	}
 	w.out.WriteString(text)
-	w.shown = true
+	w.hasText = true
 	w.advance((width/1000*s.size + float64(glyphs)*s.charGap + float64(blanks)*s.wordGap) * s.stretch)
-	at = s.text.times(s.page)
-	w.penX, w.penY = at[4], at[5]
+	position = s.text.times(s.page)
+	w.penX, w.penY = position[4], position[5]
 }
 
 func (w *pdfWriter) addSpace() {

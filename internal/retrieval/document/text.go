@@ -19,7 +19,7 @@ func parseText(data []byte) (Document, error) {
 	return Document{Sections: appendSection(nil, Section{Text: text})}, nil
 }
 
-// appendSection appends a section unless it is empty.
+// appendSection appends a section without surrounding white space, unless it has neither text nor headings.
 func appendSection(list []Section, s Section) []Section {
 	s.Text = strings.TrimSpace(s.Text)
 	if s.Text == "" && len(s.Path) == 0 {
@@ -28,7 +28,7 @@ func appendSection(list []Section, s Section) []Section {
 	return append(list, s)
 }
 
-// decodeText turns UTF-8, or UTF-16 with its mark, into text with \n as its line break.
+// decodeText decodes UTF-8, or UTF-16 with a byte order mark, and cleans the text.
 func decodeText(data []byte) (string, error) {
 	if hasUTF16Mark(data) {
 		decoded, _, err := transform.Bytes(unicode.BOMOverride(transform.Nop), data)
@@ -48,7 +48,7 @@ func hasUTF16Mark(data []byte) bool {
 	return bytes.HasPrefix(data, []byte{0xfe, 0xff}) || bytes.HasPrefix(data, []byte{0xff, 0xfe})
 }
 
-// firstInvalid returns the index of the first byte that is not UTF-8.
+// firstInvalid returns the index of the first byte that is not valid UTF-8.
 func firstInvalid(data []byte) int {
 	for i, r := range string(data) {
 		if r == utf8.RuneError && !bytes.HasPrefix(data[i:], []byte("\ufffd")) {
@@ -58,7 +58,7 @@ func firstInvalid(data []byte) int {
 	return len(data)
 }
 
-// cleanText makes line breaks uniform, drops NUL, which PostgreSQL cannot keep, and replaces invalid UTF-8.
+// cleanText returns s with \n as the only line break, without NUL, which PostgreSQL cannot store, and with U+FFFD for invalid UTF-8.
 func cleanText(s string) string {
 	return strings.NewReplacer("\r\n", "\n", "\r", "\n", "\x00", "").Replace(strings.ToValidUTF8(s, "\ufffd"))
 }

@@ -1,7 +1,8 @@
-// Package retrievaltest is the conformance suite of the store of knowledge collections: what one implementation answers, all answer.
+// Package retrievaltest is the conformance suite of the store of knowledge collections.
 package retrievaltest
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -19,31 +20,40 @@ const (
 	collection = "handbook"
 )
 
+// Store is the store of knowledge collections.
+type Store interface {
+	retrieval.Store
+	// DeleteDocument deletes a document and its chunks. It returns [agent.CodeNotFound] if there is none.
+	DeleteDocument(ctx context.Context, tenant, collection, id string) error
+	// KnowledgeDocuments returns a page of the documents of a collection, ordered by id, after an id.
+	KnowledgeDocuments(ctx context.Context, tenant, collection, after string, limit int) (agent.KnowledgePage, error)
+}
+
 // Exercise runs the suite. newStore returns an empty store that ends with its test.
-func Exercise(t *testing.T, newStore func(t *testing.T) retrieval.Store) {
+func Exercise(t *testing.T, newStore func(t *testing.T) Store) {
 	for _, c := range []struct {
 		name string
-		run  func(t *testing.T, s retrieval.Store)
+		run  func(t *testing.T, s Store)
 	}{
-		{"keeps what it is given", keeps},
-		{"the same hash changes nothing", idempotent},
-		{"a new hash replaces all chunks", replaces},
-		{"deletes", deletes},
-		{"pages by id", pages},
-		{"tenants and collections are apart", isolated},
-		{"two writers of one document", concurrent},
-		{"full text: order", fullTextOrder},
-		{"full text: title", fullTextTitle},
-		{"full text: questions", fullTextQuestions},
-		{"full text: any query is safe", fullTextSafe},
-		{"nearest", nearest},
+		{"stores all fields", testFields},
+		{"the same hash changes nothing", testSameHash},
+		{"a new hash replaces all chunks", testNewHash},
+		{"deletes", testDelete},
+		{"pages by id", testPages},
+		{"tenants and collections are separate", testSeparation},
+		{"concurrent writers of one document", testConcurrentWriters},
+		{"full text: order", testFullTextOrder},
+		{"full text: title", testFullTextTitle},
+		{"full text: questions", testFullTextQuestions},
+		{"full text: any query is valid", testAnyQuery},
+		{"nearest", testNearest},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, newStore(t)) })
 	}
 }
 
-// document makes a document of chunks.
-func document(id string, texts ...string) (agent.KnowledgeDocument, []agent.KnowledgeChunk) {
+// newDocument returns a document with a chunk for each text.
+func newDocument(id string, texts ...string) (agent.KnowledgeDocument, []agent.KnowledgeChunk) {
 	chunks := make([]agent.KnowledgeChunk, len(texts))
 	for i, text := range texts {
 		chunks[i] = agent.KnowledgeChunk{Position: i, Text: text}
@@ -54,15 +64,15 @@ func document(id string, texts ...string) (agent.KnowledgeDocument, []agent.Know
 	}, chunks
 }
 
-func put(t *testing.T, s retrieval.Store, id string, texts ...string) {
+func put(t *testing.T, s Store, id string, texts ...string) {
 	t.Helper()
-	d, chunks := document(id, texts...)
+	d, chunks := newDocument(id, texts...)
 	changed, err := s.PutDocument(t.Context(), d, chunks)
 	require.NoError(t, err)
 	require.True(t, changed)
 }
 
-func found(t *testing.T, s retrieval.Store, query string) []string {
+func searchTexts(t *testing.T, s Store, query string) []string {
 	t.Helper()
 	passages, err := s.FullText(t.Context(), tenant, collection, query, 10)
 	require.NoError(t, err)
@@ -77,7 +87,7 @@ func texts(passages []agent.Passage) []string {
 	return list
 }
 
-func keeps(t *testing.T, s retrieval.Store) {
+func testFields(t *testing.T, s Store) {
 	d := agent.KnowledgeDocument{
 		Tenant: tenant, Collection: collection, ID: "https://example.com/a b?c=1", Title: "Überblick — 概要", Source: "https://example.com/a",
 		MIMEType: "application/pdf", Hash: "sha256:1", Bytes: 1 << 33, Chunks: 2, Metadata: []byte(`{"lang":"de","n":[1,{"x":null}]}`),
@@ -109,11 +119,11 @@ func keeps(t *testing.T, s retrieval.Store) {
 	}, p)
 }
 
-func idempotent(t *testing.T, s retrieval.Store) {
+func testSameHash(t *testing.T, s Store) {
 	put(t, s, "a", "granite", "basalt")
 	before, err := s.KnowledgeDocument(t.Context(), tenant, collection, "a")
 	require.NoError(t, err)
-	d, chunks := document("a", "granite", "basalt")
+	d, chunks := newDocument("a", "granite", "basalt")
 	d.UpdatedAt = d.UpdatedAt.Add(time.Hour)
 	changed, err := s.PutDocument(t.Context(), d, chunks)
 	require.NoError(t, err)
@@ -121,36 +131,36 @@ func idempotent(t *testing.T, s retrieval.Store) {
 	after, err := s.KnowledgeDocument(t.Context(), tenant, collection, "a")
 	require.NoError(t, err)
 	require.Equal(t, before, after)
-	require.Equal(t, []string{"granite"}, found(t, s, "granite"))
+	require.Equal(t, []string{"granite"}, searchTexts(t, s, "granite"))
 }
 
-func replaces(t *testing.T, s retrieval.Store) {
+func testNewHash(t *testing.T, s Store) {
 	put(t, s, "a", "granite", "basalt", "marble")
 	put(t, s, "b", "slate")
 	put(t, s, "a", "limestone")
-	require.Empty(t, found(t, s, "granite"))
-	require.Empty(t, found(t, s, "marble"))
-	require.Equal(t, []string{"limestone"}, found(t, s, "limestone"))
-	require.Equal(t, []string{"slate"}, found(t, s, "slate"))
+	require.Empty(t, searchTexts(t, s, "granite"))
+	require.Empty(t, searchTexts(t, s, "marble"))
+	require.Equal(t, []string{"limestone"}, searchTexts(t, s, "limestone"))
+	require.Equal(t, []string{"slate"}, searchTexts(t, s, "slate"))
 	d, err := s.KnowledgeDocument(t.Context(), tenant, collection, "a")
 	require.NoError(t, err)
 	require.Equal(t, 1, d.Chunks)
 }
 
-func deletes(t *testing.T, s retrieval.Store) {
+func testDelete(t *testing.T, s Store) {
 	put(t, s, "a", "granite")
 	put(t, s, "b", "slate")
 	require.NoError(t, s.DeleteDocument(t.Context(), tenant, collection, "a"))
-	require.Empty(t, found(t, s, "granite"))
-	require.Equal(t, []string{"slate"}, found(t, s, "slate"))
+	require.Empty(t, searchTexts(t, s, "granite"))
+	require.Equal(t, []string{"slate"}, searchTexts(t, s, "slate"))
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(s.DeleteDocument(t.Context(), tenant, collection, "a")))
 	_, err := s.KnowledgeDocument(t.Context(), tenant, collection, "a")
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
 	put(t, s, "a", "granite")
-	require.Equal(t, []string{"granite"}, found(t, s, "granite"))
+	require.Equal(t, []string{"granite"}, searchTexts(t, s, "granite"))
 }
 
-func pages(t *testing.T, s retrieval.Store) {
+func testPages(t *testing.T, s Store) {
 	page, err := s.KnowledgeDocuments(t.Context(), tenant, collection, "", 2)
 	require.NoError(t, err)
 	require.Empty(t, page.Documents)
@@ -172,15 +182,15 @@ func pages(t *testing.T, s retrieval.Store) {
 				break
 			}
 		}
-		require.Empty(t, after, "it pages on for ever")
+		require.Empty(t, after, "there is no last page")
 		require.Equal(t, []string{"a", "b", "c", "d", "e"}, ids, "limit %d", limit)
 	}
 }
 
-func isolated(t *testing.T, s retrieval.Store) {
+func testSeparation(t *testing.T, s Store) {
 	places := [][2]string{{tenant, collection}, {tenant, "other"}, {"globex", collection}}
 	for _, p := range places {
-		d, chunks := document("a", "granite of "+p[0]+" "+p[1])
+		d, chunks := newDocument("a", "granite of "+p[0]+" "+p[1])
 		d.Tenant, d.Collection = p[0], p[1]
 		if s.Vectors() {
 			chunks[0].Embedding = []float32{1, 0, 0}
@@ -204,15 +214,15 @@ func isolated(t *testing.T, s retrieval.Store) {
 		}
 	}
 	require.NoError(t, s.DeleteDocument(t.Context(), tenant, "other", "a"))
-	require.Len(t, found(t, s, "granite"), 1)
+	require.Len(t, searchTexts(t, s, "granite"), 1)
 }
 
-func concurrent(t *testing.T, s retrieval.Store) {
+func testConcurrentWriters(t *testing.T, s Store) {
 	var writers sync.WaitGroup
 	errs := make([]error, 8)
 	for i := range errs {
 		writers.Go(func() {
-			d, chunks := document("a", fmt.Sprintf("first version%d", i), fmt.Sprintf("second version%d", i))
+			d, chunks := newDocument("a", fmt.Sprintf("first version%d", i), fmt.Sprintf("second version%d", i))
 			_, errs[i] = s.PutDocument(t.Context(), d, chunks)
 		})
 	}
@@ -220,22 +230,22 @@ func concurrent(t *testing.T, s retrieval.Store) {
 	for _, err := range errs {
 		require.NoError(t, err)
 	}
-	left := found(t, s, "first second")
-	require.Len(t, left, 2, "chunks of several versions")
+	stored := searchTexts(t, s, "first second")
+	require.Len(t, stored, 2, "chunks of several versions")
 	d, err := s.KnowledgeDocument(t.Context(), tenant, collection, "a")
 	require.NoError(t, err)
-	for _, text := range left {
+	for _, text := range stored {
 		require.Contains(t, d.Hash, text)
 	}
 }
 
-func fullTextOrder(t *testing.T, s retrieval.Store) {
+func testFullTextOrder(t *testing.T, s Store) {
 	put(t, s, "a", "The tower has a bell.", "The tower has a clock.", "The tower has a staircase made of porphyry.", "Nothing of that here.")
-	require.Equal(t, []string{"The tower has a staircase made of porphyry."}, found(t, s, "porphyry"))
-	all := found(t, s, "tower porphyry")
+	require.Equal(t, []string{"The tower has a staircase made of porphyry."}, searchTexts(t, s, "porphyry"))
+	all := searchTexts(t, s, "tower porphyry")
 	require.Len(t, all, 3)
 	require.Equal(t, "The tower has a staircase made of porphyry.", all[0], "the rarer word decides")
-	require.Equal(t, all, found(t, s, "PORPHYRY tower"), "neither case nor order matters")
+	require.Equal(t, all, searchTexts(t, s, "PORPHYRY tower"), "neither case nor order matters")
 
 	passages, err := s.FullText(t.Context(), tenant, collection, "tower porphyry", 2)
 	require.NoError(t, err)
@@ -245,27 +255,27 @@ func fullTextOrder(t *testing.T, s retrieval.Store) {
 	}
 }
 
-func fullTextTitle(t *testing.T, s retrieval.Store) {
-	d, chunks := document("a", "How the wheels are greased.")
+func testFullTextTitle(t *testing.T, s Store) {
+	d, chunks := newDocument("a", "How the wheels are greased.")
 	d.Title = "Velocipede maintenance"
 	_, err := s.PutDocument(t.Context(), d, chunks)
 	require.NoError(t, err)
 	put(t, s, "b", "How the horses are fed.")
-	require.Equal(t, []string{"How the wheels are greased."}, found(t, s, "velocipede"))
-	require.Equal(t, "How the wheels are greased.", found(t, s, "velocipede fed")[0], "a word of the title counts at least as much")
+	require.Equal(t, []string{"How the wheels are greased."}, searchTexts(t, s, "velocipede"))
+	require.Equal(t, "How the wheels are greased.", searchTexts(t, s, "velocipede fed")[0], "a word of the title counts at least as much")
 }
 
-// fullTextQuestions: people ask in sentences, of which a text that answers holds a few words.
-func fullTextQuestions(t *testing.T, s retrieval.Store) {
+// testFullTextQuestions searches with whole sentences, of which only a few words are in the text.
+func testFullTextQuestions(t *testing.T, s Store) {
 	put(t, s, "a", "Refunds are paid within fourteen days.", "Parcels are sent on workdays.")
-	require.Equal(t, "Refunds are paid within fourteen days.", found(t, s, "Could you please tell me how long I wait for refunds?")[0])
-	require.Empty(t, found(t, s, "submarine"))
+	require.Equal(t, "Refunds are paid within fourteen days.", searchTexts(t, s, "Could you please tell me how long I wait for refunds?")[0])
+	require.Empty(t, searchTexts(t, s, "submarine"))
 	for _, none := range []string{"", "   ", "?!", "…", "- -"} {
-		require.Empty(t, found(t, s, none), "%q", none)
+		require.Empty(t, searchTexts(t, s, none), "%q", none)
 	}
 }
 
-func fullTextSafe(t *testing.T, s retrieval.Store) {
+func testAnyQuery(t *testing.T, s Store) {
 	put(t, s, "a", "granite")
 	for _, query := range []string{
 		"'", "''", `"`, `"open`, `\`, "&|!", "a & | b", "!", "()", "((((", "a:*", "<->", "a <-> b", "%", "_", "$1", "--", "; DROP TABLE x", "-granite",
@@ -275,25 +285,25 @@ func fullTextSafe(t *testing.T, s retrieval.Store) {
 		_, err := s.FullText(t.Context(), tenant, collection, query, 5)
 		require.NoError(t, err, "%.40q", query)
 	}
-	require.Equal(t, []string{"granite"}, found(t, s, `"granite" & '`))
+	require.Equal(t, []string{"granite"}, searchTexts(t, s, `"granite" & '`))
 }
 
-func nearest(t *testing.T, s retrieval.Store) {
+func testNearest(t *testing.T, s Store) {
 	if !s.Vectors() {
 		_, err := s.Nearest(t.Context(), tenant, collection, []float32{1, 0, 0}, 3)
 		require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "%v", err)
-		d, chunks := document("a", "granite")
+		d, chunks := newDocument("a", "granite")
 		chunks[0].Embedding = []float32{1, 0, 0}
 		_, err = s.PutDocument(t.Context(), d, chunks)
-		require.NoError(t, err, "the vectors are left out, the text is kept")
-		require.Equal(t, []string{"granite"}, found(t, s, "granite"))
+		require.NoError(t, err, "the text is stored without vectors")
+		require.Equal(t, []string{"granite"}, searchTexts(t, s, "granite"))
 		return
 	}
 	passages, err := s.Nearest(t.Context(), tenant, collection, []float32{1, 0, 0}, 3)
 	require.NoError(t, err)
 	require.Empty(t, passages)
 
-	d, chunks := document("a", "east", "north-east", "north", "nowhere")
+	d, chunks := newDocument("a", "east", "north-east", "north", "nowhere")
 	chunks[0].Embedding = []float32{2, 0, 0} // its length does not matter
 	chunks[1].Embedding = []float32{1, 1, 0}
 	chunks[2].Embedding = []float32{0, 1, 0}
@@ -313,11 +323,11 @@ func nearest(t *testing.T, s retrieval.Store) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"north"}, texts(passages))
 
-	d, chunks = document("a", "west")
+	d, chunks = newDocument("a", "west")
 	chunks[0].Embedding = []float32{-1, 0.1, 0}
 	_, err = s.PutDocument(t.Context(), d, chunks)
 	require.NoError(t, err)
 	passages, err = s.Nearest(t.Context(), tenant, collection, []float32{0, 1, 0}, 10)
 	require.NoError(t, err)
-	require.Equal(t, []string{"west"}, texts(passages), "vectors go with the chunks that they are of")
+	require.Equal(t, []string{"west"}, texts(passages), "the vectors of replaced chunks are gone")
 }
