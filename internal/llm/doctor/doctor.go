@@ -1,6 +1,6 @@
-// Package doctor checks a live model by asking it about a dozen short questions. The summary says what they cost.
+// Package doctor checks a live model with about a dozen short questions. The summary has their cost in tokens.
 //
-// The questions carry random words that no model can guess, so that an answer that was made up is told from one that was found.
+// Tools answer with random words, which a model cannot guess, so that a check detects a made-up answer.
 package doctor
 
 import (
@@ -12,51 +12,50 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// The bounds of an examination.
 const (
-	DefaultTimeout = time.Minute     // of one check
-	total          = 5 * time.Minute // of all checks
-	maxTokens      = 2048            // of one reply: room for models that think first
+	DefaultTimeout = time.Minute     // for one check
+	totalTimeout   = 5 * time.Minute // for all checks
+	maxTokens      = 2048            // of one reply, enough for models that think first
 	maxDetail      = 400             // bytes
 )
 
-// The layers around a model in their order, the innermost first (docs/design/wiring.md).
+// The layers around a model, the innermost first (docs/design/wiring.md).
 const (
 	LayerRequests      = "observability_of_requests" // each request to the provider
 	LayerMiddleware    = "middleware"
-	LayerObservability = "observability" // of the step, middleware included
+	LayerObservability = "observability" // of the step, with its middleware
 	LayerTools         = "tool_invocation"
 )
 
-// Config is what is examined.
+// Config is the configuration of [Run].
 type Config struct {
 	Model   agent.Model
 	Profile agent.PlanModel // the model's name, temperature and bound of tokens
-	// Layers finds out which layers stand around a model, innermost first; nil: not examined.
+	// Layers returns the layers around a model, innermost first. If it is nil, they are not checked.
 	Layers  func(ctx context.Context) ([]string, error)
-	Images  bool          // the model is said to see images
-	Timeout time.Duration // of one check; 0: [DefaultTimeout]
+	Images  bool          // check that the model sees images
+	Timeout time.Duration // for one check; 0: [DefaultTimeout]
 }
 
 // Check is one line of the checklist.
 type Check struct {
-	Name    string // what was tried, in a few words
-	Rule    string // the rule it stands for, e.g. native-execution
-	OK      bool   // also of a check that was not tried
-	Skipped bool   // it was not tried: Detail says why
-	Detail  string // for a person; no secrets
+	Name    string // a few words
+	Rule    string // the rule that is checked, such as native-execution
+	OK      bool   // also for a skipped check
+	Skipped bool   // Detail says why
+	Detail  string // for a person, without secrets
 	Took    time.Duration
 }
 
-// Summary is what an examination came to.
+// Summary is the result of an examination.
 type Summary struct {
 	Passed, Failed, Skipped int
-	Usage                   agent.Usage // of all questions; the cost is the caller's to work out
+	Usage                   agent.Usage // of all questions, without their price
 	Took                    time.Duration
 }
 
-// Run examines a model and reports each check when it is done, from this goroutine. A failed check is no error, and the next one follows;
-// only when there is no connection at all, the rest is not tried. An error is that of a context that ended, with the summary so far.
+// Run examines a model and calls report after each check, in this goroutine. It continues after a failed check, but skips the others if there is no
+// connection. It returns an error only if the context ends, with the summary until then.
 func Run(ctx context.Context, cfg Config, report func(Check)) (Summary, error) {
 	if cfg.Model == nil {
 		return Summary{}, agent.Invalid("model", "is missing")
@@ -64,15 +63,15 @@ func Run(ctx context.Context, cfg Config, report func(Check)) (Summary, error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = DefaultTimeout
 	}
-	began := time.Now()
-	bounded, cancel := context.WithTimeout(ctx, total)
+	started := time.Now()
+	bounded, cancel := context.WithTimeout(ctx, totalTimeout)
 	defer cancel()
 	e := newExam(cfg)
 	var s Summary
 	for _, c := range e.checks() {
 		done := e.try(bounded, c)
-		if err := agent.Interrupted(ctx, "examine model"); err != nil { // the check was cut short: it says nothing
-			s.Usage, s.Took = e.usage, time.Since(began)
+		if err := agent.Interrupted(ctx, "examine model"); err != nil { // the check was interrupted
+			s.Usage, s.Took = e.usage, time.Since(started)
 			return s, err
 		}
 		switch {
@@ -85,39 +84,47 @@ func Run(ctx context.Context, cfg Config, report func(Check)) (Summary, error) {
 		}
 		report(done)
 	}
-	s.Usage, s.Took = e.usage, time.Since(began)
+	s.Usage, s.Took = e.usage, time.Since(started)
 	return s, nil
 }
 
-// check is a line of the checklist before it is tried. Its run returns what was seen, and an error when that is not as it should be.
+// check is a line of the checklist. Its run returns a detail, and an error if the check failed.
 type check struct {
-	name, rule string
-	needs      bool // a connection
-	run        func(ctx context.Context) (string, error)
+	name, rule      string
+	needsConnection bool
+	skip            string // reason to skip the check; empty: run it
+	run             func(ctx context.Context) (string, error)
 }
 
-// skipped says why a check is not tried.
-type skipped string
+// skipReason is the error of a check that is skipped.
+type skipReason string
 
-func (s skipped) Error() string { return string(s) }
+func (s skipReason) Error() string { return string(s) }
 
+// try runs a check.
 func (e *exam) try(ctx context.Context, c check) Check {
-	done := Check{Name: c.name, Rule: c.rule}
-	began := time.Now()
+	result := Check{Name: c.name, Rule: c.rule}
+	started := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.Timeout)
 	defer cancel()
-	if c.needs && e.unreachable {
-		c.run = func(context.Context) (string, error) { return "", skipped("there is no connection") }
+	var detail string
+	var err error
+	switch {
+	case c.needsConnection && e.unreachable:
+		err = skipReason("there is no connection")
+	case c.skip != "":
+		err = skipReason(c.skip)
+	default:
+		detail, err = c.run(ctx)
 	}
-	detail, err := c.run(ctx)
-	done.Took = time.Since(began)
-	done.OK = err == nil
-	if why, ok := errors.AsType[skipped](err); ok {
-		done.OK, done.Skipped = true, true
-		detail = "not tried: " + string(why)
+	result.Took = time.Since(started)
+	result.OK = err == nil
+	if reason, ok := errors.AsType[skipReason](err); ok {
+		result.OK, result.Skipped = true, true
+		detail = "not tried: " + string(reason)
 	} else if err != nil {
 		detail = err.Error()
 	}
-	done.Detail = clip.Bytes(detail, maxDetail)
-	return done
+	result.Detail = clip.Bytes(detail, maxDetail)
+	return result
 }

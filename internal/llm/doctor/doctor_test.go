@@ -15,12 +15,12 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// answer is a scripted reply, or the failure of one.
+// answer is a scripted reply or failure.
 type answer struct {
 	agent.ModelReply
 
-	endless bool // its text again and again, until the client leaves
-	err     error
+	isEndless bool // repeat the text until the context ends
+	err       error
 }
 
 func textAnswer(s string) answer { return reply(agent.FinishStop, agent.Text(s)) }
@@ -37,30 +37,33 @@ func reply(finish agent.FinishReason, blocks ...agent.Block) answer {
 	return answer{ModelReply: agent.ModelReply{Blocks: blocks, FinishReason: finish, Usage: agent.Usage{InputTokens: 120, OutputTokens: 45}}}
 }
 
-func fails(code agent.Code) answer { return answer{err: agent.Errorf(code, "call model", "scripted")} }
-
-// asked is a request as a script reads it.
-type asked struct {
-	model, last string // the last message of the user
-	code        string // what the tool has answered
-	answered    bool
-	tools       bool
-	schema      bool
+func failure(code agent.Code) answer {
+	return answer{err: agent.Errorf(code, "call model", "scripted")}
 }
 
-// script is a model by its answers.
-type script func(asked) answer
+// question is a request that a script answers.
+type question struct {
+	model     string
+	text      string // the last message of the user
+	code      string // in the result of the tool
+	hasResult bool
+	hasTools  bool
+	hasSchema bool
+}
+
+// script is a scripted model.
+type script func(question) answer
 
 func (m script) Generate(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
-	q := asked{model: req.Model, tools: len(req.Tools) > 0, schema: len(req.OutputSchema) > 0}
+	q := question{model: req.Model, hasTools: len(req.Tools) > 0, hasSchema: len(req.OutputSchema) > 0}
 	for _, message := range req.Messages {
 		var result struct{ Code string }
 		switch message.Role {
 		case agent.RoleUser:
-			q.last = agent.Normalize(message.Blocks)
+			q.text = agent.Normalize(message.Blocks)
 		case agent.RoleTool:
 			_ = json.Unmarshal(message.Blocks[0].Output, &result)
-			q.answered, q.code = true, result.Code
+			q.hasResult, q.code = true, result.Code
 		case agent.RoleSystem, agent.RoleAssistant:
 		}
 	}
@@ -74,60 +77,60 @@ func (m script) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 				return agent.ModelReply{}, err
 			}
 		}
-		if !a.endless {
+		if !a.isEndless {
 			return a.ModelReply, nil
 		}
 	}
 }
 
-// honest is a model that does what it is asked.
-func honest(q asked) answer {
+// correctAnswer is the script of a model that passes all checks.
+func correctAnswer(q question) answer {
 	switch {
 	case strings.HasPrefix(q.model, "no-such-model"):
-		return fails(agent.CodeNotFound)
-	case q.answered && q.schema:
+		return failure(agent.CodeNotFound)
+	case q.hasResult && q.hasSchema:
 		return textAnswer(`{"code":"` + q.code + `"}`)
-	case q.answered:
+	case q.hasResult:
 		return textAnswer("The code is " + q.code + ".")
-	case q.tools && strings.Contains(q.last, "Oslo"):
+	case q.hasTools && strings.Contains(q.text, "Oslo"):
 		return calls("lookup_code", `{"city":"Lisbon"}`, `{"city":"Oslo"}`)
-	case q.tools:
+	case q.hasTools:
 		return calls("lookup_code", `{"city":"Lisbon"}`)
-	case q.schema:
+	case q.hasSchema:
 		return textAnswer(`{"city":"Lisbon","coastal":true,"rivers":1}`)
-	case strings.Contains(q.last, "story"):
+	case strings.Contains(q.text, "story"):
 		story := textAnswer("and then ")
-		story.endless = true
+		story.isEndless = true
 		return story
-	case strings.Contains(q.last, "Count"):
+	case strings.Contains(q.text, "Count"):
 		return textAnswer("1 2 3 4 5 6 7 8 9")
-	case strings.Contains(q.last, "colour"):
+	case strings.Contains(q.text, "colour"):
 		return textAnswer("Red.")
 	default:
 		return textAnswer("ready")
 	}
 }
 
-// claiming is a model with other capabilities than its provider's.
-type claiming struct {
+// withCapabilities is a model with these capabilities.
+type withCapabilities struct {
 	agent.Model
 
 	caps agent.Capabilities
 }
 
-func (c claiming) Capabilities() agent.Capabilities { return c.caps }
+func (m withCapabilities) Capabilities() agent.Capabilities { return m.caps }
 
 func config(m script) doctor.Config {
 	return doctor.Config{
-		Model:   claiming{m, agent.Capabilities{OutputSchema: true}},
+		Model:   withCapabilities{m, agent.Capabilities{OutputSchema: true}},
 		Profile: agent.PlanModel{Profile: "p", Model: "scripted-1"},
-		Layers:  stacked(doctor.LayerRequests, doctor.LayerMiddleware, doctor.LayerObservability, doctor.LayerTools),
+		Layers:  fixedLayers(doctor.LayerRequests, doctor.LayerMiddleware, doctor.LayerObservability, doctor.LayerTools),
 		Images:  true,
 		Timeout: 20 * time.Second,
 	}
 }
 
-func stacked(layers ...string) func(context.Context) ([]string, error) {
+func fixedLayers(layers ...string) func(context.Context) ([]string, error) {
 	return func(context.Context) ([]string, error) { return layers, nil }
 }
 
@@ -144,9 +147,9 @@ func run(t *testing.T, cfg doctor.Config) (map[string]doctor.Check, doctor.Summa
 	return checks, s
 }
 
-func TestHonestModelPasses(t *testing.T) {
+func TestGoodModelPasses(t *testing.T) {
 	t.Parallel()
-	checks, s := run(t, config(honest))
+	checks, s := run(t, config(correctAnswer))
 	for name, c := range checks {
 		require.True(t, c.OK, "%s: %s", name, c.Detail)
 		require.False(t, c.Skipped, "%s: %s", name, c.Detail)
@@ -156,11 +159,11 @@ func TestHonestModelPasses(t *testing.T) {
 	require.Zero(t, s.Failed+s.Skipped)
 }
 
-// What is not claimed is not tried, and is no failure.
-func TestUnclaimedIsNotTried(t *testing.T) {
+// Checks of capabilities that a model does not declare are skipped.
+func TestUndeclaredIsSkipped(t *testing.T) {
 	t.Parallel()
-	cfg := config(honest)
-	cfg.Model, cfg.Images, cfg.Layers = cfg.Model.(claiming).Model, false, nil
+	cfg := config(correctAnswer)
+	cfg.Model, cfg.Images, cfg.Layers = cfg.Model.(withCapabilities).Model, false, nil
 	checks, s := run(t, cfg)
 	require.Equal(t, []int{11, 0, 4}, []int{s.Passed, s.Failed, s.Skipped})
 	for _, name := range []string{"layers are in order", "structured output", "structured output beside tools", "sees images"} {
@@ -170,60 +173,60 @@ func TestUnclaimedIsNotTried(t *testing.T) {
 	}
 }
 
-// bent is the honest model with one bad habit.
-func bent(when func(asked) bool, then answer) script {
-	return func(q asked) answer {
-		if when(q) {
-			return then
+// except returns the correct script with another answer to some questions.
+func except(matches func(question) bool, a answer) script {
+	return func(q question) answer {
+		if matches(q) {
+			return a
 		}
-		return honest(q)
+		return correctAnswer(q)
 	}
 }
 
-// Every check catches the lie that it is for, and those after it are tried all the same.
-func TestLiarsAreCaught(t *testing.T) {
+// Every check fails for its kind of wrong answer, and the checks after it still run.
+func TestWrongAnswers(t *testing.T) {
 	t.Parallel()
-	toolAsked := func(q asked) bool { return q.tools && !q.answered && !strings.Contains(q.last, "Oslo") }
-	answering := func(q asked) bool { return q.answered }
-	twice := func(q asked) bool { return strings.Contains(q.last, "Oslo") }
-	asks := func(word string) func(asked) bool {
-		return func(q asked) bool { return strings.Contains(q.last, word) }
+	needsTool := func(q question) bool { return q.hasTools && !q.hasResult && !strings.Contains(q.text, "Oslo") }
+	hasResult := func(q question) bool { return q.hasResult }
+	needsTwoCalls := func(q question) bool { return strings.Contains(q.text, "Oslo") }
+	asks := func(word string) func(question) bool {
+		return func(q question) bool { return strings.Contains(q.text, word) }
 	}
-	uncounted, whole, stopped := textAnswer("ready"), textAnswer("1 2"), calls("lookup_code", `{"city":"Lisbon"}`)
-	uncounted.Usage = agent.Usage{}
-	stopped.FinishReason = agent.FinishLength
+	withoutUsage, inOnePiece, cutOff := textAnswer("ready"), textAnswer("1 2"), calls("lookup_code", `{"city":"Lisbon"}`)
+	withoutUsage.Usage = agent.Usage{}
+	cutOff.FinishReason = agent.FinishLength
 	const isBlock, atEnd, used = "a tool call is a block", "the call comes at the end of the stream", "the tool's result is used"
 	const refused, structured, beside = "an unknown model is refused", "structured output", "structured output beside tools"
 	for _, tt := range []struct {
 		check, says string
 		script      script
 	}{
-		{"answers in text", "the reply has no text", bent(asks("ready"), reply(agent.FinishStop))},
-		{"reports usage", "0 tokens in, 0 out", bent(asks("ready"), uncounted)},
-		{"streams", "the text came in 1 piece", bent(asks("Count"), whole)},
-		{isBlock, "the call came as text", bent(toolAsked, textAnswer(`<tool_call>{"name":"lookup_code"}</tool_call>`))},
-		{isBlock, "so that the answer is made up", bent(toolAsked, textAnswer("The code is K1234567."))},
-		{isBlock, "the arguments are not valid JSON", bent(toolAsked, calls("lookup_code", `{"city":`))},
-		{isBlock, "the arguments break the tool's schema: town: unknown field", bent(toolAsked, calls("lookup_code", `{"town":"Lisbon"}`))},
-		{isBlock, "the arguments break the tool's schema: {}", bent(toolAsked, calls("lookup_code", ``))},
-		{isBlock, `it called "search"`, bent(toolAsked, calls("search", `{"city":"Lisbon"}`))},
-		{atEnd, "the stream ended without the call", bent(toolAsked, textAnswer("No."))},
-		{atEnd, `the stream ended with "length"`, bent(toolAsked, stopped)},
-		{used, "and it answers", bent(answering, textAnswer("The code is K1234567."))},
-		{used, "it called the tool again", bent(answering, stopped)},
-		{"parallel calls have ids of their own", "so that the answer is made up", bent(twice, textAnswer("K1 and K2."))},
-		{refused, "it answered in the name of a model that does not exist", func(q asked) answer {
+		{"answers in text", "the reply has no text", except(asks("ready"), reply(agent.FinishStop))},
+		{"reports usage", "0 tokens in, 0 out", except(asks("ready"), withoutUsage)},
+		{"streams", "the text came in 1 piece", except(asks("Count"), inOnePiece)},
+		{isBlock, "the call came as text", except(needsTool, textAnswer(`<tool_call>{"name":"lookup_code"}</tool_call>`))},
+		{isBlock, "so that the answer is made up", except(needsTool, textAnswer("The code is K1234567."))},
+		{isBlock, "the arguments are not valid JSON", except(needsTool, calls("lookup_code", `{"city":`))},
+		{isBlock, "the arguments break the tool's schema: town: unknown field", except(needsTool, calls("lookup_code", `{"town":"Lisbon"}`))},
+		{isBlock, "the arguments break the tool's schema: {}", except(needsTool, calls("lookup_code", ``))},
+		{isBlock, `it called "search"`, except(needsTool, calls("search", `{"city":"Lisbon"}`))},
+		{atEnd, "the stream ended without the call", except(needsTool, textAnswer("No."))},
+		{atEnd, `the stream ended with "length"`, except(needsTool, cutOff)},
+		{used, "and it answers", except(hasResult, textAnswer("The code is K1234567."))},
+		{used, "it called the tool again", except(hasResult, cutOff)},
+		{"parallel calls have ids of their own", "so that the answer is made up", except(needsTwoCalls, textAnswer("K1 and K2."))},
+		{refused, "it answered in the name of a model that does not exist", func(q question) answer {
 			q.model = "scripted-1"
-			return honest(q)
+			return correctAnswer(q)
 		}},
-		{refused, "want not_found or invalid, got unavailable", bent(func(q asked) bool { return q.model != "scripted-1" }, fails(agent.CodeUnavailable))},
-		{"cancelling ends the request", "no word came that could be cancelled", bent(asks("story"), fails(agent.CodeUnavailable))},
-		{structured, "the answer breaks the schema", bent(asks("one sentence"), textAnswer("Lisbon is a city."))},
-		{structured, "the answer lacks a field", bent(asks("one sentence"), textAnswer(`{"city":"Lisbon"}`))},
-		{beside, "the schema suppressed the tool call", bent(func(q asked) bool { return q.schema && toolAsked(q) }, textAnswer(`{"code":"K1234567"}`))},
-		{beside, "the answer breaks the schema", bent(answering, textAnswer("The code is K1234567."))},
-		{beside, "and it answers", bent(answering, textAnswer(`{"code":"K1234567"}`))},
-		{"sees images", `shown a red square it says "Blue."`, bent(asks("colour"), textAnswer("Blue."))},
+		{refused, "want not_found or invalid, got unavailable", except(func(q question) bool { return q.model != "scripted-1" }, failure(agent.CodeUnavailable))},
+		{"cancelling ends the request", "no word came that could be cancelled", except(asks("story"), failure(agent.CodeUnavailable))},
+		{structured, "the answer breaks the schema", except(asks("one sentence"), textAnswer("Lisbon is a city."))},
+		{structured, "the answer lacks a field", except(asks("one sentence"), textAnswer(`{"city":"Lisbon"}`))},
+		{beside, "the schema suppressed the tool call", except(func(q question) bool { return q.hasSchema && needsTool(q) }, textAnswer(`{"code":"K1234567"}`))},
+		{beside, "the answer breaks the schema", except(hasResult, textAnswer("The code is K1234567."))},
+		{beside, "and it answers", except(hasResult, textAnswer(`{"code":"K1234567"}`))},
+		{"sees images", `shown a red square it says "Blue."`, except(asks("colour"), textAnswer("Blue."))},
 	} {
 		t.Run(tt.check+", "+tt.says, func(t *testing.T) {
 			t.Parallel()
@@ -232,16 +235,16 @@ func TestLiarsAreCaught(t *testing.T) {
 			require.Contains(t, checks[tt.check].Detail, tt.says)
 			require.Positive(t, s.Failed)
 			require.Len(t, checks, 15)
-			require.GreaterOrEqual(t, s.Passed, 7, "the others are tried")
+			require.GreaterOrEqual(t, s.Passed, 7, "the other checks run")
 		})
 	}
 }
 
-func TestOneCallAtATimeIsNoFailure(t *testing.T) {
+func TestOneCallAtATimeIsSkipped(t *testing.T) {
 	t.Parallel()
-	checks, s := run(t, config(func(q asked) answer {
-		q.last = strings.ReplaceAll(q.last, "Oslo", "")
-		return honest(q)
+	checks, s := run(t, config(func(q question) answer {
+		q.text = strings.ReplaceAll(q.text, "Oslo", "")
+		return correctAnswer(q)
 	}))
 	require.Zero(t, s.Failed)
 	require.Equal(t, "not tried: it makes one call at a time", checks["parallel calls have ids of their own"].Detail)
@@ -249,8 +252,8 @@ func TestOneCallAtATimeIsNoFailure(t *testing.T) {
 
 func TestLayersOutOfOrder(t *testing.T) {
 	t.Parallel()
-	cfg := config(honest)
-	cfg.Layers = stacked(doctor.LayerTools, doctor.LayerObservability, doctor.LayerMiddleware)
+	cfg := config(correctAnswer)
+	cfg.Layers = fixedLayers(doctor.LayerTools, doctor.LayerObservability, doctor.LayerMiddleware)
 	checks, _ := run(t, cfg)
 	c := checks["layers are in order"]
 	require.False(t, c.OK)
@@ -258,20 +261,24 @@ func TestLayersOutOfOrder(t *testing.T) {
 	require.Contains(t, c.Detail, "from the inside out they are tool_invocation, observability, middleware")
 }
 
-// liar is a model that lies below its provider's protocol.
-type liar struct {
+// changedReply is a model that changes the outcome of each call.
+type changedReply struct {
 	agent.Model
 
-	bend func(ctx context.Context, req agent.ModelRequest, reply agent.ModelReply, err error) (agent.ModelReply, error)
+	change changeReply
 }
 
-func (l liar) Generate(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
-	reply, err := l.Model.Generate(ctx, req, emit)
-	return l.bend(ctx, req, reply, err)
+type changeReply func(ctx context.Context, req agent.ModelRequest, reply agent.ModelReply, err error, emit func(agent.Delta) error) (agent.ModelReply, error)
+
+func (m changedReply) Generate(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+	reply, err := m.Model.Generate(ctx, req, emit)
+	return m.change(ctx, req, reply, err, emit)
 }
 
-func TestLiarsBelowTheProtocol(t *testing.T) {
+func TestWrongBehaviour(t *testing.T) {
 	t.Parallel()
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
 	ran := agent.Block{Type: agent.BlockServerToolCall, ID: "s", Name: "lookup_code", Args: json.RawMessage(`{}`)}
 	asking := func(req agent.ModelRequest, word string) bool {
 		return strings.Contains(agent.Normalize(req.Messages[0].Blocks), word)
@@ -279,11 +286,11 @@ func TestLiarsBelowTheProtocol(t *testing.T) {
 	for _, tt := range []struct {
 		check, rule, says string
 		caps              agent.Capabilities
-		bend              func(ctx context.Context, req agent.ModelRequest, reply agent.ModelReply, err error) (agent.ModelReply, error)
+		change            changeReply
 	}{
 		{
 			check: "streams", rule: "streaming", says: "what was streamed is not the reply",
-			bend: func(_ context.Context, req agent.ModelRequest, reply agent.ModelReply, err error) (agent.ModelReply, error) {
+			change: func(_ context.Context, req agent.ModelRequest, reply agent.ModelReply, err error, _ func(agent.Delta) error) (agent.ModelReply, error) {
 				if asking(req, "Count") {
 					reply.Blocks[0].Text += " and more"
 				}
@@ -292,7 +299,7 @@ func TestLiarsBelowTheProtocol(t *testing.T) {
 		},
 		{
 			check: "who invokes tools is as declared", rule: "native-execution", says: `it ran "lookup_code" by itself`,
-			bend: func(_ context.Context, req agent.ModelRequest, reply agent.ModelReply, err error) (agent.ModelReply, error) {
+			change: func(_ context.Context, req agent.ModelRequest, reply agent.ModelReply, err error, _ func(agent.Delta) error) (agent.ModelReply, error) {
 				if len(req.Tools) > 0 {
 					reply.Blocks = append([]agent.Block{ran}, reply.Blocks...)
 				}
@@ -305,7 +312,7 @@ func TestLiarsBelowTheProtocol(t *testing.T) {
 		},
 		{
 			check: "parallel calls have ids of their own", rule: "distinct-call-ids", says: `2 calls share the id "a"`,
-			bend: func(_ context.Context, _ agent.ModelRequest, reply agent.ModelReply, err error) (agent.ModelReply, error) {
+			change: func(_ context.Context, _ agent.ModelRequest, reply agent.ModelReply, err error, _ func(agent.Delta) error) (agent.ModelReply, error) {
 				for i := range reply.Blocks {
 					reply.Blocks[i].ID = "a"
 				}
@@ -314,7 +321,7 @@ func TestLiarsBelowTheProtocol(t *testing.T) {
 		},
 		{
 			check: "cancelling ends the request", rule: "cancellation", says: "the reply went on to its end",
-			bend: func(ctx context.Context, _ agent.ModelRequest, reply agent.ModelReply, err error) (agent.ModelReply, error) {
+			change: func(ctx context.Context, _ agent.ModelRequest, reply agent.ModelReply, err error, _ func(agent.Delta) error) (agent.ModelReply, error) {
 				if ctx.Err() != nil {
 					err = nil
 				}
@@ -323,7 +330,7 @@ func TestLiarsBelowTheProtocol(t *testing.T) {
 		},
 		{
 			check: "cancelling ends the request", rule: "cancellation", says: "want cancelled, got internal",
-			bend: func(ctx context.Context, _ agent.ModelRequest, reply agent.ModelReply, err error) (agent.ModelReply, error) {
+			change: func(ctx context.Context, _ agent.ModelRequest, reply agent.ModelReply, err error, _ func(agent.Delta) error) (agent.ModelReply, error) {
 				if ctx.Err() != nil {
 					return reply, errors.New("broken pipe")
 				}
@@ -331,21 +338,40 @@ func TestLiarsBelowTheProtocol(t *testing.T) {
 			},
 		},
 		{
+			check: "cancelling ends the request", rule: "cancellation", says: "the call goes on 1s after it was cancelled",
+			change: func(ctx context.Context, _ agent.ModelRequest, reply agent.ModelReply, err error, _ func(agent.Delta) error) (agent.ModelReply, error) {
+				if ctx.Err() != nil {
+					<-release
+				}
+				return reply, err
+			},
+		},
+		{
+			check: "the call comes at the end of the stream", rule: "call-at-end", says: "fragments of the call were streamed as text",
+			change: func(_ context.Context, _ agent.ModelRequest, reply agent.ModelReply, err error, emit func(agent.Delta) error) (agent.ModelReply, error) {
+				if len(agent.ToolCalls(reply.Blocks)) > 0 {
+					err = errors.Join(err, emit(agent.Delta{Text: `{"city":`}))
+				}
+				return reply, err
+			},
+		},
+		{
 			check: "connects", rule: "reachable", says: "panic: lost the thread",
-			bend: func(context.Context, agent.ModelRequest, agent.ModelReply, error) (agent.ModelReply, error) {
+			change: func(context.Context, agent.ModelRequest, agent.ModelReply, error, func(agent.Delta) error) (agent.ModelReply, error) {
 				panic("lost the thread")
 			},
 		},
 	} {
 		t.Run(tt.check+", "+tt.says, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(honest)
-			inner := cfg.Model.(claiming).Model
-			if tt.bend != nil {
-				inner = liar{inner, tt.bend}
+			cfg := config(correctAnswer)
+			inner := cfg.Model.(withCapabilities).Model
+			if tt.change != nil {
+				inner = changedReply{inner, tt.change}
 			}
-			cfg.Model = claiming{inner, tt.caps}
-			checks, _ := run(t, cfg)
+			cfg.Model = withCapabilities{inner, tt.caps}
+			checks, s := run(t, cfg)
+			require.Equal(t, 1, s.Failed)
 			require.False(t, checks[tt.check].OK)
 			require.Contains(t, checks[tt.check].Detail, tt.says)
 			require.Equal(t, tt.rule, checks[tt.check].Rule)
@@ -353,65 +379,28 @@ func TestLiarsBelowTheProtocol(t *testing.T) {
 	}
 }
 
-// leaking streams the fragments of a call as text, as some clients do.
-type leaking struct{ agent.Model }
-
-func (l leaking) Generate(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
-	reply, err := l.Model.Generate(ctx, req, emit)
-	if len(agent.ToolCalls(reply.Blocks)) > 0 {
-		err = errors.Join(err, emit(agent.Delta{Text: `{"city":`}))
-	}
-	return reply, err
-}
-
-func TestFragmentsAsText(t *testing.T) {
-	t.Parallel()
-	cfg := config(honest)
-	cfg.Model = leaking{cfg.Model}
-	checks, _ := run(t, cfg)
-	require.False(t, checks["the call comes at the end of the stream"].OK)
-	require.Contains(t, checks["the call comes at the end of the stream"].Detail, `fragments of the call were streamed as text`)
-}
-
-// A model that ignores its context does not hold the doctor up.
-func TestDeafModelIsLeft(t *testing.T) {
+// A model that ignores its context does not delay the examination.
+func TestModelIgnoresItsContext(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })
-	cfg := config(honest)
+	cfg := config(correctAnswer)
 	cfg.Timeout = 100 * time.Millisecond
-	cfg.Model = liar{cfg.Model, func(context.Context, agent.ModelRequest, agent.ModelReply, error) (agent.ModelReply, error) {
+	cfg.Model = changedReply{cfg.Model, func(context.Context, agent.ModelRequest, agent.ModelReply, error, func(agent.Delta) error) (agent.ModelReply, error) {
 		<-release
 		return agent.ModelReply{}, nil
 	}}
 	checks, s := run(t, cfg)
 	require.Contains(t, checks["connects"].Detail, "did not end within 1s of its context")
-	require.Equal(t, []int{1, 1, 13}, []int{s.Passed, s.Failed, s.Skipped}, "the rest is not tried without a connection")
+	require.Equal(t, []int{1, 1, 13}, []int{s.Passed, s.Failed, s.Skipped}, "the other checks are skipped without a connection")
 	require.Equal(t, "not tried: there is no connection", checks["streams"].Detail)
-}
-
-// One that goes on after it was cancelled is caught, and left as well.
-func TestDeafToCancel(t *testing.T) {
-	t.Parallel()
-	release := make(chan struct{})
-	t.Cleanup(func() { close(release) })
-	cfg := config(honest)
-	cfg.Model = liar{cfg.Model, func(ctx context.Context, _ agent.ModelRequest, reply agent.ModelReply, err error) (agent.ModelReply, error) {
-		if ctx.Err() != nil {
-			<-release
-		}
-		return reply, err
-	}}
-	checks, s := run(t, cfg)
-	require.Equal(t, 1, s.Failed)
-	require.Contains(t, checks["cancelling ends the request"].Detail, "the call goes on 1s after it was cancelled")
 }
 
 func TestExaminationIsCancelled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 0
-	s, err := doctor.Run(ctx, config(honest), func(doctor.Check) {
+	s, err := doctor.Run(ctx, config(correctAnswer), func(doctor.Check) {
 		if n++; n == 3 {
 			cancel()
 		}

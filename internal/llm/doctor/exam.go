@@ -11,40 +11,41 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// patience is how long a cancelled request may take to end.
-const patience = time.Second
+// maxAbortTime is how long a cancelled request may take to end.
+const maxAbortTime = time.Second
 
-// exam is an examination at work.
+// exam is one examination.
 type exam struct {
 	cfg         Config
 	caps        agent.Capabilities
-	code        string // a word that only the tool knows
+	code        string // random, known only to the tool
 	usage       agent.Usage
 	unreachable bool
-	first       answer  // to the first question
-	called      *answer // to the question that needs the tool, once it was asked
-	calledErr   error
+	firstAnswer answer
+	toolAnswer  *answer // to toolQuestion; nil: not asked yet
+	toolErr     error
 }
 
 func newExam(cfg Config) *exam {
-	e := &exam{cfg: cfg, code: word()}
+	e := &exam{cfg: cfg, code: randomWord()}
 	if capable, ok := cfg.Model.(agent.Capable); ok {
 		e.caps = capable.Capabilities()
 	}
 	return e
 }
 
-// word is one that cannot be guessed, and that a model can copy.
-func word() string { return "K" + strings.ToUpper(rand.Text()[:7]) }
+// randomWord returns a word that a model can copy but not guess.
+func randomWord() string { return "K" + strings.ToUpper(rand.Text()[:7]) }
 
-// answer is a reply with what was streamed of it.
+// answer is a reply and the text that was streamed.
 type answer struct {
-	reply  agent.ModelReply
-	text   string // the fragments of text, joined
-	pieces int    // how many there were
+	reply     agent.ModelReply
+	streamed  string // all fragments of text joined
+	fragments int
 }
 
-func (a *answer) said() string { return agent.Normalize(a.reply.Blocks) }
+// text returns the text of the reply.
+func (a *answer) text() string { return agent.Normalize(a.reply.Blocks) }
 
 func (e *exam) request(question string, tools ...agent.ToolSpec) agent.ModelRequest {
 	req := agent.ModelRequest{
@@ -57,13 +58,13 @@ func (e *exam) request(question string, tools ...agent.ToolSpec) agent.ModelRequ
 	return req
 }
 
-// outcome is how a call ended.
+// outcome is the result of a call.
 type outcome struct {
 	answer answer
 	err    error
 }
 
-// ask asks, and gives a model that outlives its context a second to end: one that does not is left to itself.
+// ask sends a request and returns the answer. It fails if the model does not return within maxAbortTime after the end of the context.
 func (e *exam) ask(ctx context.Context, req agent.ModelRequest) (answer, error) {
 	out, ended := e.start(ctx, req, func() {})
 	select {
@@ -71,11 +72,11 @@ func (e *exam) ask(ctx context.Context, req agent.ModelRequest) (answer, error) 
 		e.usage = e.usage.Add(o.answer.reply.Usage)
 		return o.answer, o.err
 	case <-afterEnd(ctx, ended):
-		return answer{}, fmt.Errorf("did not end within %s of its context", patience)
+		return answer{}, fmt.Errorf("did not end within %s of its context", maxAbortTime)
 	}
 }
 
-// start calls the model in a goroutine of its own. onText runs there with every fragment.
+// start calls the model in a new goroutine, which also calls onText for every fragment of text. ended is true once the call has returned.
 func (e *exam) start(ctx context.Context, req agent.ModelRequest, onText func()) (out chan outcome, ended *atomic.Bool) {
 	out, ended = make(chan outcome, 1), new(atomic.Bool)
 	go func() {
@@ -91,21 +92,21 @@ func (e *exam) start(ctx context.Context, req agent.ModelRequest, onText func())
 		o.answer.reply, o.err = e.cfg.Model.Generate(ctx, req, func(d agent.Delta) error {
 			if d.Text != "" {
 				text.WriteString(d.Text)
-				o.answer.pieces++
+				o.answer.fragments++
 				onText()
 			}
 			return nil
 		})
-		o.answer.text = text.String()
+		o.answer.streamed = text.String()
 	}()
 	return out, ended
 }
 
-// afterEnd is closed when a context has ended and the call, given a second, has not.
+// afterEnd returns a channel that is closed if the call has not ended within maxAbortTime after the end of a context.
 func afterEnd(ctx context.Context, ended *atomic.Bool) <-chan struct{} {
 	late := make(chan struct{})
 	context.AfterFunc(ctx, func() {
-		time.AfterFunc(patience, func() {
+		time.AfterFunc(maxAbortTime, func() {
 			if !ended.Load() {
 				close(late)
 			}

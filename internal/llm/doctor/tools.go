@@ -27,22 +27,17 @@ type toolArgs struct {
 	City string `json:"city"`
 }
 
-// call asks the question that needs the tool, once.
-func (e *exam) call(ctx context.Context) (*answer, error) {
-	if e.called == nil && e.calledErr == nil {
+// askWithTool returns the answer to toolQuestion. It asks once.
+func (e *exam) askWithTool(ctx context.Context) (*answer, error) {
+	if e.toolAnswer == nil {
 		a, err := e.ask(ctx, e.request(toolQuestion, tool()))
-		e.called, e.calledErr = &a, err
+		e.toolAnswer, e.toolErr = &a, err
 	}
-	return e.called, e.calledErr
+	return e.toolAnswer, e.toolErr
 }
 
-var errInvokes = skipped("the model invokes its tools itself")
-
-func (e *exam) callIsBlock(ctx context.Context) (string, error) {
-	if e.caps.InvokesTools {
-		return "", errInvokes
-	}
-	a, err := e.call(ctx)
+func (e *exam) checkCallIsBlock(ctx context.Context) (string, error) {
+	a, err := e.askWithTool(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -53,14 +48,14 @@ func (e *exam) callIsBlock(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%s(%s)", calls[0].Name, calls[0].Args), nil
 }
 
-// readCalls returns the calls of a reply that ought to have some, checked.
+// readCalls returns the tool calls of a reply, which must have one or more valid ones.
 func readCalls(a *answer) ([]agent.ToolCall, error) {
 	for i := range a.reply.Blocks {
 		if b := &a.reply.Blocks[i]; b.Type == agent.BlockInvalidToolCall {
 			return nil, fmt.Errorf("the call of %q cannot be read: %s", b.Name, b.Error)
 		}
 	}
-	calls, text := agent.ToolCalls(a.reply.Blocks), a.said()
+	calls, text := agent.ToolCalls(a.reply.Blocks), a.text()
 	switch {
 	case len(calls) == 0 && strings.Contains(text, toolName):
 		return nil, fmt.Errorf("the call came as text: %s", quote(text))
@@ -84,7 +79,7 @@ func readCalls(a *answer) ([]agent.ToolCall, error) {
 	return calls, nil
 }
 
-// looksLikeCall recognises the notations in which models write calls when their server does not parse them.
+// looksLikeCall reports whether a text contains a call in one of the notations of models, which servers should parse.
 func looksLikeCall(text string) bool {
 	for _, mark := range []string{"<tool_call", "<function=", "[TOOL_CALLS]", `"name":"` + toolName, `"name": "` + toolName, `"city":`, toolName + `({`} {
 		if strings.Contains(text, mark) {
@@ -94,11 +89,8 @@ func looksLikeCall(text string) bool {
 	return false
 }
 
-func (e *exam) callAtEnd(ctx context.Context) (string, error) {
-	if e.caps.InvokesTools {
-		return "", errInvokes
-	}
-	a, err := e.call(ctx)
+func (e *exam) checkCallAtEnd(ctx context.Context) (string, error) {
+	a, err := e.askWithTool(ctx)
 	switch {
 	case err != nil:
 		return "", err
@@ -106,15 +98,15 @@ func (e *exam) callAtEnd(ctx context.Context) (string, error) {
 		return "", errors.New("the stream ended without the call")
 	case a.reply.FinishReason != agent.FinishToolCalls:
 		return "", fmt.Errorf("the stream ended with %q, want %q", a.reply.FinishReason, agent.FinishToolCalls)
-	case a.text != a.said():
-		return "", fmt.Errorf("fragments of the call were streamed as text: %s", quote(a.text))
+	case a.streamed != a.text():
+		return "", fmt.Errorf("fragments of the call were streamed as text: %s", quote(a.streamed))
 	}
 	return string(a.reply.FinishReason), nil
 }
 
-// invokes compares what the model does with what it declares.
-func (e *exam) invokes(ctx context.Context) (string, error) {
-	a, err := e.call(ctx)
+// checkInvocation checks that the model runs tools itself only if it declares so.
+func (e *exam) checkInvocation(ctx context.Context) (string, error) {
+	a, err := e.askWithTool(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -127,43 +119,41 @@ func (e *exam) invokes(ctx context.Context) (string, error) {
 	}
 	for i := range a.reply.Blocks {
 		b := &a.reply.Blocks[i]
-		if b.Type == agent.BlockToolResult || (b.Type == agent.BlockServerToolCall && b.Name == toolName) || b.Type == agent.BlockServerToolResult {
+		isResult := b.Type == agent.BlockToolResult || b.Type == agent.BlockServerToolResult
+		if isResult || (b.Type == agent.BlockServerToolCall && b.Name == toolName) {
 			return "", fmt.Errorf("it ran %q by itself, where the runtime sees neither approvals nor limits, and does not declare so", b.Name)
 		}
 	}
 	return "it leaves them to the runtime, as it declares", nil
 }
 
-// usesResult answers the call with a word that cannot be guessed: the answer has it, or was made up.
-func (e *exam) usesResult(ctx context.Context) (string, error) {
-	if e.caps.InvokesTools {
-		return "", errInvokes
-	}
-	a, err := e.call(ctx)
+// checkResultIsUsed sends the code as the result of the call. A final answer without the code is made up.
+func (e *exam) checkResultIsUsed(ctx context.Context) (string, error) {
+	a, err := e.askWithTool(ctx)
 	if err != nil {
 		return "", err
 	}
 	if len(agent.ToolCalls(a.reply.Blocks)) == 0 {
-		return "", skipped("there was no call to answer")
+		return "", skipReason("there was no call to answer")
 	}
-	if strings.Contains(a.said(), e.code) {
+	if strings.Contains(a.text(), e.code) {
 		return "", errors.New("it knew the code before it was told")
 	}
-	final, err := e.ask(ctx, e.answered(e.request(toolQuestion, tool()), a))
+	final, err := e.ask(ctx, e.withResults(e.request(toolQuestion, tool()), a))
 	if err != nil {
 		return "", err
 	}
-	if strings.Contains(final.said(), e.code) {
-		return quote(final.said()), nil
+	if strings.Contains(final.text(), e.code) {
+		return quote(final.text()), nil
 	}
 	if len(agent.ToolCalls(final.reply.Blocks)) > 0 {
 		return "", errors.New("it called the tool again instead of using the result")
 	}
-	return "", fmt.Errorf("the tool's result was %s, and it answers %s", e.code, quote(final.said()))
+	return "", fmt.Errorf("the tool's result was %s, and it answers %s", e.code, quote(final.text()))
 }
 
-// answered continues a request with a reply and the results of its calls.
-func (e *exam) answered(req agent.ModelRequest, a *answer) agent.ModelRequest {
+// withResults returns a request with a reply and the results of its calls added.
+func (e *exam) withResults(req agent.ModelRequest, a *answer) agent.ModelRequest {
 	var results []agent.Block
 	for _, c := range agent.ToolCalls(a.reply.Blocks) {
 		results = append(results, agent.Block{
@@ -174,10 +164,7 @@ func (e *exam) answered(req agent.ModelRequest, a *answer) agent.ModelRequest {
 	return req
 }
 
-func (e *exam) parallel(ctx context.Context) (string, error) {
-	if e.caps.InvokesTools {
-		return "", errInvokes
-	}
+func (e *exam) checkParallelCalls(ctx context.Context) (string, error) {
 	a, err := e.ask(ctx, e.request("What are the codes of Lisbon and of Oslo? Only the tool "+toolName+
 		" knows them. Call it for both cities at once, in one reply, before you answer.", tool()))
 	if err != nil {
@@ -188,14 +175,14 @@ func (e *exam) parallel(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if len(calls) == 1 {
-		return "", skipped("it makes one call at a time")
+		return "", skipReason("it makes one call at a time")
 	}
-	seen := map[agent.CallID]bool{}
+	isUsed := map[agent.CallID]bool{}
 	for _, c := range calls {
-		if c.ID == "" || seen[c.ID] {
+		if c.ID == "" || isUsed[c.ID] {
 			return "", fmt.Errorf("%d calls share the id %q: their results cannot be told apart", len(calls), c.ID)
 		}
-		seen[c.ID] = true
+		isUsed[c.ID] = true
 	}
 	return fmt.Sprintf("%d calls", len(calls)), nil
 }
