@@ -18,19 +18,13 @@ import (
 	"github.com/turnstone-run/turnstone/internal/secret"
 )
 
-func TestReplacedSecretOpensAnotherClient(t *testing.T) {
+func TestReplacedSecretIsUsed(t *testing.T) {
 	server := newUpstream(t)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "key")
 	secrets, err := secret.New(secret.Config{Folders: []string{"acme=" + dir}})
 	require.NoError(t, err)
-	var opens atomic.Int64
-	p := llm.Ollama(llm.Config{})
-	open := p.Open
-	p.Open = func(cfg llm.Config) (agent.Model, error) {
-		opens.Add(1)
-		return open(cfg)
-	}
+	p, opens := countOpens(llm.Ollama(llm.Config{}))
 	m, err := llm.Open(llm.Settings{Providers: []llm.Provider{p}, Secrets: secrets, Outbound: outbound(t)})
 	require.NoError(t, err)
 	opens.Store(0)
@@ -40,23 +34,18 @@ func TestReplacedSecretOpensAnotherClient(t *testing.T) {
 		for range 3 {
 			require.NoError(t, generate(t.Context(), m, pm))
 		}
-		require.Equal(t, []string{"Bearer " + key, "Bearer " + key, "Bearer " + key}, server.keys())
+		require.Equal(t, []string{"Bearer " + key, "Bearer " + key, "Bearer " + key}, server.takeKeys())
 		require.EqualValues(t, i+1, opens.Load())
 	}
 	require.NoError(t, os.Remove(path))
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(generate(t.Context(), m, pm)))
-	require.Empty(t, server.keys(), "a key that was taken away is not sent again")
+	require.Empty(t, server.takeKeys(), "a deleted key is not sent again")
 }
 
-// Profiles of one address that differ in their key are open side by side.
-func TestProfilesDoNotDisplaceEachOther(t *testing.T) {
-	var opens atomic.Int64
-	p := llm.OpenAI(llm.Config{APIKey: configuredKey, BaseURL: local})
-	p.Open = func(llm.Config) (agent.Model, error) {
-		opens.Add(1)
-		return nothing{}, nil
-	}
-	m, err := llm.Open(llm.Settings{Providers: []llm.Provider{p}, Secrets: environment(t, "A=a", "B=b"), Outbound: outbound(t)})
+// Profiles that differ in the key have separate clients, also at the same address.
+func TestProfilesHaveSeparateClients(t *testing.T) {
+	p, opens := countOpens(llm.OpenAI(llm.Config{APIKey: configuredKey, BaseURL: local}))
+	m, err := llm.Open(llm.Settings{Providers: []llm.Provider{p}, Secrets: environmentSecrets(t, "A=a", "B=b"), Outbound: outbound(t)})
 	require.NoError(t, err)
 	header := bearer("env:A")
 	header.Type, header.Header = agent.AuthAPIKey, "Api-Key"
@@ -66,7 +55,7 @@ func TestProfilesDoNotDisplaceEachOther(t *testing.T) {
 			{Provider: "openai", BaseURL: local},
 			{Provider: "openai", Auth: bearer("env:A")},
 			{Provider: "openai", Auth: bearer("env:B")},
-			{Provider: "openai", BaseURL: local, Auth: bearer("env:A")}, // another way out than with the configured address
+			{Provider: "openai", BaseURL: local, Auth: bearer("env:A")}, // sent by Outbound, unlike with the configured address
 			{Provider: "openai", Auth: header},
 		} {
 			_, err := m.Model(t.Context(), pm)
@@ -76,16 +65,16 @@ func TestProfilesDoNotDisplaceEachOther(t *testing.T) {
 	require.EqualValues(t, 6, opens.Load())
 }
 
-// turning answers with another secret every few calls.
-type turning struct{ calls atomic.Int64 }
+// rotatingSecrets returns another secret every five calls.
+type rotatingSecrets struct{ calls atomic.Int64 }
 
-func (s *turning) Reveal(_ context.Context, _, ref string) (string, error) {
+func (s *rotatingSecrets) Reveal(_ context.Context, _, ref string) (string, error) {
 	return fmt.Sprintf("%s-%d", ref, s.calls.Add(1)/5), nil
 }
 
 func TestConcurrentProfilesKeepTheirKeys(t *testing.T) {
 	servers := []*upstream{newUpstream(t), newUpstream(t), newUpstream(t)}
-	m, err := llm.Open(llm.Settings{Secrets: &turning{}, Outbound: outbound(t)})
+	m, err := llm.Open(llm.Settings{Secrets: &rotatingSecrets{}, Outbound: outbound(t)})
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	for i := range 60 {
@@ -99,7 +88,7 @@ func TestConcurrentProfilesKeepTheirKeys(t *testing.T) {
 	}
 	wg.Wait()
 	for s, server := range servers {
-		got := server.keys()
+		got := server.takeKeys()
 		require.Len(t, got, 20)
 		for _, key := range got {
 			require.True(t, strings.HasPrefix(key, fmt.Sprintf("Bearer key%d-", s)), key)
@@ -107,33 +96,39 @@ func TestConcurrentProfilesKeepTheirKeys(t *testing.T) {
 	}
 }
 
-// A bounded number of clients is kept; one that had to go is opened again.
+// The number of open clients is bounded. A closed client is opened again.
 func TestOpenClientsAreBounded(t *testing.T) {
-	var opens atomic.Int64
-	p := llm.Ollama(llm.Config{})
-	p.Open = func(llm.Config) (agent.Model, error) {
-		opens.Add(1)
-		return nothing{}, nil
-	}
+	p, opens := countOpens(llm.Ollama(llm.Config{}))
 	m, err := llm.Open(llm.Settings{Providers: []llm.Provider{p}, Outbound: outbound(t)})
 	require.NoError(t, err)
-	at := func(i int) {
+	open := func(i int) {
 		_, err := m.Model(t.Context(), agent.PlanModel{Provider: "ollama", BaseURL: fmt.Sprintf("http://h%d.test", i)})
 		require.NoError(t, err)
 	}
 	for i := range 256 {
-		at(i)
+		open(i)
 	}
 	require.EqualValues(t, 257, opens.Load())
-	at(1)
+	open(1)
 	require.EqualValues(t, 257, opens.Load(), "kept")
-	at(256)
-	at(0)
-	require.EqualValues(t, 259, opens.Load(), "the one that was used longest ago had gone")
+	open(256)
+	open(0)
+	require.EqualValues(t, 259, opens.Load(), "the least recently used client was closed")
 }
 
-type nothing struct{}
+// countOpens returns a provider that counts its opened clients.
+func countOpens(p llm.Provider) (llm.Provider, *atomic.Int64) {
+	var opens atomic.Int64
+	open := p.Open
+	p.Open = func(cfg llm.Config) (agent.Model, error) {
+		opens.Add(1)
+		return open(cfg)
+	}
+	return p, &opens
+}
 
-func (nothing) Generate(context.Context, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
-	return agent.ModelReply{}, errors.New("nothing")
+type failingModel struct{}
+
+func (failingModel) Generate(context.Context, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
+	return agent.ModelReply{}, errors.New("always fails")
 }

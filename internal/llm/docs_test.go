@@ -2,8 +2,6 @@ package llm_test
 
 import (
 	"fmt"
-	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -19,10 +17,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// The tables of docs/reference/models.md are what the clients do, tried out over their wire formats.
+// docs/reference/models.md has tables of what each client makes of a request and of a reply. The test measures them over the wire formats.
 func TestTablesOfTheDocs(t *testing.T) {
 	var names []string
-	var takes, says [][]llmtest.Row
+	var requests, replies [][]llmtest.Row
 	capabilities := "| provider | enforces output schemas | obeys prompt caching | embeddings |\n|---|---|---|---|\n"
 	for _, p := range []struct {
 		provider llm.Provider
@@ -39,13 +37,13 @@ func TestTablesOfTheDocs(t *testing.T) {
 		{llm.LangChainOllama(llm.Config{}), llmtest.Ollama{}},
 	} {
 		h := llmtest.Harness{Dialect: p.dialect, Open: func(cfg wire.Config) (agent.Model, error) {
-			if p.provider.OwnURL == openai.BaseURL { // its client looks at the host
-				cfg.HTTPClient, cfg.BaseURL = detour(cfg.BaseURL), p.provider.OwnURL
+			if p.provider.OwnURL == openai.BaseURL { // the client treats this address specially
+				cfg.HTTPClient, cfg.BaseURL = llmtest.Redirect(cfg.BaseURL), p.provider.OwnURL
 			}
 			return p.provider.Open(cfg)
 		}}
 		names = append(names, p.provider.Name)
-		takes, says = append(takes, llmtest.Takes(h)), append(says, llmtest.Says(h))
+		requests, replies = append(requests, llmtest.RequestRows(h)), append(replies, llmtest.ReplyRows(h))
 
 		p.provider.Config.APIKey = "k"
 		p.provider.Config.BaseURL = p.provider.OwnURL
@@ -56,38 +54,37 @@ func TestTablesOfTheDocs(t *testing.T) {
 		require.NoError(t, err)
 		c, err := m.Capabilities(agent.PlanModel{Provider: p.provider.Name})
 		require.NoError(t, err)
-		require.False(t, c.InvokesTools, "no provider of ours runs tools by itself")
-		capabilities += fmt.Sprintf("| %s | %s | %s | %s |\n", p.provider.Name, yes(c.OutputSchema), yes(c.PromptCache), yes(p.provider.Embed != nil))
+		require.False(t, c.InvokesTools, "no built-in provider runs tools itself")
+		capabilities += fmt.Sprintf("| %s | %s | %s | %s |\n", p.provider.Name, yesOrDash(c.OutputSchema), yesOrDash(c.PromptCache), yesOrDash(p.provider.Embed != nil))
 	}
 	page, err := os.ReadFile("../../docs/reference/models.md")
 	require.NoError(t, err)
 	for name, want := range map[string]string{
 		"capabilities": capabilities,
-		"requests":     llmtest.Markdown("in a request", names, takes),
-		"replies":      llmtest.Markdown("in a reply", names, says),
+		"requests":     markdownTable("in a request", names, requests),
+		"replies":      markdownTable("in a reply", names, replies),
 	} {
-		_, rest, _ := strings.Cut(string(page), "<!-- "+name+" -->\n")
-		got, _, _ := strings.Cut(rest, "<!-- end -->")
+		_, table, _ := strings.Cut(string(page), "<!-- "+name+" -->\n")
+		got, _, _ := strings.Cut(table, "<!-- end -->")
 		require.Equal(t, want, got, "docs/reference/models.md, table %s: want\n%s", name, want)
 	}
 }
 
-// detour sends requests to another server than the one they are for.
-func detour(to string) *http.Client { return &http.Client{Transport: detouring(to)} }
-
-type detouring string
-
-func (d detouring) RoundTrip(req *http.Request) (*http.Response, error) {
-	u, err := url.Parse(string(d))
-	if err != nil {
-		return nil, err
+// markdownTable renders columns as a table. All columns have the same rows.
+func markdownTable(head string, names []string, columns [][]llmtest.Row) string {
+	var b strings.Builder
+	b.WriteString("| " + head + " | " + strings.Join(names, " | ") + " |\n|---|" + strings.Repeat("---|", len(names)) + "\n")
+	for i := range columns[0] {
+		b.WriteString("| " + columns[0][i].Name + " |")
+		for _, column := range columns {
+			b.WriteString(" " + column[i].Outcome + " |")
+		}
+		b.WriteString("\n")
 	}
-	req = req.Clone(req.Context())
-	req.URL.Scheme, req.URL.Host, req.Host = u.Scheme, u.Host, ""
-	return http.DefaultTransport.RoundTrip(req)
+	return b.String()
 }
 
-func yes(b bool) string {
+func yesOrDash(b bool) string {
 	if b {
 		return "yes"
 	}

@@ -17,10 +17,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm"
 )
 
-// embeddings is a server that speaks both wire formats: the vector of a text is its length and its first byte. Answers may be bent.
-type embeddings struct {
-	url  string
-	bend func(vectors [][]float64) any // of Ollama's answer; nil: as they are
+// embeddingServer is a server with the wire formats of OpenAI and Ollama. The vector of a text is its length and its first byte.
+type embeddingServer struct {
+	url    string
+	change func(vectors [][]float64) any // changes the vectors of Ollama; may be nil
 
 	mu       sync.Mutex
 	batches  [][]string
@@ -28,9 +28,9 @@ type embeddings struct {
 	bodies   []map[string]any
 }
 
-func newEmbeddings(t *testing.T) *embeddings {
+func newEmbeddingServer(t *testing.T) *embeddingServer {
 	t.Helper()
-	e := &embeddings{}
+	e := &embeddingServer{}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var req struct {
 			Model string
@@ -57,7 +57,7 @@ func newEmbeddings(t *testing.T) *embeddings {
 		switch r.URL.Path {
 		case "/v1/embeddings":
 			data := make([]map[string]any, len(vectors))
-			for i := range vectors { // the API promises no order
+			for i := range vectors { // the order is not specified
 				data[len(vectors)-1-i] = map[string]any{"object": "embedding", "index": i, "embedding": vectors[i]}
 			}
 			_ = json.NewEncoder(w).Encode(map[string]any{
@@ -65,8 +65,8 @@ func newEmbeddings(t *testing.T) *embeddings {
 			})
 		case "/api/embed":
 			var out any = vectors
-			if e.bend != nil {
-				out = e.bend(vectors)
+			if e.change != nil {
+				out = e.change(vectors)
 			}
 			_ = json.NewEncoder(w).Encode(map[string]any{"model": req.Model, "embeddings": out, "total_duration": 1, "prompt_eval_count": 5})
 		default:
@@ -80,17 +80,20 @@ func newEmbeddings(t *testing.T) *embeddings {
 
 func TestEmbedders(t *testing.T) {
 	for provider, format := range map[string]string{"openai": "encoding_format", "ollama": "truncate", "offline": "encoding_format", "vllm": "encoding_format"} {
-		server := newEmbeddings(t)
+		server := newEmbeddingServer(t)
 		m, err := llm.Open(llm.Settings{
-			Providers: []llm.Provider{llm.Compatible("vllm", llm.Config{BaseURL: server.url + "/v1"})}, Secrets: environment(t, "KEY="+profileKey), Outbound: outbound(t),
+			Providers: []llm.Provider{llm.Compatible("vllm", llm.Config{BaseURL: server.url + "/v1"})}, Secrets: environmentSecrets(t, "KEY="+profileKey), Outbound: outbound(t),
 		})
 		require.NoError(t, err)
 		pm := agent.PlanModel{Provider: provider, Model: "embed-1", BaseURL: server.url + "/v1", Auth: bearer("env:KEY")}
 		e, err := m.Embedder(t.Context(), pm)
 		require.NoError(t, err)
+		model, err := m.Model(t.Context(), pm)
+		require.NoError(t, err)
+		require.NotNil(t, model, "the model of the same profile is a separate client")
 		again, err := m.Embedder(t.Context(), pm)
 		require.NoError(t, err)
-		require.Same(t, e, again, "it is kept")
+		require.Same(t, e, again, "the client stays open")
 
 		var texts []string
 		for i := range 300 {
@@ -100,9 +103,9 @@ func TestEmbedders(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, vectors, len(texts))
 		for i, v := range vectors {
-			require.Equal(t, []float32{float32(len(texts[i])), float32(texts[i][0]) / 4}, v, "in order")
+			require.Equal(t, []float32{float32(len(texts[i])), float32(texts[i][0]) / 4}, v, "in the order of the texts")
 		}
-		require.Len(t, server.batches, 3, "in batches")
+		require.Len(t, server.batches, 3, "batches by number")
 		for i, batch := range server.batches {
 			require.LessOrEqual(t, len(batch), 128)
 			require.Equal(t, "Bearer "+profileKey, server.requests[i].Get("Authorization"))
@@ -114,12 +117,12 @@ func TestEmbedders(t *testing.T) {
 		big := strings.Repeat("x", 200<<10)
 		_, err = e.Embed(t.Context(), []string{big, big, "small", strings.Repeat(big, 3), "small"})
 		require.NoError(t, err)
-		require.Len(t, server.batches, 4, "by size as well")
+		require.Len(t, server.batches, 4, "batches by size")
 
 		server.batches = nil
-		none, err := e.Embed(t.Context(), nil)
+		vectors, err = e.Embed(t.Context(), nil)
 		require.NoError(t, err)
-		require.Empty(t, none)
+		require.Empty(t, vectors)
 		require.Empty(t, server.batches)
 
 		_, err = e.Embed(t.Context(), []string{"a", ""})
@@ -132,26 +135,11 @@ func TestEmbedders(t *testing.T) {
 		require.NoError(t, err)
 		_, err = e.Embed(t.Context(), []string{"a"})
 		require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
-		require.EqualError(t, err, "call model: "+provider+": 404 Not Found", "the words of a document's server are not repeated")
+		require.EqualError(t, err, "call model: "+provider+": 404 Not Found", "the server of a document is not quoted")
 	}
 }
 
-// An embedding model and a model for messages of one profile are two clients.
-func TestEmbedderBesideModel(t *testing.T) {
-	m, err := llm.New(llm.Ollama(llm.Config{}))
-	require.NoError(t, err)
-	pm := agent.PlanModel{Provider: "ollama", Model: "x"}
-	for range 2 {
-		e, err := m.Embedder(t.Context(), pm)
-		require.NoError(t, err)
-		require.NotNil(t, e)
-		model, err := m.Model(t.Context(), pm)
-		require.NoError(t, err)
-		require.NotNil(t, model)
-	}
-}
-
-func TestEmbeddersAreRefused(t *testing.T) {
+func TestEmbedderErrorsOfProfiles(t *testing.T) {
 	m, err := llm.Open(llm.Settings{Providers: []llm.Provider{llm.Anthropic(llm.Config{APIKey: "k"}), llm.LangChainOpenAI(llm.Config{})}, Outbound: outbound(t)})
 	require.NoError(t, err)
 	for says, pm := range map[string]agent.PlanModel{
@@ -169,9 +157,9 @@ func TestEmbeddersAreRefused(t *testing.T) {
 	}
 }
 
-// What does not fit the texts is never taken for their vectors.
-func TestBentEmbeddings(t *testing.T) {
-	for says, bend := range map[string]func(v [][]float64) any{
+// Vectors that do not fit the texts are refused.
+func TestInvalidEmbeddings(t *testing.T) {
+	for says, change := range map[string]func(v [][]float64) any{
 		"1 vectors for 2 texts":        func(v [][]float64) any { return v[:1] },
 		"3 vectors for 2 texts":        func(v [][]float64) any { return append(v, v[0]) },
 		"a vector is empty":            func(v [][]float64) any { return [][]float64{v[0], {}} },
@@ -179,8 +167,8 @@ func TestBentEmbeddings(t *testing.T) {
 		"malformed embeddings":         func([][]float64) any { return "no vectors" },
 		"0 vectors for 2 texts":        func([][]float64) any { return nil },
 	} {
-		server := newEmbeddings(t)
-		server.bend = bend
+		server := newEmbeddingServer(t)
+		server.change = change
 		m, err := llm.New(llm.Ollama(llm.Config{BaseURL: server.url + "/v1"}))
 		require.NoError(t, err)
 		e, err := m.Embedder(t.Context(), agent.PlanModel{Provider: "ollama", Model: "x"})
@@ -192,18 +180,18 @@ func TestBentEmbeddings(t *testing.T) {
 	}
 }
 
-// Status, silence and the caller's own end are told apart as for messages, and nothing is asked twice.
+// Errors are the same as for messages, and requests are not repeated.
 func TestEmbedderErrors(t *testing.T) {
 	t.Parallel()
 	for _, provider := range []string{"openai", "ollama"} {
-		asked := make(chan struct{}, 16)
+		requests := make(chan struct{}, 16)
 		answer := func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "7")
 			http.Error(w, `{"error":{"message":"Slow down."}}`, http.StatusTooManyRequests)
 		}
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body) // else the server does not notice that its client left
-			asked <- struct{}{}
+			_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that its client left
+			requests <- struct{}{}
 			answer(w, r)
 		}))
 		t.Cleanup(srv.Close)
@@ -219,7 +207,7 @@ func TestEmbedderErrors(t *testing.T) {
 		require.ErrorAs(t, embed(0), &limited)
 		require.Equal(t, agent.CodeRateLimited, limited.Code)
 		require.Equal(t, 7*time.Second, limited.RetryAfter)
-		require.Len(t, asked, 1)
+		require.Len(t, requests, 1)
 
 		answer = func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, `{"error":"the input length exceeds the context length"}`, http.StatusBadRequest)

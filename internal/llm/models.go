@@ -1,11 +1,13 @@
-// Package llm finds the model behind a plan's profile: providers by name, each with its client, and the profiles of the catalog, which
-// bring address and key themselves. The clients live in the packages below and share package wire. All pass the suite of llmtest.
+// Package llm opens the models that plans name. A model profile uses a configured provider, or has an address and a key of its own. The clients
+// of the providers are in the packages below. They share package wire and pass the suite of llmtest.
 package llm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,14 +21,14 @@ import (
 )
 
 const (
-	// maxOpen bounds how many opened models are kept: one per provider, address, key and timeout in use.
-	maxOpen = 256
-	// idlePerHost keeps connections for the calls of one busy worker; net/http keeps two.
+	// maxClients bounds the open clients: one for each provider, address, key and timeout in use.
+	maxClients = 256
+	// idlePerHost is enough connections for one busy worker; net/http keeps two.
 	idlePerHost = 64
 )
 
-// Secrets finds the secret that a reference in a document of tenant means, such as env:NAME or file:/path. Its errors are [agent.Error]
-// values that name the reference and never the secret.
+// Secrets returns the secret of a reference in a tenant's document, such as env:NAME or file:/path. Its errors are [agent.Error] values that
+// name the reference and never the secret.
 type Secrets interface {
 	Reveal(ctx context.Context, tenant, ref string) (string, error)
 }
@@ -34,36 +36,36 @@ type Secrets interface {
 // Settings configures [Open].
 type Settings struct {
 	Providers []Provider // configured, with their keys
-	Kinds     []Provider // that profiles may name without an entry in the configuration; nil: [Builtin]
+	Kinds     []Provider // that profiles may name although they are not configured; nil: [Builtin]
 	Secrets   Secrets    // nil: a profile with an auth is refused
-	// Outbound sends the requests to addresses that the configuration does not name: those of documents, and those of providers that are
-	// not configured. It must keep to the egress rules. Nil: such a profile is refused.
+	// Outbound sends the requests to addresses from documents, and to providers that are not configured. It must obey the egress rules. If it
+	// is nil, such profiles are refused.
 	Outbound *http.Client
 }
 
 // Models opens models by provider. It satisfies turns.Models. It is safe for concurrent use.
 type Models struct {
 	providers map[string]Provider // configured
-	kinds     map[string]Provider // that profiles may name as well
+	kinds     map[string]Provider // that profiles may name although they are not configured
 	secrets   Secrets
-	shared    *http.Client // of configured addresses
-	outbound  *http.Client // of all others; nil: there are none
+	shared    *http.Client // for configured addresses
+	outbound  *http.Client // for all other addresses; nil: they are refused
 
-	mu   sync.Mutex
-	open *simplelru.LRU[clientID, client]
+	mu      sync.Mutex
+	clients *simplelru.LRU[clientID, client]
 }
 
-// New is [Open] with providers alone.
+// New returns [Open] with these providers and no other settings.
 func New(providers ...Provider) (*Models, error) { return Open(Settings{Providers: providers}) }
 
-// Open checks the configured providers by opening each once. Providers without an HTTP client share one. An error is
-// [agent.CodeInvalid] and names the provider.
+// Open returns the models of the configured providers. It opens each provider once to check it. Providers without an HTTP client share one. An
+// error is [agent.CodeInvalid] and names the provider.
 func Open(s Settings) (*Models, error) {
 	m := &Models{
 		providers: make(map[string]Provider, len(s.Providers)), kinds: map[string]Provider{}, secrets: s.Secrets, shared: &http.Client{}, outbound: s.Outbound,
 	}
 	var err error
-	if m.open, err = simplelru.NewLRU[clientID, client](maxOpen, nil); err != nil {
+	if m.clients, err = simplelru.NewLRU[clientID, client](maxClients, nil); err != nil {
 		return nil, agent.Errorf(agent.CodeInternal, "open models", "%w", err)
 	}
 	if base, ok := http.DefaultTransport.(*http.Transport); ok {
@@ -75,46 +77,50 @@ func Open(s Settings) (*Models, error) {
 		s.Kinds = Builtin()
 	}
 	for _, kind := range s.Kinds {
-		if _, taken := m.kinds[kind.Name]; taken || kind.Name == "" || kind.Open == nil {
-			return nil, agent.Invalid("provider", "%q is given twice, or without a name or constructor", kind.Name)
+		if err := addProvider(m.kinds, kind); err != nil {
+			return nil, err
 		}
-		m.kinds[kind.Name] = kind
 	}
 	for _, p := range s.Providers {
-		if _, twice := m.providers[p.Name]; twice || p.Name == "" || p.Open == nil {
-			return nil, agent.Invalid("provider", "%q is given twice, or without a name or constructor", p.Name)
+		p.Config.HTTPClient = cmp.Or(p.Config.HTTPClient, m.shared)
+		if err := addProvider(m.providers, p); err != nil {
+			return nil, err
 		}
-		if p.Config.HTTPClient == nil {
-			p.Config.HTTPClient = m.shared
-		}
-		m.providers[p.Name] = p
-		if _, err := m.client(&target{provider: p}); err != nil {
+		if _, err := m.openClient(&target{provider: p}); err != nil {
 			return nil, err
 		}
 	}
 	return m, nil
 }
 
+func addProvider(to map[string]Provider, p Provider) error {
+	if _, ok := to[p.Name]; ok || p.Name == "" || p.Open == nil {
+		return agent.Invalid("provider", "%q is given twice, or without a name or constructor", p.Name)
+	}
+	to[p.Name] = p
+	return nil
+}
+
 // Model returns the model of a plan's profile.
 //
-// A profile with neither base URL nor auth uses the configured provider, with its address and its key. Any other has a separate client. Its key
-// is the auth's, read for every call, so that a replaced secret counts from then on; the configured key stays with the configured address.
-// Authors of documents choose the base URL of a profile, so its requests go through [Settings].Outbound, and its errors repeat nothing of the
-// answer. Configured addresses may be anywhere.
+// A profile without a base URL and an auth uses the configured provider with the configured address and key. Any other profile gets a separate
+// client. Its key is the secret of the auth, which is read for every call, so a replaced secret takes effect at once. The configured key is sent
+// to the configured address only. Authors of documents choose the base URL of a profile. Requests to it go through [Settings].Outbound, and
+// errors do not quote its answers. A configured address may be any address.
 //
-// Errors: [agent.CodeInvalid] for an unknown provider, or a profile that lacks what its provider needs; [agent.CodeDenied] for an auth
-// that may not be sent to the profile's address, and for an address where no [Settings].Outbound is; the resolver's own for its secret.
+// Errors: [agent.CodeInvalid] for an unknown provider, or if the profile lacks what its provider needs; [agent.CodeDenied] if the auth may not be
+// sent to the profile's address, or if the address needs [Settings].Outbound and that is nil; the error of [Settings].Secrets.
 func (m *Models) Model(ctx context.Context, pm agent.PlanModel) (agent.Model, error) {
 	t, err := m.target(ctx, &pm)
 	if err != nil {
 		return nil, err
 	}
-	c, err := m.client(t)
+	c, err := m.openClient(t)
 	return c.model, err
 }
 
-// Embedder returns the embedder of a plan's profile, whose model is an embedding model. It works like [Models.Model]. A provider without
-// embeddings is [agent.CodeInvalid].
+// Embedder returns the embedder of a plan's profile that names an embedding model. It works like [Models.Model]. The error is
+// [agent.CodeInvalid] if the provider has no embeddings.
 func (m *Models) Embedder(ctx context.Context, pm agent.PlanModel) (agent.Embedder, error) {
 	t, err := m.target(ctx, &pm)
 	if err != nil {
@@ -126,8 +132,8 @@ func (m *Models) Embedder(ctx context.Context, pm agent.PlanModel) (agent.Embedd
 	if pm.Model == "" {
 		return nil, agent.Invalid("model", "model profile %q: is empty", t.profile)
 	}
-	t.embeds = pm.Model
-	c, err := m.client(t)
+	t.embeddingModel = pm.Model
+	c, err := m.openClient(t)
 	return c.embedder, err
 }
 
@@ -139,11 +145,9 @@ func (m *Models) Capabilities(pm agent.PlanModel) (agent.Capabilities, error) {
 		return agent.Capabilities{}, err
 	}
 	cfg := t.provider.Config
-	if cfg.APIKey == "" {
-		cfg.APIKey = noKey
-	}
+	cfg.APIKey = cmp.Or(cfg.APIKey, "none")
 	if cfg.BaseURL == "" && t.provider.OwnURL == "" {
-		cfg.BaseURL = noURL
+		cfg.BaseURL = "http://nowhere.invalid" // to which nothing is sent
 	}
 	model, err := t.provider.Open(cfg)
 	if err != nil {
@@ -155,12 +159,6 @@ func (m *Models) Capabilities(pm agent.PlanModel) (agent.Capabilities, error) {
 	return agent.Capabilities{}, nil
 }
 
-// These replace key and address where nothing is sent.
-const (
-	noKey = "none"
-	noURL = "http://nowhere.invalid"
-)
-
 // unknownProvider returns the error of a provider that is neither configured nor built in.
 func (m *Models) unknownProvider(name string) error {
 	return agent.Invalid("provider", "unknown model provider %q: configured are %s; a profile with an address or a key of its own may name %s",
@@ -168,80 +166,70 @@ func (m *Models) unknownProvider(name string) error {
 }
 
 func sortedNames(providers map[string]Provider) string {
-	names := make([]string, 0, len(providers))
-	for name := range providers {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
+	return strings.Join(slices.Sorted(maps.Keys(providers)), ", ")
 }
 
-// clientID identifies a client, which is the same for all model names and temperatures. The key is beside the client, so that a new key
-// replaces the old one.
+// clientID identifies an open client. It does not contain the key: a client with a new key replaces the one with the old key.
 type clientID struct {
 	provider, baseURL string
 	timeout           time.Duration
-	secret, header    string // the reference, and the header that carries the key; empty: the provider's own
-	byProfile         bool   // address and key are the profile's, not the configured ones
-	hidesAnswers      bool   // the address is the profile's: another way out, and other errors
-	embeds            string // the embedding model, which its client does know; empty: a client for messages
+	secret            string // reference of the key; empty: the configured key, or none
+	header            string // for the key; empty: the provider's usual header
+	isCustom          bool   // address or key come from the profile
+	hidesAnswers      bool   // the address comes from the profile, so that errors quote no answers
+	embeddingModel    string // empty: the client is for messages, and for all models
 }
 
-// client is an open client with the key that it sends: a model, or an embedder.
+// client is an open client: a model or an embedder, and the key that it sends.
 type client struct {
 	model    agent.Model
 	embedder agent.Embedder
 	key      string
 }
 
-// client returns the open client of a target, or opens it. Opening connects to nothing.
-func (m *Models) client(t *target) (client, error) {
+// openClient returns the client of a target. It opens one if there is none, or if the key has changed.
+func (m *Models) openClient(t *target) (client, error) {
 	cfg := t.provider.Config
-	if t.timeout > 0 {
-		cfg.Timeout = t.timeout
-	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = wire.DefaultTimeout
-	}
+	cfg.Timeout = cmp.Or(max(t.timeout, 0), cfg.Timeout, wire.DefaultTimeout)
 	id := clientID{
-		provider: t.provider.Name, baseURL: cfg.BaseURL, timeout: cfg.Timeout, secret: t.secret, header: t.header, byProfile: t.byProfile,
-		hidesAnswers: cfg.HideAnswers, embeds: t.embeds,
+		provider: t.provider.Name, baseURL: cfg.BaseURL, timeout: cfg.Timeout, secret: t.secret, header: t.header, isCustom: t.isCustom,
+		hidesAnswers: cfg.HideAnswers, embeddingModel: t.embeddingModel,
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if known, ok := m.open.Get(id); ok && known.key == cfg.APIKey {
-		return known, nil
+	if c, ok := m.clients.Get(id); ok && c.key == cfg.APIKey {
+		return c, nil
 	}
 	if t.header != "" {
 		cfg.HTTPClient = withHeader(cfg.HTTPClient, t.header, cfg.APIKey)
 	}
 	c := client{key: cfg.APIKey}
 	var err error
-	if t.embeds != "" {
-		c.embedder, err = t.provider.Embed(cfg, t.embeds)
+	if t.embeddingModel != "" {
+		c.embedder, err = t.provider.Embed(cfg, t.embeddingModel)
 	} else {
 		c.model, err = t.provider.Open(cfg)
 	}
 	if err != nil {
 		return client{}, t.describeError(err)
 	}
-	m.open.Add(id, c)
+	m.clients.Add(id, c)
 	return c, nil
 }
 
-// describeError adds what a provider or profile lacks to an error.
+// describeError returns an error of opening a client with the names of provider and profile, and with advice if a key or an address is missing.
 func (t *target) describeError(err error) error {
 	name := t.provider.Name
 	if t.profile == "" {
 		return agent.Errorf(agent.CodeOf(err), "open model provider", "%q: %w", name, err)
 	}
-	const lacks = "model profile %q: provider %q has no %s: give the profile %s, or configure llm"
+	const missing = "model profile %q: provider %q has no %s: give the profile %s, or configure llm"
 	if e, ok := errors.AsType[*agent.Error](err); ok {
 		switch {
 		case e.Field == "api_key" && t.provider.Config.APIKey == "":
-			return agent.Invalid("auth", lacks, t.profile, name, "key", "an auth")
+			return agent.Invalid("auth", missing, t.profile, name, "key", "an auth")
 		case e.Field == "base_url" && t.provider.Config.BaseURL == "":
-			return agent.Invalid("base_url", lacks, t.profile, name, "address", "a base_url")
+			return agent.Invalid("base_url", missing, t.profile, name, "address", "a base_url")
 		}
 	}
 	return fmt.Errorf("model profile %q: provider %q: %w", t.profile, name, err)

@@ -39,7 +39,7 @@ func newUpstream(t *testing.T) *upstream {
 		u.mu.Lock()
 		u.requests = append(u.requests, r.Header.Clone())
 		u.mu.Unlock()
-		if strings.HasSuffix(r.URL.Path, "/messages") { // Anthropic's: the header is all that matters here
+		if strings.HasSuffix(r.URL.Path, "/messages") { // of Anthropic; the tests check only the header
 			w.WriteHeader(http.StatusForbidden)
 			return
 		}
@@ -51,20 +51,20 @@ func newUpstream(t *testing.T) *upstream {
 	return u
 }
 
-// keys returns what the requests so far carried, and forgets them.
-func (u *upstream) keys() []string {
+// takeKeys returns and removes the keys of the requests.
+func (u *upstream) takeKeys() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	var got []string
+	var keys []string
 	for _, h := range u.requests {
-		got = append(got, strings.TrimSpace(strings.Join([]string{h.Get("Authorization"), h.Get("X-Api-Key"), h.Get("Api-Key")}, " ")))
+		keys = append(keys, strings.TrimSpace(strings.Join([]string{h.Get("Authorization"), h.Get("X-Api-Key"), h.Get("Api-Key")}, " ")))
 	}
 	u.requests = nil
-	return got
+	return keys
 }
 
-// anywhere reports whether a text was in any header.
-func (u *upstream) anywhere(text string) bool {
+// received reports whether a text was in any header.
+func (u *upstream) received(text string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return strings.Contains(fmt.Sprint(u.requests), text)
@@ -79,7 +79,8 @@ func generate(ctx context.Context, m *llm.Models, pm agent.PlanModel) error {
 	return err
 }
 
-func environment(t *testing.T, env ...string) *secret.Resolver {
+// environmentSecrets resolves references to these variables.
+func environmentSecrets(t *testing.T, env ...string) *secret.Resolver {
 	t.Helper()
 	r, err := secret.New(secret.Config{Env: env, AllowEnv: []string{"acme=*"}})
 	require.NoError(t, err)
@@ -90,18 +91,18 @@ func bearer(secret string) *agent.PlanAuth {
 	return &agent.PlanAuth{Tenant: "acme", Name: "mine", Type: agent.AuthBearer, Secret: secret}
 }
 
-// outbound sends requests by the egress rules, which allow this machine.
+// outbound returns a client with egress rules that allow this machine.
 func outbound(t *testing.T) *http.Client {
 	t.Helper()
 	web, err := egress.New(egress.Config{AllowPrivate: []string{"127.0.0.1/32"}, Timeout: -1})
 	require.NoError(t, err)
 	t.Cleanup(web.CloseIdleConnections)
-	return &http.Client{Transport: guarded{web}}
+	return &http.Client{Transport: egressTransport{web}}
 }
 
-type guarded struct{ *egress.Client }
+type egressTransport struct{ *egress.Client }
 
-func (g guarded) RoundTrip(req *http.Request) (*http.Response, error) { return g.Do(req) }
+func (e egressTransport) RoundTrip(req *http.Request) (*http.Response, error) { return e.Do(req) }
 
 func TestProfilesSendTheirOwnKey(t *testing.T) {
 	configured, other := newUpstream(t), newUpstream(t)
@@ -110,7 +111,7 @@ func TestProfilesSendTheirOwnKey(t *testing.T) {
 	fast.Name = "openai/fast"
 	m, err := llm.Open(llm.Settings{
 		Providers: []llm.Provider{llm.OpenAI(key), fast, llm.Anthropic(llm.Config{APIKey: configuredKey, BaseURL: configured.url})},
-		Secrets:   environment(t, "KEY="+profileKey), Outbound: outbound(t),
+		Secrets:   environmentSecrets(t, "KEY="+profileKey), Outbound: outbound(t),
 	})
 	require.NoError(t, err)
 	header := &agent.PlanAuth{Tenant: "acme", Name: "azure", Type: agent.AuthAPIKey, Secret: "env:KEY", Header: "Api-Key"}
@@ -137,7 +138,7 @@ func TestProfilesSendTheirOwnKey(t *testing.T) {
 		{"anthropic, another key", agent.PlanModel{Provider: "anthropic", BaseURL: other.url, Auth: bearer("env:KEY")}, other, profileKey},
 		{"anthropic, a header", agent.PlanModel{Provider: "anthropic", BaseURL: other.url, Auth: header}, other, profileKey},
 	}
-	for range 2 { // opened, and kept
+	for range 2 { // with new and with open clients
 		for _, tt := range tests {
 			err := generate(t.Context(), m, tt.model)
 			if strings.HasPrefix(tt.model.Provider, "anthropic") {
@@ -145,38 +146,38 @@ func TestProfilesSendTheirOwnKey(t *testing.T) {
 			} else {
 				require.NoError(t, err, tt.name)
 			}
-			require.False(t, other.anywhere(configuredKey), tt.name)
-			require.Equal(t, []string{tt.key}, tt.to.keys(), tt.name)
-			require.Empty(t, append(configured.keys(), other.keys()...), tt.name)
+			require.False(t, other.received(configuredKey), tt.name)
+			require.Equal(t, []string{tt.key}, tt.to.takeKeys(), tt.name)
+			require.Empty(t, append(configured.takeKeys(), other.takeKeys()...), tt.name)
 		}
 	}
 }
 
-// carrying is a transport that adds the configured key itself.
-type carrying struct{}
+// keyTransport is a transport that adds the configured key.
+type keyTransport struct{}
 
-func (carrying) RoundTrip(req *http.Request) (*http.Response, error) {
+func (keyTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	req.Header.Set("Api-Key", configuredKey)
 	return http.DefaultTransport.RoundTrip(req)
 }
 
-func TestConfiguredTransportStaysAtItsAddress(t *testing.T) {
+func TestConfiguredTransportIsForItsAddressOnly(t *testing.T) {
 	configured, other := newUpstream(t), newUpstream(t)
 	m, err := llm.Open(llm.Settings{
-		Providers: []llm.Provider{llm.OpenAI(llm.Config{BaseURL: configured.url, HTTPClient: &http.Client{Transport: carrying{}}})}, Outbound: outbound(t),
+		Providers: []llm.Provider{llm.OpenAI(llm.Config{BaseURL: configured.url, HTTPClient: &http.Client{Transport: keyTransport{}}})}, Outbound: outbound(t),
 	})
 	require.NoError(t, err)
 	require.NoError(t, generate(t.Context(), m, agent.PlanModel{Provider: "openai"}))
-	require.Equal(t, []string{configuredKey}, configured.keys())
+	require.Equal(t, []string{configuredKey}, configured.takeKeys())
 	require.NoError(t, generate(t.Context(), m, agent.PlanModel{Provider: "openai", BaseURL: other.url}))
-	require.Equal(t, []string{""}, other.keys())
+	require.Equal(t, []string{""}, other.takeKeys())
 }
 
 func TestProfilesAreRefused(t *testing.T) {
 	m, err := llm.Open(llm.Settings{
 		Providers: []llm.Provider{llm.OpenAI(llm.Config{APIKey: configuredKey, BaseURL: local})},
-		Secrets:   environment(t, "KEY="+profileKey, "BAD="+profileKey+" and more", "DATABASE_URL=x"), Outbound: outbound(t),
+		Secrets:   environmentSecrets(t, "KEY="+profileKey, "BAD="+profileKey+" and more", "DATABASE_URL=x"), Outbound: outbound(t),
 	})
 	require.NoError(t, err)
 	auth := func(change func(*agent.PlanAuth)) *agent.PlanAuth {
@@ -210,7 +211,7 @@ func TestProfilesAreRefused(t *testing.T) {
 		{"openai", "", bearer("env:DATABASE_URL"), agent.CodeDenied, secret + "DATABASE_URL: the variable is the runtime's own"},
 		{"openai", "", globex, agent.CodeDenied, secret + `KEY: catalog.secret_env grants no such variable to documents of tenant "globex"`},
 		{"openai", "http://10.0.0.1/v1", nil, agent.CodeDenied, "call model: openai: 10.0.0.1 is not a public address"},
-		{"ollama", "", nil, agent.CodeUnavailable, "call model: ollama: connect: connection refused"}, // allowed in this test, and nobody listens
+		{"ollama", "", nil, agent.CodeUnavailable, "call model: ollama: connect: connection refused"}, // allowed in this test, but nobody listens
 		{"openai", "", bearer(""), agent.CodeInvalid, mine + "secret: is empty"},
 		{"openai", "", basic, agent.CodeInvalid, mine + "type: is basic: a model takes bearer or api_key"},
 		{"openai", "", query, agent.CodeInvalid, mine + "query: is given: a model's key goes into a header"},
@@ -223,7 +224,7 @@ func TestProfilesAreRefused(t *testing.T) {
 		require.NotContains(t, err.Error(), profileKey)
 	}
 	err = generate(t.Context(), m, agent.PlanModel{Provider: "anthropic"})
-	require.ErrorContains(t, err, `auth: model profile "anthropic": `, "a profile without a name has its provider's")
+	require.ErrorContains(t, err, `auth: model profile "anthropic": `, "a profile without a name has the name of its provider")
 	none, err := llm.Open(llm.Settings{Outbound: outbound(t)})
 	require.NoError(t, err)
 	err = generate(t.Context(), none, agent.PlanModel{Profile: "p", Provider: "ollama", Auth: bearer("env:KEY")})
@@ -240,7 +241,7 @@ func TestProfilesAreRefused(t *testing.T) {
 func TestAuthHosts(t *testing.T) {
 	m, err := llm.Open(llm.Settings{
 		Providers: []llm.Provider{llm.Compatible("vllm", llm.Config{BaseURL: "http://models.acme.test:8000/v1"}), llm.LangChainOpenAI(llm.Config{APIKey: "k"})},
-		Secrets:   environment(t, "KEY="+profileKey), Outbound: outbound(t),
+		Secrets:   environmentSecrets(t, "KEY="+profileKey), Outbound: outbound(t),
 	})
 	require.NoError(t, err)
 	tests := []struct {
@@ -263,7 +264,7 @@ func TestAuthHosts(t *testing.T) {
 		{"ollama", "http://a.acme.test:81", "*.acme.test:80", false},
 		{"ollama", "http://[::1]:8080", "[::1]:8080", true},
 		{"ollama", "http://[::1]:8080", "::1", true},
-		{"langchain-openai", "", "api.openai.com", false}, // where langchaingo sends it is not ours to know
+		{"langchain-openai", "", "api.openai.com", false}, // the address of langchaingo is unknown
 	}
 	for _, tt := range tests {
 		auth := bearer("env:KEY")
@@ -277,18 +278,17 @@ func TestAuthHosts(t *testing.T) {
 	}
 }
 
-// A provider that does not say that its requests go through the HTTP client it is given takes no address and no key from a document, and
-// what it reads on this machine by itself stays out of all that documents decide.
+// Without DocumentAddress, a provider takes no address and no key from a document. With it, a document cannot use the credentials of the machine.
 func TestDocumentAddressIsOptIn(t *testing.T) {
 	var opened []llm.Config
 	open := func(cfg llm.Config) (agent.Model, error) {
 		opened = append(opened, cfg)
-		return nothing{}, nil
+		return failingModel{}, nil
 	}
 	closed := llm.Provider{Name: "closed", Config: llm.Config{BaseURL: local, Ambient: true}, Open: open}
 	public := closed
 	public.Name, public.DocumentAddress = "public", true
-	m, err := llm.Open(llm.Settings{Providers: []llm.Provider{closed, public}, Secrets: environment(t, "A=a"), Outbound: outbound(t)})
+	m, err := llm.Open(llm.Settings{Providers: []llm.Provider{closed, public}, Secrets: environmentSecrets(t, "A=a"), Outbound: outbound(t)})
 	require.NoError(t, err)
 	for _, pm := range []agent.PlanModel{{BaseURL: "https://example.org"}, {Auth: bearer("env:A")}} {
 		pm.Provider = "closed"

@@ -19,18 +19,18 @@ type Provider struct {
 	Config Config
 	Open   func(Config) (agent.Model, error)                      // connects to nothing; the model may be [agent.Capable]
 	Embed  func(cfg Config, model string) (agent.Embedder, error) // opens an embedding model; nil: the provider has none
-	OwnURL string                                                 // where it is when Config has no base URL; empty: nowhere, or not known
+	OwnURL string                                                 // the address if Config has no base URL; empty: there is none, or it is not known
 
-	// DocumentAddress allows a ModelProfile to give the provider an address or a key of its own. Set it only if every request goes
-	// through Config.HTTPClient, which keeps to the egress rules then.
+	// DocumentAddress allows a ModelProfile to set the address or the key. Set it only if every request goes through Config.HTTPClient, which
+	// then obeys the egress rules.
 	DocumentAddress bool
 }
 
-// Builtin returns the providers without a cloud's SDK, which a configuration and a profile of the catalog may name. internal/app lists the
-// others. docs/reference/models.md says what each can do.
+// Builtin returns the providers that need no SDK of a cloud. internal/app adds the others. docs/reference/models.md says what each can do.
 func Builtin() []Provider {
 	return []Provider{
-		OpenAI(Config{}), Anthropic(Config{}), Ollama(Config{}), Offline(Config{}),
+		OpenAI(Config{}), Anthropic(Config{}), Ollama(Config{}),
+		Compatible("offline", Config{}), // the model server of the embedded stack
 		compatible("mistral", "https://api.mistral.ai/v1", true, openai.Options{NoStreamOptions: true}),
 		compatible("cohere", "https://api.cohere.ai/compatibility/v1", true, openai.Options{NoStreamOptions: true}),
 		compatible("huggingface", "https://router.huggingface.co/v1", true, openai.Options{}),
@@ -43,11 +43,11 @@ func Builtin() []Provider {
 	}
 }
 
-// Custom returns a provider that a program brings along, with an HTTP client that has the bounds of every built-in: silence, size, no
-// redirects, and failures that are [agent.Error] values without the key.
+// Custom returns a program's provider with an HTTP client like those of the built-in providers: it bounds silence and size, follows no redirects,
+// and its failures are [agent.Error] values without the key.
 func Custom(p Provider) Provider {
 	open, embed := p.Open, p.Embed
-	bounded := func(cfg Config) (Config, error) {
+	withBounds := func(cfg Config) (Config, error) {
 		client, err := wire.NewClient(p.Name, p.OwnURL, cfg)
 		if err != nil {
 			return Config{}, err
@@ -58,7 +58,7 @@ func Custom(p Provider) Provider {
 	}
 	if open != nil {
 		p.Open = func(cfg Config) (agent.Model, error) {
-			cfg, err := bounded(cfg)
+			cfg, err := withBounds(cfg)
 			if err != nil {
 				return nil, err
 			}
@@ -67,7 +67,7 @@ func Custom(p Provider) Provider {
 	}
 	if embed != nil {
 		p.Embed = func(cfg Config, model string) (agent.Embedder, error) {
-			cfg, err := bounded(cfg)
+			cfg, err := withBounds(cfg)
 			if err != nil {
 				return nil, err
 			}
@@ -77,7 +77,7 @@ func Custom(p Provider) Provider {
 	return p
 }
 
-// compatible returns a provider that speaks OpenAI's protocol at baseURL, or only at a configured address if baseURL is empty.
+// compatible returns a provider that speaks OpenAI's protocol. Its address is baseURL unless the configuration has another.
 func compatible(name, baseURL string, needsKey bool, options openai.Options) Provider {
 	errNoURL, errNoKey := agent.Invalid("base_url", "is empty"), agent.Invalid("api_key", "is empty")
 	return Provider{Name: name, OwnURL: baseURL, DocumentAddress: true, Open: func(cfg Config) (agent.Model, error) {
@@ -97,7 +97,7 @@ func compatible(name, baseURL string, needsKey bool, options openai.Options) Pro
 	}}
 }
 
-// llamafile returns the provider of a model file that runs as a server on this machine, without a key and without embeddings.
+// llamafile returns the provider of a server on this machine that has neither key nor embeddings.
 func llamafile() Provider {
 	p := compatible("llamafile", "http://127.0.0.1:8080/v1", false, openai.Options{})
 	p.Embed = nil
@@ -119,23 +119,19 @@ func Anthropic(cfg Config) Provider {
 	return Provider{Name: "anthropic", Config: cfg, Open: anthropic.New, OwnURL: anthropic.BaseURL, DocumentAddress: true}
 }
 
-// Ollama is the provider "ollama"; the base URL includes /v1.
+// Ollama is the provider "ollama". Its base URL ends with /v1.
 func Ollama(cfg Config) Provider {
 	return Provider{Name: "ollama", Config: cfg, Open: openai.NewOllama, Embed: openai.NewOllamaEmbedder, OwnURL: openai.OllamaURL, DocumentAddress: true}
 }
 
-// Offline is the provider "offline": the model server of the embedded stack, which speaks OpenAI's protocol. It has no base URL of
-// its own.
-func Offline(cfg Config) Provider { return Compatible("offline", cfg) }
-
-// Compatible is a provider of any name that speaks OpenAI's protocol at a base URL.
+// Compatible is a provider with this name that speaks OpenAI's protocol at the base URL of cfg.
 func Compatible(name string, cfg Config) Provider {
 	p := compatible(name, "", false, openai.Options{})
 	p.Config = cfg
 	return p
 }
 
-// LangChainOpenAI is the provider "langchain-openai": langchaingo's own client, with the gaps that docs/adr/0002 lists.
+// LangChainOpenAI is the provider "langchain-openai": langchaingo's client, with the gaps that docs/adr/0002 lists.
 func LangChainOpenAI(cfg Config) Provider {
 	return Provider{Name: "langchain-openai", Config: cfg, Open: langchain.OpenAI, DocumentAddress: true}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
 )
 
-// Whatever base URL a document has for a model, nothing private is reached, and no configured key goes there.
+// A base URL in a document cannot reach a private address, and no configured key is sent to it.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	reply := func(d llmtest.Dialect) string { return strings.Join(d.Frames(llmtest.TextReply("hi", 1)), "") }
@@ -47,11 +47,11 @@ func TestAttacks(t *testing.T) {
 					vertex := llm.Provider{Name: "vertex", Config: key, Open: gemini.NewVertex, DocumentAddress: true}
 					m, err := llm.Open(llm.Settings{
 						Providers: []llm.Provider{llm.OpenAI(key), llm.Anthropic(key), llm.LangChainOpenAI(key), google, vertex, amazon},
-						Secrets:   environment(t, "A=of-the-tenant"), Outbound: &http.Client{Transport: keyless{guarded{c}}},
+						Secrets:   environmentSecrets(t, "A=of-the-tenant"), Outbound: &http.Client{Transport: noKeyTransport{egressTransport{c}}},
 					})
 					require.NoError(t, err)
 					pm := agent.PlanModel{Profile: "p", Provider: tt.provider, Model: "m", BaseURL: url}
-					if slices.Contains([]string{"mistral", "googleai", "vertex", "bedrock"}, tt.provider) { // these want a key
+					if slices.Contains([]string{"mistral", "googleai", "vertex", "bedrock"}, tt.provider) { // these require a key
 						pm.Auth = bearer("env:A")
 					}
 					if url == "" { // the configured address, which documents may use
@@ -72,14 +72,14 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// keyless fails a test in which the configured key is sent.
-type keyless struct{ guarded }
+// noKeyTransport panics if the configured key is sent.
+type noKeyTransport struct{ egressTransport }
 
-func (k keyless) RoundTrip(req *http.Request) (*http.Response, error) {
+func (n noKeyTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	for _, values := range req.Header {
 		if strings.Contains(strings.Join(values, " "), configuredKey) {
 			panic("the configured key is sent to a document's address")
 		}
 	}
-	return k.guarded.RoundTrip(req)
+	return n.egressTransport.RoundTrip(req)
 }

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -15,18 +16,18 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// target is the address and the key of a profile's calls.
+// target is where the calls of a profile go, with which key.
 type target struct {
-	provider Provider // its Config has address and key
-	timeout  time.Duration
-	profile  string // for errors
-	secret   string // the key's reference; empty: the configured key, or none
-	header   string // that carries the key; empty: the provider's own
-
-	byProfile bool   // address and key are the profile's, not the configured ones
-	embeds    string // the embedding model; empty: it is for messages
+	provider       Provider // its Config has address and key
+	timeout        time.Duration
+	profile        string // for errors
+	secret         string // reference of the key; empty: the configured key, or none
+	header         string // for the key; empty: the provider's usual header
+	isCustom       bool   // address or key come from the profile
+	embeddingModel string // empty: the target is for messages
 }
 
+// target returns the target of a profile, with the key of its auth.
 func (m *Models) target(ctx context.Context, pm *agent.PlanModel) (*target, error) {
 	t, err := m.targetWithoutKey(pm)
 	if err != nil {
@@ -44,7 +45,7 @@ func (m *Models) target(ctx context.Context, pm *agent.PlanModel) (*target, erro
 	return t, nil
 }
 
-// targetWithoutKey returns the target without the key of the profile's auth.
+// targetWithoutKey returns the target of a profile, without the key of its auth.
 func (m *Models) targetWithoutKey(pm *agent.PlanModel) (*target, error) {
 	p, configured := m.providers[pm.Provider]
 	if !configured {
@@ -53,14 +54,9 @@ func (m *Models) targetWithoutKey(pm *agent.PlanModel) (*target, error) {
 			return nil, m.unknownProvider(pm.Provider)
 		}
 		p = kind
-		if p.Config.HTTPClient == nil {
-			p.Config.HTTPClient = m.outbound
-		}
+		p.Config.HTTPClient = cmp.Or(p.Config.HTTPClient, m.outbound)
 	}
-	t := &target{provider: p, timeout: time.Duration(pm.TimeoutSec) * time.Second, profile: pm.Profile}
-	if t.profile == "" {
-		t.profile = pm.Provider
-	}
+	t := &target{provider: p, timeout: time.Duration(pm.TimeoutSec) * time.Second, profile: cmp.Or(pm.Profile, pm.Provider)}
 	if pm.BaseURL == "" && pm.Auth == nil {
 		return t, nil
 	}
@@ -68,9 +64,8 @@ func (m *Models) targetWithoutKey(pm *agent.PlanModel) (*target, error) {
 		return nil, agent.Errorf(agent.CodeDenied, "",
 			"model profile %q: provider %q takes no base_url and no auth from a document: configure them under llm or models", t.profile, p.Name)
 	}
-	// From here on the profile decides: nothing of the configured credentials may reach an address that it names. An HTTP client may
-	// carry some as well.
-	t.byProfile = true
+	// No configured credential may reach an address that the profile names. The configured HTTP client may send some too.
+	t.isCustom = true
 	t.provider.Config.APIKey, t.provider.Config.Ambient = "", false
 	if pm.BaseURL != "" {
 		t.provider.Config.BaseURL = pm.BaseURL
@@ -111,16 +106,12 @@ func (m *Models) setKey(ctx context.Context, t *target, auth *agent.PlanAuth) er
 	return nil
 }
 
-// checkHost refuses an address that is not among an auth's hosts. An auth without hosts fits the profile's address.
+// checkHost returns an error if the address is none of an auth's hosts. An auth without hosts may be sent to any address.
 func (t *target) checkHost(hosts []string) error {
 	if len(hosts) == 0 {
 		return nil
 	}
-	address := t.provider.Config.BaseURL
-	if address == "" {
-		address = t.provider.OwnURL
-	}
-	u, err := url.Parse(address)
+	u, err := url.Parse(cmp.Or(t.provider.Config.BaseURL, t.provider.OwnURL))
 	if err != nil || u.Host == "" {
 		return agent.Errorf(agent.CodeDenied, "", "it has hosts, and the profile's address is not known: give the profile a base_url")
 	}
@@ -134,7 +125,7 @@ func (t *target) checkHost(hosts []string) error {
 	return agent.Errorf(agent.CodeDenied, "", "may not be sent to %s: its hosts are %s", u.Host, strings.Join(hosts, ", "))
 }
 
-// matchesHost reports whether a rule, "host" or "*.host", either with ":port", matches a host.
+// matchesHost reports whether a rule matches a host. A rule is "host" or "*.host", and may end with ":port".
 func matchesHost(rule, name, port string) bool {
 	if host, rulePort, err := net.SplitHostPort(rule); err == nil {
 		if rulePort != port {
@@ -148,8 +139,7 @@ func matchesHost(rule, name, port string) bool {
 	return strings.Trim(rule, "[]") == name
 }
 
-// withHeader returns a client that sends the key in another header than the provider's. The provider's client knows the key, to keep it out of
-// errors.
+// withHeader returns a client that sends the key in this header instead of the provider's usual one.
 func withHeader(base *http.Client, header, key string) *http.Client {
 	c := *base
 	if c.Transport == nil {

@@ -1,9 +1,8 @@
-// Package anthropic is an [agent.Model] over Anthropic's messages API, streamed. docs/adr/0002 says why it is neither langchaingo's
-// client nor the SDK.
+// Package anthropic is an [agent.Model] for Anthropic's messages API. docs/adr/0002 says why it uses neither langchaingo nor Anthropic's SDK.
 //
-// Thinking travels with its signature (Block.Signature) and goes back verbatim; redacted thinking travels as a non_standard block. Tools
-// that the API runs by itself, such as web search, travel as server tool calls and results and go back with their citations. Reasoning of
-// another provider, which has no signature, is not sent; other blocks that the API does not know become notes (docs/reference/models.md).
+// Thinking is kept with its signature (Block.Signature) and sent back unchanged. Redacted thinking is kept as a non_standard block. The calls and
+// results of tools that the API runs itself, such as web search, are sent back too, with their citations. Reasoning of other providers has no
+// signature and is not sent. Other blocks that the API does not take become notes (docs/reference/models.md).
 package anthropic
 
 import (
@@ -18,25 +17,24 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// BaseURL is Anthropic's own.
+// BaseURL is the address of Anthropic's API.
 const BaseURL = "https://api.anthropic.com"
 
-// DefaultMaxTokens is what a request asks for that names no bound, because the API insists on one: the most that every model in
-// service grants.
+// DefaultMaxTokens is the bound of tokens for a request without one, because the API requires one. All current models allow it.
 const DefaultMaxTokens = 8192
 
-// Config is the configuration of the client. BaseURL is without the version; a trailing /v1 is tolerated.
+// Config is the configuration of the client. BaseURL needs no version; /v1 at its end is ignored.
 type Config = wire.Config
 
-// version is the version of the API whose types these are.
+// version is the version of the API.
 const version = "2023-06-01"
 
 type model struct {
 	client *wire.Client
-	url    string // of the messages
+	url    string // of the messages endpoint
 }
 
-// New makes the model. A key is needed for Anthropic's own base URL only. An error is [agent.CodeInvalid] with the field.
+// New returns a model. Only Anthropic's own base URL needs a key. An error is [agent.CodeInvalid] with the field.
 func New(cfg Config) (agent.Model, error) {
 	cfg.BaseURL = strings.TrimSuffix(strings.TrimSuffix(cfg.BaseURL, "/"), "/v1")
 	client, err := wire.NewClient("anthropic", BaseURL, cfg)
@@ -55,27 +53,27 @@ func New(cfg Config) (agent.Model, error) {
 	return &model{client: client, url: strings.TrimSuffix(u.String(), "/") + "/v1/messages"}, nil
 }
 
-// Capabilities implements [agent.Capable]: a schema constrains the final text alone, so that tools are called beside it.
+// Capabilities implements [agent.Capable]. A schema is for the final text only, so that the model still calls tools.
 func (m *model) Capabilities() agent.Capabilities {
 	return agent.Capabilities{OutputSchema: true, PromptCache: true}
 }
 
-// Generate streams one message. When it fails after the stream began, the reply holds the text and usage that had arrived.
+// Generate implements [agent.Model]. If it fails after the stream has begun, the reply has the text and usage that had arrived.
 func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
-	params, err := params(req)
+	body, err := requestBody(req)
 	if err != nil {
 		return agent.ModelReply{}, m.client.Refuse(err)
 	}
 	call := m.client.Begin(ctx, emit)
 	defer call.End()
 	r := reply{call: call, model: req.Model}
-	res, err := wire.Post(call.Context(), m.client.HTTP(), m.url, m.header(), params) //nolint:bodyclose // events closes it
+	res, err := wire.Post(call.Context(), m.client.HTTP(), m.url, m.header(), body) //nolint:bodyclose // events closes it
 	if err != nil {
 		return r.partial(), call.Failure(err)
 	}
 	events := ssestream.NewDecoder(res)
-	defer events.Close() //nolint:errcheck // read to its end, or given up
-	for !r.stopped && events.Next() {
+	defer events.Close() //nolint:errcheck // nothing more is read
+	for !r.hasEnded && events.Next() {
 		if err := r.add(events.Event()); err != nil {
 			return r.partial(), call.Failure(err)
 		}

@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -10,19 +11,19 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// Names in the API's blocks.
+// Types of the API's blocks.
 const (
 	serverToolUse = "server_tool_use"
 	resultSuffix  = "_tool_result"
 	errorSuffix   = "_error"
-	// blockType keeps, in the extras of a block, the type that the API gave it (as LangChain v1 does).
+	// blockType is the name of the API's type in the extras of a block, as in LangChain v1.
 	blockType = "block_type"
 )
 
-// sendable lists, by type, the members that the API takes back of what it sent; it refuses others. Of a server tool call and its result they
-// are those besides the fields of a block. An object of another type goes back as it came.
+// sendable has, for each type of object that the API sends, the members that it takes back. It refuses other members. For a server tool call and its
+// result, these are the members that are not fields of a block. Objects of other types are sent back unchanged.
 //
-//nolint:gochecknoglobals // a constant in all but syntax
+//nolint:gochecknoglobals // never changed
 var sendable = map[string][]string{
 	serverToolUse:                            {"caller"},
 	"web_search_tool_result":                 {"caller"},
@@ -48,7 +49,7 @@ var sendable = map[string][]string{
 
 type fields = map[string]json.RawMessage
 
-// prune returns JSON of the API's, which has been parsed before, with the members that are sendable.
+// prune returns valid JSON from the API without the members that are not sendable.
 func prune(raw json.RawMessage) json.RawMessage {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) == nil && list != nil {
@@ -70,13 +71,13 @@ func prune(raw json.RawMessage) json.RawMessage {
 	if names == nil {
 		return raw
 	}
-	kept := fields{"type": all["type"]}
+	pruned := fields{"type": all["type"]}
 	for _, name := range names {
 		if value, ok := all[name]; ok {
-			kept[name] = prune(value)
+			pruned[name] = prune(value)
 		}
 	}
-	out, _ := json.Marshal(kept)
+	out, _ := json.Marshal(pruned)
 	return out
 }
 
@@ -85,32 +86,33 @@ func jsonString(s string) json.RawMessage {
 	return b
 }
 
-// extrasOf returns a JSON object without the fields that a block holds, with the type under another name; nil if raw is no object.
-func extrasOf(raw json.RawMessage, taken ...string) json.RawMessage {
+// extrasOf returns the extras of a block: the JSON object of the API without the members that have fields in the block, and with its type as blockType.
+// It returns nil if raw is not an object.
+func extrasOf(raw json.RawMessage, fieldNames ...string) json.RawMessage {
 	var all fields
 	if json.Unmarshal(raw, &all) != nil || all == nil {
 		return nil
 	}
-	for _, name := range taken {
+	for _, name := range fieldNames {
 		delete(all, name)
 	}
 	if kind, ok := all["type"]; ok {
 		delete(all, "type")
 		all[blockType] = kind
 	}
-	out, _ := json.Marshal(all) // raw messages that were parsed just now
+	out, _ := json.Marshal(all) // its values have been parsed
 	return out
 }
 
-// restoreExtras reverses extrasOf: it returns the API's block with the taken fields. kind is its type, "" if the extras are of another origin.
-func restoreExtras(extras json.RawMessage, taken fields) (raw []byte, kind string) {
+// restoreExtras reverses extrasOf. It returns the JSON object of the API with members, and its type, which is empty if the extras are not from the API.
+func restoreExtras(extras json.RawMessage, members fields) (raw []byte, kind string) {
 	var all fields
 	if json.Unmarshal(extras, &all) != nil || json.Unmarshal(all[blockType], &kind) != nil {
 		return nil, ""
 	}
 	all["type"] = all[blockType]
 	delete(all, blockType)
-	maps.Copy(all, taken)
+	maps.Copy(all, members)
 	raw, err := json.Marshal(all)
 	if err != nil {
 		return nil, ""
@@ -118,11 +120,11 @@ func restoreExtras(extras json.RawMessage, taken fields) (raw []byte, kind strin
 	return raw, kind
 }
 
-// redactedData returns the data of thinking that the provider encrypted, "" for other blocks.
+// redactedData returns the data of encrypted thinking, empty for other blocks.
 func redactedData(b *agent.Block) string {
 	raw := b.Value
 	if b.Type == agent.BlockReasoning {
-		raw = b.Extras // where earlier versions kept it
+		raw = b.Extras // of a block that an earlier version stored
 	}
 	var value struct {
 		Type string `json:"type"`
@@ -134,7 +136,7 @@ func redactedData(b *agent.Block) string {
 	return value.Data
 }
 
-// serverCallID returns the id of the server tool call that a block makes or answers, "" for other blocks.
+// serverCallID returns the id of the call that a server tool call or result belongs to, empty for other blocks.
 func serverCallID(b *agent.Block) string {
 	switch b.Type {
 	case agent.BlockServerToolCall:
@@ -146,10 +148,9 @@ func serverCallID(b *agent.Block) string {
 	}
 }
 
-// servedCalls returns the ids of the server tool calls of a message that can go back: the API requires each with its result, both in its
-// form.
-func servedCalls(blocks []agent.Block) map[string]bool {
-	asked, served := map[string]bool{}, map[string]bool{}
+// sendableServerCalls returns the ids of the server tool calls of a message that can be sent back. The API requires each call with its result.
+func sendableServerCalls(blocks []agent.Block) map[string]bool {
+	calls, complete := map[string]bool{}, map[string]bool{}
 	for i := range blocks {
 		b := &blocks[i]
 		id := serverCallID(b)
@@ -160,15 +161,15 @@ func servedCalls(blocks []agent.Block) map[string]bool {
 			continue
 		}
 		if b.Type == agent.BlockServerToolCall {
-			asked[id] = true
-		} else if asked[id] {
-			served[id] = true
+			calls[id] = true
+		} else if calls[id] {
+			complete[id] = true
 		}
 	}
-	return served
+	return complete
 }
 
-// serverBlock returns a server tool call or its result for the API; false if it is not this provider's.
+// serverBlock returns a server tool call or result in the form of the API, false if the block is from another provider.
 func serverBlock(b *agent.Block) (content, bool) {
 	var extras fields
 	var block content
@@ -180,14 +181,15 @@ func serverBlock(b *agent.Block) (content, bool) {
 	}
 	if b.Type == agent.BlockServerToolCall {
 		block.ID, block.Name, block.Input = b.ID, b.Name, b.Args
-		return block, block.Type == serverToolUse && json.Valid(b.Args) && strings.HasPrefix(strings.TrimSpace(string(b.Args)), "{")
+		isObject := json.Valid(b.Args) && strings.HasPrefix(strings.TrimSpace(string(b.Args)), "{")
+		return block, block.Type == serverToolUse && isObject
 	}
 	block.ToolUseID, block.Content = string(b.ToolCallID), prune(b.Output)
 	return block, strings.HasSuffix(block.Type, resultSuffix) && json.Valid(b.Output)
 }
 
-// citation returns the annotation of a citation. Its position is in the extras.
-func citation(raw json.RawMessage) (agent.Annotation, bool) {
+// citationAnnotation returns the annotation of a citation. The position in the source is in its extras.
+func citationAnnotation(raw json.RawMessage) (agent.Annotation, bool) {
 	var c struct {
 		CitedText     string `json:"cited_text"`
 		URL           string `json:"url"`
@@ -198,23 +200,20 @@ func citation(raw json.RawMessage) (agent.Annotation, bool) {
 	if extras == nil || json.Unmarshal(raw, &c) != nil {
 		return agent.Annotation{}, false
 	}
-	if c.Title == "" {
-		c.Title = c.DocumentTitle
-	}
-	return agent.Annotation{Type: "citation", URL: c.URL, Title: c.Title, CitedText: c.CitedText, Extras: extras}, true
+	return agent.Annotation{Type: "citation", URL: c.URL, Title: cmp.Or(c.Title, c.DocumentTitle), CitedText: c.CitedText, Extras: extras}, true
 }
 
-// citedText returns a text for the API with this provider's citations.
+// citedText returns a text in the form of the API, with the citations that came from the API.
 func citedText(b *agent.Block) content {
 	text := textBlock(b.Text)
 	var citations []json.RawMessage
 	for i := range b.Annotations {
 		a := &b.Annotations[i]
-		taken := fields{"cited_text": jsonString(a.CitedText)}
+		members := fields{"cited_text": jsonString(a.CitedText)}
 		if a.URL != "" {
-			taken["url"] = jsonString(a.URL)
+			members["url"] = jsonString(a.URL)
 		}
-		if raw, kind := restoreExtras(a.Extras, taken); strings.HasSuffix(kind, "_location") && sendable[kind] != nil {
+		if raw, kind := restoreExtras(a.Extras, members); strings.HasSuffix(kind, "_location") && sendable[kind] != nil {
 			citations = append(citations, prune(raw))
 		}
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
 )
 
-// A search that the API ran comes as blocks, is handed on as it goes, and goes back in the API's own form, citations and all.
-func TestSearchGoesBackAsItCame(t *testing.T) {
+// A search by the API becomes blocks, which are emitted at once and sent back unchanged with their citations.
+func TestSearchIsSentBack(t *testing.T) {
 	const results = `[{"type":"web_search_result","title":"Weather","url":"https://example.org/w","encrypted_content":"ZW5j","page_age":"2 days"}]`
 	const location = `{"type":"web_search_result_location","url":"https://example.org/w","title":"Weather","cited_text":"It rains.","encrypted_index":"aWR4"}`
-	c := &canned{body: stream(start,
+	transport := &llmtest.Transport{Events: stream(start,
 		`{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}}`,
 		`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"query\":"}}`,
 		`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"\"rain\"}"}}`,
@@ -28,10 +28,10 @@ func TestSearchGoesBackAsItCame(t *testing.T) {
 		`{"type":"content_block_delta","index":2,"delta":{"type":"citations_delta","citation":`+location+`}}`,
 		`{"type":"content_block_stop","index":2}`,
 		ended, stop)}
-	var whole []agent.Block
-	reply, err := generateEmitting(t, c, hello, func(d agent.Delta) error {
+	var emitted []agent.Block
+	reply, err := newModel(t, transport, "").Generate(t.Context(), hello, func(d agent.Delta) error {
 		if d.Block != nil {
-			whole = append(whole, *d.Block)
+			emitted = append(emitted, *d.Block)
 		}
 		return nil
 	})
@@ -52,15 +52,15 @@ func TestSearchGoesBackAsItCame(t *testing.T) {
 		{Type: agent.BlockText, Text: "Rain.", Annotations: cited},
 	}
 	require.Equal(t, want, reply.Blocks)
-	require.Equal(t, append(want[:2:2], agent.Block{Type: agent.BlockText, Annotations: cited}), whole)
+	require.Equal(t, append(want[:2:2], agent.Block{Type: agent.BlockText, Annotations: cited}), emitted)
 
 	require.JSONEq(t, `[{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"rain"}},`+
 		`{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":`+results+`},`+
-		`{"type":"text","text":"Rain.","citations":[`+location+`]}]`, sentBack(t, stored(t, reply.Blocks)))
+		`{"type":"text","text":"Rain.","citations":[`+location+`]}]`, sentBack(t, storeAndLoad(t, reply.Blocks)))
 }
 
-// stored is what comes back of blocks that went through the store.
-func stored(t *testing.T, blocks []agent.Block) []agent.Block {
+// storeAndLoad returns blocks after they were stored.
+func storeAndLoad(t *testing.T, blocks []agent.Block) []agent.Block {
 	t.Helper()
 	raw, err := json.Marshal(blocks)
 	require.NoError(t, err)
@@ -70,7 +70,7 @@ func stored(t *testing.T, blocks []agent.Block) []agent.Block {
 }
 
 // Results of server tools are sent back without the members that the API does not take. A result of an unknown type is sent back whole.
-func TestResultsGoBackAsTheAPITakesThem(t *testing.T) {
+func TestServerResultsAreSentBack(t *testing.T) {
 	for kind, content := range map[string][2]string{
 		"code_execution_tool_result": {
 			`{"type":"code_execution_result","return_code":0,"stdout":"<a>","stderr":"","content":[{"type":"code_execution_output","file_id":"f","x":1}],"x":1}`,
@@ -80,48 +80,48 @@ func TestResultsGoBackAsTheAPITakesThem(t *testing.T) {
 		"tool_search_tool_result": {`{"type":"tool_search_tool_result_error","error_code":"e","x":1}`, `{"type":"tool_search_tool_result_error","error_code":"e"}`},
 	} {
 		const call = `{"type":"server_tool_use","id":"s1","name":"n","input":{"type":"tool_reference","n":9007199254740993},"caller":`
-		c := &canned{body: stream(start,
+		transport := &llmtest.Transport{Events: stream(start,
 			`{"type":"content_block_start","index":0,"content_block":`+call+`{"type":"code_execution_20250825","tool_id":"t"}}}`,
 			`{"type":"content_block_start","index":1,"content_block":{"type":"`+kind+`","tool_use_id":"s1","content":`+content[0]+`,"caller":null,"x":1}}`,
 			ended, stop)}
-		reply, err := generate(t, c, "", hello)
+		reply, err := generate(t, transport, "", hello)
 		require.NoError(t, err)
-		back := sentBack(t, stored(t, reply.Blocks))
+		back := sentBack(t, storeAndLoad(t, reply.Blocks))
 		require.JSONEq(t, `[`+call+`{"type":"code_execution_20250825","tool_id":"t"}},{"type":"`+kind+`","tool_use_id":"s1","content":`+content[1]+`}]`, back)
 		require.Contains(t, back, "9007199254740993")
 	}
 }
 
 func TestFailedSearch(t *testing.T) {
-	c := &canned{body: stream(start,
+	transport := &llmtest.Transport{Events: stream(start,
 		`{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}}`,
 		`{"type":"content_block_start","index":1,"content_block":{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1",`+
 			`"content":{"type":"web_search_tool_result_error","error_code":"max_uses_exceeded"}}}`,
 		ended, stop)}
-	var whole []agent.Block
-	reply, err := generateEmitting(t, c, hello, func(d agent.Delta) error { whole = append(whole, *d.Block); return nil })
+	var emitted []agent.Block
+	reply, err := newModel(t, transport, "").Generate(t.Context(), hello, func(d agent.Delta) error { emitted = append(emitted, *d.Block); return nil })
 	require.NoError(t, err)
-	require.Equal(t, reply.Blocks, whole, "blocks whose end was not announced are handed on at the end")
+	require.Equal(t, reply.Blocks, emitted, "blocks without an end event are emitted at the end")
 	require.JSONEq(t, `{}`, string(reply.Blocks[0].Args))
 	require.Equal(t, agent.ResultError, reply.Blocks[1].Status)
 	require.JSONEq(t, `[{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}},{"type":"web_search_tool_result",`+
 		`"tool_use_id":"srvtoolu_1","content":{"type":"web_search_tool_result_error","error_code":"max_uses_exceeded"}}]`, sentBack(t, reply.Blocks))
 }
 
-// Citations of documents keep where they point to.
+// Citations of documents keep their position.
 func TestDocumentCitations(t *testing.T) {
 	const location = `{"type":"char_location","cited_text":"Seven.","document_index":0,"document_title":"Terms","start_char_index":10,"end_char_index":16}`
-	sent := strings.Replace(location, "{", `{"file_id":null,`, 1) // which the API does not take back
-	c := &canned{body: stream(start,
+	sent := strings.Replace(location, "{", `{"file_id":null,`, 1) // a member that the API does not take back
+	transport := &llmtest.Transport{Events: stream(start,
 		`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"7"}}`,
 		`{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":`+sent+`}}`,
 		ended, stop)}
-	reply, err := generate(t, c, "", hello)
+	reply, err := generate(t, transport, "", hello)
 	require.NoError(t, err)
 	a := reply.Blocks[0].Annotations[0]
 	require.Equal(t, []string{"citation", "Terms", "Seven."}, []string{a.Type, a.Title, a.CitedText})
-	require.JSONEq(t, `[{"type":"text","text":"7","citations":[`+location+`]}]`, sentBack(t, stored(t, reply.Blocks)))
-	// Those of another provider's stay behind, their text goes.
+	require.JSONEq(t, `[{"type":"text","text":"7","citations":[`+location+`]}]`, sentBack(t, storeAndLoad(t, reply.Blocks)))
+	// Citations from another provider are not sent, but their text is.
 	foreign := agent.Block{Type: agent.BlockText, Text: "7", Annotations: []agent.Annotation{{Type: "citation", URL: "https://example.org"}}}
 	require.JSONEq(t, `[{"type":"text","text":"7"}]`, sentBack(t, []agent.Block{foreign}))
 }
@@ -133,37 +133,37 @@ func TestCacheMarks(t *testing.T) {
 	}}
 	body := func(t *testing.T, req agent.ModelRequest, ttl string) string {
 		t.Helper()
-		c := &canned{body: stream(start, ended, stop)}
+		transport := &llmtest.Transport{Events: stream(start, ended, stop)}
 		req.Cache = &agent.PromptCache{TTL: ttl}
-		_, err := generate(t, c, "", req)
+		_, err := generate(t, transport, "", req)
 		require.NoError(t, err)
-		return string(c.sent)
+		return string(transport.Sent)
 	}
 	const mark, hour = `"cache_control":{"type":"ephemeral"}`, `"cache_control":{"ttl":"1h","type":"ephemeral"}`
 	for ttl, want := range map[string]string{"": mark, "5m": mark, "1h": hour} {
 		got := body(t, full, ttl)
 		require.Equal(t, 3, strings.Count(got, "cache_control"))
 		require.Equal(t, 3, strings.Count(got, want), got)
-		require.Contains(t, got, `{"text":"Be brief.",`+want+`,"type":"text"}`, "the stable part of the system prompt")
+		require.Contains(t, got, `{"text":"Be brief.",`+want+`,"type":"text"}`, "the end of the stable system prompt")
 		require.Contains(t, got, `{"text":"Session: s","type":"text"}`)
 		require.Contains(t, got, `{"text":"again",`+want+`,"type":"text"}`)
 		require.Contains(t, got, `"name":"f",`+want)
 	}
-	// Without a prompt and tools the conversation alone is marked; thinking takes no mark, so that the block before it is.
-	bare := agent.ModelRequest{Model: "m", Messages: []agent.Message{
+	// Without a prompt and tools only the conversation is marked. Thinking takes no mark, so the block before it gets it.
+	short := agent.ModelRequest{Model: "m", Messages: []agent.Message{
 		agent.UserText("Hello"), {Role: agent.RoleAssistant, Blocks: []agent.Block{agent.Text("Hm."), {Type: agent.BlockReasoning, Signature: "s"}}},
 	}}
-	require.Equal(t, 1, strings.Count(body(t, bare, ""), mark))
-	require.Contains(t, body(t, bare, ""), `{"text":"Hm.",`+mark+`,"type":"text"}`)
+	require.Equal(t, 1, strings.Count(body(t, short, ""), mark))
+	require.Contains(t, body(t, short, ""), `{"text":"Hm.",`+mark+`,"type":"text"}`)
 
-	c := &canned{body: stream(start, ended, stop)}
+	transport := &llmtest.Transport{Events: stream(start, ended, stop)}
 	full.Cache = &agent.PromptCache{TTL: "2h"}
-	_, err := generate(t, c, "", full)
+	_, err := generate(t, transport, "", full)
 	require.ErrorContains(t, err, `cache.ttl: anthropic: want 5m or 1h, got "2h"`)
-	require.Nil(t, c.sent)
+	require.Nil(t, transport.Sent)
 }
 
-// A schema goes as it is when the API enforces it so; what it does not know moves to the description.
+// A schema in the enforced subset is sent unchanged. Other keywords move to the description.
 func TestOutputSchema(t *testing.T) {
 	object := func(properties string) string {
 		return `{"type":"object","properties":{` + properties + `},"additionalProperties":false}`
@@ -187,14 +187,14 @@ func TestOutputSchema(t *testing.T) {
 		`{"type":"object","properties":{"a":{"$ref":"#/$defs/A","title":"T"}},"$defs":{"A":{"type":"object"}}}`: `{"type":"object","properties":` +
 			`{"a":{"$ref":"#/$defs/A"}},"$defs":{"A":` + object(``) + `},"additionalProperties":false}`,
 	} {
-		c := &canned{body: stream(start, ended, stop)}
+		transport := &llmtest.Transport{Events: stream(start, ended, stop)}
 		req := hello
 		req.OutputSchema = json.RawMessage(schema)
-		_, err := generate(t, c, "", req)
+		_, err := generate(t, transport, "", req)
 		require.NoError(t, err)
 		if want == "" {
-			i, j := strings.Index(string(c.sent), `"properties":{`), strings.Index(schema, `"properties":{`)
-			require.Equal(t, schema[j:j+50], string(c.sent)[i:i+50], "in its own order")
+			i, j := strings.Index(string(transport.Sent), `"properties":{`), strings.Index(schema, `"properties":{`)
+			require.Equal(t, schema[j:j+50], string(transport.Sent)[i:i+50], "in the same order")
 			continue
 		}
 		var sent struct {
@@ -202,7 +202,7 @@ func TestOutputSchema(t *testing.T) {
 				Format struct{ Schema json.RawMessage }
 			} `json:"output_config"`
 		}
-		require.NoError(t, json.Unmarshal(c.sent, &sent))
+		require.NoError(t, json.Unmarshal(transport.Sent, &sent))
 		require.JSONEq(t, want, string(sent.OutputConfig.Format.Schema), schema)
 	}
 }

@@ -2,8 +2,7 @@ package anthropic
 
 import "encoding/json"
 
-// messageRequest is the body of a request. These few types are here because the SDK's link all of Anthropic's API: 8 MB of
-// a program.
+// messageRequest is the body of a request. The types of Anthropic's SDK are not used because they link its whole API, 8 MB of a program.
 type messageRequest struct {
 	Model        string        `json:"model"`
 	MaxTokens    int           `json:"max_tokens"`
@@ -21,7 +20,7 @@ type message struct {
 	Content []content `json:"content"`
 }
 
-// content is a block of a message. Its members are those of all types of block; Type says which are set.
+// content is a block of a message. Type says which members are set.
 type content struct {
 	Text         string          `json:"text,omitempty"`
 	ID           string          `json:"id,omitempty"` // of a tool call, with name and input
@@ -29,7 +28,7 @@ type content struct {
 	Input        json.RawMessage `json:"input,omitempty"`
 	ToolUseID    string          `json:"tool_use_id,omitempty"` // of a result
 	IsError      bool            `json:"is_error,omitempty"`
-	Content      any             `json:"content,omitempty"` // of a result: blocks of text, or JSON of the API's own
+	Content      any             `json:"content,omitempty"` // of a result: blocks of text, or any JSON from the API
 	Caller       json.RawMessage `json:"caller,omitempty"`  // of a server tool call and its result
 	Thinking     *string         `json:"thinking,omitempty"`
 	Signature    string          `json:"signature,omitempty"`
@@ -37,7 +36,7 @@ type content struct {
 	Source       *source         `json:"source,omitempty"`
 	Title        string          `json:"title,omitempty"` // of a document, with context
 	Context      string          `json:"context,omitempty"`
-	Citations    any             `json:"citations,omitempty"` // of a text: a list; of a document: whether to cite it
+	Citations    any             `json:"citations,omitempty"` // a list for a text, an enabledFlag for a document
 	CacheControl *cacheControl   `json:"cache_control,omitempty"`
 	Type         string          `json:"type"`
 }

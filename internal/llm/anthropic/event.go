@@ -2,7 +2,7 @@ package anthropic
 
 import "encoding/json"
 
-// event is one event of a stream, with the members that a reply uses.
+// event is one event of a stream. It has the members that a reply needs.
 type event struct {
 	Type    string `json:"type"`
 	Index   int64  `json:"index"`
@@ -26,7 +26,7 @@ type usage struct {
 	} `json:"output_tokens_details"`
 }
 
-// blockStart is the first part of a content block. Some kinds, such as results of server tools, come whole in it.
+// blockStart is the beginning of a content block. It is the whole block for some types, such as results of server tools.
 type blockStart struct {
 	Type      string          `json:"type"`
 	ID        string          `json:"id"`
@@ -38,7 +38,7 @@ type blockStart struct {
 	ToolUseID string          `json:"tool_use_id"`
 }
 
-// delta is a piece of a block, or of the message.
+// delta is a piece of a block or of the message.
 type delta struct {
 	Type        string          `json:"type"`
 	Text        string          `json:"text"`

@@ -12,8 +12,8 @@ import (
 
 const pdf = "application/pdf"
 
-// mediaBlock projects media of a user's message; lacks says why the API cannot take it.
-func mediaBlock(b *agent.Block) (block content, lacks string) {
+// mediaBlock returns media of a user's message in the form of the API, or the reason for an omission.
+func mediaBlock(b *agent.Block) (block content, omission string) {
 	switch b.Type {
 	case agent.BlockImage:
 		return imageBlock(b)
@@ -26,7 +26,7 @@ func mediaBlock(b *agent.Block) (block content, lacks string) {
 	}
 }
 
-func imageBlock(b *agent.Block) (block content, lacks string) {
+func imageBlock(b *agent.Block) (block content, omission string) {
 	switch {
 	case b.FileID != "":
 		return image(source{Type: "file", FileID: b.FileID}), ""
@@ -35,19 +35,19 @@ func imageBlock(b *agent.Block) (block content, lacks string) {
 	case !slices.Contains([]string{"image/jpeg", "image/png", "image/gif", "image/webp"}, b.MIMEType):
 		return block, "the provider takes jpeg, png, gif and webp"
 	}
-	if _, lacks = wire.DecodeBase64(b); lacks != "" {
-		return block, lacks
+	if _, omission = wire.DecodeBase64(b); omission != "" {
+		return block, omission
 	}
 	return image(source{Type: "base64", MediaType: b.MIMEType, Data: b.Base64}), ""
 }
 
 func image(s source) content { return content{Type: "image", Source: &s} }
 
-// documentBlock projects a file. Its extras may hold what the API takes besides: title, context, and {"citations":{"enabled":true}}.
-func documentBlock(b *agent.Block) (block content, lacks string) {
-	from, lacks := documentSource(b)
-	if lacks != "" {
-		return block, lacks
+// documentBlock returns a file in the form of the API. Its extras may have a title, a context, and {"citations":{"enabled":true}}.
+func documentBlock(b *agent.Block) (block content, omission string) {
+	from, omission := documentSource(b)
+	if omission != "" {
+		return block, omission
 	}
 	doc := content{Type: "document", Source: &from, Title: b.Name}
 	var extras struct {
@@ -64,7 +64,7 @@ func documentBlock(b *agent.Block) (block content, lacks string) {
 	return doc, ""
 }
 
-func documentSource(b *agent.Block) (from source, lacks string) {
+func documentSource(b *agent.Block) (from source, omission string) {
 	isText := strings.HasPrefix(b.MIMEType, "text/")
 	switch {
 	case b.FileID != "":
@@ -76,10 +76,10 @@ func documentSource(b *agent.Block) (from source, lacks string) {
 	case b.MIMEType != pdf && !isText:
 		return from, "the provider takes PDF and text"
 	}
-	data, lacks := wire.DecodeBase64(b)
+	data, omission := wire.DecodeBase64(b)
 	switch {
-	case lacks != "":
-		return from, lacks
+	case omission != "":
+		return from, omission
 	case !isText:
 		return source{Type: "base64", MediaType: pdf, Data: b.Base64}, ""
 	case strings.TrimSpace(string(data)) == "":

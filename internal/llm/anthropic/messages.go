@@ -9,9 +9,9 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// conversation projects system prompt and messages. Tool results are user content, and neighbours of one role become one message, so
-// that the results of parallel calls arrive together, as the API demands. What the API cannot take becomes a note; the error is that of
-// an unknown role.
+// conversation returns the system prompt and the messages of a request. Tool results are content of the user. Consecutive messages of one role become
+// one message, because the API requires the results of parallel calls in one message. Blocks that the API does not take become notes. The error is
+// for an unknown role.
 func conversation(req agent.ModelRequest) (system []content, messages []message, err error) {
 	for _, text := range []string{req.System, req.About} {
 		if text != "" {
@@ -58,9 +58,9 @@ func userContent(blocks []agent.Block) []content {
 			out = appendText(out, b)
 		case wire.IsReasoning(b):
 		default:
-			block, lacks := mediaBlock(b)
-			if lacks != "" {
-				block = textBlock(wire.OmissionNote(b, lacks))
+			block, omission := mediaBlock(b)
+			if omission != "" {
+				block = textBlock(wire.OmissionNote(b, omission))
 			}
 			out = append(out, block)
 		}
@@ -68,7 +68,7 @@ func userContent(blocks []agent.Block) []content {
 	return out
 }
 
-// appendText leaves out a text that the API refuses: it wants a character other than white space.
+// appendText appends a text, unless it is only white space, which the API refuses.
 func appendText(out []content, b *agent.Block) []content {
 	if strings.TrimSpace(b.Text) == "" {
 		return out
@@ -76,10 +76,10 @@ func appendText(out []content, b *agent.Block) []content {
 	return append(out, citedText(b))
 }
 
-// assistantContent projects a reply back. Thinking goes back with its signature; that of another provider, which has none, does not.
+// assistantContent returns the blocks of a reply in the form of the API. Thinking without a signature is left out, because it is from another provider.
 func assistantContent(blocks []agent.Block) []content {
 	var out []content
-	served := servedCalls(blocks)
+	serverCalls := sendableServerCalls(blocks)
 	for i := range blocks {
 		b := &blocks[i]
 		switch {
@@ -93,7 +93,7 @@ func assistantContent(blocks []agent.Block) []content {
 			}
 		case wire.IsToolCall(b):
 			out = append(out, content{Type: "tool_use", ID: callID(b.ID), Name: b.Name, Input: wire.ToolArguments(b)})
-		case served[serverCallID(b)]:
+		case serverCalls[serverCallID(b)]:
 			if block, ok := serverBlock(b); ok {
 				out = append(out, block)
 			}
@@ -112,7 +112,7 @@ func resultBlock(b *agent.Block) content {
 	return result
 }
 
-var notInCallID = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+var invalidInCallID = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
-// callID fits an id that another provider made to the API's pattern; its own ids stay as they are.
-func callID(id string) string { return notInCallID.ReplaceAllString(id, "_") }
+// callID returns an id in the pattern that the API requires. Ids from the API stay unchanged.
+func callID(id string) string { return invalidInCallID.ReplaceAllString(id, "_") }

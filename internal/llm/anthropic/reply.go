@@ -12,33 +12,33 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// reply gathers the events of one message.
+// reply collects the events of one message.
 type reply struct {
-	call    *wire.Call
-	model   string
-	blocks  []*contentBlock // in order of appearance
-	usage   agent.Usage
-	created int64 // tokens written to the cache and read from it, which the API counts beside its input tokens
-	input   int64
-	finish  agent.FinishReason
-	stopped bool
+	call        *wire.Call
+	model       string
+	blocks      []*contentBlock // in order of appearance
+	usage       agent.Usage
+	input       int64 // tokens, without those of the cache
+	cacheWrites int64 // tokens written to the cache
+	finish      agent.FinishReason
+	hasEnded    bool
 }
 
-// contentBlock is a block of the message as far as it has arrived.
+// contentBlock is the part of a block that has arrived.
 type contentBlock struct {
 	index     int64
 	kind      string
 	id, name  string
-	text      strings.Builder // text, thinking, or the arguments, by kind
-	input     json.RawMessage // arguments that came whole, with the start
+	text      strings.Builder // text, thinking or arguments, depending on the kind
+	input     json.RawMessage // arguments in the start of the block
 	signature string
-	cited     []agent.Annotation
-	raw       json.RawMessage // of a kind that comes whole, with the start
-	callID    string          // of a result: the call it answers
+	citations []agent.Annotation
+	raw       json.RawMessage // the start of the block
+	callID    string          // of a result
 	isEmitted bool            // as a whole block
 }
 
-// add takes one event. Those without a name or data are no part of the protocol.
+// add adds one event. It ignores events without a name or data.
 func (r *reply) add(e ssestream.Event) error {
 	switch {
 	case e.Type == "error":
@@ -76,25 +76,25 @@ func (r *reply) addEvent(event *event) error {
 			r.finish = finishOf(reason)
 		}
 	case "message_stop":
-		r.stopped = true
-	default: // ping, and what the API may add
+		r.hasEnded = true
+	default: // ping, and new events
 	}
 	return nil
 }
 
-// count records cumulative counts. An event without a count does not reset it.
+// count sets the usage. Events have cumulative counts, and may leave some out.
 func (r *reply) count(u *usage) {
 	r.input = max(r.input, u.InputTokens)
-	r.created = max(r.created, u.CacheCreationInputTokens)
+	r.cacheWrites = max(r.cacheWrites, u.CacheCreationInputTokens)
 	r.usage.CachedTokens = max(r.usage.CachedTokens, u.CacheReadInputTokens)
 	r.usage.OutputTokens = max(r.usage.OutputTokens, u.OutputTokens)
 	r.usage.ReasoningTokens = max(r.usage.ReasoningTokens, u.OutputTokensDetails.ThinkingTokens)
-	r.usage.InputTokens = r.input + r.created + r.usage.CachedTokens
+	r.usage.InputTokens = r.input + r.cacheWrites + r.usage.CachedTokens
 }
 
 func (r *reply) start(index int64, raw json.RawMessage) error {
 	var start blockStart
-	_ = wire.Decode(raw, &start) // what cannot be read has no type
+	_ = wire.Decode(raw, &start) // an unreadable block has no type
 	b := &contentBlock{index: index, kind: start.Type, id: start.ID, name: start.Name, signature: start.Signature, raw: raw}
 	r.blocks = append(r.blocks, b)
 	switch b.kind {
@@ -111,7 +111,7 @@ func (r *reply) start(index int64, raw json.RawMessage) error {
 	}
 }
 
-// block finds a content block; a message may have a few hundred at most.
+// block returns the last content block with an index, nil if there is none.
 func (r *reply) block(index int64) *contentBlock {
 	for _, b := range slices.Backward(r.blocks) {
 		if b.index == index {
@@ -134,42 +134,32 @@ func (r *reply) addDelta(b *contentBlock, delta *delta) error {
 		b.signature += delta.Signature
 		return r.call.Count(len(delta.Signature))
 	case "citations_delta":
-		a, ok := citation(delta.Citation)
+		a, ok := citationAnnotation(delta.Citation)
 		if !ok {
 			return nil
 		}
-		b.cited = append(b.cited, a)
+		b.citations = append(b.citations, a)
 		if err := r.call.Count(len(delta.Citation)); err != nil {
 			return err
 		}
 		return r.call.Emit(agent.Delta{Block: &agent.Block{Type: agent.BlockText, Annotations: []agent.Annotation{a}}})
-	default: // what the API may add
+	default: // new types
 		return nil
 	}
 }
 
-// emitBlock emits a block that has ended, unless it is text, reasoning or a tool call.
+// emitBlock emits a complete block once, unless it is text, thinking or a tool call.
 func (r *reply) emitBlock(b *contentBlock) error {
 	switch b.kind {
 	case "text", "thinking", "tool_use":
 		return nil
 	}
-	block, ok := r.blockOf(b)
+	block, ok := r.agentBlock(b)
 	if b.isEmitted || !ok {
 		return nil
 	}
 	b.isEmitted = true
 	return r.call.Emit(agent.Delta{Block: &block})
-}
-
-// emitRest emits the blocks whose end was not announced.
-func (r *reply) emitRest() error {
-	for _, b := range r.blocks {
-		if err := r.emitBlock(b); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (r *reply) addText(b *contentBlock, s string) error {
@@ -196,18 +186,18 @@ func finishOf(reason string) agent.FinishReason {
 	}
 }
 
-// partial is the reply so far: never authoritative, hence without tool calls and without thinking that lacks its signature.
+// partial returns the text that has arrived. A partial reply is never used as an answer, so it has no tool calls and no thinking.
 func (r *reply) partial() agent.ModelReply {
 	reply := agent.ModelReply{Usage: r.usage, Model: r.model, Received: r.call.Received()}
 	for _, b := range r.blocks {
-		if block, ok := r.blockOf(b); ok && b.kind == "text" {
+		if block, ok := r.agentBlock(b); ok && b.kind == "text" {
 			reply.Blocks = append(reply.Blocks, block)
 		}
 	}
 	return reply
 }
 
-// end returns the reply. streamError is how the stream ended.
+// end returns the reply after a stream that ended with streamError.
 func (r *reply) end(streamError error) (agent.ModelReply, error) {
 	if streamError != nil {
 		streamError = r.call.Malformed(streamError)
@@ -216,22 +206,24 @@ func (r *reply) end(streamError error) (agent.ModelReply, error) {
 		return r.partial(), err
 	}
 	if r.finish == "" {
-		return r.partial(), r.call.Cut()
+		return r.partial(), r.call.Incomplete()
 	}
-	if err := r.emitRest(); err != nil {
-		return r.partial(), r.call.Failure(err)
+	for _, b := range r.blocks { // the end of a block may not have been sent
+		if err := r.emitBlock(b); err != nil {
+			return r.partial(), r.call.Failure(err)
+		}
 	}
 	reply := agent.ModelReply{Usage: r.usage, Model: r.model, FinishReason: r.finish}
 	for _, b := range r.blocks {
-		if block, ok := r.blockOf(b); ok {
+		if block, ok := r.agentBlock(b); ok {
 			reply.Blocks = append(reply.Blocks, block)
 		}
 	}
 	return reply, nil
 }
 
-// blockOf is false for an empty block, which the API would refuse to take back.
-func (r *reply) blockOf(b *contentBlock) (agent.Block, bool) {
+// agentBlock returns a content block as an [agent.Block], false for an empty one, which the API would refuse to take back.
+func (r *reply) agentBlock(b *contentBlock) (agent.Block, bool) {
 	args := b.text.String()
 	if args == "" {
 		args = string(b.input)
@@ -239,7 +231,7 @@ func (r *reply) blockOf(b *contentBlock) (agent.Block, bool) {
 	switch {
 	case b.kind == "text":
 		text := agent.Text(b.text.String())
-		text.Annotations = b.cited
+		text.Annotations = b.citations
 		return text, b.text.Len() > 0
 	case b.kind == "thinking":
 		return agent.Block{Type: agent.BlockReasoning, Reasoning: b.text.String(), Signature: b.signature}, true
@@ -256,7 +248,7 @@ func (r *reply) blockOf(b *contentBlock) (agent.Block, bool) {
 	}
 }
 
-// serverResult is the result of a tool that the provider ran.
+// serverResult returns the result of a tool that the provider ran.
 func (r *reply) serverResult(b *contentBlock) (agent.Block, bool) {
 	var parts struct {
 		Content json.RawMessage `json:"content"`

@@ -8,36 +8,36 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-func params(req agent.ModelRequest) (messageRequest, error) {
+func requestBody(req agent.ModelRequest) (messageRequest, error) {
 	system, messages, err := conversation(req)
 	if err != nil {
 		return messageRequest{}, err
 	}
-	params := messageRequest{
+	body := messageRequest{
 		Model: req.Model, MaxTokens: DefaultMaxTokens, System: system, Messages: messages, Stream: true, Temperature: req.Temperature,
 	}
 	if req.MaxTokens > 0 {
-		params.MaxTokens = req.MaxTokens
+		body.MaxTokens = req.MaxTokens
 	}
-	if params.Tools, err = tools(req.Tools); err != nil {
-		return params, err
+	if body.Tools, err = tools(req.Tools); err != nil {
+		return body, err
 	}
-	if len(req.Tools) > 0 && req.ToolChoice != "" { // without tools the API refuses a choice
-		params.ToolChoice = toolChoice(req.ToolChoice)
+	if len(req.Tools) > 0 && req.ToolChoice != "" { // the API refuses a choice without tools
+		body.ToolChoice = toolChoice(req.ToolChoice)
 	}
 	if len(req.OutputSchema) > 0 {
 		schema, err := outputSchema(req.OutputSchema)
 		if err != nil {
-			return params, err
+			return body, err
 		}
-		params.OutputConfig = &outputConfig{Format: outputFormat{Type: "json_schema", Schema: schema}}
+		body.OutputConfig = &outputConfig{Format: outputFormat{Type: "json_schema", Schema: schema}}
 	}
-	return params, cache(&params, req)
+	return body, setCacheMarks(&body, req)
 }
 
-// cache marks the ends of the stable prefix: the tools, the system prompt, the conversation so far. The API keeps what comes before each
-// mark and finds it again in the next request; it allows four.
-func cache(params *messageRequest, req agent.ModelRequest) error {
+// setCacheMarks marks the ends of the tools, the stable system prompt and the conversation. The API caches what comes before each mark. It allows
+// four marks.
+func setCacheMarks(body *messageRequest, req agent.ModelRequest) error {
 	if req.Cache == nil {
 		return nil
 	}
@@ -49,16 +49,16 @@ func cache(params *messageRequest, req agent.ModelRequest) error {
 	default:
 		return agent.Invalid("cache.ttl", "want 5m or 1h, got %q", req.Cache.TTL)
 	}
-	if n := len(params.Tools); n > 0 {
-		params.Tools[n-1].CacheControl = mark
+	if n := len(body.Tools); n > 0 {
+		body.Tools[n-1].CacheControl = mark
 	}
-	if req.System != "" { // what follows it is of this conversation alone
-		params.System[0].CacheControl = mark
+	if req.System != "" { // the prompt after it differs between conversations
+		body.System[0].CacheControl = mark
 	}
-	if n := len(params.Messages); n > 0 {
-		last := params.Messages[n-1].Content
+	if n := len(body.Messages); n > 0 {
+		last := body.Messages[n-1].Content
 		for i := range slices.Backward(last) {
-			if last[i].Type != "thinking" && last[i].Type != wire.RedactedThinking { // which take none
+			if last[i].Type != "thinking" && last[i].Type != wire.RedactedThinking { // these take no mark
 				last[i].CacheControl = mark
 				return nil
 			}
@@ -74,7 +74,7 @@ func tools(specs []agent.ToolSpec) ([]tool, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, ok := schema["type"]; !ok { // which the API insists on
+		if _, ok := schema["type"]; !ok { // which the API requires
 			schema["type"] = "object"
 		}
 		tools = append(tools, tool{Name: specs[i].Name, Description: specs[i].Description, Strict: specs[i].Strict, InputSchema: schema})

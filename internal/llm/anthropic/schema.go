@@ -10,24 +10,24 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// outputSchema fits a schema to the subset that the API enforces: objects are closed, and keywords that it does not know move to the description,
-// where the model reads them. Parts that fit already stay as they are, in their own order.
+// outputSchema returns a schema in the subset that the API enforces. Objects allow no other properties. Keywords that the API does not know move to
+// the description, where the model reads them. Parts that are in the subset stay unchanged, also in their order.
 func outputSchema(raw json.RawMessage) (map[string]any, error) {
 	return wire.ParseSchema("output_schema", fitSchema(raw))
 }
 
-// fitSchema returns a schema with the keywords that the API knows.
+// fitSchema returns a schema in the subset.
 func fitSchema(raw json.RawMessage) json.RawMessage {
-	var given fields
-	if json.Unmarshal(raw, &given) != nil || given == nil {
+	var schema fields
+	if json.Unmarshal(raw, &schema) != nil || schema == nil {
 		return raw // true or false
 	}
 	fitted := fields{}
 	var moved []string
-	for _, key := range slices.Sorted(maps.Keys(given)) {
-		switch value := given[key]; {
-		case given["$ref"] != nil && key != "$ref": // the API takes nothing beside it
-		case key == "oneOf" && given["anyOf"] == nil:
+	for _, key := range slices.Sorted(maps.Keys(schema)) {
+		switch value := schema[key]; {
+		case schema["$ref"] != nil && key != "$ref": // the API takes no keyword beside $ref
+		case key == "oneOf" && schema["anyOf"] == nil:
 			fitted["anyOf"] = fitEach(value)
 		case key == "items", key == "additionalProperties":
 			fitted[key] = fitSchema(value)
@@ -39,7 +39,8 @@ func fitSchema(raw json.RawMessage) json.RawMessage {
 			moved = append(moved, key+": "+string(value))
 		}
 	}
-	if string(fitted["type"]) == `"object"` && (fitted["properties"] != nil || fitted["additionalProperties"] == nil) { // else it is a dictionary
+	isDictionary := fitted["properties"] == nil && fitted["additionalProperties"] != nil
+	if string(fitted["type"]) == `"object"` && !isDictionary {
 		fitted["additionalProperties"] = json.RawMessage("false")
 		if fitted["properties"] == nil {
 			fitted["properties"] = json.RawMessage("{}")
@@ -47,25 +48,25 @@ func fitSchema(raw json.RawMessage) json.RawMessage {
 	}
 	if len(moved) > 0 {
 		var description string
-		_ = json.Unmarshal(fitted["description"], &description) // without one it stays empty
+		_ = json.Unmarshal(fitted["description"], &description) // empty if there is none
 		fitted["description"] = jsonString(strings.TrimPrefix(description+"\n\n{"+strings.Join(moved, ", ")+"}", "\n\n"))
 	}
-	if maps.EqualFunc(given, fitted, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
+	if maps.EqualFunc(schema, fitted, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
 		return raw
 	}
-	out, _ := json.Marshal(fitted) // its parts were parsed just now
+	out, _ := json.Marshal(fitted) // its values have been parsed
 	return out
 }
 
-// fitEach fits the schemas of a list or of an object.
+// fitEach returns a list or an object of schemas with each schema in the subset.
 func fitEach(raw json.RawMessage) json.RawMessage {
 	var list []json.RawMessage
 	var members fields
 	var fitted any
-	same := true
+	isSame := true
 	fit := func(schema json.RawMessage) json.RawMessage {
 		out := fitSchema(schema)
-		same = same && bytes.Equal(out, schema)
+		isSame = isSame && bytes.Equal(out, schema)
 		return out
 	}
 	if json.Unmarshal(raw, &list) == nil {
@@ -79,21 +80,21 @@ func fitEach(raw json.RawMessage) json.RawMessage {
 		}
 		fitted = members
 	}
-	if same {
+	if isSame {
 		return raw
 	}
-	out, _ := json.Marshal(fitted) // as above
+	out, _ := json.Marshal(fitted) // its values have been parsed
 	return out
 }
 
-// isEnforced reports whether the API enforces a keyword that holds no schemas.
+// isEnforced reports whether the API enforces a keyword whose value contains no schemas.
 func isEnforced(key string, value json.RawMessage) bool {
 	switch key {
 	case "$ref", "type", "description", "title", "enum", "const", "required", "pattern":
 		return true
 	case "format":
-		known := []string{"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
-		return slices.Contains(known, strings.Trim(string(value), `"`))
+		enforced := []string{"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
+		return slices.Contains(enforced, strings.Trim(string(value), `"`))
 	case "minItems":
 		return string(value) == "0" || string(value) == "1"
 	default:

@@ -1,5 +1,5 @@
-// Package bedrock is an [agent.Model] for Amazon Bedrock, by its operation ConverseStream: one protocol for all models there. It writes and
-// reads the wire format by itself, with the SDK's event stream decoder and request signer; docs/adr/0002 says why.
+// Package bedrock is an [agent.Model] for Amazon Bedrock. It uses the operation ConverseStream, which has one protocol for all models. Of Amazon's SDK
+// it uses the event stream decoder and the request signer. docs/adr/0002 says why.
 package bedrock
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// Config is the configuration of the client; BaseURL is that of a region, and APIKey a Bedrock API key.
+// Config is the configuration of the client. BaseURL is that of a region, and APIKey is a Bedrock API key.
 type Config = wire.Config
 
 // maxEvent bounds one event of the stream.
@@ -32,12 +32,12 @@ const maxEvent = 16 << 20
 
 type model struct {
 	client      *wire.Client
-	region      string
-	credentials aws.CredentialsProvider // of the machine; nil: the key counts
+	region      string                  // for the signature
+	credentials aws.CredentialsProvider // of the machine; nil: the key is used
 }
 
-// New makes the model. Without a key the AWS credentials of the machine count, where cfg.Ambient allows them. An error is
-// [agent.CodeInvalid] with the field.
+// New returns a model. Without a key it uses the AWS credentials of the machine, if cfg.Ambient allows it. An error is [agent.CodeInvalid] with the
+// field.
 func New(cfg Config) (agent.Model, error) {
 	if cfg.BaseURL == "" {
 		return nil, agent.Invalid("base_url", "is empty: want https://bedrock-runtime.REGION.amazonaws.com")
@@ -53,7 +53,7 @@ func New(cfg Config) (agent.Model, error) {
 	if !cfg.Ambient {
 		return nil, agent.Invalid("api_key", "is empty")
 	}
-	u, _ := url.Parse(cfg.BaseURL) // NewClient has parsed it
+	u, _ := url.Parse(cfg.BaseURL) // NewClient has checked it
 	host := strings.Split(u.Hostname(), ".")
 	if len(host) < 3 || !strings.HasPrefix(host[0], "bedrock-runtime") {
 		return nil, agent.Invalid("base_url", "names no region: want https://bedrock-runtime.REGION.amazonaws.com where the machine's credentials count")
@@ -67,13 +67,13 @@ func New(cfg Config) (agent.Model, error) {
 	return m, nil
 }
 
-// Generate streams one reply. When it fails after the stream began, the reply holds the text and usage that had arrived.
+// Generate implements [agent.Model]. If it fails after the stream has begun, the reply has the text and usage that had arrived.
 func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
-	asked, err := requestOf(req)
+	request, err := newRequest(req)
 	if err != nil {
 		return agent.ModelReply{}, m.client.Refuse(err)
 	}
-	body, err := json.Marshal(asked)
+	body, err := json.Marshal(request)
 	if err != nil {
 		return agent.ModelReply{}, m.client.Refuse(err)
 	}
@@ -83,34 +83,36 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	if err != nil {
 		return agent.ModelReply{}, call.Failure(err)
 	}
-	defer res.Body.Close() //nolint:errcheck // read to its end, or given up
+	defer res.Body.Close() //nolint:errcheck // nothing more is read
 	r := reply{call: call, model: req.Model}
 	if err := call.Failure(r.read(res.Body)); err != nil {
 		return r.partial(), err
 	}
-	if r.finish == "" || !r.counted {
-		return r.partial(), call.Cut()
+	if r.finish == "" || !r.hasUsage {
+		return r.partial(), call.Incomplete()
 	}
 	return r.complete(), nil
 }
 
-// read takes the events of a stream to its end.
+// read adds all events of a stream.
 func (r *reply) read(body io.Reader) error {
 	decoder := eventstream.NewDecoder()
 	for {
 		event, err := decoder.Decode(io.LimitReader(body, maxEvent), nil)
 		switch {
 		case errors.Is(err, io.EOF):
-			return nil // whether the reply was whole, its last events say
+			return nil // the last events say whether the reply is complete
 		case err != nil:
 			return r.call.Malformed(err)
 		}
-		if err := r.add(header(event, ":message-type"), header(event, ":event-type")+header(event, ":exception-type"), event.Payload); err != nil {
+		name := header(event, ":event-type") + header(event, ":exception-type") // an event has one of them
+		if err := r.add(header(event, ":message-type"), name, event.Payload); err != nil {
 			return err
 		}
 	}
 }
 
+// header returns a header of an event, empty if it has none.
 func header(m eventstream.Message, name string) string {
 	if v := m.Headers.Get(name); v != nil {
 		return v.String()
@@ -118,10 +120,11 @@ func header(m eventstream.Message, name string) string {
 	return ""
 }
 
-func (m *model) send(ctx context.Context, name string, body []byte) (*http.Response, error) {
+func (m *model) send(ctx context.Context, modelName string, body []byte) (*http.Response, error) {
 	cfg := m.client.Config()
-	at := strings.TrimSuffix(cfg.BaseURL, "/") + "/model/" + strings.ReplaceAll(url.PathEscape(name), ":", "%3A") + "/converse-stream" // as the SDK escapes it
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at, bytes.NewReader(body))
+	escaped := strings.ReplaceAll(url.PathEscape(modelName), ":", "%3A") // as in Amazon's SDK
+	address := strings.TrimSuffix(cfg.BaseURL, "/") + "/model/" + escaped + "/converse-stream"
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
 		return nil, agent.Invalid("base_url", "is no URL")
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
 )
 
-// gaps are what the API of Bedrock has no form for.
+// gaps are the cases for which the API of Bedrock has no form.
 var gaps = map[string]string{
 	"reply/model as reported":  `actual  : "alias"`,
 	"request/output schema":    "the schema is asked for",
@@ -43,29 +43,20 @@ func TestCredentials(t *testing.T) {
 		require.ErrorContains(t, err, fault)
 		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 	}
-	var seen *http.Request
+	var received *http.Request
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seen = r
+		received = r
 		d := llmtest.Bedrock{}
 		w.Header().Set("Content-Type", d.ContentType())
 		_, _ = io.WriteString(w, strings.Join(d.Frames(llmtest.TextReply("hi", 9)), ""))
 	}))
 	defer server.Close()
-	m, err := bedrock.New(bedrock.Config{BaseURL: region, Ambient: true, HTTPClient: &http.Client{Transport: detour(server.Listener.Addr().String())}})
+	m, err := bedrock.New(bedrock.Config{BaseURL: region, Ambient: true, HTTPClient: llmtest.Redirect(server.URL)})
 	require.NoError(t, err)
 	reply, err := m.Generate(t.Context(), agent.ModelRequest{Model: "anthropic.claude-v1:0", Messages: []agent.Message{agent.UserText("Hi")}}, nil)
 	require.NoError(t, err)
 	require.Equal(t, "hi", agent.Normalize(reply.Blocks))
-	require.Contains(t, seen.Header.Get("Authorization"), "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/")
-	require.Contains(t, seen.Header.Get("Authorization"), "/eu-west-1/bedrock/aws4_request")
-	require.Equal(t, "/model/anthropic.claude-v1%3A0/converse-stream", seen.URL.EscapedPath())
-}
-
-// detour sends every request to one address.
-type detour string
-
-func (d detour) RoundTrip(req *http.Request) (*http.Response, error) {
-	req = req.Clone(req.Context())
-	req.URL.Scheme, req.URL.Host = "http", string(d)
-	return http.DefaultTransport.RoundTrip(req)
+	require.Contains(t, received.Header.Get("Authorization"), "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/")
+	require.Contains(t, received.Header.Get("Authorization"), "/eu-west-1/bedrock/aws4_request")
+	require.Equal(t, "/model/anthropic.claude-v1%3A0/converse-stream", received.URL.EscapedPath())
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// event is the payload of any event of the stream.
+// event is the payload of an event of any type.
 type event struct {
 	Index int `json:"contentBlockIndex"`
 	Start struct {
@@ -38,33 +38,34 @@ type event struct {
 	Message string `json:"message"`
 }
 
-// block is a content block as far as it has arrived.
+// block is the part of a content block that has arrived.
 type block struct {
 	index              int
 	text, args         strings.Builder
-	reason             strings.Builder
+	reasoning          strings.Builder
 	signature          string
 	id, name           string
 	isCall, isThinking bool
 }
 
-// reply gathers the events of one reply.
+// reply collects the events of one reply.
 type reply struct {
-	call    *wire.Call
-	model   string
-	blocks  []*block // in order of appearance
-	usage   agent.Usage
-	counted bool // the event behind the last one of the message has come
-	finish  agent.FinishReason
+	call     *wire.Call
+	model    string
+	blocks   []*block // in order of appearance
+	usage    agent.Usage
+	hasUsage bool // the last event of the stream has come
+	finish   agent.FinishReason
 }
 
+// add adds the payload of an event or exception.
 func (r *reply) add(messageType, name string, payload []byte) error {
 	var e event
 	if err := json.Unmarshal(payload, &e); err != nil {
 		return r.call.Malformed(err)
 	}
 	if messageType != "event" {
-		return r.call.StreamError(faultOf(name, e.Message))
+		return r.call.StreamError(exceptionError(name, e.Message))
 	}
 	switch name {
 	case "contentBlockStart":
@@ -79,7 +80,7 @@ func (r *reply) add(messageType, name string, payload []byte) error {
 		r.finish = finishOf(e.StopReason)
 	case "metadata":
 		u := &e.Usage
-		r.counted = true
+		r.hasUsage = true
 		r.usage = agent.Usage{InputTokens: u.Input + u.CacheRead + u.CacheWrite, OutputTokens: u.Output, CachedTokens: u.CacheRead}
 	}
 	return nil
@@ -97,7 +98,7 @@ func (r *reply) addDelta(e *event) error {
 		return r.call.Count(len(d.ToolUse.Input))
 	case d.Reasoning.Text != "":
 		b.isThinking = true
-		b.reason.WriteString(d.Reasoning.Text)
+		b.reasoning.WriteString(d.Reasoning.Text)
 		return r.call.Emit(agent.Delta{Reasoning: d.Reasoning.Text})
 	case d.Reasoning.Signature != "":
 		b.isThinking = true
@@ -107,6 +108,7 @@ func (r *reply) addDelta(e *event) error {
 	return nil
 }
 
+// block returns the block with an index. It adds one if there is none.
 func (r *reply) block(index int) *block {
 	if i := slices.IndexFunc(r.blocks, func(b *block) bool { return b.index == index }); i >= 0 {
 		return r.blocks[i]
@@ -116,8 +118,8 @@ func (r *reply) block(index int) *block {
 	return b
 }
 
-// faultOf is an exception of the stream in the form that wire reads: its status is that of the exception's kind.
-func faultOf(exception, message string) []byte {
+// exceptionError returns an exception of the stream as JSON for [wire.Call.StreamError], with the HTTP status that belongs to it.
+func exceptionError(exception, message string) []byte {
 	status := map[string]int{
 		"throttlingException": 429, "validationException": 400, "accessDeniedException": 403, "resourceNotFoundException": 404,
 		"serviceQuotaExceededException": 429, "modelTimeoutException": 408,
@@ -125,7 +127,7 @@ func faultOf(exception, message string) []byte {
 	if status == 0 {
 		status = 503
 	}
-	b, _ := json.Marshal(map[string]any{"error": map[string]any{"code": status, "message": exception + ": " + message}}) // plain values
+	b, _ := json.Marshal(map[string]any{"error": map[string]any{"code": status, "message": exception + ": " + message}}) // cannot fail
 	return b
 }
 
@@ -142,12 +144,12 @@ func finishOf(reason string) agent.FinishReason {
 	}
 }
 
-// partial is the reply so far: never authoritative, hence without tool calls and without proof of the reasoning.
+// partial returns the text and reasoning that have arrived, without signatures and tool calls.
 func (r *reply) partial() agent.ModelReply {
 	reply := agent.ModelReply{Usage: r.usage, Model: r.model, Received: r.call.Received()}
 	for _, b := range r.blocks {
-		if b.reason.Len() > 0 {
-			reply.Blocks = append(reply.Blocks, agent.Block{Type: agent.BlockReasoning, Reasoning: b.reason.String()})
+		if b.reasoning.Len() > 0 {
+			reply.Blocks = append(reply.Blocks, agent.Block{Type: agent.BlockReasoning, Reasoning: b.reasoning.String()})
 		}
 		if b.text.Len() > 0 {
 			reply.Blocks = append(reply.Blocks, agent.Text(b.text.String()))
@@ -156,6 +158,7 @@ func (r *reply) partial() agent.ModelReply {
 	return reply
 }
 
+// complete returns the whole reply.
 func (r *reply) complete() agent.ModelReply {
 	reply := agent.ModelReply{Usage: r.usage, Model: r.model, FinishReason: r.finish}
 	for _, b := range r.blocks {
@@ -163,7 +166,7 @@ func (r *reply) complete() agent.ModelReply {
 		case b.isCall:
 			reply.Blocks = append(reply.Blocks, wire.ToolCall(b.id, b.name, b.args.String()))
 		case b.isThinking:
-			reply.Blocks = append(reply.Blocks, agent.Block{Type: agent.BlockReasoning, Reasoning: b.reason.String(), Signature: b.signature})
+			reply.Blocks = append(reply.Blocks, agent.Block{Type: agent.BlockReasoning, Reasoning: b.reasoning.String(), Signature: b.signature})
 		case b.text.Len() > 0:
 			reply.Blocks = append(reply.Blocks, agent.Text(b.text.String()))
 		}

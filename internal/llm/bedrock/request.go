@@ -9,7 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// The forms of the API.
+// The types of a request body.
 type (
 	request struct {
 		Messages  []message  `json:"messages"`
@@ -75,9 +75,9 @@ type (
 	}
 )
 
-// requestOf projects a request. The API has no output schema and no tool choice "none": the first is left out, the second leaves the
-// choice to the model.
-func requestOf(req agent.ModelRequest) (*request, error) {
+// newRequest returns a request in the form of the API, which has no output schema and no tool choice "none". The schema is left out, and instead of
+// "none" the model chooses.
+func newRequest(req agent.ModelRequest) (*request, error) {
 	r := &request{}
 	if system := req.SystemPrompt(); system != "" {
 		r.System = []content{{Text: system}}
@@ -138,6 +138,7 @@ func roleOf(r agent.Role) (string, error) {
 	}
 }
 
+// contentOf returns the blocks of a message in the form of the API. documents counts the documents of the request.
 func contentOf(m agent.Message, documents *int) []content {
 	var all []content
 	for i := range m.Blocks {
@@ -161,14 +162,15 @@ func contentOf(m agent.Message, documents *int) []content {
 		default:
 			c.Text = wire.OmissionNote(b, "the provider takes none back")
 		}
-		if c != (content{}) && (c.Text == "" || strings.TrimSpace(c.Text) != "") {
+		isBlank := c.Text != "" && strings.TrimSpace(c.Text) == ""
+		if c != (content{}) && !isBlank {
 			all = append(all, c)
 		}
 	}
 	return all
 }
 
-// resultText is never empty: the API refuses an empty text.
+// resultText returns the text of a result. It is never empty, because the API refuses an empty text.
 func resultText(b *agent.Block) string {
 	if text := wire.ResultText(b); strings.TrimSpace(text) != "" {
 		return text
@@ -176,19 +178,21 @@ func resultText(b *agent.Block) string {
 	return "(no output)"
 }
 
+// mediaContent returns a block of a user's message that is not text in the form of the API, or a note.
 func mediaContent(b *agent.Block, documents *int) content {
 	images := map[string]string{"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 	files := map[string]string{
 		"application/pdf": "pdf", "text/csv": "csv", "text/html": "html", "text/plain": "txt", "text/markdown": "md",
 	}
 	image, file := images[b.MIMEType], files[b.MIMEType]
-	if b.Base64 == "" || (b.Type != agent.BlockImage || image == "") && (b.Type != agent.BlockFile || file == "") {
+	isImage, isFile := b.Type == agent.BlockImage && image != "", b.Type == agent.BlockFile && file != ""
+	if b.Base64 == "" || !isImage && !isFile {
 		return content{Text: wire.OmissionNote(b, "the provider takes png, jpeg, gif, webp, PDF and text, and fetches no URL")}
 	}
-	if _, lacks := wire.DecodeBase64(b); lacks != "" {
-		return content{Text: wire.OmissionNote(b, lacks)}
+	if _, omission := wire.DecodeBase64(b); omission != "" {
+		return content{Text: wire.OmissionNote(b, omission)}
 	}
-	if b.Type == agent.BlockImage {
+	if isImage {
 		return content{Image: &media{Format: image, Source: source{b.Base64}}}
 	}
 	*documents++

@@ -1,5 +1,5 @@
-// Package gemini is an [agent.Model] for Google's Gemini: with an API key at generativelanguage.googleapis.com ("googleai"), or in a project
-// of Google Cloud ("vertex"). It speaks streamGenerateContent by itself; docs/adr/0002 says why it uses neither langchaingo nor an SDK.
+// Package gemini is an [agent.Model] for Google's Gemini, with an API key ("googleai") or in a project of Google Cloud ("vertex"). It uses the
+// operation streamGenerateContent. docs/adr/0002 says why it uses neither langchaingo nor Google's SDK.
 package gemini
 
 import (
@@ -16,22 +16,22 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// BaseURL is the API that takes API keys of Google AI Studio.
+// BaseURL is the address of the API that takes API keys of Google AI Studio.
 const BaseURL = "https://generativelanguage.googleapis.com/v1beta"
 
-// scope is what a token for Vertex AI must allow.
+// scope is the scope of tokens for Vertex AI.
 const scope = "https://www.googleapis.com/auth/cloud-platform"
 
-// Config is the configuration of the client; BaseURL is the part of URLs before "/models/".
+// Config is the configuration of the client. BaseURL is the part of URLs before "/models/".
 type Config = wire.Config
 
 type model struct {
-	client *wire.Client
-	token  *auth.Credentials // of the machine; nil: the key is used
-	vertex bool
+	client      *wire.Client
+	credentials *auth.Credentials // of the machine; nil: the key is used
+	isVertex    bool
 }
 
-// New makes the model of "googleai", whose key is an API key. An error is [agent.CodeInvalid] with the field.
+// New returns a model of "googleai". Its key is an API key. An error is [agent.CodeInvalid] with the field.
 func New(cfg Config) (agent.Model, error) {
 	client, err := wire.NewClient("googleai", BaseURL, cfg)
 	if err != nil {
@@ -43,8 +43,8 @@ func New(cfg Config) (agent.Model, error) {
 	return &model{client: client}, nil
 }
 
-// NewVertex makes the model of "vertex", whose key is an access token. Without a key it uses the application default credentials of the
-// machine if cfg.Ambient allows them. BaseURL ends in /projects/PROJECT/locations/LOCATION/publishers/google.
+// NewVertex returns a model of "vertex". Its key is an access token. Without a key it uses the application default credentials of the machine, if
+// cfg.Ambient allows it. BaseURL ends with /projects/PROJECT/locations/LOCATION/publishers/google. An error is [agent.CodeInvalid] with the field.
 func NewVertex(cfg Config) (agent.Model, error) {
 	if cfg.BaseURL == "" {
 		return nil, agent.Invalid("base_url", "is empty: want https://LOCATION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/LOCATION/publishers/google")
@@ -53,13 +53,13 @@ func NewVertex(cfg Config) (agent.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &model{client: client, vertex: true}
+	m := &model{client: client, isVertex: true}
 	switch {
 	case cfg.APIKey != "":
 	case !cfg.Ambient:
 		return nil, agent.Invalid("api_key", "is empty")
 	default:
-		m.token, err = credentials.DetectDefault(&credentials.DetectOptions{Scopes: []string{scope}})
+		m.credentials, err = credentials.DetectDefault(&credentials.DetectOptions{Scopes: []string{scope}})
 		if err != nil {
 			return nil, agent.Invalid("api_key", "is empty, and the machine has no application default credentials: %w", err)
 		}
@@ -67,9 +67,9 @@ func NewVertex(cfg Config) (agent.Model, error) {
 	return m, nil
 }
 
-// Generate streams one reply. When it fails after the stream began, the reply holds the text and usage that had arrived.
+// Generate implements [agent.Model]. If it fails after the stream has begun, the reply has the text and usage that had arrived.
 func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
-	body, err := requestOf(req, !m.vertex)
+	body, err := newRequest(req, !m.isVertex)
 	if err != nil {
 		return agent.ModelReply{}, m.client.Refuse(err)
 	}
@@ -80,7 +80,7 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 		return agent.ModelReply{}, call.Failure(err)
 	}
 	events := ssestream.NewDecoder(res)
-	defer events.Close() //nolint:errcheck // read to its end, or given up
+	defer events.Close() //nolint:errcheck // nothing more is read
 	r := reply{Reply: call.NewReply(req.Model), call: call}
 	for events.Next() {
 		if err := r.add(events.Event().Data); err != nil {
@@ -90,20 +90,20 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	return r.End(events.Err(), r.calls)
 }
 
-func (m *model) send(ctx context.Context, name string, body *request) (*http.Response, error) {
+func (m *model) send(ctx context.Context, modelName string, body *request) (*http.Response, error) {
 	cfg, header := m.client.Config(), http.Header{}
 	switch {
-	case m.token != nil:
-		token, err := m.token.Token(ctx)
+	case m.credentials != nil:
+		token, err := m.credentials.Token(ctx)
 		if err != nil {
 			return nil, agent.Errorf(agent.CodeDenied, "", "read the application default credentials: %w", err)
 		}
 		header.Set("Authorization", "Bearer "+token.Value)
-	case m.vertex:
+	case m.isVertex:
 		header.Set("Authorization", "Bearer "+cfg.APIKey)
 	default:
 		header.Set("X-Goog-Api-Key", cfg.APIKey)
 	}
-	address := strings.TrimSuffix(cfg.BaseURL, "/") + "/models/" + url.PathEscape(name) + ":streamGenerateContent?alt=sse"
+	address := strings.TrimSuffix(cfg.BaseURL, "/") + "/models/" + url.PathEscape(modelName) + ":streamGenerateContent?alt=sse"
 	return wire.Post(ctx, m.client.HTTP(), address, header, body)
 }

@@ -15,19 +15,16 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
 )
 
-// gaps: arguments are an object in this protocol, so that no reply can hold others.
-var gaps = map[string]string{
-	"reply/arguments that are no JSON": "Should NOT be empty",
-	"says/invalid tool call":           "invalid_tool_call",
-}
+// gaps: in this protocol arguments are always a JSON object.
+var gaps = map[string]string{"reply block/invalid tool call": "invalid_tool_call"}
 
 func TestConformance(t *testing.T) {
 	llmtest.Exercise(t, llmtest.Harness{Dialect: llmtest.Gemini{}, Open: gemini.New, Requests: "testdata/requests", Gaps: gaps})
 }
 
-// A model that thinks refuses a call of its own without the signature that came with it; large numbers come through as they are. Vertex
-// takes no ids, and a token instead of a key.
-func TestSignaturesGoBack(t *testing.T) {
+// A call is sent back with its signature, because a model that thinks requires it, and with large numbers unchanged. Vertex takes no ids, and a token
+// instead of a key.
+func TestCallsAreSentBack(t *testing.T) {
 	t.Parallel()
 	const args = `{"n":9007199254740993}`
 	for name, open := range map[string]func(gemini.Config) (agent.Model, error){"googleai": gemini.New, "vertex": gemini.NewVertex} {
@@ -58,7 +55,7 @@ func TestSignaturesGoBack(t *testing.T) {
 	}
 }
 
-// Where the credentials of the machine may not count, there is no call without a key.
+// Without Ambient, a key is required.
 func TestKeyIsRequired(t *testing.T) {
 	t.Parallel()
 	_, err := gemini.New(gemini.Config{Ambient: true})

@@ -9,7 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// chunk is one event of the stream. Its usage is that of the reply so far.
+// chunk is one event of the stream. Its usage is for the whole reply until then.
 type chunk struct {
 	Candidates []struct {
 		Content content `json:"content"`
@@ -29,7 +29,7 @@ type chunk struct {
 	Error json.RawMessage `json:"error"`
 }
 
-// reply gathers the chunks of one reply.
+// reply collects the chunks of one reply.
 type reply struct {
 	wire.Reply
 
@@ -56,7 +56,7 @@ func (r *reply) add(data []byte) error {
 	if c.Feedback != nil && c.Feedback.BlockReason != "" {
 		r.Finish = agent.FinishContentFilter
 	}
-	for i := range min(1, len(c.Candidates)) { // we ask for one
+	for i := range min(1, len(c.Candidates)) { // requests ask for one
 		candidate := &c.Candidates[i]
 		for j := range candidate.Content.Parts {
 			if err := r.addPart(&candidate.Content.Parts[j]); err != nil {
@@ -90,7 +90,7 @@ func (r *reply) addPart(p *part) error {
 }
 
 func (r *reply) addMedia(d *blob) error {
-	if strings.HasPrefix(d.MIMEType, "audio/") { // in pieces
+	if strings.HasPrefix(d.MIMEType, "audio/") { // it comes in pieces
 		piece, err := base64.StdEncoding.DecodeString(d.Data)
 		if err != nil {
 			return r.call.Malformed(err)
@@ -101,13 +101,13 @@ func (r *reply) addMedia(d *blob) error {
 	if strings.HasPrefix(d.MIMEType, "image/") {
 		b.Type = agent.BlockImage
 	}
-	if b.Validate("media") != nil { // a type that no client could show
+	if b.Validate("media") != nil { // without a MIME type it is of no use
 		return r.call.Count(len(d.Data))
 	}
 	return r.AddMedia(b, len(d.Data))
 }
 
-// setFinish records why a candidate ended. A call that the model garbled is an error, because trying again may help.
+// setFinish sets the finish reason. A malformed tool call is an error, because a retry may help.
 func (r *reply) setFinish(reason string) error {
 	switch reason {
 	case "", "FINISH_REASON_UNSPECIFIED":

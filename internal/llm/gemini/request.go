@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// The forms of the API. Arguments stay as they came: decoded to numbers, large ones would change.
+// The types of request and reply bodies. Arguments stay raw JSON, because decoding changes large numbers.
 type (
 	request struct {
 		System     *content    `json:"systemInstruction,omitempty"`
@@ -26,7 +26,7 @@ type (
 	part struct {
 		Text      string          `json:"text,omitempty"`
 		Thought   bool            `json:"thought,omitempty"`
-		Signature string          `json:"thoughtSignature,omitempty"` // goes back with its call, or a model that thinks refuses the request
+		Signature string          `json:"thoughtSignature,omitempty"` // of a call; a model that thinks requires it when the call is sent back
 		Data      *blob           `json:"inlineData,omitempty"`
 		File      *fileData       `json:"fileData,omitempty"`
 		Call      *functionCall   `json:"functionCall,omitempty"`
@@ -73,14 +73,14 @@ type (
 	}
 )
 
-// Roles of the API: results of tools come from the user.
+// The roles of the API. Tool results have the role user.
 const (
 	roleUser  = "user"
 	roleModel = "model"
 )
 
-// requestOf projects a request; ids says whether calls and results have ids there.
-func requestOf(req agent.ModelRequest, ids bool) (*request, error) {
+// newRequest returns a request in the form of the API. takesIDs says whether the API takes ids of calls and results.
+func newRequest(req agent.ModelRequest, takesIDs bool) (*request, error) {
 	r := &request{Generation: &generation{Temperature: req.Temperature, MaxTokens: req.MaxTokens}}
 	if system := req.SystemPrompt(); system != "" {
 		r.System = &content{Parts: []part{{Text: system}}}
@@ -92,13 +92,10 @@ func requestOf(req agent.ModelRequest, ids bool) (*request, error) {
 		if err != nil {
 			return nil, err
 		}
-		if m.Role == agent.RoleSystem { // the API has one system prompt
-			role = roleUser
-		}
-		parts := partsOf(m, ids, names)
+		parts := partsOf(m, takesIDs, names)
 		switch last := len(r.Contents) - 1; {
 		case len(parts) == 0:
-		case last >= 0 && m.Role == agent.RoleTool && previous == agent.RoleTool: // the results of one message's calls belong together
+		case last >= 0 && m.Role == agent.RoleTool && previous == agent.RoleTool: // results of parallel calls have to be in one message
 			r.Contents[last].Parts = append(r.Contents[last].Parts, parts...)
 		default:
 			r.Contents = append(r.Contents, content{Role: role, Parts: parts})
@@ -145,7 +142,7 @@ func (r *request) addTools(req agent.ModelRequest) error {
 
 func roleOf(r agent.Role) (string, error) {
 	switch r {
-	case agent.RoleUser, agent.RoleTool, agent.RoleSystem:
+	case agent.RoleUser, agent.RoleTool, agent.RoleSystem: // the system prompt is elsewhere
 		return roleUser, nil
 	case agent.RoleAssistant:
 		return roleModel, nil
@@ -154,7 +151,7 @@ func roleOf(r agent.Role) (string, error) {
 	}
 }
 
-// callNames are the tools' names by call: the API wants them with the results, where a result may lack it.
+// callNames returns the name of each call, which the API requires in the result. Results may lack it.
 func callNames(messages []agent.Message) map[agent.CallID]string {
 	names := map[agent.CallID]string{}
 	for _, m := range messages {
@@ -167,7 +164,7 @@ func callNames(messages []agent.Message) map[agent.CallID]string {
 	return names
 }
 
-func partsOf(m agent.Message, ids bool, names map[agent.CallID]string) []part {
+func partsOf(m agent.Message, takesIDs bool, names map[agent.CallID]string) []part {
 	var parts []part
 	for i := range m.Blocks {
 		b := &m.Blocks[i]
@@ -185,10 +182,11 @@ func partsOf(m agent.Message, ids bool, names map[agent.CallID]string) []part {
 		default:
 			p.Text = wire.OmissionNote(b, "the provider takes none back")
 		}
-		if !ids {
+		if !takesIDs {
 			p.dropIDs()
 		}
-		if p != (part{}) && (p.Text == "" || strings.TrimSpace(p.Text) != "") {
+		isBlank := p.Text != "" && strings.TrimSpace(p.Text) == ""
+		if p != (part{}) && !isBlank {
 			parts = append(parts, p)
 		}
 	}
@@ -204,18 +202,18 @@ func (p *part) dropIDs() {
 	}
 }
 
-// extras are what a block of a call keeps for its way back.
+// extras are the extras of a tool call block.
 type extras struct {
 	Signature string `json:"thought_signature"`
 }
 
 func callPart(b *agent.Block) part {
-	var kept extras
-	_ = json.Unmarshal(b.Extras, &kept) // those of another provider have no signature
-	return part{Call: &functionCall{ID: b.ID, Name: b.Name, Args: wire.ToolArguments(b)}, Signature: kept.Signature}
+	var saved extras
+	_ = json.Unmarshal(b.Extras, &saved) // a call from another provider has no signature
+	return part{Call: &functionCall{ID: b.ID, Name: b.Name, Args: wire.ToolArguments(b)}, Signature: saved.Signature}
 }
 
-// responseOf is a result as the object that the API wants.
+// responseOf returns a result as an object, which the API requires.
 func responseOf(b *agent.Block) json.RawMessage {
 	text := wire.ResultText(b)
 	if b.Status != agent.ResultError && strings.HasPrefix(text, "{") && json.Valid([]byte(text)) {
@@ -229,26 +227,27 @@ func responseOf(b *agent.Block) json.RawMessage {
 	return wrapped
 }
 
+// mediaPart returns a block of a user's message that is not text as a part, or a note.
 func mediaPart(b *agent.Block) part {
-	const others = "the provider takes images, audio, PDF and text"
+	const unsupported = "the provider takes images, audio, PDF and text"
 	switch {
 	case b.Type != agent.BlockImage && b.Type != agent.BlockAudio && b.Type != agent.BlockFile:
-		return part{Text: wire.OmissionNote(b, others)}
+		return part{Text: wire.OmissionNote(b, unsupported)}
 	case b.FileID != "":
 		return part{File: &fileData{MIMEType: b.MIMEType, URI: b.FileID}}
 	case b.URL != "":
 		return part{Text: wire.OmissionNote(b, "the provider fetches no URL")}
-	case !takes(b.MIMEType):
-		return part{Text: wire.OmissionNote(b, others)}
+	case !isSupported(b.MIMEType):
+		return part{Text: wire.OmissionNote(b, unsupported)}
 	}
-	if _, lacks := wire.DecodeBase64(b); lacks != "" {
-		return part{Text: wire.OmissionNote(b, lacks)}
+	if _, omission := wire.DecodeBase64(b); omission != "" {
+		return part{Text: wire.OmissionNote(b, omission)}
 	}
 	return part{Data: &blob{MIMEType: b.MIMEType, Data: b.Base64}}
 }
 
-// takes reports whether Gemini reads a type of content.
-func takes(mime string) bool {
+// isSupported reports whether Gemini reads a MIME type.
+func isSupported(mime string) bool {
 	switch mime {
 	case "image/png", "image/jpeg", "image/webp", "image/heic", "image/heif", "application/pdf", "application/json":
 		return true

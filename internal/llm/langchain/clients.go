@@ -12,51 +12,51 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// noKey stands in for the key of a server that needs none; langchaingo insists on one.
+// noKey is the key for a server that needs none, because langchaingo requires one.
 const noKey = "none"
 
-// unnamed is the model a client is made with; every request names its own.
-const unnamed = "unnamed"
+// anyModel is the model of a client. Every request names another one.
+const anyModel = "unnamed"
 
-// OpenAI makes the model over langchaingo's OpenAI client; BaseURL includes /v1.
+// OpenAI returns a model of langchaingo's OpenAI client. BaseURL ends with /v1.
 func OpenAI(cfg Config) (agent.Model, error) {
 	client, err := wire.NewClient("langchain-openai", "https://api.openai.com/v1", cfg)
 	if err != nil {
 		return nil, err
 	}
-	// Everything that langchaingo would read from the environment is given here.
-	llm, err := openai.New(openai.WithToken(cmp.Or(cfg.APIKey, noKey)), openai.WithBaseURL(client.Config().BaseURL), openai.WithModel(unnamed),
+	// These options set everything that langchaingo would read from the environment.
+	llm, err := openai.New(openai.WithToken(cmp.Or(cfg.APIKey, noKey)), openai.WithBaseURL(client.Config().BaseURL), openai.WithModel(anyModel),
 		openai.WithOrganization(""), openai.WithHTTPClient(client.HTTP()))
 	if err != nil {
 		return nil, client.Refuse(err)
 	}
-	return &model{client: client, llm: llm, traits: traits{saysWhy: true}}, nil
+	return &model{client: client, llm: llm, traits: traits{hasStopReason: true}}, nil
 }
 
-// Anthropic makes the model over langchaingo's Anthropic client; BaseURL is without the version, a trailing /v1 is tolerated.
+// Anthropic returns a model of langchaingo's Anthropic client. BaseURL needs no version; /v1 at its end is ignored.
 func Anthropic(cfg Config) (agent.Model, error) {
 	client, err := wire.NewClient("langchain-anthropic", "https://api.anthropic.com", cfg)
 	if err != nil {
 		return nil, err
 	}
 	base := strings.TrimSuffix(strings.TrimSuffix(client.Config().BaseURL, "/"), "/v1") + "/v1"
-	llm, err := anthropic.New(anthropic.WithToken(cmp.Or(cfg.APIKey, noKey)), anthropic.WithBaseURL(base), anthropic.WithModel(unnamed),
+	llm, err := anthropic.New(anthropic.WithToken(cmp.Or(cfg.APIKey, noKey)), anthropic.WithBaseURL(base), anthropic.WithModel(anyModel),
 		anthropic.WithHTTPClient(client.HTTP()))
 	if err != nil {
 		return nil, client.Refuse(err)
 	}
-	return &model{client: client, llm: llm, traits: traits{onePart: true, saysWhy: true, noImageURL: true}}, nil
+	return &model{client: client, llm: llm, traits: traits{onePart: true, hasStopReason: true, noImageURL: true}}, nil
 }
 
-// Ollama makes the model over langchaingo's client for Ollama's own endpoint; BaseURL is without a path.
+// Ollama returns a model of langchaingo's client for Ollama's native endpoint. BaseURL has no path.
 func Ollama(cfg Config) (agent.Model, error) {
 	client, err := wire.NewClient("langchain-ollama", "http://127.0.0.1:11434", cfg)
 	if err != nil {
 		return nil, err
 	}
-	llm, err := ollama.New(ollama.WithServerURL(client.Config().BaseURL), ollama.WithModel(unnamed), ollama.WithHTTPClient(client.HTTP()))
+	llm, err := ollama.New(ollama.WithServerURL(client.Config().BaseURL), ollama.WithModel(anyModel), ollama.WithHTTPClient(client.HTTP()))
 	if err != nil {
 		return nil, client.Refuse(err)
 	}
-	return &model{client: client, llm: llm, traits: traits{oneText: true, forgets: true, noImageURL: true}}, nil
+	return &model{client: client, llm: llm, traits: traits{oneText: true, losesText: true, noImageURL: true}}, nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// Wrap returns a model over a client that no provider has.
+// Wrap returns a model of any client.
 func Wrap(llm llms.Model, cfg Config) (agent.Model, error) {
 	client, err := wire.NewClient("scripted", "", cfg)
 	return &model{client: client, llm: llm}, err

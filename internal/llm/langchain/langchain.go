@@ -1,21 +1,21 @@
-// Package langchain makes an [agent.Model] of three of langchaingo's clients. The transport of package wire gives back what langchaingo loses:
-// status, Retry-After, cut connections, silence.
+// Package langchain makes [agent.Model] values of three clients of langchaingo. The transport of package wire detects what langchaingo does not report:
+// status, Retry-After, broken connections and silence.
 //
-// What langchaingo cannot carry, whatever the provider:
+// With every provider, langchaingo loses:
 //
-//   - an output schema, strict tools, prompt caching; audio, files, and images by URL with most providers, which become notes
-//   - citations, media in a reply, tools that the provider runs, encrypted reasoning: its Anthropic client fails on the latter two
-//   - reasoning and its signatures in the history, the mark of a failed tool result (it becomes a text prefix)
-//   - the order of text and tool calls in a reply, the model's name as the provider reports it
-//   - temperature: nil and 0 are the same to it
+//   - output schemas, strict tools and prompt caching
+//   - audio, files and, with most providers, images by URL; they become notes
+//   - citations, media in a reply, tools that the provider runs, and encrypted reasoning; its Anthropic client fails on the last two
+//   - reasoning and its signatures in the history, and the status of a failed tool result, which becomes a text prefix
+//   - the order of text and tool calls in a reply, and the model's name from the provider
+//   - the difference between no temperature and temperature 0
 //
-// Its tool-call fragments reach the streaming callback as text with some providers; docs/adr/0002 lists what each client fails of
-// the model suite.
+// With some providers, fragments of tool calls are emitted as text. docs/adr/0002 lists the cases of the model suite that each client fails.
 package langchain
 
 import (
 	"context"
-	"strings"
+	"slices"
 	"sync"
 
 	"github.com/tmc/langchaingo/llms"
@@ -29,11 +29,11 @@ type Config = wire.Config
 
 // traits are the differences between langchaingo's clients.
 type traits struct {
-	onePart    bool // of a message it reads the first part only: send one message per part
-	oneText    bool // it takes one text per message: join them
-	saysWhy    bool // a whole reply always has a stop reason: one without was cut
-	forgets    bool // a cut reply comes back without the text that was streamed
-	noImageURL bool // it refuses images by URL
+	onePart       bool // it reads only the first part of an assistant's message
+	oneText       bool // it takes one text per message
+	hasStopReason bool // a complete reply always has a stop reason
+	losesText     bool // an incomplete reply lacks the text that was streamed
+	noImageURL    bool // it refuses images by URL
 }
 
 type model struct {
@@ -42,73 +42,70 @@ type model struct {
 	traits traits
 }
 
-// Generate makes one call. When it fails the reply is empty: langchaingo gives no partial ones.
+// Generate implements [agent.Model]. If it fails, the reply is empty, because langchaingo returns no partial replies.
 func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
 	messages, err := m.traits.messages(req)
 	if err != nil {
 		return agent.ModelReply{}, m.client.Refuse(err)
 	}
-	options, err := options(req)
+	options, err := callOptions(req)
 	if err != nil {
 		return agent.ModelReply{}, m.client.Refuse(err)
 	}
 	call := m.client.Begin(ctx, emit)
 	defer call.End()
-	g := &gate{call: call}
+	e := &emitter{call: call}
 	options = append(options,
-		llms.WithStreamingFunc(func(_ context.Context, text []byte) error { return g.emit(agent.Delta{Text: string(text)}) }),
+		llms.WithStreamingFunc(func(_ context.Context, text []byte) error { return e.emit(agent.Delta{Text: string(text)}) }),
 		llms.WithStreamingReasoningFunc(func(_ context.Context, reasoning, _ []byte) error {
-			return g.emit(agent.Delta{Reasoning: string(reasoning)})
+			return e.emit(agent.Delta{Reasoning: string(reasoning)})
 		}))
 	res, err := m.llm.GenerateContent(call.Context(), messages, options...)
-	g.close()
+	e.close()
 	if err := call.Failure(err); err != nil {
 		return agent.ModelReply{}, err
 	}
-	if res == nil || len(res.Choices) == 0 || (m.traits.saysWhy && !hasFinished(res)) || (m.traits.forgets && g.lost(res)) {
-		return agent.ModelReply{}, call.Cut()
+	if res == nil || len(res.Choices) == 0 || !m.isComplete(res, e.hasText) {
+		return agent.ModelReply{}, call.Incomplete()
 	}
-	reply := replyOf(res)
+	reply := newReply(res)
 	reply.Model = req.Model
 	return reply, nil
 }
 
-func hasFinished(res *llms.ContentResponse) bool {
-	return res.Choices[0].StopReason != "" && res.Choices[0].StopReason != "null"
-}
-
-// lost reports text that was streamed but is not in the answer.
-func (g *gate) lost(res *llms.ContentResponse) bool {
-	var text strings.Builder
-	for _, c := range res.Choices {
-		text.WriteString(c.Content)
+// isComplete reports whether a reply is complete, as far as the client shows it. streamedText says whether text was streamed.
+func (m *model) isComplete(res *llms.ContentResponse, streamedText bool) bool {
+	reason := res.Choices[0].StopReason
+	if m.traits.hasStopReason && (reason == "" || reason == "null") {
+		return false
 	}
-	return g.text && text.String() == ""
+	hasText := slices.ContainsFunc(res.Choices, func(c *llms.ContentChoice) bool { return c.Content != "" })
+	return !m.traits.losesText || hasText || !streamedText
 }
 
-// gate stands between langchaingo's callbacks and the exchange: some of its clients read on in a goroutine that outlives the call.
-type gate struct {
-	mu     sync.Mutex
-	call   *wire.Call
-	text   bool // some text went through
-	closed bool
+// emitter emits the deltas of a call until it is closed. Some clients of langchaingo call back from a goroutine that outlives the call.
+type emitter struct {
+	mu       sync.Mutex
+	call     *wire.Call
+	hasText  bool // some text was emitted
+	isClosed bool
 }
 
-func (g *gate) emit(d agent.Delta) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
+func (e *emitter) emit(d agent.Delta) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.isClosed {
 		return context.Canceled
 	}
 	if d.Text == "" && d.Reasoning == "" {
 		return nil
 	}
-	g.text = g.text || d.Text != ""
-	return g.call.Emit(d)
+	e.hasText = e.hasText || d.Text != ""
+	return e.call.Emit(d)
 }
 
-func (g *gate) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed = true
+func (e *emitter) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.isClosed = true
 }

@@ -23,7 +23,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// scripted is an llms.Model with a transport of its own.
+// scripted is a scripted llms.Model.
 type scripted func(ctx context.Context, messages []llms.MessageContent, o llms.CallOptions) (*llms.ContentResponse, error)
 
 func (f scripted) GenerateContent(ctx context.Context, m []llms.MessageContent, opts ...llms.CallOption) (*llms.ContentResponse, error) {
@@ -35,14 +35,14 @@ func (f scripted) GenerateContent(ctx context.Context, m []llms.MessageContent, 
 }
 
 func (f scripted) Call(context.Context, string, ...llms.CallOption) (string, error) {
-	return "", errors.New("not in use")
+	return "", errors.New("not used")
 }
 
 func request() agent.ModelRequest {
 	return agent.ModelRequest{Model: "m", Messages: []agent.Message{agent.UserText("Hello")}}
 }
 
-// Some clients read on in a goroutine that outlives the call: nothing of that may reach the caller.
+// Some clients call back from a goroutine that outlives the call.
 func TestNothingIsEmittedAfterACall(t *testing.T) {
 	late := make(chan func() error, 1)
 	m, err := langchain.Wrap(scripted(func(ctx context.Context, _ []llms.MessageContent, o llms.CallOptions) (*llms.ContentResponse, error) {

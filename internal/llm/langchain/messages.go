@@ -11,8 +11,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// messages is the projection of the canonical messages to langchaingo's; the package comment lists what it drops. A block that has no
-// counterpart becomes a note; the error is that of an unknown role.
+// messages returns the messages of a request as langchaingo's. The package comment lists what is left out. Other blocks that langchaingo does not take
+// become notes. The error is for an unknown role.
 func (t traits) messages(req agent.ModelRequest) ([]llms.MessageContent, error) {
 	var out []llms.MessageContent
 	if system := req.SystemPrompt(); system != "" {
@@ -30,7 +30,7 @@ func (t traits) messages(req agent.ModelRequest) ([]llms.MessageContent, error) 
 		switch {
 		case len(parts) == 0:
 		case role == llms.ChatMessageTypeTool, t.onePart && role == llms.ChatMessageTypeAI:
-			for _, p := range parts { // its clients read the first part of such a message only
+			for _, p := range parts { // only the first part of such a message is read
 				out = append(out, llms.MessageContent{Role: role, Parts: []llms.ContentPart{p}})
 			}
 		default:
@@ -67,9 +67,9 @@ func (t traits) partsOf(m agent.Message) []llms.ContentPart {
 		case m.Role == agent.RoleUser && b.Type == agent.BlockImage && b.URL != "" && !t.noImageURL:
 			parts = append(parts, llms.ImageURLPart(b.URL))
 		case m.Role == agent.RoleUser && b.Type == agent.BlockImage && b.Base64 != "":
-			data, lacks := wire.DecodeBase64(b)
-			if lacks != "" {
-				parts = append(parts, llms.TextPart(wire.OmissionNote(b, lacks)))
+			data, omission := wire.DecodeBase64(b)
+			if omission != "" {
+				parts = append(parts, llms.TextPart(wire.OmissionNote(b, omission)))
 				continue
 			}
 			parts = append(parts, llms.BinaryPart(b.MIMEType, data))
@@ -90,7 +90,7 @@ func (t traits) partsOf(m agent.Message) []llms.ContentPart {
 	return parts
 }
 
-// joinText puts the texts of a message into its first text part.
+// joinText returns the parts of a message with all texts in the first text part.
 func joinText(parts []llms.ContentPart) []llms.ContentPart {
 	var joined []llms.ContentPart
 	first := -1
@@ -110,7 +110,7 @@ func joinText(parts []llms.ContentPart) []llms.ContentPart {
 	return joined
 }
 
-func options(req agent.ModelRequest) ([]llms.CallOption, error) {
+func callOptions(req agent.ModelRequest) ([]llms.CallOption, error) {
 	options := []llms.CallOption{llms.WithModel(req.Model)}
 	if req.Temperature != nil {
 		options = append(options, llms.WithTemperature(*req.Temperature))
@@ -124,7 +124,7 @@ func options(req agent.ModelRequest) ([]llms.CallOption, error) {
 	tools := make([]llms.Tool, 0, len(req.Tools))
 	for i := range req.Tools {
 		spec := &req.Tools[i]
-		schema, err := plainSchema(fmt.Sprintf("tools[%d].parameters", i), spec.Parameters)
+		schema, err := decodedSchema(fmt.Sprintf("tools[%d].parameters", i), spec.Parameters)
 		if err != nil {
 			return nil, err
 		}
@@ -143,8 +143,8 @@ func options(req agent.ModelRequest) ([]llms.CallOption, error) {
 	return options, nil
 }
 
-// plainSchema is the schema in plain maps: some of langchaingo's clients look into it.
-func plainSchema(field string, raw json.RawMessage) (map[string]any, error) {
+// decodedSchema returns a schema with its values decoded, because some clients of langchaingo read them.
+func decodedSchema(field string, raw json.RawMessage) (map[string]any, error) {
 	checked, err := wire.ParseSchema(field, raw)
 	if err != nil || len(raw) == 0 {
 		return checked, err

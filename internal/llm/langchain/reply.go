@@ -7,8 +7,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// replyOf joins the choices: Anthropic's client makes one of every content block, and every other is asked for one.
-func replyOf(res *llms.ContentResponse) agent.ModelReply {
+// newReply returns a reply of all choices. The Anthropic client returns a choice for each content block, the others return one choice.
+func newReply(res *llms.ContentResponse) agent.ModelReply {
 	reply := agent.ModelReply{Usage: usageOf(res.Choices[0].GenerationInfo)}
 	for _, c := range res.Choices {
 		if reasoning, ok := reasoningOf(c); ok {
@@ -30,7 +30,7 @@ func replyOf(res *llms.ContentResponse) agent.ModelReply {
 	return reply
 }
 
-// reasoningOf finds reasoning where clients put it. Beside a text, "ThinkingContent" repeats a part of that text.
+// reasoningOf returns the reasoning of a choice. "ThinkingContent" is reasoning only if the choice has no text; else it repeats a part of that text.
 func reasoningOf(c *llms.ContentChoice) (agent.Block, bool) {
 	b := agent.Block{Type: agent.BlockReasoning, Reasoning: c.ReasoningContent}
 	if b.Reasoning == "" && c.Content == "" {
@@ -53,18 +53,17 @@ func finishOf(reason string) agent.FinishReason {
 	}
 }
 
-// usageOf reads the counts under the names that langchaingo's clients give them. Anthropic's cached tokens come beside the input
-// tokens, all others within them.
+// usageOf returns the usage from the names that langchaingo's clients use. Anthropic does not count cached tokens as input tokens; the others do.
 func usageOf(info map[string]any) agent.Usage {
 	count := func(name string) int64 {
 		n, _ := info[name].(int)
 		return int64(n)
 	}
-	beside := count("CacheReadInputTokens")
+	cacheReads := count("CacheReadInputTokens")
 	return agent.Usage{
-		InputTokens:     count("PromptTokens") + count("InputTokens") + beside + count("CacheCreationInputTokens"),
+		InputTokens:     count("PromptTokens") + count("InputTokens") + cacheReads + count("CacheCreationInputTokens"),
 		OutputTokens:    count("CompletionTokens") + count("OutputTokens"),
-		CachedTokens:    beside + count("PromptCachedTokens"),
+		CachedTokens:    cacheReads + count("PromptCachedTokens"),
 		ReasoningTokens: count("ReasoningTokens"),
 	}
 }

@@ -3,6 +3,7 @@ package llmtest
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,121 +13,139 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// moments is how long an abort may take: a turn that is cancelled ends within a second.
-const moments = time.Second
+// maxAbortTime is how long a cancelled request may go on.
+const maxAbortTime = time.Second
 
-func (c *C) context() context.Context { return context.Background() }
-
-// leaves checks that the provider sees its client go within moments.
-func (c *C) leaves(s *server, since time.Time) {
+// requireDisconnect checks that the client left within maxAbortTime since a moment.
+func (c *caseRun) requireDisconnect(s *server, since time.Time) {
 	select {
-	case <-s.gone:
-		require.Less(c, time.Since(since), moments, "the request outlived its caller")
+	case <-s.disconnected:
+		require.Less(c, time.Since(since), maxAbortTime, "the request outlived its caller")
 	case <-time.After(5 * time.Second):
 		require.Fail(c, "the server still has its client")
 	}
 }
 
-// endless starts a provider that begins a reply and then says nothing more.
-func (c *C) endless() *server {
-	return c.serve(func(x *exchange) { x.send(c.half()...); x.wait() })
+// serveStalled starts a server that begins a reply and then sends nothing more.
+func (c *caseRun) serveStalled() *server {
+	return c.serve(func(x *exchange) { x.sendHalf(TextReply(sentence, 2)); x.waitForDisconnect() })
 }
 
+func withTimeout(d time.Duration) func(*wire.Config) {
+	return func(cfg *wire.Config) { cfg.Timeout = d }
+}
+
+func withMaxReplyBytes(n int64) func(*wire.Config) {
+	return func(cfg *wire.Config) { cfg.MaxReplyBytes = n }
+}
+
+func discard(agent.Delta) error { return nil }
+
 func controlCases() []testCase {
+	return slices.Concat(cancelCases(), timeoutCases(), sizeCases())
+}
+
+func cancelCases() []testCase {
 	return []testCase{
-		{"control/emit's error aborts", func(c *C) {
-			s := c.endless()
+		{"control/emit's error aborts", func(c *caseRun) {
+			s := c.serveStalled()
 			refusal := errors.New("enough")
-			var at time.Time
+			var refusedAt time.Time
 			calls := 0
-			_, err := c.model(s).Generate(c.context(), ask(), func(agent.Delta) error {
+			_, err := c.openModel(s).Generate(context.Background(), simpleRequest(), func(agent.Delta) error {
 				calls++
-				at = time.Now()
+				refusedAt = time.Now()
 				return refusal
 			})
-			require.True(c, err == refusal, "the very error comes back, got %v", err) //nolint:testifylint,errorlint // identity is the contract
+			require.True(c, err == refusal, "emit's error is returned unchanged, got %v", err) //nolint:testifylint,errorlint // identity is the contract
 			require.Equal(c, 1, calls, "emit is not called again")
-			c.leaves(s, at)
+			c.requireDisconnect(s, refusedAt)
 		}},
-		{"control/cancel in mid-stream", func(c *C) {
-			s := c.endless()
-			ctx, cancel := context.WithCancel(c.context())
+		{"control/cancel in mid-stream", func(c *caseRun) {
+			s := c.serveStalled()
+			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			var at time.Time
+			var cancelledAt time.Time
 			text := ""
-			_, err := c.model(s).Generate(ctx, ask(), func(d agent.Delta) error {
-				if text += d.Text; len(text) > 4 && at.IsZero() {
-					at = time.Now()
+			_, err := c.openModel(s).Generate(ctx, simpleRequest(), func(d agent.Delta) error {
+				if text += d.Text; len(text) > 4 && cancelledAt.IsZero() {
+					cancelledAt = time.Now()
 					cancel()
 				}
 				return nil
 			})
-			c.fails(outcome{err: err}, agent.CodeCancelled)
+			c.requireError(outcome{err: err}, agent.CodeCancelled)
 			require.ErrorIs(c, err, context.Canceled)
-			c.leaves(s, at)
+			c.requireDisconnect(s, cancelledAt)
 		}},
-		{"control/cancel before the first byte", func(c *C) {
+		{"control/cancel before the first byte", func(c *caseRun) {
 			arrived := make(chan struct{})
-			s := c.serve(func(x *exchange) { close(arrived); x.wait() })
-			ctx, cancel := context.WithCancelCause(c.context())
+			s := c.serve(func(x *exchange) { close(arrived); x.waitForDisconnect() })
+			ctx, cancel := context.WithCancelCause(context.Background())
 			defer cancel(nil)
 			cause := errors.New("the user left")
-			var at time.Time
+			var cancelledAt time.Time
 			go func() {
 				<-arrived
-				at = time.Now()
+				cancelledAt = time.Now()
 				cancel(cause)
 			}()
-			_, err := c.model(s).Generate(ctx, ask(), func(agent.Delta) error { return nil })
-			c.fails(outcome{err: err}, agent.CodeCancelled)
+			_, err := c.openModel(s).Generate(ctx, simpleRequest(), discard)
+			c.requireError(outcome{err: err}, agent.CodeCancelled)
 			require.ErrorIs(c, err, context.Canceled)
 			require.ErrorIs(c, err, cause)
-			c.leaves(s, at)
+			c.requireDisconnect(s, cancelledAt)
 		}},
-		{"control/deadline of the caller", func(c *C) {
-			ctx, cancel := context.WithTimeout(c.context(), 100*time.Millisecond)
+		{"control/deadline of the caller", func(c *caseRun) {
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			defer cancel()
-			_, err := c.model(c.endless()).Generate(ctx, ask(), func(agent.Delta) error { return nil })
-			c.fails(outcome{err: err}, agent.CodeUnavailable)
+			_, err := c.openModel(c.serveStalled()).Generate(ctx, simpleRequest(), discard)
+			c.requireError(outcome{err: err}, agent.CodeUnavailable)
 			require.ErrorIs(c, err, context.DeadlineExceeded)
 		}},
-		{"control/silence before the first byte", func(c *C) {
-			s := c.serve(func(x *exchange) { x.wait() })
-			o := generate(c.model(s, silence(150*time.Millisecond)), ask())
-			e := c.fails(o, agent.CodeUnavailable)
-			require.Contains(c, e.Error(), "not a byte for 150ms")
-			c.leaves(s, time.Now())
+	}
+}
+
+func timeoutCases() []testCase {
+	requireTimeout := func(c *caseRun, s *server) {
+		e := c.requireError(generate(c.openModel(s, withTimeout(150*time.Millisecond)), simpleRequest()), agent.CodeUnavailable)
+		require.Contains(c, e.Error(), "not a byte for 150ms")
+		c.requireDisconnect(s, time.Now())
+	}
+	return []testCase{
+		{"control/silence before the first byte", func(c *caseRun) {
+			requireTimeout(c, c.serve(func(x *exchange) { x.waitForDisconnect() }))
 		}},
-		{"control/silence in mid-stream", func(c *C) {
-			s := c.endless()
-			e := c.fails(generate(c.model(s, silence(150*time.Millisecond)), ask()), agent.CodeUnavailable)
-			require.Contains(c, e.Error(), "not a byte for 150ms")
-			c.leaves(s, time.Now())
-		}},
-		{"control/slow is not silent", func(c *C) {
+		{"control/silence in mid-stream", func(c *caseRun) { requireTimeout(c, c.serveStalled()) }},
+		{"control/slow is not silent", func(c *caseRun) {
 			frames := c.h.Dialect.Frames(TextReply("slowly", 1))
 			s := c.serve(func(x *exchange) {
 				for _, f := range frames {
 					x.send(f)
-					select { // the pace of a slow provider: in all longer than the silence allowed
+					select { // the whole reply takes longer than the timeout
 					case <-time.After(350 * time.Millisecond):
 					case <-x.r.Context().Done():
 					}
 				}
 			})
-			o := generate(c.model(s, silence(2500*time.Millisecond)), ask())
+			o := generate(c.openModel(s, withTimeout(2500*time.Millisecond)), simpleRequest())
 			require.NoError(c, o.err)
 			require.Equal(c, "slowly", o.text)
 		}},
-		{"control/a slow reader is not silence", func(c *C) {
-			s := c.replies(TextReply("abcdef", 1))
-			_, err := c.model(s, silence(time.Second)).Generate(c.context(), ask(), func(agent.Delta) error {
-				<-time.After(220 * time.Millisecond) // the pace of a slow log
+		{"control/a slow reader is not silence", func(c *caseRun) {
+			s := c.serveReply(TextReply("abcdef", 1))
+			_, err := c.openModel(s, withTimeout(time.Second)).Generate(context.Background(), simpleRequest(), func(agent.Delta) error {
+				<-time.After(220 * time.Millisecond)
 				return nil
 			})
 			require.NoError(c, err)
 		}},
-		{"control/endless reply", func(c *C) {
+	}
+}
+
+func sizeCases() []testCase {
+	return []testCase{
+		{"control/endless reply", func(c *caseRun) {
 			frames := c.h.Dialect.Frames(TextReply(strings.Repeat("x", 4096), 1024))
 			s := c.serve(func(x *exchange) {
 				x.send(frames[:len(frames)/2]...)
@@ -134,27 +153,19 @@ func controlCases() []testCase {
 					x.send(frames[len(frames)/2-1])
 				}
 			})
-			o := generate(c.model(s, bound(64<<10)), ask())
-			c.fails(o, agent.CodeOverflow)
+			o := generate(c.openModel(s, withMaxReplyBytes(64<<10)), simpleRequest())
+			c.requireError(o, agent.CodeOverflow)
 			require.LessOrEqual(c, len(o.text), 64<<10)
-			c.leaves(s, time.Now())
+			c.requireDisconnect(s, time.Now())
 		}},
-		{"control/endless without a reply", func(c *C) {
+		{"control/endless without a reply", func(c *caseRun) {
 			s := c.serve(func(x *exchange) {
 				for x.r.Context().Err() == nil {
-					x.send(strings.Repeat(x.dialect.traits().Idle, 200))
+					x.send(strings.Repeat(x.dialect.traits().KeepAlive, 200))
 				}
 			})
-			c.fails(generate(c.model(s, bound(64<<10)), ask()), agent.CodeOverflow)
-			c.leaves(s, time.Now())
+			c.requireError(generate(c.openModel(s, withMaxReplyBytes(64<<10)), simpleRequest()), agent.CodeOverflow)
+			c.requireDisconnect(s, time.Now())
 		}},
 	}
-}
-
-func silence(d time.Duration) func(*wire.Config) {
-	return func(cfg *wire.Config) { cfg.Timeout = d }
-}
-
-func bound(n int64) func(*wire.Config) {
-	return func(cfg *wire.Config) { cfg.MaxReplyBytes = n }
 }

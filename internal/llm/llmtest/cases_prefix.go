@@ -8,44 +8,44 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// prefixCases: providers keep the prefix of a prompt by its bytes, so that a request says the same thing in the same bytes every time.
+// prefixCases check that equal parts of requests are equal bytes, because providers cache a prompt by the bytes it begins with.
 func prefixCases() []testCase {
 	return []testCase{
-		{"request/same request, same bytes", func(c *C) {
-			want, _ := c.sent(stableRequest("And now?"))
+		{"request/same request, same bytes", func(c *caseRun) {
+			want, _ := c.send(stableRequest("And now?"))
 			for range 8 {
-				got, _ := c.sent(stableRequest("And now?"))
+				got, _ := c.send(stableRequest("And now?"))
 				require.Equal(c, string(want), string(got))
 			}
 		}},
-		{"request/stable up to the last message", func(c *C) {
-			c.differOnlyIn(stableRequest("And now?"), "And now?", stableRequest("Or tomorrow?"), "Or tomorrow?")
+		{"request/stable up to the last message", func(c *caseRun) {
+			c.requireSameAround(stableRequest("And now?"), "And now?", stableRequest("Or tomorrow?"), "Or tomorrow?")
 		}},
-		{"request/stable but for what is about the session", func(c *C) {
+		{"request/stable around the session's text", func(c *caseRun) {
 			one, two := stableRequest("And now?"), stableRequest("And now?")
 			one.About, two.About = "Session: one", "Session: two"
-			require.Contains(c, c.differOnlyIn(one, one.About, two, two.About), one.System)
+			require.Contains(c, c.requireSameAround(one, one.About, two, two.About), one.System)
 		}},
-		{"request/stable when it grows", func(c *C) {
+		{"request/stable when it grows", func(c *caseRun) {
 			req := stableRequest("And now?")
-			one, _ := c.sent(req)
+			one, _ := c.send(req)
 			req.Messages = append(req.Messages, agent.Message{Role: agent.RoleAssistant, Blocks: []agent.Block{agent.Text("Noon.")}}, agent.UserText("Thanks."))
-			two, _ := c.sent(req)
-			before, _ := around(c, one, "And now?")
-			before2, _ := around(c, two, "And now?")
+			two, _ := c.send(req)
+			before, _ := cutBody(c, one, "And now?")
+			before2, _ := cutBody(c, two, "And now?")
 			require.Equal(c, before, before2)
 		}},
-		{"request/cache is no error", func(c *C) {
+		{"request/cache is no error", func(c *caseRun) {
 			req := stableRequest("And now?")
 			for _, ttl := range []string{"", "5m", "1h"} {
 				req.Cache = &agent.PromptCache{TTL: ttl}
-				c.sent(req)
+				c.send(req)
 			}
 		}},
 	}
 }
 
-// stableRequest has everything that a request can have, without what langchaingo's clients refuse.
+// stableRequest is a full request that langchaingo's clients take as well, with last as the last message.
 func stableRequest(last string) agent.ModelRequest {
 	req := fullRequest()
 	req.ToolChoice = ""
@@ -53,19 +53,19 @@ func stableRequest(last string) agent.ModelRequest {
 	return req
 }
 
-// differOnlyIn checks that two requests are the same bytes but for a text of each. It returns those before the text.
-func (c *C) differOnlyIn(one agent.ModelRequest, text string, two agent.ModelRequest, text2 string) (before string) {
-	body, _ := c.sent(one)
-	body2, _ := c.sent(two)
-	before, after := around(c, body, text)
-	before2, after2 := around(c, body2, text2)
+// requireSameAround checks that the bodies of two requests differ only in a text of each. It returns the bytes before that text.
+func (c *caseRun) requireSameAround(one agent.ModelRequest, text string, two agent.ModelRequest, text2 string) (before string) {
+	body, _ := c.send(one)
+	body2, _ := c.send(two)
+	before, after := cutBody(c, body, text)
+	before2, after2 := cutBody(c, body2, text2)
 	require.Equal(c, before, before2)
 	require.Equal(c, after, after2)
 	return before
 }
 
-// around returns what is before and behind a text that is in a body once.
-func around(c *C, body []byte, text string) (before, after string) {
+// cutBody returns the parts of a body before and after a text, which it contains exactly once.
+func cutBody(c *caseRun, body []byte, text string) (before, after string) {
 	require.Equal(c, 1, bytes.Count(body, []byte(text)))
 	head, tail, _ := bytes.Cut(body, []byte(text))
 	return string(head), string(tail)

@@ -1,7 +1,6 @@
 package llmtest
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -24,9 +23,9 @@ func event(kind string, fields object) string {
 	return "event: " + kind + "\ndata: " + marshal(fields) + "\n\n"
 }
 
-// Frames implements Dialect. Text and reasoning that follow each other share a content block; the calls keep theirs open to the end,
-// so that their fragments may interleave by index.
-func (d Anthropic) Frames(r Reply) []string {
+// Frames implements Dialect. Consecutive fragments of text or of reasoning share a content block. The blocks of calls stay open to the end, so that
+// fragments of several calls may interleave.
+func (Anthropic) Frames(r Reply) []string {
 	w := &anthropicWriter{blocks: map[int]int{}}
 	w.add(event("message_start", object{"message": object{
 		"id": "msg_1", "type": "message", "role": "assistant", "model": ModelName, "content": []object{},
@@ -40,8 +39,8 @@ func (d Anthropic) Frames(r Reply) []string {
 		w.event(e)
 	}
 	w.stop()
-	for i := range w.calls {
-		w.add(event("content_block_stop", object{"index": w.calls[i]}))
+	for _, index := range w.calls {
+		w.add(event("content_block_stop", object{"index": index}))
 	}
 	w.add(event("message_delta", object{
 		"delta": object{"stop_reason": anthropicReasons[r.Finish], "stop_sequence": nil},
@@ -57,9 +56,9 @@ var anthropicReasons = map[agent.FinishReason]string{
 type anthropicWriter struct {
 	frames []string
 	next   int         // index of the next content block
-	open   string      // kind of the open text or thinking block
+	open   string      // kind of the open text or thinking block; empty: none is open
 	blocks map[int]int // call index → content block index
-	calls  []int
+	calls  []int       // content block indexes
 }
 
 func (w *anthropicWriter) add(frames ...string) { w.frames = append(w.frames, frames...) }
@@ -99,12 +98,13 @@ func (w *anthropicWriter) event(e Event) {
 		w.delta(w.next-1, object{"type": "citations_delta", "citation": webCitation(e.Citation)})
 	case e.Call != nil:
 		w.call("tool_use", e.Call)
-	case e.Served != nil:
-		w.call("server_tool_use", e.Served)
+	case e.ServerCall != nil:
+		w.call("server_tool_use", e.ServerCall)
 	case e.Redacted != "":
 		w.block(object{"type": "redacted_thinking", "data": e.Redacted})
-	case e.Result != nil:
-		w.block(object{"type": e.Result.Kind, "tool_use_id": e.Result.ID, "content": e.Result.Content, "caller": object{"type": "direct"}})
+	case e.ServerResult != nil:
+		r := e.ServerResult
+		w.block(object{"type": r.Kind, "tool_use_id": r.CallID, "content": r.Content, "caller": object{"type": "direct"}})
 	case e.Unknown != nil:
 		w.block(e.Unknown)
 	}
@@ -116,7 +116,7 @@ func webCitation(a *agent.Annotation) object {
 	}
 }
 
-// block writes a content block that comes whole.
+// block writes a whole content block.
 func (w *anthropicWriter) block(b any) {
 	w.stop()
 	w.add(event("content_block_start", object{"index": w.next, "content_block": b}), event("content_block_stop", object{"index": w.next}))
@@ -140,12 +140,18 @@ func (w *anthropicWriter) call(kind string, f *Fragment) {
 
 func (Anthropic) traits() traits {
 	return traits{
-		Key: func(h http.Header) string { return h.Get("X-Api-Key") },
-		Fault: func(kind, message string) string {
+		APIKey: func(h http.Header) string { return h.Get("X-Api-Key") },
+		StreamError: func(kind, message string) string {
 			return event("error", object{"error": object{"type": kind, "message": message}})
 		},
-		Malformed:      "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"ind\n\n",
-		Idle:           event("ping", object{}),
+		Malformed: "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"ind\n\n",
+		KeepAlive: event("ping", object{}),
+		Query: `[.messages[].content[]] as $blocks | {
+			temperature, tools: [.tools[]?.name], has_schema: (.output_config.format.type == "json_schema"),
+			tool_choice: (.tool_choice | if .type == "any" then "required" else .name // .type // "" end),
+			results: [$blocks[] | select(.type == "tool_result").tool_use_id],
+			signature: (first($blocks[] | select(.type == "thinking").signature) // "")
+		}`,
 		SignsReasoning: true,
 		CanSend:        func(e Event) bool { return e.Image == "" && e.Audio == "" },
 	}
@@ -154,40 +160,4 @@ func (Anthropic) traits() traits {
 // Refusal implements Dialect.
 func (Anthropic) Refusal(_ int, kind, message string) string {
 	return marshal(object{"type": "error", "error": object{"type": kind, "message": message}, "request_id": "req_1"})
-}
-
-func (Anthropic) read(body []byte) (sentRequest, error) {
-	var req struct {
-		Temperature *float64
-		ToolChoice  json.RawMessage `json:"tool_choice"`
-		Tools       []struct{ Name string }
-		Messages    []struct {
-			Content []struct {
-				Type, Signature string
-				ToolUseID       string `json:"tool_use_id"`
-			}
-		}
-		OutputConfig struct{ Format struct{ Type string } } `json:"output_config"`
-	}
-	if err := json.Unmarshal(body, &req); err != nil {
-		return sentRequest{}, err
-	}
-	s := sentRequest{Temperature: req.Temperature, Schema: req.OutputConfig.Format.Type == "json_schema", ToolChoice: namedChoice(req.ToolChoice)}
-	if s.ToolChoice == "any" {
-		s.ToolChoice = "required"
-	}
-	for _, t := range req.Tools {
-		s.Tools = append(s.Tools, t.Name)
-	}
-	for _, m := range req.Messages {
-		for _, p := range m.Content {
-			switch p.Type {
-			case "tool_result":
-				s.Results = append(s.Results, p.ToolUseID)
-			case "thinking":
-				s.Signature = p.Signature
-			}
-		}
-	}
-	return s, nil
 }

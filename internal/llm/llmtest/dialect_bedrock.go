@@ -3,7 +3,6 @@ package llmtest
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"net/http"
 	"strings"
 
@@ -18,7 +17,7 @@ type Bedrock struct{}
 // BaseURL implements Dialect.
 func (Bedrock) BaseURL(server string) string { return server }
 
-// Path implements Dialect: the model is in it.
+// Path implements Dialect.
 func (Bedrock) Path() string { return "/model/*/converse-stream" }
 
 // ContentType implements Dialect.
@@ -41,34 +40,37 @@ func (d Bedrock) event(name string, fields object) string {
 	return d.frame("event", name, marshal(fields))
 }
 
-// Frames implements Dialect.
+// Frames implements Dialect. Consecutive fragments of text or of reasoning share a content block.
 func (d Bedrock) Frames(r Reply) []string {
 	frames := []string{d.event("messageStart", object{"role": "assistant"})}
-	next, words := 0, ""
-	at := -1 // index of the open block of words
-	calls := map[int]int{}
+	blocks := 0
+	open := ""             // kind of the last block, if it is text or reasoning
+	calls := map[int]int{} // call index → content block index
 	delta := func(index int, fields object) {
 		frames = append(frames, d.event("contentBlockDelta", object{"contentBlockIndex": index, "delta": fields}))
 	}
-	speak := func(kind string, fields object) {
-		if words != kind {
-			words, at, next = kind, next, next+1
+	addWords := func(kind string, fields object) {
+		if open != kind {
+			open = kind
+			blocks++
 		}
-		delta(at, fields)
+		delta(blocks-1, fields)
 	}
 	for _, e := range r.Events {
 		switch {
 		case e.Text != "":
-			speak("text", object{"text": e.Text})
+			addWords("text", object{"text": e.Text})
 		case e.Reasoning != "":
-			speak("reasoning", object{"reasoningContent": object{"text": e.Reasoning}})
+			addWords("reasoning", object{"reasoningContent": object{"text": e.Reasoning}})
 		case e.Signature != "":
-			speak("reasoning", object{"reasoningContent": object{"signature": e.Signature}})
+			addWords("reasoning", object{"reasoningContent": object{"signature": e.Signature}})
 		case e.Call != nil:
-			index, open := calls[e.Call.Index]
-			if !open {
-				index, words, next = next, "", next+1
+			index, isOpen := calls[e.Call.Index]
+			if !isOpen {
+				index = blocks
 				calls[e.Call.Index] = index
+				open = ""
+				blocks++
 				frames = append(frames, d.event("contentBlockStart", object{
 					"contentBlockIndex": index, "start": object{"toolUse": object{"toolUseId": e.Call.ID, "name": e.Call.Name}},
 				}))
@@ -78,14 +80,14 @@ func (d Bedrock) Frames(r Reply) []string {
 			}
 		}
 	}
-	for index := range next {
+	for index := range blocks {
 		frames = append(frames, d.event("contentBlockStop", object{"contentBlockIndex": index}))
 	}
-	return append(frames, d.ending(r)...)
+	return append(frames, d.lastFrames(r)...)
 }
 
-// ending returns the frames behind the last block.
-func (d Bedrock) ending(r Reply) []string {
+// lastFrames returns the frames after the last block.
+func (d Bedrock) lastFrames(r Reply) []string {
 	reason := map[agent.FinishReason]string{
 		agent.FinishLength: "max_tokens", agent.FinishContentFilter: "content_filtered", agent.FinishToolCalls: "tool_use",
 	}[r.Finish]
@@ -101,21 +103,27 @@ func (d Bedrock) ending(r Reply) []string {
 	})}
 }
 
-// The malformed frame has a wrong checksum.
+// The last byte of the malformed frame breaks its checksum.
 func (d Bedrock) traits() traits {
 	exceptions := map[string]string{"rate_limit_error": "throttlingException", "invalid_request_error": "validationException"}
-	idle := d.event("messageStart", object{"role": "assistant"})
-	malformed := []byte(idle)
+	keepAlive := d.event("messageStart", object{"role": "assistant"})
+	malformed := []byte(keepAlive)
 	malformed[len(malformed)-1] ^= 1
 	return traits{
-		Key: func(h http.Header) string { return strings.TrimPrefix(h.Get("Authorization"), "Bearer ") },
-		Fault: func(kind, message string) string {
+		APIKey: func(h http.Header) string { return strings.TrimPrefix(h.Get("Authorization"), "Bearer ") },
+		StreamError: func(kind, message string) string {
 			return d.frame("exception", cmp.Or(exceptions[kind], "internalServerException"), marshal(object{"message": message}))
 		},
-		Malformed:      string(malformed),
-		Idle:           idle,
+		Malformed: string(malformed),
+		KeepAlive: keepAlive,
+		Query: `[.messages[].content[]] as $blocks | {
+			temperature: .inferenceConfig.temperature, tools: [.toolConfig.tools[]?.toolSpec.name],
+			tool_choice: (.toolConfig.toolChoice | if .any then "required" elif .auto then "auto" else .tool.name // "" end),
+			results: [$blocks[].toolResult.toolUseId // empty],
+			signature: (first($blocks[].reasoningContent.reasoningText.signature // empty) // "")
+		}`,
 		SignsReasoning: true,
-		Reported: func(u agent.Usage) agent.Usage {
+		ReportedUsage: func(u agent.Usage) agent.Usage {
 			u.ReasoningTokens = 0
 			return u
 		},
@@ -125,38 +133,3 @@ func (d Bedrock) traits() traits {
 
 // Refusal implements Dialect.
 func (Bedrock) Refusal(_ int, _, message string) string { return marshal(object{"message": message}) }
-
-func (Bedrock) read(body []byte) (sentRequest, error) {
-	var req struct {
-		Messages []struct {
-			Content []struct {
-				ToolResult       struct{ ToolUseID string }
-				ReasoningContent struct{ ReasoningText struct{ Signature string } }
-			}
-		}
-		InferenceConfig struct{ Temperature *float64 }
-		ToolConfig      struct {
-			Tools      []struct{ ToolSpec struct{ Name string } }
-			ToolChoice map[string]struct{ Name string }
-		}
-	}
-	if err := json.Unmarshal(body, &req); err != nil {
-		return sentRequest{}, err
-	}
-	s := sentRequest{Temperature: req.InferenceConfig.Temperature}
-	for _, t := range req.ToolConfig.Tools {
-		s.Tools = append(s.Tools, t.ToolSpec.Name)
-	}
-	for kind, choice := range req.ToolConfig.ToolChoice {
-		s.ToolChoice = map[string]string{"auto": "auto", "any": "required", "tool": choice.Name}[kind]
-	}
-	for _, m := range req.Messages {
-		for _, c := range m.Content {
-			if id := c.ToolResult.ToolUseID; id != "" {
-				s.Results = append(s.Results, id)
-			}
-			s.Signature = cmp.Or(s.Signature, c.ReasoningContent.ReasoningText.Signature)
-		}
-	}
-	return s, nil
-}

@@ -15,7 +15,7 @@ type Gemini struct{}
 // BaseURL implements Dialect.
 func (Gemini) BaseURL(server string) string { return server + "/v1beta" }
 
-// Path implements Dialect: the model is in it.
+// Path implements Dialect.
 func (Gemini) Path() string { return "/v1beta/models/*:streamGenerateContent" }
 
 // ContentType implements Dialect.
@@ -30,11 +30,9 @@ func (d Gemini) part(p object) string {
 	})
 }
 
-// Frames implements Dialect. A call comes whole, with the reason to stop in a frame of its own.
+// Frames implements Dialect. It sends each call whole, after all text, and the finish reason in a separate frame.
 func (d Gemini) Frames(r Reply) []string {
 	var frames []string
-	var calls []*Fragment
-	byIndex := map[int]*Fragment{}
 	for _, e := range r.Events {
 		switch {
 		case e.Text != "":
@@ -45,15 +43,9 @@ func (d Gemini) Frames(r Reply) []string {
 			frames = append(frames, d.part(object{"inlineData": object{"mimeType": "image/png", "data": e.Image}}))
 		case e.Audio != "":
 			frames = append(frames, d.part(object{"inlineData": object{"mimeType": "audio/pcm", "data": e.Audio}}))
-		case e.Call != nil && byIndex[e.Call.Index] != nil:
-			byIndex[e.Call.Index].Args += e.Call.Args
-		case e.Call != nil:
-			whole := *e.Call
-			byIndex[e.Call.Index] = &whole
-			calls = append(calls, &whole)
 		}
 	}
-	for _, c := range calls {
+	for _, c := range wholeCalls(r.Events) {
 		call := object{"id": c.ID, "name": c.Name}
 		if json.Valid([]byte(c.Args)) {
 			call["args"] = json.RawMessage(c.Args)
@@ -74,17 +66,24 @@ func (d Gemini) Frames(r Reply) []string {
 	}))
 }
 
-// Signatures are those of calls, not of reasoning.
+// In this dialect calls have signatures, and reasoning has none.
 func (d Gemini) traits() traits {
 	statuses := map[string]int{"rate_limit_error": http.StatusTooManyRequests, "invalid_request_error": http.StatusBadRequest}
 	return traits{
-		Key: func(h http.Header) string { return h.Get("X-Goog-Api-Key") },
-		Fault: func(kind, message string) string {
+		APIKey: func(h http.Header) string { return h.Get("X-Goog-Api-Key") },
+		StreamError: func(kind, message string) string {
 			status := cmp.Or(statuses[kind], http.StatusServiceUnavailable)
 			return d.event(object{"error": object{"code": status, "message": message, "status": strings.ToUpper(kind)}})
 		},
 		Malformed: "data: {\"candidates\":[{\"cont\r\n\r\n",
-		Idle:      d.part(object{"text": ""}),
+		KeepAlive: d.part(object{"text": ""}),
+		Query: `{
+			temperature: .generationConfig.temperature, has_schema: (.generationConfig.responseJsonSchema != null),
+			tools: [.tools[]?.functionDeclarations[].name],
+			tool_choice: (.toolConfig.functionCallingConfig
+				| if .mode == "ANY" then .allowedFunctionNames[0] // "required" else .mode // "" | ascii_downcase end),
+			results: [.contents[].parts[].functionResponse.id // empty]
+		}`,
 		CanSend: func(e Event) bool {
 			return e.Text != "" || e.Reasoning != "" || e.Call != nil || e.Image != "" || e.Audio != ""
 		},
@@ -94,47 +93,4 @@ func (d Gemini) traits() traits {
 // Refusal implements Dialect.
 func (Gemini) Refusal(status int, kind, message string) string {
 	return marshal(object{"error": object{"code": status, "message": message, "status": strings.ToUpper(kind)}})
-}
-
-func (Gemini) read(body []byte) (sentRequest, error) {
-	var req struct {
-		Contents []struct {
-			Parts []struct{ FunctionResponse struct{ ID string } }
-		}
-		Tools []struct {
-			FunctionDeclarations []struct{ Name string }
-		}
-		ToolConfig struct {
-			FunctionCallingConfig struct {
-				Mode                 string
-				AllowedFunctionNames []string
-			}
-		}
-		GenerationConfig struct {
-			Temperature        *float64
-			ResponseJSONSchema json.RawMessage
-		}
-	}
-	if err := json.Unmarshal(body, &req); err != nil {
-		return sentRequest{}, err
-	}
-	s := sentRequest{Temperature: req.GenerationConfig.Temperature, Schema: len(req.GenerationConfig.ResponseJSONSchema) > 0}
-	for _, t := range req.Tools {
-		for _, f := range t.FunctionDeclarations {
-			s.Tools = append(s.Tools, f.Name)
-		}
-	}
-	calling := req.ToolConfig.FunctionCallingConfig
-	s.ToolChoice = strings.ToLower(calling.Mode)
-	if calling.Mode == "ANY" {
-		s.ToolChoice = append(calling.AllowedFunctionNames, "required")[0]
-	}
-	for _, c := range req.Contents {
-		for _, p := range c.Parts {
-			if id := p.FunctionResponse.ID; id != "" {
-				s.Results = append(s.Results, id)
-			}
-		}
-	}
-	return s, nil
 }

@@ -23,24 +23,18 @@ func (Ollama) line(fields object) string {
 	return marshal(fields) + "\n"
 }
 
-// Frames implements Dialect. Ollama sends each call whole.
+// Frames implements Dialect. It sends each call whole, after all text.
 func (d Ollama) Frames(r Reply) []string {
 	var frames []string
-	var calls []*Fragment
 	for _, e := range r.Events {
 		switch {
 		case e.Text != "":
 			frames = append(frames, d.line(object{"message": object{"role": "assistant", "content": e.Text}, "done": false}))
 		case e.Reasoning != "":
 			frames = append(frames, d.line(object{"message": object{"role": "assistant", "content": "", "thinking": e.Reasoning}, "done": false}))
-		case e.Call != nil && e.Call.Index < len(calls):
-			calls[e.Call.Index].Args += e.Call.Args
-		case e.Call != nil:
-			whole := *e.Call
-			calls = append(calls, &whole)
 		}
 	}
-	for _, c := range calls {
+	for _, c := range wholeCalls(r.Events) {
 		args := json.RawMessage(c.Args)
 		if !json.Valid(args) {
 			args = json.RawMessage("{}")
@@ -62,10 +56,14 @@ func (d Ollama) Frames(r Reply) []string {
 
 func (d Ollama) traits() traits {
 	return traits{
-		Fault:     func(_, message string) string { return marshal(object{"error": message}) + "\n" },
-		Malformed: "{\"model\":\"scripted-1\",\"mess\n",
-		Idle:      d.line(object{"message": object{"role": "assistant", "content": ""}, "done": false}),
-		Reported: func(u agent.Usage) agent.Usage {
+		StreamError: func(_, message string) string { return marshal(object{"error": message}) + "\n" },
+		Malformed:   "{\"model\":\"scripted-1\",\"mess\n",
+		KeepAlive:   d.line(object{"message": object{"role": "assistant", "content": ""}, "done": false}),
+		Query: `{
+			temperature: .options.temperature, tools: [.tools[]?.function.name], has_schema: ((.format // "") != ""),
+			results: [.messages[].tool_call_id // empty]
+		}`,
+		ReportedUsage: func(u agent.Usage) agent.Usage {
 			return agent.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens}
 		},
 		CanSend: func(e Event) bool { return e.Text != "" || e.Reasoning != "" || e.Call != nil },
@@ -74,19 +72,3 @@ func (d Ollama) traits() traits {
 
 // Refusal implements Dialect.
 func (Ollama) Refusal(_ int, _, message string) string { return marshal(object{"error": message}) }
-
-func (Ollama) read(body []byte) (sentRequest, error) {
-	var req struct {
-		Options struct{ Temperature *float64 }
-		Tools   []struct{ Function struct{ Name string } }
-		Format  json.RawMessage
-	}
-	if err := json.Unmarshal(body, &req); err != nil {
-		return sentRequest{}, err
-	}
-	s := sentRequest{Temperature: req.Options.Temperature, Schema: len(req.Format) > 2, Results: resultsOf(body)}
-	for _, t := range req.Tools {
-		s.Tools = append(s.Tools, t.Function.Name)
-	}
-	return s, nil
-}

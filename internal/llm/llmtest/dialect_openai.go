@@ -1,8 +1,6 @@
 package llmtest
 
 import (
-	"cmp"
-	"encoding/json"
 	"net/http"
 	"strings"
 )
@@ -33,7 +31,7 @@ func (d OpenAI) delta(delta object, finish any) string {
 // Frames implements Dialect.
 func (d OpenAI) Frames(r Reply) []string {
 	frames := []string{": keep-alive\n\n", d.delta(object{"role": "assistant", "content": "", "refusal": nil}, nil)}
-	seen := map[int]bool{}
+	begun := map[int]bool{} // by call index
 	for _, e := range r.Events {
 		switch {
 		case e.Text != "":
@@ -52,13 +50,13 @@ func (d OpenAI) Frames(r Reply) []string {
 			frames = append(frames, d.delta(object{"audio": object{"id": "audio_1", "data": e.Audio}}, nil))
 		case e.Call != nil:
 			call := object{"index": e.Call.Index, "function": object{"arguments": e.Call.Args}}
-			if !seen[e.Call.Index] {
+			if !begun[e.Call.Index] {
 				call = object{
 					"index": e.Call.Index, "id": e.Call.ID, "type": "function",
 					"function": object{"name": e.Call.Name, "arguments": e.Call.Args},
 				}
 			}
-			seen[e.Call.Index] = true
+			begun[e.Call.Index] = true
 			frames = append(frames, d.delta(object{"tool_calls": []object{call}}, nil))
 		}
 	}
@@ -70,17 +68,22 @@ func (d OpenAI) Frames(r Reply) []string {
 	}), "data: [DONE]\n\n")
 }
 
-// Images are a habit of gateways.
+// OpenAI itself sends no images; some gateways do.
 func (OpenAI) traits() traits {
 	return traits{
-		Key: func(h http.Header) string { return strings.TrimPrefix(h.Get("Authorization"), "Bearer ") },
-		Fault: func(kind, message string) string {
+		APIKey: func(h http.Header) string { return strings.TrimPrefix(h.Get("Authorization"), "Bearer ") },
+		StreamError: func(kind, message string) string {
 			return "data: " + marshal(object{"error": object{"message": message, "type": kind, "param": nil, "code": nil}}) + "\n\n"
 		},
 		Malformed: "data: {\"id\":\"chatcmpl-1\",\"choices\":[{\"ind\n\n",
-		Idle:      ": keep-alive\n\n",
+		KeepAlive: ": keep-alive\n\n",
+		Query: `{
+			temperature, tools: [.tools[]?.function.name], has_schema: (.response_format.type == "json_schema"),
+			tool_choice: (.tool_choice | if type == "object" then .function.name else . // "" end),
+			results: [.messages[].tool_call_id // empty]
+		}`,
 		CanSend: func(e Event) bool {
-			return e.Redacted == "" && e.Served == nil && e.Result == nil && e.Unknown == nil && e.Signature == ""
+			return e.Redacted == "" && e.ServerCall == nil && e.ServerResult == nil && e.Unknown == nil && e.Signature == ""
 		},
 	}
 }
@@ -88,55 +91,4 @@ func (OpenAI) traits() traits {
 // Refusal implements Dialect.
 func (OpenAI) Refusal(_ int, kind, message string) string {
 	return marshal(object{"error": object{"message": message, "type": "invalid_request_error", "param": nil, "code": kind}})
-}
-
-func (OpenAI) read(body []byte) (sentRequest, error) {
-	var req struct {
-		Temperature    *float64
-		ToolChoice     json.RawMessage `json:"tool_choice"`
-		Tools          []struct{ Function struct{ Name string } }
-		ResponseFormat struct{ Type string } `json:"response_format"`
-	}
-	if err := json.Unmarshal(body, &req); err != nil {
-		return sentRequest{}, err
-	}
-	s := sentRequest{Temperature: req.Temperature, Schema: req.ResponseFormat.Type == "json_schema", ToolChoice: namedChoice(req.ToolChoice)}
-	for _, t := range req.Tools {
-		s.Tools = append(s.Tools, t.Function.Name)
-	}
-	s.Results = resultsOf(body)
-	return s, nil
-}
-
-// resultsOf returns the ids of the calls that messages with a tool_call_id answer.
-func resultsOf(body []byte) (ids []string) {
-	var req struct {
-		Messages []struct {
-			ToolCallID string `json:"tool_call_id"`
-		}
-	}
-	_ = json.Unmarshal(body, &req) // it was parsed before
-	for _, m := range req.Messages {
-		if m.ToolCallID != "" {
-			ids = append(ids, m.ToolCallID)
-		}
-	}
-	return ids
-}
-
-// namedChoice reads "auto", {"function":{"name":…}} or Anthropic's {"type":…,"name":…}.
-func namedChoice(raw json.RawMessage) string {
-	var word string
-	if json.Unmarshal(raw, &word) == nil {
-		return word
-	}
-	var named struct {
-		Name     string
-		Function struct{ Name string }
-		Type     string
-	}
-	if json.Unmarshal(raw, &named) != nil {
-		return ""
-	}
-	return cmp.Or(named.Name, named.Function.Name, named.Type)
 }

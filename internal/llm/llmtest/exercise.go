@@ -1,8 +1,11 @@
+// Package llmtest is the conformance suite of [agent.Model]. Every provider client passes [Exercise] against a server that speaks the provider's
+// wire format, also when that server is slow, refuses, or breaks off. docs/adr/0002 rests on it.
 package llmtest
 
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,41 +15,36 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// patience bounds one case; it is reached only by an implementation that hangs.
-const patience = 20 * time.Second
+// caseTimeout bounds one case. Only an implementation that hangs reaches it.
+const caseTimeout = 20 * time.Second
 
 // Harness is one implementation under test.
 type Harness struct {
-	Dialect  Dialect // what its provider speaks
+	Dialect  Dialect // of its provider
 	Open     func(cfg wire.Config) (agent.Model, error)
-	Requests string // folder of golden request bodies, one <name>.json per request case
-	// Gaps are the cases that a library below the implementation is known to fail, each with a text that its failure contains. Such
-	// a case must fail, and in that way: a library that mends it fails the suite until the gap is struck off.
+	Requests string // folder with the expected request bodies, <name>.json
+	// Gaps are the cases that fail because of a library below the implementation, each with a part of the failure. Such a case has to fail in
+	// this way: once the library is mended, the suite fails until the gap is removed.
 	Gaps map[string]string
 }
 
 // testCase is one behaviour of the port.
 type testCase struct {
 	name string
-	run  func(c *C)
+	run  func(c *caseRun)
 }
 
 // Exercise runs the suite.
 func Exercise(t *testing.T, h Harness) {
-	var cases []testCase
-	for _, group := range [][]testCase{
-		replyCases(), requestCases(), errorCases(), controlCases(), sayingCases(h.Dialect), takingCases(), prefixCases(),
-	} {
-		cases = append(cases, group...)
-	}
+	cases := slices.Concat(replyCases(), requestCases(), errorCases(), controlCases(), replyBlockCases(h.Dialect), requestBlockCases(), prefixCases())
 	names := make(map[string]bool, len(cases))
 	for _, tc := range cases {
 		names[tc.name] = true
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			gap, known := h.Gaps[tc.name]
-			if fault := verdict(attempt(h, tc).String(), gap, known); fault != "" {
-				t.Error(fault)
+			gap, isGap := h.Gaps[tc.name]
+			if problem := judge(runCase(h, tc.run), gap, isGap); problem != "" {
+				t.Error(problem)
 			}
 		})
 	}
@@ -57,61 +55,59 @@ func Exercise(t *testing.T, h Harness) {
 	}
 }
 
-// attempt runs a case apart from the test, so that its failure can be judged.
-func attempt(h Harness, tc testCase) *recorder {
-	rec := &recorder{}
-	c := &C{recorder: rec, h: h}
+// runCase runs a case without a [testing.T] and returns its failure, empty if it passed.
+func runCase(h Harness, run func(c *caseRun)) string {
+	c := &caseRun{h: h}
 	defer c.close()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer func() {
 			if p := recover(); p != nil {
-				rec.Errorf("panic: %v", p)
+				c.Errorf("panic: %v", p)
 			}
 		}()
-		tc.run(c)
+		run(c)
 	}()
 	select {
 	case <-done:
-	case <-time.After(patience):
-		rec.Errorf("hangs: no end after %s", patience)
+	case <-time.After(caseTimeout):
+		c.Errorf("hangs: no end after %s", caseTimeout)
 	}
-	return rec
+	return c.failure()
 }
 
-// verdict returns what is wrong with the outcome of a case, "" for nothing: failure is what the case recorded, gap what a known gap
-// makes it record.
-func verdict(failure, gap string, known bool) string {
+// judge returns what is wrong with the failure of a case, empty if nothing is. A gap has to fail with a text that contains gap.
+func judge(failure, gap string, isGap bool) string {
 	switch {
-	case !known:
+	case !isGap:
 		return failure
 	case failure == "":
-		return fmt.Sprintf("the known gap %q is closed: strike it off the list and off docs/adr/0002", gap)
+		return fmt.Sprintf("the known gap %q is closed: remove it from the list and from docs/adr/0002", gap)
 	case gap == "" || !strings.Contains(failure, gap):
-		return fmt.Sprintf("fails, but otherwise than recorded (%q):\n%s", gap, failure)
+		return fmt.Sprintf("the gap has another failure than the recorded %q:\n%s", gap, failure)
 	default:
 		return ""
 	}
 }
 
-// recorder gathers the failures of one case; it is what require sees as the test.
-type recorder struct {
+// failureRecorder collects the failures of one case. It is the require.TestingT of the case.
+type failureRecorder struct {
 	mu       sync.Mutex
 	failures []string
 }
 
 // Errorf implements require.TestingT.
-func (r *recorder) Errorf(format string, args ...any) {
+func (r *failureRecorder) Errorf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failures = append(r.failures, fmt.Sprintf(format, args...))
 }
 
-// FailNow implements require.TestingT; the case runs in a goroutine of its own.
-func (r *recorder) FailNow() { runtime.Goexit() }
+// FailNow implements require.TestingT. It ends the goroutine of the case.
+func (r *failureRecorder) FailNow() { runtime.Goexit() }
 
-func (r *recorder) String() string {
+func (r *failureRecorder) failure() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return strings.Join(r.failures, "\n")

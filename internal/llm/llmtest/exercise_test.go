@@ -6,18 +6,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The suite judges with verdict; a suite that cannot fail would prove nothing.
-func TestVerdict(t *testing.T) {
-	require.Empty(t, verdict("", "", false))
-	require.Equal(t, "boom", verdict("boom", "", false))
-	require.Empty(t, verdict("a boom b", "boom", true))
-	require.Contains(t, verdict("", "boom", true), "is closed")
-	require.Contains(t, verdict("crash", "boom", true), "otherwise than recorded")
-	require.Contains(t, verdict("crash", "", true), "otherwise than recorded")
+func TestJudge(t *testing.T) {
+	require.Empty(t, judge("", "", false))
+	require.Equal(t, "boom", judge("boom", "", false))
+	require.Empty(t, judge("a boom b", "boom", true))
+	require.Contains(t, judge("", "boom", true), "is closed")
+	require.Contains(t, judge("crash", "boom", true), "another failure")
+	require.Contains(t, judge("crash", "", true), "another failure")
 }
 
-func TestAttemptRecordsFailuresAndPanics(t *testing.T) {
-	require.Empty(t, attempt(Harness{}, testCase{"fine", func(*C) {}}).String())
-	require.Contains(t, attempt(Harness{}, testCase{"fails", func(c *C) { require.True(c, false) }}).String(), "Should be true")
-	require.Contains(t, attempt(Harness{}, testCase{"panics", func(*C) { panic("lost the thread") }}).String(), "panic: lost the thread")
+func TestRunCaseReturnsFailuresAndPanics(t *testing.T) {
+	require.Empty(t, runCase(Harness{}, func(*caseRun) {}))
+	require.Contains(t, runCase(Harness{}, func(c *caseRun) { require.True(c, false) }), "Should be true")
+	require.Contains(t, runCase(Harness{}, func(*caseRun) { panic("lost the thread") }), "panic: lost the thread")
 }

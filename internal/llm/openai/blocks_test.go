@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/openai"
 )
 
-// What the models that search, gateways and audio models send besides text comes as blocks; what has another shape is no reason to fail.
+// Citations, images and audio become blocks. Those in an unexpected form are ignored.
 func TestExtras(t *testing.T) {
 	piece := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 	body := stream(
@@ -22,7 +22,7 @@ func TestExtras(t *testing.T) {
 		`{"images":[{"type":"image_url","image_url":{"url":"https://example.org/a.png"}},{"type":"image_url","image_url":{"url":"data:;base64,"}}]}`,
 		`{"audio":{"id":"a","transcript":" Well."}}`, `{"audio":{"data":"`+piece("one")+`"}}`, `{"audio":{"data":"`+piece("two!")+`","expires_at":1}}`,
 	)
-	reply, err := generate(t, &canned{body: body}, "https://gateway.example.org/v1", hello)
+	reply, err := generate(t, &llmtest.Transport{Events: body}, "https://gateway.example.org/v1", hello)
 	require.NoError(t, err)
 	start, end := 0, 9
 	require.Equal(t, []agent.Block{
@@ -34,9 +34,9 @@ func TestExtras(t *testing.T) {
 	}, reply.Blocks)
 }
 
-// The model is told what was left out, in its place.
+// A note replaces a block that is left out.
 func TestNotes(t *testing.T) {
-	c := &canned{body: stream(`{"content":"Yes."}`)}
+	transport := &llmtest.Transport{Events: stream(`{"content":"Yes."}`)}
 	req := hello
 	req.Messages = []agent.Message{
 		{Role: agent.RoleSystem, Blocks: []agent.Block{agent.Text("Note."), {Type: agent.BlockImage, FileID: "f"}}},
@@ -51,7 +51,7 @@ func TestNotes(t *testing.T) {
 		}},
 		agent.UserText("Go on."),
 	}
-	_, err := generate(t, c, "", req)
+	_, err := generate(t, transport, "", req)
 	require.NoError(t, err)
 	var sent struct {
 		Messages []struct {
@@ -59,7 +59,7 @@ func TestNotes(t *testing.T) {
 			Content json.RawMessage
 		}
 	}
-	require.NoError(t, json.Unmarshal(c.sent, &sent))
+	require.NoError(t, json.Unmarshal(transport.Sent, &sent))
 	require.JSONEq(t, `"Note.\n[An image was left out: the provider cannot take it.]"`, string(sent.Messages[0].Content))
 	require.JSONEq(t, `[{"type":"text","text":"Compare."},`+
 		`{"type":"text","text":"[A file (a.pdf, application/pdf) was left out: the provider takes no file by URL.]"},`+
@@ -73,17 +73,17 @@ func TestOutputSchemaIsStrictWhereItFits(t *testing.T) {
 		`{"type":"object","properties":{"q":{"type":"string"}},"required":["q"],"additionalProperties":false}`: true,
 		`{"type":"object","properties":{"q":{"type":"string"}}}`:                                               false,
 	} {
-		c := &canned{body: stream(`{"content":"{}"}`)}
+		transport := &llmtest.Transport{Events: stream(`{"content":"{}"}`)}
 		req := hello
 		req.OutputSchema = json.RawMessage(schema)
-		_, err := generate(t, c, "", req)
+		_, err := generate(t, transport, "", req)
 		require.NoError(t, err)
-		require.Contains(t, string(c.sent), `"type":"json_schema"`)
-		require.Contains(t, string(c.sent), `"properties":{"q":{"type":"string"}}`)
+		require.Contains(t, string(transport.Sent), `"type":"json_schema"`)
+		require.Contains(t, string(transport.Sent), `"properties":{"q":{"type":"string"}}`)
 		if strict {
-			require.Contains(t, string(c.sent), `"strict":true`)
+			require.Contains(t, string(transport.Sent), `"strict":true`)
 		} else {
-			require.NotContains(t, string(c.sent), `"strict"`)
+			require.NotContains(t, string(transport.Sent), `"strict"`)
 		}
 	}
 }

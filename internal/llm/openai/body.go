@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// chatRequest is the body of a chat completion. These few types are here because the SDK's link all of OpenAI's API: 17 MB of a program.
+// chatRequest is the body of a chat completion. The types of OpenAI's SDK are not used because they link its whole API, 17 MB of a program.
 type chatRequest struct {
 	Model               string          `json:"model"`
 	Messages            []message       `json:"messages"`
@@ -26,7 +26,7 @@ type streamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
 }
 
-// message is a message of any role. Content is a text or a list of parts.
+// message is a message of any role. Content is a string or a list of parts.
 type message struct {
 	Role       string         `json:"role"`
 	Content    any            `json:"content,omitempty"`
@@ -43,7 +43,7 @@ type functionCall struct {
 	} `json:"function"`
 }
 
-// part is one part of a user's message: exactly one of the members is set, as Type says.
+// part is one part of a user's message. Type says which member is set.
 type part struct {
 	Type       string      `json:"type"`
 	Text       *string     `json:"text,omitempty"`
@@ -92,7 +92,7 @@ type outputSchema struct {
 
 func textPart(text string) part { return part{Type: "text", Text: &text} }
 
-// post sends a body to an address, with the key if there is one. The transport of the client makes errors of all answers but success.
+// post sends a body to an address, with the key if there is one. Any response but a success is an error.
 func post(ctx context.Context, client *wire.Client, address string, body any) (*http.Response, error) {
 	header := http.Header{}
 	if key := client.Config().APIKey; key != "" {
@@ -101,7 +101,7 @@ func post(ctx context.Context, client *wire.Client, address string, body any) (*
 	return wire.Post(ctx, client.HTTP(), address, header, body)
 }
 
-// addressOf returns the address of a path below the base URL.
-func addressOf(client *wire.Client, path string) string {
+// endpoint returns the address of a path below the base URL.
+func endpoint(client *wire.Client, path string) string {
 	return strings.TrimSuffix(client.Config().BaseURL, "/") + path
 }

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// chunk is one chunk of a streamed completion, with the fields that a reply uses.
+// chunk is one chunk of a streamed completion. It has the fields that a reply needs.
 type chunk struct {
 	Model   string          `json:"model"`
 	Error   json.RawMessage `json:"error"`
@@ -33,12 +33,12 @@ type choice struct {
 type delta struct {
 	Content          string          `json:"content"`
 	Refusal          string          `json:"refusal"`
-	ReasoningContent string          `json:"reasoning_content"` // of DeepSeek and vLLM
-	Reasoning        string          `json:"reasoning"`         // of Ollama and OpenRouter
+	ReasoningContent string          `json:"reasoning_content"` // from DeepSeek and vLLM
+	Reasoning        string          `json:"reasoning"`         // from Ollama and OpenRouter
 	Audio            *audioPart      `json:"audio"`
 	ToolCalls        []callDelta     `json:"tool_calls"`
-	Annotations      json.RawMessage `json:"annotations"` // of models that search the web
-	Images           json.RawMessage `json:"images"`      // of some gateways
+	Annotations      json.RawMessage `json:"annotations"` // from models that search the web
+	Images           json.RawMessage `json:"images"`      // from some gateways
 }
 
 type audioPart struct {
@@ -55,8 +55,8 @@ type callDelta struct {
 	} `json:"function"`
 }
 
-// reportsError reports whether the chunk is an error of the provider.
-func (c *chunk) reportsError() bool { return len(c.Error) > 0 && !bytes.Equal(c.Error, []byte("null")) }
+// isError reports whether the chunk is an error of the provider.
+func (c *chunk) isError() bool { return len(c.Error) > 0 && !bytes.Equal(c.Error, []byte("null")) }
 
 // isDone reports whether the data of an event ends the stream.
 func isDone(data []byte) bool { return bytes.HasPrefix(data, []byte("[DONE]")) }

@@ -14,7 +14,7 @@ type embedder struct {
 	model  string
 }
 
-// NewEmbedder makes the embedder of a model, e.g. text-embedding-3-small, of a provider that speaks OpenAI's protocol. An error is
+// NewEmbedder returns an embedder by a model, such as text-embedding-3-small, of a provider that speaks OpenAI's protocol. An error is
 // [agent.CodeInvalid] with the field.
 func NewEmbedder(provider string, cfg Config, model string) (agent.Embedder, error) {
 	client, err := open(provider, cfg)
@@ -31,11 +31,11 @@ func (e *embedder) Embed(ctx context.Context, texts []string) ([][]float32, erro
 
 func (e *embedder) ask(ctx context.Context, batch []string) ([][]float32, error) {
 	body := map[string]any{"model": e.model, "input": batch, "encoding_format": "float"}
-	res, err := post(ctx, e.client, addressOf(e.client, "/embeddings"), body)
+	res, err := post(ctx, e.client, endpoint(e.client, "/embeddings"), body)
 	if err != nil {
 		return nil, err
 	}
-	defer res.Body.Close() //nolint:errcheck // it was read
+	defer res.Body.Close() //nolint:errcheck // nothing more is read
 	var answer struct {
 		Data []struct {
 			Index     int       `json:"index"`
@@ -46,12 +46,11 @@ func (e *embedder) ask(ctx context.Context, batch []string) ([][]float32, error)
 		return nil, fmt.Errorf("malformed embeddings: %w", err)
 	}
 	vectors := make([][]float32, len(batch))
-	for i := range answer.Data {
-		at := answer.Data[i].Index // the order of the list is not promised
-		if at < 0 || at >= len(vectors) || vectors[at] != nil {
-			return nil, fmt.Errorf("malformed embeddings: index %d of %d", at, len(vectors))
+	for _, d := range answer.Data { // in any order
+		if d.Index < 0 || d.Index >= len(vectors) || vectors[d.Index] != nil {
+			return nil, fmt.Errorf("malformed embeddings: index %d of %d", d.Index, len(vectors))
 		}
-		vectors[at] = answer.Data[i].Embedding
+		vectors[d.Index] = d.Embedding
 	}
 	return vectors, nil
 }

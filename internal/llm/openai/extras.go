@@ -8,11 +8,10 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// streamedAudioType is the type of streamed audio: 16 bits, 24 kHz, one channel.
+// streamedAudioType is the MIME type of streamed audio, which has 16 bits, 24 kHz and one channel.
 const streamedAudioType = "audio/pcm"
 
-// addExtras adds the citations of models that search the web, the images of some gateways, and audio. It ignores fields of an unexpected
-// shape, like unknown fields.
+// addExtras adds citations, images and audio. It ignores those in an unexpected form.
 func (r *reply) addExtras(d *delta) error {
 	if len(d.Annotations) > 0 {
 		if err := r.addCitations(d.Annotations); err != nil {
@@ -29,7 +28,7 @@ func (r *reply) addExtras(d *delta) error {
 	}
 	piece, err := base64.StdEncoding.DecodeString(d.Audio.Data)
 	if err != nil || len(piece) == 0 {
-		return nil //nolint:nilerr // audio that does not decode is no audio
+		return nil //nolint:nilerr // ignored
 	}
 	return r.AddAudio(piece, streamedAudioType)
 }
@@ -45,19 +44,19 @@ func (r *reply) addCitations(raw json.RawMessage) error {
 		} `json:"url_citation"`
 	}
 	if json.Unmarshal(raw, &annotations) != nil {
-		annotations = nil
+		return nil
 	}
-	var fresh []agent.Annotation
+	var citations []agent.Annotation
 	for i := range annotations {
 		c := &annotations[i].URLCitation
 		if annotations[i].Type == "url_citation" {
-			fresh = append(fresh, agent.Annotation{Type: "citation", URL: c.URL, Title: c.Title, StartIndex: c.StartIndex, EndIndex: c.EndIndex})
+			citations = append(citations, agent.Annotation{Type: "citation", URL: c.URL, Title: c.Title, StartIndex: c.StartIndex, EndIndex: c.EndIndex})
 		}
 	}
-	if len(fresh) == 0 {
+	if len(citations) == 0 {
 		return nil
 	}
-	return r.AddCitations(fresh, len(raw))
+	return r.AddCitations(citations, len(raw))
 }
 
 func (r *reply) addImages(raw json.RawMessage) error {
@@ -67,7 +66,7 @@ func (r *reply) addImages(raw json.RawMessage) error {
 		} `json:"image_url"`
 	}
 	if json.Unmarshal(raw, &images) != nil {
-		images = nil
+		return nil
 	}
 	for i := range images {
 		image := agent.Block{Type: agent.BlockImage, URL: images[i].ImageURL.URL}

@@ -8,19 +8,19 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// Media says what a server takes in a user's message besides text. What it does not take reaches the model as a note.
+// Media is the media that a server takes in a user's message. Other media become notes.
 type Media struct {
 	ImageURL   bool     // images by URL, which the server fetches
 	ImageTypes []string // MIME types of images in base64; nil: any
 	Audio      bool     // wav and mp3 in base64
 	File       bool     // by id, or in base64
-	FileTypes  []string // beginnings of the MIME types of files in base64; nil: any
+	FileTypes  []string // prefixes of the MIME types of files in base64; nil: any
 }
 
-// mediaOf is what OpenAI takes, or a server that is known by its protocol alone: it may take more, so that it judges by itself.
-func mediaOf(official bool) Media {
+// defaultMedia returns what OpenAI takes. Another server may take more types, so it gets all.
+func defaultMedia(isOfficial bool) Media {
 	media := Media{ImageURL: true, Audio: true, File: true}
-	if official {
+	if isOfficial {
 		media.ImageTypes = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
 		media.FileTypes = []string{
 			"application/pdf", "text/", "application/json", "application/xml", "application/rtf", "application/msword", "application/vnd.ms-",
@@ -30,36 +30,36 @@ func mediaOf(official bool) Media {
 	return media
 }
 
-// userParts projects a user's message; a block that the server cannot take becomes a note.
+// userParts returns the parts of a user's message. A block that the server does not take becomes a note.
 func (m *model) userParts(blocks []agent.Block) []part {
 	var parts []part
 	for i := range blocks {
 		b := &blocks[i]
 		var p part
-		var lacks string
+		var omission string // reason
 		switch {
 		case b.Type == agent.BlockText:
 			p = textPart(b.Text)
 		case b.Type == agent.BlockImage:
-			p, lacks = m.media.image(b)
+			p, omission = m.media.image(b)
 		case b.Type == agent.BlockAudio:
-			p, lacks = m.media.audio(b)
+			p, omission = m.media.audio(b)
 		case b.Type == agent.BlockFile:
-			p, lacks = m.media.file(b)
+			p, omission = m.media.file(b)
 		case wire.IsReasoning(b):
 			continue
 		default:
-			lacks = wire.CannotCarry
+			omission = wire.CannotCarry
 		}
-		if lacks != "" {
-			p = textPart(wire.OmissionNote(b, lacks))
+		if omission != "" {
+			p = textPart(wire.OmissionNote(b, omission))
 		}
 		parts = append(parts, p)
 	}
 	return parts
 }
 
-func (m Media) image(b *agent.Block) (p part, lacks string) {
+func (m Media) image(b *agent.Block) (p part, omission string) {
 	source := b.URL
 	switch {
 	case b.FileID != "":
@@ -77,7 +77,7 @@ func (m Media) image(b *agent.Block) (p part, lacks string) {
 	return part{Type: "image_url", ImageURL: &imageURL{source}}, ""
 }
 
-func (m Media) audio(b *agent.Block) (p part, lacks string) {
+func (m Media) audio(b *agent.Block) (p part, omission string) {
 	format := audioFormat(b.MIMEType)
 	switch {
 	case !m.Audio:
@@ -103,7 +103,7 @@ func audioFormat(mimeType string) string {
 	}
 }
 
-func (m Media) file(b *agent.Block) (p part, lacks string) {
+func (m Media) file(b *agent.Block) (p part, omission string) {
 	var file inputFile
 	switch {
 	case !m.File:
@@ -124,13 +124,13 @@ func (m Media) file(b *agent.Block) (p part, lacks string) {
 
 func dataURL(b *agent.Block) string { return "data:" + b.MIMEType + ";base64," + b.Base64 }
 
-// isBase64 reports whether the content of a block decodes.
+// isBase64 reports whether a block has valid content in base64.
 func isBase64(b *agent.Block) bool {
-	_, lacks := wire.DecodeBase64(b)
-	return b.Base64 != "" && lacks == ""
+	_, omission := wire.DecodeBase64(b)
+	return b.Base64 != "" && omission == ""
 }
 
-// fileName returns a name for file data, which the API requires.
+// fileName returns the name that the API requires for a file in base64.
 func fileName(b *agent.Block) string {
 	if b.Name != "" {
 		return b.Name

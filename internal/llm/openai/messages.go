@@ -7,7 +7,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// messages projects the conversation. What the server cannot take becomes a note; the error is that of an unknown role.
+// messages returns the messages of a request. Blocks that the server does not take become notes. The error is for an unknown role.
 func (m *model) messages(req agent.ModelRequest) ([]message, error) {
 	var out []message
 	if system := req.SystemPrompt(); system != "" {
@@ -22,12 +22,13 @@ func (m *model) messages(req agent.ModelRequest) ([]message, error) {
 				out = append(out, userMessage(parts))
 			}
 		case agent.RoleAssistant:
-			if a, ok := assistantMessage(msg.Blocks); ok {
-				out = append(out, a)
+			if m, ok := assistantMessage(msg.Blocks); ok {
+				out = append(out, m)
 			}
 		case agent.RoleTool:
 			for j := range msg.Blocks {
-				out = append(out, message{Role: "tool", Content: wire.ResultTextMarked(&msg.Blocks[j]), ToolCallID: string(msg.Blocks[j].ToolCallID)})
+				b := &msg.Blocks[j]
+				out = append(out, message{Role: "tool", Content: wire.ResultTextMarked(b), ToolCallID: string(b.ToolCallID)})
 			}
 		default:
 			return nil, agent.Invalid(fmt.Sprintf("messages[%d].role", i), "unknown role %q", msg.Role)
@@ -36,7 +37,7 @@ func (m *model) messages(req agent.ModelRequest) ([]message, error) {
 	return out, nil
 }
 
-// userMessage uses the plain form for plain text: many compatible servers know no other.
+// userMessage returns a user's message. A single text is sent as a string, because many compatible servers take no list of parts.
 func userMessage(parts []part) message {
 	if len(parts) == 1 && parts[0].Type == "text" {
 		return message{Role: "user", Content: *parts[0].Text}
@@ -44,7 +45,7 @@ func userMessage(parts []part) message {
 	return message{Role: "user", Content: parts}
 }
 
-// assistantMessage is false for a message of which the API takes nothing.
+// assistantMessage returns an assistant's message, false if nothing of it can be sent.
 func assistantMessage(blocks []agent.Block) (message, bool) {
 	m := message{Role: "assistant"}
 	text := wire.PlainText(blocks, wire.CannotCarry)

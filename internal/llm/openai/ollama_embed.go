@@ -16,9 +16,8 @@ type ollamaEmbedder struct {
 	model  string
 }
 
-// NewOllamaEmbedder returns the embedder of a model, e.g. nomic-embed-text. It uses Ollama's own endpoint, which the SDKs do not know and
-// langchaingo asks text by text. A text beyond the model's context is refused ([agent.CodeOverflow]) and not cut, because half a text
-// would be found for the wrong queries. An error is [agent.CodeInvalid] with the field.
+// NewOllamaEmbedder returns an embedder by a model, such as nomic-embed-text. It uses Ollama's native endpoint. A text beyond the model's context is
+// [agent.CodeOverflow] and not cut, because part of a text would be found for the wrong queries. An error is [agent.CodeInvalid] with the field.
 func NewOllamaEmbedder(cfg Config, model string) (agent.Embedder, error) {
 	client, err := wire.NewClient("ollama", OllamaURL, cfg)
 	if err != nil {
@@ -38,7 +37,7 @@ func (e *ollamaEmbedder) ask(ctx context.Context, batch []string) ([][]float32, 
 	if err != nil {
 		return nil, err
 	}
-	defer res.Body.Close() //nolint:errcheck // it was read
+	defer res.Body.Close() //nolint:errcheck // nothing more is read
 	var answer struct {
 		Embeddings [][]float32 `json:"embeddings"`
 	}

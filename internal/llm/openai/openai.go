@@ -1,8 +1,8 @@
-// Package openai is an [agent.Model] for OpenAI: chat completions, streamed, with usage. It also speaks to
-// everything that calls itself OpenAI-compatible, by base URL. docs/adr/0002 says why it is not langchaingo's client.
+// Package openai is an [agent.Model] and an [agent.Embedder] for OpenAI and for servers with a compatible API. docs/adr/0002 says why it does not use
+// langchaingo.
 //
-// What a conversation loses here is in docs/reference/models.md: reasoning and annotations are not sent back (the API takes none); media and blocks
-// that the server cannot take become notes.
+// Reasoning and annotations are not sent back, because the API does not take them. Media and blocks that the server does not take become notes. The
+// tables are in docs/reference/models.md.
 package openai
 
 import (
@@ -14,45 +14,43 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// BaseURL is OpenAI's own.
+// BaseURL is the address of OpenAI's API.
 const BaseURL = "https://api.openai.com/v1"
 
-// Config is the configuration of the client; BaseURL includes the version, e.g. http://127.0.0.1:11434/v1.
+// Config is the configuration of the client. BaseURL includes the version, as in http://127.0.0.1:11434/v1.
 type Config = wire.Config
 
 type model struct {
-	client   *wire.Client
-	media    Media
-	official bool // of OpenAI or Azure: knows max_completion_tokens, which others do not
-	usage    bool // ask for usage in the stream
+	client     *wire.Client
+	media      Media
+	isOfficial bool // the server is OpenAI's or Azure's
+	asksUsage  bool // requests ask for usage in the stream
 }
 
-// Options describe a server beyond its protocol.
+// Options are the properties of a server that differ from OpenAI's.
 type Options struct {
-	Media           *Media // what it takes; nil: as OpenAI does
-	NoStreamOptions bool   // it refuses stream_options and reports usage by itself, or not at all
+	Media           *Media // what it takes; nil: the same as OpenAI
+	NoStreamOptions bool   // it refuses stream_options; it reports usage unasked, or not at all
 }
 
-// New returns the model. A key is needed for OpenAI's own base URL only. An error is [agent.CodeInvalid] with the field.
+// New returns a model. Only OpenAI's own base URL needs a key. An error is [agent.CodeInvalid] with the field.
 func New(cfg Config) (agent.Model, error) { return NewWith("openai", cfg, Options{}) }
 
-// NewWith is [New] for another provider that speaks the same protocol. Errors contain its name.
+// NewWith returns a model of a provider that speaks OpenAI's protocol. Errors contain its name.
 func NewWith(provider string, cfg Config, options Options) (agent.Model, error) {
 	client, err := open(provider, cfg)
 	if err != nil {
 		return nil, err
 	}
-	m := &model{
-		client: client, official: isOfficial(client.Config().BaseURL), usage: !options.NoStreamOptions,
-	}
-	m.media = mediaOf(m.official)
+	m := &model{client: client, isOfficial: isOfficial(client.Config().BaseURL), asksUsage: !options.NoStreamOptions}
+	m.media = defaultMedia(m.isOfficial)
 	if options.Media != nil {
 		m.media = *options.Media
 	}
 	return m, nil
 }
 
-// open returns the client of a provider, which has a key where the server is OpenAI's own.
+// open returns the client of a provider. It refuses to call OpenAI without a key.
 func open(provider string, cfg Config) (*wire.Client, error) {
 	client, err := wire.NewClient(provider, BaseURL, cfg)
 	if err != nil {
@@ -64,26 +62,26 @@ func open(provider string, cfg Config) (*wire.Client, error) {
 	return client, nil
 }
 
-// Capabilities are those of OpenAI and Azure: a schema is enforced, also beside tools, and prompts are cached without being asked. Of
-// other servers neither is known, and the widespread ones let a schema suppress tool calls (vLLM, llama.cpp, Ollama).
+// Capabilities implements [agent.Capable]. OpenAI and Azure enforce a schema, also beside tools, and cache prompts unasked. Other servers may do
+// neither: with a schema, vLLM, llama.cpp and Ollama call no tools.
 func (m *model) Capabilities() agent.Capabilities {
-	return agent.Capabilities{OutputSchema: m.official, PromptCache: m.official}
+	return agent.Capabilities{OutputSchema: m.isOfficial, PromptCache: m.isOfficial}
 }
 
-// Generate streams one chat completion. When it fails after the stream began, the reply holds the text and usage that had arrived.
+// Generate implements [agent.Model]. If it fails after the stream has begun, the reply has the text and usage that had arrived.
 func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
-	params, err := m.params(req)
+	body, err := m.requestBody(req)
 	if err != nil {
 		return agent.ModelReply{}, m.client.Refuse(err)
 	}
 	call := m.client.Begin(ctx, emit)
 	defer call.End()
-	res, err := post(call.Context(), m.client, addressOf(m.client, "/chat/completions"), params) //nolint:bodyclose // events closes it
+	res, err := post(call.Context(), m.client, endpoint(m.client, "/chat/completions"), body) //nolint:bodyclose // events closes it
 	if err != nil {
 		return agent.ModelReply{Model: req.Model}, call.Failure(err)
 	}
 	events := ssestream.NewDecoder(res)
-	defer events.Close() //nolint:errcheck // read to its end, or given up
+	defer events.Close() //nolint:errcheck // nothing more is read
 	r := reply{Reply: call.NewReply(req.Model), call: call}
 	for done := false; !done && events.Next(); {
 		if done, err = r.add(events.Event().Data); err != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// reply gathers the chunks of one completion.
+// reply collects the chunks of one completion.
 type reply struct {
 	wire.Reply
 
-	call    *wire.Call
-	chunk   chunk       // the last one; its memory is used again
-	calls   []*toolCall // in order of appearance
-	refused bool
+	call      *wire.Call
+	chunk     chunk       // the last one, whose memory is used again
+	calls     []*toolCall // in order of appearance
+	isRefusal bool
 }
 
 type toolCall struct {
@@ -25,7 +25,7 @@ type toolCall struct {
 	args  strings.Builder
 }
 
-// add takes the data of one event. done reports that it ends the stream.
+// add adds the data of one event, and reports whether it ends the stream.
 func (r *reply) add(data []byte) (done bool, err error) {
 	if isDone(data) {
 		return true, nil
@@ -34,7 +34,7 @@ func (r *reply) add(data []byte) (done bool, err error) {
 	if err := wire.Decode(data, &r.chunk); err != nil {
 		return false, r.call.Malformed(err)
 	}
-	if r.chunk.reportsError() {
+	if r.chunk.isError() {
 		return false, r.call.StreamError(data)
 	}
 	return false, r.addChunk(&r.chunk)
@@ -53,7 +53,7 @@ func (r *reply) addChunk(chunk *chunk) error {
 		}
 	}
 	for i := range chunk.Choices {
-		if chunk.Choices[i].Index != 0 { // we ask for one
+		if chunk.Choices[i].Index != 0 { // requests ask for one
 			continue
 		}
 		if err := r.addChoice(&chunk.Choices[i]); err != nil {
@@ -71,7 +71,7 @@ func (r *reply) addChoice(choice *choice) error {
 		}
 	}
 	if delta.Refusal != "" {
-		r.refused = true
+		r.isRefusal = true
 	}
 	transcript := ""
 	if delta.Audio != nil {
@@ -99,12 +99,12 @@ func (r *reply) addChoice(choice *choice) error {
 	return nil
 }
 
-// addCall adds a fragment to the call of its index. A new id at a known index begins another call, for servers that number every call 0.
+// addCall adds a fragment to the call of its index. A new id begins another call, because some servers number every call 0.
 func (r *reply) addCall(d *callDelta) error {
 	var call *toolCall
 	for _, c := range r.calls {
 		if c.index == d.Index {
-			call = c // the last of that index
+			call = c // the last one counts
 		}
 	}
 	if call == nil || (d.ID != "" && call.id != "" && d.ID != call.id) {
@@ -114,7 +114,7 @@ func (r *reply) addCall(d *callDelta) error {
 	if d.ID != "" {
 		call.id = d.ID
 	}
-	if d.Function.Name != call.name { // some servers repeat it in every chunk
+	if d.Function.Name != call.name { // some servers repeat the name in every chunk
 		call.name += d.Function.Name
 	}
 	call.args.WriteString(d.Function.Arguments)
@@ -134,14 +134,14 @@ func finishOf(reason string) agent.FinishReason {
 	}
 }
 
-// end returns the reply. streamError is how the stream ended.
+// end returns the reply after a stream that ended with streamError.
 func (r *reply) end(streamError error) (agent.ModelReply, error) {
 	var calls []agent.Block
 	for _, c := range r.calls {
 		calls = append(calls, wire.ToolCall(c.id, c.name, c.args.String()))
 	}
 	reply, err := r.End(streamError, calls)
-	if err == nil && r.refused {
+	if err == nil && r.isRefusal {
 		reply.FinishReason = agent.FinishContentFilter
 	}
 	return reply, err

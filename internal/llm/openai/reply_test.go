@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestChunkHasNothingOfTheOneBefore: the memory of a chunk is used again.
-func TestChunkHasNothingOfTheOneBefore(t *testing.T) {
+// A chunk has no values of the chunk before, although it uses the same memory.
+func TestChunksAreIndependent(t *testing.T) {
 	var r reply
 	for _, data := range []string{
 		`{"model":"m","choices":[{"index":1,"delta":{"content":"word","tool_calls":[{"index":3,"id":"a"}]},"finish_reason":"stop"},{"index":2}]}`,

@@ -9,38 +9,38 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// schemaName is the name the API wants for an output schema.
+// schemaName is the name of an output schema, which the API requires.
 const schemaName = "answer"
 
-func (m *model) params(req agent.ModelRequest) (chatRequest, error) {
+func (m *model) requestBody(req agent.ModelRequest) (chatRequest, error) {
 	messages, err := m.messages(req)
 	if err != nil {
 		return chatRequest{}, err
 	}
-	params := chatRequest{Model: req.Model, Messages: messages, Stream: true, Temperature: req.Temperature}
-	if m.usage {
-		params.StreamOptions = &streamOptions{IncludeUsage: true}
+	body := chatRequest{Model: req.Model, Messages: messages, Stream: true, Temperature: req.Temperature}
+	if m.asksUsage {
+		body.StreamOptions = &streamOptions{IncludeUsage: true}
 	}
-	if req.MaxTokens > 0 && m.official {
-		params.MaxCompletionTokens = req.MaxTokens
+	if req.MaxTokens > 0 && m.isOfficial {
+		body.MaxCompletionTokens = req.MaxTokens
 	} else if req.MaxTokens > 0 {
-		params.MaxTokens = req.MaxTokens
+		body.MaxTokens = req.MaxTokens
 	}
-	if params.Tools, err = tools(req.Tools); err != nil {
-		return params, err
+	if body.Tools, err = tools(req.Tools); err != nil {
+		return body, err
 	}
-	if len(req.Tools) > 0 && req.ToolChoice != "" { // without tools the API refuses a choice
-		params.ToolChoice = toolChoice(req.ToolChoice)
+	if len(req.Tools) > 0 && req.ToolChoice != "" { // the API refuses a choice without tools
+		body.ToolChoice = toolChoice(req.ToolChoice)
 	}
 	if len(req.OutputSchema) > 0 {
 		schema, err := wire.ParseSchema("output_schema", req.OutputSchema)
 		if err != nil {
-			return params, err
+			return body, err
 		}
-		format := outputSchema{Name: schemaName, Schema: schema, Strict: fitsStrict(req.OutputSchema)}
-		params.ResponseFormat = &responseFormat{Type: "json_schema", JSONSchema: format}
+		format := outputSchema{Name: schemaName, Schema: schema, Strict: isStrict(req.OutputSchema)}
+		body.ResponseFormat = &responseFormat{Type: "json_schema", JSONSchema: format}
 	}
-	return params, nil
+	return body, nil
 }
 
 func tools(specs []agent.ToolSpec) ([]functionTool, error) {
@@ -51,7 +51,7 @@ func tools(specs []agent.ToolSpec) ([]functionTool, error) {
 			return nil, err
 		}
 		tools = append(tools, functionTool{Type: "function", Function: function{
-			Name: specs[i].Name, Description: specs[i].Description, Parameters: schema, Strict: specs[i].Strict && fitsStrict(specs[i].Parameters),
+			Name: specs[i].Name, Description: specs[i].Description, Parameters: schema, Strict: specs[i].Strict && isStrict(specs[i].Parameters),
 		}})
 	}
 	return tools, nil
@@ -66,8 +66,7 @@ func toolChoice(choice string) any {
 	}
 }
 
-// isOfficial reports whether the server is OpenAI's or Azure's. Only those know max_completion_tokens, and their newer models refuse
-// max_tokens; Ollama, vLLM and the rest know max_tokens only.
+// isOfficial reports whether the server is OpenAI's or Azure's. Their newer models take max_completion_tokens only; other servers take max_tokens only.
 func isOfficial(baseURL string) bool {
 	u, err := url.Parse(baseURL)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-func TestFitsStrict(t *testing.T) {
+func TestIsStrict(t *testing.T) {
 	cases := map[string]bool{
 		`{"type":"object","properties":{"q":{"type":"string"}},"required":["q"],"additionalProperties":false}`:                                    true,
 		`{"type":"object","properties":{},"required":[],"additionalProperties":false}`:                                                            true,
@@ -38,13 +38,13 @@ func TestFitsStrict(t *testing.T) {
 		`not JSON`: false,
 	}
 	for schema, want := range cases {
-		require.Equal(t, want, fitsStrict(json.RawMessage(schema)), schema)
+		require.Equal(t, want, isStrict(json.RawMessage(schema)), schema)
 	}
 }
 
-// What providers get wrong costs at most the field that is wrong.
+// A field of the wrong type does not affect the other fields.
 func TestDecodeOddChunks(t *testing.T) {
-	const rest = `"model":"m","usage":{"prompt_tokens":3}}`
+	const end = `"model":"m","usage":{"prompt_tokens":3}}`
 	for name, choices := range map[string]string{
 		"null fields":     `[{"index":0,"delta":{"content":"a","tool_calls":null,"reasoning":null},"finish_reason":null}]`,
 		"wrong type":      `[{"index":"0","delta":{"content":"a","refusal":[1],"tool_calls":"x"},"finish_reason":{}}]`,
@@ -53,7 +53,7 @@ func TestDecodeOddChunks(t *testing.T) {
 		"escaped content": `[{"delta":{"content":"\u0061"}}]`,
 	} {
 		var c chunk
-		require.NoError(t, wire.Decode([]byte(`{"choices":`+choices+`,`+rest), &c), name)
+		require.NoError(t, wire.Decode([]byte(`{"choices":`+choices+`,`+end), &c), name)
 		require.Equal(t, []string{"a", "m"}, []string{c.Choices[0].Delta.Content, c.Model}, name)
 		require.Equal(t, int64(3), c.Usage.PromptTokens, name)
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/turnstone-run/turnstone/internal/redact"
 )
 
-// op names in errors what was being done.
+// op is the operation in errors.
 const op = "call model"
 
-// maxMessage bounds, in bytes, what an error quotes of a provider.
+// maxMessage is how many bytes of a provider's message an error quotes.
 const maxMessage = 1024
 
-// Call is one exchange with a provider. It emits fragments, counts them, and knows why the exchange ended. Only the transport may use it from
-// another goroutine.
+// Call is one exchange with a provider. It emits fragments, counts their bytes, and returns why the exchange failed. Only the transport may use it
+// from another goroutine.
 type Call struct {
 	client *Client
 	caller context.Context
@@ -28,28 +28,28 @@ type Call struct {
 	cancel context.CancelFunc
 	emit   func(agent.Delta) error
 	size   int64
-	stop   error // why this side ended the exchange: emit's own error, or the bound
+	stop   error // why this side ended the exchange: the error of emit, or a reply that is too long
 
 	mu      sync.Mutex
-	failure error // the first failure that the transport saw
+	failure error // the first one of the transport
 }
 
 type callKey struct{}
 
-// Begin starts an exchange. The caller defers [Call.End]. A nil emit discards the fragments.
+// Begin starts an exchange. The caller must call [Call.End]. A nil emit discards the fragments.
 func (c *Client) Begin(ctx context.Context, emit func(agent.Delta) error) *Call {
 	call := &Call{client: c, caller: ctx, emit: emit}
 	call.ctx, call.cancel = context.WithCancel(context.WithValue(ctx, callKey{}, call))
 	return call
 }
 
-// Context returns the context for the request. It ends with the exchange, and tells the transport which exchange a request belongs to.
+// Context returns the context for the request. It ends with the exchange, and the transport finds the exchange in it.
 func (c *Call) Context() context.Context { return c.ctx }
 
-// End releases the exchange and aborts a running request.
+// End ends the exchange and aborts a running request.
 func (c *Call) End() { c.cancel() }
 
-// Emit counts a fragment and passes it on. After an error the request is aborted; the caller returns [Call.Failure].
+// Emit counts a fragment and emits it. After an error the request is aborted, and the caller returns [Call.Failure].
 func (c *Call) Emit(d agent.Delta) error {
 	if err := c.Count(len(d.Text) + len(d.Reasoning)); err != nil {
 		return err
@@ -63,14 +63,14 @@ func (c *Call) Emit(d agent.Delta) error {
 	return nil
 }
 
-// Count counts n bytes of reply that are not emitted, such as arguments of a tool call.
+// Count counts n bytes of the reply that are not emitted, such as arguments of a tool call. Its error is like that of [Call.Emit].
 func (c *Call) Count(n int) error {
 	if c.stop != nil {
 		return c.stop
 	}
 	c.size += int64(n)
 	if limit := c.client.cfg.MaxReplyBytes; c.size > limit {
-		return c.abort(c.client.replyTooLong(limit))
+		return c.abort(c.client.errorf(agent.CodeOverflow, "the reply exceeds %d bytes", limit))
 	}
 	return nil
 }
@@ -84,14 +84,14 @@ func (c *Call) abort(err error) error {
 	return err
 }
 
-// Failure returns why the exchange failed: emit's error unchanged, else an [*agent.Error]. err is the error of the provider client, nil if it
-// noticed nothing. Failure returns nil if err is nil and nothing else went wrong.
+// Failure returns why the exchange failed, given the error of the provider client: the error of emit unchanged, or an [*agent.Error]. It returns
+// nil if err is nil and the transport has recorded no failure.
 func (c *Call) Failure(err error) error {
 	if c.stop != nil {
 		return c.stop
 	}
-	if ended := c.caller.Err(); ended != nil {
-		return cancelError(c.caller, ended)
+	if c.caller.Err() != nil {
+		return cancelError(c.caller)
 	}
 	c.mu.Lock()
 	failure := c.failure
@@ -102,30 +102,31 @@ func (c *Call) Failure(err error) error {
 	if err == nil {
 		return nil
 	}
-	if known, ok := errors.AsType[*agent.Error](err); ok {
-		return known
+	if e, ok := errors.AsType[*agent.Error](err); ok {
+		return e
 	}
 	return c.client.unavailableError(err)
 }
 
-// cancelError returns the error for an ended context. A deadline is not the caller's wish, hence another code.
-func cancelError(ctx context.Context, ended error) error {
+// cancelError returns the error for a context that has ended: cancelled, or unavailable after a deadline.
+func cancelError(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
 	code := agent.CodeCancelled
-	if errors.Is(ended, context.DeadlineExceeded) {
+	if errors.Is(err, context.DeadlineExceeded) {
 		code = agent.CodeUnavailable
 	}
-	if cause := context.Cause(ctx); !errors.Is(cause, ended) {
-		return agent.Errorf(code, op, "%w: %w", ended, cause)
+	if !errors.Is(cause, err) {
+		return agent.Errorf(code, op, "%w: %w", err, cause)
 	}
-	return &agent.Error{Code: code, Op: op, Err: context.Cause(ctx)}
+	return &agent.Error{Code: code, Op: op, Err: cause}
 }
 
-// Cut returns the failure of a stream that ended before its reply did.
-func (c *Call) Cut() error {
+// Incomplete returns the failure of a stream that ended before its reply did.
+func (c *Call) Incomplete() error {
 	return c.client.errorf(agent.CodeUnavailable, "the stream ended before the reply did")
 }
 
-// Malformed returns the failure of a stream that does not parse.
+// Malformed returns the failure of a stream that cannot be parsed.
 func (c *Call) Malformed(err error) error {
 	if c.client.cfg.HideAnswers {
 		return c.client.errorf(agent.CodeUnavailable, "malformed stream")
@@ -133,7 +134,7 @@ func (c *Call) Malformed(err error) error {
 	return c.client.errorf(agent.CodeUnavailable, "malformed stream: %w", err)
 }
 
-// Refuse returns the failure of a request that the provider cannot carry, so that it was not sent: [agent.CodeInvalid] with the field of err.
+// Refuse returns the failure of a request that was not sent because the provider has no form for it: [agent.CodeInvalid] with the field of err.
 func (c *Client) Refuse(err error) error {
 	e := c.errorf(agent.CodeInvalid, "%w", err)
 	if invalid, ok := errors.AsType[*agent.Error](err); ok {
@@ -151,16 +152,16 @@ func (c *Call) record(err error) {
 	}
 }
 
-// unavailableError returns the failure of an exchange that did not end properly, with the code of an [agent.Error] in err.
+// unavailableError returns the failure of an exchange that broke off. It keeps the code of an [agent.Error].
 func (c *Client) unavailableError(err error) *agent.Error {
-	if known, ok := errors.AsType[*agent.Error](err); ok {
-		return c.errorf(known.Code, "%w", known.Err)
+	if e, ok := errors.AsType[*agent.Error](err); ok {
+		return c.errorf(e.Code, "%w", e.Err)
 	}
 	if c.cfg.HideAnswers {
 		return c.errorf(agent.CodeUnavailable, "the answer cannot be read")
 	}
 	if outer, ok := errors.AsType[*url.Error](err); ok {
-		err = outer.Err // a URL may carry a credential
+		err = outer.Err // without the URL, which may contain a credential
 	}
 	return c.errorf(agent.CodeUnavailable, "%w", err)
 }
@@ -169,11 +170,7 @@ func (c *Client) silenceError() *agent.Error {
 	return c.errorf(agent.CodeUnavailable, "not a byte for %s", c.cfg.Timeout)
 }
 
-func (c *Client) replyTooLong(limit int64) *agent.Error {
-	return c.errorf(agent.CodeOverflow, "the reply exceeds %d bytes", limit)
-}
-
-// errorf returns an error of this provider whose text is bounded and without the key. It wraps the cause if that is safe.
+// errorf returns an error of this provider. Its text is bounded and does not contain the key. It wraps its arguments unless the text was changed.
 func (c *Client) errorf(code agent.Code, format string, args ...any) *agent.Error {
 	err := fmt.Errorf(c.provider+": "+format, args...)
 	if text := c.redactMessage(err.Error()); text != err.Error() {
@@ -182,7 +179,7 @@ func (c *Client) errorf(code agent.Code, format string, args ...any) *agent.Erro
 	return &agent.Error{Code: code, Op: op, Err: err}
 }
 
-// redactMessage returns a provider's text without the key, which it may quote, and bounded.
+// redactMessage removes the key from a provider's text and cuts the text to maxMessage.
 func (c *Client) redactMessage(s string) string {
 	s = string(redact.NewMasker(c.cfg.APIKey).Mask([]byte(s)))
 	return clip.Bytes(strings.ToValidUTF8(s, ""), maxMessage)

@@ -1,18 +1,15 @@
 package wire
 
-import (
-	"net/http"
-)
+import "net/http"
 
-// Client carries the requests of one provider client. It is safe for concurrent use.
+// Client sends the requests of one provider client. It is safe for concurrent use.
 type Client struct {
 	provider string
 	cfg      Config
 	http     *http.Client
 }
 
-// NewClient checks cfg, fills its bounds and builds the client. baseURL is the provider's own, used where cfg names none;
-// it is empty for a client that brings its own transport. An error
+// NewClient returns a client with the bounds of cfg. baseURL is the default address, empty for a client that knows its address by itself. An error
 // is [agent.CodeInvalid] with the field.
 func NewClient(provider, baseURL string, cfg Config) (*Client, error) {
 	cfg, err := cfg.withDefaults(baseURL)
@@ -36,5 +33,5 @@ func NewClient(provider, baseURL string, cfg Config) (*Client, error) {
 // Config returns the configuration with its defaults filled in.
 func (c *Client) Config() Config { return c.cfg }
 
-// HTTP returns the client that sends requests. Use it with the context of a [Call].
+// HTTP returns the HTTP client for requests. They need the context of a [Call].
 func (c *Client) HTTP() *http.Client { return c.http }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,27 +13,27 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The bounds of a [Config] that names none.
+// The default bounds of a [Config].
 const (
 	DefaultTimeout       = 2 * time.Minute
 	DefaultMaxReplyBytes = 8 << 20
 )
 
-// wireRatio is how many bytes may cross the wire for one byte of reply: each token travels in an envelope of 100 to 300 bytes.
+// wireRatio is how many bytes of a response are allowed for one byte of reply: each token comes with 100 to 300 bytes around it.
 const wireRatio = 16
 
-// Config is what every provider client needs. Its text forms never show the key.
+// Config is the configuration of a provider client. Formatting and logging it does not show the key.
 type Config struct {
 	APIKey        string
-	BaseURL       string        // http or https; empty: the provider's own
-	Ambient       bool          // without a key, the credentials of the machine count: set for providers of the configuration alone
-	HTTPClient    *http.Client  // its Transport carries the requests; nil: [http.DefaultTransport]. Redirects are never followed
+	BaseURL       string        // http or https; empty: the provider's default
+	Ambient       bool          // without a key, use the credentials of the machine; only for configured providers
+	HTTPClient    *http.Client  // sends the requests; nil: one with [http.DefaultTransport]. Redirects are never followed
 	Timeout       time.Duration // the longest silence between two bytes, not the longest call; 0: [DefaultTimeout]
-	HideAnswers   bool          // errors say the status and its class, and nothing else of what the server answered
-	MaxReplyBytes int64         // most bytes of text, reasoning and arguments in one reply; 0: [DefaultMaxReplyBytes]
+	HideAnswers   bool          // errors have the status and its kind, and no text of the server
+	MaxReplyBytes int64         // of text, reasoning and arguments in one reply; 0: [DefaultMaxReplyBytes]
 }
 
-// String shows the configuration without the key.
+// String returns the configuration without the key.
 func (c Config) String() string {
 	key := "none"
 	if c.APIKey != "" {
@@ -41,22 +42,16 @@ func (c Config) String() string {
 	return fmt.Sprintf("{BaseURL:%s APIKey:%s Timeout:%s MaxReplyBytes:%d}", redactURL(c.BaseURL), key, c.Timeout, c.MaxReplyBytes)
 }
 
-// GoString is String, for %#v.
+// GoString returns String, for %#v.
 func (c Config) GoString() string { return c.String() }
 
-// LogValue is String, for slog.
+// LogValue returns String, for slog.
 func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
 func (c Config) withDefaults(baseURL string) (Config, error) {
-	if c.BaseURL == "" {
-		c.BaseURL = baseURL
-	}
-	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
-	}
-	if c.MaxReplyBytes == 0 {
-		c.MaxReplyBytes = DefaultMaxReplyBytes
-	}
+	c.BaseURL = cmp.Or(c.BaseURL, baseURL)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.MaxReplyBytes = cmp.Or(c.MaxReplyBytes, DefaultMaxReplyBytes)
 	switch {
 	case c.Timeout < 0:
 		return c, agent.Invalid("timeout", "is negative: %s", c.Timeout)
@@ -65,7 +60,7 @@ func (c Config) withDefaults(baseURL string) (Config, error) {
 	case strings.ContainsFunc(c.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return c, agent.Invalid("api_key", "holds a space, a line break or a character outside ASCII")
 	}
-	if c.BaseURL == "" { // a client that has its own transport
+	if c.BaseURL == "" { // a client that knows its address by itself
 		return c, nil
 	}
 	return c, validateBaseURL(c.BaseURL)
@@ -75,7 +70,7 @@ func validateBaseURL(s string) error {
 	u, err := url.Parse(s)
 	if err != nil {
 		if parse, ok := errors.AsType[*url.Error](err); ok {
-			err = parse.Err // without the URL, which may carry a credential
+			err = parse.Err // without the URL, which may contain a credential
 		}
 		return agent.Invalid("base_url", "is no URL: %w", err)
 	}
@@ -85,7 +80,7 @@ func validateBaseURL(s string) error {
 	return nil
 }
 
-// redactURL keeps scheme, host and path: a base URL may carry a credential in its user part or query.
+// redactURL returns scheme, host and path of a URL. Its user part and query may contain a credential.
 func redactURL(s string) string {
 	u, err := url.Parse(s)
 	if err != nil {

@@ -1,11 +1,10 @@
-// Package wire is what all provider clients share.
+// Package wire is shared by all provider clients. It has an HTTP transport that bounds silence and size, and one table from failures to
+// [agent.Error]. The transport checks a response before the provider client reads it, so that no client loses the status, Retry-After or a broken
+// connection:
 //
-// Below them is one HTTP transport, which bounds silence and size, and one table that turns failures into an [agent.Error]. It judges a
-// response before its reader sees it, so that status, Retry-After and a cut connection survive:
+//	provider client → [Client.HTTP] → check status → watch silence, count bytes → network
+//	                └→ [Call.Failure]: why the call failed, with an agent.Code
 //
-//	provider client → [Client.HTTP] → judge status → watch silence, count bytes → network
-//	                └→ [Call.Failure]: what went wrong, as agent.Code
-//
-// Above it are conversations that every provider accepts ([PairResults], [OmissionNote]), tool calls and results in their common forms, and
-// the reply as it arrives ([Reply]).
+// The package also makes conversations that every provider accepts ([PairResults], [OmissionNote]), has the common forms of tool calls and results,
+// and collects a reply from its fragments ([Reply]).
 package wire

@@ -7,15 +7,15 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Bounds of one request for embeddings. Providers take 2,048 texts and 300,000 tokens at most; a token has at least one byte.
+// Bounds of one request for embeddings. Providers take at most 2,048 texts and 300,000 tokens; a token has at least one byte.
 const (
-	embedTexts = 128
-	embedBytes = 256 << 10
+	maxBatchTexts = 128
+	maxBatchBytes = 256 << 10
 )
 
-// Embed asks for the vectors of texts batch by batch, each one exchange with the provider, and returns them in the order of the texts. It
-// checks what came: as many vectors as texts, all of one length, every number finite. Errors are those of a model call;
-// [agent.CodeInvalid] with Field texts for an empty text, which providers refuse or answer with nonsense.
+// Embed returns the vectors of texts, in their order. It calls ask for one batch of texts after the other, each in an exchange of its own, and checks
+// the vectors: as many as texts, all of one length, all numbers finite. Errors are those of a model call. An empty text is [agent.CodeInvalid] with
+// Field texts, because providers refuse it or answer with nonsense.
 func (c *Client) Embed(ctx context.Context, texts []string, ask func(ctx context.Context, batch []string) ([][]float32, error)) ([][]float32, error) {
 	for i, text := range texts {
 		if text == "" {
@@ -38,12 +38,12 @@ func (c *Client) Embed(ctx context.Context, texts []string, ask func(ctx context
 	return vectors, nil
 }
 
-// batchSize is how many of texts go into one request: at least one.
+// batchSize returns how many of the texts go into one request, at least one.
 func batchSize(texts []string) int {
 	size := 0
 	for i, text := range texts {
 		size += len(text)
-		if i == embedTexts || (i > 0 && size > embedBytes) {
+		if i == maxBatchTexts || (i > 0 && size > maxBatchBytes) {
 			return i
 		}
 	}
@@ -63,6 +63,7 @@ func (c *Client) embedBatch(ctx context.Context, batch []string, ask func(ctx co
 	return vectors, nil
 }
 
+// checkVectors returns what is wrong with vectors, empty if nothing is.
 func checkVectors(vectors [][]float32) string {
 	for _, v := range vectors {
 		if len(v) == 0 {

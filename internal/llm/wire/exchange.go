@@ -13,8 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Post sends body as JSON to an address, with the given header, which it adds to. The transport of a [Client] makes errors of all answers but
-// success.
+// Post sends body as JSON to an address, with header and a Content-Type. With the client of [Client.HTTP], any response but a success is an error.
 func Post(ctx context.Context, web *http.Client, address string, header http.Header, body any) (*http.Response, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -31,8 +30,8 @@ func Post(ctx context.Context, web *http.Client, address string, header http.Hea
 	return web.Do(req)
 }
 
-// Decode reads the data of an event into v. A member of another type than expected is left empty, like one that is unknown: encoding/json reads
-// such an event, which takes it twice as long.
+// Decode decodes the JSON of an event into v. It ignores members of an unexpected type, like unknown ones: only encoding/json can do this, and because
+// it takes twice as long, it reads only the events that have such members.
 func Decode[T any](data []byte, v *T) error {
 	if jsonv2.Unmarshal(data, v, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) == nil {
 		return nil

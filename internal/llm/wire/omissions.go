@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// RedactedThinking is the type, within its value, of a non_standard block that holds reasoning its provider has encrypted.
+// RedactedThinking is the type in the value of a non_standard block with encrypted reasoning.
 const RedactedThinking = "redacted_thinking"
 
 // Reasons in an [OmissionNote].
@@ -17,23 +17,24 @@ const (
 	NotBase64   = "its content is not base64"
 )
 
-// OmissionNote returns the text that replaces a block which a provider cannot carry, so that the model knows what is missing. why is a
-// few words such as "the provider takes no audio", or empty.
-func OmissionNote(b *agent.Block, why string) string {
-	var about []string
+// OmissionNote returns a text that replaces a block for which the provider has no form, so that the model knows what is missing. The reason is a few
+// words such as "the provider takes no audio", or empty.
+func OmissionNote(b *agent.Block, reason string) string {
+	var details []string
 	for _, s := range []string{b.Name, b.MIMEType} {
 		if s != "" {
-			about = append(about, s)
+			details = append(details, s)
 		}
 	}
-	what := describeBlock(b)
-	if len(about) > 0 {
-		what += " (" + strings.Join(about, ", ") + ")"
+	note := "[" + describeBlock(b)
+	if len(details) > 0 {
+		note += " (" + strings.Join(details, ", ") + ")"
 	}
-	if why != "" {
-		why = ": " + why
+	note += " was left out"
+	if reason != "" {
+		note += ": " + reason
 	}
-	return "[" + what + " was left out" + why + ".]"
+	return note + ".]"
 }
 
 func describeBlock(b *agent.Block) string {
@@ -60,7 +61,7 @@ func describeBlock(b *agent.Block) string {
 	}
 }
 
-// valueType returns the type in the value of a non_standard block, "" if it has none.
+// valueType returns the type in the value of a non_standard block, empty if it has none.
 func valueType(b *agent.Block) string {
 	var value struct {
 		Type string `json:"type"`
@@ -71,41 +72,41 @@ func valueType(b *agent.Block) string {
 	return value.Type
 }
 
-// IsReasoning reports whether a block is a model's reasoning, readable or not. No [OmissionNote] replaces reasoning: it would teach a
-// model to write such notes.
+// IsReasoning reports whether a block is a model's reasoning, also encrypted. Reasoning is never replaced by an [OmissionNote], because models would
+// learn to write such notes.
 func IsReasoning(b *agent.Block) bool {
 	return b.Type == agent.BlockReasoning || (b.Type == agent.BlockNonStandard && valueType(b) == RedactedThinking)
 }
 
-// PlainText joins the texts of a message for a provider that takes only text there. Blocks other than reasoning, calls and results become
-// an [OmissionNote] with why on a separate line.
-func PlainText(blocks []agent.Block, why string) string {
+// PlainText returns the text of a message for a provider that takes only text in it. It leaves out reasoning, calls and results. Any other block
+// becomes an [OmissionNote] with the reason, on a separate line.
+func PlainText(blocks []agent.Block, reason string) string {
 	var text strings.Builder
-	noted := false
+	endsWithNote := false
 	for i := range blocks {
 		b := &blocks[i]
 		switch {
 		case b.Type == agent.BlockText && b.Text != "":
-			if noted {
+			if endsWithNote {
 				text.WriteString("\n")
 			}
 			text.WriteString(b.Text)
-			noted = false
+			endsWithNote = false
 		case b.Type == agent.BlockText, IsReasoning(b), IsToolCall(b), b.Type == agent.BlockToolResult:
 		default:
 			if text.Len() > 0 {
 				text.WriteString("\n")
 			}
-			text.WriteString(OmissionNote(b, why))
-			noted = true
+			text.WriteString(OmissionNote(b, reason))
+			endsWithNote = true
 		}
 	}
 	return text.String()
 }
 
-// DecodeBase64 returns the content of a block. A provider would refuse the whole conversation for a
-// block that does not decode, so lacks says what is wrong with it, "" if nothing is.
-func DecodeBase64(b *agent.Block) (data []byte, lacks string) {
+// DecodeBase64 returns the content of a block, or the reason for an [OmissionNote] if it is invalid. A provider would refuse the whole conversation
+// because of an invalid block.
+func DecodeBase64(b *agent.Block) (data []byte, reason string) {
 	data, err := base64.StdEncoding.DecodeString(b.Base64)
 	if err != nil {
 		return nil, NotBase64

@@ -2,28 +2,29 @@ package wire
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
 
 const interruptedCall = "The call was interrupted: there is no result."
 
-// PairResults returns the conversation with exactly one result behind every tool call, as providers require. A call without a result (its
-// turn was cancelled, or its arguments were invalid) gets an error result. A result without its call, or a second one, is left out. It
-// does not change its input.
+// PairResults returns the conversation with exactly one result for every tool call, after the message with the call, as providers require. A call
+// without a result, because its turn was cancelled or its arguments were invalid, gets an error result. A result without a call is left out, and
+// so is a second result. PairResults does not change its input.
 func PairResults(messages []agent.Message) []agent.Message {
 	paired := make([]agent.Message, 0, len(messages))
 	for i := 0; i < len(messages); i++ {
 		m := messages[i]
-		if m.Role == agent.RoleTool { // without its call: other results are taken below
+		if m.Role == agent.RoleTool { // its calls are not in the message before it
 			continue
 		}
 		paired = append(paired, m)
 		open := openCallsOf(m)
 		for i+1 < len(messages) && messages[i+1].Role == agent.RoleTool {
 			i++
-			if kept := open.takeResults(messages[i].Blocks); len(kept) > 0 {
-				paired = append(paired, agent.Message{Role: agent.RoleTool, Blocks: kept})
+			if results := open.takeResults(messages[i].Blocks); len(results) > 0 {
+				paired = append(paired, agent.Message{Role: agent.RoleTool, Blocks: results})
 			}
 		}
 		if missing := open.missingResults(); len(missing) > 0 {
@@ -33,14 +34,14 @@ func PairResults(messages []agent.Message) []agent.Message {
 	return paired
 }
 
-// openCalls are the calls of one message that wait for their results, in order.
+// openCalls are the calls of one message that have no result yet, in order.
 type openCalls []agent.Block
 
 func openCallsOf(m agent.Message) openCalls {
-	var open openCalls
 	if m.Role != agent.RoleAssistant {
 		return nil
 	}
+	var open openCalls
 	for i := range m.Blocks {
 		if IsToolCall(&m.Blocks[i]) {
 			open = append(open, m.Blocks[i])
@@ -49,7 +50,7 @@ func openCallsOf(m agent.Message) openCalls {
 	return open
 }
 
-// IsToolCall reports whether a block is a tool call that providers are shown, valid or not.
+// IsToolCall reports whether a block is a tool call that is sent to providers: a valid one, or an invalid one with an id and a name.
 func IsToolCall(b *agent.Block) bool {
 	switch b.Type {
 	case agent.BlockToolCall:
@@ -61,28 +62,27 @@ func IsToolCall(b *agent.Block) bool {
 	}
 }
 
-// takeResults returns the results among blocks that answer an open call, and closes those calls.
+// takeResults returns the results of open calls among blocks, and removes those calls.
 func (c *openCalls) takeResults(blocks []agent.Block) []agent.Block {
-	var kept []agent.Block
+	var results []agent.Block
 	for i := range blocks {
 		if blocks[i].Type != agent.BlockToolResult {
 			continue
 		}
-		for j := range *c {
-			if (*c)[j].ID == string(blocks[i].ToolCallID) {
-				kept = append(kept, blocks[i])
-				*c = append((*c)[:j:j], (*c)[j+1:]...)
-				break
-			}
+		id := string(blocks[i].ToolCallID)
+		if j := slices.IndexFunc(*c, func(call agent.Block) bool { return call.ID == id }); j >= 0 {
+			results = append(results, blocks[i])
+			*c = slices.Delete(*c, j, j+1)
 		}
 	}
-	return kept
+	return results
 }
 
-func (c *openCalls) missingResults() []agent.Block {
+// missingResults returns an error result for each open call.
+func (c openCalls) missingResults() []agent.Block {
 	var results []agent.Block
-	for i := range *c {
-		call := &(*c)[i]
+	for i := range c {
+		call := &c[i]
 		text := interruptedCall
 		if call.Type == agent.BlockInvalidToolCall && call.Error != "" {
 			text = "The call was not made: " + call.Error + "."

@@ -7,23 +7,23 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Reply gathers the fragments of one reply, for providers that do not number its blocks. Text and reasoning are emitted as they come,
-// media when they are whole.
+// Reply collects the fragments of one reply, for providers that do not number its blocks. It emits text and reasoning as they come, and media once
+// they are complete.
 type Reply struct {
 	Model  string
 	Usage  agent.Usage
-	Finish agent.FinishReason // "" until the provider has given a reason
+	Finish agent.FinishReason // empty until the provider has sent it
 
 	call      *Call
 	reasoning strings.Builder
 	text      strings.Builder
 	citations []agent.Annotation // of the text
 	media     []agent.Block
-	audio     []byte // as far as it has arrived
+	audio     []byte // that has arrived so far
 	audioType string
 }
 
-// NewReply returns an empty reply of the exchange.
+// NewReply returns an empty reply of the exchange by a model.
 func (c *Call) NewReply(model string) Reply { return Reply{call: c, Model: model} }
 
 // AddText adds and emits a fragment of text.
@@ -38,13 +38,13 @@ func (r *Reply) AddReasoning(s string) error {
 	return r.call.Emit(agent.Delta{Reasoning: s})
 }
 
-// AddCitations adds and emits citations of the text. size is the number of bytes in which they came.
+// AddCitations adds and emits citations of the text. They came in size bytes.
 func (r *Reply) AddCitations(citations []agent.Annotation, size int) error {
 	r.citations = append(r.citations, citations...)
 	return r.emitBlock(agent.Block{Type: agent.BlockText, Annotations: citations}, size)
 }
 
-// AddMedia adds and emits a whole block. size is the number of bytes in which it came.
+// AddMedia adds and emits a complete block. It came in size bytes.
 func (r *Reply) AddMedia(b agent.Block, size int) error {
 	r.media = append(r.media, b)
 	return r.emitBlock(b, size)
@@ -57,7 +57,7 @@ func (r *Reply) emitBlock(b agent.Block, size int) error {
 	return r.call.Emit(agent.Delta{Block: &b})
 }
 
-// AddAudio adds a piece of audio, which becomes one block at the end.
+// AddAudio adds a piece of audio. All pieces become one block at the end.
 func (r *Reply) AddAudio(piece []byte, mimeType string) error {
 	r.audio, r.audioType = append(r.audio, piece...), mimeType
 	return r.call.Count(len(piece))
@@ -77,13 +77,14 @@ func (r *Reply) Partial() agent.ModelReply {
 	return reply
 }
 
-// End returns the complete reply with its tool calls, or the partial reply if the stream ended with streamError or without a finish reason.
+// End returns the complete reply with its tool calls. If the stream ended with streamError or without a finish reason, it returns the partial reply
+// and the failure.
 func (r *Reply) End(streamError error, calls []agent.Block) (agent.ModelReply, error) {
 	if err := r.call.Failure(streamError); err != nil {
 		return r.Partial(), err
 	}
 	if r.Finish == "" {
-		return r.Partial(), r.call.Cut()
+		return r.Partial(), r.call.Incomplete()
 	}
 	if len(r.audio) > 0 {
 		b := agent.Block{Type: agent.BlockAudio, MIMEType: r.audioType, Base64: base64.StdEncoding.EncodeToString(r.audio)}
@@ -92,10 +93,10 @@ func (r *Reply) End(streamError error, calls []agent.Block) (agent.ModelReply, e
 		}
 	}
 	reply := r.Partial()
-	reply.Received = 0 // nothing is missing
+	reply.Received = 0 // it is for partial replies only
 	reply.Blocks = append(append(reply.Blocks, r.media...), calls...)
 	reply.FinishReason = r.Finish
-	if r.Finish == agent.FinishStop && len(calls) > 0 { // some servers give the same reason for both
+	if r.Finish == agent.FinishStop && len(calls) > 0 { // some servers say stop in both cases
 		reply.FinishReason = agent.FinishToolCalls
 	}
 	return reply, nil

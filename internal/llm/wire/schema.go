@@ -6,8 +6,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// ParseSchema returns a JSON Schema as the map that request bodies hold, with its values verbatim. An empty schema means an object without
-// properties. The error is [agent.CodeInvalid].
+// ParseSchema returns a JSON Schema as a map for a request body, with its values unchanged. An empty schema becomes an object without properties. The
+// error is [agent.CodeInvalid] with the field.
 func ParseSchema(field string, raw json.RawMessage) (map[string]any, error) {
 	if len(raw) == 0 {
 		return map[string]any{"type": "object", "properties": map[string]any{}}, nil

@@ -12,17 +12,17 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// maxRetryAfter bounds what a provider may ask for; longer waits are its way of saying no.
+// maxRetryAfter bounds the wait that a provider may ask for.
 const maxRetryAfter = 24 * time.Hour
 
-// statusError returns the error of a response, by one table from HTTP status to code:
+// statusError returns the error of a response, with a code by its HTTP status:
 //
 //	400, 422, other 4xx  invalid        401, 402, 403        denied
 //	404                  not_found      413                  overflow
 //	429                  rate_limited   408, 5xx, 529        unavailable
 //
-// The body refines the code: a prompt beyond the context window is overflow whatever its status, and an account without credit is denied
-// although OpenAI answers 429, because waiting does not help.
+// The body may change the code. A prompt beyond the context window is overflow. An account without credit is denied, although OpenAI answers 429,
+// because waiting does not help.
 func (c *Client) statusError(status int, h http.Header, body []byte) *agent.Error {
 	kind, message := parseError(body)
 	e := c.errorf(codeOf(status, kind, message), "%s", c.describeError(status, kind, message))
@@ -30,7 +30,7 @@ func (c *Client) statusError(status int, h http.Header, body []byte) *agent.Erro
 	return e
 }
 
-// StreamError returns the failure that a provider reports within a stream. data is its JSON.
+// StreamError returns the failure that a provider reports within a stream, as JSON.
 func (c *Call) StreamError(data []byte) error {
 	kind, message := parseError(data)
 	status, err := strconv.Atoi(kind) // some gateways send the status as the code
@@ -84,7 +84,7 @@ func codeOfKind(kind string) agent.Code {
 	}
 }
 
-// mentionsOverflow reports whether a message means a prompt beyond the context window, for providers without a code for it.
+// mentionsOverflow reports whether a message is about a prompt beyond the context window, for providers that have no code for it.
 func mentionsOverflow(message string) bool {
 	m := strings.ToLower(message)
 	for _, s := range []string{
@@ -97,13 +97,13 @@ func mentionsOverflow(message string) bool {
 	return false
 }
 
-// parseError finds kind and message in an error body of any of the shapes in use:
+// parseError returns the kind and the message of an error body in one of these forms:
 //
-//	{"error":{"message":…,"type":…,"code":…}}   OpenAI and its kin, Anthropic
+//	{"error":{"message":…,"type":…,"code":…}}   OpenAI and compatible servers, Anthropic
 //	{"error":"…"}                              Ollama
 //	{"message":…} {"detail":…}                 gateways and frameworks
 //
-// Both are empty when it is none of them.
+// Both are empty if the body has another form.
 func parseError(body []byte) (kind, message string) {
 	var outer struct {
 		Error   json.RawMessage `json:"error"`
@@ -119,21 +119,21 @@ func parseError(body []byte) (kind, message string) {
 		Code    json.RawMessage `json:"code"`
 	}
 	if json.Unmarshal(outer.Error, &inner) == nil && (inner.Message != "" || inner.Type != "" || len(inner.Code) > 0) {
-		if code := scalar(inner.Code); code != "" {
+		if code := scalarText(inner.Code); code != "" {
 			return code, inner.Message
 		}
 		return inner.Type, inner.Message
 	}
 	for _, raw := range []json.RawMessage{outer.Error, outer.Message, outer.Detail} {
-		if s := scalar(raw); s != "" {
+		if s := scalarText(raw); s != "" {
 			return "", s
 		}
 	}
 	return "", ""
 }
 
-// scalar returns a JSON string or number as text, "" for anything else.
-func scalar(raw json.RawMessage) string {
+// scalarText returns a JSON string or number as text, empty for other values.
+func scalarText(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
 		return s
@@ -145,7 +145,7 @@ func scalar(raw json.RawMessage) string {
 	return ""
 }
 
-// errorKind matches the error types of providers, which contain no other information.
+// errorKind matches the error kinds of providers. Other texts may contain parts of an answer.
 var errorKind = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
 func (c *Client) describeError(status int, kind, message string) string {
@@ -158,7 +158,7 @@ func (c *Client) describeError(status int, kind, message string) string {
 	var parts []string
 	if status != 0 {
 		text := http.StatusText(status)
-		if status == 529 { // Anthropic's own
+		if status == 529 { // of Anthropic
 			text = "Overloaded"
 		}
 		parts = append(parts, strings.TrimSpace(strconv.Itoa(status)+" "+text))
@@ -176,7 +176,7 @@ func (c *Client) describeError(status int, kind, message string) string {
 	return s
 }
 
-// retryAfter reads how long the provider asked to wait: Retry-After-Ms, or Retry-After in seconds or as an HTTP date.
+// retryAfter returns how long the provider asks to wait, by Retry-After-Ms, or by Retry-After in seconds or as an HTTP date.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	for _, v := range []struct {
 		header string
@@ -189,8 +189,8 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 		if n, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(n) {
 			return clampWait(n * float64(v.unit))
 		}
-		if at, err := http.ParseTime(text); err == nil {
-			return clampWait(float64(at.Sub(now)))
+		if end, err := http.ParseTime(text); err == nil {
+			return clampWait(float64(end.Sub(now)))
 		}
 	}
 	return 0

@@ -10,18 +10,16 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// noArguments are the arguments of a call that has none.
-const noArguments = "{}"
+const emptyArguments = "{}"
 
-// ToolCall returns the block of a tool call that has fully arrived. Empty arguments become {}. A call without a name, or whose arguments
-// are no JSON object, becomes an invalid_tool_call with the raw text as a JSON string. A call without an id, which some local servers
-// send, gets one.
+// ToolCall returns the block of a complete tool call. Empty arguments become {}. If the call has no name, or its arguments are not a JSON object, it
+// becomes an invalid_tool_call with the arguments as a JSON string. A call without an id gets one, because some local servers send none.
 func ToolCall(id, name, raw string) agent.Block {
 	if id == "" {
 		id = "call_" + rand.Text()
 	}
 	if text := strings.TrimSpace(raw); text == "" || text == "null" {
-		raw = noArguments
+		raw = emptyArguments
 	}
 	err := checkArguments(raw)
 	if name == "" {
@@ -44,7 +42,7 @@ func checkArguments(raw string) error {
 	return nil
 }
 
-// rawArguments returns the arguments of a tool_call or invalid_tool_call block as the model wrote them.
+// rawArguments returns the arguments of a tool_call or invalid_tool_call block in the model's words.
 func rawArguments(b *agent.Block) string {
 	if b.Type == agent.BlockInvalidToolCall {
 		var text string
@@ -53,13 +51,13 @@ func rawArguments(b *agent.Block) string {
 		}
 	}
 	if len(b.Args) == 0 {
-		return noArguments
+		return emptyArguments
 	}
 	return string(b.Args)
 }
 
-// ToolArguments returns the arguments of a tool_call or invalid_tool_call block as the JSON object that most providers require. Those of
-// an invalid call are wrapped as {"invalid_json": "…"}, so that the model sees what it wrote.
+// ToolArguments returns the arguments of a tool_call or invalid_tool_call block as a JSON object, which most providers require. Invalid arguments
+// become {"invalid_json": "…"}, so that the model sees what it wrote.
 func ToolArguments(b *agent.Block) json.RawMessage {
 	raw := rawArguments(b)
 	if checkArguments(raw) == nil {
@@ -69,8 +67,8 @@ func ToolArguments(b *agent.Block) json.RawMessage {
 	return wrapped
 }
 
-// ResultText returns the text of a tool_result block for the model: a JSON string decoded, other JSON compact, and the reference of an
-// output that is stored elsewhere.
+// ResultText returns the text of a tool_result block for the model: the value of a JSON string, other JSON without white space, or the reference
+// if the output is stored elsewhere.
 func ResultText(b *agent.Block) string {
 	out := bytes.TrimSpace(b.Output)
 	if len(out) == 0 || bytes.Equal(out, []byte("null")) {
@@ -87,7 +85,7 @@ func ResultText(b *agent.Block) string {
 	return compact.String()
 }
 
-// ResultTextMarked is [ResultText] with a prefix for failures, for providers whose results have no flag for them.
+// ResultTextMarked returns [ResultText] with "Error: " before it for a failure, for providers whose results have no status.
 func ResultTextMarked(b *agent.Block) string {
 	if b.Status == agent.ResultError {
 		return "Error: " + ResultText(b)

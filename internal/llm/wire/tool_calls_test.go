@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-func TestCall(t *testing.T) {
+func TestToolCall(t *testing.T) {
 	for _, row := range []struct {
 		name, raw, args string
 		kind            agent.BlockType
@@ -54,7 +54,7 @@ func TestResultText(t *testing.T) {
 	}
 }
 
-func TestPairLeavesAWholeConversationAlone(t *testing.T) {
+func TestPairResultsKeepsACompleteConversation(t *testing.T) {
 	messages := []agent.Message{
 		agent.UserText("Hi"),
 		{Role: agent.RoleAssistant, Blocks: []agent.Block{call("a"), call("b")}},
@@ -65,7 +65,7 @@ func TestPairLeavesAWholeConversationAlone(t *testing.T) {
 	require.Equal(t, messages, wire.PairResults(messages))
 }
 
-func TestPairAnswersAndDrops(t *testing.T) {
+func TestPairResultsAddsAndRemovesResults(t *testing.T) {
 	got := wire.PairResults([]agent.Message{
 		{Role: agent.RoleTool, Blocks: []agent.Block{result("gone")}},
 		{Role: agent.RoleAssistant, Blocks: []agent.Block{call("a"), call("b")}},
@@ -88,9 +88,8 @@ func result(id string) agent.Block {
 	return agent.Block{Type: agent.BlockToolResult, ToolCallID: agent.CallID(id), Status: agent.ResultSuccess, Output: json.RawMessage(`1`)}
 }
 
-// FuzzPair builds a conversation of one byte per block and checks what providers demand: behind every message, exactly one result for
-// each of its calls, and no other.
-func FuzzPair(f *testing.F) {
+// FuzzPairResults makes a conversation with a block for each byte. It checks that exactly one result for each call follows the message with the call.
+func FuzzPairResults(f *testing.F) {
 	f.Add([]byte("uabrAtAtB"))
 	f.Add([]byte("AuaABbAtu"))
 	f.Fuzz(func(t *testing.T, script []byte) {
@@ -114,23 +113,23 @@ func FuzzPair(f *testing.F) {
 		for i := 0; i < len(paired); i++ {
 			m := paired[i]
 			require.NotEqual(t, agent.RoleTool, m.Role)
-			asked, answered := map[string]int{}, map[string]int{}
+			calls, results := map[string]int{}, map[string]int{}
 			for _, c := range agent.ToolCalls(m.Blocks) {
-				asked[string(c.ID)]++
+				calls[string(c.ID)]++
 			}
 			for i+1 < len(paired) && paired[i+1].Role == agent.RoleTool {
 				i++
 				for _, b := range paired[i].Blocks {
-					answered[string(b.ToolCallID)]++
+					results[string(b.ToolCallID)]++
 				}
 			}
-			require.Equal(t, asked, answered)
+			require.Equal(t, calls, results)
 		}
 		require.Equal(t, paired, wire.PairResults(paired), "pairing twice changes nothing")
 	})
 }
 
-func FuzzCall(f *testing.F) {
+func FuzzToolCall(f *testing.F) {
 	f.Add("id", "name", `{"a":1}`)
 	f.Add("", "", `{"a":`)
 	f.Add("x", "n", "\xff")

@@ -11,19 +11,18 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Bounds of what the transport reads besides a reply.
 const (
 	maxErrorBody = 64 << 10
-	// drainTime and drainBytes bound what Close still reads, so that a finished stream gives its connection back: the end marker
-	// of a reply usually arrives together with the end of the body.
+	// drainTime and drainBytes bound the rest of a body that Close reads. A connection can be used again only if the body was read to its end, which
+	// usually arrives together with the end of the reply.
 	drainTime  = 20 * time.Millisecond
 	drainBytes = 4 << 10
 )
 
 var errSilent = errors.New("silent")
 
-// transport checks responses and watches their bodies. Unlike other [http.RoundTripper]s it returns an error for a response without success,
-// which keeps status, Retry-After and body together.
+// transport checks responses and watches their bodies. Unlike other [http.RoundTripper]s it returns an error for an unsuccessful response, with
+// status, Retry-After and message.
 type transport struct {
 	client *Client
 	next   http.RoundTripper
@@ -42,7 +41,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	res.Body = &body{
 		ReadCloser: res.Body, transport: t, call: call, ctx: ctx, cancel: cancel, timer: timer,
-		left: wireRatio * t.client.cfg.MaxReplyBytes,
+		remaining: wireRatio * t.client.cfg.MaxReplyBytes,
 	}
 	if err := t.checkResponse(res); err != nil {
 		cancel(nil)
@@ -52,20 +51,17 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// checkResponse returns the failure of a response, nil for a success. A redirect is a failure: it would carry the prompt, and with some
-// providers the key, to a host that nobody configured.
+// checkResponse returns the failure of a response, nil for a success. A redirect is a failure, because following it would send the prompt, and with
+// some providers the key, to a host that nobody configured.
 func (t *transport) checkResponse(res *http.Response) error {
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
-		// A captive portal, a proxy's error page, or the wrong base URL.
+		// An HTML page is from a captive portal, a proxy or a wrong base URL.
 		if media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); media == "text/html" {
 			return t.client.errorf(agent.CodeUnavailable, "answered %d with an HTML page: is the base URL right?", res.StatusCode)
 		}
 		return nil
 	}
-	text, err := io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
-	if err != nil && len(text) == 0 {
-		text = nil // the status says enough
-	}
+	text, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // without a text the status is enough
 	return t.client.statusError(res.StatusCode, res.Header, text)
 }
 
@@ -74,7 +70,7 @@ func (t *transport) networkError(ctx context.Context, err error) error {
 		return t.client.silenceError()
 	}
 	if ctx.Err() != nil {
-		return err // the caller's own doing: Failure tells which
+		return err // the caller has ended the call; Failure says how
 	}
 	return t.client.unavailableError(err)
 }
@@ -87,7 +83,7 @@ func recordFailure(call *Call, err error) error {
 	return err
 }
 
-// body watches the bytes of a response. Silence counts only while somebody reads.
+// body watches a response. Only the time within Read counts as silence.
 type body struct {
 	io.ReadCloser
 	transport *transport
@@ -95,8 +91,8 @@ type body struct {
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	timer     *time.Timer
-	left      int64
-	end       error // the error that ended reading, io.EOF included
+	remaining int64 // bytes that may still be read
+	end       error // the error that ended reading, also io.EOF
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -106,13 +102,13 @@ func (b *body) Read(p []byte) (int, error) {
 	b.timer.Reset(b.transport.client.cfg.Timeout)
 	n, err := b.ReadCloser.Read(p)
 	b.timer.Stop()
-	b.left -= int64(n)
+	b.remaining -= int64(n)
 	switch {
 	case err == io.EOF:
 		b.end = err
 	case err != nil:
 		b.end = recordFailure(b.call, b.transport.networkError(b.ctx, err))
-	case b.left < 0:
+	case b.remaining < 0:
 		c := b.transport.client
 		b.end = recordFailure(b.call, c.errorf(agent.CodeOverflow, "the reply exceeds %d bytes on the wire", wireRatio*c.cfg.MaxReplyBytes))
 		b.cancel(nil)

@@ -19,7 +19,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-func TestConfigIsChecked(t *testing.T) {
+func TestNewClientValidatesItsConfig(t *testing.T) {
 	for field, cfg := range map[string]Config{
 		"timeout":         {Timeout: -1},
 		"max_reply_bytes": {MaxReplyBytes: -1},
@@ -42,7 +42,7 @@ func TestConfigIsChecked(t *testing.T) {
 	require.Equal(t, Config{BaseURL: "https://example.org", Timeout: DefaultTimeout, MaxReplyBytes: DefaultMaxReplyBytes}, c.Config())
 }
 
-func TestConfigNeverShowsItsSecrets(t *testing.T) {
+func TestConfigDoesNotShowSecrets(t *testing.T) {
 	cfg := Config{APIKey: "sk-secret", BaseURL: "https://user:sk-secret@example.org/v1?key=sk-secret"}
 	var log bytes.Buffer
 	slog.New(slog.NewTextHandler(&log, nil)).Info("config", "cfg", cfg)
@@ -77,7 +77,7 @@ func TestBodyRefinesStatus(t *testing.T) {
 	}
 }
 
-// A client of a document's address repeats nothing of what its server answered.
+// With HideAnswers, errors do not quote the server.
 func TestAnswersAreHidden(t *testing.T) {
 	const body = "internal words"
 	c := &Client{provider: "p", cfg: Config{HideAnswers: true}}
@@ -94,7 +94,7 @@ func TestAnswersAreHidden(t *testing.T) {
 	} {
 		require.EqualError(t, err, want)
 	}
-	require.Equal(t, agent.CodeOverflow, c.statusError(400, nil, []byte(`{"message":"maximum context length is 4096"}`)).Code, "the words still say which code it is")
+	require.Equal(t, agent.CodeOverflow, c.statusError(400, nil, []byte(`{"message":"maximum context length is 4096"}`)).Code, "the message still determines the code")
 	require.Equal(t, agent.CodeDenied, c.unavailableError(agent.Errorf(agent.CodeDenied, "request h", "no")).Code)
 }
 
@@ -109,8 +109,8 @@ func TestRetryAfter(t *testing.T) {
 	require.Equal(t, 1500*time.Millisecond, retryAfter(http.Header{"Retry-After-Ms": {"1500"}, "Retry-After": {"2"}}, now))
 }
 
-// A stream whose reader stops at the reply's end marker gives its connection back: the next call pays no handshake.
-func TestConnectionIsUsedAgain(t *testing.T) {
+// A connection is used again although the reader stops at the end of the reply, before the end of the body.
+func TestConnectionIsReused(t *testing.T) {
 	var connections atomic.Int64
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for range 3 {
@@ -133,7 +133,7 @@ func TestConnectionIsUsedAgain(t *testing.T) {
 		require.NoError(t, err)
 		res, err := c.HTTP().Do(req)
 		require.NoError(t, err)
-		_, err = io.ReadFull(res.Body, make([]byte, 27)) // all of the reply, not the end of the body
+		_, err = io.ReadFull(res.Body, make([]byte, 27)) // the whole reply, but not the end of the body
 		require.NoError(t, err)
 		require.NoError(t, res.Body.Close())
 		call.End()
@@ -158,7 +158,7 @@ func FuzzParseError(f *testing.F) {
 	})
 }
 
-// A client with a bound of its own on the whole call fails in the house's terms too.
+// The timeout of an HTTP client is an [agent.Error] too.
 func TestTimeoutOfTheHTTPClient(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	defer s.Close()

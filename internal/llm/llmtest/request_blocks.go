@@ -10,44 +10,47 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// taking is a block of some kind in the history of a request.
-type taking struct {
-	name     string // of the row in docs/reference/models.md
-	messages []agent.Message
-	marks    []string // of which one is in the request when the block is
-	quiet    bool     // it may be left out without a note: it is no part of what was said
-}
+// Row is a row of a table: a kind of block and its outcome.
+type Row struct{ Name, Outcome string }
 
-// What becomes of a block ([Takes]).
+// Outcomes of a block in a request.
 const (
-	Passes = "passes"
-	Noted  = "note"
-	Left   = "–"
+	passes  = "passes"
+	noted   = "note"
+	notSent = "–"
 )
 
-// takings are the kinds of block that a request may hold.
-func takings() []taking {
-	user := func(name, mark string, b agent.Block) taking {
-		return taking{name: name, marks: []string{mark}, messages: []agent.Message{{Role: agent.RoleUser, Blocks: []agent.Block{agent.Text("Look."), b}}}}
+// requestBlock is a kind of block in the history of a request.
+type requestBlock struct {
+	name       string // of the row in docs/reference/models.md
+	messages   []agent.Message
+	marks      []string // the request contains one of these if the block passes
+	isOptional bool     // it may be left out without a note, because it is not part of the conversation's text
+}
+
+// requestBlocks returns the kinds of block that a request may contain.
+func requestBlocks() []requestBlock {
+	user := func(name, mark string, b agent.Block) requestBlock {
+		return requestBlock{name: name, marks: []string{mark}, messages: []agent.Message{{Role: agent.RoleUser, Blocks: []agent.Block{agent.Text("Look."), b}}}}
 	}
-	assistant := func(name string, quiet bool, mark string, blocks ...agent.Block) taking {
-		return taking{name: name, marks: []string{mark}, quiet: quiet, messages: []agent.Message{
+	assistant := func(name string, isOptional bool, mark string, blocks ...agent.Block) requestBlock {
+		return requestBlock{name: name, marks: []string{mark}, isOptional: isOptional, messages: []agent.Message{
 			agent.UserText("Well?"), {Role: agent.RoleAssistant, Blocks: append(blocks, agent.Text("Done."))},
 		}}
 	}
-	const at, id, text = "https://example.org/marked", "file-marked", "bWFya2Vk"
-	results := takeResults()
+	const url, id, text = "https://example.org/marked", "file-marked", "bWFya2Vk"
+	results := serverCallAndResult()
 	markdown := user("text file in base64", text, agent.Block{Type: agent.BlockFile, Base64: text, MIMEType: "text/markdown"})
 	markdown.marks = append(markdown.marks, `"marked"`) // decoded
-	return []taking{
-		user("image by URL", at, agent.Block{Type: agent.BlockImage, URL: at}),
+	return []requestBlock{
+		user("image by URL", url, agent.Block{Type: agent.BlockImage, URL: url}),
 		user("image in base64", pixel, agent.Block{Type: agent.BlockImage, Base64: pixel, MIMEType: "image/png"}),
 		user("image in base64 (SVG)", text, agent.Block{Type: agent.BlockImage, Base64: text, MIMEType: "image/svg+xml"}),
 		user("image by id", id, agent.Block{Type: agent.BlockImage, FileID: id}),
-		user("audio by URL", at, agent.Block{Type: agent.BlockAudio, URL: at}),
+		user("audio by URL", url, agent.Block{Type: agent.BlockAudio, URL: url}),
 		user("audio in base64 (wav, mp3)", text, agent.Block{Type: agent.BlockAudio, Base64: text, MIMEType: "audio/wav"}),
 		user("audio by id", id, agent.Block{Type: agent.BlockAudio, FileID: id}),
-		user("PDF by URL", at, agent.Block{Type: agent.BlockFile, URL: at}),
+		user("PDF by URL", url, agent.Block{Type: agent.BlockFile, URL: url}),
 		user("PDF in base64", text, agent.Block{Type: agent.BlockFile, Base64: text, MIMEType: "application/pdf"}),
 		markdown,
 		user("other file in base64", text, agent.Block{Type: agent.BlockFile, Base64: text, MIMEType: "application/zip"}),
@@ -59,8 +62,8 @@ func takings() []taking {
 		assistant("reasoning, encrypted", true, text, agent.Block{
 			Type: agent.BlockNonStandard, Value: json.RawMessage(`{"type":"redacted_thinking","data":"` + text + `"}`),
 		}),
-		assistant("citation", true, at, agent.Block{Type: agent.BlockText, Text: "It rains.", Annotations: []agent.Annotation{{
-			Type: "citation", URL: at, Title: "Weather", CitedText: "It rains.",
+		assistant("citation", true, url, agent.Block{Type: agent.BlockText, Text: "It rains.", Annotations: []agent.Annotation{{
+			Type: "citation", URL: url, Title: "Weather", CitedText: "It rains.",
 			Extras: json.RawMessage(`{"block_type":"web_search_result_location","encrypted_index":"ZW5j"}`),
 		}}}),
 		assistant("server tool call and result", false, "srvtoolu_marked", results...),
@@ -80,8 +83,8 @@ func takings() []taking {
 	}
 }
 
-// takeResults are a server tool call and its result as Anthropic's client makes them.
-func takeResults() []agent.Block {
+// serverCallAndResult returns a server tool call and its result in the form that Anthropic's client gives them.
+func serverCallAndResult() []agent.Block {
 	return []agent.Block{
 		{
 			Type: agent.BlockServerToolCall, ID: "srvtoolu_marked", Name: "web_search", Args: json.RawMessage(`{"query":"weather"}`),
@@ -94,40 +97,53 @@ func takeResults() []agent.Block {
 	}
 }
 
-// take sends a block between two messages and says what became of it. The call never fails for it, and what is around it arrives.
-func (c *C) take(t taking) string {
-	req := withTools()
+// sendBlock sends a block between other messages, which have to arrive, and returns its outcome.
+func (c *caseRun) sendBlock(b *requestBlock) string {
+	req := toolRequest()
 	req.Messages = slices.Concat([]agent.Message{agent.UserText("First."), {Role: agent.RoleAssistant, Blocks: []agent.Block{agent.Text("Second.")}}},
-		t.messages, []agent.Message{agent.UserText("Last.")})
-	body, _ := c.sent(req)
-	for _, words := range []string{"First.", "Second.", "Last."} {
-		require.Contains(c, string(body), words)
+		b.messages, []agent.Message{agent.UserText("Last.")})
+	body, _ := c.send(req)
+	for _, text := range []string{"First.", "Second.", "Last."} {
+		require.Contains(c, string(body), text)
 	}
-	for _, m := range t.messages {
+	for _, m := range b.messages {
 		if text := agent.Normalize(m.Blocks); m.Role == agent.RoleUser || text == "Done." {
 			require.Contains(c, string(body), text)
 		}
 	}
-	for _, mark := range t.marks {
-		if bytes.Contains(body, []byte(mark)) {
-			require.NotContains(c, string(body), "was left out", "what passes needs no note")
-			return Passes
-		}
+	hasNote := bytes.Contains(body, []byte("was left out"))
+	switch {
+	case slices.ContainsFunc(b.marks, func(mark string) bool { return bytes.Contains(body, []byte(mark)) }):
+		require.False(c, hasNote, "a block that passes needs no note")
+		return passes
+	case hasNote:
+		return noted
+	default:
+		return notSent
 	}
-	if bytes.Contains(body, []byte("was left out")) {
-		return Noted
-	}
-	return Left
 }
 
-func takingCases() []testCase {
+func requestBlockCases() []testCase {
 	var cases []testCase
-	for _, t := range takings() {
-		cases = append(cases, testCase{"takes/" + t.name, func(c *C) {
-			if outcome := c.take(t); !t.quiet {
-				require.NotEqual(c, Left, outcome, "what cannot be sent leaves a note")
+	for _, b := range requestBlocks() {
+		cases = append(cases, testCase{"request block/" + b.name, func(c *caseRun) {
+			if outcome := c.sendBlock(&b); !b.isOptional {
+				require.NotEqual(c, notSent, outcome, "a block that cannot be sent leaves a note")
 			}
 		}})
 	}
 	return cases
+}
+
+// RequestRows returns, for each kind of block, what an implementation makes of it in a request: passes, note, – if it is left out, or fails.
+func RequestRows(h Harness) []Row {
+	var rows []Row
+	for _, b := range requestBlocks() {
+		outcome := ""
+		if runCase(h, func(c *caseRun) { outcome = c.sendBlock(&b) }) != "" {
+			outcome = "fails"
+		}
+		rows = append(rows, Row{b.name, outcome})
+	}
+	return rows
 }
