@@ -8,10 +8,10 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Bounds of one entry, including the fields of its logger.
+// Bounds of one entry with the fields of its logger.
 const (
 	maxFields = 100
-	maxValues = 1_000     // members and elements below the fields
+	maxValues = 1_000     // members and elements within fields
 	maxEntry  = 256 << 10 // bytes of text
 	maxDepth  = 16
 
@@ -19,27 +19,28 @@ const (
 	noteTooDeep = "[cut: nested deeper than 16]"
 )
 
-// nesting bounds the objects and arrays of one field, so that a value which leads back to itself ends.
+// nesting bounds the objects and arrays within one field, so that a value that contains itself ends.
 type nesting struct {
-	depth int
-	left  *int // objects and arrays that may follow; nil before the first
+	depth     int
+	remaining *int // objects and arrays that may follow in the field; nil before the first
 }
 
-// enter returns the nesting within an object or array, or a note that stands in its place.
+// enter returns the nesting within an object or array, or a note that replaces the object or array.
 func (n nesting) enter() (inner nesting, note string) {
-	if n.left == nil {
-		left := maxValues
-		n.left = &left
+	if n.remaining == nil {
+		n.remaining = new(maxValues)
 	}
-	switch *n.left--; {
+	*n.remaining--
+	switch {
 	case n.depth == maxDepth:
 		return n, noteTooDeep
-	case *n.left < 0:
+	case *n.remaining < 0:
 		return n, noteTooMany
 	}
-	return nesting{n.depth + 1, n.left}, ""
+	return nesting{n.depth + 1, n.remaining}, ""
 }
 
+// object returns an object whose values are bounded.
 func (n nesting) object(v zapcore.ObjectMarshaler) zapcore.ObjectMarshaler {
 	return zapcore.ObjectMarshalerFunc(func(to zapcore.ObjectEncoder) (err error) {
 		defer recoverError(&err)
@@ -47,6 +48,7 @@ func (n nesting) object(v zapcore.ObjectMarshaler) zapcore.ObjectMarshaler {
 	})
 }
 
+// array returns an array whose elements are bounded.
 func (n nesting) array(v zapcore.ArrayMarshaler) zapcore.ArrayMarshaler {
 	return zapcore.ArrayMarshalerFunc(func(to zapcore.ArrayEncoder) (err error) {
 		defer recoverError(&err)
@@ -54,7 +56,7 @@ func (n nesting) array(v zapcore.ArrayMarshaler) zapcore.ArrayMarshaler {
 	})
 }
 
-// boundedObject is an encoder of an object whose values are bounded and may panic.
+// boundedObject encodes an object. It bounds the values, and a value that panics becomes an error.
 type boundedObject struct {
 	zapcore.ObjectEncoder
 	nesting
@@ -96,12 +98,12 @@ func (o boundedObject) AddComplex64(key string, value complex64) {
 	o.AddString(key, complexText(complex128(value)))
 }
 
-// complexText returns a complex number with a space before the i, so that personal data of digits is found in it.
+// complexText returns a complex number with a space before the i, so that redaction finds personal data in its digits.
 func complexText(value complex128) string {
 	return strings.Replace(strconv.FormatComplex(value, 'f', -1, 128), "i", " i", 1)
 }
 
-// boundedArray is boundedObject for the elements of an array.
+// boundedArray encodes an array like boundedObject.
 type boundedArray struct {
 	zapcore.ArrayEncoder
 	nesting
@@ -141,6 +143,7 @@ func (a boundedArray) AppendComplex64(value complex64) {
 	a.AppendString(complexText(complex128(value)))
 }
 
+// recoverError makes an error of a panic.
 func recoverError(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("PANIC=%v", p)

@@ -14,14 +14,14 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-type says string
+type stringer string
 
-func (s says) String() string { return string(s) }
+func (s stringer) String() string { return string(s) }
 
-// shouts writes itself in every way.
-type shouts struct{ text string }
+// repeated writes its text in every way that zap has.
+type repeated struct{ text string }
 
-func (s shouts) MarshalLogObject(to zapcore.ObjectEncoder) error {
+func (s repeated) MarshalLogObject(to zapcore.ObjectEncoder) error {
 	to.AddString("text", s.text)
 	to.AddByteString("bytes", []byte(s.text))
 	to.AddBinary("binary", []byte(s.text))
@@ -29,42 +29,43 @@ func (s shouts) MarshalLogObject(to zapcore.ObjectEncoder) error {
 	return errors.Join(to.AddReflected("any", map[string]string{s.text: s.text}), to.AddArray("list", s), errors.New("failed: "+s.text))
 }
 
-func (s shouts) MarshalLogArray(to zapcore.ArrayEncoder) error {
+func (s repeated) MarshalLogArray(to zapcore.ArrayEncoder) error {
 	to.AppendString(s.text)
 	to.AppendByteString([]byte(s.text))
 	return errors.Join(to.AppendReflected([]string{s.text}), to.AppendObject(zap.DictObject(zap.String("k", s.text))), to.AppendArray(zapcore.ArrayMarshalerFunc(
 		func(to zapcore.ArrayEncoder) error { to.AppendString(s.text); return errors.New(s.text) })))
 }
 
-// rich is an error that says more than its message, as those with stacks do.
-type rich struct{ text string }
+// verboseError is an error with a long form, like errors with stack traces.
+type verboseError struct{ text string }
 
-func (r rich) Error() string { return "rich: " + r.text }
-func (r rich) Format(f fmt.State, verb rune) {
+func (r verboseError) Error() string { return "rich: " + r.text }
+func (r verboseError) Format(f fmt.State, verb rune) {
 	fmt.Fprintf(f, "rich, %c: %s\n\tat here.go:1", verb, r.text)
 }
 
-// many is what the multi-error packages have.
-type many []error
+// multiError is an error like those of multi-error packages.
+type multiError []error
 
-func (m many) Error() string   { return fmt.Sprintf("%d errors", len(m)) }
-func (m many) Errors() []error { return m }
+func (m multiError) Error() string   { return fmt.Sprintf("%d errors", len(m)) }
+func (m multiError) Errors() []error { return m }
 
-type hidden struct {
+type nested struct {
 	Text   string            `json:"text"`
 	Bytes  []byte            `json:"bytes"`
 	Fixed  [64]byte          `json:"fixed"`
 	Names  map[string]string `json:"names"`
-	Next   *hidden           `json:"next,omitempty"`
+	Next   *nested           `json:"next,omitempty"`
 	Any    any               `json:"any"`
-	Said   says              `json:"said"`
+	Said   stringer          `json:"said"`
 	Number int64             `json:"number"`
 }
 
-func hiding(s string) *hidden {
-	h := &hidden{Text: s, Bytes: []byte("x " + s), Names: map[string]string{"a " + s: s}, Any: []any{s, 1.5, nil, true}, Said: says(s)}
+// nestedSecret returns a struct with a text in every field.
+func nestedSecret(s string) *nested {
+	h := &nested{Text: s, Bytes: []byte("x " + s), Names: map[string]string{"a " + s: s}, Any: []any{s, 1.5, nil, true}, Said: stringer(s)}
 	copy(h.Fixed[:], s)
-	h.Next = &hidden{Text: "in here: " + s}
+	h.Next = &nested{Text: "in here: " + s}
 	return h
 }
 
@@ -76,7 +77,7 @@ func numbers[T int | int32 | int16 | int8 | uint | uint32 | uint16](s string) []
 	return all
 }
 
-// values are of every type for which zap.Any chooses a constructor, and hold a text or of it what they can.
+// values returns a value of each type for which zap.Any has a constructor. They contain s as far as their type allows.
 func values(s string) []any {
 	n, _ := strconv.ParseInt(s, 10, 64)
 	return []any{
@@ -84,20 +85,20 @@ func values(s string) []any {
 		[]string{"a", s},
 		[]byte("..." + s + "..."),
 		[][]byte{[]byte(s)},
-		says(s),
-		[]says{says(s)},
-		shouts{s},
+		stringer(s),
+		[]stringer{stringer(s)},
+		repeated{s},
 		nil, true,
 		[]bool{true},
 		errors.New(s),
-		[]error{errors.New(s), nil, rich{s}, many{rich{s}}},
+		[]error{errors.New(s), nil, verboseError{s}, multiError{verboseError{s}}},
 		[]zap.Field{zap.String("k", s)},
 		zap.String("k", s),
 		struct{ E error }{errors.New(s)},
-		hiding(s), *hiding(s),
+		nestedSecret(s), *nestedSecret(s),
 		map[string]any{s: []any{s}},
-		map[says][]byte{says(s): []byte(s)},
-		[]any{hiding(s), map[string]any{"a": []byte(s)}},
+		map[stringer][]byte{stringer(s): []byte(s)},
+		[]any{nestedSecret(s), map[string]any{"a": []byte(s)}},
 		n, &n, int(n), int32(n), int16(n), int8(n), uint64(n), uint(n), uint32(n), uint16(n), uint8(n), uintptr(n),
 		float64(n), float32(n), complex(0, float64(n)), complex(float32(n), 0),
 		[]float64{float64(n)},
@@ -115,9 +116,9 @@ func values(s string) []any {
 	}
 }
 
-// constructors make fields that hold a text, by the constructors that zap.Any does not choose as well.
+// constructors returns functions that make fields with a text, one for each constructor of zap.
 func constructors() map[string]func(s string) []zap.Field {
-	one := func(f func(s string) zap.Field) func(string) []zap.Field {
+	single := func(f func(s string) zap.Field) func(string) []zap.Field {
 		return func(s string) []zap.Field { return []zap.Field{f(s)} }
 	}
 	return map[string]func(s string) []zap.Field{
@@ -127,74 +128,74 @@ func constructors() map[string]func(s string) []zap.Field {
 			}
 			return fields
 		},
-		"Array":      one(func(s string) zap.Field { return zap.Array("k", shouts{s}) }),
-		"ByteString": one(func(s string) zap.Field { return zap.ByteString("k", []byte(s)) }),
-		"Dict": one(func(s string) zap.Field {
-			return zap.Dict("k", zap.String("k", s), zap.Namespace(s), zap.Dict("k", zap.Error(rich{s})))
+		"Array":      single(func(s string) zap.Field { return zap.Array("k", repeated{s}) }),
+		"ByteString": single(func(s string) zap.Field { return zap.ByteString("k", []byte(s)) }),
+		"Dict": single(func(s string) zap.Field {
+			return zap.Dict("k", zap.String("k", s), zap.Namespace(s), zap.Dict("k", zap.Error(verboseError{s})))
 		}),
 		"Error": func(s string) []zap.Field {
 			return []zap.Field{
-				zap.Error(errors.New(s)), zap.Error(fmt.Errorf("call %q: %w", s, errors.New(s))), zap.Error(errors.Join(errors.New(s), errors.New(s))), zap.Error(rich{s}),
-				zap.Error(many{errors.New(s), rich{s}, many{rich{s}}}), zap.Error(fmt.Errorf("%w", rich{s})), zap.NamedError("k", rich{s}),
+				zap.Error(errors.New(s)), zap.Error(fmt.Errorf("call %q: %w", s, errors.New(s))), zap.Error(errors.Join(errors.New(s), errors.New(s))), zap.Error(verboseError{s}),
+				zap.Error(multiError{errors.New(s), verboseError{s}, multiError{verboseError{s}}}), zap.Error(fmt.Errorf("%w", verboseError{s})), zap.NamedError("k", verboseError{s}),
 			}
 		},
-		"Inline": one(func(s string) zap.Field { return zap.Inline(shouts{s}) }),
+		"Inline": single(func(s string) zap.Field { return zap.Inline(repeated{s}) }),
 		"Namespace": func(s string) []zap.Field {
-			return []zap.Field{zap.Namespace(s), zap.String("k", s), zap.Namespace("n"), zap.Any("k", hiding(s))}
+			return []zap.Field{zap.Namespace(s), zap.String("k", s), zap.Namespace("n"), zap.Any("k", nestedSecret(s))}
 		},
-		"ObjectValues": one(func(s string) zap.Field { return zap.ObjectValues("k", []pointed{{s}}) }),
-		"Objects":      one(func(s string) zap.Field { return zap.Objects("k", []shouts{{s}}) }),
+		"ObjectValues": single(func(s string) zap.Field { return zap.ObjectValues("k", []pointerMarshaler{{s}}) }),
+		"Objects":      single(func(s string) zap.Field { return zap.Objects("k", []repeated{{s}}) }),
 		"Reflect": func(s string) []zap.Field {
-			return []zap.Field{zap.Reflect("k", s), zap.Reflect("k", hiding(s)), zap.Reflect("k", []any{hiding(s), map[string]any{"a": []byte(s)}}), zap.Reflect("k", nil)}
+			return []zap.Field{zap.Reflect("k", s), zap.Reflect("k", nestedSecret(s)), zap.Reflect("k", []any{nestedSecret(s), map[string]any{"a": []byte(s)}}), zap.Reflect("k", nil)}
 		},
-		"Skip":  one(func(string) zap.Field { return zap.Skip() }),
-		"Stack": one(func(string) zap.Field { return zap.Stack("k") }),
+		"Skip":  single(func(string) zap.Field { return zap.Skip() }),
+		"Stack": single(func(string) zap.Field { return zap.Stack("k") }),
 		"String": func(s string) []zap.Field {
 			return []zap.Field{zap.String("k", s), zap.String(s, "v"), zap.String("k", "a "+s+" b")}
 		},
 	}
 }
 
-type pointed struct{ text string }
+type pointerMarshaler struct{ text string }
 
-func (p *pointed) MarshalLogObject(to zapcore.ObjectEncoder) error {
-	return shouts{p.text}.MarshalLogObject(to)
+func (p *pointerMarshaler) MarshalLogObject(to zapcore.ObjectEncoder) error {
+	return repeated{p.text}.MarshalLogObject(to)
 }
 
-// clean checks that nothing of a secret is in what was written, in any way of writing it that these tests use.
-func clean(t *testing.T, text, secret, what string) {
+// requireNoSecret checks that a text does not contain a secret in any encoding.
+func requireNoSecret(t *testing.T, text, secret, kind string) {
 	t.Helper()
 	var digits []string
 	for _, b := range []byte(secret) {
 		digits = append(digits, strconv.Itoa(int(b)))
 	}
 	quoted := strings.Trim(strconv.Quote(secret), `"`)
-	for how, form := range map[string]string{
-		"as it is": secret, "quoted": quoted, "quoted twice": strings.Trim(strconv.Quote(quoted), `"`), "numbers": strings.Join(digits, ","),
+	for encoding, form := range map[string]string{
+		"plain": secret, "quoted": quoted, "quoted twice": strings.Trim(strconv.Quote(quoted), `"`), "numbers": strings.Join(digits, ","),
 		"spaced numbers": strings.Join(digits, ", "), "base64": base64.StdEncoding.EncodeToString([]byte(secret)), "in base64": base64.StdEncoding.EncodeToString([]byte("..." + secret + "..."))[4:],
 	} {
-		require.NotContains(t, text, form, "%s, %s", what, how)
+		require.NotContains(t, text, form, "%s, %s", kind, encoding)
 	}
 }
 
-// Every secret, by every constructor, in both formats, as a field of an entry, of a logger and of one that is made when it is needed.
+// Every secret is redacted with every constructor, in both formats, in fields of entries, of loggers and of lazy loggers.
 func TestEveryConstructor(t *testing.T) {
 	t.Parallel()
-	secrets := planted()
+	secrets := plantedSecrets()
 	secrets["known number"] = [2]string{"98765432109", "98765432109"}
-	for name, of := range constructors() {
+	for name, newFields := range constructors() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for what, p := range secrets {
-				for _, f := range of(p[0]) {
+			for kind, p := range secrets {
+				for _, f := range newFields(p[0]) {
 					for _, format := range []string{"json", "console"} {
-						text := written(t, format, "debug", func(l *zap.Logger) {
+						text := logText(t, format, "debug", func(l *zap.Logger) {
 							l.Info("entry", f)
 							l.With(f).Info("logger")
 							l.WithLazy(f, zap.Int("i", 1)).With(zap.Namespace("n"), f).Info("lazy", f)
 							l.Info("nested", zap.Dict("a", zap.Dict("b", f, f)))
 						})
-						clean(t, text, p[1], what)
+						requireNoSecret(t, text, p[1], kind)
 						require.Equal(t, 4, strings.Count(text, "entry")+strings.Count(text, `logger`)+strings.Count(text, `lazy`)+strings.Count(text, "nested"), "%s", text)
 					}
 				}
@@ -203,14 +204,14 @@ func TestEveryConstructor(t *testing.T) {
 	}
 }
 
-// Under the name of a secret nothing is told, whatever it is.
-func TestEveryConstructorUnderAName(t *testing.T) {
+// A value under a secret name is redacted with every constructor.
+func TestEveryConstructorWithASecretName(t *testing.T) {
 	t.Parallel()
-	for name, of := range constructors() {
-		for _, f := range of("swordfishes") {
+	for name, newFields := range constructors() {
+		for _, f := range newFields("swordfishes") {
 			f.Key = "password"
-			text := written(t, "json", "debug", func(l *zap.Logger) { l.Info("m", zap.Int("before", 1), f, zap.String("password", "halibuts")) })
-			if name != "Inline" && name != "Dict" { // an inline one has no name
+			text := logText(t, "json", "debug", func(l *zap.Logger) { l.Info("m", zap.Int("before", 1), f, zap.String("password", "halibuts")) })
+			if name != "Inline" && name != "Dict" { // these have members with other names
 				require.NotContains(t, text, "swordfishes", name)
 			}
 			require.NotContains(t, text, "halibuts", name)
@@ -221,16 +222,16 @@ func TestEveryConstructorUnderAName(t *testing.T) {
 	}
 }
 
-// In the places that are no fields, too.
-func TestEverywhereElse(t *testing.T) {
+// Secrets are redacted outside of fields too.
+func TestSecretsOutsideFields(t *testing.T) {
 	t.Parallel()
-	for what, p := range planted() {
+	for kind, p := range plantedSecrets() {
 		for _, format := range []string{"json", "console"} {
-			text := written(t, format, "debug", func(l *zap.Logger) {
+			text := logText(t, format, "debug", func(l *zap.Logger) {
 				l.Info(p[0])
 				l.Named(p[0]).Info("named")
 				l.Sugar().Infow("sugar", "k", p[0], p[0], "v", "e", errors.New(p[0]))
-				l.Sugar().Infof("formatted: %s, %v, %q", p[0], hiding(p[0]).Text, says(p[0]))
+				l.Sugar().Infof("formatted: %s, %v, %q", p[0], nestedSecret(p[0]).Text, stringer(p[0]))
 				l.Sugar().Infoln("line", p[0])
 				l.Sugar().With("k", p[0]).Infow("odd", p[0]) //nolint:loggercheck // on purpose
 				zap.NewStdLog(l).Print(p[0])
@@ -240,7 +241,7 @@ func TestEverywhereElse(t *testing.T) {
 					ce.Write()
 				}
 			})
-			clean(t, text, p[1], what)
+			requireNoSecret(t, text, p[1], kind)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package logs is the process's log: zap, as JSON for machines or on a console for people, without secrets and personal data
-// (docs/guides/logging.md). The encoder passes every text of an entry through a [redact.Redactor], so that no caller can forget it.
+// Package logs makes the logger of the process. It writes JSON for machines or a console format for people, without secrets and personal data
+// (docs/guides/logging.md). The encoder redacts every text of an entry, so that no caller has to.
 //
-// An entry is bounded in text, fields, values and depth. A value that panics, or that contains itself, costs only its own field.
+// The text, fields, values and depth of an entry are bounded. If a value panics or contains itself, only its field is affected.
 package logs

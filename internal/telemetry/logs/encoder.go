@@ -12,8 +12,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/redact"
 )
 
-// encoder encodes entries without secrets. The embedded encoder writes the fields as JSON, of a logger and of an entry; every name and
-// value of that JSON is redacted on its way to the encoder of the line.
+// encoder encodes entries without secrets. The embedded encoder writes the fields of the logger and of the entry as JSON. The names and values of this
+// JSON are redacted and then written by the encoder of the line.
 type encoder struct {
 	zapcore.Encoder
 
@@ -24,8 +24,8 @@ type encoder struct {
 // settings apply to all entries of a log.
 type settings struct {
 	redactor  *redact.Redactor
-	isConsole bool // there are spaces between members and elements
-	isBrief   bool // errors are written without their stack traces
+	isConsole bool // write spaces between members and elements
+	isBrief   bool // leave out the stack traces of errors
 }
 
 // Clone implements [zapcore.Encoder].
@@ -62,7 +62,7 @@ func (e *encoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (out 
 	}))})
 }
 
-// inline returns one field that adds all of fields, bounded.
+// inline returns one field that adds all fields, bounded.
 func inline(fields []zapcore.Field) zapcore.Field {
 	return zap.Inline(zapcore.ObjectMarshalerFunc(func(to zapcore.ObjectEncoder) error {
 		for i := range fields {
@@ -72,7 +72,7 @@ func inline(fields []zapcore.Field) zapcore.Field {
 	}))
 }
 
-// addField adds a field, or a note about its panic.
+// addField adds a field. If the field panics, it adds the panic instead.
 func addField(to zapcore.ObjectEncoder, f *zapcore.Field) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -82,7 +82,7 @@ func addField(to zapcore.ObjectEncoder, f *zapcore.Field) {
 	f.AddTo(to)
 }
 
-// recoveringCore is a core whose With survives fields that panic.
+// recoveringCore is a core whose With recovers panics of fields.
 type recoveringCore struct{ zapcore.Core }
 
 // With implements [zapcore.Core].
@@ -90,7 +90,7 @@ func (c recoveringCore) With(fields []zapcore.Field) zapcore.Core {
 	return recoveringCore{c.Core.With([]zapcore.Field{inline(fields)})}
 }
 
-// rawEncoder writes values that are JSON already.
+// rawEncoder writes JSON values unchanged.
 type rawEncoder struct{ io.Writer }
 
 // Encode implements [zapcore.ReflectedEncoder].

@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The names of the fields that entries are found by (docs/guides/logging.md).
+// The names of the fields that identify turns, requests and traces (docs/guides/logging.md).
 const (
 	KeyTurn     = "turn"
 	KeySession  = "session"
@@ -22,7 +22,7 @@ const (
 	KeySpan     = "span_id"
 )
 
-// Turn returns the fields of a turn: its id, its tenant, and the agent instance that answers it, "" if that is not yet known.
+// Turn returns the fields of a turn: its id, its tenant, and the agent instance that answers it, which may still be empty.
 func Turn(id agent.TurnID, tenant, instance string) zap.Field {
 	return zap.Inline(turnFields{id: id, tenant: tenant, instance: instance})
 }
@@ -45,7 +45,7 @@ func (t turnFields) MarshalLogObject(to zapcore.ObjectEncoder) error {
 // Session returns the field of a session.
 func Session(id agent.SessionID) zap.Field { return zap.String(KeySession, string(id)) }
 
-// Trace returns the trace and span ids of a context, as OpenTelemetry writes them, and no field without a span.
+// Trace returns the trace and span ids of a context, or no field if it has no span.
 func Trace(ctx context.Context) zap.Field {
 	span := trace.SpanContextFromContext(ctx)
 	if !span.IsValid() {
@@ -62,12 +62,12 @@ func (s spanFields) MarshalLogObject(to zapcore.ObjectEncoder) error {
 	return nil
 }
 
-// maxContextFields bounds the fields of a context; further ones are left out.
+// maxContextFields bounds the fields of a context. Later ones are left out.
 const maxContextFields = 16
 
 type contextKey struct{}
 
-// With adds fields to a context, for the entries of [For]: a door adds the request, the inbox the turn.
+// With returns a context with more fields, for the loggers that [For] returns. The gateway adds the request, the inbox adds the turn.
 func With(ctx context.Context, fields ...zap.Field) context.Context {
 	all := slices.Concat(contextFields(ctx), fields)
 	return context.WithValue(ctx, contextKey{}, all[:min(len(all), maxContextFields)])

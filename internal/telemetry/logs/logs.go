@@ -13,7 +13,7 @@ import (
 
 // The formats of a log.
 const (
-	FormatJSON    = "json"    // one object a line, for machines
+	FormatJSON    = "json"    // one object per line
 	FormatConsole = "console" // for people
 )
 
@@ -21,7 +21,7 @@ const (
 type Config struct {
 	// Level is debug, info, warn or error.
 	Level string
-	// Format is [FormatJSON] or [FormatConsole]. On a console errors come without stacks unless the level is debug.
+	// Format is [FormatJSON] or [FormatConsole]. On a console, errors have no stack traces unless the level is debug.
 	Format string
 	// Output receives one entry at a time.
 	Output zapcore.WriteSyncer
@@ -29,7 +29,7 @@ type Config struct {
 	Redactor *redact.Redactor
 }
 
-// New returns a logger. It samples nothing. Errors are [agent.CodeInvalid] with the field of the configuration.
+// New returns a logger that writes every entry, without sampling. An error names the field of the configuration.
 func New(c Config) (*zap.Logger, error) {
 	level, err := zapcore.ParseLevel(c.Level)
 	if err != nil {
@@ -59,7 +59,7 @@ func New(c Config) (*zap.Logger, error) {
 	return zap.New(recoveringCore{zapcore.NewCore(e, out, level)}, options...), nil
 }
 
-// lineConfig returns the configuration of an encoder whose fields are JSON already.
+// lineConfig returns the configuration of an encoder that gets fields as JSON.
 func lineConfig(c zapcore.EncoderConfig) zapcore.EncoderConfig {
 	c.NewReflectedEncoder = func(w io.Writer) zapcore.ReflectedEncoder { return rawEncoder{w} }
 	return c

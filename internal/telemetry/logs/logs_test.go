@@ -18,7 +18,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/telemetry/logs"
 )
 
-// What must not come out. Put together here, so that nobody takes them for real ones.
+// These texts must not be logged. They are concatenated, so that scanners do not report them as real secrets.
 const (
 	knownSecret = `Kn0wn/se+cret"7&`
 	longDigits  = "0123456789"
@@ -27,8 +27,8 @@ const (
 	email       = "jane.doe" + "@" + "mail.example"
 )
 
-// planted are secrets by what they are: the text that is logged, and the part of it that must not come out.
-func planted() map[string][2]string {
+// plantedSecrets returns secrets by their kind: a text to log, and the part that must not be logged.
+func plantedSecrets() map[string][2]string {
 	jwt := "ey" + "JhbGciOiJIUzI1NiJ9.ey" + "JzdWIiOiIxMjM0NTY3ODkwIn0." + tail
 	pem := "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIEow" + tail + "\n" + tail + "\n-----END RSA " + "PRIVATE KEY-----"
 	one := func(s string) [2]string { return [2]string{s, s} }
@@ -82,8 +82,8 @@ func redactor(t testing.TB, secrets ...string) *redact.Redactor {
 	return redact.New(rules)
 }
 
-// written is what a logger writes.
-func written(t testing.TB, format, level string, log func(l *zap.Logger)) string {
+// logText returns what a logger writes.
+func logText(t testing.TB, format, level string, log func(l *zap.Logger)) string {
 	var b bytes.Buffer
 	l, err := logs.New(logs.Config{Level: level, Format: format, Output: zapcore.AddSync(&b), Redactor: redactor(t, knownSecret, "98765432109")})
 	require.NoError(t, err)
@@ -91,9 +91,9 @@ func written(t testing.TB, format, level string, log func(l *zap.Logger)) string
 	return b.String()
 }
 
-// entry is the one entry that was written, as JSON.
-func entry(t testing.TB, log func(l *zap.Logger)) map[string]any {
-	text := written(t, logs.FormatJSON, "debug", log)
+// logEntry returns the only entry that a logger writes.
+func logEntry(t testing.TB, log func(l *zap.Logger)) map[string]any {
+	text := logText(t, logs.FormatJSON, "debug", log)
 	require.Equal(t, 1, strings.Count(text, "\n"), "%s", text)
 	m := map[string]any{}
 	require.NoError(t, json.Unmarshal([]byte(text), &m), "%s", text)
@@ -108,8 +108,8 @@ func TestNewRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "log.format: want json or console")
 }
 
-// What is no secret stays as it is.
-func TestTextStays(t *testing.T) {
+// Texts without secrets are not changed.
+func TestTextsWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	r := redactor(t, knownSecret, "postgres", "tiny", "turnstone")
 	for _, text := range []string{
@@ -126,7 +126,7 @@ func TestTextStays(t *testing.T) {
 	}
 }
 
-// What is a secret goes, and what stands beside it stays.
+// Only secrets are redacted.
 func TestText(t *testing.T) {
 	t.Parallel()
 	r := redactor(t, knownSecret)
@@ -149,15 +149,15 @@ func TestText(t *testing.T) {
 		require.Equal(t, want, r.Text(text))
 		require.Equal(t, want, r.Text(want), "again")
 	}
-	for what, p := range planted() {
+	for kind, p := range plantedSecrets() {
 		for _, text := range []string{p[0], "before " + p[0], p[0] + " after", "\n\t" + p[0] + "\n", "(" + p[0] + ")", `"` + p[0] + `"`} {
-			require.NotContains(t, r.Text(text), p[1], what)
+			require.NotContains(t, r.Text(text), p[1], kind)
 		}
 	}
 }
 
-// What was encoded with a secret in it holds the secret.
-func TestEncoded(t *testing.T) {
+// Secrets are redacted within encoded texts.
+func TestEncodedSecrets(t *testing.T) {
 	t.Parallel()
 	r := redactor(t, knownSecret)
 	for _, before := range []string{"", "a", "ab", "abc", "user:"} {
@@ -170,8 +170,8 @@ func TestEncoded(t *testing.T) {
 	}
 }
 
-// All that stands in a namespace with the name of a secret is one.
-func TestPrivateNamespace(t *testing.T) {
+// All fields in a namespace with a secret name are redacted.
+func TestSecretNamespace(t *testing.T) {
 	t.Parallel()
 	for _, log := range []func(l *zap.Logger){
 		func(l *zap.Logger) {
@@ -181,9 +181,9 @@ func TestPrivateNamespace(t *testing.T) {
 			l.With(zap.Namespace("password")).With(zap.String("k", "swordfishes")).Info("m", zap.Int("i", 77), zap.Any("a", 77))
 		},
 	} {
-		require.Equal(t, "[redacted]", entry(t, log)["password"])
+		require.Equal(t, "[redacted]", logEntry(t, log)["password"])
 	}
-	m := entry(t, func(l *zap.Logger) {
+	m := logEntry(t, func(l *zap.Logger) {
 		l.Info("m", zap.Dict("d", zap.Namespace("token"), zap.String("k", "swordfishes")), zap.String("k", "v"))
 	})
 	require.Equal(t, map[string]any{"token": "[redacted]"}, m["d"])
@@ -198,16 +198,16 @@ func TestNames(t *testing.T) {
 		"connection_string", "credentials", "passwordVerbose", "tokens", "operator_key", "webhook_secret", "password_hash", "X-Amz-Signature", "sig",
 	}
 	for _, name := range secret {
-		m := entry(t, func(l *zap.Logger) {
+		m := logEntry(t, func(l *zap.Logger) {
 			l.Info("m", zap.String(name, "swordfishes"), zap.Strings(name, []string{"swordfishes"}))
 		})
 		require.Equal(t, "[redacted]", m[name], name)
 	}
 	for _, name := range []string{"key", "turn", "token_count", "secret_name", "author", "monkey", "keyboard", "tokenizer", "id", "", "p", "design", "hash", "error", "größe"} {
-		m := entry(t, func(l *zap.Logger) { l.Info("m", zap.String(name, "swordfishes")) })
+		m := logEntry(t, func(l *zap.Logger) { l.Info("m", zap.String(name, "swordfishes")) })
 		require.Equal(t, "swordfishes", m[name], name)
 	}
-	m := entry(t, func(l *zap.Logger) {
+	m := logEntry(t, func(l *zap.Logger) {
 		l.Info("m", zap.Int("input_tokens", 12), zap.Int("token", 12), zap.Any("usage", map[string]int{"output_tokens": 3, "password": 4}))
 	})
 	require.Equal(t, []any{12.0, "[redacted]", map[string]any{"output_tokens": 3.0, "password": "[redacted]"}}, []any{m["input_tokens"], m["token"], m["usage"]})

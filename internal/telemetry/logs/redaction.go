@@ -18,10 +18,10 @@ import (
 type redaction struct {
 	settings
 
-	values, bytes int // that may still be written
+	values, bytes int // values and bytes of text that may still be written
 }
 
-// addFields adds the members of a JSON object, redacted.
+// addFields adds the members of a JSON object with redacted values.
 func (r *redaction) addFields(to zapcore.ObjectEncoder, fields jsontext.Value) error {
 	n := 0
 	var text []byte
@@ -59,13 +59,13 @@ func (r *redaction) appendValue(to []byte, name string, value jsontext.Value, de
 	}
 }
 
-// appendText appends a text as JSON. What is not UTF-8 in it becomes the replacement character.
+// appendText appends a text as JSON. Invalid UTF-8 becomes the replacement character.
 func appendText(to []byte, text string) []byte {
-	to, _ = jsontext.AppendQuote(to, text) // its error says that there was such
+	to, _ = jsontext.AppendQuote(to, text) // the error is about invalid UTF-8
 	return to
 }
 
-// isSecret reports whether a value is one by its name, or by its digits.
+// isSecret reports whether a value is secret because of its name or its digits.
 func (r *redaction) isSecret(name string, value jsontext.Value) bool {
 	secrecy := redact.NameSecrecy(name)
 	switch value.Kind() {
@@ -73,7 +73,8 @@ func (r *redaction) isSecret(name string, value jsontext.Value) bool {
 		return secrecy == redact.Secret
 	case '0':
 		number, err := strconv.ParseFloat(string(value), 64)
-		return secrecy == redact.Secret || err == nil && r.redactor.IsSuspiciousNumber(number) && r.redactor.Contains(string(value))
+		isSuspicious := err == nil && r.redactor.IsSuspiciousNumber(number)
+		return secrecy == redact.Secret || isSuspicious && r.redactor.Contains(string(value))
 	case '[':
 		return secrecy != redact.Public || r.spellsSecret(value)
 	default:
@@ -81,10 +82,10 @@ func (r *redaction) isSecret(name string, value jsontext.Value) bool {
 	}
 }
 
-// text returns a text redacted, or a note in its place if the entry is full.
+// text returns a redacted text, or a note if the entry is full.
 func (r *redaction) text(s string) string {
 	switch {
-	case r.bytes == 0: // a note stands in its place
+	case r.bytes == 0: // it becomes a note
 	case r.isEncodedSecret(s):
 		s = redact.Placeholder
 	default:
@@ -98,13 +99,14 @@ func (r *redaction) text(s string) string {
 	return s
 }
 
-// isEncodedSecret reports whether a text is base64, as JSON writes bytes, of a secret.
+// isEncodedSecret reports whether a text is a secret in base64, which is the JSON form of bytes.
 func (r *redaction) isEncodedSecret(text string) bool {
-	decoded, err := base64.StdEncoding.DecodeString(text[:min(len(text), 2*redact.MaxText)/4*4])
+	encoded := text[:min(len(text), 2*redact.MaxText)/4*4] // whole groups of base64
+	decoded, err := base64.StdEncoding.DecodeString(encoded)
 	return err == nil && r.redactor.Contains(string(decoded))
 }
 
-// spellsSecret reports whether an array of numbers is a secret, one byte or character each.
+// spellsSecret reports whether an array of numbers is a secret, with a byte or a character in each number.
 func (r *redaction) spellsSecret(array jsontext.Value) bool {
 	var asBytes, asRunes []byte
 	for number := range strings.SplitSeq(strings.Trim(string(array), "[]"), ",") {
@@ -112,7 +114,7 @@ func (r *redaction) spellsSecret(array jsontext.Value) bool {
 		if err != nil {
 			return false
 		}
-		asBytes, asRunes = append(asBytes, byte(n)), utf8.AppendRune(asRunes, rune(n)) //nolint:gosec // another number is in no secret
+		asBytes, asRunes = append(asBytes, byte(n)), utf8.AppendRune(asRunes, rune(n)) //nolint:gosec // a secret has no larger numbers
 		if len(asBytes) == redact.MaxText {
 			break
 		}
@@ -120,7 +122,7 @@ func (r *redaction) spellsSecret(array jsontext.Value) bool {
 	return r.redactor.Contains(string(asBytes)) || r.redactor.Contains(string(asRunes))
 }
 
-// appendNested appends an object or array with its members redacted.
+// appendNested appends an object or array with redacted members.
 func (r *redaction) appendNested(to []byte, value jsontext.Value, depth int) ([]byte, error) {
 	if depth == maxDepth {
 		return appendText(to, noteTooDeep), nil
@@ -149,7 +151,7 @@ func (r *redaction) appendNested(to []byte, value jsontext.Value, depth int) ([]
 	return append(to, value[len(value)-1]), err
 }
 
-// eachMember calls do for each member of an object, or each element of an array without a name.
+// eachMember calls do for each member of an object, or for each element of an array, with an empty name.
 func (r *redaction) eachMember(v jsontext.Value, do func(name string, value jsontext.Value) error) error {
 	d := jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if _, err := d.ReadToken(); err != nil {
@@ -168,7 +170,7 @@ func (r *redaction) eachMember(v jsontext.Value, do func(name string, value json
 		if err != nil {
 			return err
 		}
-		if r.isBrief && strings.HasSuffix(name, "Verbose") { // zap's name for the long form of an error
+		if r.isBrief && strings.HasSuffix(name, "Verbose") { // the stack trace of an error, by zap
 			continue
 		}
 		if err := do(name, value); err != nil {

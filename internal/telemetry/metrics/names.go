@@ -9,27 +9,27 @@ import (
 
 // Labels that replace names.
 const (
-	none    = "none"    // there is no name
-	other   = "other"   // one name too many
-	unknown = "unknown" // a name that a model made up, perhaps
+	none    = "none"    // the name is empty
+	other   = "other"   // the label has too many names
+	unknown = "unknown" // a tool that has not run: a model may have made up its name
 )
 
-// maxName is the most bytes of a name that may be a label.
+// maxName is how many bytes a name may have to be a label.
 const maxName = 200
 
-// names are the values of a label: the first ones since the start, up to a bound.
+// names are the values of a label: the first names since the start, up to a limit.
 type names struct {
 	mu       sync.RWMutex
-	known    map[string]struct{}
+	values   map[string]struct{}
 	limit    int
-	overflow prometheus.Counter // counts the names that became "other"
+	overflow prometheus.Counter // counts the uses of "other"
 }
 
 func newNames(limit int, overflow prometheus.Counter) *names {
-	return &names{known: map[string]struct{}{}, limit: limit, overflow: overflow}
+	return &names{values: map[string]struct{}{}, limit: limit, overflow: overflow}
 }
 
-// label returns the name, or the label that replaces it.
+// label returns the name, or "none" or "other".
 func (n *names) label(name string) string {
 	if name == "" {
 		return none
@@ -44,41 +44,44 @@ func (n *names) label(name string) string {
 	return other
 }
 
+// isKnown reports whether a name is a value of the label.
 func (n *names) isKnown(name string) bool {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	_, ok := n.known[name]
+	_, ok := n.values[name]
 	return ok
 }
 
+// add adds a name, and reports whether it is a value of the label now.
 func (n *names) add(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if _, ok := n.known[name]; ok {
+	if _, ok := n.values[name]; ok {
 		return true
 	}
-	if len(n.known) >= n.limit {
+	if len(n.values) >= n.limit {
 		return false
 	}
-	n.known[name] = struct{}{}
+	n.values[name] = struct{}{}
 	return true
 }
 
-// family keeps the series of combinations of labels, so that one struct finds them. It has at most limit of them, and those in which every
-// name is "other".
+// family is a bounded set of series. K is a combination of labels, and S is the struct with the series of a combination. Further combinations become ones
+// with "other" for every name.
 type family[K comparable, S any] struct {
-	mu       sync.RWMutex
-	series   map[K]S
-	limit    int
-	open     func(K) S
-	fold     func(K) K // puts other in the place of the names that others choose
-	overflow prometheus.Counter
+	mu        sync.RWMutex
+	series    map[K]S
+	limit     int
+	newSeries func(K) S
+	fold      func(K) K // replaces the names with other
+	overflow  prometheus.Counter
 }
 
-func newFamily[K comparable, S any](limit int, overflow prometheus.Counter, fold func(K) K, open func(K) S) *family[K, S] {
-	return &family[K, S]{series: map[K]S{}, limit: limit, open: open, fold: fold, overflow: overflow}
+func newFamily[K comparable, S any](limit int, overflow prometheus.Counter, fold func(K) K, newSeries func(K) S) *family[K, S] {
+	return &family[K, S]{series: map[K]S{}, limit: limit, newSeries: newSeries, fold: fold, overflow: overflow}
 }
 
+// get returns the series of a combination.
 func (f *family[K, S]) get(k K) S {
 	f.mu.RLock()
 	s, ok := f.series[k]
@@ -102,7 +105,7 @@ func (f *family[K, S]) add(k K) S {
 			return s
 		}
 	}
-	s := f.open(k)
+	s := f.newSeries(k)
 	f.series[k] = s
 	return s
 }

@@ -35,7 +35,7 @@ func TestNamesAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	require.Len(t, n.known, 50)
+	require.Len(t, n.values, 50)
 }
 
 func TestFamilyFolds(t *testing.T) {

@@ -21,24 +21,24 @@ const (
 	outcomeCached  = "cached"
 )
 
-// expired is the decision of an approval that nobody decided.
-const expired = "expired"
+// decisionExpired is the label of an approval that nobody decided.
+const decisionExpired = "expired"
 
-// Carry returns "": metrics belong to no trace.
+// Carry implements [agent.Observer]. It returns no trace.
 func (m *Metrics) Carry(context.Context) string { return "" }
 
-// Delegate returns "", likewise.
+// Delegate implements [agent.Observer]. It returns no trace.
 func (m *Metrics) Delegate(context.Context, *agent.Observed, agent.TurnID) string { return "" }
 
-// Work measures a piece of a turn's work.
+// Work implements [agent.Observer]. It measures an activity.
 func (m *Metrics) Work(ctx context.Context, w agent.Work) (context.Context, func(error)) {
 	since, name := orNow(w.Started), m.activityNames.label(w.Name)
 	return ctx, func(err error) {
-		m.activities.get(workKey{name, outcomeOf(err)}).Observe(time.Since(since).Seconds())
+		m.activities.get(activityKey{name, outcomeOf(err)}).Observe(time.Since(since).Seconds())
 	}
 }
 
-// Request measures a request to a provider, and counts what it cost.
+// Request implements [agent.Observer]. It measures a request to a provider and counts its usage.
 func (m *Metrics) Request(ctx context.Context, r agent.ModelObservation) (context.Context, func(agent.ModelOutcome)) {
 	since := time.Now()
 	return ctx, func(o agent.ModelOutcome) {
@@ -51,11 +51,11 @@ func (m *Metrics) Request(ctx context.Context, r agent.ModelObservation) (contex
 			k.outcome = outcomeError
 			m.modelErrors.get(errorKey{k.provider, k.model, string(agent.CodeOf(o.Err))}).Inc()
 		}
-		asked := m.requests.get(k)
-		asked.requests.Inc()
-		asked.took.Observe(took.Seconds())
+		series := m.requests.get(k)
+		series.requests.Inc()
+		series.duration.Observe(took.Seconds())
 		if o.FirstDelta > 0 {
-			asked.first.Observe(o.FirstDelta.Seconds())
+			series.firstToken.Observe(o.FirstDelta.Seconds())
 		}
 		if r.Epoch > 1 {
 			m.retries.WithLabelValues(k.model).Inc()
@@ -63,14 +63,15 @@ func (m *Metrics) Request(ctx context.Context, r agent.ModelObservation) (contex
 		m.countUsage(r.Turn, k.model, &o.Usage)
 		if o.FirstOfTurn && o.FirstDelta > 0 && r.Turn != nil && !r.Turn.Since.IsZero() {
 			waited := since.Add(o.FirstDelta).Sub(r.Turn.Since)
-			m.first.WithLabelValues(m.agents.label(r.Turn.Agent)).Observe(max(waited, 0).Seconds()) // the clocks of two machines may differ
+			m.firstToken.WithLabelValues(m.agents.label(r.Turn.Agent)).Observe(max(waited, 0).Seconds()) // below 0 if the clocks of two machines differ
 		}
 	}
 }
 
-// modelName returns the name of a model in the configuration and the ledger.
+// modelName returns the name of a model that operators know: its profile, or the model itself.
 func modelName(p *agent.PlanModel) string { return cmp.Or(p.Profile, p.Model) }
 
+// countUsage counts the usage of a request of a turn.
 func (m *Metrics) countUsage(t *agent.Observed, model string, u *agent.Usage) {
 	if t == nil || *u == (agent.Usage{}) {
 		return
@@ -83,7 +84,7 @@ func (m *Metrics) countUsage(t *agent.Observed, model string, u *agent.Usage) {
 	s.cost.Add(countable(u.CostUSD))
 }
 
-// countable returns 0 for what a provider may report and a counter cannot add: negative, absurdly large or no numbers.
+// countable returns n, or 0 if n is negative, absurdly large or not a number, which a provider may report.
 func countable[N int64 | float64](n N) float64 {
 	if n > 0 && n <= 1e12 {
 		return float64(n)
@@ -91,19 +92,19 @@ func countable[N int64 | float64](n N) float64 {
 	return 0
 }
 
-// Tool measures an attempt of a tool call.
+// Tool implements [agent.Observer]. It measures an attempt of a tool call.
 func (m *Metrics) Tool(ctx context.Context, t agent.ToolObservation) (context.Context, func(agent.ToolOutcome)) {
 	since, name := orNow(t.Started), t.Name
 	return ctx, func(o agent.ToolOutcome) {
 		s := m.toolCalls.get(m.toolKeyOf(name, &o))
 		s.calls.Inc()
-		if s.took != nil {
-			s.took.Observe(time.Since(since).Seconds())
+		if s.duration != nil {
+			s.duration.Observe(time.Since(since).Seconds())
 		}
 	}
 }
 
-// toolKeyOf returns the key of an attempt. A refused call may name no tool at all.
+// toolKeyOf returns the labels of an attempt. The tool of a refused call may not exist.
 func (m *Metrics) toolKeyOf(name string, o *agent.ToolOutcome) toolKey {
 	switch {
 	case o.Refused:
@@ -122,19 +123,19 @@ func (m *Metrics) toolKeyOf(name string, o *agent.ToolOutcome) toolKey {
 	}
 }
 
-// Decided counts a decision and how long it was waited for.
+// Decided implements [agent.Observer]. It counts a decision and measures how long the approval waited.
 func (m *Metrics) Decided(_ context.Context, _ *agent.Observed, a *agent.Approval) {
 	decision := string(a.Decision)
 	if a.By == agent.ExpiredBy {
-		decision = expired
+		decision = decisionExpired
 	}
 	m.decisions.WithLabelValues(decision).Inc()
 	if a.CreatedAt != nil {
-		m.waited.Observe(max(time.Since(*a.CreatedAt), 0).Seconds())
+		m.approvalWait.Observe(max(time.Since(*a.CreatedAt), 0).Seconds())
 	}
 }
 
-// Ended counts a turn.
+// Ended implements [agent.Observer]. It counts and measures a turn.
 func (m *Metrics) Ended(_ context.Context, e agent.TurnEnded) {
 	out := e.Output
 	if e.Turn == nil || out == nil {
@@ -142,9 +143,9 @@ func (m *Metrics) Ended(_ context.Context, e agent.TurnEnded) {
 	}
 	s := m.turns.get(turnKey{m.tenants.label(e.Turn.Tenant), m.agents.label(e.Turn.Agent), string(out.Status), string(out.StopReason)})
 	s.turns.Inc()
-	s.latency.Observe((time.Duration(out.ExecutionTimeMS) * time.Millisecond).Seconds())
+	s.workTime.Observe((time.Duration(out.ExecutionTimeMS) * time.Millisecond).Seconds())
 	if !e.Turn.Since.IsZero() {
-		s.wall.Observe(max(orNow(e.Ended).Sub(e.Turn.Since), 0).Seconds())
+		s.totalTime.Observe(max(orNow(e.Ended).Sub(e.Turn.Since), 0).Seconds())
 	}
 }
 
@@ -156,6 +157,7 @@ func orNow(t time.Time) time.Time {
 	return t
 }
 
+// outcomeOf returns the label of the outcome of work.
 func outcomeOf(err error) string {
 	switch {
 	case err == nil:

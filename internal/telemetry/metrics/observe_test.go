@@ -29,15 +29,14 @@ func open(t testing.TB, values int) (*metrics.Metrics, *prometheus.Registry) {
 	return m, to
 }
 
-// exposes checks counters and gauges by what a scrape shows of them.
-func exposes(t testing.TB, from prometheus.Gatherer, want string, names ...string) {
+// requireSeries checks the series of metrics, in the form of formatSeries.
+func requireSeries(t testing.TB, from prometheus.Gatherer, want string, names ...string) {
 	t.Helper()
-	got := shown(t, from, names...)
-	require.Equal(t, strings.TrimSpace(want), got)
+	require.Equal(t, strings.TrimSpace(want), formatSeries(t, from, names...))
 }
 
-// shown are the series of metrics, a line each; of a histogram its count and sum.
-func shown(t testing.TB, from prometheus.Gatherer, names ...string) string {
+// formatSeries returns the series of metrics, one on each line. A histogram has its count and sum.
+func formatSeries(t testing.TB, from prometheus.Gatherer, names ...string) string {
 	t.Helper()
 	families, err := from.Gather()
 	require.NoError(t, err)
@@ -103,7 +102,7 @@ func TestEnded(t *testing.T) {
 	}})
 	m.Ended(t.Context(), agent.TurnEnded{Turn: turn})
 	m.Ended(t.Context(), agent.TurnEnded{})
-	exposes(t, to, `
+	requireSeries(t, to, `
 agent_turns_total{agent=analyst,status=completed,stop_reason=end_turn,tenant=acme} 1
 agent_turns_total{agent=analyst,status=failed,stop_reason=model_error,tenant=acme} 1
 agent_latency_seconds{agent=analyst,status=completed} 1/2.5
@@ -132,7 +131,7 @@ func TestRequest(t *testing.T) {
 	})
 	ask(agent.ModelObservation{Turn: observed(), Purpose: agent.PurposePrepare},
 		agent.ModelOutcome{Usage: agent.Usage{InputTokens: -5, OutputTokens: 1 << 60, CostUSD: 1e300}})
-	exposes(t, to, `
+	requireSeries(t, to, `
 model_requests_total{model=small,outcome=cancelled,provider=openai,purpose=middleware} 1
 model_requests_total{model=small,outcome=error,provider=openai,purpose=prepare} 1
 model_requests_total{model=small,outcome=error,provider=openai,purpose=reply} 1
@@ -148,8 +147,8 @@ usage_tokens_total{agent=analyst,kind=output,model=small,tenant=acme} 10
 usage_tokens_total{agent=analyst,kind=reasoning,model=small,tenant=acme} 4
 usage_cost_usd_total{agent=analyst,model=small,tenant=acme} 1`,
 		"model_requests_total", "model_errors_total", "model_retries_total", "model_first_token_seconds", "usage_tokens_total", "usage_cost_usd_total")
-	require.Contains(t, shown(t, to, "model_request_seconds"), "model_request_seconds{model=small} 5/")
-	require.Regexp(t, `^agent_first_token_seconds\{agent=analyst\} 1/62`, shown(t, to, "agent_first_token_seconds"), "from when the turn was first seen")
+	require.Contains(t, formatSeries(t, to, "model_request_seconds"), "model_request_seconds{model=small} 5/")
+	require.Regexp(t, `^agent_first_token_seconds\{agent=analyst\} 1/62`, formatSeries(t, to, "agent_first_token_seconds"), "since the turn was first seen")
 }
 
 func TestTool(t *testing.T) {
@@ -159,20 +158,20 @@ func TestTool(t *testing.T) {
 		done(o)
 	}
 	call("made_up", agent.ToolOutcome{Refused: true})
-	call("lookup", agent.ToolOutcome{Refused: true}) // not seen to be granted before
+	call("lookup", agent.ToolOutcome{Refused: true}) // the tool has not run before
 	call("lookup", agent.ToolOutcome{Result: &agent.ToolResult{}})
 	call("lookup", agent.ToolOutcome{Result: &agent.ToolResult{Failure: &agent.Failure{Type: "invalid"}}})
 	call("lookup", agent.ToolOutcome{Result: &agent.ToolResult{}, Cached: true})
 	call("lookup", agent.ToolOutcome{Err: errors.New("unreachable")})
 	call("lookup", agent.ToolOutcome{Refused: true, Result: &agent.ToolResult{Failure: &agent.Failure{Type: "denied"}}})
-	exposes(t, to, `
+	requireSeries(t, to, `
 tool_invocations_total{outcome=cached,tool=lookup} 1
 tool_invocations_total{outcome=error,tool=lookup} 1
 tool_invocations_total{outcome=failed,tool=lookup} 1
 tool_invocations_total{outcome=refused,tool=lookup} 1
 tool_invocations_total{outcome=refused,tool=unknown} 2
 tool_invocations_total{outcome=success,tool=lookup} 1`, "tool_invocations_total")
-	require.Regexp(t, `^tool_latency_seconds\{tool=lookup\} 3/6`, shown(t, to, "tool_latency_seconds"), "of those that ran")
+	require.Regexp(t, `^tool_latency_seconds\{tool=lookup\} 3/6`, formatSeries(t, to, "tool_latency_seconds"), "calls that ran")
 }
 
 func TestDecidedAndWork(t *testing.T) {
@@ -194,7 +193,7 @@ func TestDecidedAndWork(t *testing.T) {
 	m.DirectTurns(1)
 	m.DirectTurns(-1)
 	m.DirectFallback(agent.FallbackLimit)
-	exposes(t, to, `
+	requireSeries(t, to, `
 approvals_decided_total{decision=approve} 1
 approvals_decided_total{decision=expired} 1
 approval_wait_seconds{} 1/3600
@@ -206,20 +205,19 @@ event_log_lag_seconds{} 1/0.25
 event_log_peers{} 1`, "approvals_decided_total", "approval_wait_seconds", "direct_fallbacks_total", "direct_turns", "event_log_events_total", "event_log_followers", "event_log_lag_seconds", "event_log_peers")
 	require.Regexp(t, `activity_seconds\{activity=CallModel,outcome=cancelled\} 2/.*
 activity_seconds\{activity=CallModel,outcome=error\} 1/.*
-activity_seconds\{activity=CallModel,outcome=ok\} 1/1`, shown(t, to, "activity_seconds"))
+activity_seconds\{activity=CallModel,outcome=ok\} 1/1`, formatSeries(t, to, "activity_seconds"))
 	require.Empty(t, m.Carry(t.Context()))
 	require.Empty(t, m.Delegate(t.Context(), nil, ""))
 }
 
-// Ten thousand tenants, agents, models and tools, from eight sides: what Prometheus has to keep stays what it was, and nothing is lost from
-// the sums.
-func TestFlood(t *testing.T) {
-	const values, flood, sides = 20, 10_000, 8
+// With ten thousand tenants, agents, models and tools, the number of series is bounded and the sums are right.
+func TestSeriesAreBounded(t *testing.T) {
+	const values, turns, goroutines = 20, 10_000, 8
 	m, to := open(t, values)
 	var all sync.WaitGroup
-	for range sides {
+	for range goroutines {
 		all.Go(func() {
-			for i := range flood {
+			for i := range turns {
 				turn := &agent.Observed{Tenant: fmt.Sprint("t", i), Agent: fmt.Sprint("a", i%997)}
 				_, done := m.Request(t.Context(), agent.ModelObservation{
 					Turn: turn, Model: agent.PlanModel{Provider: fmt.Sprint("p", i), Profile: fmt.Sprint("m", i)}, Purpose: agent.PurposeReply,
@@ -236,7 +234,7 @@ func TestFlood(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, n, 4*4*10*values, "series")
 	for _, name := range []string{"agent_turns_total", "model_requests_total", "tool_invocations_total"} {
-		require.InDelta(t, sides*flood, sum(t, to, name), 0, name)
+		require.InDelta(t, goroutines*turns, sum(t, to, name), 0, name)
 	}
 	n, err = testutil.GatherAndCount(to, "tool_invocations_total")
 	require.NoError(t, err)

@@ -17,15 +17,15 @@ const (
 	sourceTimeout  = 2 * time.Second // for one source
 )
 
-// Backlog is what waits in the installation, by the database.
+// Backlog is the pending work of the installation in the database.
 type Backlog struct {
-	Approvals      map[string]int64 // that wait for a person, by tenant; of the tenants beyond those asked for under ""
-	OldestApproval time.Duration    // 0: none waits
+	Approvals      map[string]int64 // that wait for a person, by tenant; "" is the sum of further tenants
+	OldestApproval time.Duration    // age; 0: there is none
 	Queued         int64            // turns that wait for their session
-	Running        int64            // turns that work
-	Waiting        int64            // turns that hold their session and wait for a person
-	OldestQueued   time.Duration    // 0: none waits
-	LongestQueue   int64            // turns that wait for one session
+	Running        int64            // turns
+	Waiting        int64            // turns that wait for a person
+	OldestQueued   time.Duration    // age; 0: there is none
+	LongestQueue   int64            // most turns that wait for one session
 }
 
 // TenantSpending is the usage of a tenant today and this month (UTC).
@@ -35,7 +35,7 @@ type TenantSpending struct {
 	MonthUSD, MonthTokens float64
 }
 
-// Queue is one of the two queues of tasks that workers poll.
+// Queue is the workflow or the activity part of a Temporal task queue.
 type Queue struct {
 	Kind    string // workflow, activity
 	Backlog int64
@@ -46,100 +46,104 @@ type Queue struct {
 // Connections is the state of the database pool.
 type Connections struct {
 	Used, Idle, Max int32
-	Waits           int64 // since the start: connections that were waited for
+	Waits           int64 // how often the process had to wait for a connection, since its start
 }
 
-// Sources are asked when Prometheus scrapes. Each may be nil, and each stops when its context ends.
+// Sources are queried when Prometheus scrapes. Each may be nil. Each has to return when its context ends.
 type Sources struct {
 	Backlog     func(ctx context.Context, tenants int) (Backlog, error)
 	Spending    func(ctx context.Context) ([]TenantSpending, error)
-	Budget      func(tenant string) agent.Bound // of a tenant; its budgets alone are looked at
+	Budget      func(tenant string) agent.Bound // of which only the budgets are used
 	Queues      func(ctx context.Context) ([]Queue, error)
 	Connections func() Connections
 	Logger      *zap.Logger // of errors; nil: silent
 }
 
-// Names of sources.
+// Names of the sources.
 const (
 	sourceTurns   = "turns"
 	sourceBudgets = "budgets"
 	sourceQueues  = "queues"
 )
 
-// Watch registers the metrics of sources. It may be called once.
+// Watch registers the metrics of sources. It can be called only once.
 func (m *Metrics) Watch(to prometheus.Registerer, s Sources) error {
 	c := newScraper(s, m.tenants.limit)
-	for _, one := range []prometheus.Collector{c, c.errors, c.took} {
-		if err := to.Register(one); err != nil {
+	for _, collector := range []prometheus.Collector{c, c.errors, c.duration} {
+		if err := to.Register(collector); err != nil {
 			return fmt.Errorf("register metrics of the installation: %w", err)
 		}
 	}
 	return nil
 }
 
-// scraper asks the sources when it is collected, and keeps their answers for a while.
+// scraper is a collector that queries the sources, and keeps their answers for answerLifetime.
 type scraper struct {
 	Sources
 
-	desc    descriptions
-	tenants int
-	errors  *prometheus.CounterVec
-	took    *prometheus.GaugeVec
-	sources []*source
+	desc       descriptions
+	maxTenants int // with labels
+	errors     *prometheus.CounterVec
+	duration   *prometheus.GaugeVec
+	sources    []*source
 }
 
-// source is a source with its last answer. It is asked one question at a time.
+// source is a source with its last answer. It is queried by one goroutine at a time.
 type source struct {
 	name string
-	ask  func(ctx context.Context) ([]prometheus.Metric, error)
+	read func(ctx context.Context) ([]prometheus.Metric, error)
 
-	mu   sync.Mutex
-	at   time.Time
-	last []prometheus.Metric
-	ok   bool
+	mu         sync.Mutex
+	answeredAt time.Time
+	answer     []prometheus.Metric
+	isUp       bool
 }
 
-func newScraper(s Sources, tenants int) *scraper {
+func newScraper(s Sources, maxTenants int) *scraper {
 	if s.Logger == nil {
 		s.Logger = zap.NewNop()
 	}
 	c := &scraper{
-		Sources: s, desc: newDescriptions(), tenants: tenants,
+		Sources: s, desc: newDescriptions(), maxTenants: maxTenants,
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "telemetry_collect_errors_total", Help: "Questions for metrics without an answer, by source: turns and budgets (database), queues (Temporal).",
 		}, []string{"source"}),
-		took: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		duration: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "telemetry_collect_seconds", Help: "Time of the last question for metrics, by source.",
 		}, []string{"source"}),
 	}
-	add := func(name string, has bool, ask func(context.Context) ([]prometheus.Metric, error)) {
-		if has {
-			c.errors.WithLabelValues(name)
-			c.sources = append(c.sources, &source{name: name, ask: ask})
+	add := func(name string, exists bool, read func(context.Context) ([]prometheus.Metric, error)) {
+		if exists {
+			c.errors.WithLabelValues(name) // shows 0 from the start
+			c.sources = append(c.sources, &source{name: name, read: read})
 		}
 	}
-	add(sourceTurns, s.Backlog != nil, c.backlog)
-	add(sourceBudgets, s.Spending != nil && s.Budget != nil, c.budgets)
-	add(sourceQueues, s.Queues != nil, c.queues)
+	add(sourceTurns, s.Backlog != nil, c.readBacklog)
+	add(sourceBudgets, s.Spending != nil && s.Budget != nil, c.readBudgets)
+	add(sourceQueues, s.Queues != nil, c.readQueues)
 	return c
 }
 
-// Describe satisfies [prometheus.Collector].
+// Describe implements [prometheus.Collector].
 func (c *scraper) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range c.desc.all() {
 		to <- d
 	}
 }
 
-// Collect asks all sources at once. It takes little longer than sourceTimeout, because they stop with their contexts.
+// Collect implements [prometheus.Collector]. It queries all sources at the same time, and returns soon after sourceTimeout.
 func (c *scraper) Collect(to chan<- prometheus.Metric) {
 	var all sync.WaitGroup
-	for _, p := range c.sources {
+	for _, s := range c.sources {
 		all.Go(func() {
-			metrics, ok := c.readSource(p)
-			to <- gauge(c.desc.up, gaugeValue(ok), p.name)
-			for _, one := range metrics {
-				to <- one
+			metrics, isUp := c.readSource(s)
+			up := 0.0
+			if isUp {
+				up = 1
+			}
+			to <- gauge(c.desc.sourceUp, up, s.name)
+			for _, m := range metrics {
+				to <- m
 			}
 		})
 	}
@@ -148,34 +152,27 @@ func (c *scraper) Collect(to chan<- prometheus.Metric) {
 		to <- gauge(c.desc.connections, float64(s.Used), "used")
 		to <- gauge(c.desc.connections, float64(s.Idle), "idle")
 		to <- gauge(c.desc.connections, float64(s.Max), "max")
-		to <- prometheus.MustNewConstMetric(c.desc.waits, prometheus.CounterValue, float64(s.Waits))
+		to <- prometheus.MustNewConstMetric(c.desc.connectionWaits, prometheus.CounterValue, float64(s.Waits))
 	}
 	all.Wait()
 }
 
-// readSource returns the answer of a source, at most answerLifetime old. It drops older answers, because a stale gauge misleads.
-func (c *scraper) readSource(p *source) ([]prometheus.Metric, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.at.IsZero() && time.Since(p.at) < answerLifetime {
-		return p.last, p.ok
+// readSource returns the answer of a source and whether the source is up. The answer is at most answerLifetime old.
+func (c *scraper) readSource(s *source) ([]prometheus.Metric, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.answeredAt.IsZero() && time.Since(s.answeredAt) < answerLifetime {
+		return s.answer, s.isUp
 	}
 	since := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), sourceTimeout)
 	defer cancel()
-	answer, err := p.ask(ctx)
-	p.at, p.last, p.ok = time.Now(), answer, err == nil
-	c.took.WithLabelValues(p.name).Set(p.at.Sub(since).Seconds())
+	answer, err := s.read(ctx)
+	s.answeredAt, s.answer, s.isUp = time.Now(), answer, err == nil
+	c.duration.WithLabelValues(s.name).Set(s.answeredAt.Sub(since).Seconds())
 	if err != nil {
-		c.errors.WithLabelValues(p.name).Inc()
-		c.Logger.Warn("metrics are incomplete", zap.String("source", p.name), zap.Error(err))
+		c.errors.WithLabelValues(s.name).Inc()
+		c.Logger.Warn("metrics are incomplete", zap.String("source", s.name), zap.Error(err))
 	}
-	return p.last, p.ok
-}
-
-func gaugeValue(ok bool) float64 {
-	if ok {
-		return 1
-	}
-	return 0
+	return s.answer, s.isUp
 }

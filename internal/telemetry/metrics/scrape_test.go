@@ -14,22 +14,22 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// world are sources that answer what they are told to.
-type world struct {
+// scriptedSources are sources with fixed answers.
+type scriptedSources struct {
 	asked atomic.Int64
 	fails atomic.Bool
-	hangs atomic.Bool // the turns answer when their context ends
+	hangs atomic.Bool // Backlog returns when its context ends
 }
 
-func (w *world) sources() Sources {
+func (s *scriptedSources) sources() Sources {
 	return Sources{
 		Backlog: func(ctx context.Context, _ int) (Backlog, error) {
-			w.asked.Add(1)
-			if w.hangs.Load() {
+			s.asked.Add(1)
+			if s.hangs.Load() {
 				<-ctx.Done()
 				return Backlog{}, ctx.Err()
 			}
-			if w.fails.Load() {
+			if s.fails.Load() {
 				return Backlog{}, errors.New("the database is away")
 			}
 			return Backlog{
@@ -59,16 +59,16 @@ func (w *world) sources() Sources {
 	}
 }
 
-func scraped(t *testing.T, s Sources, tenants int) (*scraper, *prometheus.Registry) {
+func registerScraper(t *testing.T, s Sources, tenants int) (*scraper, *prometheus.Registry) {
 	t.Helper()
 	to := prometheus.NewPedanticRegistry()
 	c := newScraper(s, tenants)
-	to.MustRegister(c, c.errors, c.took)
+	to.MustRegister(c, c.errors, c.duration)
 	return c, to
 }
 
-// lines are the samples of a scrape of the metrics named.
-func lines(t *testing.T, from prometheus.Gatherer, names ...string) map[string]float64 {
+// samples returns the samples of these metrics, by their names and labels.
+func samples(t *testing.T, from prometheus.Gatherer, names ...string) map[string]float64 {
 	t.Helper()
 	out := map[string]float64{}
 	families, err := from.Gather()
@@ -91,8 +91,8 @@ func lines(t *testing.T, from prometheus.Gatherer, names ...string) map[string]f
 }
 
 func TestScrape(t *testing.T) {
-	w := &world{}
-	_, to := scraped(t, w.sources(), 200)
+	w := &scriptedSources{}
+	_, to := registerScraper(t, w.sources(), 200)
 	require.Equal(t, map[string]float64{
 		"approvals_pending acme": 2, "approvals_pending other": 4, "approvals_oldest_age_seconds": 60,
 		"turns_active queued": 4, "turns_active running": 5, "turns_active waiting": 6, "turns_queued_oldest_age_seconds": 1, "turns_queue_longest": 3,
@@ -104,63 +104,63 @@ func TestScrape(t *testing.T) {
 		"database_connections used": 1, "database_connections idle": 2, "database_connections max": 10, "database_connection_waits_total": 9,
 		"telemetry_source_up turns": 1, "telemetry_source_up budgets": 1, "telemetry_source_up queues": 1,
 		"telemetry_collect_errors_total turns": 0, "telemetry_collect_errors_total budgets": 0, "telemetry_collect_errors_total queues": 0,
-	}, lines(t, to, "approvals_pending", "approvals_oldest_age_seconds", "turns_active", "turns_queued_oldest_age_seconds", "turns_queue_longest",
+	}, samples(t, to, "approvals_pending", "approvals_oldest_age_seconds", "turns_active", "turns_queued_oldest_age_seconds", "turns_queue_longest",
 		"budget_used_ratio", "task_queue_backlog", "task_queue_oldest_age_seconds", "task_queue_pollers", "database_connections",
 		"database_connection_waits_total", "telemetry_source_up", "telemetry_collect_errors_total"))
 }
 
 func TestScrapeIsBounded(t *testing.T) {
-	_, to := scraped(t, (&world{}).sources(), 2)
-	require.Equal(t, map[string]float64{"budget_used_ratio cost day acme": 0.5, "budget_used_ratio cost day tight": 0.9}, lines(t, to, "budget_used_ratio"),
-		"those that used the most")
-	_, to = scraped(t, (&world{}).sources(), 0)
-	require.Equal(t, map[string]float64{"approvals_pending other": 6}, lines(t, to, "approvals_pending"))
+	_, to := registerScraper(t, (&scriptedSources{}).sources(), 2)
+	require.Equal(t, map[string]float64{"budget_used_ratio cost day acme": 0.5, "budget_used_ratio cost day tight": 0.9}, samples(t, to, "budget_used_ratio"),
+		"the budgets that are used the most")
+	_, to = registerScraper(t, (&scriptedSources{}).sources(), 0)
+	require.Equal(t, map[string]float64{"approvals_pending other": 6}, samples(t, to, "approvals_pending"))
 }
 
-func TestScrapeRemembersForFiveSeconds(t *testing.T) {
+func TestAnswersAreKeptForFiveSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{}
-		_, to := scraped(t, w.sources(), 200)
+		w := &scriptedSources{}
+		_, to := registerScraper(t, w.sources(), 200)
 		for range 3 {
-			require.Len(t, lines(t, to, "turns_active"), 3)
+			require.Len(t, samples(t, to, "turns_active"), 3)
 		}
 		require.EqualValues(t, 1, w.asked.Load())
 		time.Sleep(answerLifetime)
 		w.fails.Store(true)
-		require.Empty(t, lines(t, to, "turns_active"), "what is not known is not shown")
-		require.Len(t, lines(t, to, "task_queue_backlog"), 2, "the others are")
+		require.Empty(t, samples(t, to, "turns_active"), "without an answer there are no metrics")
+		require.Len(t, samples(t, to, "task_queue_backlog"), 2, "of this source only")
 		require.Equal(t, map[string]float64{
 			"telemetry_source_up turns": 0, "telemetry_source_up budgets": 1, "telemetry_source_up queues": 1,
-		}, lines(t, to, "telemetry_source_up"))
-		require.EqualValues(t, 2, w.asked.Load(), "also a failure serves for a while")
-		require.InEpsilon(t, 1, lines(t, to, "telemetry_collect_errors_total")["telemetry_collect_errors_total turns"], 0)
+		}, samples(t, to, "telemetry_source_up"))
+		require.EqualValues(t, 2, w.asked.Load(), "a failure is kept too")
+		require.InEpsilon(t, 1, samples(t, to, "telemetry_collect_errors_total")["telemetry_collect_errors_total turns"], 0)
 		time.Sleep(answerLifetime)
 		w.fails.Store(false)
-		require.Len(t, lines(t, to, "turns_active"), 3)
+		require.Len(t, samples(t, to, "turns_active"), 3)
 	})
 }
 
-// A source that hangs delays a scrape by its sourceTimeout.
+// A source that hangs delays a scrape by sourceTimeout.
 func TestScrapeOfAHangingSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{}
+		w := &scriptedSources{}
 		w.hangs.Store(true)
-		_, to := scraped(t, w.sources(), 200)
+		_, to := registerScraper(t, w.sources(), 200)
 		for i := range 3 {
 			since := time.Now()
-			require.Empty(t, lines(t, to, "turns_active"))
+			require.Empty(t, samples(t, to, "turns_active"))
 			require.Equal(t, sourceTimeout, time.Since(since))
-			require.InEpsilon(t, i+1, lines(t, to, "telemetry_collect_errors_total")["telemetry_collect_errors_total turns"], 0)
+			require.InEpsilon(t, i+1, samples(t, to, "telemetry_collect_errors_total")["telemetry_collect_errors_total turns"], 0)
 			time.Sleep(answerLifetime)
 		}
 		w.hangs.Store(false)
-		require.Len(t, lines(t, to, "turns_active"), 3)
+		require.Len(t, samples(t, to, "turns_active"), 3)
 		require.EqualValues(t, 4, w.asked.Load())
 	})
 }
 
 func TestScrapeOfNoSources(t *testing.T) {
-	_, to := scraped(t, Sources{}, 200)
+	_, to := registerScraper(t, Sources{}, 200)
 	families, err := to.Gather()
 	require.NoError(t, err)
 	require.Empty(t, families)

@@ -2,26 +2,26 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Keys and series of the families. The names in a key are labels: see [names].
+// Each key is a combination of labels, and each struct of series has the series of a combination.
 
 type turnKey struct{ tenant, agent, status, stop string }
 
 type turnSeries struct {
-	turns   prometheus.Counter
-	latency prometheus.Observer
-	wall    prometheus.Observer
+	turns     prometheus.Counter
+	workTime  prometheus.Observer // without waiting for people
+	totalTime prometheus.Observer
 }
 
 func (b *builder) turnFamily(overflow prometheus.Counter) *family[turnKey, turnSeries] {
 	turns := b.counters("agent_turns_total", "Turns that ended, by tenant, agent, status and stop reason.", "tenant", "agent", "status", "stop_reason")
-	latency := b.histograms("agent_latency_seconds",
+	workTime := b.histograms("agent_latency_seconds",
 		"Work time of turns that ended, without the time that they waited for people, by agent and status.", turnBuckets(), "agent", "status")
-	wall := b.histograms("agent_turn_seconds", "From when a turn was first seen to its end, all waiting included, by status.", wallBuckets(), "status")
-	return newFamily(b.values*combinations, overflow,
+	totalTime := b.histograms("agent_turn_seconds", "From when a turn was first seen to its end, all waiting included, by status.", waitBuckets(), "status")
+	return newFamily(b.maxValues*combinationsFactor, overflow,
 		func(k turnKey) turnKey { k.tenant, k.agent = other, other; return k },
 		func(k turnKey) turnSeries {
 			return turnSeries{
-				turns.WithLabelValues(k.tenant, k.agent, k.status, k.stop), latency.WithLabelValues(k.agent, k.status), wall.WithLabelValues(k.status),
+				turns.WithLabelValues(k.tenant, k.agent, k.status, k.stop), workTime.WithLabelValues(k.agent, k.status), totalTime.WithLabelValues(k.status),
 			}
 		})
 }
@@ -29,9 +29,9 @@ func (b *builder) turnFamily(overflow prometheus.Counter) *family[turnKey, turnS
 type requestKey struct{ provider, model, purpose, outcome string }
 
 type requestSeries struct {
-	requests prometheus.Counter
-	took     prometheus.Observer
-	first    prometheus.Observer
+	requests   prometheus.Counter
+	duration   prometheus.Observer
+	firstToken prometheus.Observer
 }
 
 type errorKey struct{ provider, model, code string }
@@ -40,22 +40,22 @@ func (b *builder) requestFamily(overflow prometheus.Counter) *family[requestKey,
 	requests := b.counters("model_requests_total",
 		"Requests to providers, by provider, model, purpose (reply, middleware, prepare) and outcome (ok, error, cancelled).",
 		"provider", "model", "purpose", "outcome")
-	took := b.histograms("model_request_seconds", "Time of requests to providers, by model, however they ended.", modelBuckets(), "model")
-	first := b.histograms("model_first_token_seconds", "From a request to a provider to its first fragment, by model.", firstBuckets(), "model")
-	return newFamily(b.values*combinations, overflow,
+	duration := b.histograms("model_request_seconds", "Time of requests to providers, by model, however they ended.", modelBuckets(), "model")
+	firstToken := b.histograms("model_first_token_seconds", "From a request to a provider to its first fragment, by model.", firstTokenBuckets(), "model")
+	return newFamily(b.maxValues*combinationsFactor, overflow,
 		func(k requestKey) requestKey { k.provider, k.model = other, other; return k },
 		func(k requestKey) requestSeries {
 			return requestSeries{
-				requests.WithLabelValues(k.provider, k.model, k.purpose, k.outcome), took.WithLabelValues(k.model), first.WithLabelValues(k.model),
+				requests.WithLabelValues(k.provider, k.model, k.purpose, k.outcome), duration.WithLabelValues(k.model), firstToken.WithLabelValues(k.model),
 			}
 		})
 }
 
 func (b *builder) errorFamily(overflow prometheus.Counter) *family[errorKey, prometheus.Counter] {
-	faults := b.counters("model_errors_total", "Requests that a provider failed, by provider, model and code of the error.", "provider", "model", "code")
-	return newFamily(b.values*combinations, overflow,
+	errors := b.counters("model_errors_total", "Requests that a provider failed, by provider, model and code of the error.", "provider", "model", "code")
+	return newFamily(b.maxValues*combinationsFactor, overflow,
 		func(k errorKey) errorKey { k.provider, k.model = other, other; return k },
-		func(k errorKey) prometheus.Counter { return faults.WithLabelValues(k.provider, k.model, k.code) })
+		func(k errorKey) prometheus.Counter { return errors.WithLabelValues(k.provider, k.model, k.code) })
 }
 
 type usageKey struct{ tenant, agent, model string }
@@ -67,43 +67,43 @@ func (b *builder) usageFamily(overflow prometheus.Counter) *family[usageKey, usa
 		"Tokens of requests to providers, by tenant, agent, model and kind: input (cached included), output, cached, reasoning.",
 		"tenant", "agent", "model", "kind")
 	cost := b.counters("usage_cost_usd_total", "What requests to providers cost in US dollars, at the prices of the catalog.", "tenant", "agent", "model")
-	return newFamily(b.values*combinations, overflow,
+	return newFamily(b.maxValues*combinationsFactor, overflow,
 		func(usageKey) usageKey { return usageKey{other, other, other} },
 		func(k usageKey) usageSeries {
-			of := func(kind string) prometheus.Counter { return tokens.WithLabelValues(k.tenant, k.agent, k.model, kind) }
-			return usageSeries{of("input"), of("output"), of("cached"), of("reasoning"), cost.WithLabelValues(k.tenant, k.agent, k.model)}
+			ofKind := func(kind string) prometheus.Counter { return tokens.WithLabelValues(k.tenant, k.agent, k.model, kind) }
+			return usageSeries{ofKind("input"), ofKind("output"), ofKind("cached"), ofKind("reasoning"), cost.WithLabelValues(k.tenant, k.agent, k.model)}
 		})
 }
 
 type toolKey struct{ tool, outcome string }
 
 type toolSeries struct {
-	calls prometheus.Counter
-	took  prometheus.Observer
+	calls    prometheus.Counter
+	duration prometheus.Observer // nil for calls that did not run
 }
 
 func (b *builder) toolFamily(overflow prometheus.Counter) *family[toolKey, toolSeries] {
 	calls := b.counters("tool_invocations_total",
 		"Attempts of tool calls, by tool and outcome: success, failed (the model is told), cached, refused (it did not run), error (it is tried again).",
 		"tool", "outcome")
-	took := b.histograms("tool_latency_seconds", "Time of attempts of tool calls that ran, by tool.", toolBuckets(), "tool")
-	return newFamily(b.values*combinations, overflow,
+	duration := b.histograms("tool_latency_seconds", "Time of attempts of tool calls that ran, by tool.", toolBuckets(), "tool")
+	return newFamily(b.maxValues*combinationsFactor, overflow,
 		func(k toolKey) toolKey { k.tool = other; return k },
 		func(k toolKey) toolSeries {
 			s := toolSeries{calls: calls.WithLabelValues(k.tool, k.outcome)}
 			if k.outcome != outcomeRefused && k.outcome != outcomeCached {
-				s.took = took.WithLabelValues(k.tool)
+				s.duration = duration.WithLabelValues(k.tool)
 			}
 			return s
 		})
 }
 
-type workKey struct{ activity, outcome string }
+type activityKey struct{ activity, outcome string }
 
-func (b *builder) workFamily(overflow prometheus.Counter) *family[workKey, prometheus.Observer] {
-	took := b.histograms("activity_seconds", "Time of activities, also of direct turns, by activity and outcome: ok, error, cancelled.",
-		workBuckets(), "activity", "outcome")
-	return newFamily(b.values*combinations, overflow,
-		func(k workKey) workKey { k.activity = other; return k },
-		func(k workKey) prometheus.Observer { return took.WithLabelValues(k.activity, k.outcome) })
+func (b *builder) activityFamily(overflow prometheus.Counter) *family[activityKey, prometheus.Observer] {
+	duration := b.histograms("activity_seconds", "Time of activities, also of direct turns, by activity and outcome: ok, error, cancelled.",
+		activityBuckets(), "activity", "outcome")
+	return newFamily(b.maxValues*combinationsFactor, overflow,
+		func(k activityKey) activityKey { k.activity = other; return k },
+		func(k activityKey) prometheus.Observer { return duration.WithLabelValues(k.activity, k.outcome) })
 }

@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// sdkSeries bounds the combinations of labels of each metric of the SDK; what is beyond goes into one with otel_metric_overflow="true".
-	sdkSeries = 1000
-	// pollerFresh is how recently a worker must have polled to count. A poll takes up to a minute.
-	pollerFresh = 2 * time.Minute
+	// maxSDKSeries bounds the combinations of labels of each metric of the SDK. Further ones become one with otel_metric_overflow="true".
+	maxSDKSeries = 1000
+	// pollerLifetime is how long a worker counts after it has polled. A poll takes up to a minute.
+	pollerLifetime = 2 * time.Minute
 )
 
 // sdkBuckets returns the buckets of requests, tasks and workflows, in seconds.
@@ -28,8 +28,8 @@ func sdkBuckets() []float64 {
 	return []float64{0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 300}
 }
 
-// Temporal registers the Temporal SDK's metrics (temporal_*) and returns their handler, for client.Options.
-// The SDK's names get the units and endings that Prometheus wants: temporal_request_total, temporal_request_latency_seconds.
+// Temporal registers the metrics of the Temporal SDK (temporal_*) and returns their handler for client.Options. Their names get the suffixes of
+// Prometheus, as in temporal_request_total and temporal_request_latency_seconds.
 func Temporal(to prometheus.Registerer, logger *zap.Logger) (client.MetricsHandler, error) {
 	reader, err := exporter.New(exporter.WithRegisterer(to), exporter.WithoutScopeInfo(), exporter.WithoutTargetInfo())
 	if err != nil {
@@ -37,32 +37,32 @@ func Temporal(to prometheus.Registerer, logger *zap.Logger) (client.MetricsHandl
 	}
 	timers := metric.NewView(metric.Instrument{Kind: metric.InstrumentKindHistogram},
 		metric.Stream{Aggregation: metric.AggregationExplicitBucketHistogram{Boundaries: sdkBuckets(), NoMinMax: true}})
-	provider := metric.NewMeterProvider(metric.WithReader(reader), metric.WithView(timers), metric.WithCardinalityLimit(sdkSeries))
+	provider := metric.NewMeterProvider(metric.WithReader(reader), metric.WithView(timers), metric.WithCardinalityLimit(maxSDKSeries))
 	return opentelemetry.NewMetricsHandler(opentelemetry.MetricsHandlerOptions{
 		Meter: provider.Meter("temporal-sdk-go"), UseMonotonicCounters: true,
 		OnError: func(err error) { logger.Warn("a metric of the Temporal SDK", zap.Error(err)) },
 	}), nil
 }
 
-// Queues returns a function that asks Temporal for the backlog, its age, and the pollers of a task queue.
+// Queues returns a function that reads the backlog, its age and the pollers of a task queue from Temporal.
 func Queues(temporal client.Client, namespace, queue string) func(ctx context.Context) ([]Queue, error) {
 	return func(ctx context.Context) ([]Queue, error) {
 		var out []Queue
-		for _, of := range []struct {
+		for _, part := range []struct {
 			kind string
 			is   enumspb.TaskQueueType
 		}{{"workflow", enumspb.TASK_QUEUE_TYPE_WORKFLOW}, {"activity", enumspb.TASK_QUEUE_TYPE_ACTIVITY}} {
 			d, err := temporal.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
-				Namespace: namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: queue}, TaskQueueType: of.is, ReportStats: true,
+				Namespace: namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: queue}, TaskQueueType: part.is, ReportStats: true,
 			})
 			if err != nil {
 				return nil, fmt.Errorf("describe task queue %q: %w", queue, err)
 			}
 			q := Queue{
-				Kind: of.kind, Backlog: d.GetStats().GetApproximateBacklogCount(), Age: d.GetStats().GetApproximateBacklogAge().AsDuration(),
+				Kind: part.kind, Backlog: d.GetStats().GetApproximateBacklogCount(), Age: d.GetStats().GetApproximateBacklogAge().AsDuration(),
 			}
 			for _, p := range d.GetPollers() {
-				if time.Since(p.GetLastAccessTime().AsTime()) < pollerFresh {
+				if time.Since(p.GetLastAccessTime().AsTime()) < pollerLifetime {
 					q.Pollers++
 				}
 			}

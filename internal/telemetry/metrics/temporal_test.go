@@ -23,7 +23,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/telemetry/metrics"
 )
 
-// frontend is a Temporal that knows task queues alone.
+// frontend is a fake Temporal frontend that describes task queues.
 type frontend struct {
 	workflowservice.UnimplementedWorkflowServiceServer
 
@@ -83,7 +83,7 @@ func TestQueues(t *testing.T) {
 		require.Equal(t, []any{"here", "work", true}, []any{in.GetNamespace(), in.GetTaskQueue().GetName(), in.GetReportStats()})
 	}
 
-	shown := shown(t, to, "temporal_request_total", "temporal_request_latency_seconds")
+	shown := formatSeries(t, to, "temporal_request_total", "temporal_request_latency_seconds")
 	require.Contains(t, shown, "operation=DescribeTaskQueue")
 	require.Regexp(t, `temporal_request_total\{.*operation=DescribeTaskQueue.*\} 2`, shown)
 	require.Regexp(t, `temporal_request_latency_seconds\{.*operation=DescribeTaskQueue.*\} 2/`, shown)
@@ -113,5 +113,5 @@ func TestTemporalIsBounded(t *testing.T) {
 		require.LessOrEqual(t, n, 1000, name)
 		require.Greater(t, n, 900, name)
 	}
-	require.InDelta(t, 10_000, sum(t, to, "temporal_workflow_completed_total"), 0, "nothing is lost from the sum")
+	require.InDelta(t, 10_000, sum(t, to, "temporal_workflow_completed_total"), 0, "the sum is complete")
 }

@@ -6,13 +6,13 @@ import (
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
-	semconv "go.opentelemetry.io/otel/semconv/v1.41.0" // the last version that has gen_ai.*, which moved to conventions of their own
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0" // the last version with gen_ai.*
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// Attributes of this runtime.
+// The attributes of this runtime.
 const (
 	keyTurn       attribute.Key = "turnstone.turn_id"
 	keyTenant     attribute.Key = "turnstone.tenant"
@@ -31,7 +31,7 @@ const (
 	keyTurnInput  attribute.Key = "turnstone.usage.input_tokens"
 	keyTurnOutput attribute.Key = "turnstone.usage.output_tokens"
 	keyFirst      attribute.Key = "turnstone.first_of_turn"
-	keyStopped    attribute.Key = "turnstone.stopped" // why a request was stopped from outside: a code
+	keyStopped    attribute.Key = "turnstone.stopped" // the code of the error that stopped a request
 	keyToolkit    attribute.Key = "turnstone.toolkit"
 	keyRefused    attribute.Key = "turnstone.tool.refused"
 	keyCached     attribute.Key = "turnstone.tool.cache_hit"
@@ -60,7 +60,7 @@ const (
 	keyLangfuseTraceOutput attribute.Key = "langfuse.trace.output"
 	keyLangfuseMetadata                  = "langfuse.trace.metadata."
 	keyLangfuseNote                      = "langfuse.observation.metadata."
-	keyLangfuseRoot        attribute.Key = "langfuse.internal.as_root" // the turn is the trace's root, also where a caller's span is above it
+	keyLangfuseRoot        attribute.Key = "langfuse.internal.as_root" // the turn is the root of the trace, also below a caller's span
 	keyLangfuseType        attribute.Key = "langfuse.observation.type"
 	keyLangfuseInput       attribute.Key = "langfuse.observation.input"
 	keyLangfuseOutput      attribute.Key = "langfuse.observation.output"
@@ -85,7 +85,7 @@ const (
 	levelWarning, levelError = "WARNING", "ERROR"
 )
 
-// attributeList collects attributes. It ignores empty values.
+// attributeList is a list of attributes without empty values.
 type attributeList []attribute.KeyValue
 
 func (l *attributeList) text(k attribute.Key, v string) {
@@ -106,8 +106,8 @@ func (l *attributeList) flag(k attribute.Key, v bool) {
 	}
 }
 
-// turnAttributes returns the attributes of every span of a turn. Those of a child turn have no session and no tags: Langfuse keeps one of
-// each per trace, from the first turn.
+// turnAttributes returns the attributes of every span of a turn. A child turn has no session and no tags, because Langfuse takes those of a trace from
+// its first turn.
 func (t *Tracing) turnAttributes(o *agent.Observed) []attribute.KeyValue {
 	l := make(attributeList, 0, 32)
 	l = append(l, t.fixed...)
@@ -123,22 +123,22 @@ func (t *Tracing) turnAttributes(o *agent.Observed) []attribute.KeyValue {
 	l.text(semconv.GenAIAgentIDKey, o.InstanceID)
 	l.text(semconv.UserIDKey, o.UserID)
 	l.text(keyLangfuseVersion, shortPlan(o.PlanHash))
-	about := keyLangfuseNote
+	metadata := keyLangfuseNote
 	if o.Parent == "" {
-		about = keyLangfuseMetadata
+		metadata = keyLangfuseMetadata
 		l.text(semconv.SessionIDKey, string(o.SessionID))
 		l.text(semconv.GenAIConversationIDKey, string(o.SessionID))
 		l.text(keyLangfuseTrace, o.Agent)
 		l = append(l, keyLangfuseTags.StringSlice(tags(o)))
 	}
-	l.text(attribute.Key(about+"agent_instance_id"), o.InstanceID)
-	l.text(attribute.Key(about+"tenant"), o.Tenant)
-	l.text(attribute.Key(about+"channel"), o.Channel)
-	l.text(attribute.Key(about+"turn_id"), string(o.TurnID))
+	l.text(attribute.Key(metadata+"agent_instance_id"), o.InstanceID)
+	l.text(attribute.Key(metadata+"tenant"), o.Tenant)
+	l.text(attribute.Key(metadata+"channel"), o.Channel)
+	l.text(attribute.Key(metadata+"turn_id"), string(o.TurnID))
 	return l
 }
 
-// tags returns what people filter by. Langfuse allows up to 200 characters each.
+// tags returns the tags that people filter by. Langfuse allows up to 200 characters in each.
 func tags(o *agent.Observed) []string {
 	var all []string
 	for _, tag := range []struct{ name, value string }{
@@ -151,6 +151,7 @@ func tags(o *agent.Observed) []string {
 	return all
 }
 
+// bareHash returns the hash of a plan without its algorithm.
 func bareHash(plan string) string {
 	if _, after, ok := strings.Cut(plan, ":"); ok {
 		return after
@@ -158,14 +159,14 @@ func bareHash(plan string) string {
 	return plan
 }
 
-// shortPlan returns a plan's hash in the length that people compare.
+// shortPlan returns the first 12 digits of the hash of a plan.
 func shortPlan(plan string) string {
 	plan = bareHash(plan)
 	return plan[:min(len(plan), 12)]
 }
 
-// promptVersion returns the number, 1 to 65,535, that Langfuse requires of a prompt. Two plans may share a number; langfuse.version tells
-// them apart.
+// promptVersion returns the version of a prompt for Langfuse, a number from 1 to 65,535. Two plans may have the same number, but not the same
+// langfuse.version.
 func promptVersion(plan string) int {
 	plan = bareHash(plan)
 	b, err := hex.DecodeString(plan[:min(len(plan), 4)])
@@ -176,7 +177,7 @@ func promptVersion(plan string) int {
 	return max(int(b[0])<<8|int(b[1]), 1)
 }
 
-// providerName returns the conventions' name of a provider, and the configured name of one that they do not know.
+// providerName returns the name of a provider in the semantic conventions, or its configured name if they have none.
 func providerName(name string) string {
 	switch name {
 	case "azure", "azure_openai", "azure-openai":

@@ -1,6 +1,7 @@
 package traces
 
 import (
+	"cmp"
 	"net/url"
 	"regexp"
 	"strings"
@@ -18,30 +19,30 @@ const (
 	ProtocolGRPC = "grpc"
 )
 
-// Content says how much message text is exported.
+// Content is how much message text is exported.
 type Content string
 
 // Values of [Content].
 const (
 	ContentOff      Content = "off"      // none
 	ContentRedacted Content = "redacted" // through [Config.Redact]
-	ContentFull     Content = "full"     // as it is
+	ContentFull     Content = "full"     // all, unchanged
 )
 
-// Config configures a [Tracing]. Without an endpoint and without Langfuse it records nothing and passes a caller's trace on.
+// Config configures a [Tracing]. Without an endpoint and Langfuse it exports nothing, but still passes on the trace of a caller.
 type Config struct {
-	Endpoint string // URL of an OTLP receiver, http or https; for http/protobuf, /v1/traces is added where it is missing
+	Endpoint string // URL of an OTLP receiver, http or https; for http/protobuf, /v1/traces is added if it is missing
 	Protocol string // default http/protobuf
 	Headers  string // "k=v,k=v" as in OTEL_EXPORTER_OTLP_HEADERS; secret
 	Langfuse Langfuse
 
-	SampleRatio float64 // of the traces that begin here, 0 to 1; those of a caller are sampled as he says
+	SampleRatio float64 // of the traces that begin here, 0 to 1; a caller decides about its own
 	Content     Content // default redacted with Langfuse, else off
 	Redact      func(string) string
 
 	ServiceName string // default turnstone
 	Version     string // of the service
-	Environment string // where it runs: production, …
+	Environment string // such as production
 	Attributes  map[string]string
 
 	Logger *zap.Logger // nil: silent
@@ -50,19 +51,19 @@ type Config struct {
 
 // Langfuse is a Langfuse project that receives the turns.
 type Langfuse struct {
-	URL       string // e.g. https://cloud.langfuse.com; empty: none
+	URL       string // such as https://cloud.langfuse.com; empty: no Langfuse
 	PublicKey string
 	SecretKey string
 }
 
-// Limits bound what tracing may hold. Zero means the default.
+// Limits bound the memory and time of exports. Zero means the default.
 type Limits struct {
-	Spans        int           // waiting for one receiver; more are dropped. Default 4,096
-	Bytes        int64         // of what they hold, about. Default 32 MiB
+	Spans        int           // that wait for one receiver; further ones are dropped. Default 4,096
+	Bytes        int64         // of the waiting spans, approximately. Default 32 MiB
 	Batch        int           // spans in one export. Default 256
-	BatchBytes   int64         // in one export, about. Default 2 MiB
-	BatchDelay   time.Duration // until a batch that is not full goes. Default 2 s
-	ExportTime   time.Duration // for one export, with its retries. Default 20 s
+	BatchBytes   int64         // in one export, approximately. Default 2 MiB
+	BatchDelay   time.Duration // after which a batch is exported although it is not full. Default 2 s
+	ExportTime   time.Duration // for one export with its retries. Default 20 s
 	ContentBytes int           // of one piece of content. Default 32 KiB
 }
 
@@ -70,7 +71,7 @@ const (
 	defaultService = "turnstone"
 	maxTag         = 128 // bytes of a name or id in an attribute
 	maxHeaderPairs = 32
-	maxRawContent  = 256 << 10 // a text that is longer is left out, not cut: what is cut unread could leave half a secret
+	maxRawContent  = 256 << 10 // bytes; a longer text is left out, because part of a secret at a cut would not be redacted
 )
 
 func setDefault[N ~int | ~int64](v *N, d N) {
@@ -91,20 +92,14 @@ func (l *Limits) setDefaults() {
 }
 
 func (c *Config) setDefaults() {
-	if c.Protocol == "" {
-		c.Protocol = ProtocolHTTP
-	}
+	c.Protocol = cmp.Or(c.Protocol, ProtocolHTTP)
+	c.ServiceName = cmp.Or(c.ServiceName, defaultService)
+	c.Logger = cmp.Or(c.Logger, zap.NewNop())
 	if c.Content == "" {
 		c.Content = ContentOff
 		if c.Langfuse.URL != "" && c.Redact != nil {
 			c.Content = ContentRedacted
 		}
-	}
-	if c.ServiceName == "" {
-		c.ServiceName = defaultService
-	}
-	if c.Logger == nil {
-		c.Logger = zap.NewNop()
 	}
 	c.Limits.setDefaults()
 }
@@ -125,6 +120,7 @@ func parseEndpoint(field, text string) (*url.URL, error) {
 	return u, nil
 }
 
+// headers returns the parsed Headers.
 func (c *Config) headers() (map[string]string, error) {
 	m, err := ParsePairs("telemetry.otlp_headers", c.Headers)
 	if err != nil {
@@ -141,8 +137,8 @@ func (c *Config) headers() (map[string]string, error) {
 	return m, nil
 }
 
-// ParsePairs parses "k=v,k=v" with percent-encoded values, as OTEL_EXPORTER_OTLP_HEADERS and OTEL_RESOURCE_ATTRIBUTES are written. The
-// error names the field and no value.
+// ParsePairs parses "k=v,k=v" with percent-encoded values, the form of OTEL_EXPORTER_OTLP_HEADERS and OTEL_RESOURCE_ATTRIBUTES. The error has the field
+// and no value.
 func ParsePairs(field, text string) (map[string]string, error) {
 	pairs := map[string]string{}
 	for part := range strings.SplitSeq(text, ",") {
@@ -164,11 +160,11 @@ func ParsePairs(field, text string) (map[string]string, error) {
 	return pairs, nil
 }
 
-var notEnvironment = regexp.MustCompile(`[^a-z0-9_-]+`)
+var notInEnvironment = regexp.MustCompile(`[^a-z0-9_-]+`)
 
-// langfuseEnvironment returns an environment in the form that Langfuse accepts: at most 40 of a-z 0-9 - _, not beginning with "langfuse".
+// langfuseEnvironment returns an environment that Langfuse accepts: at most 40 of a-z, 0-9, - and _, not starting with "langfuse".
 func langfuseEnvironment(name string) string {
-	name = notEnvironment.ReplaceAllString(strings.ToLower(name), "-")
+	name = notInEnvironment.ReplaceAllString(strings.ToLower(name), "-")
 	if strings.HasPrefix(name, "langfuse") {
 		name = "env-" + name
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/telemetry/traces"
 )
 
-func TestConfigurationIsChecked(t *testing.T) {
+func TestOpenValidatesItsConfig(t *testing.T) {
 	pass := "pass" + "word-1"
 	for field, cfg := range map[string][]traces.Config{
 		"telemetry.otlp_endpoint": {
@@ -23,7 +23,7 @@ func TestConfigurationIsChecked(t *testing.T) {
 			{Endpoint: "http://x\x7f" + pass},
 			{Endpoint: "http://:4318"},
 		},
-		"telemetry.otlp_headers": {{Endpoint: "http://x", Headers: "novalue"}, {Endpoint: "http://x", Headers: "a=%zz" + pass}, {Endpoint: "http://x", Headers: "a b=" + pass}, {Endpoint: "http://x", Headers: "a=%0a" + pass}, {Endpoint: "http://x", Headers: "=" + pass}, {Endpoint: "http://x", Headers: strings.Repeat("a=b,", 3) + many()}},
+		"telemetry.otlp_headers": {{Endpoint: "http://x", Headers: "novalue"}, {Endpoint: "http://x", Headers: "a=%zz" + pass}, {Endpoint: "http://x", Headers: "a b=" + pass}, {Endpoint: "http://x", Headers: "a=%0a" + pass}, {Endpoint: "http://x", Headers: "=" + pass}, {Endpoint: "http://x", Headers: strings.Repeat("a=b,", 3) + manyPairs()}},
 		"telemetry.langfuse_url": {{Langfuse: traces.Langfuse{URL: "cloud.langfuse.com"}}},
 	} {
 		for i := range cfg {
@@ -40,7 +40,7 @@ func TestConfigurationIsChecked(t *testing.T) {
 	require.Empty(t, tr.Counts())
 }
 
-func many() string {
+func manyPairs() string {
 	var b strings.Builder
 	for i := range 40 {
 		b.WriteString("k" + strings.Repeat("x", i) + "=v,")

@@ -21,14 +21,14 @@ type contentFilter struct {
 
 func (c *contentFilter) isOn() bool { return c.mode != ContentOff }
 
-// content adds a filtered piece of content.
+// content adds a piece of filtered content.
 func (l *attributeList) content(k attribute.Key, v string) {
 	if v != "" {
 		*l = append(*l, k.String(v))
 	}
 }
 
-// addContent adds a filtered piece of content, also under a name of Langfuse if it is a receiver.
+// addContent adds a piece of filtered content. If Langfuse is a receiver, it adds the piece under a name of Langfuse too.
 func (t *Tracing) addContent(l *attributeList, key, langfuseKey attribute.Key, v string) {
 	l.content(key, v)
 	if t.langfuse {
@@ -36,10 +36,10 @@ func (t *Tracing) addContent(l *attributeList, key, langfuseKey attribute.Key, v
 	}
 }
 
-// text returns a filtered text: whole, or its beginning and how much is missing. It is empty if content is off.
+// text returns a filtered text, cut to maxBytes with a note. It is empty if content is off.
 func (c *contentFilter) text(s string) string { return c.atMost(s, c.maxBytes) }
 
-// atMost redacts before it cuts, because half a secret is not recognised.
+// atMost returns a filtered text, cut to maxBytes with a note. It redacts before it cuts, because part of a secret is not recognised.
 func (c *contentFilter) atMost(s string, maxBytes int) string {
 	switch {
 	case !c.isOn() || s == "":
@@ -60,7 +60,7 @@ func (c *contentFilter) atMost(s string, maxBytes int) string {
 	return fmt.Sprintf("%s… [cut: %d of %d bytes]", s[:cut], len(s)-cut, len(s))
 }
 
-// otelMessage is a message in the form of the semantic conventions.
+// otelMessage is a message as in the semantic conventions.
 type otelMessage struct {
 	Role         string `json:"role"`
 	Parts        []part `json:"parts"`
@@ -81,6 +81,7 @@ type part struct {
 	FileID    string `json:"file_id,omitempty"`
 }
 
+// system returns a filtered system prompt as JSON.
 func (c *contentFilter) system(prompt string) string {
 	if text := c.text(prompt); text != "" {
 		return encode([]part{{Type: "text", Content: text}})
@@ -88,36 +89,37 @@ func (c *contentFilter) system(prompt string) string {
 	return ""
 }
 
-// messages returns the newest messages of a conversation that fit, as JSON.
+// messages returns the newest messages of a conversation that fit into maxBytes, filtered, as JSON.
 func (c *contentFilter) messages(all []agent.Message) string {
 	if !c.isOn() || len(all) == 0 {
 		return ""
 	}
 	room := c.maxBytes
-	var kept []otelMessage
+	var newest []otelMessage
 	for i := len(all) - 1; i >= 0 && room > 0; i-- {
 		m, size := c.message(string(all[i].Role), all[i].Blocks, room)
-		kept = append(kept, m)
+		newest = append(newest, m)
 		room -= size
 	}
-	slices.Reverse(kept)
-	if missing := len(all) - len(kept); missing > 0 {
+	slices.Reverse(newest)
+	if missing := len(all) - len(newest); missing > 0 {
 		note := otelMessage{Role: string(agent.RoleSystem), Parts: []part{{Type: "text", Content: fmt.Sprintf("[left out: %d earlier messages]", missing)}}}
-		kept = slices.Insert(kept, 0, note)
+		newest = slices.Insert(newest, 0, note)
 	}
-	return encode(kept)
+	return encode(newest)
 }
 
-func (c *contentFilter) reply(blocks []agent.Block, why string) string {
+// reply returns a filtered reply as JSON.
+func (c *contentFilter) reply(blocks []agent.Block, finishReason string) string {
 	if !c.isOn() || len(blocks) == 0 {
 		return ""
 	}
 	m, _ := c.message(string(agent.RoleAssistant), blocks, c.maxBytes)
-	m.FinishReason = why
+	m.FinishReason = finishReason
 	return encode([]otelMessage{m})
 }
 
-// message returns a filtered message and about how many bytes of room it took.
+// message returns a filtered message, and its approximate size. Blocks that exceed room are left out.
 func (c *contentFilter) message(role string, blocks []agent.Block, room int) (otelMessage, int) {
 	m := otelMessage{Role: role, Parts: make([]part, 0, len(blocks))}
 	size := 64
@@ -133,6 +135,7 @@ func (c *contentFilter) message(role string, blocks []agent.Block, room int) (ot
 	return m, size
 }
 
+// part returns a filtered block and its approximate size.
 func (c *contentFilter) part(b *agent.Block, room int) (part, int) {
 	p := part{Type: string(b.Type)}
 	size := 64
@@ -151,7 +154,7 @@ func (c *contentFilter) part(b *agent.Block, room int) (part, int) {
 	case agent.BlockToolResult, agent.BlockServerToolResult:
 		p.Type, p.ID, p.Response = "tool_call_response", text(string(b.ToolCallID)), asJSON(text(string(b.Output)))
 	case agent.BlockImage, agent.BlockAudio, agent.BlockFile:
-		// The caller's own words: a type that is none, an id that is an address.
+		// A caller may put any text into these fields.
 		p.Modality, p.MIMEType, p.FileID = string(b.Type), text(b.MIMEType), text(b.FileID)
 		switch {
 		case b.Base64 != "": // media itself is never exported
@@ -167,7 +170,7 @@ func (c *contentFilter) part(b *agent.Block, room int) (part, int) {
 	return p, size
 }
 
-// asJSON returns JSON unchanged, and text that cutting or redaction made invalid as a string.
+// asJSON returns valid JSON unchanged, and other text as a string: cutting or redaction may have made it invalid.
 func asJSON(s string) any {
 	switch {
 	case s == "":
@@ -179,7 +182,7 @@ func asJSON(s string) any {
 	}
 }
 
-// withSystem returns messages behind the system prompt, as Langfuse shows them.
+// withSystem returns JSON messages with the system prompt as their first message, which is the form of Langfuse.
 func withSystem(system, messages string) string {
 	if system == "" {
 		return messages
@@ -191,6 +194,7 @@ func withSystem(system, messages string) string {
 	return head + "," + strings.TrimPrefix(messages, "[")
 }
 
+// encode returns a value as JSON.
 func encode(v any) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)

@@ -15,17 +15,17 @@ import (
 	"github.com/turnstone-run/turnstone/internal/telemetry/traces/tracetest"
 )
 
-const word = "hunter2-" + "marigold" // stands for a secret
+const secretWord = "hunter2-" + "marigold"
 
-func secretWords() words {
-	return words{
-		"system " + word, "asked " + word, "thought " + word, `{"args":"` + word + `"}`, `{"result":"` + word + `"}`, "failure " + word,
-		"answer " + word, "refused " + word,
+func secretTexts() turnTexts {
+	return turnTexts{
+		"system " + secretWord, "asked " + secretWord, "thought " + secretWord, `{"args":"` + secretWord + `"}`, `{"result":"` + secretWord + `"}`, "failure " + secretWord,
+		"answer " + secretWord, "refused " + secretWord,
 	}
 }
 
-// everything is all that is exported of spans, as one text.
-func everything(spans []tracetest.Span) string {
+// formatSpans returns all fields of spans as one text.
+func formatSpans(spans []tracetest.Span) string {
 	var b strings.Builder
 	for i := range spans {
 		fmt.Fprintf(&b, "%+v\n", spans[i])
@@ -38,24 +38,24 @@ func TestContent(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			r, langfuse := tracetest.Receive(t), tracetest.Receive(t)
 			tr := open(t, traces.Config{
-				Endpoint: r.HTTP, Content: mode, Redact: func(s string) string { return strings.ReplaceAll(s, word, "[redacted]") },
+				Endpoint: r.HTTP, Content: mode, Redact: func(s string) string { return strings.ReplaceAll(s, secretWord, "[redacted]") },
 				Langfuse: traces.Langfuse{URL: langfuse.HTTP, PublicKey: "p", SecretKey: "s"},
 			})
-			o, w := observed("c-1"), secretWords()
-			play(o, w, one(tr))
-			// Whatever else may quote it.
+			o, w := observed("c-1"), secretTexts()
+			playTurn(o, w, always(tr))
+			// Other places that may quote the secret.
 			ctx, end := tr.Work(context.Background(), agent.Work{Name: "CallModel", Turn: o})
 			ctx, done := tr.Request(ctx, agent.ModelObservation{Turn: o, Model: model(), Request: &agent.ModelRequest{
-				About: "about " + word,
+				About: "about " + secretWord,
 				Messages: []agent.Message{
 					{Role: agent.RoleAssistant, Blocks: []agent.Block{
 						{Type: agent.BlockToolCall, ID: "x", Name: "n", Args: json.RawMessage(w.args)},
-						{Type: agent.BlockImage, URL: "https://x/" + word},
+						{Type: agent.BlockImage, URL: "https://x/" + secretWord},
 						{Type: agent.BlockNonStandard, Value: json.RawMessage(w.args)},
-						{Type: agent.BlockInvalidToolCall, Args: json.RawMessage("not json " + word), Error: word},
+						{Type: agent.BlockInvalidToolCall, Args: json.RawMessage("not json " + secretWord), Error: secretWord},
 					}},
 					{Role: agent.RoleTool, Blocks: []agent.Block{{Type: agent.BlockToolResult, ToolCallID: "x", Output: json.RawMessage(w.result)}}},
-					{Role: agent.RoleUser, Blocks: []agent.Block{{Type: agent.BlockImage, Base64: "AAAA" + word, MIMEType: "image/png"}}},
+					{Role: agent.RoleUser, Blocks: []agent.Block{{Type: agent.BlockImage, Base64: "AAAA" + secretWord, MIMEType: "image/png"}}},
 				},
 			}})
 			done(agent.ModelOutcome{Err: errors.New(w.failure), Cause: context.Canceled})
@@ -64,27 +64,27 @@ func TestContent(t *testing.T) {
 			end(fmt.Errorf("work: %w", errors.New(w.failure)))
 			tr.Ended(ctx, agent.TurnEnded{Turn: observed("c-2"), Output: &agent.AgentStepOutput{
 				Status: agent.TurnFailed, Output: w.answer, Error: &agent.Failure{Type: "internal", Message: w.failure},
-			}, Record: func(context.Context) (agent.TurnRecord, error) { return agent.TurnRecord{}, errors.New(word) }})
+			}, Record: func(context.Context) (agent.TurnRecord, error) { return agent.TurnRecord{}, errors.New(secretWord) }})
 			flush(t, tr)
 
-			all := everything(append(r.Spans(), langfuse.Spans()...))
+			all := formatSpans(append(r.Spans(), langfuse.Spans()...))
 			require.NotContains(t, all, "AAAA", "media is never exported")
 			full := find(t, r.Spans(), "invoke_agent analyst", func(s *tracetest.Span) bool { return s.Attributes["turnstone.turn_id"] == "c-2" })
 			require.Equal(t, "internal", full.Attributes["error.type"])
 			switch mode {
 			case traces.ContentFull:
 				for _, piece := range []string{"system", "asked", "thought", "failure", "answer", "refused", "about", "not json"} {
-					require.Contains(t, all, piece+" "+word)
+					require.Contains(t, all, piece+" "+secretWord)
 				}
 				require.Contains(t, all, w.args)
 				require.Contains(t, all, w.result)
 			case traces.ContentRedacted, "": // with Langfuse
-				require.NotContains(t, all, word)
+				require.NotContains(t, all, secretWord)
 				for _, piece := range []string{"system", "asked", "thought", "failure", "answer", "refused", "about", "not json"} {
 					require.Contains(t, all, piece+" [redacted]")
 				}
 			default:
-				require.NotContains(t, all, word)
+				require.NotContains(t, all, secretWord)
 				for _, piece := range []string{"system ", "asked", "thought", "failure", "answer ", "refused ", "[redacted]", "left out"} {
 					require.NotContains(t, all, piece)
 				}
@@ -101,16 +101,16 @@ func TestContent(t *testing.T) {
 func TestContentIsOffWithoutLangfuse(t *testing.T) {
 	r := tracetest.Receive(t)
 	tr := open(t, traces.Config{Endpoint: r.HTTP, Redact: func(s string) string { return s }})
-	play(observed("c-3"), secretWords(), one(tr))
+	playTurn(observed("c-3"), secretTexts(), always(tr))
 	flush(t, tr)
 	require.NotEmpty(t, r.Spans())
-	require.NotContains(t, everything(r.Spans()), word)
+	require.NotContains(t, formatSpans(r.Spans()), secretWord)
 }
 
 func TestContentIsBounded(t *testing.T) {
 	r := tracetest.Receive(t)
 	tr := open(t, traces.Config{
-		Endpoint: r.HTTP, Content: traces.ContentRedacted, Redact: func(s string) string { return strings.ReplaceAll(s, word, "[redacted]") },
+		Endpoint: r.HTTP, Content: traces.ContentRedacted, Redact: func(s string) string { return strings.ReplaceAll(s, secretWord, "[redacted]") },
 		Langfuse: traces.Langfuse{URL: r.HTTP, PublicKey: "p", SecretKey: "s"}, Limits: traces.Limits{ContentBytes: 4096},
 	})
 	o := observed("b-1")
@@ -126,7 +126,7 @@ func TestContentIsBounded(t *testing.T) {
 	}
 	ask(long, strings.Repeat("s", 1<<20))
 	// The cut goes through a secret, and through a rune.
-	ask([]agent.Message{agent.UserText(strings.Repeat("ü", 1900) + strings.Repeat(word, 400))}, "")
+	ask([]agent.Message{agent.UserText(strings.Repeat("ü", 1900) + strings.Repeat(secretWord, 400))}, "")
 	ask([]agent.Message{{Role: agent.RoleUser, Blocks: make([]agent.Block, 10_000)}}, "")
 	flush(t, tr)
 	spans := tracetest.Named(r.Spans(), "chat gpt-x")
@@ -136,8 +136,8 @@ func TestContentIsBounded(t *testing.T) {
 			text := s.Attributes[key].(string)
 			require.Less(t, len(text), 2*4096+1024)
 			jsonOf(t, text)
-			for i := 4; i < len(word); i++ {
-				require.NotContains(t, strings.ReplaceAll(text, "[redacted]", ""), word[:i]+"…")
+			for i := 4; i < len(secretWord); i++ {
+				require.NotContains(t, strings.ReplaceAll(text, "[redacted]", ""), secretWord[:i]+"…")
 			}
 		}
 	}
@@ -145,4 +145,31 @@ func TestContentIsBounded(t *testing.T) {
 	require.Contains(t, text, "message 499", "the newest are kept")
 	require.Contains(t, text, "earlier messages]")
 	require.JSONEq(t, `[{"type":"text","content":"[left out: 1048576 bytes]"}]`, spans[0].Attributes["gen_ai.system_instructions"].(string))
+}
+
+// The sender of a block may put any text into these fields, so they are redacted and cut.
+func TestContentInOtherFields(t *testing.T) {
+	for _, field := range []func(*agent.Block, string){
+		func(b *agent.Block, s string) { b.Type, b.FileID, b.MIMEType = agent.BlockFile, "f", s },
+		func(b *agent.Block, s string) { b.Type, b.FileID = agent.BlockFile, s },
+		func(b *agent.Block, s string) { b.Type, b.ID, b.Name = agent.BlockServerToolCall, s, "n" },
+		func(b *agent.Block, s string) { b.Type, b.ID, b.Name = agent.BlockServerToolCall, "i", s },
+		func(b *agent.Block, s string) { b.Type, b.ToolCallID = agent.BlockServerToolResult, agent.CallID(s) },
+	} {
+		r := tracetest.Receive(t)
+		tr := open(t, traces.Config{
+			Endpoint: r.HTTP, Content: traces.ContentRedacted, Redact: func(s string) string { return strings.ReplaceAll(s, secretWord, "[redacted]") },
+		})
+		var b agent.Block
+		field(&b, secretWord+strings.Repeat("long ", 20<<10))
+		_, done := tr.Request(context.Background(), agent.ModelObservation{Turn: observed("odd"), Model: model(), Request: &agent.ModelRequest{
+			Messages: []agent.Message{{Role: agent.RoleUser, Blocks: []agent.Block{b}}},
+		}})
+		done(agent.ModelOutcome{})
+		flush(t, tr)
+		all := formatSpans(r.Spans())
+		require.Contains(t, all, "[redacted]long")
+		require.NotContains(t, all, secretWord)
+		require.Contains(t, all, "… [cut: ")
+	}
 }

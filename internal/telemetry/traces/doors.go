@@ -13,18 +13,18 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// traceHeader is the response header with the trace, for reports of faults.
+// traceHeader is the response header with the trace id, for error reports.
 const traceHeader = "X-Trace-Id"
 
-// hasSpan reports whether a request gets a span: those of programs do. Probes, the console's files and the API's description do not, nor
-// does a WebSocket, whose one request would be above every turn of a connection that lives for days.
+// hasSpan reports whether a request gets a span. Requests of programs do. Health checks, files of the console and the API description do not. A WebSocket
+// does not either, because its span would be above all turns of a connection for days.
 func hasSpan(r *http.Request) bool {
-	p := r.URL.Path
-	return (strings.HasPrefix(p, "/v1/") && p != "/v1/ws") || strings.HasPrefix(p, "/api/") || strings.HasPrefix(p, "/test/")
+	path := r.URL.Path
+	return (strings.HasPrefix(path, "/v1/") && path != "/v1/ws") || strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/test/")
 }
 
-// HTTP puts a span around each request, named by its method and its route, which the handler sets as the request's Pattern. It uses a
-// caller's traceparent.
+// HTTP returns a handler that makes a span for each request. The name is the method and the route, which next sets as the Pattern of the request. The
+// span is below the caller's traceparent.
 func (t *Tracing) HTTP(next http.Handler) http.Handler {
 	return otelhttp.NewMiddleware("",
 		otelhttp.WithTracerProvider(t.provider),
@@ -40,7 +40,7 @@ func (t *Tracing) HTTP(next http.Handler) http.Handler {
 	}))
 }
 
-// requestName returns one of few names, whatever the caller sends.
+// requestName returns the name of a span. A caller cannot make new names.
 func requestName(r *http.Request) string {
 	method := r.Method
 	if !slices.Contains([]string{
@@ -54,7 +54,7 @@ func requestName(r *http.Request) string {
 	return method + " " + r.Pattern
 }
 
-// ServerOption puts a span around each gRPC call except health checks and reflection.
+// ServerOption returns an option that makes a span for each gRPC call except health checks and reflection.
 func (t *Tracing) ServerOption() grpc.ServerOption {
 	return grpc.StatsHandler(otelgrpc.NewServerHandler(
 		otelgrpc.WithTracerProvider(t.provider),

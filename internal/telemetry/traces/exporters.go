@@ -16,13 +16,13 @@ import (
 const (
 	pathTraces   = "/v1/traces"
 	pathLangfuse = "/api/public/otel/v1/traces"
-	// ingestion is the version of Langfuse's data model that its clients ask for: its newer views show what came with it at once.
-	ingestionHeader, ingestion = "x-langfuse-ingestion-version", "4"
+	// ingestionVersion is the version of Langfuse's data model. Newer views of Langfuse show spans of this version without delay.
+	ingestionHeader, ingestionVersion = "x-langfuse-ingestion-version", "4"
 
 	initialRetryInterval, maxRetryInterval = 500 * time.Millisecond, 5 * time.Second
 )
 
-// otlpExporter returns the exporter of Endpoint. It sets every option, because the SDK reads others from the environment.
+// otlpExporter returns the exporter for Endpoint. It sets all options, because the SDK reads unset ones from the environment.
 func (c *Config) otlpExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
 	u, err := parseEndpoint("telemetry.otlp_endpoint", c.Endpoint)
 	if err != nil {
@@ -52,6 +52,7 @@ func (c *Config) otlpExporter(ctx context.Context) (sdktrace.SpanExporter, error
 	return c.httpExporter(ctx, u.String(), headers)
 }
 
+// langfuseExporter returns the exporter for Langfuse.
 func (c *Config) langfuseExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
 	u, err := parseEndpoint("telemetry.langfuse_url", c.Langfuse.URL)
 	if err != nil {
@@ -63,7 +64,7 @@ func (c *Config) langfuseExporter(ctx context.Context) (sdktrace.SpanExporter, e
 	if u.Scheme == "https" {
 		options = append(options, otlptracehttp.WithTLSClientConfig(&tls.Config{MinVersion: tls.VersionTLS12}))
 	}
-	return c.httpExporter(ctx, u.String(), map[string]string{"Authorization": "Basic " + keys, ingestionHeader: ingestion}, options...)
+	return c.httpExporter(ctx, u.String(), map[string]string{"Authorization": "Basic " + keys, ingestionHeader: ingestionVersion}, options...)
 }
 
 func (c *Config) httpExporter(

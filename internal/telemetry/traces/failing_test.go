@@ -18,8 +18,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/telemetry/traces/tracetest"
 )
 
-// A receiver that does not answer holds up no turn, and what waits for it is bounded, by count and by size.
-func TestAReceiverThatHangs(t *testing.T) {
+// A receiver that does not answer delays no turn, and the waiting spans are bounded by number and size.
+func TestReceiverHangs(t *testing.T) {
 	for name, limits := range map[string]traces.Limits{
 		"count": {Spans: 50, Batch: 10},
 		"size":  {Bytes: 50 << 10, Batch: 10},
@@ -31,8 +31,8 @@ func TestAReceiverThatHangs(t *testing.T) {
 			r.Answer(func() int { <-release; return http.StatusOK })
 			limits.BatchDelay = time.Millisecond
 			tr := open(t, traces.Config{Endpoint: r.HTTP, Limits: limits, Content: traces.ContentFull})
-			for range 20 { // it returns although nothing is ever taken
-				play(observed("h-1"), plain(), one(tr))
+			for range 20 {
+				playTurn(observed("h-1"), plainTexts(), always(tr))
 			}
 			c := tr.Counts()["otlp"]
 			require.LessOrEqual(t, c.Waiting, int64(100))
@@ -42,22 +42,22 @@ func TestAReceiverThatHangs(t *testing.T) {
 
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			require.Error(t, tr.Shutdown(ctx)) // it returns although nothing is ever taken
-			play(observed("h-2"), plain(), one(tr))
-			// The export that hangs is broken off, long before its own 20 s.
+			require.Error(t, tr.Shutdown(ctx))
+			playTurn(observed("h-2"), plainTexts(), always(tr))
+			// The hanging export is cancelled, long before its timeout of 20 s.
 			require.Eventually(t, func() bool { return tr.Counts()["otlp"].Failed > 0 }, 10*time.Second, time.Millisecond)
 		})
 	}
 }
 
-func TestAReceiverThatFails(t *testing.T) {
+func TestReceiverFails(t *testing.T) {
 	r := tracetest.Receive(t)
 	status := http.StatusInternalServerError
 	r.Answer(func() int { return status })
 	core, logged := observer.New(zapcore.DebugLevel)
 	tr := open(t, traces.Config{Endpoint: r.HTTP, Logger: zap.New(core), Headers: "authorization=s3cret-value"})
 	for range 5 {
-		play(observed("f-1"), plain(), one(tr))
+		playTurn(observed("f-1"), plainTexts(), always(tr))
 		flush(t, tr)
 	}
 	require.Equal(t, traces.Counts{Failed: 95}, tr.Counts()["otlp"])
@@ -70,7 +70,7 @@ func TestAReceiverThatFails(t *testing.T) {
 	}
 
 	r.Answer(nil)
-	play(observed("f-2"), plain(), one(tr))
+	playTurn(observed("f-2"), plainTexts(), always(tr))
 	flush(t, tr)
 	ok, detail = tr.Status()
 	require.True(t, ok)
@@ -79,14 +79,14 @@ func TestAReceiverThatFails(t *testing.T) {
 	require.NoError(t, tr.Shutdown(t.Context()))
 }
 
-func TestAReceiverThatIsNotThere(t *testing.T) {
+func TestReceiverIsUnreachable(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	address := listener.Addr().String()
 	require.NoError(t, listener.Close())
 	for _, protocol := range []string{traces.ProtocolHTTP, traces.ProtocolGRPC} {
 		tr := open(t, traces.Config{Endpoint: "http://" + address, Protocol: protocol, Limits: traces.Limits{ExportTime: 100 * time.Millisecond}})
-		play(observed("n-1"), plain(), one(tr))
+		playTurn(observed("n-1"), plainTexts(), always(tr))
 		flush(t, tr)
 		require.Equal(t, int64(19), tr.Counts()["otlp"].Failed)
 		ok, _ := tr.Status()
@@ -94,7 +94,7 @@ func TestAReceiverThatIsNotThere(t *testing.T) {
 	}
 }
 
-// Receivers refuse large requests: a batch with much content goes in parts.
+// A large batch is exported in parts, because receivers refuse large requests.
 func TestLargeBatches(t *testing.T) {
 	r := tracetest.Receive(t)
 	tr := open(t, traces.Config{
@@ -116,10 +116,10 @@ func TestLargeBatches(t *testing.T) {
 	require.Equal(t, traces.Counts{Exported: 30}, tr.Counts()["otlp"])
 }
 
-func TestWhatWaitsIsExportedAtTheEnd(t *testing.T) {
+func TestShutdownExportsWaitingSpans(t *testing.T) {
 	r := tracetest.Receive(t)
 	tr := open(t, traces.Config{Endpoint: r.HTTP, Limits: traces.Limits{BatchDelay: time.Hour}})
-	play(observed("w-1"), plain(), one(tr))
+	playTurn(observed("w-1"), plainTexts(), always(tr))
 	require.Equal(t, int64(19), tr.Counts()["otlp"].Waiting)
 	require.NoError(t, tr.Shutdown(t.Context()))
 	require.Equal(t, traces.Counts{Exported: 19}, tr.Counts()["otlp"])

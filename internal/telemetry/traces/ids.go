@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Kinds of spans with derived ids. They are part of the hash, so all deployments that work on one turn must agree on them.
+// Kinds of spans with derived ids. A change of these texts changes the ids of turns that are running.
 const (
 	kindTrace    = "trace"
 	kindTurn     = "turn"
@@ -22,7 +22,7 @@ const (
 	kindApproval = "approval"
 )
 
-// digest hashes the key of a span. Each part is preceded by its length.
+// digest returns the hash of the key of a span. Each part comes after its length.
 func digest(kind string, numbers []int64, parts ...string) [sha256.Size]byte {
 	b := make([]byte, 0, 256)
 	add := func(s string) {
@@ -34,7 +34,7 @@ func digest(kind string, numbers []int64, parts ...string) [sha256.Size]byte {
 		add(p)
 	}
 	for _, n := range numbers {
-		b = binary.BigEndian.AppendUint64(b, uint64(n)) //nolint:gosec // for a hash
+		b = binary.BigEndian.AppendUint64(b, uint64(n)) //nolint:gosec // only hashed
 	}
 	return sha256.Sum256(b)
 }
@@ -48,7 +48,7 @@ func deriveSpanID(kind string, numbers []int64, parts ...string) (id trace.SpanI
 	return id
 }
 
-// deriveTraceID returns the trace of a turn without a caller's trace. Samplers use its last eight bytes, which are as good as random.
+// deriveTraceID returns the trace id of a turn without a caller's trace. Samplers use its last eight bytes, which are distributed like random ones.
 func deriveTraceID(turn agent.TurnID) (id trace.TraceID) {
 	sum := digest(kindTrace, nil, string(turn))
 	copy(id[:], sum[:])
@@ -66,37 +66,37 @@ func delegateSpanID(child agent.TurnID) trace.SpanID {
 
 // spanIDs are the ids of the next span.
 type spanIDs struct {
-	trace trace.TraceID // of a span without parent
+	trace trace.TraceID // for a span without a parent
 	span  trace.SpanID
 }
 
 type spanIDsKey struct{}
 
-// withSpanIDs returns a context for one call of Start: every span that is started in it gets these ids.
+// withSpanIDs returns a context for one call of Start. The span that is started with it gets these ids.
 func withSpanIDs(ctx context.Context, ids spanIDs) context.Context {
 	return context.WithValue(ctx, spanIDsKey{}, ids)
 }
 
-// generator gives a span the ids of [withSpanIDs], or random ones.
-type generator struct{}
+// idGenerator generates the ids of withSpanIDs, or random ones.
+type idGenerator struct{}
 
-var _ sdktrace.IDGenerator = generator{}
+var _ sdktrace.IDGenerator = idGenerator{}
 
 // NewIDs implements [sdktrace.IDGenerator].
-func (g generator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	w, _ := ctx.Value(spanIDsKey{}).(spanIDs)
-	for !w.trace.IsValid() {
-		binary.NativeEndian.PutUint64(w.trace[:8], rand.Uint64())
-		binary.NativeEndian.PutUint64(w.trace[8:], rand.Uint64())
+func (g idGenerator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	ids, _ := ctx.Value(spanIDsKey{}).(spanIDs)
+	for !ids.trace.IsValid() {
+		binary.NativeEndian.PutUint64(ids.trace[:8], rand.Uint64())
+		binary.NativeEndian.PutUint64(ids.trace[8:], rand.Uint64())
 	}
-	return w.trace, g.NewSpanID(ctx, w.trace)
+	return ids.trace, g.NewSpanID(ctx, ids.trace)
 }
 
 // NewSpanID implements [sdktrace.IDGenerator].
-func (generator) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
-	w, _ := ctx.Value(spanIDsKey{}).(spanIDs)
-	for !w.span.IsValid() {
-		binary.NativeEndian.PutUint64(w.span[:], rand.Uint64())
+func (idGenerator) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
+	ids, _ := ctx.Value(spanIDsKey{}).(spanIDs)
+	for !ids.span.IsValid() {
+		binary.NativeEndian.PutUint64(ids.span[:], rand.Uint64())
 	}
-	return w.span
+	return ids.span
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/turnstone-run/turnstone/internal/telemetry/traces/tracetest"
 )
 
-// What Langfuse reads of a span: docs/guides/tracing.md has the table.
+// docs/guides/tracing.md has a table of the attributes that Langfuse reads.
 func TestLangfuse(t *testing.T) {
 	r, other := tracetest.Receive(t), tracetest.Receive(t)
 	secret := "sk-" + "lf-1"
-	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=leaked,x-leaked=1") // is no business of Langfuse's
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=leaked,x-leaked=1") // is not for Langfuse
 	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1/elsewhere")
 	tr := open(t, traces.Config{
 		Endpoint: other.HTTP, Headers: "authorization=collectors", Content: traces.ContentFull, Version: "1.2.3", Environment: "Prod EU",
@@ -24,7 +24,7 @@ func TestLangfuse(t *testing.T) {
 	})
 	o := observed("t-1")
 	o.Trace = caller
-	play(o, plain(), one(tr))
+	playTurn(o, plainTexts(), always(tr))
 	flush(t, tr)
 
 	q := r.Requests()[0]
@@ -45,7 +45,7 @@ func TestLangfuse(t *testing.T) {
 		require.Equal(t, "1.2.3", a["langfuse.release"])
 		require.Equal(t, "0102abcdef01", a["langfuse.version"])
 		require.Equal(t, "prod-eu", a["langfuse.environment"])
-		if a["turnstone.turn_id"] != "t-1" { // the trace is its first turn's: another agent's turn renames nothing
+		if a["turnstone.turn_id"] != "t-1" { // the turn of another agent does not change the trace
 			for _, key := range []string{
 				"session.id", "gen_ai.conversation.id", "langfuse.trace.name", "langfuse.trace.tags", "langfuse.trace.input",
 				"langfuse.trace.output", "langfuse.trace.metadata.agent_instance_id", "langfuse.internal.as_root",
@@ -65,19 +65,19 @@ func TestLangfuse(t *testing.T) {
 
 	turn := find(t, spans, "invoke_agent analyst", nil).Attributes
 	require.Equal(t, "agent", turn["langfuse.observation.type"])
-	require.Equal(t, true, turn["langfuse.internal.as_root"], "a caller's span is above it, and not here")
+	require.Equal(t, true, turn["langfuse.internal.as_root"], "Langfuse does not have the caller's span")
 	require.Equal(t, "how many orders", turn["langfuse.trace.input"])
 	require.Equal(t, "seven", turn["langfuse.trace.output"])
 	require.Equal(t, "how many orders", turn["langfuse.observation.input"])
 	require.Equal(t, "seven", turn["langfuse.observation.output"])
 	require.Equal(t, "rule acme/main/numbers", turn["langfuse.trace.metadata.route"])
 	for key := range turn {
-		require.NotContains(t, key, "gen_ai.usage", "it would be counted twice")
+		require.NotContains(t, key, "gen_ai.usage", "Langfuse would count it twice")
 	}
 
-	said := find(t, spans, "chat gpt-x", func(s *tracetest.Span) bool { return s.Attributes["turnstone.step"] == int64(2) })
-	a := said.Attributes
-	require.Equal(t, "SPAN_KIND_CLIENT", said.Kind.String())
+	chat := find(t, spans, "chat gpt-x", func(s *tracetest.Span) bool { return s.Attributes["turnstone.step"] == int64(2) })
+	a := chat.Attributes
+	require.Equal(t, "SPAN_KIND_CLIENT", chat.Kind.String())
 	require.Equal(t, "generation", a["langfuse.observation.type"])
 	require.Equal(t, "gpt-x-0301", a["langfuse.observation.model.name"])
 	require.JSONEq(t, `{"temperature":0.25,"max_tokens":500}`, a["langfuse.observation.model.parameters"].(string))
@@ -86,7 +86,7 @@ func TestLangfuse(t *testing.T) {
 	require.JSONEq(t, `{"total":0.00125}`, a["langfuse.observation.cost_details"].(string))
 	first, err := time.Parse(time.RFC3339Nano, a["langfuse.observation.completion_start_time"].(string))
 	require.NoError(t, err)
-	require.WithinDuration(t, said.Start.Add(40*time.Millisecond), first, time.Millisecond)
+	require.WithinDuration(t, chat.Start.Add(40*time.Millisecond), first, time.Millisecond)
 	require.Equal(t, "analyst", a["langfuse.observation.prompt.name"])
 	require.Equal(t, int64(0x0102), a["langfuse.observation.prompt.version"])
 	require.JSONEq(t, `[{"role":"system","parts":[{"type":"text","content":"be brief"}]},
@@ -94,7 +94,7 @@ func TestLangfuse(t *testing.T) {
 	require.JSONEq(t, `[{"role":"assistant","finish_reason":"stop","parts":[{"type":"reasoning","content":"let me count"},
 		{"type":"text","content":"seven"}]}]`, a["langfuse.observation.output"].(string))
 
-	// The conventions' own names, for everybody else.
+	// The names of the semantic conventions, for other receivers.
 	require.Equal(t, "chat", a["gen_ai.operation.name"])
 	require.Equal(t, "openai", a["gen_ai.provider.name"])
 	require.Equal(t, "gpt-x", a["gen_ai.request.model"])
@@ -126,7 +126,7 @@ func TestLangfuse(t *testing.T) {
 	require.Equal(t, "call tool: disk full", failed["langfuse.observation.status_message"])
 }
 
-// Every piece of content is valid JSON where it is JSON, however long a conversation is.
+// jsonOf returns the value of a JSON attribute.
 func jsonOf(t *testing.T, text any) (v any) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal([]byte(text.(string)), &v))

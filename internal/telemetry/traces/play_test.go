@@ -3,7 +3,6 @@ package traces_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"testing"
 	"time"
 
@@ -43,11 +42,11 @@ func observed(id agent.TurnID) *agent.Observed {
 	}
 }
 
-// words are what a turn says; a test looks for them in what is exported.
-type words struct{ system, asked, thought, args, result, failure, answer, refused string }
+// turnTexts are the texts of a turn. Tests look for them in exported spans.
+type turnTexts struct{ system, question, thought, args, result, failure, answer, refused string }
 
-func plain() words {
-	return words{"be brief", "how many orders", "let me count", `{"table":"orders"}`, `{"rows":7}`, "disk full", "seven", "no mail today"}
+func plainTexts() turnTexts {
+	return turnTexts{"be brief", "how many orders", "let me count", `{"table":"orders"}`, `{"rows":7}`, "disk full", "seven", "no mail today"}
 }
 
 var temperature = 0.25
@@ -58,11 +57,11 @@ func model() agent.PlanModel {
 	}
 }
 
-// request asks the model; its reply calls the tools.
-func request(ctx context.Context, tr agent.Observer, o *agent.Observed, step int, w words, calls ...agent.CallID) {
+// requestModel makes a request whose reply has these calls.
+func requestModel(ctx context.Context, tr agent.Observer, o *agent.Observed, step int, w turnTexts, calls ...agent.CallID) {
 	ctx, done := tr.Request(ctx, agent.ModelObservation{
 		Turn: o, Model: model(), Step: step, Epoch: agent.Epoch(step), Purpose: agent.PurposeReply,
-		Request: &agent.ModelRequest{Model: "gpt-x", System: w.system, Messages: []agent.Message{agent.UserText(w.asked)}},
+		Request: &agent.ModelRequest{Model: "gpt-x", System: w.system, Messages: []agent.Message{agent.UserText(w.question)}},
 	})
 	_ = ctx
 	reply := agent.ModelReply{Model: "gpt-x-0301", FinishReason: "stop", Blocks: []agent.Block{{Type: agent.BlockReasoning, Reasoning: w.thought}}}
@@ -79,8 +78,8 @@ func request(ctx context.Context, tr agent.Observer, o *agent.Observed, step int
 	})
 }
 
-// call runs a tool in its activity, once for each error and once more.
-func call(tr agent.Observer, o *agent.Observed, id agent.CallID, w words, errs ...error) {
+// callTool runs a tool in an activity. It fails once with each error and then succeeds.
+func callTool(tr agent.Observer, o *agent.Observed, id agent.CallID, w turnTexts, errs ...error) {
 	for attempt := range len(errs) + 1 {
 		ctx, end := tr.Work(context.Background(), agent.Work{Name: "CallTool", Turn: o, Step: 1, Attempt: attempt + 1})
 		_, done := tr.Tool(ctx, agent.ToolObservation{
@@ -96,7 +95,8 @@ func call(tr agent.Observer, o *agent.Observed, id agent.CallID, w words, errs .
 	}
 }
 
-func finish(tr agent.Observer, o *agent.Observed, w words) {
+// finishTurn ends a turn.
+func finishTurn(tr agent.Observer, o *agent.Observed, w turnTexts) {
 	ctx, end := tr.Work(context.Background(), agent.Work{Name: "StoreTurn", Turn: o, Attempt: 1})
 	tr.Ended(ctx, agent.TurnEnded{
 		Turn: o, Ended: start.Add(3 * time.Second),
@@ -107,7 +107,7 @@ func finish(tr agent.Observer, o *agent.Observed, w words) {
 		},
 		Record: func(context.Context) (agent.TurnRecord, error) {
 			return agent.TurnRecord{
-				Input: []agent.Message{agent.UserText(w.asked)},
+				Input: []agent.Message{agent.UserText(w.question)},
 				Binding: agent.Binding{
 					Route: &agent.RouteDecision{Agent: "analyst", Reason: agent.RouteRuled, Table: "acme/main", Rule: "numbers", Mismatch: true},
 				},
@@ -117,14 +117,14 @@ func finish(tr agent.Observer, o *agent.Observed, w words) {
 	end(nil)
 }
 
-// play is a turn: a model call, two tools of which one is tried again, a person asked, another agent, and the answer. Each piece may be
-// another process's: tr says whose.
-func play(o *agent.Observed, w words, tr func() agent.Observer) (child *agent.Observed) {
+// playTurn observes a turn: a model call, two tool calls of which one is retried, an approval, a turn of another agent, and the answer. tr returns the
+// observer for each part, because several processes may work on a turn.
+func playTurn(o *agent.Observed, w turnTexts, tr func() agent.Observer) (child *agent.Observed) {
 	ctx, end := tr().Work(context.Background(), agent.Work{Name: "CallModel", Turn: o, Step: 1, Attempt: 1})
-	request(ctx, tr(), o, 1, w, "a", "b")
+	requestModel(ctx, tr(), o, 1, w, "a", "b")
 	end(nil)
-	call(tr(), o, "a", w)
-	call(tr(), o, "b", w, agent.Errorf(agent.CodeUnavailable, "call tool", "%s", w.failure))
+	callTool(tr(), o, "a", w)
+	callTool(tr(), o, "b", w, agent.Errorf(agent.CodeUnavailable, "call tool", "%s", w.failure))
 
 	decided := start.Add(2 * time.Second)
 	tr().Decided(context.Background(), o, &agent.Approval{
@@ -136,26 +136,27 @@ func play(o *agent.Observed, w words, tr func() agent.Observer) (child *agent.Ob
 	child.SessionID, child.Agent, child.Parent, child.Channel = agent.SessionID(child.TurnID), "helper", o.TurnID, "agent"
 	child.Trace = tr().Delegate(context.Background(), o, child.TurnID)
 	ctx, end = tr().Work(context.Background(), agent.Work{Name: "CallModel", Turn: child, Step: 1, Attempt: 1})
-	request(ctx, tr(), child, 1, w)
+	requestModel(ctx, tr(), child, 1, w)
 	end(nil)
-	finish(tr(), child, w)
+	finishTurn(tr(), child, w)
 	ctx, end = tr().Work(context.Background(), agent.Work{Name: "StoreChild", Turn: o, Step: 1, Attempt: 1})
 	_, done := tr().Tool(ctx, agent.ToolObservation{
 		Turn: o, Step: 1, CallID: "c", Name: "delegate_to_agent", Args: []byte(w.args), Epoch: 1, Child: child.TurnID, Started: start.Add(time.Second),
 	})
 	done(agent.ToolOutcome{Result: &agent.ToolResult{Failure: &agent.Failure{Type: "internal", Message: w.failure}}})
-	end(errors.Join(nil))
+	end(nil)
 
 	ctx, end = tr().Work(context.Background(), agent.Work{Name: "CallModel", Turn: o, Step: 2, Attempt: 1})
-	request(ctx, tr(), o, 2, w)
+	requestModel(ctx, tr(), o, 2, w)
 	end(nil)
-	finish(tr(), o, w)
+	finishTurn(tr(), o, w)
 	return child
 }
 
-func one(tr *traces.Tracing) func() agent.Observer { return func() agent.Observer { return tr } }
+// always returns a function that returns tr.
+func always(tr *traces.Tracing) func() agent.Observer { return func() agent.Observer { return tr } }
 
-// find returns the only span of a name for which ok holds.
+// find returns the only span with a name that ok accepts.
 func find(t testing.TB, spans []tracetest.Span, name string, ok func(*tracetest.Span) bool) tracetest.Span {
 	t.Helper()
 	var found []tracetest.Span

@@ -13,29 +13,29 @@ import (
 )
 
 const (
-	// temporalHeader is where the tracing interceptors of all of Temporal's SDKs keep a trace: a JSON object of W3C headers.
+	// temporalHeader is the header in which all SDKs of Temporal keep a trace. It is a JSON object of W3C headers.
 	temporalHeader = "_tracer-data"
-	// maxHeader bounds what is read of one: a traceparent has 55 bytes, a tracestate at most 512.
+	// maxHeader bounds the bytes of a header. A traceparent has 55 bytes, and a tracestate has at most 512.
 	maxHeader  = 4096
 	fieldState = "tracestate"
 )
 
-// headerKey is the context key of a workflow's trace header, which is passed on unchanged.
+// headerKey is the context key of the trace header of a workflow, which is passed on unchanged.
 type headerKey struct{}
 
-// propagator passes traces through Temporal's headers. It makes no spans. Its methods return no errors, which would fail workflow tasks
-// for ever.
+// propagator passes traces on in the headers of Temporal. It makes no spans. Its methods return no errors, because an error would fail a workflow task
+// again and again.
 //
-// A workflow passes its trace to child workflows, to its continuation and to local activities. The local activity BeginTurn puts it into
-// the turn's record, where other activities read it: in their headers it would be in the history once per activity.
+// A workflow passes its trace to child workflows, to its continuation and to local activities. The local activity BeginTurn stores it in the record of
+// the turn, where the other activities read it. In their headers it would be in the history once for each activity.
 type propagator struct{}
 
 var _ workflow.ContextPropagator = propagator{}
 
-// Propagator is for client.Options.ContextPropagators, of workers' clients and of those that start workflows.
+// Propagator returns the propagator for client.Options.ContextPropagators. Workers and clients that start workflows both need it.
 func Propagator() workflow.ContextPropagator { return propagator{} }
 
-// Inject implements [workflow.ContextPropagator]: a client starts a workflow, or calls one.
+// Inject implements [workflow.ContextPropagator], for a client that starts or calls a workflow.
 func (propagator) Inject(ctx context.Context, w workflow.HeaderWriter) error {
 	if p := headerPayload(trace.SpanContextFromContext(ctx)); p != nil {
 		w.Set(temporalHeader, p)
@@ -43,7 +43,7 @@ func (propagator) Inject(ctx context.Context, w workflow.HeaderWriter) error {
 	return nil
 }
 
-// Extract implements [workflow.ContextPropagator]: an activity begins.
+// Extract implements [workflow.ContextPropagator], for an activity.
 func (propagator) Extract(ctx context.Context, r workflow.HeaderReader) (context.Context, error) {
 	if p, ok := r.Get(temporalHeader); ok {
 		if sc := parseHeaderPayload(p); sc.IsValid() {
@@ -62,15 +62,15 @@ func (propagator) InjectFromWorkflow(ctx workflow.Context, w workflow.HeaderWrit
 	return nil
 }
 
-// isForActivity reports whether a context is for normal activities. The SDK does not say what it writes a header for, but such a context
-// has options for normal activities and none for local ones.
+// isForActivity reports whether a context is for normal activities. The SDK does not say for what it writes a header, but such a context has options for
+// normal activities and none for local ones.
 func isForActivity(ctx workflow.Context) bool {
 	normal, local := workflow.GetActivityOptions(ctx), workflow.GetLocalActivityOptions(ctx)
 	return (normal.StartToCloseTimeout > 0 || normal.ScheduleToCloseTimeout > 0) &&
 		local.StartToCloseTimeout == 0 && local.ScheduleToCloseTimeout == 0
 }
 
-// ExtractToWorkflow implements [workflow.ContextPropagator]: a workflow begins, or one of its handlers.
+// ExtractToWorkflow implements [workflow.ContextPropagator], for a workflow or one of its handlers.
 func (propagator) ExtractToWorkflow(ctx workflow.Context, r workflow.HeaderReader) (workflow.Context, error) {
 	p, ok := r.Get(temporalHeader)
 	if !ok || !parseHeaderPayload(p).IsValid() {
@@ -79,6 +79,7 @@ func (propagator) ExtractToWorkflow(ctx workflow.Context, r workflow.HeaderReade
 	return workflow.WithValue(ctx, headerKey{}, p), nil
 }
 
+// headerPayload returns the header for a span context, nil for an invalid one.
 func headerPayload(sc trace.SpanContext) *commonpb.Payload {
 	if !sc.IsValid() {
 		return nil
@@ -92,7 +93,7 @@ func headerPayload(sc trace.SpanContext) *commonpb.Payload {
 	return p
 }
 
-// parseHeaderPayload returns the span context of a header, an invalid one for an unknown header.
+// parseHeaderPayload returns the span context of a header, an invalid one if the header has another form.
 func parseHeaderPayload(p *commonpb.Payload) trace.SpanContext {
 	if len(p.GetData()) == 0 || len(p.GetData()) > maxHeader {
 		return trace.SpanContext{}
@@ -105,7 +106,7 @@ func parseHeaderPayload(p *commonpb.Payload) trace.SpanContext {
 	return trace.SpanContextFromContext(traceContext().Extract(context.Background(), c))
 }
 
-// Unscheduled is for client.Options.Interceptors beside [Propagator]. It keeps the runs of a schedule out of the trace that created it.
+// Unscheduled returns an interceptor for client.Options.Interceptors. It keeps the runs of a schedule out of the trace in which it was created.
 func Unscheduled() interceptor.ClientInterceptor { return &untracedSchedules{} }
 
 type untracedSchedules struct {
@@ -114,19 +115,14 @@ type untracedSchedules struct {
 
 // InterceptClient implements [interceptor.ClientInterceptor].
 func (*untracedSchedules) InterceptClient(next interceptor.ClientOutboundInterceptor) interceptor.ClientOutboundInterceptor {
-	return &unscheduledCalls{ClientOutboundInterceptorBase: interceptor.ClientOutboundInterceptorBase{Next: next}}
+	return &untracedCalls{ClientOutboundInterceptorBase: interceptor.ClientOutboundInterceptorBase{Next: next}}
 }
 
-type unscheduledCalls struct {
+type untracedCalls struct {
 	interceptor.ClientOutboundInterceptorBase
 }
 
 // CreateSchedule implements [interceptor.ClientOutboundInterceptor].
-func (c *unscheduledCalls) CreateSchedule(ctx context.Context, in *interceptor.ScheduleClientCreateInput) (client.ScheduleHandle, error) {
-	return c.Next.CreateSchedule(Apart(ctx), in)
-}
-
-// Apart returns a context without a trace, for work that outlives its cause: a schedule's update, a queued task.
-func Apart(ctx context.Context) context.Context {
-	return trace.ContextWithSpanContext(ctx, trace.SpanContext{})
+func (c *untracedCalls) CreateSchedule(ctx context.Context, in *interceptor.ScheduleClientCreateInput) (client.ScheduleHandle, error) {
+	return c.Next.CreateSchedule(trace.ContextWithSpanContext(ctx, trace.SpanContext{}), in)
 }

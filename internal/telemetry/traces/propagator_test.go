@@ -24,20 +24,20 @@ import (
 
 const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-// header is a trace as the tracing interceptors of Temporal's SDKs write it: a JSON object, by the default converter.
-func header(t testing.TB, fields any) *commonpb.Header {
+// newHeader returns a trace header in the form of Temporal's SDKs.
+func newHeader(t testing.TB, fields any) *commonpb.Header {
 	t.Helper()
 	p, err := converter.GetDefaultDataConverter().ToPayload(fields)
 	require.NoError(t, err)
 	return &commonpb.Header{Fields: map[string]*commonpb.Payload{temporalHeader: p}}
 }
 
-// carry is an activity that says which trace it is in.
-func carry(ctx context.Context) (string, error) {
+// traceparent is an activity that returns its trace.
+func traceparent(ctx context.Context) (string, error) {
 	return formatTraceparent(trace.SpanContextFromContext(ctx)), nil
 }
 
-type travels struct{ Local, Normal, Child, ChildNormal string }
+type receivedTraces struct{ Local, Normal, Child, ChildNormal string }
 
 func localContext(ctx workflow.Context) workflow.Context {
 	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{StartToCloseTimeout: time.Minute})
@@ -47,26 +47,26 @@ func normalContext(ctx workflow.Context) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
 }
 
-func childFlow(ctx workflow.Context) (t travels, err error) {
+func childFlow(ctx workflow.Context) (t receivedTraces, err error) {
 	err = errors.Join(
-		workflow.ExecuteLocalActivity(localContext(ctx), carry).Get(ctx, &t.Local),
-		workflow.ExecuteActivity(normalContext(ctx), carry).Get(ctx, &t.Normal),
+		workflow.ExecuteLocalActivity(localContext(ctx), traceparent).Get(ctx, &t.Local),
+		workflow.ExecuteActivity(normalContext(ctx), traceparent).Get(ctx, &t.Normal),
 	)
 	return t, err
 }
 
-func parentFlow(ctx workflow.Context) (t travels, err error) {
+func parentFlow(ctx workflow.Context) (t receivedTraces, err error) {
 	if t, err = childFlow(ctx); err != nil {
 		return t, err
 	}
-	var c travels
-	// Ours starts its children in contexts that may hold options for local activities.
+	var c receivedTraces
+	// Workflows of this project start children in contexts that may have options for local activities.
 	err = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(localContext(ctx), workflow.ChildWorkflowOptions{}), childFlow).Get(ctx, &c)
 	t.Child, t.ChildNormal = c.Local, c.Normal
 	return t, err
 }
 
-func run(t *testing.T, h *commonpb.Header) travels {
+func run(t *testing.T, h *commonpb.Header) receivedTraces {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
@@ -77,20 +77,20 @@ func run(t *testing.T, h *commonpb.Header) travels {
 	env := suite.NewTestWorkflowEnvironment()
 	env.RegisterWorkflow(parentFlow)
 	env.RegisterWorkflow(childFlow)
-	env.RegisterActivity(carry)
+	env.RegisterActivity(traceparent)
 	env.ExecuteWorkflow(parentFlow)
 	require.NoError(t, env.GetWorkflowError())
-	var out travels
+	var out receivedTraces
 	require.NoError(t, env.GetWorkflowResult(&out))
 	return out
 }
 
-func TestTracesTravel(t *testing.T) {
-	require.Equal(t, travels{Local: parent, Child: parent}, run(t, header(t, map[string]string{"traceparent": parent, "tracestate": "a=b"})))
+func TestTracesArePassedOn(t *testing.T) {
+	require.Equal(t, receivedTraces{Local: parent, Child: parent}, run(t, newHeader(t, map[string]string{"traceparent": parent, "tracestate": "a=b"})))
 }
 
-func TestNoTraceAndMalformedOnes(t *testing.T) {
-	require.Equal(t, travels{}, run(t, nil))
+func TestMissingAndMalformedTraces(t *testing.T) {
+	require.Equal(t, receivedTraces{}, run(t, nil))
 	for _, fields := range []any{
 		map[string]string{},
 		map[string]string{"traceparent": "00-zz"},
@@ -99,18 +99,18 @@ func TestNoTraceAndMalformedOnes(t *testing.T) {
 		[]byte{1, 2},
 		map[string]string{"traceparent": parent, "x": strings.Repeat("x", maxHeader)},
 	} {
-		require.Equal(t, travels{}, run(t, header(t, fields)), "%v", fields)
+		require.Equal(t, receivedTraces{}, run(t, newHeader(t, fields)), "%v", fields)
 	}
 }
 
-// writer is a header as a client writes it.
-type writer map[string]*commonpb.Payload
+// headerMap is a header that a client writes.
+type headerMap map[string]*commonpb.Payload
 
-func (w writer) Set(k string, p *commonpb.Payload) { w[k] = p }
+func (w headerMap) Set(k string, p *commonpb.Payload) { w[k] = p }
 
-func (w writer) Get(k string) (*commonpb.Payload, bool) { p, ok := w[k]; return p, ok }
+func (w headerMap) Get(k string) (*commonpb.Payload, bool) { p, ok := w[k]; return p, ok }
 
-func (w writer) ForEachKey(f func(string, *commonpb.Payload) error) error {
+func (w headerMap) ForEachKey(f func(string, *commonpb.Payload) error) error {
 	for _, k := range slices.Sorted(maps.Keys(w)) {
 		if err := f(k, w[k]); err != nil {
 			return err
@@ -119,8 +119,8 @@ func (w writer) ForEachKey(f func(string, *commonpb.Payload) error) error {
 	return nil
 }
 
-func TestTheHeaderIsTemporals(t *testing.T) {
-	w := writer{}
+func TestHeaderIsTheOneOfTemporal(t *testing.T) {
+	w := headerMap{}
 	require.NoError(t, Propagator().Inject(context.Background(), w))
 	require.Empty(t, w, "no span, no header")
 
@@ -140,24 +140,24 @@ func TestTheHeaderIsTemporals(t *testing.T) {
 	require.True(t, trace.SpanContextFromContext(back).IsRemote())
 }
 
-// created is where a schedule's making ends up.
-type created struct {
+// scheduleCreator keeps the context in which a schedule is created.
+type scheduleCreator struct {
 	interceptor.ClientOutboundInterceptorBase
 
 	ctx context.Context
 }
 
-func (c *created) CreateSchedule(ctx context.Context, _ *interceptor.ScheduleClientCreateInput) (client.ScheduleHandle, error) {
+func (c *scheduleCreator) CreateSchedule(ctx context.Context, _ *interceptor.ScheduleClientCreateInput) (client.ScheduleHandle, error) {
 	c.ctx = ctx
-	return nil, errors.New("enough")
+	return nil, errors.New("created")
 }
 
 func TestSchedulesAreInNoTrace(t *testing.T) {
 	ctx := trace.ContextWithRemoteSpanContext(context.Background(), parseTraceparent(parent))
-	end := &created{}
+	end := &scheduleCreator{}
 	_, err := Unscheduled().InterceptClient(end).CreateSchedule(ctx, &interceptor.ScheduleClientCreateInput{})
-	require.EqualError(t, err, "enough")
-	w := writer{}
+	require.EqualError(t, err, "created")
+	w := headerMap{}
 	require.NoError(t, Propagator().Inject(end.ctx, w))
 	require.Empty(t, w)
 }
@@ -184,7 +184,7 @@ func FuzzTemporalHeader(f *testing.F) {
 	f.Add([]byte{0xff}, "binary/plain")
 	f.Add([]byte(`[`), "")
 	f.Fuzz(func(t *testing.T, data []byte, encoding string) {
-		w := writer{temporalHeader: {Data: data, Metadata: map[string][]byte{"encoding": []byte(encoding)}}}
+		w := headerMap{temporalHeader: {Data: data, Metadata: map[string][]byte{"encoding": []byte(encoding)}}}
 		ctx, err := Propagator().Extract(context.Background(), w)
 		if err != nil {
 			t.Fatal(err)
@@ -194,7 +194,7 @@ func FuzzTemporalHeader(f *testing.F) {
 }
 
 func TestDerivedIDs(t *testing.T) {
-	// These are on disks and in other processes: a change breaks the traces of turns that are under way.
+	// A change of these breaks the traces of running turns.
 	require.Equal(t, "152a", deriveTraceID("t-1").String()[:4])
 	require.Equal(t, "9ae7", turnSpanID("t-1").String()[:4])
 	require.NotEqual(t, deriveSpanID(kindTool, nil, "ab", "c"), deriveSpanID(kindTool, nil, "a", "bc"))
@@ -206,9 +206,9 @@ func TestPromptVersion(t *testing.T) {
 	for plan, want := range map[string]int{"sha256:0102ff": 0x0102, "ffff00": 0xffff, "sha256:0000ab": 1} {
 		require.Equal(t, want, promptVersion(plan), plan)
 	}
-	for _, odd := range []string{"", "x", "sha256:zz"} {
-		require.Positive(t, promptVersion(odd))
-		require.LessOrEqual(t, promptVersion(odd), 65535)
+	for _, plan := range []string{"", "x", "sha256:zz"} {
+		require.Positive(t, promptVersion(plan))
+		require.LessOrEqual(t, promptVersion(plan), 65535)
 	}
 	require.Equal(t, "env-langfuse-x", langfuseEnvironment("Langfuse X"))
 	require.Len(t, langfuseEnvironment(strings.Repeat("a", 99)), 40)

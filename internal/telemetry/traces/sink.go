@@ -15,31 +15,30 @@ import (
 )
 
 const (
-	// logInterval is the least time between two log entries about one receiver.
+	// logInterval is the minimum time between two log entries about one receiver.
 	logInterval    = time.Minute
 	maxLoggedError = 512
-	spanOverhead   = 512 // bytes of a span besides its texts, about
+	spanOverhead   = 512 // approximate bytes of a span without its texts
 )
 
-// sink is one receiver: a bounded queue in front of the SDK's batches, with counters. The SDK's queue is larger, so that spans are dropped
-// and counted here only.
+// sink is the queue of one receiver, with counters. It is before the queue of the SDK, which is larger, so that only the sink drops spans.
 type sink struct {
 	name    string
 	limits  Limits
 	logger  *zap.Logger
 	accepts func(sdktrace.ReadOnlySpan) bool // nil: every span
 
-	batches sdktrace.SpanProcessor
-	next    sdktrace.SpanExporter
-	life    context.Context // ends exports that outlive Shutdown
-	stop    context.CancelFunc
+	batches  sdktrace.SpanProcessor
+	exporter sdktrace.SpanExporter
+	running  context.Context    // exports end with it
+	stop     context.CancelFunc // ends running
 
 	waiting, bytes, exported, failed, dropped atomic.Int64
 
-	mu        sync.Mutex
-	lastError string    // why the last export failed; empty: it did not
-	since     time.Time // of the failures
-	loggedAt  time.Time
+	mu           sync.Mutex
+	lastError    string // of the last export; empty: it succeeded
+	failingSince time.Time
+	loggedAt     time.Time
 }
 
 var (
@@ -48,8 +47,8 @@ var (
 )
 
 func newSink(name string, e sdktrace.SpanExporter, cfg *Config, accepts func(sdktrace.ReadOnlySpan) bool) *sink {
-	s := &sink{name: name, limits: cfg.Limits, logger: cfg.Logger, accepts: accepts, next: e}
-	s.life, s.stop = context.WithCancel(context.Background())
+	s := &sink{name: name, limits: cfg.Limits, logger: cfg.Logger, accepts: accepts, exporter: e}
+	s.running, s.stop = context.WithCancel(context.Background())
 	s.batches = sdktrace.NewBatchSpanProcessor(
 		sinkExporter{s},
 		sdktrace.WithMaxQueueSize(cfg.Limits.Spans+cfg.Limits.Batch),
@@ -88,15 +87,15 @@ func (s *sink) release(spans, size int64) {
 	s.bytes.Add(-size)
 }
 
-// sinkExporter is the exporter to which the batches of a sink go.
+// sinkExporter exports the batches of a sink.
 type sinkExporter struct{ *sink }
 
-// ExportSpans implements [sdktrace.SpanExporter]. It answers no error: the SDK would only say it again. A batch of much content is sent in
-// parts, because receivers refuse large requests.
+// ExportSpans implements [sdktrace.SpanExporter]. It returns no error, because the SDK would only log it again. It sends a large batch in parts, because
+// receivers refuse large requests.
 func (e sinkExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(e.life, cancel)()
+	defer context.AfterFunc(e.running, cancel)()
 	for len(spans) > 0 {
 		n, size := 0, int64(0)
 		for n < len(spans) {
@@ -107,7 +106,7 @@ func (e sinkExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnly
 			size += next
 			n++
 		}
-		err := e.next.ExportSpans(ctx, spans[:n])
+		err := e.exporter.ExportSpans(ctx, spans[:n])
 		e.release(int64(n), size)
 		e.recordExport(n, err)
 		spans = spans[n:]
@@ -116,9 +115,9 @@ func (e sinkExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnly
 }
 
 // Shutdown implements [sdktrace.SpanExporter].
-func (e sinkExporter) Shutdown(ctx context.Context) error { return e.next.Shutdown(ctx) }
+func (e sinkExporter) Shutdown(ctx context.Context) error { return e.exporter.Shutdown(ctx) }
 
-// recordExport counts an export. It logs when failures begin, once a minute, and when they are over.
+// recordExport counts an export. It logs the first failure, then one a minute, and the next success.
 func (s *sink) recordExport(spans int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +125,7 @@ func (s *sink) recordExport(spans int, err error) {
 	if err == nil {
 		s.exported.Add(int64(spans))
 		if s.lastError != "" {
-			s.logger.Info("traces are exported again", zap.String("receiver", s.name), zap.Duration("after", now.Sub(s.since)),
+			s.logger.Info("traces are exported again", zap.String("receiver", s.name), zap.Duration("after", now.Sub(s.failingSince)),
 				zap.Int64("failed", s.failed.Load()), zap.Int64("dropped", s.dropped.Load()))
 		}
 		s.lastError = ""
@@ -134,7 +133,7 @@ func (s *sink) recordExport(spans int, err error) {
 	}
 	s.failed.Add(int64(spans))
 	if s.lastError == "" {
-		s.since = now
+		s.failingSince = now
 	}
 	s.lastError = clip.Bytes(err.Error(), maxLoggedError)
 	if now.Sub(s.loggedAt) >= logInterval {
@@ -148,6 +147,7 @@ func (s *sink) counts() Counts {
 	return Counts{Exported: s.exported.Load(), Failed: s.failed.Load(), Dropped: s.dropped.Load(), Waiting: max(s.waiting.Load(), 0)}
 }
 
+// status reports whether exports succeed, with a line for a person.
 func (s *sink) status() (ok bool, line string) {
 	c := s.counts()
 	s.mu.Lock()
@@ -156,10 +156,10 @@ func (s *sink) status() (ok bool, line string) {
 	if s.lastError == "" {
 		return true, line
 	}
-	return false, fmt.Sprintf("%s; failing since %s: %s", line, s.since.UTC().Format(time.RFC3339), s.lastError)
+	return false, fmt.Sprintf("%s; failing since %s: %s", line, s.failingSince.UTC().Format(time.RFC3339), s.lastError)
 }
 
-// sizeOf returns about how many bytes a span holds.
+// sizeOf returns the approximate size of a span in bytes.
 func sizeOf(span sdktrace.ReadOnlySpan) int64 {
 	size := spanOverhead + len(span.Status().Description)
 	for _, a := range span.Attributes() {
@@ -170,7 +170,7 @@ func sizeOf(span sdktrace.ReadOnlySpan) int64 {
 	return int64(size)
 }
 
-// isTurnSpan reports whether a span is of a turn. Those of doors mean nothing in Langfuse.
+// isTurnSpan reports whether a span belongs to a turn. Only these are for Langfuse, not those of the gateway.
 func isTurnSpan(span sdktrace.ReadOnlySpan) bool {
 	for _, a := range span.Attributes() {
 		if a.Key == keyLangfuseType {

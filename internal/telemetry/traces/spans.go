@@ -26,11 +26,11 @@ const (
 
 	operationChat, operationTool, operationAgent = "chat", "execute_tool", "invoke_agent"
 
-	// errorOther is the conventions' type of an error without a code.
+	// errorOther is the type of an error without a code in the semantic conventions.
 	errorOther = "_OTHER"
 )
 
-// codeOf returns the code of an error.
+// codeOf returns the code of an error, also of one from the context package.
 func codeOf(err error) string {
 	if errors.Is(err, context.Canceled) {
 		return string(agent.CodeCancelled)
@@ -41,20 +41,21 @@ func codeOf(err error) string {
 	return string(agent.CodeOf(err))
 }
 
-// setError marks a span as failed. The text of an error may quote anything, so it is content.
+// setError marks a span as failed if err is not nil. The text of an error is content, because it may quote any message.
 func (t *Tracing) setError(span trace.Span, err error) {
 	if err != nil && span.IsRecording() {
 		t.setFailed(span, codeOf(err), err.Error())
 	}
 }
 
-func (t *Tracing) setFailed(span trace.Span, code, words string) {
-	words = t.content.text(words)
-	span.SetStatus(codes.Error, words)
+// setFailed marks a span as failed.
+func (t *Tracing) setFailed(span trace.Span, code, message string) {
+	message = t.content.text(message)
+	span.SetStatus(codes.Error, message)
 	l := make(attributeList, 0, 3)
 	l.text(semconv.ErrorTypeKey, cmp.Or(code, errorOther))
 	l.text(keyLangfuseLevel, levelError)
-	l.content(keyLangfuseMessage, words)
+	l.content(keyLangfuseMessage, message)
 	span.SetAttributes(l...)
 }
 
@@ -80,7 +81,7 @@ func (t *Tracing) Request(ctx context.Context, r agent.ModelObservation) (contex
 	}
 }
 
-// requestAttributes returns what is known of a request before its answer.
+// requestAttributes returns the attributes of a request that are known before its reply.
 func (t *Tracing) requestAttributes(r *agent.ModelObservation) []attribute.KeyValue {
 	l := make(attributeList, 0, 24)
 	l.text(keyOperation, operationChat)
@@ -94,46 +95,51 @@ func (t *Tracing) requestAttributes(r *agent.ModelObservation) []attribute.KeyVa
 	if u, err := url.Parse(r.Model.BaseURL); err == nil && u.Hostname() != "" {
 		l.text(semconv.ServerAddressKey, u.Hostname())
 	}
+	l.parameters(r)
+	l.text(keyLangfuseType, typeGeneration)
+	l.text(keyLangfuseModel, r.Model.Model)
+	l.text(keyLangfusePrompt, r.Turn.Agent)
+	if r.Turn.PlanHash != "" {
+		l.number(keyLangfusePromptNo, int64(promptVersion(r.Turn.PlanHash)))
+	}
+	if q := r.Request; q != nil && t.content.isOn() {
+		system, messages := t.content.system(q.SystemPrompt()), t.content.messages(q.Messages)
+		l.content(semconv.GenAISystemInstructionsKey, system)
+		l.content(keyInput, messages)
+		if t.langfuse {
+			l.content(keyLangfuseInput, withSystem(system, messages))
+		}
+	}
+	return l
+}
+
+// parameters adds the temperature and the bound of tokens of a request.
+func (l *attributeList) parameters(r *agent.ModelObservation) {
 	temperature, tokens := r.Model.Temperature, r.Model.MaxTokens
 	if q := r.Request; q != nil {
 		temperature, tokens = cmp.Or(q.Temperature, temperature), cmp.Or(q.MaxTokens, tokens)
 	}
 	parameters := map[string]any{}
 	if temperature != nil {
-		l = append(l, semconv.GenAIRequestTemperature(*temperature))
+		*l = append(*l, semconv.GenAIRequestTemperature(*temperature))
 		parameters["temperature"] = *temperature
 	}
 	if tokens != 0 {
 		l.number(semconv.GenAIRequestMaxTokensKey, int64(tokens))
 		parameters["max_tokens"] = tokens
 	}
-	l.text(keyLangfuseType, typeGeneration)
-	l.text(keyLangfuseModel, r.Model.Model)
 	if text, err := json.Marshal(parameters); err == nil && len(parameters) > 0 {
 		l.text(keyLangfuseParameters, string(text))
 	}
-	l.text(keyLangfusePrompt, r.Turn.Agent)
-	if r.Turn.PlanHash != "" {
-		l.number(keyLangfusePromptNo, int64(promptVersion(r.Turn.PlanHash)))
-	}
-	if q := r.Request; q != nil && t.content.isOn() {
-		system, said := t.content.system(q.SystemPrompt()), t.content.messages(q.Messages)
-		l.content(semconv.GenAISystemInstructionsKey, system)
-		l.content(keyInput, said)
-		if t.langfuse {
-			l.content(keyLangfuseInput, withSystem(system, said))
-		}
-	}
-	return l
 }
 
-// replyAttributes returns the outcome of a request.
+// replyAttributes returns the attributes of the outcome of a request.
 func (t *Tracing) replyAttributes(o *agent.ModelOutcome, start time.Time) []attribute.KeyValue {
 	l := make(attributeList, 0, 20)
-	l = append(l, usage(&o.Usage)...)
-	counts, _ := json.Marshal(usageDetails(&o.Usage)) // numbers
+	l = append(l, usageAttributes(&o.Usage)...)
+	counts, _ := json.Marshal(usageDetails(&o.Usage)) // cannot fail
 	l.text(keyLangfuseUsage, string(counts))
-	if !o.Usage.Unpriced { // the shortest number that reads back the same
+	if !o.Usage.Unpriced {
 		l.text(keyLangfuseCost, fmt.Sprintf(`{"total":%v}`, o.Usage.CostUSD))
 	}
 	if o.FirstDelta > 0 {
@@ -151,30 +157,31 @@ func (t *Tracing) replyAttributes(o *agent.ModelOutcome, start time.Time) []attr
 	if o.Reply.Model != "" {
 		l.text(keyLangfuseModel, o.Reply.Model)
 	}
-	if why := string(o.Reply.FinishReason); why != "" {
-		l = append(l, semconv.GenAIResponseFinishReasons(clip.Bytes(why, maxTag)))
+	if reason := string(o.Reply.FinishReason); reason != "" {
+		l = append(l, semconv.GenAIResponseFinishReasons(clip.Bytes(reason, maxTag)))
 	}
 	t.addContent(&l, keyOutput, keyLangfuseOutput, t.content.reply(o.Reply.Blocks, string(o.Reply.FinishReason)))
 	return l
 }
 
-func usage(u *agent.Usage) []attribute.KeyValue {
+// usageAttributes returns the attributes of tokens and cost.
+func usageAttributes(u *agent.Usage) []attribute.KeyValue {
 	l := make(attributeList, 0, 5)
 	l = append(l, semconv.GenAIUsageInputTokensKey.Int64(u.InputTokens), semconv.GenAIUsageOutputTokensKey.Int64(u.OutputTokens))
 	l.number(semconv.GenAIUsageCacheReadInputTokensKey, u.CachedTokens)
 	l.number(semconv.GenAIUsageReasoningOutputTokensKey, u.ReasoningTokens)
-	return append(l, costOf(u)...)
+	return append(l, costAttributes(u)...)
 }
 
-// costOf returns the attribute of a cost, none if no part of it is known.
-func costOf(u *agent.Usage) []attribute.KeyValue {
+// costAttributes returns the attribute of a cost, none if the cost is unknown.
+func costAttributes(u *agent.Usage) []attribute.KeyValue {
 	if u.Unpriced && u.CostUSD == 0 {
 		return nil
 	}
 	return []attribute.KeyValue{keyCost.Float64(u.CostUSD)}
 }
 
-// usageDetails returns tokens by kinds that do not overlap, and their total, as Langfuse adds them up.
+// usageDetails returns the tokens by kind for Langfuse, which adds them up, so that each token is in one kind. The total is separate.
 func usageDetails(u *agent.Usage) map[string]int64 {
 	d := map[string]int64{
 		"input": max(u.InputTokens-u.CachedTokens, 0), "output": max(u.OutputTokens-u.ReasoningTokens, 0), "total": u.InputTokens + u.OutputTokens,
@@ -197,9 +204,9 @@ func (t *Tracing) Tool(ctx context.Context, o agent.ToolObservation) (context.Co
 	var id trace.SpanID
 	inner := ctx
 	if o.Child != "" {
-		// It began before the activity that reports it, so the turn is its parent.
+		// The child turn began before the activity that reports it, so the parent is the turn.
 		id = delegateSpanID(o.Child)
-		inner = trace.ContextWithRemoteSpanContext(ctx, t.lineageOf(o.Turn).self)
+		inner = trace.ContextWithRemoteSpanContext(ctx, t.turnTrace(o.Turn).self)
 	} else {
 		id = s.uniqueSpanID(kindTool, []int64{int64(o.Step), int64(o.Epoch)}, string(o.Turn.TurnID), string(o.CallID))
 	}
@@ -226,6 +233,7 @@ func (t *Tracing) Tool(ctx context.Context, o agent.ToolObservation) (context.Co
 	}
 }
 
+// recordResult sets the attributes and the status of the outcome of a tool call.
 func (t *Tracing) recordResult(span trace.Span, o *agent.ToolOutcome) {
 	l := make(attributeList, 0, 6)
 	l.flag(keyRefused, o.Refused)
@@ -250,8 +258,8 @@ func (t *Tracing) Decided(ctx context.Context, o *agent.Observed, a *agent.Appro
 	if t.shutdown == nil || o == nil || a == nil {
 		return
 	}
-	line := t.lineageOf(o)
-	if !line.self.IsSampled() {
+	place := t.turnTrace(o)
+	if !place.self.IsSampled() {
 		return
 	}
 	end := time.Now()
@@ -262,7 +270,7 @@ func (t *Tracing) Decided(ctx context.Context, o *agent.Observed, a *agent.Appro
 	if a.CreatedAt != nil {
 		start = *a.CreatedAt
 	}
-	ctx = trace.ContextWithRemoteSpanContext(context.WithoutCancel(ctx), line.self)
+	ctx = trace.ContextWithRemoteSpanContext(context.WithoutCancel(ctx), place.self)
 	l := make(attributeList, 0, 12)
 	l.text(keyApproval, a.ApprovalID)
 	l.text(keyDecision, string(a.Decision))

@@ -24,18 +24,17 @@ import (
 )
 
 const (
-	scopeName = "github.com/turnstone-run/turnstone"
-	// shutdownTimeout bounds Shutdown if its context has no deadline.
+	scopeName       = "github.com/turnstone-run/turnstone"
 	shutdownTimeout = 5 * time.Second
 )
 
-// Tracing exports what turns do. It is safe for concurrent use.
+// Tracing exports turns as traces. It is safe for concurrent use.
 type Tracing struct {
 	provider trace.TracerProvider
 	tracer   trace.Tracer
 	sampler  sdktrace.Sampler
 	sinks    []*sink
-	shutdown func(context.Context) error // nil: nothing is recorded
+	shutdown func(context.Context) error // nil: nothing is exported
 	content  contentFilter
 	fixed    []attribute.KeyValue // of every span of a turn
 	langfuse bool
@@ -43,7 +42,7 @@ type Tracing struct {
 
 var _ agent.Observer = (*Tracing)(nil)
 
-// Open starts exporting, as a configuration says that has been validated. An unreachable receiver is no error; [Tracing.Status] reports it.
+// Open returns a Tracing that exports to the receivers of cfg. It does not fail if a receiver is unreachable; see [Tracing.Status].
 func Open(ctx context.Context, cfg Config) (*Tracing, error) {
 	cfg.setDefaults()
 	t := Tracing{
@@ -63,42 +62,27 @@ func Open(ctx context.Context, cfg Config) (*Tracing, error) {
 }
 
 func (t *Tracing) open(ctx context.Context, cfg *Config) error {
-	// The errors that the SDK reports by itself, such as a batch that was taken in part, go to the same log.
+	// The SDK reports some errors itself, such as a batch of which a receiver took only a part.
 	sometimes := rate.Sometimes{First: 1, Interval: logInterval}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		sometimes.Do(func() { cfg.Logger.Warn("traces", zap.String("error", clip.Bytes(err.Error(), maxLoggedError))) })
 	}))
-	own, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost())
-	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
-		return fmt.Errorf("describe process: %w", err)
-	}
-	described, err := resource.Merge(own, resource.NewSchemaless(cfg.describe()...))
+	described, err := cfg.resource(ctx)
 	if err != nil {
 		return fmt.Errorf("describe process: %w", err)
 	}
+	if err := t.openSinks(ctx, cfg); err != nil {
+		return err
+	}
 	options := []sdktrace.TracerProviderOption{
 		sdktrace.WithResource(described),
-		sdktrace.WithIDGenerator(generator{}),
+		sdktrace.WithIDGenerator(idGenerator{}),
 		sdktrace.WithSampler(sdktrace.ParentBased(t.sampler)),
-		sdktrace.WithoutPanicRecording(), // its words would be content
+		sdktrace.WithoutPanicRecording(), // a panic may quote content
 		sdktrace.WithRawSpanLimits(sdktrace.SpanLimits{
 			AttributeValueLengthLimit: 2*cfg.Limits.ContentBytes + 1024, AttributeCountLimit: 96, EventCountLimit: 16, LinkCountLimit: 8,
 			AttributePerEventCountLimit: 16, AttributePerLinkCountLimit: 8,
 		}),
-	}
-	if cfg.Endpoint != "" {
-		e, err := cfg.otlpExporter(ctx)
-		if err != nil {
-			return err
-		}
-		t.sinks = append(t.sinks, newSink("otlp", e, cfg, nil))
-	}
-	if t.langfuse {
-		e, err := cfg.langfuseExporter(ctx)
-		if err != nil {
-			return err
-		}
-		t.sinks = append(t.sinks, newSink("langfuse", e, cfg, isTurnSpan))
 	}
 	for _, s := range t.sinks {
 		options = append(options, sdktrace.WithSpanProcessor(s))
@@ -115,8 +99,31 @@ func (t *Tracing) open(ctx context.Context, cfg *Config) error {
 	return nil
 }
 
-// describe returns the attributes of the resource. The operator's come first, so that the service's override them.
-func (c *Config) describe() []attribute.KeyValue {
+// openSinks opens the exporters of all receivers.
+func (t *Tracing) openSinks(ctx context.Context, cfg *Config) error {
+	if cfg.Endpoint != "" {
+		e, err := cfg.otlpExporter(ctx)
+		if err != nil {
+			return err
+		}
+		t.sinks = append(t.sinks, newSink("otlp", e, cfg, nil))
+	}
+	if t.langfuse {
+		e, err := cfg.langfuseExporter(ctx)
+		if err != nil {
+			return err
+		}
+		t.sinks = append(t.sinks, newSink("langfuse", e, cfg, isTurnSpan))
+	}
+	return nil
+}
+
+// resource returns the resource of all spans. The attributes of the service override configured ones.
+func (c *Config) resource(ctx context.Context) (*resource.Resource, error) {
+	detected, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost())
+	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
+		return nil, err
+	}
 	var all []attribute.KeyValue
 	for _, k := range slices.Sorted(maps.Keys(c.Attributes)) {
 		all = append(all, attribute.String(k, c.Attributes[k]))
@@ -128,10 +135,10 @@ func (c *Config) describe() []attribute.KeyValue {
 	if c.Environment != "" {
 		all = append(all, attribute.String("deployment.environment.name", c.Environment))
 	}
-	return all
+	return resource.Merge(detected, resource.NewSchemaless(all...))
 }
 
-// Shutdown exports waiting spans, until ctx ends or for 5 s, and stops.
+// Shutdown exports the waiting spans and stops. Without a deadline in ctx it takes at most 5 s.
 func (t *Tracing) Shutdown(ctx context.Context) error {
 	if t.shutdown == nil {
 		return nil
@@ -151,7 +158,7 @@ func (t *Tracing) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// Flush exports waiting spans.
+// Flush exports the waiting spans.
 func (t *Tracing) Flush(ctx context.Context) error {
 	if p, ok := t.provider.(*sdktrace.TracerProvider); ok {
 		return p.ForceFlush(ctx)
@@ -159,15 +166,15 @@ func (t *Tracing) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Counts are spans since the start.
+// Counts are numbers of spans since the start.
 type Counts struct {
-	Exported int64 // taken by the receiver
-	Failed   int64 // offered in vain
-	Dropped  int64 // never offered: too many were waiting
+	Exported int64
+	Failed   int64 // not taken by the receiver
+	Dropped  int64 // not sent, because too many were waiting
 	Waiting  int64 // at present
 }
 
-// Counts returns the counts by receiver: otlp, langfuse.
+// Counts returns the counts by receiver, otlp and langfuse.
 func (t *Tracing) Counts() map[string]Counts {
 	all := map[string]Counts{}
 	for _, s := range t.sinks {
@@ -176,7 +183,7 @@ func (t *Tracing) Counts() map[string]Counts {
 	return all
 }
 
-// Status reports for a health page whether exports succeed.
+// Status reports whether exports succeed, with details for a health page.
 func (t *Tracing) Status() (ok bool, detail string) {
 	if len(t.sinks) == 0 {
 		return true, "off"
@@ -184,19 +191,19 @@ func (t *Tracing) Status() (ok bool, detail string) {
 	ok = true
 	var lines []string
 	for _, s := range t.sinks {
-		fine, line := s.status()
-		ok = ok && fine
+		isOK, line := s.status()
+		ok = ok && isOK
 		lines = append(lines, line)
 	}
 	return ok, strings.Join(lines, "; ")
 }
 
-// traceContext passes traces between processes as W3C trace context. Baggage, which callers control, is not passed on.
+// traceContext returns the propagator of W3C trace context. Baggage is not passed on, because callers control it.
 func traceContext() propagation.TextMapPropagator { return propagation.TraceContext{} }
 
 const fieldParent = "traceparent"
 
-// formatTraceparent returns a span context as a traceparent, "" for an invalid one.
+// formatTraceparent returns a span context as a traceparent, empty for an invalid one.
 func formatTraceparent(sc trace.SpanContext) string {
 	if !sc.IsValid() {
 		return ""
@@ -206,7 +213,7 @@ func formatTraceparent(sc trace.SpanContext) string {
 	return c[fieldParent]
 }
 
-// parseTraceparent returns the span context of a traceparent, an invalid one for other text.
+// parseTraceparent returns the span context of a traceparent, an invalid one for any other text.
 func parseTraceparent(parent string) trace.SpanContext {
 	if parent == "" || len(parent) > 256 {
 		return trace.SpanContext{}

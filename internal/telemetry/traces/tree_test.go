@@ -22,8 +22,8 @@ const (
 	caller       = "00-" + callersTrace + "-" + callersSpan + "-01"
 )
 
-// count says how many spans of each line of a tree there are, however they lie in time.
-func shape(spans []tracetest.Span) map[string]int {
+// edges returns how many spans there are for each pair of a parent and a name.
+func edges(spans []tracetest.Span) map[string]int {
 	names := map[string]string{}
 	for i := range spans {
 		names[spans[i].ID] = spans[i].Name
@@ -35,7 +35,7 @@ func shape(spans []tracetest.Span) map[string]int {
 	return all
 }
 
-func wantShape() map[string]int {
+func wantEdges() map[string]int {
 	return map[string]int{
 		" > invoke_agent analyst":                               1,
 		"invoke_agent analyst > CallModel":                      2,
@@ -52,7 +52,7 @@ func wantShape() map[string]int {
 	}
 }
 
-func TestATurnIsOneTree(t *testing.T) {
+func TestTurnIsOneTree(t *testing.T) {
 	for _, protocol := range []string{traces.ProtocolHTTP, traces.ProtocolGRPC} {
 		t.Run(protocol, func(t *testing.T) {
 			r := tracetest.Receive(t)
@@ -62,11 +62,11 @@ func TestATurnIsOneTree(t *testing.T) {
 			}
 			tr := open(t, cfg)
 			o := observed("t-1")
-			play(o, plain(), one(tr))
+			playTurn(o, plainTexts(), always(tr))
 			flush(t, tr)
 			spans := r.Spans()
-			require.Equal(t, wantShape(), shape(spans), "%s", tracetest.Tree(spans))
-			unique(t, spans)
+			require.Equal(t, wantEdges(), edges(spans), "%s", tracetest.Tree(spans))
+			requireUniqueIDs(t, spans)
 
 			turn := find(t, spans, "invoke_agent analyst", nil)
 			require.Equal(t, start, turn.Start)
@@ -105,7 +105,7 @@ func TestATurnIsOneTree(t *testing.T) {
 	}
 }
 
-func unique(t *testing.T, spans []tracetest.Span) {
+func requireUniqueIDs(t *testing.T, spans []tracetest.Span) {
 	t.Helper()
 	ids := map[string]string{}
 	for i := range spans {
@@ -114,13 +114,13 @@ func unique(t *testing.T, spans []tracetest.Span) {
 	}
 }
 
-// Three processes that know nothing of each other work on a turn, one after the other.
-func TestProcessesAgree(t *testing.T) {
+// Three processes work on a turn and use the same ids.
+func TestProcessesUseTheSameIDs(t *testing.T) {
 	r := tracetest.Receive(t)
 	workers := []*traces.Tracing{open(t, traces.Config{Endpoint: r.HTTP}), open(t, traces.Config{Endpoint: r.HTTP}), open(t, traces.Config{Endpoint: r.HTTP})}
 	n := 0
-	play(observed("t-2"), plain(), func() agent.Observer { n++; return workers[n%3] })
-	finish(workers[0], observed("t-2"), plain()) // the end is stored again: the same span
+	playTurn(observed("t-2"), plainTexts(), func() agent.Observer { n++; return workers[n%3] })
+	finishTurn(workers[0], observed("t-2"), plainTexts()) // an end that is stored again is the same span
 	for _, w := range workers {
 		flush(t, w)
 	}
@@ -131,19 +131,19 @@ func TestProcessesAgree(t *testing.T) {
 	for i := range spans {
 		require.Equal(t, turns[0].Trace, spans[i].Trace)
 	}
-	want := wantShape()
+	want := wantEdges()
 	want[" > invoke_agent analyst"]++
 	want["invoke_agent analyst > StoreTurn"]++
-	require.Equal(t, want, shape(spans), "%s", tracetest.Tree(spans))
+	require.Equal(t, want, edges(spans), "%s", tracetest.Tree(spans))
 }
 
-func TestRepetitionsHaveIDsOfTheirOwn(t *testing.T) {
+func TestRepeatedRequestsHaveDifferentIDs(t *testing.T) {
 	r := tracetest.Receive(t)
 	tr := open(t, traces.Config{Endpoint: r.HTTP})
 	o := observed("t-3")
-	for range 2 { // an activity, and its repetition elsewhere
+	for range 2 { // an activity and its retry in another process
 		ctx, end := tr.Work(context.Background(), agent.Work{Name: "CallModel", Turn: o, Step: 1})
-		for range 3 { // a middleware's requests are all alike
+		for range 3 { // the requests of a middleware have the same key
 			_, done := tr.Request(ctx, agent.ModelObservation{Turn: o, Model: model(), Step: 1, Epoch: -1, Purpose: agent.PurposeMiddleware})
 			done(agent.ModelOutcome{Err: errors.New("x")})
 		}
@@ -161,15 +161,15 @@ func TestRepetitionsHaveIDsOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestACallersTrace(t *testing.T) {
+func TestTraceOfACaller(t *testing.T) {
 	r := tracetest.Receive(t)
-	tr := open(t, traces.Config{Endpoint: r.HTTP, SampleRatio: 1e-9}) // the caller's word counts, not the ratio
+	tr := open(t, traces.Config{Endpoint: r.HTTP, SampleRatio: 1e-9}) // the caller decides about sampling
 	o := observed("t-4")
 	o.Trace = caller
-	play(o, plain(), one(tr))
+	playTurn(o, plainTexts(), always(tr))
 	flush(t, tr)
 	spans := r.Spans()
-	require.Equal(t, wantShape(), shape(spans))
+	require.Equal(t, wantEdges(), edges(spans))
 	turn := find(t, spans, "invoke_agent analyst", nil)
 	require.Equal(t, callersTrace, turn.Trace)
 	require.Equal(t, callersSpan, turn.Parent)
@@ -179,12 +179,12 @@ func TestSampling(t *testing.T) {
 	r := tracetest.Receive(t)
 	tr := open(t, traces.Config{Endpoint: r.HTTP, SampleRatio: 0.5})
 	for i := range 200 {
-		play(observed(agent.TurnID(fmt.Sprintf("s-%d", i))), plain(), one(tr))
+		playTurn(observed(agent.TurnID(fmt.Sprintf("s-%d", i))), plainTexts(), always(tr))
 	}
-	out := observed("out")
-	out.Trace = "00-" + callersTrace + "-" + callersSpan + "-00"
-	child := play(out, plain(), one(tr))
-	require.Equal(t, "-00", child.Trace[len(child.Trace)-3:], "the turns of a turn that is out are out")
+	unsampled := observed("out")
+	unsampled.Trace = "00-" + callersTrace + "-" + callersSpan + "-00"
+	child := playTurn(unsampled, plainTexts(), always(tr))
+	require.Equal(t, "-00", child.Trace[len(child.Trace)-3:], "the child of an unsampled turn is not sampled")
 	flush(t, tr)
 	spans := r.Spans()
 	require.Empty(t, tracetest.InTrace(spans, callersTrace))
@@ -194,14 +194,14 @@ func TestSampling(t *testing.T) {
 	}
 	require.InDelta(t, 100, len(perTrace), 40)
 	for id, n := range perTrace {
-		require.Equal(t, 19, n, "trace %s is whole", id)
+		require.Equal(t, 19, n, "trace %s is complete", id)
 	}
 }
 
 func TestCarry(t *testing.T) {
 	r := tracetest.Receive(t)
 	tr := open(t, traces.Config{Endpoint: r.HTTP})
-	require.Empty(t, tr.Carry(context.Background()), "a trace is never invented")
+	require.Empty(t, tr.Carry(context.Background()), "there is no new trace")
 
 	ctx := trace.ContextWithRemoteSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled,
@@ -209,19 +209,19 @@ func TestCarry(t *testing.T) {
 	want := "00-01000000000000000000000000000000-0200000000000000-01"
 	require.Equal(t, want, tr.Carry(ctx))
 
-	// The activity that records a turn is below it: what asked for the turn is what the activity came in.
+	// The activity that records a turn is below the turn, so Carry returns the trace around the activity.
 	o := observed("t-5")
 	o.Trace = want
 	inside, end := tr.Work(ctx, agent.Work{Name: "BeginTurn", Turn: o})
 	require.Equal(t, want, tr.Carry(inside))
-	// A turn that a tool asks for is the tool's.
+	// A turn that is submitted by a tool is below the tool.
 	tool, done := tr.Tool(inside, agent.ToolObservation{Turn: o, Name: "submit", CallID: "c"})
 	require.Contains(t, tr.Carry(tool), "00-01000000000000000000000000000000-")
 	require.NotEqual(t, want, tr.Carry(tool))
 	done(agent.ToolOutcome{})
 	end(nil)
 
-	// The door's own span of a direct turn is above the turn, not the parent of its work.
+	// The span of the request is above a direct turn, and is not the parent of its work.
 	flush(t, tr)
 	turn := r.Spans()[1]
 	require.Equal(t, "BeginTurn", turn.Name)
@@ -232,20 +232,20 @@ func TestCarry(t *testing.T) {
 	require.Equal(t, want, off.Carry(ctx), "without receivers a trace is passed on")
 	require.Equal(t, want, off.Delegate(ctx, o, "x"))
 	require.NoError(t, off.Shutdown(t.Context()))
-	fine, detail := off.Status()
-	require.True(t, fine)
+	ok, detail := off.Status()
+	require.True(t, ok)
 	require.Equal(t, "off", detail)
-	play(o, plain(), one(off))
+	playTurn(o, plainTexts(), always(off))
 }
 
-func TestManyAtOnce(t *testing.T) {
+func TestConcurrentTurns(t *testing.T) {
 	r := tracetest.Receive(t)
 	tr := open(t, traces.Config{Endpoint: r.HTTP, Content: traces.ContentFull})
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {
 			for j := range 5 {
-				play(observed(agent.TurnID(fmt.Sprintf("m-%d-%d", i, j))), plain(), one(tr))
+				playTurn(observed(agent.TurnID(fmt.Sprintf("m-%d-%d", i, j))), plainTexts(), always(tr))
 			}
 		})
 	}
@@ -263,5 +263,5 @@ func TestManyAtOnce(t *testing.T) {
 	flush(t, tr)
 	spans := r.Spans()
 	require.Equal(t, 16*5*19+9, len(spans)) //nolint:testifylint // a thousand spans say nothing
-	unique(t, spans)
+	requireUniqueIDs(t, spans)
 }

@@ -15,85 +15,86 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// lineage is the place of a turn in its trace: the span above it, and its own span, which may not exist yet.
-type lineage struct {
-	above trace.SpanContext // invalid: the turn is the root
-	self  trace.SpanContext
+// turnTrace is the position of a turn in its trace.
+type turnTrace struct {
+	parent trace.SpanContext // invalid: the turn is the root
+	self   trace.SpanContext // of the turn, whose span may not exist yet
 }
 
-// lineageOf reads the trace that asked for the turn. Without one it derives and samples a trace by the turn's id, so that every process
-// decides alike.
-func (t *Tracing) lineageOf(o *agent.Observed) lineage {
-	above := parseTraceparent(o.Trace)
-	c := trace.SpanContextConfig{TraceID: above.TraceID(), SpanID: turnSpanID(o.TurnID), TraceFlags: above.TraceFlags() & trace.FlagsSampled, Remote: true}
-	if !above.IsValid() {
+// turnTrace returns the position of a turn in the trace of its caller. Without a caller's trace, the id of the turn determines the trace and whether it is
+// sampled, so that all processes use the same.
+func (t *Tracing) turnTrace(o *agent.Observed) turnTrace {
+	parent := parseTraceparent(o.Trace)
+	c := trace.SpanContextConfig{TraceID: parent.TraceID(), SpanID: turnSpanID(o.TurnID), TraceFlags: parent.TraceFlags() & trace.FlagsSampled, Remote: true}
+	if !parent.IsValid() {
 		c.TraceID = deriveTraceID(o.TurnID)
 		if t.isSampled(c.TraceID) {
 			c.TraceFlags = trace.FlagsSampled
 		}
 	}
-	return lineage{above: above, self: trace.NewSpanContext(c)}
+	return turnTrace{parent: parent, self: trace.NewSpanContext(c)}
 }
 
 func (t *Tracing) isSampled(id trace.TraceID) bool {
 	return t.sampler.ShouldSample(sdktrace.SamplingParameters{ParentContext: context.Background(), TraceID: id}).Decision == sdktrace.RecordAndSample
 }
 
-// scope is what a context knows of its turn.
-type scope struct {
+// turnScope is the turn of a context.
+type turnScope struct {
 	turn       agent.TurnID
 	attributes []attribute.KeyValue
-	arrived    trace.SpanContext // the span that the work came in, a caller's
-	outer      trace.SpanID      // the span of the work itself
+	incoming   trace.SpanContext // of the context before it was in the turn: a caller's span
+	work       trace.SpanID      // of the activity
 
 	mu   sync.Mutex
-	seen map[trace.SpanID]int // derived ids that were used, and how often
+	uses map[trace.SpanID]int // how often each derived id was used
 }
 
-// maxSeen bounds the ids that a scope remembers. Further spans get random ids.
-const maxSeen = 4096
+// maxDerivedIDs bounds the derived ids in a turnScope. Further spans get random ids.
+const maxDerivedIDs = 4096
 
-type scopeKey struct{}
+type turnScopeKey struct{}
 
-func scopeOf(ctx context.Context) *scope {
-	s, _ := ctx.Value(scopeKey{}).(*scope)
+// scopeOf returns the scope of a context, nil if it is not in a turn.
+func scopeOf(ctx context.Context) *turnScope {
+	s, _ := ctx.Value(turnScopeKey{}).(*turnScope)
 	return s
 }
 
-// enterTurn returns a context in the turn's span, or ctx if it is already in one of the turn's spans.
-func (t *Tracing) enterTurn(ctx context.Context, o *agent.Observed) (context.Context, *scope) {
+// enterTurn returns a context within the span of a turn, or ctx if it is already within a span of the turn.
+func (t *Tracing) enterTurn(ctx context.Context, o *agent.Observed) (context.Context, *turnScope) {
 	if s := scopeOf(ctx); s != nil && s.turn == o.TurnID {
 		return ctx, s
 	}
-	s := &scope{turn: o.TurnID, arrived: trace.SpanContextFromContext(ctx)}
-	self := t.lineageOf(o).self
+	s := &turnScope{turn: o.TurnID, incoming: trace.SpanContextFromContext(ctx)}
+	self := t.turnTrace(o).self
 	if self.IsSampled() {
 		s.attributes = t.turnAttributes(o)
 	}
-	ctx = context.WithValue(ctx, scopeKey{}, s)
+	ctx = context.WithValue(ctx, turnScopeKey{}, s)
 	return trace.ContextWithRemoteSpanContext(ctx, self), s
 }
 
-// uniqueSpanID derives a span id, another one each time for the same key: a middleware may make several requests that look alike.
-func (s *scope) uniqueSpanID(kind string, numbers []int64, parts ...string) trace.SpanID {
+// uniqueSpanID derives a span id from a key. It returns another id each time, because a middleware may make several requests with the same key.
+func (s *turnScope) uniqueSpanID(kind string, numbers []int64, parts ...string) trace.SpanID {
 	id := deriveSpanID(kind, numbers, parts...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.seen == nil {
-		s.seen = map[trace.SpanID]int{}
+	if s.uses == nil {
+		s.uses = map[trace.SpanID]int{}
 	}
-	if len(s.seen) >= maxSeen {
+	if len(s.uses) >= maxDerivedIDs {
 		return trace.SpanID{}
 	}
-	n := s.seen[id]
-	s.seen[id]++
+	n := s.uses[id]
+	s.uses[id]++
 	if n > 0 {
 		return deriveSpanID(kind, append(numbers, int64(n)), parts...)
 	}
 	return id
 }
 
-// start begins a span of the turn of ctx. The caller ends it.
+// start starts a span in the turn of ctx. The caller has to end it.
 func (t *Tracing) start(
 	ctx context.Context, name string, kind trace.SpanKind, id trace.SpanID, start time.Time, attributes ...[]attribute.KeyValue,
 ) (context.Context, trace.Span) {
@@ -111,8 +112,8 @@ func (t *Tracing) start(
 // Carry implements [agent.Observer].
 func (t *Tracing) Carry(ctx context.Context) string {
 	sc := trace.SpanContextFromContext(ctx)
-	if s := scopeOf(ctx); s != nil && s.outer == sc.SpanID() {
-		sc = s.arrived // what asked for the turn is above the activity that records it
+	if s := scopeOf(ctx); s != nil && s.work == sc.SpanID() {
+		sc = s.incoming // the trace of the caller, and not of the activity that records the turn
 	}
 	return formatTraceparent(sc)
 }
@@ -122,13 +123,13 @@ func (t *Tracing) Delegate(_ context.Context, o *agent.Observed, child agent.Tur
 	if t.shutdown == nil {
 		return o.Trace
 	}
-	return formatTraceparent(t.lineageOf(o).self.WithSpanID(delegateSpanID(child)))
+	return formatTraceparent(t.turnTrace(o).self.WithSpanID(delegateSpanID(child)))
 }
 
 // Work implements [agent.Observer].
 func (t *Tracing) Work(ctx context.Context, w agent.Work) (context.Context, func(error)) {
 	if t.shutdown == nil || w.Turn == nil {
-		return ctx, func(error) {} // work that is no turn's, such as upkeep, would be traces of one span
+		return ctx, func(error) {} // work of no turn, such as maintenance, would be a trace of one span
 	}
 	ctx, s := t.enterTurn(ctx, w.Turn)
 	var l attributeList
@@ -141,8 +142,8 @@ func (t *Tracing) Work(ctx context.Context, w agent.Work) (context.Context, func
 		l.text(keyLangfuseType, typeSpan)
 	}
 	ctx, span := t.start(ctx, w.Name, trace.SpanKindInternal, trace.SpanID{}, w.Started, s.attributes, l)
-	if !s.outer.IsValid() {
-		s.outer = span.SpanContext().SpanID()
+	if !s.work.IsValid() {
+		s.work = span.SpanContext().SpanID()
 	}
 	return ctx, func(err error) {
 		t.setError(span, err)
@@ -155,8 +156,8 @@ func (t *Tracing) Ended(ctx context.Context, e agent.TurnEnded) {
 	if t.shutdown == nil || e.Turn == nil || e.Output == nil {
 		return
 	}
-	line := t.lineageOf(e.Turn)
-	if !line.self.IsSampled() {
+	place := t.turnTrace(e.Turn)
+	if !place.self.IsSampled() {
 		return
 	}
 	end := e.Ended
@@ -167,9 +168,9 @@ func (t *Tracing) Ended(ctx context.Context, e agent.TurnEnded) {
 	if start.IsZero() {
 		start = end.Add(-time.Duration(e.Output.ExecutionTimeMS) * time.Millisecond)
 	}
-	// The span of ctx may belong to another turn, or to the door that cancelled this one.
+	// The span of ctx may belong to another turn, or to the request that cancelled this one.
 	ctx = context.WithoutCancel(ctx)
-	in := withSpanIDs(trace.ContextWithRemoteSpanContext(ctx, line.above), spanIDs{trace: line.self.TraceID(), span: line.self.SpanID()})
+	in := withSpanIDs(trace.ContextWithRemoteSpanContext(ctx, place.parent), spanIDs{trace: place.self.TraceID(), span: place.self.SpanID()})
 	_, span := t.tracer.Start(in, clip.Bytes("invoke_agent "+e.Turn.Agent, maxTag),
 		trace.WithSpanKind(trace.SpanKindInternal), trace.WithTimestamp(start), trace.WithAttributes(t.turnAttributes(e.Turn)...))
 	if span.IsRecording() {
@@ -183,6 +184,7 @@ func (t *Tracing) Ended(ctx context.Context, e agent.TurnEnded) {
 	span.End(trace.WithTimestamp(latest(start, end)))
 }
 
+// latest returns the later of two times.
 func latest(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return a
@@ -190,15 +192,15 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// recordTime bounds reading a turn's record.
-const recordTime = 2 * time.Second
+// recordTimeout bounds reading the record of a turn.
+const recordTimeout = 2 * time.Second
 
-// readRecord returns the input and the route of a turn. It is empty if the store does not answer.
+// readRecord returns the record of a turn, an empty one if the store does not answer.
 func readRecord(ctx context.Context, e *agent.TurnEnded) agent.TurnRecord {
 	if e.Record == nil {
 		return agent.TurnRecord{}
 	}
-	ctx, cancel := context.WithTimeout(ctx, recordTime)
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	r, err := e.Record(ctx)
 	if err != nil {
@@ -207,7 +209,7 @@ func readRecord(ctx context.Context, e *agent.TurnEnded) agent.TurnRecord {
 	return r
 }
 
-// endAttributes returns what is known of a turn once it has ended.
+// endAttributes returns the attributes of a turn that has ended.
 func (t *Tracing) endAttributes(e *agent.TurnEnded, record agent.TurnRecord) []attribute.KeyValue {
 	out := e.Output
 	l := make(attributeList, 0, 32)
@@ -218,42 +220,48 @@ func (t *Tracing) endAttributes(e *agent.TurnEnded, record agent.TurnRecord) []a
 	l.text(keyModel, out.Model)
 	l.number(keyToolCalls, int64(len(out.ToolCalls)))
 	l.text(keyResult, out.ResultRef)
-	// Not gen_ai.usage.*: a sum of those would count every request twice.
+	// With gen_ai.usage.* a sum would count every request twice.
 	l.number(keyTurnInput, out.Usage.InputTokens)
 	l.number(keyTurnOutput, out.Usage.OutputTokens)
-	l = append(l, costOf(&out.Usage)...)
+	l = append(l, costAttributes(&out.Usage)...)
 	l.text(keyLangfuseType, typeAgent)
-	about := keyLangfuseNote
+	metadata := keyLangfuseNote
 	if e.Turn.Parent == "" {
-		about = keyLangfuseMetadata
+		metadata = keyLangfuseMetadata
 		l.flag(keyLangfuseRoot, true)
 	}
 	if r := record.Route; r != nil {
-		why := string(r.Reason)
+		reason := string(r.Reason)
 		if r.Rule != "" {
-			why = fmt.Sprintf("%s %s/%s", r.Reason, r.Table, r.Rule)
+			reason = fmt.Sprintf("%s %s/%s", r.Reason, r.Table, r.Rule)
 		}
 		l.text(keyRoute, string(r.Reason))
 		l.text(keyRule, r.Rule)
 		l.flag(keyMismatch, r.Mismatch)
-		l.text(attribute.Key(about+"route"), why)
+		l.text(attribute.Key(metadata+"route"), reason)
 	}
-	l.text(attribute.Key(about+"stop_reason"), string(out.StopReason))
-	if !t.content.isOn() {
-		return l
-	}
-	l.content(keyInput, t.content.messages(record.Input))
-	l.content(keyOutput, t.content.reply(out.Blocks, ""))
-	in, said := t.content.text(lastText(record.Input)), t.content.text(out.Output)
-	if t.langfuse {
-		l.content(keyLangfuseInput, in)
-		l.content(keyLangfuseOutput, said)
-		if e.Turn.Parent == "" {
-			l.content(keyLangfuseTraceInput, in)
-			l.content(keyLangfuseTraceOutput, said)
-		}
-	}
+	l.text(attribute.Key(metadata+"stop_reason"), string(out.StopReason))
+	t.addTurnContent(&l, e, record.Input)
 	return l
+}
+
+// addTurnContent adds the input and the output of a turn that has ended.
+func (t *Tracing) addTurnContent(l *attributeList, e *agent.TurnEnded, input []agent.Message) {
+	if !t.content.isOn() {
+		return
+	}
+	l.content(keyInput, t.content.messages(input))
+	l.content(keyOutput, t.content.reply(e.Output.Blocks, ""))
+	if !t.langfuse {
+		return
+	}
+	lastInput, output := t.content.text(lastText(input)), t.content.text(e.Output.Output)
+	l.content(keyLangfuseInput, lastInput)
+	l.content(keyLangfuseOutput, output)
+	if e.Turn.Parent == "" {
+		l.content(keyLangfuseTraceInput, lastInput)
+		l.content(keyLangfuseTraceOutput, output)
+	}
 }
 
 // lastText returns the text of the last message that has some.

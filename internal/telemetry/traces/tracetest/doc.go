@@ -1,2 +1,2 @@
-// Package tracetest is an OTLP receiver for tests: it takes traces over HTTP and gRPC, and prints them as trees.
+// Package tracetest is an OTLP receiver for tests. It takes traces over HTTP and gRPC and prints them as trees.
 package tracetest

@@ -18,12 +18,12 @@ import (
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
-	_ "google.golang.org/grpc/encoding/gzip" // what the exporter compresses with
+	_ "google.golang.org/grpc/encoding/gzip" // for compressed exports
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 )
 
-// Span is a span as it arrived.
+// Span is a received span.
 type Span struct {
 	Trace, ID, Parent string // hex; Parent is empty for a root
 	Name              string
@@ -37,13 +37,13 @@ type Span struct {
 	Events            []Event
 }
 
-// Event is one of a span's events.
+// Event is an event of a span.
 type Event struct {
 	Name       string
 	Attributes map[string]any
 }
 
-// Request is one export as it arrived over HTTP.
+// Request is an export over HTTP.
 type Request struct {
 	Path   string
 	Header http.Header
@@ -51,7 +51,7 @@ type Request struct {
 	Spans  int
 }
 
-// Receiver is an OTLP collector that keeps what it gets.
+// Receiver is an OTLP collector that keeps all spans.
 type Receiver struct {
 	collector.UnimplementedTraceServiceServer
 
@@ -90,8 +90,7 @@ func Receive(t testing.TB) *Receiver {
 	return r
 }
 
-// Answer has HTTP requests answered with what f returns: an HTTP status. It may block. Spans of a request that is not answered with 200
-// are not kept.
+// Answer sets a function that returns the status of HTTP responses. It may block. Spans are kept only if the status is 200.
 func (r *Receiver) Answer(f func() int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +144,7 @@ func (r *Receiver) Export(ctx context.Context, in *collector.ExportTraceServiceR
 	return &collector.ExportTraceServiceResponse{}, nil
 }
 
-// Spans returns what has arrived, in the order of arrival.
+// Spans returns the spans in the order of arrival.
 func (r *Receiver) Spans() []Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,21 +158,21 @@ func (r *Receiver) Requests() []Request {
 	return slices.Clone(r.requests)
 }
 
-// Metadata returns that of the exports over gRPC.
+// Metadata returns the metadata of the exports over gRPC.
 func (r *Receiver) Metadata() []metadata.MD {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.metadata)
 }
 
-// Await waits until enough says that what has arrived is all that the test waits for; at most 30 s.
-func (r *Receiver) Await(t testing.TB, enough func([]Span) bool) []Span {
+// Await waits, at most for 30 s, until isComplete accepts the received spans.
+func (r *Receiver) Await(t testing.TB, isComplete func([]Span) bool) []Span {
 	t.Helper()
-	require.Eventually(t, func() bool { return enough(r.Spans()) }, 30*time.Second, 20*time.Millisecond, "the spans did not arrive")
+	require.Eventually(t, func() bool { return isComplete(r.Spans()) }, 30*time.Second, 20*time.Millisecond, "the spans did not arrive")
 	return r.Spans()
 }
 
-// AwaitTrace waits for the root of a turn and returns the spans of its trace.
+// AwaitTrace waits for the span of a turn and returns all spans of its trace.
 func (r *Receiver) AwaitTrace(t testing.TB, turn string) []Span {
 	t.Helper()
 	var id string
@@ -197,7 +196,7 @@ func decode(all []*otlp.ResourceSpans) []Span {
 			for _, s := range ss.GetSpans() {
 				span := Span{
 					Trace: hex.EncodeToString(s.GetTraceId()), ID: hex.EncodeToString(s.GetSpanId()), Parent: hex.EncodeToString(s.GetParentSpanId()),
-					Name: s.GetName(), Kind: s.GetKind(), Start: at(s.GetStartTimeUnixNano()), End: at(s.GetEndTimeUnixNano()),
+					Name: s.GetName(), Kind: s.GetKind(), Start: nanoTime(s.GetStartTimeUnixNano()), End: nanoTime(s.GetEndTimeUnixNano()),
 					Attributes: values(s.GetAttributes()), Resource: resource, Scope: ss.GetScope().GetName(),
 					Error: s.GetStatus().GetCode() == otlp.Status_STATUS_CODE_ERROR, Message: s.GetStatus().GetMessage(),
 				}
@@ -211,7 +210,7 @@ func decode(all []*otlp.ResourceSpans) []Span {
 	return out
 }
 
-func at(nano uint64) time.Time { return time.Unix(0, int64(nano)).UTC() }
+func nanoTime(nano uint64) time.Time { return time.Unix(0, int64(nano)).UTC() }
 
 func values(all []*common.KeyValue) map[string]any {
 	out := map[string]any{}

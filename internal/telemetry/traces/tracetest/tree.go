@@ -13,19 +13,19 @@ func InTrace(spans []Span, id string) []Span {
 	return slices.DeleteFunc(slices.Clone(spans), func(s Span) bool { return s.Trace != id })
 }
 
-// Named returns the spans of a name.
+// Named returns the spans with a name.
 func Named(spans []Span, name string) []Span {
 	return slices.DeleteFunc(slices.Clone(spans), func(s Span) bool { return s.Name != name })
 }
 
-// Tree prints spans by parent and start, one a line, with attributes behind the names where keys asks for them. A span whose parent is not
-// among them is printed as a root.
-func Tree(spans []Span, keys ...string) string { return printed(spans, false, keys) }
+// Tree returns spans as a tree with one span on each line, ordered by start. A line has the name and the attributes in keys. A span without a parent in
+// spans is a root.
+func Tree(spans []Span, keys ...string) string { return formatTree(spans, false, keys) }
 
-// Timeline is the same with the milliseconds from the first span, and how long each took.
-func Timeline(spans []Span, keys ...string) string { return printed(spans, true, keys) }
+// Timeline returns [Tree] with the start in milliseconds since the first span, and the duration.
+func Timeline(spans []Span, keys ...string) string { return formatTree(spans, true, keys) }
 
-func printed(spans []Span, times bool, keys []string) string {
+func formatTree(spans []Span, withTimes bool, keys []string) string {
 	ids := map[string]bool{}
 	var first time.Time
 	for i := range spans {
@@ -43,14 +43,14 @@ func printed(spans []Span, times bool, keys []string) string {
 		children[parent] = append(children[parent], spans[i])
 	}
 	var b strings.Builder
-	seen := map[string]bool{}
+	isPrinted := map[string]bool{} // by id
 	var walk func(parent, indent string)
 	walk = func(parent, indent string) {
-		below := children[parent]
-		slices.SortStableFunc(below, func(a, b Span) int { return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(a.Name, b.Name)) })
-		for i := range below {
-			s := &below[i]
-			if times {
+		siblings := children[parent]
+		slices.SortStableFunc(siblings, func(a, b Span) int { return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(a.Name, b.Name)) })
+		for i := range siblings {
+			s := &siblings[i]
+			if withTimes {
 				fmt.Fprintf(&b, "%7.1f %8.1f ms  ", float64(s.Start.Sub(first).Microseconds())/1000, float64(s.End.Sub(s.Start).Microseconds())/1000)
 			}
 			b.WriteString(indent + s.Name)
@@ -63,8 +63,8 @@ func printed(spans []Span, times bool, keys []string) string {
 				}
 			}
 			b.WriteByte('\n')
-			if !seen[s.ID] { // an id that came twice has its children once
-				seen[s.ID] = true
+			if !isPrinted[s.ID] { // a span may have been received twice
+				isPrinted[s.ID] = true
 				walk(s.ID, indent+"  ")
 			}
 		}
