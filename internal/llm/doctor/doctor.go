@@ -12,6 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
+// The bounds of an examination.
 const (
 	DefaultTimeout = time.Minute     // for one check
 	totalTimeout   = 5 * time.Minute // for all checks

@@ -44,7 +44,7 @@ func (r *reply) addCitations(raw json.RawMessage) error {
 		} `json:"url_citation"`
 	}
 	if json.Unmarshal(raw, &annotations) != nil {
-		return nil
+		return nil //nolint:nilerr // ignored
 	}
 	var citations []agent.Annotation
 	for i := range annotations {
@@ -66,7 +66,7 @@ func (r *reply) addImages(raw json.RawMessage) error {
 		} `json:"image_url"`
 	}
 	if json.Unmarshal(raw, &images) != nil {
-		return nil
+		return nil //nolint:nilerr // ignored
 	}
 	for i := range images {
 		image := agent.Block{Type: agent.BlockImage, URL: images[i].ImageURL.URL}

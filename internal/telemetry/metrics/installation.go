@@ -64,8 +64,12 @@ func (c *scraper) readBacklog(ctx context.Context) ([]prometheus.Metric, error) 
 		return nil, err
 	}
 	out := []prometheus.Metric{
-		gauge(c.desc.oldestApproval, s.OldestApproval.Seconds()), gauge(c.desc.oldestQueued, s.OldestQueued.Seconds()), gauge(c.desc.longestQueue, float64(s.LongestQueue)),
-		gauge(c.desc.activeTurns, float64(s.Queued), "queued"), gauge(c.desc.activeTurns, float64(s.Running), "running"), gauge(c.desc.activeTurns, float64(s.Waiting), "waiting"),
+		gauge(c.desc.oldestApproval, s.OldestApproval.Seconds()),
+		gauge(c.desc.oldestQueued, s.OldestQueued.Seconds()),
+		gauge(c.desc.longestQueue, float64(s.LongestQueue)),
+		gauge(c.desc.activeTurns, float64(s.Queued), "queued"),
+		gauge(c.desc.activeTurns, float64(s.Running), "running"),
+		gauge(c.desc.activeTurns, float64(s.Waiting), "waiting"),
 	}
 	var others int64
 	named := 0
