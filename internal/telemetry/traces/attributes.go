@@ -88,19 +88,19 @@ const (
 // attributeList is a list of attributes without empty values.
 type attributeList []attribute.KeyValue
 
-func (l *attributeList) text(k attribute.Key, v string) {
+func (l *attributeList) addText(k attribute.Key, v string) {
 	if v != "" {
 		*l = append(*l, k.String(clip.Bytes(v, maxTag)))
 	}
 }
 
-func (l *attributeList) number(k attribute.Key, v int64) {
+func (l *attributeList) addNumber(k attribute.Key, v int64) {
 	if v != 0 {
 		*l = append(*l, k.Int64(v))
 	}
 }
 
-func (l *attributeList) flag(k attribute.Key, v bool) {
+func (l *attributeList) addFlag(k attribute.Key, v bool) {
 	if v {
 		*l = append(*l, k.Bool(true))
 	}
@@ -111,30 +111,30 @@ func (l *attributeList) flag(k attribute.Key, v bool) {
 func (t *Tracing) turnAttributes(o *agent.Observed) []attribute.KeyValue {
 	l := make(attributeList, 0, 32)
 	l = append(l, t.fixed...)
-	l.text(keyTurn, string(o.TurnID))
-	l.text(keyTenant, o.Tenant)
-	l.text(keySession, string(o.SessionID))
-	l.text(keyInstance, o.InstanceID)
-	l.text(keyPlan, o.PlanHash)
-	l.text(keyMode, string(o.Mode))
-	l.text(keyChannel, o.Channel)
-	l.text(keyParent, string(o.Parent))
-	l.text(semconv.GenAIAgentNameKey, o.Agent)
-	l.text(semconv.GenAIAgentIDKey, o.InstanceID)
-	l.text(semconv.UserIDKey, o.UserID)
-	l.text(keyLangfuseVersion, shortPlan(o.PlanHash))
+	l.addText(keyTurn, string(o.TurnID))
+	l.addText(keyTenant, o.Tenant)
+	l.addText(keySession, string(o.SessionID))
+	l.addText(keyInstance, o.InstanceID)
+	l.addText(keyPlan, o.PlanHash)
+	l.addText(keyMode, string(o.Mode))
+	l.addText(keyChannel, o.Channel)
+	l.addText(keyParent, string(o.Parent))
+	l.addText(semconv.GenAIAgentNameKey, o.Agent)
+	l.addText(semconv.GenAIAgentIDKey, o.InstanceID)
+	l.addText(semconv.UserIDKey, o.UserID)
+	l.addText(keyLangfuseVersion, shortPlan(o.PlanHash))
 	metadata := keyLangfuseNote
 	if o.Parent == "" {
 		metadata = keyLangfuseMetadata
-		l.text(semconv.SessionIDKey, string(o.SessionID))
-		l.text(semconv.GenAIConversationIDKey, string(o.SessionID))
-		l.text(keyLangfuseTrace, o.Agent)
+		l.addText(semconv.SessionIDKey, string(o.SessionID))
+		l.addText(semconv.GenAIConversationIDKey, string(o.SessionID))
+		l.addText(keyLangfuseTrace, o.Agent)
 		l = append(l, keyLangfuseTags.StringSlice(tags(o)))
 	}
-	l.text(attribute.Key(metadata+"agent_instance_id"), o.InstanceID)
-	l.text(attribute.Key(metadata+"tenant"), o.Tenant)
-	l.text(attribute.Key(metadata+"channel"), o.Channel)
-	l.text(attribute.Key(metadata+"turn_id"), string(o.TurnID))
+	l.addText(attribute.Key(metadata+"agent_instance_id"), o.InstanceID)
+	l.addText(attribute.Key(metadata+"tenant"), o.Tenant)
+	l.addText(attribute.Key(metadata+"channel"), o.Channel)
+	l.addText(attribute.Key(metadata+"turn_id"), string(o.TurnID))
 	return l
 }
 

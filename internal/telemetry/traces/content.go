@@ -21,8 +21,8 @@ type contentFilter struct {
 
 func (c *contentFilter) isOn() bool { return c.mode != ContentOff }
 
-// content adds a piece of filtered content.
-func (l *attributeList) content(k attribute.Key, v string) {
+// addContent adds a piece of filtered content.
+func (l *attributeList) addContent(k attribute.Key, v string) {
 	if v != "" {
 		*l = append(*l, k.String(v))
 	}
@@ -30,9 +30,9 @@ func (l *attributeList) content(k attribute.Key, v string) {
 
 // addContent adds a piece of filtered content. If Langfuse is a receiver, it adds the piece under a name of Langfuse too.
 func (t *Tracing) addContent(l *attributeList, key, langfuseKey attribute.Key, v string) {
-	l.content(key, v)
+	l.addContent(key, v)
 	if t.langfuse {
-		l.content(langfuseKey, v)
+		l.addContent(langfuseKey, v)
 	}
 }
 

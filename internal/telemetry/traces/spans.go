@@ -53,9 +53,9 @@ func (t *Tracing) setFailed(span trace.Span, code, message string) {
 	message = t.content.text(message)
 	span.SetStatus(codes.Error, message)
 	l := make(attributeList, 0, 3)
-	l.text(semconv.ErrorTypeKey, cmp.Or(code, errorOther))
-	l.text(keyLangfuseLevel, levelError)
-	l.content(keyLangfuseMessage, message)
+	l.addText(semconv.ErrorTypeKey, cmp.Or(code, errorOther))
+	l.addText(keyLangfuseLevel, levelError)
+	l.addContent(keyLangfuseMessage, message)
 	span.SetAttributes(l...)
 }
 
@@ -67,7 +67,7 @@ func (t *Tracing) Request(ctx context.Context, r agent.ModelObservation) (contex
 	ctx, s := t.enterTurn(ctx, r.Turn)
 	start := time.Now()
 	id := s.uniqueSpanID(kindRequest, []int64{int64(r.Step), int64(r.Epoch)}, string(r.Turn.TurnID), r.Purpose, r.Model.Profile)
-	ctx, span := t.start(ctx, operationChat+" "+r.Model.Model, trace.SpanKindClient, id, start, s.attributes)
+	ctx, span := t.startSpan(ctx, operationChat+" "+r.Model.Model, trace.SpanKindClient, id, start, s.attributes)
 	if !span.IsRecording() {
 		return ctx, func(agent.ModelOutcome) { span.End() }
 	}
@@ -84,37 +84,37 @@ func (t *Tracing) Request(ctx context.Context, r agent.ModelObservation) (contex
 // requestAttributes returns the attributes of a request that are known before its reply.
 func (t *Tracing) requestAttributes(r *agent.ModelObservation) []attribute.KeyValue {
 	l := make(attributeList, 0, 24)
-	l.text(keyOperation, operationChat)
-	l.text(semconv.GenAIProviderNameKey, providerName(r.Model.Provider))
-	l.text(keyRequestModel, r.Model.Model)
+	l.addText(keyOperation, operationChat)
+	l.addText(semconv.GenAIProviderNameKey, providerName(r.Model.Provider))
+	l.addText(keyRequestModel, r.Model.Model)
 	l = append(l, semconv.GenAIRequestStream(true))
-	l.text(keyProfile, r.Model.Profile)
-	l.text(keyPurpose, r.Purpose)
-	l.number(keyStep, int64(r.Step))
-	l.number(keyEpoch, int64(r.Epoch))
+	l.addText(keyProfile, r.Model.Profile)
+	l.addText(keyPurpose, r.Purpose)
+	l.addNumber(keyStep, int64(r.Step))
+	l.addNumber(keyEpoch, int64(r.Epoch))
 	if u, err := url.Parse(r.Model.BaseURL); err == nil && u.Hostname() != "" {
-		l.text(semconv.ServerAddressKey, u.Hostname())
+		l.addText(semconv.ServerAddressKey, u.Hostname())
 	}
-	l.parameters(r)
-	l.text(keyLangfuseType, typeGeneration)
-	l.text(keyLangfuseModel, r.Model.Model)
-	l.text(keyLangfusePrompt, r.Turn.Agent)
+	l.addParameters(r)
+	l.addText(keyLangfuseType, typeGeneration)
+	l.addText(keyLangfuseModel, r.Model.Model)
+	l.addText(keyLangfusePrompt, r.Turn.Agent)
 	if r.Turn.PlanHash != "" {
-		l.number(keyLangfusePromptNo, int64(promptVersion(r.Turn.PlanHash)))
+		l.addNumber(keyLangfusePromptNo, int64(promptVersion(r.Turn.PlanHash)))
 	}
 	if q := r.Request; q != nil && t.content.isOn() {
 		system, messages := t.content.system(q.SystemPrompt()), t.content.messages(q.Messages)
-		l.content(semconv.GenAISystemInstructionsKey, system)
-		l.content(keyInput, messages)
+		l.addContent(semconv.GenAISystemInstructionsKey, system)
+		l.addContent(keyInput, messages)
 		if t.langfuse {
-			l.content(keyLangfuseInput, withSystem(system, messages))
+			l.addContent(keyLangfuseInput, withSystem(system, messages))
 		}
 	}
 	return l
 }
 
-// parameters adds the temperature and the bound of tokens of a request.
-func (l *attributeList) parameters(r *agent.ModelObservation) {
+// addParameters adds the temperature and the bound of tokens of a request.
+func (l *attributeList) addParameters(r *agent.ModelObservation) {
 	temperature, tokens := r.Model.Temperature, r.Model.MaxTokens
 	if q := r.Request; q != nil {
 		temperature, tokens = cmp.Or(q.Temperature, temperature), cmp.Or(q.MaxTokens, tokens)
@@ -125,11 +125,11 @@ func (l *attributeList) parameters(r *agent.ModelObservation) {
 		parameters["temperature"] = *temperature
 	}
 	if tokens != 0 {
-		l.number(semconv.GenAIRequestMaxTokensKey, int64(tokens))
+		l.addNumber(semconv.GenAIRequestMaxTokensKey, int64(tokens))
 		parameters["max_tokens"] = tokens
 	}
 	if text, err := json.Marshal(parameters); err == nil && len(parameters) > 0 {
-		l.text(keyLangfuseParameters, string(text))
+		l.addText(keyLangfuseParameters, string(text))
 	}
 }
 
@@ -138,24 +138,24 @@ func (t *Tracing) replyAttributes(o *agent.ModelOutcome, start time.Time) []attr
 	l := make(attributeList, 0, 20)
 	l = append(l, usageAttributes(&o.Usage)...)
 	counts, _ := json.Marshal(usageDetails(&o.Usage)) // cannot fail
-	l.text(keyLangfuseUsage, string(counts))
+	l.addText(keyLangfuseUsage, string(counts))
 	if !o.Usage.Unpriced {
-		l.text(keyLangfuseCost, fmt.Sprintf(`{"total":%v}`, o.Usage.CostUSD))
+		l.addText(keyLangfuseCost, fmt.Sprintf(`{"total":%v}`, o.Usage.CostUSD))
 	}
 	if o.FirstDelta > 0 {
 		l = append(l, semconv.GenAIResponseTimeToFirstChunk(o.FirstDelta.Seconds()))
-		l.text(keyLangfuseFirst, start.Add(o.FirstDelta).UTC().Format("2006-01-02T15:04:05.000Z"))
+		l.addText(keyLangfuseFirst, start.Add(o.FirstDelta).UTC().Format("2006-01-02T15:04:05.000Z"))
 	}
-	l.flag(keyFirst, o.FirstOfTurn)
+	l.addFlag(keyFirst, o.FirstOfTurn)
 	if o.Cause != nil {
-		l.text(keyStopped, codeOf(o.Cause))
+		l.addText(keyStopped, codeOf(o.Cause))
 	}
 	if o.Reply == nil {
 		return l
 	}
-	l.text(semconv.GenAIResponseModelKey, o.Reply.Model)
+	l.addText(semconv.GenAIResponseModelKey, o.Reply.Model)
 	if o.Reply.Model != "" {
-		l.text(keyLangfuseModel, o.Reply.Model)
+		l.addText(keyLangfuseModel, o.Reply.Model)
 	}
 	if reason := string(o.Reply.FinishReason); reason != "" {
 		l = append(l, semconv.GenAIResponseFinishReasons(clip.Bytes(reason, maxTag)))
@@ -168,8 +168,8 @@ func (t *Tracing) replyAttributes(o *agent.ModelOutcome, start time.Time) []attr
 func usageAttributes(u *agent.Usage) []attribute.KeyValue {
 	l := make(attributeList, 0, 5)
 	l = append(l, semconv.GenAIUsageInputTokensKey.Int64(u.InputTokens), semconv.GenAIUsageOutputTokensKey.Int64(u.OutputTokens))
-	l.number(semconv.GenAIUsageCacheReadInputTokensKey, u.CachedTokens)
-	l.number(semconv.GenAIUsageReasoningOutputTokensKey, u.ReasoningTokens)
+	l.addNumber(semconv.GenAIUsageCacheReadInputTokensKey, u.CachedTokens)
+	l.addNumber(semconv.GenAIUsageReasoningOutputTokensKey, u.ReasoningTokens)
 	return append(l, costAttributes(u)...)
 }
 
@@ -210,21 +210,21 @@ func (t *Tracing) Tool(ctx context.Context, o agent.ToolObservation) (context.Co
 	} else {
 		id = s.uniqueSpanID(kindTool, []int64{int64(o.Step), int64(o.Epoch)}, string(o.Turn.TurnID), string(o.CallID))
 	}
-	inner, span := t.start(inner, operationTool+" "+o.Name, trace.SpanKindInternal, id, o.Started, s.attributes)
+	inner, span := t.startSpan(inner, operationTool+" "+o.Name, trace.SpanKindInternal, id, o.Started, s.attributes)
 	if !span.IsRecording() {
 		return inner, func(agent.ToolOutcome) { span.End() }
 	}
 	l := make(attributeList, 0, 16)
-	l.text(keyOperation, operationTool)
-	l.text(semconv.GenAIToolNameKey, o.Name)
-	l.text(semconv.GenAIToolCallIDKey, string(o.CallID))
-	l.text(semconv.GenAIToolTypeKey, "function")
-	l.text(semconv.GenAIToolDescriptionKey, o.Description)
-	l.text(keyToolkit, o.Toolkit)
-	l.text(keyChild, string(o.Child))
-	l.number(keyStep, int64(o.Step))
-	l.number(keyEpoch, int64(o.Epoch))
-	l.text(keyLangfuseType, typeTool)
+	l.addText(keyOperation, operationTool)
+	l.addText(semconv.GenAIToolNameKey, o.Name)
+	l.addText(semconv.GenAIToolCallIDKey, string(o.CallID))
+	l.addText(semconv.GenAIToolTypeKey, "function")
+	l.addText(semconv.GenAIToolDescriptionKey, o.Description)
+	l.addText(keyToolkit, o.Toolkit)
+	l.addText(keyChild, string(o.Child))
+	l.addNumber(keyStep, int64(o.Step))
+	l.addNumber(keyEpoch, int64(o.Epoch))
+	l.addText(keyLangfuseType, typeTool)
 	t.addContent(&l, semconv.GenAIToolCallArgumentsKey, keyLangfuseInput, t.content.text(string(o.Args)))
 	span.SetAttributes(l...)
 	return inner, func(out agent.ToolOutcome) {
@@ -236,10 +236,10 @@ func (t *Tracing) Tool(ctx context.Context, o agent.ToolObservation) (context.Co
 // recordResult sets the attributes and the status of the outcome of a tool call.
 func (t *Tracing) recordResult(span trace.Span, o *agent.ToolOutcome) {
 	l := make(attributeList, 0, 6)
-	l.flag(keyRefused, o.Refused)
-	l.flag(keyCached, o.Cached)
+	l.addFlag(keyRefused, o.Refused)
+	l.addFlag(keyCached, o.Cached)
 	if o.Refused {
-		l.text(keyLangfuseLevel, levelWarning)
+		l.addText(keyLangfuseLevel, levelWarning)
 	}
 	if r := o.Result; r != nil {
 		t.addContent(&l, semconv.GenAIToolCallResultKey, keyLangfuseOutput, t.content.text(string(r.Output)))
@@ -272,19 +272,19 @@ func (t *Tracing) Decided(ctx context.Context, o *agent.Observed, a *agent.Appro
 	}
 	ctx = trace.ContextWithRemoteSpanContext(context.WithoutCancel(ctx), place.self)
 	l := make(attributeList, 0, 12)
-	l.text(keyApproval, a.ApprovalID)
-	l.text(keyDecision, string(a.Decision))
-	l.text(keyDecidedBy, a.By)
-	l.text(keyPolicy, a.Rule)
-	l.number(keyStep, int64(a.Step))
-	l.text(semconv.GenAIToolNameKey, a.ToolName)
-	l.text(semconv.GenAIToolCallIDKey, string(a.CallID))
-	l.text(keyLangfuseType, typeSpan)
+	l.addText(keyApproval, a.ApprovalID)
+	l.addText(keyDecision, string(a.Decision))
+	l.addText(keyDecidedBy, a.By)
+	l.addText(keyPolicy, a.Rule)
+	l.addNumber(keyStep, int64(a.Step))
+	l.addText(semconv.GenAIToolNameKey, a.ToolName)
+	l.addText(semconv.GenAIToolCallIDKey, string(a.CallID))
+	l.addText(keyLangfuseType, typeSpan)
 	t.addContent(&l, semconv.GenAIToolCallArgumentsKey, keyLangfuseInput, t.content.text(string(a.Args)))
 	if t.langfuse {
-		l.content(keyLangfuseOutput, t.content.text(a.Message))
+		l.addContent(keyLangfuseOutput, t.content.text(a.Message))
 	}
-	_, span := t.start(ctx, "await_approval "+a.ToolName, trace.SpanKindInternal,
+	_, span := t.startSpan(ctx, "await_approval "+a.ToolName, trace.SpanKindInternal,
 		deriveSpanID(kindApproval, nil, string(o.TurnID), a.ApprovalID), start, t.turnAttributes(o), l)
 	span.End(trace.WithTimestamp(latest(start, end)))
 }

@@ -94,8 +94,8 @@ func (s *turnScope) uniqueSpanID(kind string, numbers []int64, parts ...string) 
 	return id
 }
 
-// start starts a span in the turn of ctx. The caller has to end it.
-func (t *Tracing) start(
+// startSpan starts a span in the turn of ctx. The caller has to end it.
+func (t *Tracing) startSpan(
 	ctx context.Context, name string, kind trace.SpanKind, id trace.SpanID, start time.Time, attributes ...[]attribute.KeyValue,
 ) (context.Context, trace.Span) {
 	options := []trace.SpanStartOption{trace.WithSpanKind(kind)}
@@ -135,13 +135,13 @@ func (t *Tracing) Work(ctx context.Context, w agent.Work) (context.Context, func
 	var l attributeList
 	if trace.SpanContextFromContext(ctx).IsSampled() {
 		l = make(attributeList, 0, 5)
-		l.text(keyActivity, w.Name)
-		l.number(keyAttempt, int64(w.Attempt))
-		l.number(keyStep, int64(w.Step))
-		l.text(keyWorkflow, w.Turn.WorkflowID)
-		l.text(keyLangfuseType, typeSpan)
+		l.addText(keyActivity, w.Name)
+		l.addNumber(keyAttempt, int64(w.Attempt))
+		l.addNumber(keyStep, int64(w.Step))
+		l.addText(keyWorkflow, w.Turn.WorkflowID)
+		l.addText(keyLangfuseType, typeSpan)
 	}
-	ctx, span := t.start(ctx, w.Name, trace.SpanKindInternal, trace.SpanID{}, w.Started, s.attributes, l)
+	ctx, span := t.startSpan(ctx, w.Name, trace.SpanKindInternal, trace.SpanID{}, w.Started, s.attributes, l)
 	if !s.work.IsValid() {
 		s.work = span.SpanContext().SpanID()
 	}
@@ -213,34 +213,34 @@ func readRecord(ctx context.Context, e *agent.TurnEnded) agent.TurnRecord {
 func (t *Tracing) endAttributes(e *agent.TurnEnded, record agent.TurnRecord) []attribute.KeyValue {
 	out := e.Output
 	l := make(attributeList, 0, 32)
-	l.text(keyOperation, operationAgent)
-	l.text(keyWorkflow, e.Turn.WorkflowID)
-	l.text(keyStatus, string(out.Status))
-	l.text(keyStopReason, string(out.StopReason))
-	l.text(keyModel, out.Model)
-	l.number(keyToolCalls, int64(len(out.ToolCalls)))
-	l.text(keyResult, out.ResultRef)
+	l.addText(keyOperation, operationAgent)
+	l.addText(keyWorkflow, e.Turn.WorkflowID)
+	l.addText(keyStatus, string(out.Status))
+	l.addText(keyStopReason, string(out.StopReason))
+	l.addText(keyModel, out.Model)
+	l.addNumber(keyToolCalls, int64(len(out.ToolCalls)))
+	l.addText(keyResult, out.ResultRef)
 	// With gen_ai.usage.* a sum would count every request twice.
-	l.number(keyTurnInput, out.Usage.InputTokens)
-	l.number(keyTurnOutput, out.Usage.OutputTokens)
+	l.addNumber(keyTurnInput, out.Usage.InputTokens)
+	l.addNumber(keyTurnOutput, out.Usage.OutputTokens)
 	l = append(l, costAttributes(&out.Usage)...)
-	l.text(keyLangfuseType, typeAgent)
+	l.addText(keyLangfuseType, typeAgent)
 	metadata := keyLangfuseNote
 	if e.Turn.Parent == "" {
 		metadata = keyLangfuseMetadata
-		l.flag(keyLangfuseRoot, true)
+		l.addFlag(keyLangfuseRoot, true)
 	}
 	if r := record.Route; r != nil {
 		reason := string(r.Reason)
 		if r.Rule != "" {
 			reason = fmt.Sprintf("%s %s/%s", r.Reason, r.Table, r.Rule)
 		}
-		l.text(keyRoute, string(r.Reason))
-		l.text(keyRule, r.Rule)
-		l.flag(keyMismatch, r.Mismatch)
-		l.text(attribute.Key(metadata+"route"), reason)
+		l.addText(keyRoute, string(r.Reason))
+		l.addText(keyRule, r.Rule)
+		l.addFlag(keyMismatch, r.Mismatch)
+		l.addText(attribute.Key(metadata+"route"), reason)
 	}
-	l.text(attribute.Key(metadata+"stop_reason"), string(out.StopReason))
+	l.addText(attribute.Key(metadata+"stop_reason"), string(out.StopReason))
 	t.addTurnContent(&l, e, record.Input)
 	return l
 }
@@ -250,17 +250,17 @@ func (t *Tracing) addTurnContent(l *attributeList, e *agent.TurnEnded, input []a
 	if !t.content.isOn() {
 		return
 	}
-	l.content(keyInput, t.content.messages(input))
-	l.content(keyOutput, t.content.reply(e.Output.Blocks, ""))
+	l.addContent(keyInput, t.content.messages(input))
+	l.addContent(keyOutput, t.content.reply(e.Output.Blocks, ""))
 	if !t.langfuse {
 		return
 	}
 	lastInput, output := t.content.text(lastText(input)), t.content.text(e.Output.Output)
-	l.content(keyLangfuseInput, lastInput)
-	l.content(keyLangfuseOutput, output)
+	l.addContent(keyLangfuseInput, lastInput)
+	l.addContent(keyLangfuseOutput, output)
 	if e.Turn.Parent == "" {
-		l.content(keyLangfuseTraceInput, lastInput)
-		l.content(keyLangfuseTraceOutput, output)
+		l.addContent(keyLangfuseTraceInput, lastInput)
+		l.addContent(keyLangfuseTraceOutput, output)
 	}
 }
 
