@@ -61,22 +61,14 @@ func requestSettings(r *AddRequest, embed bool) (settings, error) {
 	if s.id == "" {
 		return settings{}, agent.Invalid("id", "give an id, a source or a name")
 	}
-	if err := checkLine("id", s.id, maxID); err != nil {
-		return settings{}, err
-	}
-	if err := checkLine("source", s.source, maxSource); err != nil {
-		return settings{}, err
-	}
-	if err := checkLine("title", r.Title, maxTitle*utf8.UTFMax); err != nil {
+	err := cmp.Or(checkLine("id", s.id, maxID), checkLine("source", s.source, maxSource), checkLine("title", r.Title, maxTitle*utf8.UTFMax))
+	if err != nil {
 		return settings{}, err
 	}
 	if len(bytes.TrimSpace(r.Metadata)) > 0 {
-		var err error
-		if s.metadata, err = document.Metadata(jsontext.Value(r.Metadata)); err != nil {
-			return settings{}, err
-		}
+		s.metadata, err = document.Metadata(jsontext.Value(r.Metadata))
 	}
-	return s, nil
+	return s, err
 }
 
 func checkNames(tenant, collection string) error {
@@ -133,8 +125,8 @@ func prepareDocuments(r *AddRequest, s settings, documents []document.Document, 
 	return all, nil
 }
 
-// prepareDocument returns a document without its vectors. It may have at most maxChunks chunks.
-func prepareDocument(r *AddRequest, s settings, d *document.Document, maxChunks int) (preparedDocument, error) {
+// prepareDocument returns a document without its vectors, with at most limit chunks.
+func prepareDocument(r *AddRequest, s settings, d *document.Document, limit int) (preparedDocument, error) {
 	k := agent.KnowledgeDocument{
 		Tenant: r.Tenant, Collection: r.Collection, ID: s.id, MIMEType: d.MIMEType, Metadata: s.metadata,
 		Source: cmp.Or(d.Source, s.source),
@@ -146,10 +138,7 @@ func prepareDocument(r *AddRequest, s settings, d *document.Document, maxChunks 
 		for i := range d.Sections {
 			k.Bytes += int64(len(d.Sections[i].Text))
 		}
-		if err := checkLine("id", k.ID, maxID); err != nil {
-			return preparedDocument{}, err
-		}
-		if err := checkLine("source", k.Source, maxSource); err != nil {
+		if err := cmp.Or(checkLine("id", k.ID, maxID), checkLine("source", k.Source, maxSource)); err != nil {
 			return preparedDocument{}, err
 		}
 		if d.Metadata != nil {
@@ -157,7 +146,7 @@ func prepareDocument(r *AddRequest, s settings, d *document.Document, maxChunks 
 		}
 	}
 	k.Title = oneLine(cmp.Or(k.Title, path.Base(cmp.Or(r.Name, k.Source, k.ID))))
-	chunks, err := document.Split(d, s.size, s.overlap, maxChunks)
+	chunks, err := document.Split(d, s.size, s.overlap, limit)
 	if err != nil {
 		return preparedDocument{}, err
 	}

@@ -41,7 +41,7 @@ type pdfWriter struct {
 	out        strings.Builder
 	isFull     bool // the text of the file is longer than allowed
 	state      textState
-	saved      []textState
+	saved      []textState // by the operator q
 	hasText    bool
 	penX, penY float64 // where the last glyph ended
 }
