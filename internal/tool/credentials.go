@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// AddedCredentials returns what [Auth] has added to the headers and the query of a request, in the forms in which a server may repeat it: as it
-// was sent, without its scheme, and the password alone. Whoever shows a server's words masks them or leaves them out.
+// AddedCredentials returns the credentials that [Auth] has added to the headers and the query of a request, in each form in which a server may
+// repeat them: as they were sent, without the scheme, and the password alone. They must be masked in text from the server.
 func AddedCredentials(before, after *http.Request) []string {
 	var added []string
 	query := before.URL.Query()

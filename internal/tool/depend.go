@@ -17,98 +17,98 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// HTTP sends a request within the bounds of the egress rules. Its errors are [agent.Error] values: denied, invalid and
-// overflow are for good, unavailable may be tried again.
+// HTTP sends a request if the egress rules allow it. Its errors are [agent.Error] values: denied, invalid and overflow are permanent;
+// unavailable may be tried again.
 type HTTP interface {
 	Do(req *http.Request) (*http.Response, error)
 }
 
-// Blobs keeps a tenant's content under references such as cas://sha256:<hex>. The tenant is the invocation's, never an argument that
-// a model gave.
+// Blobs stores a tenant's content under references such as cas://sha256:<hex>. The tenant must be that of the invocation, never an argument
+// from a model.
 type Blobs interface {
 	Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error)
 	Put(ctx context.Context, tenant string, r io.Reader) (ref string, err error)
 }
 
-// Datasets opens rows by reference: cas://sha256:<hex> of the tenant's content, or artifact://<result id> for the rows of a stored
-// result. What it yields is a JSON array of rows, or, for content that no tool has made, whatever JSON it is. Errors as those of [Blobs].
+// Datasets opens rows by reference: cas://sha256:<hex> for the tenant's content, or artifact://<result id> for the rows of a stored result. The
+// content is a JSON array of rows if a tool has made it, otherwise any JSON. Errors are those of [Blobs].
 type Datasets interface {
 	Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error)
 }
 
-// Results remembers what calls have answered, for all processes. The tenant is the invocation's.
+// Results caches the results of calls for all processes. The tenant is that of the invocation.
 type Results interface {
-	// Recall returns what was remembered under a key, ok false when nothing is, or it is too old, or its dataset is gone.
+	// Recall returns the result of a key. ok is false if there is none, it has expired, or its dataset is gone.
 	Recall(ctx context.Context, tenant, key string) (r CachedResult, ok bool, err error)
-	// Remember keeps a result for a time; the dataset that it names is kept as long.
+	// Remember caches a result for a time. Its dataset is kept at least as long.
 	Remember(ctx context.Context, tenant, key string, r CachedResult, ttl time.Duration) error
 }
 
-// CachedResult is a remembered answer.
+// CachedResult is a result in the cache.
 type CachedResult struct {
 	Dataset agent.Dataset   `json:"dataset"`
 	Preview json.RawMessage `json:"preview"`
-	Report  json.RawMessage `json:"report"` // the tool's own: what its steps did
+	Report  json.RawMessage `json:"report"` // in a form of the tool: what its steps did
 }
 
-// Auth puts credentials into requests.
+// Auth adds credentials to requests.
 type Auth interface {
-	// Authorise adds to a request what the first of the profiles that may be sent to its host says; without one the request stays as it is.
-	// [agent.CodeDenied] when a secret cannot be had. No error and no log names a secret.
+	// Authorise adds the credentials of the first profile that may be sent to the request's host. Without such a profile, the request does not
+	// change. The error is [agent.CodeDenied] if a secret is not available. Errors and logs never contain a secret.
 	Authorise(req *http.Request, profiles []agent.PlanAuth) error
 }
 
-// ServerAuth is an [Auth] for the requests to one server, which says itself where its tokens are issued (RFC 9728).
+// ServerAuth is an [Auth] for the requests to one server, which names the issuer of its tokens itself (RFC 9728).
 type ServerAuth interface {
 	Auth
-	// Discover finds out after a 401 where a token for the server is issued. again reports whether the request is worth sending once more: it
-	// was sent without a token, or with one that is replaced now. Errors are those of Authorise.
+	// Discover finds the issuer of the server's tokens after a 401. again reports whether the request should be sent once more, because it was
+	// sent without a token or with one that is now replaced. Errors are those of Authorise.
 	Discover(sent *http.Request, answer *http.Response, profiles []agent.PlanAuth) (again bool, err error)
 }
 
-// ServerAuthoriser makes the [ServerAuth] of a server. An [Auth] that is none authorises the requests to servers as any other.
+// ServerAuthoriser is an [Auth] that can discover the issuers of a server's tokens.
 type ServerAuthoriser interface {
 	ForServer(endpoint *url.URL) ServerAuth
 }
 
-// Catalog tells which agents a tenant may name.
+// Catalog lists the agents of a tenant.
 type Catalog interface {
 	ListAgents(ctx context.Context, query agent.AgentQuery) (agent.AgentPage, error)
 }
 
-// Workflows are the definitions of a tenant's workflows, here or at an orchestrator.
+// Workflows stores the workflow definitions of tenants, in this runtime or in an orchestrator.
 type Workflows interface {
-	// PatchWorkflow changes one. Errors name the operation or the place: [agent.CodeInvalid], [agent.CodeConflict] for a version that is
-	// no longer the newest, [agent.CodeNotFound] with Field "workflow_tag".
+	// PatchWorkflow changes a definition. Its errors name the operation or its path: [agent.CodeInvalid], [agent.CodeConflict] for a base
+	// version that is not the newest, [agent.CodeNotFound] with Field "workflow_tag".
 	PatchWorkflow(ctx context.Context, r agent.WorkflowPatchRequest) (agent.WorkflowPatchResult, error)
-	// ListWorkflows lists the newest versions.
+	// ListWorkflows returns the newest versions.
 	ListWorkflows(ctx context.Context, q agent.WorkflowQuery) (agent.WorkflowPage, error)
 }
 
-// Composites keeps what was made of repeated pipelines, for all processes.
+// Composites stores the tools that repeated pipelines were promoted to, for all processes.
 type Composites interface {
-	// UsePipeline counts a call once and says what is known of its shape.
+	// UsePipeline counts the use of a pipeline, once per call. It returns the uses, samples and composite of the pipeline's shape.
 	UsePipeline(ctx context.Context, use agent.PipelineUse) (agent.PipelineUses, error)
-	// SaveComposite stores what a shape was promoted to, or a change of its parameters and pipeline. A name that is taken gets a number
-	// behind it; a person's name, description and switch stay. It answers what is stored.
+	// SaveComposite stores the first version of a composite, or the next one. If its name is taken, it gets a number as suffix. A name,
+	// description or switch that a person has set stays. SaveComposite returns the stored composite.
 	SaveComposite(ctx context.Context, c agent.Composite) (agent.Composite, error)
-	// Composites lists those of a tenant by name, disabled ones included.
+	// Composites returns the composites of a tenant by name, including disabled ones.
 	Composites(ctx context.Context, tenant string) ([]agent.Composite, error)
-	// Composite returns one version by id; [agent.CodeNotFound].
+	// Composite returns a version of a composite. The error is [agent.CodeNotFound] if there is none.
 	Composite(ctx context.Context, tenant, id string, version int64) (agent.Composite, error)
 }
 
-// References keeps the sources that a conversation has found, each once and numbered.
+// References stores the sources that a conversation has found, each once and with a number.
 type References interface {
-	// AddReferences keeps what is new and answers all of refs with their numbers. A source is the same when a key or an alias is.
+	// AddReferences stores new sources and returns all of refs with their numbers. Sources that share a key or an alias are the same.
 	AddReferences(ctx context.Context, tenant string, s agent.SessionID, refs []agent.Reference) ([]agent.Reference, error)
-	// References lists them by number.
+	// References returns the sources of a conversation by number.
 	References(ctx context.Context, tenant string, s agent.SessionID) ([]agent.Reference, error)
 }
 
-// Ranking finds documents by words, as a full-text search does.
+// Ranking is a full-text search in given documents.
 type Ranking interface {
-	// Rank returns the documents that have any of the query's words, the best first, at most n. Words of the title count more.
+	// Rank returns at most n documents that have any word of the query, the best first. Words of the title count more.
 	Rank(ctx context.Context, query string, docs []RankedText, n int) ([]Ranked, error)
 }
 
@@ -120,12 +120,11 @@ type RankedText struct {
 
 // Ranked is a document that was found.
 type Ranked struct {
-	Index int // in what was given
+	Index int // in the given documents
 	Score float64
 }
 
-// Dependencies is what a toolkit may be given. A factory gets exactly what it asked for and the
-// logger; the rest is nil.
+// Dependencies are the dependencies of toolkits. A factory gets those that it has declared, and the logger; all others are nil.
 type Dependencies struct {
 	HTTP     HTTP
 	Auth     Auth
@@ -138,9 +137,9 @@ type Dependencies struct {
 	Composites Composites
 	References References
 	Ranking    Ranking
-	// Conn returns the gRPC client of a name. A toolkit that asks for one that it did not declare is answered with [agent.CodeDenied].
+	// Conn returns a gRPC client by name. The error is [agent.CodeDenied] for a client that the toolkit has not declared.
 	Conn   func(name string) (grpc.ClientConnInterface, error)
-	Logger *zap.Logger // never nil in a factory, and named after the toolkit
+	Logger *zap.Logger // named after the toolkit; never nil in a factory
 }
 
 // Need is a dependency that a factory declares: one of the constants, or [ConnTo] a named gRPC client.
@@ -161,20 +160,20 @@ const (
 	NeedRanking    Need = "ranking"
 )
 
-// connPrefix begins the need of a gRPC client.
+// connPrefix is the prefix of the need for a gRPC client.
 const connPrefix = "conn:"
 
-// ConnTo is the need of the gRPC client that the configuration has under a name.
+// ConnTo returns the need for the gRPC client that has a name in the configuration.
 func ConnTo(name string) Need { return Need(connPrefix + name) }
 
-// Factory makes a toolkit out of what it needs.
+// Factory makes a toolkit with the dependencies that it needs.
 type Factory struct {
-	Name  string // the toolkit's
+	Name  string // of the toolkit
 	Needs []Need
 	New   func(d Dependencies) (agent.Toolkit, error)
 }
 
-// Ready is the factory of a toolkit that was made already and needs nothing.
+// Ready returns the factory of an existing toolkit, which needs nothing.
 func Ready(kit agent.Toolkit) Factory {
 	f := Factory{New: func(Dependencies) (agent.Toolkit, error) { return kit, nil }}
 	if kit != nil {
@@ -183,9 +182,8 @@ func Ready(kit agent.Toolkit) Factory {
 	return f
 }
 
-// Build makes the toolkits, each with what it declared, and indexes them as [NewRegistry] does. A need that is not available is
-// refused with [agent.CodeInvalid] and the names of toolkit and need: a process without it must not start. Of gRPC clients it opens
-// those that are needed; they connect with their first call.
+// Build makes the toolkits with the dependencies that they need, and returns their registry. A need that is not available is
+// [agent.CodeInvalid], so that the process does not start; the error names the toolkit and the need. gRPC clients connect with their first call.
 func Build(available Dependencies, factories ...Factory) (*Registry, error) {
 	kits := make([]agent.Toolkit, 0, len(factories))
 	for _, f := range factories {
@@ -202,11 +200,11 @@ func (f *Factory) make(available Dependencies) (agent.Toolkit, error) {
 	if f.New == nil {
 		return nil, agent.Invalid("toolkits", "toolkit %q has no constructor", f.Name)
 	}
-	given, err := f.grant(available)
+	granted, err := f.grant(available)
 	if err != nil {
 		return nil, err
 	}
-	kit, err := f.New(given)
+	kit, err := f.New(granted)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("make toolkit %q: %w", f.Name, err)
@@ -218,40 +216,39 @@ func (f *Factory) make(available Dependencies) (agent.Toolkit, error) {
 	return kit, nil
 }
 
-// grant returns the dependencies that the factory declared.
+// grant returns the available dependencies that the factory has declared.
 func (f *Factory) grant(available Dependencies) (Dependencies, error) {
-	var given Dependencies
-	given.Logger = zap.NewNop()
+	granted := Dependencies{Logger: zap.NewNop()}
 	if available.Logger != nil {
-		given.Logger = available.Logger.Named(f.Name)
+		granted.Logger = available.Logger.Named(f.Name)
 	}
 	var clients []string
 	for _, need := range f.Needs {
 		if name, isConn := strings.CutPrefix(string(need), connPrefix); isConn {
 			if err := f.checkConn(available, name); err != nil {
-				return given, err
+				return granted, err
 			}
 			clients = append(clients, name)
 			continue
 		}
-		d, known := dependencies()[need]
-		if !known {
-			return given, agent.Invalid("toolkits", "toolkit %q has an unknown need %q", f.Name, need)
+		d, ok := dependencies()[need]
+		if !ok {
+			return granted, agent.Invalid("toolkits", "toolkit %q has an unknown need %q", f.Name, need)
 		}
-		if !d.give(&given, &available) {
-			return given, agent.Invalid("toolkits", "toolkit %q needs %s: none is configured", f.Name, d.title)
+		if !d.grant(&granted, &available) {
+			return granted, agent.Invalid("toolkits", "toolkit %q needs %s: none is configured", f.Name, d.title)
 		}
 	}
 	if len(clients) > 0 {
-		given.Conn = f.restrictClients(clients, available.Conn)
+		granted.Conn = f.restrictClients(clients, available.Conn)
 	}
-	return given, nil
+	return granted, nil
 }
 
-// dependency is what meets a need. Its give copies it, and returns false if there is none.
+// dependency is the dependency of a need.
 type dependency struct {
-	title string // for people
-	give  func(to, from *Dependencies) bool
+	title string                            // for people
+	grant func(to, from *Dependencies) bool // copies the dependency; false if it is not available
 }
 
 func dependencies() map[Need]dependency {

@@ -16,7 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// world is everything a toolkit could need.
+// world implements every dependency. Its methods fail.
 type world struct{}
 
 func (world) Do(*http.Request) (*http.Response, error) { return nil, errors.New("no network") }
@@ -33,7 +33,7 @@ func (world) ListAgents(context.Context, agent.AgentQuery) (agent.AgentPage, err
 	return agent.AgentPage{}, errors.New("no catalog")
 }
 
-// clients has the gRPC clients "graph" and "bpmn", and a broken one.
+// clients returns the gRPC clients "graph" and "bpmn". The client "broken" cannot be made.
 func clients(name string) (grpc.ClientConnInterface, error) {
 	switch name {
 	case "graph", "bpmn":
@@ -48,18 +48,18 @@ func everything() tool.Dependencies {
 	return tool.Dependencies{HTTP: world{}, Blobs: world{}, Catalog: world{}, Conn: clients}
 }
 
-// given builds one toolkit with needs and returns what its factory got.
-func given(t *testing.T, available tool.Dependencies, needs ...tool.Need) (tool.Dependencies, error) {
+// grantedTo builds a toolkit with needs and returns the dependencies that its factory got.
+func grantedTo(t *testing.T, available tool.Dependencies, needs ...tool.Need) (tool.Dependencies, error) {
 	t.Helper()
 	var got tool.Dependencies
 	_, err := tool.Build(available, tool.Factory{Name: "graph", Needs: needs, New: func(d tool.Dependencies) (agent.Toolkit, error) {
 		got = d
-		return kit{"graph", []string{"query"}}, nil
+		return kit("graph", "query"), nil
 	}})
 	return got, err
 }
 
-func TestBuildGivesWhatIsDeclared(t *testing.T) {
+func TestBuildGrantsDeclaredNeeds(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name                      string
@@ -76,7 +76,7 @@ func TestBuildGivesWhatIsDeclared(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := given(t, everything(), tt.needs...)
+			got, err := grantedTo(t, everything(), tt.needs...)
 			require.NoError(t, err)
 			require.Equal(t, []bool{tt.http, tt.blobs, tt.catalog, tt.con},
 				[]bool{got.HTTP != nil, got.Blobs != nil, got.Catalog != nil, got.Conn != nil})
@@ -85,7 +85,7 @@ func TestBuildGivesWhatIsDeclared(t *testing.T) {
 	}
 }
 
-func TestBuildRefusesWhatIsMissing(t *testing.T) {
+func TestBuildRefusesMissingNeeds(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		need tool.Need
@@ -98,19 +98,19 @@ func TestBuildRefusesWhatIsMissing(t *testing.T) {
 		{"clock", `toolkits: toolkit "graph" has an unknown need "clock"`},
 	}
 	for _, tt := range tests {
-		_, err := given(t, tool.Dependencies{}, tt.need)
+		_, err := grantedTo(t, tool.Dependencies{}, tt.need)
 		require.EqualError(t, err, tt.says)
 		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 	}
-	_, err := given(t, everything(), tool.ConnTo("element"))
+	_, err := grantedTo(t, everything(), tool.ConnTo("element"))
 	require.EqualError(t, err, `toolkits: toolkit "graph" needs a gRPC client "element": none is configured`)
-	_, err = given(t, everything(), tool.ConnTo("broken"))
+	_, err = grantedTo(t, everything(), tool.ConnTo("broken"))
 	require.EqualError(t, err, `toolkits: toolkit "graph" needs a gRPC client "broken": ca_file: no such file`)
 }
 
-func TestBuildGivesDeclaredClientsAlone(t *testing.T) {
+func TestBuildGrantsOnlyDeclaredClients(t *testing.T) {
 	t.Parallel()
-	got, err := given(t, everything(), tool.ConnTo("graph"))
+	got, err := grantedTo(t, everything(), tool.ConnTo("graph"))
 	require.NoError(t, err)
 	_, err = got.Conn("graph")
 	require.NoError(t, err)
@@ -124,7 +124,7 @@ func TestBuildNamesLoggers(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	all := everything()
 	all.Logger = zap.New(core)
-	got, err := given(t, all)
+	got, err := grantedTo(t, all)
 	require.NoError(t, err)
 	got.Logger.Info("hello")
 	require.Equal(t, "graph", logs.All()[0].LoggerName)
@@ -132,10 +132,10 @@ func TestBuildNamesLoggers(t *testing.T) {
 
 func TestBuildIndexes(t *testing.T) {
 	t.Parallel()
-	r, err := tool.Build(everything(), tool.Ready(kit{"a", []string{"x"}}), tool.Ready(kit{"b", []string{"x"}}))
+	r, err := tool.Build(everything(), tool.Ready(kit("a", "x")), tool.Ready(kit("b", "x")))
 	require.NoError(t, err)
 	require.Len(t, r.Toolkits(), 2)
-	_, err = tool.Build(everything(), tool.Ready(kit{"a", nil}), tool.Ready(kit{"a", nil}))
+	_, err = tool.Build(everything(), tool.Ready(kit("a")), tool.Ready(kit("a")))
 	require.Equal(t, agent.CodeConflict, agent.CodeOf(err))
 }
 
@@ -149,9 +149,9 @@ func TestBuildRefusesFactories(t *testing.T) {
 		`toolkit "a" has no constructor`:                            {Name: "a"},
 		`make toolkit "a": open index: away`:                        {Name: "a", New: makes(nil, away)},
 		`the factory of toolkit "a" made none`:                      {Name: "a", New: makes(nil, nil)},
-		`the factory of toolkit "a" made one that calls itself "b"`: {Name: "a", New: makes(kit{"b", nil}, nil)},
+		`the factory of toolkit "a" made one that calls itself "b"`: {Name: "a", New: makes(kit("b"), nil)},
 		`the factory of toolkit "" made none`:                       tool.Ready(nil),
-		`toolkit "a" has a tool that is nil`:                        tool.Ready(hollow{}),
+		`toolkit "a" has a tool that is nil`:                        tool.Ready(tool.NewToolkit("a", nil)),
 	}
 	for says, f := range tests {
 		_, err := tool.Build(everything(), f)
@@ -160,8 +160,3 @@ func TestBuildRefusesFactories(t *testing.T) {
 	_, err := tool.Build(everything(), tests[`make toolkit "a": open index: away`])
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 }
-
-type hollow struct{}
-
-func (hollow) Name() string        { return "a" }
-func (hollow) Tools() []agent.Tool { return []agent.Tool{nil} }

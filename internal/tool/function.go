@@ -11,21 +11,21 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
-// FunctionOption says what the calls of a tool do besides answering.
+// FunctionOption is an option of [NewFunction]. It describes the effects of the tool's calls.
 type FunctionOption func(*functionTool)
 
-// ReadOnly says that no call changes anything: nobody is asked for an approval, and a call may be repeated.
+// ReadOnly declares that no call has effects: calls need no approval and may be repeated.
 func ReadOnly() FunctionOption {
 	return func(t *functionTool) { t.readOnly, t.spec.Idempotent = true, true }
 }
 
-// Idempotent says that calling twice has the effect of calling once: a call whose outcome is unknown is repeated.
+// Idempotent declares that calling twice has the effect of calling once: a call whose outcome is unknown is repeated.
 func Idempotent() FunctionOption { return func(t *functionTool) { t.spec.Idempotent = true } }
 
-// InherentlySafe says that no call ever needs an approval, whatever its arguments.
+// InherentlySafe declares that no call needs an approval, whatever its arguments.
 func InherentlySafe() FunctionOption { return func(t *functionTool) { t.spec.InherentlySafe = true } }
 
-// functionTool is a tool whose answers come from a function.
+// functionTool is a tool that calls a function.
 type functionTool struct {
 	spec     agent.ToolSpec
 	readOnly bool
@@ -33,13 +33,13 @@ type functionTool struct {
 	call     func(ctx context.Context, args json.RawMessage) (any, error)
 }
 
-// NewFunction returns a tool that calls a function. The JSON Schema of its arguments comes from the type In:
+// NewFunction returns a tool that calls a function. The type In determines the JSON Schema of the arguments:
 //
-//   - A member has the name of its json tag. It is required unless the tag says omitempty or omitzero, or the field is a pointer.
-//   - The tags of github.com/invopop/jsonschema say more about it: jsonschema_description:"…" and jsonschema:"enum=a,enum=b,minimum=1".
+//   - A member has the name of its json tag. It is required unless the tag has omitempty or omitzero, or the field is a pointer.
+//   - The tags of github.com/invopop/jsonschema add to its schema: jsonschema_description:"…" and jsonschema:"enum=a,enum=b,minimum=1".
 //   - Arguments are checked against the schema and decoded strictly. Bad arguments are a failed result that names the field.
 //
-// An error names what is wrong with the name, the description or the type In.
+// The error says what is wrong with the function, the description or the type In.
 func NewFunction[In, Out any](name, description string, call func(ctx context.Context, in In) (Out, error), options ...FunctionOption) (agent.Tool, error) {
 	parameters, err := schemaOf[In]()
 	if err != nil {
@@ -90,40 +90,40 @@ func (t *functionTool) Call(ctx context.Context, inv agent.Invocation, call agen
 		return agent.ToolResult{}, err
 	}
 	if err := t.check(call.Args); err != nil {
-		return t.failed(err)
+		return t.failedResult(err)
 	}
 	out, err := t.call(context.WithValue(ctx, invocationKey{}, inv), call.Args)
 	if err != nil {
 		if isRuntimeError(ctx, err) {
 			return agent.ToolResult{}, err
 		}
-		return t.failed(err)
+		return t.failedResult(err)
 	}
 	if result, ok := out.(agent.ToolResult); ok {
 		return result, nil
 	}
 	output, err := EncodeJSON(out)
 	if err != nil {
-		return t.failed(err)
+		return t.failedResult(err)
 	}
 	return agent.ToolResult{Output: output}, nil
 }
 
-// failed returns an error as what the model reads.
-func (t *functionTool) failed(err error) (agent.ToolResult, error) {
+// failedResult returns an error as a result for the model.
+func (t *functionTool) failedResult(err error) (agent.ToolResult, error) {
 	return FailedResult(t.spec.Name, agent.FailureOf(err))
 }
 
-// isRuntimeError reports whether an error is the runtime's to handle, by another attempt or by ending the turn, and not the model's.
+// isRuntimeError reports whether the runtime handles an error, by another attempt or by ending the turn. The model handles all others.
 func isRuntimeError(ctx context.Context, err error) bool {
 	code := agent.CodeOf(err)
 	return ctx.Err() != nil || code == agent.CodeUnavailable || code == agent.CodeCancelled
 }
 
-// invocationKey is the key under which a function's context holds the invocation.
+// invocationKey is the key of the invocation in a function's context.
 type invocationKey struct{}
 
-// InvocationFrom returns the invocation that a tool's function serves, by the function's context. It is zero for any other context.
+// InvocationFrom returns the invocation of a tool's function from its context. It is zero for any other context.
 func InvocationFrom(ctx context.Context) agent.Invocation {
 	inv, _ := ctx.Value(invocationKey{}).(agent.Invocation)
 	return inv

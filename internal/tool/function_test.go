@@ -77,11 +77,10 @@ func TestSchema(t *testing.T) {
 	require.JSONEq(t, `{"type":"object","additionalProperties":{"type":"number"}}`, string(searchTool(t, echo[map[string]float64]).Spec().Parameters))
 }
 
-// What satisfies the schema arrives in the function, whatever the types.
+// TestArgumentsArrive checks the decoded arguments of a function.
 func TestArgumentsArrive(t *testing.T) {
 	const args = `{"limit":2,"unit":"celsius","places":[{"city":"Bern","note":"<3"}],"labels":{"a":"b"},"since":"2026-11-24T10:00:00Z",` +
-		`"filter":{"op":[1]},"extra":[true],"address":"192.0.2.1","digest":"AAECAw==","back":null}`
-	in := json.RawMessage(args[:len(args)-len(`,"back":null}`)] + `,"back":{"city":"Rom"}}`)
+		`"filter":{"op":[1]},"extra":[true],"address":"192.0.2.1","digest":"AAECAw==","back":{"city":"Rom"}}`
 	res, err := searchTool(t, func(_ context.Context, in search) (agent.ToolResult, error) {
 		require.Equal(t, "Bern", in.Places[0].City)
 		require.Equal(t, "<3", *in.Places[0].Note)
@@ -94,9 +93,9 @@ func TestArgumentsArrive(t *testing.T) {
 		require.Equal(t, "Rom", in.Back.City)
 		require.Nil(t, in.Back.Note)
 		return agent.ToolResult{Output: json.RawMessage(`1`), CacheHit: true}, nil
-	}).Call(t.Context(), agent.Invocation{}, agent.ToolCall{Args: in})
+	}).Call(t.Context(), agent.Invocation{}, agent.ToolCall{Args: json.RawMessage(args)})
 	require.NoError(t, err)
-	require.Equal(t, agent.ToolResult{Output: json.RawMessage(`1`), CacheHit: true}, res, "a result is passed on as it is")
+	require.Equal(t, agent.ToolResult{Output: json.RawMessage(`1`), CacheHit: true}, res, "a ToolResult is returned unchanged")
 }
 
 func TestCallRefuses(t *testing.T) {
@@ -111,10 +110,10 @@ func TestCallRefuses(t *testing.T) {
 		"no time":         {`{"unit":"celsius","places":[{"city":"x"}],"since":"today"}`, "since", "today"},
 		"ignored field":   {`{"unit":"celsius","places":[{"city":"x"}],"Skipped":1}`, "Skipped", "unknown field"},
 	}
-	called := func(context.Context, search) (string, error) { return "", errors.New("was called") }
+	mustNotRun := func(context.Context, search) (string, error) { return "", errors.New("was called") }
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			res, err := searchTool(t, called).Call(t.Context(), agent.Invocation{}, agent.ToolCall{Args: json.RawMessage(tt.args)})
+			res, err := searchTool(t, mustNotRun).Call(t.Context(), agent.Invocation{}, agent.ToolCall{Args: json.RawMessage(tt.args)})
 			require.NoError(t, err)
 			tooltest.CheckResult(t, res)
 			require.NotNil(t, res.Failure)
@@ -182,7 +181,7 @@ func TestOptions(t *testing.T) {
 	require.True(t, read.Spec().Idempotent && free(read, good))
 }
 
-// Text is embedded where only structs may be.
+// Text is a type that must not be embedded, because it is no struct.
 type Text string
 
 type tree struct {

@@ -1,5 +1,5 @@
-// Package tool makes toolkits out of what they need and finds their tools by name. Each toolkit has a folder below; the
-// suite that all of them pass is in tooltest, and the gRPC clients that they may share in conns.
+// Package tool makes toolkits with their dependencies and finds their tools by name. Each toolkit has a folder below. Package tooltest has the
+// suite that all of them pass.
 package tool
 
 import (
@@ -12,24 +12,24 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// namePattern is what providers accept as the name of a function.
+// namePattern matches the function names that providers accept.
 var namePattern = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// Registry holds toolkits and their tools by exact name. It does not change once made.
+// Registry finds toolkits and their tools by exact name. It is immutable.
 type Registry struct {
 	kits   []agent.Toolkit
 	byName map[string]*entry
 }
 
-// entry is a toolkit with its tools, indexed once: a toolkit is not asked again.
+// entry is a toolkit with its static tools, which were listed when the registry was made.
 type entry struct {
 	kit   agent.Toolkit
 	tools map[string]agent.Tool
 }
 
-// NewRegistry indexes toolkits. A toolkit's name exists once, and a tool's name once within its toolkit: else the error is
-// [agent.CodeConflict]. Two toolkits may have tools of the same name; an agent can be granted one of them. A name that no provider
-// accepts is [agent.CodeInvalid].
+// NewRegistry returns a registry of toolkits. Two toolkits of the same name, or two tools of the same name in one toolkit, are
+// [agent.CodeConflict]. Different toolkits may have tools of the same name; an agent can be granted one of them. A name that providers do not
+// accept is [agent.CodeInvalid].
 func NewRegistry(toolkits ...agent.Toolkit) (*Registry, error) {
 	r := &Registry{kits: slices.Clone(toolkits), byName: make(map[string]*entry, len(toolkits))}
 	for _, kit := range toolkits {
@@ -59,8 +59,7 @@ func NewRegistry(toolkits ...agent.Toolkit) (*Registry, error) {
 	return r, nil
 }
 
-// Tool returns a tool of a toolkit, by its exact name. The error is [agent.CodeNotFound]; for a tool that the toolkit does not have it
-// says: tool "x": not granted in toolkit "y".
+// Tool returns a static tool of a toolkit by its exact name. The error is [agent.CodeNotFound].
 func (r *Registry) Tool(toolkit, name string) (agent.Tool, error) {
 	op := fmt.Sprintf("tool %q", name)
 	e, ok := r.byName[toolkit]
@@ -74,8 +73,8 @@ func (r *Registry) Tool(toolkit, name string) (agent.Tool, error) {
 	return t, nil
 }
 
-// Granted returns the code of a tool that a plan or a turn grants: of its toolkit, or what a dynamic toolkit finds for the grant. Errors
-// are those of Tool, and of [agent.DynamicToolkit].
+// Granted returns the tool that a plan or a turn grants: a static tool of its toolkit, or one that a dynamic toolkit finds. Its errors are those
+// of Tool and of [agent.DynamicToolkit].
 func (r *Registry) Granted(ctx context.Context, tenant string, t *agent.PlanTool) (agent.Tool, error) {
 	found, err := r.Tool(t.Toolkit, t.Spec.Name)
 	if err == nil {
@@ -89,8 +88,8 @@ func (r *Registry) Granted(ctx context.Context, tenant string, t *agent.PlanTool
 	return kit.Find(ctx, scope, t.Spec.Name, t.Handle)
 }
 
-// List asks a dynamic toolkit which tools it has for a source, besides those of its Tools. A tool whose name or schema no provider
-// would accept is left out.
+// List returns the tools that a dynamic toolkit has for a source, besides its static tools. It leaves out tools whose name, handle or schema is
+// not accepted.
 func (r *Registry) List(ctx context.Context, tenant string, s *agent.PlanSource) ([]agent.ListedTool, error) {
 	kit, ok := r.dynamic(s.Toolkit)
 	if !ok {
@@ -106,10 +105,10 @@ func (r *Registry) List(ctx context.Context, tenant string, s *agent.PlanSource)
 	}), nil
 }
 
-// maxHandle bounds a tool's handle, in bytes.
+// maxHandle is the maximum length of a tool's handle, in bytes.
 const maxHandle = 1 << 10
 
-// Dynamic reports whether some of a toolkit's tools are known only when a turn begins.
+// Dynamic reports whether a toolkit is an [agent.DynamicToolkit].
 func (r *Registry) Dynamic(toolkit string) bool {
 	_, ok := r.dynamic(toolkit)
 	return ok
@@ -133,24 +132,24 @@ func (r *Registry) Toolkit(name string) (agent.Toolkit, bool) {
 	return e.kit, true
 }
 
-// Single reports whether a toolkit is a single tool: its only tool has the toolkit's name, as [Single] makes it. Such a one is a node
-// of type tool, any other a node of type toolkit.
+// Single reports whether a toolkit's only tool has the name of the toolkit, as [Single] makes it. In the catalog, it is a node of type tool;
+// other toolkits are nodes of type toolkit.
 func (r *Registry) Single(toolkit string) bool {
 	e, ok := r.byName[toolkit]
 	if !ok {
 		return false
 	}
-	_, same := e.tools[toolkit]
-	return same && len(e.tools) == 1
+	_, ok = e.tools[toolkit]
+	return ok && len(e.tools) == 1
 }
 
 // Toolkits returns the toolkits in the order they were given.
 func (r *Registry) Toolkits() []agent.Toolkit { return slices.Clone(r.kits) }
 
-// NewToolkit returns a toolkit of tools, under a name.
+// NewToolkit returns a toolkit with a name and static tools.
 func NewToolkit(name string, tools ...agent.Tool) agent.Toolkit { return toolkit{name, tools} }
 
-// Single makes a tool that belongs to no toolkit into one of its own, under the tool's name.
+// Single returns a toolkit that has only the tool, and the tool's name.
 func Single(t agent.Tool) agent.Toolkit { return NewToolkit(t.Spec().Name, t) }
 
 type toolkit struct {

@@ -10,32 +10,27 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-type kit struct {
-	name  string
-	tools []string
-}
-
-func (k kit) Name() string { return k.name }
-
-func (k kit) Tools() []agent.Tool {
-	var out []agent.Tool
-	for _, n := range k.tools {
-		out = append(out, named(n))
+// kit returns a toolkit with tools that do nothing.
+func kit(name string, tools ...string) agent.Toolkit {
+	list := make([]agent.Tool, len(tools))
+	for i, n := range tools {
+		list[i] = namedTool(n)
 	}
-	return out
+	return tool.NewToolkit(name, list...)
 }
 
-type named string
+// namedTool is a tool that does nothing.
+type namedTool string
 
-func (n named) Spec() agent.ToolSpec { return agent.ToolSpec{Name: string(n)} }
+func (n namedTool) Spec() agent.ToolSpec { return agent.ToolSpec{Name: string(n)} }
 
-func (n named) Call(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
+func (n namedTool) Call(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
 	return agent.ToolResult{}, nil
 }
 
 func TestRegistryFindsByExactName(t *testing.T) {
 	t.Parallel()
-	r, err := tool.NewRegistry(kit{"a", []string{"one", "two"}}, kit{"b", []string{"three"}})
+	r, err := tool.NewRegistry(kit("a", "one", "two"), kit("b", "three"))
 	require.NoError(t, err)
 
 	got, err := r.Tool("b", "three")
@@ -60,11 +55,10 @@ func TestRegistryFindsByExactName(t *testing.T) {
 	require.False(t, ok)
 }
 
-// Two toolkits may have tools of one name; each is found in its own.
-func TestRegistryKeepsToolkitsApart(t *testing.T) {
+// TestRegistryFindsToolsOfTheSameName checks that two toolkits may have tools of the same name.
+func TestRegistryFindsToolsOfTheSameName(t *testing.T) {
 	t.Parallel()
-	first, second := kit{"a", []string{"x", "y"}}, kit{"b", []string{"x"}}
-	r, err := tool.NewRegistry(first, second)
+	r, err := tool.NewRegistry(kit("a", "x", "y"), kit("b", "x"))
 	require.NoError(t, err)
 	for _, name := range []string{"a", "b"} {
 		_, err := r.Tool(name, "x")
@@ -74,9 +68,9 @@ func TestRegistryKeepsToolkitsApart(t *testing.T) {
 	require.EqualError(t, err, `tool "y": not granted in toolkit "b"`)
 }
 
-func TestRegistryTellsSingleTools(t *testing.T) {
+func TestRegistryRecognisesSingleTools(t *testing.T) {
 	t.Parallel()
-	r, err := tool.NewRegistry(tool.Single(named("alone")), kit{"one", []string{"other"}}, kit{"two", []string{"two", "more"}})
+	r, err := tool.NewRegistry(tool.Single(namedTool("alone")), kit("one", "other"), kit("two", "two", "more"))
 	require.NoError(t, err)
 	require.True(t, r.Single("alone"))
 	for _, name := range []string{"one", "two", "none", "other"} {
@@ -84,7 +78,7 @@ func TestRegistryTellsSingleTools(t *testing.T) {
 	}
 	found, err := r.Tool("alone", "alone")
 	require.NoError(t, err)
-	require.Equal(t, named("alone"), found)
+	require.Equal(t, namedTool("alone"), found)
 }
 
 func TestRegistryRefuses(t *testing.T) {
@@ -95,10 +89,10 @@ func TestRegistryRefuses(t *testing.T) {
 		code agent.Code
 		says []string
 	}{
-		{"a tool twice in one", []agent.Toolkit{kit{"a", []string{"x", "x"}}}, agent.CodeConflict, []string{`"a"`, `"x"`}},
-		{"a toolkit twice", []agent.Toolkit{kit{"a", nil}, kit{"a", nil}}, agent.CodeConflict, []string{`"a"`}},
-		{"a tool's name", []agent.Toolkit{kit{"a", []string{"x y"}}}, agent.CodeInvalid, []string{`"x y"`}},
-		{"a toolkit's name", []agent.Toolkit{kit{"", nil}}, agent.CodeInvalid, []string{`""`}},
+		{"a tool twice in a toolkit", []agent.Toolkit{kit("a", "x", "x")}, agent.CodeConflict, []string{`"a"`, `"x"`}},
+		{"a toolkit twice", []agent.Toolkit{kit("a"), kit("a")}, agent.CodeConflict, []string{`"a"`}},
+		{"a tool's name", []agent.Toolkit{kit("a", "x y")}, agent.CodeInvalid, []string{`"x y"`}},
+		{"a toolkit's name", []agent.Toolkit{kit("")}, agent.CodeInvalid, []string{`""`}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

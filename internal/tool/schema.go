@@ -15,44 +15,44 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
-// schemaOf returns the JSON Schema of a type, which has to be a struct or a map.
+// schemaOf returns the JSON Schema of a type, which must be a struct or a map.
 func schemaOf[T any]() (json.RawMessage, error) {
 	t := reflect.TypeFor[T]()
-	if t.Kind() != reflect.Struct && t.Kind() != reflect.Map || hasOwnForm(t) {
+	if t.Kind() != reflect.Struct && t.Kind() != reflect.Map || decodesItself(t) {
 		return nil, agent.Invalid(t.String(), "want a struct: the arguments of a tool are an object")
 	}
 	if err := checkType(t, t.String(), nil); err != nil {
 		return nil, err
 	}
-	reflector := jsonschema.Reflector{Anonymous: true, DoNotReference: true, Mapper: ownSchema}
+	reflector := jsonschema.Reflector{Anonymous: true, DoNotReference: true, Mapper: schemaOverride}
 	s := reflector.ReflectFromType(t)
-	s.Version = "" // what providers take is a part of 2020-12, and some refuse the member
+	s.Version = "" // some providers refuse the member
 	makePointersOptional(t, s)
 	return json.Marshal(s)
 }
 
-// checkType returns an error that names the field, below path, which has no JSON Schema or no form in JSON. Types of the fields around it
-// are within: inside one of them, the schema would have no end.
-func checkType(t reflect.Type, path string, within []reflect.Type) error {
+// checkType returns an error if a type, or the type of a field in it, cannot be described by a JSON Schema. The error names the field below
+// path. enclosing are the types that enclose t; if t is one of them, its schema would be infinite.
+func checkType(t reflect.Type, path string, enclosing []reflect.Type) error {
 	switch {
 	case t == reflect.TypeFor[time.Duration](), t == reflect.TypeFor[url.URL]():
 		return agent.Invalid(path, "a %s has no agreed form in JSON: use a string or a number", t)
-	case hasOwnForm(t):
+	case decodesItself(t):
 		return nil
-	case slices.Contains(within, t):
+	case slices.Contains(enclosing, t):
 		return agent.Invalid(path, "%s contains itself: its schema has no end", t)
 	}
-	within = append(slices.Clip(within), t)
+	enclosing = append(slices.Clip(enclosing), t)
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return checkType(t.Elem(), path, within)
+		return checkType(t.Elem(), path, enclosing)
 	case reflect.Map:
 		if t.Key().Kind() != reflect.String {
 			return agent.Invalid(path, "the keys of a map are strings in JSON, got %s", t.Key())
 		}
-		return checkType(t.Elem(), path, within)
+		return checkType(t.Elem(), path, enclosing)
 	case reflect.Struct:
-		return checkFields(t, path, within)
+		return checkFields(t, path, enclosing)
 	case reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer, reflect.Uintptr:
 		return agent.Invalid(path, "a %s has no form in JSON", t)
 	case reflect.Interface:
@@ -64,23 +64,23 @@ func checkType(t reflect.Type, path string, within []reflect.Type) error {
 	return nil
 }
 
-func checkFields(t reflect.Type, path string, within []reflect.Type) error {
-	if err := strictjson.Decode([]byte("{}"), reflect.New(t).Interface()); err != nil { // what the decoder says of the tags
+func checkFields(t reflect.Type, path string, enclosing []reflect.Type) error {
+	if err := strictjson.Decode([]byte("{}"), reflect.New(t).Interface()); err != nil { // the decoder refuses bad tags
 		return agent.Invalid(path, "%w", err)
 	}
 	for f := range t.Fields() {
 		if name, _ := memberOf(f); name == "" {
 			continue
 		}
-		if err := checkType(f.Type, path+"."+f.Name, within); err != nil {
+		if err := checkType(f.Type, path+"."+f.Name, enclosing); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// memberOf returns the name of the member that a field is in JSON, empty if it is none. inline reports whether the members of the field
-// are those of the object instead.
+// memberOf returns the name of a field in JSON, empty if it is not encoded. inline reports whether the members of the field are members of the
+// object that holds it.
 func memberOf(f reflect.StructField) (name string, inline bool) {
 	tag := f.Tag.Get("json")
 	name, _, _ = strings.Cut(tag, ",")
@@ -94,8 +94,8 @@ func memberOf(f reflect.StructField) (name string, inline bool) {
 	}
 }
 
-// hasOwnForm reports whether a type, or a pointer to it, decodes itself.
-func hasOwnForm(t reflect.Type) bool {
+// decodesItself reports whether a type, or a pointer to it, has a method that decodes it.
+func decodesItself(t reflect.Type) bool {
 	return isOrPointsTo[json.Unmarshaler](t) || isOrPointsTo[encoding.TextUnmarshaler](t)
 }
 
@@ -104,9 +104,9 @@ func isOrPointsTo[I any](t reflect.Type) bool {
 	return t.Implements(i) || reflect.PointerTo(t).Implements(i)
 }
 
-// ownSchema returns the schema of a type that the library describes otherwise than it is decoded, nil for all other types.
-func ownSchema(t reflect.Type) *jsonschema.Schema {
-	anything := &jsonschema.Schema{Extras: map[string]any{}} // {} and not true, which providers do not know
+// schemaOverride returns the schema of a type for which that of the library does not match its decoder, nil for all other types.
+func schemaOverride(t reflect.Type) *jsonschema.Schema {
+	anything := &jsonschema.Schema{Extras: map[string]any{}} // encoded as {}; providers do not support true
 	switch {
 	case t == reflect.TypeFor[time.Time]():
 		return nil
@@ -121,10 +121,10 @@ func ownSchema(t reflect.Type) *jsonschema.Schema {
 	}
 }
 
-// makePointersOptional removes the members whose fields are pointers from the required ones of a type's schema.
+// makePointersOptional removes members whose fields are pointers from the required members in a type's schema.
 func makePointersOptional(t reflect.Type, s *jsonschema.Schema) {
 	switch {
-	case s == nil || hasOwnForm(t):
+	case s == nil || decodesItself(t):
 	case t.Kind() == reflect.Pointer:
 		makePointersOptional(t.Elem(), s)
 	case t.Kind() == reflect.Slice, t.Kind() == reflect.Array:

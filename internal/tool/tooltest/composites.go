@@ -14,38 +14,37 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// ExerciseComposites runs the suite of stores of composite tools. newStore returns a store in which [Tenant] and [OtherTenant] have none.
-// If the store has a method ChangeComposite(ctx, tenant, nameOrID, change), what a person changed must stay.
+// ExerciseComposites runs the suite of [tool.Composites]. newStore returns a store in which [Tenant] and [OtherTenant] have no composites.
+// If the store has a method ChangeComposite(ctx, tenant, nameOrID, change), the suite also checks that a person's changes stay.
 //
-// Besides the port's own words the suite wants:
+// Besides what [tool.Composites] says, the suite checks:
 //
-//   - A use counts by tenant and key. A key that was counted is answered again and counts no more.
-//   - Samples are different JSON values, the one that was used last first, whether or not it had been used before. Numbers keep their
-//     digits.
-//   - The store makes a composite's ID and the two times. Uses are those of its shape.
-//   - SaveComposite stores version 1 of a shape that has none, and version n+1 over version n. Any other version comes too late: it is
-//     answered with what is stored, and changes nothing.
-//   - If a shape has a composite, its name, its switch and a person's description stay.
-//   - Earlier versions can be read, with their parameters and pipeline and the present name, description and switch.
+//   - A tenant's key counts once. A call with the same key returns the uses without counting again.
+//   - Samples are distinct JSON values, the one that was used last first, even if it had been used before. Numbers keep their digits.
+//   - The store sets a composite's ID and its times. The uses of a composite are those of its shape.
+//   - SaveComposite stores version 1 if the shape has no composite, or version n+1 after version n. It ignores any other version, and returns
+//     the stored composite.
+//   - The name, the switch and a person's description of a composite stay.
+//   - Earlier versions can be read. They have their parameters and pipeline, but the current name, description and switch.
 func ExerciseComposites(t *testing.T, newStore func(t *testing.T) tool.Composites) {
 	t.Helper()
 	tests := map[string]func(t *testing.T, s tool.Composites){
-		"a call counts once":                    checkUseCountsOnce,
-		"calls at once count once each":         checkConcurrentUses,
-		"tenants do not share":                  checkTenantsAreApart,
-		"samples are different, the newest 16":  checkSamples,
-		"samples keep digits":                   checkDigitsAreKept,
-		"the first save is version 1":           checkFirstSave,
-		"a taken name gets a number":            checkTakenName,
-		"uses are those of the shape":           checkUsesOfShape,
-		"the next version keeps the earlier":    checkNextVersion,
-		"who was slower changes nothing":        checkLateSave,
-		"saves at once make one":                checkConcurrentSaves,
-		"what is not there is not found":        checkNotFound,
-		"a list is by name, for its tenant":     checkListIsByName,
-		"what a person changed stays":           checkChangedByPerson,
-		"an ended context is an error":          checkEndedContext,
-		"a disabled composite is listed as one": checkDisabledIsListed,
+		"a call counts once":                   checkUseCountsOnce,
+		"calls at once count once each":        checkConcurrentUses,
+		"tenants are isolated":                 checkTenantsAreApart,
+		"samples are different, the newest 16": checkSamples,
+		"samples keep digits":                  checkDigitsAreKept,
+		"the first save is version 1":          checkFirstSave,
+		"a taken name gets a number":           checkTakenName,
+		"uses are those of the shape":          checkUsesOfShape,
+		"the next version keeps the earlier":   checkNextVersion,
+		"a late save changes nothing":          checkLateSave,
+		"concurrent saves store one version":   checkConcurrentSaves,
+		"a missing version is not found":       checkNotFound,
+		"a list is by name, for its tenant":    checkListIsByName,
+		"a person's changes stay":              checkChangedByPerson,
+		"an ended context is an error":         checkEndedContext,
+		"a disabled composite is listed":       checkDisabledIsListed,
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) { test(t, newStore(t)) })
@@ -70,7 +69,7 @@ func usePipeline(t *testing.T, s tool.Composites, tenant, key string, shape int,
 	return uses
 }
 
-// newComposite returns what a promotion saves.
+// newComposite returns a composite as a promotion saves it.
 func newComposite(tenant, name string, shape int, version int64) agent.Composite {
 	return agent.Composite{
 		Tenant: tenant, Name: name, Description: "Fetches flights.", Shape: shapeOf(shape), Version: version, Enabled: true, EffectFree: true,
@@ -86,7 +85,7 @@ func saveComposite(t *testing.T, s tool.Composites, c agent.Composite) agent.Com
 	return stored
 }
 
-// requireComposite compares a composite with what was saved, except for what the store makes.
+// requireComposite compares a composite with the saved one, except for the fields that the store sets.
 func requireComposite(t *testing.T, want, got agent.Composite) {
 	t.Helper()
 	require.NotEmpty(t, got.ID)
@@ -114,16 +113,16 @@ func checkConcurrentUses(t *testing.T, s tool.Composites) {
 	t.Helper()
 	const calls, times = 12, 3
 	var all sync.WaitGroup
-	faults := make([]error, calls*times)
-	for i := range faults {
+	errs := make([]error, calls*times)
+	for i := range errs {
 		all.Go(func() {
-			_, faults[i] = s.UsePipeline(t.Context(), agent.PipelineUse{
+			_, errs[i] = s.UsePipeline(t.Context(), agent.PipelineUse{
 				Tenant: Tenant, Key: fmt.Sprintf("k%d", i%calls), Shape: shapeOf(1), Steps: stepsFrom(fmt.Sprintf("A%d", i%calls)),
 			})
 		})
 	}
 	all.Wait()
-	for _, err := range faults {
+	for _, err := range errs {
 		require.NoError(t, err)
 	}
 	uses := usePipeline(t, s, Tenant, "last", 1, "A0")
@@ -258,17 +257,17 @@ func checkConcurrentSaves(t *testing.T, s tool.Composites) {
 	const savers = 8
 	for version := int64(1); version <= 3; version++ {
 		var all sync.WaitGroup
-		stored, faults := make([]agent.Composite, savers), make([]error, savers)
+		stored, errs := make([]agent.Composite, savers), make([]error, savers)
 		for i := range savers {
 			all.Go(func() {
 				c := newComposite(Tenant, "fetch_flights", 1, version)
 				c.Pipeline = json.RawMessage(fmt.Sprintf(`[{"k":%d,"step":"top_k"}]`, i+1))
-				stored[i], faults[i] = s.SaveComposite(t.Context(), c)
+				stored[i], errs[i] = s.SaveComposite(t.Context(), c)
 			})
 		}
 		all.Wait()
 		for i := range savers {
-			require.NoError(t, faults[i])
+			require.NoError(t, errs[i])
 			require.Equal(t, version, stored[i].Version)
 			require.Equal(t, stored[0].ID, stored[i].ID)
 			require.JSONEq(t, string(stored[0].Pipeline), string(stored[i].Pipeline), "all are told what the first one stored")
@@ -313,7 +312,7 @@ func checkChangedByPerson(t *testing.T, s tool.Composites) {
 	t.Helper()
 	people, ok := s.(changer)
 	if !ok {
-		return // it is not for people
+		return
 	}
 	first := saveComposite(t, s, newComposite(Tenant, "fetch_flights", 1, 1))
 	name, words, off := "cheap_flights", "Flights as I like them.", false

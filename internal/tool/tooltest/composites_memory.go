@@ -19,28 +19,28 @@ const (
 	maxName    = 64
 )
 
-// CompositeStore is a store of composite tools in memory. The zero value is empty and ready.
+// CompositeStore is a [tool.Composites] in memory. The zero value is empty and ready to use.
 type CompositeStore struct {
 	mu         sync.Mutex
-	counted    map[string]bool // tenant and key
-	shapes     map[string]*countedShape
-	composites []*keptComposite
+	counted    map[string]bool // by tenant and key
+	shapes     map[string]*shapeUses
+	composites []*storedComposite
 }
 
-type countedShape struct {
+type shapeUses struct {
 	count   int64
 	samples []json.RawMessage
 }
 
-// keptComposite is a composite with all of its versions, the newest last.
-type keptComposite struct {
-	versions  []agent.Composite
-	described bool // by a person
+// storedComposite is a composite with all its versions, the newest last.
+type storedComposite struct {
+	versions          []agent.Composite
+	describedByPerson bool
 }
 
 var _ tool.Composites = (*CompositeStore)(nil)
 
-// UsePipeline is that of [tool.Composites].
+// UsePipeline implements [tool.Composites].
 func (m *CompositeStore) UsePipeline(ctx context.Context, use agent.PipelineUse) (agent.PipelineUses, error) {
 	if err := ctx.Err(); err != nil {
 		return agent.PipelineUses{}, err
@@ -48,12 +48,12 @@ func (m *CompositeStore) UsePipeline(ctx context.Context, use agent.PipelineUse)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.shapes == nil {
-		m.shapes, m.counted = map[string]*countedShape{}, map[string]bool{}
+		m.shapes, m.counted = map[string]*shapeUses{}, map[string]bool{}
 	}
 	id := use.Tenant + "/" + use.Shape
 	s := m.shapes[id]
 	if s == nil {
-		s = &countedShape{}
+		s = &shapeUses{}
 		m.shapes[id] = s
 	}
 	if key := use.Tenant + "/" + use.Key; !m.counted[key] {
@@ -65,13 +65,13 @@ func (m *CompositeStore) UsePipeline(ctx context.Context, use agent.PipelineUse)
 	}
 	out := agent.PipelineUses{Count: s.count, Samples: slices.Clone(s.samples)}
 	if k := m.find(func(c *agent.Composite) bool { return c.Tenant == use.Tenant && c.Shape == use.Shape }); k != nil {
-		c := m.present(k)
+		c := m.current(k)
 		out.Composite = &c
 	}
 	return out, nil
 }
 
-// SaveComposite is that of [tool.Composites].
+// SaveComposite implements [tool.Composites].
 func (m *CompositeStore) SaveComposite(ctx context.Context, c agent.Composite) (agent.Composite, error) {
 	if err := ctx.Err(); err != nil {
 		return agent.Composite{}, err
@@ -82,21 +82,21 @@ func (m *CompositeStore) SaveComposite(ctx context.Context, c agent.Composite) (
 	k := m.find(func(o *agent.Composite) bool { return o.Tenant == c.Tenant && o.Shape == c.Shape })
 	switch {
 	case k == nil:
-		c.ID, c.Name, c.Version, c.CreatedAt, c.UpdatedAt = fmt.Sprintf("cmp_%d", len(m.composites)+1), m.free(c.Tenant, c.Name), 1, now, now
-		k = &keptComposite{versions: []agent.Composite{c}}
+		c.ID, c.Name, c.Version, c.CreatedAt, c.UpdatedAt = fmt.Sprintf("cmp_%d", len(m.composites)+1), m.freeName(c.Tenant, c.Name), 1, now, now
+		k = &storedComposite{versions: []agent.Composite{c}}
 		m.composites = append(m.composites, k)
 	case c.Version == k.newest().Version+1:
 		next := *k.newest()
 		next.Parameters, next.Pipeline, next.EffectFree, next.Version, next.UpdatedAt = c.Parameters, c.Pipeline, c.EffectFree, c.Version, now
-		if !k.described {
+		if !k.describedByPerson {
 			next.Description = c.Description
 		}
 		k.versions = append(k.versions, next)
 	}
-	return m.present(k), nil
+	return m.current(k), nil
 }
 
-// Composites is that of [tool.Composites].
+// Composites implements [tool.Composites].
 func (m *CompositeStore) Composites(ctx context.Context, tenant string) ([]agent.Composite, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -106,14 +106,14 @@ func (m *CompositeStore) Composites(ctx context.Context, tenant string) ([]agent
 	var out []agent.Composite
 	for _, k := range m.composites {
 		if k.newest().Tenant == tenant {
-			out = append(out, m.present(k))
+			out = append(out, m.current(k))
 		}
 	}
 	slices.SortFunc(out, func(a, b agent.Composite) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 
-// Composite is that of [tool.Composites].
+// Composite implements [tool.Composites].
 func (m *CompositeStore) Composite(ctx context.Context, tenant, id string, version int64) (agent.Composite, error) {
 	if err := ctx.Err(); err != nil {
 		return agent.Composite{}, err
@@ -124,19 +124,19 @@ func (m *CompositeStore) Composite(ctx context.Context, tenant, id string, versi
 	if k == nil || version < 1 || version > int64(len(k.versions)) {
 		return agent.Composite{}, agent.Errorf(agent.CodeNotFound, "load composite", "there is no version %d of %q", version, id)
 	}
-	c, now := k.versions[version-1], m.present(k)
-	c.Name, c.Description, c.Enabled, c.Uses = now.Name, now.Description, now.Enabled, now.Uses
+	c, current := k.versions[version-1], m.current(k)
+	c.Name, c.Description, c.Enabled, c.Uses = current.Name, current.Description, current.Enabled, current.Uses
 	return c, nil
 }
 
-// ChangeComposite is what a person does to the composite of a name or id.
-func (m *CompositeStore) ChangeComposite(_ context.Context, tenant, which string, change agent.CompositeChange) (agent.Composite, error) {
+// ChangeComposite changes a composite as a person does.
+func (m *CompositeStore) ChangeComposite(_ context.Context, tenant, nameOrID string, change agent.CompositeChange) (agent.Composite, error) {
 	const op = "change composite"
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	k := m.find(func(o *agent.Composite) bool { return o.Tenant == tenant && (o.ID == which || o.Name == which) })
+	k := m.find(func(o *agent.Composite) bool { return o.Tenant == tenant && (o.ID == nameOrID || o.Name == nameOrID) })
 	if k == nil {
-		return agent.Composite{}, agent.Errorf(agent.CodeNotFound, op, "there is no composite %q", which)
+		return agent.Composite{}, agent.Errorf(agent.CodeNotFound, op, "there is no composite %q", nameOrID)
 	}
 	c := k.newest()
 	if change.Name != nil && *change.Name != c.Name {
@@ -146,28 +146,28 @@ func (m *CompositeStore) ChangeComposite(_ context.Context, tenant, which string
 		c.Name = *change.Name
 	}
 	if change.Description != nil {
-		c.Description, k.described = *change.Description, true
+		c.Description, k.describedByPerson = *change.Description, true
 	}
 	if change.Enabled != nil {
 		c.Enabled = *change.Enabled
 	}
 	c.UpdatedAt = time.Now().UTC()
-	return m.present(k), nil
+	return m.current(k), nil
 }
 
-func (m *CompositeStore) find(is func(c *agent.Composite) bool) *keptComposite {
+func (m *CompositeStore) find(matches func(c *agent.Composite) bool) *storedComposite {
 	for _, k := range m.composites {
-		if is(k.newest()) {
+		if matches(k.newest()) {
 			return k
 		}
 	}
 	return nil
 }
 
-func (k *keptComposite) newest() *agent.Composite { return &k.versions[len(k.versions)-1] }
+func (k *storedComposite) newest() *agent.Composite { return &k.versions[len(k.versions)-1] }
 
-// present returns the newest version with the uses of its shape.
-func (m *CompositeStore) present(k *keptComposite) agent.Composite {
+// current returns the newest version with the uses of its shape.
+func (m *CompositeStore) current(k *storedComposite) agent.Composite {
 	c := *k.newest()
 	c.Uses = 0
 	if s := m.shapes[c.Tenant+"/"+c.Shape]; s != nil {
@@ -176,12 +176,12 @@ func (m *CompositeStore) present(k *keptComposite) agent.Composite {
 	return c
 }
 
-// free returns the name, with a number behind it if it is taken.
-func (m *CompositeStore) free(tenant, name string) string {
-	try := name
-	for n := 2; m.find(func(o *agent.Composite) bool { return o.Tenant == tenant && o.Name == try }) != nil; n++ {
+// freeName returns the name, with a number appended if it is taken.
+func (m *CompositeStore) freeName(tenant, name string) string {
+	free := name
+	for n := 2; m.find(func(o *agent.Composite) bool { return o.Tenant == tenant && o.Name == free }) != nil; n++ {
 		suffix := fmt.Sprintf("_%d", n)
-		try = name[:min(len(name), maxName-len(suffix))] + suffix
+		free = name[:min(len(name), maxName-len(suffix))] + suffix
 	}
-	return try
+	return free
 }

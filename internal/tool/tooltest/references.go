@@ -16,7 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// The tenants and conversations of the suites of stores.
+// The tenants and conversations in the suites of stores.
 const (
 	Tenant       = "acme"
 	OtherTenant  = "globex"
@@ -24,34 +24,34 @@ const (
 	OtherSession = agent.SessionID("s-2")
 )
 
-// ExerciseReferences runs the suite of stores of references. Each call of open returns a store without references, in which [Tenant] and
-// [OtherTenant] have both sessions.
+// ExerciseReferences runs the suite of [tool.References]. Each call of open returns an empty store, in which [Tenant] and [OtherTenant] have
+// both sessions.
 //
-// The suite wants:
+// The suite checks:
 //
-//   - Numbers begin with 1 in each conversation, in the order of what is added, without gaps, also when several calls add at once.
-//     A number that was given out stays.
-//   - A source is the same when its key or one of its aliases is the key or an alias of one that is kept; also within one call.
-//     When it is the same as two that are kept, it is the one with the lower number, and both stay.
-//   - A source that is kept gets the aliases that no other source has, and the members of the item that it lacks. What it has stays.
-//   - The answer has an entry for every source that was given, in that order, as it is kept.
-//   - Conversations and tenants are apart.
+//   - Numbers begin with 1 in each conversation, and follow the order of additions without gaps, also if several calls add references at once.
+//     The number of a reference never changes.
+//   - Two references are the same if they share a key or an alias, also within one call. A reference that is the same as two stored ones counts
+//     as the one with the lower number; both stay.
+//   - A stored reference gets new aliases, unless another reference has them, and members that its item lacks. Nothing else of it changes.
+//   - The result has an entry for every given reference, in the given order, as it is stored.
+//   - Conversations and tenants are isolated.
 func ExerciseReferences(t *testing.T, open func(t *testing.T) tool.References) {
 	t.Helper()
 	cases := map[string]func(t *testing.T, store tool.References){
 		"an empty conversation":         checkEmptyConversation,
 		"numbers":                       checkNumbers,
-		"again":                         checkAddedAgain,
+		"added again":                   checkAddedAgain,
 		"the same by an alias":          checkSameByAlias,
 		"the same within one call":      checkSameInOneCall,
 		"the same as two":               checkSameAsTwo,
-		"items are united":              checkItemsAreMerged,
-		"conversations apart":           checkConversationsAreApart,
-		"odd words":                     checkOddText,
+		"items are merged":              checkItemsAreMerged,
+		"conversations are isolated":    checkConversationsAreApart,
+		"special characters":            checkSpecialCharacters,
 		"many":                          checkMany,
-		"at once":                       checkConcurrentCalls,
-		"nothing of a cancelled call":   checkCancelledCall,
-		"what is returned is a copy":    checkCopies,
+		"concurrent calls":              checkConcurrentCalls,
+		"a cancelled call":              checkCancelledCall,
+		"results are copies":            checkCopies,
 		"keys differ by case and space": checkExactKeys,
 	}
 	for name, run := range cases {
@@ -167,12 +167,12 @@ func checkItemsAreMerged(t *testing.T, store tool.References) {
 
 func checkConversationsAreApart(t *testing.T, store tool.References) {
 	addReferences(t, store, newReference("doi:10.1/a", `{"title":"A"}`), newReference("doi:10.1/b", `{"title":"B"}`))
-	for _, at := range []struct {
-		tenant string
-		s      agent.SessionID
+	for _, other := range []struct {
+		tenant  string
+		session agent.SessionID
 	}{{Tenant, OtherSession}, {OtherTenant, Session}, {OtherTenant, OtherSession}} {
-		require.Empty(t, listReferences(t, store, at.tenant, at.s))
-		kept, err := store.AddReferences(t.Context(), at.tenant, at.s, []agent.Reference{newReference("doi:10.1/b", `{"title":"mine"}`)})
+		require.Empty(t, listReferences(t, store, other.tenant, other.session))
+		kept, err := store.AddReferences(t.Context(), other.tenant, other.session, []agent.Reference{newReference("doi:10.1/b", `{"title":"mine"}`)})
 		require.NoError(t, err)
 		require.Equal(t, 1, kept[0].Number)
 		require.JSONEq(t, `{"title":"mine"}`, string(kept[0].Item))
@@ -180,7 +180,7 @@ func checkConversationsAreApart(t *testing.T, store tool.References) {
 	require.Len(t, listReferences(t, store, Tenant, Session), 2)
 }
 
-func checkOddText(t *testing.T, store tool.References) {
+func checkSpecialCharacters(t *testing.T, store tool.References) {
 	const key = `url:https://example.com/a?b='c'&d="%27;--{x}`
 	const item = `{"title":"<i>β</i>-Catenin \\ \"x\" 'y' 漢字 🧬 $1 %s","n":12345678901234567890,"nothing":null,"deep":{"a":[1,{"b":"c"}]}}`
 	addReferences(t, store, newReference(key, item, "doi:10.1002/(sici)1097-0142(19990101)85:1<1::aid-cncr1>3.0.co;2-x", "ä,ö", `{"a"}`))
@@ -208,20 +208,20 @@ func checkMany(t *testing.T, store tool.References) {
 	require.Len(t, listReferences(t, store, Tenant, Session), n)
 }
 
-// checkConcurrentCalls adds overlapping sources from several calls, as the parallel calls of a step do.
+// checkConcurrentCalls adds overlapping references in several calls at once, as the parallel calls of a step do.
 func checkConcurrentCalls(t *testing.T, store tool.References) {
-	const callers, shared, own = 8, 10, 5
+	const callers, shared, unshared = 8, 10, 5
 	answers := make([][]agent.Reference, callers)
 	errs := make([]error, callers)
 	var group sync.WaitGroup
 	for c := range callers {
 		group.Go(func() {
 			var refs []agent.Reference
-			for i := range shared { // each caller begins with another one
+			for i := range shared { // each caller begins with a different one
 				k := (i + c) % shared
 				refs = append(refs, newReference("doi:10.1/"+strconv.Itoa(k), `{"title":"T"}`, "pmid:"+strconv.Itoa(k)))
 			}
-			for i := range own {
+			for i := range unshared {
 				refs = append(refs, newReference(fmt.Sprintf("url:https://%d.example/%d", c, i), `{"title":"U"}`))
 			}
 			answers[c], errs[c] = store.AddReferences(t.Context(), Tenant, Session, refs)
@@ -232,16 +232,16 @@ func checkConcurrentCalls(t *testing.T, store tool.References) {
 		require.NoError(t, err)
 	}
 	all := listReferences(t, store, Tenant, Session)
-	require.Len(t, all, shared+callers*own)
+	require.Len(t, all, shared+callers*unshared)
 	number := map[string]int{}
 	for i := range all {
 		number[all[i].Key] = all[i].Number
 	}
 	require.Len(t, number, len(all), "each source once")
 	for _, kept := range answers {
-		require.Len(t, kept, shared+own)
+		require.Len(t, kept, shared+unshared)
 		for i := range kept {
-			require.Equal(t, number[kept[i].Key], kept[i].Number, "every caller is told the number that stays")
+			require.Equal(t, number[kept[i].Key], kept[i].Number, "every caller gets the stored number")
 		}
 	}
 }

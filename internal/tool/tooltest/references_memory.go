@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -22,7 +23,7 @@ type conversation struct {
 	session agent.SessionID
 }
 
-// AddReferences keeps what is new, see [tool.References].
+// AddReferences implements [tool.References].
 func (m *ReferenceStore) AddReferences(ctx context.Context, tenant string, s agent.SessionID, refs []agent.Reference) ([]agent.Reference, error) {
 	if err := agent.Interrupted(ctx, "add references"); err != nil {
 		return nil, err
@@ -32,31 +33,31 @@ func (m *ReferenceStore) AddReferences(ctx context.Context, tenant string, s age
 	if m.kept == nil {
 		m.kept = map[conversation][]agent.Reference{}
 	}
-	at := conversation{tenant, s}
-	list := slices.Clone(m.kept[at]) // an error half way keeps nothing
-	places := make([]int, len(refs))
+	key := conversation{tenant, s}
+	list := slices.Clone(m.kept[key]) // so that an error stores nothing
+	indexes := make([]int, len(refs))
 	for i := range refs {
-		place := slices.IndexFunc(list, func(known agent.Reference) bool { return isSameReference(&known, &refs[i]) })
-		if place < 0 {
+		index := slices.IndexFunc(list, func(stored agent.Reference) bool { return isSameReference(&stored, &refs[i]) })
+		if index < 0 {
 			added := cloneReference(&refs[i])
 			added.Number, added.AddedAt = len(list)+1, time.Now().UTC()
-			place, list = len(list), append(list, added)
+			index, list = len(list), append(list, added)
 		}
-		merged, err := mergeReference(list, place, &refs[i])
+		merged, err := mergeReference(list, index, &refs[i])
 		if err != nil {
 			return nil, err
 		}
-		list[place], places[i] = merged, place
+		list[index], indexes[i] = merged, index
 	}
-	m.kept[at] = list
-	answer := make([]agent.Reference, len(refs))
-	for i, place := range places {
-		answer[i] = cloneReference(&list[place])
+	m.kept[key] = list
+	out := make([]agent.Reference, len(refs))
+	for i, index := range indexes {
+		out[i] = cloneReference(&list[index])
 	}
-	return answer, nil
+	return out, nil
 }
 
-// References lists them by number.
+// References implements [tool.References].
 func (m *ReferenceStore) References(ctx context.Context, tenant string, s agent.SessionID) ([]agent.Reference, error) {
 	if err := agent.Interrupted(ctx, "list references"); err != nil {
 		return nil, err
@@ -77,27 +78,24 @@ func isSameReference(a, b *agent.Reference) bool {
 	return slices.ContainsFunc(referenceNames(a), func(name string) bool { return slices.Contains(referenceNames(b), name) })
 }
 
-// mergeReference adds to a kept source the aliases that no other source has and the members of the item that it lacks.
-func mergeReference(list []agent.Reference, place int, with *agent.Reference) (agent.Reference, error) {
-	merged := cloneReference(&list[place])
-	for _, name := range referenceNames(with) {
+// mergeReference returns a stored reference with the aliases of another that no stored reference has, and the members of its item that the
+// stored item lacks.
+func mergeReference(list []agent.Reference, index int, other *agent.Reference) (agent.Reference, error) {
+	merged := cloneReference(&list[index])
+	for _, name := range referenceNames(other) {
 		taken := slices.ContainsFunc(list, func(r agent.Reference) bool { return slices.Contains(referenceNames(&r), name) })
-		if !taken && !slices.Contains(referenceNames(&merged), name) {
+		if !taken && !slices.Contains(merged.Aliases, name) {
 			merged.Aliases = append(merged.Aliases, name)
 		}
 	}
-	var item, more map[string]json.RawMessage
-	if err := json.Unmarshal(merged.Item, &item); err != nil {
+	var stored, item map[string]json.RawMessage
+	if err := json.Unmarshal(merged.Item, &stored); err != nil {
 		return merged, agent.Invalid("item", "want an object: %w", err)
 	}
-	if err := json.Unmarshal(with.Item, &more); err != nil {
+	if err := json.Unmarshal(other.Item, &item); err != nil {
 		return merged, agent.Invalid("item", "want an object: %w", err)
 	}
-	for name, value := range more {
-		if _, has := item[name]; !has {
-			item[name] = value
-		}
-	}
+	maps.Copy(item, stored)
 	raw, err := json.Marshal(item)
 	if err != nil {
 		return merged, agent.Errorf(agent.CodeInternal, "add references", "encode item: %w", err)

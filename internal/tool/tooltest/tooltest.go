@@ -1,7 +1,7 @@
-// Package tooltest has the suite that every toolkit passes, and the suites and fakes of the stores that toolkits use.
+// Package tooltest has the conformance suite of toolkits, and the suites and fakes of the stores that toolkits use.
 //
-// The suite of toolkits holds tools to the contract of [agent.Tool], whatever they do: every call of a model is answered, a bad one by a
-// failed result and not by an error, and nothing panics.
+// The suite of toolkits checks the contract of [agent.Tool]: every call of a model gets a result, a call with bad arguments gets a failed result
+// and no error, and no call panics.
 package tooltest
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// How long a call with bad arguments, or with a context that has ended, may take. Generous: the machine may be busy.
-const prompt = 5 * time.Second
+// callTimeout is how long a call with bad arguments, or with a context that has ended, may take on a busy machine.
+const callTimeout = 5 * time.Second
 
 const (
 	namePattern = `^[a-zA-Z0-9_-]{1,64}$`
@@ -31,8 +31,8 @@ const (
 // maxSummary is the bound of [agent.CallVerdict.Summary].
 const maxSummary = 100
 
-// Exercise runs the suite on a toolkit. Its tools must not be able to reach anything outside the test. A dynamic toolkit may have none: see
-// [ExerciseListed].
+// Exercise runs the suite on a toolkit, whose tools must not reach anything outside the test. A dynamic toolkit may have no static tools:
+// [ExerciseListed] tests the others.
 func Exercise(t *testing.T, kit agent.Toolkit) {
 	t.Helper()
 	name := regexp.MustCompile(namePattern)
@@ -53,8 +53,8 @@ func Exercise(t *testing.T, kit agent.Toolkit) {
 	}
 }
 
-// ExerciseListed runs the suite on what a dynamic toolkit lists for a scope, which must be at least one tool. Each tool must refuse
-// arguments without members: the test's server or store has to see to it that there is one which wants some.
+// ExerciseListed runs the suite on the tools that a dynamic toolkit lists for a scope. There must be at least one, and each must have a required
+// argument.
 func ExerciseListed(t *testing.T, kit agent.DynamicToolkit, scope agent.ToolScope) {
 	t.Helper()
 	listed, err := kit.List(t.Context(), scope)
@@ -91,8 +91,8 @@ func ExerciseListed(t *testing.T, kit agent.DynamicToolkit, scope agent.ToolScop
 func exerciseTool(t *testing.T, tool agent.Tool, inv agent.Invocation) {
 	t.Helper()
 	t.Run("spec", func(t *testing.T) { checkSpec(t, tool) })
-	for _, bad := range badArguments() {
-		t.Run("arguments/"+bad.name, func(t *testing.T) { checkBad(t, tool, inv, bad.args) })
+	for name, args := range badArguments() {
+		t.Run("arguments/"+name, func(t *testing.T) { checkBadArguments(t, tool, inv, args) })
 	}
 	t.Run("cancelled context", func(t *testing.T) { checkCancelled(t, tool, inv) })
 }
@@ -104,7 +104,7 @@ func checkSpec(t *testing.T, tool agent.Tool) {
 	checkSchema(t, func() json.RawMessage { return tool.Spec().Parameters })
 }
 
-// checkSchema holds what schema returns to be the JSON Schema of an object, in bytes that are the caller's to change.
+// checkSchema checks that schema returns the JSON Schema of an object, and a new copy with every call.
 func checkSchema(t *testing.T, schema func() json.RawMessage) {
 	t.Helper()
 	raw := schema()
@@ -122,39 +122,34 @@ func checkSchema(t *testing.T, schema func() json.RawMessage) {
 	require.True(t, json.Valid(schema()), "gives away its own bytes: a caller can change them")
 }
 
-type arguments struct {
-	name string
-	args string
-}
-
-func badArguments() []arguments {
-	return []arguments{
-		{"none", ""},
-		{"null", "null"},
-		{"number", "42"},
-		{"string", `"x"`},
-		{"array", "[]"},
-		{"empty object", "{}"},
-		{"cut off", `{"a":`},
-		{"not JSON", "<html>"},
-		{"two values", "{} {}"},
-		{"unknown field", `{"\u0000 no such field":1}`},
-		{"invalid UTF-8", "{\"a\":\"\xff\xfe\"}"},
-		{"deep", strings.Repeat(`{"a":`, 20_000) + "1" + strings.Repeat("}", 20_000)},
-		{"deep array", strings.Repeat("[", 100_000)},
-		{"huge", `{"a":"` + strings.Repeat("x", 4<<20) + `"}`},
-		{"huge number", `{"a":1e999999999}`},
+func badArguments() map[string]string {
+	return map[string]string{
+		"none":          "",
+		"null":          "null",
+		"number":        "42",
+		"string":        `"x"`,
+		"array":         "[]",
+		"empty object":  "{}",
+		"cut off":       `{"a":`,
+		"not JSON":      "<html>",
+		"two values":    "{} {}",
+		"unknown field": `{"\u0000 no such field":1}`,
+		"invalid UTF-8": "{\"a\":\"\xff\xfe\"}",
+		"deep":          strings.Repeat(`{"a":`, 20_000) + "1" + strings.Repeat("}", 20_000),
+		"deep array":    strings.Repeat("[", 100_000),
+		"huge":          `{"a":"` + strings.Repeat("x", 4<<20) + `"}`,
+		"huge number":   `{"a":1e999999999}`,
 	}
 }
 
-func checkBad(t *testing.T, tool agent.Tool, inv agent.Invocation, args string) {
+func checkBadArguments(t *testing.T, tool agent.Tool, inv agent.Invocation, args string) {
 	t.Helper()
 	call := agent.ToolCall{ID: "call_1", Name: tool.Spec().Name, Args: json.RawMessage(args)}
-	ctx, cancel := context.WithTimeout(t.Context(), prompt)
+	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()
 	res, err := tool.Call(ctx, inv, call)
 	require.NoError(t, err, "arguments are the model's mistake, not the runtime's")
-	require.NoError(t, ctx.Err(), "took more than %s", prompt)
+	require.NoError(t, ctx.Err(), "took more than %s", callTimeout)
 	require.NotNil(t, res.Failure, "the call must fail")
 	require.NotEmpty(t, res.Failure.Type)
 	require.NotEmpty(t, res.Failure.Message)
@@ -176,7 +171,7 @@ func checkCancelled(t *testing.T, tool agent.Tool, inv agent.Invocation) {
 	cancel()
 	began := time.Now()
 	res, err := tool.Call(ctx, inv, agent.ToolCall{ID: "call_1", Name: tool.Spec().Name, Args: json.RawMessage(`{}`)})
-	require.Less(t, time.Since(began), prompt)
+	require.Less(t, time.Since(began), callTimeout)
 	if err != nil {
 		require.ErrorIs(t, err, context.Canceled)
 		return
@@ -184,7 +179,7 @@ func checkCancelled(t *testing.T, tool agent.Tool, inv agent.Invocation) {
 	require.NotNil(t, res.Failure)
 }
 
-// CheckResult holds a result to its shape: everything in it is JSON, and Data is a part of Output.
+// CheckResult checks a result: everything in it is JSON, and Data is a part of Output.
 func CheckResult(t *testing.T, res agent.ToolResult) {
 	t.Helper()
 	require.True(t, json.Valid(res.Output), "output is JSON: %.200s", res.Output)
