@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -11,53 +12,55 @@ import (
 
 // accumulator computes one aggregate for all groups.
 type accumulator interface {
-	addGroup() // begins one more group
-	// add takes a value that is there; why says in words why it cannot.
-	add(group int, raw json.RawMessage, v *value) (why string)
-	// write appends the result as JSON; why says in words why there is none that could be read again.
-	write(b []byte, group int) (out []byte, why string)
+	addGroup()
+	// add adds a value that is not null. problem says why it cannot, if so.
+	add(group int, raw json.RawMessage, v *value) (problem string)
+	// write appends the result as JSON. problem says why a dataset cannot hold it, if so.
+	write(b []byte, group int) (out []byte, problem string)
 }
 
-// counts counts rows, or the values that are not null.
-type counts struct{ n []int64 }
+// counts counts rows, or the values of a field that are not null.
+type counts struct{ byGroup []int64 }
 
-func (c *counts) addGroup() { c.n = append(c.n, 0) }
+func (c *counts) addGroup() { c.byGroup = append(c.byGroup, 0) }
 
 func (c *counts) add(g int, _ json.RawMessage, _ *value) string {
-	c.n[g]++
+	c.byGroup[g]++
 	return ""
 }
 
-func (c *counts) write(b []byte, g int) ([]byte, string) { return strconv.AppendInt(b, c.n[g], 10), "" }
-
-// totals sums exactly, in decimals; of no values the result is null.
-type totals struct {
-	all  []exactSum
-	mean bool
+func (c *counts) write(b []byte, g int) ([]byte, string) {
+	return strconv.AppendInt(b, c.byGroup[g], 10), ""
 }
 
-func (t *totals) addGroup() { t.all = append(t.all, exactSum{}) }
+// sums computes exact sums or averages. The result of no values is null.
+type sums struct {
+	byGroup []exactSum
+	isMean  bool
+}
 
-func (t *totals) add(g int, raw json.RawMessage, v *value) string {
+func (t *sums) addGroup() { t.byGroup = append(t.byGroup, exactSum{}) }
+
+func (t *sums) add(g int, raw json.RawMessage, v *value) string {
 	v.toNumber()
 	switch {
 	case v.kind != kindNumber:
 		return fmt.Sprintf("%s is no number", clip.Bytes(string(raw), maxQuote))
-	case !t.all[g].add(v):
+	case !t.byGroup[g].add(v):
 		return fmt.Sprintf("%s is too large or too small to be summed", clip.Bytes(string(raw), maxQuote))
 	default:
 		return ""
 	}
 }
 
-func (t *totals) write(b []byte, g int) ([]byte, string) {
-	all := &t.all[g]
-	if all.count == 0 {
+func (t *sums) write(b []byte, g int) ([]byte, string) {
+	sum := &t.byGroup[g]
+	if sum.count == 0 {
 		return append(b, null()...), ""
 	}
-	d := &all.sum
-	if t.mean {
-		d = all.mean()
+	d := &sum.sum
+	if t.isMean {
+		d = sum.mean()
 	}
 	if overflowsFloat(d) {
 		return b, "is beyond what a 64-bit float holds"
@@ -65,41 +68,41 @@ func (t *totals) write(b []byte, g int) ([]byte, string) {
 	return appendDecimal(b, d), ""
 }
 
-// extremes finds the least or greatest value, in the order of table_sort; the first of equal ones.
+// extremes finds the smallest or largest value in the order of table_sort. Of equal values it keeps the first.
 type extremes struct {
-	sign    int  // 1: least, -1: greatest
-	numeric bool // every value of the column is a number or a string that is one
-	best    []extremeValue
+	sign      int  // 1: the smallest, -1: the largest
+	isNumeric bool // every value of the column is a number or a numeric string
+	byGroup   []extreme
 }
 
-type extremeValue struct {
-	raw   json.RawMessage
+type extreme struct {
+	raw   json.RawMessage // nil: there is no value yet
 	value value
 }
 
-func (e *extremes) addGroup() { e.best = append(e.best, extremeValue{}) }
+func (e *extremes) addGroup() { e.byGroup = append(e.byGroup, extreme{}) }
 
 func (e *extremes) add(g int, raw json.RawMessage, v *value) string {
 	if v.kind == kindOther {
-		return fmt.Sprintf("is %s, which has no order", describe(raw))
+		return fmt.Sprintf("is %s, which has no order", kindName(raw))
 	}
-	if e.numeric {
+	if e.isNumeric {
 		v.toNumber()
 	}
-	if best := &e.best[g]; best.raw == nil || e.sign*compareValues(v, &best.value) < 0 {
-		*best = extremeValue{raw, *v}
+	if best := &e.byGroup[g]; best.raw == nil || e.sign*compareValues(v, &best.value) < 0 {
+		*best = extreme{raw, *v}
 	}
 	return ""
 }
 
 func (e *extremes) write(b []byte, g int) ([]byte, string) {
-	if e.best[g].raw == nil {
+	if e.byGroup[g].raw == nil {
 		return append(b, null()...), ""
 	}
-	return append(b, e.best[g].raw...), ""
+	return append(b, e.byGroup[g].raw...), ""
 }
 
-// allNumeric reports whether a column holds nothing but numbers, some of them as strings.
+// allNumeric reports whether all values of a column are numbers or numeric strings. Absent values are ignored.
 func allNumeric(ctx context.Context, p *path, rows []row) (bool, error) {
 	for i := range rows {
 		r, err := objectRow(ctx, rows, i)
@@ -114,11 +117,11 @@ func allNumeric(ctx context.Context, p *path, rows []row) (bool, error) {
 	return true, nil
 }
 
-// appendPart appends a value to a key of several: its length stands before it, so that no two keys run into each other.
-func appendPart(key []byte, v *value) []byte {
-	at := len(key)
+// appendKeyPart appends a value to a key of several values. The length of each is written before it, so that different values never make the
+// same key.
+func appendKeyPart(key []byte, v *value) []byte {
+	start := len(key)
 	key = v.appendKey(append(key, 0, 0, 0, 0))
-	n := len(key) - at - 4
-	key[at], key[at+1], key[at+2], key[at+3] = byte(n>>24), byte(n>>16), byte(n>>8), byte(n) //nolint:gosec // the four bytes of a length
+	binary.BigEndian.PutUint32(key[start:], uint32(len(key)-start-4)) //nolint:gosec // a value is shorter than 4 GiB
 	return key
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool/pipeline"
 )
 
-// flights is a table of n rows of about 150 bytes.
+// flights returns a table of n rows of about 150 bytes.
 func flights(n int) string {
 	var b strings.Builder
 	b.WriteString("[")
@@ -30,10 +30,10 @@ func flights(n int) string {
 	return b.String()
 }
 
-// carriers is the other side of a join.
+// carriers is the right side of a join with few rows.
 const carriers = `[{"name":"Delta","alliance":"SkyTeam"},{"name":"United","alliance":"Star"},{"name":"Alaska","alliance":"oneworld"}]`
 
-// seats is another: the free seats of every second flight.
+// seats returns the right side of a join with many rows: the free seats of every second flight.
 func seats(n int) string {
 	var b strings.Builder
 	b.WriteString(`[{"id":0,"seats":1}`)
@@ -44,7 +44,7 @@ func seats(n int) string {
 	return b.String()
 }
 
-// discard is a blob store that keeps nothing new.
+// discard is a blob store that discards new content.
 type discard struct{ datasets }
 
 func (discard) Put(_ context.Context, _ string, r io.Reader) (string, error) {
@@ -62,7 +62,8 @@ func (u upstream) Do(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// BenchmarkPrimitives runs each step by itself over tables that grow: reading and storing are in the figures of all; input_ref is them alone.
+// BenchmarkPrimitives runs each step alone over tables of growing size. Every result includes reading and storing the rows; "input_ref" measures
+// only these.
 func BenchmarkPrimitives(b *testing.B) {
 	input := func(step string) string { return `"input_ref":"cas://x","pipeline":[` + step + `]` }
 	steps := []struct{ name, args string }{

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -11,16 +12,16 @@ import (
 
 const maxFields = 100
 
-// column is a field that a step gives to its result.
+// column is a field of the rows that a step returns.
 type column struct {
-	field  string // where the arguments name it
+	field  string // the argument that names the column
 	source *path
 	name   string
-	label  []byte // the name as JSON, with the colon behind it
+	label  []byte // the name as JSON, followed by a colon
 }
 
-// newColumn reads "price.total" or "price.total as total". Without a name the column is named like the path.
-func newColumn(field, text string) (column, error) {
+// parseColumn parses "price.total" or "price.total as total". Without a name, the path is the name of the column.
+func parseColumn(field, text string) (column, error) {
 	name := text
 	if i := strings.LastIndex(text, " as "); i > 0 {
 		text, name = strings.TrimSpace(text[:i]), strings.TrimSpace(text[i+len(" as "):])
@@ -40,24 +41,24 @@ func (c *column) rename(name string) error {
 	if len(name) > maxPath {
 		return invalid(c.field, "gives a name of %d bytes, at most %d", len(name), maxPath)
 	}
-	c.name, c.label = name, label(name)
+	c.name, c.label = name, memberLabel(name)
 	return nil
 }
 
-// label is a member's name as JSON, with the colon.
-func label(name string) []byte {
-	quoted, _ := jsontext.AppendQuote(nil, name) // invalid UTF-8 is replaced; the arguments had none
+// memberLabel returns the name of a member as JSON, followed by a colon.
+func memberLabel(name string) []byte {
+	quoted, _ := jsontext.AppendQuote(nil, name) // names in arguments and rows are valid UTF-8
 	return append(quoted, ':')
 }
 
-// columns reads a list of columns; two of one name are a fault.
-func columns(field string, list []string) ([]column, error) {
+// parseColumns parses a list of columns. Two columns with the same name are a fault.
+func parseColumns(field string, list []string) ([]column, error) {
 	if len(list) > maxFields {
 		return nil, invalid(field, "has %d fields, at most %d", len(list), maxFields)
 	}
 	out := make([]column, len(list))
 	for i, text := range list {
-		c, err := newColumn(elementName(field, i), text)
+		c, err := parseColumn(elementName(field, i), text)
 		if err != nil {
 			return nil, err
 		}
@@ -66,7 +67,7 @@ func columns(field string, list []string) ([]column, error) {
 	return out, checkDuplicates(out)
 }
 
-// checkDuplicates refuses two columns of one name.
+// checkDuplicates returns a fault if two columns have the same name.
 func checkDuplicates(list []column) error {
 	seen := make(map[string]bool, len(list))
 	for _, c := range list {
@@ -78,8 +79,8 @@ func checkDuplicates(list []column) error {
 	return nil
 }
 
-// paths reads a list of paths, none twice.
-func paths(field string, list []string) ([]*path, error) {
+// parsePaths parses a list of paths. A path that is given twice is a fault.
+func parsePaths(field string, list []string) ([]*path, error) {
 	switch {
 	case len(list) == 0:
 		return nil, invalid(field, "want at least one")
@@ -87,20 +88,18 @@ func paths(field string, list []string) ([]*path, error) {
 		return nil, invalid(field, "has %d fields, at most %d", len(list), maxFields)
 	}
 	out := make([]*path, len(list))
-	seen := make(map[string]bool, len(list))
 	for i, text := range list {
 		p, err := parsePath(elementName(field, i), text)
 		if err != nil {
 			return nil, err
 		}
-		if seen[text] {
+		if slices.Contains(list[:i], text) {
 			return nil, invalid(elementName(field, i), "%q is given twice", clip.Bytes(text, maxQuote))
 		}
-		seen[text] = true
 		out[i] = p
 	}
 	return out, nil
 }
 
-// null is the value of a field that is not there.
+// null returns the value of a missing field.
 func null() json.RawMessage { return json.RawMessage("null") }

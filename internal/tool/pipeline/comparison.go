@@ -13,28 +13,29 @@ import (
 
 const maxIn = 1000 // values of "in"
 
-// test compares a field of a row with a value.
-type test struct {
-	at      string // where it is in the arguments
-	field   *path
-	op      string
-	value   value
-	values  []value  // in
-	pattern *pattern // matches
-	negated bool     // exists with false
+// comparison is a condition that compares a field with a value.
+type comparison struct {
+	argument     string // the name of the comparison in faults
+	field        *path
+	op           string
+	value        value
+	values       []value  // of in
+	pattern      *pattern // of matches
+	wantsMissing bool     // exists with the value false: the field must be missing
 
-	reader       *conditionReader
-	isComparable bool // some row that was judged had the field and, for an order, a value to compare
+	parser       *conditionParser
+	isComparable bool // holds has found a row with the field and, if the operator needs an order, with a value of the same kind
 }
 
 func operators() []string {
 	return []string{"=", "!=", "<", "<=", ">", ">=", "in", "contains", "matches", "exists"}
 }
 
-func (r *conditionReader) test(raw json.RawMessage, fields map[string]json.RawMessage, at string) (condition, error) {
-	for _, name := range sortedKeys(fields) {
+// parseComparison parses a comparison, whose members are also given in decoded form.
+func (p *conditionParser) parseComparison(raw json.RawMessage, members map[string]json.RawMessage, argument string) (condition, error) {
+	for _, name := range sortedKeys(members) {
 		if name != "field" && name != "op" && name != "value" {
-			return nil, invalid(at+"."+clip.Bytes(name, maxQuote), "unknown field: want field, op and value, or one of and, or, not")
+			return nil, invalid(argument+"."+clip.Bytes(name, maxQuote), "unknown field: want field, op and value, or one of and, or, not")
 		}
 	}
 	var in struct {
@@ -42,124 +43,120 @@ func (r *conditionReader) test(raw json.RawMessage, fields map[string]json.RawMe
 		Op    *string         `json:"op"`
 		Value json.RawMessage `json:"value"`
 	}
-	if err := decodeStrictly(raw, &in); err != nil {
-		return nil, nestField(err, at)
+	if err := decodeFields(raw, &in); err != nil {
+		return nil, nestField(err, argument)
 	}
 	switch {
 	case in.Field == nil:
-		return nil, invalid(at+".field", "is required")
+		return nil, invalid(argument+".field", "is required")
 	case in.Op == nil:
-		return nil, invalid(at+".op", "is required")
+		return nil, invalid(argument+".op", "is required")
 	}
-	field, err := parsePath(at+".field", *in.Field)
+	field, err := parsePath(argument+".field", *in.Field)
 	if err != nil {
 		return nil, err
 	}
-	t := &test{at: at, field: field, op: *in.Op, reader: r}
-	if t.op == "==" {
-		t.op = "="
+	c := &comparison{argument: argument, field: field, op: *in.Op, parser: p}
+	if c.op == "==" {
+		c.op = "="
 	}
-	if !slices.Contains(operators(), t.op) {
-		return nil, invalid(at+".op", "unknown operator %q: want one of %s", clip.Bytes(t.op, maxQuote), strings.Join(operators(), " "))
+	if !slices.Contains(operators(), c.op) {
+		return nil, invalid(argument+".op", "unknown operator %q: want one of %s", clip.Bytes(c.op, maxQuote), strings.Join(operators(), " "))
 	}
-	return t, t.parseValue(fields["value"])
+	return c, c.parseValue(members["value"])
 }
 
 // nestField puts the field of a fault below parent.
-func nestField(err error, at string) error {
-	if f, ok := err.(*fault); ok { //nolint:errorlint // decodeInto returns nothing else
-		f.failure.Field = strings.TrimSuffix(at+"."+f.failure.Field, ".")
+func nestField(err error, parent string) error {
+	if f, ok := err.(*fault); ok { //nolint:errorlint // faults are not wrapped
+		f.failure.Field = strings.TrimSuffix(parent+"."+f.failure.Field, ".")
 	}
 	return err
 }
 
-func (t *test) parseValue(raw json.RawMessage) error {
-	at := t.at + ".value"
-	if len(raw) == 0 && t.op != "exists" {
-		return invalid(at, "is required")
+func (c *comparison) parseValue(raw json.RawMessage) error {
+	argument := c.argument + ".value"
+	if len(raw) == 0 && c.op != "exists" {
+		return invalid(argument, "is required")
 	}
-	t.value = valueOf(raw)
-	switch t.op {
+	c.value = valueOf(raw)
+	switch c.op {
 	case "exists":
-		t.reader.optional = append(t.reader.optional, t.field.text)
-		switch string(t.value.text) {
+		c.parser.optional = append(c.parser.optional, c.field.text)
+		switch string(c.value.text) {
 		case "", "true":
 		case "false":
-			t.negated = true
+			c.wantsMissing = true
 		default:
-			return invalid(at, "want true, false or nothing, got %s", describe(raw))
+			return invalid(argument, "want true, false or nothing, got %s", kindName(raw))
 		}
 	case "in":
 		if raw[0] != '[' {
-			return invalid(at, "want an array, got %s", describe(raw))
+			return invalid(argument, "want an array, got %s", kindName(raw))
 		}
-		list, err := listOf(raw, maxIn)
+		list, err := splitArray(raw, maxIn)
 		if err != nil {
-			return invalid(at, "%s", err)
+			return invalid(argument, "%s", err)
 		}
 		for _, v := range list {
-			t.values = append(t.values, valueOf(v))
+			c.values = append(c.values, valueOf(v))
 		}
 	case "matches":
-		return t.parsePattern(at, raw)
+		if c.value.kind != kindString {
+			return invalid(argument, "want a pattern as a string, got %s", kindName(raw))
+		}
+		var err error
+		c.pattern, err = compilePattern(argument, string(c.value.text))
+		return err
 	case "contains":
-		if t.value.kind == kindOther || t.value.isAbsent() {
-			return invalid(at, "want a string, number or boolean, got %s", describe(raw))
+		if c.value.kind == kindOther || c.value.isAbsent() {
+			return invalid(argument, "want a string, number or boolean, got %s", kindName(raw))
 		}
 	case "<", "<=", ">", ">=":
-		if t.value.kind != kindNumber && t.value.kind != kindString {
-			return invalid(at, "%s compares numbers or strings, got %s", t.op, describe(raw))
+		if c.value.kind != kindNumber && c.value.kind != kindString {
+			return invalid(argument, "%s compares numbers or strings, got %s", c.op, kindName(raw))
 		}
 	}
 	return nil
 }
 
-func (t *test) parsePattern(at string, raw json.RawMessage) error {
-	if t.value.kind != kindString {
-		return invalid(at, "want a pattern as a string, got %s", describe(raw))
-	}
-	p, err := compile(at, string(t.value.text))
-	t.pattern = p
-	return err
-}
-
-func (t *test) holds(ctx context.Context, i int, r row) (bool, error) {
-	raw, found := t.field.find(r)
-	t.isComparable = t.isComparable || found && !t.isOrdering()
+func (c *comparison) holds(ctx context.Context, i int, r row) (bool, error) {
+	raw, found := c.field.find(r)
+	c.isComparable = c.isComparable || found && !c.needsOrder()
 	v := valueOf(raw)
-	switch t.op {
+	switch c.op {
 	case "exists":
-		return v.isAbsent() == t.negated, nil
+		return v.isAbsent() == c.wantsMissing, nil
 	case "=":
-		return equalValues(v, t.value), nil
+		return equalValues(v, c.value), nil
 	case "!=":
-		return !equalValues(v, t.value), nil
+		return !equalValues(v, c.value), nil
 	case "in":
-		return slices.ContainsFunc(t.values, func(w value) bool { return equalValues(v, w) }), nil
+		return slices.ContainsFunc(c.values, func(w value) bool { return equalValues(v, w) }), nil
 	case "contains":
-		return t.contains(raw, v), nil
+		return c.contains(raw, v), nil
 	case "matches":
 		if v.kind != kindString {
 			return false, nil
 		}
-		if err := t.pattern.checkCost(ctx, t.at+".field", i, t.field, v.text); err != nil {
+		if err := c.pattern.checkCost(ctx, c.argument+".field", i, c.field, v.text); err != nil {
 			return false, err
 		}
-		return t.pattern.re.Match(v.text), nil
+		return c.pattern.re.Match(v.text), nil
 	default:
-		return t.holdsInOrder(v), nil
+		return c.holdsInOrder(v), nil
 	}
 }
 
-// contains reports whether a string has the value as a part, or an array as an element.
-func (t *test) contains(raw json.RawMessage, v value) bool {
+// contains reports whether the value is a part of a string, or an element of an array.
+func (c *comparison) contains(raw json.RawMessage, v value) bool {
 	switch {
 	case v.kind == kindString:
-		return bytes.Contains(v.text, t.value.text)
+		return bytes.Contains(v.text, c.value.text)
 	case v.kind == kindOther && raw[0] == '[':
-		for c := dataset.ElementsOf(raw); ; {
-			from, to, ok := c.Next()
-			if !ok || equalValues(valueOf(raw[from:to]), t.value) {
+		for elements := dataset.ElementsOf(raw); ; {
+			from, to, ok := elements.Next()
+			if !ok || equalValues(valueOf(raw[from:to]), c.value) {
 				return ok
 			}
 		}
@@ -168,68 +165,68 @@ func (t *test) contains(raw json.RawMessage, v value) bool {
 	}
 }
 
-func (t *test) holdsInOrder(v value) bool {
+func (c *comparison) holdsInOrder(v value) bool {
 	if v.isAbsent() {
 		return false
 	}
-	a, b, ok := sameKind(v, t.value)
+	a, b, ok := alignKinds(v, c.value)
 	if !ok {
 		return false
 	}
-	t.isComparable = true
-	c := compareValues(&a, &b)
-	switch t.op {
+	c.isComparable = true
+	order := compareValues(&a, &b)
+	switch c.op {
 	case "<":
-		return c < 0
+		return order < 0
 	case "<=":
-		return c <= 0
+		return order <= 0
 	case ">":
-		return c > 0
+		return order > 0
 	default:
-		return c >= 0
+		return order >= 0
 	}
 }
 
-// isOrdering reports whether the operator needs an order, which values of two types do not have.
-func (t *test) isOrdering() bool { return t.op[0] == '<' || t.op[0] == '>' }
+// needsOrder reports whether the operator compares by order, which values of different kinds do not have.
+func (c *comparison) needsOrder() bool { return c.op[0] == '<' || c.op[0] == '>' }
 
-// check looks at all rows again, because another part of the condition may have decided some of them.
-func (t *test) check(ctx context.Context, rows []row) error {
-	if t.isComparable || t.op == "exists" {
+// check tests all rows again, because holds is not called for rows that another part of the condition has decided.
+func (c *comparison) check(ctx context.Context, rows []row) error {
+	if c.isComparable || c.op == "exists" {
 		return nil
 	}
-	found, clashes, at := false, value{}, -1
+	found, mismatch, mismatchRow := false, value{}, -1
 	for i, r := range rows {
 		if err := checkContext(ctx, i); err != nil {
 			return err
 		}
-		raw, ok := t.field.find(r)
+		raw, ok := c.field.find(r)
 		found = found || ok
 		v := valueOf(raw)
-		switch _, _, fits := sameKind(v, t.value); {
-		case ok && !t.isOrdering():
+		switch _, _, sameKind := alignKinds(v, c.value); {
+		case ok && !c.needsOrder():
 			return nil
 		case v.isAbsent():
-		case fits:
+		case sameKind:
 			return nil
-		case at < 0:
-			clashes, at = v, i
+		case mismatchRow < 0:
+			mismatch, mismatchRow = v, i
 		}
 	}
 	switch {
-	case !found && len(rows) > 0 && !t.isOptional():
-		return noSuchField(t.at+".field", t.field, rows)
-	case at >= 0:
-		return invalid(t.at+".value", "%s cannot be compared with %s, which is the %q of row %d",
-			t.value.shortQuote(), clashes.shortQuote(), clip.Bytes(t.field.text, maxQuote), at)
+	case !found && len(rows) > 0 && !c.isOptional():
+		return noSuchField(c.argument+".field", c.field, rows)
+	case mismatchRow >= 0:
+		return invalid(c.argument+".value", "%s cannot be compared with %s, which is the %q of row %d",
+			c.value.quote(), mismatch.quote(), clip.Bytes(c.field.text, maxQuote), mismatchRow)
 	}
 	return nil
 }
 
-// isOptional reports whether the condition tests somewhere if the field exists. Then it is no mistake that no row has it.
-func (t *test) isOptional() bool {
-	return slices.ContainsFunc(t.reader.optional, func(name string) bool {
-		rest, ok := strings.CutPrefix(t.field.text, name)
-		return ok && (rest == "" || rest[0] == '.')
+// isOptional reports whether the condition tests somewhere whether the field, or an object that holds it, exists. Then no row needs to have it.
+func (c *comparison) isOptional() bool {
+	return slices.ContainsFunc(c.parser.optional, func(name string) bool {
+		after, ok := strings.CutPrefix(c.field.text, name)
+		return ok && (after == "" || after[0] == '.')
 	})
 }

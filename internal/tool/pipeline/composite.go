@@ -1,13 +1,11 @@
 package pipeline
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/schema"
@@ -15,9 +13,9 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// composite is a tool that runs a pipeline whose literals are its arguments.
+// composite is a tool that runs a pipeline with its arguments as literals.
 type composite struct {
-	execute     *execute
+	execute     *executeTool
 	recipe      *recipe
 	name        string
 	description string
@@ -28,16 +26,16 @@ var (
 	_ agent.Summarizer = (*composite)(nil)
 )
 
-// recipe is a version of a composite, read.
+// recipe is a decoded version of a composite.
 type recipe struct {
-	pipeline    document
-	parameters  parameters
-	schema      json.RawMessage
-	description string
-	reads       bool // some parameter is a dataset's reference
+	pipeline      document
+	parameters    parameters
+	schema        json.RawMessage
+	description   string
+	readsDatasets bool // some parameter is the reference of a dataset
 }
 
-// readRecipe reads what is stored: every parameter of the pipeline must be described.
+// readRecipe decodes a stored composite. Every parameter of its pipeline must have a description.
 func readRecipe(c *agent.Composite) (*recipe, error) {
 	r := &recipe{schema: c.Parameters, description: c.Description}
 	var err error
@@ -55,86 +53,53 @@ func readRecipe(c *agent.Composite) (*recipe, error) {
 		if l.kind != literalParameter {
 			continue
 		}
-		if name := parameterOf(l.value); r.parameters.Properties[name] == nil {
+		if name := parameterName(l.value); r.parameters.Properties[name] == nil {
 			return nil, fmt.Errorf("the pipeline has a parameter %q that is not described", name)
 		}
 	}
-	r.reads = !r.pipeline.hasOwnRows()
+	r.readsDatasets = !r.pipeline.hasSource()
 	for i := range r.pipeline {
-		r.reads = r.reads || r.pipeline.stepName(i) == "join"
+		r.readsDatasets = r.readsDatasets || r.pipeline.stepName(i) == "join"
 	}
 	return r, nil
 }
 
 func (t *composite) Spec() agent.ToolSpec {
 	return agent.ToolSpec{
-		Name: t.name, Description: t.description, Parameters: slices.Clone(t.recipe.schema), Strict: true, ReadsDatasets: t.recipe.reads,
+		Name: t.name, Description: t.description, Parameters: slices.Clone(t.recipe.schema), Strict: true, ReadsDatasets: t.recipe.readsDatasets,
 	}
 }
 
-// EffectFree is true: pipelines that post are not promoted.
+// EffectFree returns true: pipelines that post are not promoted.
 func (*composite) EffectFree(json.RawMessage) bool { return true }
 
 // Summarize returns the number of steps.
-func (t *composite) Summarize(json.RawMessage) string { return stepCount(len(t.recipe.pipeline)) }
+func (t *composite) Summarize(json.RawMessage) string {
+	return quantity(len(t.recipe.pipeline), "step")
+}
 
-// Call fills the pipeline with the arguments and runs it as execute_pipeline does. The answer is that of execute_pipeline with the
-// composite's name.
+// Call fills the pipeline with the arguments and runs it as execute_pipeline does. The output also has the composite's name.
 func (t *composite) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
-	if err := ctx.Err(); err != nil {
+	if ctx.Err() != nil {
 		return agent.ToolResult{}, contextError(ctx)
 	}
-	args, err := t.recipe.fill(call.Args, inv.SessionID, t.execute.checker)
+	args, err := t.recipe.executeArguments(call.Args, inv.SessionID, t.execute.checker)
 	if err != nil {
-		res, err := failedResult(err, nil)
-		return t.sign(res, err)
+		return (&run{composite: t.name}).failedResult(err)
 	}
-	maxBytes := inv.InlineBytes
-	if maxBytes <= 0 {
-		maxBytes = defaultInline
-	}
-	inv.InlineBytes = max(1, maxBytes-len(t.signature()))
-	return t.sign(t.execute.Call(ctx, inv, agent.ToolCall{ID: call.ID, Name: ToolName, Args: args}))
+	return t.execute.execute(ctx, inv, args, t.name)
 }
 
-// signature returns what the composite adds to an answer: its name.
-func (t *composite) signature() string { return `,"composite":` + strconv.Quote(t.name) + `}` }
-
-// sign adds the composite's name to an answer, and to its failure.
-func (t *composite) sign(res agent.ToolResult, err error) (agent.ToolResult, error) {
+// executeArguments returns the arguments of execute_pipeline that do what the composite does with its arguments. The error is a fault of an
+// argument.
+func (r *recipe) executeArguments(raw json.RawMessage, session agent.SessionID, checker *schema.Checker) (json.RawMessage, error) {
+	args, err := r.parseArguments(raw, checker)
 	if err != nil {
-		return res, err
+		return nil, prefixField(err)
 	}
-	if res.Failure != nil {
-		f := *res.Failure
-		f.Tool = t.name
-		var out struct {
-			Error *agent.Failure  `json:"error"`
-			Steps json.RawMessage `json:"steps"`
-		}
-		if err := json.Unmarshal(res.Output, &out); err != nil {
-			return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call "+t.name, "read the failure: %w", err)
-		}
-		out.Error = &f
-		raw, err := tool.EncodeJSON(out)
-		if err != nil {
-			return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call "+t.name, "encode the failure: %w", err)
-		}
-		res.Output, res.Failure = raw, &f
-	}
-	res.Output = slices.Concat(bytes.TrimSuffix(res.Output, []byte("}")), []byte(t.signature()))
-	return res, nil
-}
-
-// fill returns the arguments of execute_pipeline for those of the composite. The error is a fault of an argument.
-func (r *recipe) fill(raw json.RawMessage, session agent.SessionID, checker *schema.Checker) (json.RawMessage, error) {
-	args, err := r.read(raw, checker)
-	if err != nil {
-		return nil, nameField(err)
-	}
-	steps, err := r.pipeline.each(func(l *literal) json.RawMessage {
+	steps, err := r.pipeline.mapLiterals(func(l *literal) json.RawMessage {
 		if l.kind == literalParameter {
-			return args[parameterOf(l.value)]
+			return args[parameterName(l.value)]
 		}
 		return l.value
 	})
@@ -142,15 +107,15 @@ func (r *recipe) fill(raw json.RawMessage, session agent.SessionID, checker *sch
 		return nil, fmt.Errorf("fill pipeline: %w", err)
 	}
 	call := map[string]any{"session_id": session, "pipeline": steps}
-	if !r.pipeline.hasOwnRows() {
+	if !r.pipeline.hasSource() {
 		call[inputRef] = args[inputRef]
 	}
 	return tool.EncodeJSON(call)
 }
 
-// read checks arguments and puts defaults in the place of those that are not given; null is not given, because models in strict mode fill
-// in every argument that way.
-func (r *recipe) read(raw json.RawMessage, checker *schema.Checker) (map[string]json.RawMessage, error) {
+// parseArguments checks the arguments and sets the defaults of missing ones. Null counts as missing, because models in strict mode send
+// every argument.
+func (r *recipe) parseArguments(raw json.RawMessage, checker *schema.Checker) (map[string]json.RawMessage, error) {
 	if len(raw) > MaxArgs {
 		return nil, faultf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(raw), MaxArgs)
 	}

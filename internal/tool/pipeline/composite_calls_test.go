@@ -20,10 +20,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
-func TestWhatIsNotCounted(t *testing.T) {
-	server, _ := airport(t)
-	same := func(raw json.RawMessage) (json.RawMessage, error) {
-		if strings.HasPrefix(string(raw), "[") { // as JSON, but written in another way
+func TestUsesThatAreNotCounted(t *testing.T) {
+	server, _ := flightServer(t)
+	reformat := func(raw json.RawMessage) (json.RawMessage, error) {
+		if strings.HasPrefix(string(raw), "[") {
 			return json.RawMessage(" " + strings.ReplaceAll(string(raw), ",", ", ")), nil
 		}
 		return raw, nil
@@ -43,18 +43,17 @@ func TestWhatIsNotCounted(t *testing.T) {
 		redact func(json.RawMessage) (json.RawMessage, error)
 		counts bool
 	}{
-		"a pipeline":              {fetch, nil, true},
-		"one that stays clean":    {fetch, same, true},
-		"one that is cleaned":     {fetch, hide, false},
-		"one that cannot be":      {fetch, broken, false},
-		"one that posts":          {strings.Replace(fetch, `"url"`, `"method":"POST","url"`, 1), nil, false},
-		"one that fails":          {fetch + `,{"step":"table_sort","field":"none"}`, nil, false},
-		"compares with an object": {fetch + `,{"step":"table_filter","condition":{"field":"id","op":"!=","value":{"$parameter":"x"}}}`, nil, false},
-		"a long one":              {fetch + `,{"step":"table_filter","condition":{"field":"origin","op":"contains","value":"` + strings.Repeat("x", 16<<10) + `"}}`, nil, false},
+		"no redaction":     {fetch, nil, true},
+		"unchanged":        {fetch, reformat, true},
+		"redacted":         {fetch, hide, false},
+		"redaction fails":  {fetch, broken, false},
+		"posts":            {strings.Replace(fetch, `"url"`, `"method":"POST","url"`, 1), nil, false},
+		"fails":            {fetch + `,{"step":"table_sort","field":"none"}`, nil, false},
+		"compares objects": {fetch + `,{"step":"table_filter","condition":{"field":"id","op":"!=","value":{"$parameter":"x"}}}`, nil, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := open(t, pipeline.Config{HTTP: client(t, egress.Config{}, server.URL), Composites: &tooltest.CompositeStore{}, PromoteAfter: 1})
+			s := newPromotingKit(t, pipeline.Config{HTTP: client(t, egress.Config{}, server.URL), Composites: &tooltest.CompositeStore{}, PromoteAfter: 1})
 			s.runIn(t, agent.Invocation{Tenant: "acme", Redact: tt.redact}, `{"session_id":"s","pipeline":[`+tt.args+`]}`)
 			want := 0
 			if tt.counts {
@@ -63,19 +62,19 @@ func TestWhatIsNotCounted(t *testing.T) {
 			require.Len(t, s.list(t), want)
 		})
 	}
-	t.Run("nothing but a reference", func(t *testing.T) {
-		s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1]`}, Composites: &tooltest.CompositeStore{}, PromoteAfter: 1})
+	t.Run("no steps", func(t *testing.T) {
+		s := newPromotingKit(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1]`}, Composites: &tooltest.CompositeStore{}, PromoteAfter: 1})
 		require.Nil(t, s.runIn(t, agent.Invocation{Tenant: "acme"}, `{"session_id":"s","input_ref":"cas://a","pipeline":[]}`).Failure)
 		require.Empty(t, s.list(t))
 	})
 }
 
-// The same call counts once, however often it is attempted; an answer out of the cache is a use.
+// TestUsesAreCalls checks that several attempts of a call count once, and that a cached result counts as a use.
 func TestUsesAreCalls(t *testing.T) {
 	store, memory := newStore(), &tooltest.CompositeStore{}
 	store.content["acme/cas://a"] = `[{"a":1}]`
 	cached := &results{}
-	s := open(t, pipeline.Config{Blobs: store, Datasets: store, Results: cached, Composites: memory})
+	s := newPromotingKit(t, pipeline.Config{Blobs: store, Datasets: store, Results: cached, Composites: memory})
 	args := `{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"top_k","k":1}]}`
 	for range 3 {
 		s.runIn(t, agent.Invocation{Tenant: "acme", IdempotencyKey: "same"}, args)
@@ -89,17 +88,17 @@ func TestUsesAreCalls(t *testing.T) {
 	require.EqualValues(t, 3, list[0].Uses, "the composite's own calls are uses")
 }
 
-// troubled is a store that fails, or never answers.
+// troubled is a store whose methods fail, or do not return before the context ends.
 type troubled struct {
 	tooltest.CompositeStore
 
-	use, save, list error
-	hang            bool
-	lists           int
+	useErr, saveErr, listErr error
+	hangs                    bool
+	lists                    int // calls of Composites
 }
 
 func (s *troubled) answer(ctx context.Context, err error) error {
-	if s.hang {
+	if s.hangs {
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -107,14 +106,14 @@ func (s *troubled) answer(ctx context.Context, err error) error {
 }
 
 func (s *troubled) UsePipeline(ctx context.Context, u agent.PipelineUse) (agent.PipelineUses, error) {
-	if err := s.answer(ctx, s.use); err != nil {
+	if err := s.answer(ctx, s.useErr); err != nil {
 		return agent.PipelineUses{}, err
 	}
 	return s.CompositeStore.UsePipeline(ctx, u)
 }
 
 func (s *troubled) SaveComposite(ctx context.Context, c agent.Composite) (agent.Composite, error) {
-	if err := s.answer(ctx, s.save); err != nil {
+	if err := s.answer(ctx, s.saveErr); err != nil {
 		return agent.Composite{}, err
 	}
 	return s.CompositeStore.SaveComposite(ctx, c)
@@ -122,25 +121,25 @@ func (s *troubled) SaveComposite(ctx context.Context, c agent.Composite) (agent.
 
 func (s *troubled) Composites(ctx context.Context, tenant string) ([]agent.Composite, error) {
 	s.lists++
-	if s.list != nil {
-		return nil, s.list
+	if s.listErr != nil {
+		return nil, s.listErr
 	}
 	return s.CompositeStore.Composites(ctx, tenant)
 }
 
 func (s *troubled) Composite(ctx context.Context, tenant, id string, version int64) (agent.Composite, error) {
-	if s.list != nil {
-		return agent.Composite{}, s.list
+	if s.listErr != nil {
+		return agent.Composite{}, s.listErr
 	}
 	return s.CompositeStore.Composite(ctx, tenant, id, version)
 }
 
-// A store that is away costs no call.
+// TestStoreInTrouble checks that calls succeed although the store of composites fails.
 func TestStoreInTrouble(t *testing.T) {
 	away := errors.New("away")
-	for name, store := range map[string]*troubled{"use": {use: away}, "save": {save: away}, "list": {list: away}} {
+	for name, store := range map[string]*troubled{"use": {useErr: away}, "save": {saveErr: away}, "list": {listErr: away}} {
 		t.Run(name, func(t *testing.T) {
-			s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1]`}, Composites: store, PromoteAfter: 1})
+			s := newPromotingKit(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1]`}, Composites: store, PromoteAfter: 1})
 			args := `{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"top_k","k":1}]}`
 			require.Nil(t, s.runIn(t, agent.Invocation{Tenant: "acme"}, args).Failure)
 			if name == "list" {
@@ -149,14 +148,14 @@ func TestStoreInTrouble(t *testing.T) {
 				_, err = s.kit.Find(t.Context(), scope, "x", "cmp_1@1")
 				require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 			}
-			store.use, store.save, store.list = nil, nil, nil
+			store.useErr, store.saveErr, store.listErr = nil, nil, nil
 			s.runIn(t, agent.Invocation{Tenant: "acme"}, args)
 			require.NotEmpty(t, s.only(t).Spec.Name, "the next use promotes")
 		})
 	}
 	t.Run("no answer", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1]`}, Composites: &troubled{hang: true}})
+			s := newPromotingKit(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1]`}, Composites: &troubled{hangs: true}})
 			began := time.Now()
 			require.Nil(t, s.runIn(t, agent.Invocation{Tenant: "acme"}, `{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"top_k","k":1}]}`).Failure)
 			require.Equal(t, time.Second, time.Since(began))
@@ -165,7 +164,7 @@ func TestStoreInTrouble(t *testing.T) {
 }
 
 func TestFindRefusesHandles(t *testing.T) {
-	s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1]`}, Composites: &tooltest.CompositeStore{}, PromoteAfter: 1})
+	s := newPromotingKit(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1]`}, Composites: &tooltest.CompositeStore{}, PromoteAfter: 1})
 	s.runIn(t, agent.Invocation{Tenant: "acme"}, `{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"top_k","k":1}]}`)
 	made := s.only(t)
 	s.find(t, made)
@@ -174,7 +173,7 @@ func TestFindRefusesHandles(t *testing.T) {
 		require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), handle)
 	}
 	_, err := s.kit.Find(t.Context(), agent.ToolScope{Tenant: "other"}, made.Spec.Name, made.Handle)
-	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "the handle is no key to another tenant's")
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "a handle works only for its tenant")
 
 	off := pipeline.New(pipeline.Config{Composites: &tooltest.CompositeStore{}}).(agent.DynamicToolkit)
 	listed, err := off.List(t.Context(), scope)
@@ -184,11 +183,11 @@ func TestFindRefusesHandles(t *testing.T) {
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
 }
 
-// What a person changes holds for new turns; a turn that has the tool keeps it.
+// TestChangedByAPerson checks that a person's changes affect new turns, while a turn with the tool keeps it.
 func TestChangedByAPerson(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := &tooltest.CompositeStore{}
-		s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1,2]`}, Composites: memory})
+		s := newPromotingKit(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1,2]`}, Composites: memory})
 		run := func(k int) {
 			s.runIn(t, agent.Invocation{Tenant: "acme"}, fmt.Sprintf(`{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"top_k","k":%d}]}`, k))
 		}
@@ -198,7 +197,7 @@ func TestChangedByAPerson(t *testing.T) {
 		name, words := "head", "The first ones."
 		_, err := memory.ChangeComposite(t.Context(), "acme", made.Spec.Name, agent.CompositeChange{Name: &name, Description: &words})
 		require.NoError(t, err)
-		require.Equal(t, made, s.only(t), "a listing is kept for two seconds")
+		require.Equal(t, made, s.only(t), "a listing is cached for two seconds")
 		time.Sleep(2 * time.Second)
 		renamed := s.only(t)
 		require.Equal(t, name, renamed.Spec.Name)
@@ -213,20 +212,20 @@ func TestChangedByAPerson(t *testing.T) {
 		require.Nil(t, s.use(t, made, `{"input_ref":"cas://a"}`).Failure, "a turn that has it keeps it")
 		run(2)
 		time.Sleep(2 * time.Second)
-		require.Empty(t, s.list(t), "it is not made anew")
+		require.Empty(t, s.list(t), "it is not promoted again")
 		_, err = memory.ChangeComposite(t.Context(), "acme", name, agent.CompositeChange{Enabled: &on})
 		require.NoError(t, err)
 		run(2)
 		require.Equal(t, name, s.only(t).Spec.Name)
 		properties, _ := schemaOf(t, s.only(t))
-		require.Contains(t, properties, "top", "it has grown since")
+		require.Contains(t, properties, "top", "it was extended")
 	})
 }
 
 func TestListingsAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &troubled{}
-		s := open(t, pipeline.Config{Composites: store})
+		s := newPromotingKit(t, pipeline.Config{Composites: store})
 		for range 3 {
 			s.list(t)
 			time.Sleep(time.Second)
@@ -235,19 +234,19 @@ func TestListingsAreKept(t *testing.T) {
 	})
 }
 
-// Two processes that promote at once make one composite, and both know its name.
+// TestProcessesPromoteAtOnce checks that several processes that promote a shape at once make one composite, which all of them list.
 func TestProcessesPromoteAtOnce(t *testing.T) {
 	memory := &tooltest.CompositeStore{}
 	const processes, calls = 4, 25
 	var all sync.WaitGroup
-	shops := make([]*shop, processes)
-	for i := range shops {
-		shops[i] = open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1,2,3]`}, Composites: memory})
-		kit, worker := shops[i].kit, i
+	kits := make([]*promotingKit, processes)
+	for i := range kits {
+		kits[i] = newPromotingKit(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1,2,3]`}, Composites: memory})
+		kit := kits[i].kit
 		for c := range calls {
 			all.Go(func() {
-				args := fmt.Sprintf(`{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"top_k","k":%d}]}`, 1+(c+worker)%3)
-				inv := agent.Invocation{Tenant: "acme", IdempotencyKey: fmt.Sprintf("%d-%d", worker, c)}
+				args := fmt.Sprintf(`{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"top_k","k":%d}]}`, 1+(c+i)%3)
+				inv := agent.Invocation{Tenant: "acme", IdempotencyKey: fmt.Sprintf("%d-%d", i, c)}
 				_, _ = kit.Tools()[0].Call(t.Context(), inv, agent.ToolCall{Name: pipeline.ToolName, Args: json.RawMessage(args)})
 			})
 		}
@@ -257,15 +256,15 @@ func TestProcessesPromoteAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.EqualValues(t, processes*calls, list[0].Uses)
-	for _, s := range shops {
+	for _, s := range kits {
 		require.Nil(t, s.use(t, s.only(t), `{"input_ref":"cas://a","top":2}`).Failure)
 	}
 }
 
-// A tenant has two hundred at most.
+// TestCompositesAreBounded checks that a tenant has at most 200 composites.
 func TestCompositesAreBounded(t *testing.T) {
 	memory := &tooltest.CompositeStore{}
-	s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[{"a":1}]`}, Composites: memory, PromoteAfter: 1})
+	s := newPromotingKit(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[{"a":1}]`}, Composites: memory, PromoteAfter: 1})
 	for i := range 198 {
 		_, err := memory.SaveComposite(t.Context(), agent.Composite{
 			Tenant: "acme", Name: fmt.Sprintf("made_%d", i), Shape: fmt.Sprint(i), Version: 1, Enabled: true,
@@ -289,22 +288,22 @@ func TestPromotionNeedsAStore(t *testing.T) {
 	require.True(t, r.Dynamic(pipeline.ToolkitName))
 }
 
-// The composite's name counts in what is inline: an answer that is full is not made longer.
+// TestCompositeKeepsTheInlineBound checks that the output of a composite does not exceed the inline bound by the composite's name.
 func TestCompositeKeepsTheInlineBound(t *testing.T) {
 	store := newStore()
 	store.content["acme/cas://a"] = `[{"a":"` + strings.Repeat("x", 300) + `"}]`
-	s := open(t, pipeline.Config{Blobs: store, Datasets: store, Composites: &tooltest.CompositeStore{}, PromoteAfter: 1})
+	s := newPromotingKit(t, pipeline.Config{Blobs: store, Datasets: store, Composites: &tooltest.CompositeStore{}, PromoteAfter: 1})
 	s.runIn(t, agent.Invocation{Tenant: "acme"}, `{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"top_k","k":1}]}`)
 	found, err := s.kit.Find(t.Context(), scope, strings.Repeat("n", 64), s.only(t).Handle)
 	require.NoError(t, err)
 	inlined := 0
-	for most := 400; most < 700; most++ {
-		res, err := found.Call(t.Context(), agent.Invocation{Tenant: "acme", InlineBytes: most}, agent.ToolCall{Args: json.RawMessage(`{"input_ref":"cas://a"}`)})
+	for maxBytes := 400; maxBytes < 700; maxBytes++ {
+		res, err := found.Call(t.Context(), agent.Invocation{Tenant: "acme", InlineBytes: maxBytes}, agent.ToolCall{Args: json.RawMessage(`{"input_ref":"cas://a"}`)})
 		require.NoError(t, err)
 		require.Nil(t, res.Failure)
 		if res.Data != nil {
 			inlined++
-			require.LessOrEqual(t, len(res.Output), most)
+			require.LessOrEqual(t, len(res.Output), maxBytes)
 		}
 	}
 	require.Positive(t, inlined)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,8 +18,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
-// airport is an API of flights; a row says what was asked for.
-func airport(t *testing.T) (*httptest.Server, *[]string) {
+// flightServer returns an API of flights and the queries of its requests. Its rows repeat the parameter origin.
+func flightServer(t *testing.T) (*httptest.Server, *[]string) {
 	t.Helper()
 	var mu sync.Mutex
 	asked := &[]string{}
@@ -27,46 +28,46 @@ func airport(t *testing.T) (*httptest.Server, *[]string) {
 		*asked = append(*asked, r.URL.RawQuery)
 		mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
+		var rows []string
 		for i := range 5 {
-			_, _ = fmt.Fprintf(w, "%s", map[bool]string{true: "[", false: ","}[i == 0])
-			_, _ = fmt.Fprintf(w, `{"id":%d,"origin":%q,"price":%d}`, i, r.URL.Query().Get("origin"), 500-100*i)
+			rows = append(rows, fmt.Sprintf(`{"id":%d,"origin":%q,"price":%d}`, i, r.URL.Query().Get("origin"), 500-100*i))
 		}
-		_, _ = w.Write([]byte("]"))
+		_, _ = fmt.Fprintf(w, "[%s]", strings.Join(rows, ","))
 	}))
 	t.Cleanup(s.Close)
 	return s, asked
 }
 
-// shop is a process with promotion.
-type shop struct {
+// promotingKit is a toolkit that promotes pipelines.
+type promotingKit struct {
 	kit   agent.DynamicToolkit
 	calls int
-	name  string
 }
 
-func open(t *testing.T, cfg pipeline.Config) *shop {
+// newPromotingKit returns a toolkit that promotes pipelines after two uses by default.
+func newPromotingKit(t *testing.T, cfg pipeline.Config) *promotingKit {
 	t.Helper()
 	if cfg.PromoteAfter == 0 {
 		cfg.PromoteAfter = 2
 	}
 	kit, ok := pipeline.New(cfg).(agent.DynamicToolkit)
 	require.True(t, ok)
-	return &shop{kit: kit, name: "p"}
+	return &promotingKit{kit: kit}
 }
 
 var scope = agent.ToolScope{Tenant: "acme"}
 
-// run is a call of execute_pipeline of its own.
-func (s *shop) run(t *testing.T, steps string) agent.ToolResult {
+// run calls execute_pipeline with steps.
+func (s *promotingKit) run(t *testing.T, steps string) agent.ToolResult {
 	t.Helper()
 	return s.runIn(t, agent.Invocation{Tenant: "acme"}, fmt.Sprintf(`{"session_id":"s","pipeline":[%s]}`, steps))
 }
 
-func (s *shop) runIn(t *testing.T, inv agent.Invocation, args string) agent.ToolResult {
+func (s *promotingKit) runIn(t *testing.T, inv agent.Invocation, args string) agent.ToolResult {
 	t.Helper()
 	s.calls++
 	if inv.IdempotencyKey == "" {
-		inv.IdempotencyKey = fmt.Sprintf("%s-%d", s.name, s.calls)
+		inv.IdempotencyKey = strconv.Itoa(s.calls)
 	}
 	res, err := s.kit.Tools()[0].Call(t.Context(), inv, agent.ToolCall{ID: "c", Name: pipeline.ToolName, Args: json.RawMessage(args)})
 	require.NoError(t, err)
@@ -74,39 +75,39 @@ func (s *shop) runIn(t *testing.T, inv agent.Invocation, args string) agent.Tool
 	return res
 }
 
-func (s *shop) list(t *testing.T) []agent.ListedTool {
+func (s *promotingKit) list(t *testing.T) []agent.ListedTool {
 	t.Helper()
 	listed, err := s.kit.List(t.Context(), scope)
 	require.NoError(t, err)
 	return listed
 }
 
-// only is the one composite that there is.
-func (s *shop) only(t *testing.T) agent.ListedTool {
+// only returns the only composite.
+func (s *promotingKit) only(t *testing.T) agent.ListedTool {
 	t.Helper()
 	listed := s.list(t)
 	require.Len(t, listed, 1)
 	return listed[0]
 }
 
-func (s *shop) find(t *testing.T, l agent.ListedTool) agent.Tool {
+func (s *promotingKit) find(t *testing.T, l agent.ListedTool) agent.Tool {
 	t.Helper()
 	found, err := s.kit.Find(t.Context(), scope, l.Spec.Name, l.Handle)
 	require.NoError(t, err)
 	return found
 }
 
-func (s *shop) use(t *testing.T, l agent.ListedTool, args string) agent.ToolResult {
+func (s *promotingKit) use(t *testing.T, l agent.ListedTool, args string) agent.ToolResult {
 	t.Helper()
 	s.calls++
-	inv := agent.Invocation{Tenant: "acme", IdempotencyKey: fmt.Sprintf("%s-%d", s.name, s.calls)}
+	inv := agent.Invocation{Tenant: "acme", IdempotencyKey: strconv.Itoa(s.calls)}
 	res, err := s.find(t, l).Call(t.Context(), inv, agent.ToolCall{ID: "c", Name: l.Spec.Name, Args: json.RawMessage(args)})
 	require.NoError(t, err)
 	tooltest.CheckResult(t, res)
 	return res
 }
 
-// schemaOf is a composite's parameters, by name.
+// schemaOf returns a composite's parameters by name, and the names of the required ones.
 func schemaOf(t *testing.T, l agent.ListedTool) (properties map[string]map[string]any, required []string) {
 	t.Helper()
 	var s struct {
@@ -127,10 +128,10 @@ func trip(url, origin, dest string, top int) string {
 }
 
 func TestRepeatedPipelineBecomesATool(t *testing.T) {
-	server, asked := airport(t)
-	s := open(t, pipeline.Config{HTTP: client(t, egress.Config{}, server.URL), Composites: &tooltest.CompositeStore{}})
+	server, asked := flightServer(t)
+	s := newPromotingKit(t, pipeline.Config{HTTP: client(t, egress.Config{}, server.URL), Composites: &tooltest.CompositeStore{}})
 	s.run(t, trip(server.URL, "NYC", "LAX", 3))
-	require.Empty(t, s.list(t), "once is not again and again")
+	require.Empty(t, s.list(t), "one use is not enough")
 	s.run(t, trip(server.URL, "BER", "LAX", 3))
 	made := s.only(t)
 
@@ -165,10 +166,10 @@ func TestRepeatedPipelineBecomesATool(t *testing.T) {
 	tooltest.ExerciseListed(t, s.kit, scope)
 }
 
-// A pipeline that is called in the same way over and over is a tool without arguments, until a call is different.
-func TestCompositeGrows(t *testing.T) {
-	server, asked := airport(t)
-	s := open(t, pipeline.Config{HTTP: client(t, egress.Config{}, server.URL), Composites: &tooltest.CompositeStore{}})
+// TestCompositeIsExtended promotes a pipeline whose uses are all equal to a tool without arguments, which a different use extends.
+func TestCompositeIsExtended(t *testing.T) {
+	server, asked := flightServer(t)
+	s := newPromotingKit(t, pipeline.Config{HTTP: client(t, egress.Config{}, server.URL), Composites: &tooltest.CompositeStore{}})
 	for range 2 {
 		s.run(t, trip(server.URL, "NYC", "LAX", 3))
 	}
@@ -183,7 +184,7 @@ func TestCompositeGrows(t *testing.T) {
 	require.Equal(t, first.Spec.Name, second.Spec.Name)
 	require.NotEqual(t, first.Handle, second.Handle)
 	properties, required = schemaOf(t, second)
-	require.Empty(t, required, "earlier callers gave nothing")
+	require.Empty(t, required, "earlier callers give no arguments")
 	require.Equal(t, "NYC", properties["origin"]["default"])
 	require.InEpsilon(t, 3, properties["top"]["default"], 0)
 	require.InEpsilon(t, 1, properties["top"]["minimum"], 0)
@@ -192,28 +193,28 @@ func TestCompositeGrows(t *testing.T) {
 	require.Len(t, properties, 2)
 
 	for i, c := range []struct {
-		of         agent.ListedTool
+		tool       agent.ListedTool
 		args, want string
 		rows       int
 	}{
 		{second, `{}`, "dest=LAX&origin=NYC", 3},
 		{second, `{"origin":null,"top":1}`, "dest=LAX&origin=NYC", 1},
 		{second, `{"origin":"SFO","top":2.0}`, "dest=LAX&origin=SFO", 2},
-		{first, `{}`, "dest=LAX&origin=NYC", 3}, // a turn that has the first version keeps it
+		{first, `{}`, "dest=LAX&origin=NYC", 3}, // a turn with the first version keeps it
 	} {
-		res := s.use(t, c.of, c.args)
+		res := s.use(t, c.tool, c.args)
 		require.Nil(t, res.Failure, "%d: %+v", i, res.Failure)
 		require.Equal(t, c.want, (*asked)[len(*asked)-1])
 		var rows []json.RawMessage
 		require.NoError(t, json.Unmarshal(res.Data, &rows))
 		require.Len(t, rows, c.rows)
 	}
-	require.Equal(t, second.Handle, s.only(t).Handle, "uses within what it takes change nothing")
+	require.Equal(t, second.Handle, s.only(t).Handle, "uses that fit the parameters do not extend it")
 }
 
-// A composite over earlier results takes their references.
+// TestCompositeTakesReferences promotes a pipeline that reads stored datasets.
 func TestCompositeTakesReferences(t *testing.T) {
-	s := open(t, pipeline.Config{
+	s := newPromotingKit(t, pipeline.Config{
 		Datasets:   datasets{"acme/cas://a": `[{"id":1,"price":3},{"id":2,"price":9}]`, "acme/cas://b": `[{"id":1,"name":"x"}]`},
 		Composites: &tooltest.CompositeStore{},
 	})
@@ -226,7 +227,7 @@ func TestCompositeTakesReferences(t *testing.T) {
 	properties, required := schemaOf(t, made)
 	require.Equal(t, []string{"input_ref", "max_price", "right_ref"}, required)
 	require.Equal(t, "number", properties["max_price"]["type"])
-	require.NotContains(t, properties["right_ref"], "examples", "what one session has read is not told to others")
+	require.NotContains(t, properties["right_ref"], "examples", "references of one session are not shown to others")
 	res := s.use(t, made, `{"input_ref":"cas://a","right_ref":"cas://b","max_price":10}`)
 	require.Nil(t, res.Failure)
 	require.JSONEq(t, `[{"id":1,"price":3,"name":"x"},{"id":2,"price":9,"name":null}]`, string(res.Data))
@@ -238,7 +239,7 @@ func TestCompositeTakesReferences(t *testing.T) {
 }
 
 func TestCompositeRefusesArguments(t *testing.T) {
-	s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[{"a":1,"b":"x","c":true,"d":1}]`}, Composites: &tooltest.CompositeStore{}})
+	s := newPromotingKit(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[{"a":1,"b":"x","c":true,"d":1}]`}, Composites: &tooltest.CompositeStore{}})
 	steps := `{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"table_filter","condition":{"or":[{"field":"a","op":">","value":%d},` +
 		`{"field":"b","op":"in","value":["x","%[1]d"]},{"field":"c","op":"=","value":%t},{"field":"d","op":"in","value":[%[1]d]}]}},{"step":"top_k","k":%[1]d}]}`
 	s.runIn(t, agent.Invocation{Tenant: "acme"}, fmt.Sprintf(steps, 1, true))

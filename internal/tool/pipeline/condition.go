@@ -11,12 +11,12 @@ const (
 	maxConditionDepth = 16
 )
 
-// condition is a node of a filter's tree: {"and":[…]}, {"or":[…]}, {"not":…} or a test {"field","op","value"}.
+// condition is a node of a filter's tree: {"and":[…]}, {"or":[…]}, {"not":…} or a comparison {"field","op","value"}.
 type condition interface {
-	// holds reports whether row i, an object, meets the condition.
+	// holds reports whether row i, which is the object r, meets the condition.
 	holds(ctx context.Context, i int, r row) (bool, error)
-	// check returns a fault for a test that could hold for no row, because its field does not exist or its value is of another type. It is
-	// called after all rows. The order of the parts does not matter.
+	// check returns a fault for a comparison that cannot hold for any row, because no row has its field or a value of a comparable type. It
+	// is called after holds has been called for all rows. The order of the parts of a condition does not affect the result.
 	check(ctx context.Context, rows []row) error
 }
 
@@ -64,61 +64,60 @@ func checkAll(ctx context.Context, parts []condition, rows []row) error {
 	return nil
 }
 
-// conditionReader reads the tree.
-type conditionReader struct {
-	left     int      // nodes that may still come
-	optional []string // the fields that some test asks for with exists
+// conditionParser parses the tree of a condition.
+type conditionParser struct {
+	nodes    int      // that have been parsed
+	optional []string // fields that some part of the condition tests with exists
 }
 
 func parseCondition(raw json.RawMessage) (condition, error) {
-	r := &conditionReader{left: maxConditions}
-	return r.node(raw, "condition", 1)
+	return (&conditionParser{}).parseNode(raw, "condition", 1)
 }
 
-// node reads a node, whose name in faults is at.
-func (r *conditionReader) node(raw json.RawMessage, at string, depth int) (condition, error) {
-	if r.left--; r.left < 0 {
+// parseNode parses a node. field is its name in faults.
+func (p *conditionParser) parseNode(raw json.RawMessage, field string, depth int) (condition, error) {
+	if p.nodes++; p.nodes > maxConditions {
 		return nil, invalid("condition", "has more than %d parts", maxConditions)
 	}
 	if depth > maxConditionDepth {
 		return nil, invalid("condition", "is nested more than %d deep", maxConditionDepth)
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
-		return nil, invalid(at, "want an object, got %s", describe(raw))
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil || members == nil {
+		return nil, invalid(field, "want an object, got %s", kindName(raw))
 	}
 	for _, name := range []string{"and", "or", "not"} {
-		inner, ok := fields[name]
+		inner, ok := members[name]
 		if !ok {
 			continue
 		}
-		if len(fields) > 1 {
-			return nil, invalid(at, "%q stands alone", name)
+		if len(members) > 1 {
+			return nil, invalid(field, "%q stands alone", name)
 		}
 		if name == "not" {
-			part, err := r.node(inner, at+".not", depth+1)
+			part, err := p.parseNode(inner, field+".not", depth+1)
 			return negation{part}, err
 		}
-		parts, err := r.nodes(inner, at+"."+name, depth+1)
+		parts, err := p.parseNodes(inner, field+"."+name, depth+1)
 		if name == "or" {
 			return anyOf(parts), err
 		}
 		return allOf(parts), err
 	}
-	return r.test(raw, fields, at)
+	return p.parseComparison(raw, members, field)
 }
 
-func (r *conditionReader) nodes(raw json.RawMessage, at string, depth int) ([]condition, error) {
+func (p *conditionParser) parseNodes(raw json.RawMessage, field string, depth int) ([]condition, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil || list == nil {
-		return nil, invalid(at, "want an array, got %s", describe(raw))
+		return nil, invalid(field, "want an array, got %s", kindName(raw))
 	}
 	if len(list) == 0 {
-		return nil, invalid(at, "is empty")
+		return nil, invalid(field, "is empty")
 	}
 	parts := make([]condition, len(list))
 	for i := range list {
-		part, err := r.node(list[i], elementName(at, i), depth)
+		part, err := p.parseNode(list[i], elementName(field, i), depth)
 		if err != nil {
 			return nil, err
 		}

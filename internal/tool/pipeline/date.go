@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// isoLayouts are tried in this order when there is no format; seconds may have a fraction in each.
+// isoLayouts returns the layouts that are tried in this order if no format is given. Seconds may have a fraction in each.
 func isoLayouts() []string {
 	return []string{
 		time.RFC3339, "2006-01-02T15:04:05", time.DateOnly, time.DateTime, "2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05Z0700",
@@ -19,9 +19,9 @@ func isoLayouts() []string {
 	}
 }
 
-// parse reads a date. why is the reason if the text is none.
-func (s *parseDate) parse(text string) (t time.Time, why string) {
-	t, err := s.scan(text)
+// parse parses a date. problem says what is wrong with the text, if anything.
+func (s *parseDate) parse(text string) (t time.Time, problem string) {
+	t, err := s.parseLeniently(text)
 	switch {
 	case err != nil && s.format == "" && s.hasLeapSecond(text):
 		return t, noLeapSeconds
@@ -36,15 +36,15 @@ func (s *parseDate) parse(text string) (t time.Time, why string) {
 	case t.Day() <= 3 && hasRolledOver(t, text, s.format):
 		return t, "does not fit " + clip.Bytes(s.format, maxQuote) + ": there is no such day"
 	}
-	// A name such as PST says no offset outside of its own country: Go makes one up.
+	// A name such as PST has no offset that is the same everywhere; Go assumes 0.
 	if name, offset := t.Zone(); offset == 0 && name != "" && name != "UTC" && name != "GMT" && name != "Z" && !strings.ContainsAny(name, "+-") {
 		return t, "has the time zone " + name + ", which says no offset: want UTC, GMT or an offset (%z)"
 	}
 	return t, ""
 }
 
-// scan reads a date by the format. A day or second that does not exist may have rolled over.
-func (s *parseDate) scan(text string) (t time.Time, err error) {
+// parseLeniently parses a date without checking that its day and second exist: February 30 becomes March 2.
+func (s *parseDate) parseLeniently(text string) (t time.Time, err error) {
 	if s.format != "" {
 		return timefmt.ParseInLocation(text, s.format, time.UTC)
 	}
@@ -66,35 +66,35 @@ func (s *parseDate) hasLeapSecond(text string) bool {
 			return false
 		}
 		i += n
-		if t, err := s.scan(text[:i] + "59" + text[i+2:]); err == nil && t.Second() == 59 {
+		if t, err := s.parseLeniently(text[:i] + "59" + text[i+2:]); err == nil && t.Second() == 59 {
 			return true
 		}
 	}
 }
 
-// hasRolledOver reports whether t is what became of a day that its month does not have, as February 30 becomes March 2. Written again, the
-// numbers of such a date are others. Those of a time zone are left out, because offsets are written in several ways: what stands before
-// it is compared from the left, what stands behind it from the right.
+// hasRolledOver reports whether the text names a day that does not exist, so that t is another day: formatting t gives other numbers than the
+// text has. Numbers of time zones are not compared, because an offset can be written in several ways. So the numbers before the zones are
+// compared from the left, and those after them from the right.
 func hasRolledOver(t time.Time, text, format string) bool {
 	before, after := format, ""
 	if zones := zonePattern.FindAllStringIndex(format, -1); zones != nil {
 		before, after = format[:zones[0][0]], format[zones[len(zones)-1][1]:]
 	}
-	was, is := numbersIn(text), numbersIn(timefmt.Format(t, before))
-	if n := min(len(is), len(was)); !slices.Equal(was[:n], is[:n]) {
+	inText, inDate := numbersIn(text), numbersIn(timefmt.Format(t, before))
+	if n := min(len(inDate), len(inText)); !slices.Equal(inText[:n], inDate[:n]) {
 		return true
 	}
-	is = numbersIn(timefmt.Format(t, after))
-	if strings.HasPrefix(after, "%") && len(is) > 0 {
-		is = is[1:] // run together with the zone
+	inDate = numbersIn(timefmt.Format(t, after))
+	if strings.HasPrefix(after, "%") && len(inDate) > 0 {
+		inDate = inDate[1:] // in the text it is not separated from the zone
 	}
-	n := min(len(is), len(was))
-	return !slices.Equal(was[len(was)-n:], is[len(is)-n:])
+	n := min(len(inDate), len(inText))
+	return !slices.Equal(inText[len(inText)-n:], inDate[len(inDate)-n:])
 }
 
 var zonePattern = regexp.MustCompile(`%:*[zZ]`)
 
-// numbersIn lists the numbers in a text, without zeros before and behind them.
+// numbersIn returns the numbers in a text without their leading and trailing zeros.
 func numbersIn(text string) []string {
 	list := strings.FieldsFunc(text, func(r rune) bool { return r < '0' || r > '9' })
 	for i := range list {

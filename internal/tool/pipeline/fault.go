@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// fault is an error that becomes a failed result. Its field is relative to the step until the step's position is known.
+// fault is an error that becomes a failed result. Its field is relative to the step until [withStep] adds the step's position.
 type fault struct {
 	failure agent.Failure
 }
@@ -25,8 +26,8 @@ func invalid(field, format string, args ...any) *fault {
 	return faultf(agent.CodeInvalid, field, format, args...)
 }
 
-// locate adds the step and its position to a fault. It returns any other error as it is.
-func locate(err error, step string, position int) error {
+// withStep adds the step and its position to a fault. It returns other errors unchanged.
+func withStep(err error, step string, position int) error {
 	var f *fault
 	if !errors.As(err, &f) {
 		return err
@@ -40,21 +41,21 @@ func locate(err error, step string, position int) error {
 	return &fault{failure: located}
 }
 
-// faultOf turns an error of a strict decoder or of a port into a fault about field.
+// faultOf turns an error of another package into a fault. field replaces the field that the error names, unless field is empty.
 func faultOf(err error, field string) *fault {
 	f := agent.FailureOf(err)
 	if f.Field == "" || field != "" {
 		f.Field = field
 	}
 	var e *agent.Error
-	if errors.As(err, &e) && e.Field != "" { // the message repeats the field otherwise
+	if errors.As(err, &e) && e.Field != "" { // the text of the error begins with the field
 		f.Message = e.Err.Error()
 	}
 	return &fault{failure: *f}
 }
 
-// nameField puts the field in front of the message of a fault of the arguments.
-func nameField(err error) error {
+// prefixField puts the field of a fault in front of its message. It returns other errors unchanged.
+func prefixField(err error) error {
 	var f *fault
 	if !errors.As(err, &f) || f.failure.Field == "" {
 		return err
@@ -64,29 +65,27 @@ func nameField(err error) error {
 	return &fault{failure: named}
 }
 
-// contextError returns the error of a call whose context ended.
+// contextError returns the error of a call whose context has ended.
 func contextError(ctx context.Context) error {
 	return agent.Errorf(agent.CodeCancelled, "call "+ToolName, "%w", context.Cause(ctx))
 }
 
-// failedResult returns the result of a fault, and any other error as it is.
-func failedResult(err error, done []stepReport) (agent.ToolResult, error) {
+// failedResult returns a fault as the result of the call. It returns other errors unchanged.
+func (r *run) failedResult(err error) (agent.ToolResult, error) {
 	var f *fault
 	if !errors.As(err, &f) {
 		return agent.ToolResult{}, err
 	}
 	failure := f.failure
-	failure.Tool = ToolName
+	failure.Tool = cmp.Or(r.composite, ToolName)
 	if failure.Step != "" {
 		failure.Message = failure.Step + ": " + failure.Message
 	}
-	if done == nil {
-		done = []stepReport{}
-	}
 	out, err := tool.EncodeJSON(struct {
-		Error *agent.Failure `json:"error"`
-		Steps []stepReport   `json:"steps"`
-	}{&failure, done})
+		Error     *agent.Failure `json:"error"`
+		Steps     []stepReport   `json:"steps"`
+		Composite string         `json:"composite,omitempty"`
+	}{&failure, append([]stepReport{}, r.done...), r.composite})
 	if err != nil {
 		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call "+ToolName, "encode failure: %w", err)
 	}

@@ -10,32 +10,33 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// groups holds the groups of the rows seen so far, numbered in the order in which they appear.
+// groups holds the groups of the rows that were added, numbered in the order in which they appear.
 type groups struct {
 	step         *groupBy
-	index        map[string]int
+	index        map[string]int // the number of a group by its key
 	count        int
-	keys         []json.RawMessage // the values of "by" in the first row of each group, one group behind the other
+	keys         []json.RawMessage // the values of "by" in the first row of each group, group after group
 	accumulators []accumulator
-	left, bound  int64  // bytes of keys
-	seen         []bool // of the fields of "by": some row has it
-	counted      []bool // of the aggregated fields
+	remaining    int64 // bytes of keys
+	maxBytes     int64
+	byFound      []bool // whether some row has a field of "by"
+	aggFound     []bool // whether some row has an aggregated field
 
-	// Of the present row.
+	// The values of the current row, and a value that is reused.
 	key    []byte
 	values []json.RawMessage
 	value  value
 }
 
-// group goes through the rows once.
+// group adds all rows to their groups.
 func (s *groupBy) group(ctx context.Context, r *run, rows []row) (*groups, error) {
 	accumulators, err := s.accumulators(ctx, rows)
 	if err != nil {
 		return nil, err
 	}
 	g := &groups{
-		step: s, index: map[string]int{}, accumulators: accumulators, left: r.cfg.MaxBytes, bound: r.cfg.MaxBytes,
-		seen: make([]bool, len(s.by)), counted: make([]bool, len(s.aggs)), values: make([]json.RawMessage, len(s.by)),
+		step: s, index: map[string]int{}, accumulators: accumulators, remaining: r.cfg.MaxBytes, maxBytes: r.cfg.MaxBytes,
+		byFound: make([]bool, len(s.by)), aggFound: make([]bool, len(s.aggs)), values: make([]json.RawMessage, len(s.by)),
 	}
 	if len(s.by) == 0 && len(rows) == 0 {
 		g.addGroup()
@@ -56,29 +57,29 @@ func (s *groupBy) group(ctx context.Context, r *run, rows []row) (*groups, error
 	return g, g.checkFields(rows)
 }
 
-// groupOf returns the number of the group of a row, a new one for the first row of a group.
+// groupOf returns the number of a row's group, which it adds if it is new.
 func (g *groups) groupOf(from row) (int, error) {
 	g.key = g.key[:0]
 	for j := range g.step.by {
 		raw, ok := g.step.by[j].source.find(from)
-		g.seen[j] = g.seen[j] || ok
+		g.byFound[j] = g.byFound[j] || ok
 		if !ok {
 			raw = null()
 		}
 		g.values[j] = raw
 		g.value = valueOf(raw)
-		g.key = appendPart(g.key, &g.value)
+		g.key = appendKeyPart(g.key, &g.value)
 	}
-	if n, known := g.index[string(g.key)]; known {
+	if n, ok := g.index[string(g.key)]; ok {
 		return n, nil
 	}
-	if g.left -= int64(len(g.key)); g.left < 0 {
-		return 0, faultf(agent.CodeOverflow, "by", "makes groups of more than %d bytes", g.bound)
+	if g.remaining -= int64(len(g.key)); g.remaining < 0 {
+		return 0, faultf(agent.CodeOverflow, "by", "makes groups of more than %d bytes", g.maxBytes)
 	}
 	return g.addGroup(), nil
 }
 
-// addGroup begins a group with the present key.
+// addGroup adds a group with the key of the current row, and returns its number.
 func (g *groups) addGroup() int {
 	n := g.count
 	g.count++
@@ -95,50 +96,55 @@ func (g *groups) add(i int, from row, group int) error {
 	for j, acc := range g.accumulators {
 		a := &g.step.aggs[j]
 		if a.source == nil {
-			g.counted[j] = true
+			g.aggFound[j] = true
 			acc.add(group, nil, &g.value)
 			continue
 		}
 		raw, ok := a.source.find(from)
-		g.counted[j] = g.counted[j] || ok
+		g.aggFound[j] = g.aggFound[j] || ok
 		if g.value = valueOf(raw); g.value.isAbsent() {
 			continue
 		}
-		if why := acc.add(group, raw, &g.value); why != "" {
-			return cellFault(a.field, i, a.source, "%s", why)
+		if problem := acc.add(group, raw, &g.value); problem != "" {
+			return valueFault(a.field, i, a.source, "%s", problem)
 		}
 	}
 	return nil
 }
 
-// checkFields returns the fault of a field that no row has.
+// checkFields returns a fault if no row has one of the fields.
 func (g *groups) checkFields(rows []row) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	if j := slices.Index(g.seen, false); j >= 0 {
+	if j := slices.Index(g.byFound, false); j >= 0 {
 		return noSuchField(g.step.by[j].field, g.step.by[j].source, rows)
 	}
-	if j := slices.Index(g.counted, false); j >= 0 {
+	if j := slices.Index(g.aggFound, false); j >= 0 {
 		return noSuchField(g.step.aggs[j].field, g.step.aggs[j].source, rows)
 	}
 	return nil
 }
 
-// groupFault returns the fault of a result of group n.
-func (g *groups) groupFault(n int, a *aggregate, why string) error {
-	where := ""
-	for j, raw := range g.keys[n*len(g.step.by) : (n+1)*len(g.step.by)] {
+// keyOf returns the values of "by" of group n.
+func (g *groups) keyOf(n int) []json.RawMessage {
+	return g.keys[n*len(g.step.by) : (n+1)*len(g.step.by)]
+}
+
+// groupFault returns the fault of an aggregate of group n.
+func (g *groups) groupFault(n int, a *aggregate, problem string) error {
+	group := ""
+	for j, raw := range g.keyOf(n) {
 		v := valueOf(raw)
-		where += fmt.Sprintf(", %s %s", clip.Bytes(g.step.by[j].name, maxQuote), v.shortQuote())
-		if len(where) > 2*maxQuote {
+		group += fmt.Sprintf(", %s %s", clip.Bytes(g.step.by[j].name, maxQuote), v.quote())
+		if len(group) > 2*maxQuote {
 			break
 		}
 	}
-	if where != "" {
-		where = " in the group" + where[1:]
+	if group != "" {
+		group = " in the group" + group[1:]
 	}
-	return faultf(agent.CodeOverflow, a.field, "the %s of field %q%s %s", a.fn, clip.Bytes(a.source.text, maxQuote), where, why)
+	return faultf(agent.CodeOverflow, a.field, "the %s of field %q%s %s", a.fn, clip.Bytes(a.source.text, maxQuote), group, problem)
 }
 
 func (s *groupBy) accumulators(ctx context.Context, rows []row) ([]accumulator, error) {
@@ -148,7 +154,7 @@ func (s *groupBy) accumulators(ctx context.Context, rows []row) ([]accumulator, 
 		case "count":
 			out[j] = &counts{}
 		case "sum", "avg":
-			out[j] = &totals{mean: a.fn == "avg"}
+			out[j] = &sums{isMean: a.fn == "avg"}
 		default:
 			numeric, err := allNumeric(ctx, a.source, rows)
 			if err != nil {
@@ -158,7 +164,7 @@ func (s *groupBy) accumulators(ctx context.Context, rows []row) ([]accumulator, 
 			if a.fn == "max" {
 				sign = -1
 			}
-			out[j] = &extremes{sign: sign, numeric: numeric}
+			out[j] = &extremes{sign: sign, isNumeric: numeric}
 		}
 	}
 	return out, nil

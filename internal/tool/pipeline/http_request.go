@@ -21,12 +21,12 @@ import (
 )
 
 const (
-	maxURL      = 8 << 10 // bytes, before and after params are added
-	maxComplain = 2 << 10 // bytes read of the body of an error response
+	maxURL       = 8 << 10 // bytes, before and after params are added
+	maxErrorBody = 2 << 10 // bytes that are read of the body of an error response
 )
 
-// httpRequest fetches rows: {"step":"http_request","url":…,"method":"GET"|"POST","params":{…}}. The parameters become the query of a
-// GET and the JSON body of a POST.
+// httpRequest fetches rows: {"step":"http_request","url":…,"method":"GET"|"POST","params":{…}}. The params become the query of a GET or the
+// JSON body of a POST.
 type httpRequest struct {
 	url    *url.URL
 	method string
@@ -39,7 +39,7 @@ func decodeHTTPRequest(raw json.RawMessage) (step, error) {
 		Method *string                    `json:"method"`
 		Params map[string]json.RawMessage `json:"params"`
 	}
-	if err := decodeStrictly(raw, &in); err != nil {
+	if err := decodeFields(raw, &in); err != nil {
 		return nil, err
 	}
 	s := &httpRequest{method: http.MethodGet}
@@ -49,15 +49,15 @@ func decodeHTTPRequest(raw json.RawMessage) (step, error) {
 	if s.method != http.MethodGet && s.method != http.MethodPost {
 		return nil, invalid("method", "want GET or POST, got %q", clip.Bytes(s.method, maxQuote))
 	}
-	if err := s.parseURL(in.URL); err != nil {
+	var err error
+	if s.url, err = parseURL(in.URL); err != nil {
 		return nil, err
 	}
 	if s.method == http.MethodPost {
 		if in.Params == nil {
 			in.Params = map[string]json.RawMessage{}
 		}
-		body, err := tool.EncodeJSON(in.Params)
-		s.body = body
+		s.body, err = tool.EncodeJSON(in.Params)
 		return s, err
 	}
 	query := s.url.Query()
@@ -77,27 +77,26 @@ func decodeHTTPRequest(raw json.RawMessage) (step, error) {
 	return s, nil
 }
 
-// parseURL reads the address; one without a scheme, such as "api.flights.com", is https.
-func (s *httpRequest) parseURL(text string) error {
+// parseURL parses the address of a request. Without a scheme, such as "api.flights.com", it is https.
+func parseURL(text string) (*url.URL, error) {
 	switch {
 	case text == "":
-		return invalid("url", "is required")
+		return nil, invalid("url", "is required")
 	case len(text) > maxURL:
-		return invalid("url", "is %d bytes, at most %d", len(text), maxURL)
+		return nil, invalid("url", "is %d bytes, at most %d", len(text), maxURL)
 	}
 	if !strings.Contains(text, "://") {
 		text = "https://" + strings.TrimPrefix(text, "//")
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
-		return invalid("url", "is not a valid URL")
+		return nil, invalid("url", "is not a valid URL")
 	}
 	u.Fragment, u.RawFragment = "", ""
-	s.url = u
-	return nil
+	return u, nil
 }
 
-// queryValues turns a parameter into its query values: a list repeats the name, null leaves it out.
+// queryValues returns the values of a param in a query: those of a list, none for null.
 func queryValues(field string, raw json.RawMessage) ([]string, error) {
 	switch raw[0] {
 	case 'n':
@@ -111,7 +110,7 @@ func queryValues(field string, raw json.RawMessage) ([]string, error) {
 		}
 		return []string{text}, nil
 	case '[':
-		list, err := listOf(raw, maxURL)
+		list, err := splitArray(raw, maxURL)
 		if err != nil {
 			return nil, invalid(field, "%s", err)
 		}
@@ -144,13 +143,16 @@ func (s *httpRequest) run(ctx context.Context, r *run, _ []row) ([]row, error) {
 	if s.method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/json")
 		if r.inv.IdempotencyKey != "" {
-			req.GetBody = nil // net/http sends a request with this header again by itself, where it can
+			req.GetBody = nil // else net/http would repeat a request with this header by itself
 			req.Header.Set("Idempotency-Key", r.inv.IdempotencyKey)
 		}
 	}
 	if r.cfg.Auth != nil && len(r.inv.Auth) > 0 {
 		if err := r.cfg.Auth.Authorise(req, r.inv.Auth); err != nil {
-			return nil, authFault(ctx, err)
+			if ctx.Err() != nil {
+				return nil, contextError(ctx)
+			}
+			return nil, faultOf(err, "")
 		}
 	}
 	resp, err := r.cfg.HTTP.Do(req)
@@ -161,24 +163,24 @@ func (s *httpRequest) run(ctx context.Context, r *run, _ []row) ([]row, error) {
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return nil, s.statusFault(resp)
 	}
-	return s.read(ctx, r, resp)
+	return s.readResponse(ctx, r, resp)
 }
 
-// read reads the rows of a response.
-func (s *httpRequest) read(ctx context.Context, r *run, resp *http.Response) ([]row, error) {
-	in := &source{ctx: ctx, r: resp.Body}
+// readResponse returns the rows of a response.
+func (s *httpRequest) readResponse(ctx context.Context, r *run, resp *http.Response) ([]row, error) {
+	in := &contextReader{ctx: ctx, r: resp.Body}
 	body := bufio.NewReader(in)
 	if _, err := body.Peek(1); errors.Is(err, io.EOF) {
 		if s.method == http.MethodPost || resp.StatusCode == http.StatusNoContent {
-			return nil, nil // what the POST was for is done
+			return nil, nil // the POST has taken effect, and must not look as if it had failed
 		}
 		return nil, invalid("", "%s answered %d with an empty body", s.url.Hostname(), resp.StatusCode)
 	}
-	format, err := s.format(resp)
+	format, err := s.responseFormat(resp)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := r.read(body, format)
+	rows, err := r.readRows(body, format)
 	switch {
 	case err == nil:
 		return rows, nil
@@ -189,18 +191,18 @@ func (s *httpRequest) read(ctx context.Context, r *run, resp *http.Response) ([]
 	}
 }
 
-// format says how the rows of a response are written. A type that says nothing leaves it to the ending of the address; then it is JSON.
-func (s *httpRequest) format(resp *http.Response) (dataset.Format, error) {
-	given := resp.Header.Get("Content-Type")
-	switch media, _, _ := mime.ParseMediaType(given); media {
+// responseFormat returns the format of a response by its media type. A generic type leaves it to the extension of the path, JSON by default.
+func (s *httpRequest) responseFormat(resp *http.Response) (dataset.Format, error) {
+	contentType := resp.Header.Get("Content-Type")
+	switch media, _, _ := mime.ParseMediaType(contentType); media {
 	case "", "text/plain", "application/octet-stream", "binary/octet-stream":
-		if given != "" && media == "" {
-			return "", invalid("", "%s answered %q: want JSON, NDJSON or CSV", s.url.Hostname(), clip.Bytes(given, maxQuote))
+		if contentType != "" && media == "" {
+			return "", invalid("", "%s answered %q: want JSON, NDJSON or CSV", s.url.Hostname(), clip.Bytes(contentType, maxQuote))
 		}
 	default:
-		format, err := dataset.Media(given)
+		format, err := dataset.Media(contentType)
 		if err != nil {
-			return "", invalid("", "%s answered %q: want JSON, NDJSON or CSV, in UTF-8", s.url.Hostname(), clip.Bytes(given, maxQuote))
+			return "", invalid("", "%s answered %q: want JSON, NDJSON or CSV, in UTF-8", s.url.Hostname(), clip.Bytes(contentType, maxQuote))
 		}
 		return format, nil
 	}
@@ -214,15 +216,7 @@ func (s *httpRequest) format(resp *http.Response) (dataset.Format, error) {
 	}
 }
 
-// authFault returns the fault of credentials that cannot be had; nothing was sent.
-func authFault(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return contextError(ctx)
-	}
-	return faultOf(err, "")
-}
-
-// exchangeFault turns an error of the exchange into a fault. Only the end of our own context is an error.
+// exchangeFault returns an error of the exchange as a fault, unless the call's context has ended.
 func (s *httpRequest) exchangeFault(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return contextError(ctx)
@@ -245,7 +239,7 @@ func (s *httpRequest) exchangeFault(ctx context.Context, err error) error {
 
 // statusFault returns the fault of a status that is not a success.
 func (s *httpRequest) statusFault(resp *http.Response) error {
-	f := faultf(agent.CodeInvalid, "", "%s answered %s", s.url.Hostname(), statusText(resp.StatusCode))
+	f := faultf(agent.CodeInvalid, "", "%s answered %s", s.url.Hostname(), tool.StatusText(resp.StatusCode))
 	switch code := resp.StatusCode; {
 	case code == http.StatusTooManyRequests:
 		f.failure.Type, f.failure.Retryable = string(agent.CodeRateLimited), true
@@ -261,22 +255,13 @@ func (s *httpRequest) statusFault(resp *http.Response) error {
 	if after := resp.Header.Get("Retry-After"); after != "" {
 		f.failure.Message += fmt.Sprintf(" (retry after %s)", clip.Bytes(after, maxQuote))
 	}
-	if media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); isJSON(media) || media == "text/plain" {
-		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxComplain)) // what arrived is all that can be quoted
+	contentType := resp.Header.Get("Content-Type")
+	media, _, _ := mime.ParseMediaType(contentType)
+	if format, _ := dataset.Media(contentType); format == dataset.JSON || media == "text/plain" {
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // a part of the body can be quoted too
 		if text := strings.Join(strings.Fields(strings.ToValidUTF8(string(body), "")), " "); text != "" {
 			f.failure.Message += ": " + clip.Bytes(text, maxQuote)
 		}
 	}
 	return f
-}
-
-func statusText(code int) string {
-	if t := http.StatusText(code); t != "" {
-		return fmt.Sprintf("%d %s", code, t)
-	}
-	return fmt.Sprintf("%d", code)
-}
-
-func isJSON(media string) bool {
-	return media == "application/json" || media == "text/json" || strings.HasSuffix(media, "+json")
 }

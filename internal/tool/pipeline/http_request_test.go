@@ -30,7 +30,7 @@ func TestUpstreamTrouble(t *testing.T) {
 		}
 	}
 	hang := func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // else the server does not see the client leave
+		_, _ = io.Copy(io.Discard, r.Body) // so that the server notices when the client hangs up
 		<-r.Context().Done()
 	}
 	tests := []struct {
@@ -95,7 +95,7 @@ func TestUpstreamTrouble(t *testing.T) {
 	}
 }
 
-// An answer without content has no rows where none are to be expected: a POST has taken effect, and must not look as if it had failed.
+// TestAnswerWithoutContent checks that an empty answer has no rows and is no failure if the request was a POST or the status says so.
 func TestAnswerWithoutContent(t *testing.T) {
 	for name, c := range map[string]struct {
 		method string
@@ -112,8 +112,8 @@ func TestAnswerWithoutContent(t *testing.T) {
 	}
 }
 
-// TestFailureAfterAPost: what may go well later behind a POST is an error for the runtime, which does not repeat a call that has effects;
-// a second request there is none.
+// TestFailureAfterAPost checks that a store that is not available after a POST is an error for the runtime, which does not repeat a call with
+// effects, and that a pipeline cannot post twice.
 func TestFailureAfterAPost(t *testing.T) {
 	var posts atomic.Int32
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -137,7 +137,7 @@ func TestFailureAfterAPost(t *testing.T) {
 	require.EqualValues(t, 1, posts.Load(), "refused before anything is sent")
 }
 
-// away is a store that cannot be reached.
+// away is a dataset store that is not available.
 type away struct{}
 
 func (away) Open(context.Context, string, string) (io.ReadCloser, error) {

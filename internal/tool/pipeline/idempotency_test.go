@@ -16,14 +16,14 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool/pipeline"
 )
 
-// receiver remembers what was posted to it, and can hang up in place of an answer.
+// receiver is a server that records its requests, and can close the connection instead of answering.
 type receiver struct {
 	*httptest.Server
 
-	mu        sync.Mutex
-	keys      []string // as sent, "" for none
-	remotes   []string
-	isHanging bool
+	mu      sync.Mutex
+	keys    []string // Idempotency-Key of each request
+	remotes []string // the client's address of each request
+	hangsUp bool
 }
 
 func newReceiver(t *testing.T) *receiver {
@@ -38,9 +38,9 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	_, _ = io.Copy(io.Discard, req.Body)
 	r.mu.Lock()
 	r.keys, r.remotes = append(r.keys, req.Header.Get("Idempotency-Key")), append(r.remotes, req.RemoteAddr)
-	isHanging := r.isHanging
+	hangsUp := r.hangsUp
 	r.mu.Unlock()
-	if !isHanging {
+	if !hangsUp {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `[{"a":1}]`)
 		return
@@ -50,8 +50,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// got returns what came since it was last asked.
-func (r *receiver) got() (keys, remotes []string) {
+// takeRequests returns the keys and client addresses of the requests since the last call.
+func (r *receiver) takeRequests() (keys, remotes []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	keys, remotes = r.keys, r.remotes
@@ -59,8 +59,8 @@ func (r *receiver) got() (keys, remotes []string) {
 	return keys, remotes
 }
 
-// sent runs a pipeline of one request.
-func (r *receiver) sent(t *testing.T, web *egress.Client, key, method string) agent.ToolResult {
+// runRequest runs a pipeline with one request to the receiver.
+func (r *receiver) runRequest(t *testing.T, web *egress.Client, key, method string) agent.ToolResult {
 	t.Helper()
 	args := fmt.Sprintf(`{"session_id":"s","pipeline":[{"step":"http_request","url":%q,"method":%q}]}`, r.URL, method)
 	res, err := pipeline.New(pipeline.Config{HTTP: web}).Tools()[0].Call(t.Context(), agent.Invocation{IdempotencyKey: key},
@@ -69,29 +69,31 @@ func (r *receiver) sent(t *testing.T, web *egress.Client, key, method string) ag
 	return res
 }
 
-// A server tells a repeated attempt from another call. A pipeline has one request at most, so that the call's key is the request's.
+// TestIdempotencyKeys checks that a server can recognise a repeated attempt. A pipeline has at most one request, so the key of the call is the
+// key of the request.
 func TestIdempotencyKeys(t *testing.T) {
 	r := newReceiver(t)
 	web := client(t, egress.Config{}, r.URL)
 	for _, key := range []string{"turn/1/a", "turn/1/a", "turn/1/b", ""} {
-		require.Nil(t, r.sent(t, web, key, "POST").Failure)
+		require.Nil(t, r.runRequest(t, web, key, "POST").Failure)
 	}
-	require.Nil(t, r.sent(t, web, "turn/1/c", "GET").Failure)
-	keys, _ := r.got()
+	require.Nil(t, r.runRequest(t, web, "turn/1/c", "GET").Failure)
+	keys, _ := r.takeRequests()
 	require.Equal(t, []string{"turn/1/a", "turn/1/a", "turn/1/b", "", ""}, keys)
 }
 
-// With an Idempotency-Key Go's transport sends a request again that was lost on a connection of before, where it can. Ours it must not.
-func TestALostPostIsNotRepeated(t *testing.T) {
+// TestLostPostIsNotRepeated checks that net/http does not repeat a POST that was lost on a reused connection, as it would by default with an
+// Idempotency-Key.
+func TestLostPostIsNotRepeated(t *testing.T) {
 	for _, key := range []string{"turn/1/a", ""} {
 		r := newReceiver(t)
 		web := client(t, egress.Config{}, r.URL)
-		require.Nil(t, r.sent(t, web, "before", "POST").Failure) // leaves a connection
-		_, first := r.got()
-		r.isHanging = true
-		res := r.sent(t, web, key, "POST")
-		_, remotes := r.got()
-		require.Equal(t, first, remotes, "sent once, over the connection of before")
+		require.Nil(t, r.runRequest(t, web, "before", "POST").Failure) // opens the connection
+		_, first := r.takeRequests()
+		r.hangsUp = true
+		res := r.runRequest(t, web, key, "POST")
+		_, remotes := r.takeRequests()
+		require.Equal(t, first, remotes, "sent once, over the open connection")
 		require.Equal(t, string(agent.CodeUnavailable), res.Failure.Type)
 		require.False(t, res.Failure.Retryable)
 		require.Contains(t, res.Failure.Message, "whether the POST took effect is unknown")

@@ -5,27 +5,26 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
 const maxKeys = 10
 
-// join puts rows of two datasets together where a field of both has the same value:
+// join combines the rows of two datasets that have the same value in a field:
 //
 //	{"step":"join","left":"cas://sha256:…","right":"cas://sha256:…","on":"id"}
 //	{"step":"join","right":"cas://sha256:…","on":"carrier=code","how":"left"}
 //
-// Without "left" the rows so far are the left side. "on" is a field of both, "left_field=right_field", or several of these with commas.
-// Rows are in the order of the left side, those for one left row in the order of the right side. A row has the fields of the left row
-// and then those of the right one; a field of the right side that some left row has too gets the suffix _right, and a key of the same
-// name on both sides is there once. Null and missing keys match nothing. "how" is inner, or left: left rows without a match are
-// kept, with null in the fields of the right side.
+// Without "left", the rows so far are the left side. "on" is a field of both sides, "left_field=right_field", or several of these separated
+// by commas. The result is in the order of the left side, and for each left row in the order of the right side. A row has the fields of the
+// left row, followed by those of the right row. A field of the right side that some left row also has gets the suffix _right, but a key with
+// the same name on both sides occurs only once. Null and missing keys match nothing. "how" is inner (the default) or left, which keeps left
+// rows without a match and sets the fields of the right side to null.
 type join struct {
-	left, right string // references; left may be empty
-	keys        []joinKey
-	outer       bool
+	left, right   string // references; left may be empty
+	keys          []joinKey
+	keepUnmatched bool // left rows
 }
 
 type joinKey struct{ left, right *path }
@@ -37,7 +36,7 @@ func decodeJoin(raw json.RawMessage) (step, error) {
 		On    *string `json:"on"`
 		How   *string `json:"how"`
 	}
-	if err := decodeStrictly(raw, &in); err != nil {
+	if err := decodeFields(raw, &in); err != nil {
 		return nil, err
 	}
 	s := &join{}
@@ -57,7 +56,7 @@ func decodeJoin(raw json.RawMessage) (step, error) {
 		switch *in.How {
 		case "inner":
 		case "left":
-			s.outer = true
+			s.keepUnmatched = true
 		default:
 			return nil, invalid("how", "want inner or left, got %q", clip.Bytes(*in.How, maxQuote))
 		}
@@ -65,90 +64,90 @@ func decodeJoin(raw json.RawMessage) (step, error) {
 	return s, s.parseOn(*in.On)
 }
 
+// parseOn sets the keys. It accepts == as well as =.
 func (s *join) parseOn(on string) error {
 	for part := range strings.SplitSeq(on, ",") {
 		if len(s.keys) == maxKeys {
 			return invalid("on", "has more than %d keys", maxKeys)
 		}
-		left, right, two := strings.Cut(part, "=")
-		if !two {
-			right = left
+		leftText, rightText, ok := strings.Cut(part, "=")
+		if !ok {
+			rightText = leftText
 		}
-		l, err := parsePath("on", strings.TrimSpace(left))
+		left, err := parsePath("on", strings.TrimSpace(leftText))
 		if err != nil {
 			return err
 		}
-		r, err := parsePath("on", strings.TrimSpace(strings.TrimPrefix(right, "=")))
+		right, err := parsePath("on", strings.TrimSpace(strings.TrimPrefix(rightText, "=")))
 		if err != nil {
 			return err
 		}
-		s.keys = append(s.keys, joinKey{l, r})
+		s.keys = append(s.keys, joinKey{left, right})
 	}
 	return nil
 }
 
 func (s *join) run(ctx context.Context, r *run, rows []row) ([]row, error) {
 	if s.left != "" {
-		left, err := r.openDataset(ctx, "left", s.left)
-		if err != nil {
+		var err error
+		if rows, err = r.openDataset(ctx, "left", s.left); err != nil {
 			return nil, err
 		}
-		rows = left
 	}
-	right, err := r.openDataset(ctx, "right", s.right)
+	rightRows, err := r.openDataset(ctx, "right", s.right)
 	if err != nil {
 		return nil, err
 	}
-	l, rt := joinSide{name: "left", rows: rows}, joinSide{name: "right", rows: right}
+	left, right := &joinSide{name: "left", rows: rows}, &joinSide{name: "right", rows: rightRows}
 	for _, k := range s.keys {
-		l.keys, rt.keys = append(l.keys, k.left), append(rt.keys, k.right)
+		left.keys, right.keys = append(left.keys, k.left), append(right.keys, k.right)
 	}
-	numeric, err := s.numeric(ctx, &l, &rt)
+	isNumeric, err := s.numericKeys(ctx, left, right)
 	if err != nil {
 		return nil, err
 	}
-	t, err := rt.hash(ctx, r.cfg.MaxBytes, numeric)
+	index, err := right.indexRows(ctx, r.cfg.MaxBytes, isNumeric)
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.parts(ctx, &l, &rt)
+	members, err := s.rightMembers(ctx, left, right)
 	if err != nil {
 		return nil, err
 	}
-	return s.probe(ctx, r, &l, t, p, numeric)
+	return s.joinSides(ctx, r, left, index, members, isNumeric)
 }
 
-// numeric tells for each key whether it compares as a number: all values on both sides are numbers, some of them as strings.
-func (s *join) numeric(ctx context.Context, l, rt *joinSide) ([]bool, error) {
-	left, err := l.read(ctx)
+// numericKeys reports for each key whether it compares as a number: both sides have only numbers and numeric strings, and not only strings.
+func (s *join) numericKeys(ctx context.Context, left, right *joinSide) ([]bool, error) {
+	leftTypes, err := left.keyTypes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	right, err := rt.read(ctx)
+	rightTypes, err := right.keyTypes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	numeric := make([]bool, len(s.keys))
-	for j := range numeric {
-		numeric[j] = left[j].numeric && right[j].numeric && (left[j].number || right[j].number)
+	isNumeric := make([]bool, len(s.keys))
+	for j, l := range leftTypes {
+		isNumeric[j] = l.allNumeric && rightTypes[j].allNumeric && (l.hasNumber || rightTypes[j].hasNumber)
 	}
-	return numeric, nil
+	return isNumeric, nil
 }
 
-// probe returns each left row with its right rows.
-func (s *join) probe(ctx context.Context, r *run, l *joinSide, t *table, p *parts, numeric []bool) ([]row, error) {
-	w := r.newWriter(len(l.rows))
+// joinSides returns each left row with each of its right rows.
+func (s *join) joinSides(ctx context.Context, r *run, left *joinSide, index *rowIndex, members *rightMembers, isNumeric []bool) ([]row, error) {
+	w := r.newWriter(len(left.rows))
 	var key []byte
-	for i, from := range l.rows {
+	for i, from := range left.rows {
 		if err := checkContext(ctx, i); err != nil {
 			return nil, err
 		}
 		matched := false
 		var ok bool
-		if key, ok = l.key(key[:0], from, numeric); ok {
-			first, found := t.first[string(key)]
-			for n := first; found && n >= 0; n = t.next[n] {
-				if err := w.joinRows(from, p.membersOf(int(n))); err != nil {
+		if key, ok = left.appendRowKey(key[:0], from, isNumeric); ok {
+			first, found := index.first[string(key)]
+			for n := first; found && n >= 0; n = index.next[n] {
+				if err := w.joinRows(from, members.ofRow(int(n))); err != nil {
 					return nil, err
 				}
 				if err := checkContext(ctx, len(w.rows)); err != nil {
@@ -157,8 +156,8 @@ func (s *join) probe(ctx context.Context, r *run, l *joinSide, t *table, p *part
 				matched = true
 			}
 		}
-		if !matched && s.outer {
-			if err := w.joinRows(from, p.nulls); err != nil {
+		if !matched && s.keepUnmatched {
+			if err := w.joinRows(from, members.nulls); err != nil {
 				return nil, err
 			}
 		}
@@ -166,22 +165,17 @@ func (s *join) probe(ctx context.Context, r *run, l *joinSide, t *table, p *part
 	return w.rows, nil
 }
 
-// joinRows writes a left row with the members of a right one, which begin with a comma.
-func (w *writer) joinRows(left row, right []byte) error {
-	w.begin(len(left) + len(right))
-	body := left[:len(left)-1] // without the brace
+// joinRows writes a left row followed by members of the right side, which begin with a comma.
+func (w *rowWriter) joinRows(left row, members []byte) error {
+	w.beginRow(len(left) + len(members))
+	body := left[:len(left)-1] // without the closing brace
 	w.buf = append(w.buf, body...)
-	if len(right) > 0 {
-		if i := dataset.SkipSpace(body, 1); i == len(body) { // {}: no comma
-			right = right[1:]
+	if len(members) > 0 {
+		if i := dataset.SkipSpace(body, 1); i == len(body) { // an object without members needs no comma
+			members = members[1:]
 		}
-		w.buf = append(w.buf, right...)
+		w.buf = append(w.buf, members...)
 	}
 	w.buf = append(w.buf, '}')
-	return w.end()
-}
-
-// tooManyNames returns the fault of a side with too many different fields.
-func tooManyNames(side string) error {
-	return faultf(agent.CodeOverflow, side, "has more than %d different fields", maxColumns)
+	return w.endRow()
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
-// maxColumns bounds the different fields of the rows of one side.
+// maxColumns is the maximum number of different fields of a side.
 const maxColumns = 1000
 
 // joinSide is one of the two datasets of a join.
@@ -20,18 +20,18 @@ type joinSide struct {
 	keys []*path
 }
 
-// keyTypes tells the types of the values of a key.
-type keyTypes struct {
-	given   bool // some row has it
-	numeric bool // all are numbers, or strings that are
-	number  bool // at least one is no string
+// keyType describes the values of a key.
+type keyType struct {
+	found      bool // some row has the key
+	allNumeric bool // all values are numbers or numeric strings
+	hasNumber  bool // some value is a number
 }
 
-// read looks at all keys of a side. A key that no row has is a fault.
-func (s *joinSide) read(ctx context.Context) ([]keyTypes, error) {
-	seen := make([]keyTypes, len(s.keys))
-	for j := range seen {
-		seen[j].numeric = true
+// keyTypes returns the types of the side's keys. A key that no row has is a fault.
+func (s *joinSide) keyTypes(ctx context.Context) ([]keyType, error) {
+	types := make([]keyType, len(s.keys))
+	for j := range types {
+		types[j].allNumeric = true
 	}
 	for i := range s.rows {
 		r, err := objectRow(ctx, s.rows, i)
@@ -43,141 +43,141 @@ func (s *joinSide) read(ctx context.Context) ([]keyTypes, error) {
 		}
 		for j, k := range s.keys {
 			raw, ok := k.find(r)
-			seen[j].given = seen[j].given || ok
+			types[j].found = types[j].found || ok
 			if v := valueOf(raw); !v.isAbsent() {
-				seen[j].numeric = seen[j].numeric && v.isNumeric()
-				seen[j].number = seen[j].number || v.kind == kindNumber
+				types[j].allNumeric = types[j].allNumeric && v.isNumeric()
+				types[j].hasNumber = types[j].hasNumber || v.kind == kindNumber
 			}
 		}
 	}
-	for j := range seen {
-		if !seen[j].given && len(s.rows) > 0 {
-			return nil, invalid("on", "no row of the %s side has a field %q; the first row has %s", s.name, clip.Bytes(s.keys[j].text, maxQuote), fieldsOf(s.rows))
+	for j := range types {
+		if !types[j].found && len(s.rows) > 0 {
+			return nil, invalid("on", "no row of the %s side has a field %q; the first row has %s", s.name, clip.Bytes(s.keys[j].text, maxQuote), listFields(s.rows))
 		}
 	}
-	return seen, nil
+	return types, nil
 }
 
-// key appends the key of a row; false when a part of it is null or missing.
-func (s *joinSide) key(key []byte, r row, numeric []bool) ([]byte, bool) {
+// appendRowKey appends the key of a row. It returns false if a part of the key is null or missing.
+func (s *joinSide) appendRowKey(key []byte, r row, isNumeric []bool) ([]byte, bool) {
 	for j, k := range s.keys {
 		raw, _ := k.find(r)
 		v := valueOf(raw)
 		if v.isAbsent() {
 			return key, false
 		}
-		if numeric[j] {
+		if isNumeric[j] {
 			v.toNumber()
 		}
-		key = appendPart(key, &v)
+		key = appendKeyPart(key, &v)
 	}
 	return key, true
 }
 
-// table finds the rows of a key: the first, and from each the next.
-type table struct {
+// rowIndex lists the rows of each key as a chain: the first row, and for each row the next one with the same key.
+type rowIndex struct {
 	first map[string]int32
-	next  []int32 // -1: none
+	next  []int32 // -1: there is no further row
 }
 
-// hash returns the table of a side. All keys together are bounded.
-func (s *joinSide) hash(ctx context.Context, left int64, numeric []bool) (*table, error) {
-	t := &table{first: make(map[string]int32, len(s.rows)), next: make([]int32, len(s.rows))}
+// indexRows returns the index of a side. maxBytes bounds all keys together.
+func (s *joinSide) indexRows(ctx context.Context, maxBytes int64, isNumeric []bool) (*rowIndex, error) {
+	index := &rowIndex{first: make(map[string]int32, len(s.rows)), next: make([]int32, len(s.rows))}
 	var key []byte
-	for i := len(s.rows) - 1; i >= 0; i-- { // backwards, so that chains are in the order of rows
+	for i := len(s.rows) - 1; i >= 0; i-- { // backwards, so that chains are in the order of the rows
 		if err := checkContext(ctx, i); err != nil {
 			return nil, err
 		}
-		t.next[i] = -1
+		index.next[i] = -1
 		var ok bool
-		if key, ok = s.key(key[:0], s.rows[i], numeric); !ok {
+		if key, ok = s.appendRowKey(key[:0], s.rows[i], isNumeric); !ok {
 			continue
 		}
-		if n, known := t.first[string(key)]; known {
-			t.next[i] = n
-		} else if left -= int64(len(key)); left < 0 {
+		if n, found := index.first[string(key)]; found {
+			index.next[i] = n
+		} else if maxBytes -= int64(len(key)); maxBytes < 0 {
 			return nil, faultf(agent.CodeOverflow, "on", "the keys of the right side are too long together")
 		}
-		t.first[string(key)] = int32(i) //nolint:gosec // rows are bounded
+		index.first[string(key)] = int32(i) //nolint:gosec // rows are bounded
 	}
-	return t, nil
+	return index, nil
 }
 
-// names lists the different fields of a side, in the order in which they appear.
-func (s *joinSide) names(ctx context.Context) ([]string, error) {
-	var list []string
-	known := map[string]bool{}
+// fieldNames returns the names of the side's fields in the order in which they appear.
+func (s *joinSide) fieldNames(ctx context.Context) ([]string, error) {
+	var names []string
+	seen := map[string]bool{}
 	var m dataset.Member
 	for i, r := range s.rows {
 		if err := checkContext(ctx, i); err != nil {
 			return nil, err
 		}
 		for c := dataset.MembersOf(r); c.Next(&m); {
-			if seen, _ := dataset.Lookup(&m, known); seen {
+			if ok, _ := dataset.Lookup(&m, seen); ok {
 				continue
 			}
-			if len(list) == maxColumns {
-				return nil, tooManyNames(s.name)
+			if len(names) == maxColumns {
+				return nil, faultf(agent.CodeOverflow, s.name, "has more than %d different fields", maxColumns)
 			}
-			known[m.Name()] = true
-			list = append(list, m.Name())
+			seen[m.Name()] = true
+			names = append(names, m.Name())
 		}
 	}
-	return list, nil
+	return names, nil
 }
 
-// parts holds what right rows add to left ones: members with a comma before each. Each is made when it is first needed.
-type parts struct {
+// rightMembers holds the members that right rows add to left rows, with a comma before each.
+type rightMembers struct {
 	rows   []row
-	made   [][]byte
-	labels map[string][]byte // of the result, by the right side's name; none: the field is left out
-	nulls  []byte
+	cached [][]byte          // by row; nil: not encoded yet
+	labels map[string][]byte // of the result, by the name in the right row; fields without one are left out
+	nulls  []byte            // the members of a left row without a match
 }
 
-// parts names the fields of the right side, once for all rows.
-func (s *join) parts(ctx context.Context, l, rt *joinSide) (*parts, error) {
-	left, err := l.names(ctx)
+// rightMembers chooses the names that the fields of the right side have in the result.
+func (s *join) rightMembers(ctx context.Context, left, right *joinSide) (*rightMembers, error) {
+	leftNames, err := left.fieldNames(ctx)
 	if err != nil {
 		return nil, err
 	}
-	right, err := rt.names(ctx)
+	rightNames, err := right.fieldNames(ctx)
 	if err != nil {
 		return nil, err
 	}
-	taken := make(map[string]bool, len(left)+len(right))
-	for _, name := range slices.Concat(left, right) {
+	taken := make(map[string]bool, len(leftNames)+len(rightNames))
+	for _, name := range slices.Concat(leftNames, rightNames) {
 		taken[name] = true
 	}
-	p := &parts{rows: rt.rows, made: make([][]byte, len(rt.rows)), labels: make(map[string][]byte, len(right))}
-	for _, name := range right {
+	p := &rightMembers{rows: right.rows, cached: make([][]byte, len(right.rows)), labels: make(map[string][]byte, len(rightNames))}
+	for _, name := range rightNames {
 		if slices.ContainsFunc(s.keys, func(k joinKey) bool { return k.left.text == name && k.right.text == name }) {
 			continue
 		}
-		to := name
-		if slices.Contains(left, name) {
-			for to += "_right"; taken[to]; {
-				to += "_right"
+		newName := name
+		if slices.Contains(leftNames, name) {
+			for newName += "_right"; taken[newName]; {
+				newName += "_right"
 			}
-			taken[to] = true
+			taken[newName] = true
 		}
-		p.labels[name] = label(to)
+		p.labels[name] = memberLabel(newName)
 		p.nulls = append(append(append(p.nulls, ','), p.labels[name]...), null()...)
 	}
 	return p, nil
 }
 
-// membersOf returns what right row n adds.
-func (p *parts) membersOf(n int) []byte {
-	if p.made[n] != nil {
-		return p.made[n]
+// ofRow returns the members that right row n adds.
+func (p *rightMembers) ofRow(n int) []byte {
+	if p.cached[n] != nil {
+		return p.cached[n]
 	}
-	part := make([]byte, 0, len(p.rows[n])+16)
+	members := make([]byte, 0, len(p.rows[n])+16)
 	var m dataset.Member
 	for c := dataset.MembersOf(p.rows[n]); c.Next(&m); {
 		if label, ok := dataset.Lookup(&m, p.labels); ok {
-			part = append(append(append(part, ','), label...), p.rows[n][m.From:m.To]...)
+			members = append(append(append(members, ','), label...), p.rows[n][m.From:m.To]...)
 		}
 	}
-	p.made[n] = part
-	return part
+	p.cached[n] = members
+	return members
 }

@@ -14,21 +14,21 @@ import (
 
 // The bounds of a program besides those of rows and bytes.
 const (
-	jqTime    = 5 * time.Second // and for each row
-	jqRowTime = 25 * time.Microsecond
-	jqMemory  = 512 << 20 // bytes: the decoded input, and what the program makes of it
+	jqTime    = 5 * time.Second
+	jqRowTime = 25 * time.Microsecond // added for each row
+	jqMemory  = 512 << 20             // bytes of the decoded input and of everything that the program makes
 )
 
-// jqTransform runs a jq program: {"step":"jq_transform","query":".items[] | select(.price < 100)"}. As the step behind an http_request or
-// input_ref it has the document as it was sent, of whatever form; anywhere else, and where that is CSV or NDJSON, the array of the rows.
-// A single output that is an array gives its elements as rows; else each output is a row, of any type.
+// jqTransform runs a jq program: {"step":"jq_transform","query":".items[] | select(.price < 100)"}. Directly after an http_request or
+// input_ref with JSON, its input is the whole document. Otherwise it is the array of the rows. If the only output is an array, its elements
+// are the new rows; otherwise each output is a row of any type.
 type jqTransform struct{ program *jq.Program }
 
 func decodeJQ(raw json.RawMessage) (step, error) {
 	var in struct {
 		Query *string `json:"query"`
 	}
-	if err := decodeStrictly(raw, &in); err != nil {
+	if err := decodeFields(raw, &in); err != nil {
 		return nil, err
 	}
 	if in.Query == nil {
@@ -62,15 +62,15 @@ func (s *jqTransform) run(ctx context.Context, r *run, rows []row) ([]row, error
 		return nil, f
 	}
 	if len(outputs) == 1 && outputs[0][0] == '[' {
-		if outputs, err = listOf(outputs[0], r.cfg.MaxRows); err != nil {
+		if outputs, err = splitArray(outputs[0], r.cfg.MaxRows); err != nil {
 			return nil, faultf(agent.CodeOverflow, "query", "makes more than %d rows", r.cfg.MaxRows)
 		}
 	}
-	return outputs, readable(ctx, outputs)
+	return outputs, checkOutputs(ctx, outputs)
 }
 
-// readable refuses what jq can count with and no dataset holds: integers beyond float64, and what is nested too deep.
-func readable(ctx context.Context, outputs []row) error {
+// checkOutputs returns a fault for an output that a dataset cannot hold: one with a number beyond float64, or nested too deep.
+func checkOutputs(ctx context.Context, outputs []row) error {
 	for i, out := range outputs {
 		if err := checkContext(ctx, i); err != nil {
 			return err

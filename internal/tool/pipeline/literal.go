@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// The kinds of literals; a list has elements of one kind. A literal of one kind never stands for one of another: they have two shapes.
+// The kinds of literals. Pipelines whose literals differ in kind have different shapes. The elements of a list are of one kind.
 const (
 	literalString    = "string"
 	literalNumber    = "number"
@@ -23,15 +23,15 @@ const (
 	literalParameter = "parameter" // in a composite: {"$parameter":"name"}
 )
 
-// literal is a value in a pipeline that is no part of its shape: a param, the value of a comparison, k, a reference.
+// literal is a value in a pipeline that does not belong to its shape: a param, the value of a comparison, k, a reference.
 type literal struct {
-	kind  string
-	name  string // what a parameter in its place would be called
-	about string // and what it is, for a model
-	value json.RawMessage
+	kind        string
+	name        string // of a parameter in its place
+	description string // of a parameter in its place
+	value       json.RawMessage
 }
 
-// visitor is shown each literal and answers with what shall stand in its place.
+// visitor returns the value that replaces a literal.
 type visitor func(l *literal) json.RawMessage
 
 // keepValue is a visitor that changes nothing.
@@ -39,23 +39,23 @@ func keepValue(l *literal) json.RawMessage { return l.value }
 
 var errNoDocument = errors.New("is no pipeline")
 
-// each returns a document with the literals that visit puts into it. Equal shapes are visited in equal order.
-func (d document) each(visit visitor) (document, error) {
+// mapLiterals returns a copy of the document in which visit has replaced the literals. It visits documents of one shape in the same order.
+func (d document) mapLiterals(visit visitor) (document, error) {
 	out := make(document, len(d))
 	for i, fields := range d {
 		out[i] = maps.Clone(fields)
 		var err error
 		switch d.stepName(i) {
 		case "http_request":
-			err = visitParams(out[i], visit)
+			err = mapParams(out[i], visit)
 		case "table_filter":
-			c := conditionWalk{visit: visit}
-			out[i]["condition"], err = c.node(fields["condition"], false)
+			c := conditionMapper{visit: visit}
+			out[i]["condition"], err = c.mapNode(fields["condition"], false)
 		case "top_k":
-			visitMember(out[i], "k", &literal{kind: literalInteger, name: "top", about: "How many rows to keep"}, visit)
+			mapMember(out[i], "k", &literal{kind: literalInteger, name: "top", description: "How many rows to keep"}, visit)
 		case "join":
-			visitMember(out[i], "left", &literal{kind: literalReference, name: "left_ref", about: "Reference of the left dataset"}, visit)
-			visitMember(out[i], "right", &literal{kind: literalReference, name: "right_ref", about: "Reference of the right dataset"}, visit)
+			mapMember(out[i], "left", &literal{kind: literalReference, name: "left_ref", description: "Reference of the left dataset"}, visit)
+			mapMember(out[i], "right", &literal{kind: literalReference, name: "right_ref", description: "Reference of the right dataset"}, visit)
 		}
 		if err != nil {
 			return nil, err
@@ -64,29 +64,30 @@ func (d document) each(visit visitor) (document, error) {
 	return out, nil
 }
 
-// literals lists them in the order of each.
+// literals returns the literals of the document in the order of mapLiterals.
 func (d document) literals() ([]literal, error) {
 	var all []literal
-	_, err := d.each(func(l *literal) json.RawMessage {
+	_, err := d.mapLiterals(func(l *literal) json.RawMessage {
 		all = append(all, *l)
 		return l.value
 	})
 	return all, err
 }
 
-func visitMember(fields map[string]json.RawMessage, member string, l *literal, visit visitor) {
+// mapMember replaces a member of a step. l is the literal without its value.
+func mapMember(fields map[string]json.RawMessage, member string, l *literal, visit visitor) {
 	raw, ok := fields[member]
 	if !ok {
 		return
 	}
 	l.value = raw
-	if kindOf(raw) == literalParameter {
+	if literalKind(raw) == literalParameter {
 		l.kind = literalParameter
 	}
 	fields[member] = visit(l)
 }
 
-func visitParams(fields map[string]json.RawMessage, visit visitor) error {
+func mapParams(fields map[string]json.RawMessage, visit visitor) error {
 	raw, ok := fields["params"]
 	if !ok {
 		return nil
@@ -96,7 +97,7 @@ func visitParams(fields map[string]json.RawMessage, visit visitor) error {
 		return err
 	}
 	for _, name := range sortedKeys(params) {
-		l := &literal{kind: kindOf(params[name]), name: snake(name), about: "Query parameter " + shortQuote(name), value: params[name]}
+		l := &literal{kind: literalKind(params[name]), name: snakeCase(name), description: "Query parameter " + shortText(name), value: params[name]}
 		if l.kind != "" {
 			params[name] = visit(l)
 		}
@@ -106,15 +107,15 @@ func visitParams(fields map[string]json.RawMessage, visit visitor) error {
 	return err
 }
 
-// conditionWalk visits the values of a condition's tests.
-type conditionWalk struct {
-	visit  visitor
-	opaque bool     // a test compares with an object, which could be taken for a parameter
-	fields []string // of the tests, each once
+// conditionMapper replaces the literals in a condition, and collects what it finds there.
+type conditionMapper struct {
+	visit          visitor
+	comparesObject bool     // a comparison has an object as value, which could be mistaken for a parameter
+	fields         []string // that are compared, each once
 }
 
-// node returns a node with the values that visit gave; negated is whether an odd number of "not" is around it.
-func (c *conditionWalk) node(raw json.RawMessage, negated bool) (json.RawMessage, error) {
+// mapNode returns a node of the condition with its literals replaced. isNegated reports whether an odd number of "not" encloses the node.
+func (c *conditionMapper) mapNode(raw json.RawMessage, isNegated bool) (json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
 		return nil, errNoDocument
@@ -126,35 +127,35 @@ func (c *conditionWalk) node(raw json.RawMessage, negated bool) (json.RawMessage
 		}
 		var err error
 		if name == "not" {
-			fields[name], err = c.node(inner, !negated)
+			fields[name], err = c.mapNode(inner, !isNegated)
 		} else {
-			fields[name], err = c.nodes(inner, negated)
+			fields[name], err = c.mapNodes(inner, isNegated)
 		}
 		if err != nil {
 			return nil, err
 		}
 		return tool.EncodeJSON(fields)
 	}
-	return c.test(fields, negated)
+	return c.mapComparison(fields, isNegated)
 }
 
-func (c *conditionWalk) nodes(raw json.RawMessage, negated bool) (json.RawMessage, error) {
+func (c *conditionMapper) mapNodes(raw json.RawMessage, isNegated bool) (json.RawMessage, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil {
 		return nil, err
 	}
 	for i := range list {
 		var err error
-		if list[i], err = c.node(list[i], negated); err != nil {
+		if list[i], err = c.mapNode(list[i], isNegated); err != nil {
 			return nil, err
 		}
 	}
 	return tool.EncodeJSON(list)
 }
 
-// test visits the value of a comparison. A pattern and what exists asks for are a part of the shape, and so are null and lists of mixed
-// kinds.
-func (c *conditionWalk) test(fields map[string]json.RawMessage, negated bool) (json.RawMessage, error) {
+// mapComparison returns a comparison with its value replaced. The values of matches and exists, null, and lists of mixed kinds belong to the
+// shape and stay.
+func (c *conditionMapper) mapComparison(fields map[string]json.RawMessage, isNegated bool) (json.RawMessage, error) {
 	var field, op string
 	if json.Unmarshal(fields["field"], &field) != nil || json.Unmarshal(fields["op"], &op) != nil {
 		return nil, errNoDocument
@@ -170,18 +171,21 @@ func (c *conditionWalk) test(fields map[string]json.RawMessage, negated bool) (j
 	if op == "matches" || op == "exists" || len(value) == 0 {
 		return tool.EncodeJSON(fields)
 	}
-	kind := kindOf(value)
-	c.opaque = c.opaque || value[0] == '{'
-	list := strings.HasSuffix(kind, "s")
-	if kind != "" && (kind == literalParameter || list == (op == "in")) {
-		fields["value"] = c.visit(&literal{kind: kind, name: comparedName(field, op, negated), about: comparedAbout(field, op, negated), value: value})
+	c.comparesObject = c.comparesObject || value[0] == '{'
+	kind := literalKind(value)
+	isList := strings.HasSuffix(kind, "s")
+	takesList := op == "in"
+	if kind == literalParameter || kind != "" && isList == takesList {
+		fields["value"] = c.visit(&literal{
+			kind: kind, name: comparisonName(field, op, isNegated), description: comparisonDescription(field, op, isNegated), value: value,
+		})
 	}
 	return tool.EncodeJSON(fields)
 }
 
-// kindOf says of which kind a literal is; empty for what stays as it is.
-func kindOf(raw json.RawMessage) string {
-	switch describe(raw) {
+// literalKind returns the kind of a literal, empty if the value belongs to the shape.
+func literalKind(raw json.RawMessage) string {
+	switch kindName(raw) {
 	case "a string":
 		return literalString
 	case "a number":
@@ -189,36 +193,35 @@ func kindOf(raw json.RawMessage) string {
 	case "a boolean":
 		return literalBoolean
 	case "an object":
-		if parameterOf(raw) != "" {
+		if parameterName(raw) != "" {
 			return literalParameter
 		}
 		return ""
 	case "an array":
-		return kindOfList(raw)
+		return listKind(raw)
 	default:
 		return ""
 	}
 }
 
-func kindOfList(raw json.RawMessage) string {
+// listKind returns the kind of a list of scalars, empty if it has no elements or elements of several kinds.
+func listKind(raw json.RawMessage) string {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) != nil || len(list) == 0 {
 		return ""
 	}
-	first := kindOf(list[0])
-	if !slices.Contains([]string{literalString, literalNumber, literalBoolean}, first) {
+	kind := literalKind(list[0])
+	if !slices.Contains([]string{literalString, literalNumber, literalBoolean}, kind) {
 		return ""
 	}
-	for _, v := range list[1:] {
-		if kindOf(v) != first {
-			return ""
-		}
+	if slices.ContainsFunc(list, func(v json.RawMessage) bool { return literalKind(v) != kind }) {
+		return ""
 	}
-	return first + "s"
+	return kind + "s"
 }
 
-// parameterOf is the name in {"$parameter":"name"}, else empty.
-func parameterOf(raw json.RawMessage) string {
+// parameterName returns the name in {"$parameter":"name"}, empty for any other value.
+func parameterName(raw json.RawMessage) string {
 	var p struct {
 		Name string `json:"$parameter"`
 	}

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"net"
 	"net/url"
 	urlpath "path"
@@ -13,15 +14,15 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// The bounds of names that are made up, in bytes. A store may put a number behind a tool's.
+// The bounds of generated names, in bytes. A store may append a number to the name of a tool.
 const (
 	maxWord     = 24
 	maxToolName = 56
-	maxShown    = 40 // what a description quotes of a pipeline
+	maxText     = 40 // of text that a description quotes from a pipeline
 )
 
-// snake returns a name of a-z, 0-9 and _ that begins with a letter: departureDate is departure_date, filter[price] filter_price.
-func snake(text string) string {
+// snakeCase returns a name of a-z, 0-9 and _ that begins with a letter: departure_date for departureDate, filter_price for filter[price].
+func snakeCase(text string) string {
 	var b strings.Builder
 	previous := rune(0)
 	for _, r := range text {
@@ -51,10 +52,10 @@ func snake(text string) string {
 	}
 }
 
-// comparedName names the value of a comparison: max_price for price < 500.
-func comparedName(field, op string, negated bool) string {
-	name := snake(lastSegment(field))
-	switch effectiveOperator(op, negated) {
+// comparisonName returns the parameter name for the value of a comparison: max_price for price < 500.
+func comparisonName(field, op string, isNegated bool) string {
+	name := snakeCase(lastSegment(field))
+	switch effectiveOperator(op, isNegated) {
 	case "<", "<=":
 		return "max_" + name
 	case ">", ">=":
@@ -70,17 +71,17 @@ func comparedName(field, op string, negated bool) string {
 	}
 }
 
-func comparedAbout(field, op string, negated bool) string {
-	about := "Compared with " + shortQuote(field) + " by " + op
-	if negated {
-		return about + ", negated"
+func comparisonDescription(field, op string, isNegated bool) string {
+	description := "Compared with " + shortText(field) + " by " + op
+	if isNegated {
+		return description + ", negated"
 	}
-	return about
+	return description
 }
 
-// effectiveOperator returns the operator that holds where the negated one does not.
-func effectiveOperator(op string, negated bool) string {
-	if !negated {
+// effectiveOperator returns the operator, or its opposite if it is negated and has one.
+func effectiveOperator(op string, isNegated bool) string {
+	if !isNegated {
 		return op
 	}
 	switch op {
@@ -101,29 +102,29 @@ func effectiveOperator(op string, negated bool) string {
 	}
 }
 
-// lastSegment returns the last part of a path: total of price.total.
+// lastSegment returns the last part of a path: total for price.total.
 func lastSegment(field string) string { return field[strings.LastIndexByte(field, '.')+1:] }
 
-// shortQuote returns a short text without markup. Descriptions are read by all agents of a tenant, and pipelines are written by models that
-// read what others wrote.
-func shortQuote(text string) string {
+// shortText returns a text of a pipeline, shortened and without markup. All agents of a tenant read the descriptions of composites, and the
+// models that write pipelines may repeat text of others in them.
+func shortText(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || strings.ContainsRune("<>`\\{}", r) {
 			return -1
 		}
 		return r
 	}, text)
-	return clip.Bytes(text, maxShown)
+	return clip.Bytes(text, maxText)
 }
 
-// toolName returns a name for a composite by what it does: fetch_flights_by_price_top.
+// toolName returns a name for a composite that says what its steps do: fetch_flights_by_price_top.
 func toolName(d document) string {
 	var parts []string
-	if !d.hasOwnRows() {
+	if !d.hasSource() {
 		parts = append(parts, "rows")
 	}
 	for i := range d {
-		parts = append(parts, d.nameOf(i))
+		parts = append(parts, d.nameStep(i))
 	}
 	name := ""
 	for _, part := range parts {
@@ -138,52 +139,56 @@ func toolName(d document) string {
 	return name
 }
 
-// nameOf returns a name for what one step does, empty for a step without one.
-func (d document) nameOf(i int) string {
+// nameStep returns the part of a tool's name for one step, which may be empty.
+func (d document) nameStep(i int) string {
 	switch d.stepName(i) {
 	case "http_request":
-		return "fetch_" + subject(d.text(i, "url"))
+		return "fetch_" + urlTopic(d.text(i, "url"))
 	case "table_sort":
-		name := "by_" + snake(lastSegment(first(d.fields(i, "field", "fields"))))
+		name := "by_value"
+		if fields := d.fields(i, "field", "fields"); len(fields) > 0 {
+			name = "by_" + snakeCase(lastSegment(fields[0]))
+		}
 		if d.text(i, "order") == "desc" {
 			name += "_desc"
 		}
 		return name
 	case "table_filter":
-		return "with_" + strings.Join(snakeNames(d.compared(i)), "_and_")
+		return "with_" + nameFields(d.comparedFields(i))
 	case "top_k":
 		return "top"
 	case "groupby":
-		return strings.TrimSuffix(d.nameOfGroup(i), "_per_")
+		return d.nameGroup(i)
 	case "join":
-		return "joined_on_" + snake(d.text(i, "on"))
+		return "joined_on_" + snakeCase(d.text(i, "on"))
 	case "jq_transform":
 		return "transformed"
 	case "regex_extract":
-		return "extract_" + snake(lastSegment(d.text(i, "field")))
+		return "extract_" + snakeCase(lastSegment(d.text(i, "field")))
 	default:
 		return ""
 	}
 }
 
-func (d document) nameOfGroup(i int) string {
-	fn := d.text(i, "agg")
+// nameGroup returns the part of a tool's name for a groupby: sum_revenue_per_category.
+func (d document) nameGroup(i int) string {
+	name := d.text(i, "agg")
 	if field := d.text(i, "field"); field != "" {
-		fn = strings.TrimPrefix(fn+"_"+snake(lastSegment(field)), "_")
+		name = strings.TrimPrefix(name+"_"+snakeCase(lastSegment(field)), "_")
 	}
-	if fn == "" {
-		fn = "totals"
+	if by := d.fields(i, "by"); len(by) > 0 {
+		return cmp.Or(name, "totals") + "_per_" + nameFields(by)
 	}
-	return fn + "_per_" + strings.Join(snakeNames(d.fields(i, "by")), "_and_")
+	return cmp.Or(name, "totals")
 }
 
-// snakeNames names the first two of some fields.
-func snakeNames(fields []string) []string {
+// nameFields joins the names of the first two fields: category_and_year.
+func nameFields(fields []string) string {
 	var names []string
 	for _, f := range fields[:min(len(fields), 2)] {
-		names = append(names, snake(lastSegment(f)))
+		names = append(names, snakeCase(lastSegment(f)))
 	}
-	return names
+	return strings.Join(names, "_and_")
 }
 
 var (
@@ -191,8 +196,8 @@ var (
 	wordPattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 )
 
-// subject returns the topic of an address: flights for https://api.flights.com/v1/search.
-func subject(address string) string {
+// urlTopic returns the last telling word of a URL: flights for https://api.flights.com/v1/search.
+func urlTopic(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
 		return "data"
@@ -203,25 +208,18 @@ func subject(address string) string {
 	}
 	for _, s := range slices.Backward(segments) {
 		if wordPattern.MatchString(s) && !genericWord.MatchString(strings.ToLower(s)) {
-			return snake(s)
+			return snakeCase(s)
 		}
 	}
 	return "data"
 }
 
-// uniqueName returns the name, with a number behind it if it is taken, and marks it as taken.
+// uniqueName returns the name, with a number appended if it is taken, and marks the result as taken.
 func uniqueName(name string, taken map[string]bool) string {
-	try := name
-	for n := 2; taken[try]; n++ {
-		try = name + "_" + strconv.Itoa(n)
+	unique := name
+	for n := 2; taken[unique]; n++ {
+		unique = name + "_" + strconv.Itoa(n)
 	}
-	taken[try] = true
-	return try
-}
-
-func first(texts []string) string {
-	if len(texts) == 0 {
-		return ""
-	}
-	return texts[0]
+	taken[unique] = true
+	return unique
 }

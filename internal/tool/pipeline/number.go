@@ -8,12 +8,13 @@ import (
 	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
-// maxNumber bounds the text of a number, in bytes; longer ones are strings. Comparing decimals takes time with their length.
+// maxNumber is the maximum length of a number in a string, in bytes, because comparing long decimals takes time. Longer ones compare as
+// strings.
 const maxNumber = 1000
 
-// parseFloat returns a number as a float64 if that is exact: at most 15 digits and no exponent.
+// parseFloat parses a number. f is the number if isExact: it has at most 15 digits and no exponent.
 func parseFloat(text []byte) (f float64, isExact, isNumber bool) {
-	const maxExact = 30 // bytes: no float is that small
+	const maxExact = 30 // bytes
 	if len(text) > maxNumber {
 		return 0, false, false
 	}
@@ -22,10 +23,10 @@ func parseFloat(text []byte) (f float64, isExact, isNumber bool) {
 		return 0, false, ok
 	}
 	f, err := strconv.ParseFloat(string(text), 64)
-	return f + 0, err == nil, true // no -0
+	return f + 0, err == nil, true // + 0 turns -0 into 0
 }
 
-// appendNumber appends a key that 1, 1.0 and 1e0 share.
+// appendNumber appends the key of a number, which is the same for 1, 1.0 and 1e0.
 func (v *value) appendNumber(key []byte) []byte {
 	const maxExponent = 300
 	if v.isExact {
@@ -40,13 +41,13 @@ func (v *value) appendNumber(key []byte) []byte {
 	return d.Append(key, 'E')
 }
 
-// magnitude returns the number of digits before the point, negative for a small fraction.
+// magnitude returns the number of digits before the decimal point. It is negative for a fraction that begins with zeros.
 func magnitude(d *apd.Decimal) int64 { return d.NumDigits() + int64(d.Exponent) }
 
-// maxMagnitude bounds what is summed: an exact sum of 1e99999 and 1 would have a hundred thousand digits.
+// maxMagnitude bounds the numbers of a sum: the exact sum of 1e99999 and 1 would have a hundred thousand digits.
 const maxMagnitude = 400
 
-// exactSum is an exact sum.
+// exactSum adds numbers without rounding.
 type exactSum struct {
 	count int64
 	sum   apd.Decimal
@@ -59,11 +60,12 @@ func (t *exactSum) add(v *value) bool {
 	if e := magnitude(d); e > maxMagnitude || e < -maxMagnitude || d.Exponent < -2*maxNumber {
 		return false
 	}
-	_, _ = apd.BaseContext.Add(&t.sum, &t.sum, d) // without a precision the sum is exact; magnitudes are bounded
+	_, _ = apd.BaseContext.Add(&t.sum, &t.sum, d) // BaseContext has no precision and so does not round
 	return true
 }
 
-// mean returns the average: exact if 34 digits are enough, else rounded to 16 digits, but never to fewer than are before the point.
+// mean returns the average. It is exact if 34 digits are enough. Otherwise it is rounded to 16 digits, or to more if there are more before
+// the decimal point.
 func (t *exactSum) mean() *apd.Decimal {
 	const (
 		meanDigits  = 34
@@ -82,7 +84,7 @@ func (t *exactSum) mean() *apd.Decimal {
 	return d
 }
 
-// overflowsFloat reports whether a number is larger than datasets take.
+// overflowsFloat reports whether a number is too large for a float64, and so for a dataset.
 func overflowsFloat(d *apd.Decimal) bool {
 	const surelyFits = 308 // digits before the point
 	if magnitude(d) <= surelyFits {
@@ -92,7 +94,7 @@ func overflowsFloat(d *apd.Decimal) bool {
 	return err != nil
 }
 
-// appendDecimal writes a number as JSON: without an exponent unless it is very large or small.
+// appendDecimal appends a number as JSON, with an exponent only if it is very large or very small.
 func appendDecimal(b []byte, d *apd.Decimal) []byte {
 	if e := magnitude(d); e > 40 || e < -20 {
 		return d.Append(b, 'E')

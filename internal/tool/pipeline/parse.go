@@ -12,11 +12,11 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
-// program is a call's arguments, checked.
+// program is the checked arguments of a call.
 type program struct {
 	inputRef string
 	steps    []namedStep
-	source   []json.RawMessage // the steps as they were given
+	source   []json.RawMessage // the steps as the model has written them
 }
 
 // namedStep is a step with the name of its primitive.
@@ -26,7 +26,7 @@ type namedStep struct {
 	name string
 }
 
-// hasEffects reports whether a step has effects.
+// hasEffects reports whether a step posts.
 func (p *program) hasEffects() bool {
 	return slices.ContainsFunc(p.steps, func(s namedStep) bool {
 		r, ok := s.step.(*httpRequest)
@@ -34,14 +34,14 @@ func (p *program) hasEffects() bool {
 	})
 }
 
-// parse reads arguments strictly; its error is a *fault.
+// parse parses arguments strictly. Its error is a *fault.
 func parse(args json.RawMessage) (p *program, err error) {
-	defer func() { err = nameField(err) }()
+	defer func() { err = prefixField(err) }()
 	if len(args) > MaxArgs {
 		return nil, faultf("overflow", "", "the arguments are %d bytes, at most %d", len(args), MaxArgs)
 	}
 	var in struct {
-		SessionID *string           `json:"session_id"` // context tracking is the runtime's; any string will do
+		SessionID *string           `json:"session_id"` // required by the schema, but not used
 		Pipeline  []json.RawMessage `json:"pipeline"`
 		InputRef  *string           `json:"input_ref"`
 	}
@@ -60,14 +60,14 @@ func parse(args json.RawMessage) (p *program, err error) {
 	if in.InputRef != nil {
 		p.inputRef = *in.InputRef
 	}
-	known := primitives()
+	all := primitives()
 	for i, raw := range in.Pipeline {
-		s, name, err := parseStep(known, raw)
+		s, name, err := parseStep(all, raw)
 		if err != nil {
-			return nil, locate(err, name, i)
+			return nil, withStep(err, name, i)
 		}
 		if err := p.checkSource(s, i); err != nil {
-			return nil, locate(err, name, i)
+			return nil, withStep(err, name, i)
 		}
 		p.steps = append(p.steps, namedStep{s, name})
 	}
@@ -77,66 +77,66 @@ func parse(args json.RawMessage) (p *program, err error) {
 	return p, nil
 }
 
-// checkSource checks that rows have one source: the first step or input_ref.
+// checkSource returns a fault unless the rows come from exactly one source: the first step or input_ref.
 func (p *program) checkSource(s step, position int) error {
-	_, fetches := s.(*httpRequest)
-	j, joins := s.(*join)
-	opens := joins && j.left != ""
+	_, isRequest := s.(*httpRequest)
+	j, isJoin := s.(*join)
+	isJoinWithLeft := isJoin && j.left != ""
 	switch {
-	case fetches && position > 0:
+	case isRequest && position > 0:
 		return invalid("step", "http_request must be the first step: its rows would replace those before it")
-	case fetches && p.inputRef != "":
+	case isRequest && p.inputRef != "":
 		return invalid("step", "give http_request or input_ref, not both")
-	case opens && (position > 0 || p.inputRef != ""):
+	case isJoinWithLeft && (position > 0 || p.inputRef != ""):
 		return invalid("left", "there are rows already: leave left out, and they are the left side")
-	case !fetches && !opens && position == 0 && p.inputRef == "":
+	case !isRequest && !isJoinWithLeft && position == 0 && p.inputRef == "":
 		return invalid("step", "there are no rows yet: start with http_request or a join with left, or give input_ref")
 	}
 	return nil
 }
 
-// parseStep reads one step. The name is returned with an error as well, where it could be read.
-func parseStep(known []primitive, raw json.RawMessage) (step, string, error) {
+// parseStep parses one step. It returns the step's name even with an error, if it has one.
+func parseStep(all []primitive, raw json.RawMessage) (step, string, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
-		return nil, "", invalid("", "want an object, got %s", describe(raw))
+		return nil, "", invalid("", "want an object, got %s", kindName(raw))
 	}
 	var name *string
 	if err := json.Unmarshal(fields["step"], &name); err != nil || name == nil {
-		if _, given := fields["step"]; !given {
+		if _, ok := fields["step"]; !ok {
 			return nil, "", invalid("step", "is required")
 		}
-		return nil, "", invalid("step", "want a string, got %s", describe(fields["step"]))
+		return nil, "", invalid("step", "want a string, got %s", kindName(fields["step"]))
 	}
-	i := slices.IndexFunc(known, func(k primitive) bool { return k.name == *name })
+	i := slices.IndexFunc(all, func(p primitive) bool { return p.name == *name })
 	if i < 0 {
-		names := make([]string, len(known))
-		for j := range known {
-			names[j] = known[j].name
+		names := make([]string, len(all))
+		for j := range all {
+			names[j] = all[j].name
 		}
 		return nil, "", invalid("step", "unknown step %q: want one of %s", clip.Bytes(*name, maxQuote), strings.Join(names, ", "))
 	}
-	k := known[i]
-	raw, err := takenFields(known, k, fields)
+	p := all[i]
+	raw, err := checkFields(all, p, fields)
 	if err != nil {
-		return nil, k.name, err
+		return nil, p.name, err
 	}
-	s, err := k.decode(raw)
-	return s, k.name, err
+	s, err := p.decode(raw)
+	return s, p.name, err
 }
 
-// takenFields refuses fields that the step does not take and drops those that are null: models in strict mode fill in every optional
-// field of the schema that way.
-func takenFields(known []primitive, k primitive, fields map[string]json.RawMessage) (json.RawMessage, error) {
+// checkFields returns the fields of a step, encoded. A field that the primitive does not have is a fault. A null is removed if any primitive
+// has the field, because models in strict mode send every field of the schema.
+func checkFields(all []primitive, p primitive, fields map[string]json.RawMessage) (json.RawMessage, error) {
 	delete(fields, "step")
 	for _, name := range sortedKeys(fields) {
-		isTaken := func(other primitive) bool { return slices.Contains(other.takes, name) }
-		if string(fields[name]) == "null" && slices.ContainsFunc(known, isTaken) {
+		hasField := func(other primitive) bool { return slices.Contains(other.fields, name) }
+		if string(fields[name]) == "null" && slices.ContainsFunc(all, hasField) {
 			delete(fields, name)
 			continue
 		}
-		if !isTaken(k) {
-			return nil, invalid(clip.Bytes(name, maxQuote), "%s has no such field: it takes %s", k.name, strings.Join(k.takes, ", "))
+		if !hasField(p) {
+			return nil, invalid(clip.Bytes(name, maxQuote), "%s has no such field: it takes %s", p.name, strings.Join(p.fields, ", "))
 		}
 	}
 	raw, err := json.Marshal(fields)
@@ -146,8 +146,8 @@ func takenFields(known []primitive, k primitive, fields map[string]json.RawMessa
 	return raw, nil
 }
 
-// decodeStrictly reads a step's fields strictly.
-func decodeStrictly(raw json.RawMessage, v any) error {
+// decodeFields decodes the fields of a step strictly.
+func decodeFields(raw json.RawMessage, v any) error {
 	if err := strictjson.Decode(raw, v); err != nil {
 		return faultOf(err, "")
 	}
@@ -156,8 +156,8 @@ func decodeStrictly(raw json.RawMessage, v any) error {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// describe names what a JSON value is.
-func describe(raw json.RawMessage) string {
+// kindName returns the name of a value's JSON type for messages.
+func kindName(raw json.RawMessage) string {
 	if len(raw) == 0 {
 		return "nothing"
 	}
@@ -177,5 +177,5 @@ func describe(raw json.RawMessage) string {
 	}
 }
 
-// maxQuote bounds what a message quotes of the arguments or of a response.
+// maxQuote is the maximum number of bytes that a message quotes of the arguments or of a response.
 const maxQuote = 80

@@ -18,8 +18,8 @@ const (
 	maxDate   = 200
 )
 
-// parseDate turns a field into RFC 3339 in UTC, where it is: {"step":"parse_date","field":"created_at","format":"%Y-%m-%d"}. The format
-// is strftime's; without one the usual ways to write ISO 8601 are read. A date without a zone is UTC. Null and missing stay so.
+// parseDate rewrites the dates of a field as RFC 3339 in UTC: {"step":"parse_date","field":"created_at","format":"%Y-%m-%d"}. The format is
+// that of strftime; without one the common forms of ISO 8601 are accepted. A date without a zone is UTC. Null and missing values stay.
 type parseDate struct {
 	field  *path
 	format string // empty: ISO 8601
@@ -30,7 +30,7 @@ func decodeParseDate(raw json.RawMessage) (step, error) {
 		Field  *string `json:"field"`
 		Format *string `json:"format"`
 	}
-	if err := decodeStrictly(raw, &in); err != nil {
+	if err := decodeFields(raw, &in); err != nil {
 		return nil, err
 	}
 	if in.Field == nil {
@@ -48,7 +48,7 @@ func decodeParseDate(raw json.RawMessage) (step, error) {
 	return s, err
 }
 
-// checkFormat refuses a format that could read no date, by reading back a date that it wrote.
+// checkFormat returns a fault for a format that cannot parse dates: it formats a date and parses the result.
 func checkFormat(format string) error {
 	switch {
 	case len(format) > maxFormat:
@@ -63,7 +63,7 @@ func checkFormat(format string) error {
 	return nil
 }
 
-// formatError returns what is wrong with a date, without the date and the format, which may be long.
+// formatError returns the message of a parse error without the date and the format, which may be long.
 func formatError(err error) string {
 	if inner := errors.Unwrap(err); inner != nil {
 		return inner.Error()
@@ -72,7 +72,7 @@ func formatError(err error) string {
 }
 
 func (s *parseDate) run(ctx context.Context, r *run, rows []row) ([]row, error) {
-	seen := false
+	found := false
 	w := r.newWriter(len(rows))
 	for i := range rows {
 		from, err := objectRow(ctx, rows, i)
@@ -80,49 +80,49 @@ func (s *parseDate) run(ctx context.Context, r *run, rows []row) ([]row, error) 
 			return nil, err
 		}
 		start, end, ok := s.field.span(from)
-		seen = seen || ok
-		w.begin(len(from) + len(time.RFC3339Nano) + 2)
+		found = found || ok
+		w.beginRow(len(from) + len(time.RFC3339Nano) + 2)
 		if !ok || from[start] == 'n' {
 			w.buf = append(w.buf, from...)
 		} else {
-			t, err := s.read(i, from[start:end])
+			t, err := s.parseValue(i, from[start:end])
 			if err != nil {
 				return nil, err
 			}
 			w.buf = append(append(w.buf, from[:start]...), '"')
 			w.buf = append(append(t.AppendFormat(w.buf, time.RFC3339Nano), '"'), from[end:]...)
 		}
-		if err := w.end(); err != nil {
+		if err := w.endRow(); err != nil {
 			return nil, err
 		}
 	}
-	if !seen && len(rows) > 0 {
+	if !found && len(rows) > 0 {
 		return nil, noSuchField("field", s.field, rows)
 	}
 	return w.rows, nil
 }
 
-// read reads the date of row i: a string, or a number, such as seconds since 1970 for %s.
-func (s *parseDate) read(i int, raw json.RawMessage) (time.Time, error) {
+// parseValue returns the date of row i in UTC. The value is a string or a number, such as the seconds since 1970 of %s.
+func (s *parseDate) parseValue(i int, raw json.RawMessage) (time.Time, error) {
 	var text []byte
-	switch kind := describe(raw); kind {
+	switch kind := kindName(raw); kind {
 	case "a string":
 		text = bytes.TrimSpace(unquote(raw))
 	case "a number":
 		text = raw
 	default:
-		return time.Time{}, cellFault("field", i, s.field, "is %s, not a date", kind)
+		return time.Time{}, valueFault("field", i, s.field, "is %s, not a date", kind)
 	}
 	if len(text) > maxDate {
-		return time.Time{}, cellFault("field", i, s.field, "%q… is no date: it has %d bytes", text[:20], len(text))
+		return time.Time{}, valueFault("field", i, s.field, "%q… is no date: it has %d bytes", text[:20], len(text))
 	}
-	t, why := s.parse(string(text))
-	if why != "" {
-		return time.Time{}, cellFault("field", i, s.field, "%q %s", clip.Bytes(string(text), maxQuote), clip.Bytes(why, maxQuote))
+	t, problem := s.parse(string(text))
+	if problem != "" {
+		return time.Time{}, valueFault("field", i, s.field, "%q %s", clip.Bytes(string(text), maxQuote), clip.Bytes(problem, maxQuote))
 	}
 	t = t.UTC()
 	if y := t.Year(); y < 0 || y > 9999 {
-		return time.Time{}, cellFault("field", i, s.field, "%q is in the year %d, which RFC 3339 cannot write", clip.Bytes(string(text), maxQuote), y)
+		return time.Time{}, valueFault("field", i, s.field, "%q is in the year %d, which RFC 3339 cannot write", clip.Bytes(string(text), maxQuote), y)
 	}
 	return t, nil
 }

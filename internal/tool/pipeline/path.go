@@ -14,16 +14,16 @@ import (
 
 const maxPath = 500 // bytes
 
-// path names a field of a row: a name, or names joined by dots; in an array, a position. A field whose name itself has a dot is
-// found first.
+// path leads to a value in a row: names of members and indexes of elements, joined by dots. A member whose name is the whole path, dots
+// included, takes precedence.
 type path struct {
-	text  string // all of it
-	head  string // up to the first dot
-	rest  *path  // behind the first dot; nil: there is none
-	index int    // head as a position in an array; -1: it is none
+	text  string
+	head  string // the part before the first dot
+	tail  *path  // the part after the first dot; nil: there is no dot
+	index int    // head as the index of an element; -1: it is no index
 }
 
-// parsePath reads a path; field names it in the fault.
+// parsePath parses a path. field names it in the fault.
 func parsePath(field, text string) (*path, error) {
 	switch {
 	case text == "":
@@ -35,16 +35,16 @@ func parsePath(field, text string) (*path, error) {
 }
 
 func newPath(text string) *path {
-	head, rest, dotted := strings.Cut(text, ".")
-	p := &path{text: text, head: head, index: arrayPosition(head)}
-	if dotted {
-		p.rest = newPath(rest)
+	head, tail, hasDot := strings.Cut(text, ".")
+	p := &path{text: text, head: head, index: parseIndex(head)}
+	if hasDot {
+		p.tail = newPath(tail)
 	}
 	return p
 }
 
-// arrayPosition returns a position in an array, digits without zeros before them; -1 for anything else.
-func arrayPosition(text string) int {
+// parseIndex returns the index of an element, -1 if the text is none. An index has no sign and no leading zeros.
+func parseIndex(text string) int {
 	i, err := strconv.Atoi(text)
 	if err != nil || strconv.Itoa(i) != text {
 		return -1
@@ -52,7 +52,7 @@ func arrayPosition(text string) int {
 	return max(i, -1)
 }
 
-// find returns the value of a row at the path.
+// find returns the value at the path in a row.
 func (p *path) find(r row) (json.RawMessage, bool) {
 	from, to, ok := p.span(r)
 	if !ok {
@@ -61,7 +61,7 @@ func (p *path) find(r row) (json.RawMessage, bool) {
 	return r[from:to:to], true
 }
 
-// span says where the value at the path is.
+// span returns the position of the value at the path in a JSON value.
 func (p *path) span(v []byte) (from, to int, ok bool) {
 	switch {
 	case len(v) == 0:
@@ -72,24 +72,24 @@ func (p *path) span(v []byte) (from, to int, ok bool) {
 			if m.Is(p.text) {
 				return m.From, m.To, true
 			}
-			if p.rest != nil && m.Is(p.head) {
+			if p.tail != nil && m.Is(p.head) {
 				from, to, ok = m.From, m.To, true
 			}
 		}
 	case v[0] == '[' && p.index >= 0:
 		from, to, ok = elementAt(v, p.index)
-		if p.rest == nil {
+		if p.tail == nil {
 			return from, to, ok
 		}
 	}
 	if !ok {
 		return 0, 0, false
 	}
-	in, out, ok := p.rest.span(v[from:to])
-	return from + in, from + out, ok
+	start, end, ok := p.tail.span(v[from:to])
+	return from + start, from + end, ok
 }
 
-// elementAt says where an element of an array is.
+// elementAt returns the position of an element of an array.
 func elementAt(array []byte, n int) (from, to int, ok bool) {
 	for c := dataset.ElementsOf(array); ; n-- {
 		from, to, ok = c.Next()
@@ -99,25 +99,25 @@ func elementAt(array []byte, n int) (from, to int, ok bool) {
 	}
 }
 
-// objectRow returns a row that must be an object. Now and then it checks the context.
+// objectRow returns row i, or a fault if it is no object. Now and then it checks the context.
 func objectRow(ctx context.Context, rows []row, i int) (row, error) {
 	if err := checkContext(ctx, i); err != nil {
 		return nil, err
 	}
 	r := rows[i]
 	if len(r) == 0 || r[0] != '{' {
-		return nil, invalid("", "row %d is %s, not an object", i, describe(r))
+		return nil, invalid("", "row %d is %s, not an object", i, kindName(r))
 	}
 	return r, nil
 }
 
-// noSuchField is the fault of a path that no row has; it names those that the first row has, so that a model can correct itself.
+// noSuchField returns the fault of a path that no row has. It lists the fields of the first row, so that a model can correct the path.
 func noSuchField(field string, p *path, rows []row) error {
-	return invalid(field, "no row has a field %q; the first row has %s", clip.Bytes(p.text, maxQuote), fieldsOf(rows))
+	return invalid(field, "no row has a field %q; the first row has %s", clip.Bytes(p.text, maxQuote), listFields(rows))
 }
 
-// fieldsOf lists the fields of the first row.
-func fieldsOf(rows []row) string {
+// listFields returns the names of the first row's fields as a text.
+func listFields(rows []row) string {
 	var names []string
 	if len(rows) > 0 && rows[0][0] == '{' {
 		var m dataset.Member
@@ -132,10 +132,10 @@ func fieldsOf(rows []row) string {
 	return strings.Join(names, ", ")
 }
 
-// elementName names an element of a list.
+// elementName returns the name of an element of a list in faults.
 func elementName(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
 
-// cellFault returns the fault of one value: the argument that led there, the row, counted from 0, and its field.
-func cellFault(argument string, i int, p *path, format string, args ...any) *fault {
+// valueFault returns the fault of the value at a path of row i. argument is the argument with the path.
+func valueFault(argument string, i int, p *path, format string, args ...any) *fault {
 	return invalid(argument, "row %d, field %q: %s", i, clip.Bytes(p.text, maxQuote), fmt.Sprintf(format, args...))
 }

@@ -9,23 +9,23 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// The bounds of a regular expression. RE2 takes time in proportion to text and program, and never more.
+// The bounds of a regular expression. RE2 takes time in proportion to the length of the text times the size of the program.
 const (
 	maxPattern = 64 << 10 // bytes
-	maxProgram = 20_000   // instructions, about: [a-z]{1000} has a thousand
-	maxMatch   = 1 << 28  // instructions times bytes of one text, some seconds at worst
-	matchCheck = 1 << 24  // of those between two looks at the context
+	maxProgram = 20_000   // instructions; [a-z]{1000} has about a thousand
+	maxMatch   = 1 << 28  // instructions times bytes of one text: some seconds at most
+	matchCheck = 1 << 24  // instructions times bytes between two checks of the context
 )
 
 // pattern is a regular expression (RE2) that a model wrote.
 type pattern struct {
 	re    *regexp.Regexp
-	size  int64 // of the program
-	spent int64 // since the last look at the context
+	size  int64 // instructions of the program
+	spent int64 // instructions times bytes since the last check of the context
 }
 
-// compile reads a regular expression; field names it in the fault. The size is judged before anything is compiled.
-func compile(field, text string) (*pattern, error) {
+// compilePattern parses a regular expression and bounds the size of its program before it compiles it. field names it in the fault.
+func compilePattern(field, text string) (*pattern, error) {
 	if len(text) > maxPattern {
 		return nil, faultf(agent.CodeOverflow, field, "is %d bytes, at most %d", len(text), maxPattern)
 	}
@@ -44,14 +44,14 @@ func compile(field, text string) (*pattern, error) {
 	return &pattern{re: re, size: size}, nil
 }
 
-// programSize estimates how many instructions an expression becomes, from above.
+// programSize returns an upper estimate of the number of instructions of a compiled expression.
 func programSize(e *syntax.Regexp) int64 {
 	size := int64(1)
 	switch e.Op {
 	case syntax.OpLiteral:
 		size += int64(len(e.Rune))
 	case syntax.OpCharClass:
-		size++ // its ranges are searched, not tried one by one
+		size++ // RE2 searches the ranges instead of trying each
 	default:
 	}
 	for _, sub := range e.Sub {
@@ -66,11 +66,11 @@ func programSize(e *syntax.Regexp) int64 {
 	return size
 }
 
-// checkCost refuses a match with a text of row i that would take too long.
+// checkCost returns a fault if matching a text of row i would take too long. Now and then it checks the context.
 func (p *pattern) checkCost(ctx context.Context, argument string, i int, field *path, text []byte) error {
 	work := p.size * int64(len(text))
 	if work > maxMatch {
-		return cellFault(argument, i, field, "%d bytes are too long for this pattern: at most %d", len(text), maxMatch/p.size)
+		return valueFault(argument, i, field, "%d bytes are too long for this pattern: at most %d", len(text), maxMatch/p.size)
 	}
 	if p.spent += work; p.spent > matchCheck {
 		p.spent = 0

@@ -1,7 +1,6 @@
 package pipeline_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,17 +11,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/egress"
+	"github.com/turnstone-run/turnstone/internal/schema"
 	"github.com/turnstone-run/turnstone/internal/tool"
 	"github.com/turnstone-run/turnstone/internal/tool/pipeline"
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
-// datasets are stored by reference.
+// datasets is a store of datasets by tenant and reference. The reference cas://down is not available.
 type datasets map[string]string
 
 func (d datasets) Open(_ context.Context, tenant, ref string) (io.ReadCloser, error) {
@@ -36,7 +35,7 @@ func (d datasets) Open(_ context.Context, tenant, ref string) (io.ReadCloser, er
 	return io.NopCloser(strings.NewReader(s)), nil
 }
 
-// client reaches nothing but the given servers.
+// client returns an egress client that may reach only the given servers.
 func client(t *testing.T, cfg egress.Config, urls ...string) *egress.Client {
 	t.Helper()
 	for _, u := range urls {
@@ -57,13 +56,14 @@ func call(t *testing.T, cfg pipeline.Config, args string) agent.ToolResult {
 	return res
 }
 
-// over runs steps on rows given as JSON.
+// over runs steps on rows.
 func over(t *testing.T, rows, steps string) agent.ToolResult {
 	t.Helper()
 	return call(t, pipeline.Config{Datasets: datasets{"acme/cas://x": rows}},
 		fmt.Sprintf(`{"session_id":"s","input_ref":"cas://x","pipeline":[%s]}`, steps))
 }
 
+// rows returns the rows of a successful result.
 func rows(t *testing.T, res agent.ToolResult) string {
 	t.Helper()
 	require.Nil(t, res.Failure)
@@ -74,7 +74,7 @@ func TestConformance(t *testing.T) {
 	tooltest.Exercise(t, pipeline.New(pipeline.Config{HTTP: client(t, egress.Config{}), Datasets: datasets{}}))
 }
 
-// A binding may lower the bound of rows and never raise it; parameters that nobody can understand fail the call.
+// TestBindingLowersRows checks that a binding may lower the bound of rows but not raise it, and that malformed parameters fail the call.
 func TestBindingLowersRows(t *testing.T) {
 	three := `{"session_id":"s","input_ref":"cas://x","pipeline":[{"step":"top_k","k":3}]}`
 	tests := []struct {
@@ -109,21 +109,14 @@ func TestBindingLowersRows(t *testing.T) {
 	}
 }
 
-// The properties say of parameters what Call does.
+// TestPropertiesBoundRows checks that the schema of the parameters has the bounds of Call.
 func TestPropertiesBoundRows(t *testing.T) {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(pipeline.New(pipeline.Config{}).(agent.Configurable).Properties()))
-	require.NoError(t, err)
-	c := jsonschema.NewCompiler()
-	require.NoError(t, c.AddResource("p.json", doc))
-	s, err := c.Compile("p.json")
-	require.NoError(t, err)
-	for text, fits := range map[string]bool{
+	properties := pipeline.New(pipeline.Config{}).(agent.Configurable).Properties()
+	for parameters, valid := range map[string]bool{
 		`{}`: true, `{"max_rows":1}`: true, `{"max_rows":1000000}`: true,
 		`{"max_rows":0}`: false, `{"max_rows":1000001}`: false, `{"max_rows":1.5}`: false, `{"rows":1}`: false,
 	} {
-		v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-		require.NoError(t, err)
-		require.Equal(t, fits, s.Validate(v) == nil, text)
+		require.Equal(t, valid, schema.New().Check("", properties, json.RawMessage(parameters)) == nil, parameters)
 	}
 }
 
@@ -147,26 +140,18 @@ func TestFactory(t *testing.T) {
 	require.Contains(t, res.Failure.Message, "has more than 1 rows")
 }
 
-// The schema is that of the requirements, and their examples fit it.
-func TestSchemaTakesTheSeedsExamples(t *testing.T) {
+// TestSchemaTakesTheExamples checks that the examples of docs/reference/requirements.md satisfy the schema.
+func TestSchemaTakesTheExamples(t *testing.T) {
 	raw, err := os.ReadFile("schema.json")
 	require.NoError(t, err)
 	spec := pipeline.New(pipeline.Config{}).Tools()[0].Spec()
 	require.Equal(t, string(raw), string(spec.Parameters))
 	require.True(t, spec.Strict)
-	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(raw)))
-	require.NoError(t, err)
-	c := jsonschema.NewCompiler()
-	require.NoError(t, c.AddResource("s.json", doc))
-	s, err := c.Compile("s.json")
-	require.NoError(t, err)
 	for _, args := range []string{
 		`{"session_id":"test-123","pipeline":[{"step":"http_request","url":"api.flights.com/search","params":{"origin":"NYC","dest":"LAX"}},{"step":"table_sort","field":"price","order":"asc"},{"step":"top_k","k":3}]}`,
 		`{"session_id":"test-123","input_ref":"cas://sha256:x","pipeline":[{"step":"table_filter","condition":{"field":"price","op":"<","value":500}}]}`,
 	} {
-		v, err := jsonschema.UnmarshalJSON(strings.NewReader(args))
-		require.NoError(t, err)
-		require.NoError(t, s.Validate(v))
+		require.NoError(t, schema.New().Check("", raw, json.RawMessage(args)))
 		require.NotEqual(t, "invalid arguments", pipeline.New(pipeline.Config{}).Tools()[0].(agent.Summarizer).Summarize([]byte(args)))
 	}
 }

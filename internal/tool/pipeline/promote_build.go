@@ -14,13 +14,13 @@ import (
 const (
 	maxParameters = 32
 	maxExamples   = 5
-	maxExample    = 60 // bytes of one
+	maxExample    = 60 // bytes of an example
 )
 
-// inputRef is the parameter of a composite that has no rows of its own.
+// inputRef is the parameter of a composite whose pipeline has no source of rows.
 const inputRef = "input_ref"
 
-// property describes one argument of a composite: a JSON Schema.
+// property is the JSON Schema of one argument of a composite.
 type property struct {
 	Type        string            `json:"type"`
 	Description string            `json:"description,omitempty"`
@@ -31,7 +31,7 @@ type property struct {
 	Examples    []json.RawMessage `json:"examples,omitempty"`
 }
 
-// parameters describes all arguments: a JSON Schema of an object.
+// parameters is the JSON Schema of all arguments of a composite.
 type parameters struct {
 	Type       string               `json:"type"`
 	Additional bool                 `json:"additionalProperties"` //nolint:tagliatelle // JSON Schema's word
@@ -39,30 +39,30 @@ type parameters struct {
 	Properties map[string]*property `json:"properties"`
 }
 
-// promotedComposite makes a composite of the pipelines of one shape, the newest first. What differs among them, and every reference of a
-// dataset, becomes a parameter that must be given; what never differed stays. ok is false when nothing useful can be made of them.
-func promotedComposite(samples []document) (c agent.Composite, ok bool) {
+// buildComposite returns a composite for pipelines of one shape, the newest first. A literal that differs among them becomes a required
+// parameter, and so does every reference of a dataset; other literals are fixed. ok is false if they cannot become a composite.
+func buildComposite(samples []document) (c agent.Composite, ok bool) {
 	values, ok := literalValues(samples)
 	if !ok {
 		return c, false
 	}
 	p := &parameters{Type: "object", Required: []string{}, Properties: map[string]*property{}}
 	taken := map[string]bool{inputRef: true}
-	if !samples[0].hasOwnRows() {
+	if !samples[0].hasSource() {
 		p.Properties[inputRef] = &property{Type: "string", Description: "Reference (cas:// or artifact://) of the rows"}
 		p.Required = append(p.Required, inputRef)
 	}
 	var fixed []literal
-	at := 0
-	template, err := samples[0].each(func(l *literal) json.RawMessage {
-		seen := values[at]
-		at++
-		if len(seen) == 1 && l.kind != literalReference {
+	i := 0
+	template, err := samples[0].mapLiterals(func(l *literal) json.RawMessage {
+		used := values[i]
+		i++
+		if len(used) == 1 && l.kind != literalReference {
 			fixed = append(fixed, *l)
 			return l.value
 		}
 		name := uniqueName(l.name, taken)
-		p.Properties[name] = propertyOf(l, seen)
+		p.Properties[name] = newProperty(l, used)
 		p.Required = append(p.Required, name)
 		return placeholder(name)
 	})
@@ -73,10 +73,10 @@ func promotedComposite(samples []document) (c agent.Composite, ok bool) {
 	return c, completeComposite(&c, template, p, fixed)
 }
 
-// grownComposite makes the next version of a composite where pipelines of its shape differ from it: what was fixed becomes a parameter
-// with what was fixed as default, so that earlier callers stay right, and whole numbers become numbers. ok is false when there is nothing
-// to grow.
-func grownComposite(old *agent.Composite, samples []document) (c agent.Composite, ok bool) {
+// extendComposite returns the next version of a composite for pipelines that differ from it. A fixed literal that differs becomes a parameter
+// with the fixed value as default, so that the arguments of earlier callers still mean the same. Integers become numbers if needed. ok is
+// false if nothing differs.
+func extendComposite(old *agent.Composite, samples []document) (c agent.Composite, ok bool) {
 	values, ok := literalValues(samples)
 	template, err := decodeDocument(old.Pipeline)
 	if !ok || err != nil {
@@ -86,8 +86,8 @@ func grownComposite(old *agent.Composite, samples []document) (c agent.Composite
 	if json.Unmarshal(old.Parameters, &p) != nil || p.Properties == nil {
 		return c, false
 	}
-	kinds, err := samples[0].literals()
-	if places, fault := template.literals(); err != nil || fault != nil || len(places) != len(kinds) {
+	sampleLiterals, err := samples[0].literals()
+	if literals, templateErr := template.literals(); err != nil || templateErr != nil || len(literals) != len(sampleLiterals) {
 		return c, false
 	}
 	taken := map[string]bool{inputRef: true}
@@ -95,22 +95,22 @@ func grownComposite(old *agent.Composite, samples []document) (c agent.Composite
 		taken[name] = true
 	}
 	var fixed []literal
-	at, changed := 0, false
-	template, err = template.each(func(l *literal) json.RawMessage {
-		seen, kind := values[at], kinds[at].kind
-		at++
+	i, changed := 0, false
+	template, err = template.mapLiterals(func(l *literal) json.RawMessage {
+		used, kind := values[i], sampleLiterals[i].kind
+		i++
 		if l.kind == literalParameter {
-			changed = p.widen(parameterOf(l.value), seen) || changed
+			changed = p.widen(parameterName(l.value), used) || changed
 			return l.value
 		}
-		if !slices.ContainsFunc(seen, func(v json.RawMessage) bool { return !bytes.Equal(v, l.value) }) {
+		if !slices.ContainsFunc(used, func(v json.RawMessage) bool { return !bytes.Equal(v, l.value) }) {
 			fixed = append(fixed, *l)
 			return l.value
 		}
 		changed = true
 		name := uniqueName(l.name, taken)
 		l.kind = kind
-		p.Properties[name] = propertyOf(l, addDistinct(seen, l.value))
+		p.Properties[name] = newProperty(l, addDistinct(used, l.value))
 		p.Properties[name].Default = l.value
 		return placeholder(name)
 	})
@@ -122,20 +122,20 @@ func grownComposite(old *agent.Composite, samples []document) (c agent.Composite
 	return c, completeComposite(&c, template, &p, fixed)
 }
 
-// completeComposite writes pipeline and parameters into a composite; false when there are too many.
+// completeComposite sets the pipeline, parameters and description of a composite. It returns false if there are too many parameters.
 func completeComposite(c *agent.Composite, template document, p *parameters, fixed []literal) bool {
 	if len(p.Properties) > maxParameters || c.Name == "" {
 		return false
 	}
 	slices.Sort(p.Required)
-	var err, fault error
-	c.Pipeline, err = template.encode()
-	c.Parameters, fault = tool.EncodeJSON(p)
+	var pipelineErr, parametersErr error
+	c.Pipeline, pipelineErr = template.encode()
+	c.Parameters, parametersErr = tool.EncodeJSON(p)
 	c.Description = toolDescription(template, fixed)
-	return err == nil && fault == nil
+	return pipelineErr == nil && parametersErr == nil
 }
 
-// literalValues lists for each literal the different values that it has, the newest first; false when the pipelines are not of one shape.
+// literalValues returns the distinct values of each literal, the newest first. It returns false if the pipelines do not have one shape.
 func literalValues(samples []document) ([][]json.RawMessage, bool) {
 	var values [][]json.RawMessage
 	for i, d := range samples {
@@ -153,7 +153,7 @@ func literalValues(samples []document) ([][]json.RawMessage, bool) {
 	return values, len(samples) > 0
 }
 
-// addDistinct appends a value to a list that lacks it.
+// addDistinct returns the list with a value appended, unless it has the value already.
 func addDistinct(values []json.RawMessage, v json.RawMessage) []json.RawMessage {
 	if slices.ContainsFunc(values, func(old json.RawMessage) bool { return bytes.Equal(old, v) }) {
 		return values
@@ -165,15 +165,15 @@ func placeholder(name string) json.RawMessage {
 	return json.RawMessage(`{"$parameter":"` + name + `"}`)
 }
 
-// propertyOf describes the parameter in a literal's place.
-func propertyOf(l *literal, seen []json.RawMessage) *property {
-	p := &property{Description: l.about}
+// newProperty returns the property of the parameter that replaces a literal. used are the values that pipelines had there.
+func newProperty(l *literal, used []json.RawMessage) *property {
+	p := &property{Description: l.description}
 	one := 1
 	switch l.kind {
 	case literalBoolean:
 		p.Type = "boolean"
 	case literalNumber:
-		p.Type = numberType(seen)
+		p.Type = numberType(used)
 	case literalInteger:
 		p.Type, p.Minimum = "integer", &one
 	case literalStrings:
@@ -185,7 +185,7 @@ func propertyOf(l *literal, seen []json.RawMessage) *property {
 	default:
 		p.Type = "string"
 	}
-	for _, v := range seen {
+	for _, v := range used {
 		if len(p.Examples) < maxExamples && len(v) <= maxExample && l.kind != literalBoolean && l.kind != literalReference {
 			p.Examples = append(p.Examples, v)
 		}
@@ -193,20 +193,21 @@ func propertyOf(l *literal, seen []json.RawMessage) *property {
 	return p
 }
 
-var whole = regexp.MustCompile(`^-?[0-9]{1,18}$`)
+var integerPattern = regexp.MustCompile(`^-?[0-9]{1,18}$`)
 
-// numberType is integer where all that was seen is whole.
-func numberType(seen []json.RawMessage) string {
-	if slices.ContainsFunc(seen, func(v json.RawMessage) bool { return !whole.Match(v) }) {
+// numberType returns the JSON Schema type that covers all values.
+func numberType(values []json.RawMessage) string {
+	if slices.ContainsFunc(values, func(v json.RawMessage) bool { return !integerPattern.Match(v) }) {
 		return "number"
 	}
 	return "integer"
 }
 
-// widen makes a number of a parameter that took whole ones, when others came. A parameter that has a least value is one that counts.
-func (p *parameters) widen(name string, seen []json.RawMessage) bool {
+// widen turns an integer parameter into a number if some value is no integer. It reports whether it has. A parameter with a minimum is a
+// count of rows, and stays an integer.
+func (p *parameters) widen(name string, values []json.RawMessage) bool {
 	old, ok := p.Properties[name]
-	if !ok || old.Type != "integer" || old.Minimum != nil || numberType(seen) == "integer" {
+	if !ok || old.Type != "integer" || old.Minimum != nil || numberType(values) == "integer" {
 		return false
 	}
 	old.Type = "number"

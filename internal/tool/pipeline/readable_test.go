@@ -17,7 +17,7 @@ import (
 
 func nested(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 
-// A step fails where it would make what nobody could read again.
+// TestUnreadableRowsAreFaults checks that a step fails if its rows could not be read back.
 func TestUnreadableRowsAreFaults(t *testing.T) {
 	const huge = `[{"g":"a","v":1},{"g":"b","h":2,"v":1.7e308},{"g":"b","h":2,"v":"1.7e308"}]`
 	tests := []struct {
@@ -74,7 +74,7 @@ func TestUnreadableRowsAreFaults(t *testing.T) {
 	require.Equal(t, deepest, rows(t, over(t, deepest, `{"step":"jq_transform","query":"."}`)))
 }
 
-// Whatever rows a pipeline makes of whatever rows there are, they can be read again, and are then as many.
+// TestResultsCanBeReadAgain runs random pipelines on random rows, and checks that all stored rows can be read back.
 func TestResultsCanBeReadAgain(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(11, 5))
@@ -102,7 +102,7 @@ func TestResultsCanBeReadAgain(t *testing.T) {
 	require.Greater(t, made, 250, "many pipelines should work")
 }
 
-// anyRows are objects whose fields collide with the names that steps make, and whose values are at the bounds of what is read.
+// anyRows returns random objects whose fields collide with the names that steps add, and whose values are at the bounds of datasets.
 func anyRows(r *rand.Rand) string {
 	names := []string{"a", "b", "k", "a.b", "a_1", "a_match", "b_right", "a_right", "sum_a", "count", `\u0061_2`, `é`}
 	values := []string{
@@ -120,6 +120,7 @@ func anyRows(r *rand.Rand) string {
 	return `[` + strings.Join(list, ",") + `]`
 }
 
+// anyStep returns a random step.
 func anyStep(r *rand.Rand) string {
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
 	field := func() string { return pick("a", "a", "b", "k", "a.b", "a.c.b", "b.0", "sum_a", "count", "a_right") }

@@ -10,14 +10,14 @@ import (
 
 const maxGroups = 100
 
-// regexExtract adds what the groups of a pattern match to each row: {"step":"regex_extract","pattern":"(?P<area>\\d{3})-(\\d{4})",
-// "field":"phone"} adds area and phone_2. A group without a name is called field_n, by its number from 1; a pattern without groups
-// gives all that it matched as field_match. Where nothing matches they are null. A field of that name that a row has is replaced.
+// regexExtract adds the groups of a match as fields: {"step":"regex_extract","pattern":"(?P<area>\\d{3})-(\\d{4})","field":"phone"} adds area
+// and phone_2. A group without a name gets the name of the field and its number, counted from 1. A pattern without groups adds the whole match
+// as phone_match. Without a match the fields are null. Existing fields of the same names are replaced.
 type regexExtract struct {
 	field   *path
 	pattern *pattern
-	groups  []int // of the pattern's match
-	names   []column
+	groups  []int    // the numbers of the groups to add; 0 is the whole match
+	columns []column // their columns
 }
 
 func decodeRegexExtract(raw json.RawMessage) (step, error) {
@@ -25,7 +25,7 @@ func decodeRegexExtract(raw json.RawMessage) (step, error) {
 		Pattern *string `json:"pattern"`
 		Field   *string `json:"field"`
 	}
-	if err := decodeStrictly(raw, &in); err != nil {
+	if err := decodeFields(raw, &in); err != nil {
 		return nil, err
 	}
 	switch {
@@ -38,15 +38,16 @@ func decodeRegexExtract(raw json.RawMessage) (step, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := compile("pattern", *in.Pattern)
+	p, err := compilePattern("pattern", *in.Pattern)
 	if err != nil {
 		return nil, err
 	}
 	s := &regexExtract{field: field, pattern: p}
-	return s, s.nameGroups()
+	return s, s.addColumns()
 }
 
-func (s *regexExtract) nameGroups() error {
+// addColumns sets the groups and their columns.
+func (s *regexExtract) addColumns() error {
 	if n := s.pattern.re.NumSubexp(); n > maxGroups {
 		return invalid("pattern", "has %d groups, at most %d", n, maxGroups)
 	}
@@ -63,15 +64,15 @@ func (s *regexExtract) nameGroups() error {
 		if err := c.rename(name); err != nil {
 			return err
 		}
-		s.groups, s.names = append(s.groups, i), append(s.names, c)
+		s.groups, s.columns = append(s.groups, i), append(s.columns, c)
 	}
-	return checkDuplicates(s.names)
+	return checkDuplicates(s.columns)
 }
 
 func (s *regexExtract) run(ctx context.Context, r *run, rows []row) ([]row, error) {
-	seen := false
+	found := false
 	w := r.newWriter(len(rows))
-	values := make([]json.RawMessage, len(s.names))
+	values := make([]json.RawMessage, len(s.columns))
 	var quoted []byte
 	for i := range rows {
 		from, err := objectRow(ctx, rows, i)
@@ -79,8 +80,8 @@ func (s *regexExtract) run(ctx context.Context, r *run, rows []row) ([]row, erro
 			return nil, err
 		}
 		raw, ok := s.field.find(from)
-		seen = seen || ok
-		text, err := s.text(i, raw)
+		found = found || ok
+		text, err := s.matchText(i, raw)
 		if err != nil {
 			return nil, err
 		}
@@ -98,22 +99,23 @@ func (s *regexExtract) run(ctx context.Context, r *run, rows []row) ([]row, erro
 				continue
 			}
 			start := len(quoted)
-			quoted, _ = jsontext.AppendQuote(quoted, text[match[2*g]:match[2*g+1]]) // invalid UTF-8 is replaced: a row has none
+			quoted, _ = jsontext.AppendQuote(quoted, text[match[2*g]:match[2*g+1]]) // rows are valid UTF-8
 			values[j] = quoted[start:]
 		}
-		if err := w.setMembers(from, s.names, values); err != nil {
+		if err := w.setMembers(from, s.columns, values); err != nil {
 			return nil, err
 		}
 	}
-	if !seen && len(rows) > 0 {
+	if !found && len(rows) > 0 {
 		return nil, noSuchField("field", s.field, rows)
 	}
 	return w.rows, nil
 }
 
-// text is what the pattern is matched against: a string's content, or how a number or boolean is written; nil for null and nothing.
-func (s *regexExtract) text(i int, raw json.RawMessage) ([]byte, error) {
-	switch describe(raw) {
+// matchText returns the text that the pattern is matched against: the content of a string, or the literal of a number or boolean. It is nil
+// for a null or missing value.
+func (s *regexExtract) matchText(i int, raw json.RawMessage) ([]byte, error) {
+	switch kindName(raw) {
 	case "nothing", "null":
 		return nil, nil
 	case "a string":
@@ -121,6 +123,6 @@ func (s *regexExtract) text(i int, raw json.RawMessage) ([]byte, error) {
 	case "a number", "a boolean":
 		return raw, nil
 	default:
-		return nil, cellFault("field", i, s.field, "is %s, not a text", describe(raw))
+		return nil, valueFault("field", i, s.field, "is %s, not a text", kindName(raw))
 	}
 }

@@ -7,25 +7,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"strconv"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/dataset"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// The sample that a preview shows: so many rows, as far as they fit into so many bytes.
+// The bounds of the sample in a preview.
 const (
 	sampleRows  = 5
 	sampleBytes = 256 // history holds a preview twice
 )
 
 const (
-	defaultInline = 32 << 10 // bytes of an output, unless the invocation says otherwise
-	sampleFields  = 100      // rows that tell which fields there are
-	outputWords   = 72       // bytes at most of an output's names and braces, its count and cache_hit
+	fieldRows     = 100 // rows from which the fields of a dataset are taken
+	outputFraming = 72  // the most bytes that an output has besides its rows, reference, report and composite
 )
 
-// outcome is the answer of a call: its rows, or those of an earlier call.
+// outcome describes the rows of a call, or of the earlier call whose result is cached.
 type outcome struct {
 	dataset agent.Dataset
 	preview json.RawMessage
@@ -33,7 +34,7 @@ type outcome struct {
 	cached  bool
 }
 
-// result stores the rows and describes them.
+// result stores the rows and returns the result of the call.
 func (r *run) result(ctx context.Context) (agent.ToolResult, *outcome, error) {
 	if err := r.redact(); err != nil {
 		return agent.ToolResult{}, nil, err
@@ -41,7 +42,7 @@ func (r *run) result(ctx context.Context) (agent.ToolResult, *outcome, error) {
 	if err := r.checkSize(); err != nil {
 		return agent.ToolResult{}, nil, err
 	}
-	o := &outcome{dataset: agent.Dataset{RowCount: len(r.rows), Fields: dataset.Fields(r.rows, sampleFields)}}
+	o := &outcome{dataset: agent.Dataset{RowCount: len(r.rows), Fields: dataset.Fields(r.rows, fieldRows)}}
 	var err error
 	if o.report, err = tool.EncodeJSON(append([]stepReport{}, r.done...)); err != nil {
 		return agent.ToolResult{}, nil, err
@@ -52,15 +53,15 @@ func (r *run) result(ctx context.Context) (agent.ToolResult, *outcome, error) {
 	if o.dataset.Ref, err = r.store(ctx); err != nil {
 		return agent.ToolResult{}, nil, err
 	}
-	rows, err := r.inline(o)
+	rows, err := r.inlineRows(o)
 	if err != nil {
 		return agent.ToolResult{}, nil, err
 	}
-	res, err := o.answer(rows)
+	res, err := r.answer(o, rows)
 	return res, o, err
 }
 
-// redact applies the agent's middleware to the rows, because what is stored can be read by reference without it.
+// redact applies the agent's middleware to the rows, because stored rows can be read by reference without it.
 func (r *run) redact() error {
 	if r.inv.Redact == nil {
 		return nil
@@ -76,7 +77,7 @@ func (r *run) redact() error {
 	return nil
 }
 
-// checkSize refuses a result that would be too large to be read again: commas count, and CSV becomes longer than it was.
+// checkSize returns a fault if the stored rows would be too large to be read back. The JSON array may be larger than the rows were in CSV.
 func (r *run) checkSize() error {
 	size, longest := int64(1), 0
 	for i := range r.rows {
@@ -95,17 +96,17 @@ func (r *run) checkSize() error {
 	}
 }
 
-// sizeFault returns the fault of the step that made a result that is too large.
+// sizeFault returns the fault of a result that is too large, about the last step or else about input_ref.
 func (r *run) sizeFault(format string, args ...any) error {
 	err := faultf(agent.CodeOverflow, "", format, args...)
 	if n := len(r.done); n > 0 {
-		return locate(err, r.done[n-1].Step, n-1)
+		return withStep(err, r.done[n-1].Step, n-1)
 	}
 	err.failure.Field = "input_ref"
 	return err
 }
 
-// store streams the rows to the blob store and returns their reference, empty without a store.
+// store streams the rows to the blob store and returns their reference. Without a store the reference is empty.
 func (r *run) store(ctx context.Context) (string, error) {
 	if r.cfg.Blobs == nil {
 		return "", nil
@@ -114,10 +115,10 @@ func (r *run) store(ctx context.Context) (string, error) {
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		_ = to.CloseWithError(dataset.Write(to, r.rows)) // nil is the end of the stream; never fails itself
+		_ = to.CloseWithError(dataset.Write(to, r.rows)) // it never fails
 	}()
 	ref, err := r.cfg.Blobs.Put(ctx, r.inv.Tenant, from)
-	_ = from.Close() // ends the writer if not all was read
+	_ = from.Close() // ends the writer if the store has not read everything
 	<-written
 	switch {
 	case err == nil:
@@ -131,11 +132,11 @@ func (r *run) store(ctx context.Context) (string, error) {
 	}
 }
 
-// inline encodes the rows if the whole output then fits, else it returns nil. Without a blob store all rows fit.
-func (r *run) inline(o *outcome) (json.RawMessage, error) {
-	b := &boundedBuffer{left: r.room(o)}
+// inlineRows returns the encoded rows, or nil if the output would exceed its bound with them. Without a blob store it returns all rows.
+func (r *run) inlineRows(o *outcome) (json.RawMessage, error) {
+	b := &boundedBuffer{remaining: r.maxInlineRows(o)}
 	if r.cfg.Blobs == nil {
-		b.left = int64(1) << 62
+		b.remaining = math.MaxInt64
 	}
 	switch err := dataset.Write(b, r.rows); {
 	case errors.Is(err, errFull):
@@ -147,33 +148,37 @@ func (r *run) inline(o *outcome) (json.RawMessage, error) {
 	}
 }
 
-// room returns how long the rows may be, in bytes, so that the output is within its bound.
-func (r *run) room(o *outcome) int64 {
-	maxBytes := r.inv.InlineBytes
-	if maxBytes <= 0 {
-		maxBytes = defaultInline
-	}
-	return int64(maxBytes - len(o.report) - len(o.dataset.Ref) - outputWords)
+// maxInlineRows returns the number of bytes that rows may have within the output. It is negative if there is no room.
+func (r *run) maxInlineRows(o *outcome) int64 {
+	return int64(tool.InlineBytes(r.inv) - len(o.report) - len(o.dataset.Ref) - len(r.compositeMember()) - outputFraming)
 }
 
-var errFull = errors.New("no room")
+// compositeMember returns the member of the output that names the composite, if the call is one of a composite.
+func (r *run) compositeMember() string {
+	if r.composite == "" {
+		return ""
+	}
+	return `,"composite":` + strconv.Quote(r.composite)
+}
 
-// boundedBuffer is a buffer that refuses more than left bytes.
+var errFull = errors.New("the buffer is full")
+
+// boundedBuffer is a buffer that takes a bounded number of bytes.
 type boundedBuffer struct {
 	bytes.Buffer
 
-	left int64
+	remaining int64
 }
 
 func (b *boundedBuffer) Write(p []byte) (int, error) {
-	if b.left -= int64(len(p)); b.left < 0 {
+	if b.remaining -= int64(len(p)); b.remaining < 0 {
 		return 0, errFull
 	}
 	return b.Buffer.Write(p)
 }
 
-// answer returns the result with the rows, or with the preview if rows is nil.
-func (o *outcome) answer(rows json.RawMessage) (agent.ToolResult, error) {
+// answer returns the result of the call with its rows, or with the preview if rows is nil.
+func (r *run) answer(o *outcome, rows json.RawMessage) (agent.ToolResult, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
 	if o.dataset.Ref != "" {
@@ -196,7 +201,7 @@ func (o *outcome) answer(rows json.RawMessage) (agent.ToolResult, error) {
 	if o.cached {
 		b.WriteString(`,"cache_hit":true`)
 	}
-	b.WriteByte('}')
+	b.WriteString(r.compositeMember() + "}")
 	res := agent.ToolResult{Output: b.Bytes(), Preview: o.preview, CacheHit: o.cached}
 	if rows != nil {
 		res.Data = res.Output[from:to:to]
@@ -208,7 +213,7 @@ func (o *outcome) answer(rows json.RawMessage) (agent.ToolResult, error) {
 	return res, nil
 }
 
-// preview returns {type,row_count,sample}.
+// preview returns the preview of the rows: {"type","row_count","sample"}.
 func (r *run) preview() (json.RawMessage, error) {
 	var b bytes.Buffer
 	sample, size := 0, 0

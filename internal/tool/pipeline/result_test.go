@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -21,7 +22,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
-// output is what a model sees.
+// output is the output of execute_pipeline.
 type output struct {
 	Ref      string            `json:"ref"`
 	Rows     []json.RawMessage `json:"rows"`
@@ -40,8 +41,8 @@ func outputOf(t *testing.T, res agent.ToolResult) output {
 	return out
 }
 
-// with calls the tool with an invocation of the caller's.
-func with(t *testing.T, cfg pipeline.Config, inv agent.Invocation, args string) agent.ToolResult {
+// callAs calls the tool with an invocation of the tenant acme.
+func callAs(t *testing.T, cfg pipeline.Config, inv agent.Invocation, args string) agent.ToolResult {
 	t.Helper()
 	inv.Tenant = "acme"
 	res, err := pipeline.New(cfg).Tools()[0].Call(t.Context(), inv, agent.ToolCall{ID: "call_1", Args: json.RawMessage(args)})
@@ -60,9 +61,9 @@ func TestResultsAreStored(t *testing.T) {
 	cfg := pipeline.Config{Datasets: s, Blobs: s}
 	fields := []agent.DatasetField{{Name: "a", Type: "mixed"}, {Name: "b", Type: "string"}}
 
-	res := with(t, cfg, agent.Invocation{}, args)
+	res := callAs(t, cfg, agent.Invocation{}, args)
 	out := outputOf(t, res)
-	require.JSONEq(t, compact, string(res.Data), "what is small is in the output")
+	require.JSONEq(t, compact, string(res.Data), "rows that fit are in the output")
 	require.JSONEq(t, compact, s.get(res.Dataset), "and stored")
 	require.Equal(t, agent.Dataset{Ref: out.Ref, RowCount: 3, Fields: fields}, *res.Dataset)
 	require.Equal(t, 3, out.RowCount)
@@ -70,16 +71,16 @@ func TestResultsAreStored(t *testing.T) {
 	require.False(t, res.CacheHit)
 
 	bound := len(res.Output)
-	require.NotNil(t, with(t, cfg, agent.Invocation{InlineBytes: bound + 40}, args).Data)
-	res = with(t, cfg, agent.Invocation{InlineBytes: bound - 1}, args)
+	require.NotNil(t, callAs(t, cfg, agent.Invocation{InlineBytes: bound + 40}, args).Data)
+	res = callAs(t, cfg, agent.Invocation{InlineBytes: bound - 1}, args)
 	out = outputOf(t, res)
-	require.Nil(t, res.Data, "what does not fit is not")
+	require.Nil(t, res.Data, "rows that do not fit are not in the output")
 	require.Nil(t, out.Rows)
 	require.JSONEq(t, string(res.Preview), string(out.Preview))
 	require.JSONEq(t, compact, s.get(res.Dataset))
 	require.Equal(t, 3, out.RowCount)
 
-	next := with(t, cfg, agent.Invocation{}, `{"session_id":"s","input_ref":"`+out.Ref+`","pipeline":[{"step":"table_filter","condition":{"field":"a","op":">","value":2}}]}`)
+	next := callAs(t, cfg, agent.Invocation{}, `{"session_id":"s","input_ref":"`+out.Ref+`","pipeline":[{"step":"table_filter","condition":{"field":"a","op":">","value":2}}]}`)
 	require.JSONEq(t, `[{"a":2.50,"b":null},{"a":"3"}]`, rows(t, next), "and read by the next call")
 }
 
@@ -87,7 +88,7 @@ func TestOutputsAreWithinTheBound(t *testing.T) {
 	s := newStore()
 	for n := range 60 {
 		s.content["acme/cas://x"] = "[" + strings.TrimSuffix(strings.Repeat(`{"a":12345678},`, n), ",") + "]"
-		res := with(t, pipeline.Config{Datasets: s, Blobs: s}, agent.Invocation{InlineBytes: 700}, `{"session_id":"s","input_ref":"cas://x","pipeline":[]}`)
+		res := callAs(t, pipeline.Config{Datasets: s, Blobs: s}, agent.Invocation{InlineBytes: 700}, `{"session_id":"s","input_ref":"cas://x","pipeline":[]}`)
 		require.LessOrEqual(t, len(res.Output), 700)
 		if n < 35 {
 			require.NotNil(t, res.Data, "%d rows", n)
@@ -114,7 +115,7 @@ func TestStoreTrouble(t *testing.T) {
 			c := &results{}
 			res, err := pipeline.New(pipeline.Config{Datasets: s, Blobs: s, Results: c}).Tools()[0].Call(t.Context(), agent.Invocation{Tenant: "acme"},
 				agent.ToolCall{Args: json.RawMessage(`{"session_id":"s","input_ref":"cas://x","pipeline":[]}`)})
-			require.Empty(t, c.kept, "what failed is not remembered")
+			require.Empty(t, c.kept, "a failure is not cached")
 			if tt.code != "" {
 				require.Equal(t, tt.code, agent.CodeOf(err))
 				return
@@ -126,22 +127,18 @@ func TestStoreTrouble(t *testing.T) {
 	}
 }
 
-// broken is a dataset whose content ends too early.
+// broken is a dataset store whose content ends in the middle with an error.
 type broken struct{ err error }
 
 func (b broken) Open(context.Context, string, string) (io.ReadCloser, error) {
-	return io.NopCloser(io.MultiReader(strings.NewReader(`[{"a":1},`), reader(b))), nil
+	return io.NopCloser(io.MultiReader(strings.NewReader(`[{"a":1},`), iotest.ErrReader(b.err))), nil
 }
-
-type reader struct{ err error }
-
-func (r reader) Read([]byte) (int, error) { return 0, r.err }
 
 func TestReadingTrouble(t *testing.T) {
 	args := agent.ToolCall{Args: json.RawMessage(`{"session_id":"s","input_ref":"cas://x","pipeline":[]}`)}
 	for _, cause := range []error{errors.New("connection reset"), agent.Errorf(agent.CodeUnavailable, "read", "away"), agent.Errorf(agent.CodeInternal, "read", "bad digest")} {
 		_, err := pipeline.New(pipeline.Config{Datasets: broken{cause}}).Tools()[0].Call(t.Context(), agent.Invocation{}, args)
-		require.ErrorIs(t, err, cause, "a store that breaks off is for the runtime to retry")
+		require.ErrorIs(t, err, cause, "the runtime may retry after an error of the store")
 	}
 	res, err := pipeline.New(pipeline.Config{Datasets: broken{io.EOF}}).Tools()[0].Call(t.Context(), agent.Invocation{}, args)
 	require.NoError(t, err)
@@ -220,10 +217,10 @@ func TestCredentials(t *testing.T) {
 	inv := agent.Invocation{Auth: []agent.PlanAuth{{Name: "one"}}}
 	args := fmt.Sprintf(`{"session_id":"s","pipeline":[{"step":"http_request","url":%q}]}`, srv.URL)
 	cfg := pipeline.Config{HTTP: client(t, egress.Config{}, srv.URL), Auth: &authority{}}
-	require.JSONEq(t, `[{"profiles":["one"]}]`, rows(t, with(t, cfg, inv, args)))
+	require.JSONEq(t, `[{"profiles":["one"]}]`, rows(t, callAs(t, cfg, inv, args)))
 
 	cfg.Auth = &authority{err: agent.Errorf(agent.CodeDenied, "", `auth profile "one": its secret cannot be had`)}
-	res := with(t, cfg, inv, args)
+	res := callAs(t, cfg, inv, args)
 	require.Equal(t, "denied", res.Failure.Type)
 	require.Equal(t, "pipeline[0]", res.Failure.Field)
 	require.Contains(t, res.Failure.Message, `auth profile "one"`)
@@ -264,14 +261,14 @@ func TestCache(t *testing.T) {
 	args := func(session, rest string) string {
 		return fmt.Sprintf(`{"session_id":%q,"pipeline":[{"step":"http_request","url":%q%s}]}`, session, srv.URL, rest)
 	}
-	first := with(t, base, agent.Invocation{}, args("one", `,"params":{"a":1,"b":2}`))
+	first := callAs(t, base, agent.Invocation{}, args("one", `,"params":{"a":1,"b":2}`))
 	require.Equal(t, time.Hour, c.ttl)
 	require.Equal(t, int32(1), served.Load())
 
 	var progress []string
-	again := with(t, base, agent.Invocation{Progress: func(s string) { progress = append(progress, s) }},
+	again := callAs(t, base, agent.Invocation{Progress: func(s string) { progress = append(progress, s) }},
 		args("two", `,"params":{"b":2,"a":1}`))
-	require.Equal(t, int32(1), served.Load(), "an equal pipeline of another session, its fields in another order, asks nobody")
+	require.Equal(t, int32(1), served.Load(), "an equal pipeline of another session, with its fields in another order, sends no request")
 	require.True(t, again.CacheHit)
 	require.Equal(t, first.Data, again.Data)
 	require.Equal(t, first.Preview, again.Preview)
@@ -281,7 +278,7 @@ func TestCache(t *testing.T) {
 	require.Len(t, out.Steps, 1)
 	require.Equal(t, []string{"answered out of the cache: 3 rows"}, progress)
 
-	small := with(t, base, agent.Invocation{InlineBytes: 240}, args("one", `,"params":{"a":1,"b":2}`))
+	small := callAs(t, base, agent.Invocation{InlineBytes: 240}, args("one", `,"params":{"a":1,"b":2}`))
 	require.True(t, small.CacheHit)
 	require.Nil(t, small.Data)
 	require.NotNil(t, outputOf(t, small).Preview)
@@ -289,7 +286,7 @@ func TestCache(t *testing.T) {
 	miss := func(name string, cfg pipeline.Config, inv agent.Invocation, args string) {
 		t.Helper()
 		before := served.Load()
-		require.False(t, with(t, cfg, inv, args).CacheHit, name)
+		require.False(t, callAs(t, cfg, inv, args).CacheHit, name)
 		require.Equal(t, before+1, served.Load(), name)
 	}
 	same := args("one", `,"params":{"a":1,"b":2}`)
@@ -306,15 +303,15 @@ func TestCache(t *testing.T) {
 	for range 2 {
 		miss("a POST", base, agent.Invocation{}, args("one", `,"method":"POST"`))
 	}
-	require.Len(t, c.kept, kept, "a POST is not remembered")
+	require.Len(t, c.kept, kept, "a POST is not cached")
 
-	with(t, base, agent.Invocation{Parameters: json.RawMessage(`{"cache_ttl_sec":60}`)}, args("one", `,"params":{"ttl":1}`))
+	callAs(t, base, agent.Invocation{Parameters: json.RawMessage(`{"cache_ttl_sec":60}`)}, args("one", `,"params":{"ttl":1}`))
 	require.Equal(t, time.Minute, c.ttl)
-	with(t, base, agent.Invocation{Parameters: json.RawMessage(`{"cache_ttl_sec":86400}`)}, args("one", `,"params":{"ttl":2}`))
+	callAs(t, base, agent.Invocation{Parameters: json.RawMessage(`{"cache_ttl_sec":86400}`)}, args("one", `,"params":{"ttl":2}`))
 	require.Equal(t, time.Hour, c.ttl, "a binding cannot raise it")
 
-	require.Len(t, with(t, base, agent.Invocation{}, `{"session_id":"s","input_ref":"cas://x","pipeline":[]}`).Dataset.Fields, 2)
-	require.True(t, with(t, base, agent.Invocation{}, `{"session_id":"t","input_ref":"cas://x","pipeline":[]}`).CacheHit)
+	require.Len(t, callAs(t, base, agent.Invocation{}, `{"session_id":"s","input_ref":"cas://x","pipeline":[]}`).Dataset.Fields, 2)
+	require.True(t, callAs(t, base, agent.Invocation{}, `{"session_id":"t","input_ref":"cas://x","pipeline":[]}`).CacheHit)
 
 	delete(s.content, "acme/"+first.Dataset.Ref)
 	miss("the dataset is gone", base, agent.Invocation{}, same)
@@ -322,31 +319,31 @@ func TestCache(t *testing.T) {
 	miss("the cache is away", base, agent.Invocation{}, same)
 }
 
-func TestFailuresAreNotRemembered(t *testing.T) {
+func TestFailuresAreNotCached(t *testing.T) {
 	s, c := newStore(), &results{}
 	s.content["acme/cas://x"] = someRows
 	args := `{"session_id":"s","input_ref":"cas://x","pipeline":[{"step":"table_sort","field":"nowhere"}]}`
 	for range 2 {
-		require.NotNil(t, with(t, pipeline.Config{Datasets: s, Blobs: s, Results: c}, agent.Invocation{}, args).Failure)
+		require.NotNil(t, callAs(t, pipeline.Config{Datasets: s, Blobs: s, Results: c}, agent.Invocation{}, args).Failure)
 	}
 	require.Empty(t, c.kept)
 	require.Equal(t, 2, c.asked)
 	require.Zero(t, s.puts)
 }
 
-// What middleware cleans is cleaned where it is stored too, and neither remembered nor answered out of the cache.
-func TestStoredRowsAreCleaned(t *testing.T) {
+// TestStoredRowsAreRedacted checks that middleware also redacts the stored rows, and that redacted results are not cached.
+func TestStoredRowsAreRedacted(t *testing.T) {
 	s, c := newStore(), &results{}
 	s.content["acme/cas://x"] = `[{"mail":"joe@example.com","a":1}]`
 	cfg := pipeline.Config{Datasets: s, Blobs: s, Results: c}
 	const args = `{"session_id":"s","input_ref":"cas://x","pipeline":[{"step":"top_k","k":3}]}`
-	require.Contains(t, s.get(with(t, cfg, agent.Invocation{}, args).Dataset), "joe")
+	require.Contains(t, s.get(callAs(t, cfg, agent.Invocation{}, args).Dataset), "joe")
 	kept := len(c.kept)
 	clean := agent.Invocation{Redact: func(raw json.RawMessage) (json.RawMessage, error) {
 		return json.RawMessage(strings.ReplaceAll(string(raw), "joe", "…")), nil
 	}}
 	for range 2 {
-		res := with(t, cfg, clean, args)
+		res := callAs(t, cfg, clean, args)
 		require.False(t, res.CacheHit)
 		for _, text := range []string{string(res.Output), string(res.Preview), s.get(res.Dataset)} {
 			require.NotContains(t, text, "joe")

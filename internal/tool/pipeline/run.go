@@ -3,13 +3,12 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// stepReport is the report of one step.
+// stepReport says what a step has done.
 type stepReport struct {
 	Step    string `json:"step"`
 	RowsIn  int    `json:"rows_in"`
@@ -19,17 +18,17 @@ type stepReport struct {
 
 // run is the state of one call.
 type run struct {
-	cfg  Config
-	inv  agent.Invocation
-	rows []row
-	done []stepReport
+	cfg       Config
+	inv       agent.Invocation
+	composite string // the name of the composite that the model has called; empty: it has called execute_pipeline
+	rows      []row
+	done      []stepReport
 
-	// keepDocument tells a source that the next step wants the document as it was sent, which it leaves in document.
-	keepDocument bool
-	document     json.RawMessage
+	keepDocument bool            // the next step needs the whole document, not only its rows
+	document     json.RawMessage // as the source has sent it, if keepDocument was set
 }
 
-// runSteps runs the program's steps one after the other.
+// runSteps runs the steps of a pipeline one after the other.
 func (r *run) runSteps(ctx context.Context, p *program) error {
 	if p.inputRef != "" {
 		r.keepDocument = p.wantsDocument(0)
@@ -38,7 +37,7 @@ func (r *run) runSteps(ctx context.Context, p *program) error {
 			return err
 		}
 		r.rows = rows
-		r.inv.Report("input_ref: " + count(len(rows)))
+		r.inv.Report("input_ref: " + quantity(len(rows), "row"))
 	}
 	for i, s := range p.steps {
 		if ctx.Err() != nil {
@@ -46,33 +45,26 @@ func (r *run) runSteps(ctx context.Context, p *program) error {
 		}
 		_, isRequest := s.step.(*httpRequest)
 		r.keepDocument = isRequest && p.wantsDocument(i+1)
-		began, in := time.Now(), len(r.rows)
+		began, rowsIn := time.Now(), len(r.rows)
 		rows, err := s.run(ctx, r, r.rows)
 		if err != nil {
-			return locate(err, s.name, i)
+			return withStep(err, s.name, i)
 		}
 		if !isRequest {
 			r.document = nil
 		}
 		r.rows = rows
-		r.done = append(r.done, stepReport{Step: s.name, RowsIn: in, RowsOut: len(rows), MS: time.Since(began).Milliseconds()})
-		r.inv.Report(s.name + ": " + count(len(rows)))
+		r.done = append(r.done, stepReport{Step: s.name, RowsIn: rowsIn, RowsOut: len(rows), MS: time.Since(began).Milliseconds()})
+		r.inv.Report(s.name + ": " + quantity(len(rows), "row"))
 	}
 	return nil
 }
 
-// wantsDocument reports whether step i reads whole documents.
+// wantsDocument reports whether step i exists and reads whole documents.
 func (p *program) wantsDocument(i int) bool {
 	if i >= len(p.steps) {
 		return false
 	}
 	_, ok := p.steps[i].step.(*jqTransform)
 	return ok
-}
-
-func count(n int) string {
-	if n == 1 {
-		return "1 row"
-	}
-	return fmt.Sprintf("%d rows", n)
 }

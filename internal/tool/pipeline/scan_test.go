@@ -17,7 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
-// A path that is a member's name finds the member's value.
+// FuzzPath checks that a path without dots finds the value of the member of that name.
 func FuzzPath(f *testing.F) {
 	for _, s := range []string{`{"a":1,"b":{"c":[1,2,{"d":"}"}]},"e":null}`, ` { "a" : "x\"}" , "\u0062" : [ ] } `, `{"":"\\"}`, `{"a`, `{"a":1,}`} {
 		f.Add([]byte(s))
@@ -29,7 +29,7 @@ func FuzzPath(f *testing.F) {
 		for c := dataset.MembersOf(text); c.Next(&m); {
 			p := newPath(m.Name())
 			v, ok := p.find(text)
-			if isObject && p.rest == nil {
+			if isObject && p.tail == nil {
 				require.True(t, ok)
 				require.Equal(t, string(text[m.From:m.To]), string(v))
 			}
@@ -37,7 +37,7 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// A text is a number exactly when JSON has it as one, and the short way of reading it gives what the long way does.
+// FuzzNumber checks that exactly the numbers of JSON are numbers, and that the fast parser returns the same as the exact one.
 func FuzzNumber(f *testing.F) {
 	for _, s := range []string{"0", "-0", "1.50", "-12e+3", "01", "1.", ".5", "1e", "--1", "123456789012345", "1234567890123456", "0.00000000000001", "-", "", "1 ", "+1", "NaN"} {
 		f.Add(s)
@@ -64,7 +64,7 @@ func FuzzNumber(f *testing.F) {
 	})
 }
 
-// someValues are values of all kinds, near each other in many ways.
+// someValues returns values of all kinds that are easily confused.
 func someValues() []json.RawMessage {
 	var out []json.RawMessage
 	for _, s := range []string{
@@ -78,7 +78,7 @@ func someValues() []json.RawMessage {
 	return out
 }
 
-// Two values have the same key exactly when they are equal within one kind.
+// TestKeysAreEqualAsValuesAre checks that two values have the same key exactly if they are equal and of the same kind.
 func TestKeysAreEqualAsValuesAre(t *testing.T) {
 	for _, x := range someValues() {
 		for _, y := range someValues() {
@@ -89,35 +89,35 @@ func TestKeysAreEqualAsValuesAre(t *testing.T) {
 	}
 }
 
-// What a pattern costs is judged before it is compiled, and never too low by much.
+// TestProgramSize checks that the size of a pattern is bounded before it is compiled.
 func TestProgramSize(t *testing.T) {
 	for _, s := range []string{`a`, `[a-z]{1000}`, `(?:(?:a{10}){10}){10}`, `(?i)[^x]{0,500}é+`, `\pL{1000}`, `(a|b|c)*?d`} {
-		p, err := compile("pattern", s)
+		p, err := compilePattern("pattern", s)
 		require.NoError(t, err, s)
 		require.Positive(t, p.size)
 	}
 	for _, s := range []string{`(?:abcdefghijklmnopqrstuvwxyz){1000}`, strings.Repeat("a", 1<<20), strings.Repeat("(", 5000), `a{1001}`, `(`} {
-		_, err := compile("pattern", s)
+		_, err := compilePattern("pattern", s)
 		require.Error(t, err)
 		require.Less(t, len(err.Error()), 300)
 	}
 }
 
-// endingContext ends when it has been asked so many times whether it has ended.
+// endingContext ends after a number of calls of Err.
 type endingContext struct {
 	context.Context
 
-	left int
+	remaining int // calls
 }
 
 func (c *endingContext) Err() error {
-	if c.left--; c.left < 0 {
+	if c.remaining--; c.remaining < 0 {
 		return context.Canceled
 	}
 	return nil
 }
 
-func TestASortEndsWithItsContext(t *testing.T) {
+func TestSortEndsWithItsContext(t *testing.T) {
 	rows := make([]row, 20*checkEvery)
 	for i := range rows {
 		rows[i] = fmt.Appendf(nil, `{"n":%d}`, i*7919%len(rows))
@@ -125,8 +125,8 @@ func TestASortEndsWithItsContext(t *testing.T) {
 	s := &tableSort{keys: []*path{newPath("n")}, order: 1}
 	_, err := s.run(&endingContext{t.Context(), 2 * len(rows)}, nil, rows)
 	require.NoError(t, err)
-	ctx := &endingContext{t.Context(), 30} // 20 while the rows are read
+	ctx := &endingContext{t.Context(), 30} // reading the rows takes 20 calls
 	_, err = s.run(ctx, nil, rows)
 	require.Equal(t, agent.CodeCancelled, agent.CodeOf(err))
-	require.GreaterOrEqual(t, ctx.left, -2, "the comparisons do not ask again")
+	require.GreaterOrEqual(t, ctx.remaining, -2, "the comparisons do not check the context again")
 }

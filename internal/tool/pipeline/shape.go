@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"net/http"
 	"slices"
 	"strconv"
 
@@ -13,18 +12,18 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// shapeVersion is a part of every shape: it changes when the same pipeline comes to have another one.
+// shapeVersion is a part of every shape. It is raised if a change of the code changes the shapes of pipelines.
 const shapeVersion = "pipeline shape/1"
 
-// maxShaped bounds what is kept of a pipeline, in bytes; longer ones are used and not counted.
-const maxShaped = 16 << 10
+// maxDocument is the maximum size of a pipeline that is counted, in bytes.
+const maxDocument = 16 << 10
 
-// document is a pipeline as it is compared and kept: its steps, each by its members, so that pipelines that do the same are the same.
-// A query in a URL is among the params, null and what is the default are left out.
+// document is the steps of a pipeline in canonical form, in which equivalent pipelines are equal: the query of a URL is moved to params, and
+// nulls and defaults are left out.
 type document []map[string]json.RawMessage
 
-// canonicalDocument returns a pipeline as a document; ok is false for one that is not to become a tool: it has effects, a URL names a user,
-// a param or a text looks like a secret, it compares with an object, it has no steps, or it is too long.
+// canonicalDocument returns the canonical form of a pipeline. ok is false if the pipeline must not be promoted: it has effects, a URL with a
+// user name, a param or text that looks like a secret, a comparison with an object, no steps, or too many bytes.
 func canonicalDocument(p *program) (doc document, ok bool) {
 	if len(p.steps) == 0 || p.hasEffects() {
 		return nil, false
@@ -46,14 +45,14 @@ func canonicalDocument(p *program) (doc document, ok bool) {
 		doc[i] = fields
 	}
 	raw, err := doc.encode()
-	if err != nil || len(raw) > maxShaped {
+	if err != nil || len(raw) > maxDocument {
 		return nil, false
 	}
 	doc, err = decodeDocument(raw)
 	return doc, err == nil && !doc.hasSecret()
 }
 
-// canonicalStep gives the members of a step one form for all that mean the same.
+// canonicalStep changes the members of a step to their canonical form. It returns false if the step must not be promoted.
 func canonicalStep(s step, fields map[string]json.RawMessage) bool {
 	var err error
 	switch s := s.(type) {
@@ -70,25 +69,25 @@ func canonicalStep(s step, fields map[string]json.RawMessage) bool {
 	case *topK:
 		fields["k"] = strconv.AppendInt(nil, int64(s.k), 10)
 	case *tableFilter:
-		c := conditionWalk{visit: keepValue}
-		fields["condition"], err = c.node(fields["condition"], false)
-		return err == nil && !c.opaque
+		c := conditionMapper{visit: keepValue}
+		fields["condition"], err = c.mapNode(fields["condition"], false)
+		return err == nil && !c.comparesObject
 	}
 	return true
 }
 
-// canonicalRequest keeps the address without its query. The names of params and of the query are one set, as they are in the request.
+// canonicalRequest moves the query of the URL to the params. It returns false if the request must not be promoted.
 func canonicalRequest(s *httpRequest, fields map[string]json.RawMessage) bool {
 	var text string
 	if s.url.User != nil || json.Unmarshal(fields["url"], &text) != nil {
 		return false
 	}
-	given := &httpRequest{method: http.MethodGet}
-	if given.parseURL(text) != nil {
+	address, err := parseURL(text)
+	if err != nil {
 		return false
 	}
 	all := map[string][]json.RawMessage{}
-	for name, values := range given.url.Query() {
+	for name, values := range address.Query() {
 		for _, v := range values {
 			raw, err := tool.EncodeJSON(v)
 			if err != nil {
@@ -109,18 +108,19 @@ func canonicalRequest(s *httpRequest, fields map[string]json.RawMessage) bool {
 			return false
 		}
 	}
-	given.url.RawQuery, given.url.ForceQuery = "", false
-	address, err := tool.EncodeJSON(given.url.String())
+	address.RawQuery, address.ForceQuery = "", false
+	encoded, err := tool.EncodeJSON(address.String())
 	if err != nil {
 		return false
 	}
 	clear(fields)
-	fields["step"], fields["url"] = json.RawMessage(`"http_request"`), address
-	return putParams(fields, all)
+	fields["step"], fields["url"] = json.RawMessage(`"http_request"`), encoded
+	return setParams(fields, all)
 }
 
-// putParams writes the params: one value by itself, several as a list of one kind, else of texts as in a query.
-func putParams(fields map[string]json.RawMessage, all map[string][]json.RawMessage) bool {
+// setParams sets the params of a request. Several values of one name become a list; if they are of different kinds, a list of strings. It
+// returns false if they cannot be encoded.
+func setParams(fields map[string]json.RawMessage, all map[string][]json.RawMessage) bool {
 	params := make(map[string]json.RawMessage, len(all))
 	for name, values := range all {
 		switch len(values) {
@@ -134,10 +134,10 @@ func putParams(fields map[string]json.RawMessage, all map[string][]json.RawMessa
 		if err != nil {
 			return false
 		}
-		if kindOf(raw) == "" {
+		if literalKind(raw) == "" {
 			texts := make([]string, len(values))
 			for i, v := range values {
-				texts[i] = textOf(v)
+				texts[i] = queryText(v)
 			}
 			if raw, err = tool.EncodeJSON(texts); err != nil {
 				return false
@@ -153,7 +153,7 @@ func putParams(fields map[string]json.RawMessage, all map[string][]json.RawMessa
 	return err == nil
 }
 
-// paramValues lists the values of a param: those of a list, or the one. Null has none.
+// paramValues returns the values of a param, which is a list or a single value. Nulls are left out.
 func paramValues(raw json.RawMessage) []json.RawMessage {
 	list := []json.RawMessage{raw}
 	if raw[0] == '[' && json.Unmarshal(raw, &list) != nil {
@@ -162,15 +162,15 @@ func paramValues(raw json.RawMessage) []json.RawMessage {
 	return slices.DeleteFunc(list, func(v json.RawMessage) bool { return string(v) == "null" })
 }
 
-// textOf returns a scalar as a query has it.
-func textOf(raw json.RawMessage) string {
+// queryText returns a scalar as it is written in a query.
+func queryText(raw json.RawMessage) string {
 	if raw[0] == '"' {
 		return string(unquote(raw))
 	}
 	return string(raw)
 }
 
-// encode returns a document as JSON: members by name, strings in their shortest form, numbers as they were written.
+// encode returns the document as canonical JSON, except that numbers keep their digits.
 func (d document) encode() (json.RawMessage, error) {
 	raw, err := tool.EncodeJSON(d)
 	if err != nil {
@@ -191,11 +191,11 @@ func decodeDocument(raw json.RawMessage) (document, error) {
 
 // shape returns the hash of a pipeline without its literals.
 func (d document) shape() (string, error) {
-	bare, err := d.each(func(l *literal) json.RawMessage { return json.RawMessage(`{"$literal":"` + l.kind + `"}`) })
+	withoutValues, err := d.mapLiterals(func(l *literal) json.RawMessage { return json.RawMessage(`{"$literal":"` + l.kind + `"}`) })
 	if err != nil {
 		return "", err
 	}
-	raw, err := bare.encode()
+	raw, err := withoutValues.encode()
 	if err != nil {
 		return "", err
 	}
@@ -203,19 +203,20 @@ func (d document) shape() (string, error) {
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
-// hasOwnRows reports whether the pipeline has rows of its own; else it works on those of input_ref.
-func (d document) hasOwnRows() bool {
+// hasSource reports whether the first step provides rows. Otherwise the rows are those of input_ref.
+func (d document) hasSource() bool {
 	switch d.stepName(0) {
 	case "http_request":
 		return true
 	case "join":
-		_, left := d[0]["left"]
-		return left
+		_, ok := d[0]["left"]
+		return ok
 	default:
 		return false
 	}
 }
 
+// stepName returns the name of step i, empty if there is no such step.
 func (d document) stepName(i int) string {
 	if i >= len(d) {
 		return ""
@@ -223,7 +224,7 @@ func (d document) stepName(i int) string {
 	return d.text(i, "step")
 }
 
-// text returns a member that is a string, empty for any other.
+// text returns a member of step i, empty if it is no string.
 func (d document) text(i int, member string) string {
 	raw := d[i][member]
 	if len(raw) == 0 || raw[0] != '"' {

@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// programOf reads steps; those that have no rows of their own get a reference.
+// programOf parses steps. Steps without a source of rows get an input_ref.
 func programOf(t *testing.T, steps string) *program {
 	t.Helper()
 	p, err := parse(fmt.Appendf(nil, `{"session_id":"s","pipeline":[%s]}`, steps))
@@ -57,50 +57,50 @@ func TestSameShape(t *testing.T) {
 		a, b string
 		same bool
 	}{
-		"params":                      {get(`,"params":{"a":"x","b":1}`), get(`,"params":{"b":2,"a":"y"}`), true},
-		"a query is params":           {get(`,"params":{"a":"x"}`), `{"step":"http_request","url":"https://h.example/f?a=y#top"}`, true},
-		"half a query":                {get(`,"params":{"a":"x","b":"y"}`), `{"step":"http_request","url":"https://h.example/f?a=y","params":{"b":"z"}}`, true},
-		"no scheme is https":          {get(``), `{"step":"http_request","url":"h.example/f"}`, true},
-		"no param":                    {get(``), get(`,"params":{"a":null,"b":[]},"method":"GET"`), true},
-		"a list of one":               {get(`,"params":{"a":"x"}`), get(`,"params":{"a":["y"]}`), true},
-		"lists":                       {get(`,"params":{"a":["x","y"]}`), get(`,"params":{"a":["1","2","3"]}`), true},
-		"a list and one":              {get(`,"params":{"a":["x","y"]}`), get(`,"params":{"a":"x"}`), false},
-		"null is not given":           {`{"step":"top_k","k":1,"field":null,"params":null}`, `{"step":"top_k","k":2}`, true},
-		"text and number":             {get(`,"params":{"a":"1"}`), get(`,"params":{"a":1}`), false},
-		"names of params":             {get(`,"params":{"a":"x"}`), get(`,"params":{"b":"x"}`), false},
-		"hosts":                       {get(``), `{"step":"http_request","url":"https://i.example/f"}`, false},
-		"paths":                       {get(``), `{"step":"http_request","url":"https://h.example/g"}`, false},
-		"schemes":                     {get(``), `{"step":"http_request","url":"http://h.example/f"}`, false},
-		"k":                           {`{"step":"top_k","k":1}`, `{"step":"top_k","k":20.0}`, true},
-		"one step more":               {`{"step":"top_k","k":1}`, `{"step":"top_k","k":1},{"step":"top_k","k":1}`, false},
-		"ascending is the default":    {`{"step":"table_sort","field":"a"}`, `{"step":"table_sort","order":"asc","field":"a"}`, true},
-		"descending":                  {`{"step":"table_sort","field":"a"}`, `{"step":"table_sort","order":"desc","field":"a"}`, false},
-		"sorted fields":               {`{"step":"table_sort","field":"a"}`, `{"step":"table_sort","field":"b"}`, false},
-		"compared values":             {filter(test("a", "<", "1")), filter(test("a", "<", "2.5")), true},
-		"equal is equal":              {filter(test("a", "=", `"x"`)), filter(test("a", "==", `"y"`)), true},
-		"operators":                   {filter(test("a", "<", "1")), filter(test("a", "<=", "1")), false},
-		"compared fields":             {filter(test("a", "<", "1")), filter(test("b", "<", "1")), false},
-		"kinds of values":             {filter(test("a", "=", "1")), filter(test("a", "=", "true")), false},
-		"null":                        {filter(test("a", "=", "null")), filter(test("a", "=", `"null"`)), false},
-		"patterns":                    {filter(test("a", "matches", `"^x"`)), filter(test("a", "matches", `"^y"`)), false},
-		"exists":                      {filter(test("a", "exists", "true")), filter(test("a", "exists", "false")), false},
-		"in":                          {filter(test("a", "in", `["x"]`)), filter(test("a", "in", `["y","z"]`)), true},
-		"in, mixed":                   {filter(test("a", "in", `["x",1]`)), filter(test("a", "in", `["y",1]`)), false},
-		"in, kinds":                   {filter(test("a", "in", `[1]`)), filter(test("a", "in", `["1"]`)), false},
-		"a list that is compared":     {filter(test("a", "=", `[1]`)), filter(test("a", "=", `[2]`)), false},
-		"inner values":                {filter(`{"and":[{"not":` + test("a", "<", "1") + `},` + test("b", "=", "2") + `]}`), filter(`{"and":[{"not":` + test("a", "<", "3") + `},` + test("b", "=", "4") + `]}`), true},
-		"order of parts":              {filter(`{"and":[` + test("a", "<", "1") + `,` + test("b", "<", "1") + `]}`), filter(`{"and":[` + test("b", "<", "1") + `,` + test("a", "<", "1") + `]}`), false},
-		"and, or":                     {filter(`{"and":[` + test("a", "<", "1") + `]}`), filter(`{"or":[` + test("a", "<", "1") + `]}`), false},
-		"selected fields":             {`{"step":"table_select","fields":["a"]}`, `{"step":"table_select","fields":["b"]}`, false},
-		"groups":                      {`{"step":"groupby","by":["a"],"agg":"sum","field":"p"}`, `{"step":"groupby","by":["a"],"agg":"avg","field":"p"}`, false},
-		"references":                  {`{"step":"join","left":"cas://a","right":"cas://b","on":"id"}`, `{"step":"join","left":"cas://c","right":"artifact://d","on":"id","how":"inner"}`, true},
-		"how":                         {`{"step":"join","right":"cas://b","on":"id"}`, `{"step":"join","right":"cas://b","on":"id","how":"left"}`, false},
-		"on":                          {`{"step":"join","right":"cas://b","on":"id"}`, `{"step":"join","right":"cas://b","on":"no"}`, false},
-		"jq":                          {`{"step":"jq_transform","query":".a"}`, `{"step":"jq_transform","query":".b"}`, false},
-		"extracted":                   {`{"step":"regex_extract","field":"a","pattern":"x"}`, `{"step":"regex_extract","field":"a","pattern":"y"}`, false},
-		"formats":                     {`{"step":"parse_date","field":"a","format":"%Y"}`, `{"step":"parse_date","field":"a","format":"%y"}`, false},
-		"how a text is written":       {`{"step":"table_sort","field":"A"}`, `{"step":"table_sort","field":"\u0041"}`, true},
-		"a hole is not what it shows": {filter(test("a", "=", `"x"`)), filter(test("a", "=", `["x"]`)), false},
+		"params":                   {get(`,"params":{"a":"x","b":1}`), get(`,"params":{"b":2,"a":"y"}`), true},
+		"a query is params":        {get(`,"params":{"a":"x"}`), `{"step":"http_request","url":"https://h.example/f?a=y#top"}`, true},
+		"half a query":             {get(`,"params":{"a":"x","b":"y"}`), `{"step":"http_request","url":"https://h.example/f?a=y","params":{"b":"z"}}`, true},
+		"no scheme is https":       {get(``), `{"step":"http_request","url":"h.example/f"}`, true},
+		"no param":                 {get(``), get(`,"params":{"a":null,"b":[]},"method":"GET"`), true},
+		"a list of one":            {get(`,"params":{"a":"x"}`), get(`,"params":{"a":["y"]}`), true},
+		"lists":                    {get(`,"params":{"a":["x","y"]}`), get(`,"params":{"a":["1","2","3"]}`), true},
+		"a list and one":           {get(`,"params":{"a":["x","y"]}`), get(`,"params":{"a":"x"}`), false},
+		"null is not given":        {`{"step":"top_k","k":1,"field":null,"params":null}`, `{"step":"top_k","k":2}`, true},
+		"text and number":          {get(`,"params":{"a":"1"}`), get(`,"params":{"a":1}`), false},
+		"names of params":          {get(`,"params":{"a":"x"}`), get(`,"params":{"b":"x"}`), false},
+		"hosts":                    {get(``), `{"step":"http_request","url":"https://i.example/f"}`, false},
+		"paths":                    {get(``), `{"step":"http_request","url":"https://h.example/g"}`, false},
+		"schemes":                  {get(``), `{"step":"http_request","url":"http://h.example/f"}`, false},
+		"k":                        {`{"step":"top_k","k":1}`, `{"step":"top_k","k":20.0}`, true},
+		"one step more":            {`{"step":"top_k","k":1}`, `{"step":"top_k","k":1},{"step":"top_k","k":1}`, false},
+		"ascending is the default": {`{"step":"table_sort","field":"a"}`, `{"step":"table_sort","order":"asc","field":"a"}`, true},
+		"descending":               {`{"step":"table_sort","field":"a"}`, `{"step":"table_sort","order":"desc","field":"a"}`, false},
+		"sorted fields":            {`{"step":"table_sort","field":"a"}`, `{"step":"table_sort","field":"b"}`, false},
+		"compared values":          {filter(test("a", "<", "1")), filter(test("a", "<", "2.5")), true},
+		"equal is equal":           {filter(test("a", "=", `"x"`)), filter(test("a", "==", `"y"`)), true},
+		"operators":                {filter(test("a", "<", "1")), filter(test("a", "<=", "1")), false},
+		"compared fields":          {filter(test("a", "<", "1")), filter(test("b", "<", "1")), false},
+		"kinds of values":          {filter(test("a", "=", "1")), filter(test("a", "=", "true")), false},
+		"null":                     {filter(test("a", "=", "null")), filter(test("a", "=", `"null"`)), false},
+		"patterns":                 {filter(test("a", "matches", `"^x"`)), filter(test("a", "matches", `"^y"`)), false},
+		"exists":                   {filter(test("a", "exists", "true")), filter(test("a", "exists", "false")), false},
+		"in":                       {filter(test("a", "in", `["x"]`)), filter(test("a", "in", `["y","z"]`)), true},
+		"in, mixed":                {filter(test("a", "in", `["x",1]`)), filter(test("a", "in", `["y",1]`)), false},
+		"in, kinds":                {filter(test("a", "in", `[1]`)), filter(test("a", "in", `["1"]`)), false},
+		"a list that is compared":  {filter(test("a", "=", `[1]`)), filter(test("a", "=", `[2]`)), false},
+		"inner values":             {filter(`{"and":[{"not":` + test("a", "<", "1") + `},` + test("b", "=", "2") + `]}`), filter(`{"and":[{"not":` + test("a", "<", "3") + `},` + test("b", "=", "4") + `]}`), true},
+		"order of parts":           {filter(`{"and":[` + test("a", "<", "1") + `,` + test("b", "<", "1") + `]}`), filter(`{"and":[` + test("b", "<", "1") + `,` + test("a", "<", "1") + `]}`), false},
+		"and, or":                  {filter(`{"and":[` + test("a", "<", "1") + `]}`), filter(`{"or":[` + test("a", "<", "1") + `]}`), false},
+		"selected fields":          {`{"step":"table_select","fields":["a"]}`, `{"step":"table_select","fields":["b"]}`, false},
+		"groups":                   {`{"step":"groupby","by":["a"],"agg":"sum","field":"p"}`, `{"step":"groupby","by":["a"],"agg":"avg","field":"p"}`, false},
+		"references":               {`{"step":"join","left":"cas://a","right":"cas://b","on":"id"}`, `{"step":"join","left":"cas://c","right":"artifact://d","on":"id","how":"inner"}`, true},
+		"how":                      {`{"step":"join","right":"cas://b","on":"id"}`, `{"step":"join","right":"cas://b","on":"id","how":"left"}`, false},
+		"on":                       {`{"step":"join","right":"cas://b","on":"id"}`, `{"step":"join","right":"cas://b","on":"no"}`, false},
+		"jq":                       {`{"step":"jq_transform","query":".a"}`, `{"step":"jq_transform","query":".b"}`, false},
+		"extracted":                {`{"step":"regex_extract","field":"a","pattern":"x"}`, `{"step":"regex_extract","field":"a","pattern":"y"}`, false},
+		"formats":                  {`{"step":"parse_date","field":"a","format":"%Y"}`, `{"step":"parse_date","field":"a","format":"%y"}`, false},
+		"how a text is written":    {`{"step":"table_sort","field":"A"}`, `{"step":"table_sort","field":"\u0041"}`, true},
+		"a text and a list":        {filter(test("a", "=", `"x"`)), filter(test("a", "=", `["x"]`)), false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -114,10 +114,8 @@ func TestNotPromoted(t *testing.T) {
 	for name, steps := range map[string]string{
 		"effects":            `{"step":"http_request","url":"https://h.example/f","method":"POST"}`,
 		"a user in a URL":    `{"step":"http_request","url":"https://me:secret@h.example/f"}`,
-		"a key":              `{"step":"http_request","url":"https://h.example/f","params":{"apiKey":"x"}}`,
-		"a token in a URL":   `{"step":"http_request","url":"https://h.example/f?access_token=x"}`,
 		"an object compared": `{"step":"table_filter","condition":{"or":[{"not":{"field":"a","op":"=","value":{"$parameter":"x"}}}]}}`,
-		"too long":           `{"step":"table_filter","condition":{"field":"a","op":"contains","value":"` + strings.Repeat("x", maxShaped) + `"}}`,
+		"too long":           `{"step":"table_filter","condition":{"field":"a","op":"contains","value":"` + strings.Repeat("x", maxDocument) + `"}}`,
 		"no steps":           ``,
 	} {
 		_, ok := canonicalDocument(programOf(t, steps))
@@ -125,10 +123,10 @@ func TestNotPromoted(t *testing.T) {
 	}
 }
 
-// author writes pipelines; those of one structure are of one shape.
+// author writes random pipelines. Those with equal random numbers for the structure have the same shape.
 type author struct{ structure, literals *rand.Rand }
 
-func (a author) pick(of ...string) string { return of[a.structure.IntN(len(of))] }
+func (a author) pick(choices ...string) string { return choices[a.structure.IntN(len(choices))] }
 
 func (a author) text() string {
 	runes := []rune("aZ09 _-&=+%?#/\\\"'<>é漢\u2028\n😀")
@@ -157,10 +155,10 @@ func (a author) scalar() string {
 	}
 }
 
-func (a author) several(least int, one func() string) string {
+func (a author) list(minLen int, element func() string) string {
 	var parts []string
-	for range least + a.literals.IntN(3) {
-		parts = append(parts, one())
+	for range minLen + a.literals.IntN(3) {
+		parts = append(parts, element())
 	}
 	return "[" + strings.Join(parts, ",") + "]"
 }
@@ -181,7 +179,7 @@ func (a author) condition(depth int) string {
 	case 0:
 		return fmt.Sprintf(`{"field":%q,"op":%q,"value":%s}`, field, a.pick("<", "<=", ">", ">="), a.number())
 	case 1:
-		return fmt.Sprintf(`{"field":%q,"op":"in","value":%s}`, field, a.several(1, a.text))
+		return fmt.Sprintf(`{"field":%q,"op":"in","value":%s}`, field, a.list(1, a.text))
 	case 2:
 		return fmt.Sprintf(`{"field":%q,"op":"contains","value":%s}`, field, a.text())
 	case 3:
@@ -199,7 +197,7 @@ func (a author) steps() string {
 		for _, name := range []string{"origin", "departureDate", "filter[x]", "q", "ünï"}[:a.structure.IntN(6)] {
 			value := a.scalar()
 			if a.structure.IntN(4) == 0 {
-				value = a.several(2, a.number)
+				value = a.list(2, a.number)
 			}
 			params = append(params, fmt.Sprintf("%q:%s", name, value))
 		}
@@ -222,7 +220,7 @@ func (a author) steps() string {
 	return strings.Join(steps, ",")
 }
 
-// argumentsOf are the arguments with which a composite does what a pipeline of its shape does.
+// argumentsOf returns the arguments with which a composite runs a pipeline of its shape.
 func argumentsOf(t *testing.T, r *recipe, d document) json.RawMessage {
 	t.Helper()
 	places, err := r.pipeline.literals()
@@ -233,10 +231,10 @@ func argumentsOf(t *testing.T, r *recipe, d document) json.RawMessage {
 	args := map[string]json.RawMessage{}
 	for i := range places {
 		if places[i].kind == literalParameter {
-			args[parameterOf(places[i].value)] = values[i].value
+			args[parameterName(places[i].value)] = values[i].value
 		}
 	}
-	if !d.hasOwnRows() {
+	if !d.hasSource() {
 		args[inputRef] = json.RawMessage(`"cas://x"`)
 	}
 	raw, err := tool.EncodeJSON(args)
@@ -251,10 +249,10 @@ func recipeOf(t *testing.T, c *agent.Composite) *recipe {
 	return r
 }
 
-// filled is the pipeline that a composite makes of arguments, read as execute_pipeline reads it.
-func filled(t *testing.T, r *recipe, args json.RawMessage) (*program, document) {
+// fillRecipe returns the pipeline that a composite runs for arguments.
+func fillRecipe(t *testing.T, r *recipe, args json.RawMessage) (*program, document) {
 	t.Helper()
-	raw, err := r.fill(args, "s", schema.New())
+	raw, err := r.executeArguments(args, "s", schema.New())
 	require.NoError(t, err, "%s", args)
 	p, err := parse(raw)
 	require.NoError(t, err, "%s", raw)
@@ -263,15 +261,16 @@ func filled(t *testing.T, r *recipe, args json.RawMessage) (*program, document) 
 	return p, d
 }
 
-func address(p *program) string {
+func requestURL(p *program) string {
 	if r, ok := p.steps[0].step.(*httpRequest); ok {
 		return r.url.String()
 	}
 	return ""
 }
 
-// Filling a composite with the literals of any pipeline of its shape gives that pipeline, and the same request.
-func TestCompositeGivesBackItsPipelines(t *testing.T) {
+// TestCompositeReproducesPipelines checks that a composite with the literals of any pipeline of its shape as arguments runs that pipeline, with
+// the same request.
+func TestCompositeReproducesPipelines(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(120) {
 		steps := func(literals uint64) string {
@@ -284,17 +283,17 @@ func TestCompositeGivesBackItsPipelines(t *testing.T) {
 			require.Equal(t, shapeOf(t, docs[0]), shapeOf(t, docs[i]), "seed %d", seed)
 			require.Equal(t, textOfDocument(t, docs[i]), textOfDocument(t, documentOf(t, strings.Trim(textOfDocument(t, docs[i]), "[]"))), "seed %d: it is canonical", seed)
 		}
-		c, ok := promotedComposite(docs[:2])
+		c, ok := buildComposite(docs[:2])
 		require.True(t, ok, "seed %d", seed)
 		require.Regexp(t, `^[a-z][a-z0-9_]{0,59}$`, c.Name)
 		require.LessOrEqual(t, len(c.Description), maxDescription)
 		first := recipeOf(t, &c)
 		for i := range 2 {
-			p, d := filled(t, first, argumentsOf(t, first, docs[i]))
+			p, d := fillRecipe(t, first, argumentsOf(t, first, docs[i]))
 			require.Equal(t, textOfDocument(t, docs[i]), textOfDocument(t, d), "seed %d", seed)
-			require.Equal(t, address(programs[i]), address(p), "seed %d", seed)
+			require.Equal(t, requestURL(programs[i]), requestURL(p), "seed %d", seed)
 		}
-		next, ok := grownComposite(&c, docs)
+		next, ok := extendComposite(&c, docs)
 		if !ok {
 			next = c
 		} else {
@@ -302,20 +301,20 @@ func TestCompositeGivesBackItsPipelines(t *testing.T) {
 		}
 		second := recipeOf(t, &next)
 		for i := range 3 {
-			p, d := filled(t, second, argumentsOf(t, second, docs[i]))
+			p, d := fillRecipe(t, second, argumentsOf(t, second, docs[i]))
 			require.Equal(t, textOfDocument(t, docs[i]), textOfDocument(t, d), "seed %d", seed)
-			require.Equal(t, address(programs[i]), address(p), "seed %d", seed)
+			require.Equal(t, requestURL(programs[i]), requestURL(p), "seed %d", seed)
 		}
 		for i := range 2 {
-			_, d := filled(t, second, argumentsOf(t, first, docs[i]))
+			_, d := fillRecipe(t, second, argumentsOf(t, first, docs[i]))
 			require.Equal(t, textOfDocument(t, docs[i]), textOfDocument(t, d), "seed %d: earlier callers stay right", seed)
 		}
-		_, again := grownComposite(&next, docs)
+		_, again := extendComposite(&next, docs)
 		require.False(t, again, "seed %d: there is nothing more to grow", seed)
 	}
 }
 
-// Whatever arguments are, their canonical form means the same, is stable, and can be a tool.
+// FuzzShape checks that the canonical form of any pipeline means the same, is stable, and can become a composite.
 func FuzzShape(f *testing.F) {
 	f.Add([]byte(`{"session_id":"s","pipeline":[{"step":"http_request","url":"h.example/f?a=%zz&b=1;c&b=2","params":{"b":[3,"x"],"a":null}},{"step":"top_k","k":3}]}`))
 	f.Add([]byte(`{"session_id":"s","input_ref":"x","pipeline":[{"step":"table_filter","condition":{"not":{"and":[{"field":"a","op":"in","value":["1"]},{"field":"b","op":"==","value":{"$parameter":"a"}}]}}}]}`))
@@ -329,15 +328,15 @@ func FuzzShape(f *testing.F) {
 		if !ok {
 			return
 		}
-		c, ok := promotedComposite([]document{d})
+		c, ok := buildComposite([]document{d})
 		if !ok {
 			return
 		}
 		r := recipeOf(t, &c)
-		again, same := filled(t, r, argumentsOf(t, r, d))
+		again, same := fillRecipe(t, r, argumentsOf(t, r, d))
 		require.Equal(t, textOfDocument(t, d), textOfDocument(t, same))
 		require.Equal(t, shapeOf(t, d), shapeOf(t, same))
-		require.Equal(t, address(p), address(again))
+		require.Equal(t, requestURL(p), requestURL(again))
 		require.True(t, json.Valid(c.Parameters))
 	})
 }

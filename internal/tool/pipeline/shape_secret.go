@@ -10,13 +10,13 @@ import (
 )
 
 // Secrets belong in auth profiles. If a model writes one into a pipeline, the pipeline is not promoted, so that the secret reaches no
-// prompt.
+// prompt. These patterns match more names and values than package redact, because a miss would show a secret to other agents.
 var (
-	// secretPart matches what is in names of secrets, whatever is around it; secretWord a word of such a name.
+	// secretPart matches anywhere in the name of a secret; secretWord matches one of its words.
 	secretPart = regexp.MustCompile(`key|token|secret|passw|pwd|credential|private|session|signature|cookie|jwt|appid|oauth`)
 	secretWord = regexp.MustCompile(`^(sid|pass|pin|otp|sig|auth|authn|authz|auth[a-np-z][a-z]*|authori[sz][a-z]*)$`)
 
-	// knownSecret matches what issuers of secrets begin them with.
+	// issuedSecret matches the prefixes that issuers give their secrets.
 	issuedSecret = regexp.MustCompile(`(?:^|[^A-Za-z0-9])(?:` +
 		`(?:sk-|rk-|[srp]k_(?:live|test)_|rk_|gh[opusr]_|github_pat_|glpat-|xox[a-z]-)[A-Za-z0-9_-]{6,}|` +
 		`A(?:KIA|SIA)[A-Z0-9]{8,}|AIza[A-Za-z0-9_-]{10,}|ya29\.[A-Za-z0-9_-]{6,}|eyJ[A-Za-z0-9_-]{3,}\.[A-Za-z0-9_.-]{3,}|` +
@@ -26,7 +26,7 @@ var (
 	reference = regexp.MustCompile(`^(cas|artifact)://[A-Za-z0-9/:@._-]*$`)
 )
 
-// isSecretName reports whether a param's name is one that secrets have: apiKey, access_token2, sid.
+// isSecretName reports whether the name of a param is typical of secrets: apiKey, access_token2, sid.
 func isSecretName(name string) bool {
 	words := strings.Fields(strings.Map(func(r rune) rune {
 		if !unicode.IsLetter(r) {
@@ -34,8 +34,8 @@ func isSecretName(name string) bool {
 		}
 		return unicode.ToLower(r)
 	}, splitCamelCase(name)))
-	whole := strings.Join(words, "")
-	if whole == "code" || secretPart.MatchString(strings.ReplaceAll(whole, "keyword", "")) {
+	joined := strings.Join(words, "")
+	if joined == "code" || secretPart.MatchString(strings.ReplaceAll(joined, "keyword", "")) {
 		return true
 	}
 	return slices.ContainsFunc(words, secretWord.MatchString)
@@ -55,7 +55,7 @@ func splitCamelCase(name string) string {
 	return b.String()
 }
 
-// hasSecret reports whether a pipeline has what looks like a secret, as the name of a param or in any text.
+// hasSecret reports whether the name of a param or any text of a pipeline looks like a secret.
 func (d document) hasSecret() bool {
 	for i := range d {
 		var params map[string]json.RawMessage
@@ -77,11 +77,11 @@ func (d document) hasSecret() bool {
 	return false
 }
 
-// containsSecret looks into the texts of a JSON value.
+// containsSecret reports whether any text of a JSON value looks like a secret.
 func containsSecret(v any) bool {
 	switch v := v.(type) {
 	case string:
-		if plain, err := url.PathUnescape(v); err == nil && plain != v && looksSecret(plain) {
+		if unescaped, err := url.PathUnescape(v); err == nil && looksSecret(unescaped) {
 			return true
 		}
 		return looksSecret(v)
@@ -97,7 +97,7 @@ func containsSecret(v any) bool {
 	return false
 }
 
-// looksSecret reports whether a part of a text looks like a secret. References of datasets and UUIDs do not.
+// looksSecret reports whether some part of a text looks like a secret. References of datasets and UUIDs do not.
 func looksSecret(text string) bool {
 	if reference.MatchString(text) {
 		return false
@@ -113,8 +113,8 @@ func looksSecret(text string) bool {
 	return false
 }
 
-// looksRandom reports whether a token has letters and digits and changes between small letters, capitals and digits in one place of five or
-// more. Words change only at their ends: flights-to-rome-2026, departureDate2026.
+// looksRandom reports whether a token has letters and digits and changes between small letters, capitals and digits at least once in five
+// characters. Words change only at their ends: flights-to-rome-2026, departureDate2026.
 func looksRandom(token string) bool {
 	var changes, digits, letters int
 	previous := byte(0)

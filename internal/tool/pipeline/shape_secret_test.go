@@ -51,7 +51,7 @@ func TestSecretsAreNotPromoted(t *testing.T) {
 	}
 }
 
-// A sample that was stored before it was known to be a secret is not promoted.
+// TestStoredSecretsAreLeftOut checks samples that were stored before their secrets were recognised as such.
 func TestStoredSecretsAreLeftOut(t *testing.T) {
 	good := documentOf(t, `{"step":"http_request","url":"https://h.example/f","params":{"q":"x"}}`)
 	raw := textOfDocument(t, good)

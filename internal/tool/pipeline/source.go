@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
-// openDataset reads the stored dataset of a reference; field names it in faults.
+// openDataset returns the rows of a stored dataset. field names the reference in faults.
 func (r *run) openDataset(ctx context.Context, field, ref string) ([]row, error) {
 	if r.cfg.Datasets == nil {
 		return nil, faultf(agent.CodeNotFound, field, "stored datasets are not available here")
@@ -21,8 +22,8 @@ func (r *run) openDataset(ctx context.Context, field, ref string) ([]row, error)
 		return nil, openFault(ctx, err, field)
 	}
 	defer rc.Close() //nolint:errcheck // nothing is lost: it was read
-	in := &source{ctx: ctx, r: rc}
-	rows, err := r.read(in, dataset.JSON)
+	in := &contextReader{ctx: ctx, r: rc}
+	rows, err := r.readRows(in, dataset.JSON)
 	switch {
 	case err == nil:
 		return rows, nil
@@ -33,7 +34,7 @@ func (r *run) openDataset(ctx context.Context, field, ref string) ([]row, error)
 	}
 }
 
-// openFault returns a fault for what the model did wrong, and an error for a store that is away.
+// openFault returns a fault for a mistake of the model, and an error for a store that is not available.
 func openFault(ctx context.Context, err error, field string) error {
 	if ctx.Err() != nil {
 		return contextError(ctx)
@@ -46,14 +47,15 @@ func openFault(ctx context.Context, err error, field string) error {
 	}
 }
 
-// source is a reader that ends with the call's context and remembers what went wrong, to be told from what is wrong with the content.
-type source struct {
+// contextReader is a reader that fails when the call's context ends. It keeps its read error, which is thereby distinguished from a fault of
+// the content.
+type contextReader struct {
 	ctx context.Context
 	r   io.Reader
 	err error
 }
 
-func (s *source) Read(p []byte) (int, error) {
+func (s *contextReader) Read(p []byte) (int, error) {
 	if err := s.ctx.Err(); err != nil {
 		s.err = err
 		return 0, err
@@ -65,9 +67,9 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// read reads rows and, where the next step wants it, the document that they are in. There the document may be one whose rows nobody
-// could name, because the step will: then it is the one row.
-func (r *run) read(in io.Reader, f dataset.Format) ([]row, error) {
+// readRows returns the rows of a document. If the next step needs the document itself, readRows keeps it too; a document in which no rows can
+// be found is then a single row.
+func (r *run) readRows(in io.Reader, f dataset.Format) ([]row, error) {
 	limits := dataset.Limits{Rows: r.cfg.MaxRows, Bytes: r.cfg.MaxBytes}
 	if !r.keepDocument || f != dataset.JSON {
 		return dataset.Read(in, f, limits)
@@ -82,25 +84,25 @@ func (r *run) read(in io.Reader, f dataset.Format) ([]row, error) {
 	body = bytes.TrimSpace(bytes.TrimPrefix(body, []byte("\ufeff")))
 	rows, err := dataset.ReadJSON(bytes.NewReader(body), limits)
 	if err != nil {
-		// Read as the one element of an array it is checked as strictly, but nobody looks for rows in it.
-		one, alone := dataset.ReadJSON(io.MultiReader(bytes.NewReader([]byte("[")), bytes.NewReader(body), bytes.NewReader([]byte("]"))), limits)
-		if alone != nil || len(one) != 1 {
+		// As the only element of an array, the document is checked as strictly, but is not searched for rows.
+		single, singleErr := dataset.ReadJSON(io.MultiReader(strings.NewReader("["), bytes.NewReader(body), strings.NewReader("]")), limits)
+		if singleErr != nil || len(single) != 1 {
 			return nil, err
 		}
-		rows = one
+		rows = single
 	}
-	if len(body) > 0 && body[0] == '{' { // an array is its rows
+	if len(body) > 0 && body[0] == '{' { // the rows of an array are the whole document
 		r.document = body
 	}
 	return rows, nil
 }
 
-// contentFault returns the fault of content that cannot be read: where it is, and what is wrong there.
-func contentFault(err error, field, what string) *fault {
+// contentFault returns the fault of content that cannot be read. subject begins the message, such as "the dataset"; field is the argument.
+func contentFault(err error, field, subject string) *fault {
 	f := faultOf(err, "")
 	if f.failure.Field != "" {
-		what += ", " + f.failure.Field + ":"
+		subject += ", " + f.failure.Field + ":"
 	}
-	f.failure.Field, f.failure.Message = field, what+" "+f.failure.Message
+	f.failure.Field, f.failure.Message = field, subject+" "+f.failure.Message
 	return f
 }

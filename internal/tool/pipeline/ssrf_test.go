@@ -13,7 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool/pipeline"
 )
 
-// Whatever URL a model puts into http_request, nothing private is reached, and no answer costs more than the bounds.
+// TestAttacks checks that no URL in http_request reaches a private address, and that no answer exceeds the bounds.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"GET", "POST"} {

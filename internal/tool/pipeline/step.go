@@ -10,19 +10,19 @@ import (
 // row is one JSON value as its source wrote it.
 type row = dataset.Row
 
-// step is one primitive with its arguments, ready to run. One step value serves one call.
+// step is a step of a pipeline with its checked arguments. It is used for one call.
 type step interface {
 	run(ctx context.Context, r *run, rows []row) ([]row, error)
 }
 
-// primitive describes a primitive: the fields it takes, and how it reads them.
+// primitive is a kind of step: the names of its fields, and the function that decodes them.
 type primitive struct {
 	name   string
-	takes  []string
+	fields []string
 	decode func(raw json.RawMessage) (step, error)
 }
 
-// primitives lists the primitives in the order of the schema.
+// primitives returns the primitives in the order of the schema.
 func primitives() []primitive {
 	return []primitive{
 		{"http_request", []string{"url", "method", "params"}, decodeHTTPRequest},
@@ -38,10 +38,10 @@ func primitives() []primitive {
 	}
 }
 
-// checkEvery is how many rows a step handles between two looks at the context.
+// checkEvery is how many rows a step handles between two checks of the context.
 const checkEvery = 1024
 
-// checkContext returns an error if the context has ended. It looks on every checkEvery-th row.
+// checkContext returns an error if the context has ended. It checks only at every checkEvery-th row i.
 func checkContext(ctx context.Context, i int) error {
 	if i%checkEvery == 0 && ctx.Err() != nil {
 		return contextError(ctx)

@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
-func TestWhereTheRowsAre(t *testing.T) {
+func TestRowsOfDocuments(t *testing.T) {
 	tests := []struct{ name, doc, want string }{
 		{"array", ` [ {"b":1, "a":2} ] `, `[{"b":1,"a":2}]`},
 		{"byte order mark", "\ufeff[1]", `[1]`},
@@ -72,7 +72,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// A field that few rows have is no fault, in whatever order the parts of a condition stand, and whatever they leave for each other.
+// TestFilterOnSparseFields checks that a field that only some rows have is no fault, in any order of the parts of a condition.
 func TestFilterOnSparseFields(t *testing.T) {
 	const data = `[{"id":1,"t":"b","x":5},{"id":2,"t":"a"},{"id":3,"t":"b","x":"n/a"},{"id":4,"t":"a","x":"?"}]`
 	const isA, isB, small, big = `{"field":"t","op":"=","value":"a"}`, `{"field":"t","op":"=","value":"b"}`,
@@ -86,7 +86,7 @@ func TestFilterOnSparseFields(t *testing.T) {
 		{"or", isB, small, "1 3"},
 		{"and", isA, `{"not":` + big + `}`, "2 4"},
 		{"and", isA, `{"field":"x","op":"in","value":[5]}`, ""},
-		{"or", none, some, "1 2 3 4"}, // the condition knows that there may be none
+		{"or", none, some, "1 2 3 4"}, // the condition tests whether the field exists
 		{"and", isA, `{"or":[` + some + `,` + none + `]}`, "2 4"},
 	} {
 		for _, parts := range []string{tt.one + `,` + tt.other, tt.other + `,` + tt.one} {
@@ -97,7 +97,7 @@ func TestFilterOnSparseFields(t *testing.T) {
 	}
 }
 
-// ids lists the field id of the rows.
+// ids returns the values of the field id.
 func ids(t *testing.T, res agent.ToolResult) string {
 	t.Helper()
 	var list []struct{ ID json.Number }
@@ -131,7 +131,7 @@ func TestSort(t *testing.T) {
 	}
 }
 
-// Sorting of a few rows is stable by accident; of many only on purpose.
+// TestSortOfManyEqualRowsIsStable sorts many rows, because an unstable sort may keep the order of a few.
 func TestSortOfManyEqualRowsIsStable(t *testing.T) {
 	var data, want []string
 	for i := range 500 {
@@ -152,10 +152,12 @@ func TestSelectAndTopK(t *testing.T) {
 	require.Equal(t, `[{"id":2}]`, rows(t, over(t, data, `{"step":"table_sort","field":"id","order":"desc"},{"step":"top_k","k":1}`)))
 	require.Equal(t, "1 2", ids(t, over(t, data, `{"step":"top_k","k":1e30}`)))
 	require.Equal(t, "1 2", ids(t, over(t, data, `{"step":"top_k","k":2.0}`)))
+	require.Equal(t, `[{"total":1.50,"id":1,"again":1},{"total":null,"id":2,"again":2}]`,
+		rows(t, over(t, data, `{"step":"table_select","fields":["p.total as total","id","id as again"]}`)))
 }
 
-// A step that can mean nothing on these rows says so instead of answering with nothing.
-func TestFaultsOfTheRows(t *testing.T) {
+// TestFaultsOfRows checks that a step fails if its arguments do not fit any row.
+func TestFaultsOfRows(t *testing.T) {
 	tests := []struct{ name, data, step, field, says string }{
 		{"sort by no field", `[{"price":1,"id":2}]`, `{"step":"table_sort","field":"prise"}`, "pipeline[0].field", `no row has a field "prise"; the first row has id, price`},
 		{"sort by no second field", `[{"price":1}]`, `{"step":"table_sort","fields":["price","x"]}`, "pipeline[0].fields[1]", `"x"`},
@@ -195,7 +197,7 @@ func TestPreviewIsSmall(t *testing.T) {
 	require.Len(t, preview.Sample, 2)
 }
 
-// Whatever the arguments, a call answers, and what it says about effects holds for what it does.
+// FuzzArguments checks that a call with any arguments returns a well-formed result, and that nothing panics.
 func FuzzArguments(f *testing.F) {
 	for _, s := range []string{
 		`{"session_id":"s","input_ref":"cas://x","pipeline":[{"step":"table_sort","field":"a","order":"desc"},{"step":"top_k","k":1}]}`,
@@ -216,7 +218,7 @@ func FuzzArguments(f *testing.F) {
 	f.Fuzz(func(t *testing.T, args string) {
 		res, err := tool.Call(t.Context(), agent.Invocation{}, agent.ToolCall{Args: json.RawMessage(args)})
 		if err != nil {
-			require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err)) // the store that is away
+			require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err)) // the dataset cas://down
 			return
 		}
 		tooltest.CheckResult(t, res)
@@ -225,7 +227,7 @@ func FuzzArguments(f *testing.F) {
 	})
 }
 
-// A condition and its negation part the rows: none is in both, none in neither.
+// FuzzCondition checks that each row meets either a condition or its negation.
 func FuzzCondition(f *testing.F) {
 	for _, s := range []string{
 		`{"field":"a","op":"<","value":2}`, `{"and":[{"field":"a","op":"in","value":[1,"2"]},{"not":{"field":"b.c","op":"matches","value":"^x"}}]}`,

@@ -15,7 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// store keeps content by its hash, and datasets under whatever reference.
+// store is a blob store and a dataset store. Tests may also set content under any reference.
 type store struct {
 	mu      sync.Mutex
 	content map[string]string
@@ -30,7 +30,7 @@ func (s *store) Put(_ context.Context, tenant string, r io.Reader) (string, erro
 	fail := s.fail
 	s.mu.Unlock()
 	if fail != nil {
-		_, _ = r.Read(make([]byte, 10)) // the writer is not waited for
+		_, _ = r.Read(make([]byte, 10)) // fails in the middle of the content
 		return "", fail
 	}
 	var b bytes.Buffer
@@ -55,20 +55,20 @@ func (s *store) Open(_ context.Context, tenant, ref string) (io.ReadCloser, erro
 	return io.NopCloser(strings.NewReader(text)), nil
 }
 
-// get is what is stored under the reference of a result.
+// get returns the stored rows of a result.
 func (s *store) get(d *agent.Dataset) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.content["acme/"+d.Ref]
 }
 
-// results remembers without end.
+// results is a result cache whose entries do not expire.
 type results struct {
 	mu     sync.Mutex
 	kept   map[string]tool.CachedResult
-	ttl    time.Duration // of the last one kept
-	asked  int
-	broken error
+	ttl    time.Duration // of the last entry
+	asked  int           // calls of Recall
+	broken error         // returned by every call
 }
 
 func (c *results) Recall(_ context.Context, tenant, key string) (tool.CachedResult, bool, error) {
@@ -92,7 +92,7 @@ func (c *results) Remember(_ context.Context, tenant, key string, r tool.CachedR
 	return nil
 }
 
-// authority writes the names of the profiles into a header.
+// authority adds a header with the names of the profiles.
 type authority struct{ err error }
 
 func (a *authority) Authorise(req *http.Request, profiles []agent.PlanAuth) error {

@@ -12,7 +12,7 @@ func decodeTableFilter(raw json.RawMessage) (step, error) {
 	var in struct {
 		Condition json.RawMessage `json:"condition"`
 	}
-	if err := decodeStrictly(raw, &in); err != nil {
+	if err := decodeFields(raw, &in); err != nil {
 		return nil, err
 	}
 	if in.Condition == nil {
@@ -29,9 +29,11 @@ func (s *tableFilter) run(ctx context.Context, _ *run, rows []row) ([]row, error
 		if err != nil {
 			return nil, err
 		}
-		if ok, err := s.condition.holds(ctx, i, r); err != nil {
+		ok, err := s.condition.holds(ctx, i, r)
+		if err != nil {
 			return nil, err
-		} else if ok {
+		}
+		if ok {
 			kept = append(kept, r)
 		}
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// tableSort orders rows, keeping the order of equal ones: {"step":"table_sort","field":"price","order":"asc"}, or "fields" for
-// several keys, the first one first. Null and missing values come last in both directions.
+// tableSort sorts rows by one field, {"step":"table_sort","field":"price","order":"asc"}, or by several in "fields". Equal rows keep their
+// order. Null and missing values come last in both directions.
 type tableSort struct {
-	keys  []*path
-	list  bool // given as fields
-	order int  // 1 ascending, -1 descending
+	keys   []*path
+	isList bool // the keys are given as "fields"
+	order  int  // 1 ascending, -1 descending
 }
 
 func decodeTableSort(raw json.RawMessage) (step, error) {
@@ -23,7 +23,7 @@ func decodeTableSort(raw json.RawMessage) (step, error) {
 		Fields []string `json:"fields"`
 		Order  string   `json:"order"`
 	}
-	if err := decodeStrictly(raw, &in); err != nil {
+	if err := decodeFields(raw, &in); err != nil {
 		return nil, err
 	}
 	s := &tableSort{order: 1}
@@ -44,36 +44,36 @@ func decodeTableSort(raw json.RawMessage) (step, error) {
 		s.keys = []*path{key}
 		return s, err
 	}
-	keys, err := paths("fields", in.Fields)
-	s.keys, s.list = keys, true
+	keys, err := parsePaths("fields", in.Fields)
+	s.keys, s.isList = keys, true
 	return s, err
 }
 
 func (s *tableSort) run(ctx context.Context, _ *run, rows []row) ([]row, error) {
-	table := make([][]value, len(s.keys))
+	columns := make([][]value, len(s.keys))
 	for j, key := range s.keys {
-		values, err := s.read(ctx, j, key, rows)
+		values, err := s.keyValues(ctx, j, key, rows)
 		if err != nil {
 			return nil, err
 		}
-		table[j] = values
+		columns[j] = values
 	}
-	ended := false
+	hasEnded := false
 	order := make([]int32, len(rows))
 	for i := range order {
 		order[i] = int32(i)
 	}
-	steps := 0
+	comparisons := 0
 	slices.SortFunc(order, func(a, b int32) int {
-		if steps++; !ended && steps%checkEvery == 0 && ctx.Err() != nil {
-			ended = true
+		if comparisons++; !hasEnded && comparisons%checkEvery == 0 && ctx.Err() != nil {
+			hasEnded = true
 		}
-		if ended {
-			return 0 // the sort ends soon
+		if hasEnded {
+			return 0 // makes the sort end soon
 		}
-		return cmp.Or(s.compare(table, int(a), int(b)), cmp.Compare(a, b))
+		return cmp.Or(s.compareRows(columns, int(a), int(b)), cmp.Compare(a, b))
 	})
-	if ended {
+	if hasEnded {
 		return nil, contextError(ctx)
 	}
 	out := make([]row, len(rows))
@@ -83,10 +83,10 @@ func (s *tableSort) run(ctx context.Context, _ *run, rows []row) ([]row, error) 
 	return out, nil
 }
 
-// read returns the values of a key. Some row must have it; one that holds nothing but numbers, some of them as strings, is read as numbers.
-func (s *tableSort) read(ctx context.Context, j int, key *path, rows []row) ([]value, error) {
+// keyValues returns the values of key j. If all of them are numbers or numeric strings, it returns numbers. A key that no row has is a fault.
+func (s *tableSort) keyValues(ctx context.Context, j int, key *path, rows []row) ([]value, error) {
 	values := make([]value, len(rows))
-	given, numeric := false, true
+	found, numeric := false, true
 	for i := range rows {
 		r, err := objectRow(ctx, rows, i)
 		if err != nil {
@@ -94,12 +94,12 @@ func (s *tableSort) read(ctx context.Context, j int, key *path, rows []row) ([]v
 		}
 		raw, ok := key.find(r)
 		values[i] = valueOf(raw)
-		given = given || ok
+		found = found || ok
 		numeric = numeric && (values[i].isAbsent() || values[i].isNumeric())
 	}
-	if !given && len(rows) > 0 {
+	if !found && len(rows) > 0 {
 		field := "field"
-		if s.list {
+		if s.isList {
 			field = elementName("fields", j)
 		}
 		return nil, noSuchField(field, key, rows)
@@ -112,8 +112,9 @@ func (s *tableSort) read(ctx context.Context, j int, key *path, rows []row) ([]v
 	return values, nil
 }
 
-func (s *tableSort) compare(table [][]value, a, b int) int {
-	for _, values := range table {
+// compareRows compares rows a and b by their values in the columns.
+func (s *tableSort) compareRows(columns [][]value, a, b int) int {
+	for _, values := range columns {
 		x, y := &values[a], &values[b]
 		switch {
 		case x.isAbsent() && y.isAbsent():

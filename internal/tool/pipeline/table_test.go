@@ -85,7 +85,7 @@ func TestGroupBy(t *testing.T) {
 	}
 }
 
-// A thousand sums of many small numbers are those of exact arithmetic: here, of integers.
+// TestSumsOfManyAreExact compares the sum of many decimals with the same sum in integers.
 func TestSumsOfManyAreExact(t *testing.T) {
 	var data strings.Builder
 	cents := 0
@@ -98,7 +98,7 @@ func TestSumsOfManyAreExact(t *testing.T) {
 		rows(t, over(t, "["+data.String()[1:]+"]", `{"step":"groupby","by":[],"agg":"sum","field":"a"}`)))
 }
 
-// joined runs a join over two datasets; left may be the rows so far.
+// joined runs a join of the dataset left, given as input_ref, and the dataset right.
 func joined(t *testing.T, left, right, step string) agent.ToolResult {
 	t.Helper()
 	return call(t, pipeline.Config{Datasets: datasets{"acme/cas://l": left, "acme/artifact://r": right}, MaxRows: 1000},
@@ -143,7 +143,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// Whatever the keys, a join is what two loops make.
+// TestJoinIsTwoLoops compares joins of random rows with those of two nested loops.
 func TestJoinIsTwoLoops(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	side := func(field string) (rows, keys []string) {
@@ -183,7 +183,7 @@ func TestJoinIsTwoLoops(t *testing.T) {
 	}
 }
 
-// The form of the requirements: both sides by reference, and no rows before.
+// TestJoinOfTwoReferences joins two references in the first step, as docs/reference/requirements.md does.
 func TestJoinOfTwoReferences(t *testing.T) {
 	cfg := pipeline.Config{Datasets: datasets{"acme/cas://a": `[{"id":1,"a":1}]`, "acme/cas://b": `{"rows":[{"id":1,"b":2}]}`}}
 	res := call(t, cfg, `{"session_id":"s","pipeline":[{"step":"join","left":"cas://a","right":"cas://b","on":"id"},{"step":"top_k","k":1}]}`)
@@ -376,10 +376,4 @@ func TestFaultsOfJQ(t *testing.T) {
 			require.Contains(t, res.Failure.Message, tt.says)
 		})
 	}
-}
-
-func TestSelectRenames(t *testing.T) {
-	const data = `[{"price":{"total":1.50},"id":1},{"id":2}]`
-	require.Equal(t, `[{"total":1.50,"id":1,"again":1},{"total":null,"id":2,"again":2}]`,
-		rows(t, over(t, data, `{"step":"table_select","fields":["price.total as total","id","id as again"]}`)))
 }

@@ -5,39 +5,36 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/schema"
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
-// The tool says of each call whether it has effects, and what it does.
 var (
-	_ agent.EffectFree = (*execute)(nil)
-	_ agent.Summarizer = (*execute)(nil)
+	_ agent.EffectFree = (*executeTool)(nil)
+	_ agent.Summarizer = (*executeTool)(nil)
 )
 
-// execute is the tool execute_pipeline.
-type execute struct {
-	cfg  Config
-	uses *promoter // nil: uses are not counted
-
-	checker *schema.Checker // of the arguments of composites
+// executeTool is the tool execute_pipeline.
+type executeTool struct {
+	cfg      Config
+	promoter *promoter       // nil: uses are not counted
+	checker  *schema.Checker // checks the arguments of composites
 }
 
-func (t *execute) Spec() agent.ToolSpec {
+func (t *executeTool) Spec() agent.ToolSpec {
 	return agent.ToolSpec{
 		Name:        ToolName,
 		Description: "Execute ephemeral data pipeline using composable primitives",
 		Parameters:  slices.Clone(json.RawMessage(executeSchema)),
-		Strict:      true,
-
-		ReadsDatasets: true,
+		Strict:      true, ReadsDatasets: true,
 	}
 }
 
-// EffectFree reports whether no step posts. It parses the arguments as Call does; arguments that Call refuses have no effects.
-func (t *execute) EffectFree(args json.RawMessage) bool {
+// EffectFree reports whether no step posts. Arguments that Call refuses have no effects.
+func (t *executeTool) EffectFree(args json.RawMessage) bool {
 	p, err := parse(args)
 	if err != nil {
 		return true
@@ -45,56 +42,61 @@ func (t *execute) EffectFree(args json.RawMessage) bool {
 	return !p.hasEffects()
 }
 
-// Summarize returns the number of steps. It is short because the turn's history has it twice.
-func (t *execute) Summarize(args json.RawMessage) string {
+// Summarize returns the number of steps. It is short because the turn's history holds it twice.
+func (t *executeTool) Summarize(args json.RawMessage) string {
 	p, err := parse(args)
 	if err != nil {
 		return "invalid arguments"
 	}
-	return stepCount(len(p.steps))
+	return quantity(len(p.steps), "step")
 }
 
-func stepCount(n int) string {
-	if n == 1 {
-		return "1 step"
+// quantity returns a number with its noun, such as "1 row" or "2 rows".
+func quantity(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
 	}
-	return strconv.Itoa(n) + " steps"
+	return strconv.Itoa(n) + " " + noun
 }
 
 // Call runs the pipeline. The package comment says what is a failed result and what an error.
-func (t *execute) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
-	if err := ctx.Err(); err != nil {
+func (t *executeTool) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
+	return t.execute(ctx, inv, call.Args, "")
+}
+
+// execute runs the pipeline in the arguments. The result names the composite that the model has called, if any.
+func (t *executeTool) execute(ctx context.Context, inv agent.Invocation, args json.RawMessage, composite string) (agent.ToolResult, error) {
+	if ctx.Err() != nil {
 		return agent.ToolResult{}, contextError(ctx)
 	}
-	p, err := parse(call.Args)
+	r := &run{inv: inv, composite: composite}
+	p, err := parse(args)
 	if err != nil {
-		return failedResult(err, nil)
+		return r.failedResult(err)
 	}
-	cfg, err := t.boundConfig(inv.Parameters)
-	if err != nil {
-		return failedResult(err, nil)
+	if r.cfg, err = t.boundConfig(inv.Parameters); err != nil {
+		return r.failedResult(err)
 	}
-	r := &run{cfg: cfg, inv: inv}
 	key := r.cacheKey(p)
-	if res, ok := r.recall(ctx, key); ok {
-		t.uses.recordUse(ctx, inv, p)
+	if res, ok := r.cachedResult(ctx, key); ok {
+		t.promoter.recordUse(ctx, inv, p)
 		return res, nil
 	}
 	if err := r.runSteps(ctx, p); err != nil {
-		return failedResult(err, r.done)
+		return r.failedResult(err)
 	}
 	res, o, err := r.result(ctx)
 	if err != nil {
-		return failedResult(err, r.done)
+		return r.failedResult(err)
 	}
-	r.remember(ctx, key, o)
-	t.uses.recordUse(ctx, inv, p)
+	r.cacheResult(ctx, key, o)
+	t.promoter.recordUse(ctx, inv, p)
 	return res, nil
 }
 
-// boundConfig returns the configuration as a binding lowers it; a binding never raises it. Parameters that are not as Properties say fail
-// the call, because the bound that somebody meant to set is unknown.
-func (t *execute) boundConfig(parameters json.RawMessage) (Config, error) {
+// boundConfig returns the configuration with the lower bounds of a binding. Unknown and malformed parameters fail the call, because
+// somebody may have meant to set a bound.
+func (t *executeTool) boundConfig(parameters json.RawMessage) (Config, error) {
 	cfg := t.cfg
 	if len(parameters) == 0 {
 		return cfg, nil
@@ -117,6 +119,8 @@ func (t *execute) boundConfig(parameters json.RawMessage) (Config, error) {
 	if p.MaxRows != nil {
 		cfg.MaxRows = min(cfg.MaxRows, *p.MaxRows)
 	}
-	cfg.CacheTTL = cacheTTL(cfg.CacheTTL, p.CacheTTL)
+	if p.CacheTTL != nil {
+		cfg.CacheTTL = min(cfg.CacheTTL, time.Duration(*p.CacheTTL)*time.Second)
+	}
 	return cfg, nil
 }

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -14,13 +15,13 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// The names under which the catalog finds us.
+// The names of the toolkit and its tool in the catalog.
 const (
 	ToolkitName = "pipeline"
 	ToolName    = "execute_pipeline"
 )
 
-// The bounds of one call; rows and bytes may be lowered by [Config].
+// The bounds of one call. [Config] may lower those of rows and bytes.
 const (
 	MaxArgs         = 256 << 10 // bytes of arguments
 	MaxSteps        = 50
@@ -28,7 +29,7 @@ const (
 	DefaultMaxBytes = 256 << 20 // of a response, a dataset, or the rows that a step makes
 )
 
-// DefaultCacheTTL is how long results are remembered; maxCacheTTL is the most that a binding may say.
+// DefaultCacheTTL is how long results are cached. A binding may set at most maxCacheTTL.
 const (
 	DefaultCacheTTL = time.Hour
 	maxCacheTTL     = 7 * 24 * 3600 // seconds
@@ -37,29 +38,26 @@ const (
 //go:embed schema.json
 var executeSchema []byte
 
-// HTTP sends what http_request asks for: invalid, denied and overflow end the step for good, unavailable may be tried again.
-type HTTP = tool.HTTP
-
 // Config holds what the toolkit needs.
 type Config struct {
-	HTTP     HTTP          // nil: http_request fails with "denied"
+	HTTP     tool.HTTP     // nil: http_request fails with "denied"
 	Auth     tool.Auth     // nil: requests carry no credentials
 	Datasets tool.Datasets // nil: input_ref and join fail with "not available"
-	Blobs    tool.Blobs    // takes the results; nil: they are in the output, whatever their size
-	Results  tool.Results  // nil: nothing is remembered
+	Blobs    tool.Blobs    // stores the results; nil: results of any size are in the output
+	Results  tool.Results  // nil: nothing is cached
 	Logger   *zap.Logger   // nil: nothing is logged
 
 	MaxRows  int           // of a response, a dataset, or a step's result; 0: 1,000,000
-	MaxBytes int64         // of the same; 0: 256 MiB
-	CacheTTL time.Duration // 0: an hour; negative: nothing is remembered
+	MaxBytes int64         // of a response, a dataset, or a step's result; 0: 256 MiB
+	CacheTTL time.Duration // 0: an hour; negative: nothing is cached
 
-	// Composites keeps what pipelines were promoted to. PromoteAfter is how many uses of a shape make a tool of it; 0: uses are not
+	// Composites stores the composites. PromoteAfter is the number of uses after which a shape becomes a composite; 0: uses are not
 	// counted, and there are no composites.
 	Composites   tool.Composites
 	PromoteAfter int
 }
 
-// Factory makes the toolkit out of the runtime's dependencies, which take the place of those in cfg.
+// Factory returns the factory of the toolkit. The runtime's dependencies replace those in cfg.
 func Factory(cfg Config) tool.Factory {
 	needs := []tool.Need{tool.NeedHTTP, tool.NeedAuth, tool.NeedBlobs, tool.NeedDatasets, tool.NeedResults}
 	if cfg.PromoteAfter > 0 {
@@ -77,11 +75,10 @@ func Factory(cfg Config) tool.Factory {
 	}
 }
 
-// toolkit takes parameters: a binding may lower the bound of rows and the time that results are remembered. Besides execute_pipeline it has
-// the composites of a tenant.
+// toolkit has the tool execute_pipeline and the composites of each tenant.
 type toolkit struct {
-	tool       *execute
-	composites *composites // nil: there are none
+	tool       *executeTool
+	composites *composites // nil: pipelines are not promoted
 }
 
 var (
@@ -89,7 +86,7 @@ var (
 	_ agent.DynamicToolkit = (*toolkit)(nil)
 )
 
-// New makes the toolkit.
+// New returns the toolkit.
 func New(cfg Config) agent.Toolkit {
 	if cfg.MaxRows <= 0 {
 		cfg.MaxRows = DefaultMaxRows
@@ -97,13 +94,12 @@ func New(cfg Config) agent.Toolkit {
 	if cfg.MaxBytes <= 0 {
 		cfg.MaxBytes = DefaultMaxBytes
 	}
-	if cfg.CacheTTL == 0 {
-		cfg.CacheTTL = DefaultCacheTTL
-	}
-	k := &toolkit{tool: &execute{cfg: cfg, checker: schema.New()}}
+	cfg.CacheTTL = cmp.Or(cfg.CacheTTL, DefaultCacheTTL)
+	cfg.Logger = cmp.Or(cfg.Logger, zap.NewNop())
+	k := &toolkit{tool: &executeTool{cfg: cfg, checker: schema.New()}}
 	if cfg.Composites != nil && cfg.PromoteAfter > 0 {
 		lists := newListings(cfg.Composites)
-		k.tool.uses = &promoter{store: cfg.Composites, after: int64(cfg.PromoteAfter), lists: lists, logger: cfg.Logger}
+		k.tool.promoter = &promoter{store: cfg.Composites, minUses: int64(cfg.PromoteAfter), lists: lists, logger: cfg.Logger}
 		k.composites = newComposites(cfg.Composites, lists, k.tool)
 	}
 	return k
@@ -112,7 +108,7 @@ func New(cfg Config) agent.Toolkit {
 func (k *toolkit) Name() string        { return ToolkitName }
 func (k *toolkit) Tools() []agent.Tool { return []agent.Tool{k.tool} }
 
-// List describes the composites that the tenant has switched on, by name.
+// List returns the composites that the tenant has switched on, by name.
 func (k *toolkit) List(ctx context.Context, scope agent.ToolScope) ([]agent.ListedTool, error) {
 	if k.composites == nil {
 		return nil, nil
@@ -120,7 +116,7 @@ func (k *toolkit) List(ctx context.Context, scope agent.ToolScope) ([]agent.List
 	return k.composites.list(ctx, scope.Tenant)
 }
 
-// Find returns a composite in the version that a turn was given, whatever became of it since.
+// Find returns the version of a composite that a turn was given, even if the composite has changed since.
 func (k *toolkit) Find(ctx context.Context, scope agent.ToolScope, name, handle string) (agent.Tool, error) {
 	if k.composites == nil {
 		return nil, agent.Errorf(agent.CodeNotFound, "find tool", "pipelines are not promoted here: there is no tool %q", name)
@@ -128,7 +124,7 @@ func (k *toolkit) Find(ctx context.Context, scope agent.ToolScope, name, handle 
 	return k.composites.find(ctx, scope.Tenant, name, handle)
 }
 
-// Properties are the parameters of a binding.
+// Properties returns the JSON Schema of a binding's parameters.
 func (*toolkit) Properties() json.RawMessage {
 	return fmt.Appendf(nil, `{"type":"object","additionalProperties":false,"properties":{"max_rows":{"type":"integer","minimum":1,"maximum":%d,`+
 		`"default":%[1]d,"description":"Most rows of a response or dataset; the process may allow fewer"},`+

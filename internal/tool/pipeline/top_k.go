@@ -6,14 +6,14 @@ import (
 	"math"
 )
 
-// topK keeps the first K rows: {"step":"top_k","k":3}.
+// topK keeps the first k rows: {"step":"top_k","k":3}.
 type topK struct{ k int }
 
 func decodeTopK(raw json.RawMessage) (step, error) {
 	var in struct {
-		K *float64 `json:"k"` // JSON Schema counts 3.0 as an integer
+		K *float64 `json:"k"` // 3.0 is an integer in JSON Schema
 	}
-	if err := decodeStrictly(raw, &in); err != nil {
+	if err := decodeFields(raw, &in); err != nil {
 		return nil, err
 	}
 	switch {

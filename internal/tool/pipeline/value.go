@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
-// valueKind is what a value is, in the order in which kinds sort.
+// valueKind is the kind of a JSON value. Kinds sort in the order of their constants.
 type valueKind uint8
 
 const (
@@ -26,17 +26,17 @@ const (
 	kindMissing
 )
 
-// value is a JSON value, ready to compare.
+// value is a JSON value that can be compared.
 type value struct {
 	kind    valueKind
 	isExact bool // float is exactly the number
 	float   float64
-	text    []byte       // string: its content; number: its literal; else the compact JSON. Often a part of the row: not to be changed
-	dec     *apd.Decimal // set when it is needed
+	text    []byte       // the content of a string, the literal of a number, or compact JSON; it may be a part of the row
+	dec     *apd.Decimal // set by decimal
 }
 
-// shortQuote returns the value as JSON for a message, shortened.
-func (v *value) shortQuote() string {
+// quote returns the value as shortened JSON for a message.
+func (v *value) quote() string {
 	if v.kind == kindString {
 		return strconv.Quote(clip.Bytes(string(v.text), maxQuote))
 	}
@@ -45,7 +45,7 @@ func (v *value) shortQuote() string {
 
 func (v *value) isAbsent() bool { return v.kind >= kindNull }
 
-// valueOf reads well-formed JSON. Empty text is a missing value.
+// valueOf returns the value of well-formed JSON. An empty text is a missing value.
 func valueOf(raw json.RawMessage) value {
 	if len(raw) == 0 {
 		return value{kind: kindMissing}
@@ -59,7 +59,7 @@ func valueOf(raw json.RawMessage) value {
 		return value{kind: kindString, text: unquote(raw)}
 	case '{', '[':
 		var b bytes.Buffer
-		_ = json.Compact(&b, raw) // it is well-formed
+		_ = json.Compact(&b, raw) // well-formed JSON causes no error
 		return value{kind: kindOther, text: b.Bytes()}
 	default:
 		v := value{kind: kindString, text: raw}
@@ -68,7 +68,7 @@ func valueOf(raw json.RawMessage) value {
 	}
 }
 
-// unquote returns the content of a string, without a copy where it has no escapes.
+// unquote returns the content of a JSON string. It makes a copy only if the string has escapes.
 func unquote(raw json.RawMessage) []byte {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw[1:max(len(raw)-1, 1)]
@@ -80,8 +80,8 @@ func unquote(raw json.RawMessage) []byte {
 	return text
 }
 
-// listOf splits an array of at most maxValues elements.
-func listOf(array []byte, maxValues int) ([]json.RawMessage, error) {
+// splitArray returns the elements of an array. More than maxValues elements are an error.
+func splitArray(array []byte, maxValues int) ([]json.RawMessage, error) {
 	list := []json.RawMessage{}
 	for c := dataset.ElementsOf(array); ; {
 		from, to, ok := c.Next()
@@ -95,7 +95,7 @@ func listOf(array []byte, maxValues int) ([]json.RawMessage, error) {
 	}
 }
 
-// isNumeric reports whether the value is a number, or a string that is one.
+// isNumeric reports whether the value is a number or a string that holds one.
 func (v *value) isNumeric() bool {
 	if v.kind != kindString || len(v.text) > maxNumber {
 		return v.kind == kindNumber
@@ -116,12 +116,13 @@ func (v *value) toNumber() {
 	case isNumber:
 		d, _, err := apd.NewFromString(string(v.text))
 		if err != nil {
-			return // an exponent beyond all reason: it stays a string
+			return // the exponent is too large for apd: the value stays a string
 		}
 		v.kind, v.dec = kindNumber, d
 	}
 }
 
+// decimal returns a number as a decimal, 0 if its exponent is too large for apd.
 func (v *value) decimal() *apd.Decimal {
 	switch {
 	case v.dec != nil:
@@ -137,7 +138,7 @@ func (v *value) decimal() *apd.Decimal {
 	return v.dec
 }
 
-// shortDecimal returns a number of at most 15 digits without an exponent, which apd parses three times as slowly.
+// shortDecimal parses a number of at most 15 digits without an exponent, three times as fast as apd.
 func shortDecimal(text []byte) *apd.Decimal {
 	coefficient, fraction := int64(0), 0
 	for i, c := range text {
@@ -162,22 +163,23 @@ func compareNumbers(a, b *value) int {
 	return a.decimal().Cmp(b.decimal())
 }
 
-// compareValues orders two values that are there: by kind, then within the kind.
+// compareValues compares two values that are not absent: by kind, then within the kind.
 func compareValues(a, b *value) int {
 	switch {
 	case a.kind != b.kind:
 		return cmp.Compare(a.kind, b.kind)
 	case a.kind == kindNumber:
 		return compareNumbers(a, b)
-	case a.kind == kindOther: // objects have no order; they keep the one they have
+	case a.kind == kindOther: // objects and arrays have no order
 		return 0
 	default:
 		return bytes.Compare(a.text, b.text)
 	}
 }
 
-// sameKind returns copies of two values that compare within one kind: a numeric string becomes a number beside a number.
-func sameKind(a, b value) (value, value, bool) {
+// alignKinds returns the values with a numeric string turned into a number if the other value is a number. ok reports whether both then are of
+// the same kind.
+func alignKinds(a, b value) (_, _ value, ok bool) {
 	if a.kind != b.kind && a.isNumeric() && b.isNumeric() {
 		a.toNumber()
 		b.toNumber()
@@ -185,12 +187,12 @@ func sameKind(a, b value) (value, value, bool) {
 	return a, b, a.kind == b.kind
 }
 
-// equalValues reports whether two values are the same; missing and null are.
+// equalValues reports whether two values are equal. Missing and null are equal.
 func equalValues(a, b value) bool {
 	if a.isAbsent() || b.isAbsent() {
 		return a.isAbsent() && b.isAbsent()
 	}
-	a, b, ok := sameKind(a, b)
+	a, b, ok := alignKinds(a, b)
 	switch {
 	case !ok:
 		return false
@@ -201,7 +203,8 @@ func equalValues(a, b value) bool {
 	}
 }
 
-// appendKey appends a key that two values share exactly if they are of one kind and equal. Missing and null share one.
+// appendKey appends a key to a byte slice. Two values have the same key exactly if they are equal and of the same kind. Missing and null have
+// the same key.
 func (v *value) appendKey(key []byte) []byte {
 	switch v.kind {
 	case kindMissing, kindNull:

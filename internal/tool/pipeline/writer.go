@@ -8,42 +8,42 @@ import (
 	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
-// The sizes of the pieces of memory that hold a step's new rows: the first, and the most; each is twice the one before.
+// The sizes of the buffers that hold the rows of a step. Each buffer is twice as large as the last one, up to maxBuffer.
 const (
-	firstChunk = 4 << 10
-	chunk      = 1 << 20
+	minBuffer = 4 << 10
+	maxBuffer = 1 << 20
 )
 
-// writer makes the rows of a step, many in one piece of memory, and bounds them all together. A row is appended to buf between begin
-// and end.
-type writer struct {
-	buf     []byte
-	from    int // where the row under way begins
-	rows    []row
-	left    int64 // bytes
-	bound   int64
-	maxRows int
+// rowWriter builds the rows of a step, many in one buffer, and bounds their number and total size. A row is appended to buf between
+// beginRow and endRow.
+type rowWriter struct {
+	buf       []byte
+	rowStart  int // where the current row begins in buf
+	rows      []row
+	remaining int64 // bytes
+	maxBytes  int64
+	maxRows   int
 
-	written []bool // of the columns that with adds, for the row under way
+	written []bool // which columns setMembers has written to the current row
 }
 
-func (r *run) newWriter(rows int) *writer {
-	return &writer{rows: make([]row, 0, rows), left: r.cfg.MaxBytes, bound: r.cfg.MaxBytes, maxRows: r.cfg.MaxRows}
+func (r *run) newWriter(rows int) *rowWriter {
+	return &rowWriter{rows: make([]row, 0, rows), remaining: r.cfg.MaxBytes, maxBytes: r.cfg.MaxBytes, maxRows: r.cfg.MaxRows}
 }
 
-// begin starts a row of about so many bytes.
-func (w *writer) begin(size int) {
+// beginRow starts a row of about size bytes.
+func (w *rowWriter) beginRow(size int) {
 	if cap(w.buf)-len(w.buf) < size {
-		w.buf = make([]byte, 0, max(min(2*cap(w.buf), chunk), firstChunk, size))
+		w.buf = make([]byte, 0, max(min(2*cap(w.buf), maxBuffer), minBuffer, size))
 	}
-	w.from = len(w.buf)
+	w.rowStart = len(w.buf)
 }
 
-// end keeps the row; [agent.CodeOverflow] when it is one too many.
-func (w *writer) end() error {
-	made := w.buf[w.from:len(w.buf):len(w.buf)]
-	if w.left -= int64(len(made)); w.left < 0 {
-		return faultf(agent.CodeOverflow, "", "makes more than %d bytes of rows", w.bound)
+// endRow adds the current row to the rows. It returns an overflow fault if a bound is exceeded.
+func (w *rowWriter) endRow() error {
+	made := w.buf[w.rowStart:len(w.buf):len(w.buf)]
+	if w.remaining -= int64(len(made)); w.remaining < 0 {
+		return faultf(agent.CodeOverflow, "", "makes more than %d bytes of rows", w.maxBytes)
 	}
 	if len(w.rows) == w.maxRows {
 		return faultf(agent.CodeOverflow, "", "makes more than %d rows", w.maxRows)
@@ -52,38 +52,38 @@ func (w *writer) end() error {
 	return nil
 }
 
-// appendMember appends a member to the present object.
-func (w *writer) appendMember(label, value []byte) {
+// appendMember appends a member to the current object.
+func (w *rowWriter) appendMember(label, value []byte) {
 	w.appendSeparator()
 	w.buf = append(append(w.buf, label...), value...)
 }
 
-// appendSeparator appends the brace or comma that stands before a member.
-func (w *writer) appendSeparator() {
-	switch len(w.buf) - w.from {
+// appendSeparator appends the opening brace before the first member, and a comma before every other one.
+func (w *rowWriter) appendSeparator() {
+	switch len(w.buf) - w.rowStart {
 	case 0:
 		w.buf = append(w.buf, '{')
-	case 1: // the brace
+	case 1: // only the brace is written
 	default:
 		w.buf = append(w.buf, ',')
 	}
 }
 
-// close appends the end of an object.
-func (w *writer) close() {
-	if len(w.buf) == w.from {
+// closeObject appends the closing brace of an object, which may have no members.
+func (w *rowWriter) closeObject() {
+	if len(w.buf) == w.rowStart {
 		w.buf = append(w.buf, '{')
 	}
 	w.buf = append(w.buf, '}')
 }
 
-// setMembers writes a row with some fields set: those that it has are replaced where they are, the others follow at its end.
-func (w *writer) setMembers(from row, columns []column, values []json.RawMessage) error {
+// setMembers writes a row with new values for some columns. It replaces fields that the row has in place, and appends the others.
+func (w *rowWriter) setMembers(from row, columns []column, values []json.RawMessage) error {
 	size := len(from)
 	for j := range values {
 		size += len(columns[j].label) + len(values[j]) + 1
 	}
-	w.begin(size)
+	w.beginRow(size)
 	if len(w.written) < len(columns) {
 		w.written = make([]bool, len(columns))
 	}
@@ -108,6 +108,6 @@ func (w *writer) setMembers(from row, columns []column, values []json.RawMessage
 			w.appendMember(columns[j].label, values[j])
 		}
 	}
-	w.close()
-	return w.end()
+	w.closeObject()
+	return w.endRow()
 }

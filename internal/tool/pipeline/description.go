@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// maxDescription bounds what a model is told of a composite, in bytes.
+// maxDescription is the maximum length of a composite's description, in bytes.
 const maxDescription = 700
 
-// toolDescription says what a composite does, and with which values that a caller does not give. It says nothing that changes from use
-// to use: it is in the front of prompts, which providers cache.
+// toolDescription returns the description of a composite: its steps and its fixed literals. It does not change from use to use, because it is
+// at the beginning of prompts, which providers cache.
 func toolDescription(d document, fixed []literal) string {
 	var parts []string
-	if !d.hasOwnRows() {
+	if !d.hasSource() {
 		parts = append(parts, "takes the rows of input_ref")
 	}
 	for i := range d {
-		if words := d.describe(i); words != "" {
-			parts = append(parts, words)
+		if text := d.describeStep(i); text != "" {
+			parts = append(parts, text)
 		}
 	}
 	text := strings.Join(parts, ", ")
@@ -26,7 +26,7 @@ func toolDescription(d document, fixed []literal) string {
 	}
 	var values []string
 	for _, l := range fixed {
-		values = append(values, l.name+" = "+shortQuote(string(l.value)))
+		values = append(values, l.name+" = "+shortText(string(l.value)))
 	}
 	if len(values) > 0 {
 		text += "Always with " + strings.Join(values, ", ") + ". "
@@ -38,20 +38,20 @@ func toolDescription(d document, fixed []literal) string {
 	return text + end
 }
 
-// describe says in a few words what a step does.
-func (d document) describe(i int) string {
-	fields := func(members ...string) string { return list(d.fields(i, members...)) }
+// describeStep returns a few words for what a step does.
+func (d document) describeStep(i int) string {
+	fields := func(members ...string) string { return joinFields(d.fields(i, members...)) }
 	switch d.stepName(i) {
 	case "http_request":
 		_, address, _ := strings.Cut(d.text(i, "url"), "://")
-		return "fetches rows from " + shortQuote(address)
+		return "fetches rows from " + shortText(address)
 	case "table_sort":
 		if d.text(i, "order") == "desc" {
 			return "sorts by " + fields("field", "fields") + ", descending"
 		}
 		return "sorts by " + fields("field", "fields")
 	case "table_filter":
-		return "keeps rows by " + list(d.compared(i))
+		return "keeps rows by " + joinFields(d.comparedFields(i))
 	case "table_select":
 		return "keeps the fields " + fields("fields")
 	case "top_k":
@@ -59,7 +59,7 @@ func (d document) describe(i int) string {
 	case "groupby":
 		return "groups by " + fields("by")
 	case "join":
-		return "joins on " + shortQuote(d.text(i, "on"))
+		return "joins on " + shortText(d.text(i, "on"))
 	case "jq_transform":
 		return "transforms with jq"
 	case "regex_extract":
@@ -71,41 +71,41 @@ func (d document) describe(i int) string {
 	}
 }
 
-// list shows some fields, the first five.
-func list(fields []string) string {
+// joinFields returns the first five fields as a text.
+func joinFields(fields []string) string {
 	if len(fields) == 0 {
 		return "nothing"
 	}
-	const most = 5
+	const maxFields = 5
 	var texts []string
-	for _, f := range fields[:min(len(fields), most)] {
-		texts = append(texts, shortQuote(f))
+	for _, f := range fields[:min(len(fields), maxFields)] {
+		texts = append(texts, shortText(f))
 	}
-	if len(fields) > most {
+	if len(fields) > maxFields {
 		texts = append(texts, "…")
 	}
 	return strings.Join(texts, ", ")
 }
 
-// fields lists the strings of the first of some members that is there: of a string, or of a list of them.
+// fields returns the fields that step i names: those of the first of the members that is a string or a list of strings.
 func (d document) fields(i int, members ...string) []string {
 	for _, m := range members {
-		var several []string
+		var list []string
 		switch raw := d[i][m]; {
 		case len(raw) == 0:
 			continue
 		case raw[0] == '"':
 			return []string{d.text(i, m)}
-		case json.Unmarshal(raw, &several) == nil:
-			return several
+		case json.Unmarshal(raw, &list) == nil:
+			return list
 		}
 	}
 	return nil
 }
 
-// compared lists the fields of a filter's tests, each once.
-func (d document) compared(i int) []string {
-	c := conditionWalk{visit: keepValue}
-	_, _ = c.node(d[i]["condition"], false) // the fields up to an error are enough
+// comparedFields returns the fields that a filter compares, each once.
+func (d document) comparedFields(i int) []string {
+	c := conditionMapper{visit: keepValue}
+	_, _ = c.mapNode(d[i]["condition"], false) // the fields up to an error are enough
 	return c.fields
 }
