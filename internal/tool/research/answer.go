@@ -3,25 +3,25 @@ package research
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 const (
-	shownAuthors  = 10
-	defaultInline = 32 << 10 // bytes of an output, unless the invocation says otherwise
-	sampleRows    = 3
-	sampleTitle   = 60 // characters: history holds a preview twice
+	shownAuthors = 10
+	sampleRows   = 3
+	sampleTitle  = 60 // characters; history holds a preview twice
 )
 
-// answer is what a model gets.
+// answer is the output of a search.
 type answer struct {
 	Source   string    `json:"source"`
 	Query    string    `json:"query"`
-	Total    int       `json:"total,omitzero"` // matches, as far as the source tells
+	Total    int       `json:"total,omitzero"` // matches at the source; 0: unknown
 	Results  []result  `json:"results"`
-	Failed   []failure `json:"failed,omitempty"` // sources of several that failed
+	Failed   []failure `json:"failed,omitempty"`
 	Warnings []string  `json:"warnings,omitempty"`
 }
 
@@ -31,10 +31,10 @@ type failure struct {
 	Error  string `json:"error"`
 }
 
-// result is a work as it is answered.
+// result is a work in an answer.
 type result struct {
-	N        int      `json:"n"`
-	Source   string   `json:"source,omitempty"` // of several
+	N        int      `json:"n"` // the number of its reference
+	Source   string   `json:"source,omitempty"`
 	Also     []string `json:"also_in,omitempty"`
 	Title    string   `json:"title"`
 	Authors  []string `json:"authors,omitempty"`
@@ -53,9 +53,10 @@ type result struct {
 	Abstract string `json:"abstract,omitempty"`
 }
 
-func resultOf(w *work, n int) result {
+// newResult returns a work as a result with the number of its reference.
+func newResult(w *work, n int) result {
 	r := result{
-		N: n, Source: w.source, Also: w.also, Title: w.title, Year: w.issued.year, Journal: w.journal, DOI: w.doi, PMID: w.pmid, PMCID: w.pmcid,
+		N: n, Source: w.source, Also: w.alsoIn, Title: w.title, Year: w.issued.year, Journal: w.journal, DOI: w.doi, PMID: w.pmid, PMCID: w.pmcid,
 		NCT: w.nct, OpenAlex: w.openAlex, URL: w.link(), details: w.more, Abstract: clip(w.abstract, maxAbstract),
 	}
 	if w.issued.month != 0 {
@@ -63,38 +64,35 @@ func resultOf(w *work, n int) result {
 	}
 	for i, a := range w.authors {
 		if i == shownAuthors {
-			r.Authors = append(r.Authors, others)
+			r.Authors = append(r.Authors, etAl)
 			break
 		}
-		r.Authors = append(r.Authors, a.display())
+		r.Authors = append(r.Authors, a.displayName())
 	}
 	return r
 }
 
-// result encodes an answer within so many bytes: beyond them the model would be shown a reference and a sample in place of the results, so
-// abstracts are shortened first.
-func (a *answer) result(inline int) (agent.ToolResult, error) {
-	if inline <= 0 {
-		inline = defaultInline
-	}
+// result returns the answer as the result of a call. If it is longer than maxBytes, abstracts are shortened, because the model would see a
+// reference and a sample instead of the results.
+func (a *answer) result(maxBytes int) (agent.ToolResult, error) {
 	if a.Results == nil {
 		a.Results = []result{}
 	}
 	out, rows, err := a.encode()
 	for _, limit := range []int{900, 600, 400, 250, 120, 0} {
-		if err != nil || len(out) <= inline {
+		if err != nil || len(out) <= maxBytes {
 			break
 		}
 		short := *a
-		short.Results = append([]result(nil), a.Results...)
+		short.Results = slices.Clone(a.Results)
 		for i := range short.Results {
 			short.Results[i].Abstract = clip(short.Results[i].Abstract, limit)
 			if limit == 0 {
 				short.Results[i].Abstract = ""
 			}
 		}
-		said := fmt.Sprintf("abstracts are shortened to %d characters so that all results fit: ask for fewer results to see more", limit)
-		short.Warnings = append(append([]string(nil), a.Warnings...), said)
+		warning := fmt.Sprintf("abstracts are shortened to %d characters so that all results fit: ask for fewer results to see more", limit)
+		short.Warnings = append(slices.Clone(a.Warnings), warning)
 		out, rows, err = short.encode()
 	}
 	if err != nil {
@@ -104,7 +102,7 @@ func (a *answer) result(inline int) (agent.ToolResult, error) {
 	return agent.ToolResult{Output: out, Data: rows, Preview: preview}, err
 }
 
-// encode writes the answer; rows are the results, as they stand in it.
+// encode returns the answer as JSON, and its results alone.
 func (a *answer) encode() (out, rows json.RawMessage, err error) {
 	if rows, err = tool.EncodeJSON(a.Results); err != nil {
 		return nil, nil, err

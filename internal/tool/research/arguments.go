@@ -1,6 +1,8 @@
 package research
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -9,174 +11,166 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strictjson"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 // The bounds of arguments.
 const (
 	MaxArgs        = 64 << 10 // bytes
-	MaxQuery       = 1000     // characters of a query, or of a filter that is words
+	MaxQuery       = 1000     // characters of a query, or of another text
 	MaxResults     = 50
 	DefaultResults = 10
 
 	firstYear, lastYear = 1500, 2199
 )
 
-// decode reads the arguments of a call; null stands for what is left out, as providers that enforce a schema fill it in.
-func decode(args json.RawMessage, v any) error {
-	if len(args) > MaxArgs {
-		return agent.FieldErrorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(args), MaxArgs)
-	}
-	if strings.HasPrefix(strings.TrimSpace(string(args)), "null") {
-		return agent.Invalid("", "want an object, got null")
-	}
-	return strictjson.Decode(args, v)
-}
-
-// common is what every search takes.
-type common struct {
+// commonArguments are the arguments of every search.
+type commonArguments struct {
 	Query      *string `json:"query"`
 	MaxResults *int    `json:"max_results"`
 }
 
-// queryAndMax returns the query and the number of results.
-func (c *common) queryAndMax(fallback int) (query string, n int, err error) {
-	if c.Query == nil {
-		return "", 0, agent.Invalid("query", "is required")
+// argumentReader checks the arguments of a call one after the other. Its methods return the argument, or a zero value if it is missing. If err
+// is set, which is the first error, the values are not valid.
+type argumentReader struct{ err error }
+
+// readArguments decodes the arguments of a call. Null counts as missing, because providers that enforce a schema send every argument.
+func readArguments(args json.RawMessage, v any) *argumentReader {
+	if bytes.HasPrefix(bytes.TrimSpace(args), []byte("null")) {
+		return &argumentReader{agent.Invalid("", "want an object, got null")}
 	}
-	if query, err = textArgument("query", c.Query); err != nil {
-		return "", 0, err
-	}
-	if query == "" {
-		return "", 0, agent.Invalid("query", "is empty")
-	}
-	n = fallback
-	if c.MaxResults != nil {
-		n = *c.MaxResults
-	}
-	if n < 1 || n > MaxResults {
-		return "", 0, agent.Invalid("max_results", "want 1 to %d, got %d", MaxResults, n)
-	}
-	return query, n, nil
+	return &argumentReader{tool.DecodeArguments(args, MaxArgs, v)}
 }
 
-// textArgument returns a text argument on one line, empty if it is left out.
-func textArgument(name string, s *string) (string, error) {
-	if s == nil {
-		return "", nil
+func (r *argumentReader) fail(err error) {
+	if r.err == nil {
+		r.err = err
 	}
-	if n := utf8.RuneCountInString(*s); n > MaxQuery {
-		return "", agent.FieldErrorf(agent.CodeOverflow, name, "has %d characters, at most %d", n, MaxQuery)
-	}
-	return tidy(*s), nil
 }
 
-// choice returns one of a few words, empty if it is left out.
-func choice(name string, s *string, allowed []string) (string, error) {
-	if s == nil || slices.Contains(allowed, *s) {
-		return valueOf(s), nil
+// query returns the query, which is required.
+func (r *argumentReader) query(query *string) string {
+	if query == nil {
+		r.fail(agent.Invalid("query", "is required"))
+		return ""
 	}
-	return "", agent.Invalid(name, "want one of %s, got %.50q", strings.Join(allowed, ", "), *s)
+	text := r.text("query", query)
+	if text == "" {
+		r.fail(agent.Invalid("query", "is empty"))
+	}
+	return text
 }
 
-// choices returns some of a few words, each once.
-func choices(name string, list *[]string, allowed []string) ([]string, error) {
-	if list == nil {
-		return nil, nil
+// maxResults returns the number of results.
+func (r *argumentReader) maxResults(n *int, fallback int) int {
+	if n == nil {
+		return fallback
 	}
-	if len(*list) > len(allowed) {
-		return nil, agent.FieldErrorf(agent.CodeOverflow, name, "has %d entries, there are %d", len(*list), len(allowed))
+	if *n < 1 || *n > MaxResults {
+		r.fail(agent.Invalid("max_results", "want 1 to %d, got %d", MaxResults, *n))
 	}
-	var out []string
-	for i, s := range *list {
-		if _, err := choice(elementName(name, i), &s, allowed); err != nil {
-			return nil, err
-		}
-		if !slices.Contains(out, s) {
-			out = append(out, s)
-		}
-	}
-	return out, nil
+	return *n
 }
 
-func elementName(name string, i int) string { return fmt.Sprintf("%s[%d]", name, i) }
-
-func valueOf(s *string) string {
+// text returns a text on one line.
+func (r *argumentReader) text(name string, s *string) string {
 	if s == nil {
 		return ""
+	}
+	if n := utf8.RuneCountInString(*s); n > MaxQuery {
+		r.fail(agent.FieldErrorf(agent.CodeOverflow, name, "has %d characters, at most %d", n, MaxQuery))
+		return ""
+	}
+	return tidy(*s)
+}
+
+// choice returns one of the allowed words.
+func (r *argumentReader) choice(name string, s *string, allowed ...string) string {
+	if s == nil {
+		return ""
+	}
+	if !slices.Contains(allowed, *s) {
+		r.fail(agent.Invalid(name, "want one of %s, got %.50q", strings.Join(allowed, ", "), *s))
 	}
 	return *s
 }
 
+// choices returns some of the allowed words, each once.
+func (r *argumentReader) choices(name string, list *[]string, allowed []string) []string {
+	if list == nil {
+		return nil
+	}
+	if len(*list) > len(allowed) {
+		r.fail(agent.FieldErrorf(agent.CodeOverflow, name, "has %d entries, there are %d", len(*list), len(allowed)))
+		return nil
+	}
+	var out []string
+	for i, s := range *list {
+		if word := r.choice(elementName(name, i), &s, allowed...); !slices.Contains(out, word) {
+			out = append(out, word)
+		}
+	}
+	return out
+}
+
+func elementName(name string, i int) string { return fmt.Sprintf("%s[%d]", name, i) }
+
 var datePattern = regexp.MustCompile(`^\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?$`)
 
-// span is a range of dates; either end may be open.
-type span struct{ from, to date }
-
-func spanOf(from, to *string) (span, error) {
-	var out span
-	for _, end := range []struct {
-		name string
-		text *string
-		date *date
-	}{{"date_from", from, &out.from}, {"date_to", to, &out.to}} {
-		if end.text == nil {
-			continue
-		}
-		if *end.date = isoDate(*end.text); !datePattern.MatchString(*end.text) || !end.date.exists() {
-			return span{}, agent.Invalid(end.name, "want a date as 2024, 2024-05 or 2024-05-17, got %.50q", *end.text)
-		}
+// date returns a date such as 2024, 2024-05 or 2024-05-17.
+func (r *argumentReader) date(name string, text *string) date {
+	if text == nil {
+		return date{}
 	}
-	if out.from.year != 0 && out.to.year != 0 && out.first(0) > out.last(0) {
-		return span{}, agent.Invalid("date_to", "%s is before date_from, %s", *to, *from)
+	d := isoDate(*text)
+	if !datePattern.MatchString(*text) || !d.exists() {
+		r.fail(agent.Invalid(name, "want a date as 2024, 2024-05 or 2024-05-17, got %.50q", *text))
+		return date{}
 	}
-	return out, nil
+	return d
 }
 
-// years returns the range of two years.
-func years(from, to *int) (span, error) {
-	var out span
-	for _, end := range []struct {
-		name string
-		year *int
-		date *date
-	}{{"from_year", from, &out.from}, {"to_year", to, &out.to}} {
-		if end.year == nil {
-			continue
-		}
-		if *end.year < firstYear || *end.year > lastYear {
-			return span{}, agent.Invalid(end.name, "want a year from %d to %d, got %d", firstYear, lastYear, *end.year)
-		}
-		end.date.year = *end.year
+// dates returns the range of date_from and date_to.
+func (r *argumentReader) dates(from, to *string) dateRange {
+	d := dateRange{r.date("date_from", from), r.date("date_to", to)}
+	if d.from.year != 0 && d.to.year != 0 && d.firstDay(0) > d.lastDay(0) {
+		r.fail(agent.Invalid("date_to", "%s is before date_from, %s", *to, *from))
 	}
-	if out.from.year != 0 && out.to.year != 0 && out.from.year > out.to.year {
-		return span{}, agent.Invalid("to_year", "%d is before from_year, %d", *to, *from)
-	}
-	return out, nil
+	return d
 }
 
-func (s span) open() bool { return s.from.year == 0 && s.to.year == 0 }
-
-// first returns the first day of a span as 2024-05-17. If the start is open, it is in the year open.
-func (s span) first(open int) string {
-	d := s.from
-	if d.year == 0 {
-		d.year = open
+// year returns a year as a date.
+func (r *argumentReader) year(name string, year *int) date {
+	if year == nil {
+		return date{}
 	}
-	return date{d.year, max(1, d.month), max(1, d.day)}.text()
+	if *year < firstYear || *year > lastYear {
+		r.fail(agent.Invalid(name, "want a year from %d to %d, got %d", firstYear, lastYear, *year))
+	}
+	return date{year: *year}
 }
 
-// last returns the last day of a span. If the end is open, it is in the year open.
-func (s span) last(open int) string {
-	d := s.to
-	if d.year == 0 {
-		d.year = open
+// years returns the range of from_year and to_year.
+func (r *argumentReader) years(from, to *int) dateRange {
+	d := dateRange{r.year("from_year", from), r.year("to_year", to)}
+	if d.from.year != 0 && d.to.year != 0 && d.from.year > d.to.year {
+		r.fail(agent.Invalid("to_year", "%d is before from_year, %d", *to, *from))
 	}
-	if d.month == 0 {
-		d.month = 12
-	}
-	if d.day == 0 {
-		d.day = lastDay(d.year, d.month)
-	}
-	return date{d.year, d.month, d.day}.text()
+	return d
+}
+
+// dateRange is a range of dates. An end whose year is 0 is open.
+type dateRange struct{ from, to date }
+
+func (d dateRange) isOpen() bool { return d.from.year == 0 && d.to.year == 0 }
+
+// firstDay returns the first day of the range as 2024-05-17. openYear is the year of an open start.
+func (d dateRange) firstDay(openYear int) string {
+	return date{cmp.Or(d.from.year, openYear), max(1, d.from.month), max(1, d.from.day)}.text()
+}
+
+// lastDay returns the last day of the range. openYear is the year of an open end.
+func (d dateRange) lastDay(openYear int) string {
+	year, month := cmp.Or(d.to.year, openYear), cmp.Or(d.to.month, 12)
+	return date{year, month, cmp.Or(d.to.day, daysIn(year, month))}.text()
 }

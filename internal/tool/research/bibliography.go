@@ -1,6 +1,7 @@
 package research
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,13 +14,13 @@ import (
 
 const (
 	bibliographyTool = "get_bibliography"
-	maxNumbers       = 500
+	maxNumbers       = 500 // numbers in the arguments
 )
 
 const bibliographyDescription = "List the references that the searches of this conversation have found, numbered as they are cited: for the end of a " +
 	"report. Formats: markdown (a numbered list), bibtex, csl-json. When the answer has next, it was not complete: call again with from = next."
 
-// The formats.
+// The formats of the bibliography.
 const (
 	formatMarkdown = "markdown"
 	formatBibTeX   = "bibtex"
@@ -37,10 +38,10 @@ var (
 	_ agent.Summarizer = (*bibliography)(nil)
 )
 
-// listing is what is asked for.
+// listing is the checked arguments of get_bibliography.
 type listing struct {
 	format  string
-	numbers []int // in order; nil: all
+	numbers []int // sorted; nil: all
 	from    int
 }
 
@@ -50,38 +51,27 @@ func parseListing(args json.RawMessage) (listing, error) {
 		Numbers *[]int  `json:"numbers"`
 		From    *int    `json:"from"`
 	}
-	if err := decode(args, &in); err != nil {
-		return listing{}, err
-	}
-	l := listing{format: formatMarkdown, from: 1}
-	format, err := choice("format", in.Format, []string{formatMarkdown, formatBibTeX, formatCSL})
-	switch {
-	case err != nil:
-		return listing{}, err
-	case format != "":
-		l.format = format
-	}
+	r := readArguments(args, &in)
+	l := listing{format: cmp.Or(r.choice("format", in.Format, formatMarkdown, formatBibTeX, formatCSL), formatMarkdown), from: 1}
 	if in.From != nil {
 		if l.from = *in.From; l.from < 1 {
-			return listing{}, agent.Invalid("from", "want a number from 1, got %d", l.from)
+			r.fail(agent.Invalid("from", "want a number from 1, got %d", l.from))
 		}
 	}
 	if in.Numbers == nil {
-		return l, nil
+		return l, r.err
 	}
 	switch n := len(*in.Numbers); {
 	case n == 0:
-		return listing{}, agent.Invalid("numbers", "is empty: leave it out for all")
+		r.fail(agent.Invalid("numbers", "is empty: leave it out for all"))
 	case n > maxNumbers:
-		return listing{}, agent.FieldErrorf(agent.CodeOverflow, "numbers", "has %d entries, at most %d", n, maxNumbers)
+		r.fail(agent.FieldErrorf(agent.CodeOverflow, "numbers", "has %d entries, at most %d", n, maxNumbers))
 	}
-	for i, n := range *in.Numbers {
-		if n < 1 {
-			return listing{}, agent.Invalid(elementName("numbers", i), "want a number from 1, got %d", n)
-		}
+	if i := slices.IndexFunc(*in.Numbers, func(n int) bool { return n < 1 }); i >= 0 {
+		r.fail(agent.Invalid(elementName("numbers", i), "want a number from 1, got %d", (*in.Numbers)[i]))
 	}
 	l.numbers = slices.Compact(slices.Sorted(slices.Values(*in.Numbers)))
-	return l, nil
+	return l, r.err
 }
 
 func (b *bibliography) Spec() agent.ToolSpec {
@@ -91,10 +81,10 @@ func (b *bibliography) Spec() agent.ToolSpec {
 	}
 }
 
-// EffectFree is true: it only reads.
+// EffectFree returns true: the tool only reads.
 func (*bibliography) EffectFree(json.RawMessage) bool { return true }
 
-// Summarize says in which format.
+// Summarize returns the format.
 func (*bibliography) Summarize(args json.RawMessage) string {
 	l, err := parseListing(args)
 	if err != nil {
@@ -124,17 +114,17 @@ func (b *bibliography) Call(ctx context.Context, inv agent.Invocation, call agen
 	if err != nil {
 		return failedResult(bibliographyTool, err)
 	}
-	return l.result(chosen, len(entries), inv.InlineBytes)
+	return l.result(chosen, len(entries), tool.InlineBytes(inv))
 }
 
-// entry is a reference with the key under which BibTeX and CSL-JSON cite it.
+// entry is a reference of the bibliography. The ID of its item is the key by which BibTeX and CSL-JSON cite it.
 type entry struct {
 	item
 
-	n int
+	n int // the number of the reference
 }
 
-// entriesOf decodes references and gives them their keys: a reference keeps its key when others are added.
+// entriesOf decodes references and sets their keys, which do not change when references are added.
 func entriesOf(refs []agent.Reference) ([]entry, error) {
 	entries := make([]entry, len(refs))
 	taken := map[string]bool{}
@@ -153,12 +143,11 @@ func entriesOf(refs []agent.Reference) ([]entry, error) {
 	return entries, nil
 }
 
+// choose returns the entries that are asked for.
 func (l *listing) choose(all []entry) ([]entry, error) {
-	if l.numbers != nil {
-		for i, n := range l.numbers {
-			if n > len(all) {
-				return nil, agent.Invalid(elementName("numbers", i), "there is no reference %d: this conversation has %d", n, len(all))
-			}
+	for i, n := range l.numbers {
+		if n > len(all) {
+			return nil, agent.Invalid(elementName("numbers", i), "there is no reference %d: this conversation has %d", n, len(all))
 		}
 	}
 	chosen := []entry{}
@@ -170,59 +159,56 @@ func (l *listing) choose(all []entry) ([]entry, error) {
 	return chosen, nil
 }
 
-// envelope is room for what an answer has besides the references.
-const envelope = 256
+// framing is the number of bytes of an output besides the references.
+const framing = 256
 
-// result writes as many references as fit into an output that a model is shown, at least one, and says which is the next.
-func (l *listing) result(entries []entry, total, inline int) (agent.ToolResult, error) {
-	if inline <= 0 {
-		inline = defaultInline
+// result returns as many references as fit into maxBytes, but at least one, and the number of the next reference if there are more.
+func (l *listing) result(entries []entry, total, maxBytes int) (agent.ToolResult, error) {
+	texts, err := l.formatEntries(entries, maxBytes)
+	if err != nil {
+		return agent.ToolResult{}, err
 	}
-	shown, size, next := []entry{}, envelope, 0
-	var texts []string
-	for i := range entries {
-		text, err := l.write(entries, i)
-		if err != nil {
-			return agent.ToolResult{}, err
-		}
-		quoted, err := tool.EncodeJSON(text)
-		if err != nil {
-			return agent.ToolResult{}, err
-		}
-		if size += len(quoted) + 2; size > inline && i > 0 {
-			next = entries[i].n
-			break
-		}
-		shown, texts = append(shown, entries[i]), append(texts, text)
-	}
-	out := map[string]any{"format": l.format, "total": total, "count": len(shown)}
-	if next != 0 {
-		out["next"] = next
+	out := map[string]any{"format": l.format, "total": total, "count": len(texts)}
+	if len(texts) < len(entries) {
+		out["next"] = entries[len(texts)].n
 	}
 	var data json.RawMessage
-	if l.format == formatCSL {
-		items := make([]item, len(shown))
-		for i := range shown {
-			items[i] = shown[i].item
-		}
-		var err error
-		if data, err = tool.EncodeJSON(items); err != nil {
-			return agent.ToolResult{}, err
-		}
+	switch l.format {
+	case formatCSL:
+		data = json.RawMessage("[" + strings.Join(texts, ",") + "]")
 		out["items"] = data
-	} else {
-		separator := "\n"
-		if l.format == formatBibTeX {
-			separator = "\n\n"
-		}
-		out["bibliography"] = strings.Join(texts, separator)
+	case formatBibTeX:
+		out["bibliography"] = strings.Join(texts, "\n\n")
+	default:
+		out["bibliography"] = strings.Join(texts, "\n")
 	}
 	raw, err := tool.EncodeJSON(out)
 	return agent.ToolResult{Output: raw, Data: data}, err
 }
 
-// write writes one reference.
-func (l *listing) write(entries []entry, i int) (string, error) {
+// formatEntries returns the first entries in the format, as many as fit into maxBytes, but at least one.
+func (l *listing) formatEntries(entries []entry, maxBytes int) ([]string, error) {
+	var texts []string
+	size := framing
+	for i := range entries {
+		text, err := l.formatEntry(entries, i)
+		if err != nil {
+			return nil, err
+		}
+		quoted, err := tool.EncodeJSON(text)
+		if err != nil {
+			return nil, err
+		}
+		if size += len(quoted) + 2; size > maxBytes && i > 0 {
+			break
+		}
+		texts = append(texts, text)
+	}
+	return texts, nil
+}
+
+// formatEntry returns entry i in the format.
+func (l *listing) formatEntry(entries []entry, i int) (string, error) {
 	switch l.format {
 	case formatBibTeX:
 		return bibTeX(&entries[i]), nil

@@ -28,8 +28,8 @@ func golden(t *testing.T, name, got string) {
 	require.Equal(t, string(want), got+"\n")
 }
 
-// odd are references with everything that a format could trip over.
-func odd() []agent.Reference {
+// difficultReferences returns references with characters and fields that are difficult to format.
+func difficultReferences() []agent.Reference {
 	items := []string{
 		`{"type":"article-journal","title":"100% of $5 & #1 {braces} \\ under_score ~ ^ <b> \"quoted\" [link](x) *star* 漢字?","author":[{"family":"Müller","given":"Jörg-Peter A"},{"family":"O'Neil, Jr","given":"K"},{"literal":"Smith and Sons {Ltd}"},{"family":"Plato"}],"issued":{"date-parts":[[2024,5,17]]},"container-title":"J. of A & B","volume":"12","issue":"3","page":"45-67","DOI":"10.1002/(sici)1097{x}<1::aid>3.0.co;2-x","PMID":"123","URL":"https://example.org/a_(b)?c=%7Bd%7D&e=1"}`,
 		`{"type":"article-journal","title":"The odds of one hundred","author":[{"family":"Muller","given":"J."}],"issued":{"date-parts":[[2024]]},"container-title":"Nature"}`,
@@ -50,7 +50,7 @@ func odd() []agent.Reference {
 
 func TestBibliographyFormats(t *testing.T) {
 	w := start(t, nil)
-	_, err := w.references.AddReferences(t.Context(), "acme", "s-1", odd())
+	_, err := w.references.AddReferences(t.Context(), "acme", "s-1", difficultReferences())
 	require.NoError(t, err)
 
 	out := w.call(t, "get_bibliography", `{}`)
@@ -70,23 +70,20 @@ func TestBibliographyFormats(t *testing.T) {
 	checkCSL(t, out.Items)
 }
 
-// checkCSL holds items to the rules of the schema of CSL-JSON that matter to those who read it.
+// checkCSL checks items by the important rules of the CSL-JSON schema.
 func checkCSL(t *testing.T, items []map[string]any) {
 	t.Helper()
-	types := map[string]bool{}
-	for _, kind := range []string{"article", "article-journal", "book", "chapter", "dataset", "paper-conference", "report", "thesis", "webpage"} {
-		types[kind] = true
-	}
-	known := regexp.MustCompile(`^(id|citation-number|type|title|author|issued|accessed|container-title|container-title-short|volume|issue|page|publisher|genre|number|DOI|PMID|PMCID|URL)$`)
+	types := []string{"article", "article-journal", "book", "chapter", "dataset", "paper-conference", "report", "thesis", "webpage"}
+	names := regexp.MustCompile(`^(id|citation-number|type|title|author|issued|accessed|container-title|container-title-short|volume|issue|page|publisher|genre|number|DOI|PMID|PMCID|URL)$`)
 	ids := map[string]bool{}
 	for _, it := range items {
 		id, _ := it["id"].(string)
 		require.NotEmpty(t, id)
 		require.False(t, ids[id], "%s is given twice", id)
 		ids[id] = true
-		require.True(t, types[it["type"].(string)], "%v", it["type"])
+		require.Contains(t, types, it["type"])
 		for name, value := range it {
-			require.Regexp(t, known, name)
+			require.Regexp(t, names, name)
 			switch name {
 			case "author":
 				for _, a := range value.([]any) {
@@ -114,7 +111,7 @@ func TestBibliographyOfNumbers(t *testing.T) {
 	w := start(t, nil)
 	require.Zero(t, w.call(t, "get_bibliography", `{}`).Count, "nothing was searched for")
 	require.Empty(t, w.call(t, "get_bibliography", `{"format":"csl-json"}`).Items)
-	_, err := w.references.AddReferences(t.Context(), "acme", "s-1", odd())
+	_, err := w.references.AddReferences(t.Context(), "acme", "s-1", difficultReferences())
 	require.NoError(t, err)
 
 	out := w.call(t, "get_bibliography", `{"numbers":[9,2,3,9,7]}`)
@@ -122,7 +119,7 @@ func TestBibliographyOfNumbers(t *testing.T) {
 	for line := range strings.SplitSeq(out.Bibliography, "\n") {
 		begins = append(begins, line[:2])
 	}
-	require.Equal(t, []string{"2.", "3.", "7)", "9."}, begins, "Markdown counts on by itself: behind a gap another list begins")
+	require.Equal(t, []string{"2.", "3.", "7)", "9."}, begins, "Markdown numbers items itself: after a gap another list begins")
 	require.Contains(t, w.call(t, "get_bibliography", `{"numbers":[3],"format":"bibtex"}`).Bibliography, "@article{muller2024oddsa,", "keys do not depend on what is listed")
 
 	for args, says := range map[string]string{
@@ -146,10 +143,10 @@ func TestBibliographyOfNumbers(t *testing.T) {
 	}
 	inv := invocation()
 	inv.SessionID = "s-2"
-	require.Zero(t, w.callAs(t, inv, "get_bibliography", `{}`).Count, "of another conversation")
+	require.Zero(t, w.callAs(t, inv, "get_bibliography", `{}`).Count, "another conversation")
 }
 
-func TestLongBibliographyIsGivenInParts(t *testing.T) {
+func TestLongBibliographyHasParts(t *testing.T) {
 	w := start(t, nil)
 	const n = 400
 	refs := make([]agent.Reference, n)
@@ -178,13 +175,13 @@ func TestLongBibliographyIsGivenInParts(t *testing.T) {
 	require.Equal(t, 1, w.callAs(t, inv, "get_bibliography", `{}`).Count, "one at least")
 }
 
-// TestOneWorkOfManySources is a conversation in which all sources find the same article.
+// TestOneWorkOfManySources searches several sources that find the same article.
 func TestOneWorkOfManySources(t *testing.T) {
 	w := start(t, nil)
 	web := w.call(t, "search_web", `{"query":"x"}`)
 	require.Equal(t, []any{1.0, 2.0}, []any{web.Results[0]["n"], web.Results[1]["n"]})
 	alex := w.call(t, "search_openalex", `{"query":"x"}`)
-	require.Equal(t, 2, numberIn(alex.Results[0]["n"]), "the page was about this work: both have its PMID")
+	require.Equal(t, 2, numberIn(alex.Results[0]["n"]), "the page and the work have the same PMID")
 	require.Equal(t, 3, numberIn(alex.Results[1]["n"]))
 	pubmed := w.call(t, "search_pubmed", `{"query":"x"}`)
 	require.Equal(t, 2, numberIn(pubmed.Results[0]["n"]))
@@ -193,7 +190,7 @@ func TestOneWorkOfManySources(t *testing.T) {
 	require.Equal(t, pubmed.Results, again.Results, "the same numbers again")
 
 	item := w.call(t, "get_bibliography", `{"format":"csl-json","numbers":[2]}`).Items[0]
-	require.Equal(t, "10.1056/nejmoa2031054", item["DOI"], "what one source lacked another had")
+	require.Equal(t, "10.1056/nejmoa2031054", item["DOI"], "sources complete each other")
 	require.Equal(t, "384", item["volume"])
 	require.Equal(t, "N Engl J Med", item["container-title-short"])
 	require.Equal(t, 7, w.call(t, "get_bibliography", `{}`).Total)
@@ -203,7 +200,7 @@ func TestOneWorkOfManySources(t *testing.T) {
 	require.ElementsMatch(t, []string{"doi:10.1056/nejmoa2031054", "openalex:W3111255098"}, refs[1].Aliases)
 }
 
-func TestWhatIsStoredIsRedacted(t *testing.T) {
+func TestStoredReferencesAreRedacted(t *testing.T) {
 	w := start(t, nil)
 	inv := invocation()
 	address := regexp.MustCompile(`https?://[^"\s]+`)
@@ -214,7 +211,7 @@ func TestWhatIsStoredIsRedacted(t *testing.T) {
 	require.Len(t, out.Results, 2)
 	refs, err := w.references.References(t.Context(), "acme", "s-1")
 	require.NoError(t, err)
-	require.Len(t, refs, 2, "what is hidden is still told apart")
+	require.Len(t, refs, 2, "redacted references stay different")
 	require.Regexp(t, `^sha256:[0-9a-f]{64}$`, refs[0].Key)
 	require.Equal(t, "pmid:33283989", refs[1].Key)
 	for i := range refs {
@@ -229,16 +226,16 @@ func TestWhatIsStoredIsRedacted(t *testing.T) {
 	require.Equal(t, agent.CodeDenied, agent.CodeOf(err))
 	refs, err = w.references.References(t.Context(), "acme", "s-1")
 	require.NoError(t, err)
-	require.Len(t, refs, 2, "nothing is kept that must not be")
+	require.Len(t, refs, 2, "nothing is stored if redaction fails")
 }
 
-func TestLongAnswersAreShortenedToFit(t *testing.T) {
+func TestLongAnswersAreShortened(t *testing.T) {
 	w := start(t, nil)
 	var list []string
 	for i := range 50 {
 		list = append(list, fmt.Sprintf(`{"id":"PPR%d","source":"PPR","title":"Title %d","abstractText":%q}`, i, i, strings.Repeat("wörd ", 500)))
 	}
-	w.set("/europepmc/search", reply{body: `{"hitCount":50,"resultList":{"result":[` + strings.Join(list, ",") + `]}}`})
+	w.set(epmc, reply{body: `{"hitCount":50,"resultList":{"result":[` + strings.Join(list, ",") + `]}}`})
 	for inline, limit := range map[int]int{0: 400, 200_000: 1500, 5000: 0} {
 		inv := invocation()
 		inv.InlineBytes = inline

@@ -1,6 +1,7 @@
 package research
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -8,8 +9,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// bibTeX writes a reference as an entry. Text stays UTF-8, which biber and every BibTeX of the last decade read; what TeX would read as
-// commands is escaped.
+// bibTeX returns a reference as a BibTeX entry. Characters that are special in TeX are escaped; others stay in UTF-8, which biber and current
+// versions of BibTeX read.
 func bibTeX(e *entry) string {
 	var b strings.Builder
 	b.WriteString("@" + bibType(e.Type) + "{" + e.ID)
@@ -19,7 +20,7 @@ func bibTeX(e *entry) string {
 		}
 	}
 	put("author", bibAuthors(e.Authors))
-	put("title", "{"+escapeTeX(e.Title)+"}") // the inner braces keep its capitals
+	put("title", "{"+escapeTeX(e.Title)+"}") // the inner braces keep the capitals
 	journal, publisher := escapeTeX(e.Journal), escapeTeX(e.Publisher)
 	switch e.Type {
 	case kindArticle:
@@ -64,7 +65,7 @@ func bibTeX(e *entry) string {
 	return b.String()
 }
 
-// bibType is the type of entry for a type of CSL.
+// bibType returns the type of entry for a CSL type.
 func bibType(kind string) string {
 	switch kind {
 	case kindArticle:
@@ -84,12 +85,12 @@ func bibType(kind string) string {
 	}
 }
 
-// bibAuthors joins names with "and"; the braces around a literal name keep it whole.
+// bibAuthors joins names with "and". Braces keep BibTeX from splitting a literal name.
 func bibAuthors(authors []cslName) string {
 	var names []string
 	for _, a := range authors {
 		switch {
-		case a.Literal == others:
+		case a.Literal == etAl:
 			names = append(names, "others")
 		case a.Family != "" && a.Given != "":
 			names = append(names, bibName(a.Family)+", "+bibName(a.Given))
@@ -102,7 +103,7 @@ func bibAuthors(authors []cslName) string {
 	return strings.Join(names, " and ")
 }
 
-// bibName braces a part of a name that BibTeX would take apart.
+// bibName returns a part of a name, in braces if BibTeX would split it.
 func bibName(part string) string {
 	text := escapeTeX(part)
 	if strings.Contains(part, ",") || strings.Contains(" "+strings.ToLower(part)+" ", " and ") {
@@ -111,7 +112,7 @@ func bibName(part string) string {
 	return text
 }
 
-// escapeTeX keeps text from being read as commands. Braces become commands without braces of their own: BibTeX counts even escaped ones.
+// escapeTeX escapes the characters that are special in TeX. Braces become commands, because BibTeX counts even escaped braces.
 func escapeTeX(s string) string {
 	return strings.NewReplacer(
 		`\`, `\textbackslash{}`, `{`, `\textbraceleft{}`, `}`, `\textbraceright{}`, `$`, `\$`, `&`, `\&`, `%`, `\%`, `#`, `\#`, `_`, `\_`,
@@ -119,25 +120,21 @@ func escapeTeX(s string) string {
 	).Replace(s)
 }
 
-// escapeVerbatim is a DOI or an address: fields that styles and biblatex read character by character, so only what would end them is
-// encoded.
+// escapeVerbatim escapes a DOI or an address. Styles and biblatex print them literally, so only characters that would end the field are encoded.
 func escapeVerbatim(s string) string {
 	return strings.NewReplacer("{", "%7B", "}", "%7D", `\`, "%5C", " ", "%20").Replace(s)
 }
 
-// citeKey is author, year and the first telling word of the title: smith2024deep. It has ASCII letters and digits only.
+// citeKey returns author, year and the first significant word of the title in ASCII letters and digits: smith2024deep.
 func citeKey(it *item) string {
-	who := ""
+	author := ""
 	if len(it.Authors) > 0 {
-		who = it.Authors[0].Family
-		if who == "" {
-			who, _, _ = strings.Cut(it.Authors[0].Literal, " ")
+		author = it.Authors[0].Family
+		if author == "" {
+			author, _, _ = strings.Cut(it.Authors[0].Literal, " ")
 		}
 	}
-	key := clipASCII(ascii(who), 20)
-	if key == "" {
-		key = "anon"
-	}
+	key := cmp.Or(clipASCII(ascii(author), 20), "anon")
 	if y := it.Issued.year(); y != 0 {
 		key += strconv.Itoa(y)
 	}
@@ -149,7 +146,7 @@ func citeKey(it *item) string {
 	return key
 }
 
-// uniqueKey adds a letter, or letters, to a key that is taken.
+// uniqueKey returns the key, with letters appended if it is taken, and marks the result as taken.
 func uniqueKey(key string, taken map[string]bool) string {
 	unique := key
 	for n := 1; taken[unique]; n++ {
@@ -159,7 +156,7 @@ func uniqueKey(key string, taken map[string]bool) string {
 	return unique
 }
 
-// letters counts a, b, … z, aa, ab.
+// letters returns number n as letters: a, b, …, z, aa, ab.
 func letters(n int) string {
 	s := ""
 	for ; n > 0; n = (n - 1) / 26 {
@@ -168,7 +165,7 @@ func letters(n int) string {
 	return s
 }
 
-// ascii folds to lower case letters and digits: accents go, what has no such form goes too.
+// ascii returns the text as lower-case ASCII letters and digits, without accents. Other characters are removed.
 func ascii(s string) string {
 	s = strings.NewReplacer("ß", "ss", "ø", "o", "Ø", "o", "æ", "ae", "Æ", "ae", "œ", "oe", "ł", "l", "Ł", "l", "đ", "d", "ı", "i").Replace(s)
 	return strings.Map(func(r rune) rune {

@@ -4,16 +4,14 @@ import (
 	"context"
 	"net/url"
 	"strconv"
-
-	"github.com/turnstone-run/turnstone/agent"
 )
 
 const (
 	braveTitle = "Brave Search"
-	braveMax   = 20 // results of a request
+	braveMax   = 20 // results of one request
 )
 
-// searchBrave asks the API of Brave Search. Its key is a header, X-Subscription-Token, of an auth profile.
+// searchBrave asks the API of Brave Search. An auth profile must add its key as the header X-Subscription-Token.
 func searchBrave(ctx context.Context, q webQuery, get getter) (webPages, error) {
 	p := url.Values{"q": {q.text()}, "count": {strconv.Itoa(min(q.max, braveMax))}}
 	if q.recency != "" {
@@ -30,7 +28,7 @@ func searchBrave(ctx context.Context, q webQuery, get getter) (webPages, error) 
 	return out, err
 }
 
-// parseBrave reads {"type":"search","web":{"results":[{"title","url","description","page_age"}]}}; without a match there is no "web".
+// parseBrave reads {"type":"search","web":{"results":[{"title","url","description","page_age"}]}}. Without results, "web" is missing.
 func parseBrave(resp *response) (webPages, error) {
 	var in struct {
 		Type string `json:"type"`
@@ -51,9 +49,9 @@ func parseBrave(resp *response) (webPages, error) {
 	}
 	switch {
 	case in.Error.Detail != "":
-		return webPages{}, agent.Errorf(agent.CodeUnavailable, "", "%s answered: %s", braveTitle, clip(tidy(in.Error.Detail), maxComplaint))
+		return webPages{}, answeredError(braveTitle, in.Error.Detail)
 	case in.Type != "search":
-		return webPages{}, unreadable(braveTitle, "is no search")
+		return webPages{}, unreadableError(braveTitle, "is no search")
 	}
 	var out webPages
 	for _, r := range in.Web.Results {

@@ -7,7 +7,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// The types of CSL that works have.
+// The CSL types of works.
 const (
 	kindArticle  = "article-journal"
 	kindPreprint = "article"
@@ -20,8 +20,8 @@ const (
 	kindWebPage  = "webpage"
 )
 
-// item is a work in CSL-JSON, as it is kept in the bibliography: what a citation needs, without the abstract. The names of the fields
-// are those of the schema of citationstyles.org; id and citation-number are set when it is listed.
+// item is a work in CSL-JSON, as the bibliography stores it: the fields for a citation, without the abstract. The names of the fields are those
+// of the schema of citationstyles.org. ID and Number are set when the bibliography is listed.
 //
 //nolint:tagliatelle // CSL's names
 type item struct {
@@ -52,12 +52,14 @@ type cslName struct {
 	Literal string `json:"literal,omitempty"`
 }
 
+// cslDate is a date in CSL-JSON.
 //
 //nolint:tagliatelle // CSL's name
 type cslDate struct {
-	Parts [][]int `json:"date-parts"`
+	Parts [][]int `json:"date-parts"` // year, and perhaps month and day
 }
 
+// csl returns the date in CSL-JSON, nil if the year is unknown.
 func (d date) csl() *cslDate {
 	switch {
 	case d.year == 0:
@@ -71,7 +73,7 @@ func (d date) csl() *cslDate {
 	}
 }
 
-// year is 0 when there is none.
+// year returns the year of a date, 0 if there is none.
 func (d *cslDate) year() int {
 	if d == nil || len(d.Parts) == 0 || len(d.Parts[0]) == 0 {
 		return 0
@@ -79,18 +81,18 @@ func (d *cslDate) year() int {
 	return d.Parts[0][0]
 }
 
-// others ends a list of authors that is longer than is kept.
-const others = "et al."
+// etAl stands for the remaining authors at the end of a shortened list.
+const etAl = "et al."
 
-// reference is the work as the bibliography keeps it.
+// reference returns the work as a reference of the bibliography.
 func (w *work) reference() (agent.Reference, error) {
 	it := item{
-		Type: w.kind, Title: w.title, Issued: w.issued.csl(), Journal: w.journal, Short: w.short, Volume: w.volume, Issue: w.issue, Page: w.pages,
-		Publisher: w.publish, Genre: w.genre, ReportNo: w.nct, DOI: w.doi, PMID: w.pmid, PMCID: w.pmcid, URL: w.link(), Accessed: w.seen.csl(),
+		Type: w.kind, Title: w.title, Issued: w.issued.csl(), Journal: w.journal, Short: w.abbreviation, Volume: w.volume, Issue: w.issue, Page: w.pages,
+		Publisher: w.publisher, Genre: w.genre, ReportNo: w.nct, DOI: w.doi, PMID: w.pmid, PMCID: w.pmcid, URL: w.link(), Accessed: w.accessed.csl(),
 	}
 	for i, a := range w.authors {
 		if i == maxAuthors {
-			it.Authors = append(it.Authors, cslName{Literal: others})
+			it.Authors = append(it.Authors, cslName{Literal: etAl})
 			break
 		}
 		it.Authors = append(it.Authors, cslName{Family: a.family, Given: a.given, Literal: a.literal})

@@ -16,7 +16,7 @@ import (
 
 const duckTitle = "DuckDuckGo"
 
-// searchDuckDuckGo reads the page without scripts, as there is no API.
+// searchDuckDuckGo reads DuckDuckGo's page without scripts, because there is no API.
 func searchDuckDuckGo(ctx context.Context, q webQuery, get getter) (webPages, error) {
 	p := url.Values{"q": {q.text()}}
 	if q.recency != "" {
@@ -29,24 +29,24 @@ func searchDuckDuckGo(ctx context.Context, q webQuery, get getter) (webPages, er
 	return parseDuckDuckGo(resp)
 }
 
-// parseDuckDuckGo reads the results of a page. A page that asks whether a person is there comes with status 200 or 202: it is no
-// answer, and neither is one without results that does not say so.
+// parseDuckDuckGo returns the results of a page. A page with a challenge, whose status is 200 or 202, is an error. So is a page without
+// results that does not say that there are none.
 func parseDuckDuckGo(resp *response) (webPages, error) {
 	root, err := html.Parse(bytes.NewReader(resp.body))
 	if err != nil {
-		return webPages{}, unreadable(duckTitle, "is no web page")
+		return webPages{}, unreadableError(duckTitle, "is no web page")
 	}
 	var out webPages
-	challenge, empty := false, false
+	hasChallenge, saysNone := false, false
 	for n := range root.Descendants() {
 		if n.Type != html.ElementNode {
 			continue
 		}
 		switch classes := classesOf(n); {
-		case n.DataAtom == atom.Form && attr(n, "id") == "challenge-form", slices.ContainsFunc(classes, isAnomaly):
-			challenge = true
+		case n.DataAtom == atom.Form && attribute(n, "id") == "challenge-form", slices.ContainsFunc(classes, isAnomaly):
+			hasChallenge = true
 		case slices.Contains(classes, "no-results"), slices.Contains(classes, "result--no-result"):
-			empty = true
+			saysNone = true
 		case slices.Contains(classes, "result") && !slices.Contains(classes, "result--ad") && len(out.pages) < MaxResults:
 			if p := duckResult(n); p.url != "" {
 				out.pages = append(out.pages, p)
@@ -54,18 +54,18 @@ func parseDuckDuckGo(resp *response) (webPages, error) {
 		}
 	}
 	switch {
-	case len(out.pages) > 0 || empty && !challenge:
+	case len(out.pages) > 0 || saysNone && !hasChallenge:
 		return out, nil
-	case challenge || resp.status == http.StatusAccepted:
+	case hasChallenge || resp.status == http.StatusAccepted:
 		return webPages{}, agent.Errorf(agent.CodeRateLimited, "", "%s asks whether a person is searching: it wants fewer searches from this address", duckTitle)
 	default:
-		return webPages{}, unreadable(duckTitle, "has no results that could be read")
+		return webPages{}, unreadableError(duckTitle, "has no results that could be read")
 	}
 }
 
 func isAnomaly(class string) bool { return strings.HasPrefix(class, "anomaly") }
 
-// duckResult reads a result: a link of class result__a and a snippet.
+// duckResult returns the page of a result: a link of class result__a and a snippet.
 func duckResult(n *html.Node) webPage {
 	var p webPage
 	for d := range n.Descendants() {
@@ -74,15 +74,16 @@ func duckResult(n *html.Node) webPage {
 		}
 		switch classes := classesOf(d); {
 		case slices.Contains(classes, "result__a") && p.url == "":
-			p.title, p.url = textOf(d), duckTarget(attr(d, "href"))
+			p.title, p.url = nodeText(d), duckTarget(attribute(d, "href"))
 		case slices.Contains(classes, "result__snippet") && p.snippet == "":
-			p.snippet = textOf(d)
+			p.snippet = nodeText(d)
 		}
 	}
 	return p
 }
 
-// duckTarget takes the address out of a redirect, //duckduckgo.com/l/?uddg=<address>. What else stays at DuckDuckGo is an advertisement.
+// duckTarget returns the target of a redirect, //duckduckgo.com/l/?uddg=<address>. It returns "" for other addresses at DuckDuckGo, which are
+// advertisements.
 func duckTarget(href string) string {
 	u, err := url.Parse(strings.TrimSpace(href))
 	if err != nil {
@@ -98,9 +99,9 @@ func duckTarget(href string) string {
 	return target
 }
 
-func classesOf(n *html.Node) []string { return strings.Fields(attr(n, "class")) }
+func classesOf(n *html.Node) []string { return strings.Fields(attribute(n, "class")) }
 
-func attr(n *html.Node, name string) string {
+func attribute(n *html.Node, name string) string {
 	for _, a := range n.Attr {
 		if a.Key == name {
 			return a.Val
@@ -109,7 +110,7 @@ func attr(n *html.Node, name string) string {
 	return ""
 }
 
-func textOf(n *html.Node) string {
+func nodeText(n *html.Node) string {
 	var b strings.Builder
 	for d := range n.Descendants() {
 		if d.Type == html.TextNode && b.Len() < 8*maxAbstract {

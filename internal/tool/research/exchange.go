@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	maxBody    = 16 << 20        // bytes of a response: 50 records of PubMed with all their authors are below 4 MiB
-	retryPause = 1 * time.Second // before the second attempt, when the service does not say
+	maxBody    = 16 << 20    // bytes of a response; 50 records of PubMed with all authors have less than 4 MiB
+	retryPause = time.Second // before the second attempt, if the service does not name a time
 )
 
 // exchange sends the requests of one call.
@@ -29,7 +29,7 @@ type exchange struct {
 	inv agent.Invocation
 }
 
-// response is a success: any status of 200 to 299.
+// response is a response with a status of 200 to 299.
 type response struct {
 	status int
 	media  string
@@ -43,8 +43,8 @@ func withQuery(base *url.URL, path string, query url.Values) *url.URL {
 	return u
 }
 
-// get sends a request, within the rate of its host. One that the host puts off is sent once more when it says when, or after a second.
-// The error is an [agent.Error] that a model may be shown: it quotes what the service complained of, never a credential.
+// get sends a request within the rate of its host. If the host asks to wait, get sends the request once more after that time. The error is an
+// [agent.Error] that a model may see: it quotes the service's message, but never a credential.
 func (x *exchange) get(ctx context.Context, s *source, u *url.URL, accept string) (*response, error) {
 	credential := x.credential(u)
 	p := s.pace
@@ -60,7 +60,7 @@ func (x *exchange) get(ctx context.Context, s *source, u *url.URL, accept string
 	}
 	resp, err := backoff.Retry(ctx, func() (*response, error) {
 		if err := x.kit.limits.wait(ctx, key, p, x.kit.cfg.MaxWait); err != nil {
-			return nil, backoff.Permanent(withSource(s.title, err))
+			return nil, backoff.Permanent(sourceError(s.title, err))
 		}
 		resp, err := x.send(ctx, s.title, u, accept)
 		if err == nil {
@@ -80,22 +80,22 @@ func (x *exchange) get(ctx context.Context, s *source, u *url.URL, accept string
 	}
 }
 
-// retryError marks an error as permanent, or with the time after which a second attempt is worth it.
+// retryError marks an error for [backoff.Retry]: as permanent, or with the time to wait before the second attempt.
 func (x *exchange) retryError(ctx context.Context, err error) error {
-	put, ok := errors.AsType[*transientError](err)
+	transient, ok := errors.AsType[*transientError](err)
 	switch {
 	case !ok:
 		return backoff.Permanent(err)
-	case put.after > x.kit.cfg.MaxWait:
-		return backoff.Permanent(put.err)
-	case !endsInTime(ctx, put.after):
-		return backoff.Permanent(timeTooShort(ctx))
+	case transient.after > x.kit.cfg.MaxWait:
+		return backoff.Permanent(transient.err)
+	case !endsInTime(ctx, transient.after):
+		return backoff.Permanent(deadlineError(ctx))
 	default:
-		return errors.Join(put.err, &backoff.RetryAfterError{Duration: put.after})
+		return errors.Join(transient.err, &backoff.RetryAfterError{Duration: transient.after})
 	}
 }
 
-// transientError is an error of a service that may succeed soon.
+// transientError is an error after which another attempt may succeed soon.
 type transientError struct {
 	after time.Duration
 	err   *agent.Error
@@ -104,7 +104,7 @@ type transientError struct {
 func (p *transientError) Error() string { return p.err.Error() }
 func (p *transientError) Unwrap() error { return p.err }
 
-// credential returns the name of the profile whose credentials a request to an address carries, empty if none does.
+// credential returns the name of the auth profile for a request to an address, empty if there is none.
 func (x *exchange) credential(u *url.URL) string {
 	if x.kit.cfg.Auth == nil {
 		return ""
@@ -125,15 +125,15 @@ func (x *exchange) send(ctx context.Context, title string, u *url.URL, accept st
 	}
 	req.Header.Set("Accept", accept)
 	req.Header.Set("User-Agent", x.kit.userAgent)
-	bare := req.Clone(ctx)
+	unauthorised := req.Clone(ctx)
 	if x.kit.cfg.Auth != nil && len(x.inv.Auth) > 0 {
 		if err := x.kit.cfg.Auth.Authorise(req, x.inv.Auth); err != nil {
-			return nil, withSource(title, err)
+			return nil, sourceError(title, err)
 		}
 	}
 	resp, err := x.kit.cfg.HTTP.Do(req)
 	if err != nil {
-		return nil, withSource(title, err)
+		return nil, sourceError(title, err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // nothing is lost: it was read
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
@@ -142,17 +142,17 @@ func (x *exchange) send(ctx context.Context, title string, u *url.URL, accept st
 	case err != nil && ctx.Err() != nil:
 		return nil, interrupted(ctx)
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
-		return nil, statusError(title, resp, errorText(body, media, tool.AddedCredentials(bare, req)))
+		return nil, statusError(title, resp, errorText(body, media, tool.AddedCredentials(unauthorised, req)))
 	case err != nil:
-		return nil, withSource(title, err)
+		return nil, sourceError(title, err)
 	case len(body) > maxBody:
 		return nil, agent.Errorf(agent.CodeOverflow, "", "%s answered with more than %d MiB", title, maxBody>>20)
 	}
 	return &response{status: resp.StatusCode, media: media, body: body}, nil
 }
 
-// withSource adds the title of the source to an error; its code stays.
-func withSource(title string, err error) error {
+// sourceError adds the title of the source to an error, and keeps its code.
+func sourceError(title string, err error) error {
 	e, ok := errors.AsType[*agent.Error](err)
 	if !ok {
 		return agent.Errorf(agent.CodeUnavailable, "", "%s: the connection broke off", title)
@@ -162,33 +162,30 @@ func withSource(title string, err error) error {
 	return named
 }
 
-// statusError returns the error of a status that is not a success.
-func statusError(title string, resp *http.Response, words string) error {
+// statusError returns the error of a status that is not a success. message is the message of the service, which may be empty.
+func statusError(title string, resp *http.Response, message string) error {
 	code := agent.CodeInvalid
 	switch status := resp.StatusCode; {
-	case status == http.StatusTooManyRequests, status == http.StatusForbidden && strings.Contains(strings.ToLower(words), "rate limit"):
+	case status == http.StatusTooManyRequests, status == http.StatusForbidden && strings.Contains(strings.ToLower(message), "rate limit"):
 		code = agent.CodeRateLimited
 	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status >= 500:
 		code = agent.CodeUnavailable
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		code = agent.CodeDenied
 	}
-	text := title + " answered " + strconv.Itoa(resp.StatusCode)
-	if phrase := http.StatusText(resp.StatusCode); phrase != "" {
-		text += " " + phrase
-	}
-	after, given := retryAfter(resp.Header.Get("Retry-After"))
-	if given {
+	text := title + " answered " + tool.StatusText(resp.StatusCode)
+	after, ok := parseRetryAfter(resp.Header.Get("Retry-After"))
+	if ok {
 		text += ", try again after " + after.Round(time.Second).String()
 	}
-	if words != "" {
-		text += ": " + words
+	if message != "" {
+		text += ": " + message
 	}
 	e := agent.Errorf(code, "", "%s", text)
 	e.RetryAfter = after
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		if !given {
+		if !ok {
 			after = retryPause
 		}
 		return &transientError{after: after, err: e}
@@ -197,17 +194,14 @@ func statusError(title string, resp *http.Response, words string) error {
 	}
 }
 
-// retryAfter reads the header of that name: seconds, or a date.
-func retryAfter(header string) (after time.Duration, given bool) {
-	const longest = 365 * 24 * time.Hour
-	if header == "" {
-		return 0, false
-	}
+// parseRetryAfter parses the header Retry-After, which is a number of seconds or a date.
+func parseRetryAfter(header string) (after time.Duration, ok bool) {
+	const maxAfter = 365 * 24 * time.Hour
 	if n, err := strconv.ParseInt(header, 10, 64); err == nil && n >= 0 {
-		return time.Duration(min(n, int64(longest/time.Second))) * time.Second, true
+		return time.Duration(min(n, int64(maxAfter/time.Second))) * time.Second, true
 	}
-	if when, err := http.ParseTime(header); err == nil {
-		return min(max(0, time.Until(when)), longest), true
+	if t, err := http.ParseTime(header); err == nil {
+		return min(max(0, time.Until(t)), maxAfter), true
 	}
 	return 0, false
 }

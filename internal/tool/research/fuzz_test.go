@@ -10,10 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// seed adds fixtures, and what services send when something is wrong.
+// seed adds fixtures, halves of them, and malformed answers.
 func seed(f *testing.F, names ...string) {
 	f.Helper()
 	for _, name := range names {
@@ -27,7 +28,7 @@ func seed(f *testing.F, names ...string) {
 	}
 }
 
-// check holds what was read to the promises of a work, and to those of all that is made of it.
+// check checks the works of a result, and everything that is made of them.
 func check(t *testing.T, got *searchResult, err error) {
 	t.Helper()
 	if err != nil {
@@ -44,7 +45,7 @@ func check(t *testing.T, got *searchResult, err error) {
 		require.NotEmpty(t, w.keys())
 		for _, key := range w.keys() {
 			require.LessOrEqual(t, len(key), maxURLKey+20)
-			readable(t, key)
+			requirePlainText(t, key)
 		}
 		if link := w.link(); link != "" {
 			require.Equal(t, link, pageURL(link))
@@ -53,20 +54,22 @@ func check(t *testing.T, got *searchResult, err error) {
 		require.NoError(t, err)
 		require.True(t, json.Valid(ref.Item))
 		require.LessOrEqual(t, len(ref.Item), 512<<10)
-		entries, err := entriesOf(append(odd(ref), ref))
+		first := ref
+		first.Number = 7
+		entries, err := entriesOf([]agent.Reference{first, ref})
 		require.NoError(t, err)
 		for k := range entries {
 			require.Regexp(t, `^[a-z0-9]+$`, entries[k].ID)
-			text := bibTeX(&entries[k]) + markdown(entries, k)
-			readable(t, markdown(entries, k))
-			require.True(t, balancedBraces(bibTeX(&entries[k])), text)
+			requirePlainText(t, markdown(entries, k))
+			require.True(t, balancedBraces(bibTeX(&entries[k])), bibTeX(&entries[k]))
 		}
-		_, err = tool.EncodeJSON(resultOf(w, 1))
+		_, err = tool.EncodeJSON(newResult(w, 1))
 		require.NoError(t, err)
 	}
 }
 
-func readable(t *testing.T, s string) {
+// requirePlainText checks that a text is valid UTF-8 without control characters.
+func requirePlainText(t *testing.T, s string) {
 	t.Helper()
 	require.True(t, utf8.ValidString(s))
 	for _, r := range s {
@@ -163,11 +166,11 @@ func FuzzWeb(f *testing.F) {
 	})
 }
 
-func FuzzComplaint(f *testing.F) {
+func FuzzErrorText(f *testing.F) {
 	seed(f, "pubmed_empty.json", "duckduckgo_challenge.html")
 	f.Fuzz(func(t *testing.T, body []byte) {
 		text := errorText(body, "text/plain", []string{"x"})
-		readable(t, text)
+		requirePlainText(t, text)
 		require.NotContains(t, text, "x")
 	})
 }

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	maxURL    = 2000 // bytes; a longer one is left out
-	maxURLKey = 500  // bytes of a URL as a key; a longer one is hashed
+	maxURL    = 2000 // bytes; longer ones are left out
+	maxURLKey = 500  // bytes of a key; longer ones are hashed
 	maxDOI    = 300  // bytes
 )
 
@@ -25,7 +25,7 @@ var (
 	trialPath       = regexp.MustCompile(`^/(?:ct2/show|study)/(NCT\d{8})/?$`)
 )
 
-// normalDOI returns a DOI in lower case without prefix or resolver, empty for any other text. DOIs are equal without regard to case.
+// normalDOI returns a DOI in lower case, without prefix or resolver. It is empty if the text is no DOI. DOIs are case-insensitive.
 func normalDOI(s string) string {
 	s = strings.ToLower(tidy(s))
 	for _, prefix := range []string{"https://", "http://", "www.", "dx.", "doi.org/", "doi:"} {
@@ -54,7 +54,7 @@ func doiURL(doi string) string {
 	return "https://doi.org/" + prefix + "/" + strings.Join(parts, "/")
 }
 
-// matchID returns an identifier of the given form, empty for any other text.
+// matchID returns an identifier without surrounding space, empty if it does not match the pattern.
 func matchID(pattern *regexp.Regexp, s string) string {
 	if s = strings.TrimSpace(s); pattern.MatchString(s) {
 		return s
@@ -62,13 +62,13 @@ func matchID(pattern *regexp.Regexp, s string) string {
 	return ""
 }
 
-// lastPart returns the text behind the last slash: OpenAlex gives identifiers as addresses.
+// lastPart returns the text after the last slash, because OpenAlex writes identifiers as addresses.
 func lastPart(s string) string {
 	s = strings.TrimRight(strings.TrimSpace(s), "/")
 	return s[strings.LastIndexByte(s, '/')+1:]
 }
 
-// pageURL returns an address that may be shown as a link: http or https, with a host, without user information. It is empty for any other.
+// pageURL returns an address that may be shown as a link: http or https, with a host and without user information. It is empty for others.
 func pageURL(s string) string {
 	s = strings.TrimSpace(s)
 	if len(s) > maxURL {
@@ -85,7 +85,7 @@ func pageURL(s string) string {
 	return ""
 }
 
-// urlKey returns the key of a page: its address without fragment and without parameters that tell where the visitor came from.
+// urlKey returns the key of a page: its address without the fragment and tracking parameters.
 func urlKey(s string) string {
 	u, err := url.Parse(s)
 	if err != nil {
@@ -96,7 +96,7 @@ func urlKey(s string) string {
 	if port := u.Port(); port == "80" && u.Scheme == "http" || port == "443" && u.Scheme == "https" {
 		u.Host = strings.TrimSuffix(u.Host, ":"+port)
 	}
-	u.Scheme = "https" // the same page either way
+	u.Scheme = "https" // http and https lead to the same page
 	u.Path, u.RawPath = strings.TrimSuffix(u.Path, "/"), strings.TrimSuffix(u.RawPath, "/")
 	if u.RawQuery != "" {
 		kept := strings.Split(u.RawQuery, "&")
@@ -118,8 +118,8 @@ func digest(s string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// readIdentifiers sets the identifiers that are in the address of a page.
-func (w *work) readIdentifiers() {
+// setIdentifiers sets the identifiers that the address of a page contains.
+func (w *work) setIdentifiers() {
 	u, err := url.Parse(w.url)
 	if err != nil {
 		return

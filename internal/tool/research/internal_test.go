@@ -13,12 +13,6 @@ import (
 
 func noon() time.Time { return time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC) }
 
-// odd is a reference before another, so that keys have to be told apart.
-func odd(ref agent.Reference) []agent.Reference {
-	ref.Number = 7
-	return []agent.Reference{ref}
-}
-
 func TestNormalDOI(t *testing.T) {
 	for in, want := range map[string]string{
 		"10.1056/NEJMoa2031054":                      "10.1056/nejmoa2031054",
@@ -70,7 +64,7 @@ func TestPageURL(t *testing.T) {
 	}
 }
 
-func TestIdentify(t *testing.T) {
+func TestIdentifiersOfPages(t *testing.T) {
 	for in, want := range map[string]string{
 		"https://doi.org/10.1000/X":                          "doi:10.1000/x",
 		"https://pubmed.ncbi.nlm.nih.gov/123/":               "pmid:123",
@@ -86,11 +80,11 @@ func TestIdentify(t *testing.T) {
 	} {
 		w := (&webPage{title: "T", url: in}).work(noon())
 		require.Equal(t, want, w.keys()[0])
-		require.Equal(t, date{2026, 1, 2}, w.seen)
+		require.Equal(t, date{2026, 1, 2}, w.accessed)
 	}
 }
 
-func TestPlain(t *testing.T) {
+func TestPlainText(t *testing.T) {
 	for in, want := range map[string]string{
 		"a <i>b</i> <SUP class=\"x\">2</SUP>":     "a b 2",
 		"if p<q and r>s":                          "if p<q and r>s",
@@ -121,12 +115,12 @@ func TestDates(t *testing.T) {
 		{"20201", "", "", ""},
 		{"", "Feb", "1", ""},
 	} {
-		require.Equal(t, tt.want, dateOf(tt.year, tt.month, tt.day).text())
+		require.Equal(t, tt.want, parseDate(tt.year, tt.month, tt.day).text())
 	}
 	require.Equal(t, "2025-06-01", isoDate("2025-06-01T00:00:00Z").text())
-	require.Equal(t, "2024-02-01", span{from: date{2024, 2, 0}}.first(0))
-	require.Equal(t, "2024-02-29", span{to: date{2024, 2, 0}}.last(0))
-	require.Equal(t, "3000-12-31", span{}.last(3000))
+	require.Equal(t, "2024-02-01", dateRange{from: date{2024, 2, 0}}.firstDay(0))
+	require.Equal(t, "2024-02-29", dateRange{to: date{2024, 2, 0}}.lastDay(0))
+	require.Equal(t, "3000-12-31", dateRange{}.lastDay(3000))
 }
 
 func TestPersons(t *testing.T) {
@@ -138,13 +132,13 @@ func TestPersons(t *testing.T) {
 		"Plato":                {literal: "Plato"},
 		", x":                  {literal: "x"},
 	} {
-		require.Equal(t, want, personOf(in), in)
+		require.Equal(t, want, parsePerson(in), in)
 	}
 	require.Equal(t, person{family: "Nguyen", given: "TK"}, personWithInitials("Nguyen TK"))
 	require.Equal(t, person{literal: "The Consortium"}, personWithInitials("The Consortium"))
 }
 
-func TestAbstractIsPutTogether(t *testing.T) {
+func TestJoinAbstract(t *testing.T) {
 	require.Equal(t, "a b a", joinAbstract(map[string][]int{"a": {0, 2}, "b": {1}, "far": {1 << 40}, "before": {-1}}))
 	require.Empty(t, joinAbstract(nil))
 	long := map[string][]int{}
@@ -165,8 +159,8 @@ func TestAuthorsAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries[0].Authors, maxAuthors+1)
 	require.Contains(t, bibTeX(&entries[0]), " and others}")
-	require.Len(t, resultOf(&w, 1).Authors, shownAuthors+1)
-	require.Equal(t, "et al.", resultOf(&w, 1).Authors[shownAuthors])
+	require.Len(t, newResult(&w, 1).Authors, shownAuthors+1)
+	require.Equal(t, "et al.", newResult(&w, 1).Authors[shownAuthors])
 }
 
 func TestCiteKeys(t *testing.T) {
@@ -180,7 +174,7 @@ func TestCiteKeys(t *testing.T) {
 	require.Equal(t, "oslashaess", ascii("Øslåsh-Æß 漢字"))
 }
 
-func TestMixIsFair(t *testing.T) {
+func TestInterleave(t *testing.T) {
 	list := func(source string, ids ...string) []work {
 		var out []work
 		for _, id := range ids {
@@ -195,18 +189,18 @@ func TestMixIsFair(t *testing.T) {
 	}
 	titles := func(all []work) (out []string) {
 		for i := range all {
-			out = append(out, all[i].source+" "+all[i].keys()[0]+" "+strings.Join(all[i].also, ","))
+			out = append(out, all[i].source+" "+all[i].keys()[0]+" "+strings.Join(all[i].alsoIn, ","))
 		}
 		return out
 	}
-	// The third source knows that a and 9 are one work.
+	// The third source has a work with the keys of the first works of the others.
 	got := interleave([][]work{list("p", "a", "b"), list("q", "/9", "/8"), list("r", "a/9")}, 10)
 	require.Equal(t, []string{"r doi:10.1000/a p,q", "p doi:10.1000/b ", "q pmid:8 "}, titles(got))
 	require.Len(t, interleave([][]work{list("p", "a", "b", "c"), list("q", "d")}, 3), 3)
 	require.Empty(t, interleave(nil, 3))
 }
 
-func TestAddressesKeepTheirPath(t *testing.T) {
+func TestWithQuery(t *testing.T) {
 	base, err := url.Parse("https://example.org/a/b/")
 	require.NoError(t, err)
 	require.Equal(t, "https://example.org/a/b/c.fcgi?q=a+b%26c", withQuery(base, "c.fcgi", url.Values{"q": {"a b&c"}}).String())

@@ -10,18 +10,19 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// pace bounds how often a host is asked.
+// pace is the rate at which requests may be sent to a host.
 type pace struct {
-	every time.Duration // between requests, on average
-	burst int           // at once, after a pause
+	every time.Duration // the average time between requests
+	burst int           // requests at once after a pause
 }
 
 func perSecond(n float64) pace { return pace{every: time.Duration(float64(time.Second) / n), burst: 1} }
 
-// maxLimiters bounds how many hosts and keys have a limiter. Those unused for longest begin again.
+// maxLimiters is the maximum number of limiters. The one that was unused for longest is dropped first.
 const maxLimiters = 1024
 
-// limits delays requests, for all calls of the process together. Services count by address, or by key if there is one.
+// limits delays the requests of all calls of the process. There is one limiter per host, or per API key if requests carry one, because
+// services count requests that way.
 type limits struct {
 	byKey *lru.Cache[string, *rate.Limiter]
 }
@@ -34,39 +35,39 @@ func newLimits() (*limits, error) {
 	return &limits{byKey: byKey}, nil
 }
 
-// wait returns when a request may be sent. The error comes at once: [agent.CodeRateLimited] if that takes longer than maxWait, and that of
-// timeTooShort if the context ends before.
+// wait waits until a request may be sent. It fails without waiting if that would take longer than maxWait ([agent.CodeRateLimited]) or longer
+// than the context lasts (deadlineError).
 func (l *limits) wait(ctx context.Context, key string, p pace, maxWait time.Duration) error {
 	limiter := rate.NewLimiter(rate.Every(p.every), p.burst)
-	if known, ok, _ := l.byKey.PeekOrAdd(key, limiter); ok {
-		limiter = known
-		l.byKey.Get(key) // used just now
+	if existing, ok, _ := l.byKey.PeekOrAdd(key, limiter); ok {
+		limiter = existing
+		l.byKey.Get(key) // marks it as used
 	}
-	place := limiter.Reserve()
-	delay := place.Delay()
+	reservation := limiter.Reserve()
+	delay := reservation.Delay()
 	switch {
 	case delay > maxWait:
-		place.Cancel()
+		reservation.Cancel()
 		return agent.Errorf(agent.CodeRateLimited, "", "too many searches at once: the next may begin in %s", delay.Round(time.Second))
 	case !endsInTime(ctx, delay):
-		place.Cancel()
-		return timeTooShort(ctx)
+		reservation.Cancel()
+		return deadlineError(ctx)
 	}
 	if err := sleep(ctx, delay); err != nil {
-		place.Cancel()
+		reservation.Cancel()
 		return err
 	}
 	return nil
 }
 
-// endsInTime reports whether a delay ends before ctx does.
+// endsInTime reports whether a delay ends before the context's deadline.
 func endsInTime(ctx context.Context, delay time.Duration) bool {
 	deadline, ok := ctx.Deadline()
 	return !ok || time.Until(deadline) > delay
 }
 
-// timeTooShort returns the error of a call that has too little time to wait. A call with more time may succeed.
-func timeTooShort(ctx context.Context) error {
+// deadlineError returns the error of a call whose deadline is too early. A call with more time may succeed.
+func deadlineError(ctx context.Context) error {
 	if err := interrupted(ctx); err != nil {
 		return err
 	}

@@ -1,15 +1,17 @@
 package research
 
 import (
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
-// listedAuthors are named in a list for people; et al. stands for more.
+// listedAuthors is the maximum number of authors in Markdown, followed by "et al".
 const listedAuthors = 6
 
-// markdown writes a reference as an item of a numbered list. Markdown counts on by itself, so behind a gap another list begins: one
-// with the other of the two delimiters that it knows.
+// markdown returns entry i as an item of a numbered list. Markdown numbers the items of a list itself, so a new list must begin after a gap in
+// the numbers. It begins with the other delimiter: 7) instead of 7.
 func markdown(entries []entry, i int) string {
 	delimiter := byte('.')
 	for k := 1; k <= i; k++ {
@@ -41,8 +43,8 @@ func markdown(entries []entry, i int) string {
 	if e.Publisher != "" && e.Type != kindArticle {
 		b.WriteString(" " + escapeMarkdown(e.Publisher) + ".")
 	}
-	if where := e.where(); where != "" {
-		b.WriteString(" " + escapeMarkdown(where) + ".")
+	if issue := e.issueText(); issue != "" {
+		b.WriteString(" " + escapeMarkdown(issue) + ".")
 	}
 	for _, id := range []struct{ label, value string }{{"", e.ReportNo}, {"doi:", e.DOI}, {"PMID ", e.PMID}} {
 		if id.value != "" {
@@ -55,8 +57,8 @@ func markdown(entries []entry, i int) string {
 	return b.String()
 }
 
-// where is year, volume, issue and pages: 2024;12(3):45–67.
-func (e *item) where() string {
+// issueText returns year, volume, issue and pages: 2024;12(3):45–67.
+func (e *item) issueText() string {
 	var b strings.Builder
 	if y := e.Issued.year(); y != 0 {
 		b.WriteString(strconv.Itoa(y))
@@ -77,12 +79,12 @@ func (e *item) where() string {
 	return b.String()
 }
 
-// authorsLine names authors as medical journals do: family name, initials.
+// authorsLine returns the authors in the style of medical journals: Smith AB, Müller JP.
 func authorsLine(authors []cslName) string {
 	var names []string
 	for i, a := range authors {
-		if a.Literal == others || i == listedAuthors {
-			names = append(names, others[:len(others)-1]) // its full stop ends the list
+		if a.Literal == etAl || i == listedAuthors {
+			names = append(names, etAl)
 			break
 		}
 		if a.Family == "" {
@@ -94,32 +96,30 @@ func authorsLine(authors []cslName) string {
 	return strings.TrimSuffix(strings.Join(names, ", "), ".")
 }
 
-// initials are the first letters of given names: "Anna-Maria K." is AMK.
+// initials returns the first letters of given names: AMK for "Anna-Maria K.".
 func initials(given string) string {
 	var b strings.Builder
 	for part := range strings.FieldsFuncSeq(given, func(r rune) bool { return r == ' ' || r == '-' || r == '.' }) {
-		if strings.ToUpper(part) == part && len(part) <= 4 { // they are initials already
+		if strings.ToUpper(part) == part && len(part) <= 4 { // the part consists of initials
 			b.WriteString(part)
 			continue
 		}
-		for _, r := range part {
-			b.WriteRune(r)
-			break
-		}
+		_, size := utf8.DecodeRuneInString(part)
+		b.WriteString(part[:size])
 	}
 	return b.String()
 }
 
-// text is the date as ISO 8601 has it.
+// text returns the date in ISO 8601, empty if there is none.
 func (d *cslDate) text() string {
 	if d.year() == 0 {
 		return ""
 	}
-	p := append(append([]int(nil), d.Parts[0]...), 0, 0)
-	return date{p[0], p[1], p[2]}.text()
+	parts := append(slices.Clone(d.Parts[0]), 0, 0)
+	return date{parts[0], parts[1], parts[2]}.text()
 }
 
-// escapeMarkdown keeps text from being read as markup: every character that could be is escaped.
+// escapeMarkdown escapes every character that Markdown could interpret as markup.
 func escapeMarkdown(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -131,8 +131,9 @@ func escapeMarkdown(s string) string {
 	return b.String()
 }
 
-// linkTarget is an address as it may stand between parentheses, "" when it is none for a link.
+// linkTarget returns an address escaped for the parentheses of a link, empty if it may not be shown as a link.
 func linkTarget(s string) string {
-	s = pageURL(s)
-	return strings.NewReplacer("(", "%28", ")", "%29", "<", "%3C", ">", "%3E", " ", "%20", "\\", "%5C", "*", "%2A", "[", "%5B", "]", "%5D").Replace(s)
+	return strings.NewReplacer(
+		"(", "%28", ")", "%29", "<", "%3C", ">", "%3E", " ", "%20", "\\", "%5C", "*", "%2A", "[", "%5B", "]", "%5D",
+	).Replace(pageURL(s))
 }

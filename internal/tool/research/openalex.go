@@ -19,9 +19,9 @@ const openAlexFields = "id,doi,display_name,type,publication_year,publication_da
 type openAlexSearch struct {
 	query      string
 	max        int
-	span       span
+	dates      dateRange
 	openAccess *bool
-	kind       string
+	workType   string
 }
 
 func openAlexTypes() []string {
@@ -33,27 +33,18 @@ func openAlexTypes() []string {
 
 func parseOpenAlex(args json.RawMessage) (*search, error) {
 	var in struct {
-		common
+		commonArguments
 		FromYear   *int    `json:"from_year"`
 		ToYear     *int    `json:"to_year"`
 		OpenAccess *bool   `json:"open_access"`
 		Type       *string `json:"type"`
 	}
-	if err := decode(args, &in); err != nil {
-		return nil, err
+	r := readArguments(args, &in)
+	s := &openAlexSearch{
+		query: r.query(in.Query), max: r.maxResults(in.MaxResults, DefaultResults), dates: r.years(in.FromYear, in.ToYear),
+		openAccess: in.OpenAccess, workType: r.choice("type", in.Type, openAlexTypes()...),
 	}
-	s := openAlexSearch{openAccess: in.OpenAccess}
-	var err error
-	if s.query, s.max, err = in.queryAndMax(DefaultResults); err != nil {
-		return nil, err
-	}
-	if s.span, err = years(in.FromYear, in.ToYear); err != nil {
-		return nil, err
-	}
-	if s.kind, err = choice("type", in.Type, openAlexTypes()); err != nil {
-		return nil, err
-	}
-	return s.search(), nil
+	return s.search(), r.err
 }
 
 func (s *openAlexSearch) search() *search {
@@ -75,17 +66,17 @@ func (s *openAlexSearch) run(ctx context.Context, x *exchange) (*searchResult, e
 func (s *openAlexSearch) parameters() url.Values {
 	p := url.Values{"search": {s.query}, "per-page": {strconv.Itoa(s.max)}, "select": {openAlexFields}}
 	var filter []string
-	if s.span.from.year != 0 {
-		filter = append(filter, "from_publication_date:"+s.span.first(0))
+	if s.dates.from.year != 0 {
+		filter = append(filter, "from_publication_date:"+s.dates.firstDay(0))
 	}
-	if s.span.to.year != 0 {
-		filter = append(filter, "to_publication_date:"+s.span.last(0))
+	if s.dates.to.year != 0 {
+		filter = append(filter, "to_publication_date:"+s.dates.lastDay(0))
 	}
 	if s.openAccess != nil {
 		filter = append(filter, "is_oa:"+strconv.FormatBool(*s.openAccess))
 	}
-	if s.kind != "" {
-		filter = append(filter, "type:"+s.kind)
+	if s.workType != "" {
+		filter = append(filter, "type:"+s.workType)
 	}
 	if len(filter) > 0 {
 		p.Set("filter", strings.Join(filter, ","))
@@ -93,7 +84,7 @@ func (s *openAlexSearch) parameters() url.Values {
 	return p
 }
 
-// openWork is the part of a work that we read. Any of it may be null.
+// openWork is the part of a work that is used. Every field may be null.
 type openWork struct {
 	ID      string `json:"id"`
 	DOI     string `json:"doi"`
@@ -146,16 +137,14 @@ func parseWorks(resp *response, limit int) (*searchResult, error) {
 	}
 	switch {
 	case in.Results == nil && in.Error != "":
-		return nil, agent.Errorf(agent.CodeInvalid, "", "%s refused the search: %s", openAlexTitle, clip(tidy(in.Error+" "+in.Message), maxComplaint))
+		return nil, agent.Errorf(agent.CodeInvalid, "", "%s refused the search: %s", openAlexTitle, clip(tidy(in.Error+" "+in.Message), maxErrorText))
 	case in.Results == nil:
-		return nil, unreadable(openAlexTitle, "has no results")
+		return nil, unreadableError(openAlexTitle, "has no results")
 	}
 	out := &searchResult{total: int(in.Meta.Count)}
-	for i := range *in.Results {
-		if i == limit {
-			break
-		}
-		w := (*in.Results)[i].work()
+	works := (*in.Results)[:min(limit, len(*in.Results))]
+	for i := range works {
+		w := works[i].work()
 		out.add(&w)
 	}
 	return out, nil
@@ -172,19 +161,16 @@ func (o *openWork) work() work {
 		w.genre = "Preprint"
 	}
 	if w.issued = isoDate(o.Date); w.issued.year == 0 {
-		w.issued = dateOf(strconv.Itoa(int(o.Year)), "", "")
+		w.issued = parseDate(strconv.Itoa(int(o.Year)), "", "")
 	}
-	w.journal, w.publish = field(o.Location.Source.Name), field(o.Location.Source.Host)
+	w.journal, w.publisher = field(o.Location.Source.Name), field(o.Location.Source.Host)
 	w.volume, w.issue, w.pages = field(o.Biblio.Volume), field(o.Biblio.Issue), field(o.Biblio.First)
 	if last := field(o.Biblio.Last); last != "" && last != w.pages && w.pages != "" {
 		w.pages += "-" + last
 	}
 	for _, a := range o.Authorships {
-		text := a.Author.Name
-		if strings.TrimSpace(text) == "" {
-			text = a.Raw
-		}
-		if p := personOf(name(text)); p != (person{}) {
+		text := cmp.Or(strings.TrimSpace(a.Author.Name), a.Raw)
+		if p := parsePerson(personName(text)); p != (person{}) {
 			w.authors = append(w.authors, p)
 		}
 	}
@@ -201,7 +187,7 @@ func (o *openWork) work() work {
 	return w
 }
 
-// openAlexKind is the type of CSL for one of OpenAlex.
+// openAlexKind returns the CSL type for a type of OpenAlex.
 func openAlexKind(t string) string {
 	switch t {
 	case "preprint":
@@ -221,39 +207,39 @@ func openAlexKind(t string) string {
 	}
 }
 
-// maxPosition bounds the words of an abstract.
-const maxPosition = 20_000
+// maxWords is the maximum number of words of an abstract.
+const maxWords = 20_000
 
-// joinAbstract puts an abstract together that is given as {"word":[positions]}.
+// joinAbstract returns the text of an abstract from its inverted index: {"word":[positions]}.
 func joinAbstract(index map[string][]int) string {
-	type placed struct {
-		at   int
-		word string
+	type occurrence struct {
+		position int
+		word     string
 	}
-	var all []placed
+	var all []occurrence
 	for word, positions := range index {
-		for _, at := range positions {
-			if at >= 0 && at < maxPosition && len(all) < maxPosition {
-				all = append(all, placed{at, word})
+		for _, p := range positions {
+			if p >= 0 && p < maxWords && len(all) < maxWords {
+				all = append(all, occurrence{p, word})
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b placed) int {
-		return cmp.Or(a.at-b.at, strings.Compare(a.word, b.word))
+	slices.SortFunc(all, func(a, b occurrence) int {
+		return cmp.Or(a.position-b.position, strings.Compare(a.word, b.word))
 	})
 	var b strings.Builder
-	for _, p := range all {
+	for _, o := range all {
 		if b.Len() > 8*maxAbstract {
-			break // more than is shown
+			break // the rest would not be shown
 		}
-		b.WriteString(p.word)
+		b.WriteString(o.word)
 		b.WriteByte(' ')
 	}
 	return strings.TrimSpace(b.String())
 }
 
-// personOf splits a name as people write it, "Ludwig van Beethoven" or "Beethoven, Ludwig van"; a single word is left whole.
-func personOf(text string) person {
+// parsePerson parses a name such as "Ludwig van Beethoven" or "Beethoven, Ludwig van". A single word is a literal name.
+func parsePerson(text string) person {
 	text = strings.Trim(text, " ,")
 	if family, given, ok := strings.Cut(text, ","); ok {
 		return person{family: strings.TrimSpace(family), given: strings.TrimSpace(given)}
@@ -262,14 +248,14 @@ func personOf(text string) person {
 	if len(parts) < 2 {
 		return person{literal: text}
 	}
-	at := len(parts) - 1
-	for at > 1 && isParticle(parts[at-1]) {
-		at--
+	i := len(parts) - 1 // where the family name begins
+	for i > 1 && isParticle(parts[i-1]) {
+		i--
 	}
-	return person{given: strings.Join(parts[:at], " "), family: strings.Join(parts[at:], " ")}
+	return person{given: strings.Join(parts[:i], " "), family: strings.Join(parts[i:], " ")}
 }
 
-// isParticle reports whether a word belongs to the family name behind it.
+// isParticle reports whether a word belongs to the family name that follows it.
 func isParticle(word string) bool {
 	return slices.Contains([]string{
 		"van", "von", "der", "den", "de", "del", "della", "di", "da", "dos", "du", "la", "le", "ter", "ten", "zu", "af", "al", "el", "bin", "ibn",

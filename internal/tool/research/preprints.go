@@ -1,6 +1,7 @@
 package research
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/url"
@@ -12,53 +13,47 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// preprintSource is Europe PMC's name for its preprints.
+// preprintSource is Europe PMC's code for preprints.
 const preprintSource = "PPR"
 
-// preprintsSearch asks Europe PMC for preprints and papers: bioRxiv, medRxiv, arXiv and others, and what journals have published.
+// preprintsSearch asks Europe PMC for preprints of bioRxiv, medRxiv, arXiv and others, and for papers in journals.
 type preprintsSearch struct {
-	query string
-	max   int
-	span  span
-	alone bool // preprints without papers
+	query         string
+	max           int
+	dates         dateRange
+	onlyPreprints bool
 }
 
 func parsePreprints(args json.RawMessage) (*search, error) {
 	var in struct {
-		common
+		commonArguments
 		DateFrom *string `json:"date_from"`
 		DateTo   *string `json:"date_to"`
 	}
-	if err := decode(args, &in); err != nil {
-		return nil, err
+	r := readArguments(args, &in)
+	s := &preprintsSearch{
+		query: r.query(in.Query), max: r.maxResults(in.MaxResults, DefaultResults), dates: r.dates(in.DateFrom, in.DateTo),
 	}
-	var s preprintsSearch
-	var err error
-	if s.query, s.max, err = in.queryAndMax(DefaultResults); err != nil {
-		return nil, err
-	}
-	if s.span, err = spanOf(in.DateFrom, in.DateTo); err != nil {
-		return nil, err
-	}
-	return s.search(), checkBalance(s.query)
+	r.fail(checkBalance(s.query))
+	return s.search(), r.err
 }
 
-// broadPreprints searches for preprints alone: papers are found by PubMed and OpenAlex.
-func broadPreprints(query string, n int, years span) *search {
-	if checkBalance(query) != nil { // only Europe PMC minds
+// broadPreprints searches for preprints only, because PubMed and OpenAlex find the papers.
+func broadPreprints(query string, n int, years dateRange) *search {
+	if checkBalance(query) != nil { // a query that the other sources accept
 		query = strings.NewReplacer("(", " ", ")", " ", `"`, " ").Replace(query)
 	}
-	return (&preprintsSearch{query: query, max: n, span: years, alone: true}).search()
+	return (&preprintsSearch{query: query, max: n, dates: years, onlyPreprints: true}).search()
 }
 
-// checkBalance refuses a query that would not stay within the parentheses that are put around it.
+// checkBalance returns an error for a query that would break out of the parentheses around it in a larger query.
 func checkBalance(query string) error {
-	depth, quoted := 0, false
+	depth, inQuotes := 0, false
 	for _, r := range query {
 		switch {
 		case r == '"':
-			quoted = !quoted
-		case quoted:
+			inQuotes = !inQuotes
+		case inQuotes:
 		case r == '(':
 			depth++
 		case r == ')':
@@ -69,7 +64,7 @@ func checkBalance(query string) error {
 		}
 	}
 	switch {
-	case quoted:
+	case inQuotes:
 		return agent.Invalid("query", "has a quotation mark without its other")
 	case depth != 0:
 		return agent.Invalid("query", "has a parenthesis without its other")
@@ -94,27 +89,28 @@ func (s *preprintsSearch) run(ctx context.Context, x *exchange) (*searchResult, 
 	return parseEuropePMC(resp, s)
 }
 
+// expression returns the query in the language of Europe PMC.
 func (s *preprintsSearch) expression() string {
-	q := "(" + s.query + ") AND (SRC:" + strings.Join(s.kinds(), " OR SRC:") + ")"
-	if !s.span.open() {
-		q += " AND (FIRST_PDATE:[" + s.span.first(firstYear) + " TO " + s.span.last(3000) + "])"
+	q := "(" + s.query + ") AND (SRC:" + strings.Join(s.sources(), " OR SRC:") + ")"
+	if !s.dates.isOpen() {
+		q += " AND (FIRST_PDATE:[" + s.dates.firstDay(firstYear) + " TO " + s.dates.lastDay(3000) + "])"
 	}
 	return q
 }
 
-// kinds are the sources within Europe PMC: of preprints, and of papers PubMed, PubMed Central, Agricola and the Chinese Biological
-// Abstracts. Patents, theses and guidelines are left out.
-func (s *preprintsSearch) kinds() []string {
-	if s.alone {
+// sources returns the sources within Europe PMC that are searched: preprints, and for papers PubMed, PubMed Central, Agricola and the Chinese
+// Biological Abstracts. Patents, theses and guidelines are left out.
+func (s *preprintsSearch) sources() []string {
+	if s.onlyPreprints {
 		return []string{preprintSource}
 	}
 	return []string{preprintSource, "MED", "PMC", "AGR", "CBA"}
 }
 
-// europeID is what the address of a record may end with.
+// europeID matches an identifier at the end of a record's address.
 var europeID = regexp.MustCompile(`^[A-Z]{0,4}[0-9]{1,15}$`)
 
-// europeRecord is the part of a record, resultType core, that we read.
+// europeRecord is the part of a record, with resultType core, that is used.
 //
 //nolint:tagliatelle // Europe PMC's names
 type europeRecord struct {
@@ -174,15 +170,15 @@ func parseEuropePMC(resp *response, s *preprintsSearch) (*searchResult, error) {
 	}
 	switch {
 	case in.Error != "":
-		return nil, agent.Invalid("query", "%s refused it: %s", preprintsTitle, clip(tidy(in.Error), maxComplaint))
+		return nil, agent.Invalid("query", "%s refused it: %s", preprintsTitle, clip(tidy(in.Error), maxErrorText))
 	case in.List == nil:
-		return nil, unreadable(preprintsTitle, "has no resultList")
+		return nil, unreadableError(preprintsTitle, "has no resultList")
 	}
 	out := &searchResult{total: int(in.Hits)}
 	for i := range in.List.Results {
 		r := &in.List.Results[i]
-		if !slices.Contains(s.kinds(), r.Source) || len(out.works) == s.max {
-			continue // nothing else is promised
+		if !slices.Contains(s.sources(), r.Source) || len(out.works) == s.max {
+			continue
 		}
 		w := r.work()
 		out.add(&w)
@@ -193,13 +189,13 @@ func parseEuropePMC(resp *response, s *preprintsSearch) (*searchResult, error) {
 func (r *europeRecord) work() work {
 	w := work{source: preprintsName, title: titleOf(r.Title), doi: normalDOI(r.DOI), abstract: plainText(r.Abstract), authors: r.authors()}
 	if w.issued = isoDate(r.Date); w.issued.year == 0 {
-		w.issued = dateOf(r.Year, "", "")
+		w.issued = parseDate(r.Year, "", "")
 	}
 	w.more.CitedBy = int(r.CitedBy)
 	if r.Source == preprintSource {
-		r.asPreprint(&w)
+		r.setPreprint(&w)
 	} else {
-		r.asPaper(&w)
+		r.setPaper(&w)
 	}
 	switch id := matchID(europeID, r.ID); {
 	case w.doi != "":
@@ -210,7 +206,8 @@ func (r *europeRecord) work() work {
 	return w
 }
 
-func (r *europeRecord) asPreprint(w *work) {
+// setPreprint sets the fields of a work that preprints have.
+func (r *europeRecord) setPreprint(w *work) {
 	w.kind, w.genre, w.more.Type = kindPreprint, "Preprint", "preprint"
 	w.europe, w.journal = matchID(europePattern, r.ID), field(r.Details.Publisher)
 	for _, c := range r.Comments.List {
@@ -220,26 +217,21 @@ func (r *europeRecord) asPreprint(w *work) {
 	}
 }
 
-func (r *europeRecord) asPaper(w *work) {
+// setPaper sets the fields of a work that papers have.
+func (r *europeRecord) setPaper(w *work) {
 	w.kind, w.more.Type = kindArticle, "paper"
 	w.pmid, w.pmcid = matchID(pmidPattern, r.PMID), matchID(pmcidPattern, r.PMCID)
 	j := &r.Journal
-	w.journal, w.short, w.volume, w.issue, w.pages = field(j.Journal.Title), field(j.Journal.Short), field(j.Volume), field(j.Issue), field(r.Pages)
+	w.journal, w.abbreviation, w.volume, w.issue, w.pages = field(j.Journal.Title), field(j.Journal.Short), field(j.Volume), field(j.Issue), field(r.Pages)
 }
 
 func (r *europeRecord) authors() []person {
 	var out []person
 	for i := range r.List.Authors {
 		a := &r.List.Authors[i]
-		p := person{family: name(a.Last), given: name(a.First)}
-		if p.given == "" {
-			p.given = name(a.Initials)
-		}
+		p := person{family: personName(a.Last), given: cmp.Or(personName(a.First), personName(a.Initials))}
 		if p.family == "" {
-			p = person{literal: name(a.Collective)}
-			if p.literal == "" {
-				p.literal = name(a.Full)
-			}
+			p = person{literal: cmp.Or(personName(a.Collective), personName(a.Full))}
 		}
 		if p != (person{}) {
 			out = append(out, p)
@@ -249,18 +241,18 @@ func (r *europeRecord) authors() []person {
 		return out
 	}
 	for text := range strings.SplitSeq(strings.TrimSuffix(plainText(r.Authors), "."), ", ") {
-		if text = name(text); text != "" && len(out) < maxAuthors+1 {
+		if text = personName(text); text != "" && len(out) <= maxAuthors {
 			out = append(out, personWithInitials(text))
 		}
 	}
 	return out
 }
 
-// personWithInitials reads "Nguyen TK".
+// personWithInitials parses a name such as "Nguyen TK".
 func personWithInitials(text string) person {
-	at := strings.LastIndexByte(text, ' ')
-	if at < 0 || strings.ToUpper(text[at:]) != text[at:] || len(text[at:]) > 5 {
+	i := strings.LastIndexByte(text, ' ')
+	if i < 0 || strings.ToUpper(text[i:]) != text[i:] || len(text[i:]) > 5 {
 		return person{literal: text}
 	}
-	return person{family: text[:at], given: text[at+1:]}
+	return person{family: text[:i], given: text[i+1:]}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -14,32 +15,23 @@ import (
 type pubmedSearch struct {
 	query string
 	max   int
-	span  span
+	dates dateRange
 	sort  string
 }
 
 func parsePubMed(args json.RawMessage) (*search, error) {
 	var in struct {
-		common
+		commonArguments
 		DateFrom *string `json:"date_from"`
 		DateTo   *string `json:"date_to"`
 		Sort     *string `json:"sort"`
 	}
-	if err := decode(args, &in); err != nil {
-		return nil, err
+	r := readArguments(args, &in)
+	s := &pubmedSearch{
+		query: r.query(in.Query), max: r.maxResults(in.MaxResults, DefaultResults), dates: r.dates(in.DateFrom, in.DateTo),
+		sort: r.choice("sort", in.Sort, "relevance", "date"),
 	}
-	var s pubmedSearch
-	var err error
-	if s.query, s.max, err = in.queryAndMax(DefaultResults); err != nil {
-		return nil, err
-	}
-	if s.span, err = spanOf(in.DateFrom, in.DateTo); err != nil {
-		return nil, err
-	}
-	if s.sort, err = choice("sort", in.Sort, []string{"relevance", "date"}); err != nil {
-		return nil, err
-	}
-	return s.search(), nil
+	return s.search(), r.err
 }
 
 func (s *pubmedSearch) search() *search {
@@ -69,22 +61,21 @@ func (s *pubmedSearch) run(ctx context.Context, x *exchange) (*searchResult, err
 	return out, err
 }
 
-// parameters are those of esearch. It wants both ends of a range or none.
+// parameters returns the query of esearch, which wants both ends of a date range or neither.
 func (s *pubmedSearch) parameters() url.Values {
 	p := url.Values{"term": {s.query}, "retmode": {"json"}, "retmax": {strconv.Itoa(s.max)}, "sort": {"relevance"}}
 	if s.sort == "date" {
 		p.Set("sort", "pub_date")
 	}
-	if !s.span.open() {
-		slashed := strings.NewReplacer("-", "/")
+	if !s.dates.isOpen() {
 		p.Set("datetype", "pdat")
-		p.Set("mindate", slashed.Replace(s.span.first(firstYear)))
-		p.Set("maxdate", slashed.Replace(s.span.last(3000)))
+		p.Set("mindate", strings.ReplaceAll(s.dates.firstDay(firstYear), "-", "/"))
+		p.Set("maxdate", strings.ReplaceAll(s.dates.lastDay(3000), "-", "/"))
 	}
 	return p
 }
 
-// askNCBI sends a request to the E-utilities with what NCBI asks of every caller: tool and email.
+// askNCBI sends a request to the E-utilities. It adds the parameters tool and email, which NCBI wants from every caller.
 func (x *exchange) askNCBI(ctx context.Context, path, accept string, p url.Values) (*response, error) {
 	p.Set("db", "pubmed")
 	p.Set("tool", callerName)
@@ -118,17 +109,17 @@ func parseESearch(resp *response) ([]string, *searchResult, error) {
 	}
 	switch {
 	case in.Error != "":
-		return nil, nil, agent.Errorf(agent.CodeUnavailable, "", "%s answered: %s", pubmedTitle, clip(tidy(in.Error), maxComplaint))
+		return nil, nil, answeredError(pubmedTitle, in.Error)
 	case in.Result == nil:
-		return nil, nil, unreadable(pubmedTitle, "has no esearchresult")
+		return nil, nil, unreadableError(pubmedTitle, "has no esearchresult")
 	case in.Result.Error != "":
 		return nil, nil, searchError(in.Result.Error)
 	}
 	r := in.Result
 	out := &searchResult{total: int(r.Count)}
 	for _, list := range []struct {
-		said  string
-		words []string
+		warning string
+		words   []string
 	}{
 		{"PubMed does not know %q and searched without it", r.ErrorList.Phrases},
 		{"PubMed has no field %q and searched without it", r.ErrorList.Fields},
@@ -136,12 +127,12 @@ func parseESearch(resp *response) ([]string, *searchResult, error) {
 		{"PubMed found no phrase %q and searched its words", r.WarningList.Quoted},
 	} {
 		for _, w := range list.words {
-			out.warn(list.said, clip(tidy(w), 100))
+			out.warn(list.warning, clip(tidy(w), 100))
 		}
 	}
 	for _, m := range r.WarningList.Messages {
 		if m = tidy(m); m != "" && m != "No items found." {
-			out.warn("PubMed: %s", clip(m, maxComplaint))
+			out.warn("PubMed: %s", clip(m, maxErrorText))
 		}
 	}
 	var ids []string
@@ -151,19 +142,18 @@ func parseESearch(resp *response) ([]string, *searchResult, error) {
 		}
 	}
 	if len(ids) == 0 && len(r.IDs) > 0 {
-		return nil, nil, unreadable(pubmedTitle, "has identifiers that are none")
+		return nil, nil, unreadableError(pubmedTitle, "has identifiers that are none")
 	}
 	return ids, out, nil
 }
 
-// searchError tells a query that PubMed cannot read from a search that broke.
+var brokenSearch = regexp.MustCompile(`(?i)backend|timeout|timed out|unavailable|can't run executor|exception|connection`)
+
+// searchError returns the error of a search: unavailable if PubMed is broken, invalid if it does not accept the query.
 func searchError(text string) error {
-	text = clip(tidy(text), maxComplaint)
-	lower := strings.ToLower(text)
-	for _, sign := range []string{"backend", "timeout", "timed out", "unavailable", "can't run executor", "exception", "connection"} {
-		if strings.Contains(lower, sign) {
-			return agent.Errorf(agent.CodeUnavailable, "", "%s could not search: %s", pubmedTitle, text)
-		}
+	text = clip(tidy(text), maxErrorText)
+	if brokenSearch.MatchString(text) {
+		return agent.Errorf(agent.CodeUnavailable, "", "%s could not search: %s", pubmedTitle, text)
 	}
 	return agent.Invalid("query", "%s refused it: %s", pubmedTitle, text)
 }

@@ -1,17 +1,16 @@
 package research
 
 import (
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"io"
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/turnstone-run/turnstone/agent"
 )
 
-// pubmedRecord is a PubmedArticle or a PubmedBookArticle as efetch has it; the two keep the same things in different places.
+// pubmedRecord is a PubmedArticle or a PubmedBookArticle of efetch. The two have the same data in different elements.
 type pubmedRecord struct {
 	Citation struct {
 		PMID    string        `xml:"PMID"`
@@ -48,17 +47,19 @@ type pubmedArticle struct {
 	Locations   []pubmedID `xml:"ELocationID"`
 	Abstract    []section  `xml:"Abstract>AbstractText"`
 	AuthorLists []struct {
-		Type    string `xml:"Type,attr"`
-		Authors []struct {
-			Last       mixedText `xml:"LastName"`
-			Fore       mixedText `xml:"ForeName"`
-			Initials   mixedText `xml:"Initials"`
-			Suffix     mixedText `xml:"Suffix"`
-			Collective mixedText `xml:"CollectiveName"`
-		} `xml:"Author"`
+		Type    string         `xml:"Type,attr"`
+		Authors []pubmedAuthor `xml:"Author"`
 	} `xml:"AuthorList"`
-	Types []string     `xml:"PublicationTypeList>PublicationType"`
-	Ahead []pubmedDate `xml:"ArticleDate"`
+	Types  []string     `xml:"PublicationTypeList>PublicationType"`
+	Online []pubmedDate `xml:"ArticleDate"` // of the electronic publication
+}
+
+type pubmedAuthor struct {
+	Last       mixedText `xml:"LastName"`
+	Fore       mixedText `xml:"ForeName"`
+	Initials   mixedText `xml:"Initials"`
+	Suffix     mixedText `xml:"Suffix"`
+	Collective mixedText `xml:"CollectiveName"`
 }
 
 type pubmedDate struct {
@@ -75,10 +76,10 @@ type pubmedID struct {
 	Text  string `xml:",chardata"`
 }
 
-// mixedText is the text of an element with all that is within it: titles have <i>, <sup> and MathML in them.
+// mixedText is the text of an element and its descendants: titles contain <i>, <sup> and MathML.
 type mixedText string
 
-// UnmarshalXML gathers the text.
+// UnmarshalXML implements [xml.Unmarshaler].
 func (m *mixedText) UnmarshalXML(d *xml.Decoder, _ xml.StartElement) error {
 	var text strings.Builder
 	for depth := 1; depth > 0; {
@@ -105,7 +106,7 @@ type section struct {
 	text  mixedText
 }
 
-// UnmarshalXML reads the label from the attributes.
+// UnmarshalXML implements [xml.Unmarshaler].
 func (s *section) UnmarshalXML(d *xml.Decoder, start xml.StartElement) error {
 	for _, a := range start.Attr {
 		if a.Name.Local == "Label" {
@@ -115,22 +116,22 @@ func (s *section) UnmarshalXML(d *xml.Decoder, start xml.StartElement) error {
 	return s.text.UnmarshalXML(d, start)
 }
 
-// parseEFetch reads <PubmedArticleSet> and returns the works in the order of ids; records that were not asked for are left out.
+// parseEFetch reads <PubmedArticleSet>. It returns the works in the order of ids, and leaves out records that were not requested.
 func parseEFetch(resp *response, ids []string) ([]work, error) {
 	if looksLikeHTML(resp) {
-		return nil, unreadable(pubmedTitle, "is a web page")
+		return nil, unreadableError(pubmedTitle, "is a web page")
 	}
 	d := xml.NewDecoder(strings.NewReader(string(resp.body)))
-	d.Entity = xml.HTMLEntity // &nbsp; and the like, which the records' DTD declares
+	d.Entity = xml.HTMLEntity // the DTD of the records declares &nbsp; and others
 	works := map[string]work{}
-	rooted := false
+	hasRoot := false
 	for {
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return nil, unreadable(pubmedTitle, "is malformed XML")
+			return nil, unreadableError(pubmedTitle, "is malformed XML")
 		}
 		start, ok := token.(xml.StartElement)
 		if !ok {
@@ -138,23 +139,23 @@ func parseEFetch(resp *response, ids []string) ([]work, error) {
 		}
 		switch start.Name.Local {
 		case "PubmedArticleSet":
-			rooted = true
+			hasRoot = true
 		case "ERROR", "Error":
 			var text mixedText
-			_ = d.DecodeElement(&text, &start) // what arrived is all that can be quoted
-			return nil, agent.Errorf(agent.CodeUnavailable, "", "%s answered: %s", pubmedTitle, clip(tidy(string(text)), maxComplaint))
+			_ = d.DecodeElement(&text, &start) // a part of the text can be quoted too
+			return nil, answeredError(pubmedTitle, string(text))
 		case "PubmedArticle", "PubmedBookArticle":
 			var record pubmedRecord
 			if err := d.DecodeElement(&record, &start); err != nil {
-				return nil, unreadable(pubmedTitle, "is malformed XML")
+				return nil, unreadableError(pubmedTitle, "is malformed XML")
 			}
 			if w := record.work(); w.pmid != "" {
 				works[w.pmid] = w
 			}
 		}
 	}
-	if !rooted {
-		return nil, unreadable(pubmedTitle, "is no PubmedArticleSet")
+	if !hasRoot {
+		return nil, unreadableError(pubmedTitle, "is no PubmedArticleSet")
 	}
 	var out []work
 	for _, id := range ids {
@@ -166,13 +167,13 @@ func parseEFetch(resp *response, ids []string) ([]work, error) {
 }
 
 func (r *pubmedRecord) work() work {
-	book := r.Book.PMID != ""
+	isBook := r.Book.PMID != ""
 	a, ids := &r.Citation.Article, append(slices.Clone(r.IDs), r.Citation.Article.Locations...)
 	w := work{source: pubmedName, kind: kindArticle, pmid: matchID(pmidPattern, r.Citation.PMID)}
-	if book {
+	if isBook {
 		a, ids = &r.Book.pubmedArticle, append(slices.Clone(r.Book.IDs), r.Book.Locations...)
 		w.kind, w.pmid = kindBook, matchID(pmidPattern, r.Book.PMID)
-		w.journal, w.publish = field(string(r.Book.Title)), field(string(r.Book.Publisher))
+		w.journal, w.publisher = field(string(r.Book.Title)), field(string(r.Book.Publisher))
 		w.issued = r.Book.Date.date()
 		if w.issued.year == 0 {
 			w.issued = r.Book.Revised.date()
@@ -180,23 +181,21 @@ func (r *pubmedRecord) work() work {
 	}
 	w.title = titleOf(string(a.Title))
 	if w.title == "" || w.title == "[Not Available]" {
-		if other := titleOf(string(a.Vernacular)); other != "" {
-			w.title = other
-		}
+		w.title = cmp.Or(titleOf(string(a.Vernacular)), w.title)
 	}
 	switch {
-	case book && w.title == "":
+	case isBook && w.title == "":
 		w.title, w.journal = w.journal, ""
-	case book:
+	case isBook:
 		w.kind = kindChapter
 	default:
-		w.journal, w.short = field(string(a.Journal.Title)), field(string(a.Journal.Short))
+		w.journal, w.abbreviation = field(string(a.Journal.Title)), field(string(a.Journal.Short))
 		w.volume, w.issue, w.pages = field(a.Journal.Volume), field(a.Journal.Issue), a.pageRange()
 		w.issued = a.Journal.Date.date()
 	}
-	for i := range a.Ahead {
+	for i := range a.Online {
 		if w.issued.year == 0 {
-			w.issued = a.Ahead[i].date()
+			w.issued = a.Online[i].date()
 		}
 	}
 	if slices.Contains(a.Types, "Preprint") {
@@ -235,9 +234,9 @@ func (d *pubmedDate) date() date {
 		if m := medlineMonth.FindStringSubmatch(tidy(d.Medline)); m != nil {
 			month = m[1]
 		}
-		return dateOf(d.Medline, month, "")
+		return parseDate(d.Medline, month, "")
 	}
-	return dateOf(d.Year, d.Month, d.Day)
+	return parseDate(d.Year, d.Month, d.Day)
 }
 
 func (a *pubmedArticle) pageRange() string {
@@ -251,7 +250,7 @@ func (a *pubmedArticle) pageRange() string {
 	return first
 }
 
-// authors are those of the first list that is not one of editors.
+// authors returns the authors of the first list that is not a list of editors.
 func (a *pubmedArticle) authors() []person {
 	for i := range a.AuthorLists {
 		list := &a.AuthorLists[i]
@@ -260,24 +259,7 @@ func (a *pubmedArticle) authors() []person {
 		}
 		var out []person
 		for j := range list.Authors {
-			n := &list.Authors[j]
-			p := person{family: name(string(n.Last)), given: name(string(n.Fore)), literal: name(string(n.Collective))}
-			if p.given == "" {
-				p.given = name(string(n.Initials))
-			}
-			if suffix := name(string(n.Suffix)); suffix != "" && p.family != "" {
-				p.family += " " + suffix
-			}
-			switch {
-			case p.family != "":
-				p.literal = ""
-			case p.literal == "":
-				p.literal = p.given
-				p.given = ""
-			default:
-				p.given = ""
-			}
-			if p != (person{}) {
+			if p := list.Authors[j].person(); p != (person{}) {
 				out = append(out, p)
 			}
 		}
@@ -286,9 +268,15 @@ func (a *pubmedArticle) authors() []person {
 	return nil
 }
 
-func name(s string) string { return clip(plainText(s), maxName) }
+func (n *pubmedAuthor) person() person {
+	family, given := personName(string(n.Last)), cmp.Or(personName(string(n.Fore)), personName(string(n.Initials)))
+	if family == "" {
+		return person{literal: cmp.Or(personName(string(n.Collective)), given)}
+	}
+	return person{family: strings.TrimSpace(family + " " + personName(string(n.Suffix))), given: given}
+}
 
-// abstract joins the parts of a structured abstract, each behind its label.
+// abstract returns the sections of a structured abstract, each after its label.
 func (a *pubmedArticle) abstract() string {
 	var parts []string
 	for i := range a.Abstract {

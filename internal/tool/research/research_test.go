@@ -21,7 +21,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
-// reply is what the services answer to a path.
+// reply is an answer to a request.
 type reply struct {
 	status int // 0: 200
 	media  string
@@ -29,12 +29,12 @@ type reply struct {
 	header map[string]string
 }
 
-// services stands for all sources: a server whose paths answer what a test says.
+// services is a server for all sources.
 type services struct {
 	*httptest.Server
 
 	mu      sync.Mutex
-	replies map[string][]reply // by path; the last one stays
+	replies map[string][]reply // by path; the last one is repeated
 	asked   []*http.Request
 }
 
@@ -60,10 +60,10 @@ func (s *services) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if answer.status != 0 {
 		w.WriteHeader(answer.status)
 	}
-	_, _ = w.Write([]byte(answer.body)) // a client that hung up wants nothing
+	_, _ = w.Write([]byte(answer.body)) // the client may have hung up
 }
 
-// requests are those of a path, so far.
+// requests returns the queries of the requests to a path.
 func (s *services) requests(path string) []url.Values {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,7 @@ const (
 	duckPage = "/html/"
 )
 
-// world is a toolkit on a server that answers with the fixtures.
+// world is a toolkit whose services answer with the fixtures.
 type world struct {
 	*services
 
@@ -108,7 +108,7 @@ func fixture(t testing.TB, name string) string {
 	return string(raw)
 }
 
-// start makes a world; change may adapt the configuration.
+// start returns a world. change may change the configuration.
 func start(t testing.TB, change func(cfg *research.Config)) *world {
 	t.Helper()
 	s := &services{replies: map[string][]reply{
@@ -149,7 +149,7 @@ func (w *world) tool(t testing.TB, name string) agent.Tool {
 	return nil
 }
 
-// output is any answer of the toolkit.
+// output is the output of any tool of the toolkit.
 type output struct {
 	Source   string           `json:"source"`
 	Query    string           `json:"query"`
@@ -165,7 +165,7 @@ type output struct {
 	Items        []map[string]any `json:"items"`
 }
 
-// numberIn is a number of decoded JSON, -1 for anything else.
+// numberIn returns a number in decoded JSON, -1 for any other value.
 func numberIn(v any) int {
 	if n, ok := v.(float64); ok {
 		return int(n)
@@ -177,7 +177,7 @@ func invocation() agent.Invocation {
 	return agent.Invocation{Tenant: "acme", TurnID: "t-1", SessionID: "s-1", Step: 1, Attempt: 1, IdempotencyKey: "k"}
 }
 
-// call calls a tool that succeeds.
+// call calls a tool that must succeed.
 func (w *world) call(t testing.TB, name, args string) output {
 	t.Helper()
 	return w.callAs(t, invocation(), name, args)
@@ -193,7 +193,7 @@ func (w *world) callAs(t testing.TB, inv agent.Invocation, name, args string) ou
 	return out
 }
 
-// fail calls a tool that fails.
+// fail calls a tool that must fail.
 func (w *world) fail(t testing.TB, name, args string) *agent.Failure {
 	t.Helper()
 	res, err := w.tool(t, name).Call(t.Context(), invocation(), agent.ToolCall{ID: "c", Name: name, Args: json.RawMessage(args)})
@@ -220,7 +220,7 @@ func TestToolkit(t *testing.T) {
 	require.ErrorContains(t, err, "needs references")
 }
 
-// searches leaves out get_bibliography, which takes {} and so does not fail as the suite wants it.
+// searches is the toolkit without get_bibliography, which accepts {} and so does not pass the suite.
 type searches struct{ agent.Toolkit }
 
 func (s searches) Tools() []agent.Tool { return s.Toolkit.Tools()[:len(s.Toolkit.Tools())-1] }

@@ -11,7 +11,7 @@ import (
 
 const searxTitle = "SearXNG"
 
-// searchSearXNG asks an instance of the operator's own.
+// searchSearXNG asks the operator's SearXNG instance.
 func searchSearXNG(ctx context.Context, q webQuery, get getter) (webPages, error) {
 	p := url.Values{"q": {q.text()}, "format": {"json"}}
 	if q.recency != "" {
@@ -37,13 +37,13 @@ func parseSearXNG(resp *response) (webPages, error) {
 			Content   string `json:"content"`
 			Published string `json:"publishedDate"` //nolint:tagliatelle // SearXNG's name
 		} `json:"results"`
-		Silent [][]json.RawMessage `json:"unresponsive_engines"`
+		Unresponsive [][]json.RawMessage `json:"unresponsive_engines"` // name and reason
 	}
 	if err := readJSON(searxTitle, resp, &in); err != nil {
 		return webPages{}, err
 	}
 	if in.Results == nil {
-		return webPages{}, unreadable(searxTitle, "has no results")
+		return webPages{}, unreadableError(searxTitle, "has no results")
 	}
 	out := webPages{total: int(in.Total)}
 	for _, r := range *in.Results {
@@ -52,17 +52,17 @@ func parseSearXNG(resp *response) (webPages, error) {
 		}
 		out.pages = append(out.pages, webPage{title: r.Title, url: r.URL, snippet: r.Content, published: r.Published})
 	}
-	for _, engine := range in.Silent {
-		var who, why string
-		if len(engine) < 2 || json.Unmarshal(engine[0], &who) != nil || json.Unmarshal(engine[1], &why) != nil {
+	for _, engine := range in.Unresponsive {
+		var name, reason string
+		if len(engine) < 2 || json.Unmarshal(engine[0], &name) != nil || json.Unmarshal(engine[1], &reason) != nil {
 			continue
 		}
 		if len(out.warnings) < maxWarnings {
-			out.warnings = append(out.warnings, "SearXNG had no answer of "+who+": "+why)
+			out.warnings = append(out.warnings, "SearXNG had no answer of "+name+": "+reason)
 		}
 	}
 	if len(out.pages) == 0 && len(out.warnings) > 0 {
-		return out, agent.Errorf(agent.CodeUnavailable, "", "%s found nothing: %s", searxTitle, clip(tidy(out.warnings[0]), maxComplaint))
+		return out, agent.Errorf(agent.CodeUnavailable, "", "%s found nothing: %s", searxTitle, clip(tidy(out.warnings[0]), maxErrorText))
 	}
 	return out, nil
 }

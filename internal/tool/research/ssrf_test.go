@@ -14,12 +14,12 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
-// A source is where the configuration says; what it answers, redirects above all, is its own.
+// TestAttacks checks that hostile answers of a source, such as redirects, reach no private address.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]struct {
 		tool, good, media string
-		at                func(cfg *research.Config, url string)
+		setURL            func(cfg *research.Config, url string)
 	}{
 		"pubmed":          {"search_pubmed", `{"esearchresult":{"count":"0","idlist":[]}}`, "", func(cfg *research.Config, url string) { cfg.PubMedURL = url }},
 		"trials":          {"search_clinical_trials", `{"studies":[]}`, "", func(cfg *research.Config, url string) { cfg.TrialsURL = url }},
@@ -36,16 +36,16 @@ func TestAttacks(t *testing.T) {
 				s.media = "application/json"
 			}
 			egresstest.Exercise(t, egresstest.Harness{Good: s.good, GoodType: s.media, Fetch: func(ctx context.Context, c *egress.Client, url string) error {
-				way := &egresstest.Counted{HTTP: c}
-				cfg := research.Config{HTTP: way, References: &tooltest.ReferenceStore{}}
-				if s.at(&cfg, url); url == "" {
-					return agent.Invalid("url", "is the default") // nothing is configured
+				counted := &egresstest.Counted{HTTP: c}
+				cfg := research.Config{HTTP: counted, References: &tooltest.ReferenceStore{}}
+				if s.setURL(&cfg, url); url == "" {
+					return agent.Invalid("url", "is the default")
 				}
 				kit, err := research.New(cfg)
 				if err != nil {
 					return err
 				}
-				return searched(t, ctx, kit, s.tool, way)
+				return searchQuietly(t, ctx, kit, s.tool, counted)
 			}})
 		})
 	}
@@ -55,8 +55,8 @@ func web(provider string) func(cfg *research.Config, url string) {
 	return func(cfg *research.Config, url string) { cfg.WebProvider, cfg.WebURL = provider, url }
 }
 
-// searched searches for something that no error may repeat.
-func searched(t *testing.T, ctx context.Context, kit agent.Toolkit, name string, way *egresstest.Counted) error {
+// searchQuietly searches with a query that no error may repeat, and checks that the request is sent only once.
+func searchQuietly(t *testing.T, ctx context.Context, kit agent.Toolkit, name string, counted *egresstest.Counted) error {
 	t.Helper()
 	args := map[string]any{"query": "quiet-query"}
 	if name == "search_research" {
@@ -70,7 +70,7 @@ func searched(t *testing.T, ctx context.Context, kit agent.Toolkit, name string,
 		}
 		res, err := each.Call(ctx, invocation(), agent.ToolCall{ID: "c", Name: name, Args: raw})
 		require.NoError(t, err)
-		require.LessOrEqual(t, way.N.Load(), int32(1), "nothing is tried again")
+		require.LessOrEqual(t, counted.N.Load(), int32(1), "nothing is tried again")
 		if res.Failure == nil {
 			return nil
 		}

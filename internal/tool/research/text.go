@@ -11,31 +11,32 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what is kept of a field, in characters.
+// The bounds of fields, in characters.
 const (
 	maxTitle    = 1000
 	maxName     = 300
 	maxField    = 500
 	maxAbstract = 1500
-	maxAuthors  = 50 // kept; shownAuthors are in answers
 )
 
-// markup is the inline and block markup that titles and abstracts carry: HTML, and the JATS that preprint servers pass on. Only elements
-// that are known go: "p<q" is no element.
+// maxAuthors is the maximum number of authors that are stored. Answers show shownAuthors of them.
+const maxAuthors = 50
+
+// The markup in titles and abstracts: HTML, and the JATS of preprint servers. Only known elements are removed, because "p<q" is text.
 var (
 	headingEnd = regexp.MustCompile(`(?i)\s*[:.]?\s*</(?:h[1-6]|jats:title|title)\s*>\s*`)
 	blockTag   = regexp.MustCompile(`(?i)</?(?:p|br|div|li|ul|ol|sec|h[1-6]|title|abstract|jats:(?:p|sec|title|list|list-item|abstract))(?:\s[^<>]{0,200})?/?>`)
 	inlineTag  = regexp.MustCompile(`(?i)</?(?:[abiu]|em|strong|su[bp]|span|tt|small|mark|scp|inf|italic|bold|(?:jats|mml):[a-z-]{1,30})(?:\s[^<>]{0,200})?/?>`)
 )
 
-// plainText returns the text of a title or an abstract without markup and character references.
+// plainText returns a title or an abstract without markup and character references.
 func plainText(s string) string {
 	if strings.ContainsRune(s, '<') {
 		s = stripTags(s)
 	}
 	if strings.ContainsRune(s, '&') {
 		s = html.UnescapeString(s)
-		if strings.ContainsRune(s, '<') { // &lt;i&gt;, as some catalogues have it
+		if strings.ContainsRune(s, '<') { // some catalogues escape markup: &lt;i&gt;
 			s = stripTags(s)
 		}
 	}
@@ -64,22 +65,25 @@ func tidy(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// clip cuts text to limit characters, at the end of a word if one is near, and appends an ellipsis.
+// clip shortens a text to limit characters, if possible at the end of a word, and appends an ellipsis.
 func clip(s string, limit int) string {
 	if utf8.RuneCountInString(s) <= limit {
 		return s
 	}
 	cut := string([]rune(s)[:limit])
-	if at := strings.LastIndexByte(cut, ' '); at > len(cut)*3/4 {
-		cut = cut[:at]
+	if i := strings.LastIndexByte(cut, ' '); i > len(cut)*3/4 {
+		cut = cut[:i]
 	}
 	return strings.TrimRight(cut, " ,;:") + "…"
 }
 
-// field returns a short text of a source.
+// field returns the plain text of a short field.
 func field(s string) string { return clip(plainText(s), maxField) }
 
-// titleOf returns a title without the full stop at its end.
+// personName returns the plain text of a name.
+func personName(s string) string { return clip(plainText(s), maxName) }
+
+// titleOf returns the plain text of a title without the full stop at its end.
 func titleOf(s string) string {
 	s = plainText(s)
 	if strings.HasSuffix(s, ".") && !strings.HasSuffix(s, "..") {
@@ -105,16 +109,16 @@ func (d date) text() string {
 	}
 }
 
-// exists reports whether the year is given and the day, if given, exists.
+// exists reports whether the year is known and the day, if known, exists.
 func (d date) exists() bool {
-	return d.year != 0 && (d.day == 0 || d.day <= lastDay(d.year, d.month))
+	return d.year != 0 && (d.day == 0 || d.day <= daysIn(d.year, d.month))
 }
 
 var yearPattern = regexp.MustCompile(`\b(1[5-9]|20|21)\d\d\b`)
 
-// dateOf returns the date of its parts. A month may be a number or an English name. A part that cannot be read is 0, and so are the finer
-// ones.
-func dateOf(year, month, day string) date {
+// parseDate returns a date from its parts. The month may be a number or an English name. If a part cannot be parsed, it is 0, and so are the
+// parts after it.
+func parseDate(year, month, day string) date {
 	y := yearPattern.FindString(year)
 	if y == "" {
 		return date{}
@@ -129,12 +133,12 @@ func dateOf(year, month, day string) date {
 	return d
 }
 
-// isoDate reads 2024, 2024-05 or 2024-05-17, with or without a time behind it.
+// isoDate parses 2024, 2024-05 or 2024-05-17, which a time may follow.
 func isoDate(s string) date {
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "T")
 	parts := strings.SplitN(s, "-", 3)
 	parts = append(parts, "", "")
-	return dateOf(parts[0], parts[1], parts[2])
+	return parseDate(parts[0], parts[1], parts[2])
 }
 
 func monthOf(s string) int {
@@ -146,13 +150,13 @@ func monthOf(s string) int {
 		return 0
 	}
 	const months = "janfebmaraprmayjunjulaugsepoctnovdec"
-	if at := strings.Index(months, s[:3]); at >= 0 && at%3 == 0 {
-		return at/3 + 1
+	if i := strings.Index(months, s[:3]); i >= 0 && i%3 == 0 {
+		return i/3 + 1
 	}
 	return 0
 }
 
-// atoi returns 0 for text that is no number.
+// atoi returns the number in a text, 0 if there is none.
 func atoi(s string) int {
 	n, err := strconv.Atoi(strings.TrimSpace(s))
 	if err != nil {
@@ -161,7 +165,7 @@ func atoi(s string) int {
 	return n
 }
 
-// lastDay returns the number of days of a month.
-func lastDay(year, month int) int {
+// daysIn returns the number of days of a month.
+func daysIn(year, month int) int {
 	return time.Date(year, time.Month(month)+1, 0, 0, 0, 0, 0, time.UTC).Day()
 }

@@ -1,22 +1,23 @@
 package research
 
 import (
+	"bytes"
 	"cmp"
 	"embed"
 	"encoding/json"
 	"net/url"
 	"regexp"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// ToolkitName is the name under which the catalog finds us.
+// ToolkitName is the name of the toolkit in the catalog.
 const ToolkitName = "research"
 
-// The real services.
+// The default addresses of the services.
 const (
 	DefaultPubMedURL     = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 	DefaultTrialsURL     = "https://clinicaltrials.gov/api/v2"
@@ -26,7 +27,7 @@ const (
 	DefaultBraveURL      = "https://api.search.brave.com"
 )
 
-// callerName is the name that the services are given: in the User-Agent, and as NCBI's parameter tool.
+// callerName is the name of the caller in requests: in the User-Agent, and in NCBI's parameter tool.
 const callerName = "turnstone"
 
 // The defaults of a [Config].
@@ -35,32 +36,32 @@ const (
 	DefaultSourceTimeout = 20 * time.Second
 )
 
-// Config says whom the toolkit asks, and how.
+// Config holds what the toolkit needs.
 type Config struct {
 	HTTP       tool.HTTP       // sends all requests
 	Auth       tool.Auth       // nil: requests carry no credentials
-	References tool.References // keeps what was found
+	References tool.References // stores the bibliographies
 
-	// Where the services are. Empty: the real ones.
+	// The addresses of the services. Empty: the defaults.
 	PubMedURL    string
 	TrialsURL    string
 	PreprintsURL string
 	OpenAlexURL  string
 
 	WebProvider string // of search_web: "duckduckgo", "searxng" or "brave"; empty: there is no search_web
-	WebURL      string // the provider's address; empty: the real one. SearXNG has none
+	WebURL      string // the provider's address; empty: the default. SearXNG has no default
 
-	Contact string // an email address at which the services reach whoever operates this; empty: none is given
+	Contact string // the operator's email address, for the services; empty: requests have none
 
-	// Rates are requests per second by source (pubmed, clinical_trials, preprints, openalex, web), in place of what the services allow:
-	// 3 for PubMed, 10 with a key of one's own; 50 a minute for trials; 10 for preprints and OpenAlex.
+	// Rates are requests per second by source (pubmed, clinical_trials, preprints, openalex, web). The defaults are what the services allow:
+	// 3 for PubMed, or 10 with a key; 50 a minute for trials; 10 for preprints and OpenAlex.
 	Rates map[string]float64
 
-	MaxWait       time.Duration // for a place in a rate, and for what a service asks with Retry-After; 0: 10 s
+	MaxWait       time.Duration // until a request may be sent by its rate or by Retry-After; 0: 10 s
 	SourceTimeout time.Duration // of one source in search_research; 0: 20 s
 }
 
-// Factory makes the toolkit out of the runtime's dependencies, which take the place of those in cfg.
+// Factory returns the factory of the toolkit. The runtime's dependencies replace those in cfg.
 func Factory(cfg Config) tool.Factory {
 	return tool.Factory{
 		Name:  ToolkitName,
@@ -73,7 +74,7 @@ func Factory(cfg Config) tool.Factory {
 	}
 }
 
-// toolkit holds what all tools share: above all the rates.
+// toolkit is the toolkit "research". Its tools share the sources and the limits of requests.
 type toolkit struct {
 	cfg       Config
 	userAgent string
@@ -89,7 +90,7 @@ type toolkit struct {
 
 var emailPattern = regexp.MustCompile(`^[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}$`)
 
-// New makes the toolkit. The error is [agent.CodeInvalid] and names the field of the configuration.
+// New returns the toolkit. The error is [agent.CodeInvalid] and names the field of the configuration.
 func New(cfg Config) (agent.Toolkit, error) {
 	switch {
 	case cfg.HTTP == nil:
@@ -128,10 +129,10 @@ func (t *toolkit) addSources() error {
 	configured := map[string]string{
 		"pubmed_url": t.cfg.PubMedURL, "trials_url": t.cfg.TrialsURL, "preprints_url": t.cfg.PreprintsURL, "openalex_url": t.cfg.OpenAlexURL,
 	}
-	t.sources = literature()
+	t.sources = literatureSources()
 	for _, s := range t.sources {
 		var err error
-		if s.base, err = address(s.setting, configured[s.setting], s.defaultURL); err != nil {
+		if s.base, err = parseAddress(s.setting, configured[s.setting], s.defaultURL); err != nil {
 			return err
 		}
 	}
@@ -149,17 +150,14 @@ func (t *toolkit) addSources() error {
 	return nil
 }
 
-// address returns the configured address of a source, or the fallback.
-func address(name, given, fallback string) (*url.URL, error) {
-	if given == "" {
-		given = fallback
-	}
-	u, err := url.Parse(given)
+// parseAddress returns the configured address of a source, or the default. field names it in the error.
+func parseAddress(field, configured, defaultURL string) (*url.URL, error) {
+	u, err := url.Parse(cmp.Or(configured, defaultURL))
 	switch {
 	case err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http"):
-		return nil, agent.Invalid(name, "want an address as https://example.org/path")
+		return nil, agent.Invalid(field, "want an address as https://example.org/path")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return nil, agent.Invalid(name, "must have no user information, query or fragment")
+		return nil, agent.Invalid(field, "must have no user information, query or fragment")
 	}
 	return u, nil
 }
@@ -183,7 +181,7 @@ func (*toolkit) Name() string { return ToolkitName }
 // OnRequest keeps the toolkit out of "every toolkit": agents that need it are granted it.
 func (*toolkit) OnRequest() bool { return true }
 
-func (t *toolkit) Tools() []agent.Tool { return append([]agent.Tool(nil), t.tools...) }
+func (t *toolkit) Tools() []agent.Tool { return slices.Clone(t.tools) }
 
 //go:embed schemas/*.json
 var schemas embed.FS
@@ -196,25 +194,20 @@ func schemaOf(name string) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// withoutWeb removes the web from the sources that a model may name.
-func withoutWeb(schema json.RawMessage) json.RawMessage {
-	return json.RawMessage(strings.Replace(string(schema), `, "web"]`, "]", 1))
-}
-
 func (t *toolkit) makeTools() ([]agent.Tool, error) {
 	var searches []*searchTool
 	for _, s := range t.sources {
 		searches = append(searches, &searchTool{name: s.tool, description: s.description, parse: s.parse})
 	}
-	searches = append(searches, &searchTool{name: togetherTool, description: togetherDescription, parse: t.parseTogether})
+	searches = append(searches, &searchTool{name: searchAllTool, description: searchAllDescription, parse: t.parseSearchAll})
 	var tools []agent.Tool
 	for _, s := range searches {
 		var err error
 		if s.schema, err = schemaOf(s.name); err != nil {
 			return nil, err
 		}
-		if s.name == togetherTool && t.byName[webName] == nil {
-			s.schema = withoutWeb(s.schema)
+		if s.name == searchAllTool && t.byName[webName] == nil { // a model must not choose the source web
+			s.schema = bytes.Replace(s.schema, []byte(`, "web"]`), []byte("]"), 1)
 		}
 		s.kit = t
 		tools = append(tools, s)

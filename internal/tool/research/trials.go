@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// trialFields are the parts of a study that are asked for: whole studies with results are a megabyte each.
+// trialFields are the fields of a study that are requested: a complete study with results is a megabyte.
 const trialFields = "NCTId,BriefTitle,OfficialTitle,OverallStatus,StartDate,CompletionDate,StudyFirstPostDate,HasResults,LeadSponsorName," +
 	"BriefSummary,Condition,StudyType,Phase,EnrollmentCount,InterventionType,InterventionName"
 
-const maxListed = 10 // conditions or interventions of a study in an answer
+const maxListed = 10 // phases, conditions or interventions of a study in an answer
 
 // trialsSearch asks the API of ClinicalTrials.gov, version 2.
 type trialsSearch struct {
@@ -24,7 +24,7 @@ type trialsSearch struct {
 	intervention string
 }
 
-// The words of the API.
+// trialStatuses returns the values of status in the API.
 func trialStatuses() []string {
 	return []string{
 		"RECRUITING", "NOT_YET_RECRUITING", "ENROLLING_BY_INVITATION", "ACTIVE_NOT_RECRUITING", "COMPLETED", "SUSPENDED", "TERMINATED", "WITHDRAWN",
@@ -32,39 +32,26 @@ func trialStatuses() []string {
 	}
 }
 
+// trialPhases returns the values of phase in the API.
 func trialPhases() []string {
 	return []string{"EARLY_PHASE1", "PHASE1", "PHASE2", "PHASE3", "PHASE4", "NA"}
 }
 
 func parseTrials(args json.RawMessage) (*search, error) {
 	var in struct {
-		common
+		commonArguments
 		Status       *[]string `json:"status"`
 		Phase        *[]string `json:"phase"`
 		Condition    *string   `json:"condition"`
 		Intervention *string   `json:"intervention"`
 	}
-	if err := decode(args, &in); err != nil {
-		return nil, err
+	r := readArguments(args, &in)
+	s := &trialsSearch{
+		query: r.query(in.Query), max: r.maxResults(in.MaxResults, DefaultResults), status: r.choices("status", in.Status, trialStatuses()),
+		phase: r.choices("phase", in.Phase, trialPhases()), condition: r.text("condition", in.Condition),
+		intervention: r.text("intervention", in.Intervention),
 	}
-	var s trialsSearch
-	var err error
-	if s.query, s.max, err = in.queryAndMax(DefaultResults); err != nil {
-		return nil, err
-	}
-	if s.status, err = choices("status", in.Status, trialStatuses()); err != nil {
-		return nil, err
-	}
-	if s.phase, err = choices("phase", in.Phase, trialPhases()); err != nil {
-		return nil, err
-	}
-	if s.condition, err = textArgument("condition", in.Condition); err != nil {
-		return nil, err
-	}
-	if s.intervention, err = textArgument("intervention", in.Intervention); err != nil {
-		return nil, err
-	}
-	return s.search(), nil
+	return s.search(), r.err
 }
 
 func (s *trialsSearch) search() *search {
@@ -98,7 +85,7 @@ func (s *trialsSearch) parameters() url.Values {
 	return p
 }
 
-// study is the part of a study that we read.
+// study is the part of a study that is used.
 //
 //nolint:tagliatelle // ClinicalTrials.gov's names
 type study struct {
@@ -156,14 +143,12 @@ func parseStudies(resp *response, limit int) (*searchResult, error) {
 		return nil, err
 	}
 	if in.Studies == nil {
-		return nil, unreadable(trialsTitle, "has no studies")
+		return nil, unreadableError(trialsTitle, "has no studies")
 	}
 	out := &searchResult{total: int(in.Total)}
-	for i := range *in.Studies {
-		if i == limit {
-			break
-		}
-		w := (*in.Studies)[i].work()
+	studies := (*in.Studies)[:min(limit, len(*in.Studies))]
+	for i := range studies {
+		w := studies[i].work()
 		out.add(&w)
 	}
 	return out, nil
@@ -171,7 +156,7 @@ func parseStudies(resp *response, limit int) (*searchResult, error) {
 
 func (s *study) work() work {
 	p := &s.Protocol
-	w := work{source: trialsName, kind: kindReport, genre: "Clinical trial registration", journal: "", publish: trialsTitle}
+	w := work{source: trialsName, kind: kindReport, genre: "Clinical trial registration", publisher: trialsTitle}
 	w.nct = matchID(nctPattern, p.Identification.NCT)
 	if w.nct == "" {
 		return w
@@ -183,7 +168,7 @@ func (s *study) work() work {
 	w.issued = isoDate(p.Status.FirstPost.Date)
 	w.url = "https://clinicaltrials.gov/study/" + w.nct
 	w.abstract = plainText(p.Description.Brief)
-	sponsor := name(p.Sponsor.Lead.Name)
+	sponsor := personName(p.Sponsor.Lead.Name)
 	if sponsor != "" {
 		w.authors = []person{{literal: sponsor}}
 	}
@@ -200,7 +185,7 @@ func (s *study) work() work {
 	return w
 }
 
-// shortList makes a short list of short texts.
+// shortList returns the first texts of a list, each shortened.
 func shortList(texts []string) []string {
 	var out []string
 	for _, t := range texts {

@@ -13,16 +13,17 @@ import (
 // The providers of search_web.
 const (
 	DuckDuckGo = "duckduckgo" // its page without scripts; needs no key
-	SearXNG    = "searxng"    // one's own instance, with the format json allowed
+	SearXNG    = "searxng"    // the operator's instance, which must allow the format json
 	Brave      = "brave"      // needs a key
 )
 
-// provider is a search engine. Its errors are [agent.Error] values that a model may be shown.
+// provider is a search engine.
 type provider struct {
 	title      string
-	defaultURL string // empty: the configuration must give one
+	defaultURL string // empty: the configuration must have one
 	pace       pace
-	search     func(ctx context.Context, q webQuery, get getter) (webPages, error) // the best pages first
+	// search returns pages, the best first. Its errors are [agent.Error] values that a model may see.
+	search func(ctx context.Context, q webQuery, get getter) (webPages, error)
 }
 
 func providers() map[string]provider {
@@ -33,7 +34,7 @@ func providers() map[string]provider {
 	}
 }
 
-// getter gets a path of a provider. The error is an [agent.Error].
+// getter sends a request to a path of a provider. The error is an [agent.Error].
 type getter func(ctx context.Context, path, accept string, query url.Values) (*response, error)
 
 type webQuery struct {
@@ -43,7 +44,7 @@ type webQuery struct {
 	max     int    // 1 to 50
 }
 
-// text returns the query with its site as search engines write it.
+// text returns the query with its site in the syntax of search engines.
 func (q webQuery) text() string {
 	if q.site == "" {
 		return q.words
@@ -53,22 +54,22 @@ func (q webQuery) text() string {
 
 type webPages struct {
 	pages    []webPage
-	total    int // 0: not told
+	total    int // 0: unknown
 	warnings []string
 }
 
-// webPage is a page that was found. Title and snippet may hold markup.
+// webPage is a result of a search engine. Title and snippet may have markup.
 type webPage struct {
 	title     string
 	url       string
 	snippet   string
-	published string // as 2024-05-17, empty if not known
+	published string // such as 2024-05-17; empty: unknown
 }
 
-// webSource returns the source web as it is configured, nil if it is not.
+// webSource returns the configured provider as a source, nil if none is configured.
 func webSource(cfg *Config) (*source, error) {
 	if cfg.WebProvider == "" {
-		return nil, nil //nolint:nilnil // there is no search of the web
+		return nil, nil //nolint:nilnil // the configuration has no search of the web
 	}
 	p, ok := providers()[cfg.WebProvider]
 	switch {
@@ -77,14 +78,14 @@ func webSource(cfg *Config) (*source, error) {
 	case p.defaultURL == "" && cfg.WebURL == "":
 		return nil, agent.Invalid("web_url", "is required for %s", cfg.WebProvider)
 	}
-	base, err := address("web_url", cfg.WebURL, p.defaultURL)
+	base, err := parseAddress("web_url", cfg.WebURL, p.defaultURL)
 	if err != nil {
 		return nil, err
 	}
 	return &source{
 		name: webName, title: p.title, tool: "search_web", description: webDescription, base: base, pace: p.pace,
 		parse: p.parse,
-		broad: func(query string, n int, _ span) *search { return p.searchFor(webQuery{words: query, max: n}) },
+		broad: func(query string, n int, _ dateRange) *search { return p.searchFor(webQuery{words: query, max: n}) },
 	}, nil
 }
 
@@ -92,27 +93,22 @@ var sitePattern = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9
 
 func (p *provider) parse(args json.RawMessage) (*search, error) {
 	var in struct {
-		common
-		Site    *string `json:"site"`
+		commonArguments
+		Site    string  `json:"site"`
 		Recency *string `json:"recency"`
 	}
-	if err := decode(args, &in); err != nil {
-		return nil, err
+	r := readArguments(args, &in)
+	q := webQuery{
+		words: r.query(in.Query), max: r.maxResults(in.MaxResults, DefaultResults), site: in.Site,
+		recency: r.choice("recency", in.Recency, "day", "week", "month", "year"),
 	}
-	var q webQuery
-	var err error
-	if q.words, q.max, err = in.queryAndMax(DefaultResults); err != nil {
-		return nil, err
+	if q.site != "" && (len(q.site) > 253 || !sitePattern.MatchString(q.site)) {
+		r.fail(agent.Invalid("site", "want a host as example.org, got %.50q", q.site))
 	}
-	if q.site = valueOf(in.Site); q.site != "" && (len(q.site) > 253 || !sitePattern.MatchString(q.site)) {
-		return nil, agent.Invalid("site", "want a host as example.org, got %.50q", q.site)
-	}
-	if q.recency, err = choice("recency", in.Recency, []string{"day", "week", "month", "year"}); err != nil {
-		return nil, err
-	}
-	return p.searchFor(q), nil
+	return p.searchFor(q), r.err
 }
 
+// searchFor returns the search for a query.
 func (p *provider) searchFor(q webQuery) *search {
 	return &search{source: webName, title: p.title, query: q.words, max: q.max, run: func(ctx context.Context, x *exchange) (*searchResult, error) {
 		return p.run(ctx, x, q)
@@ -128,7 +124,7 @@ func (p *provider) run(ctx context.Context, x *exchange, q webQuery) (*searchRes
 	}
 	out := &searchResult{total: pages.total}
 	for _, w := range pages.warnings {
-		out.warn("%s", clip(tidy(w), maxComplaint))
+		out.warn("%s", clip(tidy(w), maxErrorText))
 	}
 	seen := map[string]bool{}
 	for i := range pages.pages {
@@ -153,7 +149,7 @@ func (p *webPage) work(now time.Time) work {
 	if w.title == "" {
 		w.title = clip(w.url, maxTitle)
 	}
-	w.seen = date{now.Year(), int(now.Month()), now.Day()}
-	w.readIdentifiers()
+	w.accessed = date{now.Year(), int(now.Month()), now.Day()}
+	w.setIdentifiers()
 	return w
 }

@@ -1,26 +1,27 @@
 package research
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
 
-// work is a publication, a trial or a page that a source has found. Unknown fields are empty.
+// work is a publication, a clinical trial or a web page that a source has found. Unknown fields are empty.
 type work struct {
-	source  string // its name, such as pubmed
-	also    []string
-	kind    string // a type of CSL
-	genre   string // within the kind, for people: Preprint
-	title   string
-	authors []person
-	issued  date
-	journal string // or the book, the preprint server
-	short   string // the journal's abbreviation
-	volume  string
-	issue   string
-	pages   string
-	publish string // the publisher, or the sponsor of a trial
-	seen    date   // when a page was looked at
+	source       string   // the name of the source, such as pubmed
+	alsoIn       []string // the names of other sources that have found it
+	kind         string   // a CSL type
+	genre        string   // for people, such as Preprint
+	title        string
+	authors      []person
+	issued       date
+	journal      string // or the book, the preprint server, the host of a page
+	abbreviation string // of the journal
+	volume       string
+	issue        string
+	pages        string
+	publisher    string
+	accessed     date // when a web page was found
 
 	doi      string // normalised
 	pmid     string
@@ -34,9 +35,9 @@ type work struct {
 	more     details
 }
 
-// details are fields of some sources. They are in answers, not in the bibliography.
+// details are fields that only some sources have. They are in answers, but not in the bibliography.
 type details struct {
-	Type          string   `json:"type,omitempty"` // preprint or paper, of Europe PMC
+	Type          string   `json:"type,omitempty"` // preprint or paper
 	Status        string   `json:"status,omitempty"`
 	Phases        []string `json:"phases,omitempty"`
 	Conditions    []string `json:"conditions,omitempty"`
@@ -48,25 +49,22 @@ type details struct {
 	HasResults    bool     `json:"has_results,omitzero"`
 	CitedBy       int      `json:"cited_by,omitzero"`
 	OpenAccessURL string   `json:"open_access_url,omitempty"`
-	PublishedPMID string   `json:"published_pmid,omitempty"` // of a preprint that has become an article
+	PublishedPMID string   `json:"published_pmid,omitempty"` // the PMID of the article that a preprint has become
 }
 
-// person is an author: family and perhaps given name, or only the literal name of a group.
+// person is an author: a family name and perhaps given names, or only a literal name, such as that of a group.
 type person struct {
 	family  string
 	given   string
 	literal string
 }
 
-// display returns the name as people write it.
-func (p person) display() string {
-	if p.literal != "" {
-		return p.literal
-	}
-	return strings.TrimSpace(p.given + " " + p.family)
+// displayName returns the name with the given names first.
+func (p person) displayName() string {
+	return cmp.Or(p.literal, strings.TrimSpace(p.given+" "+p.family))
 }
 
-// keys returns the key of a work and then its aliases. Equal works of different sources share at least one.
+// keys returns the key of a work and its aliases. The same work from different sources has at least one in common.
 func (w *work) keys() []string {
 	var keys []string
 	for _, k := range []struct{ scheme, id string }{
@@ -87,7 +85,7 @@ func (w *work) keys() []string {
 	return keys
 }
 
-// link returns the address at which a work can be read.
+// link returns the address of a work, empty if there is none.
 func (w *work) link() string {
 	switch {
 	case w.url != "":
@@ -101,7 +99,7 @@ func (w *work) link() string {
 	}
 }
 
-// weight returns how much is known of a work. Of two reports of one work the heavier is better.
+// weight returns a score for how many fields of a work are known.
 func (w *work) weight() int {
 	n := min(len(w.authors), 3)
 	for _, s := range []string{w.title, w.journal, w.volume, w.issue, w.pages, w.doi, w.pmid, w.pmcid, w.abstract} {
@@ -113,22 +111,22 @@ func (w *work) weight() int {
 		n++
 	}
 	if w.kind == kindWebPage {
-		n -= 5 // a page about a work knows less of it than any catalogue
+		n -= 5 // a catalogue is more reliable than a page about the work
 	}
 	return n
 }
 
-// mergeWork copies into a the fields of b that a lacks.
+// mergeWork copies to a the fields of b that a lacks.
 func mergeWork(a, b *work) {
 	for _, pair := range []struct{ to, from *string }{
 		{&a.title, &b.title},
 		{&a.genre, &b.genre},
 		{&a.journal, &b.journal},
-		{&a.short, &b.short},
+		{&a.abbreviation, &b.abbreviation},
 		{&a.volume, &b.volume},
 		{&a.issue, &b.issue},
 		{&a.pages, &b.pages},
-		{&a.publish, &b.publish},
+		{&a.publisher, &b.publisher},
 		{&a.doi, &b.doi},
 		{&a.pmid, &b.pmid},
 		{&a.pmcid, &b.pmcid},
@@ -153,9 +151,9 @@ func mergeWork(a, b *work) {
 	if a.more.CitedBy == 0 {
 		a.more.CitedBy = b.more.CitedBy
 	}
-	for _, s := range append([]string{b.source}, b.also...) {
-		if s != a.source && !slices.Contains(a.also, s) {
-			a.also = append(a.also, s)
+	for _, s := range append([]string{b.source}, b.alsoIn...) {
+		if s != a.source && !slices.Contains(a.alsoIn, s) {
+			a.alsoIn = append(a.alsoIn, s)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
-func TestTogether(t *testing.T) {
+func TestSearchAll(t *testing.T) {
 	w := start(t, nil)
 	inv := invocation()
 	var mu sync.Mutex
@@ -34,7 +34,7 @@ func TestTogether(t *testing.T) {
 	require.Equal(t, "2019/01/01", w.requests(esearch)[0].Get("mindate"))
 	require.Equal(t, "20", w.requests(esearch)[0].Get("retmax"))
 	require.Equal(t, "from_publication_date:2019-01-01,to_publication_date:2022-12-31", w.requests(works)[0].Get("filter"))
-	require.Equal(t, "(sickle  cell) AND (SRC:PPR) AND (FIRST_PDATE:[2019-01-01 TO 2022-12-31])", w.requests("/europepmc/search")[0].Get("query"))
+	require.Equal(t, "(sickle  cell) AND (SRC:PPR) AND (FIRST_PDATE:[2019-01-01 TO 2022-12-31])", w.requests(epmc)[0].Get("query"))
 	require.Equal(t, "sickle (cell", w.requests(studies)[0].Get("query.term"))
 
 	require.Equal(t, "pubmed,preprints,openalex,clinical_trials,web", out.Source)
@@ -46,13 +46,13 @@ func TestTogether(t *testing.T) {
 		order = append(order, r["source"].(string))
 	}
 	require.Equal(t, []string{
-		"pubmed", "preprints", "clinical_trials", "web", // first rows; that of OpenAlex is PubMed's
-		"pubmed", "preprints", "openalex", "clinical_trials", // second rows; that of the web is PubMed's as well
+		"pubmed", "preprints", "clinical_trials", "web", // first results; that of OpenAlex is merged with PubMed's
+		"pubmed", "preprints", "openalex", "clinical_trials", // second results; that of the web is merged with PubMed's
 		"pubmed", "openalex", "pubmed",
 	}, order)
 	first := out.Results[0]
 	require.Equal(t, []any{"openalex", "web"}, first["also_in"])
-	require.Equal(t, 1489, numberIn(first["cited_by"]), "one source knows what another does not")
+	require.Equal(t, 1489, numberIn(first["cited_by"]), "sources complete each other")
 	require.Equal(t, "W3111255098", first["openalex"])
 	require.Contains(t, first["abstract"], "BACKGROUND")
 
@@ -60,13 +60,13 @@ func TestTogether(t *testing.T) {
 	require.Equal(t, "openalex,web", out.Source)
 	require.Len(t, out.Results, 2)
 	require.Len(t, w.requests(esearch), 1, "not asked again")
-	require.Equal(t, 11, w.call(t, "get_bibliography", `{}`).Total, "what is not answered is not kept")
+	require.Equal(t, 11, w.call(t, "get_bibliography", `{}`).Total, "works that are not in an answer are not stored")
 }
 
-func TestTogetherSurvivesFailures(t *testing.T) {
+func TestSearchAllSurvivesFailures(t *testing.T) {
 	w := start(t, nil)
 	w.set(esearch, reply{status: 500})
-	w.set("/europepmc/search", reply{body: `{"errMsg":"no"}`})
+	w.set(epmc, reply{body: `{"errMsg":"no"}`})
 	w.set(duckPage, reply{status: 202, body: fixture(t, "duckduckgo_challenge.html")})
 	out := w.call(t, "search_research", `{"query":"x"}`)
 	require.Len(t, out.Results, 5)
@@ -79,30 +79,30 @@ func TestTogetherSurvivesFailures(t *testing.T) {
 	w.set(works, reply{body: `{"results":[]}`})
 	w.set(studies, reply{body: `{"studies":[]}`})
 	out = w.call(t, "search_research", `{"query":"x"}`)
-	require.Empty(t, out.Results, "to find nothing is no failure")
+	require.Empty(t, out.Results, "finding nothing is no failure")
 	require.Len(t, out.Failed, 3)
 
 	w.set(works, reply{status: 401})
 	w.set(studies, reply{status: 400, media: "text/plain", body: "bad"})
 	f := w.fail(t, "search_research", `{"query":"x"}`)
-	require.True(t, f.Retryable, "some of them may be")
+	require.True(t, f.Retryable, "some of the failures are")
 	for _, source := range []string{"pubmed", "preprints", "openalex", "clinical_trials", "web"} {
 		require.Contains(t, f.Message, source+": ")
 	}
 	require.Equal(t, "denied", w.fail(t, "search_research", `{"query":"x","sources":["openalex"]}`).Type)
 }
 
-// panicking is a client that panics when the web is asked.
+// panicking is a client that panics at a request to DuckDuckGo.
 type panicking struct{ tool.HTTP }
 
 func (p panicking) Do(req *http.Request) (*http.Response, error) {
 	if req.URL.Path == duckPage {
-		panic("the web is asked")
+		panic("a request to DuckDuckGo")
 	}
 	return p.HTTP.Do(req)
 }
 
-func TestTogetherSurvivesAPanic(t *testing.T) {
+func TestSearchAllSurvivesAPanic(t *testing.T) {
 	w := start(t, func(cfg *research.Config) { cfg.HTTP = panicking{cfg.HTTP} })
 	out := w.call(t, "search_research", `{"query":"x"}`)
 	require.NotEmpty(t, out.Results)
@@ -110,7 +110,7 @@ func TestTogetherSurvivesAPanic(t *testing.T) {
 	require.Equal(t, "search: DuckDuckGo: its answer could not be handled", out.Failed[0].Error)
 }
 
-func TestTogetherWaitsForNoneTooLong(t *testing.T) {
+func TestSearchAllBoundsEachSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kit, err := research.New(research.Config{
 			HTTP: direct{handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -118,7 +118,7 @@ func TestTogetherWaitsForNoneTooLong(t *testing.T) {
 				case strings.HasSuffix(r.URL.Path, "/esearch.fcgi"):
 					<-r.Context().Done() // never answers
 				case strings.HasSuffix(r.URL.Path, "/works"):
-					time.Sleep(5 * time.Second) // of the test's own time
+					time.Sleep(5 * time.Second) // in the time of synctest
 					_, _ = w.Write([]byte(`{"results":[{"id":"https://openalex.org/W1","display_name":"A"}]}`))
 				default:
 					w.WriteHeader(http.StatusTeapot)
@@ -185,7 +185,7 @@ func TestArguments(t *testing.T) {
 	require.Empty(t, w.asked, "nothing was sent")
 }
 
-func TestConfigurationIsChecked(t *testing.T) {
+func TestBadConfigurations(t *testing.T) {
 	good := research.Config{HTTP: plainHTTP{}, References: &tooltest.ReferenceStore{}}
 	for field, change := range map[string]func(cfg *research.Config){
 		"http":           func(cfg *research.Config) { cfg.HTTP = nil },

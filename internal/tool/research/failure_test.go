@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,8 +21,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
-// TestAnswersThatAreNone goes through what services send when something is wrong.
-func TestAnswersThatAreNone(t *testing.T) {
+// TestErrorAnswers checks error responses and malformed answers of the services.
+func TestErrorAnswers(t *testing.T) {
 	const page = "<!DOCTYPE html><html><body>Maintenance</body></html>"
 	slow := map[string]string{"Retry-After": "3600"}
 	tests := map[string]struct {
@@ -50,9 +51,9 @@ func TestAnswersThatAreNone(t *testing.T) {
 		"trials: JSON":             {"search_clinical_trials", studies, reply{status: 400, media: "application/json", body: `{"statusCode":400,"message":"Too complicated"}`}, agent.CodeInvalid, "Too complicated"},
 		"trials: page":             {"search_clinical_trials", studies, reply{status: 403, media: "text/html", body: page}, agent.CodeDenied, "answered 403 Forbidden"},
 		"trials: shape":            {"search_clinical_trials", studies, reply{body: `{"studyCount":1}`}, agent.CodeUnavailable, "has no studies"},
-		"preprints: errMsg":        {"search_preprints", "/europepmc/search", reply{body: `{"version":"6.9","errCode":404,"errMsg":"The query is malformed"}`}, agent.CodeInvalid, "query: Europe PMC refused it: The query is malformed"},
-		"preprints: errMsg, 400":   {"search_preprints", "/europepmc/search", reply{status: 400, body: `{"errCode":400,"errMsg":"The pageSize is out of range"}`}, agent.CodeInvalid, "The pageSize is out of range"},
-		"preprints: shape":         {"search_preprints", "/europepmc/search", reply{body: `{"hitCount":1}`}, agent.CodeUnavailable, "has no resultList"},
+		"preprints: errMsg":        {"search_preprints", epmc, reply{body: `{"version":"6.9","errCode":404,"errMsg":"The query is malformed"}`}, agent.CodeInvalid, "query: Europe PMC refused it: The query is malformed"},
+		"preprints: errMsg, 400":   {"search_preprints", epmc, reply{status: 400, body: `{"errCode":400,"errMsg":"The pageSize is out of range"}`}, agent.CodeInvalid, "The pageSize is out of range"},
+		"preprints: shape":         {"search_preprints", epmc, reply{body: `{"hitCount":1}`}, agent.CodeUnavailable, "has no resultList"},
 		"openalex: filter":         {"search_openalex", works, reply{status: 403, body: `{"error":"Invalid query parameters error.","message":"x is not a valid parameter"}`}, agent.CodeDenied, "Invalid query parameters error.: x is not a valid parameter"},
 		"openalex: rate as 403":    {"search_openalex", works, reply{status: 403, body: `{"error":"Forbidden","message":"Rate limit exceeded"}`}, agent.CodeRateLimited, "Rate limit exceeded"},
 		"openalex: rate":           {"search_openalex", works, reply{status: 429, header: slow, body: `{"error":"Too many requests","message":"slow down"}`}, agent.CodeRateLimited, "slow down"},
@@ -84,7 +85,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 }
 
-func TestProvidersOfTheWebFail(t *testing.T) {
+func TestErrorsOfWebProviders(t *testing.T) {
 	searx := start(t, func(cfg *research.Config) { cfg.WebProvider = research.SearXNG })
 	searx.set("/search", reply{status: 403, media: "text/html", body: "<html>Forbidden</html>"}, reply{body: `{"results":[],"unresponsive_engines":[["bing","timeout"]]}`}, reply{body: `{}`})
 	f := searx.fail(t, "search_web", `{"query":"x"}`)
@@ -113,24 +114,24 @@ func TestCompressedAnswersAreRead(t *testing.T) {
 	require.Len(t, w.call(t, "search_openalex", `{"query":"x"}`).Results, 3)
 }
 
-func TestPutOffOnce(t *testing.T) {
+func TestRetriesOnce(t *testing.T) {
 	w := start(t, nil)
 	good := reply{body: fixture(t, "openalex.json")}
-	now := reply{status: 503, header: map[string]string{"Retry-After": "0"}}
-	w.set(works, now, good)
+	busy := reply{status: 503, header: map[string]string{"Retry-After": "0"}}
+	w.set(works, busy, good)
 	require.Len(t, w.call(t, "search_openalex", `{"query":"x"}`).Results, 3)
 	require.Len(t, w.requests(works), 2)
 
-	w.set(works, now, now, good)
+	w.set(works, busy, busy, good)
 	require.Equal(t, "unavailable", w.fail(t, "search_openalex", `{"query":"x"}`).Type)
 	require.Len(t, w.requests(works), 4, "twice, and no more")
 
 	w.set(works, reply{status: 500}, good)
 	require.Equal(t, "unavailable", w.fail(t, "search_openalex", `{"query":"x"}`).Type)
-	require.Len(t, w.requests(works), 5, "a fault is not asked again")
+	require.Len(t, w.requests(works), 5, "other errors are not retried")
 }
 
-// direct answers requests in this process, so that a test may have its own time.
+// direct passes requests to a handler without a network, so that tests can run in synctest.
 type direct struct {
 	handler http.Handler
 	sent    func(req *http.Request)
@@ -151,7 +152,7 @@ func (d direct) Do(req *http.Request) (*http.Response, error) {
 	return rec.Result(), nil
 }
 
-// callOf calls a tool of a kit that has it.
+// callOf calls a tool of a toolkit by name.
 func callOf(ctx context.Context, kit agent.Toolkit, name string, inv agent.Invocation, query ...string) (agent.ToolResult, error) {
 	for _, each := range kit.Tools() {
 		if each.Spec().Name == name {
@@ -161,7 +162,7 @@ func callOf(ctx context.Context, kit agent.Toolkit, name string, inv agent.Invoc
 	return agent.ToolResult{}, agent.Errorf(agent.CodeNotFound, "", "there is no tool %q", name)
 }
 
-// TestRates measures, in a time of its own, when requests go out.
+// TestRates measures the times of requests in synctest.
 func TestRates(t *testing.T) {
 	empty := map[string]string{
 		"search_pubmed": `{"esearchresult":{"count":"0","idlist":[]}}`, "search_clinical_trials": `{"studies":[]}`, "search_openalex": `{"results":[]}`,
@@ -181,7 +182,7 @@ func TestRates(t *testing.T) {
 		"preprints":     {tool: "search_preprints", n: 11, want: time.Second},
 		"openalex":      {tool: "search_openalex", n: 11, want: time.Second},
 		"web":           {tool: "search_web", n: 3, want: 4 * time.Second},
-		"own":           {tool: "search_openalex", n: 3, want: 4 * time.Second, rates: map[string]float64{"openalex": 0.5}},
+		"configured":    {tool: "search_openalex", n: 3, want: 4 * time.Second, rates: map[string]float64{"openalex": 0.5}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -209,38 +210,40 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestWaits is about calls that would have to wait too long.
+// TestWaits checks calls that have to wait until a request may be sent.
 func TestWaits(t *testing.T) {
-	kitOf := func(t *testing.T, handler http.HandlerFunc, change func(cfg *research.Config)) agent.Toolkit {
+	newKit := func(t *testing.T, handler http.HandlerFunc) agent.Toolkit {
 		t.Helper()
-		cfg := research.Config{HTTP: direct{handler: handler}, References: &tooltest.ReferenceStore{}, Rates: map[string]float64{"openalex": 0.2}}
-		if change != nil {
-			change(&cfg)
-		}
-		kit, err := research.New(cfg)
+		kit, err := research.New(research.Config{
+			HTTP: direct{handler: handler}, References: &tooltest.ReferenceStore{}, Rates: map[string]float64{"openalex": 0.2},
+		})
 		require.NoError(t, err)
 		return kit
 	}
 	good := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"results":[]}`)) }
 	t.Run("too many at once", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			kit := kitOf(t, good, nil) // one every 5 s, patience 10 s
-			results := fourCalls(t, kit)
-			failed := 0
-			for _, r := range results {
-				if r.Failure != nil {
-					failed++
-					require.Equal(t, "rate_limited", r.Failure.Type)
-					require.Contains(t, r.Failure.Message, "too many searches at once: the next may begin in 15s")
-					require.True(t, r.Failure.Retryable)
-				}
+			kit := newKit(t, good) // a request every 5 s, and MaxWait is 10 s
+			var calls sync.WaitGroup
+			failures := make(chan *agent.Failure, 4)
+			for range 4 {
+				calls.Go(func() {
+					if res, _ := callOf(t.Context(), kit, "search_openalex", invocation()); res.Failure != nil {
+						failures <- res.Failure
+					}
+				})
 			}
-			require.Equal(t, 1, failed)
+			calls.Wait()
+			require.Len(t, failures, 1)
+			f := <-failures
+			require.Equal(t, "rate_limited", f.Type)
+			require.Contains(t, f.Message, "too many searches at once: the next may begin in 15s")
+			require.True(t, f.Retryable)
 		})
 	})
-	t.Run("no time for the rate", func(t *testing.T) {
+	t.Run("deadline before the rate", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			kit := kitOf(t, good, nil)
+			kit := newKit(t, good)
 			_, err := callOf(t.Context(), kit, "search_openalex", invocation())
 			require.NoError(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -254,7 +257,7 @@ func TestWaits(t *testing.T) {
 	})
 	t.Run("cancelled while waiting", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			kit := kitOf(t, good, nil)
+			kit := newKit(t, good)
 			_, err := callOf(t.Context(), kit, "search_openalex", invocation())
 			require.NoError(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -266,7 +269,7 @@ func TestWaits(t *testing.T) {
 			require.Equal(t, time.Second, time.Since(began))
 		})
 	})
-	putOff := func(status int, after string) http.HandlerFunc {
+	retryAfter := func(status int, after string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			if after != "" {
 				w.Header().Set("Retry-After", after)
@@ -279,50 +282,33 @@ func TestWaits(t *testing.T) {
 		after  string
 		want   time.Duration
 	}{
-		"seconds":         {503, "4", 5 * time.Second}, // the rate is slower
-		"longer":          {429, "7", 7 * time.Second},
-		"a date":          {429, time.Date(2000, 1, 1, 0, 0, 8, 0, time.UTC).Format(http.TimeFormat), 8 * time.Second},
-		"nothing said":    {502, "", 5 * time.Second},
-		"beyond patience": {429, "11", 0},
+		"seconds":        {503, "4", 5 * time.Second}, // the rate is slower
+		"longer":         {429, "7", 7 * time.Second},
+		"a date":         {429, time.Date(2000, 1, 1, 0, 0, 8, 0, time.UTC).Format(http.TimeFormat), 8 * time.Second},
+		"no time":        {502, "", 5 * time.Second},
+		"beyond MaxWait": {429, "11", 0},
 	} {
-		t.Run("put off: "+name, func(t *testing.T) {
+		t.Run("Retry-After: "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				res, err := callOf(t.Context(), kitOf(t, putOff(tt.status, tt.after), nil), "search_openalex", invocation())
+				res, err := callOf(t.Context(), newKit(t, retryAfter(tt.status, tt.after)), "search_openalex", invocation())
 				require.NoError(t, err)
 				require.NotNil(t, res.Failure)
 				require.InDelta(t, tt.want, time.Since(began), float64(time.Millisecond))
 			})
 		})
 	}
-	t.Run("put off beyond the caller's time", func(t *testing.T) {
+	t.Run("Retry-After beyond the deadline", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
-			_, err := callOf(ctx, kitOf(t, putOff(429, "4"), nil), "search_openalex", invocation())
+			_, err := callOf(ctx, newKit(t, retryAfter(429, "4")), "search_openalex", invocation())
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 		})
 	})
 }
 
-// fourCalls calls a tool four times at once.
-func fourCalls(t *testing.T, kit agent.Toolkit) []agent.ToolResult {
-	t.Helper()
-	done := make(chan agent.ToolResult)
-	for range 4 {
-		go func() {
-			res, _ := callOf(t.Context(), kit, "search_openalex", invocation())
-			done <- res
-		}()
-	}
-	var out []agent.ToolResult
-	for range 4 {
-		out = append(out, <-done)
-	}
-	return out
-}
-
-// keyed puts a key into requests, as auth profiles do, and a service that repeats it must not be quoted.
+// keyed adds a key to requests, as auth profiles do.
 type keyed struct{ err error }
 
 const theKey = "s3cr3t+key/ü"
@@ -379,7 +365,7 @@ func TestCredentials(t *testing.T) {
 	require.Empty(t, refused.requests(works), "nothing was sent")
 }
 
-// failing is a store of references that cannot be reached.
+// failing is a store of references that is not available.
 type failing struct{ tooltest.ReferenceStore }
 
 func (*failing) AddReferences(context.Context, string, agent.SessionID, []agent.Reference) ([]agent.Reference, error) {
@@ -390,15 +376,15 @@ func (*failing) References(context.Context, string, agent.SessionID) ([]agent.Re
 	return nil, agent.Errorf(agent.CodeUnavailable, "list references", "the database is away")
 }
 
-func TestAStoreThatIsAwayIsAnError(t *testing.T) {
+func TestUnavailableStoreIsAnError(t *testing.T) {
 	w := start(t, func(cfg *research.Config) { cfg.References = &failing{} })
-	for _, name := range []string{"search_openalex", "get_bibliography"} {
-		_, err := w.tool(t, name).Call(t.Context(), invocation(), agent.ToolCall{Args: json.RawMessage(map[string]string{"search_openalex": `{"query":"x"}`, "get_bibliography": `{}`}[name])})
+	for name, args := range map[string]string{"search_openalex": `{"query":"x"}`, "get_bibliography": `{}`} {
+		_, err := w.tool(t, name).Call(t.Context(), invocation(), agent.ToolCall{Args: json.RawMessage(args)})
 		require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), name)
 	}
 }
 
-func TestTheEndOfTheCallersTimeIsAnError(t *testing.T) {
+func TestDeadlineIsAnError(t *testing.T) {
 	held := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {

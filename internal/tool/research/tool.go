@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// searchTool is a tool that searches one source, or several.
+// searchTool is a tool that searches one source, or several sources at once.
 type searchTool struct {
 	kit         *toolkit
 	name        string
@@ -31,14 +31,14 @@ func (t *searchTool) Spec() agent.ToolSpec {
 	}
 }
 
-// EffectFree is false for a search, although asking again does no harm: it adds to the bibliography, and it takes longer than a local
-// activity may, which would ask the services twice.
+// EffectFree returns false for a search: it adds to the bibliography. A search may also take longer than a local activity may, which would
+// then send the requests again.
 func (t *searchTool) EffectFree(args json.RawMessage) bool {
 	_, err := t.parse(args)
 	return err != nil
 }
 
-// Summarize returns the number of results wanted. The query stays out of the history.
+// Summarize returns the maximum number of results. The query stays out of the history.
 func (t *searchTool) Summarize(args json.RawMessage) string {
 	s, err := t.parse(args)
 	if err != nil {
@@ -47,8 +47,7 @@ func (t *searchTool) Summarize(args json.RawMessage) string {
 	return fmt.Sprintf("%d at most", s.max)
 }
 
-// Call searches. What a service refuses, and a service that cannot be reached, is a failed result; the end of the caller's time, and a
-// bibliography that cannot be kept, is an error for the runtime to try again.
+// Call searches and adds the results to the bibliography. The package comment says what is a failed result and what an error.
 func (t *searchTool) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
 	if err := interrupted(ctx); err != nil {
 		return agent.ToolResult{}, err
@@ -57,26 +56,26 @@ func (t *searchTool) Call(ctx context.Context, inv agent.Invocation, call agent.
 	if err != nil {
 		return failedResult(t.name, err)
 	}
-	got, err := s.run(ctx, &exchange{kit: t.kit, inv: inv})
+	found, err := s.run(ctx, &exchange{kit: t.kit, inv: inv})
 	if err != nil {
-		return searchFailure(ctx, t.name, err)
+		return errorResult(ctx, t.name, err)
 	}
-	got.works = mergeDuplicates(got.works)
-	numbers, err := t.kit.numberWorks(ctx, inv, got.works)
+	found.works = mergeDuplicates(found.works)
+	numbers, err := t.kit.numberWorks(ctx, inv, found.works)
 	if err != nil {
 		return agent.ToolResult{}, err
 	}
-	a := answer{Source: s.source, Query: s.query, Total: got.total, Failed: got.failed, Warnings: got.warnings}
-	for i := range got.works {
-		a.Results = append(a.Results, resultOf(&got.works[i], numbers[i]))
+	a := answer{Source: s.source, Query: s.query, Total: found.total, Failed: found.failed, Warnings: found.warnings}
+	for i := range found.works {
+		a.Results = append(a.Results, newResult(&found.works[i], numbers[i]))
 	}
-	return a.result(inv.InlineBytes)
+	return a.result(tool.InlineBytes(inv))
 }
 
-// searchFailure returns a failed result for the model, or an error that the runtime retries.
-func searchFailure(ctx context.Context, toolName string, err error) (agent.ToolResult, error) {
-	if own := interrupted(ctx); own != nil {
-		return agent.ToolResult{}, own
+// errorResult returns the error of a search as a failed result, or as an error if the runtime may retry the call.
+func errorResult(ctx context.Context, toolName string, err error) (agent.ToolResult, error) {
+	if ctxErr := interrupted(ctx); ctxErr != nil {
+		return agent.ToolResult{}, ctxErr
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return agent.ToolResult{}, err
@@ -119,8 +118,8 @@ func (t *toolkit) numberWorks(ctx context.Context, inv agent.Invocation, works [
 	return numbers, nil
 }
 
-// redactReference redacts what is stored past all middleware. A key that is changed by it is hashed: else all sources with something to
-// hide would be one.
+// redactReference redacts a reference, because middleware does not see what a tool stores. If the middleware would change a key, the key is
+// hashed instead: redacted keys could be equal, and different sources would become one reference.
 func redactReference(inv agent.Invocation, ref *agent.Reference) error {
 	if inv.Redact == nil {
 		return nil
