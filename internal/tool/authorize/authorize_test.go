@@ -24,7 +24,7 @@ var _ tool.Auth = (*Authoriser)(nil)
 
 const secretValue = "s3cr3t-Value"
 
-// vault has secrets by reference.
+// vault holds secrets by reference.
 type vault map[string]string
 
 func (v vault) Reveal(_ context.Context, _, ref string) (string, error) {
@@ -55,7 +55,7 @@ func TestNewNeedsSecrets(t *testing.T) {
 	require.EqualError(t, err, "secrets: is required")
 }
 
-// What a server behind TLS receives.
+// TestTypes checks what a server receives for each type of profile.
 func TestTypes(t *testing.T) {
 	t.Parallel()
 	var got *http.Request
@@ -96,7 +96,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-func TestWhichProfile(t *testing.T) {
+func TestChoiceOfProfile(t *testing.T) {
 	t.Parallel()
 	a := authoriser(t, vault{"env:A": "a", "env:B": "b"}, nil)
 	profile := func(secret string, hosts ...string) agent.PlanAuth {
@@ -225,7 +225,7 @@ func TestTokenLife(t *testing.T) {
 	require.Equal(t, asked.Add(9*time.Second), usableUntil(asked, asked.Add(10*time.Second)))
 }
 
-// Many requests at once wait for one token, also when the one who asked first gives up.
+// TestTokenSingleFlight checks that concurrent requests wait for one token, even if the first of them is cancelled.
 func TestTokenSingleFlight(t *testing.T) {
 	t.Parallel()
 	idp := newIssuer(t)
@@ -310,14 +310,14 @@ func TestTokenRefused(t *testing.T) {
 	}
 }
 
-// noRedirects sends requests and follows nothing, as a redirect that egress refuses.
+// noRedirects is a client that does not follow redirects.
 type noRedirects struct{ client *http.Client }
 
 func (n noRedirects) Do(req *http.Request) (*http.Response, error) {
 	return n.client.Transport.RoundTrip(req)
 }
 
-// A refusal of the way out keeps its code.
+// TestTokenDenied checks that a refusal of the egress rules keeps its code.
 func TestTokenDenied(t *testing.T) {
 	t.Parallel()
 	a := authoriser(t, vault{"env:S": secretValue}, refusing{})
@@ -328,14 +328,15 @@ func TestTokenDenied(t *testing.T) {
 	require.NotContains(t, err.Error(), secretValue)
 }
 
+// refusing is a client whose egress rules refuse every request.
 type refusing struct{}
 
 func (refusing) Do(*http.Request) (*http.Response, error) {
 	return nil, agent.Errorf(agent.CodeDenied, "request idp.example", "the host is not on the allow-list")
 }
 
-// Two profiles that are needed together: a redirect to another host takes neither along.
-func TestTogether(t *testing.T) {
+// TestSeveralProfiles checks that a redirect to another host carries none of the credentials of two profiles.
+func TestSeveralProfiles(t *testing.T) {
 	t.Parallel()
 	var got *http.Request
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r }))

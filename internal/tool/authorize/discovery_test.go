@@ -18,16 +18,16 @@ import (
 	"github.com/turnstone-run/turnstone/internal/egress"
 )
 
-// protected is a server at /mcp that wants a token, with its authorization server at /idp, and another one that wants to be it.
+// protected is a server at /mcp that requires a token, and its authorization server at /idp.
 type protected struct {
 	*httptest.Server
 
-	metadata map[string]any // by path, as JSON; a string is sent as it is
-	token    atomic.Value   // that is accepted
-	asked    sync.Map       // paths
-	tokens   atomic.Int32
-	form     url.Values // of the last request for a token
-	secrets  atomic.Int32
+	metadata map[string]any // documents by path; a string is sent unchanged, other values as JSON
+	token    atomic.Value   // the accepted token
+	asked    sync.Map       // paths of requests
+	tokens   atomic.Int32   // issued tokens
+	form     url.Values     // of the last request for a token
+	secrets  atomic.Int32   // requests with the client's secret
 }
 
 func newProtected(t *testing.T) *protected {
@@ -82,7 +82,7 @@ func (s *protected) client(t *testing.T) *egress.Client {
 	return c
 }
 
-// challenged is the answer to a request without a token, or with a wrong one.
+// challenged returns the answer to a request without a valid token.
 func challenged(header string) *http.Response {
 	return &http.Response{StatusCode: http.StatusUnauthorized, Header: http.Header{"Www-Authenticate": {header}}}
 }
@@ -102,7 +102,7 @@ func TestDiscovery(t *testing.T) {
 		return req
 	}
 	first := send()
-	require.Empty(t, first.Header, "nothing is known of the server yet")
+	require.Empty(t, first.Header, "nothing is discovered yet")
 	again, err := server.Discover(first, challenged(`Bearer resource_metadata="`+s.URL+`/metadata"`), profiles)
 	require.NoError(t, err)
 	require.True(t, again)
@@ -116,7 +116,7 @@ func TestDiscovery(t *testing.T) {
 	require.True(t, again, "it was sent before the token came")
 	again, err = server.Discover(second, challenged(`Bearer`), profiles)
 	require.NoError(t, err)
-	require.False(t, again, "a server that refuses every token is not asked again at once")
+	require.False(t, again, "a new token is not replaced at once")
 	now = now.Add(rediscovery)
 	again, err = server.Discover(second, challenged(`Bearer error="invalid_token", resource_metadata="`+s.URL+`/metadata", scope="a b"`), profiles)
 	require.NoError(t, err)
@@ -133,9 +133,8 @@ func TestDiscovery(t *testing.T) {
 	require.ErrorContains(t, a.Authorise(request(t, s.URL+"/mcp"), profiles), "which only an MCP server with a URL leads to")
 }
 
-// What a server or an issuer may say of itself. Whatever it is, the secret goes nowhere but to the endpoint that the profile's issuer
-// names.
-func TestDiscoveryOfLies(t *testing.T) {
+// TestDiscoveryOfHostileMetadata checks that the secret is sent only to the token endpoint of the profile's issuer, whatever the metadata says.
+func TestDiscoveryOfHostileMetadata(t *testing.T) {
 	t.Parallel()
 	const inside = "http://10.1.2.3/metadata"
 	type change func(s *protected) (header string)

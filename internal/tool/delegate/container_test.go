@@ -17,7 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
-// dock answers what it is told to and remembers what it was asked.
+// dock is a [delegate.Containers] that returns configured results and records its calls.
 type dock struct {
 	result agent.ContainerResult
 	err    error
@@ -43,16 +43,16 @@ func (d *dock) Status(_ context.Context, tenant, job string) (agent.ContainerSta
 	return d.status, d.err
 }
 
-// vault keeps one content.
-type vault struct{ tenant, content string }
+// blobs is a blob store that keeps the last content.
+type blobs struct{ tenant, content string }
 
-func (v *vault) Put(_ context.Context, tenant string, r io.Reader) (string, error) {
+func (v *blobs) Put(_ context.Context, tenant string, r io.Reader) (string, error) {
 	b, err := io.ReadAll(r)
 	v.tenant, v.content = tenant, string(b)
 	return "cas://sha256:1", err
 }
 
-func (*vault) Open(context.Context, string, string) (io.ReadCloser, error) {
+func (*blobs) Open(context.Context, string, string) (io.ReadCloser, error) {
 	return nil, errors.ErrUnsupported
 }
 
@@ -60,7 +60,8 @@ func invocation() agent.Invocation {
 	return agent.Invocation{Tenant: "acme", TurnID: "t1", IdempotencyKey: "t1/1/a", Attempt: 2}
 }
 
-func contained(t *testing.T, cfg delegate.Config, inv agent.Invocation, args string) (agent.ToolResult, error) {
+// callWith calls delegate_to_agent.
+func callWith(t *testing.T, cfg delegate.Config, inv agent.Invocation, args string) (agent.ToolResult, error) {
 	t.Helper()
 	kit, err := delegate.Factory(cfg).New(tool.Dependencies{Blobs: cfg.Blobs})
 	require.NoError(t, err)
@@ -75,7 +76,7 @@ func TestToolkitWithContainers(t *testing.T) {
 	tooltest.Exercise(t, delegate.New(delegate.Config{Containers: &dock{}}))
 }
 
-func TestWhatAContainerIsAsked(t *testing.T) {
+func TestRequestedContainers(t *testing.T) {
 	call := agent.Container{Tenant: "acme", TurnID: "t1", Key: "t1/1/a", Attempt: 2}
 	with := func(change func(*agent.Container)) agent.Container {
 		c := call
@@ -114,14 +115,14 @@ func TestWhatAContainerIsAsked(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			d := &dock{}
-			_, err := contained(t, delegate.Config{Containers: d}, invocation(), tt.args)
+			_, err := callWith(t, delegate.Config{Containers: d}, invocation(), tt.args)
 			require.NoError(t, err)
 			require.Equal(t, []agent.Container{tt.want}, d.asked)
 		})
 	}
 }
 
-func TestWhatIsNoContainer(t *testing.T) {
+func TestBadContainers(t *testing.T) {
 	custom := func(config string) string {
 		return `{"agent_type":"custom_container","container_image":"x","inputs":{},"config":` + config + `}`
 	}
@@ -147,7 +148,7 @@ func TestWhatIsNoContainer(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			d := &dock{}
-			res, err := contained(t, delegate.Config{Containers: d}, invocation(), tt.args)
+			res, err := callWith(t, delegate.Config{Containers: d}, invocation(), tt.args)
 			require.NoError(t, err)
 			require.NotNil(t, res.Failure)
 			require.Equal(t, "invalid", res.Failure.Type)
@@ -160,46 +161,46 @@ func TestWhatIsNoContainer(t *testing.T) {
 
 const image = `{"agent_type":"custom_container","container_image":"x","inputs":{}}`
 
-// What refuses the request is for the model, under the names of its arguments; what the cluster cannot do is for the runtime.
+// TestErrorsOfContainers checks that a refused request is a failed result that names an argument, and that other errors are for the runtime.
 func TestErrorsOfContainers(t *testing.T) {
 	for field, want := range map[string]string{
 		"cpu": "config.cpu", "memory": "config.memory", "timeout": "config.timeout_sec", "env.A": "config.env.A", "args[3]": "config.args[3]",
 		"image": "container_image", "input": "inputs", "code": "inputs.code", "language": "inputs.language", "": "",
 	} {
 		d := &dock{err: agent.FieldErrorf(agent.CodeDenied, field, "too much")}
-		res, err := contained(t, delegate.Config{Containers: d}, invocation(), image)
+		res, err := callWith(t, delegate.Config{Containers: d}, invocation(), image)
 		require.NoError(t, err)
 		require.Equal(t, &agent.Failure{Type: "denied", Message: "too much", Field: want, Tool: delegate.ToolName}, res.Failure)
 	}
 	for _, err := range []error{agent.Errorf(agent.CodeUnavailable, "", "away"), agent.ErrFenced, context.Canceled} {
-		_, got := contained(t, delegate.Config{Containers: &dock{err: err}}, invocation(), image)
+		_, got := callWith(t, delegate.Config{Containers: &dock{err: err}}, invocation(), image)
 		require.ErrorIs(t, got, err)
 	}
 	d := &dock{result: agent.ContainerResult{Failure: &agent.Failure{Type: agent.OutcomeUnknown, Message: "gone", Field: "image"}}}
 	for args, field := range map[string]string{image: "container_image", `{"agent_type":"code_interpreter","inputs":{"code":"1"}}`: "agent_type"} {
-		res, err := contained(t, delegate.Config{Containers: d}, invocation(), args)
+		res, err := callWith(t, delegate.Config{Containers: d}, invocation(), args)
 		require.NoError(t, err)
 		require.Equal(t, &agent.Failure{Type: agent.OutcomeUnknown, Message: "gone", Field: field, Tool: delegate.ToolName}, res.Failure)
 	}
 }
 
-func TestWhatTheModelSees(t *testing.T) {
+func TestResultsAndLogs(t *testing.T) {
 	result := func(r, logs string, cut bool) *dock {
 		return &dock{result: agent.ContainerResult{Job: "j", Result: json.RawMessage(r), Logs: logs, LogsCut: cut}}
 	}
 	long := strings.Repeat("é", 3000) + "end"
 
-	res, err := contained(t, delegate.Config{Containers: result(`{"n":12345678901234567890}`, "hi\n", false)}, invocation(), image)
+	res, err := callWith(t, delegate.Config{Containers: result(`{"n":12345678901234567890}`, "hi\n", false)}, invocation(), image)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"result":{"n":12345678901234567890},"logs":"hi\n","job":"j"}`, string(res.Output))
 	require.Contains(t, string(res.Output), `12345678901234567890`, "numbers keep their digits")
 
 	d := &dock{result: agent.ContainerResult{Job: "j", Logs: long}}
-	res, err = contained(t, delegate.Config{Containers: d}, invocation(), image)
+	res, err = callWith(t, delegate.Config{Containers: d}, invocation(), image)
 	require.NoError(t, err)
-	require.JSONEq(t, `{"result":null,"logs":"`+long+`","job":"j"}`, string(res.Output), "without a result, logs are what there is")
+	require.JSONEq(t, `{"result":null,"logs":"`+long+`","job":"j"}`, string(res.Output), "without a result, more of the logs is shown")
 
-	kept := &vault{}
+	stored := &blobs{}
 	inv := invocation()
 	inv.Redact = func(raw json.RawMessage) (json.RawMessage, error) {
 		return json.RawMessage(strings.ReplaceAll(string(raw), "end", "END")), nil
@@ -209,39 +210,39 @@ func TestWhatTheModelSees(t *testing.T) {
 		Logs    string
 		LogsRef string `json:"logs_ref"`
 	}
-	res, err = contained(t, delegate.Config{Containers: result(`7`, long, false), Blobs: kept}, inv, image)
+	res, err = callWith(t, delegate.Config{Containers: result(`7`, long, false), Blobs: stored}, inv, image)
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(res.Output, &out))
 	require.Equal(t, 7, out.Result)
 	require.Less(t, len(out.Logs), 2100)
 	require.True(t, strings.HasPrefix(out.Logs, "…é") && strings.HasSuffix(out.Logs, "end"), out.Logs)
 	require.Equal(t, "cas://sha256:1", out.LogsRef)
-	require.Equal(t, "acme", kept.tenant)
-	require.JSONEq(t, `{"job":"j","logs":"`+strings.Replace(long, "end", "END", 1)+`"}`, kept.content)
+	require.Equal(t, "acme", stored.tenant)
+	require.JSONEq(t, `{"job":"j","logs":"`+strings.Replace(long, "end", "END", 1)+`"}`, stored.content)
 
 	inv.Redact = func(json.RawMessage) (json.RawMessage, error) { return nil, errors.ErrUnsupported }
-	*kept = vault{}
-	res, err = contained(t, delegate.Config{Containers: result(`7`, long, true), Blobs: kept}, inv, image)
+	*stored = blobs{}
+	res, err = callWith(t, delegate.Config{Containers: result(`7`, long, true), Blobs: stored}, inv, image)
 	require.NoError(t, err)
 	require.NotContains(t, string(res.Output), "logs_ref")
-	require.Empty(t, kept.content, "what may not be stored is not")
+	require.Empty(t, stored.content, "logs that must not be stored are not")
 }
 
-// A dry run answers the manifest and runs nothing; so does every call without a cluster. Nobody is asked about either.
+// TestDryRun checks that a dry run, and every call without a cluster, returns the manifest, runs nothing, and has no effects.
 func TestDryRun(t *testing.T) {
-	dry := `{"agent_type":"custom_container","container_image":"x","inputs":{},"config":{"dry_run":true}}`
+	dryRun := `{"agent_type":"custom_container","container_image":"x","inputs":{},"config":{"dry_run":true}}`
 	for name, tt := range map[string]struct {
 		cfg  func(d *dock) delegate.Config
 		args string
 		says string
 	}{
-		"asked for":                    {func(d *dock) delegate.Config { return delegate.Config{Containers: d} }, dry, "dry_run was asked for: nothing was run"},
+		"asked for":                    {func(d *dock) delegate.Config { return delegate.Config{Containers: d} }, dryRun, "dry_run was asked for: nothing was run"},
 		"no cluster":                   {func(d *dock) delegate.Config { return delegate.Config{Manifests: d} }, image, "no cluster is configured: nothing was run"},
-		"asked for, without a cluster": {func(d *dock) delegate.Config { return delegate.Config{Manifests: d} }, dry, "no cluster is configured: nothing was run"},
+		"asked for, without a cluster": {func(d *dock) delegate.Config { return delegate.Config{Manifests: d} }, dryRun, "no cluster is configured: nothing was run"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &dock{}
-			res, err := contained(t, tt.cfg(d), invocation(), tt.args)
+			res, err := callWith(t, tt.cfg(d), invocation(), tt.args)
 			require.NoError(t, err)
 			require.Nil(t, res.Failure)
 			require.JSONEq(t, `{"dry_run":true,"message":"`+tt.says+`","job":"j","manifest":{"kind":"List"}}`, string(res.Output))
@@ -253,7 +254,7 @@ func TestDryRun(t *testing.T) {
 		})
 	}
 	d := &dock{err: agent.FieldErrorf(agent.CodeDenied, "image", "not here")}
-	res, err := contained(t, delegate.Config{Manifests: d}, invocation(), image)
+	res, err := callWith(t, delegate.Config{Manifests: d}, invocation(), image)
 	require.NoError(t, err)
 	require.Equal(t, &agent.Failure{Type: "denied", Message: "not here", Field: "container_image", Tool: delegate.ToolName}, res.Failure)
 }

@@ -20,22 +20,22 @@ func TestToolkit(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// asked is the tool with all that it can do.
-type asked interface {
+// delegateTool has all interfaces of the tool.
+type delegateTool interface {
 	agent.Tool
 	agent.Delegator
 	agent.EffectFree
 	agent.Summarizer
 }
 
-func theTool(t testing.TB) asked {
+func theTool(t testing.TB) delegateTool {
 	t.Helper()
-	a, ok := delegate.New(delegate.Config{}).Tools()[0].(asked)
+	a, ok := delegate.New(delegate.Config{}).Tools()[0].(delegateTool)
 	require.True(t, ok)
 	return a
 }
 
-// turn makes arguments of a langchain_agent.
+// turn returns arguments for a langchain_agent.
 func turn(inputs, config string) string {
 	if config == "" {
 		return `{"agent_type":"langchain_agent","inputs":` + inputs + `}`
@@ -43,7 +43,7 @@ func turn(inputs, config string) string {
 	return `{"agent_type":"langchain_agent","inputs":` + inputs + `,"config":` + config + `}`
 }
 
-func TestDelegateReadsWhoIsAskedAndWhat(t *testing.T) {
+func TestDelegateRequests(t *testing.T) {
 	two := []string{"analyst", "writer"}
 	tests := map[string]struct {
 		args      string
@@ -141,8 +141,8 @@ func TestContainersAreUnavailable(t *testing.T) {
 		tl := theTool(t)
 		_, ok, err := tl.Delegate(json.RawMessage(args), []string{"analyst"})
 		require.NoError(t, err)
-		require.False(t, ok, "the tool does it itself")
-		require.True(t, tl.EffectFree(json.RawMessage(args)), "nobody is asked about what cannot be")
+		require.False(t, ok, "the tool runs containers itself")
+		require.True(t, tl.EffectFree(json.RawMessage(args)), "without a cluster nothing runs")
 		f := call(t, args)
 		require.Equal(t, "unavailable", f.Type)
 		require.Contains(t, f.Message, "no cluster is configured")
@@ -163,7 +163,7 @@ func call(t *testing.T, args string) *agent.Failure {
 	return res.Failure
 }
 
-func TestATurnIsNotTheToolsWork(t *testing.T) {
+func TestCallDoesNotRunTurns(t *testing.T) {
 	f := call(t, turn(`{"message":"go"}`, ""))
 	require.Equal(t, "unavailable", f.Type)
 	require.True(t, theTool(t).EffectFree(json.RawMessage(turn(`{"message":"go"}`, ""))))
@@ -173,7 +173,7 @@ func TestATurnIsNotTheToolsWork(t *testing.T) {
 	require.Equal(t, agent.CodeCancelled, agent.CodeOf(err))
 }
 
-func TestSpecIsTheSeeds(t *testing.T) {
+func TestSpec(t *testing.T) {
 	spec := theTool(t).Spec()
 	require.Equal(t, "delegate_to_agent", spec.Name)
 	require.Equal(t, "Delegate task to external agent (K8s job)", spec.Description)
@@ -203,14 +203,14 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
-// Whoever is asked is one of the delegates, and is told something; what is no turn is the tool's own work, or refused.
+// FuzzDelegate checks that a request names one of the delegates and has a message, and that other arguments are for the tool itself or refused.
 func FuzzDelegate(f *testing.F) {
 	f.Add([]byte(turn(`{"message":"go","n":1e400}`, `{"agent":"analyst","limits":{"tokens":1}}`)))
 	f.Add([]byte(turn(`{"a\u0000\"b":[{"c":"\ud83d\ude00"}]}`, `{"agent":"writer"}`)))
 	f.Add([]byte(turn(`{}`, `{"agent":"x"}`)))
 	f.Add([]byte(`{"agent_type":"custom_container","container_image":"x","inputs":{}}`))
 	delegates := []string{"analyst", "writer"}
-	somewhere, ok := delegate.New(delegate.Config{Containers: &dock{}}).Tools()[0].(asked)
+	withCluster, ok := delegate.New(delegate.Config{Containers: &dock{}}).Tools()[0].(delegateTool)
 	require.True(f, ok)
 	f.Fuzz(func(t *testing.T, args []byte) {
 		tl := theTool(t)
@@ -236,7 +236,7 @@ func FuzzDelegate(f *testing.F) {
 			require.NoError(t, err)
 			require.Equal(t, r.Message, r2.Message)
 		default:
-			require.False(t, somewhere.EffectFree(args))
+			require.False(t, withCluster.EffectFree(args))
 		}
 	})
 }

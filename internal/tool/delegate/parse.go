@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/strictjson"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 // The agent types of the schema.
@@ -33,16 +34,13 @@ type config struct {
 }
 
 func parse(args json.RawMessage) (*arguments, error) {
-	if len(args) > MaxArgs {
-		return nil, agent.FieldErrorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(args), MaxArgs)
-	}
 	var in struct {
 		AgentType      *string         `json:"agent_type"`
 		ContainerImage string          `json:"container_image"`
 		Inputs         json.RawMessage `json:"inputs"`
 		Config         json.RawMessage `json:"config"`
 	}
-	if err := strictjson.Decode(args, &in); err != nil {
+	if err := tool.DecodeArguments(args, MaxArgs, &in); err != nil {
 		return nil, err
 	}
 	switch {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
-	"github.com/turnstone-run/turnstone/internal/strictjson"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
@@ -31,10 +30,7 @@ func parseStatus(args json.RawMessage) (job string, err error) {
 	var in struct {
 		Job string `json:"job"`
 	}
-	if len(args) > MaxArgs {
-		return "", agent.FieldErrorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(args), MaxArgs)
-	}
-	if err := strictjson.Decode(args, &in); err != nil {
+	if err := tool.DecodeArguments(args, MaxArgs, &in); err != nil {
 		return "", err
 	}
 	if in.Job == "" {
@@ -64,10 +60,10 @@ func (s status) Call(ctx context.Context, inv agent.Invocation, call agent.ToolC
 	if s.cfg.Containers == nil {
 		return tool.FailedResult(StatusTool, &agent.Failure{Type: string(agent.CodeUnavailable), Message: "no cluster is configured, so no jobs run"})
 	}
-	got, err := s.cfg.Containers.Status(ctx, inv.Tenant, job)
+	container, err := s.cfg.Containers.Status(ctx, inv.Tenant, job)
 	switch agent.CodeOf(err) {
 	case "":
-		return s.answer(ctx, inv, &got)
+		return s.answer(ctx, inv, &container)
 	case agent.CodeInvalid, agent.CodeNotFound, agent.CodeDenied:
 		f := agent.FailureOf(err)
 		if e, ok := errors.AsType[*agent.Error](err); ok {
@@ -79,11 +75,11 @@ func (s status) Call(ctx context.Context, inv agent.Invocation, call agent.ToolC
 	}
 }
 
-// answer returns the state of a Job. A container that failed is no failure of this call.
-func (s status) answer(ctx context.Context, inv agent.Invocation, got *agent.ContainerStatus) (agent.ToolResult, error) {
-	var out any = map[string]string{"job": got.Job, "status": got.State, "detail": got.Detail}
-	if got.State != agent.ContainerRunning {
-		shown, err := delegate(s).show(ctx, inv, &got.Result)
+// answer returns the state of a Job. The failure of the container is not a failure of the call.
+func (s status) answer(ctx context.Context, inv agent.Invocation, container *agent.ContainerStatus) (agent.ToolResult, error) {
+	var out any = map[string]string{"job": container.Job, "status": container.State, "detail": container.Detail}
+	if container.State != agent.ContainerRunning {
+		shown, err := delegate(s).show(ctx, inv, &container.Result)
 		if err != nil {
 			return agent.ToolResult{}, err
 		}
@@ -92,7 +88,7 @@ func (s status) answer(ctx context.Context, inv agent.Invocation, got *agent.Con
 
 			Status string         `json:"status"`
 			Error  *agent.Failure `json:"error,omitempty"`
-		}{shown, got.State, got.Result.Failure}
+		}{shown, container.State, container.Result.Failure}
 	}
 	raw, err := json.Marshal(out)
 	if err != nil {

@@ -19,10 +19,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/redact"
 )
 
-// everything is the reference server of the protocol's authors.
+// everything is the npm package of the protocol's reference server.
 const everything = "@modelcontextprotocol/server-everything@2026.8.31"
 
-// installed returns the reference server's program, installed once per machine and version; "" where Node is not there.
+// installed installs the reference server, once per machine and version, and returns Node and the program. They are "" if there is no Node.
 func installed(t *testing.T) (node, program string) {
 	t.Helper()
 	node, err := exec.LookPath("node")
@@ -70,7 +70,7 @@ func TestEverythingServer(t *testing.T) {
 		var out map[string]string
 		require.NoError(t, json.Unmarshal(kit.call(t, scopeOf(map[string]any{"server": "everything"}), "get-env", `{}`).Output, &out))
 		require.Equal(t, redact.Placeholder, out["TOKEN"])
-		require.NotContains(t, kit.everything(), secretValue)
+		require.NotContains(t, kit.allLogs(), secretValue)
 	})
 	t.Run("streamable HTTP", func(t *testing.T) {
 		port := freePort(t)
@@ -137,7 +137,7 @@ func exerciseEverything(t *testing.T, kit *fixture, parameters map[string]any) {
 	require.NotEmpty(t, heard)
 
 	require.NotContains(t, names(list), "simulate-research-query", "it runs as a task only")
-	require.Contains(t, kit.everything(), "it runs as a task only")
+	require.Contains(t, kit.allLogs(), "it runs as a task only")
 	require.NotContains(t, names(list), "trigger-elicitation-request", "nobody can be asked")
 	require.NotContains(t, names(list), sampling, "the server asks no client that does not say it can be asked")
 	refused, err := kit.Find(t.Context(), scope, sampling, `{"name":"`+sampling+`"}`)

@@ -19,7 +19,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// script is a server that says the next line of a script whenever it is written to, or nobody writes, and ends behind the last.
+// script is a server that sends the next line of a script after each write to it, or after a pause, and ends after the last line.
 type script struct {
 	mu    sync.Mutex
 	lines [][]byte
@@ -39,7 +39,7 @@ func newScript(lines [][]byte) (*script, io.ReadCloser) {
 				if !open {
 					return
 				}
-			case <-time.After(5 * time.Millisecond): // nobody writes: the next line was no answer
+			case <-time.After(5 * time.Millisecond): // the last line was no answer, so nobody writes
 			}
 			s.mu.Lock()
 			if len(s.lines) == 0 {
@@ -79,7 +79,7 @@ func (s *script) Close() error {
 	return s.out.Close()
 }
 
-// pipeLink is a link over pipes that are not a process's.
+// pipeLink returns a link over pipes to a fake server.
 func pipeLink(in io.ReadCloser, out io.WriteCloser, stop func(), values ...string) *link {
 	n, tasks := newNotices(), &taskTools{}
 	return &link{
@@ -88,12 +88,12 @@ func pipeLink(in io.ReadCloser, out io.WriteCloser, stop func(), values ...strin
 	}
 }
 
-// scripted is a link to a server that says these lines, over pipes or HTTP.
+// scripted returns a link to a server that sends lines, over pipes or HTTP.
 func scripted(data []byte, web bool) func() *link {
 	lines := bytes.Split(data, []byte("\n"))
 	return func() *link {
 		if web {
-			c := newCarrier(&saying{lines: lines}, nil, nil)
+			c := newCarrier(&scriptedHTTP{lines: lines}, nil, nil)
 			return &link{transport: c.transport("http://evil.example/mcp"), secrets: c.secrets, stop: c.cancel, mayMissNotices: c.hasNoStream.Load, notices: c.notices, tasks: c.tasks}
 		}
 		s, out := newScript(lines)
@@ -101,8 +101,8 @@ func scripted(data []byte, web bool) func() *link {
 	}
 }
 
-// through speaks to a scripted server as the toolkit would: opens, lists, calls, closes.
-func through(t *testing.T, kit *Toolkit, patience time.Duration, l func() *link) {
+// runSession runs a session with a scripted server as the toolkit would: it opens it, lists the tools, calls one, and closes it.
+func runSession(t *testing.T, kit *Toolkit, patience time.Duration, l func() *link) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	began := time.Now()
@@ -155,20 +155,20 @@ func seeds() []string {
 	}
 }
 
-// The frames of the fuzzer's start, with the patience that a session has in earnest, and the answers of a real close.
+// TestFrames runs the seeds of FuzzFrames with longer timeouts.
 func TestFrames(t *testing.T) {
 	kit, err := New(Config{Logger: zap.NewNop()})
 	require.NoError(t, err)
 	for _, s := range seeds() {
 		for _, web := range []bool{false, true} {
-			through(t, kit, 300*time.Millisecond, scripted([]byte(s), web))
+			runSession(t, kit, 300*time.Millisecond, scripted([]byte(s), web))
 		}
 	}
 	require.NoError(t, kit.Close())
 }
 
-// One session for each input, all in memory and with little patience. What a session runs differs with the time, so most of an hour would
-// go into making inputs smaller: fuzz with -fuzzminimizetime 1x.
+// FuzzFrames runs a session in memory for each input. Its coverage depends on timing, so minimising inputs takes most of the time: fuzz with
+// -fuzzminimizetime 1x.
 func FuzzFrames(f *testing.F) {
 	for _, s := range seeds() {
 		f.Add([]byte(s), false)
@@ -178,17 +178,17 @@ func FuzzFrames(f *testing.F) {
 		if len(data) > 1<<16 {
 			return
 		}
-		through(t, &Toolkit{cfg: Config{Logger: zap.NewNop()}}, 50*time.Millisecond, scripted(data, web))
+		runSession(t, &Toolkit{cfg: Config{Logger: zap.NewNop()}}, 50*time.Millisecond, scripted(data, web))
 	})
 }
 
-// saying is an HTTP server that answers each POST with the next line, as JSON or as an event.
-type saying struct {
+// scriptedHTTP is an HTTP server that answers each POST with the next line, as JSON or as an event.
+type scriptedHTTP struct {
 	mu    sync.Mutex
 	lines [][]byte
 }
 
-func (s *saying) Do(r *http.Request) (*http.Response, error) {
+func (s *scriptedHTTP) Do(r *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	resp := &http.Response{StatusCode: http.StatusAccepted, Header: http.Header{}, Body: http.NoBody, Request: r}
@@ -209,22 +209,22 @@ func (s *saying) Do(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// A server that asks without end, and does not read our answers, loses its session.
-func TestFlood(t *testing.T) {
+// TestFloodOfRequests checks that a server that sends requests without end, and does not read the answers, loses its session.
+func TestFloodOfRequests(t *testing.T) {
 	kit, err := New(Config{Logger: zap.NewNop()})
 	require.NoError(t, err)
-	fromUs, toServer := io.Pipe()
-	fromServer, toUs := io.Pipe()
-	l := pipeLink(fromServer, toServer, func() { _ = fromServer.Close(); _ = fromUs.Close() })
+	serverIn, toServer := io.Pipe()
+	fromServer, serverOut := io.Pipe()
+	l := pipeLink(fromServer, toServer, func() { _ = fromServer.Close(); _ = serverIn.Close() })
 	go func() {
-		lines := bufio.NewScanner(fromUs)
+		lines := bufio.NewScanner(serverIn)
 		for _, answer := range strings.Split(seeds()[0], "\n")[:2] {
 			lines.Scan()
-			_, _ = io.WriteString(toUs, answer+"\n")
+			_, _ = io.WriteString(serverOut, answer+"\n")
 		}
-		lines.Scan() // initialized; nothing is read from here on
+		lines.Scan() // initialized; nothing is read after it
 		for i := 0; ; i++ {
-			if _, err := fmt.Fprintf(toUs, `{"jsonrpc":"2.0","id":"p%d","method":"ping"}`+"\n", i); err != nil {
+			if _, err := fmt.Fprintf(serverOut, `{"jsonrpc":"2.0","id":"p%d","method":"ping"}`+"\n", i); err != nil {
 				return
 			}
 		}
@@ -239,7 +239,7 @@ func TestFlood(t *testing.T) {
 	require.NoError(t, kit.Close())
 }
 
-// A frame without end is not kept in memory.
+// TestEndlessFrame checks that a frame without an end is not read into memory.
 func TestEndlessFrame(t *testing.T) {
 	kit, err := New(Config{Logger: zap.NewNop()})
 	require.NoError(t, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// A server that dies in the middle of a call leaves it open whether the call took effect.
+// TestServerDies checks that the outcome of a call is unknown if the server dies during it.
 func TestServerDies(t *testing.T) {
 	kit := newKit(t, Config{Servers: []Server{stdioServer("local", "tools")}})
 	scope := scopeOf(map[string]any{"server": "local"})
@@ -40,7 +40,7 @@ func TestServerDies(t *testing.T) {
 	require.ErrorContains(t, err, "connection was lost")
 }
 
-// A server that died between two calls is started again within the next one.
+// TestServerDiedBefore checks that a server that died between two calls is started again by the next call.
 func TestServerDiedBefore(t *testing.T) {
 	kit := newKit(t, Config{Servers: []Server{stdioServer("local", "tools")}})
 	scope := scopeOf(map[string]any{"server": "local"})
@@ -57,7 +57,7 @@ func TestServerDiedBefore(t *testing.T) {
 	}
 }
 
-// only returns the one session that is open.
+// only returns the only open session.
 func (f *fixture) only(t *testing.T) *session {
 	t.Helper()
 	var open []*session
@@ -87,33 +87,25 @@ func TestCancelledCall(t *testing.T) {
 }
 
 func TestCallTimesOut(t *testing.T) {
-	for _, way := range []string{"stdio", "http"} {
-		t.Run(way, func(t *testing.T) {
-			parameters := map[string]any{"server": "local", "timeout_sec": 1}
-			if way == "http" {
-				parameters = map[string]any{"url": overHTTP(t, newServer(&world{}), nil), "timeout_sec": 1}
-			}
-			kit := newKit(t, Config{Servers: []Server{stdioServer("local", "tools")}})
-			scope := scopeOf(parameters)
-			slow := kit.find(t, scope, "slow")
-			inv := invocationOf(scope)
-			result, err := slow.Call(t.Context(), inv, agent.ToolCall{ID: "c", Name: "slow", Args: json.RawMessage(`{"text":""}`)})
-			require.NoError(t, err)
-			require.Equal(t, agent.OutcomeUnknown, result.Failure.Type)
-			require.Contains(t, result.Failure.Message, "no answer in time")
-			inv.Repeatable = true
-			_, err = slow.Call(t.Context(), inv, agent.ToolCall{ID: "c", Name: "slow", Args: json.RawMessage(`{"text":""}`)})
-			require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
-		})
-	}
+	overBoth(t, 1, func(t *testing.T, kit *fixture, scope agent.ToolScope) {
+		slow := kit.find(t, scope, "slow")
+		inv := invocationOf(scope)
+		result, err := slow.Call(t.Context(), inv, agent.ToolCall{ID: "c", Name: "slow", Args: json.RawMessage(`{"text":""}`)})
+		require.NoError(t, err)
+		require.Equal(t, agent.OutcomeUnknown, result.Failure.Type)
+		require.Contains(t, result.Failure.Message, "no answer in time")
+		inv.Repeatable = true
+		_, err = slow.Call(t.Context(), inv, agent.ToolCall{ID: "c", Name: "slow", Args: json.RawMessage(`{"text":""}`)})
+		require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
+	})
 }
 
-// gate is a handler that can be made to answer something else.
+// gate is a handler whose answers tests can replace.
 type gate struct {
 	next   http.Handler
-	answer atomic.Pointer[http.HandlerFunc] // for tools/call
-	all    atomic.Bool                      // for everything
-	asked  atomic.Int64
+	answer atomic.Pointer[http.HandlerFunc] // answers tools/call; nil: next does
+	all    atomic.Bool                      // answer answers all requests
+	asked  atomic.Int64                     // requests
 }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -127,13 +119,14 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.next.ServeHTTP(w, r)
 }
 
+// gated returns a gate before a new server, and its URL.
 func gated(t *testing.T, w *world) (*gate, string) {
 	t.Helper()
 	g := &gate{}
 	return g, overHTTP(t, newServer(w), func(next http.Handler) http.Handler { g.next = next; return g })
 }
 
-// What an HTTP server answers instead of a result decides what becomes of a call that must not be repeated.
+// TestHTTPStatus checks the failures of a call that must not be repeated, for answers that are no result.
 func TestHTTPStatus(t *testing.T) {
 	status := func(code int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
@@ -205,7 +198,7 @@ func TestHTTPStatus(t *testing.T) {
 	}
 }
 
-// A server that was restarted has forgotten the session: the call goes to a new one.
+// TestForgottenSession checks that a call is sent in a new session if the server has forgotten the old one.
 func TestForgottenSession(t *testing.T) {
 	w := &world{}
 	g, url := gated(t, w)
@@ -246,7 +239,7 @@ func TestNotSent(t *testing.T) {
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 }
 
-// Servers that do not start, do not answer or do not speak the protocol.
+// TestBadServers checks servers that do not start, do not answer or do not speak the protocol.
 func TestBadServers(t *testing.T) {
 	kit := newKit(t, Config{Servers: []Server{
 		{Name: "missing", Command: "/no/such/command", Env: map[string]string{"TOKEN": secretValue}},
@@ -272,7 +265,7 @@ func TestBadServers(t *testing.T) {
 	require.Equal(t, "server", named.Field)
 }
 
-// A failing server is left alone for a while.
+// TestBackoff checks that a failing server is not asked again for a while.
 func TestBackoff(t *testing.T) {
 	g, url := gated(t, &world{})
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })

@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// listing makes a server that answers tools/list as it likes.
+// listing returns a server that answers tools/list with pages of a test.
 func listing(pages func(cursor string) *sdk.ListToolsResult) *sdk.Server {
 	s := newServer(&world{})
 	s.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
@@ -107,23 +107,23 @@ func TestHostileLists(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	t.Parallel()
-	of := func(prefix string, own ...string) []string {
-		tools := make([]serverTool, len(own))
-		for i := range own {
-			tools[i].name = own[i]
+	offer := func(prefix string, serverNames ...string) []string {
+		tools := make([]serverTool, len(serverNames))
+		for i := range serverNames {
+			tools[i].name = serverNames[i]
 		}
 		return offeredNames(prefix, tools)
 	}
-	require.Equal(t, []string{"get-sum", "a_b", "tool"}, of("", "get-sum", "a.b", "日本"))
-	require.Equal(t, []string{"x_a"}, of("x", "a"))
+	require.Equal(t, []string{"get-sum", "a_b", "tool"}, offer("", "get-sum", "a.b", "日本"))
+	require.Equal(t, []string{"x_a"}, offer("x", "a"))
 
-	same := of("", "a.b", "a_b", "a b")
-	require.Equal(t, "a_b", same[1], "who is called so keeps its name")
+	same := offer("", "a.b", "a_b", "a b")
+	require.Equal(t, "a_b", same[1], "an accepted name stays")
 	require.Regexp(t, `^a_b_[0-9a-f]{8}$`, same[0])
 	require.NotEqual(t, same[0], same[2])
-	require.Equal(t, []string{same[2], same[1], same[0]}, of("", "a b", "a_b", "a.b"), "the order decides nothing")
+	require.Equal(t, []string{same[2], same[1], same[0]}, offer("", "a b", "a_b", "a.b"), "names do not depend on the order")
 
-	long := of("prefix", strings.Repeat("n", 100), strings.Repeat("n", 101))
+	long := offer("prefix", strings.Repeat("n", 100), strings.Repeat("n", 101))
 	for _, name := range long {
 		require.Regexp(t, `^[a-zA-Z0-9_-]{64}$`, name)
 	}
@@ -137,9 +137,9 @@ func TestAnnotations(t *testing.T) {
 		scope := scopeOf(map[string]any{"url": url, "trust_annotations": trust})
 		list, err := kit.List(t.Context(), scope)
 		require.NoError(t, err)
-		at := slices.Index(names(list), "sum")
-		require.Equal(t, trust, list[at].Spec.Idempotent)
-		require.Equal(t, trust, list[at].Spec.InherentlySafe)
+		i := slices.Index(names(list), "sum")
+		require.Equal(t, trust, list[i].Spec.Idempotent)
+		require.Equal(t, trust, list[i].Spec.InherentlySafe)
 		found := kit.find(t, scope, "sum")
 		require.Equal(t, trust, found.Spec().Idempotent)
 		require.Equal(t, trust, found.Spec().InherentlySafe)
@@ -148,7 +148,7 @@ func TestAnnotations(t *testing.T) {
 		echo := kit.find(t, scope, "echo")
 		require.False(t, echo.Spec().Idempotent || echo.Spec().InherentlySafe)
 	}
-	// The binding decides, not a handle.
+	// A forged handle does not override the binding.
 	forged, err := kit.Find(t.Context(), scopeOf(map[string]any{"url": url}), "echo", `{"name":"echo","read_only":true,"idempotent":true}`)
 	require.NoError(t, err)
 	_, free := forged.(agent.EffectFree)

@@ -16,33 +16,25 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// A tool that floods us loses its session, at once; who calls next gets another.
+// TestFloodOfNotifications checks that a tool that sends too many notifications loses its session, and that the next call gets a new one.
 func TestFloodOfNotifications(t *testing.T) {
-	for _, way := range []string{"stdio", "http"} {
-		t.Run(way, func(t *testing.T) {
-			kit := newKit(t, Config{Servers: []Server{stdioServer("local", "tools")}})
-			parameters := map[string]any{"server": "local", "timeout_sec": 30}
-			if way == "http" {
-				parameters = map[string]any{"url": overHTTP(t, newServer(&world{}), nil), "timeout_sec": 30}
-			}
-			scope := scopeOf(parameters)
-			flood := kit.find(t, scope, "flood")
-			s := kit.only(t)
-			result, err := flood.Call(t.Context(), invocationOf(scope), agent.ToolCall{ID: "c", Name: "flood", Args: []byte(`{"text":""}`)})
-			require.NoError(t, err)
-			require.NotNil(t, result.Failure)
-			require.Equal(t, agent.OutcomeUnknown, result.Failure.Type)
-			require.Contains(t, result.Failure.Message, "more notifications than are taken")
-			require.Less(t, s.link.notices.seen.Load(), int64(20_000), "the rest is not read")
-			require.JSONEq(t, `{"sum":3}`, string(kit.call(t, scope, "sum", `{"a":1,"b":2}`).Output), "in a new session")
-			require.False(t, s.isAlive())
-			require.Equal(t, 1, kit.logs.FilterMessageSnippet("too many notifications").Len())
-		})
-	}
+	overBoth(t, 30, func(t *testing.T, kit *fixture, scope agent.ToolScope) {
+		flood := kit.find(t, scope, "flood")
+		s := kit.only(t)
+		result, err := flood.Call(t.Context(), invocationOf(scope), agent.ToolCall{ID: "c", Name: "flood", Args: []byte(`{"text":""}`)})
+		require.NoError(t, err)
+		require.NotNil(t, result.Failure)
+		require.Equal(t, agent.OutcomeUnknown, result.Failure.Type)
+		require.Contains(t, result.Failure.Message, "more notifications than are taken")
+		require.Less(t, s.link.notices.seen.Load(), int64(20_000), "the rest is not read")
+		require.JSONEq(t, `{"sum":3}`, string(kit.call(t, scope, "sum", `{"a":1,"b":2}`).Output), "in a new session")
+		require.False(t, s.isAlive())
+		require.Equal(t, 1, kit.logs.FilterMessageSnippet("too many notifications").Len())
+	})
 }
 
-// A session that is used up is offered to nobody from that very moment, not only once it has been closed.
-func TestUsedUpSession(t *testing.T) {
+// TestExhaustedSession checks that a session is not used after too many notifications, even before it is closed.
+func TestExhaustedSession(t *testing.T) {
 	s := &session{link: &link{notices: newNotices()}}
 	s.ctx, s.cancel = context.WithCancel(t.Context())
 	defer s.cancel()
@@ -53,19 +45,19 @@ func TestUsedUpSession(t *testing.T) {
 	require.False(t, s.isAlive())
 }
 
-// talking opens a session with a server over pipes that calls say when it is called, with a function that writes a line.
-func talking(t *testing.T, cfg *Config, say func(write func(format string, args ...any) bool)) (*Toolkit, *session) {
+// openScripted opens a session with a server over pipes. When a tool is called, the server calls onCall with a function that writes a line.
+func openScripted(t *testing.T, cfg *Config, onCall func(write func(format string, args ...any) bool)) (*Toolkit, *session) {
 	t.Helper()
 	kit, err := New(*cfg)
 	require.NoError(t, err)
-	fromUs, toServer := io.Pipe()
-	fromServer, toUs := io.Pipe()
+	serverIn, toServer := io.Pipe()
+	fromServer, serverOut := io.Pipe()
 	write := func(format string, args ...any) bool {
-		_, err := fmt.Fprintf(toUs, format+"\n", args...)
+		_, err := fmt.Fprintf(serverOut, format+"\n", args...)
 		return err == nil
 	}
 	go func() {
-		lines := bufio.NewScanner(fromUs)
+		lines := bufio.NewScanner(serverIn)
 		answers := strings.Split(seeds()[0], "\n")[:2]
 		for lines.Scan() {
 			switch {
@@ -73,19 +65,20 @@ func talking(t *testing.T, cfg *Config, say func(write func(format string, args 
 				write("%s", answers[0])
 				answers = answers[1:]
 			case strings.Contains(lines.Text(), `"tools/call"`):
-				go say(write)
+				go onCall(write)
 			}
 		}
 	}()
 	s, err := open(t.Context(), "talking", func() *link {
-		return pipeLink(fromServer, toServer, func() { _ = fromServer.Close(); _ = fromUs.Close() })
+		return pipeLink(fromServer, toServer, func() { _ = fromServer.Close(); _ = serverIn.Close() })
 	}, nil, &kit.cfg)
 	require.NoError(t, err)
 	t.Cleanup(s.close)
 	return kit, s
 }
 
-func ask(t *testing.T, kit *Toolkit, s *session, seconds int) (agent.ToolResult, error) {
+// callOnce calls a tool in a session, with a timeout in seconds.
+func callOnce(t *testing.T, kit *Toolkit, s *session, seconds int) (agent.ToolResult, error) {
 	t.Helper()
 	b, err := parseBinding(fmt.Appendf(nil, `{"server":"talking","timeout_sec":%d}`, seconds))
 	require.NoError(t, err)
@@ -95,16 +88,16 @@ func ask(t *testing.T, kit *Toolkit, s *session, seconds int) (agent.ToolResult,
 
 const answerText = `{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":"hi"}]}}`
 
-// Log messages beyond what comes to our log are not queued, and those within the bounds do no harm.
+// TestDroppedLogs checks that log messages beyond the rate of the log are dropped, and do not end the session.
 func TestDroppedLogs(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
-	kit, s := talking(t, &Config{Logger: zap.New(core)}, func(write func(string, ...any) bool) {
+	kit, s := openScripted(t, &Config{Logger: zap.New(core)}, func(write func(string, ...any) bool) {
 		for range 1500 {
 			write(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`)
 		}
 		write(answerText)
 	})
-	result, err := ask(t, kit, s, 30)
+	result, err := callOnce(t, kit, s, 30)
 	require.NoError(t, err)
 	require.JSONEq(t, `"hi"`, string(result.Output))
 	require.EqualValues(t, 1500, s.link.notices.seen.Load())
@@ -112,7 +105,7 @@ func TestDroppedLogs(t *testing.T) {
 	require.Less(t, logs.FilterMessage("MCP server logs").Len(), 500)
 }
 
-// The SDK queues what it has read: nothing that is dropped may come so far.
+// TestDropsBeforeTheQueue checks that surplus log messages are dropped before the SDK's queue, which has no bound.
 func TestDropsBeforeTheQueue(t *testing.T) {
 	r, w := io.Pipe()
 	defer r.Close()
@@ -139,12 +132,12 @@ func TestDropsBeforeTheQueue(t *testing.T) {
 
 func TestTimedOutBehindNotifications(t *testing.T) {
 	for count, retired := range map[int]bool{0: false, floodThreshold / 2: false, 2 * floodThreshold: true} {
-		kit, s := talking(t, &Config{}, func(write func(string, ...any) bool) {
+		kit, s := openScripted(t, &Config{}, func(write func(string, ...any) bool) {
 			for range count {
 				write(`{"jsonrpc":"2.0","method":"notifications/other"}`)
 			}
 		})
-		_, err := ask(t, kit, s, 1)
+		_, err := callOnce(t, kit, s, 1)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, retired, !s.isAlive(), "after %d", count)
 	}
@@ -168,7 +161,7 @@ func TestNoticeBounds(t *testing.T) {
 	require.True(t, n.isOver())
 }
 
-// The events of a stream are counted in whatever pieces they come, all but the last.
+// TestEventMeter checks that all events of a stream but the last are counted, however the stream is split.
 func TestEventMeter(t *testing.T) {
 	stream := ": hello\n\nevent: message\ndata: {}\n\ndata: a\r\ndata: b\r\n\r\n\n\nid: 1\ndata:\n\ndata: the answer\n\n"
 	for _, piece := range []int{1, 7, len(stream)} {

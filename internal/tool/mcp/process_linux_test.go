@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a server has started ends with it.
+// TestServersChildren checks that the processes that a server has started end with it.
 func TestServersChildren(t *testing.T) {
 	kit := newKit(t, Config{Servers: []Server{stdioServer("local", "family")}, Environ: []string{"PATH=" + os.Getenv("PATH")}})
 	_, err := kit.List(t.Context(), scopeOf(map[string]any{"server": "local"}))
@@ -26,13 +26,13 @@ func TestServersChildren(t *testing.T) {
 		}
 		return false
 	}, 10*time.Second, 5*time.Millisecond)
-	require.True(t, runs(child))
+	require.True(t, isRunning(child))
 	require.NoError(t, kit.Close())
-	require.Eventually(t, func() bool { return !runs(child) }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return !isRunning(child) }, 10*time.Second, 5*time.Millisecond)
 }
 
-// runs reports whether a process is there and not only waits to be buried.
-func runs(pid int) bool {
+// isRunning reports whether a process exists and is no zombie.
+func isRunning(pid int) bool {
 	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	return err == nil && len(line) > 0
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool/authorize"
 )
 
-// everything is all that was logged.
-func (f *fixture) everything() string {
+// allLogs returns everything that was logged.
+func (f *fixture) allLogs() string {
 	var b strings.Builder
 	for _, e := range f.logs.All() {
 		fmt.Fprintln(&b, e.Message, e.ContextMap())
@@ -46,11 +46,11 @@ func TestEnvironmentOfServers(t *testing.T) {
 	require.NotContains(t, failed.Failure.Message, secretValue)
 	require.NotContains(t, string(failed.Output), secretValue)
 
-	require.Eventually(t, func() bool { return strings.Contains(kit.everything(), "serving, with") }, 10*time.Second, 5*time.Millisecond)
-	require.NotContains(t, kit.everything(), secretValue)
+	require.Eventually(t, func() bool { return strings.Contains(kit.allLogs(), "serving, with") }, 10*time.Second, 5*time.Millisecond)
+	require.NotContains(t, kit.allLogs(), secretValue)
 }
 
-// keys puts a secret into requests.
+// keys adds a secret to requests.
 type keys struct{}
 
 func (keys) Authorise(r *http.Request, profiles []agent.PlanAuth) error {
@@ -100,7 +100,7 @@ func TestCredentials(t *testing.T) {
 			result, err := kit.find(t, scope, "leak").Call(t.Context(), inv, agent.ToolCall{ID: "c", Name: "leak", Args: json.RawMessage(`{"text":""}`)})
 			require.NoError(t, err)
 			require.NotNil(t, result.Failure)
-			all := fmt.Sprint(list, heard, result.Failure, string(result.Output), kit.everything())
+			all := fmt.Sprint(list, heard, result.Failure, string(result.Output), kit.allLogs())
 			require.Contains(t, all, redact.Placeholder)
 			require.NotContains(t, all, secretValue)
 			if kind == agent.AuthBasic {
@@ -110,7 +110,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-func TestCredentialsThatCannotBeHad(t *testing.T) {
+func TestUnavailableCredentials(t *testing.T) {
 	kit := newKit(t, Config{Auth: keys{}})
 	scope := scopeOf(map[string]any{"url": overHTTP(t, newServer(&world{}), nil)})
 	scope.Auth = []agent.PlanAuth{{Name: "p", Type: agent.AuthOAuth2}}
@@ -135,12 +135,12 @@ func TestSecrets(t *testing.T) {
 	require.Equal(t, "ab\nc d", removeInvisible("a\u200bb\n\u202ec\td\x1b\U000E0041\x00"))
 }
 
-// vault knows one secret.
+// vault has the same secret for every reference.
 type vault struct{}
 
 func (vault) Reveal(context.Context, string, string) (string, error) { return secretValue, nil }
 
-// A server that wants a token says where it is had; it gets one that is for it alone, and never the client's secret.
+// TestProtectedServer checks that a server whose metadata names the issuer gets a token for itself, and never the client's secret.
 func TestProtectedServer(t *testing.T) {
 	t.Parallel()
 	w := &world{}

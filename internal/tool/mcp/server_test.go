@@ -25,7 +25,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// serveEnv makes the test binary a server on its standard input and output; its value says which.
+// serveEnv is the variable that makes the test binary a server on its standard input and output. Its value is the mode of serveStdio.
 const serveEnv = "MCP_TEST_SERVER"
 
 const secretValue = "s3cret-of-the-environment"
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// untilKilled waits for a signal that nobody sends: a process that waits for nothing at all would be ended as deadlocked.
+// untilKilled waits for a signal that is never sent. Waiting for nothing would end the process as a deadlock.
 func untilKilled() {
 	never := make(chan os.Signal, 1)
 	signal.Notify(never, os.Interrupt)
@@ -63,14 +63,14 @@ func serveStdio(mode string) {
 	_ = newServer(&world{}).Run(context.Background(), &sdk.StdioTransport{})
 }
 
-// world is what the tools of a test server have an effect on.
+// world records what the tools of a test server do.
 type world struct {
 	effects atomic.Int64
-	lists   atomic.Int64
-	keys    sync.Map
-	slow    chan struct{} // closed when "slow" has begun
+	lists   atomic.Int64  // requests for tools/list
+	keys    sync.Map      // idempotency keys
+	slow    chan struct{} // closed when the tool "slow" has begun
 	once    sync.Once
-	cancels atomic.Int64
+	cancels atomic.Int64 // cancelled calls
 }
 
 type sumArgs struct {
@@ -90,7 +90,7 @@ func text(format string, args ...any) *sdk.CallToolResult {
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf(format, args...)}}}
 }
 
-// newServer makes a server with a tool for every situation.
+// newServer returns a server with a tool for every situation.
 func newServer(w *world) *sdk.Server {
 	if w.slow == nil {
 		w.slow = make(chan struct{})
@@ -199,7 +199,7 @@ func newServer(w *world) *sdk.Server {
 	return s
 }
 
-// overHTTP serves over streamable HTTP.
+// overHTTP serves over streamable HTTP and returns the URL.
 func overHTTP(t *testing.T, s *sdk.Server, wrap func(http.Handler) http.Handler) string {
 	t.Helper()
 	var h http.Handler = sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, nil)
@@ -217,7 +217,7 @@ func overHTTP(t *testing.T, s *sdk.Server, wrap func(http.Handler) http.Handler)
 	return srv.URL + "/mcp"
 }
 
-// plainHTTP is a tool.HTTP without rules.
+// plainHTTP is a [tool.HTTP] without egress rules.
 type plainHTTP struct{ client http.Client }
 
 func (p *plainHTTP) Do(r *http.Request) (*http.Response, error) { return p.client.Do(r) }
@@ -229,7 +229,7 @@ func newHTTP(t *testing.T) *plainHTTP {
 	return &plainHTTP{http.Client{Transport: tr}}
 }
 
-// fixture is a toolkit with what it logs.
+// fixture is a toolkit with its logs.
 type fixture struct {
 	*Toolkit
 	logs *observer.ObservedLogs
@@ -249,7 +249,7 @@ func newKit(t *testing.T, cfg Config) *fixture {
 	return &fixture{kit, logs}
 }
 
-// stdioServer configures this test binary as a server.
+// stdioServer returns the configuration of the test binary as a server.
 func stdioServer(name, mode string) Server {
 	return Server{Name: name, Command: os.Args[0], Env: map[string]string{serveEnv: mode, "TOKEN": secretValue}}
 }
@@ -262,7 +262,18 @@ func scopeOf(parameters map[string]any) agent.ToolScope {
 	return agent.ToolScope{Tenant: "acme", Binding: "b", Parameters: raw}
 }
 
-// find lists and finds a tool by the name that it is offered under.
+// overBoth runs a test with a server over stdio and with one over HTTP.
+func overBoth(t *testing.T, timeoutSec int, run func(t *testing.T, kit *fixture, scope agent.ToolScope)) {
+	t.Helper()
+	t.Run("stdio", func(t *testing.T) {
+		run(t, newKit(t, Config{Servers: []Server{stdioServer("local", "tools")}}), scopeOf(map[string]any{"server": "local", "timeout_sec": timeoutSec}))
+	})
+	t.Run("http", func(t *testing.T) {
+		run(t, newKit(t, Config{}), scopeOf(map[string]any{"url": overHTTP(t, newServer(&world{}), nil), "timeout_sec": timeoutSec}))
+	})
+}
+
+// find returns a tool by the name under which it is listed.
 func (f *fixture) find(t *testing.T, scope agent.ToolScope, name string) agent.Tool {
 	t.Helper()
 	list, err := f.List(t.Context(), scope)

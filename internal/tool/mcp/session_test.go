@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -17,22 +16,15 @@ import (
 )
 
 func TestProgress(t *testing.T) {
-	for _, way := range []string{"stdio", "http"} {
-		t.Run(way, func(t *testing.T) {
-			kit := newKit(t, Config{Servers: []Server{stdioServer("local", "tools")}})
-			scope := scopeOf(map[string]any{"server": "local"})
-			if way == "http" {
-				scope = scopeOf(map[string]any{"url": overHTTP(t, newServer(&world{}), nil)})
-			}
-			inv := invocationOf(scope)
-			var heard []string
-			inv.Progress = func(m string) { heard = append(heard, m) }
-			_, err := kit.find(t, scope, "progress").Call(t.Context(), inv, agent.ToolCall{ID: "c", Name: "progress", Args: json.RawMessage(`{"text":""}`)})
-			require.NoError(t, err)
-			require.NotEmpty(t, heard)
-			require.Subset(t, []string{"step 1", "step 2", "step 3"}, heard)
-		})
-	}
+	overBoth(t, 60, func(t *testing.T, kit *fixture, scope agent.ToolScope) {
+		inv := invocationOf(scope)
+		var messages []string
+		inv.Progress = func(m string) { messages = append(messages, m) }
+		_, err := kit.find(t, scope, "progress").Call(t.Context(), inv, agent.ToolCall{ID: "c", Name: "progress", Args: json.RawMessage(`{"text":""}`)})
+		require.NoError(t, err)
+		require.NotEmpty(t, messages)
+		require.Subset(t, []string{"step 1", "step 2", "step 3"}, messages)
+	})
 }
 
 func TestSampling(t *testing.T) {
@@ -67,62 +59,51 @@ func TestSampling(t *testing.T) {
 }
 
 func TestParallelCalls(t *testing.T) {
-	for _, way := range []string{"stdio", "http"} {
-		t.Run(way, func(t *testing.T) {
-			kit := newKit(t, Config{Servers: []Server{stdioServer("local", "tools")}})
-			scope := scopeOf(map[string]any{"server": "local"})
-			if way == "http" {
-				scope = scopeOf(map[string]any{"url": overHTTP(t, newServer(&world{}), nil)})
-			}
-			var all sync.WaitGroup
-			var wrong atomic.Int64
-			found, err := kit.Find(t.Context(), scope, "sum", `{"name":"sum"}`)
-			require.NoError(t, err)
-			for i := range 100 {
-				all.Go(func() {
-					result, err := found.Call(t.Context(), invocationOf(scope), agent.ToolCall{ID: "c", Name: "sum", Args: fmt.Appendf(nil, `{"a":%d,"b":1}`, i)})
-					if err != nil || string(result.Output) != fmt.Sprintf(`{"sum":%d}`, i+1) {
-						wrong.Add(1)
-					}
-				})
-			}
-			all.Wait()
-			require.Zero(t, wrong.Load())
-			kit.only(t)
-		})
-	}
+	overBoth(t, 60, func(t *testing.T, kit *fixture, scope agent.ToolScope) {
+		var all sync.WaitGroup
+		var wrong atomic.Int64
+		found, err := kit.Find(t.Context(), scope, "sum", `{"name":"sum"}`)
+		require.NoError(t, err)
+		for i := range 100 {
+			all.Go(func() {
+				result, err := found.Call(t.Context(), invocationOf(scope), agent.ToolCall{ID: "c", Name: "sum", Args: fmt.Appendf(nil, `{"a":%d,"b":1}`, i)})
+				if err != nil || string(result.Output) != fmt.Sprintf(`{"sum":%d}`, i+1) {
+					wrong.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		require.Zero(t, wrong.Load())
+		kit.only(t)
+	})
 }
 
-func TestSessionsAreApart(t *testing.T) {
-	kit := newKit(t, Config{Sample: func(context.Context, string, agent.ModelRequest) (agent.ModelReply, error) {
-		return agent.ModelReply{}, errors.New("no")
-	}})
-	count := func(scopes ...agent.ToolScope) int {
-		seen := map[string]bool{}
+func TestSessionKeys(t *testing.T) {
+	countKeys := func(scopes ...agent.ToolScope) int {
+		keys := map[string]bool{}
 		for i := range scopes {
 			b, err := parseBinding(scopes[i].Parameters)
 			require.NoError(t, err)
 			key, err := b.key(&scopes[i])
 			require.NoError(t, err)
-			seen[key] = true
+			keys[key] = true
 		}
-		return len(seen)
+		return len(keys)
 	}
 	url, local := scopeOf(map[string]any{"url": "https://a.example/mcp"}), scopeOf(map[string]any{"server": "local"})
-	of := func(s agent.ToolScope, tenant string, auth ...string) agent.ToolScope {
+	scopeFor := func(s agent.ToolScope, tenant string, auth ...string) agent.ToolScope {
 		s.Tenant = tenant
 		for _, name := range auth {
 			s.Auth = append(s.Auth, agent.PlanAuth{Name: name})
 		}
 		return s
 	}
-	require.Equal(t, 2, count(of(url, "a"), of(url, "b")), "tenants")
-	require.Equal(t, 2, count(of(url, "a"), of(url, "a", "key")), "credentials")
-	require.Equal(t, 1, count(of(local, "a"), of(local, "b", "key")), "a process of ours is everybody's")
+	require.Equal(t, 2, countKeys(scopeFor(url, "a"), scopeFor(url, "b")), "tenants")
+	require.Equal(t, 2, countKeys(scopeFor(url, "a"), scopeFor(url, "a", "key")), "credentials")
+	require.Equal(t, 1, countKeys(scopeFor(local, "a"), scopeFor(local, "b", "key")), "tenants share a stdio server")
 	asking := scopeOf(map[string]any{"server": "local", "sampling": "allow"})
-	require.Equal(t, 3, count(of(local, "a"), of(asking, "a"), of(asking, "b")), "who may ask a model, does it for a tenant")
-	require.Equal(t, 1, count(of(url, "a"), of(scopeOf(map[string]any{"url": "https://a.example/mcp", "prefix": "x", "timeout_sec": 5}), "a")))
-	_ = kit
+	require.Equal(t, 3, countKeys(scopeFor(local, "a"), scopeFor(asking, "a"), scopeFor(asking, "b")), "a server that may ask a model asks it for one tenant")
+	require.Equal(t, 1, countKeys(scopeFor(url, "a"), scopeFor(scopeOf(map[string]any{"url": "https://a.example/mcp", "prefix": "x", "timeout_sec": 5}), "a")))
 }
 
 func TestIdleSessionsEnd(t *testing.T) {
@@ -140,7 +121,7 @@ func TestIdleSessionsEnd(t *testing.T) {
 	require.NoError(t, err, "it is opened again")
 }
 
-func TestStaleSessionIsAsked(t *testing.T) {
+func TestStaleSessionIsPinged(t *testing.T) {
 	w := &world{}
 	g, url := gated(t, w)
 	kit := newKit(t, Config{})
@@ -182,7 +163,7 @@ func TestTooManySessions(t *testing.T) {
 	require.ErrorContains(t, err, "in use")
 }
 
-// Close ends calls that are under way and every process.
+// TestClose checks that Close ends running calls and all processes.
 func TestClose(t *testing.T) {
 	w := &world{}
 	kit := newKit(t, Config{Servers: []Server{stdioServer("local", "tools")}})
@@ -207,7 +188,7 @@ func TestClose(t *testing.T) {
 	require.ErrorContains(t, err, "shutting down")
 }
 
-// One attempt serves all who wait, and outlives the one who gave up.
+// TestOneAttempt checks that all callers wait for one attempt to open a session, even if the first of them is cancelled.
 func TestOneAttempt(t *testing.T) {
 	p := newPool(defaultPoolTimes(), newKit(t, Config{}).cfg.Logger)
 	var attempts atomic.Int64

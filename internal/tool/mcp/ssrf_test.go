@@ -20,17 +20,17 @@ import (
 	"github.com/turnstone-run/turnstone/internal/egress/egresstest"
 )
 
-// greeting is all that a server says to a client that opens a session and asks for its tools, at once.
+// greeting is the answers of a server to a client that opens a session and lists its tools.
 const greeting = `data: {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"serverInfo":{"name":"e","version":"1"}}}
 
 data: {"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}
 
 `
 
-// streams is the client of the configuration: the answers of a session may be as long as it, in time and in size.
+// streams returns the egress configuration for MCP, whose event streams last as long as a session.
 func streams() egress.Config { return egress.Config{Timeout: -1, MaxBytes: 1 << 30} }
 
-// Whatever address a binding has for a server, nothing private is reached, and no session takes longer to open than it may.
+// TestAttackedServer checks that no URL of a server reaches a private address, and that opening a session takes bounded time.
 func TestAttackedServer(t *testing.T) {
 	egresstest.Exercise(t, egresstest.Harness{
 		Good: greeting, GoodType: eventStream, Config: streams(),
@@ -43,9 +43,9 @@ func TestAttackedServer(t *testing.T) {
 			if err == nil {
 				return nil
 			}
-			quiet(t, err.Error())
+			requireQuiet(t, err.Error())
 			for _, entry := range kit.logs.All() {
-				quiet(t, fmt.Sprint(entry.Message, entry.ContextMap()))
+				requireQuiet(t, fmt.Sprint(entry.Message, entry.ContextMap()))
 			}
 			if code := agent.CodeOf(err); (code == agent.CodeDenied || code == agent.CodeInvalid) && !strings.Contains(at, "rebind.") && !egresstest.Costly(at) {
 				require.LessOrEqual(t, web.N.Load(), int32(1), "a refusal is not tried again")
@@ -55,15 +55,15 @@ func TestAttackedServer(t *testing.T) {
 	})
 }
 
-// quiet holds a text to say nothing of a URL but its host.
-func quiet(t *testing.T, text string) {
+// requireQuiet checks that a text contains nothing of a URL but its host.
+func requireQuiet(t *testing.T, text string) {
 	t.Helper()
 	for _, hidden := range []string{"quiet", "meta-data", "_GET%20", "/etc", "/redirect/"} {
 		require.NotContains(t, text, hidden)
 	}
 }
 
-// A server that was good while its session was opened leads a call nowhere.
+// TestRedirectedCall checks that a server cannot redirect a call after its session was opened.
 func TestRedirectedCall(t *testing.T) {
 	internet := egresstest.NewWorld(t, greeting, eventStream)
 	var attacks []egresstest.Attack
@@ -94,7 +94,7 @@ func TestRedirectedCall(t *testing.T) {
 			require.Equal(t, string(agent.CodeInvalid), result.Failure.Type, "%+v", result.Failure)
 			require.Contains(t, result.Failure.Message, "redirects (307), which is not followed")
 			require.EqualValues(t, 1, asked.Load(), "nothing is tried again")
-			quiet(t, string(result.Output))
+			requireQuiet(t, string(result.Output))
 			g.answer.Store(nil)
 			require.JSONEq(t, `"again"`, string(kit.call(t, scope, "echo", `{"text":"again"}`).Output), "the next call goes through")
 			require.Zero(t, internet.Reached())
@@ -102,7 +102,7 @@ func TestRedirectedCall(t *testing.T) {
 	}
 }
 
-// refusing is a client whose rules refuse calls once they are told to, before anything is sent.
+// refusing is a client that refuses requests when it is switched on.
 type refusing struct {
 	egresstest.Counted
 
@@ -117,7 +117,8 @@ func (r *refusing) Do(req *http.Request) (*http.Response, error) {
 	return nil, agent.Errorf(agent.CodeDenied, "request "+req.URL.Hostname(), "127.0.0.1 is not a public address")
 }
 
-// A name may lead elsewhere when a session is open: the call is refused once, with the reason, and another session is not opened for it.
+// TestRefusedCall checks a host that becomes private after the session was opened: the call is refused with the reason, and no other session is
+// opened.
 func TestRefusedCall(t *testing.T) {
 	web := &refusing{Counted: egresstest.Counted{HTTP: newHTTP(t)}}
 	kit := newKit(t, Config{HTTP: web})
@@ -134,7 +135,7 @@ func TestRefusedCall(t *testing.T) {
 	require.JSONEq(t, `"again"`, string(kit.call(t, scope, "echo", `{"text":"again"}`).Output), "the next call goes through")
 }
 
-// A server that was good while its session was opened may answer a call with what never ends: each call ends in the time of its binding.
+// TestCostlyCall checks that a call with an endless answer ends within the timeout of its binding.
 func TestCostlyCall(t *testing.T) {
 	internet := egresstest.NewWorld(t, greeting, eventStream)
 	for _, a := range internet.Attacks() {
@@ -163,7 +164,7 @@ func TestCostlyCall(t *testing.T) {
 			require.NoError(t, err)
 			require.NotNil(t, result.Failure)
 			require.Equal(t, agent.OutcomeUnknown, result.Failure.Type, "%+v", result.Failure)
-			quiet(t, string(result.Output))
+			requireQuiet(t, string(result.Output))
 		})
 	}
 }

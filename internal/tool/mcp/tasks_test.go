@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// A list is read however it comes, in whatever pieces.
+// TestListReader checks that a list is read as JSON and as events, however it is split.
 func TestListReader(t *testing.T) {
 	t.Parallel()
 	const list = `{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"task","execution":{"taskSupport":"required"}},` +
@@ -46,9 +46,8 @@ func TestListReader(t *testing.T) {
 	}
 }
 
-// A server that asks a person although nobody can be asked is told so, and its tool goes on; a tool that runs as a task only is not
-// offered.
-func TestWhatIsNotSupported(t *testing.T) {
+// TestUnsupportedFeatures checks that a question to a person is answered with an error, and that a tool that runs only as a task is not listed.
+func TestUnsupportedFeatures(t *testing.T) {
 	t.Parallel()
 	in, serverOut := io.Pipe()
 	serverIn, out := io.Pipe()

@@ -112,7 +112,7 @@ func TestResults(t *testing.T) {
 	}, picture.Content)
 }
 
-// What the page about the toolkit shows is a configuration, or documents of the catalog.
+// TestDocs checks that the examples in docs/guides/mcp.md are configurations or catalog documents.
 func TestDocs(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/guides/mcp.md")
 	require.NoError(t, err)

@@ -16,9 +16,9 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The schema and the description are those of the requirements.
+// TestSchema compares the schema and the description with those in docs/reference/requirements.md.
 func TestSchema(t *testing.T) {
-	const seed = `{"name":"openapi_action","strict":true,"description":"Call any OpenAPI-compliant API dynamically","parameters":{"type":"object",
+	const want = `{"name":"openapi_action","strict":true,"description":"Call any OpenAPI-compliant API dynamically","parameters":{"type":"object",
 	"required":["openapi_url","operation_id"],"additionalProperties":false,"properties":{
 	"openapi_url":{"type":"string","description":"URL to OpenAPI spec (JSON/YAML)"},
 	"operation_id":{"type":"string","description":"Operation ID from spec"},
@@ -29,7 +29,7 @@ func TestSchema(t *testing.T) {
 	require.False(t, spec.InherentlySafe)
 	got, err := json.Marshal(map[string]any{"name": spec.Name, "strict": spec.Strict, "description": spec.Description, "parameters": spec.Parameters})
 	require.NoError(t, err)
-	require.JSONEq(t, seed, string(got))
+	require.JSONEq(t, want, string(got))
 }
 
 func TestBadCalls(t *testing.T) {
@@ -85,13 +85,13 @@ func TestBinding(t *testing.T) {
 		require.Nil(t, res.Failure, "%+v", res.Failure)
 		require.Equal(t, s.URL+want, out["url"])
 	}
-	require.False(t, a.EffectFree(json.RawMessage(`{"openapi_url":"catalog:own","operation_id":"getWeather"}`)), "whose catalog is not known")
+	require.False(t, a.EffectFree(json.RawMessage(`{"openapi_url":"catalog:own","operation_id":"getWeather"}`)), "the binding is not known here")
 	for call, free := range map[string]bool{
 		`"catalog:own","operation_id":"getWeather"`:    true,
 		`"catalog:stored","operation_id":"getWeather"`: true,
 		`"catalog:own","operation_id":"setWeather"`:    false,
-		`"catalog:own","operation_id":"getWether"`:     true, // refused with those most like it
-		`"catalog:none","operation_id":"setWeather"`:   true, // refused
+		`"catalog:own","operation_id":"getWether"`:     true, // there is no such operation
+		`"catalog:none","operation_id":"setWeather"`:   true, // there is no such document
 		`"` + s.URL + `/openapi/../x.json`:             true, // no arguments
 		`"http://127.0.0.1:1/x","operation_id":"get"`:  false,
 	} {
@@ -218,8 +218,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// breaking hands the connection of a request to nobody.
-func breaking(w http.ResponseWriter, _ *http.Request) {
+// hangUp closes the connection instead of answering.
+func hangUp(w http.ResponseWriter, _ *http.Request) {
 	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
 		_ = conn.Close()
 	}
@@ -229,8 +229,8 @@ const methods = `{"openapi":"3.1.0","info":{"title":"t","version":"1"},"paths":{
 "get":{"operationId":"get"},"put":{"operationId":"put"},"delete":{"operationId":"delete"},"options":{"operationId":"options"},
 "post":{"operationId":"post"},"patch":{"operationId":"patch","requestBody":{"content":{"application/json":{}}}}}}}`
 
-// A request is never sent twice unless that is harmless, and an unknown outcome is reported.
-func TestLost(t *testing.T) {
+// TestLostAnswer checks that only repeatable requests are sent twice, and that an unknown outcome is reported.
+func TestLostAnswer(t *testing.T) {
 	s := newSite(t, methods, nil)
 	fine := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
 	s.serve(fine)
@@ -238,7 +238,7 @@ func TestLost(t *testing.T) {
 	for _, c := range []struct {
 		id, code  string
 		retryable bool
-		most      int // requests: net/http repeats those that it may on a connection that it had before
+		maxSent   int // net/http repeats idempotent requests on a reused connection
 	}{
 		{"get", "unavailable", true, 3},
 		{"put", "unavailable", true, 3},
@@ -251,14 +251,14 @@ func TestLost(t *testing.T) {
 			args = strings.Replace(args, "}", `,"params":{"body":{"a":1}}}`, 1)
 		}
 		s.serve(fine)
-		res, _ := call(t, a, invocation(), args) // leaves a connection
+		res, _ := call(t, a, invocation(), args) // opens the connection
 		require.Nil(t, res.Failure)
-		s.serve(breaking)
+		s.serve(hangUp)
 		before := len(s.calls())
 		res, _ = call(t, a, invocation(), args)
 		require.Equal(t, c.code, res.Failure.Type, "%s: %+v", c.id, res.Failure)
 		require.Equal(t, c.retryable, res.Failure.Retryable)
-		require.LessOrEqual(t, len(s.calls())-before, c.most, c.id)
+		require.LessOrEqual(t, len(s.calls())-before, c.maxSent, c.id)
 		key := s.calls()[before].header.Get("Idempotency-Key")
 		require.Equal(t, c.id == "post" || c.id == "patch", key == "turn/1/call", c.id)
 	}
@@ -271,7 +271,7 @@ func TestLost(t *testing.T) {
 	require.Equal(t, "conflict", res.Failure.Type, "it was thought to be without effects")
 }
 
-// What was never sent has no outcome that could be unknown.
+// TestNeverSent checks that a request that was not sent has no unknown outcome.
 func TestNeverSent(t *testing.T) {
 	away := newSite(t, "", nil)
 	s := newSite(t, strings.Replace(methods, `"paths"`, `"servers":[{"url":"`+away.URL+`"}],"paths"`, 1), nil)
@@ -283,7 +283,7 @@ func TestNeverSent(t *testing.T) {
 		require.Equal(t, "unavailable", res.Failure.Type, "%s %+v", id, res.Failure)
 		require.True(t, res.Failure.Retryable)
 	}
-	// Servers at private addresses, and none that a document could name in another way.
+	// Servers of a document at private addresses are refused.
 	for _, server := range []string{"http://127.0.0.1:9", "http://10.0.0.1", "http://169.254.169.254/latest", "http://[::1]:80", "http://localhost:1", "http://[fe80::1]"} {
 		s.mu.Lock()
 		s.doc = strings.Replace(methods, `"paths"`, `"servers":[{"url":"`+server+`"}],"paths"`, 1)
@@ -294,7 +294,7 @@ func TestNeverSent(t *testing.T) {
 	}
 }
 
-func TestCutOff(t *testing.T) {
+func TestCancelledCall(t *testing.T) {
 	reached := make(chan struct{}, 2)
 	s := newSite(t, methods, func(_ http.ResponseWriter, r *http.Request) {
 		reached <- struct{}{}
@@ -314,7 +314,7 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// A redirect may not take a request out of the binding's hosts, and no POST is sent again.
+// TestRedirects checks that a redirect must not leave the binding's hosts, and that a PATCH is not redirected.
 func TestRedirects(t *testing.T) {
 	other := newSite(t, "", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "other") })
 	s := newSite(t, methods, func(w http.ResponseWriter, r *http.Request) {
@@ -332,7 +332,7 @@ func TestRedirects(t *testing.T) {
 	require.Len(t, other.calls(), before)
 }
 
-// What may have an effect is not sent on, wherever to, and not turned into a GET that looks as if it were done.
+// TestEffectsAreNotRedirected checks that a request with effects is not sent again after a redirect, not even as a GET.
 func TestEffectsAreNotRedirected(t *testing.T) {
 	other := newSite(t, "", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "other") })
 	for _, to := range []string{"/elsewhere", other.URL + "/y"} {
@@ -357,7 +357,7 @@ func TestEffectsAreNotRedirected(t *testing.T) {
 	require.Empty(t, other.calls())
 }
 
-// The page about the tool shows documents and calls that work.
+// TestDocs parses the examples in docs/guides/openapi.md.
 func TestDocs(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/guides/openapi.md")
 	require.NoError(t, err)

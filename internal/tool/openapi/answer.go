@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	maxText    = 256 << 10 // bytes of an answer that is no JSON
-	maxQuoted  = 600       // bytes of a server's message
-	maxHeader  = 500       // bytes of a header that is shown
-	sampleRows = 3
-	sampleSize = 4 << 10 // bytes
+	maxText     = 256 << 10 // bytes of an answer that is no JSON
+	maxQuoted   = 600       // bytes of a server's message
+	maxHeader   = 500       // bytes of a header that is shown
+	sampleRows  = 3
+	sampleBytes = 4 << 10
 )
 
 // output is the result that the model sees.
@@ -111,7 +111,8 @@ func shownHeaders(h http.Header) map[string]string {
 	return out
 }
 
-// rowsOf returns the list of objects that a body is, or the only one that it has; nil if there is none. It becomes the turn's data.
+// rowsOf returns the body if it is a list of objects, or else its only member that is one. It returns nil if there is none, or if several are
+// and none of them has a usual name. The rows become the turn's data.
 func rowsOf(body json.RawMessage, value any) json.RawMessage {
 	switch value := value.(type) {
 	case []any:
@@ -149,7 +150,7 @@ func isRowList(list []any) bool {
 	})
 }
 
-// preview returns {type,row_count,sample}.
+// preview returns the preview of rows: {"type","row_count","sample"}.
 func preview(rows json.RawMessage) json.RawMessage {
 	var all []json.RawMessage
 	if json.Unmarshal(rows, &all) != nil {
@@ -157,7 +158,7 @@ func preview(rows json.RawMessage) json.RawMessage {
 	}
 	sample, size := []json.RawMessage{}, 0
 	for _, row := range all[:min(sampleRows, len(all))] {
-		if size += len(row); size > sampleSize {
+		if size += len(row); size > sampleBytes {
 			break
 		}
 		sample = append(sample, row)
@@ -173,8 +174,8 @@ func preview(rows json.RawMessage) json.RawMessage {
 	return out
 }
 
-// statusResult returns the failed result of a status that is no success. It is retryable if the request may be sent again. Any other
-// request has reached the server, which may have acted on a part of it.
+// statusResult returns the failed result of a status that is no success. It is retryable only if the request may be sent again, because the
+// server may have acted on a part of any other request.
 func (c *exchange) statusResult(resp *http.Response, body []byte) (agent.ToolResult, error) {
 	status := resp.StatusCode
 	f := &agent.Failure{Type: string(agent.CodeInvalid)}
@@ -199,7 +200,7 @@ func (c *exchange) statusResult(resp *http.Response, body []byte) (agent.ToolRes
 	case status == http.StatusConflict:
 		f.Type = string(agent.CodeConflict)
 	}
-	message := fmt.Sprintf("%s: %s answered %s", c.title, c.request.URL.Host, strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status))))
+	message := fmt.Sprintf("%s: %s answered %s", c.title, c.request.URL.Host, tool.StatusText(status))
 	if after := resp.Header.Get("Retry-After"); after != "" {
 		message += " (retry after " + clip.Bytes(after, 60) + ")"
 	}

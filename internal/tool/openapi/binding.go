@@ -9,6 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/openapi"
 	"github.com/turnstone-run/turnstone/internal/strictjson"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 const (
@@ -23,24 +24,21 @@ const (
 type arguments struct {
 	url       string
 	operation string
-	params    map[string]any // numbers are json.Number
-	order     map[string][]string
-	profile   string // "": the one that fits
+	params    map[string]any      // numbers are json.Number
+	order     map[string][]string // of the members of each object in params
+	profile   string              // "": the first one that fits
 }
 
 // parseArguments decodes arguments strictly.
 func parseArguments(args json.RawMessage) (arguments, error) {
 	var a arguments
-	if len(args) > MaxArgs {
-		return a, agent.FieldErrorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(args), MaxArgs)
-	}
 	var in struct {
 		URL       *string         `json:"openapi_url"`
 		Operation *string         `json:"operation_id"`
 		Params    json.RawMessage `json:"params"`
 		Profile   *string         `json:"auth_profile"`
 	}
-	if err := strictjson.Decode(args, &in); err != nil {
+	if err := tool.DecodeArguments(args, MaxArgs, &in); err != nil {
 		return a, err
 	}
 	switch {
@@ -144,12 +142,12 @@ func (b *binding) findDocument(name string) (documentLocation, error) {
 	d, ok := b.Documents[short]
 	switch {
 	case !ok:
-		known := make([]string, 0, len(b.Documents))
+		names := make([]string, 0, len(b.Documents))
 		for n := range b.Documents {
-			known = append(known, catalogPrefix+n)
+			names = append(names, catalogPrefix+n)
 		}
 		return documentLocation{}, agent.FieldErrorf(agent.CodeNotFound, "openapi_url",
-			"there is no document %q: %s", clip.Bytes(name, 100), listNames("the catalog has", known))
+			"there is no document %q: %s", clip.Bytes(name, 100), listNames("the catalog has", names))
 	case d.Ref != "":
 		return documentLocation{ref: d.Ref}, nil
 	case len(d.Document) > 0:

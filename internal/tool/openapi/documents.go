@@ -25,16 +25,16 @@ import (
 const (
 	maxDocuments = 500
 	maxFreshness = time.Hour // even if a server allows more
-	maxStale     = time.Hour // how long a document is used after that if its server is away
+	maxStale     = time.Hour // how long a document is used after that if its server is not available
 	loadTimeout  = 60 * time.Second
-	maxParses    = 2 // at once: they cost a processor each, and memory
+	maxParses    = 2 // at once, because each uses a processor and much memory
 )
 
-// cachedDocument is a document with what is needed to ask for it again.
+// cachedDocument is a document with the validators for requesting it again.
 type cachedDocument struct {
 	doc        *openapi.Document
 	etag, date string
-	fresh      time.Time // until when it is not asked for again; zero: it cannot change
+	fresh      time.Time // until when it is used without a request; zero: it cannot change
 }
 
 // documents caches parsed documents by their location. Those with a URL are fetched without credentials and are the same for all tenants.

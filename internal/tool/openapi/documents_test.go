@@ -16,7 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// library serves documents with a handler that its test can replace.
+// library is a server of documents. Tests can replace its handler.
 type library struct {
 	*site
 
@@ -127,8 +127,8 @@ func TestCache(t *testing.T) {
 	asked(2, "an hour at most")
 }
 
-// The cached document is used if its server is away, and not if the server says that it is gone.
-func TestStaleOnlyWhenAway(t *testing.T) {
+// TestStaleDocument checks that a cached document is used if its server is not available, but not if the server says that it is gone.
+func TestStaleDocument(t *testing.T) {
 	var now atomic.Int64
 	l := newLibrary(t)
 	a := kitFor(t, Config{now: func() time.Time { return time.Unix(now.Load(), 0) }}, l.site)
@@ -139,7 +139,7 @@ func TestStaleOnlyWhenAway(t *testing.T) {
 	l.answerWith(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) })
 	res, _ = call(t, a, invocation(), l.args())
 	require.Equal(t, "not_found", res.Failure.Type)
-	l.answerWith(breaking)
+	l.answerWith(hangUp)
 	res, _ = call(t, a, invocation(), l.args())
 	require.Nil(t, res.Failure, "%+v", res.Failure)
 }
@@ -197,7 +197,7 @@ func TestCacheIsBounded(t *testing.T) {
 	require.Zero(t, small.documents.bytes)
 }
 
-// Files that a document refers to come from its own origin.
+// TestOtherFiles checks that files to which a document refers must have its origin.
 func TestOtherFiles(t *testing.T) {
 	evil := newSite(t, `{"name":"city","in":"query"}`, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"name":"city","in":"query"}`) })
 	l := newLibrary(t)

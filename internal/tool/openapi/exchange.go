@@ -32,10 +32,10 @@ type exchange struct {
 	title          string
 	warnings       []string
 	checksResponse bool
-	hosts          []string // that may be asked; empty: any
+	hosts          []string // the allowed hosts; empty: any
 	maxBytes       int64    // of the answer
 
-	connAsked, connMade atomic.Bool // a connection was asked for, and one was made
+	connRequested, connMade atomic.Bool // whether net/http has looked for a connection, and has got one
 }
 
 // authorise makes the HTTP request, with credentials.
@@ -45,7 +45,7 @@ func (c *exchange) authorise(ctx context.Context, profile string) error {
 		return err
 	}
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { c.connAsked.Store(true) },
+		GetConn: func(string) { c.connRequested.Store(true) },
 		GotConn: func(httptrace.GotConnInfo) { c.connMade.Store(true) },
 	}), c.request.Method, u.String(), nil)
 	if err != nil {
@@ -155,8 +155,8 @@ func encodingOf(resp *http.Response) string {
 // lostAnswerResult returns the result of a request whose answer did not come.
 func (c *exchange) lostAnswerResult(ctx context.Context, err error) (agent.ToolResult, error) {
 	code := agent.CodeOf(err)
-	// Denied and invalid say that the address was refused before anything was sent, unless a redirect led there.
-	sent := c.connMade.Load() || !c.connAsked.Load() && code != agent.CodeDenied && code != agent.CodeInvalid
+	// Denied and invalid mean that the address was refused before anything was sent. A redirect to such an address has made a connection before.
+	sent := c.connMade.Load() || !c.connRequested.Load() && code != agent.CodeDenied && code != agent.CodeInvalid
 	switch {
 	case !sent:
 		return unsentResult(ctx, c.inv, err)

@@ -10,11 +10,11 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// keyed is a document whose operations take a header by which net/http, too, knows a request that it may send again.
+// keyed is a document whose operations have the header X-Idempotency-Key, with which net/http may also repeat a request.
 var keyed = strings.ReplaceAll(methods, `"operationId"`,
 	`"parameters":[{"name":"X-Idempotency-Key","in":"header","schema":{"type":"string"}}],"operationId"`)
 
-// A repeated attempt has the same idempotency key, and another call has another.
+// TestIdempotencyKeys checks that attempts of a call have the same idempotency key, and other calls have others.
 func TestIdempotencyKeys(t *testing.T) {
 	s := newSite(t, methods, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	a := kitFor(t, Config{}, s)
@@ -34,8 +34,8 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 }
 
-// A POST is sent once: net/http does not repeat it when a connection of before is lost, and no redirect takes it on, with a body or
-// without.
+// TestSentOnce checks that a POST or PATCH, with or without a body, is sent once: net/http does not repeat it on a lost connection, and does not
+// redirect it.
 func TestSentOnce(t *testing.T) {
 	for _, params := range []string{`{}`, `{"X-Idempotency-Key":"k"}`, `{"body":{"a":1}}`, `{"body":{"a":1},"X-Idempotency-Key":"k"}`} {
 		for _, id := range []string{"post", "patch"} {
@@ -45,9 +45,9 @@ func TestSentOnce(t *testing.T) {
 			s := newSite(t, keyed, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 			a := kitFor(t, Config{}, s)
 			args := `{"openapi_url":"` + s.URL + `/openapi","operation_id":"` + id + `","params":` + params + `}`
-			res, _ := call(t, a, invocation(), args) // leaves a connection
+			res, _ := call(t, a, invocation(), args) // opens the connection
 			require.Nil(t, res.Failure)
-			s.serve(breaking)
+			s.serve(hangUp)
 			res, _ = call(t, a, invocation(), args)
 			require.Equal(t, agent.OutcomeUnknown, res.Failure.Type)
 			require.Len(t, s.calls(), 2, "%s %s", id, params)

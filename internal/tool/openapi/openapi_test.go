@@ -117,7 +117,7 @@ func invocation() agent.Invocation {
 	return agent.Invocation{Tenant: "t", TurnID: "turn", IdempotencyKey: "turn/1/call"}
 }
 
-// call runs the tool; the result is well-formed.
+// call calls the tool and checks that its result is well-formed. It also returns the decoded output.
 func call(t *testing.T, a *action, inv agent.Invocation, args string) (agent.ToolResult, map[string]any) {
 	t.Helper()
 	res, err := a.Call(t.Context(), inv, agent.ToolCall{ID: "c", Name: ToolName, Args: json.RawMessage(args)})

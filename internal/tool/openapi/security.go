@@ -11,8 +11,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/openapi"
 )
 
-// chooseProfiles returns the auth profiles of a request. The document's security schemes say which are needed. If it has none, it is the
-// first profile that may be sent to the host, as for any request.
+// chooseProfiles returns the auth profiles of a request. The document's security schemes determine which are needed. Without schemes, it is the
+// first profile that may be sent to the host. name is the profile that the call asks for, or empty.
 func chooseProfiles(op *openapi.Operation, u *url.URL, granted []agent.PlanAuth, name string) ([]agent.PlanAuth, error) {
 	fitting := slices.DeleteFunc(slices.Clone(granted), func(p agent.PlanAuth) bool {
 		fits, _ := egress.HostFits(p.Hosts, u)
@@ -43,19 +43,20 @@ func chooseProfiles(op *openapi.Operation, u *url.URL, granted []agent.PlanAuth,
 	return nil, missingProfileError(op, u, fitting, name)
 }
 
+// findProfile returns the profile of a name as a list, if it may be sent to the host.
 func findProfile(u *url.URL, granted, fitting []agent.PlanAuth, name string) ([]agent.PlanAuth, error) {
-	is := func(p agent.PlanAuth) bool { return p.Name == name }
-	if i := slices.IndexFunc(fitting, is); i >= 0 {
+	hasName := func(p agent.PlanAuth) bool { return p.Name == name }
+	if i := slices.IndexFunc(fitting, hasName); i >= 0 {
 		return fitting[i : i+1 : i+1], nil
 	}
-	if slices.ContainsFunc(granted, is) {
+	if slices.ContainsFunc(granted, hasName) {
 		return nil, agent.FieldErrorf(agent.CodeDenied, "auth_profile", "the profile %q may not be sent to %s", clip.Bytes(name, 100), u.Host)
 	}
-	known := make([]string, len(granted))
+	names := make([]string, len(granted))
 	for i := range granted {
-		known[i] = granted[i].Name
+		names[i] = granted[i].Name
 	}
-	return nil, agent.FieldErrorf(agent.CodeDenied, "auth_profile", "the profile %q is not granted: %s", clip.Bytes(name, 100), listNames("granted are", known))
+	return nil, agent.FieldErrorf(agent.CodeDenied, "auth_profile", "the profile %q is not granted: %s", clip.Bytes(name, 100), listNames("granted are", names))
 }
 
 // satisfySchemes returns a profile for each scheme; ok is false if one has none.

@@ -19,7 +19,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
-// attacked is a document whose operations take something that no error may repeat.
+// attacked is a document whose operations have values that no error may repeat.
 const attacked = `{"openapi":"3.1.0","info":{"title":"t","version":"1"},"paths":{"/quiet-path":{
 "get":{"operationId":"get","parameters":[{"$ref":"#/components/parameters/key"}],"responses":{}},
 "post":{"operationId":"post","parameters":[{"$ref":"#/components/parameters/key"}],"requestBody":{"content":{"application/json":{}}},"responses":{}}}},
@@ -30,19 +30,8 @@ const (
 	quietBody  = "quiet-body"
 )
 
-// countingHTTP is one call, and the requests that it made.
-type countingHTTP struct {
-	next     tool.HTTP
-	requests atomic.Int64
-}
-
-func (p *countingHTTP) Do(req *http.Request) (*http.Response, error) {
-	p.requests.Add(1)
-	return p.next.Do(req)
-}
-
-// attack calls an operation; most is how many requests a refusal may take.
-func attack(t *testing.T, ctx context.Context, web tool.HTTP, target, document, operation string, parameters any, maxRequests int64) error {
+// attack calls an operation of a document. maxRequests is the number of requests after which a refusal must come.
+func attack(t *testing.T, ctx context.Context, web tool.HTTP, target, document, operation string, parameters any, maxRequests int32) error {
 	t.Helper()
 	params := map[string]any{"key": quietQuery}
 	if operation == "post" {
@@ -55,25 +44,25 @@ func attack(t *testing.T, ctx context.Context, web tool.HTTP, target, document, 
 		inv.Parameters, err = json.Marshal(parameters)
 		require.NoError(t, err)
 	}
-	counter := &countingHTTP{next: web}
+	counter := &egresstest.Counted{HTTP: web}
 	res, err := New(Config{HTTP: counter}).Tools()[0].Call(ctx, inv, agent.ToolCall{ID: "c", Name: ToolName, Args: args})
 	require.NoError(t, err)
 	tooltest.CheckResult(t, res)
 	require.Less(t, len(res.Output), 512<<10)
 	if res.Failure == nil {
-		if !strings.HasSuffix(target, "/good") { // a POST that was answered took effect, whatever became of the answer
+		if !strings.HasSuffix(target, "/good") { // an answered POST has taken effect, even if the answer cannot be read
 			require.Equal(t, "post", operation)
 			require.Contains(t, string(res.Output), `"warnings":[`)
 		}
 		return nil
 	}
 	shown := res.Failure.Message + string(res.Output)
-	// A document that is wrong may be quoted; what is asked for, and where that leads, may not.
+	// A bad document may be quoted, but not the arguments and the addresses of requests.
 	for _, hidden := range []string{"quiet-path", quietQuery, quietBody, "meta-data", "/redirect/"} {
 		require.NotContains(t, shown, hidden)
 	}
 	failure := *res.Failure
-	if failure.Type == agent.OutcomeUnknown { // of a POST that a server has had: what became of it is another question than what was refused
+	if failure.Type == agent.OutcomeUnknown { // a POST that a server has received; the suite expects the reason
 		failure.Type = string(agent.CodeUnavailable)
 		if strings.Contains(target, "/redirect/") {
 			require.Contains(t, failure.Message, "was not repeated")
@@ -81,13 +70,13 @@ func attack(t *testing.T, ctx context.Context, web tool.HTTP, target, document, 
 		}
 	}
 	if code := agent.Code(failure.Type); (code == agent.CodeDenied || code == agent.CodeInvalid) && !egresstest.Costly(target) {
-		require.LessOrEqual(t, counter.requests.Load(), maxRequests, "a refusal is not tried again")
+		require.LessOrEqual(t, counter.N.Load(), maxRequests, "a refused request is not repeated")
 		require.False(t, failure.Retryable)
 	}
 	return failure.AsError()
 }
 
-// The address of a document is the model's.
+// TestAttackedDocument attacks by the address of a document, which a model chooses.
 func TestAttackedDocument(t *testing.T) {
 	t.Parallel()
 	egresstest.Exercise(t, egresstest.Harness{Good: attacked, GoodType: "application/json", Fetch: func(ctx context.Context, c *egress.Client, url string) error {
@@ -95,7 +84,7 @@ func TestAttackedDocument(t *testing.T) {
 	}})
 }
 
-// The address of a server is the document's.
+// TestAttackedServer attacks by the address of a server, which a document chooses.
 func TestAttackedServer(t *testing.T) {
 	t.Parallel()
 	for _, operation := range []string{"get", "post"} {
@@ -112,7 +101,7 @@ func TestAttackedServer(t *testing.T) {
 	}
 }
 
-// The addresses of other files are the document's, too.
+// TestAttackedReference attacks by the address of another file, which a document chooses.
 func TestAttackedReference(t *testing.T) {
 	t.Parallel()
 	egresstest.Exercise(t, egresstest.Harness{Good: attacked, GoodType: "application/json", Fetch: func(ctx context.Context, c *egress.Client, at string) error {
@@ -127,7 +116,7 @@ func TestAttackedReference(t *testing.T) {
 	}})
 }
 
-// firstAnswer answers the first request with a document; what comes then goes its way.
+// firstAnswer answers the first request with a document, and passes on all others.
 type firstAnswer struct {
 	text string
 	next tool.HTTP

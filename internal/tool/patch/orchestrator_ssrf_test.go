@@ -14,11 +14,15 @@ import (
 	"github.com/turnstone-run/turnstone/internal/egress/egresstest"
 )
 
-// The address is the operator's, what the orchestrator answers is its own: a redirect leads nowhere private, and what is refused is not asked again.
+// TestAttacks checks that hostile answers of an orchestrator, such as redirects, reach no private address, and that a refused request is not
+// repeated.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(ctx context.Context, c *Orchestrator) error{
-		"patch": func(ctx context.Context, c *Orchestrator) error { _, err := c.PatchWorkflow(ctx, ask()); return err },
+		"patch": func(ctx context.Context, c *Orchestrator) error {
+			_, err := c.PatchWorkflow(ctx, patchRequest())
+			return err
+		},
 		"list": func(ctx context.Context, c *Orchestrator) error {
 			_, err := c.ListWorkflows(ctx, agent.WorkflowQuery{})
 			return err
@@ -27,7 +31,7 @@ func TestAttacks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			egresstest.Exercise(t, egresstest.Harness{
-				Good: done, GoodType: "application/json",
+				Good: patched, GoodType: "application/json",
 				Fetch: func(ctx context.Context, out *egress.Client, url string) error {
 					web := &egresstest.Counted{HTTP: out}
 					c, err := NewOrchestrator(url, web)
@@ -42,9 +46,8 @@ func TestAttacks(t *testing.T) {
 					for _, hidden := range []string{"meta-data", "_GET%20", "/etc", "/redirect/", "/workflows", "key-1", "less", "bob"} {
 						require.NotContains(t, err.Error(), hidden)
 					}
-					said := err.Error()
-					if agent.CodeOf(err) == agent.CodeInternal && strings.Contains(said, "is not what was expected") {
-						err = agent.Invalid("", "%w", err) // an orchestrator that does not speak our language is no fault of the caller's
+					if agent.CodeOf(err) == agent.CodeInternal && strings.Contains(err.Error(), "is not what was expected") {
+						err = agent.Invalid("", "%w", err) // the suite expects invalid for an answer of another form
 					}
 					if code := agent.CodeOf(err); (code == agent.CodeDenied || code == agent.CodeInvalid) && !egresstest.Costly(url) {
 						require.EqualValues(t, 1, web.N.Load(), "a refusal is not tried again")

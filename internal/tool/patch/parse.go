@@ -9,7 +9,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
-	"github.com/turnstone-run/turnstone/internal/strictjson"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 // maxArgs is the maximum size of the arguments in bytes.
@@ -40,7 +40,7 @@ type rawArguments struct {
 	} `json:"patch_spec"`
 }
 
-// rawOperation is an operation with members that RFC 6902 has ignored.
+// rawOperation is an operation as it is sent. RFC 6902 says that unknown members are ignored.
 type rawOperation struct {
 	Op    string          `json:"op"`
 	Path  *string         `json:"path"`
@@ -52,13 +52,10 @@ type rawOperation struct {
 // parseArguments decodes arguments strictly, except for unknown members of operations. Its error is [agent.CodeInvalid] or [agent.CodeOverflow] with
 // a Field.
 func parseArguments(args json.RawMessage) (*arguments, error) {
-	if len(args) > maxArgs {
-		return nil, agent.FieldErrorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(args), maxArgs)
-	}
 	var in rawArguments
-	if err := strictjson.Decode(args, &in); err != nil {
+	if err := tool.DecodeArguments(args, maxArgs, &in); err != nil {
 		if e, ok := errors.AsType[*agent.Error](err); ok {
-			return nil, agent.Invalid(clip.Bytes(e.Field, maxQuoted), "%s", clip.Bytes(e.Err.Error(), maxQuoted))
+			return nil, agent.FieldErrorf(e.Code, clip.Bytes(e.Field, maxQuoted), "%s", clip.Bytes(e.Err.Error(), maxQuoted))
 		}
 		return nil, err
 	}

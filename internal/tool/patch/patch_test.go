@@ -18,32 +18,32 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
-// workflows is a [tool.Workflows] that a test looks into and gives errors.
+// workflows is a [tool.Workflows] that records patches and can return errors.
 type workflows struct {
 	tool.Workflows
 
-	asked   []agent.WorkflowPatchRequest
-	listing error
-	patched error
+	asked    []agent.WorkflowPatchRequest
+	listErr  error
+	patchErr error
 }
 
 func (w *workflows) PatchWorkflow(ctx context.Context, r agent.WorkflowPatchRequest) (agent.WorkflowPatchResult, error) {
 	w.asked = append(w.asked, r)
-	if w.patched != nil {
-		return agent.WorkflowPatchResult{}, w.patched
+	if w.patchErr != nil {
+		return agent.WorkflowPatchResult{}, w.patchErr
 	}
 	return w.Workflows.PatchWorkflow(ctx, r)
 }
 
 func (w *workflows) ListWorkflows(ctx context.Context, q agent.WorkflowQuery) (agent.WorkflowPage, error) {
-	if w.listing != nil {
-		return agent.WorkflowPage{}, w.listing
+	if w.listErr != nil {
+		return agent.WorkflowPage{}, w.listErr
 	}
 	return w.Workflows.ListWorkflows(ctx, q)
 }
 
-// kept makes a library with the workflow main of some owners.
-func kept(t testing.TB, owners ...string) *workflows {
+// newWorkflows returns a library with the workflow main of each owner.
+func newWorkflows(t testing.TB, owners ...string) *workflows {
 	t.Helper()
 	l, err := library.New(library.Config{Store: new(definitionstest.LibraryStore)})
 	require.NoError(t, err)
@@ -58,17 +58,18 @@ func kept(t testing.TB, owners ...string) *workflows {
 	return &workflows{Workflows: l}
 }
 
-type asked interface {
+// patchTool has all interfaces of the tool.
+type patchTool interface {
 	agent.Tool
 	agent.EffectFree
 	agent.Summarizer
 }
 
-func theTool(t testing.TB, w tool.Workflows) asked {
+func theTool(t testing.TB, w tool.Workflows) patchTool {
 	t.Helper()
 	kit, err := patch.New(w)
 	require.NoError(t, err)
-	a, ok := kit.Tools()[0].(asked)
+	a, ok := kit.Tools()[0].(patchTool)
 	require.True(t, ok)
 	return a
 }
@@ -89,11 +90,11 @@ func fixture(t testing.TB, name string) string {
 }
 
 func TestToolkit(t *testing.T) {
-	w := kept(t)
+	w := newWorkflows(t)
 	kit, err := patch.New(w)
 	require.NoError(t, err)
 	tooltest.Exercise(t, kit)
-	require.Empty(t, w.asked, "no bad call gets so far")
+	require.Empty(t, w.asked, "bad calls patch nothing")
 	_, err = tool.Build(tool.Dependencies{}, patch.Factory())
 	require.ErrorContains(t, err, "needs workflow definitions: none is configured")
 	_, err = tool.Build(tool.Dependencies{Workflows: w}, patch.Factory())
@@ -102,8 +103,8 @@ func TestToolkit(t *testing.T) {
 	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 }
 
-func TestSpecIsTheSeeds(t *testing.T) {
-	spec := theTool(t, kept(t)).Spec()
+func TestSpec(t *testing.T) {
+	spec := theTool(t, newWorkflows(t)).Spec()
 	require.Equal(t, "patch_workflow", spec.Name)
 	require.True(t, strings.HasPrefix(spec.Description, "Create persistent workflow changes (always/whenever/schedule)"))
 	require.True(t, spec.Strict)
@@ -120,8 +121,8 @@ func TestSpecIsTheSeeds(t *testing.T) {
 	require.JSONEq(t, string(seed.Function.Parameters), string(spec.Parameters))
 }
 
-func TestTheExamples(t *testing.T) {
-	w := kept(t, "sdutt")
+func TestExamples(t *testing.T) {
+	w := newWorkflows(t, "sdutt")
 	res := call(t, w, agent.Invocation{Tenant: agent.DefaultTenant, UserID: "ann", IdempotencyKey: "k1"}, fixture(t, "price_drop.json"))
 	require.Nil(t, res.Failure)
 	var out map[string]any
@@ -137,14 +138,14 @@ func TestTheExamples(t *testing.T) {
 	require.Zero(t, w.asked[0].BaseVersion)
 
 	again := call(t, w, agent.Invocation{Tenant: agent.DefaultTenant, UserID: "ann", IdempotencyKey: "k1"}, fixture(t, "price_drop.json"))
-	require.Equal(t, string(res.Output), string(again.Output), "the same call changes nothing and answers the same")
+	require.Equal(t, string(res.Output), string(again.Output), "the same call changes nothing and returns the same")
 
-	res = call(t, kept(t, "sdutt"), agent.Invocation{IdempotencyKey: "k2"}, fixture(t, "after_processing.json"))
+	res = call(t, newWorkflows(t, "sdutt"), agent.Invocation{IdempotencyKey: "k2"}, fixture(t, "after_processing.json"))
 	require.Nil(t, res.Failure, "%s", res.Output)
 	require.Contains(t, string(res.Output), `"workflow_owner":"sdutt"`)
 }
 
-func TestTheOwner(t *testing.T) {
+func TestOwner(t *testing.T) {
 	const args = `{"workflow_tag":"main","patch_spec":{"operations":[{"op":"replace","path":"/description","value":"x"}]}}`
 	ofJob := func(w *workflows, user string, job agent.WorkflowKey, args string) string {
 		res := call(t, w, agent.Invocation{UserID: user, IdempotencyKey: "k", Workflow: job}, args)
@@ -156,29 +157,29 @@ func TestTheOwner(t *testing.T) {
 		return out.Owner + out.Error.Type + " " + out.Error.Field
 	}
 	owner := func(w *workflows, user, args string) string { return ofJob(w, user, agent.WorkflowKey{}, args) }
-	require.Equal(t, "ann ", owner(kept(t, "ann", "bob"), "ann", args), "the user's own")
-	require.Equal(t, "bob ", owner(kept(t, "bob"), "ann", args), "the only one")
-	require.Equal(t, "conflict workflow_owner", owner(kept(t, "bob", "cid"), "ann", args))
-	require.Equal(t, "conflict workflow_owner", owner(kept(t, "bob", "cid"), "", args))
-	require.Equal(t, "not_found workflow_tag", owner(kept(t), "ann", args))
+	require.Equal(t, "ann ", owner(newWorkflows(t, "ann", "bob"), "ann", args), "the user's own")
+	require.Equal(t, "bob ", owner(newWorkflows(t, "bob"), "ann", args), "the only one")
+	require.Equal(t, "conflict workflow_owner", owner(newWorkflows(t, "bob", "cid"), "ann", args))
+	require.Equal(t, "conflict workflow_owner", owner(newWorkflows(t, "bob", "cid"), "", args))
+	require.Equal(t, "not_found workflow_tag", owner(newWorkflows(t), "ann", args))
 	named := strings.Replace(args, `{"workflow_tag"`, `{"workflow_owner":"bob","workflow_tag"`, 1)
-	require.Equal(t, "bob ", owner(kept(t, "ann", "bob"), "ann", named))
+	require.Equal(t, "bob ", owner(newWorkflows(t, "ann", "bob"), "ann", named))
 	null := strings.Replace(args, `{"workflow_tag"`, `{"workflow_owner":null,"workflow_tag"`, 1)
-	require.Equal(t, "ann ", owner(kept(t, "ann", "bob"), "ann", null))
+	require.Equal(t, "ann ", owner(newWorkflows(t, "ann", "bob"), "ann", null))
 	whole := `{"workflow_tag":"new","patch_spec":{"operations":[{"op":"add","path":"","value":{"nodes":[{"id":"a","type":"condition","expr":"true"}]}}]}}`
-	require.Equal(t, "default ", owner(kept(t), "ann", whole))
+	require.Equal(t, "default ", owner(newWorkflows(t), "ann", whole))
 
-	// What the arguments leave out is as the job says.
+	// The job supplies what the arguments leave out.
 	job := agent.WorkflowKey{Tag: "main", Owner: "bob"}
 	untagged := strings.Replace(args, `"workflow_tag":"main",`, "", 1)
-	for _, left := range []string{untagged, args, null, strings.Replace(args, `"main"`, `""`, 1), strings.Replace(args, `"main"`, `null`, 1)} {
-		require.Equal(t, "bob ", ofJob(kept(t, "ann", "bob"), "ann", job, left), left)
+	for _, incomplete := range []string{untagged, args, null, strings.Replace(args, `"main"`, `""`, 1), strings.Replace(args, `"main"`, `null`, 1)} {
+		require.Equal(t, "bob ", ofJob(newWorkflows(t, "ann", "bob"), "ann", job, incomplete), incomplete)
 	}
-	require.Equal(t, "ann ", ofJob(kept(t, "ann", "bob"), "ann", agent.WorkflowKey{Tag: "main"}, untagged), "a job without an owner")
-	require.Equal(t, "bob ", ofJob(kept(t, "ann", "bob"), "ann", agent.WorkflowKey{Owner: "bob"}, args), "a job without a tag")
-	require.Equal(t, "ann ", ofJob(kept(t, "ann", "bob"), "ann", agent.WorkflowKey{Tag: "other", Owner: "bob"}, args), "another workflow than the job's")
-	require.Equal(t, "ann ", ofJob(kept(t, "ann", "bob"), "ann", job, strings.Replace(args, `{`, `{"workflow_owner":"ann",`, 1)), "the arguments come first")
-	require.Equal(t, "invalid workflow_tag", ofJob(kept(t, "bob"), "bob", agent.WorkflowKey{Owner: "bob"}, untagged))
+	require.Equal(t, "ann ", ofJob(newWorkflows(t, "ann", "bob"), "ann", agent.WorkflowKey{Tag: "main"}, untagged), "a job without an owner")
+	require.Equal(t, "bob ", ofJob(newWorkflows(t, "ann", "bob"), "ann", agent.WorkflowKey{Owner: "bob"}, args), "a job without a tag")
+	require.Equal(t, "ann ", ofJob(newWorkflows(t, "ann", "bob"), "ann", agent.WorkflowKey{Tag: "other", Owner: "bob"}, args), "another workflow than the job's")
+	require.Equal(t, "ann ", ofJob(newWorkflows(t, "ann", "bob"), "ann", job, strings.Replace(args, `{`, `{"workflow_owner":"ann",`, 1)), "the arguments come first")
+	require.Equal(t, "invalid workflow_tag", ofJob(newWorkflows(t, "bob"), "bob", agent.WorkflowKey{Owner: "bob"}, untagged))
 }
 
 func TestRefusals(t *testing.T) {
@@ -204,7 +205,7 @@ func TestRefusals(t *testing.T) {
 		"no workflow":    {`{"workflow_tag":"other","patch_spec":{"operations":[{"op":"remove","path":"/x"}]}}`, "not_found", "workflow_tag", "there is no workflow other; there are: main of ann"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := kept(t, "ann")
+			w := newWorkflows(t, "ann")
 			res := call(t, w, agent.Invocation{IdempotencyKey: "k"}, c.args)
 			require.NotNil(t, res.Failure)
 			require.Equal(t, c.kind, res.Failure.Type)
@@ -215,35 +216,35 @@ func TestRefusals(t *testing.T) {
 			require.Less(t, len(res.Failure.Message), 2100)
 			page, err := w.Workflows.ListWorkflows(t.Context(), agent.WorkflowQuery{})
 			require.NoError(t, err)
-			require.EqualValues(t, 1, page.Workflows[0].Version, "nothing is half done")
+			require.EqualValues(t, 1, page.Workflows[0].Version, "nothing is changed")
 		})
 	}
 }
 
-func TestWhoCannotBeReached(t *testing.T) {
+func TestUnavailableWorkflows(t *testing.T) {
 	const args = `{"workflow_tag":"main","patch_spec":{"operations":[{"op":"replace","path":"/description","value":"x"}]}}`
 	for _, err := range []error{
 		agent.Errorf(agent.CodeUnavailable, "", "down"), agent.Errorf(agent.CodeRateLimited, "", "slow"), errors.New("bug"),
 	} {
-		for _, w := range []*workflows{{Workflows: kept(t, "ann"), patched: err}, {Workflows: kept(t, "ann"), listing: err}} {
+		for _, w := range []*workflows{{Workflows: newWorkflows(t, "ann"), patchErr: err}, {Workflows: newWorkflows(t, "ann"), listErr: err}} {
 			_, got := theTool(t, w).Call(t.Context(), agent.Invocation{UserID: "ann"}, agent.ToolCall{Args: json.RawMessage(args)})
-			require.ErrorIs(t, got, err, "for the runtime to try again")
+			require.ErrorIs(t, got, err, "the runtime may retry")
 		}
 	}
-	w := &workflows{Workflows: kept(t, "ann"), patched: agent.Errorf(agent.CodeDenied, "", "%s", strings.Repeat("x", 5000))}
+	w := &workflows{Workflows: newWorkflows(t, "ann"), patchErr: agent.Errorf(agent.CodeDenied, "", "%s", strings.Repeat("x", 5000))}
 	res := call(t, w, agent.Invocation{}, args)
 	require.Equal(t, "denied", res.Failure.Type)
 	require.Less(t, len(res.Failure.Message), 2100)
 }
 
 func TestNothingToChange(t *testing.T) {
-	res := call(t, kept(t, "ann"), agent.Invocation{}, `{"workflow_tag":"main","patch_spec":{"operations":[{"op":"replace","path":"/description","value":""}]}}`)
+	res := call(t, newWorkflows(t, "ann"), agent.Invocation{}, `{"workflow_tag":"main","patch_spec":{"operations":[{"op":"replace","path":"/description","value":""}]}}`)
 	require.Nil(t, res.Failure)
 	require.Contains(t, string(res.Output), `"summary":"Workflow main was so already, since version 1: nothing is changed.","unchanged":true`)
 }
 
 func TestSummarizeAndEffects(t *testing.T) {
-	tl := theTool(t, kept(t))
+	tl := theTool(t, newWorkflows(t))
 	one := `{"workflow_tag":"main","patch_spec":{"operations":[{"op":"remove","path":"/x"}]}}`
 	require.Equal(t, "main: 4 operations", tl.Summarize(json.RawMessage(fixture(t, "price_drop.json"))))
 	require.Equal(t, "main: 1 operation", tl.Summarize(json.RawMessage(one)))
@@ -263,12 +264,12 @@ func TestSummaries(t *testing.T) {
 		`{"op":"replace","path":"","value":{"nodes":[{"id":"a","type":"condition","expr":"true"}]}}`: "changed the whole definition.",
 		`{"op":"replace","path":"/description","value":"new"}`:                                       "changed /description.",
 	} {
-		res := call(t, kept(t, "ann"), agent.Invocation{}, `{"workflow_tag":"main","patch_spec":{"operations":[`+operation+`]}}`)
+		res := call(t, newWorkflows(t, "ann"), agent.Invocation{}, `{"workflow_tag":"main","patch_spec":{"operations":[`+operation+`]}}`)
 		require.Nil(t, res.Failure, "%s", res.Output)
 		require.Contains(t, string(res.Output), want)
 	}
 	many := strings.TrimSuffix(strings.Repeat(`{"op":"replace","path":"/description","value":"x"},`, 12), ",")
-	res := call(t, kept(t, "ann"), agent.Invocation{}, `{"workflow_tag":"main","patch_spec":{"operations":[`+many+`]}}`)
+	res := call(t, newWorkflows(t, "ann"), agent.Invocation{}, `{"workflow_tag":"main","patch_spec":{"operations":[`+many+`]}}`)
 	require.Contains(t, string(res.Output), "changed /description, and 4 more.")
 }
 
@@ -277,7 +278,7 @@ func FuzzCall(f *testing.F) {
 	f.Add(fixture(f, "after_processing.json"))
 	f.Add(`{"workflow_tag":"main","workflow_owner":null,"patch_spec":{"operations":[{"op":"remove","path":"/nodes/0","value":null}],"description":null}}`)
 	f.Fuzz(func(t *testing.T, args string) {
-		w := kept(t, "ann")
+		w := newWorkflows(t, "ann")
 		res, err := theTool(t, w).Call(t.Context(), agent.Invocation{IdempotencyKey: "k"}, agent.ToolCall{Args: json.RawMessage(args)})
 		require.NoError(t, err)
 		tooltest.CheckResult(t, res)

@@ -6,16 +6,14 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	jsonv2 "github.com/go-json-experiment/json"
-
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strictjson"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 // Status is the state of a todo.
 type Status string
 
-// The statuses, LangChain v1's.
+// The statuses, which are those of LangChain v1.
 const (
 	Pending    Status = "pending"
 	InProgress Status = "in_progress"
@@ -28,19 +26,16 @@ type Todo struct {
 	Status  Status `json:"status"`
 }
 
-// Parse reads the arguments of a call. Its error is [agent.CodeInvalid], or [agent.CodeOverflow] beyond a bound, and names the field:
+// Parse parses the arguments of a call. Its error is [agent.CodeInvalid], or [agent.CodeOverflow] beyond a bound, and names the field, such as
 // todos[2].status.
 func Parse(args json.RawMessage) ([]Todo, error) {
-	if len(args) > MaxArgs {
-		return nil, agent.FieldErrorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(args), MaxArgs)
-	}
 	var in struct {
 		Todos *[]struct {
 			Content *string `json:"content"`
 			Status  *string `json:"status"`
 		} `json:"todos"`
 	}
-	if err := strictjson.Decode(args, &in); err != nil {
+	if err := tool.DecodeArguments(args, MaxArgs, &in); err != nil {
 		return nil, err
 	}
 	switch {
@@ -74,7 +69,7 @@ func Parse(args json.RawMessage) ([]Todo, error) {
 	return todos, nil
 }
 
-// summarize returns how many todos of a list are done, in a few words.
+// summarize returns how many todos of a list are done, such as "3 of 5 done".
 func summarize(todos []Todo) string {
 	if len(todos) == 0 {
 		return "nothing to do"
@@ -87,6 +82,3 @@ func summarize(todos []Todo) string {
 	}
 	return fmt.Sprintf("%d of %d done", done, len(todos))
 }
-
-// encode returns a list as JSON without HTML escapes, which would cost tokens.
-func encode(todos []Todo) (json.RawMessage, error) { return jsonv2.Marshal(todos) }

@@ -1,6 +1,6 @@
-// Package todo is the toolkit "todo" with the one tool write_todos (LangChain v1's TodoListMiddleware): a list by which a model plans
-// work of many steps, and shows how far it is. The list is nothing but the call and its answer, so it needs no store: whoever follows the
-// turn reads it from there, and the model from its own transcript.
+// Package todo is the toolkit "todo" with the tool write_todos (the TodoListMiddleware of LangChain v1), by which a model plans work of many
+// steps and shows its progress. The list is not stored: it is in the call and its result, where clients find it, and so does the model in its
+// transcript.
 package todo
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// The names under which the catalog finds us.
+// The names of the toolkit and its tool in the catalog.
 const (
 	ToolkitName = "todo"
 	ToolName    = "write_todos"
@@ -36,7 +36,7 @@ const description = "Write the todo list of your work, whole: it replaces the on
 	"what stands in the way. Add todos that turn up, remove those that no longer matter, and leave completed ones as they are. " +
 	"Never call this tool twice at once. At most 100 todos of 2,000 characters each."
 
-// New makes the toolkit. It needs nothing.
+// New returns the toolkit. It needs nothing.
 func New() agent.Toolkit { return toolkit{} }
 
 type toolkit struct{}
@@ -75,8 +75,8 @@ func (write) Summarize(args json.RawMessage) string {
 	return summarize(todos)
 }
 
-// Call answers with the list. It goes into Data, for those who show it, but has no preview: the last preview of a turn tells what the
-// turn's result data is, and a plan must not take the place of the data that it led to.
+// Call returns the list, also as Data for clients that show it. It returns no preview, because the last preview of a turn describes the turn's
+// result data, and a plan must not replace that.
 func (write) Call(ctx context.Context, _ agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
 	const op = "call " + ToolName
 	if err := agent.Interrupted(ctx, op); err != nil {
@@ -86,7 +86,7 @@ func (write) Call(ctx context.Context, _ agent.Invocation, call agent.ToolCall) 
 	if err != nil {
 		return tool.FailedResult(ToolName, agent.FailureOf(err))
 	}
-	list, err := encode(todos)
+	list, err := tool.EncodeJSON(todos)
 	if err != nil {
 		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, op, "encode list: %w", err)
 	}

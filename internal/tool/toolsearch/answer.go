@@ -11,23 +11,24 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// The bounds of an answer, in bytes.
+// The bounds of an answer, in bytes. A longer answer would be moved to the blob store and then would not reveal tools.
 const (
 	maxAnswer      = 24 << 10
 	maxDescription = 300
 	maxSchema      = 2 << 10
 	maxName        = 64
-	maxNames       = 40 // of parameters, how many
 )
 
-// answer is what the model gets.
+const maxNames = 40 // parameter names of a tool
+
+// answer is the output of the tool.
 type answer struct {
-	Tools      []foundTool     `json:"tools"` // its names reveal deferred tools
+	Tools      []foundTool     `json:"tools"` // the names reveal deferred tools
 	Workflows  []foundWorkflow `json:"workflows"`
-	TotalFound int             `json:"total_found"` // also those that are left out
+	TotalFound int             `json:"total_found"` // including those that are left out
 	Hint       string          `json:"hint,omitempty"`
 
-	order []bool // of the entries, the best first, whether it is a workflow
+	isWorkflow []bool // for each entry of both lists, the best first
 }
 
 type foundTool struct {
@@ -36,7 +37,7 @@ type foundTool struct {
 	Description    string          `json:"description"`
 	Toolkit        string          `json:"toolkit"`
 	Parameters     json.RawMessage `json:"parameters,omitempty"`
-	ParameterNames []string        `json:"parameter_names,omitempty"` // where there is no room for the schema
+	ParameterNames []string        `json:"parameter_names,omitempty"` // if there is no room for the schema
 	Score          float64         `json:"score"`
 }
 
@@ -49,45 +50,40 @@ type foundWorkflow struct {
 	Score       float64 `json:"score"`
 }
 
-// The hints.
 const (
 	hintNothing     = "Nothing was found. Try other words for what the tool is to do."
 	hintRevealed    = "Tools that were found can be called by their names from now on."
 	hintNoWorkflows = "Workflows could not be searched at present."
 )
 
-// answer describes the best of what was found, in at most room bytes.
-func (c *candidates) answer(found []tool.Ranked, limit, room int) (json.RawMessage, error) {
+// answer returns the first results with their descriptions, in at most maxBytes.
+func (c *candidates) answer(found []tool.Ranked, limit, maxBytes int) (json.RawMessage, error) {
 	a := &answer{Tools: []foundTool{}, Workflows: []foundWorkflow{}, TotalFound: len(found)}
 	deferred := false
 	for _, f := range found[:min(len(found), limit)] {
 		score := math.Round(f.Score*1e4) / 1e4
 		if f.Index >= len(c.tools) {
-			a.order = append(a.order, true)
+			a.isWorkflow = append(a.isWorkflow, true)
 			a.Workflows = append(a.Workflows, describeWorkflow(&c.workflows[f.Index-len(c.tools)], score))
 			continue
 		}
 		t := &c.tools[f.Index]
 		deferred = deferred || t.Deferred
-		a.order = append(a.order, false)
+		a.isWorkflow = append(a.isWorkflow, false)
 		a.Tools = append(a.Tools, describeTool(t, score))
 	}
-	a.Hint = hint(len(found) == 0, deferred, c.workflowsFailed)
-	return a.fit(room)
-}
-
-func hint(isEmpty, isDeferred, workflowsFailed bool) string {
 	var hints []string
-	if isEmpty {
+	if len(found) == 0 {
 		hints = append(hints, hintNothing)
 	}
-	if isDeferred {
+	if deferred {
 		hints = append(hints, hintRevealed)
 	}
-	if workflowsFailed {
+	if c.workflowsFailed {
 		hints = append(hints, hintNoWorkflows)
 	}
-	return strings.Join(hints, " ")
+	a.Hint = strings.Join(hints, " ")
+	return a.encode(maxBytes)
 }
 
 func describeTool(t *agent.PlanTool, score float64) foundTool {
@@ -99,13 +95,13 @@ func describeTool(t *agent.PlanTool, score float64) foundTool {
 	if json.Compact(&compact, t.Spec.Parameters) == nil && compact.Len() <= maxSchema {
 		f.Parameters = compact.Bytes()
 	} else {
-		f.ParameterNames = namesOf(t.Spec.Parameters)
+		f.ParameterNames = parameterNames(t.Spec.Parameters)
 	}
 	return f
 }
 
-// namesOf lists the names of a schema's properties.
-func namesOf(schema json.RawMessage) []string {
+// parameterNames returns the names of a schema's properties.
+func parameterNames(schema json.RawMessage) []string {
 	all := parametersOf(schema)
 	names := make([]string, min(len(all), maxNames))
 	for i := range names {
@@ -120,22 +116,21 @@ func describeWorkflow(w *agent.StoredWorkflow, score float64) foundWorkflow {
 	}
 }
 
-// fit encodes the answer in at most room bytes. The last entries are the worst: they lose their schemas first, then the names of their
-// parameters, and then they are left out.
-func (a *answer) fit(room int) (json.RawMessage, error) {
+// encode returns the answer as JSON in at most maxBytes. If necessary, it shortens the answer.
+func (a *answer) encode(maxBytes int) (json.RawMessage, error) {
 	for {
 		raw, err := tool.EncodeJSON(a)
-		if err != nil || len(raw) <= room || !a.shorten() {
+		if err != nil || len(raw) <= maxBytes || !a.shorten() {
 			return raw, err
 		}
 	}
 }
 
-// shorten removes the next thing, or returns false if nothing is left.
+// shorten removes the last schema, else the last parameter names, else the last entry. It returns false if the answer is empty.
 func (a *answer) shorten() bool {
 	for i := len(a.Tools) - 1; i >= 0; i-- {
 		if t := &a.Tools[i]; t.Parameters != nil {
-			t.Parameters, t.ParameterNames = nil, namesOf(t.Parameters)
+			t.Parameters, t.ParameterNames = nil, parameterNames(t.Parameters)
 			return true
 		}
 	}
@@ -145,23 +140,15 @@ func (a *answer) shorten() bool {
 			return true
 		}
 	}
-	last := len(a.order) - 1
+	last := len(a.isWorkflow) - 1
 	switch {
 	case last < 0:
 		return false
-	case a.order[last]:
+	case a.isWorkflow[last]:
 		a.Workflows = a.Workflows[:len(a.Workflows)-1]
 	default:
 		a.Tools = a.Tools[:len(a.Tools)-1]
 	}
-	a.order = a.order[:last]
+	a.isWorkflow = a.isWorkflow[:last]
 	return true
-}
-
-// maxBytes returns how long an answer may be. A longer one would be moved to the blob store, and then reveals no tools.
-func maxBytes(inv agent.Invocation) int {
-	if inv.InlineBytes > 0 {
-		return min(maxAnswer, inv.InlineBytes)
-	}
-	return maxAnswer
 }

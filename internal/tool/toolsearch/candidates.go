@@ -16,19 +16,19 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// The bounds of what is searched.
+// The bounds of a search.
 const (
 	maxTools     = 5_000
 	maxWorkflows = 500
 	maxTitle     = 256     // bytes
 	maxBody      = 1 << 10 // bytes
-	batch        = 1_000   // texts that are ranked at once
+	batchSize    = 1_000   // texts that are ranked at once
 )
 
-// patchWorkflow is the tool without which a model can do nothing about a workflow.
+// patchWorkflow is the name of the tool for changing workflows.
 const patchWorkflow = "patch_workflow"
 
-// candidates holds the tools and workflows that may be found, and the texts for the ranking: of the tools, then of the workflows.
+// candidates holds the tools and workflows that are searched, and the texts for the ranking: first of the tools, then of the workflows.
 type candidates struct {
 	tools           []agent.PlanTool
 	workflows       []agent.StoredWorkflow
@@ -46,7 +46,7 @@ func (t *search) candidates(ctx context.Context, inv agent.Invocation) (*candida
 		c.tools = granted[:min(len(granted), maxTools)]
 	}
 	for i := range c.tools {
-		c.texts = append(c.texts, textOfTool(&c.tools[i].Spec))
+		c.texts = append(c.texts, toolText(&c.tools[i].Spec))
 	}
 	if t.cfg.Workflows == nil || !slices.ContainsFunc(c.tools, func(p agent.PlanTool) bool { return p.Spec.Name == patchWorkflow }) {
 		return c, nil
@@ -61,12 +61,12 @@ func (t *search) candidates(ctx context.Context, inv agent.Invocation) (*candida
 	}
 	c.workflows = list
 	for i := range list {
-		c.texts = append(c.texts, textOfWorkflow(&list[i]))
+		c.texts = append(c.texts, workflowText(&list[i]))
 	}
 	return c, nil
 }
 
-// workflows lists those of a tenant. With an error it returns what came before.
+// workflows returns the workflows of a tenant. With an error, it returns those that were listed before it.
 func (t *search) workflows(ctx context.Context, tenant string) ([]agent.StoredWorkflow, error) {
 	var all []agent.StoredWorkflow
 	q := agent.WorkflowQuery{Tenant: tenant, Page: agent.Page{Size: maxWorkflows}}
@@ -88,8 +88,8 @@ func (t *search) workflows(ctx context.Context, tenant string) ([]agent.StoredWo
 	return all[:min(len(all), maxWorkflows)], nil
 }
 
-// textOfTool returns the text by which a tool is found: its name, whole and in words, its description and its parameters.
-func textOfTool(s *agent.ToolSpec) tool.RankedText {
+// toolText returns the text by which a tool is found: its name, also split into words, its description and its parameters.
+func toolText(s *agent.ToolSpec) tool.RankedText {
 	body := []string{clip.Prefix(s.Description, maxBody)}
 	for _, p := range parametersOf(s.Parameters) {
 		body = append(body, p.name, clip.Prefix(p.description, maxBody))
@@ -97,8 +97,8 @@ func textOfTool(s *agent.ToolSpec) tool.RankedText {
 	return tool.RankedText{Title: titleOf(s.Name), Body: clip.Prefix(strings.Join(body, "\n"), maxBody)}
 }
 
-// textOfWorkflow returns the text by which a workflow is found: its tag, its description and its nodes.
-func textOfWorkflow(w *agent.StoredWorkflow) tool.RankedText {
+// workflowText returns the text by which a workflow is found: its tag, its description and its nodes.
+func workflowText(w *agent.StoredWorkflow) tool.RankedText {
 	d := definitionOf(w)
 	body := []string{clip.Prefix(d.Description, maxBody)}
 	for i := range d.Nodes {
@@ -107,7 +107,7 @@ func textOfWorkflow(w *agent.StoredWorkflow) tool.RankedText {
 	return tool.RankedText{Title: titleOf(w.Tag), Body: clip.Prefix(strings.Join(body, "\n"), maxBody)}
 }
 
-// definitionOf returns the definition of a workflow, an empty one if it cannot be read.
+// definitionOf returns the definition of a workflow, or an empty one if it cannot be decoded.
 func definitionOf(w *agent.StoredWorkflow) agent.WorkflowDefinition {
 	var d agent.WorkflowDefinition
 	if json.Unmarshal(w.Definition, &d) != nil {
@@ -116,15 +116,15 @@ func definitionOf(w *agent.StoredWorkflow) agent.WorkflowDefinition {
 	return d
 }
 
+// titleOf returns a name, followed by its words if it has several.
 func titleOf(name string) string {
-	words := wordsOf(name)
-	if words == name {
-		return clip.Prefix(name, maxTitle)
+	if words := wordsOf(name); words != name {
+		name += " " + words
 	}
-	return clip.Prefix(name+" "+words, maxTitle)
+	return clip.Prefix(name, maxTitle)
 }
 
-// wordsOf returns a name as words: search pubmed for search_pubmed.
+// wordsOf returns a name split into words: "search pubmed" for search_pubmed.
 func wordsOf(name string) string {
 	return strings.Join(strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune("_-./", r) }), " ")
 }
@@ -132,7 +132,7 @@ func wordsOf(name string) string {
 // parameter is an argument of a tool.
 type parameter struct{ name, description string }
 
-// parametersOf lists the properties of a schema by name.
+// parametersOf returns the properties of a schema by name.
 func parametersOf(schema json.RawMessage) []parameter {
 	var s struct {
 		Properties map[string]json.RawMessage `json:"properties"`
@@ -145,26 +145,27 @@ func parametersOf(schema json.RawMessage) []parameter {
 		var p struct {
 			Description string `json:"description"`
 		}
-		_ = json.Unmarshal(s.Properties[name], &p) // true is a schema too; it says nothing
+		_ = json.Unmarshal(s.Properties[name], &p) // the schema true has no description
 		list = append(list, parameter{name, p.Description})
 	}
 	return list
 }
 
-// rank returns the texts that have words of the query, the best first.
+// rank returns the texts that match the query, the best first.
 func (t *search) rank(ctx context.Context, query string, texts []tool.RankedText) ([]tool.Ranked, error) {
 	var all []tool.Ranked
-	for from := 0; from < len(texts); from += batch {
-		part := texts[from:min(from+batch, len(texts))]
-		found, err := t.cfg.Ranking.Rank(ctx, query, part, len(part))
+	from := 0
+	for batch := range slices.Chunk(texts, batchSize) {
+		found, err := t.cfg.Ranking.Rank(ctx, query, batch, len(batch))
 		if err != nil {
 			return nil, fmt.Errorf("rank tools: %w", err)
 		}
 		for _, f := range found {
-			if f.Index >= 0 && f.Index < len(part) {
+			if f.Index >= 0 && f.Index < len(batch) {
 				all = append(all, tool.Ranked{Index: from + f.Index, Score: f.Score})
 			}
 		}
+		from += len(batch)
 	}
 	slices.SortStableFunc(all, func(a, b tool.Ranked) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Index, b.Index))

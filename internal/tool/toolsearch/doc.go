@@ -1,16 +1,16 @@
-// Package toolsearch is the toolkit "toolsearch" with the one tool search_tools: by it a model finds the tools that its
-// turn is granted, those that pipelines were promoted to and those of MCP servers among them, and the workflows of its tenant.
+// Package toolsearch is the toolkit "toolsearch" with the tool search_tools, by which a model finds the tools that its turn is granted,
+// including composites and the tools of MCP servers, and the workflows of its tenant.
 //
 // # Deferred tools
 //
-// A plan may defer tools: the model is not told of them until search_tools has found them, so hundreds cost no prompt. The answer's
-// {"tools":[{"name":…}]} is what reveals them ([agent.ToolSpec.RevealsTools]). Workflows are no tools and stand in a list of their own.
+// A plan may defer tools: the model does not see them until search_tools has found them, so that hundreds of tools do not make the prompt
+// longer. Deferred tools are revealed by {"tools":[{"name":…}]} in the answer ([agent.ToolSpec.RevealsTools]). Workflows are in a separate list.
 //
-// # What is searched
+// # Search
 //
-// Tools are the turn's, so tenant and grants are respected by what they are. A tool is found by its name, its words apart, and, for less,
-// by its description and its parameters. Workflows are searched while the turn has patch_workflow, with which a model can do something
-// about them: the first 500 of the tenant, by owner and tag.
+// Only tools of the turn are searched, so a model finds no tool that it is not granted. A tool is found by its name and the words of its name,
+// and with a lower score by its description and parameters. The first 500 workflows of the tenant, by owner and tag, are searched if the turn
+// has patch_workflow, which is the only use of them.
 //
 // # The answer
 //
@@ -18,5 +18,6 @@
 //	 "workflows":[{"type":"workflow","workflow_tag","workflow_owner","description","version","score"}],
 //	 "total_found":n,"hint":"…"}
 //
-// It is at most 24 KiB: schemas over 2 KiB, and then those of the worst entries, are names alone, and then the worst entries are left out.
+// It has at most 24 KiB. A schema over 2 KiB is replaced by the names of its parameters. If the answer is too long, so are the schemas of the
+// last entries, and then the last entries are left out.
 package toolsearch

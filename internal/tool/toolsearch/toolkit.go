@@ -11,11 +11,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strictjson"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// The names under which the catalog finds us.
+// The names of the toolkit and its tool in the catalog.
 const (
 	ToolkitName = "toolsearch"
 	ToolName    = "search_tools"
@@ -39,7 +38,7 @@ type Config struct {
 	Logger    *zap.Logger    // nil: nothing is logged
 }
 
-// Factory makes the toolkit out of the runtime's dependencies.
+// Factory returns the factory of the toolkit.
 func Factory() tool.Factory {
 	return tool.Factory{
 		Name:  ToolkitName,
@@ -50,7 +49,7 @@ func Factory() tool.Factory {
 	}
 }
 
-// New makes the toolkit; [agent.CodeInvalid] without a ranking.
+// New returns the toolkit. The error is [agent.CodeInvalid] if cfg has no ranking.
 func New(cfg Config) (agent.Toolkit, error) {
 	if cfg.Ranking == nil {
 		return nil, agent.Invalid("ranking", "is required")
@@ -81,10 +80,10 @@ func (*search) Spec() agent.ToolSpec {
 	}
 }
 
-// EffectFree is true: a search changes nothing.
+// EffectFree returns true: a search changes nothing.
 func (*search) EffectFree(json.RawMessage) bool { return true }
 
-// Summarize returns the number wanted. The query is content and stays out of the history.
+// Summarize returns the limit. The query stays out of the history.
 func (*search) Summarize(args json.RawMessage) string {
 	_, limit, err := parse(args)
 	if err != nil {
@@ -93,7 +92,8 @@ func (*search) Summarize(args json.RawMessage) string {
 	return "up to " + strconv.Itoa(limit)
 }
 
-// Call searches. That the ranking cannot be reached is an error, to be tried again; without the workflows the tools are still found.
+// Call searches. If the ranking is not available, it returns an error, which the runtime may retry. If the workflows are not available, it finds
+// only tools.
 func (t *search) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
 	const op = "call " + ToolName
 	if err := agent.Interrupted(ctx, op); err != nil {
@@ -111,23 +111,20 @@ func (t *search) Call(ctx context.Context, inv agent.Invocation, call agent.Tool
 	if err != nil {
 		return agent.ToolResult{}, err
 	}
-	out, err := c.answer(found, limit, maxBytes(inv))
+	out, err := c.answer(found, limit, min(tool.InlineBytes(inv), maxAnswer))
 	if err != nil {
 		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, op, "encode answer: %w", err)
 	}
 	return agent.ToolResult{Output: out}, nil
 }
 
-// parse reads arguments strictly. Null counts as left out.
+// parse parses arguments strictly. Null counts as missing.
 func parse(args json.RawMessage) (query string, limit int, err error) {
-	if len(args) > MaxArgs {
-		return "", 0, agent.Errorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(args), MaxArgs)
-	}
 	var in struct {
 		Query *string  `json:"query"`
-		Limit *float64 `json:"limit"` // JSON Schema counts 3.0 as an integer
+		Limit *float64 `json:"limit"` // 3.0 is an integer in JSON Schema
 	}
-	if err := strictjson.Decode(args, &in); err != nil {
+	if err := tool.DecodeArguments(args, MaxArgs, &in); err != nil {
 		return "", 0, err
 	}
 	switch {

@@ -18,11 +18,11 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
-// words ranks by how many words of the query a text has; those of a title count ten times.
+// words is a ranking by the number of the query's words in a text. Words of a title count ten times.
 type words struct {
 	fail    error
-	longest int // texts in one call
-	given   []tool.RankedText
+	longest int // the most texts in one call
+	ranked  []tool.RankedText
 }
 
 func (w *words) Rank(_ context.Context, query string, docs []tool.RankedText, n int) ([]tool.Ranked, error) {
@@ -30,7 +30,7 @@ func (w *words) Rank(_ context.Context, query string, docs []tool.RankedText, n 
 		return nil, w.fail
 	}
 	w.longest = max(w.longest, len(docs))
-	w.given = append(w.given, docs...)
+	w.ranked = append(w.ranked, docs...)
 	var found []tool.Ranked
 	for i, d := range docs {
 		score := 0.0
@@ -50,19 +50,19 @@ func (w *words) Rank(_ context.Context, query string, docs []tool.RankedText, n 
 	return found[:min(len(found), n)], nil
 }
 
-// shelf is the definitions of one tenant, in pages of two.
-type shelf struct {
+// workflows holds the workflows of one tenant, and lists them in pages of two.
+type workflows struct {
 	tenant string
 	all    []agent.StoredWorkflow
-	fail   error
-	asked  int
+	fail   error // of every page but the first
+	asked  int   // pages
 }
 
-func (*shelf) PatchWorkflow(context.Context, agent.WorkflowPatchRequest) (agent.WorkflowPatchResult, error) {
+func (*workflows) PatchWorkflow(context.Context, agent.WorkflowPatchRequest) (agent.WorkflowPatchResult, error) {
 	return agent.WorkflowPatchResult{}, errors.New("not asked for")
 }
 
-func (s *shelf) ListWorkflows(_ context.Context, q agent.WorkflowQuery) (agent.WorkflowPage, error) {
+func (s *workflows) ListWorkflows(_ context.Context, q agent.WorkflowQuery) (agent.WorkflowPage, error) {
 	s.asked++
 	if s.fail != nil && s.asked > 1 {
 		return agent.WorkflowPage{}, s.fail
@@ -149,7 +149,7 @@ func names(a answer) []string {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	kit, err := toolsearch.New(toolsearch.Config{Ranking: &words{}, Workflows: &shelf{}})
+	kit, err := toolsearch.New(toolsearch.Config{Ranking: &words{}, Workflows: &workflows{}})
 	require.NoError(t, err)
 	require.Equal(t, "toolsearch", kit.Name())
 	tooltest.Exercise(t, kit)
@@ -159,9 +159,9 @@ func TestConformance(t *testing.T) {
 
 func TestFactory(t *testing.T) {
 	t.Parallel()
-	_, err := tool.Build(tool.Dependencies{Workflows: &shelf{}}, toolsearch.Factory())
+	_, err := tool.Build(tool.Dependencies{Workflows: &workflows{}}, toolsearch.Factory())
 	require.ErrorContains(t, err, "full-text ranking")
-	r, err := tool.Build(tool.Dependencies{Ranking: &words{}, Workflows: &shelf{tenant: "acme", all: []agent.StoredWorkflow{workflow("main", "flights", "n")}}}, toolsearch.Factory())
+	r, err := tool.Build(tool.Dependencies{Ranking: &words{}, Workflows: &workflows{tenant: "acme", all: []agent.StoredWorkflow{workflow("main", "flights", "n")}}}, toolsearch.Factory())
 	require.NoError(t, err)
 	code, err := r.Tool("toolsearch", "search_tools")
 	require.NoError(t, err)
@@ -170,7 +170,7 @@ func TestFactory(t *testing.T) {
 	require.Contains(t, string(res.Output), `"workflow_tag":"main"`)
 }
 
-// TestSchema compares the schema with the published one, word by word.
+// TestSchema compares the schema with the published one.
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("schema.json")
@@ -197,10 +197,10 @@ func TestSearch(t *testing.T) {
 		granted("patch_workflow", "", "Change a workflow", ""),
 		granted("send", "", "Sends mail to an airport", ""),
 	)
-	shop := &shelf{tenant: "acme", all: []agent.StoredWorkflow{
+	library := &workflows{tenant: "acme", all: []agent.StoredWorkflow{
 		workflow("price-watch", "Watches flights", "send_email"), workflow("other", "Nothing", "x"), workflow("third", "flights and flights", "x"),
 	}}
-	cfg := toolsearch.Config{Ranking: &words{}, Workflows: shop}
+	cfg := toolsearch.Config{Ranking: &words{}, Workflows: library}
 
 	a, res := ask(t, cfg, inv, `{"query":"flights"}`)
 	require.Nil(t, res.Failure)
@@ -215,7 +215,7 @@ func TestSearch(t *testing.T) {
 	require.Equal(t, "default", a.Workflows[0].Owner)
 	require.Equal(t, "workflow", a.Workflows[0].Type)
 	require.EqualValues(t, 3, a.Workflows[0].Version)
-	require.Nil(t, a.Workflows[0].Name, "it is no tool")
+	require.Nil(t, a.Workflows[0].Name, "a name would reveal a tool")
 	require.Equal(t, 4, a.TotalFound)
 	require.Empty(t, a.Hint)
 
@@ -232,22 +232,22 @@ func TestSearch(t *testing.T) {
 func TestNothingFound(t *testing.T) {
 	t.Parallel()
 	for _, inv := range []agent.Invocation{{Tenant: "acme"}, invocation(), invocation(granted("echo", "", "", ""))} {
-		a, res := ask(t, toolsearch.Config{Workflows: &shelf{}}, inv, `{"query":"flights"}`)
+		a, res := ask(t, toolsearch.Config{Workflows: &workflows{}}, inv, `{"query":"flights"}`)
 		require.Nil(t, res.Failure)
 		require.JSONEq(t, `{"tools":[],"workflows":[],"total_found":0,"hint":"Nothing was found. Try other words for what the tool is to do."}`, string(res.Output))
 		require.Zero(t, a.TotalFound)
 	}
 }
 
-// Tenant and grants: the tools are the turn's, the workflows the tenant's, and those only for who can change them.
+// TestGrants checks that only tools of the turn are found, and workflows of the tenant only if the turn has patch_workflow.
 func TestGrants(t *testing.T) {
 	t.Parallel()
-	shop := &shelf{tenant: "acme", all: []agent.StoredWorkflow{workflow("main", "flights", "x")}}
-	cfg := toolsearch.Config{Workflows: shop}
+	library := &workflows{tenant: "acme", all: []agent.StoredWorkflow{workflow("main", "flights", "x")}}
+	cfg := toolsearch.Config{Workflows: library}
 	a, _ := ask(t, cfg, invocation(granted("echo", "", "flights", "")), `{"query":"flights"}`)
 	require.Len(t, a.Tools, 1)
 	require.Empty(t, a.Workflows)
-	require.Zero(t, shop.asked, "without patch_workflow they are not even read")
+	require.Zero(t, library.asked, "without patch_workflow, workflows are not listed")
 	inv := invocation(granted("patch_workflow", "", "", ""))
 	a, _ = ask(t, cfg, inv, `{"query":"flights"}`)
 	require.Len(t, a.Workflows, 1)
@@ -256,7 +256,7 @@ func TestGrants(t *testing.T) {
 	require.Empty(t, a.Workflows)
 	gone := workflow("main", "flights", "x")
 	gone.Deleted = true
-	a, _ = ask(t, toolsearch.Config{Workflows: &shelf{tenant: "acme", all: []agent.StoredWorkflow{gone}}}, invocation(granted("patch_workflow", "", "", "")), `{"query":"flights"}`)
+	a, _ = ask(t, toolsearch.Config{Workflows: &workflows{tenant: "acme", all: []agent.StoredWorkflow{gone}}}, invocation(granted("patch_workflow", "", "", "")), `{"query":"flights"}`)
 	require.Empty(t, a.Workflows)
 }
 
@@ -314,7 +314,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// What is too long loses schemas from the worst on, then names, then entries; the best stay whole.
+// TestAnswerIsBounded checks that a long answer loses schemas, then parameter names, then entries, each from the last entry on.
 func TestAnswerIsBounded(t *testing.T) {
 	t.Parallel()
 	property := func(n int) string {
@@ -337,9 +337,9 @@ func TestAnswerIsBounded(t *testing.T) {
 
 	inv := invocation(append(many(50, "", property(20)), granted("patch_workflow", "", "", ""))...)
 	inv.InlineBytes = 2000
-	shop := &shelf{tenant: "acme", all: []agent.StoredWorkflow{workflow("main", "things.", "x")}}
-	a, res := ask(t, toolsearch.Config{Workflows: shop}, inv, `{"query":"things. main","limit":50}`)
-	require.LessOrEqual(t, len(res.Output), 2000, "an answer that is moved away reveals nothing")
+	library := &workflows{tenant: "acme", all: []agent.StoredWorkflow{workflow("main", "things.", "x")}}
+	a, res := ask(t, toolsearch.Config{Workflows: library}, inv, `{"query":"things. main","limit":50}`)
+	require.LessOrEqual(t, len(res.Output), 2000, "an answer that is moved to the blob store reveals no tools")
 	require.Len(t, a.Workflows, 1, "the best stays")
 	require.NotEmpty(t, a.Tools)
 	require.Empty(t, a.Tools[0].ParameterNames)
@@ -358,8 +358,8 @@ func TestManyTextsAreRankedInParts(t *testing.T) {
 	require.Equal(t, []string{"things. best", "tool_0"}, names(a))
 	require.Equal(t, 2500, a.TotalFound)
 	require.Equal(t, 1000, w.longest)
-	require.Len(t, w.given, 2500)
-	for _, text := range w.given {
+	require.Len(t, w.ranked, 2500)
+	for _, text := range w.ranked {
 		require.LessOrEqual(t, len(text.Title)+len(text.Body), 256+1024)
 	}
 }
@@ -375,15 +375,15 @@ func TestTrouble(t *testing.T) {
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 
 	three := []agent.StoredWorkflow{workflow("a", "flights", "x"), workflow("b", "flights", "x"), workflow("c", "flights", "x")}
-	a, res := ask(t, toolsearch.Config{Workflows: &shelf{tenant: "acme", all: three, fail: away}}, inv, `{"query":"flights"}`)
+	a, res := ask(t, toolsearch.Config{Workflows: &workflows{tenant: "acme", all: three, fail: away}}, inv, `{"query":"flights"}`)
 	require.Nil(t, res.Failure)
 	require.Len(t, a.Tools, 1)
-	require.Len(t, a.Workflows, 2, "what came is of use")
+	require.Len(t, a.Workflows, 2, "the first page is used")
 	require.Equal(t, "Workflows could not be searched at present.", a.Hint)
 }
 
-// Five hundred tools that are deferred cost a prompt nothing but search_tools itself, which is less than 100 tokens at four bytes each.
-func TestWhatSearchCostsAPrompt(t *testing.T) {
+// TestTokensOfAPrompt checks that 500 deferred tools add only search_tools to a prompt, which has less than 100 tokens of four bytes.
+func TestTokensOfAPrompt(t *testing.T) {
 	t.Parallel()
 	spec := theTool(t, toolsearch.Config{}).Spec()
 	function, err := json.Marshal(map[string]any{"type": "function", "function": map[string]any{
