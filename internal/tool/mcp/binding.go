@@ -16,7 +16,7 @@ import (
 //go:embed properties.json
 var properties []byte
 
-// What a binding says of sampling.
+// The values of a binding's parameter sampling.
 const (
 	samplingRefuse = "refuse"
 	samplingAllow  = "allow"
@@ -97,7 +97,7 @@ func (b *binding) setDefaults() {
 	}
 }
 
-// checkURL refuses early what egress would refuse with each request.
+// checkURL checks the URL as the egress client would do for every request, and sets host.
 func (b *binding) checkURL() error {
 	u, err := url.Parse(b.URL)
 	switch {
@@ -116,7 +116,7 @@ func (b *binding) checkURL() error {
 	return nil
 }
 
-// label names the server for people; of a URL it shows only the host.
+// label returns the name of the server for people: the configured name, or the host of the URL.
 func (b *binding) label() string {
 	if b.Server != "" {
 		return b.Server
@@ -126,19 +126,19 @@ func (b *binding) label() string {
 
 func (b *binding) timeout() time.Duration { return time.Duration(b.TimeoutSec) * time.Second }
 
-// key identifies a session. A stdio server is one process for all tenants, unless it may ask a model on a tenant's account.
+// key returns the key of the binding's session. A stdio server is one process for all tenants, unless it may ask a model at a tenant's cost.
 func (b *binding) key(scope *agent.ToolScope) (string, error) {
-	of := struct {
+	identity := struct {
 		Tenant, Server, URL, Sampling string
 		Auth                          []agent.PlanAuth
 	}{scope.Tenant, b.Server, b.URL, b.Sampling, scope.Auth}
 	if b.Server != "" {
-		of.Auth = nil
+		identity.Auth = nil
 		if b.Sampling == samplingRefuse {
-			of.Tenant = ""
+			identity.Tenant = ""
 		}
 	}
-	raw, err := json.Marshal(of)
+	raw, err := json.Marshal(identity)
 	if err != nil {
 		return "", agent.Errorf(agent.CodeInternal, "find MCP session", "encode binding: %w", err)
 	}

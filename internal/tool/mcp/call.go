@@ -18,7 +18,7 @@ import (
 const (
 	maxArgs     = 1 << 20 // bytes of a call's arguments
 	maxProgress = 500     // runes of a message
-	// attempts is how often a call that was not sent is tried: in the session that seemed to be open, and in a new one.
+	// attempts is the number of sessions in which a call is tried until it is sent: one that may have ended unnoticed, and a new one.
 	attempts = 2
 	// metaKey is the member of _meta that holds a call's idempotency key.
 	metaKey = "turnstone/idempotency_key"
@@ -33,7 +33,7 @@ type remoteTool struct {
 	spec    agent.ToolSpec
 }
 
-// readOnlyTool is a tool that only reads: the server says so, and the binding trusts it.
+// readOnlyTool is a tool that only reads, according to a server that the binding trusts.
 type readOnlyTool struct{ *remoteTool }
 
 var _ agent.EffectFree = readOnlyTool{}
@@ -47,8 +47,8 @@ func (t *remoteTool) Spec() agent.ToolSpec {
 	return spec
 }
 
-// Call sends the call to the server. An error is for the runtime to retry. A refusal of the server, or a fault that another attempt
-// cannot mend, is a failed result.
+// Call sends the call to the server. It returns an error if the runtime may try again. If the server refuses the call, or another attempt
+// cannot succeed, it returns a failed result.
 func (t *remoteTool) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
 	if err := agent.Interrupted(ctx, "call MCP tool"); err != nil {
 		return agent.ToolResult{}, err
@@ -56,22 +56,23 @@ func (t *remoteTool) Call(ctx context.Context, inv agent.Invocation, call agent.
 	if err := checkArgs(call.Args); err != nil {
 		return t.failedResult(agent.FailureOf(err))
 	}
-	var lost error
+	var sendErr error
 	for range attempts {
 		s, release, err := t.kit.session(ctx, t.binding, &t.scope)
 		if err != nil {
 			return t.unsentResult(inv, err)
 		}
-		result, err := t.send(ctx, s, inv, call)
+		var result agent.ToolResult
+		result, sendErr = t.send(ctx, s, inv, call)
 		release()
-		if lost = err; !errors.Is(err, errUnsent) || ctx.Err() != nil || s.isAlive() || s.refusal.Load() != nil {
-			return t.finalResult(inv, result, err)
+		if !errors.Is(sendErr, errUnsent) || ctx.Err() != nil || s.isAlive() || s.refusal.Load() != nil {
+			return t.finalResult(inv, result, sendErr)
 		}
 	}
-	return t.finalResult(inv, agent.ToolResult{}, lost)
+	return t.unsentResult(inv, sendErr)
 }
 
-// checkArgs checks that the arguments are an object; the server checks its members.
+// checkArgs checks that the arguments are an object. The server checks its members.
 func checkArgs(args json.RawMessage) error {
 	switch {
 	case len(args) > maxArgs:
@@ -84,7 +85,7 @@ func checkArgs(args json.RawMessage) error {
 	return nil
 }
 
-// The outcomes of a call without an answer. Errors wrap one of these and the [agent.Error] that says why.
+// The outcomes of a call without an answer. Errors of send wrap one of these, and the [agent.Error] that is the cause.
 var (
 	errUnsent  = errors.New("nothing was sent")
 	errUnclear = errors.New("it may have taken effect")
@@ -135,7 +136,7 @@ func (t *remoteTool) send(ctx context.Context, s *session, inv agent.Invocation,
 	return agent.ToolResult{}, fmt.Errorf("%w: %w", deliveryOutcome(d, err), fault)
 }
 
-// deliveryOutcome returns [errUnclear] if a server may have acted on a call that it did not answer, else [errUnsent].
+// deliveryOutcome returns [errUnclear] if the server may have acted on a call that it did not answer, else [errUnsent].
 func deliveryOutcome(d *delivery, err error) error {
 	switch status := int(d.status.Load()); {
 	case errors.Is(err, sdk.ErrSessionMissing): // the server has forgotten the session, and did not read the call
@@ -153,7 +154,8 @@ func deliveryOutcome(d *delivery, err error) error {
 	}
 }
 
-// finalResult returns the result of a call, or of one without an answer: an error if the runtime may try it again, else a failure.
+// finalResult returns the result of a call after its last attempt. err is the error of send. If there was no answer, finalResult returns an
+// error if the runtime may try again, else a failed result.
 func (t *remoteTool) finalResult(inv agent.Invocation, result agent.ToolResult, err error) (agent.ToolResult, error) {
 	switch {
 	case err == nil:
@@ -163,40 +165,40 @@ func (t *remoteTool) finalResult(inv agent.Invocation, result agent.ToolResult, 
 	case !errors.Is(err, errUnclear):
 		return agent.ToolResult{}, err
 	}
-	why := agentErrorIn(err)
-	if why.Code == agent.CodeCancelled {
-		return agent.ToolResult{}, why
+	cause := agentErrorIn(err)
+	switch {
+	case mayRetry(inv, cause):
+		return agent.ToolResult{}, cause
+	case inv.Repeatable:
+		return t.failedResult(agent.FailureOf(cause))
+	default:
+		return t.failedResult(&agent.Failure{
+			Type: agent.OutcomeUnknown, Message: cause.Error() + "; the call may have taken effect and was not repeated",
+		})
 	}
-	if inv.Repeatable {
-		if why.Code == agent.CodeUnavailable || why.Code == agent.CodeRateLimited {
-			return agent.ToolResult{}, why
-		}
-		return t.failedResult(agent.FailureOf(why))
-	}
-	return t.failedResult(&agent.Failure{
-		Type: agent.OutcomeUnknown, Message: why.Error() + "; the call may have taken effect and was not repeated",
-	})
 }
 
-// unsentResult returns the result of a call that the server never had. Only a repeatable call is an error for the runtime to repeat: of any
-// other the runtime would have to assume that it took effect, so the model is told that it may try again.
+// unsentResult returns the result of a call that did not reach the server. The result of a call that is not repeatable is not an error:
+// the runtime would assume that the call may have taken effect. It is a failure, which tells the model that it may try again.
 func (t *remoteTool) unsentResult(inv agent.Invocation, err error) (agent.ToolResult, error) {
-	why := agentErrorIn(err)
-	switch {
-	case why.Code == agent.CodeCancelled:
-		return agent.ToolResult{}, why
-	case inv.Repeatable && (why.Code == agent.CodeUnavailable || why.Code == agent.CodeRateLimited):
-		return agent.ToolResult{}, why
+	cause := agentErrorIn(err)
+	if mayRetry(inv, cause) {
+		return agent.ToolResult{}, cause
 	}
-	f := agent.FailureOf(why)
+	f := agent.FailureOf(cause)
 	f.Message += "; the call was not sent"
 	return t.failedResult(f)
 }
 
-// agentErrorIn returns the [agent.Error] in an error's chain.
+// mayRetry reports whether the runtime is to get the error of a call: the call was cancelled, or may be repeated and may then succeed.
+func mayRetry(inv agent.Invocation, e *agent.Error) bool {
+	return e.Code == agent.CodeCancelled || inv.Repeatable && (e.Code == agent.CodeUnavailable || e.Code == agent.CodeRateLimited)
+}
+
+// agentErrorIn returns the [agent.Error] in an error's chain. Any other error becomes [agent.CodeUnavailable].
 func agentErrorIn(err error) *agent.Error {
-	if own, ok := errors.AsType[*agent.Error](err); ok {
-		return own
+	if e, ok := errors.AsType[*agent.Error](err); ok {
+		return e
 	}
 	return agent.Errorf(agent.CodeUnavailable, "call MCP tool", "%w", err)
 }
@@ -205,19 +207,19 @@ func (t *remoteTool) failedResult(f *agent.Failure) (agent.ToolResult, error) {
 	return tool.FailedResult(t.spec.Name, f)
 }
 
-// forwardProgress passes progress on to the runtime in its own goroutine, so that a slow runtime does not hold up the session. stop waits
-// for the goroutine.
-func forwardProgress(inv agent.Invocation) (heard chan<- string, stop func()) {
-	updates, done, gone := make(chan string, 1), make(chan struct{}), make(chan struct{})
+// forwardProgress reports the updates that it gets to the runtime, in its own goroutine, so that a slow runtime does not block the session.
+// stop reports the last update and waits for the goroutine.
+func forwardProgress(inv agent.Invocation) (updates chan<- string, stop func()) {
+	texts, stopped, ended := make(chan string, 1), make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(gone)
+		defer close(ended)
 		for {
 			select {
-			case text := <-updates:
+			case text := <-texts:
 				inv.Report(text)
-			case <-done:
-				select { // the last message
-				case text := <-updates:
+			case <-stopped:
+				select { // the last update
+				case text := <-texts:
 					inv.Report(text)
 				default:
 				}
@@ -225,5 +227,5 @@ func forwardProgress(inv agent.Invocation) (heard chan<- string, stop func()) {
 			}
 		}
 	}()
-	return updates, func() { close(done); <-gone }
+	return texts, func() { close(stopped); <-ended }
 }

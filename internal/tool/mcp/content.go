@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"mime"
 	"reflect"
+	"slices"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -17,9 +18,9 @@ import (
 )
 
 const (
-	maxFailureText = 3000 // runes of a failure that a tool reports; a failure is shorter than 4 KiB
+	maxFailureText = 3000 // runes of a tool's failure message, so that the failure is shorter than 4 KiB
 	maxBlocks      = 200  // of a result
-	maxWord        = 500  // runes of a name, a URI, a title
+	maxWord        = 500  // runes of a name or a media type
 )
 
 // block is one piece of a result.
@@ -38,7 +39,7 @@ type block struct {
 // answerResult returns the structured content of an answer, else its only text (as JSON if it is JSON), else its blocks. Binary content is
 // stored, and the model gets its reference.
 func (t *remoteTool) answerResult(ctx context.Context, s *session, inv agent.Invocation, answer *sdk.CallToolResult) (agent.ToolResult, error) {
-	hidden := s.link.secrets
+	masker := s.link.secrets
 	if answer.NeedsInput() || len(answer.InputRequests) > 0 {
 		return t.failedResult(&agent.Failure{Type: string(agent.CodeDenied), Message: fmt.Sprintf("the MCP server %q wants input that it is not given", s.label)})
 	}
@@ -49,7 +50,7 @@ func (t *remoteTool) answerResult(ctx context.Context, s *session, inv agent.Inv
 		})
 	}
 	if answer.IsError {
-		return t.failedResult(&agent.Failure{Type: string(agent.CodeInvalid), Message: hidden.displayText(failureText(answer), maxFailureText)})
+		return t.failedResult(&agent.Failure{Type: string(agent.CodeInvalid), Message: masker.displayText(failureText(answer), maxFailureText)})
 	}
 	blocks, err := t.contentBlocks(ctx, inv, answer.Content)
 	if err != nil {
@@ -59,7 +60,7 @@ func (t *remoteTool) answerResult(ctx context.Context, s *session, inv agent.Inv
 	if err != nil {
 		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call MCP tool", "encode result: %w", err)
 	}
-	return agent.ToolResult{Output: hidden.maskJSON(out)}, nil
+	return agent.ToolResult{Output: masker.maskJSON(out)}, nil
 }
 
 // sizeOf returns the number of bytes of an answer's texts and binary content.
@@ -90,7 +91,7 @@ func sizeOf(answer *sdk.CallToolResult) int {
 	return size
 }
 
-// failureText returns what a tool says of its failure.
+// failureText returns the message of a failed tool.
 func failureText(answer *sdk.CallToolResult) string {
 	var texts []string
 	for _, c := range answer.Content {
@@ -111,19 +112,16 @@ func failureText(answer *sdk.CallToolResult) string {
 
 // encodeOutput encodes structured content and blocks.
 func encodeOutput(structured any, blocks []block) (json.RawMessage, error) {
-	plain := true
-	for i := range blocks {
-		plain = plain && blocks[i].Type == "text"
-	}
+	hasOnlyText := !slices.ContainsFunc(blocks, func(b block) bool { return b.Type != "text" })
 	switch {
-	case structured != nil && plain:
+	case structured != nil && hasOnlyText:
 		return encodeStructured(structured, blocks)
 	case structured != nil:
 		return tool.EncodeJSON(struct {
 			Structured any     `json:"structured_content"`
 			Content    []block `json:"content"`
 		}{structured, blocks})
-	case plain && len(blocks) == 1:
+	case hasOnlyText && len(blocks) == 1:
 		return encodeText(blocks[0].Text)
 	case len(blocks) == 0:
 		return json.RawMessage(`{"content":[]}`), nil
@@ -132,19 +130,19 @@ func encodeOutput(structured any, blocks []block) (json.RawMessage, error) {
 	}
 }
 
-// encodeStructured encodes structured content. Servers repeat it as text, which has all digits of the numbers; the SDK decodes them as
-// floats.
+// encodeStructured encodes structured content. If the text repeats it, as servers do, it uses the text, which has all digits of numbers: the
+// SDK decodes the numbers of structured content as floats.
 func encodeStructured(structured any, blocks []block) (json.RawMessage, error) {
 	if len(blocks) == 1 {
-		var same any
-		if text := []byte(blocks[0].Text); json.Unmarshal(text, &same) == nil && reflect.DeepEqual(same, structured) {
+		var decoded any
+		if text := []byte(blocks[0].Text); json.Unmarshal(text, &decoded) == nil && reflect.DeepEqual(decoded, structured) {
 			return compactJSON(text)
 		}
 	}
 	return tool.EncodeJSON(structured)
 }
 
-// encodeText returns a text that is the JSON of an object or an array, and any other as a JSON string.
+// encodeText returns the text itself if it is a JSON object or array, else as a JSON string.
 func encodeText(text string) (json.RawMessage, error) {
 	trimmed := strings.TrimSpace(text)
 	if (strings.HasPrefix(trimmed, "{") || strings.HasPrefix(trimmed, "[")) && json.Valid([]byte(trimmed)) {
@@ -161,7 +159,7 @@ func compactJSON(raw []byte) (json.RawMessage, error) {
 	return b.Bytes(), nil
 }
 
-// contentBlocks turns content into blocks and stores what is binary.
+// contentBlocks converts content to blocks. It stores binary content.
 func (t *remoteTool) contentBlocks(ctx context.Context, inv agent.Invocation, content []sdk.Content) ([]block, error) {
 	blocks := make([]block, 0, min(len(content), maxBlocks))
 	for i, c := range content {
@@ -224,9 +222,9 @@ func (t *remoteTool) storeContent(ctx context.Context, inv agent.Invocation, b b
 	return b, nil
 }
 
-// mediaType returns a media type of a server, "" if it is malformed.
-func mediaType(given string) string {
-	media, _, err := mime.ParseMediaType(given)
+// mediaType returns a media type without parameters, "" if it is malformed.
+func mediaType(text string) string {
+	media, _, err := mime.ParseMediaType(text)
 	if err != nil {
 		return ""
 	}

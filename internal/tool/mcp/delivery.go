@@ -18,7 +18,7 @@ func withDelivery(ctx context.Context, d *delivery) context.Context {
 	return context.WithValue(ctx, deliveryKey{}, d)
 }
 
-// deliveryOf returns what the context carries, never nil.
+// deliveryOf returns the delivery in the context, or a new one if there is none.
 func deliveryOf(ctx context.Context) *delivery {
 	if d, ok := ctx.Value(deliveryKey{}).(*delivery); ok {
 		return d

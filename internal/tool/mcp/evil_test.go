@@ -83,7 +83,7 @@ func (s *script) Close() error {
 func pipeLink(in io.ReadCloser, out io.WriteCloser, stop func(), values ...string) *link {
 	n, tasks := newNotices(), &taskTools{}
 	return &link{
-		transport: &pipeTransport{in: in, out: out, notices: n, tasks: tasks}, secrets: newSecrets(values...), mayMissNotices: func() bool { return false }, notices: n, stop: stop,
+		transport: &pipeTransport{in: in, out: out, notices: n, tasks: tasks}, secrets: newSecretMasker(values...), mayMissNotices: func() bool { return false }, notices: n, stop: stop,
 		tasks: tasks,
 	}
 }

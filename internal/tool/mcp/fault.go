@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"syscall"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -15,7 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// maxReason is the maximum number of runes that are quoted of a server's error.
+// maxReason is the maximum number of runes that are quoted from a server's error.
 const maxReason = 600
 
 // The codes of the SDK's own faults, which the server did not send.
@@ -25,8 +26,8 @@ const (
 	codeRejected      = -32005
 )
 
-// faultOf returns why an exchange with a server failed, as an [agent.Error]. It does not repeat the SDK's words, which name URLs and
-// session ids. Of the server's words only the message of a JSON-RPC error is quoted.
+// faultOf returns the [agent.Error] of a failed exchange with the server. It does not quote err, which may contain URLs and session IDs, unless
+// err is a JSON-RPC error of the server. It remembers refusals in the session.
 func (s *session) faultOf(ctx context.Context, d *delivery, err error) *agent.Error {
 	op := fmt.Sprintf("MCP server %q", s.label)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -49,8 +50,8 @@ func (s *session) faultOf(ctx context.Context, d *delivery, err error) *agent.Er
 	if isSessionOver(err) || !s.isAlive() {
 		return agent.Errorf(agent.CodeUnavailable, op, "the connection was lost")
 	}
-	if own, ok := errors.AsType[*agent.Error](err); ok {
-		return &agent.Error{Code: own.Code, Op: op, RetryAfter: own.RetryAfter, Err: own}
+	if e, ok := errors.AsType[*agent.Error](err); ok {
+		return &agent.Error{Code: e.Code, Op: op, RetryAfter: e.RetryAfter, Err: e}
 	}
 	if status := int(d.status.Load()); status >= http.StatusMultipleChoices {
 		return agent.Errorf(statusCode(status), op, "answered %d %s", status, http.StatusText(status))
@@ -60,21 +61,19 @@ func (s *session) faultOf(ctx context.Context, d *delivery, err error) *agent.Er
 
 // refusalIn returns the error of a request that the egress rules or the auth profiles refuse. They would refuse it in another session too.
 func refusalIn(err error) (*agent.Error, bool) {
-	own, ok := errors.AsType[*agent.Error](err)
-	return own, ok && (own.Code == agent.CodeDenied || own.Code == agent.CodeInvalid)
+	e, ok := errors.AsType[*agent.Error](err)
+	return e, ok && (e.Code == agent.CodeDenied || e.Code == agent.CodeInvalid)
 }
 
-// isSessionOver reports whether a session has ended: the server has ended, has forgotten it, or does not read any more.
+// isSessionOver reports whether an error means that the session has ended: the server has ended, has forgotten it, or no longer reads.
 func isSessionOver(err error) bool {
-	for _, end := range []error{io.EOF, sdk.ErrConnectionClosed, sdk.ErrSessionMissing, syscall.EPIPE, os.ErrClosed, io.ErrClosedPipe} {
-		if errors.Is(err, end) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(
+		[]error{io.EOF, sdk.ErrConnectionClosed, sdk.ErrSessionMissing, syscall.EPIPE, os.ErrClosed, io.ErrClosedPipe},
+		func(end error) bool { return errors.Is(err, end) },
+	)
 }
 
-// serverErrorIn returns the server's own JSON-RPC error.
+// serverErrorIn returns the JSON-RPC error that the server has sent.
 func serverErrorIn(err error) (*jsonrpc.Error, bool) {
 	answer, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok || answer.Code == codeClientClosing || answer.Code == codeServerClosing || answer.Code == codeRejected {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// streamTimeout is how long a server may think about whether it has a stream of notifications.
+	// streamTimeout is how long a server may take to answer the request for its stream of notifications.
 	streamTimeout = 3 * time.Second
 	// reconnects is how often the SDK resumes a stream that makes no progress.
 	reconnects = 2
@@ -24,7 +24,7 @@ const (
 
 const eventStream = "text/event-stream"
 
-// errNoStream ends the wait for a server that does not say whether it has a stream of notifications.
+// errNoStream cancels a request for a stream of notifications that the server does not answer.
 var errNoStream = errors.New("no answer")
 
 // carrier sends the requests of one session through the egress client, with the credentials of its binding.
@@ -32,26 +32,26 @@ type carrier struct {
 	http     tool.HTTP
 	auth     tool.Auth // nil: requests carry no credentials
 	profiles []agent.PlanAuth
-	secrets  *secrets
-	notices  *notices // that come by event streams
+	secrets  *secretMasker
+	notices  *notices // counts those in event streams
 	tasks    *taskTools
 
-	reached atomic.Bool                 // the server has answered something
-	refusal atomic.Pointer[agent.Error] // of the first request, by the egress rules: it stands for those that follow
+	reached     atomic.Bool                 // the server has answered a request
+	refusal     atomic.Pointer[agent.Error] // the error of all requests, because the egress rules refused the first
+	hasNoStream atomic.Bool                 // there is no stream of notifications, so they may be missed
 
-	ctx         context.Context // ends with the session, and with it the running requests
-	hasNoStream atomic.Bool     // there is no stream of notifications, so they may be missed
-	cancel      context.CancelFunc
-	bound       int64 // bytes of a body that is no event stream
+	ctx     context.Context // ends with the session, and then the running requests end
+	cancel  context.CancelFunc
+	maxBody int64 // bytes of a body that is no event stream
 }
 
 func newCarrier(h tool.HTTP, auth tool.Auth, profiles []agent.PlanAuth) *carrier {
-	c := &carrier{http: h, auth: auth, profiles: profiles, secrets: newSecrets(), notices: newNotices(), tasks: &taskTools{}, bound: maxFrame}
+	c := &carrier{http: h, auth: auth, profiles: profiles, secrets: newSecretMasker(), notices: newNotices(), tasks: &taskTools{}, maxBody: maxFrame}
 	c.ctx, c.cancel = context.WithCancel(context.Background()) //nolint:gosec // link.stop calls it
 	return c
 }
 
-// transport returns the SDK's transport, with every request through the carrier. The egress client follows redirects.
+// transport returns a transport of the SDK that sends every request through the carrier. The egress client follows redirects.
 func (c *carrier) transport(endpoint string) sdk.Transport {
 	return &sdk.StreamableClientTransport{
 		Endpoint: endpoint, MaxRetries: reconnects, MaxEventSize: maxFrame,
@@ -62,8 +62,8 @@ func (c *carrier) transport(endpoint string) sdk.Transport {
 	}
 }
 
-// RoundTrip sends one request of the session. If the first one is refused, so are all others: the SDK tries another version of the protocol
-// after any error.
+// RoundTrip sends a request. If the first request was refused, all others are refused too, because the SDK tries another version of the
+// protocol after any error.
 func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	if refusal := c.refusal.Load(); refusal != nil {
 		return nil, refusal
@@ -71,35 +71,35 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	d := deliveryOf(req.Context())
 	ctx, cancel := context.WithCancelCause(d.trace(req.Context()))
 	release := context.AfterFunc(c.ctx, func() { cancel(context.Canceled) })
-	done := func() { release(); cancel(nil) }
+	finish := func() { release(); cancel(nil) }
 
 	out := req.Clone(ctx)
 	if err := c.authorise(out); err != nil {
-		done()
+		finish()
 		return nil, err
 	}
-	var patience *time.Timer
+	var streamTimer *time.Timer
 	if req.Method == http.MethodGet {
-		patience = time.AfterFunc(streamTimeout, func() { cancel(errNoStream) })
+		streamTimer = time.AfterFunc(streamTimeout, func() { cancel(errNoStream) })
 	}
 	resp, err := c.http.Do(out)
-	if patience != nil && !patience.Stop() && err != nil && errors.Is(context.Cause(ctx), errNoStream) {
+	if streamTimer != nil && !streamTimer.Stop() && err != nil && errors.Is(context.Cause(ctx), errNoStream) {
 		c.hasNoStream.Store(true)
-		done()
+		finish()
 		return noStreamResponse(req), nil
 	}
 	if err == nil && resp.StatusCode == http.StatusUnauthorized {
 		resp, err = c.retryWithToken(ctx, req, out, resp)
 	}
 	if err != nil {
-		done()
+		finish()
 		c.rememberRefusal(err)
 		return nil, err
 	}
 	d.status.Store(int32(resp.StatusCode)) //nolint:gosec // three digits
 	if req.Method != http.MethodGet && resp.StatusCode/100 == 3 {
-		_ = resp.Body.Close() // nothing of it is wanted
-		done()
+		_ = resp.Body.Close() // the body is not needed
+		finish()
 		err := agent.Errorf(agent.CodeInvalid, "request "+req.URL.Host, "redirects (%d), which is not followed: configure where it leads to", resp.StatusCode)
 		c.rememberRefusal(err)
 		return nil, err
@@ -109,14 +109,14 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Method == http.MethodGet && (resp.StatusCode != http.StatusOK || media != eventStream) {
 		c.hasNoStream.Store(true)
 	}
-	body := &boundedBody{body: resp.Body, left: -1, done: done}
+	body := &boundedBody{body: resp.Body, remaining: -1, finish: finish}
 	if media == eventStream {
 		body.events = &eventMeter{notices: c.notices}
 	} else {
-		body.left = c.bound
+		body.remaining = c.maxBody
 	}
 	if isListRequest(req) {
-		body.list = &listReader{tools: c.tasks, events: media == eventStream}
+		body.list = &listReader{tools: c.tasks, isEventStream: media == eventStream}
 	}
 	resp.Body = body
 	return resp, nil
@@ -128,11 +128,11 @@ func (c *carrier) retryWithToken(ctx context.Context, req, sent *http.Request, a
 	if !ok || req.Body != nil && req.GetBody == nil {
 		return answer, nil
 	}
-	again, err := server.Discover(sent, answer, c.profiles)
-	if err == nil && !again {
+	hasToken, err := server.Discover(sent, answer, c.profiles)
+	if err == nil && !hasToken {
 		return answer, nil
 	}
-	_ = answer.Body.Close() // nothing of it is wanted
+	_ = answer.Body.Close() // the body is not needed
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func (c *carrier) rememberRefusal(err error) {
 	}
 }
 
-// authorise adds credentials, and remembers them to mask what the server says.
+// authorise adds credentials to a request, and remembers them as secrets.
 func (c *carrier) authorise(req *http.Request) error {
 	if c.auth == nil || len(c.profiles) == 0 {
 		return nil
@@ -168,7 +168,7 @@ func (c *carrier) authorise(req *http.Request) error {
 	return nil
 }
 
-// noStreamResponse returns the answer of a server that has no stream of notifications.
+// noStreamResponse returns a response as that of a server without a stream of notifications.
 func noStreamResponse(req *http.Request) *http.Response {
 	return &http.Response{
 		StatusCode: http.StatusMethodNotAllowed, Status: "405 Method Not Allowed", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -176,11 +176,11 @@ func noStreamResponse(req *http.Request) *http.Response {
 	}
 }
 
-// boundedBody is a body that fails beyond its bound, and ends its request's context when it is closed.
+// boundedBody is the body of a response. Reading fails beyond its bound, and Close releases its request.
 type boundedBody struct {
-	body io.ReadCloser
-	left int64 // negative: the SDK bounds each event
-	done func()
+	body      io.ReadCloser
+	remaining int64 // bytes until the bound; negative: the SDK bounds each event
+	finish    func()
 
 	events *eventMeter // nil: it is no event stream
 	list   *listReader // nil: it is no answer to tools/list
@@ -194,18 +194,18 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	if b.events != nil && !b.events.read(p[:n]) {
 		return 0, errFlood
 	}
-	if b.left < 0 {
+	if b.remaining < 0 {
 		return n, err
 	}
-	if int64(n) > b.left {
-		return int(b.left), agent.Errorf(agent.CodeOverflow, "read MCP answer", "it is larger than %d bytes", maxFrame)
+	if int64(n) > b.remaining {
+		return int(b.remaining), agent.Errorf(agent.CodeOverflow, "read MCP answer", "it is larger than %d bytes", maxFrame)
 	}
-	b.left -= int64(n)
+	b.remaining -= int64(n)
 	return n, err
 }
 
 func (b *boundedBody) Close() error {
 	err := b.body.Close()
-	b.done()
+	b.finish()
 	return err
 }

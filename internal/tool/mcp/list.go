@@ -25,14 +25,14 @@ const (
 
 // toolList holds the tools of a server that can be used.
 type toolList struct {
-	tools   []serverTool
-	at      time.Time
-	changes int64 // how many changes the server had reported before it was asked
+	tools     []serverTool
+	fetchedAt time.Time
+	changes   int64 // the changes that the server had reported before it was asked
 }
 
-// list returns the server's tools, from memory while nothing has changed.
+// list returns the server's tools. It asks the server only if its tools may have changed.
 func (s *session) list(ctx context.Context) ([]serverTool, error) {
-	select { // one caller asks, the others get its answer
+	select { // one caller asks, and the others get its answer
 	case s.listing <- struct{}{}:
 		defer func() { <-s.listing }()
 	case <-ctx.Done():
@@ -43,7 +43,7 @@ func (s *session) list(ctx context.Context) ([]serverTool, error) {
 	}
 	ctx, cancel := s.withTimeout(ctx, listTimeout)
 	defer cancel()
-	l := &toolList{at: time.Now(), changes: s.changes.Load()}
+	l := &toolList{fetchedAt: time.Now(), changes: s.changes.Load()}
 	raw, err := s.fetchPages(ctx)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (s *session) list(ctx context.Context) ([]serverTool, error) {
 	return l.tools, nil
 }
 
-// cachedTools returns the tools without asking the server; ok is false if it would have to be asked.
+// cachedTools returns the tools without asking the server. It returns false if the server has to be asked.
 func (s *session) cachedTools() (tools []serverTool, ok bool) {
 	select {
 	case s.listing <- struct{}{}:
@@ -73,13 +73,13 @@ func (s *session) isCurrent(l *toolList) bool {
 	if caps := s.client.InitializeResult().Capabilities; caps != nil && caps.Tools != nil && caps.Tools.ListChanged && !s.link.mayMissNotices() {
 		age = listAge
 	}
-	return l.changes == s.changes.Load() && time.Since(l.at) < age
+	return l.changes == s.changes.Load() && time.Since(l.fetchedAt) < age
 }
 
-// fetchPages asks for page after page, up to the bounds.
+// fetchPages fetches the pages of the server's list, up to the bounds.
 func (s *session) fetchPages(ctx context.Context) ([]*sdk.Tool, error) {
 	if caps := s.client.InitializeResult().Capabilities; caps == nil || caps.Tools == nil {
-		return nil, nil // a server without tools need not know the question
+		return nil, nil // a server without tools need not support tools/list
 	}
 	var all []*sdk.Tool
 	params := &sdk.ListToolsParams{}
@@ -117,19 +117,19 @@ func (s *session) offerableTools(raw []*sdk.Tool) []serverTool {
 			continue
 		}
 		seen[t.Name] = true
-		made, why := newServerTool(t, s.label, s.link.secrets)
-		if why == "" && s.link.tasks.contains(t.Name) {
-			why = "it runs as a task only, which is not supported"
+		offered, reason := newServerTool(t, s.label, s.link.secrets)
+		if reason == "" && s.link.tasks.contains(t.Name) {
+			reason = "it runs as a task only, which is not supported"
 		}
-		if why == "" && total+len(made.schema) > maxSchemas {
-			why = "the schemas of all tools together are too large"
+		if reason == "" && total+len(offered.schema) > maxSchemas {
+			reason = "the schemas of all tools together are too large"
 		}
-		if why != "" {
-			s.logger.Warn("MCP tool is left out", zap.String("tool", s.link.secrets.displayText(t.Name, maxServerName)), zap.String("reason", why))
+		if reason != "" {
+			s.logger.Warn("MCP tool is left out", zap.String("tool", s.link.secrets.displayText(t.Name, maxServerName)), zap.String("reason", reason))
 			continue
 		}
-		total += len(made.schema)
-		out = append(out, made)
+		total += len(offered.schema)
+		out = append(out, offered)
 	}
 	return out
 }

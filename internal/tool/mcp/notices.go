@@ -14,7 +14,7 @@ const (
 	noticeRate  = 200 // notifications a second
 	noticeBurst = 2000
 	noticeBytes = 16 << 20 // of notifications a minute
-	// floodThreshold is the number of notifications during a call without an answer beyond which its session is given up.
+	// floodThreshold is a number of notifications. If more arrive during a call that times out, its session is retired.
 	floodThreshold = 200
 
 	logMethod = "notifications/message"
@@ -35,7 +35,7 @@ func newNotices() *notices {
 	}
 }
 
-// allow counts a notification of so many bytes. It returns false once there are too many.
+// allow counts a notification of the given number of bytes. It returns false once there are too many.
 func (n *notices) allow(size int) bool {
 	n.seen.Add(1)
 	if n.isOver() {
@@ -65,10 +65,10 @@ func (n *notices) isSurplusLog(msg *jsonrpc.Request) bool {
 // eventMeter counts the events of an event stream. It counts an event when the next one begins: the last event of a stream is the answer
 // to a request, which is no notification.
 type eventMeter struct {
-	notices *notices
-	line    int // bytes of the current line
-	size    int // bytes of the current event
-	last    int // bytes of the one before, which is not counted yet
+	notices  *notices
+	line     int // bytes of the current line
+	size     int // bytes of the current event
+	previous int // bytes of the event before, 0 once it is counted
 }
 
 // read counts the events in a part of the stream. It returns false once there are too many.
@@ -78,15 +78,15 @@ func (m *eventMeter) read(p []byte) bool {
 		case '\r':
 		case '\n':
 			if m.line == 0 && m.size > 0 {
-				m.last, m.size = m.size, 0
+				m.previous, m.size = m.size, 0
 			}
 			m.line = 0
 		default:
-			if m.size == 0 && m.last > 0 {
-				if !m.notices.allow(m.last) {
+			if m.size == 0 && m.previous > 0 {
+				if !m.notices.allow(m.previous) {
 					return false
 				}
-				m.last = 0
+				m.previous = 0
 			}
 			m.line++
 			m.size++

@@ -170,7 +170,7 @@ func TestEventMeter(t *testing.T) {
 			require.True(t, m.read([]byte(rest[:min(piece, len(rest))])))
 		}
 		require.EqualValues(t, 4, m.notices.seen.Load(), "pieces of %d", piece)
-		require.Equal(t, len("data: the answer"), m.last)
+		require.Equal(t, len("data: the answer"), m.previous)
 	}
 	large := &eventMeter{notices: newNotices()}
 	answer := append([]byte("data: "), make([]byte, maxFrame+1)...)

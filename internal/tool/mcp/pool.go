@@ -35,7 +35,7 @@ type pool struct {
 	maxSessions int
 	logger      *zap.Logger
 
-	ctx    context.Context // ends with close, and with it the attempts to open sessions
+	ctx    context.Context // ends with close, and then the attempts to open sessions end
 	cancel context.CancelFunc
 	work   sync.WaitGroup // sessions that open, live or close
 
@@ -52,8 +52,8 @@ type slot struct {
 	retryAt  time.Time     // no attempt before
 	err      error         // of the last attempt
 	users    int           // that hold the session or wait for it
-	used     time.Time     // when the last user released it
-	idle     *time.Timer   // closes the session
+	released time.Time     // when the last user released it
+	idle     *time.Timer   // closes the unused session
 }
 
 func newPool(times poolTimes, logger *zap.Logger) *pool {
@@ -87,7 +87,7 @@ func (p *pool) acquire(ctx context.Context, key string, open opener) (s *session
 		case err != nil:
 			release()
 			return nil, nil, err
-		case s == nil: // it has ended meanwhile
+		case s == nil: // it has ended since hold
 			release()
 			continue
 		case stale && !p.pingSession(ctx, s):
@@ -102,7 +102,8 @@ func (p *pool) acquire(ctx context.Context, key string, open opener) (s *session
 	}
 }
 
-// hold marks a slot as used, and starts to open its session if there is none. wait is closed when that has ended.
+// hold adds a user to a slot, and starts to open its session if there is none. wait is closed when the session is open or cannot be opened; it
+// is nil if nothing is being opened.
 func (p *pool) hold(key string, open opener) (held *slot, wait <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +144,7 @@ func (p *pool) makeRoom() bool {
 	}
 	var oldest string
 	for key, s := range p.slots {
-		if s.users == 0 && s.dialling == nil && (oldest == "" || s.used.Before(p.slots[oldest].used)) {
+		if s.users == 0 && s.dialling == nil && (oldest == "" || s.released.Before(p.slots[oldest].released)) {
 			oldest = key
 		}
 	}
@@ -167,7 +168,7 @@ func (p *pool) drop(key string) {
 	}
 }
 
-// open makes one attempt, and returns when its session has ended.
+// open tries once to open a session. If it succeeds, it returns when the session has ended.
 func (p *pool) open(key string, held *slot, open opener) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.times.dial)
 	s, err := open(ctx)
@@ -226,7 +227,7 @@ func (s *slot) delayRetry(times *poolTimes) {
 	s.retryAt = time.Now().Add(pause)
 }
 
-// sessionOf returns the session of a slot after the wait for it; nil if it has ended. stale reports whether it was unused for long.
+// sessionOf returns the session of a held slot, nil if it has ended. stale reports whether it was unused for long.
 func (p *pool) sessionOf(held *slot) (s *session, stale bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -239,7 +240,7 @@ func (p *pool) sessionOf(held *slot) (s *session, stale bool, err error) {
 	if !held.session.isAlive() {
 		return nil, false, nil
 	}
-	stale = !held.used.IsZero() && time.Since(held.used) > p.times.fresh
+	stale = !held.released.IsZero() && time.Since(held.released) > p.times.fresh
 	return held.session, stale, nil
 }
 
@@ -254,7 +255,7 @@ func (p *pool) release(key string, held *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	held.users--
-	held.used = time.Now()
+	held.released = time.Now()
 	if held.users > 0 || p.closed || p.slots[key] != held {
 		return
 	}
@@ -277,7 +278,7 @@ func (p *pool) peek(key string) *session {
 	return nil
 }
 
-// close ends all sessions and waits for them, for a bounded time. [agent.CodeUnavailable] when some do not end.
+// close ends all sessions and waits for them. It returns [agent.CodeUnavailable] if some do not end in time.
 func (p *pool) close() error {
 	p.mu.Lock()
 	p.closed = true

@@ -21,23 +21,23 @@ import (
 const (
 	// stopTimeout is how long a server may take to end: after its input was closed, and once more after SIGTERM.
 	stopTimeout = 2 * time.Second
-	// leftoverTimeout is how long pipes are read that other processes of the server's group still hold.
+	// leftoverTimeout is how long the pipes are read after the server has ended, because other processes may still hold them.
 	leftoverTimeout = time.Second
-	// maxLine is how many bytes of a line of a server's standard error are read. maxLogLine, in runes, and logRate, in lines a second,
-	// bound what is logged.
-	maxLine    = 16 << 10
-	maxLogLine = 1 << 10
-	logRate    = 10
+
+	// The bounds of what is logged of a server's standard error.
+	maxLine    = 16 << 10 // bytes of a line that are read
+	maxLogLine = 1 << 10  // runes of a line that are logged
+	logRate    = 10       // lines a second
 	logBurst   = 100
 )
 
-// process is a running server and this side of its pipes. When it has ended, its whole process group is killed.
+// process is a running server with this side of its pipes. When it has ended, its whole process group is killed.
 type process struct {
-	cmd    *exec.Cmd
-	in     *os.File
-	out    *os.File
-	exited chan struct{} // closed when it has ended
-	quiet  chan struct{} // closed when its standard error has ended
+	cmd       *exec.Cmd
+	in        *os.File
+	out       *os.File
+	exited    chan struct{} // closed when the server has ended
+	logsEnded chan struct{} // closed when its standard error has ended
 }
 
 // startProcess starts a server in its own process group. Errors are [agent.CodeUnavailable] and name neither path nor environment.
@@ -51,14 +51,14 @@ func startProcess(t *stdioTransport) (*process, error) {
 	}
 	cmd.SysProcAttr = childAttributes()
 
-	p := &process{cmd: cmd, exited: make(chan struct{}), quiet: make(chan struct{})}
-	stderr, theirs, err := p.pipes()
+	p := &process{cmd: cmd, exited: make(chan struct{}), logsEnded: make(chan struct{})}
+	stderr, serverEnds, err := p.pipes()
 	if err != nil {
-		closeAll(theirs)
+		closeAll(serverEnds)
 		return nil, agent.Errorf(agent.CodeUnavailable, "start MCP server", "%q: its pipes: %w", s.Name, err)
 	}
 	started := make(chan error)
-	go p.run(started, theirs, stderr)
+	go p.run(started, serverEnds, stderr)
 	if err := <-started; err != nil {
 		closeAll([]*os.File{p.in, p.out, stderr})
 		return nil, agent.Errorf(agent.CodeUnavailable, "start MCP server", "%q: %s", s.Name, startFault(err))
@@ -67,8 +67,8 @@ func startProcess(t *stdioTransport) (*process, error) {
 	return p, nil
 }
 
-// pipes connects the command's standard streams; theirs are the ends of the command.
-func (p *process) pipes() (stderr *os.File, theirs []*os.File, err error) {
+// pipes connects the command's standard streams. serverEnds are the ends of the server; after an error they are all that are open.
+func (p *process) pipes() (stderr *os.File, serverEnds []*os.File, err error) {
 	stdin, in, err := os.Pipe()
 	if err != nil {
 		return nil, nil, err
@@ -77,55 +77,64 @@ func (p *process) pipes() (stderr *os.File, theirs []*os.File, err error) {
 	if err != nil {
 		return nil, []*os.File{stdin, in}, err
 	}
-	stderr, complaints, err := os.Pipe()
+	stderr, stderrEnd, err := os.Pipe()
 	if err != nil {
 		return nil, []*os.File{stdin, in, out, stdout}, err
 	}
 	p.in, p.out = in, out
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdin, stdout, complaints
-	return stderr, []*os.File{stdin, stdout, complaints}, nil
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdin, stdout, stderrEnd
+	return stderr, []*os.File{stdin, stdout, stderrEnd}, nil
 }
 
-// run starts the command and waits for its end on one thread: for the kernel, the parent that dies is a thread (golang.org/issue/27505).
-func (p *process) run(started chan<- error, theirs []*os.File, stderr *os.File) {
+// run starts the command and waits for its end. It keeps its thread, because the kernel kills the server when the thread that started it ends
+// (golang.org/issue/27505).
+func (p *process) run(started chan<- error, serverEnds []*os.File, stderr *os.File) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := p.cmd.Start()
-	closeAll(theirs)
+	closeAll(serverEnds)
 	started <- err
 	if err != nil {
 		return
 	}
 	_ = p.cmd.Wait() // how it ended does not matter
 	signalGroup(p.cmd.Process.Pid, syscall.SIGKILL)
-	// What the group has still written is read. A process that left the group and kept a pipe is not waited for.
+	// Read what the group has written, but do not wait for processes that have left the group and still hold a pipe.
 	for _, f := range []*os.File{p.out, stderr} {
 		_ = f.SetReadDeadline(time.Now().Add(leftoverTimeout))
 	}
 	close(p.exited)
 }
 
-// stop asks the server to end, as the protocol says: its input is closed, then SIGTERM, then SIGKILL. It returns when it is gone.
+// stop ends the server as the protocol says: it closes the server's input, then sends SIGTERM, then SIGKILL. It returns when the server has
+// ended.
 func (p *process) stop() {
 	closeAll([]*os.File{p.in, p.out})
-	for _, signal := range []func(){
-		func() {},
-		func() { signalGroup(p.cmd.Process.Pid, syscall.SIGTERM) },
-		func() { signalGroup(p.cmd.Process.Pid, syscall.SIGKILL) },
-	} {
-		signal()
-		select {
-		case <-p.exited:
-			<-p.quiet
+	if p.waitForExit() {
+		return
+	}
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		signalGroup(p.cmd.Process.Pid, signal)
+		if p.waitForExit() {
 			return
-		case <-time.After(stopTimeout):
 		}
 	}
 }
 
+// waitForExit waits until the server has ended, or for stopTimeout. It reports whether the server has ended.
+func (p *process) waitForExit() bool {
+	select {
+	case <-p.exited:
+		<-p.logsEnded
+		return true
+	case <-time.After(stopTimeout):
+		return false
+	}
+}
+
 // log copies the server's standard error to the log, line by line, within bounds of length and rate.
-func (p *process) log(stderr *os.File, logger *zap.Logger, hidden *secrets) {
-	defer close(p.quiet)
+func (p *process) log(stderr *os.File, logger *zap.Logger, masker *secretMasker) {
+	defer close(p.logsEnded)
 	defer closeAll([]*os.File{stderr})
 	lines := bufio.NewReaderSize(stderr, maxLine)
 	budget := rate.NewLimiter(logRate, logBurst)
@@ -139,7 +148,7 @@ func (p *process) log(stderr *os.File, logger *zap.Logger, hidden *secrets) {
 		for more && err == nil {
 			_, more, err = lines.ReadLine() // the rest of a long line
 		}
-		switch text = hidden.displayText(text, maxLogLine); {
+		switch text = masker.displayText(text, maxLogLine); {
 		case text == "":
 		case budget.Allow():
 			logger.Info("MCP server says", zap.String("stderr", text), zap.Int("dropped_before", dropped))

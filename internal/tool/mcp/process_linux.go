@@ -2,7 +2,7 @@ package mcp
 
 import "syscall"
 
-// childAttributes puts a server into its own process group, and makes the kernel kill it when this process dies.
+// childAttributes returns attributes that put a server into its own process group, and make the kernel kill it when this process ends.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

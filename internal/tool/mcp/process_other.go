@@ -10,7 +10,7 @@ import (
 // childAttributes returns nil: there are no process groups.
 func childAttributes() *syscall.SysProcAttr { return nil }
 
-// signalGroup kills a server; the processes that it has started see their input end.
+// signalGroup kills a server if the signal is SIGKILL. The processes that the server has started only see that their input ends.
 func signalGroup(pid int, s syscall.Signal) {
 	if p, err := os.FindProcess(pid); err == nil && s == syscall.SIGKILL {
 		_ = p.Kill() // it may have ended

@@ -4,7 +4,8 @@ package mcp
 
 import "syscall"
 
-// childAttributes puts a server into its own process group. When this process dies, its standard input ends.
+// childAttributes returns attributes that put a server into its own process group. Nothing kills it when this process ends, but its standard
+// input ends.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

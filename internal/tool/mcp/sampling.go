@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The bounds of what a server may ask of a model.
+// The bounds of sampling: a server's requests to a model.
 const (
 	maxSampling     = 4         // running requests of a session
 	maxSampleTokens = 4096      // of an answer
@@ -19,8 +19,8 @@ const (
 	maxSampleBytes  = 256 << 10 // of a prompt
 )
 
-// Sampler asks a model for an MCP server, if a binding of the tenant allows it. The prompt comes from the server, not from a person;
-// Profile is empty. The sampler accounts for the cost of the answer.
+// Sampler asks a model on behalf of an MCP server, if a binding of the tenant allows it. The prompt comes from the server, and Profile is
+// empty. The sampler accounts for the cost of the answer.
 type Sampler func(ctx context.Context, tenant string, req agent.ModelRequest) (agent.ModelReply, error)
 
 // The newest protocol drops these types, but servers still use them.
@@ -33,7 +33,8 @@ type (
 // sampler answers one session's requests.
 type sampler func(ctx context.Context, r *sampleRequest) (*sampleResult, error)
 
-// sampler returns the sampler of a binding. It is nil if the binding does not allow it or no model is configured; the server is told so.
+// sampler returns the sampler of a binding. It is nil if the binding does not allow sampling or no model is configured: the server then learns
+// that sampling is not supported.
 func (k *Toolkit) sampler(b *binding, tenant string) sampler {
 	if b.Sampling != samplingAllow || k.cfg.Sample == nil {
 		return nil
@@ -52,7 +53,7 @@ func (k *Toolkit) sampler(b *binding, tenant string) sampler {
 		}
 		reply, err := k.cfg.Sample(ctx, tenant, req)
 		if err != nil {
-			return nil, fmt.Errorf("the model could not be asked (%s)", agent.CodeOf(err)) // its words are not the server's business
+			return nil, fmt.Errorf("the model could not be asked (%s)", agent.CodeOf(err)) // the server may not see the model's error
 		}
 		return &sampleResult{
 			Role: "assistant", Model: reply.Model, StopReason: "endTurn", Content: &sdk.TextContent{Text: agent.Normalize(reply.Blocks)},
@@ -60,7 +61,8 @@ func (k *Toolkit) sampler(b *binding, tenant string) sampler {
 	}
 }
 
-// modelRequest returns the text and images of a prompt. Tools, context of other servers and preferences for a model are not passed on.
+// modelRequest returns a request with the texts and images of a prompt. It leaves out tools, the context of other servers and preferences for
+// a model.
 func modelRequest(p *sampleParams) (agent.ModelRequest, error) {
 	if p == nil || len(p.Messages) == 0 || len(p.Messages) > maxSampleParts {
 		return agent.ModelRequest{}, fmt.Errorf("want 1 to %d messages", maxSampleParts)

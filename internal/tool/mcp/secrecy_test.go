@@ -121,7 +121,7 @@ func TestUnavailableCredentials(t *testing.T) {
 
 func TestSecrets(t *testing.T) {
 	t.Parallel()
-	s := newSecrets("12345678", "12345678-longer", "true", `quo"ted\`)
+	s := newSecretMasker("12345678", "12345678-longer", "true", `quo"ted\`)
 	require.Equal(t, "a "+redact.Placeholder+" b "+redact.Placeholder+" true", s.mask("a 12345678 b 12345678-longer true"))
 	require.JSONEq(t, `{"a":"`+redact.Placeholder+`"}`, string(s.maskJSON(json.RawMessage(`{"a":"quo\"ted\\"}`))))
 	require.True(t, json.Valid(s.maskJSON(json.RawMessage(`{"n":12345678}`))), "a number that is a secret")

@@ -13,39 +13,37 @@ import (
 	"github.com/turnstone-run/turnstone/internal/redact"
 )
 
-// maxSecrets is the number of values that are remembered. Tokens change, and a server can repeat only the last ones.
+// maxSecrets is the number of values that are remembered. Older ones are forgotten, because tokens change.
 const maxSecrets = 64
 
-// secrets masks in a server's words the credentials that it was sent.
-type secrets struct {
+// secretMasker masks the credentials that were sent to a server in what the server says. It is safe for concurrent use.
+type secretMasker struct {
 	mu     sync.RWMutex
 	values []string // in the order they came
 	masker *redact.Masker
 }
 
-func newSecrets(values ...string) *secrets {
-	s := &secrets{}
+func newSecretMasker(values ...string) *secretMasker {
+	s := &secretMasker{}
 	s.add(values...)
 	return s
 }
 
 // add remembers values, each once.
-func (s *secrets) add(values ...string) {
+func (s *secretMasker) add(values ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	grown := false
+	hasNew := false
 	for _, v := range values {
 		if len(v) < redact.ShortestSecret || slices.Contains(s.values, v) {
 			continue
 		}
-		s.values, grown = append(s.values, v), true
+		s.values, hasNew = append(s.values, v), true
 	}
-	if !grown {
+	if !hasNew {
 		return
 	}
-	if over := len(s.values) - maxSecrets; over > 0 {
-		s.values = append([]string(nil), s.values[over:]...)
-	}
+	s.values = slices.Delete(s.values, 0, max(0, len(s.values)-maxSecrets))
 	all := slices.Clone(s.values)
 	for _, v := range s.values {
 		all = append(all, base64.StdEncoding.EncodeToString([]byte(v)))
@@ -54,7 +52,7 @@ func (s *secrets) add(values ...string) {
 }
 
 // mask returns a text with the secrets masked.
-func (s *secrets) mask(text string) string {
+func (s *secretMasker) mask(text string) string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.masker == nil {
@@ -64,25 +62,25 @@ func (s *secrets) mask(text string) string {
 }
 
 // maskJSON returns JSON with the secrets masked. If the result is no JSON, because a number was a secret, it becomes a string.
-func (s *secrets) maskJSON(raw json.RawMessage) json.RawMessage {
+func (s *secretMasker) maskJSON(raw json.RawMessage) json.RawMessage {
 	text := string(raw)
-	cleaned := s.mask(text)
-	if cleaned == text {
+	masked := s.mask(text)
+	if masked == text {
 		return raw
 	}
-	if json.Valid([]byte(cleaned)) {
-		return json.RawMessage(cleaned)
+	if json.Valid([]byte(masked)) {
+		return json.RawMessage(masked)
 	}
-	quoted, err := json.Marshal(cleaned)
+	quoted, err := json.Marshal(masked)
 	if err != nil {
 		return json.RawMessage(`"` + redact.Placeholder + `"`)
 	}
 	return quoted
 }
 
-// displayText returns a server's words with at most n runes, without secrets, and without control characters and invisible ones, which hide
+// displayText returns at most n runes of a server's text, with secrets masked and without control and invisible characters, which could hide
 // instructions from people but not from models. Line feeds stay.
-func (s *secrets) displayText(text string, n int) string {
+func (s *secretMasker) displayText(text string, n int) string {
 	return clip.Runes(removeInvisible(s.mask(text)), n)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,16 +30,15 @@ const (
 	closeTimeout = 6 * time.Second
 	// maxParallel is the maximum number of running calls in a session; more wait.
 	maxParallel = 64
-	// askRate and askBurst bound the requests of a server, in requests a second.
-	askRate  = 20
-	askBurst = 200
-	maxLog   = 1000 // runes of a log message of a server
+	askRate     = 20 // requests of a server a second
+	askBurst    = 200
+	maxLog      = 1000 // runes of a log message of a server
 )
 
 // link is a connection to a server before its session begins.
 type link struct {
 	transport      sdk.Transport
-	secrets        *secrets
+	secrets        *secretMasker
 	stop           func()      // ends the connection; may be called twice
 	mayMissNotices func() bool // whether notifications may be missed
 	notices        *notices
@@ -53,17 +53,17 @@ type session struct {
 	client *sdk.ClientSession
 	slots  chan struct{} // running calls
 
-	ctx    context.Context // ends with the session, and with it the running calls
+	ctx    context.Context // ends with the session, and then the running calls end
 	cancel context.CancelFunc
-	ended  chan struct{} // closed when everything of it has ended
+	ended  chan struct{} // closed when the connection and all that belongs to it has ended
 
 	retired atomic.Bool                 // no new call begins in it
-	proven  atomic.Bool                 // it has answered something: losing it is no fault of the way it was opened
-	refusal atomic.Pointer[agent.Error] // of one of its requests
+	proven  atomic.Bool                 // the server has answered something, so its end is not a failure to open it
+	refusal atomic.Pointer[agent.Error] // the last request that the egress rules or auth profiles refused
 	logs    *rate.Limiter               // of the server's log messages
-	changes atomic.Int64                // how often the server said that its tools changed
-	listing chan struct{}
-	tools   *toolList // guarded by turn
+	changes atomic.Int64                // how often the server has reported that its tools changed
+	listing chan struct{}               // holds an element while tools is in use
+	tools   *toolList
 
 	mu       sync.Mutex
 	progress map[string]chan<- string
@@ -82,8 +82,8 @@ func open(ctx context.Context, label string, dial func() *link, sample sampler, 
 	return connect(ctx, label, dial(), sample, cfg, legacyProtocol)
 }
 
-func connect(ctx context.Context, label string, l *link, sample sampler, cfg *Config, protocol string) (*session, error) {
-	s := &session{
+func connect(ctx context.Context, label string, l *link, sample sampler, cfg *Config, protocol string) (s *session, err error) {
+	s = &session{
 		label: label, link: l, logger: cfg.Logger.With(zap.String("server", label)), slots: make(chan struct{}, maxParallel),
 		ended: make(chan struct{}), listing: make(chan struct{}, 1), progress: map[string]chan<- string{},
 		logs: rate.NewLimiter(logRate, logBurst),
@@ -92,14 +92,13 @@ func connect(ctx context.Context, label string, l *link, sample sampler, cfg *Co
 	client := sdk.NewClient(&sdk.Implementation{Name: "turnstone", Version: cfg.Version}, s.options(sample))
 	client.AddReceivingMiddleware(s.limitRequests())
 	d := &delivery{}
-	opened, err := client.Connect(withDelivery(ctx, d), l.transport, &sdk.ClientSessionOptions{ProtocolVersion: protocol})
+	s.client, err = client.Connect(withDelivery(ctx, d), l.transport, &sdk.ClientSessionOptions{ProtocolVersion: protocol})
 	if err != nil {
 		fault := s.faultOf(ctx, d, err)
 		s.cancel()
 		l.stop()
 		return nil, fault
 	}
-	s.client = opened
 	go s.cleanUp()
 	go s.endOnFlood()
 	return s, nil
@@ -141,16 +140,13 @@ func (s *session) limitRequests() sdk.Middleware {
 	}
 }
 
-func isNotification(method string) bool {
-	const prefix = "notifications/"
-	return len(method) > len(prefix) && method[:len(prefix)] == prefix
-}
+func isNotification(method string) bool { return strings.HasPrefix(method, "notifications/") }
 
-// cleanUp cleans up when the connection has ended.
+// cleanUp waits for the end of the connection and then frees the session's resources.
 func (s *session) cleanUp() {
 	_ = s.client.Wait() // the running calls report what happened
 	s.cancel()
-	_ = s.client.Close() // nothing is left to wait for; it frees what listens for changes
+	_ = s.client.Close() // the connection has ended; this frees the listeners for changes
 	s.link.stop()
 	close(s.ended)
 }
@@ -165,7 +161,7 @@ func (s *session) endOnFlood() {
 	}
 }
 
-// close ends the session, by force if the server does not react. It returns when everything has ended, and may be called twice.
+// close ends the session, by force if the server does not react. It returns when everything has ended. It may be called twice.
 func (s *session) close() {
 	busy := len(s.slots) > 0 && !s.retired.Load()
 	s.cancel() // running calls end
@@ -191,21 +187,21 @@ func (s *session) isAlive() bool {
 	return s.ctx.Err() == nil && !s.retired.Load() && !s.link.notices.isOver()
 }
 
-// retireAfter retires a session after a fault that ends it, or may have. Running calls go on; new ones get another session. The SDK gives
-// up a session after a refusal by HTTP, but reports that only later.
+// retireAfter retires the session if a failed exchange has ended it or may have ended it. The SDK ends a session after an HTTP status that
+// refuses a request, but reports its end only later.
 func (s *session) retireAfter(d *delivery, err error) {
 	status := int(d.status.Load())
 	refused := status >= http.StatusMultipleChoices && status < http.StatusInternalServerError && status != http.StatusTooManyRequests
 	unsent := status == 0 && !d.sent.Load()
 	if refused {
-		s.proven.Store(true) // whoever refuses is there
+		s.proven.Store(true) // a refusal is an answer
 	}
 	if isSessionOver(err) || refused || unsent {
 		s.retire()
 	}
 }
 
-// retire keeps new calls out of a session, and closes it when no call is running.
+// retire closes the session once no call is running. New calls get another session.
 func (s *session) retire() {
 	if !s.retired.CompareAndSwap(false, true) {
 		return
@@ -222,7 +218,8 @@ func (s *session) retire() {
 	}()
 }
 
-// ping asks the server to answer. The newest protocol has no ping, since its requests do not depend on each other.
+// ping asks the server whether it still answers. It does nothing with the newest protocol, which has no ping because its requests do not depend
+// on each other.
 func (s *session) ping(ctx context.Context) error {
 	if s.client.InitializeResult().ProtocolVersion > legacyProtocol {
 		return nil
@@ -230,14 +227,14 @@ func (s *session) ping(ctx context.Context) error {
 	return s.client.Ping(ctx, nil)
 }
 
-// withTimeout returns a context that ends with the caller's, after a time, or with the session.
+// withTimeout returns a context that ends with ctx, after the time d, or with the session.
 func (s *session) withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	stop := context.AfterFunc(s.ctx, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
-// registerProgress registers where the progress of a call goes, and returns the token for the call to carry.
+// registerProgress registers a call's channel for progress, and returns the progress token of the call.
 func (s *session) registerProgress(updates chan<- string) (token string, forget func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,8 +248,8 @@ func (s *session) registerProgress(updates chan<- string) (token string, forget 
 	}
 }
 
-// handleProgress passes progress on to its call. It drops it if the call has not taken the last one, so that a server cannot block the
-// session.
+// handleProgress sends progress to its call. It drops the progress if the call has not received the previous one, so that a server cannot
+// block the session.
 func (s *session) handleProgress(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
 	if r.Params == nil {
 		return

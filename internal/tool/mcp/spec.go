@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -16,58 +17,58 @@ import (
 )
 
 const (
-	maxServerName  = 256  // bytes of a tool's name at its server
-	maxName        = 64   // bytes of a name that providers accept
-	maxDescription = 1024 // runes
-	maxDepth       = 64   // of a schema
-	hashDigits     = 8    // of the hash that tells names apart
+	maxServerName   = 256  // bytes of a tool's name at its server
+	maxName         = 64   // bytes of a name that providers accept
+	maxDescription  = 1024 // runes
+	maxDepth        = 64   // of a schema
+	nameHashDigits  = 8    // of the hash at the end of a name
+	schemaHashBytes = 8    // of the hash in a handle
 )
 
 var unsupportedChars = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
 
-// serverTool is a tool as its server describes it, cleaned.
+// serverTool is a tool of a server: what the server says about it, cleaned.
 type serverTool struct {
-	name        string // the server's own
+	name        string // at the server
 	description string
 	schema      json.RawMessage // of an object
-	readOnly    bool            // the server says so
-	idempotent  bool            // the server says so
+	readOnly    bool            // according to the server
+	idempotent  bool            // according to the server
 }
 
-// newServerTool cleans a tool's description. why is the reason if the tool cannot be used, else "".
-func newServerTool(t *sdk.Tool, label string, hidden *secrets) (made serverTool, why string) {
-	if t.Name == "" || len(t.Name) > maxServerName {
-		return made, "its name is empty or too long"
+// newServerTool cleans what a server says about a tool. If the tool cannot be used, reason says why, else it is empty.
+func newServerTool(raw *sdk.Tool, label string, masker *secretMasker) (t serverTool, reason string) {
+	if raw.Name == "" || len(raw.Name) > maxServerName {
+		return t, "its name is empty or too long"
 	}
-	schema, why := objectSchema(t.InputSchema, hidden)
-	if why != "" {
-		return made, why
+	schema, reason := objectSchema(raw.InputSchema, masker)
+	if reason != "" {
+		return t, reason
 	}
-	made = serverTool{name: t.Name, schema: schema, description: hidden.displayText(t.Description, maxDescription)}
-	if made.description == "" {
-		made.description = hidden.displayText(t.Title, maxDescription)
+	t = serverTool{name: raw.Name, schema: schema}
+	t.description = cmp.Or(
+		masker.displayText(raw.Description, maxDescription),
+		masker.displayText(raw.Title, maxDescription),
+		fmt.Sprintf("A tool of the MCP server %s.", label),
+	)
+	if raw.Annotations != nil {
+		t.readOnly, t.idempotent = raw.Annotations.ReadOnlyHint, raw.Annotations.IdempotentHint
 	}
-	if made.description == "" {
-		made.description = fmt.Sprintf("A tool of the MCP server %s.", label)
-	}
-	if t.Annotations != nil {
-		made.readOnly, made.idempotent = t.Annotations.ReadOnlyHint, t.Annotations.IdempotentHint
-	}
-	return made, ""
+	return t, ""
 }
 
-// objectSchema returns the schema of the arguments, which are an object. A schema of something else is replaced by one that allows any
-// object.
-func objectSchema(from any, hidden *secrets) (schema json.RawMessage, why string) {
-	object, ok := from.(map[string]any)
+// objectSchema returns the schema of a tool's arguments. A schema that is not one of an object is replaced by one that allows any object. If
+// the schema cannot be used, reason says why.
+func objectSchema(raw any, masker *secretMasker) (schema json.RawMessage, reason string) {
+	object, ok := raw.(map[string]any)
 	if !ok {
 		object = map[string]any{}
 	}
-	if kind, given := object["type"]; given && kind != "object" {
+	if kind, ok := object["type"]; ok && kind != "object" {
 		object = map[string]any{}
 	}
 	object["type"] = "object"
-	if !cleanSchema(object, hidden, maxDepth) {
+	if !cleanSchema(object, masker, maxDepth) {
 		return nil, fmt.Sprintf("its schema is nested deeper than %d levels", maxDepth)
 	}
 	schema, err := json.Marshal(object)
@@ -77,11 +78,11 @@ func objectSchema(from any, hidden *secrets) (schema json.RawMessage, why string
 	if len(schema) > maxSchema {
 		return nil, fmt.Sprintf("its schema is larger than %d bytes", maxSchema)
 	}
-	return hidden.maskJSON(schema), ""
+	return masker.maskJSON(schema), ""
 }
 
-// cleanSchema cleans titles and descriptions in a schema, at every level. It returns false if there are too many levels.
-func cleanSchema(value any, hidden *secrets, levels int) bool {
+// cleanSchema cleans the titles and descriptions in a schema, at every level. It returns false if the schema has too many levels.
+func cleanSchema(value any, masker *secretMasker, levels int) bool {
 	if levels == 0 {
 		return false
 	}
@@ -89,14 +90,14 @@ func cleanSchema(value any, hidden *secrets, levels int) bool {
 	case map[string]any:
 		for key, member := range v {
 			if text, ok := member.(string); ok && (key == "description" || key == "title") {
-				v[key] = hidden.displayText(text, maxDescription)
-			} else if !cleanSchema(member, hidden, levels-1) {
+				v[key] = masker.displayText(text, maxDescription)
+			} else if !cleanSchema(member, masker, levels-1) {
 				return false
 			}
 		}
 	case []any:
 		for _, member := range v {
-			if !cleanSchema(member, hidden, levels-1) {
+			if !cleanSchema(member, masker, levels-1) {
 				return false
 			}
 		}
@@ -104,10 +105,10 @@ func cleanSchema(value any, hidden *secrets, levels int) bool {
 	return true
 }
 
-// handle is what a call needs to know of a listed tool. [agent.ListedTool.Handle] holds it as JSON.
+// handle is what a call needs to know about a listed tool. [agent.ListedTool.Handle] holds it as JSON.
 type handle struct {
-	Name       string `json:"name"`             // the server's own
-	Schema     string `json:"schema,omitempty"` // begins the hash of the schema that the model was shown
+	Name       string `json:"name"`             // at the server
+	Schema     string `json:"schema,omitempty"` // the first bytes of the hash of the schema that the model sees, in hex
 	ReadOnly   bool   `json:"read_only,omitempty"`
 	Idempotent bool   `json:"idempotent,omitempty"`
 }
@@ -120,7 +121,7 @@ func parseHandle(text string) (handle, error) {
 	return h, nil
 }
 
-// listTools returns the tools of a server as a binding offers them, in the server's order.
+// listTools returns the tools of a server with the names and trust of a binding, in the server's order.
 func listTools(b *binding, tools []serverTool) ([]agent.ListedTool, error) {
 	names := offeredNames(b.Prefix, tools)
 	out := make([]agent.ListedTool, 0, len(tools))
@@ -128,7 +129,7 @@ func listTools(b *binding, tools []serverTool) ([]agent.ListedTool, error) {
 		t := &tools[i]
 		sum := sha256.Sum256(t.schema)
 		h := handle{
-			Name: t.name, Schema: hex.EncodeToString(sum[:hashDigits]),
+			Name: t.name, Schema: hex.EncodeToString(sum[:schemaHashBytes]),
 			ReadOnly: b.TrustAnnotations && t.readOnly, Idempotent: b.TrustAnnotations && t.idempotent,
 		}
 		text, err := json.Marshal(h)
@@ -146,8 +147,8 @@ func (h *handle) spec(name string, t *serverTool) agent.ToolSpec {
 	}
 }
 
-// offeredNames returns names that providers accept. A tool keeps a name that providers accept. If several tools would get the same name,
-// the others end in a hash of the server's name, so that a name depends neither on the order nor on other tools.
+// offeredNames returns names that providers accept. Names that already are such names stay. If several tools would get the same name, all
+// whose names were changed end in a hash of the original name, so that names do not depend on the order of the tools.
 func offeredNames(prefix string, tools []serverTool) []string {
 	names, count := make([]string, len(tools)), map[string]int{}
 	for i := range tools {
@@ -155,7 +156,7 @@ func offeredNames(prefix string, tools []serverTool) []string {
 		count[names[i]]++
 	}
 	for i := range tools {
-		if own := prefixedName(prefix, tools[i].name); count[names[i]] > 1 && names[i] != own {
+		if isChanged := names[i] != prefixedName(prefix, tools[i].name); isChanged && count[names[i]] > 1 {
 			names[i] = hashedName(names[i], tools[i].name)
 		}
 	}
@@ -181,8 +182,8 @@ func offeredName(prefix, name string) string {
 	return out
 }
 
-// hashedName returns a name that ends in a hash of the server's name.
-func hashedName(name, own string) string {
-	sum := sha256.Sum256([]byte(own))
-	return name[:min(len(name), maxName-hashDigits-1)] + "_" + hex.EncodeToString(sum[:hashDigits/2])
+// hashedName returns a name that ends in a hash of the original name.
+func hashedName(name, original string) string {
+	sum := sha256.Sum256([]byte(original))
+	return name[:min(len(name), maxName-nameHashDigits-1)] + "_" + hex.EncodeToString(sum[:])[:nameHashDigits]
 }

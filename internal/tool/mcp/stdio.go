@@ -30,11 +30,11 @@ type stdioTransport struct {
 	server  *Server
 	environ []string
 	logger  *zap.Logger
-	secrets *secrets
+	secrets *secretMasker
 	notices *notices
 	tasks   *taskTools
 
-	process *process // once connected
+	process *process // nil until Connect
 }
 
 func (t *stdioTransport) Connect(ctx context.Context) (sdk.Connection, error) {
@@ -53,7 +53,7 @@ func (t *stdioTransport) stop() {
 	}
 }
 
-// pipeTransport speaks over two pipes, a message a line.
+// pipeTransport speaks over two pipes, with one message per line.
 type pipeTransport struct {
 	in      io.ReadCloser
 	out     io.WriteCloser
@@ -69,7 +69,7 @@ func (t *pipeTransport) Connect(ctx context.Context) (sdk.Connection, error) {
 	return &pipeConn{Connection: conn, notices: t.notices, tasks: t.tasks}, nil
 }
 
-// timeoutWriter gives up on a server that does not read.
+// timeoutWriter fails to write if the server does not read for writeTimeout.
 type timeoutWriter struct{ *os.File }
 
 func (w timeoutWriter) Write(p []byte) (int, error) {
@@ -113,13 +113,13 @@ func (c *pipeConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// Write writes a message and records whether the server may have it. A broken pipe takes no complete message.
+// Write writes a message and records whether the server may have it. After the errors below, no complete message was written.
 func (c *pipeConn) Write(ctx context.Context, msg jsonrpc.Message) error {
 	d := deliveryOf(ctx)
 	d.sent.Store(true)
 	err := c.Connection.Write(ctx, msg)
-	for _, nothing := range []error{syscall.EPIPE, os.ErrClosed, io.ErrClosedPipe, context.Canceled, context.DeadlineExceeded} {
-		if errors.Is(err, nothing) {
+	for _, unsent := range []error{syscall.EPIPE, os.ErrClosed, io.ErrClosedPipe, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, unsent) {
 			d.sent.Store(false)
 		}
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// maxListRequest bounds the request for a list of tools: a longer one is another.
+// maxListRequest is the maximum length of a request for the list of tools, in bytes. Longer requests are others.
 const maxListRequest = 4 << 10
 
-// taskTools holds the tools of a server that run only as tasks (MCP 2025-11-25, execution.taskSupport). The SDK does not know tasks and
-// drops what a list says of them, so lists are read before it gets them. It is safe for concurrent use.
+// taskTools holds the names of a server's tools that run only as tasks (MCP 2025-11-25, execution.taskSupport). The SDK drops that field of a
+// list, so lists are read before the SDK gets them. It is safe for concurrent use.
 type taskTools struct {
 	mu    sync.Mutex
 	names map[string]bool
@@ -32,7 +32,7 @@ func (t *taskTools) readList(result json.RawMessage) {
 		}
 	}
 	if json.Unmarshal(result, &list) != nil {
-		return // the SDK says what is wrong with it
+		return // the SDK reports the error
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,14 +55,14 @@ func (t *taskTools) contains(name string) bool {
 	return t.names[name]
 }
 
-// listReader reads the answer to tools/list while it passes through a body: JSON, or the data of events.
+// listReader reads the answer to tools/list while the SDK reads its body, which is JSON or an event stream.
 type listReader struct {
-	tools  *taskTools
-	events bool
-	buf    []byte
+	tools         *taskTools
+	isEventStream bool
+	buf           []byte
 }
 
-// read takes a part of the body.
+// read reads the next part of the body. ended reports whether it is the last one.
 func (l *listReader) read(p []byte, ended bool) {
 	if len(l.buf)+len(p) > maxFrame { // the answer is refused anyway
 		l.buf = nil
@@ -70,22 +70,22 @@ func (l *listReader) read(p []byte, ended bool) {
 	}
 	start := max(0, len(l.buf)-1)
 	l.buf = append(l.buf, bytes.ReplaceAll(p, []byte("\r"), nil)...)
-	for l.events {
+	for l.isEventStream {
 		end := bytes.Index(l.buf[start:], []byte("\n\n"))
 		if end < 0 {
 			break
 		}
-		l.message(eventData(l.buf[:start+end]))
+		l.readMessage(eventData(l.buf[:start+end]))
 		l.buf, start = l.buf[start+end+2:], 0
 	}
-	if ended && l.events {
-		l.message(eventData(l.buf))
+	if ended && l.isEventStream {
+		l.readMessage(eventData(l.buf))
 	} else if ended {
-		l.message(l.buf)
+		l.readMessage(l.buf)
 	}
 }
 
-func (l *listReader) message(raw []byte) {
+func (l *listReader) readMessage(raw []byte) {
 	var answer struct{ Result json.RawMessage }
 	if json.Unmarshal(raw, &answer) == nil {
 		l.tools.readList(answer.Result)
@@ -112,7 +112,7 @@ func isListRequest(req *http.Request) bool {
 	if err != nil {
 		return false
 	}
-	defer body.Close() //nolint:errcheck // it is memory
+	defer body.Close() //nolint:errcheck // it is in memory
 	raw, err := io.ReadAll(io.LimitReader(body, maxListRequest))
 	if err != nil {
 		return false

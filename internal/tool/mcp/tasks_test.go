@@ -32,7 +32,7 @@ func TestListReader(t *testing.T) {
 	} {
 		for _, size := range []int{1, 7, len(c.body)} {
 			tasks := &taskTools{}
-			l := &listReader{tools: tasks, events: c.events}
+			l := &listReader{tools: tasks, isEventStream: c.events}
 			for rest := c.body; rest != ""; {
 				piece := rest[:min(size, len(rest))]
 				rest = rest[len(piece):]

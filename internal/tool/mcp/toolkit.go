@@ -30,14 +30,14 @@ type Config struct {
 	Servers []Server
 	// Environ holds the variables that every stdio server gets, as NAME=value: PATH and HOME, and nothing secret.
 	Environ []string
-	// HTTP is for servers with a URL. It must not bound the time of a whole response, because an event stream lasts as long as its session.
-	// nil: URLs are refused.
+	// HTTP sends the requests to servers with a URL. It must not bound the time of a whole response, because an event stream lasts as long as
+	// its session. nil: URLs are refused.
 	HTTP   tool.HTTP
 	Auth   tool.Auth  // nil: requests carry no credentials
 	Blobs  tool.Blobs // takes images, audio and files; nil: they are left out of results
 	Sample Sampler    // nil: sampling is refused, whatever a binding says
 	Logger *zap.Logger
-	// Version is the version that servers are told.
+	// Version is the version of this client that servers see.
 	Version string
 }
 
@@ -82,9 +82,9 @@ func Factory(cfg Config) tool.Factory {
 		Name:  ToolkitName,
 		Needs: []tool.Need{tool.NeedAuth, tool.NeedBlobs},
 		New: func(d tool.Dependencies) (agent.Toolkit, error) {
-			given := cfg
-			given.Auth, given.Blobs, given.Logger = d.Auth, d.Blobs, d.Logger
-			return New(given)
+			c := cfg
+			c.Auth, c.Blobs, c.Logger = d.Auth, d.Blobs, d.Logger
+			return New(c)
 		},
 	}
 }
@@ -125,7 +125,7 @@ func (*Toolkit) Name() string { return ToolkitName }
 // Tools returns nil: every tool comes from a binding.
 func (*Toolkit) Tools() []agent.Tool { return nil }
 
-// OnRequest keeps the toolkit out of "every toolkit": without parameters it has no tools.
+// OnRequest returns true: agents with "every toolkit" do not get this one, which has no tools without parameters.
 func (*Toolkit) OnRequest() bool { return true }
 
 // Properties returns the JSON Schema of a binding's parameters.
@@ -169,23 +169,23 @@ func (k *Toolkit) Find(_ context.Context, scope agent.ToolScope, name, handle st
 	if err != nil {
 		return nil, err
 	}
-	// If a plan was changed by hand, its handles may be older than the binding: the binding decides.
+	// The binding decides, because the handles of a plan that was changed by hand may be older.
 	h.ReadOnly, h.Idempotent = h.ReadOnly && b.TrustAnnotations, h.Idempotent && b.TrustAnnotations
 	key, err := b.key(&scope)
 	if err != nil {
 		return nil, err
 	}
-	described := serverTool{name: h.Name, description: "A tool of the MCP server " + b.label() + ".", schema: json.RawMessage(`{"type":"object"}`)}
+	remote := serverTool{name: h.Name, description: "A tool of the MCP server " + b.label() + ".", schema: json.RawMessage(`{"type":"object"}`)}
 	if s := k.pool.peek(key); s != nil {
 		if tools, ok := s.cachedTools(); ok {
 			i := slices.IndexFunc(tools, func(t serverTool) bool { return t.name == h.Name })
 			if i < 0 {
 				return nil, agent.Errorf(agent.CodeNotFound, "find MCP tool", "the server %q has no tool %q any more", b.label(), name)
 			}
-			described = tools[i]
+			remote = tools[i]
 		}
 	}
-	t := &remoteTool{kit: k, binding: b, scope: scope, handle: h, spec: h.spec(name, &described)}
+	t := &remoteTool{kit: k, binding: b, scope: scope, handle: h, spec: h.spec(name, &remote)}
 	if h.ReadOnly {
 		return readOnlyTool{t}, nil
 	}
@@ -224,7 +224,7 @@ func (k *Toolkit) dialler(b *binding, scope *agent.ToolScope) (func() *link, err
 		return nil, agent.FieldErrorf(agent.CodeNotFound, "server", "no MCP server %.80q is configured", b.Server)
 	}
 	return func() *link {
-		t := &stdioTransport{server: server, environ: k.cfg.Environ, logger: k.cfg.Logger, secrets: newSecrets(), notices: newNotices(), tasks: &taskTools{}}
+		t := &stdioTransport{server: server, environ: k.cfg.Environ, logger: k.cfg.Logger, secrets: newSecretMasker(), notices: newNotices(), tasks: &taskTools{}}
 		for _, v := range server.Env {
 			t.secrets.add(v)
 		}
@@ -232,7 +232,7 @@ func (k *Toolkit) dialler(b *binding, scope *agent.ToolScope) (func() *link, err
 	}, nil
 }
 
-// authFor returns the authorisation of one session's requests, which can find out where the server's tokens are issued.
+// authFor returns the authorisation of one session's requests. It can discover who issues tokens for the server.
 func (k *Toolkit) authFor(b *binding) tool.Auth {
 	authoriser, ok := k.cfg.Auth.(tool.ServerAuthoriser)
 	endpoint, err := url.Parse(b.URL)
