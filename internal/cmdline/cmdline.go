@@ -1,5 +1,5 @@
-// Package cmdline is shared by the programs turnstone, worker, starter and dev: it prints one error with suggestions, limits help to a screen,
-// prints the version, shows the events of a turn ([TurnPrinter]), and makes text safe to print at a terminal.
+// Package cmdline has what the command lines of turnstone, worker, starter and dev have in common: suggestions for misspelled words, short help, the
+// version, a printer of a turn's events ([TurnPrinter]), and functions that make text safe for a terminal.
 package cmdline
 
 import (
@@ -11,18 +11,19 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Finish gives a command and those below it the manners of this repository: suggestions for what was mistyped, and help of at most MaxFlags
-// flags. common are the flags that help shows of a command that has more. mark is applied to errors of flags and arguments; nil: they stay.
-func Finish(root *cobra.Command, common []string, mark func(error) error) {
-	if mark == nil {
-		mark = func(err error) error { return err }
+// Finish adds suggestions for misspelled commands and flags, and short help, to a command and its subcommands. Help of a command with more than
+// maxFlags flags shows the common flags only. If wrap is not nil, it is applied to the errors of flags and arguments.
+func Finish(root *cobra.Command, common []string, wrap func(error) error) {
+	if wrap == nil {
+		wrap = func(err error) error { return err }
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return mark(suggestFlag(cmd, err)) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return wrap(suggestFlag(cmd, err)) })
 	limitHelp(root, common)
-	finishArgs(root, mark)
+	finishArgs(root, wrap)
 }
 
-func finishArgs(cmd *cobra.Command, mark func(error) error) {
+// finishArgs wraps the errors of arguments. For a command with subcommands it replaces them by an unknownCommand error.
+func finishArgs(cmd *cobra.Command, wrap func(error) error) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			err := check(cmd, args)
@@ -30,51 +31,52 @@ func finishArgs(cmd *cobra.Command, mark func(error) error) {
 			case err == nil:
 				return nil
 			case cmd.HasAvailableSubCommands() && len(args) > 0:
-				return mark(unknownCommand(cmd, args[0]))
+				return wrap(unknownCommand(cmd, args[0]))
 			}
-			return mark(err)
+			return wrap(err)
 		}
 	}
 	for _, sub := range cmd.Commands() {
-		finishArgs(sub, mark)
+		finishArgs(sub, wrap)
 	}
 }
 
-// unknownCommand returns the error of a word that is no command, with the commands that are spelled like it.
+// unknownCommand returns an error that suggests the commands with a name similar to word.
 func unknownCommand(cmd *cobra.Command, word string) error {
 	cmd.SuggestionsMinimumDistance = maxTypos
 	text := fmt.Sprintf("unknown command %q for %q", word, cmd.CommandPath())
-	if like := cmd.SuggestionsFor(word); len(like) > 0 {
-		text += "; did you mean " + strings.Join(like, " or ") + "?"
+	if similar := cmd.SuggestionsFor(word); len(similar) > 0 {
+		text += "; did you mean " + strings.Join(similar, " or ") + "?"
 	}
 	return errors.New(text)
 }
 
-// suggestFlag adds the flags that are spelled like an unknown one to its error.
+// suggestFlag adds the flags with a similar name to the error of an unknown flag.
 func suggestFlag(cmd *cobra.Command, err error) error {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok || len(unknown.GetSpecifiedName()) < 2 {
 		return err
 	}
-	var like []string
+	var similar []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if typos(unknown.GetSpecifiedName(), f.Name) <= maxTypos {
-			like = append(like, "--"+f.Name)
+			similar = append(similar, "--"+f.Name)
 		}
 	})
-	if len(like) == 0 {
+	if len(similar) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w; did you mean %s?", err, strings.Join(like, " or "))
+	return fmt.Errorf("%w; did you mean %s?", err, strings.Join(similar, " or "))
 }
 
-// maxTypos is how many letters a suggestion may differ in.
+// maxTypos is the largest number of typos in a word that gets a suggestion.
 const maxTypos = 2
 
-// typos returns how many letters have to be inserted, removed, replaced or exchanged with their neighbour to make one word of the other.
+// typos returns the Damerau-Levenshtein distance of two words: the number of letters to insert, remove, replace or swap with the next one to change
+// one word into the other.
 func typos(a, b string) int {
 	prev, row := make([]int, len(b)+1), make([]int, len(b)+1)
-	var before []int // the row before prev
+	var beforePrev []int
 	for j := range prev {
 		prev[j] = j
 	}
@@ -87,15 +89,15 @@ func typos(a, b string) int {
 			}
 			row[j] = min(replace, prev[j]+1, row[j-1]+1)
 			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
+				row[j] = min(row[j], beforePrev[j-2]+1)
 			}
 		}
-		before, prev, row = prev, row, make([]int, len(b)+1)
+		beforePrev, prev, row = prev, row, make([]int, len(b)+1)
 	}
 	return prev[len(b)]
 }
 
-// Rename replaces the name of a program in the texts of a command and those below it.
+// Rename replaces the name of a program in the help texts of a command and its subcommands.
 func Rename(cmd *cobra.Command, from, to string) {
 	if from == to {
 		return

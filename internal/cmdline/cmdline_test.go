@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// program is a command line with two commands and, of one, more flags than help shows.
+// program returns a command line with two commands, one of which has more flags than help shows.
 func program(run func(context.Context) error) *cobra.Command {
 	root := &cobra.Command{Use: "program", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error { return nil }}
 	work := &cobra.Command{
@@ -34,7 +34,7 @@ func TestRun(t *testing.T) {
 		ctx  context.Context
 		err  error
 		code int
-		want string // the whole of standard error
+		want string // standard error
 	}{
 		"work x":         {t.Context(), nil, 0, ""},
 		"work x -":       {t.Context(), nil, 1, "Error: accepts 1 arg(s), received 2\n"},

@@ -17,7 +17,7 @@ func TestFormatArgs(t *testing.T) {
 	text := formatArgs(long)
 	require.Contains(t, text, "the end")
 	require.Contains(t, text, "\n    \"last\"")
-	huge, err := json.Marshal(strings.Repeat("x", 2*longArgs))
+	huge, err := json.Marshal(strings.Repeat("x", 2*maxArgs))
 	require.NoError(t, err)
 	require.Contains(t, formatArgs(huge), "… and 16002 more characters")
 }

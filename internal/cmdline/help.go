@@ -8,12 +8,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// maxFlags is how many flags help shows without --help-all.
+// maxFlags is the number of flags up to which help shows all of them.
 const maxFlags = 20
 
 const helpAll = "help-all"
 
-// limitHelp has help of a command with more than MaxFlags flags show the common ones alone, and --help-all show all.
+// limitHelp limits the help of commands with more than maxFlags flags to the common flags, and adds the flag --help-all, which shows all flags.
 func limitHelp(root *cobra.Command, common []string) {
 	show := root.HelpFunc()
 	var all bool
@@ -27,24 +27,24 @@ func limitHelp(root *cobra.Command, common []string) {
 		all = true
 		return pflag.ErrHelp
 	})
-	_ = root.PersistentFlags().MarkHidden(helpAll) // fails only where there is no such flag
+	_ = root.PersistentFlags().MarkHidden(helpAll) // fails only if there is no such flag
 }
 
-// hideFlags hides flags of a command that has more than MaxFlags, and returns how many it hid: first those of the commands above, then all but the
-// common ones.
+// hideFlags hides flags that are not common if a command has more than maxFlags, and returns how many it hides. It hides inherited flags and, if the
+// command alone has more than maxFlags, its other flags, too.
 func hideFlags(cmd *cobra.Command, common []string, all bool) int {
-	own, above := shown(cmd.NonInheritedFlags()), shown(cmd.InheritedFlags())
-	if all || len(own)+len(above) <= maxFlags {
+	local, inherited := visibleFlags(cmd.NonInheritedFlags()), visibleFlags(cmd.InheritedFlags())
+	if all || len(local)+len(inherited) <= maxFlags {
 		return 0
 	}
-	hidden := hideRare(above, common)
-	if len(own) > maxFlags {
-		hidden += hideRare(own, common)
+	hidden := hideUncommon(inherited, common)
+	if len(local) > maxFlags {
+		hidden += hideUncommon(local, common)
 	}
 	return hidden
 }
 
-func shown(flags *pflag.FlagSet) (list []*pflag.Flag) {
+func visibleFlags(flags *pflag.FlagSet) (list []*pflag.Flag) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
 			list = append(list, f)
@@ -53,7 +53,7 @@ func shown(flags *pflag.FlagSet) (list []*pflag.Flag) {
 	return list
 }
 
-func hideRare(flags []*pflag.Flag, common []string) (hidden int) {
+func hideUncommon(flags []*pflag.Flag, common []string) (hidden int) {
 	for _, f := range flags {
 		if !slices.Contains(common, f.Name) {
 			f.Hidden, hidden = true, hidden+1

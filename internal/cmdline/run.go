@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// exitInterrupted is the exit code of a process that Ctrl-C ended before it had done what it should.
+// exitInterrupted is the exit code of a command that Ctrl-C ended.
 const exitInterrupted = 130
 
-// Run runs a command line and returns the exit code: 0, 1 after an error, which is printed, or 130 if ctx was cancelled meanwhile.
+// Run runs a command line and returns the exit code: 0 without an error, 130 if ctx was cancelled, or else 1. It prints the error for exit code 1.
 func Run(ctx context.Context, root *cobra.Command, args []string, errOut io.Writer) int {
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetArgs(append([]string{}, args...)) // nil would mean the arguments of this process

@@ -9,35 +9,41 @@ import (
 	"unicode/utf16"
 )
 
-// The longest arguments that are shown on one line, and that are shown at all, in characters.
 const (
-	shortArgs = 400
-	longArgs  = 16_000
+	maxOneLineArgs = 400    // bytes of arguments that formatArgs returns on one line
+	maxArgs        = 16_000 // characters of arguments that formatArgs returns
 )
 
-// formatArgs returns arguments in full, as far as possible, because a person decides by them.
+// formatArgs returns the arguments of a call for a person who decides about it: on one line or, if they are longer, indented. It says how many
+// characters it leaves out.
 func formatArgs(args json.RawMessage) string {
-	var v any
-	decoder := json.NewDecoder(bytes.NewReader(args))
-	decoder.UseNumber()
-	if decoder.Decode(&v) != nil {
-		return OneLine(Visible(string(args)), longArgs)
+	compact, ok := FormatJSON(args, "")
+	if line := OneLine(Visible(compact), maxArgs); !ok || len(line) <= maxOneLineArgs {
+		return line
 	}
-	var formatted bytes.Buffer
-	encoder := json.NewEncoder(&formatted)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(v) // it was JSON
-	if text := OneLine(Visible(formatted.String()), longArgs); len(text) <= shortArgs {
-		return text
-	}
-	formatted.Reset()
-	encoder.SetIndent("  ", "  ")
-	_ = encoder.Encode(v) // as above
-	text := []rune(Visible(strings.TrimSpace(formatted.String())))
-	if more := len(text) - longArgs; more > 0 {
-		return string(text[:longArgs]) + fmt.Sprintf("… and %d more characters", more)
+	indented, _ := FormatJSON(args, "  ")
+	text := []rune(Visible(indented))
+	if more := len(text) - maxArgs; more > 0 {
+		return string(text[:maxArgs]) + fmt.Sprintf("… and %d more characters", more)
 	}
 	return string(text)
+}
+
+// FormatJSON returns JSON for people to read: with indentation, or on one line if indent is empty, and without escapes of <, > and &. If raw is not
+// JSON, it returns raw and false.
+func FormatJSON(raw json.RawMessage, indent string) (text string, ok bool) {
+	var v any
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	if decoder.Decode(&v) != nil {
+		return string(raw), false
+	}
+	var formatted strings.Builder
+	encoder := json.NewEncoder(&formatted)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent(indent, indent)
+	_ = encoder.Encode(v) // decoded JSON always encodes
+	return strings.TrimSpace(formatted.String()), true
 }
 
 // OneLine returns text on one line of at most maxRunes characters.
@@ -49,8 +55,8 @@ func OneLine(text string, maxRunes int) string {
 	return text
 }
 
-// Visible escapes invisible characters and those that change the direction of text, in JSON's form. A person then reads what will run: without
-// it, U+202E shows an account number backwards, and a zero-width space hides a second host in a name.
+// Visible escapes invisible characters and those that change the direction of text, as JSON does. A person then sees what will run: U+202E could show
+// an account number backwards, and a zero-width space could hide the difference between two host names.
 func Visible(text string) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -65,7 +71,7 @@ func Visible(text string) string {
 	return b.String()
 }
 
-// Printable replaces the control characters of a text, so that a model, a tool or a document cannot control the terminal.
+// Printable replaces control characters other than line ends and tabs, so that text of a model, a tool or a document cannot control the terminal.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
-// What a person approves reads as it runs: nothing in the arguments of a call turns, hides or erases what stands around it.
+// A person who approves a call sees what will run: the printer escapes characters that hide, reorder or erase other text.
 func TestApprovedArgumentsReadAsTheyRun(t *testing.T) {
 	t.Parallel()
 	args := "{\"to\":\"DE\u202e123\u202c\",\"host\":\"good\u200b.example\u2028\",\"tag\":\"a\U000E0062\",\"esc\":\"\\u001b[2J\\u0007\"}"

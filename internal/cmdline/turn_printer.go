@@ -5,32 +5,32 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// TurnPrinter prints the events of one turn: the answer to out, notes about it to notes. Printed text cannot be taken back, so a producer
-// that starts again (reset) prints nothing while it repeats what is printed already.
+// TurnPrinter prints the events of a turn. After a producer starts again (reset), it does not print text that is already printed.
 type TurnPrinter struct {
-	Program string // whose command decides an approval; empty: starter
+	Program string // program whose command decides an approval; empty: starter
 
 	out, notes io.Writer
 	producers  map[string]*producerText
-	current    string          // the producer whose text is being printed
-	calls      map[string]bool // tool calls announced
-	midLine    bool            // out is inside a line
-	answered   bool            // the current step has printed text
+	current    string          // producer whose text is being printed
+	calls      map[string]bool // ids of tool calls that have been printed
+	midLine    bool            // the last text did not end with a line end
+	answered   bool            // the current producer has printed text
 }
 
 // producerText is the text of one producer.
 type producerText struct {
 	printed string
-	text    string // since its last start
+	text    string // text since the last reset
 	tokens  []tokenStart
 }
 
-// tokenStart is where in the text an event begins, so that a reset can cut there.
+// tokenStart is the offset in the text at which a token event begins.
 type tokenStart struct {
 	eventIndex int64
 	offset     int
@@ -82,7 +82,7 @@ func (p *TurnPrinter) addToken(e *agent.Event) {
 	t := p.startProducer(e.Meta.Producer)
 	t.tokens = append(t.tokens, tokenStart{e.Meta.EventIndex, len(t.text)})
 	t.text += e.Text
-	p.catchUp(t)
+	p.printMissing(t)
 }
 
 func (p *TurnPrinter) startProducer(name string) *producerText {
@@ -99,11 +99,11 @@ func (p *TurnPrinter) startProducer(name string) *producerText {
 	return t
 }
 
-// catchUp prints what is missing of a producer's text.
-func (p *TurnPrinter) catchUp(t *producerText) {
+// printMissing prints the part of a producer's text that is not printed yet.
+func (p *TurnPrinter) printMissing(t *producerText) {
 	switch {
 	case strings.HasPrefix(t.printed, t.text):
-		return // repeats what is printed
+		return // already printed
 	case strings.HasPrefix(t.text, t.printed):
 		p.write(t.text[len(t.printed):])
 	default:
@@ -113,7 +113,7 @@ func (p *TurnPrinter) catchUp(t *producerText) {
 	t.printed = t.text
 }
 
-// finishProducer prints the text of a producer that started again and ended with less than is printed.
+// finishProducer prints the text of the current producer again if it is shorter than the text before its last reset.
 func (p *TurnPrinter) finishProducer() {
 	t, ok := p.producers[p.current]
 	if !ok || len(t.text) >= len(t.printed) {
@@ -129,9 +129,9 @@ func (p *TurnPrinter) resetProducer(e *agent.Event) {
 	if !ok {
 		return
 	}
-	for i, at := range t.tokens {
-		if at.eventIndex >= e.FromIndex {
-			t.text, t.tokens = t.text[:at.offset], t.tokens[:i]
+	for i, token := range t.tokens {
+		if token.eventIndex >= e.FromIndex {
+			t.text, t.tokens = t.text[:token.offset], t.tokens[:i]
 			return
 		}
 	}
@@ -154,7 +154,7 @@ func (p *TurnPrinter) startLine() {
 	}
 }
 
-// Note writes a line about the turn, on a line of its own.
+// Note writes a line to notes. It ends the current line of the answer first.
 func (p *TurnPrinter) Note(format string, args ...any) {
 	p.startLine()
 	fmt.Fprintln(p.notes, Printable(fmt.Sprintf(format, args...)))
@@ -172,7 +172,7 @@ func (p *TurnPrinter) showBlock(b *agent.Block) {
 	}
 }
 
-// showToolStart announces a call once, with the steps of a pipeline one by one.
+// showToolStart prints a call with its arguments, or with the steps of a pipeline. If the call starts again, it prints only the name.
 func (p *TurnPrinter) showToolStart(e *agent.Event) {
 	id := string(e.ToolCallID)
 	if p.calls[id] {
@@ -194,22 +194,18 @@ func (p *TurnPrinter) showToolStart(e *agent.Event) {
 	}
 }
 
-// stepLine returns the name of a step and its other members, sorted by name.
+// stepLine returns the name of a pipeline step and its other members, sorted by name.
 func stepLine(step map[string]json.RawMessage) string {
 	var name string
 	if json.Unmarshal(step["step"], &name) != nil {
 		name = "?"
 	}
-	rest := make(map[string]json.RawMessage, len(step))
-	for k, v := range step {
-		if k != "step" {
-			rest[k] = v
-		}
-	}
-	if len(rest) == 0 {
+	members := maps.Clone(step)
+	delete(members, "step")
+	if len(members) == 0 {
 		return name
 	}
-	text, err := json.Marshal(rest) // sorts the names
+	text, err := json.Marshal(members) // sorts the names
 	if err != nil {
 		return name
 	}
@@ -268,8 +264,8 @@ func (p *TurnPrinter) showEnd(e *agent.Event) {
 			reason = r.Error.Type + ": " + r.Error.Message
 		}
 		p.Note("turn %s: %s", r.Status, reason)
-	} else if cut := r.StopReason.CutShort(); cut != "" {
-		p.Note("%s", cut)
+	} else if note := r.StopReason.CutShort(); note != "" {
+		p.Note("%s", note)
 	}
 	line := fmt.Sprintf("— turn %s · session %s · %.1f s · %d tokens", r.TurnID, r.SessionID, float64(r.ExecutionTimeMS)/1000,
 		r.Usage.InputTokens+r.Usage.OutputTokens)

@@ -10,8 +10,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
-// TestCutAnswersSaySo: below an answer that is not whole stands why, below any other nothing.
-func TestCutAnswersSaySo(t *testing.T) {
+// TestIncompleteAnswerHasNote checks that the printer says why an answer is cut short.
+func TestIncompleteAnswerHasNote(t *testing.T) {
 	for _, stop := range []agent.StopReason{agent.StopEndTurn, agent.StopMaxTokens, agent.StopFiltered} {
 		var out, notes bytes.Buffer
 		cmdline.NewTurnPrinter(&out, &notes).Show(&agent.Event{Type: agent.EventStatus, Status: agent.StatusCompleted, Result: &agent.AgentStepOutput{

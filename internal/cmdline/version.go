@@ -7,15 +7,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Version says what a program was built from.
+// Version is the version of a program.
 type Version struct {
 	Program string `json:"program"`
-	Version string `json:"version"` // of the module: a tag, or what Go makes of a commit; (devel) if neither is known
+	Version string `json:"version"` // version of the module: a tag, a pseudo-version of a commit, or (devel)
 	Commit  string `json:"commit,omitempty"`
 	Go      string `json:"go"`
 }
 
-// ReadVersion returns the version that the Go toolchain recorded.
+// ReadVersion returns the version that the Go toolchain recorded in this program.
 func ReadVersion(program string) Version {
 	v := Version{Program: program, Version: "(devel)"}
 	info, ok := debug.ReadBuildInfo()
@@ -41,7 +41,7 @@ func ReadVersion(program string) Version {
 	return v
 }
 
-// String returns one line: program, version, commit and Go.
+// String returns program, version, commit and the version of Go on one line.
 func (v Version) String() string {
 	if v.Commit == "" {
 		return fmt.Sprintf("%s %s (%s)", v.Program, v.Version, v.Go)

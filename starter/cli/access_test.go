@@ -29,7 +29,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// keyring is a keeper of keys that says the same each time.
+// keyring is a [gateway.Keys] with fixed keys.
 type keyring struct {
 	made  []agent.KeyRequest
 	by    []agent.Principal
@@ -86,14 +86,14 @@ func (k *keyring) ListKeys(_ context.Context, tenant, after string, limit int) (
 	return found, nil
 }
 
-// Credentials of the tests, as nobody would make them.
+// Credentials of the tests. They are joined from two parts so that a secret scanner does not find them.
 const (
 	operators = "operators-" + "own"
 	anns      = "anns-" + "own"
 )
 
-// guarded is a gateway that wants credentials, with keys and a trail.
-func guarded(t *testing.T) (*bench, *keyring, *gatewaytest.Trail) {
+// withAuth is a bench whose gateway requires credentials, with API keys and an audit trail.
+func withAuth(t *testing.T) (*bench, *keyring, *gatewaytest.Trail) {
 	t.Helper()
 	ring, trail := &keyring{}, &gatewaytest.Trail{}
 	b := setupWith(t, func(cfg *gateway.Config) {
@@ -108,7 +108,7 @@ func guarded(t *testing.T) (*bench, *keyring, *gatewaytest.Trail) {
 }
 
 func TestKeys(t *testing.T) {
-	b, ring, _ := guarded(t)
+	b, ring, _ := withAuth(t)
 	b.steps("keys",
 		line(0, "create", "bot", "--tenant", "acme", "--subject", "ann", "--role", "trader", "--scope", "turns.run:analyst", "--scope", "turns.read"),
 		line(0, "create", "ops", "--tenant", "*", "--scope", "*", "--expires", "720h"),
@@ -135,39 +135,36 @@ func TestKeys(t *testing.T) {
 	}, ring.calls)
 
 	b.show(0, "keys", "create", "laptop")
-	require.Equal(t, "the-key-itself\n", b.screen.out(), "standard output is the key and nothing else, so that a shell can catch it")
+	require.Equal(t, "the-key-itself\n", b.screen.out(), "standard output has only the key, so that a shell can capture it")
 	made := answer[agent.NewKey](b, "keys", "create", "laptop")
 	require.Equal(t, "the-key-itself", made.Key)
 }
 
-// A key made on the command line opens the server, until it is revoked there.
-func TestAKeyThatWasMade(t *testing.T) {
+// A key that keys create made is valid until it is revoked.
+func TestCreatedKeyIsValid(t *testing.T) {
 	ring, err := credentials.NewKeys(credentials.KeysConfig{Store: &accesstest.KeyStore{}})
 	require.NoError(t, err)
 	joined, err := access.New(access.Config{Keys: ring, OperatorKey: operators})
 	require.NoError(t, err)
 	b := setupWith(t, func(cfg *gateway.Config) { cfg.Auth, cfg.Keys = joined, ring })
 	b.key = operators
-	require.Equal(t, 0, b.run(noInput(), "keys", "create", "laptop", "--tenant", "acme", "-o", "json"), b.screen.String())
-	var made agent.NewKey
-	require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &made))
+	made := answer[agent.NewKey](b, "keys", "create", "laptop", "--tenant", "acme")
 
-	file := filepath.Join(t.TempDir(), "key")
-	require.NoError(t, os.WriteFile(file, []byte("\n  "+made.Key+"\n"), 0o600))
+	file := writeFile(t, "\n  "+made.Key+"\n", t.TempDir(), "key")
 	b.key, b.screen = "not-"+"good", &terminal{}
 	b.rt.Script = says("hello")
-	require.Equal(t, 0, b.run(noInput(), "chat", "x", "--key-file", file), "the file comes before the environment: %s", b.screen)
+	require.Equal(t, 0, b.run(noInput(), "chat", "x", "--key-file", file), "the file overrides the environment: %s", b.screen)
 	require.Equal(t, "acme", b.rt.Submitted()[0].Principal.Tenant)
-	require.Equal(t, 0, b.run(noInput(), "tail", "turn-1", "--key-file", file), "streams carry it, too")
+	require.Equal(t, 0, b.run(noInput(), "tail", "turn-1", "--key-file", file), "streams send the key, too")
 
-	b.key, b.screen = operators, &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "keys", "revoke", made.ID))
+	b.key = operators
+	b.show(0, "keys", "revoke", made.ID)
 	require.Contains(t, b.show(exitUsage, "whoami", "--key-file", file), "The credential of --key-file is not valid on this server")
 	require.NotContains(t, b.screen.String(), made.Key)
 }
 
-func TestWithoutAGoodCredential(t *testing.T) {
-	b, _, _ := guarded(t)
+func TestInvalidCredentials(t *testing.T) {
+	b, _, _ := withAuth(t)
 	folder := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(folder, name)
@@ -200,19 +197,19 @@ func TestWithoutAGoodCredential(t *testing.T) {
 	require.Contains(t, b.screen.String(), "Try again in 42s.")
 }
 
-// A server that sends its callers elsewhere does not get their credentials there.
-func TestACredentialStaysWhereItBelongs(t *testing.T) {
+// A redirect to another server does not send the credential there.
+func TestRedirectGetsNoCredential(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked with %q", r.Header.Get("Authorization")) }))
 	t.Cleanup(elsewhere.Close)
 	away := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
 	t.Cleanup(away.Close)
-	b, _, _ := guarded(t)
+	b, _, _ := withAuth(t)
 	require.NotZero(t, b.run(noInput(), "--server", away.URL, "whoami"))
 	require.NotContains(t, b.screen.String(), operators)
 }
 
 func TestWhoamiAndAudit(t *testing.T) {
-	b, _, trail := guarded(t)
+	b, _, trail := withAuth(t)
 	for _, r := range []agent.AuditRecord{
 		{Tenant: "acme", Subject: "ann", Action: agent.ActionTurnsRun, Resource: "turn/t1", Outcome: agent.AuditAllowed, Credential: "key/k1", Channel: "http", Detail: json.RawMessage(`{"mode":"direct"}`)},
 		{Tenant: "zoo", Action: agent.ActionKeysWrite, Resource: "key/\x1b[2Jx", Outcome: agent.AuditDenied},
@@ -238,23 +235,21 @@ func TestWhoamiAndAudit(t *testing.T) {
 	require.Contains(t, open.screen.out(), "no authentication is configured")
 }
 
-// A trail longer than a page comes whole.
+// An audit trail with more than one page is complete.
 func TestAuditPages(t *testing.T) {
-	b, _, trail := guarded(t)
+	b, _, trail := withAuth(t)
 	for range auditPage + 20 {
 		trail.Record(agent.AuditRecord{At: gatewaytest.Epoch(), Tenant: "acme", Action: agent.ActionTurnsRun, Outcome: agent.AuditAllowed})
 	}
 	for limit, want := range map[string]int{"1000": auditPage + 20, "510": 510, "3": 3} {
-		b.show(0, "audit", "--limit", limit, "-o", "json")
-		var records []agent.AuditRecord
-		require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &records))
+		records := answer[[]agent.AuditRecord](b, "audit", "--limit", limit)
 		require.Len(t, records, want)
 		require.EqualValues(t, auditPage+20, records[0].ID)
 		require.EqualValues(t, auditPage+20-want+1, records[want-1].ID)
 	}
 }
 
-// certificate makes one that signs itself, for the loopback address, and the file that says whom to believe.
+// certificate returns a self-signed certificate for the loopback address, and its PEM file.
 func certificate(t *testing.T) (tls.Certificate, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -281,8 +276,7 @@ func TestTLS(t *testing.T) {
 	b.rt.Script = says("hello")
 	require.Equal(t, 0, b.run(noInput(), "chat", "x", "--ca", file), b.screen.String())
 	require.Equal(t, "hello\n", b.screen.out())
-	nothing := filepath.Join(t.TempDir(), "nothing.pem")
-	require.NoError(t, os.WriteFile(nothing, []byte("no certificate"), 0o600))
+	nothing := writeFile(t, "no certificate", t.TempDir(), "nothing.pem")
 	for text, c := range map[string]struct {
 		want int
 		args []string

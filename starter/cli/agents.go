@@ -11,17 +11,10 @@ import (
 	"github.com/turnstone-run/turnstone/client"
 )
 
-// agentsCommand lists agents, by itself and as "agents list".
-func (a *app) agentsCommand() *cobra.Command {
-	cmd := a.agentsListCommand("agents")
-	cmd.AddCommand(a.agentsListCommand("list"))
-	return cmd
-}
-
 func (a *app) agentsListCommand(use string) *cobra.Command {
 	var q agent.AgentQuery
 	var labels []string
-	var all bool
+	var allTenants bool
 	cmd := listCommand(a, &cobra.Command{
 		Use: use, Short: "List the agents that can be asked",
 		Example: `  starter agents list
@@ -31,28 +24,32 @@ func (a *app) agentsListCommand(use string) *cobra.Command {
 			if q.Labels, err = readLabels(labels); err != nil {
 				return err
 			}
-			q.Tenant, err = a.listTenant(all)
+			q.Tenant, err = a.listTenant(allTenants)
 			return err
 		},
 	}, listing[agent.AgentInfo]{
-		fetch: func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.AgentInfo, string, error) {
-			q.Page = p
-			page, err := c.ListAgents(ctx, q)
-			return page.Agents, page.Next, err
-		},
+		fetch: fetchAgents(&q),
 		print: func(agents []agent.AgentInfo) error {
 			header, row := "AGENT MODELS TOOLS LIMITS DESCRIPTION", agentRow
-			if all {
-				header, row = "TENANT "+header, func(info *agent.AgentInfo) []string { return append([]string{dash(info.Tenant)}, agentRow(info)...) }
+			if allTenants {
+				header, row = "TENANT "+header, func(info *agent.AgentInfo) []string { return append([]string{orDash(info.Tenant)}, agentRow(info)...) }
 			}
 			return printTable(a, header, row, agents)
 		},
 	})
-	allTenantsFlag(cmd, &all)
+	allTenantsFlag(cmd, &allTenants)
 	cmd.Flags().StringVar(&q.NodeID, "node", "", "only of this node")
 	cmd.Flags().StringVar(&q.Tool, "tool", "", "only those that are granted this tool")
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "only with this label, name=value; all of several")
 	return cmd
+}
+
+func fetchAgents(q *agent.AgentQuery) fetchFunc[agent.AgentInfo] {
+	return func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.AgentInfo, string, error) {
+		q.Page = p
+		page, err := c.ListAgents(ctx, *q)
+		return page.Agents, page.Next, err
+	}
 }
 
 func agentRow(info *agent.AgentInfo) []string {
@@ -69,11 +66,11 @@ func agentRow(info *agent.AgentInfo) []string {
 	}
 }
 
-// limitTexts describes in a few words each what bounds a turn and how often the agent may be asked.
+// limitTexts describes the limits of a turn and the rate limits of an agent, each in a few words.
 func limitTexts(l *agent.Limits, r *agent.RateLimits) []string {
 	out := []string{}
-	add := func(set bool, format string, v any) {
-		if set {
+	add := func(isSet bool, format string, v any) {
+		if isSet {
 			out = append(out, fmt.Sprintf(format, v))
 		}
 	}
@@ -86,13 +83,6 @@ func limitTexts(l *agent.Limits, r *agent.RateLimits) []string {
 	add(r.TokensPerMinute > 0, "%d tokens/min", r.TokensPerMinute)
 	add(r.ConcurrentTurns > 0, "%d at once", r.ConcurrentTurns)
 	return out
-}
-
-// nodesCommand lists node definitions, by itself and as "nodes list".
-func (a *app) nodesCommand() *cobra.Command {
-	cmd := a.nodesListCommand("nodes")
-	cmd.AddCommand(a.nodesListCommand("list"))
-	return cmd
 }
 
 func (a *app) nodesListCommand(use string) *cobra.Command {

@@ -30,15 +30,10 @@ func TestAgentsAndNodes(t *testing.T) {
 		},
 		{NodeID: "agent", Version: "1", Type: agent.NodeAgent, Source: "api"},
 	}
-	var all strings.Builder
-	for _, command := range []string{
-		"agents", "agents list", "agents list --all-tenants", "agents list --tool send_mail --label team=finance", "agents list --node clerk",
+	b.succeeds("", "agents", "agents list", "agents list --all-tenants", "agents list --tool send_mail --label team=finance", "agents list --node clerk",
 		"agents --tenant acme", "agents list --limit 1", "agents list --label team=none", "nodes", "nodes list --type toolkit", "nodes list --node agent",
-		"nodes list --label a=b",
-	} {
-		all.WriteString("$ starter " + command + "\n" + b.show(0, strings.Fields(command)...))
-	}
-	golden(t, "agents", all.String())
+		"nodes list --label a=b")
+	golden(t, "agents", b.screen.String())
 
 	agents := answer[[]agent.AgentInfo](b, "agents", "list")
 	require.Len(t, agents, 2)
@@ -93,7 +88,7 @@ func TestRoute(t *testing.T) {
 	}
 }
 
-// numbers compares numbers whatever Go type they were decoded to.
+// numbers returns v with its numbers as [json.Number].
 func numbers(t *testing.T, v any) any {
 	t.Helper()
 	text, err := json.Marshal(v)
@@ -102,7 +97,7 @@ func numbers(t *testing.T, v any) any {
 }
 
 func TestValues(t *testing.T) {
-	got, err := readValues("--flag", []string{"a=true", "b=1.50", "c=x=y", `d={"k":[null]}`, "e=", "f=1 2", "g=01", `h="q"`})
+	got, err := parseValues("--flag", []string{"a=true", "b=1.50", "c=x=y", `d={"k":[null]}`, "e=", "f=1 2", "g=01", `h="q"`})
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{
 		"a": true, "b": json.Number("1.50"), "c": "x=y", "d": map[string]any{"k": []any{nil}}, "e": "", "f": "1 2", "g": "01", "h": "q",
@@ -125,7 +120,7 @@ func TestPlanShow(t *testing.T) {
 	require.Equal(t, flowchart(&p), b.show(0, "plan", "show", hash, "--mermaid"))
 	pretty := b.show(0, "plan", "show", hash)
 	require.Contains(t, pretty, "\n  \"agent\": \"analyst\",\n")
-	require.NotContains(t, pretty, "\u009b", "nothing steers the terminal")
+	require.NotContains(t, pretty, "\u009b", "no control characters")
 
 	require.Contains(t, b.show(exitUsage, "plan", "show", "nobody"), `there is no agent "nobody"`)
 	require.Contains(t, b.show(exitUsage, "plan", "show", "sha256:12"), "no plan")

@@ -10,11 +10,10 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
-	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
 func (a *app) approvalsCommand() *cobra.Command {
-	return group(&cobra.Command{
+	return commandGroup(&cobra.Command{
 		Use: "approvals", Short: "Tool calls that wait, or waited, for a person",
 		Example: "  starter approvals list\n  starter approvals decide turn-42.1.call_7 approve --by ann",
 	}, a.approvalsListCommand(), a.approvalsDecideCommand())
@@ -31,19 +30,14 @@ description, what may be decided, and what was.`,
 		Example: `  starter approvals list
   starter approvals list --state decided --session trip-1
   starter approvals list -o json | jq -r '.[] | select(.tool_name == "send_mail") | .approval_id'`,
-		RunE: a.send(func(ctx context.Context, c *client.Client, _ []string) error {
-			switch q.State {
-			case "pending", "decided":
-			case "all":
-				q.State = ""
-			default:
-				return usageError{fmt.Errorf("--state is %q, want pending, decided or all", q.State)}
+		RunE: a.withClient(func(ctx context.Context, c *client.Client, _ []string) error {
+			if err := requireOneOf("state", q.State, "pending, decided or all"); err != nil {
+				return err
 			}
-			found, more, err := fetchAll(limit, func(p agent.Page) ([]agent.Approval, string, error) {
-				q.Limit, q.After = p.Size, p.Token
-				page, err := c.Approvals(ctx, q)
-				return page.Approvals, page.Next, err
-			})
+			if q.State == "all" {
+				q.State = ""
+			}
+			found, more, err := fetchAll(limit, func(p agent.Page) ([]agent.Approval, string, error) { return fetchApprovals(&q)(ctx, c, nil, p) })
 			if err != nil {
 				return err
 			}
@@ -57,6 +51,14 @@ description, what may be decided, and what was.`,
 	return cmd
 }
 
+func fetchApprovals(q *agent.ApprovalQuery) fetchFunc[agent.Approval] {
+	return func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.Approval, string, error) {
+		q.Limit, q.After = p.Size, p.Token
+		page, err := c.Approvals(ctx, *q)
+		return page.Approvals, page.Next, err
+	}
+}
+
 func (a *app) approvalsDecideCommand() *cobra.Command {
 	var f decisionFlags
 	cmd := &cobra.Command{
@@ -68,12 +70,12 @@ func (a *app) approvalsDecideCommand() *cobra.Command {
   starter approvals decide turn-42.1.call_7 edit --args @args.json
   starter approvals decide turn-42.1.call_7 reject --message "not today"
   starter approvals decide turn-42.1.call_7 respond --message "the answer is 42"`,
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
 			d, err := f.decision(ctx, a, args[0], args[1])
 			if err != nil {
 				return err
 			}
-			v, err := c.Approval(ctx, d.ApprovalID) // the id alone does not tell the turn for sure
+			v, err := c.Approval(ctx, d.ApprovalID) // because an approval id need not contain the turn id
 			if err != nil {
 				return err
 			}
@@ -88,26 +90,22 @@ const decideHelp = `Answer an approval: approve runs the tool, edit runs it with
 the model an answer in the tool's place. Refused is a decision about what is decided, has expired or is over, one that the agent's policy
 does not allow, and arguments that do not fit the tool's schema.`
 
-// decideCommand is "approvals decide" with the turn named.
+// decideCommand is "approvals decide" with the turn as an argument.
 func (a *app) decideCommand() *cobra.Command {
 	var f decisionFlags
 	cmd := &cobra.Command{
 		Use: "decide <turn> <approval> approve|edit|reject|respond", Short: "Answer an approval that a turn waits for",
-		Long: decideHelp, Args: cobra.ExactArgs(3),
+		Long: decideHelp, Args: cobra.MatchAll(cobra.ExactArgs(3), requireTurnID),
 		Example: `  starter decide turn-42 a1 approve
   starter decide turn-42 a1 edit --args '{"to":"ops@example.com"}'
   starter decide turn-42 a1 reject --message "not today"
   starter decide turn-42 a1 respond --message "the answer is 42"`,
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
-			id, err := requireTurnID(args[0])
-			if err != nil {
-				return err
-			}
+		RunE: a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
 			d, err := f.decision(ctx, a, args[1], args[2])
 			if err != nil {
 				return err
 			}
-			return a.decide(ctx, c, id, d)
+			return a.decide(ctx, c, agent.TurnID(args[0]), d)
 		}),
 	}
 	f.register(cmd)
@@ -119,10 +117,10 @@ func (a *app) decide(ctx context.Context, c *client.Client, id agent.TurnID, d a
 		return err
 	}
 	fields := map[string]string{"turn_id": string(id), "approval_id": d.ApprovalID, "decision": string(d.Decision)}
-	return a.done(fields, "%s: %s", cmdline.Printable(d.ApprovalID), d.Decision)
+	return a.printResult(fields, "%s: %s", d.ApprovalID, d.Decision)
 }
 
-// decisionFlags are the flags of an answer to an approval.
+// decisionFlags are the flags of a decision about an approval.
 type decisionFlags struct {
 	args, message, by string
 	remember          bool
@@ -158,7 +156,7 @@ func (f *decisionFlags) decision(ctx context.Context, a *app, id, kind string) (
 	return d, nil
 }
 
-// readTextArg returns the value of a flag: itself, or for @file the file's content.
+// readTextArg returns the value of a flag, or, if it is @file, the content of the file.
 func (a *app) readTextArg(ctx context.Context, value string) ([]byte, error) {
 	if name, ok := strings.CutPrefix(value, "@"); ok {
 		return a.readInput(ctx, name)

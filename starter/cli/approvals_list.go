@@ -6,16 +6,16 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
-// maxArgs is the number of characters of a call's arguments that a list shows. It counts what it cuts: who decides has to know of it.
+// maxArgs is the number of characters of a call's arguments that a list shows.
 const maxArgs = 2000
 
-// printApprovals prints a list from which somebody decides. Characters that hide or turn the order of others are escaped, in JSON too.
+// printApprovals prints approvals for a person who decides about them. It escapes invisible characters and those that change the direction of text,
+// also in JSON.
 func (a *app) printApprovals(found []agent.Approval, more bool) error {
 	if more {
 		defer a.printNote(moreText)
@@ -28,15 +28,11 @@ func (a *app) printApprovals(found []agent.Approval, more bool) error {
 		_, err := io.WriteString(a.out, cmdline.Visible(text.String()))
 		return err
 	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, strings.ReplaceAll("APPROVAL STATE AGENT SESSION TOOL EXPIRES ARGUMENTS", " ", "\t"))
+	lines := [][]string{{"APPROVAL", "STATE", "AGENT", "SESSION", "TOOL", "EXPIRES", "ARGUMENTS"}}
 	for i := range found {
-		fmt.Fprintln(w, strings.Join(approvalRow(&found[i]), "\t"))
+		lines = append(lines, approvalRow(&found[i]))
 	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("print: %w", err)
-	}
-	return nil
+	return a.printColumns(lines)
 }
 
 func approvalRow(v *agent.Approval) []string {
@@ -48,29 +44,21 @@ func approvalRow(v *agent.Approval) []string {
 		}
 	}
 	row := []string{clipName(cmdline.Visible(v.ApprovalID))}
-	for _, text := range []string{state, dash(v.Agent), dash(string(v.SessionID)), v.ToolName, momentOr(v.ExpiresAt, "-")} {
-		row = append(row, cell(cmdline.Visible(text)))
+	for _, text := range []string{state, orDash(v.Agent), orDash(string(v.SessionID)), v.ToolName, formatTimeOr(v.ExpiresAt, "-")} {
+		row = append(row, clipCell(cmdline.Visible(text)))
 	}
 	return append(row, argsLine(v.Args))
 }
 
-// argsLine returns arguments on one line, cut behind maxArgs characters.
+// argsLine returns arguments on one line. It cuts them after maxArgs characters and says how many are left out.
 func argsLine(args json.RawMessage) string {
-	var v any
-	text := string(args)
-	decoder := json.NewDecoder(bytes.NewReader(args))
-	decoder.UseNumber()
-	if decoder.Decode(&v) == nil {
-		var compact bytes.Buffer
-		_ = writeJSON(&compact, v, "") // it was JSON
-		text = compact.String()
-	}
-	line := []rune(cmdline.Printable(cmdline.Visible(strings.Join(strings.FieldsFunc(text, endsColumn), " "))))
+	text, _ := cmdline.FormatJSON(args, "")
+	line := []rune(cmdline.Printable(cmdline.Visible(strings.Join(strings.FieldsFunc(text, isTableSeparator), " "))))
 	if more := len(line) - maxArgs; more > 0 {
 		return string(line[:maxArgs]) + fmt.Sprintf("… and %d more characters; --output json has them", more)
 	}
 	return string(line)
 }
 
-// endsColumn reports whether r would end the line or its column. JSON has such characters only between values.
-func endsColumn(r rune) bool { return r == '\n' || r == '\r' || r == '\t' }
+// isTableSeparator reports whether r ends a line or a column of a table. JSON has these characters only between values.
+func isTableSeparator(r rune) bool { return r == '\n' || r == '\r' || r == '\t' }

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,8 +13,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// waits starts a turn that waits for two decisions, the first of which is made.
-func (b *bench) waits(t *testing.T) {
+// startWaitingTurn starts a turn that waits for two decisions, and makes the first of them.
+func (b *bench) startWaitingTurn(t *testing.T) {
 	t.Helper()
 	require.Equal(t, 0, b.run(noInput(), "start", "-s", "trip-1", "--agent", "analyst", "x"))
 	expires := gatewaytest.Epoch().Add(time.Hour)
@@ -34,21 +32,19 @@ func (b *bench) waits(t *testing.T) {
 
 func TestApprovalsList(t *testing.T) {
 	b := setup(t)
-	b.waits(t)
-	for _, args := range []string{"", "--state all", "--state decided --session trip-1", "--state all --limit 1", "--session other", "--turn turn-1 --state decided"} {
-		b.comment("$ starter approvals list " + args)
-		require.Equal(t, 0, b.run(noInput(), append([]string{"approvals", "list"}, strings.Fields(args)...)...))
-	}
+	b.startWaitingTurn(t)
+	b.succeeds("approvals list", "", "--state all", "--state decided --session trip-1", "--state all --limit 1", "--session other",
+		"--turn turn-1 --state decided")
 	golden(t, "approvals_list", b.screen.String())
 	found := answer[[]agent.Approval](b, "approvals", "list")
 	require.Len(t, found, 1)
-	require.Greater(t, len(found[0].Args), 200, "JSON cuts nothing")
+	require.Greater(t, len(found[0].Args), 200, "JSON has all arguments")
 	require.Equal(t, exitUsage, b.run(noInput(), "approvals", "list", "--state", "open"))
 	require.Equal(t, exitUsage, b.run(noInput(), "approvals", "list", "--session", "a b"))
 	require.Equal(t, exitUsage, b.run(noInput(), "approvals", "list", "--limit", "-1"))
 }
 
-// What somebody decides by reads as it runs, and is whole or said not to be.
+// The list shows what will run: it escapes invisible characters, and says how much it cuts.
 func TestApprovalsListHidesNothing(t *testing.T) {
 	b := setup(t)
 	require.Equal(t, 0, b.run(noInput(), "start", "-s", "trip-1", "--agent", "analyst", "x"))
@@ -72,14 +68,12 @@ func TestApprovalsListHidesNothing(t *testing.T) {
 		require.Contains(t, text, want)
 	}
 	require.NotContains(t, text, "evil")
-	require.Equal(t, 5, strings.Count(text, "\n"), "a line for each")
-	b.show(0, "approvals", "list", "-o", "json")
+	require.Equal(t, 5, strings.Count(text, "\n"), "one line for each approval")
+	found := answer[[]agent.Approval](b, "approvals", "list")
 	for _, hidden := range []string{"\u202e", "\u202c", "\u200b", "\u2028", "\U000E0062", "\x1b"} {
 		require.NotContains(t, text, hidden)
 		require.NotContains(t, b.screen.out(), hidden)
 	}
-	var found []agent.Approval
-	require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &found))
 	require.JSONEq(t, args, string(found[0].Args))
 	require.JSONEq(t, long, string(found[1].Args))
 	require.Equal(t, "pay\u202e_me\x1b[1A", found[0].ToolName)
@@ -88,9 +82,8 @@ func TestApprovalsListHidesNothing(t *testing.T) {
 
 func TestApprovalsDecide(t *testing.T) {
 	b := setup(t)
-	b.waits(t)
-	file := filepath.Join(t.TempDir(), "args.json")
-	require.NoError(t, os.WriteFile(file, []byte(`{"k": 1}`), 0o600))
+	b.startWaitingTurn(t)
+	file := writeFile(t, `{"k": 1}`, t.TempDir(), "args.json")
 	const id = "turn-1.1.call_1"
 	cases := map[string]struct {
 		in   string
@@ -140,11 +133,6 @@ func TestApprovalsDecide(t *testing.T) {
 		require.Contains(t, b.screen.String(), text)
 	}
 	require.Equal(t, exitUsage, b.run(noInput(), "approvals", "decide", id, "approve", "--tenant", "other"), "another tenant's")
-}
-
-func TestTextArgsAreBounded(t *testing.T) {
-	b := setup(t)
-	b.waits(t)
-	require.Equal(t, exitUsage, b.run(strings.NewReader(`"`+strings.Repeat("x", maxManifest)+`"`), "approvals", "decide", "turn-1.1.call_1", "edit", "--args", "@-"))
-	require.Contains(t, b.screen.String(), "larger than")
+	large := b.showInput(`"`+strings.Repeat("x", maxManifest)+`"`, exitUsage, "approvals", "decide", id, "edit", "--args", "@-")
+	require.Contains(t, large, "larger than")
 }

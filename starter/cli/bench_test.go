@@ -21,13 +21,13 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// home is this package's folder, which a test may leave.
-var home, _ = os.Getwd()
+// packageDir is the folder of this package. Tests change the working directory.
+var packageDir, _ = os.Getwd()
 
-// golden compares with testdata/<name>.golden.
+// golden compares got with testdata/<name>.golden.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	path := filepath.Join(home, "testdata", name+".golden")
+	path := filepath.Join(packageDir, "testdata", name+".golden")
 	if *update {
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
@@ -37,24 +37,24 @@ func golden(t *testing.T, name, got string) {
 	require.Equal(t, string(want), got)
 }
 
-// terminal is where a command writes; both streams come in order, as on a real one.
+// terminal records the output of a command.
 type terminal struct {
-	mu    sync.Mutex
-	all   strings.Builder
-	plain strings.Builder // standard output alone
+	mu     sync.Mutex
+	all    strings.Builder // both streams, in their order
+	stdout strings.Builder
 }
 
 type stream struct {
-	t     *terminal
-	plain bool
+	t        *terminal
+	isStdout bool
 }
 
 func (s stream) Write(p []byte) (int, error) {
 	s.t.mu.Lock()
 	defer s.t.mu.Unlock()
 	s.t.all.Write(p)
-	if s.plain {
-		s.t.plain.Write(p)
+	if s.isStdout {
+		s.t.stdout.Write(p)
 	}
 	return len(p), nil
 }
@@ -68,9 +68,10 @@ func (t *terminal) String() string {
 func (t *terminal) out() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.plain.String()
+	return t.stdout.String()
 }
 
+// bench is a server with fakes behind it, and a terminal on which command lines run.
 type bench struct {
 	t          *testing.T
 	rt         *gatewaytest.Runtime
@@ -82,7 +83,7 @@ type bench struct {
 	redis      string
 	key        string
 	terminals  [2]bool
-	name       string // of the program; empty: starter
+	name       string // name of the program; empty: starter
 	width      int
 	env        []string
 }
@@ -94,7 +95,7 @@ func setup(t *testing.T) *bench {
 	return setupWith(t, func(*gateway.Config) {})
 }
 
-// setupWith is setup with a gateway that has more.
+// setupWith is setup with a changed configuration of the gateway.
 func setupWith(t *testing.T, configure func(*gateway.Config)) *bench {
 	t.Helper()
 	rt := gatewaytest.New()
@@ -111,11 +112,12 @@ func setupWith(t *testing.T, configure func(*gateway.Config)) *bench {
 	}
 }
 
-// run runs a command line on a fresh terminal.
+// run runs a command line on the bench's terminal.
 func (b *bench) run(in io.Reader, args ...string) int {
 	a := &app{
-		program: b.program(), width: b.width, env: b.env, in: in, out: stream{b.screen, true}, errOut: stream{b.screen, false}, interrupts: b.interrupts, server: b.server, version: cmdline.Version{Program: b.program(), Version: "v1.2.3", Commit: "abc", Go: "go1"},
-		color: b.color, redis: b.redis, terminals: b.terminals, key: b.key,
+		program: b.program(), in: in, out: stream{b.screen, true}, errOut: stream{b.screen, false}, outIsTerminal: b.terminals[0],
+		errIsTerminal: b.terminals[1], width: b.width, useColor: b.color, env: b.env, interrupts: b.interrupts, server: b.server, redis: b.redis, key: b.key,
+		version: cmdline.Version{Program: b.program(), Version: "v1.2.3", Commit: "abc", Go: "go1"},
 	}
 	return a.run(b.t.Context(), args)
 }
@@ -126,7 +128,7 @@ func says(text string) func(*gatewaytest.Runtime, agent.TurnID, agent.TurnReques
 	return func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) { rt.Say(id, text) }
 }
 
-// show runs a command line that must end with code and returns everything that it printed.
+// show runs a command line on a new terminal. It must end with code. show returns the output of both streams.
 func (b *bench) show(code int, args ...string) string {
 	b.t.Helper()
 	return b.showInput("", code, args...)
@@ -147,7 +149,18 @@ type commandLine struct {
 
 func line(want int, args ...string) commandLine { return commandLine{args: args, want: want} }
 
-// steps runs command lines, one after the other on one screen; their arguments follow those of command.
+// words returns a command line whose arguments are the words of a text.
+func words(want int, text string) commandLine { return line(want, strings.Fields(text)...) }
+
+// succeeds runs command lines that must end with code 0, as steps does.
+func (b *bench) succeeds(command string, texts ...string) {
+	b.t.Helper()
+	for _, text := range texts {
+		b.steps(command, words(0, text))
+	}
+}
+
+// steps runs command lines, each on a comment with its text, on one terminal. Their arguments follow those of command.
 func (b *bench) steps(command string, steps ...commandLine) {
 	b.t.Helper()
 	for _, s := range steps {
@@ -157,28 +170,32 @@ func (b *bench) steps(command string, steps ...commandLine) {
 	}
 }
 
-// comment writes a line that is not the program's.
+// comment writes a line to the terminal.
 func (b *bench) comment(line string) {
 	_, _ = stream{b.screen, false}.Write([]byte(line + "\n"))
 }
 
-// jq returns a member of what a command prints as JSON.
+// jq returns a member of the JSON object that a command prints.
 func (b *bench) jq(member string, code int, args ...string) string {
 	b.t.Helper()
-	var out map[string]json.RawMessage
-	require.NoError(b.t, json.Unmarshal([]byte(b.show(code, append(args, "-o", "json")...)), &out))
-	return string(out[member])
+	return string(answerWith[map[string]json.RawMessage](b, code, args...)[member])
 }
 
-// answer runs a command line with --output json and decodes what it prints.
-func answer[T any](b *bench, args ...string) (v T) {
+// answer runs a command line with --output json, which must end with code 0, and returns the decoded output.
+func answer[T any](b *bench, args ...string) T {
 	b.t.Helper()
-	b.show(0, append(args, "-o", "json")...)
-	require.NoError(b.t, json.Unmarshal([]byte(b.screen.out()), &v))
+	return answerWith[T](b, 0, args...)
+}
+
+// answerWith is answer for a command line that must end with code.
+func answerWith[T any](b *bench, code int, args ...string) (v T) {
+	b.t.Helper()
+	b.show(code, append(args, "-o", "json")...)
+	require.NoError(b.t, json.Unmarshal([]byte(b.screen.out()), &v), b.screen.String())
 	return v
 }
 
-// refuses runs command lines, by the error that each must print; the arguments follow those of command.
+// refuses runs command lines, each of which must end with a usage error that contains the key of the map. The arguments follow those of command.
 func (b *bench) refuses(command string, cases map[string]string) {
 	b.t.Helper()
 	for text, args := range cases {

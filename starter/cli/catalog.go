@@ -23,7 +23,7 @@ const catalogExample = `  starter catalog validate catalog/         # offline
   starter catalog history agent analyst`
 
 func (a *app) catalogCommand() *cobra.Command {
-	return group(&cobra.Command{
+	return commandGroup(&cobra.Command{
 		Use: "catalog", Short: "Read and change the catalog of agents, tools, models and routes", Long: catalogHelp, Example: catalogExample,
 	}, a.applyCommand(), a.diffCommand(), a.validateCommand(), a.catalogListCommand(), a.getCommand(), a.deleteCommand(),
 		a.historyCommand(), a.publishCommand(), a.statusCommand(), a.watchCommand())
@@ -37,7 +37,7 @@ var shortKinds = map[string]agent.Kind{
 	"route": agent.KindRoutes, "auth": agent.KindAuth, "knowledge": agent.KindKnowledge, "collection": agent.KindKnowledge,
 }
 
-// readKind reads the name of a kind, in any case, in its short forms and in the plural.
+// readKind returns the kind with a name, in upper or lower case. It takes short names and plurals, too.
 func readKind(text string) (agent.Kind, error) {
 	for _, kind := range agent.Kinds() {
 		if strings.EqualFold(text, string(kind)) || strings.EqualFold(text, string(kind)+"s") {
@@ -50,7 +50,7 @@ func readKind(text string) (agent.Kind, error) {
 	return "", usageError{fmt.Errorf("unknown kind %q: want node, agent, tool, model, route, auth or knowledge", text)}
 }
 
-// requireName checks a name before it becomes part of an address.
+// requireName returns name, or an error if it is no valid name.
 func requireName(name string) (string, error) {
 	if !agent.ValidName(name) || strings.Trim(name, ".") == "" {
 		return "", usageError{fmt.Errorf("%q is no name: want 1 to 128 of A-Z a-z 0-9 . _ -", name)}
@@ -58,7 +58,7 @@ func requireName(name string) (string, error) {
 	return name, nil
 }
 
-// documentKey reads "<kind> <name>" with the version of a flag. A node definition belongs to no tenant.
+// documentKey returns the key for the arguments <kind> <name> and the flag --version. The key of a node definition has no tenant.
 func (a *app) documentKey(args []string, version string) (agent.DocumentKey, error) {
 	kind, err := readKind(args[0])
 	if err != nil {
@@ -77,30 +77,30 @@ func (a *app) documentKey(args []string, version string) (agent.DocumentKey, err
 	return agent.DocumentKey{Kind: kind, Tenant: a.tenant, Name: name}, nil
 }
 
-// author returns who changes the catalog: the value of the flag --by, else the user of this machine.
-func (a *app) author(flag string) string {
+// author returns the author of a change of the catalog: the value of --by, or the user of this machine if it is empty.
+func (a *app) author(by string) string {
 	for _, name := range []string{"USER", "LOGNAME", "USERNAME"} {
 		for _, entry := range a.env {
-			if value, ok := strings.CutPrefix(entry, name+"="); ok && flag == "" {
-				flag = value
+			if value, ok := strings.CutPrefix(entry, name+"="); ok && by == "" {
+				by = value
 			}
 		}
 	}
-	return flag
+	return by
 }
 
-// changeFlags are the flags of every change of the catalog.
+// changeFlags are the flags of commands that change the catalog.
 type changeFlags struct {
 	dryRun      bool
 	base        int64
-	fromEmpty   bool // the flag says 0
+	fromEmpty   bool // --base-revision is given and 0
 	by, comment string
 }
 
 func (f *changeFlags) register(cmd *cobra.Command) {
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		f.fromEmpty = cmd.Flags().Changed("base-revision") && f.base == 0
-		return requireMin("base-revision", f.base, 0)
+		return refuseNegative("base-revision", f.base, 0)
 	}
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would change, and change nothing")
 	cmd.Flags().Int64Var(&f.base, "base-revision", 0, "refuse when a document has changed since this revision")
@@ -108,7 +108,7 @@ func (f *changeFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.comment, "comment", "", "why, for the record")
 }
 
-// applyText describes what a change did, or would do.
+// applyText describes what a change of the catalog did, or what a dry run would do.
 func applyText(r *agent.ApplyResult) string {
 	var text strings.Builder
 	counts := map[string]int{}
@@ -136,29 +136,29 @@ func applyText(r *agent.ApplyResult) string {
 	return text.String()
 }
 
-// allTenantsFlag adds the flag --all-tenants to a list.
+// allTenantsFlag adds the flag --all-tenants.
 func allTenantsFlag(cmd *cobra.Command, all *bool) {
 	cmd.Flags().BoolVar(all, "all-tenants", false, "those of every tenant")
 }
 
-// listTenant returns the tenant whose entries a list shows: every one with --all-tenants; empty is the server's default.
-func (a *app) listTenant(all bool) (string, error) {
+// listTenant returns the tenant for the query of a list: agent.SharedTenant stands for every tenant, and "" for the server's default.
+func (a *app) listTenant(allTenants bool) (string, error) {
 	switch {
-	case all && a.tenant != "":
+	case allTenants && a.tenant != "":
 		return "", usageError{fmt.Errorf("--tenant %s and --all-tenants exclude each other", a.tenant)}
-	case all:
+	case allTenants:
 		return agent.SharedTenant, nil
 	}
 	return a.tenant, nil
 }
 
-// catalogTenant is listTenant for lists of the catalog itself. Without a tenant they show all of it, shared documents and nodes included.
-func (a *app) catalogTenant(all bool) (string, error) {
-	tenant, err := a.listTenant(all)
+// catalogTenant is listTenant for lists of catalog documents. Without --tenant they have the documents of every tenant.
+func (a *app) catalogTenant(allTenants bool) (string, error) {
+	tenant, err := a.listTenant(allTenants)
 	return cmp.Or(tenant, agent.SharedTenant), err
 }
 
-// readLabels reads --label k=v flags.
+// readLabels returns the labels of flags --label name=value.
 func readLabels(flags []string) (map[string]string, error) {
 	labels := map[string]string{}
 	for _, f := range flags {

@@ -24,7 +24,7 @@ func (a *app) applyCommand() *cobra.Command {
   starter catalog apply analyst.yaml --dry-run
   starter catalog apply catalog/ --prune --publish --by ci --comment "release 42"
   starter catalog get agent analyst | sed 's/model: small/model: big/' | starter catalog apply -`,
-		RunE: show(a, func(ctx context.Context, c *client.Client, args []string) (agent.ApplyResult, error) {
+		RunE: printAnswerText(a, func(ctx context.Context, c *client.Client, args []string) (agent.ApplyResult, error) {
 			files, err := readManifests(ctx, a.in, args)
 			if err != nil {
 				return agent.ApplyResult{}, err
@@ -48,7 +48,7 @@ func (a *app) deleteCommand() *cobra.Command {
 		Long: "Delete a document. It is refused while another one needs it. What is built in reappears when a document that hid it is deleted.",
 		Example: `  starter catalog delete agent analyst --comment "replaced by analyst-2"
   starter catalog delete node http_search --version 1 --dry-run`,
-		RunE: show(a, func(ctx context.Context, c *client.Client, args []string) (agent.ApplyResult, error) {
+		RunE: printAnswerText(a, func(ctx context.Context, c *client.Client, args []string) (agent.ApplyResult, error) {
 			key, err := a.documentKey(args, version)
 			if err != nil {
 				return agent.ApplyResult{}, err
@@ -75,17 +75,15 @@ code tells that others could not.`,
 			}
 			return nil
 		},
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
 			for _, name := range args {
 				if _, err := requireName(name); err != nil {
 					return err
 				}
 			}
 			if all {
-				agents, _, err := fetchAll(0, func(p agent.Page) ([]agent.AgentInfo, string, error) {
-					page, err := c.ListAgents(ctx, agent.AgentQuery{Tenant: a.tenant, Page: p})
-					return page.Agents, page.Next, err
-				})
+				fetch := fetchAgents(&agent.AgentQuery{Tenant: a.tenant})
+				agents, _, err := fetchAll(0, func(p agent.Page) ([]agent.AgentInfo, string, error) { return fetch(ctx, c, nil, p) })
 				if err != nil {
 					return err
 				}
@@ -101,7 +99,7 @@ code tells that others could not.`,
 	return cmd
 }
 
-// publish publishes one agent after the other. A refusal does not keep the others from it; a server that is gone does.
+// publish publishes one agent after the other. It goes on after an agent that the server refuses, and returns any other error at once.
 func (a *app) publish(ctx context.Context, c *client.Client, names []string, by string) error {
 	published := []agent.AgentInfo{}
 	var refused []error
@@ -132,7 +130,7 @@ func (a *app) publish(ctx context.Context, c *client.Client, names []string, by 
 		return errors.Join(refused...)
 	}
 	for _, err := range refused {
-		a.complain(err)
+		a.printError(err)
 	}
-	return outcome(exitUsage)
+	return exitStatus(exitUsage)
 }

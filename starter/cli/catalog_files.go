@@ -36,10 +36,10 @@ has, and whether expressions compile, "starter catalog apply --dry-run" says.
 	}
 }
 
-// validated is what validate prints as JSON.
-type validated struct {
+// validation is the result of validate.
+type validation struct {
 	Files     int          `json:"files"`
-	Documents int          `json:"documents"` // without a fault
+	Documents int          `json:"documents"` // without duplicates and those that cannot be parsed
 	Faults    agent.Faults `json:"faults"`
 }
 
@@ -56,23 +56,23 @@ func (a *app) validate(files []agent.ManifestFile) error {
 		}
 		first[d.Key] = d
 	}
-	result := validated{Files: len(files), Documents: len(first), Faults: append(agent.Faults{}, faults...)}
+	result := validation{Files: len(files), Documents: len(first), Faults: append(agent.Faults{}, faults...)}
 	err := a.print(result, func() error {
 		if len(faults) == 0 {
-			a.printLine("%s in %s: no faults", count(len(first), "document"), count(len(files), "file"))
+			a.printLine("%s in %s: no faults", quantity(len(first), "document"), quantity(len(files), "file"))
 			return nil
 		}
 		a.printFaults(a.errOut, faults)
-		a.printNote("Error: %s", count(len(faults), "fault"))
+		a.printNote("Error: %s", quantity(len(faults), "fault"))
 		return nil
 	})
 	if err == nil && len(faults) > 0 {
-		return outcome(exitUsage)
+		return exitStatus(exitUsage)
 	}
 	return err
 }
 
-// What diff exits with, as diff(1) does.
+// The exit codes of diff are those of diff(1).
 const (
 	exitDifferent = 1
 	exitTrouble   = 2
@@ -87,13 +87,13 @@ func (a *app) diffCommand() *cobra.Command {
 Exit codes are those of diff: 0 when there are no differences, 1 when there are, 2 when the files are refused or anything else goes
 wrong. 3 and 130 are as "starter help" says. Colours are for terminals alone, and not when NO_COLOR is set.`,
 		Example: "  starter catalog diff catalog/ --prune\n  starter catalog diff analyst.yaml -o json | jq '.changes[].action'",
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
 			different, err := a.diff(ctx, c, args, prune)
 			switch {
-			case exitCode(err) == exitFailed: // 1 means something else here
+			case exitCode(err) == exitFailed: // which is exitDifferent here
 				return exitError{err, exitTrouble}
 			case err == nil && different:
-				return outcome(exitDifferent)
+				return exitStatus(exitDifferent)
 			}
 			return err
 		}),
@@ -102,7 +102,7 @@ wrong. 3 and 130 are as "starter help" says. Colours are for terminals alone, an
 	return cmd
 }
 
-// diff prints what applying files would change, and reports whether that is anything.
+// diff prints what applying files would change, and reports whether there is a difference.
 func (a *app) diff(ctx context.Context, c *client.Client, names []string, prune bool) (different bool, err error) {
 	files, err := readManifests(ctx, a.in, names)
 	if err != nil {
@@ -125,7 +125,7 @@ func (a *app) diff(ctx context.Context, c *client.Client, names []string, prune 
 	})
 }
 
-// changeText is a change as a unified diff of YAML; one without a document on one side is from or to /dev/null.
+// changeText returns a change as a unified diff of YAML. A missing document is /dev/null.
 func changeText(c *agent.DocumentChange) (string, error) {
 	before, from, err := diffSide(c.Before, "served: "+c.String())
 	if err != nil {
@@ -135,7 +135,7 @@ func changeText(c *agent.DocumentChange) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if before == after { // nothing to see in the document, as with a mere publication
+	if before == after { // for example, the document is only published
 		return c.Action + " " + c.String() + "\n", nil
 	}
 	return udiff.Unified(from, to, before, after), nil
@@ -149,18 +149,18 @@ func diffSide(body json.RawMessage, label string) (text, name string, err error)
 	return text, label, err
 }
 
-// printDiff prints a diff, coloured for a terminal.
+// printDiff prints a diff, with colors if the app uses them.
 func (a *app) printDiff(text string) {
 	for line := range strings.Lines(cmdline.Printable(text)) {
-		if color := lineColor(line); a.color && color != "" {
+		if color := diffColor(line); a.useColor && color != "" {
 			line = "\x1b[" + color + "m" + strings.TrimSuffix(line, "\n") + "\x1b[m\n"
 		}
 		fmt.Fprint(a.out, line)
 	}
 }
 
-// lineColor is the colour of a diff's line, as git has it: an SGR parameter, empty for none.
-func lineColor(line string) string {
+// diffColor returns the SGR parameter of the color that git uses for a line of a diff, or "" for no color.
+func diffColor(line string) string {
 	switch {
 	case strings.HasPrefix(line, "--- "), strings.HasPrefix(line, "+++ "):
 		return "1"
@@ -175,7 +175,7 @@ func lineColor(line string) string {
 	}
 }
 
-// wantsColor reports whether the environment allows colours on a terminal (https://no-color.org).
+// wantsColor reports whether the environment allows colors on a terminal (https://no-color.org).
 func wantsColor(env []string) bool {
 	for _, e := range env {
 		name, value, _ := strings.Cut(e, "=")

@@ -27,26 +27,26 @@ models:
 
 const clerkDoc = "kind: AgentInstance\nname: clerk\nnode_id: agent\nnode_version: \"1\"\n"
 
-// files makes a folder of catalog files and returns its path.
-func files(t *testing.T, texts ...string) string {
+// writeFiles creates a folder of catalog files and returns its path.
+func writeFiles(t *testing.T, texts ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for i, text := range texts {
-		write(t, text, dir, fmt.Sprintf("%c.yaml", 'a'+i))
+		writeFile(t, text, dir, fmt.Sprintf("%c.yaml", 'a'+i))
 	}
 	return dir
 }
 
-// has gives the catalog documents that it had from the beginning.
-func (b *bench) has(texts ...string) {
+// applyDocuments adds documents to the catalog.
+func (b *bench) applyDocuments(texts ...string) {
 	b.t.Helper()
-	b.show(0, "catalog", "apply", files(b.t, texts...))
+	b.show(0, "catalog", "apply", writeFiles(b.t, texts...))
 }
 
 func TestCatalogApply(t *testing.T) {
 	b := setup(t)
-	b.has(analystDoc)
-	dir := files(t, strings.Replace(analystDoc, "offline", "big", 1), clerkDoc)
+	b.applyDocuments(analystDoc)
+	dir := writeFiles(t, strings.Replace(analystDoc, "offline", "big", 1), clerkDoc)
 	var all strings.Builder
 	for _, flags := range []string{"--dry-run", "--publish --by ann --comment why --base-revision 2", "--prune"} {
 		all.WriteString(b.show(0, append([]string{"catalog", "apply", dir}, strings.Fields(flags)...)...))
@@ -75,11 +75,11 @@ func TestCatalogFaults(t *testing.T) {
 			{Message: "second"},
 		}.Err())
 	}
-	dir := files(t, analystDoc)
+	dir := writeFiles(t, analystDoc)
 	for _, command := range []string{"apply", "diff"} {
 		require.Equal(t, "a.yaml:3:7: AgentInstance default/analyst: models[0]: there is no model \uFFFD[2J\"big\"\nsecond\nError: refused; nothing was changed\n",
 			b.show(exitUsage, "catalog", command, dir))
-		require.Empty(t, b.screen.out(), "faults are no output")
+		require.Empty(t, b.screen.out(), "faults go to standard error")
 	}
 	b.catalog.Refuse = func(agent.ApplyRequest) error {
 		return agent.Errorf(agent.CodeConflict, "", "AgentInstance default/analyst changed at revision 9")
@@ -100,20 +100,19 @@ func TestCatalogFaults(t *testing.T) {
 
 func TestCatalogDiff(t *testing.T) {
 	b := setup(t)
-	b.has(analystDoc, clerkDoc)
-	changed := files(t, strings.Replace(analystDoc, "  - offline\n", "  - offline\n  - big\ndescription: \"Now\\e[2Jbetter.\"\n", 1),
+	b.applyDocuments(analystDoc, clerkDoc)
+	changed := writeFiles(t, strings.Replace(analystDoc, "  - offline\n", "  - offline\n  - big\ndescription: \"Now\\e[2Jbetter.\"\n", 1),
 		"kind: ModelProfile\nname: big\nprovider: openai\nmodel: gpt\n")
 	golden(t, "catalog_diff", b.show(exitDifferent, "catalog", "diff", changed, "--prune"))
 	b.color = true
 	golden(t, "catalog_diff_color", b.show(exitDifferent, "catalog", "diff", changed))
-	require.Empty(t, b.show(0, "catalog", "diff", files(t, clerkDoc, analystDoc)))
+	require.Empty(t, b.show(0, "catalog", "diff", writeFiles(t, clerkDoc, analystDoc)))
 	for _, r := range b.catalog.Applied()[1:] {
 		require.True(t, r.DryRun, "a diff changes nothing")
 	}
-	var r agent.ApplyResult
-	require.NoError(t, json.Unmarshal([]byte(b.show(exitDifferent, "catalog", "diff", changed, "-o", "json")), &r))
+	r := answerWith[agent.ApplyResult](b, exitDifferent, "catalog", "diff", changed)
 	require.Len(t, r.Changes, 2)
-	require.JSONEq(t, `[]`, b.jq("changes", 0, "catalog", "diff", "--prune=false", files(t)+"/../"+filepath.Base(files(t, ""))))
+	require.JSONEq(t, `[]`, b.jq("changes", 0, "catalog", "diff", "--prune=false", writeFiles(t)+"/../"+filepath.Base(writeFiles(t, ""))))
 }
 
 func TestWantsColor(t *testing.T) {
@@ -124,7 +123,7 @@ func TestWantsColor(t *testing.T) {
 
 func TestCatalogGet(t *testing.T) {
 	b := setup(t)
-	b.has(analystDoc)
+	b.applyDocuments(analystDoc)
 	out := b.show(0, "catalog", "get", "Agents", "analyst")
 	require.Equal(t, analystDoc, out)
 	require.Equal(t, "unchanged  AgentInstance default/analyst\nrevision 2: 1 unchanged\n", b.showInput(out, 0, "catalog", "apply", "-"))
@@ -150,16 +149,12 @@ func TestCatalogListDeleteHistory(t *testing.T) {
 		{DocumentKey: agent.DocumentKey{Kind: agent.KindNode, Name: "mail", Version: "2"}, Source: "builtin"},
 		{DocumentKey: agent.DocumentKey{Kind: agent.KindModel, Tenant: "*", Name: "offline"}, Source: "config"},
 	}
-	b.show(0, "catalog", "apply", files(t, analystDoc), "--by", "ann", "--comment", "the first")
-	var all strings.Builder
-	for _, command := range []string{
-		"list", "list --all-tenants", "list nodes", "list node --name mail --version 2", "list --source api", "list --tenant acme",
+	b.show(0, "catalog", "apply", writeFiles(t, analystDoc), "--by", "ann", "--comment", "the first")
+	b.screen = &terminal{}
+	b.succeeds("catalog", "list", "list --all-tenants", "list nodes", "list node --name mail --version 2", "list --source api", "list --tenant acme",
 		"history", "delete agent analyst --dry-run", "delete agent analyst --by bob --comment gone --base-revision 2", "history AgentInstance analyst",
-		"history models", "delete node mail --version 2", "list --all-tenants --limit 1",
-	} {
-		all.WriteString("$ starter catalog " + command + "\n" + b.show(0, append([]string{"catalog"}, strings.Fields(command)...)...))
-	}
-	golden(t, "catalog_list", all.String())
+		"history models", "delete node mail --version 2", "list --all-tenants --limit 1")
+	golden(t, "catalog_list", b.screen.String())
 	require.Contains(t, b.show(exitUsage, "catalog", "delete", "agent", "analyst"), "there is no AgentInstance default/analyst")
 	require.Contains(t, b.show(exitUsage, "catalog", "delete", "node", "mail"), "version")
 	entries := answer[[]agent.AuditEntry](b, "catalog", "history", "--all-tenants")
@@ -203,7 +198,7 @@ func TestCatalogPublish(t *testing.T) {
 
 func TestCatalogStatus(t *testing.T) {
 	b := setup(t)
-	b.has(analystDoc)
+	b.applyDocuments(analystDoc)
 	b.catalog.Sources = []agent.SourceStatus{{Name: "store", OK: true, At: gatewaytest.Epoch(), Detail: "12 documents"}}
 	well := b.show(0, "catalog", "status")
 	b.catalog.Sources = append(b.catalog.Sources, agent.SourceStatus{
@@ -216,7 +211,7 @@ func TestCatalogStatus(t *testing.T) {
 func TestCatalogWatch(t *testing.T) {
 	for _, output := range []string{"text", "json"} {
 		b := setup(t)
-		b.has(analystDoc)
+		b.applyDocuments(analystDoc)
 		b.screen = &terminal{}
 		done := make(chan int, 1)
 		go func() { done <- b.run(noInput(), "catalog", "watch", "-o", output) }()
@@ -248,8 +243,8 @@ func TestCatalogWatch(t *testing.T) {
 
 func TestCatalogWatchGoesOn(t *testing.T) {
 	b := setup(t)
-	b.has(analystDoc)
-	b.has(clerkDoc)
+	b.applyDocuments(analystDoc)
+	b.applyDocuments(clerkDoc)
 	b.screen = &terminal{}
 	done := make(chan int, 1)
 	go func() { done <- b.run(noInput(), "catalog", "watch", "--after", "2", "--all-tenants") }()
@@ -261,13 +256,13 @@ func TestCatalogWatchGoesOn(t *testing.T) {
 
 func TestCatalogValidate(t *testing.T) {
 	b := setup(t)
-	b.server = "http://127.0.0.1:1" // nobody is asked
-	good := files(t, analystDoc, clerkDoc+"---\n"+strings.Replace(clerkDoc, "clerk", "other", 1))
+	b.server = "http://127.0.0.1:1" // the command needs no server
+	good := writeFiles(t, analystDoc, clerkDoc+"---\n"+strings.Replace(clerkDoc, "clerk", "other", 1))
 	require.Equal(t, "3 documents in 2 files: no faults\n", b.show(0, "catalog", "validate", good))
 	require.JSONEq(t, `[]`, b.jq("faults", 0, "catalog", "validate", good))
 	require.Equal(t, "1 document in 1 file: no faults\n", b.showInput(clerkDoc, 0, "catalog", "validate", "-"))
 
-	bad := files(t, clerkDoc, "# again\n"+clerkDoc, clerkDoc+"nonsense: 1\n")
+	bad := writeFiles(t, clerkDoc, "# again\n"+clerkDoc, clerkDoc+"nonsense: 1\n")
 	out := b.show(exitUsage, "catalog", "validate", bad)
 	require.Contains(t, out, filepath.Join(bad, "b.yaml")+":2")
 	require.Contains(t, out, "AgentInstance default/clerk: is there twice: first at "+filepath.Join(bad, "a.yaml")+":1")
@@ -279,7 +274,7 @@ func TestCatalogValidate(t *testing.T) {
 
 func TestCatalogUsage(t *testing.T) {
 	b := setup(t)
-	dir := files(t, clerkDoc)
+	dir := writeFiles(t, clerkDoc)
 	for args, want := range map[string]string{
 		"apply":                                "requires at least 1 arg",
 		"apply " + dir + "/nope.yaml":          "no such file",

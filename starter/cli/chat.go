@@ -1,16 +1,11 @@
 package cli
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -19,9 +14,6 @@ import (
 	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
-
-// cancelPatience bounds the request that a Ctrl-C makes.
-const cancelPatience = 5 * time.Second
 
 func (a *app) chatCommand() *cobra.Command {
 	var f turnFlags
@@ -58,18 +50,19 @@ run a tool that needs an approval, you are asked for it.`,
 type chatSession struct {
 	*app
 
-	client *client.Client
-	flags  turnFlags
-	ended  func(e *agent.Event) error // what is printed after the last event of a turn; nil: with --output json, its result
+	client   *client.Client
+	flags    turnFlags
+	printEnd func(e *agent.Event) error // prints the outcome of a turn after its last event; nil: printResultJSON
 }
 
-// loop asks line by line. A turn that fails or is cancelled does not end it; what it returns is the last turn's outcome.
+// loop runs a turn for each line of input until the input ends. A turn that fails or is cancelled does not end the loop. The error is that of the
+// last turn.
 func (s *chatSession) loop(ctx context.Context) error {
 	if s.flags.session == "" {
 		s.flags.session = "cli-" + uuid.NewString()
 	}
 	fmt.Fprintf(s.errOut, "session %s — /quit ends it\n", s.flags.session)
-	var last error
+	var lastErr error
 	for {
 		fmt.Fprint(s.errOut, "> ")
 		select {
@@ -78,25 +71,25 @@ func (s *chatSession) loop(ctx context.Context) error {
 			switch {
 			case !ok || text == "/quit":
 				fmt.Fprintln(s.errOut)
-				return last
+				return lastErr
 			case text == "":
 				continue
 			}
-			last = s.turn(ctx, text)
-			if last != nil && exitCode(last) != exitFailed && exitCode(last) != exitCancelled {
-				return last
+			lastErr = s.turn(ctx, text)
+			if lastErr != nil && exitCode(lastErr) != exitFailed && exitCode(lastErr) != exitCancelled {
+				return lastErr
 			}
 		case <-s.interrupts:
 			fmt.Fprintln(s.errOut)
-			return last
+			return lastErr
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// followed is one step of following, on its way to the loop that also listens for interrupts.
-type followed struct {
+// followedEvent is an event of a turn, or the error that ended its stream.
+type followedEvent struct {
 	event agent.Event
 	err   error
 }
@@ -112,7 +105,7 @@ func (s *chatSession) turn(ctx context.Context, message string) error {
 	})
 }
 
-// readDraft returns the document in a file of --draft, or nothing if the flag is not given.
+// readDraft returns the document in the file of --draft, or "" if the flag is not given.
 func readDraft(file string) (string, error) {
 	if file == "" {
 		return "", nil
@@ -127,7 +120,7 @@ func readDraft(file string) (string, error) {
 	return string(draft), nil
 }
 
-// follow submits a turn and shows it to its end.
+// follow starts a turn and shows it until it ends.
 func (s *chatSession) follow(ctx context.Context, start func(context.Context) (agent.Receipt, error)) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -135,12 +128,12 @@ func (s *chatSession) follow(ctx context.Context, start func(context.Context) (a
 	if err != nil {
 		return err
 	}
-	events := make(chan followed)
+	events := make(chan followedEvent)
 	go func() {
 		defer close(events)
 		for e, err := range s.client.Follow(ctx, receipt.TurnID, 0) {
 			select {
-			case events <- followed{e, err}:
+			case events <- followedEvent{e, err}:
 			case <-ctx.Done():
 				return
 			}
@@ -150,8 +143,8 @@ func (s *chatSession) follow(ctx context.Context, start func(context.Context) (a
 	if s.output == "json" {
 		answer = io.Discard
 	}
-	t := chatTurn{chatSession: s, id: receipt.TurnID, screen: cmdline.NewTurnPrinter(answer, s.errOut)}
-	t.screen.Program = s.program
+	t := chatTurn{chatSession: s, id: receipt.TurnID, printer: cmdline.NewTurnPrinter(answer, s.errOut)}
+	t.printer.Program = s.program
 	if interrupted {
 		if err := t.cancel(ctx); err != nil {
 			return err
@@ -160,8 +153,8 @@ func (s *chatSession) follow(ctx context.Context, start func(context.Context) (a
 	return t.run(ctx, events)
 }
 
-// startTurn submits. An interrupt meanwhile is remembered, because the turn may exist before its receipt arrives; a second one
-// leaves.
+// startTurn starts a turn. It reports a Ctrl-C that came meanwhile, because the turn may exist before the receipt arrives. A second Ctrl-C ends it
+// with errInterrupted.
 func (s *chatSession) startTurn(
 	ctx context.Context, start func(context.Context) (agent.Receipt, error),
 ) (r agent.Receipt, interrupted bool, err error) {
@@ -185,185 +178,4 @@ func (s *chatSession) startTurn(
 			interrupted = true
 		}
 	}
-}
-
-// chatTurn is a turn in progress.
-type chatTurn struct {
-	*chatSession
-
-	id         agent.TurnID
-	screen     *cmdline.TurnPrinter
-	pending    []agent.Approval
-	waiting    bool
-	mute       bool // the input has ended: nobody can be asked
-	cancelling bool
-	progress   *spinner // until the first words
-}
-
-func (t *chatTurn) run(ctx context.Context, events <-chan followed) error {
-	t.progress = t.startSpinner("waiting for the agent")
-	defer t.progress.stop()
-	for {
-		// Only ask when the turn waits, and only until it goes on: somebody else may decide first.
-		var answers <-chan string
-		if t.waiting && len(t.pending) > 0 && !t.mute {
-			answers = t.lines.next()
-		}
-		select {
-		case f, ok := <-events:
-			if !ok {
-				return fmt.Errorf("the events of turn %s ended before the turn", t.id)
-			}
-			if f.err != nil {
-				return f.err
-			}
-			if done, err := t.take(&f.event); done {
-				return err
-			}
-		case line, ok := <-answers:
-			if !ok {
-				t.mute = true
-				continue
-			}
-			if err := t.answer(ctx, line); err != nil {
-				return err
-			}
-		case <-t.interrupts:
-			if t.cancelling {
-				return errInterrupted
-			}
-			if err := t.cancel(ctx); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// cancel asks the turn to stop; its events tell when it has.
-func (t *chatTurn) cancel(ctx context.Context) error {
-	t.cancelling = true
-	t.progress.stop()
-	t.screen.Note("cancelling turn %s — Ctrl-C again leaves at once", t.id)
-	ctx, stop := context.WithTimeout(ctx, cancelPatience)
-	defer stop()
-	return t.client.Cancel(ctx, t.id, agent.CancelRequest{Reason: "interrupted at the terminal"})
-}
-
-// take shows an event; done is true for the last.
-func (t *chatTurn) take(e *agent.Event) (done bool, err error) {
-	if e.Type != agent.EventStatus && e.Type != agent.EventRoute || e.Status == agent.StatusWaiting || e.Terminal() {
-		t.progress.stop()
-	}
-	t.screen.Show(e)
-	switch e.Type {
-	case agent.EventApprovalRequested:
-		if e.Approval != nil {
-			t.pending = append(t.pending, *e.Approval)
-		}
-	case agent.EventApprovalResolved:
-		if e.Approval != nil {
-			t.pending = slices.DeleteFunc(t.pending, func(p agent.Approval) bool { return p.ApprovalID == e.Approval.ApprovalID })
-		}
-	case agent.EventStatus:
-		t.waiting = e.Status == agent.StatusWaiting
-	default:
-	}
-	if t.waiting && len(t.pending) > 0 && !t.mute {
-		t.ask()
-	}
-	if !e.Terminal() {
-		return false, nil
-	}
-	if err := t.printEnd(e); err != nil {
-		return true, err
-	}
-	return true, turnOutcome(e)
-}
-
-// printEnd prints what follows the last event of a turn.
-func (t *chatTurn) printEnd(e *agent.Event) error {
-	switch {
-	case t.ended != nil:
-		return t.ended(e)
-	case t.output == "json" && e.Result != nil:
-		return t.printJSON(e.Result)
-	default:
-		return nil
-	}
-}
-
-func (t *chatTurn) ask() {
-	fmt.Fprintf(t.errOut, "  %s: [a]pprove, [e]dit {json}, [r]eject {why}, or an answer with [=] {text}: ", t.pending[0].ToolName)
-}
-
-// answer turns a line into a decision about the oldest pending approval. A line that is none is asked for again.
-func (t *chatTurn) answer(ctx context.Context, line string) error {
-	d, ok := parseDecision(line)
-	if !ok {
-		t.ask()
-		return nil
-	}
-	d.ApprovalID = t.pending[0].ApprovalID
-	err := t.client.Decide(ctx, t.id, d)
-	switch agent.CodeOf(err) {
-	case "":
-		t.pending = t.pending[1:]
-	case agent.CodeConflict: // somebody else was quicker
-		t.screen.Note("! %v", err)
-		t.pending = t.pending[1:]
-	case agent.CodeInvalid:
-		t.screen.Note("! %v", err)
-	default:
-		return err
-	}
-	if len(t.pending) > 0 {
-		t.ask()
-	}
-	return nil
-}
-
-// parseDecision reads "a", "approve", "e {json}", "r why", "= text" and the like.
-func parseDecision(line string) (agent.Decision, bool) {
-	word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-	rest = strings.TrimSpace(rest)
-	switch strings.ToLower(word) {
-	case "a", "y", "yes", "approve":
-		return agent.Decision{Decision: agent.DecisionApprove}, true
-	case "r", "n", "no", "reject":
-		return agent.Decision{Decision: agent.DecisionReject, Message: rest}, true
-	case "e", "edit":
-		return agent.Decision{Decision: agent.DecisionEdit, Args: json.RawMessage(rest)}, json.Valid([]byte(rest))
-	case "=", "respond":
-		return agent.Decision{Decision: agent.DecisionRespond, Message: rest}, rest != ""
-	default:
-		return agent.Decision{}, false
-	}
-}
-
-// maxLine bounds one line of input.
-const maxLine = 1 << 20
-
-// lineReader sends the lines of a reader to a channel, so that waiting for one can be interrupted. It starts to read at the first call of
-// next, and reads one line ahead at most.
-type lineReader struct {
-	start sync.Once
-	in    io.Reader
-	lines chan string // closed at the end of the input
-}
-
-func newLineReader(in io.Reader) *lineReader { return &lineReader{in: in, lines: make(chan string)} }
-
-// next returns the channel of lines, which is closed at the end of the input.
-func (r *lineReader) next() <-chan string {
-	r.start.Do(func() {
-		go func() {
-			defer close(r.lines)
-			s := bufio.NewScanner(r.in)
-			s.Buffer(nil, maxLine)
-			for s.Scan() {
-				r.lines <- s.Text()
-			}
-		}()
-	})
-	return r.lines
 }

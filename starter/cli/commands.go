@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
-// turnFlags are the flags of chat and start that become fields of the request.
+// turnFlags are the flags of chat and start that set fields of the request.
 type turnFlags struct{ session, agent, model, key, draft string }
 
 func (f *turnFlags) register(cmd *cobra.Command) {
@@ -34,7 +34,7 @@ func (a *app) startCommand() *cobra.Command {
 		Example: `  starter start "summarize the last quarter"
   starter start --agent analyst --session q3 --output json "and the one before?"
   starter tail "$(starter start "fetch flights" -o json | jq -r .turn_id)"`,
-		RunE: show(a, func(ctx context.Context, c *client.Client, args []string) (agent.Receipt, error) {
+		RunE: printAnswerText(a, func(ctx context.Context, c *client.Client, args []string) (agent.Receipt, error) {
 			return c.Start(ctx, f.request(strings.Join(args, " ")))
 		}, func(r *agent.Receipt) string { return fmt.Sprintf("turn     %s\nsession  %s", r.TurnID, r.SessionID) }),
 	}
@@ -46,19 +46,15 @@ func (a *app) startCommand() *cobra.Command {
 func (a *app) tailCommand() *cobra.Command {
 	var after int64
 	cmd := &cobra.Command{
-		Use: "tail <turn>", Short: "Follow a turn to its end", Args: cobra.ExactArgs(1),
+		Use: "tail <turn>", Short: "Follow a turn to its end", Args: cobra.MatchAll(cobra.ExactArgs(1), requireTurnID),
 		Long: "Follow the events of a turn until it ends, and exit with its outcome. Ctrl-C stops following; the turn goes on.",
 		Example: `  starter tail turn-42
   starter tail turn-42 --after 100 --output json   # one event per line`,
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
-			id, err := requireTurnID(args[0])
-			if err != nil {
+		RunE: a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
+			if err := refuseNegative("after", after, 0); err != nil {
 				return err
 			}
-			if err := requireMin("after", after, 0); err != nil {
-				return err
-			}
-			return a.tail(ctx, c, id, after)
+			return a.tail(ctx, c, agent.TurnID(args[0]), after)
 		}),
 	}
 	cmd.Flags().Int64Var(&after, "after", 0, "begin behind this event_index")
@@ -66,14 +62,14 @@ func (a *app) tailCommand() *cobra.Command {
 }
 
 func (a *app) tail(ctx context.Context, c *client.Client, id agent.TurnID, after int64) error {
-	display := cmdline.NewTurnPrinter(a.out, a.errOut)
-	display.Program = a.program
+	printer := cmdline.NewTurnPrinter(a.out, a.errOut)
+	printer.Program = a.program
 	for e, err := range c.Follow(ctx, id, after) {
 		if err != nil {
 			return err
 		}
 		if a.output != "json" {
-			display.Show(&e)
+			printer.Show(&e)
 		} else if err := a.printJSONLine(e); err != nil {
 			return err
 		}
@@ -81,7 +77,7 @@ func (a *app) tail(ctx context.Context, c *client.Client, id agent.TurnID, after
 			return turnOutcome(&e)
 		}
 	}
-	// The turn had ended before.
+	// There was no terminal event behind after: the turn had ended before.
 	t, err := c.Turn(ctx, id)
 	if err != nil {
 		return err
@@ -92,7 +88,7 @@ func (a *app) tail(ctx context.Context, c *client.Client, id agent.TurnID, after
 	return nil
 }
 
-// turnOutcome returns what a command returns after a terminal event: nil for a completed turn.
+// turnOutcome returns the error of a command whose turn ended with the terminal event e: nil if the turn completed.
 func turnOutcome(e *agent.Event) error {
 	switch e.Status {
 	case agent.StatusCompleted:
@@ -107,47 +103,39 @@ func turnOutcome(e *agent.Event) error {
 func (a *app) cancelCommand() *cobra.Command {
 	var r agent.CancelRequest
 	cmd := &cobra.Command{
-		Use: "cancel <turn>", Short: "Ask a turn to stop", Args: cobra.ExactArgs(1),
+		Use: "cancel <turn>", Short: "Ask a turn to stop", Args: cobra.MatchAll(cobra.ExactArgs(1), requireTurnID),
 		Long:    "Ask a turn to stop. The model's request is aborted within a second; what was produced is stored.",
 		Example: `  starter cancel turn-42 --reason "wrong airport"`,
-		RunE: a.act("turn_id", "asked turn %s to stop", func(ctx context.Context, c *client.Client, name string) error {
-			id, err := requireTurnID(name)
-			if err != nil {
-				return err
-			}
-			return c.Cancel(ctx, id, r)
+		RunE: a.confirmRequest("turn_id", "asked turn %s to stop", func(ctx context.Context, c *client.Client, name string) error {
+			return c.Cancel(ctx, agent.TurnID(name), r)
 		}),
 	}
 	cancelFlags(cmd, &r)
 	return cmd
 }
 
-// cancelFlags adds the flags that say why something is cancelled, and by whom.
+// cancelFlags adds the flags --reason and --by.
 func cancelFlags(cmd *cobra.Command, r *agent.CancelRequest) {
 	cmd.Flags().StringVar(&r.Reason, "reason", "", "why, for the record")
 	cmd.Flags().StringVar(&r.By, "by", "", "who, for the record")
 }
 
-// messageCommand sends a message to the session of a turn.
 func (a *app) messageCommand() *cobra.Command {
 	var r agent.TurnRequest
 	cmd := &cobra.Command{
-		Use: "message <turn> <text>", Short: "Say something to the session of a turn, running or not", Args: cobra.MinimumNArgs(2),
+		Use: "message <turn> <text>", Short: "Say something to the session of a turn, running or not",
+		Args: cobra.MatchAll(cobra.MinimumNArgs(2), requireTurnID),
 		Long: `Say something to the session of a turn. It becomes a turn of its own: behind the running one, or, with --on-busy interrupt, in its place.`,
 		Example: `  starter message turn-42 "and the return flights"
   starter message turn-42 --on-busy interrupt "stop, I meant LGA"`,
-		RunE: show(a, func(ctx context.Context, c *client.Client, args []string) (client.Posted, error) {
-			id, err := requireTurnID(args[0])
-			if err != nil {
-				return client.Posted{}, err
-			}
-			switch r.OnBusy {
-			case "", agent.OnBusyQueue, agent.OnBusyInterrupt, agent.OnBusyReject:
-			default:
-				return client.Posted{}, usageError{fmt.Errorf("--on-busy is %q, want queue, interrupt or reject", r.OnBusy)}
+		RunE: printAnswerText(a, func(ctx context.Context, c *client.Client, args []string) (client.Posted, error) {
+			if r.OnBusy != "" {
+				if err := requireOneOf("on-busy", string(r.OnBusy), "queue, interrupt or reject"); err != nil {
+					return client.Posted{}, err
+				}
 			}
 			r.Message, r.Channel = strings.Join(args[1:], " "), "cli"
-			return c.Message(ctx, id, r)
+			return c.Message(ctx, agent.TurnID(args[0]), r)
 		}, func(posted *client.Posted) string {
 			if posted.Position > 0 {
 				return fmt.Sprintf("turn %s is number %d in line", posted.TurnID, posted.Position)

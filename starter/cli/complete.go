@@ -13,14 +13,13 @@ import (
 	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
-// Someone waits for a completion: what the server does not answer at once is not offered.
 const (
-	completionTimeout = 2 * time.Second
+	completionTimeout = 2 * time.Second // short, because a person waits at the prompt
 	maxChoices        = 200
 )
 
-// addCompletions gives the commands the completions of their arguments and flags. Other arguments complete to files where a command reads files,
-// else to nothing.
+// addCompletions adds the completions of arguments and flags to the commands. An argument without one completes to files if the command reads
+// files, else to nothing.
 func (a *app) addCompletions(root *cobra.Command) {
 	arguments, flags := a.argumentChoices(), a.flagChoices()
 	var add func(cmd *cobra.Command)
@@ -33,22 +32,17 @@ func (a *app) addCompletions(root *cobra.Command) {
 		}
 		for name, complete := range flags {
 			if cmd.LocalNonPersistentFlags().Lookup(name) != nil {
-				_ = cmd.RegisterFlagCompletionFunc(name, complete) // fails only where there is no such flag
+				_ = cmd.RegisterFlagCompletionFunc(name, complete) // fails only if there is no such flag
 			}
 		}
-		if f := cmd.LocalFlags().Lookup("output"); f != nil && f.DefValue != "" { // without a default it is a file
-			_ = cmd.RegisterFlagCompletionFunc(f.Name, fixedChoices(formats(f.Usage)...))
+		if f := cmd.LocalFlags().Lookup("output"); f != nil && f.DefValue != "" { // an --output without a default is a file
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, fixedChoices(splitList(f.Usage)...))
 		}
 		for _, sub := range cmd.Commands() {
 			add(sub)
 		}
 	}
 	add(root)
-}
-
-// formats returns the formats that the description of a flag lists: "text, json or csv".
-func formats(usage string) []string {
-	return strings.FieldsFunc(strings.ReplaceAll(usage, " or ", ", "), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // flagChoices returns the completions of flags by their names.
@@ -98,65 +92,58 @@ func (a *app) argumentChoices() map[string]cobra.CompletionFunc {
 }
 
 func (a *app) agentNames() cobra.CompletionFunc {
-	return choices(a, func(ctx context.Context, c *client.Client) ([]agent.AgentInfo, error) {
-		page, err := c.ListAgents(ctx, agent.AgentQuery{Tenant: a.tenant, Page: agent.Page{Size: pageSize}})
-		return page.Agents, err
-	}, func(info *agent.AgentInfo) cobra.Completion { return completionOf(info.Name, info.Description) })
-}
-
-// turnIDs offers the newest turns, or those in some states.
-func (a *app) turnIDs(states ...string) cobra.CompletionFunc {
-	return choices(a, func(ctx context.Context, c *client.Client) ([]agent.TurnSummary, error) {
-		page, err := c.Turns(ctx, agent.TurnQuery{Limit: maxChoices, Status: states})
-		return page.Turns, err
-	}, func(t *agent.TurnSummary) cobra.Completion {
-		return completionOf(string(t.TurnID), t.Status+": "+t.Summary)
+	return fetchedChoices(a, fetchAgents(&agent.AgentQuery{Tenant: a.tenant}), func(info *agent.AgentInfo) cobra.Completion {
+		return describedChoice(info.Name, info.Description)
 	})
 }
 
-// sessionIDs offers the sessions with the newest turns.
+// turnIDs completes to the newest turns, or to the newest in some states.
+func (a *app) turnIDs(states ...string) cobra.CompletionFunc {
+	return fetchedChoices(a, fetchTurns(&agent.TurnQuery{Status: states}), func(t *agent.TurnSummary) cobra.Completion {
+		return describedChoice(string(t.TurnID), t.Status+": "+t.Summary)
+	})
+}
+
+// sessionIDs completes to the sessions with the newest turns.
 func (a *app) sessionIDs() cobra.CompletionFunc {
-	return choices(a, func(ctx context.Context, c *client.Client) ([]agent.SessionSummary, error) {
-		page, err := c.Sessions(ctx, agent.SessionQuery{Limit: maxChoices})
-		return page.Sessions, err
-	}, func(s *agent.SessionSummary) cobra.Completion { return completionOf(string(s.SessionID), s.Summary) })
+	return fetchedChoices(a, fetchSessions(&agent.SessionQuery{}), func(s *agent.SessionSummary) cobra.Completion {
+		return describedChoice(string(s.SessionID), s.Summary)
+	})
 }
 
 func (a *app) scheduleNames() cobra.CompletionFunc {
-	return choices(a, func(ctx context.Context, c *client.Client) ([]agent.Schedule, error) {
-		page, err := c.Schedules(ctx, agent.Page{Size: pageSize})
-		return page.Schedules, err
-	}, func(s *agent.Schedule) cobra.Completion { return completionOf(s.Name, scheduleTimes(s)) })
+	return fetchedChoices(a, fetchSchedules, func(s *agent.Schedule) cobra.Completion { return describedChoice(s.Name, scheduleTimes(s)) })
 }
 
-// keyIDs offers the keys that have not been revoked.
+// keyIDs completes to the keys that have not been revoked.
 func (a *app) keyIDs() cobra.CompletionFunc {
-	return choices(a, func(ctx context.Context, c *client.Client) ([]agent.APIKey, error) {
-		keys, _, err := c.Keys(ctx, agent.Page{Size: pageSize})
-		return slices.DeleteFunc(keys, func(k agent.APIKey) bool { return k.RevokedAt != nil }), err
-	}, func(k *agent.APIKey) cobra.Completion { return completionOf(k.ID, k.Name) })
+	return fetchedChoices(a, fetchKeys, func(k *agent.APIKey) cobra.Completion {
+		if k.RevokedAt != nil {
+			return ""
+		}
+		return describedChoice(k.ID, k.Name)
+	})
 }
 
 func (a *app) workflowTags() cobra.CompletionFunc {
-	return choices(a, func(ctx context.Context, c *client.Client) ([]agent.StoredWorkflow, error) {
-		page, err := c.Workflows(ctx, agent.WorkflowQuery{Page: agent.Page{Size: pageSize}})
-		return page.Workflows, err
-	}, func(w *agent.StoredWorkflow) cobra.Completion { return w.Tag })
+	return fetchedChoices(a, fetchWorkflows(&agent.WorkflowQuery{}), func(w *agent.StoredWorkflow) cobra.Completion { return w.Tag })
 }
 
 func (a *app) toolNames() cobra.CompletionFunc {
-	return choices(a, func(ctx context.Context, c *client.Client) ([]agent.Composite, error) { return c.Composites(ctx) },
-		func(tool *agent.Composite) cobra.Completion { return completionOf(tool.Name, tool.Description) })
+	return fetchedChoices(a, func(ctx context.Context, c *client.Client, _ []string, _ agent.Page) ([]agent.Composite, string, error) {
+		tools, err := c.Composites(ctx)
+		return tools, "", err
+	}, func(tool *agent.Composite) cobra.Completion { return describedChoice(tool.Name, tool.Description) })
 }
 
 func (a *app) chatIDs() cobra.CompletionFunc {
-	return choices(a, func(ctx context.Context, c *client.Client) ([]agent.Link, error) {
-		page, err := c.Links(ctx, agent.LinkQuery{PageSize: linksPage})
-		return page.Links, err
-	}, func(l *agent.Link) cobra.Completion { return completionOf(l.ChatID, l.Channel+", "+l.UserID) })
+	return fetchedChoices(a, fetchLinks(&agent.LinkQuery{}), func(l *agent.Link) cobra.Completion {
+		return describedChoice(l.ChatID, l.Channel+", "+l.UserID)
+	})
 }
 
-// turnDecisionChoices offers the turns that wait, then the pending approvals of that turn, then the kinds of decisions.
+// turnDecisionChoices completes the first argument to the turns that wait, the second to the pending approvals of that turn, and the third to the
+// kinds of decisions.
 func (a *app) turnDecisionChoices(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return a.turnIDs(agent.StateWaiting)(cmd, args, typed)
@@ -168,15 +155,14 @@ func (a *app) turnDecisionChoices(cmd *cobra.Command, args []string, typed strin
 	return found, directive
 }
 
-// decisionChoices offers the pending approvals, and then the kinds of decisions.
+// decisionChoices completes the first argument to the pending approvals, and the second to the kinds of decisions.
 func (a *app) decisionChoices(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	complete := cobra.NoFileCompletions
 	switch len(args) {
 	case 0:
-		complete = choices(a, func(ctx context.Context, c *client.Client) ([]agent.Approval, error) {
-			page, err := c.Approvals(ctx, agent.ApprovalQuery{State: "pending", Limit: maxChoices})
-			return page.Approvals, err
-		}, func(v *agent.Approval) cobra.Completion { return completionOf(v.ApprovalID, v.ToolName) })
+		complete = fetchedChoices(a, fetchApprovals(&agent.ApprovalQuery{State: "pending"}), func(v *agent.Approval) cobra.Completion {
+			return describedChoice(v.ApprovalID, v.ToolName)
+		})
 	case 1:
 		complete = fixedChoices(agent.DecisionApprove, agent.DecisionEdit, agent.DecisionReject, agent.DecisionRespond)
 	}
@@ -187,7 +173,7 @@ func kindChoices() cobra.CompletionFunc {
 	return fixedChoices("node", "agent", "tool", "model", "route", "auth", "knowledge")
 }
 
-// documentChoices offers the kinds of documents, and then the names of one kind.
+// documentChoices completes the first argument to the kinds of documents, and the second to the names of that kind.
 func (a *app) documentChoices(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	complete := cobra.NoFileCompletions
 	switch len(args) {
@@ -195,17 +181,16 @@ func (a *app) documentChoices(cmd *cobra.Command, args []string, typed string) (
 		complete = kindChoices()
 	case 1:
 		if kind, err := readKind(args[0]); err == nil {
-			complete = choices(a, func(ctx context.Context, c *client.Client) ([]agent.Document, error) {
-				page, err := c.Documents(ctx, agent.DocumentQuery{Kind: kind, Tenant: agent.SharedTenant, Page: agent.Page{Size: pageSize}})
-				return page.Documents, err
-			}, func(d *agent.Document) cobra.Completion { return d.Name })
+			documents := fetchDocuments(&agent.DocumentQuery{Kind: kind, Tenant: agent.SharedTenant})
+			complete = fetchedChoices(a, documents, func(d *agent.Document) cobra.Completion { return d.Name })
 		}
 	}
 	return complete(cmd, args, typed)
 }
 
-// choices returns a completion that offers a choice for each entry that the server returns, without repetitions; nothing if it fails.
-func choices[T any](a *app, fetch func(ctx context.Context, c *client.Client) ([]T, error), choice func(*T) cobra.Completion) cobra.CompletionFunc {
+// fetchedChoices returns a completion that offers a choice for each entry of the first page, without duplicates. It offers nothing if the server
+// does not answer, and leaves out empty choices.
+func fetchedChoices[T any](a *app, fetch fetchFunc[T], choice func(*T) cobra.Completion) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		c, err := a.client()
 		if err != nil {
@@ -213,13 +198,13 @@ func choices[T any](a *app, fetch func(ctx context.Context, c *client.Client) ([
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
-		entries, err := fetch(ctx, c)
+		entries, _, err := fetch(ctx, c, nil, agent.Page{Size: pageSize})
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var found []cobra.Completion
 		for i := range entries {
-			if name := choice(&entries[i]); !slices.Contains(found, name) {
+			if name := choice(&entries[i]); name != "" && !slices.Contains(found, name) {
 				found = append(found, name)
 			}
 		}
@@ -227,7 +212,7 @@ func choices[T any](a *app, fetch func(ctx context.Context, c *client.Client) ([
 	}
 }
 
-// fixedChoices returns a completion that offers the entries of a list that begin with the typed text.
+// fixedChoices returns a completion that offers the entries of a list with the typed prefix.
 func fixedChoices[T ~string](list ...T) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var found []cobra.Completion
@@ -240,7 +225,7 @@ func fixedChoices[T ~string](list ...T) cobra.CompletionFunc {
 	}
 }
 
-// firstArgument limits a completion to the first argument.
+// firstArgument returns a completion of the first argument alone.
 func firstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -250,8 +235,8 @@ func firstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// completionOf returns a choice with its description, if it has one.
-func completionOf(name, description string) cobra.Completion {
+// describedChoice returns a choice with a description, which may be empty.
+func describedChoice(name, description string) cobra.Completion {
 	if description = cmdline.OneLine(cmdline.Printable(description), cellWidth); description == "" {
 		return name
 	}

@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/client"
 )
 
-// The sections of a visit, in their order.
+// The sections of the doctor's output, in their order.
 const (
 	sectionMachine = "machine"
 	sectionServer  = "server"
@@ -21,22 +19,22 @@ const (
 	sectionModels  = "models"
 )
 
-// The states of a line. A warning lets the visit end well.
+// The states of a finding. The doctor fails if one of its findings is stateFailed.
 const (
-	lineOK      = "ok"
-	lineWarning = "warning"
-	lineFailed  = "failed"
+	stateOK      = "ok"
+	stateWarning = "warning"
+	stateFailed  = "failed"
 )
 
-// finding is one line of a visit; its JSON is what scripts read.
+// finding is the result of one check of the doctor.
 type finding struct {
 	Section string  `json:"section"` // machine, server, catalog or models
 	Name    string  `json:"name"`
-	Rule    string  `json:"rule,omitempty"` // of a model: the wiring rule that it stands for
+	Rule    string  `json:"rule,omitempty"` // the wiring rule that a check of a model tests
 	OK      bool    `json:"ok"`
 	State   string  `json:"state"` // ok, warning or failed
 	Detail  string  `json:"detail,omitempty"`
-	Hint    string  `json:"hint,omitempty"` // what to do; never empty where the state is not ok
+	Hint    string  `json:"hint,omitempty"` // what to do; set unless the state is ok
 	TookMS  float64 `json:"took_ms"`
 }
 
@@ -48,8 +46,8 @@ type doctorRun struct {
 	findings []finding
 }
 
-// visitTimeout bounds each question but those to models.
-const visitTimeout = 10 * time.Second
+// checkTimeout bounds each check that makes no request to a model.
+const checkTimeout = 10 * time.Second
 
 func (a *app) doctorCommand() *cobra.Command {
 	var name, profile string
@@ -71,11 +69,11 @@ Exit code 0: nothing failed. 1: something did.`,
 				return usageError{errors.New("--no-models leaves out what --agent and --model ask for")}
 			}
 			return a.untilInterrupted(cmd.Context(), func(ctx context.Context) error {
-				v := &doctorRun{app: a}
-				if err := v.run(ctx, name, profile, !noModels); err != nil {
+				d := &doctorRun{app: a}
+				if err := d.run(ctx, name, profile, !noModels); err != nil {
 					return err
 				}
-				return v.end()
+				return d.printSummary()
 			})
 		},
 	}
@@ -85,125 +83,122 @@ Exit code 0: nothing failed. 1: something did.`,
 	return cmd
 }
 
-// run goes through the sections. An error ends the visit: Ctrl-C, or a request that makes no sense.
-func (v *doctorRun) run(ctx context.Context, name, profile string, models bool) error {
-	v.begin(sectionMachine, "this machine")
-	c, err := v.app.client()
+// run runs the checks of all sections. It returns an error on Ctrl-C and for invalid flags; other errors are findings.
+func (d *doctorRun) run(ctx context.Context, name, profile string, withModels bool) error {
+	d.beginSection(sectionMachine, "this machine")
+	c, err := d.app.client()
 	if err != nil {
 		return err
 	}
-	v.client = c
-	h, reached, known := v.machine(ctx)
+	d.client = c
+	health, reached, authenticated := d.checkMachine(ctx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if !reached {
-		return nil // the rest would say the same once more
+		return nil // all other checks would fail for the same reason
 	}
-	v.begin(sectionServer, "server")
-	v.server(&h)
-	if !known {
+	d.beginSection(sectionServer, "server")
+	d.checkServer(&health)
+	if !authenticated {
 		return nil
 	}
-	v.begin(sectionCatalog, "catalog")
-	v.catalog(ctx)
+	d.beginSection(sectionCatalog, "catalog")
+	d.checkCatalog(ctx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if !models {
+	if !withModels {
 		return nil
 	}
-	v.begin(sectionModels, "models (real requests, a few thousand tokens each; --no-models leaves them out)")
-	return v.models(ctx, name, profile)
+	d.beginSection(sectionModels, "models (real requests, a few thousand tokens each; --no-models leaves them out)")
+	return d.checkModels(ctx, name, profile)
 }
 
-// models has the server try models out. What it refuses because the request names nothing is the command's error.
-func (v *doctorRun) models(ctx context.Context, name, profile string) error {
-	for check, err := range v.client.Doctor(ctx, name, profile) {
+// checkModels has the server check models. It returns an error if there is no such agent or model.
+func (d *doctorRun) checkModels(ctx context.Context, name, profile string) error {
+	for check, err := range d.client.Doctor(ctx, name, profile) {
 		switch {
 		case err != nil && (ctx.Err() != nil || agent.CodeOf(err) == agent.CodeInvalid || agent.CodeOf(err) == agent.CodeNotFound):
 			return err
 		case err != nil:
-			v.fail("try models", err, 0)
+			d.fail("try models", err, 0)
 			return nil
 		}
-		f := finding{Name: check.Name, Rule: check.Rule, State: lineOK, Detail: check.Detail, TookMS: check.TookMS}
+		f := finding{Name: check.Name, Rule: check.Rule, State: stateOK, Detail: check.Detail, TookMS: check.TookMS}
 		if !check.OK {
-			f.State, f.Hint = lineFailed, modelRemedy(&check)
+			f.State, f.Hint = stateFailed, modelRemedy(&check)
 		}
-		v.add(f)
+		d.add(f)
 	}
 	return nil
 }
 
-func (v *doctorRun) begin(section, title string) {
-	v.section = section
-	if v.app.output == "json" {
+func (d *doctorRun) beginSection(section, title string) {
+	d.section = section
+	if d.app.output == "json" {
 		return
 	}
-	if len(v.findings) > 0 {
-		v.app.printLine("")
+	if len(d.findings) > 0 {
+		d.app.printLine("")
 	}
-	v.app.printLine("%s", title)
+	d.app.printLine("%s", title)
 }
 
-// add notes a line, and shows it at once: a visit takes its time.
-func (v *doctorRun) add(f finding) {
-	f.Section, f.OK = v.section, f.State == lineOK
+// add records a finding and, in text, prints it at once.
+func (d *doctorRun) add(f finding) {
+	f.Section, f.OK = d.section, f.State == stateOK
 	if !f.OK && f.Hint == "" {
 		f.Hint = remedyUnknown
 	}
-	v.findings = append(v.findings, f)
-	if v.app.output == "json" {
+	d.findings = append(d.findings, f)
+	if d.app.output == "json" {
 		return
 	}
-	v.app.printLine("%s", f.line())
+	d.app.printLine("%s", f.line())
 	if !f.OK {
-		v.app.printLine("  → %s", clipName(v.app.named(f.Hint)))
+		d.app.printLine("  → %s", clipName(d.app.renameProgram(f.Hint)))
 	}
 }
 
-func (v *doctorRun) well(name, detail string, took time.Duration) {
-	v.add(finding{Name: name, State: lineOK, Detail: detail, TookMS: milliseconds(took)})
+func (d *doctorRun) pass(name, detail string, took time.Duration) {
+	d.add(finding{Name: name, State: stateOK, Detail: detail, TookMS: milliseconds(took)})
 }
 
-func (v *doctorRun) warn(name, detail, hint string) {
-	v.add(finding{Name: name, State: lineWarning, Detail: detail, Hint: hint})
+func (d *doctorRun) warn(name, detail, hint string) {
+	d.add(finding{Name: name, State: stateWarning, Detail: detail, Hint: hint})
 }
 
-// fail notes an error with what to do about it.
-func (v *doctorRun) fail(name string, err error, took time.Duration) {
-	v.add(finding{Name: name, State: lineFailed, Detail: err.Error(), Hint: v.app.remedy(err), TookMS: milliseconds(took)})
+// fail adds a finding for an error, with a hint what to do about it.
+func (d *doctorRun) fail(name string, err error, took time.Duration) {
+	d.add(finding{Name: name, State: stateFailed, Detail: err.Error(), Hint: d.app.remedy(err), TookMS: milliseconds(took)})
 }
 
-// end sums up.
-func (v *doctorRun) end() error {
+// printSummary prints how many checks failed, or all findings with --output json. It returns an error if a check failed.
+func (d *doctorRun) printSummary() error {
 	failed, warned := 0, 0
-	for i := range v.findings {
-		switch v.findings[i].State {
-		case lineFailed:
+	for i := range d.findings {
+		switch d.findings[i].State {
+		case stateFailed:
 			failed++
-		case lineWarning:
+		case stateWarning:
 			warned++
 		}
 	}
-	if v.app.output == "json" {
-		if err := v.app.printJSON(v.findings); err != nil {
-			return err
-		}
-	} else {
-		v.app.printLine("\n%s, %d failed, %s", count(len(v.findings), "check"), failed, count(warned, "warning"))
+	err := d.app.print(d.findings, func() error {
+		d.app.printLine("\n%s, %d failed, %s", quantity(len(d.findings), "check"), failed, quantity(warned, "warning"))
+		return nil
+	})
+	if err == nil && failed > 0 {
+		return exitStatus(exitFailed)
 	}
-	if failed > 0 {
-		return outcome(exitFailed)
-	}
-	return nil
+	return err
 }
 
 func (f *finding) line() string {
-	sign := map[string]string{lineOK: "✓ ", lineWarning: "! "}[f.State]
-	line := cmp.Or(sign, "✗ ") + clipName(f.Name)
-	if f.State != lineOK && f.Rule != "" {
+	sign := map[string]string{stateOK: "✓ ", stateWarning: "! ", stateFailed: "✗ "}[f.State]
+	line := sign + clipName(f.Name)
+	if f.State != stateOK && f.Rule != "" {
 		line += " (rule " + clipName(f.Rule) + ")"
 	}
 	if f.Detail != "" {
@@ -216,6 +211,3 @@ func (f *finding) line() string {
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// days says how long something lasts.
-func days(d time.Duration) string { return fmt.Sprintf("%d days", int(d/(24*time.Hour))) }

@@ -13,207 +13,206 @@ import (
 )
 
 const (
-	maxSkew = 10 * time.Second    // of the clocks; the server's is told to the second
-	renewal = 14 * 24 * time.Hour // how long before its end a certificate is called for
+	maxClockSkew        = 10 * time.Second
+	minCertificateValid = 14 * 24 * time.Hour // a certificate that ends earlier is a warning
 )
 
-// machine asks whether this machine reaches the server, and as whom. reached: something of Turnstone's answered; known: and it knows the
-// credential, or wants none.
-func (v *doctorRun) machine(ctx context.Context) (h client.Health, reached, known bool) {
+// checkMachine checks whether this machine reaches the server, and as whom. reached reports whether a Turnstone server answered, and authenticated
+// whether it accepts the credential or needs none.
+func (d *doctorRun) checkMachine(ctx context.Context) (health client.Health, reached, authenticated bool) {
 	began := time.Now()
-	h, err := v.health(ctx, v.client)
-	refused := agent.CodeOf(err) == agent.CodeUnauthenticated
-	if refused { // by a credential that does not hold: without one it says how it is
-		a := *v.app
-		a.key, a.keyFile = "", ""
-		if c, failed := a.client(); failed == nil {
-			h, err = v.health(ctx, c)
+	health, err := d.health(ctx, d.client)
+	if agent.CodeOf(err) == agent.CodeUnauthenticated { // an invalid credential is refused, but none is needed for /health
+		anonymous := *d.app
+		anonymous.key, anonymous.keyFile = "", ""
+		if c, clientErr := anonymous.client(); clientErr == nil {
+			health, err = d.health(ctx, c)
 		}
 	}
 	took := time.Since(began)
 	if err != nil {
-		v.fail("server", err, took)
-		return h, false, false
+		d.fail("server", err, took)
+		return health, false, false
 	}
-	v.well("server", v.app.server+" answers", took)
-	v.certificate(h.CertUntil)
-	v.versions(h.Version)
-	v.clock(h.ServerTime)
-	known = v.credential(ctx)
-	return h, true, known
+	d.pass("server", d.app.server+" answers", took)
+	d.checkCertificate(health.CertUntil)
+	d.checkVersion(health.Version)
+	d.checkClock(health.ServerTime)
+	return health, true, d.checkCredential(ctx)
 }
 
 func (*doctorRun) health(ctx context.Context, c *client.Client) (client.Health, error) {
-	ctx, cancel := context.WithTimeout(ctx, visitTimeout)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	return c.Health(ctx)
 }
 
-func (v *doctorRun) certificate(until time.Time) {
+func (d *doctorRun) checkCertificate(until time.Time) {
 	if until.IsZero() {
 		return
 	}
-	left := time.Until(until)
-	detail := fmt.Sprintf("ends on %s, in %s", until.UTC().Format(time.DateOnly), days(left))
-	if left < renewal {
-		v.warn("certificate", detail, remedyCertificate)
+	remaining := time.Until(until)
+	detail := fmt.Sprintf("ends on %s, in %d days", until.UTC().Format(time.DateOnly), int(remaining/(24*time.Hour)))
+	if remaining < minCertificateValid {
+		d.warn("certificate", detail, remedyCertificate)
 		return
 	}
-	v.well("certificate", detail, 0)
+	d.pass("certificate", detail, 0)
 }
 
-// versions compares the releases of both sides: the same major one, or before the first the same minor one, is meant to fit.
-func (v *doctorRun) versions(server string) {
-	own, program := v.app.version.Version, v.app.version.Program
+func (d *doctorRun) checkVersion(server string) {
+	local, program := d.app.version.Version, d.app.version.Program
 	switch {
 	case server == "":
-		v.well("version", program+" "+own+"; the server tells its own to those who may do health.read", 0)
-	case isCompatible(own, server):
-		v.well("version", program+" "+own+", server "+server, 0)
-	case semver.Compare(own, server) < 0:
-		v.warn("version", program+" "+own+" is older than the server's "+server, remedyOldStarter)
+		d.pass("version", program+" "+local+"; the server tells its own to those who may do health.read", 0)
+	case isCompatible(local, server):
+		d.pass("version", program+" "+local+", server "+server, 0)
+	case semver.Compare(local, server) < 0:
+		d.warn("version", program+" "+local+" is older than the server's "+server, remedyOldStarter)
 	default:
-		v.warn("version", program+" "+own+" is newer than the server's "+server, remedyOldServer)
+		d.warn("version", program+" "+local+" is newer than the server's "+server, remedyOldServer)
 	}
 }
 
-// isCompatible reports whether two releases fit. A build that has no number fits everything.
-func isCompatible(own, server string) bool {
-	if !semver.IsValid(own) || !semver.IsValid(server) || semver.Major(own) == "v0" && semver.MajorMinor(own) == "v0.0" {
+// isCompatible reports whether two releases have the same major version, or before v1 the same minor version. A build without a release number is
+// compatible with every release.
+func isCompatible(local, server string) bool {
+	if !semver.IsValid(local) || !semver.IsValid(server) || semver.MajorMinor(local) == "v0.0" {
 		return true
 	}
-	if semver.Major(own) == "v0" {
-		return semver.MajorMinor(own) == semver.MajorMinor(server)
+	if semver.Major(local) == "v0" {
+		return semver.MajorMinor(local) == semver.MajorMinor(server)
 	}
-	return semver.Major(own) == semver.Major(server)
+	return semver.Major(local) == semver.Major(server)
 }
 
-func (v *doctorRun) clock(server time.Time) {
+func (d *doctorRun) checkClock(server time.Time) {
 	if server.IsZero() {
 		return
 	}
-	apart := time.Until(server).Abs().Truncate(time.Second)
-	if apart > maxSkew {
-		v.warn("clock", fmt.Sprintf("this machine's and the server's are %s apart", apart), remedyClock)
+	skew := time.Until(server).Abs().Truncate(time.Second) // the server sends whole seconds
+	if skew > maxClockSkew {
+		d.warn("clock", fmt.Sprintf("this machine's and the server's are %s apart", skew), remedyClock)
 		return
 	}
-	v.well("clock", "agrees with the server's", 0)
+	d.pass("clock", "agrees with the server's", 0)
 }
 
-// credential says who the server takes the caller for.
-func (v *doctorRun) credential(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, visitTimeout)
+// checkCredential reports whether the server accepts the credential, and adds a finding that says whose it is.
+func (d *doctorRun) checkCredential(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	p, err := v.client.WhoAmI(ctx)
+	p, err := d.client.WhoAmI(ctx)
 	switch {
 	case err != nil:
-		v.fail("credential", err, 0)
+		d.fail("credential", err, 0)
 		return false
 	case p.Method == agent.MethodNone:
-		v.well("credential", "none is wanted: whoever reaches the server may do everything", 0)
+		d.pass("credential", "none is wanted: whoever reaches the server may do everything", 0)
 	default:
-		who := "tenant " + p.Tenant
+		owner := "tenant " + p.Tenant
 		if p.Subject != "" {
-			who = p.Subject + " of " + who
+			owner = p.Subject + " of " + owner
 		}
-		v.well("credential", fmt.Sprintf("%s, by %s, may do %s", who, p.Credential, strings.Join(p.Scopes, " ")), 0)
+		d.pass("credential", fmt.Sprintf("%s, by %s, may do %s", owner, p.Credential, strings.Join(p.Scopes, " ")), 0)
 	}
 	return true
 }
 
-// server tells of what the server depends on.
-func (v *doctorRun) server(h *client.Health) {
+// checkServer adds findings for the dependencies in a server's health.
+func (d *doctorRun) checkServer(h *client.Health) {
 	if h.Status == "draining" {
-		v.warn("status", "the server is stopping", remedyDraining)
+		d.warn("status", "the server is stopping", remedyDraining)
 	}
 	if len(h.Dependencies) == 0 {
-		v.warn("dependencies", "the server says no more than "+h.Status, remedySilentServer)
+		d.warn("dependencies", "the server says no more than "+h.Status, remedySilentServer)
 	}
 	for i := range h.Dependencies {
-		d := &h.Dependencies[i]
-		f := finding{Name: d.Name, State: lineOK, Detail: d.Detail, Hint: d.Hint, TookMS: d.TookMS}
+		dependency := &h.Dependencies[i]
+		f := finding{Name: dependency.Name, State: stateOK, Detail: dependency.Detail, Hint: dependency.Hint, TookMS: dependency.TookMS}
 		switch {
-		case d.OK:
-		case d.State == "degraded" || (d.State == "" && h.Status == "ok"):
-			f.State = lineWarning
+		case dependency.OK:
+		case dependency.State == "degraded" || (dependency.State == "" && h.Status == "ok"):
+			f.State = stateWarning
 		default:
-			f.State = lineFailed
+			f.State = stateFailed
 		}
-		if f.State != lineOK && d.Since != nil {
-			f.Detail = strings.TrimPrefix(f.Detail+" (since "+d.Since.Local().Format(time.DateTime)+")", " ")
+		if f.State != stateOK && dependency.Since != nil {
+			f.Detail = strings.TrimPrefix(f.Detail+" (since "+dependency.Since.Local().Format(time.DateTime)+")", " ")
 		}
-		if f.State != lineOK && f.Hint == "" {
+		if f.State != stateOK && f.Hint == "" {
 			f.Hint = remedyNoHint
 		}
-		v.add(f)
+		d.add(f)
 	}
 }
 
-// maxShown bounds the faults of the catalog that are shown.
-const maxShown = 50
+// maxShownFaults is the largest number of faults of a catalog source that are findings of their own.
+const maxShownFaults = 50
 
-// catalog tells of documents that are not served, and agents that cannot run.
-func (v *doctorRun) catalog(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, visitTimeout)
+// checkCatalog checks the documents of the catalog and its agents.
+func (d *doctorRun) checkCatalog(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	status, err := v.client.CatalogStatus(ctx)
-	switch {
-	case agent.CodeOf(err) == agent.CodeDenied:
-		v.warn("documents", err.Error(), remedyRights)
-	case err != nil:
-		v.fail("documents", err, 0)
-	default:
-		v.documents(&status)
+	status, err := d.client.CatalogStatus(ctx)
+	if d.succeeded("documents", err) {
+		d.checkSources(status.Sources)
 	}
-	v.agents(ctx)
+	agents, _, err := fetchAll(maxAgents, func(p agent.Page) ([]agent.AgentInfo, string, error) {
+		return fetchAgents(&agent.AgentQuery{})(ctx, d.client, nil, p)
+	})
+	if d.succeeded("agents", err) {
+		d.checkAgents(agents)
+	}
 }
 
-func (v *doctorRun) documents(status *agent.CatalogStatus) {
-	for i := range status.Sources {
-		s := &status.Sources[i]
+// succeeded reports whether err is nil. Else it adds a finding: a warning if the credential lacks a permission.
+func (d *doctorRun) succeeded(name string, err error) bool {
+	switch {
+	case err == nil:
+		return true
+	case agent.CodeOf(err) == agent.CodeDenied:
+		d.warn(name, err.Error(), remedyRights)
+	default:
+		d.fail(name, err, 0)
+	}
+	return false
+}
+
+func (d *doctorRun) checkSources(sources []agent.SourceStatus) {
+	for i := range sources {
+		s := &sources[i]
 		if s.OK {
-			v.well(s.Name, s.Detail, 0)
+			d.pass(s.Name, s.Detail, 0)
 			continue
 		}
-		for j := range s.Faults[:min(len(s.Faults), maxShown)] {
-			v.add(finding{Name: s.Name, State: lineFailed, Detail: s.Faults[j].String(), Hint: remedyDocument})
+		for j := range s.Faults[:min(len(s.Faults), maxShownFaults)] {
+			d.add(finding{Name: s.Name, State: stateFailed, Detail: s.Faults[j].String(), Hint: remedyDocument})
 		}
-		if more := len(s.Faults) - maxShown; more > 0 || len(s.Faults) == 0 {
-			v.add(finding{Name: s.Name, State: lineFailed, Detail: s.Detail, Hint: remedySource})
+		if more := len(s.Faults) - maxShownFaults; more > 0 || len(s.Faults) == 0 {
+			d.add(finding{Name: s.Name, State: stateFailed, Detail: s.Detail, Hint: remedySource})
 		}
 	}
 }
 
-// maxAgents bounds the agents that are looked at.
+// maxAgents is the largest number of agents that the doctor checks.
 const maxAgents = 500
 
-func (v *doctorRun) agents(ctx context.Context) {
-	agents, _, err := fetchAll(maxAgents, func(p agent.Page) ([]agent.AgentInfo, string, error) {
-		page, err := v.client.ListAgents(ctx, agent.AgentQuery{Page: p})
-		return page.Agents, page.Next, err
-	})
-	switch {
-	case agent.CodeOf(err) == agent.CodeDenied:
-		v.warn("agents", err.Error(), remedyRights)
-		return
-	case err != nil:
-		v.fail("agents", err, 0)
-		return
-	}
-	seen, broken, chosen := len(agents), 0, false
+func (d *doctorRun) checkAgents(agents []agent.AgentInfo) {
+	broken, hasDefault := 0, false
 	for i := range agents {
-		chosen = chosen || agents[i].Default
+		hasDefault = hasDefault || agents[i].Default
 		if agents[i].Fault != "" {
 			broken++
-			v.add(finding{Name: "agent " + agents[i].Name, State: lineFailed, Detail: agents[i].Fault, Hint: remedyAgent})
+			d.add(finding{Name: "agent " + agents[i].Name, State: stateFailed, Detail: agents[i].Fault, Hint: remedyAgent})
 		}
 	}
 	switch {
-	case seen == 0:
-		v.warn("agents", "there are none that this credential may use", remedyNoAgents)
-	case !chosen:
-		v.warn("agents", count(seen, "agent")+", none of them the default", remedyNoDefault)
+	case len(agents) == 0:
+		d.warn("agents", "there are none that this credential may use", remedyNoAgents)
+	case !hasDefault:
+		d.warn("agents", quantity(len(agents), "agent")+", none of them the default", remedyNoDefault)
 	case broken == 0:
-		v.well("agents", count(seen, "agent")+", all of them can run", 0)
+		d.pass("agents", quantity(len(agents), "agent")+", all of them can run", 0)
 	}
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +24,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// measured is what a line of the doctor ends in that no two runs have the same.
+// measured matches the duration at the end of a line, which is never the same.
 var measured = regexp.MustCompile(`(answers) — \S+`)
 
 func TestDoctor(t *testing.T) {
@@ -58,39 +57,34 @@ func TestDoctor(t *testing.T) {
 	golden(t, "doctor", measured.ReplaceAllString(strings.ReplaceAll(b.screen.String(), b.server, defaultServer), "$1"))
 	require.Equal(t, [2]string{"analyst", "gpt-4o"}, asked)
 
-	b.show(exitFailed, "doctor", "-o", "json")
-	var got []finding
-	require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &got))
+	got := answerWith[[]finding](b, exitFailed, "doctor")
 	require.Equal(t, finding{
 		Section: "models", Name: "uses the result", Rule: "native-execution", State: "failed", Detail: "it made one up\x1b[2J", Hint: remedyModel, TookMS: 1500,
 	}, got[len(got)-1])
 	for _, f := range got {
 		require.Equal(t, f.State == "ok", f.OK)
-		require.Equal(t, f.OK, f.Hint == "", "%+v: what is wrong has what to do", f)
+		require.Equal(t, f.OK, f.Hint == "", "%+v: a failure has a hint", f)
 	}
 
 	asked = [2]string{"nobody"}
 	b.rt.Break("")
 	b.catalog.Sources, b.catalog.AgentList = b.catalog.Sources[:1], []agent.AgentInfo{{Name: "analyst", Default: true}}
 	require.Equal(t, 0, b.run(noInput(), "doctor", "--no-models"), b.screen)
-	require.Equal(t, [2]string{"nobody"}, asked, "that costs nothing")
+	require.Equal(t, [2]string{"nobody"}, asked, "no model is checked")
 	checks = nil
 	require.Equal(t, exitUsage, b.run(noInput(), "doctor", "--model", "unknown"))
 	require.Equal(t, exitUsage, b.run(noInput(), "doctor", "--model", "a b"))
 	require.Equal(t, exitUsage, b.run(noInput(), "doctor", "--model", "a", "--no-models"))
 }
 
-// visitOf runs the doctor without models against an address and returns its lines.
-func visitOf(t *testing.T, b *bench, want int, args ...string) []finding {
-	t.Helper()
-	b.show(want, append([]string{"doctor", "--no-models", "-o", "json"}, args...)...)
-	var got []finding
-	require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &got), b.screen.String())
-	return got
+// runDoctor runs the doctor without models and returns its findings.
+func runDoctor(b *bench, want int, args ...string) []finding {
+	b.t.Helper()
+	return answerWith[[]finding](b, want, append([]string{"doctor", "--no-models"}, args...)...)
 }
 
-// listening is a port that does something else with its connections.
-func listening(t *testing.T, serve func(net.Conn)) string {
+// serveRaw starts a server of another protocol and returns its address.
+func serveRaw(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -107,8 +101,8 @@ func listening(t *testing.T, serve func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// answering is a server that answers everything with one status and text.
-func answering(t *testing.T, status int, text string) string {
+// serveStatus starts an HTTP server that always has the same answer, and returns its URL.
+func serveStatus(t *testing.T, status int, text string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
@@ -118,7 +112,7 @@ func answering(t *testing.T, status int, text string) string {
 	return s.URL
 }
 
-// The ways in which a server cannot be reached, each for real.
+// TestDoctorCannotReachTheServer checks the hints for servers that cannot be reached.
 func TestDoctorCannotReachTheServer(t *testing.T) {
 	cert, file := certificate(t)
 	_, other := certificate(t)
@@ -140,31 +134,31 @@ func TestDoctorCannotReachTheServer(t *testing.T) {
 		args   []string
 		hint   string
 	}{
-		"wrong port":         {"http://" + closed.Addr().String(), nil, remedyStart},
-		"unknown name":       {"http://nowhere.invalid", nil, remedyName},
-		"http to https":      {strings.Replace(secure.server, "https:", "http:", 1), nil, remedyTLS},
-		"https to http":      {strings.Replace(plain, "http:", "https:", 1), nil, remedyPlain},
-		"unknown CA":         {secure.server, nil, remedyUnknownCA},
-		"another CA":         {secure.server, []string{"--ca", other}, remedyUnknownCA},
-		"name not in it":     {strings.Replace(secure.server, "127.0.0.1", "localhost", 1), []string{"--ca", file}, remedyHostname},
-		"gRPC's port":        {"http://" + l.Addr().String(), nil, remedyNotHTTP},
-		"hangs up":           {"http://" + listening(t, func(c net.Conn) { _ = c.Close() }), nil, remedyClosed},
-		"another protocol":   {"http://" + listening(t, func(c net.Conn) { _, _ = c.Write([]byte("220 mail\r\n")); _ = c.Close() }), nil, remedyNotHTTP},
-		"something else":     {answering(t, 200, "<html>"), nil, remedyForeign},
-		"other JSON":         {answering(t, 200, `{"up":true}`), nil, remedyForeign},
-		"a proxy, no server": {answering(t, 502, "<html>"), nil, remedyGateway},
-		"a tired proxy":      {answering(t, 503, "<html>"), nil, remedyGateway},
-		"a wrong path":       {plain + "/elsewhere", nil, remedyOld},
-		"too many requests":  {answering(t, 429, `{"error":{"type":"rate_limited","message":"slow down"}}`), nil, remedyLimited},
-		"a bug":              {answering(t, 500, `{"error":{"type":"internal","message":"internal error"}}`), nil, remedyInternal},
+		"wrong port":        {"http://" + closed.Addr().String(), nil, remedyStart},
+		"unknown name":      {"http://nowhere.invalid", nil, remedyName},
+		"http to https":     {strings.Replace(secure.server, "https:", "http:", 1), nil, remedyTLS},
+		"https to http":     {strings.Replace(plain, "http:", "https:", 1), nil, remedyPlain},
+		"unknown CA":        {secure.server, nil, remedyUnknownCA},
+		"another CA":        {secure.server, []string{"--ca", other}, remedyUnknownCA},
+		"name not in it":    {strings.Replace(secure.server, "127.0.0.1", "localhost", 1), []string{"--ca", file}, remedyHostname},
+		"gRPC's port":       {"http://" + l.Addr().String(), nil, remedyNotHTTP},
+		"closes at once":    {"http://" + serveRaw(t, func(c net.Conn) { _ = c.Close() }), nil, remedyClosed},
+		"another protocol":  {"http://" + serveRaw(t, func(c net.Conn) { _, _ = c.Write([]byte("220 mail\r\n")); _ = c.Close() }), nil, remedyNotHTTP},
+		"another website":   {serveStatus(t, 200, "<html>"), nil, remedyForeign},
+		"other JSON":        {serveStatus(t, 200, `{"up":true}`), nil, remedyForeign},
+		"proxy, status 502": {serveStatus(t, 502, "<html>"), nil, remedyGateway},
+		"proxy, status 503": {serveStatus(t, 503, "<html>"), nil, remedyGateway},
+		"a wrong path":      {plain + "/elsewhere", nil, remedyOld},
+		"too many requests": {serveStatus(t, 429, `{"error":{"type":"rate_limited","message":"slow down"}}`), nil, remedyLimited},
+		"internal error":    {serveStatus(t, 500, `{"error":{"type":"internal","message":"internal error"}}`), nil, remedyInternal},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b.server = c.server
-			got := visitOf(t, b, exitFailed, c.args...)
-			require.Len(t, got, 1, "the rest would say the same once more")
+			got := runDoctor(b, exitFailed, c.args...)
+			require.Len(t, got, 1, "no other check runs")
 			require.Equal(t, "failed", got[0].State)
 			hints := []string{c.hint}
-			if c.hint == remedyNotHTTP { // it may have hung up before it was asked
+			if c.hint == remedyNotHTTP { // the server may close the connection before the request
 				hints = append(hints, remedyClosed)
 			}
 			require.Contains(t, hints, got[0].Hint, got[0].Detail)
@@ -172,13 +166,13 @@ func TestDoctorCannotReachTheServer(t *testing.T) {
 		})
 	}
 	secure.screen = &terminal{}
-	got := visitOf(t, secure, 0, "--ca", file)
+	got := runDoctor(secure, 0, "--ca", file)
 	require.Contains(t, got, finding{Section: "machine", Name: "certificate", State: "warning", Detail: got[1].Detail, Hint: remedyCertificate})
 	b.server = "ftp://x"
 	require.Equal(t, exitUsage, b.run(noInput(), "doctor"))
 }
 
-// What no test can bring about on every machine is made up.
+// TestRemedies checks the hints for errors that a test cannot cause on every machine.
 func TestRemedies(t *testing.T) {
 	wrap := func(err error) error {
 		return &agent.Error{Code: agent.CodeUnavailable, Err: fmt.Errorf("%w at x: %w", client.ErrUnreachable, err)}
@@ -207,24 +201,24 @@ func TestDoctorAndCredentials(t *testing.T) {
 		cfg.Version = "v9.0.0"
 	})
 	last := func(got []finding) finding { return got[len(got)-1] }
-	got := visitOf(t, b, exitFailed)
-	require.Equal(t, remedyNoKey, find(t, got, "credential").Hint)
-	require.Equal(t, "postgres", last(got).Name, "how the server is, everybody may know")
+	got := runDoctor(b, exitFailed)
+	require.Equal(t, remedyNoKey, findFinding(t, got, "credential").Hint)
+	require.Equal(t, "postgres", last(got).Name, "health needs no credential")
 	b.key = "not-a" + "-good-one"
-	got = visitOf(t, b, exitFailed)
-	require.Equal(t, remedyBadKey, find(t, got, "credential").Hint)
+	got = runDoctor(b, exitFailed)
+	require.Equal(t, remedyBadKey, findFinding(t, got, "credential").Hint)
 	require.NotContains(t, b.screen.String(), b.key)
 	b.key = anns
-	got = visitOf(t, b, 0)
-	require.Contains(t, find(t, got, "credential").Detail, "ann of tenant acme")
-	require.Equal(t, remedyRights, find(t, got, "documents").Hint)
-	require.Equal(t, remedyNoAgents, find(t, got, "agents").Hint)
+	got = runDoctor(b, 0)
+	require.Contains(t, findFinding(t, got, "credential").Detail, "ann of tenant acme")
+	require.Equal(t, remedyRights, findFinding(t, got, "documents").Hint)
+	require.Equal(t, remedyNoAgents, findFinding(t, got, "agents").Hint)
 	b.key = operators
-	got = visitOf(t, b, 0)
-	require.Equal(t, remedyOldStarter, find(t, got, "version").Hint)
+	got = runDoctor(b, 0)
+	require.Equal(t, remedyOldStarter, findFinding(t, got, "version").Hint)
 }
 
-func find(t *testing.T, all []finding, name string) finding {
+func findFinding(t *testing.T, all []finding, name string) finding {
 	t.Helper()
 	for _, f := range all {
 		if f.Name == name {
@@ -235,7 +229,7 @@ func find(t *testing.T, all []finding, name string) finding {
 	return finding{}
 }
 
-// A Host that the server does not know for itself.
+// The server refuses a host name that it does not know.
 func TestDoctorAndForeignHosts(t *testing.T) {
 	b := setup(t)
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(b.server, "http://"))
@@ -266,18 +260,18 @@ func TestDoctorAndOldServers(t *testing.T) {
 	t.Cleanup(s.Close)
 	b := setup(t)
 	b.server = s.URL
-	got := visitOf(t, b, exitFailed)
-	require.Equal(t, remedyOldServer, find(t, got, "version").Hint)
-	require.Equal(t, remedyClock, find(t, got, "clock").Hint)
-	require.Regexp(t, `1h0m\d+s apart`, find(t, got, "clock").Detail) // the header has whole seconds
-	require.Equal(t, remedyOld, find(t, got, "credential").Hint)
-	require.Equal(t, remedySilentServer, find(t, got, "dependencies").Hint)
+	got := runDoctor(b, exitFailed)
+	require.Equal(t, remedyOldServer, findFinding(t, got, "version").Hint)
+	require.Equal(t, remedyClock, findFinding(t, got, "clock").Hint)
+	require.Regexp(t, `1h0m\d+s apart`, findFinding(t, got, "clock").Detail) // the header has whole seconds
+	require.Equal(t, remedyOld, findFinding(t, got, "credential").Hint)
+	require.Equal(t, remedySilentServer, findFinding(t, got, "dependencies").Hint)
 	body = `{"status":"draining","dependencies":[{"name":"worker","ok":false,"state":"degraded","since":"2026-11-03T04:05:06Z","took_ms":1}]}`
-	got = visitOf(t, b, exitFailed)
-	require.Equal(t, remedyDraining, find(t, got, "status").Hint)
-	require.Equal(t, "warning", find(t, got, "worker").State)
-	require.Contains(t, find(t, got, "worker").Detail, "(since 2026-11-03")
-	require.Equal(t, remedyNoHint, find(t, got, "worker").Hint)
+	got = runDoctor(b, exitFailed)
+	require.Equal(t, remedyDraining, findFinding(t, got, "status").Hint)
+	require.Equal(t, "warning", findFinding(t, got, "worker").State)
+	require.Contains(t, findFinding(t, got, "worker").Detail, "(since 2026-11-03")
+	require.Equal(t, remedyNoHint, findFinding(t, got, "worker").Hint)
 }
 
 func TestFittingReleases(t *testing.T) {

@@ -15,10 +15,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/erasure"
 )
 
-// erasurePolling says how often an erasure is asked for until it ends.
-//
 //nolint:gochecknoglobals // a constant in all but syntax
-var erasurePolling = polling{first: 100 * time.Millisecond, longest: 2 * time.Second}
+var erasurePauses = pollPauses{first: 100 * time.Millisecond, longest: 2 * time.Second}
 
 const eraseHelp = `Erase everything that is kept of one user: what he said and was answered, his sessions, chats, schedules, runs and keys, content that nobody
 else refers to, and the histories in Temporal. What was paid stays countable, and the audit trail stays whole, under a pseudonym.
@@ -38,8 +36,8 @@ func (a *app) eraseCommand() *cobra.Command {
 		Example: `  starter erase --user ann --reason "ticket 4711" --dry-run
   starter erase --user ann --reason "ticket 4711" --wait
   starter erase --user ann --reason "after the restore of 2026-11-22" --yes`,
-		RunE: a.send(func(ctx context.Context, c *client.Client, _ []string) error {
-			r.Tenant = "" // the flag of all commands names it
+		RunE: a.withClient(func(ctx context.Context, c *client.Client, _ []string) error {
+			r.Tenant = "" // the client sends the tenant of --tenant
 			if err := r.Validate(); err != nil {
 				return usageError{flagError(err)}
 			}
@@ -60,7 +58,7 @@ func (a *app) eraseCommand() *cobra.Command {
 	return cmd
 }
 
-// flagError returns an error that names the flag in place of the field.
+// flagError returns err with the name of the flag in place of the field.
 func flagError(err error) error {
 	fault, ok := errors.AsType[*agent.Error](err)
 	if !ok {
@@ -69,7 +67,7 @@ func flagError(err error) error {
 	return fmt.Errorf("--%s: %w", strings.TrimSuffix(fault.Field, "_id"), fault.Err)
 }
 
-// previewErasure prints what an erasure would remove, and asks unless it is a dry run.
+// previewErasure prints what an erasure would remove. Unless the request is a dry run it then asks for confirmation.
 func (a *app) previewErasure(ctx context.Context, c *client.Client, r erasure.Request) error {
 	preview := r
 	preview.DryRun = true
@@ -79,7 +77,7 @@ func (a *app) previewErasure(ctx context.Context, c *client.Client, r erasure.Re
 		return err
 	case e.Status != erasure.StatusCompleted:
 		a.printLine("%s: %s %s", e.ID, e.Status, e.Error)
-		return outcome(exitFailed)
+		return exitStatus(exitFailed)
 	case r.DryRun:
 		return a.print(e, func() error { return a.printErasure(&e) })
 	case a.output != "json":
@@ -96,10 +94,7 @@ func (a *app) erase(ctx context.Context, c *client.Client, r erasure.Request, wa
 		if err != nil {
 			return err
 		}
-		return a.print(e, func() error {
-			a.printLine("%s: %s", e.ID, e.Status)
-			return nil
-		})
+		return a.printResult(e, "%s: %s", e.ID, e.Status)
 	}
 	e, err := a.awaitErasure(ctx, c, r)
 	if err != nil {
@@ -107,12 +102,12 @@ func (a *app) erase(ctx context.Context, c *client.Client, r erasure.Request, wa
 	}
 	err = a.print(e, func() error { return a.printErasure(&e) })
 	if err == nil && e.Status != erasure.StatusCompleted {
-		return outcome(exitFailed)
+		return exitStatus(exitFailed)
 	}
 	return err
 }
 
-// awaitErasure begins an erasure and returns it once it has ended.
+// awaitErasure starts an erasure and returns it when it has ended.
 func (a *app) awaitErasure(ctx context.Context, c *client.Client, r erasure.Request) (erasure.Erasure, error) {
 	e, err := c.Erase(ctx, r)
 	if err != nil {
@@ -121,13 +116,13 @@ func (a *app) awaitErasure(ctx context.Context, c *client.Client, r erasure.Requ
 	if !r.DryRun {
 		a.printNote("erasure %s", e.ID)
 	}
-	return poll(ctx, erasurePolling, func() (erasure.Erasure, bool, error) {
+	return poll(ctx, erasurePauses, func() (erasure.Erasure, bool, error) {
 		e, err := c.Erasure(ctx, e.ID)
 		return e, e.Status.Final(), err
 	})
 }
 
-// printErasure prints the report of an erasure, without the kinds of data that were not there.
+// printErasure prints the report of an erasure, without the kinds of data that the user had none of.
 func (a *app) printErasure(e *erasure.Erasure) error {
 	r := e.Report
 	if r == nil {
@@ -137,20 +132,20 @@ func (a *app) printErasure(e *erasure.Erasure) error {
 	var rows [][]string
 	for i := range r.Kinds {
 		k := &r.Kinds[i]
-		why := cmp.Or(k.Left, k.Kept)
+		reason := cmp.Or(k.Left, k.Kept)
 		switch {
 		case k.Found+k.Removed+k.Unnamed+k.Remaining == 0:
 		case r.DryRun:
-			rows = append(rows, []string{k.Name, decimal(k.Found), why})
+			rows = append(rows, []string{k.Name, formatInt(k.Found), reason})
 		default:
-			rows = append(rows, []string{k.Name, decimal(k.Removed), decimal(k.Unnamed), decimal(k.Remaining), why})
+			rows = append(rows, []string{k.Name, formatInt(k.Removed), formatInt(k.Unnamed), formatInt(k.Remaining), reason})
 		}
 	}
 	header := "KIND REMOVED UNNAMED LEFT WHY"
 	if r.DryRun {
 		header = "KIND FOUND STAYS-BECAUSE"
 	}
-	if err := a.table(header, rows); err != nil {
+	if err := a.printRows(header, rows); err != nil {
 		return err
 	}
 	if r.DryRun {
@@ -165,7 +160,7 @@ func (a *app) printErasure(e *erasure.Erasure) error {
 }
 
 func (a *app) erasuresCommand() *cobra.Command {
-	return group(&cobra.Command{
+	return commandGroup(&cobra.Command{
 		Use: "erasures", Short: "Erasures of users' data: list, show and verify them",
 		Example: "  starter erasures list\n  starter erasures verify 0b0e2f6a-… --user ann",
 	}, a.erasuresListCommand(), a.erasuresGetCommand(), a.erasuresVerifyCommand())
@@ -189,14 +184,14 @@ func erasureRow(e *erasure.Erasure) []string {
 	if e.DryRun {
 		status += " (dry run)"
 	}
-	return []string{e.ID, moment(e.CreatedAt), status, dash(e.RequestedBy), e.Reason}
+	return []string{e.ID, formatTime(e.CreatedAt), status, orDash(e.RequestedBy), e.Reason}
 }
 
 func (a *app) erasuresGetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "get <erasure>", Short: "Print an erasure with its report", Args: cobra.ExactArgs(1),
 		Example: "  starter erasures get 0b0e2f6a-…\n  starter erasures get 0b0e2f6a-… -o json > proof.json",
-		RunE: view(a, func(ctx context.Context, c *client.Client, args []string) (erasure.Erasure, error) {
+		RunE: printAnswer(a, func(ctx context.Context, c *client.Client, args []string) (erasure.Erasure, error) {
 			return c.Erasure(ctx, args[0])
 		}, a.printErasure),
 	}
@@ -211,16 +206,16 @@ audit trail. With --user it is also checked that the report is about this user, 
 
 Exit codes: 0 it is, 1 it is not.`,
 		Example: "  starter erasures verify 0b0e2f6a-…\n  starter erasures verify 0b0e2f6a-… --user ann",
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
 			e, err := c.Erasure(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			p, err := erasure.Verify(&e, user)
+			proof, err := erasure.Verify(&e, user)
 			if err != nil {
 				return err
 			}
-			return a.printProof(&e, &p)
+			return a.printProof(&e, &proof)
 		}),
 	}
 	cmd.Flags().StringVar(&user, "user", "", "whose report it should be")
@@ -233,7 +228,7 @@ func (a *app) printProof(e *erasure.Erasure, p *erasure.Proof) error {
 			a.printLine("✗ %s", fault)
 		}
 		if len(p.Faults) == 0 {
-			a.printLine("✓ the report is as it was made on %s, and the audit trail has its digest", moment(e.Report.FinishedAt))
+			a.printLine("✓ the report is as it was made on %s, and the audit trail has its digest", formatTime(e.Report.FinishedAt))
 		}
 		if p.Subject != nil && *p.Subject {
 			a.printLine("✓ it is about this user")
@@ -242,7 +237,7 @@ func (a *app) printProof(e *erasure.Erasure, p *erasure.Proof) error {
 		return nil
 	})
 	if err == nil && len(p.Faults) > 0 {
-		return outcome(exitFailed)
+		return exitStatus(exitFailed)
 	}
 	return err
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-func shredding(t *testing.T) (*bench, *gatewaytest.Erasures) {
+// withErasures is a bench whose gateway has erasures.
+func withErasures(t *testing.T) (*bench, *gatewaytest.Erasures) {
 	t.Helper()
 	s := &gatewaytest.Erasures{Ends: map[string]erasure.Status{
 		"e6": erasure.StatusIncomplete, "e7": erasure.StatusFailed, "e8": erasure.StatusFailed,
@@ -19,7 +20,7 @@ func shredding(t *testing.T) (*bench, *gatewaytest.Erasures) {
 }
 
 func TestErase(t *testing.T) {
-	b, s := shredding(t)
+	b, s := withErasures(t)
 	b.steps("",
 		line(0, "erase", "--user", "ann", "--reason", "ticket 7", "--dry-run"),
 		commandLine{"no\n", []string{"erase", "--user", "ann", "--reason", "ticket 7"}, exitUsage},
@@ -43,7 +44,7 @@ func TestErase(t *testing.T) {
 }
 
 func TestEraseUsage(t *testing.T) {
-	b, s := shredding(t)
+	b, s := withErasures(t)
 	b.refuses("", map[string]string{
 		"--user: is missing":      "erase --reason r",
 		"--reason: is missing":    "erase --user ann",

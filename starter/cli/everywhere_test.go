@@ -7,8 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
-	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +21,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// commands are the command lines that there are, by their paths; those that cobra makes are not.
+// commands returns all commands by their paths, without those of cobra.
 func commands(b *bench) map[string]*cobra.Command {
 	a := &app{program: standalone, in: noInput(), out: io.Discard, errOut: io.Discard, server: b.server}
 	found := map[string]*cobra.Command{}
@@ -36,7 +35,7 @@ func commands(b *bench) map[string]*cobra.Command {
 			walk(sub)
 		}
 	}
-	walk(a.root())
+	walk(a.rootCommand())
 	return found
 }
 
@@ -50,43 +49,40 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 		require.NotEmpty(t, cmd.Example, path)
 		for line := range strings.SplitSeq(cmd.Example, "\n") {
 			require.True(t, line == "" || strings.HasPrefix(line, "  "), "%s: %q", path, line)
+			requireExample(t, line)
 		}
 		require.Contains(t, cmd.Example, "starter ", path)
 		require.NotNil(t, cmd.RunE, path)
 		require.NotNil(t, cmd.Flag("output"), path)
-	}
-}
-
-// The flags of the examples exist, and the arguments are as many as the command takes.
-func TestExamplesParse(t *testing.T) {
-	b := setup(t)
-	for path, cmd := range commands(b) {
-		for line := range strings.SplitSeq(cmd.Example, "\n") {
-			line, _, _ = strings.Cut(line, "   #")
-			words := strings.Fields(line)
-			if len(words) == 0 || words[0] != "starter" || strings.ContainsAny(line, "$|\\'\"&") {
-				continue // comments, pipes, and what a shell would have to read
-			}
-			root := (&app{program: standalone, in: noInput(), out: io.Discard, errOut: io.Discard}).root()
-			target, rest, err := root.Find(words[1:])
-			require.NoError(t, err, "%s: %s", path, line)
-			for i, word := range rest {
-				if word == ">" || word == "<" {
-					rest = rest[:i]
-					break
-				}
-			}
-			require.NoError(t, target.ParseFlags(rest), "%s: %s", path, line)
-			require.NoError(t, target.ValidateArgs(target.Flags().Args()), "%s: %s", path, line)
+		if !cmd.HasSubCommands() && path != "results export" {
+			require.Contains(t, cmd.Flag("output").Usage, "json", path)
 		}
 	}
 }
 
-// equipped is a bench with everything that a server may have, and something of each.
-func equipped(t *testing.T) (*bench, *miniredis.Miniredis) {
+// requireExample checks that the flags in an example exist, and that the command takes its arguments.
+func requireExample(t *testing.T, line string) {
+	t.Helper()
+	line, _, _ = strings.Cut(line, "   #")
+	fields := strings.Fields(line)
+	if len(fields) == 0 || fields[0] != "starter" || strings.ContainsAny(line, "$|\\'\"&") {
+		return // a comment, a pipe, or a line with quotes, which only a shell can parse
+	}
+	root := (&app{program: standalone, in: noInput(), out: io.Discard, errOut: io.Discard}).rootCommand()
+	target, args, err := root.Find(fields[1:])
+	require.NoError(t, err, line)
+	if i := slices.IndexFunc(args, func(word string) bool { return word == ">" || word == "<" }); i >= 0 {
+		args = args[:i]
+	}
+	require.NoError(t, target.ParseFlags(args), line)
+	require.NoError(t, target.ValidateArgs(target.Flags().Args()), line)
+}
+
+// withEverything is a bench whose gateway has all features, each with some data.
+func withEverything(t *testing.T) (*bench, *miniredis.Miniredis) {
 	t.Helper()
 	const plan = `{"agent":"planner"}`
-	_, book := linked(t)
+	_, book := withLinks(t)
 	times := &gatewaytest.Schedules{}
 	ledger := &gatewaytest.Usage{Rows: []agent.UsageRow{{Day: new("2026-11-21"), UsageSums: agent.UsageSums{Calls: 1}}}}
 	trail := &gatewaytest.Trail{}
@@ -138,7 +134,7 @@ func equipped(t *testing.T) (*bench, *miniredis.Miniredis) {
 	} {
 		require.Equal(t, c.want, b.run(strings.NewReader(c.in), c.args...), "%s: %s", c.args, b.screen)
 	}
-	require.Eventually(t, func() bool { // the script runs beside us
+	require.Eventually(t, func() bool { // the script runs in another goroutine
 		page, err := b.rt.Approvals(t.Context(), agent.ApprovalQuery{Tenant: "default", State: "pending", Limit: 10})
 		return err == nil && len(page.Approvals) == 2
 	}, 30*time.Second, time.Millisecond)
@@ -147,18 +143,18 @@ func equipped(t *testing.T) (*bench, *miniredis.Miniredis) {
 	return b, redis
 }
 
-// TestJSONEverywhere runs every command that there is with --output json: standard output is JSON and nothing besides.
+// TestJSONEverywhere runs every command with --output json. Standard output must be JSON and nothing else.
 func TestJSONEverywhere(t *testing.T) {
 	t.Chdir(t.TempDir())
-	require.NoError(t, os.WriteFile("clerk.yaml", []byte(clerkDoc), 0o600))
-	require.NoError(t, os.WriteFile("trader.yaml", []byte(strings.Replace(clerkDoc, "clerk", "trader", 1)), 0o600))
-	b, redis := equipped(t)
+	writeFile(t, clerkDoc, "clerk.yaml")
+	writeFile(t, strings.Replace(clerkDoc, "clerk", "trader", 1), "trader.yaml")
+	b, redis := withEverything(t)
 	_, err := redis.Push("agent:results:j1", doneJob)
 	require.NoError(t, err)
 	covered := []string{
-		"setup",          // speaks to Temporal
-		"catalog watch",  // has no end: see TestCatalogWatch
-		"results export", // its -o is a file, and JSON is what it writes by itself
+		"setup",          // needs Temporal
+		"catalog watch",  // does not end; TestCatalogWatch tests it
+		"results export", // -o is a file, and the default format is JSON
 	}
 	for _, c := range []struct {
 		args string // the first words are the path
@@ -253,7 +249,7 @@ func TestJSONEverywhere(t *testing.T) {
 	} {
 		args := strings.Fields(c.args)
 		for i := range args {
-			if strings.HasPrefix(args[i], "replace_") { // one word of the command line with spaces in it
+			if strings.HasPrefix(args[i], "replace_") { // a word with spaces in it
 				args[i] = strings.ReplaceAll(args[i], "_", " ")
 			}
 		}
@@ -262,18 +258,18 @@ func TestJSONEverywhere(t *testing.T) {
 			require.Equal(t, c.want, b.run(strings.NewReader(c.in), append(args, "-o", "json")...), b.screen.String())
 			requireJSON(t, b.screen.out())
 		})
-		cmd, _, err := (&app{}).root().Find(args)
+		cmd, _, err := (&app{}).rootCommand().Find(args)
 		require.NoError(t, err)
 		covered = append(covered, strings.TrimPrefix(cmd.CommandPath(), "starter "))
 	}
 	for path, cmd := range commands(b) {
-		if !cmd.HasSubCommands() || path == "agents" || path == "nodes" { // others print their help
+		if !cmd.HasSubCommands() || path == "agents" || path == "nodes" { // other commands with subcommands print their help
 			require.Contains(t, covered, path, "every command is run here")
 		}
 	}
 }
 
-// requireJSON wants one or more JSON values and nothing else.
+// requireJSON checks that text is one or more JSON values and nothing else.
 func requireJSON(t *testing.T, text string) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))
@@ -286,116 +282,5 @@ func requireJSON(t *testing.T, text string) {
 		}
 		require.NoError(t, err, text)
 		require.NotNil(t, v, "null is no answer")
-	}
-}
-
-// Every command takes -o json, and refuses what is no format before it asks anybody.
-func TestOutputEverywhere(t *testing.T) {
-	b := setup(t)
-	for path, cmd := range commands(b) {
-		if cmd.HasSubCommands() || path == "results export" {
-			continue
-		}
-		root := (&app{program: standalone, in: noInput(), out: io.Discard, errOut: io.Discard}).root()
-		target, _, err := root.Find(strings.Fields(path))
-		require.NoError(t, err)
-		require.NoError(t, target.ParseFlags([]string{"-o", "json"}), path)
-		require.Contains(t, target.Flag("output").Usage, "json", path)
-	}
-}
-
-// offers are what a shell would be offered, without descriptions, and the directive behind them.
-func (b *bench) offers(args ...string) (list []string, directive string) {
-	b.t.Helper()
-	b.screen = &terminal{}
-	require.Equal(b.t, 0, b.run(noInput(), append([]string{"__complete"}, args...)...), b.screen.String())
-	for line := range strings.Lines(b.screen.out()) {
-		line = strings.TrimSuffix(line, "\n")
-		if strings.HasPrefix(line, ":") {
-			return list, line
-		}
-		name, _, _ := strings.Cut(line, "\t")
-		list = append(list, name)
-	}
-	return list, ""
-}
-
-func TestCompletion(t *testing.T) {
-	b, _ := equipped(t)
-	files, nothing := ":0", ":4"
-	for _, c := range []struct {
-		args      string // the last word is what is typed so far, "" for _
-		want      []string
-		directive string
-	}{
-		{"catalog list _", []string{"node", "agent", "tool", "model", "route", "auth", "knowledge"}, nothing},
-		{"catalog list agent _", nil, nothing},
-		{"catalog get agent _", []string{"analyst", "clerk"}, nothing},
-		{"catalog get agent c", []string{"clerk"}, nothing},
-		{"catalog get odd _", nil, nothing},
-		{"catalog apply _", nil, files},
-		{"knowledge add handbook _", nil, files},
-		{"chat --agent _", []string{"analyst", "planner", "clerk"}, nothing},
-		{"start -a an", []string{"analyst"}, nothing},
-		{"doctor --agent _", []string{"analyst", "planner", "clerk"}, nothing},
-		{"schedules create x --agent cl", []string{"clerk"}, nothing},
-		{"catalog publish analyst _", []string{"analyst", "planner", "clerk"}, nothing},
-		{"plan show p", []string{"planner"}, nothing},
-		{"schedules show _", []string{"morning"}, nothing}, // the first page alone: nobody waits for all of them
-		{"schedules delete morning _", nil, nothing},
-		{"keys rotate _", []string{"aaaaaaaaaaaaaaaa", "cccccccccccccccc", "dddddddddddddddd"}, nothing},
-		{"keys revoke c", []string{"cccccccccccccccc"}, nothing},
-		{"keys create x --scope audit", []string{"audit.read"}, nothing},
-		{"workflows get _", []string{"main"}, nothing},
-		{"tools rename f", []string{"fetch_flights"}, nothing},
-		{"links delete _", []string{"-1001", "7", "8"}, nothing},
-		{"approvals decide _", []string{"a1", "a2"}, nothing},
-		{"approvals decide a1 _", []string{"approve", "edit", "reject", "respond"}, nothing},
-		{"approvals decide a1 approve _", nil, nothing},
-		{"message t x --on-busy _", []string{"queue", "interrupt", "reject"}, nothing},
-		{"audit --outcome d", []string{"denied"}, nothing},
-		{"usage --group _", []string{"day", "tenant", "user", "agent", "model", "session", "turn", "step", "epoch", "channel"}, nothing},
-		{"usage -o _", []string{"text", "json", "csv"}, nothing},
-		{"results get -o _", []string{"text", "json", "yaml", "raw"}, nothing},
-		{"agents -o _", []string{"text", "json"}, nothing},
-		{"tail _", []string{"turn-2", "turn-1"}, nothing},
-		{"turns show _", []string{"turn-2", "turn-1"}, nothing},
-		{"decide _", []string{"turn-2"}, nothing},
-		{"cancel turn-1 _", nil, nothing},
-		{"results get turn-1", []string{"turn-1"}, nothing},
-		{"results export turn-1 -o _", nil, files},
-	} {
-		args := strings.Fields(c.args)
-		if args[len(args)-1] == "_" {
-			args[len(args)-1] = ""
-		}
-		list, directive := b.offers(args...)
-		require.Equal(t, c.want, list, c.args)
-		require.Equal(t, c.directive, directive, c.args)
-	}
-	_, _ = b.offers("chat", "--agent", "")
-	require.Contains(t, b.screen.out(), "planner\tMakes plans. All of them.\n", "what it is stands beside it, on one line")
-}
-
-// A server that is away, or that does not know the caller, or that is slow, offers nothing, and nothing is said about it.
-func TestCompletionIsSilent(t *testing.T) {
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, l.Close()) }) // it listens, and never answers
-	b, _, _ := guarded(t)
-	b.key = ""
-	for _, server := range []string{b.server, "http://" + l.Addr().String(), "nowhere"} {
-		list, directive := b.offers("--server", server, "keys", "revoke", "")
-		require.Empty(t, list)
-		require.Equal(t, ":4", directive)
-		require.NotContains(t, b.screen.String(), "Error")
-	}
-}
-
-func TestCompletionScripts(t *testing.T) {
-	b := setup(t)
-	for shell, text := range map[string]string{"bash": "__start_starter", "zsh": "#compdef starter", "fish": "complete -c starter", "powershell": "Register-ArgumentCompleter"} {
-		b.show(0, "completion", shell)
-		require.Contains(t, b.screen.out(), text)
 	}
 }

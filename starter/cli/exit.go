@@ -11,50 +11,50 @@ import (
 // The exit codes, as "starter help" documents them.
 const (
 	exitCompleted   = 0
-	exitFailed      = 1   // the turn failed, or the server did
+	exitFailed      = 1   // the turn failed, or the server had an internal error
 	exitUsage       = 2   // wrong flags, arguments or files, or a request that the server refused
-	exitUnreachable = 3   // no server answered, or it lets nobody in just now
+	exitUnreachable = 3   // no server answered, or it is unavailable, or it limits the rate
 	exitCancelled   = 4   // the turn was cancelled
 	exitInterrupted = 130 // interrupted before the end
 )
 
-// errInterrupted ends a command on Ctrl-C; the turn, if any, was asked to stop before or goes on.
+// errInterrupted is the error of a command that Ctrl-C ended.
 var errInterrupted = errors.New("interrupted")
 
-// turnEnded reports a turn that ended other than completed; its own words have been printed.
+// turnEnded is the error of a turn that failed or was cancelled. The command has printed its events, so the error itself is not printed.
 type turnEnded struct{ status agent.TurnStatus }
 
 func (e turnEnded) Error() string { return fmt.Sprintf("the turn is %s", e.status) }
 
-// usageError is a fault of the command line that cobra does not find by itself.
+// usageError is an error in the flags, arguments or files of a command line.
 type usageError struct{ error }
 
-// outcome ends a command with an exit code that its help documents; what it means has been printed.
-type outcome int
+// exitStatus is the error of a command that has printed its result and ends with an exit code other than 0. It is not printed.
+type exitStatus int
 
-func (o outcome) Error() string { return fmt.Sprintf("exit code %d", int(o)) }
+func (s exitStatus) Error() string { return fmt.Sprintf("exit code %d", int(s)) }
 
-// exitError gives an error the exit code that a command's help documents for it.
+// exitError is an error that ends a command with the exit code code.
 type exitError struct {
 	error
 
 	code int
 }
 
-func (t exitError) Unwrap() error { return t.error }
+func (e exitError) Unwrap() error { return e.error }
 
-// exitCode maps what a command returned to the process's exit code.
+// exitCode returns the exit code for the error of a command.
 func exitCode(err error) int {
 	var ended turnEnded
-	var own outcome
-	var given exitError
+	var status exitStatus
+	var coded exitError
 	switch {
 	case err == nil:
 		return exitCompleted
-	case errors.As(err, &own):
-		return int(own)
-	case errors.As(err, &given):
-		return given.code
+	case errors.As(err, &status):
+		return int(status)
+	case errors.As(err, &coded):
+		return coded.code
 	case errors.Is(err, errInterrupted):
 		return exitInterrupted
 	case errors.Is(err, client.ErrUnreachable):

@@ -11,15 +11,8 @@ import (
 	"github.com/turnstone-run/turnstone/client"
 )
 
-// defaultFound is the number of turns or sessions of a list without --limit.
-const defaultFound = 50
-
-// turnsCommand lists turns, by itself and as "turns list", and shows one.
-func (a *app) turnsCommand() *cobra.Command {
-	cmd := a.turnsListCommand("turns")
-	cmd.AddCommand(a.turnsListCommand("list"), a.turnsShowCommand())
-	return cmd
-}
+// defaultFindLimit is the default of --limit for turns and sessions.
+const defaultFindLimit = 50
 
 const turnsHelp = `List turns, the newest first: what ran or waits, whose it was, how it ended, and how the first message of each begins.
 
@@ -42,26 +35,27 @@ func (a *app) turnsListCommand(use string) *cobra.Command {
 	cmd.Flags().StringVarP((*string)(&q.SessionID), "session", "s", "", "only of this session")
 	cmd.Flags().StringVar((*string)(&q.RerunOf), "rerun-of", "", "only reruns of this turn")
 	return listCommand(a, cmd, listing[agent.TurnSummary]{
-		header: "TURN SESSION AGENT USER STATUS STARTED TOOK TOKENS COST MESSAGE", row: foundTurnRow, limit: defaultFound,
-		fetch: func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.TurnSummary, string, error) {
-			q.Limit, q.After = min(p.Size, agent.MaxFound), p.Token
-			page, err := c.Turns(ctx, q)
-			return page.Turns, page.Next, err
-		},
+		header: "TURN SESSION AGENT USER STATUS STARTED TOOK TOKENS COST MESSAGE", row: turnRow, limit: defaultFindLimit, fetch: fetchTurns(&q),
 	})
 }
 
-func foundTurnRow(t *agent.TurnSummary) []string {
-	status, tokens, cost := t.Status, "-", "-"
+func fetchTurns(q *agent.TurnQuery) fetchFunc[agent.TurnSummary] {
+	return func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.TurnSummary, string, error) {
+		q.Limit, q.After = min(p.Size, agent.MaxFound), p.Token
+		page, err := c.Turns(ctx, *q)
+		return page.Turns, page.Next, err
+	}
+}
+
+func turnRow(t *agent.TurnSummary) []string {
+	status := t.Status
 	if t.ErrorType != "" {
 		status += " (" + t.ErrorType + ")"
 	}
-	if t.Usage != nil {
-		tokens, cost = decimal(t.Usage.InputTokens+t.Usage.OutputTokens), dash(costText(t.Usage))
-	}
+	tokens, cost := usageCells(t.Usage)
 	return []string{
-		string(t.TurnID), string(t.SessionID), dash(t.Agent), dash(t.UserID), status, moment(t.StartedAt), formatDuration(t.StartedAt, t.FinishedAt), tokens, cost,
-		dash(t.Summary),
+		string(t.TurnID), string(t.SessionID), orDash(t.Agent), orDash(t.UserID), status, formatTime(t.StartedAt), formatDuration(t.StartedAt, t.FinishedAt), tokens, cost,
+		orDash(t.Summary),
 	}
 }
 
@@ -78,32 +72,35 @@ upper or lower case.`,
 	findFlags(cmd, findFields{&q.Status, &q.Agent, &q.UserID, &q.Channel, &q.Text, &q.Since, &q.Until})
 	cmd.Flag("text").Usage = "only where the title or the beginning of the first message has this text"
 	return listCommand(a, cmd, listing[agent.SessionSummary]{
-		header: "SESSION TURNS AGENT USER STATUS LAST-ACTIVE TITLE", row: foundSessionRow, limit: defaultFound,
-		fetch: func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.SessionSummary, string, error) {
-			q.Limit, q.After = min(p.Size, agent.MaxFound), p.Token
-			page, err := c.Sessions(ctx, q)
-			return page.Sessions, page.Next, err
-		},
+		header: "SESSION TURNS AGENT USER STATUS LAST-ACTIVE TITLE", row: sessionRow, limit: defaultFindLimit, fetch: fetchSessions(&q),
 	})
 }
 
-func foundSessionRow(s *agent.SessionSummary) []string {
-	return []string{string(s.SessionID), decimal(s.Turns), dash(s.Agent), dash(s.UserID), s.Status, moment(s.ActiveAt), dash(cmp.Or(s.Title, s.Summary))}
+func fetchSessions(q *agent.SessionQuery) fetchFunc[agent.SessionSummary] {
+	return func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.SessionSummary, string, error) {
+		q.Limit, q.After = min(p.Size, agent.MaxFound), p.Token
+		page, err := c.Sessions(ctx, *q)
+		return page.Sessions, page.Next, err
+	}
 }
 
-// findFields are the fields of a query that the lists of turns and of sessions share.
+func sessionRow(s *agent.SessionSummary) []string {
+	return []string{string(s.SessionID), formatInt(s.Turns), orDash(s.Agent), orDash(s.UserID), s.Status, formatTime(s.ActiveAt), orDash(cmp.Or(s.Title, s.Summary))}
+}
+
+// findFields points to the fields that the queries of turns and sessions have in common.
 type findFields struct {
 	status                     *[]string
 	agent, user, channel, text *string
 	since, until               *time.Time
 }
 
-// findFlags adds the flags of those fields. The times are read before the command runs.
+// findFlags adds flags that set the fields.
 func findFlags(cmd *cobra.Command, f findFields) {
 	var since, until string
 	flags := cmd.Flags()
 	flags.StringSliceVar(f.status, "status", nil, "only in this state, or in any of several: queued, running, waiting, completed, failed or cancelled")
-	_ = cmd.RegisterFlagCompletionFunc("status", fixedChoices( // fails only where there is no such flag
+	_ = cmd.RegisterFlagCompletionFunc("status", fixedChoices( // fails only if there is no such flag
 		agent.StateQueued, agent.StateRunning, agent.StateWaiting, string(agent.TurnCompleted), string(agent.TurnFailed), string(agent.TurnCancelled)))
 	flags.StringVarP(f.agent, "agent", "a", "", "only of this agent")
 	flags.StringVar(f.user, "user", "", "only of this user")

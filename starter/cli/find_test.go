@@ -9,7 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-func TestFind(t *testing.T) {
+func TestListTurnsAndSessions(t *testing.T) {
 	b := setup(t)
 	for _, c := range [][2]string{{"trip-1", "fetch flights\nfrom NYC\x1b[2J"}, {"trip-1", "and now?"}, {"trip-2", "hello"}} {
 		require.Equal(t, 0, b.run(noInput(), "start", "-s", c[0], c[1]))
@@ -21,7 +21,7 @@ func TestFind(t *testing.T) {
 	b.show(0, "sessions", "list")
 	golden(t, "sessions", b.screen.String())
 
-	require.Contains(t, foundTurnRow(&agent.TurnSummary{Usage: &agent.Usage{InputTokens: 1, Unpriced: true}}), notPriced)
+	require.Contains(t, turnRow(&agent.TurnSummary{Usage: &agent.Usage{InputTokens: 1, Unpriced: true}}), notPriced)
 
 	ids := func(args ...string) (found []agent.TurnID) {
 		for _, s := range answer[[]agent.TurnSummary](b, append([]string{"turns", "list"}, args...)...) {

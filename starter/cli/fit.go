@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	columnGap = 2 // blanks between columns
-	minColumn = 8 // a column is not made narrower than this
+	columnGap = 2 // spaces between columns
+	minColumn = 8 // width to which a column is shortened at most
 )
 
-// fitColumns shortens cells so that rows are no wider than width, the widest column first. The first column is copied into other commands, and
-// so is left whole.
+// fitColumns shortens cells, those of the widest column first, until rows are no wider than width. It does not shorten the first column, which people
+// copy into other commands.
 func fitColumns(rows [][]string, width int) {
 	if len(rows) == 0 || width <= 0 {
 		return
@@ -43,7 +43,7 @@ func fitColumns(rows [][]string, width int) {
 	for _, row := range rows {
 		for i := 1; i < len(row); i++ {
 			if utf8.RuneCountInString(row[i]) > widths[i] {
-				row[i] = cmdline.OneLine(row[i], widths[i]-1) // and the sign that it was cut
+				row[i] = cmdline.OneLine(row[i], widths[i]-1) // which adds "…"
 			}
 		}
 	}

@@ -6,13 +6,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// standalone is the name of the program that is this command line and nothing else; the texts are written with it.
+// standalone is the name of the program that has only the commands of this package. Help texts use it.
 const standalone = "starter"
 
-// GroupServer is the group of the commands that run a server.
+// GroupServer is the id of the help's group of commands that run a server.
 const GroupServer = "server"
 
-// commandGroups are the groups of the help, with their commands.
+// commandGroups are the groups of the help with the names of their commands.
 //
 //nolint:gochecknoglobals // a constant in all but syntax
 var commandGroups = []struct{ id, title, commands string }{
@@ -24,10 +24,10 @@ var commandGroups = []struct{ id, title, commands string }{
 	{"operate", "Operate:", "doctor usage retention erase erasures setup version"},
 }
 
-// groupCommands puts the commands of root into the groups of its help. A command in no group comes last, under "Additional Commands".
+// groupCommands adds the commands of root to the groups of its help. Help lists other commands last, under "Additional Commands".
 func (a *app) groupCommands(root *cobra.Command) {
 	for _, g := range commandGroups {
-		if g.id == GroupServer && len(a.others) == 0 {
+		if g.id == GroupServer && len(a.otherCommands) == 0 {
 			continue
 		}
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
@@ -41,8 +41,8 @@ func (a *app) groupCommands(root *cobra.Command) {
 	}
 }
 
-// named returns a text about commands as this program calls them.
-func (a *app) named(text string) string {
+// renameProgram replaces the name of the standalone program by the name of this one.
+func (a *app) renameProgram(text string) string {
 	if a.program == standalone || a.program == "" {
 		return text
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 func (a *app) jobsCommand() *cobra.Command {
-	return group(&cobra.Command{
+	return commandGroup(&cobra.Command{
 		Use: "jobs", Short: "Jobs through a Redis queue, as an orchestrator sends them",
 		Long: `Jobs through a Redis queue, as an orchestrator sends them. These commands speak to Redis alone: a worker that has jobs.redis_url takes the
 job from there, and puts its result there.`,
@@ -29,7 +29,7 @@ job from there, and puts its result there.`,
 	}, a.jobsPushCommand(), a.jobsWaitCommand())
 }
 
-// redisFlags are the flags that name the queue.
+// redisFlags are the flags for Redis and the names of its lists.
 type redisFlags struct{ url, queue, results string }
 
 func (f *redisFlags) register(cmd *cobra.Command) {
@@ -37,8 +37,8 @@ func (f *redisFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.results, "results", jobs.DefaultResultPrefix, "what the lists of results begin with")
 }
 
-// queue runs do as a producer of the queue; Ctrl-C breaks it off.
-func (a *app) queue(ctx context.Context, f *redisFlags, do func(context.Context, *jobs.Client) error) (err error) {
+// withQueue calls do with a client of the queue, until Ctrl-C.
+func (a *app) withQueue(ctx context.Context, f *redisFlags, do func(context.Context, *jobs.Client) error) (err error) {
 	address := cmp.Or(f.url, a.redis)
 	if address == "" {
 		return usageError{errors.New("--redis is missing, and TURNSTONE_JOBS_REDIS_URL is not set")}
@@ -57,17 +57,17 @@ func (a *app) queue(ctx context.Context, f *redisFlags, do func(context.Context,
 	})
 }
 
-// jobFlags are the flags of a job.
+// jobFlags are the flags of jobs push.
 type jobFlags struct {
 	job     job.Job
 	timeout time.Duration
 	file    string
 	wait    bool
-	grace   time.Duration // added to the time of the job when waiting for its result
+	grace   time.Duration // time to wait for the result after the job's timeout
 }
 
 func (a *app) jobsPushCommand() *cobra.Command {
-	var to redisFlags
+	var redis redisFlags
 	f := jobFlags{grace: time.Minute}
 	cmd := &cobra.Command{
 		Use: "push <prompt>|- [flags]", Short: "Push a job and print its id, or wait for its result",
@@ -85,17 +85,17 @@ Exit codes with --wait: 0 the job completed, 1 it failed, 3 there was no result 
   starter jobs push --file message.json --retry 1 --wait -o json
   starter jobs push - --session trip-1 --timeout 2m < prompt.txt`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.queue(cmd.Context(), &to, func(ctx context.Context, c *jobs.Client) error {
-				j, err := f.message(ctx, cmd.Flags(), a, strings.Join(args, " "))
+			return a.withQueue(cmd.Context(), &redis, func(ctx context.Context, c *jobs.Client) error {
+				j, err := f.newJob(ctx, cmd.Flags(), a, strings.Join(args, " "))
 				if err != nil {
 					return usageError{err}
 				}
-				return a.push(ctx, c, &j, &f, to.queue)
+				return a.pushJob(ctx, c, &j, &f, redis.queue)
 			})
 		},
 	}
-	to.register(cmd)
-	cmd.Flags().StringVar(&to.queue, "queue", jobs.DefaultQueue, "list that jobs are pushed to")
+	redis.register(cmd)
+	cmd.Flags().StringVar(&redis.queue, "queue", jobs.DefaultQueue, "list that jobs are pushed to")
 	cmd.Flags().StringVar(&f.job.JobID, "job-id", "", "of the job (default: a new one)")
 	cmd.Flags().StringVar(&f.job.RunID, "run-id", "", "of the orchestrator's run")
 	cmd.Flags().StringVar(&f.job.NodeID, "node-id", "", "of the node that asks")
@@ -109,14 +109,14 @@ Exit codes with --wait: 0 the job completed, 1 it failed, 3 there was no result 
 	return cmd
 }
 
-// message returns the job that a command line describes.
-func (f *jobFlags) message(ctx context.Context, flags *pflag.FlagSet, a *app, prompt string) (job.Job, error) {
+// newJob returns the job for the flags and the prompt.
+func (f *jobFlags) newJob(ctx context.Context, flags *pflag.FlagSet, a *app, prompt string) (job.Job, error) {
 	if f.timeout < time.Second || f.timeout%time.Second != 0 {
 		return job.Job{}, fmt.Errorf("--timeout is %s, want whole seconds", f.timeout)
 	}
 	f.job.TimeoutSec = int(f.timeout / time.Second)
 	if f.file != "" {
-		return f.change(ctx, flags, a, prompt)
+		return f.readJob(ctx, flags, a, prompt)
 	}
 	j := f.job
 	j.Prompt, j.JobID = prompt, cmp.Or(j.JobID, uuid.NewString())
@@ -130,11 +130,11 @@ func (f *jobFlags) message(ctx context.Context, flags *pflag.FlagSet, a *app, pr
 		}
 		j.Prompt = strings.TrimSpace(string(text))
 	}
-	return validJob(&j)
+	return validateJob(&j)
 }
 
-// change reads a message from a file and changes what the flags say.
-func (f *jobFlags) change(ctx context.Context, flags *pflag.FlagSet, a *app, prompt string) (job.Job, error) {
+// readJob returns the job in the file of --file, changed by the other flags.
+func (f *jobFlags) readJob(ctx context.Context, flags *pflag.FlagSet, a *app, prompt string) (job.Job, error) {
 	if prompt != "" {
 		return job.Job{}, errors.New("give a prompt or --file, not both")
 	}
@@ -146,7 +146,7 @@ func (f *jobFlags) change(ctx context.Context, flags *pflag.FlagSet, a *app, pro
 	if err != nil {
 		return j, fmt.Errorf("%s: %w", f.file, err)
 	}
-	for name, set := range map[string]func(){
+	applyFlags(flags, map[string]func(){
 		"job-id":  func() { j.JobID = f.job.JobID },
 		"run-id":  func() { j.RunID = f.job.RunID },
 		"node-id": func() { j.NodeID = f.job.NodeID },
@@ -155,21 +155,17 @@ func (f *jobFlags) change(ctx context.Context, flags *pflag.FlagSet, a *app, pro
 		"user":    func() { j.UserID = f.job.UserID },
 		"timeout": func() { j.TimeoutSec = f.job.TimeoutSec },
 		"retry":   func() { j.RetryCount = f.job.RetryCount },
-	} {
-		if flags.Changed(name) {
-			set()
-		}
-	}
-	return validJob(&j)
+	})
+	return validateJob(&j)
 }
 
-// validJob refuses a job that the worker would refuse.
-func validJob(j *job.Job) (job.Job, error) {
+// validateJob returns the job, and an error if a worker would refuse it.
+func validateJob(j *job.Job) (job.Job, error) {
 	_, err := j.Encode()
 	return *j, err
 }
 
-func (a *app) push(ctx context.Context, c *jobs.Client, j *job.Job, f *jobFlags, queue string) error {
+func (a *app) pushJob(ctx context.Context, c *jobs.Client, j *job.Job, f *jobFlags, queue string) error {
 	err := c.Push(ctx, *j)
 	switch {
 	case agent.CodeOf(err) == agent.CodeConflict:
@@ -178,18 +174,18 @@ func (a *app) push(ctx context.Context, c *jobs.Client, j *job.Job, f *jobFlags,
 		return err
 	case f.wait:
 		a.printNote("pushed job %s to %s", clipName(j.JobID), clipName(queue))
-		return a.waitFor(ctx, c, j.JobID, f.waitTime(j))
+		return a.waitForJob(ctx, c, j.JobID, f.waitTime(j))
 	}
-	return a.done(map[string]string{"job_id": j.JobID, "queue": queue}, "job      %s\nqueue    %s", clipName(j.JobID), clipName(queue))
+	return a.printResult(map[string]string{"job_id": j.JobID, "queue": queue}, "job      %s\nqueue    %s", clipName(j.JobID), clipName(queue))
 }
 
-// waitTime returns how long to wait for the result of a job that was just pushed.
+// waitTime returns how long to wait for the result of a new job.
 func (f *jobFlags) waitTime(j *job.Job) time.Duration {
 	return time.Duration(cmp.Or(j.TimeoutSec, job.DefaultTimeoutSec))*time.Second + f.grace
 }
 
 func (a *app) jobsWaitCommand() *cobra.Command {
-	var at redisFlags
+	var redis redisFlags
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "wait <job id>", Short: "Wait for the result of a job and print it", Args: cobra.ExactArgs(1),
@@ -200,22 +196,22 @@ Exit codes: 0 the job completed, 1 it failed, 3 there was no result in time, 4 i
 		Example: `  starter jobs wait nightly-7 --timeout 10m
   starter jobs wait nightly-7 -o json | jq .result_preview`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := requireMin("timeout", timeout, 0); err != nil {
+			if err := refuseNegative("timeout", timeout, 0); err != nil {
 				return err
 			}
 			if args[0] == "" {
 				return usageError{errors.New("the job id is empty")}
 			}
-			return a.queue(cmd.Context(), &at, func(ctx context.Context, c *jobs.Client) error { return a.waitFor(ctx, c, args[0], timeout) })
+			return a.withQueue(cmd.Context(), &redis, func(ctx context.Context, c *jobs.Client) error { return a.waitForJob(ctx, c, args[0], timeout) })
 		},
 	}
-	at.register(cmd)
+	redis.register(cmd)
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait; 0: until it comes")
 	return cmd
 }
 
-// waitFor prints the result of a job and ends as it did. Messages that the job waits for a person are notes on the way.
-func (a *app) waitFor(ctx context.Context, c *jobs.Client, id string, timeout time.Duration) error {
+// waitForJob waits for the result of a job and prints it. The error is that of the job. While the job waits for a person, it prints how to decide.
+func (a *app) waitForJob(ctx context.Context, c *jobs.Client, id string, timeout time.Duration) error {
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, timeout)
@@ -251,18 +247,18 @@ func (a *app) waitFor(ctx context.Context, c *jobs.Client, id string, timeout ti
 }
 
 func (a *app) printJob(r *job.Result) {
-	a.fact("job", r.JobID)
-	a.fact("status", string(r.Status))
+	a.printField("job", r.JobID)
+	a.printField("status", string(r.Status))
 	if r.Error != nil {
-		a.fact("error", r.Error.Type+": "+r.Error.Message)
+		a.printField("error", r.Error.Type+": "+r.Error.Message)
 	}
-	a.fact("result", r.ResultRef)
+	a.printField("result", r.ResultRef)
 	if m := r.Metadata; m != nil {
-		a.fact("turn", string(m.TurnID))
-		a.fact("session", string(m.SessionID))
-		a.fact("model", m.LLMModel)
-		a.fact("time", (time.Duration(m.ExecutionTimeMS) * time.Millisecond).String())
-		a.fact("tokens", fmt.Sprintf("%d (%d cached)", m.TokensUsed, m.CachedTokens))
+		a.printField("turn", string(m.TurnID))
+		a.printField("session", string(m.SessionID))
+		a.printField("model", m.LLMModel)
+		a.printField("time", (time.Duration(m.ExecutionTimeMS) * time.Millisecond).String())
+		a.printField("tokens", fmt.Sprintf("%d (%d cached)", m.TokensUsed, m.CachedTokens))
 		var calls []struct {
 			Tool     string `json:"tool"`
 			Status   string `json:"status"`
@@ -275,7 +271,5 @@ func (a *app) printJob(r *job.Result) {
 		}
 	}
 	a.printPreview(r.ResultPreview)
-	if r.Output != "" {
-		a.printLine("\n%s", strings.TrimRight(r.Output, "\n"))
-	}
+	a.printText(r.Output)
 }

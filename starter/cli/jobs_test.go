@@ -3,7 +3,6 @@ package cli
 import (
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -26,8 +25,8 @@ const (
 	cancelledJob = `{"version":"1.0","job_id":"j3","status":"failed","error":{"type":"cancelled","message":"enough","retryable":false}}`
 )
 
-// producer is a bench with a Redis.
-func producer(t *testing.T) (*bench, *miniredis.Miniredis) {
+// withRedis is a bench with a Redis server.
+func withRedis(t *testing.T) (*bench, *miniredis.Miniredis) {
 	t.Helper()
 	b := setup(t)
 	redis := miniredis.RunT(t)
@@ -35,7 +34,7 @@ func producer(t *testing.T) (*bench, *miniredis.Miniredis) {
 	return b, redis
 }
 
-func pushed(t *testing.T, redis *miniredis.Miniredis, queue string) []job.Job {
+func pushedJobs(t *testing.T, redis *miniredis.Miniredis, queue string) []job.Job {
 	t.Helper()
 	messages, err := redis.List(queue)
 	require.NoError(t, err)
@@ -48,9 +47,9 @@ func pushed(t *testing.T, redis *miniredis.Miniredis, queue string) []job.Job {
 }
 
 func TestJobsPush(t *testing.T) {
-	b, redis := producer(t)
+	b, redis := withRedis(t)
 	require.Equal(t, 0, b.run(noInput(), "jobs", "push", "fetch", "flights"), b.screen.String())
-	j := pushed(t, redis, "agent:jobs")[0]
+	j := pushedJobs(t, redis, "agent:jobs")[0]
 	require.Equal(t, "job      "+j.JobID+"\nqueue    agent:jobs\n", b.screen.out())
 	require.Equal(t, "fetch flights", j.Prompt)
 	require.Equal(t, 300, j.TimeoutSec)
@@ -60,7 +59,7 @@ func TestJobsPush(t *testing.T) {
 	require.Equal(t, 0, b.run(strings.NewReader("sort them\nby price\n"), strings.Fields("jobs push - --queue q --job-id j7 --run-id r --node-id n"+
 		" --session s --agent analyst --user ann --timeout 2m --retry 1 -o json")...), b.screen.String())
 	require.JSONEq(t, `{"job_id":"j7","queue":"q"}`, b.screen.out())
-	j = pushed(t, redis, "q")[0]
+	j = pushedJobs(t, redis, "q")[0]
 	j.CreatedAt = time.Time{}
 	want := job.Job{
 		Version: "1.0", JobID: "j7", RunID: "r", NodeID: "n", UserID: "ann", Prompt: "sort them\nby price", TimeoutSec: 120, RetryCount: 1,
@@ -68,13 +67,12 @@ func TestJobsPush(t *testing.T) {
 	}
 	require.Equal(t, want, j)
 
-	// A whole message, with what the flags change.
-	file := filepath.Join(t.TempDir(), "message.json")
-	require.NoError(t, os.WriteFile(file, []byte(`{"version":"1.2","job_id":"j8","prompt":"go","run_id":"r","user_id":"ann","context":{"session_id":"s",
-		"workflow_state":{"step":1}},"timeout_sec":7,"created_at":"2024-10-12T10:30:00Z"}`), 0o600))
+	// A message in a file, changed by flags.
+	file := writeFile(t, `{"version":"1.2","job_id":"j8","prompt":"go","run_id":"r","user_id":"ann","context":{"session_id":"s",
+		"workflow_state":{"step":1}},"timeout_sec":7,"created_at":"2024-10-12T10:30:00Z"}`, t.TempDir(), "message.json")
 	require.Equal(t, 0, b.run(noInput(), "jobs", "push", "--file", file, "--queue", "f"), b.screen.String())
 	require.Equal(t, 0, b.run(noInput(), "jobs", "push", "--file", file, "--queue", "f", "--retry", "2", "--run-id", "", "--session", "s2", "--timeout", "9s"))
-	both := pushed(t, redis, "f")
+	both := pushedJobs(t, redis, "f")
 	require.Equal(t, []any{"j8", "r", "ann", "s", 7, 0}, []any{both[0].JobID, both[0].RunID, both[0].UserID, both[0].Context.SessionID, both[0].TimeoutSec, both[0].RetryCount})
 	require.Equal(t, []any{"j8", "", "ann", "s2", 9, 2}, []any{both[1].JobID, both[1].RunID, both[1].UserID, both[1].Context.SessionID, both[1].TimeoutSec, both[1].RetryCount})
 	require.Equal(t, `{"step":1}`, string(both[1].Context.WorkflowState))
@@ -83,29 +81,23 @@ func TestJobsPush(t *testing.T) {
 }
 
 func TestJobsWait(t *testing.T) {
-	b, redis := producer(t)
+	b, redis := withRedis(t)
 	for id, message := range map[string]string{"j1": doneJob, "j2": failedJob, "j3": cancelledJob} {
 		_, err := redis.Push("agent:results:"+id, message)
 		require.NoError(t, err)
 	}
-	for _, s := range []struct {
-		args string
-		want int
-	}{{"jobs wait j1", 0}, {"jobs wait j2 --timeout 5s", exitFailed}, {"jobs wait j3", exitCancelled}} {
-		b.comment("$ starter " + s.args)
-		require.Equal(t, s.want, b.run(noInput(), strings.Fields(s.args)...), b.screen.String())
-	}
+	b.steps("jobs wait", words(0, "j1"), words(exitFailed, "j2 --timeout 5s"), words(exitCancelled, "j3"))
 	golden(t, "jobs_wait", b.screen.String())
 
 	_, err := redis.Push("mine:j1", doneJob)
 	require.NoError(t, err)
 	r := answer[job.Result](b, "jobs", "wait", "j1", "--results", "mine")
 	require.Equal(t, int64(1523), r.Metadata.TokensUsed)
-	require.False(t, redis.Exists("mine:j1"), "it is taken")
+	require.False(t, redis.Exists("mine:j1"), "the result is removed")
 }
 
 func TestJobsPushAndWait(t *testing.T) {
-	b, redis := producer(t)
+	b, redis := withRedis(t)
 	done := make(chan int, 1)
 	go func() { done <- b.run(noInput(), "jobs", "push", "go", "--job-id", "j2", "--wait") }()
 	require.Eventually(t, func() bool { return redis.Exists("agent:jobs") }, 5*time.Second, time.Millisecond)
@@ -116,9 +108,9 @@ func TestJobsPushAndWait(t *testing.T) {
 	require.Contains(t, b.screen.out(), "error    execution_error: connection timeout")
 }
 
-// A job that waits for a person has not ended: its result is the message after that.
+// After a message that a job waits for a person, --wait waits for the result.
 func TestJobsWaitForTheResultBehindAnApproval(t *testing.T) {
-	b, redis := producer(t)
+	b, redis := withRedis(t)
 	asked := job.Approval{ApprovalID: "job-j1.1.c", Tool: "send_mail", Command: "starter approvals decide job-j1.1.c approve --by NAME"}
 	pause := job.Waiting("j1", []job.Approval{asked}, time.Now())
 	message, err := pause.Encode()
@@ -134,9 +126,9 @@ func TestJobsWaitForTheResultBehindAnApproval(t *testing.T) {
 	require.NotContains(t, b.screen.out(), "failed")
 }
 
-// Whoever waits for a result that somebody else took does not wait for ever.
+// Waiting ends even if another program has taken the result.
 func TestJobsWaitIsBounded(t *testing.T) {
-	b, _ := producer(t)
+	b, _ := withRedis(t)
 	require.Equal(t, 0, b.run(noInput(), "jobs", "wait", "--help"))
 	require.Contains(t, b.screen.out(), "(default 5m0s)")
 
@@ -148,32 +140,31 @@ func TestJobsWaitIsBounded(t *testing.T) {
 	require.Equal(t, 70*time.Second, f.waitTime(&job.Job{TimeoutSec: 10}))
 	f.grace = -999 * time.Millisecond
 	a := &app{out: stream{b.screen, true}, errOut: stream{b.screen, false}}
-	err = a.push(t.Context(), client, &job.Job{JobID: "j", Prompt: "go", TimeoutSec: 1}, &f, "q")
+	err = a.pushJob(t.Context(), client, &job.Job{JobID: "j", Prompt: "go", TimeoutSec: 1}, &f, "q")
 	require.Equal(t, exitUnreachable, exitCode(err))
 	require.ErrorContains(t, err, `no result of job "j" within 1ms: it may not have ended yet, or its result has been taken`)
 }
 
 func TestJobsInterrupted(t *testing.T) {
-	b, redis := producer(t)
+	b, redis := withRedis(t)
 	done := make(chan int, 1)
 	go func() { done <- b.run(noInput(), "jobs", "push", "go", "--wait") }()
 	require.Eventually(t, func() bool { return strings.Contains(b.screen.String(), "pushed") }, 5*time.Second, time.Millisecond)
 	b.interrupts <- os.Interrupt
 	require.Equal(t, exitInterrupted, <-done)
-	require.Len(t, pushed(t, redis, "agent:jobs"), 1)
+	require.Len(t, pushedJobs(t, redis, "agent:jobs"), 1)
 
-	in, _ := net.Pipe() // nobody types
+	in, _ := net.Pipe() // never sends anything
 	go func() { done <- b.run(in, "jobs", "push", "-") }()
 	b.interrupts <- os.Interrupt
 	require.Equal(t, exitInterrupted, <-done)
-	require.Len(t, pushed(t, redis, "agent:jobs"), 1)
+	require.Len(t, pushedJobs(t, redis, "agent:jobs"), 1)
 }
 
 func TestJobsUsage(t *testing.T) {
-	b, redis := producer(t)
+	b, redis := withRedis(t)
 	away := "redis://:hunter2@127.0.0.1:1"
-	file := filepath.Join(t.TempDir(), "message.json")
-	require.NoError(t, os.WriteFile(file, []byte(`{"version":"1.0","prompt":"go","context":{"session_id":7}}`), 0o600))
+	file := writeFile(t, `{"version":"1.0","prompt":"go","context":{"session_id":7}}`, t.TempDir(), "message.json")
 	_, err := redis.Push("agent:results:bad", `{"version":"9.0"}`)
 	require.NoError(t, err)
 	require.NoError(t, redis.Set("agent:results:odd", "x"))
@@ -184,26 +175,26 @@ func TestJobsUsage(t *testing.T) {
 		want int
 		text string
 	}{
-		"no prompt":       {"jobs push", exitUsage, "give a prompt, - or --file"},
-		"empty input":     {"jobs push -", exitUsage, "prompt: is empty"},
-		"both":            {"jobs push x --file " + file, exitUsage, "not both"},
-		"no file":         {"jobs push --file nothing.json", exitUsage, "nothing.json"},
-		"bad message":     {"jobs push --file " + file, exitUsage, "context.session_id"},
-		"session":         {"jobs push x --session a/b", exitUsage, "context.session_id"},
-		"job id":          {"jobs push x --job-id " + strings.Repeat("x", 300), exitUsage, "job_id"},
-		"timeout":         {"jobs push x --timeout 0s", exitUsage, "whole seconds"},
-		"half a second":   {"jobs push x --timeout 1500ms", exitUsage, "whole seconds"},
-		"retry":           {"jobs push x --retry -1", exitUsage, "retry_count"},
-		"redis":           {"jobs push x --redis http://x", exitUsage, "--redis"},
-		"nobody there":    {"jobs push x --redis " + away, exitUnreachable, "Redis"},
-		"not in time":     {"jobs wait nothing --timeout 50ms", exitUnreachable, `no result of job "nothing" within 50ms: it may not have ended yet, or its result has been taken; starter results get nothing shows it then`},
-		"nobody in time":  {"jobs wait nothing --timeout 50ms --redis " + away, exitUnreachable, "within 50ms"},
-		"timeout of wait": {"jobs wait x --timeout -1s", exitUsage, "--timeout is -1s"},
-		"bad result":      {"jobs wait bad", exitUsage, "version"},
-		"no list":         {"jobs wait odd", exitUsage, "WRONGTYPE"},
-		"no job":          {"jobs wait", exitUsage, "accepts 1 arg"},
-		"ended":           {"jobs push x --job-id over", exitUsage, `job "over" has ended already: its attempt 0 is completed; see it with: starter results get over; push it again with --retry 1`},
-		"ended, retried":  {"jobs push x --job-id over --retry 2 --wait", exitUsage, "its attempt 2 is failed; see it with: starter results get over; push it again with --retry 3"},
+		"no prompt":        {"jobs push", exitUsage, "give a prompt, - or --file"},
+		"empty input":      {"jobs push -", exitUsage, "prompt: is empty"},
+		"both":             {"jobs push x --file " + file, exitUsage, "not both"},
+		"no file":          {"jobs push --file nothing.json", exitUsage, "nothing.json"},
+		"bad message":      {"jobs push --file " + file, exitUsage, "context.session_id"},
+		"session":          {"jobs push x --session a/b", exitUsage, "context.session_id"},
+		"job id":           {"jobs push x --job-id " + strings.Repeat("x", 300), exitUsage, "job_id"},
+		"timeout":          {"jobs push x --timeout 0s", exitUsage, "whole seconds"},
+		"half a second":    {"jobs push x --timeout 1500ms", exitUsage, "whole seconds"},
+		"retry":            {"jobs push x --retry -1", exitUsage, "retry_count"},
+		"redis":            {"jobs push x --redis http://x", exitUsage, "--redis"},
+		"unreachable":      {"jobs push x --redis " + away, exitUnreachable, "Redis"},
+		"not in time":      {"jobs wait nothing --timeout 50ms", exitUnreachable, `no result of job "nothing" within 50ms: it may not have ended yet, or its result has been taken; starter results get nothing shows it then`},
+		"unreachable wait": {"jobs wait nothing --timeout 50ms --redis " + away, exitUnreachable, "within 50ms"},
+		"timeout of wait":  {"jobs wait x --timeout -1s", exitUsage, "--timeout is -1s"},
+		"bad result":       {"jobs wait bad", exitUsage, "version"},
+		"no list":          {"jobs wait odd", exitUsage, "WRONGTYPE"},
+		"no job":           {"jobs wait", exitUsage, "accepts 1 arg"},
+		"ended":            {"jobs push x --job-id over", exitUsage, `job "over" has ended already: its attempt 0 is completed; see it with: starter results get over; push it again with --retry 1`},
+		"ended, retried":   {"jobs push x --job-id over --retry 2 --wait", exitUsage, "its attempt 2 is failed; see it with: starter results get over; push it again with --retry 3"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

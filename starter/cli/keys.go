@@ -13,7 +13,7 @@ import (
 )
 
 func (a *app) keysCommand() *cobra.Command {
-	return group(&cobra.Command{
+	return commandGroup(&cobra.Command{
 		Use: "keys", Short: "API keys: make, list, rotate and revoke them",
 		Example: `  starter keys create billing
   starter keys list
@@ -33,9 +33,9 @@ Nobody can hand out more than he has himself. Without --scope the key may talk t
   starter keys create ops --scope '*' --expires 720h
   starter keys create bot --subject ann --role trader --scope turns.run:analyst --scope turns.read
   export TURNSTONE_KEY="$(starter keys create laptop)"`,
-		RunE: view(a, func(ctx context.Context, c *client.Client, args []string) (agent.NewKey, error) {
+		RunE: printAnswer(a, func(ctx context.Context, c *client.Client, args []string) (agent.NewKey, error) {
 			r.Name, r.Tenant = args[0], a.tenant
-			if err := requireMin("expires", r.ExpiresIn, 0); err != nil {
+			if err := refuseNegative("expires", r.ExpiresIn, 0); err != nil {
 				return agent.NewKey{}, err
 			}
 			return c.CreateKey(ctx, r)
@@ -48,9 +48,9 @@ Nobody can hand out more than he has himself. Without --scope the key may talk t
 	return cmd
 }
 
-// printNewKey prints a key alone on standard output, so that a shell can catch it, and its facts on standard error.
+// printNewKey prints a key on standard output and its properties on standard error, so that a shell can capture the key.
 func (a *app) printNewKey(k *agent.NewKey) error {
-	until := "until " + momentOr(k.ExpiresAt, "it is revoked")
+	until := "until " + formatTimeOr(k.ExpiresAt, "it is revoked")
 	a.printNote("key %s of tenant %s, good %s; it is shown this once:", k.ID, k.Tenant, until)
 	fmt.Fprintln(a.out, k.Key)
 	return nil
@@ -61,24 +61,25 @@ func (a *app) keysListCommand() *cobra.Command {
 		Use: "list", Short: "List API keys, without the keys",
 		Example: "  starter keys list\n  starter keys list -o json | jq -r '.[] | select(.revoked_at == null) | .id'",
 	}, listing[agent.APIKey]{
-		header: "KEY TENANT NAME SUBJECT STATE USED SCOPES", row: keyRow,
-		fetch: func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.APIKey, string, error) {
-			return c.Keys(ctx, p)
-		},
+		header: "KEY TENANT NAME SUBJECT STATE USED SCOPES", row: keyRow, fetch: fetchKeys,
 	})
+}
+
+func fetchKeys(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.APIKey, string, error) {
+	return c.Keys(ctx, p)
 }
 
 func keyRow(k *agent.APIKey) []string {
 	state := "good"
 	switch {
 	case k.RevokedAt != nil:
-		state = "revoked " + moment(*k.RevokedAt)
+		state = "revoked " + formatTime(*k.RevokedAt)
 	case k.ExpiresAt != nil && k.ReplacedBy != "":
-		state = "replaced, until " + moment(*k.ExpiresAt)
+		state = "replaced, until " + formatTime(*k.ExpiresAt)
 	case k.ExpiresAt != nil:
-		state = "until " + moment(*k.ExpiresAt)
+		state = "until " + formatTime(*k.ExpiresAt)
 	}
-	return []string{k.ID, k.Tenant, k.Name, dash(k.Subject), state, momentOr(k.LastUsedAt, "never"), strings.Join(k.Scopes, " ")}
+	return []string{k.ID, k.Tenant, k.Name, orDash(k.Subject), state, formatTimeOr(k.LastUsedAt, "never"), strings.Join(k.Scopes, " ")}
 }
 
 func (a *app) keysRotateCommand() *cobra.Command {
@@ -86,8 +87,8 @@ func (a *app) keysRotateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rotate <key id>", Short: "Make a new key in place of another one, which goes on working for a while", Args: cobra.ExactArgs(1),
 		Example: "  starter keys rotate k3m5q7tzab2cd4ef --overlap 1h",
-		RunE: view(a, func(ctx context.Context, c *client.Client, args []string) (agent.NewKey, error) {
-			if err := requireMin("overlap", overlap, 0); err != nil {
+		RunE: printAnswer(a, func(ctx context.Context, c *client.Client, args []string) (agent.NewKey, error) {
+			if err := refuseNegative("overlap", overlap, 0); err != nil {
 				return agent.NewKey{}, err
 			}
 			return c.RotateKey(ctx, args[0], overlap)
@@ -101,7 +102,7 @@ func (a *app) keysRevokeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke <key id>", Short: "End a key, within seconds everywhere", Args: cobra.ExactArgs(1),
 		Example: "  starter keys revoke k3m5q7tzab2cd4ef",
-		RunE: a.act("id", "revoked %s", func(ctx context.Context, c *client.Client, id string) error {
+		RunE: a.confirmRequest("id", "revoked %s", func(ctx context.Context, c *client.Client, id string) error {
 			_, err := c.RevokeKey(ctx, id)
 			return err
 		}),
@@ -112,21 +113,21 @@ func (a *app) whoamiCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "whoami", Short: "Say who the server takes you for, and what you may do", Args: cobra.NoArgs,
 		Example: "  starter whoami\n  starter whoami -o json | jq .scopes",
-		RunE: view(a, func(ctx context.Context, c *client.Client, _ []string) (agent.Principal, error) {
+		RunE: printAnswer(a, func(ctx context.Context, c *client.Client, _ []string) (agent.Principal, error) {
 			return c.WhoAmI(ctx)
 		}, func(p *agent.Principal) error {
 			if p.Trusted() {
 				a.printLine("no authentication is configured: whoever reaches the server may do everything")
 				return nil
 			}
-			return a.table("TENANT USER ROLE BY SCOPES", [][]string{
-				{p.Tenant, dash(p.Subject), dash(p.Role), p.Credential, strings.Join(p.Scopes, " ")},
+			return a.printRows("TENANT USER ROLE BY SCOPES", [][]string{
+				{p.Tenant, orDash(p.Subject), orDash(p.Role), p.Credential, strings.Join(p.Scopes, " ")},
 			})
 		}),
 	}
 }
 
-// auditPage is the number of audit records of one request.
+// auditPage is the largest number of audit records in a response.
 const auditPage = 500
 
 func (a *app) auditCommand() *cobra.Command {
@@ -139,7 +140,7 @@ func (a *app) auditCommand() *cobra.Command {
   starter audit --action 'catalog.*' --subject ann
   starter audit --action turns.run -o json | jq -r '.[].detail.mode' | sort | uniq -c`,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			if limit, _ := cmd.Flags().GetInt("limit"); limit < 1 || since < 0 { // nobody wants all of a trail
+			if limit, _ := cmd.Flags().GetInt("limit"); limit < 1 || since < 0 { // unlike other lists, an audit trail is never printed in full
 				return usageError{fmt.Errorf("--limit wants 1 or more, --since 0 or more")}
 			}
 			if since > 0 {
@@ -152,7 +153,7 @@ func (a *app) auditCommand() *cobra.Command {
 		limit: 100, limitUsage: "at most so many",
 		header: "TIME TENANT OUTCOME ACTION RESOURCE USER CREDENTIAL CHANNEL DETAIL", row: auditRow,
 		fetch: func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.AuditRecord, string, error) {
-			return auditRecords(ctx, c, q, p)
+			return fetchAudit(ctx, c, q, p)
 		},
 	})
 	cmd.Flags().StringVar(&q.Subject, "subject", "", "only of this user")
@@ -162,8 +163,8 @@ func (a *app) auditCommand() *cobra.Command {
 	return cmd
 }
 
-// auditRecords returns a page of the audit trail; its token is the number of the record before which it begins.
-func auditRecords(ctx context.Context, c *client.Client, q agent.AuditQuery, p agent.Page) (_ []agent.AuditRecord, _ string, err error) {
+// fetchAudit returns a page of the audit trail. The token of a page is the number of the record before which it begins.
+func fetchAudit(ctx context.Context, c *client.Client, q agent.AuditQuery, p agent.Page) (_ []agent.AuditRecord, _ string, err error) {
 	q.Limit = min(p.Size, auditPage)
 	if q.Before, err = readPosition(p); err != nil {
 		return nil, "", err
@@ -172,11 +173,11 @@ func auditRecords(ctx context.Context, c *client.Client, q agent.AuditQuery, p a
 	if err != nil || page.Next == 0 {
 		return page.Records, "", err
 	}
-	return page.Records, decimal(page.Next), nil
+	return page.Records, formatInt(page.Next), nil
 }
 
 func auditRow(r *agent.AuditRecord) []string {
 	return []string{
-		moment(r.At), dash(r.Tenant), r.Outcome, string(r.Action), r.Resource, dash(r.Subject), dash(r.Credential), dash(r.Channel), string(r.Detail),
+		formatTime(r.At), orDash(r.Tenant), r.Outcome, string(r.Action), r.Resource, orDash(r.Subject), orDash(r.Credential), orDash(r.Channel), string(r.Detail),
 	}
 }

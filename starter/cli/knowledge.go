@@ -13,7 +13,7 @@ import (
 )
 
 func (a *app) knowledgeCommand() *cobra.Command {
-	return group(&cobra.Command{
+	return commandGroup(&cobra.Command{
 		Use: "knowledge", Short: "Documents that ask agents answer from",
 		Long: `Documents that ask agents answer from. A collection is a catalog document of kind KnowledgeCollection; what is in it is added, listed,
 searched and deleted here.`,
@@ -31,7 +31,7 @@ func (a *app) knowledgeListCommand() *cobra.Command {
 	}, listing[agent.KnowledgeDocument]{
 		header: "DOCUMENT TITLE TYPE BYTES CHUNKS UPDATED",
 		row: func(d *agent.KnowledgeDocument) []string {
-			return []string{d.ID, dash(d.Title), dash(d.MIMEType), decimal(d.Bytes), decimal(d.Chunks), moment(d.UpdatedAt)}
+			return []string{d.ID, orDash(d.Title), orDash(d.MIMEType), formatInt(d.Bytes), formatInt(d.Chunks), formatTime(d.UpdatedAt)}
 		},
 		fetch: func(ctx context.Context, c *client.Client, args []string, p agent.Page) ([]agent.KnowledgeDocument, string, error) {
 			page, err := c.Knowledge(ctx, args[0], p)
@@ -45,8 +45,8 @@ func (a *app) knowledgeSearchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "search <collection> <text>", Short: "Find passages as an agent of the collection would", Args: cobra.MinimumNArgs(2),
 		Example: `  starter knowledge search handbook "how many days off?" --top 3`,
-		RunE: view(a, func(ctx context.Context, c *client.Client, args []string) ([]agent.Passage, error) {
-			if err := requireMin("top", top, 0); err != nil {
+		RunE: printAnswer(a, func(ctx context.Context, c *client.Client, args []string) ([]agent.Passage, error) {
+			if err := refuseNegative("top", top, 0); err != nil {
 				return nil, err
 			}
 			passages, err := c.SearchKnowledge(ctx, args[0], strings.Join(args[1:], " "), top)
@@ -78,7 +78,7 @@ func (a *app) knowledgeDeleteCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "delete <collection> <document>…", Short: "Delete documents of a collection", Args: cobra.MinimumNArgs(2),
 		Example: "  starter knowledge delete handbook docs/old.md",
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
 			for _, id := range args[1:] {
 				if err := c.DeleteKnowledge(ctx, args[0], id); err != nil {
 					return err

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 )
 
 func (a *app) knowledgeAddCommand() *cobra.Command {
-	var up uploads
+	var u uploads
 	cmd := &cobra.Command{
 		Use: "add <collection> <file|folder|->…", Short: "Add files to a collection", Args: cobra.MinimumNArgs(2),
 		Long: `Add files to a collection: text, Markdown, HTML, PDF, and JSONL with one document a line. A file that was added before replaces what it
@@ -29,41 +30,42 @@ A file that is refused does not keep the others from being added; the exit code 
 		Example: `  starter knowledge add handbook docs/
   starter knowledge add handbook rules.pdf --id rules --title "House rules" --source https://example.com/rules.pdf
   curl -s https://example.com/faq.html | starter knowledge add handbook - --type html --source https://example.com/faq.html`,
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
-			files, err := up.files(ctx, a.in, args[1:])
+		RunE: a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
+			files, err := u.findFiles(ctx, a.in, args[1:])
 			if err != nil {
 				return err
 			}
 			return a.upload(ctx, c, args[0], files)
 		}),
 	}
-	cmd.Flags().StringVar(&up.id, "id", "", "of the document (default: made of the source); for one file")
-	cmd.Flags().StringVar(&up.title, "title", "", "of the document (default: its own); for one file")
-	cmd.Flags().StringVar(&up.source, "source", "", "URL or name for citations (default: the file's name); for one file")
-	cmd.Flags().StringVar(&up.kind, "type", "", "text, markdown, html, pdf, jsonl or a MIME type (default: by the file's name)")
+	cmd.Flags().StringVar(&u.id, "id", "", "of the document (default: made of the source); for one file")
+	cmd.Flags().StringVar(&u.title, "title", "", "of the document (default: its own); for one file")
+	cmd.Flags().StringVar(&u.source, "source", "", "URL or name for citations (default: the file's name); for one file")
+	cmd.Flags().StringVar(&u.kind, "type", "", "text, markdown, html, pdf, jsonl or a MIME type (default: by the file's name)")
 	return cmd
 }
 
-// uploads are the files of one command line, and what its flags say of them.
+// uploads are the flags of knowledge add and the files to add.
 type uploads struct {
 	id, title, source, kind string
 
-	found   []upload
-	piped   bool // standard input is among them
-	entries int  // of all folders
+	found      []upload
+	stdinFound bool
+	entries    int // files and folders in all folders
 }
 
-// upload is a file on its way.
+// upload is a file to add.
 type upload struct {
-	name string // for people
+	name string // for messages
 	file client.File
 	open func() (io.ReadCloser, error)
 }
 
-// maxUploads is how many files one command adds.
+// maxUploads is the largest number of files that one command adds.
 const maxUploads = 10_000
 
-func typeOfName(name string) string {
+// mimeTypeByName returns the MIME type for the extension of a file's name, or "" if it is unknown.
+func mimeTypeByName(name string) string {
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".txt", ".text":
 		return "text/plain"
@@ -80,22 +82,22 @@ func typeOfName(name string) string {
 	}
 }
 
-// typeOfFlag understands MIME types and the extensions' names.
-func typeOfFlag(kind string) (string, error) {
+// mimeTypeByFlag returns the MIME type for the value of --type.
+func mimeTypeByFlag(kind string) (string, error) {
 	switch {
 	case kind == "" || strings.Contains(kind, "/"):
 		return kind, nil
 	case kind == "text":
 		return "text/plain", nil
 	}
-	if known := typeOfName("." + kind); known != "" {
-		return known, nil
+	if mimeType := mimeTypeByName("." + kind); mimeType != "" {
+		return mimeType, nil
 	}
 	return "", fmt.Errorf("--type is %q, want text, markdown, html, pdf, jsonl or a MIME type", kind)
 }
 
-// files finds the files that a command line names, without reading them. What is wrong with them is a [usageError].
-func (u *uploads) files(ctx context.Context, stdin io.Reader, names []string) ([]upload, error) {
+// findFiles returns the files to add, without reading them. Errors are of type [usageError].
+func (u *uploads) findFiles(ctx context.Context, stdin io.Reader, names []string) ([]upload, error) {
 	for _, name := range names {
 		if err := u.find(ctx, stdin, name); err != nil {
 			if ctx.Err() != nil {
@@ -104,7 +106,7 @@ func (u *uploads) files(ctx context.Context, stdin io.Reader, names []string) ([
 			return nil, usageError{err}
 		}
 	}
-	kind, err := typeOfFlag(u.kind)
+	mimeType, err := mimeTypeByFlag(u.kind)
 	switch {
 	case err != nil:
 		return nil, usageError{err}
@@ -114,12 +116,8 @@ func (u *uploads) files(ctx context.Context, stdin io.Reader, names []string) ([
 	for i := range u.found {
 		f := &u.found[i].file
 		f.ID, f.Title = u.id, u.title
-		if kind != "" {
-			f.MIMEType = kind
-		}
-		if u.source != "" {
-			f.Source = u.source
-		}
+		f.MIMEType = cmp.Or(mimeType, f.MIMEType)
+		f.Source = cmp.Or(u.source, f.Source)
 		if f.MIMEType == "" && f.Source == "" {
 			return nil, usageError{errors.New("standard input wants --type, or a --source whose name says it")}
 		}
@@ -129,10 +127,10 @@ func (u *uploads) files(ctx context.Context, stdin io.Reader, names []string) ([
 
 func (u *uploads) find(ctx context.Context, stdin io.Reader, name string) error {
 	if name == "-" {
-		if u.piped {
+		if u.stdinFound {
 			return errors.New("standard input is named twice")
 		}
-		u.piped = true
+		u.stdinFound = true
 		u.found = append(u.found, upload{name: "stdin", open: func() (io.ReadCloser, error) { return io.NopCloser(stdin), nil }})
 		return nil
 	}
@@ -141,30 +139,20 @@ func (u *uploads) find(ctx context.Context, stdin io.Reader, name string) error 
 	case err != nil:
 		return err
 	case info.IsDir():
-		return u.folder(ctx, name)
+		return u.addFolder(ctx, name)
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s: is no regular file", name)
 	}
 	return u.add(name)
 }
 
-func (u *uploads) folder(ctx context.Context, folder string) error {
+func (u *uploads) addFolder(ctx context.Context, folder string) error {
 	before := len(u.found)
-	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if u.entries++; u.entries > maxEntries {
-			return fmt.Errorf("%s: more than %d files and folders", folder, maxEntries)
-		}
-		switch hidden := path != folder && strings.HasPrefix(entry.Name(), "."); {
-		case err != nil:
-			return fmt.Errorf("%s: %w", path, reason(err))
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case hidden && entry.IsDir():
-			return fs.SkipDir
-		case hidden || !entry.Type().IsRegular() || typeOfName(path) == "":
+	err := walkFolder(ctx, folder, &u.entries, func(_ *os.Root, name string, entry fs.DirEntry) error {
+		if !entry.Type().IsRegular() || mimeTypeByName(name) == "" {
 			return nil
 		}
-		return u.add(path)
+		return u.add(filepath.Join(folder, name))
 	})
 	if err == nil && len(u.found) == before {
 		err = fmt.Errorf("%s: no file in this folder is of a type that can be added", folder)
@@ -176,18 +164,19 @@ func (u *uploads) add(path string) error {
 	if len(u.found) == maxUploads {
 		return fmt.Errorf("%s: more than %d files", path, maxUploads)
 	}
-	path = filepath.Clean(path) // ./a.md and a.md are one document
+	path = filepath.Clean(path) // so that ./a.md and a.md are the same document
 	u.found = append(u.found, upload{
-		name: path, file: client.File{Source: filepath.ToSlash(path), MIMEType: typeOfName(path)},
+		name: path, file: client.File{Source: filepath.ToSlash(path), MIMEType: mimeTypeByName(path)},
 		open: func() (io.ReadCloser, error) { return os.Open(path) },
 	})
 	return nil
 }
 
-// upload adds file by file, a line for each. What keeps the server from answering at all, or the user, ends it at once.
+// upload adds one file after the other and prints a line for each. It goes on after a file that the server refuses, but not if the server is
+// unreachable or the user interrupts it.
 func (a *app) upload(ctx context.Context, c *client.Client, collection string, files []upload) error {
 	documents := []agent.KnowledgeDocument{}
-	var first error
+	var firstErr error
 	failed := 0
 	for i := range files {
 		added, err := a.addFile(ctx, c, collection, &files[i])
@@ -202,8 +191,8 @@ func (a *app) upload(ctx context.Context, c *client.Client, collection string, f
 		}
 		a.printNote("✗ %s: %v", clipName(files[i].name), err)
 		failed++
-		if first == nil {
-			first = err
+		if firstErr == nil {
+			firstErr = err
 		}
 	}
 	if a.output == "json" {
@@ -211,20 +200,20 @@ func (a *app) upload(ctx context.Context, c *client.Client, collection string, f
 			return err
 		}
 	}
-	if first != nil {
-		a.printNote("Error: %s of %d not added", count(failed, "file"), len(files))
-		return outcome(exitCode(first))
+	if firstErr != nil {
+		a.printNote("Error: %s of %d not added", quantity(failed, "file"), len(files))
+		return exitStatus(exitCode(firstErr))
 	}
 	return nil
 }
 
-func (a *app) addFile(ctx context.Context, c *client.Client, collection string, up *upload) ([]agent.KnowledgeDocument, error) {
-	body, err := up.open()
+func (a *app) addFile(ctx context.Context, c *client.Client, collection string, u *upload) ([]agent.KnowledgeDocument, error) {
+	body, err := u.open()
 	if err != nil {
 		return nil, usageError{err}
 	}
 	defer body.Close() //nolint:errcheck // read-only
-	file := up.file
+	file := u.file
 	file.Collection, file.Body = collection, body
 	added, err := c.AddKnowledge(ctx, file)
 	if err != nil || a.output == "json" {
@@ -235,9 +224,9 @@ func (a *app) addFile(ctx context.Context, c *client.Client, collection string, 
 		chunks += added[i].Chunks
 	}
 	if len(added) == 1 {
-		a.printLine("✓ %s: %s as %s", clipName(up.name), count(chunks, "chunk"), clipName(added[0].ID))
+		a.printLine("✓ %s: %s as %s", clipName(u.name), quantity(chunks, "chunk"), clipName(added[0].ID))
 	} else {
-		a.printLine("✓ %s: %s, %s", clipName(up.name), count(len(added), "document"), count(chunks, "chunk"))
+		a.printLine("✓ %s: %s, %s", clipName(u.name), quantity(len(added), "document"), quantity(chunks, "chunk"))
 	}
 	return added, nil
 }

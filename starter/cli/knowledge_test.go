@@ -11,8 +11,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// library is a folder of documents, which becomes the working folder.
-func library(t *testing.T) {
+// enterLibrary changes the working directory to a new folder of documents.
+func enterLibrary(t *testing.T) {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{
@@ -23,47 +23,46 @@ func library(t *testing.T) {
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	require.NoError(t, os.Symlink("/etc/passwd", "docs/link.md"))
+	require.NoError(t, os.Symlink("docs", "linked"))
 }
 
 func TestKnowledge(t *testing.T) {
-	library(t)
+	enterLibrary(t)
 	b := setup(t)
 	b.rt.Collections = []string{"handbook"}
-	steps := []struct {
-		in, args string
-		want     int
-	}{
-		{"", "knowledge add handbook ./docs faq.jsonl notes", 0},
-		{"piped", "knowledge add handbook - --type text --id piped --title Piped --source https://example.com/x", 0},
-		{"", "knowledge list handbook", 0},
-		{"", "knowledge list handbook --limit 2", 0},
-		{"", "knowledge search handbook be kind --top 2", 0},
-		{"", "knowledge search handbook nowhere", 0},
-		{"", "knowledge delete handbook docs/rules.md piped", 0},
-		{"", "knowledge delete handbook docs/rules.md", exitUsage},
-		{"", "knowledge add handbook bad.zip --type application/zip", exitUsage},
-		{"", "knowledge add nowhere notes", exitUsage},
-	}
-	for _, s := range steps {
-		b.comment("$ starter " + s.args)
-		require.Equal(t, s.want, b.run(strings.NewReader(s.in), strings.Fields(s.args)...), "%s\n%s", s.args, b.screen.String())
-	}
+	piped := words(0, "add handbook - --type text --id piped --title Piped --source https://example.com/x")
+	piped.in = "piped"
+	b.steps("knowledge",
+		words(0, "add handbook ./docs faq.jsonl notes"),
+		piped,
+		words(0, "list handbook"),
+		words(0, "list handbook --limit 2"),
+		words(0, "search handbook be kind --top 2"),
+		words(0, "search handbook nowhere"),
+		words(0, "delete handbook docs/rules.md piped"),
+		words(exitUsage, "delete handbook docs/rules.md"),
+		words(exitUsage, "add handbook bad.zip --type application/zip"),
+		words(exitUsage, "add nowhere notes"),
+	)
 	golden(t, "knowledge", b.screen.String())
 
 	added := answer[[]agent.KnowledgeDocument](b, "knowledge", "add", "handbook", "docs")
 	require.Len(t, added, 2)
 	require.Equal(t, []string{"docs/deep/page.HTML", "text/html"}, []string{added[0].Source, added[0].MIMEType})
+	linked := answer[[]agent.KnowledgeDocument](b, "knowledge", "add", "handbook", "linked")
+	require.Len(t, linked, 2)
+	require.Equal(t, "linked/deep/page.HTML", linked[0].Source)
 	b.show(0, "knowledge", "search", "handbook", "nowhere", "-o", "json")
 	require.JSONEq(t, `[]`, b.screen.out())
 }
 
 func TestKnowledgeGoesOnBehindARefusal(t *testing.T) {
-	library(t)
+	enterLibrary(t)
 	b := setup(t)
 	b.rt.Collections = []string{"handbook"}
-	// The one in the middle cannot be opened.
+	// The second of three files cannot be opened.
 	u := uploads{}
-	files, err := u.files(t.Context(), noInput(), []string{"docs", "faq.jsonl"})
+	files, err := u.findFiles(t.Context(), noInput(), []string{"docs", "faq.jsonl"})
 	require.NoError(t, err)
 	require.NoError(t, os.Remove("docs/rules.md"))
 	a := &app{program: standalone, in: noInput(), out: stream{b.screen, true}, errOut: stream{b.screen, false}, server: b.server, output: "text"}
@@ -73,11 +72,11 @@ func TestKnowledgeGoesOnBehindARefusal(t *testing.T) {
 	require.Equal(t, exitUsage, exitCode(err))
 	require.Contains(t, b.screen.String(), "✗ docs/rules.md: ")
 	require.Contains(t, b.screen.String(), "Error: 1 file of 3 not added")
-	require.Equal(t, 2, strings.Count(b.screen.out(), "✓"), "the others are")
+	require.Equal(t, 2, strings.Count(b.screen.out(), "✓"), "the others are added")
 }
 
 func TestKnowledgeUsage(t *testing.T) {
-	library(t)
+	enterLibrary(t)
 	b := setup(t)
 	b.rt.Collections = []string{"handbook"}
 	b.refuses("", map[string]string{

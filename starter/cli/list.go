@@ -17,33 +17,36 @@ import (
 )
 
 const (
-	pageSize     = 1000 // entries of one request
-	defaultLimit = 1000 // entries of a list without --limit
-	cellWidth    = 80   // characters of a value in a table
-	nameWidth    = 500  // characters of a value that may be copied
+	pageSize     = 1000 // largest number of entries in a response
+	defaultLimit = 1000 // default of --limit
+	cellWidth    = 80   // largest width of a table cell in characters
+	nameWidth    = 500  // largest width of a name, which people copy, in characters
 )
 
-// moreText is the note about a list that was cut.
+// moreText is the note below a list that --limit cut.
 const moreText = "… there are more; see --limit"
 
-// listing says how a list command prints its entries.
+// fetchFunc requests one page of a list for the arguments of a command. It returns the entries and the token of the next page.
+type fetchFunc[T any] func(ctx context.Context, c *client.Client, args []string, p agent.Page) ([]T, string, error)
+
+// listing configures a command that prints a list. It has either header and row or print.
 type listing[T any] struct {
+	fetch      fetchFunc[T]
 	header     string
 	row        func(*T) []string
+	print      func(entries []T) error
 	limit      int    // default of --limit; 0: defaultLimit
-	limitUsage string // of --limit; empty: the usual one
-	fetch      func(ctx context.Context, c *client.Client, args []string, p agent.Page) ([]T, string, error)
-	print      func(entries []T) error // in place of header and row
+	limitUsage string // description of --limit; empty: the usual one
 }
 
-// listCommand makes cmd a command with the flag --limit that prints the entries of all pages. It takes no arguments unless cmd says so.
+// listCommand returns cmd as a command that prints the entries of all pages, up to the flag --limit. It takes no arguments unless cmd.Args is set.
 func listCommand[T any](a *app, cmd *cobra.Command, l listing[T]) *cobra.Command {
 	if cmd.Args == nil {
 		cmd.Args = cobra.NoArgs
 	}
 	limit := cmp.Or(l.limit, defaultLimit)
 	limitFlag(cmd, &limit, cmp.Or(l.limitUsage, "at most so many; 0: all"))
-	cmd.RunE = a.send(func(ctx context.Context, c *client.Client, args []string) error {
+	cmd.RunE = a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
 		entries, more, err := fetchAll(limit, func(p agent.Page) ([]T, string, error) { return l.fetch(ctx, c, args, p) })
 		if err != nil {
 			return err
@@ -61,7 +64,7 @@ func listCommand[T any](a *app, cmd *cobra.Command, l listing[T]) *cobra.Command
 	return cmd
 }
 
-// limitFlag adds the flag --limit, which refuses negative values before the command runs.
+// limitFlag adds the flag --limit and, before the command runs, refuses a negative value.
 func limitFlag(cmd *cobra.Command, limit *int, usage string) {
 	cmd.Flags().IntVar(limit, "limit", *limit, usage)
 	check := cmd.PreRunE
@@ -71,11 +74,11 @@ func limitFlag(cmd *cobra.Command, limit *int, usage string) {
 				return err
 			}
 		}
-		return requireMin("limit", *limit, 0)
+		return refuseNegative("limit", *limit, 0)
 	}
 }
 
-// fetchAll asks for pages until limit entries are there; 0 is no limit. more reports whether there are others.
+// fetchAll calls fetch for one page after the other and returns up to limit entries, or all with limit 0. more reports whether there are others.
 func fetchAll[T any](limit int, fetch func(agent.Page) ([]T, string, error)) (entries []T, more bool, err error) {
 	entries = []T{}
 	page := agent.Page{Size: pageSize}
@@ -100,7 +103,7 @@ func fetchAll[T any](limit int, fetch func(agent.Page) ([]T, string, error)) (en
 	}
 }
 
-// readPosition returns the position that the token of a page names, 0 for the first page.
+// readPosition returns the position in the token of a page, or 0 for the first page.
 func readPosition(p agent.Page) (int64, error) {
 	if p.Token == "" {
 		return 0, nil
@@ -112,23 +115,23 @@ func readPosition(p agent.Page) (int64, error) {
 	return n, nil
 }
 
-// printTable prints entries as the rows of a table.
+// printTable prints a table with a row for each entry.
 func printTable[T any](a *app, header string, row func(*T) []string, entries []T) error {
 	rows := make([][]string, len(entries))
 	for i := range entries {
 		rows[i] = row(&entries[i])
 	}
-	return a.table(header, rows)
+	return a.printRows(header, rows)
 }
 
-// table prints rows under a header, in columns. The first column is copied into other commands, and so is not cut.
-func (a *app) table(header string, rows [][]string) error {
-	w := tabwriter.NewWriter(a.out, 0, 0, columnGap, ' ', 0)
+// printRows prints a table. header has the column names, separated by spaces. It does not shorten the first column, which people copy into other
+// commands.
+func (a *app) printRows(header string, rows [][]string) error {
 	lines := [][]string{strings.Fields(header)}
 	for _, row := range rows {
 		cells := make([]string, len(row))
 		for i, text := range row {
-			cells[i] = cell(text)
+			cells[i] = clipCell(text)
 		}
 		if len(row) > 0 {
 			cells[0] = clipName(row[0])
@@ -136,6 +139,12 @@ func (a *app) table(header string, rows [][]string) error {
 		lines = append(lines, cells)
 	}
 	fitColumns(lines, a.width)
+	return a.printColumns(lines)
+}
+
+// printColumns prints lines of cells in columns.
+func (a *app) printColumns(lines [][]string) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, columnGap, ' ', 0)
 	for _, cells := range lines {
 		fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
 	}
@@ -145,62 +154,62 @@ func (a *app) table(header string, rows [][]string) error {
 	return nil
 }
 
-// cell returns a value that fits a table: one bounded line that cannot steer the terminal.
-func cell(text string) string { return cmdline.OneLine(cmdline.Printable(text), cellWidth) }
+// clipCell returns text as one line of at most cellWidth characters, without control characters.
+func clipCell(text string) string { return cmdline.OneLine(cmdline.Printable(text), cellWidth) }
 
-// clipName returns one line of names that may be copied.
+// clipName returns text as one line of at most nameWidth characters, without control characters.
 func clipName(text string) string { return cmdline.OneLine(cmdline.Printable(text), nameWidth) }
 
-// dash returns "-" for an empty value of a table.
-func dash(text string) string { return cmp.Or(text, "-") }
+// orDash returns text, or "-" if it is empty.
+func orDash(text string) string { return cmp.Or(text, "-") }
 
-// decimal returns a number as text.
-func decimal[T int | int64](n T) string { return strconv.FormatInt(int64(n), 10) }
+// formatInt returns n in decimal.
+func formatInt[T int | int64](n T) string { return strconv.FormatInt(int64(n), 10) }
 
-// revisionText returns a revision as text; what is not stored has none.
-func revisionText(revision int64) string {
+// formatRevision returns a revision in decimal, or "-" for 0, which is that of documents that are not stored.
+func formatRevision(revision int64) string {
 	if revision == 0 {
 		return "-"
 	}
-	return decimal(revision)
+	return formatInt(revision)
 }
 
-// moment returns a time as text, "-" for none.
-func moment(t time.Time) string {
+// formatTime returns a time in UTC, or "-" for the zero time.
+func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
 	return t.UTC().Format(time.RFC3339)
 }
 
-// momentOr returns a time as text, or fallback for none.
-func momentOr(t *time.Time, fallback string) string {
+// formatTimeOr returns a time in UTC, or fallback for nil.
+func formatTimeOr(t *time.Time, fallback string) string {
 	if t == nil {
 		return fallback
 	}
-	return moment(*t)
+	return formatTime(*t)
 }
 
-// count returns a number with its noun: "1 fault", "2 faults".
-func count(n int, noun string) string {
+// quantity returns a number with its noun: "1 fault", "2 faults".
+func quantity(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// printLine prints a line of text that cannot steer the terminal.
+// printLine prints a line on standard output, without control characters.
 func (a *app) printLine(format string, args ...any) {
 	fmt.Fprintln(a.out, cmdline.Printable(fmt.Sprintf(format, args...)))
 }
 
-// printNote prints a line about the output on standard error.
+// printNote prints a line on standard error, without control characters and with the name of this program.
 func (a *app) printNote(format string, args ...any) {
-	fmt.Fprintln(a.errOut, cmdline.Printable(a.named(fmt.Sprintf(format, args...))))
+	fmt.Fprintln(a.errOut, cmdline.Printable(a.renameProgram(fmt.Sprintf(format, args...))))
 }
 
-// fact prints a name and its value on one line; nothing if the value is empty.
-func (a *app) fact(name, value string) {
+// printField prints a name and its value on one line. It prints nothing if the value is empty.
+func (a *app) printField(name, value string) {
 	if value != "" {
 		a.printLine("%-9s%s", name, clipName(value))
 	}

@@ -13,29 +13,28 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// What is read of catalog files at most.
+// Limits of the catalog files that one command reads.
 const (
-	maxManifest      = 1 << 20 // bytes of a file
-	maxManifestBytes = 64 << 20
+	maxManifest      = 1 << 20  // bytes of a file
+	maxManifestBytes = 64 << 20 // bytes of all files
 	maxManifests     = 1000
-	maxEntries       = 100_000 // of all folders
+	maxEntries       = 100_000 // files and folders in all folders
 )
 
-// manifestReader gathers catalog files. A file that is named is read whatever its name; of a folder those that end in .yaml, .yml
-// or .json are, in the order of their paths, without hidden files and folders.
+// manifestReader collects catalog files. It reads each file that a command line names, and in a folder those that end in .yaml, .yml or .json, in
+// the order of their paths, without hidden files and folders.
 type manifestReader struct {
-	stdin   io.Reader
-	files   []agent.ManifestFile
-	known   map[string]bool // paths that were read
-	bytes   int
-	met     int // files, also those that were known
-	entries int
+	stdin     io.Reader
+	files     []agent.ManifestFile
+	readPaths map[string]bool
+	bytes     int
+	found     int // files, including those that were read before
+	entries   int // files and folders in all folders
 }
 
-// readManifests reads the files, folders and ("-") standard input that a command line names. What is wrong with them is a
-// [usageError].
+// readManifests returns the content of the files, folders and standard input ("-") that a command line names. Errors are of type [usageError].
 func readManifests(ctx context.Context, stdin io.Reader, names []string) ([]agent.ManifestFile, error) {
-	r := manifestReader{stdin: stdin, known: map[string]bool{}}
+	r := manifestReader{stdin: stdin, readPaths: map[string]bool{}}
 	for _, name := range names {
 		if err := r.read(ctx, name); err != nil {
 			if ctx.Err() != nil {
@@ -56,11 +55,11 @@ func (r *manifestReader) read(ctx context.Context, name string) error {
 	case err != nil:
 		return err
 	case info.IsDir():
-		before := r.met
-		if err := r.folder(ctx, name); err != nil {
+		before := r.found
+		if err := r.readFolder(ctx, name); err != nil {
 			return err
 		}
-		if r.met == before {
+		if r.found == before {
 			return fmt.Errorf("%s: no *.yaml, *.yml or *.json in this folder", name)
 		}
 		return nil
@@ -73,29 +72,40 @@ func (r *manifestReader) read(ctx context.Context, name string) error {
 	return r.add(ctx, name, f)
 }
 
-// folder reads a folder with its subfolders. A symbolic link is followed when it stays within the folder, as in a volume that
-// Kubernetes mounts; one that leads out is an error, because with --prune a file left out would be a document deleted.
-func (r *manifestReader) folder(ctx context.Context, name string) error {
-	root, err := os.OpenRoot(name)
+// readFolder reads a folder and its subfolders. It follows a symbolic link to a place within the folder, as in a volume that Kubernetes mounts. A
+// link to a place outside is an error: if it were skipped, --prune would delete the document.
+func (r *manifestReader) readFolder(ctx context.Context, folder string) error {
+	return walkFolder(ctx, folder, &r.entries, func(root *os.Root, name string, entry fs.DirEntry) error {
+		if entry.IsDir() || !isManifest(name) {
+			return nil
+		}
+		return r.readFile(ctx, root, name, filepath.Join(folder, name))
+	})
+}
+
+// walkFolder calls visit for each file and folder in a folder and its subfolders, in the order of their names, without hidden ones. A name is relative
+// to the folder. walkFolder counts them in entries, and returns an error after maxEntries.
+func walkFolder(ctx context.Context, folder string, entries *int, visit func(root *os.Root, name string, entry fs.DirEntry) error) error {
+	root, err := os.OpenRoot(folder)
 	if err != nil {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // read-only
-	return fs.WalkDir(root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
-		if r.entries++; r.entries > maxEntries {
-			return fmt.Errorf("%s: more than %d files and folders", name, maxEntries)
+	return fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+		if *entries++; *entries > maxEntries {
+			return fmt.Errorf("%s: more than %d files and folders", folder, maxEntries)
 		}
-		switch hidden := path != "." && strings.HasPrefix(entry.Name(), "."); {
+		switch hidden := name != "." && strings.HasPrefix(entry.Name(), "."); {
 		case err != nil:
-			return fmt.Errorf("%s: %w", filepath.Join(name, path), err)
+			return fmt.Errorf("%s: %w", filepath.Join(folder, name), withoutPath(err))
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case hidden && entry.IsDir():
 			return fs.SkipDir
-		case hidden || entry.IsDir() || !isManifest(path):
+		case hidden:
 			return nil
 		}
-		return r.inFolder(ctx, root, name, path)
+		return visit(root, name, entry)
 	})
 }
 
@@ -108,48 +118,48 @@ func isManifest(path string) bool {
 	}
 }
 
-func (r *manifestReader) inFolder(ctx context.Context, root *os.Root, folder, path string) error {
-	shown := filepath.Join(folder, path)
-	info, err := root.Stat(path)
+// readFile reads a file of a folder. Messages name it by path.
+func (r *manifestReader) readFile(ctx context.Context, root *os.Root, name, path string) error {
+	info, err := root.Stat(name)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s: %w", shown, reason(err))
-	case info.IsDir(): // a link to a folder within: its files are met where they are
+		return fmt.Errorf("%s: %w", path, withoutPath(err))
+	case info.IsDir(): // a link to a folder in the same folder, whose files are read without the link
 		return nil
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s: is no regular file", shown)
+		return fmt.Errorf("%s: is no regular file", path)
 	}
-	f, err := root.Open(path)
+	f, err := root.Open(name)
 	if err != nil {
-		return fmt.Errorf("%s: %w", shown, reason(err))
+		return fmt.Errorf("%s: %w", path, withoutPath(err))
 	}
 	defer f.Close() //nolint:errcheck // read-only
-	return r.add(ctx, shown, f)
+	return r.add(ctx, path, f)
 }
 
-// reason is an error without the path that it repeats.
-func reason(err error) error {
+// withoutPath returns err without its path.
+func withoutPath(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
 	}
 	return err
 }
 
-// add reads one file, unless it was read before under the same name.
-func (r *manifestReader) add(ctx context.Context, name string, from io.Reader) error {
-	r.met++
+// add reads one file, unless it has read the path before.
+func (r *manifestReader) add(ctx context.Context, name string, content io.Reader) error {
+	r.found++
 	path := filepath.Clean(name)
-	if r.known[path] {
+	if r.readPaths[path] {
 		return nil
 	}
-	r.known[path] = true
+	r.readPaths[path] = true
 	if len(r.files) == maxManifests {
 		return fmt.Errorf("%s: more than %d files", name, maxManifests)
 	}
-	data, err := readAll(ctx, from, maxManifest+1)
+	data, err := readAll(ctx, content, maxManifest+1)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s: %w", name, reason(err))
+		return fmt.Errorf("%s: %w", name, withoutPath(err))
 	case len(data) > maxManifest:
 		return fmt.Errorf("%s: is larger than %d bytes", name, maxManifest)
 	case r.bytes+len(data) > maxManifestBytes:
@@ -160,16 +170,16 @@ func (r *manifestReader) add(ctx context.Context, name string, from io.Reader) e
 	return nil
 }
 
-// readAll reads at most most bytes, until ctx ends: a terminal or a pipe may never say anything.
-func readAll(ctx context.Context, from io.Reader, most int64) ([]byte, error) {
-	type read struct {
+// readAll reads up to maxBytes bytes, or until ctx ends, because a terminal or a pipe may never send anything.
+func readAll(ctx context.Context, from io.Reader, maxBytes int64) ([]byte, error) {
+	type result struct {
 		data []byte
 		err  error
 	}
-	done := make(chan read, 1)
+	done := make(chan result, 1)
 	go func() {
-		data, err := io.ReadAll(io.LimitReader(from, most))
-		done <- read{data, err}
+		data, err := io.ReadAll(io.LimitReader(from, maxBytes))
+		done <- result{data, err}
 	}()
 	select {
 	case r := <-done:
@@ -179,7 +189,7 @@ func readAll(ctx context.Context, from io.Reader, most int64) ([]byte, error) {
 	}
 }
 
-// readInput returns the content of a file, or of standard input for "-". It refuses more than maxManifest.
+// readInput returns the content of a file, or of standard input for "-". More than maxManifest bytes are an error.
 func (a *app) readInput(ctx context.Context, name string) ([]byte, error) {
 	from := a.in
 	if name != "-" {

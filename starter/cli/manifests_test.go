@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// write makes a file and its folders.
-func write(t *testing.T, text string, path ...string) string {
+// writeFile writes a file, creates its folders, and returns its path.
+func writeFile(t *testing.T, text string, path ...string) string {
 	t.Helper()
 	name := filepath.Join(path...)
 	require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
@@ -24,18 +24,18 @@ func write(t *testing.T, text string, path ...string) string {
 
 func TestReadManifests(t *testing.T) {
 	dir := t.TempDir()
-	write(t, "b", dir, "b.yaml")
-	write(t, "a", dir, "a", "deep", "a.YML")
-	write(t, "c", dir, "c.json")
-	write(t, "text", dir, "readme.md")
-	write(t, "hidden", dir, ".hidden.yaml")
-	write(t, "hidden", dir, ".git", "x.yaml")
-	// As Kubernetes mounts a volume: a link to a hidden folder within.
-	write(t, "mounted", dir, "..2026", "k.yaml")
+	writeFile(t, "b", dir, "b.yaml")
+	writeFile(t, "a", dir, "a", "deep", "a.YML")
+	writeFile(t, "c", dir, "c.json")
+	writeFile(t, "text", dir, "readme.md")
+	writeFile(t, "hidden", dir, ".hidden.yaml")
+	writeFile(t, "hidden", dir, ".git", "x.yaml")
+	// As in a volume of Kubernetes: a link to a hidden folder in the same folder.
+	writeFile(t, "mounted", dir, "..2026", "k.yaml")
 	require.NoError(t, os.Symlink("..2026", filepath.Join(dir, "..data")))
 	require.NoError(t, os.Symlink("..data/k.yaml", filepath.Join(dir, "k.yaml")))
 	require.NoError(t, os.Symlink("a", filepath.Join(dir, "link.yaml")))
-	other := write(t, "named", t.TempDir(), "no-extension")
+	other := writeFile(t, "named", t.TempDir(), "no-extension")
 
 	files, err := readManifests(t.Context(), strings.NewReader("piped"), []string{dir, "-", other, filepath.Join(dir, "b.yaml"), dir + "/."})
 	require.NoError(t, err)
@@ -54,15 +54,15 @@ func TestReadManifests(t *testing.T) {
 
 func TestReadManifestsRefuses(t *testing.T) {
 	dir := t.TempDir()
-	outside := write(t, "x", t.TempDir(), "outside.yaml")
-	write(t, strings.Repeat("#", maxManifest), dir, "fits", "a.yaml")
-	write(t, strings.Repeat("#", maxManifest+1), dir, "large", "a.yaml")
-	write(t, "", dir, "empty", "readme.md")
+	outside := writeFile(t, "x", t.TempDir(), "outside.yaml")
+	writeFile(t, strings.Repeat("#", maxManifest), dir, "fits", "a.yaml")
+	writeFile(t, strings.Repeat("#", maxManifest+1), dir, "large", "a.yaml")
+	writeFile(t, "", dir, "empty", "readme.md")
 	for i := range maxManifests + 1 {
-		write(t, "", dir, "many", fmt.Sprintf("%d.yaml", i))
+		writeFile(t, "", dir, "many", fmt.Sprintf("%d.yaml", i))
 	}
 	for i := range maxManifestBytes/maxManifest + 1 {
-		write(t, strings.Repeat("#", maxManifest), dir, "sum", fmt.Sprintf("%d.yaml", i))
+		writeFile(t, strings.Repeat("#", maxManifest), dir, "sum", fmt.Sprintf("%d.yaml", i))
 	}
 	for _, folder := range []string{"out", "gone", "pipe"} {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, folder), 0o700))

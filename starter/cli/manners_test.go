@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// Texts name the program that was called.
+// Help texts and hints have the name of the program that was called.
 func TestTextsNameTheProgram(t *testing.T) {
 	b := setup(t)
 	b.name = "turnstone"
@@ -23,7 +23,7 @@ func TestTextsNameTheProgram(t *testing.T) {
 	require.Contains(t, b.show(exitUsage, "chta"), "Error: unknown command \"chta\" for \"turnstone\"; did you mean chat?\nSee \"turnstone help\".\n")
 }
 
-func TestWhatIsOffNamesItsSetting(t *testing.T) {
+func TestDisabledFeatureNamesItsSetting(t *testing.T) {
 	b := setup(t)
 	require.Contains(t, b.show(exitUsage, "keys", "create", "x"), "Error: API keys are off on this server: set auth.keys (TURNSTONE_AUTH_KEYS=true)")
 	require.Contains(t, b.show(exitUsage, "links", "list"), "set telegram.token")
@@ -37,9 +37,9 @@ func TestTablesFitTheTerminal(t *testing.T) {
 	b.width = 100
 	for line := range strings.Lines(b.show(0, "turns")) {
 		require.LessOrEqual(t, len([]rune(strings.TrimSuffix(line, "\n"))), 100, line)
-		require.True(t, strings.HasPrefix(line, "TURN") || strings.HasPrefix(line, "turn-1 "), "the first column is whole")
+		require.True(t, strings.HasPrefix(line, "TURN") || strings.HasPrefix(line, "turn-1 "), "the first column is not shortened")
 	}
-	require.Greater(t, len(wide), 200, "in a pipe nothing is cut")
+	require.Greater(t, len(wide), 200, "in a pipe no cell is shortened")
 }
 
 func TestSpinnerOnTerminalsAlone(t *testing.T) {
@@ -48,7 +48,7 @@ func TestSpinnerOnTerminalsAlone(t *testing.T) {
 	require.NotContains(t, b.show(0, "chat", "x"), "waiting for")
 	b.terminals = [2]bool{true, true}
 	require.Contains(t, b.show(0, "chat", "x"), "\r| waiting for the agent")
-	require.Equal(t, "done\n", b.screen.out(), "it is on standard error")
+	require.Equal(t, "done\n", b.screen.out(), "the spinner is on standard error")
 	for _, env := range []string{"NO_COLOR=1", "TERM=dumb"} {
 		b.env = []string{env}
 		require.NotContains(t, b.show(0, "chat", "x"), "waiting for", env)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"unicode"
@@ -9,20 +10,20 @@ import (
 	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
-// What a diagram shows at most: Mermaid refuses more than 500 edges or 50,000 characters.
+// Limits of a diagram. Mermaid refuses more than 500 edges or 50,000 characters.
 const (
-	maxDrawn = 20 // toolkits, tools of one, models, middleware, steps, delegates
-	maxLabel = 60 // characters of one line of a label
+	maxDrawn = 20 // nodes of one kind
+	maxLabel = 60 // characters of a line of a label
 )
 
-// chart draws a flowchart. Its node ids are its own, so that no name of a plan can be one.
+// chart is the text of a flowchart. Its node ids are not names of a plan, which could be keywords of Mermaid.
 type chart struct {
 	b      strings.Builder
 	indent string
 }
 
-// flowchart draws a plan as a Mermaid flowchart: input, steps of preparation, middleware from the outermost, models and the tools
-// that they call, output. The same plan is always the same text.
+// flowchart returns a plan as a Mermaid flowchart: input, preparation, middleware from the outermost to the innermost, models with the tools that
+// they call, and output. The same plan always has the same text.
 func flowchart(p *agent.Plan) string {
 	c := chart{indent: "  "}
 	c.b.WriteString("flowchart TD\n")
@@ -34,19 +35,19 @@ func flowchart(p *agent.Plan) string {
 		last = id
 	}
 	for i, more := range drawnIndices(len(p.Prepare)) {
+		id, s := fmt.Sprintf("step%d", i+1), &p.Prepare[i]
 		if more > 0 {
-			chain(fmt.Sprintf("step%d", i+1), "[%s]", fmt.Sprintf("and %d more steps", more))
-			continue
+			chain(id, "[%s]", fmt.Sprintf("and %d more steps", more))
+		} else {
+			chain(id, "[/%s/]", s.Kind+" "+s.Collection, fmt.Sprintf("top %d", s.TopK))
 		}
-		s := &p.Prepare[i]
-		chain(fmt.Sprintf("step%d", i+1), "[/%s/]", s.Kind+" "+s.Collection, fmt.Sprintf("top %d", s.TopK))
 	}
 	for i, more := range drawnIndices(len(p.Middleware)) {
+		text := p.Middleware[i].Name
 		if more > 0 {
-			chain(fmt.Sprintf("middleware%d", i+1), "[[%s]]", fmt.Sprintf("and %d more", more))
-			continue
+			text = fmt.Sprintf("and %d more", more)
 		}
-		chain(fmt.Sprintf("middleware%d", i+1), "[[%s]]", p.Middleware[i].Name)
+		chain(fmt.Sprintf("middleware%d", i+1), "[[%s]]", text)
 	}
 	c.models(p)
 	c.line("%s --> models", last)
@@ -65,8 +66,8 @@ func flowchart(p *agent.Plan) string {
 	return c.b.String()
 }
 
-// drawnIndices yields the indices of a list that are drawn. Where the list is longer, the last one stands for the rest: more is how many
-// that are.
+// drawnIndices yields the indices of a list that get a node. If the list has more than maxDrawn elements, the last node stands for all remaining
+// ones, and more is their number.
 func drawnIndices(n int) func(yield func(i, more int) bool) {
 	return func(yield func(i, more int) bool) {
 		for i := range min(n, maxDrawn) {
@@ -81,9 +82,9 @@ func drawnIndices(n int) func(yield func(i, more int) bool) {
 	}
 }
 
-// models draws the models in the order of fallback, the default first.
+// models draws the models in the order of fallback. The first is the default.
 func (c *chart) models(p *agent.Plan) {
-	c.open("models", join(p.Agent, p.Node))
+	c.beginSubgraph("models", joinNames(p.Agent, p.Node))
 	if len(p.Models) == 0 {
 		c.node("model1", "{{%s}}", "no model")
 	}
@@ -102,22 +103,19 @@ func (c *chart) models(p *agent.Plan) {
 			c.line("model%d -.-> %s", i, id)
 		}
 	}
-	c.end()
+	c.endSubgraph()
 }
 
-// tools draws the tools by what granted them, in the order of the plan.
+// tools draws the tools, grouped by their binding or toolkit, in the order of the plan.
 func (c *chart) tools(p *agent.Plan) {
-	kits, of := []string{}, map[string][]*agent.PlanTool{}
+	kits, toolsByKit := []string{}, map[string][]*agent.PlanTool{}
 	for i := range p.Tools {
 		t := &p.Tools[i]
-		kit := t.Binding
-		if kit == "" {
-			kit = t.Toolkit
-		}
-		if of[kit] == nil {
+		kit := cmp.Or(t.Binding, t.Toolkit)
+		if toolsByKit[kit] == nil {
 			kits = append(kits, kit)
 		}
-		of[kit] = append(of[kit], t)
+		toolsByKit[kit] = append(toolsByKit[kit], t)
 	}
 	for k, kit := range kits {
 		id := fmt.Sprintf("kit%d", k+1)
@@ -126,22 +124,23 @@ func (c *chart) tools(p *agent.Plan) {
 			c.line("models <--> %s", id)
 			return
 		}
-		c.open(id, join(kit, of[kit][0].Node))
-		for i, more := range drawnIndices(len(of[kit])) {
+		tools := toolsByKit[kit]
+		c.beginSubgraph(id, joinNames(kit, tools[0].Node))
+		for i, more := range drawnIndices(len(tools)) {
 			tool := fmt.Sprintf("%stool%d", id, i+1)
 			if more > 0 {
 				c.node(tool, "[%s]", fmt.Sprintf("and %d more tools", more))
 				continue
 			}
-			c.node(tool, "[%s]", toolLines(of[kit][i])...)
+			c.node(tool, "[%s]", toolLines(tools[i])...)
 		}
-		c.end()
+		c.endSubgraph()
 		c.line("models <--> %s", id)
 	}
 }
 
-// join is a title of two names, or of the one that there is.
-func join(name, node string) string { return strings.Trim(name+" · "+node, " ·") }
+// joinNames joins two names, either of which may be empty.
+func joinNames(name, node string) string { return strings.Trim(name+" · "+node, " ·") }
 
 func toolLines(t *agent.PlanTool) []string {
 	lines := []string{t.Spec.Name}
@@ -169,24 +168,23 @@ func (c *chart) delegates(p *agent.Plan) {
 	}
 }
 
-// open begins a frame around nodes.
-func (c *chart) open(id, title string) {
+func (c *chart) beginSubgraph(id, title string) {
 	c.line("subgraph %s [%s]", id, label(title))
 	c.indent += "  "
 }
 
-func (c *chart) end() {
+func (c *chart) endSubgraph() {
 	c.indent = c.indent[2:]
 	c.line("end")
 }
 
-// node draws a node; shape has one %s where the label goes.
+// node draws a node. shape is a format with one %s for the label.
 func (c *chart) node(id, shape string, lines ...string) { c.line("%s"+shape, id, label(lines...)) }
 
 func (c *chart) line(format string, args ...any) { fmt.Fprintf(&c.b, c.indent+format+"\n", args...) }
 
-// label quotes lines of text. Whatever is neither letter, digit nor harmless is written as its number, so that a text can neither
-// end the label nor be taken for HTML, Markdown or a directive.
+// label returns lines of text as a quoted label. It escapes all characters but letters, digits and a few others, so that the text can neither end the
+// label nor be HTML, Markdown or a directive.
 func label(lines ...string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -196,9 +194,8 @@ func label(lines ...string) string {
 		}
 		runes := []rune(cmdline.OneLine(cmdline.Printable(line), maxLabel))
 		for j, r := range runes {
-			// "1. x" and "- x" would be a list.
-			mark := (r == '.' || r == '-') && j+1 < len(runes) && runes[j+1] == ' '
-			if unicode.IsLetter(r) || unicode.IsDigit(r) || (strings.ContainsRune(" .-/,:_@·✋", r) && !mark) {
+			startsList := (r == '.' || r == '-') && j+1 < len(runes) && runes[j+1] == ' ' // "1. x" or "- x"
+			if unicode.IsLetter(r) || unicode.IsDigit(r) || (strings.ContainsRune(" .-/,:_@·✋", r) && !startsList) {
 				b.WriteRune(r)
 			} else {
 				fmt.Fprintf(&b, "#%d;", r)

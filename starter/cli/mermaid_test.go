@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// analystPlan has one of everything that a diagram shows.
+// analystPlan has everything that a diagram can show.
 func analystPlan() agent.Plan {
 	return agent.Plan{
 		Schema: agent.PlanSchema, Tenant: "acme", Agent: "analyst", InstanceID: "acme/analyst@1", Node: "agent@1", System: "Answers.",
@@ -41,7 +41,7 @@ func TestFlowchart(t *testing.T) {
 	golden(t, "plan_mermaid_empty", flowchart(&agent.Plan{Agent: "bare"}))
 }
 
-// chartLine is every line that a flowchart may have. What is in a label can do no harm.
+// chartLine matches the lines of a flowchart, with LABEL in place of labels.
 var chartLine = regexp.MustCompile(`^(flowchart TD|  end|  subgraph \w+ \[LABEL\]|  (?:  )?\w+(\(\[LABEL\]\)|\[/LABEL/\]|\[\[LABEL\]\]|\{\{LABEL\}\}|>LABEL\]|\[LABEL\])|` +
 	`  (?:  )?\w+ (-->|<-->|-\.->|-\.-) \w+)$`)
 

@@ -15,10 +15,7 @@ import (
 )
 
 func (a *app) planCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use: "plan", Short: "Compiled agents",
-		Example: "  starter plan show analyst",
-	}, a.planShowCommand())
+	return commandGroup(&cobra.Command{Use: "plan", Short: "Compiled agents", Example: "  starter plan show analyst"}, a.planShowCommand())
 }
 
 func (a *app) planShowCommand() *cobra.Command {
@@ -30,7 +27,7 @@ canonical bytes, of which the hash is made; with --mermaid a flowchart (https://
 		Example: `  starter plan show analyst
   starter plan show analyst -o json | sha256sum
   starter plan show analyst --mermaid > analyst.mmd`,
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
 			if diagram && a.output == "json" {
 				return usageError{fmt.Errorf("--mermaid and --output json exclude each other")}
 			}
@@ -45,7 +42,7 @@ canonical bytes, of which the hash is made; with --mermaid a flowchart (https://
 	return cmd
 }
 
-// plan asks for the plan of a hash or of an agent.
+// plan returns the plan with a hash, or the present plan of an agent.
 func (a *app) plan(ctx context.Context, c *client.Client, hashOrAgent string) ([]byte, error) {
 	if strings.HasPrefix(hashOrAgent, "sha256:") {
 		return c.Plan(ctx, hashOrAgent)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -13,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/client"
 )
 
-// What the doctor knows to do about what it finds by itself. What the server depends on comes with the server's own hints.
+// The hints of the doctor's own findings. Findings about the server's dependencies have hints from the server.
 const (
 	remedyStart     = "Nothing listens there. Start a server: go run ./dev, or a worker; or point --server (TURNSTONE_SERVER) to one."
 	remedyName      = "The host name is not known: look for a slip in --server (TURNSTONE_SERVER), and at this machine's DNS."
@@ -56,29 +57,29 @@ const (
 	remedyUnknown      = "The server's log has more."
 )
 
-// remedies are the failures that are known on the way to the server, and in its answers. The first that matches counts.
+// remedies are the hints for errors of requests. The first match counts.
 //
 //nolint:gochecknoglobals // a constant in all but syntax
 var remedies = []struct {
-	is     func(error) bool
-	remedy string
+	matches func(error) bool
+	remedy  string
 }{
-	{chain(client.ErrScheme), remedyTLS},
+	{isOneOf(client.ErrScheme), remedyTLS},
 	{hasText("proxyconnect", "Proxy Authentication Required"), remedyProxy},
 	{hasText("server gave HTTP response to HTTPS client"), remedyPlain},
-	{dns(false), remedyName},
-	{dns(true), remedyDNS},
-	{chain(syscall.ECONNREFUSED), remedyStart},
-	{chain(syscall.EHOSTUNREACH, syscall.ENETUNREACH), remedyRoute},
+	{isDNSFailure, remedyDNS},
+	{isUnknownHost, remedyName},
+	{isOneOf(syscall.ECONNREFUSED), remedyStart},
+	{isOneOf(syscall.EHOSTUNREACH, syscall.ENETUNREACH), remedyRoute},
 	{isUntrusted, remedyUnknownCA},
-	{otherName, remedyHostname},
+	{isWrongHostname, remedyHostname},
 	{isExpiredCertificate, remedyExpired},
 	{hasText("malformed HTTP", "frame too large", "first record does not look like a TLS handshake", "readLoopPeekFailLocked"), remedyNotHTTP},
 	{hasText("tls: "), remedyHandshake},
-	{chain(io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE), remedyClosed},
-	{hasText("server closed idle connection"), remedyClosed}, // before it was asked
+	{isOneOf(io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE), remedyClosed},
+	{hasText("server closed idle connection"), remedyClosed}, // before the request was sent
 	{isTimeout, remedySlow},
-	{chain(client.ErrForeign), remedyForeign},
+	{isOneOf(client.ErrForeign), remedyForeign},
 	{hasText("names neither this machine's loopback address nor an allowed host"), remedyHost},
 	{hasCode(agent.CodeDenied), remedyRights},
 	{hasCode(agent.CodeRateLimited), remedyLimited},
@@ -87,7 +88,7 @@ var remedies = []struct {
 	{hasCode(agent.CodeInternal), remedyInternal},
 }
 
-// remedy says what to do about an error: one line, never empty.
+// remedy returns what to do about an error, in one line.
 func (a *app) remedy(err error) string {
 	if agent.CodeOf(err) == agent.CodeUnauthenticated {
 		if a.key == "" && a.keyFile == "" {
@@ -96,42 +97,30 @@ func (a *app) remedy(err error) string {
 		return remedyBadKey
 	}
 	for i := range remedies {
-		if remedies[i].is(err) {
+		if remedies[i].matches(err) {
 			return remedies[i].remedy
 		}
 	}
 	return remedyUnknown
 }
 
-// modelRemedy says what to do about a check of a model that failed.
+// modelRemedy returns what to do about a failed check of a model.
 func modelRemedy(check *client.Check) string {
-	for _, w := range []string{"401", "403", "key", "unauthenticated", "denied"} {
-		if strings.Contains(check.Detail, w) {
-			return remedyModelKey
-		}
+	if hasText("401", "403", "key", "unauthenticated", "denied")(errors.New(check.Detail)) {
+		return remedyModelKey
 	}
 	return remedyModel
 }
 
-func chain(targets ...error) func(error) bool {
+func isOneOf(targets ...error) func(error) bool {
 	return func(err error) bool {
-		for _, t := range targets {
-			if errors.Is(err, t) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 	}
 }
 
 func hasText(texts ...string) func(error) bool {
 	return func(err error) bool {
-		for _, w := range texts {
-			if strings.Contains(err.Error(), w) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(err.Error(), text) })
 	}
 }
 
@@ -142,16 +131,20 @@ func hasCode(code agent.Code) func(error) bool {
 	}
 }
 
-func dns(timeout bool) func(error) bool {
-	return func(err error) bool {
-		e, ok := errors.AsType[*net.DNSError](err)
-		return ok && (e.IsTimeout || e.IsTemporary && !e.IsNotFound) == timeout
-	}
+// isDNSFailure reports whether the DNS did not answer.
+func isDNSFailure(err error) bool {
+	e, ok := errors.AsType[*net.DNSError](err)
+	return ok && (e.IsTimeout || e.IsTemporary && !e.IsNotFound)
+}
+
+func isUnknownHost(err error) bool {
+	_, ok := errors.AsType[*net.DNSError](err)
+	return ok && !isDNSFailure(err)
 }
 
 func isUntrusted(err error) bool { return errors.As(err, new(x509.UnknownAuthorityError)) }
 
-func otherName(err error) bool { return errors.As(err, new(x509.HostnameError)) }
+func isWrongHostname(err error) bool { return errors.As(err, new(x509.HostnameError)) }
 
 func isExpiredCertificate(err error) bool {
 	e, ok := errors.AsType[x509.CertificateInvalidError](err)

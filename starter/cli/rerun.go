@@ -24,7 +24,8 @@ func (a *app) rerunCommand() *cobra.Command {
 		draft string
 	)
 	cmd := &cobra.Command{
-		Use: "rerun <turn>", Short: "Run a turn that has ended once more, and compare", Args: cobra.ExactArgs(1), Long: rerunHelp,
+		Use: "rerun <turn>", Short: "Run a turn that has ended once more, and compare", Long: rerunHelp,
+		Args: cobra.MatchAll(cobra.ExactArgs(1), requireTurnID),
 		Example: `  starter rerun turn-42 --model large
   starter rerun turn-42 --from-step 2 --prompt @prompt.txt
   starter rerun turn-42 --draft analyst.yaml
@@ -34,11 +35,7 @@ func (a *app) rerunCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			id, err := requireTurnID(args[0])
-			if err != nil {
-				return err
-			}
-			if err := requireMin("from-step", r.FromStep, 0); err != nil {
+			if err := refuseNegative("from-step", r.FromStep, 0); err != nil {
 				return err
 			}
 			prompt, err := a.readTextArg(cmd.Context(), r.Prompt)
@@ -49,7 +46,7 @@ func (a *app) rerunCommand() *cobra.Command {
 			if r.Draft, err = readDraft(draft); err != nil {
 				return err
 			}
-			return a.rerun(cmd.Context(), c, id, &r)
+			return a.rerun(cmd.Context(), c, agent.TurnID(args[0]), &r)
 		},
 	}
 	cmd.Flags().IntVar(&r.FromStep, "from-step", 0, "take over the steps before this one, counted from 1 (default: none)")
@@ -59,7 +56,7 @@ func (a *app) rerunCommand() *cobra.Command {
 	cmd.Flags().StringVar(&draft, "draft", "", "file of an AgentInstance that answers without being applied")
 	cmd.Flags().StringVarP((*string)(&r.SessionID), "session", "s", "", "name of the branch, which must be new (default: named after the new turn)")
 	cmd.Flags().StringVar((*string)(&r.Mode), "mode", "", "durable or direct")
-	_ = cmd.RegisterFlagCompletionFunc("mode", fixedChoices(string(agent.ModeDurable), string(agent.ModeDirect))) // fails only where there is no such flag
+	_ = cmd.RegisterFlagCompletionFunc("mode", fixedChoices(string(agent.ModeDurable), string(agent.ModeDirect))) // fails only if there is no such flag
 	return cmd
 }
 
@@ -69,10 +66,10 @@ type rerunComparison struct {
 	Rerun    *agent.AgentStepOutput `json:"rerun"`
 }
 
-// rerun runs a turn again, shows it as chat does, and compares both turns. Its error is the outcome of the new turn.
+// rerun runs a turn again, shows it as chat does, and prints a comparison of both turns. The error is that of the new turn.
 func (a *app) rerun(ctx context.Context, c *client.Client, id agent.TurnID, r *agent.RerunRequest) error {
 	var both rerunComparison
-	s := chatSession{app: a, client: c, ended: func(e *agent.Event) error {
+	s := chatSession{app: a, client: c, printEnd: func(e *agent.Event) error {
 		both.Rerun = e.Result
 		original, err := c.Turn(ctx, id)
 		if err != nil || both.Rerun == nil || original.Output == nil {
@@ -88,8 +85,8 @@ func (a *app) printComparison(both *rerunComparison) error {
 	before, after := both.Original, both.Rerun
 	rows := [][]string{{"turn", string(before.TurnID), string(after.TurnID)}, {"session", string(before.SessionID), string(after.SessionID)}}
 	for _, line := range []struct {
-		name string
-		of   func(*agent.AgentStepOutput) string
+		name  string
+		value func(*agent.AgentStepOutput) string
 	}{
 		{"status", func(o *agent.AgentStepOutput) string { return fmt.Sprintf("%s (%s)", o.Status, o.StopReason) }},
 		{"agent", func(o *agent.AgentStepOutput) string { return o.AgentInstanceID }},
@@ -103,10 +100,10 @@ func (a *app) printComparison(both *rerunComparison) error {
 		}},
 		{"cost", func(o *agent.AgentStepOutput) string { return costText(&o.Usage) }},
 	} {
-		rows = append(rows, []string{line.name, dash(line.of(before)), dash(line.of(after))})
+		rows = append(rows, []string{line.name, orDash(line.value(before)), orDash(line.value(after))})
 	}
 	a.printLine("")
-	if err := a.table("- ORIGINAL RERUN", rows); err != nil {
+	if err := a.printRows("- ORIGINAL RERUN", rows); err != nil {
 		return err
 	}
 	switch before.Output {
@@ -120,7 +117,7 @@ func (a *app) printComparison(both *rerunComparison) error {
 	return nil
 }
 
-// calledTools returns the tools that a turn called, each with its number of calls.
+// calledTools returns the names of the tools that a turn called, each with the number of calls.
 func calledTools(o *agent.AgentStepOutput) string {
 	counts := map[string]int{}
 	var names []string
@@ -142,17 +139,15 @@ func calledTools(o *agent.AgentStepOutput) string {
 func (a *app) sessionForkCommand() *cobra.Command {
 	var f agent.Fork
 	cmd := &cobra.Command{
-		Use: "fork <session>", Short: "Copy a session's transcript into a new session", Args: cobra.ExactArgs(1),
+		Use: "fork <session>", Short: "Copy a session's transcript into a new session", Args: cobra.MatchAll(cobra.ExactArgs(1), requireSessionID),
 		Long: `Copy a session's transcript into a new session, up to and including a turn, or all of it. A message to the new session continues from there.
 The original is not changed, and deleting it leaves the copy.`,
 		Example: "  starter sessions fork trip-1\n  starter sessions fork trip-1 --turn turn-42 --session trip-2",
-		RunE: show(a, func(ctx context.Context, c *client.Client, args []string) (forked agent.SessionForked, err error) {
-			if f.From, err = requireSessionID(args[0]); err != nil {
-				return forked, err
-			}
+		RunE: printAnswerText(a, func(ctx context.Context, c *client.Client, args []string) (agent.SessionForked, error) {
+			f.From = agent.SessionID(args[0])
 			return c.Fork(ctx, f)
 		}, func(s *agent.SessionForked) string {
-			return fmt.Sprintf("session %s begins with %s of %s, up to turn %s", s.SessionID, count(s.Messages, "message"), s.ForkedFrom, dash(string(s.TurnID)))
+			return fmt.Sprintf("session %s begins with %s of %s, up to turn %s", s.SessionID, quantity(s.Messages, "message"), s.ForkedFrom, orDash(string(s.TurnID)))
 		}),
 	}
 	cmd.Flags().StringVar((*string)(&f.TurnID), "turn", "", "the last turn to copy (default: all)")

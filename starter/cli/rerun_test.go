@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,14 +36,12 @@ func TestRerun(t *testing.T) {
 func TestDrafts(t *testing.T) {
 	b := setup(t)
 	b.rt.Script = flights
-	file := filepath.Join(t.TempDir(), "clerk.yaml")
-	require.NoError(t, os.WriteFile(file, []byte("kind: AgentInstance\nname: clerk\n"), 0o600))
+	file := writeFile(t, "kind: AgentInstance\nname: clerk\n", t.TempDir(), "clerk.yaml")
 	b.show(0, "chat", "--draft", file, "fetch flights")
 	require.Equal(t, "clerk", b.rt.Submitted()[0].Request.Draft.Agent)
 	b.show(0, "rerun", "turn-1", "--draft", file)
 	require.Equal(t, "clerk", b.rt.Submitted()[1].Request.Draft.Agent)
-	empty := filepath.Join(t.TempDir(), "empty.yaml")
-	require.NoError(t, os.WriteFile(empty, []byte(" \n"), 0o600))
+	empty := writeFile(t, " \n", t.TempDir(), "empty.yaml")
 	b.refuses("", map[string]string{"--draft": "chat --draft " + file + ".gone x", "is empty": "chat --draft " + empty + " x", "--draft: open": "rerun turn-1 --draft " + file + ".gone"})
 }
 

@@ -19,10 +19,10 @@ import (
 	"github.com/turnstone-run/turnstone/client"
 )
 
-const whichResult = "A result is named by its reference (artifact:// or cas://), its own id, the id of its turn, or the id of its job."
+const resultNameHelp = "A result is named by its reference (artifact:// or cas://), its own id, the id of its turn, or the id of its job."
 
 func (a *app) resultsCommand() *cobra.Command {
-	return group(&cobra.Command{
+	return commandGroup(&cobra.Command{
 		Use: "results", Short: "Stored results: look at them, take their rows out",
 		Example: `  starter results get turn-42
   starter results export turn-42 --format csv -o flights.csv`,
@@ -30,41 +30,41 @@ func (a *app) resultsCommand() *cobra.Command {
 }
 
 func (a *app) resultsGetCommand() *cobra.Command {
-	form := "text"
+	format := "text"
 	cmd := &cobra.Command{
 		Use: "get <reference or id>", Short: "Show a result: what it is, its first rows, its text", Args: cobra.ExactArgs(1),
-		Long: whichResult + `
+		Long: resultNameHelp + `
 
 --output text shows it; json and yaml are what GET /v1/turns/{id} answers; raw is the stored document as it is, of any size. Of content
 without a turn (cas://) they show the first rows.`,
 		Example: `  starter results get turn-42
   starter results get artifact://7f1c… -o yaml
   starter results get turn-42 -o raw | jq .blocks`,
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
-			if !slices.Contains([]string{"text", "json", "yaml", "raw"}, form) {
-				return usageError{fmt.Errorf("--output is %q, want text, json, yaml or raw", form)}
+		RunE: a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
+			if err := requireOneOf("output", format, "text, json, yaml or raw"); err != nil {
+				return err
 			}
-			return a.showResult(ctx, c, args[0], form)
+			return a.printStoredResult(ctx, c, args[0], format)
 		}),
 	}
-	cmd.Flags().StringVarP(&form, "output", "o", form, "text, json, yaml or raw") // in place of everybody's
+	cmd.Flags().StringVarP(&format, "output", "o", format, "text, json, yaml or raw") // replaces the persistent flag
 	return cmd
 }
 
-func (a *app) showResult(ctx context.Context, c *client.Client, ref, form string) error {
+func (a *app) printStoredResult(ctx context.Context, c *client.Client, ref, format string) error {
 	v, err := c.Result(ctx, ref)
 	if err != nil {
 		return err
 	}
 	defer v.Body.Close() //nolint:errcheck // read-only
-	if form == "raw" {
+	if format == "raw" {
 		if _, err := io.Copy(a.out, v.Body); err != nil {
 			return fmt.Errorf("read result %s: %w", ref, err)
 		}
 		return nil
 	}
 	if v.TurnID == "" {
-		return a.showContent(ctx, c, v.Ref, form)
+		return a.printContent(ctx, c, v.Ref, format)
 	}
 	t, err := c.Turn(ctx, v.TurnID)
 	switch {
@@ -72,16 +72,16 @@ func (a *app) showResult(ctx context.Context, c *client.Client, ref, form string
 		return err
 	case t.Output == nil:
 		return agent.Errorf(agent.CodeNotFound, "", "turn %s has not ended", v.TurnID)
-	case form != "text":
-		return a.printAs(form, t.Output)
+	case format != "text":
+		return a.printAs(format, t.Output)
 	}
 	a.printTurn(t.Output)
 	return nil
 }
 
-// printAs prints a value as JSON or YAML.
-func (a *app) printAs(form string, v any) error {
-	if form == "json" {
+// printAs prints a value as json or yaml.
+func (a *app) printAs(format string, v any) error {
+	if format == "json" {
 		return a.printJSON(v)
 	}
 	raw, err := json.Marshal(v)
@@ -98,24 +98,29 @@ func (a *app) printTurn(out *agent.AgentStepOutput) {
 		a.printToolCall(call.Tool, call.Status, call.CacheHit, call.Ref)
 	}
 	a.printPreview(out.ResultPreview)
-	if out.Output != "" {
-		a.printLine("\n%s", strings.TrimRight(out.Output, "\n"))
+	a.printText(out.Output)
+}
+
+// printText prints the text of an answer below other output, if there is a text.
+func (a *app) printText(text string) {
+	if text != "" {
+		a.printLine("\n%s", strings.TrimRight(text, "\n"))
 	}
 }
 
 // printOutcome prints how a turn ended.
 func (a *app) printOutcome(out *agent.AgentStepOutput) {
-	a.fact("result", out.ResultRef)
-	a.fact("turn", string(out.TurnID))
-	a.fact("session", string(out.SessionID))
+	a.printField("result", out.ResultRef)
+	a.printField("turn", string(out.TurnID))
+	a.printField("session", string(out.SessionID))
 	name := out.AgentInstanceID
 	if out.Model != "" {
 		name = strings.TrimSpace(name + " on " + out.Model)
 	}
-	a.fact("agent", name)
-	a.fact("status", fmt.Sprintf("%s (%s) after %s", out.Status, out.StopReason, time.Duration(out.ExecutionTimeMS)*time.Millisecond))
+	a.printField("agent", name)
+	a.printField("status", fmt.Sprintf("%s (%s) after %s", out.Status, out.StopReason, time.Duration(out.ExecutionTimeMS)*time.Millisecond))
 	if out.Error != nil {
-		a.fact("error", out.Error.Type+": "+out.Error.Message)
+		a.printField("error", out.Error.Type+": "+out.Error.Message)
 	}
 	a.printUsageFacts(&out.Usage)
 }
@@ -125,8 +130,8 @@ func (a *app) printUsageFacts(u *agent.Usage) {
 	if u.Estimated {
 		tokens += ", estimated"
 	}
-	a.fact("tokens", tokens)
-	a.fact("cost", costText(u))
+	a.printField("tokens", tokens)
+	a.printField("cost", costText(u))
 }
 
 func (a *app) printToolCall(name, status string, cached bool, ref string) {
@@ -134,13 +139,13 @@ func (a *app) printToolCall(name, status string, cached bool, ref string) {
 	if cached {
 		line += ", cached"
 	}
-	a.fact("tool", strings.TrimSpace(line+" "+ref))
+	a.printField("tool", strings.TrimSpace(line+" "+ref))
 }
 
-// previewRows is the number of rows of content that are shown.
+// previewRows is the largest number of rows of content that are printed.
 const previewRows = 10
 
-// printPreview prints the rows that a result carries of its data.
+// printPreview prints the preview of a result: the number of its rows, and the first ones as a table.
 func (a *app) printPreview(raw json.RawMessage) {
 	var p struct {
 		Type     string            `json:"type"`
@@ -152,27 +157,27 @@ func (a *app) printPreview(raw json.RawMessage) {
 	}
 	title := "rows"
 	if p.RowCount != nil {
-		title = decimal(*p.RowCount) + " rows"
+		title = formatInt(*p.RowCount) + " rows"
 		if more := *p.RowCount - int64(len(p.Sample)); more > 0 && len(p.Sample) > 0 {
 			title += fmt.Sprintf(", the first %d", len(p.Sample))
 		}
 	}
 	a.printLine("\n%s:", title)
-	a.printRows(p.Sample)
+	a.printJSONRows(p.Sample)
 }
 
-// maxColumns is how many columns of rows a table shows.
+// maxColumns is the largest number of columns of a table of JSON rows.
 const maxColumns = 12
 
-// printRows prints rows as a table whose columns are the members of all of them. Rows that are no objects are printed one a line.
-func (a *app) printRows(rows []json.RawMessage) {
+// printJSONRows prints JSON objects as a table with a column for each of their members. If a row is not an object, it prints each row on a line.
+func (a *app) printJSONRows(rows []json.RawMessage) {
 	var columns []string
 	cells := make([]map[string]string, len(rows))
 	for i, row := range rows {
 		names, values, ok := objectMembers(row)
 		if !ok {
 			for _, row := range rows {
-				a.printLine("%s", cell(string(row)))
+				a.printLine("%s", clipCell(string(row)))
 			}
 			return
 		}
@@ -196,17 +201,17 @@ func (a *app) printRows(rows []json.RawMessage) {
 	}
 	header := make([]string, len(columns))
 	for i, name := range columns {
-		header[i] = cmp.Or(strings.ReplaceAll(cell(name), " ", "_"), "_")
+		header[i] = cmp.Or(strings.ReplaceAll(clipCell(name), " ", "_"), "_")
 	}
-	if err := a.table(strings.Join(header, " "), table); err != nil {
+	if err := a.printRows(strings.Join(header, " "), table); err != nil {
 		a.printNote("%v", err)
 	}
 	if hidden > 0 {
-		a.printNote("… and %s", count(hidden, "column"))
+		a.printNote("… and %s", quantity(hidden, "column"))
 	}
 }
 
-// objectMembers returns the names of an object in their order, and its values as text. ok is false if row is no object.
+// objectMembers returns the member names of a JSON object in their order, and the values by name, as text. ok is false if row is not an object.
 func objectMembers(row json.RawMessage) (names []string, values map[string]string, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(row))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -236,11 +241,11 @@ func objectMembers(row json.RawMessage) (names []string, values map[string]strin
 	return names, values, true
 }
 
-// maxPreview bounds what is read of content to show its first rows.
-const maxPreview = 1 << 20
+// maxRow is the largest size in bytes of a row that is printed.
+const maxRow = 1 << 20
 
-// showContent shows the first rows of content that belongs to no single turn.
-func (a *app) showContent(ctx context.Context, c *client.Client, ref, form string) error {
+// printContent prints the first rows of content that is not the result of one turn.
+func (a *app) printContent(ctx context.Context, c *client.Client, ref, format string) error {
 	body, err := c.Data(ctx, ref, client.Export{Format: "ndjson"})
 	if err != nil {
 		if agent.CodeOf(err) == agent.CodeInvalid {
@@ -252,7 +257,7 @@ func (a *app) showContent(ctx context.Context, c *client.Client, ref, form strin
 	sample := []json.RawMessage{}
 	more := false
 	lines := bufio.NewScanner(body)
-	lines.Buffer(nil, maxPreview)
+	lines.Buffer(nil, maxRow)
 	for !more && lines.Scan() {
 		if more = len(sample) == previewRows; !more {
 			sample = append(sample, bytes.Clone(lines.Bytes()))
@@ -263,16 +268,16 @@ func (a *app) showContent(ctx context.Context, c *client.Client, ref, form strin
 	} else if err != nil {
 		return err
 	}
-	if form != "text" {
-		return a.printAs(form, struct {
+	if format != "text" {
+		return a.printAs(format, struct {
 			Ref    string            `json:"ref"`
 			Sample []json.RawMessage `json:"sample"`
-			More   bool              `json:"more"` // rows behind the sample
+			More   bool              `json:"more"` // there are rows after the sample
 		}{ref, sample, more})
 	}
-	a.fact("content", ref)
+	a.printField("content", ref)
 	a.printLine("")
-	a.printRows(sample)
+	a.printJSONRows(sample)
 	if more {
 		a.printNote("… and more; see starter results export")
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,21 +20,17 @@ func (a *app) resultsExportCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use: "export <reference or id>", Short: "Write the rows of a result as JSON, CSV or NDJSON", Args: cobra.ExactArgs(1),
-		Long: whichResult + `
+		Long: resultNameHelp + `
 
 The rows are streamed, so there may be any number of them. A file is there when all of them are in it, and not before: what was there
 stays until then. The format is that of --format, or of the file's name, or JSON.`,
 		Example: `  starter results export turn-42 --format csv > flights.csv
   starter results export turn-42 -o flights.ndjson
   starter results export cas://sha256:… --format csv --spreadsheet -o for-excel.csv`,
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
-			if e.Format == "" {
-				e.Format = formatOfName(file)
-			}
-			switch e.Format {
-			case "json", "csv", "ndjson":
-			default:
-				return usageError{fmt.Errorf("--format is %q, want json, csv or ndjson", e.Format)}
+		RunE: a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
+			e.Format = cmp.Or(e.Format, formatByName(file))
+			if err := requireOneOf("format", e.Format, "json, csv or ndjson"); err != nil {
+				return err
 			}
 			if e.Spreadsheet && e.Format != "csv" {
 				return usageError{errors.New("--spreadsheet is for --format csv")}
@@ -43,12 +40,12 @@ stays until then. The format is that of --format, or of the file's name, or JSON
 	}
 	cmd.Flags().StringVarP(&e.Format, "format", "f", "", "json, csv or ndjson")
 	cmd.Flags().BoolVar(&e.Spreadsheet, "spreadsheet", false, "CSV: put a quote before text that a spreadsheet would run as a formula")
-	cmd.Flags().StringVarP(&file, "output", "o", "", "file to write (default: standard output)") // in place of everybody's
+	cmd.Flags().StringVarP(&file, "output", "o", "", "file to write (default: standard output)") // replaces the persistent flag
 	return cmd
 }
 
-// formatOfName is the format that a file's name asks for.
-func formatOfName(name string) string {
+// formatByName returns the format for the extension of a file's name.
+func formatByName(name string) string {
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".csv":
 		return "csv"
@@ -65,9 +62,9 @@ func (a *app) export(ctx context.Context, c *client.Client, ref string, e client
 		return err
 	}
 	defer body.Close() //nolint:errcheck // read-only
-	p := &progress{from: body}
-	if a.terminals[1] && (file != "" || !a.terminals[0]) { // else it would be among the rows
-		p.to = a.errOut
+	p := &progressReader{source: body}
+	if a.errIsTerminal && (file != "" || !a.outIsTerminal) { // not on the terminal that shows the rows
+		p.terminal = a.errOut
 	}
 	defer p.clear()
 	if file == "" || file == "-" {
@@ -84,45 +81,45 @@ func (a *app) export(ctx context.Context, c *client.Client, ref string, e client
 	if err != nil {
 		return fmt.Errorf("export %s: %w", ref, err)
 	}
-	a.printNote("%s: %s", clipName(file), size(p.read))
+	a.printNote("%s: %s", clipName(file), formatBytes(p.bytesRead))
 	return nil
 }
 
-// progressEvery is how often a line of progress changes.
-const progressEvery = 250 * time.Millisecond
+// progressInterval is the time between two updates of a progress line.
+const progressInterval = 250 * time.Millisecond
 
-// progress is a reader that shows how much was read of it.
-type progress struct {
-	from  io.Reader
-	to    io.Writer // a terminal; nil: nobody watches
-	read  int64
-	shown time.Time // when the line was written last; zero: there is none
+// progressReader is a reader that shows on a terminal how many bytes were read.
+type progressReader struct {
+	source    io.Reader
+	terminal  io.Writer // nil: show nothing
+	bytesRead int64
+	updated   time.Time // time of the last update; zero if the terminal shows no line
 }
 
 // Read implements [io.Reader].
-func (p *progress) Read(b []byte) (int, error) {
-	n, err := p.from.Read(b)
-	p.read += int64(n)
-	if p.to != nil && time.Since(p.shown) >= progressEvery {
-		p.shown = time.Now()
-		fmt.Fprintf(p.to, "\r\x1b[K%s", size(p.read))
+func (p *progressReader) Read(b []byte) (int, error) {
+	n, err := p.source.Read(b)
+	p.bytesRead += int64(n)
+	if p.terminal != nil && time.Since(p.updated) >= progressInterval {
+		p.updated = time.Now()
+		fmt.Fprintf(p.terminal, "\r\x1b[K%s", formatBytes(p.bytesRead))
 	}
 	return n, err
 }
 
-// clear takes the line away.
-func (p *progress) clear() {
-	if !p.shown.IsZero() {
-		fmt.Fprint(p.to, "\r\x1b[K")
+// clear removes the progress line and shows no other.
+func (p *progressReader) clear() {
+	if !p.updated.IsZero() {
+		fmt.Fprint(p.terminal, "\r\x1b[K")
 	}
-	p.to, p.shown = nil, time.Time{}
+	p.terminal, p.updated = nil, time.Time{}
 }
 
-// size is a number of bytes for a person.
-func size(n int64) string {
+// formatBytes returns a number of bytes with its unit, such as "1.5 MB".
+func formatBytes(n int64) string {
 	units := []string{"kB", "MB", "GB", "TB"}
 	if n < 1000 {
-		return count(int(n), "byte")
+		return quantity(int(n), "byte")
 	}
 	v := float64(n) / 1000
 	for len(units) > 1 && v >= 999.95 {

@@ -22,7 +22,7 @@ import (
 
 const cheap = `[{"id":"AU164","airline":"Aurora Air","price":234,"stops":null},{"id":"DL9","price":299.50,"tags":["red eye"]}]`
 
-// withRows makes a turn whose result has a preview, and rows.
+// withRows runs a turn whose result has rows and a preview of them.
 func withRows(b *bench) {
 	b.rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) {
 		out := rt.Output(id, agent.TurnCompleted, "Two flights:\nAU164, and DL9.\n")
@@ -48,13 +48,8 @@ func TestResultsGet(t *testing.T) {
 	withRows(b)
 	b.rt.Store("cas://sha256:01", nil)
 	b.rt.StoreRows("default", "cas://sha256:01", `[1,"two",[3],`+strings.Repeat("0,", 20)+`0]`)
-	for _, args := range []string{
-		"results get turn-1", "results get artifact://result-of-turn-1 -o yaml", "results get cas://sha256:00", "results get cas://sha256:01",
-		"results get cas://sha256:00 -o yaml", "results get turn-1 --output raw",
-	} {
-		b.comment("$ starter " + args)
-		require.Equal(t, 0, b.run(noInput(), strings.Fields(args)...), "%s\n%s", args, b.screen.String())
-	}
+	b.succeeds("results get", "turn-1", "artifact://result-of-turn-1 -o yaml", "cas://sha256:00", "cas://sha256:01", "cas://sha256:00 -o yaml",
+		"turn-1 --output raw")
 	golden(t, "results_get", b.screen.String())
 
 	out := answer[agent.AgentStepOutput](b, "results", "get", "turn-1")
@@ -69,7 +64,7 @@ func TestResultsGet(t *testing.T) {
 	}
 	require.Equal(t, exitFailed, b.run(noInput(), "chat", "x"))
 	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "results", "get", "turn-2"), "to show a failure is a success")
+	require.Equal(t, 0, b.run(noInput(), "results", "get", "turn-2"), "showing a failed turn succeeds")
 	require.Contains(t, b.screen.out(), "error    model_error: the provider said no")
 }
 
@@ -117,7 +112,7 @@ func TestResultsExport(t *testing.T) {
 		} else {
 			require.Equal(t, want, b.screen.out(), args)
 		}
-		require.Equal(t, b.screen.out(), b.screen.String(), "no progress where nobody watches")
+		require.Equal(t, b.screen.out(), b.screen.String(), "no progress without a terminal")
 	}
 
 	require.NoError(t, os.WriteFile("old.csv", []byte("old"), 0o640))
@@ -132,19 +127,19 @@ func TestResultsExport(t *testing.T) {
 	}
 	info, err := os.Lstat("old.csv")
 	require.NoError(t, err)
-	require.Equal(t, os.FileMode(0o640), info.Mode(), "who may read it stays")
+	require.Equal(t, os.FileMode(0o640), info.Mode(), "the mode does not change")
 	info, err = os.Lstat("link.csv")
 	require.NoError(t, err)
-	require.NotZero(t, info.Mode()&os.ModeSymlink, "a link stays a link")
+	require.NotZero(t, info.Mode()&os.ModeSymlink, "the link is not replaced")
 	require.Equal(t, 0, b.run(noInput(), "results", "export", "turn-1", "-o", "rows.JSONL"))
 	data, err := os.ReadFile("rows.JSONL")
 	require.NoError(t, err)
 	require.Equal(t, 2, strings.Count(string(data), "\n"))
-	require.Len(t, names(t), 4)
+	require.Len(t, fileNames(t), 4)
 }
 
-// names are the entries of the working folder.
-func names(t *testing.T) []string {
+// fileNames returns the names of the entries of the working directory.
+func fileNames(t *testing.T) []string {
 	t.Helper()
 	entries, err := os.ReadDir(".")
 	require.NoError(t, err)
@@ -155,11 +150,11 @@ func names(t *testing.T) []string {
 	return all
 }
 
-// An export that breaks off leaves what was there, and nothing else.
+// An export that fails leaves the file unchanged, and no other file.
 func TestResultsExportIsWholeOrNothing(t *testing.T) {
 	b := setup(t)
 	t.Chdir(t.TempDir())
-	require.NoError(t, os.WriteFile("rows.json", []byte("old"), 0o600))
+	writeFile(t, "old", "rows.json")
 	first := "[" + strings.Repeat(`"0123456789",`, 50_000)
 	b.rt.StoreStream("default", "burns", func(context.Context) (io.ReadCloser, error) {
 		return io.NopCloser(io.MultiReader(strings.NewReader(first), iotest.ErrReader(errors.New("disk on fire")))), nil
@@ -182,16 +177,16 @@ func TestResultsExportIsWholeOrNothing(t *testing.T) {
 	done := make(chan int, 1)
 	go func() { done <- b.run(noInput(), "results", "export", "hangs", "-o", "rows.json") }()
 	<-reached
-	require.Eventually(t, func() bool { return len(names(t)) == 2 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(fileNames(t)) == 2 }, 5*time.Second, time.Millisecond)
 	b.interrupts <- os.Interrupt
 	require.Equal(t, exitInterrupted, <-done)
-	require.Equal(t, []string{"rows.json"}, names(t))
+	require.Equal(t, []string{"rows.json"}, fileNames(t))
 	data, err := os.ReadFile("rows.json")
 	require.NoError(t, err)
 	require.Equal(t, "old", string(data))
 }
 
-// A pipe is written to, and not replaced by a file.
+// An export writes to a pipe and does not replace it by a file.
 func TestResultsExportToAPipe(t *testing.T) {
 	b := setup(t)
 	withRows(b)
@@ -207,7 +202,7 @@ func TestResultsExportToAPipe(t *testing.T) {
 	}()
 	require.Equal(t, 0, b.run(noInput(), "results", "export", "turn-1", "-o", "pipe"))
 	require.JSONEq(t, cheap, <-read)
-	require.Equal(t, []string{"pipe"}, names(t))
+	require.Equal(t, []string{"pipe"}, fileNames(t))
 }
 
 func TestResultsExportShowsProgress(t *testing.T) {
@@ -218,11 +213,11 @@ func TestResultsExportShowsProgress(t *testing.T) {
 		file      string
 		want      bool
 	}{
-		"a person at both":    {[2]bool{true, true}, "", false},
-		"rows go elsewhere":   {[2]bool{false, true}, "", true},
-		"a file":              {[2]bool{true, true}, "rows", true},
-		"nobody":              {[2]bool{false, false}, "rows", false},
-		"nobody reads stderr": {[2]bool{true, false}, "rows", false},
+		"two terminals":    {[2]bool{true, true}, "", false},
+		"stderr only":      {[2]bool{false, true}, "", true},
+		"export to a file": {[2]bool{true, true}, "rows", true},
+		"no terminal":      {[2]bool{false, false}, "rows", false},
+		"stdout only":      {[2]bool{true, false}, "rows", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b.screen, b.terminals = &terminal{}, c.terminals
@@ -235,7 +230,7 @@ func TestResultsExportShowsProgress(t *testing.T) {
 			require.NotContains(t, b.screen.out(), "\x1b")
 			if c.want {
 				require.Contains(t, b.screen.String(), "111 bytes")
-				require.GreaterOrEqual(t, strings.Count(b.screen.String(), "\r\x1b[K"), 2, "the line is taken away")
+				require.GreaterOrEqual(t, strings.Count(b.screen.String(), "\r\x1b[K"), 2, "the line is removed")
 			}
 		})
 	}
@@ -246,6 +241,6 @@ func TestSize(t *testing.T) {
 		0: "0 bytes", 1: "1 byte", 999: "999 bytes", 1000: "1.0 kB", 999_949: "999.9 kB", 999_950: "1.0 MB", 12_345_678: "12.3 MB",
 		5_000_000_000: "5.0 GB", 7_000_000_000_000_000: "7000.0 TB",
 	} {
-		require.Equal(t, want, size(n))
+		require.Equal(t, want, formatBytes(n))
 	}
 }

@@ -20,46 +20,42 @@ sweeps stand. A kind is counted in turns that still have it, or in rows.`,
   starter retention --tenant acme -o json | jq '.schedule.next_run'
   starter retention run --dry-run
   starter retention pause --reason "restoring a backup"`,
-		RunE: a.send(func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: a.withClient(func(ctx context.Context, c *client.Client, _ []string) error {
 			return a.retentionReport(ctx, c, limit, false)
 		}),
 	}
 	limitFlag(cmd, &limit, "tenants at most; 0: all")
-	cmd.AddCommand(a.retentionRunCommand(), a.retentionPauseCommand(true), a.retentionPauseCommand(false))
+	cmd.AddCommand(a.retentionRunCommand(), a.retentionPauseCommand("pause", "Keep the sweeps from running; nothing is removed", true),
+		a.retentionPauseCommand("resume", "Let the sweeps run again", false))
 	return cmd
 }
 
 func (a *app) retentionRunCommand() *cobra.Command {
-	var dry bool
+	var dryRun bool
 	cmd := &cobra.Command{
 		Use: "run", Short: "Sweep now, besides when it is due", Args: cobra.NoArgs,
 		Example: "  starter retention run --dry-run   # what would go\n  starter retention run",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if dry {
-				return a.send(func(ctx context.Context, c *client.Client, _ []string) error {
+			if dryRun {
+				return a.withClient(func(ctx context.Context, c *client.Client, _ []string) error {
 					return a.retentionReport(ctx, c, 0, true)
 				})(cmd, args)
 			}
-			return show(a, func(ctx context.Context, c *client.Client, _ []string) (client.RetentionStatus, error) {
+			return printAnswerText(a, func(ctx context.Context, c *client.Client, _ []string) (client.RetentionStatus, error) {
 				return c.RunRetention(ctx)
-			},
-				sweepState)(cmd, args)
+			}, sweepState)(cmd, args)
 		},
 	}
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "remove nothing, list what is due")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "remove nothing, list what is due")
 	return cmd
 }
 
-func (a *app) retentionPauseCommand(pause bool) *cobra.Command {
-	word, short := "resume", "Let the sweeps run again"
-	if pause {
-		word, short = "pause", "Keep the sweeps from running; nothing is removed"
-	}
+func (a *app) retentionPauseCommand(name, short string, pause bool) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
-		Use: word, Short: short, Args: cobra.NoArgs,
-		Example: "  starter retention " + word + " --reason \"restoring a backup\"",
-		RunE: show(a, func(ctx context.Context, c *client.Client, _ []string) (client.RetentionStatus, error) {
+		Use: name, Short: short, Args: cobra.NoArgs,
+		Example: "  starter retention " + name + " --reason \"restoring a backup\"",
+		RunE: printAnswerText(a, func(ctx context.Context, c *client.Client, _ []string) (client.RetentionStatus, error) {
 			return c.PauseRetention(ctx, pause, reason)
 		}, sweepState),
 	}
@@ -67,8 +63,8 @@ func (a *app) retentionPauseCommand(pause bool) *cobra.Command {
 	return cmd
 }
 
-// retentionReport prints what is kept, or only what of it is due.
-func (a *app) retentionReport(ctx context.Context, c *client.Client, limit int, due bool) error {
+// retentionReport prints the kinds of data of each tenant, or only those of which some data is due for removal.
+func (a *app) retentionReport(ctx context.Context, c *client.Client, limit int, onlyDue bool) error {
 	var report client.RetentionReport
 	tenants, more, err := fetchAll(limit, func(p agent.Page) ([]client.RetentionTenant, string, error) {
 		p.Size = min(p.Size, 100)
@@ -87,12 +83,12 @@ func (a *app) retentionReport(ctx context.Context, c *client.Client, limit int, 
 		var rows [][]string
 		for i := range report.Tenants {
 			for j := range report.Tenants[i].Kinds {
-				if k := &report.Tenants[i].Kinds[j]; !due || k.Due > 0 {
+				if k := &report.Tenants[i].Kinds[j]; !onlyDue || k.Due > 0 {
 					rows = append(rows, retentionRow(report.Tenants[i].Tenant, k))
 				}
 			}
 		}
-		if err := a.table("TENANT KIND KEPT STORED DUE OLDEST", rows); err != nil {
+		if err := a.printRows("TENANT KIND KEPT STORED DUE OLDEST", rows); err != nil {
 			return err
 		}
 		a.printLine("\n%s", sweepState(&report.Schedule))
@@ -101,19 +97,19 @@ func (a *app) retentionReport(ctx context.Context, c *client.Client, limit int, 
 }
 
 func retentionRow(tenant string, k *client.RetentionKind) []string {
-	kept := keepText(k.Keep)
+	kept := formatKeep(k.Keep)
 	if k.Own {
 		kept += " (its own)"
 	}
-	stored := decimal(k.Stored)
+	stored := formatInt(k.Stored)
 	if k.More {
 		stored += "+"
 	}
-	return []string{tenant, k.Kind, kept, stored + " " + k.Unit, decimal(k.Due), momentOr(k.Oldest, "-")}
+	return []string{tenant, k.Kind, kept, stored + " " + k.Unit, formatInt(k.Due), formatTimeOr(k.Oldest, "-")}
 }
 
-// keepText returns a length of time as people write it.
-func keepText(text string) string {
+// formatKeep returns a duration in days if it is a whole number of them, "for ever" for 0, and text itself if it is no duration.
+func formatKeep(text string) string {
 	d, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
@@ -121,7 +117,7 @@ func keepText(text string) string {
 	case d == 0:
 		return "for ever"
 	case d%(24*time.Hour) == 0:
-		return decimal(int64(d/(24*time.Hour))) + "d"
+		return formatInt(int64(d/(24*time.Hour))) + "d"
 	default:
 		return d.String()
 	}
@@ -137,7 +133,7 @@ func sweepState(s *client.RetentionStatus) string {
 		text += ", at work"
 	}
 	if s.LastRun != nil {
-		text += ", last run " + moment(*s.LastRun)
+		text += ", last run " + formatTime(*s.LastRun)
 	}
 	switch {
 	case s.Paused && s.Note != "":
@@ -145,7 +141,7 @@ func sweepState(s *client.RetentionStatus) string {
 	case s.Paused:
 		text += ", paused"
 	case s.NextRun != nil:
-		text += ", next run " + moment(*s.NextRun)
+		text += ", next run " + formatTime(*s.NextRun)
 	}
 	return text
 }

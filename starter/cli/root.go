@@ -1,4 +1,4 @@
-// Package cli is the command line of a client, for the programs starter and turnstone.
+// Package cli is the command line that talks to a running server. The programs starter and turnstone use it.
 package cli
 
 import (
@@ -23,27 +23,30 @@ import (
 
 const defaultServer = "http://127.0.0.1:8080"
 
-// app is one run of the command line, with everything it takes from its process.
+// app is one run of the command line with its streams, environment and flags.
 type app struct {
-	program     string           // as it was called
-	others      []*cobra.Command // of the program, besides those of a client
-	in          io.Reader
-	out, errOut io.Writer
-	interrupts  <-chan os.Signal
-	server      string   // default from the environment; the flag overrides it
-	env         []string // for TEMPORAL_* variables, which only setup reads
-	color       bool     // of a diff
-	terminals   [2]bool  // whether out and errOut are terminals
-	width       int      // of the terminal that out is; 0: tables are as wide as they are
-	redis       string   // from the environment; the flag overrides it
-	version     cmdline.Version
+	program       string           // name by which the program was called
+	otherCommands []*cobra.Command // commands of the program that are not defined in this package
+	in            io.Reader
+	out, errOut   io.Writer
+	outIsTerminal bool
+	errIsTerminal bool
+	interrupts    <-chan os.Signal
+	env           []string
+	useColor      bool // color diffs
+	width         int  // of the terminal; 0: tables are not shortened
+	version       cmdline.Version
+	lines         *lineReader
+
+	// These come from the environment; the flags of the same name override them.
+	server string
+	redis  string
 
 	key     string // from the environment
-	keyFile string // overrides it
-	ca      string // file of those who sign the server's certificate
+	keyFile string // overrides key
+	ca      string // PEM file of certificate authorities
 	tenant  string
 	output  string // text or json
-	lines   *lineReader
 }
 
 const longHelp = `starter talks to a running Turnstone server.
@@ -99,11 +102,11 @@ const rootExample = `  # ask once
 // run executes one command line and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
 	a.lines = newLineReader(a.in)
-	root := a.root()
+	root := a.rootCommand()
 	root.SetArgs(append([]string{}, args...)) // nil would mean the arguments of this process
 	err := root.ExecuteContext(ctx)
-	if err != nil && !errors.As(err, new(turnEnded)) && !errors.As(err, new(outcome)) {
-		a.complain(err)
+	if err != nil && !errors.As(err, new(turnEnded)) && !errors.As(err, new(exitStatus)) {
+		a.printError(err)
 		if hint := a.hintFor(err); hint != "" {
 			a.printNote("%s", hint)
 		}
@@ -111,8 +114,8 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return exitCode(err)
 }
 
-// complain prints an error. Faults of catalog documents are printed one a line, so that an editor can jump to them.
-func (a *app) complain(err error) {
+// printError prints an error. It prints faults of catalog documents one a line, so that an editor can jump to them.
+func (a *app) printError(err error) {
 	faults, ok := errors.AsType[agent.Faults](err)
 	if !ok {
 		a.printNote("Error: %v", err)
@@ -122,7 +125,7 @@ func (a *app) complain(err error) {
 	a.printNote("Error: refused; nothing was changed")
 }
 
-// maxFaults is how many faults are shown.
+// maxFaults is the largest number of faults that are printed.
 const maxFaults = 200
 
 func (a *app) printFaults(to io.Writer, faults agent.Faults) {
@@ -134,6 +137,7 @@ func (a *app) printFaults(to io.Writer, faults agent.Faults) {
 	}
 }
 
+// hintFor returns what a person can do about an error, or "".
 func (a *app) hintFor(err error) string {
 	//nolint:gosec // a hint for people, no credential
 	const invalidCredential = "The credential of %s is not valid on this server, or has expired; starter keys create makes a new one."
@@ -158,7 +162,7 @@ func (a *app) hintFor(err error) string {
 	}
 }
 
-func (a *app) root() *cobra.Command {
+func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use: cmp.Or(a.program, standalone), Short: "Talk to a running Turnstone server", Long: longHelp, Example: rootExample,
 		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
@@ -174,18 +178,16 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.tenant, "tenant", "", "tenant to act for (default: the credential's, or the server's)")
 	flags.StringVarP(&a.output, "output", "o", "text", "text or json")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
-		if a.output != "text" && a.output != "json" {
-			return usageError{fmt.Errorf("--output is %q, want text or json", a.output)}
-		}
-		return nil
+		return requireOneOf("output", a.output, "text or json")
 	}
 	root.AddCommand(a.chatCommand(), a.startCommand(), a.rerunCommand(), a.tailCommand(), a.cancelCommand(), a.decideCommand(), a.resultsCommand(),
 		a.jobsCommand(), a.workflowsCommand(), a.toolsCommand(),
-		a.approvalsCommand(), a.turnsCommand(), a.sessionsCommand(), a.knowledgeCommand(), a.doctorCommand(),
-		a.agentsCommand(), a.nodesCommand(), a.catalogCommand(), a.routeCommand(), a.planCommand(), a.versionCommand(),
+		a.approvalsCommand(), listGroup("turns", a.turnsListCommand, a.turnsShowCommand()), a.sessionsCommand(), a.knowledgeCommand(), a.doctorCommand(),
+		listGroup("agents", a.agentsListCommand), listGroup("nodes", a.nodesListCommand), a.catalogCommand(), a.routeCommand(), a.planCommand(),
+		a.versionCommand(),
 		a.messageCommand(), a.schedulesCommand(), a.linksCommand(), a.keysCommand(), a.whoamiCommand(), a.auditCommand(),
 		a.usageCommand(), a.retentionCommand(), a.eraseCommand(), a.erasuresCommand(), a.setupCommand())
-	root.AddCommand(a.others...)
+	root.AddCommand(a.otherCommands...)
 	a.addCompletions(root)
 	a.groupCommands(root)
 	cmdline.Rename(root, standalone, root.Name())
@@ -193,10 +195,10 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// maxKeyFile bounds a file with a credential.
+// maxKeyFile is the largest size of a key file in bytes.
 const maxKeyFile = 64 << 10
 
-// readKey reads a credential from a file. An empty file is an error: the caller does not want to be anonymous.
+// readKey returns the credential in a file, which must not be empty.
 func readKey(name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -217,17 +219,17 @@ func readKey(name string) (string, error) {
 	return key, nil
 }
 
-// trustingClient returns an HTTP client that trusts the certificate authorities in a PEM file.
-func trustingClient(file string) (*http.Client, error) {
-	text, err := os.ReadFile(file)
+// newHTTPClient returns an HTTP client that trusts only the certificate authorities in a PEM file.
+func newHTTPClient(caFile string) (*http.Client, error) {
+	text, err := os.ReadFile(caFile)
 	if err != nil {
 		return nil, err
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s holds no certificate", file)
+		return nil, fmt.Errorf("%s holds no certificate", caFile)
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // what net/http says it is
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // net/http documents the type
 	transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	return &http.Client{Transport: transport}, nil
 }
@@ -253,10 +255,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Use: "version", Short: "Print program, version, commit and Go", Args: cobra.NoArgs,
 		Example: "  starter version\n  starter version -o json | jq -r .version",
 		RunE: func(*cobra.Command, []string) error {
-			return a.print(a.version, func() error {
-				a.printLine("%s", a.version)
-				return nil
-			})
+			return a.printResult(a.version, "%s", a.version)
 		},
 	}
 }

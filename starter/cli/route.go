@@ -25,11 +25,11 @@ value, --flag beta='"true"' is text.`,
 		Example: `  starter route --dry-run --role trader --page /portfolio
   starter route --flag beta=true --metadata account='{"tier":"gold"}' --channel telegram
   starter route --agent analyst          # would the rules have chosen it?`,
-		RunE: view(a, func(ctx context.Context, c *client.Client, _ []string) (d agent.RouteDecision, err error) {
-			if r.Flags, err = readValues("--flag", flags); err != nil {
+		RunE: printAnswer(a, func(ctx context.Context, c *client.Client, _ []string) (d agent.RouteDecision, err error) {
+			if r.Flags, err = parseValues("--flag", flags); err != nil {
 				return d, err
 			}
-			if r.Metadata, err = readValues("--metadata", metadata); err != nil {
+			if r.Metadata, err = parseValues("--metadata", metadata); err != nil {
 				return d, err
 			}
 			return c.Route(ctx, r)
@@ -47,8 +47,8 @@ value, --flag beta='"true"' is text.`,
 	return cmd
 }
 
-// readValues reads name=value flags; a value is JSON where it is valid JSON, else text.
-func readValues(flag string, args []string) (map[string]any, error) {
+// parseValues returns the values of flags name=value. A value that is valid JSON is decoded, and any other is text.
+func parseValues(flag string, args []string) (map[string]any, error) {
 	values := map[string]any{}
 	for _, arg := range args {
 		name, text, ok := strings.Cut(arg, "=")
@@ -65,7 +65,7 @@ func readValues(flag string, args []string) (map[string]any, error) {
 
 func jsonOrText(text string) any {
 	d := json.NewDecoder(strings.NewReader(text))
-	d.UseNumber() // a long id stays exact
+	d.UseNumber() // a float64 would change long ids
 	var value any
 	if d.Decode(&value) != nil {
 		return text
@@ -104,10 +104,10 @@ func ruleRow(v *agent.RuleVerdict) []string {
 	if v.Model != "" {
 		name += " (" + v.Model + ")"
 	}
-	return []string{mark, v.Table, v.Rule, decimal(v.Priority), name, v.Reason}
+	return []string{mark, v.Table, v.Rule, formatInt(v.Priority), name, v.Reason}
 }
 
-// routeReason describes how a turn came to its agent.
+// routeReason describes why a turn was routed to its agent.
 func routeReason(d *agent.RouteDecision) string {
 	switch d.Reason {
 	case agent.RouteNamed:

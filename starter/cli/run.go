@@ -11,19 +11,18 @@ import (
 	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
-// Run runs a command line of this process, which is called by the name program, and returns its exit code. The other commands are listed beside
-// its own.
+// Run runs a command line of the named program and returns the exit code. The help lists the other commands beside those of this package.
 func Run(program string, args []string, others ...*cobra.Command) int {
 	interrupts := make(chan os.Signal, 2)
 	signal.Notify(interrupts, os.Interrupt)
 	a := &app{
-		program: program, others: others, in: os.Stdin, out: os.Stdout, errOut: os.Stderr, interrupts: interrupts, server: os.Getenv("TURNSTONE_SERVER"),
-		key: os.Getenv("TURNSTONE_KEY"), env: os.Environ(),
-		redis: os.Getenv("TURNSTONE_JOBS_REDIS_URL"), terminals: [2]bool{term.IsTerminal(int(os.Stdout.Fd())), term.IsTerminal(int(os.Stderr.Fd()))},
-		color: term.IsTerminal(int(os.Stdout.Fd())) && wantsColor(os.Environ()), version: cmdline.ReadVersion(program),
+		program: program, otherCommands: others, in: os.Stdin, out: os.Stdout, errOut: os.Stderr, interrupts: interrupts, env: os.Environ(),
+		server: os.Getenv("TURNSTONE_SERVER"), key: os.Getenv("TURNSTONE_KEY"), redis: os.Getenv("TURNSTONE_JOBS_REDIS_URL"),
+		outIsTerminal: term.IsTerminal(int(os.Stdout.Fd())), errIsTerminal: term.IsTerminal(int(os.Stderr.Fd())), version: cmdline.ReadVersion(program),
 	}
-	if a.terminals[0] {
-		a.width, _, _ = term.GetSize(int(os.Stdout.Fd())) // 0 if it has none
+	if a.outIsTerminal {
+		a.useColor = wantsColor(a.env)
+		a.width, _, _ = term.GetSize(int(os.Stdout.Fd())) // stays 0 if the terminal does not tell its size
 	}
 	return a.run(context.Background(), args)
 }

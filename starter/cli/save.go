@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// saveFile writes a file whole or not at all: it writes a temporary file in the same folder and renames it. A device or a pipe is written to directly.
+// saveFile writes a file atomically: it writes a temporary file in the same folder and renames it. It writes to a device or a pipe directly.
 func saveFile(name string, write func(io.Writer) error) error {
 	mode := fs.FileMode(0o666)
 	switch info, err := os.Stat(name); {
@@ -21,7 +21,7 @@ func saveFile(name string, write func(io.Writer) error) error {
 		return writeTo(name, os.O_WRONLY, mode, write)
 	case err == nil:
 		mode = info.Mode().Perm()
-		if name, err = filepath.EvalSymlinks(name); err != nil { // a symbolic link is kept
+		if name, err = filepath.EvalSymlinks(name); err != nil { // replaces the target of a symbolic link, not the link
 			return usageError{err}
 		}
 	case !errors.Is(err, fs.ErrNotExist):
@@ -37,7 +37,7 @@ func saveFile(name string, write func(io.Writer) error) error {
 	return nil
 }
 
-// ignoreMissing returns nil if the file to remove did not exist.
+// ignoreMissing returns err, or nil if err says that a file does not exist.
 func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -54,7 +54,7 @@ func writeTo(name string, flags int, mode fs.FileMode, write func(io.Writer) err
 		return errors.Join(err, f.Close())
 	}
 	if flags&os.O_CREATE != 0 {
-		if err := f.Sync(); err != nil { // after a crash the renamed file must have its content
+		if err := f.Sync(); err != nil { // or the renamed file could be empty after a crash
 			return errors.Join(err, f.Close())
 		}
 	}

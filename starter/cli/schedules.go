@@ -15,13 +15,14 @@ import (
 )
 
 func (a *app) schedulesCommand() *cobra.Command {
-	return group(&cobra.Command{
+	return commandGroup(&cobra.Command{
 		Use: "schedules", Short: "Agents that run by the clock",
 		Example: `  starter schedules create morning "what happened overnight?" --cron "0 7 * * 1-5" --time-zone Europe/Berlin
   starter schedules list
   starter schedules runs morning`,
 	}, a.schedulesCreateCommand(), a.schedulesListCommand(), a.schedulesShowCommand(), a.schedulesRunsCommand(),
-		a.schedulesPauseCommand(true), a.schedulesPauseCommand(false), a.schedulesTriggerCommand(), a.schedulesDeleteCommand())
+		a.schedulesPauseCommand("pause", "Keep a schedule from running", true), a.schedulesPauseCommand("resume", "Let a schedule run again", false),
+		a.schedulesTriggerCommand(), a.schedulesDeleteCommand())
 }
 
 // scheduleFlags are the flags of create.
@@ -34,7 +35,7 @@ type scheduleFlags struct {
 	webhooks  []string
 	mail      []string
 	telegram  []string
-	on        string
+	notifyOn  string
 }
 
 const createHelp = `Make a schedule: an agent gets the message whenever it is due, with a fresh history, in a session of its own.
@@ -52,7 +53,7 @@ func (a *app) schedulesCreateCommand() *cobra.Command {
   starter schedules create pulse "is anything wrong? If not, answer HEARTBEAT_OK." --every 15m --heartbeat --telegram ann
   starter schedules create nightly --file nightly.json --replace`,
 	}
-	cmd.RunE = show(a, func(ctx context.Context, c *client.Client, args []string) (agent.Schedule, error) {
+	cmd.RunE = printAnswerText(a, func(ctx context.Context, c *client.Client, args []string) (agent.Schedule, error) {
 		s, err := f.schedule(ctx, cmd, a, args)
 		switch {
 		case err != nil:
@@ -79,14 +80,14 @@ func (a *app) schedulesCreateCommand() *cobra.Command {
 	flags.StringArrayVar(&f.webhooks, "webhook", nil, "URL that is told; repeat for several")
 	flags.StringArrayVar(&f.mail, "mail", nil, "address that is told; repeat for several")
 	flags.StringArrayVar(&f.telegram, "telegram", nil, "user whose linked chats are told; repeat for several")
-	flags.StringVar(&f.on, "notify-on", "", "always, success, failure or change (default always)")
+	flags.StringVar(&f.notifyOn, "notify-on", "", "always, success, failure or change (default always)")
 	flags.BoolVar(&f.Paused, "paused", false, "do not run yet")
 	flags.StringVar(&f.file, "file", "", "read the schedule from a file, - for standard input")
 	flags.BoolVar(&f.replace, "replace", false, "change the schedule of this name where there is one")
 	return cmd
 }
 
-// schedule returns the schedule that flags and file describe together.
+// schedule returns the schedule in the file of --file, if any, changed by the other flags and the arguments.
 func (f *scheduleFlags) schedule(ctx context.Context, cmd *cobra.Command, a *app, args []string) (*agent.Schedule, error) {
 	s := f.Schedule
 	if f.file != "" {
@@ -96,7 +97,7 @@ func (f *scheduleFlags) schedule(ctx context.Context, cmd *cobra.Command, a *app
 		}
 		s = agent.Schedule{}
 		decoder := json.NewDecoder(bytes.NewReader(text))
-		decoder.DisallowUnknownFields() // a misspelt field would be lost without a word
+		decoder.DisallowUnknownFields() // or a misspelled field would be ignored
 		if err := decoder.Decode(&s); err != nil {
 			return nil, usageError{fmt.Errorf("--file is no schedule: %w", err)}
 		}
@@ -109,33 +110,29 @@ func (f *scheduleFlags) schedule(ctx context.Context, cmd *cobra.Command, a *app
 	if f.heartbeat {
 		s.Kind = agent.ScheduleHeartbeat
 	}
-	if f.on != "" && len(f.webhooks)+len(f.mail)+len(f.telegram) == 0 {
+	if f.notifyOn != "" && len(f.webhooks)+len(f.mail)+len(f.telegram) == 0 {
 		return nil, usageError{errors.New("--notify-on says when, but nobody is named: --webhook, --mail or --telegram")}
 	}
 	for _, u := range f.webhooks {
-		s.Notify = append(s.Notify, agent.Notification{On: f.on, Webhook: &agent.HookTarget{URL: u}})
+		s.Notify = append(s.Notify, agent.Notification{On: f.notifyOn, Webhook: &agent.HookTarget{URL: u}})
 	}
 	if len(f.mail) > 0 {
-		s.Notify = append(s.Notify, agent.Notification{On: f.on, Email: &agent.MailTarget{To: f.mail}})
+		s.Notify = append(s.Notify, agent.Notification{On: f.notifyOn, Email: &agent.MailTarget{To: f.mail}})
 	}
 	for _, u := range f.telegram {
-		s.Notify = append(s.Notify, agent.Notification{On: f.on, Telegram: &agent.PersonTarget{User: u}})
+		s.Notify = append(s.Notify, agent.Notification{On: f.notifyOn, Telegram: &agent.PersonTarget{User: u}})
 	}
 	return &s, nil
 }
 
-// override sets the fields of s whose flags were given.
+// override sets the fields of s for which the command line has flags.
 func (f *scheduleFlags) override(cmd *cobra.Command, s *agent.Schedule) {
-	for name, set := range map[string]func(){
+	applyFlags(cmd.Flags(), map[string]func(){
 		"agent": func() { s.Agent = f.Agent }, "model": func() { s.Model = f.Model }, "cron": func() { s.Cron = f.Cron },
 		"every": func() { s.Every = f.Every }, "time-zone": func() { s.TimeZone = f.TimeZone }, "overlap": func() { s.Overlap = f.Overlap },
 		"jitter": func() { s.Jitter = f.Jitter }, "catch-up": func() { s.CatchUpWindow = f.CatchUpWindow }, "user": func() { s.UserID = f.UserID },
 		"description": func() { s.Description = f.Description }, "paused": func() { s.Paused = f.Paused },
-	} {
-		if cmd.Flags().Changed(name) {
-			set()
-		}
-	}
+	})
 }
 
 // scheduleState returns the name of a schedule and when it runs next.
@@ -149,7 +146,7 @@ func nextRun(s *agent.Schedule) string {
 	case s.Paused:
 		return "paused"
 	case len(s.Next) > 0:
-		return "next " + moment(s.Next[0])
+		return "next " + formatTime(s.Next[0])
 	default:
 		return "scheduled"
 	}
@@ -174,20 +171,22 @@ func (a *app) schedulesListCommand() *cobra.Command {
 	}, listing[agent.Schedule]{
 		header: "SCHEDULE WHEN STATE AGENT MESSAGE",
 		row: func(s *agent.Schedule) []string {
-			return []string{s.Name, scheduleTimes(s), nextRun(s), dash(s.Agent), s.Message}
+			return []string{s.Name, scheduleTimes(s), nextRun(s), orDash(s.Agent), s.Message}
 		},
-		fetch: func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.Schedule, string, error) {
-			page, err := c.Schedules(ctx, p)
-			return page.Schedules, page.Next, err
-		},
+		fetch: fetchSchedules,
 	})
+}
+
+func fetchSchedules(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.Schedule, string, error) {
+	page, err := c.Schedules(ctx, p)
+	return page.Schedules, page.Next, err
 }
 
 func (a *app) schedulesShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "show <schedule>", Short: "Show a schedule as JSON, with when it runs next", Args: cobra.ExactArgs(1),
 		Example: "  starter schedules show morning > morning.json",
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
 			s, err := c.Schedule(ctx, args[0])
 			if err != nil {
 				return err
@@ -225,19 +224,15 @@ func scheduleRunRow(r *agent.ScheduleRun) []string {
 	if n := len(r.Notices); n > 0 {
 		notices = fmt.Sprintf("%d of %d", sent, n)
 	}
-	return []string{dash(string(r.TurnID)), moment(r.StartedAt), r.Status, notices, output}
+	return []string{orDash(string(r.TurnID)), formatTime(r.StartedAt), r.Status, notices, output}
 }
 
-func (a *app) schedulesPauseCommand(pause bool) *cobra.Command {
-	word, short := "resume", "Let a schedule run again"
-	if pause {
-		word, short = "pause", "Keep a schedule from running"
-	}
+func (a *app) schedulesPauseCommand(name, short string, pause bool) *cobra.Command {
 	var note string
 	cmd := &cobra.Command{
-		Use: word + " <schedule>", Short: short, Args: cobra.ExactArgs(1),
-		Example: "  starter schedules " + word + " morning --note \"holidays\"",
-		RunE: show(a, func(ctx context.Context, c *client.Client, args []string) (agent.Schedule, error) {
+		Use: name + " <schedule>", Short: short, Args: cobra.ExactArgs(1),
+		Example: "  starter schedules " + name + " morning --note \"holidays\"",
+		RunE: printAnswerText(a, func(ctx context.Context, c *client.Client, args []string) (agent.Schedule, error) {
 			return c.PauseSchedule(ctx, args[0], pause, note)
 		}, scheduleState),
 	}
@@ -250,7 +245,7 @@ func (a *app) schedulesTriggerCommand() *cobra.Command {
 		Use: "trigger <schedule>", Short: "Run a schedule now, besides when it is due", Args: cobra.ExactArgs(1),
 		Example: "  starter schedules trigger morning && starter schedules runs morning --limit 1",
 	}
-	cmd.RunE = show(a, func(ctx context.Context, c *client.Client, args []string) (agent.ScheduleTriggered, error) {
+	cmd.RunE = printAnswerText(a, func(ctx context.Context, c *client.Client, args []string) (agent.ScheduleTriggered, error) {
 		return c.TriggerSchedule(ctx, args[0])
 	}, func(run *agent.ScheduleTriggered) string { return cmd.Flags().Arg(0) + ": run " + run.RunID })
 	return cmd
@@ -260,7 +255,7 @@ func (a *app) schedulesDeleteCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "delete <schedule>", Short: "Delete a schedule; a run under way goes on", Args: cobra.ExactArgs(1),
 		Example: "  starter schedules delete morning",
-		RunE: a.act("name", "deleted %s", func(ctx context.Context, c *client.Client, name string) error {
+		RunE: a.confirmRequest("name", "deleted %s", func(ctx context.Context, c *client.Client, name string) error {
 			return c.DeleteSchedule(ctx, name)
 		}),
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 
@@ -15,8 +14,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// clockwork is a gateway with schedules.
-func clockwork(t *testing.T) (*bench, *gatewaytest.Schedules) {
+// withSchedules is a bench whose gateway has schedules.
+func withSchedules(t *testing.T) (*bench, *gatewaytest.Schedules) {
 	t.Helper()
 	k := &gatewaytest.Schedules{}
 	return setupWith(t, func(cfg *gateway.Config) { cfg.Schedules, cfg.SchedulePlans = k, k }), k
@@ -24,8 +23,8 @@ func clockwork(t *testing.T) (*bench, *gatewaytest.Schedules) {
 
 func TestSchedules(t *testing.T) {
 	t.Chdir(t.TempDir())
-	require.NoError(t, os.WriteFile("nightly.json", []byte(`{"message":"anything?","every":"24h","metadata":{"team":"ops"},"paused":true}`), 0o600))
-	b, k := clockwork(t)
+	writeFile(t, `{"message":"anything?","every":"24h","metadata":{"team":"ops"},"paused":true}`, "nightly.json")
+	b, k := withSchedules(t)
 	b.steps("schedules",
 		line(0, "create", "morning", "what happened?", "--cron", "0 7 * * 1-5", "--cron", "@daily", "--time-zone", "Europe/Berlin", "--agent", "analyst",
 			"--model", "small", "--overlap", "buffer_one", "--jitter", "30s", "--catch-up", "5m", "--mail", "ops@example.com", "--mail", "b@example.com",
@@ -60,9 +59,9 @@ func TestSchedules(t *testing.T) {
 	require.Regexp(t, `(?m)^trigger default morning \S+$`, strings.Join(k.Calls, "\n"), "a key of its own, so that a request that is sent twice runs it once")
 }
 
-// What show prints can be given back.
+// The output of show is valid input of create.
 func TestSchedulesShowAndCreate(t *testing.T) {
-	b, k := clockwork(t)
+	b, k := withSchedules(t)
 	require.Equal(t, 0, b.run(noInput(), "schedules", "create", "a", "x", "--every", "1h", "--user", "ann", "--telegram", "ann"))
 	b.show(0, "schedules", "show", "a")
 	text := b.screen.out()
@@ -73,9 +72,9 @@ func TestSchedulesShowAndCreate(t *testing.T) {
 
 func TestSchedulesUsage(t *testing.T) {
 	t.Chdir(t.TempDir())
-	require.NoError(t, os.WriteFile("typo.json", []byte(`{"message":"x","evry":"1h"}`), 0o600))
-	require.NoError(t, os.WriteFile("no.json", []byte(`every: 1h`), 0o600))
-	b, k := clockwork(t)
+	writeFile(t, `{"message":"x","evry":"1h"}`, "typo.json")
+	writeFile(t, `every: 1h`, "no.json")
+	b, k := withSchedules(t)
 	b.refuses("schedules", map[string]string{
 		`unknown field "evry"`: "create a --file typo.json",
 		"is no schedule":       "create a --file no.json",
@@ -90,8 +89,8 @@ func TestSchedulesUsage(t *testing.T) {
 	require.Empty(t, k.Puts)
 }
 
-// linked is a gateway with links of chats.
-func linked(t *testing.T) (*bench, *gatewaytest.Links) {
+// withLinks is a bench whose gateway has links of chats.
+func withLinks(t *testing.T) (*bench, *gatewaytest.Links) {
 	t.Helper()
 	book := &gatewaytest.Links{}
 	for _, c := range []string{"-1001", "7", "8"} {
@@ -105,7 +104,7 @@ func linked(t *testing.T) (*bench, *gatewaytest.Links) {
 }
 
 func TestLinks(t *testing.T) {
-	b, book := linked(t)
+	b, book := withLinks(t)
 	b.steps("links",
 		line(0, "list"),
 		line(0, "list", "--user", "bob"),
@@ -148,7 +147,7 @@ func TestMessage(t *testing.T) {
 	posted := answer[map[string]any](b, "message", "turn-1", "x")
 	require.Equal(t, "turn-3", posted["turn_id"])
 	require.Equal(t, "trip-1", posted["session_id"])
-	require.NotEmpty(t, b.rt.Submitted()[2].Request.IdempotencyKey, "a key of its own")
+	require.NotEmpty(t, b.rt.Submitted()[2].Request.IdempotencyKey, "a generated key")
 	b.refuses("", map[string]string{
 		"--on-busy is":  "message turn-1 x --on-busy push",
 		"is no turn id": "message a/b x",

@@ -53,12 +53,12 @@ func TestSessionDeleteAsksFirst(t *testing.T) {
 	in, typing := io.Pipe()
 	defer typing.Close()
 	b.screen = &terminal{}
-	left := make(chan int, 1)
-	go func() { left <- b.run(in, "sessions", "delete", "trip-1") }()
+	exited := make(chan int, 1)
+	go func() { exited <- b.run(in, "sessions", "delete", "trip-1") }()
 	require.Eventually(t, func() bool { return strings.Contains(b.screen.String(), "[y/N]") }, 5*time.Second, time.Millisecond)
 	b.interrupts <- os.Interrupt
-	require.Equal(t, exitInterrupted, <-left)
-	require.Equal(t, 0, b.run(noInput(), "sessions", "export", "trip-1"), "it is still there")
+	require.Equal(t, exitInterrupted, <-exited)
+	require.Equal(t, 0, b.run(noInput(), "sessions", "export", "trip-1"), "the session still exists")
 
 	b.screen = &terminal{}
 	require.Equal(t, 0, b.run(strings.NewReader("y\n"), "sessions", "delete", "trip-1"))

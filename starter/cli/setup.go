@@ -9,9 +9,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/cluster"
 )
 
-// setupCommand prepares a Temporal cluster; it does not talk to a server.
 func (a *app) setupCommand() *cobra.Command {
-	var to cluster.Connection
+	var connection cluster.Connection
 	cmd := &cobra.Command{
 		Use: "setup", Short: "Register Turnstone's search attributes on a Temporal cluster", Args: cobra.NoArgs,
 		Long: `Registers in a namespace the search attributes that it lacks of TurnstoneTenant, TurnstoneAgent, TurnstoneSession, TurnstoneStatus and
@@ -20,7 +19,7 @@ TurnstoneStopReason. Turns run without them too; the Web UI then cannot find tur
 The connection is that of the temporal command line: TEMPORAL_* variables, or a profile in temporal.toml.`,
 		Example: "  starter setup --address 127.0.0.1:7233\n  starter setup --profile production",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			options, err := cluster.Options(to, a.env)
+			options, err := cluster.Options(connection, a.env)
 			if err != nil {
 				return usageError{err}
 			}
@@ -32,11 +31,11 @@ The connection is that of the temporal command line: TEMPORAL_* variables, or a 
 			if err := cluster.AddAttributes(cmd.Context(), temporal, options.Namespace); err != nil {
 				return err
 			}
-			return a.done(map[string]string{"namespace": options.Namespace}, "namespace %s has Turnstone's search attributes", options.Namespace)
+			return a.printResult(map[string]string{"namespace": options.Namespace}, "namespace %s has Turnstone's search attributes", options.Namespace)
 		},
 	}
-	cmd.Flags().StringVar(&to.Address, "address", "", "Temporal frontend (host:port)")
-	cmd.Flags().StringVar(&to.Namespace, "namespace", "", "Temporal namespace")
-	cmd.Flags().StringVar(&to.Profile, "profile", "", "profile in temporal.toml")
+	cmd.Flags().StringVar(&connection.Address, "address", "", "Temporal frontend (host:port)")
+	cmd.Flags().StringVar(&connection.Namespace, "namespace", "", "Temporal namespace")
+	cmd.Flags().StringVar(&connection.Profile, "profile", "", "profile in temporal.toml")
 	return cmd
 }

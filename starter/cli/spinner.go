@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// spinnerPause is the time between two pictures of a spinner.
-const spinnerPause = 100 * time.Millisecond
+// spinnerInterval is the time between two frames of a spinner.
+const spinnerInterval = 100 * time.Millisecond
 
-// spinner shows on a terminal that something is waited for. Its zero value shows nothing.
+// spinner shows on a terminal that the program waits. The zero value shows nothing.
 type spinner struct {
 	once    sync.Once
 	end     chan struct{}
 	stopped chan struct{}
 }
 
-// startSpinner shows a spinner on standard error, if that is a terminal that moves its cursor and NO_COLOR is not set.
+// startSpinner shows a spinner on standard error if that is a terminal on which the environment allows colors.
 func (a *app) startSpinner(text string) *spinner {
 	s := &spinner{}
-	if !a.terminals[1] || !wantsColor(a.env) {
+	if !a.errIsTerminal || !wantsColor(a.env) {
 		return s
 	}
 	s.end, s.stopped = make(chan struct{}), make(chan struct{})
@@ -32,7 +32,7 @@ func (a *app) startSpinner(text string) *spinner {
 func (s *spinner) spin(to io.Writer, text string) {
 	defer close(s.stopped)
 	defer fmt.Fprint(to, "\r"+strings.Repeat(" ", len(text)+2)+"\r")
-	tick := time.NewTicker(spinnerPause)
+	tick := time.NewTicker(spinnerInterval)
 	defer tick.Stop()
 	for i := 0; ; i++ {
 		fmt.Fprintf(to, "\r%c %s", `|/-\`[i%4], text)
@@ -44,7 +44,7 @@ func (s *spinner) spin(to io.Writer, text string) {
 	}
 }
 
-// stop removes the spinner. What is printed afterwards stands where it was.
+// stop removes the spinner. It may be called again, and on nil.
 func (s *spinner) stop() {
 	if s == nil || s.end == nil {
 		return

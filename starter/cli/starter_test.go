@@ -16,7 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// flights is the main job: a pipeline, its result, and the answer.
+// flights is a turn with a pipeline, its result and the answer.
 func flights(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) {
 	rt.Emit(id, gatewaytest.Status(agent.StatusRunning),
 		agent.Event{Type: agent.EventRoute, Route: json.RawMessage(`{}`)},
@@ -41,21 +41,13 @@ func TestChat(t *testing.T) {
 	b.rt.Script = flights
 	require.Equal(t, 0, b.run(noInput(), "chat", "--session", "s1", "--agent", "analyst", "--model", "offline", "fetch", "flights"))
 	golden(t, "chat", b.screen.String())
-	require.Equal(t, "The cheapest flight\ncosts $199.\n", b.screen.out(), "standard output is the answer and nothing else")
+	require.Equal(t, "The cheapest flight\ncosts $199.\n", b.screen.out(), "standard output has only the answer")
 	r := b.rt.Submitted()[0].Request
 	require.Equal(t, "fetch flights", r.Message)
 	require.Equal(t, "analyst", r.Agent)
 	require.Equal(t, "offline", r.Model)
 	require.Equal(t, "cli", r.Channel)
-}
-
-func TestChatJSON(t *testing.T) {
-	b := setup(t)
-	b.rt.Script = flights
-	require.Equal(t, 0, b.run(noInput(), "chat", "x", "-o", "json"))
-	var out agent.AgentStepOutput
-	require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &out))
-	require.Equal(t, agent.TurnID("turn-1"), out.TurnID)
+	require.Equal(t, agent.TurnID("turn-2"), answer[agent.AgentStepOutput](b, "chat", "x").TurnID)
 }
 
 func TestChatLoopKeepsTheSession(t *testing.T) {
@@ -76,7 +68,7 @@ func TestChatLoopKeepsTheSession(t *testing.T) {
 	}
 	require.Equal(t, 0, b.run(strings.NewReader("one\ntwo"), "chat"))
 	sent = b.rt.Submitted()[3:]
-	require.Equal(t, sent[0].Request.SessionID, sent[1].Request.SessionID, "a session of its own, kept")
+	require.Equal(t, sent[0].Request.SessionID, sent[1].Request.SessionID, "both turns have the same new session")
 	require.True(t, strings.HasPrefix(string(sent[0].Request.SessionID), "cli-"))
 }
 
@@ -93,13 +85,13 @@ func TestChatShowsNothingTwice(t *testing.T) {
 	}{
 		"the same again":     {[]agent.Event{say("Hello "), say("wor"), reset(1), say("Hel"), say("lo world")}, "Hello world", "Hello world\n"},
 		"the same, shorter":  {[]agent.Event{say("Hello world"), reset(1), say("Hello")}, "Hello", "Hello world\n" + void + "Hello\n"},
-		"something else":     {[]agent.Event{say("Hello "), reset(1), say("Good"), say(" day")}, "Good day", "Hello \n" + void + "Good day\n"},
+		"different text":     {[]agent.Event{say("Hello "), reset(1), say("Good"), say(" day")}, "Good day", "Hello \n" + void + "Good day\n"},
 		"from the middle":    {[]agent.Event{say("Hello "), say("moon"), reset(2), say("moon"), say("light")}, "Hello moonlight", "Hello moonlight\n"},
 		"twice":              {[]agent.Event{say("a"), reset(1), say("a"), say("b"), reset(1), say("ab"), say("c")}, "abc", "abc\n"},
-		"of somebody else":   {[]agent.Event{say("a"), {Type: agent.EventReset, Producer: "model/9", FromIndex: 1}, say("b")}, "ab", "ab\n"},
-		"before anything":    {[]agent.Event{reset(1), say("a")}, "a", "a\n"},
+		"reset of another":   {[]agent.Event{say("a"), {Type: agent.EventReset, Producer: "model/9", FromIndex: 1}, say("b")}, "ab", "ab\n"},
+		"reset at the start": {[]agent.Event{reset(1), say("a")}, "a", "a\n"},
 		"not streamed":       {nil, "the whole answer", "the whole answer\n"},
-		"steering sequences": {[]agent.Event{say("a\x1b[2Jb\r\n")}, "ab", "a\uFFFD[2Jb\n"},
+		"control characters": {[]agent.Event{say("a\x1b[2Jb\r\n")}, "ab", "a\uFFFD[2Jb\n"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +138,7 @@ func TestChatAsksForApprovals(t *testing.T) {
 			c.want.ApprovalID = "a1"
 			require.Equal(t, c.want, got)
 			if name == "approve" {
-				// The prompt has no line end and the decision's echo comes from the typing, so only its parts are certain.
+				// The order of the prompt and the events is not fixed.
 				require.Contains(t, b.screen.String(), "? send_mail wants to run: {\"to\":\"x\"}\n  starter decide turn-1 a1 approve\n")
 				require.Contains(t, b.screen.String(), "[a]pprove")
 				require.Contains(t, b.screen.String(), "✓ a1: approve by me\n")
@@ -168,7 +160,7 @@ func TestChatAsksForEachApproval(t *testing.T) {
 		got = append(got, d.ApprovalID+" "+string(d.Decision))
 		switch len(got) {
 		case 1:
-			return agent.Errorf(agent.CodeConflict, "", "approval a1 is decided already") // somebody was quicker
+			return agent.Errorf(agent.CodeConflict, "", "approval a1 is decided already") // somebody else has decided
 		default:
 			b.rt.Say(id, "done")
 			return nil
@@ -191,7 +183,7 @@ func TestInterruptCancelsThenLeaves(t *testing.T) {
 	require.Equal(t, exitCancelled, b.run(noInput(), "chat", "x"))
 	require.Contains(t, b.screen.String(), "cancelling turn turn-1")
 
-	b.rt.Cancelled = func(agent.TurnID, agent.CancelRequest) error { // does not listen
+	b.rt.Cancelled = func(agent.TurnID, agent.CancelRequest) error { // does not stop the turn
 		b.interrupts <- os.Interrupt
 		return nil
 	}
@@ -203,7 +195,7 @@ func TestInterruptAtThePrompt(t *testing.T) {
 	in, typing := io.Pipe()
 	defer typing.Close()
 	b.interrupts <- os.Interrupt
-	require.Equal(t, 0, b.run(in, "chat"), "nothing runs: Ctrl-C just leaves")
+	require.Equal(t, 0, b.run(in, "chat"), "Ctrl-C ends a chat without a turn")
 }
 
 func TestInterruptStopsTailing(t *testing.T) {
@@ -229,7 +221,7 @@ func TestStartTailResults(t *testing.T) {
 	require.Equal(t, "one two\n", b.screen.out())
 	b.show(0, "tail", "turn-1", "--after", "2", "-o", "json")
 	require.Equal(t, 2, strings.Count(b.screen.out(), "\n"), "one event per line")
-	require.Equal(t, 0, b.run(noInput(), "tail", "turn-1", "--after", "4"), "nothing left to tell")
+	require.Equal(t, 0, b.run(noInput(), "tail", "turn-1", "--after", "4"), "no more events")
 	b.show(0, "results", "get", "artifact://result-of-turn-1", "-o", "raw")
 	require.JSONEq(t, `{"output":"one two"}`, b.screen.out())
 
@@ -301,23 +293,23 @@ func TestExitCodes(t *testing.T) {
 		want int
 		text string
 	}{
-		"completed":         {"chat hello", exitCompleted, "ok"},
-		"unknown command":   {"chta", exitUsage, `unknown command "chta"`},
-		"unknown flag":      {"chat --nope x", exitUsage, "--nope"},
-		"missing argument":  {"start", exitUsage, "requires at least 1 arg"},
-		"too many":          {"tail a b", exitUsage, "accepts 1 arg"},
-		"bad output":        {"agents --output xml", exitUsage, "text or json"},
-		"bad turn":          {"cancel a/b", exitUsage, "no turn id"},
-		"bad offset":        {"tail t --after -1", exitUsage, "--after"},
-		"bad server":        {"agents --server localhost", exitUsage, "http://host:port"},
-		"refused":           {"start agent", exitUsage, `agent: no agent "nobody"`},
-		"bad session":       {"chat --session a/b x", exitUsage, "session_id"},
-		"unknown turn":      {"tail unknown", exitUsage, "no turn"},
-		"unknown result":    {"results get unknown", exitUsage, "no result"},
-		"server's own bug":  {"chat bug", exitFailed, "internal error"},
-		"not available":     {"chat away", exitUnreachable, "storage is away"},
-		"nobody there":      {"chat --server http://" + l.Addr().String() + " x", exitUnreachable, "TURNSTONE_SERVER"},
-		"nobody there, too": {"tail --server http://" + l.Addr().String() + " x", exitUnreachable, "cannot reach the server"},
+		"completed":          {"chat hello", exitCompleted, "ok"},
+		"unknown command":    {"chta", exitUsage, `unknown command "chta"`},
+		"unknown flag":       {"chat --nope x", exitUsage, "--nope"},
+		"missing argument":   {"start", exitUsage, "requires at least 1 arg"},
+		"too many arguments": {"tail a b", exitUsage, "accepts 1 arg"},
+		"bad output":         {"agents --output xml", exitUsage, "text or json"},
+		"bad turn":           {"cancel a/b", exitUsage, "no turn id"},
+		"bad offset":         {"tail t --after -1", exitUsage, "--after"},
+		"bad server":         {"agents --server localhost", exitUsage, "http://host:port"},
+		"refused":            {"start agent", exitUsage, `agent: no agent "nobody"`},
+		"bad session":        {"chat --session a/b x", exitUsage, "session_id"},
+		"unknown turn":       {"tail unknown", exitUsage, "no turn"},
+		"unknown result":     {"results get unknown", exitUsage, "no result"},
+		"internal error":     {"chat bug", exitFailed, "internal error"},
+		"not available":      {"chat away", exitUnreachable, "storage is away"},
+		"unreachable":        {"chat --server http://" + l.Addr().String() + " x", exitUnreachable, "TURNSTONE_SERVER"},
+		"unreachable tail":   {"tail --server http://" + l.Addr().String() + " x", exitUnreachable, "cannot reach the server"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

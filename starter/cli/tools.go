@@ -11,7 +11,7 @@ import (
 )
 
 func (a *app) toolsCommand() *cobra.Command {
-	return group(&cobra.Command{
+	return commandGroup(&cobra.Command{
 		Use: "tools", Short: "Tools that were made of repeated pipelines",
 		Long: `Tools that were made of repeated pipelines. A pipeline that a tenant used again becomes a tool, with what varied as its parameters. A change
 takes effect with the next turn.`,
@@ -20,14 +20,14 @@ takes effect with the next turn.`,
   starter tools describe cheap_flights "Flights of a route, the cheapest first."
   starter tools disable cheap_flights`,
 	}, a.toolsListCommand(), a.toolsRenameCommand(), a.toolsDescribeCommand(),
-		a.toolsSwitchCommand("enable", "Give a tool to agents again", true), a.toolsSwitchCommand("disable", "Keep a tool from agents", false))
+		a.toolsEnableCommand("enable", "Give a tool to agents again", true), a.toolsEnableCommand("disable", "Keep a tool from agents", false))
 }
 
 func (a *app) toolsListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the tools, disabled ones included", Args: cobra.NoArgs,
 		Example: "  starter tools list\n  starter tools list -o json | jq '.[].parameters'",
-		RunE: view(a, func(ctx context.Context, c *client.Client, _ []string) ([]agent.Composite, error) {
+		RunE: printAnswer(a, func(ctx context.Context, c *client.Client, _ []string) ([]agent.Composite, error) {
 			found, err := c.Composites(ctx)
 			return append([]agent.Composite{}, found...), err
 		}, func(found *[]agent.Composite) error {
@@ -41,7 +41,7 @@ func compositeRow(c *agent.Composite) []string {
 	if !c.Enabled {
 		state = "disabled"
 	}
-	return []string{c.Name, state, decimal(c.Version), decimal(c.Uses), moment(c.UpdatedAt), c.Description}
+	return []string{c.Name, state, formatInt(c.Version), formatInt(c.Uses), formatTime(c.UpdatedAt), c.Description}
 }
 
 func (a *app) toolsRenameCommand() *cobra.Command {
@@ -66,19 +66,19 @@ func (a *app) toolsDescribeCommand() *cobra.Command {
 	}
 }
 
-func (a *app) toolsSwitchCommand(word, short string, on bool) *cobra.Command {
+func (a *app) toolsEnableCommand(name, short string, enable bool) *cobra.Command {
 	return &cobra.Command{
-		Use: word + " <tool>", Short: short, Args: cobra.ExactArgs(1),
-		Example: "  starter tools " + word + " cheap_flights",
+		Use: name + " <tool>", Short: short, Args: cobra.ExactArgs(1),
+		Example: "  starter tools " + name + " cheap_flights",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.changeTool(cmd, args, agent.CompositeChange{Enabled: &on}, word+"d")
+			return a.changeTool(cmd, args, agent.CompositeChange{Enabled: &enable}, name+"d")
 		},
 	}
 }
 
-// changeTool changes the tool that the first argument names, and prints what was done to it.
+// changeTool changes the tool in the first argument and prints done, a text such as "described", with its name.
 func (a *app) changeTool(cmd *cobra.Command, args []string, change agent.CompositeChange, done string) error {
-	return show(a, func(ctx context.Context, c *client.Client, args []string) (agent.Composite, error) {
+	return printAnswerText(a, func(ctx context.Context, c *client.Client, args []string) (agent.Composite, error) {
 		return c.ChangeComposite(ctx, args[0], change)
 	}, func(changed *agent.Composite) string { return done + " " + clipName(changed.Name) })(cmd, args)
 }

@@ -47,7 +47,7 @@ func TestShowTurn(t *testing.T) {
 	b.refuses("", map[string]string{`"a/b" is no turn id`: "turns show a/b", "there is no turn": "turns show none"})
 }
 
-// A model call begins when what was before it ended, and each of its repetitions counts.
+// A model call begins when the call before it ended, and the usage of each attempt counts.
 func TestTurnReportTimes(t *testing.T) {
 	at := func(second int) agent.EventMeta {
 		return agent.EventMeta{Producer: "model/1", Time: time.Date(2026, 11, 1, 12, 0, second, 0, time.UTC)}
@@ -58,7 +58,7 @@ func TestTurnReportTimes(t *testing.T) {
 		{Type: agent.EventUsage, Meta: at(3), Usage: &agent.Usage{InputTokens: 1}},
 		{Type: agent.EventUsage, Meta: at(7), Usage: &agent.Usage{InputTokens: 2}},
 	} {
-		r.take(&e)
+		r.addEvent(&e)
 	}
 	require.Equal(t, "2s 4s", formatDuration(r.Steps[0].StartedAt, r.Steps[0].EndedAt)+" "+formatDuration(r.Steps[1].StartedAt, r.Steps[1].EndedAt))
 	require.Equal(t, int64(3), r.Usage.InputTokens)

@@ -22,7 +22,7 @@ type usageFlags struct {
 
 	group        []string
 	since, until string
-	sort, form   string
+	sort, format string
 	limit        int
 }
 
@@ -45,8 +45,8 @@ func (a *app) usageCommand() *cobra.Command {
   starter usage --group day,user --agent analyst -o csv > november.csv
   starter usage --group turn --since 24h --sort rebilled --limit 20   # who pays twice
   starter usage --group step,epoch,model --turn turn-42`,
-		RunE: a.send(func(ctx context.Context, c *client.Client, _ []string) error {
-			if err := f.read(a, time.Now()); err != nil {
+		RunE: a.withClient(func(ctx context.Context, c *client.Client, _ []string) error {
+			if err := f.setQuery(a.tenant, time.Now()); err != nil {
 				return err
 			}
 			report, more, err := f.fetch(ctx, c)
@@ -56,7 +56,7 @@ func (a *app) usageCommand() *cobra.Command {
 			if more {
 				defer a.printNote(moreText)
 			}
-			return a.printUsage(&report, f.form)
+			return a.printUsage(&report, f.format)
 		}),
 	}
 	flags := cmd.Flags()
@@ -71,23 +71,19 @@ func (a *app) usageCommand() *cobra.Command {
 	flags.StringVar((*string)(&f.TurnID), "turn", "", "only of this turn")
 	flags.StringVar(&f.sort, "sort", "key", "key, cost, tokens, calls or rebilled; the largest first")
 	flags.IntVar(&f.limit, "limit", defaultLimit, "at most so many rows, behind --sort; 0: all")
-	flags.StringVarP(&f.form, "output", "o", "text", "text, json or csv") // in place of everybody's
+	flags.StringVarP(&f.format, "output", "o", "text", "text, json or csv") // replaces the persistent flag
 	return cmd
 }
 
-// read turns the flags into the query.
-func (f *usageFlags) read(a *app, now time.Time) (err error) {
-	for _, one := range []struct {
-		flag, value string
-		allowed     []string
-	}{
-		{"output", f.form, []string{"text", "json", "csv"}}, {"sort", f.sort, []string{"key", "cost", "tokens", "calls", "rebilled"}},
-	} {
-		if !slices.Contains(one.allowed, one.value) {
-			return usageError{fmt.Errorf("--%s is %q, want %s", one.flag, one.value, strings.Join(one.allowed, ", "))}
-		}
+// setQuery validates the flags and sets the fields of the query for them.
+func (f *usageFlags) setQuery(tenant string, now time.Time) (err error) {
+	if err := requireOneOf("output", f.format, "text, json, csv"); err != nil {
+		return err
 	}
-	if err := requireMin("limit", f.limit, 0); err != nil {
+	if err := requireOneOf("sort", f.sort, "key, cost, tokens, calls, rebilled"); err != nil {
+		return err
+	}
+	if err := refuseNegative("limit", f.limit, 0); err != nil {
 		return err
 	}
 	f.Group = []agent.UsageKey{}
@@ -102,7 +98,7 @@ func (f *usageFlags) read(a *app, now time.Time) (err error) {
 	if f.Until, err = readTime("--until", f.until, now); err != nil {
 		return err
 	}
-	f.Tenant = a.tenant
+	f.Tenant = tenant
 	f.Fill(now)
 	if err := f.Validate(now); err != nil {
 		return usageError{err}
@@ -110,7 +106,7 @@ func (f *usageFlags) read(a *app, now time.Time) (err error) {
 	return nil
 }
 
-// readTime reads a length of time before now, a day or a time. Days are whole ones: 1d is since midnight UTC of yesterday.
+// readTime parses a duration before now (12h, 30d), a day or a time. A duration in days begins at midnight UTC: 1d is the beginning of yesterday.
 func readTime(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -131,13 +127,13 @@ func readTime(flag, text string, now time.Time) (time.Time, error) {
 	return time.Time{}, usageError{fmt.Errorf("%s is %q, want 12h, 30d, 2026-11-01 or 2026-11-01T08:00:00Z", flag, text)}
 }
 
-// maxSorted is the largest number of rows that are sorted here.
+// maxSorted is the largest number of rows that --sort takes.
 const maxSorted = 200_000
 
-// fetch asks for the pages of the report. It needs all rows to sort them by size.
+// fetch returns the report. more reports whether it has more rows than --limit.
 func (f *usageFlags) fetch(ctx context.Context, c *client.Client) (report agent.UsagePage, more bool, err error) {
 	limit := f.limit
-	if f.sort != "key" {
+	if f.sort != "key" { // the server sorts by key alone
 		limit = maxSorted
 	}
 	rows, more, err := fetchAll(limit, func(p agent.Page) ([]agent.UsageRow, string, error) {
@@ -166,7 +162,7 @@ func (f *usageFlags) fetch(ctx context.Context, c *client.Client) (report agent.
 	return report, more, nil
 }
 
-// sortValue returns the number that rows are sorted by.
+// sortValue returns the value of a row by which --sort sorts.
 func (f *usageFlags) sortValue(r *agent.UsageRow) float64 {
 	switch f.sort {
 	case "cost":
@@ -176,12 +172,12 @@ func (f *usageFlags) sortValue(r *agent.UsageRow) float64 {
 	case "calls":
 		return float64(r.Calls)
 	default:
-		return cmp.Or(r.RebilledCostUSD, float64(r.RebilledTokens)*1e-12) // models without a price
+		return cmp.Or(r.RebilledCostUSD, float64(r.RebilledTokens)*1e-12) // models without a price come last, by tokens
 	}
 }
 
-func (a *app) printUsage(p *agent.UsagePage, form string) error {
-	switch form {
+func (a *app) printUsage(p *agent.UsagePage, format string) error {
+	switch format {
 	case "json":
 		return a.printJSON(p)
 	case "csv":
@@ -197,7 +193,7 @@ func (a *app) printUsage(p *agent.UsagePage, form string) error {
 		total := append([]string{"total"}, make([]string, len(p.Group)-1)...)
 		rows = append(rows, append(total, sumCells(p.Totals)...))
 	}
-	return a.table(header, rows)
+	return a.printRows(header, rows)
 }
 
 func groupNames(group []agent.UsageKey) []string {
@@ -208,7 +204,7 @@ func groupNames(group []agent.UsageKey) []string {
 	return names
 }
 
-// groupCells returns the keys of a row in the order of the report. empty stands for a key without a value.
+// groupCells returns the key values of a row in the order of the report, with empty in place of an empty value.
 func groupCells(r *agent.UsageRow, group []agent.UsageKey, empty string) []string {
 	texts := map[agent.UsageKey]*string{
 		agent.UsageDay: r.Day, agent.UsageTenant: r.Tenant, agent.UsageUser: r.User, agent.UsageAgent: r.Agent, agent.UsageModel: r.Model,
@@ -218,7 +214,7 @@ func groupCells(r *agent.UsageRow, group []agent.UsageKey, empty string) []strin
 	cells := make([]string, len(group))
 	for i, k := range group {
 		if n := numbers[k]; n != nil {
-			cells[i] = decimal(*n)
+			cells[i] = formatInt(*n)
 		} else if text := texts[k]; text != nil {
 			cells[i] = cmp.Or(*text, empty)
 		}
@@ -227,29 +223,39 @@ func groupCells(r *agent.UsageRow, group []agent.UsageKey, empty string) []strin
 }
 
 func sumCells(s *agent.UsageSums) []string {
-	rebilled, again, estimated, cost, unpriced := "-", "-", "-", dollars(s.CostUSD), "-"
+	cost, rebilledCost := dollars(s.CostUSD), "-"
 	if s.RebilledCalls > 0 {
-		rebilled, again = decimal(s.RebilledCalls), dollars(s.RebilledCostUSD)
-	}
-	if s.EstimatedTokens > 0 {
-		estimated = decimal(s.EstimatedTokens)
-	}
-	if s.UnpricedCalls > 0 {
-		unpriced = decimal(s.UnpricedCalls)
+		rebilledCost = dollars(s.RebilledCostUSD)
 	}
 	if s.UnpricedCalls > 0 && s.CostUSD == 0 {
 		cost = notPriced
 	}
 	return []string{
-		decimal(s.Calls), decimal(s.InputTokens), decimal(s.OutputTokens), decimal(s.CachedTokens), decimal(s.ReasoningTokens), estimated,
-		cost, unpriced, rebilled, again,
+		formatInt(s.Calls), formatInt(s.InputTokens), formatInt(s.OutputTokens), formatInt(s.CachedTokens), formatInt(s.ReasoningTokens),
+		intOrDash(s.EstimatedTokens), cost, intOrDash(s.UnpricedCalls), intOrDash(s.RebilledCalls), rebilledCost,
 	}
 }
 
-// notPriced stands for the cost of models without a price.
+// intOrDash returns n in decimal, or "-" if it is not positive.
+func intOrDash(n int64) string {
+	if n <= 0 {
+		return "-"
+	}
+	return formatInt(n)
+}
+
+// usageCells returns the tokens and the cost of a usage as cells of a table: "-" for nil.
+func usageCells(u *agent.Usage) (tokens, cost string) {
+	if u == nil {
+		return "-", "-"
+	}
+	return formatInt(u.InputTokens + u.OutputTokens), orDash(costText(u))
+}
+
+// notPriced is printed in place of the cost of models without a price.
 const notPriced = "not priced"
 
-// costText returns what a usage cost, empty if it cost nothing.
+// costText returns the cost of a usage, or "" if it cost nothing.
 func costText(u *agent.Usage) string {
 	switch {
 	case u.Unpriced && u.CostUSD > 0:
@@ -270,7 +276,7 @@ func dollars(v float64) string {
 	return fmt.Sprintf("$%.4f", v)
 }
 
-// printUsageCSV prints rows for a program or a spreadsheet: money and numbers as they are, no totals.
+// printUsageCSV prints rows as CSV with unformatted numbers and without totals.
 func (a *app) printUsageCSV(p *agent.UsagePage) error {
 	w := csv.NewWriter(a.out)
 	lines := [][]string{append(groupNames(p.Group), "calls", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_usd", "rebilled_calls",
@@ -278,9 +284,9 @@ func (a *app) printUsageCSV(p *agent.UsagePage) error {
 	for i := range p.Rows {
 		r := &p.Rows[i]
 		lines = append(lines, append(groupCells(r, p.Group, ""),
-			decimal(r.Calls), decimal(r.InputTokens), decimal(r.OutputTokens), decimal(r.CachedTokens), decimal(r.ReasoningTokens),
-			amount(r.CostUSD), decimal(r.RebilledCalls), decimal(r.RebilledTokens), amount(r.RebilledCostUSD), decimal(r.EstimatedTokens),
-			decimal(r.UnpricedCalls)))
+			formatInt(r.Calls), formatInt(r.InputTokens), formatInt(r.OutputTokens), formatInt(r.CachedTokens), formatInt(r.ReasoningTokens),
+			formatFloat(r.CostUSD), formatInt(r.RebilledCalls), formatInt(r.RebilledTokens), formatFloat(r.RebilledCostUSD), formatInt(r.EstimatedTokens),
+			formatInt(r.UnpricedCalls)))
 	}
 	if err := w.WriteAll(lines); err != nil {
 		return fmt.Errorf("print: %w", err)
@@ -288,4 +294,4 @@ func (a *app) printUsageCSV(p *agent.UsagePage) error {
 	return nil
 }
 
-func amount(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+func formatFloat(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,15 +13,15 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// metered is a gateway with a ledger.
-func metered(t *testing.T, rows ...agent.UsageRow) (*bench, *gatewaytest.Usage) {
+// withUsage is a bench whose gateway has a ledger.
+func withUsage(t *testing.T, rows ...agent.UsageRow) (*bench, *gatewaytest.Usage) {
 	t.Helper()
 	l := &gatewaytest.Usage{Rows: rows}
 	return setupWith(t, func(cfg *gateway.Config) { cfg.Usage = l }), l
 }
 
 func TestUsage(t *testing.T) {
-	b, l := metered(t,
+	b, l := withUsage(t,
 		agent.UsageRow{Day: new("2026-11-20"), User: new(""), Step: new(int64(0)), UsageSums: agent.UsageSums{Calls: 3, InputTokens: 1000, OutputTokens: 50, CachedTokens: 10, ReasoningTokens: 5, CostUSD: 0.25, EstimatedTokens: 70}},
 		agent.UsageRow{Day: new("2026-11-21"), User: new("ann\x1b[2J"), Step: new(int64(2)), UsageSums: agent.UsageSums{
 			Calls: 9, InputTokens: 1, CostUSD: 1.5, RebilledCalls: 2, RebilledTokens: 400, RebilledCostUSD: 0.125,
@@ -48,7 +47,7 @@ func TestUsage(t *testing.T) {
 		Until: time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC), UserID: "u", Agent: "a", Model: "m", Channel: "c", SessionID: "s", TurnID: "t", PageSize: defaultLimit,
 	}, q)
 	require.Empty(t, l.Asked[6].Group)
-	require.Equal(t, agent.MaxUsageRows, l.Asked[2].PageSize, "all rows, to sort them")
+	require.Equal(t, agent.MaxUsageRows, l.Asked[2].PageSize, "sorting needs all rows")
 
 	p := answer[agent.UsagePage](b, "usage", "--tenant", "zoo")
 	require.Len(t, p.Rows, 4)
@@ -58,19 +57,17 @@ func TestUsage(t *testing.T) {
 	require.Equal(t, agent.AnyTenant, l.Asked[len(l.Asked)-1].Tenant)
 }
 
-// A report of many pages comes whole, with the totals of the first.
+// A report with several pages is complete, with the totals of the first page.
 func TestUsagePages(t *testing.T) {
 	var rows []agent.UsageRow
 	for i := range 25 {
 		rows = append(rows, agent.UsageRow{Day: new(strconv.Itoa(i)), UsageSums: agent.UsageSums{Calls: int64(i)}})
 	}
-	b, l := metered(t, rows...)
+	b, l := withUsage(t, rows...)
 	l.MaxPage = 10
 	for args, want := range map[string]int{"--limit 0": 25, "--limit 12": 12, "--sort calls --limit 0": 25, "--sort calls --limit 3": 3} {
-		b.screen, l.Asked = &terminal{}, nil
-		require.Equal(t, 0, b.run(noInput(), append(strings.Fields("usage -o json"), strings.Fields(args)...)...))
-		var p agent.UsagePage
-		require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &p))
+		l.Asked = nil
+		p := answer[agent.UsagePage](b, append([]string{"usage"}, strings.Fields(args)...)...)
 		require.Len(t, p.Rows, want, args)
 		require.EqualValues(t, 300, p.Totals.Calls, args)
 		require.Equal(t, want < 25, strings.Contains(b.screen.String(), "there are more"), args)
@@ -80,8 +77,8 @@ func TestUsagePages(t *testing.T) {
 	}
 }
 
-func TestUsageUsage(t *testing.T) {
-	b, l := metered(t)
+func TestUsageFlags(t *testing.T) {
+	b, l := withUsage(t)
 	b.refuses("usage", map[string]string{
 		"--output is":     "-o yaml",
 		"--sort is":       "--sort age",

@@ -14,10 +14,8 @@ import (
 	"github.com/turnstone-run/turnstone/client"
 )
 
-// runPolling says how often a run is asked for until it ends.
-//
 //nolint:gochecknoglobals // a constant in all but syntax
-var runPolling = polling{first: 200 * time.Millisecond, longest: 5 * time.Second}
+var runPauses = pollPauses{first: 200 * time.Millisecond, longest: 5 * time.Second}
 
 func (a *app) workflowsRunCommand() *cobra.Command {
 	var r agent.RunRequest
@@ -32,7 +30,7 @@ Exit codes with --wait: 0 the run completed, 1 it failed, 4 it was cancelled, 13
 		Example: `  starter workflows run main
   starter workflows run main --input '{"origin":"NYC"}' --wait
   starter workflows run main --version 3 --run-id nightly-7`,
-		RunE: a.send(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
 			name, err := workflowKey(args[0], r.Owner)
 			if err != nil {
 				return err
@@ -40,7 +38,7 @@ Exit codes with --wait: 0 the run completed, 1 it failed, 4 it was cancelled, 13
 			if input != "" && !json.Valid([]byte(input)) {
 				return usageError{errors.New("--input is no JSON")}
 			}
-			if err := requireMin("version", r.Version, 1); err != nil {
+			if err := refuseNegative("version", r.Version, 1); err != nil {
 				return err
 			}
 			r.Tag, r.Input, r.Context.UserID = name.Tag, json.RawMessage(input), user
@@ -63,15 +61,12 @@ func (a *app) startRun(ctx context.Context, c *client.Client, r agent.RunRequest
 		return err
 	}
 	if !wait {
-		return a.print(receipt, func() error {
-			a.printLine("run      %s\nworkflow %s", receipt.RunID, receipt.WorkflowID)
-			return nil
-		})
+		return a.printResult(receipt, "run      %s\nworkflow %s", receipt.RunID, receipt.WorkflowID)
 	}
 	if a.output != "json" {
 		a.printNote("run %s", receipt.RunID)
 	}
-	run, err := poll(ctx, runPolling, func() (agent.Run, bool, error) {
+	run, err := poll(ctx, runPauses, func() (agent.Run, bool, error) {
 		run, err := c.Run(ctx, receipt.RunID)
 		return run, run.Status != agent.RunRunning, err
 	})
@@ -85,9 +80,9 @@ func (a *app) startRun(ctx context.Context, c *client.Client, r agent.RunRequest
 	case agent.RunCompleted:
 		return nil
 	case agent.RunCancelled:
-		return outcome(exitCancelled)
+		return exitStatus(exitCancelled)
 	default:
-		return outcome(exitFailed)
+		return exitStatus(exitFailed)
 	}
 }
 
@@ -97,7 +92,7 @@ func (a *app) workflowsRunsCommand() *cobra.Command {
 		Use: "runs", Short: "List runs, newest first",
 		Example: "  starter workflows runs --tag main\n  starter workflows runs --status failed -o json",
 	}, listing[agent.Run]{
-		header: "RUN TAG OWNER VERSION STATUS STARTED TOOK BY", row: runRow,
+		header: "RUN TAG OWNER VERSION STATUS STARTED TOOK BY", row: workflowRunRow,
 		fetch: func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.Run, string, error) {
 			q.Page = p
 			page, err := c.Runs(ctx, q)
@@ -110,16 +105,17 @@ func (a *app) workflowsRunsCommand() *cobra.Command {
 	return cmd
 }
 
-func runRow(r *agent.Run) []string {
+func workflowRunRow(r *agent.Run) []string {
 	by := r.UserID
 	if r.Schedule != "" {
 		by = "schedule " + r.Schedule
 	}
 	return []string{
-		r.RunID, r.Tag, r.Owner, decimal(r.Version), string(r.Status), moment(r.StartedAt), formatDuration(r.StartedAt, r.FinishedAt), dash(by),
+		r.RunID, r.Tag, r.Owner, formatInt(r.Version), string(r.Status), formatTime(r.StartedAt), formatDuration(r.StartedAt, r.FinishedAt), orDash(by),
 	}
 }
 
+// formatDuration returns the time between two times, or "-" if to is nil.
 func formatDuration(from time.Time, to *time.Time) string {
 	if to == nil {
 		return "-"
@@ -131,20 +127,20 @@ func (a *app) workflowsShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "show <run>", Short: "Print a run with its steps", Args: cobra.ExactArgs(1),
 		Example: "  starter workflows show nightly-7\n  starter workflows show nightly-7 -o json | jq '.steps[].output'",
-		RunE: view(a, func(ctx context.Context, c *client.Client, args []string) (agent.Run, error) {
+		RunE: printAnswer(a, func(ctx context.Context, c *client.Client, args []string) (agent.Run, error) {
 			return c.Run(ctx, args[0])
 		}, a.printRun),
 	}
 }
 
 func (a *app) printRun(r *agent.Run) error {
-	a.fact("run", r.RunID)
-	a.fact("tag", fmt.Sprintf("%s, version %d, owner %s", r.Tag, r.Version, r.Owner))
-	a.fact("status", string(r.Status))
+	a.printField("run", r.RunID)
+	a.printField("tag", fmt.Sprintf("%s, version %d, owner %s", r.Tag, r.Version, r.Owner))
+	a.printField("status", string(r.Status))
 	if r.Error != nil {
-		a.fact("error", r.Error.Type+": "+r.Error.Message)
+		a.printField("error", r.Error.Type+": "+r.Error.Message)
 	}
-	a.fact("workflow", r.WorkflowID)
+	a.printField("workflow", r.WorkflowID)
 	if len(r.Steps) == 0 {
 		return nil
 	}
@@ -164,7 +160,7 @@ func stepRow(s *agent.RunStep) []string {
 	case s.Ref != "":
 		output = s.Ref
 	}
-	return []string{s.NodeID, decimal(s.Visit), s.Type, string(s.Status), formatDuration(s.StartedAt, s.FinishedAt), dash(output)}
+	return []string{s.NodeID, formatInt(s.Visit), s.Type, string(s.Status), formatDuration(s.StartedAt, s.FinishedAt), orDash(output)}
 }
 
 func (a *app) workflowsCancelCommand() *cobra.Command {
@@ -172,7 +168,7 @@ func (a *app) workflowsCancelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "cancel <run>", Short: "Ask a run to stop", Args: cobra.ExactArgs(1),
 		Example: `  starter workflows cancel nightly-7 --reason "wrong input"`,
-		RunE: a.act("run_id", "asked run %s to stop", func(ctx context.Context, c *client.Client, id string) error {
+		RunE: a.confirmRequest("run_id", "asked run %s to stop", func(ctx context.Context, c *client.Client, id string) error {
 			return c.CancelRun(ctx, id, r)
 		}),
 	}

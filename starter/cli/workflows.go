@@ -13,7 +13,7 @@ import (
 )
 
 func (a *app) workflowsCommand() *cobra.Command {
-	return group(&cobra.Command{
+	return commandGroup(&cobra.Command{
 		Use: "workflows", Short: "Processes that are kept as graphs, changed by patches and run",
 		Long: `Processes that are kept as graphs, changed by patches and run. A definition has a tag and an owner; where one owner has the tag, --owner may be
 left out. Every change makes a version, and runs keep the version that they began with.`,
@@ -28,12 +28,12 @@ left out. Every change makes a version, and runs keep the version that they bega
 		a.workflowsShowCommand(), a.workflowsCancelCommand())
 }
 
-// ownerFlag adds the flag --owner of a definition.
+// ownerFlag adds the flag --owner.
 func ownerFlag(cmd *cobra.Command, owner *string) {
 	cmd.Flags().StringVar(owner, "owner", "", "owner of the definition (default: the one who has the tag)")
 }
 
-// workflowKey checks a tag before it becomes part of an address.
+// workflowKey returns the key of a definition, or an error if the tag is no valid name.
 func workflowKey(tag, owner string) (agent.WorkflowKey, error) {
 	_, err := requireName(tag)
 	return agent.WorkflowKey{Tag: tag, Owner: owner}, err
@@ -46,23 +46,27 @@ func (a *app) workflowsListCommand() *cobra.Command {
 		Example: "  starter workflows list\n  starter workflows list -o json | jq -r '.[].workflow_tag'",
 	}, listing[agent.StoredWorkflow]{
 		header: "TAG OWNER VERSION NODES SCHEDULES UPDATED BY", row: workflowRow,
-		fetch: func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.StoredWorkflow, string, error) {
-			q.Page = p
-			page, err := c.Workflows(ctx, q)
-			return page.Workflows, page.Next, err
-		},
+		fetch: fetchWorkflows(&q),
 	})
 	cmd.Flags().StringVar(&q.Owner, "owner", "", "only of this owner")
 	return cmd
+}
+
+func fetchWorkflows(q *agent.WorkflowQuery) fetchFunc[agent.StoredWorkflow] {
+	return func(ctx context.Context, c *client.Client, _ []string, p agent.Page) ([]agent.StoredWorkflow, string, error) {
+		q.Page = p
+		page, err := c.Workflows(ctx, *q)
+		return page.Workflows, page.Next, err
+	}
 }
 
 func workflowRow(w *agent.StoredWorkflow) []string {
 	var d agent.WorkflowDefinition
 	nodes, schedules := "?", "?"
 	if json.Unmarshal(w.Definition, &d) == nil {
-		nodes, schedules = decimal(len(d.Nodes)), decimal(len(d.Schedules))
+		nodes, schedules = formatInt(len(d.Nodes)), formatInt(len(d.Schedules))
 	}
-	return []string{w.Tag, w.Owner, decimal(w.Version), nodes, schedules, moment(w.UpdatedAt), dash(w.UpdatedBy)}
+	return []string{w.Tag, w.Owner, formatInt(w.Version), nodes, schedules, formatTime(w.UpdatedAt), orDash(w.UpdatedBy)}
 }
 
 func (a *app) workflowsGetCommand() *cobra.Command {
@@ -73,9 +77,9 @@ func (a *app) workflowsGetCommand() *cobra.Command {
 		Long: `Print a definition as YAML that can be put again. With --output json it is what is stored: the definition with its version, hash and the patch
 that made it.`,
 		Example: "  starter workflows get main > main.yaml\n  starter workflows get main --version 3 -o json",
-		RunE: view(a, func(ctx context.Context, c *client.Client, args []string) (agent.StoredWorkflow, error) {
+		RunE: printAnswer(a, func(ctx context.Context, c *client.Client, args []string) (agent.StoredWorkflow, error) {
 			key, err := workflowKey(args[0], owner)
-			if err := cmp.Or(err, requireMin("version", version, 1)); err != nil {
+			if err := cmp.Or(err, refuseNegative("version", version, 1)); err != nil {
 				return agent.StoredWorkflow{}, err
 			}
 			return c.Workflow(ctx, key, version)
@@ -100,7 +104,7 @@ func (a *app) workflowsHistoryCommand() *cobra.Command {
 	}, listing[agent.WorkflowPatch]{
 		header: "PATCH VERSION AT BY CHANGE DESCRIPTION",
 		row: func(p *agent.WorkflowPatch) []string {
-			return []string{p.PatchID, decimal(p.Version), moment(p.At), dash(p.By), patchSummary(p), dash(p.Description)}
+			return []string{p.PatchID, formatInt(p.Version), formatTime(p.At), orDash(p.By), patchSummary(p), orDash(p.Description)}
 		},
 		fetch: func(ctx context.Context, c *client.Client, args []string, p agent.Page) ([]agent.WorkflowPatch, string, error) {
 			key, err := workflowKey(args[0], owner)
@@ -115,7 +119,7 @@ func (a *app) workflowsHistoryCommand() *cobra.Command {
 	return cmd
 }
 
-// patchSummary describes in a few words what a patch did.
+// patchSummary describes a patch in a few words.
 func patchSummary(p *agent.WorkflowPatch) string {
 	var operations []json.RawMessage
 	switch {
@@ -124,6 +128,6 @@ func patchSummary(p *agent.WorkflowPatch) string {
 	case len(p.Operations) == 0, bytes.Equal(p.Operations, []byte("null")), json.Unmarshal(p.Operations, &operations) != nil:
 		return "whole"
 	default:
-		return count(len(operations), "operation")
+		return quantity(len(operations), "operation")
 	}
 }

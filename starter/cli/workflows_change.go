@@ -17,26 +17,27 @@ import (
 	"github.com/turnstone-run/turnstone/client"
 )
 
-// patchFlags are the flags of all changes of a definition.
+// patchFlags are the flags of commands that change a definition.
 type patchFlags struct {
 	owner, description, by, key string
 	base                        int64
 	dryRun                      bool
 }
 
-func (f *patchFlags) register(cmd *cobra.Command, dryRun bool) {
+func (f *patchFlags) register(cmd *cobra.Command) {
 	ownerFlag(cmd, &f.owner)
 	cmd.Flags().StringVar(&f.description, "description", "", "why, for the history")
 	cmd.Flags().StringVar(&f.by, "by", "", "who, for the history")
 	cmd.Flags().Int64Var(&f.base, "base-version", 0, "refuse when another version is the newest")
 	cmd.Flags().StringVar(&f.key, "idempotency-key", "", "the same key changes once, however often it is sent")
-	if dryRun {
-		cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would be")
-	}
 }
 
-// adopt sets the owner and the base version to those of a stored definition of the same tag, unless flags set them.
-func (f *patchFlags) adopt(cmd *cobra.Command, tag string, w *agent.StoredWorkflow) {
+func (f *patchFlags) registerDryRun(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would be")
+}
+
+// setStored sets the owner and the base version to those of a stored definition with the same tag, unless the command line has flags for them.
+func (f *patchFlags) setStored(cmd *cobra.Command, tag string, w *agent.StoredWorkflow) {
 	if w.Tag != tag {
 		return
 	}
@@ -48,7 +49,7 @@ func (f *patchFlags) adopt(cmd *cobra.Command, tag string, w *agent.StoredWorkfl
 	}
 }
 
-// request returns a change of the definition of a tag, as the flags describe it.
+// request returns the request for the flags and a tag.
 func (f *patchFlags) request(tag string) (agent.WorkflowPatchRequest, error) {
 	key, err := workflowKey(tag, f.owner)
 	if err != nil {
@@ -56,12 +57,12 @@ func (f *patchFlags) request(tag string) (agent.WorkflowPatchRequest, error) {
 	}
 	return agent.WorkflowPatchRequest{
 		WorkflowKey: key, Description: f.description, BaseVersion: f.base, By: f.by, Idempotency: f.key, DryRun: f.dryRun,
-	}, requireMin("base-version", f.base, 1)
+	}, refuseNegative("base-version", f.base, 1)
 }
 
-// change returns a command body that changes a definition; done names what it did.
-func (a *app) change(f *patchFlags, done string, send askFunc[agent.WorkflowPatchResult]) runFunc {
-	return show(a, send, func(r *agent.WorkflowPatchResult) string {
+// printChange returns a command body that changes a definition. It prints done, a text such as "patched", with the new version.
+func (a *app) printChange(f *patchFlags, done string, request requestFunc[agent.WorkflowPatchResult]) runFunc {
+	return printAnswerText(a, request, func(r *agent.WorkflowPatchResult) string {
 		switch {
 		case f.dryRun:
 			return fmt.Sprintf("%s of owner %s would become version %d; nothing was changed", r.Tag, r.Owner, r.Version)
@@ -85,14 +86,14 @@ What "get --output json" prints is taken as well. Put under the tag that it has,
 is not the newest any more, unless --owner and --base-version say otherwise.`,
 		Example: "  starter workflows put main -f main.yaml\n  starter workflows get main | starter workflows put copy -f -",
 	}
-	cmd.RunE = a.change(&f, "stored", func(ctx context.Context, c *client.Client, args []string) (agent.WorkflowPatchResult, error) {
+	cmd.RunE = a.printChange(&f, "stored", func(ctx context.Context, c *client.Client, args []string) (agent.WorkflowPatchResult, error) {
 		definition, err := a.readDocument(ctx, file)
 		if err != nil {
 			return agent.WorkflowPatchResult{}, err
 		}
 		if stored, ok := storedWorkflow(definition); ok {
 			definition = stored.Definition
-			f.adopt(cmd, args[0], &stored)
+			f.setStored(cmd, args[0], &stored)
 		}
 		r, err := f.request(args[0])
 		if err != nil {
@@ -104,7 +105,8 @@ is not the newest any more, unless --owner and --base-version say otherwise.`,
 		})
 	})
 	cmd.Flags().StringVarP(&file, "file", "f", "", "the definition, - for standard input")
-	f.register(cmd, true)
+	f.register(cmd)
+	f.registerDryRun(cmd)
 	return cmd
 }
 
@@ -124,7 +126,7 @@ An --op is what RFC 6902 writes, in words:
   starter workflows patch main --op 'add /nodes/- {"id":"mail","type":"task","config":{"action":"email","subject":"Price drop!"}}' \
     --op 'add /edges/- {"from":"check","to":"mail","condition":"true"}' --description "mail when the price drops"
   starter workflows patch main --op 'remove /schedules/0' --base-version 4 --dry-run`,
-		RunE: a.change(&f, "patched", func(ctx context.Context, c *client.Client, args []string) (agent.WorkflowPatchResult, error) {
+		RunE: a.printChange(&f, "patched", func(ctx context.Context, c *client.Client, args []string) (agent.WorkflowPatchResult, error) {
 			operations, err := a.operations(ctx, file, ops)
 			if err != nil {
 				return agent.WorkflowPatchResult{}, err
@@ -139,7 +141,8 @@ An --op is what RFC 6902 writes, in words:
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "operations, - for standard input")
 	cmd.Flags().StringArrayVar(&ops, "op", nil, "an operation; may be given again and again")
-	f.register(cmd, true)
+	f.register(cmd)
+	f.registerDryRun(cmd)
 	return cmd
 }
 
@@ -150,7 +153,7 @@ func (a *app) workflowsRevertCommand() *cobra.Command {
 		Long: `Take back what a patch did, by a patch of its own on the newest version. It is refused where something that the patch touched has changed
 since.`,
 		Example: "  starter workflows revert main patch_0193… --description \"too many mails\"",
-		RunE: a.change(&f, "reverted", func(ctx context.Context, c *client.Client, args []string) (agent.WorkflowPatchResult, error) {
+		RunE: a.printChange(&f, "reverted", func(ctx context.Context, c *client.Client, args []string) (agent.WorkflowPatchResult, error) {
 			r, err := f.request(args[0])
 			if err != nil {
 				return agent.WorkflowPatchResult{}, err
@@ -159,7 +162,8 @@ since.`,
 			return c.RevertWorkflow(ctx, r)
 		}),
 	}
-	f.register(cmd, true)
+	f.register(cmd)
+	f.registerDryRun(cmd)
 	return cmd
 }
 
@@ -169,7 +173,7 @@ func (a *app) workflowsDeleteCommand() *cobra.Command {
 		Use: "delete <tag>", Short: "Take a definition out of use", Args: cobra.ExactArgs(1),
 		Long:    "Take a definition out of use. Its schedules end, its runs go on, and its history stays; putting it again continues the version numbers.",
 		Example: "  starter workflows delete main --description \"replaced by trips\"",
-		RunE: a.change(&f, "deleted", func(ctx context.Context, c *client.Client, args []string) (agent.WorkflowPatchResult, error) {
+		RunE: a.printChange(&f, "deleted", func(ctx context.Context, c *client.Client, args []string) (agent.WorkflowPatchResult, error) {
 			r, err := f.request(args[0])
 			if err != nil {
 				return agent.WorkflowPatchResult{}, err
@@ -179,11 +183,11 @@ func (a *app) workflowsDeleteCommand() *cobra.Command {
 			})
 		}),
 	}
-	f.register(cmd, false)
+	f.register(cmd)
 	return cmd
 }
 
-// storedWorkflow reads a stored definition, as get --output json prints it. ok is false for a mere definition.
+// storedWorkflow decodes a stored definition in the format of get --output json. It returns false if raw is a definition without version and owner.
 func storedWorkflow(raw json.RawMessage) (agent.StoredWorkflow, bool) {
 	var w agent.StoredWorkflow
 	if json.Unmarshal(raw, &w) != nil || w.Tag == "" || w.Version < 1 || !bytes.HasPrefix(bytes.TrimSpace(w.Definition), []byte("{")) {
@@ -211,7 +215,7 @@ func (a *app) readDocument(ctx context.Context, file string) (json.RawMessage, e
 	return raw, nil
 }
 
-// toJSON returns the one document of a text as JSON. A text that is JSON stays as it is.
+// toJSON returns a YAML document as JSON. It returns JSON unchanged, and refuses more than one document.
 func toJSON(data []byte) (json.RawMessage, error) {
 	text := bytes.TrimSpace(data)
 	if len(text) == 0 {
@@ -235,7 +239,7 @@ func toJSON(data []byte) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// operations returns the operations of a file, and behind them those of the command line.
+// operations returns the operations in a file, if any, followed by those of --op.
 func (a *app) operations(ctx context.Context, file string, ops []string) (json.RawMessage, error) {
 	var all []json.RawMessage
 	if file != "" {
@@ -264,10 +268,10 @@ func (a *app) operations(ctx context.Context, file string, ops []string) (json.R
 	return raw, nil
 }
 
-// readOperation reads an operation as a command line writes it.
+// readOperation parses the value of --op.
 func readOperation(text string) (json.RawMessage, error) {
-	word, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
-	path, value, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	word, arguments, _ := strings.Cut(strings.TrimSpace(text), " ")
+	path, value, _ := strings.Cut(strings.TrimSpace(arguments), " ")
 	value = strings.TrimSpace(value)
 	operation := struct {
 		Op    string          `json:"op"`

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 
@@ -24,7 +23,7 @@ schedules:
 
 func TestWorkflows(t *testing.T) {
 	t.Chdir(t.TempDir())
-	require.NoError(t, os.WriteFile("ops.yaml", []byte("- {op: replace, path: /description, value: from a file}\n"), 0o600))
+	writeFile(t, "- {op: replace, path: /description, value: from a file}\n", "ops.yaml")
 	b := setup(t)
 	b.rt.OnRun = func(rt *gatewaytest.Runtime, id string) {
 		switch id {
@@ -69,7 +68,7 @@ func TestWorkflows(t *testing.T) {
 	require.Contains(t, b.screen.out(), `"run_id": "fails"`)
 }
 
-// What get prints can be put again, and is the same.
+// The output of get is valid input of put, and does not change the definition.
 func TestWorkflowsGetAndPut(t *testing.T) {
 	b := setup(t)
 	definition := `{"nodes":[{"id":"a","type":"condition","expr":"x < 1 && y == \"no\""}],"edges":[],"n":[1.5,12345678901,true,null,"on","2026-01-01"]}`
@@ -81,7 +80,7 @@ func TestWorkflowsGetAndPut(t *testing.T) {
 	require.JSONEq(t, definition, string(w.Definition))
 }
 
-// What get prints as JSON can be given back as well, unless somebody has changed it meanwhile.
+// The JSON output of get is valid input of put, unless the definition was changed meanwhile.
 func TestWorkflowsPutWhatIsStored(t *testing.T) {
 	b := setup(t)
 	run := func(want int, in string, args ...string) string {
@@ -108,13 +107,13 @@ func TestWorkflowsPutWhatIsStored(t *testing.T) {
 	require.Contains(t, run(0, text, "put", "main", "-f", "-", "--base-version", "0"), "version 3")
 	require.Contains(t, run(0, text, "put", "main", "-f", "-", "--base-version", "3"), "of owner ann: version 4")
 	_, text = stored("main")
-	require.Contains(t, run(0, text, "put", "copy", "-f", "-"), "copy of owner default: version 1", "another one")
-	require.Contains(t, run(0, text, "put", "main", "-f", "-", "--owner", "bob"), "main of owner bob: version 1", "another's")
+	require.Contains(t, run(0, text, "put", "copy", "-f", "-"), "copy of owner default: version 1", "the definition of another tag")
+	require.Contains(t, run(0, text, "put", "main", "-f", "-", "--owner", "bob"), "main of owner bob: version 1", "the definition of another owner")
 	copied, _ := stored("copy")
 	require.JSONEq(t, string(before.Definition), string(copied.Definition))
 }
 
-func TestOperationOf(t *testing.T) {
+func TestReadOperation(t *testing.T) {
 	for text, want := range map[string]string{
 		`add /nodes/- {"id": "a b"}`: `{"op":"add","path":"/nodes/-","value":{"id":"a b"}}`,
 		`replace /a/b  "x y" `:       `{"op":"replace","path":"/a/b","value":"x y"}`,

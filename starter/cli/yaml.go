@@ -14,12 +14,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// leadingKeys come first in a document, in this order; the others follow by name.
+// leadingKeys are the keys that come first in a document, in this order. Other keys follow in alphabetical order.
 //
 //nolint:gochecknoglobals // a constant in all but syntax
 var leadingKeys = []string{"kind", "tenant", "name", "node_id", "version", "node_version", "type", "description", "labels"}
 
-// toYAML writes a catalog document as YAML: the same document is always the same text, and reading it gives the same document.
+// toYAML returns a catalog document as YAML. The same document always has the same text, which decodes to the same document.
 func toYAML(body json.RawMessage) (string, error) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
@@ -33,7 +33,7 @@ func toYAML(body json.RawMessage) (string, error) {
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
-	if err := errors.Join(e.Encode(node(value, leadingKeys)), e.Close()); err != nil {
+	if err := errors.Join(e.Encode(yamlNode(value, leadingKeys)), e.Close()); err != nil {
 		return "", fmt.Errorf("write YAML: %w", err)
 	}
 	return b.String(), nil
@@ -49,23 +49,23 @@ func (a *app) printYAML(body json.RawMessage) error {
 	return nil
 }
 
-// node is the YAML of a JSON value. The keys in first come first.
-func node(value any, first []string) *yaml.Node {
+// yamlNode returns a JSON value as YAML. The leading keys of an object come first.
+func yamlNode(value any, leading []string) *yaml.Node {
 	switch v := value.(type) {
 	case map[string]any:
 		n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-		for _, key := range sortedKeys(v, first) {
-			n.Content = append(n.Content, scalar(key), node(v[key], nil))
+		for _, key := range sortedKeys(v, leading) {
+			n.Content = append(n.Content, stringNode(key), yamlNode(v[key], nil))
 		}
 		return n
 	case []any:
 		n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
 		for _, item := range v {
-			n.Content = append(n.Content, node(item, nil))
+			n.Content = append(n.Content, yamlNode(item, nil))
 		}
 		return n
 	case string:
-		return scalar(v)
+		return stringNode(v)
 	case json.Number:
 		return &yaml.Node{Kind: yaml.ScalarNode, Value: v.String()}
 	case bool:
@@ -75,21 +75,22 @@ func node(value any, first []string) *yaml.Node {
 	}
 }
 
-func sortedKeys(v map[string]any, first []string) []string {
+// sortedKeys returns the keys of an object: the leading ones, then the others in alphabetical order.
+func sortedKeys(v map[string]any, leading []string) []string {
 	rank := func(key string) int {
-		if i := slices.Index(first, key); i >= 0 {
+		if i := slices.Index(leading, key); i >= 0 {
 			return i
 		}
-		return len(first)
+		return len(leading)
 	}
 	return slices.SortedFunc(maps.Keys(v), func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a, b)) })
 }
 
-// scalar is a string. The library quotes what it would itself take for something else, and chooses blocks where they lose nothing.
-func scalar(s string) *yaml.Node {
+// stringNode returns a string as YAML. The encoder chooses its quotes.
+func stringNode(s string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 	switch strings.ToLower(s) {
-	case "y", "n", "yes", "no", "on", "off": // truth values in YAML 1.1
+	case "y", "n", "yes", "no", "on", "off": // booleans in YAML 1.1, which the encoder does not quote
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	return n
