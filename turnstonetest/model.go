@@ -16,8 +16,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
 )
 
-// Model is a scripted provider in the wire format of OpenAI's chat completions. The first reply answers the first request, and so on; the last
-// one answers all further requests.
+// Model is a scripted provider in the wire format of OpenAI's chat completions. The first reply answers the first request, and so on. The last reply
+// also answers all further requests.
 type Model struct {
 	server  *httptest.Server
 	replies []Reply
@@ -30,13 +30,13 @@ type Model struct {
 // Reply answers one request. [Say], [Call] and [Refuse] return the usual ones.
 type Reply func(x *Exchange)
 
-// Request is what a model was asked, and when.
+// Request is a request that a model received.
 type Request struct {
-	Body string // JSON
-	At   time.Time
+	Body string    // JSON
+	At   time.Time // when it was received
 }
 
-// NewModel starts a model, which ends with the test. It takes one reply or more.
+// NewModel starts a model, which ends with the test. It requires at least one reply.
 func NewModel(t testing.TB, replies ...Reply) *Model {
 	t.Helper()
 	if len(replies) == 0 {
@@ -54,7 +54,7 @@ func NewModel(t testing.TB, replies ...Reply) *Model {
 func (m *Model) serve(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // a client that left
+		return // the client has left
 	}
 	m.mu.Lock()
 	n := min(len(m.asked), len(m.replies)-1)
@@ -63,17 +63,17 @@ func (m *Model) serve(w http.ResponseWriter, r *http.Request) {
 	m.replies[n](&Exchange{Writer: w, Request: r, Body: string(body), Over: m.over})
 }
 
-// Requests returns the requests that have come so far.
+// Requests returns the requests that the model has received so far.
 func (m *Model) Requests() []Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.asked)
 }
 
-// URL returns the address of the model, without the path of its API.
+// URL returns the base URL of the model, without the path of the API.
 func (m *Model) URL() string { return m.server.URL }
 
-// Use makes m the model of a service. It is a change for [Settings] and [Start].
+// Use makes m the model of a service. It can be passed to [Settings] and [Start].
 func (m *Model) Use(s *turnstone.Settings) {
 	s.LLM.Provider, s.LLM.Model, s.LLM.APIKey = app.ProviderOpenAI, llmtest.ModelName, "test-key"
 	s.LLM.BaseURL = llmtest.OpenAI{}.BaseURL(m.URL())
@@ -94,7 +94,7 @@ func Call(tool, args string) Reply {
 	}
 }
 
-// Refuse returns a reply with an HTTP status and, unless empty, a Retry-After.
+// Refuse returns a reply with an HTTP status and, unless it is empty, the header Retry-After.
 func Refuse(status int, retryAfter string) Reply {
 	return func(x *Exchange) {
 		if retryAfter != "" {
@@ -102,11 +102,11 @@ func Refuse(status int, retryAfter string) Reply {
 		}
 		x.Writer.Header().Set("Content-Type", "application/json")
 		x.Writer.WriteHeader(status)
-		_, _ = io.WriteString(x.Writer, llmtest.OpenAI{}.Refusal(status, "scripted", "the script refuses")) // the client has left, or gets it
+		_, _ = io.WriteString(x.Writer, llmtest.OpenAI{}.Refusal(status, "scripted", "the script refuses")) // fails if the client has left
 	}
 }
 
-// Frames returns the frames of an answer, for replies that send them one by one: two before the words, one for each word, and three at its end.
+// Frames returns the frames of an answer, for replies that send them one by one: two before the words, one for each word, and three at the end.
 func Frames(text string) []string {
 	r := llmtest.Reply{Usage: agent.Usage{InputTokens: 10, OutputTokens: 5}, Finish: agent.FinishStop}
 	for _, word := range strings.SplitAfter(text, " ") {
@@ -115,33 +115,33 @@ func Frames(text string) []string {
 	return llmtest.OpenAI{}.Frames(r)
 }
 
-// Exchange is one request at a model, for replies of one's own.
+// Exchange is a request with its response, for a custom [Reply].
 type Exchange struct {
 	Writer  http.ResponseWriter
 	Request *http.Request
-	Body    string          // of the request
+	Body    string          // body of the request
 	Over    <-chan struct{} // closed when the test ends
 }
 
-// Send writes frames of the stream, each at once.
+// Send writes frames of the stream and flushes each.
 func (x *Exchange) Send(frames ...string) {
 	x.Writer.Header().Set("Content-Type", llmtest.OpenAI{}.ContentType())
 	for _, f := range frames {
 		if _, err := io.WriteString(x.Writer, f); err != nil {
 			return
 		}
-		_ = http.NewResponseController(x.Writer).Flush() // as above
+		_ = http.NewResponseController(x.Writer).Flush() // fails if the client has left
 	}
 }
 
-// Begin streams words as the beginning of an answer that does not end.
+// Begin streams words as the beginning of an answer, without its end.
 func (x *Exchange) Begin(text string) {
 	const ending = 3 // finish reason, usage, [DONE]
 	all := Frames(text)
 	x.Send(all[:len(all)-ending]...)
 }
 
-// Hold keeps the exchange silent until its client leaves or the test ends.
+// Hold waits until the client leaves or the test ends.
 func (x *Exchange) Hold() {
 	select {
 	case <-x.Request.Context().Done():
@@ -149,7 +149,7 @@ func (x *Exchange) Hold() {
 	}
 }
 
-// Await holds the exchange until a signal, and reports whether it came: false if nobody is left to answer.
+// Await waits for a signal and returns true. It returns false if the client leaves or the test ends first.
 func (x *Exchange) Await(signal <-chan struct{}) bool {
 	select {
 	case <-signal:
@@ -160,9 +160,9 @@ func (x *Exchange) Await(signal <-chan struct{}) bool {
 	return false
 }
 
-// Cut breaks the connection.
+// Cut closes the connection.
 func (x *Exchange) Cut() {
 	if conn, _, err := http.NewResponseController(x.Writer).Hijack(); err == nil {
-		_ = conn.Close() // broken is what it is meant to be
+		_ = conn.Close() // an error makes no difference to the client
 	}
 }

@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	runTime  = time.Minute // for one turn
+	runTime  = time.Minute // longest duration of a turn
 	stopTime = 30 * time.Second
 )
 
-// sharedStack has the servers that all tests of the process share.
+// sharedStack has the servers that all tests of a process share.
 type sharedStack struct {
 	temporal *devstack.Stack
 	model    *offline.Server
@@ -35,7 +35,7 @@ type sharedStack struct {
 
 // startShared starts the Temporal server, the sample API and the offline model once. They end with the process.
 //
-//nolint:gochecknoglobals // one server for all tests of the process: it takes a second to start
+//nolint:gochecknoglobals // shared by all tests, because it takes a second to start
 var startShared = sync.OnceValues(func() (s sharedStack, err error) {
 	ctx := context.Background()
 	s.temporal, err = devstack.Start(ctx, devstack.Config{
@@ -57,7 +57,7 @@ func sharedParts(t testing.TB) sharedStack {
 	return s
 }
 
-// FlightsURL returns the address of a small HTTP API with flights, for tools that fetch.
+// FlightsURL returns the base URL of a small HTTP API with flights, for tools that make requests.
 func FlightsURL(t testing.TB) string {
 	t.Helper()
 	return sharedParts(t).temporal.Flights.URL()
@@ -65,21 +65,21 @@ func FlightsURL(t testing.TB) string {
 
 var notInQueueName = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
 
-// Settings returns the settings of a test's service: a task queue, database and blobs of its own, free ports, and the offline model of `go run
-// ./dev`. Each change is applied in turn; the database is made if none has set Database.URL.
+// Settings returns the settings of a service for a test: with a task queue, a database and a folder for blobs of its own, free ports, and the offline
+// model of `go run ./dev`. It applies the changes in their order. It creates no database if a change sets Database.URL.
 func Settings(t testing.TB, change ...func(*turnstone.Settings)) *turnstone.Settings {
 	t.Helper()
 	parts := sharedParts(t)
 	s := app.Default()
 	s.HTTP.Addr, s.GRPC.Addr = "127.0.0.1:0", "127.0.0.1:0"
-	s.Temporal.Address, s.Temporal.Namespace = parts.temporal.Temporal.Address(), parts.temporal.Temporal.Namespace()
+	s.Temporal.Address, s.Temporal.Namespace = parts.temporal.Temporal.Address(), devstack.Namespace
 	s.Temporal.TaskQueue = notInQueueName.ReplaceAllString(t.Name(), "-")
 	s.Storage.BlobURL = app.Secret("file://" + t.TempDir())
 	s.LLM.Provider, s.LLM.Model, s.LLM.BaseURL = app.ProviderOffline, offline.ModelName, parts.model.BaseURL()
-	s.Egress.AllowPrivate = []string{"127.0.0.1/32"} // servers of tests, which documents and models name
+	s.Egress.AllowPrivate = []string{"127.0.0.1/32"} // where the servers of tests listen
 	s.ShutdownTimeout = 15 * time.Second
-	s.Turn.BeginWithin = 0  // a slow machine is to refuse nothing
-	s.Turn.ProviderWait = 0 // a provider that fails ends its turn, unless a test says otherwise
+	s.Turn.BeginWithin = 0  // or a slow machine would refuse turns
+	s.Turn.ProviderWait = 0 // so that a turn ends when its provider fails
 	for _, c := range change {
 		c(&s)
 	}
@@ -99,8 +99,7 @@ type Stack struct {
 	t testing.TB
 }
 
-// Start starts a service, which ends with the test. Without cfg.Settings it runs on [Settings] with the changes; without cfg.Logger warnings go to
-// standard error.
+// Start starts a service, which ends with the test. If cfg.Settings is nil, it has [Settings] with the changes. If cfg.Logger is nil, it has [Logger].
 func Start(t testing.TB, cfg turnstone.Config, change ...func(*turnstone.Settings)) *Stack {
 	t.Helper()
 	if cfg.Settings == nil {
@@ -130,7 +129,7 @@ func Start(t testing.TB, cfg turnstone.Config, change ...func(*turnstone.Setting
 	return s
 }
 
-// Run runs a turn and returns its result and its events. A turn that has not ended within a minute fails the test.
+// Run runs a turn and returns its result and its events. The test fails if the turn takes longer than a minute.
 func (s *Stack) Run(req agent.TurnRequest) (agent.AgentStepOutput, []agent.Event) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), runTime)
@@ -142,7 +141,7 @@ func (s *Stack) Run(req agent.TurnRequest) (agent.AgentStepOutput, []agent.Event
 	return s.Follow(ctx, receipt.TurnID)
 }
 
-// Follow waits for the end of a turn and returns its result and its events.
+// Follow waits until a turn has ended and returns its result and its events.
 func (s *Stack) Follow(ctx context.Context, id agent.TurnID) (agent.AgentStepOutput, []agent.Event) {
 	s.t.Helper()
 	var events []agent.Event
@@ -158,7 +157,7 @@ func (s *Stack) Follow(ctx context.Context, id agent.TurnID) (agent.AgentStepOut
 	return *events[len(events)-1].Result, events
 }
 
-// Logger returns a logger that writes warnings to standard error: services outlive their test's own log by a moment.
+// Logger returns a logger that writes warnings to standard error, because a service may write log lines after its test has ended.
 func Logger(t testing.TB) *zap.Logger {
 	t.Helper()
 	cfg := zap.NewDevelopmentConfig()

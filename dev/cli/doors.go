@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// holdAddress returns the address at which the gateway will listen, with its port, so that other parts can start with it. The listener holds the
-// address until it is closed. With anyPort, another port of the host replaces one that is in use.
+// holdAddress listens on an address for the gateway and returns it with its port, so that other servers can be configured with it before the gateway
+// starts. With anyPort, it takes a free port if the port is in use.
 func holdAddress(ctx context.Context, addr string, anyPort bool) (string, net.Listener, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -29,7 +29,7 @@ func holdAddress(ctx context.Context, addr string, anyPort bool) (string, net.Li
 	return net.JoinHostPort(host, port), l, nil
 }
 
-// holdDoors holds the addresses of both doors.
+// holdDoors listens on the addresses of the HTTP and gRPC doors, and sets the settings to the addresses with their ports.
 func (h *instance) holdDoors(ctx context.Context, anyPort bool) error {
 	if !h.settings.Gateway.Enabled {
 		return nil
@@ -38,21 +38,21 @@ func (h *instance) holdDoors(ctx context.Context, anyPort bool) error {
 		field string
 		addr  *string
 	}{{"http.addr", &h.settings.HTTP.Addr}, {"grpc.addr", &h.settings.GRPC.Addr}} {
-		addr, held, err := holdAddress(ctx, *door.addr, anyPort)
+		addr, listener, err := holdAddress(ctx, *door.addr, anyPort)
 		if err != nil {
 			return explainDoor(door.field, err)
 		}
 		*door.addr = addr
-		h.held = append(h.held, held)
+		h.held = append(h.held, listener)
 	}
 	return nil
 }
 
-// releaseDoors releases the addresses for the gateway.
+// releaseDoors closes the listeners, so that the gateway can listen on their addresses.
 func (h *instance) releaseDoors() error {
 	var faults []error
-	for _, held := range h.held {
-		faults = append(faults, held.Close())
+	for _, listener := range h.held {
+		faults = append(faults, listener.Close())
 	}
 	h.held = nil
 	return errors.Join(faults...)

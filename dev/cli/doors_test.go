@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/app"
 )
 
-// taken is an address that somebody listens at.
+// taken listens on a free port until the test ends, and returns the address.
 func taken(t *testing.T) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -21,7 +21,7 @@ func taken(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// portOf is an address's port, which it must have.
+// portOf returns the port of an address, which must not be 0.
 func portOf(t *testing.T, addr string) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(addr)
@@ -30,7 +30,7 @@ func portOf(t *testing.T, addr string) string {
 	return port
 }
 
-func TestHold(t *testing.T) {
+func TestHoldAddress(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "localhost", "0.0.0.0", ""} {
 		addr, held, err := holdAddress(t.Context(), net.JoinHostPort(host, "0"), false)
 		require.NoError(t, err)
@@ -56,10 +56,10 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestCodecEndpoint: the Web UI is told where the gateway will be, not where it was asked to be.
+// TestCodecEndpoint checks that the codec endpoint of the Web UI has the address on which the gateway listens, not the configured one.
 func TestCodecEndpoint(t *testing.T) {
 	endpoint := func(settings *turnstone.Settings) string {
-		return (&dev{}).config(settings, stackOptions{}, zap.NewNop()).Temporal.CodecEndpoint
+		return (&dev{}).stackConfig(settings, stackOptions{}, zap.NewNop()).Temporal.CodecEndpoint
 	}
 	settings := func(change func(*turnstone.Settings)) *turnstone.Settings {
 		s := &turnstone.Settings{}
@@ -80,8 +80,8 @@ func TestCodecEndpoint(t *testing.T) {
 		require.Equal(t, want, endpoint(settings(change)))
 	}
 	for _, change := range []func(*turnstone.Settings){
-		func(s *turnstone.Settings) { s.Temporal.OffloadBytes = 0 }, // everything is in the clear
-		func(s *turnstone.Settings) { s.Gateway.Enabled = false },   // nobody to ask
+		func(s *turnstone.Settings) { s.Temporal.OffloadBytes = 0 }, // payloads are neither encrypted nor offloaded
+		func(s *turnstone.Settings) { s.Gateway.Enabled = false },
 	} {
 		require.Empty(t, endpoint(settings(change)))
 	}

@@ -14,16 +14,17 @@ import (
 	"github.com/turnstone-run/turnstone/internal/devstack"
 )
 
-// ports are the ports that the embedded stack wants besides those of the gateway.
+// ports are the ports of the embedded stack, without those of the gateway.
 type ports struct{ temporal, ui, flights, redis, mail int }
 
-// portFlag is a port with its flag and its variable.
+// portFlag is the flag of a port.
 type portFlag struct {
-	port       *int
-	preferred  int
-	flag, what string
+	port          *int
+	preferred     int
+	flag, purpose string
 }
 
+// variable returns the name of the environment variable that the flag overrides.
 func (f *portFlag) variable() string {
 	return "TURNSTONE_DEV_" + strings.ToUpper(strings.ReplaceAll(f.flag, "-", "_"))
 }
@@ -32,7 +33,7 @@ func (p *ports) flags() []portFlag {
 	return []portFlag{
 		{&p.temporal, 7233, "temporal-port", "the Temporal server"},
 		{&p.ui, 8233, "ui-port", "its Web UI"},
-		{&p.flights, 8234, "flights-port", "the sample API"}, // the same after a restart: kept conversations name it
+		{&p.flights, 8234, "flights-port", "the sample API"}, // fixed, because stored conversations contain its URL
 		{&p.redis, 6379, "redis-port", "Redis; another one is taken if this is in use"},
 		{&p.mail, 1025, "mail-port", "the mail server; another one is taken if this is in use"},
 	}
@@ -40,11 +41,11 @@ func (p *ports) flags() []portFlag {
 
 func (p *ports) register(flags *pflag.FlagSet) {
 	for _, f := range p.flags() {
-		flags.IntVar(f.port, f.flag, f.preferred, fmt.Sprintf("port of %s; 0: any (env %s)", f.what, f.variable()))
+		flags.IntVar(f.port, f.flag, f.preferred, fmt.Sprintf("port of %s; 0: any (env %s)", f.purpose, f.variable()))
 	}
 }
 
-// load takes the variables of the ports that no flag names, and checks all.
+// load sets the ports for which there is a variable and no flag, and validates all ports.
 func (p *ports) load(flags *pflag.FlagSet, env []string) error {
 	for _, f := range p.flags() {
 		name := "--" + f.flag
@@ -63,33 +64,33 @@ func (p *ports) load(flags *pflag.FlagSet, env []string) error {
 	return nil
 }
 
-// explainPort adds to the error of ports in use which flags move them.
+// explainPort adds the flags for other ports to an error that says that ports are in use.
 func (d *dev) explainPort(err error) error {
-	var moves []string
+	var flags []string
 	for _, f := range d.ports.flags() {
 		if isPortInUse(err, *f.port) {
-			moves = append(moves, fmt.Sprintf("--%s PORT (%s)", f.flag, f.variable()))
+			flags = append(flags, fmt.Sprintf("--%s PORT (%s)", f.flag, f.variable()))
 		}
 	}
-	if len(moves) == 0 {
+	if len(flags) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w; use another one: %s, or any free ones: --any-port", err, strings.Join(moves, ", "))
+	return fmt.Errorf("%w; use another one: %s, or any free ones: --any-port", err, strings.Join(flags, ", "))
 }
 
-// isPortInUse reports whether an error, or one of those that it joins, says so of a port.
+// isPortInUse reports whether the tree of err has a [devstack.PortInUseError] for the port.
 func isPortInUse(err error, port int) bool {
-	if busy, ok := err.(*devstack.PortInUseError); ok { //nolint:errorlint // each is looked at below
-		return busy.Port == port
+	if inUse, ok := err.(*devstack.PortInUseError); ok { //nolint:errorlint // AsType would find only the first of several
+		return inUse.Port == port
 	}
-	if several, ok := err.(interface{ Unwrap() []error }); ok {
-		return slices.ContainsFunc(several.Unwrap(), func(e error) bool { return isPortInUse(e, port) })
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return isPortInUse(e, port) })
 	}
-	inner := errors.Unwrap(err)
-	return inner != nil && isPortInUse(inner, port)
+	wrapped := errors.Unwrap(err)
+	return wrapped != nil && isPortInUse(wrapped, port)
 }
 
-// explainDoor does so for an address of the gateway.
+// explainDoor adds the name of the setting to an error about an address of the gateway and, if the address is in use, the flag for another one.
 func explainDoor(field string, err error) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%s: %w", field, err)
@@ -99,7 +100,7 @@ func explainDoor(field string, err error) error {
 		field, err, name, strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
 }
 
-// withoutPorts returns the environment without the variables of the ports, which are no settings of the service.
+// withoutPorts returns the environment without the variables of the ports, which the service does not know.
 func withoutPorts(env []string) []string {
 	var p ports
 	return slices.DeleteFunc(slices.Clone(env), func(e string) bool {

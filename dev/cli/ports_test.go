@@ -15,7 +15,7 @@ import (
 func TestPorts(t *testing.T) {
 	for name, c := range map[string]struct {
 		args, env []string
-		want      int // of Temporal
+		want      int // port of Temporal
 		fault     string
 	}{
 		"preferred":              {nil, nil, 7233, ""},
@@ -56,7 +56,7 @@ func TestPortInUseNamesItsFlag(t *testing.T) {
 }
 
 func TestEnvironmentIsReadByAShell(t *testing.T) {
-	w := &ownWorker{}
+	w := &userWorker{}
 	w.add("DATABASE_URL", "postgres://u@/own?host=%2Ftmp&port=5432")
 	w.add("TURNSTONE_LLM_BASE_URL", "")
 	w.add("TURNSTONE_HTTP_ADDR", "127.0.0.1:8081")

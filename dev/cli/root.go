@@ -1,4 +1,4 @@
-// Package cli is the command line of the embedded stack, for the programs dev and turnstone.
+// Package cli is the command line that runs the embedded stack. The programs dev and turnstone use it.
 package cli
 
 import (
@@ -19,29 +19,29 @@ import (
 	"github.com/turnstone-run/turnstone/internal/devstack"
 )
 
-// defaultPrompt is the main job.
+// defaultPrompt is the prompt of the demo.
 const defaultPrompt = "fetch flights from NYC to LAX, sort by price, show top 3"
 
-// ChooseTemporal returns what starts the Temporal server of a stack. It is called before anything is started, and not for help.
+// ChooseTemporal returns the function that starts the Temporal server. It is called once, before a stack starts.
 type ChooseTemporal func(ctx context.Context) (devstack.StartTemporal, error)
 
-// Run runs a command line of this process, which is called by the name program, and returns its exit code.
+// Run runs a command line of the named program and returns the exit code.
 func Run(program string, args []string, choose ChooseTemporal) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	d := &dev{program: program, chooseTemporal: choose, out: os.Stdout, notes: os.Stderr, env: os.Environ()}
-	ended := context.AfterFunc(ctx, func() {
-		stop() // a second Ctrl-C ends the process at once
+	cancelNote := context.AfterFunc(ctx, func() {
+		stop() // so that a second Ctrl-C ends the process at once
 		fmt.Fprintln(os.Stderr, "· stopping, Ctrl-C again to stop at once…")
 	})
-	defer ended()
+	defer cancelNote()
 	return cmdline.Run(ctx, d.root(), args, os.Stderr)
 }
 
-// standalone is the name of the program that is this command line and nothing else.
+// standalone is the name of the program that has only the commands of this package.
 const standalone = "dev"
 
-// commonFlags are the settings that help shows; docs/reference/configuration.md has all.
+// commonFlags are the flags that help shows. docs/reference/configuration.md describes all.
 //
 //nolint:gochecknoglobals // a constant in all but syntax
 var commonFlags = []string{
@@ -49,9 +49,9 @@ var commonFlags = []string{
 	"redis-port", "mail-port", "auth-keys", "catalog-folder", "config", "database-url",
 }
 
-// dev is one run of the command, with everything it takes from its process.
+// dev is one run of the command line with its streams, environment and flags.
 type dev struct {
-	program        string // as it was called
+	program        string // name by which the program was called
 	chooseTemporal ChooseTemporal
 	out, notes     io.Writer
 	env            []string
@@ -112,7 +112,7 @@ func (d *dev) demoCommand() *cobra.Command {
 	return cmd
 }
 
-// serve keeps the stack up.
+// serve runs a stack until ctx ends.
 func (d *dev) serve(ctx context.Context) error {
 	if !d.ephemeral && d.data == "" {
 		d.data = defaultData()
@@ -121,14 +121,19 @@ func (d *dev) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := h.announce(ctx, d.out, d.program); err != nil {
-		return h.end(ctx, err)
+	return d.keepRunning(ctx, h, "\nCtrl-C stops everything.")
+}
+
+// keepRunning prints where everything is and a note, and waits until ctx ends.
+func (d *dev) keepRunning(ctx context.Context, h *instance, note string) error {
+	if err := h.printAddresses(ctx, d.out, d.program); err != nil {
+		return h.stopAfter(ctx, err)
 	}
-	fmt.Fprintln(d.out, "\nCtrl-C stops everything.")
+	fmt.Fprintln(d.out, note)
 	return h.wait(ctx)
 }
 
-// demo runs one turn on a stack that keeps nothing.
+// demo runs one turn on an ephemeral stack.
 func (d *dev) demo(ctx context.Context, prompt string) error {
 	h, err := d.start(ctx, stackOptions{ephemeral: true, anyPort: true})
 	if err != nil {
@@ -136,21 +141,17 @@ func (d *dev) demo(ctx context.Context, prompt string) error {
 	}
 	err = h.runTurn(ctx, d.out, prompt)
 	if err == nil && d.keep {
-		if err := h.announce(ctx, d.out, d.program); err != nil {
-			return h.end(ctx, err)
-		}
-		fmt.Fprintln(d.out, "\nThe stack stays up; Ctrl-C stops everything.")
-		return h.wait(ctx)
+		return d.keepRunning(ctx, h, "\nThe stack stays up; Ctrl-C stops everything.")
 	}
-	return h.end(ctx, err)
+	return h.stopAfter(ctx, err)
 }
 
-// end stops everything and returns err, with what went wrong meanwhile.
-func (h *instance) end(ctx context.Context, err error) error {
+// stopAfter stops everything and returns err joined with the errors of stopping.
+func (h *instance) stopAfter(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	return errors.Join(err, h.stop(ctx))
 }
 
-// stopTimeout bounds a stop of everything.
+// stopTimeout bounds stopping everything.
 const stopTimeout = 40 * time.Second

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,22 +27,22 @@ import (
 type stackOptions struct {
 	data      string
 	ephemeral bool
-	anyPort   bool // take free ports where the preferred ones are in use
+	anyPort   bool // take free ports in place of those that are in use
 }
 
-// instance is everything that was started.
+// instance is a running stack with the service.
 type instance struct {
 	settings *turnstone.Settings
 	stack    *devstack.Stack
 	model    *offline.Server
 	service  *turnstone.Service
-	held     []net.Listener // at the gateway's addresses
-	scratch  string         // folder to remove at the end
-	folder   string         // of the state: the kept one, or scratch
+	held     []net.Listener // keep the gateway's addresses until it starts
+	scratch  string         // temporary folder of an ephemeral stack
+	folder   string         // folder of the state; scratch if the stack is ephemeral
 }
 
-// start starts the stack, then the service on it.
-func (d *dev) start(ctx context.Context, o stackOptions) (_ *instance, err error) {
+// start starts the stack, and then the service.
+func (d *dev) start(ctx context.Context, o stackOptions) (*instance, error) {
 	startTemporal, err := d.chooseTemporal(ctx)
 	if err != nil {
 		return nil, err
@@ -57,48 +58,52 @@ func (d *dev) start(ctx context.Context, o stackOptions) (_ *instance, err error
 		settings.Worker.Enabled = false
 	}
 	h := &instance{settings: settings}
-	defer func() {
-		if err != nil {
-			err = h.end(ctx, err)
-		}
-	}()
+	if err := d.startInstance(ctx, h, startTemporal, o); err != nil {
+		return nil, h.stopAfter(ctx, err)
+	}
+	return h, nil
+}
+
+// startInstance starts the servers of an instance. After an error the caller stops those that did start.
+func (d *dev) startInstance(ctx context.Context, h *instance, startTemporal devstack.StartTemporal, o stackOptions) (err error) {
 	if o.ephemeral {
 		o.data = ""
 		if h.scratch, err = os.MkdirTemp("", "turnstone-dev-"); err != nil {
-			return nil, err
+			return err
 		}
 	} else if o.data, err = filepath.Abs(o.data); err != nil {
-		return nil, err
+		return err
 	}
-	logger, err := d.logger(settings)
+	h.folder = cmp.Or(o.data, h.scratch)
+	logger, err := d.logger(h.settings)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := h.holdDoors(ctx, o.anyPort); err != nil {
-		return nil, err
+		return err
 	}
-	cfg := d.config(settings, o, logger)
+	cfg := d.stackConfig(h.settings, o, logger)
 	cfg.StartTemporal = startTemporal
 	if h.stack, err = devstack.Start(ctx, cfg); err != nil {
-		return nil, d.explainPort(err)
+		return d.explainPort(err)
 	}
-	if err := d.pointSettings(ctx, h, o); err != nil {
-		return nil, err
+	if err := d.configureService(ctx, h, o.ephemeral); err != nil {
+		return err
 	}
 	if err := h.releaseDoors(); err != nil {
-		return nil, err
+		return err
 	}
 	d.printProgress("starting worker and gateway…")
-	if h.service, err = turnstone.New(turnstone.Config{Settings: settings, Env: withoutPorts(d.env), Logger: logger}); err != nil {
-		return nil, err
+	if h.service, err = turnstone.New(turnstone.Config{Settings: h.settings, Env: withoutPorts(d.env), Logger: logger}); err != nil {
+		return err
 	}
 	if err := h.service.Start(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	return h, h.addExampleWorkflow(ctx)
+	return h.addExampleWorkflow(ctx)
 }
 
-func (d *dev) config(settings *turnstone.Settings, o stackOptions, logger *zap.Logger) devstack.Config {
+func (d *dev) stackConfig(settings *turnstone.Settings, o stackOptions, logger *zap.Logger) devstack.Config {
 	cfg := devstack.Config{
 		DataDir: o.data, AnyPort: o.anyPort, Logger: logger, Progress: d.printProgress, Flights: &devstack.FlightsConfig{Port: d.ports.flights},
 		Temporal: &devstack.TemporalConfig{
@@ -122,37 +127,17 @@ func (d *dev) config(settings *turnstone.Settings, o stackOptions, logger *zap.L
 	return cfg
 }
 
-// pointSettings sets the settings to the addresses of the started parts.
-func (d *dev) pointSettings(ctx context.Context, h *instance, o stackOptions) error {
+// configureService sets the settings of the service for the stack and, if they ask for the offline model, starts it.
+func (d *dev) configureService(ctx context.Context, h *instance, ephemeral bool) error {
+	h.setAddresses()
 	set := h.settings
-	set.Temporal.Address, set.Temporal.Namespace = h.stack.Temporal.Address(), h.stack.Temporal.Namespace()
-	if set.Console.UIURL == "" {
-		set.Console.UIURL = h.stack.Temporal.UIURL()
-	}
-	if ui, err := url.Parse(h.stack.Temporal.UIURL()); err == nil && len(set.HTTP.CodecOrigins) == 0 {
-		set.HTTP.CodecOrigins = []string{"http://127.0.0.1:" + ui.Port(), "http://localhost:" + ui.Port()}
-	}
-	if h.stack.Postgres != nil {
-		set.Database.URL = app.Secret(h.stack.Postgres.DSN())
-	}
-	if h.stack.Redis != nil {
-		set.Jobs.RedisURL = app.Secret(h.stack.Redis.URL())
-	}
-	if h.stack.Mail != nil { // it delivers nothing
-		set.Workflows.SMTP = app.SMTP{Addr: h.stack.Mail.Addr(), From: "turnstone@localhost", To: []string{"you@localhost"}, TLS: "none"}
-	}
-	folder := o.data
-	if o.ephemeral {
-		folder = h.scratch
-	}
-	h.folder = folder
-	if set.Catalog.Folder == "" && !o.ephemeral {
-		set.Catalog.Folder = filepath.Join(folder, "catalog")
-		if err := os.MkdirAll(set.Catalog.Folder, 0o755); err != nil { //nolint:gosec // a person edits files there
+	if set.Catalog.Folder == "" && !ephemeral {
+		set.Catalog.Folder = filepath.Join(h.folder, "catalog")
+		if err := os.MkdirAll(set.Catalog.Folder, 0o755); err != nil { //nolint:gosec // users edit its files
 			return fmt.Errorf("make the catalog's folder: %w", err)
 		}
 	}
-	set.Storage.BlobURL = app.Secret((&url.URL{Scheme: "file", Path: filepath.Join(folder, "blobs")}).String())
+	set.Storage.BlobURL = app.Secret((&url.URL{Scheme: "file", Path: filepath.Join(h.folder, "blobs")}).String())
 	flights, err := url.Parse(h.stack.Flights.URL())
 	if err != nil {
 		return err
@@ -172,8 +157,29 @@ func (d *dev) pointSettings(ctx context.Context, h *instance, o stackOptions) er
 	return nil
 }
 
-// announce prints where everything is, and how to run a worker beside it.
-func (h *instance) announce(ctx context.Context, w io.Writer, program string) error {
+// setAddresses sets the settings to the addresses of the stack's servers.
+func (h *instance) setAddresses() {
+	set := h.settings
+	set.Temporal.Address, set.Temporal.Namespace = h.stack.Temporal.Address(), devstack.Namespace
+	if set.Console.UIURL == "" {
+		set.Console.UIURL = h.stack.Temporal.UIURL()
+	}
+	if ui, err := url.Parse(h.stack.Temporal.UIURL()); err == nil && len(set.HTTP.CodecOrigins) == 0 {
+		set.HTTP.CodecOrigins = []string{"http://127.0.0.1:" + ui.Port(), "http://localhost:" + ui.Port()}
+	}
+	if h.stack.Postgres != nil {
+		set.Database.URL = app.Secret(h.stack.Postgres.DSN())
+	}
+	if h.stack.Redis != nil {
+		set.Jobs.RedisURL = app.Secret(h.stack.Redis.URL())
+	}
+	if h.stack.Mail != nil {
+		set.Workflows.SMTP = app.SMTP{Addr: h.stack.Mail.Addr(), From: "turnstone@localhost", To: []string{"you@localhost"}, TLS: "none"}
+	}
+}
+
+// printAddresses prints the addresses of all servers, and how to run a worker beside them.
+func (h *instance) printAddresses(ctx context.Context, w io.Writer, program string) error {
 	client, example := "go run ./starter", "go run ./examples/customtool"
 	if program != standalone {
 		client, example = strings.TrimSuffix(program, " dev"), strings.TrimSuffix(program, " dev")+" worker"
@@ -187,10 +193,7 @@ func (h *instance) announce(ctx context.Context, w io.Writer, program string) er
 	if h.stack.Mail != nil {
 		mail = h.stack.Mail.Addr() + " (delivers nothing; what is sent is shown here)"
 	}
-	catalog := h.settings.Catalog.Folder
-	if catalog == "" {
-		catalog = "no folder"
-	}
+	catalog := cmp.Or(h.settings.Catalog.Folder, "no folder")
 	fmt.Fprintf(w, `
   HTTP API   %s (the console: open it in a browser)
   gRPC       %s
@@ -205,19 +208,19 @@ Try:
   %s chat "%s" --server %s
 `, h.settings.HTTP.LocalURL(), h.service.GRPCAddr(), h.settings.Temporal.Address, h.settings.Temporal.Namespace, h.settings.Temporal.TaskQueue,
 		h.stack.Temporal.UIURL(), redis, h.settings.Jobs.Queue, mail, model, catalog, client, defaultPrompt, h.settings.HTTP.LocalURL())
-	own, err := h.prepareOwnWorker(ctx)
-	if err == nil && own != nil {
-		own.print(w, example)
+	worker, err := h.prepareUserWorker(ctx)
+	if err == nil && worker != nil {
+		worker.print(w, example)
 	}
 	return err
 }
 
-// client calls the service, as an operator where authentication is configured.
+// client returns a client of the service. If authentication is configured, it has the operator's key.
 func (h *instance) client() (*client.Client, error) {
 	return client.New(client.Config{Server: h.settings.HTTP.LocalURL(), Key: h.settings.Auth.OperatorKey.Reveal()})
 }
 
-// wait waits for the end of ctx or of a part, and stops everything.
+// wait waits until ctx ends, or until the service or the database fails, and then stops everything.
 func (h *instance) wait(ctx context.Context) error {
 	var failure error
 	var database <-chan struct{}
@@ -230,10 +233,10 @@ func (h *instance) wait(ctx context.Context) error {
 	case <-database:
 		failure = errors.New("PostgreSQL ended by itself")
 	}
-	return h.end(ctx, failure)
+	return h.stopAfter(ctx, failure)
 }
 
-// stop stops the started parts, the service before those that it uses.
+// stop stops the service, and then the servers that it uses.
 func (h *instance) stop(ctx context.Context) error {
 	faults := []error{h.releaseDoors()}
 	if h.service != nil {
@@ -251,7 +254,7 @@ func (h *instance) stop(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-func (d *dev) printProgress(what string) { fmt.Fprintf(d.notes, "· %s\n", what) }
+func (d *dev) printProgress(text string) { fmt.Fprintf(d.notes, "· %s\n", text) }
 
 func (d *dev) logger(settings *turnstone.Settings) (*zap.Logger, error) {
 	level := "error"
@@ -261,7 +264,7 @@ func (d *dev) logger(settings *turnstone.Settings) (*zap.Logger, error) {
 	return app.Logger(app.Log{Level: level, Format: "console"}, app.Secrets(settings, d.env)...)
 }
 
-// defaultData returns a folder that PostgreSQL can use: root's server runs as another user, who cannot enter root's home.
+// defaultData returns a folder that PostgreSQL can use. If this process is root, PostgreSQL runs as another user, who has no access to root's home.
 func defaultData() string {
 	here := ".turnstone"
 	if abs, err := filepath.Abs(here); err == nil && pgdev.CheckDir(abs) == nil {

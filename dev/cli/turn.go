@@ -13,7 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
-// runTurn runs one turn through the HTTP door and shows it as it happens, then its result and history.
+// runTurn runs one turn through the HTTP API. It prints the events as they come, and then the result and the history of the workflow.
 func (h *instance) runTurn(ctx context.Context, w io.Writer, prompt string) error {
 	c, err := h.client()
 	if err != nil {
@@ -25,12 +25,12 @@ func (h *instance) runTurn(ctx context.Context, w io.Writer, prompt string) erro
 		return err
 	}
 	var out *agent.AgentStepOutput
-	s := cmdline.NewTurnPrinter(w, w)
+	printer := cmdline.NewTurnPrinter(w, w)
 	for e, err := range c.Follow(ctx, receipt.TurnID, 0) {
 		if err != nil {
 			return err
 		}
-		s.Show(&e)
+		printer.Show(&e)
 		if e.Terminal() {
 			out = e.Result
 		}
@@ -54,7 +54,7 @@ func (h *instance) runTurn(ctx context.Context, w io.Writer, prompt string) erro
 	return nil
 }
 
-// printHistory prints the events of the turn's workflow.
+// printHistory prints the history of a turn's workflow.
 func (h *instance) printHistory(ctx context.Context, w io.Writer, id agent.TurnID) error {
 	temporal := h.service.Temporal()
 	if err := temporal.GetWorkflow(ctx, id.WorkflowID(), "").Get(ctx, nil); err != nil {

@@ -9,21 +9,22 @@ import (
 	"github.com/turnstone-run/turnstone/client"
 )
 
-// exampleTag is the tag of the workflow that the examples change.
+// exampleTag is the tag of the workflow that prompts in the documentation change.
 const exampleTag = "main"
 
-// addExampleWorkflow stores the workflow "main" with one node that fetches the sample flights, unless the tenant has one of that name.
+// addExampleWorkflow stores a workflow with one node, which fetches the sample flights, unless there is one with the same tag.
 func (h *instance) addExampleWorkflow(ctx context.Context) error {
 	set := h.settings
-	if locked := set.Auth.On() && set.Auth.OperatorKey == ""; !set.Gateway.Enabled || set.HTTP.TLSCert != "" || locked {
-		return nil // its API cannot be called from here
+	needsOtherKey := set.Auth.On() && set.Auth.OperatorKey == ""
+	if !set.Gateway.Enabled || set.HTTP.TLSCert != "" || needsOtherKey {
+		return nil // this program cannot call the API
 	}
 	api, err := h.client()
 	if err != nil {
 		return err
 	}
 	if _, err := api.Workflow(ctx, agent.WorkflowKey{Tag: exampleTag}, 0); agent.CodeOf(err) != agent.CodeNotFound {
-		return nil // there is one, or several: they are the user's
+		return nil // there is a workflow of the user
 	}
 	step := map[string]any{
 		"step": "http_request", "url": h.stack.Flights.URL() + "/flights", "params": map[string]string{"origin": "NYC", "dest": "LAX"},

@@ -1,4 +1,4 @@
-// Command embedded is ./dev with a Temporal server in it.
+// Command embedded is ./dev with an embedded Temporal server.
 package main
 
 import (

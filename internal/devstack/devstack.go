@@ -1,7 +1,7 @@
-// Package devstack runs everything that turns need on a machine that has nothing: a Temporal server with its Web UI,
-// a private PostgreSQL, a sample HTTP API, a small Redis and a mail server. All of it listens on the loopback address only.
+// Package devstack runs everything that turns need on one machine: a Temporal server with its Web UI, a private PostgreSQL, a sample HTTP API, a
+// small Redis and a mail server. All of them listen on the loopback address only.
 //
-// The Temporal server is the one of an installed temporal CLI ([TemporalCLI]), or the one that package embedded links.
+// The Temporal server is that of an installed temporal command ([TemporalCLI]) or the one in package embedded.
 package devstack
 
 import (
@@ -11,56 +11,55 @@ import (
 	"sync"
 
 	"go.uber.org/zap"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
 )
 
-// Config is the configuration of [Start]. A part that is nil is not started.
+// Config is the configuration of [Start]. Start does not start servers whose configuration is nil.
 type Config struct {
-	// DataDir keeps the state of all parts, each in a folder of its own. Empty keeps nothing.
+	// DataDir has a folder for the state of each server. If it is empty, the servers keep nothing.
 	DataDir string
 
-	// AnyPort takes a free port where a wanted one is in use, instead of failing with ErrPortInUse.
+	// AnyPort takes a free port in place of one that is in use. Without it, Start fails with ErrPortInUse.
 	AnyPort bool
 
-	// Temporal is the server; its DataDir, AnyPort and Logger are taken from this Config.
+	// Temporal configures the Temporal server. Start sets its DataDir, AnyPort and Logger.
 	Temporal *TemporalConfig
 
-	// StartTemporal starts it.
+	// StartTemporal starts the Temporal server.
 	StartTemporal StartTemporal
 
-	// Postgres is the private database; its DataDir, Ephemeral, Logger and Progress are taken from this Config.
+	// Postgres configures the private database. Start sets its DataDir, Ephemeral, Logger and Progress.
 	Postgres *pgdev.Config
 
-	// Flights is the sample API.
+	// Flights configures the sample API.
 	Flights *FlightsConfig
 
-	// Redis is the server of jobs.
+	// Redis configures the Redis for jobs.
 	Redis *RedisConfig
 
-	// Mail is the mail server for notifications.
+	// Mail configures the mail server for notifications.
 	Mail *MailConfig
 
-	// Logger receives warnings of the parts. Nil discards.
+	// Logger receives the warnings of the servers. Nil discards them.
 	Logger *zap.Logger
 
-	// Progress is called with short texts about what takes time. Nil discards. Calls never overlap.
+	// Progress, if set, is called with short texts about steps that take time. Calls do not overlap.
 	Progress func(string)
 }
 
 // FlightsConfig is the configuration of the sample API.
 type FlightsConfig struct {
-	Port int // 0 takes any free one
+	Port int // 0: any free port
 }
 
 // MailConfig is the configuration of the mail server.
 type MailConfig struct {
-	Port   int        // 0 takes any free one
-	OnMail func(Mail) // is called with every mail, one at a time, before its sender is answered
+	Port   int        // 0: any free port
+	OnMail func(Mail) // called with each mail before the server confirms it; calls do not overlap
 }
 
-// Stack has the started parts. The others are nil.
+// Stack is a set of running servers. Those that were not configured are nil.
 type Stack struct {
 	Temporal Temporal
 	Postgres *pgdev.Server
@@ -69,57 +68,42 @@ type Stack struct {
 	Mail     *MailServer
 }
 
-// Start starts the parts side by side and waits for all. When one fails, those that did start are stopped and
-// every fault is reported. ctx bounds the start only.
+// Start starts all configured servers at the same time and waits for them. If one fails, Start stops the others and returns all errors. ctx bounds
+// the start only.
 func Start(ctx context.Context, cfg Config) (*Stack, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = zap.NewNop()
 	}
 	progress := serialize(cfg.Progress)
 	stack := &Stack{}
-	// Not WithContext: the error of a cancelled part would hide that of the part that failed.
-	var group errgroup.Group
+	var starting sync.WaitGroup
 	var faults [5]error
 	if cfg.Temporal != nil {
-		group.Go(func() error {
+		starting.Go(func() {
 			progress("starting the Temporal server…")
 			stack.Temporal, faults[0] = cfg.StartTemporal(ctx, cfg.temporal())
-			return faults[0]
 		})
 	}
 	if cfg.Postgres != nil {
-		group.Go(func() error {
-			stack.Postgres, faults[1] = pgdev.Start(ctx, cfg.postgres(progress))
-			return faults[1]
-		})
+		starting.Go(func() { stack.Postgres, faults[1] = pgdev.Start(ctx, cfg.postgres(progress)) })
 	}
 	if cfg.Flights != nil {
-		group.Go(func() error {
-			stack.Flights, faults[2] = startFlights(ctx, cfg.Flights.Port, cfg.AnyPort)
-			return faults[2]
-		})
+		starting.Go(func() { stack.Flights, faults[2] = startFlights(cfg.Flights.Port, cfg.AnyPort) })
 	}
 	if cfg.Redis != nil {
-		group.Go(func() error {
-			stack.Redis, faults[3] = startRedis(cfg.Redis.Port)
-			return faults[3]
-		})
+		starting.Go(func() { stack.Redis, faults[3] = startRedis(cfg.Redis.Port) })
 	}
 	if cfg.Mail != nil {
-		group.Go(func() error {
-			stack.Mail, faults[4] = startMail(ctx, *cfg.Mail)
-			return faults[4]
-		})
+		starting.Go(func() { stack.Mail, faults[4] = startMail(*cfg.Mail) })
 	}
-	if group.Wait() != nil {
-		return nil, errors.Join(append(faults[:], stack.Close(context.WithoutCancel(ctx)))...)
+	starting.Wait()
+	if err := errors.Join(faults[:]...); err != nil {
+		return nil, errors.Join(err, stack.Close(context.WithoutCancel(ctx)))
 	}
 	return stack, nil
 }
 
-// Close stops the parts in the order in which they use each other: Redis, the sample API, the mail server, the Temporal server, the
-// database. Workers and clients are the caller's to stop before. When ctx ends first the database is stopped at
-// once; nothing is left running in any case. Closing again does nothing.
+// Close stops all servers. Stop workers and clients first. When ctx ends, Close stops the database at once. Closing again does nothing.
 func (s *Stack) Close(ctx context.Context) error {
 	var faults []error
 	if s.Redis != nil {
@@ -157,15 +141,15 @@ func (c Config) postgres(progress func(string)) pgdev.Config {
 	return postgres
 }
 
-// folder returns the folder of a part's state; empty if nothing is kept.
-func (c Config) folder(part string) string {
+// folder returns the folder for the state of a server, or "" if it keeps nothing.
+func (c Config) folder(name string) string {
 	if c.DataDir == "" {
 		return ""
 	}
-	return filepath.Join(c.DataDir, part)
+	return filepath.Join(c.DataDir, name)
 }
 
-// serialize returns progress, which may be nil, for one caller at a time.
+// serialize returns a function that calls progress, which may be nil, for one caller at a time.
 func serialize(progress func(string)) func(string) {
 	if progress == nil {
 		return func(string) {}

@@ -1,6 +1,7 @@
 package devstack
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 )
@@ -11,25 +12,18 @@ type DynamicSetting struct {
 	Value any
 }
 
-// JSON returns the value as the temporal command takes it.
+// JSON returns the value as JSON, as the temporal command expects it.
 func (s DynamicSetting) JSON() string {
-	switch v := s.Value.(type) {
-	case int:
-		return strconv.Itoa(v)
-	case bool:
-		return strconv.FormatBool(v)
-	case time.Duration:
-		return strconv.Quote(v.String())
-	default:
-		return "null"
+	if d, ok := s.Value.(time.Duration); ok {
+		return strconv.Quote(d.String())
 	}
+	return fmt.Sprint(s.Value)
 }
 
-// DynamicSettings returns the settings that raise limits which are meant for many shards on many nodes and are too low for one shard on one node.
+// DynamicSettings returns settings for a server with one shard on one node. The defaults are limits per shard or per node of a large cluster.
 func DynamicSettings() []DynamicSetting {
 	return []DynamicSetting{
-		// The default of 20 polls per second and shard caps a one-shard server at ten workflows per second, and
-		// shows as a floor of about 99 ms under each step of a lone turn.
+		// The default of 20 polls per second and shard limits one shard to ten workflows per second, and adds about 99 ms to each step of a turn.
 		{"history.transferProcessorMaxPollRPS", 2000},
 		{"history.timerProcessorMaxPollRPS", 2000},
 		{"history.visibilityProcessorMaxPollRPS", 2000},
@@ -41,12 +35,12 @@ func DynamicSettings() []DynamicSetting {
 		{"frontend.persistenceMaxQPS", 20_000},
 		{"history.persistenceMaxQPS", 50_000},
 		{"matching.persistenceMaxQPS", 20_000},
-		{"frontend.namespaceRPS.visibility", 500}, // 10 makes the UI and lists fail
+		{"frontend.namespaceRPS.visibility", 500}, // with the default of 10, lists and the Web UI fail
 		{"frontend.namespaceRPS", 20_000},
-		{"system.forceSearchAttributesCacheRefreshOnRead", true}, // a new attribute works at once
+		{"system.forceSearchAttributesCacheRefreshOnRead", true}, // makes a new attribute work at once
 		{"system.forceNexusEndpointRefreshOnRead", true},
 		{"system.namespaceCacheRefreshInterval", time.Second},
-		// A close notification is missed about once in a thousand; the waiter then learns after this interval.
+		// About one in a thousand notifications of a workflow's end is lost. Its waiters then ask again after this interval.
 		{"history.longPollExpirationInterval", 2 * time.Second},
 	}
 }

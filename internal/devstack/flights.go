@@ -8,35 +8,34 @@ import (
 	"hash/crc32"
 	"io"
 	"mime"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// FlightsServer is a small HTTP API with made-up flights: something to call for the http_request step of a pipeline on a machine without a
-// network. It gives the same answers every time and keeps nothing.
+// FlightsServer is a small HTTP API with made-up flights. It gives pipelines something to request on a machine without a network. It keeps nothing,
+// and the same request always has the same answer.
 //
 //	GET  /flights?origin=NYC&dest=LAX   50 flights; /search is the same
-//	GET  /flights?count=100000          flights between many places, at most 200,000; with origin and dest between those
-//	GET  /airlines                      9 airlines, of which one has no flights
-//	GET  /bookings                      40 bookings of flights from NYC to LAX, with dates, phone numbers and text to take apart
-//	POST /bookings                      a JSON object, answered with an id and the status "confirmed" added (201)
-//	GET  /                              what this is
+//	GET  /flights?count=100000          up to 200,000 flights between many places, or between origin and dest
+//	GET  /airlines                      9 airlines, one of them without flights
+//	GET  /bookings                      40 bookings of flights from NYC to LAX, with dates, phone numbers and text to parse
+//	POST /bookings                      returns the posted JSON object with an id and the status "confirmed" (201)
+//	GET  /                              a description of the API
 //
-// A list is a JSON array. A path with .csv or .ndjson at its end, such as /flights.csv, is the same list in that format. Parameters:
+// A list is a JSON array. With .csv or .ndjson at the end of the path, as in /flights.csv, it has that format. Parameters:
 //
-//	limit=10       no more rows (any list)
-//	max_price=300  of flights
-//	fail=…         an error on request (any list):
-//	    500 503 429   that status, the latter two with Retry-After: 1
-//	    slow          the answer, after 8 seconds
-//	    ragged        the third row lacks its last value: a short line of CSV, an object without the field, and with text for a number
-//	    broken        the body ends in the middle of its last row
-//	    html          a page for people, with status 200
+//	limit=10       largest number of rows (all lists)
+//	max_price=300  highest price of flights
+//	fail=…         fail on purpose (all lists):
+//	    500 503 429   with this status; 503 and 429 with Retry-After: 1
+//	    slow          answer after 8 seconds
+//	    ragged        leave out the last value of the third row and, in JSON, replace its numbers by text
+//	    broken        end the body in the middle of the last row
+//	    html          answer with an HTML page and status 200
 //
-// Anything it does not understand is an error {"error": {"message", "parameter"?}} with status 400, 404, 405, 413 or 415.
+// Other requests have an error {"error": {"message", "parameter"?}} with status 400, 404, 405, 413 or 415.
 type FlightsServer struct {
 	url  string
 	http *http.Server
@@ -48,27 +47,23 @@ const (
 	requestTime = 10 * time.Second
 )
 
-// startFlights serves the API on a port; 0 takes any free one.
-func startFlights(ctx context.Context, port int, anyPort bool) (*FlightsServer, error) {
-	ports, err := ChoosePorts(anyPort, Port{"the sample flights API", port})
+// startFlights serves the API on a port. Port 0 is any free port.
+func startFlights(port int, anyPort bool) (*FlightsServer, error) {
+	listener, err := holdPort(Port{"the sample flights API", port}, anyPort)
 	if err != nil {
 		return nil, err
-	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", HostPort(ports[0]))
-	if err != nil {
-		return nil, fmt.Errorf("sample flights API: %w", err)
 	}
 	s := &FlightsServer{url: "http://" + listener.Addr().String(), http: &http.Server{
 		Handler: flightsHandler(), ReadTimeout: requestTime, WriteTimeout: requestTime, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 	}}
-	go func() { _ = s.http.Serve(listener) }() // until Stop; before that, a listener of this machine does not fail
+	go func() { _ = s.http.Serve(listener) }() // returns after Stop
 	return s, nil
 }
 
-// URL returns the base address, without a slash at the end.
+// URL returns the base URL, without a trailing slash.
 func (s *FlightsServer) URL() string { return s.url }
 
-// Stop lets current requests finish until ctx ends, then cuts them. Stopping again does nothing.
+// Stop waits for open requests until ctx ends, and then closes their connections. Stopping again does nothing.
 func (s *FlightsServer) Stop(ctx context.Context) error {
 	if err := s.http.Shutdown(ctx); err != nil {
 		return errors.Join(err, s.http.Close())
@@ -76,7 +71,6 @@ func (s *FlightsServer) Stop(ctx context.Context) error {
 	return nil
 }
 
-// flightsHandler returns the API as a handler.
 func flightsHandler() http.Handler {
 	mux := http.NewServeMux()
 	for _, list := range []flightsList{
@@ -103,7 +97,7 @@ func flightsHandler() http.Handler {
 	return mux
 }
 
-// methodNotAllowed refuses every method. Those that are allowed have handlers of their own.
+// methodNotAllowed returns a handler that refuses all methods. The allowed ones have handlers of their own.
 func methodNotAllowed(allowed []string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", strings.Replace(strings.Join(allowed, ", "), "GET", "GET, HEAD", 1))
@@ -111,19 +105,19 @@ func methodNotAllowed(allowed []string) http.HandlerFunc {
 	}
 }
 
-// flightsList is a list of the API.
+// flightsList is a list that the API serves.
 type flightsList struct {
 	path  string
 	parse func(rawQuery string) (listQuery, *parameterError)
 	rows  func(listQuery) table
 }
 
-// handler serves the list in a format.
+// handler returns a handler that serves the list in a format.
 func (l *flightsList) handler(format rowFormat) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		q, wrong := l.parse(r.URL.RawQuery)
-		if wrong != nil {
-			writeError(w, http.StatusBadRequest, wrong.parameter, wrong.message)
+		q, err := l.parse(r.URL.RawQuery)
+		if err != nil {
+			writeError(w, http.StatusBadRequest, err.parameter, err.message)
 			return
 		}
 		if failOnRequest(w, r, q.fail) {
@@ -131,14 +125,14 @@ func (l *flightsList) handler(format rowFormat) http.HandlerFunc {
 		}
 		t := l.rows(q)
 		if q.limit > 0 {
-			t = t.first(q.limit)
+			t = t.firstRows(q.limit)
 		}
 		w.Header().Set("Content-Type", format.mediaType())
 		t.write(w, format, q.fail)
 	}
 }
 
-// The failures that a request may ask for, besides a status.
+// The values of the parameter fail that are not a status.
 const (
 	failRagged = "ragged"
 	failBroken = "broken"
@@ -150,7 +144,7 @@ func failures() []string {
 	return []string{"500", "503", "429", failSlow, failRagged, failBroken, failHTML}
 }
 
-// failOnRequest answers in place of the list, or waits until the client leaves. It reports whether the answer is complete.
+// failOnRequest fails as the parameter fail says. It returns false if the handler should serve the list.
 func failOnRequest(w http.ResponseWriter, r *http.Request, fail string) bool {
 	switch fail {
 	case "503", "429":
@@ -162,7 +156,7 @@ func failOnRequest(w http.ResponseWriter, r *http.Request, fail string) bool {
 		return true
 	case failHTML:
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = io.WriteString(w, "<!doctype html><title>Flights</title><p>Please log in.</p>\n") // the client may have left
+		_, _ = io.WriteString(w, "<!doctype html><title>Flights</title><p>Please log in.</p>\n") // fails if the client has left
 		return true
 	case failSlow:
 		select {
@@ -174,7 +168,7 @@ func failOnRequest(w http.ResponseWriter, r *http.Request, fail string) bool {
 	return false
 }
 
-// book answers a posted object with an id, which is the same for the same bytes.
+// book returns the posted object with an id, which is a hash of the body.
 func book(w http.ResponseWriter, r *http.Request) {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		writeError(w, http.StatusUnsupportedMediaType, "", "the body must be application/json")
@@ -222,5 +216,5 @@ func writeError(w http.ResponseWriter, status int, parameter, message string) {
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client may have left
+	_ = json.NewEncoder(w).Encode(body) // fails if the client has left
 }

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	flightsPerPair = 50 // flights of every pair of places, unless more are asked for
+	flightsPerPair = 50 // default number of flights between two places
 	bookingCount   = 40
 )
 
-// Columns of flights that other code reads.
+// Indices of columns of flights.
 const (
 	flightID          = 0
 	flightPrice       = 4
 	flightAirlineCode = 9
 )
 
-// flightsTable returns the flights of a query. Every pair of three-letter codes has flights. Prices are whole dollars, and none of the first 50
-// flights of a pair cost the same, so that sorting by price has one right answer.
+// flightsTable returns the flights for a query. There are flights between any two places. The prices of the first 50 flights between two places all
+// differ, so that sorting by price has one right answer.
 func flightsTable(q listQuery) table {
 	rows := pairFlights(q.origin, q.dest, q.count)
 	if q.origin == "" {
@@ -44,7 +44,7 @@ func flightsTable(q listQuery) table {
 	}}
 }
 
-// airlines returns the airlines, of which the last one has no flights. They are made up, so that nobody takes the offers for real ones.
+// airlines returns made-up airlines. The last one has no flights.
 func airlines() [][]any {
 	return [][]any{
 		{"AU", "Aurora Air", "Norway", 1987, "907-555-0142"},
@@ -63,7 +63,7 @@ func airlinesTable() table {
 	return table{columns: []string{"code", "name", "country", "founded", "phone"}, rows: slices.Values(airlines())}
 }
 
-// pairFlights yields n flights from origin to dest, always the same ones. Fewer are the first ones of more.
+// pairFlights yields the first n flights of a fixed sequence from origin to dest.
 func pairFlights(origin, dest string, n int) iter.Seq[[]any] {
 	return func(yield func([]any) bool) {
 		random := rand.New(rand.NewPCG(seed(origin+dest), 0))
@@ -73,7 +73,7 @@ func pairFlights(origin, dest string, n int) iter.Seq[[]any] {
 		taken := make(map[int]bool, flightsPerPair)
 		for i := range n {
 			carrier := carriers[random.IntN(len(carriers))]
-			stops := min(random.IntN(4), 2) // 0, 1, or as often as both together 2
+			stops := min(random.IntN(4), 2) // half of the flights have 2 stops
 			minutes := nonstop + random.IntN(20) + stops*(45+random.IntN(90))
 			price := 89 + nonstop/3 + random.IntN(500) - 20*stops
 			for i < flightsPerPair && taken[price] {
@@ -90,31 +90,32 @@ func pairFlights(origin, dest string, n int) iter.Seq[[]any] {
 	}
 }
 
-// worldFlights yields n flights between many places, evenly spread. Their ids begin with the places, because the ids of pairs are alike.
+// worldFlights yields n flights, evenly spread over many pairs of places. Their ids begin with the places, because pairFlights repeats ids for
+// different pairs.
 func worldFlights(n int) iter.Seq[[]any] {
 	places := []string{"NYC", "LAX", "SFO", "BOS", "ORD", "SEA", "MIA", "DEN", "LHR", "CDG", "BER", "HND"}
 	pairs := len(places) * (len(places) - 1)
 	return func(yield func([]any) bool) {
-		left := n
+		remaining := n
 		for _, origin := range places {
 			for _, dest := range places {
 				if origin == dest {
 					continue
 				}
-				for row := range pairFlights(origin, dest, min((n+pairs-1)/pairs, left)) {
+				for row := range pairFlights(origin, dest, min((n+pairs-1)/pairs, remaining)) {
 					row[flightID] = fmt.Sprint(origin, dest, "-", row[flightID])
 					if !yield(row) {
 						return
 					}
-					left--
+					remaining--
 				}
 			}
 		}
 	}
 }
 
-// bookingsTable returns bookings of flights from NYC to LAX. Dates and texts have many forms on purpose: booked_on is 31/01/2027, paid_on is
-// Jan 31, 2027, and coupon is null in most rows.
+// bookingsTable returns bookings of flights from NYC to LAX. Dates have different formats on purpose: booked_on is 31/01/2027 and paid_on is
+// Jan 31, 2027. In most rows coupon is null.
 func bookingsTable() table {
 	random := rand.New(rand.NewPCG(seed("bookings"), 0))
 	first := []string{"Ada", "Grace", "Alan", "Edsger", "Barbara", "Donald", "Katherine", "Tim"}
@@ -143,13 +144,13 @@ func bookingsTable() table {
 	}}
 }
 
-// nonstopMinutes returns how long a flight between two places takes, the same in both directions: 50 to 449 minutes.
+// nonstopMinutes returns the duration of a flight between two places, 50 to 449 minutes, which is the same in both directions.
 func nonstopMinutes(a, b string) int {
 	return 50 + int(seed(min(a, b)+"-"+max(a, b))%400)
 }
 
 func seed(text string) uint64 {
 	hash := fnv.New64a()
-	_, _ = hash.Write([]byte(text)) // never fails
+	_, _ = hash.Write([]byte(text)) // writing to a hash never fails
 	return hash.Sum64()
 }

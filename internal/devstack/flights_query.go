@@ -9,30 +9,30 @@ import (
 	"strings"
 )
 
-// maxFlights bounds a list of flights, which then has about 40 MB.
+// maxFlights is the largest number of flights in a list, which then has about 40 MB.
 const maxFlights = 200_000
 
-// listQuery is the checked query of a list.
+// listQuery has the parameters of a list.
 type listQuery struct {
 	origin, dest string
-	count        int     // of flights
-	limit        int     // 0: none
-	maxPrice     float64 // 0: none
+	count        int     // number of flights
+	limit        int     // 0: no limit
+	maxPrice     float64 // 0: no limit
 	fail         string
 }
 
-// parameterError is what is wrong with a parameter.
+// parameterError says what is wrong with a parameter.
 type parameterError struct{ parameter, message string }
 
 func parseListQuery(rawQuery string) (listQuery, *parameterError) {
 	return parseQuery(rawQuery, "limit", "fail")
 }
 
-// parseFlightsQuery parses the query of a list of flights: either both places or, with a count, none.
+// parseFlightsQuery parses the parameters of a list of flights: both places or, with a count, neither.
 func parseFlightsQuery(rawQuery string) (listQuery, *parameterError) {
-	q, wrong := parseQuery(rawQuery, "origin", "dest", "limit", "max_price", "count", "fail")
-	if wrong != nil {
-		return q, wrong
+	q, queryErr := parseQuery(rawQuery, "origin", "dest", "limit", "max_price", "count", "fail")
+	if queryErr != nil {
+		return q, queryErr
 	}
 	anywhere := q.count > 0 && q.origin == "" && q.dest == ""
 	switch {
@@ -52,8 +52,8 @@ func parseFlightsQuery(rawQuery string) (listQuery, *parameterError) {
 	return q, nil
 }
 
-// parseQuery parses the parameters of a list that takes those of some names.
-func parseQuery(rawQuery string, names ...string) (q listQuery, wrong *parameterError) {
+// parseQuery parses the parameters of a list. Only parameters with the given names are allowed.
+func parseQuery(rawQuery string, names ...string) (q listQuery, _ *parameterError) {
 	values, err := url.ParseQuery(rawQuery)
 	if err != nil {
 		return q, &parameterError{"", "the query string is malformed"}
@@ -75,7 +75,7 @@ func parseQuery(rawQuery string, names ...string) (q listQuery, wrong *parameter
 	return q, nil
 }
 
-// set sets a parameter, and returns what is wrong with it, or "".
+// set sets a parameter. If the value is invalid, it returns a message.
 func (q *listQuery) set(name, value string) string {
 	switch name {
 	case "origin", "dest":
@@ -92,7 +92,7 @@ func (q *listQuery) set(name, value string) string {
 		*map[string]*int{"limit": &q.limit, "count": &q.count}[name] = n
 	case "max_price":
 		price, err := strconv.ParseFloat(value, 64)
-		if err != nil || !(price > 0 && price < 1e9) { // the form that also refuses NaN
+		if err != nil || !(price > 0 && price < 1e9) { // written so that it refuses NaN, too
 			return "must be a number above 0"
 		}
 		q.maxPrice = price

@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// table is a list of the sample API. Each row has one value per column: a string, an int, a time or nil.
+// table has the rows of a list. A row has a value for each column: a string, an int, a time or nil.
 type table struct {
 	columns []string
 	rows    iter.Seq[[]any]
 }
 
-// first returns the table of the first n rows.
-func (t table) first(n int) table {
+// firstRows returns a table with the first n rows.
+func (t table) firstRows(n int) table {
 	all := t.rows
 	t.rows = func(yield func([]any) bool) {
-		left := n
+		remaining := n
 		for row := range all {
-			if left--; !yield(row) || left == 0 {
+			if remaining--; !yield(row) || remaining == 0 {
 				return
 			}
 		}
@@ -31,7 +31,7 @@ func (t table) first(n int) table {
 	return t
 }
 
-// rowFormat is how a list is written.
+// rowFormat is the format of a list.
 type rowFormat uint8
 
 const (
@@ -46,13 +46,13 @@ func (f rowFormat) mediaType() string {
 	return [...]string{"application/json", "text/csv; charset=utf-8", "application/x-ndjson"}[f]
 }
 
-// raggedRow is the index of the row that lacks a value on request.
+// raggedRow is the index of the row that failRagged changes.
 const raggedRow = 2
 
-// write streams the table until the client leaves. fail is how it goes wrong, empty for not.
+// write writes the table until the client leaves. fail is the parameter of that name.
 func (t table) write(w io.Writer, format rowFormat, fail string) {
 	out := bufio.NewWriterSize(w, 32<<10)
-	defer out.Flush() //nolint:errcheck // the client may have left
+	defer out.Flush() //nolint:errcheck // fails if the client has left
 	switch format {
 	case formatJSON:
 		_ = out.WriteByte('[')
@@ -61,7 +61,7 @@ func (t table) write(w io.Writer, format rowFormat, fail string) {
 	case formatNDJSON:
 	}
 	separator := ""
-	put := func(line []byte) error {
+	writeRow := func(line []byte) error {
 		_, _ = out.WriteString(separator)
 		_, err := out.Write(line)
 		switch format {
@@ -73,10 +73,10 @@ func (t table) write(w io.Writer, format rowFormat, fail string) {
 		}
 		return err
 	}
-	var last []byte // the newest row, which may be the one to break
+	var last []byte // not written yet, because failBroken changes the last row
 	n := 0
 	for row := range t.rows {
-		if n > 0 && put(last) != nil {
+		if n > 0 && writeRow(last) != nil {
 			return
 		}
 		last = t.encode(row, format, n == raggedRow && fail == failRagged)
@@ -85,10 +85,10 @@ func (t table) write(w io.Writer, format rowFormat, fail string) {
 	if fail == failBroken {
 		last = last[:len(last)/2]
 		if format == formatCSV {
-			last = append([]byte(`"`), last...) // half a line is only a short one; a quote without its end is broken
+			last = append([]byte(`"`), last...) // half a line is valid CSV, an open quote is not
 		}
 	}
-	if n > 0 && put(last) != nil || fail == failBroken {
+	if n > 0 && writeRow(last) != nil || fail == failBroken {
 		return
 	}
 	if format == formatJSON {
@@ -96,14 +96,14 @@ func (t table) write(w io.Writer, format rowFormat, fail string) {
 	}
 }
 
-// encode returns a row in a format. A ragged one lacks its last value and, in JSON, has text in place of numbers.
+// encode returns a row in a format. A ragged row lacks its last value and, in JSON, has text in place of numbers.
 func (t table) encode(row []any, format rowFormat, ragged bool) []byte {
 	columns := t.columns
 	if ragged {
 		columns = columns[:len(columns)-1]
 	}
 	if format == formatCSV {
-		return csvLine(texts(row[:len(columns)]))
+		return csvLine(csvCells(row[:len(columns)]))
 	}
 	if ragged {
 		fields := map[string]any{}
@@ -112,7 +112,7 @@ func (t table) encode(row []any, format rowFormat, ragged bool) []byte {
 				fields[name] = "n/a"
 			}
 		}
-		raw, _ := json.Marshal(fields) // such values always encode
+		raw, _ := json.Marshal(fields) // the values of a table always encode
 		return raw
 	}
 	line := []byte{'{'}
@@ -120,7 +120,7 @@ func (t table) encode(row []any, format rowFormat, ragged bool) []byte {
 		if i > 0 {
 			line = append(line, ',')
 		}
-		value, _ := json.Marshal(row[i]) // such values always encode
+		value, _ := json.Marshal(row[i]) // as above
 		line = append(append(strconv.AppendQuote(line, name), ':'), value...)
 	}
 	return append(line, '}')
@@ -131,8 +131,8 @@ func isNumber(v any) bool {
 	return ok
 }
 
-// texts returns values as CSV has them.
-func texts(row []any) []string {
+// csvCells returns the values of a row as text for CSV.
+func csvCells(row []any) []string {
 	cells := make([]string, len(row))
 	for i, value := range row {
 		switch v := value.(type) {
@@ -150,7 +150,7 @@ func texts(row []any) []string {
 func csvLine(cells []string) []byte {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
-	_ = w.Write(cells) // a buffer takes everything
+	_ = w.Write(cells) // writing to a buffer never fails
 	w.Flush()
 	return b.Bytes()
 }

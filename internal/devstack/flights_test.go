@@ -16,7 +16,7 @@ import (
 
 const newYorkToLosAngeles = "?origin=NYC&dest=LAX"
 
-// serveFlights returns the answer to one request. A body is posted as JSON.
+// serveFlights returns the answer to a request with the content type of JSON.
 func serveFlights(method, target, body string) *httptest.ResponseRecorder {
 	answer, request := httptest.NewRecorder(), httptest.NewRequest(method, target, strings.NewReader(body))
 	request.Header.Set("Content-Type", "application/json")
@@ -24,7 +24,7 @@ func serveFlights(method, target, body string) *httptest.ResponseRecorder {
 	return answer
 }
 
-// getRows returns a list, which must be JSON.
+// getRows requests a list and returns its rows.
 func getRows(t *testing.T, target string) []map[string]any {
 	t.Helper()
 	answer := serveFlights("GET", target, "")
@@ -76,7 +76,7 @@ func TestFlights(t *testing.T) {
 	require.Equal(t, cheap, getRows(t, "/flights"+newYorkToLosAngeles+"&max_price=300"))
 }
 
-// The demo and its documentation quote these flights. Prices of a pair differ, so that sorting by price has one right answer.
+// The flights do not change, because the documentation quotes them. The prices of a pair differ, so that sorting by price has one right answer.
 func TestFlightsAreStable(t *testing.T) {
 	for _, pair := range []string{newYorkToLosAngeles, "?origin=LAX&dest=NYC", "?origin=BER&dest=OSL", "?origin=AAA&dest=AAB"} {
 		prices := map[any]bool{}
@@ -90,7 +90,7 @@ func TestFlightsAreStable(t *testing.T) {
 	require.Equal(t, []any{"AU164", "CO395", "CO290", 234.0}, []any{flights[0]["id"], flights[1]["id"], flights[2]["id"], flights[0]["price"]})
 }
 
-// The three formats hold the same rows.
+// The three formats have the same rows.
 func TestFlightFormats(t *testing.T) {
 	for _, list := range []string{"/flights", "/airlines", "/bookings"} {
 		query := ""
@@ -138,7 +138,7 @@ func TestFlightFormats(t *testing.T) {
 	require.Len(t, strings.Split(serveFlights("GET", "/bookings.csv?limit=2", "").Body.String(), "\n"), 4)
 }
 
-// The lists refer to each other, and have what each step of a pipeline needs.
+// Bookings refer to flights, and have values for all steps of a pipeline.
 func TestBookings(t *testing.T) {
 	flights := map[any]bool{}
 	for _, f := range getRows(t, "/flights"+newYorkToLosAngeles) {

@@ -1,12 +1,10 @@
 package devstack
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
-	"net"
 	"net/mail"
 	"sync"
 	"time"
@@ -16,13 +14,13 @@ import (
 
 const maxMailBytes = 1 << 20
 
-// Mail is one message to the mail server.
+// Mail is a message that the mail server received.
 type Mail struct {
 	To      []string
 	Subject string
 }
 
-// MailServer is a mail server that delivers nothing: it passes every message to a function, so that a person can try notifications out.
+// MailServer is a mail server for trying out notifications. It delivers nothing, and passes each message to a function.
 type MailServer struct {
 	smtp   *smtp.Server
 	addr   string
@@ -32,25 +30,21 @@ type MailServer struct {
 	onMail func(Mail)
 }
 
-// startMail takes a free port where the wanted one is in use.
-func startMail(ctx context.Context, cfg MailConfig) (*MailServer, error) {
-	ports, err := ChoosePorts(true, Port{"the mail server", cfg.Port})
+// startMail starts a mail server. If the port is in use, it takes a free one.
+func startMail(cfg MailConfig) (*MailServer, error) {
+	listener, err := holdPort(Port{"the mail server", cfg.Port}, true)
 	if err != nil {
 		return nil, err
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", HostPort(ports[0]))
-	if err != nil {
-		return nil, fmt.Errorf("start mail server: %w", err)
-	}
-	s := &MailServer{addr: l.Addr().String(), onMail: cfg.OnMail}
+	s := &MailServer{addr: listener.Addr().String(), onMail: cfg.OnMail}
 	s.smtp = smtp.NewServer(s)
 	s.smtp.Domain, s.smtp.MaxMessageBytes, s.smtp.MaxRecipients = "localhost", maxMailBytes, 100
 	s.smtp.ReadTimeout, s.smtp.WriteTimeout = time.Minute, time.Minute
-	s.served.Go(func() { _ = s.smtp.Serve(l) }) // it ends with Close
+	s.served.Go(func() { _ = s.smtp.Serve(listener) }) // returns after Close
 	return s, nil
 }
 
-// Addr returns the address as host:port.
+// Addr returns the server's host:port.
 func (s *MailServer) Addr() string { return s.addr }
 
 // Close stops the server. Closing again does nothing.

@@ -10,7 +10,7 @@ import (
 func TestMailServer(t *testing.T) {
 	t.Parallel()
 	var mails []Mail
-	s, err := startMail(t.Context(), MailConfig{OnMail: func(m Mail) { mails = append(mails, m) }})
+	s, err := startMail(MailConfig{OnMail: func(m Mail) { mails = append(mails, m) }})
 	require.NoError(t, err)
 	send := func(to, text string) error {
 		return smtp.SendMail(s.Addr(), nil, "a@example.com", []string{to}, []byte(text))

@@ -9,46 +9,46 @@ import (
 	"time"
 )
 
-// ErrPortInUse means that another program has a wanted port.
+// ErrPortInUse means that a port is in use.
 var ErrPortInUse = errors.New("port is in use")
 
-// PortInUseError is [ErrPortInUse] with the port.
+// PortInUseError is an [ErrPortInUse] with the port and its purpose.
 type PortInUseError struct {
 	Purpose string
 	Port    int
 }
 
-// Error implements error.
+// Error implements [error].
 func (e *PortInUseError) Error() string {
 	return fmt.Sprintf("%s: %s wants port %d of %s", ErrPortInUse, e.Purpose, e.Port, Loopback)
 }
 
-// Is reports whether target is ErrPortInUse.
+// Is reports whether target is [ErrPortInUse].
 func (e *PortInUseError) Is(target error) bool { return target == ErrPortInUse }
 
-// reserveTimeout bounds calls that stay within the kernel and take microseconds.
+// reserveTimeout bounds connections on the loopback address, which take microseconds.
 const reserveTimeout = 5 * time.Second
 
-// Port is a wanted port and its purpose, for error texts. The zero value takes any port.
+// Port is a port to listen on. The zero value is any free port.
 type Port struct {
-	Purpose string
-	Number  int // 0 takes any
+	Purpose string // for error texts
+	Number  int    // 0: any free port
 }
 
-// heldPort is a port that is held by listening on it.
+// heldPort is a listener that keeps other programs from taking a port.
 type heldPort struct {
 	*net.TCPListener
 
 	addr *net.TCPAddr
 }
 
-// ChoosePorts returns distinct free ports in the order of wanted. With anyPort it replaces a wanted port that is in use; otherwise that is an error.
-// It holds all ports until it has found the last one, and then releases them.
+// ChoosePorts returns a free port for each wanted one, all of them different. A wanted port that is in use is an error, or, with anyPort, replaced by
+// a free one.
 func ChoosePorts(anyPort bool, wanted ...Port) ([]int, error) {
 	var held []*heldPort
 	var fault error
 	for _, want := range wanted {
-		listener, err := hold(want, anyPort)
+		listener, err := holdPort(want, anyPort)
 		if err != nil {
 			fault = err
 			break
@@ -66,8 +66,8 @@ func ChoosePorts(anyPort bool, wanted ...Port) ([]int, error) {
 	return ports, nil
 }
 
-// hold listens on one wanted port.
-func hold(want Port, anyPort bool) (*heldPort, error) {
+// holdPort listens on a wanted port.
+func holdPort(want Port, anyPort bool) (*heldPort, error) {
 	listener, err := listen(want.Number)
 	if want.Number != 0 && anyPort && errors.Is(err, syscall.EADDRINUSE) {
 		listener, err = listen(0)
@@ -86,8 +86,8 @@ func hold(want Port, anyPort bool) (*heldPort, error) {
 	return listener, nil
 }
 
-// release closes the listener and waits until the port is free: a child that this process has just forked has a copy of the listener until it runs
-// its own program.
+// release closes the listener and waits until the port is free. A child process that was just forked has a copy of the listener until it executes
+// its program.
 func release(listener *heldPort) error {
 	if err := listener.Close(); err != nil {
 		return err
@@ -95,7 +95,7 @@ func release(listener *heldPort) error {
 	for deadline := time.Now().Add(reserveTimeout); ; time.Sleep(time.Millisecond) {
 		conn, err := net.DialTCP("tcp4", nil, listener.addr)
 		if err != nil {
-			return nil //nolint:nilerr // nobody answers: the port is free
+			return nil //nolint:nilerr // the connection failed, so the port is free
 		}
 		if err := conn.Close(); err != nil {
 			return err
@@ -118,9 +118,9 @@ func listen(port int) (*heldPort, error) {
 	return &heldPort{listener, addr}, nil
 }
 
-// reserve keeps the kernel from giving the listener's port, once closed, to the next program that asks for any. A connection closed from the
-// listening side leaves the port in TIME_WAIT for a minute, which does not affect those who ask for it by number. Only Linux needs this: other
-// systems do not choose ports at random.
+// reserve keeps the kernel from giving the listener's port, after it is closed, to a program that asks for any port. It makes a connection and closes
+// it on the listening side, which leaves the port in TIME_WAIT for a minute. Programs can still ask for the port by number. Only Linux chooses ports
+// at random and needs this.
 func reserve(listener *heldPort) error {
 	if runtime.GOOS != "linux" {
 		return nil
@@ -136,5 +136,5 @@ func reserve(listener *heldPort) error {
 	if err != nil {
 		return errors.Join(err, client.Close())
 	}
-	return errors.Join(server.Close(), client.Close()) // the server first, because its side then waits
+	return errors.Join(server.Close(), client.Close(), listener.SetDeadline(time.Time{})) // the side that closes first is in TIME_WAIT
 }

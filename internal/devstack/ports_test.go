@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A child started at the wrong moment inherits the listeners for a moment; the server would die of that.
+// A child process that is just being started has a copy of the listeners. ChoosePorts must wait until the child has closed it.
 func TestChosenPortsAreFreeWhileChildrenStart(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var children sync.WaitGroup
@@ -27,7 +27,7 @@ func TestChosenPortsAreFreeWhileChildrenStart(t *testing.T) {
 		ports, err := ChoosePorts(false, make([]Port, 4)...)
 		require.NoError(t, err)
 		for _, port := range ports {
-			// The server's own way to open a port, which the kernel refuses while a copy listens.
+			// The Temporal server listens in the same way, which fails while a copy listens.
 			listener, err := listen(port)
 			require.NoError(t, err)
 			require.NoError(t, release(listener))

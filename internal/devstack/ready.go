@@ -18,8 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// AwaitFrontend waits until the namespace of the server at address can be used and has the search attributes, which it registers if they are
-// missing.
+// AwaitFrontend waits until the server at address has the namespace. It then registers the search attributes that are missing.
 func AwaitFrontend(ctx context.Context, address string, attributes map[string]enumspb.IndexedValueType) error {
 	ctx, cancel := context.WithTimeout(ctx, ReadyTimeout)
 	defer cancel()
@@ -28,7 +27,7 @@ func AwaitFrontend(ctx context.Context, address string, attributes map[string]en
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", address, err)
 	}
-	defer conn.Close() //nolint:errcheck // nothing is on its way any more
+	defer conn.Close() //nolint:errcheck // all requests have ended
 
 	workflows := workflowservice.NewWorkflowServiceClient(conn)
 	if err := Until(ctx, func() error {
@@ -40,7 +39,7 @@ func AwaitFrontend(ctx context.Context, address string, attributes map[string]en
 	return ensureSearchAttributes(ctx, workflows, operatorservice.NewOperatorServiceClient(conn), attributes)
 }
 
-// ensureSearchAttributes registers the missing search attributes. A namespace of an earlier start may lack some.
+// ensureSearchAttributes registers the search attributes that the namespace lacks, and waits until they work.
 func ensureSearchAttributes(
 	ctx context.Context,
 	workflows workflowservice.WorkflowServiceClient,
@@ -71,14 +70,14 @@ func ensureSearchAttributes(
 		_, err := operator.AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
 			Namespace: Namespace, SearchAttributes: missing,
 		})
-		if status.Code(err) == codes.InvalidArgument { // such as more of a type than the database has columns for
+		if status.Code(err) == codes.InvalidArgument { // for example, the database has no more columns for this type
 			return backoff.Permanent(err)
 		}
 		return err
 	}); err != nil {
 		return fmt.Errorf("add search attributes: %w", err)
 	}
-	// They work once the frontend has read the namespace again.
+	// They work when the frontend has read the namespace again.
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
 		if err := Until(ctx, func() error {
 			_, err := workflows.CountWorkflowExecutions(ctx, &workflowservice.CountWorkflowExecutionsRequest{
@@ -92,7 +91,8 @@ func ensureSearchAttributes(
 	return nil
 }
 
-// Until calls try at a steady pace until it succeeds, fails permanently, or ctx ends. The error at the end of ctx includes the last error of try.
+// Until calls try again and again until it succeeds, returns a [backoff.PermanentError], or ctx ends. If ctx ends, the error includes the last error
+// of try.
 func Until(ctx context.Context, try func() error) error {
 	var last error
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {

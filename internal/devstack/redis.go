@@ -8,12 +8,12 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// RedisConfig is the configuration of the Redis of jobs.
+// RedisConfig is the configuration of the Redis for jobs.
 type RedisConfig struct {
-	Port int // 0 takes any free one
+	Port int // 0: any free port
 }
 
-// Redis is a small Redis server in this process, enough to try jobs out. Its data ends with it.
+// Redis is a small Redis server in this process, for trying out jobs. It keeps its data in memory.
 type Redis struct {
 	server *miniredis.Miniredis
 	addr   string
@@ -21,10 +21,10 @@ type Redis struct {
 	done   sync.WaitGroup
 }
 
-// redisTick is how often the time of the server advances: it has no clock of its own.
+// redisTick is the interval at which the time of the server advances, because miniredis has no clock.
 const redisTick = 100 * time.Millisecond
 
-// startRedis takes a free port where the wanted one is in use: many machines have a Redis already.
+// startRedis starts a Redis server. If the port is in use, it takes a free one, because many machines have a Redis already.
 func startRedis(port int) (*Redis, error) {
 	ports, err := ChoosePorts(true, Port{"Redis", port})
 	if err != nil {
@@ -55,7 +55,7 @@ func startRedis(port int) (*Redis, error) {
 	return r, nil
 }
 
-// URL returns the address for clients: redis://127.0.0.1:port/0.
+// URL returns the URL for clients, redis://127.0.0.1:port/0.
 func (r *Redis) URL() string { return "redis://" + r.addr + "/0" }
 
 // Close stops the server. Closing again does nothing.

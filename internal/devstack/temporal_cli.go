@@ -17,25 +17,25 @@ import (
 )
 
 const (
-	// minServer is the oldest Temporal server that runs everything here; temporal CLI 1.5 has it.
+	// minServer is the oldest Temporal server that can run Turnstone. It is that of the temporal command 1.5.
 	minServer = "v1.29.0"
 
 	versionTimeout = 10 * time.Second
 	stopTimeout    = 10 * time.Second
 )
 
-// ErrNoTemporalCLI means that no usable temporal command is installed.
+// ErrNoTemporalCLI means that there is no temporal command in PATH, or one that cannot be used.
 var ErrNoTemporalCLI = errors.New("no temporal command that can be used")
 
-// TemporalCLI is an installed temporal command, whose development server takes the place of the embedded one.
+// TemporalCLI is an installed temporal command, which has a development server.
 type TemporalCLI struct {
-	path   string
-	server string // version of its server, such as v1.29.1
+	path          string
+	serverVersion string // such as v1.29.1
 }
 
-var serverVersion = regexp.MustCompile(`\(Server (\d+\.\d+\.\d+)`)
+var serverVersionPattern = regexp.MustCompile(`\(Server (\d+\.\d+\.\d+)`)
 
-// FindTemporalCLI returns the temporal command of PATH. Errors: ErrNoTemporalCLI, whose text says why.
+// FindTemporalCLI returns the temporal command in PATH. Errors are [ErrNoTemporalCLI].
 func FindTemporalCLI(ctx context.Context) (TemporalCLI, error) {
 	path, err := exec.LookPath("temporal")
 	if err != nil {
@@ -43,22 +43,22 @@ func FindTemporalCLI(ctx context.Context) (TemporalCLI, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, path, "--version").Output() //nolint:gosec // the command of PATH, on purpose
+	out, err := exec.CommandContext(ctx, path, "--version").Output() //nolint:gosec // runs the command in PATH on purpose
 	if err != nil {
 		return TemporalCLI{}, fmt.Errorf("%w: %s --version: %w", ErrNoTemporalCLI, path, err)
 	}
-	found := serverVersion.FindSubmatch(out)
+	found := serverVersionPattern.FindSubmatch(out)
 	if found == nil {
 		return TemporalCLI{}, fmt.Errorf("%w: %s --version does not name its server: %.100q", ErrNoTemporalCLI, path, out)
 	}
-	cli := TemporalCLI{path: path, server: "v" + string(found[1])}
-	if semver.Compare(cli.server, minServer) < 0 {
-		return TemporalCLI{}, fmt.Errorf("%w: the server of %s is %s, want %s or later", ErrNoTemporalCLI, path, cli.server, minServer)
+	cli := TemporalCLI{path: path, serverVersion: "v" + string(found[1])}
+	if semver.Compare(cli.serverVersion, minServer) < 0 {
+		return TemporalCLI{}, fmt.Errorf("%w: the server of %s is %s, want %s or later", ErrNoTemporalCLI, path, cli.serverVersion, minServer)
 	}
 	return cli, nil
 }
 
-// Start starts the command's development server; see [StartTemporal].
+// Start starts the development server of the command. It is a [StartTemporal].
 func (c TemporalCLI) Start(ctx context.Context, cfg TemporalConfig) (Temporal, error) {
 	ui := Port{}
 	if cfg.EnableUI {
@@ -77,11 +77,11 @@ func (c TemporalCLI) Start(ctx context.Context, cfg TemporalConfig) (Temporal, e
 			return nil, err
 		}
 	}
-	// A fixed environment: variables and profiles of a person's own Temporal clusters are not this server's.
+	// A fixed environment, so that variables and profiles for other Temporal clusters do not configure this server.
 	env := []string{"PATH=/usr/bin:/bin", "HOME=/"}
 	s.process, err = child.Start(ctx, child.Config{
 		Program: c.path, Args: c.arguments(cfg, ports), Dir: "/", Env: env,
-		DeathSignal: syscall.SIGKILL, // the next start must not find one that is still stopping; SQLite outlives it
+		DeathSignal: syscall.SIGKILL, // or the next start could find a server that is still stopping; SQLite loses nothing
 	})
 	if err == nil {
 		err = s.awaitReady(ctx, cfg)
@@ -92,7 +92,7 @@ func (c TemporalCLI) Start(ctx context.Context, cfg TemporalConfig) (Temporal, e
 	return s, nil
 }
 
-// arguments returns the command line of the server. ports are those of the frontend, of the UI, and of the frontend's HTTP.
+// arguments returns the arguments of the command. ports are those of the frontend, the Web UI and the frontend's HTTP API.
 func (c TemporalCLI) arguments(cfg TemporalConfig, ports []int) []string {
 	args := []string{
 		"server", "start-dev", "--ip", Loopback, "--namespace", Namespace, "--log-level", "error",
@@ -107,7 +107,7 @@ func (c TemporalCLI) arguments(cfg TemporalConfig, ports []int) []string {
 		args = append(args, "--ui-codec-endpoint", cfg.CodecEndpoint)
 	}
 	if cfg.DataDir != "" {
-		args = append(args, "--db-filename", filepath.Join(cfg.DataDir, "temporal-cli-"+c.server[1:]+".db"))
+		args = append(args, "--db-filename", filepath.Join(cfg.DataDir, "temporal-cli-"+c.serverVersion[1:]+".db"))
 	}
 	for _, s := range DynamicSettings() {
 		args = append(args, "--dynamic-config-value", fmt.Sprintf("%s=%s", s.Key, s.JSON()))
@@ -119,10 +119,10 @@ func (c TemporalCLI) arguments(cfg TemporalConfig, ports []int) []string {
 type cliServer struct {
 	address, uiURL string
 	process        *child.Process
-	lock           *pgdev.Lock // nil if nothing is kept
+	lock           *pgdev.Lock // nil without DataDir
 }
 
-// awaitReady waits for the frontend, unless the process ends first.
+// awaitReady waits for the frontend. It returns an error at once if the process ends.
 func (s *cliServer) awaitReady(ctx context.Context, cfg TemporalConfig) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -140,9 +140,8 @@ func (s *cliServer) awaitReady(ctx context.Context, cfg TemporalConfig) error {
 	return err
 }
 
-func (s *cliServer) Address() string   { return s.address }
-func (s *cliServer) Namespace() string { return Namespace }
-func (s *cliServer) UIURL() string     { return s.uiURL }
+func (s *cliServer) Address() string { return s.address }
+func (s *cliServer) UIURL() string   { return s.uiURL }
 
 func (s *cliServer) Stop() error {
 	var err error

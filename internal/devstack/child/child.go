@@ -1,4 +1,4 @@
-// Package child runs a program that ends when this process does, however this process ends.
+// Package child runs a program that ends when this process ends, even if this process is killed.
 package child
 
 import (
@@ -13,38 +13,38 @@ import (
 	"time"
 )
 
-// quitGrace is the time between asking firmly and killing.
+// quitGrace is the time between SIGQUIT and SIGKILL.
 const quitGrace = 10 * time.Second
 
-// Config is a program with the way it runs.
+// Config is the configuration of a child process.
 type Config struct {
 	Program string
 	Args    []string
-	Dir     string   // its working directory
-	Env     []string // all of its environment
+	Dir     string   // working directory
+	Env     []string // complete environment
 
 	// DeathSignal is sent to the child when this process dies.
 	DeathSignal syscall.Signal
 
-	// Credential is the user that the child runs as. Nil: this process's.
+	// Credential is the user that the child runs as. Nil is the user of this process.
 	Credential *syscall.Credential
 
-	// OnLine is called with each piece of the child's output. Nil: only its end is kept, for error texts.
+	// OnLine, if set, is called with each line of the child's output.
 	OnLine func(line []byte)
 }
 
-// Process is a child process with the end of its output.
+// Process is a child process.
 type Process struct {
 	cmd    *exec.Cmd
 	tail   *tail
-	exited chan struct{} // closed when the child is gone and reaped
-	err    error         // its exit, once exited is closed
+	exited chan struct{} // closed when the child has ended
+	err    error         // how the child ended; set before exited is closed
 }
 
 // Start starts a child.
 //
-// The kernel sends the death signal when the *thread* that forked ends, so one goroutine locked to its thread starts the child and waits for it. The
-// child has its own process group, so that Ctrl-C in the terminal does not stop it before its clients.
+// The kernel sends the death signal when the thread that started the child ends. So one goroutine, locked to its thread, starts the child and waits
+// for it. The child has its own process group, so that Ctrl-C in the terminal does not stop it before its clients.
 //
 // The end of ctx does not end the child.
 func Start(ctx context.Context, cfg Config) (*Process, error) {
@@ -57,7 +57,7 @@ func Start(ctx context.Context, cfg Config) (*Process, error) {
 	p.cmd.SysProcAttr = attributes(cfg.DeathSignal)
 	p.cmd.SysProcAttr.Credential = cfg.Credential
 	p.cmd.Stdout, p.cmd.Stderr = p.tail, p.tail
-	p.cmd.WaitDelay = quitGrace // a stray grandchild may hold our end of the pipe open
+	p.cmd.WaitDelay = quitGrace // because a process that the child started may keep the pipe open
 
 	started := make(chan error, 1)
 	go func() {
@@ -81,7 +81,7 @@ func Start(ctx context.Context, cfg Config) (*Process, error) {
 	return p, nil
 }
 
-// Run starts a child and waits until it ends. It is killed when ctx ends.
+// Run starts a child and waits until it ends. When ctx ends, Run kills it.
 func Run(ctx context.Context, cfg Config) error {
 	p, err := Start(ctx, cfg)
 	if err != nil {
@@ -115,13 +115,13 @@ func (p *Process) Alive() bool {
 	}
 }
 
-// Output returns the last 4 KiB of what the child wrote, in one line.
+// Output returns the last 4 KiB of the child's output on one line.
 func (p *Process) Output() string { return p.tail.String() }
 
-// Exit returns how a child that has ended did so, such as "exit status 1".
+// Exit returns how the child ended, such as "exit status 1".
 func (p *Process) Exit() string { return p.cmd.ProcessState.String() }
 
-// Kill ends the whole process group at once, and waits for the child's end.
+// Kill kills the process group of the child and waits until the child has ended.
 func (p *Process) Kill() {
 	if p.Alive() {
 		_ = syscall.Kill(-p.Pid(), syscall.SIGKILL)
@@ -129,8 +129,7 @@ func (p *Process) Kill() {
 	<-p.exited
 }
 
-// Shutdown sends sig and waits for the end. When ctx ends first, it asks firmly (SIGQUIT), then kills, and returns the error of ctx. The child
-// has always ended when Shutdown returns.
+// Shutdown sends sig and waits until the child has ended. When ctx ends first, it sends SIGQUIT and then SIGKILL, and returns the error of ctx.
 func (p *Process) Shutdown(ctx context.Context, sig syscall.Signal) error {
 	if !p.Alive() {
 		return nil
@@ -154,7 +153,7 @@ func (p *Process) Shutdown(ctx context.Context, sig syscall.Signal) error {
 	return fmt.Errorf("stop %s: %w", p.cmd.Path, ctx.Err())
 }
 
-// tail keeps the end of a child's output for error messages.
+// tail keeps the last tailBytes of a child's output for error messages.
 type tail struct {
 	onLine func([]byte)
 
@@ -164,7 +163,7 @@ type tail struct {
 
 const tailBytes = 4 << 10
 
-// Write implements io.Writer; it never fails, so that a child never sees a broken pipe.
+// Write implements [io.Writer]. It never fails.
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,7 +177,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns the lines joined to one.
+// String returns the output with " | " in place of line ends.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -13,8 +13,8 @@ func attributes(syscall.Signal) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
 
-// guard starts a shell that waits for our end of a pipe to close, which happens however we die, and then
-// signals the child. It goes away with the child.
+// guard starts a shell that signals the child when this process ends: it waits until the kernel closes this process's end of a pipe. When the child
+// ends, so does the shell.
 func guard(p *Process, deathSignal syscall.Signal) error {
 	script := fmt.Sprintf("cat >/dev/null; kill -%d %d", int(deathSignal), p.Pid())
 	watcher := exec.Command("/bin/sh", "-c", script)

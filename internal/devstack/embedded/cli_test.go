@@ -17,10 +17,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/devstack/embedded"
 )
 
-// cliArg makes the test binary act as the server of a temporal command.
+// cliArg is the argument with which the test binary acts as a temporal command.
 const cliArg = "act-as-temporal"
 
-// actAsTemporal takes the flags of `temporal server start-dev` and runs the embedded server until it is told to end.
+// actAsTemporal parses the flags of `temporal server start-dev` and runs the embedded server until SIGTERM.
 func actAsTemporal(args []string) {
 	flags := flag.NewFlagSet("start-dev", flag.ExitOnError)
 	cfg := devstack.TemporalConfig{}
@@ -48,7 +48,7 @@ func actAsTemporal(args []string) {
 	os.Exit(0)
 }
 
-// installTemporal puts a temporal command into PATH: it prints a version, and its server is the embedded one.
+// installTemporal installs a temporal command in PATH. It prints a version, and its server is the embedded one.
 func installTemporal(t *testing.T, version string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -80,7 +80,7 @@ func TestFindTemporalCLI(t *testing.T) {
 	require.ErrorIs(t, err, devstack.ErrNoTemporalCLI)
 }
 
-// TestTemporalCLI runs a workflow on the server of a command, again on what it kept, and stops it.
+// TestTemporalCLI runs a workflow on the server of a command, and reads it from a second server with the same folder.
 func TestTemporalCLI(t *testing.T) {
 	installTemporal(t, "temporal version 1.9.1 (Server 1.32.1, UI 2.55.0)")
 	cli, err := devstack.FindTemporalCLI(t.Context())
@@ -104,7 +104,7 @@ func TestTemporalCLI(t *testing.T) {
 	requireKept(t, second, "kept", "acme")
 }
 
-// TestTemporalCLIThatEnds checks that a server which does not start is told with its own words, at once.
+// TestTemporalCLIThatEnds checks that the error of a server that does not start has the output of the server.
 func TestTemporalCLIThatEnds(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\n[ \"$1\" = --version ] && { echo '(Server 1.32.1)'; exit; }\necho 'unknown flag: --http-port'; exit 1\n"

@@ -16,8 +16,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// TestCronAgreesWithTheServer compares agent.CheckCron with the parser of the Temporal server that this module links: a text is accepted if the
-// server takes it and it will fire.
+// TestCronAgreesWithTheServer compares agent.CheckCron with the parser of the Temporal server: CheckCron accepts a text if the server accepts it and
+// the schedule will fire.
 func TestCronAgreesWithTheServer(t *testing.T) {
 	builder := scheduler.NewSpecBuilder(dynamicconfig.GetIntPropertyFn(0), dynamicconfig.GetIntPropertyFn(0))
 	accepted, refused, never := 0, 0, 0
@@ -47,7 +47,7 @@ func TestCronAgreesWithTheServer(t *testing.T) {
 	require.Greater(t, never, 50)
 }
 
-// cronTexts yields texts that people write for one cron or another, then 10,000 made of pieces, always the same ones.
+// cronTexts yields texts that are valid for some versions of cron, and then 10,000 random texts, which are the same in each run.
 func cronTexts(yield func(string) bool) {
 	for _, text := range []string{
 		"", "#", "* * * *", "* * * * * * * *", "@hourly", "@daily # noon", "@often", "@reboot", "@DAILY", "0 9 ? * mon", "0 9 L * *", "0 9 15W * *",
@@ -60,7 +60,7 @@ func cronTexts(yield func(string) bool) {
 			return
 		}
 	}
-	random := rand.New(rand.NewPCG(1, 2)) // the same texts each time
+	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(from ...string) string { return from[random.IntN(len(from))] }
 	fields := [][]string{ // second to year
 		{"0", "30", "59", "0-10"},

@@ -1,6 +1,6 @@
-// Package embedded is a Temporal server with its Web UI in this process.
+// Package embedded runs a Temporal server with its Web UI in this process.
 //
-// This package alone links the Temporal server, which takes as long to compile as all the rest.
+// It is the only package that links the Temporal server, which takes as long to compile as everything else together.
 package embedded
 
 import (
@@ -25,22 +25,22 @@ import (
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
 )
 
-// retention keeps closed turns for a week.
+// retention is how long the server keeps closed workflows.
 const retention = 7 * 24 * time.Hour
 
-// Server is a Temporal server, and its Web UI, in this process. Stop must not overlap with other methods.
+// Server is a running Temporal server. It implements [devstack.Temporal].
 type Server struct {
 	server  temporal.Server
-	ui      *webUI // nil without UI
+	ui      *webUI // nil without Web UI
 	lock    *pgdev.Lock
 	address string
 }
 
-// Start starts a server and waits until it takes workflows: under a second. Several may run in one process,
-// each on its own folder. ctx bounds the start only.
+// Start starts a server and waits until it accepts workflows, which takes less than a second. Several servers may run in one process, each with its
+// own folder. ctx bounds the start only.
 //
-// Errors: devstack.ErrPortInUse, pgdev.ErrInUse, or a database that cannot be opened. A port that another process takes
-// in the short moment between the check and its use ends this process: the server's own code does that.
+// Errors are devstack.ErrPortInUse, pgdev.ErrInUse or those of opening the database. If another process takes a port after Start has checked it, the
+// server's code ends this process.
 func Start(ctx context.Context, cfg devstack.TemporalConfig) (devstack.Temporal, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = zap.NewNop()
@@ -83,10 +83,10 @@ func (s *Server) start(ctx context.Context, cfg devstack.TemporalConfig, ports s
 		temporal.WithConfig(conf),
 		temporal.WithStaticHosts(staticHosts(conf)),
 		temporal.WithDynamicConfigClient(dynamicSettings()),
-		temporal.WithLogger(log.NewZapLogger(warningsOf(cfg.Logger))),
+		temporal.WithLogger(log.NewZapLogger(warningsOnly(cfg.Logger))),
 		temporal.WithAuthorizer(authorization.NewNoopAuthorizer()),
 		temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper { return authorization.NewNoopClaimMapper() }),
-		temporal.WithCustomMetricsHandler(metrics.NoopMetricsHandler), // no process-wide Prometheus registry
+		temporal.WithCustomMetricsHandler(metrics.NoopMetricsHandler), // or the server registers metrics for the whole process
 	)
 	if err != nil {
 		return err
@@ -101,18 +101,15 @@ func (s *Server) start(ctx context.Context, cfg devstack.TemporalConfig, ports s
 	if !cfg.EnableUI {
 		return nil
 	}
-	// Only now: the UI's first request goes to the frontend.
+	// The Web UI needs the frontend for its first request.
 	s.ui, err = startWebUI(ctx, uiPort, s.address, cfg)
 	return err
 }
 
-// Address returns the host:port of the frontend for clients.
+// Address implements [devstack.Temporal].
 func (s *Server) Address() string { return s.address }
 
-// Namespace returns the devstack.Namespace, which exists.
-func (s *Server) Namespace() string { return devstack.Namespace }
-
-// UIURL returns the address of the Web UI, such as http://127.0.0.1:8233; empty without UI.
+// UIURL implements [devstack.Temporal].
 func (s *Server) UIURL() string {
 	if s.ui == nil {
 		return ""
@@ -120,9 +117,7 @@ func (s *Server) UIURL() string {
 	return s.ui.url
 }
 
-// Stop ends the UI and the server, and releases the data directory. Stop workers and clients first: those left
-// would try to reconnect for ever. It takes about a second, in which open requests may end, and cannot be cut
-// short. Stopping again does nothing.
+// Stop implements [devstack.Temporal]. It takes about a second, in which open requests can end.
 func (s *Server) Stop() error {
 	if s.ui != nil {
 		s.ui.stop()
@@ -140,11 +135,11 @@ func (s *Server) Stop() error {
 	return err
 }
 
-// prepareDatabase makes the schema of a new database file, and the namespace.
+// prepareDatabase creates the schema of a new database file, and the namespace.
 func prepareDatabase(conf *config.Config, database string, cfg devstack.TemporalConfig) error {
 	store := conf.Persistence.DataStores[storeName].SQL
 	if database != "" {
-		if err := makeSchema(store, database); err != nil {
+		if err := createSchema(store, database); err != nil {
 			return err
 		}
 	}
@@ -159,17 +154,17 @@ func prepareDatabase(conf *config.Config, database string, cfg devstack.Temporal
 	return nil
 }
 
-// makeSchema makes the tables of a new file. Until they are complete there is a marker beside the file, so that an interrupted first start begins
-// again.
-func makeSchema(store *config.SQL, database string) error {
+// createSchema creates the tables of a new file. While it does, there is a marker file beside the file. A start that finds the marker creates the
+// tables anew.
+func createSchema(store *config.SQL, database string) error {
 	marker := database + ".incomplete"
-	_, missing := os.Stat(database)
-	_, interrupted := os.Stat(marker)
-	if missing == nil && interrupted != nil {
-		return nil //nolint:nilerr // a database without the marker is complete
+	_, databaseErr := os.Stat(database)
+	_, markerErr := os.Stat(marker)
+	if databaseErr == nil && markerErr != nil {
+		return nil //nolint:nilerr // a database without a marker is complete
 	}
-	if missing != nil && !errors.Is(missing, os.ErrNotExist) {
-		return fmt.Errorf("database: %w", missing)
+	if databaseErr != nil && !errors.Is(databaseErr, os.ErrNotExist) {
+		return fmt.Errorf("database: %w", databaseErr)
 	}
 	if err := os.WriteFile(marker, nil, 0o600); err != nil {
 		return fmt.Errorf("database: %w", err)
@@ -188,8 +183,8 @@ func makeSchema(store *config.SQL, database string) error {
 	return nil
 }
 
-// warningsOf drops the server's many lines below warn.
-func warningsOf(logger *zap.Logger) *zap.Logger {
+// warningsOnly returns a logger that drops lines below the level warn.
+func warningsOnly(logger *zap.Logger) *zap.Logger {
 	if logger.Level() >= zap.WarnLevel {
 		return logger
 	}

@@ -30,7 +30,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
 )
 
-// ownerArg makes the test binary act as a program that owns a server, to be killed by a test.
+// ownerArg is the argument with which the test binary runs a server until a test kills it.
 const ownerArg = "own-a-server"
 
 func TestMain(m *testing.M) {
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// ownServer starts a server on dir, runs a workflow, says so and waits to be killed.
+// ownServer starts a server in dir, runs a workflow, prints "done" and waits.
 func ownServer(dir string) {
 	ctx := context.Background()
 	server, err := embedded.Start(ctx, devstack.TemporalConfig{DataDir: dir, SearchAttributes: attributes()})
@@ -64,7 +64,7 @@ func attributes() map[string]enumspb.IndexedValueType {
 }
 
 func greet(ctx workflow.Context, name string) (string, error) {
-	// Upserted from inside, as a turn does: an attribute unknown to the server would hang the workflow here.
+	// The workflow sets a search attribute, as a turn does. If the server did not know the attribute, the workflow would hang.
 	tenant := temporal.NewSearchAttributeKeyKeyword("TurnstoneTenant")
 	if err := workflow.UpsertTypedSearchAttributes(ctx, tenant.ValueSet(name)); err != nil {
 		return "", err
@@ -76,7 +76,7 @@ func TestKeptStateComesBack(t *testing.T) {
 	t.Parallel()
 	cfg := devstack.TemporalConfig{DataDir: t.TempDir()}
 
-	// An earlier release, say, that knew of no search attributes.
+	// The first server has no search attributes, as in an earlier release.
 	first := startTemporal(t, cfg)
 	_, err := embedded.Start(t.Context(), cfg)
 	require.ErrorIs(t, err, pgdev.ErrInUse, "one server per folder")
@@ -118,7 +118,7 @@ func TestStateOutlivesAKilledProcess(t *testing.T) {
 
 func TestInterruptedFirstStartBeginsAgain(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "100% a?b #1") // the path becomes part of a URI
+	dir := filepath.Join(t.TempDir(), "100% a?b #1") // characters with a meaning in URIs
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	database := filepath.Join(dir, "temporal-"+headers.ServerVersion+".db")
 	require.NoError(t, os.WriteFile(database, nil, 0o600)) // a file without tables is a valid database
@@ -140,8 +140,9 @@ func TestServersInOneProcessDoNotMeet(t *testing.T) {
 	require.NotEqual(t, one.Address(), two.Address())
 	require.NoError(t, runGreeting(t.Context(), one, "lonely", "acme"))
 
-	c := dial(t, two)
-	_, err := c.DescribeWorkflowExecution(t.Context(), "lonely", "")
+	c, err := dial(t.Context(), two)
+	require.NoError(t, err)
+	_, err = c.DescribeWorkflowExecution(t.Context(), "lonely", "")
 	require.ErrorContains(t, err, "not found")
 	c.Close()
 
@@ -184,18 +185,15 @@ func startTemporal(t *testing.T, cfg devstack.TemporalConfig) devstack.Temporal 
 	return server
 }
 
-func dial(t *testing.T, server devstack.Temporal) client.Client {
-	t.Helper()
-	c, err := client.Dial(client.Options{HostPort: server.Address(), Namespace: server.Namespace(), Logger: quiet{}})
-	require.NoError(t, err)
-	return c
+func dial(ctx context.Context, server devstack.Temporal) (client.Client, error) {
+	return client.DialContext(ctx, client.Options{HostPort: server.Address(), Namespace: devstack.Namespace, Logger: quiet{}})
 }
 
-// runGreeting runs one workflow on a worker of its own.
+// runGreeting starts a worker, runs one workflow and stops the worker.
 func runGreeting(ctx context.Context, server devstack.Temporal, id, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	c, err := client.Dial(client.Options{HostPort: server.Address(), Namespace: server.Namespace(), Logger: quiet{}})
+	c, err := dial(ctx, server)
 	if err != nil {
 		return err
 	}
@@ -225,10 +223,11 @@ func runGreeting(ctx context.Context, server devstack.Temporal, id, name string)
 	return nil
 }
 
-// requireKept checks a greeting that an earlier server ran.
+// requireKept checks that the server has a greeting that an earlier server ran.
 func requireKept(t *testing.T, server devstack.Temporal, id, name string) {
 	t.Helper()
-	c := dial(t, server)
+	c, err := dial(t.Context(), server)
+	require.NoError(t, err)
 	defer c.Close()
 	var answer string
 	require.NoError(t, c.GetWorkflow(t.Context(), id, "").Get(t.Context(), &answer))
@@ -259,7 +258,7 @@ func fetch(t *testing.T, url string) string {
 	return string(body)
 }
 
-// quiet drops the SDK's own log lines.
+// quiet is a logger that drops the log lines of the SDK.
 type quiet struct{}
 
 var _ log.Logger = quiet{}

@@ -20,12 +20,11 @@ const (
 	storeName   = sqliteplugin.PluginName
 )
 
-// servicePorts are the gRPC ports of the server's four services, and the frontend's HTTP port: Nexus calls between
-// namespaces travel over that.
+// servicePorts are the gRPC ports of the server's four services, and the frontend's HTTP port, which Nexus uses.
 type servicePorts struct{ frontend, frontendHTTP, history, matching, worker int }
 
-// storage is SQLite in a file, or in memory when database is empty. The plugin shares connections by their
-// parameters process-wide, hence a name of its own for each database in memory.
+// storage returns the configuration of SQLite in a file, or in memory if database is empty. Each database in memory has a name of its own, because
+// the plugin shares databases of the same name within a process.
 func storage(database string) *config.SQL {
 	store := &config.SQL{PluginName: storeName}
 	if database == "" {
@@ -33,16 +32,16 @@ func storage(database string) *config.SQL {
 		store.ConnectAttributes = map[string]string{"mode": "memory", "cache": "shared"}
 		return store
 	}
-	store.DatabaseName = (&url.URL{Path: database}).EscapedPath() // it becomes part of a URI
+	store.DatabaseName = (&url.URL{Path: database}).EscapedPath() // because the plugin makes a URI of it
 	store.ConnectAttributes = map[string]string{
 		"mode":         "rwc",
 		"journal_mode": "wal",
-		"synchronous":  "1", // NORMAL: safe against a killed process; a power cut may lose the last moment
+		"synchronous":  "1", // NORMAL: a power failure may lose the last transactions, a killed process loses nothing
 	}
 	return store
 }
 
-// serverConfig is a whole server on one node: one history shard, no archival, no metrics or profiling ports.
+// serverConfig returns the configuration of a server on one node, with one history shard and without archival, metrics and profiling.
 func serverConfig(store *config.SQL, ports servicePorts) *config.Config {
 	service := func(grpc, http int) config.Service {
 		return config.Service{RPC: config.RPC{GRPCPort: grpc, HTTPPort: http, BindOnIP: devstack.Loopback}}
@@ -83,7 +82,7 @@ func serverConfig(store *config.SQL, ports servicePorts) *config.Config {
 	return conf
 }
 
-// staticHosts tells each service where the others are, in place of the gossip ring and its ports.
+// staticHosts returns the addresses of the services, which replace the gossip protocol and its ports.
 func staticHosts(conf *config.Config) map[primitives.ServiceName]static.Hosts {
 	hosts := make(map[primitives.ServiceName]static.Hosts, len(conf.Services))
 	for name, service := range conf.Services {
@@ -92,7 +91,7 @@ func staticHosts(conf *config.Config) map[primitives.ServiceName]static.Hosts {
 	return hosts
 }
 
-// dynamicSettings returns the stack's dynamic configuration for the server.
+// dynamicSettings returns [devstack.DynamicSettings] as the server's dynamic configuration.
 func dynamicSettings() dynamicconfig.StaticClient {
 	client := make(dynamicconfig.StaticClient)
 	for _, s := range devstack.DynamicSettings() {

@@ -19,13 +19,13 @@ import (
 
 func TestStackStartsWhatIsAskedFor(t *testing.T) {
 	t.Parallel()
-	var said []string
+	var progress []string
 	stack, err := devstack.Start(t.Context(), devstack.Config{
 		Temporal: &devstack.TemporalConfig{EnableUI: true}, StartTemporal: embedded.Start,
 		Postgres: &pgdev.Config{},
 		Flights:  &devstack.FlightsConfig{},
 		Redis:    &devstack.RedisConfig{},
-		Progress: func(text string) { said = append(said, text) },
+		Progress: func(text string) { progress = append(progress, text) },
 	})
 	require.NoError(t, err)
 	pid := stack.Postgres.Pid()
@@ -33,8 +33,8 @@ func TestStackStartsWhatIsAskedFor(t *testing.T) {
 	require.Contains(t, fetch(t, stack.Temporal.UIURL()), "/_app/immutable/")
 	requireRedis(t, stack.Redis.URL())
 	require.NotZero(t, pid)
-	require.Contains(t, said, "starting the Temporal server…")
-	require.Contains(t, said, "initialising PostgreSQL (first run)…")
+	require.Contains(t, progress, "starting the Temporal server…")
+	require.Contains(t, progress, "initialising PostgreSQL (first run)…")
 
 	require.NoError(t, stack.Close(t.Context()))
 	require.NoError(t, stack.Close(t.Context()), "closing twice is harmless")
@@ -51,10 +51,10 @@ func TestStackStartsWhatIsAskedFor(t *testing.T) {
 	require.NoError(t, empty.Close(t.Context()))
 }
 
-// requireRedis: it answers, and keys of a certain age go.
-func requireRedis(t *testing.T, at string) {
+// requireRedis checks that a Redis server answers and that keys expire.
+func requireRedis(t *testing.T, address string) {
 	t.Helper()
-	options, err := redis.ParseURL(at)
+	options, err := redis.ParseURL(address)
 	require.NoError(t, err)
 	client := redis.New(*options)
 	defer client.Close()
@@ -77,7 +77,7 @@ func TestStackThatCannotStartLeavesNothing(t *testing.T) {
 
 	dir, err := os.MkdirTemp("", "devstack-test-")
 	require.NoError(t, err)
-	require.NoError(t, os.Chmod(dir, 0o755)) // for the user that root's PostgreSQL runs as
+	require.NoError(t, os.Chmod(dir, 0o755)) // if this process is root, PostgreSQL runs as another user
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 
 	cfg := devstack.Config{

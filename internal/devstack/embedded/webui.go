@@ -20,8 +20,7 @@ type webUI struct {
 	ended  chan struct{}
 }
 
-// startWebUI serves the UI for the frontend at address and waits until it answers. The caller has checked that
-// the port is free: the UI's own code ends the process when it is not.
+// startWebUI serves the Web UI for the frontend at address and waits until it answers. The port must be free, or the Web UI's code ends this process.
 func startWebUI(ctx context.Context, port int, address string, cfg devstack.TemporalConfig) (*webUI, error) {
 	ui := &webUI{
 		url: "http://" + devstack.HostPort(port),
@@ -33,14 +32,14 @@ func startWebUI(ctx context.Context, port int, address string, cfg devstack.Temp
 			DefaultNamespace:    devstack.Namespace,
 			Codec:               uiconfig.Codec{Endpoint: cfg.CodecEndpoint},
 			HideLogs:            true,
-			DisableNewsFetch:    true,                                // nothing leaves the machine
-			CORS:                uiconfig.CORS{CookieInsecure: true}, // plain HTTP on the devstack.Loopback address
+			DisableNewsFetch:    true,                                // send no requests to other machines
+			CORS:                uiconfig.CORS{CookieInsecure: true}, // because it is plain HTTP
 		})),
 		ended: make(chan struct{}),
 	}
 	go func() {
 		defer close(ui.ended)
-		_ = ui.server.Start() // nil after stop; it never returns another error
+		_ = ui.server.Start() // returns nil after stop, and no other error
 	}()
 	if err := ui.awaitAnswer(ctx); err != nil {
 		ui.stop()
@@ -74,7 +73,7 @@ func (ui *webUI) awaitAnswer(ctx context.Context) error {
 	return nil
 }
 
-// stop closes the listener and all connections and waits for the server to end.
+// stop closes the listener and all connections, and waits until the server has ended.
 func (ui *webUI) stop() {
 	ui.server.Stop()
 	<-ui.ended

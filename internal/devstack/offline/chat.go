@@ -22,23 +22,23 @@ var (
 	storedRef   = regexp.MustCompile(`(?:cas|artifact)://[\w:.-]*\w`)
 )
 
-// reply is one answer of the model: text, or tool calls.
+// reply is an answer of the model: text or tool calls.
 type reply struct {
 	text   string
 	calls  []toolCall
-	pace   time.Duration // for each token; 0: the configured one
+	pace   time.Duration // delay of each token; 0: Config.TokenDelay
 	finish string        // stop, tool_calls or length
 }
 
-// chat has the parts of a request that the model uses.
+// chat has the parts of a request from which the model makes its answer.
 type chat struct {
 	*request
 
 	system  string   // the system prompts
-	session string   // the session's id from a system prompt
-	lastRef string   // of the newest rows of the session; "" without any
-	message string   // the last message of the user
-	results []string // of the tools in the last step
+	session string   // session id in a system prompt
+	lastRef string   // reference of the newest rows in the session, if any
+	message string   // the user's last message
+	results []string // results of the tools in the last step
 }
 
 func newChat(req *request) *chat {
@@ -56,26 +56,26 @@ func newChat(req *request) *chat {
 		case "tool":
 			c.results = append(c.results, m.text)
 		}
-		if found := storedRef.FindString(m.context); found != "" {
-			c.lastRef = found
+		if match := storedRef.FindString(m.context); match != "" {
+			c.lastRef = match
 		}
 	}
-	if found := sessionLine.FindStringSubmatch(c.system); found != nil {
-		c.session = found[1]
+	if match := sessionLine.FindStringSubmatch(c.system); match != nil {
+		c.session = match[1]
 	}
 	return c
 }
 
-// respond returns the model's answer, which depends only on the request and the configuration.
+// respond returns the model's answer. The same request always has the same answer.
 func (m *Model) respond(req *request) reply {
 	r := m.answer(newChat(req))
-	if schema, tool := req.wantedDocument(); len(r.calls) == 0 && schema != nil {
+	if schema, tool := req.outputSchema(); len(r.calls) == 0 && schema != nil {
 		r.text = string(document(schema, r.text))
 		if tool != "" {
 			r = reply{calls: []toolCall{req.toolCall(tool, r.text, 0)}}
 		}
 	}
-	words, limit := piece.FindAllString(r.text, -1), max(req.MaxCompletionTokens, req.MaxTokens)
+	words, limit := textToken.FindAllString(r.text, -1), max(req.MaxCompletionTokens, req.MaxTokens)
 	switch {
 	case len(r.calls) > 0:
 		r.finish = "tool_calls"
@@ -87,7 +87,7 @@ func (m *Model) respond(req *request) reply {
 	return r
 }
 
-// answer returns the text or the calls, before they get the requested form.
+// answer returns the text or the calls. It ignores the output schema and the token limit.
 func (m *Model) answer(c *chat) reply {
 	if len(c.results) > 0 {
 		return reply{text: m.showResults(c)}
@@ -95,45 +95,45 @@ func (m *Model) answer(c *chat) reply {
 	if r, ok := c.callNamedTool(); ok {
 		return r
 	}
-	if text := c.answerAsk(); text != "" {
+	if text := c.answerAskAgent(); text != "" {
 		return reply{text: text}
 	}
-	if found := sayWords.FindStringSubmatch(c.message); found != nil {
-		return numberedWords(found)
+	if match := sayWords.FindStringSubmatch(c.message); match != nil {
+		return numberedWords(match)
 	}
 	for _, p := range m.prompts {
-		if found := p.pattern.FindStringSubmatch(c.message); found != nil {
+		if match := p.pattern.FindStringSubmatch(c.message); match != nil {
 			if p.tool == "" {
 				return reply{text: p.template}
 			}
-			return c.call(p.tool, m.fill(p.template, found))
+			return c.call(p.tool, m.fill(p.template, match))
 		}
 	}
 	if r, ok := m.pipeline(c); ok {
 		return r
 	}
 	return reply{text: "I am Turnstone's scripted offline model: I know the prompts of the documentation, such as \"fetch flights from NYC to LAX, " +
-		"sort by price, show top 3\", and call a tool that you name. You said: " + strconv.Quote(clip.Runes(strings.TrimSpace(c.message), shownText)) +
+		"sort by price, show top 3\", and call a tool that you name. You said: " + strconv.Quote(clip.Runes(strings.TrimSpace(c.message), maxText)) +
 		"\n\nFor real answers set OPENAI_API_KEY or ANTHROPIC_API_KEY, or llm in turnstone.yaml (docs/reference/configuration.md).\n"}
 }
 
-// numberedWords returns as many words as the message asks for.
-func numberedWords(found []string) reply {
-	n, _ := strconv.Atoi(found[1]) // five digits at most
+// numberedWords answers a message that matches sayWords.
+func numberedWords(match []string) reply {
+	n, _ := strconv.Atoi(match[1]) // up to five digits
 	words := make([]string, n)
 	for i := range words {
 		words[i] = "word" + strconv.Itoa(i+1)
 	}
 	r := reply{text: strings.Join(words, " ")}
-	if found[2] != "" {
+	if match[2] != "" {
 		r.pace = slowToken
 	}
 	return r
 }
 
-// callNamedTool calls the tool that the message names, with the JSON object in the message, else with what the tool requires.
+// callNamedTool calls the tool that the message names. The arguments are the JSON object in the message, or else a small document of the tool's schema.
 func (c *chat) callNamedTool() (reply, bool) {
-	words := anyWord.FindAllString(c.message, -1)
+	words := wordPattern.FindAllString(c.message, -1)
 	for i := range c.Tools {
 		f := &c.Tools[i].Function
 		if !slices.Contains(words, f.Name) || !c.offers(f.Name) {
@@ -148,7 +148,7 @@ func (c *chat) callNamedTool() (reply, bool) {
 	return reply{}, false
 }
 
-// call returns a reply that calls a tool, or tells why it cannot.
+// call returns a reply that calls a tool, or a text if the request does not offer the tool.
 func (c *chat) call(tool, args string) reply {
 	if !c.offers(tool) {
 		return reply{text: "That needs the tool " + tool + ", which this agent does not have.\n"}
@@ -156,14 +156,14 @@ func (c *chat) call(tool, args string) reply {
 	return reply{calls: []toolCall{c.toolCall(tool, args, 0)}}
 }
 
-// toolCall returns a call. Its id depends on the conversation and the position.
+// toolCall returns a call. Its id is a hash of the conversation and the position.
 func (r *request) toolCall(tool, args string, position int) toolCall {
 	return toolCall{ID: "call_" + r.hash(position), Type: "function", Function: function{Name: tool, Arguments: args}}
 }
 
 func (r *request) hash(position int) string {
 	h := sha256.New()
-	_ = json.NewEncoder(h).Encode(r.Messages) // a hash takes everything
+	_ = json.NewEncoder(h).Encode(r.Messages) // writing to a hash never fails
 	h.Write([]byte(strconv.Itoa(position)))
 	return hex.EncodeToString(h.Sum(nil))[:24]
 }

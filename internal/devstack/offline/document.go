@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// schema has the keywords of JSON Schema that the model obeys. A document may not satisfy others.
+// schema has the keywords of JSON Schema that [document] takes into account.
 type schema struct {
 	Type       any                        `json:"type"` // a name, or a list of names
 	Enum       []json.RawMessage          `json:"enum"`
@@ -15,10 +15,10 @@ type schema struct {
 	Minimum    *float64                   `json:"minimum"`
 }
 
-// document returns a small JSON document of a schema: the required fields, with text for strings.
+// document returns a small JSON document of a schema. It has the required fields, and strings are text.
 func document(part json.RawMessage, text string) json.RawMessage {
 	var s schema
-	_ = json.Unmarshal(part, &s) // without a schema the document is the text
+	_ = json.Unmarshal(part, &s) // without a valid schema the document is a string
 	name, _ := s.Type.(string)
 	if names, ok := s.Type.([]any); ok && len(names) > 0 {
 		name, _ = names[0].(string)
@@ -42,6 +42,6 @@ func document(part json.RawMessage, text string) json.RawMessage {
 			v = *s.Minimum
 		}
 	}
-	raw, _ := json.Marshal(v) // its parts are documents
+	raw, _ := json.Marshal(v) // never fails, because its parts are valid JSON
 	return raw
 }

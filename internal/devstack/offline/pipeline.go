@@ -9,21 +9,21 @@ import (
 const noRows = "I understood what to do with the rows, but there are none yet in this conversation. Fetch some first.\n"
 
 var (
-	followsUp   = regexp.MustCompile(`(?i)^(?:now|and|then|sort|filter|only|top|first|show)\b`)
-	withRoute   = regexp.MustCompile(`\b[A-Z]{3} to [A-Z]{3}\b`)
+	followUp    = regexp.MustCompile(`(?i)^(?:now|and|then|sort|filter|only|top|first|show)\b`)
+	route       = regexp.MustCompile(`\b[A-Z]{3} to [A-Z]{3}\b`)
 	fetchTwice  = regexp.MustCompile(`(?i)^fetch twice\b`)
 	listComma   = regexp.MustCompile(`,? and |, `)
 	placeholder = regexp.MustCompile(`\$(?:api|\d|\[\d\])`)
 )
 
-// pipeline answers a message about rows with a call of execute_pipeline. ok is false for every other message.
+// pipeline answers a message about rows with a call of execute_pipeline. ok is false for any other message.
 func (m *Model) pipeline(c *chat) (r reply, ok bool) {
 	var steps []string
 	fetches := false
 	for group, choices := range m.clauses {
 		for _, p := range choices {
-			if found := p.pattern.FindStringSubmatch(c.message); found != nil {
-				steps = append(steps, m.fill(p.template, found))
+			if match := p.pattern.FindStringSubmatch(c.message); match != nil {
+				steps = append(steps, m.fill(p.template, match))
 				fetches = fetches || group == 0
 				break
 			}
@@ -31,7 +31,7 @@ func (m *Model) pipeline(c *chat) (r reply, ok bool) {
 	}
 	input := ""
 	switch {
-	case len(steps) == 0 || !fetches && !followsUp.MatchString(c.message):
+	case len(steps) == 0 || !fetches && !followUp.MatchString(c.message):
 		return reply{}, false
 	case !fetches && c.lastRef == "":
 		return reply{text: noRows}, true
@@ -46,29 +46,29 @@ func (m *Model) pipeline(c *chat) (r reply, ok bool) {
 	return r, true
 }
 
-// assumesRoute reports whether the message asks for flights without a route.
-func (m *Model) assumesRoute(message string) bool {
-	source := m.clauses[0]
-	return source[len(source)-1].pattern.MatchString(message) && !withRoute.MatchString(message)
+// needsRoute reports whether the message asks for flights without a route.
+func (m *Model) needsRoute(message string) bool {
+	sources := m.clauses[0]
+	return sources[len(sources)-1].pattern.MatchString(message) && !route.MatchString(message)
 }
 
-// fill replaces the placeholders of a template by the matches of a pattern.
-func (m *Model) fill(template string, found []string) string {
+// fill replaces the placeholders of a template by the submatches of a pattern.
+func (m *Model) fill(template string, match []string) string {
 	return placeholder.ReplaceAllStringFunc(template, func(name string) string {
 		switch {
 		case name == "$api":
 			return strings.TrimSuffix(m.cfg.FlightsURL, "/flights")
 		case name[1] == '[':
-			list, _ := json.Marshal(listComma.Split(found[name[2]-'0'], -1)) // strings always encode
+			list, _ := json.Marshal(listComma.Split(match[name[2]-'0'], -1)) // strings always encode
 			return string(list)
 		default:
-			text := quote(found[name[1]-'0'])
+			text := quote(match[name[1]-'0'])
 			return text[1 : len(text)-1]
 		}
 	})
 }
 
-// quote returns a JSON string without escapes for < and >, because people read arguments.
+// quote returns a JSON string. It does not escape < and >, because people read the arguments of calls.
 func quote(s string) string {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)

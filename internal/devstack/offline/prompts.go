@@ -2,15 +2,15 @@ package offline
 
 import "regexp"
 
-// prompt is a message, or a part of one, that the model knows. In a template $1, $2 … stand for the groups of the pattern, $[1] for the list of words
-// in the first group, and $api for the address of the sample API.
+// prompt is a message, or a part of a message, with the answer. In the template $1, $2 … stand for the submatches of the pattern, $[1] for the first
+// submatch as a list of words, and $api for the URL of the sample API.
 type prompt struct {
 	pattern  *regexp.Regexp
-	tool     string // the tool to call; empty: the template is the answer
-	template string // the answer; the arguments of the call; a step of a pipeline
+	tool     string // tool to call; empty: answer with the template
+	template string // text of the answer, arguments of the call, or step of a pipeline
 }
 
-// prompts returns the prompts other than pipelines. The first match counts.
+// prompts returns the messages that are not about pipelines. The first match counts.
 func prompts() []prompt {
 	return []prompt{
 		{
@@ -38,8 +38,8 @@ const (
 	pipelineTool = "execute_pipeline"
 )
 
-// clauses returns the parts of messages about pipelines, in groups: the source of the rows, then the steps in their order. The first match of a group
-// makes the step.
+// clauses returns the parts of messages about pipelines, grouped by step: the source of the rows, then the other steps in their order. The first match
+// of a group counts.
 func clauses() [][]prompt {
 	step := func(pattern, template string) prompt {
 		return prompt{pattern: regexp.MustCompile(`(?i)` + pattern), template: template}

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ask sends a request for the model's answer to some messages, with all tools of the table below on offer.
+// ask returns the model's answer to messages, in a request with all tools of the prompts and the tool lookup. members are other members of the request.
 func ask(t *testing.T, members object, messages ...object) reply {
 	t.Helper()
 	tools := []object{}
@@ -27,7 +27,7 @@ func ask(t *testing.T, members object, messages ...object) reply {
 
 func user(text string) object { return object{"role": "user", "content": text} }
 
-// step is http_request of the flights from NYC to LAX.
+// step is the pipeline step that requests the flights from NYC to LAX.
 const step = `{"step":"http_request","url":"http://api/flights","method":"GET","params":{"dest":"LAX","origin":"NYC"}}`
 
 const session = `
@@ -40,7 +40,7 @@ func pipeline(steps, more string) string {
 	return `{"session_id":"offline","pipeline":[` + steps + `]` + more + `}`
 }
 
-// TestPromptsBecomeCalls has the prompts of README.md, docs/ and the tests that call a tool.
+// TestPromptsBecomeCalls has the prompts in README.md, docs/ and tests that call a tool.
 func TestPromptsBecomeCalls(t *testing.T) {
 	t.Parallel()
 	sorted := `,{"step":"table_sort","field":"price","order":"asc"}`

@@ -26,7 +26,7 @@ type request struct {
 		} `json:"json_schema"`
 	} `json:"response_format"`
 
-	tokens int // estimated: a quarter of the bytes
+	tokens int // estimate: a quarter of the bytes
 }
 
 type message struct {
@@ -35,8 +35,8 @@ type message struct {
 	ToolCalls  []toolCall      `json:"tool_calls,omitempty"`
 	ToolCallID string          `json:"tool_call_id,omitempty"`
 
-	text    string // the text in Content, without the session context
-	context string // the JSON that the runtime puts behind a user's message, "" for none
+	text    string // text in Content, without the session context
+	context string // session context that the runtime appends to a user's message, if any
 }
 
 type toolCall struct {
@@ -48,7 +48,7 @@ type toolCall struct {
 type function struct {
 	Name       string          `json:"name"`
 	Arguments  string          `json:"arguments"`
-	Parameters json.RawMessage `json:"parameters,omitempty"` // of a tool, not of a call
+	Parameters json.RawMessage `json:"parameters,omitempty"` // only of a tool
 }
 
 type tool struct {
@@ -63,26 +63,27 @@ type apiError struct {
 	Code    string `json:"code,omitempty"`
 }
 
-func refuse(status int, code, format string, args ...any) *apiError {
+func refusal(status int, code, format string, args ...any) *apiError {
 	return &apiError{status: status, Type: "invalid_request_error", Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// decodeRequest parses a request. Like OpenAI, it refuses unknown models and tool calls without an answer.
+// decodeRequest decodes a request. Like OpenAI, it refuses unknown models and tool calls without a result.
 func decodeRequest(body []byte) (*request, *apiError) {
 	req := &request{tokens: len(body)/4 + 1}
 	if err := json.Unmarshal(body, req); err != nil {
-		return nil, refuse(http.StatusBadRequest, "", "The JSON body of your request could not be read: %v.", err)
+		return nil, refusal(http.StatusBadRequest, "", "The JSON body of your request could not be read: %v.", err)
 	}
 	if req.Model != ModelName {
-		return nil, refuse(http.StatusNotFound, "model_not_found", "The model `%.100s` does not exist; there is %s.", req.Model, ModelName)
+		return nil, refusal(http.StatusNotFound, "model_not_found", "The model `%.100s` does not exist; there is %s.", req.Model, ModelName)
 	}
-	var open []string // the calls without an answer so far
+	var open []string // ids of calls without a result so far
 	for i := range req.Messages {
 		m := &req.Messages[i]
 		k := slices.Index(open, m.ToolCallID)
+		isResult := m.Role == "tool"
 		switch {
-		case (m.Role == "tool") != (k >= 0), m.Role != "tool" && len(open) > 0:
-			return nil, refuse(http.StatusBadRequest, "", "messages[%d]: each tool call must be answered by a tool message right behind it.", i)
+		case isResult != (k >= 0), !isResult && len(open) > 0:
+			return nil, refusal(http.StatusBadRequest, "", "messages[%d]: each tool call must be answered by a tool message right behind it.", i)
 		case k >= 0:
 			open = slices.Delete(open, k, k+1)
 		}
@@ -90,16 +91,17 @@ func decodeRequest(body []byte) (*request, *apiError) {
 			open = append(open, c.ID)
 		}
 		if !m.readText() {
-			return nil, refuse(http.StatusBadRequest, "invalid_type", "messages[%d].content: want a string or an array of parts.", i)
+			return nil, refusal(http.StatusBadRequest, "invalid_type", "messages[%d].content: want a string or an array of parts.", i)
 		}
 	}
 	if len(open) > 0 {
-		return nil, refuse(http.StatusBadRequest, "", "These tool calls have no tool message: %.500s.", strings.Join(open, ", "))
+		return nil, refusal(http.StatusBadRequest, "", "These tool calls have no tool message: %.500s.", strings.Join(open, ", "))
 	}
 	return req, nil
 }
 
-// readText sets the text from the content: a string, null, or parts, of which it uses those of text.
+// readText sets text and context. The content is a string, null, or a list of parts, of which readText uses the text parts. It returns false for any
+// other content.
 func (m *message) readText() bool {
 	var parts []struct {
 		Text string `json:"text"`
@@ -116,14 +118,14 @@ func (m *message) readText() bool {
 	return true
 }
 
-// offers reports whether the model may call a tool.
+// offers reports whether the request lets the model call a tool.
 func (r *request) offers(name string) bool {
 	return string(r.ToolChoice) != `"none"` && slices.ContainsFunc(r.Tools, func(t tool) bool { return t.Function.Name == name })
 }
 
-// wantedDocument returns the schema of the requested document, or nil. Runtimes that send no response_format force a call of the tool
-// structured_response instead.
-func (r *request) wantedDocument() (schema json.RawMessage, tool string) {
+// outputSchema returns the schema that the answer must have, or nil. A runtime that sends no response_format forces a call of the tool
+// structured_response, whose name outputSchema then returns.
+func (r *request) outputSchema() (schema json.RawMessage, tool string) {
 	for _, t := range r.Tools {
 		forced := string(r.ToolChoice) == `"required"` || strings.Contains(string(r.ToolChoice), `"`+t.Function.Name+`"`)
 		if forced && strings.TrimRight(t.Function.Name, "_") == "structured_response" {

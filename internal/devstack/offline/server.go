@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// ModelName is the model served.
+// ModelName is the name of the model.
 const ModelName = "turnstone-offline"
 
 const maxBody = 32 << 20
 
 // Config is the configuration of [New].
 type Config struct {
-	FlightsURL string        // the sample flights API, e.g. http://127.0.0.1:8081/flights
-	TokenDelay time.Duration // before each token. 0: 5 ms; negative: none
+	FlightsURL string        // URL of the sample flights API, such as http://127.0.0.1:8081/flights
+	TokenDelay time.Duration // delay of each token; 0: 5 ms; negative: no delay
 }
 
 // Model is the offline model as an [http.Handler].
@@ -36,18 +36,18 @@ func New(cfg Config) *Model {
 	return &Model{cfg: cfg, prompts: prompts(), clauses: clauses()}
 }
 
-// ServeHTTP answers POST /v1/chat/completions and POST /v1/embeddings; any credential will do.
+// ServeHTTP answers POST /v1/chat/completions and POST /v1/embeddings with any credential.
 func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	switch {
 	case err != nil:
-		writeError(w, refuse(http.StatusBadRequest, "", "The request could not be read, or is larger than %d bytes.", maxBody))
+		writeError(w, refusal(http.StatusBadRequest, "", "The request could not be read, or is larger than %d bytes.", maxBody))
 	case r.Method == http.MethodPost && r.URL.Path == "/v1/chat/completions":
 		m.complete(w, r, body)
 	case r.Method == http.MethodPost && r.URL.Path == "/v1/embeddings":
 		embed(w, body)
 	default:
-		writeError(w, refuse(http.StatusNotFound, "unknown_url", "Unknown request URL: %s %.200s.", r.Method, r.URL.Path))
+		writeError(w, refusal(http.StatusNotFound, "unknown_url", "Unknown request URL: %s %.200s.", r.Method, r.URL.Path))
 	}
 }
 
@@ -63,13 +63,13 @@ func (m *Model) complete(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 	if req.Stream {
 		stream(w, r, req, &reply)
-	} else if wait(r.Context(), time.Duration(reply.tokens())*reply.pace) == nil {
+	} else if sleep(r.Context(), time.Duration(reply.tokens())*reply.pace) == nil {
 		writeJSON(w, http.StatusOK, completion(req, &reply))
 	}
 }
 
-// wait pauses, unless the client leaves.
-func wait(ctx context.Context, d time.Duration) error {
+// sleep pauses for d, or until ctx ends, and then returns the error of ctx.
+func sleep(ctx context.Context, d time.Duration) error {
 	if d > 0 {
 		select {
 		case <-time.After(d):
@@ -82,12 +82,12 @@ func wait(ctx context.Context, d time.Duration) error {
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client has left, or gets it
+	_ = json.NewEncoder(w).Encode(v) // fails if the client has left
 }
 
 func writeError(w http.ResponseWriter, e *apiError) { writeJSON(w, e.status, object{"error": e}) }
 
-// Server is a listening model.
+// Server is an HTTP server of the model.
 type Server struct {
 	url    string
 	server *http.Server
@@ -103,14 +103,14 @@ func Start(ctx context.Context, addr string, cfg Config) (*Server, error) {
 		url:    "http://" + l.Addr().String() + "/v1",
 		server: &http.Server{Handler: New(cfg), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: time.Minute},
 	}
-	go func() { _ = s.server.Serve(l) }() // until Close; before that, a listener of this machine does not fail
+	go func() { _ = s.server.Serve(l) }() // returns after Close
 	return s, nil
 }
 
-// BaseURL returns the address for clients, such as http://127.0.0.1:43121/v1.
+// BaseURL returns the base URL for clients, such as http://127.0.0.1:43121/v1.
 func (s *Server) BaseURL() string { return s.url }
 
-// Close stops listening, waits for answers under way until ctx ends, and then cuts them off.
+// Close waits for open requests until ctx ends, and then closes their connections.
 func (s *Server) Close(ctx context.Context) error {
 	if err := s.server.Shutdown(ctx); err != nil {
 		return fmt.Errorf("stop the offline model: %w", errors.Join(err, s.server.Close()))

@@ -15,7 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/devstack/offline"
 )
 
-// post sends a body to a server of the test, and returns its status and answer.
+// post posts a body to a server and returns the status and the body of the answer.
 func post(t *testing.T, s *offline.Server, path, body string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.BaseURL()+path, strings.NewReader(body))
@@ -84,7 +84,7 @@ func TestCompletion(t *testing.T) {
 	require.Equal(t, "tool_calls", *c.Choices[0].FinishReason)
 }
 
-// TestStream puts the chunks of a stream together.
+// TestStream joins the chunks of a stream.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -161,7 +161,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestEmbeddings: texts with words in common are nearer each other than texts without.
+// TestEmbeddings checks that texts with common words are nearer to each other than texts without.
 func TestEmbeddings(t *testing.T) {
 	t.Parallel()
 	s := start(t)

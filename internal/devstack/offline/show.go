@@ -9,16 +9,16 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// How much of a tool's result an answer shows.
+// Limits of the part of a tool's result that an answer shows.
 const (
-	shownRows    = 10
-	shownColumns = 5 // and, up to shownMore, the columns that the message names
-	shownMore    = 9
-	shownCell    = 40  // runes
-	shownText    = 500 // runes
+	maxRows         = 10
+	maxColumns      = 5   // without columns that the message names
+	maxNamedColumns = 9   // with columns that the message names
+	maxCell         = 40  // runes
+	maxText         = 500 // runes
 )
 
-// result has the fields of a tool's result that the model reads: a failure, rows or a preview, the output of another agent, or a patch.
+// result has the fields of all tool results that the model shows: a failure, rows or a preview of rows, the output of another agent, or a patch.
 type result struct {
 	Error    failure           `json:"error"`
 	Rows     []json.RawMessage `json:"rows"`
@@ -47,7 +47,7 @@ func (m *Model) showResults(c *chat) string {
 		}
 		b.WriteString(showResult(content, c.message))
 	}
-	if m.assumesRoute(c.message) {
+	if m.needsRoute(c.message) {
 		b.WriteString("\nNo route was given, so these are flights from NYC to LAX.\n")
 	}
 	return b.String()
@@ -55,13 +55,13 @@ func (m *Model) showResults(c *chat) string {
 
 func showResult(content, message string) string {
 	var r result
-	_ = json.Unmarshal([]byte(strings.TrimPrefix(content, "Error: ")), &r) // an unknown result is shown unchanged
+	_ = json.Unmarshal([]byte(strings.TrimPrefix(content, "Error: ")), &r) // after an error all fields are empty, and content is shown
 	if r.Rows == nil {
 		r.Rows, r.RowCount = r.Preview.Sample, r.Preview.RowCount
 	}
 	switch {
 	case r.Error.Message != "":
-		text := "That did not work: " + clip.Runes(strings.TrimSuffix(r.Error.Message, "."), shownText)
+		text := "That did not work: " + clip.Runes(strings.TrimSuffix(r.Error.Message, "."), maxText)
 		if !strings.Contains(r.Error.Message, r.Error.Field) {
 			text += " (" + r.Error.Field + ")"
 		}
@@ -73,12 +73,12 @@ func showResult(content, message string) string {
 	case r.PatchID != "":
 		return "The workflow is changed: patch " + r.PatchID + strings.TrimSuffix(fmt.Sprintf(", version %d", r.Version), ", version 0") + ".\n"
 	}
-	return "The tool answered:\n\n```\n" + clip.Runes(strings.TrimSpace(content), shownText) + "\n```\n"
+	return "The tool answered:\n\n```\n" + clip.Runes(strings.TrimSpace(content), maxText) + "\n```\n"
 }
 
-// table returns the first rows as a table.
+// table returns the first rows as a Markdown table.
 func (r *result) table(message string) string {
-	n, rows := max(r.RowCount, len(r.Rows)), r.Rows[:min(len(r.Rows), shownRows)]
+	n, rows := max(r.RowCount, len(r.Rows)), r.Rows[:min(len(r.Rows), maxRows)]
 	if len(rows) == 0 {
 		return "Found no rows.\n"
 	}
@@ -91,7 +91,7 @@ func (r *result) table(message string) string {
 	b.WriteString(":\n\n| " + strings.Join(columns, " | ") + " |\n" + strings.Repeat("|---", len(columns)) + "|\n")
 	for _, row := range rows {
 		var fields map[string]json.RawMessage
-		_ = json.Unmarshal(row, &fields) // a row of another kind is an empty line
+		_ = json.Unmarshal(row, &fields) // a row that is not an object has empty cells
 		for _, c := range columns {
 			b.WriteString("| " + cell(fields[c]) + " ")
 		}
@@ -103,11 +103,11 @@ func (r *result) table(message string) string {
 	return b.String()
 }
 
-// tableColumns returns the first fields of a row, and those that the message names.
+// tableColumns returns the names of the first fields of a row, and of those that the message names.
 func tableColumns(row json.RawMessage, message string) []string {
-	words := anyWord.FindAllString(message, -1)
+	words := wordPattern.FindAllString(message, -1)
 	dec := json.NewDecoder(strings.NewReader(string(row)))
-	_, _ = dec.Token() // the brace
+	_, _ = dec.Token() // the opening brace
 	var columns []string
 	for i := 0; dec.More(); i++ {
 		t, err := dec.Token()
@@ -116,7 +116,7 @@ func tableColumns(row json.RawMessage, message string) []string {
 		if err != nil || !ok || dec.Decode(&value) != nil {
 			break
 		}
-		if i < shownColumns || len(columns) < shownMore && slices.Contains(words, name) {
+		if i < maxColumns || len(columns) < maxNamedColumns && slices.Contains(words, name) {
 			columns = append(columns, name)
 		}
 	}
@@ -128,5 +128,5 @@ func cell(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &s) != nil {
 		s = string(raw)
 	}
-	return clip.Runes(strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`), shownCell)
+	return clip.Runes(strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`), maxCell)
 }

@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	piece    = regexp.MustCompile(`[^ \n]*[ \n]+|[^ \n]+`) // a token of text: a word and the space after it
-	fragment = regexp.MustCompile(`(?s).{1,12}`)           // a token of a call's arguments
+	textToken     = regexp.MustCompile(`[^ \n]*[ \n]+|[^ \n]+`) // a word and the space after it
+	argumentToken = regexp.MustCompile(`(?s).{1,12}`)
 )
 
 // object is a JSON object.
@@ -17,9 +17,9 @@ type object = map[string]any
 
 // tokens returns the number of tokens of a reply.
 func (r *reply) tokens() int {
-	n := len(piece.FindAllString(r.text, -1))
+	n := len(textToken.FindAllString(r.text, -1))
 	for _, c := range r.calls {
-		n += len(fragment.FindAllString(c.Function.Arguments, -1)) + 1
+		n += len(argumentToken.FindAllString(c.Function.Arguments, -1)) + 1
 	}
 	return n
 }
@@ -29,7 +29,7 @@ func (r *reply) usage(req *request) object {
 	return object{"prompt_tokens": in, "completion_tokens": out, "total_tokens": in + out}
 }
 
-// frame returns the object of a completion, or of a chunk of one.
+// frame returns the JSON object of a completion or of a chunk.
 func frame(req *request, kind string, choices ...object) object {
 	return object{
 		"id": "chatcmpl-" + req.hash(-1), "object": kind, "created": time.Now().Unix(), "model": req.Model,
@@ -37,7 +37,7 @@ func frame(req *request, kind string, choices ...object) object {
 	}
 }
 
-// completion returns the answer to a request that does not stream.
+// completion returns the JSON object of an answer that is not streamed.
 func completion(req *request, r *reply) object {
 	message := object{"role": "assistant", "content": r.text, "refusal": nil}
 	if len(r.calls) > 0 {
@@ -48,7 +48,7 @@ func completion(req *request, r *reply) object {
 	return c
 }
 
-// stream writes the answer as server-sent events with one token each, until the client leaves.
+// stream writes the answer as server-sent events, one for each token, until the client leaves.
 func stream(w http.ResponseWriter, r *http.Request, req *request, reply *reply) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	out := http.NewResponseController(w)
@@ -66,7 +66,7 @@ func stream(w http.ResponseWriter, r *http.Request, req *request, reply *reply) 
 		return frame(req, "chat.completion.chunk", object{"index": 0, "delta": delta, "finish_reason": finish})
 	}
 	for i, d := range reply.deltas() {
-		if i > 0 && wait(r.Context(), reply.pace) != nil || send(chunk(d, nil)) != nil {
+		if i > 0 && sleep(r.Context(), reply.pace) != nil || send(chunk(d, nil)) != nil {
 			return
 		}
 	}
@@ -80,20 +80,21 @@ func stream(w http.ResponseWriter, r *http.Request, req *request, reply *reply) 
 			return
 		}
 	}
-	_, _ = w.Write([]byte("data: [DONE]\n\n")) // the client has left, or gets it
+	_, _ = w.Write([]byte("data: [DONE]\n\n")) // fails if the client has left
 }
 
-// deltas returns the answer in pieces. The first has the role; the first of each call has the tool, and the others its arguments.
+// deltas returns the answer as the deltas of a stream. The first delta has the role. The first delta of a call has the name of the tool, and the others
+// have its arguments.
 func (r *reply) deltas() []object {
 	out := []object{{"role": "assistant", "content": ""}}
-	for _, p := range piece.FindAllString(r.text, -1) {
-		out = append(out, object{"content": p})
+	for _, token := range textToken.FindAllString(r.text, -1) {
+		out = append(out, object{"content": token})
 	}
 	call := func(o object) object { return object{"tool_calls": []object{o}} }
 	for i, c := range r.calls {
 		out = append(out, call(object{"index": i, "id": c.ID, "type": c.Type, "function": function{Name: c.Function.Name}}))
-		for _, f := range fragment.FindAllString(c.Function.Arguments, -1) {
-			out = append(out, call(object{"index": i, "function": object{"arguments": f}}))
+		for _, token := range argumentToken.FindAllString(c.Function.Arguments, -1) {
+			out = append(out, call(object{"index": i, "function": object{"arguments": token}}))
 		}
 	}
 	return out

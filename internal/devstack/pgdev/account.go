@@ -19,10 +19,10 @@ import (
 type account struct {
 	name     string
 	uid, gid uint32
-	switched bool // not our own user: give files away, drop privileges
+	switched bool // it is not the user of this process, which is root
 }
 
-// serverAccount returns our own user or, for root, the first of postgres and nobody, because PostgreSQL refuses to run as root.
+// serverAccount returns the user of this process. For root it returns the user postgres or nobody, because PostgreSQL refuses to run as root.
 func serverAccount() (account, error) {
 	uid := os.Geteuid()
 	if uid != 0 {
@@ -43,8 +43,8 @@ func serverAccount() (account, error) {
 		"create one or run as an ordinary user")
 }
 
-// command returns a program of PostgreSQL as the account runs it: with a fixed environment, without locales, PG* variables and our secrets. The fatal
-// lines of its log go to log.
+// command returns the configuration of a program that runs as the account, with a fixed environment. It writes the fatal lines of the program's
+// output to log.
 func (a account) command(deathSignal syscall.Signal, log *zap.Logger, program string, args ...string) child.Config {
 	cfg := child.Config{
 		Program: program, Args: args, Dir: "/", Env: []string{"LC_ALL=C", "TZ=UTC", "PATH=/usr/bin:/bin"}, DeathSignal: deathSignal,
@@ -68,8 +68,8 @@ func (a account) takeOwnership(path string) error {
 	return os.Chown(path, int(a.uid), int(a.gid))
 }
 
-// CheckDir returns an error if a server cannot keep its data under dir, which need not exist yet. For root the server runs as another user, who
-// must be able to pass through every parent folder. The error names the folder that stops it.
+// CheckDir returns an error if a server cannot keep its data in dir, which need not exist. If this process is root, the server runs as another user,
+// who must have access to every parent folder. The error names the folder to which the user has no access.
 func CheckDir(dir string) error {
 	acct, err := serverAccount()
 	if err != nil {
@@ -89,7 +89,7 @@ func (a account) canReach(dir string) error {
 	for {
 		info, err := os.Stat(path)
 		switch {
-		case errors.Is(err, os.ErrNotExist): // still to be made, with a mode that lets it pass
+		case errors.Is(err, os.ErrNotExist): // will be created with a mode that gives access
 		case err != nil:
 			return fmt.Errorf("data directory %q: %w", dir, err)
 		case !info.IsDir():
@@ -112,7 +112,7 @@ func (a account) canEnter(info os.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !ok:
-		return true // not known here; PostgreSQL will report it
+		return true // unknown; PostgreSQL will report an error
 	case stat.Uid == a.uid:
 		return mode&0o100 != 0
 	case stat.Gid == a.gid:

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// wellKnown lists where packagers put PostgreSQL's programs when not in PATH, as glob patterns.
+// wellKnown returns glob patterns of the folders in which packages install PostgreSQL.
 func wellKnown() []string {
 	return []string{
 		"/usr/lib/postgresql/*/bin",                          // Debian, Ubuntu
@@ -29,7 +29,7 @@ func wellKnown() []string {
 	}
 }
 
-// installation is one set of PostgreSQL programs.
+// installation is a folder with PostgreSQL's programs.
 type installation struct {
 	dir   string
 	major int
@@ -37,9 +37,8 @@ type installation struct {
 
 func (i installation) program(name string) string { return filepath.Join(i.dir, name) }
 
-// findInstallation chooses the programs to run: those in binDir when given, else those in PATH, else the newest
-// in a well-known folder. A cluster that exists already has wantMajor and can only be run by that release; 0
-// takes any.
+// findInstallation returns the programs in binDir or, if binDir is empty, those in PATH or the newest in a well-known folder. They have the major
+// version wantMajor, because only that can run an existing cluster. With 0 they have minMajor or later.
 func findInstallation(ctx context.Context, binDir string, wantMajor int) (installation, error) {
 	found := installations(ctx, candidates(binDir))
 	var versions []string
@@ -67,29 +66,26 @@ func findInstallation(ctx context.Context, binDir string, wantMajor int) (instal
 		ErrNoBinaries, minMajor, have, searched)
 }
 
-// candidates lists the folders to look at, in order of preference, without duplicates.
+// candidates returns the folders to search, in order of preference, without duplicates.
 func candidates(binDir string) []string {
 	if binDir != "" {
 		return []string{binDir}
 	}
 	var dirs []string
 	if path, err := exec.LookPath("postgres"); err == nil {
-		// A link in PATH points into the installation that has initdb and the shared files beside it.
+		// The target of a link has initdb and the shared files in the same installation.
 		if target, err := filepath.EvalSymlinks(path); err == nil {
 			path = target
 		}
 		dirs = append(dirs, filepath.Dir(path))
 	}
-	var known []string
+	var found []string
 	for _, pattern := range wellKnown() {
-		matches, err := filepath.Glob(pattern)
-		if err != nil {
-			continue // only a malformed pattern, and these are constants
-		}
-		known = append(known, matches...)
+		matches, _ := filepath.Glob(pattern) // fails only for an invalid pattern
+		found = append(found, matches...)
 	}
-	slices.SortStableFunc(known, func(a, b string) int { return cmp.Compare(pathMajor(b), pathMajor(a)) })
-	for _, dir := range known {
+	slices.SortStableFunc(found, func(a, b string) int { return cmp.Compare(pathMajor(b), pathMajor(a)) })
+	for _, dir := range found {
 		if !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}
@@ -102,13 +98,13 @@ var (
 	versionInOutput = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 )
 
-// pathMajor reads a release from a folder's name, for sorting only; 0 when there is none.
+// pathMajor returns the first number in a path, by which candidates sorts folders, or 0 if there is none.
 func pathMajor(dir string) int {
 	major, _ := strconv.Atoi(versionInPath.FindString(dir))
 	return major
 }
 
-// installations asks the programs in each folder for their version and drops folders without both programs.
+// installations returns the folders that have initdb and a postgres that tells its version.
 func installations(ctx context.Context, dirs []string) []installation {
 	var found []installation
 	for _, dir := range dirs {
@@ -116,15 +112,15 @@ func installations(ctx context.Context, dirs []string) []installation {
 		if _, err := exec.LookPath(inst.program("initdb")); err != nil {
 			continue
 		}
-		if inst.major = askVersion(ctx, inst.program("postgres")); inst.major > 0 {
+		if inst.major = majorVersion(ctx, inst.program("postgres")); inst.major > 0 {
 			found = append(found, inst)
 		}
 	}
 	return found
 }
 
-// askVersion runs "postgres --version"; 0 when that does not answer like PostgreSQL.
-func askVersion(ctx context.Context, program string) int {
+// majorVersion returns the major version that "postgres --version" prints, or 0 if it prints none.
+func majorVersion(ctx context.Context, program string) int {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, program, "--version").Output()

@@ -16,7 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/devstack/child"
 )
 
-// serverFolder is the folder of one server and the lock on it.
+// serverFolder is the locked folder of a server.
 type serverFolder struct {
 	dir  string
 	acct account
@@ -25,8 +25,8 @@ type serverFolder struct {
 
 func (h *serverFolder) data() string { return filepath.Join(h.dir, "data") }
 
-// openHome makes the folder when missing and takes its lock.
-func openHome(dir string, acct account) (*serverFolder, error) {
+// openFolder creates a folder, if it does not exist, and locks it.
+func openFolder(dir string, acct account) (*serverFolder, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("data directory %q: %w", dir, err)
@@ -37,11 +37,11 @@ func openHome(dir string, acct account) (*serverFolder, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	// Links resolved, so that the path equals the working directory the kernel reports for a server.
+	// Without links, because serves compares the path with the working directory that the kernel reports.
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	// Again, for a umask that made folders which the server's user cannot enter.
+	// Again, because the umask may have denied access to the new folders.
 	if err := acct.canReach(dir); err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func openHome(dir string, acct account) (*serverFolder, error) {
 	return &serverFolder{dir: dir, acct: acct, lock: lock}, nil
 }
 
-// major returns the release that wrote the cluster; 0 if there is none yet.
+// major returns the major version of PostgreSQL that created the cluster, or 0 if there is no cluster.
 func (h *serverFolder) major() (int, error) {
 	raw, err := os.ReadFile(filepath.Join(h.data(), "PG_VERSION"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -68,7 +68,7 @@ func (h *serverFolder) major() (int, error) {
 	return major, nil
 }
 
-// create makes the cluster beside its final place and then moves it there, so that an interrupted first run leaves no incomplete cluster.
+// create creates the cluster in another folder and then renames it, so that an interrupted first start leaves no incomplete cluster.
 func (h *serverFolder) create(ctx context.Context, inst installation, durable bool, log *zap.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, initTimeout)
 	defer cancel()
@@ -86,7 +86,7 @@ func (h *serverFolder) create(ctx context.Context, inst installation, durable bo
 	if err := h.acct.takeOwnership(fresh); err != nil {
 		return fmt.Errorf("make cluster folder: %w", err)
 	}
-	// Trust is safe: only the socket's folder leads to the server, and only its owner may enter that.
+	// Trust is safe, because only the owner has access to the folder of the socket.
 	args := []string{
 		"--pgdata=" + fresh, "--username=" + superuser, "--auth-local=trust", "--auth-host=reject",
 		"--encoding=UTF8", "--no-locale", "--no-instructions",
@@ -103,19 +103,19 @@ func (h *serverFolder) create(ctx context.Context, inst installation, durable bo
 	return nil
 }
 
-// postmaster is the content of postmaster.pid.
+// postmaster has the process id and the status in postmaster.pid.
 type postmaster struct {
 	pid   int
 	ready bool
 }
 
-// postmaster reads postmaster.pid; false if it cannot be read.
+// postmaster returns the content of postmaster.pid, or false if there is no valid file.
 func (h *serverFolder) postmaster() (postmaster, bool) {
 	raw, err := os.ReadFile(filepath.Join(h.data(), "postmaster.pid"))
 	if err != nil {
 		return postmaster{}, false
 	}
-	// Lines: pid, data directory, start time, port, socket folder, listen address, shared memory, status.
+	// The lines are pid, data directory, start time, port, socket folder, listen address, shared memory and status.
 	lines := strings.Split(string(raw), "\n")
 	pid, err := strconv.Atoi(strings.TrimSpace(lines[0]))
 	if err != nil || pid <= 1 {
@@ -125,12 +125,12 @@ func (h *serverFolder) postmaster() (postmaster, bool) {
 	if len(lines) > 7 {
 		status = strings.TrimSpace(lines[7])
 	}
-	return postmaster{pid: pid, ready: status == "ready" || status == "standby"}, true // a standby answers readers
+	return postmaster{pid: pid, ready: status == "ready" || status == "standby"}, true // a standby accepts read-only connections
 }
 
-// evict stops the server of a former owner, which is dead because we hold the lock, and waits for its end. It removes a pid file that names no
-// server of ours: the number may belong to another process by now, and would keep our server from starting.
-func (h *serverFolder) evict(ctx context.Context, log *zap.Logger) error {
+// stopFormer stops a server that still runs in the folder, although its owner has ended: otherwise this process would not have the lock. It removes a
+// pid file of a server that has ended, because it keeps a new server from starting if another process has the pid.
+func (h *serverFolder) stopFormer(ctx context.Context, log *zap.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, orphanGrace)
 	defer cancel()
 	asked := false

@@ -1,17 +1,17 @@
 // Package pgdev runs a private PostgreSQL server as a child process, for the embedded stack and for tests.
 //
-// A server lives in one home folder and listens on a Unix socket only. Its life:
+// A server has a folder of its own and listens on a Unix socket only. Its states are:
 //
 //	Start ──▶ running ──Suspend──▶ suspended ──Resume──▶ running ──Stop──▶ gone
 //
-// The home folder holds:
+// The folder contains:
 //
-//	lock      held with flock by the owning process, and naming its pid
-//	data/     the cluster (PGDATA); made as data.new and renamed when complete
-//	socket/   the socket, unless the path would be too long for one
+//	lock      a file that the owning process locks with flock, and that contains its pid
+//	data/     the cluster (PGDATA); created as data.new and then renamed
+//	socket/   the socket, unless its path would be too long
 //
-// The child never outlives its owner: on Linux the kernel signals it when the owner dies, elsewhere a guard
-// process does. PostgreSQL refuses to run as root; started by root, it runs as the user postgres, or nobody.
+// The server ends when its owner dies: on Linux the kernel signals it, elsewhere a guard process does. PostgreSQL refuses to run as root. If the
+// owner is root, the server runs as the user postgres or nobody.
 //
 // The package imports neither the Temporal server nor a database driver, so that any test may use it.
 package pgdev
@@ -24,44 +24,40 @@ import (
 	"go.uber.org/zap"
 )
 
-// Bounds on what the launcher waits for. A caller's context can only shorten them.
 const (
-	initTimeout  = 3 * time.Minute  // initdb on a slow, cold disk
-	startTimeout = 2 * time.Minute  // includes crash recovery of a large log
-	orphanGrace  = 30 * time.Second // for a former owner's server to finish shutting down
+	initTimeout  = 3 * time.Minute  // initdb on a slow disk
+	startTimeout = 2 * time.Minute  // including crash recovery of a large log
+	orphanGrace  = 30 * time.Second // for the server of a dead owner to stop
 	pollInterval = 10 * time.Millisecond
 )
 
-// minMajor is the oldest PostgreSQL release that the launcher runs.
+// minMajor is the oldest major version of PostgreSQL that can be used.
 const minMajor = 14
 
 var (
-	// ErrNoBinaries means that no usable PostgreSQL installation was found. The full text names the package to
-	// install and the searched folders.
+	// ErrNoBinaries means that there is no PostgreSQL installation that can be used.
 	ErrNoBinaries = errors.New("no PostgreSQL installation found")
 
-	// ErrStopped means that the server was stopped and cannot be resumed.
+	// ErrStopped means that a server cannot be resumed, because it was stopped.
 	ErrStopped = errors.New("server is stopped")
 )
 
-// Config describes one private server. Either DataDir or Ephemeral is required.
+// Config is the configuration of a server. Either DataDir or Ephemeral is required.
 type Config struct {
-	// DataDir is the home folder of a server that keeps its data. It is created when missing. Started by root,
-	// each of its parent folders must let the user postgres pass (see CheckDir).
+	// DataDir is the folder of a server that keeps its data. It is created if it does not exist. [CheckDir] says whether it can be used.
 	DataDir string
 
-	// Ephemeral asks for a throw-away server in a temporary folder, in memory where /dev/shm has 4 GiB free: faster because
-	// it gives up durability against power loss, and removed by Stop.
+	// Ephemeral makes a server in a temporary folder, which Stop removes. The folder is in memory if /dev/shm has 4 GiB free. The server is
+	// faster, because it may lose data in a power failure.
 	Ephemeral bool
 
-	// BinDir is the folder of the programs postgres and initdb. Empty searches PATH and the well-known folders.
+	// BinDir is the folder of the programs postgres and initdb. If it is empty, PATH and well-known folders are searched.
 	BinDir string
 
-	// Logger receives the fatal lines of the server's log. Statements and their values are never logged. Nil discards.
+	// Logger receives the fatal lines of the server's log, which contain no statements and values. Nil discards them.
 	Logger *zap.Logger
 
-	// Progress is called with short texts about what takes time, by the goroutine that called Start or Resume.
-	// Nil discards.
+	// Progress, if set, is called with short texts about steps that take time, by the goroutine that called Start or Resume.
 	Progress func(string)
 }
 

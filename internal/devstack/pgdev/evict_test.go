@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Where the kernel does not end a server with its owner, or is late with it, the next owner meets it alive.
+// The server of a dead owner may still run when the next server starts.
 func TestServerOfADeadOwnerIsStopped(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "pgdev-test-")
@@ -22,17 +22,17 @@ func TestServerOfADeadOwnerIsStopped(t *testing.T) {
 
 	former, err := Start(t.Context(), Config{DataDir: dir})
 	require.NoError(t, err)
-	require.NoError(t, former.home.lock.Release()) // all that is left of a dead owner is its server
+	require.NoError(t, former.folder.lock.Release()) // as if its owner were dead
 
-	heir, err := Start(t.Context(), Config{DataDir: dir})
+	next, err := Start(t.Context(), Config{DataDir: dir})
 	require.NoError(t, err)
 	select {
 	case <-former.Exited():
 	case <-time.After(30 * time.Second):
 		require.FailNow(t, "the former server still runs")
 	}
-	require.NotZero(t, heir.Pid())
-	require.NoError(t, heir.Stop(t.Context()))
+	require.NotZero(t, next.Pid())
+	require.NoError(t, next.Stop(t.Context()))
 }
 
 func TestThrowAwayServerIsInMemory(t *testing.T) {
@@ -40,15 +40,15 @@ func TestThrowAwayServerIsInMemory(t *testing.T) {
 	require.Equal(t, runtime.GOOS == "linux", hasMemory(memoryFolder, 1))
 	require.False(t, hasMemory("/proc", 0), "a file system of another kind")
 	require.False(t, hasMemory("/no/such/folder", 0))
-	require.Equal(t, temporaryRoots(), throwAwayRoots(math.MaxUint64), "too little memory")
+	require.Equal(t, temporaryRoots(), ephemeralRoots(math.MaxUint64), "too little memory")
 
 	server, err := Start(t.Context(), Config{Ephemeral: true})
 	require.NoError(t, err)
-	root, err := filepath.EvalSymlinks(throwAwayRoots(memoryRoom)[0])
+	root, err := filepath.EvalSymlinks(ephemeralRoots(minMemory)[0])
 	require.NoError(t, err)
-	require.Equal(t, root, filepath.Dir(server.home.dir))
+	require.Equal(t, root, filepath.Dir(server.folder.dir))
 	require.NoError(t, server.Stop(t.Context()))
-	require.NoDirExists(t, server.home.dir)
+	require.NoDirExists(t, server.folder.dir)
 }
 
 func TestFolderHasOneOwner(t *testing.T) {

@@ -15,41 +15,42 @@ const (
 	ephemeralPrefix = "turnstone-pg-"
 	socketPrefix    = "turnstone-sock-"
 
-	// maxSocketPath is the shortest limit of the supported systems (macOS: 104 bytes with the final zero).
+	// maxSocketPath is the largest length of a socket's path on all supported systems (macOS: 104 bytes with the final zero).
 	maxSocketPath = 103
 
-	// memoryFolder is Linux's file system in memory, for throw-away servers if memoryRoom bytes are free. Each database is hundreds of files, which
-	// are ten times slower on a disk. A server rarely takes more than 1 GiB (see max_wal_size).
+	// memoryFolder is a file system in memory on Linux. Ephemeral servers use it if minMemory bytes are free: a database has hundreds of files, which
+	// are ten times slower on a disk. A server rarely needs more than 1 GiB (see max_wal_size).
 	memoryFolder = "/dev/shm"
-	memoryRoom   = 4 << 30
+	minMemory    = 4 << 30
 
-	sweepAge   = 2 * time.Minute // younger folders may be in the making
+	sweepAge   = 2 * time.Minute // age of folders to remove; a start may still be creating younger ones
 	sweepLimit = 20              // folders removed per start
 )
 
-// temporaryRoots returns the folders for temporary folders, best first. Root's server may be unable to enter the system's own.
+// temporaryRoots returns the parents of temporary folders, in order of preference. If this process is root, the server may have no access to
+// [os.TempDir].
 func temporaryRoots() []string {
 	return slices.Compact([]string{os.TempDir(), "/tmp", "/var/tmp"})
 }
 
-// throwAwayRoots returns the folders for throw-away servers, best first.
-func throwAwayRoots(memoryRoom uint64) []string {
-	if hasMemory(memoryFolder, memoryRoom) {
+// ephemeralRoots returns the parents of the folders of ephemeral servers, in order of preference.
+func ephemeralRoots(minFree uint64) []string {
+	if hasMemory(memoryFolder, minFree) {
 		return append([]string{memoryFolder}, temporaryRoots()...)
 	}
 	return temporaryRoots()
 }
 
-// makeEphemeral makes the home of a throw-away server, and removes homes of killed owners.
-func makeEphemeral(acct account) (string, error) {
+// createEphemeral creates the folder of an ephemeral server, and removes folders of killed owners.
+func createEphemeral(acct account) (string, error) {
 	var firstErr error
-	for _, root := range throwAwayRoots(memoryRoom) {
+	for _, root := range ephemeralRoots(minMemory) {
 		err := acct.canReach(root)
 		if err == nil {
-			sweep(root)
+			removeAbandoned(root)
 			var dir string
 			if dir, err = os.MkdirTemp(root, ephemeralPrefix); err == nil {
-				err = os.Chmod(dir, 0o711) // the server's user could not enter MkdirTemp's 0700
+				err = os.Chmod(dir, 0o711) // MkdirTemp gives the server's user no access
 			}
 			if err == nil {
 				return dir, nil
@@ -62,8 +63,8 @@ func makeEphemeral(acct account) (string, error) {
 	return "", fmt.Errorf("temporary folder for PostgreSQL: %w", firstErr)
 }
 
-// sweep removes our throw-away homes that nobody has locked. It ignores errors.
-func sweep(root string) {
+// removeAbandoned removes the folders of this user's ephemeral servers whose owner has ended. It ignores errors.
+func removeAbandoned(root string) {
 	dirs, err := filepath.Glob(filepath.Join(root, ephemeralPrefix+"*"))
 	if err != nil {
 		return
@@ -81,16 +82,16 @@ func sweep(root string) {
 			continue
 		}
 		h := &serverFolder{dir: dir}
-		if left, ok := h.postmaster(); !ok || !serves(left.pid, h.data()) {
+		if former, ok := h.postmaster(); !ok || !serves(former.pid, h.data()) {
 			_ = os.RemoveAll(dir)
 		}
 		_ = lock.Release()
 	}
 }
 
-// makeSocketFolder makes the folder of the socket, inside home if the path is short enough. Only the server's user and our group may enter. That
-// protects the server, which trusts every connection.
-func makeSocketFolder(h *serverFolder) (string, error) {
+// createSocketFolder creates the folder of the socket, in the server's folder if the path is short enough. Only the server's user and the group of
+// this process have access, because the server trusts every connection.
+func createSocketFolder(h *serverFolder) (string, error) {
 	dir := filepath.Join(h.dir, "socket")
 	if !socketFits(dir) {
 		var err error
@@ -126,8 +127,8 @@ func shortSocketFolder(acct account) (string, error) {
 	return "", errors.New("socket folder: no temporary folder with a short and plain enough path")
 }
 
-// socketFits reports whether the path of the socket in dir is short enough for the kernel, and has no separators of connection strings or of
-// PostgreSQL's list of folders.
+// socketFits reports whether the path of a socket in dir is short enough for the kernel, and has no characters that are separators in connection
+// strings or in PostgreSQL's settings.
 func socketFits(dir string) bool {
 	return len(filepath.Join(dir, ".s.PGSQL."+port)) <= maxSocketPath && !strings.ContainsAny(dir, ` ,"'\`)
 }

@@ -6,14 +6,13 @@ import (
 	"syscall"
 )
 
-// serves reports whether the process pid is a PostgreSQL server on the cluster data: the postmaster makes the
-// cluster its working directory.
+// serves reports whether a process is a PostgreSQL server of the cluster in the folder data, which then is its working directory.
 func serves(pid int, data string) bool {
 	cwd, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/cwd")
 	return err == nil && cwd == data
 }
 
-// hasMemory reports whether dir is on a file system in memory with so many bytes free.
+// hasMemory reports whether dir is on a file system in memory with that many bytes free.
 func hasMemory(dir string, bytes uint64) bool {
 	const tmpfs = 0x01021994 // TMPFS_MAGIC in statfs(2)
 	var fs syscall.Statfs_t

@@ -20,25 +20,25 @@ import (
 const (
 	superuser = "turnstone"
 	database  = "postgres"
-	port      = "5432" // of the socket's name only; no TCP port is opened
+	port      = "5432" // part of the socket's name; the server has no TCP port
 )
 
-// Server is a private PostgreSQL server owned by this process. Its methods may be called from any goroutine.
+// Server is a running or suspended PostgreSQL server. Its methods may be called by any goroutine.
 type Server struct {
 	cfg    Config
 	inst   installation
-	home   *serverFolder
+	folder *serverFolder
 	socket string // folder of the socket
 
-	mu      sync.Mutex     // one change of state at a time
+	mu      sync.Mutex     // serializes changes of state
 	proc    *child.Process // the last process started
 	stopped bool
 }
 
-// Start makes the cluster if there is none, starts the server and waits until it accepts connections: 2–4 s the
-// first time, under one second after that. ctx bounds the start only, not the server's life.
+// Start creates the cluster if there is none, starts the server and waits until it accepts connections. That takes 2–4 s the first time, and less than
+// one second later. ctx bounds the start only.
 //
-// Errors: ErrNoBinaries, ErrInUse, a data directory that cannot be used, or what PostgreSQL last printed.
+// Errors are ErrNoBinaries, ErrInUse, those of a data directory that cannot be used, or the output of PostgreSQL.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -49,24 +49,24 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	dir := cfg.DataDir
 	if cfg.Ephemeral {
-		if dir, err = makeEphemeral(acct); err != nil {
+		if dir, err = createEphemeral(acct); err != nil {
 			return nil, err
 		}
 	}
-	h, err := openHome(dir, acct)
+	folder, err := openFolder(dir, acct)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, home: h}
+	s := &Server{cfg: cfg, folder: folder}
 	if err := s.start(ctx); err != nil {
-		_ = s.discard() // it logs its own error
+		_ = s.cleanUp() // logs its error
 		return nil, err
 	}
 	return s, nil
 }
 
 func (s *Server) start(ctx context.Context) error {
-	major, err := s.home.major()
+	major, err := s.folder.major()
 	if err != nil {
 		return err
 	}
@@ -75,24 +75,24 @@ func (s *Server) start(ctx context.Context) error {
 	}
 	if major == 0 {
 		s.cfg.Progress("initialising PostgreSQL (first run)…")
-		if err := s.home.create(ctx, s.inst, !s.cfg.Ephemeral, s.cfg.Logger); err != nil {
+		if err := s.folder.create(ctx, s.inst, !s.cfg.Ephemeral, s.cfg.Logger); err != nil {
 			return err
 		}
 	}
-	if s.socket, err = makeSocketFolder(s.home); err != nil {
+	if s.socket, err = createSocketFolder(s.folder); err != nil {
 		return err
 	}
-	if err := s.home.evict(ctx, s.cfg.Logger); err != nil {
+	if err := s.folder.stopFormer(ctx, s.cfg.Logger); err != nil {
 		return err
 	}
 	s.cfg.Progress("starting PostgreSQL…")
-	return s.boot(ctx)
+	return s.startProcess(ctx)
 }
 
-// DSN returns the connection URL of the superuser on the default database. Suspend, Resume and Restart do not change it.
+// DSN returns the connection URL for the superuser and the default database. Suspend, Resume and Restart do not change it.
 func (s *Server) DSN() string { return s.DSNFor(database) }
 
-// DSNFor returns the connection URL of another database of the server.
+// DSNFor returns the connection URL for the superuser and another database.
 func (s *Server) DSNFor(name string) string {
 	u := url.URL{
 		Scheme: "postgres", User: url.User(superuser), Path: "/" + name,
@@ -101,7 +101,7 @@ func (s *Server) DSNFor(name string) string {
 	return u.String()
 }
 
-// Pid returns the process id of the server; 0 while it is suspended, stopped or crashed.
+// Pid returns the process id of the server, or 0 if it does not run.
 func (s *Server) Pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,14 +111,14 @@ func (s *Server) Pid() int {
 	return s.proc.Pid()
 }
 
-// Exited returns a channel that is closed when the current server process ends, also by a crash. Resume starts the server again.
+// Exited returns a channel that is closed when the current server process ends.
 func (s *Server) Exited() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.proc.Exited()
 }
 
-// Suspend shuts the server down cleanly and keeps everything for Resume: an outage, as connections see it.
+// Suspend shuts the server down cleanly until Resume. Its clients lose their connections.
 func (s *Server) Suspend(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +128,7 @@ func (s *Server) Suspend(ctx context.Context) error {
 	return s.proc.Shutdown(ctx, syscall.SIGINT)
 }
 
-// Resume starts a suspended or crashed server again, under the same DSN. On a running server it does nothing.
+// Resume starts a suspended or crashed server again, with the same DSN. If the server runs, it does nothing.
 func (s *Server) Resume(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,10 +138,10 @@ func (s *Server) Resume(ctx context.Context) error {
 	if s.proc.Alive() {
 		return nil
 	}
-	return s.boot(ctx)
+	return s.startProcess(ctx)
 }
 
-// Restart is Suspend and Resume.
+// Restart is Suspend followed by Resume.
 func (s *Server) Restart(ctx context.Context) error {
 	if err := s.Suspend(ctx); err != nil {
 		return err
@@ -149,9 +149,8 @@ func (s *Server) Restart(ctx context.Context) error {
 	return s.Resume(ctx)
 }
 
-// Stop shuts the server down and releases the data directory; an ephemeral server's folder is removed. When ctx
-// ends first the server is made to stop at once, and recovers at its next start. Either way no process is left.
-// Stopping again does nothing.
+// Stop shuts the server down and unlocks its folder, or removes the folder of an ephemeral server. When ctx ends first, it makes the server stop at
+// once, which then recovers at its next start. Stopping again does nothing.
 func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,10 +158,10 @@ func (s *Server) Stop(ctx context.Context) error {
 		return nil
 	}
 	s.stopped = true
-	return errors.Join(s.proc.Shutdown(ctx, s.stopSignal()), s.discard())
+	return errors.Join(s.proc.Shutdown(ctx, s.stopSignal()), s.cleanUp())
 }
 
-// stopSignal returns the signal that ends the server: at once if it is ephemeral, else after a last checkpoint.
+// stopSignal returns the signal that stops an ephemeral server at once, and any other after a checkpoint.
 func (s *Server) stopSignal() syscall.Signal {
 	if s.cfg.Ephemeral {
 		return syscall.SIGQUIT
@@ -170,14 +169,13 @@ func (s *Server) stopSignal() syscall.Signal {
 	return syscall.SIGINT
 }
 
-// boot starts the process and waits until it is ready. Processes of a crashed predecessor may hold the shared
-// memory for a moment longer; that is tried again.
-func (s *Server) boot(ctx context.Context) error {
+// startProcess starts the server process and waits until it is ready. It retries while processes of a crashed server still use the shared memory.
+func (s *Server) startProcess(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	retryUntil := time.Now().Add(orphanGrace)
 	for {
-		proc, err := child.Start(ctx, s.home.acct.command(s.stopSignal(), s.cfg.Logger, s.inst.program("postgres"), s.arguments()...))
+		proc, err := child.Start(ctx, s.folder.acct.command(s.stopSignal(), s.cfg.Logger, s.inst.program("postgres"), s.arguments()...))
 		if err != nil {
 			return err
 		}
@@ -185,8 +183,8 @@ func (s *Server) boot(ctx context.Context) error {
 			s.proc = proc
 			return nil
 		}
-		leftover := strings.Contains(proc.Output(), "still in use")
-		if !leftover || ctx.Err() != nil || time.Now().After(retryUntil) {
+		memoryInUse := strings.Contains(proc.Output(), "still in use")
+		if !memoryInUse || ctx.Err() != nil || time.Now().After(retryUntil) {
 			return err
 		}
 		select {
@@ -197,8 +195,7 @@ func (s *Server) boot(ctx context.Context) error {
 	}
 }
 
-// awaitReady polls the status that the server writes into postmaster.pid, as pg_ctl does: no driver needed. On
-// an error the process is gone.
+// awaitReady waits until the status in postmaster.pid is ready, as pg_ctl does. After an error the process has ended.
 func (s *Server) awaitReady(ctx context.Context, proc *child.Process) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
@@ -210,7 +207,7 @@ func (s *Server) awaitReady(ctx context.Context, proc *child.Process) error {
 			proc.Kill()
 			return fmt.Errorf("start postgres: %w: %s", ctx.Err(), proc.Output())
 		case <-tick.C:
-			if state, ok := s.home.postmaster(); ok && state.pid == proc.Pid() && state.ready {
+			if p, ok := s.folder.postmaster(); ok && p.pid == proc.Pid() && p.ready {
 				return nil
 			}
 		}
@@ -222,12 +219,12 @@ func (s *Server) arguments() []string {
 		"listen_addresses=",
 		"port=" + port,
 		"unix_socket_directories=" + s.socket,
-		"unix_socket_permissions=0777", // the folder is the gate
-		"max_connections=400",          // tests run dozens of processes beside each other
+		"unix_socket_permissions=0777", // the folder of the socket limits access
+		"max_connections=400",          // because tests run dozens of processes at the same time
 		"shared_buffers=64MB",
 		"jit=off",                         // costs more than it saves on short queries
-		"dynamic_shared_memory_type=mmap", // in the data directory: a killed server leaks nothing in /dev/shm
-		"log_min_messages=log",            // no failed statements: these carry people's data
+		"dynamic_shared_memory_type=mmap", // in the data directory, so that a killed server leaves nothing in /dev/shm
+		"log_min_messages=log",            // not failed statements, which contain data of users
 		"log_min_error_statement=panic",
 		"log_error_verbosity=terse",
 	}
@@ -235,23 +232,23 @@ func (s *Server) arguments() []string {
 		settings = append(settings, "fsync=off", "synchronous_commit=off", "full_page_writes=off",
 			"wal_level=minimal", "max_wal_senders=0", "max_wal_size=512MB")
 	}
-	args := []string{"-D", s.home.data()}
+	args := []string{"-D", s.folder.data()}
 	for _, setting := range settings {
 		args = append(args, "-c", setting)
 	}
 	return args
 }
 
-// discard removes or releases everything but the process, which has ended or was never started.
-func (s *Server) discard() error {
+// cleanUp removes or unlocks the folders of a server that does not run.
+func (s *Server) cleanUp() error {
 	var err error
-	if s.socket != "" && !strings.HasPrefix(s.socket, s.home.dir+string(filepath.Separator)) {
+	if s.socket != "" && !strings.HasPrefix(s.socket, s.folder.dir+string(filepath.Separator)) {
 		err = os.RemoveAll(s.socket)
 	}
 	if s.cfg.Ephemeral {
-		err = errors.Join(err, os.RemoveAll(s.home.dir))
+		err = errors.Join(err, os.RemoveAll(s.folder.dir))
 	}
-	err = errors.Join(err, s.home.lock.Release())
+	err = errors.Join(err, s.folder.lock.Release())
 	if err != nil {
 		s.cfg.Logger.Warn("clean up after PostgreSQL", zap.Error(err))
 	}

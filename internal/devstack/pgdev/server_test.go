@@ -20,7 +20,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
 )
 
-// ownerArg makes the test binary act as a program that owns a server, to be killed by a test.
+// ownerArg is the argument with which the test binary runs a server until a test kills it.
 const ownerArg = "own-a-server"
 
 func TestMain(m *testing.M) {
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// ownServer starts a server on dir (ephemeral when "-"), prints its pid and DSN, and waits to be killed.
+// ownServer starts a server in dir, or an ephemeral one if dir is "-", prints its pid and DSN, and waits.
 func ownServer(dir string) {
 	cfg := pgdev.Config{DataDir: dir}
 	if dir == "-" {
@@ -47,12 +47,12 @@ func ownServer(dir string) {
 
 func TestKeptDataComesBack(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(openDir(t), "a folder", "db") // parents are made; a space must survive the DSN
-	var said []string
-	cfg := pgdev.Config{DataDir: dir, Progress: func(text string) { said = append(said, text) }}
+	dir := filepath.Join(openDir(t), "a folder", "db") // Start creates the parents; the DSN has a space
+	var progress []string
+	cfg := pgdev.Config{DataDir: dir, Progress: func(text string) { progress = append(progress, text) }}
 
 	first := start(t, cfg)
-	require.Equal(t, []string{"initialising PostgreSQL (first run)…", "starting PostgreSQL…"}, said)
+	require.Equal(t, []string{"initialising PostgreSQL (first run)…", "starting PostgreSQL…"}, progress)
 	query(t, first, "CREATE TABLE thing AS SELECT 42 AS id")
 	pid := first.Pid()
 	require.NoError(t, first.Stop(t.Context()))
@@ -61,23 +61,20 @@ func TestKeptDataComesBack(t *testing.T) {
 	require.Zero(t, first.Pid())
 	require.ErrorIs(t, first.Resume(t.Context()), pgdev.ErrStopped)
 
-	said = nil
+	// A stale file has the pid of a process that is not PostgreSQL: this one.
+	stale := filepath.Join(dir, "data", "postmaster.pid")
+	require.NoError(t, os.WriteFile(stale, []byte(strconv.Itoa(os.Getpid())+"\n"+dir+"\n"), 0o644))
+	progress = nil
 	second := start(t, cfg)
-	require.Equal(t, []string{"starting PostgreSQL…"}, said)
+	require.Equal(t, []string{"starting PostgreSQL…"}, progress)
 	require.Equal(t, "42", query(t, second, "SELECT id::text FROM thing"))
 	require.Equal(t, "on", query(t, second, "SHOW fsync"), "kept data is durable")
 	require.Empty(t, query(t, second, "SHOW listen_addresses"), "no TCP port")
-}
-
-func TestSecondStartOnTheSameDirectoryIsRefused(t *testing.T) {
-	t.Parallel()
-	dir := openDir(t)
-	first := start(t, pgdev.Config{DataDir: dir})
 
 	_, err := pgdev.Start(t.Context(), pgdev.Config{DataDir: dir})
 	require.ErrorIs(t, err, pgdev.ErrInUse)
 	require.ErrorContains(t, err, strconv.Itoa(os.Getpid()), "the owner is named")
-	require.Equal(t, "1", query(t, first, "SELECT 1::text"), "the first is not disturbed")
+	require.Equal(t, "42", query(t, second, "SELECT id::text FROM thing"), "the server is not disturbed")
 }
 
 func TestSuspendResumeAndCrash(t *testing.T) {
@@ -117,17 +114,16 @@ func TestServerDiesWithItsOwner(t *testing.T) {
 	t.Run("ephemeral", func(t *testing.T) {
 		conf, err := pgx.ParseConfig(killOwner(t, "-"))
 		require.NoError(t, err)
-		left := filepath.Dir(conf.Host)
-		require.DirExists(t, left)
+		abandoned := filepath.Dir(conf.Host)
+		require.DirExists(t, abandoned)
 		old := time.Now().Add(-time.Hour)
-		require.NoError(t, os.Chtimes(left, old, old))
+		require.NoError(t, os.Chtimes(abandoned, old, old))
 		start(t, pgdev.Config{Ephemeral: true})
-		require.NoDirExists(t, left, "the next server sweeps up")
+		require.NoDirExists(t, abandoned, "the next server removes it")
 	})
 }
 
-// killOwner has another process start a server and kills that process; it returns the server's DSN once the
-// server is gone.
+// killOwner starts a server in another process, kills that process, waits until the server has ended, and returns its DSN.
 func killOwner(t *testing.T, place string) string {
 	t.Helper()
 	owner := exec.CommandContext(t.Context(), os.Args[0], ownerArg, place)
@@ -146,39 +142,19 @@ func killOwner(t *testing.T, place string) string {
 	return dsn
 }
 
+// TestInterruptedFirstRunIsDoneAgain starts a server after two first runs that did not end: one that was killed, and one that was cancelled.
 func TestInterruptedFirstRunIsDoneAgain(t *testing.T) {
 	t.Parallel()
 	dir := openDir(t)
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "data.new", "base"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "data.new", "PG_VERSION"), []byte("9\n"), 0o600))
-
-	server := start(t, pgdev.Config{DataDir: dir})
-	require.Equal(t, "1", query(t, server, "SELECT 1::text"))
-	require.NoDirExists(t, filepath.Join(dir, "data.new"))
-}
-
-func TestCancelledFirstRunLeavesNothingBroken(t *testing.T) {
-	t.Parallel()
-	dir := openDir(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := pgdev.Start(ctx, pgdev.Config{DataDir: dir, Progress: func(string) { cancel() }})
 	require.ErrorIs(t, err, context.Canceled)
 
 	server := start(t, pgdev.Config{DataDir: dir})
 	require.Equal(t, "1", query(t, server, "SELECT 1::text"))
-}
-
-func TestStalePidFile(t *testing.T) {
-	t.Parallel()
-	dir := openDir(t)
-	server := start(t, pgdev.Config{DataDir: dir})
-	require.NoError(t, server.Stop(t.Context()))
-
-	// The number now belongs to a living process that is no PostgreSQL: this one.
-	stale := filepath.Join(dir, "data", "postmaster.pid")
-	require.NoError(t, os.WriteFile(stale, []byte(strconv.Itoa(os.Getpid())+"\n"+dir+"\n"), 0o644))
-	server = start(t, pgdev.Config{DataDir: dir})
-	require.Equal(t, "1", query(t, server, "SELECT 1::text"))
+	require.NoDirExists(t, filepath.Join(dir, "data.new"))
 }
 
 func TestLongPathGetsAShortSocket(t *testing.T) {
@@ -240,7 +216,7 @@ func TestCheckDirNamesTheClosedFolder(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(closed, "not"))
 }
 
-// openDir is a temporary folder that also the user postgres may enter; t.TempDir's parent is closed to others.
+// openDir returns a temporary folder to which all users have access. They have none to the parent of t.TempDir.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pgdev-test-")
@@ -258,7 +234,7 @@ func start(t *testing.T, cfg pgdev.Config) *pgdev.Server {
 	return server
 }
 
-// query runs one statement and returns the first column of its first row, if it has any.
+// query runs a statement and returns the first column of its first row, or "" without a row.
 func query(t *testing.T, server *pgdev.Server, sql string) string {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), server.DSN())
@@ -271,7 +247,7 @@ func query(t *testing.T, server *pgdev.Server, sql string) string {
 	return answer
 }
 
-// requireGone waits until the process has ended; a zombie that nobody reaps counts as ended.
+// requireGone waits until a process has ended or is a zombie.
 func requireGone(t *testing.T, pid int) {
 	t.Helper()
 	require.Eventually(t, func() bool {

@@ -13,31 +13,32 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-// ownDatabase is the database for a worker of the user's own beside the stack's, and ownQueue its task queue: each of the two has its own turns.
+// The database and the task queue of a user's worker that runs beside the stack's worker.
 const (
-	ownDatabase = "own"
-	ownQueue    = "own"
+	userDatabase = "own"
+	userQueue    = "own"
 )
 
-// ownWorker is the environment of a worker that somebody runs beside the stack, or in place of the stack's.
-type ownWorker struct {
-	inPlace bool // the stack's gateway takes the requests, and this worker runs the turns
-	values  [][2]string
+// userWorker is the environment of a worker that the user runs beside the stack's worker, or in place of it.
+type userWorker struct {
+	replacesStack bool // there is no other worker, and requests come to the stack's gateway
+	values        [][2]string
 }
 
-// prepareOwnWorker returns the environment for a worker of the user's own; nil if it could not reach the database. It makes its database.
-func (h *instance) prepareOwnWorker(ctx context.Context) (*ownWorker, error) {
+// prepareUserWorker returns the environment for a user's worker and, if the stack has a worker, creates the database for the other. It returns nil if
+// the database server is not the stack's.
+func (h *instance) prepareUserWorker(ctx context.Context) (*userWorker, error) {
 	set := h.settings
 	dsn := set.Database.URL.Reveal()
-	w := &ownWorker{inPlace: !set.Worker.Enabled}
-	if !w.inPlace {
+	w := &userWorker{replacesStack: !set.Worker.Enabled}
+	if !w.replacesStack {
 		if h.stack.Postgres == nil {
-			return nil, nil //nolint:nilnil // somebody's own server: no database is made there
+			return nil, nil //nolint:nilnil // nothing to run
 		}
-		if err := postgres.CreateDatabase(ctx, dsn, ownDatabase); err != nil {
+		if err := postgres.CreateDatabase(ctx, dsn, userDatabase); err != nil {
 			return nil, fmt.Errorf("make the database of your own worker: %w", err)
 		}
-		dsn = h.stack.Postgres.DSNFor(ownDatabase)
+		dsn = h.stack.Postgres.DSNFor(userDatabase)
 	}
 	w.add("DATABASE_URL", dsn)
 	w.add("TEMPORAL_ADDRESS", set.Temporal.Address)
@@ -46,33 +47,32 @@ func (h *instance) prepareOwnWorker(ctx context.Context) (*ownWorker, error) {
 	w.add("TURNSTONE_LLM_MODEL", set.LLM.Model)
 	w.add("TURNSTONE_LLM_BASE_URL", set.LLM.BaseURL)
 	w.add("TURNSTONE_EGRESS_ALLOW_PRIVATE", strings.Join(set.Egress.AllowPrivate, ","))
-	if w.inPlace {
+	if w.replacesStack {
 		w.add("TURNSTONE_TEMPORAL_TASK_QUEUE", set.Temporal.TaskQueue)
 		w.add("TURNSTONE_STORAGE_BLOB_URL", set.Storage.BlobURL.Reveal())
 		w.add("TURNSTONE_GATEWAY_ENABLED", "false")
 		return w, nil
 	}
-	w.add("TURNSTONE_TEMPORAL_TASK_QUEUE", ownQueue)
-	w.add("TURNSTONE_DATA_DIR", filepath.Join(h.folder, ownDatabase))
+	w.add("TURNSTONE_TEMPORAL_TASK_QUEUE", userQueue)
+	w.add("TURNSTONE_DATA_DIR", filepath.Join(h.folder, userDatabase))
 	for _, door := range [][2]string{{"TURNSTONE_HTTP_ADDR", set.HTTP.Addr}, {"TURNSTONE_GRPC_ADDR", set.GRPC.Addr}} {
-		addr, held, err := holdAddress(ctx, nextPort(door[1]), true)
+		addr, listener, err := holdAddress(ctx, nextPort(door[1]), true)
 		if err != nil {
 			return nil, err
 		}
-		h.held = append(h.held, held) // so that both differ
+		h.held = append(h.held, listener) // so that the next address is another one
 		w.add(door[0], addr)
 	}
 	return w, h.releaseDoors()
 }
 
-func (w *ownWorker) add(name, value string) {
+func (w *userWorker) add(name, value string) {
 	if value != "" {
 		w.values = append(w.values, [2]string{name, value})
 	}
 }
 
-// value returns the value of a variable.
-func (w *ownWorker) value(name string) string {
+func (w *userWorker) value(name string) string {
 	for _, v := range w.values {
 		if v[0] == name {
 			return v[1]
@@ -81,10 +81,10 @@ func (w *ownWorker) value(name string) string {
 	return ""
 }
 
-// print prints the environment as a shell reads it.
-func (w *ownWorker) print(to io.Writer, example string) {
+// print prints commands for a shell: one that sets the environment, and an example that runs a worker.
+func (w *userWorker) print(to io.Writer, example string) {
 	intro := "A worker of your own beside this one, with a task queue and a database of its own. Paste into a shell:"
-	if w.inPlace {
+	if w.replacesStack {
 		intro = "No worker runs: turns wait for yours. Paste into a shell:"
 	}
 	fmt.Fprintf(to, "\n%s\n\n  export", intro)
@@ -97,7 +97,7 @@ func (w *ownWorker) print(to io.Writer, example string) {
 	}
 }
 
-// shellQuote returns a text as one word of a shell.
+// shellQuote returns text as one word for a shell.
 func shellQuote(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return strings.ContainsRune(" '\"\\$&?*;<>()|`!#~[]{}", r) }) {
 		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
@@ -105,7 +105,7 @@ func shellQuote(text string) string {
 	return text
 }
 
-// nextPort returns an address with the port behind its own, or with any port if that has no number.
+// nextPort returns addr with the port plus 1, or with port 0 if there is no such port.
 func nextPort(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
