@@ -1,8 +1,8 @@
-// Command worker runs turns on a Temporal server and, unless told otherwise, serves the gateway. It links no Temporal server.
+// Command worker runs turns on a Temporal server and, unless the gateway is disabled, serves the gateway.
 //
 //	worker          # run, configured by turnstone.yaml, environment and flags
 //	worker config   # print the effective configuration, secrets redacted
-//	worker health   # ask a running worker; exit status 0 when a turn can run
+//	worker health   # ask a running worker; exit status 0 if a turn can run
 //	worker migrate  # migrate the database and end
 package main
 

@@ -1,14 +1,15 @@
-// Command turnstone is Turnstone in one program: the embedded stack, the worker, and the client of a running server.
+// Command turnstone has the embedded stack, the worker and the client in one program.
 //
-//	turnstone demo        # starts everything, runs a durable turn, ends
-//	turnstone dev         # keeps everything running until Ctrl-C
-//	turnstone worker      # runs turns on a Temporal server
-//	turnstone chat "…"    # and every other command of starter
+//	turnstone demo        # start the embedded stack, run a durable turn and end
+//	turnstone dev         # run the embedded stack until Ctrl-C
+//	turnstone worker      # run turns on a Temporal server
+//	turnstone chat "…"    # and all other commands of starter
 package main
 
 import (
 	"context"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -26,41 +27,41 @@ func main() { os.Exit(run(os.Args[1:])) }
 
 // run runs a command line and returns its exit code.
 func run(args []string) int {
-	if part, rest := partOf(args); part != nil {
-		return part(rest)
+	if runProgram, programArgs := findProgram(args); runProgram != nil {
+		return runProgram(programArgs)
 	}
-	return starter.Run(program, args, listed("dev", "Run everything in this process, until Ctrl-C: Temporal, PostgreSQL, worker, gateway"),
-		listed("demo", "Run one durable turn on a stack of its own, and end"), listed("worker", "Run turns on a Temporal server"))
+	return starter.Run(program, args, programCommand("dev", "Run everything in this process, until Ctrl-C: Temporal, PostgreSQL, worker, gateway"),
+		programCommand("demo", "Run one durable turn on a stack of its own, and end"), programCommand("worker", "Run turns on a Temporal server"))
 }
 
-// partOf returns the part of the program that a command line is for, with its arguments; nil if that is the client. Help and completion of a part
-// are the part's own.
-func partOf(args []string) (func([]string) int, []string) {
+// findProgram returns the program for a command line, dev or worker, with its arguments. It returns nil for a command of the client. Each program
+// prints its own help and completions.
+func findProgram(args []string) (runProgram func([]string) int, programArgs []string) {
 	var prefix []string
 	if len(args) > 1 && (args[0] == "help" || args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
 		prefix, args = args[:1], args[1:]
 		if len(args) == 1 && prefix[0] != "help" {
-			return nil, nil // the name itself is being completed
+			return nil, nil // completes the name of the program
 		}
 	}
 	if len(args) == 0 {
 		return nil, nil
 	}
-	rest := append(append([]string{}, prefix...), args[1:]...)
+	runDev := func(a []string) int { return dev.Run(program+" dev", a, embeddedTemporal) }
 	switch args[0] {
 	case "dev":
-		return func(a []string) int { return dev.Run(program+" dev", a, embeddedTemporal) }, rest
-	case "demo":
-		return func(a []string) int { return dev.Run(program+" dev", a, embeddedTemporal) }, append(append(append([]string{}, prefix...), "demo"), args[1:]...)
+		return runDev, slices.Concat(prefix, args[1:])
+	case "demo": // a subcommand of dev
+		return runDev, slices.Concat(prefix, args)
 	case "worker":
-		return func(a []string) int { return worker.Run(program+" worker", a) }, rest
+		return func(a []string) int { return worker.Run(program+" worker", a) }, slices.Concat(prefix, args[1:])
 	default:
 		return nil, nil
 	}
 }
 
-// listed returns a command for the list of commands, for completion, and for suggestions. It runs as a part.
-func listed(name, short string) *cobra.Command {
+// programCommand returns a command that runs a program of [findProgram]. Help, completions and suggestions of the client list it.
+func programCommand(name, short string) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: short, DisableFlagParsing: true, GroupID: starter.GroupServer,
 		Run: func(_ *cobra.Command, args []string) { os.Exit(run(append([]string{name}, args...))) },

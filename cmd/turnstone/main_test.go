@@ -6,30 +6,30 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPartOf checks which command lines are a part's, and what the part is given. That the parts run is for the tests of their packages.
-func TestPartOf(t *testing.T) {
+// TestFindProgram checks which command lines run another program, and with which arguments. The packages of the programs test that they run.
+func TestFindProgram(t *testing.T) {
 	for name, c := range map[string]struct {
-		args, rest []string
-		part       bool
+		args, programArgs []string
+		found             bool
 	}{
-		"client":                    {[]string{"chat", "dev"}, nil, false},
-		"nothing":                   {nil, nil, false},
-		"help":                      {[]string{"help"}, nil, false},
-		"dev":                       {[]string{"dev", "--ephemeral"}, []string{"--ephemeral"}, true},
-		"demo":                      {[]string{"demo", "x"}, []string{"demo", "x"}, true},
-		"worker":                    {[]string{"worker", "health"}, []string{"health"}, true},
-		"help of a part":            {[]string{"help", "worker", "health"}, []string{"help", "health"}, true},
-		"help of demo":              {[]string{"help", "demo"}, []string{"help", "demo"}, true},
-		"completion within a part":  {[]string{"__complete", "dev", "--h"}, []string{"__complete", "--h"}, true},
-		"completion of a part":      {[]string{"__complete", "dev"}, nil, false},
-		"completion of the client":  {[]string{"__complete", "chat", ""}, nil, false},
-		"help of a client's":        {[]string{"help", "chat"}, nil, false},
-		"a part's name as argument": {[]string{"tail", "worker"}, nil, false},
+		"client":                   {[]string{"chat", "dev"}, nil, false},
+		"nothing":                  {nil, nil, false},
+		"help":                     {[]string{"help"}, nil, false},
+		"dev":                      {[]string{"dev", "--ephemeral"}, []string{"--ephemeral"}, true},
+		"demo":                     {[]string{"demo", "x"}, []string{"demo", "x"}, true},
+		"worker":                   {[]string{"worker", "health"}, []string{"health"}, true},
+		"help of a program":        {[]string{"help", "worker", "health"}, []string{"help", "health"}, true},
+		"help of demo":             {[]string{"help", "demo"}, []string{"help", "demo"}, true},
+		"completion in a program":  {[]string{"__complete", "dev", "--h"}, []string{"__complete", "--h"}, true},
+		"completion of its name":   {[]string{"__complete", "dev"}, nil, false},
+		"completion of the client": {[]string{"__complete", "chat", ""}, nil, false},
+		"help of the client":       {[]string{"help", "chat"}, nil, false},
+		"the name as an argument":  {[]string{"tail", "worker"}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			part, rest := partOf(c.args)
-			require.Equal(t, c.part, part != nil)
-			require.Equal(t, c.rest, rest)
+			runProgram, programArgs := findProgram(c.args)
+			require.Equal(t, c.found, runProgram != nil)
+			require.Equal(t, c.programArgs, programArgs)
 		})
 	}
 }

@@ -1,9 +1,9 @@
-// Command helm lints a chart and prints what it renders, with Helm's own packages. It is for the tests of deploy/: the whole of Helm takes four
-// times as long to compile.
+// Command helm lints and renders a chart with Helm's packages. The tests of deploy/ use it, because all of Helm takes four times as long to compile.
 //
 //	go -C tools/helm run . CHART VALUES...
 //
-// Each file of values makes one JSON object, with what Helm would print, by template. It fails if Helm's linter finds an error or a warning.
+// For each file of values it prints a JSON object with the output of the templates by their names. It fails if Helm's linter finds an error or a
+// warning.
 package main
 
 import (
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// render lints a chart with a file of values and returns what its templates render, by their names.
+// render lints a chart with a file of values and returns the output of the templates by their names.
 func render(folder, file string) (map[string]string, error) {
 	values, err := chartutil.ReadValuesFile(file)
 	if err != nil {
@@ -58,11 +58,11 @@ func render(folder, file string) (map[string]string, error) {
 		return nil, err
 	}
 	cluster := chartutil.DefaultCapabilities.Copy()
-	cluster.KubeVersion = chartutil.KubeVersion{Version: "v1.30.0", Major: "1", Minor: "30"} // the oldest that the chart takes
+	cluster.KubeVersion = chartutil.KubeVersion{Version: "v1.30.0", Major: "1", Minor: "30"} // the oldest version that the chart supports
 	release := chartutil.ReleaseOptions{Name: "shop", Namespace: "default", Revision: 1, IsInstall: true}
-	given, err := chartutil.ToRenderValues(chart, values, release, cluster)
+	renderValues, err := chartutil.ToRenderValues(chart, values, release, cluster)
 	if err != nil {
 		return nil, err
 	}
-	return engine.Render(chart, given)
+	return engine.Render(chart, renderValues)
 }

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// configure sets what the Dockerfile sets, and says which version of the worker it is.
+// configure sets the same as the Dockerfile, and labels with the version of the worker.
 func configure(c *v1.Config, worker string) error {
 	info, err := buildinfo.ReadFile(worker)
 	if err != nil {
@@ -37,8 +37,8 @@ func configure(c *v1.Config, worker string) error {
 	return nil
 }
 
-// certificates returns Mozilla's certificate authorities as PEM, in the version of the module golang.org/x/crypto/x509roots/fallback. Like the file
-// that Linux distributions ship, it says nothing of the dates from which Mozilla distrusts some of them.
+// certificates returns Mozilla's certificate authorities as PEM, in the version of the module golang.org/x/crypto/x509roots/fallback. Like the file of
+// Linux distributions, it lacks the dates from which Mozilla distrusts some of them.
 func certificates() ([]byte, error) {
 	var out bytes.Buffer
 	for root := range bundle.Roots() {

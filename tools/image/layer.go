@@ -15,10 +15,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// user is whom the image runs as: nonroot, as in the distroless images.
+// user is the user id of nonroot in distroless images, which the image runs as.
 const user = 65532
 
-// file is a file of a layer: with a text, or the content of a source. A path that ends in a slash is a folder.
+// file is a file of a layer. Its content is text or that of the file source. A path with a slash at the end is a folder.
 type file struct {
 	path   string
 	source string
@@ -27,13 +27,13 @@ type file struct {
 	owner  int
 }
 
-// layerOf returns a layer of files, with the folders above them. Nothing in it is of today: so the same files give the same digest.
-func layerOf(files []file) (v1.Layer, error) {
+// newLayer returns a layer with files and their parent folders. It has no times, so the same files always have the same digest.
+func newLayer(files []file) (v1.Layer, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
-	made := map[string]bool{}
+	added := map[string]bool{}
 	for _, f := range files {
-		if err := addFolders(w, made, f.path); err != nil {
+		if err := addFolders(w, added, f.path); err != nil {
 			return nil, err
 		}
 		if err := addFile(w, f); err != nil {
@@ -47,15 +47,15 @@ func layerOf(files []file) (v1.Layer, error) {
 	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
 }
 
-// addFolders adds the folders above a path that are not there yet.
-func addFolders(w *tar.Writer, made map[string]bool, name string) error {
+// addFolders adds the parent folders of a path that have not been added.
+func addFolders(w *tar.Writer, added map[string]bool, name string) error {
 	parts := strings.Split(strings.Trim(name, "/"), "/")
 	for i := 1; i < len(parts); i++ {
 		folder := path.Join(parts[:i]...) + "/"
-		if made[folder] {
+		if added[folder] {
 			continue
 		}
-		made[folder] = true
+		added[folder] = true
 		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: folder, Mode: 0o755}); err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func writeTar(folder, to string) error {
 	if err != nil {
 		return err
 	}
-	defer out.Close() //nolint:errcheck // closed below; again after a failure alone
+	defer out.Close() //nolint:errcheck // without an error before, it is closed below
 	w := tar.NewWriter(out)
 	for _, f := range files {
 		if err := addFile(w, f); err != nil {

@@ -1,5 +1,5 @@
-// Command image makes the image of the worker from the binaries of a release, without a container engine. It writes an OCI layout for linux/amd64
-// and linux/arm64, and the same as a tar file, which docker load and podman load read. The same binaries give the same digest again.
+// Command image makes the container image of the worker from the binaries of a release, without a container engine. It writes an OCI layout for
+// linux/amd64 and linux/arm64, and a tar file for docker load and podman load. The same binaries always have the same digest.
 //
 //	go -C tools/image run . -dist ../../dist                                      # on an empty base
 //	go -C tools/image run . -dist ../../dist -base gcr.io/distroless/static-debian12:nonroot
@@ -48,7 +48,7 @@ func main() {
 	}
 }
 
-// run writes the image to dist/image and dist/image.tar, and pushes it if it is told where.
+// run writes the image to dist/image and dist/image.tar, and pushes it if o.push is set.
 func run(ctx context.Context, o options) error {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, platform := range o.platforms {
@@ -103,7 +103,7 @@ func build(ctx context.Context, o options, p *v1.Platform) (v1.Image, error) {
 		{path: "usr/local/bin/starter", source: filepath.Join(o.dist, "starter_"+p.OS+"_"+p.Architecture), mode: 0o755},
 		{path: "var/lib/turnstone/", mode: 0o755, owner: user},
 	}
-	layer, err := layerOf(programs)
+	layer, err := newLayer(programs)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func build(ctx context.Context, o options, p *v1.Platform) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// baseImage returns the image to build on: that of a registry, or an empty one with what the worker needs of an operating system.
+// baseImage returns the image to build on: an image in a registry, or one with the few files of an operating system that the worker needs.
 func baseImage(ctx context.Context, base string, p *v1.Platform) (v1.Image, error) {
 	if base != "" {
 		ref, err := name.ParseReference(base)
@@ -135,7 +135,7 @@ func baseImage(ctx context.Context, base string, p *v1.Platform) (v1.Image, erro
 	if err != nil {
 		return nil, err
 	}
-	layer, err := layerOf([]file{
+	layer, err := newLayer([]file{
 		{path: "etc/passwd", text: []byte("nonroot:x:65532:65532:nonroot:/var/lib/turnstone:/sbin/nologin\n"), mode: 0o644},
 		{path: "etc/group", text: []byte("nonroot:x:65532:\n"), mode: 0o644},
 		{path: "etc/ssl/certs/ca-certificates.crt", text: authorities, mode: 0o644},

@@ -26,7 +26,7 @@ import (
 
 var platforms = []string{"linux/amd64", "linux/arm64"}
 
-// dist makes a folder with small programs in place of the worker and starter of a release.
+// dist creates a folder with small programs in place of the worker and the starter of a release.
 func dist(t *testing.T) string {
 	t.Helper()
 	folder, source := t.TempDir(), t.TempDir()
@@ -47,7 +47,7 @@ func dist(t *testing.T) string {
 	return folder
 }
 
-// images reads the images of a layout by their platforms, and the digest of their index.
+// images returns the digest of the index in a layout, and the images by platform.
 func images(t *testing.T, folder string) (string, map[string]v1.Image) {
 	t.Helper()
 	top, err := layout.ImageIndexFromPath(filepath.Join(folder, "image"))
@@ -128,7 +128,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// The image has the settings of the Dockerfile, which stand one a line there.
+// The image has the settings of the Dockerfile, which has each on a line.
 func TestImageIsThatOfTheDockerfile(t *testing.T) {
 	text, err := os.ReadFile("../../Dockerfile")
 	require.NoError(t, err)
@@ -149,7 +149,7 @@ func TestImageIsThatOfTheDockerfile(t *testing.T) {
 	require.Contains(t, c.Volumes, "/var/lib/turnstone")
 }
 
-// An image is built on another one, and pushed, with a registry in this process.
+// TestBaseAndPush builds an image on another one and pushes it to a registry in this process.
 func TestBaseAndPush(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()

@@ -21,22 +21,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chromium is the browser of Debian's package of that name.
+// chromium is the browser in Debian's package chromium.
 const chromium = "/usr/bin/chromium"
 
-// patience is how long a page may take on a machine that has other things to do.
-const patience = time.Minute
+// pageTimeout bounds each step on a page.
+const pageTimeout = time.Minute
 
-// width of all pictures, in pixels.
+// width is the width of all pictures in pixels.
 const width = 1440
 
-// largest is what a picture may have in bytes.
-const largest = 250 << 10
+// maxPicture is the largest size of a picture in bytes.
+const maxPicture = 250 << 10
 
-// browser is one process; pages of it share nothing.
+// browser is a browser process. Its pages share no state.
 type browser struct {
 	ctx context.Context
-	dir string // where pictures go
+	dir string // folder of the pictures
 }
 
 func browse(t *testing.T, dir string) *browser {
@@ -44,7 +44,7 @@ func browse(t *testing.T, dir string) *browser {
 	_, err := os.Stat(chromium)
 	require.NoError(t, err, "a browser is needed: install the package chromium (apt-get install chromium)")
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WSURLReadTimeout(patience),
+		chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WSURLReadTimeout(pageTimeout),
 		chromedp.Flag("headless", "new"), chromedp.Flag("hide-scrollbars", true), chromedp.Flag("lang", "en-US"),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"),
 		chromedp.UserDataDir(t.TempDir()),
@@ -57,7 +57,7 @@ func browse(t *testing.T, dir string) *browser {
 	return &browser{ctx: ctx, dir: dir}
 }
 
-// tab is a page in a profile of its own.
+// tab is a page with its own profile.
 type tab struct {
 	t    *testing.T
 	ctx  context.Context
@@ -65,7 +65,7 @@ type tab struct {
 	dir  string
 }
 
-// open opens a page of a server, and runs script in it before the server's own scripts.
+// open opens an empty page. Each page of the server at base runs the script before its own scripts.
 func (b *browser) open(t *testing.T, base, script string) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext())
@@ -73,42 +73,42 @@ func (b *browser) open(t *testing.T, base, script string) *tab {
 	p := &tab{t: t, ctx: ctx, base: base, dir: b.dir}
 	_, err := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
 	require.NoError(t, err)
-	p.do(chromedp.EmulateViewport(width, 1600)) // the Web UI draws what is in sight alone
+	p.do(chromedp.EmulateViewport(width, 1600)) // the Web UI draws only what is in the viewport
 	return p
 }
 
 func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, pageTimeout)
 	defer cancel()
 	require.NoError(p.t, chromedp.Do(ctx, steps...))
 }
 
-// visit goes to a path and waits for a condition there.
+// visit opens a path and waits until a condition is true.
 func (p *tab) visit(path, condition string) {
 	p.t.Helper()
 	p.do(chromedp.Navigate(p.base + path))
 	p.until(condition)
 }
 
-// eval is the value of an expression, awaited where it is a promise.
+// eval returns the value of an expression. If it is a promise, eval awaits it.
 func eval[T any](p *tab, expression string) T {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, pageTimeout)
 	defer cancel()
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	require.NoError(p.t, err, expression)
 	return v
 }
 
-// until waits until an expression is true on the page, across navigations, and says what the page shows instead when that never happens.
+// until waits until an expression is true on the page. If it does not become true, the test fails with the text of the page.
 func (p *tab) until(expression string) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, pageTimeout)
 	defer cancel()
-	look := fmt.Sprintf(`(() => { const text = () => %s; return !!(%s) })()`, shown, expression)
+	look := fmt.Sprintf(`(() => { const text = () => %s; return !!(%s) })()`, visibleText, expression)
 	for {
-		if seen, err := chromedp.Run(ctx, chromedp.Evaluate[bool](look)); err == nil && seen {
+		if isTrue, err := chromedp.Run(ctx, chromedp.Evaluate[bool](look)); err == nil && isTrue {
 			return
 		}
 		select {
@@ -119,13 +119,13 @@ func (p *tab) until(expression string) {
 	}
 }
 
-// shown is the text that is seen: the Web UI draws timelines, and Markdown in frames of its own.
-const shown = `[document.body, ...document.querySelectorAll('svg text'), ...[...document.querySelectorAll('iframe')].map((f) => f.contentDocument?.body)]
+// visibleText is an expression for the text on a page, including that of drawings and frames.
+const visibleText = `[document.body, ...document.querySelectorAll('svg text'), ...[...document.querySelectorAll('iframe')].map((f) => f.contentDocument?.body)]
 	.map((e) => e?.innerText ?? e?.textContent ?? '').join('\n')`
 
-// says is a condition: the page's text has all of these.
+// says returns a condition that is true if the page has all of the texts.
 func says(texts ...string) string {
-	list, _ := json.Marshal(texts) // strings
+	list, _ := json.Marshal(texts) // strings always encode
 	return fmt.Sprintf(`%s.every((part) => text().includes(part))`, list)
 }
 
@@ -137,47 +137,47 @@ func (p *tab) click(element string) {
 	p.do(chromedp.Click(chromedp.CSS(`[data-test="clicked"]`)))
 }
 
-// settled is a promise: fonts are there, frames have their sizes, and what was resized is drawn.
-const settled = `document.fonts.ready.then(() => new Promise((r) => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(r)), 500)))`
+// drawn is a promise that resolves when fonts are loaded, frames have their sizes, and the page is drawn.
+const drawn = `document.fonts.ready.then(() => new Promise((r) => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(r)), 500)))`
 
-// picture writes what the page shows, down to a height, into a file.
+// picture writes a screenshot of the top of the page to a file.
 func (p *tab) picture(name string, height int64) {
 	p.t.Helper()
-	p.do(chromedp.EmulateViewport(width, height), chromedp.Evaluate[chromedp.Void](settled, chromedp.EvalAwaitPromise))
+	p.do(chromedp.EmulateViewport(width, height), chromedp.Evaluate[chromedp.Void](drawn, chromedp.EvalAwaitPromise))
 	data, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
 	require.NoError(p.t, err)
 	data = smaller(p.t, data)
-	require.Less(p.t, len(data), largest, "%s is too large to be kept", name)
+	require.Less(p.t, len(data), maxPicture, "%s is too large", name)
 	require.NoError(p.t, os.WriteFile(filepath.Join(p.dir, name), data, 0o644))
 }
 
-// smaller is a picture with its 256 most frequent colours, which is all that can be told apart of a page of text.
+// smaller returns a picture with its 256 most frequent colors, which are enough for a page of text.
 func smaller(t *testing.T, data []byte) []byte {
 	t.Helper()
 	decoded, err := png.Decode(bytes.NewReader(data))
 	require.NoError(t, err)
 	area := decoded.Bounds()
-	shown := image.NewRGBA(area) // of one type, so that the loops need no interfaces
-	draw.Draw(shown, area, decoded, area.Min, draw.Src)
-	seen := map[color.RGBA]int{}
+	source := image.NewRGBA(area) // faster than the interface image.Image
+	draw.Draw(source, area, decoded, area.Min, draw.Src)
+	counts := map[color.RGBA]int{}
 	for y := area.Min.Y; y < area.Max.Y; y++ {
 		for x := area.Min.X; x < area.Max.X; x++ {
-			seen[shown.RGBAAt(x, y)]++
+			counts[source.RGBAAt(x, y)]++
 		}
 	}
-	colours := slices.SortedFunc(maps.Keys(seen), func(a, b color.RGBA) int { return seen[b] - seen[a] })
+	colors := slices.SortedFunc(maps.Keys(counts), func(a, b color.RGBA) int { return counts[b] - counts[a] })
 	var palette color.Palette
-	for _, c := range colours[:min(256, len(colours))] {
+	for _, c := range colors[:min(256, len(colors))] {
 		palette = append(palette, c)
 	}
 	out := image.NewPaletted(area, palette)
-	nearest := make(map[color.RGBA]uint8, len(colours))
-	for _, c := range colours {
+	nearest := make(map[color.RGBA]uint8, len(colors))
+	for _, c := range colors {
 		nearest[c] = uint8(palette.Index(c))
 	}
 	for y := area.Min.Y; y < area.Max.Y; y++ {
 		for x := area.Min.X; x < area.Max.X; x++ {
-			out.SetColorIndex(x, y, nearest[shown.RGBAAt(x, y)])
+			out.SetColorIndex(x, y, nearest[source.RGBAAt(x, y)])
 		}
 	}
 	var file bytes.Buffer

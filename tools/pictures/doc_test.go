@@ -1,5 +1,5 @@
-// Package pictures takes the pictures of docs/start/web-ui.md: turns on a stack with encrypted and offloaded payloads, as the Temporal Web UI shows
-// them in a real browser. What a picture shows is checked before it is taken, so that a run without -pictures is a test of the same.
+// Package pictures takes the screenshots in docs/start/web-ui.md: turns with encrypted and offloaded payloads in the Temporal Web UI. It checks each
+// page before it takes a screenshot. Without -pictures it only checks.
 //
-// It needs what `dev` needs and Debian's package chromium, builds dev, and takes free ports.
+// It builds dev and listens on free ports. It needs Debian's package chromium, and all that dev needs.
 package pictures_test

@@ -17,31 +17,31 @@ import (
 // The turns that the pictures show.
 const (
 	flights = agent.TurnID("flights-1") // one tool
-	cheaper = agent.TurnID("flights-2") // the same session
-	errand  = agent.TurnID("errand-1")  // a sub-agent's turn in it
+	cheaper = agent.TurnID("flights-2") // in the same session
+	errand  = agent.TurnID("errand-1")  // has a child turn of another agent
 	alert   = agent.TurnID("alert-1")   // waits for a person
-	long    = agent.TurnID("long-1")    // its input is offloaded
+	long    = agent.TurnID("long-1")    // has an offloaded input
 )
 
 const question = "fetch flights from NYC to LAX, sort by price, show top 3"
 
-// policy is repeated in the input of long until that is large enough to be offloaded.
+// policy is repeated in the input of long, so that the input is offloaded.
 const policy = "Flights of less than six hours are booked in economy."
 
-// lead hands work to the analyst.
+// lead is an agent that delegates to the analyst.
 const lead = `{"kind": "AgentInstance", "name": "lead", "node_id": "agent", "node_version": "1",
 	"parameters": {"system_message": "You hand work to others."}, "tools": [], "delegates": ["analyst"]}`
 
-// takePlace makes the turns happen. All but alert have ended afterwards.
-func (s *stack) takePlace(t *testing.T) {
+// runTurns runs the turns. All of them end, except alert, which waits.
+func (s *stack) runTurns(t *testing.T) {
 	t.Helper()
 	_, err := s.client.Apply(t.Context(), agent.ApplyRequest{
 		Files: []agent.ManifestFile{{Name: "lead.json", Data: []byte(lead)}}, Publish: true, By: "pictures", Source: agent.SourceAPI,
 	})
 	require.NoError(t, err)
-	s.ends(t, agent.TurnRequest{TurnID: flights, SessionID: "trip-1", Message: question})
-	s.ends(t, agent.TurnRequest{TurnID: cheaper, SessionID: "trip-1", Message: "and the ones under $300?"})
-	s.ends(t, agent.TurnRequest{TurnID: errand, SessionID: "desk-7", Agent: "lead", Message: "ask analyst: " + question})
+	s.runTurn(t, agent.TurnRequest{TurnID: flights, SessionID: "trip-1", Message: question})
+	s.runTurn(t, agent.TurnRequest{TurnID: cheaper, SessionID: "trip-1", Message: "and the ones under $300?"})
+	s.runTurn(t, agent.TurnRequest{TurnID: errand, SessionID: "desk-7", Agent: "lead", Message: "ask analyst: " + question})
 	s.startByHand(t, agent.TurnRequest{SessionID: "trip-2", Message: question, Context: agent.InvocationContext{
 		Metadata: map[string]any{"policy": strings.Repeat(policy+" ", 200)},
 	}})
@@ -56,8 +56,8 @@ func (s *stack) takePlace(t *testing.T) {
 	require.Fail(t, "nobody is asked")
 }
 
-// ends starts a turn and follows it to its end.
-func (s *stack) ends(t *testing.T, r agent.TurnRequest) {
+// runTurn starts a turn and waits until it has completed.
+func (s *stack) runTurn(t *testing.T, r agent.TurnRequest) {
 	t.Helper()
 	receipt, err := s.client.Start(t.Context(), r)
 	require.NoError(t, err)
@@ -69,8 +69,8 @@ func (s *stack) ends(t *testing.T, r agent.TurnRequest) {
 	require.Equal(t, agent.TerminalStatus(agent.TurnCompleted), last.Status, "%s: %s", r.TurnID, last.Reason)
 }
 
-// startByHand starts long with a Temporal client that has dev's keys and blob store, and waits for its end. A turn that the gateway starts
-// has only its id as input, which is never offloaded.
+// startByHand runs long with a Temporal client that has dev's keys and blob store, because the input of a turn that the gateway starts is only an id,
+// which is never offloaded.
 func (s *stack) startByHand(t *testing.T, r agent.TurnRequest) {
 	t.Helper()
 	folders, err := filepath.Glob(filepath.Join(s.dir, "turnstone-dev-*", "blobs"))

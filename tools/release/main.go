@@ -1,9 +1,9 @@
-// Command release builds what a release consists of, in dist/: static binaries of turnstone, worker and starter for each platform, a list of what
-// each is made of (CycloneDX), the Dockerfile, and the sums of all. Building the same commit again gives the same files.
+// Command release builds the files of a release in dist/: static binaries of turnstone, worker and starter for each platform, a bill of materials
+// (CycloneDX) of each binary, the Dockerfile, and the checksums of all. The same commit always has the same files.
 //
 //	go run ./tools/release                          # all platforms
-//	go run ./tools/release -platforms linux/amd64   # one
-//	go run ./tools/release -programs worker,starter # what the image holds
+//	go run ./tools/release -platforms linux/amd64   # one platform
+//	go run ./tools/release -programs worker,starter # the programs of the image
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"strings"
 )
 
-// programs are the packages of the binaries by their names.
+// programs are the names of the binaries with their packages.
 //
 //nolint:gochecknoglobals // a constant in all but syntax
 var programs = [][2]string{{"turnstone", "./cmd/turnstone"}, {"worker", "./worker"}, {"starter", "./starter"}}
@@ -38,7 +38,7 @@ func release(dist string, platforms, names []string) error {
 	if err := os.RemoveAll(dist); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dist, 0o755); err != nil { //nolint:gosec // it is for everybody
+	if err := os.MkdirAll(dist, 0o755); err != nil { //nolint:gosec // public
 		return err
 	}
 	for _, platform := range platforms {
@@ -69,11 +69,11 @@ func release(dist string, platforms, names []string) error {
 	return writeSums(dist)
 }
 
-// build builds a stripped static binary. The toolchain records the version: the tag of the commit, or a version made of its time and hash.
+// build builds a stripped static binary. The toolchain records the version: the tag of the commit, or a pseudo-version.
 func build(file, pkg, system, arch string) error {
 	fmt.Println("building", file)
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o", file, pkg) //nolint:gosec,noctx // ours; Ctrl-C ends both
-	// Nothing of this machine may change the result.
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o", file, pkg) //nolint:gosec,noctx // no user input; Ctrl-C ends both processes
+	// The settings of this machine must not change the result.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+system, "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOWORK=off")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
@@ -82,7 +82,7 @@ func build(file, pkg, system, arch string) error {
 	return nil
 }
 
-// writeSums writes SHA256SUMS, as sha256sum -c reads it.
+// writeSums writes the file SHA256SUMS for sha256sum -c.
 func writeSums(dist string) error {
 	entries, err := os.ReadDir(dist)
 	if err != nil {
@@ -90,7 +90,7 @@ func writeSums(dist string) error {
 	}
 	var lines []string
 	for _, e := range entries {
-		sum, err := sumOf(filepath.Join(dist, e.Name()))
+		sum, err := fileSHA256(filepath.Join(dist, e.Name()))
 		if err != nil {
 			return err
 		}
@@ -99,10 +99,10 @@ func writeSums(dist string) error {
 	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(a[64:], b[64:]) })
 	text := strings.Join(lines, "")
 	fmt.Print(text)
-	return os.WriteFile(filepath.Join(dist, "SHA256SUMS"), []byte(text), 0o644) //nolint:gosec // it is for everybody
+	return os.WriteFile(filepath.Join(dist, "SHA256SUMS"), []byte(text), 0o644) //nolint:gosec // public
 }
 
-func sumOf(file string) (string, error) {
+func fileSHA256(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return "", err

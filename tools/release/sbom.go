@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// bom is a bill of materials in CycloneDX's form, without the time and the serial number that would make each one another.
+// bom is a bill of materials in the format of CycloneDX. It has neither a time nor a serial number, so that it is always the same.
 type bom struct {
 	Format       string       `json:"bomFormat"`
 	SpecVersion  string       `json:"specVersion"`
@@ -43,7 +43,7 @@ type dependency struct {
 	DependsOn []string `json:"dependsOn"`
 }
 
-// writeSBOM writes what a binary is made of: the modules that the toolchain recorded in it, and the toolchain.
+// writeSBOM writes the bill of materials of a binary: the modules that the toolchain recorded in it, and the standard library.
 func writeSBOM(binary, to string) error {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
@@ -51,9 +51,11 @@ func writeSBOM(binary, to string) error {
 	}
 	program := module("application", &info.Main)
 	program.Name = strings.SplitN(filepath.Base(binary), "_", 2)[0]
-	if program.Hashes, err = hashesOf(binary); err != nil {
+	sum, err := fileSHA256(binary)
+	if err != nil {
 		return err
 	}
+	program.Hashes = []hash{{"SHA-256", sum}}
 	list := bom{Format: "CycloneDX", SpecVersion: "1.6", Version: 1, Metadata: metadata{program}}
 	std := &debug.Module{Path: "std", Version: strings.TrimPrefix(info.GoVersion, "go")}
 	uses := dependency{Ref: program.Ref}
@@ -69,18 +71,10 @@ func writeSBOM(binary, to string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(to, append(text, '\n'), 0o644) //nolint:gosec // it is for everybody
+	return os.WriteFile(to, append(text, '\n'), 0o644) //nolint:gosec // public
 }
 
 func module(kind string, m *debug.Module) component {
 	purl := "pkg:golang/" + m.Path + "@" + m.Version
 	return component{Ref: purl, Type: kind, Name: m.Path, Version: m.Version, PURL: purl}
-}
-
-func hashesOf(file string) ([]hash, error) {
-	sum, err := sumOf(file)
-	if err != nil {
-		return nil, err
-	}
-	return []hash{{"SHA-256", sum}}, nil
 }

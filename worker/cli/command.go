@@ -1,4 +1,4 @@
-// Package cli is the command line of the worker, for the programs worker and turnstone.
+// Package cli is the command line of the worker. The programs worker and turnstone use it.
 package cli
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/cmdline"
 )
 
-// Run runs a command line of this process, which is called by the name program, and returns its exit code. SIGINT and SIGTERM drain the worker.
+// Run runs a command line of the named program and returns the exit code. SIGINT and SIGTERM drain the worker.
 func Run(program string, args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -24,7 +24,7 @@ func Run(program string, args []string) int {
 	return cmdline.Run(ctx, c.root(), args, os.Stderr)
 }
 
-// commonFlags are the settings that help shows; docs/reference/configuration.md has all.
+// commonFlags are the flags that help shows. docs/reference/configuration.md describes all.
 //
 //nolint:gochecknoglobals // a constant in all but syntax
 var commonFlags = []string{
@@ -32,7 +32,7 @@ var commonFlags = []string{
 	"storage-blob-url", "data-dir", "llm-provider", "llm-model", "catalog-folder", "gateway-enabled", "worker-enabled", "log-level", "log-format",
 }
 
-// command is one run of the worker's command line, with what it takes from its process.
+// command is one run of the command line with its output and environment.
 type command struct {
 	program string
 	out     io.Writer
@@ -40,51 +40,27 @@ type command struct {
 }
 
 func (c *command) root() *cobra.Command {
-	root := &cobra.Command{
-		Use: "worker", Short: "Runs agent turns on a Temporal server", Args: cobra.NoArgs,
-		Version: app.Version(), Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: c.program},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			settings, err := c.load(cmd)
-			if err != nil {
-				return err
-			}
-			return c.run(cmd.Context(), settings)
-		},
-	}
+	root := c.newCommand("worker", "Runs agent turns on a Temporal server", c.run)
+	root.Version, root.Annotations = app.Version(), map[string]string{cobra.CommandDisplayNameAnnotation: c.program}
 	app.AddFlags(root.PersistentFlags())
 	root.AddCommand(
-		&cobra.Command{
-			Use: "config", Short: "Print the effective configuration, secrets redacted", Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				settings, err := c.load(cmd)
-				if err != nil {
-					return err
-				}
-				return settings.Print(c.out)
-			},
-		},
-		&cobra.Command{
-			Use: "health", Short: "Ask a running worker whether a turn can run", Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				settings, err := c.load(cmd)
-				if err != nil {
-					return err
-				}
-				return c.health(cmd.Context(), &settings.HTTP)
-			},
-		},
-		&cobra.Command{
-			Use: "migrate", Short: "Migrate the database and end; a worker that starts does so too", Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				settings, err := c.load(cmd)
-				if err != nil {
-					return err
-				}
-				return c.migrate(cmd.Context(), settings)
-			},
-		}, cmdline.VersionCommand(c.program))
+		c.newCommand("config", "Print the effective configuration, secrets redacted", func(_ context.Context, s *app.Config) error { return s.Print(c.out) }),
+		c.newCommand("health", "Ask a running worker whether a turn can run", c.health),
+		c.newCommand("migrate", "Migrate the database and end; a worker that starts does so too", c.migrate),
+		cmdline.VersionCommand(c.program))
 	cmdline.Finish(root, commonFlags, nil)
 	return root
+}
+
+// newCommand returns a command without arguments that loads the settings and runs.
+func (c *command) newCommand(name, short string, run func(context.Context, *app.Config) error) *cobra.Command {
+	return &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		settings, err := c.load(cmd)
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), settings)
+	}}
 }
 
 func (c *command) load(cmd *cobra.Command) (*app.Config, error) {
@@ -97,7 +73,7 @@ func (c *command) run(ctx context.Context, settings *app.Config) error {
 		if err != nil {
 			return err
 		}
-		defer model.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the turns that it served have ended
+		defer model.Close(context.WithoutCancel(ctx)) //nolint:errcheck // all turns have ended
 	}
 	service, err := turnstone.New(turnstone.Config{Settings: settings, Env: c.env})
 	if err != nil {

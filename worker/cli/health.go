@@ -15,24 +15,23 @@ import (
 )
 
 const (
-	// healthTimeout bounds "worker health": a container's health check waits for it.
-	healthTimeout = 3 * time.Second
-	maxHealth     = 64 << 10 // bytes of the answer that are shown
-	maxCert       = 1 << 20
+	healthTimeout = 3 * time.Second // less than the timeout of a container's health check
+	maxHealth     = 64 << 10        // bytes of the answer that are printed
+	maxCert       = 1 << 20         // bytes
 )
 
-// health asks the gateway on this machine, over TLS where it is served with it. It fails unless a turn can run.
-func (c *command) health(ctx context.Context, settings *app.HTTP) error {
-	transport := &http.Transport{DisableKeepAlives: true} // and no proxy: the gateway is here
-	if settings.TLSCert != "" {
+// health prints the health of the gateway on this machine. It returns an error unless a turn can run.
+func (c *command) health(ctx context.Context, settings *app.Config) error {
+	transport := &http.Transport{DisableKeepAlives: true} // without a proxy
+	if settings.HTTP.TLSCert != "" {
 		var err error
-		if transport.TLSClientConfig, err = trustOnlyFile(settings.TLSCert); err != nil {
+		if transport.TLSClientConfig, err = trustOnlyFile(settings.HTTP.TLSCert); err != nil {
 			return fmt.Errorf("http.tls_cert: %w", err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, settings.LocalURL()+"/health", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, settings.HTTP.LocalURL()+"/health", nil)
 	if err != nil {
 		return err
 	}
@@ -40,7 +39,7 @@ func (c *command) health(ctx context.Context, settings *app.HTTP) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close() //nolint:errcheck // nothing was written
+	defer resp.Body.Close() //nolint:errcheck // read-only
 	if _, err := io.Copy(c.out, io.LimitReader(resp.Body, maxHealth)); err != nil {
 		return err
 	}
@@ -50,23 +49,23 @@ func (c *command) health(ctx context.Context, settings *app.HTTP) error {
 	return nil
 }
 
-// trustOnlyFile trusts a server that has the certificate of a PEM file, or one that a certificate of that file has signed, and nobody else. Who issued
-// it does not matter. Its names do not either, since loopback is in few certificates, nor its end: /health itself says when that comes, and a
-// check that failed over it would have a worker restarted that runs its turns.
+// trustOnlyFile returns a configuration that trusts the certificates in a PEM file, those that they have signed, and no others. It ignores the names in
+// a certificate, because few have the loopback address. It ignores when a certificate ends, because /health itself reports that, and a failed check
+// would restart a worker that can still run turns.
 func trustOnlyFile(file string) (*tls.Config, error) {
-	known, err := certificates(file)
+	trusted, err := readCertificates(file)
 	if err != nil {
 		return nil, err
 	}
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, //nolint:gosec // VerifyConnection verifies what the comment says
+		MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, //nolint:gosec // VerifyConnection verifies the certificate
 		VerifyConnection: func(s tls.ConnectionState) error {
-			leaf, rest := s.PeerCertificates[0], x509.NewCertPool()
+			leaf, intermediates := s.PeerCertificates[0], x509.NewCertPool()
 			for _, c := range s.PeerCertificates[1:] {
-				rest.AddCert(c)
+				intermediates.AddCert(c)
 			}
 			_, err := leaf.Verify(x509.VerifyOptions{
-				Roots: known, Intermediates: rest, CurrentTime: leaf.NotAfter, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+				Roots: trusted, Intermediates: intermediates, CurrentTime: leaf.NotAfter, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 			})
 			if err != nil {
 				return fmt.Errorf("whoever answers there is not the server of http.tls_cert: %w", err)
@@ -76,8 +75,8 @@ func trustOnlyFile(file string) (*tls.Config, error) {
 	}, nil
 }
 
-// certificates reads those of a PEM file, of which there is one at least.
-func certificates(file string) (*x509.CertPool, error) {
+// readCertificates returns the certificates in a PEM file. It is an error if there are none.
+func readCertificates(file string) (*x509.CertPool, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err

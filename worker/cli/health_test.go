@@ -25,14 +25,14 @@ import (
 	"github.com/turnstone-run/turnstone/internal/app"
 )
 
-// issued is a certificate with its key, and the PEM file that it stands in.
+// issued is a certificate with its key and its PEM file.
 type issued struct {
 	leaf *x509.Certificate
 	key  *ecdsa.PrivateKey
 	file string
 }
 
-// issue makes a certificate as somebody's command line does: no names but a common one. by is who signs it; nil: itself.
+// issue returns a certificate that is signed by another one or, if by is nil, by itself. It has a common name only.
 func issue(t *testing.T, by *issued, change func(*x509.Certificate)) *issued {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -57,7 +57,7 @@ func issue(t *testing.T, by *issued, change func(*x509.Certificate)) *issued {
 	return out
 }
 
-// gateway answers GET /health, over TLS where there is a certificate, and returns its address.
+// gateway starts a server that answers GET /health, over TLS if cert is not nil, and returns its address.
 func gateway(t *testing.T, status int, cert *issued) string {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -67,7 +67,7 @@ func gateway(t *testing.T, status int, cert *issued) string {
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, `{"status":"x"}`)
 	}))
-	s.Config.ErrorLog = zap.NewStdLog(zap.NewNop()) // handshakes fail on purpose
+	s.Config.ErrorLog = zap.NewStdLog(zap.NewNop()) // because handshakes fail on purpose
 	t.Cleanup(s.Close)
 	if cert == nil {
 		s.Start()
@@ -87,27 +87,27 @@ func TestHealth(t *testing.T) {
 	renewed := issue(t, authority, nil)
 	for name, c := range map[string]struct {
 		status int
-		served *issued // what the gateway has
+		served *issued // certificate of the gateway
 		file   string  // http.tls_cert
-		want   string  // of the error; empty: healthy
+		want   string  // error; empty: no error
 	}{
-		"plain":                          {http.StatusOK, nil, "", ""},
-		"no turn can run":                {http.StatusServiceUnavailable, nil, "", "not healthy: 503"},
-		"self-signed":                    {http.StatusOK, own, own.file, ""},
-		"self-signed, no turn can run":   {http.StatusServiceUnavailable, own, own.file, "not healthy: 503"},
-		"its end is another's to tell":   {http.StatusOK, ended, ended.file, ""},
-		"signed by one of the file":      {http.StatusOK, renewed, authority.file, ""},
-		"somebody else's":                {http.StatusOK, issue(t, nil, nil), own.file, "not the server of http.tls_cert"},
-		"signed by whom nobody knows":    {http.StatusOK, renewed, own.file, "not the server of http.tls_cert"},
-		"no TLS where there ought to be": {http.StatusOK, nil, own.file, "HTTP response to HTTPS client"},
-		"no file":                        {http.StatusOK, own, own.file + ".gone", "http.tls_cert: open"},
-		"no certificate in it":           {http.StatusOK, own, "health_test.go", "http.tls_cert: health_test.go holds no certificate"},
+		"plain":                        {http.StatusOK, nil, "", ""},
+		"no turn can run":              {http.StatusServiceUnavailable, nil, "", "not healthy: 503"},
+		"self-signed":                  {http.StatusOK, own, own.file, ""},
+		"self-signed, no turn can run": {http.StatusServiceUnavailable, own, own.file, "not healthy: 503"},
+		"certificate has ended":        {http.StatusOK, ended, ended.file, ""},
+		"signed by a trusted one":      {http.StatusOK, renewed, authority.file, ""},
+		"another certificate":          {http.StatusOK, issue(t, nil, nil), own.file, "not the server of http.tls_cert"},
+		"signed by an unknown one":     {http.StatusOK, renewed, own.file, "not the server of http.tls_cert"},
+		"gateway without TLS":          {http.StatusOK, nil, own.file, "HTTP response to HTTPS client"},
+		"no file":                      {http.StatusOK, own, own.file + ".gone", "http.tls_cert: open"},
+		"no certificate in the file":   {http.StatusOK, own, "health_test.go", "http.tls_cert: health_test.go holds no certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, port, err := net.SplitHostPort(gateway(t, c.status, c.served))
 			require.NoError(t, err)
 			var out bytes.Buffer
-			err = (&command{out: &out}).health(t.Context(), &app.HTTP{Addr: ":" + port, TLSCert: c.file})
+			err = (&command{out: &out}).health(t.Context(), &app.Config{HTTP: app.HTTP{Addr: ":" + port, TLSCert: c.file}})
 			if c.want == "" {
 				require.NoError(t, err)
 				require.JSONEq(t, `{"status":"x"}`, out.String())

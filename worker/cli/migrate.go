@@ -8,8 +8,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-// migrate brings the schema of the database up to date, as a worker does at start. It fails if a newer release has migrated the database: so a
-// deployment stops before it replaces a process.
+// migrate migrates the database, as a worker does when it starts. It fails if a newer release has migrated the database, so that a deployment stops
+// before it replaces a process.
 func (c *command) migrate(ctx context.Context, settings *app.Config) error {
 	if err := settings.Database.Check(); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { postgrestest.Main(m) }
 
-// Without a database both commands say at once what is missing.
+// Without a database, both commands return an error that names the setting.
 func TestNoDatabase(t *testing.T) {
 	for _, args := range [][]string{nil, {"migrate"}} {
 		root := (&command{program: "worker", env: []string{"TURNSTONE_LOG_LEVEL=error"}}).root()
@@ -22,7 +22,7 @@ func TestNoDatabase(t *testing.T) {
 	}
 }
 
-// It migrates an empty database, finds nothing to do afterwards, and refuses one of a newer release.
+// TestMigrate migrates an empty database, migrates it again, and then tries to migrate the database of a newer release.
 func TestMigrate(t *testing.T) {
 	dsn := postgrestest.NewEmpty(t)
 	migrate := func() (string, error) {

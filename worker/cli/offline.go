@@ -9,7 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/devstack/offline"
 )
 
-// startOfflineModel serves the scripted model of the demo on loopback, points the settings to it, and logs that no real model answers.
+// startOfflineModel starts the offline model, sets the settings to its URL, and logs a warning that no real model answers.
 func (c *command) startOfflineModel(ctx context.Context, settings *app.Config) (*offline.Server, error) {
 	logger, err := app.Logger(settings.Log, app.Secrets(settings, c.env)...)
 	if err != nil {

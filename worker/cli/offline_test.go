@@ -16,11 +16,11 @@ func TestOfflineModel(t *testing.T) {
 		env  []string
 		want bool
 	}{
-		"left over for want of a key": {nil, false},
-		"asked for":                   {[]string{"TURNSTONE_LLM_PROVIDER=offline"}, true},
-		"auto without a key":          {[]string{"TURNSTONE_LLM_PROVIDER=auto"}, true},
-		"auto with a key":             {[]string{"TURNSTONE_LLM_PROVIDER=auto", "OPENAI_API_KEY=sk-1"}, false},
-		"served elsewhere":            {[]string{"TURNSTONE_LLM_PROVIDER=offline", "TURNSTONE_LLM_BASE_URL=http://127.0.0.1:1/v1"}, false},
+		"not configured":     {nil, false},
+		"configured":         {[]string{"TURNSTONE_LLM_PROVIDER=offline"}, true},
+		"auto without a key": {[]string{"TURNSTONE_LLM_PROVIDER=auto"}, true},
+		"auto with a key":    {[]string{"TURNSTONE_LLM_PROVIDER=auto", "OPENAI_API_KEY=sk-1"}, false},
+		"with a base URL":    {[]string{"TURNSTONE_LLM_PROVIDER=offline", "TURNSTONE_LLM_BASE_URL=http://127.0.0.1:1/v1"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := &command{program: "worker", env: append(c.env, "TURNSTONE_LOG_LEVEL=error")}

@@ -1,4 +1,4 @@
-// Command clouds is the worker with the storage drivers of Google Cloud and Azure. Build it as worker:
+// Command clouds is the worker with the storage drivers of Google Cloud and Azure. Build it under the name worker:
 //
 //	go build -o bin/worker ./worker/clouds
 package main
