@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// quoted matches code of a page with the file that it is taken from.
+// quoted matches a quote of code in a page with the name of its file.
 var quoted = regexp.MustCompile("(?s)<!-- ([a-z0-9/_]+\\.go) -->\n```go\n(.*?)```\n")
 
 func TestQuotes(t *testing.T) {

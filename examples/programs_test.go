@@ -12,18 +12,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPrograms: each program says how it is used, and Ctrl-C ends it without a stack trace while it waits for what it cannot reach.
+// TestPrograms checks that each program prints its usage, and that Ctrl-C ends it without a stack trace while it waits for a server.
 func TestPrograms(t *testing.T) {
 	bin := t.TempDir()
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin+string(filepath.Separator), "./...").CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // it accepts connections and says nothing
+	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // accepts connections and sends nothing
 	require.NoError(t, err)
 	defer silent.Close()
 	begun := make(chan struct{}, 100)
 	go func() {
 		for {
-			if _, err := silent.Accept(); err != nil { // kept open
+			if _, err := silent.Accept(); err != nil { // connections stay open
 				return
 			}
 			select {
@@ -41,16 +41,16 @@ func TestPrograms(t *testing.T) {
 	require.Len(t, programs, len(mains))
 	for _, program := range programs {
 		t.Run(filepath.Base(program), func(t *testing.T) {
-			for len(begun) > 0 { // of the program before
+			for len(begun) > 0 { // signals of the program before
 				<-begun
 			}
 			out, err := exec.CommandContext(t.Context(), program, "--help").CombinedOutput()
 			require.NoError(t, err, "%s", out)
 			require.Contains(t, string(out), "Usage")
 
-			said := &output{begun: begun}
+			printed := &output{begun: begun}
 			cmd := exec.CommandContext(t.Context(), program)
-			cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = t.TempDir(), env, said, said
+			cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = t.TempDir(), env, printed, printed
 			input, err := cmd.StdinPipe() // open, as at a terminal
 			require.NoError(t, err)
 			defer input.Close()
@@ -68,12 +68,12 @@ func TestPrograms(t *testing.T) {
 				require.Fail(t, "Ctrl-C does not end it")
 			}
 			require.True(t, cmd.ProcessState.Exited(), "it was killed by the signal: %s", cmd.ProcessState)
-			require.NotContains(t, said.text.String(), "goroutine ")
+			require.NotContains(t, printed.text.String(), "goroutine ")
 		})
 	}
 }
 
-// output keeps what a program prints, and tells that it has begun to.
+// output records what a program prints, and signals begun when it prints.
 type output struct {
 	text  bytes.Buffer
 	begun chan<- struct{}

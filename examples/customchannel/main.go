@@ -1,5 +1,5 @@
-// Command customchannel is a Turnstone worker with a channel of its own: a port that takes lines of text and answers each with a line, as
-// in "nc 127.0.0.1 7000". A connection is a conversation. The worker takes the same settings as the shipped one (docs/reference/configuration.md);
+// Command customchannel is a Turnstone worker with a custom channel: a TCP port that answers each line of text with a line, as in
+// "nc 127.0.0.1 7000". A connection is a conversation. The worker has the same settings as the shipped one (docs/reference/configuration.md).
 // docs/guides/extending.md says how to try it.
 package main
 
@@ -26,7 +26,7 @@ func main() {
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Environ()); err != nil && !errors.Is(err, turnstone.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "Error:", err)
-		os.Exit(1) //nolint:gocritic // nothing is deferred that matters once the process ends
+		os.Exit(1) //nolint:gocritic // the deferred call has no effect after the process ends
 	}
 }
 
@@ -47,7 +47,7 @@ func run(ctx context.Context, args, env []string) error {
 // lines is the channel.
 type lines struct{ addr string }
 
-// Serve takes connections until ctx ends, and then waits for what they have begun.
+// Serve accepts connections until ctx ends, and then waits until they are closed.
 func (l lines) Serve(ctx context.Context, in agent.Inbox) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", l.addr)
 	if err != nil {
@@ -56,36 +56,36 @@ func (l lines) Serve(ctx context.Context, in agent.Inbox) error {
 	return l.serve(ctx, listener, in)
 }
 
-// maxConns bounds how many talk at a time.
+// maxConns is the largest number of open connections.
 const maxConns = 100
 
 func (l lines) serve(ctx context.Context, listener net.Listener, in agent.Inbox) error {
 	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
-	var talking sync.WaitGroup
-	defer talking.Wait()
-	room := make(chan struct{}, maxConns)
+	var open sync.WaitGroup
+	defer open.Wait()
+	slots := make(chan struct{}, maxConns)
 	for {
 		conn, err := listener.Accept()
 		switch {
 		case ctx.Err() != nil:
-			return nil // it was closed because we are to stop
+			return nil // the listener was closed because ctx has ended
 		case err != nil:
 			return fmt.Errorf("accept: %w", err)
 		}
-		room <- struct{}{}
-		talking.Go(func() {
-			defer func() { <-room }()
-			l.talk(ctx, conn, in)
+		slots <- struct{}{}
+		open.Go(func() {
+			defer func() { <-slots }()
+			l.converse(ctx, conn, in)
 		})
 	}
 }
 
-// talk is one conversation: its turns wait for each other by themselves.
-func (lines) talk(ctx context.Context, conn net.Conn, in agent.Inbox) {
-	defer conn.Close() //nolint:errcheck // nothing is lost
+// converse runs a turn for each line of a connection, one after the other.
+func (lines) converse(ctx context.Context, conn net.Conn, in agent.Inbox) {
+	defer conn.Close() //nolint:errcheck // all answers were written
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	say := func(text string) {
-		_, _ = fmt.Fprintln(conn, strings.Join(strings.Fields(text), " ")) // who has gone does not read
+		_, _ = fmt.Fprintln(conn, strings.Join(strings.Fields(text), " ")) // fails if the client has left
 	}
 	session := agent.SessionID("lines-" + uuid.NewString())
 	for input := bufio.NewScanner(conn); input.Scan(); {
@@ -103,7 +103,7 @@ func (lines) talk(ctx context.Context, conn net.Conn, in agent.Inbox) {
 	}
 }
 
-// answer submits a message and follows its turn to the end.
+// answer submits a message and follows its turn until it ends.
 func answer(ctx context.Context, in agent.Inbox, e agent.Envelope, say func(text string)) error {
 	receipt, err := in.Submit(ctx, e)
 	if err != nil {

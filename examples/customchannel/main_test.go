@@ -14,9 +14,9 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// inbox is an [agent.Inbox] in memory: a turn says what it was told.
+// inbox is an [agent.Inbox] in memory. The output of a turn repeats its message.
 type inbox struct {
-	agent.Inbox // Decide and Cancel: not asked
+	agent.Inbox // for Decide and Cancel, which are not called
 
 	mu   sync.Mutex
 	sent []agent.Envelope
@@ -94,7 +94,7 @@ func TestLines(t *testing.T) {
 	require.NoError(t, request.Validate(1<<20))
 
 	stop()
-	require.NoError(t, <-done, "an end that was asked for is no error")
+	require.NoError(t, <-done, "the end of ctx is no error")
 }
 
 func TestPortIsTaken(t *testing.T) {

@@ -1,5 +1,5 @@
-// Command custommiddleware is a Turnstone worker with a middleware of its own: agents that name tool_timeout have their tool calls bounded.
-// The worker takes the same settings as the shipped one (docs/reference/configuration.md); docs/guides/extending.md says how to try it.
+// Command custommiddleware is a Turnstone worker with a custom middleware: tool_timeout bounds the tool calls of agents that use it. The worker has the
+// same settings as the shipped one (docs/reference/configuration.md). docs/guides/extending.md says how to try it.
 package main
 
 import (
@@ -22,7 +22,7 @@ func main() {
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Environ()); err != nil && !errors.Is(err, turnstone.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "Error:", err)
-		os.Exit(1) //nolint:gocritic // nothing is deferred that matters once the process ends
+		os.Exit(1) //nolint:gocritic // the deferred call has no effect after the process ends
 	}
 }
 
@@ -40,14 +40,14 @@ func run(ctx context.Context, args, env []string) error {
 	return service.Run(ctx)
 }
 
-// toolTimeout bounds every tool call. A call that takes longer is a failed result, for the model to see.
+// toolTimeout bounds tool calls. A call that takes longer has a failed result, which the model sees.
 type toolTimeout struct {
 	agent.Pass
 
 	after time.Duration
 }
 
-// newToolTimeout makes the middleware from the options of an agent's document.
+// newToolTimeout returns the middleware for the options in an agent's document.
 func newToolTimeout(options json.RawMessage) (agent.Middleware, error) {
 	o := struct {
 		Seconds float64 `json:"seconds"` // default 30
@@ -65,7 +65,7 @@ func newToolTimeout(options json.RawMessage) (agent.Middleware, error) {
 	return toolTimeout{after: time.Duration(o.Seconds * float64(time.Second))}, nil
 }
 
-// WrapTool runs next under a deadline of its own.
+// WrapTool calls next with a deadline.
 func (m toolTimeout) WrapTool(next agent.ToolFunc) agent.ToolFunc {
 	return func(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
 		bounded, cancel := context.WithTimeout(ctx, m.after)

@@ -1,5 +1,5 @@
-// Command customobserver is a Turnstone worker with an observer of its own: turns that worked for long are written to standard error.
-// The worker takes the same settings as the shipped one (docs/reference/configuration.md); docs/guides/extending.md says how to try it.
+// Command customobserver is a Turnstone worker with a custom observer, which writes a line about each long turn to standard error. The worker has the
+// same settings as the shipped one (docs/reference/configuration.md). docs/guides/extending.md says how to try it.
 package main
 
 import (
@@ -21,7 +21,7 @@ func main() {
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Environ()); err != nil && !errors.Is(err, turnstone.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "Error:", err)
-		os.Exit(1) //nolint:gocritic // nothing is deferred that matters once the process ends
+		os.Exit(1) //nolint:gocritic // the deferred call has no effect after the process ends
 	}
 }
 
@@ -31,7 +31,7 @@ func run(ctx context.Context, args, env []string) error {
 		return err
 	}
 	service, err := turnstone.New(turnstone.Config{
-		Settings: settings, Env: env, Observers: []agent.Observer{longTurns{to: os.Stderr, from: time.Minute}},
+		Settings: settings, Env: env, Observers: []agent.Observer{longTurns{out: os.Stderr, minTime: time.Minute}},
 	})
 	if err != nil {
 		return err
@@ -39,16 +39,16 @@ func run(ctx context.Context, args, env []string) error {
 	return service.Run(ctx)
 }
 
-// longTurns tells of turns that worked for long; the time that people took to answer does not count.
+// longTurns writes a line about each turn that worked for minTime or longer. The time in which a turn waits for a person does not count.
 type longTurns struct {
 	agent.Unobserved
 
-	to   io.Writer
-	from time.Duration
+	out     io.Writer
+	minTime time.Duration
 }
 
 func (l longTurns) Ended(_ context.Context, e agent.TurnEnded) {
-	if took := time.Duration(e.Output.ExecutionTimeMS) * time.Millisecond; took >= l.from {
-		fmt.Fprintf(l.to, "turn %s of %s worked for %s\n", e.Turn.TurnID, e.Turn.Agent, took)
+	if took := time.Duration(e.Output.ExecutionTimeMS) * time.Millisecond; took >= l.minTime {
+		fmt.Fprintf(l.out, "turn %s of %s worked for %s\n", e.Turn.TurnID, e.Turn.Agent, took)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 func TestLongTurns(t *testing.T) {
 	var out bytes.Buffer
-	var o agent.Observer = longTurns{to: &out, from: time.Minute}
+	var o agent.Observer = longTurns{out: &out, minTime: time.Minute}
 	ctx, done := o.Work(t.Context(), agent.Work{Name: "CallModel"})
 	done(nil)
 	for _, ms := range []int64{59_999, 61_000} {

@@ -1,5 +1,5 @@
-// Command customprovider is a Turnstone worker with a model provider of its own, "acme": a made-up service that answers with one JSON
-// object a line. The worker takes the same settings as the shipped one (docs/reference/configuration.md); docs/guides/extending.md says how to try it.
+// Command customprovider is a Turnstone worker with a custom model provider, "acme": a made-up service that answers with JSON objects, one per line. The
+// worker has the same settings as the shipped one (docs/reference/configuration.md). docs/guides/extending.md says how to try it.
 package main
 
 import (
@@ -24,7 +24,7 @@ func main() {
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Environ()); err != nil && !errors.Is(err, turnstone.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "Error:", err)
-		os.Exit(1) //nolint:gocritic // nothing is deferred that matters once the process ends
+		os.Exit(1) //nolint:gocritic // the deferred call has no effect after the process ends
 	}
 }
 
@@ -40,7 +40,7 @@ func run(ctx context.Context, args, env []string) error {
 	return service.Run(ctx)
 }
 
-// acme is the provider: what llm.provider and a ModelProfile name.
+// acme returns the provider. llm.provider and ModelProfiles refer to it by its name.
 func acme() turnstone.Provider {
 	return turnstone.Provider{
 		Name: "acme", OwnURL: "https://models.acme.example", DocumentAddress: true,
@@ -54,11 +54,11 @@ func acme() turnstone.Provider {
 }
 
 type model struct {
-	web      *http.Client // bounds silence and size, and turns a refusal into an agent.Error
+	web      *http.Client // has a timeout and a size limit, and returns a refusal as an agent.Error
 	url, key string
 }
 
-// request is what the service takes. It reads messages, blocks and tools as this runtime writes them.
+// request is the body of a request. The service understands this runtime's JSON for messages, blocks and tools.
 type request struct {
 	Model     string           `json:"model"`
 	System    string           `json:"system,omitempty"`
@@ -67,17 +67,17 @@ type request struct {
 	MaxTokens int              `json:"max_tokens,omitempty"`
 }
 
-// line is a piece of its answer; one field is set.
+// line is a line of the answer. It has one of the fields.
 type line struct {
 	Text string       `json:"text"`
-	Call *agent.Block `json:"call"` // whole, of type tool_call
+	Call *agent.Block `json:"call"` // a complete block of type tool_call
 	End  *struct {
 		Reason agent.FinishReason `json:"reason"`
 		Usage  agent.Usage        `json:"usage"`
 	} `json:"end"`
 }
 
-// Generate makes one request and never repeats it: that is the middleware model_retry's.
+// Generate makes one request. It does not retry, because the middleware model_retry does.
 func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
 	body, err := m.send(ctx, request{
 		Model: req.Model, System: req.SystemPrompt(), Messages: req.Messages, Tools: req.Tools, MaxTokens: req.MaxTokens,
@@ -85,12 +85,12 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	if err != nil {
 		return agent.ModelReply{}, err
 	}
-	defer body.Close() //nolint:errcheck // read to its end, or given up
+	defer body.Close() //nolint:errcheck // read-only
 	reply := agent.ModelReply{Model: req.Model}
 	var text strings.Builder
 	for lines := json.NewDecoder(body); ; {
 		var l line
-		if err := lines.Decode(&l); err != nil { // a cut connection, too: never a short success
+		if err := lines.Decode(&l); err != nil { // also if the connection is lost, so that no incomplete reply succeeds
 			return agent.ModelReply{}, failure(err)
 		}
 		text.WriteString(l.Text)
@@ -113,8 +113,8 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	return reply, nil
 }
 
-func (m *model) send(ctx context.Context, asked request) (io.ReadCloser, error) {
-	body, err := json.Marshal(asked)
+func (m *model) send(ctx context.Context, r request) (io.ReadCloser, error) {
+	body, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)
 	}
@@ -130,10 +130,10 @@ func (m *model) send(ctx context.Context, asked request) (io.ReadCloser, error) 
 	return res.Body, nil
 }
 
-// failure is what the client has found out about a failure; anything else may be tried again.
+// failure returns the client's error for a refusal, and any other error as one that can be retried.
 func failure(err error) error {
-	if known, ok := errors.AsType[*agent.Error](err); ok {
-		return known
+	if refusal, ok := errors.AsType[*agent.Error](err); ok {
+		return refusal
 	}
 	return agent.Errorf(agent.CodeUnavailable, "call model", "acme: %w", err)
 }

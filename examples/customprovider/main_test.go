@@ -13,7 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm"
 )
 
-// The provider as the runtime opens it: by name, with the configured address and key.
+// TestProvider opens the provider as the runtime does: by its name, with the configured URL and key.
 func TestProvider(t *testing.T) {
 	const key = "sk-acme"
 	answers := map[string]string{
@@ -71,7 +71,7 @@ func TestProvider(t *testing.T) {
 	require.ErrorContains(t, err, `"acme": api_key: is empty`)
 }
 
-// The configuration may name it: without it, the program does not start.
+// The program does not start if the configuration names an unknown provider.
 func TestRunNamesAnUnknownProvider(t *testing.T) {
 	t.Chdir(t.TempDir())
 	env := []string{"DATABASE_URL=postgres://127.0.0.1:1/none", "TURNSTONE_LLM_PROVIDER=acne", "TURNSTONE_LLM_MODEL=m"}

@@ -1,6 +1,6 @@
-// Command customtool is a Turnstone worker with tools of its own: the agent "analyst" can call local_time and airport_city besides the
-// built-in ones. local_time is the smallest tool; the toolkit of airport_city declares that it needs outbound HTTP, and takes a parameter.
-// The worker takes the same settings as the shipped one (docs/reference/configuration.md); docs/guides/extending.md says how to try it.
+// Command customtool is a Turnstone worker with custom tools: the agent "analyst" can call local_time and airport_city in addition to the built-in
+// tools. local_time is the smallest possible tool. The toolkit of airport_city needs outbound HTTP and has a parameter. The worker has the same settings
+// as the shipped one (docs/reference/configuration.md). docs/guides/extending.md says how to try it.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Environ()); err != nil && !errors.Is(err, turnstone.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "Error:", err)
-		os.Exit(1) //nolint:gocritic // nothing is deferred that matters once the process ends
+		os.Exit(1) //nolint:gocritic // the deferred call has no effect after the process ends
 	}
 }
 
@@ -57,8 +57,8 @@ func localTime() agent.Tool {
 	}, turnstone.ReadOnly())
 }
 
-// factory says what the toolkit needs; a worker that cannot give it does not start. The HTTP client is the runtime's, within its
-// egress rules.
+// factory returns the factory of the toolkit. A worker without outbound HTTP does not start with it. The HTTP client obeys the egress rules of the
+// runtime.
 func factory() turnstone.ToolkitFactory {
 	return turnstone.ToolkitFactory{
 		Name: "airports", Needs: []turnstone.Need{turnstone.NeedHTTP},
@@ -66,19 +66,19 @@ func factory() turnstone.ToolkitFactory {
 	}
 }
 
-// doer is as much of an HTTP client as we need.
+// doer is an HTTP client.
 type doer interface {
 	Do(req *http.Request) (*http.Response, error)
 }
 
-// airports is a toolkit that takes a parameter.
+// airports is a toolkit with a parameter.
 type airports struct{ agent.Toolkit }
 
 func newAirports(web doer) airports {
 	return airports{turnstone.Toolkit("airports", airportCity(web))}
 }
 
-// Properties are the parameters that a ToolBinding may set.
+// Properties returns the JSON schema of the parameters that a ToolBinding may set.
 func (airports) Properties() json.RawMessage {
 	return json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"directory":{"type":"string","pattern":"^https?://",` +
 		`"description":"URL below which a service answers with {\"city\":…} for codes that are not built in"}}}`)
@@ -89,15 +89,15 @@ type airport struct {
 	Code string `json:"code" jsonschema:"pattern=^[A-Z]{3}$" jsonschema_description:"IATA code, such as JFK"`
 }
 
-// airportCity returns the tool airport_city. What the model can mend is a failed result; an error that the directory could not be reached
-// has the code unavailable, and the runtime tries again.
+// airportCity returns the tool airport_city. If the model can correct its call, the result is a failure. If the directory cannot be reached, the error
+// has the code unavailable, and the runtime retries the call.
 func airportCity(web doer) agent.Tool {
 	return turnstone.Tool("airport_city", "The city of an airport, by its IATA code", func(ctx context.Context, in airport) (map[string]string, error) {
 		city, ok := map[string]string{"JFK": "New York", "LAX": "Los Angeles", "SFO": "San Francisco"}[in.Code]
 		if !ok {
 			inv := turnstone.InvocationFrom(ctx)
 			inv.Report("looking up " + in.Code)
-			address, _ := inv.Parameter("directory", "").(string) // always a string, as the fallback is
+			address, _ := inv.Parameter("directory", "").(string) // the schema and the default say that it is a string
 			var err error
 			if city, err = (directory{web, address}).lookUp(ctx, in.Code); err != nil {
 				return nil, err
@@ -107,13 +107,13 @@ func airportCity(web doer) agent.Tool {
 	}, turnstone.ReadOnly())
 }
 
-// directory is a service that knows airports.
+// directory is a service that knows the cities of airports.
 type directory struct {
 	web     doer
-	address string // empty: there is none
+	address string // empty: no directory
 }
 
-// lookUp asks the directory, if the binding names one.
+// lookUp requests the city of an airport.
 func (d directory) lookUp(ctx context.Context, code string) (string, error) {
 	if d.address == "" {
 		return "", agent.FieldErrorf(agent.CodeNotFound, "code", "there is no airport %s", code)
@@ -126,7 +126,7 @@ func (d directory) lookUp(ctx context.Context, code string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer resp.Body.Close() //nolint:errcheck // nothing is lost: it was read
+	defer resp.Body.Close() //nolint:errcheck // read-only
 	switch {
 	case resp.StatusCode == http.StatusNotFound:
 		return "", agent.FieldErrorf(agent.CodeNotFound, "code", "there is no airport %s", code)

@@ -22,7 +22,7 @@ func TestToolkit(t *testing.T) {
 	tooltest.Exercise(t, turnstone.SingleTool(localTime()))
 }
 
-// The toolkit gets what it declares: a worker without outbound HTTP does not start.
+// TestFactory checks that the toolkit gets an HTTP client, and that a worker without one does not start.
 func TestFactory(t *testing.T) {
 	_, err := tool.Build(tool.Dependencies{}, factory())
 	require.ErrorContains(t, err, `toolkit "airports" needs outbound HTTP`)
@@ -75,7 +75,7 @@ func TestCall(t *testing.T) {
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 }
 
-// unreachable is a client without a network.
+// unreachable is an HTTP client whose requests fail with a code.
 type unreachable struct{ code agent.Code }
 
 func (u unreachable) Do(*http.Request) (*http.Response, error) {

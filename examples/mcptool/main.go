@@ -1,5 +1,5 @@
-// Command mcptool is an MCP server with two tools for an agent: list_bookings reads, refund changes something. docs/start/tutorial.md says
-// how to try it.
+// Command mcptool is an MCP server with two tools for an agent: list_bookings, which only reads, and refund. docs/start/tutorial.md says how to try
+// it.
 package main
 
 import (
@@ -46,7 +46,7 @@ type receipt struct {
 	Refunded int    `json:"refunded"`
 }
 
-// refund would ask your payment service. The model sees the error, and can mend its call.
+// refund stands for a request to a payment service. The model sees the error and can correct its call.
 func refund(_ context.Context, _ *mcp.CallToolRequest, in refundArgs) (*mcp.CallToolResult, receipt, error) {
 	for _, b := range shop().Rows {
 		if b.ID == in.ID && in.Amount > 0 && in.Amount <= b.Paid {
@@ -68,6 +68,6 @@ func main() {
 	defer stop()
 	if err := server.Run(ctx, &mcp.StdioTransport{}); err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
-		os.Exit(1) //nolint:gocritic // nothing is deferred that matters once the process ends
+		os.Exit(1) //nolint:gocritic // the deferred call has no effect after the process ends
 	}
 }

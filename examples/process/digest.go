@@ -10,25 +10,25 @@ import (
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
-// Digest is what WriteDigest is started with, and what it continues as new with: the topics that are left, and what came of the others.
+// Digest is the input of WriteDigest and its result: the remaining topics, and the entries for the others.
 type Digest struct {
 	Topics  []string `json:"topics"`
 	Queue   string   `json:"queue,omitempty"` // of Turnstone's workers; empty: "turnstone"
 	Entries []Entry  `json:"entries,omitempty"`
 }
 
-// Entry is what came of a topic: a reference to the text, not the text.
+// Entry is the outcome for a topic. It has a reference to the text, not the text.
 type Entry struct {
 	Topic     string `json:"topic"`
-	Status    string `json:"status"` // published, rejected, or what the agent failed with
+	Status    string `json:"status"` // published, rejected, or the type of the agent's error
 	ResultRef string `json:"result_ref,omitempty"`
 	By        string `json:"by,omitempty"` // the editor
 }
 
-// maxDrafts is how often an editor may have a text written.
+// maxDrafts is the largest number of drafts of a text.
 const maxDrafts = 5
 
-// WriteDigest has an agent write about one topic after the other, and an editor decide about each text.
+// WriteDigest has an agent write about one topic after the other, and asks an editor about each text.
 func WriteDigest(ctx workflow.Context, in Digest) (Digest, error) {
 	p, err := workflows.NewProcess(ctx, workflows.ProcessConfig{TaskQueue: in.Queue})
 	if err != nil {
@@ -48,7 +48,8 @@ func WriteDigest(ctx workflow.Context, in Digest) (Digest, error) {
 	return in, nil
 }
 
-// write lets the editor send a text back with a remark: the next turn is one of the same session, so the agent knows what it wrote.
+// write has an agent write about a topic until the editor accepts or rejects the text. The next draft is a turn of the same session, so that the agent
+// knows what it wrote before.
 func write(ctx workflow.Context, p *workflows.Process, topic string) (Entry, error) {
 	entry := Entry{Topic: topic, Status: "rejected"}
 	request := agent.TurnRequest{Message: "Write three sentences about " + topic + "."}
@@ -59,7 +60,7 @@ func write(ctx workflow.Context, p *workflows.Process, topic string) (Entry, err
 		})
 		var failed *workflows.StepError
 		switch {
-		case errors.As(err, &failed): // the digest goes on without it
+		case errors.As(err, &failed): // the digest continues with the next topic
 			entry.Status = failed.Type
 			return entry, nil
 		case err != nil:

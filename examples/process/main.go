@@ -1,6 +1,5 @@
-// Command process is a worker with a process workflow of its own, which uses agents of Turnstone as steps. It needs nothing of Turnstone
-// but the workflows package: the turns run on Turnstone's own workers, on the same Temporal namespace. docs/guides/processes.md says how to try
-// it.
+// Command process is a worker with a custom process workflow, which uses Turnstone's agents as steps. It needs only Turnstone's package workflows: the
+// turns run on Turnstone's workers in the same Temporal namespace. docs/guides/processes.md says how to try it.
 package main
 
 import (
@@ -31,11 +30,11 @@ func main() {
 	defer stop()
 	if err := run(ctx); err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
-		os.Exit(1) //nolint:gocritic // nothing is deferred that matters once the process ends
+		os.Exit(1) //nolint:gocritic // the deferred call has no effect after the process ends
 	}
 }
 
-// run works until ctx ends. Where Temporal is, it takes from TEMPORAL_ADDRESS and the like, or from temporal.toml.
+// run runs the worker until ctx ends. TEMPORAL_* variables or temporal.toml configure the connection to Temporal.
 func run(ctx context.Context) error {
 	options, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {

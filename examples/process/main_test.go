@@ -13,7 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
-// digest runs the process; turn stands for the agent, and the editor gives one answer to each question.
+// digest runs the process. turn takes the place of the agent, and each question gets the next answer.
 func digest(t *testing.T, turn func(agent.TurnRequest) agent.AgentStepOutput, answers ...workflows.Answer) *testsuite.TestWorkflowEnvironment {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
