@@ -21,7 +21,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/app"
 )
 
-// checkPods holds every pod against the settings, and against what an installation asks of it.
+// checkPods checks the pods of all Deployments and Jobs.
 func (r *release) checkPods(t *testing.T) {
 	t.Helper()
 	for _, d := range r.deployments {
@@ -38,9 +38,9 @@ func (r *release) checkPods(t *testing.T) {
 		grace := time.Duration(*pod.TerminationGracePeriodSeconds-c.Lifecycle.PreStop.Sleep.Seconds) * time.Second
 		require.Greater(t, grace, cfg.Jobs.DrainTimeout+cfg.ShutdownTimeout, "a drain is not cut off")
 		for name, addr := range map[string]string{"http": cfg.HTTP.Addr, "grpc": cfg.GRPC.Addr, "relay": cfg.Events.Relay.Address} {
-			at := slices.IndexFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == name })
-			require.GreaterOrEqual(t, at, 0, name)
-			require.Equal(t, addr, fmt.Sprintf(":%d", c.Ports[at].ContainerPort))
+			i := slices.IndexFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == name })
+			require.GreaterOrEqual(t, i, 0, name)
+			require.Equal(t, addr, fmt.Sprintf(":%d", c.Ports[i].ContainerPort))
 		}
 		require.Zero(t, d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue())
 		account := slices.ContainsFunc(r.accounts, func(a *corev1.ServiceAccount) bool { return a.Name == pod.ServiceAccountName })
@@ -56,7 +56,7 @@ func (r *release) checkPods(t *testing.T) {
 	}
 }
 
-// checkPod checks what the Job and the Deployments have in common, and returns the settings of the pod.
+// checkPod checks what is the same for a Job and a Deployment, and returns the settings of the pod.
 func (r *release) checkPod(t *testing.T, pod *corev1.PodSpec) *app.Config {
 	t.Helper()
 	require.True(t, *pod.SecurityContext.RunAsNonRoot)
@@ -71,7 +71,7 @@ func (r *release) checkPod(t *testing.T, pod *corev1.PodSpec) *app.Config {
 	require.Equal(t, []corev1.Capability{"ALL"}, c.SecurityContext.Capabilities.Drop)
 	require.False(t, c.Resources.Requests.Cpu().IsZero() || c.Resources.Limits.Memory().IsZero())
 
-	env := map[string]string{ // of the Secret
+	env := map[string]string{ // the variables of the Secret
 		"DATABASE_URL": "postgres://x", "OPENAI_API_KEY": "x", "TURNSTONE_AUTH_OPERATOR_KEY": strings.Repeat("k", 40), "TURNSTONE_STORAGE_BLOB_URL": "s3://x",
 	}
 	set := map[string]bool{}
@@ -100,7 +100,7 @@ func (r *release) checkPod(t *testing.T, pod *corev1.PodSpec) *app.Config {
 	return cfg
 }
 
-// configFile writes the file of a ConfigMap that a pod reads at path, and returns where it is.
+// configFile writes the file of a ConfigMap that a pod reads at path to a temporary file, and returns its path.
 func (r *release) configFile(t *testing.T, pod *corev1.PodSpec, path string) string {
 	t.Helper()
 	require.Len(t, r.configs, 1)
@@ -113,7 +113,7 @@ func (r *release) configFile(t *testing.T, pod *corev1.PodSpec, path string) str
 	return file
 }
 
-// selected returns the Deployments whose pods a selector takes. It takes no pod of the Job.
+// selected returns the names of the Deployments whose pods match a selector.
 func (r *release) selected(t *testing.T, selector map[string]string) (names []string) {
 	t.Helper()
 	for _, d := range r.deployments {
@@ -124,7 +124,7 @@ func (r *release) selected(t *testing.T, selector map[string]string) (names []st
 	return names
 }
 
-// checkSelectors checks that each selector takes the pods that it is meant for.
+// checkSelectors checks that each selector matches the right pods.
 func (r *release) checkSelectors(t *testing.T) {
 	t.Helper()
 	var all []string
@@ -135,12 +135,12 @@ func (r *release) checkSelectors(t *testing.T) {
 			require.Equal(t, d.Spec.Selector, c.LabelSelector)
 		}
 	}
-	front := slices.MinFunc(all, strings.Compare) // gateway before worker
+	gateway := slices.MinFunc(all, strings.Compare) // in alphabetical order before the worker
 	for _, s := range r.services {
 		if s.Spec.ClusterIP == corev1.ClusterIPNone {
 			require.ElementsMatch(t, all, r.selected(t, s.Spec.Selector))
 		} else {
-			require.Equal(t, []string{front}, r.selected(t, s.Spec.Selector))
+			require.Equal(t, []string{gateway}, r.selected(t, s.Spec.Selector))
 		}
 		for _, p := range s.Spec.Ports {
 			require.True(t, slices.ContainsFunc(r.deployments[0].Spec.Template.Spec.Containers[0].Ports, func(c corev1.ContainerPort) bool {
@@ -164,7 +164,7 @@ func (r *release) checkSelectors(t *testing.T) {
 	}
 }
 
-// checkScaling checks that autoscalers have a Deployment, and a metric that processes export.
+// checkScaling checks that each autoscaler scales a Deployment by metrics that exist.
 func (r *release) checkScaling(t *testing.T) {
 	t.Helper()
 	for _, h := range r.scalers {
@@ -185,7 +185,7 @@ func (r *release) checkScaling(t *testing.T) {
 	}
 }
 
-// checkNetwork checks that a policy lets clients and the other processes in.
+// checkNetwork checks that the network policy opens the ports of the pods, and the relay's port to the same installation only.
 func (r *release) checkNetwork(t *testing.T) {
 	t.Helper()
 	for _, p := range r.policies {

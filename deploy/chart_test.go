@@ -28,7 +28,7 @@ import (
 
 const (
 	chart = "helm/turnstone"
-	// needed are the values that have no default.
+	// needed has the values without a default.
 	needed = `
 image: {repository: registry.example.com/turnstone/worker, tag: 1.0.0}
 temporal: {address: "temporal-frontend.temporal:7233"}
@@ -36,7 +36,7 @@ storage: {blobUrl: "s3://turnstone?region=eu-central-1"}
 `
 )
 
-// serviceMonitor has the fields of the Prometheus operator's ServiceMonitor that the chart sets. We do not depend on the operator's module.
+// serviceMonitor has the fields of the Prometheus operator's ServiceMonitor that the chart sets. The operator's module is not a dependency.
 type serviceMonitor struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -55,7 +55,7 @@ type serviceMonitor struct {
 	} `json:"spec"`
 }
 
-// release holds the objects that the chart renders from one file of values.
+// release has the objects that the chart renders for a file of values.
 type release struct {
 	deployments []*appsv1.Deployment
 	jobs        []*batchv1.Job
@@ -69,8 +69,7 @@ type release struct {
 	notes       string
 }
 
-// add decodes a manifest into the type of its API group, strictly: a field that the type does not have, or one that stands twice, fails. It stands
-// in for kubeconform, whose schemas are not part of its module.
+// add decodes a manifest into its Kubernetes type. Unknown and duplicate fields fail the test.
 func (r *release) add(t *testing.T, manifest string) metav1.Object {
 	t.Helper()
 	if strings.Contains(manifest, "kind: ServiceMonitor\n") {
@@ -110,7 +109,7 @@ func (r *release) add(t *testing.T, manifest string) metav1.Object {
 	return object.(metav1.Object)
 }
 
-// helm builds tools/helm and returns a function that lints and renders the chart with values on top of those needed.
+// helm builds tools/helm and returns a function that lints and renders the chart with the values needed and others.
 func helm(t *testing.T) func(t *testing.T, values string) (map[string]string, error) {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "helm")
@@ -118,10 +117,10 @@ func helm(t *testing.T) func(t *testing.T, values string) (map[string]string, er
 	require.NoError(t, err, "%s", out)
 	return func(t *testing.T, values string) (map[string]string, error) {
 		t.Helper()
-		given := map[string]any{}
-		require.NoError(t, yaml.Unmarshal([]byte(needed), &given))
-		require.NoError(t, yaml.Unmarshal([]byte(values), &given)) // a value of the second replaces or joins that of the first
-		text, err := yaml.Marshal(given)
+		merged := map[string]any{}
+		require.NoError(t, yaml.Unmarshal([]byte(needed), &merged))
+		require.NoError(t, yaml.Unmarshal([]byte(values), &merged))
+		text, err := yaml.Marshal(merged)
 		require.NoError(t, err)
 		file := filepath.Join(t.TempDir(), "values.yaml")
 		require.NoError(t, os.WriteFile(file, text, 0o600))
@@ -136,7 +135,7 @@ func helm(t *testing.T) func(t *testing.T, values string) (map[string]string, er
 	}
 }
 
-// readRelease sorts what was rendered. No two objects of a kind may have one name.
+// readRelease decodes the rendered templates. Two objects of the same kind must have different names.
 func readRelease(t *testing.T, rendered map[string]string) *release {
 	t.Helper()
 	r, seen := &release{}, map[string]bool{}
@@ -166,7 +165,7 @@ func TestChart(t *testing.T) {
 		values string
 		check  func(t *testing.T, r *release)
 	}{
-		"the least": {"", func(t *testing.T, r *release) {
+		"required values": {"", func(t *testing.T, r *release) {
 			require.Len(t, r.deployments, 1)
 			require.Len(t, r.jobs, 1)
 			require.Len(t, r.budgets, 1)
@@ -202,7 +201,7 @@ tolerations: [{key: a, operator: Exists}]
 			require.Equal(t, "prometheus", r.monitors[0].Spec.Endpoints[0].Authorization.Credentials.Name)
 			require.Equal(t, []networkingv1.PolicyType{"Ingress", "Egress"}, r.policies[0].Spec.PolicyTypes)
 		}},
-		"nothing that can be left out": {`
+		"without optional objects": {`
 migration: {enabled: false}
 disruptionBudget: {enabled: false}
 serviceAccount: {create: false}
@@ -239,8 +238,8 @@ storage: {blobUrl: ""}
 		"a key as a value":       {`env: {OPENAI_API_KEY: sk-1}`, "invalid propertyName 'OPENAI_API_KEY'"},
 		"a password in a URL":    {`database: {url: "postgres://turnstone:secret@db/turnstone"}`, "/database/url"},
 		"a password for Redis":   {`redis: {url: "redis://:secret@redis:6379"}`, "/redis/url"},
-		"a value that is none":   {`replicas: 3`, "replicas"},
-		"slots of the gateway":   {`gateway: {autoscaling: {slots: 3}}`, "/gateway/autoscaling"},
+		"an unknown value":       {`replicas: 3`, "replicas"},
+		"slots for the gateway":  {`gateway: {autoscaling: {slots: 3}}`, "/gateway/autoscaling"},
 		"a variable as a number": {`env: {TURNSTONE_TURN_DIRECT_TURNS: 5}`, "/env"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -250,7 +249,7 @@ storage: {blobUrl: ""}
 	}
 }
 
-// The schema refuses, as plain values, exactly the variables of secrets.
+// TestChartRefusesSecrets checks that the schema of the values refuses exactly the variables of secrets.
 func TestChartRefusesSecrets(t *testing.T) {
 	text, err := os.ReadFile(chart + "/values.schema.json")
 	require.NoError(t, err)
@@ -271,13 +270,13 @@ func TestChartRefusesSecrets(t *testing.T) {
 	require.ElementsMatch(t, want, schema.Properties.Env.PropertyNames.Not.Enum)
 }
 
-// The values of the guide are values of the chart.
+// TestGuideOfTheChart renders the chart with the values in the guide.
 func TestGuideOfTheChart(t *testing.T) {
 	text, err := os.ReadFile("../docs/guides/kubernetes.md")
 	require.NoError(t, err)
-	_, rest, ok := strings.Cut(string(text), "   # values.yaml\n")
+	_, example, ok := strings.Cut(string(text), "   # values.yaml\n")
 	require.True(t, ok)
-	values, _, _ := strings.Cut(rest, "```")
+	values, _, _ := strings.Cut(example, "```")
 	_, err = helm(t)(t, values)
 	require.NoError(t, err)
 }

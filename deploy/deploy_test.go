@@ -1,4 +1,4 @@
-// Package deploy_test holds the dashboard, the alerts and docs/reference/metrics.md against what a process really registers.
+// Package deploy_test compares the dashboard, the alerts and docs/reference/metrics.md with the metrics that a process registers.
 package deploy_test
 
 import (
@@ -23,10 +23,10 @@ import (
 
 var update = flag.Bool("update", false, "write the table of docs/reference/metrics.md anew")
 
-// expression is PromQL of ours, and where it stands.
+// expression is a PromQL expression in a panel or an alert.
 type expression struct{ where, promql string }
 
-// dashboard is what we read of the Grafana dashboard.
+// dashboard has the fields of the Grafana dashboard that the tests check.
 type dashboard struct {
 	Panels []struct {
 		ID      int    `json:"id"`
@@ -54,7 +54,7 @@ func readDashboard(t *testing.T) dashboard {
 	return d
 }
 
-// panels are the dashboard's expressions, with Grafana's variables filled in.
+// panels returns the dashboard's expressions, with values in place of Grafana's variables.
 func panels(t *testing.T) []expression {
 	t.Helper()
 	var out []expression
@@ -105,7 +105,7 @@ func alerts(t *testing.T) []expression {
 	return out
 }
 
-// selectors are the metrics of an expression with the labels that it asks of them, and the labels that it groups by.
+// selectors returns the metrics of an expression with the labels by which it filters them, and the labels by which it groups.
 func selectors(t *testing.T, e expression) (metrics map[string][]string, grouped []string) {
 	t.Helper()
 	parsed, err := metricsql.Parse(e.promql)
@@ -129,7 +129,7 @@ func selectors(t *testing.T, e expression) (metrics map[string][]string, grouped
 	return metrics, grouped
 }
 
-// Every name and label that a panel or an alert uses is one that a process has.
+// TestExpressionsNameWhatThereIs checks that the metrics and labels in panels and alerts exist.
 func TestExpressionsNameWhatThereIs(t *testing.T) {
 	registered := registered(t)
 	for _, e := range append(panels(t), alerts(t)...) {
@@ -156,7 +156,7 @@ func TestExpressionsNameWhatThereIs(t *testing.T) {
 	}
 }
 
-// What the process has of its own is looked at on the dashboard, or there is a reason why not.
+// TestDashboardShowsEverything checks that there is a panel for each of our metrics.
 func TestDashboardShowsEverything(t *testing.T) {
 	shown := map[string]bool{}
 	all := registered(t)
@@ -205,7 +205,7 @@ func TestDashboardIsWhole(t *testing.T) {
 	}
 }
 
-// anchors are the runbooks of docs/guides/operations.md that alerts may link to.
+// anchors returns the anchors of the runbooks in docs/guides/operations.md.
 func anchors() []string {
 	return []string{
 		"turns-fail", "model-provider-fails", "turns-are-slow", "approvals-wait", "queues-grow", "event-log-lags", "budget-nearly-used",
@@ -238,7 +238,7 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 	require.Len(t, used, len(anchors()))
 }
 
-// promtool is Prometheus's own judge.
+// promtool runs Prometheus's promtool, which must succeed.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
 	path, err := exec.LookPath("promtool")
@@ -252,7 +252,7 @@ func TestPromtool(t *testing.T) {
 	promtool(t, "check", "config", "--syntax-only", "prometheus/prometheus.yaml")
 	promtool(t, "test", "rules", "prometheus/alerts_test.yaml")
 
-	// The panels as recording rules: the parser of our own tests knows a larger language.
+	// promtool checks the panels as recording rules, because metricsql accepts more than Prometheus.
 	var file struct {
 		Groups []map[string]any `yaml:"groups"`
 	}
@@ -275,7 +275,7 @@ const (
 	tableEnds   = "<!-- end -->\n"
 )
 
-// The table of docs/reference/metrics.md is what a process registers: names, types, labels, help.
+// TestDocumentationIsComplete checks that the table in docs/reference/metrics.md has all metrics, with their types, labels and help.
 func TestDocumentationIsComplete(t *testing.T) {
 	var want bytes.Buffer
 	want.WriteString("| metric | type | labels | |\n|---|---|---|---|\n")
@@ -303,7 +303,7 @@ func TestDocumentationIsComplete(t *testing.T) {
 	require.Equal(t, want.String(), got)
 }
 
-// Every metric that the source declares is registered here, and so documented.
+// TestNoMetricIsMissing checks that registered returns all metrics in the source code.
 func TestNoMetricIsMissing(t *testing.T) {
 	declaration := regexp.MustCompile(`(?:Name: |\b(?:counters?|count|gauge|histograms|describe)\(\s*)"([a-z_]+)",\s+(?:Help: )?"[A-Z]`)
 	var declared, documented []string
@@ -327,7 +327,7 @@ func TestNoMetricIsMissing(t *testing.T) {
 	require.ElementsMatch(t, documented, declared)
 }
 
-// sdkNames reads the names of the Temporal SDK's metrics from its source: they are no part of its API.
+// sdkNames reads the names of the Temporal SDK's metrics from its source code, because they are not in its API.
 func sdkNames(t *testing.T) []string {
 	t.Helper()
 	dir, err := exec.CommandContext(context.WithoutCancel(t.Context()), "go", "list", "-m", "-f", "{{.Dir}}", "go.temporal.io/sdk").Output()
@@ -348,7 +348,7 @@ func sdkNames(t *testing.T) []string {
 	return names
 }
 
-// sdkLabels are labels of the SDK's metrics that expressions group by.
+// sdkLabels returns the labels of the SDK's metrics by which expressions may group.
 func sdkLabels() []string {
 	return []string{"operation", "worker_type", "workflow_type", "activity_type", "poller_type", "namespace", "task_queue", "status_code"}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tool that makes the image is a module of its own, which go test ./... does not enter.
+// TestImage runs the tests of tools/image. go test ./... does not run them, because it is a module of its own.
 func TestImage(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "test", "-C", "../tools/image", "-vet=off", ".").CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -22,15 +22,15 @@ import (
 	"github.com/turnstone-run/turnstone/internal/telemetry/metrics"
 )
 
-// metric is one that a process registers.
+// metric is a metric that a process registers.
 type metric struct {
 	name, kind, help string
 	labels           []string
-	sdk              bool // the Temporal SDK's
-	runtime          bool // Go's, the process's, the build's
+	sdk              bool // of the Temporal SDK
+	runtime          bool // of the Go runtime, the process or the build
 }
 
-// recorder registers, and remembers what was registered.
+// recorder is a registry that records the metrics it registers.
 type recorder struct {
 	*prometheus.Registry
 
@@ -45,7 +45,7 @@ func (r *recorder) Register(c prometheus.Collector) error {
 	c.Describe(described)
 	close(described)
 	for d := range described {
-		r.found = append(r.found, read(d.String(), kindOf(c)))
+		r.found = append(r.found, parseDesc(d.String(), kindOf(c)))
 	}
 	return nil
 }
@@ -58,7 +58,7 @@ func (r *recorder) MustRegister(all ...prometheus.Collector) {
 	}
 }
 
-// kindOf is empty for a collector of several metrics.
+// kindOf returns the type of a metric, or "" for a collector of several metrics.
 func kindOf(c prometheus.Collector) string {
 	switch c.(type) {
 	case *prometheus.GaugeVec, prometheus.Gauge:
@@ -72,8 +72,8 @@ func kindOf(c prometheus.Collector) string {
 	}
 }
 
-// read takes a description apart, which only tells itself as a text.
-func read(d, kind string) metric {
+// parseDesc returns the metric in the text of a description, which has no accessors.
+func parseDesc(d, kind string) metric {
 	parts := regexp.MustCompile(`fqName: "(\w+)", help: "(.*?)", (?:unit: ".*", )?constLabels: \{.*\}, variableLabels: \{(.*)\}\}$`).FindStringSubmatch(d)
 	m := metric{name: parts[1], help: parts[2], kind: kind}
 	if parts[3] != "" {
@@ -82,12 +82,12 @@ func read(d, kind string) metric {
 	return m
 }
 
-// noTools are the parts of a catalog that has none.
+// noTools is a [catalog.Tools] without toolkits.
 type noTools struct{ catalog.Tools }
 
 func (noTools) Kits() []string { return nil }
 
-// registered is what a process registers in which everything is on, sorted by name.
+// registered returns all metrics of a process with all features, sorted by name.
 func registered(t *testing.T) []metric {
 	t.Helper()
 	to := &recorder{Registry: prometheus.NewPedanticRegistry()}
@@ -129,7 +129,7 @@ func registered(t *testing.T) []metric {
 	return all
 }
 
-// sdkMetrics are the Temporal SDK's, as they come out of our handler.
+// sdkMetrics returns the metrics of the Temporal SDK, as the service exports them.
 func sdkMetrics(t *testing.T) []metric {
 	t.Helper()
 	to := prometheus.NewRegistry()
@@ -160,7 +160,7 @@ func runtimeMetrics(t *testing.T) []metric {
 	for i := range found {
 		found[i].runtime = true
 	}
-	return append(found, metric{name: "up", kind: "gauge", runtime: true}) // Prometheus's own
+	return append(found, metric{name: "up", kind: "gauge", runtime: true}) // which Prometheus adds
 }
 
 func gathered(t *testing.T, from prometheus.Gatherer) []metric {
@@ -174,7 +174,7 @@ func gathered(t *testing.T, from prometheus.Gatherer) []metric {
 	return out
 }
 
-// find finds the metric of a name in an expression: a histogram has three.
+// find returns the metric with a name in an expression. A histogram has three names.
 func find(all []metric, name string) (metric, bool) {
 	for _, m := range all {
 		if m.name == name && m.kind != "histogram" {
