@@ -32,7 +32,6 @@ import (
 // keyring is a [gateway.Keys] with fixed keys.
 type keyring struct {
 	made  []agent.KeyRequest
-	by    []agent.Principal
 	calls []string
 }
 
@@ -48,8 +47,8 @@ func (k *keyring) newKey(id string, r agent.KeyRequest) agent.NewKey {
 	return n
 }
 
-func (k *keyring) CreateKey(_ context.Context, by agent.Principal, r agent.KeyRequest) (agent.NewKey, error) {
-	k.made, k.by = append(k.made, r), append(k.by, by)
+func (k *keyring) CreateKey(_ context.Context, _ agent.Principal, r agent.KeyRequest) (agent.NewKey, error) {
+	k.made = append(k.made, r)
 	if r.Name == "greedy" {
 		return agent.NewKey{}, agent.FieldErrorf(agent.CodeDenied, "scopes", "%q is more than you may do yourself", r.Scopes[0])
 	}
@@ -166,11 +165,6 @@ func TestCreatedKeyIsValid(t *testing.T) {
 func TestInvalidCredentials(t *testing.T) {
 	b, _, _ := withAuth(t)
 	folder := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(folder, name)
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		return path
-	}
 	secret := "hunter" + "2"
 	for name, c := range map[string]struct {
 		key, args, says string
@@ -180,21 +174,19 @@ func TestInvalidCredentials(t *testing.T) {
 		"not allowed":     {anns, "audit", "does not allow audit.read"},
 		"another tenant":  {anns, "agents --tenant zoo", "the credential is of tenant"},
 		"no file":         {anns, "whoami --key-file " + filepath.Join(folder, "nope"), "--key-file: open"},
-		"an empty file":   {anns, "whoami --key-file " + write("empty", " \n"), "is empty"},
-		"no text":         {anns, "whoami --key-file " + write("two", secret+"\n"+secret), "holds a space"},
-		"something large": {anns, "whoami --key-file " + write("large", strings.Repeat("x", maxKeyFile+1)), "is no file with a key"},
+		"an empty file":   {anns, "whoami --key-file " + writeFile(t, " \n", folder, "empty"), "is empty"},
+		"no text":         {anns, "whoami --key-file " + writeFile(t, secret+"\n"+secret, folder, "two"), "holds a space"},
+		"something large": {anns, "whoami --key-file " + writeFile(t, strings.Repeat("x", maxKeyFile+1), folder, "large"), "is no file with a key"},
 	} {
-		b.key, b.screen = c.key, &terminal{}
-		require.Equal(t, exitUsage, b.run(noInput(), strings.Fields(c.args)...), "%s: %s", name, b.screen)
-		require.Contains(t, b.screen.String(), c.says, name)
+		b.key = c.key
+		require.Contains(t, b.show(exitUsage, strings.Fields(c.args)...), c.says, name)
 		require.NotContains(t, b.screen.String(), secret, name)
 	}
 	b.rt.Refuse = func(agent.Envelope) error {
 		return &agent.Error{Code: agent.CodeRateLimited, RetryAfter: 42 * time.Second, Err: agent.AdmissionRefused{Kind: "user", Name: "ann", Bound: agent.BoundDailyCost, Limit: 1, Used: 1}}
 	}
-	b.key, b.screen = anns, &terminal{}
-	require.Equal(t, exitUnreachable, b.run(noInput(), "start", "x"))
-	require.Contains(t, b.screen.String(), "Try again in 42s.")
+	b.key = anns
+	require.Contains(t, b.show(exitUnreachable, "start", "x"), "Try again in 42s.")
 }
 
 // A redirect to another server does not send the credential there.
@@ -286,8 +278,6 @@ func TestTLS(t *testing.T) {
 		"holds no certificate":        {exitUsage, []string{"whoami", "--ca", nothing}},
 		"--ca: open":                  {exitUsage, []string{"whoami", "--ca", nothing + "x"}},
 	} {
-		b.screen = &terminal{}
-		require.Equal(t, c.want, b.run(noInput(), c.args...), b.screen.String())
-		require.Contains(t, b.screen.String(), text)
+		require.Contains(t, b.show(c.want, c.args...), text)
 	}
 }

@@ -11,8 +11,7 @@ import (
 // completions returns the completions of a command line, without descriptions, and the directive for the shell.
 func (b *bench) completions(args ...string) (list []string, directive string) {
 	b.t.Helper()
-	b.screen = &terminal{}
-	require.Equal(b.t, 0, b.run(noInput(), append([]string{"__complete"}, args...)...), b.screen.String())
+	b.show(0, append([]string{"__complete"}, args...)...)
 	for line := range strings.Lines(b.screen.out()) {
 		line = strings.TrimSuffix(line, "\n")
 		if strings.HasPrefix(line, ":") {

@@ -54,8 +54,8 @@ func turnRow(t *agent.TurnSummary) []string {
 	}
 	tokens, cost := usageCells(t.Usage)
 	return []string{
-		string(t.TurnID), string(t.SessionID), orDash(t.Agent), orDash(t.UserID), status, formatTime(t.StartedAt), formatDuration(t.StartedAt, t.FinishedAt), tokens, cost,
-		orDash(t.Summary),
+		string(t.TurnID), string(t.SessionID), orDash(t.Agent), orDash(t.UserID), status, formatTime(t.StartedAt),
+		formatDuration(t.StartedAt, t.FinishedAt), tokens, cost, orDash(t.Summary),
 	}
 }
 
@@ -85,7 +85,9 @@ func fetchSessions(q *agent.SessionQuery) fetchFunc[agent.SessionSummary] {
 }
 
 func sessionRow(s *agent.SessionSummary) []string {
-	return []string{string(s.SessionID), formatInt(s.Turns), orDash(s.Agent), orDash(s.UserID), s.Status, formatTime(s.ActiveAt), orDash(cmp.Or(s.Title, s.Summary))}
+	return []string{
+		string(s.SessionID), formatInt(s.Turns), orDash(s.Agent), orDash(s.UserID), s.Status, formatTime(s.ActiveAt), orDash(cmp.Or(s.Title, s.Summary)),
+	}
 }
 
 // findFields points to the fields that the queries of turns and sessions have in common.

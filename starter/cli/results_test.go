@@ -63,9 +63,7 @@ func TestResultsGet(t *testing.T) {
 		rt.Finish(id, agent.TurnFailed, "")
 	}
 	require.Equal(t, exitFailed, b.run(noInput(), "chat", "x"))
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "results", "get", "turn-2"), "showing a failed turn succeeds")
-	require.Contains(t, b.screen.out(), "error    model_error: the provider said no")
+	require.Contains(t, b.show(0, "results", "get", "turn-2"), "error    model_error: the provider said no", "showing a failed turn succeeds")
 }
 
 func TestResultsUsage(t *testing.T) {

@@ -60,8 +60,7 @@ func TestSessionDeleteAsksFirst(t *testing.T) {
 	require.Equal(t, exitInterrupted, <-exited)
 	require.Equal(t, 0, b.run(noInput(), "sessions", "export", "trip-1"), "the session still exists")
 
-	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(strings.NewReader("y\n"), "sessions", "delete", "trip-1"))
+	b.showInput("y\n", 0, "sessions", "delete", "trip-1")
 	require.Equal(t, "deleted session trip-1: 1 turn, 1 message, 0 blobs\n", b.screen.out())
 	require.Equal(t, 0, b.run(noInput(), "start", "-s", "trip-2", "x"))
 	b.rt.Say("turn-1", "done")

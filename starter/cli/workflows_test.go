@@ -85,9 +85,7 @@ func TestWorkflowsPutWhatIsStored(t *testing.T) {
 	b := setup(t)
 	run := func(want int, in string, args ...string) string {
 		t.Helper()
-		b.screen = &terminal{}
-		require.Equal(t, want, b.run(strings.NewReader(in), append([]string{"workflows"}, args...)...), b.screen.String())
-		return b.screen.String()
+		return b.showInput(in, want, append([]string{"workflows"}, args...)...)
 	}
 	stored := func(args ...string) (w agent.StoredWorkflow, text string) {
 		t.Helper()

@@ -72,7 +72,7 @@ func release(dist string, platforms, names []string) error {
 // build builds a stripped static binary. The toolchain records the version: the tag of the commit, or a pseudo-version.
 func build(file, pkg, system, arch string) error {
 	fmt.Println("building", file)
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o", file, pkg) //nolint:gosec,noctx // no user input; Ctrl-C ends both processes
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o", file, pkg) //nolint:gosec,noctx // no user input; Ctrl-C ends both
 	// The settings of this machine must not change the result.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+system, "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOWORK=off")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
