@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -80,28 +79,11 @@ func TestFindTemporalCLI(t *testing.T) {
 	require.ErrorIs(t, err, devstack.ErrNoTemporalCLI)
 }
 
-// TestTemporalCLI runs a workflow on the server of a command, and reads it from a second server with the same folder.
 func TestTemporalCLI(t *testing.T) {
 	installTemporal(t, "temporal version 1.9.1 (Server 1.32.1, UI 2.55.0)")
 	cli, err := devstack.FindTemporalCLI(t.Context())
 	require.NoError(t, err)
-	cfg := devstack.TemporalConfig{DataDir: t.TempDir(), EnableUI: true, SearchAttributes: attributes()}
-	first, err := cli.Start(t.Context(), cfg)
-	require.NoError(t, err)
-	require.NoError(t, runGreeting(t.Context(), first, "kept", "acme"))
-	require.Contains(t, fetch(t, first.UIURL()), "/_app/immutable/")
-	_, err = cli.Start(t.Context(), cfg)
-	require.ErrorContains(t, err, "has it open")
-	_, err = cli.Start(t.Context(), devstack.TemporalConfig{FrontendPort: portOf(t, first.Address())})
-	require.ErrorIs(t, err, devstack.ErrPortInUse)
-	require.NoError(t, first.Stop())
-	_, err = new(net.Dialer).DialContext(t.Context(), "tcp", first.Address())
-	require.Error(t, err, "the server still answers")
-
-	second, err := cli.Start(t.Context(), cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, second.Stop()) })
-	requireKept(t, second, "kept", "acme")
+	exerciseServer(t, cli.Start)
 }
 
 // TestTemporalCLIThatEnds checks that the error of a server that does not start has the output of the server.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -72,29 +73,40 @@ func greet(ctx workflow.Context, name string) (string, error) {
 	return "hello " + name, nil
 }
 
-func TestKeptStateComesBack(t *testing.T) {
+func TestEmbeddedServer(t *testing.T) {
 	t.Parallel()
+	exerciseServer(t, embedded.Start)
+}
+
+// exerciseServer tests an implementation of [devstack.StartTemporal] with several servers in the same folder, one after the other.
+func exerciseServer(t *testing.T, start devstack.StartTemporal) {
+	t.Helper()
 	cfg := devstack.TemporalConfig{DataDir: t.TempDir()}
 
 	// The first server has no search attributes, as in an earlier release.
-	first := startTemporal(t, cfg)
-	_, err := embedded.Start(t.Context(), cfg)
+	first := startServer(t, start, cfg)
+	_, err := start(t.Context(), cfg)
 	require.ErrorIs(t, err, pgdev.ErrInUse, "one server per folder")
+	_, err = start(t.Context(), devstack.TemporalConfig{FrontendPort: portOf(t, first.Address())})
+	require.ErrorIs(t, err, devstack.ErrPortInUse)
 	require.Empty(t, first.UIURL())
 	require.NoError(t, first.Stop())
 	require.NoError(t, first.Stop(), "stopping twice is harmless")
+	_, err = new(net.Dialer).DialContext(t.Context(), "tcp", first.Address())
+	require.Error(t, err, "the server still answers")
 
-	cfg.SearchAttributes = attributes()
-	second := startTemporal(t, cfg)
+	cfg.SearchAttributes, cfg.EnableUI = attributes(), true
+	second := startServer(t, start, cfg)
 	require.NoError(t, runGreeting(t.Context(), second, "kept", "acme"))
+	require.Contains(t, fetch(t, second.UIURL()), "/_app/immutable/")
 	require.NoError(t, second.Stop())
 
-	third := startTemporal(t, cfg)
+	third := startServer(t, start, cfg)
 	requireKept(t, third, "kept", "acme")
 	require.NoError(t, third.Stop())
 
 	cfg.SearchAttributes = map[string]enumspb.IndexedValueType{"TurnstoneTenant": enumspb.INDEXED_VALUE_TYPE_INT}
-	_, err = embedded.Start(t.Context(), cfg)
+	_, err = start(t.Context(), cfg)
 	require.ErrorContains(t, err, "TurnstoneTenant is a Keyword")
 }
 
@@ -161,9 +173,7 @@ func TestBusyPort(t *testing.T) {
 	taken := startTemporal(t, devstack.TemporalConfig{})
 	port := portOf(t, taken.Address())
 
-	_, err := embedded.Start(t.Context(), devstack.TemporalConfig{FrontendPort: port})
-	require.ErrorIs(t, err, devstack.ErrPortInUse)
-	_, err = embedded.Start(t.Context(), devstack.TemporalConfig{UIPort: port, EnableUI: true})
+	_, err := embedded.Start(t.Context(), devstack.TemporalConfig{UIPort: port, EnableUI: true})
 	require.ErrorIs(t, err, devstack.ErrPortInUse)
 	require.ErrorContains(t, err, "Web UI")
 
@@ -173,8 +183,13 @@ func TestBusyPort(t *testing.T) {
 
 func startTemporal(t *testing.T, cfg devstack.TemporalConfig) devstack.Temporal {
 	t.Helper()
+	return startServer(t, embedded.Start, cfg)
+}
+
+func startServer(t *testing.T, start devstack.StartTemporal, cfg devstack.TemporalConfig) devstack.Temporal {
+	t.Helper()
 	began := time.Now()
-	server, err := embedded.Start(t.Context(), cfg)
+	server, err := start(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Logf("started in %s", time.Since(began).Round(time.Millisecond))
 	t.Cleanup(func() {
