@@ -130,51 +130,51 @@ func (d *dev) stackConfig(settings *turnstone.Settings, o stackOptions, logger *
 // configureService sets the settings of the service for the stack and, if they ask for the offline model, starts it.
 func (d *dev) configureService(ctx context.Context, h *instance, ephemeral bool) error {
 	h.setAddresses()
-	set := h.settings
-	if set.Catalog.Folder == "" && !ephemeral {
-		set.Catalog.Folder = filepath.Join(h.folder, "catalog")
-		if err := os.MkdirAll(set.Catalog.Folder, 0o755); err != nil { //nolint:gosec // users edit its files
+	settings := h.settings
+	if settings.Catalog.Folder == "" && !ephemeral {
+		settings.Catalog.Folder = filepath.Join(h.folder, "catalog")
+		if err := os.MkdirAll(settings.Catalog.Folder, 0o755); err != nil { //nolint:gosec // users edit its files
 			return fmt.Errorf("make the catalog's folder: %w", err)
 		}
 	}
-	set.Storage.BlobURL = app.Secret((&url.URL{Scheme: "file", Path: filepath.Join(h.folder, "blobs")}).String())
+	settings.Storage.BlobURL = app.Secret((&url.URL{Scheme: "file", Path: filepath.Join(h.folder, "blobs")}).String())
 	flights, err := url.Parse(h.stack.Flights.URL())
 	if err != nil {
 		return err
 	}
-	set.Egress.AllowPrivate = append(slices.Clone(set.Egress.AllowPrivate), flights.Host)
+	settings.Egress.AllowPrivate = append(slices.Clone(settings.Egress.AllowPrivate), flights.Host)
 	if d.model != "" {
-		set.LLM.Model = d.model
+		settings.LLM.Model = d.model
 	}
-	if set.LLM.Provider != app.ProviderOffline || set.LLM.BaseURL != "" {
+	if settings.LLM.Provider != app.ProviderOffline || settings.LLM.BaseURL != "" {
 		return nil
 	}
 	h.model, err = offline.Start(ctx, "127.0.0.1:0", offline.Config{FlightsURL: h.stack.Flights.URL() + "/flights"})
 	if err != nil {
 		return fmt.Errorf("start offline model: %w", err)
 	}
-	set.LLM.BaseURL, set.LLM.Model = h.model.BaseURL(), offline.ModelName
+	settings.LLM.BaseURL, settings.LLM.Model = h.model.BaseURL(), offline.ModelName
 	return nil
 }
 
 // setAddresses sets the settings to the addresses of the stack's servers.
 func (h *instance) setAddresses() {
-	set := h.settings
-	set.Temporal.Address, set.Temporal.Namespace = h.stack.Temporal.Address(), devstack.Namespace
-	if set.Console.UIURL == "" {
-		set.Console.UIURL = h.stack.Temporal.UIURL()
+	settings := h.settings
+	settings.Temporal.Address, settings.Temporal.Namespace = h.stack.Temporal.Address(), devstack.Namespace
+	if settings.Console.UIURL == "" {
+		settings.Console.UIURL = h.stack.Temporal.UIURL()
 	}
-	if ui, err := url.Parse(h.stack.Temporal.UIURL()); err == nil && len(set.HTTP.CodecOrigins) == 0 {
-		set.HTTP.CodecOrigins = []string{"http://127.0.0.1:" + ui.Port(), "http://localhost:" + ui.Port()}
+	if ui, err := url.Parse(h.stack.Temporal.UIURL()); err == nil && len(settings.HTTP.CodecOrigins) == 0 {
+		settings.HTTP.CodecOrigins = []string{"http://127.0.0.1:" + ui.Port(), "http://localhost:" + ui.Port()}
 	}
 	if h.stack.Postgres != nil {
-		set.Database.URL = app.Secret(h.stack.Postgres.DSN())
+		settings.Database.URL = app.Secret(h.stack.Postgres.DSN())
 	}
 	if h.stack.Redis != nil {
-		set.Jobs.RedisURL = app.Secret(h.stack.Redis.URL())
+		settings.Jobs.RedisURL = app.Secret(h.stack.Redis.URL())
 	}
 	if h.stack.Mail != nil {
-		set.Workflows.SMTP = app.SMTP{Addr: h.stack.Mail.Addr(), From: "turnstone@localhost", To: []string{"you@localhost"}, TLS: "none"}
+		settings.Workflows.SMTP = app.SMTP{Addr: h.stack.Mail.Addr(), From: "turnstone@localhost", To: []string{"you@localhost"}, TLS: "none"}
 	}
 }
 

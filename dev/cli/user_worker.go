@@ -28,9 +28,9 @@ type userWorker struct {
 // prepareUserWorker returns the environment for a user's worker and, if the stack has a worker, creates the database for the other. It returns nil if
 // the database server is not the stack's.
 func (h *instance) prepareUserWorker(ctx context.Context) (*userWorker, error) {
-	set := h.settings
-	dsn := set.Database.URL.Reveal()
-	w := &userWorker{replacesStack: !set.Worker.Enabled}
+	settings := h.settings
+	dsn := settings.Database.URL.Reveal()
+	w := &userWorker{replacesStack: !settings.Worker.Enabled}
 	if !w.replacesStack {
 		if h.stack.Postgres == nil {
 			return nil, nil //nolint:nilnil // nothing to run
@@ -41,21 +41,21 @@ func (h *instance) prepareUserWorker(ctx context.Context) (*userWorker, error) {
 		dsn = h.stack.Postgres.DSNFor(userDatabase)
 	}
 	w.add("DATABASE_URL", dsn)
-	w.add("TEMPORAL_ADDRESS", set.Temporal.Address)
-	w.add("TEMPORAL_NAMESPACE", set.Temporal.Namespace)
-	w.add("TURNSTONE_LLM_PROVIDER", set.LLM.Provider)
-	w.add("TURNSTONE_LLM_MODEL", set.LLM.Model)
-	w.add("TURNSTONE_LLM_BASE_URL", set.LLM.BaseURL)
-	w.add("TURNSTONE_EGRESS_ALLOW_PRIVATE", strings.Join(set.Egress.AllowPrivate, ","))
+	w.add("TEMPORAL_ADDRESS", settings.Temporal.Address)
+	w.add("TEMPORAL_NAMESPACE", settings.Temporal.Namespace)
+	w.add("TURNSTONE_LLM_PROVIDER", settings.LLM.Provider)
+	w.add("TURNSTONE_LLM_MODEL", settings.LLM.Model)
+	w.add("TURNSTONE_LLM_BASE_URL", settings.LLM.BaseURL)
+	w.add("TURNSTONE_EGRESS_ALLOW_PRIVATE", strings.Join(settings.Egress.AllowPrivate, ","))
 	if w.replacesStack {
-		w.add("TURNSTONE_TEMPORAL_TASK_QUEUE", set.Temporal.TaskQueue)
-		w.add("TURNSTONE_STORAGE_BLOB_URL", set.Storage.BlobURL.Reveal())
+		w.add("TURNSTONE_TEMPORAL_TASK_QUEUE", settings.Temporal.TaskQueue)
+		w.add("TURNSTONE_STORAGE_BLOB_URL", settings.Storage.BlobURL.Reveal())
 		w.add("TURNSTONE_GATEWAY_ENABLED", "false")
 		return w, nil
 	}
 	w.add("TURNSTONE_TEMPORAL_TASK_QUEUE", userQueue)
 	w.add("TURNSTONE_DATA_DIR", filepath.Join(h.folder, userDatabase))
-	for _, door := range [][2]string{{"TURNSTONE_HTTP_ADDR", set.HTTP.Addr}, {"TURNSTONE_GRPC_ADDR", set.GRPC.Addr}} {
+	for _, door := range [][2]string{{"TURNSTONE_HTTP_ADDR", settings.HTTP.Addr}, {"TURNSTONE_GRPC_ADDR", settings.GRPC.Addr}} {
 		addr, listener, err := holdAddress(ctx, nextPort(door[1]), true)
 		if err != nil {
 			return nil, err

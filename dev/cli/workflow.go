@@ -14,9 +14,9 @@ const exampleTag = "main"
 
 // addExampleWorkflow stores a workflow with one node, which fetches the sample flights, unless there is one with the same tag.
 func (h *instance) addExampleWorkflow(ctx context.Context) error {
-	set := h.settings
-	needsOtherKey := set.Auth.On() && set.Auth.OperatorKey == ""
-	if !set.Gateway.Enabled || set.HTTP.TLSCert != "" || needsOtherKey {
+	settings := h.settings
+	needsOtherKey := settings.Auth.On() && settings.Auth.OperatorKey == ""
+	if !settings.Gateway.Enabled || settings.HTTP.TLSCert != "" || needsOtherKey {
 		return nil // this program cannot call the API
 	}
 	api, err := h.client()

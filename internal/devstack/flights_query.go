@@ -83,13 +83,21 @@ func (q *listQuery) set(name, value string) string {
 		if len(code) != 3 || strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
 			return "must be a three-letter code such as NYC"
 		}
-		*map[string]*string{"origin": &q.origin, "dest": &q.dest}[name] = code
+		if name == "origin" {
+			q.origin = code
+		} else {
+			q.dest = code
+		}
 	case "limit", "count":
 		n, err := strconv.Atoi(value)
 		if err != nil || n < 1 || n > maxFlights {
 			return fmt.Sprintf("must be a whole number from 1 to %d", maxFlights)
 		}
-		*map[string]*int{"limit": &q.limit, "count": &q.count}[name] = n
+		if name == "limit" {
+			q.limit = n
+		} else {
+			q.count = n
+		}
 	case "max_price":
 		price, err := strconv.ParseFloat(value, 64)
 		if err != nil || !(price > 0 && price < 1e9) { // written so that it refuses NaN, too

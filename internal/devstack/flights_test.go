@@ -40,15 +40,15 @@ func TestFlights(t *testing.T) {
 		query string
 		count int
 	}{
-		"all":              {newYorkToLosAngeles, 50},
-		"lower case":       {"?origin=nyc&dest=lax", 50},
-		"places made up":   {"?origin=QQQ&dest=ZZZ", 50},
-		"limit":            {newYorkToLosAngeles + "&limit=3", 3},
-		"as many":          {newYorkToLosAngeles + "&count=300", 300},
-		"anywhere":         {"?count=5000", 5000},
-		"one anywhere":     {"?count=1", 1},
-		"anywhere, some":   {"?count=1000&limit=7", 7},
-		"nothing so cheap": {newYorkToLosAngeles + "&max_price=0.5", 0},
+		"all":             {newYorkToLosAngeles, 50},
+		"lower case":      {"?origin=nyc&dest=lax", 50},
+		"unknown places":  {"?origin=QQQ&dest=ZZZ", 50},
+		"limit":           {newYorkToLosAngeles + "&limit=3", 3},
+		"count":           {newYorkToLosAngeles + "&count=300", 300},
+		"count only":      {"?count=5000", 5000},
+		"count of one":    {"?count=1", 1},
+		"count and limit": {"?count=1000&limit=7", 7},
+		"no such price":   {newYorkToLosAngeles + "&max_price=0.5", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			flights := getRows(t, "/flights"+test.query)
@@ -56,10 +56,10 @@ func TestFlights(t *testing.T) {
 			require.Len(t, flights, test.count)
 			ids := map[any]bool{}
 			for _, f := range flights {
-				require.False(t, ids[f["id"]], "%v is there twice", f["id"])
+				require.False(t, ids[f["id"]], "id %v is used twice", f["id"])
 				ids[f["id"]] = true
 				require.Contains(t, f["id"], f["airline_code"])
-				require.NotEqual(t, "ZE", f["airline_code"], "it has no flights")
+				require.NotEqual(t, "ZE", f["airline_code"], "the airline has no flights")
 				require.Positive(t, f["price"])
 				departure, err := time.Parse(time.RFC3339, f["departure"].(string))
 				require.NoError(t, err)
@@ -70,7 +70,7 @@ func TestFlights(t *testing.T) {
 		})
 	}
 	all := getRows(t, "/flights"+newYorkToLosAngeles)
-	require.Equal(t, all, getRows(t, "/flights"+newYorkToLosAngeles+"&count=5000")[:50], "fewer are the first ones of more")
+	require.Equal(t, all, getRows(t, "/flights"+newYorkToLosAngeles+"&count=5000")[:50], "a short list is the beginning of a longer one")
 	cheap := slices.DeleteFunc(slices.Clone(all), func(f map[string]any) bool { return f["price"].(float64) > 300 })
 	require.NotEmpty(t, cheap)
 	require.Equal(t, cheap, getRows(t, "/flights"+newYorkToLosAngeles+"&max_price=300"))

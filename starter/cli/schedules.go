@@ -186,13 +186,9 @@ func (a *app) schedulesShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "show <schedule>", Short: "Show a schedule as JSON, with when it runs next", Args: cobra.ExactArgs(1),
 		Example: "  starter schedules show morning > morning.json",
-		RunE: a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
-			s, err := c.Schedule(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return a.printJSON(s)
-		}),
+		RunE: printAnswer(a, func(ctx context.Context, c *client.Client, args []string) (agent.Schedule, error) {
+			return c.Schedule(ctx, args[0])
+		}, func(s *agent.Schedule) error { return a.printJSON(s) }),
 	}
 }
 

@@ -104,13 +104,9 @@ func (a *app) sessionExportCommand() *cobra.Command {
 		Use: "export <session>", Short: "Print everything that is kept of a session, as JSON", Args: cobra.MatchAll(cobra.ExactArgs(1), requireSessionID),
 		Long:    "Print everything that is kept of a session, as JSON: its messages, turns with their results, approvals, and what middleware notes.",
 		Example: "  starter sessions export trip-1 > trip-1.json",
-		RunE: a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
-			export, err := c.ExportSession(ctx, agent.SessionID(args[0]))
-			if err != nil {
-				return err
-			}
-			return a.printJSON(export)
-		}),
+		RunE: printAnswer(a, func(ctx context.Context, c *client.Client, args []string) (agent.SessionExport, error) {
+			return c.ExportSession(ctx, agent.SessionID(args[0]))
+		}, func(e *agent.SessionExport) error { return a.printJSON(e) }),
 	}
 }
 

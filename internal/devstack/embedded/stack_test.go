@@ -92,7 +92,7 @@ func TestStackThatCannotStartLeavesNothing(t *testing.T) {
 
 	cfg.AnyPort = true
 	stack, err := devstack.Start(t.Context(), cfg)
-	require.NoError(t, err, "and its folder is free")
+	require.NoError(t, err, "the folder is not locked")
 	require.NoError(t, stack.Close(t.Context()))
 }
 

@@ -67,7 +67,7 @@ func newChat(req *request) *chat {
 }
 
 // respond returns the model's answer. The same request always has the same answer.
-func (m *Model) respond(req *request) reply {
+func (m *model) respond(req *request) reply {
 	r := m.answer(newChat(req))
 	if schema, tool := req.outputSchema(); len(r.calls) == 0 && schema != nil {
 		r.text = string(document(schema, r.text))
@@ -88,7 +88,7 @@ func (m *Model) respond(req *request) reply {
 }
 
 // answer returns the text or the calls. It ignores the output schema and the token limit.
-func (m *Model) answer(c *chat) reply {
+func (m *model) answer(c *chat) reply {
 	if len(c.results) > 0 {
 		return reply{text: m.showResults(c)}
 	}

@@ -17,7 +17,7 @@ var (
 )
 
 // pipeline answers a message about rows with a call of execute_pipeline. ok is false for any other message.
-func (m *Model) pipeline(c *chat) (r reply, ok bool) {
+func (m *model) pipeline(c *chat) (r reply, ok bool) {
 	var steps []string
 	fetches := false
 	for group, choices := range m.clauses {
@@ -47,13 +47,13 @@ func (m *Model) pipeline(c *chat) (r reply, ok bool) {
 }
 
 // needsRoute reports whether the message asks for flights without a route.
-func (m *Model) needsRoute(message string) bool {
+func (m *model) needsRoute(message string) bool {
 	sources := m.clauses[0]
 	return sources[len(sources)-1].pattern.MatchString(message) && !route.MatchString(message)
 }
 
 // fill replaces the placeholders of a template by the submatches of a pattern.
-func (m *Model) fill(template string, match []string) string {
+func (m *model) fill(template string, match []string) string {
 	return placeholder.ReplaceAllStringFunc(template, func(name string) string {
 		switch {
 		case name == "$api":

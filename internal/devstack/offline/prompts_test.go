@@ -22,7 +22,7 @@ func ask(t *testing.T, members object, messages ...object) reply {
 	require.NoError(t, err)
 	req, refused := decodeRequest(raw)
 	require.Nil(t, refused)
-	return New(Config{FlightsURL: "http://api/flights", TokenDelay: -1}).respond(req)
+	return newModel(Config{FlightsURL: "http://api/flights", TokenDelay: -1}).respond(req)
 }
 
 func user(text string) object { return object{"role": "user", "content": text} }

@@ -17,27 +17,26 @@ const ModelName = "turnstone-offline"
 
 const maxBody = 32 << 20
 
-// Config is the configuration of [New].
+// Config is the configuration of [Start].
 type Config struct {
 	FlightsURL string        // URL of the sample flights API, such as http://127.0.0.1:8081/flights
 	TokenDelay time.Duration // delay of each token; 0: 5 ms; negative: no delay
 }
 
-// Model is the offline model as an [http.Handler].
-type Model struct {
+// model is the offline model as an [http.Handler].
+type model struct {
 	cfg     Config
 	prompts []prompt
 	clauses [][]prompt
 }
 
-// New returns the model.
-func New(cfg Config) *Model {
+func newModel(cfg Config) *model {
 	cfg.TokenDelay = cmp.Or(cfg.TokenDelay, 5*time.Millisecond)
-	return &Model{cfg: cfg, prompts: prompts(), clauses: clauses()}
+	return &model{cfg: cfg, prompts: prompts(), clauses: clauses()}
 }
 
 // ServeHTTP answers POST /v1/chat/completions and POST /v1/embeddings with any credential.
-func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	switch {
 	case err != nil:
@@ -51,7 +50,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (m *Model) complete(w http.ResponseWriter, r *http.Request, body []byte) {
+func (m *model) complete(w http.ResponseWriter, r *http.Request, body []byte) {
 	req, refused := decodeRequest(body)
 	if refused != nil {
 		writeError(w, refused)
@@ -101,7 +100,7 @@ func Start(ctx context.Context, addr string, cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		url:    "http://" + l.Addr().String() + "/v1",
-		server: &http.Server{Handler: New(cfg), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: time.Minute},
+		server: &http.Server{Handler: newModel(cfg), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: time.Minute},
 	}
 	go func() { _ = s.server.Serve(l) }() // returns after Close
 	return s, nil

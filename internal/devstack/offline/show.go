@@ -39,7 +39,7 @@ type failure struct {
 }
 
 // showResults returns the results of the tools in Markdown.
-func (m *Model) showResults(c *chat) string {
+func (m *model) showResults(c *chat) string {
 	var b strings.Builder
 	for i, content := range c.results {
 		if len(c.results) > 1 {
