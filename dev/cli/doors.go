@@ -29,31 +29,31 @@ func holdAddress(ctx context.Context, addr string, anyPort bool) (string, net.Li
 	return net.JoinHostPort(host, port), l, nil
 }
 
-// holdDoors listens on the addresses of the HTTP and gRPC doors, and sets the settings to the addresses with their ports.
-func (h *instance) holdDoors(ctx context.Context, anyPort bool) error {
-	if !h.settings.Gateway.Enabled {
+// holdGatewayAddresses listens on the addresses of the HTTP and gRPC doors, and sets the settings to the addresses with their ports.
+func (inst *instance) holdGatewayAddresses(ctx context.Context, anyPort bool) error {
+	if !inst.settings.Gateway.Enabled {
 		return nil
 	}
 	for _, door := range []struct {
 		field string
 		addr  *string
-	}{{"http.addr", &h.settings.HTTP.Addr}, {"grpc.addr", &h.settings.GRPC.Addr}} {
+	}{{"http.addr", &inst.settings.HTTP.Addr}, {"grpc.addr", &inst.settings.GRPC.Addr}} {
 		addr, listener, err := holdAddress(ctx, *door.addr, anyPort)
 		if err != nil {
 			return explainDoor(door.field, err)
 		}
 		*door.addr = addr
-		h.held = append(h.held, listener)
+		inst.held = append(inst.held, listener)
 	}
 	return nil
 }
 
-// releaseDoors closes the listeners, so that the gateway can listen on their addresses.
-func (h *instance) releaseDoors() error {
+// releaseAddresses closes the listeners, so that the gateway can listen on their addresses.
+func (inst *instance) releaseAddresses() error {
 	var faults []error
-	for _, listener := range h.held {
+	for _, listener := range inst.held {
 		faults = append(faults, listener.Close())
 	}
-	h.held = nil
+	inst.held = nil
 	return errors.Join(faults...)
 }

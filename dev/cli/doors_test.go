@@ -87,17 +87,17 @@ func TestCodecEndpoint(t *testing.T) {
 	}
 
 	busy := taken(t)
-	h := &instance{settings: settings(func(s *turnstone.Settings) { s.HTTP.Addr, s.GRPC.Addr = busy, "127.0.0.1:0" })}
-	err := h.holdDoors(t.Context(), false)
+	inst := &instance{settings: settings(func(s *turnstone.Settings) { s.HTTP.Addr, s.GRPC.Addr = busy, "127.0.0.1:0" })}
+	err := inst.holdGatewayAddresses(t.Context(), false)
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	require.ErrorContains(t, err, "http.addr: ")
-	require.NoError(t, h.holdDoors(t.Context(), true))
-	require.Len(t, h.held, 2)
-	require.NotEqual(t, busy, h.settings.HTTP.Addr)
-	require.Equal(t, "http://127.0.0.1:"+portOf(t, h.held[0].Addr().String())+"/codec", endpoint(h.settings))
-	require.Equal(t, h.held[1].Addr().String(), h.settings.GRPC.Addr)
-	require.NoError(t, h.stop(t.Context()), "what was not started is not missed")
-	_, again, err := holdAddress(t.Context(), h.settings.HTTP.Addr, false)
+	require.NoError(t, inst.holdGatewayAddresses(t.Context(), true))
+	require.Len(t, inst.held, 2)
+	require.NotEqual(t, busy, inst.settings.HTTP.Addr)
+	require.Equal(t, "http://127.0.0.1:"+portOf(t, inst.held[0].Addr().String())+"/codec", endpoint(inst.settings))
+	require.Equal(t, inst.held[1].Addr().String(), inst.settings.GRPC.Addr)
+	require.NoError(t, inst.stop(t.Context()), "nothing else was started")
+	_, again, err := holdAddress(t.Context(), inst.settings.HTTP.Addr, false)
 	require.NoError(t, err, "it was released")
 	require.NoError(t, again.Close())
 }

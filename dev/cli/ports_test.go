@@ -50,9 +50,9 @@ func TestPortInUseNamesItsFlag(t *testing.T) {
 	other := errors.New("no disk")
 	require.Equal(t, other, d.explainPort(other))
 
-	h := &instance{settings: &turnstone.Settings{}}
-	h.settings.Gateway.Enabled, h.settings.HTTP.Addr, h.settings.GRPC.Addr = true, taken(t), "127.0.0.1:0"
-	require.ErrorContains(t, h.holdDoors(t.Context(), false), "--http-addr HOST:PORT (TURNSTONE_HTTP_ADDR)")
+	inst := &instance{settings: &turnstone.Settings{}}
+	inst.settings.Gateway.Enabled, inst.settings.HTTP.Addr, inst.settings.GRPC.Addr = true, taken(t), "127.0.0.1:0"
+	require.ErrorContains(t, inst.holdGatewayAddresses(t.Context(), false), "--http-addr HOST:PORT (TURNSTONE_HTTP_ADDR)")
 }
 
 func TestEnvironmentIsReadByAShell(t *testing.T) {

@@ -117,40 +117,40 @@ func (d *dev) serve(ctx context.Context) error {
 	if !d.ephemeral && d.data == "" {
 		d.data = defaultData()
 	}
-	h, err := d.start(ctx, stackOptions{data: d.data, ephemeral: d.ephemeral, anyPort: d.anyPort})
+	inst, err := d.start(ctx, stackOptions{data: d.data, ephemeral: d.ephemeral, anyPort: d.anyPort})
 	if err != nil {
 		return err
 	}
-	return d.keepRunning(ctx, h, "\nCtrl-C stops everything.")
+	return d.keepRunning(ctx, inst, "\nCtrl-C stops everything.")
 }
 
 // keepRunning prints where everything is and a note, and waits until ctx ends.
-func (d *dev) keepRunning(ctx context.Context, h *instance, note string) error {
-	if err := h.printAddresses(ctx, d.out, d.program); err != nil {
-		return h.stopAfter(ctx, err)
+func (d *dev) keepRunning(ctx context.Context, inst *instance, note string) error {
+	if err := inst.printAddresses(ctx, d.out, d.program); err != nil {
+		return inst.stopAfter(ctx, err)
 	}
 	fmt.Fprintln(d.out, note)
-	return h.wait(ctx)
+	return inst.wait(ctx)
 }
 
 // demo runs one turn on an ephemeral stack.
 func (d *dev) demo(ctx context.Context, prompt string) error {
-	h, err := d.start(ctx, stackOptions{ephemeral: true, anyPort: true})
+	inst, err := d.start(ctx, stackOptions{ephemeral: true, anyPort: true})
 	if err != nil {
 		return err
 	}
-	err = h.runTurn(ctx, d.out, prompt)
+	err = inst.runTurn(ctx, d.out, prompt)
 	if err == nil && d.keep {
-		return d.keepRunning(ctx, h, "\nThe stack stays up; Ctrl-C stops everything.")
+		return d.keepRunning(ctx, inst, "\nThe stack stays up; Ctrl-C stops everything.")
 	}
-	return h.stopAfter(ctx, err)
+	return inst.stopAfter(ctx, err)
 }
 
 // stopAfter stops everything and returns err joined with the errors of stopping.
-func (h *instance) stopAfter(ctx context.Context, err error) error {
+func (inst *instance) stopAfter(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
-	return errors.Join(err, h.stop(ctx))
+	return errors.Join(err, inst.stop(ctx))
 }
 
 // stopTimeout bounds stopping everything.

@@ -57,50 +57,50 @@ func (d *dev) start(ctx context.Context, o stackOptions) (*instance, error) {
 	if d.noWorker {
 		settings.Worker.Enabled = false
 	}
-	h := &instance{settings: settings}
-	if err := d.startInstance(ctx, h, startTemporal, o); err != nil {
-		return nil, h.stopAfter(ctx, err)
+	inst := &instance{settings: settings}
+	if err := d.startInstance(ctx, inst, startTemporal, o); err != nil {
+		return nil, inst.stopAfter(ctx, err)
 	}
-	return h, nil
+	return inst, nil
 }
 
 // startInstance starts the servers of an instance. After an error the caller stops those that did start.
-func (d *dev) startInstance(ctx context.Context, h *instance, startTemporal devstack.StartTemporal, o stackOptions) (err error) {
+func (d *dev) startInstance(ctx context.Context, inst *instance, startTemporal devstack.StartTemporal, o stackOptions) (err error) {
 	if o.ephemeral {
 		o.data = ""
-		if h.scratch, err = os.MkdirTemp("", "turnstone-dev-"); err != nil {
+		if inst.scratch, err = os.MkdirTemp("", "turnstone-dev-"); err != nil {
 			return err
 		}
 	} else if o.data, err = filepath.Abs(o.data); err != nil {
 		return err
 	}
-	h.folder = cmp.Or(o.data, h.scratch)
-	logger, err := d.logger(h.settings)
+	inst.folder = cmp.Or(o.data, inst.scratch)
+	logger, err := d.logger(inst.settings)
 	if err != nil {
 		return err
 	}
-	if err := h.holdDoors(ctx, o.anyPort); err != nil {
+	if err := inst.holdGatewayAddresses(ctx, o.anyPort); err != nil {
 		return err
 	}
-	cfg := d.stackConfig(h.settings, o, logger)
+	cfg := d.stackConfig(inst.settings, o, logger)
 	cfg.StartTemporal = startTemporal
-	if h.stack, err = devstack.Start(ctx, cfg); err != nil {
+	if inst.stack, err = devstack.Start(ctx, cfg); err != nil {
 		return d.explainPort(err)
 	}
-	if err := d.configureService(ctx, h, o.ephemeral); err != nil {
+	if err := d.configureService(ctx, inst, o.ephemeral); err != nil {
 		return err
 	}
-	if err := h.releaseDoors(); err != nil {
+	if err := inst.releaseAddresses(); err != nil {
 		return err
 	}
 	d.printProgress("starting worker and gateway…")
-	if h.service, err = turnstone.New(turnstone.Config{Settings: h.settings, Env: withoutPorts(d.env), Logger: logger}); err != nil {
+	if inst.service, err = turnstone.New(turnstone.Config{Settings: inst.settings, Env: withoutPorts(d.env), Logger: logger}); err != nil {
 		return err
 	}
-	if err := h.service.Start(ctx); err != nil {
+	if err := inst.service.Start(ctx); err != nil {
 		return err
 	}
-	return h.addExampleWorkflow(ctx)
+	return inst.addExampleWorkflow(ctx)
 }
 
 func (d *dev) stackConfig(settings *turnstone.Settings, o stackOptions, logger *zap.Logger) devstack.Config {
@@ -128,17 +128,17 @@ func (d *dev) stackConfig(settings *turnstone.Settings, o stackOptions, logger *
 }
 
 // configureService sets the settings of the service for the stack and, if they ask for the offline model, starts it.
-func (d *dev) configureService(ctx context.Context, h *instance, ephemeral bool) error {
-	h.setAddresses()
-	settings := h.settings
+func (d *dev) configureService(ctx context.Context, inst *instance, ephemeral bool) error {
+	inst.setAddresses()
+	settings := inst.settings
 	if settings.Catalog.Folder == "" && !ephemeral {
-		settings.Catalog.Folder = filepath.Join(h.folder, "catalog")
+		settings.Catalog.Folder = filepath.Join(inst.folder, "catalog")
 		if err := os.MkdirAll(settings.Catalog.Folder, 0o755); err != nil { //nolint:gosec // users edit its files
 			return fmt.Errorf("make the catalog's folder: %w", err)
 		}
 	}
-	settings.Storage.BlobURL = app.Secret((&url.URL{Scheme: "file", Path: filepath.Join(h.folder, "blobs")}).String())
-	flights, err := url.Parse(h.stack.Flights.URL())
+	settings.Storage.BlobURL = app.Secret((&url.URL{Scheme: "file", Path: filepath.Join(inst.folder, "blobs")}).String())
+	flights, err := url.Parse(inst.stack.Flights.URL())
 	if err != nil {
 		return err
 	}
@@ -149,51 +149,51 @@ func (d *dev) configureService(ctx context.Context, h *instance, ephemeral bool)
 	if settings.LLM.Provider != app.ProviderOffline || settings.LLM.BaseURL != "" {
 		return nil
 	}
-	h.model, err = offline.Start(ctx, "127.0.0.1:0", offline.Config{FlightsURL: h.stack.Flights.URL() + "/flights"})
+	inst.model, err = offline.Start(ctx, "127.0.0.1:0", offline.Config{FlightsURL: inst.stack.Flights.URL() + "/flights"})
 	if err != nil {
 		return fmt.Errorf("start offline model: %w", err)
 	}
-	settings.LLM.BaseURL, settings.LLM.Model = h.model.BaseURL(), offline.ModelName
+	settings.LLM.BaseURL, settings.LLM.Model = inst.model.BaseURL(), offline.ModelName
 	return nil
 }
 
 // setAddresses sets the settings to the addresses of the stack's servers.
-func (h *instance) setAddresses() {
-	settings := h.settings
-	settings.Temporal.Address, settings.Temporal.Namespace = h.stack.Temporal.Address(), devstack.Namespace
+func (inst *instance) setAddresses() {
+	settings := inst.settings
+	settings.Temporal.Address, settings.Temporal.Namespace = inst.stack.Temporal.Address(), devstack.Namespace
 	if settings.Console.UIURL == "" {
-		settings.Console.UIURL = h.stack.Temporal.UIURL()
+		settings.Console.UIURL = inst.stack.Temporal.UIURL()
 	}
-	if ui, err := url.Parse(h.stack.Temporal.UIURL()); err == nil && len(settings.HTTP.CodecOrigins) == 0 {
+	if ui, err := url.Parse(inst.stack.Temporal.UIURL()); err == nil && len(settings.HTTP.CodecOrigins) == 0 {
 		settings.HTTP.CodecOrigins = []string{"http://127.0.0.1:" + ui.Port(), "http://localhost:" + ui.Port()}
 	}
-	if h.stack.Postgres != nil {
-		settings.Database.URL = app.Secret(h.stack.Postgres.DSN())
+	if inst.stack.Postgres != nil {
+		settings.Database.URL = app.Secret(inst.stack.Postgres.DSN())
 	}
-	if h.stack.Redis != nil {
-		settings.Jobs.RedisURL = app.Secret(h.stack.Redis.URL())
+	if inst.stack.Redis != nil {
+		settings.Jobs.RedisURL = app.Secret(inst.stack.Redis.URL())
 	}
-	if h.stack.Mail != nil {
-		settings.Workflows.SMTP = app.SMTP{Addr: h.stack.Mail.Addr(), From: "turnstone@localhost", To: []string{"you@localhost"}, TLS: "none"}
+	if inst.stack.Mail != nil {
+		settings.Workflows.SMTP = app.SMTP{Addr: inst.stack.Mail.Addr(), From: "turnstone@localhost", To: []string{"you@localhost"}, TLS: "none"}
 	}
 }
 
 // printAddresses prints the addresses of all servers, and how to run a worker beside them.
-func (h *instance) printAddresses(ctx context.Context, w io.Writer, program string) error {
+func (inst *instance) printAddresses(ctx context.Context, w io.Writer, program string) error {
 	client, example := "go run ./starter", "go run ./examples/customtool"
 	if program != standalone {
 		client, example = strings.TrimSuffix(program, " dev"), strings.TrimSuffix(program, " dev")+" worker"
 	}
-	model := h.settings.LLM.Provider + " · " + h.settings.LLM.Model
+	model := inst.settings.LLM.Provider + " · " + inst.settings.LLM.Model
 	redis := "as configured"
-	if h.stack.Redis != nil {
-		redis = h.stack.Redis.URL()
+	if inst.stack.Redis != nil {
+		redis = inst.stack.Redis.URL()
 	}
-	mail := h.settings.Workflows.SMTP.Addr
-	if h.stack.Mail != nil {
-		mail = h.stack.Mail.Addr() + " (delivers nothing; what is sent is shown here)"
+	mail := inst.settings.Workflows.SMTP.Addr
+	if inst.stack.Mail != nil {
+		mail = inst.stack.Mail.Addr() + " (delivers nothing; what is sent is shown here)"
 	}
-	catalog := cmp.Or(h.settings.Catalog.Folder, "no folder")
+	catalog := cmp.Or(inst.settings.Catalog.Folder, "no folder")
 	fmt.Fprintf(w, `
   HTTP API   %s (the console: open it in a browser)
   gRPC       %s
@@ -206,9 +206,9 @@ func (h *instance) printAddresses(ctx context.Context, w io.Writer, program stri
 
 Try:
   %s chat "%s" --server %s
-`, h.settings.HTTP.LocalURL(), h.service.GRPCAddr(), h.settings.Temporal.Address, h.settings.Temporal.Namespace, h.settings.Temporal.TaskQueue,
-		h.stack.Temporal.UIURL(), redis, h.settings.Jobs.Queue, mail, model, catalog, client, defaultPrompt, h.settings.HTTP.LocalURL())
-	worker, err := h.prepareUserWorker(ctx)
+`, inst.settings.HTTP.LocalURL(), inst.service.GRPCAddr(), inst.settings.Temporal.Address, inst.settings.Temporal.Namespace, inst.settings.Temporal.TaskQueue,
+		inst.stack.Temporal.UIURL(), redis, inst.settings.Jobs.Queue, mail, model, catalog, client, defaultPrompt, inst.settings.HTTP.LocalURL())
+	worker, err := inst.prepareUserWorker(ctx)
 	if err == nil && worker != nil {
 		worker.print(w, example)
 	}
@@ -216,40 +216,40 @@ Try:
 }
 
 // client returns a client of the service. If authentication is configured, it has the operator's key.
-func (h *instance) client() (*client.Client, error) {
-	return client.New(client.Config{Server: h.settings.HTTP.LocalURL(), Key: h.settings.Auth.OperatorKey.Reveal()})
+func (inst *instance) client() (*client.Client, error) {
+	return client.New(client.Config{Server: inst.settings.HTTP.LocalURL(), Key: inst.settings.Auth.OperatorKey.Reveal()})
 }
 
 // wait waits until ctx ends, or until the service or the database fails, and then stops everything.
-func (h *instance) wait(ctx context.Context) error {
+func (inst *instance) wait(ctx context.Context) error {
 	var failure error
 	var database <-chan struct{}
-	if h.stack.Postgres != nil {
-		database = h.stack.Postgres.Exited()
+	if inst.stack.Postgres != nil {
+		database = inst.stack.Postgres.Exited()
 	}
 	select {
 	case <-ctx.Done():
-	case failure = <-h.service.Failed():
+	case failure = <-inst.service.Failed():
 	case <-database:
 		failure = errors.New("PostgreSQL ended by itself")
 	}
-	return h.stopAfter(ctx, failure)
+	return inst.stopAfter(ctx, failure)
 }
 
 // stop stops the service, and then the servers that it uses.
-func (h *instance) stop(ctx context.Context) error {
-	faults := []error{h.releaseDoors()}
-	if h.service != nil {
-		faults = append(faults, h.service.Stop(ctx))
+func (inst *instance) stop(ctx context.Context) error {
+	faults := []error{inst.releaseAddresses()}
+	if inst.service != nil {
+		faults = append(faults, inst.service.Stop(ctx))
 	}
-	if h.model != nil {
-		faults = append(faults, h.model.Close(ctx))
+	if inst.model != nil {
+		faults = append(faults, inst.model.Close(ctx))
 	}
-	if h.stack != nil {
-		faults = append(faults, h.stack.Close(ctx))
+	if inst.stack != nil {
+		faults = append(faults, inst.stack.Close(ctx))
 	}
-	if h.scratch != "" {
-		faults = append(faults, os.RemoveAll(h.scratch))
+	if inst.scratch != "" {
+		faults = append(faults, os.RemoveAll(inst.scratch))
 	}
 	return errors.Join(faults...)
 }

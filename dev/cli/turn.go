@@ -14,8 +14,8 @@ import (
 )
 
 // runTurn runs one turn through the HTTP API. It prints the events as they come, and then the result and the history of the workflow.
-func (h *instance) runTurn(ctx context.Context, w io.Writer, prompt string) error {
-	c, err := h.client()
+func (inst *instance) runTurn(ctx context.Context, w io.Writer, prompt string) error {
+	c, err := inst.client()
 	if err != nil {
 		return err
 	}
@@ -43,10 +43,10 @@ func (h *instance) runTurn(ctx context.Context, w io.Writer, prompt string) erro
 		fmt.Fprintf(w, "preview   %s\n", out.ResultPreview)
 	}
 	fmt.Fprintf(w, "usage     %d tokens in, %d out, %d ms\n", out.Usage.InputTokens, out.Usage.OutputTokens, out.ExecutionTimeMS)
-	if err := h.printHistory(ctx, w, receipt.TurnID); err != nil {
+	if err := inst.printHistory(ctx, w, receipt.TurnID); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\nWeb UI    %s/namespaces/%s/workflows/%s\n", h.stack.Temporal.UIURL(), h.settings.Temporal.Namespace,
+	fmt.Fprintf(w, "\nWeb UI    %s/namespaces/%s/workflows/%s\n", inst.stack.Temporal.UIURL(), inst.settings.Temporal.Namespace,
 		"turn%2F"+string(receipt.TurnID))
 	if out.Status != agent.TurnCompleted {
 		return fmt.Errorf("the turn is %s: %s", out.Status, out.StopReason)
@@ -55,8 +55,8 @@ func (h *instance) runTurn(ctx context.Context, w io.Writer, prompt string) erro
 }
 
 // printHistory prints the history of a turn's workflow.
-func (h *instance) printHistory(ctx context.Context, w io.Writer, id agent.TurnID) error {
-	temporal := h.service.Temporal()
+func (inst *instance) printHistory(ctx context.Context, w io.Writer, id agent.TurnID) error {
+	temporal := inst.service.Temporal()
 	if err := temporal.GetWorkflow(ctx, id.WorkflowID(), "").Get(ctx, nil); err != nil {
 		return fmt.Errorf("wait for the workflow: %w", err)
 	}

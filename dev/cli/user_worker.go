@@ -25,20 +25,20 @@ type userWorker struct {
 	values        [][2]string
 }
 
-// prepareUserWorker returns the environment for a user's worker and, if the stack has a worker, creates the database for the other. It returns nil if
+// prepareUserWorker returns the environment for a user's worker and, if the stack has a worker too, creates a database for it. It returns nil if
 // the database server is not the stack's.
-func (h *instance) prepareUserWorker(ctx context.Context) (*userWorker, error) {
-	settings := h.settings
+func (inst *instance) prepareUserWorker(ctx context.Context) (*userWorker, error) {
+	settings := inst.settings
 	dsn := settings.Database.URL.Reveal()
 	w := &userWorker{replacesStack: !settings.Worker.Enabled}
 	if !w.replacesStack {
-		if h.stack.Postgres == nil {
+		if inst.stack.Postgres == nil {
 			return nil, nil //nolint:nilnil // nothing to run
 		}
 		if err := postgres.CreateDatabase(ctx, dsn, userDatabase); err != nil {
 			return nil, fmt.Errorf("make the database of your own worker: %w", err)
 		}
-		dsn = h.stack.Postgres.DSNFor(userDatabase)
+		dsn = inst.stack.Postgres.DSNFor(userDatabase)
 	}
 	w.add("DATABASE_URL", dsn)
 	w.add("TEMPORAL_ADDRESS", settings.Temporal.Address)
@@ -54,16 +54,16 @@ func (h *instance) prepareUserWorker(ctx context.Context) (*userWorker, error) {
 		return w, nil
 	}
 	w.add("TURNSTONE_TEMPORAL_TASK_QUEUE", userQueue)
-	w.add("TURNSTONE_DATA_DIR", filepath.Join(h.folder, userDatabase))
+	w.add("TURNSTONE_DATA_DIR", filepath.Join(inst.folder, userDatabase))
 	for _, door := range [][2]string{{"TURNSTONE_HTTP_ADDR", settings.HTTP.Addr}, {"TURNSTONE_GRPC_ADDR", settings.GRPC.Addr}} {
 		addr, listener, err := holdAddress(ctx, nextPort(door[1]), true)
 		if err != nil {
 			return nil, err
 		}
-		h.held = append(h.held, listener) // so that the next address is another one
+		inst.held = append(inst.held, listener) // so that the next address is another one
 		w.add(door[0], addr)
 	}
-	return w, h.releaseDoors()
+	return w, inst.releaseAddresses()
 }
 
 func (w *userWorker) add(name, value string) {

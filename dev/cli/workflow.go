@@ -13,13 +13,13 @@ import (
 const exampleTag = "main"
 
 // addExampleWorkflow stores a workflow with one node, which fetches the sample flights, unless there is one with the same tag.
-func (h *instance) addExampleWorkflow(ctx context.Context) error {
-	settings := h.settings
+func (inst *instance) addExampleWorkflow(ctx context.Context) error {
+	settings := inst.settings
 	needsOtherKey := settings.Auth.On() && settings.Auth.OperatorKey == ""
 	if !settings.Gateway.Enabled || settings.HTTP.TLSCert != "" || needsOtherKey {
 		return nil // this program cannot call the API
 	}
-	api, err := h.client()
+	api, err := inst.client()
 	if err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func (h *instance) addExampleWorkflow(ctx context.Context) error {
 		return nil // there is a workflow of the user
 	}
 	step := map[string]any{
-		"step": "http_request", "url": h.stack.Flights.URL() + "/flights", "params": map[string]string{"origin": "NYC", "dest": "LAX"},
+		"step": "http_request", "url": inst.stack.Flights.URL() + "/flights", "params": map[string]string{"origin": "NYC", "dest": "LAX"},
 	}
 	config, err := json.Marshal(map[string]any{"action": "pipeline", "pipeline": []any{step}})
 	if err != nil {

@@ -42,9 +42,9 @@ type FlightsServer struct {
 }
 
 const (
-	maxBooking  = 64 << 10 // bytes
-	slowAnswer  = 8 * time.Second
-	requestTime = 10 * time.Second
+	maxBooking     = 64 << 10 // bytes
+	slowDelay      = 8 * time.Second
+	requestTimeout = 10 * time.Second
 )
 
 // startFlights serves the API on a port. Port 0 is any free port.
@@ -54,7 +54,7 @@ func startFlights(port int, anyPort bool) (*FlightsServer, error) {
 		return nil, err
 	}
 	s := &FlightsServer{url: "http://" + listener.Addr().String(), http: &http.Server{
-		Handler: flightsHandler(), ReadTimeout: requestTime, WriteTimeout: requestTime, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		Handler: flightsHandler(), ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 	}}
 	go func() { _ = s.http.Serve(listener) }() // returns after Stop
 	return s, nil
@@ -160,7 +160,7 @@ func failOnRequest(w http.ResponseWriter, r *http.Request, fail string) bool {
 		return true
 	case failSlow:
 		select {
-		case <-time.After(slowAnswer):
+		case <-time.After(slowDelay):
 		case <-r.Context().Done():
 			return true
 		}

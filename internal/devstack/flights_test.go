@@ -134,7 +134,7 @@ func TestFlightFormats(t *testing.T) {
 		}
 	}
 	empty := serveFlights("GET", "/flights.csv"+newYorkToLosAngeles+"&max_price=0.5", "").Body.String()
-	require.Equal(t, "id,airline,origin,dest,price,departure,arrival,stops,duration_min,airline_code\n", empty, "a header alone")
+	require.Equal(t, "id,airline,origin,dest,price,departure,arrival,stops,duration_min,airline_code\n", empty, "only the header")
 	require.Len(t, strings.Split(serveFlights("GET", "/bookings.csv?limit=2", "").Body.String(), "\n"), 4)
 }
 

@@ -9,8 +9,8 @@ import (
 )
 
 func TestRetention(t *testing.T) {
-	h := gatewaytest.NewRetention()
-	b := setupWith(t, func(cfg *gateway.Config) { cfg.Retention = h })
+	fake := gatewaytest.NewRetention()
+	b := setupWith(t, func(cfg *gateway.Config) { cfg.Retention = fake })
 	b.steps("retention",
 		line(0),
 		line(0, "--limit", "1"),
@@ -24,7 +24,7 @@ func TestRetention(t *testing.T) {
 		line(0, "--tenant", "acme", "-o", "json"),
 		line(exitUsage, "run", "now"),
 	)
-	h.Status = retention.Status{}
+	fake.Status = retention.Status{}
 	b.steps("retention", line(0, "--limit", "1"), line(exitUsage, "run"))
 	golden(t, "retention", b.screen.String())
 }

@@ -58,10 +58,10 @@ func installTemporal(t *testing.T, version string) {
 
 func TestFindTemporalCLI(t *testing.T) {
 	for name, c := range map[string]struct{ version, refused string }{
-		"the oldest":       {"temporal version 1.5.1 (Server 1.29.0, UI 2.42.1)", ""},
-		"a newer one":      {"temporal version 1.9.1 (Server 1.32.1-155.0, UI 2.55.0)", ""},
-		"too old":          {"temporal version 1.1.0 (Server 1.25.0, UI 2.31.2)", "want v1.29.0 or later"},
-		"something else's": {"temporal, a calendar", "does not name its server"},
+		"the oldest":    {"temporal version 1.5.1 (Server 1.29.0, UI 2.42.1)", ""},
+		"newer version": {"temporal version 1.9.1 (Server 1.32.1-155.0, UI 2.55.0)", ""},
+		"too old":       {"temporal version 1.1.0 (Server 1.25.0, UI 2.31.2)", "want v1.29.0 or later"},
+		"other program": {"temporal, a calendar", "does not name its server"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			installTemporal(t, c.version)

@@ -154,8 +154,8 @@ func prepareDatabase(conf *config.Config, database string, cfg devstack.Temporal
 	return nil
 }
 
-// createSchema creates the tables of a new file. While it does, there is a marker file beside the file. A start that finds the marker creates the
-// tables anew.
+// createSchema creates the tables of a new file. A marker file beside it exists until they are complete. If the marker is there already, createSchema
+// starts again with an empty file.
 func createSchema(store *config.SQL, database string) error {
 	marker := database + ".incomplete"
 	_, databaseErr := os.Stat(database)

@@ -31,12 +31,12 @@ import (
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
 )
 
-// ownerArg is the argument with which the test binary runs a server until a test kills it.
-const ownerArg = "own-a-server"
+// serverArg is the argument with which the test binary runs a server until a test kills it.
+const serverArg = "run-a-server"
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == ownerArg {
-		ownServer(os.Args[2])
+	if len(os.Args) == 3 && os.Args[1] == serverArg {
+		runServer(os.Args[2])
 	}
 	if len(os.Args) > 2 && os.Args[1] == cliArg {
 		actAsTemporal(os.Args[2:])
@@ -44,8 +44,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// ownServer starts a server in dir, runs a workflow, prints "done" and waits.
-func ownServer(dir string) {
+// runServer starts a server in dir, runs a workflow, prints "done" and waits.
+func runServer(dir string) {
 	ctx := context.Background()
 	server, err := embedded.Start(ctx, devstack.TemporalConfig{DataDir: dir, SearchAttributes: attributes()})
 	if err == nil {
@@ -113,7 +113,7 @@ func exerciseServer(t *testing.T, start devstack.StartTemporal) {
 func TestStateOutlivesAKilledProcess(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	owner := exec.CommandContext(t.Context(), os.Args[0], ownerArg, dir)
+	owner := exec.CommandContext(t.Context(), os.Args[0], serverArg, dir)
 	out, err := owner.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, owner.Start())

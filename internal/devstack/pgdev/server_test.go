@@ -20,18 +20,18 @@ import (
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
 )
 
-// ownerArg is the argument with which the test binary runs a server until a test kills it.
-const ownerArg = "own-a-server"
+// serverArg is the argument with which the test binary runs a server until a test kills it.
+const serverArg = "run-a-server"
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == ownerArg {
-		ownServer(os.Args[2])
+	if len(os.Args) == 3 && os.Args[1] == serverArg {
+		runServer(os.Args[2])
 	}
 	os.Exit(m.Run())
 }
 
-// ownServer starts a server in dir, or an ephemeral one if dir is "-", prints its pid and DSN, and waits.
-func ownServer(dir string) {
+// runServer starts a server in dir, or an ephemeral one if dir is "-", prints its pid and DSN, and waits.
+func runServer(dir string) {
 	cfg := pgdev.Config{DataDir: dir}
 	if dir == "-" {
 		cfg = pgdev.Config{Ephemeral: true}
@@ -126,7 +126,7 @@ func TestServerDiesWithItsOwner(t *testing.T) {
 // killOwner starts a server in another process, kills that process, waits until the server has ended, and returns its DSN.
 func killOwner(t *testing.T, place string) string {
 	t.Helper()
-	owner := exec.CommandContext(t.Context(), os.Args[0], ownerArg, place)
+	owner := exec.CommandContext(t.Context(), os.Args[0], serverArg, place)
 	out, err := owner.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, owner.Start())
