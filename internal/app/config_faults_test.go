@@ -113,6 +113,7 @@ func TestOneFault(t *testing.T) {
 		"no model for base url":  {"llm: {base_url: 'http://h/v1'}", nil, "llm.model: is required"},
 		"key in base url":        {"llm: {base_url: 'https://k@h/v1', model: m}", nil, "llm.base_url: must not hold credentials"},
 		"key with line break":    {"", []string{"OPENAI_API_KEY=sk-1\n"}, "OPENAI_API_KEY: llm.api_key: holds a space"},
+		"not finite":             {"turn: {cost_usd: .nan}", nil, "turn.cost_usd: want a number, got one that is not finite"},
 		"not a number":           {"llm: {temperature: '${T}'}", []string{"T=NaN"}, "llm.temperature: want 0 to 2, got NaN"},
 		"foreign database":       {"", []string{"DATABASE_URL=mysql://h/db"}, "DATABASE_URL: database.url: want postgres://"},
 		"origin with path":       {"http: {allowed_origins: ['https://a.example/x']}", nil, "http.allowed_origins[0]: want scheme://host"},

@@ -75,6 +75,12 @@ func plain(cfg app.Config) string {
 	return fmt.Sprintf("%s\n%v\n%s %s %s", encoded, err, cfg.Database.URL.Reveal(), cfg.Storage.BlobURL.Reveal(), cfg.LLM.APIKey.Reveal())
 }
 
+func TestByteOrderMark(t *testing.T) {
+	cfg, err := app.Load(sources(t, "\ufefftemporal: {task_queue: q}", nil))
+	require.NoError(t, err)
+	require.Equal(t, "q", cfg.Temporal.TaskQueue)
+}
+
 func TestPathsBecomeFull(t *testing.T) {
 	src := sources(t, "data_dir: state dir\ntemporal: {config_file: t.toml}", nil)
 	t.Chdir(src.Dir)

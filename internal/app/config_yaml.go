@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
@@ -19,13 +20,16 @@ import (
 // merge maps without lines and without types, so that the checks, the origins and the documentation of settings would still be needed on
 // top of them. Here the library parses, and this file walks its syntax tree.
 
+// byteOrderMark may stand at the beginning of a document; some editors write it.
+const byteOrderMark = "\ufeff"
+
 // readYAML reads a document into the Config; name is for messages.
 func (l *loader) readYAML(name string, data []byte) {
 	if !utf8.Valid(data) {
 		l.faults.add(name, "", "malformed YAML: not UTF-8")
 		return
 	}
-	file, err := parser.ParseBytes(data, 0)
+	file, err := parser.ParseBytes(bytes.TrimPrefix(data, []byte(byteOrderMark)), 0)
 	if err != nil {
 		source, message := name, "malformed YAML"
 		if syntax, ok := errors.AsType[yaml.Error](err); ok {
@@ -198,8 +202,10 @@ func kind(n ast.Node) string {
 		return "nothing"
 	case *ast.StringNode, *ast.LiteralNode:
 		return "a text"
-	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+	case *ast.IntegerNode, *ast.FloatNode:
 		return "a number"
+	case *ast.InfinityNode, *ast.NanNode:
+		return "one that is not finite"
 	case *ast.BoolNode:
 		return "true or false"
 	case *ast.MappingNode, *ast.MappingValueNode:

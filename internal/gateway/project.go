@@ -43,6 +43,14 @@ func eachOf[A, B any](in []*A, f func(*A) B) []B {
 
 func textOf(raw json.RawMessage) string { return validText(string(raw)) }
 
+// documentOf returns a JSON document as text, empty for null, which is how the vocabulary says that there is none.
+func documentOf(raw json.RawMessage) string {
+	if string(raw) == "null" {
+		return ""
+	}
+	return textOf(raw)
+}
+
 func rawOf(text string) json.RawMessage {
 	if text == "" {
 		return nil
@@ -192,8 +200,8 @@ func outputToProto(o *agent.AgentStepOutput) *pb.AgentStepOutput {
 	return &pb.AgentStepOutput{
 		TurnId: validText(string(o.TurnID)), SessionId: validText(string(o.SessionID)), Agent: validText(o.Agent),
 		AgentInstanceId: validText(o.AgentInstanceID), Status: validText(string(o.Status)), Output: validText(o.Output),
-		Blocks: each(o.Blocks, blockToProto), Structured: textOf(o.Structured), ResultRef: validText(o.ResultRef),
-		ResultPreview: textOf(o.ResultPreview), ToolCalls: each(o.ToolCalls, noteToProto), Usage: usageToProto(&o.Usage),
+		Blocks: each(o.Blocks, blockToProto), Structured: documentOf(o.Structured), ResultRef: validText(o.ResultRef),
+		ResultPreview: documentOf(o.ResultPreview), ToolCalls: each(o.ToolCalls, noteToProto), Usage: usageToProto(&o.Usage),
 		StopReason: validText(string(o.StopReason)), Error: failureToProto(o.Error), StreamId: validText(o.StreamID),
 		ExecutionTimeMs: o.ExecutionTimeMS, Model: validText(o.Model),
 	}

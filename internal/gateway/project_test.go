@@ -174,6 +174,14 @@ func TestEventProjection(t *testing.T) {
 	require.Equal(t, "a\uFFFDb", eventToProto(&agent.Event{Type: agent.EventToken, Text: "a\xffb"}).GetText())
 }
 
+func TestOutputProjectionHasNoNull(t *testing.T) {
+	var o agent.AgentStepOutput
+	require.NoError(t, json.Unmarshal([]byte(`{"structured":null,"result_preview":null}`), &o))
+	p := outputToProto(&o)
+	require.Empty(t, p.GetStructured())
+	require.Empty(t, p.GetResultPreview())
+}
+
 func TestFindProjection(t *testing.T) {
 	var s agent.SessionSummary
 	(&numbering{}).fill(reflect.ValueOf(&s).Elem())

@@ -25,7 +25,7 @@ type contextEditingOptions struct {
 
 // clearToolUsesOptions are those of LangChain v1's ClearToolUsesEdit. Tokens are counted as approximateTokens does.
 type clearToolUsesOptions struct {
-	Type            string   `json:"type"`              // clear_tool_uses
+	Type            string   `json:"type"`              // clear_tool_uses, the default
 	Trigger         *int     `json:"trigger"`           // tokens of the messages above which it edits; default 100,000
 	Keep            *int     `json:"keep"`              // how many of the newest tool results stay; default 3
 	ClearAtLeast    int      `json:"clear_at_least"`    // tokens after which it stops, the oldest going first; default 0: clear all
@@ -55,7 +55,7 @@ func newContextEditing(options json.RawMessage) (agent.Middleware, error) {
 		return nil, agent.Invalid("edits", "want at most %d, got %d", maxCount, len(o.Edits))
 	}
 	if len(o.Edits) == 0 {
-		o.Edits = []clearToolUsesOptions{{Type: clearToolUsesType}}
+		o.Edits = []clearToolUsesOptions{{}}
 	}
 	m := &contextEditing{}
 	for i := range o.Edits {
@@ -76,7 +76,7 @@ func newClearToolUses(path string, o *clearToolUsesOptions) (clearToolUses, erro
 	}
 	placeholder := valueOr(o.Placeholder, "[cleared]")
 	switch {
-	case o.Type != clearToolUsesType:
+	case o.Type != "" && o.Type != clearToolUsesType:
 		return e, agent.Invalid(path+"type", "want %s, got %.50q", clearToolUsesType, o.Type)
 	case e.trigger < 1 || e.trigger > maxTokens:
 		return e, agent.Invalid(path+"trigger", "want 1 to %d tokens", maxTokens)

@@ -50,7 +50,7 @@ func TestContextEditing(t *testing.T) {
 	}{
 		"below the default trigger":    {``, nil, ""},
 		"no edits are the default":     {`{"edits":[]}`, nil, ""},
-		"all but the three newest":     {`{"edits":[{"type":"clear_tool_uses","trigger":1}]}`, []string{"2/0"}, "[cleared]"},
+		"all but the three newest":     {`{"edits":[{"trigger":1}]}`, []string{"2/0"}, "[cleared]"},
 		"just above":                   {fmt.Sprintf(`{"edits":[{"type":"clear_tool_uses","keep":0,"trigger":%d}]}`, approximateTokens(charsOf(conversation()))-1), []string{"2/0", "2/1", "4/0", "6/0"}, "[cleared]"},
 		"at the trigger":               {fmt.Sprintf(`{"edits":[{"type":"clear_tool_uses","keep":0,"trigger":%d}]}`, approximateTokens(charsOf(conversation()))), nil, ""},
 		"keeps none":                   {always + `"keep":0}]}`, []string{"2/0", "2/1", "4/0", "6/0"}, "[cleared]"},
@@ -297,7 +297,6 @@ func TestContextEditingRefusesOptions(t *testing.T) {
 		edit(`"placeholder":" "`):                                  "edits[1].placeholder",
 		edit(`"placeholder":"` + strings.Repeat("x", 1_001) + `"`): "edits[1].placeholder",
 		edit(`"model":"m"`):                                        "edits[1].model",
-		`{"edits":[{}]}`:                                           "edits[0].type",
 		`{"edits":[{"type":"clear_thinking"}]}`:                    "edits[0].type",
 		`{"edits":{}}`:                                             "edits",
 		`{"edits":[` + strings.Repeat(`{"type":"clear_tool_uses"},`, 8) + `{"type":"clear_tool_uses"}]}`: "edits",

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/schema"
 )
 
 // listing returns a server that answers tools/list with pages of a test.
@@ -187,6 +188,7 @@ func TestBindings(t *testing.T) {
 		`{"server":["a"]}`:                                        "server",
 		`{"url":"https://b/` + strings.Repeat("x", maxURL) + `"}`: "url",
 	} {
+		require.Error(t, schema.New().Check("", properties, json.RawMessage(parameters)), parameters) // so that apply refuses it
 		_, err := parseBinding(json.RawMessage(parameters))
 		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), parameters)
 		var e *agent.Error
