@@ -98,9 +98,8 @@ func (ts *Turns) recordOf(ctx context.Context, req *agent.TurnRequest, in BeginT
 			return agent.TurnRecord{}, nil, err
 		}
 	}
-	checked := in.Checked
+	checked, named := in.Checked, *req
 	if checked == nil {
-		named := *req
 		named.TurnID = TurnIDOf(req, in.RunID) // rules may count by session, and a session may be named after its turn
 		var refusal error
 		if checked, refusal = ts.Check(ctx, &named); refusal != nil {
@@ -108,7 +107,7 @@ func (ts *Turns) recordOf(ctx context.Context, req *agent.TurnRequest, in BeginT
 			return t.Record, nil, err
 		}
 	}
-	return ts.record(ctx, req, checked, in), nil, nil
+	return ts.record(ctx, &named, checked, in), nil, nil // not req: the check drops an output schema that is null
 }
 
 // acceptedBefore returns the recorded turn of a request that is refused now, and the refusal if there is none.

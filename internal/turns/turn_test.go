@@ -93,6 +93,22 @@ func TestBeginOfARecordedTurn(t *testing.T) {
 	require.Equal(t, 1, writes, "it was handed the session, and its input joins the transcript")
 }
 
+// TestNullIsNoOutputSchema: programs with typed clients send null for what they do not set, and a workflow's input passes no door.
+func TestNullIsNoOutputSchema(t *testing.T) {
+	h := newHarness(t)
+	const input = `{"message":"hello","idempotency_key":"k","output_schema":null}`
+	for _, want := range []turns.Verdict{turns.VerdictReady, turns.VerdictDuplicate} {
+		out, err := h.BeginTurn(t.Context(), json.RawMessage(input), turns.BeginTurnInput{WorkflowID: "by-hand", RunID: "r"})
+		require.NoError(t, err)
+		require.Equal(t, want, out.Verdict, "%v", out.Refusal)
+		stored, err := h.store.Turn(t.Context(), out.Turn.TurnID)
+		require.NoError(t, err)
+		require.Empty(t, stored.Record.OutputSchema)
+		_, err = h.StoreTurn(t.Context(), turns.StoreTurnInput{TurnID: out.Turn.TurnID, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
+		require.NoError(t, err)
+	}
+}
+
 // TestTakeOverReadsWhatOthersStored: whichever process runs the next activity of a turn sees what another one has stored, whatever it remembers.
 func TestTakeOverReadsWhatOthersStored(t *testing.T) {
 	h := newHarness(t)
