@@ -203,6 +203,7 @@ func turns() []exchange {
 		{method: "GET", path: "/v1/turns/rich/events", status: 200, contains: "approval_resolved"},
 		{method: "GET", path: "/v1/turns/t1/events?after_index=999", status: 204},
 		{method: "GET", path: "/v1/turns/t1/events", header: []string{"Last-Event-ID", "one"}, status: 400, refused: true},
+		{method: "POST", path: "/v1/turns", body: "hello", header: []string{"Content-Type", "text/plain"}, status: 415, refused: true},
 		{method: "GET", path: "/v1/turns/t1/events", as: reader, status: 403},
 		{method: "POST", path: "/v1/turns/stays/cancel", body: `{"reason":"enough"}`, status: 202},
 		{method: "POST", path: "/v1/turns/stays/cancel", status: 202},
