@@ -141,6 +141,19 @@ func furnish(t *testing.T, c *checked) {
 	c.rt.StoreRows(agent.DefaultTenant, "rows", `[{"id":1,"name":"a"},{"id":2,"name":null}]`)
 }
 
+// So are the answers of a server that has API keys and chats switched off.
+func TestSwitchedOffIsDescribed(t *testing.T) {
+	c := openChecked(t, func(p *gateway.Ports) { p.Keys, p.Links, p.LinkChannels = nil, nil, nil })
+	for _, e := range []exchange{
+		{method: "GET", path: "/v1/keys", status: 404, contains: "auth.keys"},
+		{method: "POST", path: "/v1/keys", body: `{"name":"k"}`, status: 404},
+		{method: "GET", path: "/v1/links", status: 404, contains: "telegram.token"},
+		{method: "POST", path: "/v1/links", body: `{"channel":"telegram","user_id":"ann"}`, status: 404},
+	} {
+		c.do(t, e)
+	}
+}
+
 // Real requests and answers of every operation are what the document says.
 func TestAnswersAreAsDescribed(t *testing.T) {
 	c := openChecked(t)

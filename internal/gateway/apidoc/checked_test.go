@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
 // checked is a server every exchange with which is held against its own document.
@@ -32,9 +33,9 @@ type checked struct {
 	met    map[string][]int // statuses by operation
 }
 
-func openChecked(t *testing.T) *checked {
+func openChecked(t *testing.T, change ...func(*gateway.Ports)) *checked {
 	t.Helper()
-	s := open(t)
+	s := open(t, change...)
 	doc := load(t, s)
 	router, err := gorillamux.NewRouter(doc)
 	require.NoError(t, err)

@@ -39,7 +39,7 @@ type server struct {
 	url     string
 }
 
-func open(t *testing.T) *server {
+func open(t *testing.T, change ...func(*gateway.Ports)) *server {
 	t.Helper()
 	doc, err := apidoc.New()
 	require.NoError(t, err)
@@ -59,6 +59,9 @@ func open(t *testing.T) *server {
 	ports.Links, ports.LinkChannels = chatLinks, []gateway.LinkChannel{{
 		Name: "telegram", URL: func(code string) string { return "https://example.com/?start=" + code }, Webhook: http.HandlerFunc(webhook),
 	}}
+	for _, do := range change {
+		do(&ports)
+	}
 	g := gatewaytest.Serve(t, gateway.Config{
 		Ports: ports, Version: "test",
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
