@@ -12,12 +12,12 @@ import (
 	"github.com/turnstone-run/turnstone/internal/catalog/manifest"
 )
 
-// applyAttempts is how often a change is checked again because another process committed first.
+// applyAttempts bounds how often a change is attempted when other processes commit first.
 const applyAttempts = 20
 
-// Apply makes a change of the catalog, all of it or nothing. It checks the change against the candidate: the newest revision with the
-// change in it. Its error is [agent.CodeInvalid] and wraps [agent.Faults] for a bad change, [agent.CodeConflict] if a document changed
-// since BaseRevision or is edited elsewhere.
+// Apply changes the catalog, completely or not at all. It checks the candidate snapshot: the newest revision with the change applied. Its
+// error is [agent.CodeInvalid] and wraps [agent.Faults] for an invalid change, [agent.CodeConflict] if a document changed since BaseRevision
+// or is edited elsewhere.
 func (r *Registry) Apply(ctx context.Context, req agent.ApplyRequest) (agent.ApplyResult, error) {
 	req.Source = cmp.Or(req.Source, agent.SourceAPI)
 	documents, faults := manifest.Parse(req.Files)
@@ -29,27 +29,30 @@ func (r *Registry) Apply(ctx context.Context, req agent.ApplyRequest) (agent.App
 		return agent.ApplyResult{}, agent.Invalid("prune", "there is no document in the files: nothing says what to keep")
 	}
 	if !req.DryRun {
-		unlock, err := r.lockChanges(ctx, "apply")
+		release, err := r.applying.acquire(ctx, "apply")
 		if err != nil {
 			return agent.ApplyResult{}, err
 		}
-		defer unlock()
+		defer release()
 	}
-	return atNewest(ctx, r, func(s *snapshot) (agent.ApplyResult, error) { return r.apply(ctx, s, &req, documents) })
+	return retryStale(ctx, r, func(s *snapshot) (agent.ApplyResult, error) { return r.apply(ctx, s, &req, documents) })
 }
 
-// lockChanges lets one change of this process be made at a time.
-func (r *Registry) lockChanges(ctx context.Context, op string) (unlock func(), err error) {
+// lock is a mutex of capacity 1 whose acquisition can be cancelled.
+type lock chan struct{}
+
+// acquire waits for the lock. Its error names op if ctx ends first.
+func (l lock) acquire(ctx context.Context, op string) (release func(), err error) {
 	select {
-	case r.applying <- struct{}{}:
-		return func() { <-r.applying }, nil
+	case l <- struct{}{}:
+		return func() { <-l }, nil
 	case <-ctx.Done():
 		return nil, agent.Interrupted(ctx, op)
 	}
 }
 
-// atNewest makes a change at the newest revision, and again if another process committed first.
-func atNewest[T any](ctx context.Context, r *Registry, change func(*snapshot) (T, error)) (out T, err error) {
+// retryStale calls change with the newest snapshot, and calls it again if another process committed first.
+func retryStale[T any](ctx context.Context, r *Registry, change func(*snapshot) (T, error)) (out T, err error) {
 	for range applyAttempts {
 		if err = r.refresh(ctx); err != nil {
 			return out, err
@@ -61,17 +64,17 @@ func atNewest[T any](ctx context.Context, r *Registry, change func(*snapshot) (T
 	return out, err
 }
 
-// ApplyFolder makes the catalog hold the documents of a folder's files, and no others that came from the folder.
+// ApplyFolder replaces the documents that came from the watched folder with those of files.
 func (r *Registry) ApplyFolder(ctx context.Context, files []agent.ManifestFile) (agent.ApplyResult, error) {
 	return r.Apply(ctx, agent.ApplyRequest{Files: files, Prune: true, Source: agent.SourceFolder, By: agent.SourceFolder})
 }
 
-// ApplyFollowed makes the catalog hold the documents of the followed installation, and no others that came from it.
+// ApplyFollowed replaces the documents that came from the followed installation with those of files.
 func (r *Registry) ApplyFollowed(ctx context.Context, files []agent.ManifestFile) (agent.ApplyResult, error) {
 	return r.Apply(ctx, agent.ApplyRequest{Files: files, Prune: true, Source: agent.SourceFollow, By: agent.SourceFollow})
 }
 
-// staleError is the error of a commit that another one preceded: the change must be checked again.
+// staleError is the error of a commit that came after another one: the change must be checked again.
 type staleError struct{ error }
 
 func (e staleError) Unwrap() error { return e.error }
@@ -95,7 +98,7 @@ func duplicateFaults(documents []*manifest.Document) agent.Faults {
 	return out
 }
 
-// apply makes one attempt.
+// apply makes one attempt of [Registry.Apply] against a snapshot.
 func (r *Registry) apply(ctx context.Context, s *snapshot, req *agent.ApplyRequest, documents []*manifest.Document) (agent.ApplyResult, error) {
 	if req.BaseRevision > s.revision {
 		return agent.ApplyResult{}, agent.Invalid("base_revision", "is %d, but the newest revision is %d", req.BaseRevision, s.revision)
@@ -126,7 +129,7 @@ func (r *Registry) apply(ctx context.Context, s *snapshot, req *agent.ApplyReque
 	return r.commit(ctx, &p.commit, out)
 }
 
-// commit stores a change and serves it.
+// commit stores a change and serves it. It returns out with the new revision.
 func (r *Registry) commit(ctx context.Context, c *agent.CatalogCommit, out agent.ApplyResult) (agent.ApplyResult, error) {
 	var err error
 	out.Revision, err = r.cfg.Store.CommitCatalog(ctx, *c)
@@ -136,14 +139,14 @@ func (r *Registry) commit(ctx context.Context, c *agent.CatalogCommit, out agent
 	if err != nil {
 		return agent.ApplyResult{}, err
 	}
-	// The change is stored. It is no failure that this process serves it a moment later.
+	// The change is stored, so a failed refresh is not a failure: Run repeats it.
 	if err := r.refresh(ctx); err != nil {
 		r.cfg.Logger.Warn("refresh after a change", zap.Error(err))
 	}
 	return out, nil
 }
 
-// plannedChange is a change before its commit.
+// plannedChange is a change that is not committed yet.
 type plannedChange struct {
 	changes []agent.DocumentChange
 	keys    []agent.DocumentKey // of the documents that differ
@@ -151,38 +154,27 @@ type plannedChange struct {
 	commit  agent.CatalogCommit
 }
 
-// planChange compares a request with what the catalog holds.
+// planChange returns the change that a request makes to a snapshot.
 func (r *Registry) planChange(s *snapshot, req *agent.ApplyRequest, documents []*manifest.Document) (*plannedChange, error) {
 	p := &plannedChange{
-		change: change{revision: s.revision + 1, oldest: s.oldest, gone: map[agent.DocumentKey]int64{}},
+		change: change{revision: s.revision + 1, oldest: s.oldest, deleted: map[agent.DocumentKey]int64{}},
 		commit: agent.CatalogCommit{At: s.revision, By: req.By, Source: req.Source, Comment: req.Comment},
 	}
-	wanted := make(map[agent.DocumentKey]bool, len(documents))
-	tenants := map[string]bool{}
+	kept := make(map[agent.DocumentKey]bool, len(documents))
 	for _, d := range documents {
-		wanted[d.Key] = true
-		tenants[d.Key.Tenant] = true
+		kept[d.Key] = true
 		if err := r.planPut(p, s, req, d); err != nil {
 			return nil, err
 		}
 	}
-	remove := slices.Clone(req.Delete)
-	if req.Prune {
-		for k, e := range s.docs {
-			// The API prunes only tenants that the files have documents of: a file of one tenant must not empty the others.
-			ours := req.Source != agent.SourceAPI || (tenants[k.Tenant] && (req.PruneTenant == "" || k.Tenant == req.PruneTenant))
-			if ours && e.stored() && e.doc.Source == req.Source && !wanted[k] && !slices.Contains(remove, k) {
-				remove = append(remove, k)
-			}
-		}
-	}
-	if req.Source == agent.SourceFollow && len(documents) == 0 && len(remove) > 0 { // more likely the wrong installation than one without documents
+	remove := slices.Concat(req.Delete, prunedKeys(s, req, documents, kept))
+	if req.Source == agent.SourceFollow && len(documents) == 0 && len(remove) > 0 { // probably the wrong installation
 		return nil, agent.Invalid("catalog.follow", "the followed catalog is empty; the %d documents that were taken over from it are kept. "+
 			"Check catalog.follow.url. To remove them, unset it and use starter catalog delete", len(remove))
 	}
 	slices.SortFunc(remove, compareKeys)
 	for _, k := range slices.Compact(remove) {
-		if wanted[k] {
+		if kept[k] {
 			return nil, agent.Invalid("delete", "%s is given as a document as well", k)
 		}
 		if err := r.planDelete(p, s, req, k); err != nil {
@@ -192,15 +184,36 @@ func (r *Registry) planChange(s *snapshot, req *agent.ApplyRequest, documents []
 	return p, nil
 }
 
-// planPut adds a document of a request to the change, unless the catalog holds it already.
+// prunedKeys returns the stored documents of the request's source that a request with Prune removes: those that are not kept.
+func prunedKeys(s *snapshot, req *agent.ApplyRequest, documents []*manifest.Document, kept map[agent.DocumentKey]bool) []agent.DocumentKey {
+	if !req.Prune {
+		return nil
+	}
+	tenants := map[string]bool{}
+	for _, d := range documents {
+		tenants[d.Key.Tenant] = true
+	}
+	var out []agent.DocumentKey
+	for k, e := range s.docs {
+		if !e.isStored() || e.doc.Source != req.Source || kept[k] {
+			continue
+		}
+		// The API prunes only tenants of the given documents: a file of one tenant must not delete the documents of others.
+		if req.Source == agent.SourceAPI && (!tenants[k.Tenant] || (req.PruneTenant != "" && k.Tenant != req.PruneTenant)) {
+			continue
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+// planPut adds a document of a request to the change, unless the catalog already holds it.
 func (r *Registry) planPut(p *plannedChange, s *snapshot, req *agent.ApplyRequest, d *manifest.Document) error {
-	e, there := s.docs[d.Key]
-	there = there && e.stored()
 	c := agent.DocumentChange{DocumentKey: d.Key, Action: agent.ActionCreated, After: d.Body}
-	if there {
+	if e, exists := s.docs[d.Key]; exists && e.isStored() {
 		c.Action, c.Before = agent.ActionUpdated, e.doc.Body
-		folders := r.cfg.Folder && e.doc.Source == agent.SourceFolder
-		if bytes.Equal(e.doc.Body, d.Body) && (e.doc.Source == req.Source || folders) {
+		keepsSource := e.doc.Source == req.Source || (r.cfg.Folder && e.doc.Source == agent.SourceFolder)
+		if keepsSource && bytes.Equal(e.doc.Body, d.Body) {
 			c.Action = agent.ActionUnchanged
 		}
 	}
@@ -220,11 +233,11 @@ func (r *Registry) planPut(p *plannedChange, s *snapshot, req *agent.ApplyReques
 
 // planDelete adds the deletion of a document to the change.
 func (r *Registry) planDelete(p *plannedChange, s *snapshot, req *agent.ApplyRequest, k agent.DocumentKey) error {
-	e, there := s.docs[k]
+	e, exists := s.docs[k]
 	switch {
-	case !there:
+	case !exists:
 		return agent.FieldErrorf(agent.CodeNotFound, "name", "there is no %s", k)
-	case !e.stored():
+	case !e.isStored():
 		return agent.FieldErrorf(agent.CodeConflict, "name",
 			"%s is built in: apply a document of that name to replace it, an agent with disabled: true to hide it", k)
 	}
@@ -232,32 +245,34 @@ func (r *Registry) planDelete(p *plannedChange, s *snapshot, req *agent.ApplyReq
 		return err
 	}
 	p.changes = append(p.changes, agent.DocumentChange{DocumentKey: k, Action: agent.ActionDeleted, Before: e.doc.Body})
-	p.change.gone[k] = p.change.revision
+	p.change.deleted[k] = p.change.revision
 	p.commit.Delete = append(p.commit.Delete, k)
 	p.keys = append(p.keys, k)
 	return nil
 }
 
-// checkEditable returns an error for a document that changed since BaseRevision or that is edited elsewhere.
+// checkEditable returns an error if a document changed since BaseRevision or is edited elsewhere.
 func (r *Registry) checkEditable(s *snapshot, req *agent.ApplyRequest, k agent.DocumentKey) error {
-	e, there := s.docs[k]
-	last := s.gone[k]
-	if there {
-		last = e.doc.Revision
+	var source string
+	changedAt := s.deleted[k]
+	if e, exists := s.docs[k]; exists {
+		source, changedAt = e.doc.Source, e.doc.Revision
 	}
-	if (req.BaseRevision > 0 || req.FromEmpty) && last > req.BaseRevision {
-		return agent.FieldErrorf(agent.CodeConflict, "base_revision", "%s changed at revision %d, after %d", k, last, req.BaseRevision)
-	}
-	if r.cfg.Folder && there && e.doc.Source == agent.SourceFolder && req.Source != agent.SourceFolder {
+	switch {
+	case (req.BaseRevision > 0 || req.FromEmpty) && changedAt > req.BaseRevision:
+		return agent.FieldErrorf(agent.CodeConflict, "base_revision", "%s changed at revision %d, after %d", k, changedAt, req.BaseRevision)
+	case source == req.Source:
+		return nil
+	case r.cfg.Folder && source == agent.SourceFolder:
 		return agent.FieldErrorf(agent.CodeConflict, "name", "%s comes from the folder that this server watches: edit it there", k)
-	}
-	if r.cfg.Follow && there && e.doc.Source == agent.SourceFollow && req.Source != agent.SourceFollow {
+	case r.cfg.Follow && source == agent.SourceFollow:
 		return agent.FieldErrorf(agent.CodeConflict, "name", "%s comes from the installation that catalog.follow names: edit it there", k)
+	default:
+		return nil
 	}
-	return nil
 }
 
-// History returns a page of the audit trail.
+// History returns a page of the catalog's audit trail.
 func (r *Registry) History(ctx context.Context, q agent.HistoryQuery) (agent.HistoryPage, error) {
 	return r.cfg.Store.CatalogHistory(ctx, q)
 }

@@ -34,7 +34,7 @@ func TestApply(t *testing.T) {
 
 	out = w.apply(agentDoc("acme", "a", "description: new") + agentDoc("acme", "b", ""))
 	require.Equal(t, int64(2), out.Revision)
-	require.Equal(t, int64(2), w.apply(agentDoc("acme", "a", "description: new")).Revision, "what is there already is no revision")
+	require.Equal(t, int64(2), w.apply(agentDoc("acme", "a", "description: new")).Revision, "equal documents make no revision")
 
 	w.apply(agentDoc("other", "kept", ""))
 	_, err = w.try("# nothing\n", func(r *agent.ApplyRequest) { r.Prune = true })
@@ -53,12 +53,12 @@ func TestApplyConflicts(t *testing.T) {
 	_, err = w.try(agentDoc("", "a", "description: at the same time"), empty)
 	require.ErrorContains(t, err, "AgentInstance default/a changed at revision 1, after 0")
 	_, err = w.try(agentDoc("", "b", ""), empty)
-	require.NoError(t, err, "b was not there")
+	require.NoError(t, err, "b did not exist")
 	base := func(revision int64) func(*agent.ApplyRequest) {
 		return func(r *agent.ApplyRequest) { r.BaseRevision = revision }
 	}
 	_, err = w.try(agentDoc("", "a", "description: mine"), base(first.Revision))
-	require.NoError(t, err, "b changed since, a did not")
+	require.NoError(t, err, "b has changed since, a has not")
 	_, err = w.try(agentDoc("", "a", "description: yours"), base(first.Revision))
 	require.Equal(t, agent.CodeConflict, agent.CodeOf(err))
 	require.ErrorContains(t, err, "AgentInstance default/a changed at revision 3, after 1")
@@ -71,7 +71,7 @@ func TestApplyConflicts(t *testing.T) {
 	require.Equal(t, agent.CodeConflict, agent.CodeOf(err))
 	require.NoError(t, w.delete(key))
 	_, err = w.try(agentDoc("", "a", ""), base(3))
-	require.Equal(t, agent.CodeConflict, agent.CodeOf(err), "deleted since")
+	require.Equal(t, agent.CodeConflict, agent.CodeOf(err), "it was deleted since")
 	err = w.delete(key)
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
 	shipped := agentKey(agent.SharedTenant, "analyst")
@@ -79,9 +79,9 @@ func TestApplyConflicts(t *testing.T) {
 	require.ErrorContains(t, err, "is built in")
 }
 
-func TestReferencesKeepWhatTheyName(t *testing.T) {
+func TestReferencedDocumentIsKept(t *testing.T) {
 	w := newWorld(t)
-	w.apply(everything)
+	w.apply(allDocuments)
 	for _, k := range []agent.DocumentKey{
 		{Kind: agent.KindModel, Tenant: "acme", Name: "fast"},
 		{Kind: agent.KindAuth, Tenant: "acme", Name: "key"},
@@ -97,7 +97,7 @@ func TestReferencesKeepWhatTheyName(t *testing.T) {
 	err := w.delete(agentKey("acme", "helper"))
 	require.ErrorContains(t, err, `RouteTable acme/r: rules[0].agent: there is no agent "helper"`)
 
-	// What breaks others is refused, and what was broken by another build is nobody's fault here.
+	// A change that breaks a dependent document is refused. Documents that are already broken do not block other changes.
 	_, err = w.try("kind: ToolBinding\ntenant: acme\nname: small\nnode_id: mail\nnode_version: '1'\ntools: [search]\n")
 	require.ErrorContains(t, err, `tool "search" comes from "small"`)
 }
@@ -107,17 +107,17 @@ func TestShadowing(t *testing.T) {
 	w.apply(agentDoc("*", "help", "models: [m]") + "kind: ModelProfile\ntenant: '*'\nname: m\nprovider: offline\nmodel: shared\n")
 	require.Equal(t, "shared", w.plan("acme", "help").Models[0].Model)
 	w.apply("kind: ModelProfile\ntenant: acme\nname: m\nprovider: offline\nmodel: own\n")
-	require.Equal(t, "shared", w.plan("acme", "help").Models[0].Model, "a shared agent is the same for everybody")
+	require.Equal(t, "shared", w.plan("acme", "help").Models[0].Model, "a shared agent has the same plan for every tenant")
 	w.apply(agentDoc("acme", "help", "models: [m]"))
 	require.Equal(t, "own", w.plan("acme", "help").Models[0].Model)
 	require.Equal(t, "shared", w.plan("other", "help").Models[0].Model)
 	w.apply(agentDoc("acme", "help", "disabled: true"))
-	w.requireNoAgent("acme", "help", "its own, disabled, hides the shared one")
+	w.requireNoAgent("acme", "help", "a disabled own agent hides the shared agent")
 	require.NoError(t, w.delete(agentKey("acme", "help")))
 	require.Equal(t, "shared", w.plan("acme", "help").Models[0].Model)
 }
 
-func TestInFlightPlansStay(t *testing.T) {
+func TestPlansOfRunningTurnsAreKept(t *testing.T) {
 	w := newWorld(t)
 	w.apply(agentDoc("", "a", ""))
 	_, before, err := w.Resolve(t.Context(), "default", "a")
@@ -126,7 +126,7 @@ func TestInFlightPlansStay(t *testing.T) {
 	after := w.plan("default", "a")
 	require.Equal(t, "changed", after.System)
 	require.NoError(t, w.delete(agentKey("default", "a")))
-	for _, r := range []*catalog.Registry{w.Registry, w.another()} { // also in a process that never compiled it
+	for _, r := range []*catalog.Registry{w.Registry, w.another()} { // the second process has not compiled the plan itself
 		p, err := r.Plan(t.Context(), before)
 		require.NoError(t, err)
 		require.Equal(t, "You are a.", p.System)
@@ -148,17 +148,19 @@ func TestConcurrentApplies(t *testing.T) {
 	require.NoError(t, errors.Join(errs...))
 	require.NoError(t, w.Start(t.Context()))
 	require.Equal(t, int64(16), w.Status(t.Context()).Revision)
-	require.Equal(t, 16+3, w.Status(t.Context()).Counts[agent.KindAgent], "and those that are shipped")
+	require.Equal(t, 16+3, w.Status(t.Context()).Counts[agent.KindAgent], "including the shipped agents")
+}
+
+// files returns a file for each document: 0.yaml, 1.yaml and so on.
+func files(docs ...string) (out []agent.ManifestFile) {
+	for i, d := range docs {
+		out = append(out, agent.ManifestFile{Name: fmt.Sprintf("%d.yaml", i), Data: []byte(d)})
+	}
+	return out
 }
 
 func TestFolder(t *testing.T) {
 	w := newWorld(t, func(c *catalog.Config) { c.Folder = true })
-	files := func(docs ...string) (out []agent.ManifestFile) {
-		for i, d := range docs {
-			out = append(out, agent.ManifestFile{Name: fmt.Sprintf("%d.yaml", i), Data: []byte(d)})
-		}
-		return out
-	}
 	_, err := w.ApplyFolder(t.Context(), files(agentDoc("", "a", ""), agentDoc("", "b", "")))
 	require.NoError(t, err)
 	w.apply(agentDoc("", "c", ""))
@@ -166,27 +168,23 @@ func TestFolder(t *testing.T) {
 	require.ErrorContains(t, err, "comes from the folder that this server watches")
 	same, err := w.try(agentDoc("", "a", ""))
 	require.NoError(t, err)
-	require.Equal(t, agent.ActionUnchanged, same.Changes[0].Action, "what it says already is no edit")
+	require.Equal(t, agent.ActionUnchanged, same.Changes[0].Action, "an equal document is not an edit")
 	_, err = w.ApplyFolder(t.Context(), files(agentDoc("", "a", "models: [nope]")))
 	require.ErrorContains(t, err, "0.yaml:7:10: AgentInstance default/a: models[0]")
 	_ = w.plan("default", "b")
 	_, err = w.ApplyFolder(t.Context(), files(agentDoc("", "a", "")))
 	require.NoError(t, err)
-	w.requireNoAgent("default", "b", "gone from the folder")
+	w.requireNoAgent("default", "b", "its file was removed from the folder")
 	_ = w.plan("default", "c")
 }
 
-func TestFollowedCatalogIsEmpty(t *testing.T) {
+func TestEmptyFollowedCatalog(t *testing.T) {
 	w := newWorld(t, func(c *catalog.Config) { c.Follow = true })
 	follow := func(docs ...string) error {
-		var files []agent.ManifestFile
-		for _, d := range docs {
-			files = append(files, agent.ManifestFile{Data: []byte(d)})
-		}
-		_, err := w.ApplyFollowed(t.Context(), files)
+		_, err := w.ApplyFollowed(t.Context(), files(docs...))
 		return err
 	}
-	require.NoError(t, follow(), "it was empty from the beginning")
+	require.NoError(t, follow(), "it has always been empty")
 	require.NoError(t, follow(agentDoc("", "a", ""), agentDoc("", "b", "")))
 	require.EqualError(t, follow(), "catalog.follow: the followed catalog is empty; the 2 documents that were taken over from it are kept. "+
 		"Check catalog.follow.url. To remove them, unset it and use starter catalog delete")
@@ -196,24 +194,24 @@ func TestFollowedCatalogIsEmpty(t *testing.T) {
 	w.requireNoAgent("default", "a")
 }
 
-func TestStoreAway(t *testing.T) {
+func TestUnavailableStore(t *testing.T) {
 	w := newWorld(t)
 	w.apply(agentDoc("", "a", ""))
-	w.store.away = agent.Errorf(agent.CodeUnavailable, "", "no database")
+	w.store.failure = agent.Errorf(agent.CodeUnavailable, "", "no database")
 	_, err := w.try(agentDoc("", "b", ""))
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 	_ = w.plan("default", "a")
 	status := w.Status(t.Context())
 	require.False(t, status.Sources[0].OK)
 	require.Contains(t, status.Sources[0].Detail, "serving revision 1: no database")
-	w.store.away = nil
+	w.store.failure = nil
 	w.apply(agentDoc("", "b", ""))
 	require.True(t, w.Status(t.Context()).Sources[0].OK)
 }
 
-// TestAnotherHistory: a process meets a store whose history is not the one that it knows: a restored backup, or tombstones that it
-// never saw and that are gone by now.
-func TestAnotherHistory(t *testing.T) {
+// A process may find a store with another history than the one it read before: a restored backup,
+// or tombstones that were written and pruned in between.
+func TestReplacedStoreHistory(t *testing.T) {
 	w := newWorld(t)
 	w.apply(agentDoc("", "a", ""))
 	backup := maps.Clone(w.store.docs)
@@ -224,15 +222,15 @@ func TestAnotherHistory(t *testing.T) {
 	w.requireNoAgent("default", "b")
 	_ = w.plan("default", "a")
 
-	delete(w.store.docs, agentKey("default", "a")) // deleted at 2, pruned at 3
+	delete(w.store.docs, agentKey("default", "a")) // deleted at revision 2, pruned at 3
 	w.store.revision, w.store.oldest = 3, 2
 	require.NoError(t, w.Start(t.Context()))
 	w.requireNoAgent("default", "a")
 	_ = w.plan("default", "analyst")
 }
 
-// TestBuiltInAgain: a stored document that hid a built-in one goes, and what comes back is made of today's documents.
-func TestBuiltInAgain(t *testing.T) {
+// When a stored document that hides a built-in document is deleted, the built-in document of this build takes effect again.
+func TestRestoreBuiltIn(t *testing.T) {
 	w := newWorld(t)
 	before := w.plan("x", "analyst")
 	w.apply("kind: NodeDefinition\nnode_id: agent\nversion: '1'\ntype: agent\nproperties: {type: object, properties: {system_message: {type: string}}}\n" +
@@ -246,11 +244,11 @@ func TestBuiltInAgain(t *testing.T) {
 	require.NoError(t, err)
 	_, there, err := w.another().Resolve(t.Context(), "x", "analyst")
 	require.NoError(t, err)
-	require.Equal(t, there, here, "the same hash in every process")
+	require.Equal(t, there, here, "every process has the same hash")
 }
 
-// TestHidden: a disabled agent needs nothing but its name, and nobody may rely on it.
-func TestHidden(t *testing.T) {
+// A disabled agent is valid without a node, and other documents cannot refer to it.
+func TestDisabledAgents(t *testing.T) {
 	w := newWorld(t)
 	w.apply(agentDoc("*", "help", ""))
 	w.apply("kind: AgentInstance\ntenant: acme\nname: help\ndisabled: true\n")
@@ -264,8 +262,8 @@ func TestHidden(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestHoldersKeepWhatTheyName: documents that no agent uses yet.
-func TestHoldersKeepWhatTheyName(t *testing.T) {
+// A document that other documents refer to cannot be deleted, even if no agent uses these.
+func TestReferencesOfUnusedDocuments(t *testing.T) {
 	w := newWorld(t)
 	w.apply("kind: AuthProfile\nname: k\ntype: bearer\nsecret: env:X\n---\nkind: ModelProfile\nname: m\nprovider: openai\nmodel: x\nauth: k\n---\n" +
 		"kind: NodeDefinition\nnode_id: post\nversion: '1'\ntype: toolkit\ntoolkit: mail\n---\nkind: ToolBinding\nname: b\nnode_id: post\nnode_version: '1'\nauth: [k]\n---\n" +
@@ -280,8 +278,8 @@ func TestHoldersKeepWhatTheyName(t *testing.T) {
 	}
 }
 
-// TestUnreadable: a document of a newer release is remembered as a fault until it is gone.
-func TestUnreadable(t *testing.T) {
+// A stored document of a newer release is reported as a fault until it is deleted.
+func TestUnreadableDocument(t *testing.T) {
 	w := newWorld(t)
 	w.apply(agentDoc("", "a", ""))
 	key := agent.DocumentKey{Kind: "Novelty", Tenant: "default", Name: "n"}

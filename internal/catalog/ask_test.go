@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// librarian is an ask agent of acme with a collection of its own and a shared one; more goes into the agent.
+// librarian returns an ask agent of acme with one own and one shared collection, and more as further fields of the agent.
 func librarian(more string) string {
 	return `
 kind: AuthProfile
@@ -104,7 +104,7 @@ func TestAskAgent(t *testing.T) {
 	}
 	require.Equal(t, []agent.PlanStep{
 		{
-			Kind: agent.PrepareClassify, Prompt: "Sort messages about {{topic}}.", // a parameter is text, not a prompt
+			Kind: agent.PrepareClassify, Prompt: "Sort messages about {{topic}}.", // a parameter is inserted as text; its template is not expanded
 			Branches: []agent.PlanBranch{
 				{Name: agent.BranchRetrieval, System: "Answer about beds.", Retrieve: true},
 				{Name: agent.BranchCode, System: "Write code.", Retrieve: true},
@@ -113,15 +113,15 @@ func TestAskAgent(t *testing.T) {
 		},
 		{Kind: agent.PrepareReformulate, Prompt: "Rewrite."},
 		{Kind: agent.PrepareRetrieve, Collection: "manuals", Tenant: "acme", TopK: 7, MinScore: 0.25, Embedding: own},
-		{Kind: agent.PrepareRetrieve, Collection: "laws", Tenant: "*", TopK: 4, Embedding: shared}, // made where it belongs
+		{Kind: agent.PrepareRetrieve, Collection: "laws", Tenant: "*", TopK: 4, Embedding: shared}, // with the embedding of the collection's own tenant
 		{Kind: agent.PrepareRetrieve, Collection: "notes", Tenant: "acme", TopK: 4},
 	}, p.Prepare, "temperature and max_tokens are the answer's")
 	require.Equal(t, 9, p.Models[0].MaxTokens)
 	require.Nil(t, p.OutputSchema)
 }
 
-// Parameters can leave prompts empty, and with them branches and steps out.
-func TestAskAgentWithFewerPrompts(t *testing.T) {
+// Empty prompts leave out the branches and steps that use them.
+func TestAskAgentWithPartOfItsPrompts(t *testing.T) {
 	branches := func(s *agent.PlanStep) []string {
 		var out []string
 		for i := range s.Branches {
@@ -156,7 +156,7 @@ func TestAskAgentWithFewerPrompts(t *testing.T) {
 	}
 }
 
-// The shipped node's prompts are whole, and reach the plan.
+// The prompts of the shipped node have no missing placeholders and reach the plan unchanged.
 func TestShippedAskNode(t *testing.T) {
 	w := newWorld(t)
 	w.apply("kind: KnowledgeCollection\nname: handbook\n---\n" +
@@ -174,7 +174,7 @@ func TestShippedAskNode(t *testing.T) {
 		require.Contains(t, classify.Prompt, "\n"+b.Name+" - ", "the model is told of the branch by the word that is looked for")
 		require.NotContains(t, b.System, "{{")
 		require.Equal(t, b.Name != agent.BranchConversational, b.Retrieve)
-		require.Equal(t, b.Retrieve, strings.Contains(b.System, "[2]"), "only what is searched is cited")
+		require.Equal(t, b.Retrieve, strings.Contains(b.System, "[2]"), "only branches with a search cite passages")
 	}
 	require.Contains(t, p.Prepare[1].Prompt, "Answer with the question alone")
 
@@ -183,7 +183,7 @@ func TestShippedAskNode(t *testing.T) {
 	require.Contains(t, p.System, "Answer in German.")
 }
 
-// The agent of docs/start/catalog.md is one that works.
+// The example agent of docs/start/catalog.md works.
 func TestDocumentedAskAgent(t *testing.T) {
 	page, err := os.ReadFile("../../docs/start/catalog.md")
 	require.NoError(t, err)
@@ -244,8 +244,8 @@ func TestAskRefusals(t *testing.T) {
 	}
 }
 
-// A plan follows the models of its collections' embeddings, and their keys.
-func TestEmbeddingIsReloaded(t *testing.T) {
+// A plan is compiled again when the embedding model of its collection, or that model's key, changes.
+func TestEmbeddingChangeRecompiles(t *testing.T) {
 	w := newWorld(t)
 	w.apply(librarian(threeCollections + "parameters: {topic: beds}\n"))
 	_, err := w.Publish(t.Context(), "acme", "librarian", "")
@@ -260,10 +260,10 @@ func TestEmbeddingIsReloaded(t *testing.T) {
 	other := w.another()
 	again, _, err := other.Resolve(t.Context(), "acme", "librarian")
 	require.NoError(t, err)
-	require.Equal(t, p, again, "what was published before is stale")
+	require.Equal(t, p, again, "the published plan is stale")
 }
 
-func TestCollection(t *testing.T) {
+func TestKnowledgeCollection(t *testing.T) {
 	w := newWorld(t)
 	w.apply(librarian(threeCollections + "parameters: {topic: beds}\n"))
 	p := w.plan("acme", "librarian")
@@ -272,19 +272,19 @@ func TestCollection(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, name, k.Name)
 		require.Equal(t, p.Prepare[2+i].Tenant, k.Tenant)
-		require.Equal(t, p.Prepare[2+i].Embedding, m, "what is stored and what is searched for are embedded by one model")
+		require.Equal(t, p.Prepare[2+i].Embedding, m, "passages and queries have the same embedding model")
 	}
 	_, _, err := w.Collection(t.Context(), "", "manuals")
-	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "another tenant's")
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "it belongs to another tenant")
 	require.EqualError(t, err, `collection: there is no knowledge collection "manuals"`)
 	w.apply("kind: KnowledgeCollection\nname: house\n")
 	_, _, err = w.Collection(t.Context(), "", "house")
-	require.NoError(t, err, "no tenant is the default one")
+	require.NoError(t, err, "an empty tenant means the default tenant")
 	k, _, err := w.Collection(t.Context(), "", "laws")
 	require.NoError(t, err)
 	require.Equal(t, "*", k.Tenant)
 
-	// A document that an earlier release let through.
+	// An earlier release accepted such a document.
 	body := `{"embedding":"gone","kind":"KnowledgeCollection","name":"old","tenant":"acme"}`
 	key := agent.DocumentKey{Kind: agent.KindKnowledge, Tenant: "acme", Name: "old"}
 	_, err = w.store.CommitCatalog(t.Context(), agent.CatalogCommit{

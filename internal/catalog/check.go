@@ -9,21 +9,21 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// maxCompiled bounds the plans that one change makes, in bytes of all together.
+// maxCompiled bounds the total size of the plans that one change compiles, in bytes.
 const maxCompiled = 256 << 20
 
-// check returns what a change would break: references to missing documents, agents that no longer compile, routes, cycles. s is the
-// candidate, before the snapshot that is served (nil: none), changed the documents that differ between them. A document that was broken
-// before and is not part of the change is no fault.
-func (r *Registry) check(before, s *snapshot, changed []agent.DocumentKey) agent.Faults {
-	c := checker{r: r, before: before, s: s, changed: map[agent.DocumentKey]bool{}}
+// check returns the faults that a change introduces: references to missing documents, agents that no longer compile, invalid routes,
+// delegation cycles. before is the served snapshot, which may be nil, candidate the snapshot after the change, and changed lists the
+// documents that differ. Faults that documents outside the change already had are not reported.
+func (r *Registry) check(before, candidate *snapshot, changed []agent.DocumentKey) agent.Faults {
+	c := checker{r: r, before: before, s: candidate, changed: map[agent.DocumentKey]bool{}}
 	for _, k := range changed {
 		c.changed[k] = true
-		c.agents = c.agents || k.Kind == agent.KindAgent
-		c.routes = c.routes || k.Kind == agent.KindRoutes
-		c.deep = c.deep || (k.Kind != agent.KindAgent && k.Kind != agent.KindRoutes)
+		c.agentsChanged = c.agentsChanged || k.Kind == agent.KindAgent
+		c.routesChanged = c.routesChanged || k.Kind == agent.KindRoutes
+		c.inputsChanged = c.inputsChanged || isPlanInput(k.Kind)
 	}
-	if c.deep {
+	if c.inputsChanged {
 		c.checkReferences()
 	}
 	c.checkAgents()
@@ -36,20 +36,23 @@ func (r *Registry) check(before, s *snapshot, changed []agent.DocumentKey) agent
 	return c.faults
 }
 
+// checker collects the faults of a change. See [Registry.check].
 type checker struct {
-	r                    *Registry
-	before, s            *snapshot
-	changed              map[agent.DocumentKey]bool
-	agents, routes, deep bool // the kinds of documents that changed; deep: those that agents are compiled from
-	faults               agent.Faults
+	r         *Registry
+	before, s *snapshot // s is the candidate
+	changed   map[agent.DocumentKey]bool
+	faults    agent.Faults
+
+	agentsChanged, routesChanged bool
+	inputsChanged                bool // documents that agents are compiled from
 }
 
 func (c *checker) addFault(e *entry, path, format string, args ...any) {
 	c.faults = append(c.faults, e.parsed.Fault(path, format, args...))
 }
 
-// checkReferences checks the documents that name others without being an agent: no agent may use them yet. A document that did not change
-// has a fault only for a reference that the change removed.
+// checkReferences checks the documents other than agents that name documents, because no agent may use them yet. A document outside the
+// change has a fault only for a reference that the change removes.
 func (c *checker) checkReferences() {
 	for k, e := range c.s.docs {
 		switch v := e.parsed.Value.(type) {
@@ -57,7 +60,7 @@ func (c *checker) checkReferences() {
 			c.checkBinding(e, v)
 		case *agent.ModelProfile:
 			c.checkReference(e, "auth", agent.KindAuth, v.Auth)
-			if c.changed[k] && e.doc.Source != agent.SourceConfig { // models of the configuration may be anywhere
+			if c.changed[k] && e.doc.Source != agent.SourceConfig { // models of the configuration may have any address
 				c.checkModel(e, v)
 			}
 		case *agent.KnowledgeCollection:
@@ -76,7 +79,7 @@ func (c *checker) checkReferences() {
 	}
 }
 
-// checkReference checks that a document of that name exists; the name may be empty.
+// checkReference checks that a document of that name exists, unless the name is empty.
 func (c *checker) checkReference(e *entry, path string, kind agent.Kind, name string) {
 	if name == "" || c.s.find(kind, e.doc.Tenant, name, nil) != nil {
 		return
@@ -98,8 +101,8 @@ func kindName(k agent.Kind) string {
 }
 
 func (c *checker) checkModel(e *entry, m *agent.ModelProfile) {
-	if known := c.r.cfg.Parts.Providers; known != nil && !slices.Contains(known, m.Provider) {
-		c.addFault(e, "provider", "unknown provider %q: want one of %s", m.Provider, strings.Join(known, ", "))
+	if providers := c.r.cfg.Parts.Providers; providers != nil && !slices.Contains(providers, m.Provider) {
+		c.addFault(e, "provider", "unknown provider %q: want one of %s", m.Provider, strings.Join(providers, ", "))
 	}
 	c.checkURL(e, "base_url", m.BaseURL)
 	if auth := c.s.find(agent.KindAuth, e.doc.Tenant, m.Auth, nil); auth != nil && sharedKeyLeaves(e, auth) {
@@ -107,7 +110,7 @@ func (c *checker) checkModel(e *entry, m *agent.ModelProfile) {
 	}
 }
 
-// checkURL adds a fault for a URL that egress refuses whatever its host resolves to.
+// checkURL adds a fault for a URL that the rules of egress refuse.
 func (c *checker) checkURL(e *entry, path, url string) {
 	if url == "" || c.r.cfg.Parts.Addresses == nil {
 		return
@@ -140,49 +143,42 @@ func (c *checker) checkBinding(e *entry, b *agent.ToolBinding) {
 		return
 	}
 	k := agent.DocumentKey{Kind: agent.KindNode, Name: b.NodeID, Version: b.NodeVersion}
-	found, ok := c.s.docs[k]
-	switch {
-	case !ok && (c.changed[e.doc.DocumentKey] || c.changed[k]):
-		c.addFault(e, "node_id", "there is no node %s@%s", b.NodeID, b.NodeVersion)
-		return
-	case !ok || (!c.changed[e.doc.DocumentKey] && !c.changed[k]):
+	if !c.changed[e.doc.DocumentKey] && !c.changed[k] {
 		return
 	}
-	n := found.node()
+	node, exists := c.s.docs[k]
+	if !exists {
+		c.addFault(e, "node_id", "there is no node %s@%s", b.NodeID, b.NodeVersion)
+		return
+	}
+	n := node.node()
 	if n.Type == agent.NodeAgent {
 		c.addFault(e, "node_id", "node %s@%s is an agent, no tool", n.NodeID, n.Version)
 		return
 	}
-	try := compiler{parts: c.r.cfg.Parts, e: e, in: &inputs{}, out: &compiledPlan{}}
-	try.checkParameters(found, b.Parameters, "parameters")
+	trial := newCompiler(c.r.cfg.Parts, e, &inputs{})
+	trial.checkParameters(node, b.Parameters, "parameters")
 	if specs, err := c.r.cfg.Parts.Tools.Specs(toolkitOf(n)); err == nil {
-		try.selectTools(specs, b.Tools, c.r.cfg.Parts.Tools.Dynamic(toolkitOf(n)), "tools")
+		trial.selectTools(specs, b.Tools, c.r.cfg.Parts.Tools.Dynamic(toolkitOf(n)), "tools")
 	}
-	c.faults = append(c.faults, try.out.faults...)
+	c.faults = append(c.faults, trial.out.faults...)
 }
 
 func (c *checker) checkNode(e *entry, n *agent.NodeDefinition) {
 	if n.Type == agent.NodeAgent {
+		trial := newCompiler(c.r.cfg.Parts, e, &inputs{})
 		for i, m := range n.Middleware {
-			if m.Name == all {
-				continue
-			}
-			at := fmt.Sprintf("middleware[%d]", i)
-			if broken := fixedStackProblem(m.Name); broken != "" {
-				c.addFault(e, at+".name", "%s", broken)
-				continue
-			}
-			if err := c.r.cfg.Parts.Middleware.Check(m, nil); err != nil {
-				field, message := fieldOf(err)
-				c.addFault(e, join(at, field), "%s", message)
+			if m.Name != wildcard {
+				trial.checkLayer(m, nil, fmt.Sprintf("middleware[%d]", i))
 			}
 		}
+		c.faults = append(c.faults, trial.out.faults...)
 		return
 	}
 	specs, err := c.r.cfg.Parts.Tools.Specs(toolkitOf(n))
 	switch {
 	case err != nil:
-		c.addFault(e, "toolkit", "%s", reason(err))
+		c.addFault(e, "toolkit", "%s", err)
 	case n.Type == agent.NodeTool:
 		if !slices.ContainsFunc(specs, func(s agent.ToolSpec) bool { return s.Name == toolNameOf(n) }) {
 			c.addFault(e, "tool", "toolkit %q has no tool %q: there are %s", toolkitOf(n), toolNameOf(n), joinToolNames(specs))
@@ -190,21 +186,22 @@ func (c *checker) checkNode(e *entry, n *agent.NodeDefinition) {
 	}
 }
 
-// checkAgents compiles the agents that changed, or all of them after a deep change. A disabled agent is not compiled: it only hides a shared
-// one of its name.
+// checkAgents compiles the agents that changed or whose inputs changed. Disabled agents are not compiled: they only hide a shared agent of
+// their name.
 func (c *checker) checkAgents() {
-	bytes := 0
+	size := 0
 	for _, e := range c.s.agents {
 		k := e.doc.DocumentKey
-		touched := c.deep && (c.before == nil || c.before.docs[k] != e)
-		if e.instance().Disabled || (!c.changed[k] && !touched) {
+		hasNewInputs := c.inputsChanged && (c.before == nil || c.before.docs[k] != e)
+		if e.instance().Disabled || (!c.changed[k] && !hasNewInputs) {
 			continue
 		}
 		compiled := c.r.compiled(c.s, e)
 		if len(compiled.faults) > 0 && (c.changed[k] || !c.wasBroken(k)) {
 			c.faults = append(c.faults, compiled.faults...)
 		}
-		if bytes += len(compiled.body); bytes > maxCompiled {
+		size += len(compiled.body)
+		if size > maxCompiled {
 			c.addFault(e, "", "the change makes plans of more than %d bytes in all", maxCompiled)
 			return
 		}
@@ -219,64 +216,67 @@ func (c *checker) wasBroken(k agent.DocumentKey) bool {
 	return ok && len(c.r.compiled(c.before, e).faults) > 0
 }
 
-// checkRoutes checks that rules compile, that their agents exist and have their models, and that a tenant has one default agent.
+// checkRoutes checks that rules compile, that their agents exist and have their models, and that no tenant has two default agents.
 func (c *checker) checkRoutes() {
-	if !c.agents && !c.routes {
+	if !c.agentsChanged && !c.routesChanged {
 		return
 	}
 	defaults := map[string]*entry{}
 	for _, e := range c.s.tables {
 		t := e.table()
-		mine := c.changed[e.doc.DocumentKey]
-		if mine {
+		if c.changed[e.doc.DocumentKey] {
 			for _, f := range c.r.cfg.Routes.Check(t) {
 				c.addFault(e, f.Path, "%s", f.Message)
 			}
 		}
 		if t.DefaultAgent != "" {
-			c.checkRouteTarget(e, mine, "default_agent", t.DefaultAgent, "")
-			c.checkSecondDefault(defaults, e, mine)
+			c.checkRouteTarget(e, "default_agent", t.DefaultAgent)
+			c.checkSecondDefault(defaults, e)
 		}
 		for i, rule := range t.Rules {
-			c.checkRouteTarget(e, mine, fmt.Sprintf("rules[%d]", i), rule.Agent, rule.Model)
+			path := fmt.Sprintf("rules[%d]", i)
+			c.checkRouteTarget(e, path+".agent", rule.Agent)
+			c.checkRouteModel(e, path+".model", rule.Agent, rule.Model)
 		}
 	}
 }
 
 // checkSecondDefault adds a fault for the second default agent of a tenant, at the document that changed.
-func (c *checker) checkSecondDefault(defaults map[string]*entry, e *entry, mine bool) {
+func (c *checker) checkSecondDefault(defaults map[string]*entry, e *entry) {
 	other := defaults[e.doc.Tenant]
 	defaults[e.doc.Tenant] = e
-	if other == nil || other.stored() != e.stored() || (!mine && !c.changed[other.doc.DocumentKey]) {
+	if other == nil || other.isStored() != e.isStored() {
 		return
 	}
-	if !mine {
+	if !c.changed[e.doc.DocumentKey] {
 		e, other = other, e
 	}
-	c.addFault(e, "default_agent", "%s names a default agent for the same tenant: one is enough", other.doc.DocumentKey)
+	if c.changed[e.doc.DocumentKey] {
+		c.addFault(e, "default_agent", "%s names a default agent for the same tenant: one is enough", other.doc.DocumentKey)
+	}
 }
 
-// checkRouteTarget checks the agent of a rule or of a default. A shipped table may name an agent that is hidden.
-func (c *checker) checkRouteTarget(e *entry, mine bool, path, name, model string) {
-	at := path
-	if path != "default_agent" {
-		at += ".agent"
-	}
-	to := c.s.agent(e.doc.Tenant, name)
-	if to == nil {
-		if mine || (e.stored() && c.existedBefore(e.doc.Tenant, name)) {
-			c.addFault(e, at, "there is no agent %q", name)
-		}
+// checkRouteTarget checks that the agent of a rule or a default exists. A shipped table may name an agent that a tenant has hidden.
+func (c *checker) checkRouteTarget(e *entry, path, name string) {
+	if c.s.agent(e.doc.Tenant, name) != nil {
 		return
 	}
-	if model == "" || (!mine && !c.changed[to.doc.DocumentKey]) {
+	if c.changed[e.doc.DocumentKey] || (e.isStored() && c.existedBefore(e.doc.Tenant, name)) {
+		c.addFault(e, path, "there is no agent %q", name)
+	}
+}
+
+// checkRouteModel checks that the agent of a rule has the model of the rule, if it names one.
+func (c *checker) checkRouteModel(e *entry, path, name, model string) {
+	target := c.s.agent(e.doc.Tenant, name)
+	if target == nil || model == "" || (!c.changed[e.doc.DocumentKey] && !c.changed[target.doc.DocumentKey]) {
 		return
 	}
-	compiled := c.r.compiled(c.s, to)
+	compiled := c.r.compiled(c.s, target)
 	if len(compiled.faults) > 0 {
-		return // checkAgents reports it
+		return // checkAgents reports them
 	}
 	if _, err := compiled.plan.Model(model); err != nil {
-		c.addFault(e, path+".model", "agent %q has no model %q", name, model)
+		c.addFault(e, path, "agent %q has no model %q", name, model)
 	}
 }

@@ -9,65 +9,67 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// checkDelegation adds faults for delegates that do not exist, and for agents that delegate in a cycle, as any tenant sees them.
+// checkDelegation adds faults for delegates that do not exist and for cycles of delegation. It looks for cycles once for each tenant, because
+// tenants see different agents under the same name.
 func (c *checker) checkDelegation() {
-	if !c.agents {
+	if !c.agentsChanged {
 		return
 	}
-	scopes := map[string]bool{agent.SharedTenant: true}
+	tenants := map[string]bool{agent.SharedTenant: true}
 	for _, e := range c.s.agents {
-		scopes[e.doc.Tenant] = true
+		tenants[e.doc.Tenant] = true
 		for i, name := range e.instance().Delegates {
-			gone := c.s.agent(e.doc.Tenant, name) == nil
-			if gone && (c.changed[e.doc.DocumentKey] || c.existedBefore(e.doc.Tenant, name)) {
+			isMissing := c.s.agent(e.doc.Tenant, name) == nil
+			if isMissing && (c.changed[e.doc.DocumentKey] || c.existedBefore(e.doc.Tenant, name)) {
 				c.addFault(e, fmt.Sprintf("delegates[%d]", i), "there is no agent %q", name)
 			}
 		}
 	}
-	for _, tenant := range slices.Sorted(maps.Keys(scopes)) {
-		walk := cycleFinder{c: c, tenant: tenant, done: map[*entry]bool{}}
+	for _, tenant := range slices.Sorted(maps.Keys(tenants)) {
+		finder := cycleFinder{checker: c, tenant: tenant, visited: map[*entry]bool{}}
 		for _, e := range c.s.agents {
 			if e.doc.Tenant == tenant || (e.doc.Tenant == agent.SharedTenant && c.s.agent(tenant, e.doc.Name) == e) {
-				walk.visit(e, nil)
+				finder.visit(e, nil)
 			}
 		}
 	}
 }
 
-// cycleFinder visits the agents that a tenant sees, each once, along their delegates.
+// cycleFinder is a depth-first search along the delegates that a tenant sees.
 type cycleFinder struct {
-	c      *checker
-	tenant string
-	done   map[*entry]bool
+	checker *checker
+	tenant  string
+	visited map[*entry]bool
 }
 
-func (w *cycleFinder) visit(e *entry, way []*entry) {
-	if at := slices.Index(way, e); at >= 0 {
-		w.addFault(append(slices.Clone(way[at:]), e))
+// visit searches the delegates of e. path has the agents from the start of the search to e.
+func (f *cycleFinder) visit(e *entry, path []*entry) {
+	if start := slices.Index(path, e); start >= 0 {
+		f.addFault(path[start:])
 		return
 	}
-	if e == nil || w.done[e] {
+	if e == nil || f.visited[e] {
 		return
 	}
-	way = append(way, e)
+	path = append(path, e)
 	for _, name := range e.instance().Delegates {
-		w.visit(w.c.s.agent(w.tenant, name), way)
+		f.visit(f.checker.s.agent(f.tenant, name), path)
 	}
-	w.done[e] = true
+	f.visited[e] = true
 }
 
-// addFault reports a cycle at one of its agents, one that changed if there is any.
-func (w *cycleFinder) addFault(circle []*entry) {
-	at := max(slices.IndexFunc(circle, func(e *entry) bool { return w.c.changed[e.doc.DocumentKey] }), 0)
-	names := []string{}
-	ring := circle[:len(circle)-1]
-	for i := range circle {
-		names = append(names, ring[(at%len(ring)+i)%len(ring)].doc.Name)
+// addFault adds a fault for a cycle. It names the first agent of the cycle that the change contains.
+func (f *cycleFinder) addFault(cycle []*entry) {
+	first := max(slices.IndexFunc(cycle, func(e *entry) bool { return f.checker.changed[e.doc.DocumentKey] }), 0)
+	cycle = slices.Concat(cycle[first:], cycle[:first+1])
+	names := make([]string, len(cycle))
+	for i, e := range cycle {
+		names[i] = e.doc.Name
 	}
-	next := slices.Index(circle[at].instance().Delegates, names[1])
-	f := circle[at].parsed.Fault(fmt.Sprintf("delegates[%d]", next), "agents delegate in a circle: %s", strings.Join(names, " → "))
-	if !slices.Contains(w.c.faults, f) {
-		w.c.faults = append(w.c.faults, f)
+	index := slices.Index(cycle[0].instance().Delegates, names[1])
+	fault := cycle[0].parsed.Fault(fmt.Sprintf("delegates[%d]", index), "agents delegate in a circle: %s", strings.Join(names, " → "))
+	if !slices.Contains(f.checker.faults, fault) {
+		f.checker.faults = append(f.checker.faults, fault)
 	}
 }
 

@@ -16,23 +16,20 @@ import (
 // maxPlan bounds a compiled plan, in bytes. The plan cache accepts twice as much.
 const maxPlan = 4 << 20
 
-// compiledPlan is an agent's plan, or what is wrong with the agent.
+// compiledPlan is the plan of an agent, or the faults of the agent.
 type compiledPlan struct {
 	plan agent.Plan
 	hash string // sha256:<hex> of body
 	body []byte // canonical JSON
 
-	inputs   string              // digest of all inputs of the plan
-	uses     []agent.DocumentKey // all keys that were looked up, found or not
-	revision int64               // the newest revision of the documents in uses
-	faults   agent.Faults        // why there is no plan
-	saved    atomic.Bool         // the plan is in the database under its hash
+	inputs    string              // digest of all inputs of the plan
+	inputKeys []agent.DocumentKey // every key that was looked up, found or not
+	revision  int64               // the newest revision of the inputs
+	faults    agent.Faults        // why there is no plan
+	saved     atomic.Bool         // the plan is in the database under its hash
 }
 
-// err returns the faults as an error, nil if there is a plan.
-func (c *compiledPlan) err() error { return c.faults.Err() }
-
-// Encode returns the canonical JSON of a plan (RFC 8785) and its hash "sha256:<hex>". The same plan has the same hash.
+// Encode returns the canonical JSON of a plan (RFC 8785) and its hash "sha256:<hex>". Equal plans have equal hashes.
 func Encode(p *agent.Plan) (body []byte, hash string, err error) {
 	raw, err := json.Marshal(p)
 	if err != nil {
@@ -49,23 +46,29 @@ func Encode(p *agent.Plan) (body []byte, hash string, err error) {
 // compiler makes the plan of one agent from its inputs.
 type compiler struct {
 	parts *Parts
-	e     *entry
+	entry *entry
 	inst  *agent.AgentInstance
 	in    *inputs
 	plan  agent.Plan
-	given parameters // the instance's parameters, with defaults
-	alone []claim    // models that invoke tools themselves
 
-	temperature           *float64 // given by a parameter
-	maxTokens, iterations int      // given by parameters; 0: not given
+	params                parameters     // of the instance, including defaults
+	temperature           *float64       // from a parameter; may be nil
+	maxTokens, iterations int            // from parameters; 0 if absent
+	selfInvoking          []selfInvoking // models that claim to invoke tools themselves
 
 	out *compiledPlan
 }
 
-// compile returns the plan of an agent instance. It reads only its inputs and the parts.
+// newCompiler returns a compiler that adds its faults to the document of e.
+func newCompiler(parts *Parts, e *entry, in *inputs) *compiler {
+	return &compiler{parts: parts, entry: e, in: in, out: &compiledPlan{}}
+}
+
+// compile returns the plan of an agent instance. The result depends only on the inputs and the parts.
 func compile(parts *Parts, e *entry, in *inputs) *compiledPlan {
-	c := compiler{parts: parts, e: e, inst: e.instance(), in: in}
-	c.out = &compiledPlan{uses: in.uses, revision: in.revision, inputs: in.digest(parts)}
+	c := newCompiler(parts, e, in)
+	c.inst = e.instance()
+	c.out = &compiledPlan{inputKeys: in.keys, revision: in.revision, inputs: in.digest(parts)}
 	c.setIdentity()
 	c.setInstructions()
 	c.addModels()
@@ -75,7 +78,7 @@ func compile(parts *Parts, e *entry, in *inputs) *compiledPlan {
 	c.addCollections()
 	c.setLimits()
 	c.checkWiring()
-	c.addMiddleware() // checks against the rest of the plan
+	c.addMiddleware() // last, because it is checked against the plan
 	if len(c.out.faults) > 0 {
 		return c.out
 	}
@@ -89,7 +92,7 @@ func compile(parts *Parts, e *entry, in *inputs) *compiledPlan {
 		c.out.body = nil
 		return c.out
 	}
-	// The plan is decoded from its bytes, so that every process works with the same values.
+	// Decoding the plan from its bytes gives every process the same values.
 	if err := json.Unmarshal(c.out.body, &c.out.plan); err != nil {
 		c.addFault("", "%s", err)
 	}
@@ -97,20 +100,20 @@ func compile(parts *Parts, e *entry, in *inputs) *compiledPlan {
 }
 
 func (c *compiler) addFault(path, format string, args ...any) {
-	c.out.faults = append(c.out.faults, c.e.parsed.Fault(path, format, args...))
+	c.out.faults = append(c.out.faults, c.entry.parsed.Fault(path, format, args...))
 }
 
-// setIdentity begins the plan with what the agent's document says itself.
+// setIdentity sets the fields of the plan that come from the agent's document alone.
 func (c *compiler) setIdentity() {
 	c.plan = agent.Plan{
-		Schema: agent.PlanSchema, Tenant: c.e.doc.Tenant, Agent: c.inst.Name, InstanceID: instanceID(c.e.doc.Tenant, c.inst),
+		Schema: agent.PlanSchema, Tenant: c.entry.doc.Tenant, Agent: c.inst.Name, InstanceID: instanceID(c.entry.doc.Tenant, c.inst),
 		Node: c.inst.NodeID + "@" + c.inst.NodeVersion, Models: []agent.PlanModel{}, Tools: []agent.PlanTool{},
 		Middleware: []agent.PlanMiddleware{}, RateLimits: c.inst.RateLimits, OutputSchema: c.inst.OutputSchema,
 		Mode: c.inst.Mode,
 	}
 }
 
-// instanceID returns name@version for a shared agent, tenant/name@version for a tenant's.
+// instanceID returns name@version for a shared agent, tenant/name@version for an agent of a tenant.
 func instanceID(tenant string, a *agent.AgentInstance) string {
 	id := a.Name + "@" + cmp.Or(a.Version, "1")
 	if tenant == agent.SharedTenant {
@@ -131,7 +134,7 @@ func (c *compiler) setInstructions() {
 		return
 	}
 	var ok bool
-	if c.given, ok = c.checkParameters(c.in.node, c.inst.Parameters, "parameters"); !ok {
+	if c.params, ok = c.checkParameters(c.in.node, c.inst.Parameters, "parameters"); !ok {
 		return
 	}
 	if n.Ask != nil {
@@ -143,11 +146,11 @@ func (c *compiler) setInstructions() {
 	if c.temperature, err = c.optionalNumber(paramTemperature, 0, 2); err != nil {
 		c.addFault("parameters."+paramTemperature, "%s", err)
 	}
-	if c.plan.ReturnSteps, err = c.given.boolean(paramReturnSteps); err != nil {
+	if c.plan.ReturnSteps, err = c.params.boolean(paramReturnSteps); err != nil {
 		c.addFault("parameters."+paramReturnSteps, "%s", err)
 	}
-	for name, to := range map[string]*int{paramMaxTokens: &c.maxTokens, paramMaxIterations: &c.iterations} {
-		if *to, _, err = numberParameter(c.given, name, 1, 1_000_000); err != nil {
+	for name, field := range map[string]*int{paramMaxTokens: &c.maxTokens, paramMaxIterations: &c.iterations} {
+		if *field, _, err = numberParameter(c.params, name, 1, 1_000_000); err != nil {
 			c.addFault("parameters."+name, "%s", err)
 		}
 	}
@@ -155,34 +158,34 @@ func (c *compiler) setInstructions() {
 
 // setSystemPrompt sets the system prompt of an agent without ask prompts.
 func (c *compiler) setSystemPrompt(n *agent.NodeDefinition) {
-	if n.Prompt == "" && !c.given.isText(paramSystemMessage) {
+	if n.Prompt == "" && !c.params.isText(paramSystemMessage) {
 		c.addFault("parameters."+paramSystemMessage, "want a string: it is the system prompt")
 	}
 	var err error
-	if c.plan.System, err = c.given.fillPrompt(n.Prompt); err != nil {
+	if c.plan.System, err = c.params.fillPrompt(n.Prompt); err != nil {
 		c.addFault("parameters", "%s", err)
 	}
 }
 
-// optionalNumber returns a parameter as a pointer, nil if it is not given.
+// optionalNumber returns a pointer to a number parameter, nil if it is absent.
 func (c *compiler) optionalNumber(name string, low, high float64) (*float64, error) {
-	value, ok, err := numberParameter(c.given, name, low, high)
+	value, ok, err := numberParameter(c.params, name, low, high)
 	if !ok {
 		return nil, err
 	}
 	return &value, nil
 }
 
-// checkParameters returns parameters that satisfy a node's properties, with defaults; false after a fault.
-func (c *compiler) checkParameters(node *entry, given json.RawMessage, path string) (parameters, bool) {
+// checkParameters checks parameters against the properties of a node and returns them with defaults; false after a fault.
+func (c *compiler) checkParameters(node *entry, raw json.RawMessage, path string) (parameters, bool) {
 	properties, faults := node.propertySchema()
 	if len(faults) > 0 {
 		c.addFault(path, "the properties of node %s@%s cannot be used: %s", node.doc.Name, node.doc.Version, faults[0].Message)
 		return parameters{}, false
 	}
-	filled, faults := properties.Parameters(given)
+	filled, faults := properties.Parameters(raw)
 	if len(faults) > 0 {
-		c.out.faults = append(c.out.faults, c.e.parsed.Within(path, faults)...)
+		c.out.faults = append(c.out.faults, c.entry.parsed.Within(path, faults)...)
 		return parameters{}, false
 	}
 	p, err := newParameters(filled)
@@ -191,16 +194,4 @@ func (c *compiler) checkParameters(node *entry, given json.RawMessage, path stri
 		return parameters{}, false
 	}
 	return p, true
-}
-
-// join returns the path of a field within the value at another path: "tools" and "[0].name" give "tools[0].name".
-func join(path, field string) string {
-	switch {
-	case field == "":
-		return path
-	case path == "" || field[0] == '[':
-		return path + field
-	default:
-		return path + "." + field
-	}
 }

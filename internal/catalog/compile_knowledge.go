@@ -1,14 +1,15 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// addAskPrompts adds the prompts of an ask agent: which branch a message belongs to, what is searched for, and how each branch answers. A
-// prompt that the parameters leave empty counts as none. With one branch nothing is classified.
+// addAskPrompts adds the prompts of an ask agent: the classification of a message into a branch, the reformulation of the search query, and
+// the system prompt of each branch. A prompt that is empty with its parameters is left out. One branch needs no classification.
 func (c *compiler) addAskPrompts(n *agent.NodeDefinition) {
 	if len(c.inst.Knowledge) == 0 {
 		c.addFault("knowledge", "is empty: agents of node %s@%s answer from knowledge collections", n.NodeID, n.Version)
@@ -36,12 +37,12 @@ func (c *compiler) addAskPrompts(n *agent.NodeDefinition) {
 	}
 }
 
-// askPrompt returns a prompt with its parameters, empty if there is nothing in it.
+// askPrompt returns a prompt with its parameters, empty if it has only white space.
 func (c *compiler) askPrompt(name, prompt string) string {
 	if prompt == "" {
 		return ""
 	}
-	text, err := c.given.fillPrompt(prompt)
+	text, err := c.params.fillPrompt(prompt)
 	if err != nil {
 		c.addFault("parameters", "ask.%s: %s", name, err)
 		return ""
@@ -52,10 +53,10 @@ func (c *compiler) askPrompt(name, prompt string) string {
 	return text
 }
 
-// defaultTopK is how many passages a search returns if the collection does not set it.
+// defaultTopK is the number of passages that a search returns unless the collection sets it.
 const defaultTopK = 4
 
-// addCollections adds a search for each collection.
+// addCollections adds a prepare step that searches each collection.
 func (c *compiler) addCollections() {
 	for i := range c.in.knowledge {
 		ref := &c.in.knowledge[i]
@@ -65,18 +66,14 @@ func (c *compiler) addCollections() {
 			continue
 		}
 		k, _ := ref.entry.parsed.Value.(*agent.KnowledgeCollection)
-		step := agent.PlanStep{
-			Kind: agent.PrepareRetrieve, Collection: k.Name, Tenant: ref.entry.doc.Tenant, TopK: k.TopK, MinScore: k.MinScore,
+		c.plan.Prepare = append(c.plan.Prepare, agent.PlanStep{
+			Kind: agent.PrepareRetrieve, Collection: k.Name, Tenant: ref.entry.doc.Tenant, TopK: cmp.Or(k.TopK, defaultTopK), MinScore: k.MinScore,
 			Embedding: c.embeddingModel(ref, path),
-		}
-		if step.TopK == 0 {
-			step.TopK = defaultTopK
-		}
-		c.plan.Prepare = append(c.plan.Prepare, step)
+		})
 	}
 }
 
-// embeddingModel returns the model of a collection's vectors, nil if it has none.
+// embeddingModel returns the model that embeds a collection, nil if it has none.
 func (c *compiler) embeddingModel(ref *reference, path string) *agent.PlanModel {
 	switch {
 	case ref.model == nil:

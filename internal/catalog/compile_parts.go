@@ -1,13 +1,15 @@
 package catalog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/catalog/manifest"
 )
 
-// addModels adds the agent's model profiles, or those of the configuration if it names none.
+// addModels adds the agent's model profiles; an agent that names none has those of the configuration.
 func (c *compiler) addModels() {
 	if len(c.in.models) == 0 {
 		c.addFault("models", "is empty, and the configuration names no model")
@@ -22,23 +24,19 @@ func (c *compiler) addModels() {
 		if !ok {
 			continue
 		}
-		if c.temperature != nil {
-			m.Temperature = c.temperature
-		}
-		if c.maxTokens > 0 {
-			m.MaxTokens = c.maxTokens
-		}
+		m.Temperature = cmp.Or(c.temperature, m.Temperature)
+		m.MaxTokens = cmp.Or(c.maxTokens, m.MaxTokens)
 		if c.parts.invokesTools(ref.entry) {
-			c.alone = append(c.alone, claim{path, m.Profile})
+			c.selfInvoking = append(c.selfInvoking, selfInvoking{path, m.Profile})
 		}
 		c.plan.Models = append(c.plan.Models, m)
 	}
 }
 
-// planModel returns a profile with the key that its requests may use.
+// planModel returns the model of a profile with its price and auth profile; false after a fault.
 func (c *compiler) planModel(ref *reference, path string) (agent.PlanModel, bool) {
 	p, _ := ref.entry.parsed.Value.(*agent.ModelProfile)
-	m := c.parts.planModel(ref.entry)
+	m := c.parts.modelWithoutAuth(ref.entry)
 	price := c.parts.price(p, ref.priced)
 	m.InputPerMTok, m.CachedPerMTok, m.OutputPerMTok = price.InputPerMTok, price.CachedPerMTok, price.OutputPerMTok
 	for _, a := range ref.auth {
@@ -59,8 +57,8 @@ func (c *compiler) planModel(ref *reference, path string) (agent.PlanModel, bool
 	return m, true
 }
 
-// sharedKeyLeaves reports whether a tenant's own model profile would send a shared key to an address of the tenant's choice. If the key's
-// profile lists hosts, they are checked when the key is used.
+// sharedKeyLeaves reports whether a tenant's own model profile would send a shared key to an address of the tenant's choice. Auth profiles
+// that list hosts are safe: the hosts are checked when the key is used.
 func sharedKeyLeaves(model, auth *entry) bool {
 	m, isModel := model.parsed.Value.(*agent.ModelProfile)
 	a, isAuth := auth.parsed.Value.(*agent.AuthProfile)
@@ -71,19 +69,20 @@ func sharedKeyFault(auth string) string {
 	return fmt.Sprintf("auth profile %q is shared and lists no hosts: it is not sent to the base_url of a tenant's own profile", auth)
 }
 
-// planModel returns a profile as plans have it, without its key and price.
-func (p *Parts) planModel(e *entry) agent.PlanModel {
+// modelWithoutAuth returns the model of a profile, without its auth profile and price.
+func (p *Parts) modelWithoutAuth(e *entry) agent.PlanModel {
 	v, _ := e.parsed.Value.(*agent.ModelProfile)
 	m := agent.PlanModel{
 		Profile: v.Name, Provider: v.Provider, Model: v.Model, BaseURL: v.BaseURL, Temperature: v.Temperature, MaxTokens: v.MaxTokens,
 		TimeoutSec: v.TimeoutSec, ContextTokens: v.ContextTokens,
 	}
-	if e.doc.Source == agent.SourceConfig { // address and key stay in the configuration, under the provider's entry
+	if e.doc.Source == agent.SourceConfig { // the provider's entry in the configuration has the address and the key
 		m.Provider, m.BaseURL = p.providers[v.Name], ""
 	}
 	return m
 }
 
+// planAuth returns the auth profile of a reference, with references to secrets; false after a fault.
 func (c *compiler) planAuth(ref *reference, path string) (agent.PlanAuth, bool) {
 	if ref.entry == nil {
 		c.addFault(path, "there is no auth profile %q", ref.name)
@@ -96,7 +95,7 @@ func (c *compiler) planAuth(ref *reference, path string) (agent.PlanAuth, bool) 
 	}, true
 }
 
-// addMiddleware adds the node's middleware, outermost, then the agent's own.
+// addMiddleware adds the middleware of the node, outermost, and then that of the agent.
 func (c *compiler) addMiddleware() {
 	if c.in.node != nil {
 		for _, m := range c.in.node.node().Middleware {
@@ -109,29 +108,33 @@ func (c *compiler) addMiddleware() {
 }
 
 func (c *compiler) addLayer(m agent.PlanMiddleware, path string) {
-	if m.Name == all {
-		for _, name := range c.parts.Middleware.Added() {
-			if broken := fixedStackProblem(name); broken != "" {
-				c.addFault(join(path, "name"), "%s", broken)
-				continue
-			}
-			c.plan.Middleware = append(c.plan.Middleware, agent.PlanMiddleware{Name: name})
+	if m.Name != wildcard {
+		if c.checkLayer(m, &c.plan, path) {
+			c.plan.Middleware = append(c.plan.Middleware, m)
 		}
 		return
 	}
-	if broken := fixedStackProblem(m.Name); broken != "" {
-		c.addFault(join(path, "name"), "%s", broken)
-		return
+	for _, name := range c.parts.Middleware.Added() {
+		if c.checkLayerName(name, path) {
+			c.plan.Middleware = append(c.plan.Middleware, agent.PlanMiddleware{Name: name})
+		}
 	}
-	if err := c.parts.Middleware.Check(m, &c.plan); err != nil {
-		field, message := fieldOf(err)
-		c.addFault(join(path, field), "%s", message)
-		return
-	}
-	c.plan.Middleware = append(c.plan.Middleware, m)
 }
 
-// setLimits sets the agent's limits, which lower those of the configuration.
+// checkLayer reports whether middleware can be part of a plan, any plan if plan is nil. Otherwise it adds a fault.
+func (c *compiler) checkLayer(m agent.PlanMiddleware, plan *agent.Plan, path string) bool {
+	if !c.checkLayerName(m.Name, path) {
+		return false
+	}
+	err := c.parts.Middleware.Check(m, plan)
+	if err != nil {
+		field, message := fieldOf(err)
+		c.addFault(manifest.JoinPath(path, field), "%s", message)
+	}
+	return err == nil
+}
+
+// setLimits sets the limits of the plan: those of the configuration, lowered by those of the agent.
 func (c *compiler) setLimits() {
 	c.plan.Limits = c.parts.Limits.Lower(&c.inst.Limits)
 	c.plan.Limits = c.plan.Limits.Lower(&agent.Limits{Iterations: c.iterations})
@@ -143,15 +146,4 @@ func fieldOf(err error) (field, message string) {
 		return e.Field, e.Err.Error()
 	}
 	return "", err.Error()
-}
-
-// reason returns the message of an error without its operation.
-func reason(err error) string {
-	if e, ok := errors.AsType[*agent.Error](err); ok && e.Op == "" {
-		if e.Field != "" {
-			return e.Field + ": " + e.Err.Error()
-		}
-		return e.Err.Error()
-	}
-	return err.Error()
 }

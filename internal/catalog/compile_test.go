@@ -19,16 +19,16 @@ func TestShippedCatalog(t *testing.T) {
 	require.Equal(t, "analyst@1", p.InstanceID)
 	require.Equal(t, "agent@1", p.Node)
 	require.Contains(t, p.System, "You are a data analyst")
-	require.Equal(t, []string{"execute_pipeline", "send", "search", "delegate_to_agent"}, toolNames(&p), "every toolkit of the process, and delegation")
+	require.Equal(t, []string{"execute_pipeline", "send", "search", "delegate_to_agent"}, toolNames(&p), "all toolkits of the process and delegation")
 	require.Equal(t, []string{"researcher"}, p.Delegates)
 	require.Equal(t, 3, strings.Count(p.System, "\nExample "))
-	require.Greater(t, words(t, p.System), 1024, "providers cache a prefix from 1,024 tokens on, and no token has two words")
+	require.Greater(t, words(t, p.System), 1024, "providers cache prefixes of at least 1,024 tokens, and no token has two words")
 	require.Equal(t, []agent.PlanMiddleware{{Name: "model_retry"}, {Name: "house"}}, p.Middleware)
 	require.Equal(t, "offline", p.Models[0].Provider)
 	require.JSONEq(t, `{"max_rows":1000}`, string(p.Tools[0].Parameters))
 	_, hash, err := w.Resolve(t.Context(), "anybody", "analyst")
 	require.NoError(t, err)
-	require.Equal(t, "sha256:613d0906a998a5a56fc95feb1cf08eef817076c3249f80470af427f063664612", hash, "what makes another plan of the same documents has a reason")
+	require.Equal(t, "sha256:613d0906a998a5a56fc95feb1cf08eef817076c3249f80470af427f063664612", hash, "change the expected hash only if there is a reason")
 
 	researcher := w.plan("anybody", "researcher")
 	require.Equal(t, []string{"search_research"}, toolNames(&researcher))
@@ -42,7 +42,7 @@ func TestShippedCatalog(t *testing.T) {
 	require.Equal(t, agent.RouteDefault, d.Reason)
 }
 
-// words counts the words and numbers of a prompt and of the parameters of the built-in tools.
+// words counts the words and numbers of a prompt and of the parameter schemas of built-in tools.
 func words(t *testing.T, prompt string) int {
 	t.Helper()
 	text := []byte(prompt)
@@ -62,7 +62,7 @@ func toolNames(p *agent.Plan) []string {
 	return out
 }
 
-const everything = `
+const allDocuments = `
 kind: NodeDefinition
 node_id: support
 version: "2"
@@ -135,7 +135,7 @@ output_schema: {type: object}
 
 func TestCompile(t *testing.T) {
 	w := newWorld(t)
-	w.apply(everything)
+	w.apply(allDocuments)
 	p := w.plan("acme", "helper")
 	require.Equal(t, "acme/helper@7", p.InstanceID)
 	require.Equal(t, "support@2", p.Node)
@@ -159,7 +159,7 @@ func TestCompile(t *testing.T) {
 	require.Equal(t, "find_mail", p.Tools[1].SourceNodeName)
 	require.False(t, p.Tools[1].IsFromToolkit)
 	require.Equal(t, agent.ApproveNever, p.Tools[1].Approval)
-	require.Equal(t, []string{"model_retry", "house"}, []string{p.Middleware[0].Name, p.Middleware[1].Name}, "the node's is the outermost")
+	require.Equal(t, []string{"model_retry", "house"}, []string{p.Middleware[0].Name, p.Middleware[1].Name}, "the middleware of the node is the outermost")
 	require.Equal(t, agent.Limits{Iterations: 4, ModelCalls: 25, ToolCalls: 3}, p.Limits)
 	require.Equal(t, []agent.PlanStep{{Kind: "retrieve", Collection: "manuals", Tenant: "acme", TopK: 4}}, p.Prepare)
 	require.Equal(t, []string{"analyst"}, p.Delegates)
@@ -190,9 +190,9 @@ func TestClientSideBinding(t *testing.T) {
 
 func TestSameDocumentsSameHash(t *testing.T) {
 	a, b := newWorld(t), newWorld(t)
-	a.apply(everything)
+	a.apply(allDocuments)
 	b.apply(agentDoc("x", "first", ""))
-	b.apply(everything) // at another revision
+	b.apply(allDocuments) // the same documents at another revision
 	_, ha, err := a.Resolve(t.Context(), "acme", "helper")
 	require.NoError(t, err)
 	_, hb, err := b.Resolve(t.Context(), "acme", "helper")
@@ -206,7 +206,7 @@ func TestSameDocumentsSameHash(t *testing.T) {
 	require.NoError(t, json.Unmarshal(body, &p))
 	_, again, err := catalog.Encode(&p)
 	require.NoError(t, err)
-	require.Equal(t, ha, again, "a plan that was read compiles to itself")
+	require.Equal(t, ha, again, "a decoded plan has the same hash")
 }
 
 func TestRefusals(t *testing.T) {
@@ -313,19 +313,19 @@ func TestRefusals(t *testing.T) {
 				require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 				require.NotEmpty(t, agent.FailureOf(err).Faults)
 			}
-			require.Equal(t, before.Revision, w.Status(t.Context()).Revision, "nothing changes")
+			require.Equal(t, before.Revision, w.Status(t.Context()).Revision, "the plan is unchanged")
 			require.Equal(t, before.Counts, w.Status(t.Context()).Counts)
 		})
 	}
 }
 
-func TestEveryFaultAtOnce(t *testing.T) {
+func TestAllFaultsAreReported(t *testing.T) {
 	w := newWorld(t)
 	_, err := w.try(agentDoc("", "a", "models: [x, y]\ntools: [z]") + agentDoc("", "b", "delegates: [q]"))
 	require.Len(t, agent.FailureOf(err).Faults, 4, "%v", err)
 }
 
-func TestNewestNode(t *testing.T) {
+func TestLatestNodeVersion(t *testing.T) {
 	w := newWorld(t)
 	for _, version := range []string{"2", "latest", "10", "9", "11.0.0-rc1"} {
 		w.apply("kind: NodeDefinition\nnode_id: post\nversion: '" + version + "'\ntype: toolkit\ntoolkit: mail\n")
@@ -337,12 +337,12 @@ func TestNewestNode(t *testing.T) {
 	require.Equal(t, "post@2", p.Tools[0].Node)
 	w.apply("kind: NodeDefinition\nnode_id: post\nversion: '11'\ntype: toolkit\ntoolkit: mail\n")
 	p = w.plan("default", "new")
-	require.Equal(t, "post@11", p.Tools[0].Node, "a newer version is taken by those who name none")
+	require.Equal(t, "post@11", p.Tools[0].Node, "agents without a version get the newer one")
 	p = w.plan("default", "old")
 	require.Equal(t, "post@2", p.Tools[0].Node)
 }
 
-func TestAllButWhatIsNamed(t *testing.T) {
+func TestToolWildcards(t *testing.T) {
 	w := newWorld(t)
 	w.apply(agentDoc("", "a", "tools: ['*', {toolkit: mail, tools: [send], approval: always}]"))
 	p := w.plan("default", "a")
@@ -350,12 +350,12 @@ func TestAllButWhatIsNamed(t *testing.T) {
 	require.Equal(t, agent.ApproveAlways, p.Tools[1].Approval)
 }
 
-// withClock has a single tool besides the toolkits.
-type withClock struct{ kits }
+// withClock adds a single tool to the toolkits.
+type withClock struct{ testTools }
 
 func (withClock) Kits() []string { return []string{"pipeline", "clock", "delegate", "research"} }
 
-func TestSingleToolIsANodeOfItsOwn(t *testing.T) {
+func TestSingleToolNode(t *testing.T) {
 	w := newWorld(t, func(c *catalog.Config) { c.Parts.Tools = withClock{} })
 	nodes, err := w.ListNodes(t.Context(), agent.NodeQuery{Type: agent.NodeTool})
 	require.NoError(t, err)

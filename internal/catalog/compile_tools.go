@@ -9,22 +9,22 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// addTools adds the tools that the agent is granted, in the order of its list. Names are unique: a model knows tools by name only.
+// addTools adds the tools that the agent is granted, in the order of its list. Tool names are unique within a plan.
 func (c *compiler) addTools() {
 	for i := range c.in.grants {
 		c.addGrant(&c.in.grants[i])
 	}
 }
 
-// nodeProblem says why a grant has no tool node, empty if it has one.
+// nodeProblem returns why a grant has no tool node, empty if it has one.
 func (g *grant) nodeProblem() string {
 	switch {
-	case g.node == nil && g.binding == nil && g.needed:
-		return fmt.Sprintf("needs the toolkit %q, which this server does not have", g.bound.NodeID)
-	case g.node == nil && g.binding == nil:
+	case g.node == nil && g.bindingEntry == nil && g.isImplicit:
+		return fmt.Sprintf("needs the toolkit %q, which this server does not have", g.binding.NodeID)
+	case g.node == nil && g.bindingEntry == nil:
 		return fmt.Sprintf("there is no tool binding and no tool node %q", g.Toolkit)
 	case g.node == nil:
-		return fmt.Sprintf("tool binding %q names node %s@%s, which does not exist", g.Toolkit, g.bound.NodeID, g.bound.NodeVersion)
+		return fmt.Sprintf("tool binding %q names node %s@%s, which does not exist", g.Toolkit, g.binding.NodeID, g.binding.NodeVersion)
 	case g.node.node().Type == agent.NodeAgent:
 		return fmt.Sprintf("node %s@%s is an agent, no tool", g.node.node().NodeID, g.node.node().Version)
 	default:
@@ -32,44 +32,33 @@ func (g *grant) nodeProblem() string {
 	}
 }
 
-// addGrant adds the tools of one entry: of a binding, or of a node without one.
+// addGrant adds the tools of a grant.
 func (c *compiler) addGrant(g *grant) {
-	if len(g.bound.ClientSide) > 0 {
+	if len(g.binding.ClientSide) > 0 {
 		c.addClientSideTools(g)
 		return
 	}
-	at := g.pathOf("toolkit")
+	path := g.pathOf("toolkit")
 	if problem := g.nodeProblem(); problem != "" {
-		c.addFault(at, "%s", problem)
+		c.addFault(path, "%s", problem)
 		return
 	}
 	n := g.node.node()
 	specs, err := c.parts.Tools.Specs(toolkitOf(n))
 	if err != nil {
-		c.addFault(at, "%s", reason(err))
+		c.addFault(path, "%s", err)
 		return
 	}
-	params, ok := c.checkParameters(g.node, g.bound.Parameters, at)
+	source, ok := c.planSource(g, path)
 	if !ok {
 		return
-	}
-	var auth []agent.PlanAuth
-	for i := range g.auth {
-		if a, ok := c.planAuth(&g.auth[i], at); ok {
-			auth = append(auth, a)
-		}
 	}
 	if n.Type == agent.NodeTool {
 		specs = slices.DeleteFunc(slices.Clone(specs), func(s agent.ToolSpec) bool { return s.Name != toolNameOf(n) })
 	}
-	dynamic := n.Type == agent.NodeToolkit && c.parts.Tools.Dynamic(toolkitOf(n))
-	specs, bound := c.selectTools(specs, g.bound.Tools, dynamic, at)
-	specs, granted := c.selectTools(specs, g.Tools, dynamic, g.pathOf("tools"))
-	source := agent.PlanSource{
-		Toolkit: toolkitOf(n), Binding: g.bound.Name, Node: n.NodeID + "@" + n.Version, SourceNodeName: n.NodeID,
-		IsFromToolkit: n.Type == agent.NodeToolkit, Approval: firstApproval(g.Approval, g.bound.Approval), Parameters: params.raw, Auth: auth,
-		Deferred: g.Deferred,
-	}
+	isDynamic := n.Type == agent.NodeToolkit && c.parts.Tools.Dynamic(toolkitOf(n))
+	specs, bound := c.selectTools(specs, g.binding.Tools, isDynamic, path)
+	specs, granted := c.selectTools(specs, g.Tools, isDynamic, g.pathOf("tools"))
 	for _, spec := range specs {
 		c.addTool(agent.PlanTool{
 			Spec: spec, Toolkit: source.Toolkit, Binding: source.Binding, Node: source.Node, SourceNodeName: source.SourceNodeName,
@@ -77,32 +66,52 @@ func (c *compiler) addGrant(g *grant) {
 			Deferred: source.Deferred && !spec.RevealsTools,
 		}, g)
 	}
-	if dynamic {
+	if isDynamic {
 		c.addSource(&source, bound, granted)
 	}
 }
 
+// planSource returns the toolkit of a grant with its parameters and auth profiles; false after a fault of the parameters.
+func (c *compiler) planSource(g *grant, path string) (agent.PlanSource, bool) {
+	n := g.node.node()
+	params, ok := c.checkParameters(g.node, g.binding.Parameters, path)
+	if !ok {
+		return agent.PlanSource{}, false
+	}
+	source := agent.PlanSource{
+		Toolkit: toolkitOf(n), Binding: g.binding.Name, Node: n.NodeID + "@" + n.Version, SourceNodeName: n.NodeID,
+		IsFromToolkit: n.Type == agent.NodeToolkit, Approval: firstApproval(g.Approval, g.binding.Approval), Parameters: params.raw,
+		Deferred: g.Deferred,
+	}
+	for i := range g.auth {
+		if a, ok := c.planAuth(&g.auth[i], path); ok {
+			source.Auth = append(source.Auth, a)
+		}
+	}
+	return source, true
+}
+
 // addClientSideTools adds the tools of a binding that run at the caller.
 func (c *compiler) addClientSideTools(g *grant) {
-	specs := make([]agent.ToolSpec, len(g.bound.ClientSide))
-	for i := range g.bound.ClientSide {
-		specs[i].Name = g.bound.ClientSide[i].Name
+	tools := g.binding.ClientSide
+	specs := make([]agent.ToolSpec, len(tools))
+	for i := range tools {
+		specs[i].Name = tools[i].Name
 	}
-	specs, _ = c.selectTools(specs, g.bound.Tools, false, g.pathOf("toolkit"))
+	specs, _ = c.selectTools(specs, g.binding.Tools, false, g.pathOf("toolkit"))
 	specs, _ = c.selectTools(specs, g.Tools, false, g.pathOf("tools"))
-	for i := range g.bound.ClientSide {
-		tool := &g.bound.ClientSide[i]
-		if !slices.ContainsFunc(specs, func(s agent.ToolSpec) bool { return s.Name == tool.Name }) {
+	for i := range tools {
+		if !slices.ContainsFunc(specs, func(s agent.ToolSpec) bool { return s.Name == tools[i].Name }) {
 			continue
 		}
-		granted := tool.Granted(g.bound.Name)
-		granted.Approval, granted.Deferred = firstApproval(g.Approval, g.bound.Approval), g.Deferred
-		c.addTool(granted, g)
+		t := tools[i].Granted(g.binding.Name)
+		t.Approval, t.Deferred = firstApproval(g.Approval, g.binding.Approval), g.Deferred
+		c.addTool(t, g)
 	}
 }
 
-// addSource adds a grant of a dynamic toolkit. bound and granted are the names that binding and grant select, nil for all; the plan has
-// those in both.
+// addSource adds a dynamic toolkit. bound and granted are the tool names that the binding and the grant select, nil for all; the plan has the
+// names that are in both.
 func (c *compiler) addSource(s *agent.PlanSource, bound, granted []string) {
 	switch {
 	case bound == nil:
@@ -118,13 +127,13 @@ func (c *compiler) addSource(s *agent.PlanSource, bound, granted []string) {
 	c.plan.Sources = append(c.plan.Sources, *s)
 }
 
-// toolkitOf returns the name of the toolkit behind a tool or toolkit node.
+// toolkitOf returns the name of the toolkit that implements a tool or toolkit node.
 func toolkitOf(n *agent.NodeDefinition) string { return cmp.Or(n.Toolkit, n.NodeID) }
 
 // toolNameOf returns the name of the tool of a tool node.
 func toolNameOf(n *agent.NodeDefinition) string { return cmp.Or(n.Tool, n.NodeID) }
 
-// firstApproval returns the first policy that is set and not the default.
+// firstApproval returns the first policy that differs from the default, empty if there is none.
 func firstApproval(policies ...agent.Approve) agent.Approve {
 	for _, p := range policies {
 		if p != "" && p != agent.ApproveDefault {
@@ -134,46 +143,42 @@ func firstApproval(policies ...agent.Approve) agent.Approve {
 	return ""
 }
 
-// selectTools returns the tools with these names; no names select all. Names without a tool are faults, or, for a dynamic toolkit, returned
-// as others; others is nil if all tools are selected.
-func (c *compiler) selectTools(specs []agent.ToolSpec, names []string, dynamic bool, path string) (kept []agent.ToolSpec, others []string) {
+// selectTools returns the tools with these names, all tools if there are no names. A name without a tool is a fault, except in a dynamic
+// toolkit, where selectTools returns it in dynamicNames. dynamicNames is nil if all tools are selected.
+func (c *compiler) selectTools(specs []agent.ToolSpec, names []string, isDynamic bool, path string) (selected []agent.ToolSpec, dynamicNames []string) {
 	if len(names) == 0 {
 		return specs, nil
 	}
-	var out []agent.ToolSpec
-	others = []string{}
+	dynamicNames = []string{}
 	for i, name := range names {
-		at := slices.IndexFunc(specs, func(s agent.ToolSpec) bool { return s.Name == name })
-		if at < 0 && dynamic {
-			others = append(others, name)
-			continue
-		}
-		if at < 0 {
+		index := slices.IndexFunc(specs, func(s agent.ToolSpec) bool { return s.Name == name })
+		switch {
+		case index >= 0:
+			selected = append(selected, specs[index])
+		case isDynamic:
+			dynamicNames = append(dynamicNames, name)
+		default:
 			c.addFault(fmt.Sprintf("%s[%d]", path, i), "there is no tool %q here: there are %s", name, joinToolNames(specs))
-			continue
 		}
-		out = append(out, specs[at])
 	}
-	return out, others
+	return selected, dynamicNames
 }
 
 func joinToolNames(specs []agent.ToolSpec) string {
-	names := make([]string, 0, len(specs))
+	names := make([]string, len(specs))
 	for i := range specs {
-		names = append(names, specs[i].Name)
+		names[i] = specs[i].Name
 	}
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(names, ", ")
+	return cmp.Or(strings.Join(names, ", "), "none")
 }
 
+// addTool adds a tool unless its name is taken, which is a fault except for an implicit grant of the same toolkit.
 func (c *compiler) addTool(t agent.PlanTool, g *grant) {
-	other, taken := c.plan.Tool(t.Spec.Name)
+	other, isTaken := c.plan.Tool(t.Spec.Name)
 	switch {
-	case taken && g.needed && other.Toolkit == t.Toolkit: // the agent's own grant counts
+	case isTaken && g.isImplicit && other.Toolkit == t.Toolkit:
 		return
-	case taken:
+	case isTaken:
 		c.addFault(g.path, "tool %q comes from %q (node %s) and from %q (node %s): a model knows tools by name alone",
 			t.Spec.Name, other.Binding, other.Node, t.Binding, t.Node)
 		return

@@ -1,44 +1,43 @@
 package catalog
 
 import (
-	"fmt"
-
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/catalog/manifest"
 )
 
-// The rules of docs/design/wiring.md that are checked here; a refusal begins with "rule" and the name. Those about the order of middleware are
-// the middleware's own.
+// The rules of docs/design/wiring.md that the catalog checks. A fault begins with "rule" and the name of the rule. [Middleware] checks the
+// rules about the order of middleware.
 const (
 	ruleNativeExecution = "native-execution"
 	ruleNoExecution     = "no-execution"
 	ruleFixedStack      = "fixed-stack"
 )
 
-// claim is a model that claims to invoke tools by itself.
-type claim struct{ path, profile string }
+// selfInvoking is a model that claims to invoke tools by itself.
+type selfInvoking struct{ path, profile string }
 
-// invokesTools reports whether the model of a profile claims to invoke tools by itself. The answer is cached for all agents. An error is no
-// claim: the model cannot be used then, and the turn that tries reports why.
+// invokesTools reports whether the model of a profile claims to invoke tools by itself. The answer is cached for all agents. It is false if
+// the model cannot be created: turns that use the model report why.
 func (p *Parts) invokesTools(e *entry) bool {
 	if p.Claims == nil {
 		return false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.claims == nil {
-		can, err := p.Claims.Capabilities(p.planModel(e))
+	if e.capabilities == nil {
+		c, err := p.Claims.Capabilities(p.modelWithoutAuth(e))
 		if err != nil {
-			can = agent.Capabilities{}
+			c = agent.Capabilities{}
 		}
-		e.claims = &can
+		e.capabilities = &c
 	}
-	return e.claims.InvokesTools
+	return e.capabilities.InvokesTools
 }
 
-// checkWiring adds a fault for each model that invokes tools by itself, because the runtime does that for every model. The rule depends on
-// whether the agent has tools.
+// checkWiring adds a fault for each model that invokes tools by itself, because only the runtime may invoke tools. Which rule the model
+// breaks depends on whether the agent has tools.
 func (c *compiler) checkWiring() {
-	for _, m := range c.alone {
+	for _, m := range c.selfInvoking {
 		if len(c.in.grants) > 0 {
 			c.addFault(m.path, "rule %s: model profile %q claims to invoke tools by itself, so calls of the tools granted here would never reach "+
 				"the runtime, its approvals and its limits", ruleNativeExecution, m.profile)
@@ -48,11 +47,12 @@ func (c *compiler) checkWiring() {
 	}
 }
 
-// fixedStackProblem says why a name cannot be in a list of middleware, empty if it can.
-func fixedStackProblem(name string) string {
+// checkLayerName reports whether a name may be in a list of middleware: it is not a layer of the runtime. Otherwise it adds a fault.
+func (c *compiler) checkLayerName(name, path string) bool {
 	if name != "observability" && name != "tool_invocation" {
-		return ""
+		return true
 	}
-	return fmt.Sprintf("rule %s: %s is a layer of the runtime, which has it around all middleware: middleware (inner), observability, "+
+	c.addFault(manifest.JoinPath(path, "name"), "rule %s: %s is a layer of the runtime, which has it around all middleware: middleware (inner), observability, "+
 		"tool invocation (outer)", ruleFixedStack, name)
+	return false
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Deferred tools bring along the tool that finds them, which says so.
+// An agent with deferred tools also has the tool search tool, and its prompt describes it.
 func TestDeferredTools(t *testing.T) {
 	w := newWorld(t)
 	w.apply(agentDoc("", "searcher", "tools: [{toolkit: mail, deferred: true}, pipeline]") +
@@ -27,12 +27,12 @@ func TestDeferredTools(t *testing.T) {
 	require.Equal(t, "Finds tools.", p.Tools[2].Spec.Description)
 
 	p = w.plan("default", "hider")
-	require.False(t, p.Tools[0].Deferred, "what finds tools cannot be hidden")
+	require.False(t, p.Tools[0].Deferred, "the search tool cannot be deferred")
 	require.Contains(t, p.Tools[0].Spec.Description, "There are tools beside")
 	require.True(t, p.Sources[0].Deferred)
 }
 
-// The tools of a dynamic toolkit are a source of the plan: names that it does not know are kept for when it is asked.
+// A dynamic toolkit becomes a source of the plan. Its tools are not known yet, so any name is kept until the source is listed.
 func TestDynamicToolkit(t *testing.T) {
 	w := newWorld(t)
 	w.apply("---\nkind: NodeDefinition\nnode_id: remote\nversion: '1'\ntype: toolkit\n" +
@@ -46,7 +46,7 @@ func TestDynamicToolkit(t *testing.T) {
 	}}, p.Sources)
 	p = w.plan("default", "part")
 	require.Empty(t, p.Tools)
-	require.Equal(t, []string{"peng"}, p.Sources[0].Only, "both must keep it")
+	require.Equal(t, []string{"peng"}, p.Sources[0].Only, "grant and binding must both allow the tool")
 	require.Equal(t, agent.ApproveAlways, p.Sources[0].Approval)
 	p = w.plan("default", "static")
 	require.Equal(t, []string{"ping"}, toolNames(&p))

@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// handover is the description of the tool that hands work over.
+// handover is the description of the delegation tool.
 func handover(t *testing.T, p agent.Plan) string {
 	t.Helper()
 	tool, ok := p.Tool("delegate_to_agent")
@@ -34,17 +34,17 @@ func TestDelegates(t *testing.T) {
 	require.Equal(t, "delegate", p.Tools[3].Binding)
 
 	p = w.plan("default", "asker")
-	require.Equal(t, []string{"delegate_to_agent", "send", "search"}, toolNames(&p), "where the agent lists it")
+	require.Equal(t, []string{"delegate_to_agent", "send", "search"}, toolNames(&p), "in the order of the agent's list")
 	require.Equal(t, agent.ApproveAlways, p.Tools[0].Approval)
 	require.Contains(t, handover(t, p), "\n- poet: Writes verse.")
 
-	require.Equal(t, "Hands work over.", handover(t, w.plan("default", "clerk")), "it may be granted without delegates")
+	require.Equal(t, "Hands work over.", handover(t, w.plan("default", "clerk")), "the tool may be granted without delegates")
 	p = w.plan("default", "loner")
 	require.Equal(t, []string{"execute_pipeline", "send", "search"}, toolNames(&p))
 }
 
-// However many there are, what the model reads is bounded, and says that there are more.
-func TestManyDelegates(t *testing.T) {
+// The list of delegates in the prompt has a maximum length and says that there are more.
+func TestLongDelegateList(t *testing.T) {
 	w := newWorld(t)
 	var docs, names strings.Builder
 	for i := range 200 {
@@ -59,8 +59,8 @@ func TestManyDelegates(t *testing.T) {
 	require.Greater(t, lines, 40)
 }
 
-// The description of another agent is part of a plan; the rest of that agent is not.
-func TestDelegateIsReloaded(t *testing.T) {
+// A plan contains the descriptions of its delegates, and nothing else of them.
+func TestDelegateChangeRecompiles(t *testing.T) {
 	w := newWorld(t)
 	w.apply(agentDoc("*", "poet", "description: Shared.") + agentDoc("acme", "boss", "delegates: [poet]"))
 	events := w.watch(t, agent.WatchQuery{Tenant: "acme"})
@@ -74,39 +74,39 @@ func TestDelegateIsReloaded(t *testing.T) {
 	require.Contains(t, handover(t, w.plan("acme", "boss")), "- poet: Shared.")
 	_, err := w.Publish(t.Context(), "acme", "boss", "")
 	require.NoError(t, err)
-	require.Equal(t, []string{"boss"}, names(events.next()))
+	require.Equal(t, []string{"boss"}, eventNames(events.next()))
 	page, err := w.ListAgents(t.Context(), agent.AgentQuery{Tenant: "acme", NodeID: "agent"})
 	require.NoError(t, err)
 	require.Equal(t, "boss", page.Agents[1].Name)
 	require.NotNil(t, page.Agents[1].Artifact)
 
 	w.apply(agentDoc("*", "poet", "description: Shared.\nlabels: {a: b}\nlimits: {tool_calls: 1}"))
-	require.Equal(t, []string{"poet"}, names(events.next()), "nothing that others see of it")
+	require.Equal(t, []string{"poet"}, eventNames(events.next()), "its description is unchanged")
 	require.Equal(t, first, hash())
 	page, err = w.ListAgents(t.Context(), agent.AgentQuery{Tenant: "acme", NodeID: "agent"})
 	require.NoError(t, err)
-	require.NotNil(t, page.Agents[1].Artifact, "what was published is not stale")
+	require.NotNil(t, page.Agents[1].Artifact, "the published plan is not stale")
 
 	seen := w.Status(t.Context()).Revision
 	w.apply(agentDoc("acme", "poet", "description: Our own."))
-	require.Equal(t, []string{"boss", "poet"}, names(events.next()))
+	require.Equal(t, []string{"boss", "poet"}, eventNames(events.next()))
 	require.NotEqual(t, first, hash())
 	require.Contains(t, handover(t, w.plan("acme", "boss")), "- poet: Our own.")
 	other, _, err := w.another().Resolve(t.Context(), "acme", "boss")
 	require.NoError(t, err)
 	require.Contains(t, handover(t, other), "- poet: Our own.", "what was published is stale")
-	require.Equal(t, []string{"boss", "poet"}, names(w.watch(t, agent.WatchQuery{Tenant: "acme", After: seen}).next()))
+	require.Equal(t, []string{"boss", "poet"}, eventNames(w.watch(t, agent.WatchQuery{Tenant: "acme", After: seen}).next()))
 
 	w.apply(agentDoc("acme", "poet", "description: Shared."))
 	w.apply(agentDoc("acme", "poet", ""))
-	require.True(t, strings.HasSuffix(handover(t, w.plan("acme", "boss")), "\n- poet"), "without a word, and yet it hides the shared one")
+	require.True(t, strings.HasSuffix(handover(t, w.plan("acme", "boss")), "\n- poet"), "it has no description and still hides the shared agent")
 	require.NoError(t, w.delete(agentKey("acme", "poet")))
-	require.Equal(t, first, hash(), "the shared one again")
+	require.Equal(t, first, hash(), "the shared agent reappears")
 
 	_, err = w.try(agentDoc("acme", "poet", "disabled: true"))
 	require.ErrorContains(t, err, `delegates[0]: there is no agent "poet"`)
 
-	// Another release may have let it through.
+	// Another release may have accepted this document.
 	key := agentKey("acme", "poet")
 	_, err = w.store.CommitCatalog(t.Context(), agent.CatalogCommit{At: w.Status(t.Context()).Revision, Put: []agent.Document{{
 		DocumentKey: key, Body: []byte(`{"description":"Hidden.","disabled":true,"kind":"AgentInstance","name":"poet","tenant":"acme"}`),

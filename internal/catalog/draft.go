@@ -7,9 +7,9 @@ import (
 	"github.com/turnstone-run/turnstone/internal/catalog/manifest"
 )
 
-// CompileDraft compiles the document of an agent as if it were applied, and stores the plan under its hash. The catalog does not list it. allow is
-// asked before anything is stored. Errors are those of [Registry.Apply], and [agent.CodeInvalid] with Field "draft" if the text is not one
-// AgentInstance that turns of the tenant can have.
+// CompileDraft compiles the document of an agent as if it were applied, and stores the plan under its hash. The catalog does not list the
+// draft. CompileDraft returns the error of allow, if any, before it stores anything. Other errors are those of [Registry.Apply], and
+// [agent.CodeInvalid] with Field "draft" unless the text is one enabled AgentInstance that the tenant may use.
 func (r *Registry) CompileDraft(ctx context.Context, tenant, text string, allow func(agent.DocumentKey) error) (agent.Draft, error) {
 	d, err := parseDraft(tenant, text)
 	if err != nil {

@@ -25,7 +25,7 @@ func TestCompileDraft(t *testing.T) {
 	_, err := w.CompileDraft(t.Context(), "acme", agentDoc("acme", "new", ""), anyDocument)
 	require.NoError(t, err)
 
-	require.Equal(t, before, w.plan("acme", "a"), "the agent is as it was")
+	require.Equal(t, before, w.plan("acme", "a"), "the agent is unchanged")
 	w.requireNoAgent("acme", "new")
 	require.Equal(t, int64(1), w.Status(t.Context()).Revision)
 }

@@ -20,33 +20,33 @@ const (
 	defaultSettle = 150 * time.Millisecond
 	defaultPoll   = 500 * time.Millisecond
 
-	maxRetryDelay = 30 * time.Second // between two attempts to apply what failed temporarily
+	maxRetryDelay = 30 * time.Second // between attempts after temporary failures
 )
 
-// FolderConfig says which folder is watched and who applies it.
+// FolderConfig is the configuration of a [Folder].
 type FolderConfig struct {
 	Dir string
-	// Apply makes the catalog hold what the files say, all of it or nothing. It gets every file of the folder, sorted by name, and is
-	// never called twice at a time. After [agent.CodeUnavailable], [agent.CodeRateLimited] or [agent.CodeConflict] it is called again
-	// with the same files; after any other error only when the files change.
+	// Apply replaces all documents of the folder, completely or not at all. It gets every file of the folder, sorted by name. Calls do not
+	// overlap. After [agent.CodeUnavailable], [agent.CodeRateLimited] or [agent.CodeConflict] it is called again with the same files, after
+	// any other error only when the files have changed.
 	Apply  func(ctx context.Context, files []agent.ManifestFile) (agent.ApplyResult, error)
 	Logger *zap.Logger
 
-	settle time.Duration // between two reads that must agree; 0: 150 ms
+	settle time.Duration // between two reads that must be equal; 0: 150 ms
 	poll   time.Duration // between reads while nothing changes; 0: 500 ms
 }
 
-// Folder is a watched folder of documents: *.yaml, *.yml and *.json, in sub-folders too, except hidden ones. Links within the folder are
-// followed, as a mounted Kubernetes ConfigMap needs (catalog.yaml → ..data/catalog.yaml, ..data → ..2026_01_01). Nothing outside the
-// folder is read.
+// Folder watches a folder of documents: *.yaml, *.yml and *.json, also in sub-folders, except hidden ones. It follows links within the
+// folder, because mounted Kubernetes ConfigMaps use them (catalog.yaml → ..data/catalog.yaml, ..data → ..2026_01_01). It reads nothing
+// outside the folder.
 type Folder struct {
 	cfg  FolderConfig
 	read func() *folderState
 
-	busy chan struct{} // holds one element while the folder is read; its holder owns the fields below
+	reading lock // guards the fields below
 
 	lastDigest  folderDigest  // of the state that was handled last; zero: none
-	lastErr     error         // why that state was not applied; nil: it was
+	lastErr     error         // why that state was not applied; nil if it was
 	lastApplied appliedFolder // the last state that Apply accepted
 	retryAt     time.Time
 	retryDelays *backoff.ExponentialBackOff
@@ -61,10 +61,10 @@ type appliedFolder struct {
 	digest   folderDigest // zero: the catalog may hold something else by now
 	files    int
 	revision int64
-	at       time.Time // zero: there was none
+	at       time.Time // zero: none yet
 }
 
-// NewFolder returns the source of a folder, which must exist and be readable. [Folder.Load] and [Folder.Run] read its documents.
+// NewFolder returns a watcher of a folder, which must exist and be readable. [Folder.Load] and [Folder.Run] read the documents.
 func NewFolder(cfg FolderConfig) (*Folder, error) {
 	const op = "open catalog folder"
 	switch {
@@ -86,22 +86,23 @@ func NewFolder(cfg FolderConfig) (*Folder, error) {
 	delays := backoff.NewExponentialBackOff()
 	delays.InitialInterval, delays.MaxInterval = cfg.settle, max(maxRetryDelay, cfg.settle)
 	return &Folder{
-		cfg: cfg, read: func() *folderState { return readFolder(dir, defaultFolderBounds()) }, busy: make(chan struct{}, 1), retryDelays: delays,
+		cfg: cfg, read: func() *folderState { return readFolder(dir, defaultFolderBounds()) }, reading: make(lock, 1), retryDelays: delays,
 		status: agent.SourceStatus{Name: agent.SourceFolder, Detail: dir + ": not read yet", Faults: []agent.Fault{}},
 	}, nil
 }
 
-// Load reads the folder and applies it, unless that state is applied already. Its error also shows in the status, and [Folder.Run] tries
-// again if that can help.
+// Load reads the folder and applies its documents unless they are already applied. The status shows its error too, and [Folder.Run] retries
+// temporary failures.
 func (f *Folder) Load(ctx context.Context) error {
-	if err := f.lock(ctx); err != nil {
+	release, err := f.reading.acquire(ctx, fmt.Sprintf("load catalog folder %q", f.cfg.Dir))
+	if err != nil {
 		return err
 	}
-	defer f.unlock()
+	defer release()
 	return f.applyIfNew(ctx, f.read(), true)
 }
 
-// Status returns whether the state that was read last is applied.
+// Status returns whether the last state of the folder is applied.
 func (f *Folder) Status() agent.SourceStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,15 +110,3 @@ func (f *Folder) Status() agent.SourceStatus {
 	s.Faults = slices.Clone(s.Faults)
 	return s
 }
-
-// lock waits until nobody else reads the folder.
-func (f *Folder) lock(ctx context.Context) error {
-	select {
-	case f.busy <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return agent.Interrupted(ctx, fmt.Sprintf("load catalog folder %q", f.cfg.Dir))
-	}
-}
-
-func (f *Folder) unlock() { <-f.busy }

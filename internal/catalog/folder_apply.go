@@ -14,18 +14,18 @@ import (
 // folderApplyTimeout bounds one call of Apply.
 const folderApplyTimeout = time.Minute
 
-// applyIfNew applies a state of the folder if it is a new one, or if the last failure may be over; with force, after any failure. It returns
-// why the catalog does not hold that state.
-func (f *Folder) applyIfNew(ctx context.Context, s *folderState, force bool) error {
-	again := force || isTemporary(f.lastErr) && !time.Now().Before(f.retryAt)
+// applyIfNew applies a state of the folder if it has changed. It retries a failed state after a delay if the failure was temporary, and at once
+// if retry is true. It returns why the state is not applied.
+func (f *Folder) applyIfNew(ctx context.Context, s *folderState, retry bool) error {
+	retry = retry || (isTemporary(f.lastErr) && !time.Now().Before(f.retryAt))
 	switch {
-	case s.digest == f.lastDigest && (f.lastErr == nil || !again):
+	case s.digest == f.lastDigest && (f.lastErr == nil || !retry):
 	case s.digest == f.lastApplied.digest:
 		f.recordOutcome(s, nil)
 		f.cfg.Logger.Info("the catalog folder is as it was applied", zap.String("folder", f.cfg.Dir), zap.Int("files", len(s.files)))
 	default:
 		err := f.apply(ctx, s)
-		if err != nil && ctx.Err() != nil { // the failure is not the folder's
+		if err != nil && ctx.Err() != nil { // interrupted: not a failure of the folder
 			f.lastDigest = folderDigest{}
 			return err
 		}
@@ -35,6 +35,7 @@ func (f *Folder) applyIfNew(ctx context.Context, s *folderState, force bool) err
 	return f.lastErr
 }
 
+// apply applies a state unless it has faults.
 func (f *Folder) apply(ctx context.Context, s *folderState) error {
 	err := s.faults.Err()
 	if err == nil {
@@ -46,14 +47,14 @@ func (f *Folder) apply(ctx context.Context, s *folderState) error {
 	return nil
 }
 
-// callApply calls Apply and records its success.
+// callApply calls Apply and records the applied state.
 func (f *Folder) callApply(ctx context.Context, s *folderState) error {
 	ctx, cancel := context.WithTimeout(ctx, folderApplyTimeout)
 	defer cancel()
 	result, err := f.cfg.Apply(ctx, s.files)
 	if err != nil {
 		if agent.CodeOf(err) != agent.CodeInvalid {
-			f.lastApplied.digest = folderDigest{} // it may have taken effect, so the old state would have to be applied again
+			f.lastApplied.digest = folderDigest{} // the call may have taken effect, so the last applied state is unknown
 		}
 		return err
 	}
@@ -63,7 +64,7 @@ func (f *Folder) callApply(ctx context.Context, s *folderState) error {
 	return nil
 }
 
-// recordOutcome records how a state was handled. It logs a failure unless it logged the same one last.
+// recordOutcome records the outcome of a state. It logs a failure unless the last logged failure was the same.
 func (f *Folder) recordOutcome(s *folderState, err error) {
 	f.lastDigest, f.lastErr = s.digest, err
 	if isTemporary(err) {
@@ -85,7 +86,7 @@ func (f *Folder) recordOutcome(s *folderState, err error) {
 	}
 }
 
-// updateStatus sets what [Folder.Status] returns.
+// updateStatus sets the result of [Folder.Status].
 func (f *Folder) updateStatus(s *folderState) {
 	status := agent.SourceStatus{
 		Name: agent.SourceFolder, OK: f.lastErr == nil, Faults: faultsOf(f.lastErr), At: time.Now(),
@@ -124,7 +125,7 @@ func isTemporary(err error) bool {
 	}
 }
 
-// faultsOf returns an error as faults, never nil.
+// faultsOf returns the faults of an error, never nil. An error without faults is a fault itself.
 func faultsOf(err error) []agent.Fault {
 	if err == nil {
 		return []agent.Fault{}

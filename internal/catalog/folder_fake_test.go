@@ -18,13 +18,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what must happen.
+// patience is the maximum time that a test waits for an expected event.
 const patience = 20 * time.Second
 
-// fakeCatalog is the other end of Apply. It refuses files that hold the word "broken".
+// fakeCatalog implements Apply. It refuses files that contain the word "broken".
 type fakeCatalog struct {
 	t       *testing.T
-	calls   chan map[string]string // each state that Apply was given
+	calls   chan map[string]string // the states that Apply was called with
 	refuse  func(files map[string]string) error
 	applied atomic.Int32
 	active  atomic.Int32
@@ -60,7 +60,7 @@ func (c *fakeCatalog) apply(_ context.Context, files []agent.ManifestFile) (agen
 	return agent.ApplyResult{Revision: int64(n)}, err
 }
 
-// next returns the next state that Apply gets.
+// next returns the state of the next Apply call.
 func (c *fakeCatalog) next() map[string]string {
 	c.t.Helper()
 	select {
@@ -72,7 +72,7 @@ func (c *fakeCatalog) next() map[string]string {
 	}
 }
 
-// reach waits until Apply gets a state.
+// reach waits until Apply is called with a state.
 func (c *fakeCatalog) reach(want map[string]string) {
 	c.t.Helper()
 	for {
@@ -95,7 +95,7 @@ func (c *fakeCatalog) open(dir string, change ...func(*FolderConfig)) *Folder {
 	return f
 }
 
-// runFolder runs the folder until the test ends, or stop is called.
+// runFolder runs the folder until the test ends or stop is called.
 func runFolder(t *testing.T, f *Folder) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -112,7 +112,7 @@ func runFolder(t *testing.T, f *Folder) (stop func()) {
 	return stop
 }
 
-// awaitFolder waits for a status. It is written a moment after Apply returned.
+// awaitFolder waits for a status, which is set shortly after Apply has returned.
 func awaitFolder(t *testing.T, f *Folder, ok bool) agent.SourceStatus {
 	t.Helper()
 	require.Eventually(t, func() bool { return f.Status().OK == ok }, patience, time.Millisecond)

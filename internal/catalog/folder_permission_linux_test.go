@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// asNobody runs f as a user who may read only what everybody may: root, whom no mode keeps out, gives its rights up for this thread.
+// asNobody runs f on a thread without root privileges, because file modes do not restrict root.
 func asNobody(t *testing.T, f func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -19,52 +19,52 @@ import (
 )
 
 const (
-	maxFaults = 100  // reported for one state
-	batchSize = 1000 // entries of a folder that are read at a time
+	maxFaults = 100  // faults of one state, plus that of a reached bound
+	batchSize = 1000 // entries of a folder that one call reads
 )
 
-// folderBounds limit a folder; a larger one is not applied.
+// folderBounds limit a folder. A larger folder is not applied.
 type folderBounds struct {
-	file, total    int // bytes of one file and of all
-	files, entries int // entries: files and folders of any name
-	depth          int // folders
+	fileBytes, totalBytes int
+	files, entries        int // entries are files and folders of any name
+	depth                 int // of nested folders
 }
 
 func defaultFolderBounds() folderBounds {
-	return folderBounds{file: 1 << 20, total: 64 << 20, files: 10_000, entries: 100_000, depth: 32}
+	return folderBounds{fileBytes: 1 << 20, totalBytes: 64 << 20, files: 10_000, entries: 100_000, depth: 32}
 }
 
-// folderDigest is the sha-256 of a snapshot.
+// folderDigest is the SHA-256 of a [folderState].
 type folderDigest [sha256.Size]byte
 
-// folderState is the state of a folder.
+// folderState is the content of a folder at one time.
 type folderState struct {
-	files  []agent.ManifestFile // sorted by name, relative to the folder and with slashes
-	faults agent.Faults         // what could not be read
-	digest folderDigest         // of the files and the faults
-	took   time.Duration        // to read
+	files        []agent.ManifestFile // sorted by name, which is relative to the folder and has slashes
+	faults       agent.Faults         // of files and folders that cannot be read
+	digest       folderDigest         // of files and faults
+	readDuration time.Duration
 }
 
-// folderReader reads a folder through an [os.Root], which refuses every path that leads out of it.
+// folderReader reads a folder through an [os.Root], which refuses paths that lead out of it.
 type folderReader struct {
-	root    *os.Root
-	base    string
-	bounds  folderBounds
-	snap    *folderState
-	dirs    []fs.FileInfo // the folders that were read
-	links   []string      // links to folders, which are read last, so that each folder is read once and under its own name
-	entries int
-	bytes   int
-	full    bool // a bound of the whole folder was reached
+	root         *os.Root
+	dir          string
+	bounds       folderBounds
+	state        *folderState
+	visited      []fs.FileInfo
+	links        []string // links to folders; they are read last, so that each folder is read once, under its own name
+	entries      int
+	bytes        int
+	limitReached bool // a bound of the whole folder
 }
 
-// readFolder returns the state of a folder. What cannot be read is a fault in it.
-func readFolder(base string, within folderBounds) *folderState {
-	began := time.Now()
-	r := &folderReader{base: base, bounds: within, snap: &folderState{}}
-	root, err := os.OpenRoot(base)
+// readFolder returns the state of a folder. Errors are faults of the state.
+func readFolder(dir string, bounds folderBounds) *folderState {
+	started := time.Now()
+	r := &folderReader{dir: dir, bounds: bounds, state: &folderState{}}
+	root, err := os.OpenRoot(dir)
 	if err != nil {
-		r.addFault("", "folder %q: %w", base, withoutPath(err))
+		r.addFault("", "folder %q: %w", dir, withoutPath(err))
 	} else {
 		r.root = root
 		r.readFolder(".", false)
@@ -74,25 +74,25 @@ func readFolder(base string, within folderBounds) *folderState {
 			r.readFolder(name, true)
 		}
 		if err := root.Close(); err != nil {
-			r.addFault("", "folder %q: %w", base, withoutPath(err))
+			r.addFault("", "folder %q: %w", dir, withoutPath(err))
 		}
 	}
-	slices.SortFunc(r.snap.files, func(a, b agent.ManifestFile) int { return cmp.Compare(a.Name, b.Name) })
-	r.snap.digest = r.snap.computeDigest()
-	r.snap.took = time.Since(began)
-	return r.snap
+	slices.SortFunc(r.state.files, func(a, b agent.ManifestFile) int { return cmp.Compare(a.Name, b.Name) })
+	r.state.digest = r.state.computeDigest()
+	r.state.readDuration = time.Since(started)
+	return r.state
 }
 
-// readFolder reads a folder and what is below it. A folder that was reached through a link may have been read before.
-func (r *folderReader) readFolder(name string, linked bool) {
-	if r.full {
+// readFolder reads a folder and its sub-folders. It skips a linked folder that was already read.
+func (r *folderReader) readFolder(name string, isLinked bool) {
+	if r.limitReached {
 		return
 	}
 	if depth := strings.Count(name, "/") + 1; depth > r.bounds.depth {
 		r.addFault(name, "more than %d folders deep", r.bounds.depth)
 		return
 	}
-	info, found, err := r.readEntries(name, linked)
+	info, entries, err := r.readEntries(name, isLinked)
 	if err != nil {
 		r.addFault(name, "cannot be read: %w", withoutPath(err))
 		return
@@ -100,25 +100,25 @@ func (r *folderReader) readFolder(name string, linked bool) {
 	if info == nil {
 		return
 	}
-	r.dirs = append(r.dirs, info)
-	for _, e := range found {
-		full := path.Join(name, e.Name())
+	r.visited = append(r.visited, info)
+	for _, e := range entries {
+		file := path.Join(name, e.Name())
 		switch {
-		case r.full:
+		case r.limitReached:
 			return
 		case strings.HasPrefix(e.Name(), "."):
 		case e.IsDir():
-			r.readFolder(full, linked)
+			r.readFolder(file, isLinked)
 		case e.Type()&fs.ModeSymlink != 0:
-			r.readLink(full)
-		case isManifest(full):
-			r.readFile(full)
+			r.readLink(file)
+		case isManifest(file):
+			r.readFile(file)
 		}
 	}
 }
 
-// readEntries returns the sorted entries of a folder. info is nil if the folder was read before or a bound was reached.
-func (r *folderReader) readEntries(name string, linked bool) (info fs.FileInfo, found []fs.DirEntry, err error) {
+// readEntries returns the sorted entries of a folder. info is nil if the folder was already read or a bound is reached.
+func (r *folderReader) readEntries(name string, isLinked bool) (info fs.FileInfo, entries []fs.DirEntry, err error) {
 	d, err := r.root.Open(name)
 	if err != nil {
 		return nil, nil, err
@@ -127,13 +127,14 @@ func (r *folderReader) readEntries(name string, linked bool) (info fs.FileInfo, 
 	if info, err = d.Stat(); err != nil {
 		return nil, nil, err
 	}
-	if linked && slices.ContainsFunc(r.dirs, func(known fs.FileInfo) bool { return os.SameFile(known, info) }) {
+	if isLinked && slices.ContainsFunc(r.visited, func(dir fs.FileInfo) bool { return os.SameFile(dir, info) }) {
 		return nil, nil, nil
 	}
 	for {
-		some, err := d.ReadDir(batchSize)
-		found = append(found, some...)
-		if r.entries += len(some); r.entries > r.bounds.entries {
+		batch, err := d.ReadDir(batchSize)
+		entries = append(entries, batch...)
+		r.entries += len(batch)
+		if r.entries > r.bounds.entries {
 			r.stopAtLimit("more than %s entries", humanize.Comma(int64(r.bounds.entries)))
 			return nil, nil, nil
 		}
@@ -144,12 +145,12 @@ func (r *folderReader) readEntries(name string, linked bool) (info fs.FileInfo, 
 			return nil, nil, err
 		}
 	}
-	slices.SortFunc(found, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
-	return info, found, nil
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
+	return info, entries, nil
 }
 
-// readLink reads a file behind a link and postpones a folder. A link that leads nowhere is a fault only if it has the name of a manifest;
-// one that leads out of the folder always is, because nobody would notice that its documents are missing.
+// readLink reads a linked file and postpones a linked folder. A broken link is a fault only if it has the name of a manifest. A link out of
+// the folder is always a fault, because otherwise its documents would be missing unnoticed.
 func (r *folderReader) readLink(name string) {
 	info, err := r.root.Stat(name)
 	switch {
@@ -164,7 +165,7 @@ func (r *folderReader) readLink(name string) {
 }
 
 func (r *folderReader) readFile(name string) {
-	if len(r.snap.files) == r.bounds.files {
+	if len(r.state.files) == r.bounds.files {
 		r.stopAtLimit("more than %s files", humanize.Comma(int64(r.bounds.files)))
 		return
 	}
@@ -181,39 +182,39 @@ func (r *folderReader) readFile(name string) {
 	switch {
 	case err != nil:
 		r.addFault(name, "cannot be read: %w", withoutPath(err))
-	case len(data) > r.bounds.file:
-		r.addFault(name, "larger than %s bytes", humanize.Comma(int64(r.bounds.file)))
-	case r.bytes+len(data) > r.bounds.total:
-		r.stopAtLimit("files larger than %s bytes in all", humanize.Comma(int64(r.bounds.total)))
+	case len(data) > r.bounds.fileBytes:
+		r.addFault(name, "larger than %s bytes", humanize.Comma(int64(r.bounds.fileBytes)))
+	case r.bytes+len(data) > r.bounds.totalBytes:
+		r.stopAtLimit("files larger than %s bytes in all", humanize.Comma(int64(r.bounds.totalBytes)))
 	default:
 		r.bytes += len(data)
-		r.snap.files = append(r.snap.files, agent.ManifestFile{Name: name, Data: data})
+		r.state.files = append(r.state.files, agent.ManifestFile{Name: name, Data: data})
 	}
 }
 
-// readContent returns the bytes of a file, at most one more than allowed.
+// readContent returns the content of a file, at most one byte more than the bound.
 func (r *folderReader) readContent(name string) (data []byte, err error) {
 	f, err := r.root.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	return io.ReadAll(io.LimitReader(f, int64(r.bounds.file)+1))
+	return io.ReadAll(io.LimitReader(f, int64(r.bounds.fileBytes)+1))
 }
 
 func (r *folderReader) addFault(name, format string, args ...any) {
-	if len(r.snap.faults) < maxFaults {
-		r.snap.faults = append(r.snap.faults, agent.Fault{File: name, Message: fmt.Errorf(format, args...).Error()})
+	if len(r.state.faults) < maxFaults {
+		r.state.faults = append(r.state.faults, agent.Fault{File: name, Message: fmt.Errorf(format, args...).Error()})
 	}
 }
 
-// stopAtLimit ends the reading at a bound of the whole folder. Its fault is reported however many others there are.
+// stopAtLimit stops reading at a bound of the whole folder. It adds its fault even to maxFaults others.
 func (r *folderReader) stopAtLimit(format string, args ...any) {
-	r.full = true
-	r.snap.faults = append(r.snap.faults, agent.Fault{Message: fmt.Sprintf("folder %q: "+format, append([]any{r.base}, args...)...)})
+	r.limitReached = true
+	r.state.faults = append(r.state.faults, agent.Fault{Message: fmt.Sprintf("folder %q: "+format, append([]any{r.dir}, args...)...)})
 }
 
-// computeDigest returns a digest of names, contents and faults.
+// computeDigest returns the digest of names, contents and faults.
 func (s *folderState) computeDigest() folderDigest {
 	h := sha256.New()
 	for _, f := range s.files {
@@ -226,7 +227,7 @@ func (s *folderState) computeDigest() folderDigest {
 	return folderDigest(h.Sum(nil))
 }
 
-// isManifest reports whether a file of that name holds documents. Backups and swap files of editors (x.yaml~, #x.yaml#, .x.yaml.swp) do not.
+// isManifest reports whether a file name is that of a document. Names of backup and swap files (x.yaml~, #x.yaml#, .x.yaml.swp) are not.
 func isManifest(name string) bool {
 	switch path.Ext(name) {
 	case ".yaml", ".yml", ".json":
@@ -236,7 +237,7 @@ func isManifest(name string) bool {
 	}
 }
 
-// withoutPath returns the cause of a file error, without operation and path: the message has the path already.
+// withoutPath returns the cause of a file error, without operation and path, which the caller's message already has.
 func withoutPath(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err

@@ -32,7 +32,7 @@ func TestReadFolder(t *testing.T) {
 	cases := map[string]struct {
 		make   func(t *testing.T, dir string)
 		files  []string
-		faults []string // in full, or to the colon at their end
+		faults []string // whole messages, or their beginnings up to a colon
 	}{
 		"empty": {make: func(*testing.T, string) {}},
 		"sorted by path, in sub-folders": {
@@ -147,7 +147,7 @@ func TestReadFolder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			c.make(t, dir)
-			s := readFolder(dir, folderBounds{file: 100, total: 250, files: 5, entries: 10, depth: 3})
+			s := readFolder(dir, folderBounds{fileBytes: 100, totalBytes: 250, files: 5, entries: 10, depth: 3})
 			require.Equal(t, append([]string{}, c.files...), folderNames(s))
 			got := folderFaults(s)
 			for i := range got {

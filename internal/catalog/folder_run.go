@@ -6,33 +6,36 @@ import (
 )
 
 const (
-	maxReads = 20 // how often a folder that keeps changing is read before it is applied as it is
-	maxShare = 20 // a folder is read for at most this part (1/20) of the time
+	maxReads   = 20 // how often a folder that keeps changing is read before it is applied
+	pauseRatio = 20 // the pause after a read is at least this many times its duration
 )
 
-// Run polls the folder and applies its changes until ctx ends. It reads the folder first, for changes since [Folder.Load]. It does not
-// rely on events of the file system, which network mounts do not send.
+// Run polls the folder and applies its changes until ctx ends. It does not use events of the file system, because network mounts do not
+// send them.
 func (f *Folder) Run(ctx context.Context) {
-	for wait := time.Duration(0); wait >= 0 && sleepFor(ctx, wait); {
-		wait = f.checkOnce(ctx)
+	var pause time.Duration
+	for sleepFor(ctx, pause) {
+		pause = f.applyChanges(ctx)
 	}
 }
 
-// checkOnce applies the folder as it is now. It returns how long to wait before the next call; negative if ctx has ended.
-func (f *Folder) checkOnce(ctx context.Context) time.Duration {
-	if f.lock(ctx) != nil {
-		return -1
+// applyChanges applies the folder if it has changed. It returns the pause before the next call.
+func (f *Folder) applyChanges(ctx context.Context) time.Duration {
+	release, err := f.reading.acquire(ctx, "poll catalog folder")
+	if err != nil {
+		return 0 // ctx has ended
 	}
-	defer f.unlock()
+	defer release()
 	s, ok := f.readUntilStable(ctx)
 	if !ok {
-		return -1
+		return 0
 	}
 	_ = f.applyIfNew(ctx, s, false) // the status and the log have the error
-	return max(f.cfg.poll, maxShare*s.took)
+	return max(f.cfg.poll, pauseRatio*s.readDuration)
 }
 
-// readUntilStable reads the folder until two reads agree: a file may be truncated now and written later. It returns false if ctx has ended.
+// readUntilStable reads the folder until two reads are equal, because an editor may truncate a file before it writes it. It returns false if
+// ctx has ended.
 func (f *Folder) readUntilStable(ctx context.Context) (*folderState, bool) {
 	s := f.read()
 	if s.digest == f.lastDigest {
@@ -42,21 +45,22 @@ func (f *Folder) readUntilStable(ctx context.Context) (*folderState, bool) {
 		if !sleepFor(ctx, f.cfg.settle) {
 			return nil, false
 		}
-		before := s.digest
-		if s = f.read(); s.digest == before {
+		previous := s.digest
+		s = f.read()
+		if s.digest == previous {
 			break
 		}
 	}
 	return s, true
 }
 
-// sleepFor waits for d and reports whether ctx lasted that long.
+// sleepFor waits for d. It returns false if ctx has ended.
 func sleepFor(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
+		return ctx.Err() == nil
 	case <-ctx.Done():
 		return false
 	}

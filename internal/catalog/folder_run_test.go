@@ -13,7 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Each step changes the folder and is done when Apply got that state.
+// Each step changes the folder and waits until Apply is called with the new state.
 func TestFolderRunFollows(t *testing.T) {
 	type state = map[string]string
 	type step struct {
@@ -125,7 +125,7 @@ func TestFolderRunKeepsTheLastGoodState(t *testing.T) {
 	require.Empty(t, awaitFolder(t, f, true).Faults)
 }
 
-func TestFolderRunAppliesABurstFewTimes(t *testing.T) {
+func TestFolderRunCollectsChanges(t *testing.T) {
 	dir, c := t.TempDir(), newFakeCatalog(t)
 	f := c.open(dir, func(cfg *FolderConfig) { cfg.settle = 200 * time.Millisecond })
 	runFolder(t, f)
@@ -140,10 +140,10 @@ func TestFolderRunAppliesABurstFewTimes(t *testing.T) {
 	require.LessOrEqual(t, c.applied.Load(), int32(5))
 }
 
-// A folder that changes between two reads is read again, and one that never comes to rest is applied as it is in the end.
+// A folder that differs between two reads is read again. If it keeps changing, the last read state is applied in the end.
 func TestFolderRunReadsUntilStable(t *testing.T) {
 	for name, tc := range map[string]struct {
-		states []string // of a.yaml, one a read; the last one stays
+		states []string // contents of a.yaml for successive reads; the last one repeats
 		want   string
 	}{
 		"a file that is being written":  {[]string{"", "whole"}, "whole"},
@@ -165,7 +165,7 @@ func TestFolderRunReadsUntilStable(t *testing.T) {
 					reads++
 					return read()
 				}
-				require.GreaterOrEqual(t, f.checkOnce(t.Context()), f.cfg.poll)
+				require.GreaterOrEqual(t, f.applyChanges(t.Context()), f.cfg.poll)
 				require.Equal(t, map[string]string{"a.yaml": tc.want}, c.next())
 				require.Equal(t, min(len(tc.states)+1, maxReads), reads)
 			})
@@ -208,20 +208,20 @@ func TestFolderRunSkipsAnAppliedState(t *testing.T) {
 	f := c.open(dir)
 	look := func(applied int32) {
 		t.Helper()
-		require.GreaterOrEqual(t, f.checkOnce(t.Context()), f.cfg.poll)
+		require.GreaterOrEqual(t, f.applyChanges(t.Context()), f.cfg.poll)
 		require.Equal(t, applied, c.applied.Load())
 	}
 	look(1)
 	before := f.Status().At
 	writeFile(t, dir, "notes.txt", "x")
 	look(1)
-	require.True(t, f.Status().At.After(before), "but it was read")
+	require.True(t, f.Status().At.After(before), "the folder was read")
 
 	writeFile(t, dir, "a.yaml", "broken")
 	look(2)
 	look(2)
 
-	f.retryDelays.InitialInterval = time.Hour // the failure that follows is not due again
+	f.retryDelays.InitialInterval = time.Hour // the next failure is not retried within the test
 	f.retryDelays.Reset()
 	c.refuse = func(map[string]string) error { return agent.Errorf(agent.CodeUnavailable, "", "x") }
 	writeFile(t, dir, "a.yaml", "1")
@@ -231,7 +231,7 @@ func TestFolderRunSkipsAnAppliedState(t *testing.T) {
 	look(4)
 	c.refuse = func(map[string]string) error { return nil }
 	writeFile(t, dir, "a.yaml", "2")
-	look(5) // a change is tried at once
+	look(5) // a change of the folder is applied without waiting for the retry
 	require.True(t, f.Status().OK)
 }
 
@@ -243,7 +243,7 @@ func TestFolderRunEnds(t *testing.T) {
 	writeFile(t, dir, "a.yaml", "1")
 	require.Equal(t, int32(1), c.applied.Load())
 
-	f := c.open(dir, func(cfg *FolderConfig) { cfg.settle = time.Hour }) // while it waits for the folder to come to rest
+	f := c.open(dir, func(cfg *FolderConfig) { cfg.settle = time.Hour }) // the folder waits for the settle time when the context ends
 	looked := make(chan struct{})
 	f.read = func() *folderState {
 		close(looked)

@@ -77,7 +77,7 @@ func TestLoadFaultyFolder(t *testing.T) {
 	s.Faults[0].Message = "changed by who asked"
 	require.Equal(t, "is broken", f.Status().Faults[0].Message)
 
-	require.Error(t, f.Load(t.Context()), "somebody who asks again gets another try")
+	require.Error(t, f.Load(t.Context()), "Load retries a failed state")
 	require.Equal(t, int32(2), c.applied.Load())
 
 	writeFile(t, dir, "a.yaml", "good")
@@ -91,10 +91,10 @@ func TestLoadFaultyFolder(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, "b.yaml")))
 	require.NoError(t, f.Load(t.Context()))
 	require.True(t, f.Status().OK)
-	require.Equal(t, int32(4), c.applied.Load(), "the state before is what is applied: it is not applied again")
+	require.Equal(t, int32(4), c.applied.Load(), "the previous state is still applied and is not applied again")
 }
 
-// An Apply that was interrupted may have happened, so the state before it cannot be taken for what the catalog holds.
+// An interrupted Apply may have succeeded, so the folder must not assume that the catalog still holds the previous state.
 func TestLoadFolderAfterUncertainFailure(t *testing.T) {
 	dir, c := t.TempDir(), newFakeCatalog(t)
 	f := c.open(dir)
@@ -110,7 +110,7 @@ func TestLoadFolderAfterUncertainFailure(t *testing.T) {
 	require.Equal(t, int32(3), c.applied.Load())
 }
 
-func TestLoadFolderAppliesNothingUnread(t *testing.T) {
+func TestLoadFolderAppliesOnlyCompleteReads(t *testing.T) {
 	dir, c := t.TempDir(), newFakeCatalog(t)
 	f := c.open(dir)
 	writeFile(t, dir, "a.yaml", "1")
@@ -124,7 +124,7 @@ func TestLoadFolderAppliesNothingUnread(t *testing.T) {
 	require.NoError(t, os.RemoveAll(dir))
 	require.ErrorContains(t, f.Load(t.Context()), "no such file or directory")
 	require.Contains(t, f.Status().Detail, ": 0 files; serving the last good state: 2 files, revision 1")
-	require.Equal(t, int32(1), c.applied.Load(), "a folder that is gone removes nothing")
+	require.Equal(t, int32(1), c.applied.Load(), "a missing folder removes no documents")
 }
 
 func TestLoadFolderEndsWithContext(t *testing.T) {
@@ -137,9 +137,9 @@ func TestLoadFolderEndsWithContext(t *testing.T) {
 	}
 	require.ErrorIs(t, f.Load(ctx), context.Canceled)
 	require.Contains(t, f.Status().Detail, "not read yet", "nobody is to blame")
-	f.busy <- struct{}{} // somebody looks at it
+	f.reading <- struct{}{} // another goroutine is reading the folder
 	require.Equal(t, agent.CodeCancelled, agent.CodeOf(f.Load(ctx)))
-	<-f.busy
+	<-f.reading
 	c.refuse = func(map[string]string) error { return nil }
 	require.NoError(t, f.Load(t.Context()))
 }

@@ -17,36 +17,36 @@ const (
 	syncTimeout  = time.Minute
 	maxPause     = 30 * time.Second // between two attempts to open the stream
 	pageSize     = 500
-	maxDocuments = 10_000 // as many as one Apply takes
+	maxDocuments = 10_000 // the limit of one Apply
 )
 
-// RemoteCatalog is the catalog of another installation.
+// RemoteCatalog reads the catalog of another installation.
 type RemoteCatalog interface {
 	WatchCatalog(ctx context.Context, q agent.WatchQuery) iter.Seq2[agent.CatalogEvent, error]
 	Documents(ctx context.Context, q agent.DocumentQuery) (agent.DocumentPage, error)
 }
 
-// FollowerConfig says which installation is followed and who applies its documents.
+// FollowerConfig is the configuration of a [Follower].
 type FollowerConfig struct {
 	Catalog RemoteCatalog
-	URL     string // for the status
-	// Apply makes the catalog hold these documents and no others of this source, all of them or none.
+	URL     string // shown in the status
+	// Apply replaces all documents of this source, completely or not at all.
 	Apply  func(ctx context.Context, files []agent.ManifestFile) (agent.ApplyResult, error)
-	Poll   time.Duration // between requests for the revision, because the stream has changes of nodes and agents only
+	Poll   time.Duration // between requests for the revision; the stream reports only changes of nodes and agents
 	Logger *zap.Logger
 }
 
-// Follower takes over the documents of another installation.
+// Follower copies the documents of another installation into this catalog.
 type Follower struct {
 	cfg        FollowerConfig
-	revision   int64  // of the other catalog, applied here; -1: none
+	revision   int64  // the remote revision that is applied here; -1: none
 	lastLogged string // the failure that was logged last
 
 	mu     sync.Mutex
 	status agent.SourceStatus
 }
 
-// NewFollower returns a source that connects when it runs.
+// NewFollower returns a follower. [Follower.Run] connects it.
 func NewFollower(cfg FollowerConfig) *Follower {
 	return &Follower{
 		cfg: cfg, revision: -1,
@@ -54,14 +54,14 @@ func NewFollower(cfg FollowerConfig) *Follower {
 	}
 }
 
-// Status returns whether the newest state of the other catalog is applied.
+// Status returns whether the newest revision of the remote catalog is applied.
 func (f *Follower) Status() agent.SourceStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.status
 }
 
-// Run follows the other catalog until ctx ends.
+// Run follows the remote catalog until ctx ends.
 func (f *Follower) Run(ctx context.Context) {
 	changed := make(chan struct{}, 1)
 	var watching sync.WaitGroup
@@ -79,7 +79,7 @@ func (f *Follower) Run(ctx context.Context) {
 	}
 }
 
-// watch signals the changes in the stream. After a failure it resumes behind the last revision that it saw.
+// watch signals changed for each event of the remote stream. After a failure it resumes after the last revision it received.
 func (f *Follower) watch(ctx context.Context, changed chan<- struct{}) {
 	pause := backoff.NewExponentialBackOff()
 	pause.MaxInterval = maxPause
@@ -103,12 +103,12 @@ func (f *Follower) watch(ctx context.Context, changed chan<- struct{}) {
 	}
 }
 
-// sync applies the other catalog's documents unless its newest revision is applied already.
+// sync applies the documents of the remote catalog unless its newest revision is already applied.
 func (f *Follower) sync(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
-	head, err := f.cfg.Catalog.Documents(ctx, agent.DocumentQuery{Tenant: agent.SharedTenant, Page: agent.Page{Size: 1}})
-	if err != nil || head.Revision == f.revision {
+	newest, err := f.cfg.Catalog.Documents(ctx, agent.DocumentQuery{Tenant: agent.SharedTenant, Page: agent.Page{Size: 1}})
+	if err != nil || newest.Revision == f.revision {
 		return err
 	}
 	files, revision, err := f.read(ctx)
@@ -123,7 +123,7 @@ func (f *Follower) sync(ctx context.Context) error {
 	return nil
 }
 
-// read returns the stored documents of all tenants at one revision.
+// read returns the stored documents of all tenants, and their revision. It fails if the revision changes while it reads.
 func (f *Follower) read(ctx context.Context) (files []agent.ManifestFile, revision int64, err error) {
 	q := agent.DocumentQuery{Tenant: agent.SharedTenant, Page: agent.Page{Size: pageSize}}
 	for first := true; first || q.Token != ""; first = false {
@@ -137,7 +137,7 @@ func (f *Follower) read(ctx context.Context) (files []agent.ManifestFile, revisi
 		revision, q.Token = page.Revision, page.Next
 		for i := range page.Documents {
 			d := &page.Documents[i]
-			if d.Revision == 0 { // shipped, or of the other installation's configuration
+			if d.Revision == 0 { // in the base layer of the other installation
 				continue
 			}
 			files = append(files, agent.ManifestFile{Name: d.String(), Tenant: d.Tenant, Data: d.Body})

@@ -19,7 +19,7 @@ import (
 
 const patience = 20 * time.Second
 
-// appliedFolder is the other end of Apply: it remembers the newest state and refuses what refuse says.
+// appliedFolder implements Apply: it keeps the last state, and fails as refuse decides.
 type appliedFolder struct {
 	mu     sync.Mutex
 	state  map[string]string
@@ -53,8 +53,8 @@ func (a *appliedFolder) holds(want map[string]string) func() bool {
 	}
 }
 
-// TestFollower: stored documents come over, shipped ones do not; changes come by the stream or by the poll; what is refused, or a gateway that is
-// away, leaves what was applied.
+// A follower applies the stored documents of a gateway but not its shipped ones, and receives changes by the stream or by polling.
+// If a state is refused, or the gateway is unavailable, the applied state remains.
 func TestFollower(t *testing.T) {
 	key := func(name string) agent.DocumentKey {
 		return agent.DocumentKey{Kind: agent.KindAgent, Tenant: "default", Name: name}
@@ -95,7 +95,7 @@ func TestFollower(t *testing.T) {
 			local.setRefuse(agent.Faults{{Document: "b", Message: "no such tool"}}.Err())
 			change("c")
 			require.Eventually(t, func() bool { f := s.Status(); return !f.OK && len(f.Faults) == 1 }, patience, time.Millisecond)
-			require.True(t, local.holds(before)(), "what was applied stays")
+			require.True(t, local.holds(before)(), "the applied documents remain")
 			local.setRefuse(nil)
 			change("d")
 			require.Eventually(t, local.holds(state), patience, time.Millisecond)
@@ -106,7 +106,7 @@ func TestFollower(t *testing.T) {
 			if poll < time.Hour {
 				require.Eventually(t, func() bool { return !s.Status().OK }, patience, time.Millisecond)
 			}
-			require.True(t, local.holds(state)(), "a gateway that is away changes nothing")
+			require.True(t, local.holds(state)(), "an unavailable gateway changes nothing")
 		})
 	}
 }

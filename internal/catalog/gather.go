@@ -8,127 +8,128 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/catalog/manifest"
 )
 
-// all, in a list of tools or of middleware, means everything of its kind that this process has.
-const all = "*"
+// wildcard in a list of tools or middleware means all that this process has.
+const wildcard = "*"
 
 // inputs are the documents that an agent is compiled from, as its tenant sees them at one revision.
 type inputs struct {
-	node      *entry // nil: there is none
+	node      *entry // nil if it does not exist
 	models    []reference
 	grants    []grant
 	knowledge []reference
 	delegates []reference
 
-	found    []*entry            // all documents, the agent itself first
-	uses     []agent.DocumentKey // every key that was looked up, found or not
-	revision int64               // the newest revision of what was found or is gone
+	entries  []*entry            // all documents, the agent itself first
+	keys     []agent.DocumentKey // every key that was looked up, found or not
+	revision int64               // the newest revision of the documents, including deleted ones
 }
 
-// reference is a name and its document, nil if there is none.
+// reference is a name and the document that it refers to.
 type reference struct {
 	name   string
-	entry  *entry
+	entry  *entry              // nil if the document does not exist
 	auth   []reference         // the auth profiles that the document names
-	priced *agent.ModelProfile // another profile of the same model, from which one without a price has it; nil: none
-	model  *reference          // the model profile that a collection embeds with; nil: it names none
+	priced *agent.ModelProfile // another profile that has the price of this model; may be nil
+	model  *reference          // the model profile that a collection embeds with; nil if it names none
 }
 
-// grant is one entry of the agent's tools.
+// grant is an entry of the agent's tools, or a grant that the agent needs without listing it.
 type grant struct {
 	agent.ToolGrant
 
-	path    string
-	needed  bool               // the document at path needs it; it is in no list
-	binding *entry             // nil: the grant names a node
-	bound   *agent.ToolBinding // the binding, or one without parameters for the node
-	node    *entry             // nil: there is none, or the tools run at the caller
-	auth    []reference
+	path         string
+	isImplicit   bool               // no entry lists the grant: the field at path needs it
+	bindingEntry *entry             // nil if the grant names a node
+	binding      *agent.ToolBinding // of bindingEntry, or a binding of the node without parameters
+	node         *entry             // nil if it does not exist or the tools run at the caller
+	auth         []reference
 }
 
-// pathOf returns the path of a field of the grant, or of what needs a grant that is in no list.
+// pathOf returns the path of a field of the grant. For an implicit grant it is the path of the field that needs the grant.
 func (g *grant) pathOf(field string) string {
-	if g.needed {
+	if g.isImplicit {
 		return g.path
 	}
-	return join(g.path, field)
+	return manifest.JoinPath(g.path, field)
 }
 
-// documentLookup looks documents up as one tenant sees them, and records what it finds.
+// documentLookup looks up documents as one tenant sees them, and records them as inputs.
 type documentLookup struct {
 	s      *snapshot
 	tenant string
 	in     *inputs
 }
 
-// gather returns the inputs of an agent. It compiles nothing and checks nothing.
+// gather returns the inputs of an agent without compiling or checking them.
 func gather(parts *Parts, s *snapshot, e *entry) *inputs {
-	g := documentLookup{s: s, tenant: e.doc.Tenant, in: &inputs{revision: e.doc.Revision, found: []*entry{e}}}
+	l := documentLookup{s: s, tenant: e.doc.Tenant, in: &inputs{revision: e.doc.Revision, entries: []*entry{e}}}
 	a := e.instance()
-	g.in.node = g.findNode(a.NodeID, a.NodeVersion)
+	l.in.node = l.findNode(a.NodeID, a.NodeVersion)
 	names := a.Models
 	if len(names) == 0 {
 		names = parts.profiles
 	}
 	for _, name := range names {
-		g.in.models = append(g.in.models, g.findModel(name))
+		l.in.models = append(l.in.models, l.findModel(name))
 	}
-	g.addGrants(parts, a.Tools)
-	g.addNeededGrants(parts, a)
+	l.addGrants(parts, a.Tools)
+	l.addImplicitGrants(parts, a)
 	for _, name := range a.Knowledge {
-		g.in.knowledge = append(g.in.knowledge, g.findKnowledge(name))
+		l.in.knowledge = append(l.in.knowledge, l.findKnowledge(name))
 	}
 	for _, name := range a.Delegates {
-		g.in.delegates = append(g.in.delegates, g.findDelegate(name))
+		l.in.delegates = append(l.in.delegates, l.findDelegate(name))
 	}
-	for _, k := range g.in.uses { // a deleted document changed the plan when it went
-		g.in.revision = max(g.in.revision, s.gone[k])
+	for _, k := range l.in.keys { // the deletion of an input changes the plan too
+		l.in.revision = max(l.in.revision, s.deleted[k])
 	}
-	return g.in
+	return l.in
 }
 
-func (g *documentLookup) findModel(name string) reference {
-	m := g.find(agent.KindModel, name)
+func (l *documentLookup) findModel(name string) reference {
+	m := l.find(agent.KindModel, name)
 	if m.entry != nil {
 		p, _ := m.entry.parsed.Value.(*agent.ModelProfile)
 		if p.Auth != "" {
-			m.auth = []reference{g.find(agent.KindAuth, p.Auth)}
+			m.auth = []reference{l.find(agent.KindAuth, p.Auth)}
 		}
-		m.priced = g.findPrice(p)
+		m.priced = l.findPrice(p)
 	}
 	return m
 }
 
-// findKnowledge looks up a collection, and its embedding model as the collection's own tenant sees it: that model made the vectors,
-// whoever searches them.
-func (g *documentLookup) findKnowledge(name string) reference {
-	k := g.find(agent.KindKnowledge, name)
+// findKnowledge looks up a collection and its embedding model. The model is looked up for the collection's own tenant, because that model
+// made the vectors.
+func (l *documentLookup) findKnowledge(name string) reference {
+	k := l.find(agent.KindKnowledge, name)
 	if k.entry != nil {
 		if v, ok := k.entry.parsed.Value.(*agent.KnowledgeCollection); ok && v.Embedding != "" {
-			m := (&documentLookup{s: g.s, tenant: k.entry.doc.Tenant, in: g.in}).findModel(v.Embedding)
+			m := (&documentLookup{s: l.s, tenant: k.entry.doc.Tenant, in: l.in}).findModel(v.Embedding)
 			k.model = &m
 		}
 	}
 	return k
 }
 
-// findDelegate looks up another agent. It is no input: a plan has only its description.
-func (g *documentLookup) findDelegate(name string) reference {
-	e := g.s.find(agent.KindAgent, g.tenant, name, &g.in.uses)
+// findDelegate looks up another agent. It does not record the agent as an input, because a plan uses only the agent's description.
+func (l *documentLookup) findDelegate(name string) reference {
+	e := l.s.find(agent.KindAgent, l.tenant, name, &l.in.keys)
 	if e != nil {
-		g.in.revision = max(g.in.revision, e.doc.Revision)
+		l.in.revision = max(l.in.revision, e.doc.Revision)
 	}
 	return reference{name: name, entry: e}
 }
 
-// addGrants looks up the grants in order. * means every toolkit that no other entry grants, except those granted on request only.
-func (g *documentLookup) addGrants(parts *Parts, list []agent.ToolGrant) {
+// addGrants looks up the grants in order. * means every toolkit that no other entry grants, except toolkits that are granted on request only.
+func (l *documentLookup) addGrants(parts *Parts, list []agent.ToolGrant) {
 	named := map[string]bool{}
 	grants := make([][]grant, len(list))
 	for i, t := range list {
-		if t.Toolkit != all {
-			found := g.findGrant(t, fmt.Sprintf("tools[%d]", i))
+		if t.Toolkit != wildcard {
+			found := l.findGrant(t, fmt.Sprintf("tools[%d]", i))
 			grants[i] = []grant{found}
 			if found.node != nil {
 				named[toolkitOf(found.node.node())] = true
@@ -136,114 +137,110 @@ func (g *documentLookup) addGrants(parts *Parts, list []agent.ToolGrant) {
 		}
 	}
 	for i, t := range list {
-		if t.Toolkit != all {
+		if t.Toolkit != wildcard {
 			continue
 		}
 		for _, kit := range parts.kits {
 			if !named[kit] && !parts.Tools.OnRequest(kit) {
 				t.Toolkit = kit
-				grants[i] = append(grants[i], g.findGrant(t, fmt.Sprintf("tools[%d]", i)))
+				grants[i] = append(grants[i], l.findGrant(t, fmt.Sprintf("tools[%d]", i)))
 			}
 		}
 	}
-	g.in.grants = slices.Concat(grants...)
+	l.in.grants = slices.Concat(grants...)
 }
 
-// addNeededGrants adds the tools that something else needs, as if they were listed last: delegates need the tool that hands work over,
-// deferred tools the one that finds them, some middleware tools of its own.
-func (g *documentLookup) addNeededGrants(parts *Parts, a *agent.AgentInstance) {
-	need := func(t agent.ToolGrant, path string) {
-		if !strings.Contains(t.Toolkit, "@") {
-			t.Toolkit += "@" + derivedVersion // a node and no binding, whose names a tenant chooses
-		}
-		found := g.findGrant(t, path)
-		found.needed = true
-		found.bound.Name = found.bound.NodeID
-		g.in.grants = append(g.in.grants, found)
-	}
+// addImplicitGrants adds the tools that an agent needs beyond its list: delegates need the tool that hands over work, deferred tools need the
+// tool that finds them, and some middleware has tools of its own.
+func (l *documentLookup) addImplicitGrants(parts *Parts, a *agent.AgentInstance) {
 	if len(a.Delegates) > 0 {
-		need(agent.ToolGrant{Toolkit: delegateKit}, "delegates")
+		l.addImplicitGrant(agent.ToolGrant{Toolkit: delegateKit}, "delegates")
 	}
-	for i, t := range a.Tools {
-		if t.Deferred {
-			need(agent.ToolGrant{Toolkit: searchKit}, fmt.Sprintf("tools[%d].deferred", i))
-			break
-		}
+	if i := slices.IndexFunc(a.Tools, func(t agent.ToolGrant) bool { return t.Deferred }); i >= 0 {
+		l.addImplicitGrant(agent.ToolGrant{Toolkit: searchKit}, fmt.Sprintf("tools[%d].deferred", i))
 	}
-	bring := func(m agent.PlanMiddleware, path string) {
-		list := []agent.PlanMiddleware{m}
-		if m.Name == all {
-			list = nil
-			for _, name := range parts.Middleware.Added() {
-				list = append(list, agent.PlanMiddleware{Name: name})
-			}
-		}
-		for _, m := range list {
-			for _, t := range parts.Middleware.Grants(m) {
-				need(t, path)
-			}
-		}
-	}
-	if g.in.node != nil {
-		for _, m := range g.in.node.node().Middleware {
-			bring(m, "node_id")
+	if l.in.node != nil {
+		for _, m := range l.in.node.node().Middleware {
+			l.addMiddlewareGrants(parts, m, "node_id")
 		}
 	}
 	for i, m := range a.Middleware {
-		bring(m, fmt.Sprintf("middleware[%d]", i))
+		l.addMiddlewareGrants(parts, m, fmt.Sprintf("middleware[%d]", i))
 	}
 }
 
-func (g *documentLookup) findGrant(t agent.ToolGrant, path string) grant {
-	out := grant{ToolGrant: t, path: path, bound: &agent.ToolBinding{Name: t.Toolkit}}
-	out.bound.NodeID, out.bound.NodeVersion, _ = strings.Cut(t.Toolkit, "@")
-	if b := g.find(agent.KindBinding, t.Toolkit); b.entry != nil {
-		out.binding = b.entry
-		out.bound, _ = b.entry.parsed.Value.(*agent.ToolBinding)
+func (l *documentLookup) addMiddlewareGrants(parts *Parts, m agent.PlanMiddleware, path string) {
+	if m.Name == wildcard {
+		for _, name := range parts.Middleware.Added() {
+			l.addMiddlewareGrants(parts, agent.PlanMiddleware{Name: name}, path)
+		}
+		return
 	}
-	if len(out.bound.ClientSide) > 0 {
+	for _, t := range parts.Middleware.Grants(m) {
+		l.addImplicitGrant(t, path)
+	}
+}
+
+func (l *documentLookup) addImplicitGrant(t agent.ToolGrant, path string) {
+	if !strings.Contains(t.Toolkit, "@") {
+		t.Toolkit += "@" + derivedVersion // names the node, even if a tenant has a binding of that name
+	}
+	found := l.findGrant(t, path)
+	found.isImplicit = true
+	found.binding.Name = found.binding.NodeID
+	l.in.grants = append(l.in.grants, found)
+}
+
+func (l *documentLookup) findGrant(t agent.ToolGrant, path string) grant {
+	out := grant{ToolGrant: t, path: path, binding: &agent.ToolBinding{Name: t.Toolkit}}
+	out.binding.NodeID, out.binding.NodeVersion, _ = strings.Cut(t.Toolkit, "@")
+	if b := l.find(agent.KindBinding, t.Toolkit); b.entry != nil {
+		out.bindingEntry = b.entry
+		out.binding, _ = b.entry.parsed.Value.(*agent.ToolBinding)
+	}
+	if len(out.binding.ClientSide) > 0 {
 		return out
 	}
-	out.node = g.findNode(out.bound.NodeID, out.bound.NodeVersion)
-	for _, name := range out.bound.Auth {
-		out.auth = append(out.auth, g.find(agent.KindAuth, name))
+	out.node = l.findNode(out.binding.NodeID, out.binding.NodeVersion)
+	for _, name := range out.binding.Auth {
+		out.auth = append(out.auth, l.find(agent.KindAuth, name))
 	}
 	return out
 }
 
-func (g *documentLookup) find(kind agent.Kind, name string) reference {
-	e := g.s.find(kind, g.tenant, name, &g.in.uses)
-	g.record(e)
+func (l *documentLookup) find(kind agent.Kind, name string) reference {
+	e := l.s.find(kind, l.tenant, name, &l.in.keys)
+	l.record(e)
 	return reference{name: name, entry: e}
 }
 
-// findNode returns a node, its newest version if version is empty; nil if there is none.
-func (g *documentLookup) findNode(id, version string) *entry {
+// findNode returns a node, its newest version if version is empty, nil if there is none.
+func (l *documentLookup) findNode(id, version string) *entry {
 	k := agent.DocumentKey{Kind: agent.KindNode, Name: id, Version: version}
-	g.in.uses = append(g.in.uses, k)
-	e := g.s.docs[k]
+	l.in.keys = append(l.in.keys, k)
+	e := l.s.docs[k]
 	if version == "" {
-		e = g.s.newestNode(id)
+		e = l.s.newestNode(id)
 	}
-	g.record(e)
+	l.record(e)
 	return e
 }
 
-func (g *documentLookup) record(e *entry) {
+func (l *documentLookup) record(e *entry) {
 	if e != nil {
-		g.in.found = append(g.in.found, e)
-		g.in.revision = max(g.in.revision, e.doc.Revision)
+		l.in.entries = append(l.in.entries, e)
+		l.in.revision = max(l.in.revision, e.doc.Revision)
 	}
 }
 
-// compilerVersion changes when the same documents compile to another plan, so that published plans are compiled again.
+// compilerVersion must change whenever the same documents compile to another plan, so that published plans are compiled again.
 const compilerVersion = "2"
 
-// digest returns a digest of all inputs of a plan. It tells whether a published plan is current without compiling it.
+// digest returns a digest of all inputs of a plan. Comparing it shows whether a published plan is current.
 func (in *inputs) digest(parts *Parts) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%s\n%s\n", agent.PlanSchema, compilerVersion, parts.digest())
-	for _, e := range in.found {
+	for _, e := range in.entries {
 		sum := sha256.Sum256(e.doc.Body)
 		fmt.Fprintf(h, "%s\n%x\n", e.doc.DocumentKey, sum)
 	}
@@ -253,12 +250,12 @@ func (in *inputs) digest(parts *Parts) string {
 		}
 	}
 	for i := range in.grants {
-		if g := &in.grants[i]; g.needed {
+		if g := &in.grants[i]; g.isImplicit {
 			fmt.Fprintf(h, "need %q %q %q\n", g.Toolkit, g.Tools, g.Approval)
 		}
 	}
 	for i := range in.delegates {
-		fmt.Fprintf(h, "delegate %q %q\n", in.delegates[i].name, in.delegates[i].describe())
+		fmt.Fprintf(h, "delegate %q %q\n", in.delegates[i].name, in.delegates[i].shortDescription())
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/secret"
 )
 
-// memory is a store in memory, as the real one says it is; its own suite is in internal/postgres.
-type memory struct {
+// memoryStore is a store in memory. The tests of the real store are in internal/postgres.
+type memoryStore struct {
 	mu        sync.Mutex
 	revision  int64
 	oldest    int64
@@ -34,25 +34,25 @@ type memory struct {
 	artifacts []agent.Artifact
 	history   []agent.AuditEntry
 	wakes     []func()
-	away      error  // what every call answers
-	before    func() // called before a commit
+	failure   error  // the error of every call
+	before    func() // called before each commit
 }
 
-func newMemory() *memory { return &memory{docs: map[agent.DocumentKey]agent.Document{}} }
+func newMemoryStore() *memoryStore { return &memoryStore{docs: map[agent.DocumentKey]agent.Document{}} }
 
-func (m *memory) LoadCatalog(ctx context.Context) (agent.CatalogState, error) {
+func (m *memoryStore) LoadCatalog(ctx context.Context) (agent.CatalogState, error) {
 	s, err := m.CatalogSince(ctx, 0)
 	s.Documents = slices.DeleteFunc(s.Documents, func(d agent.Document) bool { return d.Deleted })
 	return s, err
 }
 
-func (m *memory) CatalogSince(_ context.Context, revision int64) (agent.CatalogState, error) {
+func (m *memoryStore) CatalogSince(_ context.Context, revision int64) (agent.CatalogState, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := agent.CatalogState{Revision: m.revision, Oldest: m.oldest}
 	for _, d := range m.docs {
 		if d.Revision > revision {
-			d.Body = slices.Clone(d.Body) // as from a database
+			d.Body = slices.Clone(d.Body) // a database returns a copy as well
 			s.Documents = append(s.Documents, d)
 		}
 	}
@@ -61,17 +61,17 @@ func (m *memory) CatalogSince(_ context.Context, revision int64) (agent.CatalogS
 			s.Artifacts = append(s.Artifacts, a)
 		}
 	}
-	return s, m.away
+	return s, m.failure
 }
 
-func (m *memory) CommitCatalog(_ context.Context, c agent.CatalogCommit) (int64, error) {
+func (m *memoryStore) CommitCatalog(_ context.Context, c agent.CatalogCommit) (int64, error) {
 	if m.before != nil {
 		m.before()
 	}
 	m.mu.Lock()
-	if m.away != nil {
+	if m.failure != nil {
 		defer m.mu.Unlock()
-		return 0, m.away
+		return 0, m.failure
 	}
 	if c.At != m.revision {
 		defer m.mu.Unlock()
@@ -99,13 +99,13 @@ func (m *memory) CommitCatalog(_ context.Context, c agent.CatalogCommit) (int64,
 	return revision, nil
 }
 
-func (m *memory) CatalogHistory(context.Context, agent.HistoryQuery) (agent.HistoryPage, error) {
+func (m *memoryStore) CatalogHistory(context.Context, agent.HistoryQuery) (agent.HistoryPage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return agent.HistoryPage{Entries: slices.Clone(m.history)}, nil
 }
 
-func (m *memory) ListenCatalog(ctx context.Context, wake func()) {
+func (m *memoryStore) ListenCatalog(ctx context.Context, wake func()) {
 	woken := make(chan struct{}, 1)
 	m.mu.Lock()
 	m.wakes = append(m.wakes, func() {
@@ -126,15 +126,15 @@ func (m *memory) ListenCatalog(ctx context.Context, wake func()) {
 	}
 }
 
-// plans keeps plans in memory.
-type plans struct {
+// fakePlans is a plan store in memory that counts its calls.
+type fakePlans struct {
 	mu    sync.Mutex
 	body  map[string][]byte
 	saves int
 	reads int
 }
 
-func (p *plans) SavePlan(_ context.Context, body []byte) (string, error) {
+func (p *fakePlans) SavePlan(_ context.Context, body []byte) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	sum := sha256.Sum256(body)
@@ -144,7 +144,7 @@ func (p *plans) SavePlan(_ context.Context, body []byte) (string, error) {
 	return "cas://" + hash, nil
 }
 
-func (p *plans) PlanBytes(_ context.Context, hash string) ([]byte, error) {
+func (p *fakePlans) PlanBytes(_ context.Context, hash string) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reads++
@@ -161,14 +161,14 @@ func (r routes) Router(own, shared []*agent.RouteTable) (catalog.Router, error) 
 	return r.Engine(own, shared)
 }
 
-// kits are five toolkits: "pipeline" with the parameter max_rows, "mail", and three that only come with what needs them.
-type kits struct{}
+// testTools are five toolkits: "pipeline" with the parameter max_rows, "mail", and three that are granted implicitly only.
+type testTools struct{}
 
-func (kits) Kits() []string { return []string{"pipeline", "delegate", "mail", "todo", "research"} }
+func (testTools) Kits() []string { return []string{"pipeline", "delegate", "mail", "todo", "research"} }
 
 var object = json.RawMessage(`{"type":"object"}`)
 
-// kitSpecs are the tools by toolkit; the last three kits are listed or named by some tests alone.
+// kitSpecs are the tools by toolkit; only some tests list or name the last three toolkits.
 var kitSpecs = map[string][]agent.ToolSpec{
 	"pipeline":   {{Name: "execute_pipeline", Description: "Runs steps.", Parameters: object}},
 	"mail":       {{Name: "send", Parameters: object}, {Name: "search", Parameters: object, InherentlySafe: true}},
@@ -180,7 +180,7 @@ var kitSpecs = map[string][]agent.ToolSpec{
 	"clock":      {{Name: "clock", Parameters: object}},
 }
 
-func (kits) Specs(kit string) ([]agent.ToolSpec, error) {
+func (testTools) Specs(kit string) ([]agent.ToolSpec, error) {
 	specs, ok := kitSpecs[kit]
 	if !ok {
 		return nil, agent.Errorf(agent.CodeNotFound, "", "this server has no toolkit %q", kit)
@@ -188,27 +188,27 @@ func (kits) Specs(kit string) ([]agent.ToolSpec, error) {
 	return slices.Clone(specs), nil
 }
 
-func (kits) Dynamic(kit string) bool { return kit == "remote" }
+func (testTools) Dynamic(kit string) bool { return kit == "remote" }
 
-func (kits) Single(kit string) bool { return kit == "clock" }
+func (testTools) Single(kit string) bool { return kit == "clock" }
 
-func (kits) OnRequest(kit string) bool {
+func (testTools) OnRequest(kit string) bool {
 	return kit == "delegate" || kit == "todo" || kit == "research"
 }
 
-func (kits) Properties(kit string) json.RawMessage {
+func (testTools) Properties(kit string) json.RawMessage {
 	if kit == "pipeline" {
 		return json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"max_rows":{"type":"integer","minimum":1,"default":1000}}}`)
 	}
 	return nil
 }
 
-type chains struct{}
+type testMiddleware struct{}
 
-func (chains) Added() []string { return []string{"house"} }
+func (testMiddleware) Added() []string { return []string{"house"} }
 
-// Check also wants what a todo list is written with, as a middleware does that sees the plan's tools.
-func (chains) Check(m agent.PlanMiddleware, p *agent.Plan) error {
+// Check also requires a tool to write todos, like a middleware that checks the tools of a plan.
+func (testMiddleware) Check(m agent.PlanMiddleware, p *agent.Plan) error {
 	switch {
 	case m.Name == "todo" && p != nil:
 		if _, ok := p.Tool("write_todos"); !ok {
@@ -222,17 +222,17 @@ func (chains) Check(m agent.PlanMiddleware, p *agent.Plan) error {
 	return nil
 }
 
-func (chains) Grants(m agent.PlanMiddleware) []agent.ToolGrant {
+func (testMiddleware) Grants(m agent.PlanMiddleware) []agent.ToolGrant {
 	if m.Name != "todo" {
 		return nil
 	}
 	return []agent.ToolGrant{{Toolkit: "todo", Approval: agent.ApproveNever}}
 }
 
-// models are what the provider "offline" claims by the model's name.
-type models struct{}
+// testModels claims the models of the provider "offline" by name.
+type testModels struct{}
 
-func (models) Capabilities(m agent.PlanModel) (agent.Capabilities, error) {
+func (testModels) Capabilities(m agent.PlanModel) (agent.Capabilities, error) {
 	switch m.Model {
 	case "alone":
 		return agent.Capabilities{InvokesTools: true}, nil
@@ -242,39 +242,39 @@ func (models) Capabilities(m agent.PlanModel) (agent.Capabilities, error) {
 	return agent.Capabilities{}, nil
 }
 
-// secrets are those that the tests' tenants may name.
-func secrets(t testing.TB) *secret.Resolver {
+// testSecrets are the secrets that the tenants of the tests may use.
+func testSecrets(t testing.TB) *secret.Resolver {
 	t.Helper()
 	r, err := secret.New(secret.Config{AllowEnv: []string{"*", "acme=ACME_*"}})
 	require.NoError(t, err)
 	return r
 }
 
-// addresses are the public ones.
-func addresses(t testing.TB) *egress.Client {
+// publicEgress returns an HTTP client that connects to public addresses only.
+func publicEgress(t testing.TB) *egress.Client {
 	t.Helper()
 	web, err := egress.New(egress.Config{})
 	require.NoError(t, err)
 	return web
 }
 
-// world is a registry with what is around it.
+// world is a registry and its dependencies.
 type world struct {
 	*catalog.Registry
 	t       testing.TB
-	store   *memory
-	plans   *plans
+	store   *memoryStore
+	plans   *fakePlans
 	metrics *prometheus.Registry
 }
 
 func newWorld(t testing.TB, change ...func(*catalog.Config)) *world {
 	t.Helper()
-	w := &world{t: t, store: newMemory(), plans: &plans{body: map[string][]byte{}}}
+	w := &world{t: t, store: newMemoryStore(), plans: &fakePlans{body: map[string][]byte{}}}
 	w.Registry = w.another(change...)
 	return w
 }
 
-// another is a registry of another process on the same store.
+// another returns a registry of another process on the same store.
 func (w *world) another(change ...func(*catalog.Config)) *catalog.Registry {
 	w.t.Helper()
 	rules, err := routing.New()
@@ -285,7 +285,7 @@ func (w *world) another(change ...func(*catalog.Config)) *catalog.Registry {
 	cfg := catalog.Config{
 		Store: w.store, Plans: w.plans, Routes: routes{rules}, Shipped: files, Metrics: w.metrics,
 		Parts: &catalog.Parts{
-			Tools: kits{}, Middleware: chains{}, Secrets: secrets(w.t), Addresses: addresses(w.t), Claims: models{}, Limits: agent.Limits{ModelCalls: 25, ToolCalls: 50},
+			Tools: testTools{}, Middleware: testMiddleware{}, Secrets: testSecrets(w.t), Addresses: publicEgress(w.t), Claims: testModels{}, Limits: agent.Limits{ModelCalls: 25, ToolCalls: 50},
 			Models: []catalog.ConfiguredModel{{Profile: agent.ModelProfile{Name: "default", Provider: "offline", Model: "m"}, Entry: "offline"}},
 		},
 	}
@@ -301,7 +301,7 @@ func (w *world) another(change ...func(*catalog.Config)) *catalog.Registry {
 	return r
 }
 
-// apply applies documents, which must be accepted.
+// apply applies documents and requires that they are accepted.
 func (w *world) apply(yaml string) agent.ApplyResult {
 	w.t.Helper()
 	out, err := w.try(yaml)
@@ -325,13 +325,13 @@ func (w *world) plan(tenant, name string) agent.Plan {
 	return p
 }
 
-// agentDoc writes an agent of the shipped node.
+// agentDoc returns a document of an agent of the shipped node.
 func agentDoc(tenant, name, more string) string {
 	return fmt.Sprintf("kind: AgentInstance\ntenant: %q\nname: %s\nnode_id: agent\nnode_version: \"1\"\nparameters: {system_message: You are %s.}\n%s\n---\n",
 		cmp.Or(tenant, "default"), name, name, strings.TrimSpace(more))
 }
 
-// requireNoAgent checks that a tenant sees no agent under a name.
+// requireNoAgent requires that a tenant sees no agent of a name.
 func (w *world) requireNoAgent(tenant, name string, message ...any) {
 	w.t.Helper()
 	_, _, err := w.Resolve(w.t.Context(), tenant, name)
@@ -344,7 +344,7 @@ func (w *world) delete(keys ...agent.DocumentKey) error {
 	return err
 }
 
-// agentKey returns the key of an agent.
+// agentKey returns the key of an agent document.
 func agentKey(tenant, name string) agent.DocumentKey {
 	return agent.DocumentKey{Kind: agent.KindAgent, Tenant: tenant, Name: name}
 }

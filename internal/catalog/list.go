@@ -6,11 +6,12 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// ListNodes lists the node definitions of both layers, by id and version.
+// ListNodes returns a page of the node definitions of both layers, sorted by ID and version.
 func (r *Registry) ListNodes(_ context.Context, q agent.NodeQuery) (agent.NodePage, error) {
 	s := r.current.Load()
 	found, next, err := page(s.nodes, compareKeys, q.Page, []any{q.Type, q.NodeID, q.Labels}, func(e *entry) bool {
@@ -27,13 +28,11 @@ func (r *Registry) ListNodes(_ context.Context, q agent.NodeQuery) (agent.NodePa
 	return out, nil
 }
 
-// ListAgents lists the agents that a tenant sees, by name, with the tools and models of their plans.
+// ListAgents returns a page of the agents that a tenant sees, sorted by name, with the tools and models of their plans.
 func (r *Registry) ListAgents(_ context.Context, q agent.AgentQuery) (agent.AgentPage, error) {
 	s := r.current.Load()
-	if q.Tenant == "" {
-		q.Tenant = agent.DefaultTenant
-	}
-	found, next, err := page(s.visible(q.Tenant), agentOrder(q.Tenant), q.Page, []any{q.Tenant, q.NodeID, q.Tool, q.Labels}, func(e *entry) bool {
+	q.Tenant = cmp.Or(q.Tenant, agent.DefaultTenant)
+	found, next, err := page(s.visibleAgents(q.Tenant), agentOrder(q.Tenant), q.Page, []any{q.Tenant, q.NodeID, q.Tool, q.Labels}, func(e *entry) bool {
 		a := e.instance()
 		if (q.NodeID != "" && a.NodeID != q.NodeID) || !hasLabels(a.Labels, q.Labels) {
 			return false
@@ -54,7 +53,7 @@ func (r *Registry) ListAgents(_ context.Context, q agent.AgentQuery) (agent.Agen
 	return out, nil
 }
 
-// Documents lists documents of both layers, as they were written.
+// Documents returns a page of the documents of both layers, as they were written.
 func (r *Registry) Documents(_ context.Context, q agent.DocumentQuery) (agent.DocumentPage, error) {
 	s := r.current.Load()
 	docs := slices.SortedFunc(maps.Values(s.docs), func(a, b *entry) int { return compareKeys(a.doc.DocumentKey, b.doc.DocumentKey) })
@@ -90,6 +89,7 @@ func hasLabels(labels, want map[string]string) bool {
 	return true
 }
 
+// nodeInfo describes a node with the tools that this process has for it.
 func (r *Registry) nodeInfo(e *entry) agent.NodeInfo {
 	n := e.node()
 	info := agent.NodeInfo{
@@ -101,7 +101,7 @@ func (r *Registry) nodeInfo(e *entry) agent.NodeInfo {
 	}
 	specs, err := r.cfg.Parts.Tools.Specs(toolkitOf(n))
 	if err != nil {
-		return info // this process does not have the code
+		return info // this process does not have the toolkit
 	}
 	for i := range specs {
 		if n.Type == agent.NodeTool && specs[i].Name != toolNameOf(n) {
@@ -155,14 +155,11 @@ func (r *Registry) agentInfo(s *snapshot, e *entry, tenant string) agent.AgentIn
 }
 
 func toolInfo(t *agent.PlanTool) agent.ToolInfo {
-	id, version := nodeOf(t.Node)
+	id, version, _ := strings.Cut(t.Node, "@")
 	info := agent.ToolInfo{
 		Name: t.Spec.Name, Description: t.Spec.Description, Toolkit: t.Binding, NodeID: id, NodeVersion: version,
 		SourceNodeName: t.SourceNodeName, IsFromToolkit: t.IsFromToolkit, Parameters: t.Spec.Parameters, Idempotent: t.Spec.Idempotent,
-		InherentlySafe: t.Spec.InherentlySafe, Approval: t.Approval,
-	}
-	if info.Approval == "" {
-		info.Approval = agent.ApproveDefault
+		InherentlySafe: t.Spec.InherentlySafe, Approval: cmp.Or(t.Approval, agent.ApproveDefault),
 	}
 	if len(info.Parameters) == 0 {
 		info.Parameters = json.RawMessage(`{"type":"object"}`)
@@ -170,10 +167,10 @@ func toolInfo(t *agent.PlanTool) agent.ToolInfo {
 	return info
 }
 
-// capabilities returns what an agent can do, as sorted words.
+// capabilities returns the names of what an agent can do, sorted.
 func capabilities(p *agent.Plan) []string {
 	out := []string{"streaming"}
-	for name, has := range map[string]bool{
+	for name, isPresent := range map[string]bool{
 		"tools":             len(p.Tools) > 0,
 		"delegation":        len(p.Delegates) > 0,
 		"knowledge":         len(p.Prepare) > 0,
@@ -183,7 +180,7 @@ func capabilities(p *agent.Plan) []string {
 			return t.Approval == agent.ApproveAlways || (t.Approval == "" && !t.Spec.InherentlySafe)
 		}),
 	} {
-		if has {
+		if isPresent {
 			out = append(out, name)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 func TestListAgents(t *testing.T) {
 	w := newWorld(t)
-	w.apply(everything)
+	w.apply(allDocuments)
 	list := func(q agent.AgentQuery) []string {
 		page, err := w.ListAgents(t.Context(), q)
 		require.NoError(t, err)
@@ -25,8 +25,8 @@ func TestListAgents(t *testing.T) {
 		return out
 	}
 	require.Equal(t, []string{"*/analyst", "*/ask", "*/researcher"}, list(agent.AgentQuery{}))
-	require.Equal(t, []string{"*/analyst", "*/ask", "acme/helper", "*/researcher"}, list(agent.AgentQuery{Tenant: "acme"}), "by name")
-	require.Equal(t, []string{"*/analyst", "*/ask", "*/researcher", "acme/helper"}, list(agent.AgentQuery{Tenant: "*"}), "the shared ones first")
+	require.Equal(t, []string{"*/analyst", "*/ask", "acme/helper", "*/researcher"}, list(agent.AgentQuery{Tenant: "acme"}), "sorted by name")
+	require.Equal(t, []string{"*/analyst", "*/ask", "*/researcher", "acme/helper"}, list(agent.AgentQuery{Tenant: "*"}), "shared agents first")
 	require.Equal(t, []string{"acme/helper"}, list(agent.AgentQuery{Tenant: "acme", NodeID: "support"}))
 	require.Equal(t, []string{"*/analyst"}, list(agent.AgentQuery{Tenant: "acme", Tool: "send"}))
 	require.Equal(t, []string{"acme/helper"}, list(agent.AgentQuery{Tenant: "acme", Labels: map[string]string{"team": "care"}}))
@@ -45,8 +45,8 @@ func TestListAgents(t *testing.T) {
 	require.Empty(t, a.Fault)
 }
 
-// TestModeOfAnAgent: its plan has it, lists show it, and an agent that says nothing has the plan that it ever had (TestShippedCatalog).
-func TestModeOfAnAgent(t *testing.T) {
+// The mode of an agent is in its plan and in lists. An agent without a mode has the same plan hash as before modes existed (TestShippedCatalog).
+func TestAgentMode(t *testing.T) {
 	w := newWorld(t)
 	w.apply(agentDoc("default", "quick", "mode: direct\n") + agentDoc("default", "slow", "mode: durable\n") + agentDoc("default", "plain", ""))
 	want := map[string]agent.Mode{"quick": agent.ModeDirect, "slow": agent.ModeDurable, "plain": ""}
@@ -95,7 +95,7 @@ func TestPages(t *testing.T) {
 
 func TestListNodesAndDocuments(t *testing.T) {
 	w := newWorld(t)
-	w.apply(everything)
+	w.apply(allDocuments)
 	nodes, err := w.ListNodes(t.Context(), agent.NodeQuery{Type: agent.NodeToolkit})
 	require.NoError(t, err)
 	require.Equal(t, "mail", nodes.Nodes[1].NodeID)
@@ -141,12 +141,12 @@ rules:
 	require.True(t, d.Mismatch)
 	require.Equal(t, "vip", d.Expected)
 	_, err := w.Route(t.Context(), agent.RouteContext{Agent: "nobody"})
-	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "as the turn would be")
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "the decision of a turn")
 	dry, err := w.Route(t.Context(), agent.RouteContext{InvocationContext: agent.InvocationContext{Tenant: "acme"}})
 	require.NoError(t, err)
 	require.Len(t, dry.Rules, 1)
 
-	// A stored shared default takes the shipped one's place.
+	// A stored shared default replaces the shipped default.
 	w.apply("kind: RouteTable\ntenant: '*'\nname: house\ndefault_agent: care\n")
 	require.Equal(t, "care", choose(agent.RouteContext{InvocationContext: agent.InvocationContext{Tenant: "other"}}).Agent)
 
@@ -165,7 +165,7 @@ registry_nodes_total{type="toolkit"} 5
 `), "routing_mismatch_total", "registry_nodes_total"))
 }
 
-func TestNoDefault(t *testing.T) {
+func TestNoDefaultAgent(t *testing.T) {
 	w := newWorld(t)
 	w.apply(agentDoc("*", "analyst", "disabled: true"))
 	_, err := w.Choose(t.Context(), agent.RouteContext{})
@@ -173,8 +173,8 @@ func TestNoDefault(t *testing.T) {
 	require.ErrorContains(t, err, "agent: no rule matches and tenant \"default\" has no default agent")
 }
 
-// TestRoutedModel: a tenant's own agent of the name that a shared rule means need not have the rule's model.
-func TestRoutedModel(t *testing.T) {
+// A shared rule with a model may name an agent whose namesake in some tenant lacks that model.
+func TestRouteModel(t *testing.T) {
 	w := newWorld(t)
 	w.apply("kind: ModelProfile\ntenant: '*'\nname: big\nprovider: offline\nmodel: b\n---\n" + agentDoc("*", "help", "models: [default, big]") +
 		"kind: RouteTable\ntenant: '*'\nname: r\nrules: [{name: x, agent: help, model: big}]\n---\n" + agentDoc("acme", "help", "models: [default]"))

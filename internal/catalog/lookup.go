@@ -8,31 +8,30 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// AuthProfile returns the auth profile that a tenant sees under a name, as a plan holds it: with references to secrets. Its error is
-// [agent.CodeNotFound] with Field "auth" if there is none.
+// AuthProfile returns the auth profile that a tenant sees under a name, in the form that plans use: with references to secrets. Its error
+// is [agent.CodeNotFound] with Field "auth" if there is none.
 func (r *Registry) AuthProfile(_ context.Context, tenant, name string) (agent.PlanAuth, error) {
-	g := documentLookup{s: r.current.Load(), tenant: cmp.Or(tenant, agent.DefaultTenant), in: &inputs{}}
-	ref := g.find(agent.KindAuth, name)
-	c := compiler{parts: r.cfg.Parts, e: ref.entry, in: g.in, out: &compiledPlan{}}
+	l := documentLookup{s: r.current.Load(), tenant: cmp.Or(tenant, agent.DefaultTenant), in: &inputs{}}
+	ref := l.find(agent.KindAuth, name)
 	if ref.entry == nil {
 		return agent.PlanAuth{}, agent.FieldErrorf(agent.CodeNotFound, "auth", "there is no auth profile %q", name)
 	}
-	auth, _ := c.planAuth(&ref, "auth")
+	auth, _ := newCompiler(r.cfg.Parts, ref.entry, l.in).planAuth(&ref, "auth")
 	return auth, nil
 }
 
-// Collection returns the knowledge collection that a tenant sees under a name, its own or a shared one as its Tenant says, and the model of
-// its vectors, nil if it has none. Its error is [agent.CodeNotFound] with Field "collection" if there is none, [agent.CodeUnavailable] if its
-// model cannot be used.
+// Collection returns the knowledge collection that a tenant sees under a name, and its embedding model, nil if it has none. Tenant in the
+// result says whether the collection is shared. The error is [agent.CodeNotFound] with Field "collection" if there is no collection,
+// [agent.CodeUnavailable] if its model cannot be used.
 func (r *Registry) Collection(_ context.Context, tenant, name string) (agent.KnowledgeCollection, *agent.PlanModel, error) {
-	g := documentLookup{s: r.current.Load(), tenant: cmp.Or(tenant, agent.DefaultTenant), in: &inputs{}}
-	ref := g.findKnowledge(name)
+	l := documentLookup{s: r.current.Load(), tenant: cmp.Or(tenant, agent.DefaultTenant), in: &inputs{}}
+	ref := l.findKnowledge(name)
 	if ref.entry == nil {
 		return agent.KnowledgeCollection{}, nil, agent.FieldErrorf(agent.CodeNotFound, "collection", "there is no knowledge collection %q", name)
 	}
-	c := compiler{parts: r.cfg.Parts, e: ref.entry, in: g.in, out: &compiledPlan{}}
+	c := newCompiler(r.cfg.Parts, ref.entry, l.in)
 	model := c.embeddingModel(&ref, "embedding")
-	if err := c.out.err(); err != nil {
+	if len(c.out.faults) > 0 {
 		return agent.KnowledgeCollection{}, nil, &agent.Error{
 			Code: agent.CodeUnavailable, Op: fmt.Sprintf("embeddings of collection %q", name), Field: "collection", Err: c.out.faults,
 		}

@@ -1,14 +1,12 @@
 package catalog
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// metrics are the metrics of a registry. No label has values that users choose.
+// metrics are the metrics of a registry. Label values are fixed: users cannot add any.
 type metrics struct {
 	nodes     *prometheus.GaugeVec
 	agents    prometheus.Gauge
@@ -20,7 +18,7 @@ type metrics struct {
 	lookups   *prometheus.CounterVec
 }
 
-func newMetrics(to prometheus.Registerer) *metrics {
+func newMetrics(registerer prometheus.Registerer) *metrics {
 	m := &metrics{
 		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{ //nolint:promlinter // documented under this name
 			Name: "registry_nodes_total", Help: "Node definitions that this process serves, by type.",
@@ -42,15 +40,10 @@ func newMetrics(to prometheus.Registerer) *metrics {
 			Name: "registry_plan_lookups_total", Help: "Plans looked for by their hash, by where they were found: memory, shared, backend, none.",
 		}, []string{"tier"}),
 	}
-	if to != nil {
-		to.MustRegister(m.nodes, m.agents, m.revision, m.reload, m.failures, m.mismatch, m.decisions, m.lookups)
+	if registerer != nil {
+		registerer.MustRegister(m.nodes, m.agents, m.revision, m.reload, m.failures, m.mismatch, m.decisions, m.lookups)
 	}
 	return m
-}
-
-func (m *metrics) observeReload(took time.Duration, s *snapshot) {
-	m.reload.Observe(took.Seconds())
-	m.setGauges(s)
 }
 
 func (m *metrics) setGauges(s *snapshot) {
@@ -64,8 +57,6 @@ func (m *metrics) setGauges(s *snapshot) {
 	m.agents.Set(float64(len(s.agents)))
 	m.revision.Set(float64(s.revision))
 }
-
-func (m *metrics) countFailure() { m.failures.Inc() }
 
 func (m *metrics) countLookup(found planTier) { m.lookups.WithLabelValues(string(found)).Inc() }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -16,13 +15,14 @@ const (
 	maxPage     = 1000
 )
 
-// token is where a page ended.
-type token struct {
-	After agent.DocumentKey `json:"after"`
-	Query string            `json:"query"` // digest of the query that it continues
+// pageToken is the position where a page ended.
+type pageToken struct {
+	After agent.DocumentKey `json:"after"` // the last document of the page
+	Query string            `json:"query"` // digest of the query
 }
 
-// page returns the next matching entries of a list in the order of compare, and the token of the page after.
+// page returns the matching entries of the page that p asks for, and the token of the next page, empty if there is none. list is sorted by
+// compare.
 func page(
 	list []*entry, compare func(a, b agent.DocumentKey) int, p agent.Page, query []any, match func(*entry) bool,
 ) (found []*entry, next string, err error) {
@@ -44,18 +44,18 @@ func page(
 		if err != nil {
 			return nil, "", err
 		}
-		at := slices.IndexFunc(list, func(e *entry) bool { return compare(e.doc.DocumentKey, after) > 0 })
-		if at < 0 {
+		start := slices.IndexFunc(list, func(e *entry) bool { return compare(e.doc.DocumentKey, after) > 0 })
+		if start < 0 {
 			return nil, "", nil
 		}
-		list = list[at:]
+		list = list[start:]
 	}
 	for _, e := range list {
 		if !match(e) {
 			continue
 		}
 		if len(found) == size {
-			raw, err := json.Marshal(token{found[size-1].doc.DocumentKey, digest})
+			raw, err := json.Marshal(pageToken{found[size-1].doc.DocumentKey, digest})
 			return found, base64.RawURLEncoding.EncodeToString(raw), err
 		}
 		found = append(found, e)
@@ -63,8 +63,9 @@ func page(
 	return found, "", nil
 }
 
+// readToken returns the last document of the previous page. The token must belong to the query with that digest.
 func readToken(text, digest string) (agent.DocumentKey, error) {
-	var t token
+	var t pageToken
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err == nil {
 		err = json.Unmarshal(raw, &t)
@@ -73,10 +74,4 @@ func readToken(text, digest string) (agent.DocumentKey, error) {
 		return agent.DocumentKey{}, agent.Invalid("page_token", "is of another query")
 	}
 	return t.After, nil
-}
-
-// nodeOf returns the parts of id@version.
-func nodeOf(node string) (id, version string) {
-	id, version, _ = strings.Cut(node, "@")
-	return id, version
 }

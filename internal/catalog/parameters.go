@@ -10,7 +10,7 @@ import (
 	"github.com/valyala/fasttemplate"
 )
 
-// The parameters of an agent's node that the runtime uses.
+// The parameters of an agent node that the runtime uses.
 const (
 	paramSystemMessage = "system_message"
 	paramTemperature   = "temperature"
@@ -19,7 +19,7 @@ const (
 	paramReturnSteps   = "return_intermediate_steps"
 )
 
-// parameters are the checked parameters of a node, with defaults.
+// parameters are the checked parameters of a node, including defaults.
 type parameters struct {
 	raw    json.RawMessage // canonical
 	values map[string]json.RawMessage
@@ -40,13 +40,13 @@ func (p parameters) isText(name string) bool {
 	return !ok || (len(raw) > 0 && raw[0] == '"')
 }
 
-// decode decodes a parameter into v; false if it is absent or null.
+// decode decodes a parameter into v. It returns false if the parameter is absent, null or of another type.
 func (p parameters) decode(name string, v any) bool {
 	raw, ok := p.values[name]
 	return ok && string(raw) != "null" && json.Unmarshal(raw, v) == nil
 }
 
-// maxPrompt bounds a system prompt with its parameters, in bytes.
+// maxPrompt bounds a system prompt after its parameters are filled in, in bytes.
 const maxPrompt = 512 << 10
 
 var errPrompt = fmt.Errorf("the node's prompt and the parameters make a system prompt of more than %d bytes", maxPrompt)
@@ -61,8 +61,8 @@ func (b *boundedText) Write(p []byte) (int, error) {
 	return b.Builder.Write(p)
 }
 
-// fillPrompt returns a prompt with parameters in place of {{name}}: a text as it is, anything else as JSON. Nothing is evaluated, because a
-// prompt is data and a template language would be code.
+// fillPrompt returns a prompt with parameters in place of {{name}}: strings verbatim, other values as JSON. An empty prompt means the system
+// message. There is no template language, because a prompt must not run code.
 func (p parameters) fillPrompt(prompt string) (string, error) {
 	if prompt == "" {
 		var text string
@@ -91,19 +91,19 @@ func (p parameters) fillPrompt(prompt string) (string, error) {
 	return out.String(), err
 }
 
-// boolean returns a parameter that is true or false; false if it is absent.
+// boolean returns a boolean parameter, false if it is absent.
 func (p parameters) boolean(name string) (value bool, err error) {
-	raw, given := p.values[name]
-	if given && string(raw) != "null" && json.Unmarshal(raw, &value) != nil {
+	raw, exists := p.values[name]
+	if exists && string(raw) != "null" && json.Unmarshal(raw, &value) != nil {
 		return false, errors.New("want true or false: the runtime takes it as such")
 	}
 	return value, nil
 }
 
-// numberParameter returns a parameter that is a number within bounds; ok is false if it is absent.
+// numberParameter returns a number parameter within bounds; ok is false if it is absent.
 func numberParameter[T int | float64](p parameters, name string, low, high T) (value T, ok bool, err error) {
-	raw, given := p.values[name]
-	if !given || string(raw) == "null" {
+	raw, exists := p.values[name]
+	if !exists || string(raw) == "null" {
 		return 0, false, nil
 	}
 	if err := json.Unmarshal(raw, &value); err != nil || value < low || value > high {

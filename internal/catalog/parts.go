@@ -11,75 +11,75 @@ import (
 	"github.com/turnstone-run/turnstone/internal/catalog/manifest"
 )
 
-// Tools has the toolkits of this process.
+// Tools describes the toolkits of this process.
 type Tools interface {
-	// Kits lists their names in the order in which they were given.
+	// Kits returns the names of the toolkits in the order of their registration.
 	Kits() []string
-	// Specs describes the tools of one; [agent.CodeNotFound] when this process does not have it.
+	// Specs returns the tools of a toolkit. Its error is [agent.CodeNotFound] if this process does not have the toolkit.
 	Specs(toolkit string) ([]agent.ToolSpec, error)
 	// Single reports whether a toolkit is a single tool of its own name.
 	Single(toolkit string) bool
-	// Properties is the JSON Schema of a toolkit's parameters, nil when it takes none.
+	// Properties returns the JSON Schema of a toolkit's parameters, nil if it takes none.
 	Properties(toolkit string) json.RawMessage
 	// Dynamic reports whether a toolkit has tools that are known only when a turn begins ([agent.DynamicToolkit]).
 	Dynamic(toolkit string) bool
-	// OnRequest reports whether a toolkit is granted to agents that name it, or that need it, alone: * does not mean it.
+	// OnRequest reports whether a toolkit is granted only to agents that name or need it: * does not include it.
 	OnRequest(toolkit string) bool
 }
 
-// Middleware has the middleware of this process.
+// Middleware describes the middleware of this process.
 type Middleware interface {
-	// Added lists what the user added in Go, in order.
+	// Added returns the names of the middleware that was added in Go, in order.
 	Added() []string
-	// Check makes one and says what keeps it from working in a plan, whose models and tools are there already; nil: in any. The error's
-	// Field is name, or options and what is within.
+	// Check returns why middleware cannot work in a plan, which already has its models and tools. A nil plan means any plan. The Field of
+	// the error is name or a path that begins with options.
 	Check(m agent.PlanMiddleware, p *agent.Plan) error
-	// Grants lists the tools that one brings along ([agent.Granter]); nil for one that does not pass Check. Their toolkits are nodes, of
-	// version 1 unless they say another ("todo@2"): what a tenant calls its bindings makes no difference.
+	// Grants returns the tools that middleware needs ([agent.Granter]), nil if it does not pass Check. Toolkit is the ID of a node, with its
+	// version ("todo@2") unless that is 1.
 	Grants(m agent.PlanMiddleware) []agent.ToolGrant
 }
 
-// Models has the capabilities of models.
+// Models describes the capabilities of models.
 type Models interface {
-	// Capabilities of a model as its provider serves it; m has no Auth. An error means that it cannot be said here: nothing is claimed then.
+	// Capabilities returns the capabilities of a model at its provider; m has no Auth. It fails if this process cannot tell.
 	Capabilities(m agent.PlanModel) (agent.Capabilities, error)
 }
 
-// ConfiguredModel is a model profile of the configuration.
+// ConfiguredModel is a model profile that the configuration defines.
 type ConfiguredModel struct {
 	Profile agent.ModelProfile
-	Entry   string // the name of its provider entry: address and key stay in the configuration
+	Entry   string // the name of its provider entry, which has the address and the key
 }
 
-// Secrets has the rules about references to secrets.
+// Secrets checks references to secrets.
 type Secrets interface {
-	// Allowed returns why a document of tenant may not use a reference, nil if it may. Whether the secret exists is not asked.
+	// Allowed returns why a document of tenant may not use a reference, nil if it may. It does not check that the secret exists.
 	Allowed(tenant, ref string) error
 }
 
-// Addresses has the rules of egress.
+// Addresses checks URLs against the rules of egress.
 type Addresses interface {
-	// Check returns why a URL would be refused whatever its host resolves to, nil if it may be tried.
+	// Check returns why a URL is refused regardless of DNS, nil if it may be allowed.
 	Check(url string) error
 }
 
-// Parts is what a process has for all agents. It is no data of the catalog, but plans are compiled against it.
+// Parts are the capabilities of a process that plans are compiled against: tools, middleware, models, limits.
 type Parts struct {
 	Tools      Tools
 	Middleware Middleware
 	Secrets    Secrets
-	Addresses  Addresses    // nil: the URLs of documents are judged when they are used
-	Claims     Models       // nil: no model claims anything
-	Limits     agent.Limits // ceilings
+	Addresses  Addresses    // nil: URLs are checked only when they are used
+	Claims     Models       // nil: no model claims a capability
+	Limits     agent.Limits // upper bounds
 	Models     []ConfiguredModel
-	Providers  []string // of models, that documents may name; nil: any
+	Providers  []string // the model providers that documents may name; nil: any
 
 	kits      []string
-	profiles  []string
-	providers map[string]string           // profile → entry
+	profiles  []string                    // the names of Models
+	providers map[string]string           // the Entry of each profile
 	prices    map[string]agent.ModelPrice // of shipped profiles, by [priceKey]
-	once      sync.Once
-	sum       string
+	hashOnce  sync.Once
+	hash      string
 }
 
 func (p *Parts) prepare() {
@@ -91,21 +91,21 @@ func (p *Parts) prepare() {
 	}
 }
 
-// digest returns a digest that changes if the same documents compile to another plan in this build and configuration.
+// digest returns a hash that differs if the same documents may compile to another plan in another build or configuration.
 func (p *Parts) digest() string {
-	p.once.Do(func() {
+	p.hashOnce.Do(func() {
 		kits := map[string][]agent.ToolSpec{}
 		for _, k := range p.kits {
-			kits[k], _ = p.Tools.Specs(k) // a kit that is listed has tools
+			kits[k], _ = p.Tools.Specs(k) // a listed toolkit has specs
 		}
 		raw, _ := json.Marshal([]any{p.Limits, p.Models, p.kits, kits, p.Middleware.Added(), p.prices}) // plain values
 		sum := sha256.Sum256(raw)
-		p.sum = hex.EncodeToString(sum[:])
+		p.hash = hex.EncodeToString(sum[:])
 	})
-	return p.sum
+	return p.hash
 }
 
-// baseLayer returns the lower layer: shipped documents, a node for each toolkit that no shipped document describes, and a profile for each
+// baseLayer returns the base layer: shipped documents, a node for each toolkit that no shipped document describes, and a profile for each
 // configured model.
 func (p *Parts) baseLayer(shipped []agent.ManifestFile) (map[agent.DocumentKey]*entry, error) {
 	documents, faults := manifest.Parse(shipped)
@@ -115,7 +115,7 @@ func (p *Parts) baseLayer(shipped []agent.ManifestFile) (map[agent.DocumentKey]*
 	out := make(map[agent.DocumentKey]*entry, len(documents))
 	p.prices = map[string]agent.ModelPrice{}
 	for _, d := range documents {
-		if _, twice := out[d.Key]; twice {
+		if _, isDuplicate := out[d.Key]; isDuplicate {
 			return nil, fmt.Errorf("shipped catalog: %s is there twice", d.Key)
 		}
 		out[d.Key] = newEntry(d, agent.SourceBuiltin)
@@ -126,7 +126,7 @@ func (p *Parts) baseLayer(shipped []agent.ManifestFile) (map[agent.DocumentKey]*
 	for i := range p.Models {
 		profile := p.Models[i].Profile
 		profile.Kind, profile.Tenant = agent.KindModel, agent.SharedTenant
-		delete(out, agent.DocumentKey{Kind: agent.KindModel, Tenant: agent.SharedTenant, Name: profile.Name}) // the configuration's hides a shipped one
+		delete(out, agent.DocumentKey{Kind: agent.KindModel, Tenant: agent.SharedTenant, Name: profile.Name}) // hides a shipped profile
 		if err := addDerived(out, &profile, agent.SourceConfig); err != nil {
 			return nil, fmt.Errorf("model profile %q of the configuration: %w", profile.Name, err)
 		}
@@ -145,17 +145,17 @@ func (p *Parts) baseLayer(shipped []agent.ManifestFile) (map[agent.DocumentKey]*
 	return out, nil
 }
 
-// derivedVersion is the version of the nodes of toolkits.
+// derivedVersion is the version of the nodes that are made for toolkits.
 const derivedVersion = "1"
 
-// addDerived adds a document that this process made, unless there is a shipped one of the same key.
-func addDerived(to map[agent.DocumentKey]*entry, value any, source string) error {
+// addDerived adds a document that this process made, unless a shipped document has the same key.
+func addDerived(entries map[agent.DocumentKey]*entry, value any, source string) error {
 	d, faults := manifest.New(value)
 	if err := faults.Err(); err != nil {
 		return err
 	}
-	if _, shipped := to[d.Key]; !shipped {
-		to[d.Key] = newEntry(d, source)
+	if _, isShipped := entries[d.Key]; !isShipped {
+		entries[d.Key] = newEntry(d, source)
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// fakeTier is a shared tier in memory. before, if set, is called first by every method with the method's name; its error is the
-// method's.
+// fakeTier is a shared tier in memory. Every method first calls before, if it is set, with the method's name,
+// and fails with its error.
 type fakeTier struct {
 	before func(ctx context.Context, call string) error
 
@@ -65,7 +65,7 @@ func (m *fakeTier) begin(ctx context.Context, call string) error {
 	return m.before(ctx, call)
 }
 
-// Nobody asks for what has expired, so it goes when something else comes. The clock is synctest's.
+// Expired plans are dropped when another plan is stored. Uses the clock of synctest.
 func TestPlanMemoryDropsExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, err := newPlanMemory(10, 1000, time.Minute)

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	maxGuardFailures = 3               // in a row, after which the tier is not called
-	guardPause       = 5 * time.Second // until one call tries again
+	maxGuardFailures = 3               // consecutive failures after which the tier is not called
+	guardPause       = 5 * time.Second // until one call tries the tier again
 	guardLogInterval = 10 * time.Second
 )
 
-// sharedGuard calls a shared tier for as long as it answers. It logs errors and returns none, so that a lookup goes on without the tier.
+// sharedGuard calls a shared tier while it works. It logs errors instead of returning them, because lookups can do without the tier.
 type sharedGuard struct {
 	shared  SharedPlans
 	timeout time.Duration
@@ -34,24 +34,26 @@ func newSharedGuard(shared SharedPlans, logger *zap.Logger) *sharedGuard {
 	}
 }
 
-func (g *sharedGuard) get(ctx context.Context, hash string) (body []byte, found, answers bool) {
-	answers = g.do(ctx, "get", func(ctx context.Context) (err error) {
+// get returns the bytes of a hash, whether they were found, and whether the tier works.
+func (g *sharedGuard) get(ctx context.Context, hash string) (body []byte, found, works bool) {
+	works = g.do(ctx, "get", func(ctx context.Context) (err error) {
 		body, found, err = g.shared.Get(ctx, hash)
 		return err
 	})
-	return body, found && answers, answers
+	return body, found && works, works
 }
 
 func (g *sharedGuard) set(ctx context.Context, hash string, body []byte) {
 	g.do(ctx, "set", func(ctx context.Context) error { return g.shared.Set(ctx, hash, body) })
 }
 
-func (g *sharedGuard) drop(ctx context.Context, hash string) (answers bool) {
+// drop deletes the bytes of a hash and reports whether the tier works.
+func (g *sharedGuard) drop(ctx context.Context, hash string) (works bool) {
 	return g.do(ctx, "drop", func(ctx context.Context) error { return g.shared.Drop(ctx, hash) })
 }
 
-// do calls the tier and reports whether it answered. It does not call a tier that failed a moment ago.
-func (g *sharedGuard) do(ctx context.Context, what string, call func(ctx context.Context) error) bool {
+// do calls the tier and reports whether the call succeeded. It does not call a tier that has just failed repeatedly.
+func (g *sharedGuard) do(ctx context.Context, method string, call func(ctx context.Context) error) bool {
 	done, err := g.breaker.Allow()
 	if err != nil {
 		return false
@@ -62,7 +64,7 @@ func (g *sharedGuard) do(ctx context.Context, what string, call func(ctx context
 	done(err)
 	if err != nil {
 		g.log.Do(func() {
-			g.logger.Warn("the shared tier of plans fails; plans come from the store", zap.String("call", what), zap.Error(err))
+			g.logger.Warn("the shared tier of plans fails; plans come from the store", zap.String("call", method), zap.Error(err))
 		})
 	}
 	return err == nil

@@ -15,15 +15,15 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// planLoadTimeout bounds one load, however many wait for it.
+// planLoadTimeout bounds one load, which several callers may share.
 const planLoadTimeout = 15 * time.Second
 
 const planHashPrefix = "sha256:"
 
-// find returns the entry of a hash, from memory or by one load for all who ask at the same time.
+// find returns the plan with a hash from memory, or loads it. Concurrent callers share one load.
 func (c *planCache) find(ctx context.Context, hash string) (*cachedPlan, error) {
 	if e := c.memory.get(hash); e != nil {
-		c.looked(planTierMemory)
+		c.onLookup(planTierMemory)
 		return e, nil
 	}
 	if !isPlanHash(hash) {
@@ -32,8 +32,8 @@ func (c *planCache) find(ctx context.Context, hash string) (*cachedPlan, error) 
 	if err := agent.Interrupted(ctx, opLoadPlan); err != nil {
 		return nil, err
 	}
-	// All callers share the load: one that leaves must not end it for the others.
-	loaded := c.flight.DoChan(hash, func() (any, error) {
+	// The load must not end when one of the callers that share it gives up.
+	loaded := c.loads.DoChan(hash, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), planLoadTimeout)
 		defer cancel()
 		return c.load(ctx, hash)
@@ -50,38 +50,39 @@ func (c *planCache) find(ctx context.Context, hash string) (*cachedPlan, error) 
 	}
 }
 
+// load reads a plan from the shared tier or the backend and adds it to the faster tiers.
 func (c *planCache) load(ctx context.Context, hash string) (*cachedPlan, error) {
-	if e := c.memory.get(hash); e != nil { // another load has just ended
-		c.looked(planTierMemory)
+	if e := c.memory.get(hash); e != nil { // another load has just finished
+		c.onLookup(planTierMemory)
 		return e, nil
 	}
-	e, answers := c.fromShared(ctx, hash)
+	e, sharedWorks := c.readShared(ctx, hash)
 	if e != nil {
-		c.looked(planTierShared)
+		c.onLookup(planTierShared)
 		c.memory.add(hash, e)
 		return e, nil
 	}
-	e, err := c.fromBackend(ctx, hash)
+	e, err := c.readBackend(ctx, hash)
 	if err != nil {
-		c.looked(planTierNone)
+		c.onLookup(planTierNone)
 		return nil, err
 	}
-	c.looked(planTierBackend)
+	c.onLookup(planTierBackend)
 	c.memory.add(hash, e)
-	if answers {
+	if sharedWorks {
 		c.shared.set(ctx, hash, e.body)
 	}
 	return e, nil
 }
 
-// fromShared returns the plan if the shared tier has it, and whether the tier answers at all.
-func (c *planCache) fromShared(ctx context.Context, hash string) (e *cachedPlan, answers bool) {
+// readShared returns a plan from the shared tier, nil if it is not there, and whether the tier works.
+func (c *planCache) readShared(ctx context.Context, hash string) (e *cachedPlan, works bool) {
 	if c.shared == nil {
 		return nil, false
 	}
-	body, found, answers := c.shared.get(ctx, hash)
+	body, found, works := c.shared.get(ctx, hash)
 	if !found {
-		return nil, answers
+		return nil, works
 	}
 	e, err := decodePlan(hash, body)
 	if err != nil {
@@ -91,18 +92,18 @@ func (c *planCache) fromShared(ctx context.Context, hash string) (e *cachedPlan,
 	return e, true
 }
 
-func (c *planCache) fromBackend(ctx context.Context, hash string) (*cachedPlan, error) {
+func (c *planCache) readBackend(ctx context.Context, hash string) (*cachedPlan, error) {
 	body, err := c.backend.PlanBytes(ctx, hash)
 	if err != nil {
-		if late := agent.Interrupted(ctx, opLoadPlan); late != nil {
-			return nil, late
+		if interrupted := agent.Interrupted(ctx, opLoadPlan); interrupted != nil {
+			return nil, interrupted
 		}
 		return nil, fmt.Errorf("%s %q: %w", opLoadPlan, hash, err)
 	}
 	return decodePlan(hash, body)
 }
 
-// decodePlan returns the plan in bytes that have the hash. It ignores fields of later versions.
+// decodePlan decodes a plan whose bytes must have the hash. It ignores unknown fields, which later releases may add.
 func decodePlan(hash string, body []byte) (*cachedPlan, error) {
 	if err := verifyPlan(hash, body); err != nil {
 		return nil, err
@@ -115,7 +116,7 @@ func decodePlan(hash string, body []byte) (*cachedPlan, error) {
 	return &cachedPlan{plan: plan, body: body}, nil
 }
 
-// setAuthTenants completes a plan of an earlier release, whose auth profiles have no tenant: they belong to the plan's own.
+// setAuthTenants sets the plan's tenant in auth profiles without one, which earlier releases stored.
 func setAuthTenants(plan *agent.Plan) {
 	set := func(auth *agent.PlanAuth) {
 		if auth != nil && auth.Tenant == "" {
@@ -142,7 +143,7 @@ func setAuthTenants(plan *agent.Plan) {
 	}
 }
 
-// verifyPlan returns an error unless the bytes have the hash and are not too long.
+// verifyPlan returns an error if the bytes do not have the hash or are too long.
 func verifyPlan(hash string, body []byte) error {
 	if len(body) > maxStoredPlan {
 		return agent.Errorf(agent.CodeOverflow, opLoadPlan, "stored plan %s is larger than %s bytes", hash, humanize.Comma(maxStoredPlan))

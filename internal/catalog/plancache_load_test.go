@@ -25,7 +25,7 @@ func TestPlanCacheReadsOnceForMany(t *testing.T) {
 		var g errgroup.Group
 		for i := range 100 {
 			g.Go(func() error {
-				time.Sleep(time.Duration(i) * 11 * time.Millisecond) // the last come when it is loaded
+				time.Sleep(time.Duration(i) * 11 * time.Millisecond) // the last callers come after the plan is loaded
 				p, err := c.Plan(t.Context(), h[0])
 				if err == nil && p.Agent != "a" {
 					err = errors.New(p.Agent)
@@ -38,7 +38,7 @@ func TestPlanCacheReadsOnceForMany(t *testing.T) {
 	})
 }
 
-// A plan of a release whose auth profiles did not say whose they are still names its secrets: as its own tenant.
+// Plans of earlier releases have auth profiles without a tenant. Their secrets are those of the plan's own tenant.
 func TestPlanCacheSetsTenantsOfOldPlans(t *testing.T) {
 	body := `{"tenant":"acme","models":[{"profile":"m","auth":{"name":"k"}},{"profile":"n"}],"tools":[{"auth":[{"name":"k"},{"tenant":"*","name":"s"}]}],` +
 		`"sources":[{"auth":[{"name":"k"}]}],"prepare":[{"kind":"retrieve","embedding":{"profile":"e","auth":{"name":"k"}}},{"kind":"classify"}]}`
@@ -77,14 +77,14 @@ func TestPlanCacheLoadOutlivesItsCaller(t *testing.T) {
 	require.Equal(t, int32(1), s.reads.Load())
 
 	_, err := c.Plan(ctx, h[0])
-	require.NoError(t, err, "what is in memory needs no time")
+	require.NoError(t, err, "a plan in memory is returned at once")
 	_, _, other := testPlan("b")
 	_, err = c.Plan(ctx, other)
 	require.Equal(t, agent.CodeCancelled, agent.CodeOf(err))
 	require.Equal(t, int32(1), s.reads.Load())
 }
 
-// meanwhileContext is a context that does something when it is first asked whether it has ended.
+// meanwhileContext is a context that calls a function when it is first asked whether it has ended.
 type meanwhileContext struct {
 	context.Context
 

@@ -9,15 +9,15 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// cachedPlan is a plan whose bytes have its hash.
+// cachedPlan is a plan and its verified bytes.
 type cachedPlan struct {
-	plan  *agent.Plan
-	body  []byte
-	until time.Time
+	plan      *agent.Plan
+	body      []byte
+	expiresAt time.Time
 }
 
-// planMemory is an LRU cache with entries that expire and a bound in bytes. The library has an expirable cache too, but it bounds only the number
-// of entries, and its goroutine cannot be stopped.
+// planMemory is an LRU cache whose entries expire and whose total size is bounded in bytes. The expirable cache of the library bounds only
+// the number of entries, and its goroutine cannot be stopped.
 type planMemory struct {
 	ttl   time.Duration
 	limit int64
@@ -34,7 +34,7 @@ func newPlanMemory(size int, limit int64, ttl time.Duration) (*planMemory, error
 	return m, err
 }
 
-// get returns the entry of a hash, nil if there is none.
+// get returns the plan with a hash, nil if there is none.
 func (m *planMemory) get(hash string) *cachedPlan {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -42,25 +42,25 @@ func (m *planMemory) get(hash string) *cachedPlan {
 	if !ok {
 		return nil
 	}
-	if time.Now().After(e.until) {
+	if time.Now().After(e.expiresAt) {
 		m.lru.Remove(hash)
 		return nil
 	}
 	return e
 }
 
-// add keeps an entry and drops those used least, as long as they have expired or there is too much. The newest stays, whatever its size.
+// add adds an entry. It then removes the least recently used entries while they have expired or the cache is too large, but never the new entry.
 func (m *planMemory) add(hash string, e *cachedPlan) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	e.until = now.Add(m.ttl)
-	m.lru.Remove(hash) // Add alone would forget the bytes of the one that it replaces
+	e.expiresAt = now.Add(m.ttl)
+	m.lru.Remove(hash) // Add does not call the eviction function for a replaced entry
 	m.lru.Add(hash, e)
 	m.bytes += int64(len(e.body))
 	for m.lru.Len() > 1 {
 		_, oldest, _ := m.lru.GetOldest()
-		if m.bytes <= m.limit && now.Before(oldest.until) {
+		if m.bytes <= m.limit && now.Before(oldest.expiresAt) {
 			return
 		}
 		m.lru.RemoveOldest()

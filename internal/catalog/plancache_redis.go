@@ -11,7 +11,7 @@ import (
 
 const (
 	redisPrefix  = "turnstone:plan:" // of keys, before sha256:<hex>
-	redisTTL     = 24 * time.Hour    // of a plan, from when it was written last
+	redisTTL     = 24 * time.Hour    // since the last write of a plan
 	redisTimeout = 200 * time.Millisecond
 )
 
@@ -21,13 +21,13 @@ type RedisPlans struct {
 	ttl    time.Duration
 }
 
-// OpenRedisPlans returns a tier that connects when it is first asked. The URL is redis://user:password@host:6379/0, rediss:// for TLS, or
-// unix:///path/to/socket. The caller closes the tier.
+// OpenRedisPlans returns a tier that connects on first use. The URL is redis://user:password@host:6379/0, rediss:// for TLS, or
+// unix:///path/to/socket. The caller must close the tier.
 func OpenRedisPlans(address string) (*RedisPlans, error) {
 	return openRedisPlans(address, redisTTL, redisTimeout)
 }
 
-// openRedisPlans does the same with the time that plans are kept, and the time to connect, to read and to write.
+// openRedisPlans is [OpenRedisPlans] with a time to live of plans and a timeout of connects, reads and writes.
 func openRedisPlans(address string, ttl, timeout time.Duration) (*RedisPlans, error) {
 	options, err := redis.ParseURL(address)
 	if err != nil {
@@ -37,12 +37,12 @@ func openRedisPlans(address string, ttl, timeout time.Duration) (*RedisPlans, er
 	return &RedisPlans{client: redis.New(*options), ttl: ttl}, nil
 }
 
-// Get implements [SharedPlans]. It never reads more than one byte beyond [maxStoredPlan], whatever the key holds.
+// Get implements [SharedPlans]. It reads at most [maxStoredPlan]+1 bytes.
 func (r *RedisPlans) Get(ctx context.Context, hash string) ([]byte, bool, error) {
 	body, err := redis.Bytes(r.client.Do(ctx, "GETRANGE", redisPrefix+hash, 0, maxStoredPlan))
 	switch {
 	case redis.HasErrorPrefix(err, "WRONGTYPE"):
-		return nil, true, nil // something is there, and it is no plan
+		return nil, true, nil // the key holds a value that is not a plan
 	case err != nil:
 		return nil, false, fmt.Errorf("get plan from Redis: %w", err)
 	default:

@@ -15,7 +15,7 @@ import (
 
 const testHash = "sha256:00"
 
-// openTier returns a tier with a timeout that a busy machine does not exceed.
+// openTier returns a tier with a timeout that is long enough for a loaded machine.
 func openTier(t *testing.T, url string, ttl time.Duration) *RedisPlans {
 	t.Helper()
 	tier, err := openRedisPlans(url, ttl, 10*time.Second)
@@ -79,7 +79,7 @@ func TestRedisPlansOfAnotherType(t *testing.T) {
 	require.NoError(t, err)
 	body, ok, err := tier.Get(t.Context(), testHash)
 	require.NoError(t, err)
-	require.True(t, ok, "there is something to drop")
+	require.True(t, ok, "the plan is stored")
 	require.Empty(t, body)
 	require.NoError(t, tier.Drop(t.Context(), testHash))
 	require.False(t, server.Exists("turnstone:plan:"+testHash))
@@ -104,7 +104,7 @@ func TestRedisPlansWithoutServer(t *testing.T) {
 	require.NoError(t, tier.Set(t.Context(), testHash, []byte("body")))
 }
 
-// A server that takes connections and says nothing is given up on: after the tier's time, or the caller's when that is shorter.
+// A server that accepts connections but does not answer is abandoned after the timeout of the tier or the caller, whichever is shorter.
 func TestRedisPlansTimeOut(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)

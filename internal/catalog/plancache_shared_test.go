@@ -23,7 +23,7 @@ func TestSharedPlansServeASecondProcess(t *testing.T) {
 	require.NoError(t, err)
 	var tiers []planTier
 	second := openPlanCache(t, s, PlanCacheConfig{Shared: shared})
-	second.looked = func(tier planTier) { tiers = append(tiers, tier) }
+	second.onLookup = func(tier planTier) { tiers = append(tiers, tier) }
 	for range 2 {
 		p, err := second.Plan(t.Context(), h[0])
 		require.NoError(t, err)
@@ -71,13 +71,13 @@ func TestSharedPlansGetNoWrongBytes(t *testing.T) {
 	require.False(t, ok)
 }
 
-// The clock is synctest's.
+// Uses the clock of synctest.
 func TestSharedPlansThatFailAreSkipped(t *testing.T) {
 	silent := func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }
 	gone := func(context.Context, string) error { return errors.New("gone") }
 	for name, c := range map[string]struct {
 		before func(ctx context.Context, call string) error
-		delay  time.Duration // of a lookup that asks it
+		delay  time.Duration // of a lookup that asks the shared tier
 	}{
 		"at once": {gone, 0}, "by its silence": {silent, 250 * time.Millisecond},
 	} {
@@ -105,11 +105,11 @@ func TestSharedPlansThatFailAreSkipped(t *testing.T) {
 					require.Equal(t, delay, time.Since(began))
 				}
 				for range 3 {
-					ask(1, c.delay) // and not again for the plan that it failed to find
+					ask(1, c.delay) // the shared tier is not asked again to store the loaded plan
 				}
 				ask(0, 0)
 				time.Sleep(6 * time.Second)
-				ask(1, c.delay) // one try
+				ask(1, c.delay) // a single attempt
 				ask(0, 0)
 				require.Equal(t, 1, logs.Len(), "%v", logs.All())
 				failing = false
@@ -118,7 +118,7 @@ func TestSharedPlansThatFailAreSkipped(t *testing.T) {
 				ask(2, 0)
 				failing = true
 				ask(1, c.delay)
-				require.Equal(t, 2, logs.Len(), "the log is not flooded, and not silent")
+				require.Equal(t, 2, logs.Len(), "failures are logged, but not each of them")
 			})
 		})
 	}

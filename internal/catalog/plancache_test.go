@@ -26,7 +26,7 @@ func planHash(body []byte) string {
 	return "sha256:" + hex.EncodeToString(s[:])
 }
 
-// testPlan makes the plan of an agent, its JSON and its hash.
+// testPlan returns the plan of an agent, its JSON and its hash.
 func testPlan(name string) (p *agent.Plan, body []byte, hash string) {
 	p = &agent.Plan{Schema: agent.PlanSchema, Agent: name, System: strings.Repeat("x", 100)}
 	body, err := json.Marshal(p)
@@ -41,7 +41,7 @@ type planStore struct {
 	mu     sync.Mutex
 	bodies map[string][]byte
 	reads  atomic.Int32
-	before func(ctx context.Context) error // nil: nothing happens first
+	before func(ctx context.Context) error // called first, if set; its error fails the read
 }
 
 func (s *planStore) PlanBytes(ctx context.Context, hash string) ([]byte, error) {
@@ -60,7 +60,7 @@ func (s *planStore) PlanBytes(ctx context.Context, hash string) ([]byte, error) 
 	return bytes.Clone(body), nil
 }
 
-// storedPlans makes a backend with the plans of these agents; their hashes are in the same order.
+// storedPlans returns a backend with the plans of the agents, and their hashes in the same order.
 func storedPlans(names ...string) (s *planStore, hashes []string) {
 	s = &planStore{bodies: map[string][]byte{}}
 	for _, name := range names {
@@ -94,7 +94,7 @@ func TestPlanCacheReadsOnce(t *testing.T) {
 	s, h := storedPlans("a")
 	var tiers []planTier
 	c := openPlanCache(t, s, PlanCacheConfig{})
-	c.looked = func(tier planTier) { tiers = append(tiers, tier) }
+	c.onLookup = func(tier planTier) { tiers = append(tiers, tier) }
 	want, body, _ := testPlan("a")
 	p, err := c.Plan(t.Context(), h[0])
 	require.NoError(t, err)
@@ -164,7 +164,7 @@ func TestPlanCacheRefusesWrongBytes(t *testing.T) {
 				require.ErrorContains(t, err, tc.message)
 				require.Equal(t, tc.code, agent.CodeOf(err))
 			}
-			require.Equal(t, int32(2), s.reads.Load(), "a failure is not kept")
+			require.Equal(t, int32(2), s.reads.Load(), "failures are not cached")
 		})
 	}
 }
@@ -204,13 +204,13 @@ func TestPlanCacheIsBounded(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, reads, s.reads.Load())
 			}
-			for range 3 { // adding one again does not count twice
+			for range 3 { // adding a plan again does not count its size twice
 				p, body, hash := testPlan("a")
 				c.Add(hash, p, body)
 			}
 			ask(1, 1)
 			ask(0, 1)
-			ask(2, 2) // b was used least
+			ask(2, 2) // b was least recently used
 			ask(0, 2)
 			ask(1, 3)
 			ask(0, 3)
@@ -239,7 +239,7 @@ func TestPlanCacheExpires(t *testing.T) {
 			require.Equal(t, reads, s.reads.Load())
 		}
 		ask(1)
-		time.Sleep(time.Minute) // the bubble's clock
+		time.Sleep(time.Minute) // of the synctest bubble
 		ask(1)
 		time.Sleep(time.Second)
 		ask(2)

@@ -15,10 +15,11 @@ func (r *Registry) publishAll(ctx context.Context, candidate *snapshot, p *plann
 		if k.Kind != agent.KindAgent || e == nil || c.Action == agent.ActionDeleted {
 			continue
 		}
-		if known, ok := candidate.artifacts[agentKey{k.Tenant, k.Name}]; ok && known.Inputs == r.compiled(candidate, e).inputs {
+		published, ok := candidate.artifacts[agentKey{k.Tenant, k.Name}]
+		if ok && published.Inputs == r.compiled(candidate, e).inputs {
 			continue
 		}
-		a, err := r.artifact(ctx, candidate, e)
+		a, err := r.storeArtifact(ctx, candidate, e)
 		if err != nil {
 			return err
 		}
@@ -27,14 +28,14 @@ func (r *Registry) publishAll(ctx context.Context, candidate *snapshot, p *plann
 	return nil
 }
 
-// artifact stores the plan of an agent.
-func (r *Registry) artifact(ctx context.Context, s *snapshot, e *entry) (agent.Artifact, error) {
+// storeArtifact compiles an agent, stores its plan and returns the reference to it.
+func (r *Registry) storeArtifact(ctx context.Context, s *snapshot, e *entry) (agent.Artifact, error) {
 	c := r.compiled(s, e)
-	if err := c.err(); err != nil {
+	if err := c.faults.Err(); err != nil {
 		return agent.Artifact{}, err
 	}
 	body := c.body
-	if len(body) == 0 { // hydrated: only the hash is known
+	if len(body) == 0 { // the plan came from the cache, without its bytes
 		var err error
 		if body, err = r.cache.Bytes(ctx, c.hash); err != nil {
 			return agent.Artifact{}, err
@@ -50,17 +51,18 @@ func (r *Registry) artifact(ctx context.Context, s *snapshot, e *entry) (agent.A
 	}, nil
 }
 
-// Publish compiles an agent and stores its plan, so that runtimes find it by its hash. It changes nothing if that plan is published already.
+// Publish compiles an agent and stores its plan, so that other processes find the plan by its hash. It changes nothing if the plan is
+// already published.
 func (r *Registry) Publish(ctx context.Context, tenant, name, by string) (agent.AgentInfo, error) {
-	unlock, err := r.lockChanges(ctx, "publish")
+	release, err := r.applying.acquire(ctx, "publish")
 	if err != nil {
 		return agent.AgentInfo{}, err
 	}
-	defer unlock()
-	return atNewest(ctx, r, func(s *snapshot) (agent.AgentInfo, error) { return r.publish(ctx, s, tenant, name, by) })
+	defer release()
+	return retryStale(ctx, r, func(s *snapshot) (agent.AgentInfo, error) { return r.publish(ctx, s, tenant, name, by) })
 }
 
-// publish makes one attempt.
+// publish makes one attempt of [Registry.Publish] against a snapshot.
 func (r *Registry) publish(ctx context.Context, s *snapshot, tenant, name, by string) (agent.AgentInfo, error) {
 	e := s.agent(tenant, name)
 	if e == nil {
@@ -69,7 +71,7 @@ func (r *Registry) publish(ctx context.Context, s *snapshot, tenant, name, by st
 	if info := r.agentInfo(s, e, tenant); info.Artifact != nil {
 		return info, nil
 	}
-	a, err := r.artifact(ctx, s, e)
+	a, err := r.storeArtifact(ctx, s, e)
 	if err != nil {
 		return agent.AgentInfo{}, err
 	}
@@ -78,7 +80,8 @@ func (r *Registry) publish(ctx context.Context, s *snapshot, tenant, name, by st
 		return agent.AgentInfo{}, err
 	}
 	s = r.current.Load()
-	if e = s.agent(tenant, name); e == nil {
+	e = s.agent(tenant, name)
+	if e == nil {
 		return agent.AgentInfo{}, unknownAgent(name)
 	}
 	return r.agentInfo(s, e, tenant), nil

@@ -20,9 +20,9 @@ func TestPublish(t *testing.T) {
 	require.False(t, info.Artifact.CompiledAt.IsZero())
 	again, err := w.Publish(t.Context(), "default", "a", "me")
 	require.NoError(t, err)
-	require.Equal(t, info, again, "publishing what is published changes nothing")
+	require.Equal(t, info, again, "publishing again changes nothing")
 
-	// Another process takes the plan by its hash.
+	// Another process finds the plan by its hash.
 	other := w.another()
 	reads := w.plans.reads
 	p, hash, err := other.Resolve(t.Context(), "default", "a")
@@ -33,9 +33,9 @@ func TestPublish(t *testing.T) {
 	saves := w.plans.saves
 	_, _, err = other.Resolve(t.Context(), "default", "a")
 	require.NoError(t, err)
-	require.Equal(t, saves, w.plans.saves, "what can be found by its hash is not stored again")
+	require.Equal(t, saves, w.plans.saves, "a plan that is stored by its hash is not stored again")
 
-	// Stale: compiled anew, and no longer listed as published.
+	// A stale plan is compiled again and no longer listed as published.
 	w.apply(agentDoc("", "a", "description: other\nmodels: [default]"))
 	page, err := w.ListAgents(t.Context(), agent.AgentQuery{})
 	require.NoError(t, err)
@@ -49,10 +49,10 @@ func TestPublish(t *testing.T) {
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
 }
 
-func TestPublishedPlanIsMissingOrWrong(t *testing.T) {
-	for name, spoil := range map[string]func(p *plans, hash string){
-		"missing": func(p *plans, hash string) { delete(p.body, hash) },
-		"wrong":   func(p *plans, hash string) { p.body[hash] = []byte(`{"schema":"plan.v1"}`) },
+func TestPublishRefusesMissingAndWrongPlans(t *testing.T) {
+	for name, spoil := range map[string]func(p *fakePlans, hash string){
+		"missing": func(p *fakePlans, hash string) { delete(p.body, hash) },
+		"wrong":   func(p *fakePlans, hash string) { p.body[hash] = []byte(`{"schema":"plan.v1"}`) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -62,13 +62,13 @@ func TestPublishedPlanIsMissingOrWrong(t *testing.T) {
 			spoil(w.plans, info.PlanHash)
 			other := w.another()
 			_, err = other.Plan(t.Context(), info.PlanHash)
-			require.Error(t, err, "never what the hash does not say")
+			require.Error(t, err, "bytes with another hash are not used")
 			p, hash, err := other.Resolve(t.Context(), "default", "a")
-			require.NoError(t, err, "compiled instead")
+			require.NoError(t, err, "it is compiled instead")
 			require.Equal(t, info.PlanHash, hash)
 			require.Equal(t, "You are a.", p.System)
 			_, err = w.another().Plan(t.Context(), info.PlanHash)
-			require.NoError(t, err, "and stored again")
+			require.NoError(t, err, "it is stored again")
 		})
 	}
 }
@@ -78,7 +78,7 @@ func TestApplyAndPublish(t *testing.T) {
 	publish := func(r *agent.ApplyRequest) { r.Publish = true }
 	out, err := w.try(agentDoc("", "a", "")+agentDoc("", "b", ""), publish)
 	require.NoError(t, err)
-	require.Equal(t, int64(1), out.Revision, "one revision for both")
+	require.Equal(t, int64(1), out.Revision, "one revision for document and plan")
 	page, err := w.ListAgents(t.Context(), agent.AgentQuery{})
 	require.NoError(t, err)
 	require.NotNil(t, page.Agents[0].Artifact)
@@ -99,7 +99,7 @@ func TestReplacePrompt(t *testing.T) {
 	require.NoError(t, err, "every process finds it by its hash")
 	want := before
 	want.System = "Be brief."
-	require.Equal(t, want, found, "nothing else is different")
+	require.Equal(t, want, found, "only the prompt differs")
 	again, _, err := w.Resolve(t.Context(), "default", "a")
 	require.NoError(t, err)
 	require.Equal(t, before, again, "the agent keeps its prompt")

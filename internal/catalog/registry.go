@@ -27,9 +27,9 @@ type Config struct {
 	Cache   PlanCacheConfig
 	Routes  Routes
 	Parts   *Parts
-	Shipped []agent.ManifestFile // the documents that come with the product; may be none
-	Folder  bool                 // this process watches a folder, whose documents are edited there only
-	Follow  bool                 // this process follows an installation, whose documents are edited there only
+	Shipped []agent.ManifestFile // the documents that come with the product; may be empty
+	Folder  bool                 // this process watches a folder; its documents can be edited only there
+	Follow  bool                 // this process follows another installation; its documents can be edited only there
 	Metrics prometheus.Registerer
 	Logger  *zap.Logger
 }
@@ -43,8 +43,8 @@ type Registry struct {
 	cache   *planCache
 
 	current    atomic.Pointer[snapshot]
-	refreshing chan struct{} // holds one element while the next snapshot is made
-	applying   chan struct{} // holds one element while the store is changed
+	refreshing lock // while the next snapshot is built
+	applying   lock // while the store is changed
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced whenever current is replaced
@@ -52,7 +52,7 @@ type Registry struct {
 	sources []func() agent.SourceStatus
 }
 
-// New returns a registry that serves the lower layer; [Registry.Start] adds the stored documents.
+// New returns a registry that serves the base layer; [Registry.Start] adds the stored documents.
 func New(cfg Config) (*Registry, error) {
 	if cfg.Store == nil || cfg.Plans == nil || cfg.Routes == nil || cfg.Parts == nil {
 		return nil, errors.New("catalog: a port is missing")
@@ -71,31 +71,23 @@ func New(cfg Config) (*Registry, error) {
 		return nil, err
 	}
 	r := &Registry{
-		cfg: cfg, base: base, metrics: counts, cache: cache, refreshing: make(chan struct{}, 1), applying: make(chan struct{}, 1),
+		cfg: cfg, base: base, metrics: counts, cache: cache, refreshing: make(lock, 1), applying: make(lock, 1),
 		changed: make(chan struct{}), status: agent.SourceStatus{Name: "store", Detail: "not read yet"},
 	}
 	s := r.baseSnapshot()
-	if faults := r.check(nil, s, baseEntries(base)); len(faults) > 0 {
-		return nil, fmt.Errorf("shipped catalog: %w", faults.Err())
+	if err := r.check(nil, s, slices.Collect(maps.Keys(base))).Err(); err != nil {
+		return nil, fmt.Errorf("shipped catalog: %w", err)
 	}
 	r.current.Store(s)
 	r.metrics.setGauges(s)
 	return r, nil
 }
 
-func baseEntries(base map[agent.DocumentKey]*entry) []agent.DocumentKey {
-	keys := make([]agent.DocumentKey, 0, len(base))
-	for k := range base {
-		keys = append(keys, k)
-	}
-	return keys
-}
-
-// baseSnapshot returns the snapshot of the lower layer.
+// baseSnapshot returns a snapshot of the base layer.
 func (r *Registry) baseSnapshot() *snapshot {
-	s := &snapshot{docs: map[agent.DocumentKey]*entry{}, gone: map[agent.DocumentKey]int64{}, artifacts: map[agentKey]agent.Artifact{}, loadedAt: time.Now()}
-	for k, e := range r.base { // new entries, because compiled plans belong to one snapshot
-		s.set(k, &entry{doc: e.doc, parsed: e.parsed})
+	s := &snapshot{docs: map[agent.DocumentKey]*entry{}, deleted: map[agent.DocumentKey]int64{}, artifacts: map[agentKey]agent.Artifact{}, loadedAt: time.Now()}
+	for k, e := range r.base { // compiled plans belong to one snapshot
+		s.set(k, e.clone())
 	}
 	s.routers = newRouters(s)
 	return s
@@ -111,7 +103,7 @@ func (r *Registry) WatchSource(status func() agent.SourceStatus) {
 // Start loads the stored documents.
 func (r *Registry) Start(ctx context.Context) error { return r.refresh(ctx) }
 
-// Run keeps the catalog up to date until ctx ends. While the store is away, the last snapshot is served.
+// Run keeps the catalog up to date until ctx ends. While the store is unavailable, it serves the last snapshot.
 func (r *Registry) Run(ctx context.Context) {
 	r.cfg.Store.ListenCatalog(ctx, func() {
 		bounded, cancel := context.WithTimeout(ctx, refreshTimeout)
@@ -135,14 +127,13 @@ func (r *Registry) Follow(ctx context.Context, changed func()) {
 	}
 }
 
-// refresh brings the snapshot up to the store's newest revision.
+// refresh replaces the snapshot with one of the store's newest revision.
 func (r *Registry) refresh(ctx context.Context) (err error) {
-	select {
-	case r.refreshing <- struct{}{}:
-		defer func() { <-r.refreshing }()
-	case <-ctx.Done():
-		return agent.Interrupted(ctx, "refresh catalog")
+	release, err := r.refreshing.acquire(ctx, "refresh catalog")
+	if err != nil {
+		return err
 	}
+	defer release()
 	defer func(started time.Time) { r.recordRefresh(started, err) }(time.Now())
 	s := r.current.Load()
 	state, err := r.cfg.Store.CatalogSince(ctx, s.revision)
@@ -152,7 +143,7 @@ func (r *Registry) refresh(ctx context.Context) (err error) {
 	switch {
 	case state.Revision == s.revision:
 		return nil
-	case state.Revision < s.revision || state.Oldest > s.revision: // another database, or tombstones that this process never saw
+	case state.Revision < s.revision || state.Oldest > s.revision: // another database, or this process has missed tombstones
 		if state, err = r.cfg.Store.LoadCatalog(ctx); err != nil {
 			return err
 		}
@@ -161,28 +152,30 @@ func (r *Registry) refresh(ctx context.Context) (err error) {
 	started := time.Now()
 	next := s.next(r.base, r.decodeChange(&state))
 	r.swap(next)
-	r.metrics.observeReload(time.Since(started), next)
+	r.metrics.reload.Observe(time.Since(started).Seconds())
+	r.metrics.setGauges(next)
 	r.cfg.Logger.Info("catalog loaded", zap.Int64("revision", next.revision), zap.Int("documents", len(state.Documents)),
 		zap.Duration("took", time.Since(started)))
 	return nil
 }
 
-// decodeChange decodes the documents of the store. A document that this process cannot read, such as a newer release's, is a fault and
-// leaves the previous one in place.
+// decodeChange decodes documents of the store. A document that this process cannot read, for example one of a newer release, is a fault
+// and leaves the previous document in place.
 func (r *Registry) decodeChange(state *agent.CatalogState) *change {
 	c := &change{
-		revision: state.Revision, oldest: state.Oldest, gone: map[agent.DocumentKey]int64{}, artifacts: state.Artifacts,
+		revision: state.Revision, oldest: state.Oldest, deleted: map[agent.DocumentKey]int64{}, artifacts: state.Artifacts,
 		faults: map[agent.DocumentKey]agent.Fault{},
 	}
 	for i := range state.Documents {
 		d := &state.Documents[i]
 		if d.Deleted {
-			c.gone[d.DocumentKey] = d.Revision
+			c.deleted[d.DocumentKey] = d.Revision
 			continue
 		}
 		parsed, err := manifest.Decode(*d)
 		if err != nil {
-			c.faults[d.DocumentKey] = agent.Fault{Document: d.String(), Message: reason(err)}
+			_, message := fieldOf(err)
+			c.faults[d.DocumentKey] = agent.Fault{Document: d.String(), Message: message}
 			continue
 		}
 		c.put = append(c.put, &entry{doc: *d, parsed: parsed})
@@ -198,7 +191,7 @@ func (r *Registry) swap(next *snapshot) {
 	r.changed = make(chan struct{})
 }
 
-// currentAndNext returns the snapshot and a channel that is closed when there is a newer one.
+// currentAndNext returns the snapshot and a channel that is closed when a newer snapshot replaces it.
 func (r *Registry) currentAndNext() (*snapshot, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -214,7 +207,7 @@ func (r *Registry) recordRefresh(started time.Time, err error) {
 	}
 	switch {
 	case err != nil:
-		r.metrics.countFailure()
+		r.metrics.failures.Inc()
 		status.OK, status.Detail = false, fmt.Sprintf("serving revision %d: %s", s.revision, err)
 	case len(s.faults) > 0:
 		status.OK, status.Detail = false, fmt.Sprintf("revision %d without %d documents that this build cannot read", s.revision, len(s.faults))
@@ -224,7 +217,7 @@ func (r *Registry) recordRefresh(started time.Time, err error) {
 	r.status = status
 }
 
-// Status returns what is served, from which sources, and why newer documents are not.
+// Status returns the served revision, the state of each source, and the faults that keep newer documents from being served.
 func (r *Registry) Status(context.Context) agent.CatalogStatus {
 	s := r.current.Load()
 	out := agent.CatalogStatus{Revision: s.revision, LoadedAt: s.loadedAt, Counts: map[agent.Kind]int{}}

@@ -9,8 +9,9 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Resolve returns the current plan of an agent and its hash, after saving the plan under the hash. Its error is [agent.CodeNotFound] with
-// Field "agent" if the tenant has no such agent, [agent.CodeUnavailable] if this process cannot compile it; another release's worker may.
+// Resolve returns the current plan of an agent and its hash. It saves the plan under the hash first. Its error is [agent.CodeNotFound] with
+// Field "agent" if the tenant has no agent of that name, [agent.CodeUnavailable] if this process cannot compile it: a worker of another release
+// may.
 func (r *Registry) Resolve(ctx context.Context, tenant, name string) (agent.Plan, string, error) {
 	s := r.current.Load()
 	e := s.agent(tenant, name)
@@ -18,7 +19,7 @@ func (r *Registry) Resolve(ctx context.Context, tenant, name string) (agent.Plan
 		return agent.Plan{}, "", unknownAgent(name)
 	}
 	c := r.publishedOrCompiled(ctx, s, e)
-	if err := c.err(); err != nil {
+	if len(c.faults) > 0 {
 		return agent.Plan{}, "", &agent.Error{Code: agent.CodeUnavailable, Op: fmt.Sprintf("compile agent %q", name), Field: "agent", Err: c.faults}
 	}
 	if !c.saved.Load() {
@@ -30,8 +31,8 @@ func (r *Registry) Resolve(ctx context.Context, tenant, name string) (agent.Plan
 	return c.plan, c.hash, nil
 }
 
-// ReplacePrompt returns a plan with another system prompt and its hash, after saving it under the hash. The catalog does not know it. The error is
-// [agent.CodeInvalid] with Field "prompt" if the plan has a prompt for each kind of message, or would be too large.
+// ReplacePrompt returns a copy of a plan with another system prompt, and its hash. It saves the copy under the hash; the catalog does not list
+// it. The error is [agent.CodeInvalid] with Field "prompt" if the plan has a prompt for each kind of message, or the copy is too large.
 func (r *Registry) ReplacePrompt(ctx context.Context, plan agent.Plan, prompt string) (agent.Plan, string, error) {
 	for i := range plan.Prepare {
 		if len(plan.Prepare[i].Branches) > 0 {
@@ -52,7 +53,7 @@ func (r *Registry) ReplacePrompt(ctx context.Context, plan agent.Plan, prompt st
 	return plan, hash, nil
 }
 
-// savePlan stores the bytes of a plan, keeps the plan in memory and returns the reference of the bytes.
+// savePlan stores the bytes of a plan, adds the plan to the cache and returns the URI of the stored bytes.
 func (r *Registry) savePlan(ctx context.Context, hash string, plan *agent.Plan, body []byte) (uri string, err error) {
 	if uri, err = r.cfg.Plans.SavePlan(ctx, body); err != nil {
 		return "", fmt.Errorf("save plan: %w", err)
@@ -65,7 +66,7 @@ func unknownAgent(name string) error {
 	return agent.FieldErrorf(agent.CodeNotFound, "agent", "there is no agent %q", name)
 }
 
-// compiled returns an agent's plan, which is compiled once per entry.
+// compiled returns the plan of an agent. It compiles each entry once.
 func (r *Registry) compiled(s *snapshot, e *entry) *compiledPlan {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -75,11 +76,11 @@ func (r *Registry) compiled(s *snapshot, e *entry) *compiledPlan {
 	return e.compiled
 }
 
-// publishedOrCompiled returns the published plan of an agent. It compiles the agent if there is none, if an input has changed since, or if
-// the published bytes are missing or wrong.
+// publishedOrCompiled returns the published plan of an agent. It compiles the agent if there is no published plan, if an input has changed
+// since, or if the published bytes are missing or wrong.
 func (r *Registry) publishedOrCompiled(ctx context.Context, s *snapshot, e *entry) *compiledPlan {
 	a, ok := s.artifacts[agentKey{e.doc.Tenant, e.doc.Name}]
-	if !ok || e.cached() != nil {
+	if !ok || e.existingPlan() != nil {
 		return r.compiled(s, e)
 	}
 	in := gather(r.cfg.Parts, s, e)
@@ -92,7 +93,7 @@ func (r *Registry) publishedOrCompiled(ctx context.Context, s *snapshot, e *entr
 		r.cfg.Logger.Warn("published plan cannot be used; compiling", zap.String("agent", e.doc.String()), zap.String("hash", a.Hash), zap.Error(err))
 		return r.compiled(s, e)
 	}
-	c := &compiledPlan{plan: *p, hash: a.Hash, inputs: digest, uses: in.uses, revision: in.revision}
+	c := &compiledPlan{plan: *p, hash: a.Hash, inputs: digest, inputKeys: in.keys, revision: in.revision}
 	c.saved.Store(true)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -102,7 +103,7 @@ func (r *Registry) publishedOrCompiled(ctx context.Context, s *snapshot, e *entr
 	return e.compiled
 }
 
-// Plan returns the plan of a hash, which need not be current.
+// Plan returns the plan with a hash. The plan need not be current.
 func (r *Registry) Plan(ctx context.Context, hash string) (agent.Plan, error) {
 	p, err := r.cache.Plan(ctx, hash)
 	if err != nil {
@@ -111,12 +112,12 @@ func (r *Registry) Plan(ctx context.Context, hash string) (agent.Plan, error) {
 	return *p, nil
 }
 
-// PlanBody returns the bytes of a plan by its hash.
+// PlanBody returns the canonical JSON of the plan with a hash.
 func (r *Registry) PlanBody(ctx context.Context, hash string) ([]byte, error) {
 	return r.cache.Bytes(ctx, hash)
 }
 
-// AgentPlan returns the current plan of an agent as canonical JSON.
+// AgentPlan returns the current plan of an agent as canonical JSON, and its hash.
 func (r *Registry) AgentPlan(ctx context.Context, tenant, name string) ([]byte, string, error) {
 	if name == "" {
 		return nil, "", agent.Invalid("agent", "is empty")

@@ -2,65 +2,60 @@ package catalog
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// routers has the compiled routes of a snapshot: one router for each tenant with tables of its own, and one for all others.
+// routers has the routers of a snapshot: one for each tenant with route tables of its own, and one for all other tenants.
 type routers struct {
-	own    map[string][]*agent.RouteTable
-	shared []*agent.RouteTable
+	tables map[string][]*agent.RouteTable // by tenant, also [agent.SharedTenant]
 
 	mu       sync.Mutex
-	byTenant map[string]Router // "": tenants without tables of their own
+	byTenant map[string]Router // [agent.SharedTenant] for tenants without tables of their own
 }
 
 // newRouters groups the tables by tenant. A stored shared default agent replaces that of the base layer.
 func newRouters(s *snapshot) *routers {
-	r := &routers{own: map[string][]*agent.RouteTable{}, byTenant: map[string]Router{}}
-	override := false
-	for _, e := range s.tables {
-		override = override || (e.stored() && e.doc.Tenant == agent.SharedTenant && e.table().DefaultAgent != "")
-	}
+	r := &routers{tables: map[string][]*agent.RouteTable{}, byTenant: map[string]Router{}}
+	hasStoredDefault := slices.ContainsFunc(s.tables, func(e *entry) bool {
+		return e.isStored() && e.doc.Tenant == agent.SharedTenant && e.table().DefaultAgent != ""
+	})
 	for _, e := range s.tables {
 		t := e.table()
-		switch {
-		case t.Tenant != agent.SharedTenant:
-			r.own[t.Tenant] = append(r.own[t.Tenant], t)
-		case override && !e.stored():
-			without := *t
-			without.DefaultAgent = ""
-			r.shared = append(r.shared, &without)
-		default:
-			r.shared = append(r.shared, t)
+		if hasStoredDefault && t.Tenant == agent.SharedTenant && !e.isStored() {
+			withoutDefault := *t
+			withoutDefault.DefaultAgent = ""
+			t = &withoutDefault
 		}
+		r.tables[t.Tenant] = append(r.tables[t.Tenant], t)
 	}
 	return r
 }
 
-// routerFor returns the router of a tenant, which is compiled on first use.
+// routerFor returns the router of a tenant. It compiles the router on first use.
 func (r *routers) routerFor(routes Routes, tenant string) (Router, error) {
-	own := r.own[tenant]
-	if len(own) == 0 {
-		tenant = ""
+	tenantTables, key := r.tables[tenant], tenant
+	if len(tenantTables) == 0 || tenant == agent.SharedTenant {
+		tenantTables, key = nil, agent.SharedTenant
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if found, ok := r.byTenant[tenant]; ok {
-		return found, nil
+	if router, ok := r.byTenant[key]; ok {
+		return router, nil
 	}
-	made, err := routes.Router(own, r.shared)
+	router, err := routes.Router(tenantTables, r.tables[agent.SharedTenant])
 	if err == nil {
-		r.byTenant[tenant] = made
+		r.byTenant[key] = router
 	}
-	return made, err
+	return router, err
 }
 
-// defaultAgent returns the agent for requests of a tenant that name none and match no rule, empty if there is none.
+// defaultAgent returns the agent for requests of a tenant that name no agent and match no rule, empty if there is none.
 func (s *snapshot) defaultAgent(tenant string) string {
-	for _, tables := range [][]*agent.RouteTable{s.routers.own[tenant], s.routers.shared} {
-		for _, t := range tables {
+	for _, scope := range tenantScopes(tenant) {
+		for _, t := range s.routers.tables[scope] {
 			if t.DefaultAgent != "" && s.agent(tenant, t.DefaultAgent) != nil {
 				return t.DefaultAgent
 			}
@@ -69,8 +64,8 @@ func (s *snapshot) defaultAgent(tenant string) string {
 	return ""
 }
 
-// Choose returns which agent answers a request, without explanations. Its error is [agent.CodeNotFound] with Field "agent" if no rule
-// matches and there is no default.
+// Choose returns the agent that answers a request, without explanations. Its error is [agent.CodeNotFound] with Field "agent" if no rule
+// matches and there is no default agent.
 func (r *Registry) Choose(_ context.Context, c agent.RouteContext) (agent.RouteDecision, error) {
 	d, err := r.decide(c, false)
 	if err != nil {
@@ -85,7 +80,7 @@ func (r *Registry) Choose(_ context.Context, c agent.RouteContext) (agent.RouteD
 // Routed counts a decision in the metrics.
 func (r *Registry) Routed(d *agent.RouteDecision) { r.metrics.countDecision(d) }
 
-// Route is a dry run of Choose that explains every rule. It is no error if no agent is chosen.
+// Route makes the same decision as [Registry.Choose] and explains every rule. It does not fail if no agent is chosen.
 func (r *Registry) Route(_ context.Context, c agent.RouteContext) (agent.RouteDecision, error) {
 	if c.Agent != "" && r.current.Load().agent(c.TenantName(), c.Agent) == nil {
 		return agent.RouteDecision{}, unknownAgent(c.Agent)
@@ -93,8 +88,8 @@ func (r *Registry) Route(_ context.Context, c agent.RouteContext) (agent.RouteDe
 	return r.decide(c, true)
 }
 
-// available reports whether a tenant has an agent, and whether the agent has the model if one is given.
-func (r *Registry) available(s *snapshot, tenant, name, model string) bool {
+// isAvailable reports whether a tenant has an agent, and whether the agent has the model, unless model is empty.
+func (r *Registry) isAvailable(s *snapshot, tenant, name, model string) bool {
 	e := s.agent(tenant, name)
 	if e == nil || model == "" {
 		return e != nil
@@ -111,7 +106,7 @@ func (r *Registry) decide(c agent.RouteContext, explain bool) (agent.RouteDecisi
 		return agent.RouteDecision{}, err
 	}
 	c.Tenant = tenant
-	d := router.Decide(c, func(name, model string) bool { return r.available(s, tenant, name, model) }, explain)
+	d := router.Decide(c, func(name, model string) bool { return r.isAvailable(s, tenant, name, model) }, explain)
 	d.Revision = s.revision
 	return d, nil
 }

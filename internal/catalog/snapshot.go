@@ -13,15 +13,15 @@ import (
 // snapshot is the catalog at one revision. It is immutable; compiled plans are cached in its entries.
 type snapshot struct {
 	revision int64
-	oldest   int64 // changes after this revision are complete
+	oldest   int64 // the snapshot has every change after this revision
 	loadedAt time.Time
 
-	docs      map[agent.DocumentKey]*entry // of both layers; the upper one hides the lower
-	gone      map[agent.DocumentKey]int64  // tombstones: the revision that deleted
+	docs      map[agent.DocumentKey]*entry // of both layers; stored documents hide base documents
+	deleted   map[agent.DocumentKey]int64  // the revision that deleted a document
 	artifacts map[agentKey]agent.Artifact
-	agents    []*entry // by tenant and name
-	nodes     []*entry // by id and version
-	tables    []*entry // by tenant and name
+	agents    []*entry // sorted by tenant and name
+	nodes     []*entry // sorted by ID and version
+	tables    []*entry // sorted by tenant and name
 	routers   *routers
 	faults    map[agent.DocumentKey]agent.Fault // stored documents that this process cannot read
 }
@@ -29,25 +29,28 @@ type snapshot struct {
 // agentKey names an agent instance.
 type agentKey struct{ tenant, name string }
 
-// entry is a document in a snapshot. Snapshots share the entries that did not change between them.
+// entry is a document in a snapshot. Successive snapshots share the entries of unchanged documents.
 type entry struct {
 	doc    agent.Document
 	parsed *manifest.Document
 
-	mu       sync.Mutex
-	compiled *compiledPlan       // of an agent; nil until first used
-	schema   *properties         // of a node; nil until first used
-	claims   *agent.Capabilities // of a model; nil until first used
+	mu           sync.Mutex
+	compiled     *compiledPlan       // of an agent; nil until first used
+	schema       *properties         // of a node; nil until first used
+	capabilities *agent.Capabilities // of a model; nil until first used
 }
 
-// properties is a node's compiled property schema, or its faults.
+// properties is the compiled property schema of a node, or its faults.
 type properties struct {
 	*manifest.Properties
 
 	faults agent.Faults
 }
 
-// propertySchema returns a node's property schema, which is compiled once for all its agents.
+// clone returns an entry of the same document, without compiled values.
+func (e *entry) clone() *entry { return &entry{doc: e.doc, parsed: e.parsed} }
+
+// propertySchema returns the property schema of a node. It compiles the schema once for all agents of the node.
 func (e *entry) propertySchema() (*manifest.Properties, agent.Faults) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -73,47 +76,47 @@ func (e *entry) table() *agent.RouteTable {
 	return t
 }
 
-// cached returns the plan of the entry, nil if it is not compiled yet.
-func (e *entry) cached() *compiledPlan {
+// existingPlan returns the plan of an agent, nil if it is not compiled yet.
+func (e *entry) existingPlan() *compiledPlan {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.compiled
 }
 
-// stored reports whether the document is in the store rather than the base layer.
-func (e *entry) stored() bool { return e.doc.Revision > 0 }
+// isStored reports whether the document is in the store rather than in the base layer.
+func (e *entry) isStored() bool { return e.doc.Revision > 0 }
 
 // change is the difference between two snapshots.
 type change struct {
 	revision  int64
 	oldest    int64
 	put       []*entry
-	gone      map[agent.DocumentKey]int64
+	deleted   map[agent.DocumentKey]int64
 	artifacts []agent.Artifact
 	faults    map[agent.DocumentKey]agent.Fault
 }
 
-// next returns the snapshot after a change. base is the lower layer.
+// next returns the snapshot after a change. A base document reappears when the stored document that hides it is deleted.
 func (s *snapshot) next(base map[agent.DocumentKey]*entry, c *change) *snapshot {
 	n := &snapshot{
-		revision: c.revision, oldest: c.oldest, loadedAt: time.Now(), docs: maps.Clone(s.docs), gone: maps.Clone(s.gone),
+		revision: c.revision, oldest: c.oldest, loadedAt: time.Now(), docs: maps.Clone(s.docs), deleted: maps.Clone(s.deleted),
 		artifacts: maps.Clone(s.artifacts), agents: slices.Clone(s.agents), nodes: slices.Clone(s.nodes), tables: slices.Clone(s.tables),
 		routers: s.routers, faults: maps.Clone(s.faults),
 	}
 	touched := map[agent.DocumentKey]bool{}
 	for _, e := range c.put {
 		n.set(e.doc.DocumentKey, e)
-		delete(n.gone, e.doc.DocumentKey)
+		delete(n.deleted, e.doc.DocumentKey)
 		delete(n.faults, e.doc.DocumentKey)
 		touched[e.doc.DocumentKey] = true
 	}
-	for k, revision := range c.gone {
-		var below *entry
+	for k, revision := range c.deleted {
+		var baseEntry *entry
 		if e, ok := base[k]; ok {
-			below = &entry{doc: e.doc, parsed: e.parsed} // its compiled plan may be made of other documents
+			baseEntry = e.clone() // the plan of e may be compiled from other documents
 		}
-		n.set(k, below)
-		n.gone[k] = revision
+		n.set(k, baseEntry)
+		n.deleted[k] = revision
 		delete(n.faults, k)
 		touched[k] = true
 	}
@@ -147,17 +150,18 @@ func (s *snapshot) set(k agent.DocumentKey, e *entry) {
 	if list == nil {
 		return
 	}
-	at, found := slices.BinarySearchFunc(*list, k, func(e *entry, k agent.DocumentKey) int { return compareKeys(e.doc.DocumentKey, k) })
+	i, found := slices.BinarySearchFunc(*list, k, func(e *entry, k agent.DocumentKey) int { return compareKeys(e.doc.DocumentKey, k) })
 	switch {
 	case found && e == nil:
-		*list = slices.Delete(*list, at, at+1)
+		*list = slices.Delete(*list, i, i+1)
 	case found:
-		(*list)[at] = e
+		(*list)[i] = e
 	case e != nil:
-		*list = slices.Insert(*list, at, e)
+		*list = slices.Insert(*list, i, e)
 	}
 }
 
+// listOf returns the sorted list of a kind, nil if the snapshot has none.
 func (s *snapshot) listOf(k agent.Kind) *[]*entry {
 	switch k {
 	case agent.KindAgent:
@@ -174,36 +178,44 @@ func (s *snapshot) listOf(k agent.Kind) *[]*entry {
 // renew gives a document a new entry without a compiled plan.
 func (s *snapshot) renew(k agent.DocumentKey) {
 	if e, ok := s.docs[k]; ok {
-		s.set(k, &entry{doc: e.doc, parsed: e.parsed})
+		s.set(k, e.clone())
 	}
 }
 
-// renewDependents renews the agents that were compiled from something that changed, and those that are not compiled yet: an entry that
-// two snapshots share must compile to the same plan in both.
+// renewDependents renews the agents that were compiled from changed documents, and those that are not compiled yet: an entry that two
+// snapshots share must compile to the same plan in both.
 func (s *snapshot) renewDependents(touched map[agent.DocumentKey]bool) {
-	deep := map[agent.DocumentKey]bool{} // agents are not compiled from agents or routes
+	inputs := map[agent.DocumentKey]bool{}
 	for k := range touched {
-		if k.Kind != agent.KindAgent && k.Kind != agent.KindRoutes {
-			deep[k] = true
+		if isPlanInput(k.Kind) {
+			inputs[k] = true
 			k.Version = "" // for agents that use the newest version of a node
-			deep[k] = true
+			inputs[k] = true
 		}
 	}
-	if len(deep) == 0 {
+	if len(inputs) == 0 {
 		return
 	}
 	for _, e := range slices.Clone(s.agents) {
-		if c := e.cached(); c == nil || slices.ContainsFunc(c.uses, func(u agent.DocumentKey) bool { return deep[u] }) {
+		if c := e.existingPlan(); c == nil || slices.ContainsFunc(c.inputKeys, func(k agent.DocumentKey) bool { return inputs[k] }) {
 			s.renew(e.doc.DocumentKey)
 		}
 	}
 }
 
-// renewDelegators renews the agents that delegate to an agent whose description changed, or that came or went.
+// isPlanInput reports whether agents are compiled from documents of a kind.
+func isPlanInput(k agent.Kind) bool { return k != agent.KindAgent && k != agent.KindRoutes }
+
+// renewDelegators renews the agents that delegate to an agent that was added or deleted or whose description changed.
 func (s *snapshot) renewDelegators(before *snapshot, touched map[agent.DocumentKey]bool) {
 	changed := map[agent.DocumentKey]bool{}
 	for k := range touched {
-		if k.Kind == agent.KindAgent && before.delegateText(k) != s.delegateText(k) {
+		if k.Kind != agent.KindAgent {
+			continue
+		}
+		oldText, existed := before.agentDescription(k)
+		newText, exists := s.agentDescription(k)
+		if existed != exists || oldText != newText {
 			changed[k] = true
 		}
 	}
@@ -221,18 +233,13 @@ func (s *snapshot) renewDelegators(before *snapshot, touched map[agent.DocumentK
 	}
 }
 
-// described is what plans of other agents have of an agent. An existing agent hides a shared one, even without a description.
-type described struct {
-	there bool
-	text  string
-}
-
-func (s *snapshot) delegateText(k agent.DocumentKey) described {
-	e, ok := s.docs[k]
-	if !ok {
-		return described{}
+// agentDescription returns the description of an agent, and false if there is no such agent.
+func (s *snapshot) agentDescription(k agent.DocumentKey) (text string, exists bool) {
+	e, exists := s.docs[k]
+	if !exists {
+		return "", false
 	}
-	return described{there: true, text: e.description()}
+	return e.description(), true
 }
 
 // description returns the description of an agent, empty if it is disabled.

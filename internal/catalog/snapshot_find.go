@@ -9,11 +9,12 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
+// compareKeys orders documents by kind, tenant, name and version.
 func compareKeys(a, b agent.DocumentKey) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name), compareVersions(a.Version, b.Version))
 }
 
-// compareVersions orders semantic versions, which may be shortened (1, 1.2), behind all other texts.
+// compareVersions orders versions. Semantic versions, also short ones (1, 1.2), come after all other texts.
 func compareVersions(a, b string) int {
 	va, vb := "v"+a, "v"+b
 	switch {
@@ -29,13 +30,13 @@ func compareVersions(a, b string) int {
 	}
 }
 
-// find returns the document that a tenant sees under a name: its own or the shared one, nil if there is none. It adds the keys that it
-// looked up to tried, unless that is nil.
-func (s *snapshot) find(kind agent.Kind, tenant, name string, tried *[]agent.DocumentKey) *entry {
+// find returns the document that a tenant sees under a name: its own or else the shared one, nil if there is neither. It appends the keys
+// that it looks up to keys, unless keys is nil.
+func (s *snapshot) find(kind agent.Kind, tenant, name string, keys *[]agent.DocumentKey) *entry {
 	for _, t := range tenantScopes(tenant) {
 		k := agent.DocumentKey{Kind: kind, Tenant: t, Name: name}
-		if tried != nil {
-			*tried = append(*tried, k)
+		if keys != nil {
+			*keys = append(*keys, k)
 		}
 		if e, ok := s.docs[k]; ok {
 			return e
@@ -44,6 +45,7 @@ func (s *snapshot) find(kind agent.Kind, tenant, name string, tried *[]agent.Doc
 	return nil
 }
 
+// tenantScopes returns the tenants whose documents a tenant sees, its own first.
 func tenantScopes(tenant string) []string {
 	if tenant == agent.SharedTenant {
 		return []string{agent.SharedTenant}
@@ -51,7 +53,7 @@ func tenantScopes(tenant string) []string {
 	return []string{tenant, agent.SharedTenant}
 }
 
-// agent returns the agent that a tenant sees under a name, nil if there is none or it is disabled.
+// agent returns the agent that a tenant sees under a name, nil if there is none or the agent is disabled.
 func (s *snapshot) agent(tenant, name string) *entry {
 	e := s.find(agent.KindAgent, tenant, name, nil)
 	if e == nil || e.instance().Disabled {
@@ -60,8 +62,9 @@ func (s *snapshot) agent(tenant, name string) *entry {
 	return e
 }
 
-// visible returns the agents that a tenant sees, by name; [agent.SharedTenant] sees those of every tenant, by tenant and name.
-func (s *snapshot) visible(tenant string) []*entry {
+// visibleAgents returns the agents that a tenant sees, sorted by name. [agent.SharedTenant] sees the agents of every tenant, sorted by tenant
+// and name.
+func (s *snapshot) visibleAgents(tenant string) []*entry {
 	if tenant == agent.SharedTenant {
 		return slices.DeleteFunc(slices.Clone(s.agents), func(e *entry) bool { return e.instance().Disabled })
 	}
@@ -83,7 +86,7 @@ func (s *snapshot) visible(tenant string) []*entry {
 	return out
 }
 
-// agentsOf returns the agents of one tenant, disabled ones included.
+// agentsOf returns the agents of one tenant, including disabled ones.
 func (s *snapshot) agentsOf(tenant string) []*entry {
 	byTenant := func(e *entry, tenant string) int { return cmp.Compare(e.doc.Tenant, tenant) }
 	from, _ := slices.BinarySearchFunc(s.agents, tenant, byTenant)

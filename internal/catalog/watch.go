@@ -9,7 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// view is what one tenant sees of a snapshot. Entries that did not change are the same pointers in the next view.
+// view is the part of a snapshot that one tenant sees. Unchanged entries are the same pointers in the next view.
 type view struct {
 	agents       map[agentKey]*entry
 	nodes        map[agent.DocumentKey]*entry
@@ -18,8 +18,8 @@ type view struct {
 
 func (s *snapshot) viewOf(tenant string) view {
 	v := view{agents: map[agentKey]*entry{}, nodes: make(map[agent.DocumentKey]*entry, len(s.nodes)), defaultAgent: s.defaultAgent(tenant)}
-	for _, e := range s.visible(tenant) {
-		v.agents[agentKeyFor(tenant, e)] = e
+	for _, e := range s.visibleAgents(tenant) {
+		v.agents[viewKey(tenant, e.doc.DocumentKey)] = e
 	}
 	for _, e := range s.nodes {
 		v.nodes[e.doc.DocumentKey] = e
@@ -27,16 +27,16 @@ func (s *snapshot) viewOf(tenant string) view {
 	return v
 }
 
-// agentKeyFor returns the key of an agent in a tenant's view: its name, or tenant and name for [agent.SharedTenant].
-func agentKeyFor(tenant string, e *entry) agentKey {
+// viewKey returns the key of an agent in a tenant's view: its name, or tenant and name in the view of [agent.SharedTenant].
+func viewKey(tenant string, k agent.DocumentKey) agentKey {
 	if tenant == agent.SharedTenant {
-		return agentKey{e.doc.Tenant, e.doc.Name}
+		return agentKey{k.Tenant, k.Name}
 	}
-	return agentKey{name: e.doc.Name}
+	return agentKey{name: k.Name}
 }
 
-// Watch yields the nodes and agents that a tenant sees and then their changes until ctx ends. It begins after q.After if that is still
-// known, otherwise with a snapshot. A slow consumer delays only itself: it gets all changes since its last event as one event.
+// Watch yields the nodes and agents that a tenant sees, and then their changes until ctx ends. It resumes after revision q.After if it can,
+// otherwise it begins with a snapshot. A slow consumer gets all changes since its last event as one event.
 func (r *Registry) Watch(ctx context.Context, q agent.WatchQuery) iter.Seq2[agent.CatalogEvent, error] {
 	return func(yield func(agent.CatalogEvent, error) bool) {
 		q.Tenant = cmp.Or(q.Tenant, agent.DefaultTenant)
@@ -65,7 +65,7 @@ func (r *Registry) Watch(ctx context.Context, q agent.WatchQuery) iter.Seq2[agen
 
 func isEmpty(e *agent.CatalogEvent) bool { return len(e.Nodes)+len(e.Agents)+len(e.Removed) == 0 }
 
-// firstEvent returns the first event of a watch.
+// firstEvent returns the first event of a watch: the changes after q.After if they can be told, otherwise a snapshot.
 func (r *Registry) firstEvent(s *snapshot, v view, q agent.WatchQuery) agent.CatalogEvent {
 	if q.After <= 0 || q.After < s.oldest || q.After > s.revision || !r.canResume(s, q.After) {
 		e := r.eventBetween(s, view{}, v, q.Tenant)
@@ -78,76 +78,68 @@ func (r *Registry) firstEvent(s *snapshot, v view, q agent.WatchQuery) agent.Cat
 			e.Nodes = append(e.Nodes, r.nodeInfo(n))
 		}
 	}
-	for _, a := range s.visible(q.Tenant) {
+	for _, a := range s.visibleAgents(q.Tenant) {
 		info := r.agentInfo(s, a, q.Tenant)
-		if info.Revision > q.After || s.uncoveredAt(q.Tenant, a) > q.After {
+		if info.Revision > q.After || s.ownAgentDeletedAt(q.Tenant, a) > q.After {
 			e.Agents = append(e.Agents, info)
 		}
 	}
-	for k, revision := range s.gone {
+	for k, revision := range s.deleted {
 		if revision > q.After {
-			e.Removed = s.appendRemoved(e.Removed, k, q.Tenant, v)
+			e.Removed = appendRemoved(e.Removed, k, q.Tenant, v)
 		}
 	}
-	for _, a := range s.agents { // disabled since: removed for its tenant, with the shared agent of that name
+	for _, a := range s.agents { // a disabled agent is removed for its tenant, and hides the shared agent of its name
 		if a.doc.Revision > q.After && a.instance().Disabled {
-			e.Removed = s.appendRemoved(e.Removed, a.doc.DocumentKey, q.Tenant, v)
+			e.Removed = appendRemoved(e.Removed, a.doc.DocumentKey, q.Tenant, v)
 		}
 	}
 	sortRemoved(e.Removed)
 	return e
 }
 
-// canResume reports whether the documents alone tell what changed since a revision. They do not tell which agent is the default, nor what
-// came back from the base layer.
+// canResume reports whether the revisions of the documents show all changes after a revision. They do not show a change of the default agent,
+// nor a base document that reappeared.
 func (r *Registry) canResume(s *snapshot, after int64) bool {
 	for _, e := range s.tables {
 		if e.doc.Revision > after {
 			return false
 		}
 	}
-	for k, revision := range s.gone {
-		if _, below := r.base[k]; revision > after && (below || k.Kind == agent.KindRoutes) {
+	for k, revision := range s.deleted {
+		if _, inBase := r.base[k]; revision > after && (inBase || k.Kind == agent.KindRoutes) {
 			return false
 		}
 	}
 	return true
 }
 
-// uncoveredAt returns the revision that deleted the tenant's own agent which had hidden a shared one, 0 if there was none.
-func (s *snapshot) uncoveredAt(tenant string, e *entry) int64 {
+// ownAgentDeletedAt returns the revision that deleted the tenant's own agent that had hidden shared agent e, 0 if there was none.
+func (s *snapshot) ownAgentDeletedAt(tenant string, e *entry) int64 {
 	if e.doc.Tenant != agent.SharedTenant || tenant == agent.SharedTenant {
 		return 0
 	}
-	return s.gone[agent.DocumentKey{Kind: agent.KindAgent, Tenant: tenant, Name: e.doc.Name}]
+	return s.deleted[agent.DocumentKey{Kind: agent.KindAgent, Tenant: tenant, Name: e.doc.Name}]
 }
 
-// appendRemoved appends a deleted key, unless the tenant never saw it or sees something else under its name.
-func (s *snapshot) appendRemoved(to []agent.RemovedEntry, k agent.DocumentKey, tenant string, v view) []agent.RemovedEntry {
+// appendRemoved appends a removed document unless the tenant never saw it or sees another document under its name.
+func appendRemoved(list []agent.RemovedEntry, k agent.DocumentKey, tenant string, v view) []agent.RemovedEntry {
+	var stillVisible bool
 	switch k.Kind {
 	case agent.KindNode:
-		if _, there := v.nodes[k]; there {
-			return to
-		}
+		_, stillVisible = v.nodes[k]
 	case agent.KindAgent:
-		name := agentKey{k.Tenant, k.Name}
-		if tenant != agent.SharedTenant {
-			if k.Tenant != tenant && k.Tenant != agent.SharedTenant {
-				return to
-			}
-			name.tenant = ""
+		if tenant != agent.SharedTenant && k.Tenant != tenant && k.Tenant != agent.SharedTenant {
+			return list
 		}
-		if _, there := v.agents[name]; there {
-			return to
-		}
+		_, stillVisible = v.agents[viewKey(tenant, k)]
 	default:
-		return to
+		return list
 	}
-	r := agent.RemovedEntry(k)
-	if slices.Contains(to, r) {
-		return to
+	if stillVisible || slices.Contains(list, agent.RemovedEntry(k)) {
+		return list
 	}
-	return append(to, r)
+	return append(list, agent.RemovedEntry(k))
 }
 
 // eventBetween returns the changes between two views.
@@ -158,20 +150,20 @@ func (r *Registry) eventBetween(s *snapshot, before, after view, tenant string) 
 			e.Nodes = append(e.Nodes, r.nodeInfo(n))
 		}
 	}
-	for _, a := range s.visible(tenant) {
-		defaultChanged := before.defaultAgent != after.defaultAgent && (a.doc.Name == before.defaultAgent || a.doc.Name == after.defaultAgent)
-		if before.agents[agentKeyFor(tenant, a)] != a || defaultChanged {
+	for _, a := range s.visibleAgents(tenant) {
+		defaultChanged := (a.doc.Name == before.defaultAgent) != (a.doc.Name == after.defaultAgent)
+		if before.agents[viewKey(tenant, a.doc.DocumentKey)] != a || defaultChanged {
 			e.Agents = append(e.Agents, r.agentInfo(s, a, tenant))
 		}
 	}
 	for k := range before.nodes {
-		if _, there := after.nodes[k]; !there {
+		if _, exists := after.nodes[k]; !exists {
 			e.Removed = append(e.Removed, agent.RemovedEntry{Kind: agent.KindNode, Name: k.Name, Version: k.Version})
 		}
 	}
-	for k, was := range before.agents {
-		if _, there := after.agents[k]; !there {
-			e.Removed = append(e.Removed, agent.RemovedEntry{Kind: agent.KindAgent, Tenant: was.doc.Tenant, Name: was.doc.Name})
+	for k, a := range before.agents {
+		if _, exists := after.agents[k]; !exists {
+			e.Removed = append(e.Removed, agent.RemovedEntry{Kind: agent.KindAgent, Tenant: a.doc.Tenant, Name: a.doc.Name})
 		}
 	}
 	sortRemoved(e.Removed)

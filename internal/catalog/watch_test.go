@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// watcher reads a watch from a goroutine of its own, one event for each call of next.
+// watcher reads a watch in its own goroutine, one event per call of next.
 type watcher struct {
 	t      *testing.T
 	events chan agent.CatalogEvent
@@ -53,7 +53,7 @@ func (w *watcher) next() agent.CatalogEvent {
 	}
 }
 
-func names(e agent.CatalogEvent) []string {
+func eventNames(e agent.CatalogEvent) []string {
 	out := []string{}
 	for _, a := range e.Agents {
 		out = append(out, a.Name)
@@ -68,24 +68,24 @@ func TestWatch(t *testing.T) {
 	e := acme.next()
 	require.True(t, e.Snapshot)
 	require.Equal(t, int64(1), e.Revision)
-	require.Equal(t, []string{"a", "analyst", "ask", "researcher"}, names(e))
+	require.Equal(t, []string{"a", "analyst", "ask", "researcher"}, eventNames(e))
 	require.Len(t, e.Nodes, 7)
-	require.Equal(t, []string{"analyst", "ask", "researcher", "a", "z"}, names(all.next()))
+	require.Equal(t, []string{"analyst", "ask", "researcher", "a", "z"}, eventNames(all.next()))
 
 	w.apply(agentDoc("other", "z", "description: new"))
-	require.Equal(t, []string{"z"}, names(all.next()))
-	w.apply(agentDoc("acme", "b", "")) // acme never hears of z
+	require.Equal(t, []string{"z"}, eventNames(all.next()))
+	w.apply(agentDoc("acme", "b", "")) // acme is not told about z
 	e = acme.next()
 	require.False(t, e.Snapshot)
-	require.Equal(t, []string{"b"}, names(e))
+	require.Equal(t, []string{"b"}, eventNames(e))
 	require.Equal(t, int64(3), e.Revision)
 	all.next()
 
-	// A node, and with it the agents that are made of it.
+	// A changed node also changes the agents of the node.
 	w.apply("kind: NodeDefinition\nnode_id: mail\nversion: '2'\ntype: toolkit\n")
 	e = acme.next()
 	require.Len(t, e.Nodes, 1)
-	require.Equal(t, []string{"analyst"}, names(e), "its list of tools names the newest version of every toolkit")
+	require.Equal(t, []string{"analyst"}, eventNames(e), "its tools include the newest version of every toolkit")
 	all.next()
 
 	require.NoError(t, w.delete(agentKey("acme", "a")))
@@ -95,7 +95,7 @@ func TestWatch(t *testing.T) {
 	info, err := w.Publish(t.Context(), "acme", "b", "")
 	require.NoError(t, err)
 	e = acme.next()
-	require.Equal(t, []string{"b"}, names(e))
+	require.Equal(t, []string{"b"}, eventNames(e))
 	require.Equal(t, info.Artifact, e.Agents[0].Artifact)
 }
 
@@ -113,17 +113,17 @@ func TestWatchResumes(t *testing.T) {
 	e := w.watch(t, agent.WatchQuery{Tenant: "acme", After: seen}).next()
 	require.False(t, e.Snapshot)
 	require.Equal(t, int64(4), e.Revision)
-	require.Equal(t, []string{"a", "c"}, names(e), "the shared c is in sight again")
+	require.Equal(t, []string{"a", "c"}, eventNames(e), "the shared agent c is visible again")
 	require.Empty(t, e.Nodes)
 	require.Equal(t, []agent.RemovedEntry{agent.RemovedEntry(agentKey("acme", "b"))}, e.Removed)
 
 	current := w.watch(t, agent.WatchQuery{Tenant: "acme", After: 4})
 	w.apply(agentDoc("acme", "d", ""))
-	require.Equal(t, []string{"d"}, names(current.next()), "nothing was missed: nothing is repeated")
-	require.True(t, w.watch(t, agent.WatchQuery{Tenant: "acme", After: 99}).next().Snapshot, "of another database")
+	require.Equal(t, []string{"d"}, eventNames(current.next()), "no change was missed, so none is repeated")
+	require.True(t, w.watch(t, agent.WatchQuery{Tenant: "acme", After: 99}).next().Snapshot, "the revision belongs to another database")
 }
 
-// A subscriber that does not read must not keep anything from the others, and misses no state.
+// A subscriber that does not read must neither delay the others nor miss a state.
 func TestSlowSubscriber(t *testing.T) {
 	w := newWorld(t)
 	slow, quick := w.watch(t, agent.WatchQuery{}), w.watch(t, agent.WatchQuery{})
@@ -131,11 +131,11 @@ func TestSlowSubscriber(t *testing.T) {
 	require.True(t, slow.next().Snapshot)
 	for _, name := range []string{"a", "b", "c"} {
 		w.apply(agentDoc("", name, ""))
-		require.Equal(t, []string{name}, names(quick.next()))
+		require.Equal(t, []string{name}, eventNames(quick.next()))
 	}
 	missed := map[string]bool{}
 	for len(missed) < 3 {
-		for _, name := range names(slow.next()) {
+		for _, name := range eventNames(slow.next()) {
 			missed[name] = true
 		}
 	}
@@ -144,7 +144,7 @@ func TestSlowSubscriber(t *testing.T) {
 func TestMissedNotification(t *testing.T) {
 	w := newWorld(t)
 	other := w.another()
-	w.apply(agentDoc("", "a", "")) // nobody tells the other one
+	w.apply(agentDoc("", "a", "")) // the other registry is not notified
 	_, _, err := other.Resolve(t.Context(), "default", "a")
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
 	ctx, stop := context.WithCancel(t.Context())
@@ -166,8 +166,8 @@ func TestMissedNotification(t *testing.T) {
 	<-done
 }
 
-// TestWatchBeginsAnew: what documents alone do not tell comes as a snapshot.
-func TestWatchBeginsAnew(t *testing.T) {
+// A watch sends a snapshot when the documents alone do not describe what has changed.
+func TestWatchRestarts(t *testing.T) {
 	w := newWorld(t)
 	w.apply(agentDoc("*", "analyst", "") + agentDoc("*", "care", ""))
 	after := func(change func()) agent.CatalogEvent {
@@ -175,7 +175,7 @@ func TestWatchBeginsAnew(t *testing.T) {
 		change()
 		return w.watch(t, agent.WatchQuery{After: seen}).next()
 	}
-	require.True(t, after(func() { w.apply("kind: RouteTable\nname: r\ndefault_agent: care\n") }).Snapshot, "another default agent")
+	require.True(t, after(func() { w.apply("kind: RouteTable\nname: r\ndefault_agent: care\n") }).Snapshot, "the default agent has changed")
 	require.True(t, after(func() {
 		require.NoError(t, w.delete(agentKey("*", "analyst")))
 	}).Snapshot, "the built-in one is back")

@@ -15,10 +15,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/catalog/manifest"
 )
 
-const model = "kind: ModelProfile\nprovider: offline\nmodel: m\nname: "
+const modelText = "kind: ModelProfile\nprovider: offline\nmodel: m\nname: "
 
-// What is too large or too deep is refused with a word that says so.
-func TestTextIsBounded(t *testing.T) {
+// Text that is too large or too deep is refused, with a message that says so.
+func TestTextLimit(t *testing.T) {
 	params := func(s string) string {
 		return "kind: AgentInstance\nname: a\nnode_id: n\nnode_version: 1\nparameters: " + s
 	}
@@ -31,10 +31,10 @@ func TestTextIsBounded(t *testing.T) {
 		"a name with control":        {params(`{"a\e[31mb": 1}`), "f.yaml:5:14: AgentInstance default/a: parameters: a name holds a control character"},
 		"a long number":              {`{"kind":"AgentInstance","n":` + strings.Repeat("1", 1001) + `}`, "n: has too many digits"},
 		"a long kind":                {"kind: " + strings.Repeat("é", 100), `unknown kind "` + strings.Repeat("é", 32) + `…": want`},
-		"a long name of a document":  {model + strings.Repeat("x", 129), "name: has 129 characters, at most 128"},
-		"many labels":                {model + "x\nlabels: {" + manyMembers(65) + "}", "labels: want at most 64 labels"},
+		"a long name of a document":  {modelText + strings.Repeat("x", 129), "name: has 129 characters, at most 128"},
+		"many labels":                {modelText + "x\nlabels: {" + manyMembers(65) + "}", "labels: want at most 64 labels"},
 		"many models":                {"kind: AgentInstance\nname: a\nnode_id: n\nnode_version: 1\nmodels: [" + strings.Repeat("m,", 101) + "]", "models: has 101 entries, at most 100 are allowed"},
-		"a long description":         {model + "x\ndescription: " + strings.Repeat("d", 4097), "description: has 4097 characters, at most 4096 are allowed"},
+		"a long description":         {modelText + "x\ndescription: " + strings.Repeat("d", 4097), "description: has 4097 characters, at most 4096 are allowed"},
 		"YAML bomb":                  {"a: &a [x,x]\nb: &b [*a,*a]\nkind: [*b,*b]", "f.yaml:1:4: a: anchors and aliases are not supported\nf.yaml:2:4: b: anchors"},
 	}
 	for name, c := range cases {
@@ -52,36 +52,36 @@ func manyMembers(n int) string {
 	return b.String()
 }
 
-func TestDepthThatIsAllowed(t *testing.T) {
-	one(t, "kind: AgentInstance\nname: a\nnode_id: n\nnode_version: 1\nparameters: {a: "+strings.Repeat("[", 62)+"1"+strings.Repeat("]", 62)+"}")
+func TestDepthLimit(t *testing.T) {
+	parseOne(t, "kind: AgentInstance\nname: a\nnode_id: n\nnode_version: 1\nparameters: {a: "+strings.Repeat("[", 62)+"1"+strings.Repeat("]", 62)+"}")
 }
 
-// Nothing is looked at once the lengths say no.
-func TestCallIsBounded(t *testing.T) {
+// The sizes are checked before anything else.
+func TestCallLimits(t *testing.T) {
 	huge := make([]byte, 100<<20)
 	allocated := testing.AllocsPerRun(1, func() {
-		defs, faults := manifest.Parse([]agent.ManifestFile{{Name: "ok", Data: []byte(model + "a")}, {Name: "huge", Data: huge}})
+		defs, faults := manifest.Parse([]agent.ManifestFile{{Name: "ok", Data: []byte(modelText + "a")}, {Name: "huge", Data: huge}})
 		require.Empty(t, defs)
 		require.EqualError(t, faults, "huge: the files have more than 64 MiB in all")
 	})
 	require.Less(t, allocated, 100.0)
 
 	many := strings.Repeat("---\n", 5001)
-	_, faults := manifest.Parse([]agent.ManifestFile{{Name: "a", Data: []byte(many)}, {Name: "b", Data: []byte(many + model + "x")}})
+	_, faults := manifest.Parse([]agent.ManifestFile{{Name: "a", Data: []byte(many)}, {Name: "b", Data: []byte(many + modelText + "x")}})
 	require.EqualError(t, faults, "b: more than 10000 documents: the rest is not read")
 	list := "[" + strings.Repeat(`1,`, 10_000) + "1]"
 	_, faults = manifest.Parse([]agent.ManifestFile{{Name: "a.json", Data: []byte(list)}})
 	require.Len(t, faults, 1001)
 	require.Equal(t, "and 9001 more faults", faults[1000].String())
 
-	_, faults = manifest.Parse([]agent.ManifestFile{{Name: "a", Data: []byte(model + "x\nlabels: 7\n" + strings.ReplaceAll(manyMembers(150), ", ", "\n"))}})
+	_, faults = manifest.Parse([]agent.ManifestFile{{Name: "a", Data: []byte(modelText + "x\nlabels: 7\n" + strings.ReplaceAll(manyMembers(150), ", ", "\n"))}})
 	require.Len(t, faults, 101)
 	require.Equal(t, "a: ModelProfile default/x: and 51 more faults", faults[100].String())
 }
 
-// What parsers find hard takes no longer than anything else: 1 MiB of brackets some 10 ms. The bound leaves room for the race detector
-// on a busy machine; a parser whose time grows with the square of the nesting needs minutes.
-func TestHardTextIsFast(t *testing.T) {
+// Hostile text takes no longer than other text: about 10 ms for 1 MiB of brackets. The limit leaves room for the race detector
+// on a loaded machine; a parser with quadratic time would need minutes.
+func TestHostileTextIsFast(t *testing.T) {
 	const bound = 20 * time.Second
 	for part, size := range map[string]int{
 		"[": 1 << 20, "{": 1 << 20, "- ": 1 << 20, "? ": 1 << 20, "{a: ": 1 << 20, "{\"a\":": 1 << 20, "[[": 1 << 20, "&a ": 1 << 20, "*a ": 1 << 20, "\"": 1 << 20,
@@ -98,9 +98,9 @@ func TestHardTextIsFast(t *testing.T) {
 	}
 }
 
-// What parses reads back as itself, from the store and from text, and satisfies the schema that editors use.
+// An accepted document decodes to itself from its stored form and from its text, and satisfies the published schema.
 func FuzzParse(f *testing.F) {
-	f.Add(good(f))
+	f.Add(validText(f))
 	files, err := filepath.Glob("testdata/bad/*.*")
 	require.NoError(f, err)
 	for _, file := range files {
@@ -137,9 +137,9 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// Parameters that pass once pass again, with nothing more to fill in.
+// Accepted parameters are accepted again and get no further defaults.
 func FuzzParameters(f *testing.F) {
-	f.Add([]byte(properties), []byte(`{"model":"m","tools":[{"name":"a"}]}`))
+	f.Add([]byte(propertySchema), []byte(`{"model":"m","tools":[{"name":"a"}]}`))
 	f.Add([]byte(exponential(3)), []byte(`{"a":{}}`))
 	f.Add([]byte(`{"type":"object","$ref":"#/$defs/x","$defs":{"x":{"properties":{"a":{"default":{}}}}}}`), []byte(`{}`))
 	f.Add([]byte(`{"type":"object","properties":{"a":{"$anchor":"x","$ref":"#/properties/b"},"b":{"default":null,"items":[{}]}}}`), []byte(`{"a":null}`))

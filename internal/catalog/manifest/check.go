@@ -1,9 +1,11 @@
 package manifest
 
 import (
+	"cmp"
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// checkRules adds the faults that no schema finds. Fields with a fault are empty in value, and further faults about them are dropped.
+// checkRules adds the faults that a schema cannot find. Fields that already have a fault are empty in value.
 func (c *checker) checkRules(value any) {
 	switch v := value.(type) {
 	case *agent.NodeDefinition:
@@ -37,7 +39,7 @@ func (c *checker) checkBinding(b *agent.ToolBinding) {
 	c.checkUnique("tools", b.Tools)
 	c.checkUnique("auth", b.Auth)
 	if len(b.ClientSide) == 0 {
-		if !c.root.member("client_side").isBad() {
+		if !c.root.member("client_side").isFaulty() {
 			c.require("node_id", b.NodeID, "is required unless the tools are client_side")
 			c.require("node_version", b.NodeVersion, "is required unless the tools are client_side")
 		}
@@ -50,29 +52,23 @@ func (c *checker) checkBinding(b *agent.ToolBinding) {
 	for i := range b.ClientSide {
 		names[i] = b.ClientSide[i].Name
 		if parameters := b.ClientSide[i].Parameters; len(parameters) > 0 {
-			c.addFaultsOf(item("client_side", i)+".parameters", CheckSchema(parameters))
+			c.addFaultsWithin(item("client_side", i)+".parameters", CheckSchema(parameters))
 		}
 	}
 	c.checkUnique("client_side", names)
 }
 
-// checkUnique adds a fault for the second of two equal entries.
+// checkUnique adds a fault for each entry that equals an earlier one.
 func (c *checker) checkUnique(path string, list []string) {
-	first := make(map[string]int, len(list))
 	for i, s := range list {
-		if s == "" {
-			continue
-		}
-		if j, twice := first[s]; twice {
+		if j := slices.Index(list, s); s != "" && j < i {
 			c.addFault(item(path, i), "is the same as %s", item(path, j))
-			continue
 		}
-		first[s] = i
 	}
 }
 
 func (c *checker) checkAgent(a *agent.AgentInstance) {
-	if !a.Disabled && !c.root.member("disabled").isBad() {
+	if !a.Disabled && !c.root.member("disabled").isFaulty() {
 		c.require("node_id", a.NodeID, "is required unless the agent is disabled")
 		c.require("node_version", a.NodeVersion, "is required unless the agent is disabled")
 	}
@@ -91,7 +87,7 @@ func (c *checker) checkAgent(a *agent.AgentInstance) {
 		}
 	}
 	if len(a.OutputSchema) > 0 {
-		c.addFaultsOf("output_schema", CheckSchema(a.OutputSchema))
+		c.addFaultsWithin("output_schema", CheckSchema(a.OutputSchema))
 	}
 }
 
@@ -102,34 +98,29 @@ func (c *checker) require(path, value, message string) {
 	}
 }
 
-// addFaultsOf adds faults of the part at a path.
-func (c *checker) addFaultsOf(at string, faults agent.Faults) {
+// addFaultsWithin adds faults of the value at path, whose paths are relative to it.
+func (c *checker) addFaultsWithin(path string, faults agent.Faults) {
 	for _, f := range faults {
-		c.addFault(join(at, f.Path), "%s", f.Message)
+		c.addFault(JoinPath(path, f.Path), "%s", f.Message)
 	}
 }
 
 func (c *checker) checkRoutes(t *agent.RouteTable) {
-	first := make(map[string]int, len(t.Rules))
 	for i := range t.Rules {
 		name := t.Rules[i].Name
-		if j, taken := first[name]; taken && name != "" {
-			c.addFault(item("rules", i)+".name", "is the name of %s as well", item("rules", j))
-			continue
+		first := slices.IndexFunc(t.Rules, func(r agent.RouteRule) bool { return r.Name == name })
+		if name != "" && first < i {
+			c.addFault(item("rules", i)+".name", "is the name of %s as well", item("rules", first))
 		}
-		first[name] = i
 	}
 }
 
-// defaultChunkSize is the chunk size of a collection that sets none.
+// defaultChunkSize is the chunk size of collections that do not set one.
 const defaultChunkSize = 1000
 
 func (c *checker) checkKnowledge(k *agent.KnowledgeCollection) {
-	size := k.ChunkSize
-	if size == 0 {
-		size = defaultChunkSize
-	}
-	if k.Overlap >= size && !c.root.member("chunk_size").isBad() {
+	size := cmp.Or(k.ChunkSize, defaultChunkSize)
+	if k.Overlap >= size && !c.root.member("chunk_size").isFaulty() {
 		c.addFault("chunk_overlap", "want less than chunk_size (%d), got %d", size, k.Overlap)
 	}
 	for i := range k.Sources {
@@ -137,20 +128,30 @@ func (c *checker) checkKnowledge(k *agent.KnowledgeCollection) {
 	}
 }
 
-func (n *node) isBad() bool { return n != nil && n.bad }
+// isFaulty reports whether a value exists and has a fault.
+func (n *node) isFaulty() bool { return n != nil && n.hasFault }
 
-// checkURL accepts an http or https URL without credentials, or nothing. The fault does not repeat it.
+// checkURL checks that a text is empty or an http or https URL without credentials. Its faults do not quote the text.
 func (c *checker) checkURL(path, text string) {
 	if text == "" {
 		return
 	}
-	u, err := url.Parse(text)
+	u := parseHTTPURL(text)
 	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+	case u == nil:
 		c.addFault(path, "want an http or https URL")
 	case u.User != nil:
 		c.addFault(path, "must not hold credentials: an AuthProfile says where these are")
 	}
+}
+
+// parseHTTPURL returns an http or https URL with a host, nil if the text is none.
+func parseHTTPURL(text string) *url.URL {
+	u, err := url.Parse(text)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
+		return nil
+	}
+	return u
 }
 
 // refuseQuery adds a fault for a query or a fragment, which may hold a secret.
@@ -160,23 +161,23 @@ func (c *checker) refuseQuery(path, text string) {
 	}
 }
 
-// hostLabels matches a name in DNS: labels of letters, digits and dashes.
+// hostLabels matches a DNS name: labels of letters, digits, dashes and underscores.
 var hostLabels = regexp.MustCompile(`^(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.?$`)
 
-// maxHost is the maximum length of a name in DNS.
+// maxHost is the maximum length of a DNS name.
 const maxHost = 253
 
-// isHostRule reports whether s is a host, an address, or *.host, each with or without :port, as internal/egress takes it.
+// isHostRule reports whether s is a rule of internal/egress: a host, an address, or *.host, each with or without :port.
 func isHostRule(s string) bool {
-	s, wild := strings.CutPrefix(s, "*.")
+	s, isWildcard := strings.CutPrefix(s, "*.")
 	host, port, hasPort := s, "", false
-	if rest, ok := strings.CutPrefix(s, "["); ok {
-		inside, tail, closed := strings.Cut(rest, "]")
+	if bracketed, ok := strings.CutPrefix(s, "["); ok {
+		address, tail, isClosed := strings.Cut(bracketed, "]")
 		port, hasPort = strings.CutPrefix(tail, ":")
-		if !closed || tail != "" && !hasPort {
+		if !isClosed || (tail != "" && !hasPort) {
 			return false
 		}
-		host = inside
+		host = address
 		if a, err := netip.ParseAddr(host); err != nil || !a.Is6() {
 			return false
 		}
@@ -187,7 +188,7 @@ func isHostRule(s string) bool {
 		return false
 	}
 	if a, err := netip.ParseAddr(host); err == nil {
-		return !wild && a.Zone() == ""
+		return !isWildcard && a.Zone() == ""
 	}
 	ascii, err := idna.Lookup.ToASCII(host)
 	return err == nil && len(ascii) <= maxHost && hostLabels.MatchString(strings.ToLower(ascii))

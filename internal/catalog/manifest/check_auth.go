@@ -3,7 +3,6 @@ package manifest
 import (
 	"net/netip"
 	"net/textproto"
-	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -27,7 +26,7 @@ func authFields(t agent.AuthType) (required, optional []string) {
 	}
 }
 
-// checkAuth checks an auth profile. Its faults repeat no value, because each may be a secret.
+// checkAuth checks an auth profile. Its faults do not quote values, because a value may be a secret.
 func (c *checker) checkAuth(a *agent.AuthProfile) {
 	if a.Type != "" {
 		c.checkAuthFields(a.Type)
@@ -75,19 +74,17 @@ func (c *checker) requireOneOf(first, second string, t agent.AuthType) {
 func (c *checker) checkAuthFields(t agent.AuthType) {
 	required, optional := authFields(t)
 	for _, name := range []string{"secret", "header", "query", "username", "password", "client_id", "client_secret", "token_url", "issuer", "scopes"} {
-		given := c.root.member(name) != nil
+		exists, isRequired := c.root.member(name) != nil, slices.Contains(required, name)
 		switch {
-		case slices.Contains(required, name):
-			if !given {
-				c.addFault(name, "is required for type %s", t)
-			}
-		case given && !slices.Contains(optional, name):
+		case isRequired && !exists:
+			c.addFault(name, "is required for type %s", t)
+		case exists && !isRequired && !slices.Contains(optional, name):
 			c.addFault(name, "does not belong to type %s", t)
 		}
 	}
 }
 
-// checkSecretReference checks the path of file:/path. The schema checks the rest of a reference.
+// checkSecretReference checks the path of a reference file:/path. The schema has checked its other parts.
 func (c *checker) checkSecretReference(field, ref string) {
 	file, ok := strings.CutPrefix(ref, "file:")
 	if ok && (path.Clean(file) != file || file == "/") {
@@ -95,14 +92,14 @@ func (c *checker) checkSecretReference(field, ref string) {
 	}
 }
 
-// checkTokenURL accepts https, or http for this machine, because the client's secret is sent there.
+// checkTokenURL checks a URL that the client's secret is sent to: it must be https, or http on this machine.
 func (c *checker) checkTokenURL(field, text string) {
 	if text == "" {
 		return
 	}
-	u, err := url.Parse(text)
+	u := parseHTTPURL(text)
 	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+	case u == nil:
 		c.addFault(field, "want an https URL")
 	case u.User != nil:
 		c.addFault(field, "must not hold credentials: put them into client_id and client_secret")
@@ -115,5 +112,5 @@ func (c *checker) checkTokenURL(field, text string) {
 
 func isLoopback(host string) bool {
 	a, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && a.IsLoopback()
+	return strings.EqualFold(host, "localhost") || (err == nil && a.IsLoopback())
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/valyala/fasttemplate"
@@ -12,13 +13,13 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// placeholder matches what may be the name of a parameter.
+// placeholder matches a possible name of a parameter.
 var placeholder = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
 func (c *checker) checkNode(n *agent.NodeDefinition) {
 	c.checkNodeFields(n)
 	if len(n.Properties) > 0 {
-		c.addFaultsOf("properties", CheckSchema(n.Properties))
+		c.addFaultsWithin("properties", CheckSchema(n.Properties))
 	}
 	if n.Type != agent.NodeAgent {
 		return
@@ -34,7 +35,8 @@ func (c *checker) checkAskPrompts(a *agent.AskPrompts) {
 	if c.root.member("prompt") != nil {
 		c.addFault("prompt", "belongs to a node without ask, whose prompts take its place")
 	}
-	if given := c.root.member("ask"); a.Classify != "" && given.member("code") == nil && given.member("conversational") == nil {
+	ask := c.root.member("ask")
+	if a.Classify != "" && ask.member("code") == nil && ask.member("conversational") == nil {
 		c.addFault("ask.classify", "has nothing to choose: give code or conversational as well")
 	}
 	c.checkPrompt("ask.classify", a.Classify)
@@ -52,7 +54,7 @@ func (c *checker) checkPrompt(path, text string) {
 		return
 	}
 	properties := c.root.member("properties")
-	if properties.isBad() {
+	if properties.isFaulty() {
 		return
 	}
 	const maxListed = 20
@@ -67,7 +69,7 @@ func (c *checker) checkPrompt(path, text string) {
 	}
 }
 
-// placeholderProblem says what is wrong with a name that is no property.
+// placeholderProblem describes the fault of a name that is not a property.
 func placeholderProblem(name string) string {
 	trimmed := strings.TrimSpace(name)
 	switch {
@@ -82,37 +84,37 @@ func placeholderProblem(name string) string {
 
 // checkNodeFields adds faults for fields that belong to another type of node.
 func (c *checker) checkNodeFields(n *agent.NodeDefinition) {
-	only := func(path string, types ...agent.NodeType) {
-		words := make([]string, len(types))
-		for i, t := range types {
-			if t == n.Type {
-				return
-			}
-			words[i] = string(t)
-		}
-		if c.root.member(path) != nil && n.Type != "" {
-			c.addFault(path, "belongs to a node of type %s", strings.Join(words, " or "))
-		}
-	}
-	only("prompt", agent.NodeAgent)
-	only("ask", agent.NodeAgent)
-	only("middleware", agent.NodeAgent)
-	only("toolkit", agent.NodeTool, agent.NodeToolkit)
-	only("tool", agent.NodeTool)
+	c.requireNodeType("prompt", n.Type, agent.NodeAgent)
+	c.requireNodeType("ask", n.Type, agent.NodeAgent)
+	c.requireNodeType("middleware", n.Type, agent.NodeAgent)
+	c.requireNodeType("toolkit", n.Type, agent.NodeTool, agent.NodeToolkit)
+	c.requireNodeType("tool", n.Type, agent.NodeTool)
 	if n.Type == agent.NodeTool && n.Toolkit != "" {
 		c.require("tool", n.Tool, "is required when toolkit is given: which of its tools it is")
 	}
 }
 
-// placeholders returns the names in {{…}} in a prompt, each once and as written. ok is false if a {{ has no }} behind it.
+// requireNodeType adds a fault if a node has a field and none of the types that the field belongs to.
+func (c *checker) requireNodeType(field string, t agent.NodeType, types ...agent.NodeType) {
+	if t == "" || c.root.member(field) == nil || slices.Contains(types, t) {
+		return
+	}
+	names := make([]string, len(types))
+	for i := range types {
+		names[i] = string(types[i])
+	}
+	c.addFault(field, "belongs to a node of type %s", strings.Join(names, " or "))
+}
+
+// placeholders returns the distinct names in {{…}} in a prompt, as written. ok is false if a }} is missing.
 func placeholders(prompt string) (names []string, ok bool) {
 	if i := strings.LastIndex(prompt, "{{"); i >= 0 && !strings.Contains(prompt[i:], "}}") {
 		return nil, false
 	}
-	seen := map[string]bool{}
+	found := map[string]bool{}
 	_, err := fasttemplate.ExecuteFunc(prompt, "{{", "}}", io.Discard, func(_ io.Writer, tag string) (int, error) {
-		if !seen[tag] {
-			seen[tag] = true
+		if !found[tag] {
+			found[tag] = true
 			names = append(names, strings.Clone(tag))
 		}
 		return 0, nil

@@ -18,17 +18,17 @@ import (
 type checker struct {
 	*draft
 
-	file   string
-	tenant string // of a document that names none
-	kind   agent.Kind
-	known  map[string]bool // paths with a fault: one for each is enough
+	file     string
+	tenant   string // of documents that name none
+	kind     agent.Kind
+	reported map[string]bool // paths that have a fault; a path has at most one
 }
 
-// check returns the document, or all its faults. A value with a fault is left out of further checks, so that one mistake makes one fault.
+// check returns the document, or all its faults. Further checks ignore a value with a fault, so that one mistake causes one fault.
 func (c *checker) check() (*Document, agent.Faults) {
-	c.known = make(map[string]bool, len(c.faults))
+	c.reported = make(map[string]bool, len(c.faults))
 	for _, f := range c.faults {
-		c.known[f.path] = true
+		c.reported[f.path] = true
 	}
 	if !c.readKind() {
 		return nil, c.faultList()
@@ -58,10 +58,10 @@ func (c *checker) check() (*Document, agent.Faults) {
 	if len(c.faults) > 0 {
 		return nil, c.faultList()
 	}
-	return &Document{Key: key, Body: body, Value: value, File: c.file, Line: c.root.at.line, root: c.root}, nil
+	return &Document{Key: key, Body: body, Value: value, File: c.file, Line: c.root.pos.line, root: c.root}, nil
 }
 
-// addDecodeFault adds the fault of a document that satisfies its schema but not its Go type, which differ by mistake.
+// addDecodeFault adds the fault of a document that satisfies its schema but not its Go type. It means that schema and type do not match.
 func (c *checker) addDecodeFault(err error) {
 	path, message := "", err.Error()
 	if e, ok := errors.AsType[*agent.Error](err); ok {
@@ -70,10 +70,10 @@ func (c *checker) addDecodeFault(err error) {
 	c.addFault(path, "%s", message)
 }
 
-// readKind sets the kind, or adds a fault and returns false.
+// readKind sets the kind of the document. It returns false after adding a fault.
 func (c *checker) readKind() bool {
 	switch {
-	case c.root.bad:
+	case c.root.hasFault:
 		return false
 	case c.root.form != formObject:
 		c.addFault("", "want an object with kind and name, got %s", c.root.form)
@@ -86,9 +86,9 @@ func (c *checker) readKind() bool {
 	want := "want one of " + strings.Join(kinds, ", ")
 	n := c.root.member("kind")
 	switch {
-	case n == nil || n.form == formNull && !n.bad:
+	case n == nil || (n.form == formNull && !n.hasFault):
 		c.addFault("kind", "is required: %s", want)
-	case n.bad:
+	case n.hasFault:
 	case n.form != formText:
 		c.addFault("kind", "%s, got %s", want, n.form)
 	default:
@@ -101,27 +101,23 @@ func (c *checker) readKind() bool {
 	return false
 }
 
-// maxQuoted is how much of a name a fault repeats, in bytes.
+// maxQuoted bounds a name that a fault quotes, in bytes.
 const maxQuoted = 64
 
-// normalize turns all ways to write a document into one.
+// normalize converts alternative spellings: it removes fields without a value, turns versions into strings, fills in the tenant, and turns
+// names of tool grants into objects.
 func (c *checker) normalize() {
-	kept := c.root.members[:0]
-	for _, m := range c.root.members {
-		if m.value.form == formNull && !m.value.bad && hasField(c.kind, m.name) {
-			continue // a field without a value is absent
-		}
-		kept = append(kept, m)
-	}
-	c.root.members = kept
+	c.root.members = slices.DeleteFunc(c.root.members, func(m member) bool {
+		return m.value.form == formNull && !m.value.hasFault && hasField(c.kind, m.name)
+	})
 	for _, name := range []string{"version", "node_version"} {
 		n := c.root.member(name)
-		if n == nil || n.form != formNumber || n.bad {
+		if n == nil || n.form != formNumber || n.hasFault {
 			continue
 		}
-		if !n.whole || strings.HasPrefix(n.text, "-") {
+		if !n.isInteger || strings.HasPrefix(n.text, "-") {
 			c.addFault(name, `want a string such as "1" or "1.2.0": put it in quotes`)
-			n.bad = true
+			n.hasFault = true
 			continue
 		}
 		n.form = formText
@@ -134,12 +130,12 @@ func (c *checker) normalize() {
 	}
 }
 
-// fillTenant sets the tenant of a document that names none.
+// fillTenant sets the tenant of a document without one.
 func (c *checker) fillTenant() {
 	n := c.root.member("tenant")
 	switch {
 	case n == nil:
-		c.root.members = append(c.root.members, member{"tenant", textNode(cmp.Or(c.tenant, agent.DefaultTenant), c.root.at)})
+		c.root.members = append(c.root.members, member{"tenant", textNode(cmp.Or(c.tenant, agent.DefaultTenant), c.root.pos)})
 	case n.form == formText && n.text == "":
 		n.text = cmp.Or(c.tenant, agent.DefaultTenant)
 	}
@@ -152,8 +148,8 @@ func (c *checker) normalizeGrants() {
 		return
 	}
 	for i, n := range tools.items {
-		if n.form == formText && !n.bad {
-			tools.items[i] = &node{form: formObject, at: n.at, key: n.at, members: []member{{"toolkit", textNode(n.text, n.at)}}}
+		if n.form == formText && !n.hasFault {
+			tools.items[i] = &node{form: formObject, pos: n.pos, keyPos: n.pos, members: []member{{"toolkit", textNode(n.text, n.pos)}}}
 		}
 	}
 }
@@ -163,34 +159,36 @@ var (
 	tenantPattern = regexp.MustCompile(`^([A-Za-z0-9._-]{1,128}|\*)$`)
 )
 
-// key returns the document's key, without the parts that are invalid.
+// key returns the document's key. Invalid parts of it are empty.
 func (c *checker) key() agent.DocumentKey {
-	read := func(name string, pattern *regexp.Regexp) string {
-		if n := c.root.member(name); n != nil && n.form == formText && pattern.MatchString(n.text) {
-			return n.text
-		}
+	if c.kind == agent.KindNode {
+		return agent.DocumentKey{Kind: c.kind, Name: c.keyField("node_id", namePattern), Version: c.keyField("version", namePattern)}
+	}
+	return agent.DocumentKey{Kind: c.kind, Tenant: c.keyField("tenant", tenantPattern), Name: c.keyField("name", namePattern)}
+}
+
+func (c *checker) keyField(name string, pattern *regexp.Regexp) string {
+	n := c.root.member(name)
+	if n == nil || n.form != formText || !pattern.MatchString(n.text) {
 		return ""
 	}
-	if c.kind == agent.KindNode {
-		return agent.DocumentKey{Kind: c.kind, Name: read("node_id", namePattern), Version: read("version", namePattern)}
-	}
-	return agent.DocumentKey{Kind: c.kind, Tenant: read("tenant", tenantPattern), Name: read("name", namePattern)}
+	return n.text
 }
 
-// addFault adds a fault about the field at path, unless the field or a value around it has one.
+// addFault adds a fault of the field at path, unless the field or an enclosing value already has a fault.
 func (c *checker) addFault(path, format string, args ...any) {
-	n, bad := c.root.find(path)
-	if !bad {
-		c.addFaultAt(n.where(), path, fmt.Sprintf(format, args...))
+	n, hasFault := c.root.find(path)
+	if !hasFault {
+		c.addFaultAt(n.faultPosition(), path, fmt.Sprintf(format, args...))
 	}
 }
 
-func (c *checker) addFaultAt(at place, path, message string) {
-	if c.known[path] {
+func (c *checker) addFaultAt(pos position, path, message string) {
+	if c.reported[path] {
 		return
 	}
-	c.known[path] = true
-	c.faults = append(c.faults, locatedFault{at, path, message})
+	c.reported[path] = true
+	c.faults = append(c.faults, locatedFault{pos, path, message})
 }
 
 // faultList returns the faults in the order of the text.
@@ -199,14 +197,14 @@ func (c *checker) faultList() agent.Faults {
 	if key := c.key(); key.Kind != "" && key.Name != "" {
 		label = key.String()
 	}
-	faults := sorted(c.faults)
+	faults := sortByPosition(c.faults)
 	out := make(agent.Faults, 0, min(len(faults), maxDocumentFaults+1))
 	for i, f := range faults {
 		if i == maxDocumentFaults {
-			out = append(out, agent.Fault{File: c.file, Document: label, Message: fmt.Sprintf("and %d more faults", len(faults)-i+c.more)})
+			out = append(out, agent.Fault{File: c.file, Document: label, Message: fmt.Sprintf("and %d more faults", len(faults)-i+c.omittedFaults)})
 			break
 		}
-		out = append(out, agent.Fault{File: c.file, Line: f.at.line, Column: f.at.column, Document: label, Path: f.path, Message: f.message})
+		out = append(out, agent.Fault{File: c.file, Line: f.pos.line, Column: f.pos.column, Document: label, Path: f.path, Message: f.message})
 	}
 	return out
 }

@@ -21,7 +21,7 @@ func parse(t *testing.T, name, text string) []*manifest.Document {
 	return defs
 }
 
-func one(t *testing.T, text string) *manifest.Document {
+func parseOne(t *testing.T, text string) *manifest.Document {
 	t.Helper()
 	defs := parse(t, "f.yaml", text)
 	require.Len(t, defs, 1)
@@ -37,7 +37,7 @@ func faultsOf(text string) []string {
 	return out
 }
 
-func good(t testing.TB) []byte {
+func validText(t testing.TB) []byte {
 	t.Helper()
 	data, err := os.ReadFile("testdata/good/catalog.yaml")
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func good(t testing.TB) []byte {
 }
 
 func TestParseReadsEveryKind(t *testing.T) {
-	defs := parse(t, "catalog.yaml", string(good(t)))
+	defs := parse(t, "catalog.yaml", string(validText(t)))
 	keys := make([]string, len(defs))
 	for i, d := range defs {
 		keys[i] = d.Key.String()
@@ -81,7 +81,7 @@ func TestParseReadsEveryKind(t *testing.T) {
 	}, n.Ask)
 }
 
-// The body is what is stored and hashed: the same for every way to write it.
+// Every way to write a document gives the same body, which is stored and hashed.
 func TestBodyIsCanonical(t *testing.T) {
 	want := `{"kind":"AgentInstance","name":"a","node_id":"agent","node_version":"1","tenant":"default","tools":[{"toolkit":"research"}]}`
 	for name, text := range map[string]string{
@@ -92,12 +92,12 @@ func TestBodyIsCanonical(t *testing.T) {
 		"sequence": "- kind: AgentInstance\n  name: a\n  node_id: agent\n  node_version: 0x1\n  tools: [research]\n",
 		"itself":   want,
 	} {
-		require.Equal(t, want, string(one(t, text).Body), name)
+		require.Equal(t, want, string(parseOne(t, text).Body), name)
 	}
 }
 
 func TestDecodeReadsWhatWasStored(t *testing.T) {
-	for _, d := range parse(t, "catalog.yaml", string(good(t))) {
+	for _, d := range parse(t, "catalog.yaml", string(validText(t))) {
 		again, err := manifest.Decode(agent.Document{DocumentKey: d.Key, Body: d.Body})
 		require.NoError(t, err)
 		require.Equal(t, d.Key, again.Key)
@@ -113,7 +113,7 @@ func TestDecodeReadsWhatWasStored(t *testing.T) {
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	d := one(t, "{kind: ModelProfile, name: m, provider: offline, model: x}")
+	d := parseOne(t, "{kind: ModelProfile, name: m, provider: offline, model: x}")
 	cases := map[string]struct {
 		key  agent.DocumentKey
 		body string
@@ -172,13 +172,13 @@ func TestNewRefuses(t *testing.T) {
 
 func TestAskNeedsNoMoreThanTwoBranches(t *testing.T) {
 	for _, branch := range []string{"code", "conversational"} {
-		one(t, "{kind: NodeDefinition, node_id: n, version: 1, type: agent, ask: {classify: Choose., retrieval: Answer., "+branch+": Do.}}")
+		parseOne(t, "{kind: NodeDefinition, node_id: n, version: 1, type: agent, ask: {classify: Choose., retrieval: Answer., "+branch+": Do.}}")
 	}
-	one(t, "{kind: NodeDefinition, node_id: n, version: 1, type: agent, ask: {retrieval: Answer., reformulate: Write.}}")
+	parseOne(t, "{kind: NodeDefinition, node_id: n, version: 1, type: agent, ask: {retrieval: Answer., reformulate: Write.}}")
 }
 
-func TestFaultFindsTheNearestPlace(t *testing.T) {
-	d := one(t, `# a comment
+func TestFaultHasTheNearestPosition(t *testing.T) {
+	d := parseOne(t, `# a comment
 kind: RouteTable
 name: main
 labels: {a.b: x, a: y}
@@ -212,10 +212,10 @@ rules:
 	require.Equal(t, "RouteTable default/main: rules[1].agent: no", again.Fault("rules[1].agent", "no").String())
 }
 
-// JSON that YAML cannot read: surrogate pairs, and names that are long.
-func TestJSONIsReadAsJSON(t *testing.T) {
+// JSON that a YAML parser would refuse: surrogate pairs and long names.
+func TestJSONIsNotReadAsYAML(t *testing.T) {
 	long := strings.Repeat("k", 200)
-	d := one(t, `{"kind":"AgentInstance","name":"a","node_id":"n","node_version":"1","description":"\ud83d\ude00 \/",
+	d := parseOne(t, `{"kind":"AgentInstance","name":"a","node_id":"n","node_version":"1","description":"\ud83d\ude00 \/",
 	"parameters":{"`+long+`":{"é":1}}}`)
 	a, ok := d.Value.(*agent.AgentInstance)
 	require.True(t, ok)
@@ -232,8 +232,8 @@ func TestJSONIsReadAsJSON(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the files that the tests compare with, docs/schemas included")
 
-// Each file of testdata/bad has all its faults in a file beside it, one a line.
-func TestFaultsNameTheirPlace(t *testing.T) {
+// Beside each file of testdata/bad, a file lists all its faults, one per line.
+func TestFaultPositions(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.*")
 	require.NoError(t, err)
 	tested := 0
@@ -259,5 +259,5 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, tested, 10)
 	_, faults := manifest.Parse([]agent.ManifestFile{{Name: "a.yaml"}, {Data: []byte("kind: Poem\n")}})
-	require.Equal(t, "files[1]", faults[0].File, "a text without a name is named by its place")
+	require.Equal(t, "files[1]", faults[0].File, "a file without a name gets a name from its index")
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Parameters checks parameters against a node's property schema, as [Properties.Parameters] does.
+// Parameters checks parameters against a property schema, like [Properties.Parameters].
 func Parameters(properties, parameters json.RawMessage) (json.RawMessage, agent.Faults) {
 	p, faults := NewProperties(properties)
 	if faults != nil {
@@ -16,7 +16,7 @@ func Parameters(properties, parameters json.RawMessage) (json.RawMessage, agent.
 	return p.Parameters(parameters)
 }
 
-// Schemas returns all published schemas by file name: one per kind, and catalog.json, which takes a document of any kind.
+// Schemas returns the published schemas by file name: one per kind, and catalog.json for documents of any kind.
 func Schemas() (map[string][]byte, error) {
 	files, err := schemaFiles.ReadDir("schemas")
 	if err != nil {

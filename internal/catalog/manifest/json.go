@@ -9,26 +9,26 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// jsonReader reads JSON with places. The YAML library cannot read all JSON: it has no surrogate pairs, and its names are at most 1,024
-// characters long.
+// jsonReader reads JSON with positions. The YAML library cannot read all JSON: it does not support surrogate pairs, and names have at most
+// 1,024 characters.
 type jsonReader struct {
 	*reader
 
-	in     *jsontext.Decoder
-	places *placer
+	decoder    *jsontext.Decoder
+	positioner *positioner
 }
 
-// json reads the JSON values of a file. It returns the fault that stopped it, nil at the end.
-func (r *reader) json(data []byte) *locatedFault {
-	j := &jsonReader{reader: r, in: jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true)), places: newPlacer(data)}
+// readJSON reads the JSON values of a file. It returns the fault that stopped it, nil if it read the whole file.
+func (r *reader) readJSON(data []byte) *locatedFault {
+	j := &jsonReader{reader: r, decoder: jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true)), positioner: newPositioner(data)}
 	for {
 		var err error
-		if j.in.PeekKind() == '[' {
-			err = j.list()
+		if j.decoder.PeekKind() == '[' {
+			err = j.readList()
 		} else if !r.begin() {
 			return tooMany()
-		} else if err = j.document(); errors.Is(err, io.EOF) {
-			*r.left++ // the end, and no document
+		} else if err = j.readDocument(); errors.Is(err, io.EOF) {
+			*r.remaining++ // begin counted a document that does not exist
 			return nil
 		}
 		if errors.Is(err, errTooMany) {
@@ -42,32 +42,32 @@ func (r *reader) json(data []byte) *locatedFault {
 
 var errTooMany = errors.New("too many documents")
 
-// list reads an array of documents.
-func (j *jsonReader) list() error {
-	if _, err := j.in.ReadToken(); err != nil {
+// readList reads an array of documents.
+func (j *jsonReader) readList() error {
+	if _, err := j.decoder.ReadToken(); err != nil {
 		return err
 	}
-	for j.in.PeekKind() != ']' {
+	for j.decoder.PeekKind() != ']' {
 		if !j.begin() {
 			return errTooMany
 		}
-		if err := j.document(); err != nil {
+		if err := j.readDocument(); err != nil {
 			return unexpectedEOF(err)
 		}
 	}
-	_, err := j.in.ReadToken()
+	_, err := j.decoder.ReadToken()
 	return unexpectedEOF(err)
 }
 
-func (j *jsonReader) document() error {
-	root, err := j.node(nil, 0)
+func (j *jsonReader) readDocument() error {
+	root, err := j.readNode(nil, 0)
 	if err == nil {
 		j.end(root)
 	}
 	return err
 }
 
-// unexpectedEOF turns the end of the text within a value into an error.
+// unexpectedEOF returns err, or [io.ErrUnexpectedEOF] if err is [io.EOF].
 func unexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -76,60 +76,63 @@ func unexpectedEOF(err error) error {
 }
 
 func jsonSyntax(err error, data []byte) *locatedFault {
-	at, message := place{}, "ends too early"
+	pos, message := position{}, "ends too early"
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-		at = newPlacer(data).place(int(syntax.ByteOffset))
+		pos = newPositioner(data).positionOf(int(syntax.ByteOffset))
 		if !errors.Is(err, io.ErrUnexpectedEOF) {
 			message = strings.TrimPrefix(syntax.Err.Error(), "jsontext: ")
 		}
 	}
-	return &locatedFault{at: at, message: "malformed JSON: " + message}
+	return &locatedFault{pos: pos, message: "malformed JSON: " + message}
 }
 
-// node reads a value. Its error is a syntax error: nothing after it can be read.
-func (j *jsonReader) node(t *trail, depth int) (*node, error) {
-	kind := j.in.PeekKind()
+// readNode reads a value. Its error is a syntax error, after which nothing can be read.
+func (j *jsonReader) readNode(path *valuePath, depth int) (*node, error) {
+	kind := j.decoder.PeekKind()
 	if kind != '{' && kind != '[' {
-		return j.scalar(t, depth)
+		return j.readScalar(path, depth)
 	}
 	if depth >= maxDepth || j.values >= maxValues {
-		at, err := j.skip()
+		pos, err := j.skip()
 		if err != nil {
 			return nil, err
 		}
-		refused, _ := j.enter(at, t, true, depth)
+		refused, _ := j.enter(pos, path, true, depth)
 		return refused, nil
 	}
-	if _, err := j.in.ReadToken(); err != nil {
+	if _, err := j.decoder.ReadToken(); err != nil {
 		return nil, err
 	}
-	at := j.places.place(int(j.in.InputOffset()) - 1)
+	pos := j.positioner.positionOf(int(j.decoder.InputOffset()) - 1)
 	j.values++
+	n, closing := &node{form: formObject, pos: pos, keyPos: pos}, jsontext.Kind('}')
 	if kind == '[' {
-		n := &node{form: formArray, at: at, key: at}
-		for j.in.PeekKind() != ']' {
-			item, err := j.node(&trail{up: t, index: len(n.items), list: true}, depth+1)
-			if err != nil {
-				return nil, unexpectedEOF(err)
-			}
-			n.items = append(n.items, item)
-		}
-		_, err := j.in.ReadToken()
-		return n, unexpectedEOF(err)
+		n.form, closing = formArray, ']'
 	}
-	n := &node{form: formObject, at: at, key: at}
-	seen := map[string]struct{}{}
-	for j.in.PeekKind() != '}' {
-		if err := j.member(n, seen, t, depth); err != nil {
+	names := map[string]bool{}
+	for j.decoder.PeekKind() != closing {
+		var err error
+		if kind == '[' {
+			err = j.readItem(n, path, depth)
+		} else {
+			err = j.readMember(n, names, path, depth)
+		}
+		if err != nil {
 			return nil, unexpectedEOF(err)
 		}
 	}
-	_, err := j.in.ReadToken()
+	_, err := j.decoder.ReadToken()
 	return n, unexpectedEOF(err)
 }
 
-func (j *jsonReader) member(n *node, seen map[string]struct{}, t *trail, depth int) error {
-	raw, key, err := j.raw()
+func (j *jsonReader) readItem(n *node, path *valuePath, depth int) error {
+	item, err := j.readNode(&valuePath{parent: path, index: len(n.items), isItem: true}, depth+1)
+	n.items = append(n.items, item)
+	return err
+}
+
+func (j *jsonReader) readMember(n *node, names map[string]bool, path *valuePath, depth int) error {
+	raw, key, err := j.readRaw()
 	if err != nil {
 		return err
 	}
@@ -139,42 +142,43 @@ func (j *jsonReader) member(n *node, seen map[string]struct{}, t *trail, depth i
 	}
 	name := string(unquoted)
 	if problem := nameProblem(name); problem != "" {
-		j.fault(key, t.String(), problem)
+		j.addFault(key, path.String(), problem)
 		_, err = j.skip()
 		return err
 	}
-	way := &trail{up: t, name: name}
-	value, err := j.node(way, depth+1)
+	memberPath := &valuePath{parent: path, name: name}
+	value, err := j.readNode(memberPath, depth+1)
 	if err != nil {
 		return err
 	}
-	j.add(n, seen, name, key, way, value)
+	j.addMember(n, names, name, key, memberPath, value)
 	return nil
 }
 
-// raw returns a scalar or a name as it is written, and its place.
-func (j *jsonReader) raw() (jsontext.Value, place, error) {
-	raw, err := j.in.ReadValue()
+// readRaw returns the text of the next value or name, and its position.
+func (j *jsonReader) readRaw() (jsontext.Value, position, error) {
+	raw, err := j.decoder.ReadValue()
 	if err != nil {
-		return nil, place{}, err
+		return nil, position{}, err
 	}
-	return raw, j.places.place(int(j.in.InputOffset()) - len(raw)), nil
+	return raw, j.positioner.positionOf(int(j.decoder.InputOffset()) - len(raw)), nil
 }
 
-func (j *jsonReader) skip() (place, error) {
-	_, at, err := j.raw()
-	return at, err
+// skip skips the next value and returns its position.
+func (j *jsonReader) skip() (position, error) {
+	_, pos, err := j.readRaw()
+	return pos, err
 }
 
-func (j *jsonReader) scalar(t *trail, depth int) (*node, error) {
-	raw, at, err := j.raw()
+func (j *jsonReader) readScalar(path *valuePath, depth int) (*node, error) {
+	raw, pos, err := j.readRaw()
 	if err != nil {
 		return nil, err
 	}
-	if refused, ok := j.enter(at, t, false, depth); !ok {
+	if refused, ok := j.enter(pos, path, false, depth); !ok {
 		return refused, nil
 	}
-	n, problem := &node{at: at, key: at}, ""
+	n, problem := &node{pos: pos, keyPos: pos}, ""
 	switch raw.Kind() {
 	case jsontext.KindString:
 		var text []byte
@@ -185,13 +189,13 @@ func (j *jsonReader) scalar(t *trail, depth int) (*node, error) {
 		problem = scalarProblem(n.text)
 	case jsontext.KindNumber:
 		n.form = formNumber
-		n.text, n.whole, problem = decimal(string(raw))
+		n.text, n.isInteger, problem = decimal(string(raw))
 	case jsontext.KindTrue, jsontext.KindFalse:
-		n.form, n.truth = formBool, raw.Kind() == jsontext.KindTrue
+		n.form, n.boolValue = formBool, raw.Kind() == jsontext.KindTrue
 	default: // null
 	}
 	if problem != "" {
-		return j.refuse(at, t, problem), nil
+		return j.refuse(pos, path, problem), nil
 	}
 	return n, nil
 }

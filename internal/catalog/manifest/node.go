@@ -20,26 +20,26 @@ const (
 	formObject
 )
 
-// String returns the form with its article.
+// String returns the name of the form with its article.
 func (f form) String() string {
 	return [...]string{"nothing", "a boolean", "a number", "a string", "an array", "an object"}[f]
 }
 
-// place is a position in a file, both numbers from 1; zero: unknown.
-type place struct{ line, column int }
+// position is a position in a file. Both numbers begin at 1; 0 means unknown.
+type position struct{ line, column int }
 
-// node is one value of a document and its place.
+// node is a value of a document with its position.
 type node struct {
-	form    form
-	text    string // of a string; of a number, in the decimal form of RFC 8785
-	whole   bool   // a number without fraction and exponent
-	truth   bool
-	members []member // of an object, in the order of the file, each name once
-	items   []*node
+	form      form
+	text      string // of a string; of a number, in the decimal form of RFC 8785
+	isInteger bool   // a number without fraction and exponent
+	boolValue bool
+	members   []member // of an object, in the order of the file, each name once
+	items     []*node
 
-	key place // of the name whose member it is; zero for an item
-	at  place
-	bad bool // it has a fault and is left out of further checks
+	keyPos   position // of the member's name; zero for an item
+	pos      position // of the value
+	hasFault bool     // the value has a fault, so further checks ignore it
 }
 
 type member struct {
@@ -47,7 +47,9 @@ type member struct {
 	value *node
 }
 
-func textNode(s string, at place) *node { return &node{form: formText, text: s, at: at, key: at} }
+func textNode(s string, pos position) *node {
+	return &node{form: formText, text: s, pos: pos, keyPos: pos}
+}
 
 // member returns the member of that name, nil if there is none.
 func (n *node) member(name string) *node {
@@ -62,15 +64,15 @@ func (n *node) member(name string) *node {
 	return nil
 }
 
-// where returns the place for a fault about the value: of a scalar itself, or of the name of a container, which is above it.
-func (n *node) where() place {
-	if (n.form == formArray || n.form == formObject) && n.key != (place{}) {
-		return n.key
+// faultPosition returns the position for faults of the value: that of a scalar, or that of the name of a container.
+func (n *node) faultPosition() position {
+	if (n.form == formArray || n.form == formObject) && n.keyPos != (position{}) {
+		return n.keyPos
 	}
-	return n.at
+	return n.pos
 }
 
-// count returns the number of values, this one included.
+// count returns the number of values in n, including n.
 func (n *node) count() int {
 	c := 1
 	for i := range n.members {
@@ -82,7 +84,7 @@ func (n *node) count() int {
 	return c
 }
 
-// clone returns a copy that defaults can be added to.
+// clone returns a deep copy.
 func (n *node) clone() *node {
 	c := *n
 	c.members = make([]member, len(n.members))
@@ -96,14 +98,14 @@ func (n *node) clone() *node {
 	return &c
 }
 
-// value returns the value for the schema validator, without bad members. A bad item becomes nil, so that the others keep their index.
+// value returns the value for the schema validator. It leaves out faulty members, and replaces faulty items by nil to keep the other indexes.
 func (n *node) value() any {
-	if n.bad {
+	if n.hasFault {
 		return nil
 	}
 	switch n.form {
 	case formBool:
-		return n.truth
+		return n.boolValue
 	case formNumber:
 		return json.Number(n.text)
 	case formText:
@@ -117,7 +119,7 @@ func (n *node) value() any {
 	case formObject:
 		object := make(map[string]any, len(n.members))
 		for _, m := range n.members {
-			if !m.value.bad {
+			if !m.value.hasFault {
 				object[m.name] = m.value.value()
 			}
 		}
@@ -140,41 +142,42 @@ func (n *node) canonical() (json.RawMessage, error) {
 	return json.RawMessage(v), nil
 }
 
-// find follows a path such as rules[2].when.expression and returns the last node that exists. bad reports whether it passed a bad one. Names
-// may contain dots: the longest one that fits counts.
-func (n *node) find(path string) (last *node, bad bool) {
+// find follows a path such as rules[2].when.expression and returns the last node that exists. hasFault reports whether a node on the path has a fault.
+// Names may contain dots: the longest matching name wins.
+func (n *node) find(path string) (last *node, hasFault bool) {
 	last = n
 	for {
-		bad = bad || last.bad
+		hasFault = hasFault || last.hasFault
 		if path == "" {
-			return last, bad
+			return last, hasFault
 		}
-		next, rest := last.step(path)
+		next, remaining := last.step(path)
 		if next == nil {
-			return last, bad
+			return last, hasFault
 		}
-		last, path = next, rest
+		last, path = next, remaining
 	}
 }
 
-func (n *node) step(path string) (next *node, rest string) {
+// step follows the first element of a path, and returns the node and the remaining path. next is nil if there is no such node.
+func (n *node) step(path string) (next *node, remaining string) {
 	if n.form == formArray {
-		digits, rest, ok := strings.Cut(strings.TrimPrefix(path, "["), "]")
+		digits, remaining, ok := strings.Cut(strings.TrimPrefix(path, "["), "]")
 		i, err := strconv.Atoi(digits)
 		if !ok || err != nil || i < 0 || i >= len(n.items) {
 			return nil, ""
 		}
-		return n.items[i], rest
+		return n.items[i], remaining
 	}
 	path = strings.TrimPrefix(path, ".")
 	longest := -1
 	for _, m := range n.members {
 		tail, ok := strings.CutPrefix(path, m.name)
 		if ok && len(m.name) > longest && (tail == "" || tail[0] == '.' || tail[0] == '[') {
-			next, rest, longest = m.value, tail, len(m.name)
+			next, remaining, longest = m.value, tail, len(m.name)
 		}
 	}
-	return next, rest
+	return next, remaining
 }
 
 // child returns the path of a member.
@@ -188,10 +191,10 @@ func child(path, name string) string {
 // item returns the path of an item.
 func item(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
-// join returns the path of something below another path.
-func join(path, below string) string {
-	if strings.HasPrefix(below, "[") || below == "" {
-		return path + below
+// JoinPath returns the path of a field of the value at path: "tools" and "[0].name" give "tools[0].name".
+func JoinPath(path, field string) string {
+	if strings.HasPrefix(field, "[") || field == "" {
+		return path + field
 	}
-	return child(path, below)
+	return child(path, field)
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxDigits bounds the text of a number. A double needs at most some 770 digits.
+// maxDigits bounds the text of a number. A double needs at most about 770 digits.
 const maxDigits = 1000
 
-// decimal returns a number as canonical JSON has it (RFC 8785): as a double. Numbers that would change are a problem: whole numbers with more
-// digits than a double keeps, and numbers beyond the largest double.
-func decimal(text string) (canonical string, whole bool, problem string) {
-	whole = !strings.ContainsAny(text, ".eE")
+// decimal returns a number in canonical JSON (RFC 8785), which writes every number as a double. problem is not empty if a double cannot hold
+// the number: an integer has too many digits, or the number is too large.
+func decimal(text string) (canonical string, isInteger bool, problem string) {
+	isInteger = !strings.ContainsAny(text, ".eE")
 	if len(text) > maxDigits {
 		return "", false, "has too many digits"
 	}
@@ -26,17 +26,17 @@ func decimal(text string) (canonical string, whole bool, problem string) {
 	if canonical == "-0" {
 		canonical = "0"
 	}
-	if whole {
+	if isInteger {
 		sign, digits := "", strings.TrimPrefix(text, "+")
-		if rest, ok := strings.CutPrefix(digits, "-"); ok {
-			sign, digits = "-", rest
+		if unsigned, isNegative := strings.CutPrefix(digits, "-"); isNegative {
+			sign, digits = "-", unsigned
 		}
 		digits = strings.TrimLeft(digits, "0")
 		if exact := sign + digits; digits != "" && exact != canonical {
 			return "", false, "has more digits than JSON keeps: put it in quotes"
 		}
 	}
-	return canonical, whole, ""
+	return canonical, isInteger, ""
 }
 
 // The numbers of YAML 1.2's core schema.
@@ -47,33 +47,33 @@ var (
 	coreNoFloat = regexp.MustCompile(`^(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$`)
 )
 
-// plainScalar reads a scalar without quotes by the core schema of YAML 1.2: yes, no and dates are strings, and 010 is ten. problem is
-// empty if it is valid.
-func plainScalar(text string, at place) (n *node, problem string) {
+// plainScalar converts an unquoted scalar by the core schema of YAML 1.2: yes, no and dates are strings, and 010 is ten. problem is empty if
+// the scalar is valid.
+func plainScalar(text string, pos position) (n *node, problem string) {
 	switch text {
 	case "", "~", "null", "Null", "NULL":
-		return &node{form: formNull, at: at}, ""
+		return &node{form: formNull, pos: pos}, ""
 	case "true", "True", "TRUE":
-		return &node{form: formBool, truth: true, at: at}, ""
+		return &node{form: formBool, boolValue: true, pos: pos}, ""
 	case "false", "False", "FALSE":
-		return &node{form: formBool, at: at}, ""
+		return &node{form: formBool, pos: pos}, ""
 	}
-	n = &node{form: formNumber, at: at}
+	n = &node{form: formNumber, pos: pos}
 	switch {
 	case len(text) > maxDigits:
-		return textNode(text, at), ""
+		return textNode(text, pos), ""
 	case coreInteger.MatchString(text), coreFloat.MatchString(text):
-		n.text, n.whole, problem = decimal(text)
+		n.text, n.isInteger, problem = decimal(text)
 	case coreBased.MatchString(text):
 		i, err := strconv.ParseUint(text, 0, 53)
 		if err != nil {
 			return n, "has more digits than JSON keeps: put it in quotes"
 		}
-		n.text, n.whole = strconv.FormatUint(i, 10), true
+		n.text, n.isInteger = strconv.FormatUint(i, 10), true
 	case coreNoFloat.MatchString(text):
 		return n, "is no number that JSON has"
 	default:
-		return textNode(text, at), ""
+		return textNode(text, pos), ""
 	}
 	return n, problem
 }

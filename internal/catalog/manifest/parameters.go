@@ -9,7 +9,7 @@ import (
 // Properties is a compiled property schema of a node. It is safe for concurrent use.
 type Properties struct{ schema *propertySchema }
 
-// NewProperties compiles a property schema. A node without one takes no parameters. Paths of faults are within the schema.
+// NewProperties compiles a property schema. An empty schema allows no parameters. Paths of faults are relative to the schema.
 func NewProperties(text json.RawMessage) (*Properties, agent.Faults) {
 	if isNull(text) {
 		text = json.RawMessage(`{"type":"object","additionalProperties":false}`)
@@ -18,28 +18,28 @@ func NewProperties(text json.RawMessage) (*Properties, agent.Faults) {
 	if faults != nil {
 		return nil, faults
 	}
-	s.close()
+	s.refuseUnlisted()
 	if !s.compile() {
-		return nil, plainFaults(s.faults)
+		return nil, faultsWithoutPosition(s.faults)
 	}
 	return &Properties{schema: s}, nil
 }
 
-// Parameters checks parameters against the schema and returns them with its defaults, as canonical JSON. Paths of faults are within the
+// Parameters checks parameters against the schema and returns them with its defaults, as canonical JSON. Paths of faults are relative to the
 // parameters: temperature, tools[0].name.
 //
-// Defaults are added at every level that exists: an absent object without a default stays absent. A schema that lists properties takes no
-// others unless it allows them, so that a misspelt name is found.
+// Defaults are added at every level that exists: an absent object without a default stays absent. A schema that lists properties refuses
+// others unless it explicitly allows them, so that misspelt names are found.
 func (p *Properties) Parameters(parameters json.RawMessage) (json.RawMessage, agent.Faults) {
 	if isNull(parameters) {
 		parameters = json.RawMessage("{}")
 	}
-	doc, faults := read(parameters)
+	doc, faults := readSingle(parameters)
 	switch {
 	case faults != nil:
 		return nil, faults
 	case len(doc.faults) > 0:
-		return nil, plainFaults(doc.faults)
+		return nil, faultsWithoutPosition(doc.faults)
 	}
 	f := &filler{propertySchema: p.schema, work: maxWork}
 	f.fill(doc.root, p.schema.root)
@@ -47,7 +47,7 @@ func (p *Properties) Parameters(parameters json.RawMessage) (json.RawMessage, ag
 		return nil, agent.Faults{{Message: "are too many to be checked against this schema"}}
 	}
 	if found, valid := p.schema.Faults(doc.root.value(), p.schema.wording()); !valid {
-		return nil, plainFaults(locate(doc.root, "", found))
+		return nil, faultsWithoutPosition(locateFaults(doc.root, "", found))
 	}
 	out, err := doc.root.canonical()
 	if err != nil {
@@ -56,8 +56,8 @@ func (p *Properties) Parameters(parameters json.RawMessage) (json.RawMessage, ag
 	return out, nil
 }
 
-// close forbids parameters that the schema does not list, unless the schema has a rule for others.
-func (s *propertySchema) close() {
+// refuseUnlisted forbids parameters that the schema does not list, unless the schema has a rule for them.
+func (s *propertySchema) refuseUnlisted() {
 	if s.root.member("properties") == nil {
 		return
 	}
@@ -71,21 +71,21 @@ func (s *propertySchema) close() {
 	s.root.members = append(s.root.members, member{"additionalProperties", &node{form: formBool}})
 }
 
-// filler adds the defaults of one call.
+// filler adds defaults to the parameters of one call.
 type filler struct {
 	*propertySchema
 
-	work int // that may still be done; below zero: too much
+	work int // remaining work; negative if it was exceeded
 }
 
-// fill adds the defaults of the schema n to a value. It follows what always applies: properties, items, $ref and allOf.
+// fill adds the defaults of schema n to a value. It follows the keywords that always apply: properties, items, $ref and allOf.
 func (f *filler) fill(value, n *node) {
 	if n == nil || n.form != formObject || f.work < 0 {
 		return
 	}
 	f.work--
 	if ref := n.member("$ref"); ref != nil {
-		f.fill(value, f.target(ref.text))
+		f.fill(value, f.resolveRef(ref.text))
 	}
 	if all := n.member("allOf"); all != nil {
 		for _, part := range all.items {
@@ -94,19 +94,20 @@ func (f *filler) fill(value, n *node) {
 	}
 	if properties := n.member("properties"); properties != nil && value.form == formObject {
 		for _, p := range properties.members {
-			given := value.member(p.name)
-			if given == nil {
+			v := value.member(p.name)
+			if v == nil {
 				d := f.defaultOf(p.value)
 				if d == nil {
 					continue
 				}
-				if f.work -= d.count(); f.work < 0 {
+				f.work -= d.count()
+				if f.work < 0 {
 					return
 				}
-				given = d.clone()
-				value.members = append(value.members, member{p.name, given})
+				v = d.clone()
+				value.members = append(value.members, member{p.name, v})
 			}
-			f.fill(given, p.value)
+			f.fill(v, p.value)
 		}
 	}
 	if items := n.member("items"); items != nil && value.form == formArray {
@@ -116,7 +117,7 @@ func (f *filler) fill(value, n *node) {
 	}
 }
 
-// defaultOf returns the default of a schema or of the one that it refers to, nil if there is none.
+// defaultOf returns the default of a schema, or of the schema it refers to, nil if there is none.
 func (s *propertySchema) defaultOf(n *node) *node {
 	for n != nil && n.form == formObject {
 		if d := n.member("default"); d != nil {
@@ -126,7 +127,7 @@ func (s *propertySchema) defaultOf(n *node) *node {
 		if ref == nil {
 			return nil
 		}
-		n = s.target(ref.text)
+		n = s.resolveRef(ref.text)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/catalog/manifest"
 )
 
-const properties = `{
+const propertySchema = `{
 	"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "https://example.com/agent",
 	"type": "object", "required": ["model", "temperature"],
 	"properties": {
@@ -44,12 +44,12 @@ func TestParametersFillsInDefaults(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, faults := manifest.Parameters(json.RawMessage(properties), json.RawMessage(c.in))
+			got, faults := manifest.Parameters(json.RawMessage(propertySchema), json.RawMessage(c.in))
 			require.Empty(t, faults)
 			require.Equal(t, c.want, string(got))
-			again, faults := manifest.Parameters(json.RawMessage(properties), got)
+			again, faults := manifest.Parameters(json.RawMessage(propertySchema), got)
 			require.Empty(t, faults)
-			require.Equal(t, c.want, string(again), "filled in once")
+			require.Equal(t, c.want, string(again), "defaults are filled in once")
 		})
 	}
 }
@@ -77,16 +77,16 @@ func TestParametersNamesTheField(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, faults := manifest.Parameters(json.RawMessage(properties), json.RawMessage(c.in))
+			got, faults := manifest.Parameters(json.RawMessage(propertySchema), json.RawMessage(c.in))
 			require.Nil(t, got)
 			require.EqualError(t, faults, c.want)
 		})
 	}
 }
 
-// The validator goes through objects in random order, and loses its way to names now and then.
-func TestParametersFindsARefusedName(t *testing.T) {
-	p, faults := manifest.NewProperties(json.RawMessage(properties))
+// The validator visits objects in random order and sometimes reports a property name without its path.
+func TestParametersRefusedName(t *testing.T) {
+	p, faults := manifest.NewProperties(json.RawMessage(propertySchema))
 	require.Empty(t, faults)
 	for range 50 {
 		_, faults = p.Parameters(json.RawMessage(`{"model":"m","all":{},"retry":{},"words":{"Upper":1},"cache":{}}`))
@@ -94,8 +94,8 @@ func TestParametersFindsARefusedName(t *testing.T) {
 	}
 }
 
-func TestPropertiesServeManyAtOnce(t *testing.T) {
-	p, faults := manifest.NewProperties(json.RawMessage(properties))
+func TestConcurrentParameters(t *testing.T) {
+	p, faults := manifest.NewProperties(json.RawMessage(propertySchema))
 	require.Empty(t, faults)
 	var all errgroup.Group
 	for range 8 {
@@ -157,7 +157,7 @@ func TestCheckSchema(t *testing.T) {
 		})
 	}
 	for name, schema := range map[string]string{
-		"of this test": properties, "draft 7": `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","definitions":{"a":{"type":"string"}},"properties":{"x":{"$ref":"#/definitions/a"}}}`,
+		"of this test": propertySchema, "draft 7": `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","definitions":{"a":{"type":"string"}},"properties":{"x":{"$ref":"#/definitions/a"}}}`,
 		"a property named like a keyword": `{"type":"object","properties":{"$ref":{"type":"string"},"default":{"type":"object","properties":{"x":{"default":"$ref"}}}}}`,
 		"data named like a keyword":       `{"type":"object","properties":{"a":{"const":{"$ref":"https://example.com"},"default":{"$ref":"https://example.com"}}}}`,
 		"wide":                            `{"type":"object","properties":{` + schemaMembers(1500) + `}}`,
@@ -175,7 +175,7 @@ func schemaMembers(n int) string {
 	return strings.Join(list, ",")
 }
 
-// exponential is a schema that a validator walks 2^n times.
+// exponential returns a schema that a validator would walk 2^n times.
 func exponential(n int) string {
 	defs := make([]string, n)
 	for i := range defs {
@@ -184,7 +184,7 @@ func exponential(n int) string {
 	return fmt.Sprintf(`{"type":"object","properties":{"a":{"$ref":"#/$defs/d0"}},"$defs":{%s,"d%d":{}}}`, strings.Join(defs, ","), n)
 }
 
-// A small schema and a small document may still mean much work.
+// Small schemas and documents may still require much work.
 func TestParametersBoundsTheWork(t *testing.T) {
 	wide := json.RawMessage(`{"type":"object","properties":{"a":{"type":"array","items":{"allOf":[` + strings.Repeat(`{"minimum":0},`, 1000) + `{}]}}}}`)
 	list := json.RawMessage(`{"a":[` + strings.Repeat("1,", 2000) + `1]}`)

@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// pointerTokens returns the tokens of a JSON Pointer in its form as a URL fragment, such as /$defs/a~1b.
+// pointerTokens returns the tokens of a JSON Pointer that is written as a URL fragment, such as /$defs/a~1b.
 func pointerTokens(fragment string) []string {
 	if decoded, err := url.PathUnescape(fragment); err == nil {
 		fragment = decoded
@@ -16,27 +16,27 @@ func pointerTokens(fragment string) []string {
 	return slices.Collect(jsontext.Pointer(fragment).Tokens())
 }
 
-// appendToken returns a URL fragment with one more token.
+// appendToken appends a token to a JSON Pointer that is written as a URL fragment.
 func appendToken(fragment, token string) string {
 	escaped := jsontext.Pointer("").AppendToken(token)
 	return fragment + "/" + url.PathEscape(string(escaped[1:]))
 }
 
-// route returns the node at the validator's tokens, nil if there is none, and their path.
-func (n *node) route(tokens []string) (last *node, way string) {
-	last = n
+// findTokens returns the node at the tokens of a JSON Pointer, nil if there is none, and its path.
+func (n *node) findTokens(tokens []string) (found *node, path string) {
+	found = n
 	for _, token := range tokens {
-		var next *node
-		if last != nil && last.form == formArray {
-			if i, err := strconv.Atoi(token); err == nil && i >= 0 && i < len(last.items) {
-				next = last.items[i]
-			}
-			way += "[" + token + "]"
-		} else {
-			next = last.member(token)
-			way = child(way, token)
+		if found == nil || found.form != formArray {
+			found, path = found.member(token), child(path, token)
+			continue
 		}
-		last = next
+		path += "[" + token + "]"
+		i, err := strconv.Atoi(token)
+		if err != nil || i < 0 || i >= len(found.items) {
+			found = nil
+			continue
+		}
+		found = found.items[i]
 	}
-	return last, way
+	return found, path
 }

@@ -13,24 +13,24 @@ import (
 // Bounds of the schemas in documents.
 const (
 	maxSchemaBytes = 256 << 10
-	// maxSchemaSize bounds the values of a schema, and with it the cost of checking one value. What a $ref names counts each time.
+	// maxSchemaSize bounds the number of values of a schema, which is the cost of checking one value. The target of a $ref counts each time.
 	maxSchemaSize = 5_000
-	// maxWork bounds the size of the schema times the number of values: about a second.
+	// maxWork bounds the size of a schema times the number of values to check. It takes about a second.
 	maxWork = 2_000_000
 )
 
-// propertySchema is a JSON Schema that a document carries.
+// propertySchema is a JSON Schema that a document contains.
 type propertySchema struct {
-	*documentSchema // nil until it is compiled
+	*documentSchema // nil until the schema is compiled
 
 	root   *node
-	sizes  map[*node]int // of the schemas that were measured; -1 while one is being measured
-	work   int           // what may still be spent on checks of defaults
+	sizes  map[*node]int // of the measured schemas; -1 while a schema is being measured
+	work   int           // remaining work for checks of defaults
 	faults []locatedFault
 }
 
-// CheckSchema returns what is wrong with a JSON Schema of draft 2020-12, 2019-09 or 7: it must describe an object, compile, refer neither to
-// other documents nor to itself, have a bounded size, and its defaults must satisfy it. Paths are within the schema.
+// CheckSchema returns the faults of a JSON Schema of draft 2020-12, 2019-09 or 7. The schema must describe an object, compile, have a bounded
+// size and no references to other documents or to itself, and its defaults must satisfy it. Paths are relative to the schema.
 func CheckSchema(text json.RawMessage) agent.Faults {
 	s, faults := newPropertySchema(text)
 	if faults != nil {
@@ -39,15 +39,15 @@ func CheckSchema(text json.RawMessage) agent.Faults {
 	if s.compile() {
 		s.checkDefaults(s.root, "", "#")
 	}
-	return plainFaults(s.faults)
+	return faultsWithoutPosition(s.faults)
 }
 
-// newPropertySchema reads a schema and checks all but its keywords and defaults.
+// newPropertySchema reads a schema and checks it except for its keywords and defaults.
 func newPropertySchema(raw json.RawMessage) (*propertySchema, agent.Faults) {
 	if len(raw) > maxSchemaBytes {
 		return nil, agent.Faults{{Message: fmt.Sprintf("the schema has %d bytes, at most %d are allowed", len(raw), maxSchemaBytes)}}
 	}
-	doc, faults := read(raw)
+	doc, faults := readSingle(raw)
 	if faults != nil {
 		return nil, faults
 	}
@@ -55,19 +55,19 @@ func newPropertySchema(raw json.RawMessage) (*propertySchema, agent.Faults) {
 	if len(s.faults) == 0 && s.checkShape() && s.measure(s.root, "") > maxSchemaSize {
 		s.fault("", "is too large: more than %d values with what its references name", maxSchemaSize)
 	}
-	return s, plainFaults(s.faults)
+	return s, faultsWithoutPosition(s.faults)
 }
 
-// spend subtracts the cost of checking values against a schema from the work that is left, and reports whether it was enough.
+// spend subtracts the cost of checking a number of values against a schema from the remaining work, and reports whether that was enough.
 func (s *propertySchema) spend(n *node, values int) bool {
 	s.work -= s.sizes[n] * values
 	return s.work >= 0
 }
 
-// plainFaults returns faults without places: no person wrote the text.
-func plainFaults(faults []locatedFault) agent.Faults {
+// faultsWithoutPosition returns faults without positions, for a text that no user wrote.
+func faultsWithoutPosition(faults []locatedFault) agent.Faults {
 	var out agent.Faults
-	for i, f := range sorted(faults) {
+	for i, f := range sortByPosition(faults) {
 		if i == maxDocumentFaults {
 			return append(out, agent.Fault{Message: fmt.Sprintf("and %d more faults", len(faults)-i)})
 		}
@@ -78,10 +78,10 @@ func plainFaults(faults []locatedFault) agent.Faults {
 
 func (s *propertySchema) fault(path, format string, args ...any) {
 	n, _ := s.root.find(path)
-	s.faults = append(s.faults, locatedFault{n.where(), path, fmt.Sprintf(format, args...)})
+	s.faults = append(s.faults, locatedFault{n.faultPosition(), path, fmt.Sprintf(format, args...)})
 }
 
-// drafts returns the versions of JSON Schema that a schema may name.
+// drafts returns the versions of JSON Schema that a schema may have.
 func drafts() []string {
 	return []string{
 		"https://json-schema.org/draft/2020-12/schema", "https://json-schema.org/draft/2019-09/schema",
@@ -89,7 +89,7 @@ func drafts() []string {
 	}
 }
 
-// checkShape checks the outermost schema.
+// checkShape checks the root of the schema. It returns false if the root is not an object.
 func (s *propertySchema) checkShape() bool {
 	if s.root.form != formObject {
 		s.fault("", "want a JSON Schema of an object, got %s", s.root.form)
@@ -105,31 +105,31 @@ func (s *propertySchema) checkShape() bool {
 	return true
 }
 
-// subschemas calls visit for every schema directly within n, with its path and its pointer.
-func subschemas(n *node, path, at string, visit func(sub *node, path, at string)) {
+// visitSubschemas calls visit for every schema directly within n, with its path and its JSON Pointer.
+func visitSubschemas(n *node, path, pointer string, visit func(sub *node, path, pointer string)) {
 	for _, m := range n.members {
-		where, to := child(path, m.name), appendToken(at, m.name)
+		memberPath, memberPointer := child(path, m.name), appendToken(pointer, m.name)
 		switch m.name {
 		case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies":
 			for _, sub := range m.value.members {
-				visit(sub.value, child(where, sub.name), appendToken(to, sub.name))
+				visit(sub.value, child(memberPath, sub.name), appendToken(memberPointer, sub.name))
 			}
 		case "items", "additionalItems", "additionalProperties", "unevaluatedItems", "unevaluatedProperties", "contains", "propertyNames",
 			"not", "if", "then", "else", "contentSchema", "allOf", "anyOf", "oneOf", "prefixItems":
 			if m.value.form != formArray {
-				visit(m.value, where, to)
+				visit(m.value, memberPath, memberPointer)
 			}
 			for i, sub := range m.value.items {
-				visit(sub, item(where, i), fmt.Sprintf("%s/%d", to, i))
+				visit(sub, item(memberPath, i), fmt.Sprintf("%s/%d", memberPointer, i))
 			}
 		}
 	}
 }
 
-// measure returns the number of values of a schema, including those behind references. It adds faults for references to other documents and
-// for cycles.
+// measure returns the number of values of a schema, including the targets of its references. It adds faults for references to other documents
+// and for cycles.
 func (s *propertySchema) measure(n *node, path string) int {
-	if size, known := s.sizes[n]; known {
+	if size, isMeasured := s.sizes[n]; isMeasured {
 		if size < 0 {
 			s.fault(path, "refers to itself: recursive schemas are not supported")
 			return 0
@@ -144,13 +144,13 @@ func (s *propertySchema) measure(n *node, path string) int {
 		}
 	}
 	if ref := n.member("$ref"); ref != nil && ref.form == formText {
-		if target := s.target(ref.text); target != nil {
+		if target := s.resolveRef(ref.text); target != nil {
 			size += s.measure(target, child(path, "$ref"))
 		} else {
 			s.fault(child(path, "$ref"), "want #/… to a schema of this document: others are not read")
 		}
 	}
-	subschemas(n, path, "", func(sub *node, path, _ string) {
+	visitSubschemas(n, path, "", func(sub *node, path, _ string) {
 		size += s.measure(sub, path) - sub.count()
 	})
 	size = min(size, maxSchemaSize+1)
@@ -158,16 +158,16 @@ func (s *propertySchema) measure(n *node, path string) int {
 	return size
 }
 
-// target returns the schema that a reference leads to, nil if it leads outside.
-func (s *propertySchema) target(ref string) *node {
+// resolveRef returns the target of a reference, nil if it is outside the schema.
+func (s *propertySchema) resolveRef(ref string) *node {
 	if ref != "#" && !strings.HasPrefix(ref, "#/") {
 		return nil
 	}
-	n, _ := s.root.route(pointerTokens(strings.TrimPrefix(ref, "#")))
+	n, _ := s.root.findTokens(pointerTokens(strings.TrimPrefix(ref, "#")))
 	return n
 }
 
-// compile compiles the schema, or adds faults and returns false.
+// compile compiles the schema. It returns false after adding faults.
 func (s *propertySchema) compile() bool {
 	compiled, faults := newDocumentSchema(s.root.value(), false)
 	s.documentSchema = compiled
@@ -175,50 +175,50 @@ func (s *propertySchema) compile() bool {
 	return len(faults) == 0
 }
 
-// addFaults adds faults of the value at path, one for each field.
+// addFaults adds faults of the value at path, at most one for each field.
 func (s *propertySchema) addFaults(path string, found []schema.Fault) {
 	n, _ := s.root.find(path)
-	s.faults = append(s.faults, locate(n, path, found)...)
+	s.faults = append(s.faults, locateFaults(n, path, found)...)
 }
 
-// locate returns faults of the value at path with their places, one for each field.
-func locate(n *node, path string, found []schema.Fault) []locatedFault {
+// locateFaults returns faults of value n at path with their positions, at most one for each field.
+func locateFaults(n *node, path string, found []schema.Fault) []locatedFault {
 	var out []locatedFault
-	known := map[string]bool{}
+	reported := map[string]bool{}
 	for _, f := range sortFaults(found) {
-		last, way := n.route(f.Tokens)
-		if last == nil {
-			last, way = n, ""
+		target, relative := n.findTokens(f.Tokens)
+		if target == nil {
+			target, relative = n, ""
 		}
-		at := last.where()
+		pos := target.faultPosition()
 		if f.Name != "" {
-			if field := last.member(f.Name); field != nil {
-				at = field.key
+			if field := target.member(f.Name); field != nil {
+				pos = field.keyPos
 			}
-			way = child(way, f.Name)
+			relative = child(relative, f.Name)
 		}
-		if full := join(path, way); !known[full] {
-			known[full] = true
-			out = append(out, locatedFault{at, full, f.Message()})
+		if full := JoinPath(path, relative); !reported[full] {
+			reported[full] = true
+			out = append(out, locatedFault{pos, full, f.Message()})
 		}
 	}
 	return out
 }
 
-// checkDefaults checks every default against its schema. fragment is the JSON Pointer of n.
-func (s *propertySchema) checkDefaults(n *node, path, fragment string) {
+// checkDefaults checks every default against its schema. pointer is the JSON Pointer of n.
+func (s *propertySchema) checkDefaults(n *node, path, pointer string) {
 	if value := n.member("default"); value != nil {
-		where := child(path, "default")
+		defaultPath := child(path, "default")
 		if !s.spend(n, value.count()) {
-			s.fault(where, "is too large to be checked")
+			s.fault(defaultPath, "is too large to be checked")
 			return
 		}
-		found, _, err := s.FaultsAt(fragment, value.value(), s.wording())
+		found, _, err := s.FaultsAt(pointer, value.value(), s.wording())
 		if err != nil {
-			s.fault(where, "cannot be checked: its schema is of no use")
+			s.fault(defaultPath, "cannot be checked: its schema is of no use")
 			return
 		}
-		s.addFaults(where, found)
+		s.addFaults(defaultPath, found)
 	}
-	subschemas(n, path, fragment, s.checkDefaults)
+	visitSubschemas(n, path, pointer, s.checkDefaults)
 }

@@ -18,40 +18,41 @@ const (
 	maxNameBytes = 256    // of a member's name
 )
 
-// draft is a document that was read but not checked: a tree, and the faults of its text.
+// draft is a document that is read but not checked.
 type draft struct {
-	root   *node
-	faults []locatedFault
-	more   int // faults beyond maxDraftFaults
+	root          *node
+	faults        []locatedFault
+	omittedFaults int // the number of faults beyond maxDraftFaults
 }
 
-// maxDraftFaults bounds the faults that reading keeps of one document.
+// maxDraftFaults bounds the faults that are kept while a document is read.
 const maxDraftFaults = 1000
 
-// locatedFault is a fault with its place, which becomes an [agent.Fault].
+// locatedFault is a fault and its position. It becomes an [agent.Fault].
 type locatedFault struct {
-	at            place
+	pos           position
 	path, message string
 }
 
 // reader reads the documents of one file.
 type reader struct {
-	drafts []*draft
-	left   *int // documents that the call may still read
-	doc    *draft
-	values int // of doc
+	drafts    []*draft
+	remaining *int // number of documents that the call may still read
+	doc       *draft
+	values    int // number of values of doc
 }
 
-// begin starts a document, or returns false if there are too many.
+// begin starts a document. It returns false if there are too many.
 func (r *reader) begin() bool {
-	if *r.left == 0 {
+	if *r.remaining == 0 {
 		return false
 	}
-	*r.left--
+	*r.remaining--
 	r.doc, r.values = &draft{}, 0
 	return true
 }
 
+// end finishes the document that begin has started.
 func (r *reader) end(root *node) {
 	r.doc.root = root
 	r.drafts = append(r.drafts, r.doc)
@@ -61,53 +62,55 @@ func tooMany() *locatedFault {
 	return &locatedFault{message: "more than " + strconv.Itoa(maxDocuments) + " documents: the rest is not read"}
 }
 
-// trail is the way to a value, a list on the stack. Only faults turn it into a path.
-type trail struct {
-	up    *trail
-	name  string
-	index int // of an item, when name is empty
-	list  bool
+// valuePath is the path of a value as a linked list. It is formatted only for faults.
+type valuePath struct {
+	parent *valuePath
+	name   string
+	index  int // of an item
+	isItem bool
 }
 
-func (t *trail) String() string {
-	if t == nil {
+func (p *valuePath) String() string {
+	switch {
+	case p == nil:
 		return ""
+	case p.isItem:
+		return item(p.parent.String(), p.index)
+	default:
+		return child(p.parent.String(), p.name)
 	}
-	if t.list {
-		return item(t.up.String(), t.index)
-	}
-	return child(t.up.String(), t.name)
 }
 
-func (r *reader) fault(at place, path, message string) {
+func (r *reader) addFault(pos position, path, message string) {
 	if len(r.doc.faults) == maxDraftFaults {
-		r.doc.more++
+		r.doc.omittedFaults++
 		return
 	}
-	r.doc.faults = append(r.doc.faults, locatedFault{at, path, message})
+	r.doc.faults = append(r.doc.faults, locatedFault{pos, path, message})
 }
 
-// refuse adds a fault and returns a bad node for a value that is not read.
-func (r *reader) refuse(at place, t *trail, message string) *node {
-	r.fault(at, t.String(), message)
-	return &node{at: at, key: at, bad: true}
+// refuse adds a fault and returns a faulty node in place of the value.
+func (r *reader) refuse(pos position, path *valuePath, message string) *node {
+	r.addFault(pos, path.String(), message)
+	return &node{pos: pos, keyPos: pos, hasFault: true}
 }
 
-// enter counts a value and checks its depth and the number of values. ok is false if the value must not be read.
-func (r *reader) enter(at place, t *trail, container bool, depth int) (refused *node, ok bool) {
+// enter counts a value and checks the number of values and the depth. If a bound is exceeded it returns false and a faulty node, and the value
+// must not be read.
+func (r *reader) enter(pos position, path *valuePath, isContainer bool, depth int) (refused *node, ok bool) {
 	r.values++
 	switch {
 	case r.values == maxValues+1:
-		return r.refuse(at, t, "the document has more than "+strconv.Itoa(maxValues)+" values"), false
+		return r.refuse(pos, path, "the document has more than "+strconv.Itoa(maxValues)+" values"), false
 	case r.values > maxValues:
-		return &node{at: at, key: at, bad: true}, false
-	case container && depth >= maxDepth:
-		return r.refuse(at, t, "is nested deeper than "+strconv.Itoa(maxDepth)+" levels"), false
+		return &node{pos: pos, keyPos: pos, hasFault: true}, false
+	case isContainer && depth >= maxDepth:
+		return r.refuse(pos, path, "is nested deeper than "+strconv.Itoa(maxDepth)+" levels"), false
 	}
 	return nil, true
 }
 
-// nameProblem says what is wrong with the name of a member, empty if nothing is.
+// nameProblem returns why the name of a member is not allowed, empty if it is.
 func nameProblem(name string) (problem string) {
 	switch {
 	case len(name) > maxNameBytes:
@@ -118,18 +121,18 @@ func nameProblem(name string) (problem string) {
 	return ""
 }
 
-// add adds a member to an object; seen has the names of its members. A second value of a name is a fault.
-func (r *reader) add(n *node, seen map[string]struct{}, name string, key place, t *trail, value *node) {
-	if _, twice := seen[name]; twice {
-		r.fault(key, t.String(), "is given twice")
+// addMember adds a member to an object. A second value of a name is a fault. names has the names of the members so far.
+func (r *reader) addMember(n *node, names map[string]bool, name string, key position, path *valuePath, value *node) {
+	if names[name] {
+		r.addFault(key, path.String(), "is given twice")
 		return
 	}
-	seen[name] = struct{}{}
-	value.key = key
+	names[name] = true
+	value.keyPos = key
 	n.members = append(n.members, member{name, value})
 }
 
-// scalarProblem says why a database cannot store a text, empty if it can.
+// scalarProblem returns why a database cannot store a text, empty if it can.
 func scalarProblem(s string) string {
 	if strings.IndexByte(s, 0) >= 0 {
 		return "holds a NUL character"
@@ -137,23 +140,24 @@ func scalarProblem(s string) string {
 	return ""
 }
 
-// placer returns the places of growing offsets. Columns count characters.
-type placer struct {
-	data []byte
-	seen int
-	at   place
+// positioner converts increasing offsets to positions. Columns count characters.
+type positioner struct {
+	data   []byte
+	offset int
+	pos    position // of offset
 }
 
-func newPlacer(data []byte) *placer { return &placer{data: data, at: place{1, 1}} }
+func newPositioner(data []byte) *positioner { return &positioner{data: data, pos: position{1, 1}} }
 
-func (p *placer) place(offset int) place {
-	part := p.data[p.seen:max(min(offset, len(p.data)), p.seen)]
-	p.seen += len(part)
+// positionOf returns the position of an offset, which must not be less than that of the last call.
+func (p *positioner) positionOf(offset int) position {
+	part := p.data[p.offset:max(min(offset, len(p.data)), p.offset)]
+	p.offset += len(part)
 	if lines := bytes.Count(part, []byte{'\n'}); lines > 0 {
-		p.at.line += lines
-		p.at.column = 1
+		p.pos.line += lines
+		p.pos.column = 1
 		part = part[bytes.LastIndexByte(part, '\n')+1:]
 	}
-	p.at.column += utf8.RuneCount(part)
-	return p.at
+	p.pos.column += utf8.RuneCount(part)
+	return p.pos
 }

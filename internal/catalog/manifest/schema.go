@@ -15,15 +15,15 @@ import (
 	"github.com/turnstone-run/turnstone/internal/schema"
 )
 
-// schemaFiles are the originals of docs/schemas; a test compares them, and with -update copies them there.
+// schemaFiles are the originals of docs/schemas. TestPublishedSchemas compares the copies, and updates them with -update.
 //
 //go:embed schemas/*.json
 var schemaFiles embed.FS
 
-// kindInfo is what the package knows about a kind of document.
+// kindInfo describes a kind of document.
 type kindInfo struct {
-	schema string // file name without its ending
-	value  any    // a new pointer to its type
+	schema string // the name of the schema's file, without .json
+	value  any    // a pointer to a new value of the Go type
 }
 
 func kinds() map[agent.Kind]kindInfo {
@@ -38,21 +38,20 @@ func kinds() map[agent.Kind]kindInfo {
 	}
 }
 
-// documentSchema is a compiled JSON Schema with its source, which has messages of its own.
+// documentSchema is a compiled JSON Schema and its source, which may define error messages.
 type documentSchema struct {
 	*schema.Schema
 
-	source    any
-	published bool // one of docs/schemas, not one that a document carries
+	source      any
+	isPublished bool // from docs/schemas rather than from a document
 }
 
-// newDocumentSchema compiles a schema.
-func newDocumentSchema(source any, published bool) (*documentSchema, []schema.Fault) {
+func newDocumentSchema(source any, isPublished bool) (*documentSchema, []schema.Fault) {
 	compiled, faults := schema.Compile(source, &schema.Wording{Catalog: true})
-	return &documentSchema{Schema: compiled, source: source, published: published}, faults
+	return &documentSchema{Schema: compiled, source: source, isPublished: isPublished}, faults
 }
 
-// publishedSchemas holds the compiled schemas of all kinds, which never change.
+// publishedSchemas returns the compiled schemas of all kinds.
 //
 //nolint:gochecknoglobals // a constant in all but syntax
 var publishedSchemas = sync.OnceValues(func() (map[agent.Kind]*documentSchema, error) {
@@ -91,7 +90,7 @@ func hasField(kind agent.Kind, name string) bool {
 	return ok
 }
 
-// objectAt returns the object of the source at a URL of the validator, nil if there is none.
+// objectAt returns the object of the source that a URL of the validator points to, nil if there is none.
 func (s *documentSchema) objectAt(url string) map[string]any {
 	v := s.source
 	_, fragment, _ := strings.Cut(url, "#")
@@ -113,24 +112,24 @@ func (s *documentSchema) objectAt(url string) map[string]any {
 	return object
 }
 
-// wording returns the messages for values of this schema.
+// wording returns the error messages for values of this schema.
 func (s *documentSchema) wording() *schema.Wording {
-	w := &schema.Wording{Catalog: true, Message: s.ownMessage, Unknown: s.unknownField}
-	if s.published {
+	w := &schema.Wording{Catalog: true, Message: s.customMessage, Unknown: s.unknownField}
+	if s.isPublished {
 		w.Ignore = isReportedElsewhere
 	}
 	return w
 }
 
-// isReportedElsewhere reports whether [checker.checkRules] has a better message for an error of a published schema: it says which entries
-// are equal, and what depends on the value of a field.
+// isReportedElsewhere reports whether [checker.checkRules] has a better message for an error of a published schema: for equal entries, and
+// for rules that depend on the value of a field.
 func isReportedElsewhere(e *jsonschema.ValidationError) bool {
 	_, equalEntries := e.ErrorKind.(*kind.UniqueItems)
 	return equalEntries || strings.Contains(e.SchemaURL, "#/allOf/")
 }
 
-// ownMessage returns the message that the schema has for an error, empty if it has none.
-func (s *documentSchema) ownMessage(e *jsonschema.ValidationError) string {
+// customMessage returns the message that the schema defines for an error, empty if it defines none.
+func (s *documentSchema) customMessage(e *jsonschema.ValidationError) string {
 	message := ""
 	switch e.ErrorKind.(type) {
 	case *kind.Pattern:
@@ -142,10 +141,10 @@ func (s *documentSchema) ownMessage(e *jsonschema.ValidationError) string {
 	return message
 }
 
-// unknownField returns the message for a field that a schema does not have, with the one that was probably meant.
+// unknownField returns the message for a field that a schema does not have, with a suggestion if a field has a similar name.
 func (s *documentSchema) unknownField(url, name string) string {
 	source := s.objectAt(url)
-	if source["patternProperties"] != nil { // names follow a rule: there is none to suggest
+	if source["patternProperties"] != nil { // no names to suggest
 		if rule, _ := source["errorMessage"].(string); rule != "" {
 			return rule
 		}

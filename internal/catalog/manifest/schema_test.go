@@ -20,7 +20,7 @@ import (
 
 const published = "../../../docs/schemas"
 
-// docs/schemas is a copy of what the binary holds: go test -run TestPublishedSchemas -update.
+// docs/schemas is a copy of the embedded schemas. Update it with: go test -run TestPublishedSchemas -update.
 func TestPublishedSchemas(t *testing.T) {
 	schemas, err := manifest.Schemas()
 	require.NoError(t, err)
@@ -37,14 +37,14 @@ func TestPublishedSchemas(t *testing.T) {
 	}
 	files, err := os.ReadDir(published)
 	require.NoError(t, err)
-	require.Len(t, files, len(schemas), "docs/schemas has what the binary has not")
+	require.Len(t, files, len(schemas), "docs/schemas has a file that is not embedded")
 	for _, kind := range agent.Kinds() {
 		require.True(t, json.Valid(manifest.PublishedSchema(kind)), kind)
 	}
 	require.Nil(t, manifest.PublishedSchema("Agent"))
 }
 
-// compiled compiles what an editor would: the published catalog.json and the files that it names.
+// compiled compiles the published catalog.json and the files that it refers to, as an editor does.
 func compiled(t testing.TB) *jsonschema.Schema {
 	t.Helper()
 	schemas, err := manifest.Schemas()
@@ -60,18 +60,18 @@ func compiled(t testing.TB) *jsonschema.Schema {
 	return s
 }
 
-// What an editor says with the published schemas and what the product says must be the same as far as a schema can tell.
-func TestEditorAndProductAgree(t *testing.T) {
+// The published schemas and the parser must agree on every document, as far as a schema can express the rules.
+func TestSchemasAgreeWithParser(t *testing.T) {
 	s := compiled(t)
-	d := yaml.NewDecoder(bytes.NewReader(good(t)))
-	for range parse(t, "catalog.yaml", string(good(t))) {
+	d := yaml.NewDecoder(bytes.NewReader(validText(t)))
+	for range parse(t, "catalog.yaml", string(validText(t))) {
 		var doc any
-		for doc == nil { // the first document is a comment
+		for doc == nil { // skip the leading comment, which decodes to nil
 			require.NoError(t, d.Decode(&doc))
 		}
 		if m, ok := doc.(map[string]any); ok {
-			delete(m, "description") // a field without a value is a nicety of the product
-			delete(m, "parameters")  // holds a date, which this decoder knows and JSON does not
+			delete(m, "description") // the parser accepts fields without a value, the schema does not
+			delete(m, "parameters")  // holds a date, which JSON does not have
 			require.NoError(t, s.Validate(doc), m)
 		}
 	}
@@ -112,7 +112,7 @@ func TestEditorAndProductAgree(t *testing.T) {
 	}
 }
 
-// A field that the type has and the schema has not would be refused, and the reverse would be lost.
+// The schemas must have exactly the fields of the Go types: other fields would be refused or lost.
 func TestSchemasHaveTheFieldsOfTheTypes(t *testing.T) {
 	for kind, value := range map[agent.Kind]any{
 		agent.KindNode: agent.NodeDefinition{}, agent.KindAgent: agent.AgentInstance{}, agent.KindBinding: agent.ToolBinding{}, agent.KindModel: agent.ModelProfile{},
@@ -121,13 +121,13 @@ func TestSchemasHaveTheFieldsOfTheTypes(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			var root map[string]any
 			require.NoError(t, json.Unmarshal(manifest.PublishedSchema(kind), &root))
-			sameFields(t, reflect.TypeOf(value), root, root)
-			sayWhatTheyAre(t, root, root)
+			requireSameFields(t, reflect.TypeOf(value), root, root)
+			requireDescriptions(t, root, root)
 		})
 	}
 }
 
-func sameFields(t *testing.T, typ reflect.Type, schema, root map[string]any) {
+func requireSameFields(t *testing.T, typ reflect.Type, schema, root map[string]any) {
 	t.Helper()
 	if ref, ok := schema["$ref"].(string); ok {
 		schema = root["$defs"].(map[string]any)[strings.TrimPrefix(ref, "#/$defs/")].(map[string]any)
@@ -137,7 +137,7 @@ func sameFields(t *testing.T, typ reflect.Type, schema, root map[string]any) {
 	}
 	switch {
 	case typ.Kind() == reflect.Slice && typ.Elem().Kind() == reflect.Struct:
-		sameFields(t, typ.Elem(), schema["items"].(map[string]any), root)
+		requireSameFields(t, typ.Elem(), schema["items"].(map[string]any), root)
 	case typ.Kind() == reflect.Struct:
 		require.Equal(t, false, schema["additionalProperties"], typ)
 		properties := schema["properties"].(map[string]any)
@@ -150,7 +150,7 @@ func sameFields(t *testing.T, typ reflect.Type, schema, root map[string]any) {
 			}
 			names = append(names, name)
 			require.Contains(t, properties, name, typ)
-			sameFields(t, field.Type, properties[name].(map[string]any), root)
+			requireSameFields(t, field.Type, properties[name].(map[string]any), root)
 		}
 		for name := range properties {
 			require.True(t, slices.Contains(names, name), "%s has no field %s", typ, name)
@@ -158,8 +158,8 @@ func sameFields(t *testing.T, typ reflect.Type, schema, root map[string]any) {
 	}
 }
 
-// sayWhatTheyAre: a field that an editor hovers over has words.
-func sayWhatTheyAre(t *testing.T, schema, root map[string]any) {
+// requireDescriptions requires that every field has a description for editors.
+func requireDescriptions(t *testing.T, schema, root map[string]any) {
 	t.Helper()
 	require.NotEmpty(t, root["title"])
 	for name, p := range schema["properties"].(map[string]any) {

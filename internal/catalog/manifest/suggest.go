@@ -9,15 +9,13 @@ import (
 	"github.com/turnstone-run/turnstone/internal/schema"
 )
 
-// suggestField returns a question about the field that was probably meant, empty if no name is similar.
+// suggestField returns "; did you mean …?" with the most similar field, empty if no field is similar.
 func suggestField(name string, fields map[string]any) string {
-	plain := func(s string) string {
-		return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(s))
-	}
 	best, bestEdits := "", 1+min(2, len(name)/3)
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
-		edits := schema.EditDistance(plain(name), plain(field))
-		if edits < bestEdits || edits == bestEdits && best != "" && lengthDifference(field, name) < lengthDifference(best, name) {
+		edits := schema.EditDistance(letters(name), letters(field))
+		isCloser := edits == bestEdits && best != "" && lengthDifference(field, name) < lengthDifference(best, name)
+		if edits < bestEdits || isCloser {
 			best, bestEdits = field, edits
 		}
 	}
@@ -29,9 +27,14 @@ func suggestField(name string, fields map[string]any) string {
 
 func lengthDifference(a, b string) int { return max(len(a)-len(b), len(b)-len(a)) }
 
-// secretHint returns message, or where a secret belongs if the unknown field is named like one.
+// letters returns a name in lower case without separators.
+func letters(name string) string {
+	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(name))
+}
+
+// secretHint returns the message for an unknown field. If the field has the name of a secret, the message says where secrets belong.
 func secretHint(kind agent.Kind, name, message string) string {
-	switch strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(name)) {
+	switch letters(name) {
 	case "apikey", "key", "token", "accesstoken", "bearer", "bearertoken", "secret", "password", "passwd", "credentials", "clientsecret":
 	default:
 		return message

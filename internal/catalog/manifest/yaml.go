@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// yaml reads the documents of a YAML stream. It returns the fault that stopped it, nil at the end.
-func (r *reader) yaml(data []byte) *locatedFault {
+// readYAML reads the documents of a YAML stream. It returns the fault that stopped it, nil if it read the whole stream.
+func (r *reader) readYAML(data []byte) *locatedFault {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	for {
 		var n yaml.Node
@@ -27,14 +27,14 @@ func (r *reader) yaml(data []byte) *locatedFault {
 			continue
 		}
 		root := n.Content[0]
-		list := root.Kind == yaml.SequenceNode
 		if !r.begin() {
 			return tooMany()
 		}
-		if root.Kind == yaml.ScalarNode && root.Value == "" && root.Style == 0 && root.Anchor == "" {
-			continue // nothing but comments
-		}
-		if !list {
+		hasOnlyComments := root.Kind == yaml.ScalarNode && root.Value == "" && root.Style == 0 && root.Anchor == ""
+		switch {
+		case hasOnlyComments:
+			continue
+		case root.Kind != yaml.SequenceNode:
 			r.end(r.yamlNode(root, nil, 0))
 			continue
 		}
@@ -64,81 +64,79 @@ const (
 	noTags    = "tags other than those of YAML's core schema are not supported"
 )
 
-// yamlSyntax returns a syntax error without the text that it quotes, which may be a secret.
+// yamlSyntax returns the fault for a syntax error. It leaves out the text that the error quotes, because that may be a secret.
 func yamlSyntax(err error, data []byte) *locatedFault {
-	message, at := err.Error(), place{}
+	message, pos := err.Error(), position{}
 	if m := yamlError.FindStringSubmatch(message); m != nil {
 		message = m[2]
-		at.line, _ = strconv.Atoi(m[1])
+		pos.line, _ = strconv.Atoi(m[1])
 	}
 	switch {
 	case strings.HasPrefix(message, "unknown anchor"):
 		// The error has the name of the anchor and no line.
 		alias := "*" + strings.TrimSuffix(strings.TrimPrefix(message, "unknown anchor '"), "' referenced")
 		if bytes.Count(data, []byte(alias)) == 1 {
-			at = newPlacer(data).place(bytes.Index(data, []byte(alias)))
+			pos = newPositioner(data).positionOf(bytes.Index(data, []byte(alias)))
 		}
 		message = noAnchors
 	case strings.Contains(message, "expected alphabetic or numeric character"):
 		message += "; a value that begins with * or & needs quotes"
 	}
-	return &locatedFault{at: at, message: "malformed YAML: " + message}
+	return &locatedFault{pos: pos, message: "malformed YAML: " + message}
 }
 
-// yamlNode turns a YAML node into a value. What JSON cannot express is a fault at its place.
-func (r *reader) yamlNode(y *yaml.Node, t *trail, depth int) *node {
-	at := place{y.Line, y.Column}
-	if refused, ok := r.enter(at, t, y.Kind != yaml.ScalarNode, depth); !ok {
+// yamlNode converts a YAML node. Values that JSON cannot express are faults.
+func (r *reader) yamlNode(y *yaml.Node, path *valuePath, depth int) *node {
+	pos := position{y.Line, y.Column}
+	if refused, ok := r.enter(pos, path, y.Kind != yaml.ScalarNode, depth); !ok {
 		return refused
 	}
 	switch {
 	case y.Kind == yaml.AliasNode, y.Anchor != "":
-		return r.refuse(at, t, noAnchors)
+		return r.refuse(pos, path, noAnchors)
 	case !hasCoreTag(y):
-		return r.refuse(at, t, noTags)
+		return r.refuse(pos, path, noTags)
 	}
 	switch y.Kind {
 	case yaml.MappingNode:
-		return r.yamlMapping(y, t, depth)
+		return r.yamlMapping(y, path, depth)
 	case yaml.SequenceNode:
-		n := &node{form: formArray, at: at, key: at, items: make([]*node, len(y.Content))}
+		n := &node{form: formArray, pos: pos, keyPos: pos, items: make([]*node, len(y.Content))}
 		for i, item := range y.Content {
-			n.items[i] = r.yamlNode(item, &trail{up: t, index: i, list: true}, depth+1)
+			n.items[i] = r.yamlNode(item, &valuePath{parent: path, index: i, isItem: true}, depth+1)
 		}
 		return n
 	case yaml.ScalarNode:
-		n, problem := yamlScalar(y, at)
+		n, problem := yamlScalar(y, pos)
 		if problem != "" {
-			return r.refuse(at, t, problem)
+			return r.refuse(pos, path, problem)
 		}
-		n.key = at
+		n.keyPos = pos
 		return n
 	case yaml.DocumentNode, yaml.AliasNode:
-		return r.refuse(at, t, "is no value")
-	default:
-		return r.refuse(at, t, "is no value")
 	}
+	return r.refuse(pos, path, "is no value")
 }
 
-func (r *reader) yamlMapping(y *yaml.Node, t *trail, depth int) *node {
-	at := place{y.Line, y.Column}
-	n := &node{form: formObject, at: at, key: at}
-	seen := make(map[string]struct{}, len(y.Content)/2)
+func (r *reader) yamlMapping(y *yaml.Node, path *valuePath, depth int) *node {
+	pos := position{y.Line, y.Column}
+	n := &node{form: formObject, pos: pos, keyPos: pos}
+	names := make(map[string]bool, len(y.Content)/2)
 	for i := 0; i+1 < len(y.Content); i += 2 {
 		k := y.Content[i]
-		key := place{k.Line, k.Column}
+		key := position{k.Line, k.Column}
 		name, problem := yamlName(k)
 		if problem != "" {
-			r.fault(key, t.String(), problem)
+			r.addFault(key, path.String(), problem)
 			continue
 		}
-		way := &trail{up: t, name: name}
-		r.add(n, seen, name, key, way, r.yamlNode(y.Content[i+1], way, depth+1))
+		memberPath := &valuePath{parent: path, name: name}
+		r.addMember(n, names, name, key, memberPath, r.yamlNode(y.Content[i+1], memberPath, depth+1))
 	}
 	return n
 }
 
-// yamlName returns the name of a member.
+// yamlName returns the name of a member, or why it is not allowed.
 func yamlName(k *yaml.Node) (name, problem string) {
 	switch {
 	case k.Kind == yaml.AliasNode, k.Anchor != "":
@@ -150,7 +148,7 @@ func yamlName(k *yaml.Node) (name, problem string) {
 	case !hasCoreTag(k):
 		return "", noTags
 	}
-	n, problem := yamlScalar(k, place{})
+	n, problem := yamlScalar(k, position{})
 	switch {
 	case problem != "":
 		return "", problem
@@ -160,7 +158,7 @@ func yamlName(k *yaml.Node) (name, problem string) {
 	return n.text, nameProblem(n.text)
 }
 
-// hasCoreTag reports whether a node has no explicit tag, or one of a JSON type.
+// hasCoreTag reports whether a node has no explicit tag or the tag of a JSON type.
 func hasCoreTag(y *yaml.Node) bool {
 	if y.Style&yaml.TaggedStyle == 0 {
 		return true
@@ -171,16 +169,15 @@ func hasCoreTag(y *yaml.Node) bool {
 	case yaml.SequenceNode:
 		return y.Tag == "!!seq"
 	case yaml.ScalarNode:
-		_, ok := tagForms(y.Tag)
+		_, ok := formOfTag(y.Tag)
 		return ok
 	case yaml.DocumentNode, yaml.AliasNode:
-		return false
-	default:
-		return false
 	}
+	return false
 }
 
-func tagForms(tag string) (form, bool) {
+// formOfTag returns the form of the values with a tag, and false for a tag of no JSON type.
+func formOfTag(tag string) (form, bool) {
 	switch tag {
 	case "!!str":
 		return formText, true
@@ -195,16 +192,16 @@ func tagForms(tag string) (form, bool) {
 	}
 }
 
-// yamlScalar reads a scalar: a string if it is quoted or a block, otherwise by its tag or the core schema.
-func yamlScalar(y *yaml.Node, at place) (n *node, problem string) {
+// yamlScalar converts a scalar. Quoted and block scalars are strings; others follow their tag or the core schema.
+func yamlScalar(y *yaml.Node, pos position) (n *node, problem string) {
 	const quoted = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
-	tagged := y.Style&yaml.TaggedStyle != 0
-	want, _ := tagForms(y.Tag)
-	if y.Style&quoted != 0 && !tagged || tagged && want == formText {
-		return textNode(y.Value, at), scalarProblem(y.Value)
+	isQuoted, isTagged := y.Style&quoted != 0, y.Style&yaml.TaggedStyle != 0
+	want, _ := formOfTag(y.Tag)
+	if (isQuoted && !isTagged) || (isTagged && want == formText) {
+		return textNode(y.Value, pos), scalarProblem(y.Value)
 	}
-	n, problem = plainScalar(y.Value, at)
-	if problem == "" && tagged && (n.form != want || y.Tag == "!!int" && !n.whole) {
+	n, problem = plainScalar(y.Value, pos)
+	if problem == "" && isTagged && (n.form != want || (y.Tag == "!!int" && !n.isInteger)) {
 		problem = "is not what its tag says"
 	}
 	return n, problem
