@@ -11,7 +11,7 @@ import (
 const channelWorkflow = "workflow"
 
 // BeginAgentNode records the turn of an agent node before its workflow starts, so that the message is in the store and not in history. If the
-// turn is refused, the visit has failed and the result says how. BeginAgentNode is idempotent.
+// turn is refused, the visit has failed and Done in the result has the failure. BeginAgentNode is idempotent.
 func (r *Runner) BeginAgentNode(ctx context.Context, in NodeInput) (BeginAgentNodeResult, error) {
 	var begun BeginAgentNodeResult
 	done, err := r.visit(ctx, in, func(v *nodeVisit) (agent.RunStep, error) {

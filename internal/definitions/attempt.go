@@ -8,10 +8,10 @@ import (
 // ErrCancelled is the error of a visit that was cancelled before its outcome was stored.
 var ErrCancelled = errors.New("the visit was cancelled")
 
-// Attempt says which attempt of a visit a call is.
+// Attempt describes the attempt of a visit that a call makes.
 type Attempt struct {
 	Number      int             // 1 for the first
-	WorkerStops <-chan struct{} // closed when the worker stops, which cancels the context as well; nil: it does not stop
+	WorkerStops <-chan struct{} // closed when the worker stops, which also cancels the context; nil if the worker never stops
 }
 
 type attemptKey struct{}
@@ -27,13 +27,13 @@ func attemptOf(ctx context.Context) (a Attempt, ok bool) {
 	return a, ok
 }
 
-// isRetry reports whether this is not the first attempt.
+// isRetry reports whether ctx is that of a second or later attempt.
 func isRetry(ctx context.Context) bool {
 	a, _ := attemptOf(ctx)
 	return a.Number > 1
 }
 
-// isCancelled reports whether somebody cancelled the visit. A worker that stops cancels the context too, but not the visit.
+// isCancelled reports whether the visit was cancelled. A stopping worker cancels the context too, but not the visit.
 func isCancelled(ctx context.Context) bool {
 	a, ok := attemptOf(ctx)
 	if !ok || !errors.Is(ctx.Err(), context.Canceled) {

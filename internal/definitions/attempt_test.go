@@ -17,8 +17,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/notifications"
 )
 
-// A worker that stops does not wait for the next attempt. Where nothing was sent another worker makes it; what was refused is the failure.
-func TestAPauseEndsWithTheWorker(t *testing.T) {
+// A stopping worker does not wait for the next attempt. If nothing was sent, another worker repeats the attempt; if the receiver refused it, the node fails.
+func TestWorkerStopEndsRetryPause(t *testing.T) {
 	for name, marks := range map[string]bool{"nothing was sent": false, "it was sent and refused": true} {
 		t.Run(name, func(t *testing.T) {
 			config := strings.Replace(mailConfig, "{", `{"retries":{"max_attempts":3,"interval_sec":60},`, 1)
@@ -28,7 +28,7 @@ func TestAPauseEndsWithTheWorker(t *testing.T) {
 				if marks {
 					require.NoError(t, mark())
 				}
-				close(stops) // a second attempt would panic
+				close(stops) // a second attempt would panic here
 				return agent.Errorf(agent.CodeUnavailable, "", "busy now")
 			}
 			var suite testsuite.WorkflowTestSuite
@@ -55,8 +55,8 @@ func TestAPauseEndsWithTheWorker(t *testing.T) {
 	}
 }
 
-// A GET that a stopping worker cuts off is another worker's.
-func TestWhatMayBeRepeatedIsNotAtFaultForAStop(t *testing.T) {
+// When a stopping worker aborts a GET, another worker repeats it.
+func TestWorkerStopDoesNotFailRepeatableNode(t *testing.T) {
 	b := newBench(t, node(agent.WorkflowTask, `{"action":"webhook","method":"GET","url":"https://example.com","retries":{"max_attempts":1}}`), "")
 	ctx, cancel := context.WithCancel(t.Context())
 	b.world.OnHook = func(notifications.Webhook, func() error) (notifications.WebhookAnswer, error) {
@@ -69,7 +69,7 @@ func TestWhatMayBeRepeatedIsNotAtFaultForAStop(t *testing.T) {
 	require.Nil(t, b.visit("n").Failure)
 }
 
-// hookFunc is a webhook that says yes.
+// hookFunc is a webhook client that answers 200.
 type hookFunc func(ctx context.Context)
 
 func (f hookFunc) Send(ctx context.Context, _ notifications.Webhook, _ func() error) (notifications.WebhookAnswer, error) {
@@ -77,8 +77,8 @@ func (f hookFunc) Send(ctx context.Context, _ notifications.Webhook, _ func() er
 	return notifications.WebhookAnswer{Status: 200}, nil
 }
 
-// A webhook has the time that it says, 30 s where it says nothing, and no more than an attempt may have.
-func TestTimeOfAWebhook(t *testing.T) {
+// A webhook has its own timeout, or 30 s by default, limited by the maximum time of an attempt.
+func TestWebhookTimeout(t *testing.T) {
 	for timeout, want := range map[string]time.Duration{
 		"": 30 * time.Second, `"timeout_sec":1,`: time.Second, `"timeout_sec":90,`: 90 * time.Second, `"timeout_sec":480,`: 8 * time.Minute,
 		`"timeout_sec":86400,`: 8 * time.Minute,
@@ -95,8 +95,8 @@ func TestTimeOfAWebhook(t *testing.T) {
 	}
 }
 
-// A pipeline whose attempt ran out of time while it posted may have posted.
-func TestAPostThatTakesTooLong(t *testing.T) {
+// If a pipeline with a POST runs out of time, its outcome is unknown.
+func TestPipelinePostTimeout(t *testing.T) {
 	b := newBench(t, node(agent.WorkflowTask, `{"action":"pipeline","pipeline":[{"method":"POST"}]}`), "")
 	ctx, cancel := context.WithCancel(t.Context())
 	b.world.Fetched = func(definitions.PipelineCall) (definitions.PipelineResult, error) {
@@ -109,8 +109,8 @@ func TestAPostThatTakesTooLong(t *testing.T) {
 	require.Equal(t, 1, strings.Count(out.Failure.Message, "it may have taken effect"), out.Failure.Message)
 }
 
-// Part of an answer says so.
-func TestPartOfAnAnswer(t *testing.T) {
+// A truncated answer is marked in the output.
+func TestTruncatedWebhookAnswer(t *testing.T) {
 	b := newBench(t, node(agent.WorkflowTask, `{"action":"webhook","url":"https://example.com"}`), "")
 	b.world.OnHook = func(_ notifications.Webhook, mark func() error) (notifications.WebhookAnswer, error) {
 		return notifications.WebhookAnswer{Status: 200, Body: []byte(`{"a":`), Truncated: true}, mark()

@@ -18,8 +18,8 @@ import (
 // runIDPattern matches the run ids that a request may choose.
 var runIDPattern = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
 
-// BeginRun checks a request (JSON of an [agent.RunRequest]) strictly, selects the version of the definition, and records the run. It is
-// idempotent. A bad request is a Refusal in the result; an error means that the runtime could not answer.
+// BeginRun checks a request (JSON of an [agent.RunRequest]), selects the version of the definition, and records the run. It is idempotent. An
+// invalid request is a Refusal in the result; an error means that the runtime could not decide.
 func (r *Runner) BeginRun(ctx context.Context, request []byte, in BeginRunInput) (BeginRunResult, error) {
 	out, err := r.beginRun(ctx, request, in)
 	if err != nil && !agent.CodeOf(err).Retryable() {
@@ -58,7 +58,7 @@ func (r *Runner) beginRun(ctx context.Context, request []byte, in BeginRunInput)
 	return out, nil
 }
 
-// failRun ends a run that was recorded but whose definition cannot be run. It returns the cause.
+// failRun ends a recorded run whose definition cannot be run. It returns cause, or the error of ending the run.
 func (r *Runner) failRun(ctx context.Context, run agent.Run, cause error) error {
 	if err := r.Store.FinishRun(ctx, run.Tenant, run.RunID, agent.RunFailed, truncateFailure(agent.FailureOf(cause)), time.Now()); err != nil {
 		return fmt.Errorf("end run %s: %w", run.RunID, err)
@@ -66,7 +66,7 @@ func (r *Runner) failRun(ctx context.Context, run agent.Run, cause error) error 
 	return cause
 }
 
-// parseRequest decodes a request and checks its members.
+// parseRequest decodes and checks a request.
 func parseRequest(request []byte) (*agent.RunRequest, error) {
 	var req agent.RunRequest
 	if len(request) == 0 {
@@ -88,7 +88,7 @@ func parseRequest(request []byte) (*agent.RunRequest, error) {
 	return &req, nil
 }
 
-// recordRun stores the run of a request, or returns the run that was stored before.
+// recordRun stores the run of a request, or returns the run that an earlier call has stored.
 func (r *Runner) recordRun(ctx context.Context, req *agent.RunRequest, in BeginRunInput) (agent.Run, error) {
 	id, tenant := cmp.Or(req.RunID, in.RunID), req.Context.TenantName()
 	existing, err := r.Store.Run(ctx, tenant, id)
@@ -112,7 +112,7 @@ func (r *Runner) recordRun(ctx context.Context, req *agent.RunRequest, in BeginR
 	return run, checkSameRun(&run, req, in)
 }
 
-// checkSameRun returns an error if an existing run belongs to another request or to another execution that is running.
+// checkSameRun returns an error if an existing run was begun by another request, or is running in another Temporal execution.
 func checkSameRun(run *agent.Run, req *agent.RunRequest, in BeginRunInput) error {
 	switch {
 	case run.Tag != req.Tag || (req.Owner != "" && run.Owner != req.Owner):
@@ -125,18 +125,18 @@ func checkSameRun(run *agent.Run, req *agent.RunRequest, in BeginRunInput) error
 	return nil
 }
 
-// scheduleID returns the id of a schedule within its definition, given the id of the Temporal schedule.
+// scheduleID returns the ID of a schedule within its definition: the last part of the ID of the Temporal schedule.
 func scheduleID(id string) string {
 	return id[strings.LastIndexByte(id, '/')+1:]
 }
 
-// runFacts is a run and its definition, which are read once and cached.
+// runFacts is a run and its definition. They are read once and cached.
 type runFacts struct {
 	run        agent.Run // without its steps
 	definition agent.WorkflowDefinition
 }
 
-// node returns the node of the definition with the given id.
+// node returns the node of the definition with an ID.
 func (f *runFacts) node(id string) (*agent.WorkflowNode, error) {
 	for i := range f.definition.Nodes {
 		if f.definition.Nodes[i].ID == id {
@@ -173,13 +173,13 @@ func (r *Runner) loadRun(ctx context.Context, run agent.Run) (*runFacts, error) 
 	return f, nil
 }
 
-// FinishRun stores how a run ended. It is idempotent: the first outcome is kept.
+// FinishRun stores the outcome of a run. It is idempotent: the first outcome is kept.
 func (r *Runner) FinishRun(ctx context.Context, in FinishRunInput) error {
 	r.runs.Remove(in.RunID)
 	return r.Store.FinishRun(ctx, in.Tenant, in.RunID, in.Status, in.Failure, in.At)
 }
 
-// truncateFailure returns a failure that is short enough for history. It returns nil for nil.
+// truncateFailure returns a copy of a failure that is short enough for history, nil for nil.
 func truncateFailure(f *agent.Failure) *agent.Failure {
 	if f == nil {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/definitions/expr"
 )
 
-// runCondition evaluates the expression of a condition. If it is evaluated per row, the output for "true" has the rows that satisfy it; if no
-// row does, the outcome is "false" and the output has all rows.
+// runCondition evaluates the expression of a condition. An expression about rows is evaluated for each row: if rows satisfy it, the outcome is
+// "true" and the output has these rows, otherwise the outcome is "false" and the output has all rows.
 func (v *nodeVisit) runCondition(ctx context.Context) (agent.RunStep, error) {
 	program, err := expr.Compile(v.node.Expr)
 	if err != nil {
@@ -46,8 +46,8 @@ func (v *nodeVisit) evaluationError(ctx context.Context, err error) error {
 	return asNodeError(agent.Invalid("expr", "%w", err))
 }
 
-// filterStoredRows evaluates the condition for each row behind a reference and stores the rows that satisfy it. It holds one row in memory at a
-// time.
+// filterStoredRows evaluates the condition for each row of a stored table and stores the rows that satisfy it. It holds one row in memory at
+// a time.
 func (v *nodeVisit) filterStoredRows(ctx context.Context, program *expr.Program, in visitInput) (agent.RunStep, error) {
 	data, err := v.loadDataWithoutRows(ctx, in, v.node.Expr)
 	if err != nil {
@@ -65,7 +65,8 @@ func (v *nodeVisit) filterStoredRows(ctx context.Context, program *expr.Program,
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil:
-			if skipped++; firstErr == nil {
+			skipped++
+			if firstErr == nil {
 				firstErr = err
 			}
 		case holds:

@@ -17,7 +17,7 @@ const (
 	ActionPipeline = "pipeline"
 )
 
-// nodeConfig is the config of a node of any type. Its members were checked when the definition was stored.
+// nodeConfig is the config of a node of any type. It was validated when the definition was stored.
 type nodeConfig struct {
 	Action string `json:"action"` // task
 
@@ -30,7 +30,7 @@ type nodeConfig struct {
 	Headers    map[string]string `json:"headers"`
 	Auth       string            `json:"auth"`
 	Repeatable bool              `json:"repeatable"`
-	Body       json.RawMessage   `json:"body"` // and of an email: a text
+	Body       json.RawMessage   `json:"body"` // also of an email, where it is a string
 
 	Pipeline json.RawMessage `json:"pipeline"` // pipeline
 	InputRef string          `json:"input_ref"`
@@ -46,9 +46,9 @@ type nodeConfig struct {
 	Retries    Retries `json:"retries"`
 }
 
-// Retries says how often a task is attempted and how long it pauses in between.
+// Retries bounds the attempts of a task and sets the pauses between them.
 type Retries struct {
-	MaxAttempts    int   `json:"max_attempts"` // the first included
+	MaxAttempts    int   `json:"max_attempts"` // including the first
 	IntervalSec    int64 `json:"interval_sec"`
 	MaxIntervalSec int64 `json:"max_interval_sec"`
 }
@@ -73,7 +73,7 @@ func (a *Addresses) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// parseConfig decodes the config of a node; no config is the zero value.
+// parseConfig decodes the config of a node. It returns the zero value for a node without config.
 func parseConfig(n *agent.WorkflowNode) (nodeConfig, error) {
 	var c nodeConfig
 	if len(n.Config) == 0 {
@@ -85,7 +85,7 @@ func parseConfig(n *agent.WorkflowNode) (nodeConfig, error) {
 	return c, nil
 }
 
-// buildSkeleton returns the part of a definition that its workflow knows: ids, types, edges and durations, but no texts.
+// buildSkeleton returns the part of a definition that its workflow needs: IDs, types, edges and durations.
 func buildSkeleton(d *agent.WorkflowDefinition) (core.Skeleton, error) {
 	s := core.Skeleton{Nodes: make([]core.Node, len(d.Nodes)), Edges: make([]core.Edge, len(d.Edges))}
 	index := make(map[string]int, len(d.Nodes))
@@ -113,12 +113,12 @@ func buildSkeleton(d *agent.WorkflowDefinition) (core.Skeleton, error) {
 		}
 	}
 	for i, e := range d.Edges {
-		from, known := index[e.From]
-		if !known {
+		from, exists := index[e.From]
+		if !exists {
 			return s, agent.Invalid(fmt.Sprintf("edges[%d].from", i), "there is no node %q", e.From)
 		}
-		to, known := index[e.To]
-		if !known {
+		to, exists := index[e.To]
+		if !exists {
 			return s, agent.Invalid(fmt.Sprintf("edges[%d].to", i), "there is no node %q", e.To)
 		}
 		s.Edges[i] = core.Edge{From: from, To: to, On: e.Condition}

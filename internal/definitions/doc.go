@@ -1,3 +1,3 @@
-// Package definitions has the use cases of workflow definitions that run: it begins and ends a run, and makes the visits of its nodes. Who drives a
-// run (the workflow DefinedWorkflow) knows ids and outcomes of nodes; their texts and outputs stay in the store.
+// Package definitions runs workflow definitions: it begins and ends runs and makes the visits of their nodes. The workflow DefinedWorkflow drives
+// a run. It has only the IDs and outcomes of nodes; their texts and outputs stay in the store.
 package definitions

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	maxPause              = time.Minute                    // between two attempts, even if the other side asks for more
+	maxPause              = time.Minute                    // between two attempts, even if the recipient asks for more
 	maxAttemptTime        = 8 * time.Minute                // one attempt
 	defaultWebhookTimeout = 30 * time.Second               // of a webhook without timeout_sec
-	maxEffectTime         = 9*time.Minute + 30*time.Second // all attempts of one visit, below the activity's own timeout
+	maxEffectTime         = 9*time.Minute + 30*time.Second // all attempts of one visit; less than the timeout of the activity
 )
 
 // visitNamespace is the UUID namespace of idempotency keys and of the turns of agent nodes.
 var visitNamespace = uuid.MustParse("b1d7f6f4-5a43-5a0e-9a8e-7d5f0f1f6c21") //nolint:gochecknoglobals // a constant in all but syntax
 
-// idempotencyKey returns a key that is the same for every attempt of the visit.
+// idempotencyKey returns the key that all attempts of the visit share.
 func (v *nodeVisit) idempotencyKey() string {
 	return uuid.NewSHA1(visitNamespace, fmt.Appendf(nil, "%s\x00%s\x00%d", v.in.RunID, v.node.ID, v.in.Visit)).String()
 }
@@ -35,21 +35,21 @@ var errAlreadyAttempted = errors.New("an attempt was cut off")
 // effect is an action of a visit that must not happen twice, such as sending a mail.
 type effect struct {
 	visit      *nodeVisit
-	repeatable bool // happening twice does no harm
+	repeatable bool // it may safely happen twice
 	attempt    func(ctx context.Context, mark func() error) error
 
 	marked  bool // this effect has set the mark of the visit
 	lastErr error
 }
 
-// runEffect calls attempt until it succeeds, or fails in a way that another attempt cannot help. attempt calls mark right before the action may
-// take effect. The mark is stored: an attempt that was cut off behind it is never repeated, unless the effect is repeatable. An attempt that
-// ended before the mark had no effect, and any worker may repeat it.
+// runEffect calls attempt until it succeeds or fails permanently. attempt calls mark immediately before the action may take effect. The mark is
+// stored: unless the effect is repeatable, an attempt that was interrupted after its mark is never repeated. An attempt that ended before its
+// mark had no effect, so any worker may repeat it.
 func (v *nodeVisit) runEffect(visitCtx context.Context, repeatable bool, attempt func(ctx context.Context, mark func() error) error) error {
 	ctx, stop := context.WithTimeout(visitCtx, maxEffectTime)
 	defer stop()
 	e := &effect{visit: v, repeatable: repeatable, attempt: attempt}
-	if isRetry(ctx) { // the attempt before, perhaps of another worker, may have set the mark
+	if isRetry(ctx) { // an earlier attempt, perhaps on another worker, may have set the mark
 		if err := e.mark(ctx); err != nil {
 			return effectError(err, repeatable)
 		}
@@ -64,16 +64,16 @@ func (v *nodeVisit) runEffect(visitCtx context.Context, repeatable bool, attempt
 	case err == nil:
 		return nil
 	case errors.Is(err, errWorkerStops) && !e.marked:
-		return agent.Errorf(agent.CodeUnavailable, "run node", "%w", err) // another worker goes on
+		return agent.Errorf(agent.CodeUnavailable, "run node", "%w", err) // another worker continues
 	case errors.Is(err, errWorkerStops):
-		return effectError(e.lastErr, repeatable) // another worker could not know that the effect has not happened
+		return effectError(e.lastErr, repeatable) // because of the mark, no other worker may continue
 	case visitCtx.Err() != nil && !isNodeError && (repeatable || !errors.Is(err, notifications.ErrUnknown)):
 		return visitCtx.Err() // the effect has not happened, or may happen again
 	}
 	return effectError(err, repeatable)
 }
 
-// mark stores that the effect may happen from now on. It returns errAlreadyAttempted if another worker has stored that before.
+// mark stores that the effect may happen from now on. It returns errAlreadyAttempted if an earlier attempt has stored that.
 func (e *effect) mark(ctx context.Context) error {
 	if e.marked || e.repeatable {
 		return nil
@@ -90,7 +90,7 @@ func (e *effect) mark(ctx context.Context) error {
 	return nil
 }
 
-// try makes one attempt. Its error tells the retry loop whether and when to go on.
+// try makes one attempt. Its error tells the retry loop whether and when to retry.
 func (e *effect) try(ctx context.Context) error {
 	attemptCtx, stop := context.WithTimeout(ctx, e.visit.attemptTimeout())
 	defer stop()
@@ -111,8 +111,8 @@ func (e *effect) try(ctx context.Context) error {
 // errWorkerStops ends the pause before the next attempt when the worker stops.
 var errWorkerStops = errors.New("the worker stops between two attempts")
 
-// untilWorkerStops returns a context for the pauses between attempts, which ends when the worker stops. The attempts themselves use ctx: they have
-// the time that the worker grants before it cancels them.
+// untilWorkerStops returns a context for the pauses between attempts. It ends when the worker stops. Attempts use ctx, so a stopping worker grants
+// them time to finish.
 func untilWorkerStops(ctx context.Context) (retryCtx context.Context, done func()) {
 	retryCtx, stop := context.WithCancelCause(ctx)
 	attempt, _ := attemptOf(ctx)
@@ -129,7 +129,7 @@ func untilWorkerStops(ctx context.Context) (retryCtx context.Context, done func(
 	return retryCtx, func() { stop(nil) }
 }
 
-// retryPolicy returns how many attempts the visit makes and how long it pauses in between.
+// retryPolicy returns the maximum number of attempts of the visit, and the pauses between them.
 func (v *nodeVisit) retryPolicy() (uint, *backoff.ExponentialBackOff) {
 	r := v.config.Retries
 	attempts := r.MaxAttempts
@@ -157,7 +157,7 @@ func (v *nodeVisit) attemptTimeout() time.Duration {
 	return maxAttemptTime
 }
 
-// canRetry reports whether a failed attempt may be followed by another.
+// canRetry reports whether another attempt may follow a failed one.
 func canRetry(err error, repeatable bool) bool {
 	_, isNodeError := errors.AsType[nodeError](err)
 	_, isRuntimeError := errors.AsType[runtimeError](err)
@@ -171,10 +171,10 @@ func canRetry(err error, repeatable bool) bool {
 	return code == agent.CodeUnavailable || code == agent.CodeRateLimited
 }
 
-// effectError returns the error of an effect that failed: as an error of the node, except for errors of the runtime, which are retried.
+// effectError returns the error of a failed effect as an error of the node. Errors of the runtime stay as they are, so that they are retried.
 func effectError(err error, repeatable bool) error {
-	if ownError, ok := errors.AsType[runtimeError](err); ok {
-		return ownError.error
+	if e, isRuntimeError := errors.AsType[runtimeError](err); isRuntimeError {
+		return e.error
 	}
 	if _, isNodeError := errors.AsType[nodeError](err); isNodeError {
 		return err
@@ -192,16 +192,16 @@ func effectError(err error, repeatable bool) error {
 
 // unknownOutcome returns the failure of an effect that may have happened.
 func unknownOutcome(reason string) *agent.Failure {
-	reason = strings.ReplaceAll(reason, ": "+notifications.ErrUnknown.Error(), "") // the message below says it
+	reason = strings.ReplaceAll(reason, ": "+notifications.ErrUnknown.Error(), "") // the message says the same
 	return &agent.Failure{Type: agent.OutcomeUnknown, Message: reason + ": it may have taken effect and is not repeated"}
 }
 
-// runtimeError is an error of the runtime, not of the node or the other side.
+// runtimeError is an error of the runtime rather than of the node or the recipient.
 type runtimeError struct{ error }
 
 func (e runtimeError) Unwrap() error { return e.error }
 
-// retryAfterError is an error with the pause that the other side asked for.
+// retryAfterError is an error with the pause that the recipient asked for.
 type retryAfterError struct {
 	error
 

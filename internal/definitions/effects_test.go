@@ -17,10 +17,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/notifications"
 )
 
-func TestPipelineRowsGoOnByReference(t *testing.T) {
+func TestPipelineRowsArePassedByReference(t *testing.T) {
 	b := newBench(t, pipelineThenCheck("price < 500"), "")
 	var all []string
-	for i := range 12_000 { // more than a text looks at
+	for i := range 12_000 { // more rows than are read to render text
 		all = append(all, fmt.Sprintf(`{"flight":"F%d","price":%d}`, i, 400+i))
 	}
 	ref := b.put("[" + strings.Join(all, ",") + "]")
@@ -128,7 +128,7 @@ func TestPipelineFailures(t *testing.T) {
 	}
 }
 
-func TestMissingPortsAreTheNodesFault(t *testing.T) {
+func TestMissingServicesFailTheNode(t *testing.T) {
 	store := definitionstest.NewStore()
 	a, err := definitions.New(definitions.Config{Store: store, Rows: definitionstest.NewRows()})
 	require.NoError(t, err)
@@ -154,19 +154,19 @@ func TestMissingPortsAreTheNodesFault(t *testing.T) {
 	require.ErrorContains(t, err, "Rows is missing")
 }
 
-func TestBeginRunIsIdempotentAndItsOwn(t *testing.T) {
+func TestBeginRunIsIdempotent(t *testing.T) {
 	b := newBench(t, node(agent.WorkflowTask, mailConfig), "")
 	_, err := b.store.Put(agent.WorkflowKey{Tenant: "acme", Owner: "default", Tag: "main"}, node(agent.WorkflowTimer, `{"duration":"1s"}`))
 	require.NoError(t, err)
 	const request = `{"workflow_tag":"main","run_id":"r1","context":{"tenant":"acme"}}`
 	out, err := b.BeginRun(t.Context(), []byte(request), definitions.BeginRunInput{WorkflowID: "w1", RunID: "x"})
 	require.NoError(t, err)
-	require.Equal(t, int64(1), out.Run.Version, "the version that it began with")
+	require.Equal(t, int64(1), out.Run.Version, "the version of the first request")
 	require.Equal(t, core.Version, out.CoreVersion)
 
 	out, err = b.BeginRun(t.Context(), []byte(request), definitions.BeginRunInput{WorkflowID: "w2", RunID: "x"})
 	require.NoError(t, err)
-	require.Equal(t, "run_id", out.Refusal.Field, "another execution has it")
+	require.Equal(t, "run_id", out.Refusal.Field, "another execution uses the run ID")
 
 	out, err = b.BeginRun(t.Context(), []byte(`{"workflow_tag":"other","run_id":"r1","context":{"tenant":"acme"}}`), definitions.BeginRunInput{WorkflowID: "w1"})
 	require.NoError(t, err)
@@ -177,7 +177,7 @@ func TestBeginRunIsIdempotentAndItsOwn(t *testing.T) {
 	require.ErrorContains(t, err, "away")
 }
 
-func TestInputIsBounded(t *testing.T) {
+func TestRunInputLimit(t *testing.T) {
 	b := newBench(t, node(agent.WorkflowTask, mailConfig), "")
 	raw, err := json.Marshal(agent.RunRequest{Tag: "main", Input: json.RawMessage(`"` + strings.Repeat("x", 256<<10) + `"`)})
 	require.NoError(t, err)
@@ -194,7 +194,7 @@ func TestAgentNodes(t *testing.T) {
 	require.NoError(t, err)
 	again, err := b.BeginAgentNode(t.Context(), in)
 	require.NoError(t, err)
-	require.Equal(t, first, again, "the turn's id is the visit's")
+	require.Equal(t, first, again, "the turn ID depends on the visit only")
 	turn := b.world.Turns()[0]
 	require.Equal(t, agent.TurnRequest{
 		TurnID: first.Turn, Agent: "analyst", Message: "Compare b", SessionID: "s-r1", OutputSchema: json.RawMessage(`{"type":"object"}`),
@@ -235,11 +235,11 @@ func TestCancelWhileSending(t *testing.T) {
 		return fmt.Errorf("cut: %w", notifications.ErrUnknown)
 	}
 	out, err := b.RunNode(ctx, definitions.NodeInput{RunID: "r1", Node: "n", Visit: 1})
-	require.NoError(t, err, "what is known is stored, whatever happens to the worker")
+	require.NoError(t, err, "the outcome is stored although the worker stops")
 	require.Equal(t, agent.OutcomeUnknown, out.Failure.Type)
 }
 
-func TestCancelBeforeAnythingIsSent(t *testing.T) {
+func TestCancelBeforeSending(t *testing.T) {
 	b := newBench(t, node(agent.WorkflowTask, mailConfig), `{"flight":"A","price":1}`)
 	ctx, cancel := context.WithCancel(t.Context())
 	b.world.OnMail = func(notifications.Mail, func() error) error {

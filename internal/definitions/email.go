@@ -21,7 +21,7 @@ type emailOutput struct {
 	ID      string   `json:"id"` // of the mail
 }
 
-// sendEmail renders the mail of an email task and sends it.
+// sendEmail renders and sends the mail of an email task.
 func (v *nodeVisit) sendEmail(ctx context.Context, in visitInput) (emailOutput, error) {
 	if v.runner.Mailer == nil {
 		return emailOutput{}, asNodeError(agent.Invalid("config.action", "this runtime sends no mail: none is configured"))
@@ -51,12 +51,18 @@ func (v *nodeVisit) sendEmail(ctx context.Context, in visitInput) (emailOutput, 
 	return emailOutput{Action: ActionEmail, To: m.To, Subject: m.Subject, ID: m.ID}, err
 }
 
-// render fills the expressions of a template. field names the config member in errors.
+// render renders a template. Its errors name the config member field.
 func (v *nodeVisit) render(ctx context.Context, field, text string, data expr.Data) (string, error) {
+	return v.renderWith(ctx, field, text, data, (*expr.Template).Render)
+}
+
+func (v *nodeVisit) renderWith(
+	ctx context.Context, field, text string, data expr.Data, render func(*expr.Template, context.Context, expr.Data) (string, error),
+) (string, error) {
 	t, err := expr.CompileTemplate(text)
 	if err == nil {
 		var out string
-		if out, err = t.Render(ctx, data); err == nil {
+		if out, err = render(t, ctx, data); err == nil {
 			return out, nil
 		}
 	}
@@ -66,7 +72,7 @@ func (v *nodeVisit) render(ctx context.Context, field, text string, data expr.Da
 	return "", asNodeError(agent.FieldErrorf(agent.CodeOf(err), "config."+field, "%w", err))
 }
 
-// defaultBody returns the body of a mail whose config has none: the input, rows as a table.
+// defaultBody returns the body of a mail without a configured body: the input, with rows as a table.
 func (v *nodeVisit) defaultBody(data expr.Data) string {
 	var b strings.Builder
 	run := &v.facts.run

@@ -8,49 +8,49 @@ import (
 	"github.com/turnstone-run/turnstone/internal/definitions/expr"
 )
 
-// rowSource is one output that rows are read from.
+// rowSource is an output whose rows are read.
 type rowSource struct {
-	output any    // decoded
-	ref    string // reference of its rows; empty: they are in output
+	output any    // decoded JSON
+	ref    string // the reference of its rows; empty if the rows are in output
 }
 
-// rows returns the rows that are part of the output; ok is false if it has none.
+// rows returns the rows in the output; ok is false if it has none.
 func (s rowSource) rows() ([]any, bool) {
 	d := expr.Data{Input: s.output}
 	return d.Rows()
 }
 
-// rowSources returns the outputs in the input that have rows, in the order of the edges.
+// rowSources returns the outputs in the input that have rows, in the order of the definition's edges.
 func (v *nodeVisit) rowSources(in visitInput) []rowSource {
 	if len(v.in.From) < 2 {
-		return sourceIfRows(rowSource{decodeJSON(in.value), in.rowsRef})
+		return appendIfRows(nil, rowSource{decodeJSON(in.value), in.rowsRef})
 	}
 	var all []rowSource
 	nodes := v.facts.definition.Nodes
-	hasRun := make(map[string]bool, len(v.in.From))
+	isPending := make(map[string]bool, len(v.in.From)) // by node ID
 	for _, from := range v.in.From {
-		hasRun[nodes[from.Node].ID] = true // loadInput has checked the index
+		isPending[nodes[from.Node].ID] = true // loadInput has checked the index
 	}
 	members, _ := decodeJSON(in.value).(map[string]any)
 	for _, e := range v.facts.definition.Edges {
-		if e.To == v.node.ID && hasRun[e.From] {
-			hasRun[e.From] = false // two edges from one node are one source
-			all = append(all, sourceIfRows(rowSource{members[e.From], in.rowsRefs[e.From]})...)
+		if e.To == v.node.ID && isPending[e.From] {
+			isPending[e.From] = false // two edges from one node are one source
+			all = appendIfRows(all, rowSource{members[e.From], in.rowsRefs[e.From]})
 		}
 	}
 	return all
 }
 
-// sourceIfRows returns the source in a list, or nil if it has no rows.
-func sourceIfRows(s rowSource) []rowSource {
+// appendIfRows appends a source unless it has no rows.
+func appendIfRows(all []rowSource, s rowSource) []rowSource {
 	if _, ok := s.rows(); !ok && s.ref == "" {
-		return nil
+		return all
 	}
-	return []rowSource{s}
+	return append(all, s)
 }
 
-// storeInputRows returns the reference of the rows in the input, empty if there are none. It returns the reference of a single source as it is;
-// the rows of several sources are stored one after the other.
+// storeInputRows returns the reference of the rows in the input, empty if there are none. Rows that are already stored, of a single source, are not
+// stored again. The rows of several sources are stored one after the other.
 func (v *nodeVisit) storeInputRows(ctx context.Context, in visitInput) (string, error) {
 	sources := v.rowSources(in)
 	switch {
@@ -76,7 +76,7 @@ func (v *nodeVisit) storeInputRows(ctx context.Context, in visitInput) (string, 
 	return out.Ref, err
 }
 
-// copyRows writes the rows of one source, up to [maxInputRowsBytes] in all.
+// copyRows writes the rows of one source. It fails if the writer exceeds [maxInputRowsBytes].
 func (v *nodeVisit) copyRows(ctx context.Context, s rowSource, writer *rowWriter) error {
 	add := func(row any) error {
 		if err := writer.add(row); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/definitions/core"
 )
 
-// begins makes pipelines note the rows that they begin with; "" is none.
+// begins makes the pipelines record their input rows; "" means none.
 func (b *bench) begins() *[]string {
 	var begun []string
 	b.world.Fetched = func(c definitions.PipelineCall) (definitions.PipelineResult, error) {
@@ -32,7 +32,7 @@ func (b *bench) begins() *[]string {
 	return &begun
 }
 
-func TestAPipelineBeginsWithWhatComesIn(t *testing.T) {
+func TestPipelineInputRows(t *testing.T) {
 	for name, c := range map[string]struct{ input, steps, want string }{
 		"rows of an object":       {`{"rows":[{"a":1.50},{"a":2}],"b":3}`, `[{"step":"top_k"}]`, `[{"a":1.50},{"a":2}]`},
 		"a list":                  {`[{"a":"<é"}]`, `[{"step":"top_k"}]`, `[{"a":"<é"}]`},
@@ -58,7 +58,7 @@ func TestAPipelineBeginsWithWhatComesIn(t *testing.T) {
 	}
 }
 
-func TestAReferenceOfItsOwnIsKept(t *testing.T) {
+func TestPipelineKeepsItsInputRef(t *testing.T) {
 	b := newBench(t, node(agent.WorkflowTask, `{"action":"pipeline","pipeline":[],"input_ref":"cas://1"}`), `[2]`)
 	require.Equal(t, "cas://1", b.put(`[1]`))
 	begun := b.begins()
@@ -66,7 +66,7 @@ func TestAReferenceOfItsOwnIsKept(t *testing.T) {
 	require.Equal(t, []string{`[1]`}, *begun)
 }
 
-func TestAPipelineBehindACondition(t *testing.T) {
+func TestPipelineAfterCondition(t *testing.T) {
 	def := agent.WorkflowDefinition{
 		Nodes: []agent.WorkflowNode{
 			{ID: "check", Type: agent.WorkflowCondition, Expr: "price < 500"},
@@ -81,8 +81,8 @@ func TestAPipelineBehindACondition(t *testing.T) {
 	require.Equal(t, []string{`[{"price":450}]`}, *begun)
 }
 
-// Rows of several nodes follow one another in the order of the edges, wherever they are kept.
-func TestRowsOfSeveralNodes(t *testing.T) {
+// The rows of several predecessors are concatenated in the order of the edges, whether they are stored or inline.
+func TestPipelineJoinsRowsOfPredecessors(t *testing.T) {
 	task := json.RawMessage(`{"action":"pipeline","pipeline":[{"step":"top_k"}]}`)
 	def := agent.WorkflowDefinition{
 		Nodes: []agent.WorkflowNode{

@@ -19,8 +19,8 @@ type RunRef struct {
 // BeginRunInput identifies the execution that begins a run. The request itself is a separate argument.
 type BeginRunInput struct {
 	WorkflowID string `json:"workflow_id"`
-	RunID      string `json:"run_id"`             // the first of the chain
-	Schedule   string `json:"schedule,omitempty"` // the id of the Temporal schedule that started it
+	RunID      string `json:"run_id"`             // of the first execution of the chain
+	Schedule   string `json:"schedule,omitempty"` // the ID of the Temporal schedule that started it
 }
 
 // BeginRunResult is the skeleton of a run that begins, the outcome of a run that has ended, or a refusal.
@@ -30,9 +30,9 @@ type BeginRunResult struct {
 	CoreVersion      int             `json:"core_version"`
 	SearchAttributes bool            `json:"search_attributes,omitempty"` // the namespace has our attributes
 	ContinueAsNew    int             `json:"continue_as_new_events,omitempty"`
-	Over             agent.RunStatus `json:"over,omitempty"` // status of a run that has ended before
+	Over             agent.RunStatus `json:"over,omitempty"` // the status of a run that has already ended
 	Steps            int             `json:"steps,omitempty"`
-	Error            *agent.Failure  `json:"error,omitempty"`   // of a run that has ended before
+	Error            *agent.Failure  `json:"error,omitempty"`   // of a run that has already ended
 	Refusal          *agent.Failure  `json:"refusal,omitempty"` // why no run was recorded
 }
 
@@ -41,17 +41,17 @@ type NodeInput struct {
 	RunID string        `json:"run_id"`
 	Node  string        `json:"node"`
 	Visit int           `json:"visit"`
-	From  []core.Source `json:"from,omitempty"` // the visits whose outputs are its input; empty: the run's input
+	From  []core.Source `json:"from,omitempty"` // the visits whose outputs are its input; if empty, the input is that of the run
 }
 
-// NodeResult is how a visit ended.
+// NodeResult is the result of a visit.
 type NodeResult struct {
 	Outcome   string         `json:"outcome,omitempty"` // of a condition: true or false
 	Failure   *agent.Failure `json:"failure,omitempty"`
 	Cancelled bool           `json:"cancelled,omitempty"`
 }
 
-// BeginAgentNodeResult is the turn of an agent node, or how the visit ended if the turn was refused.
+// BeginAgentNodeResult is the turn of an agent node, or the result of the visit if the turn was refused.
 type BeginAgentNodeResult struct {
 	Turn   agent.TurnID `json:"turn,omitempty"`
 	Tenant string       `json:"tenant,omitempty"`
@@ -66,7 +66,7 @@ type EndNodeInput struct {
 	Failure   *agent.Failure `json:"failure,omitempty"`
 }
 
-// FinishRunInput is how a run ended.
+// FinishRunInput is the outcome of a run.
 type FinishRunInput struct {
 	RunID   string          `json:"run_id"`
 	Tenant  string          `json:"tenant"`

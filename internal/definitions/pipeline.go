@@ -10,14 +10,14 @@ import (
 	"github.com/turnstone-run/turnstone/internal/notifications"
 )
 
-// rowsOutput is the output of a node whose rows are behind a reference.
+// rowsOutput is the output of a node whose rows are stored.
 type rowsOutput struct {
 	Ref      string          `json:"ref"`
 	RowCount int64           `json:"row_count"`
 	Preview  json.RawMessage `json:"preview,omitempty"` // {type,row_count,sample}
 }
 
-// runPipeline runs the steps of a pipeline task with the rows of the input, unless the steps bring rows themselves.
+// runPipeline runs the steps of a pipeline task on the rows of the input, unless the steps load their own rows.
 func (v *nodeVisit) runPipeline(ctx context.Context, in visitInput) (rowsOutput, error) {
 	p := v.runner.Pipelines
 	if p == nil {
@@ -33,22 +33,22 @@ func (v *nodeVisit) runPipeline(ctx context.Context, in visitInput) (rowsOutput,
 			return rowsOutput{}, err
 		}
 	}
-	var got PipelineResult
+	var result PipelineResult
 	err := v.runEffect(ctx, call.Repeatable, func(ctx context.Context, mark func() error) error {
 		if err := mark(); err != nil {
 			return err
 		}
 		var err error
-		got, err = p.Run(ctx, call)
+		result, err = p.Run(ctx, call)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return fmt.Errorf("the pipeline was cut off: %w: %w", err, notifications.ErrUnknown)
 		case err != nil:
 			return err
 		}
-		return pipelineError(got.Failure)
+		return pipelineError(result.Failure)
 	})
-	return rowsOutput{Ref: got.Ref, RowCount: got.RowCount, Preview: got.Preview}, err
+	return rowsOutput{Ref: result.Ref, RowCount: result.RowCount, Preview: result.Preview}, err
 }
 
 // loadsOwnRows reports whether the first step of a pipeline loads rows, so that the rows of the input are not used.
@@ -60,11 +60,11 @@ func loadsOwnRows(steps json.RawMessage) bool {
 	if json.Unmarshal(steps, &all) != nil || len(all) == 0 {
 		return false
 	}
-	return all[0].Step == "http_request" || all[0].Step == "join" && all[0].Left != ""
+	return all[0].Step == "http_request" || (all[0].Step == "join" && all[0].Left != "")
 }
 
-// pipelineError returns the error for a failure of a pipeline, nil for none. A retryable failure had no effect and is tried again. If the other
-// side became unavailable otherwise, it may have received what was posted, so the outcome is unknown.
+// pipelineError returns the error for a failure of a pipeline, nil for nil. A retryable failure had no effect. After any other failure of a
+// recipient that was unavailable, the recipient may have received a request, so the outcome is unknown.
 func pipelineError(f *agent.Failure) error {
 	switch {
 	case f == nil:

@@ -22,7 +22,7 @@ type rowWriter struct {
 	preview []json.RawMessage
 }
 
-// storedRows is the answer of the store.
+// storedRows is the result of storing the array.
 type storedRows struct {
 	ref string
 	err error
@@ -45,7 +45,8 @@ func (w *rowWriter) add(row any) error {
 		w.open()
 	}
 	w.size += int64(len(raw)) + 1
-	if w.count++; w.count <= previewRows {
+	w.count++
+	if w.count <= previewRows {
 		w.preview = append(w.preview, raw)
 	}
 	if err := w.buffer.WriteByte(separator); err != nil {
@@ -55,7 +56,7 @@ func (w *rowWriter) add(row any) error {
 	return err
 }
 
-// open begins to store what is written from now on.
+// open begins to store the rows.
 func (w *rowWriter) open() {
 	reader, pipe := io.Pipe()
 	w.pipe, w.buffer, w.stored = pipe, bufio.NewWriterSize(pipe, 64<<10), make(chan storedRows, 1)
@@ -66,7 +67,7 @@ func (w *rowWriter) open() {
 	}()
 }
 
-// abort discards the rows that were written.
+// abort discards the rows.
 func (w *rowWriter) abort(cause error) {
 	if w.pipe != nil {
 		_ = w.pipe.CloseWithError(cause) // never fails
@@ -74,19 +75,19 @@ func (w *rowWriter) abort(cause error) {
 	}
 }
 
-// finish completes the array and returns its reference; without rows it returns the zero value.
+// finish completes the array and returns its reference. It returns the zero value if there are no rows.
 func (w *rowWriter) finish() (rowsOutput, error) {
 	if w.pipe == nil {
 		return rowsOutput{}, nil
 	}
 	_ = w.buffer.WriteByte(']')                              // Flush returns its error
 	_ = w.pipe.CloseWithError(errors.Join(w.buffer.Flush())) // nil is the end of the content
-	got := <-w.stored
-	if got.err != nil {
-		return rowsOutput{}, got.err
+	stored := <-w.stored
+	if stored.err != nil {
+		return rowsOutput{}, stored.err
 	}
 	preview, err := json.Marshal(rowsPreview{Type: "dataset", RowCount: w.count, Sample: w.preview})
-	return rowsOutput{Ref: got.ref, RowCount: w.count, Preview: preview}, err
+	return rowsOutput{Ref: stored.ref, RowCount: w.count, Preview: preview}, err
 }
 
 // rowsPreview is the preview of stored rows in a node's output.

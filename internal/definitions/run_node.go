@@ -23,7 +23,7 @@ type nodeVisit struct {
 	started time.Time
 }
 
-// nodeError is an error of the node itself: its visit fails and so does the run. Any other error is the runtime's and is retried.
+// nodeError is an error of the node itself. It fails the visit and the run. Any other error is an error of the runtime and is retried.
 type nodeError struct{ failure *agent.Failure }
 
 func (e nodeError) Error() string { return e.failure.Message }
@@ -36,8 +36,8 @@ func asNodeError(err error) error {
 	return nodeError{failure: agent.FailureOf(err)}
 }
 
-// RunNode makes one visit of a task, a condition or a timer, and stores its output. It is idempotent, and no effect happens twice. A failure of
-// the node is in the result; an error means that the visit may be tried again.
+// RunNode makes one visit of a task, a condition or a timer, and stores its output. It is idempotent, and no effect happens twice. A failure of the
+// node is in the result; an error means that the visit may be retried.
 func (r *Runner) RunNode(ctx context.Context, in NodeInput) (NodeResult, error) {
 	return r.visit(ctx, in, func(v *nodeVisit) (agent.RunStep, error) {
 		switch v.node.Type {
@@ -54,7 +54,7 @@ func (r *Runner) RunNode(ctx context.Context, in NodeInput) (NodeResult, error) 
 	})
 }
 
-// visit calls work and stores the outcome, unless the outcome of the visit is stored already.
+// visit calls work and stores the outcome, unless the visit already has an outcome.
 func (r *Runner) visit(ctx context.Context, in NodeInput, work func(v *nodeVisit) (agent.RunStep, error)) (NodeResult, error) {
 	step, ok, err := r.Store.Step(ctx, in.RunID, in.Node, in.Visit)
 	if err != nil {
@@ -74,8 +74,7 @@ func (r *Runner) visit(ctx context.Context, in NodeInput, work func(v *nodeVisit
 	if step.Status == agent.RunRunning { // an agent node: StoreAgentNode stores its outcome
 		return NodeResult{}, nil
 	}
-	out, err := v.save(ctx, step)
-	return out, err
+	return v.save(ctx, step)
 }
 
 func (r *Runner) newVisit(ctx context.Context, in NodeInput) (*nodeVisit, error) {
@@ -94,7 +93,7 @@ func (r *Runner) newVisit(ctx context.Context, in NodeInput) (*nodeVisit, error)
 	return &nodeVisit{runner: r, facts: f, node: n, config: c, in: in, started: time.Now()}, nil
 }
 
-// recordOutcome puts the outcome of the work into the step. It returns the errors that are not the node's, and [ErrCancelled].
+// recordOutcome sets the status of a step from the error of its work. It returns errors other than those of the node, and [ErrCancelled].
 func (v *nodeVisit) recordOutcome(ctx context.Context, step *agent.RunStep, err error) error {
 	failed, isNodeError := errors.AsType[nodeError](err)
 	switch {
@@ -113,7 +112,7 @@ func (v *nodeVisit) recordOutcome(ctx context.Context, step *agent.RunStep, err 
 	}
 }
 
-// save stores the outcome of a visit and returns what is stored: the first outcome is kept.
+// save stores the outcome of a visit and returns the stored one, because the first outcome is kept.
 func (v *nodeVisit) save(ctx context.Context, step agent.RunStep) (NodeResult, error) {
 	if len(step.Output) > maxOutputBytes {
 		step.Status, step.Outcome, step.Ref = agent.RunFailed, "", ""
@@ -128,7 +127,7 @@ func (v *nodeVisit) save(ctx context.Context, step agent.RunStep) (NodeResult, e
 	if step.Error != nil {
 		step.Error.Step = v.node.ID
 	}
-	// The outcome is stored even if the visit is cancelled meanwhile.
+	// The outcome is stored even if the visit is cancelled in the meantime.
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer stop()
 	stored, err := v.runner.Store.SaveStep(ctx, v.facts.run.Tenant, v.in.RunID, step)
@@ -142,7 +141,7 @@ func nodeResult(s *agent.RunStep) NodeResult {
 	return NodeResult{Outcome: s.Outcome, Failure: s.Error, Cancelled: s.Status == agent.RunCancelled}
 }
 
-// EndNode stores the outcome of a visit whose activity did not. It is idempotent: an outcome that is stored is kept.
+// EndNode stores the outcome of a visit whose activity has not stored one. It is idempotent: an existing outcome is kept.
 func (r *Runner) EndNode(ctx context.Context, in EndNodeInput) (NodeResult, error) {
 	return r.visit(ctx, in.NodeInput, func(v *nodeVisit) (agent.RunStep, error) {
 		s := agent.RunStep{Status: agent.RunFailed, Error: truncateFailure(in.Failure)}
@@ -152,8 +151,8 @@ func (r *Runner) EndNode(ctx context.Context, in EndNodeInput) (NodeResult, erro
 		if v.node.Type != agent.WorkflowTask {
 			return s, nil
 		}
-		before, err := r.Store.Attempt(ctx, in.RunID, in.Node, in.Visit)
-		if before {
+		marked, err := r.Store.Attempt(ctx, in.RunID, in.Node, in.Visit)
+		if marked {
 			s.Error = unknownOutcome("it was cut off while it was at work")
 		}
 		return s, err

@@ -17,7 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/notifications"
 )
 
-// bench runs single visits.
+// bench executes single visits of a run.
 type bench struct {
 	*definitions.Runner
 
@@ -78,10 +78,10 @@ func (b *bench) put(rows string) string {
 
 const mailConfig = `{"action":"email","to":["a@example.com","b@example.com"],"subject":"{{flight}} now","body":"{{price}} for {{run.workflow_tag}}"}`
 
-func TestEmailIsComposed(t *testing.T) {
+func TestEmail(t *testing.T) {
 	b := newBench(t, node(agent.WorkflowTask, mailConfig), `{"flight":"AA\n1","price":450}`)
 	require.Nil(t, b.visit("n").Failure)
-	require.Nil(t, b.visit("n").Failure, "a second time is answered out of the store")
+	require.Nil(t, b.visit("n").Failure, "the stored result is returned")
 	mails := b.world.Mails()
 	require.Len(t, mails, 1)
 	require.Equal(t, []string{"a@example.com", "b@example.com"}, mails[0].To)
@@ -91,7 +91,7 @@ func TestEmailIsComposed(t *testing.T) {
 	require.JSONEq(t, fmt.Sprintf(`{"action":"email","to":["a@example.com","b@example.com"],"subject":"AA 1 now","id":%q}`, mails[0].ID), string(b.step("n").Output))
 }
 
-func TestEmailSaysWhatCameIn(t *testing.T) {
+func TestEmailDefaultsToInputTable(t *testing.T) {
 	var rows []string
 	for i := range 60 {
 		rows = append(rows, fmt.Sprintf(`{"flight":"F%d","price":%d.50,"note":null}`, i, i))
@@ -106,7 +106,7 @@ func TestEmailSaysWhatCameIn(t *testing.T) {
 	require.Contains(t, m.Body, "… and 10 more rows")
 }
 
-func TestWhatCannotBeSaidIsTheNodesFault(t *testing.T) {
+func TestInvalidConfigFailsTheNode(t *testing.T) {
 	for name, c := range map[string]struct{ config, field string }{
 		"a bad template":   {`{"action":"email","subject":"{{1 +}}"}`, "config.subject"},
 		"a bad expression": {`{"action":"email","body":"{{price * 'x'}}"}`, "config.body"},
@@ -123,13 +123,13 @@ func TestWhatCannotBeSaidIsTheNodesFault(t *testing.T) {
 	}
 }
 
-// An effect that has not happened is tried again; one that may have happened is not.
-func TestEffects(t *testing.T) {
+// An attempt without an effect is repeated; an attempt that may have had an effect is not.
+func TestEmailAttempts(t *testing.T) {
 	away := agent.Errorf(agent.CodeUnavailable, "", "away")
 	for name, c := range map[string]struct {
-		errs []error // of the attempts, one after the other; then it works
-		mark []bool  // whether each came to its mark
-		want string  // the failure's type; "": none
+		errs []error // of the first attempts; later attempts succeed
+		mark []bool  // whether the attempt calls mark before it fails
+		want string  // the type of the failure; "": the node succeeds
 		sent int
 		try  int
 	}{
@@ -167,7 +167,7 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-func TestMarkedBefore(t *testing.T) {
+func TestMarkedAttemptIsNotRepeated(t *testing.T) {
 	b := newBench(t, node(agent.WorkflowTask, mailConfig), `{"flight":"A","price":1}`)
 	_, err := b.store.Attempt(t.Context(), "r1", "n", 1)
 	require.NoError(t, err)
@@ -175,8 +175,8 @@ func TestMarkedBefore(t *testing.T) {
 	require.Empty(t, b.world.Mails())
 }
 
-// Trouble of the store's is Temporal's to retry, and nothing is sent without a mark.
-func TestStoreTrouble(t *testing.T) {
+// Temporal retries errors of the store. Nothing is sent unless the attempt could be marked.
+func TestStoreErrorsAreRetried(t *testing.T) {
 	for _, call := range []string{"Step", "Attempt", "SaveStep"} {
 		b := newBench(t, node(agent.WorkflowTask, mailConfig), `{"flight":"A","price":1}`)
 		b.store.Broken = func(c string) error {
@@ -194,7 +194,7 @@ func TestStoreTrouble(t *testing.T) {
 		require.Len(t, b.world.Mails(), sent, call)
 		b.store.Broken = nil
 		out := b.visit("n")
-		if call == "SaveStep" { // it was sent, and nobody wrote it down
+		if call == "SaveStep" { // it was sent, but the result was not stored
 			require.Equal(t, agent.OutcomeUnknown, out.Failure.Type)
 			require.Len(t, b.world.Mails(), 1)
 		} else {
@@ -203,11 +203,11 @@ func TestStoreTrouble(t *testing.T) {
 	}
 }
 
-func TestWebhook(t *testing.T) {
+func TestWebhookAttempts(t *testing.T) {
 	for name, c := range map[string]struct {
 		config  string
-		answers []int // then 200
-		unknown bool  // no answer at the first attempt
+		answers []int // of the first attempts; later attempts get 200
+		unknown bool  // the first attempt gets no answer
 		want    string
 		tries   int
 	}{
@@ -249,7 +249,7 @@ func TestWebhook(t *testing.T) {
 			}
 			out := b.visit("n")
 			require.Equal(t, c.tries, tries)
-			require.Len(t, keys, 1, "the same key each time")
+			require.Len(t, keys, 1, "all attempts have the same key")
 			if c.want == "" {
 				require.Nil(t, out.Failure)
 				require.JSONEq(t, `{"status":200,"body":"thanks"}`, string(b.step("n").Output))

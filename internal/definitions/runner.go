@@ -10,17 +10,17 @@ import (
 	"go.uber.org/zap"
 )
 
-// Bounds on what a run holds in memory or in the store.
+// Bounds of a run.
 const (
-	maxOutputBytes    = 256 << 10 // output of one visit; more rows belong behind a reference
-	maxRows           = 10_000    // that expressions see
-	maxRowBytes       = 8 << 20   // that expressions see
-	maxInputRowsBytes = 64 << 20  // rows of several nodes that are stored for a pipeline
-	maxFailureText    = 500       // bytes of a failure message: history holds it
+	maxOutputBytes    = 256 << 10 // the output of one visit; more rows are stored and referenced
+	maxRows           = 10_000    // rows that expressions can read
+	maxRowBytes       = 8 << 20   // bytes of rows that expressions can read
+	maxInputRowsBytes = 64 << 20  // the joined rows of several nodes for a pipeline
+	maxFailureText    = 500       // bytes of a failure message in history
 	cachedRuns        = 1024
 )
 
-// Config is the configuration of a [Runner]. Store and Rows are required; without one of the other ports, nodes that need it fail.
+// Config is the configuration of a [Runner]. Store and Rows are required. Nodes that need another port fail if it is nil.
 type Config struct {
 	Store     Store
 	Turns     Turns     // agent nodes
@@ -30,14 +30,13 @@ type Config struct {
 	Rows      Rows
 	Logger    *zap.Logger
 
-	Attempts         int           // of a task that does not set its own; 0: 4
-	RetryPause       time.Duration // before the second attempt, doubled before each one after; 0: 2 s
+	Attempts         int           // of a task that does not set max_attempts; 0: 4
+	RetryPause       time.Duration // before the second attempt; the pause doubles before each further attempt; 0: 2 s
 	RunEvents        int           // history events after which a run continues as new; 0: when the server suggests it
-	SearchAttributes func() bool   // whether the namespace has our attributes; nil: no
+	SearchAttributes func() bool   // whether the namespace has Turnstone's search attributes; nil: no
 }
 
-// Runner has the use cases of runs: it begins and ends them, makes the visits of their nodes and stores the outcomes. It is safe for concurrent
-// use.
+// Runner begins and ends runs, makes the visits of their nodes and stores the outcomes. It is safe for concurrent use.
 type Runner struct {
 	Config
 

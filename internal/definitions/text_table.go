@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// Bounds of the body that a mail gets when its config has none.
+// Bounds of the default body of a mail.
 const (
 	tableRows    = 50
 	tableColumns = 12
@@ -19,10 +19,10 @@ const (
 	maxSubject   = 200
 )
 
-// rowsTable returns the first [tableRows] rows as a plain-text table, with columns in alphabetical order.
+// rowsTable returns the first [tableRows] rows as a plain-text table with columns in alphabetical order.
 func rowsTable(rows []any) string {
 	shown := rows[:min(len(rows), tableRows)]
-	columns, left := columnsOf(shown)
+	columns, omittedColumns := columnsOf(shown)
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	if len(columns) > 0 {
@@ -41,11 +41,11 @@ func rowsTable(rows []any) string {
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
 	_ = w.Flush() // to memory
-	if left > 0 {
-		fmt.Fprintf(&b, "… and %d more columns\n", left)
+	if omittedColumns > 0 {
+		fmt.Fprintf(&b, "… and %d more columns\n", omittedColumns)
 	}
-	if more := len(rows) - len(shown); more > 0 {
-		fmt.Fprintf(&b, "… and %d more rows\n", more)
+	if omittedRows := len(rows) - len(shown); omittedRows > 0 {
+		fmt.Fprintf(&b, "… and %d more rows\n", omittedRows)
 	}
 	if len(rows) == 0 {
 		b.WriteString("No rows.\n")
@@ -53,12 +53,13 @@ func rowsTable(rows []any) string {
 	return b.String()
 }
 
-func columnsOf(rows []any) (columns []string, left int) {
+// columnsOf returns the first [tableColumns] member names of the rows, sorted, and the number of the others.
+func columnsOf(rows []any) (columns []string, omitted int) {
 	for _, row := range rows {
 		members, _ := row.(map[string]any)
 		for name := range members {
-			if at, found := slices.BinarySearch(columns, name); !found {
-				columns = slices.Insert(columns, at, name)
+			if i, found := slices.BinarySearch(columns, name); !found {
+				columns = slices.Insert(columns, i, name)
 			}
 		}
 	}
@@ -83,7 +84,8 @@ func cellText(v any) string {
 		}
 		s = string(raw)
 	}
-	if s = strings.Join(strings.Fields(s), " "); s == "" {
+	s = strings.Join(strings.Fields(s), " ")
+	if s == "" {
 		return "-"
 	}
 	return clip.Runes(s, tableCell)

@@ -15,12 +15,12 @@ import (
 	"github.com/turnstone-run/turnstone/internal/definitions/expr"
 )
 
-// visitInput is the input of a visit: the run's input for the first nodes, otherwise the output of the visit before. After several visits it is
-// an object with their outputs by node id.
+// visitInput is the input of a visit: the input of the run, or the output of the preceding visit. After several visits it is an object with their
+// outputs by node ID.
 type visitInput struct {
 	value    json.RawMessage
-	rowsRef  string            // of its rows; empty: it has none behind a reference
-	rowsRefs map[string]string // the same for several outputs, by node id
+	rowsRef  string            // the reference of stored rows; may be empty
+	rowsRefs map[string]string // the references of several outputs, by node ID
 }
 
 // loadInput reads the input of the visit.
@@ -69,7 +69,7 @@ func nullIfEmpty(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// loadData returns the variables of expressions. It reads at most [maxRows] rows and [maxRowBytes] bytes of rows behind each reference.
+// loadData returns the variables of expressions, including at most [maxRows] rows or [maxRowBytes] bytes of the rows of each reference.
 func (v *nodeVisit) loadData(ctx context.Context, in visitInput, texts ...string) (expr.Data, error) {
 	d, err := v.loadDataWithoutRows(ctx, in, texts...)
 	if err != nil {
@@ -89,8 +89,8 @@ func (v *nodeVisit) loadData(ctx context.Context, in visitInput, texts ...string
 	return d, nil
 }
 
-// loadDataWithoutRows returns the variables of expressions without the rows behind references. It reads the outputs of earlier nodes only if one
-// of the texts mentions "steps".
+// loadDataWithoutRows returns the variables of expressions without stored rows. It reads the outputs of earlier nodes only if one of the texts
+// mentions "steps".
 func (v *nodeVisit) loadDataWithoutRows(ctx context.Context, in visitInput, texts ...string) (expr.Data, error) {
 	run := &v.facts.run
 	d := expr.Data{Run: map[string]any{
@@ -118,7 +118,7 @@ func (v *nodeVisit) loadDataWithoutRows(ctx context.Context, in visitInput, text
 	return d, nil
 }
 
-// decodeJSON returns JSON as expressions take it: numbers are [json.Number]. It returns nil for no JSON.
+// decodeJSON decodes JSON for expressions. Numbers are [json.Number]. It returns nil for empty input.
 func decodeJSON(raw json.RawMessage) any {
 	if len(raw) == 0 {
 		return nil
@@ -132,7 +132,7 @@ func decodeJSON(raw json.RawMessage) any {
 	return v
 }
 
-// withRows returns an output with the rows behind its reference: as its member "rows", or instead of an output that is no object.
+// withRows returns an output with the rows of its reference as member "rows". An output that is not an object is replaced by the rows.
 func (v *nodeVisit) withRows(ctx context.Context, output any, ref string) (any, error) {
 	rows, err := v.loadFirstRows(ctx, ref)
 	if err != nil {
@@ -146,11 +146,12 @@ func (v *nodeVisit) withRows(ctx context.Context, output any, ref string) (any, 
 	return members, nil
 }
 
-// loadFirstRows reads rows up to [maxRows] and [maxRowBytes].
+// loadFirstRows reads at most [maxRows] rows and [maxRowBytes] bytes.
 func (v *nodeVisit) loadFirstRows(ctx context.Context, ref string) ([]any, error) {
 	rows := []any{}
 	err := v.forEachRow(ctx, ref, maxRowBytes, func(row any) error {
-		if rows = append(rows, row); len(rows) >= maxRows {
+		rows = append(rows, row)
+		if len(rows) >= maxRows {
 			return errStopReading
 		}
 		return nil
@@ -161,8 +162,8 @@ func (v *nodeVisit) loadFirstRows(ctx context.Context, ref string) ([]any, error
 // errStopReading makes [nodeVisit.forEachRow] stop without an error.
 var errStopReading = errors.New("enough")
 
-// forEachRow calls handle for each row behind a reference. If maxBytes is positive, it reads no further than that and drops the row that is cut
-// off there.
+// forEachRow calls handle for each row of a reference. If maxBytes is positive, it stops after that many bytes and drops a row that is cut off
+// there.
 func (v *nodeVisit) forEachRow(ctx context.Context, ref string, maxBytes int64, handle func(row any) error) error {
 	content, err := v.runner.Rows.Open(ctx, v.facts.run.Tenant, ref)
 	if err != nil {
@@ -194,13 +195,13 @@ func (v *nodeVisit) forEachRow(ctx context.Context, ref string, maxBytes int64, 
 			return err
 		}
 	}
-	if _, err := decoder.Token(); err != nil && limited.N > 0 { // the end of the list, or the error after which there are no more rows
+	if _, err := decoder.Token(); err != nil && limited.N > 0 { // More also returns false after an error
 		return rowsError(ref, err)
 	}
 	return nil
 }
 
-// rowsError returns an error with the code for content that is not JSON, or for a store that cannot be read.
+// rowsError returns [agent.CodeInvalid] for content that is not JSON, [agent.CodeUnavailable] for other errors.
 func rowsError(ref string, err error) error {
 	if _, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return agent.Errorf(agent.CodeInvalid, "read rows", "%s is no JSON: %w", ref, err)

@@ -28,12 +28,12 @@ const (
 // webhookOutput is the output of a webhook task.
 type webhookOutput struct {
 	Status int             `json:"status"`
-	Body   json.RawMessage `json:"body,omitempty"` // JSON; any other body as a JSON string
+	Body   json.RawMessage `json:"body,omitempty"` // a JSON string if the body is not JSON
 
-	Truncated bool `json:"truncated,omitempty"` // the answer was longer than the body
+	Truncated bool `json:"truncated,omitempty"` // Body is only the beginning of the answer
 }
 
-// defaultWebhookBody is the request body of a webhook whose config has none.
+// defaultWebhookBody is the request body of a webhook without a configured body.
 type defaultWebhookBody struct {
 	Tag   string `json:"workflow_tag"`
 	RunID string `json:"run_id"`
@@ -64,7 +64,7 @@ func (v *nodeVisit) sendWebhook(ctx context.Context, in visitInput) (webhookOutp
 	return out, err
 }
 
-// buildWebhook renders the request of a webhook task.
+// buildWebhook returns the request of a webhook task.
 func (v *nodeVisit) buildWebhook(ctx context.Context, in visitInput) (notifications.Webhook, error) {
 	w := notifications.Webhook{
 		Tenant: v.facts.run.Tenant, Method: strings.ToUpper(cmp.Or(v.config.Method, methodPost)), Header: map[string]string{},
@@ -74,7 +74,7 @@ func (v *nodeVisit) buildWebhook(ctx context.Context, in visitInput) (notificati
 	if err != nil {
 		return w, err
 	}
-	if w.URL, err = v.renderURL(ctx, data); err != nil {
+	if w.URL, err = v.renderWith(ctx, "url", v.config.URL, data, (*expr.Template).RenderURL); err != nil {
 		return w, err
 	}
 	hasContentType := false
@@ -95,22 +95,8 @@ func (v *nodeVisit) buildWebhook(ctx context.Context, in visitInput) (notificati
 	return w, err
 }
 
-// renderURL fills the expressions of the URL; their values are escaped.
-func (v *nodeVisit) renderURL(ctx context.Context, data expr.Data) (string, error) {
-	t, err := expr.CompileTemplate(v.config.URL)
-	if err == nil {
-		var out string
-		if out, err = t.RenderURL(ctx, data); err == nil {
-			return out, nil
-		}
-	}
-	if ctx.Err() != nil {
-		return "", err
-	}
-	return "", asNodeError(agent.FieldErrorf(agent.CodeOf(err), "config.url", "%w", err))
-}
-
-// webhookBody returns the body of the config: a string is a template, other JSON is sent unchanged. Without one it returns a [defaultWebhookBody].
+// webhookBody returns the request body: a configured string is a template, other configured JSON is sent unchanged, and the default is a
+// [defaultWebhookBody].
 func (v *nodeVisit) webhookBody(ctx context.Context, data expr.Data) ([]byte, error) {
 	if len(v.config.Body) == 0 || string(v.config.Body) == "null" {
 		n := defaultWebhookBody{Tag: v.facts.run.Tag, RunID: v.in.RunID, Node: v.node.ID, Visit: v.in.Visit, Input: data.Input}
@@ -124,8 +110,8 @@ func (v *nodeVisit) webhookBody(ctx context.Context, data expr.Data) ([]byte, er
 	return v.config.Body, nil
 }
 
-// answerError returns the error for an answer without success, nil for success. 429 and 503 mean that nothing was done. Other 5xx statuses may
-// come from a proxy while the receiver works on the request, so the outcome is unknown.
+// answerError returns the error for an unsuccessful answer, nil for success. After 429 and 503 there was no effect. Other 5xx statuses may come
+// from a proxy while the receiver still handles the request, so the outcome is unknown.
 func answerError(a *notifications.WebhookAnswer) error {
 	switch {
 	case a.Status >= 200 && a.Status < 300:
@@ -149,7 +135,7 @@ func statusError(a *notifications.WebhookAnswer) error {
 	return fmt.Errorf("the webhook answered %d", a.Status)
 }
 
-// answerBody returns the body of an answer as JSON; a body that is not JSON becomes a string.
+// answerBody returns the body of an answer as JSON. A body that is not JSON becomes a string.
 func answerBody(body []byte) json.RawMessage {
 	switch {
 	case len(body) == 0:

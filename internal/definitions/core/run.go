@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// MaxVisits is the maximum number of visits of one run. Work that repeats for longer belongs to a schedule.
+// MaxVisits is the maximum number of visits of one run. Work that repeats more often belongs in a schedule.
 const MaxVisits = 10_000
 
-// Phase says where a node stands.
+// Phase is the current phase of a node.
 type Phase string
 
 // The phases. A node is idle before it is asked and after its visit has ended.
@@ -19,7 +19,7 @@ const (
 	Running Phase = "running"
 )
 
-// Status is how the last visit of a node ended.
+// Status is the outcome of a visit or a run.
 type Status string
 
 // The outcomes of a visit.
@@ -34,10 +34,10 @@ type NodeState struct {
 	Phase  Phase    `json:"phase,omitempty"`
 	Visits int      `json:"visits,omitempty"`
 	Last   Status   `json:"last,omitempty"`
-	From   []Source `json:"from,omitempty"` // visits that fired an edge to it since its last visit began: the newest of each node, in node order
+	From   []Source `json:"from,omitempty"` // the newest visit of each node that has fired an edge to it since its last visit began, in node order
 }
 
-// State is everything that changes in a run. Continue-as-new carries it.
+// State is the part of a run that changes. Continue-as-new passes it on.
 type State struct {
 	Nodes     []NodeState `json:"marks"`
 	Visits    int         `json:"visits"`
@@ -54,11 +54,11 @@ type Run struct {
 	reachable  [][]bool
 }
 
-// Visit asks for one visit of a node.
+// Visit is a visit of a node that begins now.
 type Visit struct {
 	Node  int
 	Visit int      // 1 for the first
-	From  []Source // the visits whose outputs are its input; empty: the run's input
+	From  []Source // the visits whose outputs are its input; if empty, the input is that of the run
 }
 
 // Kind is the kind of an action.
@@ -66,9 +66,9 @@ type Kind int
 
 // The kinds of actions.
 const (
-	Wait   Kind = iota // for a visit to end
-	Begin              // these visits, at once
-	Finish             // the run is over
+	Wait   Kind = iota // wait until a visit ends
+	Begin              // begin Visits, concurrently
+	Finish             // end the run with Status
 )
 
 // Action is what to do next.
@@ -78,7 +78,7 @@ type Action struct {
 	Status Status  // Finish
 }
 
-// Result is how a visit ended.
+// Result is the result of a visit.
 type Result struct {
 	Status  Status
 	Outcome string // of a condition: true or false
@@ -113,7 +113,7 @@ func Resume(s Skeleton, state State) (*Run, error) {
 	return &Run{skeleton: s, state: state, isBackEdge: isBack, reachable: s.reachableNodes(isBack)}, nil
 }
 
-// State returns what [Resume] takes.
+// State returns the state from which [Resume] continues the run.
 func (r *Run) State() State {
 	s := r.state
 	s.Nodes = slices.Clone(s.Nodes)
@@ -126,7 +126,7 @@ func (r *Run) Stopping() bool { return r.state.Failed || r.state.Cancelled || r.
 // Cancel makes the run begin no more visits.
 func (r *Run) Cancel() { r.state.Cancelled = true }
 
-// Next returns what to do next. The visits in it are running from then on, until [Run.After] is called for each.
+// Next returns the next action. Its visits count as running until [Run.After] is called for each of them.
 func (r *Run) Next() Action {
 	var visits []Visit
 	if !r.Stopping() {
@@ -164,16 +164,16 @@ func (r *Run) beginVisits() []Visit {
 			r.state.Exhausted = true
 			break
 		}
-		m := &r.state.Nodes[n]
-		m.Phase, m.Visits = Running, m.Visits+1
+		node := &r.state.Nodes[n]
+		node.Phase, node.Visits = Running, node.Visits+1
 		r.state.Visits++
-		out = append(out, Visit{Node: n, Visit: m.Visits, From: m.From})
-		m.From = nil
+		out = append(out, Visit{Node: n, Visit: node.Visits, From: node.From})
+		node.From = nil
 	}
 	return out
 }
 
-// mayBeReached reports whether a running or asked node leads to the given one.
+// mayBeReached reports whether a running or asked node leads to a node.
 func (r *Run) mayBeReached(node int) bool {
 	for other := range r.state.Nodes {
 		if r.state.Nodes[other].Phase != Idle && r.reachable[other][node] {
@@ -183,19 +183,19 @@ func (r *Run) mayBeReached(node int) bool {
 	return false
 }
 
-// After records how the visit of a node ended and fires its edges. It ignores nodes that are not running.
+// After records the result of a node's visit and fires its edges. It ignores nodes that are not running.
 func (r *Run) After(node int, res Result) {
 	if node < 0 || node >= len(r.state.Nodes) || r.state.Nodes[node].Phase != Running {
 		return
 	}
-	m := &r.state.Nodes[node]
-	m.Phase, m.Last = Idle, res.Status
-	if len(m.From) > 0 { // asked again while it was running
-		m.Phase = Asked
+	state := &r.state.Nodes[node]
+	state.Phase, state.Last = Idle, res.Status
+	if len(state.From) > 0 { // an edge fired while it was running
+		state.Phase = Asked
 	}
 	switch res.Status {
 	case Completed:
-		r.fireEdges(Source{Node: node, Visit: m.Visits}, res.Outcome)
+		r.fireEdges(Source{Node: node, Visit: state.Visits}, res.Outcome)
 	case Cancelled:
 		if !r.Stopping() {
 			r.state.Cancelled = true
@@ -205,19 +205,19 @@ func (r *Run) After(node int, res Result) {
 	}
 }
 
-// fireEdges asks the nodes that the edges for this outcome lead to.
+// fireEdges asks the nodes that the edges for an outcome lead to.
 func (r *Run) fireEdges(from Source, outcome string) {
 	for _, e := range r.skeleton.Edges {
 		if e.From != from.Node || (e.On != "" && e.On != outcome) {
 			continue
 		}
 		to := &r.state.Nodes[e.To]
-		at, found := slices.BinarySearchFunc(to.From, from.Node, func(s Source, node int) int { return s.Node - node })
-		sources := slices.Clone(to.From) // the visit that began has the old slice
+		i, found := slices.BinarySearchFunc(to.From, from.Node, func(s Source, node int) int { return s.Node - node })
+		sources := slices.Clone(to.From) // a visit that began may share the old slice
 		if found {
-			sources[at] = from
+			sources[i] = from
 		} else {
-			sources = slices.Insert(sources, at, from)
+			sources = slices.Insert(sources, i, from)
 		}
 		to.From = sources
 		if to.Phase == Idle {

@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/definitions/core"
 )
 
-// graph reads "a>b b?true>c": nodes in the order of their names' first appearance.
+// graph parses "a>b b?true>c". The nodes are in the order of their first appearance.
 func graph(t *testing.T, text string) core.Skeleton {
 	t.Helper()
 	var s core.Skeleton
@@ -36,8 +36,8 @@ func graph(t *testing.T, text string) core.Skeleton {
 	return s
 }
 
-// play runs a skeleton; pick says which of the visits at work ends next. It returns "node visit(from…)" in the order of beginning.
-func play(t *testing.T, s core.Skeleton, pick func(n int) int, result func(v core.Visit, id string) core.Result) ([]string, core.Status) {
+// playRun executes a run; pick selects which active visit ends next. The result lists the visits as "node visit(from…)" in start order.
+func playRun(t *testing.T, s core.Skeleton, pick func(n int) int, result func(v core.Visit, id string) core.Result) ([]string, core.Status) {
 	t.Helper()
 	run, err := core.New(s)
 	require.NoError(t, err)
@@ -48,7 +48,7 @@ func play(t *testing.T, s core.Skeleton, pick func(n int) int, result func(v cor
 		case core.Begin:
 			for _, v := range a.Visits {
 				for _, w := range working {
-					require.NotEqual(t, w.Node, v.Node, "a node is at work twice")
+					require.NotEqual(t, w.Node, v.Node, "a node runs twice at once")
 				}
 				var from []string
 				for _, f := range v.From {
@@ -63,7 +63,7 @@ func play(t *testing.T, s core.Skeleton, pick func(n int) int, result func(v cor
 			v := working[i]
 			working = slices.Delete(working, i, i+1)
 			run.After(v.Node, result(v, s.Nodes[v.Node].ID))
-			// What is carried along is all that matters.
+			// Resume from the state must not change the run.
 			run, err = core.Resume(s, run.State())
 			require.NoError(t, err)
 		case core.Finish:
@@ -75,11 +75,11 @@ func play(t *testing.T, s core.Skeleton, pick func(n int) int, result func(v cor
 	return nil, ""
 }
 
-func first(int) int                       { return 0 }
-func newest(n int) int                    { return n - 1 }
-func done(core.Visit, string) core.Result { return core.Result{Status: core.Completed} }
+func first(int) int                           { return 0 }
+func newest(n int) int                        { return n - 1 }
+func complete(core.Visit, string) core.Result { return core.Result{Status: core.Completed} }
 
-func TestOrder(t *testing.T) {
+func TestVisitOrder(t *testing.T) {
 	says := func(outcome string) func(core.Visit, string) core.Result {
 		return func(core.Visit, string) core.Result { return core.Result{Status: core.Completed, Outcome: outcome} }
 	}
@@ -89,11 +89,11 @@ func TestOrder(t *testing.T) {
 		want        string
 		status      core.Status
 	}{
-		{"one node", "a", done, "a1()", core.Completed},
-		{"a line", "a>b b>c", done, "a1() b1(a1) c1(b1)", core.Completed},
-		{"two entries", "a>c b>c", done, "a1() b1() c1(a1 b1)", core.Completed},
-		{"a diamond joins", "a>b a>c b>d c>d", done, "a1() b1(a1) c1(a1) d1(b1 c1)", core.Completed},
-		{"a long arm is waited for", "a>d a>b b>c c>d", done, "a1() b1(a1) c1(b1) d1(a1 c1)", core.Completed},
+		{"one node", "a", complete, "a1()", core.Completed},
+		{"a line", "a>b b>c", complete, "a1() b1(a1) c1(b1)", core.Completed},
+		{"two entries", "a>c b>c", complete, "a1() b1() c1(a1 b1)", core.Completed},
+		{"a diamond joins", "a>b a>c b>d c>d", complete, "a1() b1(a1) c1(a1) d1(b1 c1)", core.Completed},
+		{"a long arm is waited for", "a>d a>b b>c c>d", complete, "a1() b1(a1) c1(b1) d1(a1 c1)", core.Completed},
 		{"the branch taken", "a?true>b a?false>c", says("true"), "a1() b1(a1)", core.Completed},
 		{"the branch not taken is not waited for", "a?true>b a?false>c b>d c>d", says("false"), "a1() c1(a1) d1(c1)", core.Completed},
 		{"always, beside a condition", "a?true>b a>c", says("false"), "a1() c1(a1)", core.Completed},
@@ -101,7 +101,7 @@ func TestOrder(t *testing.T) {
 		{"both outcomes to one node", "a?true>b a?false>b", says("true"), "a1() b1(a1)", core.Completed},
 	} {
 		for _, pick := range []func(int) int{first, newest} {
-			began, status := play(t, graph(t, c.graph), pick, c.result)
+			began, status := playRun(t, graph(t, c.graph), pick, c.result)
 			want := strings.ReplaceAll(c.want, ") ", ")\n")
 			require.ElementsMatch(t, strings.Split(want, "\n"), began, c.name)
 			require.Equal(t, c.status, status, c.name)
@@ -109,9 +109,9 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-func TestLoopAsksForNewVisits(t *testing.T) {
+func TestLoopRepeatsVisits(t *testing.T) {
 	s := graph(t, "start>check check?true>mail check?false>timer timer>check")
-	began, status := play(t, s, first, func(v core.Visit, id string) core.Result {
+	began, status := playRun(t, s, first, func(v core.Visit, id string) core.Result {
 		r := core.Result{Status: core.Completed}
 		if id == "check" {
 			r.Outcome = fmt.Sprint(v.Visit == 3)
@@ -126,13 +126,13 @@ func TestLoopAsksForNewVisits(t *testing.T) {
 
 func TestTimerFirstLoop(t *testing.T) {
 	s := graph(t, "start>timer timer>check check?false>timer")
-	began, _ := play(t, s, first, func(v core.Visit, _ string) core.Result {
+	began, _ := playRun(t, s, first, func(v core.Visit, _ string) core.Result {
 		return core.Result{Status: core.Completed, Outcome: fmt.Sprint(v.Visit == 2)}
 	})
 	require.Equal(t, []string{"start1()", "timer1(start1)", "check1(timer1)", "timer2(check1)", "check2(timer2)"}, began)
 }
 
-// What fires while a node is at work makes one more visit of it, of the newest.
+// While a node is active, repeated triggers cause one more visit, with the newest source.
 func TestSlowNodeBesideLoop(t *testing.T) {
 	run, err := core.New(graph(t, "start>check check>slow check?again>timer timer>check"))
 	require.NoError(t, err)
@@ -146,7 +146,7 @@ func TestSlowNodeBesideLoop(t *testing.T) {
 	require.Equal(t, []core.Visit{visit(check, 1, start, 1)}, run.Next().Visits)
 	completed(check, "again")
 	require.Equal(t, []core.Visit{visit(slow, 1, check, 1), visit(timer, 1, check, 1)}, run.Next().Visits)
-	for round := 1; round < 3; round++ { // slow is at work all the while
+	for round := 1; round < 3; round++ { // slow is active during all rounds
 		completed(timer, "")
 		require.Equal(t, []core.Visit{visit(check, round+1, timer, round)}, run.Next().Visits)
 		completed(check, []string{"", "again", "done"}[round])
@@ -161,9 +161,9 @@ func TestSlowNodeBesideLoop(t *testing.T) {
 	require.Equal(t, core.Action{Kind: core.Finish, Status: core.Completed}, run.Next())
 }
 
-func TestFailureLetsTheOthersEnd(t *testing.T) {
+func TestFailureStopsNewVisits(t *testing.T) {
 	s := graph(t, "a>b a>c b>d c>e")
-	began, status := play(t, s, first, func(_ core.Visit, id string) core.Result {
+	began, status := playRun(t, s, first, func(_ core.Visit, id string) core.Result {
 		if id == "b" {
 			return core.Result{Status: core.Failed}
 		}
@@ -183,7 +183,7 @@ func TestCancel(t *testing.T) {
 	run.After(0, core.Result{Status: core.Completed})
 	require.Equal(t, core.Action{Kind: core.Finish, Status: core.Cancelled}, run.Next())
 
-	began, status := play(t, graph(t, "a>b"), first, func(core.Visit, string) core.Result { return core.Result{Status: core.Cancelled} })
+	began, status := playRun(t, graph(t, "a>b"), first, func(core.Visit, string) core.Result { return core.Result{Status: core.Cancelled} })
 	require.Equal(t, []string{"a1()"}, began)
 	require.Equal(t, core.Cancelled, status)
 }
@@ -207,7 +207,7 @@ func TestEndlessLoopIsBounded(t *testing.T) {
 	require.Equal(t, core.MaxVisits, visits)
 }
 
-func TestBadSkeletons(t *testing.T) {
+func TestNewRefusesSkeletons(t *testing.T) {
 	big := core.Skeleton{Nodes: make([]core.Node, core.MaxNodes+1)}
 	for name, s := range map[string]core.Skeleton{
 		"no nodes": {}, "too many nodes": big, "no entry": graph(t, "a>b b>a"),
@@ -222,7 +222,7 @@ func TestBadSkeletons(t *testing.T) {
 	require.ErrorContains(t, err, "the state is of 0 nodes")
 }
 
-func TestAfterIgnoresWhatIsNotAtWork(t *testing.T) {
+func TestAfterIgnoresIdleNodes(t *testing.T) {
 	run, err := core.New(graph(t, "a>b"))
 	require.NoError(t, err)
 	run.After(1, core.Result{Status: core.Failed})
@@ -230,7 +230,7 @@ func TestAfterIgnoresWhatIsNotAtWork(t *testing.T) {
 	require.False(t, run.Stopping())
 }
 
-// On any graph without cycles each node is visited once, with all its predecessors, however long each takes.
+// In a graph without cycles each node is visited once, with all its predecessors, in any order of completion.
 func TestAcyclicVisitsEachNodeOnce(t *testing.T) {
 	for seed := range uint64(300) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -246,12 +246,12 @@ func TestAcyclicVisitsEachNodeOnce(t *testing.T) {
 		}
 		shuffled := slices.Clone(s.Edges)
 		rnd.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		want, _ := play(t, s, first, done)
+		want, _ := playRun(t, s, first, complete)
 		slices.Sort(want)
 		require.Len(t, want, n)
 		s.Edges = shuffled
 		for range 4 {
-			got, status := play(t, s, rnd.IntN, done)
+			got, status := playRun(t, s, rnd.IntN, complete)
 			slices.Sort(got)
 			require.Equal(t, want, got, "seed %d", seed)
 			require.Equal(t, core.Completed, status)
@@ -259,8 +259,8 @@ func TestAcyclicVisitsEachNodeOnce(t *testing.T) {
 	}
 }
 
-// On any graph at all a run ends within the bounds, whatever its nodes say.
-func TestAlwaysEnds(t *testing.T) {
+// Every run of any graph ends within the limits.
+func TestEveryRunEnds(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 2))
 		s := core.Skeleton{Nodes: []core.Node{{ID: "start"}}}
@@ -272,17 +272,12 @@ func TestAlwaysEnds(t *testing.T) {
 			}
 		}
 		ends := 0
-		play(t, trimmed(s), rnd.IntN, func(core.Visit, string) core.Result {
-			if ends++; ends > 200 { // long enough
+		playRun(t, s, rnd.IntN, func(core.Visit, string) core.Result {
+			ends++
+			if ends > 200 { // end endless loops
 				return core.Result{Status: core.Failed}
 			}
 			return core.Result{Status: core.Completed, Outcome: fmt.Sprint(rnd.IntN(2) == 0)}
 		})
 	}
-}
-
-// trimmed drops edges from nodes that are not there.
-func trimmed(s core.Skeleton) core.Skeleton {
-	s.Edges = slices.DeleteFunc(s.Edges, func(e core.Edge) bool { return e.From >= len(s.Nodes) })
-	return s
 }

@@ -14,7 +14,7 @@ const MaxNodes = 256
 // maxEdges is the maximum number of edges.
 const maxEdges = 4096
 
-// Skeleton is the part of a definition that its workflow knows: no texts and no expressions.
+// Skeleton is the part of a definition that its workflow needs. It has no texts and no expressions.
 type Skeleton struct {
 	Nodes []Node `json:"nodes"`
 	Edges []Edge `json:"edges"`
@@ -29,20 +29,20 @@ type Node struct {
 	TimeoutMS int64  `json:"timeout_ms,omitempty"` // of one visit; 0: the runtime's own
 }
 
-// Edge leads from one node to another; both are indices.
+// Edge leads from one node to another. Both are indexes of Nodes.
 type Edge struct {
 	From int    `json:"from"`
 	To   int    `json:"to"`
 	On   string `json:"on,omitempty"` // the outcome that fires it; empty: any
 }
 
-// Source is a visit that has fired an edge: its output is input of the next visit.
+// Source is a visit that has fired an edge. Its output is part of the input of the next visit.
 type Source struct {
 	Node  int `json:"node"`
 	Visit int `json:"visit"`
 }
 
-// validate checks the bounds and the ends of the edges.
+// validate checks the number of nodes and edges, and that the edges lead to nodes.
 func (s *Skeleton) validate() error {
 	switch {
 	case len(s.Nodes) == 0:
@@ -75,7 +75,7 @@ func (s *Skeleton) entryNodes() []int {
 	return out
 }
 
-// findBackEdges reports for each edge whether it closes a cycle, walking depth first from the entry nodes in the definition's order.
+// findBackEdges returns, for each edge, whether it closes a cycle in a depth-first walk from the entry nodes in the definition's order.
 func (s *Skeleton) findBackEdges(entries []int) []bool {
 	const (
 		unvisited = iota
@@ -110,7 +110,7 @@ func (s *Skeleton) findBackEdges(entries []int) []bool {
 	return isBack
 }
 
-// reachableNodes returns, for each node, which nodes it leads to without an edge that closes a cycle.
+// reachableNodes returns, for each node, whether it leads to each other node without an edge that closes a cycle.
 func (s *Skeleton) reachableNodes(isBack []bool) [][]bool {
 	reachable := make([][]bool, len(s.Nodes))
 	successors := make([][]int, len(s.Nodes))

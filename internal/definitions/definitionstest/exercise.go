@@ -16,26 +16,26 @@ import (
 
 const tenant = "acme"
 
-// noon is precise to what databases keep.
+// noon has the precision that databases keep.
 var noon = time.Date(2026, time.March, 1, 12, 0, 0, 123_000_000, time.UTC)
 
-// ExerciseLibraryStore tests a [library.Store]; every case gets an empty one.
+// ExerciseLibraryStore tests a [library.Store]. empty returns an empty store for each test.
 func ExerciseLibraryStore(t *testing.T, empty func(t *testing.T) library.Store) {
 	t.Helper()
 	for name, run := range map[string]func(*testing.T, library.Store){
-		"nothing":            exerciseNothing,
-		"versions":           exerciseVersions,
-		"owners":             exerciseOwners,
-		"deletion":           exerciseDeletion,
-		"base":               exerciseBase,
-		"idempotency":        exerciseIdempotency,
-		"unchanged":          exerciseUnchanged,
-		"patches":            exercisePatches,
-		"lists":              exerciseLists,
-		"tenants":            exerciseTenants,
-		"one winner":         exerciseOneWinner,
-		"one request":        exerciseOneRequest,
-		"what is kept stays": exerciseFaithful,
+		"nothing":     exerciseNothing,
+		"versions":    exerciseVersions,
+		"owners":      exerciseOwners,
+		"deletion":    exerciseDeletion,
+		"base":        exerciseBase,
+		"idempotency": exerciseIdempotency,
+		"unchanged":   exerciseUnchanged,
+		"patches":     exercisePatches,
+		"lists":       exerciseLists,
+		"tenants":     exerciseTenants,
+		"one winner":  exerciseOneWinner,
+		"one request": exerciseOneRequest,
+		"exact bytes": exerciseFaithful,
 	} {
 		t.Run(name, func(t *testing.T) { run(t, empty(t)) })
 	}
@@ -45,8 +45,8 @@ func key(owner, tag string) agent.WorkflowKey {
 	return agent.WorkflowKey{Tenant: tenant, Owner: owner, Tag: tag}
 }
 
-// commit makes the version behind base.
-func commit(k agent.WorkflowKey, base int64) agent.WorkflowCommit {
+// commitAfter returns the commit of version base+1.
+func commitAfter(k agent.WorkflowKey, base int64) agent.WorkflowCommit {
 	definition := json.RawMessage(fmt.Sprintf(`{"description":"version %d of %s","edges":[],"nodes":[]}`, base+1, k.Owner))
 	return agent.WorkflowCommit{
 		Stored: agent.StoredWorkflow{
@@ -58,12 +58,12 @@ func commit(k agent.WorkflowKey, base int64) agent.WorkflowCommit {
 }
 
 func deletion(k agent.WorkflowKey, base int64) agent.WorkflowCommit {
-	c := commit(k, base)
+	c := commitAfter(k, base)
 	c.Stored.Deleted, c.Stored.Definition, c.Operations = true, json.RawMessage(`{"edges":[],"nodes":[]}`), nil
 	return c
 }
 
-func must(t *testing.T, s library.Store, c agent.WorkflowCommit) agent.StoredWorkflow {
+func mustCommit(t *testing.T, s library.Store, c agent.WorkflowCommit) agent.StoredWorkflow {
 	t.Helper()
 	w, err := s.CommitWorkflow(t.Context(), c)
 	require.NoError(t, err)
@@ -71,8 +71,8 @@ func must(t *testing.T, s library.Store, c agent.WorkflowCommit) agent.StoredWor
 	return w
 }
 
-// refused holds an error to be of a code and about a field.
-func refused(t *testing.T, err error, code agent.Code, field string) {
+// requireFieldError checks the code and the field of an error.
+func requireFieldError(t *testing.T, err error, code agent.Code, field string) {
 	t.Helper()
 	var e *agent.Error
 	require.ErrorAs(t, err, &e)
@@ -83,11 +83,11 @@ func refused(t *testing.T, err error, code agent.Code, field string) {
 func exerciseNothing(t *testing.T, s library.Store) {
 	for _, k := range []agent.WorkflowKey{key("ann", "main"), key("", "main")} {
 		_, err := s.Workflow(t.Context(), k, 0)
-		refused(t, err, agent.CodeNotFound, "workflow_tag")
+		requireFieldError(t, err, agent.CodeNotFound, "workflow_tag")
 		_, err = s.Workflow(t.Context(), k, 3)
-		refused(t, err, agent.CodeNotFound, "workflow_tag")
+		requireFieldError(t, err, agent.CodeNotFound, "workflow_tag")
 		_, err = s.WorkflowPatches(t.Context(), k, agent.Page{})
-		refused(t, err, agent.CodeNotFound, "workflow_tag")
+		requireFieldError(t, err, agent.CodeNotFound, "workflow_tag")
 	}
 	version, deleted, err := s.NewestVersion(t.Context(), key("ann", "main"))
 	require.NoError(t, err)
@@ -98,7 +98,7 @@ func exerciseNothing(t *testing.T, s library.Store) {
 	require.Empty(t, page.Workflows)
 	require.Empty(t, page.Next)
 	_, err = s.WorkflowPatch(t.Context(), tenant, "patch_x")
-	refused(t, err, agent.CodeNotFound, "patch_id")
+	requireFieldError(t, err, agent.CodeNotFound, "patch_id")
 	_, _, ok, err := s.PatchedBefore(t.Context(), tenant, "k")
 	require.NoError(t, err)
 	require.False(t, ok)
@@ -108,20 +108,20 @@ func exerciseVersions(t *testing.T, s library.Store) {
 	k := key("ann", "main")
 	var want []agent.StoredWorkflow
 	for base := range int64(3) {
-		want = append(want, must(t, s, commit(k, base)))
+		want = append(want, mustCommit(t, s, commitAfter(k, base)))
 	}
 	for i, w := range want {
 		got, err := s.Workflow(t.Context(), k, int64(i+1))
 		require.NoError(t, err)
 		require.Equal(t, w, got)
 	}
-	for _, asked := range []agent.WorkflowKey{k, key("", "main")} {
-		got, err := s.Workflow(t.Context(), asked, 0)
+	for _, requested := range []agent.WorkflowKey{k, key("", "main")} {
+		got, err := s.Workflow(t.Context(), requested, 0)
 		require.NoError(t, err)
 		require.Equal(t, want[2], got)
 	}
 	_, err := s.Workflow(t.Context(), k, 4)
-	refused(t, err, agent.CodeNotFound, "version")
+	requireFieldError(t, err, agent.CodeNotFound, "version")
 	version, deleted, err := s.NewestVersion(t.Context(), k)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, version)
@@ -129,32 +129,32 @@ func exerciseVersions(t *testing.T, s library.Store) {
 }
 
 func exerciseOwners(t *testing.T, s library.Store) {
-	anns := must(t, s, commit(key("ann", "main"), 0))
-	bobs := must(t, s, commit(key("bob", "main"), 0))
+	anns := mustCommit(t, s, commitAfter(key("ann", "main"), 0))
+	bobs := mustCommit(t, s, commitAfter(key("bob", "main"), 0))
 	for _, w := range []agent.StoredWorkflow{anns, bobs} {
 		got, err := s.Workflow(t.Context(), w.WorkflowKey, 0)
 		require.NoError(t, err)
 		require.Equal(t, w, got)
 	}
 	_, err := s.Workflow(t.Context(), key("", "main"), 0)
-	refused(t, err, agent.CodeConflict, "workflow_owner")
+	requireFieldError(t, err, agent.CodeConflict, "workflow_owner")
 	_, err = s.WorkflowPatches(t.Context(), key("", "main"), agent.Page{})
-	refused(t, err, agent.CodeConflict, "workflow_owner")
+	requireFieldError(t, err, agent.CodeConflict, "workflow_owner")
 	_, err = s.Workflow(t.Context(), key("cid", "main"), 0)
-	refused(t, err, agent.CodeNotFound, "workflow_tag")
-	must(t, s, deletion(key("bob", "main"), 1))
+	requireFieldError(t, err, agent.CodeNotFound, "workflow_tag")
+	mustCommit(t, s, deletion(key("bob", "main"), 1))
 	got, err := s.Workflow(t.Context(), key("", "main"), 0)
-	require.NoError(t, err, "one of them is left")
+	require.NoError(t, err, "only one owner is left")
 	require.Equal(t, anns, got)
 }
 
 func exerciseDeletion(t *testing.T, s library.Store) {
 	k := key("ann", "main")
-	first := must(t, s, commit(k, 0))
-	gone := must(t, s, deletion(k, 1))
-	for _, asked := range []agent.WorkflowKey{k, key("", "main")} {
-		_, err := s.Workflow(t.Context(), asked, 0)
-		refused(t, err, agent.CodeNotFound, "workflow_tag")
+	first := mustCommit(t, s, commitAfter(k, 0))
+	gone := mustCommit(t, s, deletion(k, 1))
+	for _, requested := range []agent.WorkflowKey{k, key("", "main")} {
+		_, err := s.Workflow(t.Context(), requested, 0)
+		requireFieldError(t, err, agent.CodeNotFound, "workflow_tag")
 	}
 	for _, w := range []agent.StoredWorkflow{first, gone} {
 		got, err := s.Workflow(t.Context(), k, w.Version)
@@ -171,41 +171,41 @@ func exerciseDeletion(t *testing.T, s library.Store) {
 	patches, err := s.WorkflowPatches(t.Context(), k, agent.Page{})
 	require.NoError(t, err)
 	require.Len(t, patches.Patches, 2)
-	again := must(t, s, commit(k, 2))
+	again := mustCommit(t, s, commitAfter(k, 2))
 	got, err := s.Workflow(t.Context(), k, 0)
-	require.NoError(t, err, "made again, the numbers go on")
+	require.NoError(t, err, "the version numbers continue")
 	require.Equal(t, again, got)
 }
 
 func exerciseBase(t *testing.T, s library.Store) {
 	k := key("ann", "main")
-	_, err := s.CommitWorkflow(t.Context(), commit(k, 1))
-	refused(t, err, agent.CodeConflict, "base_version")
-	must(t, s, commit(k, 0))
+	_, err := s.CommitWorkflow(t.Context(), commitAfter(k, 1))
+	requireFieldError(t, err, agent.CodeConflict, "base_version")
+	mustCommit(t, s, commitAfter(k, 0))
 	for _, base := range []int64{0, 2} {
-		c := commit(k, base)
+		c := commitAfter(k, base)
 		c.Stored.PatchID = "patch_other"
 		_, err = s.CommitWorkflow(t.Context(), c)
-		refused(t, err, agent.CodeConflict, "base_version")
+		requireFieldError(t, err, agent.CodeConflict, "base_version")
 	}
 	page, err := s.WorkflowPatches(t.Context(), k, agent.Page{})
 	require.NoError(t, err)
-	require.Len(t, page.Patches, 1, "nothing is half stored")
+	require.Len(t, page.Patches, 1, "a refused commit stores nothing")
 }
 
 func exerciseIdempotency(t *testing.T, s library.Store) {
 	k := key("ann", "main")
-	c := commit(k, 0)
+	c := commitAfter(k, 0)
 	c.Idempotency, c.RequestHash = "k1", "h1"
-	first := must(t, s, c)
-	must(t, s, commit(k, 1))
+	first := mustCommit(t, s, c)
+	mustCommit(t, s, commitAfter(k, 1))
 	again := c
 	again.Base, again.Stored.Version, again.Stored.PatchID = 2, 3, "patch_again"
 	got, err := s.CommitWorkflow(t.Context(), again)
 	require.NoError(t, err)
-	require.Equal(t, first, got, "as the first time")
+	require.Equal(t, first, got, "the result of the first commit")
 	got, err = s.CommitWorkflow(t.Context(), c)
-	require.NoError(t, err, "the key is looked at before the base")
+	require.NoError(t, err, "the key is checked before the base")
 	require.Equal(t, first, got)
 	version, _, err := s.NewestVersion(t.Context(), k)
 	require.NoError(t, err)
@@ -213,11 +213,11 @@ func exerciseIdempotency(t *testing.T, s library.Store) {
 
 	again.RequestHash = "h2"
 	_, err = s.CommitWorkflow(t.Context(), again)
-	refused(t, err, agent.CodeConflict, "idempotency_key")
-	other := commit(key("bob", "other"), 0)
+	requireFieldError(t, err, agent.CodeConflict, "idempotency_key")
+	other := commitAfter(key("bob", "other"), 0)
 	other.Idempotency, other.RequestHash = "k1", "h3"
 	_, err = s.CommitWorkflow(t.Context(), other)
-	refused(t, err, agent.CodeConflict, "idempotency_key")
+	requireFieldError(t, err, agent.CodeConflict, "idempotency_key")
 
 	r, hash, ok, err := s.PatchedBefore(t.Context(), tenant, "k1")
 	require.NoError(t, err)
@@ -225,23 +225,23 @@ func exerciseIdempotency(t *testing.T, s library.Store) {
 	require.Equal(t, "h1", hash)
 	require.Equal(t, agent.WorkflowPatchResult{WorkflowKey: k, PatchID: first.PatchID, Version: 1, BaseVersion: 0, Hash: first.Hash}, r)
 
-	failed := commit(k, 7)
+	failed := commitAfter(k, 7)
 	failed.Idempotency, failed.RequestHash = "k2", "h2"
 	_, err = s.CommitWorkflow(t.Context(), failed)
-	refused(t, err, agent.CodeConflict, "base_version")
+	requireFieldError(t, err, agent.CodeConflict, "base_version")
 	_, _, ok, err = s.PatchedBefore(t.Context(), tenant, "k2")
 	require.NoError(t, err)
-	require.False(t, ok, "what was refused may come again")
+	require.False(t, ok, "a refused request is not remembered")
 }
 
 func exerciseUnchanged(t *testing.T, s library.Store) {
 	k := key("ann", "main")
-	first := must(t, s, commit(k, 0))
+	first := mustCommit(t, s, commitAfter(k, 0))
 	r := agent.WorkflowPatchResult{WorkflowKey: k, PatchID: first.PatchID, Version: 1, BaseVersion: 1, Hash: first.Hash, Unchanged: true}
 	require.NoError(t, s.RememberUnchanged(t.Context(), r, "k1", "h1"))
 	other := r
 	other.Version = 9
-	require.NoError(t, s.RememberUnchanged(t.Context(), other, "k1", "h9"), "the first stands")
+	require.NoError(t, s.RememberUnchanged(t.Context(), other, "k1", "h9"), "the first result is kept")
 	got, hash, ok, err := s.PatchedBefore(t.Context(), tenant, "k1")
 	require.NoError(t, err)
 	require.True(t, ok)
@@ -249,24 +249,24 @@ func exerciseUnchanged(t *testing.T, s library.Store) {
 	require.Equal(t, r, got)
 	page, err := s.WorkflowPatches(t.Context(), k, agent.Page{})
 	require.NoError(t, err)
-	require.Len(t, page.Patches, 1, "it is no change")
-	c := commit(k, 1)
+	require.Len(t, page.Patches, 1, "no patch is recorded")
+	c := commitAfter(k, 1)
 	c.Idempotency, c.RequestHash = "k1", "h1"
 	w, err := s.CommitWorkflow(t.Context(), c)
 	require.NoError(t, err)
-	require.Equal(t, first, w, "the same request, in a race with itself")
+	require.Equal(t, first, w, "the same request, committed concurrently")
 }
 
 func exercisePatches(t *testing.T, s library.Store) {
 	k := key("ann", "main")
-	must(t, s, commit(k, 0))
-	second := commit(k, 1)
+	mustCommit(t, s, commitAfter(k, 0))
+	second := commitAfter(k, 1)
 	second.Revert, second.Description = "patch_1", "take back"
-	must(t, s, second)
-	whole := commit(k, 2)
+	mustCommit(t, s, second)
+	whole := commitAfter(k, 2)
 	whole.Operations, whole.Description, whole.Stored.UpdatedBy = nil, "", ""
-	must(t, s, whole)
-	must(t, s, commit(key("bob", "main"), 0))
+	mustCommit(t, s, whole)
+	mustCommit(t, s, commitAfter(key("bob", "main"), 0))
 
 	page, err := s.WorkflowPatches(t.Context(), k, agent.Page{Size: 2})
 	require.NoError(t, err)
@@ -285,11 +285,11 @@ func exercisePatches(t *testing.T, s library.Store) {
 	require.JSONEq(t, string(second.Operations), string(middle.Operations))
 	require.True(t, second.Stored.UpdatedAt.Equal(middle.At))
 
-	rest, err := s.WorkflowPatches(t.Context(), k, agent.Page{Size: 2, Token: page.Next})
+	lastPage, err := s.WorkflowPatches(t.Context(), k, agent.Page{Size: 2, Token: page.Next})
 	require.NoError(t, err)
-	require.Len(t, rest.Patches, 1)
-	require.Empty(t, rest.Next)
-	require.EqualValues(t, 1, rest.Patches[0].Version)
+	require.Len(t, lastPage.Patches, 1)
+	require.Empty(t, lastPage.Next)
+	require.EqualValues(t, 1, lastPage.Patches[0].Version)
 	_, err = s.WorkflowPatches(t.Context(), k, agent.Page{Token: "not one"})
 	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 
@@ -300,9 +300,9 @@ func exercisePatches(t *testing.T, s library.Store) {
 
 func exerciseLists(t *testing.T, s library.Store) {
 	for _, k := range []agent.WorkflowKey{key("bob", "main"), key("ann", "zeta"), key("ann", "main"), key("cid", "alpha")} {
-		must(t, s, commit(k, 0))
+		mustCommit(t, s, commitAfter(k, 0))
 	}
-	must(t, s, commit(key("ann", "main"), 1))
+	mustCommit(t, s, commitAfter(key("ann", "main"), 1))
 	names := func(q agent.WorkflowQuery) (out []string) {
 		q.Tenant = tenant
 		for {
@@ -312,7 +312,8 @@ func exerciseLists(t *testing.T, s library.Store) {
 				out = append(out, fmt.Sprintf("%s/%s@%d", w.Tag, w.Owner, w.Version))
 				require.NotEmpty(t, w.Definition)
 			}
-			if q.Token = page.Next; q.Token == "" {
+			q.Token = page.Next
+			if q.Token == "" {
 				return out
 			}
 		}
@@ -329,20 +330,20 @@ func exerciseLists(t *testing.T, s library.Store) {
 }
 
 func exerciseTenants(t *testing.T, s library.Store) {
-	mine := commit(key("ann", "main"), 0)
+	mine := commitAfter(key("ann", "main"), 0)
 	mine.Idempotency, mine.RequestHash = "k", "h"
-	must(t, s, mine)
+	mustCommit(t, s, mine)
 	theirs := agent.WorkflowKey{Tenant: "globex", Owner: "ann", Tag: "main"}
 	_, err := s.Workflow(t.Context(), theirs, 0)
-	refused(t, err, agent.CodeNotFound, "workflow_tag")
+	requireFieldError(t, err, agent.CodeNotFound, "workflow_tag")
 	_, err = s.WorkflowPatch(t.Context(), "globex", mine.Stored.PatchID)
-	refused(t, err, agent.CodeNotFound, "patch_id")
+	requireFieldError(t, err, agent.CodeNotFound, "patch_id")
 	_, _, ok, err := s.PatchedBefore(t.Context(), "globex", "k")
 	require.NoError(t, err)
 	require.False(t, ok)
-	c := commit(theirs, 0)
+	c := commitAfter(theirs, 0)
 	c.Idempotency, c.RequestHash = "k", "other"
-	must(t, s, c)
+	mustCommit(t, s, c)
 	page, err := s.Workflows(t.Context(), agent.WorkflowQuery{Tenant: "globex"})
 	require.NoError(t, err)
 	require.Len(t, page.Workflows, 1)
@@ -357,7 +358,7 @@ func exerciseOneWinner(t *testing.T, s library.Store) {
 		var g errgroup.Group
 		for i := range writers {
 			g.Go(func() error {
-				c := commit(k, base)
+				c := commitAfter(k, base)
 				c.Stored.PatchID = fmt.Sprintf("patch_%d_%d", base, i)
 				_, err := s.CommitWorkflow(t.Context(), c)
 				if agent.CodeOf(err) == agent.CodeConflict {
@@ -374,7 +375,7 @@ func exerciseOneWinner(t *testing.T, s library.Store) {
 				n++
 			}
 		}
-		require.Equal(t, 1, n, "one of all is the next version")
+		require.Equal(t, 1, n, "only one commit wins")
 	}
 	page, err := s.WorkflowPatches(t.Context(), k, agent.Page{})
 	require.NoError(t, err)
@@ -387,7 +388,7 @@ func exerciseOneRequest(t *testing.T, s library.Store) {
 	got := make([]agent.StoredWorkflow, 4)
 	for i := range got {
 		g.Go(func() (err error) {
-			c := commit(k, 0)
+			c := commitAfter(k, 0)
 			c.Idempotency, c.RequestHash, c.Stored.PatchID = "k", "h", "patch_k"
 			got[i], err = s.CommitWorkflow(t.Context(), c)
 			return err
@@ -402,13 +403,13 @@ func exerciseOneRequest(t *testing.T, s library.Store) {
 	require.EqualValues(t, 1, version)
 }
 
-// exerciseFaithful stores what databases tend to change.
+// exerciseFaithful stores JSON that databases tend to change.
 func exerciseFaithful(t *testing.T, s library.Store) {
-	c := commit(key("ann", "main"), 0)
+	c := commitAfter(key("ann", "main"), 0)
 	c.Stored.Definition = json.RawMessage(`{"description":"é <b> & \\u0000 ` + strings.Repeat("x", 100_000) +
 		`","edges":[],"nodes":[{"config":{"action":"webhook","body":12345678901234567890.10,"url":"https://x.example"},"id":"a","type":"task"}]}`)
-	must(t, s, c)
+	mustCommit(t, s, c)
 	got, err := s.Workflow(t.Context(), c.Stored.WorkflowKey, 0)
 	require.NoError(t, err)
-	require.Equal(t, string(c.Stored.Definition), string(got.Definition), "the very bytes, which the hash is of")
+	require.Equal(t, string(c.Stored.Definition), string(got.Definition), "the exact bytes, because the hash is computed from them")
 }

@@ -18,7 +18,7 @@ type LibraryStore struct {
 	patches  []agent.WorkflowPatch
 	requests map[[2]string]request // by tenant and idempotency key
 
-	// BeforeCommit, when set, runs before a commit looks at anything: where somebody else may be quicker.
+	// BeforeCommit, if set, runs at the beginning of CommitWorkflow. It may make a competing commit.
 	BeforeCommit func()
 }
 
@@ -33,7 +33,7 @@ var _ library.Store = (*LibraryStore)(nil)
 func (m *LibraryStore) Workflow(_ context.Context, key agent.WorkflowKey, version int64) (agent.StoredWorkflow, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key, err := m.owned(key)
+	key, err := m.withOwner(key)
 	if err != nil {
 		return agent.StoredWorkflow{}, err
 	}
@@ -50,8 +50,8 @@ func (m *LibraryStore) Workflow(_ context.Context, key agent.WorkflowKey, versio
 	}
 }
 
-// owned finds the one owner of a tag where none is named.
-func (m *LibraryStore) owned(key agent.WorkflowKey) (agent.WorkflowKey, error) {
+// withOwner returns a key with the only owner of its tag, unless it names an owner.
+func (m *LibraryStore) withOwner(key agent.WorkflowKey) (agent.WorkflowKey, error) {
 	if key.Owner != "" {
 		return key, nil
 	}
@@ -97,7 +97,7 @@ func (m *LibraryStore) Workflows(_ context.Context, q agent.WorkflowQuery) (agen
 	slices.SortFunc(found, func(a, b agent.StoredWorkflow) int {
 		return cmp.Or(cmp.Compare(a.Tag, b.Tag), cmp.Compare(a.Owner, b.Owner))
 	})
-	part, next, err := cut(found, q.Page)
+	part, next, err := pageOf(found, q.Page)
 	return agent.WorkflowPage{Workflows: part, Next: next}, err
 }
 
@@ -166,7 +166,7 @@ func (m *LibraryStore) PatchedBefore(
 func (m *LibraryStore) WorkflowPatches(_ context.Context, key agent.WorkflowKey, page agent.Page) (agent.WorkflowPatchPage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key, err := m.owned(key)
+	key, err := m.withOwner(key)
 	if err != nil {
 		return agent.WorkflowPatchPage{}, err
 	}
@@ -180,7 +180,7 @@ func (m *LibraryStore) WorkflowPatches(_ context.Context, key agent.WorkflowKey,
 		return agent.WorkflowPatchPage{}, agent.FieldErrorf(agent.CodeNotFound, "workflow_tag", "there is no workflow %q", key.Tag)
 	}
 	slices.Reverse(found)
-	part, next, err := cut(found, page)
+	part, next, err := pageOf(found, page)
 	return agent.WorkflowPatchPage{Patches: part, Next: next}, err
 }
 
@@ -196,16 +196,16 @@ func (m *LibraryStore) WorkflowPatch(_ context.Context, tenant, patchID string) 
 	return agent.WorkflowPatch{}, agent.FieldErrorf(agent.CodeNotFound, "patch_id", "there is no patch %.100q", patchID)
 }
 
-// cut returns a page; its token is where the next one begins.
-func cut[T any](all []T, page agent.Page) (part []T, next string, err error) {
-	const usual = 100
+// pageOf returns a page of a list. The token of a page is its index.
+func pageOf[T any](all []T, page agent.Page) (part []T, next string, err error) {
+	const defaultSize = 100
 	from := 0
 	if page.Token != "" {
 		if from, err = strconv.Atoi(page.Token); err != nil || from < 0 || from > len(all) {
 			return nil, "", agent.Invalid("page_token", "is none of ours")
 		}
 	}
-	to := min(from+cmp.Or(page.Size, usual), len(all))
+	to := min(from+cmp.Or(page.Size, defaultSize), len(all))
 	if to < len(all) {
 		next = strconv.Itoa(to)
 	}

@@ -7,6 +7,6 @@ import (
 	"github.com/turnstone-run/turnstone/internal/definitions/library"
 )
 
-func TestMemory(t *testing.T) {
+func TestLibraryStore(t *testing.T) {
 	definitionstest.ExerciseLibraryStore(t, func(*testing.T) library.Store { return new(definitionstest.LibraryStore) })
 }

@@ -1,4 +1,4 @@
-// Package definitionstest has the ports of workflow definitions in memory, and the suite that every [library.Store] passes.
+// Package definitionstest has fakes of the ports of workflow definitions, and a test suite for implementations of [library.Store].
 package definitionstest
 
 import (
@@ -20,7 +20,7 @@ type Store struct {
 	runs     map[string]*agent.Run
 	attempts map[string]bool
 
-	// Broken, if set, is called before every method with its name; its error fails the method.
+	// Broken, if set, is called with the name of every method. The method returns its error.
 	Broken func(call string) error
 }
 
@@ -40,7 +40,7 @@ func (s *Store) Put(key agent.WorkflowKey, d agent.WorkflowDefinition) (agent.St
 	return s.CommitWorkflow(context.Background(), agent.WorkflowCommit{Stored: w, Base: version})
 }
 
-// broken returns the error that Broken gives the method.
+// broken returns the error of Broken for a method.
 func (s *Store) broken(call string) error {
 	if s.Broken == nil {
 		return nil
@@ -156,7 +156,7 @@ func (s *Store) FinishRun(_ context.Context, tenant, runID string, status agent.
 	return nil
 }
 
-// Runs lists the runs that a query asks for, on one page.
+// Runs returns all runs that match a query.
 func (s *Store) Runs(_ context.Context, q agent.RunQuery) (agent.RunPage, error) {
 	s.runsMu.Lock()
 	defer s.runsMu.Unlock()

@@ -46,14 +46,14 @@ func (r *Rows) Put(_ context.Context, tenant string, content io.Reader) (string,
 	return ref, nil
 }
 
-// World records what runs send. Its functions, if set, replace the default answers.
+// World records the mails, webhooks and turns of runs. Its functions, if set, replace the default answers.
 type World struct {
 	mu    sync.Mutex
 	mails []notifications.Mail
 	hooks []notifications.Webhook
 	turns []agent.TurnRequest
 
-	OnMail  func(m notifications.Mail, mark func() error) error // instead of accepting the mail
+	OnMail  func(m notifications.Mail, mark func() error) error
 	OnHook  func(w notifications.Webhook, mark func() error) (notifications.WebhookAnswer, error)
 	OnTurn  func(r agent.TurnRequest) error
 	Result  func(id agent.TurnID) (agent.AgentStepOutput, error)
@@ -74,7 +74,7 @@ func (w *World) Hooks() []notifications.Webhook {
 	return append([]notifications.Webhook(nil), w.hooks...)
 }
 
-// Turns returns the turns that were begun.
+// Turns returns the turns that have begun.
 func (w *World) Turns() []agent.TurnRequest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,7 +119,7 @@ func (h Webhooks) Send(_ context.Context, w notifications.Webhook, mark func() e
 	return answer, err
 }
 
-// Turns is a [definitions.Turns] whose turns end with Result.
+// Turns is a [definitions.Turns] whose turns end with the answer of Result.
 type Turns struct{ *World }
 
 // BeginTurn implements [definitions.Turns].
@@ -143,7 +143,7 @@ func (t Turns) Turn(_ context.Context, id agent.TurnID) (agent.AgentStepOutput, 
 	return t.Result(id)
 }
 
-// Pipelines is a [definitions.Pipelines] that answers with Fetched.
+// Pipelines is a [definitions.Pipelines] whose Run calls Fetched.
 type Pipelines struct{ *World }
 
 // EffectFree implements [definitions.Pipelines].

@@ -12,8 +12,8 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 )
 
-// operatorFunctions returns the functions that replace the operators of CEL. CEL keeps integers and floating-point numbers apart: if price were 450,
-// price * 1.1 would be an error, and if it were 5, price / 2 would be 2. JSON has one kind of number, and so have these functions.
+// operatorFunctions returns the functions that replace the operators of CEL. JSON has one type of number, but CEL distinguishes integers from
+// floating-point numbers: if price is 450, price * 1.1 is an error, and if it is 5, price / 2 is 2. These functions accept both types.
 func operatorFunctions() map[string]string {
 	return map[string]string{
 		operators.Add: "@number_add", operators.Subtract: "@number_subtract", operators.Multiply: "@number_multiply",
@@ -55,7 +55,7 @@ func numberOperators() []cel.EnvOption {
 	}
 }
 
-// sameNumberKind converts an integer to floating point if the other operand is.
+// sameNumberKind converts an integer to floating point if the other operand is a floating-point number.
 func sameNumberKind(x, y ref.Val) (a, b ref.Val) {
 	_, xFloat := x.(types.Double)
 	_, yFloat := y.(types.Double)
@@ -70,8 +70,8 @@ func sameNumberKind(x, y ref.Val) (a, b ref.Val) {
 
 func divide(x, y ref.Val) ref.Val {
 	a, isInt := x.(types.Int)
-	b, areInts := y.(types.Int)
-	if isInt && areInts && b != 0 && (b == -1 || a%b != 0) {
+	b, isDivisorInt := y.(types.Int)
+	if isInt && isDivisorInt && b != 0 && (b == -1 || a%b != 0) { // division by -1 may overflow
 		return types.Double(a) / types.Double(b)
 	}
 	if d, ok := y.(types.Double); ok && d == 0 {
@@ -85,8 +85,8 @@ func divide(x, y ref.Val) ref.Val {
 
 func modulo(x, y ref.Val) ref.Val {
 	a, isFloat := x.(types.Double)
-	b, areFloats := y.(types.Double)
-	if isFloat && areFloats {
+	b, isDivisorFloat := y.(types.Double)
+	if isFloat && isDivisorFloat {
 		if b == 0 {
 			return types.NewErr("modulus by zero")
 		}
@@ -107,7 +107,7 @@ func replaceOperators(root ast.Expr) {
 		}
 		call := e.AsCall()
 		if len(call.Args()) > 0 && isAccumulator(call.Args()[0]) {
-			return // the accumulator of a macro
+			return // the operator belongs to the expansion of a macro
 		}
 		if name, ok := functions[call.FunctionName()]; ok {
 			e.SetKindCase(factory.NewCall(e.ID(), name, call.Args()...))
@@ -115,7 +115,7 @@ func replaceOperators(root ast.Expr) {
 	}))
 }
 
-// isAccumulator reports whether an expression is the variable in which a macro collects its result: only those begin with @.
+// isAccumulator reports whether an expression is the variable in which a macro collects its result. Only those names begin with @.
 func isAccumulator(e ast.Expr) bool {
 	return e.Kind() == ast.IdentKind && strings.HasPrefix(e.AsIdent(), "@")
 }

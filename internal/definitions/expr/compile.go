@@ -26,7 +26,7 @@ type expression struct {
 	output    *cel.Type
 }
 
-// compile returns a compiled expression. Its error is [agent.CodeInvalid] without a field; the message is "line:column: problem".
+// compile compiles an expression. Its error is [agent.CodeInvalid] without a field; the message is "line:column: problem".
 func compile(env *cel.Env, source string) (*expression, error) {
 	if strings.TrimSpace(source) == "" {
 		return nil, agent.Invalid("", "is empty")
@@ -60,12 +60,12 @@ func compile(env *cel.Env, source string) (*expression, error) {
 	return e, nil
 }
 
-// compileError returns the first errors of the compiler in one error.
+// compileError joins the first errors of the compiler.
 func compileError(issues *cel.Issues) error {
 	return agent.Invalid("", "%s", strings.Join(celenv.Problems(issues, maxReportedErrors), "; "))
 }
 
-// errMissingValue means that an expression reads a value that is missing or null.
+// errMissingValue is the error of an expression that reads a missing or null value.
 var errMissingValue = errors.New("it needs something that is not there")
 
 // eval returns the value of the expression. Its error is errMissingValue, the context's, or [agent.CodeInvalid].

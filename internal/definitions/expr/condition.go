@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -17,75 +18,64 @@ type Program struct {
 
 // Outcome is the result of a condition.
 type Outcome struct {
-	True bool // the condition is true; with PerRow: for at least one row
-
+	True     bool  // the condition is true, with PerRow for at least one row
 	PerRow   bool  // the condition was evaluated for each row
-	Matching []any // with PerRow: the rows that satisfy it, in order
-	Rest     []any // with PerRow: the others
-	// Skipped is the number of rows for which the condition failed, such as rows with a text where it compares a number; they are part of
-	// Rest. Problem is the first error.
-	Skipped int
-	Problem string
+	Matching []any // with PerRow: the rows that satisfy the condition, in order
 }
 
-// Compile returns a compiled condition, which is CEL of type bool. Its error is [agent.CodeInvalid] without a field; the message is "line:column:
-// problem", several on one line.
+// Compile compiles a condition, which is CEL of type bool. Its error is [agent.CodeInvalid] without a field; the message is "line:column:
+// problem", and several problems are on one line.
 func Compile(source string) (*Program, error) {
 	env, err := newEnv()
 	if err != nil {
 		return nil, err
 	}
-	f, err := compile(env, source)
+	e, err := compile(env, source)
 	if err != nil {
 		return nil, err
 	}
-	if f.output != cel.BoolType && f.output != cel.DynType {
-		return nil, agent.Invalid("", "is of type %s, want true or false", cel.FormatCELType(f.output))
+	if e.output != cel.BoolType && e.output != cel.DynType {
+		return nil, agent.Invalid("", "is of type %s, want true or false", cel.FormatCELType(e.output))
 	}
-	return &Program{expression: f}, nil
+	return &Program{expression: e}, nil
 }
 
-// PerRow reports whether the condition is evaluated for each row of an input that has rows. If not, Eval needs only the parts of Data.Input that the
-// expression reads.
+// PerRow reports whether the condition is evaluated for each row of an input that has rows.
 func (p *Program) PerRow() bool { return p.expression.variables.dependOnRow() }
 
-// Eval evaluates the condition. Its error is the context's, or [agent.CodeInvalid] if the evaluation fails for the input or for every row: a text is
-// compared with a number, or the evaluation costs too much.
+// Eval evaluates the condition. A row for which the evaluation fails does not match. The error is that of the context, or [agent.CodeInvalid] if the
+// evaluation fails for the input or for every row, for example because it compares a text with a number or exceeds the cost limit.
 func (p *Program) Eval(ctx context.Context, data Data) (Outcome, error) {
 	rows, ok := data.Rows()
 	if !ok || !p.PerRow() {
 		holds, err := p.isTrue(ctx, &activation{data: &data, row: data.Input})
 		return Outcome{True: holds}, err
 	}
-	out := Outcome{PerRow: true, Matching: []any{}, Rest: []any{}}
+	out := Outcome{PerRow: true, Matching: []any{}}
 	var firstErr error
+	failedRows := 0
 	for _, row := range rows {
 		holds, err := p.Row(ctx, row, data)
 		if err := agent.Interrupted(ctx, "evaluate condition"); err != nil {
 			return Outcome{}, err
 		}
-		switch {
-		case holds:
+		if holds {
 			out.Matching = append(out.Matching, row)
-		default:
-			out.Rest = append(out.Rest, row)
 		}
 		if err != nil {
-			if firstErr == nil {
-				firstErr, out.Problem = err, err.Error()
-			}
-			out.Skipped++
+			failedRows++
+			firstErr = cmp.Or(firstErr, err)
 		}
 	}
-	if out.Skipped == len(rows) && firstErr != nil {
+	if failedRows == len(rows) && firstErr != nil {
 		return Outcome{}, firstErr
 	}
 	out.True = len(out.Matching) > 0
 	return out, nil
 }
 
-// Row evaluates the condition for one row, for callers that do not hold all rows in memory. Its error is [agent.CodeInvalid] if the evaluation fails,
-// or the context's.
+// Row evaluates the condition for one row, for callers that do not have all rows in memory. Its error is that of the context, or
+// [agent.CodeInvalid] if the evaluation fails.
 func (p *Program) Row(ctx context.Context, row any, data Data) (bool, error) {
 	return p.isTrue(ctx, &activation{data: &data, row: row})
 }

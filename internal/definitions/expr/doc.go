@@ -8,16 +8,16 @@
 //	steps  outputs of earlier nodes, by node id: steps.fetch.total
 //	run    run_id, workflow_tag, …
 //
-// Any other name is a member of the input; whether it exists is known only during a run. JSON has one kind of number, so price * 2 < 900.5 and
-// total / 3 work for integers and floating-point numbers alike.
+// Any other name is a member of the input, which may be missing. JSON has one type of number, so price * 2 < 900.5 and total / 3 work for
+// integers and floating-point numbers alike.
 //
-// An input that is a list, or an object with the list "rows", has rows. A condition that reads members or row is evaluated for each of them. It is
-// true if any row satisfies it, and only those rows follow the edge "true"; otherwise all rows follow "false". A condition that reads only
-// input, steps and run is evaluated once.
+// An input that is a list, or an object with a list "rows", has rows. A condition that reads members or row is evaluated for each row. If any
+// row satisfies it, it is true, and only the matching rows follow the edge "true". Otherwise all rows follow the edge "false". A condition that
+// reads only input, steps and run is evaluated once.
 //
-// A comparison with a member that is missing or null is neither true nor false: a row without a price satisfies neither price < 500 nor
-// !(price < 500), but price < 500 || seats > 3 if it has the seats.
+// A comparison with a missing or null member is neither true nor false: a row without a price satisfies neither price < 500 nor
+// !(price < 500). It satisfies price < 500 || seats > 3 if it has more than 3 seats.
 //
-// A template has expressions in {{ }}. If the input has rows, members are those of the first row. A missing value is rendered as nothing; in a URL
-// it is an error.
+// A template has expressions in {{ }}. If the input has rows, members are those of the first row. A missing value is empty text; in a URL it is an
+// error.
 package expr

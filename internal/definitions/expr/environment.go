@@ -38,7 +38,7 @@ func newEnv() (*cel.Env, error) {
 	return env, nil
 }
 
-// growingFunctions returns join and replace with a bound on their result. The string extensions would check the bound too late.
+// growingFunctions declares join and replace with a bound on their result. Those of the string extensions check no bound before they allocate.
 func growingFunctions() []cel.EnvOption {
 	text, list := cel.StringType, cel.ListType(cel.StringType)
 	return []cel.EnvOption{
@@ -75,9 +75,9 @@ func join(l, sep ref.Val) ref.Val {
 
 func replace(args ...ref.Val) ref.Val {
 	in, isText := args[0].(types.String)
-	from, isFrom := args[1].(types.String)
-	to, isTo := args[2].(types.String)
-	if !isText || !isFrom || !isTo {
+	from, isFromText := args[1].(types.String)
+	to, isToText := args[2].(types.String)
+	if !isText || !isFromText || !isToText {
 		return types.MaybeNoSuchOverloadErr(args[0])
 	}
 	if len(in)+strings.Count(string(in), string(from))*len(to) > maxFunctionText {

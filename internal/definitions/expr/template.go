@@ -30,13 +30,13 @@ type Template struct {
 	parts []part
 }
 
-// part is literal text and the expression behind it; the last part has none.
+// part is literal text and the expression that follows it, nil in the last part.
 type part struct {
 	text       string
 	expression *expression
 }
 
-// CompileTemplate returns a compiled template. Its error is [agent.CodeInvalid] without a field, and names the expression.
+// CompileTemplate compiles a template. Its error is [agent.CodeInvalid] without a field, and quotes the expression.
 func CompileTemplate(text string) (*Template, error) {
 	if len(text) > maxTemplate {
 		return nil, agent.Invalid("", "is %d bytes, at most %d", len(text), maxTemplate)
@@ -58,11 +58,11 @@ func CompileTemplate(text string) (*Template, error) {
 		if len(t.parts) == maxExpressions {
 			return 0, agent.Invalid("", "has more than %d expressions", maxExpressions)
 		}
-		f, err := compile(env, tag)
+		e, err := compile(env, tag)
 		if err != nil {
 			return 0, agent.Invalid("", "%s%.100s%s: %w", openDelimiter, tag, closeDelimiter, err)
 		}
-		t.parts = append(t.parts, part{text: literal.String(), expression: f})
+		t.parts = append(t.parts, part{text: literal.String(), expression: e})
 		literal.Reset()
 		return 0, nil
 	})
@@ -73,16 +73,16 @@ func CompileTemplate(text string) (*Template, error) {
 	return t, nil
 }
 
-// Render returns the text with the values of its expressions. A missing or null value is left out; numbers have no exponent, lists and objects are
-// JSON. Its error is [agent.CodeInvalid] for an expression that fails, [agent.CodeOverflow] beyond [maxRendered], or the context's.
+// Render returns the text with the values of its expressions. A missing or null value is empty; numbers have no exponent; lists and objects are
+// JSON. Its error is that of the context, [agent.CodeInvalid] if an expression fails, or [agent.CodeOverflow] if the text exceeds [maxRendered].
 func (t *Template) Render(ctx context.Context, data Data) (string, error) {
 	return t.render(ctx, data, func(_, value string, _ error) (string, error) { return value, nil })
 }
 
-// RenderURL returns a URL with the values of its expressions, which are escaped unless the URL begins with one. A missing value is
-// [agent.CodeInvalid]. So is a value that makes .. a segment of the path: some servers resolve it even if it is escaped.
+// RenderURL returns the URL with the escaped values of its expressions. The value of an expression at the beginning is not escaped. The error is
+// [agent.CodeInvalid] if a value is missing or makes a path segment . or .., because some servers resolve these even if they are escaped.
 func (t *Template) RenderURL(ctx context.Context, data Data) (string, error) {
-	var inserted []span
+	var starts []int
 	rendered, err := t.render(ctx, data, func(before, value string, missing error) (string, error) {
 		if missing != nil {
 			return "", agent.Invalid("", "%w", missing)
@@ -90,12 +90,11 @@ func (t *Template) RenderURL(ctx context.Context, data Data) (string, error) {
 		if before == "" {
 			return value, nil
 		}
-		value = strings.ReplaceAll(url.QueryEscape(value), "+", "%20")
-		inserted = append(inserted, span{len(before), len(before) + len(value)})
-		return value, nil
+		starts = append(starts, len(before))
+		return strings.ReplaceAll(url.QueryEscape(value), "+", "%20"), nil
 	})
 	if err == nil {
-		err = checkPathSegments(rendered, inserted)
+		err = checkPathSegments(rendered, starts)
 	}
 	if err != nil {
 		return "", err
@@ -103,20 +102,18 @@ func (t *Template) RenderURL(ctx context.Context, data Data) (string, error) {
 	return rendered, nil
 }
 
-// span is a part of a text.
-type span struct{ from, to int }
-
-// checkPathSegments returns an error if an inserted value makes a segment of the path . or .., alone or together with the text around it.
-func checkPathSegments(rendered string, inserted []span) error {
+// checkPathSegments returns an error if a value makes a path segment . or .., alone or together with the text around it. starts are the offsets of
+// the values.
+func checkPathSegments(rendered string, starts []int) error {
 	path := rendered
 	if end := strings.IndexAny(path, "?#"); end >= 0 {
 		path = path[:end]
 	}
-	for _, v := range inserted {
-		if v.from > len(path) {
+	for _, start := range starts {
+		if start > len(path) {
 			break
 		}
-		segment := path[strings.LastIndex(path[:v.from], "/")+1:]
+		segment := path[strings.LastIndex(path[:start], "/")+1:]
 		segment, _, _ = strings.Cut(segment, "/")
 		if unescaped, err := url.PathUnescape(segment); err == nil {
 			segment = unescaped
@@ -129,13 +126,13 @@ func checkPathSegments(rendered string, inserted []span) error {
 	return nil
 }
 
-// render evaluates the expressions and appends what insert returns for each value.
+// render evaluates the expressions and inserts the result of insert for each value. before is the text so far.
 func (t *Template) render(
 	ctx context.Context, data Data, insert func(before, value string, missing error) (string, error),
 ) (string, error) {
-	s := &activation{data: &data, row: data.Input}
+	vars := &activation{data: &data, row: data.Input}
 	if rows, ok := data.Rows(); ok && len(rows) > 0 {
-		s.row = rows[0]
+		vars.row = rows[0]
 	}
 	var out strings.Builder
 	for _, p := range t.parts {
@@ -143,7 +140,7 @@ func (t *Template) render(
 		if p.expression == nil {
 			continue
 		}
-		value, err := p.expression.text(ctx, s)
+		value, err := p.expression.text(ctx, vars)
 		if err != nil && !errors.Is(err, errMissingValue) {
 			return "", err
 		}

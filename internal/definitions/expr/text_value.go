@@ -20,7 +20,7 @@ const (
 	maxJSONValues = 100_000
 )
 
-// text returns the value of the expression as text. Null is errMissingValue.
+// text returns the value of the expression as text. Its error is errMissingValue for null.
 func (e *expression) text(ctx context.Context, s *activation) (string, error) {
 	v, err := e.eval(ctx, s)
 	if err != nil {
@@ -58,9 +58,10 @@ func jsonText(v ref.Val) (string, error) {
 	return string(raw), nil
 }
 
-// jsonValue converts a CEL value to one that encoding/json can write. remaining is the number of values that may still be converted.
+// jsonValue converts a CEL value to a value that encoding/json can write. remaining is the number of values that may still be converted.
 func jsonValue(v ref.Val, remaining *int, depth int) (any, error) {
-	if *remaining--; *remaining < 0 || depth == 0 {
+	*remaining--
+	if *remaining < 0 || depth == 0 {
 		return nil, fmt.Errorf("has more than %d values, or is deeper than %d", maxJSONValues, maxJSONDepth)
 	}
 	switch v := v.(type) {

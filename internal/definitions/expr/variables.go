@@ -6,8 +6,8 @@ import (
 	"cel.dev/cel-go/cel"
 )
 
-// Data has the variables of an expression. Its values are decoded JSON: nil, bool, float64 or json.Number (or any of Go's numbers), string, []any,
-// map[string]any. Package expr does not change them.
+// Data has the variables of an expression. Its values are decoded JSON: nil, bool, json.Number or any Go number, string, []any, map[string]any.
+// Package expr does not change them.
 type Data struct {
 	Input any            // input of the node
 	Steps map[string]any // outputs of earlier nodes, by node id
@@ -50,10 +50,10 @@ const (
 	nameRun   = "run"
 )
 
-// activation has the variables of one evaluation: for one row, or for the whole input.
+// activation resolves the variables of one evaluation.
 type activation struct {
 	data *Data
-	row  any
+	row  any // a row, or the whole input
 }
 
 // ResolveName returns the value of a variable; ok is false if it is missing. Steps and Run are never nil.
@@ -73,7 +73,7 @@ func (s *activation) ResolveName(name string) (any, bool) {
 	return v, ok
 }
 
-// Parent returns nil: there are no other variables.
+// Parent returns nil, because there are no other variables.
 func (s *activation) Parent() cel.Activation { return nil }
 
 // emptyIfNil returns an empty map for nil.
@@ -84,18 +84,18 @@ func emptyIfNil(m map[string]any) map[string]any {
 	return m
 }
 
-// readsNull reports whether one of the paths, or a part of it, leads to null. If so, a type error of CEL is about a missing value.
+// readsNull reports whether one of the paths, or a prefix of it, leads to null. Then a type error of CEL means that a value is missing.
 func (s *activation) readsNull(paths [][]string) bool {
 	for _, path := range paths {
-		at, ok := s.ResolveName(path[0])
+		value, exists := s.ResolveName(path[0])
 		for _, name := range path[1:] {
-			members, isObject := at.(map[string]any)
-			if !ok || !isObject {
+			members, isObject := value.(map[string]any)
+			if !exists || !isObject {
 				break
 			}
-			at, ok = members[name]
+			value, exists = members[name]
 		}
-		if ok && at == nil {
+		if exists && value == nil {
 			return true
 		}
 	}

@@ -12,34 +12,33 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// Apply returns the patched definition, valid and canonical. All operations apply or none. Operations always find the members description,
-// nodes, edges and schedules, which are empty if the definition has none.
+// Apply returns the patched definition, valid and canonical. Either all operations apply or none. Operations always find the members description,
+// nodes, edges and schedules, which are empty if the definition lacks them.
 //
-// An operation that does not apply is [agent.CodeInvalid] with a Field such as operations[2].path; a result that is no valid definition is
-// [agent.CodeInvalid] and wraps [agent.Faults]; a test that finds another value is [agent.CodeConflict].
+// The error is [agent.CodeInvalid] with a Field such as operations[2].path if an operation does not apply, [agent.CodeInvalid] wrapping
+// [agent.Faults] if the result is not a valid definition, and [agent.CodeConflict] if a test finds another value.
 func Apply(document json.RawMessage, operations []Operation) (json.RawMessage, error) {
 	patched, err := addEmptyMembers(document)
 	if err != nil {
 		return nil, err
 	}
 	for i := range operations {
+		path := fmt.Sprintf("operations[%d]", i)
 		if patched, err = operations[i].apply(patched); err != nil {
-			at := fmt.Sprintf("operations[%d]", i)
 			if e, ok := errors.AsType[*agent.Error](err); ok {
-				e.Field = at + e.Field
+				e.Field = path + e.Field
 				return nil, e
 			}
-			return nil, agent.Invalid(at, "%w", err)
+			return nil, agent.Invalid(path, "%w", err)
 		}
 		if len(patched) > MaxDocument {
-			at := fmt.Sprintf("operations[%d]", i)
-			return nil, agent.FieldErrorf(agent.CodeOverflow, at, "the definition becomes %d bytes, at most %d", len(patched), MaxDocument)
+			return nil, agent.FieldErrorf(agent.CodeOverflow, path, "the definition becomes %d bytes, at most %d", len(patched), MaxDocument)
 		}
 	}
 	return Normalize(patched)
 }
 
-// addEmptyMembers adds the empty members that a canonical definition leaves out.
+// addEmptyMembers adds the members that a canonical definition omits when they are empty.
 func addEmptyMembers(document json.RawMessage) (json.RawMessage, error) {
 	var d struct {
 		Description string          `json:"description"`
@@ -62,7 +61,7 @@ func addEmptyMembers(document json.RawMessage) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// apply returns the document after one operation. The Field of its error is relative to the operation, such as ".path".
+// apply returns the document after the operation. The Field of its error is relative to the operation, such as ".path".
 func (o *Operation) apply(document json.RawMessage) (json.RawMessage, error) {
 	switch {
 	case o.Op == "test":
@@ -87,7 +86,7 @@ func (o *Operation) apply(document json.RawMessage) (json.RawMessage, error) {
 	return out, nil
 }
 
-// applyTest returns an error unless the value at the path equals the value of a test. A missing value never does.
+// applyTest returns an error unless the value at Path exists and equals Value.
 func (o *Operation) applyTest(document json.RawMessage) error {
 	value, problem := lookupPointer(document, o.Path)
 	switch {
@@ -100,27 +99,26 @@ func (o *Operation) applyTest(document json.RawMessage) error {
 	}
 }
 
-// applyMoveOrCopy adds the value at From at Path; a move removes it at From first (RFC 6902 §4.4, §4.5).
+// applyMoveOrCopy adds the value of From at Path. A move removes it from From first (RFC 6902 §4.4, §4.5).
 func (o *Operation) applyMoveOrCopy(document json.RawMessage) (json.RawMessage, error) {
 	value, problem := lookupPointer(document, o.From)
 	if problem != "" {
 		return nil, agent.Invalid(".from", "%s from %s to %s does not apply: %s%s",
 			o.Op, clip.Bytes(o.From, maxQuoted), clip.Bytes(o.Path, maxQuoted), problem, listElements(document, o.From))
 	}
-	left := document
 	if o.Op == "move" {
 		var err error
-		if left, err = (&Operation{Op: "remove", Path: o.From}).apply(document); err != nil {
+		if document, err = (&Operation{Op: "remove", Path: o.From}).apply(document); err != nil {
 			return nil, err
 		}
 	}
-	if problem := checkAddTarget(left, o.Path); problem != "" {
-		return nil, o.applyError(left, problem)
+	if problem := checkAddTarget(document, o.Path); problem != "" {
+		return nil, o.applyError(document, problem)
 	}
-	return (&Operation{Op: "add", Path: o.Path, Value: value}).apply(left)
+	return (&Operation{Op: "add", Path: o.Path, Value: value}).apply(document)
 }
 
-// applyWithLibrary applies the operation with the JSON Patch library and returns its errors.
+// applyWithLibrary applies the operation with the JSON Patch library.
 func (o *Operation) applyWithLibrary(document json.RawMessage) (json.RawMessage, error) {
 	raw, err := json.Marshal([]*Operation{o})
 	if err != nil {
@@ -136,7 +134,7 @@ func (o *Operation) applyWithLibrary(document json.RawMessage) (json.RawMessage,
 	return patch.ApplyWithOptions(document, options)
 }
 
-// applyError returns the error for an operation that does not apply. It lists what the document has there.
+// applyError returns the error for an operation that does not apply. It lists the elements of the list that Path begins with.
 func (o *Operation) applyError(document json.RawMessage, problem pointerProblem) error {
 	return agent.Invalid(".path", "%s %s does not apply: %s%s", o.Op, clip.Bytes(o.Path, maxQuoted), problem, listElements(document, o.Path))
 }
@@ -144,11 +142,11 @@ func (o *Operation) applyError(document json.RawMessage, problem pointerProblem)
 // maxListedElements is the maximum number of elements that an error lists.
 const maxListedElements = 40
 
-// listElements lists the elements of the list that a pointer begins with: nodes and schedules by id, edges by their ends.
+// listElements describes the elements of the list that a pointer begins with: nodes and schedules by ID, edges by their ends.
 func listElements(document json.RawMessage, pointer string) string {
 	first, _, _ := strings.Cut(strings.TrimPrefix(pointer, "/"), "/")
 	var lists map[string]json.RawMessage
-	if first != "nodes" && first != "edges" && first != "schedules" || json.Unmarshal(document, &lists) != nil {
+	if (first != "nodes" && first != "edges" && first != "schedules") || json.Unmarshal(document, &lists) != nil {
 		return ""
 	}
 	var elements []struct{ ID, From, To string }

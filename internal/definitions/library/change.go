@@ -1,6 +1,7 @@
 package library
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,40 +20,43 @@ const (
 	maxDescription    = 4_000 // bytes
 	maxIdempotencyKey = 256   // bytes of an idempotency key
 	maxAuthor         = 256
-	maxAttempts       = 30 // of a change without a base, if others come first
+	maxAttempts       = 30 // of a change without a base version
 	firstPause        = 5 * time.Millisecond
 	maxPause          = 100 * time.Millisecond
-	maxRetryTime      = 5 * time.Second // of all attempts
-	retryAfter        = time.Second     // what the caller is told after the last attempt
+	maxRetryTime      = 5 * time.Second // for all attempts
+	retryAfter        = time.Second     // the delay that the error suggests after the last attempt
 	syncTimeout       = 10 * time.Second
 )
 
 // change is a request to make the next version of a definition.
 type change struct {
+	operation      string // put, patch, delete or revert
 	key            agent.WorkflowKey
+	content        json.RawMessage // the definition or the patch
 	description    string
 	base           int64
 	author         string
 	idempotencyKey string
-	requestHash    string // of the request, to recognise it
 	dryRun         bool
 	onlyNew        bool // refuse if the definition exists
 	revertedPatch  string
 	// build returns the next version. It may be called several times.
-	build func(now *currentVersion) (nextVersion, error)
+	build func(current *currentVersion) (nextVersion, error)
+
+	requestHash string // identifies equal requests; set by [Library.apply]
 }
 
 // currentVersion is the newest version of a definition.
 type currentVersion struct {
 	key     agent.WorkflowKey
-	version int64                 // 0: there never was one
-	stored  *agent.StoredWorkflow // nil: there never was one, or it was deleted
+	version int64                 // 0 if there never was one
+	stored  *agent.StoredWorkflow // nil if there never was one or the newest version is deleted
 }
 
 // nextVersion is the content of the next version.
 type nextVersion struct {
 	definition json.RawMessage // canonical
-	operations json.RawMessage // canonical JSON Patch; nil: the definition was given as a whole
+	operations json.RawMessage // canonical JSON Patch; nil if the definition was replaced
 	deleted    bool
 }
 
@@ -72,9 +76,13 @@ func (c *change) validate() error {
 	}
 }
 
-// apply makes the change. Under an idempotency key it makes it only once.
+// apply makes the change. It makes the change only once under an idempotency key.
 func (l *Library) apply(ctx context.Context, c *change) (agent.WorkflowPatchResult, error) {
-	if err := c.validate(); err != nil {
+	err := c.validate()
+	if err != nil {
+		return agent.WorkflowPatchResult{}, err
+	}
+	if c.requestHash, err = c.hashRequest(); err != nil {
 		return agent.WorkflowPatchResult{}, err
 	}
 	if earlier, found, err := l.findEarlierResult(ctx, c); err != nil || found {
@@ -87,15 +95,15 @@ func (l *Library) apply(ctx context.Context, c *change) (agent.WorkflowPatchResu
 	if err == nil && !result.Unchanged {
 		return result, nil
 	}
-	// The same request may have run at the same time and come first. Then its result stands, whatever failed here.
+	// The same request may have succeeded concurrently. Then its result counts, even if this call failed.
 	if earlier, found, lookupErr := l.findEarlierResult(ctx, c); lookupErr != nil || found {
 		return earlier, lookupErr
 	}
 	return result, err
 }
 
-// findEarlierResult returns the result of an earlier request under the same idempotency key; found is false if there was none. A different request
-// under the key is an error.
+// findEarlierResult returns the result of an earlier request with the same idempotency key; found is false if there was none. It fails if the
+// earlier request was a different one.
 func (l *Library) findEarlierResult(ctx context.Context, c *change) (r agent.WorkflowPatchResult, found bool, err error) {
 	if c.idempotencyKey == "" || c.dryRun {
 		return r, false, nil
@@ -111,7 +119,7 @@ func (l *Library) findEarlierResult(ctx context.Context, c *change) (r agent.Wor
 	}
 }
 
-// applyWithRetry makes the change. A change without a base version is repeated if another change came first.
+// applyWithRetry makes the change. It repeats a change without a base version if another change came first.
 func (l *Library) applyWithRetry(ctx context.Context, c *change) (agent.WorkflowPatchResult, error) {
 	backOff := backoff.NewExponentialBackOff()
 	backOff.InitialInterval, backOff.MaxInterval = firstPause, maxPause
@@ -122,7 +130,7 @@ func (l *Library) applyWithRetry(ctx context.Context, c *change) (agent.Workflow
 		}
 		return r, err
 	}, backoff.WithBackOff(backOff), backoff.WithMaxTries(maxAttempts), backoff.WithMaxElapsedTime(maxRetryTime))
-	if c.base == 0 && isOvertaken(err) { // the error must not name a base version: the caller gave none
+	if c.base == 0 && isOvertaken(err) { // the error would name a base version, but the caller has not set one
 		return result, &agent.Error{
 			Code: agent.CodeRateLimited, Op: "change workflow " + c.key.Tag, RetryAfter: retryAfter,
 			Err: errors.New("others changed it each time: nothing was changed, try again"),
@@ -131,7 +139,7 @@ func (l *Library) applyWithRetry(ctx context.Context, c *change) (agent.Workflow
 	return result, err
 }
 
-// isOvertaken reports whether the error says that another change made the next version first.
+// isOvertaken reports whether an error means that another change made the next version first.
 func isOvertaken(err error) bool {
 	return agent.CodeOf(err) == agent.CodeConflict && errorField(err) == fieldBaseVersion
 }
@@ -146,7 +154,7 @@ func errorField(err error) string {
 	return ""
 }
 
-// applyOnce makes the change from the version that is the newest now.
+// applyOnce makes the change to the newest version.
 func (l *Library) applyOnce(ctx context.Context, c *change) (agent.WorkflowPatchResult, error) {
 	current, err := l.loadCurrent(ctx, c.key)
 	if err != nil {
@@ -159,12 +167,12 @@ func (l *Library) applyOnce(ctx context.Context, c *change) (agent.WorkflowPatch
 		return agent.WorkflowPatchResult{}, agent.FieldErrorf(agent.CodeConflict, "workflow_tag", "there is version %d of %s already, and only a new one is wanted",
 			current.version, current.key.Tag)
 	}
-	d, err := c.build(current)
+	next, err := c.build(current)
 	if err != nil {
 		return agent.WorkflowPatchResult{}, err
 	}
-	hash := Hash(d.definition)
-	if current.stored != nil && !d.deleted && current.stored.Hash == hash {
+	hash := Hash(next.definition)
+	if current.stored != nil && !next.deleted && current.stored.Hash == hash {
 		r := agent.WorkflowPatchResult{
 			WorkflowKey: current.key, PatchID: current.stored.PatchID, Version: current.version, BaseVersion: current.version, Hash: hash, Unchanged: true,
 		}
@@ -177,28 +185,32 @@ func (l *Library) applyOnce(ctx context.Context, c *change) (agent.WorkflowPatch
 	if c.dryRun {
 		return r, nil
 	}
-	return l.commit(ctx, c, d, r)
+	return l.commit(ctx, c, next, r)
 }
 
-// commit stores the next version.
-func (l *Library) commit(ctx context.Context, c *change, d nextVersion, r agent.WorkflowPatchResult) (agent.WorkflowPatchResult, error) {
+// commit stores the next version, whose key, version and hash are in r, and returns the result with the ID of the patch.
+func (l *Library) commit(ctx context.Context, c *change, next nextVersion, r agent.WorkflowPatchResult) (agent.WorkflowPatchResult, error) {
 	id, err := patchID(c)
 	if err != nil {
 		return agent.WorkflowPatchResult{}, err
 	}
-	next := agent.StoredWorkflow{
-		WorkflowKey: r.WorkflowKey, Version: r.Version, Definition: d.definition, Hash: r.Hash, PatchID: id,
-		Deleted: d.deleted, UpdatedAt: l.now().UTC(), UpdatedBy: c.author,
+	w := agent.StoredWorkflow{
+		WorkflowKey: r.WorkflowKey, Version: r.Version, Definition: next.definition, Hash: r.Hash, PatchID: id,
+		Deleted: next.deleted, UpdatedAt: l.now().UTC(), UpdatedBy: c.author,
 	}
-	if err := l.checkSchedules(ctx, &next); err != nil {
+	if err := l.checkSchedules(ctx, &w); err != nil {
 		return agent.WorkflowPatchResult{}, err
 	}
+	description := c.description
+	if c.revertedPatch != "" {
+		description = cmp.Or(description, "Take back "+c.revertedPatch)
+	}
 	stored, err := l.store.CommitWorkflow(ctx, agent.WorkflowCommit{
-		Stored: next, Base: r.BaseVersion, Operations: d.operations, Description: c.description, Revert: c.revertedPatch,
+		Stored: w, Base: r.BaseVersion, Operations: next.operations, Description: description, Revert: c.revertedPatch,
 		Idempotency: c.idempotencyKey, RequestHash: c.requestHash,
 	})
 	if err != nil {
-		l.syncSchedules(ctx, next) // checkSchedules may have created schedules of the version that was not stored
+		l.syncSchedules(ctx, w) // checkSchedules may have created schedules of the version that was not stored
 		return agent.WorkflowPatchResult{}, fmt.Errorf("store version %d of workflow %s of owner %s: %w", r.Version, r.Tag, r.Owner, err)
 	}
 	l.syncSchedules(ctx, stored)
@@ -207,7 +219,7 @@ func (l *Library) commit(ctx context.Context, c *change, d nextVersion, r agent.
 	}, nil
 }
 
-// checkSchedules returns an error if the schedules of a version are invalid. If they cannot be checked now, it only logs.
+// checkSchedules returns an error if the schedules of a version are invalid. It only logs if they cannot be checked.
 func (l *Library) checkSchedules(ctx context.Context, w *agent.StoredWorkflow) error {
 	if l.schedules == nil {
 		return nil
@@ -221,7 +233,7 @@ func (l *Library) checkSchedules(ctx context.Context, w *agent.StoredWorkflow) e
 	return nil
 }
 
-// syncSchedules updates the schedules after a change. It only logs errors: the schedules are reconciled periodically.
+// syncSchedules updates the schedules after a change. It only logs errors, because the schedules are reconciled periodically.
 func (l *Library) syncSchedules(ctx context.Context, w agent.StoredWorkflow) {
 	if l.schedules == nil {
 		return
@@ -234,7 +246,7 @@ func (l *Library) syncSchedules(ctx context.Context, w agent.StoredWorkflow) {
 	}
 }
 
-// patchID returns an id that depends only on tenant and idempotency key. Without a key it returns a new id; newer ids sort behind older ones.
+// patchID returns an ID that depends only on the tenant and the idempotency key. Without a key it returns a new ID; IDs sort by age.
 func patchID(c *change) (string, error) {
 	if c.idempotencyKey != "" {
 		return "patch_" + uuid.NewSHA1(uuid.NameSpaceURL, []byte("turnstone:patch:"+c.key.Tenant+"\x00"+c.idempotencyKey)).String(), nil
@@ -246,7 +258,7 @@ func patchID(c *change) (string, error) {
 	return "patch_" + id.String(), nil
 }
 
-// loadCurrent reads the newest version. Without an owner it takes the only owner of the tag, or [agent.DefaultWorkflowOwner] if the tag has none.
+// loadCurrent reads the newest version. An empty owner means the only owner of the tag, or [agent.DefaultWorkflowOwner] if the tag has none.
 func (l *Library) loadCurrent(ctx context.Context, key agent.WorkflowKey) (*currentVersion, error) {
 	current := &currentVersion{key: key}
 	stored, err := l.store.Workflow(ctx, key, 0)

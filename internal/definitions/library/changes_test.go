@@ -21,22 +21,22 @@ import (
 	"github.com/turnstone-run/turnstone/internal/definitions/library"
 )
 
-func TestWhoeverIsSlowerEachTimeIsToldToComeBack(t *testing.T) {
+func TestConflictRetriesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := shelf(t)
-		put(t, l, anns("main"), graphOf("a"))
+		l, store := newLibrary(t)
+		mustPut(t, l, annsKey("main"), mailGraph("a"))
 		tries := 0
 		var interfere func()
 		interfere = func() {
 			tries++
 			store.BeforeCommit = nil
-			patched(t, l, anns("main"), string(addition(fmt.Sprint("other_", tries))))
+			mustPatch(t, l, annsKey("main"), string(addMailNode(fmt.Sprint("other_", tries))))
 			store.BeforeCommit = interfere
 		}
 		store.BeforeCommit = interfere
 		began := time.Now()
-		_, err := l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: anns("main"), Operations: addition("never")})
-		refused(t, err, agent.CodeRateLimited, "", "others changed it each time")
+		_, err := l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: annsKey("main"), Operations: addMailNode("never")})
+		requireRefusal(t, err, agent.CodeRateLimited, "", "others changed it each time")
 		require.NotContains(t, err.Error(), "base_version", "nobody named one")
 		var e *agent.Error
 		require.ErrorAs(t, err, &e)
@@ -44,52 +44,52 @@ func TestWhoeverIsSlowerEachTimeIsToldToComeBack(t *testing.T) {
 		require.Equal(t, 30, tries)
 		require.Less(t, time.Since(began), 5*time.Second)
 		store.BeforeCommit = nil
-		require.NotContains(t, names(t, newest(t, l, anns("main"))), "never")
+		require.NotContains(t, nodeIDs(t, mustRead(t, l, annsKey("main"))), "never")
 	})
 }
 
-// counted counts how often the newest version is read.
-type counted struct {
+// countingStore counts the reads of workflows.
+type countingStore struct {
 	*definitionstest.LibraryStore
 
 	reads int
 }
 
-func (c *counted) Workflow(ctx context.Context, k agent.WorkflowKey, version int64) (agent.StoredWorkflow, error) {
+func (c *countingStore) Workflow(ctx context.Context, k agent.WorkflowKey, version int64) (agent.StoredWorkflow, error) {
 	c.reads++
 	return c.LibraryStore.Workflow(ctx, k, version)
 }
 
-func TestAStaleBaseIsRefusedAtOnce(t *testing.T) {
-	store := &counted{LibraryStore: new(definitionstest.LibraryStore)}
+func TestStaleBaseIsNotRetried(t *testing.T) {
+	store := &countingStore{LibraryStore: new(definitionstest.LibraryStore)}
 	l, err := library.New(library.Config{Store: store})
 	require.NoError(t, err)
-	put(t, l, anns("main"), graphOf("a"))
-	put(t, l, anns("main"), graphOf("b"))
+	mustPut(t, l, annsKey("main"), mailGraph("a"))
+	mustPut(t, l, annsKey("main"), mailGraph("b"))
 	store.reads = 0
-	_, err = l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: anns("main"), Operations: addition("c"), BaseVersion: 1})
-	refused(t, err, agent.CodeConflict, "base_version", "is 1, and the newest version is 2")
+	_, err = l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: annsKey("main"), Operations: addMailNode("c"), BaseVersion: 1})
+	requireRefusal(t, err, agent.CodeConflict, "base_version", "is 1, and the newest version is 2")
 	require.Equal(t, 1, store.reads)
 }
 
-func TestManyAtOnce(t *testing.T) {
-	l, _ := shelf(t)
-	put(t, l, anns("main"), graphOf("a"))
+func TestConcurrentPatches(t *testing.T) {
+	l, _ := newLibrary(t)
+	mustPut(t, l, annsKey("main"), mailGraph("a"))
 	var g errgroup.Group
 	for i := range 16 {
 		g.Go(func() error {
-			_, err := l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: anns("main"), Operations: addition(fmt.Sprint("n", i))})
+			_, err := l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: annsKey("main"), Operations: addMailNode(fmt.Sprint("n", i))})
 			return err
 		})
 	}
 	require.NoError(t, g.Wait())
-	w := newest(t, l, anns("main"))
+	w := mustRead(t, l, annsKey("main"))
 	require.EqualValues(t, 17, w.Version)
-	require.Len(t, strings.Fields(names(t, w)), 17)
+	require.Len(t, strings.Fields(nodeIDs(t, w)), 17)
 }
 
-// late is a store whose first look for an earlier request finds nothing, as long as a change is under way.
-type late struct {
+// gatedStore holds the first lookups of an idempotency key until all of them have found nothing.
+type gatedStore struct {
 	*definitionstest.LibraryStore
 
 	looked atomic.Int64
@@ -97,46 +97,46 @@ type late struct {
 	gate   chan struct{}
 }
 
-func (s *late) PatchedBefore(ctx context.Context, tenant, key string) (agent.WorkflowPatchResult, string, bool, error) {
+func (s *gatedStore) PatchedBefore(ctx context.Context, tenant, key string) (agent.WorkflowPatchResult, string, bool, error) {
 	r, hash, ok, err := s.LibraryStore.PatchedBefore(ctx, tenant, key)
 	switch n := s.looked.Add(1); {
 	case n == s.first:
-		close(s.gate) // all have looked, and nothing was there
+		close(s.gate) // all lookups have found nothing
 	case n < s.first:
 		<-s.gate
 	}
 	return r, hash, ok, err
 }
 
-func TestTheSameRequestManyTimesAtOnceIsAnsweredTheSame(t *testing.T) {
+func TestConcurrentIdempotentRequests(t *testing.T) {
 	const many = 20
 	for name, ask := range map[string]func(*library.Library) (agent.WorkflowPatchResult, error){
 		"the id is there already": func(l *library.Library) (agent.WorkflowPatchResult, error) {
-			return l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: anns("main"), Operations: addition("b"), Idempotency: "k"})
+			return l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: annsKey("main"), Operations: addMailNode("b"), Idempotency: "k"})
 		},
 		"an old base": func(l *library.Library) (agent.WorkflowPatchResult, error) {
-			return l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: anns("main"), Operations: addition("b"), BaseVersion: 1, Idempotency: "k"})
+			return l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: annsKey("main"), Operations: addMailNode("b"), BaseVersion: 1, Idempotency: "k"})
 		},
 		"unchanged": func(l *library.Library) (agent.WorkflowPatchResult, error) {
 			return l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{
-				WorkflowKey: anns("main"), Operations: json.RawMessage(`[{"op":"replace","path":"/description","value":"x"}]`), Idempotency: "k",
+				WorkflowKey: annsKey("main"), Operations: json.RawMessage(`[{"op":"replace","path":"/description","value":"x"}]`), Idempotency: "k",
 			})
 		},
 		"a whole": func(l *library.Library) (agent.WorkflowPatchResult, error) {
-			return l.Put(t.Context(), library.PutRequest{WorkflowKey: anns("main"), Definition: graphOf("z"), Idempotency: "k"})
+			return l.Put(t.Context(), library.PutRequest{WorkflowKey: annsKey("main"), Definition: mailGraph("z"), Idempotency: "k"})
 		},
 		"a new one": func(l *library.Library) (agent.WorkflowPatchResult, error) {
-			return l.Put(t.Context(), library.PutRequest{WorkflowKey: anns("new"), Definition: graphOf("z"), OnlyNew: true, Idempotency: "k"})
+			return l.Put(t.Context(), library.PutRequest{WorkflowKey: annsKey("new"), Definition: mailGraph("z"), OnlyNew: true, Idempotency: "k"})
 		},
 		"deleted": func(l *library.Library) (agent.WorkflowPatchResult, error) {
-			return l.Delete(t.Context(), library.DeleteRequest{WorkflowKey: anns("main"), Idempotency: "k"})
+			return l.Delete(t.Context(), library.DeleteRequest{WorkflowKey: annsKey("main"), Idempotency: "k"})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := &late{LibraryStore: new(definitionstest.LibraryStore), first: many, gate: make(chan struct{})}
+			store := &gatedStore{LibraryStore: new(definitionstest.LibraryStore), first: many, gate: make(chan struct{})}
 			l, err := library.New(library.Config{Store: store})
 			require.NoError(t, err)
-			put(t, l, anns("main"), graphOf("a"))
+			mustPut(t, l, annsKey("main"), mailGraph("a"))
 			var g errgroup.Group
 			answers := make([]agent.WorkflowPatchResult, many)
 			for i := range many {
@@ -152,22 +152,22 @@ func TestTheSameRequestManyTimesAtOnceIsAnsweredTheSame(t *testing.T) {
 			require.False(t, answers[0].Unchanged)
 			version, _, err := store.NewestVersion(t.Context(), answers[0].WorkflowKey)
 			require.NoError(t, err)
-			require.Equal(t, answers[0].Version, version, "it was done once")
+			require.Equal(t, answers[0].Version, version, "one change was made")
 		})
 	}
 }
 
-func TestAnotherRequestUnderTheKeyAtOnceIsAConflict(t *testing.T) {
-	store := &late{LibraryStore: new(definitionstest.LibraryStore), first: 2, gate: make(chan struct{})}
+func TestConcurrentRequestsUnderOneKey(t *testing.T) {
+	store := &gatedStore{LibraryStore: new(definitionstest.LibraryStore), first: 2, gate: make(chan struct{})}
 	l, err := library.New(library.Config{Store: store})
 	require.NoError(t, err)
-	put(t, l, anns("main"), graphOf("a"))
+	mustPut(t, l, annsKey("main"), mailGraph("a"))
 	var g errgroup.Group
 	failures := make([]error, 2)
 	for i := range failures {
 		g.Go(func() error {
 			_, failures[i] = l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{
-				WorkflowKey: anns("main"), Operations: addition("b"), Description: fmt.Sprint(i), Idempotency: "k",
+				WorkflowKey: annsKey("main"), Operations: addMailNode("b"), Description: fmt.Sprint(i), Idempotency: "k",
 			})
 			return nil
 		})
@@ -177,27 +177,27 @@ func TestAnotherRequestUnderTheKeyAtOnceIsAConflict(t *testing.T) {
 		failures[0], failures[1] = failures[1], failures[0]
 	}
 	require.NoError(t, failures[1])
-	refused(t, failures[0], agent.CodeConflict, "idempotency_key", "another request")
+	requireRefusal(t, failures[0], agent.CodeConflict, "idempotency_key", "another request")
 }
 
-func TestPutOnlyWhenNew(t *testing.T) {
-	l, store := shelf(t)
-	ask := library.PutRequest{WorkflowKey: anns("main"), Definition: graphOf("a"), OnlyNew: true}
+func TestPutOnlyNew(t *testing.T) {
+	l, store := newLibrary(t)
+	ask := library.PutRequest{WorkflowKey: annsKey("main"), Definition: mailGraph("a"), OnlyNew: true}
 	store.BeforeCommit = func() {
 		store.BeforeCommit = nil
-		put(t, l, anns("main"), graphOf("b"))
+		mustPut(t, l, annsKey("main"), mailGraph("b"))
 	}
 	_, err := l.Put(t.Context(), ask)
-	refused(t, err, agent.CodeConflict, "workflow_tag", "there is version 1 of main already")
-	require.Equal(t, "b", names(t, newest(t, l, anns("main"))))
-	ask.Definition = graphOf("b")
+	requireRefusal(t, err, agent.CodeConflict, "workflow_tag", "there is version 1 of main already")
+	require.Equal(t, "b", nodeIDs(t, mustRead(t, l, annsKey("main"))))
+	ask.Definition = mailGraph("b")
 	_, err = l.Put(t.Context(), ask)
-	refused(t, err, agent.CodeConflict, "workflow_tag", "already")
-	_, err = l.Delete(t.Context(), library.DeleteRequest{WorkflowKey: anns("main")})
+	requireRefusal(t, err, agent.CodeConflict, "workflow_tag", "already")
+	_, err = l.Delete(t.Context(), library.DeleteRequest{WorkflowKey: annsKey("main")})
 	require.NoError(t, err)
 	r, err := l.Put(t.Context(), ask)
 	require.NoError(t, err)
-	require.EqualValues(t, 3, r.Version, "what was deleted is not there")
+	require.EqualValues(t, 3, r.Version, "a deleted definition counts as new")
 
 	ask.Tag, ask.Idempotency = "other", "k"
 	first, err := l.Put(t.Context(), ask)
@@ -207,37 +207,37 @@ func TestPutOnlyWhenNew(t *testing.T) {
 	require.Equal(t, first, again)
 	ask.OnlyNew = false
 	_, err = l.Put(t.Context(), ask)
-	refused(t, err, agent.CodeConflict, "idempotency_key", "another request")
+	requireRefusal(t, err, agent.CodeConflict, "idempotency_key", "another request")
 }
 
 func TestDelete(t *testing.T) {
-	l, _ := shelf(t)
-	put(t, l, anns("main"), graphOf("a"))
+	l, _ := newLibrary(t)
+	mustPut(t, l, annsKey("main"), mailGraph("a"))
 	r, err := l.Delete(t.Context(), library.DeleteRequest{WorkflowKey: agent.WorkflowKey{Tag: "main"}, By: "ann", Idempotency: "k"})
 	require.NoError(t, err)
 	require.EqualValues(t, 2, r.Version)
 	again, err := l.Delete(t.Context(), library.DeleteRequest{WorkflowKey: agent.WorkflowKey{Tag: "main"}, By: "ann", Idempotency: "k"})
 	require.NoError(t, err)
 	require.Equal(t, r, again)
-	_, err = l.Workflow(t.Context(), anns("main"), 0)
-	refused(t, err, agent.CodeNotFound, "workflow_tag", "there are none")
-	_, err = l.Delete(t.Context(), library.DeleteRequest{WorkflowKey: anns("main")})
-	refused(t, err, agent.CodeNotFound, "workflow_tag", "there is no workflow main of owner ann")
-	old, err := l.Workflow(t.Context(), anns("main"), 1)
+	_, err = l.Workflow(t.Context(), annsKey("main"), 0)
+	requireRefusal(t, err, agent.CodeNotFound, "workflow_tag", "there are none")
+	_, err = l.Delete(t.Context(), library.DeleteRequest{WorkflowKey: annsKey("main")})
+	requireRefusal(t, err, agent.CodeNotFound, "workflow_tag", "there is no workflow main of owner ann")
+	old, err := l.Workflow(t.Context(), annsKey("main"), 1)
 	require.NoError(t, err)
-	require.Equal(t, "a", names(t, old))
-	_, err = l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: anns("main"), Operations: addition("b")})
-	refused(t, err, agent.CodeNotFound, "workflow_tag", "there is no workflow main")
+	require.Equal(t, "a", nodeIDs(t, old))
+	_, err = l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: annsKey("main"), Operations: addMailNode("b")})
+	requireRefusal(t, err, agent.CodeNotFound, "workflow_tag", "there is no workflow main")
 
-	made := put(t, l, anns("main"), graphOf("b"))
-	require.EqualValues(t, 3, made.Version, "the numbers go on")
-	_, err = l.Delete(t.Context(), library.DeleteRequest{WorkflowKey: anns("main"), BaseVersion: 2})
-	refused(t, err, agent.CodeConflict, "base_version", "is 2, and the newest version is 3")
+	made := mustPut(t, l, annsKey("main"), mailGraph("b"))
+	require.EqualValues(t, 3, made.Version, "the version numbers continue")
+	_, err = l.Delete(t.Context(), library.DeleteRequest{WorkflowKey: annsKey("main"), BaseVersion: 2})
+	requireRefusal(t, err, agent.CodeConflict, "base_version", "is 2, and the newest version is 3")
 	_, err = l.Delete(t.Context(), library.DeleteRequest{})
-	refused(t, err, agent.CodeInvalid, "workflow_tag", "is required")
+	requireRefusal(t, err, agent.CodeInvalid, "workflow_tag", "is required")
 }
 
-// schedules records what it is told, and what it is asked.
+// schedules records its calls.
 type schedules struct {
 	told, asked []agent.StoredWorkflow
 	err         error
@@ -257,63 +257,63 @@ func (s *schedules) Sync(ctx context.Context, w agent.StoredWorkflow) error {
 	return s.err
 }
 
-func TestSchedulesAreTold(t *testing.T) {
+func TestSchedulesAreSynced(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	told := new(schedules)
 	l, err := library.New(library.Config{Store: new(definitionstest.LibraryStore), Schedules: told, Logger: zap.New(core)})
 	require.NoError(t, err)
-	put(t, l, anns("main"), json.RawMessage(`{"nodes":[`+mail("a")+`],"schedules":[{"id":"s","interval_sec":60}]}`))
+	mustPut(t, l, annsKey("main"), json.RawMessage(`{"nodes":[`+mailNode("a")+`],"schedules":[{"id":"s","interval_sec":60}]}`))
 	require.Len(t, told.told, 1)
-	require.Equal(t, newest(t, l, anns("main")), told.told[0])
+	require.Equal(t, mustRead(t, l, annsKey("main")), told.told[0])
 	require.WithinDuration(t, time.Now(), told.told[0].UpdatedAt, time.Minute)
-	put(t, l, anns("main"), json.RawMessage(`{"nodes":[`+mail("a")+`],"schedules":[{"id":"s","interval_sec":60}]}`))
-	_, err = l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: anns("main"), Operations: addition("b"), DryRun: true})
+	mustPut(t, l, annsKey("main"), json.RawMessage(`{"nodes":[`+mailNode("a")+`],"schedules":[{"id":"s","interval_sec":60}]}`))
+	_, err = l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: annsKey("main"), Operations: addMailNode("b"), DryRun: true})
 	require.NoError(t, err)
 	require.Len(t, told.told, 1, "nothing changed")
 	require.Zero(t, logs.Len())
 
 	told.err = errors.New("no server")
-	r := patched(t, l, anns("main"), string(addition("b")))
-	require.EqualValues(t, 2, r.Version, "the change stands")
+	r := mustPatch(t, l, annsKey("main"), string(addMailNode("b")))
+	require.EqualValues(t, 2, r.Version, "the change is stored")
 	require.Equal(t, 1, logs.FilterMessageSnippet("schedules").Len())
-	_, err = l.Delete(t.Context(), library.DeleteRequest{WorkflowKey: anns("main")})
+	_, err = l.Delete(t.Context(), library.DeleteRequest{WorkflowKey: annsKey("main")})
 	require.NoError(t, err)
 	require.True(t, told.told[2].Deleted)
 }
 
-func TestTheCallerGoes(t *testing.T) {
-	l, store := shelf(t)
-	put(t, l, anns("main"), graphOf("a"))
+func TestPatchEndsWithItsContext(t *testing.T) {
+	l, store := newLibrary(t)
+	mustPut(t, l, annsKey("main"), mailGraph("a"))
 	ctx, cancel := context.WithCancel(t.Context())
 	store.BeforeCommit = func() {
 		store.BeforeCommit = nil
-		patched(t, l, anns("main"), string(addition("other")))
+		mustPatch(t, l, annsKey("main"), string(addMailNode("other")))
 		cancel()
 	}
-	_, err := l.PatchWorkflow(ctx, agent.WorkflowPatchRequest{WorkflowKey: anns("main"), Operations: addition("b")})
+	_, err := l.PatchWorkflow(ctx, agent.WorkflowPatchRequest{WorkflowKey: annsKey("main"), Operations: addMailNode("b")})
 	require.Equal(t, agent.CodeCancelled, agent.CodeOf(err))
-	require.Equal(t, "a other", names(t, newest(t, l, anns("main"))))
+	require.Equal(t, "a other", nodeIDs(t, mustRead(t, l, annsKey("main"))))
 }
 
-func TestAVersionWhoseSchedulesAreRefusedIsNotStored(t *testing.T) {
+func TestRefusedSchedulesAreNotStored(t *testing.T) {
 	asked := new(schedules)
 	l, err := library.New(library.Config{Store: new(definitionstest.LibraryStore), Schedules: asked})
 	require.NoError(t, err)
-	put(t, l, anns("main"), graphOf("a"))
-	second := patched(t, l, anns("main"), string(addition("b")))
+	mustPut(t, l, annsKey("main"), mailGraph("a"))
+	second := mustPatch(t, l, annsKey("main"), string(addMailNode("b")))
 	asked.refusal = agent.Invalid("schedules[0].time_zone", "Temporal refuses it")
-	_, err = l.Put(t.Context(), library.PutRequest{WorkflowKey: anns("main"), Definition: graphOf("c"), Idempotency: "k"})
-	refused(t, err, agent.CodeInvalid, "schedules[0].time_zone", "Temporal refuses it")
-	_, err = l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: anns("main"), Operations: addition("c")})
-	refused(t, err, agent.CodeInvalid, "schedules[0].time_zone", "Temporal refuses it")
-	_, err = l.Revert(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: anns("main"), Revert: second.PatchID})
-	refused(t, err, agent.CodeInvalid, "schedules[0].time_zone", "Temporal refuses it")
-	require.EqualValues(t, 2, newest(t, l, anns("main")).Version)
+	_, err = l.Put(t.Context(), library.PutRequest{WorkflowKey: annsKey("main"), Definition: mailGraph("c"), Idempotency: "k"})
+	requireRefusal(t, err, agent.CodeInvalid, "schedules[0].time_zone", "Temporal refuses it")
+	_, err = l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: annsKey("main"), Operations: addMailNode("c")})
+	requireRefusal(t, err, agent.CodeInvalid, "schedules[0].time_zone", "Temporal refuses it")
+	_, err = l.Revert(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: annsKey("main"), Revert: second.PatchID})
+	requireRefusal(t, err, agent.CodeInvalid, "schedules[0].time_zone", "Temporal refuses it")
+	require.EqualValues(t, 2, mustRead(t, l, annsKey("main")).Version)
 	require.EqualValues(t, 3, asked.asked[len(asked.asked)-1].Version)
 	require.Len(t, asked.told, 2)
 
 	asked.refusal = errors.New("no server")
-	_, err = l.Put(t.Context(), library.PutRequest{WorkflowKey: anns("main"), Definition: graphOf("c"), Idempotency: "k"})
-	require.NoError(t, err, "it is stored, and reconciled later")
-	require.EqualValues(t, 3, newest(t, l, anns("main")).Version)
+	_, err = l.Put(t.Context(), library.PutRequest{WorkflowKey: annsKey("main"), Definition: mailGraph("c"), Idempotency: "k"})
+	require.NoError(t, err, "it is stored, and its schedules are reconciled later")
+	require.EqualValues(t, 3, mustRead(t, l, annsKey("main")).Version)
 }

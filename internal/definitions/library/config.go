@@ -2,7 +2,6 @@ package library
 
 import (
 	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -12,13 +11,13 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
-// attempts are the members of a config about retries and time. Zero values mean the defaults of the runtime.
+// attempts are the members of a config about retries and timeouts. Zero values mean the defaults of the runtime.
 type attempts struct {
 	Retries    *definitions.Retries `json:"retries,omitempty"`
 	TimeoutSec int64                `json:"timeout_sec,omitempty"` // of one attempt
 }
 
-// email is the config of a task that sends mail. Subject and Body are templates; for an empty Body the runtime sends the input.
+// email is the config of a task that sends mail. Subject and Body are templates. If Body is empty, the runtime sends the input.
 type email struct {
 	Action  string                `json:"action"`
 	To      definitions.Addresses `json:"to,omitempty"` // empty: the runtime's default recipient
@@ -35,9 +34,9 @@ type webhook struct {
 	URL     string            `json:"url"`              // a template
 	Method  string            `json:"method,omitempty"` // empty: POST
 	Headers map[string]string `json:"headers,omitempty"`
-	Body    json.RawMessage   `json:"body,omitempty"` // a string is a template, other JSON is sent unchanged; absent: the input
+	Body    json.RawMessage   `json:"body,omitempty"` // a string is a template, other JSON is sent unchanged; default: the input
 	Auth    string            `json:"auth,omitempty"` // the name of an auth profile
-	// Repeatable says that sending the request twice does no harm: an attempt with unknown outcome is repeated.
+	// Repeatable means that the request may safely be sent twice, so an attempt with an unknown outcome is repeated.
 	Repeatable bool `json:"repeatable,omitempty"`
 
 	attempts
@@ -67,16 +66,15 @@ type timer struct {
 	Duration string `json:"duration"`
 }
 
-// checkConfig returns what is wrong with the members of a node that depend on its type. path is the path of the node; checkConfig adds the
-// number of compiled expressions to expressions.
-func checkConfig(path string, n *agent.WorkflowNode, expressions *int) agent.Faults {
-	r := configReader{path: path, node: n, expressions: expressions}
+// checkConfig checks the members of a node that depend on its type. path is the path of the node.
+func (c *checker) checkConfig(path string, n *agent.WorkflowNode) {
+	r := configReader{checker: c, path: path, node: n}
 	if n.Type != agent.WorkflowCondition && n.Expr != "" {
 		r.addFault("expr", "is for nodes of type %s", agent.WorkflowCondition)
 	}
 	if !isNull(n.Config) && n.Config[0] != '{' {
 		r.addFault("config", "want an object")
-		return r.faults
+		return
 	}
 	switch n.Type {
 	case agent.WorkflowTask:
@@ -92,7 +90,6 @@ func checkConfig(path string, n *agent.WorkflowNode, expressions *int) agent.Fau
 	default:
 		r.addFault("type", "want one of %s, got %q", nodeTypeNames, clip.Bytes(n.Type, maxQuoted))
 	}
-	return r.faults
 }
 
 const (
@@ -102,22 +99,17 @@ const (
 
 // configReader decodes and checks the config of one node.
 type configReader struct {
-	path   string
-	node   *agent.WorkflowNode
-	faults agent.Faults
-
-	expressions *int
+	checker *checker
+	path    string // of the node
+	node    *agent.WorkflowNode
 }
 
+// addFault adds a fault of a member of the node.
 func (r *configReader) addFault(member, format string, args ...any) {
-	path := member
-	if r.path != "" {
-		path = strings.TrimSuffix(r.path+"."+member, ".")
-	}
-	r.faults = append(r.faults, singleFault(path, format, args...)...)
+	r.checker.addFault(r.path+"."+member, format, args...)
 }
 
-// decodeConfig decodes the config and reports whether it could.
+// decodeConfig decodes the config into a pointer. It returns false after adding a fault.
 func (r *configReader) decodeConfig(into any) bool {
 	config := r.node.Config
 	if isNull(config) {
@@ -148,7 +140,7 @@ func (r *configReader) checkTask() {
 	var action struct {
 		Action *string `json:"action"`
 	}
-	// The other members are decoded below, which also reports a config that is no object.
+	// The other members are checked when the config of the action is decoded.
 	if err := json.Unmarshal(r.node.Config, &action); err != nil && !isNull(r.node.Config) {
 		r.addFault("config.action", "want a string")
 		return
@@ -179,7 +171,8 @@ func (r *configReader) checkTimer() {
 	}
 }
 
-// Bounds of attempts. All attempts of a task and the pauses between them share the few minutes of its visit; the turn of an agent may take a day.
+// Bounds of attempts. All attempts of a task and the pauses between them must fit in the few minutes of its visit. The turn of an agent may take a
+// day.
 const (
 	maxNodeAttempts = 20
 	maxPauseSec     = 60           // seconds
@@ -187,7 +180,7 @@ const (
 	maxTurnSec      = 24 * 60 * 60 // seconds
 )
 
-// checkAttempts checks retries and timeout. maxSec is the maximum time of one attempt in seconds.
+// checkAttempts checks retries and timeout. maxSec is the maximum timeout of one attempt in seconds.
 func (r *configReader) checkAttempts(a *attempts, maxSec int64) {
 	if a.TimeoutSec < 0 || a.TimeoutSec > maxSec {
 		r.addFault("config.timeout_sec", "want 1 to %d, got %d", maxSec, a.TimeoutSec)

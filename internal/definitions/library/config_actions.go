@@ -45,9 +45,10 @@ func (r *configReader) checkAddresses(member string, list definitions.Addresses)
 	}
 }
 
-// countExpressions adds n to the number of expressions and reports whether the definition may have that many.
+// countExpressions adds n to the number of expressions. It returns false after adding a fault if the definition has too many.
 func (r *configReader) countExpressions(member string, n int) bool {
-	if *r.expressions += n; *r.expressions > maxExpressions {
+	r.checker.expressions += n
+	if r.checker.expressions > maxExpressions {
 		r.addFault(member, "the definition has more than %d expressions", maxExpressions)
 		return false
 	}
@@ -104,7 +105,7 @@ func (r *configReader) checkWebhook() {
 	r.checkAttempts(&w.attempts, maxTaskSec)
 }
 
-// checkURL checks the part of a URL that does not depend on the values of its expressions.
+// checkURL checks the part of a URL before its first expression.
 func (r *configReader) checkURL(text string) {
 	const member = "config.url"
 	switch {
@@ -116,17 +117,17 @@ func (r *configReader) checkURL(text string) {
 		return
 	}
 	r.checkTemplate(member, text)
-	literal, _, templated := strings.Cut(text, "{{")
-	if templated && literal == "" {
+	literal, _, isTemplate := strings.Cut(text, "{{")
+	if isTemplate && literal == "" {
 		return
 	}
 	u, err := url.Parse(literal)
 	switch {
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+	case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
 		r.addFault(member, "want an http or https URL with a host")
 	case u.User != nil:
 		r.addFault(member, "must not hold credentials: name an auth profile as config.auth")
-	case templated && u.Path == "":
+	case isTemplate && u.Path == "":
 		r.addFault(member, "the host must not be made of an expression: put one behind https://host/ or make it all of the URL")
 	}
 }

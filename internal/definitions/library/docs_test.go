@@ -11,8 +11,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/definitions/library"
 )
 
-// TestTheDocumentedDefinition holds docs/guides/workflows.md to what is accepted.
-func TestTheDocumentedDefinition(t *testing.T) {
+// The example of docs/guides/workflows.md is a valid definition.
+func TestDocumentedDefinition(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/guides/workflows.md")
 	require.NoError(t, err)
 	_, rest, found := strings.Cut(string(page), "```json\n")

@@ -23,13 +23,13 @@ const (
 	maxSchedules = 32
 )
 
-// Parse decodes and validates a definition. The definition is valid only if there are no faults.
+// Parse decodes and validates a definition. The returned definition is valid only if there are no faults.
 func Parse(raw json.RawMessage) (agent.WorkflowDefinition, agent.Faults) {
 	var d agent.WorkflowDefinition
 	if len(raw) > MaxDocument {
 		return d, singleFault("", "is %d bytes, at most %d", len(raw), MaxDocument)
 	}
-	if tooDeep(raw) {
+	if isTooDeep(raw) {
 		return d, singleFault("", "is deeper than %d", maxDepth)
 	}
 	if err := strictjson.Decode(raw, &d); err != nil {
@@ -38,8 +38,8 @@ func Parse(raw json.RawMessage) (agent.WorkflowDefinition, agent.Faults) {
 	return d, validate(&d)
 }
 
-// tooDeep reports whether JSON is nested deeper than MaxDepth. It stops at the first syntax error.
-func tooDeep(raw []byte) bool {
+// isTooDeep reports whether JSON is nested deeper than maxDepth. It stops at the first syntax error.
+func isTooDeep(raw []byte) bool {
 	d := jsontext.NewDecoder(bytes.NewReader(raw), jsontext.AllowDuplicateNames(true))
 	for {
 		if _, err := d.ReadToken(); err != nil {
@@ -51,7 +51,7 @@ func tooDeep(raw []byte) bool {
 	}
 }
 
-// Canonical returns the JSON of a definition in a form in which equal definitions have equal bytes: sorted members, no spaces, numbers unchanged.
+// Canonical returns the canonical JSON of a definition: sorted members, no spaces, numbers unchanged. Equal definitions have equal bytes.
 func Canonical(d *agent.WorkflowDefinition) (json.RawMessage, error) {
 	out := *d
 	if out.Nodes == nil {
@@ -60,13 +60,18 @@ func Canonical(d *agent.WorkflowDefinition) (json.RawMessage, error) {
 	if out.Edges == nil {
 		out.Edges = []agent.WorkflowEdge{}
 	}
-	raw, err := json.Marshal(&out)
+	return canonicalJSON("write definition", &out)
+}
+
+// canonicalJSON returns the canonical JSON of a value. op is the operation for the error.
+func canonicalJSON(op string, v any) (json.RawMessage, error) {
+	raw, err := json.Marshal(v)
 	if err != nil {
-		return nil, agent.Errorf(agent.CodeInternal, "write definition", "%w", err)
+		return nil, agent.Errorf(agent.CodeInternal, op, "%w", err)
 	}
 	canonical := jsontext.Value(raw)
 	if err := canonical.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)); err != nil {
-		return nil, agent.Errorf(agent.CodeInternal, "write definition", "%w", err)
+		return nil, agent.Errorf(agent.CodeInternal, op, "%w", err)
 	}
 	return json.RawMessage(canonical), nil
 }
@@ -77,7 +82,7 @@ func Hash(canonical json.RawMessage) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Normalize returns the canonical form of a definition. An invalid one is [agent.CodeInvalid] and wraps [agent.Faults].
+// Normalize returns the canonical form of a definition. Its error is [agent.CodeInvalid] wrapping [agent.Faults] if the definition is invalid.
 func Normalize(raw json.RawMessage) (json.RawMessage, error) {
 	d, faults := Parse(raw)
 	if err := FaultsError(faults); err != nil {
@@ -94,7 +99,7 @@ func FaultsError(faults agent.Faults) error {
 	return &agent.Error{Code: agent.CodeInvalid, Op: "check definition", Err: faults}
 }
 
-// decodeFaults returns an error of strict decoding as a fault; path is the path of the decoded value.
+// decodeFaults returns the fault of a strict decoding error. path is the path of the decoded value.
 func decodeFaults(path string, err error) agent.Faults {
 	e, ok := errors.AsType[*agent.Error](err)
 	if !ok {

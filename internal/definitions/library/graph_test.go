@@ -13,11 +13,11 @@ import (
 	"github.com/turnstone-run/turnstone/internal/definitions/library"
 )
 
-// flights is the definition that the requirements' example is about.
+// flights is the definition of the example in the requirements.
 const flights = `{"description":"Watch flights","nodes":[
 	{"id":"fetch_flights","type":"task","config":{"action":"pipeline","pipeline":[{"step":"http_request","url":"https://flights.example/search"}]}}],"edges":[]}`
 
-// priceDrop are operations that add a condition and an e-mail to a workflow.
+// priceDrop adds a condition and an e-mail to a workflow.
 const priceDrop = `[
         {
           "op": "add",
@@ -49,22 +49,22 @@ const priceDrop = `[
         }
       ]`
 
-func clean(t testing.TB, raw string) json.RawMessage {
+func mustNormalize(t testing.TB, raw string) json.RawMessage {
 	t.Helper()
 	out, err := library.Normalize(json.RawMessage(raw))
 	require.NoError(t, err)
 	return out
 }
 
-func operations(t testing.TB, raw string) []library.Operation {
+func mustParse(t testing.TB, raw string) []library.Operation {
 	t.Helper()
 	ops, err := library.ParseOperations(json.RawMessage(raw))
 	require.NoError(t, err)
 	return ops
 }
 
-func TestTheExamples(t *testing.T) {
-	after, err := library.Apply(clean(t, flights), operations(t, priceDrop))
+func TestRequirementsExamples(t *testing.T) {
+	after, err := library.Apply(mustNormalize(t, flights), mustParse(t, priceDrop))
 	require.NoError(t, err)
 	require.JSONEq(t, `{"description":"Watch flights","nodes":[
 		{"id":"fetch_flights","type":"task","config":{"action":"pipeline","pipeline":[{"step":"http_request","url":"https://flights.example/search"}]}},
@@ -75,14 +75,14 @@ func TestTheExamples(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, string(after), string(again))
 
-	after, err = library.Apply(clean(t, strings.ReplaceAll(flights, "fetch_flights", "process_data")), operations(t, `[
+	after, err = library.Apply(mustNormalize(t, strings.ReplaceAll(flights, "fetch_flights", "process_data")), mustParse(t, `[
 	  {"op": "add", "path": "/nodes/-", "value": {"id": "send_email", "type": "task", "name": "Send Notification", "config": {"action": "email", "to": "ops@example.com"}}},
 	  {"op": "add", "path": "/edges/-", "value": {"from": "process_data", "to": "send_email"}}]`))
 	require.NoError(t, err)
 	require.Contains(t, string(after), `"Send Notification"`)
 }
 
-func TestGoodDefinitions(t *testing.T) {
+func TestValidDefinitions(t *testing.T) {
 	files, err := os.ReadDir("testdata/good")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
@@ -100,23 +100,23 @@ func TestGoodDefinitions(t *testing.T) {
 	}
 }
 
-func TestCanonicalIsOneForEqualDefinitions(t *testing.T) {
-	a := clean(t, `{"nodes":[{"type":"task","id":"a","config":{"url":"https://x.example/<b>&","action":"webhook","body":{"n":12345678901234567890.10,"b":1}}}],"edges":[]}`)
-	b := clean(t, ` {"edges":null,"schedules":[],"description":"","nodes":[ {"id":"a","config":{"action":"webhook","body":{"b":1,"n":12345678901234567890.10},"url":"https:\/\/x.example\/<b>\u0026"},"type":"task"} ]}`)
+func TestEqualDefinitionsHaveOneCanonicalForm(t *testing.T) {
+	a := mustNormalize(t, `{"nodes":[{"type":"task","id":"a","config":{"url":"https://x.example/<b>&","action":"webhook","body":{"n":12345678901234567890.10,"b":1}}}],"edges":[]}`)
+	b := mustNormalize(t, ` {"edges":null,"schedules":[],"description":"","nodes":[ {"id":"a","config":{"action":"webhook","body":{"b":1,"n":12345678901234567890.10},"url":"https:\/\/x.example\/<b>\u0026"},"type":"task"} ]}`)
 	require.Equal(t, string(a), string(b))
 	require.Equal(t, library.Hash(a), library.Hash(b))
 	require.Contains(t, string(a), `12345678901234567890.10`)
-	require.NotEqual(t, library.Hash(a), library.Hash(clean(t, flights)))
-	require.Equal(t, string(clean(t, `{"nodes":[`+alone+`],"edges":[]}`)), string(clean(t, `{"nodes":[`+alone+`]}`)))
+	require.NotEqual(t, library.Hash(a), library.Hash(mustNormalize(t, flights)))
+	require.Equal(t, string(mustNormalize(t, `{"nodes":[`+conditionNode+`],"edges":[]}`)), string(mustNormalize(t, `{"nodes":[`+conditionNode+`]}`)))
 }
 
-// node makes a definition of one node.
+// node returns a definition with one node.
 func node(members string) string { return `{"nodes":[{"id":"a",` + members + `}],"edges":[]}` }
 
 func task(config string) string { return node(`"type":"task","config":` + config) }
 
-// linked makes a definition of edges between nodes: "a>b" and "a>b:true"; a name in capitals is a timer, one with ? a condition.
-func linked(edges string, also ...string) string {
+// graphText returns a definition with edges such as "a>b" or "a?>b:true". A name in capitals is a timer, a name with ? a condition.
+func graphText(edges string, also ...string) string {
 	var nodes, links []string
 	seen := map[string]bool{}
 	add := func(name string) string {
@@ -147,12 +147,12 @@ func linked(edges string, also ...string) string {
 }
 
 func schedule(members string) string {
-	return `{"nodes":[` + alone + `],"schedules":[{"id":"s",` + members + `}]}`
+	return `{"nodes":[` + conditionNode + `],"schedules":[{"id":"s",` + members + `}]}`
 }
 
-const alone = `{"id":"a","type":"condition","expr":"true"}`
+const conditionNode = `{"id":"a","type":"condition","expr":"true"}`
 
-func TestBadDefinitions(t *testing.T) {
+func TestInvalidDefinitions(t *testing.T) {
 	many := func(n int, one string) string {
 		parts := make([]string, n)
 		for i := range parts {
@@ -254,16 +254,16 @@ func TestBadDefinitions(t *testing.T) {
 		"dangling to":     {`{"nodes":[{"id":"a","type":"condition","expr":"true"}],"edges":[{"from":"a","to":"b"}]}`, `edges[0].to: there is no node "b"`},
 		"no end":          {`{"nodes":[{"id":"a","type":"condition","expr":"true"}],"edges":[{"from":"a"}]}`, `edges[0].to: is required`},
 		"edge member":     {`{"edges":[{"from":"a","to":"b","when":"x"}]}`, "edges[0].when: unknown field"},
-		"edge condition":  {linked("a?>b:price<500"), `edges[0].condition: want "true" or "false", got "price<500"`},
-		"edge of a task":  {linked("a>b:true"), `edges[0].condition: is for edges from a node of type condition, and "a" is of type task`},
-		"self loop":       {linked("a>a"), `edges[0]: leads from "a" to itself`},
-		"edge twice":      {linked("a>b a>b"), `edges[1]: leads from "a" to "b" as edges[0] does`},
-		"both outcomes":   {linked("a?>b:true a?>b:false"), `edges[1]: leads from "a" to "b" as edges[0] does`},
-		"circle":          {linked("e>a a>b b>c c>a"), "edges: lead in a circle without a node of type timer: a → b → c → a"},
-		"circle of two":   {linked("e>x x>y y>z z>y"), "edges: lead in a circle without a node of type timer: y → z → y"},
-		"circle and loop": {linked("e>a a>T T>a a>b b>a"), "a → b → a"},
-		"no entry":        {linked("a>T T>a"), "nodes: there is no node to begin with"},
-		"island":          {linked("e>f a>T T>a"), `nodes[2]: "a" is never reached`},
+		"edge condition":  {graphText("a?>b:price<500"), `edges[0].condition: want "true" or "false", got "price<500"`},
+		"edge of a task":  {graphText("a>b:true"), `edges[0].condition: is for edges from a node of type condition, and "a" is of type task`},
+		"self loop":       {graphText("a>a"), `edges[0]: leads from "a" to itself`},
+		"edge twice":      {graphText("a>b a>b"), `edges[1]: leads from "a" to "b" as edges[0] does`},
+		"both outcomes":   {graphText("a?>b:true a?>b:false"), `edges[1]: leads from "a" to "b" as edges[0] does`},
+		"circle":          {graphText("e>a a>b b>c c>a"), "edges: lead in a circle without a node of type timer: a → b → c → a"},
+		"circle of two":   {graphText("e>x x>y y>z z>y"), "edges: lead in a circle without a node of type timer: y → z → y"},
+		"circle and loop": {graphText("e>a a>T T>a a>b b>a"), "a → b → a"},
+		"no entry":        {graphText("a>T T>a"), "nodes: there is no node to begin with"},
+		"island":          {graphText("e>f a>T T>a"), `nodes[2]: "a" is never reached`},
 
 		"schedule id":        {`{"schedules":[{"interval_sec":60}]}`, "schedules[0].id: is required"},
 		"schedule twice":     {`{"schedules":[{"id":"s","interval_sec":60},{"id":"s","interval_sec":60}]}`, `schedules[1].id: "s" is the id of schedules[0] already`},
@@ -305,16 +305,16 @@ func TestBadDefinitions(t *testing.T) {
 	}
 }
 
-func TestGraphsThatAreFine(t *testing.T) {
+func TestGraphs(t *testing.T) {
 	for name, in := range map[string]string{
-		"alone":                linked("", "a", "b"),
+		"alone":                graphText("", "a", "b"),
 		"patient":              task(`{"action":"email","timeout_sec":480,"retries":{"max_attempts":20,"interval_sec":60,"max_interval_sec":60}}`),
 		"a day's turn":         node(`"type":"agent","config":{"agent":"a","message":"x","timeout_sec":86400}`),
-		"diamond":              linked("a>b a>c b>d c>d"),
-		"condition":            linked("a>c? c?>x:true c?>y:false c?>z"),
-		"an island that waits": linked("a>b b>T T>a", "e"),
-		"a loop with entry":    linked("e>a a>T T>a"),
-		"timers in a row":      linked("e>A A>B B>A"),
+		"diamond":              graphText("a>b a>c b>d c>d"),
+		"condition":            graphText("a>c? c?>x:true c?>y:false c?>z"),
+		"an island that waits": graphText("a>b b>T T>a", "e"),
+		"a loop with entry":    graphText("e>a a>T T>a"),
+		"timers in a row":      graphText("e>A A>B B>A"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, faults := library.Parse(json.RawMessage(in))
@@ -327,7 +327,7 @@ func TestGraphsThatAreFine(t *testing.T) {
 	}
 }
 
-func TestEveryDayNames(t *testing.T) {
+func TestValidCron(t *testing.T) {
 	for _, cron := range []string{"@hourly", "@daily", "@weekly", "@monthly", "@yearly", "*/5 8-18 * * MON-FRI", "0 0 29 2 *", "0 9 1,15 * *", "0 9 * * 7", "0 9 * * tues", "0 9 * * * 2099 # late"} {
 		_, faults := library.Parse(json.RawMessage(schedule(`"cron":"` + cron + `","time_zone":"Europe/Berlin"`)))
 		require.Empty(t, faults, cron)

@@ -15,12 +15,12 @@ import (
 // Config is the configuration of a [Library].
 type Config struct {
 	Store     Store
-	Schedules Schedules        // told of every change; nil: none
+	Schedules Schedules        // updated after every change; may be nil
 	Now       func() time.Time // nil: time.Now
-	Logger    *zap.Logger      // nil: none
+	Logger    *zap.Logger      // nil: no logs
 }
 
-// Library keeps the definitions of all tenants. It is safe for concurrent use, by several processes as well.
+// Library manages the definitions of all tenants. It is safe for concurrent use, also by several processes.
 type Library struct {
 	store     Store
 	schedules Schedules
@@ -43,8 +43,8 @@ func New(cfg Config) (*Library, error) {
 	return l, nil
 }
 
-// Workflow returns a version of a definition, 0 for the newest. An empty Owner means the only owner of the tag. Errors are those of Workflow of
-// [Store], and [agent.CodeInvalid].
+// Workflow returns a version of a definition, 0 for the newest. An empty Owner means the only owner of the tag. Its error is one of [Store].Workflow,
+// or [agent.CodeInvalid].
 func (l *Library) Workflow(ctx context.Context, key agent.WorkflowKey, version int64) (agent.StoredWorkflow, error) {
 	key, err := validateKey(key)
 	if err != nil {
@@ -70,7 +70,7 @@ func (l *Library) ListWorkflows(ctx context.Context, q agent.WorkflowQuery) (age
 	return page, nil
 }
 
-// Patches returns the changes of a definition, newest first. Those of a deleted definition are found only by tag and owner.
+// Patches returns the changes of a definition, newest first. A deleted definition is found only by tag and owner.
 func (l *Library) Patches(ctx context.Context, key agent.WorkflowKey, page agent.Page) (agent.WorkflowPatchPage, error) {
 	key, err := validateKey(key)
 	if err != nil {
@@ -83,7 +83,7 @@ func (l *Library) Patches(ctx context.Context, key agent.WorkflowKey, page agent
 	return out, nil
 }
 
-// Patch returns a change by its id. If there is none, the error is [agent.CodeNotFound] with Field "patch_id".
+// Patch returns a change by its ID. Its error is [agent.CodeNotFound] with Field "patch_id" if there is none.
 func (l *Library) Patch(ctx context.Context, tenant, id string) (agent.WorkflowPatch, error) {
 	p, err := l.store.WorkflowPatch(ctx, cmp.Or(tenant, agent.DefaultTenant), id)
 	if err != nil {
@@ -110,7 +110,7 @@ func validateKey(key agent.WorkflowKey) (agent.WorkflowKey, error) {
 // maxListedWorkflows is the maximum number of definitions that an error lists.
 const maxListedWorkflows = 20
 
-// notFoundError returns err with the name of the definition. If the definition was not found, the error lists those that exist.
+// notFoundError adds the name of the definition to err. If the definition was not found, the error lists the existing definitions.
 func (l *Library) notFoundError(ctx context.Context, key agent.WorkflowKey, err error) error {
 	ownerText := ""
 	if key.Owner != "" {

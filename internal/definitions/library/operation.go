@@ -30,8 +30,8 @@ type Operation struct {
 // operationKinds returns the operations of RFC 6902.
 func operationKinds() []string { return []string{"add", "remove", "replace", "move", "copy", "test"} }
 
-// ParseOperations decodes and checks a patch. It ignores members of an operation that RFC 6902 does not define, as its section 4 demands. Its error
-// is [agent.CodeInvalid], or [agent.CodeOverflow] beyond a bound, with a Field such as operations[2].path.
+// ParseOperations decodes and checks a patch. It ignores unknown members of an operation, as RFC 6902 §4 requires. Its error is [agent.CodeInvalid],
+// or [agent.CodeOverflow] beyond a bound, with a Field such as operations[2].path.
 func ParseOperations(raw json.RawMessage) ([]Operation, error) {
 	const field = "operations"
 	switch {
@@ -39,7 +39,7 @@ func ParseOperations(raw json.RawMessage) ([]Operation, error) {
 		return nil, agent.Invalid(field, "is required")
 	case len(raw) > MaxPatch:
 		return nil, agent.FieldErrorf(agent.CodeOverflow, field, "are %d bytes, at most %d", len(raw), MaxPatch)
-	case tooDeep(raw):
+	case isTooDeep(raw):
 		return nil, agent.FieldErrorf(agent.CodeOverflow, field, "are deeper than %d", maxDepth)
 	}
 	var list []rawOperation
@@ -76,13 +76,13 @@ type rawOperation struct {
 	Ignored map[string]json.RawMessage `json:",embed"`
 }
 
-// operation checks the members and returns the operation; at is its path.
-func (r *rawOperation) operation(at string) (Operation, error) {
+// operation checks the members and returns the operation. path is its path in the request.
+func (r *rawOperation) operation(path string) (Operation, error) {
 	switch {
 	case r.Op == nil:
-		return Operation{}, agent.Invalid(at+".op", "is required: want one of %s", strings.Join(operationKinds(), ", "))
+		return Operation{}, agent.Invalid(path+".op", "is required: want one of %s", strings.Join(operationKinds(), ", "))
 	case r.Path == nil:
-		return Operation{}, agent.Invalid(at+".path", "is required")
+		return Operation{}, agent.Invalid(path+".path", "is required")
 	}
 	op := Operation{Op: *r.Op, Path: *r.Path}
 	switch op.Op { // members of other operations are ignored
@@ -90,11 +90,11 @@ func (r *rawOperation) operation(at string) (Operation, error) {
 		op.Value = r.Value
 	case "move", "copy":
 		if r.From == nil {
-			return Operation{}, agent.Invalid(at+".from", "is required for %s", op.Op)
+			return Operation{}, agent.Invalid(path+".from", "is required for %s", op.Op)
 		}
 		op.From = *r.From
 	}
-	return op, op.validate(at)
+	return op, op.validate(path)
 }
 
 // operationsField converts a field of strict decoding, such as 2.path, to operations[2].path.
@@ -102,47 +102,44 @@ func operationsField(field string) string {
 	if field == "" {
 		return "operations"
 	}
-	index, rest, more := strings.Cut(field, ".")
-	if cut, inner, nested := strings.Cut(index, "["); nested {
-		return "operations[" + cut + "][" + inner
+	end := strings.IndexAny(field, ".[")
+	if end < 0 {
+		end = len(field)
 	}
-	if !more {
-		return "operations[" + index + "]"
-	}
-	return "operations[" + index + "]." + rest
+	return "operations[" + field[:end] + "]" + field[end:]
 }
 
-// validate checks the members of the operation; at is its path.
-func (o *Operation) validate(at string) error {
+// validate checks the members of the operation. path is its path in the request.
+func (o *Operation) validate(path string) error {
 	if !slices.Contains(operationKinds(), o.Op) {
-		return agent.Invalid(at+".op", "want one of %s, got %q", strings.Join(operationKinds(), ", "), clip.Bytes(o.Op, maxQuoted))
+		return agent.Invalid(path+".op", "want one of %s, got %q", strings.Join(operationKinds(), ", "), clip.Bytes(o.Op, maxQuoted))
 	}
-	if err := validatePointer(at+".path", o.Path); err != nil {
+	if err := validatePointer(path+".path", o.Path); err != nil {
 		return err
 	}
 	switch o.Op {
 	case "add", "replace", "test":
 		if o.Value == nil {
-			return agent.Invalid(at+".value", "is required for %s", o.Op)
+			return agent.Invalid(path+".value", "is required for %s", o.Op)
 		}
 		if o.Path == "" && o.Op != "test" && o.Value[0] != '{' {
-			return agent.Invalid(at+".value", "want an object: it becomes the definition")
+			return agent.Invalid(path+".value", "want an object: it becomes the definition")
 		}
 	case "remove":
 		if o.Path == "" {
-			return agent.Invalid(at+".path", "the whole definition cannot be removed: delete the workflow")
+			return agent.Invalid(path+".path", "the whole definition cannot be removed: delete the workflow")
 		}
 	case "move", "copy":
-		if err := validatePointer(at+".from", o.From); err != nil {
+		if err := validatePointer(path+".from", o.From); err != nil {
 			return err
 		}
 		switch {
 		case o.Path == "":
-			return agent.Invalid(at+".path", "a part cannot become the definition")
+			return agent.Invalid(path+".path", "a part cannot become the definition")
 		case o.From == "":
-			return agent.Invalid(at+".from", "the definition cannot become a part of itself")
+			return agent.Invalid(path+".from", "the definition cannot become a part of itself")
 		case o.Op == "move" && strings.HasPrefix(o.Path, o.From+"/"):
-			return agent.Invalid(at+".path", "is within what is moved")
+			return agent.Invalid(path+".path", "is within what is moved")
 		}
 	}
 	return nil

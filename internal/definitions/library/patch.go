@@ -11,8 +11,8 @@ import (
 // emptyDefinition is the canonical empty definition: the base of the first patch and the content of a deleted version.
 const emptyDefinition = `{"edges":[],"nodes":[]}`
 
-// Put replaces a definition or creates it. Its error is [agent.CodeInvalid] and wraps [agent.Faults] for an invalid definition, and
-// [agent.CodeConflict] if BaseVersion is not the newest, or, with Field "workflow_tag", if OnlyNew is set and the definition exists.
+// Put creates or replaces a definition. Its error is [agent.CodeInvalid] wrapping [agent.Faults] for an invalid definition, [agent.CodeConflict]
+// if BaseVersion is not the newest version, and [agent.CodeConflict] with Field "workflow_tag" if OnlyNew is set and the definition exists.
 func (l *Library) Put(ctx context.Context, r PutRequest) (agent.WorkflowPatchResult, error) {
 	key, err := validateKey(r.WorkflowKey)
 	if err != nil {
@@ -23,29 +23,23 @@ func (l *Library) Put(ctx context.Context, r PutRequest) (agent.WorkflowPatchRes
 	if err != nil {
 		return agent.WorkflowPatchResult{}, err
 	}
-	hash, err := requestHash(requestIdentity{
-		Kind: "put", Owner: key.Owner, Tag: key.Tag, Content: definition, Description: r.Description, Base: r.BaseVersion, New: r.OnlyNew,
-	})
-	if err != nil {
-		return agent.WorkflowPatchResult{}, err
-	}
 	return l.apply(ctx, &change{
-		key: key, description: r.Description, base: r.BaseVersion, author: r.By, idempotencyKey: r.Idempotency, requestHash: hash, dryRun: r.DryRun,
-		onlyNew: r.OnlyNew,
+		operation: "put", key: key, content: definition, description: r.Description, base: r.BaseVersion, author: r.By, idempotencyKey: r.Idempotency,
+		dryRun: r.DryRun, onlyNew: r.OnlyNew,
 		build: func(*currentVersion) (nextVersion, error) {
 			return nextVersion{definition: definition}, nil
 		},
 	})
 }
 
-// PatchWorkflow applies a JSON Patch to a definition, or reverts the patch that r.Revert names. A definition that does not exist is created by a
-// patch whose first operation adds the whole: {"op":"add","path":"","value":{…}}.
+// PatchWorkflow applies a JSON Patch to a definition, or reverts the patch that r.Revert names. A patch creates a new definition if its first
+// operation adds the whole definition: {"op":"add","path":"","value":{…}}.
 //
-// Its error names the operation or the path as Field:
-//   - [agent.CodeInvalid], or [agent.CodeOverflow] beyond a bound;
-//   - [agent.CodeConflict] with Field "base_version" if that is not the newest, "workflow_owner" if several owners have the tag, "idempotency_key" if
-//     the key belongs to another request, or the path of an element that was changed since;
-//   - [agent.CodeRateLimited] if other changes came first again and again;
+// Its error is one of these:
+//   - [agent.CodeInvalid], or [agent.CodeOverflow] beyond a bound, with an operation or a path as Field;
+//   - [agent.CodeConflict] with Field "base_version" if that is not the newest version, "workflow_owner" if several owners have the tag,
+//     "idempotency_key" if the key belongs to another request, or the path of an element that was changed since;
+//   - [agent.CodeRateLimited] if other changes repeatedly came first;
 //   - [agent.CodeNotFound] with Field "workflow_tag" or "patch_id".
 func (l *Library) PatchWorkflow(ctx context.Context, r agent.WorkflowPatchRequest) (agent.WorkflowPatchResult, error) {
 	if r.Revert != "" {
@@ -63,18 +57,15 @@ func (l *Library) PatchWorkflow(ctx context.Context, r agent.WorkflowPatchReques
 	if err != nil {
 		return agent.WorkflowPatchResult{}, agent.Errorf(agent.CodeInternal, "patch workflow", "%w", err)
 	}
-	hash, err := requestHash(requestIdentity{Kind: "patch", Owner: key.Owner, Tag: key.Tag, Content: raw, Description: r.Description, Base: r.BaseVersion})
-	if err != nil {
-		return agent.WorkflowPatchResult{}, err
-	}
 	createsDefinition := operations[0].Path == "" && operations[0].Op != "test"
 	return l.apply(ctx, &change{
-		key: key, description: r.Description, base: r.BaseVersion, author: r.By, idempotencyKey: r.Idempotency, requestHash: hash, dryRun: r.DryRun,
-		build: func(now *currentVersion) (nextVersion, error) {
+		operation: "patch", key: key, content: raw, description: r.Description, base: r.BaseVersion, author: r.By, idempotencyKey: r.Idempotency,
+		dryRun: r.DryRun,
+		build: func(current *currentVersion) (nextVersion, error) {
 			document := json.RawMessage(emptyDefinition)
 			switch {
-			case now.stored != nil:
-				document = now.stored.Definition
+			case current.stored != nil:
+				document = current.stored.Definition
 			case !createsDefinition:
 				return nextVersion{}, l.notFoundError(ctx, key, agent.Errorf(agent.CodeNotFound, "", "none"))
 			}
@@ -90,14 +81,10 @@ func (l *Library) Delete(ctx context.Context, r DeleteRequest) (agent.WorkflowPa
 	if err != nil {
 		return agent.WorkflowPatchResult{}, err
 	}
-	hash, err := requestHash(requestIdentity{Kind: "delete", Owner: key.Owner, Tag: key.Tag, Description: r.Description, Base: r.BaseVersion})
-	if err != nil {
-		return agent.WorkflowPatchResult{}, err
-	}
 	return l.apply(ctx, &change{
-		key: key, description: r.Description, base: r.BaseVersion, author: r.By, idempotencyKey: r.Idempotency, requestHash: hash,
-		build: func(now *currentVersion) (nextVersion, error) {
-			if now.stored == nil {
+		operation: "delete", key: key, description: r.Description, base: r.BaseVersion, author: r.By, idempotencyKey: r.Idempotency,
+		build: func(current *currentVersion) (nextVersion, error) {
+			if current.stored == nil {
 				return nextVersion{}, l.notFoundError(ctx, key, agent.Errorf(agent.CodeNotFound, "", "none"))
 			}
 			return nextVersion{definition: json.RawMessage(emptyDefinition), deleted: true}, nil

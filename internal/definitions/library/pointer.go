@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// pointerProblem says why a pointer leads to no value; empty if it leads to one.
+// pointerProblem is the reason why a pointer leads to no value, empty if it leads to one.
 type pointerProblem string
 
 const (
@@ -22,8 +22,8 @@ const (
 	pastEnd  pointerProblem = "there is nothing at -, which is behind the last one"
 )
 
-// lookupPointer returns the value that a JSON Pointer leads to. The document decides whether a token is an index or a name: the members of an object
-// may be called 01, -1 or "".
+// lookupPointer returns the value that a JSON Pointer leads to. A token is an index in an array and a name in an object, even if it is 01, -1 or
+// empty.
 func lookupPointer(document json.RawMessage, pointer string) (json.RawMessage, pointerProblem) {
 	value := document
 	for token := range jsontext.Pointer(pointer).Tokens() {
@@ -48,7 +48,7 @@ func lookupPointer(document json.RawMessage, pointer string) (json.RawMessage, p
 	return value, ""
 }
 
-// lookupElement returns the element of an array that a token stands for, nil if there is none.
+// lookupElement returns the element of an array at the index that a token is, nil if there is none.
 func lookupElement(array json.RawMessage, token string) (json.RawMessage, pointerProblem) {
 	if token == "-" {
 		return nil, pastEnd
@@ -62,7 +62,7 @@ func lookupElement(array json.RawMessage, token string) (json.RawMessage, pointe
 	return list[i], ""
 }
 
-// checkAddTarget returns why no value can be added at a pointer, empty if one can. The pointer must not be empty.
+// checkAddTarget returns why no value can be added at a non-empty pointer, or an empty problem.
 func checkAddTarget(document json.RawMessage, pointer string) pointerProblem {
 	p := jsontext.Pointer(pointer)
 	parent, problem := lookupPointer(document, string(p.Parent()))
@@ -70,7 +70,7 @@ func checkAddTarget(document json.RawMessage, pointer string) pointerProblem {
 	switch {
 	case problem != "":
 		return problem
-	case parent[0] == '{', parent[0] == '[' && token == "-":
+	case parent[0] == '{', (parent[0] == '[' && token == "-"):
 		return ""
 	case parent[0] != '[':
 		return notFound
@@ -83,7 +83,7 @@ func checkAddTarget(document json.RawMessage, pointer string) pointerProblem {
 	return problem
 }
 
-// parseIndex returns the index that a token stands for. Signs and leading zeros are problems.
+// parseIndex returns a token as an index. Signs and leading zeros are not allowed.
 func parseIndex(token string) (int, pointerProblem) {
 	const digits = 9
 	i, err := strconv.Atoi(token)
@@ -93,7 +93,7 @@ func parseIndex(token string) (int, pointerProblem) {
 	return i, ""
 }
 
-// equalJSON reports whether two JSON values are equal as RFC 6902 §4.6 defines it: the order of members and the notation of numbers do not matter.
+// equalJSON reports whether two JSON values are equal by RFC 6902 §4.6, which ignores the order of members and the notation of numbers.
 func equalJSON(a, b json.RawMessage) bool {
 	var values [2]any
 	for i, raw := range []json.RawMessage{a, b} {
@@ -122,15 +122,14 @@ func equalValues(a, b any) bool {
 	}
 }
 
-// canonicalNumber returns one notation for all notations of a number: its digits without leading and trailing zeros, and a power of ten. It does not
-// round, and it does not expand large exponents.
+// canonicalNumber returns a number as digits without leading and trailing zeros, and a power of ten. It neither rounds nor expands large exponents.
 func canonicalNumber(n json.Number) string {
-	text, negative := strings.CutPrefix(string(n), "-")
-	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
+	unsigned, isNegative := strings.CutPrefix(string(n), "-")
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(unsigned), "e")
 	whole, fraction, _ := strings.Cut(mantissa, ".")
 	digits := strings.TrimLeft(whole+fraction, "0")
 	if digits == "" {
-		return "0" // -0 as well
+		return "0" // also for -0
 	}
 	power, ok := new(big.Int).SetString(strings.TrimPrefix(exponent, "+"), 10)
 	if !ok {
@@ -138,7 +137,7 @@ func canonicalNumber(n json.Number) string {
 	}
 	trimmed := strings.TrimRight(digits, "0")
 	power.Add(power, big.NewInt(int64(len(digits)-len(trimmed)-len(fraction))))
-	if negative {
+	if isNegative {
 		trimmed = "-" + trimmed
 	}
 	return trimmed + "e" + power.String()

@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// checkReachability checks that there is an entry node, that each node is reachable from one, and that each cycle passes through a timer.
+// checkReachability checks that there is an entry node, that every node is reachable from an entry node, and that every cycle passes through a timer.
 func (c *checker) checkReachability() {
 	next, entries := c.successors()
 	if len(c.definition.Nodes) > 0 && len(entries) == 0 {
@@ -22,16 +22,16 @@ func (c *checker) checkReachability() {
 	}
 	reached := make([]bool, len(next))
 	for queue := entries; len(queue) > 0; {
-		at := queue[len(queue)-1]
+		node := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]
-		if reached[at] {
+		if reached[node] {
 			continue
 		}
-		reached[at] = true
-		queue = append(queue, next[at]...)
+		reached[node] = true
+		queue = append(queue, next[node]...)
 	}
-	for i, ok := range reached {
-		if !ok {
+	for i, isReached := range reached {
+		if !isReached {
 			c.addFault(fmt.Sprintf("nodes[%d]", i), "%q is never reached: no way leads to it from a node to begin with", c.definition.Nodes[i].ID)
 		}
 	}
@@ -40,21 +40,21 @@ func (c *checker) checkReachability() {
 // successors returns the targets of the edges of each node, and the nodes without incoming edges, all by index.
 func (c *checker) successors() (next [][]int, entries []int) {
 	next = make([][]int, len(c.definition.Nodes))
-	before := make([]int, len(next))
+	hasPredecessor := make([]bool, len(next))
 	for i := range c.definition.Edges {
 		from, to := c.index[c.definition.Edges[i].From], c.index[c.definition.Edges[i].To]
 		next[from] = append(next[from], to)
-		before[to]++
+		hasPredecessor[to] = true
 	}
-	for i, n := range before {
-		if n == 0 {
+	for i := range next {
+		if !hasPredecessor[i] {
 			entries = append(entries, i)
 		}
 	}
 	return next, entries
 }
 
-// findCycle returns the ids of the nodes of a cycle without a timer, the first one again at the end; nil if there is none.
+// findCycle returns the IDs of the nodes of a cycle without a timer, with the first ID repeated at the end, nil if there is no such cycle.
 func (c *checker) findCycle(next [][]int) []string {
 	const (
 		unvisited = iota
@@ -63,11 +63,11 @@ func (c *checker) findCycle(next [][]int) []string {
 	)
 	states := make([]int, len(next))
 	var path []int
-	var visit func(at int) []int
-	visit = func(at int) []int {
-		states[at] = open
-		path = append(path, at)
-		for _, to := range next[at] {
+	var visit func(node int) []int
+	visit = func(node int) []int {
+		states[node] = open
+		path = append(path, node)
+		for _, to := range next[node] {
 			if c.definition.Nodes[to].Type == agent.WorkflowTimer {
 				continue
 			}
@@ -80,7 +80,7 @@ func (c *checker) findCycle(next [][]int) []string {
 				}
 			}
 		}
-		states[at] = done
+		states[node] = done
 		path = path[:len(path)-1]
 		return nil
 	}
@@ -90,8 +90,8 @@ func (c *checker) findCycle(next [][]int) []string {
 		}
 		if found := visit(i); found != nil {
 			ids := make([]string, len(found))
-			for k, at := range found {
-				ids[k] = c.definition.Nodes[at].ID
+			for k, node := range found {
+				ids[k] = c.definition.Nodes[node].ID
 			}
 			return ids
 		}

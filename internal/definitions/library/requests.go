@@ -5,8 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/turnstone-run/turnstone/agent"
 )
 
@@ -16,14 +14,14 @@ type PutRequest struct {
 
 	Definition  json.RawMessage // an [agent.WorkflowDefinition]
 	Description string
-	BaseVersion int64 // the newest version that the caller knows: another one is a conflict; 0: any
+	BaseVersion int64 // the expected newest version; another one is a conflict; 0: any
 	By          string
-	Idempotency string // requests with the same key change once; empty: no key
+	Idempotency string // requests with the same key make one change; may be empty
 	DryRun      bool   // return the result without storing it
-	OnlyNew     bool   // conflict if the definition exists and is not deleted
+	OnlyNew     bool   // fail with a conflict if the definition exists
 }
 
-// DeleteRequest deletes a definition. Its versions stay, and its runs continue.
+// DeleteRequest deletes a definition. Its versions remain, and its runs continue.
 type DeleteRequest struct {
 	agent.WorkflowKey // Owner empty: the only owner of the tag
 
@@ -33,7 +31,7 @@ type DeleteRequest struct {
 	Idempotency string
 }
 
-// requestIdentity has the members in which requests under one idempotency key must be equal.
+// requestIdentity is the part of a request that must be equal in requests with the same idempotency key.
 type requestIdentity struct {
 	Kind        string          `json:"kind"`
 	Owner       string          `json:"owner"`
@@ -45,15 +43,14 @@ type requestIdentity struct {
 	New         bool            `json:"new,omitempty"`
 }
 
-// requestHash returns the hash of the canonical JSON of a request.
-func requestHash(a requestIdentity) (string, error) {
-	raw, err := json.Marshal(a)
+// hashRequest returns the hash of the canonical JSON of the change's requestIdentity.
+func (c *change) hashRequest() (string, error) {
+	canonical, err := canonicalJSON("hash request", requestIdentity{
+		Kind: c.operation, Owner: c.key.Owner, Tag: c.key.Tag, Content: c.content, Revert: c.revertedPatch, Description: c.description, Base: c.base,
+		New: c.onlyNew,
+	})
 	if err != nil {
-		return "", agent.Errorf(agent.CodeInternal, "hash request", "%w", err)
-	}
-	canonical := jsontext.Value(raw)
-	if err := canonical.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)); err != nil {
-		return "", agent.Errorf(agent.CodeInternal, "hash request", "%w", err)
+		return "", err
 	}
 	sum := sha256.Sum256(canonical)
 	return hex.EncodeToString(sum[:]), nil

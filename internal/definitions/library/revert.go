@@ -10,7 +10,7 @@ import (
 )
 
 // Revert reverts the patch r.Revert in the newest version. Its error is [agent.CodeConflict] if the same elements were changed since, or if the
-// definition would be invalid without the patch. Tag and Owner of r may be empty; Operations must be.
+// definition would be invalid without the patch. Tag and Owner of r may be empty. Operations of r must be empty.
 func (l *Library) Revert(ctx context.Context, r agent.WorkflowPatchRequest) (agent.WorkflowPatchResult, error) {
 	if len(r.Operations) > 0 {
 		return agent.WorkflowPatchResult{}, agent.Invalid("operations", "are made of the patch that is taken back: give revert_of alone")
@@ -21,22 +21,18 @@ func (l *Library) Revert(ctx context.Context, r agent.WorkflowPatchRequest) (age
 		return agent.WorkflowPatchResult{}, err
 	}
 	key := patch.WorkflowKey
-	if r.Tag != "" && r.Tag != key.Tag || r.Owner != "" && r.Owner != key.Owner {
+	if (r.Tag != "" && r.Tag != key.Tag) || (r.Owner != "" && r.Owner != key.Owner) {
 		return agent.WorkflowPatchResult{}, agent.FieldErrorf(agent.CodeNotFound, "patch_id", "is a patch of workflow %s of owner %s", key.Tag, key.Owner)
-	}
-	hash, err := requestHash(requestIdentity{Kind: "revert", Owner: key.Owner, Tag: key.Tag, Revert: r.Revert, Description: r.Description, Base: r.BaseVersion})
-	if err != nil {
-		return agent.WorkflowPatchResult{}, err
 	}
 	before, after, err := l.versionsAround(ctx, &patch)
 	if err != nil {
 		return agent.WorkflowPatchResult{}, err
 	}
 	return l.apply(ctx, &change{
-		key: key, description: cmp.Or(r.Description, "Take back "+patch.PatchID), base: r.BaseVersion, author: r.By, idempotencyKey: r.Idempotency,
-		requestHash: hash, dryRun: r.DryRun, revertedPatch: patch.PatchID,
-		build: func(now *currentVersion) (nextVersion, error) {
-			return revertPatch(now, before, after)
+		operation: "revert", key: key, description: r.Description, base: r.BaseVersion, author: r.By, idempotencyKey: r.Idempotency, dryRun: r.DryRun,
+		revertedPatch: patch.PatchID,
+		build: func(current *currentVersion) (nextVersion, error) {
+			return revertPatch(current, before, after)
 		},
 	})
 }
@@ -68,7 +64,7 @@ func revertPatch(current *currentVersion, before, after *agent.StoredWorkflow) (
 	case current.stored == nil:
 		return nextVersion{}, agent.FieldErrorf(agent.CodeConflict, "patch_id", "is of a workflow that was deleted since")
 	}
-	operations, err := Undo(before.Definition, after.Definition, current.stored.Definition)
+	operations, err := undo(before.Definition, after.Definition, current.stored.Definition)
 	if err != nil {
 		return nextVersion{}, fmt.Errorf("take back version %d in version %d: %w", after.Version, current.version, err)
 	}

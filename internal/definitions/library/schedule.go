@@ -17,15 +17,15 @@ const (
 )
 
 func (c *checker) checkSchedules() {
-	seen := map[string]int{}
+	first := map[string]int{} // the index of each ID
 	for i := range c.definition.Schedules {
 		s := &c.definition.Schedules[i]
 		path := fmt.Sprintf("schedules[%d]", i)
 		if c.checkID(path+".id", s.ID) {
-			if first, duplicate := seen[s.ID]; duplicate {
-				c.addFault(path+".id", "%q is the id of schedules[%d] already", s.ID, first)
+			if j, isDuplicate := first[s.ID]; isDuplicate {
+				c.addFault(path+".id", "%q is the id of schedules[%d] already", s.ID, j)
 			}
-			seen[s.ID] = i
+			first[s.ID] = i
 		}
 		c.checkTimes(path, s)
 		if len(s.Input) > maxInput {
@@ -53,7 +53,7 @@ func (c *checker) checkTimes(path string, s *agent.WorkflowSchedule) {
 	}
 }
 
-// checkCron adds a fault for a cron text that is invalid or has seconds: runs are at least [minIntervalSec] apart.
+// checkCron adds a fault for a cron text that is invalid or has seconds, because runs must be at least [minIntervalSec] apart.
 func (c *checker) checkCron(path, text string) {
 	if err := agent.CheckCron(text); err != nil {
 		c.addFault(path, "%s", err)

@@ -8,36 +8,43 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Undo returns the operations that revert the change from before to after in the definition newest. All three are canonical. Nodes and schedules are
-// identified by id, edges by their ends; their order does not matter. There are no operations if newest has nothing left of the change.
+// undo returns the operations that revert the change from before to after in the definition newest. All three are canonical. Nodes and schedules are
+// identified by ID, edges by their ends; their order does not matter. There are no operations if newest no longer has any part of the change.
 //
-// If an element of the change was changed again since, the error is [agent.CodeConflict] with its path in newest as the Field.
-func Undo(before, after, newest json.RawMessage) ([]Operation, error) {
-	var was, became, is definitionParts
-	for raw, into := range map[*json.RawMessage]*definitionParts{&before: &was, &after: &became, &newest: &is} {
-		if err := into.read(*raw); err != nil {
+// Its error is [agent.CodeConflict] if an element of the change was changed again since. Field is the path of the element in newest.
+func undo(before, after, newest json.RawMessage) ([]Operation, error) {
+	var parts [3]definitionParts
+	for i, document := range []json.RawMessage{before, after, newest} {
+		if err := parts[i].read(document); err != nil {
 			return nil, err
 		}
 	}
 	u := &undoBuilder{}
-	u.undoDescription(was.Description, became.Description, is.Description)
+	if err := u.undoDescription(parts[0].description, parts[1].description, parts[2].description); err != nil {
+		return nil, err
+	}
 	for i, list := range []string{"edges", "nodes", "schedules"} {
-		if err := u.undoList(list, was.lists[i], became.lists[i], is.lists[i]); err != nil {
+		before, after := parts[0].lists[i], parts[1].lists[i]
+		current, err := u.undoChanges(list, before, after, parts[2].lists[i])
+		if err != nil {
+			return nil, err
+		}
+		if err := u.restoreRemoved(list, before, after, current); err != nil {
 			return nil, err
 		}
 	}
-	return u.operations, u.err
+	return u.operations, nil
 }
 
 // definitionParts are the description and the elements of a definition.
 type definitionParts struct {
-	Description string
+	description string
 	lists       [3][]element // edges, nodes, schedules
 }
 
 // element is a node, an edge or a schedule.
 type element struct {
-	key string
+	key string // its ID, or both ends of an edge
 	raw string
 }
 
@@ -51,7 +58,7 @@ func (p *definitionParts) read(document json.RawMessage) error {
 	if err := json.Unmarshal(document, &d); err != nil {
 		return agent.Errorf(agent.CodeInternal, "take back patch", "what is stored is no definition: %w", err)
 	}
-	p.Description = d.Description
+	p.description = d.Description
 	for i, list := range [][]json.RawMessage{d.Edges, d.Nodes, d.Schedules} {
 		for _, raw := range list {
 			var names struct{ ID, From, To string }
@@ -68,72 +75,77 @@ func (p *definitionParts) read(document json.RawMessage) error {
 	return nil
 }
 
-// undoBuilder collects the operations of Undo.
-type undoBuilder struct {
-	operations []Operation
-	err        error
-}
+// undoBuilder collects the operations of undo.
+type undoBuilder struct{ operations []Operation }
 
-func (u *undoBuilder) undoDescription(before, after, newest string) {
+func (u *undoBuilder) undoDescription(before, after, newest string) error {
 	switch {
 	case before == after || newest == before:
+		return nil
 	case newest != after:
-		u.err = agent.FieldErrorf(agent.CodeConflict, "description", "was changed since")
-	default:
-		raw, err := json.Marshal(before)
-		if err != nil {
-			u.err = agent.Errorf(agent.CodeInternal, "take back patch", "%w", err)
-			return
-		}
-		u.operations = append(u.operations, Operation{Op: "replace", Path: "/description", Value: raw})
+		return agent.FieldErrorf(agent.CodeConflict, "description", "was changed since")
 	}
+	raw, err := json.Marshal(before)
+	if err != nil {
+		return agent.Errorf(agent.CodeInternal, "take back patch", "%w", err)
+	}
+	u.operations = append(u.operations, Operation{Op: "replace", Path: "/description", Value: raw})
+	return nil
 }
 
-// undoList adds the operations that revert the change of one list.
-func (u *undoBuilder) undoList(name string, before, after, current []element) error {
-	current = slices.Clone(current)
+// undoChanges adds the operations that revert added and changed elements of one list. It returns the list after the operations.
+func (u *undoBuilder) undoChanges(name string, before, after, newest []element) ([]element, error) {
+	current := slices.Clone(newest)
 	for _, e := range after {
-		old, existed := findElement(before, e.key)
+		var old element
+		oldIndex := indexOf(before, e.key)
+		existed := oldIndex >= 0
+		if existed {
+			old = before[oldIndex]
+		}
 		if existed && old.raw == e.raw {
 			continue
 		}
-		at := slices.IndexFunc(current, func(c element) bool { return c.key == e.key })
-		path := fmt.Sprintf("/%s/%d", name, at)
+		index := indexOf(current, e.key)
+		path := fmt.Sprintf("/%s/%d", name, index)
+		isReverted := (index < 0 && !existed) || (index >= 0 && existed && current[index].raw == old.raw)
 		switch {
-		case at < 0 && !existed, at >= 0 && existed && current[at].raw == old.raw: // reverted already
-		case at < 0:
-			return agent.FieldErrorf(agent.CodeConflict, name, "%q was changed by the patch and removed since", e.key)
-		case current[at].raw != e.raw:
-			return agent.FieldErrorf(agent.CodeConflict, fmt.Sprintf("%s[%d]", name, at), "%q was changed since", e.key)
+		case isReverted:
+		case index < 0:
+			return nil, agent.FieldErrorf(agent.CodeConflict, name, "%q was changed by the patch and removed since", e.key)
+		case current[index].raw != e.raw:
+			return nil, agent.FieldErrorf(agent.CodeConflict, fmt.Sprintf("%s[%d]", name, index), "%q was changed since", e.key)
 		case existed:
 			u.operations = append(u.operations, Operation{Op: "replace", Path: path, Value: json.RawMessage(old.raw)})
-			current[at] = old
+			current[index] = old
 		default:
 			u.operations = append(u.operations, Operation{Op: "remove", Path: path})
-			current = slices.Delete(current, at, at+1)
+			current = slices.Delete(current, index, index+1)
 		}
 	}
+	return current, nil
+}
+
+// restoreRemoved adds the operations that add the removed elements of one list to current.
+func (u *undoBuilder) restoreRemoved(name string, before, after, current []element) error {
 	for i, e := range before {
-		if _, kept := findElement(after, e.key); kept {
+		if indexOf(after, e.key) >= 0 {
 			continue
 		}
-		at := slices.IndexFunc(current, func(c element) bool { return c.key == e.key })
+		index := indexOf(current, e.key)
 		switch {
-		case at < 0:
-			at = min(i, len(current))
-			u.operations = append(u.operations, Operation{Op: "add", Path: fmt.Sprintf("/%s/%d", name, at), Value: json.RawMessage(e.raw)})
-			current = slices.Insert(current, at, e)
-		case current[at].raw != e.raw:
-			return agent.FieldErrorf(agent.CodeConflict, fmt.Sprintf("%s[%d]", name, at), "%q was removed by the patch and added otherwise since", e.key)
+		case index < 0:
+			index = min(i, len(current))
+			u.operations = append(u.operations, Operation{Op: "add", Path: fmt.Sprintf("/%s/%d", name, index), Value: json.RawMessage(e.raw)})
+			current = slices.Insert(current, index, e)
+		case current[index].raw != e.raw:
+			return agent.FieldErrorf(agent.CodeConflict, fmt.Sprintf("%s[%d]", name, index), "%q was removed by the patch and added otherwise since", e.key)
 		}
 	}
 	return nil
 }
 
-func findElement(list []element, key string) (element, bool) {
-	at := slices.IndexFunc(list, func(e element) bool { return e.key == key })
-	if at < 0 {
-		return element{}, false
-	}
-	return list[at], true
+// indexOf returns the index of the element with a key, -1 if there is none.
+func indexOf(list []element, key string) int {
+	return slices.IndexFunc(list, func(e element) bool { return e.key == key })
 }

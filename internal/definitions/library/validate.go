@@ -10,12 +10,12 @@ import (
 // Bounds of members.
 const (
 	maxName        = 200 // bytes
-	maxFaults      = 20  // reported for one definition
-	maxQuoted      = 200 // bytes of a text that a fault repeats
-	maxExpressions = 500 // of all nodes: compiling one takes about a millisecond
+	maxFaults      = 20  // of one definition
+	maxQuoted      = 200 // bytes of a text that a fault quotes
+	maxExpressions = 500 // of all nodes; compiling an expression takes about a millisecond
 )
 
-// validate returns what is wrong with a definition, nil for a valid one.
+// validate returns the faults of a definition, nil if it is valid.
 func validate(d *agent.WorkflowDefinition) agent.Faults {
 	c := &checker{definition: d, index: make(map[string]int, min(len(d.Nodes), maxNodes))}
 	if len(d.Description) > maxDescription {
@@ -36,10 +36,10 @@ func validate(d *agent.WorkflowDefinition) agent.Faults {
 	return c.faults
 }
 
-// checker collects faults.
+// checker collects the faults of a definition.
 type checker struct {
 	definition *agent.WorkflowDefinition
-	index      map[string]int // of nodes, by id
+	index      map[string]int // of nodes, by ID
 	faults     agent.Faults
 
 	expressions int // number of compiled expressions
@@ -51,6 +51,7 @@ func (c *checker) addFault(path, format string, args ...any) {
 	}
 }
 
+// exceeds reports whether a list is too long, and adds a fault if so.
 func (c *checker) exceeds(path string, n, maxCount int) bool {
 	if n > maxCount {
 		c.addFault(path, "are %d, at most %d", n, maxCount)
@@ -62,7 +63,7 @@ func singleFault(path, format string, args ...any) agent.Faults {
 	return agent.Faults{{Path: path, Message: fmt.Sprintf(format, args...)}}
 }
 
-// checkID reports whether the id of a node or a schedule is valid, and adds a fault if not.
+// checkID reports whether the ID of a node or a schedule is valid, and adds a fault if not.
 func (c *checker) checkID(path, id string) bool {
 	if agent.ValidName(id) {
 		return true
@@ -80,7 +81,7 @@ func (c *checker) checkNodes() {
 		n := &c.definition.Nodes[i]
 		path := fmt.Sprintf("nodes[%d]", i)
 		if c.checkID(path+".id", n.ID) {
-			if first, duplicate := c.index[n.ID]; duplicate {
+			if first, isDuplicate := c.index[n.ID]; isDuplicate {
 				c.addFault(path+".id", "%q is the id of nodes[%d] already", n.ID, first)
 			} else {
 				c.index[n.ID] = i
@@ -89,46 +90,44 @@ func (c *checker) checkNodes() {
 		if len(n.Name) > maxName {
 			c.addFault(path+".name", "is %d bytes, at most %d", len(n.Name), maxName)
 		}
-		for _, f := range checkConfig(path, n, &c.expressions) {
-			c.addFault(f.Path, "%s", f.Message)
-		}
+		c.checkConfig(path, n)
 	}
 }
 
 func (c *checker) checkEdges() {
 	type ends struct{ from, to string }
-	seen := make(map[ends]int, len(c.definition.Edges))
+	first := make(map[ends]int, len(c.definition.Edges))
 	for i := range c.definition.Edges {
 		e := &c.definition.Edges[i]
 		path := fmt.Sprintf("edges[%d]", i)
-		known := c.checkEnd(path+".from", e.From)
-		known = c.checkEnd(path+".to", e.To) && known
+		fromExists, toExists := c.checkEnd(path+".from", e.From), c.checkEnd(path+".to", e.To)
 		c.checkEdgeCondition(path+".condition", e)
-		if !known {
+		if !fromExists || !toExists {
 			continue
 		}
 		if e.From == e.To {
 			c.addFault(path, "leads from %q to itself", e.From)
 		}
 		key := ends{e.From, e.To}
-		if first, duplicate := seen[key]; duplicate {
-			c.addFault(path, "leads from %q to %q as edges[%d] does", e.From, e.To, first)
+		if j, isDuplicate := first[key]; isDuplicate {
+			c.addFault(path, "leads from %q to %q as edges[%d] does", e.From, e.To, j)
 			continue
 		}
-		seen[key] = i
+		first[key] = i
 	}
 }
 
+// checkEnd reports whether a node with an ID exists, and adds a fault if not.
 func (c *checker) checkEnd(path, id string) bool {
-	_, known := c.index[id]
+	_, exists := c.index[id]
 	switch {
-	case known:
+	case exists:
 	case id == "":
 		c.addFault(path, "is required")
 	default:
 		c.addFault(path, "there is no node %q", clip.Bytes(id, maxQuoted))
 	}
-	return known
+	return exists
 }
 
 // checkEdgeCondition checks the condition of an edge.
@@ -140,7 +139,7 @@ func (c *checker) checkEdgeCondition(path string, e *agent.WorkflowEdge) {
 		c.addFault(path, `want "true" or "false", got %q; an expression belongs to a node of type %s`, clip.Bytes(e.Condition, maxQuoted), agent.WorkflowCondition)
 		return
 	}
-	if i, known := c.index[e.From]; known && c.definition.Nodes[i].Type != agent.WorkflowCondition {
+	if i, exists := c.index[e.From]; exists && c.definition.Nodes[i].Type != agent.WorkflowCondition {
 		c.addFault(path, "is for edges from a node of type %s, and %q is of type %s",
 			agent.WorkflowCondition, e.From, clip.Bytes(c.definition.Nodes[i].Type, maxQuoted))
 	}
