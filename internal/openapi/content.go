@@ -11,11 +11,11 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// writeBody returns the body. rest holds the parameters that are not part of the URL or the headers.
-func (b *requestBuilder) writeBody(ctx context.Context, rest map[string]any) ([]byte, error) {
-	value, field, given := b.findBody(rest)
+// writeBody returns the body. values are the parameters that are not part of the URL or the headers.
+func (b *requestBuilder) writeBody(ctx context.Context, values map[string]any) ([]byte, error) {
+	value, field, exists := b.findBody(values)
 	body := b.op.body
-	if !given {
+	if !exists {
 		if body != nil && body.Required && len(b.problems) == 0 {
 			b.addProblem("params.body is required (" + body.mediaNames() + ")")
 		}
@@ -58,6 +58,7 @@ func (b *requestBuilder) writeBody(ctx context.Context, rest map[string]any) ([]
 	}
 }
 
+// mediaNames returns the names of the first media types for an error.
 func (b *body) mediaNames() string {
 	all := make([]string, len(b.media))
 	for i := range b.media {
@@ -83,36 +84,37 @@ func (b *body) chooseMedia(value any) *media {
 	return best
 }
 
-// findBody finds the body in the parameters that are left: under its name, or as its members.
-func (b *requestBuilder) findBody(rest map[string]any) (value any, field string, given bool) {
+// findBody finds the body in values: under its name, or its members under their names. It adds problems for other values.
+func (b *requestBuilder) findBody(values map[string]any) (value any, field string, exists bool) {
 	body := b.op.body
 	for _, name := range []string{"body", "requestBody"} {
-		v, ok := rest[name]
+		v, ok := values[name]
 		if !ok || body == nil || len(body.media) == 0 {
 			continue
 		}
-		if _, isMember := body.media[0].members[name]; isMember && !isNested(v) { // a property that happens to have that name
+		if _, isMember := body.media[0].members[name]; isMember && !isNested(v) { // a property with that name
 			continue
 		}
-		delete(rest, name)
-		if given {
+		delete(values, name)
+		if exists {
 			b.addProblem("params." + name + ": the body is given as " + field + " already: give one of them")
 			continue
 		}
-		value, field, given = v, "params."+name, true
+		value, field, exists = v, "params."+name, true
 	}
 	members := map[string]any{}
-	for _, name := range sortedKeys(rest) {
-		if !given && body.takesMember(name) {
-			members[name] = rest[name]
+	for _, name := range sortedKeys(values) {
+		if !exists && body.takesMember(name) {
+			members[name] = values[name]
 			continue
 		}
 		b.addProblem(paramField(name) + ": the operation has no such parameter" + didYouMean(name, b.op.paramNames()))
 	}
-	if !given && (len(members) > 0 || body != nil && body.Required && len(body.media) > 0 && body.media[0].members != nil) {
-		value, field, given = members, "params", true
+	if exists {
+		return value, field, true
 	}
-	return value, field, given
+	isEmptyObject := body != nil && body.Required && len(body.media) > 0 && body.media[0].members != nil
+	return members, "params", len(members) > 0 || isEmptyObject
 }
 
 // isNested reports whether a value is a list or an object.
@@ -125,11 +127,12 @@ func isNested(v any) bool {
 	}
 }
 
-// takesMember reports whether a name is one of the body's properties. An object that names no properties takes any.
+// takesMember reports whether a name is a property of the body. An open object without named properties takes any name.
 func (b *body) takesMember(name string) bool {
 	return b != nil && slices.ContainsFunc(b.media, func(m media) bool {
 		_, isMember := m.members[name]
-		return m.kind <= mediaMultipart && (isMember || m.members != nil && len(m.members) == 0 && m.open)
+		takesAny := m.members != nil && len(m.members) == 0 && m.isOpen
+		return m.kind <= mediaMultipart && (isMember || takesAny)
 	})
 }
 
@@ -155,7 +158,7 @@ func limitBody(content []byte) ([]byte, error) {
 	return content, nil
 }
 
-// writeForm writes application/x-www-form-urlencoded. A value that its style cannot write is written as JSON, as OpenAPI says.
+// writeForm writes application/x-www-form-urlencoded. As OpenAPI requires, it writes values as JSON that their style cannot express.
 func (b *requestBuilder) writeForm(m *media, value any, field string) ([]byte, error) {
 	object, ok := value.(map[string]any)
 	if !ok {
@@ -188,7 +191,7 @@ func (b *requestBuilder) writeForm(m *media, value any, field string) ([]byte, e
 	return limitBody([]byte(strings.Join(parts, "&")))
 }
 
-// needsJSON reports whether a form writes a value as JSON: the document says so, or its style cannot write lists and objects within others.
+// needsJSON reports whether a form writes a value as JSON, because the document says so or its style cannot express nested values.
 func needsJSON(v any, e *encoding) bool {
 	if e.Style == "deepObject" {
 		return false

@@ -22,7 +22,7 @@ func bodyOperation(t *testing.T, requestBody string) *Operation {
 		"requestBody":`+requestBody+`}}`, ""), "op")
 }
 
-// The body is found among the parameters.
+// The request body is found among the parameters.
 func TestBody(t *testing.T) {
 	t.Parallel()
 	const object = `{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"tags":{"type":"array","items":{"type":"string"}},
@@ -112,7 +112,7 @@ func openStored(_ context.Context, ref string) (io.ReadCloser, error) {
 	}
 }
 
-// parseForm is a program for Node that reads a form from its standard input and lists its parts. Its parser is stricter than Go's.
+// parseForm is a Node program that reads a form from standard input and lists its parts. Its parser is stricter than Go's.
 const parseForm = `const chunks=[]; process.stdin.on("data",c=>chunks.push(c)).on("end",async()=>{
 	const form = await new Response(Buffer.concat(chunks),{headers:{"Content-Type":process.argv[1]}}).formData();
 	console.log(JSON.stringify([...form].map(([k,v])=>typeof v==="string"?k+"|"+v:k+"|"+v.name+"|"+v.type)));
@@ -170,7 +170,7 @@ func TestMultipart(t *testing.T) {
 	require.ErrorContains(t, err, "there is no stored content here")
 }
 
-func TestTooLarge(t *testing.T) {
+func TestRequestLimits(t *testing.T) {
 	t.Parallel()
 	op := bodyOperation(t, `{"content":{"application/json":{}}}`)
 	_, err := op.Request(t.Context(), Input{Params: map[string]any{"id": "x", "body": strings.Repeat("x", MaxBody)}})

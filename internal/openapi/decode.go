@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// The bounds of a document. Those of values keep what is decoded within some hundred megabytes.
+// The bounds of a document. With the bounds on values, a decoded document takes at most a few hundred megabytes.
 const (
 	MaxBytes = 16 << 20
 
@@ -41,7 +41,7 @@ func decode(data []byte) (any, error) {
 	}
 }
 
-// checkCount returns an error if the separators in a text allow more values than the maximum, before memory is spent on them.
+// checkCount returns an error if a text may have more than maxValues values, which it estimates from the number of separators.
 func checkCount(data []byte, separators string, maxValues int) error {
 	n := 1
 	for _, c := range []byte(separators) {
@@ -53,7 +53,7 @@ func checkCount(data []byte, separators string, maxValues int) error {
 	return nil
 }
 
-// DecodeJSON reads one JSON value; numbers are [json.Number]. Its errors continue a sentence: "is not well-formed JSON".
+// DecodeJSON decodes one JSON value with numbers as [json.Number]. Its errors are predicates, such as "is not well-formed JSON".
 func DecodeJSON(data []byte) (any, error) {
 	if err := checkCount(data, ",[{", maxJSONValues); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func DecodeJSON(data []byte) (any, error) {
 	return v, nil
 }
 
-// isDeeper reports whether a value is nested more than a number of levels deep.
+// isDeeper reports whether a value is nested deeper than a number of levels.
 func isDeeper(v any, levels int) bool {
 	if levels < 0 {
 		return true
@@ -99,7 +99,7 @@ func decodeYAML(data []byte) (v any, err error) {
 	if err := checkCount(data, ",[{\n", maxYAMLValues); err != nil {
 		return nil, err
 	}
-	defer func() { // a fault of the parser is one of the document
+	defer func() { // the parser may panic on invalid documents
 		if p := recover(); p != nil {
 			v, err = nil, agent.Errorf(agent.CodeInvalid, "", "is YAML that cannot be read")
 		}
@@ -113,14 +113,14 @@ func decodeYAML(data []byte) (v any, err error) {
 	return s.value, err
 }
 
-// yamlReader turns nodes into values. All aliases of an anchor share one value, but its size counts each time, so that a short document
-// cannot expand into a large one.
+// yamlReader converts nodes to values. All aliases of an anchor share one value, but its size counts each time, so that a short document cannot
+// expand into a large one.
 type yamlReader struct{ anchors map[*yaml.Node]yamlValue }
 
 type yamlValue struct {
-	value  any
-	size   int  // values in it, itself included, with aliases written out
-	unread bool // its anchor is being read
+	value     any
+	size      int  // number of values including itself, with aliases expanded
+	isReading bool // its anchor is being read
 }
 
 func (r *yamlReader) value(n *yaml.Node, levels int) (yamlValue, error) {
@@ -128,7 +128,7 @@ func (r *yamlReader) value(n *yaml.Node, levels int) (yamlValue, error) {
 		return yamlValue{}, agent.Errorf(agent.CodeOverflow, "", "line %d is nested more than %d deep", n.Line, maxDepth)
 	}
 	if n.Anchor != "" {
-		r.anchors[n] = yamlValue{unread: true}
+		r.anchors[n] = yamlValue{isReading: true}
 	}
 	s, err := r.read(n, levels)
 	if err == nil && s.size > maxYAMLValues {
@@ -148,8 +148,8 @@ func (r *yamlReader) read(n *yaml.Node, levels int) (yamlValue, error) {
 		}
 		return r.value(n.Content[0], levels)
 	case yaml.AliasNode:
-		s, known := r.anchors[n.Alias]
-		if !known || s.unread {
+		s, exists := r.anchors[n.Alias]
+		if !exists || s.isReading {
 			return yamlValue{}, agent.Errorf(agent.CodeInvalid, "", "line %d: the alias %q refers to what it is a part of", n.Line, clip.Bytes(n.Value, 60))
 		}
 		return s, nil
@@ -198,12 +198,12 @@ func (r *yamlReader) mapping(n *yaml.Node, levels int) (yamlValue, error) {
 	return yamlValue{value: all, size: size}, nil
 }
 
-// mergeMissing copies into dst the members of a mapping, or of a list of mappings, that dst lacks: the meaning of "<<".
+// mergeMissing copies into dst the members of a mapping, or of a list of mappings, that dst lacks. This is the meaning of "<<".
 func mergeMissing(dst map[string]any, src any) {
 	switch src := src.(type) {
 	case map[string]any:
 		for name, v := range src {
-			if _, has := dst[name]; !has {
+			if _, exists := dst[name]; !exists {
 				dst[name] = v
 			}
 		}
@@ -216,7 +216,7 @@ func mergeMissing(dst map[string]any, src any) {
 	}
 }
 
-// scalar returns the value of a scalar. What JSON cannot express, such as a date, stays the text of the document.
+// scalar returns the value of a scalar. A value that JSON cannot express, such as a date, is a string.
 func scalar(n *yaml.Node) any {
 	switch n.ShortTag() {
 	case "!!null":
@@ -245,7 +245,7 @@ func number(n *yaml.Node) any {
 		return n.Value
 	}
 	text, err := json.Marshal(f)
-	if err != nil { // infinite, or none
+	if err != nil { // infinite or NaN
 		return n.Value
 	}
 	return json.Number(text)

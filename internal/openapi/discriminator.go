@@ -8,8 +8,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// applyDiscriminator replaces oneOf or anyOf by the alternative that the discriminator's property chooses, so that errors are about the
-// alternative that was meant. If some alternatives are no references, the discriminator is not reliable and all alternatives are tried.
+// applyDiscriminator replaces oneOf or anyOf by the alternative that the discriminator's property selects, so that errors are about that
+// alternative. It changes nothing if an alternative is not a reference, because then the discriminator is not reliable.
 func (s *schemaSet) applyDiscriminator(ctx context.Context, n node, _ propertyUses, out map[string]any, _ int) error {
 	d, _ := n.object()["discriminator"].(map[string]any)
 	property, _ := d["propertyName"].(string)
@@ -17,7 +17,7 @@ func (s *schemaSet) applyDiscriminator(ctx context.Context, n node, _ propertyUs
 		return nil
 	}
 	keyword := "oneOf"
-	if _, has := out[keyword]; !has {
+	if _, exists := out[keyword]; !exists {
 		keyword = "anyOf"
 	}
 	list := n.elements(keyword)
@@ -60,7 +60,7 @@ func objectWith(property string, schema map[string]any) map[string]any {
 	return map[string]any{"type": "object", "required": []any{property}, "properties": map[string]any{property: schema}}
 }
 
-// anyOf returns a schema that allows what one of several allows. oneOf would be wrong: alternatives with the same value of the
+// anyOf returns a schema of values that satisfy one of several schemas. oneOf would be wrong, because alternatives with the same value of the
 // discriminator may overlap.
 func anyOf(all []any) map[string]any {
 	if len(all) == 1 {
@@ -71,14 +71,14 @@ func anyOf(all []any) map[string]any {
 	return map[string]any{"anyOf": all}
 }
 
-// alternatives says which alternatives a discriminator's property chooses, by their index.
+// alternatives are the indexes of the alternatives that the values of a discriminator's property select.
 type alternatives struct {
 	byValue map[string][]int
-	unnamed []int // those that a value without the property, or with null, may fit
+	unnamed []int // alternatives that allow a missing property or null
 }
 
-// chooseAlternatives finds the values of each alternative: by the mapping, by the const or enum that it gives the property, and else by the
-// last part of its reference. It returns nil if the property cannot tell the alternatives apart.
+// chooseAlternatives returns the alternatives by value. The values of an alternative are those of the mapping and those of its const or enum of the
+// property, or else the last part of its reference. It returns nil if the property does not distinguish the alternatives.
 func (s *schemaSet) chooseAlternatives(ctx context.Context, list []node, d map[string]any) *alternatives {
 	property, _ := d["propertyName"].(string)
 	mapping, _ := d["mapping"].(map[string]any)
@@ -91,7 +91,7 @@ func (s *schemaSet) chooseAlternatives(ctx context.Context, list []node, d map[s
 		}
 		target, err := s.refs.target(ctx, alternative.file, ref)
 		if err != nil {
-			return nil // reported when the alternatives were translated
+			return nil // the translation has reported it
 		}
 		tag := s.tagOf(ctx, target, property, maxTagDepth)
 		values := mapped[target.id()]
@@ -99,7 +99,7 @@ func (s *schemaSet) chooseAlternatives(ctx context.Context, list []node, d map[s
 			tag.values = []string{lastToken(ref)}
 		}
 		for _, value := range tag.values {
-			if _, taken := mapping[value]; !taken {
+			if _, isMapped := mapping[value]; !isMapped {
 				values = append(values, value)
 			}
 		}
@@ -107,14 +107,14 @@ func (s *schemaSet) chooseAlternatives(ctx context.Context, list []node, d map[s
 		for _, value := range slices.Compact(values) {
 			chosen.byValue[value] = append(chosen.byValue[value], i)
 		}
-		if len(tag.values) > 0 && (tag.null || !tag.required) {
+		if len(tag.values) > 0 && (tag.allowsNull || !tag.isRequired) {
 			chosen.unnamed = append(chosen.unnamed, i)
 		}
 	}
 	return chosen
 }
 
-// mappedValues returns the values of a mapping by the schema that each leads to. A value that leads nowhere chooses nothing.
+// mappedValues returns the values of a mapping by the ID of their schema. It ignores broken references.
 func (s *schemaSet) mappedValues(ctx context.Context, file string, mapping map[string]any) map[string][]string {
 	all := map[string][]string{}
 	for _, value := range sortedKeys(mapping) {
@@ -126,22 +126,23 @@ func (s *schemaSet) mappedValues(ctx context.Context, file string, mapping map[s
 	return all
 }
 
-// maxTagDepth is how deep the const or enum of a discriminator's property is looked for.
+// maxTagDepth bounds the depth of the search for the const or enum of a discriminator's property.
 const maxTagDepth = 12
 
-// tag is what an alternative says of a discriminator's property.
+// tag describes a discriminator's property in an alternative.
 type tag struct {
-	values   []string // of its const or enum; nil: it has none
-	null     bool     // it may be null
-	required bool
+	values     []string // of its const or enum; nil if it has none
+	allowsNull bool
+	isRequired bool
 }
 
-// tagOf looks for the property in a schema, what it refers to, the parts of its allOf and all of its alternatives.
+// tagOf searches a schema for the property, including references, the parts of allOf, and alternatives.
 func (s *schemaSet) tagOf(ctx context.Context, n node, property string, depth int) tag {
-	if s.inspected++; depth == 0 || s.inspected > maxInspected {
+	s.inspected++
+	if depth == 0 || s.inspected > maxInspected {
 		return tag{}
 	}
-	found := tag{required: slices.Contains(uniqueStrings(n.object()["required"]), any(property))}
+	found := tag{isRequired: slices.Contains(uniqueStrings(n.object()["required"]), any(property))}
 	if ref, isRef := n.object()["$ref"].(string); isRef {
 		if target, err := s.refs.target(ctx, n.file, ref); err == nil {
 			found.join(s.tagOf(ctx, target, property, depth-1))
@@ -151,9 +152,9 @@ func (s *schemaSet) tagOf(ctx context.Context, n node, property string, depth in
 		}
 	}
 	properties, _ := n.child("properties")
-	if schema, has := properties.child(property); has {
-		values, null := s.constants(ctx, schema, depth-1)
-		found.join(tag{values: values, null: null})
+	if schema, exists := properties.child(property); exists {
+		values, allowsNull := s.constants(ctx, schema, depth-1)
+		found.join(tag{values: values, allowsNull: allowsNull})
 	}
 	for _, part := range n.elements("allOf") {
 		found.join(s.tagOf(ctx, part, property, depth-1))
@@ -164,24 +165,24 @@ func (s *schemaSet) tagOf(ctx context.Context, n node, property string, depth in
 	return found
 }
 
-// join adds what another part of the same object says. Of two lists of values the shorter one is what both allow.
+// join adds the tag of another part of the same object. Of two lists of values it keeps the shorter one, which is stricter.
 func (t *tag) join(part tag) {
-	t.required = t.required || part.required
+	t.isRequired = t.isRequired || part.isRequired
 	if len(part.values) > 0 && (len(t.values) == 0 || len(part.values) < len(t.values)) {
-		t.values, t.null = part.values, part.null
+		t.values, t.allowsNull = part.values, part.allowsNull
 	}
 }
 
-// tagOfAlternatives returns the values of all alternatives; none if one of them has none.
+// tagOfAlternatives returns the tag with the values of all alternatives, without values if an alternative has none.
 func (s *schemaSet) tagOfAlternatives(ctx context.Context, n node, property string, depth int) tag {
-	all := tag{required: true}
+	all := tag{isRequired: true}
 	for _, alternative := range slices.Concat(n.elements("oneOf"), n.elements("anyOf")) {
-		one := s.tagOf(ctx, alternative, property, depth-1)
-		if len(one.values) == 0 {
+		t := s.tagOf(ctx, alternative, property, depth-1)
+		if len(t.values) == 0 {
 			return tag{}
 		}
-		all.values = append(all.values, one.values...)
-		all.null, all.required = all.null || one.null, all.required && one.required
+		all.values = append(all.values, t.values...)
+		all.allowsNull, all.isRequired = all.allowsNull || t.allowsNull, all.isRequired && t.isRequired
 	}
 	if len(all.values) == 0 {
 		return tag{}
@@ -189,9 +190,10 @@ func (s *schemaSet) tagOfAlternatives(ctx context.Context, n node, property stri
 	return all
 }
 
-// constants returns the texts that a schema allows by const or enum, and whether it allows null too.
-func (s *schemaSet) constants(ctx context.Context, n node, depth int) (values []string, null bool) {
-	if s.inspected++; depth <= 0 || s.inspected > maxInspected {
+// constants returns the strings that a schema allows by const or enum, and whether it also allows null.
+func (s *schemaSet) constants(ctx context.Context, n node, depth int) (values []string, allowsNull bool) {
+	s.inspected++
+	if depth <= 0 || s.inspected > maxInspected {
 		return nil, false
 	}
 	if target, err := s.refs.resolve(ctx, n); err == nil {
@@ -199,7 +201,7 @@ func (s *schemaSet) constants(ctx context.Context, n node, depth int) (values []
 	}
 	object := n.object()
 	listed, _ := object["enum"].([]any)
-	if value, has := object["const"]; has {
+	if value, exists := object["const"]; exists {
 		listed = []any{value}
 	}
 	for _, value := range listed {
@@ -207,17 +209,17 @@ func (s *schemaSet) constants(ctx context.Context, n node, depth int) (values []
 			values = append(values, text)
 		}
 	}
-	null = object["nullable"] == true || slices.Contains(listed, nil) || slices.Contains(typeList(object["type"]), "null")
+	allowsNull = object["nullable"] == true || slices.Contains(listed, nil) || slices.Contains(typeList(object["type"]), "null")
 	for _, keyword := range []string{"allOf", "anyOf", "oneOf"} {
 		for _, element := range n.elements(keyword) {
-			more, orNull := s.constants(ctx, element, depth-1)
-			values, null = append(values, more...), null || orNull
+			elementValues, elementAllowsNull := s.constants(ctx, element, depth-1)
+			values, allowsNull = append(values, elementValues...), allowsNull || elementAllowsNull
 		}
 	}
-	return values, null
+	return values, allowsNull
 }
 
-// mappingRef returns the reference that a value of a mapping stands for: it may be only the name of a schema.
+// mappingRef returns the reference in a mapping, which may be just the name of a schema.
 func mappingRef(text string) string {
 	if strings.ContainsAny(text, "#/") || strings.HasSuffix(text, ".json") || strings.HasSuffix(text, ".yaml") {
 		return text

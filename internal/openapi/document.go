@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -17,7 +18,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// The bounds of the operations that a document caches: their number, and the values that their schemas have together, some 500 bytes each.
+// The bounds of the operations that a document caches: their number, and the total number of values in their schemas, about 500 bytes each.
 const (
 	maxOperations = 64
 	maxWeight     = 100_000
@@ -36,10 +37,10 @@ type Document struct {
 	is30    bool
 	entries []operationEntry
 
-	loading chan struct{} // held while an operation is read
+	loading chan struct{} // has an element while an operation is read
 
 	mu     sync.Mutex
-	cached *simplelru.LRU[string, *Operation] // by the id that a caller gave
+	cached *simplelru.LRU[string, *Operation] // by the requested ID
 	weight int
 }
 
@@ -56,9 +57,8 @@ var (
 	version30 = regexp.MustCompile(`^3\.0(\.|$)`)
 )
 
-// Parse reads a document, JSON or YAML, at most [MaxBytes]. Relative addresses of servers and other files are relative to from, which is
-// nil for a document without an address. Only its version and its operations are looked at. Errors are [agent.CodeInvalid] and
-// [agent.CodeOverflow].
+// Parse reads a JSON or YAML document of at most [MaxBytes]. URLs of servers and other files are relative to from, the URL of the document, which
+// may be nil. Parse checks only the version and lists the operations. Its error is [agent.CodeInvalid] or [agent.CodeOverflow].
 func Parse(data []byte, from *url.URL) (*Document, error) {
 	v, err := decode(data)
 	if err != nil {
@@ -82,7 +82,7 @@ func Parse(data []byte, from *url.URL) (*Document, error) {
 		return nil, agent.Errorf(agent.CodeInvalid, "", "the document is no OpenAPI 3 document: openapi is %q", clip.Bytes(version, 20))
 	}
 	d := &Document{root: root, url: from, size: len(data), is30: version30.MatchString(version), loading: make(chan struct{}, 1)}
-	// NewLRU fails only for a size below 1.
+	// NewLRU fails only if the size is less than 1.
 	d.cached, _ = simplelru.NewLRU(maxOperations, func(_ string, op *Operation) { d.weight -= op.weight })
 	d.index()
 	return d, nil
@@ -91,7 +91,7 @@ func Parse(data []byte, from *url.URL) (*Document, error) {
 // Size returns the length of the document in bytes.
 func (d *Document) Size() int { return d.size }
 
-// index lists the operations. A path item in another file is read when an operation is not found otherwise.
+// index lists the operations of the document itself. Path items in other files are read only if an operation is not found.
 func (d *Document) index() {
 	refs := newResolver(d, nil)
 	for path, item := range d.pathItems() {
@@ -102,7 +102,7 @@ func (d *Document) index() {
 	}
 }
 
-// pathItems yields the path items in the order of their paths.
+// pathItems yields the path items, sorted by path.
 func (d *Document) pathItems() iter.Seq2[string, node] {
 	paths := node{pointer: "/paths", value: d.root["paths"]}
 	return func(yield func(string, node) bool) {
@@ -114,8 +114,8 @@ func (d *Document) pathItems() iter.Seq2[string, node] {
 	}
 }
 
-// operationsOf lists the operations of a path item. OpenAPI allows no reference in the place of an operation, but real documents have them.
-// Such an operation is listed with its method and path, and with its id if its file is read already.
+// operationsOf returns the operations of a path item. Real documents have references instead of operations, although OpenAPI does not allow that.
+// The ID of such an operation is missing unless its file has already been read.
 func operationsOf(ctx context.Context, refs *resolver, path string, item node) []operationEntry {
 	var all []operationEntry
 	for _, method := range methods() {
@@ -132,51 +132,52 @@ func operationsOf(ctx context.Context, refs *resolver, path string, item node) [
 	return all
 }
 
-// find returns the operation of an id, or of a method and path: "GET /users/{id}".
+// find returns the operation with an ID, or with a method and path: "GET /users/{id}".
 func (d *Document) find(ctx context.Context, id string, refs *resolver) (*operationEntry, error) {
 	candidates := d.entries
-	hits := matchOperations(candidates, id)
-	if len(hits) == 0 {
-		more, err := d.operationsInOtherFiles(ctx, refs)
+	matches := matchOperations(candidates, id)
+	if len(matches) == 0 {
+		others, err := d.operationsInOtherFiles(ctx, refs)
 		if err != nil {
 			return nil, err
 		}
-		candidates = append(slices.Clip(candidates), more...)
-		hits = matchOperations(candidates, id)
+		candidates = append(slices.Clip(candidates), others...)
+		matches = matchOperations(candidates, id)
 	}
-	switch len(hits) {
+	switch len(matches) {
 	case 1:
-		return &hits[0], nil
+		return &matches[0], nil
 	case 0:
 		return nil, unknownOperationError(id, candidates)
 	default:
 		titles := make([]string, 0, maxSuggestions)
-		for i := range hits[:min(maxSuggestions, len(hits))] {
-			titles = append(titles, hits[i].title())
+		for i := range matches[:min(maxSuggestions, len(matches))] {
+			titles = append(titles, matches[i].title())
 		}
 		return nil, agent.Invalid("operation_id", "%q is the id of %d operations: name one by its method and path: %s",
-			clip.Bytes(id, 100), len(hits), quoteNames(titles))
+			clip.Bytes(id, 100), len(matches), quoteNames(titles))
 	}
 }
 
+// matchOperations returns the operations with an ID, or else those with a method and path.
 func matchOperations(all []operationEntry, id string) []operationEntry {
-	var hits []operationEntry
+	var matches []operationEntry
 	for i := range all {
 		if all[i].id == id {
-			hits = append(hits, all[i])
+			matches = append(matches, all[i])
 		}
 	}
-	if method, path, ok := strings.Cut(id, " "); ok && len(hits) == 0 {
+	if method, path, ok := strings.Cut(id, " "); ok && len(matches) == 0 {
 		for i := range all {
 			if strings.EqualFold(all[i].method, method) && all[i].path == strings.TrimSpace(path) {
-				hits = append(hits, all[i])
+				matches = append(matches, all[i])
 			}
 		}
 	}
-	return hits
+	return matches
 }
 
-// operationsInOtherFiles lists the operations of path items that are in other files, or have operations there.
+// operationsInOtherFiles returns the operations of path items that are, or refer to operations, in other files.
 func (d *Document) operationsInOtherFiles(ctx context.Context, refs *resolver) ([]operationEntry, error) {
 	var all []operationEntry
 	for path, item := range d.pathItems() {
@@ -211,26 +212,24 @@ func unknownOperationError(id string, all []operationEntry) error {
 	}
 	names := make([]string, len(all))
 	for i := range all {
-		if names[i] = all[i].id; names[i] == "" {
-			names[i] = all[i].title()
-		}
+		names[i] = cmp.Or(all[i].id, all[i].title())
 	}
 	return agent.FieldErrorf(agent.CodeNotFound, "operation_id",
 		"the document has no operation %q among its %d%s", clip.Bytes(id, 100), len(all), didYouMean(id, names))
 }
 
-// Method returns the method of an operation in upper case. It is "" if the document has no such id, has it more than once, or has the
-// operation in a file that is not read yet.
+// Method returns the method of the operation with an ID in upper case. It returns "" if the ID is unknown or not unique, or if the operation is in a
+// file that has not been read yet.
 func (d *Document) Method(id string) string {
-	if hits := matchOperations(d.entries, id); len(hits) == 1 {
-		return strings.ToUpper(hits[0].method)
+	if matches := matchOperations(d.entries, id); len(matches) == 1 {
+		return strings.ToUpper(matches[0].method)
 	}
 	return ""
 }
 
-// Operation returns the operation of an id, or of a method and path: "GET /users/{id}". Its errors say what is wrong in the part of the
-// document that the operation reaches: [agent.CodeInvalid], [agent.CodeNotFound] with the most similar ids, [agent.CodeDenied] for
-// references that leave the origin, and those of fetch.
+// Operation returns the operation with an ID, or with a method and path: "GET /users/{id}". Its error is one of fetch, or describes a fault in the
+// part of the document that the operation refers to: [agent.CodeInvalid], [agent.CodeNotFound] with similar IDs, [agent.CodeDenied] for references
+// to another origin.
 func (d *Document) Operation(ctx context.Context, id string, fetch Fetch) (*Operation, error) {
 	if op := d.cachedOperation(id); op != nil {
 		return op, nil
@@ -257,7 +256,7 @@ func (d *Document) Operation(ctx context.Context, id string, fetch Fetch) (*Oper
 	return op, nil
 }
 
-// cachedOperation returns an operation that was used lately, nil if there is none of that id.
+// cachedOperation returns the operation with an ID from the cache, nil if it is not cached.
 func (d *Document) cachedOperation(id string) *Operation {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -265,7 +264,7 @@ func (d *Document) cachedOperation(id string) *Operation {
 	return op
 }
 
-// cache adds an operation and removes those that were used longest ago. The last one stays, whatever its weight.
+// cache adds an operation and removes the least recently used ones beyond the bounds. It never removes the added operation.
 func (d *Document) cache(id string, op *Operation) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// No document, and no operation of one, makes the reader panic or hang.
+// No document and no operation may cause a panic or an endless loop.
 func FuzzDocument(f *testing.F) {
 	for _, seed := range []string{
 		documentText("3.0.3", "/users/{id}", users, usersRest),

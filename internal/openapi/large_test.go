@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// largeDocumentText returns a document like those of large services: 1,500 operations, some 5 MB. Path-level parameters as GitHub has them, resources
-// with expandable fields that are ids or objects as Stripe has them, form bodies with deepObject, circular schemas, pages of results.
+// largeDocumentText returns a document like those of large services, with 1,500 operations and about 5 MB: path-level parameters as in GitHub's,
+// expandable fields (an ID or an object) as in Stripe's, deepObject form bodies, circular schemas and pages of results.
 func largeDocumentText() string {
 	var paths, schemas []string
 	filler := strings.Repeat("What this is about is told at length, as such documents do. ", 19)

@@ -13,13 +13,13 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// maxParams is the maximum number of parameters, media types, responses and alternatives of security of an operation, each.
+// maxParams is the maximum number of parameters of an operation, and likewise of media types, responses and security alternatives.
 const maxParams = 500
 
-// maxDescription is the maximum number of bytes that an error quotes of a parameter's description.
+// maxDescription bounds the part of a parameter's description that an error quotes, in bytes.
 const maxDescription = 200
 
-// operationLoader reads one operation and the schemas that it reaches.
+// operationLoader reads an operation and the schemas that it refers to.
 type operationLoader struct {
 	doc      *Document
 	refs     *resolver
@@ -28,7 +28,7 @@ type operationLoader struct {
 	ignored  []string // names of header parameters
 }
 
-// load reads an operation of the document. It looks only at what the operation reaches.
+// load reads an operation. It uses only the part of the document that the operation refers to.
 func (d *Document) load(ctx context.Context, entry *operationEntry, refs *resolver) (*Operation, error) {
 	l := &operationLoader{doc: d, refs: refs, request: newSchemaSet(refs, true), response: newSchemaSet(refs, false)}
 	n, ok := entry.item.child(entry.method)
@@ -46,7 +46,7 @@ func (d *Document) load(ctx context.Context, entry *operationEntry, refs *resolv
 	if o.params, err = l.params(ctx, entry.item, n); err != nil {
 		return nil, err
 	}
-	if body, has := n.child("requestBody"); has {
+	if body, exists := n.child("requestBody"); exists {
 		if o.body, err = l.requestBody(ctx, body); err != nil {
 			return nil, fmt.Errorf("requestBody: %w", err)
 		}
@@ -67,7 +67,7 @@ func (d *Document) load(ctx context.Context, entry *operationEntry, refs *resolv
 	return o, nil
 }
 
-// decodeMembers decodes some members of an object into a struct. Members that are null count as missing.
+// decodeMembers decodes the named members of an object into a struct. It ignores members that are null.
 func decodeMembers(object map[string]any, to any, names ...string) error {
 	picked := map[string]any{}
 	for _, name := range names {
@@ -85,12 +85,12 @@ func decodeMembers(object map[string]any, to any, names ...string) error {
 	return nil
 }
 
-// params returns the parameters of the operation, then those of its path that it does not override.
+// params returns the parameters of the operation, and then those of its path item that it does not override.
 func (l *operationLoader) params(ctx context.Context, item, op node) ([]*param, error) {
 	var all []*param
-	seen := map[string]bool{}
+	keys := map[string]bool{}
 	for _, parent := range []node{op, item} {
-		inParent := map[string]bool{}
+		keysOfParent := map[string]bool{}
 		for i, n := range parent.elements("parameters") {
 			n, err := l.refs.resolve(ctx, n)
 			if err != nil {
@@ -103,14 +103,14 @@ func (l *operationLoader) params(ctx context.Context, item, op node) ([]*param, 
 			case in == "header" && isIgnoredHeader(name):
 				l.ignored = append(l.ignored, name)
 				continue
-			case inParent[key]:
+			case keysOfParent[key]:
 				return nil, agent.Invalid("", "has two parameters %q in %s", clip.Bytes(name, 100), in)
-			case seen[key]:
+			case keys[key]:
 				continue
 			case len(all) >= maxParams:
 				return nil, agent.Errorf(agent.CodeOverflow, "", "has more than %d parameters", maxParams)
 			}
-			inParent[key], seen[key] = true, true
+			keysOfParent[key], keys[key] = true, true
 			p, err := l.param(ctx, n)
 			if err != nil {
 				return nil, fmt.Errorf("parameter %q in %s: %w", clip.Bytes(name, 100), in, err)
@@ -121,7 +121,7 @@ func (l *operationLoader) params(ctx context.Context, item, op node) ([]*param, 
 	return all, nil
 }
 
-// paramKey returns the name and place of a parameter, and a key that identifies it. The key is "" if one of them is missing or unknown.
+// paramKey returns the name and location of a parameter, and a key that identifies it. The key is "" if one of them is missing or invalid.
 func paramKey(n node) (name, in, key string) {
 	name, _ = n.object()["name"].(string)
 	in, _ = n.object()["in"].(string)
@@ -135,8 +135,8 @@ func paramKey(n node) (name, in, key string) {
 	}
 }
 
-// isIgnoredHeader reports whether OpenAPI says to ignore a header parameter of that name: the document's media types and its
-// security set these headers.
+// isIgnoredHeader reports whether OpenAPI ignores a header parameter with a name, because the media types and the security of the document set the
+// header.
 func isIgnoredHeader(name string) bool {
 	return slices.Contains([]string{"Accept", "Content-Type", "Authorization"}, textproto.CanonicalMIMEHeaderKey(name))
 }
@@ -150,11 +150,11 @@ func (l *operationLoader) param(ctx context.Context, n node) (*param, error) {
 		p.Description = clip.Bytes(text, maxDescription)
 	}
 	var err error
-	if schema, has := n.child("schema"); has {
+	if schema, exists := n.child("schema"); exists {
 		p.schema, err = l.request.add(ctx, schema)
 	} else {
 		content, _ := n.child("content")
-		if names := sortedKeys(content.object()); len(names) > 0 { // there is one only
+		if names := sortedKeys(content.object()); len(names) > 0 { // OpenAPI allows only one
 			p.media = names[0]
 			media, _ := content.child(p.media)
 			_, p.schema, err = l.mediaSchema(ctx, l.request, media)
@@ -164,19 +164,19 @@ func (l *operationLoader) param(ctx context.Context, n node) (*param, error) {
 	return p, err
 }
 
-// mediaSchema follows the reference that a media type may be, and returns the name of its schema, "" if it has none.
+// mediaSchema resolves a media type, which may be a reference, and returns the name of its schema, "" if it has none.
 func (l *operationLoader) mediaSchema(ctx context.Context, side *schemaSet, n node) (resolved node, name string, err error) {
 	if n, err = l.refs.resolve(ctx, n); err != nil {
 		return n, "", err
 	}
-	if schema, has := n.child("schema"); has {
+	if schema, exists := n.child("schema"); exists {
 		name, err = side.add(ctx, schema)
 	}
 	return n, name, err
 }
 
-// eachMedia calls use for the media types of a request body or response, in the order of their names.
-func (l *operationLoader) eachMedia(ctx context.Context, side *schemaSet, n node, use func(name string, media node, schema string) error) error {
+// eachMedia calls handle for each media type of a request body or response, sorted by name.
+func (l *operationLoader) eachMedia(ctx context.Context, side *schemaSet, n node, handle func(name string, media node, schema string) error) error {
 	content, _ := n.child("content")
 	if len(content.object()) > maxParams {
 		return agent.Errorf(agent.CodeOverflow, "", "has more than %d media types", maxParams)
@@ -185,7 +185,7 @@ func (l *operationLoader) eachMedia(ctx context.Context, side *schemaSet, n node
 		n, _ := content.child(name)
 		media, schema, err := l.mediaSchema(ctx, side, n)
 		if err == nil {
-			err = use(name, media, schema)
+			err = handle(name, media, schema)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", clip.Bytes(name, 100), err)
@@ -211,7 +211,7 @@ func (l *operationLoader) requestBody(ctx context.Context, n node) (*body, error
 			return nil
 		}
 		m := media{name: name, kind: kind, schema: schema}
-		m.members, m.open = l.request.membersOf(schema)
+		m.members, m.isOpen = l.request.membersOf(schema)
 		m.encoding, err = encodingsOf(n)
 		b.media = append(b.media, m)
 		return err
@@ -228,7 +228,7 @@ func (l *operationLoader) requestBody(ctx context.Context, n node) (*body, error
 	return b, nil
 }
 
-// encodingsOf returns how a form of a media type writes its properties.
+// encodingsOf returns the encodings of the properties of a form.
 func encodingsOf(media node) (map[string]encoding, error) {
 	all := map[string]encoding{}
 	encodings, _ := media.child("encoding")
@@ -243,8 +243,8 @@ func encodingsOf(media node) (map[string]encoding, error) {
 	return all, nil
 }
 
-// responses returns the schemas of the responses, by status in upper case and by media type. A response that cannot be read is not
-// checked: it must not be in the way of a request.
+// responses returns the schemas of the responses, by status in upper case and by media type. An invalid response has no schemas, so that it does not
+// prevent requests.
 func (l *operationLoader) responses(ctx context.Context, op node) map[string]map[string]string {
 	all := map[string]map[string]string{}
 	responses, _ := op.child("responses")
@@ -269,13 +269,13 @@ func (l *operationLoader) responses(ctx context.Context, op node) map[string]map
 	return all
 }
 
-// servers returns the servers of the operation, its path or the document, whichever names some first.
+// servers returns the servers of the operation, or else of its path item, or else of the document.
 func (l *operationLoader) servers(item, op node) ([]server, error) {
 	for _, parent := range []node{op, item, {value: l.doc.root}} {
 		list, _ := parent.object()["servers"].([]any)
 		var all []server
-		for _, one := range list[:min(len(list), maxParams)] {
-			if object, ok := one.(map[string]any); ok {
+		for _, element := range list[:min(len(list), maxParams)] {
+			if object, ok := element.(map[string]any); ok {
 				var s server
 				if err := decodeMembers(object, &s, "url", "variables"); err != nil {
 					return nil, err
@@ -290,28 +290,28 @@ func (l *operationLoader) servers(item, op node) ([]server, error) {
 	return []server{{URL: "/"}}, nil
 }
 
-// security returns the alternatives of the operation, or else those of the document. declared is false if neither has any list.
-func (l *operationLoader) security(ctx context.Context, op node) (all []Requirement, declared bool, err error) {
-	list, declared := op.object()["security"].([]any)
-	if !declared {
-		list, declared = l.doc.root["security"].([]any)
+// security returns the security requirements of the operation, or else of the document. isDeclared is false if neither has a list.
+func (l *operationLoader) security(ctx context.Context, op node) (all []Requirement, isDeclared bool, err error) {
+	list, isDeclared := op.object()["security"].([]any)
+	if !isDeclared {
+		list, isDeclared = l.doc.root["security"].([]any)
 	}
-	for _, one := range list[:min(len(list), maxParams)] {
-		names, ok := one.(map[string]any)
+	for _, element := range list[:min(len(list), maxParams)] {
+		names, ok := element.(map[string]any)
 		if !ok {
-			return nil, declared, agent.Errorf(agent.CodeInvalid, "", "is malformed: its security has an entry that is no object")
+			return nil, isDeclared, agent.Errorf(agent.CodeInvalid, "", "is malformed: its security has an entry that is no object")
 		}
-		needed := Requirement{}
+		requirement := Requirement{}
 		for _, name := range sortedKeys(names) {
 			scheme, err := l.scheme(ctx, name)
 			if err != nil {
-				return nil, declared, err
+				return nil, isDeclared, err
 			}
-			needed = append(needed, scheme)
+			requirement = append(requirement, scheme)
 		}
-		all = append(all, needed)
+		all = append(all, requirement)
 	}
-	return all, declared, nil
+	return all, isDeclared, nil
 }
 
 // scheme reads a security scheme of the document.

@@ -25,26 +25,26 @@ type file struct {
 	mediaType string
 }
 
-// isFile reports whether a value refers to content, or holds it in base64.
+// isFile reports whether a value is a reference to content, or an object with a reference or with content in base64.
 func isFile(v any) bool {
 	switch v := v.(type) {
 	case string:
 		return strings.HasPrefix(v, "cas://")
 	case map[string]any:
-		_, ref := v["ref"].(string)
-		_, encoded := v["base64"].(string)
+		_, hasRef := v["ref"].(string)
+		_, hasContent := v["base64"].(string)
 		for name := range v {
 			if !slices.Contains([]string{"ref", "base64", "filename", "content_type"}, name) {
 				return false
 			}
 		}
-		return ref != encoded
+		return hasRef != hasContent
 	default:
 		return false
 	}
 }
 
-// withoutFiles returns a form with texts in place of its files, for the check against a schema that calls a file a string.
+// withoutFiles returns a form with its files replaced by strings, because schemas describe files as strings.
 func withoutFiles(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -67,8 +67,7 @@ func withoutFiles(value any) any {
 	}
 }
 
-// readFile reads the content of a file; ok is false if the value is no file. used is the number of bytes of the body that are written
-// already.
+// readFile reads the content of a file; ok is false if the value is not a file. used is the number of bytes that the body already has.
 func (b *requestBuilder) readFile(ctx context.Context, v any, field string, used int) (f file, ok bool, err error) {
 	if !isFile(v) {
 		return file{}, false, nil
@@ -95,7 +94,7 @@ func (b *requestBuilder) readFile(ctx context.Context, v any, field string, used
 	if err != nil {
 		return f, true, fmt.Errorf("%s: open %q: %w", field, clip.Bytes(ref, 100), err)
 	}
-	defer content.Close() //nolint:errcheck // nothing is lost: it was read
+	defer content.Close() //nolint:errcheck // it was only read
 	f.data, err = io.ReadAll(io.LimitReader(content, int64(MaxBody-used+1)))
 	if err != nil {
 		return f, true, fmt.Errorf("%s: read %q: %w", field, clip.Bytes(ref, 100), err)
@@ -104,7 +103,7 @@ func (b *requestBuilder) readFile(ctx context.Context, v any, field string, used
 	return f, true, err
 }
 
-// writeMultipart writes multipart/form-data: objects as JSON, and each element of a list as its own part.
+// writeMultipart writes multipart/form-data. Objects are JSON, and each element of a list is a separate part.
 func (b *requestBuilder) writeMultipart(ctx context.Context, m *media, value any, field string) ([]byte, error) {
 	object, ok := value.(map[string]any)
 	if !ok {
@@ -150,7 +149,7 @@ func (b *requestBuilder) writePart(ctx context.Context, w *multipart.Writer, m *
 		if isNested(v) {
 			b.addProblem(field + `: give the file as {"ref":"cas://…"}, {"base64":"…"} or text`)
 		}
-		text, _ := textOf(v) // a value that is no text is reported already
+		text, _ := textOf(v) // a nested value has been reported
 		f, isFile = file{data: []byte(text), mediaType: "application/octet-stream"}, true
 	case isNested(v):
 		f.mediaType = "application/json"
@@ -158,13 +157,14 @@ func (b *requestBuilder) writePart(ctx context.Context, w *multipart.Writer, m *
 			return agent.Invalid("params", "%s cannot be written as JSON: %w", clip.Bytes(name, 100), err)
 		}
 	default:
-		text, _ := textOf(v) // neither null nor nested: it is a text
+		text, _ := textOf(v) // v is neither null nor nested
 		f.data = []byte(text)
 	}
-	// The first media type that the document names for the part counts, unless the file names its own.
-	wanted, _, _ := strings.Cut(m.encoding[name].ContentType, ",")
-	if wanted = strings.TrimSpace(wanted); wanted != "" && !strings.Contains(wanted, "*") && !hasContentType(v) {
-		f.mediaType = wanted
+	// The document may name media types for the part. A media type of the file takes precedence.
+	documented, _, _ := strings.Cut(m.encoding[name].ContentType, ",")
+	documented = strings.TrimSpace(documented)
+	if documented != "" && !strings.Contains(documented, "*") && !hasContentType(v) {
+		f.mediaType = documented
 	}
 	if isFile && f.name == "" {
 		f.name = name
@@ -172,14 +172,14 @@ func (b *requestBuilder) writePart(ctx context.Context, w *multipart.Writer, m *
 	return createPart(w, name, f, isFile)
 }
 
-// hasContentType reports whether a value is a file that names its media type.
+// hasContentType reports whether a value is a file with a media type.
 func hasContentType(v any) bool {
 	m, _ := v.(map[string]any)
 	_, ok := m["content_type"].(string)
 	return ok && isFile(v)
 }
 
-// quotePartName writes a name as browsers do. Servers look for name and filename in this order, both in quotes, and know no other escapes
+// quotePartName quotes a name like browsers do. Servers expect name and filename in this order, in quotes, and with no other escapes
 // (https://html.spec.whatwg.org/multipage/form-control-infrastructure.html#multipart-form-data).
 func quotePartName(name string) string {
 	return `"` + strings.NewReplacer(`"`, "%22", "\r", "%0D", "\n", "%0A").Replace(name) + `"`

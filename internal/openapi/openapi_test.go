@@ -18,7 +18,7 @@ func parseURL(t *testing.T, text string) *url.URL {
 	return u
 }
 
-// parseDocument parses a document with the address https://api.example.com/docs/openapi.json.
+// parseDocument parses a document whose address is https://api.example.com/docs/openapi.json.
 func parseDocument(t *testing.T, text string) *Document {
 	t.Helper()
 	d, err := Parse([]byte(text), parseURL(t, "https://api.example.com/docs/openapi.json"))
@@ -26,7 +26,7 @@ func parseDocument(t *testing.T, text string) *Document {
 	return d
 }
 
-// documentText returns a document with one path; version is 3.0.3 or 3.1.0, rest holds more members of the document.
+// documentText returns a document with one path; version is 3.0.3 or 3.1.0, rest contains further members of the document.
 func documentText(version, path, item, rest string) string {
 	return `{"openapi":"` + version + `","info":{"title":"t","version":"1"},"paths":{"` + path + `":` + item + `}` + rest + `}`
 }
@@ -47,13 +47,13 @@ func decodeParams(t *testing.T, text string) map[string]any {
 	return m
 }
 
-// buildRequest returns a request of an operation.
+// buildRequest builds a request of an operation from parameters in JSON.
 func buildRequest(t *testing.T, op *Operation, params string) (*Request, error) {
 	t.Helper()
 	return op.Request(t.Context(), Input{Params: decodeParams(t, params), Order: MemberOrder([]byte(params))})
 }
 
-// The examples of the specification's table (3.0.4 and 3.1.1, "Style Examples"), and more.
+// The examples of the specification's table (3.0.4 and 3.1.1, "Style Examples"), and others.
 func TestStyles(t *testing.T) {
 	t.Parallel()
 	const list, object = `["blue","black","brown"]`, `{"R":100,"G":200,"B":150}`
@@ -164,13 +164,13 @@ func TestAllowReserved(t *testing.T) {
 	op := loadOperation(t, documentText("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[{"name":"q","in":"query","allowReserved":true}]}}`, ""), "op")
 	req, err := buildRequest(t, op, `{"q":"a/b:c?d&e=f#g+h%"}`)
 	require.NoError(t, err)
-	require.Equal(t, "q=a/b:c?d%26e=f%23g%2Bh%25", req.URL.RawQuery, "what would end the value is escaped all the same")
+	require.Equal(t, "q=a/b:c?d%26e=f%23g%2Bh%25", req.URL.RawQuery, "characters that would end the value are escaped")
 
 	list := loadOperation(t, documentText("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[{"name":"q","in":"query","allowReserved":true,"explode":false}]}}`, ""), "op")
 	_, err = buildRequest(t, list, `{"q":["a","b,c"]}`)
 	require.ErrorContains(t, err, `params.q[1]: holds ","`)
 	_, err = buildRequest(t, list, `{"q":"a,b"}`)
-	require.NoError(t, err, "one value")
+	require.NoError(t, err, "a comma in a single value is allowed")
 }
 
 func TestContentParameter(t *testing.T) {
@@ -201,7 +201,7 @@ func TestParameters(t *testing.T) {
 	op := loadOperation(t, documentText("3.0.3", "/users/{id}", users, usersRest), "getUser")
 	req, err := buildRequest(t, op, `{"path.id":7,"query.id":8,"sort":"asc","X-Trace":"abc","header.X-Trace":null}`)
 	require.NoError(t, err)
-	require.Equal(t, "https://api.example.com/v2/users/7?id=8&sort=asc", req.URL.String(), "the operation's id takes the place of the path's")
+	require.Equal(t, "https://api.example.com/v2/users/7?id=8&sort=asc", req.URL.String(), "the operation overrides the parameter of the path")
 	require.Equal(t, "abc", req.Header.Get("X-Trace"))
 
 	req, err = buildRequest(t, op, `{"path.id":7,"sort":"asc","Authorization":"Bearer x","Accept":"text/html","header.content-type":"text/html"}`)
@@ -238,7 +238,7 @@ func TestParameters(t *testing.T) {
 	require.Equal(t, "/v2/users/x", req.URL.Path)
 }
 
-func TestForgiving(t *testing.T) {
+func TestLenientValues(t *testing.T) {
 	t.Parallel()
 	op := loadOperation(t, documentText("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[
 		{"name":"n","in":"query","schema":{"type":"integer"}},{"name":"s","in":"query","schema":{"type":"string"}},

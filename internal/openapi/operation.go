@@ -7,41 +7,41 @@ import (
 	"strings"
 )
 
-// Operation is one operation of a document, with all that it refers to. It does not change.
+// Operation is an operation of a document with everything that it refers to. It is immutable.
 type Operation struct {
-	ID     string // "" if the document gives none
+	ID     string // may be empty
 	Method string // upper case
 	Path   string // the template
 
-	// Security lists the alternatives. Each is a list of schemes that are all needed; an empty one needs nothing. Declared is false if the
-	// document says nothing of security.
+	// Security has the alternative requirements. An empty requirement means that no credentials are needed. Declared is false if the document
+	// does not mention security.
 	Security []Requirement
 	Declared bool
 
 	params    []*param
-	ignored   []string // header parameters that OpenAPI says to ignore
+	ignored   []string // names of header parameters that OpenAPI ignores
 	body      *body
 	responses map[string]map[string]string // names of schemas, by status and media type
 	servers   []server
-	base      *url.URL // of the document; nil: it has no address
+	base      *url.URL // of the document; may be nil
 
 	request, response *validator
-	weight            int // values of the schemas
+	weight            int // number of values in the schemas
 }
 
-// Requirement is a list of schemes that are needed together.
+// Requirement is a list of schemes that are all required.
 type Requirement []Scheme
 
-// Scheme is one way to authenticate.
+// Scheme is an authentication scheme.
 type Scheme struct {
 	Name   string // of the scheme in the document
 	Type   string // apiKey, http, oauth2, openIdConnect, mutualTLS
 	In     string // apiKey: header, query, cookie
-	Key    string // apiKey: of that header, parameter, cookie
-	Scheme string // http: lower case: basic, bearer, …
+	Key    string // apiKey: the name of the header, parameter or cookie
+	Scheme string // http: basic, bearer, …, in lower case
 }
 
-// String describes the scheme to people.
+// String returns a description for users.
 func (s Scheme) String() string {
 	switch s.Type {
 	case "apiKey":
@@ -53,7 +53,7 @@ func (s Scheme) String() string {
 	}
 }
 
-// String names the schemes.
+// String returns the descriptions of the schemes.
 func (r Requirement) String() string {
 	names := make([]string, len(r))
 	for i := range r {
@@ -62,7 +62,7 @@ func (r Requirement) String() string {
 	return strings.Join(names, " and ")
 }
 
-// Safe reports whether the operation is one that only reads (RFC 9110 §9.2.1).
+// Safe reports whether the operation only reads (RFC 9110 §9.2.1).
 func (o *Operation) Safe() bool { return SafeMethod(o.Method) }
 
 // SafeMethod reports whether requests of a method only read.
@@ -70,7 +70,7 @@ func SafeMethod(method string) bool {
 	return slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, method)
 }
 
-// Repeatable reports whether sending a request twice has the effect of sending it once (RFC 9110 §9.2.2).
+// Repeatable reports whether repeating a request has no further effect (RFC 9110 §9.2.2).
 func (o *Operation) Repeatable() bool {
 	return o.Safe() || o.Method == http.MethodPut || o.Method == http.MethodDelete
 }
@@ -82,14 +82,14 @@ type param struct {
 	Explode                 *bool
 	Description             string
 
-	schema string // of the request's; "" for none
-	media  string // of a parameter that is written as content, "" otherwise
+	schema string // name in the request's schemas; may be empty
+	media  string // the media type of a parameter with content; may be empty
 	types  []string
 }
 
 func (p *param) qualifiedName() string { return p.In + "." + p.Name }
 
-// describe returns the place, the types and the description of the parameter, for an error.
+// describe returns the location, types and description of the parameter for an error.
 func (p *param) describe() string {
 	text := p.In
 	if len(p.types) > 0 {
@@ -101,7 +101,7 @@ func (p *param) describe() string {
 	return text
 }
 
-// body lists the media types that an operation takes, the most preferred first.
+// body has the media types of a request body, the preferred one first.
 type body struct {
 	Required bool
 
@@ -109,15 +109,15 @@ type body struct {
 }
 
 type media struct {
-	name     string // as the document has it
+	name     string // in the document
 	kind     mediaKind
 	schema   string
 	encoding map[string]encoding // by property
-	members  map[string]bool     // as of [schemaSet.membersOf]
-	open     bool                // it takes members of any other name
+	members  map[string]bool     // from [schemaSet.membersOf]
+	isOpen   bool                // other members are allowed
 }
 
-// encoding says how a form writes a property.
+// encoding is the encoding of a property in a form.
 type encoding struct {
 	ContentType, Style string
 	Explode            *bool
@@ -134,7 +134,7 @@ const (
 	mediaBytes
 )
 
-// kindOf returns how a body of a media type, or range of such, is written; ok is false if it cannot be.
+// kindOf returns how a body of a media type or range is written; ok is false if it is not supported.
 func kindOf(name string) (kind mediaKind, ok bool) {
 	base, _, _ := strings.Cut(strings.ToLower(name), ";")
 	base = strings.TrimSpace(base)
@@ -154,7 +154,7 @@ func kindOf(name string) (kind mediaKind, ok bool) {
 	}
 }
 
-// contentType returns the media type that a request names.
+// contentType returns the Content-Type of a request.
 func (m *media) contentType() string {
 	switch {
 	case !strings.Contains(m.name, "*"):

@@ -14,20 +14,19 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// The bounds of the references that one operation reaches.
+// The bounds of the references of an operation.
 const (
-	maxHops      = 200 // of one chain
+	maxHops      = 200 // in a chain of references
 	maxFiles     = 32
-	maxFileBytes = MaxBytes // of all other files together
+	maxFileBytes = MaxBytes // of all other files
 )
 
-// Fetch reads another file of a document, by its URL without a fragment, at most maxBytes. It is called only for URLs of the document's
-// own origin.
+// Fetch reads another file of a document, at most maxBytes. The URL has the origin of the document and no fragment.
 type Fetch func(ctx context.Context, u *url.URL, maxBytes int) ([]byte, error)
 
-// node is a value in a file of a document. Its file and JSON pointer identify it, however a reference to it is written.
+// node is a value in a file of a document. Its file and JSON Pointer identify it.
 type node struct {
-	file    string // its URL; "" for the document itself
+	file    string // the URL of the file; "" for the document itself
 	pointer jsontext.Pointer
 	value   any
 }
@@ -37,13 +36,13 @@ func (n node) object() map[string]any {
 	return m
 }
 
-// child returns a member of an object; ok is false if there is none.
+// child returns a member of an object, and false if there is none.
 func (n node) child(name string) (child node, ok bool) {
 	value, ok := n.object()[name]
 	return node{file: n.file, pointer: n.pointer.AppendToken(name), value: value}, ok
 }
 
-// elements returns the elements of the list that a member of an object holds, nil if it is no list.
+// elements returns the elements of a member that is a list, nil if it is not.
 func (n node) elements(name string) []node {
 	list, _ := n.child(name)
 	values, _ := list.value.([]any)
@@ -56,7 +55,7 @@ func (n node) elements(name string) []node {
 
 func (n node) id() string { return n.file + "#" + string(n.pointer) }
 
-// resolver follows references while one operation is read.
+// resolver resolves the references of an operation.
 type resolver struct {
 	doc   *Document
 	fetch Fetch
@@ -68,18 +67,18 @@ func newResolver(doc *Document, fetch Fetch) *resolver {
 	return &resolver{doc: doc, fetch: fetch, files: map[string]any{"": doc.root}}
 }
 
-// resolve returns what a node refers to, through any number of references. A node that is no reference is returned unchanged.
+// resolve returns the node that a chain of references leads to. It returns a node that is not a reference unchanged.
 func (r *resolver) resolve(ctx context.Context, n node) (node, error) {
-	seen := map[string]bool{}
+	visited := map[string]bool{}
 	for {
 		ref, ok := n.object()["$ref"].(string)
 		if !ok {
 			return n, nil
 		}
-		if seen[n.id()] || len(seen) >= maxHops {
+		if visited[n.id()] || len(visited) >= maxHops {
 			return n, agent.Invalid("", "the reference %q leads to itself, or through more than %d others", clip.Bytes(ref, 200), maxHops)
 		}
-		seen[n.id()] = true
+		visited[n.id()] = true
 		next, err := r.target(ctx, n.file, ref)
 		if err != nil {
 			return n, err
@@ -88,14 +87,15 @@ func (r *resolver) resolve(ctx context.Context, n node) (node, error) {
 	}
 }
 
-// target returns the node that a reference in a file points to; it may be a reference itself.
+// target returns the node that a reference in a file points to. It may be another reference.
 func (r *resolver) target(ctx context.Context, file, ref string) (node, error) {
 	u, err := url.Parse(ref)
 	if err != nil {
 		return node{}, agent.Invalid("", "the reference %q is no URL", clip.Bytes(ref, 200))
 	}
 	pointer := u.Fragment
-	if u.Fragment, u.RawFragment = "", ""; u.String() != "" {
+	u.Fragment, u.RawFragment = "", ""
+	if u.String() != "" {
 		if file, err = r.openFile(ctx, file, u, ref); err != nil {
 			return node{}, err
 		}
@@ -116,10 +116,10 @@ func (r *resolver) target(ctx context.Context, file, ref string) (node, error) {
 
 var errNoNode = errors.New("there is no such member or element")
 
-// walk goes down from a node by names of members and indexes of elements. It returns [errNoNode] where there is none.
+// walk returns the node at a path of member names and indexes below n. Its error is [errNoNode] if there is none.
 func (r *resolver) walk(ctx context.Context, n node, tokens ...string) (node, error) {
 	for _, name := range tokens {
-		// A pointer may lead through a reference, as into the properties of a schema that is one.
+		// The path may lead through a reference, for example into the properties of a referenced schema.
 		if _, isRef := n.object()["$ref"].(string); isRef && name != "$ref" {
 			var err error
 			if n, err = r.resolve(ctx, n); err != nil {
@@ -140,7 +140,7 @@ func (r *resolver) walk(ctx context.Context, n node, tokens ...string) (node, er
 	return n, nil
 }
 
-// openFile returns the name of another file, and reads it on its first use.
+// openFile returns the name of another file in r.files. It fetches the file on first use.
 func (r *resolver) openFile(ctx context.Context, from string, u *url.URL, ref string) (string, error) {
 	root := r.doc.url
 	if root == nil {
@@ -175,7 +175,8 @@ func (r *resolver) openFile(ctx context.Context, from string, u *url.URL, ref st
 	if err != nil {
 		return "", err
 	}
-	if r.bytes += len(data); r.bytes > maxFileBytes {
+	r.bytes += len(data)
+	if r.bytes > maxFileBytes {
 		return "", agent.Errorf(agent.CodeOverflow, "", "the other files that the operation needs are more than %d bytes", maxFileBytes)
 	}
 	v, err := decode(data)

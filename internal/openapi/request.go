@@ -20,22 +20,22 @@ import (
 // The bounds of a request.
 const (
 	MaxURL    = 16 << 10 // bytes
-	MaxHeader = 32 << 10 // bytes of all values of parameters
+	MaxHeader = 32 << 10 // bytes of all header and cookie parameters
 	MaxBody   = 32 << 20 // bytes
 )
 
-// Input holds what a request is made from.
+// Input has the values for a request.
 type Input struct {
-	// Params are values by the name of a parameter, or by in.name: path.id, query.id, header.id, cookie.id. "body" or "requestBody" is the
-	// body. Without it, members that are named like properties of the body are those properties. Numbers are [json.Number].
+	// Params are the values of parameters by name, or by location and name: path.id, query.id, header.id, cookie.id. "body" or "requestBody" is
+	// the body. If both are missing, other members are properties of the body. Numbers are [json.Number].
 	Params map[string]any
-	// Order has the names of the members of those that are objects, in the order in which they are written, as [MemberOrder] returns it.
-	// Objects that it lacks are written in the order of the names.
+	// Order has, for parameters that are objects, the names of their members in the order of [MemberOrder]. The members of other objects are
+	// sorted by name.
 	Order  map[string][]string
 	Server Server
-	// Unchecked leaves out the check against the schemas. Required parameters stay required.
+	// Unchecked skips the check against the schemas. Required parameters remain required.
 	Unchecked bool
-	// Open opens content by reference, for bodies and parts that are files; nil: there is no stored content.
+	// Open opens content by reference, for bodies and parts that are files. Nil means that there is no stored content.
 	Open func(ctx context.Context, ref string) (io.ReadCloser, error)
 }
 
@@ -44,26 +44,26 @@ type Request struct {
 	Method   string
 	URL      *url.URL
 	Header   http.Header
-	Cookie   string // sent beside the cookies of credentials
-	Body     []byte // nil: none
+	Cookie   string // without the cookies of credentials
+	Body     []byte // may be nil
 	Warnings []string
 }
 
-// Request returns the request of an operation. An error lists everything that is wrong with the parameters, each by its name:
-// [agent.CodeInvalid] with Field params or servers, [agent.CodeOverflow] for what is too large, and those of Open.
+// Request returns a request of the operation. Its error is [agent.CodeInvalid] with Field params, which lists all problems of the parameters, or
+// with Field servers, [agent.CodeOverflow] if the request is too large, or an error of Open.
 func (o *Operation) Request(ctx context.Context, in Input) (*Request, error) {
 	server, err := o.serverURL(in.Server)
 	if err != nil {
 		return nil, err
 	}
-	b := &requestBuilder{op: o, in: in, values: map[string]string{}, out: &Request{Method: o.Method, Header: http.Header{}}}
-	assigned, rest := b.assignParams()
+	b := &requestBuilder{op: o, in: in, path: map[string]string{}, out: &Request{Method: o.Method, Header: http.Header{}}}
+	assigned, others := b.assignParams()
 	for _, p := range o.params {
-		if v, given := assigned[p.qualifiedName()]; given {
+		if v, exists := assigned[p.qualifiedName()]; exists {
 			b.writeParam(p, v)
 		}
 	}
-	if b.out.Body, err = b.writeBody(ctx, rest); err != nil {
+	if b.out.Body, err = b.writeBody(ctx, others); err != nil {
 		return nil, err
 	}
 	if len(b.problems) > 0 {
@@ -77,16 +77,16 @@ func (o *Operation) Request(ctx context.Context, in Input) (*Request, error) {
 	return b.out, nil
 }
 
-// requestBuilder builds one request.
+// requestBuilder builds a request.
 type requestBuilder struct {
-	op       *Operation
-	in       Input
-	values   map[string]string // of the path, escaped
-	query    []string          // escaped
-	cookies  []string          // escaped
-	headers  int               // bytes
-	problems []string
-	out      *Request
+	op          *Operation
+	in          Input
+	path        map[string]string // escaped values of the path parameters
+	query       []string          // escaped
+	cookies     []string          // escaped
+	headerBytes int
+	problems    []string
+	out         *Request
 }
 
 func (b *requestBuilder) addProblem(text string) {
@@ -95,9 +95,9 @@ func (b *requestBuilder) addProblem(text string) {
 	}
 }
 
-// assignParams returns the value of each parameter by its qualified name; the rest belongs to the body.
-func (b *requestBuilder) assignParams() (assigned, rest map[string]any) {
-	assigned, rest = map[string]any{}, map[string]any{}
+// assignParams returns the values of the parameters by their qualified names, and the other values, which belong to the body.
+func (b *requestBuilder) assignParams() (assigned, others map[string]any) {
+	assigned, others = map[string]any{}, map[string]any{}
 	byName := map[string][]*param{}
 	for _, p := range b.op.params {
 		byName[p.qualifiedName()] = append(byName[p.qualifiedName()], p)
@@ -106,31 +106,31 @@ func (b *requestBuilder) assignParams() (assigned, rest map[string]any) {
 	for _, name := range sortedKeys(b.in.Params) {
 		v := b.in.Params[name]
 		candidates := byName[name]
-		shown := paramField(name)
+		field := paramField(name)
 		switch {
 		case len(candidates) == 0 && b.op.ignoresHeader(name):
-			b.out.Warnings = append(b.out.Warnings, shown+" is ignored: the runtime sets that header")
+			b.out.Warnings = append(b.out.Warnings, field+" is ignored: the runtime sets that header")
 		case len(candidates) == 0:
-			rest[name] = v
+			others[name] = v
 		case len(candidates) > 1:
 			names := make([]string, len(candidates))
 			for i, p := range candidates {
 				names[i] = p.qualifiedName()
 			}
-			b.addProblem(shown + ": there are several parameters of that name: give " + quoteNames(names))
+			b.addProblem(field + ": there are several parameters of that name: give " + quoteNames(names))
 		case b.op.isReserved(candidates[0]):
-			b.addProblem(shown + ": is set by the runtime and may not be given")
-		case v == nil: // as if it were left out
+			b.addProblem(field + ": is set by the runtime and may not be given")
+		case v == nil: // the same as a missing value
 		default:
-			if _, twice := assigned[candidates[0].qualifiedName()]; twice {
-				b.addProblem(shown + ": is given twice")
+			if _, isAssigned := assigned[candidates[0].qualifiedName()]; isAssigned {
+				b.addProblem(field + ": is given twice")
 			}
 			assigned[candidates[0].qualifiedName()] = v
 		}
 	}
 	for _, p := range b.op.params {
-		_, given := assigned[p.qualifiedName()]
-		if !given && p.Required && !b.op.isReserved(p) && b.in.Params[p.Name] == nil { // one that is given and wrong is reported already
+		_, isAssigned := assigned[p.qualifiedName()]
+		if !isAssigned && p.Required && !b.op.isReserved(p) && b.in.Params[p.Name] == nil { // problems of existing values are already reported
 			name := p.Name
 			if len(byName[name]) > 1 {
 				name = p.qualifiedName()
@@ -138,19 +138,19 @@ func (b *requestBuilder) assignParams() (assigned, rest map[string]any) {
 			b.addProblem(paramField(name) + " is required (" + p.describe() + ")")
 		}
 	}
-	return assigned, rest
+	return assigned, others
 }
 
-// paramField returns the name of a parameter as errors show it.
+// paramField returns the field of a parameter for errors.
 func paramField(name string) string { return "params." + clip.Bytes(name, 100) }
 
-// ignoresHeader reports whether a name is that of a header parameter that has no effect, whatever its value.
+// ignoresHeader reports whether a name is that of a header parameter that OpenAPI ignores.
 func (o *Operation) ignoresHeader(name string) bool {
 	name = strings.TrimPrefix(name, "header.")
 	return slices.ContainsFunc(o.ignored, func(ignored string) bool { return strings.EqualFold(ignored, name) })
 }
 
-// isReserved reports whether a parameter is not the caller's: the connection, the credentials or the runtime set it.
+// isReserved reports whether callers must not set a parameter, because the connection, the credentials or the runtime set it.
 func (o *Operation) isReserved(p *param) bool {
 	if p.In == "header" && slices.Contains([]string{
 		"host", "content-length", "transfer-encoding", "connection", "cookie", "idempotency-key",
@@ -158,14 +158,10 @@ func (o *Operation) isReserved(p *param) bool {
 	}, strings.ToLower(p.Name)) {
 		return true
 	}
-	for _, alternative := range o.Security {
-		for _, s := range alternative {
-			if s.Type == "apiKey" && s.In == p.In && (s.Key == p.Name || p.In == "header" && strings.EqualFold(s.Key, p.Name)) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Concat(o.Security...), func(s Scheme) bool {
+		hasName := s.Key == p.Name || (p.In == "header" && strings.EqualFold(s.Key, p.Name))
+		return s.Type == "apiKey" && s.In == p.In && hasName
+	})
 }
 
 // writeParam checks a value and writes it into the request.
@@ -173,7 +169,7 @@ func (b *requestBuilder) writeParam(p *param, v any) {
 	field := paramField(p.Name)
 	v = coerce(v, p.types)
 	b.check(p.schema, v, field)
-	if p.media != "" { // one text, whatever it holds
+	if p.media != "" { // written as a single text
 		if kind, _ := kindOf(p.media); kind == mediaJSON {
 			text, err := tool.EncodeJSON(v)
 			if err != nil {
@@ -184,8 +180,8 @@ func (b *requestBuilder) writeParam(p *param, v any) {
 		}
 	}
 	if object, ok := v.(map[string]any); ok {
-		names, given := b.in.Order[p.qualifiedName()]
-		if !given {
+		names, exists := b.in.Order[p.qualifiedName()]
+		if !exists {
 			names = b.in.Order[p.Name]
 		}
 		if len(names) == len(object) {
@@ -197,6 +193,7 @@ func (b *requestBuilder) writeParam(p *param, v any) {
 	}
 }
 
+// placeParam writes a value into path, query, headers or cookies.
 func (b *requestBuilder) placeParam(p *param, v any) error {
 	style, explode := serialization(p.In, p.Style, p.Explode)
 	switch p.In {
@@ -211,7 +208,7 @@ func (b *requestBuilder) placeParam(p *param, v any) error {
 		if hasDotSegment(text) {
 			return agent.Errorf(agent.CodeInvalid, "", "has a segment . or ..: the address would be another")
 		}
-		b.values[p.Name] = text
+		b.path[p.Name] = text
 	case "query":
 		text, err := queryText(p.Name, style, explode, p.AllowReserved, v)
 		if err != nil {
@@ -228,25 +225,25 @@ func (b *requestBuilder) placeParam(p *param, v any) error {
 		if !httpguts.ValidHeaderFieldName(p.Name) || !httpguts.ValidHeaderFieldValue(text) {
 			return agent.Errorf(agent.CodeInvalid, "", "has characters that no header may have")
 		}
-		b.headers += len(text)
+		b.headerBytes += len(text)
 		b.out.Header.Set(p.Name, text)
 	default:
 		text, err := cookieText(p.Name, explode, v)
 		if err != nil {
 			return err
 		}
-		b.headers += len(text)
+		b.headerBytes += len(text)
 		if text != "" {
 			b.cookies = append(b.cookies, text)
 		}
 	}
-	if b.headers > MaxHeader {
+	if b.headerBytes > MaxHeader {
 		return agent.Errorf(agent.CodeInvalid, "", "makes the headers longer than %d bytes", MaxHeader)
 	}
 	return nil
 }
 
-// check compares a value with its schema. A value that cannot be checked is sent with a warning.
+// check checks a value against its schema. It adds a warning for a value that cannot be checked.
 func (b *requestBuilder) check(schema string, v any, field string) {
 	if schema == "" || b.in.Unchecked {
 		return
@@ -260,7 +257,7 @@ func (b *requestBuilder) check(schema string, v any, field string) {
 	}
 }
 
-// coerce mends what models mix up if the schema says what is meant and nothing is lost: "5" for 5, 5 for "5", 5 for [5].
+// coerce converts a value to a type of its schema if that loses nothing, because models confuse types: "5" for 5, 5 for "5", 5 for [5].
 func coerce(v any, types []string) any {
 	has := func(t string) bool { return slices.Contains(types, t) }
 	switch scalar := v.(type) {
@@ -289,7 +286,7 @@ func coerce(v any, types []string) any {
 
 // setURL sets the URL of the request.
 func (b *requestBuilder) setURL(server *url.URL) error {
-	path, err := expandPath(b.op.Path, b.values)
+	path, err := expandPath(b.op.Path, b.path)
 	if err != nil {
 		return err
 	}
@@ -311,38 +308,38 @@ func (b *requestBuilder) setURL(server *url.URL) error {
 	if err != nil || u.Host != server.Host {
 		return agent.Invalid("params", "make no valid address")
 	}
-	u.User = server.User // the sender refuses it, with the right words
+	u.User = server.User // the sender refuses it
 	b.out.URL = u
 	return nil
 }
 
-// accept lists the media types of the answers that the document promises, JSON first.
+// accept returns an Accept header with the documented media types of successful responses, JSON first.
 func (o *Operation) accept() string {
-	var wanted []string
+	var names []string
 	for status, content := range o.responses {
 		if !strings.HasPrefix(status, "2") && status != "DEFAULT" {
 			continue
 		}
 		for name := range content {
-			if !slices.Contains(wanted, name) && httpguts.ValidHeaderFieldValue(name) && len(name) < 100 {
-				wanted = append(wanted, name)
+			if !slices.Contains(names, name) && httpguts.ValidHeaderFieldValue(name) && len(name) < 100 {
+				names = append(names, name)
 			}
 		}
 	}
-	slices.SortFunc(wanted, func(a, b string) int {
+	slices.SortFunc(names, func(a, b string) int {
 		x, _ := kindOf(a)
 		y, _ := kindOf(b)
 		return cmp.Or(cmp.Compare(x, y), strings.Compare(a, b))
 	})
-	if len(wanted) == 0 {
+	if len(names) == 0 {
 		return "application/json, */*;q=0.5"
 	}
-	return strings.Join(wanted[:min(len(wanted), 10)], ", ")
+	return strings.Join(names[:min(len(names), 10)], ", ")
 }
 
-// errorText returns the end of a sentence that begins with the name of a field.
+// errorText returns the end of a problem that begins with the name of a field.
 func errorText(err error) string {
-	if e, ok := err.(*agent.Error); ok { //nolint:errorlint // made here, not wrapped
+	if e, ok := err.(*agent.Error); ok { //nolint:errorlint // from this package, never wrapped
 		return e.Field + ": " + e.Err.Error()
 	}
 	return ": " + err.Error()

@@ -8,18 +8,18 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// Check returns what in a response is not as the document promises, in a few sentences; none if all is. value is the decoded body of a
-// response in JSON, numbers as [json.Number]; isJSON is false for any other.
+// Check returns the deviations of a response from the document, nil if there are none. value is the decoded body with numbers as [json.Number], if
+// isJSON is true.
 func (o *Operation) Check(status int, contentType string, value any, isJSON, isEmpty bool) []string {
-	content, documented := o.responseContent(status)
-	if !documented {
+	content, isDocumented := o.responseContent(status)
+	if !isDocumented {
 		return []string{"the status " + strconv.Itoa(status) + " is not documented"}
 	}
 	if len(content) == 0 || isEmpty {
 		return nil
 	}
-	schema, documented := schemaOfMedia(content, contentType)
-	if !documented {
+	schema, isDocumented := schemaOfMedia(content, contentType)
+	if !isDocumented {
 		return []string{"the content type " + strconv.Quote(clip.Bytes(contentType, 100)) + " is not documented: want " +
 			clip.Bytes(strings.Join(sortedKeys(content), " or "), 200)}
 	}
@@ -36,27 +36,27 @@ func (o *Operation) Check(status int, contentType string, value any, isJSON, isE
 	return problems
 }
 
-// responseContent returns the schemas of the most particular response for a status, by media type.
-func (o *Operation) responseContent(status int) (content map[string]string, documented bool) {
+// responseContent returns the schemas of the most specific response for a status, by media type.
+func (o *Operation) responseContent(status int) (content map[string]string, isDocumented bool) {
 	for _, key := range []string{strconv.Itoa(status), strconv.Itoa(status/100) + "XX", "DEFAULT"} {
-		if content, documented = o.responses[key]; documented {
+		if content, isDocumented = o.responses[key]; isDocumented {
 			break
 		}
 	}
-	return content, documented
+	return content, isDocumented
 }
 
-// schemaOfMedia returns the schema of a media type: that of the type itself, its range, or any.
-func schemaOfMedia(content map[string]string, contentType string) (schema string, documented bool) {
+// schemaOfMedia returns the schema of a media type: that of the type, or else of its range, or else of */*.
+func schemaOfMedia(content map[string]string, contentType string) (schema string, isDocumented bool) {
 	base, _, err := mime.ParseMediaType(contentType)
 	if err != nil {
 		return "", false
 	}
 	family, _, _ := strings.Cut(base, "/")
-	for _, wanted := range []string{base, family + "/*", "*/*"} {
+	for _, mediaRange := range []string{base, family + "/*", "*/*"} {
 		for name, schema := range content {
 			name, _, _ := strings.Cut(strings.ToLower(name), ";")
-			if strings.TrimSpace(name) == wanted {
+			if strings.TrimSpace(name) == mediaRange {
 				return schema, true
 			}
 		}

@@ -9,18 +9,18 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// maxSchemas is the maximum number of values in the schemas that one operation reaches.
+// maxSchemas is the maximum number of values in the schemas of an operation.
 const maxSchemas = 200_000
 
-// maxInspected is the maximum number of schemas that are inspected before they are translated. Beyond it, readOnly and discriminators are
-// read from each schema alone.
+// maxInspected is the maximum number of schemas that are inspected before translation. Beyond it, only the schema itself is inspected for readOnly
+// and discriminators.
 const maxInspected = 1_000_000
 
-// schemaSet holds the schemas that one side of an operation reaches, translated to JSON Schema 2020-12, each under a name in $defs. The two
-// sides differ in the properties that only the other side may have: readOnly ones of requests, writeOnly ones of responses.
+// schemaSet has the schemas of requests or responses of an operation, translated to JSON Schema 2020-12, each under a name in $defs. Requests must
+// not have readOnly properties, responses no writeOnly ones.
 type schemaSet struct {
 	refs      *resolver
-	request   bool
+	isRequest bool
 	defs      map[string]any
 	names     map[string]string // by node and uses
 	queue     []pendingSchema
@@ -28,18 +28,18 @@ type schemaSet struct {
 	inspected int
 }
 
-// pendingSchema is a schema that has a name and waits for its translation.
+// pendingSchema is a named schema that is not translated yet.
 type pendingSchema struct {
 	node node
 	uses propertyUses
 	name string
 }
 
-func newSchemaSet(refs *resolver, request bool) *schemaSet {
-	return &schemaSet{refs: refs, request: request, defs: map[string]any{}, names: map[string]string{}}
+func newSchemaSet(refs *resolver, isRequest bool) *schemaSet {
+	return &schemaSet{refs: refs, isRequest: isRequest, defs: map[string]any{}, names: map[string]string{}}
 }
 
-// add translates a schema and all that it reaches, and returns its name.
+// add translates a schema and all schemas that it refers to, and returns its name.
 func (s *schemaSet) add(ctx context.Context, n node) (string, error) {
 	name := s.nameOf(n, nil)
 	for len(s.queue) > 0 {
@@ -54,14 +54,13 @@ func (s *schemaSet) add(ctx context.Context, n node) (string, error) {
 	return name, nil
 }
 
-// nameOf returns the name of a schema, and queues the translation of a new one. A part of an allOf has one translation for each set of
-// uses.
+// nameOf returns the name of a schema, and queues a new schema for translation. A part of an allOf has a translation for each set of uses.
 func (s *schemaSet) nameOf(n node, uses propertyUses) string {
 	if len(uses) == 0 {
 		uses = nil
 	}
 	key := n.id() + uses.key()
-	if name, known := s.names[key]; known {
+	if name, exists := s.names[key]; exists {
 		return name
 	}
 	name := "s" + strconv.Itoa(len(s.names))
@@ -70,24 +69,25 @@ func (s *schemaSet) nameOf(n node, uses propertyUses) string {
 	return name
 }
 
-// reference translates a reference to the name of its target. If the target is a reference too, it is translated by itself, so that a chain
-// of any length is followed once. A broken reference of a response is not checked.
+// reference translates a reference. If the target is a reference too, that is translated separately, so each reference of a chain is followed once. A
+// broken reference in a response allows any value.
 func (s *schemaSet) reference(ctx context.Context, n node, uses propertyUses, ref string) (any, error) {
 	target, err := s.refs.target(ctx, n.file, ref)
 	switch {
 	case err == nil:
 		return map[string]any{"$ref": "#/$defs/" + s.nameOf(target, uses)}, nil
-	case s.request || ctx.Err() != nil:
+	case s.isRequest || ctx.Err() != nil:
 		return nil, err
 	default:
 		return true, nil
 	}
 }
 
-// translate keeps the keywords that are known and well-formed: a fault in a schema must not keep the rest from being checked. uses were
-// collected of the object that the schema is a part of; nil for a schema that is no such part.
+// translate translates a schema. It drops unknown and malformed keywords, so that the others can still be checked. uses are those of the object that
+// the schema is a part of, nil if it is not a part.
 func (s *schemaSet) translate(ctx context.Context, n node, uses propertyUses, levels int) (any, error) {
-	if s.values++; s.values > maxSchemas || levels < 0 {
+	s.values++
+	if s.values > maxSchemas || levels < 0 {
 		return nil, agent.Errorf(agent.CodeOverflow, "", "the operation's schemas have more than %d parts, or are nested too deep", maxSchemas)
 	}
 	if flag, ok := n.value.(bool); ok {
@@ -98,7 +98,7 @@ func (s *schemaSet) translate(ctx context.Context, n node, uses propertyUses, le
 		return true, nil
 	}
 	ref, isRef := in["$ref"].(string)
-	if isRef && s.refs.doc.is30 { // in 3.0 the siblings of a reference have no meaning; nullable has one all the same, since many documents use it
+	if isRef && s.refs.doc.is30 { // in 3.0 siblings of a reference have no meaning, but many documents use nullable
 		target, err := s.reference(ctx, n, uses, ref)
 		if err == nil && in["nullable"] == true {
 			target = allowNull(target)
@@ -131,13 +131,13 @@ func (s *schemaSet) translate(ctx context.Context, n node, uses propertyUses, le
 	return out, nil
 }
 
-// allowNull returns a schema that allows null as well. If only the type forbids it, null is added to the type, which makes better errors.
+// allowNull returns a schema that also allows null. If only the type forbids null, it adds null to the type, which leads to better errors.
 func allowNull(schema any) any {
 	if m, ok := schema.(map[string]any); ok {
 		onlyType := true
 		for _, name := range []string{"$ref", "enum", "const", "allOf", "anyOf", "oneOf", "not", "if"} {
-			_, has := m[name]
-			onlyType = onlyType && !has
+			_, exists := m[name]
+			onlyType = onlyType && !exists
 		}
 		if onlyType {
 			if t, ok := m["type"].(string); ok {
@@ -151,7 +151,7 @@ func allowNull(schema any) any {
 	return map[string]any{"anyOf": []any{map[string]any{"type": "null"}, schema}}
 }
 
-// copyAssertions copies the keywords that hold no schemas.
+// copyAssertions copies the keywords that have no subschemas.
 func copyAssertions(in, out map[string]any) {
 	if t := validTypes(in["type"]); t != nil {
 		out["type"] = t
@@ -190,7 +190,7 @@ func copyAssertions(in, out map[string]any) {
 	}
 }
 
-// copyBounds copies bounds of numbers. An exclusive bound is a flag in 3.0 and a number in 3.1, and documents mix them up.
+// copyBounds copies bounds of numbers. An exclusive bound is a boolean in 3.0 and a number in 3.1; documents confuse them.
 func copyBounds(in, out map[string]any) {
 	for name, exclusive := range map[string]string{"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"} {
 		bound, ok := in[name].(json.Number)
@@ -212,17 +212,17 @@ func copyBounds(in, out map[string]any) {
 	}
 }
 
-// validTypes returns the type or list of types if JSON Schema knows all of them, else nil.
+// validTypes returns a type or a list of types if all are types of JSON Schema, otherwise nil.
 func validTypes(v any) any {
-	known := []string{"string", "number", "integer", "boolean", "array", "object", "null"}
+	all := []string{"string", "number", "integer", "boolean", "array", "object", "null"}
 	switch v := v.(type) {
 	case string:
-		if slices.Contains(known, v) {
+		if slices.Contains(all, v) {
 			return v
 		}
 	case []any:
 		list := uniqueStrings(v)
-		isUnknown := func(t any) bool { name, _ := t.(string); return !slices.Contains(known, name) }
+		isUnknown := func(t any) bool { name, _ := t.(string); return !slices.Contains(all, name) }
 		if len(list) == len(v) && len(list) > 0 && !slices.ContainsFunc(list, isUnknown) {
 			return list
 		}
@@ -230,25 +230,25 @@ func validTypes(v any) any {
 	return nil
 }
 
-// uniqueStrings returns the strings of a list, each once.
+// uniqueStrings returns the distinct strings in a list.
 func uniqueStrings(v any) []any {
 	list, _ := v.([]any)
 	out := []any{}
-	for _, one := range list {
-		if _, ok := one.(string); ok && !slices.Contains(out, one) {
-			out = append(out, one)
+	for _, element := range list {
+		if _, ok := element.(string); ok && !slices.Contains(out, element) {
+			out = append(out, element)
 		}
 	}
 	return out
 }
 
-// translateSingle translates the keywords that hold one schema.
+// translateSingle translates the keywords that have one subschema.
 func (s *schemaSet) translateSingle(ctx context.Context, n node, uses propertyUses, out map[string]any, levels int) error {
 	for _, name := range []string{
 		"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties",
 	} {
 		child, ok := n.child(name)
-		if _, isObject := child.value.(map[string]any); !ok || !isObject && child.value != true && child.value != false {
+		if _, isObject := child.value.(map[string]any); !ok || (!isObject && child.value != true && child.value != false) {
 			continue
 		}
 		var childUses propertyUses
@@ -264,7 +264,7 @@ func (s *schemaSet) translateSingle(ctx context.Context, n node, uses propertyUs
 	return nil
 }
 
-// translateLists translates the keywords that hold a list of schemas.
+// translateLists translates the keywords that have a list of subschemas.
 func (s *schemaSet) translateLists(ctx context.Context, n node, uses propertyUses, out map[string]any, levels int) error {
 	for _, name := range []string{"allOf", "anyOf", "oneOf", "prefixItems"} {
 		for _, element := range n.elements(name) {
@@ -279,14 +279,14 @@ func (s *schemaSet) translateLists(ctx context.Context, n node, uses propertyUse
 			if err != nil {
 				return err
 			}
-			before, _ := out[name].([]any)
-			out[name] = append(before, translated)
+			list, _ := out[name].([]any)
+			out[name] = append(list, translated)
 		}
 	}
 	return nil
 }
 
-// translateMaps translates the keywords that hold schemas by name. A property that a request may not have becomes false.
+// translateMaps translates the keywords that have subschemas by name. A property that a request must not have becomes false.
 func (s *schemaSet) translateMaps(ctx context.Context, n node, uses propertyUses, out map[string]any, levels int) error {
 	for _, name := range []string{"properties", "patternProperties", "dependentSchemas"} {
 		child, _ := n.child(name)
@@ -296,7 +296,7 @@ func (s *schemaSet) translateMaps(ctx context.Context, n node, uses propertyUses
 		}
 		translated := make(map[string]any, len(members))
 		for _, member := range sortedKeys(members) {
-			if s.request && name == "properties" && uses.isForbidden(member) {
+			if s.isRequest && name == "properties" && uses.isForbidden(member) {
 				translated[member] = false
 				continue
 			}
@@ -312,10 +312,10 @@ func (s *schemaSet) translateMaps(ctx context.Context, n node, uses propertyUses
 	return nil
 }
 
-// isOfOtherSide reports whether the document marks a property as readOnly (in a request) or writeOnly (in a response).
+// isOfOtherSide reports whether a property is readOnly (in a request) or writeOnly (in a response).
 func (s *schemaSet) isOfOtherSide(ctx context.Context, n node) bool {
 	flag := "writeOnly"
-	if s.request {
+	if s.isRequest {
 		flag = "readOnly"
 	}
 	if n.object()[flag] == true {

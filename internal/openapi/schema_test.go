@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bodyDocumentText returns a document whose one operation takes a body of a schema and answers with the same.
+// bodyDocumentText returns a document with one operation; its request and its response have the given schema.
 func bodyDocumentText(version, schema, components string) string {
 	return documentText(version, "/x", `{"post":{"operationId":"op","requestBody":{"content":{"application/json":{"schema":`+schema+`}}},
 		"responses":{"200":{"description":"","content":{"application/json":{"schema":`+schema+`}}}}}}`, `,"components":{"schemas":{`+components+`}}`)
@@ -22,9 +22,9 @@ const pets = `"Pet":{"type":"object","required":["kind"],"properties":{"kind":{"
  "discriminator":{"propertyName":"kind","mapping":{"kitty":"#/components/schemas/Cat","puppy":"Dog"}}},
 "PlainPet":{"oneOf":[{"$ref":"#/components/schemas/Cat"},{"$ref":"#/components/schemas/Dog"}],"discriminator":{"propertyName":"kind"}}`
 
-// tagged has the shapes of OpenAI's document: no mapping, the discriminator's value is the const or enum of the alternative, and
-// alternatives that share a value or do not require it.
-const tagged = `"Tool":{"oneOf":[{"$ref":"#/components/schemas/FunctionTool"},{"$ref":"#/components/schemas/SearchTool"}],"discriminator":{"propertyName":"type"}},
+// taggedUnions has the form of OpenAI's document: there is no mapping, the discriminator value is the const or enum of an alternative,
+// and some alternatives share a value or do not require it.
+const taggedUnions = `"Tool":{"oneOf":[{"$ref":"#/components/schemas/FunctionTool"},{"$ref":"#/components/schemas/SearchTool"}],"discriminator":{"propertyName":"type"}},
 "FunctionTool":{"type":"object","required":["type","name"],"properties":{"type":{"type":"string","enum":["function"]},"name":{"type":"string"}}},
 "SearchTool":{"type":"object","required":["type"],"properties":{"type":{"type":"string","enum":["search","search_preview"]}}},
 "Input":{"oneOf":[{"$ref":"#/components/schemas/Easy"},{"$ref":"#/components/schemas/Item"},{"$ref":"#/components/schemas/Reference"}],"discriminator":{"propertyName":"type"}},
@@ -40,9 +40,9 @@ const tagged = `"Tool":{"oneOf":[{"$ref":"#/components/schemas/FunctionTool"},{"
 "Right":{"allOf":[{"$ref":"#/components/schemas/Base"},{"properties":{"side":{"enum":["r"]},"right":{"type":"integer"}}}]},
 "Endless":{"oneOf":[{"$ref":"#/components/schemas/Endless"},{"$ref":"#/components/schemas/Tool"}],"discriminator":{"propertyName":"type"}}`
 
-// reference has the shapes of PagerDuty's document: one part of an allOf marks properties as read-only that another part requires or
-// declares anew.
-const reference = `"Tag":{"type":"object","properties":{"id":{"type":"string","readOnly":true},"type":{"type":"string","readOnly":true},"summary":{"type":"string","readOnly":true}}},
+// readOnlyReference has the form of PagerDuty's document: one part of an allOf marks properties as read-only that another part
+// requires or redeclares.
+const readOnlyReference = `"Tag":{"type":"object","properties":{"id":{"type":"string","readOnly":true},"type":{"type":"string","readOnly":true},"summary":{"type":"string","readOnly":true}}},
 "Reference":{"allOf":[{"$ref":"#/components/schemas/Tag"},{"type":"object","required":["type","id"]}]},
 "UserReference":{"allOf":[{"$ref":"#/components/schemas/Reference"},{"properties":{"type":{"type":"string","enum":["user_reference"]}}}]},
 "Either":{"oneOf":[{"$ref":"#/components/schemas/UserReference"},{"type":"string"}]},
@@ -52,7 +52,7 @@ const tree = `"Tree":{"type":"object","required":["value"],"properties":{"value"
 "children":{"type":"array","items":{"$ref":"#/components/schemas/Tree"}},"owner":{"$ref":"#/components/schemas/Owner"}}},
 "Owner":{"type":"object","properties":{"trees":{"type":"array","items":{"$ref":"#/components/schemas/Tree"}},"boss":{"$ref":"#/components/schemas/Owner"}}}`
 
-// The error of a value that its schema refuses; "" for one that it allows.
+// want is the error; empty: the value is valid.
 func TestSchemas(t *testing.T) {
 	t.Parallel()
 	ref := func(name string) string { return `{"$ref":"#/components/schemas/` + name + `"}` }
@@ -83,7 +83,7 @@ func TestSchemas(t *testing.T) {
 		{"3.0.3", `{"not":{"type":"string"}}`, "", `"x"`, "params.body: "},
 		{"3.0.3", `{"type":"string","enum":["a","b"]}`, "", `"c"`, `params.body: want one of "a", "b"`},
 
-		// alternatives
+		// discriminator with a mapping
 		{"3.0.3", ref("AnyPet"), pets, `{"kind":"kitty","lives":9}`, ""},
 		{"3.0.3", ref("AnyPet"), pets, `{"kind":"kitty"}`, "params.body.lives: is required"},
 		{"3.0.3", ref("AnyPet"), pets, `{"kind":"puppy","barks":1}`, "params.body.barks: want true or false, got a number"},
@@ -94,38 +94,38 @@ func TestSchemas(t *testing.T) {
 		{"3.0.3", `{"anyOf":[{"type":"string","maxLength":3},{"type":"integer"}]}`, "", `true`, "params.body: want a string or a whole number, got a boolean"},
 		{"3.0.3", `{"oneOf":[{"type":"number"},{"type":"integer"}]}`, "", `1`, "params.body: matches several of the forms of which one is allowed"},
 
-		// alternatives without a mapping
-		{"3.1.0", ref("Tool"), tagged, `{"type":"function","name":"f"}`, ""},
-		{"3.1.0", ref("Tool"), tagged, `{"type":"search_preview"}`, ""},
-		{"3.0.3", ref("Tool"), tagged, `{"type":"search"}`, ""},
-		{"3.1.0", ref("Tool"), tagged, `{"type":"function"}`, "params: params.body.name: is required"},
-		{"3.1.0", ref("Tool"), tagged, `{"type":"FunctionTool"}`, `params.body.type: want one of "function", "search", "search_preview"`},
-		{"3.1.0", ref("Tool"), tagged, `{}`, "params.body.type: is required"},
-		{"3.1.0", ref("Tool"), tagged, `"function"`, "params.body: want an object, got a string"},
-		{"3.1.0", ref("Input"), tagged, `{"type":"message","role":"user","content":"hi"}`, ""},
-		{"3.1.0", ref("Input"), tagged, `{"type":"message","role":"user","content":[]}`, ""},
-		{"3.1.0", ref("Input"), tagged, `{"role":"user","content":"hi"}`, ""},
-		{"3.1.0", ref("Input"), tagged, `{"type":"output","output":"x"}`, ""},
-		{"3.1.0", ref("Input"), tagged, `{"type":"output","output":1}`, "params: params.body.output: want a string, got a number"},
-		{"3.1.0", ref("Input"), tagged, `{"type":null,"id":"i"}`, ""},
-		{"3.1.0", ref("Input"), tagged, `{"id":1}`, "params.body.id: want a string, got a number"},
-		{"3.1.0", ref("Input"), tagged, `{"type":"Message","role":"user","content":[]}`, `params.body.type: want "message", got "Message"`},
-		{"3.1.0", ref("Input"), tagged, `"hi"`, "params.body: want an object, got a string"},
-		{"3.0.3", ref("Based"), tagged, `{"side":"l","left":1}`, ""},
-		{"3.0.3", ref("Based"), tagged, `{"side":"r","right":"x"}`, "params.body.right: want a whole number, got a string"},
-		{"3.0.3", ref("Based"), tagged, `{"side":"Right"}`, `params.body.side: want one of "l", "r"`},
+		// discriminator without a mapping
+		{"3.1.0", ref("Tool"), taggedUnions, `{"type":"function","name":"f"}`, ""},
+		{"3.1.0", ref("Tool"), taggedUnions, `{"type":"search_preview"}`, ""},
+		{"3.0.3", ref("Tool"), taggedUnions, `{"type":"search"}`, ""},
+		{"3.1.0", ref("Tool"), taggedUnions, `{"type":"function"}`, "params: params.body.name: is required"},
+		{"3.1.0", ref("Tool"), taggedUnions, `{"type":"FunctionTool"}`, `params.body.type: want one of "function", "search", "search_preview"`},
+		{"3.1.0", ref("Tool"), taggedUnions, `{}`, "params.body.type: is required"},
+		{"3.1.0", ref("Tool"), taggedUnions, `"function"`, "params.body: want an object, got a string"},
+		{"3.1.0", ref("Input"), taggedUnions, `{"type":"message","role":"user","content":"hi"}`, ""},
+		{"3.1.0", ref("Input"), taggedUnions, `{"type":"message","role":"user","content":[]}`, ""},
+		{"3.1.0", ref("Input"), taggedUnions, `{"role":"user","content":"hi"}`, ""},
+		{"3.1.0", ref("Input"), taggedUnions, `{"type":"output","output":"x"}`, ""},
+		{"3.1.0", ref("Input"), taggedUnions, `{"type":"output","output":1}`, "params: params.body.output: want a string, got a number"},
+		{"3.1.0", ref("Input"), taggedUnions, `{"type":null,"id":"i"}`, ""},
+		{"3.1.0", ref("Input"), taggedUnions, `{"id":1}`, "params.body.id: want a string, got a number"},
+		{"3.1.0", ref("Input"), taggedUnions, `{"type":"Message","role":"user","content":[]}`, `params.body.type: want "message", got "Message"`},
+		{"3.1.0", ref("Input"), taggedUnions, `"hi"`, "params.body: want an object, got a string"},
+		{"3.0.3", ref("Based"), taggedUnions, `{"side":"l","left":1}`, ""},
+		{"3.0.3", ref("Based"), taggedUnions, `{"side":"r","right":"x"}`, "params.body.right: want a whole number, got a string"},
+		{"3.0.3", ref("Based"), taggedUnions, `{"side":"Right"}`, `params.body.side: want one of "l", "r"`},
 
-		// properties of the other side
-		{"3.0.3", ref("UserReference"), reference, `{"id":"P1","type":"user_reference"}`, ""},
-		{"3.0.3", ref("UserReference"), reference, `{"type":"user_reference"}`, ""},
-		{"3.0.3", ref("UserReference"), reference, `{"id":"P1"}`, "params.body.type: is required"},
-		{"3.0.3", ref("UserReference"), reference, `{"id":1,"type":"user_reference"}`, "params.body.id: want a string, got a number"},
-		{"3.0.3", ref("UserReference"), reference, `{"type":"user_reference","summary":"s"}`, "params.body.summary: is not allowed here"},
-		{"3.1.0", ref("Either"), reference, `{"id":"P1","type":"user_reference"}`, ""},
-		{"3.1.0", `{"$ref":"#/components/schemas/Tag","required":["id"]}`, reference, `{}`, ""},
-		{"3.0.3", `{"type":"object","properties":{"a":` + ref("UserReference") + `,"b":` + ref("Alone") + `}}`, reference, `{"a":{"id":"P1","type":"user_reference"},"b":{}}`, ""},
-		{"3.0.3", `{"type":"object","properties":{"a":` + ref("UserReference") + `,"b":` + ref("Alone") + `}}`, reference, `{"b":{"id":"P1"}}`, "params.body.b.id: is not allowed here"},
-		{"3.0.3", `{"oneOf":[{"required":["id"]},{"required":["name"]}],"properties":{"id":{"readOnly":true},"name":{}}}`, reference, `{"name":"x","id":"i"}`, "params.body: matches several of the forms"},
+		// readOnly properties
+		{"3.0.3", ref("UserReference"), readOnlyReference, `{"id":"P1","type":"user_reference"}`, ""},
+		{"3.0.3", ref("UserReference"), readOnlyReference, `{"type":"user_reference"}`, ""},
+		{"3.0.3", ref("UserReference"), readOnlyReference, `{"id":"P1"}`, "params.body.type: is required"},
+		{"3.0.3", ref("UserReference"), readOnlyReference, `{"id":1,"type":"user_reference"}`, "params.body.id: want a string, got a number"},
+		{"3.0.3", ref("UserReference"), readOnlyReference, `{"type":"user_reference","summary":"s"}`, "params.body.summary: is not allowed here"},
+		{"3.1.0", ref("Either"), readOnlyReference, `{"id":"P1","type":"user_reference"}`, ""},
+		{"3.1.0", `{"$ref":"#/components/schemas/Tag","required":["id"]}`, readOnlyReference, `{}`, ""},
+		{"3.0.3", `{"type":"object","properties":{"a":` + ref("UserReference") + `,"b":` + ref("Alone") + `}}`, readOnlyReference, `{"a":{"id":"P1","type":"user_reference"},"b":{}}`, ""},
+		{"3.0.3", `{"type":"object","properties":{"a":` + ref("UserReference") + `,"b":` + ref("Alone") + `}}`, readOnlyReference, `{"b":{"id":"P1"}}`, "params.body.b.id: is not allowed here"},
+		{"3.0.3", `{"oneOf":[{"required":["id"]},{"required":["name"]}],"properties":{"id":{"readOnly":true},"name":{}}}`, readOnlyReference, `{"name":"x","id":"i"}`, "params.body: matches several of the forms"},
 
 		// recursion
 		{"3.0.3", ref("Tree"), tree, `{"value":1,"children":[{"value":2,"children":[{"value":3}]}],"owner":{"boss":{"trees":[{"value":4}]}}}`, ""},
@@ -164,8 +164,8 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
-// Requests may not have readOnly properties, and responses no writeOnly ones.
-func TestSides(t *testing.T) {
+// Requests may not contain readOnly properties, and responses no writeOnly properties.
+func TestReadOnlyAndWriteOnly(t *testing.T) {
 	t.Parallel()
 	op := loadOperation(t, bodyDocumentText("3.0.3", `{"type":"object","required":["id","password"],"properties":{
 		"id":{"type":"integer","readOnly":true},"password":{"type":"string","writeOnly":true}}}`, ""), "op")
@@ -178,7 +178,7 @@ func TestSides(t *testing.T) {
 	require.Equal(t, []string{"the body is not as documented: body.id: is required"}, check(`{"password":"x"}`))
 	parts := loadOperation(t, bodyDocumentText("3.0.3", `{"allOf":[{"properties":{"id":{"type":"integer","readOnly":true},"password":{"type":"string","writeOnly":true}}},
 		{"required":["id","password"]}]}`, ""), "op")
-	require.Empty(t, parts.Check(200, "application/json", map[string]any{"id": json.Number("1")}, true, false), "in two parts of an allOf")
+	require.Empty(t, parts.Check(200, "application/json", map[string]any{"id": json.Number("1")}, true, false), "the property is required in another part of the allOf")
 	require.Len(t, parts.Check(200, "application/json", map[string]any{"password": "x"}, true, false), 1)
 	_, err := buildRequest(t, parts, `{"body":{"password":"x"}}`)
 	require.NoError(t, err)
@@ -206,8 +206,8 @@ func TestResponses(t *testing.T) {
 	require.Equal(t, "application/json, text/*, image/png", op.accept())
 }
 
-// A chain of references of any sensible length is followed; one without an end is not.
-func TestChains(t *testing.T) {
+// Long chains of references are followed, endless ones are not.
+func TestReferenceChains(t *testing.T) {
 	t.Parallel()
 	chain := func(section, last string, n int) string {
 		parts := make([]string, 0, n+1)
@@ -233,8 +233,8 @@ func TestChains(t *testing.T) {
 	require.ErrorContains(t, err, "leads to itself")
 }
 
-// Schemas that multiply are not walked to their end.
-func TestTooMuchWork(t *testing.T) {
+// Schemas of exponential size are not checked to the end.
+func TestWorkLimit(t *testing.T) {
 	t.Parallel()
 	var doubling []string
 	for i := range 60 {
@@ -247,7 +247,7 @@ func TestTooMuchWork(t *testing.T) {
 		{`{"$ref":"#/components/schemas/S0"}`, strings.Join(doubling, ","), `"x"`},
 		{`{"$ref":"#/components/schemas/A"}`, self, strings.Repeat(`{"x":`, 60) + "1" + strings.Repeat("}", 60)},
 		{`{"$ref":"#/components/schemas/I"}`, self, `1`},
-		{`{"$ref":"#/components/schemas/Endless"}`, tagged, `{"type":"function"}`},
+		{`{"$ref":"#/components/schemas/Endless"}`, taggedUnions, `{"type":"function"}`},
 		{`{"type":"number"}`, "", `1e400`},
 		{`{"enum":[1]}`, "", `{"a":[1e999999999]}`},
 	} {

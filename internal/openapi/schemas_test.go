@@ -76,7 +76,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// aliasBomb returns some hundred bytes of YAML that expand to 10^9 values.
+// aliasBomb returns a few hundred bytes of YAML that expand to 10^9 values.
 func aliasBomb() string {
 	var b strings.Builder
 	b.WriteString("openapi: 3.0.0\na0: &a0 [x,x,x,x,x,x,x,x,x,x]\n")
@@ -111,7 +111,7 @@ paths:
 		op, err := d.Operation(t.Context(), id, nil)
 		require.NoError(t, err)
 		_, err = buildRequest(t, op, `{"when":"2024-01-02","n":16}`)
-		require.NoError(t, err, "dates are text")
+		require.NoError(t, err, "dates are strings")
 		_, err = buildRequest(t, op, `{"when":"2024-01-03","n":15}`)
 		require.ErrorContains(t, err, `params.when: want one of "2024-01-02", "yes", null`)
 		require.ErrorContains(t, err, `params.n: `)
@@ -120,8 +120,8 @@ paths:
 	}
 }
 
-// Faults that the operation does not reach do not matter; those that it reaches are named.
-func TestFaults(t *testing.T) {
+// Faults in other parts of the document do not affect an operation; faults in its own parts are reported.
+func TestUnreachedFaultsAreIgnored(t *testing.T) {
 	t.Parallel()
 	rest := `,"components":{"schemas":{"Broken":{"$ref":"#/nowhere"},"Odd":{"type":7,"required":true,"properties":[],"pattern":"(?!x)","maximum":"a"},
 		"Loop":{"$ref":"#/components/schemas/Loop2"},"Loop2":{"$ref":"#/components/schemas/Loop"}},
@@ -154,7 +154,7 @@ func TestFaults(t *testing.T) {
 	require.ErrorContains(t, err, `the path "/x/{hole}" has {hole}, but the operation no such parameter`)
 
 	req, err := buildRequest(t, loadOperation(t, documentText("3.0.3", "/x", item, rest), "loop"), `{"a":1}`)
-	require.NoError(t, err, "what has no end cannot be checked, and is sent")
+	require.NoError(t, err, "an endless schema is not checked")
 	require.Contains(t, strings.Join(req.Warnings, ""), "too much work")
 }
 
@@ -182,12 +182,12 @@ func TestExternalFiles(t *testing.T) {
 	require.ErrorContains(t, err, "params.id: want a whole number, got a string")
 	require.Len(t, asked, 3)
 
-	// An operation that is itself a reference.
+	// an operation that is itself a reference
 	files["https://api.example.com/docs/op.json"] = `{"operationId":"farOp","parameters":[{"$ref":"params.yaml#/Id"}]}`
 	refs := parseDocument(t, documentText("3.0.3", "/x/{id}", `{"get":{"$ref":"op.json"},"put":{"$ref":"#/x-ops/near"},"post":{"$ref":"https://evil.example/op.json"},
 		"delete":{"$ref":"#/x-ops/none"},"patch":{"$ref":"#/x-ops/text"}}`, `,"x-ops":{"near":{"operationId":"nearOp","parameters":[{"$ref":"params.yaml#/Id"}]},"text":"x"}`))
 	require.Equal(t, "PUT", refs.Method("nearOp"))
-	require.Empty(t, refs.Method("farOp"), "its file is not read yet")
+	require.Empty(t, refs.Method("farOp"), "its file has not been read")
 	for id, method := range map[string]string{"farOp": "GET", "GET /x/{id}": "GET", "nearOp": "PUT"} {
 		op, err := refs.Operation(t.Context(), id, fetch)
 		require.NoError(t, err, id)
@@ -240,8 +240,8 @@ func TestExternalFiles(t *testing.T) {
 	require.Equal(t, maxFiles, count)
 }
 
-// A document caches few of its operations: each may have most of its schemas.
-func TestKeptOperations(t *testing.T) {
+// A document caches few operations, because each may contain most of the schemas.
+func TestOperationCache(t *testing.T) {
 	t.Parallel()
 	var paths []string
 	for i := range maxOperations + 10 {
@@ -253,7 +253,7 @@ func TestKeptOperations(t *testing.T) {
 	for i := range maxOperations + 10 {
 		again, err := d.Operation(t.Context(), "op0", nil)
 		require.NoError(t, err)
-		require.Same(t, first, again, "the one that is used stays")
+		require.Same(t, first, again, "an operation in use is not removed")
 		_, err = d.Operation(t.Context(), fmt.Sprintf("op%d", i), nil)
 		require.NoError(t, err)
 	}
@@ -262,6 +262,6 @@ func TestKeptOperations(t *testing.T) {
 	d.cache("large", &Operation{weight: maxWeight - 1})
 	require.Equal(t, 2, d.cached.Len())
 	d.cache("larger", &Operation{weight: 2 * maxWeight})
-	require.Equal(t, 1, d.cached.Len(), "the last one stays, whatever it weighs")
+	require.Equal(t, 1, d.cached.Len(), "the newest operation is never removed")
 	require.Equal(t, 2*maxWeight, d.weight)
 }

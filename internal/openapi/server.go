@@ -10,10 +10,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// Server says which server is asked. The zero value is the document's first, with the defaults of its variables.
+// Server selects the server of a request. The zero value selects the first server of the document with the defaults of its variables.
 type Server struct {
-	URL       string            `json:"url,omitempty"`       // in place of those of the document
-	Variables map[string]string `json:"variables,omitempty"` // of the address
+	URL       string            `json:"url,omitempty"`       // replaces the server of the document
+	Variables map[string]string `json:"variables,omitempty"` // values of the variables in the URL
 }
 
 // server is a server of the document.
@@ -25,10 +25,10 @@ type server struct {
 	}
 }
 
-// braces matches the variables of a server's address and the parameters of a path.
+// braces matches the variables in a server's URL and the parameters in a path.
 var braces = regexp.MustCompile(`\{([^{}]*)\}`)
 
-// serverURL returns the absolute address of the server.
+// serverURL returns the absolute URL of the server.
 func (o *Operation) serverURL(choice Server) (*url.URL, error) {
 	template, values := choice.URL, choice.Variables
 	if template == "" {
@@ -59,47 +59,47 @@ func (o *Operation) serverURL(choice Server) (*url.URL, error) {
 		}
 		u = o.base.ResolveReference(u)
 	}
-	if u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	if u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return nil, agent.Invalid("servers", "the server %q is no http or https URL", clip.Bytes(template, 200))
 	}
 	u.Fragment, u.RawFragment = "", ""
 	return u, nil
 }
 
-// values returns the values of the server's variables: those given, and else the defaults.
-func (s *server) values(given map[string]string) (map[string]string, error) {
+// values returns the values of the server's variables: those of overrides, or else the defaults.
+func (s *server) values(overrides map[string]string) (map[string]string, error) {
 	values := map[string]string{}
 	for name, v := range s.Variables {
 		if v != nil {
 			values[name] = v.Default
 		}
 	}
-	for _, name := range sortedKeys(given) {
-		if _, known := values[name]; !known {
+	for _, name := range sortedKeys(overrides) {
+		if _, exists := values[name]; !exists {
 			return nil, agent.Invalid("servers", "the server %q has no variable %q", clip.Bytes(s.URL, 200), clip.Bytes(name, 60))
 		}
-		if allowed := s.Variables[name].Enum; len(allowed) > 0 && !slices.Contains(allowed, given[name]) {
+		if allowed := s.Variables[name].Enum; len(allowed) > 0 && !slices.Contains(allowed, overrides[name]) {
 			return nil, agent.Invalid("servers", "the variable %q is %q: want one of %s",
-				clip.Bytes(name, 60), clip.Bytes(given[name], 60), quoteNames(allowed[:min(20, len(allowed))]))
+				clip.Bytes(name, 60), clip.Bytes(overrides[name], 60), quoteNames(allowed[:min(20, len(allowed))]))
 		}
-		values[name] = given[name]
+		values[name] = overrides[name]
 	}
 	return values, nil
 }
 
-// expandPath fills the parameters of a path with values that are escaped already.
+// expandPath replaces the parameters of a path by escaped values.
 func expandPath(path string, values map[string]string) (string, error) {
 	var missing []string
 	var b strings.Builder
 	end := 0
-	for _, at := range braces.FindAllStringSubmatchIndex(path, -1) {
-		name := path[at[2]:at[3]]
+	for _, match := range braces.FindAllStringSubmatchIndex(path, -1) {
+		name := path[match[2]:match[3]]
 		value, ok := values[name]
 		if !ok {
 			missing = append(missing, "{"+clip.Bytes(name, 60)+"}")
 		}
-		b.WriteString(escapePath(path[end:at[0]]) + value)
-		end = at[1]
+		b.WriteString(escapePath(path[end:match[0]]) + value)
+		end = match[1]
 	}
 	b.WriteString(escapePath(path[end:]))
 	if missing != nil {
@@ -108,12 +108,12 @@ func expandPath(path string, values map[string]string) (string, error) {
 	return b.String(), nil
 }
 
-// escapePath escapes the parts of a path that are no parameters.
+// escapePath escapes a literal part of a path.
 func escapePath(text string) string { return (&url.URL{Path: text}).EscapedPath() }
 
-// hasDotSegment reports whether a path, escaped or not, has a segment "." or "..", which leads elsewhere on the server.
+// hasDotSegment reports whether a path, escaped or not, has a segment "." or "..", which would lead to another path on the server.
 func hasDotSegment(text string) bool {
-	for range 3 { // some proxies decode what is escaped twice
+	for range 3 { // some proxies decode twice
 		for _, segment := range strings.FieldsFunc(text, func(c rune) bool { return c == '/' || c == '\\' }) {
 			if segment == "." || segment == ".." {
 				return true

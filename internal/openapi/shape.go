@@ -2,10 +2,10 @@ package openapi
 
 import "slices"
 
-// maxVisited is the maximum number of references and alternatives that are visited for the shape of a schema.
+// maxVisited is the maximum number of schemas that are visited to determine the types or members of a schema.
 const maxVisited = 500
 
-// typesAt returns the types that a schema of the set names, through references; nil if it names none.
+// typesAt returns the types that a schema of the set allows, nil if it does not name any.
 func (s *schemaSet) typesAt(name string) []string {
 	var types []string
 	s.visitSchemas(s.defs[name], func(schema map[string]any) {
@@ -35,7 +35,7 @@ func typeList(v any) []string {
 	}
 }
 
-// visitSchemas calls visit for each schema that describes the same value, except those below "not" or "if".
+// visitSchemas calls visit for schema and each subschema that describes the same value, except for "not" and "if".
 func (s *schemaSet) visitSchemas(schema any, visit func(schema map[string]any)) {
 	queue, visited := []any{schema}, 0
 	for len(queue) > 0 && visited < maxVisited {
@@ -53,24 +53,24 @@ func (s *schemaSet) visitSchemas(schema any, visit func(schema map[string]any)) 
 			list, _ := schema[keyword].([]any)
 			queue = append(queue, list...)
 		}
-		queue = append(queue, schema["then"], schema["else"]) // the alternatives of a discriminator
+		queue = append(queue, schema["then"], schema["else"]) // from applyDiscriminator
 	}
 }
 
-// membersOf returns the properties that the schema of an object names, nil if it describes none. The value is true for a property whose
-// content is bytes, or a list of such. open reports whether the object takes other properties as well.
-func (s *schemaSet) membersOf(name string) (members map[string]bool, open bool) {
+// membersOf returns the named properties of a schema, nil if it does not allow objects. The value is true for a file or a list of files. isOpen
+// reports whether other properties are allowed.
+func (s *schemaSet) membersOf(name string) (members map[string]bool, isOpen bool) {
 	var isObject, isOther, isClosed bool
 	members = map[string]bool{}
 	s.visitSchemas(s.defs[name], func(schema map[string]any) {
 		types := typeList(schema["type"])
 		isObject = isObject || slices.Contains(types, "object")
-		isOther = isOther || len(types) > 0 && !slices.Contains(types, "object")
+		isOther = isOther || (len(types) > 0 && !slices.Contains(types, "object"))
 		isClosed = isClosed || schema["additionalProperties"] == false || schema["unevaluatedProperties"] == false
 		properties, _ := schema["properties"].(map[string]any)
 		for name, p := range properties {
 			isObject = true
-			if _, known := members[name]; !known || p != false { // false: read-only
+			if _, exists := members[name]; !exists || p != false { // false: forbidden in requests
 				members[name] = s.isBinary(p)
 			}
 		}
@@ -81,7 +81,7 @@ func (s *schemaSet) membersOf(name string) (members map[string]bool, open bool) 
 	return members, !isClosed
 }
 
-// isBinary reports whether a schema is that of a file or of a list of files.
+// isBinary reports whether a schema describes a file or a list of files.
 func (s *schemaSet) isBinary(schema any) bool {
 	found := false
 	s.visitSchemas(schema, func(schema map[string]any) {

@@ -11,10 +11,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// pair is a name and value of a query, form or cookie, unescaped.
+// pair is an unescaped name and value of a query, form or cookie.
 type pair struct{ name, value string }
 
-// flatValue is a value in one of the three forms that styles can write.
+// flatValue is a value that styles can write: a text, a list of texts, or an object of texts.
 type flatValue struct {
 	text  string
 	list  []string
@@ -25,12 +25,13 @@ type flatValue struct {
 type flatKind int
 
 const (
-	isText flatKind = iota
-	isList
-	isObject
+	flatText flatKind = iota
+	flatList
+	flatObject
 )
 
-// serialization returns the style and explode of a parameter or of a form's property: those of the document, or the defaults of OpenAPI.
+// serialization returns the style and explode of a parameter or a form's property. in is the location of the parameter. Missing values have the
+// defaults of OpenAPI.
 func serialization(in, style string, explode *bool) (string, bool) {
 	exploded := in == "query" || in == "cookie"
 	switch {
@@ -47,14 +48,13 @@ func serialization(in, style string, explode *bool) (string, bool) {
 	return style, exploded
 }
 
-// orderedObject is an object with the names of its members in the order in which they are written.
+// orderedObject is an object and the names of its members in the order in which they are written.
 type orderedObject struct {
 	members map[string]any
 	names   []string
 }
 
-// MemberOrder returns, for each member of an object that is an object itself, the names of its members in the order in which they stand. The
-// JSON must be well-formed.
+// MemberOrder returns, for each member of a JSON object that is an object, the names of its members in the order of the text.
 func MemberOrder(raw json.RawMessage) map[string][]string {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil {
@@ -69,7 +69,7 @@ func MemberOrder(raw json.RawMessage) map[string][]string {
 	return order
 }
 
-// namesIn returns the names of the members of the object that a decoder is about to read.
+// namesIn reads an object and returns the names of its members.
 func namesIn(d *json.Decoder) (names []string) {
 	_, err := d.Token()
 	for err == nil && d.More() {
@@ -83,11 +83,11 @@ func namesIn(d *json.Decoder) (names []string) {
 	return names
 }
 
-// flatten turns a value into texts. Only the style deepObject can write values that are nested deeper.
+// flatten converts a value. It fails for values that are nested deeper, which only the style deepObject can write.
 func flatten(v any) (flatValue, error) {
 	switch v := v.(type) {
 	case []any:
-		w := flatValue{kind: isList, list: make([]string, 0, len(v))}
+		w := flatValue{kind: flatList, list: make([]string, 0, len(v))}
 		for i, element := range v {
 			text, err := textOf(element)
 			if err != nil {
@@ -99,7 +99,7 @@ func flatten(v any) (flatValue, error) {
 	case map[string]any:
 		return flatten(orderedObject{v, sortedKeys(v)})
 	case orderedObject:
-		w := flatValue{kind: isObject}
+		w := flatValue{kind: flatObject}
 		for _, name := range v.names {
 			if v.members[name] == nil {
 				continue
@@ -117,25 +117,23 @@ func flatten(v any) (flatValue, error) {
 	}
 }
 
-// rejectDivider refuses texts that hold the divider where it is not escaped, or is escaped like a divider: a server would read several
-// values.
+// rejectDivider returns an error if a text contains the divider of values, which a server would read as several values.
 func (w *flatValue) rejectDivider(divider string) error {
-	divided := func(field string) error {
-		return agent.Invalid(field, "holds %q, which divides the values here: it would be read as several", divider)
-	}
+	const format = "holds %q, which divides the values here: it would be read as several"
 	for i, text := range w.list {
 		if strings.Contains(text, divider) {
-			return divided("[" + strconv.Itoa(i) + "]")
+			return agent.Invalid("["+strconv.Itoa(i)+"]", format, divider)
 		}
 	}
 	for _, p := range w.pairs {
 		if strings.Contains(p.name, divider) || strings.Contains(p.value, divider) {
-			return divided("." + clip.Bytes(p.name, 100))
+			return agent.Invalid("."+clip.Bytes(p.name, 100), format, divider)
 		}
 	}
 	return nil
 }
 
+// textOf returns a string, number or boolean as text.
 func textOf(v any) (string, error) {
 	switch v := v.(type) {
 	case string:
@@ -151,70 +149,65 @@ func textOf(v any) (string, error) {
 	}
 }
 
-// pathText writes a value into a path (RFC 6570 with {x}, {.x} and {;x}).
+// parts returns the escaped texts of a value. For an object these are name=value if explode is true, otherwise names and values in turn.
+func (w *flatValue) parts(explode bool, escape func(string) string) []string {
+	if w.kind == flatText {
+		return []string{escape(w.text)}
+	}
+	var out []string
+	for _, text := range w.list {
+		out = append(out, escape(text))
+	}
+	for _, p := range w.pairs {
+		if explode {
+			out = append(out, escape(p.name)+"="+escape(p.value))
+		} else {
+			out = append(out, escape(p.name), escape(p.value))
+		}
+	}
+	return out
+}
+
+// pathText returns the escaped text of a path parameter (RFC 6570: {x}, {.x} and {;x}).
 func pathText(name, style string, explode bool, v any) (string, error) {
 	w, err := flatten(v)
 	if err != nil {
 		return "", err
 	}
-	prefix, between := "", ","
-	switch style {
-	case "simple":
-	case "label":
-		prefix = "."
-		if explode {
-			between = "."
-			if err := w.rejectDivider(between); err != nil { // the other dividers are escaped in a value, and only there
-				return "", err
-			}
-		}
-	case "matrix":
-		prefix = ";" + escape(name, false)
-		if explode {
-			between = ";"
-		}
+	parts := w.parts(explode, escapeReserved)
+	switch {
+	case style == "simple":
+		return strings.Join(parts, ","), nil
+	case style == "label" && len(parts) == 0:
+		return "", nil
+	case style == "label" && explode:
+		return "." + strings.Join(parts, "."), w.rejectDivider(".") // unlike other dividers, a dot in a value is not escaped
+	case style == "label":
+		return "." + strings.Join(parts, ","), nil
+	case style == "matrix":
+		return matrixText(escapeReserved(name), explode, &w, parts), nil
 	default:
 		return "", unknownStyleError(style, "path")
 	}
-	var parts []string
-	switch {
-	case w.kind == isText && style == "matrix" && w.text == "":
-		return prefix, nil
-	case w.kind == isText && style == "matrix":
-		return prefix + "=" + escape(w.text, false), nil
-	case w.kind == isText:
-		return prefix + escape(w.text, false), nil
-	case w.kind == isList && style == "matrix" && explode:
-		for _, text := range w.list {
-			parts = append(parts, escape(name, false)+"="+escape(text, false))
-		}
-		prefix = ";"
-	case w.kind == isList:
-		for _, text := range w.list {
-			parts = append(parts, escape(text, false))
-		}
-	case explode:
-		for _, p := range w.pairs {
-			parts = append(parts, escape(p.name, false)+"="+escape(p.value, false))
-		}
-		if style == "matrix" {
-			prefix = ";"
-		}
-	default:
-		for _, p := range w.pairs {
-			parts = append(parts, escape(p.name, false), escape(p.value, false))
-		}
-	}
-	if style == "matrix" && prefix != ";" {
-		prefix += "="
-	}
-	if len(parts) == 0 {
-		return "", nil
-	}
-	return prefix + strings.Join(parts, between), nil
 }
 
-// queryText writes a value into a query or form: name=value&name=value, escaped.
+// matrixText returns the text of a path parameter with the style matrix: ;name=value;name=value.
+func matrixText(name string, explode bool, w *flatValue, parts []string) string {
+	switch {
+	case w.kind == flatText && w.text == "":
+		return ";" + name
+	case len(parts) == 0:
+		return ""
+	case !explode || w.kind == flatText:
+		return ";" + name + "=" + strings.Join(parts, ",")
+	case w.kind == flatList:
+		return ";" + name + "=" + strings.Join(parts, ";"+name+"=")
+	default:
+		return ";" + strings.Join(parts, ";")
+	}
+}
+
+// queryText returns the escaped text of a parameter in a query or form: name=value&name=value.
 func queryText(name, style string, explode, reserved bool, v any) (string, error) {
 	if style == "deepObject" {
 		pairs, err := deepPairs(name, v)
@@ -228,39 +221,29 @@ func queryText(name, style string, explode, reserved bool, v any) (string, error
 	if err != nil {
 		return "", err
 	}
-	key := escape(name, false) + "="
 	switch {
-	case w.kind == isText:
-		return key + escape(w.text, reserved), nil
-	case w.kind == isList && explode:
+	case w.kind == flatList && explode:
 		pairs := make([]pair, len(w.list))
 		for i, text := range w.list {
 			pairs[i] = pair{name, text}
 		}
 		return joinPairs(pairs, reserved), nil
-	case w.kind == isObject && explode:
+	case w.kind == flatObject && explode:
 		return joinPairs(w.pairs, reserved), nil
 	}
-	if between != "," || reserved { // a dividing comma is not escaped, and one in a value is
+	if between != "," || reserved { // otherwise commas in values are escaped
 		if err := w.rejectDivider(between); err != nil {
 			return "", err
 		}
 	}
 	if between != "," {
-		between = escape(between, false)
+		between = escapeReserved(between)
 	}
-	var parts []string
-	for _, text := range w.list {
-		parts = append(parts, escape(text, reserved))
-	}
-	for _, p := range w.pairs {
-		parts = append(parts, escape(p.name, reserved), escape(p.value, reserved))
-	}
-	return key + strings.Join(parts, between), nil
+	parts := w.parts(false, func(text string) string { return escape(text, reserved) })
+	return escapeReserved(name) + "=" + strings.Join(parts, between), nil
 }
 
-// deepPairs writes name[member][0]=value, which servers understand that take nested values in a query. OpenAPI defines only one level of an
-// object.
+// deepPairs returns pairs such as name[member][0]=value for a nested value. OpenAPI defines only one level, but servers support more.
 func deepPairs(name string, v any) ([]pair, error) {
 	var all []pair
 	add := func(key string, value any) error {
@@ -297,39 +280,21 @@ func deepPairs(name string, v any) ([]pair, error) {
 func joinPairs(pairs []pair, reserved bool) string {
 	parts := make([]string, len(pairs))
 	for i, p := range pairs {
-		parts[i] = escape(p.name, false) + "=" + escape(p.value, reserved)
+		parts[i] = escapeReserved(p.name) + "=" + escape(p.value, reserved)
 	}
 	return strings.Join(parts, "&")
 }
 
-// headerText writes a value into a header: it is not escaped.
+// headerText returns the text of a header parameter, which is not escaped.
 func headerText(explode bool, v any) (string, error) {
 	w, err := flatten(v)
-	if err != nil {
-		return "", err
+	if err == nil {
+		err = w.rejectDivider(",")
 	}
-	switch w.kind {
-	case isText:
-		return w.text, nil
-	case isList:
-		return strings.Join(w.list, ","), w.rejectDivider(",")
-	default:
-		if err := w.rejectDivider(","); err != nil {
-			return "", err
-		}
-		parts := make([]string, 0, len(w.pairs))
-		for _, p := range w.pairs {
-			if explode {
-				parts = append(parts, p.name+"="+p.value)
-			} else {
-				parts = append(parts, p.name, p.value)
-			}
-		}
-		return strings.Join(parts, ","), nil
-	}
+	return strings.Join(w.parts(explode, func(text string) string { return text }), ","), err
 }
 
-// cookieText writes a value into a Cookie header: name=value; name=value, escaped.
+// cookieText returns the escaped text of a cookie parameter: name=value; name=value.
 func cookieText(name string, explode bool, v any) (string, error) {
 	text, err := queryText(name, "form", explode, false, v)
 	return strings.ReplaceAll(text, "&", "; "), err
@@ -339,19 +304,26 @@ func unknownStyleError(style, in string) error {
 	return agent.Errorf(agent.CodeInvalid, "", "the document wants the style %q in the %s, which there is not", clip.Bytes(style, 40), in)
 }
 
-// escape writes all but unreserved characters as %XX. reserved keeps the characters that RFC 3986 reserves, except those that would end a
-// value: a value must not become two.
+// escapeReserved escapes all but unreserved characters of RFC 3986 as %XX.
+func escapeReserved(s string) string { return escape(s, false) }
+
+// escape escapes all but unreserved characters as %XX. If reserved is true, it keeps reserved characters of RFC 3986, except those that would end the
+// value.
 func escape(s string, reserved bool) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
 	for i := range len(s) {
 		c := s[i]
-		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0 ||
-			reserved && strings.IndexByte(":/?@!$'()*,;=", c) >= 0 {
+		if isUnreserved(c) || (reserved && strings.IndexByte(":/?@!$'()*,;=", c) >= 0) {
 			b.WriteByte(c)
 			continue
 		}
 		b.Write([]byte{'%', hex[c>>4], hex[c&15]})
 	}
 	return b.String()
+}
+
+// isUnreserved reports whether RFC 3986 calls a character unreserved.
+func isUnreserved(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
 }

@@ -10,68 +10,68 @@ import (
 	"github.com/turnstone-run/turnstone/internal/schema"
 )
 
-// maxSuggestions is how many names an error suggests; maxCompared is the number of bytes of a name that are compared.
 const (
-	maxSuggestions = 10
-	maxCompared    = 100
+	maxSuggestions = 10  // names in an error
+	maxCompared    = 100 // bytes of a name that are compared
 )
 
-// similarNames returns the names that are most like a wrong one, the best first: those that share words with it or differ in few letters.
-func similarNames(name string, known []string) []string {
+// similarNames returns the names that are most similar to a wrong name, best first: those that share words with it or differ in few letters.
+func similarNames(name string, names []string) []string {
 	type candidate struct {
 		name  string
 		score int
 	}
 	var all []candidate
-	wanted := splitWords(name)
-	for _, other := range known {
+	nameWords := splitWords(name)
+	for _, other := range names {
 		words, shared := splitWords(other), 0
 		for _, w := range words {
-			if slices.Contains(wanted, w) {
+			if slices.Contains(nameWords, w) {
 				shared++
 			}
 		}
-		steps := schema.EditDistance(strings.Join(wanted, ""), strings.Join(words, ""))
-		if steps <= 1+len(name)/4 || shared > 0 {
-			all = append(all, candidate{other, 4*shared - steps})
+		edits := schema.EditDistance(strings.Join(nameWords, ""), strings.Join(words, ""))
+		if edits <= 1+len(name)/4 || shared > 0 {
+			all = append(all, candidate{other, 4*shared - edits})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.score, a.score), strings.Compare(a.name, b.name))
 	})
-	names := make([]string, 0, maxSuggestions)
+	var best []string
 	for _, c := range all[:min(maxSuggestions, len(all))] {
-		names = append(names, clip.Bytes(c.name, maxCompared))
+		best = append(best, clip.Bytes(c.name, maxCompared))
 	}
-	return names
+	return best
 }
 
-// splitWords splits a name where letters change case and at what is no letter or digit.
+// splitWords splits a name at characters other than letters and digits, and where a lower-case letter precedes an upper-case one.
 func splitWords(name string) []string {
 	var b strings.Builder
-	before := ' '
+	previous := ' '
 	for _, c := range clip.Bytes(name, maxCompared) {
 		switch {
 		case !unicode.IsLetter(c) && !unicode.IsDigit(c):
 			c = ' '
-		case unicode.IsUpper(c) && unicode.IsLower(before):
+		case unicode.IsUpper(c) && unicode.IsLower(previous):
 			b.WriteByte(' ')
 		}
 		b.WriteRune(unicode.ToLower(c))
-		before = c
+		previous = c
 	}
 	return strings.Fields(b.String())
 }
 
-// didYouMean returns the end of an error that suggests the names most like a wrong one, "" if none is.
-func didYouMean(name string, known []string) string {
-	names := similarNames(name, known)
-	if len(names) == 0 {
+// didYouMean returns the end of an error that suggests similar names, "" if there are none.
+func didYouMean(name string, names []string) string {
+	similar := similarNames(name, names)
+	if len(similar) == 0 {
 		return ""
 	}
-	return "; did you mean " + quoteNames(names) + "?"
+	return "; did you mean " + quoteNames(similar) + "?"
 }
 
+// quoteNames returns the quoted names, separated by commas.
 func quoteNames(names []string) string {
 	if len(names) == 0 {
 		return ""

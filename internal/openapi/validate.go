@@ -20,10 +20,10 @@ const (
 	schemaFile  = "schemas.json"
 )
 
-// validator checks values against the schemas of one side.
+// validator checks values against the schemas of requests or responses.
 type validator struct {
 	defs     map[string]any
-	mu       sync.Mutex // the compiler is not for many at once
+	mu       sync.Mutex // guards the fields below
 	compiler *jsonschema.Compiler
 	compiled map[string]*jsonschema.Schema
 }
@@ -32,15 +32,14 @@ func newValidator(defs map[string]any) *validator {
 	return &validator{defs: defs, compiled: map[string]*jsonschema.Schema{}}
 }
 
-// check returns what is wrong with a value, each problem with its place: field, field.member, field[3]. An error says why the value cannot
-// be checked.
+// check returns the problems of a value, each with its path: field, field.member, field[3]. Its error is the reason why the value cannot be checked.
 func (v *validator) check(name string, value any, field string) (problems []string, err error) {
-	defer func() { // a fault of the library is one of the schema
+	defer func() { // the library may panic on invalid schemas
 		if p := recover(); p != nil {
 			problems, err = nil, agent.Errorf(agent.CodeInvalid, "", "the schema of %s cannot be checked", field)
 		}
 	}()
-	work := &workLimit{defs: v.defs, left: maxVisits}
+	work := &workLimit{defs: v.defs, remaining: maxVisits}
 	if !work.allowsValue(value) || !work.allows(v.defs[name], value) {
 		return nil, agent.Errorf(agent.CodeOverflow, "", "to check %s against its schema is too much work, or it has a number that is out of all bounds", field)
 	}
@@ -85,14 +84,14 @@ func (v *validator) compile(name string) (*jsonschema.Schema, error) {
 	return s, err
 }
 
-// noFiles keeps schemas from being read from anywhere.
+// noFiles is a loader that refuses to read schemas.
 type noFiles struct{}
 
 func (noFiles) Load(string) (any, error) {
 	return nil, agent.Errorf(agent.CodeDenied, "", "a schema refers to a file")
 }
 
-// uncheckedPattern matches everything. It replaces a pattern that Go's regular expressions cannot express, such as one that looks ahead.
+// uncheckedPattern matches everything. It replaces a pattern that Go's regular expressions do not support, such as a look-ahead.
 type uncheckedPattern struct{ source string }
 
 func (uncheckedPattern) MatchString(string) bool { return true }
@@ -101,12 +100,12 @@ func (p uncheckedPattern) String() string        { return p.source }
 func compilePattern(source string) (jsonschema.Regexp, error) {
 	re, err := regexp.Compile(source)
 	if err != nil {
-		return uncheckedPattern{source}, nil //nolint:nilerr // it is not checked
+		return uncheckedPattern{source}, nil //nolint:nilerr // unsupported patterns match everything
 	}
 	return re, nil
 }
 
-// intFormat returns a format that OpenAPI adds: a number of so many bits.
+// intFormat returns a format of OpenAPI for integers with a number of bits.
 func intFormat(name string, bits int) *jsonschema.Format {
 	return &jsonschema.Format{Name: name, Validate: func(v any) error {
 		if n, ok := v.(json.Number); ok {

@@ -12,16 +12,16 @@ func isBoundedNumber(n json.Number) bool {
 }
 
 const (
-	maxVisits     = 1_000_000 // of schemas and values, in one validation
-	maxVisitDepth = 5_000     // levels: a schema may contain itself without end
+	maxVisits     = 1_000_000 // visits of values by schemas in one validation
+	maxVisitDepth = 5_000     // nested visits; a schema may refer to itself without end
 )
 
-// workLimit walks a schema and a value as the validator will, and gives up when that is too much work. The validator cannot be stopped, and
-// alternatives within alternatives multiply at each level.
+// workLimit walks a schema and a value like the validator would, and stops when that is too much work. The validator itself cannot be stopped, and
+// its work grows exponentially with nested alternatives.
 type workLimit struct {
-	defs  map[string]any
-	left  int
-	depth int
+	defs      map[string]any
+	remaining int
+	depth     int
 }
 
 // allows reports whether the validation of a value against a schema is within the limit.
@@ -30,10 +30,10 @@ func (w *workLimit) allows(schema, value any) bool {
 	if !ok {
 		return true
 	}
-	w.left--
+	w.remaining--
 	w.depth++
 	defer func() { w.depth-- }()
-	if w.left < 0 || w.depth > maxVisitDepth {
+	if w.remaining < 0 || w.depth > maxVisitDepth {
 		return false
 	}
 	if ref, ok := s["$ref"].(string); ok && !w.allows(w.defs[lastToken(ref)], value) {
@@ -41,8 +41,8 @@ func (w *workLimit) allows(schema, value any) bool {
 	}
 	for _, name := range []string{"allOf", "anyOf", "oneOf"} {
 		list, _ := s[name].([]any)
-		for _, one := range list {
-			if !w.allows(one, value) {
+		for _, sub := range list {
+			if !w.allows(sub, value) {
 				return false
 			}
 		}
@@ -65,20 +65,20 @@ func (w *workLimit) allowsObject(s, value map[string]any) bool {
 	properties, _ := s["properties"].(map[string]any)
 	patterns, _ := s["patternProperties"].(map[string]any)
 	for name, member := range value {
-		for _, one := range []any{properties[name], s["additionalProperties"], s["unevaluatedProperties"]} {
-			if !w.allows(one, member) {
+		for _, sub := range []any{properties[name], s["additionalProperties"], s["unevaluatedProperties"]} {
+			if !w.allows(sub, member) {
 				return false
 			}
 		}
-		for _, one := range patterns {
-			if !w.allows(one, member) {
+		for _, sub := range patterns {
+			if !w.allows(sub, member) {
 				return false
 			}
 		}
 	}
 	dependent, _ := s["dependentSchemas"].(map[string]any)
-	for name, one := range dependent {
-		if _, has := value[name]; has && !w.allows(one, value) {
+	for name, sub := range dependent {
+		if _, exists := value[name]; exists && !w.allows(sub, value) {
 			return false
 		}
 	}
@@ -100,9 +100,10 @@ func (w *workLimit) allowsArray(s map[string]any, value []any) bool {
 	return true
 }
 
-// allowsValue counts a value and reports whether it has only numbers that enum and uniqueItems can compare cheaply.
+// allowsValue counts the values in a value and reports whether all numbers are cheap to compare for enum and uniqueItems.
 func (w *workLimit) allowsValue(value any) bool {
-	if w.left--; w.left < 0 {
+	w.remaining--
+	if w.remaining < 0 {
 		return false
 	}
 	switch value := value.(type) {

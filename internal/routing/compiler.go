@@ -11,13 +11,13 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// maxPrograms is how many compiled expressions are cached, about 10 KB each.
+// maxPrograms is the maximum number of cached expressions, about 10 KB each.
 const maxPrograms = 4096
 
-// Compiler turns route tables into routers. It is safe for concurrent use.
+// Compiler compiles route tables to routers. It is safe for concurrent use.
 type Compiler struct {
 	env   *cel.Env
-	cache *lru.Cache[string, *expression] // by source, so that tenants share the programs of a shared table
+	cache *lru.Cache[string, *expression] // by source, so that tenants share the expressions of shared tables
 
 	bounds bounds
 }
@@ -35,36 +35,36 @@ func New() (*Compiler, error) {
 	return &Compiler{env: env, cache: cache, bounds: defaultBounds()}, nil
 }
 
-// Check returns what is wrong with the conditions of a table. Paths are within the table, such as rules[2].when.expression.
+// Check returns the faults in the conditions of a table. Paths are relative to the table, such as rules[2].when.expression.
 func (c *Compiler) Check(t *agent.RouteTable) agent.Faults {
-	_, found := c.table(t)
-	return found
+	_, faults := c.compileTable(t)
+	return faults
 }
 
-// Engine joins the tables of one tenant into a Router, which keeps no reference to them. Its error is [agent.CodeInvalid] for a table that
-// [Compiler.Check] refuses.
-func (c *Compiler) Engine(own, shared []*agent.RouteTable) (*Router, error) {
+// Engine returns the router of a tenant, which keeps no reference to the tables. tenantTables take precedence over shared. Its error is
+// [agent.CodeInvalid] if [Compiler.Check] returns faults for a table.
+func (c *Compiler) Engine(tenantTables, shared []*agent.RouteTable) (*Router, error) {
 	r := &Router{bounds: c.bounds}
-	for _, group := range [][]*agent.RouteTable{own, shared} {
-		if err := c.join(r, group); err != nil {
+	for _, group := range [][]*agent.RouteTable{tenantTables, shared} {
+		if err := c.addTables(r, group); err != nil {
 			return nil, err
 		}
 	}
 	return r, nil
 }
 
-// join appends a group of tables in the order of evaluation.
-func (c *Compiler) join(r *Router, group []*agent.RouteTable) error {
+// addTables appends the rules and default agents of a group of tables in the order of evaluation.
+func (c *Compiler) addTables(r *Router, group []*agent.RouteTable) error {
 	tables := slices.SortedStableFunc(slices.Values(group), func(a, b *agent.RouteTable) int { return cmp.Compare(a.Name, b.Name) })
 	var rules []rule
 	for _, t := range tables {
-		compiled, found := c.table(t)
-		if err := found.Err(); err != nil {
+		compiled, faults := c.compileTable(t)
+		if err := faults.Err(); err != nil {
 			return fmt.Errorf("compile route table %q: %w", tableName(t), err)
 		}
 		rules = append(rules, compiled...)
 		if t.DefaultAgent != "" {
-			r.defaults = append(r.defaults, fallback{table: tableName(t), agent: t.DefaultAgent})
+			r.defaults = append(r.defaults, defaultAgent{table: tableName(t), agent: t.DefaultAgent})
 		}
 	}
 	slices.SortStableFunc(rules, func(a, b rule) int { return cmp.Compare(b.priority, a.priority) })

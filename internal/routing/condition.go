@@ -8,148 +8,128 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// condition must hold for a rule to match. Its reason says why it does not; it is empty if the condition holds or explain is not set.
+// condition is a condition of a rule. test returns the reason why the condition does not hold, empty if it holds or explain is false.
 type condition interface {
 	test(f *facts, explain bool) (holds bool, reason string)
 }
 
-// word is a text of a request that a list may be about.
-type word int
+// attribute is a text of a request that a condition may compare with a list.
+type attribute int
 
-// The words.
 const (
-	role word = iota
+	role attribute = iota
 	page
 	channel
 	tenant
-	words // how many there are
+	attributeCount
 )
 
-func (w word) String() string {
-	switch w {
-	case role:
-		return "role"
-	case page:
-		return "page"
-	case channel:
-		return "channel"
-	case tenant:
-		return "tenant"
-	default:
-		return "unknown"
-	}
+func (a attribute) String() string {
+	return [attributeCount]string{"role", "page", "channel", "tenant"}[a]
 }
 
-// oneOf holds if a word is in a list, or begins like an entry that ends in *.
-type oneOf struct {
-	word     word
-	entries  []string // as written
-	exact    []string
-	prefixes []string
-	set      map[string]struct{} // exact, when it is long
+// listCondition holds if an attribute is in a list or has the prefix of an entry that ends in *.
+type listCondition struct {
+	attribute attribute
+	entries   []string // as in the table
+	exact     []string // entries without *
+	prefixes  []string
+	set       map[string]bool // exact, if it is long
 }
 
-// shortList is the length up to which a search of the list is faster than a map.
+// shortList is the length up to which a search of a list is faster than a map.
 const shortList = 8
 
-// index makes a set of a long list.
-func (o *oneOf) index() {
-	if len(o.exact) <= shortList {
+// index builds the set of a long list.
+func (c *listCondition) index() {
+	if len(c.exact) <= shortList {
 		return
 	}
-	o.set = make(map[string]struct{}, len(o.exact))
-	for _, e := range o.exact {
-		o.set[e] = struct{}{}
+	c.set = make(map[string]bool, len(c.exact))
+	for _, e := range c.exact {
+		c.set[e] = true
 	}
 }
 
-func (o *oneOf) test(f *facts, explain bool) (holds bool, reason string) {
-	got := f.words[o.word]
-	if o.has(got) {
+func (c *listCondition) test(f *facts, explain bool) (holds bool, reason string) {
+	value := f.attributes[c.attribute]
+	if c.matches(value) {
 		return true, ""
 	}
 	if explain {
-		entries := enumerate(o.entries, func(e string) string { return clip.Bytes(e, maxShown) })
-		reason = fmt.Sprintf("%s %q is not one of %s", o.word, clip.Bytes(got, maxShown), entries)
+		entries := joinList(c.entries, func(e string) string { return clip.Bytes(e, maxShown) })
+		reason = fmt.Sprintf("%s %q is not one of %s", c.attribute, clip.Bytes(value, maxShown), entries)
 	}
 	return false, reason
 }
 
-func (o *oneOf) has(got string) bool {
-	for _, p := range o.prefixes {
-		if strings.HasPrefix(got, p) {
-			return true
-		}
+func (c *listCondition) matches(value string) bool {
+	if slices.ContainsFunc(c.prefixes, func(prefix string) bool { return strings.HasPrefix(value, prefix) }) {
+		return true
 	}
-	if o.set != nil {
-		_, ok := o.set[got]
-		return ok
+	if c.set != nil {
+		return c.set[value]
 	}
-	return slices.Contains(o.exact, got)
+	return slices.Contains(c.exact, value)
 }
 
-// flagIs holds if a flag has a value.
-type flagIs struct {
+// flagCondition holds if a flag has a value. A missing flag is false.
+type flagCondition struct {
 	name string
 	want any
 }
 
-func (c *flagIs) test(f *facts, explain bool) (holds bool, reason string) {
-	got := f.request.Flags[c.name]
-	if equal(c.want, got) || got == nil && c.want == false {
+func (c *flagCondition) test(f *facts, explain bool) (holds bool, reason string) {
+	value := f.request.Flags[c.name]
+	if equal(c.want, value) || (value == nil && c.want == false) {
 		return true, ""
 	}
 	if explain {
-		reason = fmt.Sprintf("flag %s is %s, want %s", clip.Bytes(c.name, maxShown), showGiven(got), show(c.want))
+		reason = fmt.Sprintf("flag %s is %s, want %s", clip.Bytes(c.name, maxShown), formatRequestValue(value), formatValue(c.want))
 	}
 	return false, reason
 }
 
-// metadataIs holds if the value at a path is one of several.
-type metadataIs struct {
+// metadataCondition holds if the value at a path of the metadata equals one of several values.
+type metadataCondition struct {
 	path string
 	want []any
 }
 
-func (c *metadataIs) test(f *facts, explain bool) (holds bool, reason string) {
-	got := lookup(f.request.Metadata, c.path)
-	for _, want := range c.want {
-		if equal(want, got) {
-			return true, ""
-		}
+func (c *metadataCondition) test(f *facts, explain bool) (holds bool, reason string) {
+	value := lookup(f.request.Metadata, c.path)
+	if slices.ContainsFunc(c.want, func(want any) bool { return equal(want, value) }) {
+		return true, ""
 	}
 	if explain {
-		of := ""
+		prefix := ""
 		if len(c.want) > 1 {
-			of = "one of "
+			prefix = "one of "
 		}
-		reason = fmt.Sprintf("metadata %s is %s, want %s%s", clip.Bytes(c.path, maxShown), showGiven(got), of, enumerate(c.want, show))
+		reason = fmt.Sprintf("metadata %s is %s, want %s%s", clip.Bytes(c.path, maxShown), formatRequestValue(value), prefix, joinList(c.want, formatValue))
 	}
 	return false, reason
 }
 
-// showGiven returns a value of a request for people.
-func showGiven(v any) string {
+// formatRequestValue returns a value of a request for an explanation.
+func formatRequestValue(v any) string {
 	if v == nil {
 		return "not given"
 	}
-	return show(v)
+	return formatValue(v)
 }
 
-// maxListed is how many entries of a list an explanation has.
+// maxListed bounds the entries of a list in an explanation.
 const maxListed = 10
 
-func enumerate[T any](list []T, show func(T) string) string {
-	var b strings.Builder
-	for i, v := range list {
-		if i == maxListed {
-			fmt.Fprintf(&b, " and %d more", len(list)-maxListed)
-			break
-		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(show(v))
+func joinList[T any](list []T, format func(T) string) string {
+	var parts []string
+	for _, v := range list[:min(len(list), maxListed)] {
+		parts = append(parts, format(v))
 	}
-	return b.String()
+	out := strings.Join(parts, ", ")
+	if len(list) > maxListed {
+		out += fmt.Sprintf(" and %d more", len(list)-maxListed)
+	}
+	return out
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// decideOne evaluates a rule with these conditions, explained and not.
+// decideOne evaluates a rule with these conditions, with and without an explanation.
 func decideOne(t testing.TB, when agent.RouteWhen, c agent.RouteContext) (matched bool, reason string) {
-	r := engine(t, []*agent.RouteTable{table("acme", "main", "", agent.RouteRule{Name: "r", Agent: "a", When: when})}, nil)
+	r := mustRouter(t, []*agent.RouteTable{table("acme", "main", "", agent.RouteRule{Name: "r", Agent: "a", When: when})}, nil)
 	d := r.Decide(c, nil, true)
 	require.Len(t, d.Rules, 1)
 	require.Equal(t, d.Rules[0].Matched, r.Decide(c, nil, false).Agent == "a")
 	return d.Rules[0].Matched, d.Rules[0].Reason
 }
 
-// raw makes expected values of JSON texts.
+// raw returns a map of names and JSON values.
 func raw(pairs ...string) map[string]json.RawMessage {
 	m := map[string]json.RawMessage{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -29,7 +29,7 @@ func raw(pairs ...string) map[string]json.RawMessage {
 	return m
 }
 
-func TestWords(t *testing.T) {
+func TestListConditions(t *testing.T) {
 	many := make([]string, 500)
 	for i := range many {
 		many[i] = fmt.Sprint("role-", i)
@@ -60,13 +60,13 @@ func TestWords(t *testing.T) {
 		{[]string{"a"}, strings.Repeat("é", 100), false, `role "` + strings.Repeat("é", 40) + `…" is not one of a`},
 	}
 	for _, c := range cases {
-		matched, reason := decideOne(t, agent.RouteWhen{Role: c.entries}, as(c.value))
+		matched, reason := decideOne(t, agent.RouteWhen{Role: c.entries}, withRole(c.value))
 		require.Equal(t, c.matched, matched, "%v %q", c.entries, c.value)
 		require.Equal(t, c.reason, reason, "%v %q", c.entries, c.value)
 	}
 }
 
-func TestEachListIsAboutItsOwnWord(t *testing.T) {
+func TestListConditionsOfAllAttributes(t *testing.T) {
 	c := agent.RouteContext{InvocationContext: agent.InvocationContext{UserRole: "r", UIPage: "p", Tenant: "t"}, Channel: "c"}
 	list := []string{"x"}
 	for reason, when := range map[string]agent.RouteWhen{
@@ -85,14 +85,14 @@ func TestEachListIsAboutItsOwnWord(t *testing.T) {
 	_, reason := decideOne(t, all, c)
 	require.Equal(t, `channel "d" is not one of c`, reason)
 	matched, _ = decideOne(t, agent.RouteWhen{Tenant: []string{agent.DefaultTenant}}, agent.RouteContext{})
-	require.True(t, matched, "a request without a tenant is the default tenant's")
+	require.True(t, matched, "an empty tenant means the default tenant")
 }
 
 func TestFlags(t *testing.T) {
 	type flags = map[string]any
 	type named int
 	cases := []struct {
-		want, reason string // empty: matches
+		want, reason string // reason is empty if the flag matches
 		flags        flags
 	}{
 		{`true`, "", flags{"f": true}},

@@ -6,7 +6,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/celenv"
 )
 
-// interruptEvery is after how many iterations a comprehension looks at its context.
+// interruptEvery is the number of iterations after which a comprehension checks its context.
 const interruptEvery = 10
 
 func newEnv() (*cel.Env, error) {
@@ -14,8 +14,8 @@ func newEnv() (*cel.Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	anything := cel.MapType(cel.StringType, cel.DynType)
-	options := append(celenv.Options(), celenv.Strings(), cel.Variable("flags", anything), cel.Variable("metadata", anything))
+	object := cel.MapType(cel.StringType, cel.DynType)
+	options := append(celenv.Options(), celenv.Strings(), cel.Variable("flags", object), cel.Variable("metadata", object))
 	for _, name := range []string{"role", "page", "channel", "tenant", "user", "session", "agent"} {
 		options = append(options, cel.Variable(name, cel.StringType))
 	}
@@ -27,8 +27,8 @@ func programOptions() []cel.ProgramOption {
 	return append(celenv.ProgramOptions(maxExpressionSteps, interruptEvery), celenv.MemoryOptions()...)
 }
 
-// guardedFunctions replaces those string functions whose result or work is a product of the lengths of their arguments. The limits on
-// steps and values would notice only afterwards.
+// guardedFunctions replaces the string functions whose result or work grows with the product of the lengths of their arguments. The limits on steps
+// and values are checked only after a call.
 func guardedFunctions() ([]cel.EnvOption, error) {
 	functions, err := celenv.StringFunctions("indexOf", "join", "lastIndexOf", "replace")
 	if err != nil {

@@ -14,18 +14,18 @@ import (
 // Bounds of an expression.
 const (
 	maxExpressionBytes = 4_096
-	maxExpressionSteps = 100_000 // CEL's measure of cost: a comparison is 1, reading ten characters is 1
-	maxProblems        = 10      // reported for one expression
+	maxExpressionSteps = 100_000 // CEL's cost: 1 for a comparison or for reading ten characters
+	maxProblems        = 10      // of one expression
 )
 
 // expression is a condition in CEL.
 type expression struct {
-	program cel.Program
-	loops   bool
+	program  cel.Program
+	hasLoops bool
 }
 
-// expression returns the compiled source, from the cache if it has it, or what is wrong as "line:column: message".
-func (c *Compiler) expression(source string) (e *expression, problems []string) {
+// compileExpression returns a compiled expression, possibly from the cache, or its problems as "line:column: message".
+func (c *Compiler) compileExpression(source string) (e *expression, problems []string) {
 	if len(source) > maxExpressionBytes {
 		return nil, []string{fmt.Sprintf("is %d bytes, at most %d", len(source), maxExpressionBytes)}
 	}
@@ -47,18 +47,18 @@ func (c *Compiler) expression(source string) (e *expression, problems []string) 
 	if err != nil {
 		return nil, []string{"1:1: " + celenv.ShortLine(err.Error())}
 	}
-	e = &expression{program: program, loops: celenv.HasLoops(checked)}
+	e = &expression{program: program, hasLoops: celenv.HasLoops(checked)}
 	c.cache.Add(source, e)
 	return e, nil
 }
 
 func (e *expression) test(f *facts, explain bool) (holds bool, reason string) {
-	if why := f.limitReached(); why != "" {
-		return false, "expression was not evaluated: " + why
+	if limit := f.limitReached(); limit != "" {
+		return false, "expression was not evaluated: " + limit
 	}
 	out, details, err := e.evaluate(f)
 	if steps := details.ActualCost(); steps != nil {
-		f.steps += min(*steps, maxExpressionSteps) // the cost of a step that was refused may be far beyond the limit
+		f.steps += min(*steps, maxExpressionSteps) // the cost of a refused step may be far beyond the limit
 	}
 	switch {
 	case err != nil && explain:
@@ -73,7 +73,7 @@ func (e *expression) test(f *facts, explain bool) (holds bool, reason string) {
 }
 
 func (e *expression) evaluate(f *facts) (ref.Val, *cel.EvalDetails, error) {
-	if !e.loops {
+	if !e.hasLoops {
 		return e.program.Eval(f) // three times as fast as with a context
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), f.bounds.expressionTime)

@@ -26,7 +26,7 @@ func request() agent.RouteContext {
 }
 
 func evaluate(t testing.TB, expression string, c agent.RouteContext) (matched bool, reason string) {
-	r := engine(t, []*agent.RouteTable{table("acme", "main", "", agent.RouteRule{Name: "r", Agent: "a", When: agent.RouteWhen{Expression: expression}})}, nil)
+	r := mustRouter(t, []*agent.RouteTable{table("acme", "main", "", agent.RouteRule{Name: "r", Agent: "a", When: agent.RouteWhen{Expression: expression}})}, nil)
 	v := r.Decide(c, nil, true).Rules[0]
 	return v.Matched, v.Reason
 }
@@ -70,7 +70,7 @@ func TestExpressions(t *testing.T) {
 	require.True(t, matched, "%s", reason)
 }
 
-// TestHashNeverChanges pins what rollouts depend on. The numbers are the first 16 digits of sha256sum, halved.
+// Rollouts depend on the values of hash. The digits are the first 16 of sha256sum; hash is half of their value.
 func TestHashNeverChanges(t *testing.T) {
 	for text, digits := range map[string]string{
 		"":                "e3b0c44298fc1c14",
@@ -89,11 +89,11 @@ func TestHashNeverChanges(t *testing.T) {
 	}
 }
 
-// hundred is a list of a hundred numbers.
+// hundred returns a list of a hundred numbers as an expression.
 func hundred() string { return "[" + strings.TrimSuffix(strings.Repeat("1,", 100), ",") + "]" }
 
-// heavy is a request with much metadata.
-func heavy() agent.RouteContext {
+// heavyRequest returns a request with much metadata.
+func heavyRequest() agent.RouteContext {
 	list, tree := make([]any, 2_000), map[string]any{}
 	for i := range list {
 		list[i] = float64(i)
@@ -107,8 +107,8 @@ func heavy() agent.RouteContext {
 	return c
 }
 
-// bombAndBehind are a table with a rule that fails and one that matches.
-func bombAndBehind(expression string) []*agent.RouteTable {
+// tableWithBomb returns a table with a rule that fails and a rule that matches.
+func tableWithBomb(expression string) []*agent.RouteTable {
 	return []*agent.RouteTable{table(
 		"acme", "main", "",
 		agent.RouteRule{Name: "bomb", Agent: "b", When: agent.RouteWhen{Expression: expression}},
@@ -116,8 +116,8 @@ func bombAndBehind(expression string) []*agent.RouteTable {
 	)}
 }
 
-// TestBombs: expressions that would run for hours, or fill the memory, end soon and do not match. The rules behind them are evaluated.
-func TestBombs(t *testing.T) {
+// An expression that needs too much time or memory is aborted and does not match. The later rules are still evaluated.
+func TestCostlyExpressions(t *testing.T) {
 	h := hundred()
 	wide := "[" + strings.TrimSuffix(strings.Repeat("a,", 200), ",") + "]"
 	cases := map[string]struct{ expression, reason string }{
@@ -138,9 +138,9 @@ func TestBombs(t *testing.T) {
 	}
 	for name, bomb := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := engine(t, bombAndBehind(bomb.expression), nil)
+			r := mustRouter(t, tableWithBomb(bomb.expression), nil)
 			start := time.Now()
-			d := r.Decide(heavy(), nil, true)
+			d := r.Decide(heavyRequest(), nil, true)
 			require.Less(t, time.Since(start), 10*time.Second)
 			require.False(t, d.Rules[0].Matched)
 			require.Contains(t, d.Rules[0].Reason, bomb.reason)
@@ -149,31 +149,31 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestTime: what steps do not count is stopped by the clock, and in the end so is the decision; rules without an expression go on.
-func TestTime(t *testing.T) {
+// A time limit stops what steps do not count, for each expression and for the whole decision. Rules without an expression are still evaluated.
+func TestTimeLimits(t *testing.T) {
 	slow := "metadata.list.all(a, true" + strings.Repeat(" && metadata.tree.size() > 0", 10) + ")"
 	c := newCompiler(t)
 	c.SetTimes(time.Millisecond, time.Minute)
-	d := engineOf(t, c, bombAndBehind(slow), nil).Decide(heavy(), nil, true)
+	d := mustRouterOf(t, c, tableWithBomb(slow), nil).Decide(heavyRequest(), nil, true)
 	require.Equal(t, "expression failed: operation interrupted: context deadline exceeded", d.Rules[0].Reason)
 	require.True(t, d.Rules[1].Matched, "%s", d.Rules[1].Reason)
 
 	c.SetTimes(time.Millisecond, time.Nanosecond)
-	d = engineOf(t, c, bombAndBehind(slow), []*agent.RouteTable{table("*", "base", "", always("last", 0))}).Decide(heavy(), nil, true)
+	d = mustRouterOf(t, c, tableWithBomb(slow), []*agent.RouteTable{table("*", "base", "", always("last", 0))}).Decide(heavyRequest(), nil, true)
 	require.Contains(t, d.Rules[0].Reason, "expression failed")
 	require.Equal(t, "expression was not evaluated: the expressions before it took all the time that a decision may take", d.Rules[1].Reason)
 	require.True(t, d.Rules[2].Matched)
 }
 
-// TestSteps: so is a decision that takes too many steps.
-func TestSteps(t *testing.T) {
+// The steps of all expressions of a decision are limited together.
+func TestStepLimit(t *testing.T) {
 	h := hundred()
 	bomb := h + ".all(a, " + h + ".all(b, " + h + ".all(c, a + b + c > 0)))"
 	rules := []agent.RouteRule{always("last", -1)}
 	for i := range 1_000 {
 		rules = append(rules, agent.RouteRule{Name: fmt.Sprint(i), Agent: "a", When: agent.RouteWhen{Expression: bomb}})
 	}
-	d := engine(t, []*agent.RouteTable{table("acme", "main", "", rules...)}, nil).Decide(agent.RouteContext{}, nil, true)
+	d := mustRouter(t, []*agent.RouteTable{table("acme", "main", "", rules...)}, nil).Decide(agent.RouteContext{}, nil, true)
 	for i, v := range d.Rules[:1_000] {
 		want := "expression failed: operation cancelled: actual cost limit exceeded"
 		if i >= 10 {

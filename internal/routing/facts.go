@@ -9,48 +9,47 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// bounds limit what the expressions of one decision cost. A thousand ordinary ones cost about 10,000 steps and 5 ms.
+// bounds limit the cost of the expressions of one decision. A thousand ordinary expressions take about 10,000 steps and 5 ms.
 //
-// Time bounds what steps do not count, such as measuring large values again and again. It is long, because a decision must not depend on
-// how busy the machine is.
+// The time limits work that steps do not count, such as repeatedly measuring large values. It is long, so that decisions do not depend on the load of
+// the machine.
 type bounds struct {
-	steps          uint64        // all expressions together
-	time           time.Duration // all expressions together; checked between them
-	expressionTime time.Duration // one expression
+	steps          uint64        // of all expressions
+	time           time.Duration // for all expressions; checked between expressions
+	expressionTime time.Duration // for one expression
 }
 
 func defaultBounds() bounds {
 	return bounds{steps: 1_000_000, time: 250 * time.Millisecond, expressionTime: 100 * time.Millisecond}
 }
 
-// facts is the request of one decision as conditions read it. It is the activation of CEL programs: variables are made when they are
-// first read, and kept for the next expressions.
+// facts is the request of a decision, and the state of its evaluation. It is the activation of CEL programs. It creates variables on first use.
 type facts struct {
-	request *agent.RouteContext
-	bounds  bounds
-	words   [words]string
+	request    *agent.RouteContext
+	bounds     bounds
+	attributes [attributeCount]string
 
-	flags, metadata any // CEL maps
-	steps           uint64
-	started         time.Time // of the first expression
+	flags, metadata any       // CEL maps; nil until first used
+	steps           uint64    // used so far
+	started         time.Time // when the first expression began
 }
 
 func newFacts(c *agent.RouteContext, b bounds) *facts {
-	words := [words]string{role: c.UserRole, page: c.UIPage, channel: c.Channel, tenant: c.TenantName()}
-	return &facts{request: c, bounds: b, words: words}
+	attributes := [attributeCount]string{role: c.UserRole, page: c.UIPage, channel: c.Channel, tenant: c.TenantName()}
+	return &facts{request: c, bounds: b, attributes: attributes}
 }
 
-// ResolveName returns a variable.
+// ResolveName returns the value of a variable.
 func (f *facts) ResolveName(name string) (any, bool) {
 	switch name {
 	case "role":
-		return f.words[role], true
+		return f.attributes[role], true
 	case "page":
-		return f.words[page], true
+		return f.attributes[page], true
 	case "channel":
-		return f.words[channel], true
+		return f.attributes[channel], true
 	case "tenant":
-		return f.words[tenant], true
+		return f.attributes[tenant], true
 	case "user":
 		return f.request.UserID, true
 	case "session":
@@ -72,10 +71,10 @@ func (f *facts) ResolveName(name string) (any, bool) {
 	}
 }
 
-// Parent is nil: there are no other variables.
+// Parent returns nil, because there are no other variables.
 func (f *facts) Parent() cel.Activation { return nil }
 
-// limitReached says why no further expression is evaluated, empty as long as steps and time are left.
+// limitReached returns why no further expression may be evaluated, empty if one may.
 func (f *facts) limitReached() string {
 	switch {
 	case f.started.IsZero():

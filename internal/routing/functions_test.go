@@ -10,15 +10,15 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// TestPercentIsEven: a rollout to p % of the sessions reaches p % of them, and two rollouts with different salts are independent.
-func TestPercentIsEven(t *testing.T) {
+// A rollout to p % of the sessions reaches p % of them, and rollouts with different salts are independent.
+func TestPercentIsUniform(t *testing.T) {
 	const sessions = 100_000
 	salts := []string{"", "one", "two"}
 	counts := make([][100]int, len(salts))
-	both := make([]int, len(salts)) // in the first 30 % of a salt and of the next
+	both := make([]int, len(salts)) // below 30 % for a salt and for the next one
 	for n := range sessions {
 		id := fmt.Sprint("session-", n)
-		p := []int64{percent(id), percent(salted(id, "one")), percent(salted(id, "two"))}
+		p := []int64{percent(id), percent(addSalt(id, "one")), percent(addSalt(id, "two"))}
 		for i := range p {
 			counts[i][p[i]]++
 			if p[i] < 30 && p[(i+1)%len(p)] < 30 {
@@ -38,7 +38,7 @@ func TestPercentIsEven(t *testing.T) {
 	}
 }
 
-// TestProgramsAreShared: tenants that share a table, and a table compiled anew, compile an expression once; there is room for so many.
+// An expression is compiled once for all tenants and compilations of a table. The cache has a maximum size.
 func TestProgramsAreShared(t *testing.T) {
 	c, err := New()
 	require.NoError(t, err)
@@ -54,16 +54,16 @@ func TestProgramsAreShared(t *testing.T) {
 
 	c.cache.Resize(8)
 	for i := range 20 {
-		_, problems := c.expression(fmt.Sprintf(`role == "%d"`, i))
+		_, problems := c.compileExpression(fmt.Sprintf(`role == "%d"`, i))
 		require.Empty(t, problems)
-		_, problems = c.expression(fmt.Sprintf(`nobody == %d`, i))
+		_, problems = c.compileExpression(fmt.Sprintf(`nobody == %d`, i))
 		require.NotEmpty(t, problems)
 	}
 	require.Equal(t, 8, c.cache.Len())
 }
 
-// SetTimes replaces how long one expression, and all expressions of a decision, may take in the routers made from now on. Tests about
-// steps need much time, for slow machines; tests about time need little.
+// SetTimes sets the time limits of one expression and of all expressions of a decision, for routers that are compiled later.
+// Tests of steps need long times, for slow machines; tests of the time limits need short ones.
 func (c *Compiler) SetTimes(expression, decision time.Duration) {
 	c.bounds.expressionTime, c.bounds.time = expression, decision
 }

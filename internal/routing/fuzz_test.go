@@ -11,8 +11,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/routing"
 )
 
-// FuzzCheck: any text as an expression, an entry and expected values is refused with faults of one line or gives a table that works;
-// neither takes long.
+// Any expression, list entry or expected value is either refused with faults of one line, or results in a table that works.
+// Both take little time.
 func FuzzCheck(f *testing.F) {
 	for _, e := range []string{
 		`role == "clerk" && percent(session, "x") < 10`, `metadata.tags.exists(t, t == "a")`, `flags.beta == true`, `role.matches("(a|b)*")`,

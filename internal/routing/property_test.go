@@ -13,7 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// candidate is a rule as the reference sees it.
+// candidate is a rule of the reference implementation.
 type candidate struct {
 	rule  *agent.RouteRule
 	table *agent.RouteTable
@@ -21,7 +21,7 @@ type candidate struct {
 	index int
 }
 
-// before is the order of evaluation, written down once more.
+// before is the order of evaluation in the reference implementation.
 func before(a, b candidate) bool {
 	switch {
 	case a.group != b.group:
@@ -35,7 +35,7 @@ func before(a, b candidate) bool {
 	}
 }
 
-// matches is a plain evaluation of the conditions that drawRule draws.
+// matches evaluates the conditions that drawRule generates.
 func matches(r *agent.RouteRule, c *agent.RouteContext) bool {
 	in := func(list []string, v string) bool {
 		return len(list) == 0 || slices.ContainsFunc(list, func(e string) bool {
@@ -106,7 +106,7 @@ func drawContext(t *rapid.T) agent.RouteContext {
 	return c
 }
 
-// expect decides without any of the package's code.
+// expect is the reference implementation of Decide.
 func expect(own, shared []*agent.RouteTable, c *agent.RouteContext, available func(string, string) bool) agent.RouteDecision {
 	var all []candidate
 	defaults := map[[2]string]string{}
@@ -137,9 +137,9 @@ func expect(own, shared []*agent.RouteTable, c *agent.RouteContext, available fu
 	return agent.RouteDecision{}
 }
 
-// TestDecisionsAreRight compares with a plain reference: the rule that comes first of all that match decides, and explaining changes
-// nothing.
-func TestDecisionsAreRight(t *testing.T) {
+// Decide agrees with a simple reference implementation: the first matching rule decides, and an explanation does not change
+// the decision.
+func TestDecideAgainstReference(t *testing.T) {
 	compiler := newCompiler(t)
 	rapid.Check(t, func(t *rapid.T) {
 		own, shared, c := drawTables(t, "acme"), drawTables(t, "*"), drawContext(t)

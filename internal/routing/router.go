@@ -7,22 +7,21 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// Router decides for one tenant. It is immutable and safe for concurrent use.
+// Router chooses agents for one tenant. It is immutable and safe for concurrent use.
 type Router struct {
 	rules    []rule // in the order of evaluation
-	defaults []fallback
+	defaults []defaultAgent
 	bounds   bounds
 }
 
-// fallback is a table's default agent.
-type fallback struct {
+// defaultAgent is the default agent of a table.
+type defaultAgent struct {
 	table string
 	agent string
 }
 
-// Decide returns the agent of a request; the package comment has the rules. available reports which agents exist; nil: all do. With explain
-// the decision has a verdict on every rule; without, evaluation stops at the rule that decides. Both decide alike. Agent is empty if nothing
-// chooses one. The caller fills in the revision.
+// Decide returns the agent of a request as the package comment describes. available reports whether an agent exists; nil means that all do. If explain
+// is true, the decision has a verdict for every rule. Agent is empty if no agent is chosen. The caller sets Revision.
 func (r *Router) Decide(c agent.RouteContext, available func(name, model string) bool, explain bool) agent.RouteDecision {
 	d := r.choose(newFacts(&c, r.bounds), available, explain)
 	if c.Agent == "" {
@@ -38,28 +37,29 @@ func (r *Router) Decide(c agent.RouteContext, available func(name, model string)
 	}
 }
 
-// choose decides as if the request named no agent.
+// choose decides without regard to an agent that the request names.
 func (r *Router) choose(f *facts, available func(name, model string) bool, explain bool) agent.RouteDecision {
-	var (
-		d       agent.RouteDecision
-		decided bool
-	)
+	var d agent.RouteDecision
+	isDecided := false
+	if available == nil {
+		available = func(string, string) bool { return true }
+	}
 	if explain {
 		d.Rules = make([]agent.RuleVerdict, 0, len(r.rules))
 	}
 	for i := range r.rules {
 		rule := &r.rules[i]
 		matched, reason := rule.matches(f, explain)
-		usable := matched && (available == nil || available(rule.agent, rule.model))
-		chosen := usable && !decided
+		usable := matched && available(rule.agent, rule.model)
+		chosen := usable && !isDecided
 		if chosen {
-			decided = true
+			isDecided = true
 			d.Agent, d.Model, d.Reason, d.Table, d.Rule = rule.agent, rule.model, agent.RouteRuled, rule.table, rule.name
 		}
+		if !explain && isDecided {
+			return d
+		}
 		if !explain {
-			if decided {
-				return d
-			}
 			continue
 		}
 		switch {
@@ -75,11 +75,11 @@ func (r *Router) choose(f *facts, available func(name, model string) bool, expla
 			Agent: rule.agent, Model: rule.model,
 		})
 	}
-	if decided {
+	if isDecided {
 		return d
 	}
 	for _, def := range r.defaults {
-		if available == nil || available(def.agent, "") {
+		if available(def.agent, "") {
 			d.Agent, d.Reason, d.Table = def.agent, agent.RouteDefault, def.table
 			break
 		}
@@ -87,7 +87,7 @@ func (r *Router) choose(f *facts, available func(name, model string) bool, expla
 	return d
 }
 
-// matches reports whether a rule's conditions hold; the reason is the first one that does not.
+// matches reports whether all conditions of the rule hold, and why the first one does not.
 func (r *rule) matches(f *facts, explain bool) (matched bool, reason string) {
 	if r.disabled {
 		return false, "disabled"
@@ -100,7 +100,7 @@ func (r *rule) matches(f *facts, explain bool) (matched bool, reason string) {
 	return true, ""
 }
 
-// unavailableReason names the agent and the model that a rule asks for but that are not available.
+// unavailableReason returns the explanation for a rule whose agent or model is not available.
 func (r *rule) unavailableReason() string {
 	if r.model != "" {
 		return fmt.Sprintf("agent %q with model %q is not available", clip.Bytes(r.agent, maxShown), clip.Bytes(r.model, maxShown))

@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/routing"
 )
 
-// newCompiler gives expressions a minute, so that slow machines decide alike.
+// newCompiler returns a compiler with a time limit of a minute per expression, so that slow machines decide alike.
 func newCompiler(t testing.TB) *routing.Compiler {
 	c, err := routing.New()
 	require.NoError(t, err)
@@ -22,12 +22,12 @@ func newCompiler(t testing.TB) *routing.Compiler {
 	return c
 }
 
-// engine compiles tables that are right.
-func engine(t testing.TB, own, shared []*agent.RouteTable) *routing.Router {
-	return engineOf(t, newCompiler(t), own, shared)
+// mustRouter compiles valid tables.
+func mustRouter(t testing.TB, own, shared []*agent.RouteTable) *routing.Router {
+	return mustRouterOf(t, newCompiler(t), own, shared)
 }
 
-func engineOf(t testing.TB, c *routing.Compiler, own, shared []*agent.RouteTable) *routing.Router {
+func mustRouterOf(t testing.TB, c *routing.Compiler, own, shared []*agent.RouteTable) *routing.Router {
 	for _, table := range append(append([]*agent.RouteTable{}, own...), shared...) {
 		require.Empty(t, c.Check(table))
 	}
@@ -40,21 +40,21 @@ func table(tenant, name, defaultAgent string, rules ...agent.RouteRule) *agent.R
 	return &agent.RouteTable{Kind: agent.KindRoutes, Tenant: tenant, Name: name, DefaultAgent: defaultAgent, Rules: rules}
 }
 
-// always is a rule without conditions whose agent is called like it.
+// always returns a rule without conditions whose agent has the same name as the rule.
 func always(name string, priority int) agent.RouteRule {
 	return agent.RouteRule{Name: name, Priority: priority, Agent: name}
 }
 
-func as(role string) agent.RouteContext {
+func withRole(role string) agent.RouteContext {
 	return agent.RouteContext{InvocationContext: agent.InvocationContext{UserRole: role}}
 }
 
-// allBut says that every agent but these is available.
+// allBut returns a function that says that all agents except these are available.
 func allBut(missing ...string) func(string, string) bool {
 	return func(name, _ string) bool { return !slices.Contains(missing, name) }
 }
 
-func TestOrder(t *testing.T) {
+func TestRuleOrder(t *testing.T) {
 	own := []*agent.RouteTable{
 		table("acme", "b", "", always("b-low", 1), always("b-high", 9), always("b-high-later", 9)),
 		table("acme", "a", "", always("a-low", 1), always("a-high", 9)),
@@ -63,7 +63,7 @@ func TestOrder(t *testing.T) {
 		table("*", "z", "", always("z-top", 100)),
 		table("*", "y", "", always("y-low", -5), always("y-top", 100)),
 	}
-	d := engine(t, own, shared).Decide(agent.RouteContext{}, nil, true)
+	d := mustRouter(t, own, shared).Decide(agent.RouteContext{}, nil, true)
 	got := make([]string, len(d.Rules))
 	for i, v := range d.Rules {
 		got[i] = fmt.Sprintf("%s %s %d", v.Table, v.Rule, v.Priority)
@@ -82,7 +82,7 @@ func TestDecide(t *testing.T) {
 	shared := []*agent.RouteTable{table("*", "base", "concierge", ops)}
 	unnamed := []*agent.RouteTable{table("", "main", "helper")}
 	named := func(name, role string) agent.RouteContext {
-		c := as(role)
+		c := withRole(role)
 		c.Agent = name
 		return c
 	}
@@ -93,29 +93,29 @@ func TestDecide(t *testing.T) {
 		want        agent.RouteDecision
 	}{
 		"a rule of an own table": {
-			as("clerk"), nil, own, shared,
+			withRole("clerk"), nil, own, shared,
 			agent.RouteDecision{Agent: "desk", Model: "small", Reason: agent.RouteRuled, Table: "acme/main", Rule: "clerks"},
 		},
 		"a rule of a shared table": {
-			as("ops-2"), nil, own, shared,
+			withRole("ops-2"), nil, own, shared,
 			agent.RouteDecision{Agent: "console", Reason: agent.RouteRuled, Table: "*/base", Rule: "ops"},
 		},
 		"the agent of a rule is not available": {
-			as("clerk"), allBut("desk"), own, shared,
+			withRole("clerk"), allBut("desk"), own, shared,
 			agent.RouteDecision{Agent: "helper", Reason: agent.RouteDefault, Table: "acme/rest"},
 		},
 		"own default": {
-			as("guest"), nil, own, shared,
+			withRole("guest"), nil, own, shared,
 			agent.RouteDecision{Agent: "helper", Reason: agent.RouteDefault, Table: "acme/rest"},
 		},
 		"own default not available": {
-			as("guest"), allBut("helper"), own, shared,
+			withRole("guest"), allBut("helper"), own, shared,
 			agent.RouteDecision{Agent: "concierge", Reason: agent.RouteDefault, Table: "*/base"},
 		},
-		"no default available": {as("guest"), allBut("helper", "concierge"), own, shared, agent.RouteDecision{}},
-		"no tables":            {as("guest"), nil, nil, nil, agent.RouteDecision{}},
+		"no default available": {withRole("guest"), allBut("helper", "concierge"), own, shared, agent.RouteDecision{}},
+		"no tables":            {withRole("guest"), nil, nil, nil, agent.RouteDecision{}},
 		"an unnamed tenant's table": {
-			as("guest"), nil, unnamed, nil,
+			withRole("guest"), nil, unnamed, nil,
 			agent.RouteDecision{Agent: "helper", Reason: agent.RouteDefault, Table: "default/main"},
 		},
 		"named as the rules say": {
@@ -141,7 +141,7 @@ func TestDecide(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := engine(t, c.own, c.shared)
+			r := mustRouter(t, c.own, c.shared)
 			require.Equal(t, c.want, r.Decide(c.c, c.available, false))
 			explained := r.Decide(c.c, c.available, true)
 			explained.Rules = nil
@@ -158,7 +158,7 @@ func TestExplain(t *testing.T) {
 		{Name: "clerk", Agent: "b", Model: "small", When: agent.RouteWhen{Role: []string{"clerk"}}},
 		{Name: "later", Agent: "c", Priority: -1},
 	}
-	r := engine(t, []*agent.RouteTable{table("acme", "main", "d", rules...)}, nil)
+	r := mustRouter(t, []*agent.RouteTable{table("acme", "main", "d", rules...)}, nil)
 
 	verdict := func(rule, name string, matched, chosen bool, reason string) agent.RuleVerdict {
 		return agent.RuleVerdict{Table: "acme/main", Rule: rule, Agent: name, Matched: matched, Chosen: chosen, Reason: reason}
@@ -171,10 +171,10 @@ func TestExplain(t *testing.T) {
 		verdict("later", "c", true, false, "matched, but a rule before it decided"),
 	}
 	want[3].Model, want[4].Priority = "small", -1
-	require.Equal(t, want, r.Decide(as("clerk"), allBut("missing"), true).Rules)
-	require.Nil(t, r.Decide(as("clerk"), allBut("missing"), false).Rules)
+	require.Equal(t, want, r.Decide(withRole("clerk"), allBut("missing"), true).Rules)
+	require.Nil(t, r.Decide(withRole("clerk"), allBut("missing"), false).Rules)
 
-	named := as("clerk")
+	named := withRole("clerk")
 	named.Agent = "x"
 	want[3].Chosen, want[3].Reason = false, "matched, and would decide if the request named no agent"
 	require.Equal(t, want, r.Decide(named, allBut("missing"), true).Rules)
@@ -191,20 +191,20 @@ func TestEngineRefusesWhatCheckRefuses(t *testing.T) {
 	}
 }
 
-func TestTablesMayChangeAfterwards(t *testing.T) {
+func TestEngineCopiesTables(t *testing.T) {
 	when := agent.RouteWhen{Role: []string{"clerk"}, Flags: map[string]json.RawMessage{"beta": json.RawMessage("true")}}
 	mine := table("acme", "main", "", agent.RouteRule{Name: "r", Agent: "a", When: when})
-	r := engine(t, []*agent.RouteTable{mine}, nil)
+	r := mustRouter(t, []*agent.RouteTable{mine}, nil)
 	mine.Rules[0].When.Role[0], mine.Rules[0].When.Flags["beta"] = "boss", json.RawMessage("false")
 	mine.Rules[0].Agent = "z"
 	d := r.Decide(agent.RouteContext{InvocationContext: agent.InvocationContext{UserRole: "clerk"}}, nil, true)
 	require.Equal(t, "flag beta is not given, want true", d.Rules[0].Reason)
-	c := as("clerk")
+	c := withRole("clerk")
 	c.Flags = map[string]any{"beta": true}
 	require.Equal(t, "a", r.Decide(c, nil, false).Agent)
 }
 
-// TestConcurrentUse is for the race detector: one compiler, routers that share programs, and requests that share their maps.
+// For the race detector: one compiler, routers that share programs, and requests that share their maps.
 func TestConcurrentUse(t *testing.T) {
 	c := newCompiler(t)
 	rules := []agent.RouteRule{

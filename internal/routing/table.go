@@ -11,14 +11,14 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// Bounds of a table. Its document is bounded when it is read (internal/catalog/manifest).
+// Bounds of a table in addition to those of its document (internal/catalog/manifest).
 const (
-	maxValues = 1_000   // in one list of metadata
-	maxFaults = 100     // of one table; then the check ends
-	maxSource = 1 << 20 // bytes of all different expressions of a table: compiling them takes seconds
+	maxValues = 1_000   // in a list of metadata values
+	maxFaults = 100     // of a table
+	maxSource = 1 << 20 // bytes of all distinct expressions of a table, which take seconds to compile
 )
 
-// rule is one rule, ready to be evaluated.
+// rule is a compiled rule.
 type rule struct {
 	table      string // tenant/name
 	name       string
@@ -29,132 +29,128 @@ type rule struct {
 	conditions []condition // all must hold; cheap ones first
 }
 
-// check collects the faults of one table.
-type check struct {
-	compiler *Compiler
-	sources  map[string]struct{} // different expressions
-	source   int                 // their bytes
-	found    agent.Faults
+// tableCompiler compiles a table and collects its faults.
+type tableCompiler struct {
+	compiler    *Compiler
+	sources     map[string]bool // distinct expressions
+	sourceBytes int
+	faults      agent.Faults
 }
 
-// fault adds a fault, up to a bound. The last one says that there are more.
-func (k *check) fault(path, format string, args ...any) {
+// addFault adds a fault. After maxFaults it adds one that says that there are more.
+func (c *tableCompiler) addFault(path, format string, args ...any) {
 	switch {
-	case len(k.found) < maxFaults:
-		k.found = append(k.found, agent.Fault{Path: path, Message: fmt.Sprintf(format, args...)})
-	case len(k.found) == maxFaults:
-		k.found = append(k.found, agent.Fault{Path: path, Message: "there are more faults from here on"})
+	case len(c.faults) < maxFaults:
+		c.faults = append(c.faults, agent.Fault{Path: path, Message: fmt.Sprintf(format, args...)})
+	case len(c.faults) == maxFaults:
+		c.faults = append(c.faults, agent.Fault{Path: path, Message: "there are more faults from here on"})
 	}
 }
 
-// table compiles a table. Check and Engine both call it, so that they cannot disagree.
-func (c *Compiler) table(t *agent.RouteTable) ([]rule, agent.Faults) {
-	k := &check{compiler: c, sources: map[string]struct{}{}}
+// compileTable returns the rules of a table, which are complete if there are no faults.
+func (c *Compiler) compileTable(t *agent.RouteTable) ([]rule, agent.Faults) {
+	tc := &tableCompiler{compiler: c, sources: map[string]bool{}}
 	name := tableName(t)
 	rules := make([]rule, 0, len(t.Rules))
 	for i := range t.Rules {
-		if len(k.found) > maxFaults {
+		if len(tc.faults) > maxFaults {
 			break
 		}
 		r := &t.Rules[i]
 		rules = append(rules, rule{
 			table: name, name: r.Name, agent: r.Agent, model: r.Model, priority: r.Priority, disabled: r.Disabled,
-			conditions: k.conditions(fmt.Sprintf("rules[%d].when", i), &r.When),
+			conditions: tc.conditions(fmt.Sprintf("rules[%d].when", i), &r.When),
 		})
 	}
-	return rules, k.found
+	return rules, tc.faults
 }
 
-// conditions compiles conditions, the cheap ones first.
-func (k *check) conditions(path string, w *agent.RouteWhen) []condition {
+// conditions compiles conditions. Cheap conditions come first.
+func (c *tableCompiler) conditions(path string, w *agent.RouteWhen) []condition {
 	var out []condition
-	for _, list := range []struct {
-		word    word
-		entries []string
-	}{{role, w.Role}, {page, w.Page}, {channel, w.Channel}, {tenant, w.Tenant}} {
-		if len(list.entries) > 0 {
-			out = append(out, k.oneOf(path+"."+list.word.String(), list.word, list.entries))
+	for i, entries := range [attributeCount][]string{role: w.Role, page: w.Page, channel: w.Channel, tenant: w.Tenant} {
+		if a := attribute(i); len(entries) > 0 {
+			out = append(out, c.listCondition(path+"."+a.String(), a, entries))
 		}
 	}
-	for _, name := range k.sortedNames(path+".flags", w.Flags) {
-		if want, ok := k.value(path+".flags."+name, w.Flags[name]); ok {
-			out = append(out, &flagIs{name: name, want: want})
+	for _, name := range c.sortedNames(path+".flags", w.Flags) {
+		if want, ok := c.value(path+".flags."+name, w.Flags[name]); ok {
+			out = append(out, &flagCondition{name: name, want: want})
 		}
 	}
-	for _, name := range k.sortedNames(path+".metadata", w.Metadata) {
-		if want, ok := k.values(path+".metadata."+name, w.Metadata[name]); ok {
-			out = append(out, &metadataIs{path: name, want: want})
+	for _, name := range c.sortedNames(path+".metadata", w.Metadata) {
+		if want, ok := c.values(path+".metadata."+name, w.Metadata[name]); ok {
+			out = append(out, &metadataCondition{path: name, want: want})
 		}
 	}
 	if w.Expression != "" {
-		if e, ok := k.expression(path+".expression", w.Expression); ok {
+		if e, ok := c.expression(path+".expression", w.Expression); ok {
 			out = append(out, e)
 		}
 	}
 	return out
 }
 
-func (k *check) expression(path, source string) (*expression, bool) {
-	if _, seen := k.sources[source]; !seen {
-		k.sources[source] = struct{}{}
-		k.source += len(source)
+func (c *tableCompiler) expression(path, source string) (*expression, bool) {
+	if !c.sources[source] {
+		c.sources[source] = true
+		c.sourceBytes += len(source)
 	}
-	if k.source > maxSource {
-		k.fault(path, "the table's expressions have more than %d bytes", maxSource)
+	if c.sourceBytes > maxSource {
+		c.addFault(path, "the table's expressions have more than %d bytes", maxSource)
 		return nil, false
 	}
-	e, problems := k.compiler.expression(source)
+	e, problems := c.compiler.compileExpression(source)
 	for _, p := range problems {
-		k.fault(path, "%s", p)
+		c.addFault(path, "%s", p)
 	}
 	return e, len(problems) == 0
 }
 
-// oneOf compiles a list of words.
-func (k *check) oneOf(path string, w word, entries []string) *oneOf {
-	o := &oneOf{word: w, entries: slices.Clone(entries)}
+func (c *tableCompiler) listCondition(path string, a attribute, entries []string) *listCondition {
+	list := &listCondition{attribute: a, entries: slices.Clone(entries)}
 	for i, e := range entries {
-		before, wildcard := strings.CutSuffix(e, "*")
+		prefix, isPrefix := strings.CutSuffix(e, "*")
 		switch {
-		case strings.Contains(before, "*"):
-			k.fault(fmt.Sprintf("%s[%d]", path, i), "%q: a * stands for anything at the end alone", clip.Bytes(e, maxShown))
-		case wildcard:
-			o.prefixes = append(o.prefixes, before)
+		case strings.Contains(prefix, "*"):
+			c.addFault(fmt.Sprintf("%s[%d]", path, i), "%q: a * stands for anything at the end alone", clip.Bytes(e, maxShown))
+		case isPrefix:
+			list.prefixes = append(list.prefixes, prefix)
 		default:
-			o.exact = append(o.exact, e)
+			list.exact = append(list.exact, e)
 		}
 	}
-	o.index()
-	return o
+	list.index()
+	return list
 }
 
-// sortedNames returns the names of flags or metadata in order, so that faults and explanations keep theirs. An empty name is a fault.
-func (k *check) sortedNames(path string, m map[string]json.RawMessage) []string {
+// sortedNames returns the sorted names of flags or metadata, so that faults and explanations have a fixed order. An empty name is a fault.
+func (c *tableCompiler) sortedNames(path string, m map[string]json.RawMessage) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(m)), func(name string) bool {
-		empty := strings.TrimSpace(name) == ""
-		if empty {
-			k.fault(path, "a name is empty")
+		isEmpty := strings.TrimSpace(name) == ""
+		if isEmpty {
+			c.addFault(path, "a name is empty")
 		}
-		return empty
+		return isEmpty
 	})
 }
 
-// value decodes one expected value: nil, a bool, a float64 or a string.
-func (k *check) value(path string, raw json.RawMessage) (any, bool) {
-	v, ok := k.decode(path, raw)
+// value decodes an expected value: nil, a bool, a float64 or a string.
+func (c *tableCompiler) value(path string, raw json.RawMessage) (any, bool) {
+	v, ok := c.decode(path, raw)
 	if !ok {
 		return nil, false
 	}
 	if !isScalar(v) {
-		k.fault(path, "is %s; want a text, a number, true, false or null", show(v))
+		c.addFault(path, "is %s; want a text, a number, true, false or null", formatValue(v))
 		return nil, false
 	}
 	return v, true
 }
 
-// values decodes the expected values of metadata: one value, or a list of alternatives.
-func (k *check) values(path string, raw json.RawMessage) ([]any, bool) {
-	v, ok := k.decode(path, raw)
+// values decodes the expected values of metadata: a value or a list of values.
+func (c *tableCompiler) values(path string, raw json.RawMessage) ([]any, bool) {
+	v, ok := c.decode(path, raw)
 	if !ok {
 		return nil, false
 	}
@@ -163,27 +159,27 @@ func (k *check) values(path string, raw json.RawMessage) ([]any, bool) {
 	case !isList && isScalar(v):
 		return []any{v}, true
 	case !isList:
-		k.fault(path, "is %s; want a text, a number, true, false or null, or a list of them", show(v))
+		c.addFault(path, "is %s; want a text, a number, true, false or null, or a list of them", formatValue(v))
 		return nil, false
 	case len(list) == 0:
-		k.fault(path, "is an empty list, which nothing matches")
+		c.addFault(path, "is an empty list, which nothing matches")
 		return nil, false
 	case len(list) > maxValues:
-		k.fault(path, "has %d entries, at most %d", len(list), maxValues)
+		c.addFault(path, "has %d entries, at most %d", len(list), maxValues)
 		return nil, false
 	}
 	for i, v := range list {
 		if !isScalar(v) {
-			k.fault(fmt.Sprintf("%s[%d]", path, i), "is %s; want a text, a number, true, false or null", show(v))
+			c.addFault(fmt.Sprintf("%s[%d]", path, i), "is %s; want a text, a number, true, false or null", formatValue(v))
 			ok = false
 		}
 	}
 	return list, ok
 }
 
-func (k *check) decode(path string, raw json.RawMessage) (v any, ok bool) {
+func (c *tableCompiler) decode(path string, raw json.RawMessage) (v any, ok bool) {
 	if err := json.Unmarshal(raw, &v); err != nil {
-		k.fault(path, "is no JSON value: %v", err)
+		c.addFault(path, "is no JSON value: %v", err)
 		return nil, false
 	}
 	return v, true

@@ -2,6 +2,7 @@ package routing_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,7 +53,7 @@ func TestCheckNamesTheField(t *testing.T) {
 		"brackets":    {expression(strings.Repeat("(", 2_000)), []string{"expression: expression recursion limit exceeded: 250"}},
 		"blank":       {expression(" "), []string{"expression: 1:2: Syntax error"}},
 		"too long":    {expression(strings.Repeat(" ", 4_093) + "true"), []string{"expression: is 4097 bytes, at most 4096"}},
-		"many faults": {expression(strings.Repeat("a && ", 30) + "a"), slicesRepeat("expression: ", 10)},
+		"many faults": {expression(strings.Repeat("a && ", 30) + "a"), slices.Repeat([]string{"expression: "}, 10)},
 	}
 	c := newCompiler(t)
 	for name, k := range cases {
@@ -69,14 +70,6 @@ func TestCheckNamesTheField(t *testing.T) {
 			require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 		})
 	}
-}
-
-func slicesRepeat(s string, n int) []string {
-	out := make([]string, n)
-	for i := range out {
-		out[i] = s
-	}
-	return out
 }
 
 func TestDisabledRulesAreChecked(t *testing.T) {

@@ -39,7 +39,7 @@ func equal(want, got any) bool {
 	}
 }
 
-// number returns a number of a JSON decoder or of Go code, and false for anything else.
+// number returns any Go number or [json.Number] as a float64, and false for other values.
 func number(v any) (float64, bool) {
 	switch n := v.(type) {
 	case float64:
@@ -60,27 +60,27 @@ func number(v any) (float64, bool) {
 	}
 }
 
-// lookup returns the value at a dotted path in nested maps, nil if there is none. At every level a key that is the whole rest of the path
-// wins over one that is its first part.
+// lookup returns the value at a dotted path in nested maps, nil if there is none. At each level, a key that equals the remaining path takes precedence
+// over a key that is its first part.
 func lookup(m map[string]any, path string) any {
 	for {
 		if v, ok := m[path]; ok {
 			return v
 		}
-		first, rest, nested := strings.Cut(path, ".")
-		if !nested {
+		first, remaining, isNested := strings.Cut(path, ".")
+		if !isNested {
 			return nil
 		}
 		inner, ok := m[first].(map[string]any)
 		if !ok {
 			return nil
 		}
-		m, path = inner, rest
+		m, path = inner, remaining
 	}
 }
 
-// show returns a value for people.
-func show(v any) string {
+// formatValue returns a value for an explanation or a fault.
+func formatValue(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return "null"
@@ -99,5 +99,5 @@ func show(v any) string {
 	return fmt.Sprintf("a %T", v)
 }
 
-// maxShown bounds what an explanation quotes of a request or a table, in bytes.
+// maxShown bounds a value that an explanation quotes, in bytes.
 const maxShown = 80

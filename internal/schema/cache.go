@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// digest is the sha-256 of a schema's bytes.
+// digest is the SHA-256 of a schema's text.
 type digest [sha256.Size]byte
 
-// entry is a compiled schema or its faults. Faults are kept too, so that a bad schema is not compiled again and again.
+// entry is a compiled schema or its faults. Faults are cached too, so that an invalid schema is not compiled repeatedly.
 type entry struct {
 	schema *Schema
 	faults []Fault
@@ -26,10 +26,10 @@ func (e *entry) weight(source int) int {
 	return 1<<10 + 4*source + 1000*len(e.schema.byURL) + 100*e.schema.instructions
 }
 
-// cache compiles each schema once, also for callers at the same time, and keeps those used last.
+// cache is an LRU cache of compiled schemas. Concurrent callers share one compilation.
 type cache struct {
-	flight singleflight.Group
-	limit  int // bytes
+	compilations singleflight.Group
+	limit        int // bytes
 
 	mu    sync.Mutex
 	lru   *simplelru.LRU[digest, *entry]
@@ -38,20 +38,21 @@ type cache struct {
 
 func newCache(size, limit int) *cache {
 	c := &cache{limit: limit}
-	c.lru, _ = simplelru.NewLRU(max(size, 1), func(_ digest, e *entry) { c.bytes -= e.bytes }) // fails for a size below 1 alone
+	c.lru, _ = simplelru.NewLRU(max(size, 1), func(_ digest, e *entry) { c.bytes -= e.bytes }) // fails only if the size is less than 1
 	return c
 }
 
+// get returns the compiled schema of a text, or its faults.
 func (c *cache) get(text []byte) (*Schema, []Fault) {
-	if len(text) > MaxSchema { // before the digest, which would read all of it
+	if len(text) > MaxSchema { // before the digest of the whole text
 		return nil, []Fault{tooLong(len(text), MaxSchema)}
 	}
 	sum := digest(sha256.Sum256(text))
 	if e := c.lookup(sum); e != nil {
 		return e.schema, e.faults
 	}
-	made, _, _ := c.flight.Do(string(sum[:]), func() (any, error) {
-		if e := c.lookup(sum); e != nil { // compiled since the first lookup
+	v, _, _ := c.compilations.Do(string(sum[:]), func() (any, error) {
+		if e := c.lookup(sum); e != nil { // another caller has compiled it
 			return e, nil
 		}
 		e := &entry{}
@@ -60,7 +61,7 @@ func (c *cache) get(text []byte) (*Schema, []Fault) {
 		c.store(sum, e)
 		return e, nil
 	})
-	e, _ := made.(*entry)
+	e, _ := v.(*entry)
 	return e.schema, e.faults
 }
 
@@ -71,7 +72,7 @@ func (c *cache) lookup(sum digest) *entry {
 	return e
 }
 
-// store keeps an entry and drops those used least while there is too much. The newest stays.
+// store adds an entry and removes the least recently used ones beyond the limit. It never removes the new entry.
 func (c *cache) store(sum digest, e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -27,7 +27,7 @@ func TestCacheCompilesOnce(t *testing.T) {
 	_, first := c.get(bad)
 	_, second := c.get(bad)
 	require.NotNil(t, first)
-	require.Same(t, &first[0], &second[0], "what is of no use is remembered as well")
+	require.Same(t, &first[0], &second[0], "faults are cached, too")
 }
 
 func TestCacheIsBounded(t *testing.T) {
@@ -51,16 +51,16 @@ func TestCacheIsBounded(t *testing.T) {
 	_, _ = c.get(sized(1, 1000))
 	again, _ := c.get(sized(0, 1000))
 	require.Same(t, first, again)
-	_, _ = c.get(sized(2, 1000)) // the one that was used least goes
+	_, _ = c.get(sized(2, 1000)) // removes the least recently used schema
 	require.Equal(t, 2, c.lru.Len())
 	again, _ = c.get(sized(0, 1000))
 	require.Same(t, first, again)
 	_, _ = c.get(sized(3, 5000))
-	require.Equal(t, 1, c.lru.Len(), "the newest stays, whatever its size")
+	require.Equal(t, 1, c.lru.Len(), "the newest schema is never removed")
 	require.Equal(t, weight(5000), c.bytes)
 	_, p := c.get(make([]byte, MaxSchema+1))
 	require.NotNil(t, p)
-	require.Equal(t, 1, c.lru.Len(), "what is too long is not kept")
+	require.Equal(t, 1, c.lru.Len(), "a schema that is too long is not cached")
 }
 
 func TestCheckIsConcurrent(t *testing.T) {

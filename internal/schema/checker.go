@@ -1,12 +1,11 @@
-// Package schema checks documents against JSON Schemas that other people wrote: arguments that a person edited, the answer of a model
-// that was asked for structured output, documents of the catalog. It knows drafts 4 to 2020-12; a schema that names none is 2020-12.
+// Package schema checks documents against JSON Schemas of users: edited tool arguments, structured output of models, catalog documents. It supports
+// drafts 4 to 2020-12. The default is 2020-12.
 //
-// Neither side is trusted. Both are bounded in size and depth, a schema refers to nothing outside itself, its patterns are RE2, and the
-// work of a check is counted beforehand (work.go): a schema that would take long, such as one that refers to itself twice, costs no more
-// than that count. Documents are read strictly, and numbers keep their notation.
+// Neither schemas nor documents are trusted. Their size and depth are bounded, schemas must not refer to other documents, patterns are RE2, and the
+// work of a check is estimated in advance (work.go), because some small schemas would take years. Documents are read strictly, and numbers keep their
+// notation.
 //
-// Errors are for the author of the document, often a model: they name the field and what it should be, for up to five fields, and
-// never repeat the schema.
+// Errors are for the author of the document, often a model. They describe the expected values of up to five fields and never quote the schema.
 package schema
 
 import (
@@ -19,16 +18,16 @@ import (
 const (
 	MaxSchema   = 256 << 10 // bytes
 	MaxDocument = 1 << 20   // bytes
-	maxDepth    = 100       // of objects and arrays within each other
+	maxDepth    = 100       // of nested objects and arrays
 
-	maxSchemaValues   = 5_000 // compiling takes a time that grows with their square
+	maxSchemaValues   = 5_000 // the time to compile grows with the square
 	maxDocumentValues = 100_000
 )
 
 // Bounds of the cache of compiled schemas.
 const (
 	cachedSchemas = 512
-	cachedBytes   = 64 << 20 // of memory, about
+	cachedBytes   = 64 << 20 // estimated memory
 )
 
 // Checker checks documents and caches compiled schemas. It is safe for concurrent use.
@@ -37,9 +36,9 @@ type Checker struct{ cache *cache }
 // New returns a checker with an empty cache.
 func New() *Checker { return &Checker{cache: newCache(cachedSchemas, cachedBytes)} }
 
-// Check returns nil if the document satisfies the schema, else an [agent.CodeInvalid] error of up to 1 KiB. Its Field is path followed
-// by the place of the first fault (args.filters[0].op), its message has up to five. A schema that [Checker.CheckSchema] refuses is such
-// an error about path, except that the schema need not describe an object.
+// Check returns nil if the document satisfies the schema. Its error is [agent.CodeInvalid] with at most 1 KiB of text. Field is path followed by the
+// path of the first fault (args.filters[0].op), and the message has up to five faults. An unusable schema is an error about path; unlike for
+// [Checker.CheckSchema], the schema need not describe an object.
 func (c *Checker) Check(path string, schema, document json.RawMessage) error {
 	compiled, faults := c.cache.get(schema)
 	if faults != nil {
@@ -60,8 +59,8 @@ func (c *Checker) Check(path string, schema, document json.RawMessage) error {
 	return faultsError(path, faults)
 }
 
-// CheckSchema returns nil if the schema can be used and describes an object, else an [agent.CodeInvalid] error as Check does, whose
-// Field is path followed by the place within the schema (output_schema.properties.op.type).
+// CheckSchema returns nil if the schema is usable and describes an object. Its error is [agent.CodeInvalid]. Field is path followed by the path in the
+// schema (output_schema.properties.op.type).
 func (c *Checker) CheckSchema(path string, schema json.RawMessage) error {
 	compiled, faults := c.cache.get(schema)
 	if faults != nil {
@@ -73,7 +72,7 @@ func (c *Checker) CheckSchema(path string, schema json.RawMessage) error {
 	return nil
 }
 
-// faultsError returns faults as an error, nil for none.
+// faultsError returns faults as an error, nil if there are none.
 func faultsError(path string, faults []Fault) error {
 	if len(faults) == 0 {
 		return nil

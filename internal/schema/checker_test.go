@@ -15,7 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/schema"
 )
 
-// flights is a schema of arguments as a model gets it.
+// flights is a schema of tool arguments.
 const flights = `{
 	"type": "object",
 	"required": ["from", "filters"],
@@ -126,7 +126,7 @@ func TestCheckNamesUpToFiveFaults(t *testing.T) {
 	err = c.Check("", s, json.RawMessage(`[{},{},{},{},{},{},{},{},{},{},{},{}]`))
 	require.EqualError(t, err, "[0].a: is required; [1].a: is required; [2].a: is required; [3].a: is required; [4].a: is required; and 7 more")
 
-	// However long names and values are.
+	// The length is limited for long names and values, too.
 	long := strings.Repeat("x", 200)
 	var required, members []string
 	for i := range 30 {
@@ -140,7 +140,7 @@ func TestCheckNamesUpToFiveFaults(t *testing.T) {
 	require.Regexp(t, `; and \d+ more$`, err.Error())
 }
 
-func TestCheckSaysTheSameEveryTime(t *testing.T) {
+func TestCheckIsDeterministic(t *testing.T) {
 	s := json.RawMessage(`{"properties":{"a":{"type":"string"},"b":{"type":"string"},"c":{"type":"string"},"d":{"type":"string"},"e":{"type":"string"},"f":{"type":"string"},"g":{"type":"string"}}}`)
 	doc := json.RawMessage(`{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1}`)
 	first := schema.New().Check("x", s, doc)
@@ -149,7 +149,7 @@ func TestCheckSaysTheSameEveryTime(t *testing.T) {
 	}
 }
 
-func TestCheckPicksTheAlternativeThatWasMeant(t *testing.T) {
+func TestCheckExplainsClosestAlternative(t *testing.T) {
 	shapes := `{"oneOf":[
 		{"type":"object","required":["kind","radius"],"properties":{"kind":{"const":"circle"},"radius":{"type":"number"}},"additionalProperties":false},
 		{"type":"object","required":["kind","width","height"],"properties":{"kind":{"const":"box"},"width":{"type":"number"},"height":{"type":"number"}},"additionalProperties":false},
@@ -240,7 +240,7 @@ func TestCheckSchema(t *testing.T) {
 			require.ErrorContains(t, err, tt.message)
 			require.LessOrEqual(t, len(err.Error()), 1024)
 			if strings.HasPrefix(tt.message, `want "object"`) {
-				return // good enough for Check
+				return // Check accepts such a schema
 			}
 			err = c.Check("args", json.RawMessage(tt.schema), json.RawMessage(`{}`))
 			require.ErrorAs(t, err, &e)
@@ -251,7 +251,7 @@ func TestCheckSchema(t *testing.T) {
 	}
 }
 
-// A file that is there is not read either.
+// Schemas never read files, not even existing ones.
 func TestSchemasReadNoFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "schema.json")
 	require.NoError(t, os.WriteFile(file, []byte(`{"type":"object"}`), 0o600))

@@ -11,10 +11,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// address is the URL of a schema within the library.
+// address is the URL of the schema for the jsonschema library.
 const address = "turnstone:///schema"
 
-// maxInPlace bounds how many schemas may apply to one value through each other: the validator calls itself for each.
+// maxInPlace bounds the length of a chain of schemas that apply to the same value, because the validator recurses for each.
 const maxInPlace = 64
 
 // Schema is a compiled JSON Schema. It is safe for concurrent use.
@@ -23,32 +23,32 @@ type Schema struct {
 	root     *jsonschema.Schema
 	byURL    map[string]*jsonschema.Schema // by Location
 	facts    map[*jsonschema.Schema]*facts
-	uneval   bool // a schema has unevaluated…: each visit copies the names of an object
 
-	instructions int // of its patterns
+	hasUnevaluated bool // a schema has unevaluatedItems or unevaluatedProperties, so each visit copies the names of an object
+	instructions   int  // of all patterns
 }
 
 var errRemote = errors.New("other documents are not read")
 
-// noLoader keeps the library from reading files and the network.
+// noLoader is a loader that refuses to read other documents.
 type noLoader struct{}
 
 func (noLoader) Load(string) (any, error) { return nil, errRemote }
 
-// Compile returns the schema in decoded JSON, or what keeps it from being used.
+// Compile compiles a schema in decoded JSON, or returns its faults.
 func Compile(source any, w *Wording) (*Schema, []Fault) {
-	p := &patterns{left: maxOfSchema}
+	p := &patterns{remaining: maxOfSchema}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(noLoader{})
 	c.UseRegexpEngine(p.compile)
-	_ = c.AddResource(address, source) // fails only for an address that is taken or malformed
+	_ = c.AddResource(address, source) // fails only for a duplicate or malformed address
 	root, err := c.Compile(address)
 	if err != nil {
 		return nil, compileFaults(err, source, w)
 	}
 	s := &Schema{
-		compiler: c, root: root, byURL: map[string]*jsonschema.Schema{}, facts: map[*jsonschema.Schema]*facts{}, instructions: maxOfSchema - p.left,
+		compiler: c, root: root, byURL: map[string]*jsonschema.Schema{}, facts: map[*jsonschema.Schema]*facts{}, instructions: maxOfSchema - p.remaining,
 	}
 	if f := s.survey(); f != nil {
 		return nil, []Fault{*f}
@@ -70,13 +70,13 @@ func compileText(text []byte) (*Schema, []Fault) {
 	}
 }
 
-// Faults returns what is wrong with a value, and whether it is valid. An invalid value may have no faults if w ignores some.
+// Faults returns the faults of a value, and whether it is valid. An invalid value may have no faults if w ignores some.
 func (s *Schema) Faults(value any, w *Wording) (found []Fault, valid bool) {
 	return s.faultsOf(s.root, value, w)
 }
 
-// FaultsAt does the same with the part of the schema at a JSON Pointer in its form as a URL fragment, such as #/properties/a. Its error
-// says that the part is no schema.
+// FaultsAt is [Schema.Faults] for the part of the schema at a JSON Pointer in a URL fragment, such as #/properties/a. It fails if the part is not a
+// schema.
 func (s *Schema) FaultsAt(fragment string, value any, w *Wording) (found []Fault, valid bool, err error) {
 	part, err := s.compiler.Compile(address + fragment)
 	if err != nil {
@@ -93,32 +93,33 @@ func (s *Schema) faultsOf(part *jsonschema.Schema, value any, w *Wording) (found
 	return nil, true
 }
 
-// compileFaults returns the library's error about a schema as faults.
+// compileFaults returns a compilation error of the library as faults.
 func compileFaults(err error, source any, w *Wording) []Fault {
-	if broken, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
-		return explain(broken.Err, nil, source, w)
+	if e, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
+		return explain(e.Err, nil, source, w)
 	}
-	if bad, ok := errors.AsType[*jsonschema.InvalidRegexError](err); ok {
-		return []Fault{{Tokens: tokensOf(bad.URL), message: bad.Err.Error()}}
+	if e, ok := errors.AsType[*jsonschema.InvalidRegexError](err); ok {
+		return []Fault{{Tokens: tokensOf(e.URL), message: e.Err.Error()}}
 	}
 	message := "is no usable JSON Schema"
-	switch e, remote := errors.AsType[*jsonschema.LoadURLError](err); {
-	case remote:
+	switch e, isRemote := errors.AsType[*jsonschema.LoadURLError](err); {
+	case isRemote:
 		message = fmt.Sprintf("refers to %s: %s", clip.Runes(strings.TrimPrefix(e.URL, "turnstone:///"), maxEcho+1), errRemote)
-	case is[*jsonschema.JSONPointerNotFoundError](err), is[*jsonschema.AnchorNotFoundError](err), is[*jsonschema.InvalidJsonPointerError](err):
+	case hasType[*jsonschema.JSONPointerNotFoundError](err), hasType[*jsonschema.AnchorNotFoundError](err), hasType[*jsonschema.InvalidJsonPointerError](err):
 		message = "has a $ref to what is not there: " + clip.Runes(strings.ReplaceAll(err.Error(), address, ""), 2*maxEcho+1)
-	case is[*jsonschema.UnsupportedDraftError](err), is[*jsonschema.InvalidMetaSchemaURLError](err):
+	case hasType[*jsonschema.UnsupportedDraftError](err), hasType[*jsonschema.InvalidMetaSchemaURLError](err):
 		return []Fault{{Name: "$schema", message: "want https://json-schema.org/draft/2020-12/schema, or leave it out"}}
 	}
 	return []Fault{{message: message}}
 }
 
-func is[E error](err error) bool {
+// hasType reports whether an error in err's chain has type E.
+func hasType[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
 }
 
-// survey records every schema that can be reached, and returns a fault for one whose work cannot be bounded.
+// survey records the root and all its subschemas. It returns a fault if their work cannot be bounded.
 func (s *Schema) survey() *Fault {
 	pending := []*jsonschema.Schema{s.root}
 	s.byURL[s.root.Location] = s.root
@@ -130,8 +131,8 @@ func (s *Schema) survey() *Fault {
 		}
 		f := factsOf(part)
 		s.facts[part] = f
-		s.uneval = s.uneval || part.UnevaluatedItems != nil || part.UnevaluatedProperties != nil
-		for _, sub := range slices.Concat(f.inPlace, schemasBelow(part)) {
+		s.hasUnevaluated = s.hasUnevaluated || part.UnevaluatedItems != nil || part.UnevaluatedProperties != nil
+		for _, sub := range slices.Concat(f.sameValue, childSchemas(part)) {
 			if s.byURL[sub.Location] == nil {
 				s.byURL[sub.Location] = sub
 				pending = append(pending, sub)
@@ -150,17 +151,17 @@ func (s *Schema) survey() *Fault {
 	return nil
 }
 
-// endless is the length of a chain that returns to where it began.
+// endless is the length of a chain with a cycle.
 const endless = -1
 
-// chainLength returns how many schemas apply to one value through each other, part included.
+// chainLength returns the length of the longest chain of schemas from part that apply to the same value.
 func (s *Schema) chainLength(part *jsonschema.Schema, lengths map[*jsonschema.Schema]int) int {
-	if n, known := lengths[part]; known {
+	if n, exists := lengths[part]; exists {
 		return n
 	}
 	lengths[part] = endless // while it is being measured
 	longest := 0
-	for _, sub := range s.facts[part].inPlace {
+	for _, sub := range s.facts[part].sameValue {
 		n := s.chainLength(sub, lengths)
 		if n == endless {
 			return endless
@@ -171,8 +172,8 @@ func (s *Schema) chainLength(part *jsonschema.Schema, lengths map[*jsonschema.Sc
 	return longest + 1
 }
 
-// schemasInPlace returns the schemas that apply to the same value as s.
-func schemasInPlace(s *jsonschema.Schema) []*jsonschema.Schema {
+// sameValueSchemas returns the subschemas that apply to the same value as s.
+func sameValueSchemas(s *jsonschema.Schema) []*jsonschema.Schema {
 	var all []*jsonschema.Schema
 	for _, sub := range []*jsonschema.Schema{s.Ref, s.Not, s.If, s.Then, s.Else} {
 		if sub != nil {
@@ -191,8 +192,8 @@ func schemasInPlace(s *jsonschema.Schema) []*jsonschema.Schema {
 	return all
 }
 
-// schemasBelow returns the schemas that apply to members of an object, their names, or entries of an array.
-func schemasBelow(s *jsonschema.Schema) []*jsonschema.Schema {
+// childSchemas returns the subschemas that apply to the members of an object, their names, or the entries of an array.
+func childSchemas(s *jsonschema.Schema) []*jsonschema.Schema {
 	all := append([]*jsonschema.Schema(nil), s.PrefixItems...)
 	for _, sub := range []*jsonschema.Schema{s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems} {
 		if sub != nil {

@@ -13,27 +13,27 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// Wording adapts messages to the document. The zero value is for JSON that a program or a model wrote.
+// Wording adapts messages to the document. The zero value is for JSON of programs and models.
 type Wording struct {
-	// Catalog is for documents of the catalog: a person wrote them in YAML, and any text may be a secret, so that messages repeat none.
+	// Catalog is for catalog documents. Users write them in YAML, and any text in them may be a secret, so messages do not quote values.
 	Catalog bool
-	// Message returns a message of the schema's own, empty if it has none; nil: no schema has.
+	// Message returns a message that the schema defines for an error, empty if it defines none. It may be nil.
 	Message func(e *jsonschema.ValidationError) string
-	// Unknown returns the message for a member that the schema does not know; nil: the names that it knows.
+	// Unknown returns the message for an unknown member. Nil: the message lists the members of the schema.
 	Unknown func(schemaURL, name string) string
-	// Ignore reports whether an error is left out, because the caller has a better one; nil: none is.
+	// Ignore reports whether to leave out an error, because the caller has a better one. It may be nil.
 	Ignore func(e *jsonschema.ValidationError) bool
 }
 
-// explainer turns the validator's tree of errors into faults.
+// explainer converts the validator's tree of errors to faults.
 type explainer struct {
 	*Wording
 
-	schemas map[string]*jsonschema.Schema // by address, except those of the meta-schemas
+	schemas map[string]*jsonschema.Schema // by URL, without meta-schemas
 	value   any                           // the document
 }
 
-// explain returns the faults that the validator found, never none.
+// explain returns the faults in the validator's error. There are none only if w ignores all.
 func explain(err error, schemas map[string]*jsonschema.Schema, value any, w *Wording) []Fault {
 	if invalid, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
 		if found := (&explainer{Wording: w, schemas: schemas, value: value}).flatten(invalid); len(found) > 0 {
@@ -46,40 +46,40 @@ func explain(err error, schemas map[string]*jsonschema.Schema, value any, w *Wor
 	return []Fault{{message: NotSatisfied}}
 }
 
-// NotSatisfied is the message of a value that is wrong in a way without a better message.
+// NotSatisfied is the message for an invalid value if there is no better one.
 const NotSatisfied = "does not satisfy its schema"
 
-// flatten returns the leaves of the tree. Of alternatives it returns those of the one that comes closest to the value.
+// flatten returns the faults in the leaves of the tree. Of alternatives, it uses the one that is closest to the value.
 func (e *explainer) flatten(v *jsonschema.ValidationError) []Fault {
 	if e.Ignore != nil && e.Ignore(v) {
 		return nil
 	}
-	at := v.InstanceLocation
+	tokens := v.InstanceLocation
 	switch k := v.ErrorKind.(type) {
 	case *kind.AnyOf:
 		return e.closest(v)
 	case *kind.OneOf:
 		if len(k.Subschemas) > 0 {
-			return []Fault{{Tokens: at, message: "matches several of the forms of which one is allowed"}}
+			return []Fault{{Tokens: tokens, message: "matches several of the forms of which one is allowed"}}
 		}
 		return e.closest(v)
 	case *kind.Required:
-		return missingMembers(at, k.Missing, "is required")
+		return missingMembers(tokens, k.Missing, "is required")
 	case *kind.DependentRequired:
-		return missingMembers(at, k.Missing, "is required when "+clip.Bytes(k.Prop, maxName)+" is given")
+		return missingMembers(tokens, k.Missing, "is required when "+clip.Bytes(k.Prop, maxName)+" is given")
 	case *kind.Dependency:
-		return missingMembers(at, k.Missing, "is required when "+clip.Bytes(k.Prop, maxName)+" is given")
+		return missingMembers(tokens, k.Missing, "is required when "+clip.Bytes(k.Prop, maxName)+" is given")
 	case *kind.AdditionalProperties:
-		return e.unknownMembers(at, k.Properties, v.SchemaURL)
+		return e.unknownMembers(tokens, k.Properties, v.SchemaURL)
 	case *kind.FalseSchema:
-		return []Fault{{Tokens: at, message: forbiddenMessage(v.SchemaURL)}}
+		return []Fault{{Tokens: tokens, message: forbiddenMessage(v.SchemaURL)}}
 	case *kind.PropertyNames:
-		return []Fault{{Tokens: e.ownerOf(at, k.Property), Name: k.Property, Unknown: true, message: "the name is not allowed" + e.nameRule(v)}}
+		return []Fault{{Tokens: e.ownerOf(tokens, k.Property), Name: k.Property, Unknown: true, message: "the name is not allowed" + e.nameRule(v)}}
 	case *kind.Contains, *kind.MinContains, *kind.MaxContains, *kind.ContentSchema:
-		return []Fault{{Tokens: at, message: e.message(v)}}
+		return []Fault{{Tokens: tokens, message: e.message(v)}}
 	}
 	if len(v.Causes) == 0 {
-		return []Fault{{Tokens: at, lazy: func() string { return e.message(v) }, otherForm: isDiscriminator(v.ErrorKind)}}
+		return []Fault{{Tokens: tokens, lazyMessage: func() string { return e.message(v) }, isDiscriminator: isDiscriminator(v.ErrorKind)}}
 	}
 	var all []Fault
 	for _, cause := range v.Causes {
@@ -88,7 +88,7 @@ func (e *explainer) flatten(v *jsonschema.ValidationError) []Fault {
 	return all
 }
 
-// isDiscriminator reports whether an error of this kind in an alternative means that another alternative was meant.
+// isDiscriminator reports whether an error of a kind suggests that another alternative was meant.
 func isDiscriminator(k jsonschema.ErrorKind) bool {
 	switch k.(type) {
 	case *kind.Const, *kind.Enum:
@@ -123,7 +123,7 @@ func (e *explainer) unknownMembers(tokens, names []string, schemaURL string) []F
 	return out
 }
 
-// memberFault returns a fault about a member of the object at tokens.
+// memberFault returns a fault of a member of the object at tokens.
 func memberFault(tokens []string, name, message string) Fault {
 	if name == "" {
 		message = `"": ` + message
@@ -131,7 +131,7 @@ func memberFault(tokens []string, name, message string) Fault {
 	return Fault{Tokens: tokens, Name: name, message: message}
 }
 
-// knownMembers lists the members that a schema knows, as the end of a message.
+// knownMembers returns the end of a message that lists the members of a schema.
 func (e *explainer) knownMembers(url string) string {
 	s := e.schemas[url]
 	if s == nil || len(s.Properties) == 0 || len(s.PatternProperties) > 0 {
@@ -148,45 +148,44 @@ func forbiddenMessage(url string) string {
 	return "is not allowed here"
 }
 
-// nameRule says why a name is refused, as the end of a message.
+// nameRule returns the end of a message that says why a name is not allowed.
 func (e *explainer) nameRule(v *jsonschema.ValidationError) string {
-	names := &explainer{Wording: e.Wording, schemas: e.schemas} // the causes are about the name, which is no part of the document
+	names := &explainer{Wording: e.Wording, schemas: e.schemas} // the causes are about the name, not about a value of the document
 	for _, cause := range v.Causes {
-		for _, f := range names.flatten(cause) {
-			return ": " + f.Message()
+		if faults := names.flatten(cause); len(faults) > 0 {
+			return ": " + faults[0].Message()
 		}
 	}
 	return ""
 }
 
-// ownerOf returns the way to the object that has a member of that name. The validator's own way to a refused name may be wrong: the
-// validator goes on to change the slice.
+// ownerOf returns the tokens of the object that has a member. The tokens of the validator may be wrong, because the validator reuses the slice.
 func (e *explainer) ownerOf(tokens []string, name string) []string {
 	if object, ok := valueAt(e.value, tokens).(map[string]any); ok {
 		if _, ok := object[name]; ok {
 			return slices.Clone(tokens)
 		}
 	}
-	way, _ := findMember(e.value, name, nil)
-	return way
+	found, _ := findMember(e.value, name, nil)
+	return found
 }
 
-// findMember returns the way to the first object that has a member of that name.
-func findMember(value any, name string, way []string) ([]string, bool) {
-	way = slices.Clip(way)
+// findMember returns the tokens of the first object that has a member. tokens are those of value.
+func findMember(value any, name string, tokens []string) ([]string, bool) {
+	tokens = slices.Clip(tokens)
 	switch v := value.(type) {
 	case map[string]any:
 		if _, ok := v[name]; ok {
-			return way, true
+			return tokens, true
 		}
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if found, ok := findMember(v[key], name, append(way, key)); ok {
+			if found, ok := findMember(v[key], name, append(tokens, key)); ok {
 				return found, true
 			}
 		}
 	case []any:
 		for i, entry := range v {
-			if found, ok := findMember(entry, name, append(way, strconv.Itoa(i))); ok {
+			if found, ok := findMember(entry, name, append(tokens, strconv.Itoa(i))); ok {
 				return found, true
 			}
 		}
@@ -194,7 +193,7 @@ func findMember(value any, name string, way []string) ([]string, bool) {
 	return nil, false
 }
 
-// valueAt returns the value at the end of a way, nil if there is none.
+// valueAt returns the value at tokens, nil if there is none.
 func valueAt(value any, tokens []string) any {
 	for _, token := range tokens {
 		switch v := value.(type) {
@@ -213,8 +212,8 @@ func valueAt(value any, tokens []string) any {
 	return value
 }
 
-// closest returns the faults of one alternative: of the value's type rather than another, then with a discriminator that fits, then with
-// the fewest faults. If none is of its type, the fault is about the types.
+// closest returns the faults of one alternative. It prefers an alternative of the value's type, then one whose discriminator matches, then the one with
+// the fewest faults. If no alternative has the value's type, the fault is about the type.
 func (e *explainer) closest(v *jsonschema.ValidationError) []Fault {
 	depth := len(v.InstanceLocation)
 	var best []Fault
@@ -240,18 +239,18 @@ func (e *explainer) closest(v *jsonschema.ValidationError) []Fault {
 	}
 }
 
-// distance returns how far a value is from an alternative with these faults.
+// distance returns a measure of the difference between a value and an alternative with these faults.
 func distance(faults []Fault) int {
-	n := 0
+	n := len(faults)
 	for i := range faults {
-		if n++; faults[i].otherForm {
+		if faults[i].isDiscriminator {
 			n += 1000
 		}
 	}
 	return n
 }
 
-// typeError returns the error about the type of the value at depth itself, nil if there is none.
+// typeError returns the error about the type of the value at depth, nil if there is none.
 func typeError(v *jsonschema.ValidationError, depth int) *kind.Type {
 	if len(v.InstanceLocation) != depth {
 		return nil

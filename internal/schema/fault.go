@@ -17,54 +17,54 @@ import (
 // Bounds of an error.
 const (
 	maxFaults  = 5
-	maxError   = 1 << 10 // bytes, Field included
+	maxError   = 1 << 10 // bytes, including Field
 	maxPath    = 200     // bytes
 	maxMessage = 320     // bytes
 	maxName    = 64      // bytes of a name in a path
-	maxEcho    = 100     // runes of the document that an error repeats
+	maxEcho    = 100     // runes of a quoted value
 )
 
-// Fault is one thing that is wrong with a document.
+// Fault is a fault of a document.
 type Fault struct {
-	Tokens  []string // the way to the value
-	Name    string   // of a member that is missing or should not be there; empty: the fault is about the value itself
-	Unknown bool     // the member Name should not be there
+	Tokens  []string // the path of the value
+	Name    string   // of a missing or unknown member of the value; empty if the fault is about the value itself
+	Unknown bool     // the member Name is not allowed
 
-	message   string
-	lazy      func() string // instead of message: of many faults few are reported
-	otherForm bool          // the value is that of a discriminator: another alternative was meant
+	message         string
+	lazyMessage     func() string // replaces message; most faults are not reported
+	isDiscriminator bool          // the fault suggests that another alternative was meant
 }
 
-// Message says what is wrong.
+// Message returns the description of the fault.
 func (f *Fault) Message() string {
-	if f.lazy != nil {
-		return clip.Bytes(f.lazy(), maxMessage)
+	if f.lazyMessage != nil {
+		return clip.Bytes(f.lazyMessage(), maxMessage)
 	}
 	return clip.Bytes(f.message, maxMessage)
 }
 
-// way returns the way to the member or value that the fault is about.
-func (f *Fault) way() []string {
+// fullTokens returns the path of the member or value that the fault is about.
+func (f *Fault) fullTokens() []string {
 	if f.Name == "" {
 		return f.Tokens
 	}
 	return append(slices.Clone(f.Tokens), f.Name)
 }
 
-// summarize returns the field and the message of an error about faults: those of the first, and more of them with their paths.
+// summarize returns the field and the message of an error for faults. The message has the first faults, with the paths of all but the first.
 func summarize(path string, faults []Fault) (field, message string) {
 	faults = slices.Clone(faults)
 	for i := range faults {
-		faults[i].Tokens, faults[i].Name = faults[i].way(), ""
+		faults[i].Tokens, faults[i].Name = faults[i].fullTokens(), ""
 	}
-	slices.SortStableFunc(faults, func(a, b Fault) int { return compareWays(a.Tokens, b.Tokens) })
+	slices.SortStableFunc(faults, func(a, b Fault) int { return compareTokens(a.Tokens, b.Tokens) })
 	var paths, messages []string
 	omitted := 0
 	for i := range faults {
 		sameField := i > 0 && slices.Equal(faults[i].Tokens, faults[i-1].Tokens)
 		switch last := len(messages) - 1; {
 		case sameField && omitted > 0:
-		case sameField: // one message per field is enough, the same in whatever order the validator found them
+		case sameField: // one message per field; the choice must not depend on the validator's random order
 			messages[last] = min(messages[last], faults[i].Message())
 		case len(messages) == maxFaults:
 			omitted++
@@ -79,7 +79,8 @@ func summarize(path string, faults []Fault) (field, message string) {
 		if paths[i+1] != "" {
 			more = "; " + paths[i+1] + ": " + next
 		}
-		if size += len(more); size > maxError-32 { // the rest is for the end
+		size += len(more)
+		if size > maxError-32 { // leaves room for the number of omitted faults
 			omitted += len(messages) - 1 - i
 			break
 		}
@@ -91,19 +92,19 @@ func summarize(path string, faults []Fault) (field, message string) {
 	return paths[0], message
 }
 
-// Problems returns what a validator found wrong with a value, up to maxProblems lines of a path and a message: body.items[0].id: is required.
+// Problems returns up to maxProblems faults in a validator's error as lines with a path and a message: body.items[0].id: is required.
 func Problems(err *jsonschema.ValidationError, path string, value any, maxProblems int) []string {
 	faults := explain(err, nil, value, &Wording{})
-	slices.SortStableFunc(faults, func(a, b Fault) int { return compareWays(a.way(), b.way()) })
+	slices.SortStableFunc(faults, func(a, b Fault) int { return compareTokens(a.fullTokens(), b.fullTokens()) })
 	var lines []string
 	for i := range faults[:min(maxProblems, len(faults))] {
-		lines = append(lines, formatPath(path, faults[i].way())+": "+faults[i].Message())
+		lines = append(lines, formatPath(path, faults[i].fullTokens())+": "+faults[i].Message())
 	}
 	return lines
 }
 
-// compareWays orders ways by their tokens, numbers by value.
-func compareWays(a, b []string) int {
+// compareTokens orders paths, with indexes by value.
+func compareTokens(a, b []string) int {
 	return slices.CompareFunc(a, b, func(a, b string) int {
 		i, errI := strconv.Atoi(a)
 		j, errJ := strconv.Atoi(b)
@@ -114,7 +115,7 @@ func compareWays(a, b []string) int {
 	})
 }
 
-// formatPath returns a way as a path, such as args.filters[0].op. A name with special characters is quoted.
+// formatPath returns path followed by tokens, such as args.filters[0].op. It quotes names with special characters.
 func formatPath(path string, tokens []string) string {
 	var b strings.Builder
 	b.WriteString(path)
@@ -136,7 +137,7 @@ func formatPath(path string, tokens []string) string {
 	return b.String()
 }
 
-// isIndex reports whether a token reads as an index. Whether its container is an array is unknown here.
+// isIndex reports whether a token looks like an index.
 func isIndex(token string) bool {
 	return token != "" && len(token) < 10 && strings.Trim(token, "0123456789") == ""
 }
@@ -154,7 +155,7 @@ func isPlainName(token string) bool {
 	return true
 }
 
-// tokensOf returns the tokens of an address such as turnstone:///schema#/properties/a~1b, none for another document's.
+// tokensOf returns the tokens of a URL such as turnstone:///schema#/properties/a~1b, nil for a URL of another document.
 func tokensOf(schemaURL string) []string {
 	pointer, ok := strings.CutPrefix(schemaURL, address+"#/")
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/schema"
 )
 
-// Whatever the schema and the document are, the answer is nothing or a short error, the same every time.
+// For any schema and document, the error is nil or short, and the same every time.
 func FuzzCheck(f *testing.F) {
 	f.Add([]byte(flights), []byte(`{"from":"JFK","filters":[{"op":"eq","any":[{"op":"x"}]}],"extra":{"A":1},"tags":["a","a"]}`))
 	for _, s := range []string{
@@ -46,7 +46,7 @@ func FuzzCheck(f *testing.F) {
 		require.NotEmpty(t, e.Err.Error())
 		require.LessOrEqual(t, len(err.Error()), 1024)
 		require.True(t, utf8.ValidString(err.Error()), "%q", err)
-		if !strings.Contains(err.Error(), "its schema is of no use") { // of several faults of a schema the library finds any
+		if !strings.Contains(err.Error(), "its schema is of no use") { // the library reports any one of several schema faults
 			require.EqualError(t, schema.New().Check("args", s, doc), err.Error())
 		}
 		if err := c.CheckSchema("", s); err != nil {

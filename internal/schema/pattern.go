@@ -11,33 +11,33 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// Bounds of a pattern: repeating a long one {1000} times would fill the memory and slow down every match.
+// Bounds of a pattern, because repetitions such as {1000} take much memory and slow down every match.
 const (
 	maxPattern      = 1_000 // bytes
 	maxInstructions = 5_000
 	maxOfSchema     = 50_000 // instructions of all patterns of a schema
 )
 
-// pattern is a regular expression that knows its size.
+// pattern is a regular expression with its size.
 type pattern struct {
 	*regexp.Regexp
 
 	instructions int
 }
 
-// patterns compiles the regular expressions of one schema.
-type patterns struct{ left int } // instructions
+// patterns compiles the regular expressions of a schema.
+type patterns struct{ remaining int } // instructions
 
-// compile accepts RE2 only, which matches in a time linear in the text.
+// compile compiles a pattern, which must be RE2, because RE2 matches in linear time.
 func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 	if len(text) > maxPattern {
 		return nil, fmt.Errorf("a pattern has at most %d bytes", maxPattern)
 	}
 	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
-		if bad, ok := errors.AsType[*syntax.Error](err); ok {
+		if e, ok := errors.AsType[*syntax.Error](err); ok {
 			return nil, fmt.Errorf("the pattern is not supported: %s: %s (patterns are RE2: no look-around, no back-references)",
-				bad.Code, clip.Runes(bad.Expr, maxEcho+1))
+				e.Code, clip.Runes(e.Expr, maxEcho+1))
 		}
 		return nil, err
 	}
@@ -45,7 +45,8 @@ func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile pattern: %w", err)
 	}
-	if p.left -= len(program.Inst); p.left < 0 || len(program.Inst) > maxInstructions {
+	p.remaining -= len(program.Inst)
+	if p.remaining < 0 || len(program.Inst) > maxInstructions {
 		return nil, errors.New("the pattern is too large: it repeats too much")
 	}
 	re, err := regexp.Compile(text)

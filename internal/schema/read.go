@@ -15,7 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// Bounds of a number, because exact arithmetic takes time. Every double and every 256-bit integer fits.
+// Bounds of a number, because exact arithmetic takes time. Doubles and 256-bit integers are within the bounds.
 const (
 	maxDigits   = 400
 	maxExponent = 400
@@ -23,25 +23,25 @@ const (
 
 type bounds struct{ bytes, values int }
 
-// reader decodes one JSON value for the validator: map[string]any, []any, string, json.Number, bool, nil.
+// reader decodes a JSON value for the validator: map[string]any, []any, string, json.Number, bool, nil.
 type reader struct {
-	in   *jsontext.Decoder
-	left int      // values
-	at   []string // the way to the current value
+	decoder   *jsontext.Decoder
+	remaining int      // number of values that may still be read
+	tokens    []string // the path of the current value
 }
 
-// read decodes strictly: duplicate names, invalid UTF-8, trailing data and what exceeds a bound are faults.
+// read decodes JSON. Duplicate names, invalid UTF-8, trailing data and exceeded bounds are faults.
 func read(data []byte, b bounds) (any, *Fault) {
 	if len(data) > b.bytes {
 		f := tooLong(len(data), b.bytes)
 		return nil, &f
 	}
-	r := &reader{in: jsontext.NewDecoder(bytes.NewBuffer(data)), left: b.values}
+	r := &reader{decoder: jsontext.NewDecoder(bytes.NewBuffer(data)), remaining: b.values}
 	value, f := r.value(0)
 	if f != nil {
 		return nil, f
 	}
-	if _, err := r.in.ReadToken(); !errors.Is(err, io.EOF) {
+	if _, err := r.decoder.ReadToken(); !errors.Is(err, io.EOF) {
 		return nil, &Fault{message: "malformed JSON: there is more after the value"}
 	}
 	return value, nil
@@ -52,10 +52,10 @@ func tooLong(length, bound int) Fault {
 }
 
 func (r *reader) fault(format string, args ...any) *Fault {
-	return &Fault{Tokens: slices.Clone(r.at), message: fmt.Sprintf(format, args...)}
+	return &Fault{Tokens: slices.Clone(r.tokens), message: fmt.Sprintf(format, args...)}
 }
 
-// syntaxFault returns a decoder's error as a fault.
+// syntaxFault returns an error of the decoder as a fault.
 func (r *reader) syntaxFault(err error) *Fault {
 	switch s, ok := errors.AsType[*jsontext.SyntacticError](err); {
 	case errors.Is(err, jsontext.ErrDuplicateName) && ok:
@@ -72,18 +72,19 @@ func (r *reader) syntaxFault(err error) *Fault {
 }
 
 func (r *reader) value(depth int) (any, *Fault) {
-	if r.left--; r.left < 0 {
-		r.at = nil
+	r.remaining--
+	if r.remaining < 0 {
+		r.tokens = nil
 		return nil, r.fault("has too many values")
 	}
-	t, err := r.in.ReadToken()
+	t, err := r.decoder.ReadToken()
 	if err != nil {
 		return nil, r.syntaxFault(err)
 	}
 	switch t.Kind() {
 	case jsontext.KindBeginObject, jsontext.KindBeginArray:
 		if depth == maxDepth {
-			r.at = r.at[:min(len(r.at), 8)]
+			r.tokens = r.tokens[:min(len(r.tokens), 8)]
 			return nil, r.fault("is nested more than %d deep", maxDepth)
 		}
 		if t.Kind() == jsontext.KindBeginArray {
@@ -96,28 +97,28 @@ func (r *reader) value(depth int) (any, *Fault) {
 		return r.number(t.String())
 	case jsontext.KindTrue, jsontext.KindFalse:
 		return t.Bool(), nil
-	default: // null: the decoder returns no other
+	default: // null
 		return nil, nil
 	}
 }
 
 func (r *reader) object(depth int) (any, *Fault) {
 	object := map[string]any{}
-	for r.in.PeekKind() != jsontext.KindEndObject {
-		t, err := r.in.ReadToken()
+	for r.decoder.PeekKind() != jsontext.KindEndObject {
+		t, err := r.decoder.ReadToken()
 		if err != nil {
 			return nil, r.syntaxFault(err)
 		}
 		name := t.String()
-		r.at = append(r.at, name)
+		r.tokens = append(r.tokens, name)
 		value, f := r.value(depth + 1)
 		if f != nil {
 			return nil, f
 		}
 		object[name] = value
-		r.at = r.at[:len(r.at)-1]
+		r.tokens = r.tokens[:len(r.tokens)-1]
 	}
-	if _, err := r.in.ReadToken(); err != nil {
+	if _, err := r.decoder.ReadToken(); err != nil {
 		return nil, r.syntaxFault(err)
 	}
 	return object, nil
@@ -125,22 +126,22 @@ func (r *reader) object(depth int) (any, *Fault) {
 
 func (r *reader) array(depth int) (any, *Fault) {
 	array := []any{}
-	for r.in.PeekKind() != jsontext.KindEndArray {
-		r.at = append(r.at, strconv.Itoa(len(array)))
+	for r.decoder.PeekKind() != jsontext.KindEndArray {
+		r.tokens = append(r.tokens, strconv.Itoa(len(array)))
 		value, f := r.value(depth + 1)
 		if f != nil {
 			return nil, f
 		}
 		array = append(array, value)
-		r.at = r.at[:len(r.at)-1]
+		r.tokens = r.tokens[:len(r.tokens)-1]
 	}
-	if _, err := r.in.ReadToken(); err != nil {
+	if _, err := r.decoder.ReadToken(); err != nil {
 		return nil, r.syntaxFault(err)
 	}
 	return array, nil
 }
 
-// number returns a number as it is written. The validator computes with its exact value, which must not fill the memory.
+// number returns a number in its original notation. It is bounded because the validator computes with the exact value.
 func (r *reader) number(text string) (any, *Fault) {
 	if len(text) > maxDigits {
 		return nil, r.fault("has more than %d digits", maxDigits)

@@ -14,11 +14,11 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// message says what a value should have been and, except in the catalog, what it is.
+// message describes the expected value and, except in the catalog, the actual value.
 func (e *explainer) message(v *jsonschema.ValidationError) string {
 	if e.Message != nil {
-		if own := e.Message(v); own != "" {
-			return own
+		if message := e.Message(v); message != "" {
+			return message
 		}
 	}
 	switch k := v.ErrorKind.(type) {
@@ -61,7 +61,7 @@ func (e *explainer) message(v *jsonschema.ValidationError) string {
 	}
 }
 
-// countMessage returns the message for arrays, for objects, and for what has no better one.
+// countMessage returns the message for an array or an object, and NotSatisfied for other errors.
 func countMessage(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.MinItems:
@@ -87,6 +87,7 @@ func countMessage(k jsonschema.ErrorKind) string {
 	}
 }
 
+// typeMessage returns the message for a value at tokens that has none of the types.
 func (e *explainer) typeMessage(want []string, tokens []string) string {
 	value := valueAt(e.value, tokens)
 	var names []string
@@ -110,7 +111,7 @@ func (e *explainer) typeMessage(want []string, tokens []string) string {
 	return message
 }
 
-// typeName returns a type of JSON Schema with its article.
+// typeName returns the name of a type of JSON Schema with its article.
 func (e *explainer) typeName(t string) string {
 	switch {
 	case t == "object", t == "array":
@@ -128,7 +129,7 @@ func (e *explainer) typeName(t string) string {
 	}
 }
 
-// typeOf returns the type of a value as JSON Schema calls it.
+// typeOf returns the JSON Schema type of a value.
 func typeOf(value any) string {
 	switch value.(type) {
 	case map[string]any:
@@ -154,7 +155,7 @@ func (e *explainer) nameOf(value any) string {
 	return "a boolean"
 }
 
-// gotText repeats a value as the end of a message, except in the catalog.
+// gotText returns the end of a message that quotes the value, empty in the catalog.
 func (e *explainer) gotText(value any) string {
 	if e.Catalog {
 		return ""
@@ -162,7 +163,7 @@ func (e *explainer) gotText(value any) string {
 	return ", got " + e.valueText(value)
 }
 
-// valueText returns a value for a message; texts are quoted, except in the catalog.
+// valueText returns a value for a message. It quotes strings, except in the catalog.
 func (e *explainer) valueText(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -179,7 +180,7 @@ func (e *explainer) valueText(value any) string {
 	}
 }
 
-// enumMessage lists the values that a schema allows.
+// enumMessage returns a message that lists the allowed values.
 func (e *explainer) enumMessage(allowed []any, value any) string {
 	names := make([]string, len(allowed))
 	for i, a := range allowed {
@@ -195,19 +196,20 @@ func (e *explainer) enumMessage(allowed []any, value any) string {
 	return "want one of " + joinNames(names) + e.gotText(value)
 }
 
-// joinNames lists names up to a bound.
+// joinNames joins the first names up to a bound.
 func joinNames(names []string) string {
 	const maxNames, maxBytes = 20, 180
 	size := 0
 	for i, name := range names {
-		if size += len(name) + 2; i == maxNames || i > 0 && size > maxBytes {
+		size += len(name) + 2
+		if i == maxNames || (i > 0 && size > maxBytes) {
 			return strings.Join(names[:i], ", ") + ", …"
 		}
 	}
 	return strings.Join(names, ", ")
 }
 
-// rangeMessage names all bounds of a number; without the schema, the one that the number exceeds.
+// rangeMessage returns a message with all bounds of a number, or only the exceeded one if the schema is unknown.
 func (e *explainer) rangeMessage(url, exceeded string, got *big.Rat) string {
 	want := []string{exceeded}
 	if s := e.schemas[url]; s != nil {
@@ -230,7 +232,7 @@ func (e *explainer) rangeMessage(url, exceeded string, got *big.Rat) string {
 	return "want " + strings.Join(want, " and ") + ", got " + decimal(got)
 }
 
-// decimal returns a number exactly, unless that is too long.
+// decimal returns a number as an exact decimal, or rounded if that is too long.
 func decimal(r *big.Rat) string {
 	if digits, exact := r.FloatPrec(); exact && digits <= maxEcho {
 		if s := r.FloatString(digits); len(s) <= maxEcho {

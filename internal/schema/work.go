@@ -8,29 +8,30 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// maxWork bounds a check, in visits of a value by a schema: half a second and some 250 MB when each of them finds a fault.
+// maxWork bounds the work of a check. 1 is about one visit of a value by a schema. The maximum takes half a second, and about 250 MB if every visit
+// finds a fault.
 const maxWork = 400_000
 
-// facts has what the tally needs to know about a schema.
+// facts are the properties of a schema that [workCounter] needs.
 type facts struct {
-	cost    int      // of one visit of any value
-	types   []string // of the values that it examines; none: of all
-	inPlace []*jsonschema.Schema
-	below   bool // it has schemas for members or entries
-	exact   bool // it computes with a number
+	cost            int                  // minimum cost of a visit
+	types           []string             // of the values that the schema examines; empty: all
+	sameValue       []*jsonschema.Schema // for the same value
+	hasChildren     bool                 // there are schemas for members or entries
+	computesExactly bool                 // numbers are compared exactly
 }
 
 func factsOf(s *jsonschema.Schema) *facts {
-	f := &facts{cost: costOf(s), inPlace: schemasInPlace(s), below: len(schemasBelow(s)) > 0}
+	f := &facts{cost: costOf(s), sameValue: sameValueSchemas(s), hasChildren: len(childSchemas(s)) > 0}
 	if s.Types != nil {
 		f.types = s.Types.ToStrings()
 	}
-	bounded := s.Minimum != nil || s.Maximum != nil || s.ExclusiveMinimum != nil || s.ExclusiveMaximum != nil || s.MultipleOf != nil
-	f.exact = bounded || s.Enum != nil || s.Const != nil || slices.Contains(f.types, "integer")
+	hasBounds := s.Minimum != nil || s.Maximum != nil || s.ExclusiveMinimum != nil || s.ExclusiveMaximum != nil || s.MultipleOf != nil
+	f.computesExactly = hasBounds || s.Enum != nil || s.Const != nil || slices.Contains(f.types, "integer")
 	return f
 }
 
-// costOf returns the least cost of a visit: the comparisons that do not depend on the value.
+// costOf returns the cost of the comparisons in a visit that do not depend on the value.
 func costOf(s *jsonschema.Schema) int {
 	size := len(s.Required)
 	for _, names := range s.DependentRequired {
@@ -50,7 +51,7 @@ func costOf(s *jsonschema.Schema) int {
 	return 1 + size/8
 }
 
-// countValues returns the number of values in a value; long strings count by their length.
+// countValues returns the number of values in a value, including itself. Long strings count more.
 func countValues(v any) int {
 	n := 1
 	switch v := v.(type) {
@@ -68,39 +69,42 @@ func countValues(v any) int {
 	return n
 }
 
-// workCounter counts the work of a check beforehand. It goes wherever the validator could go, at a fraction of the cost, and stops at the bound.
-// The validator cannot be stopped, and a schema of a few lines can keep it busy for years.
+// workCounter estimates the work of a check in advance. It makes the same visits as the validator at a fraction of the cost, and stops at the bound. The
+// validator itself cannot be stopped, and a schema of a few lines can keep it busy for years.
 type workCounter struct {
 	*Schema
 
-	left int
+	remaining int
 }
 
 // isAffordable reports whether the work of a check is within its bound.
 func (s *Schema) isAffordable(value any) bool {
-	t := &workCounter{Schema: s, left: maxWork}
+	t := &workCounter{Schema: s, remaining: maxWork}
 	t.visit(s.root, value)
-	return t.left >= 0
+	return t.remaining >= 0
 }
 
 func (t *workCounter) visit(s *jsonschema.Schema, value any) {
-	if s == nil || t.left < 0 {
+	if s == nil || t.remaining < 0 {
 		return
 	}
 	f := t.facts[s]
-	if t.left -= f.cost; t.left < 0 || s.Bool != nil || !f.looksAt(value) {
+	t.remaining -= f.cost
+	if t.remaining < 0 || s.Bool != nil || !f.examines(value) {
 		return
 	}
-	for _, sub := range f.inPlace {
+	for _, sub := range f.sameValue {
 		t.visit(sub, value)
 	}
 	switch v := value.(type) {
 	case map[string]any:
-		if t.addContainer(len(v)); f.below {
+		t.addContainer(len(v))
+		if f.hasChildren {
 			t.visitObject(s, v)
 		}
 	case []any:
-		if t.addContainer(len(v)); f.below {
+		t.addContainer(len(v))
+		if f.hasChildren {
 			t.visitArray(s, v)
 		}
 		if s.UniqueItems && len(v) > 1 {
@@ -113,32 +117,30 @@ func (t *workCounter) visit(s *jsonschema.Schema, value any) {
 	}
 }
 
-// looksAt reports whether a value is of a type that the schema allows. The validator does not examine others.
-func (f *facts) looksAt(value any) bool {
+// examines reports whether a value has a type that the schema allows. The validator does not examine other values.
+func (f *facts) examines(value any) bool {
 	if len(f.types) == 0 {
 		return true
 	}
-	is := typeOf(value)
-	return slices.Contains(f.types, is) || is == "number" && slices.Contains(f.types, "integer")
+	valueType := typeOf(value)
+	return slices.Contains(f.types, valueType) || (valueType == "number" && slices.Contains(f.types, "integer"))
 }
 
 func (t *workCounter) visitObject(s *jsonschema.Schema, object map[string]any) {
 	for name, value := range object {
-		if t.left < 0 {
+		if t.remaining < 0 {
 			return
 		}
-		known := false
-		if sub := s.Properties[name]; sub != nil {
-			known = true
-			t.visit(sub, value)
-		}
+		property := s.Properties[name]
+		t.visit(property, value)
 		for re, sub := range s.PatternProperties {
 			t.addMatch(re, name)
-			if known = true; t.left >= 0 && re.MatchString(name) {
+			if t.remaining >= 0 && re.MatchString(name) {
 				t.visit(sub, value)
 			}
 		}
-		if sub, ok := s.AdditionalProperties.(*jsonschema.Schema); ok && (!known || s.PatternProperties != nil) {
+		// With patterns, the estimate assumes that none of them matches.
+		if sub, ok := s.AdditionalProperties.(*jsonschema.Schema); ok && (property == nil || s.PatternProperties != nil) {
 			t.visit(sub, value)
 		}
 		t.visit(s.UnevaluatedProperties, value)
@@ -148,20 +150,20 @@ func (t *workCounter) visitObject(s *jsonschema.Schema, object map[string]any) {
 
 func (t *workCounter) visitArray(s *jsonschema.Schema, array []any) {
 	items, _ := s.Items.(*jsonschema.Schema)
-	list, _ := s.Items.([]*jsonschema.Schema)
-	more, _ := s.AdditionalItems.(*jsonschema.Schema)
+	prefix, _ := s.Items.([]*jsonschema.Schema)
+	additional, _ := s.AdditionalItems.(*jsonschema.Schema)
 	if len(s.PrefixItems) > 0 {
-		list = s.PrefixItems
+		prefix = s.PrefixItems
 	}
 	for i, value := range array {
 		switch {
-		case t.left < 0:
+		case t.remaining < 0:
 			return
-		case i < len(list):
-			t.visit(list[i], value)
+		case i < len(prefix):
+			t.visit(prefix[i], value)
 		default:
 			t.visit(items, value)
-			t.visit(more, value)
+			t.visit(additional, value)
 			t.visit(s.Items2020, value)
 		}
 		t.visit(s.Contains, value)
@@ -169,15 +171,16 @@ func (t *workCounter) visitArray(s *jsonschema.Schema, array []any) {
 	}
 }
 
-// addContainer counts a pass over members or entries, and copies of their names.
+// addContainer counts an iteration over members or entries, and copies of their names.
 func (t *workCounter) addContainer(length int) {
-	t.left -= length / 2
-	if t.uneval {
-		t.left -= length
+	t.remaining -= length / 2
+	if t.hasUnevaluated {
+		t.remaining -= length
 	}
 }
 
-// addUniqueCheck counts the comparison of all entries: in pairs for short arrays, otherwise by a hash, which nested values can be made to share.
+// addUniqueCheck counts the comparison of all entries. The validator compares pairs in short arrays and hashes in long ones; nested values may have equal
+// hashes.
 func (t *workCounter) addUniqueCheck(array []any) {
 	nested := 0
 	for _, v := range array {
@@ -188,24 +191,24 @@ func (t *workCounter) addUniqueCheck(array []any) {
 	}
 	switch size := countValues(array); {
 	case len(array) <= 20:
-		t.left -= size * len(array) / 4
+		t.remaining -= size * len(array) / 4
 	default:
-		t.left -= size + nested*nested/8
+		t.remaining -= size + nested*nested/8
 	}
 }
 
 func (t *workCounter) addText(s *jsonschema.Schema, text string) {
 	if s.MinLength != nil || s.MaxLength != nil || s.Format != nil || s.Enum != nil || s.Const != nil {
-		t.left -= len(text) / 64
+		t.remaining -= len(text) / 64
 	}
 	if s.Pattern != nil {
 		t.addMatch(s.Pattern, text)
 	}
 }
 
-// addNumber counts exact arithmetic with all digits, including those that an exponent adds.
+// addNumber counts exact arithmetic with all digits, including those of an exponent.
 func (t *workCounter) addNumber(s *jsonschema.Schema, f *facts, text string) {
-	if !f.exact {
+	if !f.computesExactly {
 		return
 	}
 	cost := 1 + len(text)/8
@@ -215,14 +218,14 @@ func (t *workCounter) addNumber(s *jsonschema.Schema, f *facts, text string) {
 	if s.Enum != nil {
 		cost += 4 * len(s.Enum.Values)
 	}
-	t.left -= cost
+	t.remaining -= cost
 }
 
-// addMatch counts a match, which is linear in the text and in the pattern.
+// addMatch counts a match, whose time is proportional to the lengths of the text and the pattern.
 func (t *workCounter) addMatch(re jsonschema.Regexp, text string) {
 	instructions := maxInstructions
 	if p, ok := re.(*pattern); ok {
 		instructions = p.instructions
 	}
-	t.left -= 1 + len(text)*instructions/32
+	t.remaining -= 1 + len(text)*instructions/32
 }

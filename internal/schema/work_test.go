@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hostile are schemas and documents within their bounds that would keep a validator busy.
+// hostile returns schemas and documents within the size limits that would keep a validator busy.
 func hostile() map[string]struct{ schema, doc string } {
 	nested := func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
 	var doubling []string
@@ -51,7 +51,7 @@ func numbers(n int) []string {
 
 func object(n int) string { return `{"` + strings.Join(numbers(n), `":1,"`) + `":1}` }
 
-// trees are n different arrays of arrays; those of the same size have the same hash.
+// trees returns n different nested arrays; arrays of the same size have the same hash.
 func trees(size, n int) []string {
 	if size == 0 {
 		return []string{"[]"}
@@ -74,14 +74,14 @@ func trees(size, n int) []string {
 	return out
 }
 
-func TestHostileSchemasCostLittle(t *testing.T) {
+func TestHostileSchemasAreFast(t *testing.T) {
 	for name, tt := range hostile() {
 		t.Run(name, func(t *testing.T) {
 			began := time.Now()
 			err := New().Check("x", json.RawMessage(tt.schema), json.RawMessage(tt.doc))
-			require.Less(t, time.Since(began), 20*time.Second, "%.200v", err) // generous: the machine may be busy
+			require.Less(t, time.Since(began), 20*time.Second, "%.200v", err) // generous, for a loaded machine
 			switch name {
-			case "enum of arrays", "one fault each": // their work is bounded by their size
+			case "enum of arrays", "one fault each": // their size already limits the work
 				require.ErrorContains(t, err, "x[0]: ")
 			default:
 				require.EqualError(t, err, "x: is too large to be checked against its schema")
