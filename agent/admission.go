@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Bound limits what a tenant, a user or an agent may have at once and within a time; 0 means no bound of this kind.
+// Bound limits the turns, tokens and cost of a tenant, a user or an agent. A field that is 0 sets no bound.
 type Bound struct {
 	RequestsPerMinute int     `json:"requests_per_minute,omitempty" yaml:"requests_per_minute"`
 	ConcurrentTurns   int     `json:"concurrent_turns,omitempty" yaml:"concurrent_turns"`
@@ -18,31 +18,31 @@ type Bound struct {
 	MonthlyTokens     int64   `json:"monthly_tokens,omitempty" yaml:"monthly_tokens"`
 }
 
-// The kinds of those who are bound.
+// The kinds of subjects that a [Bound] applies to.
 const (
 	BoundTenant = "tenant"
 	BoundUser   = "user"
 	BoundAgent  = "agent"
 )
 
-// Admission asks to let a turn in. Bounds are counted over everything that was admitted, by every process.
+// Admission is a request to admit a turn. Bounds count the turns that all processes have admitted.
 type Admission struct {
 	TurnID                 TurnID
 	Tenant                 string
-	UserID                 string // empty: nobody's own
+	UserID                 string // empty: the turn belongs to no user
 	Agent                  string
 	Tenants, Users, Agents Bound     // of the tenant, of the user within the tenant, of the agent within the tenant
 	At                     time.Time // zero: now
 }
 
-// AdmissionRefused is why a turn was not let in. It travels in an [Error] of code [CodeRateLimited], whose RetryAfter says when the same
-// request may be let in; where only the end of another turn helps, that is a guess.
+// AdmissionRefused is the reason why a turn was not admitted. An [Error] with [CodeRateLimited] wraps it. RetryAfter of that error says when the
+// same request may be admitted; it is an estimate if another turn has to end first.
 type AdmissionRefused struct {
-	Kind  string  // tenant, user or agent
-	Name  string  // of whoever is bound
-	Bound string  // the field of [Bound] in snake_case: requests_per_minute, daily_cost_usd, …
-	Limit float64 // the bound
-	Used  float64 // what is used of it
+	Kind  string // tenant, user or agent
+	Name  string // of the tenant, user or agent
+	Bound string // the field of [Bound] in snake_case: requests_per_minute, daily_cost_usd, …
+	Limit float64
+	Used  float64
 }
 
 // The bounds by name: the fields of [Bound] in snake_case, in the order in which they are checked.
@@ -56,20 +56,20 @@ const (
 	BoundMonthlyTokens     = "monthly_tokens"
 )
 
-// Error describes the refusal for the caller. It names nobody else, and no number of anybody else.
+// Error describes the refusal for the caller. It has no names or numbers of others.
 func (r AdmissionRefused) Error() string {
-	who := fmt.Sprintf("%s %q", r.Kind, r.Name)
-	used, limit := count(r.Used), count(r.Limit)
-	budget := func(span, used, limit, unit string) string {
-		return fmt.Sprintf("the budget of %s for %s is used up (%s of %s %s)", who, span, used, limit, unit)
+	subject := fmt.Sprintf("%s %q", r.Kind, r.Name)
+	used, limit := formatCount(r.Used), formatCount(r.Limit)
+	budget := func(period, used, limit, unit string) string {
+		return fmt.Sprintf("the budget of %s for %s is used up (%s of %s %s)", subject, period, used, limit, unit)
 	}
 	switch r.Bound {
 	case BoundRequestsPerMinute:
-		return fmt.Sprintf("%s has begun %s of %s turns within a minute", who, used, limit)
+		return fmt.Sprintf("%s has begun %s of %s turns within a minute", subject, used, limit)
 	case BoundConcurrentTurns:
-		return fmt.Sprintf("%s has %s of %s turns at once", who, used, limit)
+		return fmt.Sprintf("%s has %s of %s turns at once", subject, used, limit)
 	case BoundTokensPerMinute:
-		return fmt.Sprintf("%s has used %s of %s tokens within a minute", who, used, limit)
+		return fmt.Sprintf("%s has used %s of %s tokens within a minute", subject, used, limit)
 	case BoundDailyCost:
 		return budget("today", formatUSD(r.Used), formatUSD(r.Limit), "USD")
 	case BoundMonthlyCost:
@@ -79,26 +79,26 @@ func (r AdmissionRefused) Error() string {
 	case BoundMonthlyTokens:
 		return budget("this month", used, limit, "tokens")
 	default:
-		return fmt.Sprintf("%s is at its bound %s: %s of %s", who, r.Bound, used, limit)
+		return fmt.Sprintf("%s is at its bound %s: %s of %s", subject, r.Bound, used, limit)
 	}
 }
 
-func count(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+func formatCount(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
-// formatUSD returns an amount with two decimals, and with up to six if two amounts would look equal.
+// formatUSD returns an amount with at least two and at most six decimals.
 func formatUSD(usd float64) string {
 	s := strconv.FormatFloat(usd, 'f', 6, 64)
 	cents := strings.IndexByte(s, '.') + len(".00")
 	return s[:cents] + strings.TrimRight(s[cents:], "0")
 }
 
-// Spending is the use of a tenant according to the ledger. Days and months are those of the calendar in UTC.
+// Spending is what a tenant has used today and this month, in UTC.
 type Spending struct {
 	Tenant string    `json:"tenant"`
 	At     time.Time `json:"at"`
 	Today  Spent     `json:"today"`
-	Month  Spent     `json:"month"` // with today
-	// Who and what used it: the dearest of the month, at most [MaxSpenders] each, never nil.
+	Month  Spent     `json:"month"` // including today
+	// The users, agents and models with the highest cost of the month, at most [MaxSpenders] each; never nil.
 	Users  []Spender `json:"users"`
 	Agents []Spender `json:"agents"`
 	Models []Spender `json:"models"`
@@ -107,14 +107,14 @@ type Spending struct {
 // MaxSpenders bounds each list of a [Spending].
 const MaxSpenders = 100
 
-// Spender is a user, an agent or a model and what it used.
+// Spender is the use of a user, an agent or a model.
 type Spender struct {
 	Name  string `json:"name"`
 	Today Spent  `json:"today"`
 	Month Spent  `json:"month"`
 }
 
-// Spent is the sum of several model calls.
+// Spent is the total use of several model calls.
 type Spent struct {
 	Calls        int64   `json:"calls"`
 	InputTokens  int64   `json:"input_tokens"`

@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-func TestAdmissionRefusedSaysWhy(t *testing.T) {
+func TestAdmissionRefusedError(t *testing.T) {
 	for want, r := range map[string]agent.AdmissionRefused{
 		`tenant "acme" has 3 of 3 turns at once`:                                     {agent.BoundTenant, "acme", agent.BoundConcurrentTurns, 3, 3},
 		`user "u1" has begun 11 of 10 turns within a minute`:                         {agent.BoundUser, "u1", agent.BoundRequestsPerMinute, 10, 11},

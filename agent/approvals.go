@@ -5,23 +5,23 @@ import (
 	"strings"
 )
 
-// ApprovalPolicy is what a turn does when a tool call needs a person's approval: wait, refuse, or a comma-separated list of tools that run without
-// approval while every other call is refused. The channel sets it; a caller cannot.
+// ApprovalPolicy says what a turn does when a tool call needs approval: wait, refuse, or a comma-separated list of tools that run without approval
+// while calls of other tools are refused. The channel sets it, not the caller.
 type ApprovalPolicy string
 
-// The policies that are not a list. The empty policy waits.
+// The policies that are not a list. An empty policy means [ApprovalsWait].
 const (
 	ApprovalsWait   ApprovalPolicy = "wait"   // until a person decides
 	ApprovalsRefuse ApprovalPolicy = "refuse" // the turn ends with [StopApprovalRequired]
 )
 
-// maxAllowedTools bounds the list of a policy.
+// maxAllowedTools is the maximum length of the list.
 const maxAllowedTools = 128
 
-// Waits reports whether a turn waits for a person.
+// Waits reports whether a turn waits for approvals.
 func (p ApprovalPolicy) Waits() bool { return p == "" || p == ApprovalsWait }
 
-// Tools returns the list. A name that ends in * stands for all names with that prefix.
+// Tools returns the listed tools. A name that ends in * stands for all names with that prefix.
 func (p ApprovalPolicy) Tools() []string {
 	if p.Waits() || p == ApprovalsRefuse {
 		return nil
@@ -38,12 +38,12 @@ func (p ApprovalPolicy) Tools() []string {
 // Allows reports whether a tool is on the list.
 func (p ApprovalPolicy) Allows(tool string) bool {
 	return slices.ContainsFunc(p.Tools(), func(name string) bool {
-		prefix, many := strings.CutSuffix(name, "*")
-		return tool == name || many && strings.HasPrefix(tool, prefix)
+		prefix, isPattern := strings.CutSuffix(name, "*")
+		return tool == name || (isPattern && strings.HasPrefix(tool, prefix))
 	})
 }
 
-// Validate checks the policy; the error names the field.
+// Validate checks the policy. field is the field of its error.
 func (p ApprovalPolicy) Validate(field string) error {
 	names := p.Tools()
 	switch {
@@ -66,26 +66,26 @@ func (p ApprovalPolicy) Validate(field string) error {
 	return nil
 }
 
-// DecideCommand returns the command that approves the call. The id is quoted for a shell, because a model may have chosen part of it.
+// DecideCommand returns the shell command that approves the call. It quotes the ID, because a model may have chosen part of it.
 func (a *Approval) DecideCommand() string {
 	id := a.ApprovalID
-	if strings.HasPrefix(id, "-") || strings.ContainsFunc(id, outsideWord) {
+	if strings.HasPrefix(id, "-") || strings.ContainsFunc(id, needsQuoting) {
 		id = "'" + strings.ReplaceAll(id, "'", `'\''`) + "'"
 	}
 	return "starter approvals decide " + id + " approve --by NAME"
 }
 
-// outsideWord reports whether a shell may read more than a letter in r.
-func outsideWord(r rune) bool {
+// needsQuoting reports whether a character may have a special meaning in a shell.
+func needsQuoting(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
 }
 
-// OnUnavailable says what happens to a tool call that needs an approval while the store of approvals cannot be reached.
+// OnUnavailable says what happens to a tool call that needs approval while the store of approvals is unavailable.
 type OnUnavailable string
 
-// The three answers; the empty one waits.
+// The values of OnUnavailable. Empty means [UnavailableWait].
 const (
-	UnavailableWait   OnUnavailable = "wait"   // until the store answers
-	UnavailableRefuse OnUnavailable = "refuse" // the model is told
-	UnavailableRun    OnUnavailable = "run"    // unless a policy asks for the approval of this tool
+	UnavailableWait   OnUnavailable = "wait"   // until the store is available
+	UnavailableRefuse OnUnavailable = "refuse" // the call fails, and the model sees why
+	UnavailableRun    OnUnavailable = "run"    // unless a policy requires approval of the tool
 )

@@ -21,7 +21,7 @@ func TestApprovalPolicy(t *testing.T) {
 	require.False(t, agent.ApprovalsWait.Allows("wait"))
 }
 
-// TestDecideCommand: what a model calls its call is one word of the command.
+// An approval ID may hold what a model made up, so DecideCommand quotes it as one word of the shell.
 func TestDecideCommand(t *testing.T) {
 	for id, want := range map[string]string{"job-1.1.a": "job-1.1.a", "t.1.a; rm -rf ~": "'t.1.a; rm -rf ~'", "t.1.'$(x)": `'t.1.'\''$(x)'`} {
 		a := agent.Approval{ApprovalID: id}

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// The outcomes of what is audited.
+// The outcomes of audited actions.
 const (
 	AuditAllowed = "allowed"
 	AuditDenied  = "denied"
-	AuditFailed  = "failed" // allowed, and refused for another reason or broken
+	AuditFailed  = "failed" // allowed, but it failed
 )
 
-// AuditRecord is one action, done or tried, of the audit trail. It never holds a secret or the content of a conversation.
+// AuditRecord is an action in the audit trail, attempted or done. It never has secrets or the content of conversations.
 type AuditRecord struct {
 	ID         int64           `json:"id"` // ascending
 	At         time.Time       `json:"at"`
-	Tenant     string          `json:"tenant"` // that was acted in; empty: none was named
+	Tenant     string          `json:"tenant"` // whose data was acted on; empty if unknown
 	Subject    string          `json:"subject,omitempty"`
 	Method     string          `json:"method"`               // of the principal; empty: the runtime itself
 	Credential string          `json:"credential,omitempty"` // of the principal
@@ -29,19 +29,19 @@ type AuditRecord struct {
 	Detail     json.RawMessage `json:"detail,omitempty"` // an object: mode of a turn, error code, decision, …
 }
 
-// AuditQuery asks for the trail, newest first.
+// AuditQuery selects records of the audit trail, newest first.
 type AuditQuery struct {
-	Tenant  string // exact; [AnyTenant]: every one
-	Subject string // empty: of any
-	Action  string // an action, or the beginning of one and "*"; empty: any
-	Outcome string // empty: any
+	Tenant  string // exact; [AnyTenant]: all tenants
+	Subject string // empty: all
+	Action  string // an action, or a prefix of actions and "*"; empty: all
+	Outcome string // empty: all
 	Since   time.Time
-	Before  int64 // records with a smaller id; 0: the newest
+	Before  int64 // only records with a smaller ID; 0: all
 	Limit   int   // 0: 50; at most 500
 }
 
 // AuditPage is a page of the trail.
 type AuditPage struct {
 	Records []AuditRecord `json:"records"`
-	Next    int64         `json:"next,omitempty"` // pass as Before for the next page; 0: there is none
+	Next    int64         `json:"next,omitempty"` // Before of the next page; 0 if there is none
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// SharedTenant is the tenant of a document that every tenant sees; a tenant's own document of the same name comes first. It is no
-// tenant's name.
+// SharedTenant is the tenant of documents that every tenant sees. A tenant's own document of the same name takes precedence. It is not a valid name
+// of a tenant.
 const SharedTenant = "*"
 
 // Kind is the kind of a catalog document (docs/start/catalog.md, "Documents").
@@ -23,7 +23,7 @@ const (
 	KindKnowledge Kind = "KnowledgeCollection"
 )
 
-// Kinds lists all kinds in the order in which lists show them.
+// Kinds returns all kinds in the order of lists.
 func Kinds() []Kind {
 	return []Kind{KindNode, KindAgent, KindBinding, KindModel, KindRoutes, KindAuth, KindKnowledge}
 }
@@ -31,12 +31,12 @@ func Kinds() []Kind {
 // DocumentKey names a catalog document.
 type DocumentKey struct {
 	Kind    Kind   `json:"kind"`
-	Tenant  string `json:"tenant,omitempty"`  // [SharedTenant] or a name; empty for a NodeDefinition, which belongs to nobody
+	Tenant  string `json:"tenant,omitempty"`  // [SharedTenant] or a name; empty for a NodeDefinition
 	Name    string `json:"name"`              // of a NodeDefinition: its node_id
-	Version string `json:"version,omitempty"` // of a NodeDefinition alone
+	Version string `json:"version,omitempty"` // of a NodeDefinition
 }
 
-// String returns the name for people: "AgentInstance acme/analyst", "NodeDefinition agent@1".
+// String returns a readable name: "AgentInstance acme/analyst", "NodeDefinition agent@1".
 func (k DocumentKey) String() string {
 	s := string(k.Kind) + " "
 	if k.Tenant != "" {
@@ -49,49 +49,49 @@ func (k DocumentKey) String() string {
 	return s
 }
 
-// Where a document comes from.
+// The sources of documents.
 const (
 	SourceBuiltin = "builtin" // shipped with the product, or derived from its toolkits
 	SourceConfig  = "config"  // derived from the configuration
 	SourceFolder  = "folder"
-	SourceFollow  = "follow" // of another installation, see catalog.follow
+	SourceFollow  = "follow" // another installation, see catalog.follow
 	SourceAPI     = "api"
 )
 
-// Document is a catalog document as it is stored.
+// Document is a stored catalog document.
 type Document struct {
 	DocumentKey
 
 	Body      json.RawMessage `json:"body"`       // the whole document as canonical JSON (RFC 8785)
-	Revision  int64           `json:"revision"`   // of the catalog when it last changed; 0 for what is not stored: builtin, config
+	Revision  int64           `json:"revision"`   // of the catalog when the document last changed; 0 if it is not stored (builtin, config)
 	Source    string          `json:"source"`     // builtin, config, folder, follow, api
-	UpdatedAt time.Time       `json:"updated_at"` // zero for what is not stored
+	UpdatedAt time.Time       `json:"updated_at"` // zero if it is not stored
 	UpdatedBy string          `json:"updated_by"`
-	Deleted   bool            `json:"deleted,omitempty"` // only where changes are asked for
+	Deleted   bool            `json:"deleted,omitempty"` // only in lists of changes
 }
 
-// Artifact is a published plan: compiled, and stored by its hash.
+// Artifact is a published plan: it is compiled and stored under its hash.
 type Artifact struct {
 	Tenant     string    `json:"tenant"`
 	Agent      string    `json:"agent"`
 	URI        string    `json:"compiled_artifact_uri"`  // cas://sha256:<hex>
 	Hash       string    `json:"compiled_artifact_hash"` // sha256:<hex>
 	CompiledAt time.Time `json:"compiled_at"`
-	Inputs     string    `json:"inputs"`   // digest of everything that it was compiled from: another digest means that it is stale
+	Inputs     string    `json:"inputs"`   // digest of everything that the plan was compiled from; the plan is stale if the current digest differs
 	Revision   int64     `json:"revision"` // of the catalog when it was published
 }
 
-// CatalogState is all that is stored of the catalog, or its changes since a revision, tombstones included.
+// CatalogState is the stored catalog, or its changes since a revision, including tombstones.
 type CatalogState struct {
-	Revision  int64 // the newest; 0: nothing was ever stored
-	Oldest    int64 // changes behind this revision are complete: tombstones before it were removed
+	Revision  int64 // the newest; 0 if nothing was ever stored
+	Oldest    int64 // changes after this revision are complete; older tombstones have been removed
 	Documents []Document
 	Artifacts []Artifact
 }
 
-// CatalogCommit is one atomic change: it becomes the revision behind At.
+// CatalogCommit is an atomic change. It makes the revision after At.
 type CatalogCommit struct {
-	At      int64 // the revision that the change was checked against; [CodeConflict] when it is no longer the newest
+	At      int64 // the revision that the change was checked against; [CodeConflict] if it is no longer the newest
 	By      string
 	Source  string
 	Comment string
@@ -100,7 +100,7 @@ type CatalogCommit struct {
 	Publish []Artifact
 }
 
-// The actions of a change.
+// The values of Action of a [DocumentChange].
 const (
 	ActionCreated   = "created"
 	ActionUpdated   = "updated"
@@ -109,7 +109,7 @@ const (
 	ActionPublished = "published"
 )
 
-// DocumentChange is the change of one document that a commit made, or would make.
+// DocumentChange is the change of one document by a commit or a dry run.
 type DocumentChange struct {
 	DocumentKey
 
@@ -118,7 +118,7 @@ type DocumentChange struct {
 	After  json.RawMessage `json:"after,omitempty"`
 }
 
-// AuditEntry is a change with who, when and why.
+// AuditEntry is a change with its revision, author, time and comment.
 type AuditEntry struct {
 	DocumentChange
 
@@ -132,28 +132,28 @@ type AuditEntry struct {
 // ManifestFile is YAML or JSON text with one or more documents.
 type ManifestFile struct {
 	Name   string // for faults; may be empty
-	Tenant string // of documents that name none; empty: [DefaultTenant]
+	Tenant string // of documents without a tenant; empty: [DefaultTenant]
 	Data   []byte
 }
 
-// ApplyRequest changes the catalog, all of it or nothing.
+// ApplyRequest changes the catalog, completely or not at all.
 type ApplyRequest struct {
 	Files        []ManifestFile
-	Delete       []DocumentKey // deleted as well
-	BaseRevision int64         // what the edit started from: a document that changed since is a conflict; 0: not checked, unless FromEmpty
-	FromEmpty    bool          // the edit started from revision 0: a document that was applied since is a conflict
-	Prune        bool          // delete the documents of this source that the files do not hold
-	PruneTenant  string        // of this tenant alone; empty: of all
-	DryRun       bool          // say what would change
-	Publish      bool          // publish the agents that changed
+	Delete       []DocumentKey
+	BaseRevision int64  // the revision that the edit started from; a document that changed since is a conflict; 0: not checked, unless FromEmpty
+	FromEmpty    bool   // the edit started from revision 0; a document that was applied since is a conflict
+	Prune        bool   // delete the documents of this source that are not in the files
+	PruneTenant  string // prune only documents of this tenant; empty: of all
+	DryRun       bool   // return the changes without making them
+	Publish      bool   // publish the agents that changed
 	By           string
 	Source       string // [SourceAPI], [SourceFolder] or [SourceFollow]
 	Comment      string
 }
 
-// ApplyResult says what changed.
+// ApplyResult has the changes of an [ApplyRequest].
 type ApplyResult struct {
-	Revision int64            `json:"revision"` // the new one; of a dry run, or when nothing changed, the current one
+	Revision int64            `json:"revision"` // the new revision; the current one after a dry run or if nothing changed
 	DryRun   bool             `json:"dry_run"`
 	Changes  []DocumentChange `json:"changes"`
 }
@@ -165,7 +165,7 @@ type NodeInfo struct {
 	Type        NodeType          `json:"type"`
 	Description string            `json:"description"`
 	Labels      map[string]string `json:"labels"`
-	Properties  json.RawMessage   `json:"properties"` // JSON Schema of the parameters; null when it takes none
+	Properties  json.RawMessage   `json:"properties"` // JSON Schema of the parameters; null if there are none
 	Tools       []ToolInfo        `json:"tools"`      // of a tool or toolkit that this process has
 	Revision    int64             `json:"revision"`
 	Source      string            `json:"source"`
@@ -178,7 +178,7 @@ type AgentInfo struct {
 	InstanceID   string            `json:"instance_id"`
 	Description  string            `json:"description"`
 	Labels       map[string]string `json:"labels"`
-	Default      bool              `json:"default"` // answers requests that name no agent and match no rule
+	Default      bool              `json:"default"` // it answers requests that name no agent and match no rule
 	NodeID       string            `json:"node_id"`
 	NodeVersion  string            `json:"node_version"`
 	PlanHash     string            `json:"plan_hash"`
@@ -188,10 +188,10 @@ type AgentInfo struct {
 	Limits       Limits            `json:"limits"`
 	RateLimits   RateLimits        `json:"rate_limits"`
 	Capabilities []string          `json:"capabilities"` // sorted: approvals, delegation, direct, knowledge, streaming, structured_output, tools
-	Artifact     *Artifact         `json:"artifact"`     // null: not published, or published before something changed
-	Revision     int64             `json:"revision"`     // the newest of everything that the agent is made of
+	Artifact     *Artifact         `json:"artifact"`     // null if it is not published or the published plan is stale
+	Revision     int64             `json:"revision"`     // the newest revision of the agent and its inputs
 	Source       string            `json:"source"`
-	Fault        string            `json:"fault,omitempty"` // why it cannot run at present
+	Fault        string            `json:"fault,omitempty"` // why the agent cannot run now
 }
 
 // ToolInfo describes a tool that an agent is granted.
@@ -209,7 +209,7 @@ type ToolInfo struct {
 	Approval       Approve         `json:"approval"`
 }
 
-// NodeQuery filters node definitions; zero fields do not.
+// NodeQuery selects node definitions. Zero fields match all.
 type NodeQuery struct {
 	Type   NodeType
 	NodeID string
@@ -217,16 +217,16 @@ type NodeQuery struct {
 	Page
 }
 
-// AgentQuery filters the agents that a tenant may name; zero fields do not.
+// AgentQuery selects agents that a tenant sees. Zero fields match all.
 type AgentQuery struct {
 	Tenant string // empty: [DefaultTenant]; [SharedTenant]: the agents of every tenant
 	NodeID string
-	Tool   string // granted, by its name
+	Tool   string // name of a granted tool
 	Labels map[string]string
 	Page
 }
 
-// DocumentQuery filters documents; zero fields do not.
+// DocumentQuery selects documents. Zero fields match all.
 type DocumentQuery struct {
 	Kind    Kind
 	Tenant  string
@@ -236,7 +236,7 @@ type DocumentQuery struct {
 	Page
 }
 
-// HistoryQuery filters the audit trail, newest first; zero fields do not filter.
+// HistoryQuery selects entries of the audit trail, newest first. Zero fields match all.
 type HistoryQuery struct {
 	Kind   Kind
 	Tenant string
@@ -244,49 +244,49 @@ type HistoryQuery struct {
 	Page
 }
 
-// Page asks for a part of a list.
+// Page selects a page of a list.
 type Page struct {
 	Size  int    // 0: 100; at most 1,000
-	Token string // as the page before said; empty: the first
+	Token string // next_page_token of the previous page; empty: the first page
 }
 
-// NodePage is a part of a list of nodes.
+// NodePage is a page of nodes.
 type NodePage struct {
 	Nodes    []NodeInfo `json:"nodes"`
-	Next     string     `json:"next_page_token"` // empty: this was the last
+	Next     string     `json:"next_page_token"` // empty on the last page
 	Revision int64      `json:"revision"`
 }
 
-// AgentPage is a part of a list of agents.
+// AgentPage is a page of agents.
 type AgentPage struct {
 	Agents   []AgentInfo `json:"agents"`
 	Next     string      `json:"next_page_token"`
 	Revision int64       `json:"revision"`
 }
 
-// DocumentPage is a part of a list of documents.
+// DocumentPage is a page of documents.
 type DocumentPage struct {
 	Documents []Document `json:"documents"`
 	Next      string     `json:"next_page_token"`
 	Revision  int64      `json:"revision"`
 }
 
-// HistoryPage is a part of the audit trail.
+// HistoryPage is a page of the audit trail.
 type HistoryPage struct {
 	Entries []AuditEntry `json:"entries"`
 	Next    string       `json:"next_page_token"`
 }
 
-// WatchQuery asks for a stream of the catalog.
+// WatchQuery selects a stream of catalog changes.
 type WatchQuery struct {
 	Tenant string // as in [AgentQuery]
-	After  int64  // the last revision seen; 0: begin with a snapshot
+	After  int64  // resume after this revision; 0: begin with a snapshot
 }
 
-// CatalogEvent is one message of the stream: a snapshot first, or when After is too old to resume from, then what changed.
+// CatalogEvent is a message of the stream: a snapshot, or the changes since the last event.
 type CatalogEvent struct {
-	Revision int64          `json:"revision"` // resume from here
-	Snapshot bool           `json:"snapshot"` // this is everything: forget what is not in it
+	Revision int64          `json:"revision"` // After of a query that resumes here
+	Snapshot bool           `json:"snapshot"` // the event has all nodes and agents; others no longer exist
 	Nodes    []NodeInfo     `json:"nodes"`
 	Agents   []AgentInfo    `json:"agents"`
 	Removed  []RemovedEntry `json:"removed"`
@@ -300,7 +300,7 @@ type RemovedEntry struct {
 	Version string `json:"version,omitempty"`
 }
 
-// CatalogStatus is the revision that a process serves, and why it serves no newer one.
+// CatalogStatus is the revision that a process serves, with the state of its sources.
 type CatalogStatus struct {
 	Revision int64          `json:"revision"`
 	LoadedAt time.Time      `json:"loaded_at"`
@@ -308,11 +308,11 @@ type CatalogStatus struct {
 	Sources  []SourceStatus `json:"sources"`
 }
 
-// SourceStatus is the state of a source of documents: the store, the folder or the installation that is followed.
+// SourceStatus is the state of a source of documents: the store, the folder or the followed installation.
 type SourceStatus struct {
 	Name   string    `json:"name"` // store, folder, follow
 	OK     bool      `json:"ok"`
 	Detail string    `json:"detail"`
-	Faults []Fault   `json:"faults"` // why the newest state of it is not served
-	At     time.Time `json:"at"`     // when it was last read
+	Faults []Fault   `json:"faults"` // why the newest state of the source is not served
+	At     time.Time `json:"at"`     // when the source was last read
 }

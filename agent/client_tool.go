@@ -6,16 +6,16 @@ import (
 	"regexp"
 )
 
-// WaitKind says what a turn waits for; empty: a person's approval.
+// WaitKind says what a turn waits for. Empty means an approval.
 type WaitKind string
 
-// WaitClientTool is a call of a client-side tool: its caller provides the result.
+// WaitClientTool means the result of a client-side tool, which the caller provides.
 const WaitClientTool WaitKind = "client_tool"
 
-// ClientToolFailed is the type of a [Failure] of a client-side tool: its caller provided an error, or nothing in time.
+// ClientToolFailed is the type of a [Failure] of a client-side tool: the caller provided an error, or no result in time.
 const ClientToolFailed = "client_tool_failed"
 
-// DefaultClientToolWait is for how long a turn waits for the result of a client-side tool, in seconds, unless the tool says otherwise.
+// DefaultClientToolWait is the default of [ClientTool].ExpiresSec.
 const DefaultClientToolWait = 3600
 
 // Bounds of the client-side tools of a request or a binding.
@@ -29,7 +29,7 @@ const (
 
 var clientToolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// ClientTool is a tool that runs at the caller. A call of it makes the turn wait until its result is provided, or its time is over.
+// ClientTool is a tool that runs at the caller. Its call makes the turn wait until the result is provided or the wait expires.
 type ClientTool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
@@ -38,27 +38,27 @@ type ClientTool struct {
 	ExpiresSec  int64           `json:"expires_sec,omitempty"` // how long the turn waits for a result; 0: [DefaultClientToolWait]
 }
 
-// ValidateClientTools checks shape and bounds; the error names the field below path. What a schema says is checked elsewhere.
+// ValidateClientTools checks tools except for the content of their schemas. The Field of its error begins with path.
 func ValidateClientTools(path string, tools []ClientTool) error {
 	if len(tools) > MaxClientTools {
 		return Invalid(path, "are %d tools, at most %d", len(tools), MaxClientTools)
 	}
 	size := 0
-	seen := make(map[string]bool, len(tools))
+	names := make(map[string]bool, len(tools))
 	for i := range tools {
-		t, at := &tools[i], fmt.Sprintf("%s[%d]", path, i)
+		t, toolPath := &tools[i], fmt.Sprintf("%s[%d]", path, i)
 		dropNull(&t.Parameters)
 		switch {
 		case !clientToolName.MatchString(t.Name):
-			return Invalid(at+".name", clientToolNameRules)
-		case seen[t.Name]:
-			return Invalid(at+".name", "%q is given twice", t.Name)
+			return Invalid(toolPath+".name", clientToolNameRules)
+		case names[t.Name]:
+			return Invalid(toolPath+".name", "%q is given twice", t.Name)
 		case len(t.Description) > maxClientToolNote:
-			return Invalid(at+".description", "is %d bytes, at most %d", len(t.Description), maxClientToolNote)
+			return Invalid(toolPath+".description", "is %d bytes, at most %d", len(t.Description), maxClientToolNote)
 		case t.ExpiresSec < 0 || t.ExpiresSec > MaxClientToolWait:
-			return Invalid(at+".expires_sec", "is %d, want 1 to %d", t.ExpiresSec, MaxClientToolWait)
+			return Invalid(toolPath+".expires_sec", "is %d, want 1 to %d", t.ExpiresSec, MaxClientToolWait)
 		}
-		seen[t.Name] = true
+		names[t.Name] = true
 		size += len(t.Description) + len(t.Parameters)
 	}
 	if size > MaxClientToolBytes {
@@ -67,7 +67,7 @@ func ValidateClientTools(path string, tools []ClientTool) error {
 	return nil
 }
 
-// Granted returns the tool as a turn has it. binding is what granted it.
+// Granted returns the tool as a [PlanTool] that binding has granted.
 func (t *ClientTool) Granted(binding string) PlanTool {
 	spec := ToolSpec{Name: t.Name, Description: t.Description, Parameters: t.Parameters, Strict: t.Strict, ClientSide: true}
 	if len(spec.Parameters) == 0 {
@@ -80,18 +80,18 @@ func (t *ClientTool) Granted(binding string) PlanTool {
 	return PlanTool{Spec: spec, Binding: binding, SourceNodeName: binding, IsFromToolkit: true, ExpiresSec: expires}
 }
 
-// ProvidedResult is the result of a client-side tool: the input of the update and the signal "provide". Exactly one of Result and Error is
+// ProvidedResult is the result of a client-side tool, the input of the update and the signal "provide". Exactly one of Result and Error is
 // given.
 type ProvidedResult struct {
-	ToolCallID CallID          `json:"tool_call_id"`     // or the id of what waits, where a turn waits for several calls of one id
+	ToolCallID CallID          `json:"tool_call_id"`     // or the approval ID, if the turn waits for several calls with the same ID
 	Result     json.RawMessage `json:"result,omitempty"` // any JSON
-	Error      string          `json:"error,omitempty"`  // what went wrong, for the model to read
+	Error      string          `json:"error,omitempty"`  // an error message for the model
 }
 
 // Empty reports whether neither a result nor an error is given.
 func (r *ProvidedResult) Empty() bool { return len(r.Result) == 0 && r.Error == "" }
 
-// Validate checks the shape; the error names the field.
+// Validate checks the result.
 func (r *ProvidedResult) Validate() error {
 	if err := r.Check(); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (r *ProvidedResult) Validate() error {
 	return nil
 }
 
-// Check is Validate for a workflow. It also accepts neither result nor error, which means that the result is stored already.
+// Check is Validate for a workflow. It accepts a missing result and error, which mean that the result is already stored.
 func (r *ProvidedResult) Check() error {
 	if r.Error != "" {
 		dropNull(&r.Result)

@@ -5,36 +5,36 @@ import (
 	"time"
 )
 
-// Container is work for a container that runs once, for a tool call. Empty fields have the values of the cluster's configuration.
+// Container is a container to run once for a tool call. Empty fields default to the configuration of the cluster.
 type Container struct {
 	Tenant  string
 	TurnID  TurnID
-	Key     string // the call's idempotency key: one key is one container, however often it is asked for
-	Attempt int64  // of the call, 1 for the first: a later one starts nothing that an earlier one may have started
+	Key     string // the idempotency key of the call; repeated requests with a key run one container
+	Attempt int64  // of the call, 1 for the first; later attempts start nothing that an earlier one may have started
 
 	Image    string          // empty: the interpreter
 	Language string          // of Code
 	Code     string          // for the interpreter
-	Input    json.RawMessage // an object; the container finds it in a file
+	Input    json.RawMessage // an object, which the container reads from a file
 	Command  []string
 	Args     []string
 	Env      map[string]string
 
-	CPU     string        // a quantity of Kubernetes: 500m
-	Memory  string        // likewise: 256Mi
+	CPU     string        // a Kubernetes quantity: 500m
+	Memory  string        // a Kubernetes quantity: 256Mi
 	Timeout time.Duration // of the run
 
 	Report func(message string) // progress; may be nil
 }
 
-// ContainerResult is the end of a container's run.
+// ContainerResult is the result of a container.
 type ContainerResult struct {
-	Job      string          // the name that operators find it by
-	Result   json.RawMessage // the JSON that the container ended with; nil: none
-	Logs     string          // what it wrote besides, its end only when it is long
-	LogsCut  bool            // Logs is the end of more
+	Job      string          // the name of the Kubernetes Job
+	Result   json.RawMessage // the JSON at the end of the container's output; nil if there is none
+	Logs     string          // other output; only its end if it is long
+	LogsCut  bool            // the beginning of Logs is missing
 	ExitCode int32
-	Failure  *Failure // set when it did not succeed
+	Failure  *Failure // nil if it succeeded
 }
 
 // The states of a [ContainerStatus].
@@ -46,15 +46,15 @@ const (
 
 // ContainerStatus is the state of the container of an earlier call.
 type ContainerStatus struct {
-	Job    string // as the call's answer names it
+	Job    string // from [ContainerResult]
 	State  string // [ContainerRunning], [ContainerSucceeded] or [ContainerFailed]
-	Detail string // while it runs: what it does, such as "pending: Unschedulable"
+	Detail string // of a running container, such as "pending: Unschedulable"
 
-	Result ContainerResult // once it has ended
+	Result ContainerResult // of a container that has ended
 }
 
-// ContainerManifest is the manifest that a cluster would be given for a container.
+// ContainerManifest is the Kubernetes manifest of a container, for a dry run.
 type ContainerManifest struct {
-	Job      string          // the name that the Job would have
-	Manifest json.RawMessage // the objects, as a List of Kubernetes
+	Job      string          // the name of the Job
+	Manifest json.RawMessage // a Kubernetes List of the objects
 }

@@ -2,8 +2,7 @@ package agent
 
 import "encoding/json"
 
-// Dataset describes rows that a tool has put into the content-addressed store, for later tools and turns to read by reference.
-// What is stored is a JSON array of the rows.
+// Dataset describes rows that a tool has stored as a JSON array in the content-addressed store. Later tools and turns read them by reference.
 type Dataset struct {
 	Ref      string         `json:"ref"` // cas://sha256:<hex>
 	RowCount int            `json:"row_count"`
@@ -16,7 +15,7 @@ type DatasetField struct {
 	Type string `json:"type"` // string, number, boolean, object, array, null, or mixed
 }
 
-// SessionDataset is a dataset that an earlier turn of a session left.
+// SessionDataset is a dataset of an earlier turn of a session.
 type SessionDataset struct {
 	Dataset
 
@@ -25,8 +24,8 @@ type SessionDataset struct {
 	Args   json.RawMessage // of the call
 }
 
-// The names under which [InvocationContext].Metadata says which job of an orchestrator a turn is. Result rows carry the
-// first three; previous results and the state of the workflow are shown to the model.
+// The members of [InvocationContext].Metadata that identify the orchestrator job of a turn. Result rows have the first three. The model sees previous
+// results and the workflow state.
 const (
 	MetaJobID           = "job_id"
 	MetaRunID           = "run_id"

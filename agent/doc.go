@@ -1,6 +1,6 @@
-// Package agent is the vocabulary of Turnstone: the messages, requests, events, verdicts and plans that every other package
-// speaks, and the interfaces that outsiders implement ([Model], [Tool], [Toolkit], [Middleware], [Channel]).
+// Package agent has the types that all packages of Turnstone share: messages, requests, events, verdicts and plans, and the interfaces that programs
+// may implement ([Model], [Tool], [Toolkit], [Middleware], [Channel]).
 //
-// It imports the standard library only and holds no behaviour beyond validation. Its JSON, plain snake_case, is the one wire
-// form of the system: the Temporal payload, the JSONB row and the HTTP body.
+// It imports only the standard library and has no behaviour except validation. Its JSON is used everywhere: in Temporal payloads, in JSONB columns and
+// in HTTP bodies.
 package agent

@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// Code classifies an [Error]. It is mapped in exactly two files: activities to Temporal retryability, gateway to gRPC and
-// HTTP status.
+// Code classifies an [Error]. Activities map it to Temporal's retryability, the gateway to gRPC and HTTP statuses.
 type Code string
 
-// The codes. A busy session and a decision made twice are a conflict. A caller without a valid credential is unauthenticated; one that
-// lacks a permission is denied.
+// The codes. A busy session or a repeated decision is a conflict. A caller without a valid credential is unauthenticated, a caller without permission
+// is denied.
 const (
 	CodeInvalid         Code = "invalid"
 	CodeNotFound        Code = "not_found"
@@ -26,8 +25,8 @@ const (
 	CodeInternal        Code = "internal"
 )
 
-// Retryable reports whether the runtime tries a step of a turn again that failed with a code. It is not asked about failures of a
-// provider or a tool: those are data.
+// Retryable reports whether the runtime retries a step of a turn that failed with the code. It does not apply to failures of providers and tools,
+// which are data.
 func (c Code) Retryable() bool {
 	switch c {
 	case CodeInvalid, CodeNotFound, CodeDenied, CodeConflict, CodeOverflow, CodeCancelled:
@@ -42,11 +41,11 @@ func (c Code) Retryable() bool {
 // Error is the error type that all packages share.
 type Error struct {
 	Code       Code
-	Op         string        // what was being done, e.g. "call model"; may be empty
-	Field      string        // path of the offending field, e.g. "messages[0].role"; empty when no field is at fault
-	RetryAfter time.Duration // how long the other side asked to wait; 0 when it did not
+	Op         string        // the operation, e.g. "call model"; may be empty
+	Field      string        // path of the invalid field, e.g. "messages[0].role"; may be empty
+	RetryAfter time.Duration // the delay before a retry; 0 if unknown
 	Err        error         // the cause, never nil
-	Public     string        // what callers read instead of Err, which is for the log; empty: the text of Err
+	Public     string        // the message for callers if Err is only for the log; may be empty
 }
 
 func (e *Error) Error() string {
@@ -62,25 +61,25 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrOutcomeUnknown marks the error of a write that may have succeeded: its answer was lost.
+// ErrOutcomeUnknown is wrapped by the error of a write that may have succeeded although its answer was lost.
 var ErrOutcomeUnknown = errors.New("it may have been done all the same")
 
-// Errorf makes an [Error] of a code; %w wraps.
+// Errorf returns an [Error]. The format may use %w.
 func Errorf(code Code, op, format string, args ...any) *Error {
 	return &Error{Code: code, Op: op, Err: fmt.Errorf(format, args...)}
 }
 
-// FieldErrorf makes an [Error] of a code about a field; %w wraps.
+// FieldErrorf returns an [Error] about a field. The format may use %w.
 func FieldErrorf(code Code, field, format string, args ...any) *Error {
 	return &Error{Code: code, Field: field, Err: fmt.Errorf(format, args...)}
 }
 
-// Invalid makes a [CodeInvalid] error about a field.
+// Invalid returns a [CodeInvalid] error about a field. The format may use %w.
 func Invalid(field, format string, args ...any) *Error {
 	return FieldErrorf(CodeInvalid, field, format, args...)
 }
 
-// Interrupted returns nil while ctx is active. Afterwards it returns the context's error, with [CodeCancelled] if ctx was cancelled and
+// Interrupted returns nil while ctx is active. After that it returns the context's error, with [CodeCancelled] if ctx was cancelled and
 // with [CodeUnavailable] if its deadline has passed.
 func Interrupted(ctx context.Context, op string) error {
 	err := ctx.Err()
@@ -94,7 +93,7 @@ func Interrupted(ctx context.Context, op string) error {
 	}
 }
 
-// CodeOf returns the code of the first [Error] in err's chain, [CodeInternal] when there is none, "" for nil.
+// CodeOf returns the code of the first [Error] in err's chain, [CodeInternal] if there is none, "" for nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""
@@ -105,18 +104,18 @@ func CodeOf(err error) Code {
 	return CodeInternal
 }
 
-// Failure is an error as data: what a result, an event or a verdict carries.
+// Failure is an error as data in a result, an event or a verdict.
 type Failure struct {
 	Type      string `json:"type"`             // a [Code], a [StopReason] or [JobExecutionError]
-	Message   string `json:"message"`          // for a person; never a secret
+	Message   string `json:"message"`          // for people; it has no secrets
 	Retryable bool   `json:"retryable"`        // whether the same request may succeed later
 	Tool      string `json:"tool,omitempty"`   // the tool that failed
 	Step      string `json:"step,omitempty"`   // the pipeline step that failed
-	Field     string `json:"field,omitempty"`  // the field at fault
-	Faults    Faults `json:"faults,omitempty"` // all that is wrong with catalog documents
+	Field     string `json:"field,omitempty"`  // the invalid field
+	Faults    Faults `json:"faults,omitempty"` // the faults of catalog documents
 }
 
-// FailureOf returns an error as data, nil for nil.
+// FailureOf returns an error as a [Failure], nil for nil.
 func FailureOf(err error) *Failure {
 	if err == nil {
 		return nil
@@ -131,15 +130,12 @@ func FailureOf(err error) *Failure {
 	if faults, ok := errors.AsType[Faults](err); ok {
 		f.Faults = faults
 	}
-	switch CodeOf(err) {
-	case CodeRateLimited, CodeUnavailable:
-		f.Retryable = true
-	default:
-	}
+	code := CodeOf(err)
+	f.Retryable = code == CodeRateLimited || code == CodeUnavailable
 	return f
 }
 
-// AsError returns a failure that crossed a wire as an [Error].
+// AsError returns the failure as an [Error].
 func (f *Failure) AsError() *Error {
 	switch c := Code(f.Type); c {
 	case CodeInvalid, CodeNotFound, CodeUnauthenticated, CodeDenied, CodeConflict, CodeRateLimited, CodeUnavailable, CodeOverflow, CodeCancelled:

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Fault is one thing that is wrong with a catalog document.
+// Fault is a problem in a catalog document, with its position as far as it is known.
 type Fault struct {
 	File     string `json:"file,omitempty"`
-	Line     int    `json:"line,omitempty"` // from 1; 0: not known
+	Line     int    `json:"line,omitempty"` // from 1; 0 if unknown
 	Column   int    `json:"column,omitempty"`
-	Document string `json:"document,omitempty"` // its key, as [DocumentKey.String] writes it
+	Document string `json:"document,omitempty"` // the result of [DocumentKey.String]
 	Path     string `json:"path,omitempty"`     // of the field, e.g. rules[2].when.expression
 	Message  string `json:"message"`
 }
 
-// String returns "file:line:column: document: path: message", without the parts that are not known.
+// String returns "file:line:column: document: path: message". Empty parts are left out.
 func (f Fault) String() string {
 	var b strings.Builder
 	if f.File != "" || f.Line > 0 {
@@ -37,10 +37,10 @@ func (f Fault) String() string {
 	return b.String()
 }
 
-// Faults is a list of faults as one error.
+// Faults is an error that consists of several faults.
 type Faults []Fault
 
-// Error returns the faults, one a line.
+// Error returns the faults, one per line.
 func (f Faults) Error() string {
 	lines := make([]string, len(f))
 	for i := range f {
@@ -49,7 +49,7 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Err returns nil when there are none, else a [CodeInvalid] error that wraps them.
+// Err returns a [CodeInvalid] error that wraps the faults, nil if there are none.
 func (f Faults) Err() error {
 	if len(f) == 0 {
 		return nil

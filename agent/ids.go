@@ -2,19 +2,19 @@ package agent
 
 import "regexp"
 
-// TurnID names one turn: one inbound message to one final result. It is also the turn's stream id.
+// TurnID identifies a turn: from an inbound message to its final result. It is also the ID of the turn's stream.
 type TurnID string
 
-// WorkflowID returns the id of the workflow that doors start for the turn.
+// WorkflowID returns the ID of the workflow that channels start for the turn.
 func (t TurnID) WorkflowID() string { return "turn/" + string(t) }
 
-// SessionID names a conversation on the wire; see [SessionID.Valid] for its shape.
+// SessionID identifies a conversation. See [SessionID.Valid] for its format.
 type SessionID string
 
-// CallID names one tool call within a turn; it is the id that the model gave.
+// CallID identifies a tool call within a turn. The model chooses it.
 type CallID string
 
-// Epoch fences one producer's (re)start in a stream: 1 for the first start, then one more for each. See docs/design/design.md, "The event log".
+// Epoch counts the starts of a producer in a stream, 1 for the first. See docs/design/design.md, "The event log".
 type Epoch int64
 
 // DefaultTenant is the tenant of a request that names none on a system without authentication.
@@ -22,8 +22,8 @@ const DefaultTenant = "default"
 
 var sessionPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 
-// Valid reports whether the id is 1 to 128 of A-Z a-z 0-9 . _ -.
+// Valid reports whether the ID is 1 to 128 of A-Z a-z 0-9 . _ -.
 func (s SessionID) Valid() bool { return sessionPattern.MatchString(string(s)) }
 
-// ValidName reports whether s may name a turn, a tenant or an agent: the same shape as a session id.
+// ValidName reports whether s may be the ID of a turn or the name of a tenant or an agent. The format is that of a session ID.
 func ValidName(s string) bool { return sessionPattern.MatchString(s) }

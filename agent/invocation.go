@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// refScheme begins the reference of stored content: cas://sha256:<hex>.
+// refScheme is the prefix of references to stored content: cas://sha256:<hex>.
 const refScheme = "cas://"
 
-// Invocation gives a tool or middleware the facts of the call it serves. Its functions may be nil; the methods check for that.
+// Invocation describes the call that a tool or middleware serves. Its functions may be nil; the methods check that.
 type Invocation struct {
 	Tenant         string
 	TurnID         TurnID
@@ -21,51 +21,50 @@ type Invocation struct {
 	UserID         string
 	Step           int
 	Attempt        int64  // the producer's epoch, 1 for the first
-	IdempotencyKey string // the same for every attempt of this call
-	Repeatable     bool   // calling twice has the effect of calling once: the tool is idempotent, or this call has no effects
-	Settled        bool   // the result is fixed, as of a turn that was delegated and has ended: calling again changes nothing
+	IdempotencyKey string // all attempts of the call share it
+	Repeatable     bool   // the call may safely be repeated: the tool is idempotent, or the call has no effects
+	Settled        bool   // the result is final, for example of a delegated turn that has ended; repeating the call changes nothing
 	Progress       func(message string)
 
-	Parameters json.RawMessage // of the tool's binding, with defaults, as its node's properties say: an object, or nil
-	Auth       []PlanAuth      // what the binding's requests may use: references to secrets, never secrets
+	Parameters json.RawMessage // of the tool's binding, including defaults: an object or nil
+	Auth       []PlanAuth      // the binding's auth profiles, with references to secrets
 
-	// Workflow is the tag and owner of the workflow that the turn's job belongs to. Both are empty for a turn that is no job.
+	// Workflow is the tag and owner of the workflow that the turn's job belongs to. They are empty if the turn is not a job.
 	Workflow WorkflowKey
 
 	UserRole string
-	Model    PlanModel // middleware: the model that is asked first
+	Model    PlanModel // for middleware: the model of the call
 
-	// Ask makes a model call on a middleware's own behalf: Profile of the request is one of the plan's, empty for the turn's. Nothing of
-	// it is streamed; what it costs is the step's. Nil: tools cannot.
+	// Ask makes a separate model call for middleware. Profile of the request is a profile of the plan, empty for that of the turn. The reply is not
+	// streamed. Its cost is part of the step's. Ask is nil for tools.
 	Ask func(ctx context.Context, req ModelRequest) (ModelReply, error)
-	// Note returns what was kept with the session under a name, nil when nothing was; SetNote keeps up to 256 KiB of JSON. The session
-	// runs one turn at a time, so nobody else writes meanwhile. Nil: there is no place.
+	// Note returns the note that the session has under a name, nil if there is none. SetNote stores a note of up to 256 KiB of JSON. A session runs
+	// one turn at a time, so there are no concurrent writes. Both are nil if notes cannot be stored.
 	Note    func(ctx context.Context, name string) (json.RawMessage, error)
 	SetNote func(ctx context.Context, name string, value json.RawMessage) error
 
-	// Redact cleans JSON that a tool stores by itself, as middleware wants what it answers cleaned; an error forbids storing it. What it
-	// changes must not be answered to calls that are cleaned otherwise. Nil: nothing is to be cleaned.
+	// Redact redacts JSON that a tool stores itself, like middleware redacts its results. If it fails, the JSON must not be stored. Redacted JSON must
+	// not be returned to calls with other redaction rules. Nil: there is nothing to redact.
 	Redact func(raw json.RawMessage) (json.RawMessage, error)
-	// Toolset lists the tools that the turn is granted, deferred ones and those of dynamic toolkits included. Nil: none are known.
+	// Toolset returns the tools that the turn is granted, including deferred tools and those of dynamic toolkits. Nil: they are unknown.
 	Toolset func(ctx context.Context) ([]PlanTool, error)
-	// InlineBytes is how long an output may be before it is moved to the blob store. 0: 32 KiB.
+	// InlineBytes is the maximum size of an output that is not moved to the blob store. 0: 32 KiB.
 	InlineBytes int
-	// Input loads the messages that the turn was asked with. Nil: there are none.
+	// Input loads the input messages of the turn. Nil: there are none.
 	Input func(ctx context.Context) ([]Message, error)
-	// Open opens stored content of the tenant by its reference. Nil: nothing is stored.
+	// Open opens stored content of the tenant by its reference. Nil: there is no stored content.
 	Open func(ctx context.Context, ref string) (io.ReadCloser, error)
 }
 
-// Report sends progress if anybody listens.
+// Report calls Progress, if it is set.
 func (i Invocation) Report(message string) {
 	if i.Progress != nil {
 		i.Progress(message)
 	}
 }
 
-// Parameter returns a parameter of the tool's binding as a value of fallback's type; for a nil fallback it is what encoding/json makes
-// of it (string, float64, bool, []any, map[string]any). A parameter that is absent, null or of another type is the fallback. A tool
-// that has to refuse what it cannot take decodes Parameters itself.
+// Parameter returns a parameter of the tool's binding as a value of fallback's type, or as decoded by encoding/json if fallback is nil. It returns
+// fallback if the parameter is absent, null or of another type. A tool that must refuse invalid parameters decodes Parameters itself.
 func (i Invocation) Parameter(name string, fallback any) any {
 	var all map[string]json.RawMessage
 	if len(i.Parameters) == 0 || json.Unmarshal(i.Parameters, &all) != nil {
@@ -89,7 +88,7 @@ func (i Invocation) Parameter(name string, fallback any) any {
 	return v.Elem().Interface()
 }
 
-// InputData returns a message that the turn was asked with, as JSON; 0 is the first. [CodeNotFound] when there is none of that index.
+// InputData returns an input message of the turn as JSON. index 0 is the first. Its error is [CodeNotFound] if there is no such message.
 func (i Invocation) InputData(ctx context.Context, index int) (json.RawMessage, error) {
 	messages, err := i.messages(ctx)
 	if err != nil {
@@ -105,9 +104,8 @@ func (i Invocation) InputData(ctx context.Context, index int) (json.RawMessage, 
 	return data, nil
 }
 
-// OpenBinary opens the bytes of a block that the turn was asked with, by the block's id, or stored content of the tenant by its cas://
-// reference. The caller closes it, before ctx ends. [CodeNotFound] when there is none; [CodeInvalid] for a block that holds no bytes,
-// such as one with a URL.
+// OpenBinary opens the bytes of an input block of the turn by the block's ID, or stored content of the tenant by its cas:// reference. The caller must
+// close it before ctx ends. Its error is [CodeNotFound] if there is none, [CodeInvalid] if the block has no bytes, for example only a URL.
 func (i Invocation) OpenBinary(ctx context.Context, id string) (io.ReadCloser, error) {
 	const op = "open binary"
 	if strings.HasPrefix(id, refScheme) {
@@ -120,7 +118,7 @@ func (i Invocation) OpenBinary(ctx context.Context, id string) (io.ReadCloser, e
 	if err != nil {
 		return nil, err
 	}
-	block := blockOf(messages, id)
+	block := findBlock(messages, id)
 	switch {
 	case block == nil:
 		return nil, Errorf(CodeNotFound, op, "the turn's input has no block %.100q", id)
@@ -134,7 +132,8 @@ func (i Invocation) OpenBinary(ctx context.Context, id string) (io.ReadCloser, e
 	return io.NopCloser(bytes.NewReader(content)), nil
 }
 
-func blockOf(messages []Message, id string) *Block {
+// findBlock returns the block with an ID, nil if there is none.
+func findBlock(messages []Message, id string) *Block {
 	for m := range messages {
 		for b := range messages[m].Blocks {
 			if block := &messages[m].Blocks[b]; block.ID == id && id != "" {

@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// AuditAuthenticate is the action of audit records about callers without a valid credential. No scope allows it: nobody needs a
-// permission to try.
+// AuditAuthenticate is the action of audit records about callers without a valid credential. No scope includes it.
 const AuditAuthenticate Action = "authenticate"
 
-// APIKey describes an API key. The key itself is shown once, to its maker; its hash is kept elsewhere.
+// APIKey describes an API key. The key itself is shown once, when it is created. Only its hash is stored.
 type APIKey struct {
 	ID         string         `json:"id"`
-	Tenant     string         `json:"tenant"` // [AnyTenant]: every one
+	Tenant     string         `json:"tenant"` // [AnyTenant]: all tenants
 	Name       string         `json:"name"`   // for people
 	Subject    string         `json:"subject,omitempty"`
 	Role       string         `json:"role,omitempty"`
@@ -23,44 +22,44 @@ type APIKey struct {
 	CreatedBy  string         `json:"created_by"`
 	ExpiresAt  *time.Time     `json:"expires_at,omitempty"`
 	RevokedAt  *time.Time     `json:"revoked_at,omitempty"`
-	LastUsedAt *time.Time     `json:"last_used_at,omitempty"` // to about half a minute
-	ReplacedBy string         `json:"replaced_by,omitempty"`  // the id of the key that it was rotated into
+	LastUsedAt *time.Time     `json:"last_used_at,omitempty"` // accurate to about half a minute
+	ReplacedBy string         `json:"replaced_by,omitempty"`  // the ID of the key that replaced it by rotation
 }
 
-// Principal returns the caller who uses the key.
+// Principal returns the caller that uses the key.
 func (k *APIKey) Principal() Principal {
 	return Principal{
 		Method: MethodKey, Tenant: k.Tenant, Subject: k.Subject, Role: k.Role, Flags: k.Flags, Scopes: k.Scopes, Credential: "key/" + k.ID,
 	}
 }
 
-// KeyRequest asks for a new API key.
+// KeyRequest is a request for a new API key.
 type KeyRequest struct {
 	Name      string
-	Tenant    string // empty: that of whoever asks, [DefaultTenant] where he has every one
-	Subject   string // empty: the key is nobody's own
+	Tenant    string // empty: that of the requester, [DefaultTenant] for a requester with [AnyTenant]
+	Subject   string // empty: the key belongs to no user
 	Role      string
 	Flags     map[string]any
 	Scopes    []string      // empty: [UserScopes]
 	ExpiresIn time.Duration // 0: never
 }
 
-// NewKey is an API key that was just made. Key is shown this once.
+// NewKey is an API key that was just created. Key is shown only once.
 type NewKey struct {
 	APIKey
 
 	Key string `json:"key"`
 }
 
-// UserScopes returns the scopes of a key without explicit ones: to talk to agents, and to see the results.
+// UserScopes returns the default scopes of a key: to run turns and to read their results.
 func UserScopes() []string {
 	return []string{
 		"turns.*", string(ActionToolsUse), string(ActionApprovalsRead), string(ActionResultsRead), string(ActionSessionsRead), string(ActionAgentsRead),
 	}
 }
 
-// By returns the name of the principal for records: its user, else its credential. It is empty for the runtime itself and for an unknown
-// caller.
+// By returns the name of the principal for records: its user, or else its credential. It is empty for the runtime itself and for unauthenticated
+// callers.
 func (p *Principal) By() string {
 	if p.Trusted() {
 		return ""
@@ -71,30 +70,30 @@ func (p *Principal) By() string {
 	return p.Credential
 }
 
-// MayAll reports whether a single scope allows the principal to do a to every resource.
+// MayAll reports whether a scope allows the principal to do a to all resources.
 func (p *Principal) MayAll(a Action) bool {
-	return p.allowed(a, func(pattern string) bool { return pattern == "*" })
+	return p.hasScope(a, func(pattern string) bool { return pattern == "*" })
 }
 
-// Covers reports whether p may give a scope to others: one of its own scopes allows everything that the scope allows, now and later.
+// Covers reports whether p may grant a scope to others, because one of its own scopes allows everything that the scope allows.
 func (p *Principal) Covers(scope string) bool {
 	if p.Trusted() {
 		return true
 	}
-	action, resource, confined := strings.Cut(scope, ":")
-	return slices.ContainsFunc(p.Scopes, func(own string) bool {
-		ownAction, ownResource, ownConfined := strings.Cut(own, ":")
+	action, resource, hasResource := strings.Cut(scope, ":")
+	return slices.ContainsFunc(p.Scopes, func(ownScope string) bool {
+		ownAction, ownResource, hasOwnResource := strings.Cut(ownScope, ":")
 		if !isCovered(ownAction, action) {
 			return false
 		}
-		return !ownConfined || ownResource == "*" || (confined && isCovered(ownResource, resource))
+		return !hasOwnResource || ownResource == "*" || (hasResource && isCovered(ownResource, resource))
 	})
 }
 
-// isCovered reports whether everything that the inner pattern matches is matched by the outer one.
+// isCovered reports whether the outer pattern matches everything that the inner pattern matches.
 func isCovered(outer, inner string) bool {
-	if begin, open := strings.CutSuffix(outer, "*"); open {
-		return strings.HasPrefix(strings.TrimSuffix(inner, "*"), begin)
+	if prefix, isPattern := strings.CutSuffix(outer, "*"); isPattern {
+		return strings.HasPrefix(strings.TrimSuffix(inner, "*"), prefix)
 	}
 	return outer == inner
 }

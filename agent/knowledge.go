@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// KnowledgeQuery searches one collection.
+// KnowledgeQuery is a search in one collection.
 type KnowledgeQuery struct {
-	Tenant     string // whose collection it is
+	Tenant     string // of the collection
 	Collection string
 	Text       string
 	TopK       int        // maximum number of passages
 	MinScore   float64    // of the vector's cosine similarity, 0 to 1; 0: no bound
-	Embedding  *PlanModel // nil: full-text search alone
+	Embedding  *PlanModel // nil: only full-text search
 }
 
-// Passage is a piece of a document that was found.
+// Passage is a piece of a document that a search has found.
 type Passage struct {
 	ID         string          `json:"id"` // of the chunk
 	Collection string          `json:"collection"`
@@ -34,32 +34,32 @@ type Passage struct {
 type KnowledgeDocument struct {
 	Tenant     string          `json:"tenant"`
 	Collection string          `json:"collection"`
-	ID         string          `json:"id"` // chosen by who adds it, else made of the source
+	ID         string          `json:"id"` // chosen by the caller, or else derived from the source
 	Title      string          `json:"title,omitempty"`
 	Source     string          `json:"source,omitempty"`
 	MIMEType   string          `json:"mime_type,omitempty"`
-	Hash       string          `json:"hash"` // sha256:<hex> of content, chunking and embedding model: the same hash is not stored again
+	Hash       string          `json:"hash"` // sha256:<hex> of content, chunking and embedding model; a document with the same hash is not stored again
 	Bytes      int64           `json:"bytes"`
 	Chunks     int             `json:"chunks"`
 	Metadata   json.RawMessage `json:"metadata,omitempty"`
 	UpdatedAt  time.Time       `json:"updated_at"`
 }
 
-// KnowledgeChunk is a piece of a document as it is stored.
+// KnowledgeChunk is a stored piece of a document.
 type KnowledgeChunk struct {
 	Position  int
-	Page      int // 0: the format has no pages
+	Page      int // 0 if the format has no pages
 	Text      string
-	Embedding []float32 // nil: none
+	Embedding []float32 // may be nil
 }
 
-// KnowledgePage is a page of a collection's documents, by id.
+// KnowledgePage is a page of a collection's documents, sorted by ID.
 type KnowledgePage struct {
 	Documents []KnowledgeDocument `json:"documents"`
-	Next      string              `json:"next,omitempty"` // the parameter after of the next page; empty: this is the last
+	Next      string              `json:"next,omitempty"` // parameter after of the next page; empty on the last page
 }
 
-// Embedder turns texts into vectors of one length, in order.
+// Embedder converts texts to vectors of equal length, in order.
 type Embedder interface {
 	Embed(ctx context.Context, texts []string) ([][]float32, error)
 }
@@ -71,19 +71,19 @@ const (
 	BranchConversational = "conversational"
 )
 
-// Prepared is the outcome of a turn's preparation. It is part of the prompt of every model call of the turn.
+// Prepared is the result of a turn's preparation. It is part of the prompt of every model call of the turn.
 type Prepared struct {
 	TurnID   TurnID       `json:"turn_id"`
 	Tenant   string       `json:"tenant"`
 	Fence    Fence        `json:"-"`
 	Branch   string       `json:"branch,omitempty"`
-	Query    string       `json:"query"` // the question as reformulated for the search
+	Query    string       `json:"query"` // the search query
 	Passages []Passage    `json:"passages"`
 	Calls    []UsageEntry `json:"-"` // model calls of the preparation, billed as step 0
 	Usage    Usage        `json:"usage"`
 }
 
-// PrepareVerdict is the part of the preparation's outcome that the core needs.
+// PrepareVerdict is the part of the preparation's result that the core needs.
 type PrepareVerdict struct {
 	Branch    string   `json:"branch,omitempty"`
 	Passages  int      `json:"passages,omitempty"`
@@ -91,6 +91,6 @@ type PrepareVerdict struct {
 	Usage     Usage    `json:"usage"`
 	Cancelled bool     `json:"cancelled,omitempty"`
 	OutOfTime bool     `json:"out_of_time,omitempty"`
-	Failure   *Failure `json:"failure,omitempty"`     // the preparation failed: for good, unless RetryInMS is set
-	RetryInMS int64    `json:"retry_in_ms,omitempty"` // the turn waits so long and prepares again
+	Failure   *Failure `json:"failure,omitempty"`     // the preparation failed, permanently unless RetryInMS is set
+	RetryInMS int64    `json:"retry_in_ms,omitempty"` // the delay before the turn prepares again
 }

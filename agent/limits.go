@@ -13,21 +13,21 @@ const (
 	maxToolLimitLen = 128 // bytes
 )
 
-// Limits bound a turn; 0 means no bound of this kind. Those of a request can only lower those of the plan.
+// Limits bound a turn. 0 means no bound. The limits of a request can only lower those of the plan.
 type Limits struct {
-	Iterations  int     `json:"iterations,omitempty"`  // rounds of the loop: a model call with its repetitions, and the tools it asked for
-	ModelCalls  int     `json:"model_calls,omitempty"` // requests to the provider, repetitions included
+	Iterations  int     `json:"iterations,omitempty"`  // rounds of the loop: a model call with its retries, and its tool calls
+	ModelCalls  int     `json:"model_calls,omitempty"` // requests to the provider, including retries
 	ToolCalls   int     `json:"tool_calls,omitempty"`
 	Tokens      int64   `json:"tokens,omitempty"`        // input plus output, over all model calls
 	CostUSD     float64 `json:"cost_usd,omitempty"`      // over all model calls
-	WallTimeSec int64   `json:"wall_time_sec,omitempty"` // from the turn's start, human pauses not counted
+	WallTimeSec int64   `json:"wall_time_sec,omitempty"` // from the turn's start, without the time that it waits for people
 
-	// Tools are the tools that the turn may call, of those that its plan grants: names, or the beginning of names and "*". nil: all of
-	// them; empty: none. They travel with the turn's record and never through its history.
+	// Tools are the granted tools that the turn may call: names, or prefixes followed by "*". nil: all; empty: none. They are stored in the record of
+	// the turn, not in its workflow history.
 	Tools []string `json:"tools,omitzero"`
 }
 
-// Validate refuses negative bounds and tools that can be no tool's name; the error's Field starts with path.
+// Validate checks the limits. The Field of its error begins with path.
 func (l *Limits) Validate(path string) error {
 	switch {
 	case l.Iterations < 0:
@@ -40,7 +40,7 @@ func (l *Limits) Validate(path string) error {
 		return Invalid(path+".tokens", "is negative")
 	case l.CostUSD < 0:
 		return Invalid(path+".cost_usd", "is negative")
-	case math.IsNaN(l.CostUSD), math.IsInf(l.CostUSD, 0): // which gRPC can send
+	case math.IsNaN(l.CostUSD), math.IsInf(l.CostUSD, 0): // possible in gRPC requests
 		return Invalid(path+".cost_usd", "want a number of USD, got %v", l.CostUSD)
 	case l.WallTimeSec < 0:
 		return Invalid(path+".wall_time_sec", "is negative")
@@ -48,24 +48,25 @@ func (l *Limits) Validate(path string) error {
 		return Invalid(path+".tools", "has %d entries, at most %d", len(l.Tools), maxToolLimits)
 	}
 	for i, name := range l.Tools {
-		if !validToolLimit(name) {
+		if !isToolPattern(name) {
 			return Invalid(fmt.Sprintf("%s.tools[%d]", path, i), "want the name of a tool, or its beginning and *, of 1 to %d bytes", maxToolLimitLen)
 		}
 	}
 	return nil
 }
 
-func validToolLimit(name string) bool {
+// isToolPattern reports whether a name may be in [Limits].Tools. It may have one * at its end.
+func isToolPattern(name string) bool {
 	star := strings.IndexByte(name, '*')
 	return name != "" && len(name) <= maxToolLimitLen && (star < 0 || star == len(name)-1)
 }
 
-// MayCall reports whether a tool is one of those that the turn may call.
+// MayCall reports whether Tools allows a tool.
 func (l *Limits) MayCall(tool string) bool {
 	return l.Tools == nil || slices.ContainsFunc(l.Tools, func(pattern string) bool { return matches(pattern, tool) })
 }
 
-// Lower returns l with every bound of o that is stricter.
+// Lower returns the stricter bounds of l and o.
 func (l Limits) Lower(o *Limits) Limits {
 	if o == nil {
 		return l
@@ -80,7 +81,7 @@ func (l Limits) Lower(o *Limits) Limits {
 	return l
 }
 
-// commonTools returns the tools that both lists allow. A list that would be too long allows fewer.
+// commonTools returns the tools that both lists allow. It drops patterns beyond the maximum length of a list.
 func commonTools(a, b []string) []string {
 	switch {
 	case a == nil:
@@ -90,13 +91,13 @@ func commonTools(a, b []string) []string {
 	}
 	out := []string{}
 	add := func(pattern string) {
-		if len(out) < maxToolLimits && !slices.ContainsFunc(out, func(has string) bool { return matches(has, pattern) }) {
+		if len(out) < maxToolLimits && !slices.ContainsFunc(out, func(p string) bool { return matches(p, pattern) }) {
 			out = append(out, pattern)
 		}
 	}
 	for _, x := range a {
 		for _, y := range b {
-			switch { // of two patterns one is within the other, or they have nothing in common
+			switch { // of two patterns one includes the other, or they have nothing in common
 			case matches(x, y):
 				add(y)
 			case matches(y, x):
@@ -107,45 +108,46 @@ func commonTools(a, b []string) []string {
 	return out
 }
 
-// ToolLimits are the tools that turns of the principal may call, as [Limits].Tools: nil where its scopes confine nothing, none where no
-// scope allows [ActionToolsUse].
+// ToolLimits returns the tools that turns of the principal may call, in the form of [Limits].Tools. It returns nil if a scope allows all tools, an
+// empty list if no scope allows [ActionToolsUse].
 func (p *Principal) ToolLimits() []string {
 	if p.Trusted() {
 		return nil
 	}
 	out := []string{}
 	for _, scope := range p.Scopes {
-		action, pattern, confined := strings.Cut(scope, ":")
+		action, pattern, hasPattern := strings.Cut(scope, ":")
 		switch {
 		case !matches(action, string(ActionToolsUse)):
-		case !confined, pattern == "*":
+		case !hasPattern, pattern == "*":
 			return nil
-		case validToolLimit(pattern) && len(out) < maxToolLimits: // other patterns match no tool
+		case isToolPattern(pattern) && len(out) < maxToolLimits: // other patterns match no tool
 			out = append(out, pattern)
 		}
 	}
 	return out
 }
 
+// stricter returns the lower of two bounds. 0 and negative numbers mean no bound.
 func stricter[N int | int64 | float64](a, b N) N {
 	if a <= 0 || (b > 0 && b < a) {
-		return max(b, 0) // a negative bound means none
+		return max(b, 0)
 	}
 	return a
 }
 
-// Usage counts what a model call, or a turn, consumed.
+// Usage is the consumption of a model call or a turn.
 type Usage struct {
-	InputTokens     int64   `json:"input_tokens"` // cached ones included
+	InputTokens     int64   `json:"input_tokens"` // including CachedTokens
 	OutputTokens    int64   `json:"output_tokens"`
 	CachedTokens    int64   `json:"cached_tokens"`
 	ReasoningTokens int64   `json:"reasoning_tokens"`
 	CostUSD         float64 `json:"cost_usd"`
-	Estimated       bool    `json:"estimated,omitzero"` // some of it is estimated: a request was cut off before the provider said what it used
-	Unpriced        bool    `json:"unpriced,omitzero"`  // some of it is of a model without a price: CostUSD lacks it
+	Estimated       bool    `json:"estimated,omitzero"` // part of it is estimated, because a request was interrupted before the provider reported its usage
+	Unpriced        bool    `json:"unpriced,omitzero"`  // CostUSD lacks the cost of a model without a price
 }
 
-// Add returns the sum.
+// Add returns the sum of u and o.
 func (u Usage) Add(o Usage) Usage {
 	u.InputTokens += o.InputTokens
 	u.OutputTokens += o.OutputTokens

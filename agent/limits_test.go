@@ -43,7 +43,7 @@ func TestToolLimits(t *testing.T) {
 	}
 	who := scoped(many...)
 	limits := agent.Limits{Tools: who.ToolLimits()}
-	require.NoError(t, limits.Validate("limits"), "what comes from scopes is always a limit that a request may have")
+	require.NoError(t, limits.Validate("limits"), "limits from scopes are valid limits of a request")
 }
 
 func TestLowerTools(t *testing.T) {
@@ -67,8 +67,8 @@ func TestLowerTools(t *testing.T) {
 	}
 }
 
-// TestLowerToolsAllowsWhatBothAllow: for any two lists and any tool.
-func TestLowerToolsAllowsWhatBothAllow(t *testing.T) {
+// For any two lists, the lowered limits allow exactly the tools that both lists allow.
+func TestLowerToolsIntersects(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	word := func(n int) string {
 		var s strings.Builder
@@ -137,8 +137,8 @@ func TestValidateTools(t *testing.T) {
 	}
 }
 
-// TestNoToolsIsNotAllTools: what allows none must not become what allows all on its way through JSON, and what says nothing adds nothing.
-func TestNoToolsIsNotAllTools(t *testing.T) {
+// JSON must keep the difference between an empty tool list, which allows no tool, and a missing one, which allows all.
+func TestEmptyToolListInJSON(t *testing.T) {
 	for _, tools := range [][]string{nil, {}, {"look"}} {
 		raw, err := json.Marshal(agent.Limits{Tools: tools})
 		require.NoError(t, err)
@@ -149,7 +149,7 @@ func TestNoToolsIsNotAllTools(t *testing.T) {
 	}
 }
 
-func TestCostLimitIsANumber(t *testing.T) {
+func TestCostLimitIsFinite(t *testing.T) {
 	for _, v := range []float64{math.NaN(), math.Inf(1), -1} {
 		l := agent.Limits{CostUSD: v}
 		require.Equal(t, "limits.cost_usd", agent.FailureOf(l.Validate("limits")).Field, v)

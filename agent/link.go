@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Chat names a conversation at a channel: chat_id as the channel writes it.
+// Chat identifies a conversation on a channel. The channel defines ChatID.
 type Chat struct {
 	Channel string `json:"channel"`
 	ChatID  string `json:"chat_id"`
 }
 
-// Link connects a chat with the user of a tenant for whom it speaks.
+// Link connects a chat to a user of a tenant. Messages in the chat are requests of the user.
 type Link struct {
 	Chat
 	Tenant   string    `json:"tenant"`
@@ -24,7 +24,7 @@ type Link struct {
 	LinkedAt time.Time `json:"linked_at,omitzero"`
 }
 
-// Principal returns the caller who speaks in the chat.
+// Principal returns the caller that writes in the chat.
 func (l *Link) Principal() Principal {
 	return Principal{
 		Method: l.Channel, Tenant: l.Tenant, Subject: l.UserID, Role: l.Role, Scopes: l.Scopes, Credential: l.Channel + "/" + l.ChatID,
@@ -34,34 +34,34 @@ func (l *Link) Principal() Principal {
 // Bounds of links and their codes.
 const (
 	LinkCodeTTL     = 15 * time.Minute
-	MaxLinkCodes    = 1000      // of a tenant, neither used nor expired
-	MaxLinkFailures = 5         // wrong codes that a chat may try within LinkWindow
+	MaxLinkCodes    = 1000      // unused and unexpired codes of a tenant
+	MaxLinkFailures = 5         // wrong codes that a chat may send within LinkWindow
 	LinkWindow      = time.Hour // see MaxLinkFailures
 	MaxUserLinks    = 20        // chats of one user
 	MaxLinkScopes   = 64
 )
 
-// LinkCode links the chat that sends the code to a user. The code itself is not stored.
+// LinkCode is a code that links the chat that sends it to a user. The code itself is not stored.
 type LinkCode struct {
-	Hash      []byte // [HashLinkCode] of it
-	Link      Link   // that it creates; chat_id and linked_at are set when it is used
+	Hash      []byte // from [HashLinkCode]
+	Link      Link   // the link to create; ChatID and LinkedAt are set when the code is used
 	ExpiresAt time.Time
 }
 
-// HashLinkCode returns the hash of a code, which is what is stored. Codes are long and random, so they need no salt. Case does not matter.
+// HashLinkCode returns the hash under which a code is stored, ignoring case. Codes are long and random, so they need no salt.
 func HashLinkCode(code string) []byte {
 	sum := sha256.Sum256([]byte("turnstone link\x00" + strings.ToUpper(strings.TrimSpace(code))))
 	return sum[:]
 }
 
-// ErrLinkCode is the cause of a refused code. It is the same for an unknown, a used and an expired code.
+// ErrLinkCode is the cause of a refused code. It does not distinguish unknown, used and expired codes.
 var ErrLinkCode = errors.New("the code is unknown, was used already, or is too old")
 
-// LinkQuery asks for the links of a tenant, by channel and chat.
+// LinkQuery selects links of a tenant, sorted by channel and chat.
 type LinkQuery struct {
 	Tenant    string
-	Channel   string // empty: of any
-	UserID    string // empty: of any
+	Channel   string // empty: all
+	UserID    string // empty: all
 	PageSize  int    // 0: 50; at most 500
 	PageToken string
 }
@@ -69,36 +69,36 @@ type LinkQuery struct {
 // LinkPage is a page of links.
 type LinkPage struct {
 	Links []Link `json:"links"`
-	Next  string `json:"next_page_token"` // empty: there is none
+	Next  string `json:"next_page_token"` // empty on the last page
 }
 
-// ChatTurn is a turn whose answer a channel owes a chat until it is settled. It outlives the process that began it.
+// ChatTurn is a turn whose answer a channel must still deliver to a chat. It is stored, so another process can continue the delivery.
 type ChatTurn struct {
 	Chat
-	Account   string // of the channel: which bot
+	Account   string // the bot of the channel
 	TurnID    TurnID
 	Tenant    string
 	UserID    string
-	Messages  []int64 // those that hold the answer so far, in order
-	After     int64   // events up to this index were taken into account
+	Messages  []int64 // the IDs of the messages with the answer so far, in order
+	After     int64   // the index of the last handled event
 	CreatedAt time.Time
 }
 
-// ChatQuestion is an approval that was put to a chat as a message.
+// ChatQuestion is an approval that was sent to a chat as a message.
 type ChatQuestion struct {
 	Chat
 	Account    string
 	MessageID  int64
-	TurnID     TurnID // that the chat sees; the approval may be of a turn that it waits for
+	TurnID     TurnID // of the chat; the approval may belong to a turn that it has delegated to
 	ApprovalID string
 	Tool       string
-	Owner      string // the chat of the turn
-	Tenant     string // of the turn, likewise the next
-	UserID     string
+	Owner      string         // the chat of the turn
+	Tenant     string         // of the turn
+	UserID     string         // of the turn
 	Allowed    []DecisionKind // empty: all
 }
 
-// LinkScopes returns the scopes of a link without explicit ones: to talk to agents, to stop them, and to decide about own turns.
+// LinkScopes returns the default scopes of a link: to run, read and cancel turns, and to decide their approvals.
 func LinkScopes() []string {
 	return []string{
 		string(ActionTurnsRun), string(ActionTurnsRead), string(ActionTurnsCancel), string(ActionToolsUse), string(ActionApprovalsDecide),

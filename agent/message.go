@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Role says who speaks in a [Message].
+// Role is the author of a [Message].
 type Role string
 
-// The four roles of a conversation.
+// The roles of a conversation.
 const (
 	RoleSystem    Role = "system"
 	RoleUser      Role = "user"
@@ -19,16 +19,16 @@ const (
 	RoleTool      Role = "tool"
 )
 
-// Message is the one canonical message type.
+// Message is a message of a conversation.
 type Message struct {
 	Role   Role    `json:"role"`
 	Blocks []Block `json:"blocks"`
 }
 
-// BlockType is the discriminator of a [Block]; the names are LangChain v1's.
+// BlockType is the type of a [Block], with the names of LangChain v1.
 type BlockType string
 
-// The kinds of block. ToolResult is ours: LangChain v1 carries it in a message type of its own.
+// The types of blocks. LangChain v1 has no tool_result block but a separate message type.
 const (
 	BlockText             BlockType = "text"
 	BlockReasoning        BlockType = "reasoning"
@@ -43,8 +43,8 @@ const (
 	BlockNonStandard      BlockType = "non_standard"
 )
 
-// Block is one typed piece of a message: a LangChain v1 content block, flat, so that its JSON is that of LangChain without a
-// codec of our own (docs/adr/0001). [Block.Validate] says which fields a type needs.
+// Block is a piece of a message: a content block of LangChain v1. The struct is flat, so that encoding/json writes LangChain's JSON
+// (docs/adr/0001). [Block.Validate] checks the fields of each type.
 type Block struct {
 	Type BlockType `json:"type"`
 	ID   string    `json:"id,omitempty"` // of the block; of the call for tool_call, invalid_tool_call, server_tool_call
@@ -55,23 +55,23 @@ type Block struct {
 	Signature   string       `json:"signature,omitempty"`   // reasoning: the provider's proof, sent back verbatim
 
 	URL      string `json:"url,omitempty"`       // image, audio, file: exactly one of url, base64, file_id
-	Base64   string `json:"base64,omitempty"`    // standard encoding; wants mime_type
-	FileID   string `json:"file_id,omitempty"`   // an id at the provider
+	Base64   string `json:"base64,omitempty"`    // standard encoding; requires mime_type
+	FileID   string `json:"file_id,omitempty"`   // an ID of the provider
 	MIMEType string `json:"mime_type,omitempty"` // e.g. image/png
 
 	Name       string          `json:"name,omitempty"`         // tool blocks: the tool's name
-	Args       json.RawMessage `json:"args,omitempty"`         // tool_call: an object; invalid_tool_call: the string as it came
+	Args       json.RawMessage `json:"args,omitempty"`         // tool_call: an object; invalid_tool_call: the string of the model
 	ToolCallID CallID          `json:"tool_call_id,omitempty"` // tool_result, server_tool_result: the call it answers
 	Status     string          `json:"status,omitempty"`       // tool_result, server_tool_result: success or error
 	Output     json.RawMessage `json:"output,omitempty"`       // tool_result, server_tool_result: any JSON
-	Ref        string          `json:"ref,omitempty"`          // tool_result: cas:// reference when the output was too large
+	Ref        string          `json:"ref,omitempty"`          // tool_result: cas:// reference of a large output
 	Error      string          `json:"error,omitempty"`        // invalid_tool_call: why
 
 	Value  json.RawMessage `json:"value,omitempty"`  // non_standard: any JSON
-	Extras json.RawMessage `json:"extras,omitempty"` // provider-specific additions, carried verbatim
+	Extras json.RawMessage `json:"extras,omitempty"` // provider-specific additions, passed on unchanged
 }
 
-// Annotation marks a span of a text block; the one type in use is "citation" (LangChain v1).
+// Annotation marks a span of a text block. The only type in use is "citation" (LangChain v1).
 type Annotation struct {
 	Type       string          `json:"type"`
 	ID         string          `json:"id,omitempty"`
@@ -83,19 +83,19 @@ type Annotation struct {
 	Extras     json.RawMessage `json:"extras,omitempty"`
 }
 
-// The two values of Status on a result block.
+// The values of Status of a result block.
 const (
 	ResultSuccess = "success"
 	ResultError   = "error"
 )
 
-// Text makes a text block.
+// Text returns a text block.
 func Text(s string) Block { return Block{Type: BlockText, Text: s} }
 
-// UserText makes a user message of one text block.
+// UserText returns a user message with one text block.
 func UserText(s string) Message { return Message{Role: RoleUser, Blocks: []Block{Text(s)}} }
 
-// NormalizeOutput returns the output of a turn as one string: its text, or a sentence that says that there is none.
+// NormalizeOutput returns the text of a turn's output, or a sentence that says that there is none.
 func NormalizeOutput(blocks []Block) string {
 	switch text := Normalize(blocks); {
 	case text != "":
@@ -107,7 +107,7 @@ func NormalizeOutput(blocks []Block) string {
 	}
 }
 
-// Normalize joins the text blocks of a message into one string.
+// Normalize returns the concatenated text blocks of a message.
 func Normalize(blocks []Block) string {
 	var b strings.Builder
 	for i := range blocks {
@@ -118,7 +118,7 @@ func Normalize(blocks []Block) string {
 	return b.String()
 }
 
-// ToolCalls returns the calls among blocks, in order.
+// ToolCalls returns the tool calls in blocks, in order.
 func ToolCalls(blocks []Block) []ToolCall {
 	var calls []ToolCall
 	for i := range blocks {
@@ -129,7 +129,7 @@ func ToolCalls(blocks []Block) []ToolCall {
 	return calls
 }
 
-// Validate checks a message that came from outside; the error's Field starts with path.
+// Validate checks a message of a request. The Field of its error begins with path.
 func (m Message) Validate(path string) error {
 	switch m.Role {
 	case RoleSystem, RoleUser, RoleAssistant, RoleTool:
@@ -147,25 +147,25 @@ func (m Message) Validate(path string) error {
 	return nil
 }
 
-// answers refuses a tool result that answers no call before it, which no provider would take, and a tool message of anything else.
-// asked holds the calls so far; those of this message are added.
-func (m Message) answers(path string, asked map[CallID]bool) error {
+// checkToolResults checks that tool results answer earlier calls, which providers require, and that tool messages have only tool results. It adds the
+// calls of the message to calls.
+func (m Message) checkToolResults(path string, calls map[CallID]bool) error {
 	for i := range m.Blocks {
 		b := &m.Blocks[i]
-		at := fmt.Sprintf("%s.blocks[%d]", path, i)
+		blockPath := fmt.Sprintf("%s.blocks[%d]", path, i)
 		switch {
 		case b.Type == BlockToolCall && m.Role == RoleAssistant:
-			asked[CallID(b.ID)] = true
-		case b.Type == BlockToolResult && !asked[b.ToolCallID]:
-			return Invalid(at+".tool_call_id", "answers no call of an assistant's message before it")
+			calls[CallID(b.ID)] = true
+		case b.Type == BlockToolResult && !calls[b.ToolCallID]:
+			return Invalid(blockPath+".tool_call_id", "answers no call of an assistant's message before it")
 		case m.Role == RoleTool && b.Type != BlockToolResult:
-			return Invalid(at+".type", "a tool message holds tool_result blocks, got %.60q", b.Type)
+			return Invalid(blockPath+".type", "a tool message holds tool_result blocks, got %.60q", b.Type)
 		}
 	}
 	return nil
 }
 
-// Validate checks that a block has what its type needs; the error's Field starts with path.
+// Validate checks that a block has the fields that its type needs. The Field of its error begins with path.
 func (b *Block) Validate(path string) error {
 	switch b.Type {
 	case BlockText:

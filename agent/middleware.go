@@ -2,33 +2,32 @@ package agent
 
 import "context"
 
-// Middleware decorates the calls of an agent, activity-side, so that changing it never breaks replay. In a list,
-// BeforeModel runs in order, AfterModel in reverse, and of the wrappers the first is the outermost. Embed [Pass] to implement
-// only some hooks.
+// Middleware decorates the model and tool calls of an agent. It runs in activities, so changing it does not break replay. In a list, BeforeModel runs
+// in order, AfterModel in reverse order, and the first wrapper is the outermost. Embed [Pass] to implement only some methods.
 type Middleware interface {
-	// BeforeModel may change the request of a model call, or jump to the end of the turn where it declares so ([Jumper]): the model is
-	// not asked then, and what stands in the request's Answer is the reply.
+	// BeforeModel may change the request of a model call. It may jump to the end of the turn if it declares so ([Jumper]): then the model is not
+	// called, and Answer of the request is the reply.
 	BeforeModel(ctx context.Context, inv Invocation, req *ModelRequest) (Jump, error)
-	// WrapModel may repeat, replace or observe a model call, ask another profile of the plan by changing the request's, or change what is
-	// streamed by passing an emit of its own to next. Each run of next is a new epoch of the stream.
+	// WrapModel may repeat, replace or observe a model call. It may change the request's Profile to another profile of the plan, and may pass
+	// its own emit to next to change the stream. Each call of next is a new epoch of the stream.
 	WrapModel(next ModelFunc) ModelFunc
-	// AfterModel may change the reply before it is stored, and may jump where it declares so ([Jumper]). With [JumpModel] it may say in
-	// the reply's Feedback why the model is asked again.
+	// AfterModel may change the reply before it is stored, and may make the jumps that it declares ([Jumper]). With [JumpModel] it may set
+	// Feedback of the reply to tell the model why it is called again.
 	AfterModel(ctx context.Context, inv Invocation, reply *ModelReply) (Jump, error)
 	// WrapTool may repeat, replace or observe a tool call.
 	WrapTool(next ToolFunc) ToolFunc
 }
 
-// ModelFunc is a model call as middleware sees it. emit is given the fragments as they arrive; its error ends the call.
+// ModelFunc makes a model call. It calls emit for each fragment of the reply; an error of emit ends the call.
 type ModelFunc func(ctx context.Context, inv Invocation, req ModelRequest, emit func(Delta) error) (ModelReply, error)
 
-// PlanChecker is implemented by a middleware that names parts of its plan: profiles, tools. It is asked when a plan is compiled; the
-// error's Field is within its options.
+// PlanChecker is implemented by middleware whose options name parts of the plan, such as profiles or tools. CheckPlan is called when a plan is
+// compiled. The Field of its error is relative to the options.
 type PlanChecker interface {
 	CheckPlan(p *Plan) error
 }
 
-// ToolFunc is a tool call as middleware sees it.
+// ToolFunc makes a tool call.
 type ToolFunc func(ctx context.Context, inv Invocation, call ToolCall) (ToolResult, error)
 
 // Pass is a middleware that does nothing.

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Observer records what turns do, for traces and metrics. Activities and direct turns call it; workflow code does not, so a replay calls
-// nothing. Many goroutines call its methods at once; they must not block. A function that a method returns is called exactly once, when the
-// observed work ends. A context that a method returns is used for the observed work.
+// Observer records the work of turns for traces and metrics. Activities and direct turns call it. Workflow code does not, so a replay makes no calls.
+// Its methods are called concurrently and must not block. A returned function is called exactly once, when the observed work ends. A returned context
+// is used for the observed work.
 //
-// An observer must not change the values it is given, nor read them after it has returned.
+// An observer must not change its arguments, nor read them after it has returned.
 type Observer interface {
-	// Carry returns the trace context of ctx for [TurnRecord.Trace], as a W3C traceparent. It returns "" if ctx is in no trace.
+	// Carry returns the trace context of ctx for [TurnRecord.Trace] as a W3C traceparent, "" if ctx has none.
 	Carry(ctx context.Context) string
-	// Delegate returns the trace context for the turn child, which a tool call of turn t starts for another agent.
+	// Delegate returns the trace context for turn child, which a tool call of turn t starts for another agent.
 	Delegate(ctx context.Context, t *Observed, child TurnID) string
-	// Work is called when an activity begins, or the same function of a direct turn.
+	// Work is called when an activity, or the corresponding work of a direct turn, begins.
 	Work(ctx context.Context, w Work) (context.Context, func(error))
 	// Request is called when a request to a model's provider begins.
 	Request(ctx context.Context, r ModelObservation) (context.Context, func(ModelOutcome))
@@ -27,7 +27,7 @@ type Observer interface {
 	Ended(ctx context.Context, e TurnEnded)
 }
 
-// Observed identifies the turn that is observed.
+// Observed identifies an observed turn.
 type Observed struct {
 	TurnID     TurnID
 	Tenant     string
@@ -39,66 +39,66 @@ type Observed struct {
 	WorkflowID string
 	Channel    string
 	Mode       Mode
-	Parent     TurnID    // of a child turn: who asked
+	Parent     TurnID    // the turn that delegated to this turn; may be empty
 	Trace      string    // [TurnRecord.Trace]
-	Since      time.Time // when the turn was first seen; zero: not known
+	Since      time.Time // when the turn was accepted; zero if unknown
 }
 
 // Work is a piece of a turn's work.
 type Work struct {
-	Name    string // as the activity is registered
+	Name    string // the name of the activity
 	Turn    *Observed
 	Started time.Time // zero: now
-	Attempt int       // of the activity, from 1; 0 outside of one
-	Step    int       // 0: of no step
+	Attempt int       // of the activity, from 1; 0 in a direct turn
+	Step    int       // 0 if the work belongs to no step
 }
 
-// ModelObservation is one request to a provider. A call that is repeated, falls back, or is a middleware's own, is several.
+// ModelObservation is one request to a provider. A model call makes several requests if it is retried or falls back, or if middleware calls models.
 type ModelObservation struct {
 	Turn    *Observed
 	Model   PlanModel
 	Step    int
-	Epoch   Epoch // of the step's producer: tells repetitions apart; negative for a middleware's own, as in the ledger
+	Epoch   Epoch // of the step's producer; distinguishes retries; negative for calls of middleware, as in the ledger
 	Purpose string
 	Request *ModelRequest
 }
 
 // The purposes of requests.
 const (
-	PurposeReply      = "reply"      // the step's reply
-	PurposeMiddleware = "middleware" // a middleware's own, such as a summary
-	PurposePrepare    = "prepare"    // before the first step
+	PurposeReply      = "reply"      // the reply of a step
+	PurposeMiddleware = "middleware" // a call of middleware, such as a summary
+	PurposePrepare    = "prepare"    // a call of the turn's preparation
 )
 
 // ModelOutcome is the end of a request.
 type ModelOutcome struct {
-	Reply       *ModelReply   // what came of it, also where it broke off
+	Reply       *ModelReply   // the reply, or the received part of it
 	Usage       Usage         // priced
-	FirstDelta  time.Duration // from the request to the first fragment; 0: there was none
-	FirstOfTurn bool          // that fragment was the first that the turn showed
-	Err         error         // the provider's
+	FirstDelta  time.Duration // from the request to the first fragment; 0 if there was none
+	FirstOfTurn bool          // the first fragment is also the first of the turn
+	Err         error         // of the provider
 	Cause       error         // why the request was stopped, such as cancellation or a timeout; nil if it was not
 }
 
-// ToolObservation is one attempt of a tool call, or the turn of another agent in its place.
+// ToolObservation is one attempt of a tool call, or the turn of another agent that answers it.
 type ToolObservation struct {
 	Turn        *Observed
 	Step        int
 	CallID      CallID
 	Name        string
 	Description string
-	Toolkit     string // [PlanTool.SourceNodeName]; empty: of none
+	Toolkit     string // [PlanTool.SourceNodeName]; may be empty
 	Args        []byte
-	Epoch       Epoch     // of the call's producer: tells attempts apart
-	Child       TurnID    // the turn that answers the call; empty: the tool does
+	Epoch       Epoch     // of the call's producer; distinguishes attempts
+	Child       TurnID    // the turn that answers the call; empty if the tool does
 	Started     time.Time // zero: now
 }
 
-// ToolOutcome is the end of an attempt: a result, which may be a failure, or an error, after which the call is tried again.
+// ToolOutcome is the end of an attempt: a result, which may be a failure, or an error, after which the call is retried.
 type ToolOutcome struct {
 	Result  *ToolResult
-	Refused bool // it was not granted, or a person refused it: the tool has not run
-	Cached  bool // answered from the cache of results
+	Refused bool // the tool has not run, because it was not granted or was rejected
+	Cached  bool // answered from the result cache
 	Err     error
 }
 
@@ -107,11 +107,11 @@ type TurnEnded struct {
 	Turn   *Observed
 	Output *AgentStepOutput
 	Ended  time.Time
-	// Record loads the turn's request and route, for observers that need content. It may be called only before Ended returns.
+	// Record loads the turn's request and route. It must not be called after Ended has returned.
 	Record func(ctx context.Context) (TurnRecord, error)
 }
 
-// Unobserved is an observer that does nothing. Embed it to implement only some of the methods.
+// Unobserved is an observer that does nothing. Embed it to implement only some methods.
 type Unobserved struct{}
 
 // Carry implements [Observer].

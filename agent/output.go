@@ -2,26 +2,26 @@ package agent
 
 import "encoding/json"
 
-// TurnStatus is the end of a turn.
+// TurnStatus is the final status of a turn.
 type TurnStatus string
 
-// The three ends of a turn.
+// The final statuses of a turn.
 const (
 	TurnCompleted TurnStatus = "completed"
 	TurnFailed    TurnStatus = "failed"
 	TurnCancelled TurnStatus = "cancelled"
 )
 
-// StopReason says why a turn ended.
+// StopReason is the reason why a turn ended.
 type StopReason string
 
-// The stop reasons. Those named after a limit end a turn as failed.
+// The stop reasons. A turn that reaches a limit ends as failed.
 const (
 	StopEndTurn    StopReason = "end_turn"       // the model answered without asking for tools
-	StopMaxTokens  StopReason = "max_tokens"     // the model ran into its output bound
-	StopFiltered   StopReason = "content_filter" // the provider's content filter cut the answer
-	StopCancelled  StopReason = "cancelled"      // somebody cancelled or interrupted
-	StopModelError StopReason = "model_error"    // the provider failed for good
+	StopMaxTokens  StopReason = "max_tokens"     // the reply reached the model's output limit
+	StopFiltered   StopReason = "content_filter" // the provider's content filter stopped the reply
+	StopCancelled  StopReason = "cancelled"      // the turn was cancelled or interrupted
+	StopModelError StopReason = "model_error"    // the provider failed permanently
 	StopModelCalls StopReason = "model_call_limit"
 	StopToolCalls  StopReason = "tool_call_limit"
 	StopTokens     StopReason = "token_limit"
@@ -29,20 +29,20 @@ const (
 	StopWallTime   StopReason = "wall_time_limit"
 	StopIterations StopReason = "iteration_limit"
 
-	// StopStructured: no reply satisfied the output schema. StopApprovalExpired: nobody decided in time, and the approval says that the turn
-	// then fails.
+	// StopStructured: no reply satisfied the output schema. StopApprovalExpired: nobody decided an approval in time, and its OnExpiry is
+	// [ExpiryEnd].
 	StopStructured      StopReason = "structured_output"
 	StopApprovalExpired StopReason = "approval_expired"
 
-	// StopApprovalRequired: a tool call needs an approval, and the turn does not wait for one ([ApprovalsRefuse]).
+	// StopApprovalRequired: a tool call needs approval, and the turn does not wait for it ([ApprovalsRefuse]).
 	StopApprovalRequired StopReason = "approval_required"
 
-	StopTerminated StopReason = "terminated" // the workflow ended without a result, for example because it was terminated
-	StopRefused    StopReason = "refused"    // the request was not acceptable
+	StopTerminated StopReason = "terminated" // the workflow ended without a result, for example by termination
+	StopRefused    StopReason = "refused"    // the request was invalid
 	StopInternal   StopReason = "internal_error"
 )
 
-// CutShort returns a sentence for people if the answer of a completed turn is not whole, "" if it is.
+// CutShort returns a sentence for users if the answer of a completed turn is incomplete, "" otherwise.
 func (r StopReason) CutShort() string {
 	switch r {
 	case StopMaxTokens:
@@ -54,8 +54,8 @@ func (r StopReason) CutShort() string {
 	}
 }
 
-// AgentStepOutput is the result of a turn: what the workflow returns, what the terminal event carries, what the HTTP API
-// answers. Every field is always present; Output and Blocks are capped and ResultRef carries the rest.
+// AgentStepOutput is the result of a turn in the workflow's result, the terminal event and the HTTP API. Every field is always present. Output and
+// Blocks are truncated; ResultRef refers to the complete result.
 type AgentStepOutput struct {
 	TurnID          TurnID          `json:"turn_id"`
 	SessionID       SessionID       `json:"session_id"`
@@ -64,7 +64,7 @@ type AgentStepOutput struct {
 	Status          TurnStatus      `json:"status"`
 	Output          string          `json:"output"`
 	Blocks          []Block         `json:"blocks"`
-	Structured      json.RawMessage `json:"structured"`     // null when no schema was asked for
+	Structured      json.RawMessage `json:"structured"`     // null without an output schema
 	ResultRef       string          `json:"result_ref"`     // artifact://<uuid>
 	ResultPreview   json.RawMessage `json:"result_preview"` // {type,row_count,sample}; null without data
 	ToolCalls       []ToolCallNote  `json:"tool_calls"`
@@ -76,30 +76,30 @@ type AgentStepOutput struct {
 	Model           string          `json:"model"`
 }
 
-// ToolCallNote is a tool call in a result. Its input and output are in the transcript; the result has them too where
-// the agent's parameter return_intermediate_steps is true.
+// ToolCallNote is a tool call in a result. Its input and output are in the transcript. The result has them too if the agent's parameter
+// return_intermediate_steps is true.
 type ToolCallNote struct {
 	ID     CallID `json:"id"`
 	Tool   string `json:"tool"`
 	Status string `json:"status"` // success or error
 	Ref    string `json:"ref,omitempty"`
 
-	CacheHit bool `json:"cache_hit,omitempty"` // answered out of the result cache
+	CacheHit bool `json:"cache_hit,omitempty"` // answered from the result cache
 
 	Input     json.RawMessage `json:"input,omitempty"`     // the arguments
-	Output    json.RawMessage `json:"output,omitempty"`    // what the model was answered
+	Output    json.RawMessage `json:"output,omitempty"`    // the output that the model saw
 	Truncated bool            `json:"truncated,omitempty"` // input and output are too large for the result
 }
 
-// ResultMetadata is the rest of a finished turn's row, besides its output.
+// ResultMetadata is the part of a stored result besides its output.
 type ResultMetadata struct {
-	JobID        string          // as whoever asked for the job wrote it; empty for a turn that is no job
-	JobError     *Failure        // why the work of the job failed although its turn completed; nil otherwise
+	JobID        string          // as in the request; empty if the turn is not a job
+	JobError     *Failure        // why the job failed although its turn completed; may be nil
 	ToolCalls    json.RawMessage // [{tool, args, status, step, ref, duration_ms, cache_hit}] in the order of the calls; never nil
 	TokensUsed   int64           // input and output
-	CachedTokens int64           // of the input, those that the provider had cached
-	CacheHit     bool            // the provider had cached some of the prompt
-	ContentRef   string          // cas://… of the result's content, when it is too large for the row; empty otherwise
+	CachedTokens int64           // the part of the input that the provider had cached
+	CacheHit     bool            // the provider had cached part of the prompt
+	ContentRef   string          // cas:// reference of a large result; may be empty
 
-	PipelineCacheHit bool // a tool answered out of the result cache
+	PipelineCacheHit bool // a tool was answered from the result cache
 }

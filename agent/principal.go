@@ -1,40 +1,43 @@
 package agent
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
-// AnyTenant is the tenant of a principal that may act for every tenant: an operator, whose requests name their tenant. It is no valid name of a
-// tenant.
+// AnyTenant is the tenant of a principal that may act for every tenant, such as an operator. Its requests name their tenant. It is not a valid name of
+// a tenant.
 const AnyTenant = "*"
 
 // The methods by which a principal was authenticated.
 const (
-	MethodNone = "none" // no authentication is configured: whoever can connect may do everything
+	MethodNone = "none" // authentication is disabled: everyone who can connect may do everything
 	MethodKey  = "key"
 	MethodJWT  = "jwt"
 	MethodMTLS = "mtls"
 )
 
-// Principal is the caller that a credential identifies. The zero value is the runtime itself, acting for nobody else.
+// Principal is the caller that a credential identifies. The zero value is the runtime itself.
 type Principal struct {
 	Method     string         `json:"method"`               // one of the methods above, or the name of a channel that authenticates its users
-	Tenant     string         `json:"tenant"`               // whose data; [AnyTenant]: every tenant's
-	Subject    string         `json:"subject,omitempty"`    // user id; empty: the credential belongs to no user, and its requests may name one
-	Role       string         `json:"role,omitempty"`       // user_role for routing
-	Flags      map[string]any `json:"flags,omitempty"`      // likewise
-	Scopes     []string       `json:"scopes"`               // what it may do, see [Action]
-	Credential string         `json:"credential,omitempty"` // which credential, for the audit trail; never the secret
+	Tenant     string         `json:"tenant"`               // the tenant whose data it may use; [AnyTenant]: all tenants
+	Subject    string         `json:"subject,omitempty"`    // user ID; empty: the credential belongs to no user, and requests may name one
+	Role       string         `json:"role,omitempty"`       // for routing, as user_role
+	Flags      map[string]any `json:"flags,omitempty"`      // for routing
+	Scopes     []string       `json:"scopes"`               // see [Action]
+	Credential string         `json:"credential,omitempty"` // identifies the credential in the audit trail; not the secret
 }
 
-// Action is something that a credential may allow. A scope is an action, or the beginning of one and "*", and may be confined to
-// resources: "turns.run", "turns.*", "turns.run:analyst", "approvals.decide:send_*", "*".
+// Action is an action that a credential may allow. A scope is an action, or a prefix of actions and "*", optionally with a resource: "turns.run",
+// "turns.*", "turns.run:analyst", "approvals.decide:send_*", "*".
 type Action string
 
-// The actions, with the resource that a scope may confine each to.
+// The actions. Comments name the resource that a scope may have.
 const (
-	ActionTurnsRun    Action = "turns.run"    // agent; also messages, results of client-side tools
+	ActionTurnsRun    Action = "turns.run"    // agent; also to send messages and results of client-side tools
 	ActionTurnsRead   Action = "turns.read"   // agent; state and events
 	ActionTurnsCancel Action = "turns.cancel" // agent
-	ActionToolsUse    Action = "tools.use"    // tool that turns of the caller may call
+	ActionToolsUse    Action = "tools.use"    // tool; the tools that turns of the caller may call
 
 	ActionApprovalsRead   Action = "approvals.read"   // tool
 	ActionApprovalsDecide Action = "approvals.decide" // tool
@@ -61,21 +64,21 @@ const (
 	ActionSchedulesWrite Action = "schedules.write"
 	ActionLinksWrite     Action = "links.write" // links between chats and users
 
-	ActionRetentionRead  Action = "retention.read"  // what is kept for how long
-	ActionRetentionWrite Action = "retention.write" // of all tenants
+	ActionRetentionRead  Action = "retention.read"  // retention periods
+	ActionRetentionWrite Action = "retention.write" // retention periods of all tenants
 	ActionErasuresRead   Action = "erasures.read"
 	ActionErasuresWrite  Action = "erasures.write" // erase the data of a user
 
 	ActionKeysRead    Action = "keys.read"
 	ActionKeysWrite   Action = "keys.write"
 	ActionAuditRead   Action = "audit.read"
-	ActionUsageRead   Action = "usage.read" // what a tenant used, and what it cost
+	ActionUsageRead   Action = "usage.read" // usage and cost
 	ActionMetricsRead Action = "metrics.read"
-	ActionHealthRead  Action = "health.read" // details of what a turn depends on
+	ActionHealthRead  Action = "health.read" // state of the dependencies
 	ActionDoctorRun   Action = "doctor.run"
 )
 
-// Actions lists every action.
+// Actions returns all actions.
 func Actions() []Action {
 	return []Action{
 		ActionTurnsRun, ActionTurnsRead, ActionTurnsCancel, ActionToolsUse, ActionApprovalsRead, ActionApprovalsDecide, ActionResultsRead,
@@ -86,49 +89,40 @@ func Actions() []Action {
 	}
 }
 
-// Trusted reports whether the principal may do everything: the runtime itself, and every caller if no authentication is configured.
+// Trusted reports whether the principal may do everything: it is the runtime itself, or authentication is disabled.
 func (p *Principal) Trusted() bool { return p.Method == "" || p.Method == MethodNone }
 
 // May reports whether the principal may do a to a resource.
 func (p *Principal) May(a Action, resource string) bool {
-	return p.allowed(a, func(pattern string) bool { return matches(pattern, resource) })
+	return p.hasScope(a, func(pattern string) bool { return matches(pattern, resource) })
 }
 
-// MayAny reports whether the principal may do a to any resource at all.
+// MayAny reports whether the principal may do a to at least one resource.
 func (p *Principal) MayAny(a Action) bool {
-	return p.allowed(a, func(string) bool { return true })
+	return p.hasScope(a, func(string) bool { return true })
 }
 
-func (p *Principal) allowed(a Action, resource func(pattern string) bool) bool {
-	if p.Trusted() {
-		return true
-	}
-	for _, scope := range p.Scopes {
-		action, confined, is := strings.Cut(scope, ":")
-		if matches(action, string(a)) && (!is || resource(confined)) {
-			return true
-		}
-	}
-	return false
+// hasScope reports whether a scope of the principal allows a for all resources, or for a pattern of resources that accept accepts.
+func (p *Principal) hasScope(a Action, accept func(pattern string) bool) bool {
+	return p.Trusted() || slices.ContainsFunc(p.Scopes, func(scope string) bool {
+		action, pattern, hasPattern := strings.Cut(scope, ":")
+		return matches(action, string(a)) && (!hasPattern || accept(pattern))
+	})
 }
 
 // ValidScope reports whether a scope allows at least one action.
 func ValidScope(scope string) bool {
-	action, resource, confined := strings.Cut(scope, ":")
-	if confined && resource == "" {
+	action, resource, hasResource := strings.Cut(scope, ":")
+	if hasResource && resource == "" {
 		return false
 	}
-	for _, a := range Actions() {
-		if matches(action, string(a)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(Actions(), func(a Action) bool { return matches(action, string(a)) })
 }
 
+// matches reports whether a pattern, a name or a prefix and "*", matches a name.
 func matches(pattern, name string) bool {
-	if begin, open := strings.CutSuffix(pattern, "*"); open {
-		return strings.HasPrefix(name, begin)
+	if prefix, isPrefix := strings.CutSuffix(pattern, "*"); isPrefix {
+		return strings.HasPrefix(name, prefix)
 	}
 	return pattern == name
 }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// TurnRecord is the part of a turn that the store has from its beginning.
+// TurnRecord is the part of a turn that is stored when the turn begins.
 type TurnRecord struct {
 	TurnID     TurnID
-	WorkflowID string // of the workflow that drives it; turn/<id> unless it was started by hand
+	WorkflowID string // of the turn's workflow; turn/<id> unless it was started by hand
 	Tenant     string
 	SessionID  SessionID
 	Binding
@@ -18,37 +18,37 @@ type TurnRecord struct {
 	History    History
 	Input      []Message
 	Context    InvocationContext
-	QueueLimit int // most turns waiting in one session
+	QueueLimit int // maximum number of waiting turns in the session
 
-	OutputSchema json.RawMessage // the request's; the plan's stands where it is empty
+	OutputSchema json.RawMessage // of the request; empty: that of the plan
 	Mode         Mode            // empty: durable
-	Fallback     Fallback        // why it is not direct, although it was to be
-	LeaseUntil   time.Time       // direct: a holder that is silent for longer is gone
-	Parent       TurnID          // of a child turn: who asked
-	Limits       *Limits         // the request's
-	ClientTools  []ClientTool    // the request's
-	Approvals    ApprovalPolicy  // the request's
-	Rerun        *Rerun          // of a new turn: that it reruns another one; its session then begins with copies
-	StartByID    bool            // its workflow is started after it is recorded, by whoever finds that it does not run
-	Stream       StreamClaim     // for a turn that is ready at once; whose its stream becomes
+	Fallback     Fallback        // why the turn is not direct although it should be
+	LeaseUntil   time.Time       // direct: if the lease is not renewed by then, the turn's process is considered dead
+	Parent       TurnID          // the turn that delegated to this turn; may be empty
+	Limits       *Limits         // of the request
+	ClientTools  []ClientTool    // of the request
+	Approvals    ApprovalPolicy  // of the request
+	Rerun        *Rerun          // the turn that this new turn reruns; its session begins with copies of that turn's session
+	StartByID    bool            // its workflow is started after the turn is recorded, by any process that finds that it does not run
+	Stream       StreamClaim     // the owner of the stream, if the turn is ready at once
 
-	RefuseWaiting bool // a new turn is not queued behind one that waits for a person: the answer is BeginWaiting
+	RefuseWaiting bool // refuse a new turn, with BeginWaiting, instead of queueing it behind a turn that waits for a person
 }
 
-// Binding is the plan and agent that a turn uses from its beginning, even if the catalog changes.
+// Binding is the agent and plan of a turn. A turn keeps them even if the catalog changes.
 type Binding struct {
 	Agent      string
 	InstanceID string
 	PlanHash   string
-	Model      string         // profile asked for, by the request or by a route; empty: the plan's default
-	Route      *RouteDecision // how the turn came to its agent; nil for turns from before
-	Trace      string         // W3C traceparent of what asked for the turn; empty: nobody named one
+	Model      string         // the profile that the request or a route has chosen; empty: the default of the plan
+	Route      *RouteDecision // why the turn has its agent; nil for turns of earlier releases
+	Trace      string         // W3C traceparent of the request; may be empty
 }
 
-// BeginAnswer is the place of a turn in its session.
+// BeginAnswer is the result of recording a turn in its session.
 type BeginAnswer string
 
-// The answers. Busy is for OnBusyReject, Waiting for RefuseWaiting, Overflow for a full queue: then nothing is recorded.
+// The answers. BeginBusy is for [OnBusyReject], BeginWaiting for TurnRecord.RefuseWaiting, BeginOverflow for a full queue: nothing is recorded for them.
 const (
 	BeginReady     BeginAnswer = "ready"
 	BeginBehind    BeginAnswer = "behind"
@@ -58,28 +58,28 @@ const (
 	BeginOverflow  BeginAnswer = "overflow"
 )
 
-// Begun answers a TurnRecord.
+// Begun is the result of recording a [TurnRecord].
 type Begun struct {
 	Answer         BeginAnswer
 	New            bool      // this call recorded the turn
-	Claimed        bool      // and made its stream the claimant's
-	Cursor         int64     // ready: the transcript's position that this turn sees, its own input included
-	Holder         TurnID    // behind, busy: who holds the session
-	HolderWorkflow string    // its workflow id
-	HolderSince    time.Time // when it became the holder
-	HolderMode     Mode      // direct: HolderLease says how long it is believed to live
+	Claimed        bool      // this call made the claimant the owner of the stream
+	Cursor         int64     // ready: the end of the transcript that this turn sees, including its own input
+	Holder         TurnID    // behind, busy, waiting: the turn that holds the session
+	HolderWorkflow string    // the workflow ID of Holder
+	HolderSince    time.Time // when Holder began to hold the session
+	HolderMode     Mode      // of Holder; a direct turn has HolderLease
 	HolderLease    time.Time
-	Position       int              // behind: 1 for the next in line
+	Position       int              // behind: the position in the queue, from 1
 	Output         *AgentStepOutput // duplicate: the stored result
-	Binding                         // ready, behind: as recorded the first time
-	StartedAt      time.Time        // when the turn was first seen
+	Binding                         // ready, behind: of the stored record
+	StartedAt      time.Time        // when the turn was accepted
 }
 
-// StepKey names one entry of a turn's steps.
+// StepKey identifies a model call or a tool call of a turn.
 type StepKey struct {
 	TurnID TurnID
 	Step   int    // 1 for the first model call
-	CallID CallID // empty for the model's reply
+	CallID CallID // empty for a model call
 }
 
 // ModelStep is a finished model call.
@@ -89,15 +89,15 @@ type ModelStep struct {
 	Tenant  string
 	Blocks  []Block
 	Verdict ModelVerdict
-	Calls   []UsageEntry // one per epoch that reached the provider, this one included
+	Calls   []UsageEntry // one for each epoch that reached the provider
 
-	// Feedback is what the model is told behind this reply, as a user's message: why it is asked again. Prompt shows it.
+	// Feedback is a user message that follows the reply and tells the model why it is called again. It is part of the prompt.
 	Feedback string
 
-	Events UnstoredEvents // stored with the step; nil: they are stored already
+	Events UnstoredEvents // stored with the step; nil if they are already stored
 }
 
-// UsageEntry is one row of the ledger, keyed by turn, step and epoch so that it counts once.
+// UsageEntry is a row of the usage ledger. Turn, step and epoch identify it, so that it counts once.
 type UsageEntry struct {
 	Epoch Epoch
 	Model string
@@ -112,25 +112,25 @@ type ToolStep struct {
 	Name       string
 	Args       json.RawMessage
 	Result     Block           // the tool_result block
-	Data       json.RawMessage // inline dataset; nil when none or in the blob store
+	Data       json.RawMessage // inline dataset; nil if there is none or it is in the blob store
 	Preview    json.RawMessage
-	Dataset    *Dataset // in the blob store; nil when there is none
+	Dataset    *Dataset // dataset in the blob store; may be nil
 	CacheHit   bool
 	Verdict    ToolVerdict
 	DurationMS int64
-	Events     UnstoredEvents // stored with the step; nil: they are stored already
-	Later      bool           // may be stored with the next step of the turn, or its end; not for a call with effects
+	Events     UnstoredEvents // stored with the step; nil if they are already stored
+	Later      bool           // may be stored with the next step or the end of the turn; false for a call with effects
 }
 
-// PromptQuery asks for the messages a model call sees.
+// PromptQuery selects the messages of a model call's prompt.
 type PromptQuery struct {
 	TurnID    TurnID
 	Tenant    string
 	SessionID SessionID
 	Cursor    int64
 	History   History
-	Step      int // steps before this one are included
-	// Aside is appended, as a text block, to the last message of the turn's own input; empty: nothing is. It is not stored.
+	Step      int // the prompt has the steps before this step
+	// Aside is a text block to append to the last input message of the turn. It is not stored. It may be empty.
 	Aside string
 }
 
@@ -139,49 +139,49 @@ type FinishRecord struct {
 	TurnID    TurnID
 	Tenant    string
 	SessionID SessionID
-	Output    AgentStepOutput // capped for the API; ResultRef is filled by the store
-	Answer    json.RawMessage // {output, structured, blocks, data_ref} of a result that has rows; nil: Result or the content is that document
-	Result    json.RawMessage // the rows, or the document of a result without rows; nil when CASID names it
-	CASID     string          // sha256:… when Result is too large for the row and in the blob store
-	S3Ref     string          // s3://… where CASID's object is, if the blob store is a bucket of S3
-	JobID     string          // of the orchestrator; the turn id's UUID form when there is none
-	JobError  *Failure        // why the job's work failed although the turn completed: its row is failed then; nil otherwise
+	Output    AgentStepOutput // truncated for the API; the store sets ResultRef
+	Answer    json.RawMessage // {output, structured, blocks, data_ref} of a result with rows; nil if Result or the blob is that document
+	Result    json.RawMessage // the rows, or the document of a result without rows; nil if CASID refers to it
+	CASID     string          // sha256:… of a result that is too large for the row and is in the blob store
+	S3Ref     string          // s3://… of CASID, if the blob store is an S3 bucket
+	JobID     string          // of the orchestrator; default: the turn ID as a UUID
+	JobError  *Failure        // why the job failed although the turn completed; then the row is failed; may be nil
 	RunID     string
 	NodeID    string
-	CacheHit  bool        // a tool answered out of the result cache
-	Events    []Event     // appended last in the same transaction; the last is terminal
-	Stream    *HeldStream // where Events go; nil: the store finds out
+	CacheHit  bool        // a tool was answered from the result cache
+	Events    []Event     // appended last, in the same transaction; the last event is terminal
+	Stream    *HeldStream // the stream of Events; nil: the store looks it up
 
-	// Models and Tools are the turn's steps that the caller knows, if it knows any. They are stored ones.
+	// Models and Tools are the stored steps of the turn, if the caller has them.
 	Models []ModelStep
 	Tools  []ToolStep
 }
 
-// Finished answers a FinishRecord.
+// Finished is the result of a [FinishRecord].
 type Finished struct {
-	Stale        bool            // nothing was stored: the turn has other steps than the record; read them again
-	Output       AgentStepOutput // as stored: the first writer's, when somebody else had finished the turn
-	Next         TurnID          // the turn that now holds the session; empty when none waits
-	NextWorkflow string          // its workflow id
-	Logged       bool            // the events are in the log already
-	Ended        bool            // it was this call that ended the turn
-	Events       []Event         // the record's, as they ended its Stream
+	Stale        bool            // nothing was stored, because the steps of the record are out of date
+	Output       AgentStepOutput // the stored output, which may be that of an earlier call
+	Next         TurnID          // the next turn of the session; empty if none waits
+	NextWorkflow string          // the workflow ID of Next
+	Logged       bool            // the events are already in the log
+	Ended        bool            // this call ended the turn
+	Events       []Event         // the events of the record with their stored indexes
 }
 
-// TurnState is what the store knows of a turn.
+// TurnState is the stored state of a turn.
 type TurnState struct {
 	Record    TurnRecord
 	State     string    // queued, running, or the final TurnStatus
-	Cursor    int64     // as in Begun; 0 while queued
-	Lease     time.Time // of a direct turn; zero: durable
+	Cursor    int64     // as in [Begun]; 0 while queued
+	Lease     time.Time // of a direct turn; zero for a durable turn
 	StartedAt time.Time
-	Output    *AgentStepOutput // once finished
-	RerunOf   TurnID           // as in [Rerun], and FromStep; empty: it reruns no turn
+	Output    *AgentStepOutput // nil until the turn has ended
+	RerunOf   TurnID           // as in [Rerun], like FromStep; may be empty
 	FromStep  int
 }
 
-// The states of a turn before its end. A turn that is stored as running is waiting while an approval, or a result that the caller provides,
-// is open in it or in a turn below it.
+// The states of a turn before its end. A running turn is waiting while it, or a turn that it has delegated to, has an open approval or waits for the
+// result of a client-side tool.
 const (
 	StateQueued  = "queued"
 	StateRunning = "running"

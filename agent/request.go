@@ -1,47 +1,48 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
 )
 
-// History says whether a turn sees its conversation.
+// History says whether a turn sees its conversation so far.
 type History string
 
-// HistoryLoad is the default; HistoryFresh starts clean.
+// HistoryLoad, the default, loads the conversation; HistoryFresh starts without it.
 const (
 	HistoryLoad  History = "load"
 	HistoryFresh History = "fresh"
 )
 
-// Mode says how a turn is driven.
+// Mode says how a turn is run.
 type Mode string
 
-// ModeDurable, the default, runs the turn as a workflow; ModeDirect without Temporal.
+// ModeDurable, the default, runs a turn as a Temporal workflow; ModeDirect runs it without Temporal.
 const (
 	ModeDurable Mode = "durable"
 	ModeDirect  Mode = "direct"
 )
 
-// Fallback says why a turn that was to be direct runs as a workflow; empty: it was not to be direct, or it is direct.
+// Fallback is the reason why a turn that should be direct runs as a workflow. It is empty for other turns.
 type Fallback string
 
 // The reasons for a fallback.
 const (
-	FallbackLimit    Fallback = "limit"    // its process runs turn.direct_turns direct turns already
-	FallbackWorker   Fallback = "worker"   // the process that took it runs no turns (worker.enabled is false)
+	FallbackLimit    Fallback = "limit"    // its process already runs turn.direct_turns direct turns
+	FallbackWorker   Fallback = "worker"   // its process runs no turns (worker.enabled is false)
 	FallbackSession  Fallback = "session"  // another turn held its session
-	FallbackPerson   Fallback = "person"   // it waits for a decision or for the result of a client-side tool
-	FallbackAgent    Fallback = "agent"    // it asks another agent
+	FallbackPerson   Fallback = "person"   // it waits for a decision or the result of a client-side tool
+	FallbackAgent    Fallback = "agent"    // it delegates to another agent
 	FallbackProvider Fallback = "provider" // it waits for its model provider
 	FallbackDuration Fallback = "duration" // it lasts longer than turn.direct_max
-	FallbackTrouble  Fallback = "trouble"  // the database, or something else that it needs, was away
+	FallbackTrouble  Fallback = "trouble"  // the database or another dependency was unavailable
 	FallbackStop     Fallback = "stop"     // its process was stopped
-	FallbackLost     Fallback = "lost"     // its process died, or was not heard of for as long as its lease
+	FallbackLost     Fallback = "lost"     // its process died or did not renew its lease
 )
 
-// Reason says in words why a turn is not direct, for its status RUNNING; empty for no fallback.
+// Reason returns the reason as text for the status event RUNNING, empty if there is no fallback.
 func (f Fallback) Reason() string {
 	switch f {
 	case "":
@@ -71,49 +72,49 @@ func (f Fallback) Reason() string {
 	}
 }
 
-// OnBusy says what a turn does when its session is running another one.
+// OnBusy says what a turn does while its session runs another turn.
 type OnBusy string
 
-// The three answers to a busy session; OnBusyQueue is the default.
+// The values of OnBusy. OnBusyQueue is the default.
 const (
 	OnBusyQueue     OnBusy = "queue"
 	OnBusyInterrupt OnBusy = "interrupt"
 	OnBusyReject    OnBusy = "reject"
 )
 
-// TurnRequest asks for one turn. It is the input of the workflow AgentTurn, typed by hand on the command line, and the body of
-// POST /v1/turns. Exactly one of Message and Messages is given.
+// TurnRequest is a request to run a turn. It is the input of the workflow AgentTurn and the body of POST /v1/turns. Exactly one of Message and
+// Messages is set.
 type TurnRequest struct {
 	TurnID         TurnID            `json:"turn_id,omitempty"`
-	Agent          string            `json:"agent,omitempty"`      // empty: routing decides
-	SessionID      SessionID         `json:"session_id,omitempty"` // empty: a session of its own, named after the turn
+	Agent          string            `json:"agent,omitempty"`      // empty: chosen by routing
+	SessionID      SessionID         `json:"session_id,omitempty"` // empty: a new session with the ID of the turn
 	Message        string            `json:"message,omitempty"`
 	Messages       []Message         `json:"messages,omitempty"`
 	Context        InvocationContext `json:"context,omitzero"`
 	History        History           `json:"history,omitempty"`
 	Mode           Mode              `json:"mode,omitempty"`
-	Model          string            `json:"model,omitempty"` // must be on the plan's list
+	Model          string            `json:"model,omitempty"` // a profile of the plan
 	Limits         *Limits           `json:"limits,omitempty"`
 	StreamTo       *StreamTo         `json:"stream_to,omitempty"`
 	Channel        string            `json:"channel,omitempty"`
 	IdempotencyKey string            `json:"idempotency_key,omitempty"`
 	OutputSchema   json.RawMessage   `json:"output_schema,omitempty"`
 	OnBusy         OnBusy            `json:"on_busy,omitempty"`
-	ClientTools    []ClientTool      `json:"client_tools,omitempty"` // the turn may call them besides the agent's own; the caller provides results
+	ClientTools    []ClientTool      `json:"client_tools,omitempty"` // additional tools, whose results the caller provides
 
-	Approvals ApprovalPolicy `json:"-"` // set by the channel or the schedule, not by a caller
-	Rerun     *Rerun         `json:"-"` // of another turn, whose input this request repeats; nil: of none
-	Draft     *Draft         `json:"-"` // answers in place of the catalog's agent; nil: there is none
+	Approvals ApprovalPolicy `json:"-"` // set by the channel or the schedule, not by the caller
+	Rerun     *Rerun         `json:"-"` // the turn that this request reruns; may be nil
+	Draft     *Draft         `json:"-"` // replaces the agent of the catalog; may be nil
 }
 
-// Draft is an agent's document that a turn tries before it is applied.
+// Draft is the document of an agent that a turn tries out before it is applied.
 type Draft struct {
 	Text string // YAML or JSON: one AgentInstance
 
-	// Set by the catalog, which compiles the text and does not list it.
+	// The catalog sets these fields when it compiles Text.
 	Agent    string
 	PlanHash string
-	Revision int64 // of the catalog that the plan was compiled with
+	Revision int64 // of the catalog when the plan was compiled
 }
 
 // newDraft returns the draft of a text, nil if the text is empty.
@@ -124,21 +125,21 @@ func newDraft(text string) *Draft {
 	return &Draft{Text: text}
 }
 
-// TurnBody is the body of POST /v1/turns: a request, and the draft of the agent that answers it if the caller tries one.
+// TurnBody is the body of POST /v1/turns: a request with an optional draft of the agent.
 type TurnBody struct {
 	TurnRequest
 
-	Draft string `json:"draft,omitempty"` // an AgentInstance as YAML or JSON, for this turn alone
+	Draft string `json:"draft,omitempty"` // an AgentInstance as YAML or JSON, used only for this turn
 }
 
-// Request returns the request with its draft.
+// Request returns the request including the draft.
 func (b *TurnBody) Request() TurnRequest {
 	r := b.TurnRequest
 	r.Draft = newDraft(b.Draft)
 	return r
 }
 
-// InvocationContext is the envelope that routing sees.
+// InvocationContext is the context of a request for routing.
 type InvocationContext struct {
 	Tenant   string         `json:"tenant,omitempty"`
 	UserID   string         `json:"user_id,omitempty"`
@@ -148,22 +149,19 @@ type InvocationContext struct {
 	Metadata map[string]any `json:"metadata,omitempty"`
 }
 
-// TenantName is the tenant, [DefaultTenant] when the context names none.
+// TenantName returns the tenant, [DefaultTenant] if the context names none.
 func (c *InvocationContext) TenantName() string {
-	if c.Tenant == "" {
-		return DefaultTenant
-	}
-	return c.Tenant
+	return cmp.Or(c.Tenant, DefaultTenant)
 }
 
-// StreamTo names the workflow that receives a turn's token batches as signals.
+// StreamTo names a workflow that receives the turn's token batches as signals.
 type StreamTo struct {
 	WorkflowID string `json:"workflow_id"`
 	Signal     string `json:"signal"`
 	IntervalMS int    `json:"interval_ms,omitempty"` // 100–1,000; 0: 250
 }
 
-// Input returns the inbound messages: Messages, or Message as one user message, or those of the turn that the request reruns.
+// Input returns the input messages: those of the rerun turn, Messages, or Message as a user message.
 func (r *TurnRequest) Input() []Message {
 	switch {
 	case r.Rerun != nil:
@@ -175,7 +173,7 @@ func (r *TurnRequest) Input() []Message {
 	}
 }
 
-// Validate checks shape and bounds; the error names the field. maxBytes bounds the inbound text, 0 for no bound.
+// Validate checks the request. Field of its error is the invalid field. maxBytes bounds the input messages; 0 means no bound.
 func (r *TurnRequest) Validate(maxBytes int) error {
 	dropNull(&r.OutputSchema)
 	switch {
@@ -200,12 +198,12 @@ func (r *TurnRequest) Validate(maxBytes int) error {
 		return err
 	}
 	size := len(r.Message)
-	asked := map[CallID]bool{}
+	calls := map[CallID]bool{}
 	for i := range r.Messages {
 		if err := r.Messages[i].Validate(fmt.Sprintf("messages[%d]", i)); err != nil {
 			return err
 		}
-		if err := r.Messages[i].answers(fmt.Sprintf("messages[%d]", i), asked); err != nil {
+		if err := r.Messages[i].checkToolResults(fmt.Sprintf("messages[%d]", i), calls); err != nil {
 			return err
 		}
 		for j := range r.Messages[i].Blocks {
@@ -214,9 +212,7 @@ func (r *TurnRequest) Validate(maxBytes int) error {
 		}
 	}
 	if maxBytes > 0 && size > maxBytes {
-		e := Invalid("message", "is %d bytes, at most %d", size, maxBytes)
-		e.Code = CodeOverflow
-		return e
+		return FieldErrorf(CodeOverflow, "message", "is %d bytes, at most %d", size, maxBytes)
 	}
 	if r.Limits != nil {
 		if err := r.Limits.Validate("limits"); err != nil {
@@ -258,7 +254,7 @@ func (r *TurnRequest) validateEnums() error {
 	return nil
 }
 
-// dropNull removes a document that is null: programs with typed clients send null for an optional field that is not set.
+// dropNull sets a document that is null to nil, because typed clients send null for an unset optional field.
 func dropNull(document *json.RawMessage) {
 	if string(*document) == "null" {
 		*document = nil

@@ -9,7 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// TestNullIsNotSet: null for an optional document means the same as leaving it out.
+// A null in an optional field means the same as leaving the field out.
 func TestNullIsNotSet(t *testing.T) {
 	null := json.RawMessage("null")
 
@@ -34,8 +34,8 @@ func TestNullIsNotSet(t *testing.T) {
 	require.Nil(t, schedule.OutputSchema)
 }
 
-// TestTurnIDsFitIntoPaths: clients take "." and ".." out of a path, so that nobody could read such a turn.
-func TestTurnIDsFitIntoPaths(t *testing.T) {
+// HTTP clients remove "." and ".." from paths, so turns with these IDs could never be read.
+func TestTurnIDsThatArePaths(t *testing.T) {
 	for id, want := range map[agent.TurnID]string{".": "turn_id: is", "..": "turn_id: is", "a b": "turn_id: want", "...": "", "a..b": "", ".a": ""} {
 		request := agent.TurnRequest{Message: "x", TurnID: id}
 		err := request.Validate(0)

@@ -2,41 +2,40 @@ package agent
 
 import "encoding/json"
 
-// Fork asks for a session that begins with a copy of another session's transcript.
+// Fork is a request for a session that begins with a copy of another session's transcript.
 type Fork struct {
 	From      SessionID
-	TurnID    TurnID    // the last turn that is copied; empty: all are
+	TurnID    TurnID    // the last turn to copy; empty: all turns
 	SessionID SessionID // the new session
 }
 
-// SessionForked is a session that begins with a copy of another one's transcript.
+// SessionForked is the result of a [Fork].
 type SessionForked struct {
 	SessionID  SessionID `json:"session_id"`
 	ForkedFrom SessionID `json:"forked_from"`
-	TurnID     TurnID    `json:"turn_id,omitempty"` // the last turn that was copied; empty if the session had none
-	Turns      int       `json:"turns"`             // copied
-	Messages   int       `json:"messages"`          // copied
+	TurnID     TurnID    `json:"turn_id,omitempty"` // the last copied turn; empty if there was none
+	Turns      int       `json:"turns"`             // number of copied turns
+	Messages   int       `json:"messages"`          // number of copied messages
 }
 
-// Rerun says which turn a request runs again. The new turn runs in a branch of that turn's session.
+// Rerun identifies the turn that a request reruns. The new turn runs in a branch of that turn's session.
 type Rerun struct {
 	Of       TurnID
-	FromStep int    // what came before this step is taken over; 0: nothing is
-	Prompt   string // the system prompt instead of the agent's; empty: the agent's
+	FromStep int    // earlier steps are reused; 0: none
+	Prompt   string // replaces the agent's system prompt; may be empty
 
-	Input    []Message // of the turn Of, and what is taken over of its steps: the model's replies and the results of its calls
-	Prepared *Prepared // that is taken over; nil: none is
+	Input    []Message // the input of the turn Of, and the replies and tool results of the reused steps
+	Prepared *Prepared // the reused preparation; may be nil
 }
 
-// RerunRequest is the body of POST /v1/turns/{id}/rerun: the changes to the original request. A member that is left out keeps the original's
-// value.
+// RerunRequest is the body of POST /v1/turns/{id}/rerun: changes to the original request. Members that are left out keep their original value.
 type RerunRequest struct {
-	FromStep       int                `json:"from_step,omitempty"` // repeat nothing before this step of the turn; 0: begin anew
+	FromStep       int                `json:"from_step,omitempty"` // reuse the steps before this step; 0: none
 	Agent          string             `json:"agent,omitempty"`
 	Model          string             `json:"model,omitempty"`
-	Prompt         string             `json:"prompt,omitempty"`     // the system prompt instead of the agent's, for this turn alone
+	Prompt         string             `json:"prompt,omitempty"`     // replaces the agent's system prompt for this turn
 	Draft          string             `json:"draft,omitempty"`      // as in [TurnBody]
-	SessionID      SessionID          `json:"session_id,omitempty"` // of the branch; empty: named after the new turn
+	SessionID      SessionID          `json:"session_id,omitempty"` // of the branch; empty: the ID of the new turn
 	TurnID         TurnID             `json:"turn_id,omitempty"`
 	IdempotencyKey string             `json:"idempotency_key,omitempty"`
 	Mode           Mode               `json:"mode,omitempty"`
@@ -47,7 +46,7 @@ type RerunRequest struct {
 	ClientTools    []ClientTool       `json:"client_tools,omitempty"`
 }
 
-// TurnRequest returns the request without what the turn that runs again has.
+// TurnRequest returns the request. The values of the original turn are still missing.
 func (r *RerunRequest) TurnRequest() TurnRequest {
 	t := TurnRequest{
 		TurnID: r.TurnID, Agent: r.Agent, SessionID: r.SessionID, History: r.History, Mode: r.Mode, Model: r.Model, Limits: r.Limits,

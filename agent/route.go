@@ -1,26 +1,26 @@
 package agent
 
-// RouteContext is what routing sees of a request.
+// RouteContext is the part of a request that routing uses.
 type RouteContext struct {
 	InvocationContext
 
-	Agent     string    `json:"agent,omitempty"` // named by the request; empty: the rules decide
+	Agent     string    `json:"agent,omitempty"` // the agent that the request names; may be empty
 	SessionID SessionID `json:"session_id,omitempty"`
 	Channel   string    `json:"channel,omitempty"`
 }
 
-// RouteReason says how a turn came to its agent.
+// RouteReason is the reason why a turn has its agent.
 type RouteReason string
 
 // The reasons.
 const (
-	RouteNamed   RouteReason = "named"   // the request names it
+	RouteNamed   RouteReason = "named"   // the request names the agent
 	RouteRuled   RouteReason = "rule"    // a rule matched
 	RouteDefault RouteReason = "default" // the tenant's default agent
-	RouteDraft   RouteReason = "draft"   // the request brings a draft of it
+	RouteDraft   RouteReason = "draft"   // the request has a draft of the agent
 )
 
-// RouteDecision is which agent answers, and why. It is the body of a route event.
+// RouteDecision is the agent that answers a request, and the reason. It is the body of a route event.
 type RouteDecision struct {
 	Agent    string        `json:"agent"`
 	Model    string        `json:"model,omitempty"` // profile; empty: the agent's default
@@ -28,12 +28,12 @@ type RouteDecision struct {
 	Table    string        `json:"table,omitempty"`    // tenant/name
 	Rule     string        `json:"rule,omitempty"`     // the rule that matched
 	Mismatch bool          `json:"mismatch,omitempty"` // the request names an agent that the rules would not have chosen
-	Expected string        `json:"expected,omitempty"` // the one that they would have
+	Expected string        `json:"expected,omitempty"` // the agent that the rules would have chosen
 	Revision int64         `json:"revision"`           // of the catalog
-	Rules    []RuleVerdict `json:"rules,omitempty"`    // in the order of evaluation; a dry run has all, a decision none
+	Rules    []RuleVerdict `json:"rules,omitempty"`    // in the order of evaluation; only for a dry run
 }
 
-// RuleVerdict says of one rule why it did or did not match.
+// RuleVerdict says whether a rule matched, and why.
 type RuleVerdict struct {
 	Table    string `json:"table"`
 	Rule     string `json:"rule"`

@@ -1,43 +1,43 @@
 package agent
 
-// Rules steer a turn's loop besides its [Limits]. They are data: LoadPlan makes them of the plan, the pure core executes them.
+// Rules control a turn's loop in addition to its [Limits]. LoadPlan derives them from the plan, and the core applies them.
 type Rules struct {
 	ModelCalls      []CallLimit `json:"model_calls,omitempty"`      // of middleware model_call_limit
 	ToolCalls       []CallLimit `json:"tool_calls,omitempty"`       // of middleware tool_call_limit, in the plan's order
-	StructuredTries int         `json:"structured_tries,omitempty"` // how many replies may miss the output schema; 0: none was asked for
+	StructuredTries int         `json:"structured_tries,omitempty"` // how many replies may violate the output schema; 0 without a schema
 }
 
-// Exit says what happens at a [CallLimit].
+// Exit says what happens when a [CallLimit] is reached.
 type Exit string
 
-// The ways out (LangChain v1's exit_behavior). ExitContinue is for tools alone: the call is answered with an error and the loop goes on.
+// The values of Exit (LangChain v1's exit_behavior). ExitContinue is only for tools: the call fails and the loop continues.
 const (
-	ExitEnd      Exit = "end"   // the turn completes, saying so
+	ExitEnd      Exit = "end"   // the turn completes with a message about the limit
 	ExitError    Exit = "error" // the turn fails
 	ExitContinue Exit = "continue"
 )
 
-// CallLimit bounds calls of one kind: of the model, or of tools.
+// CallLimit bounds the calls of the model or of tools.
 type CallLimit struct {
-	Tool   string `json:"tool,omitempty"`   // of this tool alone; empty: of the model, or of any tool
+	Tool   string `json:"tool,omitempty"`   // only calls of this tool; empty: calls of the model, or of all tools
 	Run    int    `json:"run,omitempty"`    // in this turn; 0: no bound
 	Thread int    `json:"thread,omitempty"` // in this session; 0: no bound
-	Before int    `json:"before,omitempty"` // calls of the session's earlier turns, counted where Thread is given
+	Before int    `json:"before,omitempty"` // calls in earlier turns of the session, if Thread is set
 	Exit   Exit   `json:"exit"`
 }
 
-// Ruler is implemented by a middleware whose work is the core's: it adds its rules. Before is the runtime's to fill in.
+// Ruler is implemented by middleware that adds rules for the core. The runtime sets [CallLimit].Before.
 type Ruler interface {
 	Rule(r *Rules)
 }
 
-// Gater is implemented by a middleware that says which tool calls wait for a person. Of several the last has its way; each is given
-// what the one before it said, the first the verdict of the tool's own policy.
+// Gater is implemented by middleware that decides which tool calls need approval. Gate gets the verdict of the preceding Gater, or that of the tool's
+// policy. The last verdict counts.
 type Gater interface {
-	Gate(call GatedCall, so GateVerdict) (GateVerdict, error)
+	Gate(call GatedCall, current GateVerdict) (GateVerdict, error)
 }
 
-// GatedCall is a tool call that is judged.
+// GatedCall is a tool call that may need approval.
 type GatedCall struct {
 	Tool       PlanTool
 	Args       []byte // the arguments, a JSON object
@@ -47,18 +47,18 @@ type GatedCall struct {
 	UserRole   string
 }
 
-// GateVerdict says whether a person is asked, and how.
+// GateVerdict says whether a tool call needs approval, and the terms of the approval.
 type GateVerdict struct {
 	Gate        Gate // GateNone or GateApproval
 	Rule        string
-	Description string         // what the person is told; empty: nothing but the call itself
-	Allowed     []DecisionKind // what the person may decide; empty: all four
-	ExpiresSec  int64          // 0: it waits for ever
+	Description string         // shown to the person with the call; may be empty
+	Allowed     []DecisionKind // the possible decisions; empty: all
+	ExpiresSec  int64          // 0: never
 	OnExpiry    Expiry         // empty: ExpiryReject
-	Remember    RememberScope  // what "remember" means here; empty: RememberCall
+	Remember    RememberScope  // the effect of "remember"; empty: RememberCall
 }
 
-// Expiry is the outcome of an approval that nobody decided in time.
+// Expiry is the outcome of an approval that expires.
 type Expiry string
 
 // The outcomes. ExpiryReject tells the model; ExpiryEnd ends the turn with [StopApprovalExpired].
@@ -68,29 +68,29 @@ const (
 	ExpiryEnd     Expiry = "end"
 )
 
-// ExpiredBy is who has decided an approval that expired.
+// ExpiredBy is By of an approval that expired.
 const ExpiredBy = "expiry"
 
-// EndedBy is who has decided an approval whose turn ended first.
+// EndedBy is By of an approval whose turn ended before a decision.
 const EndedBy = "turn"
 
-// RememberScope is how far a remembered decision reaches: always one session.
+// RememberScope says to which calls of the session a remembered decision applies.
 type RememberScope string
 
-// The scopes. RememberCall: calls of the tool with the same arguments; RememberTool: every call of the tool; RememberOff: refused.
+// The scopes. RememberCall: calls of the tool with the same arguments; RememberTool: all calls of the tool; RememberOff: decisions cannot be remembered.
 const (
 	RememberCall RememberScope = "call"
 	RememberTool RememberScope = "tool"
 	RememberOff  RememberScope = "off"
 )
 
-// Granter is implemented by a middleware that brings tools along: a compiler grants them besides the agent's own.
+// Granter is implemented by middleware that needs tools, which agents with the middleware are granted.
 type Granter interface {
 	Grants() []ToolGrant
 }
 
-// Jumper is implemented by a middleware that may jump: it declares where to (LangChain v1's can_jump_to). A jump that was not declared
-// fails the model call. From BeforeModel only [JumpEnd] is possible.
+// Jumper is implemented by middleware that may jump. CanJumpTo returns the possible jumps (LangChain v1's can_jump_to). Any other jump fails the model
+// call. BeforeModel can only use [JumpEnd].
 type Jumper interface {
 	CanJumpTo() []Jump
 }

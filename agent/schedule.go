@@ -5,76 +5,76 @@ import (
 	"time"
 )
 
-// The kinds of a schedule; each is also the channel of its turns.
+// The kinds of schedules. The kind is also the channel of the turns.
 const (
-	ScheduleRuns      = "scheduled" // an agent that runs by the clock
-	ScheduleHeartbeat = "heartbeat" // one that looks whether there is anything to say, and mostly says [HeartbeatQuiet]
+	ScheduleRuns      = "scheduled" // runs an agent periodically
+	ScheduleHeartbeat = "heartbeat" // runs an agent that reports only if there is something to report, and otherwise answers [HeartbeatQuiet]
 )
 
-// HeartbeatQuiet is the answer of a heartbeat that has nothing to say, where the schedule names no other.
+// HeartbeatQuiet is the default of [Schedule].Quiet.
 const HeartbeatQuiet = "HEARTBEAT_OK"
 
-// What happens when a run is due while the one before is at work.
+// The values of [Schedule].Overlap: what happens when a run is due while the previous one is running.
 const (
 	OverlapSkip        = "skip" // the default
 	OverlapBufferOne   = "buffer_one"
 	OverlapBufferAll   = "buffer_all"
 	OverlapCancelOther = "cancel_other"
-	OverlapTerminate   = "terminate_other" // the turn of the one before goes on, unwatched
+	OverlapTerminate   = "terminate_other" // the turn of the previous run continues
 	OverlapAllowAll    = "allow_all"
 )
 
-// Schedule is an agent that runs by the clock: a turn with a fresh history in a session of its own each time. At least one of Cron and Every
-// is given. Durations are texts such as 90s, 15m or 24h.
+// Schedule runs an agent periodically. Each run is a turn in a new session. At least one of Cron and Every must be set. Durations are texts such as
+// 90s, 15m or 24h.
 type Schedule struct {
 	Name        string `json:"name"`             // 1 to 64 of A-Z a-z 0-9 . _ -
-	Tenant      string `json:"tenant,omitempty"` // the credential's
+	Tenant      string `json:"tenant,omitempty"` // that of the credential
 	Description string `json:"description,omitempty"`
 
 	Kind    string `json:"kind,omitempty"`  // scheduled or heartbeat; empty: scheduled
-	Agent   string `json:"agent,omitempty"` // empty: routing decides, each time
+	Agent   string `json:"agent,omitempty"` // empty: chosen by routing for each run
 	Message string `json:"message"`
-	Quiet   string `json:"quiet,omitempty"` // heartbeat: the answer after which nobody is notified; empty: [HeartbeatQuiet]
+	Quiet   string `json:"quiet,omitempty"` // heartbeat: the answer that causes no notification; empty: [HeartbeatQuiet]
 
-	Cron          []string   `json:"cron,omitempty"`            // five fields, six with the year, seven with the second and the year; @daily and the like
+	Cron          []string   `json:"cron,omitempty"`            // five fields, six with a year, seven with seconds and a year; or @daily etc.
 	Every         string     `json:"every,omitempty"`           // counted from 1970-01-01 00:00 UTC
-	TimeZone      string     `json:"time_zone,omitempty"`       // of Cron, by its IANA name; empty: UTC
+	TimeZone      string     `json:"time_zone,omitempty"`       // IANA time zone of Cron; empty: UTC
 	Overlap       string     `json:"overlap,omitempty"`         // empty: skip
-	Jitter        string     `json:"jitter,omitempty"`          // each run begins up to so much later
-	CatchUpWindow string     `json:"catch_up_window,omitempty"` // how late a run may begin after an outage; empty: 1m
+	Jitter        string     `json:"jitter,omitempty"`          // maximum random delay of each run
+	CatchUpWindow string     `json:"catch_up_window,omitempty"` // maximum delay of a run after an outage; empty: 1m
 	StartAt       *time.Time `json:"start_at,omitempty"`
 	EndAt         *time.Time `json:"end_at,omitempty"`
 
-	Model        string          `json:"model,omitempty"`   // must be on the plan's list; empty: the plan's
-	UserID       string          `json:"user_id,omitempty"` // on whose behalf
-	Limits       *Limits         `json:"limits,omitempty"`  // can only lower the plan's
+	Model        string          `json:"model,omitempty"`   // a profile of the plan; empty: the default of the plan
+	UserID       string          `json:"user_id,omitempty"` // the user of the turns
+	Limits       *Limits         `json:"limits,omitempty"`  // can only lower the limits of the plan
 	Metadata     map[string]any  `json:"metadata,omitempty"`
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
 	Notify       []Notification  `json:"notify,omitempty"`
 
-	Approvals ApprovalPolicy `json:"approvals,omitempty"` // wait (the default), refuse, or a list of tools that need no approval
+	Approvals ApprovalPolicy `json:"approvals,omitempty"` // wait (default), refuse, or a list of tools that need no approval
 
 	Paused bool   `json:"paused,omitempty"`
-	Note   string `json:"note,omitempty"` // why it is paused, or not
+	Note   string `json:"note,omitempty"` // why it is paused or not
 
-	// What follows is read-only: a request may repeat it, and it is ignored.
-	Revision  int64       `json:"revision,omitempty"`   // one more with every change
+	// Requests may have the following fields, but they are ignored.
+	Revision  int64       `json:"revision,omitempty"`   // increases with every change
 	CreatedBy string      `json:"created_by,omitempty"` // subject or credential
-	UpdatedBy string      `json:"updated_by,omitempty"` // whose rights the runs have
+	UpdatedBy string      `json:"updated_by,omitempty"` // the runs have the rights of this principal
 	CreatedAt *time.Time  `json:"created_at,omitempty"`
 	UpdatedAt *time.Time  `json:"updated_at,omitempty"`
-	Next      []time.Time `json:"next,omitempty"` // when it runs next, as Temporal says; only of a single schedule
+	Next      []time.Time `json:"next,omitempty"` // the next runs according to Temporal; only if a single schedule is read
 }
 
-// When somebody is notified.
+// The values of [Notification].On.
 const (
-	NotifyAlways  = "always" // the default; cancelled runs included
+	NotifyAlways  = "always" // default; also for cancelled runs
 	NotifySuccess = "success"
-	NotifyFailure = "failure" // failed or skipped
-	NotifyChange  = "change"  // the status or the answer is not that of the run before
+	NotifyFailure = "failure" // failed and skipped runs
+	NotifyChange  = "change"  // runs whose status or answer differs from the previous run
 )
 
-// Notification is one that is told how a run ended: exactly one of Webhook, Email and Telegram.
+// Notification is a recipient that is notified of the end of runs. Exactly one of Webhook, Email and Telegram is set.
 type Notification struct {
 	On       string        `json:"on,omitempty"` // empty: always
 	Webhook  *HookTarget   `json:"webhook,omitempty"`
@@ -82,29 +82,29 @@ type Notification struct {
 	Telegram *PersonTarget `json:"telegram,omitempty"`
 }
 
-// HookTarget is an address that gets a POST.
+// HookTarget is a URL that receives a POST.
 type HookTarget struct {
 	URL  string `json:"url"`
-	Auth string `json:"auth,omitempty"` // an auth profile of the catalog; empty: none
+	Auth string `json:"auth,omitempty"` // an auth profile of the catalog; may be empty
 }
 
-// MailTarget are addresses that get a mail.
+// MailTarget is a list of mail addresses.
 type MailTarget struct {
 	To []string `json:"to"`
 }
 
-// PersonTarget is a user who gets a message in the chat that is linked to him.
+// PersonTarget is a user who receives a message in the linked chat.
 type PersonTarget struct {
 	User string `json:"user"`
 }
 
-// The status of a run besides those that a turn ends with.
+// The statuses of a run in addition to [TurnStatus].
 const (
 	ScheduleRunning = "running"
-	ScheduleSkipped = "skipped" // the limits left no room for it in time
+	ScheduleSkipped = "skipped" // limits did not admit the run in time
 )
 
-// ScheduleRun is one run of a schedule.
+// ScheduleRun is a run of a schedule.
 type ScheduleRun struct {
 	RunID     string    `json:"run_id"`
 	Tenant    string    `json:"tenant"`
@@ -117,7 +117,7 @@ type ScheduleRun struct {
 	Output    string    `json:"output,omitempty"`
 	ResultRef string    `json:"result_ref,omitempty"`
 	Error     *Failure  `json:"error,omitempty"`
-	Quiet     bool      `json:"quiet,omitempty"` // a heartbeat that had nothing to say
+	Quiet     bool      `json:"quiet,omitempty"` // a heartbeat that had nothing to report
 
 	StartedAt time.Time  `json:"started_at"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
@@ -125,16 +125,16 @@ type ScheduleRun struct {
 	Notices []ScheduleNotice `json:"notices,omitempty"`
 }
 
-// The status of a notice.
+// The statuses of a notice.
 const (
 	NoticePending = "pending"
 	NoticeSent    = "sent"
-	NoticeFailed  = "failed" // it may be tried again until the run's workflow ends
+	NoticeFailed  = "failed" // it may be retried until the run's workflow ends
 )
 
-// ScheduleNotice is what became of one notification of a run.
+// ScheduleNotice is the state of a notification of a run.
 type ScheduleNotice struct {
-	Position int       `json:"position"` // in the schedule's list
+	Position int       `json:"position"` // index in Notify of the schedule
 	Kind     string    `json:"kind"`     // webhook, email or telegram
 	Target   string    `json:"target"`   // host of a webhook, addresses, user
 	Status   string    `json:"status"`
@@ -143,44 +143,44 @@ type ScheduleNotice struct {
 	At       time.Time `json:"at"`
 }
 
-// SchedulePage is a part of a list of schedules, by name.
+// SchedulePage is a page of schedules, sorted by name.
 type SchedulePage struct {
 	Schedules []Schedule
 	Next      string
 }
 
-// ScheduleRunPage is a part of a list of runs, newest first.
+// ScheduleRunPage is a page of runs, newest first.
 type ScheduleRunPage struct {
 	Runs []ScheduleRun
 	Next string
 }
 
-// ScheduleTriggered is a run that somebody began by hand.
+// ScheduleTriggered is a run that was started by hand.
 type ScheduleTriggered struct {
 	WorkflowID string `json:"workflow_id"`
 	RunID      string `json:"run_id"` // as in [ScheduleRun]
-	Joined     bool   `json:"joined"` // it had begun already, under the same idempotency key
+	Joined     bool   `json:"joined"` // it already existed under the same idempotency key
 }
 
-// StoredSchedule is a schedule with whose rights it runs.
+// StoredSchedule is a schedule and the principal whose rights its runs have.
 type StoredSchedule struct {
 	Schedule
 
 	Principal Principal
 }
 
-// ScheduleEnd is how a run ended.
+// ScheduleEnd is the end of a run.
 type ScheduleEnd struct {
 	Tenant    string
 	RunID     string
 	Status    string
-	Output    string // bounded
-	Digest    string // of the whole answer, to see whether it changed
+	Output    string // truncated
+	Digest    string // of the complete answer, to detect changes
 	ResultRef string
 	Error     *Failure
 	Quiet     bool
 	EndedAt   time.Time
-	Notices   []ScheduleNotice // to be sent, whatever the run before was
-	IfChanged []ScheduleNotice // to be sent if this end is not that of the run before
-	Keep      int              // finished runs of the schedule that stay
+	Notices   []ScheduleNotice // to send
+	IfChanged []ScheduleNotice // to send if status or answer differ from the previous run
+	Keep      int              // number of finished runs of the schedule to keep
 }

@@ -18,12 +18,12 @@ const (
 	maxMailTargets     = 20
 	maxTargetURL       = 2000
 	minEvery           = time.Second
-	minCatchUp         = 10 * time.Second // as Temporal has it
+	minCatchUp         = 10 * time.Second // the minimum of Temporal
 	maxScheduleSpan    = 366 * 24 * time.Hour
 	maxJitter          = 24 * time.Hour
 )
 
-// Validate checks shape and bounds; the error names the field.
+// Validate checks the schedule. Field of its error is the invalid field.
 func (s *Schedule) Validate() error {
 	switch {
 	case !ValidName(s.Name) || len(s.Name) > MaxScheduleName:
@@ -93,8 +93,8 @@ func (s *Schedule) validateTimes() error {
 		}
 	}
 	for _, d := range []struct {
-		field, text       string
-		shortest, longest time.Duration
+		field, text      string
+		minimum, maximum time.Duration
 	}{
 		{"every", s.Every, minEvery, maxScheduleSpan},
 		{"jitter", s.Jitter, 0, maxJitter},
@@ -103,14 +103,14 @@ func (s *Schedule) validateTimes() error {
 		if d.text == "" {
 			continue
 		}
-		got, err := time.ParseDuration(d.text)
+		duration, err := time.ParseDuration(d.text)
 		switch {
 		case err != nil:
 			return Invalid(d.field, "want a duration such as 90s, 15m or 24h, got %.40q", d.text)
-		case got < d.shortest || got > d.longest:
-			return Invalid(d.field, "is %s, want %s to %s", got, d.shortest, d.longest)
-		case got%time.Second != 0:
-			return Invalid(d.field, "is %s, want whole seconds", got)
+		case duration < d.minimum || duration > d.maximum:
+			return Invalid(d.field, "is %s, want %s to %s", duration, d.minimum, d.maximum)
+		case duration%time.Second != 0:
+			return Invalid(d.field, "is %s, want whole seconds", duration)
 		}
 	}
 	switch s.Overlap {
@@ -146,15 +146,15 @@ func (n *Notification) validate(path string) error {
 	default:
 		return Invalid(path+".on", "want always, success, failure or change, got %.60q", n.On)
 	}
-	given := 0
-	for _, is := range []bool{n.Webhook != nil, n.Email != nil, n.Telegram != nil} {
-		if is {
-			given++
+	targets := 0
+	for _, isSet := range []bool{n.Webhook != nil, n.Email != nil, n.Telegram != nil} {
+		if isSet {
+			targets++
 		}
 	}
 	switch {
-	case given != 1:
-		return Invalid(path, "want exactly one of webhook, email and telegram, got %d", given)
+	case targets != 1:
+		return Invalid(path, "want exactly one of webhook, email and telegram, got %d", targets)
 	case n.Webhook != nil:
 		return n.Webhook.validate(path + ".webhook")
 	case n.Email != nil:
@@ -166,16 +166,16 @@ func (n *Notification) validate(path string) error {
 }
 
 func (t *HookTarget) validate(path string) error {
-	_, rest, web := strings.Cut(t.URL, "://")
-	host := HostOf(t.URL)
+	isWeb := strings.HasPrefix(t.URL, "http://") || strings.HasPrefix(t.URL, "https://")
+	authority := authorityOf(t.URL)
 	switch {
 	case len(t.URL) > maxTargetURL:
 		return FieldErrorf(CodeOverflow, path+".url", "is %d bytes, at most %d", len(t.URL), maxTargetURL)
-	case !web || (!strings.HasPrefix(t.URL, "http://") && !strings.HasPrefix(t.URL, "https://")) || host == "":
+	case !isWeb || HostOf(t.URL) == "":
 		return Invalid(path+".url", "want http:// or https:// and a host")
 	case strings.ContainsAny(t.URL, " \\\"<>`{}|^") || hasControl(t.URL):
 		return Invalid(path+".url", "has a character that no URL has")
-	case strings.Contains(rest[:authorityLength(rest)], "@"):
+	case strings.Contains(authority, "@"):
 		return Invalid(path+".url", "holds a user or a password: name an auth profile in auth")
 	case t.Auth != "" && !ValidName(t.Auth):
 		return Invalid(path+".auth", "want 1 to 128 of A-Z a-z 0-9 . _ -")
@@ -191,34 +191,34 @@ func (t *MailTarget) validate(path string) error {
 		return FieldErrorf(CodeOverflow, path+".to", "has %d addresses, at most %d", len(t.To), maxMailTargets)
 	}
 	for i, to := range t.To {
-		name, domain, is := strings.Cut(to, "@")
-		if !is || name == "" || domain == "" || len(to) > 320 || hasControl(to) {
+		name, domain, _ := strings.Cut(to, "@")
+		if name == "" || domain == "" || len(to) > 320 || hasControl(to) {
 			return Invalid(fmt.Sprintf("%s.to[%d]", path, i), "%.80q is no address", to)
 		}
 	}
 	return nil
 }
 
-// HostOf returns the host, with its port, of an http URL. The rest of the URL may hold a secret.
+// HostOf returns the host and port of an http URL. Unlike other parts of the URL, they contain no secret.
 func HostOf(address string) string {
-	_, rest, _ := strings.Cut(address, "://")
-	host := rest[:authorityLength(rest)]
-	return host[strings.LastIndexByte(host, '@')+1:]
+	authority := authorityOf(address)
+	return authority[strings.LastIndexByte(authority, '@')+1:]
 }
 
-// authorityLength returns the length of a URL's authority, for a URL without its scheme.
-func authorityLength(rest string) int {
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		return i
+// authorityOf returns the authority of a URL: user, password, host and port.
+func authorityOf(address string) string {
+	_, authority, _ := strings.Cut(address, "://")
+	if end := strings.IndexAny(authority, "/?#"); end >= 0 {
+		return authority[:end]
 	}
-	return len(rest)
+	return authority
 }
 
 func hasControl(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// Target returns the kind and the address of who is notified, without secrets.
+// Target returns the kind and the address of the recipient, without secrets.
 func (n *Notification) Target() (kind, target string) {
 	switch {
 	case n.Webhook != nil:

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Bounds of a cron text, as Temporal has them.
+// Bounds of a cron text, which are those of Temporal.
 const (
 	maxCronBytes   = 500
 	maxCronComment = 200
@@ -22,11 +22,11 @@ type cronField struct {
 	name     string
 	minValue int
 	maxValue int
-	names    []string // of the values from minValue on
-	short    int      // letters that a name needs at least
+	names    []string // of the values, beginning with minValue
+	short    int      // minimum length of an abbreviated name
 }
 
-// cronFields returns the seven fields in their order. A text of five fields leaves out the first and the last, one of six the first.
+// cronFields returns the seven fields in order. A text of five fields has neither seconds nor a year, a text of six fields has no seconds.
 func cronFields() []cronField {
 	return []cronField{
 		{name: "second", maxValue: 59},
@@ -41,9 +41,8 @@ func cronFields() []cronField {
 	}
 }
 
-// CheckCron returns why a cron text cannot be used in a schedule, nil if it can. Temporal's schedules run cron texts, so the rules are
-// theirs: a day of month and a day of week must both match, and 7 is Sunday. Beyond that a time zone, @every and control characters are
-// refused, and so is a text whose time never comes.
+// CheckCron returns why a cron text is not valid in a schedule, nil if it is. The rules are those of Temporal's schedules: day of month and day of week
+// must both match, and 7 is Sunday. Time zones, @every, control characters and texts without any matching day are not allowed.
 func CheckCron(text string) error { return checkCron(text, time.Now()) }
 
 func checkCron(text string, now time.Time) error {
@@ -93,44 +92,54 @@ func checkCron(text string, now time.Time) error {
 	return nil
 }
 
-// parse reads *, 5, 1-5, 3/10, 1-9/2, mon, and several of them separated by commas.
+// parse returns the values of *, 5, 1-5, 3/10, 1-9/2, mon, or a comma-separated list of these.
 func (f *cronField) parse(text string) (map[int]bool, error) {
 	values := map[int]bool{}
 	for part := range strings.SplitSeq(text, ",") {
-		span, every, stepped := strings.Cut(part, "/")
+		span, stepText, hasStep := strings.Cut(part, "/")
 		step := 1
-		if stepped {
+		if hasStep {
 			var err error
-			if step, err = strconv.Atoi(every); err != nil || step < 1 || step > math.MaxInt32 { // Temporal keeps 32 bits
-				return nil, fmt.Errorf("the step %.20q of %.40q is not a number from 1 to %d", every, part, math.MaxInt32)
+			if step, err = strconv.Atoi(stepText); err != nil || step < 1 || step > math.MaxInt32 { // Temporal stores 32 bits
+				return nil, fmt.Errorf("the step %.20q of %.40q is not a number from 1 to %d", stepText, part, math.MaxInt32)
 			}
 		}
-		from, to := f.minValue, f.maxValue
-		if span != "*" {
-			first, last, ranged := strings.Cut(span, "-")
-			var err error
-			if from, err = f.value(first); err != nil {
-				return nil, err
-			}
-			switch {
-			case ranged:
-				if to, err = f.value(last); err != nil {
-					return nil, err
-				}
-				if to < from {
-					return nil, fmt.Errorf("the range %.40q ends before it begins", span)
-				}
-			case !stepped:
-				to = from
-			}
+		first, last, err := f.parseSpan(span, hasStep)
+		if err != nil {
+			return nil, err
 		}
-		for v := from; v <= to; v += step {
+		for v := first; v <= last; v += step {
 			values[v] = true
 		}
 	}
 	return values, nil
 }
 
+// parseSpan returns the first and last value of *, 5 or 1-5. With a step, a single value is the beginning of the range to the last value.
+func (f *cronField) parseSpan(span string, hasStep bool) (first, last int, err error) {
+	if span == "*" {
+		return f.minValue, f.maxValue, nil
+	}
+	firstText, lastText, isRange := strings.Cut(span, "-")
+	if first, err = f.value(firstText); err != nil {
+		return 0, 0, err
+	}
+	switch {
+	case !isRange && hasStep:
+		return first, f.maxValue, nil
+	case !isRange:
+		return first, first, nil
+	}
+	if last, err = f.value(lastText); err != nil {
+		return 0, 0, err
+	}
+	if last < first {
+		return 0, 0, fmt.Errorf("the range %.40q ends before it begins", span)
+	}
+	return first, last, nil
+}
+
+// value returns the value of a number or a name, which may be abbreviated.
 func (f *cronField) value(text string) (int, error) {
 	if f.short > 0 && len(text) >= f.short {
 		for i, name := range f.names {
@@ -146,9 +155,10 @@ func (f *cronField) value(text string) (int, error) {
 	return n, nil
 }
 
-// cronDays are the days on which a cron text fires: those in all four sets. A nil set of years stands for every year.
+// cronDays are the days that match a cron text: those in all four sets. nil years means every year.
 type cronDays struct{ days, months, weekdays, years map[int]bool }
 
+// restrict sets the values of a field.
 func (d *cronDays) restrict(field string, values map[int]bool) {
 	switch field {
 	case "day of month":
@@ -163,7 +173,7 @@ func (d *cronDays) restrict(field string, values map[int]bool) {
 	}
 }
 
-// anyFrom reports whether there is such a day from now on. It looks back a day, because in some time zone it is still yesterday.
+// anyFrom reports whether there is a matching day from now on. It begins a day earlier, because some time zones are behind UTC.
 func (d *cronDays) anyFrom(now time.Time) bool {
 	day := now.UTC().AddDate(0, 0, -1)
 	for ; day.Year() <= cronLastYear; day = day.AddDate(0, 0, 1) {

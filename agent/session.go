@@ -11,33 +11,33 @@ type CallCounts struct {
 	Tools []ToolCount
 }
 
-// ToolCount is how often a tool was called.
+// ToolCount is the number of calls of a tool.
 type ToolCount struct {
 	Tool  string
 	Calls int
 }
 
-// RememberKey names a call whose decision may have been remembered.
+// RememberKey identifies calls for which a decision may be remembered.
 type RememberKey struct {
 	Tool     string
 	ArgsHash string // sha256 of the canonical arguments
 }
 
-// Remembered is a decision that stands for later calls of its session.
+// Remembered is a decision that applies to later calls of its session.
 type Remembered struct {
-	Key      RememberKey  // an empty ArgsHash stands for every call of the tool
+	Key      RememberKey  // an empty ArgsHash means all calls of the tool
 	Decision DecisionKind // approve or reject
 	Message  string
 	By       string
 }
 
-// ApprovalQuery asks for approvals, oldest first.
+// ApprovalQuery selects approvals, oldest first.
 type ApprovalQuery struct {
 	Tenant    string
-	TurnID    TurnID    // empty: of any
-	SessionID SessionID // empty: of any
-	State     string    // pending, decided, or empty for both
-	After     string    // the page token of an earlier page
+	TurnID    TurnID    // empty: all
+	SessionID SessionID // empty: all
+	State     string    // pending or decided; empty: both
+	After     string    // Next of the previous page
 	Limit     int       // 0: 50; at most 500
 }
 
@@ -47,7 +47,7 @@ type ApprovalPage struct {
 	Next      string     `json:"next,omitempty"`
 }
 
-// SessionExport is everything that is kept of a session.
+// SessionExport is all stored data of a session.
 type SessionExport struct {
 	Tenant    string          `json:"tenant"`
 	SessionID SessionID       `json:"session_id"`
@@ -56,11 +56,11 @@ type SessionExport struct {
 	Messages  []ExportMessage `json:"messages"`
 	Turns     []ExportTurn    `json:"turns"`
 	Approvals []Approval      `json:"approvals"`
-	Notes     []SessionNote   `json:"notes"` // what middleware keeps: summaries
+	Notes     []SessionNote   `json:"notes"` // notes of middleware, such as summaries
 
-	InactiveAt *time.Time `json:"inactive_at,omitempty"` // its work is done; a later message makes it active again
+	InactiveAt *time.Time `json:"inactive_at,omitempty"` // when it became inactive; a later message makes it active again
 
-	References []Reference `json:"references"` // the sources that tools have found
+	References []Reference `json:"references"` // sources that tools have found
 }
 
 // ExportMessage is a message of a transcript.
@@ -84,18 +84,18 @@ type ExportTurn struct {
 	Output     *AgentStepOutput `json:"output,omitempty"`
 }
 
-// SessionNote is small JSON that middleware keeps with a session.
+// SessionNote is a small JSON value that middleware stores with a session.
 type SessionNote struct {
 	Name      string          `json:"name"`
 	Body      json.RawMessage `json:"body"`
 	UpdatedAt time.Time       `json:"updated_at"`
 }
 
-// SessionDeleted counts what a deletion removed.
+// SessionDeleted has the numbers of deleted records of a session.
 type SessionDeleted struct {
 	SessionID SessionID `json:"session_id"`
 	Turns     int       `json:"turns"`
 	Messages  int       `json:"messages"`
-	Blobs     int       `json:"blobs"` // content that nothing else referred to
-	Refs      []string  `json:"-"`     // its references
+	Blobs     int       `json:"blobs"` // blobs without other references
+	Refs      []string  `json:"-"`     // the references of the blobs
 }

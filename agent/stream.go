@@ -2,64 +2,63 @@ package agent
 
 import "errors"
 
-// What the event log answers besides ordinary failures.
+// The errors of the event log.
 var (
-	// ErrFenced tells a producer that a newer epoch of itself has begun: stop, and stop what you are doing.
+	// ErrFenced tells a producer that a newer epoch of it has begun, so that it must stop.
 	ErrFenced = errors.New("fenced: a newer epoch of this producer has begun")
-	// ErrEventsNotStored says that a step is not stored because its events could not be stored with it.
+	// ErrEventsNotStored means that a step was not stored because its events could not be stored with it.
 	ErrEventsNotStored = errors.New("the events of the step are not stored yet")
-	// ErrStreamClosed tells a producer that the stream has its terminal event.
+	// ErrStreamClosed means that the stream already has its terminal event.
 	ErrStreamClosed = errors.New("stream is closed")
-	// ErrGap tells a reader that events it asked for have expired.
+	// ErrGap means that requested events have expired.
 	ErrGap = errors.New("gap: events before this offset have expired")
 )
 
-// Fence is the right of one producer to append to one stream, valid until the producer begins again.
+// Fence is the right of a producer to append to a stream. It is valid until the producer starts a newer epoch.
 type Fence struct {
 	StreamID string
 	Producer string // e.g. model/2, tool/2/call_x
 	Epoch    Epoch
 }
 
-// Appended is the log's answer to a batch or a touch.
+// Appended is the result of appending events or renewing a producer.
 type Appended struct {
 	LastIndex int64 // the stream's last index
-	Cancelled bool  // the stream was marked: stop soon
+	Cancelled bool  // the turn was cancelled: the producer should stop
 }
 
-// HeldStream is a stream to which nobody adds anything, while a transaction ends it: the events of the end follow LastIndex.
+// HeldStream is a stream that is locked against appends while a transaction ends it. The events of the end follow LastIndex.
 type HeldStream struct {
 	StreamID   string
-	Owner      string // the process that holds it
-	Generation int64  // of its ownership; the transaction fails when another has begun
+	Owner      string // the process that owns it
+	Generation int64  // of its ownership; the transaction fails if another has begun
 	LastIndex  int64
 }
 
-// UnstoredEvents are events that viewers have seen and the log has not stored. The transaction that stores their step stores them too.
+// UnstoredEvents are events that have been sent to viewers but are not stored. The transaction that stores their step stores them too.
 type UnstoredEvents interface {
 	// Position returns the generation of the stream's owner and the index of the last event.
 	Position() (generation, lastIndex int64)
-	// Done says whether the transaction was committed. The log itself stores what is left. Only the first call counts.
+	// Done must be called with the outcome of the transaction. The log then stores remaining events itself. Only the first call counts.
 	Done(committed bool)
 }
 
-// StreamClaim makes a process the owner of a stream that does not exist yet: the transaction that begins a turn writes it. The zero value claims
-// nothing.
+// StreamClaim makes a process the owner of a new stream in the transaction that begins a turn. The zero value claims nothing.
 type StreamClaim struct {
-	Owner   string // the process
-	Reserve int64  // how many indices it may show before it stores anything
+	Owner   string // the claiming process
+	Reserve int64  // the number of indexes that it may use before it stores events
 }
 
-// StreamTail is where a stream stands.
+// StreamTail is the end of a stream.
 type StreamTail struct {
 	LastIndex  int64
-	FirstIndex int64 // the oldest event still kept, 0 when there is none
-	Closed     bool  // the terminal event is in
+	FirstIndex int64 // of the oldest stored event; 0 if there is none
+	Closed     bool  // the stream has its terminal event
 	Cancelled  bool
 }
 
-// TokenBatch is what a workflow that passed stream_to receives as a signal. Batches of one turn are numbered from 1
-// within an attempt; a batch with a higher Attempt of the same Step voids the earlier ones of that step.
+// TokenBatch is the signal that the workflow of stream_to receives. Batches are numbered from 1 within an attempt. A batch with a higher Attempt voids
+// the earlier batches of its Step.
 type TokenBatch struct {
 	TurnID  TurnID `json:"turn_id"`
 	Step    int    `json:"step"`
@@ -68,10 +67,10 @@ type TokenBatch struct {
 	Text    string `json:"text"`
 	Done    bool   `json:"done,omitempty"` // the model call has ended
 
-	Pending []PendingApproval `json:"pending,omitempty"` // the turn waits for a person
+	Pending []PendingApproval `json:"pending,omitempty"` // the approvals that the turn waits for
 }
 
-// PendingApproval names an approval that a turn waits for.
+// PendingApproval is an approval that a turn waits for.
 type PendingApproval struct {
 	ApprovalID string `json:"approval_id"`
 	CallID     CallID `json:"call_id"`

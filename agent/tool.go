@@ -12,30 +12,29 @@ type ToolSpec struct {
 	Parameters  json.RawMessage `json:"parameters"`       // JSON Schema of the arguments, an object
 	Strict      bool            `json:"strict,omitempty"` // ask the provider to enforce the schema
 
-	Idempotent     bool `json:"idempotent,omitempty"`      // calling twice has the effect of calling once
-	InherentlySafe bool `json:"inherently_safe,omitempty"` // never needs an approval, whatever the arguments
-	ClientSide     bool `json:"client_side,omitempty"`     // runs at the caller; its result comes by "provide"
-	ReadsDatasets  bool `json:"reads_datasets,omitempty"`  // takes references to datasets: the model is told which its session has
-	RevealsTools   bool `json:"reveals_tools,omitempty"`   // its answers {"tools":[{"name":…}]} offer the model deferred tools of these names
+	Idempotent     bool `json:"idempotent,omitempty"`      // repeating a call has no further effect
+	InherentlySafe bool `json:"inherently_safe,omitempty"` // never needs approval
+	ClientSide     bool `json:"client_side,omitempty"`     // runs at the caller, which provides the result
+	ReadsDatasets  bool `json:"reads_datasets,omitempty"`  // accepts references to datasets, which the model sees for the session
+	RevealsTools   bool `json:"reveals_tools,omitempty"`   // its results {"tools":[{"name":…}]} make deferred tools available to the model
 }
 
-// Tool is one callable. A tool that fails says so in its result, for the model to see and correct; an error means that the tool
-// could not be reached, for the runtime to retry. Tools read no environment.
+// Tool is a tool that models can call. A failure is part of the result, so that the model can react. An error means that the tool was unavailable and
+// the runtime should retry. Tools must not read the environment.
 type Tool interface {
 	Spec() ToolSpec
 	Call(ctx context.Context, inv Invocation, call ToolCall) (ToolResult, error)
 }
 
-// EffectFree is implemented by a tool for which some calls have no side effects: such a call needs no approval, may be repeated,
-// and may run as a local activity. Arguments that do not parse have no effects.
+// EffectFree is implemented by a tool for which some calls have no side effects. These calls need no approval, may be repeated, and may run as local
+// activities. Invalid arguments have no side effects.
 type EffectFree interface {
 	EffectFree(args json.RawMessage) bool
 }
 
-// EffectChecker is implemented by a tool that has to read something, such as the document of an API, before it knows what a call does. The
-// runtime asks it before a person is asked about a call that is not [EffectFree]. CheckEffects changes nothing and reports whether the
-// call has no side effects; false when it cannot tell. A call that has none is made with [Invocation.Repeatable], and the tool refuses one
-// that turns out to have some.
+// EffectChecker is implemented by a tool that must read something, such as the document of an API, to know whether a call has side effects. The runtime
+// calls CheckEffects before it asks for approval of a call that is not [EffectFree]. CheckEffects changes nothing. It returns true only if the call
+// certainly has no side effects. Such a call has [Invocation].Repeatable, and the tool must refuse it if it turns out to have side effects.
 type EffectChecker interface {
 	CheckEffects(ctx context.Context, inv Invocation, args json.RawMessage) (effectFree bool)
 }
@@ -45,8 +44,8 @@ type Summarizer interface {
 	Summarize(args json.RawMessage) string
 }
 
-// Configurable is implemented by a toolkit that takes parameters: a JSON Schema of an object, from which its node definition is made.
-// A binding's parameters reach its tools as [Invocation.Parameters].
+// Configurable is implemented by a toolkit that has parameters. Properties returns their JSON Schema for its node definition. Tools get the parameters
+// of the binding as [Invocation].Parameters.
 type Configurable interface {
 	Properties() json.RawMessage
 }
@@ -57,31 +56,31 @@ type Toolkit interface {
 	Tools() []Tool
 }
 
-// ToolCall is a model's request.
+// ToolCall is a model's request to call a tool.
 type ToolCall struct {
 	ID   CallID          `json:"id"`
 	Name string          `json:"name"`
 	Args json.RawMessage `json:"args"`
 }
 
-// ToolResult is a tool's answer. Output is what the model sees and what is stored; when it exceeds the inline bound the runtime
-// moves it to the blob store and shows the model Preview and a cas:// reference instead.
+// ToolResult is the result of a tool call. The model sees Output. If it is too large, the runtime moves it to the blob store, and the model sees Preview
+// and a cas:// reference.
 type ToolResult struct {
 	Output  json.RawMessage // any JSON
-	Data    json.RawMessage // the dataset within the output that becomes the turn's result data; may be nil
+	Data    json.RawMessage // the rows in Output that become the turn's result data; may be nil
 	Preview json.RawMessage // {type,row_count,sample} of Data; may be nil
-	Failure *Failure        // set when the tool failed
+	Failure *Failure        // nil if the tool succeeded
 
-	// Dataset is set by a tool that has stored its rows itself: Output is then small, names Dataset.Ref, and is not moved; Data may be nil.
+	// Dataset is set by a tool that has stored its rows itself. Then Output is small, contains Dataset.Ref, and is not moved. Data may be nil.
 	Dataset  *Dataset
-	CacheHit bool // the answer is that of an earlier, equal call
+	CacheHit bool // the result is that of an earlier, equal call
 }
 
-// Delegator is implemented by a tool that can delegate a call to another agent: the runtime runs a turn of that agent as a child, and the result
-// of the turn is the result of the call.
+// Delegator is implemented by a tool that can delegate a call to another agent. The runtime runs a turn of that agent, whose result is the result of
+// the call.
 type Delegator interface {
-	// Delegate returns the agent, one of delegates, and its message. ok is false for a call that the tool does itself. The model sees an
-	// error as the result of the call.
+	// Delegate returns the agent, one of delegates, and its message. ok is false for a call that the tool handles itself. An error is the result of
+	// the call that the model sees.
 	Delegate(args json.RawMessage, delegates []string) (r DelegateRequest, ok bool, err error)
 }
 
@@ -92,18 +91,18 @@ type DelegateRequest struct {
 	Limits  *Limits // nil: the rest of the parent turn's limits
 }
 
-// DynamicToolkit is implemented by a toolkit whose tools depend on the tenant and the binding, such as those of an MCP server or those that a
-// tenant has created. The runtime calls List before a turn's first model call and uses the result until the turn ends: a change takes effect
-// between turns. Tools lists the tools that every binding has.
+// DynamicToolkit is implemented by a toolkit whose tools depend on the tenant and the binding, such as the tools of an MCP server or those that a tenant
+// has created. The runtime calls List before a turn's first model call and uses the result for the whole turn. Tools returns the tools that all
+// bindings have.
 type DynamicToolkit interface {
 	Toolkit
-	// List describes the tools that a binding has at present, besides Tools. After [CodeUnavailable] the turn runs without them.
+	// List returns the current tools of a binding in addition to Tools. After [CodeUnavailable] the turn runs without them.
 	List(ctx context.Context, scope ToolScope) ([]ListedTool, error)
-	// Find returns a tool that List has described, by its name and handle. [CodeNotFound] when it is gone: the model is told.
+	// Find returns a tool from List by its name and handle. Its error is [CodeNotFound] if the tool no longer exists; the model sees that.
 	Find(ctx context.Context, scope ToolScope, name, handle string) (Tool, error)
 }
 
-// ToolScope is for whom a toolkit is asked.
+// ToolScope is the tenant and the binding that a toolkit's tools are for.
 type ToolScope struct {
 	Tenant     string
 	Binding    string
@@ -114,8 +113,8 @@ type ToolScope struct {
 // ListedTool is a tool of a [DynamicToolkit].
 type ListedTool struct {
 	Spec   ToolSpec `json:"spec"`
-	Handle string   `json:"handle,omitempty"` // what Find needs besides the name, e.g. a version; at most 1 KiB
-	Kind   string   `json:"kind,omitempty"`   // for people and searches: composite, mcp; empty: tool
+	Handle string   `json:"handle,omitempty"` // passed to Find with the name, e.g. a version; at most 1 KiB
+	Kind   string   `json:"kind,omitempty"`   // shown to users and used in searches: composite, mcp; empty: tool
 }
 
 // OutcomeUnknown is the type of a [Failure] of a call that may have taken effect and was not repeated.

@@ -1,12 +1,13 @@
 package agent
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
 )
 
-// UsageKey is something that a report of usage can be grouped by.
+// UsageKey is a key by which a usage report can be grouped.
 type UsageKey string
 
 // The keys.
@@ -19,11 +20,11 @@ const (
 	UsageSession UsageKey = "session"
 	UsageTurn    UsageKey = "turn"
 	UsageStep    UsageKey = "step"  // of a turn; 0 is its preparation
-	UsageEpoch   UsageKey = "epoch" // of a step: which try; below 0 are the calls of middleware
+	UsageEpoch   UsageKey = "epoch" // of a step: the attempt; negative for calls of middleware
 	UsageChannel UsageKey = "channel"
 )
 
-// UsageKeys lists every key.
+// UsageKeys returns all keys.
 func UsageKeys() []UsageKey {
 	return []UsageKey{UsageDay, UsageTenant, UsageUser, UsageAgent, UsageModel, UsageSession, UsageTurn, UsageStep, UsageEpoch, UsageChannel}
 }
@@ -32,20 +33,20 @@ func UsageKeys() []UsageKey {
 const (
 	MaxUsageGroups = 5
 	MaxUsageRows   = 10_000 // of a page
-	UsageRows      = 1000   // of a page without a given size
+	UsageRows      = 1000   // default size of a page
 	MaxUsageSpan   = 400 * 24 * time.Hour
-	UsageSpan      = 30 * 24 * time.Hour // of a report without a given beginning
+	UsageSpan      = 30 * 24 * time.Hour // default span of a report
 )
 
 // UsageQuery is a request for a report of billed model calls.
 type UsageQuery struct {
-	Tenant    string     // exact; [AnyTenant]: every one
-	Group     []UsageKey // the keys of the rows, which are ordered by them; empty: one row for all calls
+	Tenant    string     // exact; [AnyTenant]: all tenants
+	Group     []UsageKey // the keys of the rows, which are sorted by them; empty: one row for all calls
 	Since     time.Time  // zero: [UsageSpan] before Until
 	Until     time.Time  // exclusive; zero: now
-	UserID    string     // empty: of any, likewise the next
+	UserID    string     // this and the following fields select calls; empty: all
 	Agent     string
-	Model     string // as the provider calls it
+	Model     string // the provider's name
 	Channel   string
 	SessionID SessionID
 	TurnID    TurnID
@@ -53,21 +54,23 @@ type UsageQuery struct {
 	PageToken string
 }
 
-// Fill sets the defaults. The default beginning is midnight UTC, because a report of whole days is much cheaper.
+// Fill sets defaults. The default of Since is a midnight in UTC, because a report of whole days is much cheaper.
 func (q *UsageQuery) Fill(now time.Time) {
-	end := q.Until
-	if end.IsZero() {
-		end = now
-	}
 	if q.Since.IsZero() {
-		q.Since = end.Add(-UsageSpan).UTC().Truncate(24 * time.Hour)
+		q.Since = q.end(now).Add(-UsageSpan).UTC().Truncate(24 * time.Hour)
 	}
-	if q.PageSize == 0 {
-		q.PageSize = UsageRows
-	}
+	q.PageSize = cmp.Or(q.PageSize, UsageRows)
 }
 
-// Validate returns a [CodeInvalid] error that names the parameter at fault. Call it after [UsageQuery.Fill].
+// end returns the end of the report.
+func (q *UsageQuery) end(now time.Time) time.Time {
+	if q.Until.IsZero() {
+		return now
+	}
+	return q.Until
+}
+
+// Validate returns a [CodeInvalid] error whose Field is the invalid parameter. Call it after [UsageQuery.Fill].
 func (q *UsageQuery) Validate(now time.Time) error {
 	if len(q.Group) > MaxUsageGroups {
 		return Invalid("group", "names %d keys, at most %d", len(q.Group), MaxUsageGroups)
@@ -80,14 +83,10 @@ func (q *UsageQuery) Validate(now time.Time) error {
 			return Invalid("group", "has %s twice", key)
 		}
 	}
-	end := q.Until
-	if end.IsZero() {
-		end = now
-	}
-	switch span := end.Sub(q.Since); {
+	switch span := q.end(now).Sub(q.Since); {
 	case span <= 0:
 		return Invalid("since", "is not before the end")
-	case span > MaxUsageSpan+24*time.Hour: // the day that it ends in counts
+	case span > MaxUsageSpan+24*time.Hour: // the last day may be incomplete
 		return Invalid("since", "is %d days before the end, at most %d", int(span/(24*time.Hour)), MaxUsageSpan/(24*time.Hour))
 	case q.PageSize < 1 || q.PageSize > MaxUsageRows:
 		return Invalid("limit", "want 1 to %d, got %d", MaxUsageRows, q.PageSize)
@@ -103,9 +102,9 @@ func joinKeys(keys []UsageKey) string {
 	return strings.Join(names, ", ")
 }
 
-// UsageSums is the use of some model calls. Rebilled is the part that was paid twice: a call was repeated after an error, a timeout, or the
-// death of a worker. Estimated is the part that no provider reported, because the request was cut off. Unpriced are the calls of models
-// without a price, which the cost lacks.
+// UsageSums is the total usage of several model calls. Rebilled is the part of calls that were repeated after an error, a timeout, or the death of a
+// worker. Estimated is the part that no provider reported, because the request was interrupted. Unpriced are the calls of models without a price,
+// which are not part of the cost.
 type UsageSums struct {
 	Calls           int64   `json:"calls"`
 	InputTokens     int64   `json:"input_tokens"`
@@ -120,8 +119,7 @@ type UsageSums struct {
 	UnpricedCalls   int64   `json:"unpriced_calls"`
 }
 
-// UsageRow is the use of the calls with the same keys. The keys that the report is grouped by are set; an empty one stands for calls
-// without it.
+// UsageRow is the usage of the calls with the same keys. Only keys that the report is grouped by are set. An empty key means calls without a value.
 type UsageRow struct {
 	Day     *string `json:"day,omitempty"` // 2026-11-22
 	Tenant  *string `json:"tenant,omitempty"`
@@ -136,12 +134,12 @@ type UsageRow struct {
 	UsageSums
 }
 
-// UsagePage is a page of a report, ordered by the keys. Totals, of all pages, are on the first.
+// UsagePage is a page of a report, sorted by the keys. The first page has Totals of all pages.
 type UsagePage struct {
 	Since  time.Time  `json:"since"`
 	Until  time.Time  `json:"until"` // exclusive
 	Group  []UsageKey `json:"group"`
 	Rows   []UsageRow `json:"rows"`
 	Totals *UsageSums `json:"totals,omitempty"`
-	Next   string     `json:"next_page_token"` // empty: there is none
+	Next   string     `json:"next_page_token"` // empty on the last page
 }

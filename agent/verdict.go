@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// FinishReason says why a model stopped writing.
+// FinishReason is the reason why a model ended its reply.
 type FinishReason string
 
-// The finish reasons every provider adapter maps to.
+// The finish reasons. Providers map their own reasons to these.
 const (
 	FinishStop          FinishReason = "stop"
 	FinishToolCalls     FinishReason = "tool_calls"
@@ -22,17 +22,17 @@ const (
 // Gate says whether a tool call may run.
 type Gate string
 
-// The gates: GateNone runs, GateApproval waits for a person, GateDenied is answered with Rule.
+// The gates. A call runs with GateNone, waits for approval with GateApproval, and fails because of Rule with GateDenied.
 const (
 	GateNone     Gate = "none"
 	GateApproval Gate = "approval"
 	GateDenied   Gate = "denied"
 )
 
-// Jump lets middleware steer the loop (LangChain v1 jump_to).
+// Jump is the next step that middleware chooses (LangChain v1 jump_to).
 type Jump string
 
-// The jumps; the empty string is JumpNone.
+// The jumps. Empty means JumpNone.
 const (
 	JumpNone  Jump = "none"
 	JumpModel Jump = "model"
@@ -40,22 +40,22 @@ const (
 	JumpEnd   Jump = "end"
 )
 
-// ModelVerdict is the part of a model call that the pure core needs: references and counts, never content.
+// ModelVerdict is the part of a model call that the core needs: references and counts, not content.
 type ModelVerdict struct {
 	Calls        []CallVerdict `json:"calls,omitempty"` // in the model's order
 	Usage        Usage         `json:"usage"`
 	FinishReason FinishReason  `json:"finish_reason,omitempty"`
 	Jump         Jump          `json:"jump,omitempty"`
-	Cancelled    bool          `json:"cancelled,omitempty"`    // the stream was marked; what was produced is stored
-	OutOfTime    bool          `json:"out_of_time,omitempty"`  // the turn's wall time ran out; what was produced is stored
-	Failure      *Failure      `json:"failure,omitempty"`      // the provider failed: for good, unless RetryInMS is set
-	RetryInMS    int64         `json:"retry_in_ms,omitempty"`  // the turn waits so long and makes the call again
-	Model        string        `json:"model,omitempty"`        // who answered, when it is not the model that was asked
-	Requests     int           `json:"requests,omitempty"`     // to the provider, when it was not one
-	Unstructured string        `json:"unstructured,omitempty"` // the reply misses the output schema: the first words of why
+	Cancelled    bool          `json:"cancelled,omitempty"`    // the turn was cancelled; the received part is stored
+	OutOfTime    bool          `json:"out_of_time,omitempty"`  // the turn's wall time was used up; the received part is stored
+	Failure      *Failure      `json:"failure,omitempty"`      // the provider failed, permanently unless RetryInMS is set
+	RetryInMS    int64         `json:"retry_in_ms,omitempty"`  // the delay before the turn repeats the call
+	Model        string        `json:"model,omitempty"`        // the model that answered, if it is not the requested one
+	Requests     int           `json:"requests,omitempty"`     // the number of requests to the provider, if not 1
+	Unstructured string        `json:"unstructured,omitempty"` // the beginning of the reason why the reply violates the output schema
 }
 
-// MarshalJSON omits the zero counts of the usage, because each model call of a turn is in its history.
+// MarshalJSON omits zero counts of the usage to save space in the turn's history.
 func (v ModelVerdict) MarshalJSON() ([]byte, error) {
 	type plain ModelVerdict
 	return json.Marshal(struct {
@@ -76,35 +76,35 @@ type compactUsage struct {
 	Unpriced        bool    `json:"unpriced,omitzero"`
 }
 
-// CallVerdict is one tool call as the core sees it.
+// CallVerdict is the part of a tool call that the core needs.
 type CallVerdict struct {
 	ID      CallID `json:"id"`
 	Name    string `json:"name"`
 	Summary string `json:"summary,omitempty"` // for the Web UI, e.g. execute_pipeline(3 steps); at most 100 bytes
 	Local   bool   `json:"local,omitempty"`   // free of side effects and expected to be quick
 	Gate    Gate   `json:"gate,omitempty"`    // empty: none
-	Rule    string `json:"rule,omitempty"`    // what gated it
-	Child   bool   `json:"child,omitempty"`   // it is a turn of another agent
-	Client  bool   `json:"client,omitempty"`  // it runs at the caller, who provides its result
+	Rule    string `json:"rule,omitempty"`    // the rule that decided Gate
+	Child   bool   `json:"child,omitempty"`   // it is delegated to another agent
+	Client  bool   `json:"client,omitempty"`  // it runs at the caller, which provides the result
 }
 
-// ToolVerdict is one finished tool call as the core sees it.
+// ToolVerdict is the part of a finished tool call that the core needs.
 type ToolVerdict struct {
 	ID        CallID `json:"id"`
 	Failed    bool   `json:"failed,omitempty"`
 	Ref       string `json:"ref,omitempty"`
 	Cancelled bool   `json:"cancelled,omitempty"`
-	Refused   bool   `json:"refused,omitempty"` // by a rule of the core: it did not run
+	Refused   bool   `json:"refused,omitempty"` // it did not run because of a rule of the core
 
-	Usage      Usage `json:"usage,omitzero"` // of a child turn, and what follows
+	Usage      Usage `json:"usage,omitzero"` // of the delegated turn, like the following fields
 	ModelCalls int   `json:"model_calls,omitempty"`
 	ToolCalls  int   `json:"tool_calls,omitempty"`
 }
 
-// DecisionKind is a person's answer to an approval (LangChain v1 human_in_the_loop).
+// DecisionKind is the kind of a decision about an approval (LangChain v1 human_in_the_loop).
 type DecisionKind string
 
-// The four decisions.
+// The kinds of decisions.
 const (
 	DecisionApprove DecisionKind = "approve"
 	DecisionEdit    DecisionKind = "edit"
@@ -112,20 +112,20 @@ const (
 	DecisionRespond DecisionKind = "respond"
 )
 
-// DecisionProvide is how a call of a client-side tool is recorded as answered; nobody decides so.
+// DecisionProvide marks a call of a client-side tool whose result was provided. It is not a decision that a person can make.
 const DecisionProvide DecisionKind = "provide"
 
-// Decision answers one approval: the input of the update and the signal "decide".
+// Decision decides an approval. It is the input of the update and the signal "decide".
 type Decision struct {
 	ApprovalID string          `json:"approval_id"`
 	Decision   DecisionKind    `json:"decision"`
-	Args       json.RawMessage `json:"args,omitempty"`    // edit: the arguments to run with
-	Message    string          `json:"message,omitempty"` // reject: why; respond: the tool's answer
+	Args       json.RawMessage `json:"args,omitempty"`    // edit: the new arguments
+	Message    string          `json:"message,omitempty"` // reject: the reason; respond: the result of the call
 	Remember   bool            `json:"remember,omitempty"`
 	By         string          `json:"by"`
 }
 
-// MaxDecision bounds, in bytes, the arguments and the message of a decision together: an update carries them twice.
+// MaxDecision bounds the arguments and the message of a decision in bytes. An update contains them twice.
 const MaxDecision = 512 << 10
 
 // Check returns an error that names the invalid field of a decision, or nil.
@@ -144,7 +144,7 @@ func (d *Decision) Check() error {
 	return d.checkKind()
 }
 
-// checkKind refuses a decision whose fields do not suit its kind. Workflows call it too, so it looks only at the beginning of arguments.
+// checkKind checks the fields that depend on the kind. Workflows call it, so it checks only the beginning of arguments.
 func (d *Decision) checkKind() error {
 	switch d.Decision {
 	case DecisionApprove, DecisionReject, DecisionRespond:
@@ -167,18 +167,18 @@ func (d *Decision) checkKind() error {
 	return nil
 }
 
-// DecisionVerdict is a decision after it was judged and stored: the call runs, or it has been answered.
+// DecisionVerdict is the effect of a stored decision: the call runs, or its result is stored.
 type DecisionVerdict struct {
 	ApprovalID string       `json:"approval_id"`
 	CallID     CallID       `json:"call_id"`
 	Decision   DecisionKind `json:"decision"`
-	Run        bool         `json:"run"` // approve, edit and provide: run it; else the answer is stored as the call's result
+	Run        bool         `json:"run"` // the call runs (approve, edit, provide); otherwise its result is stored
 	By         string       `json:"by,omitempty"`
-	End        bool         `json:"end,omitempty"`    // it expired, and that ends the turn
-	Client     bool         `json:"client,omitempty"` // it is about a result that the caller provides, not about an approval
+	End        bool         `json:"end,omitempty"`    // the approval expired, which ends the turn
+	Client     bool         `json:"client,omitempty"` // for the result of a client-side tool rather than an approval
 }
 
-// Approval is a tool call that waits for a person or, of another kind, for something else.
+// Approval is a tool call that waits for a decision or, with another Kind, for something else.
 type Approval struct {
 	Kind       WaitKind        `json:"kind,omitempty"`
 	ApprovalID string          `json:"approval_id"`
@@ -192,37 +192,37 @@ type Approval struct {
 	By         string          `json:"by,omitempty"`
 	Message    string          `json:"message,omitempty"`
 
-	Tenant      string          `json:"tenant,omitempty"` // this and the next two where approvals are listed
-	SessionID   SessionID       `json:"session_id,omitempty"`
-	Agent       string          `json:"agent,omitempty"`
-	Description string          `json:"description,omitempty"` // what the person is told besides the call
+	Tenant      string          `json:"tenant,omitempty"`      // only in lists
+	SessionID   SessionID       `json:"session_id,omitempty"`  // only in lists
+	Agent       string          `json:"agent,omitempty"`       // only in lists
+	Description string          `json:"description,omitempty"` // shown to the person with the call
 	Allowed     []DecisionKind  `json:"allowed_decisions,omitempty"`
 	ExpiresAt   *time.Time      `json:"expires_at,omitempty"`
 	OnExpiry    Expiry          `json:"on_expiry,omitempty"`
-	Remember    RememberScope   `json:"remember,omitempty"`     // what remembering would mean
-	Remembered  bool            `json:"remembered,omitempty"`   // once resolved: the decision stands for later calls
-	DecidedArgs json.RawMessage `json:"decided_args,omitempty"` // edit: what it runs with
+	Remember    RememberScope   `json:"remember,omitempty"`     // the effect of remembering
+	Remembered  bool            `json:"remembered,omitempty"`   // once resolved: the decision applies to later calls
+	DecidedArgs json.RawMessage `json:"decided_args,omitempty"` // edit: the new arguments of the call
 	CreatedAt   *time.Time      `json:"created_at,omitempty"`
 	DecidedAt   *time.Time      `json:"decided_at,omitempty"`
 	ArgsHash    string          `json:"-"` // sha256 of the canonical arguments
-	Refused     bool            `json:"-"` // the turn ended instead of waiting: a decision stands for later attempts
+	Refused     bool            `json:"-"` // the turn ended instead of waiting; a decision applies to later attempts
 }
 
-// CancelRequest asks a turn to stop: the input of the update and the signal "cancel".
+// CancelRequest cancels a turn. It is the input of the signal "cancel".
 type CancelRequest struct {
 	Reason string `json:"reason,omitempty"`
 	By     string `json:"by,omitempty"`
 }
 
-// CancelUpdate is the input of the update "cancel". It decodes leniently, as payloads of workflows do, and Check refuses what it does not
-// know before history holds anything of it: every field is optional, so anything else sent by mistake would cancel the turn.
+// CancelUpdate is the input of the update "cancel". Payloads of workflows ignore unknown fields, and all fields of a [CancelRequest] are optional, so
+// any payload that is sent by mistake would cancel the turn. Therefore Check refuses unknown fields before history has the update.
 type CancelUpdate struct {
 	CancelRequest
 
 	unknown string // the first unknown field
 }
 
-// UnmarshalJSON takes the fields of a [CancelRequest] and notes the first of any others.
+// UnmarshalJSON decodes the fields of a [CancelRequest] and records the first unknown field.
 func (c *CancelUpdate) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &c.CancelRequest); err != nil {
 		return err
@@ -240,7 +240,7 @@ func (c *CancelUpdate) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Check names the first unknown field.
+// Check returns an error for the first unknown field.
 func (c *CancelUpdate) Check() error {
 	if c.unknown != "" {
 		return Invalid(c.unknown, "unknown field: cancel takes reason and by")

@@ -10,8 +10,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// TestModelVerdictIsShort: what is zero of the usage is not written, and nothing else is lost.
-func TestModelVerdictIsShort(t *testing.T) {
+// The JSON of a verdict leaves out zero usage and decodes to the same verdict.
+func TestModelVerdictJSON(t *testing.T) {
 	for wire, v := range map[string]agent.ModelVerdict{
 		`{"usage":{}}`: {},
 		`{"usage":{"input_tokens":7,"output_tokens":2},"finish_reason":"stop"}`: {
