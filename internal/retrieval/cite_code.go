@@ -19,7 +19,7 @@ type codeSpan struct{ start, end int }
 // isCode reports whether the byte at pos is code.
 func (s *codeScanner) isCode(pos int) bool {
 	for s.pos <= pos && s.pos < len(s.text) {
-		s.advance()
+		s.readBlock()
 	}
 	for len(s.code) > 0 && s.code[0].end <= pos {
 		s.code = s.code[1:]
@@ -27,8 +27,8 @@ func (s *codeScanner) isCode(pos int) bool {
 	return len(s.code) > 0 && s.code[0].start <= pos
 }
 
-// advance reads a fenced block or a paragraph: the lines up to the next fence or blank line.
-func (s *codeScanner) advance() {
+// readBlock reads a fenced block or a paragraph: the lines up to the next fence or blank line.
+func (s *codeScanner) readBlock() {
 	s.code = s.code[:0]
 	start := s.pos
 	for s.pos < len(s.text) {

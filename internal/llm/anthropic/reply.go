@@ -59,19 +59,19 @@ func (r *reply) addEvent(event *event) error {
 		if event.Message.Model != "" {
 			r.model = event.Message.Model
 		}
-		r.count(&event.Message.Usage)
+		r.setUsage(&event.Message.Usage)
 	case "content_block_start":
-		return r.start(event.Index, event.ContentBlock)
+		return r.startBlock(event.Index, event.ContentBlock)
 	case "content_block_delta":
-		if b := r.block(event.Index); b != nil {
+		if b := r.findBlock(event.Index); b != nil {
 			return r.addDelta(b, &event.Delta)
 		}
 	case "content_block_stop":
-		if b := r.block(event.Index); b != nil {
+		if b := r.findBlock(event.Index); b != nil {
 			return r.emitBlock(b)
 		}
 	case "message_delta":
-		r.count(&event.Usage)
+		r.setUsage(&event.Usage)
 		if reason := event.Delta.StopReason; reason != "" {
 			r.finish = finishOf(reason)
 		}
@@ -82,8 +82,8 @@ func (r *reply) addEvent(event *event) error {
 	return nil
 }
 
-// count sets the usage. Events have cumulative counts, and may leave some out.
-func (r *reply) count(u *usage) {
+// setUsage sets the usage. Events have cumulative counts, and may leave some out.
+func (r *reply) setUsage(u *usage) {
 	r.input = max(r.input, u.InputTokens)
 	r.cacheWrites = max(r.cacheWrites, u.CacheCreationInputTokens)
 	r.usage.CachedTokens = max(r.usage.CachedTokens, u.CacheReadInputTokens)
@@ -92,7 +92,7 @@ func (r *reply) count(u *usage) {
 	r.usage.InputTokens = r.input + r.cacheWrites + r.usage.CachedTokens
 }
 
-func (r *reply) start(index int64, raw json.RawMessage) error {
+func (r *reply) startBlock(index int64, raw json.RawMessage) error {
 	var start blockStart
 	_ = wire.Decode(raw, &start) // an unreadable block has no type
 	b := &contentBlock{index: index, kind: start.Type, id: start.ID, name: start.Name, signature: start.Signature, raw: raw}
@@ -111,8 +111,8 @@ func (r *reply) start(index int64, raw json.RawMessage) error {
 	}
 }
 
-// block returns the last content block with an index, nil if there is none.
-func (r *reply) block(index int64) *contentBlock {
+// findBlock returns the last content block with an index, nil if there is none.
+func (r *reply) findBlock(index int64) *contentBlock {
 	for _, b := range slices.Backward(r.blocks) {
 		if b.index == index {
 			return b

@@ -124,7 +124,7 @@ func (e *exam) checkCancellation(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	cancelled := make(chan time.Time, 1)
-	out, ended := e.start(ctx, e.request("Write a story of a thousand words about a lighthouse."), func() {
+	out, ended := e.startCall(ctx, e.request("Write a story of a thousand words about a lighthouse."), func() {
 		select {
 		case cancelled <- time.Now():
 			cancel()

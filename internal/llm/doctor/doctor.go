@@ -70,7 +70,7 @@ func Run(ctx context.Context, cfg Config, report func(Check)) (Summary, error) {
 	e := newExam(cfg)
 	var s Summary
 	for _, c := range e.checks() {
-		done := e.try(bounded, c)
+		done := e.runCheck(bounded, c)
 		if err := agent.Interrupted(ctx, "examine model"); err != nil { // the check was interrupted
 			s.Usage, s.Took = e.usage, time.Since(started)
 			return s, err
@@ -102,8 +102,8 @@ type skipReason string
 
 func (s skipReason) Error() string { return string(s) }
 
-// try runs a check.
-func (e *exam) try(ctx context.Context, c check) Check {
+// runCheck runs a check.
+func (e *exam) runCheck(ctx context.Context, c check) Check {
 	result := Check{Name: c.name, Rule: c.rule}
 	started := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.Timeout)

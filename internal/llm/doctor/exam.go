@@ -66,7 +66,7 @@ type outcome struct {
 
 // ask sends a request and returns the answer. It fails if the model does not return within maxAbortTime after the end of the context.
 func (e *exam) ask(ctx context.Context, req agent.ModelRequest) (answer, error) {
-	out, ended := e.start(ctx, req, func() {})
+	out, ended := e.startCall(ctx, req, func() {})
 	select {
 	case o := <-out:
 		e.usage = e.usage.Add(o.answer.reply.Usage)
@@ -76,8 +76,8 @@ func (e *exam) ask(ctx context.Context, req agent.ModelRequest) (answer, error) 
 	}
 }
 
-// start calls the model in a new goroutine, which also calls onText for every fragment of text. ended is true once the call has returned.
-func (e *exam) start(ctx context.Context, req agent.ModelRequest, onText func()) (out chan outcome, ended *atomic.Bool) {
+// startCall calls the model in a new goroutine, which also calls onText for every fragment of text. ended is true once the call has returned.
+func (e *exam) startCall(ctx context.Context, req agent.ModelRequest, onText func()) (out chan outcome, ended *atomic.Bool) {
 	out, ended = make(chan outcome, 1), new(atomic.Bool)
 	go func() {
 		var o outcome

@@ -36,9 +36,9 @@ func (Anthropic) Frames(r Reply) []string {
 		},
 	}}), event("ping", object{}))
 	for _, e := range r.Events {
-		w.event(e)
+		w.writeEvent(e)
 	}
-	w.stop()
+	w.endBlock()
 	for _, index := range w.calls {
 		w.add(event("content_block_stop", object{"index": index}))
 	}
@@ -63,50 +63,50 @@ type anthropicWriter struct {
 
 func (w *anthropicWriter) add(frames ...string) { w.frames = append(w.frames, frames...) }
 
-func (w *anthropicWriter) stop() {
+func (w *anthropicWriter) endBlock() {
 	if w.open != "" {
 		w.add(event("content_block_stop", object{"index": w.next - 1}))
 	}
 	w.open = ""
 }
 
-func (w *anthropicWriter) start(kind string, block object) {
+func (w *anthropicWriter) startBlock(kind string, block object) {
 	if w.open == kind {
 		return
 	}
-	w.stop()
+	w.endBlock()
 	w.add(event("content_block_start", object{"index": w.next, "content_block": block}))
 	w.next++
 	w.open = kind
 }
 
-func (w *anthropicWriter) delta(index int, delta object) {
+func (w *anthropicWriter) writeDelta(index int, delta object) {
 	w.add(event("content_block_delta", object{"index": index, "delta": delta}))
 }
 
-func (w *anthropicWriter) event(e Event) {
+func (w *anthropicWriter) writeEvent(e Event) {
 	switch {
 	case e.Text != "":
-		w.start("text", object{"type": "text", "text": ""})
-		w.delta(w.next-1, object{"type": "text_delta", "text": e.Text})
+		w.startBlock("text", object{"type": "text", "text": ""})
+		w.writeDelta(w.next-1, object{"type": "text_delta", "text": e.Text})
 	case e.Reasoning != "":
-		w.start("thinking", object{"type": "thinking", "thinking": "", "signature": ""})
-		w.delta(w.next-1, object{"type": "thinking_delta", "thinking": e.Reasoning})
+		w.startBlock("thinking", object{"type": "thinking", "thinking": "", "signature": ""})
+		w.writeDelta(w.next-1, object{"type": "thinking_delta", "thinking": e.Reasoning})
 	case e.Signature != "":
-		w.delta(w.next-1, object{"type": "signature_delta", "signature": e.Signature})
+		w.writeDelta(w.next-1, object{"type": "signature_delta", "signature": e.Signature})
 	case e.Citation != nil:
-		w.delta(w.next-1, object{"type": "citations_delta", "citation": webCitation(e.Citation)})
+		w.writeDelta(w.next-1, object{"type": "citations_delta", "citation": webCitation(e.Citation)})
 	case e.Call != nil:
-		w.call("tool_use", e.Call)
+		w.writeCall("tool_use", e.Call)
 	case e.ServerCall != nil:
-		w.call("server_tool_use", e.ServerCall)
+		w.writeCall("server_tool_use", e.ServerCall)
 	case e.Redacted != "":
-		w.block(object{"type": "redacted_thinking", "data": e.Redacted})
+		w.writeBlock(object{"type": "redacted_thinking", "data": e.Redacted})
 	case e.ServerResult != nil:
 		r := e.ServerResult
-		w.block(object{"type": r.Kind, "tool_use_id": r.CallID, "content": r.Content, "caller": object{"type": "direct"}})
+		w.writeBlock(object{"type": r.Kind, "tool_use_id": r.CallID, "content": r.Content, "caller": object{"type": "direct"}})
 	case e.Unknown != nil:
-		w.block(e.Unknown)
+		w.writeBlock(e.Unknown)
 	}
 }
 
@@ -116,17 +116,17 @@ func webCitation(a *agent.Annotation) object {
 	}
 }
 
-// block writes a whole content block.
-func (w *anthropicWriter) block(b any) {
-	w.stop()
+// writeBlock writes a whole content block.
+func (w *anthropicWriter) writeBlock(b any) {
+	w.endBlock()
 	w.add(event("content_block_start", object{"index": w.next, "content_block": b}), event("content_block_stop", object{"index": w.next}))
 	w.next++
 }
 
-func (w *anthropicWriter) call(kind string, f *Fragment) {
+func (w *anthropicWriter) writeCall(kind string, f *Fragment) {
 	index, ok := w.blocks[f.Index]
 	if !ok {
-		w.stop()
+		w.endBlock()
 		index = w.next
 		w.next++
 		w.blocks[f.Index] = index
@@ -135,7 +135,7 @@ func (w *anthropicWriter) call(kind string, f *Fragment) {
 			"index": index, "content_block": object{"type": kind, "id": f.ID, "name": f.Name, "input": object{}},
 		}))
 	}
-	w.delta(index, object{"type": "input_json_delta", "partial_json": f.Args})
+	w.writeDelta(index, object{"type": "input_json_delta", "partial_json": f.Args})
 }
 
 func (Anthropic) traits() traits {

@@ -43,7 +43,7 @@ func TestIsStrict(t *testing.T) {
 }
 
 // A field of the wrong type does not affect the other fields.
-func TestDecodeOddChunks(t *testing.T) {
+func TestDecodeUnexpectedFields(t *testing.T) {
 	const end = `"model":"m","usage":{"prompt_tokens":3}}`
 	for name, choices := range map[string]string{
 		"null fields":     `[{"index":0,"delta":{"content":"a","tool_calls":null,"reasoning":null},"finish_reason":null}]`,

@@ -59,12 +59,12 @@ func interpret(data []byte, do func(op string, args []operand) bool) {
 		case c == 0:
 			return
 		case c == '(':
-			add(operand{kind: operandString, text: l.literal()})
+			add(operand{kind: operandString, text: l.readString()})
 		case c == '<' && l.peek() == '<':
 			l.pos++
 			dicts++
 		case c == '<':
-			add(operand{kind: operandString, text: l.hex()})
+			add(operand{kind: operandString, text: l.readHex()})
 		case c == '>' && l.peek() == '>':
 			l.pos++
 			dicts = max(0, dicts-1)
@@ -79,11 +79,11 @@ func interpret(data []byte, do func(op string, args []operand) bool) {
 				add(done)
 			}
 		case c == '/':
-			add(operand{kind: operandName, text: l.name()})
+			add(operand{kind: operandName, text: l.readName()})
 		case isDelimiter(c): // ignored
 		default:
 			l.pos--
-			word := l.word()
+			word := l.readWord()
 			if n, err := strconv.ParseFloat(word, 64); err == nil && word[0] <= '9' { // not "Inf" and "NaN"
 				add(operand{kind: operandNumber, number: n})
 				continue
@@ -127,8 +127,8 @@ func (l *pdfLexer) peek() byte {
 	return 0
 }
 
-// word reads up to the next white space or delimiter.
-func (l *pdfLexer) word() string {
+// readWord reads up to the next white space or delimiter.
+func (l *pdfLexer) readWord() string {
 	start := l.pos
 	for l.pos < len(l.data) && !isBlank(l.data[l.pos]) && !isDelimiter(l.data[l.pos]) {
 		l.pos++
@@ -136,9 +136,9 @@ func (l *pdfLexer) word() string {
 	return string(l.data[start:l.pos])
 }
 
-// name reads a name after its slash.
-func (l *pdfLexer) name() string {
-	raw := l.word()
+// readName reads a name after its slash.
+func (l *pdfLexer) readName() string {
+	raw := l.readWord()
 	if len(raw) < 3 || !strings.Contains(raw, "#") {
 		return raw
 	}
@@ -156,8 +156,8 @@ func (l *pdfLexer) name() string {
 	return string(b)
 }
 
-// literal reads a string after its opening parenthesis (ISO 32000-1, 7.3.4.2).
-func (l *pdfLexer) literal() string {
+// readString reads a string after its opening parenthesis (ISO 32000-1, 7.3.4.2).
+func (l *pdfLexer) readString() string {
 	var b []byte
 	for depth := 1; l.pos < len(l.data); {
 		c := l.data[l.pos]
@@ -170,7 +170,7 @@ func (l *pdfLexer) literal() string {
 				return string(b)
 			}
 		case '\\':
-			if c, ok := l.escape(); ok {
+			if c, ok := l.readEscape(); ok {
 				b = append(b, c)
 			}
 			continue
@@ -180,8 +180,8 @@ func (l *pdfLexer) literal() string {
 	return string(b)
 }
 
-// escape reads a character after its backslash, false for a line end, which is ignored.
-func (l *pdfLexer) escape() (byte, bool) {
+// readEscape reads a character after its backslash, false for a line end, which is ignored.
+func (l *pdfLexer) readEscape() (byte, bool) {
 	c := l.peek()
 	l.pos++
 	switch c {
@@ -218,8 +218,8 @@ func (l *pdfLexer) escape() (byte, bool) {
 	return byte(n), true // the high bit of an overflow is ignored (7.3.4.2)
 }
 
-// hex reads a string of hexadecimal digits after its opening bracket. A missing last digit is 0.
-func (l *pdfLexer) hex() string {
+// readHex reads a string of hexadecimal digits after its opening bracket. A missing last digit is 0.
+func (l *pdfLexer) readHex() string {
 	var b []byte
 	var digits int
 	for l.pos < len(l.data) {

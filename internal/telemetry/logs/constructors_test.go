@@ -39,9 +39,9 @@ func (s repeated) MarshalLogArray(to zapcore.ArrayEncoder) error {
 // verboseError is an error with a long form, like errors with stack traces.
 type verboseError struct{ text string }
 
-func (r verboseError) Error() string { return "rich: " + r.text }
+func (r verboseError) Error() string { return "long form: " + r.text }
 func (r verboseError) Format(f fmt.State, verb rune) {
-	fmt.Fprintf(f, "rich, %c: %s\n\tat here.go:1", verb, r.text)
+	fmt.Fprintf(f, "long form, %c: %s\n\tat here.go:1", verb, r.text)
 }
 
 // multiError is an error like those of multi-error packages.

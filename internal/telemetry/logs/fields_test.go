@@ -43,7 +43,7 @@ func TestConsole(t *testing.T) {
 	}
 	text := logText(t, "console", "info", log)
 	require.Equal(t, 1, strings.Count(text, "\n"), text)
-	require.Contains(t, text, `{"error": "rich: why", "of": {"error": "rich: how"}}`)
+	require.Contains(t, text, `{"error": "long form: why", "of": {"error": "long form: how"}}`)
 	text = logText(t, "console", "debug", log)
 	require.Contains(t, text, "logs_test.TestConsole")
 	require.Contains(t, text, `"errorVerbose"`)

@@ -59,7 +59,7 @@ func New(c Config) (*Metrics, error) {
 		c.MaxValues = defaultLabelValues
 	}
 	b := &builder{maxValues: c.MaxValues}
-	m := b.metrics()
+	m := b.newMetrics()
 	for _, collector := range b.collectors {
 		if err := c.Registerer.Register(collector); err != nil {
 			return nil, fmt.Errorf("register metrics of turns: %w", err)
@@ -74,19 +74,19 @@ type builder struct {
 	collectors []prometheus.Collector
 }
 
-func (b *builder) counters(name, help string, labels ...string) *prometheus.CounterVec {
+func (b *builder) newCounters(name, help string, labels ...string) *prometheus.CounterVec {
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	b.collectors = append(b.collectors, v)
 	return v
 }
 
-func (b *builder) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+func (b *builder) newHistograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 	b.collectors = append(b.collectors, v)
 	return v
 }
 
-func (b *builder) gauge(name, help string) prometheus.Gauge {
+func (b *builder) newGauge(name, help string) prometheus.Gauge {
 	v := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	b.collectors = append(b.collectors, v)
 	return v
@@ -127,32 +127,32 @@ func lagBuckets() []float64 {
 	return []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 2.5, 5}
 }
 
-// metrics returns all metrics, unregistered.
-func (b *builder) metrics() *Metrics {
-	overflow := b.counters("telemetry_label_overflow_total", "Times that a name was counted as other, because the label had its bound of names.", "label")
+// newMetrics returns all metrics, unregistered.
+func (b *builder) newMetrics() *Metrics {
+	overflow := b.newCounters("telemetry_label_overflow_total", "Times that a name was counted as other, because the label had its bound of names.", "label")
 	label := func(name string) *names { return newNames(b.maxValues, overflow.WithLabelValues(name)) }
 	m := &Metrics{
 		tenants: label("tenant"), agents: label("agent"), models: label("model"), providers: label("provider"),
 		tools: label("tool"), activityNames: label("activity"),
-		firstToken: b.histograms("agent_first_token_seconds",
+		firstToken: b.newHistograms("agent_first_token_seconds",
 			"From when a turn was first seen to the first fragment that it showed, by agent.", firstTokenBuckets(), "agent"),
-		retries:   b.counters("model_retries_total", "Requests that repeat one of the same step, or fall back from it, by model.", "model"),
-		decisions: b.counters("approvals_decided_total", "Approvals that were decided: approve, edit, reject, respond, or expired.", "decision"),
+		retries:   b.newCounters("model_retries_total", "Requests that repeat one of the same step, or fall back from it, by model.", "model"),
+		decisions: b.newCounters("approvals_decided_total", "Approvals that were decided: approve, edit, reject, respond, or expired.", "decision"),
 	}
-	m.fallbacks = b.counters("direct_fallbacks_total", "Turns that were to be direct and run as workflows, by reason.", "reason")
+	m.fallbacks = b.newCounters("direct_fallbacks_total", "Turns that were to be direct and run as workflows, by reason.", "reason")
 	combined := overflow.WithLabelValues("combination")
-	m.turns = b.turnFamily(combined)
-	m.requests = b.requestFamily(combined)
-	m.modelErrors = b.errorFamily(combined)
-	m.usage = b.usageFamily(combined)
-	m.toolCalls = b.toolFamily(combined)
-	m.activities = b.activityFamily(combined)
-	m.approvalWait = b.histograms("approval_wait_seconds", "How long approvals waited until they were decided or expired.", waitBuckets()).WithLabelValues()
-	m.eventLag = b.histograms("event_log_lag_seconds", "How long a follower in this process waited for events that the log had.", lagBuckets()).WithLabelValues()
-	m.events = b.counters("event_log_events_total", "Events that this process appended to the event log.").WithLabelValues()
-	m.followers = b.gauge("event_log_followers", "Followers of streams in this process.")
-	m.peers = b.gauge("event_log_peers", "Processes whose streams this one follows through the relay.")
-	m.directTurns = b.gauge("direct_turns", "Direct turns that this process runs.")
+	m.turns = b.newTurnFamily(combined)
+	m.requests = b.newRequestFamily(combined)
+	m.modelErrors = b.newErrorFamily(combined)
+	m.usage = b.newUsageFamily(combined)
+	m.toolCalls = b.newToolFamily(combined)
+	m.activities = b.newActivityFamily(combined)
+	m.approvalWait = b.newHistograms("approval_wait_seconds", "How long approvals waited until they were decided or expired.", waitBuckets()).WithLabelValues()
+	m.eventLag = b.newHistograms("event_log_lag_seconds", "How long a follower in this process waited for events that the log had.", lagBuckets()).WithLabelValues()
+	m.events = b.newCounters("event_log_events_total", "Events that this process appended to the event log.").WithLabelValues()
+	m.followers = b.newGauge("event_log_followers", "Followers of streams in this process.")
+	m.peers = b.newGauge("event_log_peers", "Processes whose streams this one follows through the relay.")
+	m.directTurns = b.newGauge("direct_turns", "Direct turns that this process runs.")
 	return m
 }
 

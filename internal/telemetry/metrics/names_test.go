@@ -24,7 +24,7 @@ func TestNames(t *testing.T) {
 	require.False(t, n.isKnown("c"))
 }
 
-func TestNamesAtOnce(t *testing.T) {
+func TestConcurrentNames(t *testing.T) {
 	n := newNames(50, prometheus.NewCounter(prometheus.CounterOpts{Name: "spilt_total", Help: "For the test."}))
 	var all sync.WaitGroup
 	for range 8 {

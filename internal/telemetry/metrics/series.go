@@ -12,11 +12,11 @@ type turnSeries struct {
 	totalTime prometheus.Observer
 }
 
-func (b *builder) turnFamily(overflow prometheus.Counter) *family[turnKey, turnSeries] {
-	turns := b.counters("agent_turns_total", "Turns that ended, by tenant, agent, status and stop reason.", "tenant", "agent", "status", "stop_reason")
-	workTime := b.histograms("agent_latency_seconds",
+func (b *builder) newTurnFamily(overflow prometheus.Counter) *family[turnKey, turnSeries] {
+	turns := b.newCounters("agent_turns_total", "Turns that ended, by tenant, agent, status and stop reason.", "tenant", "agent", "status", "stop_reason")
+	workTime := b.newHistograms("agent_latency_seconds",
 		"Work time of turns that ended, without the time that they waited for people, by agent and status.", turnBuckets(), "agent", "status")
-	totalTime := b.histograms("agent_turn_seconds", "From when a turn was first seen to its end, all waiting included, by status.", waitBuckets(), "status")
+	totalTime := b.newHistograms("agent_turn_seconds", "From when a turn was first seen to its end, all waiting included, by status.", waitBuckets(), "status")
 	return newFamily(b.maxValues*combinationsFactor, overflow,
 		func(k turnKey) turnKey { k.tenant, k.agent = other, other; return k },
 		func(k turnKey) turnSeries {
@@ -36,12 +36,12 @@ type requestSeries struct {
 
 type errorKey struct{ provider, model, code string }
 
-func (b *builder) requestFamily(overflow prometheus.Counter) *family[requestKey, requestSeries] {
-	requests := b.counters("model_requests_total",
+func (b *builder) newRequestFamily(overflow prometheus.Counter) *family[requestKey, requestSeries] {
+	requests := b.newCounters("model_requests_total",
 		"Requests to providers, by provider, model, purpose (reply, middleware, prepare) and outcome (ok, error, cancelled).",
 		"provider", "model", "purpose", "outcome")
-	duration := b.histograms("model_request_seconds", "Time of requests to providers, by model, however they ended.", modelBuckets(), "model")
-	firstToken := b.histograms("model_first_token_seconds", "From a request to a provider to its first fragment, by model.", firstTokenBuckets(), "model")
+	duration := b.newHistograms("model_request_seconds", "Time of requests to providers, by model, however they ended.", modelBuckets(), "model")
+	firstToken := b.newHistograms("model_first_token_seconds", "From a request to a provider to its first fragment, by model.", firstTokenBuckets(), "model")
 	return newFamily(b.maxValues*combinationsFactor, overflow,
 		func(k requestKey) requestKey { k.provider, k.model = other, other; return k },
 		func(k requestKey) requestSeries {
@@ -51,8 +51,8 @@ func (b *builder) requestFamily(overflow prometheus.Counter) *family[requestKey,
 		})
 }
 
-func (b *builder) errorFamily(overflow prometheus.Counter) *family[errorKey, prometheus.Counter] {
-	errors := b.counters("model_errors_total", "Requests that a provider failed, by provider, model and code of the error.", "provider", "model", "code")
+func (b *builder) newErrorFamily(overflow prometheus.Counter) *family[errorKey, prometheus.Counter] {
+	errors := b.newCounters("model_errors_total", "Requests that a provider failed, by provider, model and code of the error.", "provider", "model", "code")
 	return newFamily(b.maxValues*combinationsFactor, overflow,
 		func(k errorKey) errorKey { k.provider, k.model = other, other; return k },
 		func(k errorKey) prometheus.Counter { return errors.WithLabelValues(k.provider, k.model, k.code) })
@@ -62,11 +62,11 @@ type usageKey struct{ tenant, agent, model string }
 
 type usageSeries struct{ input, output, cached, reasoning, cost prometheus.Counter }
 
-func (b *builder) usageFamily(overflow prometheus.Counter) *family[usageKey, usageSeries] {
-	tokens := b.counters("usage_tokens_total",
+func (b *builder) newUsageFamily(overflow prometheus.Counter) *family[usageKey, usageSeries] {
+	tokens := b.newCounters("usage_tokens_total",
 		"Tokens of requests to providers, by tenant, agent, model and kind: input (cached included), output, cached, reasoning.",
 		"tenant", "agent", "model", "kind")
-	cost := b.counters("usage_cost_usd_total", "What requests to providers cost in US dollars, at the prices of the catalog.", "tenant", "agent", "model")
+	cost := b.newCounters("usage_cost_usd_total", "What requests to providers cost in US dollars, at the prices of the catalog.", "tenant", "agent", "model")
 	return newFamily(b.maxValues*combinationsFactor, overflow,
 		func(usageKey) usageKey { return usageKey{other, other, other} },
 		func(k usageKey) usageSeries {
@@ -82,11 +82,11 @@ type toolSeries struct {
 	duration prometheus.Observer // nil for calls that did not run
 }
 
-func (b *builder) toolFamily(overflow prometheus.Counter) *family[toolKey, toolSeries] {
-	calls := b.counters("tool_invocations_total",
+func (b *builder) newToolFamily(overflow prometheus.Counter) *family[toolKey, toolSeries] {
+	calls := b.newCounters("tool_invocations_total",
 		"Attempts of tool calls, by tool and outcome: success, failed (the model is told), cached, refused (it did not run), error (it is tried again).",
 		"tool", "outcome")
-	duration := b.histograms("tool_latency_seconds", "Time of attempts of tool calls that ran, by tool.", toolBuckets(), "tool")
+	duration := b.newHistograms("tool_latency_seconds", "Time of attempts of tool calls that ran, by tool.", toolBuckets(), "tool")
 	return newFamily(b.maxValues*combinationsFactor, overflow,
 		func(k toolKey) toolKey { k.tool = other; return k },
 		func(k toolKey) toolSeries {
@@ -100,8 +100,8 @@ func (b *builder) toolFamily(overflow prometheus.Counter) *family[toolKey, toolS
 
 type activityKey struct{ activity, outcome string }
 
-func (b *builder) activityFamily(overflow prometheus.Counter) *family[activityKey, prometheus.Observer] {
-	duration := b.histograms("activity_seconds", "Time of activities, also of direct turns, by activity and outcome: ok, error, cancelled.",
+func (b *builder) newActivityFamily(overflow prometheus.Counter) *family[activityKey, prometheus.Observer] {
+	duration := b.newHistograms("activity_seconds", "Time of activities, also of direct turns, by activity and outcome: ok, error, cancelled.",
 		activityBuckets(), "activity", "outcome")
 	return newFamily(b.maxValues*combinationsFactor, overflow,
 		func(k activityKey) activityKey { k.activity = other; return k },

@@ -37,10 +37,10 @@ func (t *Tracing) addContent(l *attributeList, key, langfuseKey attribute.Key, v
 }
 
 // text returns a filtered text, cut to maxBytes with a note. It is empty if content is off.
-func (c *contentFilter) text(s string) string { return c.atMost(s, c.maxBytes) }
+func (c *contentFilter) text(s string) string { return c.textWithin(s, c.maxBytes) }
 
-// atMost returns a filtered text, cut to maxBytes with a note. It redacts before it cuts, because part of a secret is not recognised.
-func (c *contentFilter) atMost(s string, maxBytes int) string {
+// textWithin returns a filtered text, cut to maxBytes with a note. It redacts before it cuts, because part of a secret is not recognised.
+func (c *contentFilter) textWithin(s string, maxBytes int) string {
 	switch {
 	case !c.isOn() || s == "":
 		return ""
@@ -140,7 +140,7 @@ func (c *contentFilter) part(b *agent.Block, room int) (part, int) {
 	p := part{Type: string(b.Type)}
 	size := 64
 	text := func(s string) string {
-		s = c.atMost(s, room)
+		s = c.textWithin(s, room)
 		size += len(s)
 		return s
 	}
