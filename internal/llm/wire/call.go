@@ -144,12 +144,17 @@ func (c *Client) Refuse(err error) error {
 	return e
 }
 
-func (c *Call) record(err error) {
+// recordFailure records a failure of the transport and returns it. The call may be nil.
+func (c *Call) recordFailure(err error) error {
+	if c == nil {
+		return err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.failure == nil {
 		c.failure = err
 	}
+	return err
 }
 
 // unavailableError returns the failure of an exchange that broke off. It keeps the code of an [agent.Error].
@@ -164,10 +169,6 @@ func (c *Client) unavailableError(err error) *agent.Error {
 		err = outer.Err // without the URL, which may contain a credential
 	}
 	return c.errorf(agent.CodeUnavailable, "%w", err)
-}
-
-func (c *Client) silenceError() *agent.Error {
-	return c.errorf(agent.CodeUnavailable, "not a byte for %s", c.cfg.Timeout)
 }
 
 // errorf returns an error of this provider. Its text is bounded and does not contain the key. It wraps its arguments unless the text was changed.

@@ -29,7 +29,7 @@ type transport struct {
 }
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	call, _ := req.Context().Value(callKey{}).(*Call)
+	call, _ := req.Context().Value(callKey{}).(*Call) // nil for a request of a custom provider
 	ctx, cancel := context.WithCancelCause(req.Context())
 	timer := time.AfterFunc(t.client.cfg.Timeout, func() { cancel(errSilent) })
 	res, err := t.next.RoundTrip(req.WithContext(ctx))
@@ -37,7 +37,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		err = t.networkError(ctx, err)
 		cancel(nil)
-		return nil, recordFailure(call, err)
+		return nil, call.recordFailure(err)
 	}
 	res.Body = &body{
 		ReadCloser: res.Body, transport: t, call: call, ctx: ctx, cancel: cancel, timer: timer,
@@ -46,7 +46,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := t.checkResponse(res); err != nil {
 		cancel(nil)
 		_ = res.Body.Close()
-		return nil, recordFailure(call, err)
+		return nil, call.recordFailure(err)
 	}
 	return res, nil
 }
@@ -67,20 +67,12 @@ func (t *transport) checkResponse(res *http.Response) error {
 
 func (t *transport) networkError(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), errSilent) {
-		return t.client.silenceError()
+		return t.client.errorf(agent.CodeUnavailable, "not a byte for %s", t.client.cfg.Timeout)
 	}
 	if ctx.Err() != nil {
 		return err // the caller has ended the call; Failure says how
 	}
 	return t.client.unavailableError(err)
-}
-
-// recordFailure records a failure of the exchange and returns it.
-func recordFailure(call *Call, err error) error {
-	if call != nil {
-		call.record(err)
-	}
-	return err
 }
 
 // body watches a response. Only the time within Read counts as silence.
@@ -107,10 +99,10 @@ func (b *body) Read(p []byte) (int, error) {
 	case err == io.EOF:
 		b.end = err
 	case err != nil:
-		b.end = recordFailure(b.call, b.transport.networkError(b.ctx, err))
+		b.end = b.call.recordFailure(b.transport.networkError(b.ctx, err))
 	case b.remaining < 0:
 		c := b.transport.client
-		b.end = recordFailure(b.call, c.errorf(agent.CodeOverflow, "the reply exceeds %d bytes on the wire", wireRatio*c.cfg.MaxReplyBytes))
+		b.end = b.call.recordFailure(c.errorf(agent.CodeOverflow, "the reply exceeds %d bytes on the wire", wireRatio*c.cfg.MaxReplyBytes))
 		b.cancel(nil)
 	}
 	return n, b.end
