@@ -148,7 +148,8 @@ func (b *builder) newMetrics() *Metrics {
 	m.toolCalls = b.newToolFamily(combined)
 	m.activities = b.newActivityFamily(combined)
 	m.approvalWait = b.newHistograms("approval_wait_seconds", "How long approvals waited until they were decided or expired.", waitBuckets()).WithLabelValues()
-	m.eventLag = b.newHistograms("event_log_lag_seconds", "How long a follower in this process waited for events that the log had.", lagBuckets()).WithLabelValues()
+	m.eventLag = b.newHistograms("event_log_lag_seconds",
+		"How long a follower in this process waited for events that the log had.", lagBuckets()).WithLabelValues()
 	m.events = b.newCounters("event_log_events_total", "Events that this process appended to the event log.").WithLabelValues()
 	m.followers = b.newGauge("event_log_followers", "Followers of streams in this process.")
 	m.peers = b.newGauge("event_log_peers", "Processes whose streams this one follows through the relay.")
